@@ -48,8 +48,10 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(seconds));
 }
 
-FleetOptions FleetOptionsOf(const RouterOptions& options, std::shared_ptr<ByteBudget> input_budget) {
+FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::ServerKeys> link_keys,
+                            std::shared_ptr<ByteBudget> input_budget) {
   FleetOptions fleet;
+  fleet.link_keys = std::move(link_keys);
   fleet.input_budget = std::move(input_budget);
   fleet.frame_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).workers);
   fleet.bind = options.link_address;
@@ -117,6 +119,20 @@ class HangupReloads {
   Termination& termination_;
 };
 
+// The peers of the link, whenever their file changes. The router's own key is read once.
+Result<void> WatchLinkPeers(const RouterOptions& options, const std::optional<wire::ServerKeys>& keys,
+                            Reloader& reloader) {
+  if (!keys) return {};
+  return reloader.Add({.what = "the link's peers",
+                       .paths = {options.link_peers},
+                       .reload = [path = options.link_peers, guard = keys->guard]() -> Result<void> {
+                         ROOST_ASSIGN_OR_RETURN(wire::LinkPeers peers,
+                                                wire::LinkPeers::Read(path, wire::PeersOf::kRouter));
+                         guard->Replace(std::move(peers));
+                         return {};
+                       }});
+}
+
 // Serves until a signal comes, announces the shutdown, and lets open requests end within the drain timeout. A further
 // signal ends the announcement; during the drain it ends the process.
 Result<void> Run(const RouterOptions& options, Termination& termination) {
@@ -130,8 +146,12 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   ROOST_ASSIGN_OR_RETURN(const ListenerPlan plan, PlanListeners(options, reloader, input_budget, api_metrics));
   ROOST_ASSIGN_OR_RETURN(const WatchedFiles files, OpenFiles(options, reloader));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
-  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
-                         Fleet::Start(FleetOptionsOf(options, input_budget), &ReadTextBundle, *fleet_metrics));
+  const auto on_refused = [&fleet_metrics](wire::PeerRefusal refusal) { fleet_metrics->OnPeerRefused(refusal); };
+  ROOST_ASSIGN_OR_RETURN(const std::optional<wire::ServerKeys> link_keys, ReadLinkKeys(options, clock, on_refused));
+  ROOST_RETURN_IF_ERROR(WatchLinkPeers(options, link_keys, reloader));
+  ROOST_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Fleet> fleet,
+      Fleet::Start(FleetOptionsOf(options, link_keys, input_budget), &ReadTextBundle, *fleet_metrics));
   std::optional<RecordingDispatcher> recording;
   if (recorder != nullptr) recording.emplace(*fleet, *recorder, clock);
   Dispatcher& dispatcher = recording ? static_cast<Dispatcher&>(*recording) : *fleet;
@@ -162,6 +182,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
                            {"admin", listeners->admin_url()},
                            {"metrics", listeners->metrics_url()},
                            {"link", fleet->endpoint()},
+                           {"link_keys", link_keys ? "on" : "off"},
                            {"policy", options.policy},
                            {"version", std::string(Version())}});
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "common/wire/codec.h"
 #include "router/policies/policies.h"
@@ -48,6 +50,20 @@ Result<void> CheckMemory(const RouterOptions& options, const Machine& machine) {
       "more than the {} that this process may use: the least of its cgroup's limit, its address space's and the "
       "machine's memory",
       options.input_memory_bytes, options.index_memory_bytes, options.tokenization_memo_bytes, machine.memory_bytes);
+}
+
+Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& options, const Clock& clock,
+                                                     wire::LinkGuard::OnRefused on_refused) {
+  if (options.link_secret_key.empty() != options.link_peers.empty()) {
+    return InvalidArgument(options.link_peers.empty() ? "link-peers" : "link-secret-key",
+                           "is missing: link-secret-key and link-peers are given together");
+  }
+  if (options.link_secret_key.empty()) return std::optional<wire::ServerKeys>();
+  wire::ServerKeys keys;
+  ROOST_ASSIGN_OR_RETURN(keys.own, wire::ReadLinkKey(options.link_secret_key));
+  ROOST_ASSIGN_OR_RETURN(wire::LinkPeers peers, wire::LinkPeers::Read(options.link_peers, wire::PeersOf::kRouter));
+  keys.guard = std::make_shared<wire::LinkGuard>(std::move(peers), clock, std::move(on_refused));
+  return std::optional(std::move(keys));
 }
 
 void Declare(RouterOptions& options, ConfigParser& parser) {
@@ -100,6 +116,12 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
           "it anyone on this machine may use them");
   parser.Section("Workers")
       .Add("link-address", options.link_address, "Address tcp://HOST:PORT that workers dial; port 0 takes a free one")
+      .Add("link-secret-key", options.link_secret_key,
+           "File with this router's secret key (roostctl key link): workers must have keys too, and the link is "
+           "encrypted; with link-peers")
+      .Add("link-peers", options.link_peers,
+           "File with the public keys of workers, a JSON object per line: public_key, workers and models that it may "
+           "have")
       .Add("worker-timeout-seconds", options.worker_timeout_seconds,
            "Time without a message after which a worker counts as dead; workers report four times a second",
            {0.5, 3600})
@@ -144,7 +166,8 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .AddSwitch("show-prefix-text", options.show_prefix_text,
                  "Show the text of the most used prefixes in /admin/v1/prefixes; workers then send their tokens")
       .AddSwitch("insecure-bind", options.insecure_bind,
-                 "Allow addresses beyond loopback, where anyone who reaches them may send requests or pose as a worker")
+                 "Allow addresses beyond loopback, where anyone who reaches them may send requests or, without "
+                 "link-secret-key, pose as a worker")
       .Add(
           "drain-announce-seconds", options.drain_announce_seconds,
           "Time after SIGTERM during which /ready answers 503 and requests are still accepted; a second signal ends it",

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/config/config.h"
+#include "common/wire/socket.h"
 #include "router/api/api.h"
 #include "router/fleet/fleet_core.h"
 #include "router/http/server.h"
@@ -48,6 +50,8 @@ struct RouterOptions {
 
   // Workers
   std::string link_address = "tcp://127.0.0.1:7001";
+  std::string link_secret_key;  // files; both or none
+  std::string link_peers;
   double worker_timeout_seconds = ToSeconds(FleetCoreOptions().worker_timeout);
   double stall_timeout_seconds = ToSeconds(FleetCoreOptions().stall_timeout);
   std::uint32_t max_in_flight_requests = RequestBookOptions().max_requests;
@@ -92,6 +96,11 @@ struct InputShares {
   std::uint64_t workers = 0;
 };
 [[nodiscard]] InputShares SharesOf(std::uint64_t input_memory_bytes);
+
+// The keys of the link, from their files; nothing where none are named. `on_refused` is called from any thread, `clock`
+// outlives the keys. The error names the flag, or the file and its line.
+[[nodiscard]] Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& options, const Clock& clock,
+                                                                   wire::LinkGuard::OnRefused on_refused);
 
 // An error when index, input and memo together exceed the memory. kInvalidArgument names the flags.
 [[nodiscard]] Result<void> CheckMemory(const RouterOptions& options, const Machine& machine);

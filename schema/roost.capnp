@@ -26,7 +26,8 @@
 # second; a worker that hears nothing for three seconds reconnects and says hello under a new epoch. A worker that has
 # work but whose engine makes no progress (Load.progress) also counts as lost, even if its link still answers.
 # Identity: ZeroMQ gives each connection a random identity, which means nothing; an identity that a peer chooses is
-# ignored. Only the hello says who a worker is; all later messages of that connection are this worker's.
+# ignored. Only the hello says who a worker is; all later messages of that connection are this worker's. On a link with
+# keys (CURVE) the key must allow the hello's workerId and model; otherwise the router answers refused.
 #
 # Limits (common/wire/codec.h has the numbers): bytes per frame, nesting, traversal, lengths of lists and texts. A
 # message over a limit is malformed. The receiver counts a malformed message and drops the link, but never ends the

@@ -30,6 +30,8 @@ struct WorkerOptions {
 
   // Links
   std::vector<std::string> routers{"tcp://127.0.0.1:7001"};
+  std::string link_secret_key;  // files; both or none
+  std::string link_peers;
   std::string cache_events = "on";
   std::string worker_id;  // empty: see WorkerName
 

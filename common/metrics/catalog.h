@@ -131,6 +131,8 @@ inline constexpr Metric kRouterWorkerModeChanges{Kind::kCounter, "roost_router_w
     "Changes of the mode in which the router knows a worker's cache, by new mode and reason: missing_tokens or quiet."};
 inline constexpr Metric kRouterMalformedMessages{Kind::kCounter, "roost_router_malformed_messages_total", "",
     "Messages from workers that could not be read."};
+inline constexpr Metric kRouterLinkRefusedPeers{Kind::kCounter, "roost_router_link_refused_peers_total", "reason",
+    "Peers refused on the port for workers that has keys, by reason: mechanism, handshake, unknown_key or name (of each hello)."};
 inline constexpr Metric kRouterRecordedRequests{Kind::kCounter, "roost_router_recorded_requests_total", "outcome",
     "Requests that --record wrote to its file or dropped."};
 

@@ -19,6 +19,7 @@
 #include "deploy/roostctl/explain.h"
 #include "deploy/roostctl/generate/generate.h"
 #include "deploy/roostctl/key.h"
+#include "deploy/roostctl/link_key.h"
 #include "deploy/roostctl/model_memory.h"
 #include "deploy/roostctl/pin.h"
 #include "deploy/roostctl/prefix_diff.h"
@@ -275,6 +276,50 @@ int Template(std::span<const char* const> arguments) {
   return RunTemplate(options, std::cin, std::cout, std::cerr);
 }
 
+int LinkKey(std::span<const char* const> arguments) {
+  LinkKeyOptions options;
+  ConfigParser parser("roostctl key link",
+                      "Makes a key for one end of the link between routers and workers: writes the secret key to a "
+                      "file, and prints the line for the peers file of the other end.");
+  parser.AddPositional("NAME", options.name, "Whose key it is")
+      .AddChoice("role", options.role, {"worker", "router"}, "What has that name")
+      .Add("out", options.out, "File for the secret key, which must not be there yet; NAME.key when empty")
+      .AddList("workers", options.workers,
+               "Names that a worker with the key may have, like w1 or gpu-*; by default NAME")
+      .AddList("models", options.models, "Models that it may serve; by default all");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  if (options.name.empty()) {
+    fmt::print(stderr, "roostctl key link: give a name\n");
+    return kExitUsage;
+  }
+  return RunLinkKey(options, std::cout, std::cerr);
+}
+
+int NewKey(std::span<const char* const> arguments) {
+  NewKeyOptions options;
+  ConfigParser parser("roostctl key new",
+                      "Makes an API key. Prints its line for the file of --api-keys or --admin-keys on stdout, and the "
+                      "key itself, once, on stderr.");
+  parser.AddPositional("NAME", options.name, "Name of the key, for metrics and usage")
+      .Add("tenant", options.tenant, "Keys of one tenant share its cache; by default the key's name")
+      .Add("max-priority", options.max_priority, "The highest priority that a request may ask for", {0, 100})
+      .AddList("models", options.models, "Models that it may use, such as demo-model or qwen*; all by default")
+      .Add("requests-per-minute", options.requests_per_minute, "Requests a minute; 0: no limit")
+      .Add("tokens-per-minute", options.tokens_per_minute, "Tokens of prompts and answers a minute; 0: no limit")
+      .Add("max-concurrent-requests", options.max_concurrent_requests, "Requests at a time; 0: no limit");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunNewKey(options, std::cout, std::cerr);
+}
+
+// Its own commands stand behind it.
+int Key(std::span<const char* const> arguments) {
+  const std::string_view kind = arguments.size() > 1 ? arguments[1] : "";
+  if (kind == "new") return NewKey(arguments.subspan(1));
+  if (kind == "link") return LinkKey(arguments.subspan(1));
+  fmt::print(stderr, "roostctl key: say what to make: roostctl key new NAME, or roostctl key link NAME\n");
+  return kExitUsage;
+}
+
 template <typename Names>
 std::vector<std::string> ChoicesOf(const Names& names) {
   return {names.begin(), names.end()};
@@ -351,29 +396,6 @@ int Simulate(std::span<const char* const> arguments) {
   return RunSimulate(options, std::cout, std::cerr);
 }
 
-int NewKey(std::span<const char* const> arguments) {
-  NewKeyOptions options;
-  ConfigParser parser("roostctl key new",
-                      "Makes an API key. Prints its line for the file of --api-keys or --admin-keys on stdout, and the "
-                      "key itself, once, on stderr.");
-  parser.AddPositional("NAME", options.name, "Name of the key, for metrics and usage")
-      .Add("tenant", options.tenant, "Keys of one tenant share its cache; by default the key's name")
-      .Add("max-priority", options.max_priority, "The highest priority that a request may ask for", {0, 100})
-      .AddList("models", options.models, "Models that it may use, such as demo-model or qwen*; all by default")
-      .Add("requests-per-minute", options.requests_per_minute, "Requests a minute; 0: no limit")
-      .Add("tokens-per-minute", options.tokens_per_minute, "Tokens of prompts and answers a minute; 0: no limit")
-      .Add("max-concurrent-requests", options.max_concurrent_requests, "Requests at a time; 0: no limit");
-  if (const auto code = Ended(parser, arguments)) return *code;
-  return RunNewKey(options, std::cout, std::cerr);
-}
-
-// Its own commands stand behind it.
-int Key(std::span<const char* const> arguments) {
-  if (arguments.size() > 1 && std::string_view(arguments[1]) == "new") return NewKey(arguments.subspan(1));
-  fmt::print(stderr, "roostctl key: say what to make: roostctl key new NAME\n");
-  return kExitUsage;
-}
-
 int Usage(std::span<const char* const> arguments) {
   RouterAccess admin{kDefaultAdminUrl};
   ConfigParser parser("roostctl usage", "Prints what each API key has used since the router began.");
@@ -398,7 +420,7 @@ constexpr Command kCommands[] = {
     {"memory", "check a model folder and its memory", &Memory},
     {"simulate", "play a trace against a simulated cluster", &Simulate},
     {"tokenize", "turn text into token ids and back", &Tokenize},
-    {"key", "make an API key", &Key},
+    {"key", "make an API key, or a key of the link", &Key},
     {"usage", "what the API keys have used", &Usage},
     {"template", "render a chat template", &Template},
 };

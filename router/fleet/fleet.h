@@ -36,7 +36,8 @@ namespace roost::router {
 struct FleetOptions {
   std::string bind = "tcp://127.0.0.1:7001";  // port 0: a free one, see Fleet::endpoint
   wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
-  std::string policy = "cache-aware";  // see MakePolicy
+  std::optional<wire::ServerKeys> link_keys;  // none: anyone may pose as a worker
+  std::string policy = "cache-aware";         // see MakePolicy
   FleetCoreOptions core;
   // Byte budgets; null: no bound. input_budget covers tokenizers while they are read, frame_budget covers workers'
   // messages while they arrive.
@@ -81,6 +82,7 @@ class Fleet final : public Dispatcher {
  private:
   struct Incoming {
     std::string identity;
+    std::string public_key;
     Result<std::optional<wire::WorkerMessage>> message;
   };
 
@@ -95,6 +97,8 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] std::vector<Incoming> ReceiveBatch();
   [[nodiscard]] std::vector<Effect> Feed(std::vector<Incoming> batch);
   void FeedOne(Incoming incoming, Instant now);
+  // May the sender of a hello have its name and model?
+  [[nodiscard]] Result<void> CheckHello(const std::string& public_key, const wire::Hello& hello) const;
   // Call it without the mutex. Waits until the threads that want the mutex have had it, or some time has passed.
   void LetOthersIn() const;
   // Carries out `effects`, and those that follow from them, until none is left.
@@ -105,6 +109,7 @@ class Fleet final : public Dispatcher {
   const SteadyClock clock_;
   FleetMetrics& metrics_;
   const std::shared_ptr<ByteBudget> input_budget_;  // null: no bound
+  const std::shared_ptr<wire::LinkGuard> guard_;    // null: no keys
   const std::unique_ptr<Policy> policy_;            // used only by the core
 
   mutable std::mutex mutex_;

@@ -96,6 +96,12 @@ bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wi
   return false;
 }
 
+void FleetCore::RefuseHello(const std::string& identity, const wire::Hello& hello, const Error& error, Instant now) {
+  const Worker* const worker = roster_.FindByIdentity(identity);
+  if (worker != nullptr) Lose(std::string(worker->hello.worker_id), LostReason::kBrokenLink, now);
+  Refuse(hello, identity, error);
+}
+
 void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Instant now) {
   const Result<Worker*> added = roster_.Add(identity, hello, now);
   if (!added.ok()) return Refuse(hello, identity, added.error());

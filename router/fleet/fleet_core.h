@@ -67,6 +67,8 @@ class FleetCore {
   // ---- from the link; `now` never goes back ----
   void OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now);
   void OnMalformed(const std::string& identity, const Error& error, Instant now);
+  // A hello whose sender may not have its name. The connection belongs to no worker any more.
+  void RefuseHello(const std::string& identity, const wire::Hello& hello, const Error& error, Instant now);
   // A message could not be sent over this connection.
   void OnUnreachable(const std::string& identity, Instant now);
   // The result of a ReadBundle effect.

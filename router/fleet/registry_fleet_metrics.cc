@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
@@ -34,6 +35,10 @@ class RegistryFleetMetrics final : public FleetMetrics {
       : registry_(registry),
         decision_seconds_(registry.Histogram(metrics::kRouterDecisionSeconds)),
         malformed_(registry.Counter(metrics::kRouterMalformedMessages)),
+        refused_peers_{registry.Counter(metrics::kRouterLinkRefusedPeers, {"mechanism"}),
+                       registry.Counter(metrics::kRouterLinkRefusedPeers, {"handshake"}),
+                       registry.Counter(metrics::kRouterLinkRefusedPeers, {"unknown_key"}),
+                       registry.Counter(metrics::kRouterLinkRefusedPeers, {"name"})},
         stored_(registry.Counter(metrics::kRouterIndexEvents, {"stored"})),
         removed_(registry.Counter(metrics::kRouterIndexEvents, {"removed"})),
         ready_(registry.Gauge(metrics::kRouterWorkers, {"ready"})),
@@ -103,6 +108,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
     removed_.Increment(static_cast<double>(removed_blocks));
   }
   void OnMalformedMessage() override { malformed_.Increment(); }
+  void OnPeerRefused(wire::PeerRefusal refusal) override { refused_peers_[IndexOf(refusal)].get().Increment(); }
   void SetWorkers(std::uint32_t ready, std::uint32_t starting) override {
     ready_.Set(ready);
     starting_.Set(starting);
@@ -157,6 +163,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
   metrics::Registry& registry_;
   prometheus::Histogram& decision_seconds_;
   prometheus::Counter& malformed_;
+  std::array<std::reference_wrapper<prometheus::Counter>, wire::kPeerRefusalNames.size()> refused_peers_;
   prometheus::Counter& stored_;
   prometheus::Counter& removed_;
   prometheus::Gauge& ready_;

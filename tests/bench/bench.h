@@ -44,6 +44,7 @@ void BenchEviction(Effort effort);
 void BenchGrammar(Effort effort);
 void BenchHttpTls(Effort effort);
 void BenchIndex(Effort effort);
+void BenchLink(Effort effort);
 void BenchModel(Effort effort);
 void BenchPromptMemo(Effort effort);
 void BenchRegex(Effort effort);

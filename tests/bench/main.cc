@@ -26,6 +26,7 @@ constexpr Entry kEntries[] = {
     {"grammar", &BenchGrammar},
     {"http_tls", &BenchHttpTls},
     {"index", &BenchIndex},
+    {"link", &BenchLink},
     {"model", &BenchModel},
     {"prompt_memo", &BenchPromptMemo},
     {"regex", &BenchRegex},
