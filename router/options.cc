@@ -75,7 +75,29 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "Time that a client may take to send a request's head", {0.01, 3600})
       .AddList("cors-origins", options.cors_origins,
                "Web pages that may call the API from a browser: origins such as https://chat.example.com, or * for "
-               "all; none by default");
+               "all; none by default")
+      .Add("tls-cert", options.tls_cert,
+           "File with this server's certificate and those between it and its root, in PEM: clients use HTTPS. It is "
+           "read "
+           "again, with the other two, when it changes and at SIGHUP")
+      .Add("tls-key", options.tls_key, "File with the certificate's private key, in PEM without a password")
+      .Add("tls-client-ca", options.tls_client_ca,
+           "File with certificates of authorities, in PEM: clients must show a certificate that one of them has signed")
+      .Add("api-keys", options.api_keys,
+           "File with the API keys that clients may use, one JSON object per line (roostctl key new makes them); it is "
+           "read again when it changes. Without it anyone may call, so the API binds to loopback alone")
+      .Add("shared-prefixes", options.shared_prefixes,
+           "File with the prefixes that tenants share in the cache, one JSON object per line, as /admin/v1/warm takes "
+           "prompts; it is read again when it changes. By default tenants share nothing");
+  parser.Section("Operators")
+      .Add("admin-address", options.admin_address,
+           "Address and port of /admin/v1, for roostctl: on loopback; port 0 takes a free one")
+      .Add("metrics-address", options.metrics_address,
+           "Address and port of /metrics, for Prometheus; port 0 takes a free one; empty for none")
+      .Add(
+          "admin-keys", options.admin_keys,
+          "File with the keys that operators need at the admin and metrics addresses, in the form of api-keys; without "
+          "it anyone on this machine may use them");
   parser.Section("Workers")
       .Add("link-address", options.link_address, "Address tcp://HOST:PORT that workers dial; port 0 takes a free one")
       .Add("worker-timeout-seconds", options.worker_timeout_seconds,

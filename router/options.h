@@ -35,6 +35,16 @@ struct RouterOptions {
   std::uint32_t text_threads = TextPoolOptions().thread_count;
   double request_head_timeout_seconds = ToSeconds(HttpServerOptions().header_timeout);
   std::vector<std::string> cors_origins;
+  std::string tls_cert;  // files; empty: plain HTTP
+  std::string tls_key;
+  std::string tls_client_ca;    // empty: clients show no certificate
+  std::string api_keys;         // file; empty: anyone may call
+  std::string shared_prefixes;  // file; empty: tenants share nothing
+
+  // Operators
+  std::string admin_address = "127.0.0.1:8001";
+  std::string metrics_address = "127.0.0.1:8002";  // empty: none
+  std::string admin_keys;                          // file, for both; empty: anyone on this machine may
 
   // Workers
   std::string link_address = "tcp://127.0.0.1:7001";

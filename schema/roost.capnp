@@ -79,6 +79,8 @@ enum ErrorCode {
   internal @13;
   modelNotFound @14;
   unsupportedMediaType @15;
+  permissionDenied @16;
+  rateLimited @17;
 }
 
 enum FinishReason {
@@ -410,6 +412,10 @@ struct Load {
   progress @13 :UInt64 = 0;
   # Grows with each report of the engine, also with one without a step. A heartbeat repeats the last value. So if the
   # worker has work and this stands still, its engine hangs.
+
+  routerCount @14 :UInt32 = 1;
+  # The routers that the worker's links are up with, the receiver included: 1 to 1,024. Routers share the limits of API
+  # keys by it.
 }
 
 struct Step {
@@ -686,6 +692,12 @@ struct Generate {
   traceParent @32 :Text;
   # The trace of the request, in the form of the W3C's header traceparent; only for logs. May be empty. At most 55
   # bytes.
+
+  ownFirstBlock @33 :UInt32 = 0;
+  ownRoot @34 :BlockHash;
+  # Blocks from ownFirstBlock on belong to the tenant alone: the hash of that block is chained from ownRoot, not from the
+  # block before it. The blocks before it belong to a prefix that all tenants share, in the scope of `root`. 0: all
+  # blocks are in the scope of `root`.
 }
 
 struct Cancel {
@@ -767,9 +779,14 @@ struct Evict {
 
       blockHashes @3 :List(BlockHash);
       # Of the prompt's full blocks, front to back.
+
+      ownFirstBlock @5 :UInt32 = 0;
+      ownRoot @6 :BlockHash;
+      # As of a Generate.
     }
 
     tenant @4 :Text;
-    # All blocks that requests of this tenant (Generate.tenant) computed, with all that continues them. At most 200 bytes.
+    # All blocks that requests of this tenant (Generate.tenant) computed for it alone, with all that continues them. At
+    # most 200 bytes.
   }
 }

@@ -76,17 +76,6 @@ Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string
   return shares;
 }
 
-Result<void> CheckTenants(std::span<const TenantShare> shares) {
-  for (const TenantShare& share : shares) {
-    if (share.name.empty()) continue;
-    return InvalidArgument("tenant-share",
-                           "no request can have the tenant '{}': routers tell tenants by API keys, which they do not "
-                           "have yet. Only =FRACTION, the share of requests without a tenant, is accepted",
-                           share.name);
-  }
-  return {};
-}
-
 Result<KvMemory> ParseKvMemory(std::string_view value) {
   constexpr double kLeastBytes = 1 << 20;
   constexpr double kMostBytes = 1e15;
@@ -147,10 +136,10 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
            "Largest part of the unpinned blocks that min-hold-ms may keep; a new block over this limit is evicted like "
            "any other",
            {0, 1})
-      .AddList("tenant-share", options.tenant_share,
-               "NAME=FRACTION: part of the blocks that belongs to a tenant; others may borrow what it does not use. "
-               "Routers have no API keys yet, so no request has a tenant, and only =FRACTION, the share of requests "
-               "without a tenant, is accepted")
+      .AddList(
+          "tenant-share", options.tenant_share,
+          "NAME=FRACTION: part of the blocks that belongs to a tenant; others may borrow what it does not use. The "
+          "tenants are those of the routers' API keys; =FRACTION is the share of requests without a key")
       .Add("verify-hits", options.verify_hits,
            "Share of the requests with cached tokens that are computed again without the cache, to compare the logits",
            {0, 1})
@@ -244,7 +233,6 @@ Result<void> Complete(WorkerOptions& options) {
     if (!endpoint.ok()) return InvalidArgument("router", "{}", endpoint.error().ToString());
   }
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));
-  ROOST_RETURN_IF_ERROR(CheckTenants(shares));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.plan_ahead == "on" && options.verify_hits > 0) {
     return InvalidArgument("plan-ahead",

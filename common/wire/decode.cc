@@ -96,6 +96,9 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   load.draining = in.getDraining();
   load.pinned_block_count = in.getPinnedBlockCount();
   load.progress = in.getProgress();
+  load.router_count = in.getRouterCount();
+  if (load.router_count == 0 || load.router_count > kMaxRouters)
+    return DataLoss("routerCount", "{} is not 1 to {}", load.router_count, kMaxRouters);
   ROOST_ASSIGN_OR_RETURN(load.other_prompts, ReadOtherPrompts(in.getOtherPrompts()));
   return load;
 }
@@ -221,6 +224,7 @@ Result<Retention> ReadRetention(schema::Retention::Reader in) {
 // How the request uses the cache and the queue.
 Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
   ROOST_ASSIGN_OR_RETURN(generate.tenant, ReadText(in.getTenant(), "tenant", WireLimits::kMaxTenantBytes));
+  if (in.getOwnFirstBlock() > 0) generate.own = OwnScope{in.getOwnFirstBlock(), ReadHash(in.getOwnRoot())};
   const auto mode = in.getCacheMode();
   if (mode > schema::CacheMode::OFF) return DataLoss("cacheMode", "mode {}", static_cast<int>(mode));
   generate.cache_mode = static_cast<CacheMode>(mode);

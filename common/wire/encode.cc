@@ -32,7 +32,7 @@ std::string BoundedText(const std::string& text) {
 }
 
 void FillError(const Error& error, schema::Error::Builder out) {
-  static_assert(kErrorCodeCount == static_cast<int>(schema::ErrorCode::UNSUPPORTED_MEDIA_TYPE) + 1);
+  static_assert(kErrorCodeCount == static_cast<int>(schema::ErrorCode::RATE_LIMITED) + 1);
   const std::string message = BoundedText(error.message);
   const std::string field = BoundedText(error.field);
   out.setCode(static_cast<schema::ErrorCode>(error.code));
@@ -124,6 +124,7 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setDraining(load.draining);
   out.setPinnedBlockCount(load.pinned_block_count);
   out.setProgress(load.progress);
+  out.setRouterCount(load.router_count);
   auto others = out.initOtherPrompts(Count(load.other_prompts.size(), kMaxOtherPrompts, "other prompts"));
   std::size_t hashes_left = kMaxOtherHashes;
   for (unsigned i = 0; i < others.size(); ++i) {
@@ -262,6 +263,11 @@ void FillWishes(const Generate& generate, schema::Generate::Builder out) {
   static_assert(static_cast<int>(CacheMode::kOff) == static_cast<int>(schema::CacheMode::OFF));
   ROOST_CHECK(generate.tenant.size() <= WireLimits::kMaxTenantBytes && generate.priority <= kMaxPriority);
   if (!generate.tenant.empty()) out.setTenant(Text(generate.tenant));
+  if (generate.own) {
+    ROOST_CHECK(generate.own->first_block > 0);
+    out.setOwnFirstBlock(generate.own->first_block);
+    FillHash(generate.own->root, out.initOwnRoot());
+  }
   out.setCacheMode(static_cast<schema::CacheMode>(generate.cache_mode));
   out.setPriority(static_cast<std::uint8_t>(generate.priority));
   if (generate.retention) FillRetention(*generate.retention, out.initRetention());
@@ -354,6 +360,10 @@ void Fill(const Unpin& unpin, schema::RouterMessage::Builder message) {
 void FillWhat(const PromptToEvict& prompt, schema::Evict::What::Builder what) {
   auto out = what.initPrompt();
   FillHash(prompt.root, out.initRoot());
+  if (prompt.own) {
+    out.setOwnFirstBlock(prompt.own->first_block);
+    FillHash(prompt.own->root, out.initOwnRoot());
+  }
   FillTokens(prompt.tokens,
              out.initTokens(Count(prompt.tokens.size(), WireLimits::kMaxPromptTokens, "tokens to evict")));
   FillHashes(prompt.block_hashes,

@@ -197,7 +197,8 @@ struct Load {
   // The other routers' share of queued_prefill_tokens, which the receiver can not know: the first kMaxOtherPrompts
   // prompts in the order in which they run.
   std::vector<OtherPrompt> other_prompts;
-  std::uint64_t progress = 0;  // grows with each report of the engine; heartbeats repeat the last one
+  std::uint64_t progress = 0;      // grows with each report of the engine; heartbeats repeat the last one
+  std::uint32_t router_count = 1;  // that the worker's links are up with, the receiver included: 1 to kMaxRouters
 
   bool operator==(const Load&) const = default;
 };
@@ -345,7 +346,8 @@ enum class CacheMode : std::uint8_t {
   kOff,  // the request neither uses cached blocks nor leaves any
 };
 
-inline constexpr std::uint32_t kMaxPriority = 100;  // of requests, and of blocks
+inline constexpr std::uint32_t kMaxRouters = 1024;  // that one worker serves
+inline constexpr std::uint32_t kMaxPriority = 100;  // of requests and of blocks
 inline constexpr std::uint32_t kMaxSampleCount = 64;
 // Bounds Retention's durations, Generate::expect_return_ms and Pin::duration_ms, so that adding one to any clock's time
 // does not wrap around.
@@ -388,8 +390,9 @@ struct Generate {
   std::vector<TokenId> stop_tokens;  // in addition to the model's own
   bool ignore_eos = false;           // the model's own stop tokens do not stop it
   std::uint32_t expected_cached_tokens = 0;
-  std::uint64_t deadline_ms = 0;  // from receipt; 0: none
-  std::string tenant;             // for its share of the pool; empty: no tenant
+  std::uint64_t deadline_ms = 0;     // from receipt; 0: none
+  std::optional<OwnScope> own = {};  // the blocks of the prompt that no other tenant shares
+  std::string tenant;                // for its share of the pool; empty: no tenant
   CacheMode cache_mode = CacheMode::kOn;
   std::uint32_t priority = 50;  // 0 to kMaxPriority; waiting requests with a higher number go first
   std::optional<Retention> retention;
@@ -440,6 +443,7 @@ struct PromptToEvict {
   BlockHash root;
   std::vector<TokenId> tokens;          // at least one
   std::vector<BlockHash> block_hashes;  // of its full blocks, front to back
+  std::optional<OwnScope> own = {};     // as of a Generate
 
   bool operator==(const PromptToEvict&) const = default;
 };

@@ -49,7 +49,7 @@ Result<std::string> WithMembersOf(const EvictOptions& options, std::string objec
 
 Result<EvictReport> AskToEvict(const EvictOptions& options) {
   ROOST_ASSIGN_OR_RETURN(const std::string body, EvictBody(options));
-  HttpClient client(options.router, 60);
+  HttpClient client(options.admin, 60);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.PostJson("/admin/v1/evict", body));
   if (response.status != 200) return RefusalOf(response);
   return FormatEvictAnswer(response.body);
@@ -65,10 +65,10 @@ Result<std::string> EvictBody(const EvictOptions& options) {
   body.BeginObject();
   if (has_prompt) {
     WriteScope(options, body);
-  } else if (!options.model.empty()) {
-    body.Key("model").String(options.model);
+  } else {
+    if (!options.model.empty()) body.Key("model").String(options.model);
+    body.Key("tenant").String(options.tenant);
   }
-  if (!options.tenant.empty()) body.Key("tenant").String(options.tenant);
   WriteWorkers(options.workers, body);
   if (has_text) {
     ROOST_ASSIGN_OR_RETURN(const std::string messages, ReadMessages(options));

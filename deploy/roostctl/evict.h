@@ -12,7 +12,6 @@ namespace roost::roostctl {
 
 struct EvictOptions : PromptOptions {
   std::string prefix_file;      // a prompt in a file, see prompt_body.h; in place of `prompt` and `messages_file`
-  std::string tenant;           // whose prompt it is; without a prompt everything of this tenant
   std::string workers = "all";  // or names with commas between them
 };
 

@@ -11,6 +11,7 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "deploy/roostctl/prompt_body.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
@@ -26,7 +27,7 @@ class PromptTokenizer {
 // Reads the tokenizer and the chat template of a model folder, but no weights.
 [[nodiscard]] Result<std::unique_ptr<PromptTokenizer>> FolderTokenizer(const std::filesystem::path& folder,
                                                                        std::uint32_t block_tokens);
-// Uses the router's /tokenize and /detokenize, and /admin/v1/match for its workers' block size.
-[[nodiscard]] std::unique_ptr<PromptTokenizer> RouterTokenizer(const std::string& router, const std::string& model);
+// Uses the router's /tokenize and /detokenize, and /v1/models for its workers' block size.
+[[nodiscard]] std::unique_ptr<PromptTokenizer> RouterTokenizer(const RouterAccess& router, const std::string& model);
 
 }  // namespace roost::roostctl

@@ -124,7 +124,9 @@ Result<void> Api::SendWarm(Call& call) {
   order.spec.model = call.model;
   order.spec.prompt = std::move(prompt.tokens);
   order.spec.root = prompt.root;
+  order.spec.own = prompt.own;
   order.spec.block_hashes = std::move(prompt.hashes);
+  order.spec.tenant = request.prompt.tenant;
   order.spec.salt = request.prompt.fields().cache.salt;
   ROOST_RETURN_IF_ERROR(Hold(memory, SpecBytes(order.spec)));
   order.spec.memory = std::make_shared<ByteBudget::Guard>(std::move(memory));

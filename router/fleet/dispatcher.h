@@ -52,7 +52,7 @@ struct ServedModel {
   std::shared_ptr<const PrefixIndex> index;
 };
 
-// The root hash of a tenant's blocks of a model under `salt`; both are empty if a request has none.
+// The scope of a model's blocks: of a tenant, and within it of a salt. Both may be empty.
 [[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& tenant, const std::string& salt) {
   return RootHash({.fingerprint = model.fingerprint,
                    .adapter = "",
@@ -61,15 +61,13 @@ struct ServedModel {
                    .block_tokens = model.block_tokens,
                    .kv_dtype = model.kv_dtype});
 }
-[[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
-  return ScopeRoot(model, "", salt);
-}
 
 // One generation, ready to be routed: validated, rendered, tokenized, hashed.
 struct GenerateSpec {
   std::shared_ptr<const ServedModel> model;
   std::vector<TokenId> prompt;
   BlockHash root;
+  std::optional<OwnScope> own = {};
   std::vector<BlockHash> block_hashes;
   wire::Sampling sampling;
   std::uint32_t max_output_tokens = 0;
@@ -82,8 +80,8 @@ struct GenerateSpec {
   std::optional<std::uint32_t> prompt_logprobs;
   std::uint32_t min_output_tokens = 0;  // before this many, no stop token ends a choice; at most max_output_tokens
   std::optional<wire::Constraint> constraint;  // for the whole output of each choice
+  std::string tenant;                          // of the key that the request came with; empty: nobody in particular
   // Hints for the worker's queue and cache; see wire::Generate.
-  std::string tenant;
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   std::uint32_t priority = 50;
   std::optional<wire::Retention> retention;
@@ -266,6 +264,9 @@ class Dispatcher {
   [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
   [[nodiscard]] virtual std::vector<QueueStatus> Queues() const = 0;
+
+  // Live routers that these workers serve, this one included, as far as the workers tell. At least 1.
+  [[nodiscard]] virtual std::uint32_t RouterCount() const { return 1; }
 
   // The error with which Submit would refuse every request for the model now, so that such requests are not tokenized.
   [[nodiscard]] virtual Result<void> CheckRoom(const ServedModel& /*model*/) const { return {}; }

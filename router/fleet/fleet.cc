@@ -114,6 +114,7 @@ std::vector<Effect> Fleet::Feed(std::vector<Incoming> batch) {
   if (now - last_tick_ >= kTickInterval) {
     last_tick_ = now;
     core_.Tick(now);
+    router_count_ = core_.router_count();
   }
   return core_.TakeEffects();
 }

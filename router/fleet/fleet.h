@@ -66,6 +66,7 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override;
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override;
   [[nodiscard]] std::vector<QueueStatus> Queues() const override;
+  [[nodiscard]] std::uint32_t RouterCount() const override { return router_count_; }
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const override;
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
   [[nodiscard]] Result<void> Pin(PinOrder order, AnswersDone done) override;
@@ -115,6 +116,7 @@ class Fleet final : public Dispatcher {
   std::optional<wire::RouterSocket> socket_;  // link thread, once started
   wire::Waker waker_;
   Instant last_tick_{};  // link thread
+  std::atomic<std::uint32_t> router_count_ = 1;
 
   std::atomic<bool> stopping_ = false;
   std::optional<BundleReader> bundle_reader_;

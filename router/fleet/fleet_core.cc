@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
@@ -242,6 +243,12 @@ void FleetCore::Tick(Instant now) {
   requests_.DispatchWaiting(now);
   roster_.revisions().SweepIndexes();
   PublishGauges();
+}
+
+std::uint32_t FleetCore::router_count() {
+  std::uint32_t count = 1;
+  roster_.ForEach([&count](const Worker& worker) { count = std::max(count, worker.load.router_count); });
+  return count;
 }
 
 void FleetCore::ForgiveOwnPause(Instant now) {

@@ -102,6 +102,8 @@ class FleetCore {
   [[nodiscard]] bool IsExpected(std::string_view model, Instant now) const {
     return roster_.revisions().IsExpected(model, now);
   }
+  // See Dispatcher::RouterCount.
+  [[nodiscard]] std::uint32_t router_count();
   [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
   [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return requests_.Queues(now); }
 

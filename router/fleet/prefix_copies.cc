@@ -20,6 +20,7 @@ wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t b
   wire::Generate piece;
   piece.request_id = id;
   piece.root = spec.root;
+  piece.own = spec.own;
   piece.prompt.assign(spec.prompt.begin(), spec.prompt.begin() + std::int64_t{block_count} * spec.model->block_tokens);
   piece.block_hashes.assign(spec.block_hashes.begin(), spec.block_hashes.begin() + block_count);
   piece.max_output_tokens = 1;

@@ -31,6 +31,7 @@ class RecordingDispatcher final : public Dispatcher {
   }
   [[nodiscard]] bool IsExpected(std::string_view model) const override { return inner_.IsExpected(model); }
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override { return inner_.Models(); }
+  [[nodiscard]] std::uint32_t RouterCount() const override { return inner_.RouterCount(); }
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override { return inner_.Workers(); }
   [[nodiscard]] std::vector<QueueStatus> Queues() const override { return inner_.Queues(); }
   [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override {

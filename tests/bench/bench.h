@@ -42,6 +42,7 @@ void BenchEngine(Effort effort);
 void BenchEngineHost(Effort effort);
 void BenchEviction(Effort effort);
 void BenchGrammar(Effort effort);
+void BenchHttpTls(Effort effort);
 void BenchIndex(Effort effort);
 void BenchModel(Effort effort);
 void BenchPromptMemo(Effort effort);

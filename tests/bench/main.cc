@@ -24,6 +24,7 @@ constexpr Entry kEntries[] = {
     {"engine_host", &BenchEngineHost},
     {"eviction", &BenchEviction},
     {"grammar", &BenchGrammar},
+    {"http_tls", &BenchHttpTls},
     {"index", &BenchIndex},
     {"model", &BenchModel},
     {"prompt_memo", &BenchPromptMemo},

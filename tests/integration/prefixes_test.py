@@ -13,7 +13,7 @@ SECRET = "The hen sits on a secret egg. "
 
 
 def roostctl(router, command, *flags, code=0):
-    arguments = [BIN / "roostctl", command, "--router", router.url, *flags]
+    arguments = [BIN / "roostctl", command, "--admin", router.admin, *flags]
     told = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert told.returncode == code, f"{arguments}: {told.returncode} {told.stdout} {told.stderr}"
     return told.stdout
@@ -179,14 +179,6 @@ class PrefixesTest(unittest.TestCase):
             self.assertEqual((answer.status, answer.json()["error"]["param"]), (400, param), answer.body)
         answer = self.router.request("GET", "/admin/v1/prefixes?top=1001")
         self.assertEqual((answer.status, answer.json()["error"]["param"]), (400, "top"))
-
-    def test_a_share_of_a_tenant_that_no_request_can_have_stops_the_start(self):
-        refused = subprocess.run(
-            [BIN / "roost-worker", "--model", "synthetic:tiny", "--router", self.router.link, "--tenant-share", "hens=0.5"],
-            capture_output=True, text=True, check=False)
-        self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("tenant-share", refused.stderr)
-        self.assertIn("'hens'", refused.stderr)
 
 
 if __name__ == "__main__":

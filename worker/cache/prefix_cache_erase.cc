@@ -67,7 +67,7 @@ EraseProgress PrefixCache::EraseBehind(const BlockChain& chain, std::uint32_t co
   const auto rest = chain.tokens.subspan(std::size_t{count} * block_tokens_);
   for (std::size_t length = 1; length < block_tokens_ && length <= rest.size(); ++length) {
     const bool is_whole_prompt = length == chain.tokens.size();
-    while (const std::optional<std::uint32_t> child = FirstLike(parent, chain.root, rest.first(length))) {
+    while (const std::optional<std::uint32_t> child = FirstLike(parent, chain.RootAt(count), rest.first(length))) {
       if (!is_whole_prompt && StoredTokens(*child).size() > length) break;
       if (EraseTree(*child, step) == EraseProgress::kUnfinished) return EraseProgress::kUnfinished;
     }

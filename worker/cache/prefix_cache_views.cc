@@ -226,7 +226,7 @@ Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
   } else {
     const Node& parent = nodes_[node.parent];
     if (!parent.ready) return Broken("block {} is ready, its parent {} is not", block, node.parent);
-    if (parent.position + 1 != node.position || parent.root != node.root) {
+    if (parent.position + 1 != node.position) {
       return Broken("block {} does not continue its parent {}", block, node.parent);
     }
   }

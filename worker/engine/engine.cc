@@ -173,6 +173,7 @@ SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant received) c
   if (options.max_queue_wait) start_deadline = received + *options.max_queue_wait;
   const wire::Retention retention = generate.retention.value_or(wire::Retention{});
   return {.root = generate.root,
+          .own = generate.own,
           .prompt = std::move(generate.prompt),
           .block_hashes = std::move(generate.block_hashes),
           .deadline = start_deadline,

@@ -8,7 +8,9 @@
 namespace roost::worker {
 namespace {
 
-BlockChain ChainOf(const wire::PromptToEvict& prompt) { return {prompt.root, prompt.block_hashes, prompt.tokens}; }
+BlockChain ChainOf(const wire::PromptToEvict& prompt) {
+  return {prompt.root, prompt.block_hashes, prompt.tokens, prompt.own};
+}
 
 }  // namespace
 
@@ -21,7 +23,7 @@ std::optional<wire::EvictAnswer> Engine::State::Evict(LinkId link, wire::Evict o
   eviction.order = std::move(order);
   if (auto* const prompt = std::get_if<wire::PromptToEvict>(&eviction.order.what)) {
     if (prompt->block_hashes.size() != prompt->tokens.size() / model.block_tokens()) {
-      prompt->block_hashes = HashBlocks(prompt->root, prompt->tokens, model.block_tokens());
+      prompt->block_hashes = HashBlocks(prompt->root, prompt->own, prompt->tokens, model.block_tokens());
     }
     eviction.pin = cache.PinOfPrompt(prompt->block_hashes);
   }

@@ -327,6 +327,7 @@ void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const 
   step.tokens = std::move(tokens);
   step.events = events;
   step.load = load;
+  step.load.router_count = static_cast<std::uint32_t>(std::clamp<std::size_t>(up_count(), 1, wire::kMaxRouters));
   link.last_step = clock_.Now();
   link.has_news = false;
   prompt_board_.TellTo(link.id.value(), link.prompt_teller, link.last_step, step.load);

@@ -56,11 +56,12 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   auto sequence = std::make_unique<Sequence>();
   sequence->id = ids_.Take();
   sequence->root = spec.root;
+  sequence->own = spec.own;
   sequence->tokens = std::move(spec.prompt);
   sequence->prompt_token_count = sequence->token_count();
   sequence->hashes = std::move(spec.block_hashes);
   if (sequence->hashes.size() != sequence->tokens.size() / block_tokens_) {
-    sequence->hashes = HashBlocks(spec.root, sequence->tokens, block_tokens_);
+    sequence->hashes = HashBlocks(spec.root, spec.own, sequence->tokens, block_tokens_);
   }
   sequence->most_tokens = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(options_.max_context_tokens, sequence->tokens.size() + spec.max_output_tokens));

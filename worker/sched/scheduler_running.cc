@@ -246,7 +246,8 @@ bool Scheduler::HasFullBlock(const Sequence& sequence) const {
 void Scheduler::HashFullBlock(Sequence& sequence) const {
   const std::uint32_t index = sequence.committed_block_count;
   if (sequence.hashes.size() > index) return;
-  const BlockHash parent = index == 0 ? sequence.root : sequence.hashes.back();
+  const BlockHash last = sequence.hashes.empty() ? sequence.root : sequence.hashes.back();
+  const BlockHash parent = ParentOf(index, sequence.root, sequence.own, last);
   const std::span<const TokenId> tokens(sequence.tokens);
   sequence.hashes.push_back(ChainHash(parent, tokens.subspan(std::size_t{index} * block_tokens_, block_tokens_)));
 }

@@ -35,6 +35,7 @@ struct RetentionHint {
 // The properties of a new sequence.
 struct SequenceSpec {
   BlockHash root;
+  std::optional<OwnScope> own = {};
   std::vector<TokenId> prompt;
   std::vector<BlockHash> block_hashes = {};  // of the prompt's full blocks; computed here if their number is wrong
   std::optional<Instant> deadline = {};      // for waiting; see Scheduler::Expired
@@ -103,8 +104,9 @@ struct Sequence {
   std::uint32_t scored_so_far = 0;
 
   BlockHash root;
-  std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later full block
-  std::uint32_t most_tokens = 0;  // tokens for which memory is reserved while it runs
+  std::optional<OwnScope> own;
+  std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later one that filled
+  std::uint32_t most_tokens = 0;  // that memory is reserved for while it runs
   std::optional<Instant> deadline;
   std::uint32_t priority = 50;  // rises when it has waited long, see WaitingQueue
   EvictionGroup group;
@@ -139,7 +141,7 @@ struct Sequence {
   [[nodiscard]] bool uses_cache() const { return cache_mode == wire::CacheMode::kOn; }
   [[nodiscard]] SequenceAge age() const { return {-std::int64_t{priority}, id}; }
   [[nodiscard]] bool leaves_blocks() const { return uses_cache() && !is_erased; }
-  [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens, tenant}; }
+  [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens, own, tenant}; }
 };
 
 }  // namespace roost::worker

@@ -120,6 +120,7 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<std::shared_ptr<const ServedModel>> Models() const override { return models; }
   std::vector<WorkerStatus> Workers() const override { return workers; }
   std::vector<QueueStatus> Queues() const override { return queues; }
+  std::uint32_t RouterCount() const override { return router_count; }
   Result<void> CheckRoom(const ServedModel&) const override {
     return no_room ? Result<void>(*no_room) : Result<void>();
   }
@@ -196,6 +197,7 @@ class FakeDispatcher final : public Dispatcher {
   std::optional<std::string> expected;  // a model that is expected
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;
+  std::uint32_t router_count = 1;
   std::optional<Error> refusal;
   std::optional<Error> no_room;
   std::function<void()> on_submit;

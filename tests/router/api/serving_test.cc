@@ -83,7 +83,7 @@ class ServingTest : public ::testing::Test {
     options.port = 0;
     options.thread_count = 2;
     server_ = std::move(HttpServer::Start(options, [this](HttpRequest request, std::shared_ptr<Responder> responder) {
-                          api_.Handle(std::move(request), std::move(responder));
+                          api_.Handle(Listener::kApi, std::move(request), std::move(responder));
                         }).value());
   }
 
