@@ -64,14 +64,14 @@ void DeclareAnyPrompt(PromptOptions& options, ConfigParser& parser) {
   parser.Add("model", options.model, "Model that the prompt is for")
       .Add("prompt", options.prompt, "Text, as in /v1/completions")
       .Add("messages", options.messages_file,
-           "File with the messages of a chat: a JSON array, or an object with messages and tools")
-      .Add("tenant", options.tenant, "Tenant of the requests that should hit it; empty: requests without a key")
-      .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that should hit it");
+           "File with the messages of a chat: a JSON array, or an object with messages and tools");
 }
 
 void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
   DeclareAnyPrompt(options, parser);
-  parser.Require("model");
+  parser.Require("model")
+      .Add("tenant", options.tenant, "Tenant of the requests that should hit it; empty: requests without a key")
+      .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that should hit it");
 }
 
 int Status(std::span<const char* const> arguments) {
