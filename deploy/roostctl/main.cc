@@ -156,11 +156,12 @@ int Evict(std::span<const char* const> arguments) {
   EvictOptions options;
   ConfigParser parser(
       "roostctl evict",
-      "Erases a prompt with all that continues it, or with --tenant alone everything of a tenant, from the workers' "
-      "caches. "
+      "Erases a prompt with all that continues it, or everything of a tenant, from the workers' caches. "
       "Pins do not prevent it. Exits with 0 if every worker has done it.");
   DeclareAnyPrompt(options, parser);
   parser.Add("prefix", options.prefix_file, "File with the prompt: a text, an array of messages, or a request's body")
+      .Add("tenant", options.tenant, "Whose prompt it is; without a prompt: everything of this tenant")
+      .Add("cache-salt", options.cache_salt, "The cache_salt of the prompt's requests")
       .Add("workers", options.workers, "Which workers: all, or names with commas between them");
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunEvict(options, std::cout, std::cerr);
