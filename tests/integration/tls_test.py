@@ -24,7 +24,7 @@ import router_load as load  # noqa: E402
 STREAMS = int(os.environ.get("ROOST_STREAMS", "500"))
 ANSWER = " ".join(f"{i}" for i in range(100, 132))
 # So long that certificates can change three times before the streams end.
-STEP_MS = 400
+STEP_MS = 120
 
 
 class Secret:
