@@ -223,6 +223,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .AddSwitch("insecure-bind", options.insecure_bind, "Allow metrics on an address that is not loopback")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
            "Time that running requests have to end after SIGTERM", {0, 86400})
+      .AddSwitch("core-dumps", options.core_dumps,
+                 "Allow core dumps, and debuggers and profilers to attach: both see prompts and keys")
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
       .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of log lines");
 }

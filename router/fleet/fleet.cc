@@ -125,6 +125,8 @@ void Fleet::FeedOne(Incoming incoming, Instant now) {
     core_.OnMalformed(incoming.identity, incoming.message.error(), now);
   } else if (incoming.message->has_value()) {
     core_.OnMessage(incoming.identity, **std::move(incoming.message), now);
+  } else {
+    metrics_.OnUnknownMessage();
   }
 }
 

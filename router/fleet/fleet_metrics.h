@@ -34,8 +34,8 @@ struct IndexUse {
   std::uint64_t shed_blocks_total = 0;  // workers' blocks that were left out because memory was full
 };
 
-// All functions do nothing here; override those of interest. Callers serialise the calls, except OnDecisionSeconds and
-// OnMalformedMessage, which any thread may call.
+// All functions do nothing here; override those of interest. Callers serialise the calls, except OnDecisionSeconds,
+// OnMalformedMessage and OnUnknownMessage, which any thread may call.
 class FleetMetrics {
  public:
   virtual ~FleetMetrics() = default;
@@ -57,6 +57,7 @@ class FleetMetrics {
   virtual void OnModeChange(WorkerMode /*to*/, ModeReason /*reason*/) {}
   virtual void OnIndexEvents(std::uint64_t /*stored_blocks*/, std::uint64_t /*removed_blocks*/) {}
   virtual void OnMalformedMessage() {}
+  virtual void OnUnknownMessage() {}
   virtual void SetWorkers(std::uint32_t /*ready*/, std::uint32_t /*starting*/) {}
   virtual void SetIndex(const IndexUse& /*use*/) {}
   virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {

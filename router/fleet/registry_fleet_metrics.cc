@@ -34,6 +34,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
       : registry_(registry),
         decision_seconds_(registry.Histogram(metrics::kRouterDecisionSeconds)),
         malformed_(registry.Counter(metrics::kRouterMalformedMessages)),
+        unknown_(registry.Counter(metrics::kRouterUnknownMessages)),
         stored_(registry.Counter(metrics::kRouterIndexEvents, {"stored"})),
         removed_(registry.Counter(metrics::kRouterIndexEvents, {"removed"})),
         ready_(registry.Gauge(metrics::kRouterWorkers, {"ready"})),
@@ -103,6 +104,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
     removed_.Increment(static_cast<double>(removed_blocks));
   }
   void OnMalformedMessage() override { malformed_.Increment(); }
+  void OnUnknownMessage() override { unknown_.Increment(); }
   void SetWorkers(std::uint32_t ready, std::uint32_t starting) override {
     ready_.Set(ready);
     starting_.Set(starting);
@@ -157,6 +159,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
   metrics::Registry& registry_;
   prometheus::Histogram& decision_seconds_;
   prometheus::Counter& malformed_;
+  prometheus::Counter& unknown_;
   prometheus::Counter& stored_;
   prometheus::Counter& removed_;
   prometheus::Gauge& ready_;

@@ -29,7 +29,7 @@ class RandomMessages {
 
   [[nodiscard]] RouterMessage Router() {
     switch (rng_.Below(12)) {
-      case 0: return Welcome{rng_(), NonZero()};
+      case 0: return Welcome{rng_(), NonZero(), MakeVersion()};
       case 1: return MakeGenerate();
       case 2: return Cancel{RequestId(rng_())};
       case 3: return WantHello{};
@@ -46,7 +46,7 @@ class RandomMessages {
 
   [[nodiscard]] Hello MakeHello() {
     Hello hello;
-    hello.protocol_version = Small() + 1;
+    hello.version = MakeVersion();
     hello.worker_id = "w" + Name();
     hello.process_id = rng_();
     hello.epoch = NonZero();
@@ -137,6 +137,8 @@ class RandomMessages {
   }
 
  private:
+  PeerVersion MakeVersion() { return {.major = kProtocolMajor, .minor = Small(), .release = Name()}; }
+
   Sampling MakeSampling() {
     const auto uniform = [this] { return static_cast<float>(rng_.Uniform()); };
     Sampling sampling{uniform(),        0.25F + uniform() / 2, Small(),          rng_(), uniform(),
