@@ -24,7 +24,7 @@ build=(
 )
 test=(
   clang clang-format-14 clang-tidy-14 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev libomp-dev
-  libonig-dev lld prometheus python3-jinja2 python3-jsonschema python3-venv python3-yaml
+  libonig-dev lld openssl prometheus python3-jinja2 python3-jsonschema python3-venv python3-yaml
 )
 runtime=(
   libcapnp-0.9.2 libcurl4 libdnnl2 libfmt9 libgomp1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0

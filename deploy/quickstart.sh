@@ -7,8 +7,9 @@
 #   ./deploy/quickstart.sh … --once           stops at the end; exits with 0 only if all answers were complete and right
 #   ./deploy/quickstart.sh … --backend cpu    cpu or cuda; by default cuda where there are a CUDA toolkit and a GPU
 #
-# The router listens on ROOST_HTTP_ADDRESS, by default 127.0.0.1:8000, and takes workers on ROOST_LINK_ADDRESS, by
-# default tcp://127.0.0.1:7001; with --once on free ports. ROOST_BIN names a folder with built programs.
+# The router listens on ROOST_HTTP_ADDRESS, by default 127.0.0.1:8000, ROOST_ADMIN_ADDRESS (127.0.0.1:8001) and
+# ROOST_METRICS_ADDRESS (127.0.0.1:8002), and takes workers on ROOST_LINK_ADDRESS (tcp://127.0.0.1:7001); with --once on
+# free ports. ROOST_BIN names a folder with programs that are built.
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "$0")/.."
@@ -39,10 +40,14 @@ fail() { echo "quickstart: FAILED $*" >&2; exit 1; }
 
 http=${ROOST_HTTP_ADDRESS:-127.0.0.1:8000}
 link_address=${ROOST_LINK_ADDRESS:-tcp://127.0.0.1:7001}
+admin_address=${ROOST_ADMIN_ADDRESS:-127.0.0.1:8001}
+metrics_address=${ROOST_METRICS_ADDRESS:-127.0.0.1:8002}
 if $once; then
-  http=127.0.0.1:0 link_address=tcp://127.0.0.1:0
+  http=127.0.0.1:0 admin_address=127.0.0.1:0 metrics_address=127.0.0.1:0 link_address=tcp://127.0.0.1:0
 else
   check_free "$http" ROOST_HTTP_ADDRESS
+  check_free "$admin_address" ROOST_ADMIN_ADDRESS
+  check_free "$metrics_address" ROOST_METRICS_ADDRESS
   check_free "${link_address#tcp://}" ROOST_LINK_ADDRESS
 fi
 choose_backend "$backend_wanted"
@@ -85,8 +90,8 @@ The cluster is up. Try:
 
 See the workers, their load and what their caches hold; and why the last requests went to their workers:
 
-  $bin/roostctl status --router $url
-  $bin/roostctl explain --last 3 --router $url
+  $bin/roostctl status --admin $admin
+  $bin/roostctl explain --last 3 --admin $admin
 
 Metrics are in the format of Prometheus; dashboards/roost.json shows them in Grafana:
 

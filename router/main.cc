@@ -29,11 +29,14 @@
 #include "router/fleet/registry_fleet_metrics.h"
 #include "router/fleet/text_bundle.h"
 #include "router/http/server.h"
+#include "router/listeners.h"
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_dispatcher.h"
+#include "router/reload.h"
 #include "router/text/prompt_memo.h"
 #include "router/text/text_pool.h"
+#include "router/watched_files.h"
 
 namespace roost::router {
 namespace {
@@ -46,29 +49,10 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(seconds));
 }
 
-Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver& observer,
-                                      std::shared_ptr<ByteBudget> input_budget) {
-  ROOST_ASSIGN_OR_RETURN(HostAndPort address, ParseHostAndPort(options.http_address, "http-address"));
-  if (!IsLoopback(address.host) && !options.insecure_bind) {
-    return InvalidArgument(
-        "http-address", "{} is not a loopback address, and requests are not authenticated; --insecure-bind allows it",
-        options.http_address);
-  }
-  HttpServerOptions http;
-  http.address = std::move(address.host);
-  http.port = address.port;
-  http.thread_count = options.http_threads;
-  http.max_connections = options.max_connections;
-  http.body_bytes = options.max_body_bytes;
-  http.input_budget = std::move(input_budget);
-  http.cors_origins = options.cors_origins;
-  http.header_timeout = Milliseconds(options.request_head_timeout_seconds);
-  http.on_refused = [&observer](const Error& error) { observer.OnAnswer("other", TraitsOf(error.code).http_status); };
-  return http;
-}
-
-FleetOptions FleetOptionsOf(const RouterOptions& options, std::shared_ptr<ByteBudget> input_budget) {
+FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::ServerKeys> link_keys,
+                            std::shared_ptr<ByteBudget> input_budget) {
   FleetOptions fleet;
+  fleet.link_keys = std::move(link_keys);
   fleet.input_budget = std::move(input_budget);
   fleet.frame_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).workers);
   fleet.bind = options.link_address;
@@ -123,18 +107,53 @@ void Drain(HttpServer& server, std::chrono::milliseconds timeout, int last_signa
   stopper.join();
 }
 
+// While it exists, SIGHUP reloads.
+class HangupReloads {
+ public:
+  HangupReloads(Termination& termination, Reloader& reloader) : termination_(termination) {
+    termination.OnHangup([&reloader] { reloader.RequestAll(); });
+  }
+  HangupReloads(const HangupReloads&) = delete;
+  HangupReloads& operator=(const HangupReloads&) = delete;
+  ~HangupReloads() { termination_.OnHangup({}); }
+
+ private:
+  Termination& termination_;
+};
+
+// The peers of the link, whenever their file changes. The router's own key is read once.
+Result<void> WatchLinkPeers(const RouterOptions& options, const std::optional<wire::ServerKeys>& keys,
+                            Reloader& reloader) {
+  if (!keys) return {};
+  return reloader.Add({.what = "the link's peers",
+                       .paths = {options.link_peers},
+                       .reload = [path = options.link_peers, guard = keys->guard]() -> Result<void> {
+                         ROOST_ASSIGN_OR_RETURN(wire::LinkPeers peers,
+                                                wire::LinkPeers::Read(path, wire::PeersOf::kRouter));
+                         guard->Replace(std::move(peers));
+                         return {};
+                       }});
+}
+
 // Serves until a signal comes, announces the shutdown, and lets open requests end within the drain timeout. A further
 // signal ends the announcement; during the drain it ends the process.
 Result<void> Run(const RouterOptions& options, Termination& termination) {
   const SteadyClock clock;
   metrics::Registry registry;
   ApiMetrics api_metrics(registry);
+  Reloader reloader;  // after what its entries touch
+  const HangupReloads hangup_reloads(termination, reloader);
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
   const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).clients);
-  ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, HttpOptions(options, api_metrics, input_budget));
+  ROOST_ASSIGN_OR_RETURN(const ListenerPlan plan, PlanListeners(options, reloader, input_budget, api_metrics));
+  ROOST_ASSIGN_OR_RETURN(const WatchedFiles files, OpenFiles(options, reloader));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
-  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
-                         Fleet::Start(FleetOptionsOf(options, input_budget), &ReadTextBundle, *fleet_metrics));
+  const auto on_refused = [&fleet_metrics](wire::PeerRefusal refusal) { fleet_metrics->OnPeerRefused(refusal); };
+  ROOST_ASSIGN_OR_RETURN(const std::optional<wire::ServerKeys> link_keys, ReadLinkKeys(options, clock, on_refused));
+  ROOST_RETURN_IF_ERROR(WatchLinkPeers(options, link_keys, reloader));
+  ROOST_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Fleet> fleet,
+      Fleet::Start(FleetOptionsOf(options, link_keys, input_budget), &ReadTextBundle, *fleet_metrics));
   std::optional<RecordingDispatcher> recording;
   if (recorder != nullptr) recording.emplace(*fleet, *recorder, clock);
   Dispatcher& dispatcher = recording ? static_cast<Dispatcher&>(*recording) : *fleet;
@@ -150,27 +169,31 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
                                                                      : RenderSettings::Content::kText,
        .tool_family = ToolFamilyNamed(options.tool_parser),  // none for auto
        .prompt_memo = prompt_memo,
+       .shared_prefixes = files.shared_prefixes,
+       .api_keys = files.api_keys,
+       .admin_keys = files.admin_keys,
        .metrics_text =
            [&] {
              api_metrics.OnPromptMemo(prompt_memo->counts());
+             if (files.api_keys != nullptr) api_metrics.OnKeys(files.api_keys->Accounts());
              return registry.Text();
            },
        .unix_seconds_now = &UnixSeconds});
-  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
-                         HttpServer::Start(http, [&api](HttpRequest request, std::shared_ptr<Responder> responder) {
-                           api.Handle(std::move(request), std::move(responder));
-                         }));
-  const std::string host = http.address.find(':') == std::string::npos ? http.address : "[" + http.address + "]";
-  LogInfo("router ready", {{"http", "http://" + host + ":" + std::to_string(server->port())},
+  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Listeners> listeners, Listeners::Open(plan, api));
+  LogInfo("router ready", {{"http", listeners->api_url()},
+                           {"admin", listeners->admin_url()},
+                           {"metrics", listeners->metrics_url()},
                            {"link", fleet->endpoint()},
+                           {"link_keys", link_keys ? "on" : "off"},
                            {"policy", options.policy},
                            {"version", std::string(Version())}});
 
   termination.BeginServing();
   termination.Wait(std::nullopt, 1);
   const int last_signal = Announce(Milliseconds(options.drain_announce_seconds), api, termination);
-  LogInfo("router drains", {{"connections", std::to_string(server->connection_count())}});
-  Drain(*server, Milliseconds(options.drain_timeout_seconds), last_signal, termination);
+  LogInfo("router drains", {{"connections", std::to_string(listeners->api_server().connection_count())}});
+  Drain(listeners->api_server(), Milliseconds(options.drain_timeout_seconds), last_signal, termination);
+  listeners->StopOperators();
   text.Stop();
   fleet->Stop();
   LogInfo("router stopped", {});
@@ -193,7 +216,7 @@ int Main(int argc, char** argv) {
   if (!options.core_dumps) ForbidCoreDumps();
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
   // It blocks the signals before any thread starts, so that all threads inherit the mask and only it gets signals.
-  Termination termination;
+  Termination termination(Termination::Hangup::kReloads);
   const LogThread log_thread;
   Result<void> run = CheckMemory(options, machine);
   if (run.ok()) run = Run(options, termination);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "common/wire/codec.h"
 #include "router/policies/policies.h"
@@ -50,6 +52,20 @@ Result<void> CheckMemory(const RouterOptions& options, const Machine& machine) {
       options.input_memory_bytes, options.index_memory_bytes, options.tokenization_memo_bytes, machine.memory_bytes);
 }
 
+Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& options, const Clock& clock,
+                                                     wire::LinkGuard::OnRefused on_refused) {
+  if (options.link_secret_key.empty() != options.link_peers.empty()) {
+    return InvalidArgument(options.link_peers.empty() ? "link-peers" : "link-secret-key",
+                           "is missing: link-secret-key and link-peers are given together");
+  }
+  if (options.link_secret_key.empty()) return std::optional<wire::ServerKeys>();
+  wire::ServerKeys keys;
+  ROOST_ASSIGN_OR_RETURN(keys.own, wire::ReadLinkKey(options.link_secret_key));
+  ROOST_ASSIGN_OR_RETURN(wire::LinkPeers peers, wire::LinkPeers::Read(options.link_peers, wire::PeersOf::kRouter));
+  keys.guard = std::make_shared<wire::LinkGuard>(std::move(peers), clock, std::move(on_refused));
+  return std::optional(std::move(keys));
+}
+
 void Declare(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Clients")
       .Add("http-address", options.http_address, "Address and port of the HTTP API; port 0 takes a free one")
@@ -75,9 +91,37 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "Time that a client may take to send a request's head", {0.01, 3600})
       .AddList("cors-origins", options.cors_origins,
                "Web pages that may call the API from a browser: origins such as https://chat.example.com, or * for "
-               "all; none by default");
+               "all; none by default")
+      .Add("tls-cert", options.tls_cert,
+           "File with this server's certificate and those between it and its root, in PEM: clients use HTTPS. It is "
+           "read "
+           "again, with the other two, when it changes and at SIGHUP")
+      .Add("tls-key", options.tls_key, "File with the certificate's private key, in PEM without a password")
+      .Add("tls-client-ca", options.tls_client_ca,
+           "File with certificates of authorities, in PEM: clients must show a certificate that one of them has signed")
+      .Add("api-keys", options.api_keys,
+           "File with the API keys that clients may use, one JSON object per line (roostctl key new makes them); it is "
+           "read again when it changes. Without it anyone may call, so the API binds to loopback alone")
+      .Add("shared-prefixes", options.shared_prefixes,
+           "File with the prefixes that tenants share in the cache, one JSON object per line, as /admin/v1/warm takes "
+           "prompts; it is read again when it changes. By default tenants share nothing");
+  parser.Section("Operators")
+      .Add("admin-address", options.admin_address,
+           "Address and port of /admin/v1, for roostctl: on loopback; port 0 takes a free one")
+      .Add("metrics-address", options.metrics_address,
+           "Address and port of /metrics, for Prometheus; port 0 takes a free one; empty for none")
+      .Add(
+          "admin-keys", options.admin_keys,
+          "File with the keys that operators need at the admin and metrics addresses, in the form of api-keys; without "
+          "it anyone on this machine may use them");
   parser.Section("Workers")
       .Add("link-address", options.link_address, "Address tcp://HOST:PORT that workers dial; port 0 takes a free one")
+      .Add("link-secret-key", options.link_secret_key,
+           "File with this router's secret key (roostctl key link): workers must have keys too, and the link is "
+           "encrypted; with link-peers")
+      .Add("link-peers", options.link_peers,
+           "File with the public keys of workers, a JSON object per line: public_key, workers and models that it may "
+           "have")
       .Add("worker-timeout-seconds", options.worker_timeout_seconds,
            "Time without a message after which a worker counts as dead; workers report four times a second",
            {0.5, 3600})
@@ -122,7 +166,8 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .AddSwitch("show-prefix-text", options.show_prefix_text,
                  "Show the text of the most used prefixes in /admin/v1/prefixes; workers then send their tokens")
       .AddSwitch("insecure-bind", options.insecure_bind,
-                 "Allow addresses beyond loopback, where anyone who reaches them may send requests or pose as a worker")
+                 "Allow addresses beyond loopback, where anyone who reaches them may send requests or, without "
+                 "link-secret-key, pose as a worker")
       .Add(
           "drain-announce-seconds", options.drain_announce_seconds,
           "Time after SIGTERM during which /ready answers 503 and requests are still accepted; a second signal ends it",

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/config/config.h"
+#include "common/wire/socket.h"
 #include "router/api/api.h"
 #include "router/fleet/fleet_core.h"
 #include "router/http/server.h"
@@ -35,9 +37,21 @@ struct RouterOptions {
   std::uint32_t text_threads = TextPoolOptions().thread_count;
   double request_head_timeout_seconds = ToSeconds(HttpServerOptions().header_timeout);
   std::vector<std::string> cors_origins;
+  std::string tls_cert;  // files; empty: plain HTTP
+  std::string tls_key;
+  std::string tls_client_ca;    // empty: clients show no certificate
+  std::string api_keys;         // file; empty: anyone may call
+  std::string shared_prefixes;  // file; empty: tenants share nothing
+
+  // Operators
+  std::string admin_address = "127.0.0.1:8001";
+  std::string metrics_address = "127.0.0.1:8002";  // empty: none
+  std::string admin_keys;                          // file, for both; empty: anyone on this machine may
 
   // Workers
   std::string link_address = "tcp://127.0.0.1:7001";
+  std::string link_secret_key;  // files; both or none
+  std::string link_peers;
   double worker_timeout_seconds = ToSeconds(FleetCoreOptions().worker_timeout);
   double stall_timeout_seconds = ToSeconds(FleetCoreOptions().stall_timeout);
   std::uint32_t max_in_flight_requests = RequestBookOptions().max_requests;
@@ -83,6 +97,11 @@ struct InputShares {
   std::uint64_t workers = 0;
 };
 [[nodiscard]] InputShares SharesOf(std::uint64_t input_memory_bytes);
+
+// The keys of the link, from their files; nothing where none are named. `on_refused` is called from any thread, `clock`
+// outlives the keys. The error names the flag, or the file and its line.
+[[nodiscard]] Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& options, const Clock& clock,
+                                                                   wire::LinkGuard::OnRefused on_refused);
 
 // An error when index, input and memo together exceed the memory. kInvalidArgument names the flags.
 [[nodiscard]] Result<void> CheckMemory(const RouterOptions& options, const Machine& machine);

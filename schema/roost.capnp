@@ -18,6 +18,7 @@
 #   CacheMode                                     off
 #   ConstraintKind, a member of outputLogprobs    the worker refuses that request with invalidArgument
 #   or promptLogprobs
+#   a member of Evict.what                        ignored and counted, with its message
 #   a member of any other union                   absent
 #
 #   ROUTER socket (router, binds)                                  DEALER socket (worker, connects)
@@ -30,6 +31,7 @@
 #     │   generate, cancel, pin, ping    step n+1, n+2, …                   one per engine step, and every 250 ms
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #     │   pin, wantPrefixes              pinAnswer, prefixes                to a worker that answers (Hello.answers)
+#     │   evict                          evictAnswer                        to a worker that evicts (Hello.evicts)
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #
 # Epoch: one life of the link. It begins with a hello, and voids what both sides held of an earlier one: the router
@@ -41,7 +43,8 @@
 # second; a worker that hears nothing for three seconds reconnects and says hello under a new epoch. A worker that has
 # work but whose engine makes no progress (Load.progress) also counts as lost, even if its link still answers.
 # Identity: ZeroMQ gives each connection a random identity, which means nothing; an identity that a peer chooses is
-# ignored. Only the hello says who a worker is; all later messages of that connection are this worker's.
+# ignored. Only the hello says who a worker is; all later messages of that connection are this worker's. On a link with
+# keys (CURVE) the key must allow the hello's workerId and model; otherwise the router answers refused.
 #
 # Limits (common/wire/codec.h has the numbers): bytes per frame, nesting, traversal, lengths of lists and texts. A
 # message over a limit is malformed. The receiver counts a malformed message and drops the link, but never ends the
@@ -94,6 +97,8 @@ enum ErrorCode {
   internal @13;
   modelNotFound @14;
   unsupportedMediaType @15;
+  permissionDenied @16;
+  rateLimited @17;
 }
 
 enum FinishReason {
@@ -185,6 +190,7 @@ struct WorkerMessage {
     bye @5 :Bye;
     pinAnswer @6 :PinAnswer;
     prefixes @7 :Prefixes;
+    evictAnswer @8 :EvictAnswer;
   }
 }
 
@@ -432,6 +438,10 @@ struct Load {
   progress @13 :UInt64 = 0;
   # Grows with each report of the engine, also with one without a step. A heartbeat repeats the last value. So if the
   # worker has work and this stands still, its engine hangs.
+
+  routerCount @14 :UInt32 = 1;
+  # The routers that the worker's links are up with, the receiver included: 1 to 1,024. Routers share the limits of API
+  # keys by it.
 }
 
 struct Step {
@@ -529,6 +539,22 @@ struct Prefixes {
   # Most used first; at most 1,000.
 }
 
+struct EvictAnswer {
+  # The result of an Evict, once it is complete: after the events that tell of the blocks.
+
+  answerId @0 :UInt64;
+  # Of the order.
+
+  evictedBlocks @1 :UInt32;
+  # Left the cache, and were free at once. Partly filled blocks count too.
+
+  busyBlocks @2 :UInt32;
+  # Left the cache while requests used them: each is free when the last of these requests ends.
+
+  refused @3 :Bool = false;
+  # The worker has too many of these orders already, and did nothing.
+}
+
 # ---- router → worker ----
 
 struct RouterMessage {
@@ -555,6 +581,7 @@ struct RouterMessage {
     unpin @9 :Unpin;
     refused @10 :Refused;
     wantPrefixes @11 :WantPrefixes;
+    evict @12 :Evict;
   }
 }
 
@@ -699,6 +726,12 @@ struct Generate {
   traceParent @32 :Text;
   # The trace of the request, in the form of the W3C's header traceparent; only for logs. May be empty. At most 55
   # bytes.
+
+  ownFirstBlock @33 :UInt32 = 0;
+  ownRoot @34 :BlockHash;
+  # Blocks from ownFirstBlock on belong to the tenant alone: the hash of that block is chained from ownRoot, not from the
+  # block before it. The blocks before it belong to a prefix that all tenants share, in the scope of `root`. 0: all
+  # blocks are in the scope of `root`.
 }
 
 struct Cancel {
@@ -756,4 +789,37 @@ struct WantPrefixes {
   # The most prefixes in the answer: 1 to 1,000.
 
   withTokens @2 :Bool = false;
+}
+
+struct Evict {
+  # Erase a prompt, or all of a tenant, from the cache. It is stronger than pins: those of the erased blocks end. Requests
+  # that the worker has at that time, running or waiting, go on but leave none of it in the cache, also after a
+  # preemption. Requests that come later are cached as ever. The worker does it in parts, a bounded number of blocks in
+  # each step, and answers when it is complete.
+
+  answerId @0 :UInt64;
+  # Not 0: the worker answers with an EvictAnswer of this id, once.
+
+  what :union {
+    prompt :group {
+      # The prompt's last full block and all that continues it; then, towards the front, its earlier blocks as long as
+      # nothing else in the cache continues them. A block with a pin that does not reach to the prompt's last full block
+      # stays, with those before it. If the last full block is not in the cache, the blocks that are there go in the same
+      # way, with partly filled ones that hold nothing else. Of a prompt without a full block: all that begins with it.
+
+      root @1 :BlockHash;
+      tokens @2 :List(UInt32);
+      # At least one.
+
+      blockHashes @3 :List(BlockHash);
+      # Of the prompt's full blocks, front to back.
+
+      ownFirstBlock @5 :UInt32 = 0;
+      ownRoot @6 :BlockHash;
+      # As in Generate.
+    }
+
+    tenant @4 :Text;
+    # All blocks that requests of this tenant (Generate.tenant) computed, with all that continues them. At most 200 bytes.
+  }
 }

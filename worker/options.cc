@@ -11,6 +11,7 @@
 #include "common/prefix/block_hash.h"
 #include "common/wire/codec.h"
 #include "common/wire/endpoint.h"
+#include "worker/link/router_keys.h"
 #include "worker/model/shard.h"
 
 namespace roost::worker {
@@ -52,6 +53,28 @@ Result<TenantShare> ParseTenantShare(const std::string& value) {
   return share;
 }
 
+// Addresses and keys. What a router could be told is worth as much as what it tells: without keys a worker only dials
+// this machine.
+Result<void> CheckLinks(const WorkerOptions& options) {
+  if (options.link_secret_key.empty() != options.link_peers.empty()) {
+    return InvalidArgument(options.link_peers.empty() ? "link-peers" : "link-secret-key",
+                           "is missing: link-secret-key and link-peers are given together");
+  }
+  const bool has_keys = !options.link_secret_key.empty();
+  if (has_keys) ROOST_RETURN_IF_ERROR(RouterKeys::Open({options.link_secret_key, options.link_peers}));
+  for (const std::string& router : options.routers) {
+    const Result<wire::Endpoint> endpoint = wire::ParseEndpoint(router);
+    if (!endpoint.ok()) return InvalidArgument("router", "{}", endpoint.error().ToString());
+    if (!has_keys && !endpoint->IsLoopback() && !options.insecure_bind) {
+      return InvalidArgument("router",
+                             "{} is beyond loopback, where anyone on the way reads prompts and may pose as the router: "
+                             "--link-secret-key and --link-peers protect the link, --insecure-bind allows it",
+                             router);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values) {
@@ -74,17 +97,6 @@ Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string
   }
   if (sum > 1 + kRounding) return InvalidArgument("tenant-share", "the shares add up to {}, which is more than 1", sum);
   return shares;
-}
-
-Result<void> CheckTenants(std::span<const TenantShare> shares) {
-  for (const TenantShare& share : shares) {
-    if (share.name.empty()) continue;
-    return InvalidArgument("tenant-share",
-                           "no request can have the tenant '{}': routers tell tenants by API keys, which they do not "
-                           "have yet. Only =FRACTION, the share of requests without a tenant, is accepted",
-                           share.name);
-  }
-  return {};
 }
 
 Result<KvMemory> ParseKvMemory(std::string_view value) {
@@ -147,10 +159,10 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
            "Largest part of the unpinned blocks that min-hold-ms may keep; a new block over this limit is evicted like "
            "any other",
            {0, 1})
-      .AddList("tenant-share", options.tenant_share,
-               "NAME=FRACTION: part of the blocks that belongs to a tenant; others may borrow what it does not use. "
-               "Routers have no API keys yet, so no request has a tenant, and only =FRACTION, the share of requests "
-               "without a tenant, is accepted")
+      .AddList(
+          "tenant-share", options.tenant_share,
+          "NAME=FRACTION: part of the blocks that belongs to a tenant; others may borrow what it does not use. The "
+          "tenants are those of the routers' API keys; =FRACTION is the share of requests without a key")
       .Add("verify-hits", options.verify_hits,
            "Share of the requests with cached tokens that are computed again without the cache, to compare the logits",
            {0, 1})
@@ -210,6 +222,10 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .AddList("router", options.routers,
                "Router addresses tcp://HOST:PORT; names are resolved again every few seconds, and every address gets a "
                "link")
+      .Add("link-secret-key", options.link_secret_key,
+           "File with this worker's secret key (roostctl key link): the link is encrypted, and routers must have keys "
+           "too; with link-peers")
+      .Add("link-peers", options.link_peers, "File with the public keys of routers, a JSON object per line: public_key")
       .AddChoice("cache-events", options.cache_events, {"on", "off"},
                  "Tell routers which blocks are stored and evicted; with off, routers assume that what they sent here "
                  "is cached")
@@ -220,7 +236,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
   DeclareGrammar(options, parser);
   parser.Section("Operation")
       .Add("metrics-address", options.metrics_address, "ADDRESS:PORT of the metrics endpoint; empty for none")
-      .AddSwitch("insecure-bind", options.insecure_bind, "Allow metrics on an address that is not loopback")
+      .AddSwitch("insecure-bind", options.insecure_bind,
+                 "Allow metrics on an address beyond loopback, and links to such routers without link-secret-key")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
            "Time that running requests have to end after SIGTERM", {0, 86400})
       .AddSwitch("core-dumps", options.core_dumps,
@@ -241,12 +258,8 @@ Result<void> Complete(WorkerOptions& options) {
     return InvalidArgument("block-tokens", "{} is not a power of two from {} to {}", options.block_tokens,
                            kMinBlockTokens, kMaxBlockTokens);
   }
-  for (const std::string& router : options.routers) {
-    const Result<wire::Endpoint> endpoint = wire::ParseEndpoint(router);
-    if (!endpoint.ok()) return InvalidArgument("router", "{}", endpoint.error().ToString());
-  }
+  ROOST_RETURN_IF_ERROR(CheckLinks(options));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));
-  ROOST_RETURN_IF_ERROR(CheckTenants(shares));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.plan_ahead == "on" && options.verify_hits > 0) {
     return InvalidArgument("plan-ahead",

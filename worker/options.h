@@ -30,6 +30,8 @@ struct WorkerOptions {
 
   // Links
   std::vector<std::string> routers{"tcp://127.0.0.1:7001"};
+  std::string link_secret_key;  // files; both or none
+  std::string link_peers;
   std::string cache_events = "on";
   std::string worker_id;  // empty: see WorkerName
 
@@ -92,9 +94,6 @@ enum class DeviceKind : std::uint8_t { kCpu, kCuda };
 // The shares that NAME=FRACTION values give. A name has at most 200 bytes and occurs once; the empty name is for
 // requests without a tenant. Fractions are above 0 and add up to at most 1. At most 64 tenants.
 [[nodiscard]] Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values);
-// Checks that requests can have these tenants. kInvalidArgument names a tenant that no request can have.
-[[nodiscard]] Result<void> CheckTenants(std::span<const TenantShare> shares);
-
 // Memory for KV blocks.
 struct KvMemory {
   std::optional<double> share;         // of the device memory that the weights leave free

@@ -140,6 +140,9 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   setup.tokenizer.bos_token = std::move(loaded.bos_token);
   setup.tokenizer.eos_token = std::move(loaded.eos_token);
   setup.routers = options.routers;
+  if (!options.link_secret_key.empty()) {
+    setup.link_keys = LinkKeyFiles{options.link_secret_key, options.link_peers};
+  }
   setup.compute_thread_count = options.threads;
   setup.metrics_address = options.metrics_address;
   setup.insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse;

@@ -67,6 +67,7 @@ wire::Hello CompleteHello(const WorkerSetup& setup, const Engine& engine) {
   hello.logprobs = TellsLogprobs(setup.engine);
   hello.min_output_tokens = true;
   hello.answers = true;
+  hello.evicts = true;
   hello.tokenizer_digest = setup.tokenizer.digest;
   return hello;
 }
@@ -117,11 +118,15 @@ Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
     ROOST_ASSIGN_OR_RETURN(metrics_server_,
                            MetricsServer::Start(setup_.metrics_address, setup_.insecure_bind, registry_));
   }
+  std::optional<RouterKeys> keys;
+  if (setup_.link_keys) {
+    ROOST_ASSIGN_OR_RETURN(keys, RouterKeys::Open(*setup_.link_keys));
+  }
   LinkCore::Setup core{hello_, std::move(setup_.tokenizer), FirstEpoch(), {}};
   Resolver::Options names;
   names.names = std::move(routers);
-  link_thread_ =
-      std::make_unique<LinkThread>(std::move(core), std::move(names), clock_, waker_, engine_thread_, metrics_);
+  link_thread_ = std::make_unique<LinkThread>(std::move(core), std::move(names), std::move(keys), clock_, waker_,
+                                              engine_thread_, metrics_);
   engine_thread_.Start();
   link_thread_->Start();
   return {};

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "worker/engine/engine.h"
 #include "worker/grammar/grammar_pool.h"
 #include "worker/link/link_thread.h"
+#include "worker/link/router_keys.h"
 #include "worker/metrics_server.h"
 #include "worker/model/model.h"
 #include "worker/worker_metrics.h"
@@ -35,6 +37,7 @@ struct WorkerSetup {
   wire::Hello hello;
   wire::Tokenizer tokenizer;                              // Start fills in its digest
   std::vector<std::string> routers;                       // tcp://HOST:PORT
+  std::optional<LinkKeyFiles> link_keys;                  // none: the links are open
   std::unique_ptr<const GrammarLibrary> grammar_library;  // null: requests under a constraint are refused
   GrammarPoolOptions grammar;
   std::uint32_t compute_thread_count = 0;

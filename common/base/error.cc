@@ -31,6 +31,8 @@ constexpr std::array kRows{
     Row{ErrorCode::kInternal,         {"internal",           500, "server_error",          "internal", false}},
     Row{ErrorCode::kModelNotFound,    {"model_not_found",    404, "invalid_request_error", "model_not_found", false}},
     Row{ErrorCode::kUnsupportedMediaType, {"unsupported_media_type", 415, "invalid_request_error", "unsupported_media_type", false}},
+    Row{ErrorCode::kPermissionDenied, {"permission_denied",  403, "permission_error",      "permission_denied", false}},
+    Row{ErrorCode::kRateLimited,      {"rate_limited",       429, "rate_limit_error",      "rate_limit_exceeded", true}},
 };
 // clang-format on
 

@@ -25,9 +25,11 @@ enum class ErrorCode {
   kInternal,              // a bug or a device failure that hits one request; the daemon goes on
   kModelNotFound,         // no worker serves a model with that name
   kUnsupportedMediaType,  // the request's Content-Type is not JSON
+  kPermissionDenied,      // a valid API key, which may not do this
+  kRateLimited,           // the API key has used up one of its limits; retry later
 };
 
-inline constexpr int kErrorCodeCount = static_cast<int>(ErrorCode::kUnsupportedMediaType) + 1;
+inline constexpr int kErrorCodeCount = static_cast<int>(ErrorCode::kRateLimited) + 1;
 
 // The row of the table in error.cc.
 struct ErrorTraits {

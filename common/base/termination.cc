@@ -3,16 +3,18 @@
 #include <pthread.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/log.h"
 
 namespace roost {
 
-Termination::Termination() {
+Termination::Termination(Hangup hangup) {
   sigemptyset(&signals_);
   sigaddset(&signals_, SIGTERM);
   sigaddset(&signals_, SIGINT);
+  if (hangup == Hangup::kReloads) sigaddset(&signals_, SIGHUP);
   ROOST_CHECK(pthread_sigmask(SIG_BLOCK, &signals_, nullptr) == 0);
   ROOST_CHECK(std::signal(SIGPIPE, SIG_IGN) != SIG_ERR);
   thread_ = std::thread([this] { Watch(); });
@@ -41,12 +43,21 @@ bool Termination::Wait(std::optional<std::chrono::milliseconds> timeout, int cou
   return true;
 }
 
+void Termination::OnHangup(std::function<void()> reload) {
+  const std::lock_guard lock(mutex_);
+  on_hangup_ = std::move(reload);
+}
+
 void Termination::Watch() {
   while (true) {
     int signal = 0;
     if (sigwait(&signals_, &signal) != 0) continue;
     const std::lock_guard lock(mutex_);
     if (ending_) return;
+    if (signal == SIGHUP) {
+      if (on_hangup_) on_hangup_();
+      continue;
+    }
     if (!serving_) {
       LogInfo("ended by a signal during start-up");
       FlushLog();

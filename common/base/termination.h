@@ -6,11 +6,14 @@
 //   termination.BeginServing();
 //   termination.Wait(std::nullopt, 1);   // the first: drain
 //   termination.Wait(timeout, 2);        // a second: end at once
+//
+// A daemon that reads files again at SIGHUP makes it with Hangup::kReloads; then SIGHUP never ends the process.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -20,7 +23,9 @@ namespace roost {
 // One per process. Also makes a write to a closed connection an error instead of SIGPIPE.
 class Termination {
  public:
-  Termination();
+  enum class Hangup { kEnds, kReloads };
+
+  explicit Termination(Hangup hangup = Hangup::kEnds);
   ~Termination();
   Termination(const Termination&) = delete;
   Termination& operator=(const Termination&) = delete;
@@ -31,6 +36,10 @@ class Termination {
   // Waits until `count` signals have come since BeginServing, or `timeout` has passed. True if they have.
   bool Wait(std::optional<std::chrono::milliseconds> timeout, int count);
 
+  // Calls `reload` at each SIGHUP, on the watching thread: it must return at once. An empty function takes that back;
+  // when this returns, the one before neither runs nor will.
+  void OnHangup(std::function<void()> reload);
+
  private:
   void Watch();
 
@@ -38,9 +47,10 @@ class Termination {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool serving_ = false;  // guarded by mutex_
-  bool ending_ = false;   // guarded by mutex_
-  int count_ = 0;         // guarded by mutex_
+  bool serving_ = false;             // guarded by mutex_
+  bool ending_ = false;              // guarded by mutex_
+  int count_ = 0;                    // guarded by mutex_
+  std::function<void()> on_hangup_;  // guarded by mutex_
 
   std::thread thread_;
 };

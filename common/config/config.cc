@@ -103,6 +103,14 @@ ConfigParser& ConfigParser::AddChoice(const std::string& name, std::string& targ
   return *this;
 }
 
+ConfigParser& ConfigParser::AddSecret(const std::string& name, std::string& target, const std::string& help) {
+  state_->names.push_back(name);
+  CLI::Option* const option = state_->app.add_option("--" + name, target, help);
+  FinishSingle(option, state_->section, name);
+  option->default_str("")->configurable(false);
+  return *this;
+}
+
 ConfigParser& ConfigParser::AddList(const std::string& name, std::vector<std::string>& target,
                                     const std::string& help) {
   state_->names.push_back(name);

@@ -52,6 +52,8 @@ class ConfigParser {
   // One of `choices`.
   ConfigParser& AddChoice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
                           const std::string& help);
+  // A value that is never shown: not by --print-config, and so not by a configuration file either.
+  ConfigParser& AddSecret(const std::string& name, std::string& target, const std::string& help);
   // May be repeated; a comma separates values too.
   ConfigParser& AddList(const std::string& name, std::vector<std::string>& target, const std::string& help);
   // `--name` or `--name=false`.

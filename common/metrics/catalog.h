@@ -35,6 +35,10 @@ inline constexpr std::array kBlockSeconds{0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
 // ---- router ----
 inline constexpr Metric kRouterRequests{Kind::kCounter, "roost_router_requests_total", "route,code",
     "HTTP requests answered, by route and status code."};
+inline constexpr Metric kRouterTlsHandshakeFailures{Kind::kCounter, "roost_router_tls_handshake_failures_total", "reason",
+    "TLS handshakes that failed, by reason: timeout, client_left, plain_http, too_large, client_certificate or protocol."};
+inline constexpr Metric kRouterTlsCertificateExpiry{Kind::kGauge, "roost_router_tls_certificate_expiry_timestamp_seconds", "",
+    "When the TLS certificate in use ends, in Unix time; 0 without TLS."};
 inline constexpr Metric kRouterUnknownFields{Kind::kCounter, "roost_router_unknown_request_fields_total", "",
     "Members of generation requests that no API of this server knows; they are ignored."};
 inline constexpr Metric kRouterPromptBytes{Kind::kCounter, "roost_router_prompt_bytes_total", "",
@@ -61,6 +65,16 @@ inline constexpr Metric kRouterCopiedTokens{Kind::kCounter, "roost_router_copied
     "Prompt tokens that workers computed for copies of hot prefixes, which no request waited for."};
 inline constexpr Metric kRouterOutputTokens{Kind::kCounter, "roost_router_output_tokens_total", "model",
     "Tokens generated."};
+inline constexpr Metric kRouterKeyRequests{Kind::kCounter, "roost_router_key_requests_total", "key",
+    "Generations of an API key that were computed."};
+inline constexpr Metric kRouterKeyRefusedRequests{Kind::kCounter, "roost_router_key_refused_requests_total", "key",
+    "Requests of an API key over one of its limits, answered 429."};
+inline constexpr Metric kRouterKeyPromptTokens{Kind::kCounter, "roost_router_key_prompt_tokens_total", "key",
+    "Prompt tokens of an API key's generations, cached ones too."};
+inline constexpr Metric kRouterKeyCachedTokens{Kind::kCounter, "roost_router_key_cached_tokens_total", "key",
+    "Prompt tokens of an API key's generations that were found in a worker's cache."};
+inline constexpr Metric kRouterKeyOutputTokens{Kind::kCounter, "roost_router_key_output_tokens_total", "key",
+    "Tokens generated for an API key."};
 inline constexpr Metric kRouterTtft{Kind::kHistogram, "roost_router_ttft_seconds", "model",
     "Time to first token, from the request's arrival.", kLatencySeconds};
 inline constexpr Metric kRouterInterToken{Kind::kHistogram, "roost_router_inter_token_seconds", "model",
@@ -119,6 +133,8 @@ inline constexpr Metric kRouterMalformedMessages{Kind::kCounter, "roost_router_m
     "Messages from workers that could not be read."};
 inline constexpr Metric kRouterUnknownMessages{Kind::kCounter, "roost_router_unknown_messages_total", "",
     "Messages from newer workers of a kind that this router does not know."};
+inline constexpr Metric kRouterLinkRefusedPeers{Kind::kCounter, "roost_router_link_refused_peers_total", "reason",
+    "Peers refused on the port for workers that has keys, by reason: mechanism, handshake, unknown_key or name (of each hello)."};
 inline constexpr Metric kRouterRecordedRequests{Kind::kCounter, "roost_router_recorded_requests_total", "outcome",
     "Requests that --record wrote to its file or dropped."};
 

@@ -88,6 +88,15 @@ BlockHash RootHash(const PrefixScope& scope) {
   return HashBytes(bytes);
 }
 
+BlockHash OwnRoot(BlockHash scope_root, BlockHash last_shared) {
+  std::string bytes("roost/own/1");
+  for (const BlockHash hash : {scope_root, last_shared}) {
+    const auto part = ToBytes(hash);
+    bytes.append(part.begin(), part.end());
+  }
+  return HashBytes(bytes);
+}
+
 BlockHash ChainHash(BlockHash parent, std::span<const TokenId> tokens) {
   const std::array<unsigned char, 16> parent_bytes = ToBytes(parent);
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
@@ -99,14 +108,25 @@ BlockHash ChainHash(BlockHash parent, std::span<const TokenId> tokens) {
   return Truncate(digest);
 }
 
+BlockHash ParentOf(std::uint32_t index, BlockHash root, const std::optional<OwnScope>& own, BlockHash before) {
+  if (own && own->first_block == index) return own->root;
+  return index == 0 ? root : before;
+}
+
 std::vector<BlockHash> HashBlocks(BlockHash root, std::span<const TokenId> tokens, std::uint32_t block_tokens) {
+  return HashBlocks(root, std::nullopt, tokens, block_tokens);
+}
+
+std::vector<BlockHash> HashBlocks(BlockHash root, const std::optional<OwnScope>& own, std::span<const TokenId> tokens,
+                                  std::uint32_t block_tokens) {
   ROOST_CHECK(IsValidBlockTokens(block_tokens), "block_tokens {}", block_tokens);
   std::vector<BlockHash> hashes;
   hashes.reserve(tokens.size() / block_tokens);
-  BlockHash parent = root;
-  for (std::size_t begin = 0; begin + block_tokens <= tokens.size(); begin += block_tokens) {
-    parent = ChainHash(parent, tokens.subspan(begin, block_tokens));
-    hashes.push_back(parent);
+  BlockHash last = root;
+  for (std::uint32_t index = 0; (std::size_t{index} + 1) * block_tokens <= tokens.size(); ++index) {
+    const auto block = tokens.subspan(std::size_t{index} * block_tokens, block_tokens);
+    last = ChainHash(ParentOf(index, root, own, last), block);
+    hashes.push_back(last);
   }
   return hashes;
 }

@@ -49,6 +49,17 @@ struct PrefixScope {
   std::string kv_dtype;  // "bf16", "f32"
 };
 
+// Where a prompt begins with a prefix that all tenants share: its blocks up to there have the hashes of the shared
+// scope, and those from `first_block` on have hashes of their own, chained from `root` (OwnRoot).
+//
+//   shared root ─ h[0] ─ … ─ h[first_block - 1]      own root ─ h[first_block] ─ …
+struct OwnScope {
+  std::uint32_t first_block = 0;  // at least 1
+  BlockHash root;
+
+  bool operator==(const OwnScope&) const = default;
+};
+
 inline constexpr std::uint32_t kMinBlockTokens = 4;
 inline constexpr std::uint32_t kMaxBlockTokens = 256;
 
@@ -57,6 +68,10 @@ inline constexpr std::uint32_t kMaxBlockTokens = 256;
 
 [[nodiscard]] BlockHash RootHash(const PrefixScope& scope);
 
+// The root of a scope's own blocks behind a shared prefix: H("roost/own/1" ‖ scope's root ‖ the last shared block's
+// hash).
+[[nodiscard]] BlockHash OwnRoot(BlockHash scope_root, BlockHash last_shared);
+
 // The hash of the block that holds `tokens` (a full block) after `parent` (a block's hash, or the root). About 120 ns
 // for 16 tokens with SHA extensions.
 [[nodiscard]] BlockHash ChainHash(BlockHash parent, std::span<const TokenId> tokens);
@@ -64,6 +79,14 @@ inline constexpr std::uint32_t kMaxBlockTokens = 256;
 // Hashes of all full blocks of `tokens`, front to back: tokens.size() / block_tokens of them.
 [[nodiscard]] std::vector<BlockHash> HashBlocks(BlockHash root, std::span<const TokenId> tokens,
                                                 std::uint32_t block_tokens);
+
+// The same with an own scope from one of the blocks on.
+[[nodiscard]] std::vector<BlockHash> HashBlocks(BlockHash root, const std::optional<OwnScope>& own,
+                                                std::span<const TokenId> tokens, std::uint32_t block_tokens);
+
+// What block `index` is chained to, where `before` is the hash of the block before it (of the first one: anything).
+[[nodiscard]] BlockHash ParentOf(std::uint32_t index, BlockHash root, const std::optional<OwnScope>& own,
+                                 BlockHash before);
 
 // For hash tables in memory. Each process mixes in a random seed, because anyone can search for prompts whose public
 // hashes collide in a table.

@@ -97,6 +97,9 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   load.draining = in.getDraining();
   load.pinned_block_count = in.getPinnedBlockCount();
   load.progress = in.getProgress();
+  load.router_count = in.getRouterCount();
+  if (load.router_count == 0 || load.router_count > kMaxRouters)
+    return DataLoss("routerCount", "{} is not 1 to {}", load.router_count, kMaxRouters);
   ROOST_ASSIGN_OR_RETURN(load.other_prompts, ReadOtherPrompts(in.getOtherPrompts()));
   return load;
 }
@@ -142,6 +145,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.min_output_tokens = in.getMinOutputTokens();
   hello.answers = in.getAnswers();
   hello.constrains_output = in.getConstrainsOutput();
+  hello.evicts = in.getEvicts();
   return hello;
 }
 
@@ -231,6 +235,7 @@ Result<Retention> ReadRetention(schema::Retention::Reader in) {
 // How the request uses the cache and the queue.
 Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
   ROOST_ASSIGN_OR_RETURN(generate.tenant, ReadText(in.getTenant(), "tenant", WireLimits::kMaxTenantBytes));
+  if (in.getOwnFirstBlock() > 0) generate.own = OwnScope{in.getOwnFirstBlock(), ReadHash(in.getOwnRoot())};
   // `off` is right for a mode of a newer router too: it only costs time.
   generate.cache_mode = in.getCacheMode() == schema::CacheMode::ON ? CacheMode::kOn : CacheMode::kOff;
   ROOST_ASSIGN_OR_RETURN(generate.priority, ReadPriority(in.getPriority(), "priority"));
@@ -306,6 +311,7 @@ Result<std::optional<WorkerMessage>> ReadMessage(schema::WorkerMessage::Reader i
     case schema::WorkerMessage::BYE: return Known<WorkerMessage>(ReadBye(in.getBye()));
     case schema::WorkerMessage::PIN_ANSWER: return std::optional<WorkerMessage>(ReadPinAnswer(in.getPinAnswer()));
     case schema::WorkerMessage::PREFIXES: return Known<WorkerMessage>(ReadPrefixes(in.getPrefixes()));
+    case schema::WorkerMessage::EVICT_ANSWER: return std::optional<WorkerMessage>(ReadEvictAnswer(in.getEvictAnswer()));
   }
   return std::optional<WorkerMessage>();
 }
@@ -331,6 +337,11 @@ Result<std::optional<RouterMessage>> ReadMessage(schema::RouterMessage::Reader i
     case schema::RouterMessage::UNPIN: return Known<RouterMessage>(ReadUnpin(in.getUnpin()));
     case schema::RouterMessage::REFUSED: return Known<RouterMessage>(ReadRefused(in.getRefused()));
     case schema::RouterMessage::WANT_PREFIXES: return Known<RouterMessage>(ReadWantPrefixes(in.getWantPrefixes()));
+    case schema::RouterMessage::EVICT: {
+      ROOST_ASSIGN_OR_RETURN(std::optional<Evict> evict, ReadEvict(in.getEvict()));
+      if (!evict) break;
+      return std::optional<RouterMessage>(*std::move(evict));
+    }
   }
   return std::optional<RouterMessage>();
 }

@@ -14,6 +14,20 @@ Result<std::vector<BlockHash>> ReadPrefix(capnp::List<schema::BlockHash>::Reader
   return ReadHashes(list, "hashes", WireLimits::kMaxPromptHashes);
 }
 
+Result<PromptToEvict> ReadPromptToEvict(schema::Evict::What::Prompt::Reader in) {
+  PromptToEvict prompt;
+  prompt.root = ReadHash(in.getRoot());
+  ROOST_ASSIGN_OR_RETURN(prompt.tokens, ReadTokens(in.getTokens(), "tokens", WireLimits::kMaxPromptTokens));
+  if (prompt.tokens.empty()) return DataLoss("tokens", "empty");
+  if (in.getOwnFirstBlock() > 0) prompt.own = OwnScope{in.getOwnFirstBlock(), ReadHash(in.getOwnRoot())};
+  ROOST_ASSIGN_OR_RETURN(prompt.block_hashes,
+                         ReadHashes(in.getBlockHashes(), "blockHashes", WireLimits::kMaxPromptHashes));
+  if (prompt.block_hashes.size() > prompt.tokens.size() / kMinBlockTokens) {
+    return DataLoss("blockHashes", "{} for {} tokens", prompt.block_hashes.size(), prompt.tokens.size());
+  }
+  return prompt;
+}
+
 Result<UsedPrefix> ReadUsedPrefix(schema::UsedPrefix::Reader in) {
   UsedPrefix prefix;
   prefix.hash = ReadHash(in.getHash());
@@ -49,6 +63,31 @@ PinAnswer ReadPinAnswer(schema::PinAnswer::Reader in) {
           .kept_block_count = in.getKeptBlocks(),
           .awaited_block_count = in.getAwaitedBlocks(),
           .refused_block_count = in.getRefusedBlocks()};
+}
+
+Result<std::optional<Evict>> ReadEvict(schema::Evict::Reader in) {
+  Evict evict;
+  evict.answer_id = in.getAnswerId();
+  const auto what = in.getWhat();
+  switch (what.which()) {
+    case schema::Evict::What::PROMPT: {
+      ROOST_ASSIGN_OR_RETURN(evict.what, ReadPromptToEvict(what.getPrompt()));
+      return std::optional(std::move(evict));
+    }
+    case schema::Evict::What::TENANT: {
+      ROOST_ASSIGN_OR_RETURN(std::string tenant, ReadText(what.getTenant(), "tenant", WireLimits::kMaxTenantBytes));
+      evict.what = TenantToEvict{std::move(tenant)};
+      return std::optional(std::move(evict));
+    }
+  }
+  return std::optional<Evict>();
+}
+
+EvictAnswer ReadEvictAnswer(schema::EvictAnswer::Reader in) {
+  return {.answer_id = in.getAnswerId(),
+          .evicted_block_count = in.getEvictedBlocks(),
+          .busy_block_count = in.getBusyBlocks(),
+          .outcome = in.getRefused() ? EvictOutcome::kRefused : EvictOutcome::kDone};
 }
 
 Result<WantPrefixes> ReadWantPrefixes(schema::WantPrefixes::Reader in) {

@@ -11,7 +11,7 @@ namespace {
 
 Result<void> ReadError(schema::Error::Reader in, Error& error) {
   const auto code = in.getCode();
-  if (code <= schema::ErrorCode::UNSUPPORTED_MEDIA_TYPE) error.code = static_cast<ErrorCode>(code);
+  if (code <= schema::ErrorCode::RATE_LIMITED) error.code = static_cast<ErrorCode>(code);
   ROOST_ASSIGN_OR_RETURN(error.message, ReadText(in.getMessage(), "error.message", WireLimits::kMaxTextBytes));
   ROOST_ASSIGN_OR_RETURN(error.field, ReadText(in.getField(), "error.field", WireLimits::kMaxTextBytes));
   return {};

@@ -32,7 +32,7 @@ std::string BoundedText(const std::string& text) {
 }
 
 void FillError(const Error& error, schema::Error::Builder out) {
-  static_assert(kErrorCodeCount == static_cast<int>(schema::ErrorCode::UNSUPPORTED_MEDIA_TYPE) + 1);
+  static_assert(kErrorCodeCount == static_cast<int>(schema::ErrorCode::RATE_LIMITED) + 1);
   const std::string message = BoundedText(error.message);
   const std::string field = BoundedText(error.field);
   out.setCode(static_cast<schema::ErrorCode>(error.code));
@@ -124,6 +124,7 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setDraining(load.draining);
   out.setPinnedBlockCount(load.pinned_block_count);
   out.setProgress(load.progress);
+  out.setRouterCount(load.router_count);
   auto others = out.initOtherPrompts(Count(load.other_prompts.size(), kMaxOtherPrompts, "other prompts"));
   std::size_t hashes_left = kMaxOtherHashes;
   for (unsigned i = 0; i < others.size(); ++i) {
@@ -185,6 +186,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setMinOutputTokens(hello.min_output_tokens);
   out.setAnswers(hello.answers);
   out.setConstrainsOutput(hello.constrains_output);
+  out.setEvicts(hello.evicts);
 }
 
 void Fill(const Step& step, schema::WorkerMessage::Builder message) {
@@ -227,6 +229,14 @@ void Fill(const PinAnswer& answer, schema::WorkerMessage::Builder message) {
   out.setRefusedBlocks(answer.refused_block_count);
 }
 
+void Fill(const EvictAnswer& answer, schema::WorkerMessage::Builder message) {
+  auto out = message.initEvictAnswer();
+  out.setAnswerId(answer.answer_id);
+  out.setEvictedBlocks(answer.evicted_block_count);
+  out.setBusyBlocks(answer.busy_block_count);
+  out.setRefused(answer.outcome == EvictOutcome::kRefused);
+}
+
 void FillUsedPrefix(const UsedPrefix& prefix, schema::UsedPrefix::Builder out) {
   FillHash(prefix.hash, out.initHash());
   out.setBlockCount(prefix.block_count);
@@ -263,6 +273,11 @@ void FillWishes(const Generate& generate, schema::Generate::Builder out) {
   static_assert(static_cast<int>(CacheMode::kOff) == static_cast<int>(schema::CacheMode::OFF));
   ROOST_CHECK(generate.tenant.size() <= WireLimits::kMaxTenantBytes && generate.priority <= kMaxPriority);
   if (!generate.tenant.empty()) out.setTenant(Text(generate.tenant));
+  if (generate.own) {
+    ROOST_CHECK(generate.own->first_block > 0);
+    out.setOwnFirstBlock(generate.own->first_block);
+    FillHash(generate.own->root, out.initOwnRoot());
+  }
   out.setCacheMode(static_cast<schema::CacheMode>(generate.cache_mode));
   out.setPriority(static_cast<std::uint8_t>(generate.priority));
   if (generate.retention) FillRetention(*generate.retention, out.initRetention());
@@ -350,6 +365,29 @@ void Fill(const Unpin& unpin, schema::RouterMessage::Builder message) {
   FillHash(unpin.root, out.initRoot());
   FillHashes(unpin.hashes, out.initHashes(Count(unpin.hashes.size(), WireLimits::kMaxPromptHashes, "unpinned hashes")));
   out.setAnswerId(unpin.answer_id);
+}
+
+void FillWhat(const PromptToEvict& prompt, schema::Evict::What::Builder what) {
+  auto out = what.initPrompt();
+  FillHash(prompt.root, out.initRoot());
+  FillTokens(prompt.tokens,
+             out.initTokens(Count(prompt.tokens.size(), WireLimits::kMaxPromptTokens, "tokens to evict")));
+  FillHashes(prompt.block_hashes,
+             out.initBlockHashes(Count(prompt.block_hashes.size(), WireLimits::kMaxPromptHashes, "hashes to evict")));
+  if (!prompt.own) return;
+  out.setOwnFirstBlock(prompt.own->first_block);
+  FillHash(prompt.own->root, out.initOwnRoot());
+}
+
+void FillWhat(const TenantToEvict& tenant, schema::Evict::What::Builder what) {
+  ROOST_CHECK(tenant.tenant.size() <= WireLimits::kMaxTenantBytes);
+  what.setTenant(Text(tenant.tenant));
+}
+
+void Fill(const Evict& evict, schema::RouterMessage::Builder message) {
+  auto out = message.initEvict();
+  out.setAnswerId(evict.answer_id);
+  std::visit([&out](const auto& what) { FillWhat(what, out.initWhat()); }, evict.what);
 }
 
 void Fill(const WantPrefixes& want, schema::RouterMessage::Builder message) {

@@ -92,14 +92,49 @@ Endpoint BoundTo(const Descriptor& listener, const Endpoint& wanted) {
   return {wanted.host == "*" ? "0.0.0.0" : (wanted.host == "localhost" ? "127.0.0.1" : wanted.host), ntohs(port)};
 }
 
-// Returns a closed descriptor when the inner socket is gone, or the process has no descriptors left.
-Descriptor ConnectTo(const std::string& inner) {
+// "10.0.0.5:41234".
+std::string TextOf(const Address& address) {
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  const auto* const name = reinterpret_cast<const sockaddr*>(&address.bytes);
+  const int rc = getnameinfo(name, address.size, host.data(), host.size(), port.data(), port.size(),
+                             NI_NUMERICHOST | NI_NUMERICSERV);
+  return rc == 0 ? fmt::format("{}:{}", host.data(), port.data()) : "unknown";
+}
+
+// Whom handshakes are counted by: a host, or a network of IPv6, in which a host has as many addresses as it likes.
+std::string SourceOf(const Address& address) {
+  const auto bytes = [](const void* data, std::size_t size) {
+    return std::string(static_cast<const char*>(data), size);
+  };
+  if (address.bytes.ss_family != AF_INET6) {
+    return bytes(&reinterpret_cast<const sockaddr_in*>(&address.bytes)->sin_addr, sizeof(in_addr));
+  }
+  const in6_addr& host = reinterpret_cast<const sockaddr_in6*>(&address.bytes)->sin6_addr;
+  if (IN6_IS_ADDR_V4MAPPED(&host)) return bytes(&host.s6_addr[12], sizeof(in_addr));
+  return bytes(&host, sizeof(host) / 2);
+}
+
+// The loopback address that a connection reaches ZeroMQ from: one of the four million in 127.64.0.0/10.
+std::string InnerAddressOf(std::uint64_t number) {
+  return fmt::format("127.{}.{}.{}", 64 + (number >> 16U) % 64, (number >> 8U) % 256, number % 256);
+}
+
+// From the address `from`, or any when it is empty. Returns a closed descriptor when the inner socket is gone, or the
+// process has no descriptors left.
+Descriptor ConnectTo(const std::string& inner, const std::string& from) {
   const Result<Endpoint> endpoint = ParseEndpoint(inner);
   if (!endpoint.ok()) return {};
   Result<Address> address = Resolve(*endpoint);
   if (!address.ok()) return {};
   Descriptor made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!made.is_open() || connect(made.get(), address->get(), address->size) != 0) return {};
+  if (!made.is_open()) return {};
+  if (!from.empty()) {
+    Result<Address> own = Resolve({from, 0});
+    SetOption(made.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    if (!own.ok() || bind(made.get(), own->get(), own->size) != 0) return {};
+  }
+  if (connect(made.get(), address->get(), address->size) != 0) return {};
   SetOption(made.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   return made;
 }
@@ -127,7 +162,12 @@ void Descriptor::Close() {
 }
 
 struct Gate::Connection {
-  explicit Connection(std::shared_ptr<ByteBudget> frames) : watch(WireLimits::kMaxFrameBytes, std::move(frames)) {
+  Connection(std::uint64_t its_number, std::string its_peer, std::string its_inner_address,
+             std::shared_ptr<ByteBudget> frames, Mechanism mechanism)
+      : number(its_number),
+        peer(std::move(its_peer)),
+        inner_address(std::move(its_inner_address)),
+        watch(WireLimits::kMaxFrameBytes, std::move(frames), mechanism) {
     outer.connection = this;
     inner.connection = this;
   }
@@ -138,23 +178,29 @@ struct Gate::Connection {
     return (outer.has_ended && inner.pending.empty()) || (inner.has_ended && outer.pending.empty());
   }
 
-  End outer;  // the peer
-  End inner;  // ZeroMQ
+  const std::uint64_t number;
+  const std::string peer;           // its address
+  const std::string inner_address;  // by which the guard knows it; empty without a guard
+  End outer;                        // the peer
+  End inner;                        // ZeroMQ
   ZmtpWatch watch;
+  bool in_handshake = true;
   bool is_dropped = false;  // freed once the current batch of events is handled
 };
 
 Result<std::shared_ptr<Gate>> Gate::Open(const Endpoint& outer, const std::string& inner,
-                                         std::shared_ptr<ByteBudget> frames) {
+                                         std::shared_ptr<ByteBudget> frames, std::shared_ptr<LinkGuard> guard) {
   ROOST_ASSIGN_OR_RETURN(Descriptor listener, Listen(outer));
   const Endpoint bound = BoundTo(listener, outer);
-  return std::shared_ptr<Gate>(new Gate(std::move(listener), bound, inner, std::move(frames)));
+  return std::shared_ptr<Gate>(new Gate(std::move(listener), bound, inner, std::move(frames), std::move(guard)));
 }
 
-Gate::Gate(Descriptor listener, Endpoint endpoint, std::string inner, std::shared_ptr<ByteBudget> frames)
+Gate::Gate(Descriptor listener, Endpoint endpoint, std::string inner, std::shared_ptr<ByteBudget> frames,
+           std::shared_ptr<LinkGuard> guard)
     : endpoint_(std::move(endpoint)),
       inner_(std::move(inner)),
       frames_(std::move(frames)),
+      guard_(std::move(guard)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       listener_(std::move(listener)),
@@ -213,8 +259,15 @@ void Gate::Look(Instant now) {
   looked_at_ = now;
   if (std::exchange(listener_pauses_, false)) WatchListener();
   for (const std::unique_ptr<Connection>& connection : connections_) {
-    if (!connection->is_dropped && connection->watch.IsLate(now)) Drop(*connection);
+    if (connection->is_dropped) continue;
+    LookAtHandshake(*connection);
+    if (connection->watch.IsLate(now)) Drop(*connection);
+    if (guard_ != nullptr && guard_->StandingOf(connection->inner_address) == LinkGuard::Standing::kWithdrawn) {
+      LogWarning("a link is cut off: its key was withdrawn, or has other names now", {{"peer", connection->peer}});
+      Drop(*connection);
+    }
   }
+  while (const std::optional<std::uint64_t> late = handshakes_.TakeLate(now)) EndHandshake(late, "it took too long");
 }
 
 void Gate::OnEvent(const epoll_event& event) {
@@ -234,28 +287,60 @@ void Gate::OnEvent(const epoll_event& event) {
 }
 
 void Gate::Accept() {
-  Descriptor outer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  Address from;
+  from.size = sizeof(from.bytes);
+  Descriptor outer(accept4(listener_.get(), from.get(), &from.size, SOCK_CLOEXEC));
   if (!outer.is_open()) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) PauseListening();
     return;
   }
-  if (connections_.size() >= kMaxConnections) return;
+  if (connections_.size() >= kMaxConnections) {
+    EndHandshake(handshakes_.TakeOldest(), "others want its place");
+    return;
+  }
   try {
-    Connect(std::move(outer));
+    Connect(std::move(outer), TextOf(from), SourceOf(from));
   } catch (const std::bad_alloc&) {
     // Nothing to do: the peer connects again.
   }
 }
 
-void Gate::Connect(Descriptor outer) {
-  auto connection = std::make_unique<Connection>(frames_);
-  connection->inner.socket = ConnectTo(inner_);
-  if (!connection->inner.socket.is_open()) return;
+void Gate::Connect(Descriptor outer, const std::string& peer, std::string source) {
+  const Mechanism mechanism = guard_ != nullptr ? Mechanism::kCurve : Mechanism::kNull;
+  std::string inner_address;
+  do {
+    ++next_number_;
+    if (guard_ != nullptr) inner_address = InnerAddressOf(next_number_);
+  } while (guard_ != nullptr && !guard_->Connected(inner_address, peer));
+  auto made = std::make_unique<Connection>(next_number_, peer, inner_address, frames_, mechanism);
+  Connection& connection = *made;
+  connection.inner.socket = ConnectTo(inner_, inner_address);
+  if (!connection.inner.socket.is_open()) return Drop(connection);
   SetUpConnection(outer.get());
-  connection->outer.socket = std::move(outer);
-  connections_.push_back(std::move(connection));
-  Watch(connections_.back()->outer);
-  Watch(connections_.back()->inner);
+  connection.outer.socket = std::move(outer);
+  connections_.push_back(std::move(made));
+  EndHandshake(handshakes_.Enter(connection.number, std::move(source), now_), "others want its place");
+  Watch(connection.outer);
+  Watch(connection.inner);
+}
+
+void Gate::LookAtHandshake(Connection& connection) {
+  if (!connection.in_handshake) return;
+  if (guard_ != nullptr && guard_->StandingOf(connection.inner_address) == LinkGuard::Standing::kAdmitted) {
+    connection.watch.Admit();
+  }
+  if (!connection.watch.is_through()) return;
+  connection.in_handshake = false;
+  handshakes_.Leave(connection.number);
+}
+
+void Gate::EndHandshake(std::optional<std::uint64_t> number, const char* why) {
+  if (!number) return;
+  const auto found = std::find_if(connections_.begin(), connections_.end(),
+                                  [number](const auto& connection) { return connection->number == *number; });
+  if (found == connections_.end() || (*found)->is_dropped) return;
+  if (guard_ != nullptr) guard_->Refuse(PeerRefusal::kHandshake, (*found)->peer, why);
+  Drop(**found);
 }
 
 // Stops accepting until the next Look, by when some connections may have closed.
@@ -287,15 +372,24 @@ void Gate::Read(End& from) {
   const ssize_t size = ReadNow(from.socket.get(), buffer_);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   from.has_ended = size <= 0;
-  if (from.has_ended) return;
+  if (from.has_ended) return NoteEnd(from);
   const std::span<char> bytes(buffer_.data(), static_cast<std::size_t>(size));
   if (&from == &connection.outer) {
+    LookAtHandshake(connection);
     if (const Result<void> passes = connection.watch.Take(bytes, now_); !passes.ok()) {
-      TellDropped(passes.error());
-      return Drop(connection);
+      return Refuse(connection, passes.error());
     }
+    LookAtHandshake(connection);
   }
   Write(to, bytes);
+}
+
+// ZeroMQ ends a handshake that goes wrong. It does so too when the guard refuses a key, which has been told then.
+void Gate::NoteEnd(const End& from) {
+  const Connection& connection = *from.connection;
+  if (guard_ == nullptr || !listening_ || &from != &connection.inner) return;
+  if (guard_->StandingOf(connection.inner_address) != LinkGuard::Standing::kHandshake) return;
+  guard_->Refuse(PeerRefusal::kHandshake, connection.peer, "it may take this router for one with another key");
 }
 
 void Gate::Write(End& to, std::span<const char> bytes) {
@@ -307,6 +401,8 @@ void Gate::Write(End& to, std::span<const char> bytes) {
 
 void Gate::Drop(Connection& connection) {
   connection.is_dropped = true;
+  handshakes_.Leave(connection.number);
+  if (guard_ != nullptr) guard_->Gone(connection.inner_address);
   connection.outer.socket.Close();
   connection.inner.socket.Close();
 }
@@ -324,11 +420,21 @@ void Gate::Watch(End& end) {
   if (epoll_ctl(epoll_.get(), change, end.socket.get(), &event) != 0) Drop(*end.connection);
 }
 
+void Gate::Refuse(Connection& connection, const Error& error) {
+  if (guard_ != nullptr && error.code == ErrorCode::kUnauthenticated) {
+    guard_->Refuse(PeerRefusal::kMechanism, connection.peer, error.message);
+  } else {
+    TellDropped(connection, error);
+  }
+  Drop(connection);
+}
+
 // One line per kTellInterval for a worker's operator, so that strangers can not fill the log.
-void Gate::TellDropped(const Error& error) {
+void Gate::TellDropped(const Connection& connection, const Error& error) {
   if (told_at_ && now_ - *told_at_ < kTellInterval) return;
   told_at_ = now_;
-  LogWarning("a connection to the port for workers is cut off", {{"error", error.ToString()}});
+  LogWarning("a connection to the port for workers is cut off",
+             {{"peer", connection.peer}, {"error", error.ToString()}});
 }
 
 }  // namespace roost::wire

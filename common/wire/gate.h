@@ -9,6 +9,11 @@
 // and any connection over the limit. When one side does not read, the gate stops reading from the other, so a
 // connection buffers at most one read in each direction.
 //
+// A connection has Handshakes::kTime for its handshake, and the number of handshakes at a time is limited
+// (handshakes.h). With a guard (link_guard.h) peers must speak CURVE, and each connection reaches ZeroMQ from a
+// loopback address of its own, by which the guard knows it: ZeroMQ asks whether its key may come in, and the gate cuts
+// it off when that key is withdrawn.
+//
 // Threads: one thread of its own serves all connections; StopListening may be called from any. A Gate must outlive the
 // ZeroMQ context of the inner socket, so that what that socket still sends while it closes gets out.
 #pragma once
@@ -31,6 +36,8 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/wire/endpoint.h"
+#include "common/wire/handshakes.h"
+#include "common/wire/link_guard.h"
 
 namespace roost::wire {
 
@@ -59,9 +66,11 @@ class Gate {
 
   // Listens on `outer` (a numeric host, `localhost` or `*`; port 0: a free one). `inner` is the address of the ZeroMQ
   // socket: TCP on loopback, because libzmq aborts when it has no descriptor for a unix socket. `frames` is the budget
-  // of large frames; null: no limit. kInvalidArgument: no numeric host. kUnavailable: the address can not be bound.
+  // of large frames; null: no limit. `guard` knows the keys; null: peers have none. kInvalidArgument: no numeric host.
+  // kUnavailable: the address can not be bound.
   [[nodiscard]] static Result<std::shared_ptr<Gate>> Open(const Endpoint& outer, const std::string& inner,
-                                                          std::shared_ptr<ByteBudget> frames);
+                                                          std::shared_ptr<ByteBudget> frames,
+                                                          std::shared_ptr<LinkGuard> guard = nullptr);
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   // Waits until everything under way is sent, at most for kLinger.
@@ -84,7 +93,8 @@ class Gate {
     std::uint32_t watched = 0;  // the events that epoll watches
   };
 
-  Gate(Descriptor listener, Endpoint endpoint, std::string inner, std::shared_ptr<ByteBudget> frames);
+  Gate(Descriptor listener, Endpoint endpoint, std::string inner, std::shared_ptr<ByteBudget> frames,
+       std::shared_ptr<LinkGuard> guard);
 
   void Run();
   // A stop was requested, and all connections have ended or their time is over.
@@ -93,8 +103,12 @@ class Gate {
   void Look(Instant now);
   void OnEvent(const epoll_event& event);
   void Accept();
-  void Connect(Descriptor outer);
+  void Connect(Descriptor outer, const std::string& peer, std::string source);
   void PauseListening();
+  // Is the handshake over now? Then the connection leaves those that wait for that.
+  void LookAtHandshake(Connection& connection);
+  // Ends one whose handshake is not over.
+  void EndHandshake(std::optional<std::uint64_t> number, const char* why);
   void Serve(End& end, std::uint32_t events);
   void Read(End& from);
   // Writes what it can, and keeps the rest.
@@ -103,12 +117,17 @@ class Gate {
   // Sets the events that epoll watches to those that the end can use now.
   void Watch(End& end);
   void WatchListener();
-  void TellDropped(const Error& error);
+  // A side of a connection has ended.
+  void NoteEnd(const End& from);
+  // Drops it for what it sent.
+  void Refuse(Connection& connection, const Error& error);
+  void TellDropped(const Connection& connection, const Error& error);
 
   const SteadyClock clock_;
   const Endpoint endpoint_;
   const std::string inner_;
   const std::shared_ptr<ByteBudget> frames_;
+  const std::shared_ptr<LinkGuard> guard_;
   const Descriptor epoll_;
   const Descriptor bell_;
 
@@ -122,6 +141,8 @@ class Gate {
   Descriptor listener_;
   bool listener_pauses_ = false;
   std::vector<std::unique_ptr<Connection>> connections_;
+  std::uint64_t next_number_ = 0;  // of connections; says which loopback address is theirs
+  Handshakes handshakes_;          // by number
   std::vector<char> buffer_;
   Instant now_{};
   Instant looked_at_{};

@@ -1,9 +1,9 @@
 // The messages between router and worker, as plain values. schema/roost.capnp is the manual of the bytes; codec.h
 // converts between them. Everything here is copyable, comparable data; the codec bounds the vectors (see WireLimits).
 //
-//   worker → router   Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes
+//   worker → router   Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer
 //   router → worker   Welcome, Refused, Generate, Cancel, Pin, Unpin, WantHello, WantSnapshot, WantTokenizer,
-//                     WantPrefixes, Ping
+//                     WantPrefixes, Evict, Ping
 //
 // A worker's life on a link: Hello until Welcome arrives, then a Snapshot and Steps. `epoch` names one life of the
 // link: with a new epoch both sides forget the blocks and requests of the earlier one. Snapshots and Steps share one
@@ -99,6 +99,7 @@ struct Hello {
   bool answers = false;                // it answers a Pin, Unpin or WantPrefixes that has an answer_id
   bool keeps_prefixes = true;          // false: it runs every request as if with CacheMode::kOff
   bool constrains_output = false;      // it knows Generate::constraint
+  bool evicts = false;                 // it knows Evict
 
   bool operator==(const Hello&) const = default;
 };
@@ -195,7 +196,8 @@ struct Load {
   // The other routers' share of queued_prefill_tokens, which the receiver can not know: the first kMaxOtherPrompts
   // prompts in the order in which they run.
   std::vector<OtherPrompt> other_prompts;
-  std::uint64_t progress = 0;  // grows with each report of the engine; heartbeats repeat the last one
+  std::uint64_t progress = 0;      // grows with each report of the engine; heartbeats repeat the last one
+  std::uint32_t router_count = 1;  // that the worker's links are up with, the receiver included: 1 to kMaxRouters
 
   bool operator==(const Load&) const = default;
 };
@@ -248,6 +250,21 @@ struct PinAnswer {
   std::uint32_t refused_block_count = 0;  // not pinned: the pins' share is full, or an Unpin has ended the pin
 
   bool operator==(const PinAnswer&) const = default;
+};
+
+enum class EvictOutcome : std::uint8_t {
+  kDone,
+  kRefused,  // nothing was done: the worker has too many of these orders
+};
+
+// The result of an Evict, once it is complete.
+struct EvictAnswer {
+  std::uint64_t answer_id = 0;            // of the order
+  std::uint32_t evicted_block_count = 0;  // left the cache, and were free at once
+  std::uint32_t busy_block_count = 0;     // left the cache, and are free when the requests that use them end
+  EvictOutcome outcome = EvictOutcome::kDone;
+
+  bool operator==(const EvictAnswer&) const = default;
 };
 
 // The most prefixes in one answer.
@@ -329,7 +346,8 @@ enum class CacheMode : std::uint8_t {
   kOff,  // the request neither uses cached blocks nor leaves any
 };
 
-inline constexpr std::uint32_t kMaxPriority = 100;  // of requests, and of blocks
+inline constexpr std::uint32_t kMaxRouters = 1024;  // that one worker serves
+inline constexpr std::uint32_t kMaxPriority = 100;  // of requests and of blocks
 inline constexpr std::uint32_t kMaxSampleCount = 64;
 // Bounds Retention's durations, Generate::expect_return_ms and Pin::duration_ms, so that adding one to any clock's time
 // does not wrap around.
@@ -372,8 +390,9 @@ struct Generate {
   std::vector<TokenId> stop_tokens;  // in addition to the model's own
   bool ignore_eos = false;           // the model's own stop tokens do not stop it
   std::uint32_t expected_cached_tokens = 0;
-  std::uint64_t deadline_ms = 0;  // from receipt; 0: none
-  std::string tenant;             // for its share of the pool; empty: no tenant
+  std::uint64_t deadline_ms = 0;     // from receipt; 0: none
+  std::optional<OwnScope> own = {};  // the blocks of the prompt that no other tenant shares
+  std::string tenant;                // for its share of the pool; empty: no tenant
   CacheMode cache_mode = CacheMode::kOn;
   std::uint32_t priority = 50;  // 0 to kMaxPriority; waiting requests with a higher number go first
   std::optional<Retention> retention;
@@ -422,6 +441,30 @@ struct Unpin {
   bool operator==(const Unpin&) const = default;
 };
 
+// A prompt whose blocks are to be erased.
+struct PromptToEvict {
+  BlockHash root;
+  std::vector<TokenId> tokens;          // at least one
+  std::vector<BlockHash> block_hashes;  // of its full blocks, front to back
+  std::optional<OwnScope> own = {};     // as in Generate
+
+  bool operator==(const PromptToEvict&) const = default;
+};
+// A tenant all of whose blocks are to be erased.
+struct TenantToEvict {
+  std::string tenant;
+
+  bool operator==(const TenantToEvict&) const = default;
+};
+
+// Erases from the cache, whatever pins say; see schema/roost.capnp for which blocks go.
+struct Evict {
+  std::variant<PromptToEvict, TenantToEvict> what;
+  std::uint64_t answer_id = 0;  // of the EvictAnswer that is wanted; 0: none
+
+  bool operator==(const Evict&) const = default;
+};
+
 enum class PrefixTokens : std::uint8_t { kOmit, kTell };
 
 // Asks which prefixes requests hit most often.
@@ -456,8 +499,8 @@ struct Ping {
   bool operator==(const Ping&) const = default;
 };
 
-using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes>;
+using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer>;
 using RouterMessage = std::variant<Welcome, Refused, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping,
-                                   Pin, Unpin, WantPrefixes>;
+                                   Pin, Unpin, WantPrefixes, Evict>;
 
 }  // namespace roost::wire

@@ -11,7 +11,9 @@
 // (`!_io_error`, libzmq 4.3.4 and 4.3.5), and any stranger can choose an identity. Heartbeats: the messages of the
 // protocol show whether a peer is alive; a side that misses them makes a new socket.
 //
-// Without keys the wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless given
+// With keys (link_keys.h) the wire is encrypted, and both ends prove who they are (CURVE). A dealer accepts the router
+// that has the given public key and no other; a router accepts peers whose keys its LinkGuard knows. Without keys the
+// wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless given
 // InsecureBind::kAllow. Memory for strangers is limited all the same: a Gate (gate.h) stands before ZeroMQ and cuts off
 // messages in several parts, and large frames that do not fit into a budget. ZeroMQ itself keeps at most kReceiveMark
 // whole frames per connection that the reader has not taken.
@@ -32,6 +34,8 @@
 #include "common/base/byte_budget.h"
 #include "common/base/result.h"
 #include "common/wire/codec.h"
+#include "common/wire/link_guard.h"
+#include "common/wire/link_keys.h"
 
 namespace roost::wire {
 
@@ -63,9 +67,31 @@ enum class [[nodiscard]] SendOutcome{
 
 enum class InsecureBind { kRefuse, kAllow };
 
+// A router's end of a protected wire.
+struct ServerKeys {
+  LinkKeyPair own;
+  std::shared_ptr<LinkGuard> guard;
+};
+
+// A worker's.
+struct ClientKeys {
+  LinkKeyPair own;
+  std::string router_public_key;
+};
+
 struct Received {
-  std::string identity;  // of the connection that it came by; 1 to 255 arbitrary bytes
+  // Of the connection that it came by; arbitrary bytes. With keys it begins with the peer's key, so that no peer can
+  // speak under an identity that another one has.
+  std::string identity;
   Bytes frame;
+  std::string public_key;  // of the peer; empty without keys
+};
+
+// Why a connection of a dealer did not come about.
+enum class HandshakeFailure {
+  kRefused,    // the router does not know the dealer's key
+  kMechanism,  // one of them has keys and the other one has none
+  kCut,        // the router ended it without a word: it has another key, or is gone
 };
 
 // Something that a poll waits on: a RouterSocket or a DealerSocket.
@@ -87,9 +113,11 @@ class RouterSocket : public Socket {
  public:
   // `endpoint` is tcp://address:port with a numeric address (IPv6 in brackets), `localhost` or `*`; port 0 takes a free
   // one. kInvalidArgument: not an endpoint, or not loopback and not allowed. kUnavailable: the address can not be
-  // bound. Large frames take their bytes from `frames` while they arrive; null: no limit.
+  // bound. Large frames take their bytes from `frames` while they arrive; null: no limit. With `keys` any address is
+  // allowed. A context has at most one socket with keys.
   [[nodiscard]] static Result<RouterSocket> Bind(Context& context, const std::string& endpoint, InsecureBind insecure,
-                                                 std::shared_ptr<ByteBudget> frames = nullptr);
+                                                 std::shared_ptr<ByteBudget> frames = nullptr,
+                                                 const std::optional<ServerKeys>& keys = std::nullopt);
 
   // The bound address, with the real port. DealerSocket::Connect on this machine can use it (unless bound to `*`).
   [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
@@ -102,21 +130,28 @@ class RouterSocket : public Socket {
   SendOutcome Send(std::string_view identity, Bytes frame, std::shared_ptr<const void> held = nullptr);
 
  private:
-  RouterSocket(std::unique_ptr<State> state, std::string endpoint);
+  RouterSocket(std::unique_ptr<State> state, std::string endpoint, std::size_t key_bytes);
 
   std::string endpoint_;
+  std::size_t key_bytes_;  // at the front of an identity
 };
 
 class DealerSocket : public Socket {
  public:
-  // Connects in the background, and reconnects. kInvalidArgument: not an endpoint.
-  [[nodiscard]] static Result<DealerSocket> Connect(Context& context, const std::string& endpoint);
+  // Connects in the background, and reconnects; not after every failed handshake, so make another socket then.
+  // kInvalidArgument: not an endpoint.
+  [[nodiscard]] static Result<DealerSocket> Connect(Context& context, const std::string& endpoint,
+                                                    const std::optional<ClientKeys>& keys = std::nullopt);
 
   [[nodiscard]] std::optional<Bytes> TryReceive();
   SendOutcome Send(std::span<const std::byte> frame);
 
+  // The last handshake that failed since the last call.
+  [[nodiscard]] std::optional<HandshakeFailure> TakeHandshakeFailure();
+
  private:
   explicit DealerSocket(std::unique_ptr<State> state);
+  void NoteHandshakeFailures();
 };
 
 // Wakes a thread that waits on sockets.

@@ -9,11 +9,22 @@ namespace {
 
 constexpr std::size_t kGreetingBytes = 64;
 constexpr std::size_t kMajorVersionAt = 10;
+constexpr std::size_t kMechanismAt = 12;
+constexpr std::size_t kMechanismBytes = 20;  // its name, and zeros
 constexpr unsigned char kMore = 1;
 constexpr unsigned char kLong = 2;
 constexpr unsigned char kCommand = 4;
 
 Error NotTaken(std::string why) { return {ErrorCode::kInvalidArgument, std::move(why), "peer"}; }
+
+std::string_view NameOf(Mechanism mechanism) { return mechanism == Mechanism::kCurve ? "CURVE" : "NULL"; }
+
+Error NotOfMechanism(Mechanism wanted) {
+  return {ErrorCode::kUnauthenticated,
+          wanted == Mechanism::kCurve ? "it has no key, and this router demands one"
+                                      : "it has a key, and this router has none (--link-secret-key)",
+          "peer"};
+}
 
 }  // namespace
 
@@ -51,14 +62,25 @@ Result<void> ZmtpWatch::TakeByte(char& byte) {
 // it.
 void ZmtpWatch::TakeCommandByte(char& byte) {
   command_ += byte;
-  if (command_.starts_with("\x05READY") && command_.ends_with("\x08Identity")) byte = '_';
-  if (--body_left_ == 0) part_ = Part::kFlags;
+  if (mechanism_ == Mechanism::kNull && command_.starts_with("\x05READY") && command_.ends_with("\x08Identity"))
+    byte = '_';
+  if (--body_left_ > 0) return;
+  part_ = Part::kFlags;
+  if (mechanism_ == Mechanism::kNull) is_through_ = true;
+}
+
+bool ZmtpWatch::IsOfMechanism() const {
+  const std::string_view name = NameOf(mechanism_);
+  return named_mechanism_.starts_with(name) &&
+         named_mechanism_.find_first_not_of('\0', name.size()) == std::string::npos;
 }
 
 Result<void> ZmtpWatch::TakeGreeting(unsigned char byte) {
   const std::size_t at = taken_++;
   if (at == 0 && byte != 0xFF) return NotTaken("it does not speak ZMTP");
   if (at == kMajorVersionAt && byte < 3) return NotTaken("it speaks a version of ZMTP before 3");
+  if (at >= kMechanismAt && at < kMechanismAt + kMechanismBytes) named_mechanism_ += static_cast<char>(byte);
+  if (taken_ == kMechanismAt + kMechanismBytes && !IsOfMechanism()) return NotOfMechanism(mechanism_);
   if (taken_ == kGreetingBytes) part_ = Part::kFlags;
   return {};
 }
@@ -75,6 +97,9 @@ Result<void> ZmtpWatch::TakeFlags(unsigned char flags) {
 
 Result<void> ZmtpWatch::BeginBody() {
   const bool is_command = (flags_ & kCommand) != 0;
+  if (!is_command && !is_through_ && mechanism_ == Mechanism::kCurve) {
+    return NotTaken("it sends a message before its key is known");
+  }
   if (length_ > (is_command ? kMaxCommandBytes : max_frame_bytes_)) return NotTaken("a frame is too long");
   if (length_ > kFreeFrameBytes && !memory_.TryGrow(length_)) {
     return Error{ErrorCode::kOverloaded, "there is no memory for its message now", "peer"};

@@ -10,8 +10,11 @@
 // sends under an identity that another one has. It ignores properties of a READY that it does not know; so one letter
 // of the property's name is changed in transit.
 //
-// ZMTP: rfc.zeromq.org/spec/23. An encrypting mechanism hides the parts of a message; but such peers have proven who
-// they are.
+// Under CURVE a connection may send commands only (its HELLO and INITIATE) until ZeroMQ has accepted its key. Then it
+// sends boxes, each 33 bytes larger than the message in it. They hide identities and the parts of a message from the
+// watch; but such peers have proven who they are.
+//
+// ZMTP: rfc.zeromq.org/spec/23. CURVE: rfc.zeromq.org/spec/26.
 //
 // Not thread-safe, no socket, no clock. Constant time per call, and per frame.
 #pragma once
@@ -30,6 +33,12 @@
 
 namespace roost::wire {
 
+// How peers prove who they are.
+enum class Mechanism : std::uint8_t { kNull, kCurve };  // not at all; by a key
+
+// What CURVE adds to a message: its name, a counter, an authenticator and flags.
+inline constexpr std::size_t kCurveBoxBytes = 33;
+
 class ZmtpWatch {
  public:
   // For commands: the largest in use is a READY.
@@ -40,12 +49,19 @@ class ZmtpWatch {
   static constexpr Duration kFrameTime = std::chrono::seconds(30);
 
   // `frames` is the budget of large frames; null: no limit.
-  ZmtpWatch(std::size_t max_frame_bytes, std::shared_ptr<ByteBudget> frames)
-      : max_frame_bytes_(max_frame_bytes), memory_(std::move(frames)) {}
+  ZmtpWatch(std::size_t max_frame_bytes, std::shared_ptr<ByteBudget> frames, Mechanism mechanism = Mechanism::kNull)
+      : mechanism_(mechanism),
+        max_frame_bytes_(max_frame_bytes + (mechanism == Mechanism::kCurve ? kCurveBoxBytes : 0)),
+        memory_(std::move(frames)) {}
 
   // Takes the next bytes; forward them as they are afterwards. After an error, close the connection: kOverloaded when
-  // the frame does not fit now, else kInvalidArgument.
+  // the frame does not fit now, kUnauthenticated when the peer has another mechanism, else kInvalidArgument.
   [[nodiscard]] Result<void> Take(std::span<char> bytes, Instant now);
+  // Its key was accepted: from now on it may send messages.
+  void Admit() { is_through_ = true; }
+  // True when the handshake is over: under CURVE after Admit, otherwise once the peer has sent its READY.
+  [[nodiscard]] bool is_through() const { return is_through_; }
+
   // True when a large frame takes too long: close the connection.
   [[nodiscard]] bool IsLate(Instant now) const { return memory_.bytes() > 0 && now - began_ > kFrameTime; }
 
@@ -58,11 +74,15 @@ class ZmtpWatch {
   [[nodiscard]] Result<void> TakeFlags(unsigned char flags);
   [[nodiscard]] Result<void> BeginBody();
   void TakeCommandByte(char& byte);
+  [[nodiscard]] bool IsOfMechanism() const;
 
+  const Mechanism mechanism_;
   const std::size_t max_frame_bytes_;
   ByteBudget::Guard memory_;
   Part part_ = Part::kGreeting;
+  bool is_through_ = false;
   std::size_t taken_ = 0;        // bytes of the greeting so far
+  std::string named_mechanism_;  // in the greeting, as far as it was read
   unsigned char flags_ = 0;      // of the current frame
   std::size_t length_left_ = 0;  // bytes of the length still to come
   std::uint64_t length_ = 0;     // of the frame's body, as far as it was read

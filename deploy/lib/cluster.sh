@@ -1,5 +1,5 @@
-# Sourced: starts and stops a cluster on this machine. Needs bin, the folder of the programs; logs, the folder for
-# their logs; and backend and device_count from backend.sh.
+# Sourced: starts and stops a cluster on this machine. Needs: bin, the folder of the programs; logs, the folder for
+# their logs; admin_address and metrics_address, of the router; backend and device_count of backend.sh.
 
 pids=()  # of the processes started here; the router's is the first
 
@@ -32,12 +32,15 @@ await() {
   return 1
 }
 
-# start_router HTTP_ADDRESS LINK_ADDRESS [FLAG…]: sets url and link.
+# start_router HTTP_ADDRESS LINK_ADDRESS [FLAG…]: sets url, admin, metrics and link.
 start_router() {
   local log=$logs/router.log
-  "$bin/roost-router" --http-address "$1" --link-address "$2" --drain-announce-seconds 0 "${@:3}" 2>"$log" &
+  "$bin/roost-router" --http-address "$1" --link-address "$2" --admin-address "$admin_address" \
+    --metrics-address "$metrics_address" --drain-announce-seconds 0 "${@:3}" 2>"$log" &
   pids=($!)
   url=$(await "$log" 'router ready .*http=\([^ ]*\)' "${pids[0]}")
+  admin=$(await "$log" 'router ready .*admin=\([^ ]*\)' "${pids[0]}")
+  metrics=$(await "$log" 'router ready .*metrics=\([^ ]*\)' "${pids[0]}")
   link=$(await "$log" 'router ready .*link=\([^ ]*\)' "${pids[0]}")
 }
 
@@ -54,7 +57,7 @@ start_worker() {
 await_workers() {
   local deadline=$((SECONDS + $2)) pid
   while ((SECONDS < deadline)); do
-    [ "$("$bin/roostctl" status --router "$url" | grep -c ' ready  *exact ')" -lt "$1" ] || return 0
+    [ "$("$bin/roostctl" status --admin "$admin" | grep -c ' ready  *exact ')" -lt "$1" ] || return 0
     for pid in "${pids[@]}"; do kill -0 "$pid" 2>/dev/null || break 2; done
     sleep 0.05
   done

@@ -23,7 +23,7 @@ ask_example() {
 # print_metrics: prints where the daemons' metrics are, one command per line.
 print_metrics() {
   local log
-  echo "  curl $url/metrics"
+  echo "  curl $metrics/metrics"
   for log in "$logs"/worker-*.log; do
     echo "  curl $(sed -n 's/.*worker ready .*metrics=\([^ ]*\).*/\1/p' "$log" | head -n 1)"
   done

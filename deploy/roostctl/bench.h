@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
 struct BenchOptions {
-  std::string router = "http://127.0.0.1:8000";
+  RouterAccess router;
   std::string model;    // empty: the router's first
   std::string prompts;  // folder: system-*.txt and questions.txt (one per line)
   std::string label = "-";

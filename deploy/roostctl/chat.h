@@ -8,11 +8,12 @@
 #include <string_view>
 
 #include "deploy/roostctl/chat_stream.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
 struct ChatOptions {
-  std::string router = "http://127.0.0.1:8000";
+  RouterAccess router;
   std::string model;             // empty: the router's first
   std::string system;            // empty: none
   std::uint32_t max_tokens = 0;  // 0: to the end of the context

@@ -112,7 +112,7 @@ ChatAnswer AskChat(HttpClient& client, const std::string& body, const OnAnswer& 
   return answer;
 }
 
-Result<std::string> FirstModel(const std::string& router) {
+Result<std::string> FirstModel(const RouterAccess& router) {
   HttpClient client(router);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get("/v1/models"));
   simdjson::dom::parser parser;
@@ -120,7 +120,7 @@ Result<std::string> FirstModel(const std::string& router) {
   std::string_view id;
   if (parser.parse(simdjson::padded_string(response.body)).get(body) != simdjson::SUCCESS ||
       body["data"].at(0)["id"].get(id) != simdjson::SUCCESS) {
-    return Error{ErrorCode::kUnavailable, "the router serves no model yet", router};
+    return Error{ErrorCode::kUnavailable, "the router serves no model yet", router.url};
   }
   return std::string(id);
 }

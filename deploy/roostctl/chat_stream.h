@@ -10,6 +10,7 @@
 
 #include "common/base/result.h"
 #include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
@@ -52,6 +53,6 @@ using OnAnswer = std::function<void(AnswerPart part, std::string_view text)>;
 [[nodiscard]] ChatAnswer AskChat(HttpClient& client, const std::string& body, const OnAnswer& on_answer);
 
 // kUnavailable when the router at `router` serves no model yet.
-[[nodiscard]] Result<std::string> FirstModel(const std::string& router);
+[[nodiscard]] Result<std::string> FirstModel(const RouterAccess& router);
 
 }  // namespace roost::roostctl

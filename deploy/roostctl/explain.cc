@@ -114,7 +114,7 @@ std::string DecisionText(element decision) {
 }
 
 Result<std::string> Ask(const ExplainOptions& options) {
-  HttpClient client(options.router, 10);
+  HttpClient client(options.admin, 10);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get(ExplainPath(options)));
   if (response.status != 200) return RefusalOf(response);
   return FormatDecisions(response.body);

@@ -7,13 +7,14 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
 struct ExplainOptions {
-  std::string router = "http://127.0.0.1:8000";
-  std::string request_id;   // the answer's id, or its x-request-id; empty: the last decisions
-  std::uint32_t limit = 1;  // how many of the last decisions
+  RouterAccess admin{kDefaultAdminUrl};
+  std::string request_id;   // the answer's id or its x-request-id; empty: the last decisions
+  std::uint32_t limit = 1;  // of the last decisions
 };
 
 // The path and query of the request to the router.

@@ -3,8 +3,10 @@
 #include <curl/curl.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include "common/base/check.h"
@@ -66,12 +68,34 @@ int OnProgress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return (*static_cast<const std::function<bool()>*>(user))() ? 1 : 0;
 }
 
+constexpr std::string_view kLocalScheme = "unix:";
+
+bool IsLocal(const RouterAccess& access) { return access.url.rfind(kLocalScheme, 0) == 0; }
+
+// With a local socket the host's name only fills the Host header.
+std::string UrlOf(const RouterAccess& access, const std::string& path) {
+  std::string base = IsLocal(access) ? "http://localhost" : access.url;
+  while (!base.empty() && base.back() == '/') base.pop_back();
+  return base + path;
+}
+
+using HeaderList = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
+
+HeaderList MakeHeaders(const std::string& key, const std::string* json) {
+  curl_slist* headers = nullptr;
+  if (!key.empty()) headers = curl_slist_append(headers, ("Authorization: Bearer " + key).c_str());
+  if (json != nullptr) {
+    headers = curl_slist_append(headers, "Content-Type: application/json");
+    headers = curl_slist_append(headers, "Expect:");
+  }
+  return {headers, &curl_slist_free_all};
+}
+
 }  // namespace
 
-HttpClient::HttpClient(std::string base_url, double timeout_seconds)
-    : base_url_(std::move(base_url)), timeout_seconds_(timeout_seconds), curl_(curl_easy_init()) {
+HttpClient::HttpClient(RouterAccess access, double timeout_seconds)
+    : access_(std::move(access)), key_(KeyOf(access_)), timeout_seconds_(timeout_seconds), curl_(curl_easy_init()) {
   ROOST_CHECK(curl_ != nullptr);
-  while (!base_url_.empty() && base_url_.back() == '/') base_url_.pop_back();
 }
 
 HttpClient::~HttpClient() { curl_easy_cleanup(curl_); }
@@ -87,12 +111,29 @@ Result<HttpResponse> HttpClient::PostForEvents(const std::string& path, const st
   return Perform(path, &json, &on_data);
 }
 
+void HttpClient::SetAccess(const std::string& url) {
+  curl_easy_setopt(curl_, CURLOPT_URL, url.c_str());
+  if (IsLocal(access_)) {
+    curl_easy_setopt(curl_, CURLOPT_UNIX_SOCKET_PATH, access_.url.substr(kLocalScheme.size()).c_str());
+  }
+  curl_easy_setopt(curl_, CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2);
+  if (!access_.ca_file.empty()) {
+    curl_easy_setopt(curl_, CURLOPT_CAINFO, access_.ca_file.c_str());
+    curl_easy_setopt(curl_, CURLOPT_CAPATH, nullptr);  // the system's are not trusted then
+  }
+  if (!access_.client_cert.empty()) curl_easy_setopt(curl_, CURLOPT_SSLCERT, access_.client_cert.c_str());
+  if (!access_.client_key.empty()) curl_easy_setopt(curl_, CURLOPT_SSLKEY, access_.client_key.c_str());
+}
+
 Result<HttpResponse> HttpClient::Perform(const std::string& path, const std::string* json, const OnData* on_data) {
+  if (!key_.ok()) return key_.error();
   Exchange exchange;
   exchange.on_data = on_data;
-  const std::string url = base_url_ + path;
+  const std::string url = UrlOf(access_, path);
+  std::array<char, CURL_ERROR_SIZE> details{};
   curl_easy_reset(curl_);
-  curl_easy_setopt(curl_, CURLOPT_URL, url.c_str());
+  SetAccess(url);
+  curl_easy_setopt(curl_, CURLOPT_ERRORBUFFER, details.data());
   curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl_, CURLOPT_TCP_NODELAY, 1L);
   curl_easy_setopt(curl_, CURLOPT_PROXY, "");
@@ -106,19 +147,17 @@ Result<HttpResponse> HttpClient::Perform(const std::string& path, const std::str
     curl_easy_setopt(curl_, CURLOPT_XFERINFOFUNCTION, &OnProgress);
     curl_easy_setopt(curl_, CURLOPT_XFERINFODATA, &stop_asked_);
   }
-  curl_slist* headers = nullptr;
+  const HeaderList headers = MakeHeaders(*key_, json);
+  curl_easy_setopt(curl_, CURLOPT_HTTPHEADER, headers.get());
   if (json != nullptr) {
-    headers = curl_slist_append(headers, "Content-Type: application/json");
-    headers = curl_slist_append(headers, "Expect:");
-    curl_easy_setopt(curl_, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl_, CURLOPT_POSTFIELDS, json->c_str());
     curl_easy_setopt(curl_, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(json->size()));
   }
   const CURLcode code = curl_easy_perform(curl_);
-  curl_slist_free_all(headers);
   if (code == CURLE_ABORTED_BY_CALLBACK) return Error{ErrorCode::kCancelled, "stopped", ""};
   if (code != CURLE_OK) {
-    return Error{ErrorCode::kUnavailable, fmt::format("no answer from {}: {}", url, curl_easy_strerror(code)), ""};
+    const char* const why = details[0] == '\0' ? curl_easy_strerror(code) : details.data();
+    return Error{ErrorCode::kUnavailable, fmt::format("no answer from {}: {}", access_.url + path, why), ""};
   }
   if (!exchange.line.empty()) TakeLine(exchange);
   curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &exchange.response.status);

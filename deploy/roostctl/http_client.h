@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
@@ -21,13 +22,13 @@ struct HttpResponse {
 // One connection, kept alive between calls. Not thread-safe: one client per thread.
 class HttpClient {
  public:
-  // `base_url` is like http://127.0.0.1:8000, without a slash at the end.
-  explicit HttpClient(std::string base_url, double timeout_seconds = 600);
+  explicit HttpClient(RouterAccess access, double timeout_seconds = 600);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // An Error when no answer came (kUnavailable); an answer with any HTTP status is a result.
+  // An Error when no answer came (kUnavailable) or the access is wrong (kInvalidArgument); an answer with any HTTP
+  // status is a result. No error shows the API key.
   [[nodiscard]] Result<HttpResponse> Get(const std::string& path);
   [[nodiscard]] Result<HttpResponse> PostJson(const std::string& path, const std::string& json);
 
@@ -43,8 +44,10 @@ class HttpClient {
 
  private:
   [[nodiscard]] Result<HttpResponse> Perform(const std::string& path, const std::string* json, const OnData* on_data);
+  void SetAccess(const std::string& url);
 
-  std::string base_url_;
+  const RouterAccess access_;
+  const Result<std::string> key_;
   double timeout_seconds_;
   std::function<bool()> stop_asked_;
   void* curl_;  // CURL*

@@ -15,13 +15,17 @@
 #include "common/config/config.h"
 #include "deploy/roostctl/bench.h"
 #include "deploy/roostctl/chat.h"
+#include "deploy/roostctl/evict.h"
 #include "deploy/roostctl/explain.h"
 #include "deploy/roostctl/generate/generate.h"
+#include "deploy/roostctl/key.h"
+#include "deploy/roostctl/link_key.h"
 #include "deploy/roostctl/model_memory.h"
 #include "deploy/roostctl/pin.h"
 #include "deploy/roostctl/prefix_diff.h"
 #include "deploy/roostctl/prefixes.h"
 #include "deploy/roostctl/prompt_options.h"
+#include "deploy/roostctl/router_access.h"
 #include "deploy/roostctl/simulate/simulate.h"
 #include "deploy/roostctl/status.h"
 #include "deploy/roostctl/template_command.h"
@@ -32,6 +36,8 @@ namespace roost::roostctl {
 namespace {
 
 constexpr int kExitUsage = 64;
+constexpr const char* kAdminHelp = "URL of the router's admin address";
+constexpr const char* kRouterHelp = "URL of the router";
 constexpr const char* kWorkersHelp =
     "all workers of the model, the best one (where a request with this prompt would go), or names: worker-a,worker-b";
 
@@ -53,22 +59,27 @@ std::optional<int> Ended(ConfigParser& parser, std::span<const char* const> argu
   return std::nullopt;
 }
 
-void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
-  parser.Add("router", options.router, "URL of the router")
-      .Add("model", options.model, "Model that the prompt is for")
-      .Require("model")
+void DeclareAnyPrompt(PromptOptions& options, ConfigParser& parser) {
+  DeclareAccess("admin", kAdminHelp, options.admin, parser);
+  parser.Add("model", options.model, "Model that the prompt is for")
       .Add("prompt", options.prompt, "Text, as in /v1/completions")
       .Add("messages", options.messages_file,
            "File with the messages of a chat: a JSON array, or an object with messages and tools")
+      .Add("tenant", options.tenant, "Tenant of the requests that should hit it; empty: requests without a key")
       .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that should hit it");
 }
 
+void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
+  DeclareAnyPrompt(options, parser);
+  parser.Require("model");
+}
+
 int Status(std::span<const char* const> arguments) {
-  std::string router = "http://127.0.0.1:8000";
+  RouterAccess admin{kDefaultAdminUrl};
   ConfigParser parser("roostctl status", "Prints the workers that a router knows: state, load and cached blocks.");
-  parser.Add("router", router, "URL of the router");
+  DeclareAccess("admin", kAdminHelp, admin, parser);
   if (const auto code = Ended(parser, arguments)) return *code;
-  return RunStatus(router, std::cout, std::cerr);
+  return RunStatus(admin, std::cout, std::cerr);
 }
 
 int Bench(std::span<const char* const> arguments) {
@@ -76,8 +87,8 @@ int Bench(std::span<const char* const> arguments) {
   ConfigParser parser(
       "roostctl bench",
       "Sends conversations that share long system prompts to a router and prints the cached share and latencies.");
-  parser.Add("router", options.router, "URL of the router")
-      .Add("model", options.model, "Model to ask for; the router's first when empty")
+  DeclareAccess("router", kRouterHelp, options.router, parser);
+  parser.Add("model", options.model, "Model to ask for; the router's first when empty")
       .Add("prompts", options.prompts, "Folder with system-*.txt and questions.txt")
       .Require("prompts")
       .Add("label", options.label, "Name of this run in the table")
@@ -114,8 +125,8 @@ int Generate(std::span<const char* const> arguments) {
 int Explain(std::span<const char* const> arguments) {
   ExplainOptions options;
   ConfigParser parser("roostctl explain", "Prints why a request went to its worker, or the last decisions.");
+  DeclareAccess("admin", kAdminHelp, options.admin, parser);
   parser.AddPositional("ID", options.request_id, "Id of the answer (chatcmpl-…), or its x-request-id")
-      .Add("router", options.router, "URL of the router")
       .Add("last", options.limit, "How many of the last decisions, without an ID", {.low = 1, .high = 1024});
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunExplain(options, std::cout, std::cerr);
@@ -139,6 +150,20 @@ int Unpin(std::span<const char* const> arguments) {
   DeclarePrompt(options, parser);
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunPin(PinVerb::kUnpin, options, std::cout, std::cerr);
+}
+
+int Evict(std::span<const char* const> arguments) {
+  EvictOptions options;
+  ConfigParser parser(
+      "roostctl evict",
+      "Erases a prompt with all that continues it, or with --tenant alone everything of a tenant, from the workers' "
+      "caches. "
+      "Pins do not prevent it. Exits with 0 if every worker has done it.");
+  DeclareAnyPrompt(options, parser);
+  parser.Add("prefix", options.prefix_file, "File with the prompt: a text, an array of messages, or a request's body")
+      .Add("workers", options.workers, "Which workers: all, or names with commas between them");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunEvict(options, std::cout, std::cerr);
 }
 
 int Memory(std::span<const char* const> arguments) {
@@ -182,8 +207,8 @@ int Prefixes(std::span<const char* const> arguments) {
   ConfigParser parser("roostctl prefixes",
                       "Prints the prefixes that requests found most often in the workers' caches, with text where the "
                       "router runs with --show-prefix-text.");
-  parser.Add("router", options.router, "URL of the router")
-      .Add("model", options.model, "Model; optional while the router serves only one")
+  DeclareAccess("admin", kAdminHelp, options.admin, parser);
+  parser.Add("model", options.model, "Model; optional while the router serves only one")
       .Add("top", options.top, "Prefixes, the most used first", {.low = 1, .high = 1000});
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunPrefixes(options, std::cout, std::cerr);
@@ -194,11 +219,11 @@ int PrefixDifference(std::span<const char* const> arguments) {
   ConfigParser parser("roostctl prefix-diff",
                       "Prints where the blocks of two prompts diverge, and the text there. A and B are files: a "
                       "text, or the JSON body of a chat or completion request.");
+  DeclareAccess("router", "URL of the router, if the model is not a folder", options.router, parser);
   parser.AddPositional("A", options.first, "File with a prompt")
       .AddPositional("B", options.second, "File with another one")
       .Add("model", options.model, "Folder of a model, or the name of one that the router serves")
       .Require("model")
-      .Add("router", options.router, "URL of the router, if the model is not a folder")
       .Add("block-tokens", options.block_tokens, "--block-tokens of the workers, if the model is a folder",
            {.low = kMinBlockTokens, .high = kMaxBlockTokens});
   if (const auto code = Ended(parser, arguments)) return *code;
@@ -213,8 +238,8 @@ int Chat(std::span<const char* const> arguments) {
   ChatOptions options;
   ConfigParser parser("roostctl chat",
                       "Talks to a model, one line per question. Ctrl-C stops an answer, Ctrl-D ends the conversation.");
-  parser.Add("router", options.router, "URL of the router")
-      .Add("model", options.model, "Model to ask; the router's first when empty")
+  DeclareAccess("router", kRouterHelp, options.router, parser);
+  parser.Add("model", options.model, "Model to ask; the router's first when empty")
       .Add("system", options.system, "System prompt")
       .Add("max-tokens", options.max_tokens, "Maximum tokens per answer; 0: to the end of the context",
            {.low = 0, .high = 1e6});
@@ -249,6 +274,50 @@ int Template(std::span<const char* const> arguments) {
   TemplateOptions options{.template_path = file, .now = std::nullopt};
   if (!now.empty()) options.now = now;
   return RunTemplate(options, std::cin, std::cout, std::cerr);
+}
+
+int LinkKey(std::span<const char* const> arguments) {
+  LinkKeyOptions options;
+  ConfigParser parser("roostctl key link",
+                      "Makes a key for one end of the link between routers and workers: writes the secret key to a "
+                      "file, and prints the line for the peers file of the other end.");
+  parser.AddPositional("NAME", options.name, "Whose key it is")
+      .AddChoice("role", options.role, {"worker", "router"}, "What has that name")
+      .Add("out", options.out, "File for the secret key, which must not be there yet; NAME.key when empty")
+      .AddList("workers", options.workers,
+               "Names that a worker with the key may have, like w1 or gpu-*; by default NAME")
+      .AddList("models", options.models, "Models that it may serve; by default all");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  if (options.name.empty()) {
+    fmt::print(stderr, "roostctl key link: give a name\n");
+    return kExitUsage;
+  }
+  return RunLinkKey(options, std::cout, std::cerr);
+}
+
+int NewKey(std::span<const char* const> arguments) {
+  NewKeyOptions options;
+  ConfigParser parser("roostctl key new",
+                      "Makes an API key. Prints its line for the file of --api-keys or --admin-keys on stdout, and the "
+                      "key itself, once, on stderr.");
+  parser.AddPositional("NAME", options.name, "Name of the key, for metrics and usage")
+      .Add("tenant", options.tenant, "Keys of one tenant share its cache; by default the key's name")
+      .Add("max-priority", options.max_priority, "The highest priority that a request may ask for", {0, 100})
+      .AddList("models", options.models, "Models that it may use, such as demo-model or qwen*; all by default")
+      .Add("requests-per-minute", options.requests_per_minute, "Requests a minute; 0: no limit")
+      .Add("tokens-per-minute", options.tokens_per_minute, "Tokens of prompts and answers a minute; 0: no limit")
+      .Add("max-concurrent-requests", options.max_concurrent_requests, "Requests at a time; 0: no limit");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunNewKey(options, std::cout, std::cerr);
+}
+
+// Its own commands stand behind it.
+int Key(std::span<const char* const> arguments) {
+  const std::string_view kind = arguments.size() > 1 ? arguments[1] : "";
+  if (kind == "new") return NewKey(arguments.subspan(1));
+  if (kind == "link") return LinkKey(arguments.subspan(1));
+  fmt::print(stderr, "roostctl key: say what to make: roostctl key new NAME, or roostctl key link NAME\n");
+  return kExitUsage;
 }
 
 template <typename Names>
@@ -327,11 +396,20 @@ int Simulate(std::span<const char* const> arguments) {
   return RunSimulate(options, std::cout, std::cerr);
 }
 
+int Usage(std::span<const char* const> arguments) {
+  RouterAccess admin{kDefaultAdminUrl};
+  ConfigParser parser("roostctl usage", "Prints what each API key has used since the router began.");
+  DeclareAccess("admin", kAdminHelp, admin, parser);
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunUsage(admin, std::cout, std::cerr);
+}
+
 constexpr Command kCommands[] = {
     {"status", "the workers that a router knows", &Status},
     {"explain", "why a request went to its worker", &Explain},
     {"pin", "keep a prompt in the workers' caches", &Pin},
     {"unpin", "remove a pin", &Unpin},
+    {"evict", "erase a prompt or a tenant from the caches", &Evict},
     {"match", "what a prompt would hit, and where", &Match},
     {"prefixes", "the prefixes that are used most", &Prefixes},
     {"prefix-diff", "where two prompts diverge, and the text there", &PrefixDifference},
@@ -342,6 +420,8 @@ constexpr Command kCommands[] = {
     {"memory", "check a model folder and its memory", &Memory},
     {"simulate", "play a trace against a simulated cluster", &Simulate},
     {"tokenize", "turn text into token ids and back", &Tokenize},
+    {"key", "make an API key, or a key of the link", &Key},
+    {"usage", "what the API keys have used", &Usage},
     {"template", "render a chat template", &Template},
 };
 

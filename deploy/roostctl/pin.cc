@@ -40,7 +40,7 @@ std::string WorkerText(PinVerb verb, simdjson::dom::element worker) {
 Result<std::string> Ask(PinVerb verb, const PinOptions& options) {
   ROOST_ASSIGN_OR_RETURN(const std::string messages, ReadMessages(options));
   ROOST_ASSIGN_OR_RETURN(const std::string body, PinBody(options, messages));
-  HttpClient client(options.router, 60);
+  HttpClient client(options.admin, 60);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.PostJson(fmt::format("/admin/v1/{}", NameOf(verb)), body));
   if (response.status != 200) return RefusalOf(response);
   return FormatPinAnswer(verb, response.body);

@@ -10,13 +10,14 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "deploy/roostctl/prompt_tokenizer.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
 struct PrefixDiffOptions {
   std::string first;  // files, see ReadPromptBody
   std::string second;
-  std::string router = "http://127.0.0.1:8000";
+  RouterAccess router;
   std::string model;                // a folder, or the name of a model that the router serves
   std::uint32_t block_tokens = 16;  // for a model folder; the router knows its workers' value
 };

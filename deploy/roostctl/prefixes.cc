@@ -80,7 +80,7 @@ bool IsWarm(std::string_view answer_json) {
 Result<std::string> Post(const PromptOptions& options, const char* path, const Result<std::string>& body,
                          double timeout_seconds) {
   if (!body.ok()) return body.error();
-  HttpClient client(options.router, timeout_seconds);
+  HttpClient client(options.admin, timeout_seconds);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.PostJson(path, *body));
   if (response.status != 200) return RefusalOf(response);
   return response.body;
@@ -98,7 +98,7 @@ Result<std::string> AskWarm(const WarmOptions& options) {
 }
 
 Result<std::string> AskPrefixes(const PrefixesOptions& options) {
-  HttpClient client(options.router, 60);
+  HttpClient client(options.admin, 60);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get(PrefixesPath(options)));
   if (response.status != 200) return RefusalOf(response);
   return FormatPrefixes(response.body);

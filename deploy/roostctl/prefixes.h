@@ -8,6 +8,7 @@
 
 #include "common/base/result.h"
 #include "deploy/roostctl/prompt_options.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
@@ -16,8 +17,8 @@ struct WarmOptions : PromptOptions {
 };
 
 struct PrefixesOptions {
-  std::string router = "http://127.0.0.1:8000";
-  std::string model;  // empty: the router's only one
+  RouterAccess admin{kDefaultAdminUrl};
+  std::string model;  // empty: the only one
   std::uint32_t top = 20;
 };
 

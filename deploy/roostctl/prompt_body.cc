@@ -1,3 +1,5 @@
+#include "deploy/roostctl/prompt_body.h"
+
 #include <fmt/format.h>
 #include <simdjson.h>
 
@@ -7,7 +9,6 @@
 #include <utility>
 
 #include "common/base/json_writer.h"
-#include "deploy/roostctl/prompt_tokenizer.h"
 
 namespace roost::roostctl {
 namespace {

@@ -44,6 +44,7 @@ Result<std::string> ReadMessages(const PromptOptions& options) {
 
 void WriteScope(const PromptOptions& options, JsonWriter& body) {
   body.Key("model").String(options.model);
+  if (!options.tenant.empty()) body.Key("tenant").String(options.tenant);
   if (!options.cache_salt.empty()) body.Key("cache_salt").String(options.cache_salt);
 }
 

@@ -6,11 +6,13 @@
 
 #include "common/base/json_writer.h"
 #include "common/base/result.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
 struct PromptOptions {
-  std::string router = "http://127.0.0.1:8000";
+  RouterAccess admin{kDefaultAdminUrl};
+  std::string tenant;  // whose blocks; empty: those of requests without a key
   std::string model;
   std::string prompt;         // text, or
   std::string messages_file;  // JSON: an array of messages, or an object with messages and perhaps tools

@@ -14,9 +14,20 @@ namespace {
 
 constexpr double kSeconds = 60;
 
+// Of a name in a path.
+std::string PercentEncode(std::string_view text) {
+  std::string encoded;
+  for (const char c : text) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                          c == '.' || c == '_' || c == '~' || c == '/';
+    is_plain ? encoded += c : encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return encoded;
+}
+
 class Router final : public PromptTokenizer {
  public:
-  Router(const std::string& router, std::string model) : client_(router, kSeconds), model_(std::move(model)) {}
+  Router(const RouterAccess& router, std::string model) : client_(router, kSeconds), model_(std::move(model)) {}
 
   Result<std::vector<TokenId>> Tokenize(const PromptBody& body) override {
     ROOST_ASSIGN_OR_RETURN(const std::string answer, Post("/tokenize", BodyOf(body)));
@@ -33,7 +44,6 @@ class Router final : public PromptTokenizer {
         return DataLoss("answer", "/tokenize returned a token that is not a number");
       tokens.push_back(static_cast<TokenId>(token));
     }
-    last_body_ = BodyOf(body);
     return tokens;
   }
 
@@ -52,12 +62,12 @@ class Router final : public PromptTokenizer {
   }
 
   Result<std::uint32_t> BlockTokens() override {
-    ROOST_ASSIGN_OR_RETURN(const std::string answer, Post("/admin/v1/match", last_body_));
+    ROOST_ASSIGN_OR_RETURN(const std::string answer, Get("/v1/models/" + PercentEncode(model_)));
     simdjson::dom::parser parser;
     std::uint64_t tokens = 0;
     if (parser.parse(simdjson::padded_string(answer)).at_pointer("/block_tokens").get(tokens) != simdjson::SUCCESS ||
         tokens == 0) {
-      return DataLoss("answer", "/admin/v1/match returned no block_tokens");
+      return DataLoss("answer", "/v1/models returned no block_tokens");
     }
     return static_cast<std::uint32_t>(tokens);
   }
@@ -69,6 +79,12 @@ class Router final : public PromptTokenizer {
     return fmt::format("{{\"model\":{},{}}}", model, body.members);
   }
 
+  [[nodiscard]] Result<std::string> Get(const std::string& path) {
+    ROOST_ASSIGN_OR_RETURN(HttpResponse response, client_.Get(path));
+    if (response.status != 200) return RefusalOf(response);
+    return std::move(response.body);
+  }
+
   [[nodiscard]] Result<std::string> Post(const std::string& path, const std::string& body) {
     ROOST_ASSIGN_OR_RETURN(HttpResponse response, client_.PostJson(path, body));
     if (response.status != 200) return RefusalOf(response);
@@ -77,12 +93,11 @@ class Router final : public PromptTokenizer {
 
   HttpClient client_;
   const std::string model_;
-  std::string last_body_;  // of the last Tokenize
 };
 
 }  // namespace
 
-std::unique_ptr<PromptTokenizer> RouterTokenizer(const std::string& router, const std::string& model) {
+std::unique_ptr<PromptTokenizer> RouterTokenizer(const RouterAccess& router, const std::string& model) {
   return std::make_unique<Router>(router, model);
 }
 

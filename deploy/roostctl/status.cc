@@ -57,8 +57,8 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
   return table;
 }
 
-int RunStatus(const std::string& router, std::ostream& out, std::ostream& err) {
-  HttpClient client(router, 10);
+int RunStatus(const RouterAccess& admin, std::ostream& out, std::ostream& err) {
+  HttpClient client(admin, 10);
   const auto response = client.Get("/admin/v1/workers");
   const auto table = !response.ok() ? Result<std::string>(response.error()) : FormatStatus(response->body);
   if (!table.ok()) {

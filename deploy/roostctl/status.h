@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
@@ -13,6 +14,6 @@ namespace roost::roostctl {
 [[nodiscard]] Result<std::string> FormatStatus(std::string_view workers_json);
 
 // Asks the router and prints. Returns the exit code: 0 when it answered.
-int RunStatus(const std::string& router, std::ostream& out, std::ostream& err);
+int RunStatus(const RouterAccess& admin, std::ostream& out, std::ostream& err);
 
 }  // namespace roost::roostctl

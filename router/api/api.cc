@@ -7,12 +7,14 @@
 #include <new>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "common/base/json_writer.h"
 #include "common/base/rng.h"
 #include "router/api/api_call.h"
 #include "router/api/decisions.h"
+#include "router/api/key_json.h"
 #include "router/api/messages_answer.h"
 #include "router/api/models_json.h"
 #include "router/api/openapi.h"
@@ -27,10 +29,13 @@ constexpr std::string_view kUnrouted = "other";
 
 struct Api::Route {
   enum class Match { kExact, kPrefix };
+  // Who gets in: everyone by any listener, or who has a key of the listener that the route is on.
+  enum class Door { kEveryone, kClients, kAdmin, kMetrics };
   std::string_view method;
   std::string_view path;
   Match match;
   std::string_view name;  // a metrics label
+  Door door;
   CallThread thread;
   void (Api::*handle)(Call&);
 
@@ -38,52 +43,74 @@ struct Api::Route {
     if (match == Match::kExact) return asked == path;
     return asked.size() > path.size() && asked.substr(0, path.size()) == path;
   }
+
+  [[nodiscard]] bool IsOn(Listener listener) const {
+    switch (door) {
+      case Door::kEveryone: return true;
+      case Door::kClients: return listener == Listener::kApi;
+      case Door::kAdmin: return listener == Listener::kAdmin;
+      case Door::kMetrics: return listener == Listener::kMetrics;
+    }
+    return false;
+  }
 };
 
 std::span<const Api::Route> Api::Routes() {
   using Match = Route::Match;
+  using Door = Route::Door;
   static constexpr std::array kRoutes{
-      Route{"POST", "/v1/chat/completions", Match::kExact, "chat_completions", CallThread::kText,
+      Route{"POST", "/v1/chat/completions", Match::kExact, "chat_completions", Door::kClients, CallThread::kText,
             &Api::ChatCompletions},
-      Route{"POST", "/v1/completions", Match::kExact, "completions", CallThread::kText, &Api::Completions},
-      Route{"POST", "/v1/responses", Match::kExact, "responses", CallThread::kText, &Api::Responses},
-      Route{"POST", "/v1/messages", Match::kExact, "messages", CallThread::kText, &Api::Messages},
-      Route{"POST", "/v1/messages/count_tokens", Match::kExact, "count_tokens", CallThread::kText, &Api::CountTokens},
-      Route{"POST", "/tokenize", Match::kExact, "tokenize", CallThread::kText, &Api::Tokenize},
-      Route{"POST", "/detokenize", Match::kExact, "detokenize", CallThread::kText, &Api::Detokenize},
-      Route{"GET", "/openapi.json", Match::kExact, "openapi", CallThread::kText, &Api::OpenApi},
-      Route{"GET", "/v1/models", Match::kExact, "models", CallThread::kText, &Api::ListModels},
-      Route{"GET", "/v1/models/", Match::kPrefix, "models", CallThread::kText, &Api::GetModel},
-      Route{"GET", "/health", Match::kExact, "health", CallThread::kConnection, &Api::Health},
-      Route{"GET", "/livez", Match::kExact, "health", CallThread::kConnection, &Api::Health},
-      Route{"GET", "/ping", Match::kExact, "health", CallThread::kConnection, &Api::Health},
-      Route{"GET", "/readyz", Match::kExact, "ready", CallThread::kText, &Api::Ready},
-      Route{"GET", "/ready", Match::kExact, "ready", CallThread::kText, &Api::Ready},
-      Route{"GET", "/metrics", Match::kExact, "metrics", CallThread::kText, &Api::Metrics},
-      Route{"GET", "/version", Match::kExact, "version", CallThread::kConnection, &Api::Version},
-      Route{"GET", "/admin/v1/workers", Match::kExact, "workers", CallThread::kText, &Api::Workers},
-      Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", CallThread::kText, &Api::Decisions},
-      Route{"GET", "/admin/v1/queues", Match::kExact, "queues", CallThread::kText, &Api::Queues},
-      Route{"GET", "/admin/v1/prefixes", Match::kExact, "prefixes", CallThread::kText, &Api::Prefixes},
-      Route{"POST", "/admin/v1/warm", Match::kExact, "warm", CallThread::kText, &Api::Warm},
-      Route{"POST", "/admin/v1/match", Match::kExact, "match", CallThread::kText, &Api::Match},
-      Route{"POST", "/admin/v1/pin", Match::kExact, "pin", CallThread::kText, &Api::Pin},
-      Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", CallThread::kText, &Api::Unpin},
+      Route{"POST", "/v1/completions", Match::kExact, "completions", Door::kClients, CallThread::kText,
+            &Api::Completions},
+      Route{"POST", "/v1/responses", Match::kExact, "responses", Door::kClients, CallThread::kText, &Api::Responses},
+      Route{"POST", "/v1/messages", Match::kExact, "messages", Door::kClients, CallThread::kText, &Api::Messages},
+      Route{"POST", "/v1/messages/count_tokens", Match::kExact, "count_tokens", Door::kClients, CallThread::kText,
+            &Api::CountTokens},
+      Route{"POST", "/tokenize", Match::kExact, "tokenize", Door::kClients, CallThread::kText, &Api::Tokenize},
+      Route{"POST", "/detokenize", Match::kExact, "detokenize", Door::kClients, CallThread::kText, &Api::Detokenize},
+      Route{"GET", "/openapi.json", Match::kExact, "openapi", Door::kClients, CallThread::kText, &Api::OpenApi},
+      Route{"GET", "/v1/models", Match::kExact, "models", Door::kClients, CallThread::kText, &Api::ListModels},
+      Route{"GET", "/v1/models/", Match::kPrefix, "models", Door::kClients, CallThread::kText, &Api::GetModel},
+      Route{"GET", "/health", Match::kExact, "health", Door::kEveryone, CallThread::kConnection, &Api::Health},
+      Route{"GET", "/livez", Match::kExact, "health", Door::kEveryone, CallThread::kConnection, &Api::Health},
+      Route{"GET", "/ping", Match::kExact, "health", Door::kEveryone, CallThread::kConnection, &Api::Health},
+      Route{"GET", "/readyz", Match::kExact, "ready", Door::kEveryone, CallThread::kText, &Api::Ready},
+      Route{"GET", "/ready", Match::kExact, "ready", Door::kEveryone, CallThread::kText, &Api::Ready},
+      Route{"GET", "/metrics", Match::kExact, "metrics", Door::kMetrics, CallThread::kText, &Api::Metrics},
+      Route{"GET", "/version", Match::kExact, "version", Door::kClients, CallThread::kConnection, &Api::Version},
+      Route{"GET", "/admin/v1/workers", Match::kExact, "workers", Door::kAdmin, CallThread::kText, &Api::Workers},
+      Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", Door::kAdmin, CallThread::kText, &Api::Decisions},
+      Route{"GET", "/admin/v1/queues", Match::kExact, "queues", Door::kAdmin, CallThread::kText, &Api::Queues},
+      Route{"GET", "/admin/v1/usage", Match::kExact, "usage", Door::kAdmin, CallThread::kText, &Api::UsageOfKeys},
+      Route{"GET", "/admin/v1/prefixes", Match::kExact, "prefixes", Door::kAdmin, CallThread::kText, &Api::Prefixes},
+      Route{"POST", "/admin/v1/warm", Match::kExact, "warm", Door::kAdmin, CallThread::kText, &Api::Warm},
+      Route{"POST", "/admin/v1/match", Match::kExact, "match", Door::kAdmin, CallThread::kText, &Api::Match},
+      Route{"POST", "/admin/v1/pin", Match::kExact, "pin", Door::kAdmin, CallThread::kText, &Api::Pin},
+      Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", Door::kAdmin, CallThread::kText, &Api::Unpin},
+      Route{"POST", "/admin/v1/evict", Match::kExact, "evict", Door::kAdmin, CallThread::kText, &Api::Evict},
   };
   return kRoutes;
 }
 
-const Api::Route* Api::FindRoute(std::string_view method, std::string_view path) {
-  const std::string_view wanted = method == "HEAD" ? "GET" : method;
+std::vector<Api::RouteName> Api::RouteNames() {
+  std::vector<RouteName> names;
+  for (const Route& route : Routes()) names.push_back({route.method, route.path});
+  return names;
+}
+
+const Api::Route* Api::FindRoute(const Call& call) {
+  const std::string_view wanted = call.request.method == "HEAD" ? "GET" : std::string_view(call.request.method);
   for (const Route& route : Routes()) {
-    if (route.method == wanted && route.Matches(path)) return &route;
+    if (route.method == wanted && route.IsOn(call.listener) && route.Matches(call.request.path)) return &route;
   }
   return nullptr;
 }
 
-std::string Api::AllowedMethods(std::string_view path) {
+std::string Api::AllowedMethods(const Call& call) {
   for (const Route& route : Routes()) {
-    if (route.Matches(path)) return route.method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    if (!route.IsOn(call.listener) || !route.Matches(call.request.path)) continue;
+    return route.method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
   }
   return {};
 }
@@ -94,14 +121,16 @@ Api::Api(Dispatcher& dispatcher, ApiObserver& observer, const Clock& clock, Text
       options_(std::move(options)),
       memo_(options_.prompt_memo != nullptr ? options_.prompt_memo : std::make_shared<PromptMemo>(0)) {}
 
-void Api::Handle(HttpRequest request, std::shared_ptr<Responder> responder) {
+void Api::Handle(Listener listener, HttpRequest request, std::shared_ptr<Responder> responder) {
   const auto call = std::make_shared<Call>();
   call->request = std::move(request);
   call->responder = std::move(responder);
   call->started_at = services_.clock.Now();
   call->route = kUnrouted;
+  call->listener = listener;
   if (call->request.path.starts_with("/v1/messages")) call->error_form = ErrorForm::kAnthropic;
-  const Route* route = FindRoute(call->request.method, call->request.path);
+  const Route* route = FindRoute(*call);
+  if (const Result<void> admitted = Admit(*call, route); !admitted.ok()) return AnswerError(*call, admitted.error());
   if (route == nullptr) return AnswerUnrouted(*call);
   call->route = route->name;
   call->rest = std::string_view(call->request.path).substr(route->path.size());
@@ -109,6 +138,49 @@ void Api::Handle(HttpRequest request, std::shared_ptr<Responder> responder) {
     return AnswerError(*call, {ErrorCode::kUnsupportedMediaType, "the Content-Type must be application/json", ""});
   }
   route->thread == CallThread::kText ? PostToText(call, *route) : (this->*route->handle)(*call);
+}
+
+Result<void> Api::Admit(Call& call, const Route* route) {
+  if (route != nullptr && route->door == Route::Door::kEveryone) return {};
+  // Browsers ask without a key what they may send with one.
+  if (call.request.method == "OPTIONS") return {};
+  const std::shared_ptr<KeyRing>& keys = call.listener == Listener::kApi ? options_.api_keys : options_.admin_keys;
+  if (keys == nullptr) return {};
+  ROOST_ASSIGN_OR_RETURN(const KeyEntry entry, Authenticate(call, *keys));
+  if (call.listener != Listener::kApi) return {};
+  const std::uint32_t router_count = services_.dispatcher.RouterCount();
+  const bool is_counted = route != nullptr && route->method == "POST";
+  if (!is_counted) {
+    call.admission = Admission::Uncounted(entry, router_count);
+    return {};
+  }
+  std::variant<std::shared_ptr<Admission>, RateRefusal> asked =
+      Admission::Ask(entry, router_count, services_.clock.Now());
+  if (auto* admission = std::get_if<std::shared_ptr<Admission>>(&asked)) {
+    call.admission = std::move(*admission);
+    return {};
+  }
+  RateRefusal& refusal = std::get<RateRefusal>(asked);
+  call.retry_after = refusal.retry_after;
+  call.admission = Admission::Uncounted(entry, router_count);
+  return std::move(refusal.error);
+}
+
+// The key of "Authorization: Bearer KEY", or of Anthropic's x-api-key.
+Result<KeyEntry> Api::Authenticate(const Call& call, const KeyRing& keys) const {
+  constexpr std::string_view kBearer = "bearer ";
+  std::string_view secret;
+  if (const auto header = call.request.FindHeader("authorization")) {
+    if (EqualsIgnoringCase(header->substr(0, kBearer.size()), kBearer)) secret = header->substr(kBearer.size());
+  } else if (const auto named = call.request.FindHeader("x-api-key")) {
+    secret = *named;
+  }
+  secret.remove_prefix(std::min(secret.find_first_not_of(' '), secret.size()));
+  if (secret.empty()) {
+    return Error{ErrorCode::kUnauthenticated, "an API key is needed: send the header Authorization: Bearer KEY", ""};
+  }
+  if (std::optional<KeyEntry> entry = keys.Find(secret)) return *std::move(entry);
+  return Error{ErrorCode::kUnauthenticated, "the API key is not valid here", ""};
 }
 
 void Api::PostToText(const std::shared_ptr<Call>& call, const Route& route) {
@@ -130,7 +202,7 @@ void Api::RunText(Call& call, const Route& route) {
 }
 
 void Api::AnswerUnrouted(const Call& call) {
-  const std::string allowed = AllowedMethods(call.request.path);
+  const std::string allowed = AllowedMethods(call);
   if (allowed.empty() && call.request.path != "*") {
     return AnswerError(call, {ErrorCode::kNotFound, fmt::format("there is no {}", call.request.path), ""});
   }
@@ -145,12 +217,16 @@ void Api::AnswerUnrouted(const Call& call) {
   Answer(call, std::move(response));
 }
 
-void Api::ListModels(Call& call) { Answer(call, JsonResponse(ModelListBody(services_.dispatcher.Models()))); }
+void Api::ListModels(Call& call) {
+  std::vector<std::shared_ptr<const ServedModel>> models = services_.dispatcher.Models();
+  std::erase_if(models, [&call](const auto& model) { return !MayUse(call.admission, model->name); });
+  Answer(call, JsonResponse(ModelListBody(models)));
+}
 
 void Api::GetModel(Call& call) {
   const std::string name = PercentDecode(call.rest);
   const std::shared_ptr<const ServedModel> model = services_.dispatcher.FindModel(name);
-  if (model != nullptr) return Answer(call, JsonResponse(ModelBody(*model)));
+  if (model != nullptr && MayUse(call.admission, name)) return Answer(call, JsonResponse(ModelBody(*model)));
   AnswerError(call, {ErrorCode::kModelNotFound, fmt::format("the model '{}' is not served here", name), "model"});
 }
 
@@ -206,7 +282,13 @@ void Api::Decisions(Call& call) {
 
 void Api::Queues(Call& call) { Answer(call, JsonResponse(QueuesBody(services_.dispatcher.Queues()))); }
 
+void Api::UsageOfKeys(Call& call) {
+  if (options_.api_keys == nullptr) return Answer(call, JsonResponse(UsageBody({})));
+  Answer(call, JsonResponse(UsageBody(options_.api_keys->Accounts())));
+}
+
 void Api::Answer(const Call& call, HttpResponse response) {
+  if (call.admission != nullptr) AddLimitHeaders(*call.admission, services_.clock.Now(), response.headers);
   if (call.thread == CallThread::kText) {
     // Shared, because what is posted must be copyable.
     auto shared = std::make_shared<HttpResponse>(std::move(response));
@@ -221,7 +303,8 @@ void Api::Answer(const Call& call, HttpResponse response) {
 
 HttpResponse Api::ErrorAnswer(const Call& call, const Error& error) {
   const std::string_view model = call.model == nullptr ? std::string_view() : call.model->name;
-  const Duration retry_after = RetryAfter(services_.dispatcher, error, model);
+  const Duration retry_after =
+      error.code == ErrorCode::kRateLimited ? call.retry_after : RetryAfter(services_.dispatcher, error, model);
   Error named = error;
   if (call.field_of != nullptr) named.field = call.field_of(error.field);
   return call.error_form == ErrorForm::kAnthropic ? MessagesErrorResponse(named, retry_after)

@@ -6,7 +6,12 @@
 //   GET /v1/models   GET /v1/models/{id}   GET /openapi.json
 //   GET /health   GET /livez   GET /ping   GET /ready   GET /readyz   GET /metrics   GET /version
 //   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes
-//   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
+//   GET /admin/v1/usage   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
+//   POST /admin/v1/evict
+//
+// A router has three listeners, each with its own routes (Listener). The routes of health are on all of them and open
+// to everyone. All others need a key where the listener has keys: also paths that do not exist, so that a route which
+// somebody forgets is closed.
 //
 // Every answer is JSON, also 404 and 405, except /metrics and streams. HEAD is answered as GET, OPTIONS with Allow. A
 // POST without a JSON content type gets 415. A web page can not send JSON to another site without that site's consent,
@@ -37,6 +42,7 @@
 
 #include "common/base/clock.h"
 #include "common/text/output_family.h"
+#include "router/access/key_ring.h"
 #include "router/api/api_observer.h"
 #include "router/api/chat_request.h"
 #include "router/api/generation.h"
@@ -51,6 +57,9 @@
 
 namespace roost::router {
 
+// Where a request came in.
+enum class Listener { kApi, kAdmin, kMetrics };
+
 // Whether operators may see the text of prompts.
 enum class PrefixText { kHide, kShow };
 
@@ -60,10 +69,13 @@ struct ApiOptions {
   Duration request_timeout = std::chrono::hours(1);  // at most; a request's header may shorten it
   PrefixText prefix_text = PrefixText::kHide;        // in /admin/v1/prefixes
   RenderSettings::Content message_content = RenderSettings::Content::kText;
-  std::optional<ToolFamily> tool_family = {};      // overrides the family that a model's template implies
-  std::shared_ptr<PromptMemo> prompt_memo = {};    // null: no memo
-  std::function<std::string()> metrics_text;       // the body of /metrics
-  std::function<std::int64_t()> unix_seconds_now;  // wall time, for `created`
+  std::optional<ToolFamily> tool_family = {};            // overrides what the models' templates say
+  std::shared_ptr<PromptMemo> prompt_memo = {};          // null: nothing of prompts is remembered
+  std::shared_ptr<SharedPrefixes> shared_prefixes = {};  // null: tenants share nothing
+  std::shared_ptr<KeyRing> api_keys = {};                // null: the API needs no key
+  std::shared_ptr<KeyRing> admin_keys = {};              // of the other listeners
+  std::function<std::string()> metrics_text;             // the body of /metrics
+  std::function<std::int64_t()> unix_seconds_now;        // wall time, for `created`
 };
 
 class Api {
@@ -75,7 +87,14 @@ class Api {
   Api& operator=(const Api&) = delete;
 
   // The handler for HttpServer::Start.
-  void Handle(HttpRequest request, std::shared_ptr<Responder> responder);
+  void Handle(Listener listener, HttpRequest request, std::shared_ptr<Responder> responder);
+
+  // All routes there are, for tests that look at every one.
+  struct RouteName {
+    std::string_view method;
+    std::string_view path;  // of a prefix route, its front
+  };
+  [[nodiscard]] static std::vector<RouteName> RouteNames();
 
   // From now on /ready answers 503. All other routes keep working.
   void BeginDrain() { draining_ = true; }
@@ -87,8 +106,12 @@ class Api {
   struct Prompt;  // a request that is ready for generation
 
   [[nodiscard]] static std::span<const Route> Routes();
-  [[nodiscard]] static const Route* FindRoute(std::string_view method, std::string_view path);
-  [[nodiscard]] static std::string AllowedMethods(std::string_view path);
+  [[nodiscard]] static const Route* FindRoute(const Call& call);
+  [[nodiscard]] static std::string AllowedMethods(const Call& call);
+
+  // May the call go on? On the API's listener it is counted against the limits of its key.
+  [[nodiscard]] Result<void> Admit(Call& call, const Route* route);
+  [[nodiscard]] Result<KeyEntry> Authenticate(const Call& call, const KeyRing& keys) const;
 
   void PostToText(const std::shared_ptr<Call>& call, const Route& route);
   void RunText(Call& call, const Route& route);
@@ -111,14 +134,17 @@ class Api {
   void Workers(Call& call);
   void Decisions(Call& call);
   void Queues(Call& call);
+  void UsageOfKeys(Call& call);
   void Pin(Call& call);
   void Unpin(Call& call);
+  void Evict(Call& call);
   void Warm(Call& call);
   void Match(Call& call);
   void Prefixes(Call& call);
 
   void ApplyPin(Call& call, PinAction action);
   [[nodiscard]] Result<void> SendPin(Call& call, PinAction action);
+  [[nodiscard]] Result<void> SendEvict(Call& call);
   [[nodiscard]] Result<void> SendWarm(Call& call);
   [[nodiscard]] Result<std::string> AskMatch(Call& call);
   [[nodiscard]] Result<void> AskPrefixes(Call& call);
@@ -130,9 +156,11 @@ class Api {
   template <typename Request>
   [[nodiscard]] Result<Request> ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const;
   [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;
+  [[nodiscard]] static Result<void> HoldToPriority(const Call& call, CacheFields& fields);
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
   [[nodiscard]] RenderSettings Settings() const;
+  [[nodiscard]] PromptScope ScopeOf(const Call& call) const;
   [[nodiscard]] Result<ChatPrompt> ReadChatPrompt(Call& call, const ChatRequest& chat);
   // Sets the constraint that makes the answer's tool calls take the family's form.
   [[nodiscard]] static Result<void> ConstrainCalls(const ServedModel& model, Prompt& prompt);

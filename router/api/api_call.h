@@ -25,8 +25,11 @@ struct Api::Call {
   std::shared_ptr<Responder> responder;
   Instant started_at;
   CallThread thread = CallThread::kConnection;
-  std::string_view route;  // a name of the route table
-  std::string_view rest;   // of the path, after the part that a prefix route matched
+  Listener listener = Listener::kApi;
+  std::shared_ptr<Admission> admission;  // of a key of the API; null where it needs none
+  Duration retry_after{};                // of a refusal by a limit
+  std::string_view route;                // a name of the route table
+  std::string_view rest;                 // of the path, behind a prefix route
   ErrorForm error_form = ErrorForm::kOpenAi;
   // For a request of another API: maps a chat's field name to that API's name for it.
   std::string (*field_of)(std::string_view) = nullptr;
@@ -34,6 +37,16 @@ struct Api::Call {
   std::shared_ptr<const ServedModel> model;  // set once the name is read and a worker serves the model
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
 };
+
+// Is the model among those that the key is for?
+[[nodiscard]] inline bool MayUse(const std::shared_ptr<Admission>& admission, std::string_view model) {
+  return admission == nullptr || admission->key().MayUse(model);
+}
+
+// Whose blocks a call's prompts are: the key's tenant, or nobody's in particular.
+[[nodiscard]] inline std::string TenantOf(const std::shared_ptr<Admission>& admission) {
+  return admission == nullptr ? std::string() : admission->key().tenant;
+}
 
 [[nodiscard]] inline HttpResponse JsonResponse(std::string body) {
   HttpResponse response;

@@ -1,12 +1,15 @@
-// The Api's routes about prefixes, for operators: pins, warm-ups, matches, the most used prefixes. They run on text
-// threads.
+// The Api's routes about prefixes, for operators: pins, evictions, warm-ups, matches, the most used prefixes. They run
+// on text threads.
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "router/api/api_body.h"
 #include "router/api/api_call.h"
+#include "router/api/evict_request.h"
 #include "router/api/models_json.h"
 #include "router/api/pin_request.h"
 #include "router/api/prefix_json.h"
@@ -69,6 +72,41 @@ Result<void> Api::SendPin(Call& call, PinAction action) {
       AnswerLater(call, [prompt](std::span<const WorkerAnswer> answers) { return PinBody(prompt, answers); }));
 }
 
+void Api::Evict(Call& call) {
+  const Result<void> sent = SendEvict(call);
+  if (!sent.ok()) AnswerError(call, sent.error());
+}
+
+// Taken also while the model's requests are refused because too many wait. What this router remembers of texts goes as
+// a whole.
+Result<void> Api::SendEvict(Call& call) {
+  HttpBody& body = call.request.body;
+  const std::size_t size = body.size();
+  ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size)));
+  JsonBody json(body.TakeText(JsonBody::kPadding));
+  ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
+  ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size, json.node_count()) + EncodeBytes(size)));
+  ROOST_ASSIGN_OR_RETURN(const EvictRequest request, ParseEvictRequest(object));
+  std::vector<std::shared_ptr<const ServedModel>> revisions;
+  if (!request.model.empty()) {
+    revisions = services_.dispatcher.RevisionsOf(request.model);
+    if (revisions.empty()) {
+      ROOST_ASSIGN_OR_RETURN(std::shared_ptr<const ServedModel> model, FindModel(request.model));
+      revisions.push_back(std::move(model));
+    }
+  }
+  ROOST_ASSIGN_OR_RETURN(EvictPlan plan, MakeEvictPlan(revisions, request, Settings()));
+  memo_->Clear();
+  const EvictedSize told{
+      .model = request.model,
+      .tenant = request.tenant,
+      .prompt = request.prompt ? std::optional(PromptSize{request.model, plan.block_count, plan.prompt_token_count})
+                               : std::nullopt};
+  return services_.dispatcher.Evict(
+      std::move(plan.order),
+      AnswerLater(call, [told](std::span<const WorkerAnswer> answers) { return EvictBody(told, answers); }));
+}
+
 void Api::Warm(Call& call) {
   const Result<void> sent = SendWarm(call);
   if (!sent.ok()) AnswerError(call, sent.error());
@@ -86,7 +124,9 @@ Result<void> Api::SendWarm(Call& call) {
   order.spec.model = call.model;
   order.spec.prompt = std::move(prompt.tokens);
   order.spec.root = prompt.root;
+  order.spec.own = prompt.own;
   order.spec.block_hashes = std::move(prompt.hashes);
+  order.spec.tenant = request.prompt.tenant;
   order.spec.salt = request.prompt.fields().cache.salt;
   ROOST_RETURN_IF_ERROR(Hold(memory, SpecBytes(order.spec)));
   order.spec.memory = std::make_shared<ByteBudget::Guard>(std::move(memory));

@@ -41,6 +41,10 @@ Result<std::size_t> CheckedSize(const ServedModel& model, const CompletionReques
   return size;
 }
 
+Error NotServed(const std::string& model) {
+  return {ErrorCode::kModelNotFound, fmt::format("the model '{}' is not served here", model), "model"};
+}
+
 std::string EchoOf(const ServedModel& model, const CompletionPrompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt.value)) return *text;
   return model.tokenizer->Decode(std::get<std::vector<TokenId>>(prompt.value), SpecialTokenOutput::kShow);
@@ -123,7 +127,19 @@ Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& nam
   if (services_.dispatcher.IsExpected(name)) {
     return Error{ErrorCode::kUnavailable, fmt::format("no worker of the model '{}' is ready now", name), "model"};
   }
-  return Error{ErrorCode::kModelNotFound, fmt::format("the model '{}' is not served here", name), "model"};
+  return NotServed(name);
+}
+
+// A key's ceiling is below the usual priority only where its requests are to wait behind others.
+Result<void> Api::HoldToPriority(const Call& call, CacheFields& fields) {
+  if (call.admission == nullptr) return {};
+  const std::uint32_t most = call.admission->key().max_priority;
+  if (fields.priority > most && fields.priority != CacheFields().priority) {
+    return Error{ErrorCode::kPermissionDenied,
+                 fmt::format("this key may ask for priorities up to {}, not {}", most, fields.priority), "priority"};
+  }
+  fields.priority = std::min(fields.priority, most);
+  return {};
 }
 
 // The request's deadline. Its header can only shorten the server's timeout.
@@ -149,6 +165,7 @@ Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
     if (models.size() == 1) wanted = models.front()->name;
   }
   if (wanted.empty()) return InvalidArgument("model", "must name the model to ask");
+  if (!MayUse(call.admission, wanted)) return NotServed(wanted);
   ROOST_ASSIGN_OR_RETURN(call.model, FindModel(wanted));
   return services_.dispatcher.CheckRoom(*call.model);
 }
@@ -206,8 +223,12 @@ void Api::Detokenize(Call& call) {
 // ---- prompts ----
 
 RenderSettings Api::Settings() const {
-  return {.unix_seconds = options_.unix_seconds_now(), .content = options_.message_content};
+  return {.unix_seconds = options_.unix_seconds_now(),
+          .content = options_.message_content,
+          .shared = options_.shared_prefixes};
 }
+
+PromptScope Api::ScopeOf(const Call& call) const { return {TenantOf(call.admission), options_.shared_prefixes}; }
 
 Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat) {
   ROOST_ASSIGN_OR_RETURN(const jinja::TracedText text, RenderChat(*call.model, chat, Settings()));
@@ -216,7 +237,8 @@ Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat)
       Hold(call.request.body.memory(), EncodeBytes(text.size()) + text.written.size() * sizeof(ByteRange)));
   ChatPrompt prompt;
   prompt.reasoning_start = ReasoningStartOf(call.model->chat_template->family(), text.bytes);
-  ROOST_ASSIGN_OR_RETURN(prompt.read, ReadRenderedPrompt(*call.model, text, {*memo_, chat.sampling.cache}));
+  ROOST_ASSIGN_OR_RETURN(prompt.read,
+                         ReadRenderedPrompt(*call.model, text, {*memo_, chat.sampling.cache, ScopeOf(call)}));
   return prompt;
 }
 
@@ -228,6 +250,7 @@ Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   prompt.reasoning_start = read.reasoning_start;
   prompt.tools = std::move(chat->tool_set);
   prompt.fields = std::move(chat->sampling);
+  ROOST_RETURN_IF_ERROR(HoldToPriority(call, prompt.fields.cache));
   ROOST_RETURN_IF_ERROR(ConstrainCalls(*call.model, prompt));
   ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read.read), "messages", prompt));
   ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
@@ -258,7 +281,8 @@ Result<std::string> Api::ReadTokenize(Call& call) {
     ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "prompt"));
     ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
     const CacheFields no_salt;
-    ROOST_ASSIGN_OR_RETURN(read, ReadTextPrompt(*call.model, text, request.special_tokens, {*memo_, no_salt}));
+    ROOST_ASSIGN_OR_RETURN(read,
+                           ReadTextPrompt(*call.model, text, request.special_tokens, {*memo_, no_salt, ScopeOf(call)}));
   }
   return TokenizeBody(*call.model, read.tokens, request.token_texts);
 }
@@ -269,9 +293,11 @@ Result<Api::Prompt> Api::ReadCompletion(Call& call) {
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(size)));
   Prompt prompt;
   prompt.fields = std::move(completion.sampling);
+  ROOST_RETURN_IF_ERROR(HoldToPriority(call, prompt.fields.cache));
   prompt.echo = completion.echo;
   for (const CompletionPrompt& each : completion.prompts) {
-    ROOST_ASSIGN_OR_RETURN(HashedTokens read, ReadCompletionPrompt(*call.model, each, {*memo_, prompt.fields.cache}));
+    ROOST_ASSIGN_OR_RETURN(HashedTokens read,
+                           ReadCompletionPrompt(*call.model, each, {*memo_, prompt.fields.cache, ScopeOf(call)}));
     ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read), each.path, prompt));
     if (completion.echo == Echo::kPrompt) prompt.echoes.push_back(EchoOf(*call.model, each));
   }
@@ -280,8 +306,8 @@ Result<Api::Prompt> Api::ReadCompletion(Call& call) {
 }
 
 Result<void> Api::AddSpec(const Call& call, HashedTokens read, std::string_view field, Prompt& prompt) {
-  ROOST_ASSIGN_OR_RETURN(GenerateSpec spec,
-                         MakeGenerateSpec(call.model, std::move(read), prompt.fields, {field, NextRandom()}));
+  ROOST_ASSIGN_OR_RETURN(GenerateSpec spec, MakeGenerateSpec(call.model, std::move(read), prompt.fields,
+                                                             {field, NextRandom(), ScopeOf(call)}));
   ROOST_ASSIGN_OR_RETURN(spec.deadline, DeadlineOf(call));
   prompt.specs.push_back(std::move(spec));
   return {};
@@ -340,6 +366,7 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
   options.token_ids = fields.token_ids;
   options.echoes = std::move(prompt.echoes);
   options.started_at = call.started_at;
+  options.admission = call.admission;
   Generation::Start(services_, call.responder, *call.client, std::move(prompt.specs), std::move(options));
 }
 

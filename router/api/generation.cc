@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/base/trace_context.h"
+#include "router/api/key_json.h"
 
 namespace roost::router {
 namespace {
@@ -92,6 +93,9 @@ void Generation::Start(const GenerationServices& services, std::shared_ptr<Respo
 
 void Generation::Submit(ClientWatch& client, std::vector<GenerateSpec> specs) {
   services_.observer.OnGenerationStart(model_->name);
+  if (options_.admission != nullptr) {
+    for (const Prompt& prompt : prompts_) options_.admission->TakeTokens(prompt.token_count, services_.clock.Now());
+  }
   if (!client.Watch([self = shared_from_this()] { self->OnClientGone(); })) {
     return responder_->Post([self = shared_from_this()] { self->OnClientGone(); });
   }
@@ -167,6 +171,7 @@ void Generation::OnTokens(std::size_t prompt, ChoiceTokens tokens) {
   Choice& choice = choices_.at(index);
   if (choice.outcome || tokens.tokens.empty()) return;
   TellTimes(choice, static_cast<std::uint32_t>(tokens.tokens.size()));
+  if (options_.admission != nullptr) options_.admission->TakeTokens(tokens.tokens.size(), services_.clock.Now());
   if (!choice.began) BeginChoice(index);
   Say(index, Parse(choice, std::move(tokens)));
   if (!choice.stream.stopped()) return;
@@ -335,6 +340,7 @@ void Generation::Conclude(Outcome outcome, int status) {
   const Usage usage = CurrentUsage();
   const bool has_cached = std::any_of(prompts_.begin(), prompts_.end(),
                                       [](const Prompt& prompt) { return prompt.cached_tokens.has_value(); });
+  Settle(usage);
   services_.observer.OnGenerationEnd({.route = options_.route,
                                       .model = model_->name,
                                       .worker_id = worker_id_,
@@ -348,10 +354,23 @@ void Generation::Conclude(Outcome outcome, int status) {
   LogEnd(outcome, status, seconds);
 }
 
+// A generation that failed before its first token used nothing.
+void Generation::Settle(const Usage& usage) const {
+  const bool was_computed = std::any_of(prompts_.begin(), prompts_.end(),
+                                        [](const Prompt& prompt) { return prompt.cached_tokens.has_value(); });
+  if (options_.admission == nullptr || !was_computed) return;
+  options_.admission->account().CountGeneration(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens);
+}
+
+std::string_view Generation::key_name() const {
+  return options_.admission == nullptr ? std::string_view() : options_.admission->key().name;
+}
+
 void Generation::LogEnd(Outcome outcome, int status, double seconds) const {
   const Usage usage = CurrentUsage();
   LogInfo("generation ended", {{"request_id", options_.request_id},
                                {"trace_id", std::string(TraceIdOf(options_.trace_parent))},
+                               {"key", std::string(key_name())},
                                {"model", model_->name},
                                {"worker", worker_id_},
                                {"outcome", std::string(NameOf(outcome))},
@@ -382,7 +401,10 @@ std::uint32_t Generation::predicted_cached_tokens() const {
 }
 
 std::vector<HttpHeader> Generation::RoutingHeaders(std::uint32_t cached_tokens) const {
-  return {{"x-roost-worker", worker_id_}, {"x-roost-cached-tokens", fmt::to_string(cached_tokens)}};
+  std::vector<HttpHeader> headers{{"x-roost-worker", worker_id_},
+                                  {"x-roost-cached-tokens", fmt::to_string(cached_tokens)}};
+  if (options_.admission != nullptr) AddLimitHeaders(*options_.admission, services_.clock.Now(), headers);
+  return headers;
 }
 
 Duration RetryAfter(const Dispatcher& dispatcher, const Error& error, std::string_view model) {

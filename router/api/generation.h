@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "router/access/key_account.h"
 #include "router/api/answer.h"
 #include "router/api/api_observer.h"
 #include "router/api/choice_text.h"
@@ -62,6 +63,7 @@ struct GenerationOptions {
     return std::make_unique<PlainOutput>();
   };
   Instant started_at;
+  std::shared_ptr<Admission> admission;  // of the key that the request came with; null: none
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
@@ -130,8 +132,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void Finish();
   void Fail(const Error& error, Duration retry_after);
   void Conclude(Outcome outcome, int status);
+  // Tells the key's account what was used.
+  void Settle(const Usage& usage) const;
   void LogEnd(Outcome outcome, int status, double seconds) const;
 
+  [[nodiscard]] std::string_view key_name() const;  // empty: none
   [[nodiscard]] bool is_streamed() const { return options_.delivery == Delivery::kStream; }
   [[nodiscard]] bool IsOpen(std::size_t prompt) const;
   [[nodiscard]] Usage CurrentUsage() const;

@@ -8,7 +8,8 @@ namespace {
 void WriteModel(const ServedModel& model, JsonWriter& json) {
   json.BeginObject().Key("id").String(model.name).Key("object").String("model");
   json.Key("created").Number(model.created_unix_seconds).Key("owned_by").String("roost");
-  json.Key("max_model_len").Number(model.max_context_tokens).EndObject();
+  json.Key("max_model_len").Number(model.max_context_tokens);
+  json.Key("block_tokens").Number(model.block_tokens).EndObject();
 }
 
 void WriteLoad(const wire::Load& load, JsonWriter& json) {

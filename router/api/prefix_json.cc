@@ -27,6 +27,20 @@ void WriteUnanswered(const WorkerAnswer& answer, JsonWriter& json) {
   json.BeginObject().Key("worker").String(answer.worker_id).Key("answered").Bool(false).EndObject();
 }
 
+void WriteEvicted(const WorkerAnswer& answer, JsonWriter& json) {
+  json.BeginObject().Key("worker").String(answer.worker_id);
+  const auto* const evicted = std::get_if<wire::EvictAnswer>(&answer.reply);
+  if (evicted != nullptr && evicted->outcome == wire::EvictOutcome::kDone) {
+    json.Key("answered").Bool(true).Key("evicted_blocks").Number(evicted->evicted_block_count);
+    json.Key("busy_blocks").Number(evicted->busy_block_count).EndObject();
+    return;
+  }
+  const bool is_supported = !std::holds_alternative<NotSupported>(answer.reply);
+  std::string_view reason = is_supported ? "no answer" : "not supported";
+  if (evicted != nullptr) reason = "refused: it has too many evictions open";
+  json.Key("answered").Bool(false).Key("reason").String(reason).EndObject();
+}
+
 std::string_view NameOf(WarmOutcome::Kind kind) {
   if (kind == WarmOutcome::Kind::kComputed) return "computed";
   return kind == WarmOutcome::Kind::kHeld ? "held" : "refused";
@@ -141,6 +155,30 @@ std::string PinBody(const PromptSize& size, std::span<const WorkerAnswer> answer
     json.Key("pending_blocks").Number(pinned->awaited_block_count);
     json.Key("refused_blocks").Number(pinned->refused_block_count).EndObject();
   }
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+std::string EvictBody(const EvictedSize& size, std::span<const WorkerAnswer> answers) {
+  std::uint64_t evicted = 0;
+  std::uint64_t busy = 0;
+  for (const WorkerAnswer& answer : answers) {
+    const auto* const counts = std::get_if<wire::EvictAnswer>(&answer.reply);
+    if (counts == nullptr) continue;
+    evicted += counts->evicted_block_count;
+    busy += counts->busy_block_count;
+  }
+  JsonWriter json;
+  json.BeginObject();
+  if (!size.tenant.empty()) json.Key("tenant").String(size.tenant);
+  if (size.prompt) {
+    WriteSize(*size.prompt, json);
+  } else if (!size.model.empty()) {
+    json.Key("model").String(size.model);
+  }
+  json.Key("evicted_blocks").Number(evicted).Key("busy_blocks").Number(busy);
+  json.Key("workers").BeginArray();
+  for (const WorkerAnswer& answer : answers) WriteEvicted(answer, json);
   json.EndArray().EndObject();
   return json.Take();
 }

@@ -1,10 +1,11 @@
-// The bodies of answers about prefixes: pins, warm-ups, matches, the most used ones. Pure functions from values to JSON
-// text; errors name the parameter.
+// The bodies of answers about prefixes: pins, evictions, warm-ups, matches, the most used ones. Pure functions from
+// values to JSON text; errors name the parameter.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,14 @@ struct PromptSize {
 
 // Each worker with the blocks that it kept, waits for and refused, or with "answered": false.
 [[nodiscard]] std::string PinBody(const PromptSize& size, std::span<const WorkerAnswer> answers);
+// What an answer about an eviction begins with.
+struct EvictedSize {
+  std::string model;   // empty: all
+  std::string tenant;  // empty: none
+  std::optional<PromptSize> prompt = {};
+};
+// The sums, and each worker with what left its cache, or with "answered": false and the reason.
+[[nodiscard]] std::string EvictBody(const EvictedSize& size, std::span<const WorkerAnswer> answers);
 // Each worker with its outcome: computed, held, refused, or unanswered.
 [[nodiscard]] std::string WarmBody(const PromptSize& size, std::span<const WorkerAnswer> answers);
 [[nodiscard]] std::string MatchBody(const PromptQuery& query, const PromptMatch& match);

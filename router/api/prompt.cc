@@ -9,6 +9,7 @@
 
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
+#include "router/api/shared_prefixes.h"
 
 namespace roost::router {
 namespace {
@@ -67,12 +68,13 @@ struct TextToRead {
 
 Result<HashedTokens> Read(const ServedModel& model, const TextToRead& prompt, const MemoUse& use) {
   ROOST_RETURN_IF_ERROR(CheckTextLength(model, prompt.text.bytes, prompt.field));
-  const PromptMemo::Scope scope{model.tokenizer, prompt.special_tokens, ScopeRoot(model, use.cache.salt),
-                                model.block_tokens};
+  const PromptMemo::Scope scope{model.tokenizer, prompt.special_tokens,
+                                ScopeRoot(model, use.scope.tenant, use.cache.salt), model.block_tokens};
   const std::size_t most = MaxCountedTokens(model);
   Result<HashedTokens> read = use.cache.mode == wire::CacheMode::kOn ? use.memo.Read(scope, prompt.text, most)
                                                                      : PromptMemo::ReadWhole(scope, prompt.text, most);
   if (!read.ok()) return InvalidArgument(std::string(prompt.field), "can not be tokenized: {}", read.error().message);
+  ShareFront(model, use.scope, use.cache.salt, *read);
   return read;
 }
 
@@ -137,11 +139,21 @@ void ApplyCacheFields(const CacheFields& fields, GenerateSpec& spec) {
   spec.cache_mode = fields.mode;
   spec.priority = fields.priority;
   spec.retention = fields.retention;
-  spec.session_hash = SessionHash(spec.root, fields.session_id);
   spec.expect_return_ms = fields.expect_return_ms;
 }
 
 }  // namespace
+
+void ShareFront(const ServedModel& model, const PromptScope& scope, const std::string& salt, HashedTokens& prompt) {
+  if (scope.shared == nullptr || scope.tenant.empty() || !salt.empty()) return;
+  const std::uint32_t count = scope.shared->SharedBlocks(model, prompt.tokens);
+  if (count == 0) return;
+  const BlockHash shared_root = ScopeRoot(model, "", "");
+  const auto front = std::span(prompt.tokens).first(std::size_t{count} * model.block_tokens);
+  const std::vector<BlockHash> shared = HashBlocks(shared_root, front, model.block_tokens);
+  prompt.own = OwnScope{count, OwnRoot(ScopeRoot(model, scope.tenant, salt), shared.back())};
+  prompt.block_hashes = HashBlocks(shared_root, prompt.own, prompt.tokens, model.block_tokens);
+}
 
 std::string CountedTokens(const ServedModel& model, std::size_t count) {
   const std::size_t most = MaxCountedTokens(model);
@@ -224,7 +236,8 @@ Result<HashedTokens> ReadCompletionPrompt(const ServedModel& model, const Comple
   }
   HashedTokens read;
   ROOST_ASSIGN_OR_RETURN(read.tokens, TokenizeCompletion(model, prompt));
-  read.block_hashes = HashBlocks(ScopeRoot(model, use.cache.salt), read.tokens, model.block_tokens);
+  read.block_hashes = HashBlocks(ScopeRoot(model, use.scope.tenant, use.cache.salt), read.tokens, model.block_tokens);
+  ShareFront(model, use.scope, use.cache.salt, read);
   return read;
 }
 
@@ -237,9 +250,11 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
                                       const SamplingFields& fields, const PromptSource& source) {
   HashedTokens hashed;
   if (prompt.size() < model->max_context_tokens) {  // else it is refused
-    hashed.block_hashes = HashBlocks(ScopeRoot(*model, fields.cache.salt), prompt, model->block_tokens);
+    hashed.block_hashes =
+        HashBlocks(ScopeRoot(*model, source.scope.tenant, fields.cache.salt), prompt, model->block_tokens);
   }
   hashed.tokens = std::move(prompt);
+  if (!hashed.block_hashes.empty()) ShareFront(*model, source.scope, fields.cache.salt, hashed);
   return MakeGenerateSpec(std::move(model), std::move(hashed), fields, source);
 }
 
@@ -257,8 +272,12 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   spec.prompt_logprobs = fields.prompt_logprobs;
   spec.sample_count = fields.choice_count;
   spec.constraint = fields.constraint;
+  spec.tenant = source.scope.tenant;
   spec.salt = fields.cache.salt;
-  spec.root = ScopeRoot(*model, spec.salt);
+  const BlockHash scope_root = ScopeRoot(*model, spec.tenant, spec.salt);
+  spec.session_hash = SessionHash(scope_root, fields.cache.session_id);
+  spec.root = prompt.own ? ScopeRoot(*model, "", "") : scope_root;
+  spec.own = prompt.own;
   ApplyCacheFields(fields.cache, spec);
   spec.block_hashes = std::move(prompt.block_hashes);
   spec.prompt = std::move(prompt.tokens);

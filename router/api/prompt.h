@@ -19,6 +19,7 @@
 #include "common/text/tokenizer.h"
 #include "router/api/chat_request.h"
 #include "router/api/completion_request.h"
+#include "router/api/prompt_scope.h"
 #include "router/fleet/dispatcher.h"
 #include "router/text/prompt_memo.h"
 
@@ -28,6 +29,7 @@ struct RenderSettings {
   std::int64_t unix_seconds = 0;  // the time that templates see
   // Whether a client's text may spell special tokens.
   enum class Content { kText, kMaySpellSpecialTokens } content = Content::kText;
+  std::shared_ptr<SharedPrefixes> shared = {};  // null: tenants share nothing
 };
 
 // Errors name `messages`, or `model` if it has no template.
@@ -48,6 +50,7 @@ struct RenderSettings {
 struct MemoUse {
   PromptMemo& memo;
   const CacheFields& cache;
+  const PromptScope& scope;
 };
 [[nodiscard]] Result<HashedTokens> ReadRenderedPrompt(const ServedModel& model, const jinja::TracedText& text,
                                                       const MemoUse& use);
@@ -57,12 +60,17 @@ struct MemoUse {
 [[nodiscard]] Result<HashedTokens> ReadTextPrompt(const ServedModel& model, std::string_view text,
                                                   SpecialTokens specials, const MemoUse& use);
 
+// Moves the blocks of a prefix that all tenants share into the scope that they share. Nothing for a prompt with a salt
+// or without a tenant.
+void ShareFront(const ServedModel& model, const PromptScope& scope, const std::string& salt, HashedTokens& prompt);
+
 // "301 tokens", or "more than … tokens": the functions above stop counting at four times the context.
 [[nodiscard]] std::string CountedTokens(const ServedModel& model, std::size_t count);
 
 struct PromptSource {
   std::string_view field;          // the request's field with the prompt, for errors
   std::uint64_t default_seed = 0;  // used when the request has no seed
+  PromptScope scope = {};
 };
 
 // Makes the spec from `prompt` and from `fields`, filled up with the model's defaults. kContextTooLong if prompt and

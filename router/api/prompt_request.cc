@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/wire/codec.h"
 #include "router/api/prompt.h"
 
 namespace roost::router {
@@ -50,7 +51,14 @@ std::string_view PromptRequest::prompt_field() const {
   return std::holds_alternative<ChatRequest>(prompt) ? "messages" : "prompt";
 }
 
+Result<std::string> ParseTenant(const JsonObject& body) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> tenant, body.String("tenant"));
+  if (tenant.value_or("").size() <= wire::WireLimits::kMaxTenantBytes) return std::string(tenant.value_or(""));
+  return InvalidArgument("tenant", "is longer than {} bytes", wire::WireLimits::kMaxTenantBytes);
+}
+
 Result<PromptRequest> ParsePromptRequest(const JsonObject& body, ChatPart part) {
+  ROOST_ASSIGN_OR_RETURN(std::string tenant, ParseTenant(body));
   const bool has_messages = body.Find("messages").has_value();
   const bool has_prompt = body.Find("prompt").has_value();
   if (has_messages && has_prompt) return InvalidArgument("prompt", "can not be given together with messages");
@@ -58,13 +66,13 @@ Result<PromptRequest> ParsePromptRequest(const JsonObject& body, ChatPart part) 
     if (!has_prompt) return InvalidArgument("prompt", "is missing: give a prompt or messages");
     ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ParseCompletionRequest(body));
     if (completion.prompts.size() > 1) return InvalidArgument("prompt", "must be one prompt");
-    return PromptRequest{std::move(completion)};
+    return PromptRequest{std::move(completion), std::move(tenant)};
   }
   ROOST_ASSIGN_OR_RETURN(ChatRequest chat, ParseChatRequest(body));
   if (part == ChatPart::kFront && !body.Find("add_generation_prompt")) {
     chat.generation_prompt = ChatRequest::GenerationPrompt::kOmit;
   }
-  return PromptRequest{std::move(chat)};
+  return PromptRequest{std::move(chat), std::move(tenant)};
 }
 
 Result<WorkerChoice> ParseWorkerChoice(const JsonObject& body) {
@@ -90,8 +98,16 @@ Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& r
                              CountedTokens(model, prompt.tokens.size()), model.name, model.max_context_tokens),
                  std::string(request.prompt_field())};
   }
-  prompt.root = ScopeRoot(model, request.fields().cache.salt);
-  prompt.hashes = HashBlocks(prompt.root, prompt.tokens, model.block_tokens);
+  const std::string& salt = request.fields().cache.salt;
+  prompt.root = ScopeRoot(model, request.tenant, salt);
+  HashedTokens hashed;
+  hashed.block_hashes = HashBlocks(prompt.root, prompt.tokens, model.block_tokens);
+  hashed.tokens = std::move(prompt.tokens);
+  ShareFront(model, {request.tenant, settings.shared}, salt, hashed);
+  if (hashed.own) prompt.root = ScopeRoot(model, "", "");
+  prompt.own = hashed.own;
+  prompt.tokens = std::move(hashed.tokens);
+  prompt.hashes = std::move(hashed.block_hashes);
   return prompt;
 }
 

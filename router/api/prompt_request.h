@@ -2,13 +2,15 @@
 // that it concerns. The prompt is rendered, tokenized and hashed as in a real request, so that the blocks are the same:
 //
 //   {"model": "m", "messages": […], "tools": […], "cache_salt": "s"}
-//   {"model": "m", "prompt": "text", "workers": "all" | "best" | ["worker-a", …]}
+//   {"model": "m", "prompt": "text", "tenant": "acme", "workers": "all" | "best" | ["worker-a", …]}
 //
 // Only full blocks have a hash. If a text continues, its last token, and so its last block, may come out differently.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -26,6 +28,7 @@ namespace roost::router {
 
 struct PromptRequest {
   std::variant<ChatRequest, CompletionRequest> prompt;
+  std::string tenant;  // whose blocks are meant; empty: those of requests without a key
 
   [[nodiscard]] const SamplingFields& fields() const;
   // The request's field with the prompt.
@@ -38,16 +41,18 @@ enum class ChatPart { kFront, kQuestion };
 
 // Errors name the field.
 [[nodiscard]] Result<PromptRequest> ParsePromptRequest(const JsonObject& body, ChatPart part);
+[[nodiscard]] Result<std::string> ParseTenant(const JsonObject& body);
 [[nodiscard]] Result<WorkerChoice> ParseWorkerChoice(const JsonObject& body);
 
 // The prompt as workers see it, with the hashes of its full blocks.
 struct HashedPrompt {
   std::vector<TokenId> tokens;
   BlockHash root;
+  std::optional<OwnScope> own;
   std::vector<BlockHash> hashes;
 };
 
-// kContextTooLong when the prompt is longer than the model's context.
+// As requests of its tenant have it. kContextTooLong when the prompt is longer than the model's context.
 [[nodiscard]] Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& request,
                                               const RenderSettings& settings);
 // The same, and an error when the prompt is shorter than a block.

@@ -46,6 +46,12 @@ void CacheView::OnComputed(std::span<const BlockHash> chain, Instant now) {
   if (history_.has_value()) history_->Use(chain, now);
 }
 
+void CacheView::ForgetPredictions() {
+  if (!history_.has_value()) return;
+  history_.reset();
+  history_.emplace(index_, slot_);
+}
+
 std::optional<ModeTracker::Change> CacheView::OnOutcome(const PromisedTokens& outcome, Instant now) {
   return Follow(tracker_.OnOutcome(outcome, now), now);
 }

@@ -36,6 +36,9 @@ class CacheView {
   // The worker has computed the KV of all of `chain`, front to back. Has an effect only in predicted mode; O(chain).
   void OnComputed(std::span<const BlockHash> chain, Instant now);
 
+  // Forgets what the worker probably holds, in predicted mode.
+  void ForgetPredictions();
+
   // See ModeTracker. After a change the view is empty.
   [[nodiscard]] std::optional<ModeTracker::Change> OnOutcome(const PromisedTokens& outcome, Instant now);
   [[nodiscard]] std::optional<ModeTracker::Change> Tick(Instant now);

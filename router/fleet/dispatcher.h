@@ -52,14 +52,17 @@ struct ServedModel {
   std::shared_ptr<const PrefixIndex> index;
 };
 
-// The root hash of a model's blocks under `salt`, which is empty if a request has none.
-[[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
+// The scope of a model's blocks: of a tenant, and within it of a salt. Both may be empty.
+[[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& tenant, const std::string& salt) {
   return RootHash({.fingerprint = model.fingerprint,
                    .adapter = "",
-                   .tenant = "",
+                   .tenant = tenant,
                    .salt = salt,
                    .block_tokens = model.block_tokens,
                    .kv_dtype = model.kv_dtype});
+}
+[[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
+  return ScopeRoot(model, "", salt);
 }
 
 // One generation, ready to be routed: validated, rendered, tokenized, hashed.
@@ -67,6 +70,7 @@ struct GenerateSpec {
   std::shared_ptr<const ServedModel> model;
   std::vector<TokenId> prompt;
   BlockHash root;
+  std::optional<OwnScope> own = {};
   std::vector<BlockHash> block_hashes;
   wire::Sampling sampling;
   std::uint32_t max_output_tokens = 0;
@@ -79,8 +83,8 @@ struct GenerateSpec {
   std::optional<std::uint32_t> prompt_logprobs;
   std::uint32_t min_output_tokens = 0;  // before this many, no stop token ends a choice; at most max_output_tokens
   std::optional<wire::Constraint> constraint;  // for the whole output of each choice
+  std::string tenant;                          // of the key that the request came with; empty: nobody in particular
   // Hints for the worker's queue and cache; see wire::Generate.
-  std::string tenant;
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   std::uint32_t priority = 50;
   std::optional<wire::Retention> retention;
@@ -165,6 +169,19 @@ struct PinOrder {
   WorkerChoice workers = {};
 };
 
+// A prompt, hashed for one revision of its model.
+struct PromptOfRevision {
+  std::shared_ptr<const ServedModel> model;
+  wire::PromptToEvict prompt;
+};
+
+// What is to be erased from workers' caches: a prompt, for each revision of its model that is served, or a tenant.
+struct EvictOrder {
+  std::variant<std::vector<PromptOfRevision>, wire::TenantToEvict> what;
+  std::string model = {};  // whose workers are meant; empty: the workers of all models
+  WorkerChoice workers = {};
+};
+
 // A prompt whose full blocks workers should compute and keep in their caches. No answer is generated.
 struct WarmOrder {
   GenerateSpec spec;
@@ -234,6 +251,11 @@ class Dispatcher {
  public:
   virtual ~Dispatcher() = default;
 
+  // All that workers serve under this name now.
+  [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view name) const {
+    const std::shared_ptr<const ServedModel> model = FindModel(name);
+    return model == nullptr ? std::vector<std::shared_ptr<const ServedModel>>() : std::vector{model};
+  }
   // Null when no worker serves it now. If there are several revisions, the one with the most workers.
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> FindModel(std::string_view name) const = 0;
   // The revision for one more request. Several revisions share the requests by their numbers of workers.
@@ -245,6 +267,9 @@ class Dispatcher {
   [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
   [[nodiscard]] virtual std::vector<QueueStatus> Queues() const = 0;
+
+  // Live routers that these workers serve, this one included, as far as the workers tell. At least 1.
+  [[nodiscard]] virtual std::uint32_t RouterCount() const { return 1; }
 
   // The error with which Submit would refuse every request for the model now, so that such requests are not tokenized.
   [[nodiscard]] virtual Result<void> CheckRoom(const ServedModel& /*model*/) const { return {}; }
@@ -261,6 +286,10 @@ class Dispatcher {
   [[nodiscard]] virtual Result<void> Pin(PinOrder order, AnswersDone done) = 0;
   [[nodiscard]] virtual Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) = 0;
   [[nodiscard]] virtual Result<void> Warm(WarmOrder order, AnswersDone done) = 0;
+  // Goes to all workers of the model, also to those that take no requests now, and takes at most thirty seconds. The
+  // dispatcher's own memory of the blocks goes too. What it has open of that prompt or tenant leaves nothing in a cache
+  // any more.
+  [[nodiscard]] virtual Result<void> Evict(EvictOrder order, AnswersDone done) = 0;
   // Sends nothing and changes nothing. kUnavailable when no worker serves the model.
   [[nodiscard]] virtual Result<PromptMatch> Match(PromptQuery query) = 0;
 

@@ -45,14 +45,16 @@ Result<std::unique_ptr<Fleet>> Fleet::Start(const FleetOptions& options, BundleR
 Fleet::Fleet(const FleetOptions& options, std::unique_ptr<Policy> policy, FleetMetrics& metrics)
     : metrics_(metrics),
       input_budget_(options.input_budget),
+      guard_(options.link_keys ? options.link_keys->guard : nullptr),
       policy_(std::move(policy)),
       core_(options.core, *policy_, metrics, RandomSeed()) {}
 
 Fleet::~Fleet() { Stop(); }
 
 Result<void> Fleet::Bind(const FleetOptions& options) {
-  ROOST_ASSIGN_OR_RETURN(wire::RouterSocket socket,
-                         wire::RouterSocket::Bind(context_, options.bind, options.insecure_bind, options.frame_budget));
+  ROOST_ASSIGN_OR_RETURN(
+      wire::RouterSocket socket,
+      wire::RouterSocket::Bind(context_, options.bind, options.insecure_bind, options.frame_budget, options.link_keys));
   endpoint_ = socket.endpoint();
   socket_ = std::move(socket);
   return {};
@@ -99,7 +101,7 @@ std::vector<Fleet::Incoming> Fleet::ReceiveBatch() {
     std::optional<wire::Received> received = socket_->TryReceive();
     if (!received.has_value()) break;
     bytes += received->frame.size();
-    batch.push_back({std::move(received->identity), Decode(received->frame)});
+    batch.push_back({std::move(received->identity), std::move(received->public_key), Decode(received->frame)});
   }
   return batch;
 }
@@ -114,6 +116,7 @@ std::vector<Effect> Fleet::Feed(std::vector<Incoming> batch) {
   if (now - last_tick_ >= kTickInterval) {
     last_tick_ = now;
     core_.Tick(now);
+    router_count_ = core_.router_count();
   }
   return core_.TakeEffects();
 }
@@ -123,11 +126,20 @@ void Fleet::FeedOne(Incoming incoming, Instant now) {
   if (!incoming.message.ok()) {
     metrics_.OnMalformedMessage();
     core_.OnMalformed(incoming.identity, incoming.message.error(), now);
-  } else if (incoming.message->has_value()) {
-    core_.OnMessage(incoming.identity, **std::move(incoming.message), now);
-  } else {
-    metrics_.OnUnknownMessage();
+    return;
   }
+  if (!incoming.message->has_value()) return metrics_.OnUnknownMessage();
+  if (const auto* const hello = std::get_if<wire::Hello>(&**incoming.message)) {
+    const Result<void> allowed = CheckHello(incoming.public_key, *hello);
+    if (!allowed.ok()) return core_.RefuseHello(incoming.identity, *hello, allowed.error(), now);
+  }
+  core_.OnMessage(incoming.identity, **std::move(incoming.message), now);
+}
+
+Result<void> Fleet::CheckHello(const std::string& public_key, const wire::Hello& hello) const {
+  if (guard_ == nullptr) return {};
+  if (hello.version.major != wire::kProtocolMajor) return {};  // it has no model, and the core refuses it
+  return guard_->CheckHello(public_key, hello.worker_id, hello.model);
 }
 
 void Fleet::LetOthersIn() const {
@@ -186,6 +198,11 @@ class Fleet::Turn {
 std::shared_ptr<const ServedModel> Fleet::FindModel(std::string_view name) const {
   const Turn turn(*this);
   return core_.FindModel(name);
+}
+
+std::vector<std::shared_ptr<const ServedModel>> Fleet::RevisionsOf(std::string_view name) const {
+  const Turn turn(*this);
+  return core_.RevisionsOf(name);
 }
 
 std::shared_ptr<const ServedModel> Fleet::ChooseModel(std::string_view name) {
@@ -250,6 +267,13 @@ Result<void> Fleet::Warm(WarmOrder order, AnswersDone done) {
   const std::vector<WorkerMatch> matches = order.spec.model->index->Match(order.spec.block_hashes);
   const Turn turn(*this);
   Result<void> sent = core_.Warm(order, matches, clock_.Now(), std::move(done));
+  waker_.Wake();
+  return sent;
+}
+
+Result<void> Fleet::Evict(EvictOrder order, AnswersDone done) {
+  const Turn turn(*this);
+  Result<void> sent = core_.Evict(order, clock_.Now(), std::move(done));
   waker_.Wake();
   return sent;
 }

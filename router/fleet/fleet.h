@@ -36,7 +36,8 @@ namespace roost::router {
 struct FleetOptions {
   std::string bind = "tcp://127.0.0.1:7001";  // port 0: a free one, see Fleet::endpoint
   wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
-  std::string policy = "cache-aware";  // see MakePolicy
+  std::optional<wire::ServerKeys> link_keys;  // none: anyone may pose as a worker
+  std::string policy = "cache-aware";         // see MakePolicy
   FleetCoreOptions core;
   // Byte budgets; null: no bound. input_budget covers tokenizers while they are read, frame_budget covers workers'
   // messages while they arrive.
@@ -59,17 +60,20 @@ class Fleet final : public Dispatcher {
   // The bound address, with the actual port.
   [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
 
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view name) const override;
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override;
   [[nodiscard]] std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) override;
   [[nodiscard]] bool IsExpected(std::string_view model) const override;
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override;
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override;
   [[nodiscard]] std::vector<QueueStatus> Queues() const override;
+  [[nodiscard]] std::uint32_t RouterCount() const override { return router_count_; }
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const override;
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
   [[nodiscard]] Result<void> Pin(PinOrder order, AnswersDone done) override;
   [[nodiscard]] Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) override;
   [[nodiscard]] Result<void> Warm(WarmOrder order, AnswersDone done) override;
+  [[nodiscard]] Result<void> Evict(EvictOrder order, AnswersDone done) override;
   [[nodiscard]] Result<PromptMatch> Match(PromptQuery query) override;
   [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override;
   [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view id) const override;
@@ -78,6 +82,7 @@ class Fleet final : public Dispatcher {
  private:
   struct Incoming {
     std::string identity;
+    std::string public_key;
     Result<std::optional<wire::WorkerMessage>> message;
   };
 
@@ -92,6 +97,8 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] std::vector<Incoming> ReceiveBatch();
   [[nodiscard]] std::vector<Effect> Feed(std::vector<Incoming> batch);
   void FeedOne(Incoming incoming, Instant now);
+  // May the sender of a hello have its name and model?
+  [[nodiscard]] Result<void> CheckHello(const std::string& public_key, const wire::Hello& hello) const;
   // Call it without the mutex. Waits until the threads that want the mutex have had it, or some time has passed.
   void LetOthersIn() const;
   // Carries out `effects`, and those that follow from them, until none is left.
@@ -102,6 +109,7 @@ class Fleet final : public Dispatcher {
   const SteadyClock clock_;
   FleetMetrics& metrics_;
   const std::shared_ptr<ByteBudget> input_budget_;  // null: no bound
+  const std::shared_ptr<wire::LinkGuard> guard_;    // null: no keys
   const std::unique_ptr<Policy> policy_;            // used only by the core
 
   mutable std::mutex mutex_;
@@ -113,6 +121,7 @@ class Fleet final : public Dispatcher {
   std::optional<wire::RouterSocket> socket_;  // link thread, once started
   wire::Waker waker_;
   Instant last_tick_{};  // link thread
+  std::atomic<std::uint32_t> router_count_ = 1;
 
   std::atomic<bool> stopping_ = false;
   std::optional<BundleReader> bundle_reader_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
@@ -54,6 +55,8 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
     prefix_orders_.OnAnswer(worker->hello.worker_id, *pinned);
   } else if (auto* const prefixes = std::get_if<wire::Prefixes>(&message)) {
     prefix_orders_.OnAnswer(worker->hello.worker_id, std::move(*prefixes));
+  } else if (const auto* const evicted = std::get_if<wire::EvictAnswer>(&message)) {
+    prefix_orders_.OnAnswer(worker->hello.worker_id, *evicted);
   } else if (const auto* const bye = std::get_if<wire::Bye>(&message)) {
     OnBye(*worker, *bye, now);
   }
@@ -92,6 +95,12 @@ bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wi
          InvalidArgument("worker_id", "another process serves under the name {}, and was heard {:.1f} s ago",
                          hello.worker_id, ToSeconds(now - worker.last_heard)));
   return false;
+}
+
+void FleetCore::RefuseHello(const std::string& identity, const wire::Hello& hello, const Error& error, Instant now) {
+  const Worker* const worker = roster_.FindByIdentity(identity);
+  if (worker != nullptr) Lose(std::string(worker->hello.worker_id), LostReason::kBrokenLink, now);
+  Refuse(hello, identity, error);
 }
 
 void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Instant now) {
@@ -249,6 +258,12 @@ void FleetCore::Tick(Instant now) {
   PublishGauges();
 }
 
+std::uint32_t FleetCore::router_count() {
+  std::uint32_t count = 1;
+  roster_.ForEach([&count](const Worker& worker) { count = std::max(count, worker.load.router_count); });
+  return count;
+}
+
 void FleetCore::ForgiveOwnPause(Instant now) {
   const Duration since_last = now - std::exchange(last_tick_, now);
   if (since_last < options_.worker_timeout / 2) return;
@@ -304,6 +319,14 @@ Result<void> FleetCore::Warm(const WarmOrder& order, std::span<const WorkerMatch
                              AnswersDone done) {
   ROOST_RETURN_IF_ERROR(CheckOpen());
   return prefix_orders_.Warm(order, matches, now, std::move(done));
+}
+
+// A refused order changes nothing.
+Result<void> FleetCore::Evict(const EvictOrder& order, Instant now, AnswersDone done) {
+  ROOST_RETURN_IF_ERROR(CheckOpen());
+  ROOST_RETURN_IF_ERROR(prefix_orders_.Evict(order, now, std::move(done)));
+  requests_.KeepOut(order);
+  return {};
 }
 
 std::vector<WorkerStatus> FleetCore::Workers(Instant now) {

@@ -69,6 +69,8 @@ class FleetCore {
   // ---- from the link; `now` never goes back ----
   void OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now);
   void OnMalformed(const std::string& identity, const Error& error, Instant now);
+  // A hello whose sender may not have its name. The connection belongs to no worker any more.
+  void RefuseHello(const std::string& identity, const wire::Hello& hello, const Error& error, Instant now);
   // A message could not be sent over this connection.
   void OnUnreachable(const std::string& identity, Instant now);
   // The result of a ReadBundle effect.
@@ -87,6 +89,7 @@ class FleetCore {
   [[nodiscard]] Result<void> MostUsed(const PrefixesQuestion& question, Instant now, AnswersDone done);
   [[nodiscard]] Result<void> Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
                                   AnswersDone done);
+  [[nodiscard]] Result<void> Evict(const EvictOrder& order, Instant now, AnswersDone done);
   [[nodiscard]] Result<PromptMatch> Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now) {
     return prefix_orders_.Match(query, matches, now);
   }
@@ -97,9 +100,14 @@ class FleetCore {
     return roster_.revisions().Main(name);
   }
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const { return roster_.revisions().Models(); }
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view model) const {
+    return roster_.revisions().AllOf(model);
+  }
   [[nodiscard]] bool IsExpected(std::string_view model, Instant now) const {
     return roster_.revisions().IsExpected(model, now);
   }
+  // See Dispatcher::RouterCount.
+  [[nodiscard]] std::uint32_t router_count();
   [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
   [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return requests_.Queues(now); }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/wire/link_guard.h"
 #include "router/fleet/fleet_reasons.h"
 #include "router/fleet/worker_mode.h"
 #include "router/route/decision_audit.h"
@@ -35,7 +36,7 @@ struct IndexUse {
 };
 
 // All functions do nothing here; override those of interest. Callers serialise the calls, except OnDecisionSeconds,
-// OnMalformedMessage and OnUnknownMessage, which any thread may call.
+// OnMalformedMessage, OnUnknownMessage and OnPeerRefused, which any thread may call.
 class FleetMetrics {
  public:
   virtual ~FleetMetrics() = default;
@@ -58,6 +59,7 @@ class FleetMetrics {
   virtual void OnIndexEvents(std::uint64_t /*stored_blocks*/, std::uint64_t /*removed_blocks*/) {}
   virtual void OnMalformedMessage() {}
   virtual void OnUnknownMessage() {}
+  virtual void OnPeerRefused(wire::PeerRefusal /*refusal*/) {}
   virtual void SetWorkers(std::uint32_t /*ready*/, std::uint32_t /*starting*/) {}
   virtual void SetIndex(const IndexUse& /*use*/) {}
   virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {

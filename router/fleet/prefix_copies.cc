@@ -4,6 +4,9 @@
 #include <chrono>
 #include <span>
 #include <utility>
+#include <vector>
+
+#include "router/fleet/evicted.h"
 
 namespace roost::router {
 
@@ -17,6 +20,7 @@ wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t b
   wire::Generate piece;
   piece.request_id = id;
   piece.root = spec.root;
+  piece.own = spec.own;
   piece.prompt.assign(spec.prompt.begin(), spec.prompt.begin() + std::int64_t{block_count} * spec.model->block_tokens);
   piece.block_hashes.assign(spec.block_hashes.begin(), spec.block_hashes.begin() + block_count);
   piece.max_output_tokens = 1;
@@ -124,6 +128,17 @@ void PrefixCopies::Drop(Worker& worker, std::optional<Error> error) {
   ended = {};
   worker.receives_copy = false;
   roster_.Refresh(worker);
+}
+
+void PrefixCopies::Evict(const EvictOrder& order) {
+  std::vector<Worker*> workers;
+  for (const auto& [worker_id, copy] : copies_) {
+    if (IsNamed(order, copy.spec)) workers.push_back(roster_.Find(worker_id));
+  }
+  for (Worker* const worker : workers) {
+    effects_.Send(worker->identity, wire::Cancel{copies_.at(worker->hello.worker_id).id});
+    Drop(*worker, Error{ErrorCode::kCancelled, "the prefix was evicted", ""});
+  }
 }
 
 void PrefixCopies::EndAll() {

@@ -59,6 +59,8 @@ class PrefixCopies {
   [[nodiscard]] bool OnEvent(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
   // The worker was removed from the roster.
   void OnWorkerLost(const std::string& worker_id) { copies_.erase(worker_id); }
+  // Ends the copies of what the order names.
+  void Evict(const EvictOrder& order);
   void EndAll();
 
   [[nodiscard]] std::size_t size() const { return copies_.size(); }

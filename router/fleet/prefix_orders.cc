@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/wire/codec.h"
+#include "router/fleet/evicted.h"
 #include "router/fleet/request_book.h"
 
 namespace roost::router {
@@ -158,6 +159,58 @@ Result<PromptMatch> PrefixOrders::Match(const PromptQuery& query, std::span<cons
       .cached_tokens = decision->matched_tokens,
       .ttft_seconds = decision->in_seconds ? std::optional(decision->predicted_ttft_seconds) : std::nullopt};
   return match;
+}
+
+Result<std::vector<Worker*>> PrefixOrders::ToEvictAt(const EvictOrder& order) {
+  const std::string_view served = order.model.empty() ? "a model" : std::string_view(order.model);
+  std::vector<Worker*> workers;
+  roster_.ForEach([&](Worker& worker) {
+    if (order.model.empty() || worker.hello.model == order.model) workers.push_back(&worker);
+  });
+  if (workers.empty()) return Error{ErrorCode::kUnavailable, fmt::format("no worker serves {} now", served), ""};
+  if (order.workers.target != PinTarget::kNamedWorkers) return workers;
+  const std::vector<std::string>& names = order.workers.names;
+  const auto is_named = [&names](const Worker* worker) {
+    return std::find(names.begin(), names.end(), worker->hello.worker_id) != names.end();
+  };
+  for (const std::string& name : names) {
+    const bool is_there = std::any_of(workers.begin(), workers.end(),
+                                      [&name](const Worker* worker) { return worker->hello.worker_id == name; });
+    if (!is_there) return InvalidArgument("workers", "'{}' does not serve {} now", name, served);
+  }
+  std::erase_if(workers, [&is_named](const Worker* worker) { return !is_named(worker); });
+  return workers;
+}
+
+Result<void> PrefixOrders::Evict(const EvictOrder& order, Instant now, AnswersDone done) {
+  ROOST_RETURN_IF_ERROR(inquiries_.CheckRoom());
+  ROOST_ASSIGN_OR_RETURN(const std::vector<Worker*> workers, ToEvictAt(order));
+  const std::uint64_t id = inquiries_.NextId();
+  std::vector<Inquiries::Asked> asked;
+  for (Worker* worker : workers) asked.push_back(EvictAt(order, *worker, id));
+  inquiries_.Begin(id, std::move(asked), now + kEvictPatience, std::move(done));
+  return {};
+}
+
+// A worker whose revision the order lacks has just joined: no request was sent to it yet.
+Inquiries::Asked PrefixOrders::EvictAt(const EvictOrder& order, Worker& worker, std::uint64_t inquiry) {
+  Inquiries::Asked asked{.worker_id = worker.hello.worker_id, .is_awaited = false};
+  if (!worker.hello.evicts) {
+    asked.known = NotSupported{};
+    return asked;
+  }
+  std::optional<wire::Evict> message = MessageFor(order, worker.revision);
+  if (!message) return asked;
+  message->answer_id = inquiry;
+  worker.view.ForgetPredictions();
+  worker.told.Forget([&order](std::span<const BlockHash> chain) { return MayBeNamed(order, chain); });
+  effects_.Send(worker.identity, *std::move(message));
+  asked.is_awaited = true;
+  return asked;
+}
+
+void PrefixOrders::OnAnswer(const std::string& worker_id, const wire::EvictAnswer& answer) {
+  inquiries_.OnReply(answer.answer_id, worker_id, answer);
 }
 
 void PrefixOrders::OnAnswer(const std::string& worker_id, const wire::PinAnswer& answer) {

@@ -1,7 +1,8 @@
-// The operators' commands on prefixes: pin them, list the most used ones, match a prompt without running it, and warm
-// prompts that no request needs yet.
+// The operators' commands on prefixes: pin them, evict them, list the most used ones, match a prompt without running
+// it, and warm prompts that no request needs yet.
 //
 //   Pin, MostUsed   one message to each worker, one answer from each    Inquiries
+//   Evict           the same, to all workers that know such orders
 //   Warm            pieces of a copy at each worker                     PrefixCopies
 //   Match           no message: asks the index and the policy
 //
@@ -32,6 +33,8 @@ class PrefixOrders {
  public:
   // A worker answers at its next step. After this time its answer is empty.
   static constexpr Duration kAnswerPatience = std::chrono::seconds(2);
+  // An eviction takes a step for some thousand blocks.
+  static constexpr Duration kEvictPatience = std::chrono::seconds(30);
 
   // `first_id` is random, so that a late answer to an earlier router process matches no id.
   PrefixOrders(std::uint64_t first_id, Roster& roster, Decider& decider, PrefixCopies& copies, EffectQueue& effects)
@@ -43,9 +46,12 @@ class PrefixOrders {
   [[nodiscard]] Result<void> Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
                                   AnswersDone done);
   [[nodiscard]] Result<PromptMatch> Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now);
+  // Forgets what the workers' views have of it, too.
+  [[nodiscard]] Result<void> Evict(const EvictOrder& order, Instant now, AnswersDone done);
 
   void OnAnswer(const std::string& worker_id, const wire::PinAnswer& answer);
   void OnAnswer(const std::string& worker_id, wire::Prefixes answer);
+  void OnAnswer(const std::string& worker_id, const wire::EvictAnswer& answer);
   // The worker was removed from the roster.
   void OnWorkerLost(const std::string& worker_id) { inquiries_.OnWorkerLost(worker_id); }
   void Expire(Instant now) { inquiries_.Expire(now); }
@@ -57,6 +63,9 @@ class PrefixOrders {
   [[nodiscard]] Result<std::vector<Worker*>> Chosen(const ServedModel& model, const WorkerChoice& choice,
                                                     std::span<const BlockHash> hashes,
                                                     std::span<const WorkerMatch> matches);
+  // The workers of an order to evict, with the same errors.
+  [[nodiscard]] Result<std::vector<Worker*>> ToEvictAt(const EvictOrder& order);
+  [[nodiscard]] Inquiries::Asked EvictAt(const EvictOrder& order, Worker& worker, std::uint64_t inquiry);
   // Sends `message` to all of `workers` that can answer; `done` gets the answers.
   template <typename Message>
   void Ask(std::span<Worker* const> workers, Message message, Instant now, AnswersDone&& done);

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
@@ -35,6 +36,10 @@ class RegistryFleetMetrics final : public FleetMetrics {
         decision_seconds_(registry.Histogram(metrics::kRouterDecisionSeconds)),
         malformed_(registry.Counter(metrics::kRouterMalformedMessages)),
         unknown_(registry.Counter(metrics::kRouterUnknownMessages)),
+        refused_peers_{registry.Counter(metrics::kRouterLinkRefusedPeers, {"mechanism"}),
+                       registry.Counter(metrics::kRouterLinkRefusedPeers, {"handshake"}),
+                       registry.Counter(metrics::kRouterLinkRefusedPeers, {"unknown_key"}),
+                       registry.Counter(metrics::kRouterLinkRefusedPeers, {"name"})},
         stored_(registry.Counter(metrics::kRouterIndexEvents, {"stored"})),
         removed_(registry.Counter(metrics::kRouterIndexEvents, {"removed"})),
         ready_(registry.Gauge(metrics::kRouterWorkers, {"ready"})),
@@ -105,6 +110,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
   }
   void OnMalformedMessage() override { malformed_.Increment(); }
   void OnUnknownMessage() override { unknown_.Increment(); }
+  void OnPeerRefused(wire::PeerRefusal refusal) override { refused_peers_[IndexOf(refusal)].get().Increment(); }
   void SetWorkers(std::uint32_t ready, std::uint32_t starting) override {
     ready_.Set(ready);
     starting_.Set(starting);
@@ -160,6 +166,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
   prometheus::Histogram& decision_seconds_;
   prometheus::Counter& malformed_;
   prometheus::Counter& unknown_;
+  std::array<std::reference_wrapper<prometheus::Counter>, wire::kPeerRefusalNames.size()> refused_peers_;
   prometheus::Counter& stored_;
   prometheus::Counter& removed_;
   prometheus::Gauge& ready_;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "router/fleet/evicted.h"
 #include "router/fleet/worker_message.h"
 
 namespace roost::router {
@@ -142,7 +143,8 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
                     request.choices[part.choices.first].output,
                     std::move(hashes),
                     attempt.prediction.cached_tokens,
-                    request.prompt_logprobs_told ? std::nullopt : request.spec.prompt_logprobs};
+                    request.prompt_logprobs_told ? std::nullopt : request.spec.prompt_logprobs,
+                    PriorityAtWorker(request.spec, now)};
   effects_.Send(worker.identity, MessageOf(request.spec, std::move(order), now), request.spec.memory);
   if (placement->decision.copy.has_value()) copies_.Start(request.spec, *placement->decision.copy, now);
   effects_.Push(
@@ -154,6 +156,12 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
   return Sending::kSent;
 }
 
+// Counts it as sent.
+std::uint32_t RequestBook::PriorityAtWorker(const GenerateSpec& spec, Instant now) {
+  const bool within_share = tenant_shares_.OnSent(spec.tenant, now);
+  return within_share ? spec.priority : std::max(spec.priority, 1U) - 1;
+}
+
 bool RequestBook::MoveToOtherRevision(Request& request) {
   if (HasOutput(request)) return false;
   const std::shared_ptr<const ServedModel> other = roster_.revisions().Choose(request.spec.model->name);
@@ -162,7 +170,8 @@ bool RequestBook::MoveToOtherRevision(Request& request) {
   if (request.spec.prompt.size() + request.spec.max_output_tokens > other->max_context_tokens) return false;
   LeaveQueue(request);
   request.spec.model = other;
-  request.spec.root = ScopeRoot(*other, request.spec.salt);
+  request.spec.own.reset();
+  request.spec.root = ScopeRoot(*other, request.spec.tenant, request.spec.salt);
   request.spec.block_hashes = HashBlocks(request.spec.root, request.spec.prompt, other->block_tokens);
   return true;
 }
@@ -408,6 +417,16 @@ void RequestBook::Cancel(RequestId id) {
   }
 }
 
+void RequestBook::KeepOut(const EvictOrder& order) {
+  for (const auto& [id, request] : requests_) {
+    if (IsNamed(order, request->spec)) request->spec.cache_mode = wire::CacheMode::kOff;
+  }
+  for (auto& [id, attempt] : attempts_) {
+    if (IsNamed(order, attempt.request->spec)) attempt.pending = {};
+  }
+  copies_.Evict(order);
+}
+
 void RequestBook::EndAll(const Error& error) {
   copies_.EndAll();
   while (!requests_.empty()) {
@@ -418,6 +437,7 @@ void RequestBook::EndAll(const Error& error) {
 void RequestBook::Forget(const Attempt& attempt) {
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (attempt.is_probe && worker != nullptr) worker->ejection.OnProbeDropped();
+  tenant_shares_.OnEnded(attempt.request->spec.tenant);
   std::erase(attempt.request->attempts, attempt.id);
   attempts_.erase(attempt.id);
   if (worker != nullptr) roster_.Refresh(*worker);

@@ -44,6 +44,7 @@
 #include "router/fleet/orphans.h"
 #include "router/fleet/prefix_copies.h"
 #include "router/fleet/roster.h"
+#include "router/fleet/tenant_shares.h"
 #include "router/fleet/waiting_room.h"
 #include "router/fleet/worker_message.h"
 #include "router/index/pending_prefixes.h"
@@ -81,6 +82,9 @@ class RequestBook {
   // See Dispatcher::CheckRoom.
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
   void Cancel(RequestId id);
+  // What the order names goes on but leaves nothing in a cache any more, wherever it is sent from now on; copies of it
+  // end. O(requests).
+  void KeepOut(const EvictOrder& order);
 
   // An event of an attempt. Events of attempts that are not, or no longer, at this worker are ignored. But a worker
   // that missed a Cancel gets it again: see Orphans.
@@ -185,6 +189,7 @@ class RequestBook {
   // `matches` is the result of PrefixIndex::Match for them.
   [[nodiscard]] Sending SendFirstPart(Request& request, std::vector<BlockHash> hashes,
                                       std::span<const WorkerMatch> matches, Admission admission, Instant now);
+  [[nodiscard]] std::uint32_t PriorityAtWorker(const GenerateSpec& spec, Instant now);
   // False when the request has tokens, or when no other served revision has the same tokenizer.
   [[nodiscard]] bool MoveToOtherRevision(Request& request);
   [[nodiscard]] std::optional<Placement> FindPlace(PlacementQuery query, Admission admission, Instant now);
@@ -218,6 +223,7 @@ class RequestBook {
   Decider decider_;
   WaitingRoom waiting_;
   PrefixCopies copies_;
+  TenantShares tenant_shares_;
 
   std::uint64_t next_id_;
   Requests requests_;

@@ -9,6 +9,10 @@ namespace roost::router {
 
 bool RequestQueue::Push(QueuedRequest request) {
   if (size() >= max_requests_) return false;
+  if (!request.tenant.empty()) {
+    const auto own = counts_.find(request.tenant);
+    if (own != counts_.end() && 2 * own->second >= max_requests_) return false;
+  }
   const auto round = rounds_.try_emplace(request.priority).first;
   const auto tenant = TenantOf(round->second, request.tenant);
   Insert(round, tenant, tenant->requests.end(), std::move(request));
@@ -35,6 +39,7 @@ void RequestQueue::Insert(Rounds::iterator round, Tenants::iterator tenant, Requ
                           QueuedRequest request) {
   ROOST_CHECK(!places_.contains(request.id), "request {} is already waiting", request.id.value());
   deadlines_.emplace(request.deadline, request.id);
+  ++counts_[request.tenant];
   const RequestId id = request.id;
   places_.emplace(id, Place{round, tenant, tenant->requests.insert(before, std::move(request))});
 }
@@ -80,6 +85,7 @@ QueuedRequest RequestQueue::TakeOut(Place place) {
   tenant->requests.erase(at);
   deadlines_.erase({request.deadline, request.id});
   places_.erase(request.id);
+  if (const auto own = counts_.find(request.tenant); --own->second == 0) counts_.erase(own);
   if (!tenant->requests.empty()) return request;
   if (tenant == round->second.tenants.begin()) round->second.turn_is_paid = false;
   round->second.by_name.erase(tenant->name);

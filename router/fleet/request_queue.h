@@ -47,7 +47,8 @@ class RequestQueue {
 
   explicit RequestQueue(std::size_t max_requests) : max_requests_(max_requests) {}
 
-  // False when the queue is full; then nothing changes. The id must not be in the queue already.
+  // False when the queue is full, or half full of requests of this tenant, so that no tenant keeps all others out; then
+  // nothing changes. Requests without a tenant may fill it. An id that is queued already is a bug.
   [[nodiscard]] bool Push(QueuedRequest request);
 
   // Puts back a request that was popped or sent. It becomes the next of its priority, even when the queue is full.
@@ -100,6 +101,7 @@ class RequestQueue {
   Rounds rounds_;
   std::unordered_map<RequestId, Place> places_;
   std::set<std::pair<Instant, RequestId>> deadlines_;
+  std::unordered_map<std::string, std::size_t> counts_;  // of requests, by tenant
 };
 
 }  // namespace roost::router

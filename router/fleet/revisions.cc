@@ -107,6 +107,14 @@ std::shared_ptr<const ServedModel> Revisions::Main(std::string_view model) const
   return main == nullptr ? nullptr : main->served;
 }
 
+std::vector<std::shared_ptr<const ServedModel>> Revisions::AllOf(std::string_view model) const {
+  std::vector<std::shared_ptr<const ServedModel>> all;
+  for (const auto& [key, revision] : revisions_) {
+    if (revision.model == model && revision.served != nullptr) all.push_back(revision.served);
+  }
+  return all;
+}
+
 std::vector<std::shared_ptr<const ServedModel>> Revisions::Models() const {
   std::vector<std::shared_ptr<const ServedModel>> models;
   std::string_view last;

@@ -57,6 +57,8 @@ class Revisions {
   [[nodiscard]] std::shared_ptr<const ServedModel> Choose(std::string_view model);
   // The revision with the most workers that take requests. Null when no worker serves the model.
   [[nodiscard]] std::shared_ptr<const ServedModel> Main(std::string_view model) const;
+  // All revisions of the model that are served.
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> AllOf(std::string_view model) const;
   // The main revision of each model.
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
   // Whether a worker serves the model now, will soon, or did recently. Before the first worker came, true for any

@@ -23,6 +23,12 @@ void ToldPrefixes::Follow(std::vector<wire::OtherPrompt> prompts) {
   }
 }
 
+void ToldPrefixes::Forget(const std::function<bool(std::span<const BlockHash>)>& is_meant) {
+  for (auto& [id, told] : told_) {
+    if (is_meant(told.hashes)) told.pending = {};
+  }
+}
+
 void ToldPrefixes::KeepThoseOf(const std::vector<wire::OtherPrompt>& prompts) {
   for (const wire::OtherPrompt& prompt : prompts) {
     const auto found = told_.find(prompt.id);

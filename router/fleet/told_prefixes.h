@@ -10,6 +10,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -26,6 +28,9 @@ class ToldPrefixes {
 
   // Applies the list of the next report. O(prompts), plus PendingPrefixes::Add for each new prompt.
   void Follow(std::vector<wire::OtherPrompt> prompts);
+
+  // Those with such hashes are not pending any more: the worker computes them and keeps no block. O(prompts).
+  void Forget(const std::function<bool(std::span<const BlockHash>)>& is_meant);
 
   [[nodiscard]] std::size_t size() const { return told_.size(); }
 

@@ -26,8 +26,14 @@ struct WarmOutcome {
   bool operator==(const WarmOutcome&) const = default;
 };
 
+// The worker was not asked: its version does not know such orders.
+struct NotSupported {
+  bool operator==(const NotSupported&) const = default;
+};
+
 // Empty: the worker does not answer such messages, was lost, or took too long.
-using WorkerReply = std::variant<std::monostate, wire::PinAnswer, wire::Prefixes, WarmOutcome>;
+using WorkerReply =
+    std::variant<std::monostate, wire::PinAnswer, wire::Prefixes, WarmOutcome, wire::EvictAnswer, NotSupported>;
 
 struct WorkerAnswer {
   std::string worker_id;

@@ -56,7 +56,8 @@ std::vector<BlockHash> HashesSoFar(const GenerateSpec& spec, const std::vector<T
   const auto hashed_tokens = static_cast<std::ptrdiff_t>(hashes.size() * spec.model->block_tokens);
   std::vector<TokenId> rest(spec.prompt.begin() + hashed_tokens, spec.prompt.end());
   rest.insert(rest.end(), output.begin(), output.begin() + static_cast<std::ptrdiff_t>(output_count));
-  const BlockHash parent = hashes.empty() ? spec.root : hashes.back();
+  const BlockHash last = hashes.empty() ? spec.root : hashes.back();
+  const BlockHash parent = ParentOf(static_cast<std::uint32_t>(hashes.size()), spec.root, spec.own, last);
   const std::vector<BlockHash> behind = HashBlocks(parent, rest, spec.model->block_tokens);
   hashes.insert(hashes.end(), behind.begin(), behind.end());
   return hashes;
@@ -77,9 +78,10 @@ wire::Generate MessageOf(const GenerateSpec& spec, WorkerOrder order, Instant no
           .ignore_eos = spec.ignore_eos,
           .expected_cached_tokens = order.expected_cached_tokens,
           .deadline_ms = spec.deadline.has_value() ? MillisecondsLeft(*spec.deadline, now) : 0,
+          .own = spec.own,
           .tenant = spec.tenant,
           .cache_mode = spec.cache_mode,
-          .priority = spec.priority,
+          .priority = order.priority,
           .retention = spec.retention,
           .session_hash = spec.session_hash,
           .expect_return_ms = spec.expect_return_ms,

@@ -39,6 +39,7 @@ struct WorkerOrder {
   std::vector<BlockHash> hashes;
   std::uint32_t expected_cached_tokens = 0;
   std::optional<std::uint32_t> prompt_logprobs;
+  std::uint32_t priority = 50;
 };
 [[nodiscard]] wire::Generate MessageOf(const GenerateSpec& spec, WorkerOrder order, Instant now);
 

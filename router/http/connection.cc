@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/status.hpp>
 #include <iterator>
@@ -50,6 +49,10 @@ Error ParseError(boost::system::error_code error) {
     return Error{ErrorCode::kHeaderTooLarge, "the request head is larger than this server accepts", ""};
   }
   return Error{ErrorCode::kInvalidArgument, fmt::format("the request is not valid HTTP: {}", error.message()), ""};
+}
+
+TlsSession SessionOf(const HttpServerOptions& options) {
+  return options.tls == nullptr ? nullptr : options.tls->NewSession();
 }
 
 std::string NewRequestId(Rng& ids) { return fmt::format("req-{:016x}{:016x}", ids(), ids()); }
@@ -104,9 +107,9 @@ Connection::Connection(Socket socket, std::shared_ptr<ServerShared> shared, cons
     : shared_(std::move(shared)),
       thread_(*thread),
       weak_thread_(thread),
-      socket_(std::move(socket)),
+      transport_(std::move(socket), SessionOf(shared_->options)),
       input_memory_(shared_->options.input_budget),
-      timer_(socket_.get_executor()) {
+      timer_(transport_.executor()) {
   thread_.connections.insert(this);
 }
 
@@ -114,35 +117,63 @@ Connection::~Connection() { thread_.connections.erase(this); }
 
 void Connection::Start() {
   if (shared_->draining) return Close();
-  boost::system::error_code ignored;
-  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
-  socket_.non_blocking(true, ignored);
-  Expire(kReadDeadline, shared_->options.idle_timeout);
-  Read();
+  transport_.SetUp();
+  if (shared_->options.tls == nullptr) return BeginIdle();
+  if (!transport_.speaks_tls()) return Close();  // there was no memory for it
+  state_ = State::kHandshake;
+  Expire(kReadDeadline, shared_->options.header_timeout);
+  Handshake();
 }
 
 void Connection::Drain() {
-  if (state_ == State::kIdle) Close();
+  if (state_ == State::kIdle || state_ == State::kHandshake) Close();
 }
 
 void Connection::Abort() {
   if (state_ == State::kClosed) return;
   const std::shared_ptr<Exchange> exchange = exchange_.lock();
-  if (state_ == State::kAnswer) {
-    // A reset, so that the client can not mistake a partial answer for a complete one.
-    boost::system::error_code ignored;
-    socket_.set_option(asio::socket_base::linger(true, 0), ignored);
-  }
   Close();
   if (exchange) exchange->MarkClosed();
 }
 
 void Connection::Close() {
   if (state_ == State::kClosed) return;
-  state_ = State::kClosed;
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  const bool cuts_answer = std::exchange(state_, State::kClosed) == State::kAnswer;
+  transport_.Close(cuts_answer ? Transport::Farewell::kReset : Transport::Farewell::kClean);
   timer_.cancel();
+}
+
+// ---- the handshake ----
+
+void Connection::Handshake() {
+  const auto ready = [self = shared_from_this()](boost::system::error_code error) {
+    self->Guard([&] { self->OnHandshakeReady(error); });
+  };
+  switch (transport_.Handshake()) {
+    case Transport::Outcome::kDone: return BeginIdle();
+    case Transport::Outcome::kWaitInput: return transport_.AsyncWaitInput(ready);
+    case Transport::Outcome::kWaitOutput: return transport_.AsyncWaitOutput(ready);
+    case Transport::Outcome::kEnded:
+    case Transport::Outcome::kFailed: return OnHandshakeFailed(transport_.failure(), transport_.why());
+  }
+}
+
+void Connection::OnHandshakeReady(boost::system::error_code error) {
+  if (state_ == State::kHandshake) error ? Close() : Handshake();
+}
+
+void Connection::OnHandshakeFailed(HandshakeFailure failure, const std::string& why) {
+  LogDebug("a TLS handshake failed", {{"reason", std::string(NameOf(failure))}, {"error", why}});
+  if (shared_->options.on_handshake_failed) shared_->options.on_handshake_failed(failure);
+  if (failure != HandshakeFailure::kPlainHttp) return Close();
+  Refuse({ErrorCode::kInvalidArgument, "this port speaks TLS: use https://", ""});
+  Read();
+}
+
+void Connection::BeginIdle() {
+  state_ = State::kIdle;
+  Expire(kReadDeadline, shared_->options.idle_timeout);
+  Read();
 }
 
 // ---- reading ----
@@ -151,9 +182,8 @@ void Connection::Read() {
   if (read_pending_ || input_ended_ || state_ == State::kClosed) return;
   if (state_ == State::kAnswer && (!reads_ahead_ || input_.size() > shared_->options.header_bytes)) return;
   read_pending_ = true;
-  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](boost::system::error_code error) {
-    self->Guard([&] { self->OnReadable(error); });
-  });
+  transport_.AsyncWaitInput(
+      [self = shared_from_this()](boost::system::error_code error) { self->Guard([&] { self->OnReadable(error); }); });
 }
 
 void Connection::OnReadable(boost::system::error_code error) {
@@ -161,11 +191,10 @@ void Connection::OnReadable(boost::system::error_code error) {
   if (state_ == State::kClosed) return;
   if (error) return Abort();
   const std::size_t wanted = state_ == State::kAnswer ? kAheadBytes : thread_.read_buffer.size();
-  const std::size_t size = socket_.read_some(asio::buffer(thread_.read_buffer, wanted), error);
-  if (error == asio::error::would_block) return Read();
-  if (error == asio::error::eof) return OnInputEnded();
-  if (error) return Abort();
-  TakeInput({thread_.read_buffer.data(), size});
+  const Transport::Input input = transport_.Read({thread_.read_buffer.data(), wanted});
+  if (input.outcome == Transport::Outcome::kEnded) return OnInputEnded();
+  if (input.outcome == Transport::Outcome::kFailed) return Abort();
+  if (input.size > 0) TakeInput({thread_.read_buffer.data(), input.size});
   Read();
 }
 
@@ -359,7 +388,7 @@ void Connection::Send(std::string_view frames) {
   WriteFrames(frames);
   if (output_.size() + writing_.size() > shared_->options.stream_buffer_bytes) {
     // Posted, so that OnClosed never runs inside Send.
-    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Abort(); });
+    asio::post(transport_.executor(), [self = shared_from_this()] { self->Abort(); });
     return;
   }
   Flush();
@@ -404,10 +433,9 @@ void Connection::Flush() {
   }
   writing_.swap(output_);
   Expire(kWriteDeadline, shared_->options.write_timeout);
-  asio::async_write(socket_, asio::buffer(writing_),
-                    [self = shared_from_this()](boost::system::error_code error, std::size_t) {
-                      self->Guard([&] { self->OnWritten(error); });
-                    });
+  transport_.AsyncWrite(writing_, [self = shared_from_this()](boost::system::error_code error) {
+    self->Guard([&] { self->OnWritten(error); });
+  });
 }
 
 void Connection::OnWritten(boost::system::error_code error) {
@@ -433,13 +461,21 @@ void Connection::FinishAnswer() {
 // Closing while the client still sends would reset the connection, and the client could lose the answer. So the server
 // closes its sending side and keeps reading, for a short time, until the client has closed.
 void Connection::Linger() {
-  if (input_ended_) return Close();
   state_ = State::kLinger;
   input_.clear();
-  boost::system::error_code error;
-  socket_.shutdown(Socket::shutdown_send, error);
-  if (error) return Close();
   Expire(kReadDeadline, shared_->options.linger_timeout);
+  EndOutput();
+}
+
+void Connection::EndOutput() {
+  if (state_ == State::kClosed) return;
+  const Transport::Outcome outcome = transport_.EndOutput();
+  if (outcome == Transport::Outcome::kWaitOutput) {
+    return transport_.AsyncWaitOutput([self = shared_from_this()](boost::system::error_code error) {
+      self->Guard([&] { error ? self->Close() : self->EndOutput(); });
+    });
+  }
+  if (input_ended_ || outcome != Transport::Outcome::kDone) return Close();
   Read();
 }
 
@@ -504,6 +540,7 @@ void Connection::OnTimer() {
 }
 
 void Connection::OnReadExpired() {
+  if (state_ == State::kHandshake) return OnHandshakeFailed(HandshakeFailure::kTimeout, "it took too long");
   if (state_ != State::kRequest) return Close();
   const std::string_view part = request_->head_done ? "body" : "head";
   Refuse({ErrorCode::kTimeout, fmt::format("the request {} did not arrive in time", part), ""});

@@ -1,5 +1,7 @@
 // One client's connection, from accept to close, on one thread. Private to router/http.
 //
+//   kHandshake ──► kIdle, with TLS; without it a connection begins there
+//
 //              bytes               head and body complete          all of the answer written
 //   kIdle ──────────────► kRequest ──────────────────────► kAnswer ─────────────────────────► kIdle   (keep-alive)
 //     │ idle_timeout         │ malformed, too big, too slow   ▲ │ client gone: OnClosed      └─► kLinger (close)
@@ -14,7 +16,6 @@
 #include <array>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <condition_variable>
@@ -37,6 +38,7 @@
 #include "router/http/refused_connection.h"
 #include "router/http/responder.h"
 #include "router/http/server.h"
+#include "router/http/transport.h"
 
 namespace roost::router {
 
@@ -69,7 +71,7 @@ struct IoThread {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
+  using Socket = Transport::Socket;
 
   // `shared` comes from CountConnection. `thread` outlives the connection: its handlers live in the thread's context.
   Connection(Socket socket, std::shared_ptr<ServerShared> shared, const std::shared_ptr<IoThread>& thread);
@@ -108,12 +110,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
  private:
-  enum class State { kIdle, kRequest, kAnswer, kLinger, kClosed };
+  enum class State { kHandshake, kIdle, kRequest, kAnswer, kLinger, kClosed };
   enum class Answer { kOpen, kPrepared, kStreaming, kEnded };
   enum Deadline : std::size_t { kReadDeadline, kWriteDeadline, kSilenceDeadline, kDeadlineCount };
   enum class Framing { kChunked, kUntilClose };
   using TimePoint = std::chrono::steady_clock::time_point;
   struct Request;  // a request that is being read
+
+  void Handshake();
+  void OnHandshakeReady(boost::system::error_code error);
+  void OnHandshakeFailed(HandshakeFailure failure, const std::string& why);
+  void BeginIdle();
 
   void Read();
   void OnReadable(boost::system::error_code error);
@@ -137,6 +144,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void OnWritten(boost::system::error_code error);
   void FinishAnswer();
   void Linger();
+  void EndOutput();
   void Close();
 
   void Expire(Deadline deadline, std::chrono::milliseconds after);
@@ -148,7 +156,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::shared_ptr<ServerShared> shared_;
   IoThread& thread_;
   const std::weak_ptr<IoThread> weak_thread_;
-  Socket socket_;
+  Transport transport_;
 
   State state_ = State::kIdle;
   bool read_pending_ = false;

@@ -19,7 +19,9 @@ std::vector<HttpHeader> CorsHeaders(std::span<const std::string> allowed, const 
     headers.push_back({"Access-Control-Max-Age", "600"});
   } else {
     headers.push_back({"Access-Control-Expose-Headers",
-                       "x-request-id, request-id, x-roost-worker, x-roost-cached-tokens, retry-after"});
+                       "x-request-id, request-id, x-roost-worker, x-roost-cached-tokens, retry-after, "
+                       "x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
+                       "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"});
   }
   return headers;
 }

@@ -61,7 +61,9 @@ HttpResponse ErrorResponse(const Error& error, Duration retry_after) {
   HttpResponse response;
   response.status = TraitsOf(error.code).http_status;
   response.body = ErrorBody(error);
-  if (error.code == ErrorCode::kOverloaded || error.code == ErrorCode::kUnavailable) {
+  if (error.code == ErrorCode::kUnauthenticated) response.headers.push_back({"WWW-Authenticate", "Bearer"});
+  if (error.code == ErrorCode::kOverloaded || error.code == ErrorCode::kUnavailable ||
+      error.code == ErrorCode::kRateLimited) {
     const auto seconds = std::max(std::chrono::ceil<std::chrono::seconds>(retry_after), std::chrono::seconds(1));
     response.headers.push_back({"Retry-After", fmt::to_string(seconds.count())});
     response.headers.push_back({"retry-after-ms", fmt::to_string(std::chrono::milliseconds(seconds).count())});

@@ -117,6 +117,7 @@ void HttpServer::Impl::Accept() {
 void HttpServer::Impl::Refuse(tcp::socket socket, const std::shared_ptr<IoThread>& io) {
   const Error error{ErrorCode::kOverloaded, "the server has too many connections", ""};
   if (shared->options.on_refused) shared->options.on_refused(error);
+  if (shared->options.tls != nullptr) return;  // the socket closes
   asio::post(io->context, [shared = shared, weak_io = std::weak_ptr(io), socket = std::move(socket), error]() mutable {
     const std::shared_ptr<IoThread> target = weak_io.lock();
     ROOST_CHECK(target != nullptr);

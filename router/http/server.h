@@ -6,6 +6,11 @@
 // malformed, 408 too slow, 413 body too large, 431 head too large, 429 too many connections or bytes. If memory still
 // runs out, only the connection that needed it ends, not the process.
 //
+// With TLS a handshake comes first, within header_timeout and a bounded number of bytes; one that fails ends its
+// connection, and a request that comes in plain HTTP is answered 400. One connection too many is closed before its
+// handshake, without the 429: a handshake costs more than most requests. An answer that is cut off ends without TLS's
+// close_notify, every other one with it.
+//
 // Threads: Start and Stop from one thread; port and connection_count from any. The handler runs on the server's
 // threads.
 #pragma once
@@ -22,6 +27,7 @@
 #include "common/base/error.h"
 #include "common/base/result.h"
 #include "router/http/responder.h"
+#include "router/http/tls_context.h"
 
 namespace roost::router {
 
@@ -45,10 +51,14 @@ struct HttpServerOptions {
   std::chrono::milliseconds linger_timeout{2'000};  // for the client to close first, so that it reads the last answer
   std::chrono::milliseconds keep_alive_interval{15'000};  // after this silence on a stream, a comment is sent
 
+  std::shared_ptr<const TlsContext> tls;  // null: plain HTTP
+
   std::vector<std::string> cors_origins;  // their web pages may call the server; see cors.h
 
   // For metrics: called, on the server's threads, for each request that the server refuses before the handler sees it.
   std::function<void(const Error&)> on_refused;
+  // Called for each TLS handshake that fails; for metrics. On the server's threads.
+  std::function<void(HandshakeFailure)> on_handshake_failed;
 };
 
 class HttpServer {

@@ -23,11 +23,15 @@ class RecordingDispatcher final : public Dispatcher {
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override {
     return inner_.FindModel(name);
   }
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view name) const override {
+    return inner_.RevisionsOf(name);
+  }
   [[nodiscard]] std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) override {
     return inner_.ChooseModel(name);
   }
   [[nodiscard]] bool IsExpected(std::string_view model) const override { return inner_.IsExpected(model); }
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override { return inner_.Models(); }
+  [[nodiscard]] std::uint32_t RouterCount() const override { return inner_.RouterCount(); }
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override { return inner_.Workers(); }
   [[nodiscard]] std::vector<QueueStatus> Queues() const override { return inner_.Queues(); }
   [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override {
@@ -47,6 +51,9 @@ class RecordingDispatcher final : public Dispatcher {
   }
   [[nodiscard]] Result<void> Warm(WarmOrder order, AnswersDone done) override {
     return inner_.Warm(std::move(order), std::move(done));
+  }
+  [[nodiscard]] Result<void> Evict(EvictOrder order, AnswersDone done) override {
+    return inner_.Evict(std::move(order), std::move(done));
   }
   [[nodiscard]] Result<PromptMatch> Match(PromptQuery query) override { return inner_.Match(std::move(query)); }
   void Cancel(RequestId id) override { inner_.Cancel(id); }

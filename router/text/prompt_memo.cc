@@ -284,6 +284,14 @@ void PromptMemo::Drop(Entries::iterator entry, Entries& dropped) {
   dropped.splice(dropped.end(), entries_, entry);
 }
 
+void PromptMemo::Clear() {
+  Entries dropped;  // freed without the lock
+  const std::lock_guard lock(mutex_);
+  dropped.swap(entries_);
+  by_key_.clear();
+  counts_.held_bytes = 0;
+}
+
 PromptMemo::Counts PromptMemo::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;

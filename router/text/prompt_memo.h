@@ -33,6 +33,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -51,6 +52,7 @@ namespace roost::router {
 struct HashedTokens {
   std::vector<TokenId> tokens;
   std::vector<BlockHash> block_hashes;  // of the full blocks
+  std::optional<OwnScope> own = {};     // where a prefix that all tenants share ends; the memo knows of none
 };
 
 class PromptMemo {
@@ -82,6 +84,9 @@ class PromptMemo {
 
   // The same without a memo.
   [[nodiscard]] static Result<HashedTokens> ReadWhole(const Scope& scope, PromptText text, std::size_t max_tokens);
+
+  // Forgets all texts. What is read meanwhile may be kept.
+  void Clear();
 
   [[nodiscard]] Counts counts() const;
 

@@ -1,7 +1,6 @@
-// The time that a worker's token takes through the router to its client, while other clients send large bodies. Router
-// and worker are in this process: the real server, API, text threads and fleet, over real sockets; the worker is a
-// script.
-#include <fmt/format.h>
+// How long a token that a worker sends is on its way through the router to its client, beside clients that send large
+// bodies. Router and worker are in this process: the real server, API, text threads and fleet, over real sockets; the
+// worker is a script.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -18,16 +17,12 @@
 
 #include "common/base/check.h"
 #include "common/base/rng.h"
-#include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "common/wire/codec.h"
 #include "common/wire/socket.h"
-#include "common/wire/tokenizer_digest.h"
-#include "router/api/api.h"
-#include "router/fleet/fleet.h"
 #include "router/http/server.h"
-#include "router/text/text_pool.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/bench_router.h"
 #include "tests/router/http/raw_client.h"
 #include "tests/support/source_dir.h"
 
@@ -37,8 +32,6 @@ namespace {
 using router::RawClient;
 
 constexpr std::chrono::milliseconds kTokenInterval{4};
-constexpr std::string_view kTemplate =
-    "{%- for m in messages -%}{{- m.role + ': ' + m.content + '\\n' -}}{%- endfor -%}";
 
 // In production, clients and workers are on other machines. So here the senders must not take CPUs from the router's
 // threads, and the threads that measure should not wait for a CPU, if this user may set that priority.
@@ -74,24 +67,6 @@ class ScriptedWorker {
   }
 
  private:
-  static wire::Tokenizer Bundle() { return {"", "{}", "", "", ""}; }
-  static wire::Hello MakeHello() {
-    wire::Hello hello;
-    hello.worker_id = "scripted";
-    hello.process_id = 1;
-    hello.epoch = 1;
-    hello.model = "m";
-    hello.fingerprint = "f";
-    hello.kv_dtype = "f32";
-    hello.block_tokens = 16;
-    hello.block_count = 1U << 16U;
-    hello.max_context_tokens = 1U << 20U;
-    hello.max_running_requests = 64;
-    hello.tokenizer_digest = wire::DigestOf(Bundle());
-    hello.sends_cache_events = false;
-    return hello;
-  }
-
   void Run() {
     SetNice(kTimekeeperNice);
     const wire::Socket* const sockets[] = {&socket_};
@@ -109,9 +84,7 @@ class ScriptedWorker {
   void Take(const wire::RouterMessage& message) {
     if (std::holds_alternative<wire::Welcome>(message)) welcomed_ = true;
     if (std::holds_alternative<wire::WantTokenizer>(message)) {
-      wire::Tokenizer bundle = Bundle();
-      bundle.digest = hello_.tokenizer_digest;
-      Send(std::move(bundle));
+      Send(WorkerBundle());
     }
     const auto* const request = std::get_if<wire::Generate>(&message);
     if (request == nullptr) return;
@@ -150,7 +123,7 @@ class ScriptedWorker {
     ROOST_CHECK(!welcomed_ || outcome == wire::SendOutcome::kSent);
   }
 
-  const wire::Hello hello_ = MakeHello();
+  const wire::Hello hello_ = WorkerHello();
   const TokenId token_;
   const SteadyClock clock_;
   wire::Context context_;
@@ -171,14 +144,7 @@ class ScriptedWorker {
   std::thread thread_;
 };
 
-std::string Request(std::string_view body) {
-  return fmt::format(
-      "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-      "Content-Length: {}\r\n\r\n{}",
-      body.size(), body);
-}
-
-// Words, up to the given size.
+// Words, as many as make the size.
 std::string LargeBody(std::size_t size) {
   Rng rng(3);
   std::string text;
@@ -189,54 +155,7 @@ std::string LargeBody(std::size_t size) {
   return R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":")" + text + R"("}]})";
 }
 
-// A router in this process.
-class Router {
- public:
-  explicit Router(const std::shared_ptr<const Tokenizer>& tokenizer) {
-    router::FleetOptions options;
-    options.bind = "tcp://127.0.0.1:0";
-    const auto read = [tokenizer](const wire::Tokenizer&) -> Result<router::TextBundle> {
-      return router::TextBundle{tokenizer, ChatTemplate::Parse(kTemplate, "bench").value(), "", ""};
-    };
-    fleet_ = std::move(router::Fleet::Start(options, read, metrics_).value());
-    api_.emplace(*fleet_, observer_, clock_, text_,
-                 router::ApiOptions{.version = "1",
-                                    .seed = 1,
-                                    .metrics_text = [] { return std::string(); },
-                                    .unix_seconds_now = [] { return std::int64_t{1}; }});
-    router::HttpServerOptions http;
-    http.port = 0;
-    http.input_budget = std::make_shared<ByteBudget>(std::uint64_t{2} << 30U);
-    http.body_bytes = 16U << 20U;
-    const auto handle = [this](router::HttpRequest request, std::shared_ptr<router::Responder> responder) {
-      api_->Handle(std::move(request), std::move(responder));
-    };
-    server_ = std::move(router::HttpServer::Start(http, handle).value());
-  }
-  Router(const Router&) = delete;
-  Router& operator=(const Router&) = delete;
-  ~Router() {
-    server_.reset();
-    text_.Stop();
-  }
-
-  [[nodiscard]] std::uint16_t port() const { return server_->port(); }
-  [[nodiscard]] const std::string& link() const { return fleet_->endpoint(); }
-  void WaitForModel() const {
-    while (fleet_->FindModel("m") == nullptr) std::this_thread::yield();
-  }
-
- private:
-  router::FleetMetrics metrics_;
-  router::NullApiObserver observer_;
-  SteadyClock clock_;
-  std::unique_ptr<router::Fleet> fleet_;
-  router::TextPool text_{{}};
-  std::optional<router::Api> api_;
-  std::unique_ptr<router::HttpServer> server_;
-};
-
-// Sends large bodies, one after the other on one connection, and reads the answers, until it is stopped.
+// Sends large bodies, one after the other on one connection, and reads the answers, until told to stop.
 class Sender {
  public:
   Sender(std::uint16_t port, const std::string& request, std::atomic<std::size_t>& answers)
@@ -279,22 +198,23 @@ void BenchRelay(Effort effort) {
   const Sizes sizes = effort == Effort::kQuick ? Sizes{2, 1U << 20U, 50} : Sizes{8, 8'000'000, 2500};
   const std::string tokenizer_file = std::string(testing_support::SourceDir()) + "/deploy/demo-model/tokenizer.json";
   const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::FromFile(tokenizer_file).value();
-  Router router(tokenizer);
+  BenchRouter router(tokenizer);
+  const std::unique_ptr<router::HttpServer> server = router.Serve();
   const ScriptedWorker worker(router.link(), tokenizer->IdOf("a").value());
   router.WaitForModel();
-  const std::string request = Request(LargeBody(sizes.body_bytes));
+  const std::string request = ChatRequest(LargeBody(sizes.body_bytes));
 
   // New threads inherit the niceness, so all others must have begun.
   SetNice(kTimekeeperNice);
-  RawClient client(router.port());
-  ROOST_CHECK(client.Write(Request(R"({"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]})")));
+  RawClient client(server->port());
+  ROOST_CHECK(client.Write(ChatRequest(R"({"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]})")));
   ROOST_CHECK(client.ReadUntil("\r\n\r\n").has_value());
   // The machine's own delay, without load on the router.
   const std::vector<double> quiet = ReadStream(client, worker, 0, sizes.tokens);
   std::atomic<std::size_t> answers = 0;
   std::vector<std::unique_ptr<Sender>> senders;
   for (std::size_t i = 0; i < sizes.senders; ++i) {
-    senders.push_back(std::make_unique<Sender>(router.port(), request, answers));
+    senders.push_back(std::make_unique<Sender>(server->port(), request, answers));
   }
   const std::vector<double> seconds = ReadStream(client, worker, sizes.tokens, 2 * sizes.tokens);
   for (const auto& sender : senders) sender->Stop();

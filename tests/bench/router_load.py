@@ -33,9 +33,11 @@ def memory_bytes(pid, field="VmRSS"):
     return int(line.split()[1]) * 1024
 
 
-def chat_request(model, messages, **fields):
+def chat_request(model, messages, key=None, **fields):
     body = json.dumps({"model": model, "stream": True, "messages": messages, **fields}).encode()
     head = "POST /v1/chat/completions HTTP/1.1\r\nHost: router\r\nContent-Type: application/json\r\n"
+    if key:
+        head += f"Authorization: Bearer {key}\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -72,13 +74,14 @@ class Stream(asyncio.Protocol):
             self.done.set_result(None)
 
 
-async def run_clients(port, count, next_request):
-    """All answers, in the order of arrival."""
+async def run_clients(port, count, next_request, tls=None):
+    """All answers, as they came; over TLS with the client's context."""
     loop = asyncio.get_running_loop()
     streams, ends = [], []
     for _ in range(count):
         done = loop.create_future()
-        _, stream = await loop.create_connection(lambda done=done: Stream(next_request, done), "127.0.0.1", port)
+        _, stream = await loop.create_connection(
+            lambda done=done: Stream(next_request, done), "127.0.0.1", port, ssl=tls)
         streams.append(stream)
         ends.append(done)
     await asyncio.gather(*ends)

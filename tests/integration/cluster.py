@@ -23,6 +23,8 @@ import urllib.parse
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("ROOST_BIN", ROOT / "build/release/bin"))
 DEMO_MODEL = ROOT / "deploy/demo-model"
+# Of a router's listeners for operators.
+FREE_PORTS = ["--admin-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"]
 DEADLINE_SECONDS = float(os.environ.get("ROOST_TEST_DEADLINE", "60"))
 
 
@@ -140,15 +142,33 @@ class Answer:
 
 
 class Router(Daemon):
-    def __init__(self, arguments):
+    """`tls` is the context of its clients, for https."""
+
+    def __init__(self, arguments, tls=None):
         super().__init__(arguments)
+        self.tls = tls
         record = self.wait_for_log("router ready")
         self.url = record["http"]
         self.link = record["link"]
+        self.admin = record["admin"]
+        self.metrics = record["metrics"]
         self.address = urllib.parse.urlparse(self.url).netloc
 
+    def url_of(self, path):
+        """Of the listener that has the route."""
+        return self.admin if path.startswith("/admin/") else self.metrics if path == "/metrics" else self.url
+
+    def address_of(self, path):
+        return urllib.parse.urlparse(self.url_of(path)).netloc
+
+    def connect(self, url):
+        address = urllib.parse.urlparse(url).netloc
+        if url.startswith("https:"):
+            return http.client.HTTPSConnection(address, timeout=DEADLINE_SECONDS, context=self.tls)
+        return http.client.HTTPConnection(address, timeout=DEADLINE_SECONDS)
+
     def request(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection(self.address, timeout=DEADLINE_SECONDS)
+        connection = self.connect(self.url_of(path))
         try:
             payload = json.dumps(body) if isinstance(body, (dict, list)) else body
             connection.request(method, path, payload, {"Content-Type": "application/json", **(headers or {})})
@@ -217,11 +237,13 @@ class Cluster:
             daemon.reader.join(DEADLINE_SECONDS)
             daemon.process.stderr.close()
 
-    def start_router(self, *flags, http="127.0.0.1:0", link="tcp://127.0.0.1:0"):
+    def start_router(self, *flags, http="127.0.0.1:0", link="tcp://127.0.0.1:0", tls=None):
         if "--drain-announce-seconds" not in flags:  # nobody asks for /ready
             flags = (*flags, "--drain-announce-seconds", "0")
         router = Router(
-            [BIN / "roost-router", "--http-address", http, "--link-address", link, "--log-format", "json", *flags]
+            [BIN / "roost-router", "--http-address", http, "--link-address", link, *FREE_PORTS, "--log-format", "json",
+             *flags],
+            tls,
         )
         self.daemons.append(router)
         self.router = router

@@ -105,7 +105,7 @@ class DashboardDataTest(unittest.TestCase):
                        for name in ("worker-a", "worker-b")]
             router.wait_for_workers(2)
             addresses = [worker.wait_for_log("worker ready")["metrics"].removeprefix("http://") for worker in workers]
-            prometheus = Prometheus(folder, (router.address, [a.removesuffix("/metrics") for a in addresses]))
+            prometheus = Prometheus(folder, (router.address_of("/metrics"), [a.removesuffix("/metrics") for a in addresses]))
             try:
                 for name, dashboard in dashboards().items():
                     for panel in panels(dashboard):

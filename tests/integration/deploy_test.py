@@ -51,6 +51,18 @@ class ManifestsTest(unittest.TestCase):
         host, port = re.search(r"--router=tcp://([\w-]+):(\d+)", " ".join(args)).groups()
         self.assertIn(int(port), [p["port"] for p in services[host]["spec"]["ports"]])
 
+    def test_the_link_has_keys_from_the_secrets_that_are_mounted(self):
+        for name, pod in pods().items():
+            args = " ".join(pod["spec"]["containers"][0]["args"])
+            mount = pod["spec"]["containers"][0]["volumeMounts"][0]
+            secret = pod["spec"]["volumes"][0]["secret"]["secretName"]
+            page = (ROOT / "deploy/README.md").read_text()
+            made = re.search(rf"secret generic {secret} (.*)", page).group(1)
+            for flag in ("link-secret-key", "link-peers"):
+                path = re.search(rf"--{flag}=(\S+)", args).group(1)
+                self.assertTrue(path.startswith(mount["mountPath"] + "/"), f"{name}: {path}")
+                self.assertIn("--from-file=" + path.removeprefix(mount["mountPath"] + "/"), made.split(), name)
+
     def test_drain_ends_before_the_grace_period(self):
         for name, pod in pods().items():
             args = " ".join(pod["spec"]["containers"][0]["args"])

@@ -13,7 +13,7 @@ import threading
 import unittest
 import urllib.parse
 
-from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, ROOT, Cluster, Router, wait_until
+from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, FREE_PORTS, ROOT, Cluster, Router, wait_until
 
 SYSTEM = (ROOT / "deploy/demo-prompts/system-2-innkeeper.txt").read_text()
 
@@ -159,7 +159,7 @@ class UnreadRouter(Router):
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
         self.process = subprocess.Popen(
             [BIN / "roost-router", "--http-address", "127.0.0.1:0", "--link-address", "tcp://127.0.0.1:0",
-             "--log-format", "json", "--drain-announce-seconds", "0"], stderr=writer)
+             *FREE_PORTS, "--log-format", "json", "--drain-announce-seconds", "0"], stderr=writer)
         os.close(writer)
         self.log = os.fdopen(reader)
         record = {}
@@ -167,6 +167,8 @@ class UnreadRouter(Router):
             record = json.loads(self.log.readline())
         self.url = record["http"]
         self.link = record["link"]
+        self.admin = record["admin"]
+        self.metrics = record["metrics"]
         self.address = urllib.parse.urlparse(self.url).netloc
 
 

@@ -14,7 +14,7 @@ import struct
 import tempfile
 import unittest
 
-from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, Cluster, Router, wait_until
+from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, FREE_PORTS, Cluster, Router, wait_until
 
 ADDRESS_SPACE_KIB = 2 << 20
 BODY_BYTES = 8_000_000
@@ -35,7 +35,7 @@ CONNECTIONS = 400
 
 def start_bounded_router(cluster, *flags, limits=f"-v {ADDRESS_SPACE_KIB}"):
     command = [BIN / "roost-router", "--http-address", "127.0.0.1:0", "--link-address", "tcp://127.0.0.1:0",
-               "--log-format", "json", "--log-level", "info", *flags]
+               *FREE_PORTS, "--log-format", "json", "--log-level", "info", *flags]
     router = Router(["bash", "-c", f'ulimit {limits} && exec "$@"', "bash", *command])
     cluster.daemons.append(router)
     cluster.router = router

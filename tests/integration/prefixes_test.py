@@ -1,9 +1,11 @@
 """Viewing and pinning prefixes: an operator's roostctl commands against real daemons."""
 
 import subprocess
+import tempfile
+import threading
 import unittest
 
-from cluster import BIN, Cluster, text
+from cluster import BIN, Cluster, text, wait_until
 
 BLOCK_TOKENS = 16
 PROMPT = text(100, "the prompt")
@@ -11,7 +13,7 @@ SECRET = "The hen sits on a secret egg. "
 
 
 def roostctl(router, command, *flags, code=0):
-    arguments = [BIN / "roostctl", command, "--router", router.url, *flags]
+    arguments = [BIN / "roostctl", command, "--admin", router.admin, *flags]
     told = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert told.returncode == code, f"{arguments}: {told.returncode} {told.stdout} {told.stderr}"
     return told.stdout
@@ -113,6 +115,51 @@ class PrefixesTest(unittest.TestCase):
         unpinned = self.by_worker("unpin", body)
         self.assertEqual({worker["kept_blocks"] for worker in unpinned.values()}, {0})
 
+    def held_by(self, router, prompt):
+        answer = router.request("POST", "/admin/v1/match", {"model": "demo-model", "prompt": prompt}).json()
+        return [worker["held_blocks"] for worker in answer["workers"]]
+
+    def test_an_evicted_prompt_is_gone_from_the_caches_and_from_every_router(self):
+        prompt = "Evicted. " + PROMPT
+        self.ask("warm", {"prompt": prompt})
+        self.ask("pin", {"prompt": prompt})
+        self.assertGreater(self.router.completion(prompt, temperature=0, max_tokens=1).cached_tokens(), 0)
+        for router in (self.router, self.quiet):
+            wait_until(lambda: min(self.held_by(router, prompt)) > 0, "that the router knows of the blocks")
+
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write(prompt)
+            file.flush()
+            told = roostctl(self.router, "evict", "--model", "demo-model", "--prefix", file.name)
+        self.assertRegex(told, r"evicted \d+ blocks\n  worker-a +\d+ blocks\n  worker-b +\d+ blocks\n")
+        for router in (self.router, self.quiet):
+            wait_until(lambda: max(self.held_by(router, prompt)) == 0, "that the router knows that they are gone")
+            match = roostctl(router, "match", "--model", "demo-model", "--prompt", prompt)
+            self.assertIn("0 cached in 0 blocks", match)
+        self.assertEqual(self.router.completion(prompt, temperature=0, max_tokens=1).cached_tokens(), 0)
+        roostctl(self.router, "evict", "--model", "demo-model", "--prompt", prompt)
+
+    def test_a_stream_on_evicted_blocks_ends_right_and_leaves_nothing(self):
+        prompt = "Streamed. " + PROMPT
+        body = {"model": "demo-model", "prompt": prompt, "temperature": 0, "max_tokens": 400, "ignore_eos": True}
+        expected = self.router.request("POST", "/v1/completions", body).json()
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(self.router.request("POST", "/v1/completions", body)))
+        thread.start()
+        wait_until(lambda: any(worker["running_requests"] for worker in self.router.workers()), "that it runs")
+        evicted = self.ask("evict", {"prompt": prompt})
+        self.assertTrue(all(worker["answered"] for worker in evicted["workers"]))
+        self.assertGreater(evicted["evicted_blocks"] + evicted["busy_blocks"], 0)
+        thread.join()
+        self.assertEqual(answers[0].status, 200)
+        self.assertEqual(answers[0].json()["choices"], expected["choices"])
+        wait_until(lambda: max(self.held_by(self.router, prompt)) == 0, "that nothing of it is left")
+        self.assertEqual(self.router.completion(prompt, temperature=0, max_tokens=1).cached_tokens(), 0)
+
+    def test_of_a_tenant_without_requests_there_is_nothing_to_evict(self):
+        told = roostctl(self.router, "evict", "--tenant", "hens")
+        self.assertIn("evicted 0 blocks", told)
+
     def test_explain_draws_what_a_request_hit(self):
         prompt = "Explained. " + PROMPT
         self.ask("warm", {"prompt": prompt})
@@ -132,14 +179,6 @@ class PrefixesTest(unittest.TestCase):
             self.assertEqual((answer.status, answer.json()["error"]["param"]), (400, param), answer.body)
         answer = self.router.request("GET", "/admin/v1/prefixes?top=1001")
         self.assertEqual((answer.status, answer.json()["error"]["param"]), (400, "top"))
-
-    def test_a_share_of_a_tenant_that_no_request_can_have_stops_the_start(self):
-        refused = subprocess.run(
-            [BIN / "roost-worker", "--model", "synthetic:tiny", "--router", self.router.link, "--tenant-share", "hens=0.5"],
-            capture_output=True, text=True, check=False)
-        self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("tenant-share", refused.stderr)
-        self.assertIn("'hens'", refused.stderr)
 
 
 if __name__ == "__main__":

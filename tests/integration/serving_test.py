@@ -117,7 +117,7 @@ class ServingTest(unittest.TestCase):
         self.assertEqual([worker["kept_blocks"] for worker in unpinned["workers"]], [0] * len(pinned["workers"]))
         missing = self.router.request("POST", "/admin/v1/pin", {**body, "model": "none"})
         self.assertEqual((missing.status, missing.json()["error"]["param"]), (404, "model"))
-        command = [BIN / "roostctl", "pin", "--router", self.router.url, "--model", "demo-model", "--prompt", system]
+        command = [BIN / "roostctl", "pin", "--admin", self.router.admin, "--model", "demo-model", "--prompt", system]
         told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         self.assertIn(pinned["workers"][0]["worker"], told)
 

@@ -1,7 +1,7 @@
 // Does the same random operations on a prefix cache and on a naive one, and compares every answer, every event and,
 // after each operation, everything that the cache reports about its state, with its invariants. The operations are
 // those of requests (match, allocate, commit, fork, preempt, release, with or without leaving a partial block), of
-// operators (pin) and of time.
+// operators (pin, erase) and of time.
 //
 // A driver holds one run: the pool, the caches, and users that hold blocks. Equal choices give equal runs.
 #pragma once
@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,9 @@ class CacheDriver {
         group_count_(static_cast<std::uint32_t>(options_.group_shares.size()) + 1),
         pool_(block_count_),
         cache_(pool_, options_, std::make_unique<worker::LruEviction>(block_count_, group_count_)),
-        naive_(block_count_, options_) {}
+        naive_(block_count_, options_) {
+    for (const std::string_view name : {"a", "b"}) tenants_.push_back(cache_.tenants().Join(name));
+  }
 
   // Does one operation. The error says what differs.
   Result<void> Step() {
@@ -121,6 +124,7 @@ class CacheDriver {
     for (std::uint32_t rest = Below(kBlockTokens); rest > 0; --rest) tokens.push_back(Below(2));
     CacheUser prompt(root, std::move(tokens), kBlockTokens);
     prompt.group = worker::EvictionGroup(Below(group_count_));
+    prompt.tenant = tenants_[Below(tenants_.size())];
     Lie(prompt, 0);
     return prompt;
   }
@@ -135,7 +139,8 @@ class CacheDriver {
   // ---- operations ----
 
   Result<void> Operate() {
-    const std::uint32_t choice = Below(32);
+    const std::uint32_t choice = Below(33);
+    if (choice == 32) return OneIn(3) ? EraseTenant() : ErasePrompt();
     if (choice == 0) return AdvanceTime();
     if (choice == 1) return Pin();
     if (choice == 2) return Unpin();
@@ -286,6 +291,7 @@ class CacheDriver {
     std::copy_n(user.held.hashes.begin(), user.ready_count, fork.held.hashes.begin());
     Lie(fork.held, user.ready_count);
     fork.held.group = user.held.group;
+    fork.held.tenant = user.held.tenant;
     fork.held.blocks = user.held.blocks;
     for (const BlockId block : fork.held.blocks) {
       cache_.Share(block);
@@ -361,6 +367,59 @@ class CacheDriver {
     const std::uint32_t group = Below(group_count_);
     const bool expected = naive_.EvictHeld(group);
     return Expect(cache_.EvictHeld(worker::EvictionGroup(group)) == expected, "there is a held block, or there is not");
+  }
+
+  // ---- what is erased ----
+
+  Result<void> ErasePrompt() {
+    CacheUser prompt = users_.empty() || OneIn(3) ? ChoosePrompt() : users_[Below(users_.size())].held;
+    if (OneIn(2)) prompt.tokens.resize(Below(prompt.tokens.size() + 1));
+    prompt.hashes.resize(prompt.tokens.size() / kBlockTokens);
+    if (prompt.tokens.empty()) return {};
+    const worker::BlockChain chain = prompt.chain();
+    const worker::PromptPin pin = naive_.PinOfPrompt(chain.hashes);
+    ROOST_RETURN_IF_ERROR(Expect(cache_.PinOfPrompt(chain.hashes) == pin, "the prompt has a pin, or has none"));
+    ROOST_RETURN_IF_ERROR(EraseAll(naive_.ToErase(chain, pin),
+                                   [&](worker::EraseStep& step) { return cache_.ErasePrompt(chain, pin, step); }));
+    naive_.ForgetMissing(chain.hashes);
+    return {};
+  }
+  Result<void> EraseTenant() {
+    const worker::TenantId tenant = tenants_[Below(tenants_.size())];
+    return EraseAll(naive_.ToErase(tenant), [&](worker::EraseStep& step) { return cache_.EraseTenant(tenant, step); });
+  }
+  // Block by block, so that the naive cache follows in the same order.
+  template <typename Erase>
+  Result<void> EraseAll(std::vector<BlockId> going, const Erase& erase) {
+    while (true) {
+      worker::EraseStep step{.budget = 1};
+      const worker::EraseProgress progress = erase(step);
+      ROOST_RETURN_IF_ERROR(FollowErased(step, going));
+      if (progress == worker::EraseProgress::kComplete) break;
+      ROOST_RETURN_IF_ERROR(Expect(step.budget == 0, "an erasure has stopped before its time"));
+      ROOST_RETURN_IF_ERROR(Compare());
+    }
+    return Expect(going.empty(), "{} blocks are left of an erasure", going.size());
+  }
+  Result<void> FollowErased(const worker::EraseStep& step, std::vector<BlockId>& going) {
+    const auto gone =
+        std::find_if(going.begin(), going.end(), [this](BlockId block) { return !cache_.IsReady(block); });
+    const std::uint32_t expected = gone == going.end() ? 0 : 1;
+    ROOST_RETURN_IF_ERROR(Expect(step.freed + step.busy == expected, "{} blocks are erased, should be {}",
+                                 step.freed + step.busy, expected));
+    if (gone == going.end()) return {};
+    const bool is_busy = naive_.ReferencesOf(*gone) > 0;
+    ROOST_RETURN_IF_ERROR(Expect(!naive_.HasChild(*gone), "a block is erased before its child"));
+    ROOST_RETURN_IF_ERROR(Expect(is_busy == (step.busy == 1), "an erased block is busy, or it is not"));
+    naive_.Erase(*gone);
+    going.erase(gone);
+    for (User& user : users_) {
+      while (user.ready_count > 0 && !cache_.IsReady(user.held.blocks[user.ready_count - 1])) {
+        --user.ready_count;
+        user.collided = true;
+      }
+    }
+    return {};
   }
 
   // ---- pins, retention and time ----
@@ -533,6 +592,7 @@ class CacheDriver {
   worker::BlockPool pool_;
   worker::PrefixCache cache_;
   NaiveCache naive_;
+  std::vector<worker::TenantId> tenants_{worker::TenantId()};
   std::vector<User> users_;
   std::vector<worker::BlockRef> wants_;
   std::vector<std::pair<worker::BlockRef, worker::RequestRetention>> retained_;  // of the last users that left

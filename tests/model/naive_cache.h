@@ -54,6 +54,7 @@ class NaiveCache {
     std::optional<BlockId> parent;
     std::vector<TokenId> prefix;  // all tokens from the root to the end of this block
     std::uint32_t group = 0;
+    worker::TenantId tenant = {};
     std::uint32_t references = 1;
     std::uint32_t wants = 0;
     bool has_pin = false;
@@ -253,8 +254,81 @@ class NaiveCache {
     }
   }
 
+  // ---- what is erased ----
+
+  // The blocks that go with a prompt. Of its earlier blocks only those behind the last pin, unless `pin` is its own.
+  [[nodiscard]] std::vector<BlockId> ToErase(const worker::BlockChain& prompt, worker::PromptPin pin) const {
+    std::optional<BlockId> last;
+    std::uint32_t count = 0;
+    for (; count < prompt.hashes.size(); ++count) {
+      const Entry* entry = WithHash(prompt.hashes[count]);
+      if (entry == nullptr || !IsBlockOf(*entry, prompt, count, last)) break;
+      last = entry->block;
+    }
+    std::vector<BlockId> going;
+    std::optional<BlockId> before = last;
+    if (count > 0 && count == prompt.hashes.size()) {
+      before = Get(*last)->parent;
+      AppendTree(*last, going);
+    } else {
+      for (const Entry& entry : entries_) {
+        if (entry.parent == last && entry.root == prompt.root && IsOfPrompt(entry, prompt)) {
+          AppendTree(entry.block, going);
+        }
+      }
+    }
+    while (before) {
+      const Entry& entry = *Get(*before);
+      if (entry.has_pin && pin == worker::PromptPin::kNone) break;
+      const bool is_childless = std::all_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
+        return other.parent != entry.block || std::find(going.begin(), going.end(), other.block) != going.end();
+      });
+      if (!is_childless) break;
+      going.push_back(entry.block);
+      before = entry.parent;
+    }
+    return going;
+  }
+  [[nodiscard]] worker::PromptPin PinOfPrompt(std::span<const BlockHash> hashes) const {
+    return !hashes.empty() && IsInPinTable(hashes.back()) ? worker::PromptPin::kOwn : worker::PromptPin::kNone;
+  }
+  // The blocks that go with a tenant.
+  [[nodiscard]] std::vector<BlockId> ToErase(worker::TenantId tenant) const {
+    std::vector<BlockId> going;
+    for (const Entry& entry : entries_) {
+      const Entry* each = &entry;
+      while (each->tenant != tenant && each->parent) each = Get(*each->parent);
+      if (each->tenant == tenant) going.push_back(entry.block);
+    }
+    return going;
+  }
+  // A block without a child goes; whoever holds it keeps it as its own.
+  void Erase(BlockId block) {
+    Entry& entry = *Get(block);
+    if (!IsPartial(entry)) {
+      RemoveFromPinTable(entry.hash);
+      TakePin(entry.hash);
+      events.push_back({Event::Kind::kRemoved, entry.hash});
+    }
+    EndHold(entry);
+    if (entry.references > 0) own_.push_back({block, entry.references});
+    entries_.erase(std::find_if(entries_.begin(), entries_.end(),
+                                [block](const Entry& candidate) { return candidate.block == block; }));
+  }
+  // The prompt with these blocks is erased: those that are not here leave nothing.
+  void ForgetMissing(std::span<const BlockHash> hashes) {
+    for (const BlockHash hash : hashes) {
+      if (WithHash(hash) != nullptr) continue;
+      RemoveFromPinTable(hash);
+      Forget(hash);
+    }
+  }
+
   // ---- state ----
 
+  [[nodiscard]] bool HasChild(BlockId block) const {
+    return std::any_of(entries_.begin(), entries_.end(), [block](const Entry& entry) { return entry.parent == block; });
+  }
   [[nodiscard]] bool WasEvicted(BlockHash hash) const {
     return std::find(ghosts_.begin(), ghosts_.end(), std::optional(hash.low)) != ghosts_.end();
   }
@@ -332,8 +406,22 @@ class NaiveCache {
     return entry.parent == parent && entry.root == chain.root && entry.prefix.size() == Length(index) &&
            std::equal(entry.prefix.begin(), entry.prefix.end(), chain.tokens.begin());
   }
-  [[nodiscard]] bool HasChild(BlockId block) const {
-    return std::any_of(entries_.begin(), entries_.end(), [block](const Entry& entry) { return entry.parent == block; });
+  // It holds nothing but the prompt, or all of a prompt that is shorter than a block.
+  [[nodiscard]] bool IsOfPrompt(const Entry& entry, const worker::BlockChain& prompt) const {
+    const std::size_t common = std::min(entry.prefix.size(), prompt.tokens.size());
+    if (!std::equal(prompt.tokens.begin(), prompt.tokens.begin() + static_cast<std::ptrdiff_t>(common),
+                    entry.prefix.begin())) {
+      return false;
+    }
+    const bool is_part = IsPartial(entry) && entry.prefix.size() <= prompt.tokens.size();
+    return is_part || (prompt.tokens.size() < options_.block_tokens && entry.prefix.size() >= prompt.tokens.size());
+  }
+  // It and all behind it.
+  void AppendTree(BlockId block, std::vector<BlockId>& blocks) const {
+    blocks.push_back(block);
+    for (const Entry& entry : entries_) {
+      if (entry.parent == block) AppendTree(entry.block, blocks);
+    }
   }
   [[nodiscard]] Entry* Get(BlockId block) { return const_cast<Entry*>(std::as_const(*this).Get(block)); }
   [[nodiscard]] Entry* WithHash(BlockHash hash) { return const_cast<Entry*>(std::as_const(*this).WithHash(hash)); }
@@ -350,6 +438,7 @@ class NaiveCache {
                 .parent = parent,
                 .prefix = {chain.tokens.begin(), chain.tokens.begin() + static_cast<std::ptrdiff_t>(length)},
                 .group = group,
+                .tenant = chain.tenant,
                 .hold = std::nullopt,
                 .stored_at = ++time_,
                 .retention = std::nullopt};

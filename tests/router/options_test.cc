@@ -77,5 +77,17 @@ TEST(RouterOptionsTest, MessagesSpellSpecialTokensOnlyWithTheirFlag) {
   EXPECT_TRUE(parsed({"--content-may-contain-special-tokens"}));
 }
 
+TEST(RouterOptionsTest, LinkKeysAreTwoFilesOrNone) {
+  const ManualClock clock;
+  RouterOptions options;
+  EXPECT_FALSE(ReadLinkKeys(options, clock, {})->has_value());
+  options.link_peers = "/nowhere";
+  EXPECT_EQ(ReadLinkKeys(options, clock, {}).error().field, "link-secret-key");
+  options.link_secret_key = "/nowhere";
+  EXPECT_EQ(ReadLinkKeys(options, clock, {}).error().field, "/nowhere");
+  options.link_peers.clear();
+  EXPECT_EQ(ReadLinkKeys(options, clock, {}).error().field, "link-peers");
+}
+
 }  // namespace
 }  // namespace roost::router

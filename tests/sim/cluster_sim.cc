@@ -102,6 +102,8 @@ void ClusterSim::ClientsAct() {
   SimRouter& router = *routers_[rng_.Below(router_count_)];
   if (rng_.Below(3) == 0) static_cast<void>(router.Submit(RandomPrompt(), 1 + Number(rng_.Below(12))));
   if (rng_.Below(30) == 0) router.CancelOne(rng_());
+  if (rng_.Below(50) == 0) router.Evict(RandomPrompt());
+  if (rng_.Below(200) == 0) router.EvictAll();
 }
 
 // Few families of prompts, so that prefixes are shared; the pools are small, so that blocks are evicted.

@@ -97,6 +97,21 @@ void SimRouter::CancelOne(std::uint64_t choice) {
   CarryOut();
 }
 
+void SimRouter::Evict(std::vector<TokenId> prompt) {
+  const std::shared_ptr<const router::ServedModel> model = core_.FindModel("demo");
+  if (model == nullptr) return;
+  std::vector<BlockHash> hashes = HashBlocks(Root(), prompt, model->block_tokens);
+  Order({.what = std::vector{router::PromptOfRevision{model, {Root(), std::move(prompt), std::move(hashes)}}}});
+}
+
+void SimRouter::EvictAll() { Order({.what = wire::TenantToEvict{}}); }
+
+// Refused while no worker is there.
+void SimRouter::Order(const router::EvictOrder& order) {
+  static_cast<void>(core_.Evict(order, clock_.Now(), [](const std::vector<router::WorkerAnswer>&) {}));
+  CarryOut();
+}
+
 void SimRouter::CarryOut() {
   for (auto effects = core_.TakeEffects(); !effects.empty(); effects = core_.TakeEffects()) {
     for (router::Effect& effect : effects) {

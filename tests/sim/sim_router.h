@@ -33,6 +33,10 @@ class SimRouter {
   // Cancels a request that was accepted, ended or not. Does nothing if none was accepted.
   void CancelOne(std::uint64_t choice);
 
+  // Orders to erase a prompt from every cache, or everything: all requests are without a tenant.
+  void Evict(std::vector<TokenId> prompt);
+  void EvictAll();
+
   router::FleetCore& core() { return core_; }
   [[nodiscard]] bool is_idle() const { return core_.request_count() == 0; }
   [[nodiscard]] std::vector<router::WorkerStatus> Workers() { return core_.Workers(clock_.Now()); }
@@ -42,6 +46,7 @@ class SimRouter {
  private:
   class Client;
 
+  void Order(const router::EvictOrder& order);
   void CarryOut();
 
   const Clock& clock_;

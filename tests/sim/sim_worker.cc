@@ -37,6 +37,7 @@ worker::LinkCore::Setup SimWorker::CoreSetup(const Setup& setup) {
   core.hello.max_running_requests = 64;
   core.hello.tokenizer_digest = "digest";
   core.hello.sends_cache_events = setup.sends_cache_events;
+  core.hello.evicts = true;
   core.tokenizer.digest = "digest";
   return core;
 }
@@ -76,6 +77,7 @@ void SimWorker::RunEngine() {
   worker::StepReport report = engine_.Step();
   report.tokens.insert(report.tokens.end(), rejected_.begin(), rejected_.end());
   rejected_.clear();
+  for (const worker::EvictReport& eviction : report.evictions) answers_.push_back({eviction.link, eviction.answer});
   if (std::exchange(lose_next_report_, false)) return core_.OnOutput(worker::OutputLost{});
   core_.OnOutput(std::move(report));
   for (const worker::EngineAnswer& answer : std::exchange(answers_, {})) core_.OnOutput(answer);

@@ -65,6 +65,10 @@ class SimWorker final : private worker::LinkEffects {
   void Apply(const worker::SnapshotCommand&) { snapshot_wanted_ = true; }
   void Apply(const worker::PinCommand& command) { answers_.push_back({command.link, engine_.Pin(command.pin)}); }
   void Apply(const worker::UnpinCommand& command) { answers_.push_back({command.link, engine_.Unpin(command.unpin)}); }
+  void Apply(const worker::EvictCommand& command) {
+    const auto refused = engine_.Evict(command.link, command.evict);
+    if (refused) answers_.push_back({command.link, *refused});
+  }
   void Apply(const worker::WantPrefixesCommand& command) {
     answers_.push_back({command.link, engine_.MostUsed(command.want)});
   }

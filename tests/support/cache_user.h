@@ -18,12 +18,14 @@ struct CacheUser {
   std::vector<TokenId> tokens;
   std::vector<BlockHash> hashes;
   std::vector<BlockId> blocks;
+  std::optional<OwnScope> own;
   worker::EvictionGroup group{0};
+  worker::TenantId tenant{};
 
   CacheUser(BlockHash root_in, std::vector<TokenId> tokens_in, std::uint32_t block_tokens)
       : root(root_in), tokens(std::move(tokens_in)), hashes(HashBlocks(root, tokens, block_tokens)) {}
 
-  [[nodiscard]] worker::BlockChain chain() const { return {root, hashes, tokens}; }
+  [[nodiscard]] worker::BlockChain chain() const { return {root, hashes, tokens, tenant, own}; }
 
   // Takes the ready prefix; returns its length in blocks.
   std::uint32_t Match(worker::PrefixCache& cache) {

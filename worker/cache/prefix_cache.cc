@@ -35,6 +35,7 @@ PrefixCache::PrefixCache(BlockPool& pool, CacheOptions options, std::unique_ptr<
       index_(pool.block_count()),
       nodes_(pool.block_count()),
       siblings_(pool.block_count()),
+      tenants_(pool.block_count()),
       tokens_(std::size_t{pool.block_count()} * options.block_tokens),
       holds_(pool.block_count(), options.min_hold),
       retention_timers_(pool.block_count(), Instant()),
@@ -212,7 +213,8 @@ bool PrefixCache::Holds(std::uint32_t block, const BlockChain& chain, std::uint3
   const Node& node = nodes_[block];
   const auto stored = StoredTokens(block);
   const auto wanted = TokensOf(chain, index);
-  return node.parent == parent && node.root == chain.root && std::equal(stored.begin(), stored.end(), wanted.begin());
+  return node.parent == parent && node.root == chain.RootAt(index) &&
+         std::equal(stored.begin(), stored.end(), wanted.begin());
 }
 
 std::span<const TokenId> PrefixCache::TokensOf(const BlockChain& chain, std::uint32_t index) const {
@@ -265,10 +267,11 @@ std::optional<TailMatch> PrefixCache::FindTail(const BlockChain& chain, std::spa
   if (begin >= chain.tokens.size()) return std::nullopt;
   const auto rest = chain.tokens.subspan(begin, std::min<std::size_t>(chain.tokens.size() - begin, block_tokens_));
   const std::uint32_t parent = blocks.empty() ? kNoBlock : blocks.back().value();
-  const auto [before, after] = siblings_.Neighbours(ChildrenOf(parent), TokenOrder(*this, chain.root, rest));
+  const BlockHash root = chain.RootAt(static_cast<std::uint32_t>(blocks.size()));
+  const auto [before, after] = siblings_.Neighbours(ChildrenOf(parent), TokenOrder(*this, root, rest));
   TailMatch best;
   for (const std::uint32_t block : {before, after}) {
-    if (block == kNoBlock || nodes_[block].root != chain.root) continue;
+    if (block == kNoBlock || nodes_[block].root != root) continue;
     const auto stored = StoredTokens(block);
     const auto common = std::mismatch(rest.begin(), rest.end(), stored.begin(), stored.end()).first - rest.begin();
     const std::uint32_t count = std::min(limit, static_cast<std::uint32_t>(common));
@@ -283,13 +286,23 @@ std::optional<std::uint32_t> PrefixCache::FindPartialOf(const BlockChain& chain,
                                                         std::uint32_t parent) const {
   const auto rest = chain.tokens.subspan(std::min(chain.tokens.size(), std::size_t{count} * block_tokens_));
   const auto begin = rest.first(std::min<std::size_t>(rest.size(), block_tokens_));
-  const auto [before, after] = siblings_.Neighbours(ChildrenOf(parent), TokenOrder(*this, chain.root, begin));
+  const auto [before, after] = siblings_.Neighbours(ChildrenOf(parent), TokenOrder(*this, chain.RootAt(count), begin));
   for (const std::uint32_t block : {before, after}) {
-    if (block == kNoBlock || !IsPartial(block) || nodes_[block].root != chain.root) continue;
+    if (block == kNoBlock || !IsPartial(block) || nodes_[block].root != chain.RootAt(count)) continue;
     const auto stored = StoredTokens(block);
     if (stored.size() <= begin.size() && std::equal(stored.begin(), stored.end(), begin.begin())) return block;
   }
   return std::nullopt;
+}
+
+// The first child of `parent` in scope `root` that begins with `tokens`.
+std::optional<std::uint32_t> PrefixCache::FirstLike(std::uint32_t parent, BlockHash root,
+                                                    std::span<const TokenId> tokens) const {
+  const std::uint32_t child = siblings_.Neighbours(ChildrenOf(parent), TokenOrder(*this, root, tokens)).after;
+  if (child == kNoBlock || nodes_[child].root != root) return std::nullopt;
+  const std::span<const TokenId> stored = StoredTokens(child);
+  const bool begins_so = stored.size() >= tokens.size() && std::equal(tokens.begin(), tokens.end(), stored.begin());
+  return begins_so ? std::optional(child) : std::nullopt;
 }
 
 void PrefixCache::Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent,
@@ -297,10 +310,11 @@ void PrefixCache::Store(const BlockChain& chain, std::uint32_t index, std::uint3
   ROOST_CHECK((std::size_t{index} + 1) * block_tokens_ <= chain.tokens.size(), "block {} has no tokens", index);
   Link(chain, block,
        {.hash = chain.hashes[index],
-        .root = chain.root,
+        .root = chain.RootAt(index),
         .parent = parent,
         .position = index,
         .token_count = static_cast<std::uint16_t>(block_tokens_),
+        .tenant = chain.TenantAt(index),
         .group = static_cast<std::uint8_t>(group.value())});
   const Node& node = nodes_[block];
   index_.Insert(node.hash, BlockId(block));
@@ -319,14 +333,16 @@ void PrefixCache::StorePartial(const BlockChain& chain, std::span<const BlockId>
   const std::optional<TailMatch> known = FindTail(chain, before, token_count);
   if (known && known->token_count == token_count) return;
   const std::uint32_t parent = before.empty() ? kNoBlock : before.back().value();
-  // A partial block has no hash; the key only distinguishes it from most others.
-  const std::uint64_t key = Mix64((parent == kNoBlock ? chain.root.low : nodes_[parent].hash.low) + token_count);
+  // No hash names it; its key only tells it from most others.
+  const BlockHash root = chain.RootAt(static_cast<std::uint32_t>(before.size()));
+  const std::uint64_t key = Mix64((parent == kNoBlock ? root.low : nodes_[parent].hash.low) + token_count);
   Link(chain, own.value(),
        {.hash = {0, key},
-        .root = chain.root,
+        .root = root,
         .parent = parent,
         .position = static_cast<std::uint32_t>(before.size()),
         .token_count = static_cast<std::uint16_t>(token_count),
+        .tenant = chain.TenantAt(static_cast<std::uint32_t>(before.size())),
         .group = static_cast<std::uint8_t>(group.value())});
 }
 
@@ -338,10 +354,16 @@ void PrefixCache::Link(const BlockChain& chain, std::uint32_t block, const Node&
   std::copy(tokens.begin(), tokens.end(), tokens_.begin() + std::ptrdiff_t{block} * block_tokens_);
   DropPrefixOf(block);
   siblings_.Insert(ChildrenOf(node.parent), block, TokenOrder(*this, block));
+  tenants_.Join(node.tenant);
+  if (IsTop(node)) tenants_.AddTop(node.tenant, block);
   ++groups_[node.group].ready_count;
   residency_.OnStored(BlockId(block), now_);
   counted_need_ = {};
   holds_.Begin(BlockId(block), now_);
+}
+
+bool PrefixCache::IsTop(const Node& node) const {
+  return node.parent == kNoBlock || nodes_[node.parent].tenant != node.tenant;
 }
 
 // Removes the partial block, if there is one, that holds only the first tokens of `block`: it is useless now.
@@ -359,6 +381,8 @@ void PrefixCache::Remove(std::uint32_t block) {
   Node& node = nodes_[block];
   ROOST_CHECK(node.ready && node.children == kNoBlock && !node.pinned, "block {} is not a leaf to remove", block);
   siblings_.Erase(ChildrenOf(node.parent), block, TokenOrder(*this, block));
+  if (IsTop(node)) tenants_.RemoveTop(node.tenant, block);
+  tenants_.Leave(node.tenant);
   --groups_[node.group].ready_count;
   EndReservation(block);
   holds_.Forget(BlockId(block));

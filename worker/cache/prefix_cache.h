@@ -34,6 +34,9 @@
 // those of the group that is the furthest over its share; its own; those of the group that is the closest to its share.
 // Wanted blocks of any group go after the unwanted blocks of all groups.
 //
+// What an operator wants erased (ErasePrompt, EraseTenant) leaves the tree whatever keeps it: pins end, and a block
+// that is in use is free when its last holder releases it. It is no eviction: the ghosts do not remember it.
+//
 // Not thread-safe. It owns no KV memory, and counts references in the BlockPool it was given, which outlives it.
 #pragma once
 
@@ -59,6 +62,7 @@
 #include "worker/cache/pin_table.h"
 #include "worker/cache/residency.h"
 #include "worker/cache/sibling_tree.h"
+#include "worker/cache/tenant_blocks.h"
 #include "worker/cache/timer_wheel.h"
 
 namespace roost::worker {
@@ -69,7 +73,29 @@ struct BlockChain {
   BlockHash root;
   std::span<const BlockHash> hashes;
   std::span<const TokenId> tokens;
+  TenantId tenant = {};  // who computes what is committed; a user of the cache's TenantBlocks
+  std::optional<OwnScope> own = std::nullopt;
+
+  // Of the scope that the block belongs to.
+  [[nodiscard]] BlockHash RootAt(std::uint32_t index) const {
+    return own && index >= own->first_block ? own->root : root;
+  }
+  // The shared blocks in front are nobody's.
+  [[nodiscard]] TenantId TenantAt(std::uint32_t index) const {
+    return own && index < own->first_block ? TenantId{} : tenant;
+  }
 };
+
+// A part of an erasure: at most `budget` blocks, which is counted down.
+struct EraseStep {
+  std::uint32_t budget = 0;
+  std::uint32_t freed = 0;
+  std::uint32_t busy = 0;  // left the tree, and are still held
+};
+enum class EraseProgress : std::uint8_t { kComplete, kUnfinished };
+
+// Whether a pin reaches to the last full block of a prompt that is to be erased, and ends with it.
+enum class PromptPin : std::uint8_t { kNone, kOwn };
 
 // The result of a commit. `block` takes its place in the caller's table.
 struct CommitResult {
@@ -188,6 +214,24 @@ class PrefixCache {
   void Discard(const BlockChain& chain, std::uint32_t first);
   [[nodiscard]] bool IsReady(BlockId block) const { return nodes_[block.value()].ready; }
 
+  // ---- what is erased: call again, with the same values, until it is complete ----
+
+  // Erases the prompt that is all of `chain`: its last full block with everything behind it, then its earlier blocks,
+  // back to front, that have no child left. Only as far as a block with a pin if the prompt's own pin does not reach to
+  // its last full block (`pin`). If that block is not ready, the prompt's ready blocks go in the same way, after
+  // partial blocks behind them that hold nothing but the prompt. Of a prompt without a full block: all blocks that
+  // begin like it. Pins of erased blocks end, also of those that are not there. O(chain + erased blocks).
+  [[nodiscard]] EraseProgress ErasePrompt(const BlockChain& chain, PromptPin pin, EraseStep& step);
+  [[nodiscard]] PromptPin PinOfPrompt(std::span<const BlockHash> hashes) const {
+    return !hashes.empty() && pins_.Contains(hashes.back()) ? PromptPin::kOwn : PromptPin::kNone;
+  }
+
+  // Erases all blocks that were committed for the tenant, with everything behind them. O(erased blocks).
+  [[nodiscard]] EraseProgress EraseTenant(TenantId tenant, EraseStep& step);
+
+  // Who computed which blocks. Sequences are its users too.
+  [[nodiscard]] TenantBlocks& tenants() { return tenants_; }
+
   // ---- what is kept ----
 
   // Ends the retention that a request asked for when it released `last` and all blocks before it. Blocks with a longer
@@ -267,14 +311,16 @@ class PrefixCache {
     std::uint32_t pinned_children = 0;
     std::uint16_t wanted_count = 0;
     std::uint16_t token_count = 0;  // B, or fewer for a partial block
+    TenantId tenant;
     std::uint8_t group = 0;
     std::uint8_t retention_priority = kDefaultRetentionPriority;  // while its retention timer is set
     std::uint8_t shelf_priority = kDefaultRetentionPriority;      // its priority in idle_
-    BlockOrigin origin = BlockOrigin::kPrompt;                    // set at its last release
-    bool ready = false;
-    bool pinned = false;
-    bool has_pin = false;  // a pin of its own; a pinned block without one is pinned for its children
+    BlockOrigin origin : 1 = BlockOrigin::kPrompt;                // set at its last release
+    bool ready : 1 = false;
+    bool pinned : 1 = false;
+    bool has_pin : 1 = false;  // a pin of its own; a pinned block without one is pinned for its children
   };
+  static_assert(sizeof(Node) == 64);  // one cache line
 
   struct Group {
     std::uint32_t share = 0;  // in blocks
@@ -305,6 +351,15 @@ class PrefixCache {
   void DropPrefixOf(std::uint32_t block);
   [[nodiscard]] bool IsPartial(std::uint32_t block) const { return nodes_[block].token_count < block_tokens_; }
   void Remove(std::uint32_t block);
+  [[nodiscard]] bool IsTop(const Node& node) const;
+  [[nodiscard]] EraseProgress EraseTree(std::uint32_t first, EraseStep& step);
+  void EraseLeaf(std::uint32_t block, EraseStep& step);
+  [[nodiscard]] EraseProgress EraseBehind(const BlockChain& chain, std::uint32_t count, std::uint32_t parent,
+                                          EraseStep& step);
+  [[nodiscard]] EraseProgress EraseChildless(std::uint32_t last, PromptPin pin, EraseStep& step);
+  [[nodiscard]] std::optional<std::uint32_t> FirstLike(std::uint32_t parent, BlockHash root,
+                                                       std::span<const TokenId> tokens) const;
+  void ForgetMissing(std::span<const BlockHash> hashes);
   void DiscardTree(std::uint32_t first);
   void DiscardLeaf(std::uint32_t block);
   [[nodiscard]] std::optional<std::uint32_t> FindPartialOf(const BlockChain& chain, std::uint32_t count,
@@ -356,6 +411,7 @@ class PrefixCache {
   [[nodiscard]] Result<void> CheckHold(std::uint32_t block) const;
   [[nodiscard]] Result<void> CheckTree() const;
   [[nodiscard]] Result<void> CheckTotals() const;
+  [[nodiscard]] Result<void> CheckTenants() const;
 
   BlockPool& pool_;
   const std::uint32_t block_tokens_;
@@ -367,6 +423,7 @@ class PrefixCache {
   HashIndex index_;  // the ready blocks
   BigVector<Node> nodes_;
   SiblingTree siblings_;
+  TenantBlocks tenants_;
   BigVector<TokenId> tokens_;              // B per block
   std::uint32_t first_blocks_ = kNoBlock;  // root of the tree of the first blocks of all scopes
   BlockHash digest_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <tuple>
 
@@ -125,6 +126,7 @@ Result<void> PrefixCache::CheckInvariants(std::span<const std::uint32_t> expecte
   if (ready_count != index_.size()) return Broken("{} ready blocks, {} in the index", ready_count, index_.size());
   if (digest != digest_) return Broken("digest is {}, should be {}", digest_.ToHex(), digest.ToHex());
   ROOST_RETURN_IF_ERROR(CheckTree());
+  ROOST_RETURN_IF_ERROR(CheckTenants());
   return CheckTotals();
 }
 
@@ -161,6 +163,28 @@ Result<void> PrefixCache::CheckTotals() const {
     return Broken("{} blocks are held, the groups say otherwise", holds_.held_count());
   }
   if (PinCount() > pin_limit_) return Broken("{} blocks are or will be pinned, of at most {}", PinCount(), pin_limit_);
+  return {};
+}
+
+// Each tenant has as many tops as there are blocks of it behind none of it, and every block is a user.
+Result<void> PrefixCache::CheckTenants() const {
+  struct Counts {
+    std::uint32_t blocks = 0;
+    std::uint32_t tops = 0;
+  };
+  std::map<TenantId, Counts> counts;
+  for (const Node& node : nodes_) {
+    if (!node.ready) continue;
+    Counts& of_tenant = counts[node.tenant];
+    ++of_tenant.blocks;
+    of_tenant.tops += IsTop(node) ? 1 : 0;
+  }
+  for (const auto& [tenant, counted] : counts) {
+    if (counted.blocks > tenants_.user_count(tenant) || counted.tops != tenants_.top_count(tenant)) {
+      return Broken("tenant {} has {} blocks of {} users, and {} tops", tenant.value(), counted.blocks,
+                    tenants_.user_count(tenant), counted.tops);
+    }
+  }
   return {};
 }
 
@@ -202,7 +226,7 @@ Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
   } else {
     const Node& parent = nodes_[node.parent];
     if (!parent.ready) return Broken("block {} is ready, its parent {} is not", block, node.parent);
-    if (parent.position + 1 != node.position || parent.root != node.root) {
+    if (parent.position + 1 != node.position) {
       return Broken("block {} does not continue its parent {}", block, node.parent);
     }
   }

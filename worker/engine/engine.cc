@@ -173,12 +173,14 @@ SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant received) c
   if (options.max_queue_wait) start_deadline = received + *options.max_queue_wait;
   const wire::Retention retention = generate.retention.value_or(wire::Retention{});
   return {.root = generate.root,
+          .own = generate.own,
           .prompt = std::move(generate.prompt),
           .block_hashes = std::move(generate.block_hashes),
           .deadline = start_deadline,
           .priority = generate.priority,
           .cache_mode = generate.cache_mode,
           .group = GroupOf(generate.tenant),
+          .tenant = generate.tenant,
           .prompt_retention = HintOf(retention.prompt_priority, retention.prompt_duration_ms, generate),
           .decode_retention = HintOf(retention.decode_priority, retention.decode_duration_ms, generate),
           .session = generate.session_hash,
@@ -291,12 +293,15 @@ void Engine::Cancel(RequestKey key) { state_->Cancel(key); }
 void Engine::CancelLink(LinkId link) { state_->CancelLink(link); }
 wire::PinAnswer Engine::Pin(const wire::Pin& pin) { return state_->Pin(pin); }
 wire::PinAnswer Engine::Unpin(const wire::Unpin& unpin) { return state_->Unpin(unpin); }
+std::optional<wire::EvictAnswer> Engine::Evict(LinkId link, wire::Evict order) {
+  return state_->Evict(link, std::move(order));
+}
 wire::Prefixes Engine::MostUsed(const wire::WantPrefixes& want) const {
   return {.answer_id = want.answer_id, .prefixes = state_->cache.MostUsed(want.most, want.tokens)};
 }
 bool Engine::HasWork() const {
   return !state_->requests.empty() || !state_->pending_events.empty() || state_->verifier.busy() ||
-         state_->is_under_way || state_->HasConstrained();
+         state_->is_under_way || state_->HasConstrained() || !state_->evictions.empty();
 }
 StepReport Engine::Step() { return state_->Step(); }
 std::vector<wire::StoredRun> Engine::Snapshot() const { return state_->cache.Snapshot(); }

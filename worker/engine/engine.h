@@ -132,6 +132,12 @@ struct LinkPrompt {
   std::uint32_t uncached_tokens = 0;
 };
 
+// Addressed like the tokens.
+struct EvictReport {
+  LinkId link;
+  wire::EvictAnswer answer;
+};
+
 struct StepReport {
   std::uint64_t step_number = 0;  // completed steps since the start; it stands still while a step hangs
   std::vector<RequestEvent> tokens;
@@ -140,6 +146,7 @@ struct StepReport {
   std::vector<LinkPrompt> prompts;  // the first prompts that load.queued_prefill_tokens counts, in queue order
   std::uint64_t submit_count = 0;   // requests submitted since the start; the load includes them
   StepCounts counts;
+  std::vector<EvictReport> evictions;  // that are complete, with their last events in this report
   // Blocks by state; their sum is the pool.
   std::uint32_t free_blocks = 0;
   std::uint32_t referenced_blocks = 0;
@@ -182,6 +189,13 @@ class Engine {
   wire::PinAnswer Pin(const wire::Pin& pin);
   // Removes the pins of these blocks.
   wire::PinAnswer Unpin(const wire::Unpin& unpin);
+
+  // Erases what the order names from the cache; see wire::Evict. At most kErasedPerStep blocks leave in one step, so
+  // the next step and perhaps others after it do it; the answer is in the report of the last one. While kMaxEvictions
+  // are open it is refused, with the answer that is returned.
+  static constexpr std::uint32_t kErasedPerStep = 4096;
+  static constexpr std::size_t kMaxEvictions = 16;
+  [[nodiscard]] std::optional<wire::EvictAnswer> Evict(LinkId link, wire::Evict order);
 
   // The prefixes that requests found most often. O(blocks).
   [[nodiscard]] wire::Prefixes MostUsed(const wire::WantPrefixes& want) const;

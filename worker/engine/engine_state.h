@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -77,6 +78,14 @@ struct ConstrainedSubmit {
   }
 };
 
+// An order to erase something, until it is complete.
+struct OpenEviction {
+  LinkId link;
+  wire::Evict order;
+  PromptPin pin = PromptPin::kNone;  // of a prompt, when the order came
+  EraseStep erased = {};             // so far
+};
+
 struct Engine::State {
   State(Model& model, const Clock& clock, EngineOptions options);
 
@@ -92,6 +101,13 @@ struct Engine::State {
   wire::PinAnswer Pin(const wire::Pin& pin);
   wire::PinAnswer Unpin(const wire::Unpin& unpin);
   [[nodiscard]] wire::PinAnswer PinsOf(std::uint64_t answer_id, std::span<const BlockHash> hashes) const;
+  // ---- evictions on demand (engine_evictions.cc) ----
+  std::optional<wire::EvictAnswer> Evict(LinkId link, wire::Evict order);
+  void KeepOut(const wire::PromptToEvict& prompt);
+  void KeepOut(const wire::TenantToEvict& tenant);
+  void ContinueEvictions(StepReport& report);
+  [[nodiscard]] EraseProgress Erase(const OpenEviction& eviction, EraseStep& step);
+
   void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event);
   static void Address(RequestEvent& event, const Choice& choice);
   RequestEvent End(SequenceId id, wire::FinishReason reason, std::optional<Error> error);
@@ -156,6 +172,7 @@ struct Engine::State {
   std::map<std::uint64_t, ConstrainedSubmit> constraining;  // by job
   std::uint64_t last_constraining_id = 0;
   std::vector<RequestEvent> pending_events;
+  std::deque<OpenEviction> evictions;
   std::uint64_t submit_count = 0;
   std::uint64_t uncached_requests = 0;  // since the last report
 

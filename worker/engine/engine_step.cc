@@ -33,6 +33,7 @@ StepReport Engine::State::Step() {
   report.tokens = std::exchange(pending_events, {});
   scheduler.AdvanceTo(begin);
   EndExpired(begin, report);
+  ContinueEvictions(report);
   if (is_under_way) AwaitTokens(under_way);
   const bool has_next = Begin(begin, report.counts);
   if (is_under_way) Finish(under_way, report);

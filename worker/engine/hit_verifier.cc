@@ -26,6 +26,7 @@ void HitVerifier::OnPromptComputed(const Sequence& sequence, const std::function
   if (share_ <= 0 || check_ || sequence.cached_token_count == 0 || rng_.Uniform() >= share_) return;
   const auto prompt_end = sequence.tokens.begin() + sequence.prompt_token_count;
   const Result<SequenceId> submitted = scheduler_.Submit({.root = sequence.root,
+                                                          .own = sequence.own,
                                                           .prompt = {sequence.tokens.begin(), prompt_end},
                                                           .priority = 0,
                                                           .cache_mode = wire::CacheMode::kOff});

@@ -92,6 +92,12 @@ void EngineThread::Apply(const UnpinCommand& command) {
   report_due_ = true;
 }
 
+void EngineThread::Apply(EvictCommand command) {
+  const LinkId link = command.link;
+  if (const auto refused = engine_.Evict(link, std::move(command.evict))) answers_.push_back({link, *refused});
+  report_due_ = true;
+}
+
 void EngineThread::Apply(const WantPrefixesCommand& command) {
   answers_.push_back({command.link, engine_.MostUsed(command.want)});
   report_due_ = true;
@@ -104,6 +110,9 @@ void EngineThread::Round() {
   report.tokens.insert(report.tokens.end(), std::make_move_iterator(rejected_.begin()),
                        std::make_move_iterator(rejected_.end()));
   rejected_.clear();
+  for (const EvictReport& eviction : report.evictions) {
+    if (eviction.answer.answer_id != 0) answers_.push_back({eviction.link, eviction.answer});
+  }
   Publish(std::move(report));
   PublishAnswers();
   if (!snapshot_wanted_ || !CanPublish()) return;

@@ -61,6 +61,7 @@ class EngineThread {
   void Apply(const SnapshotCommand&) { snapshot_wanted_ = true; }
   void Apply(const PinCommand& command);
   void Apply(const UnpinCommand& command);
+  void Apply(EvictCommand command);
   void Apply(const WantPrefixesCommand& command);
   void Apply(const NudgeCommand&) {}
 

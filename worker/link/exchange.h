@@ -40,6 +40,11 @@ struct UnpinCommand {
   LinkId link;
   wire::Unpin unpin;
 };
+// Answered when it is complete, some steps later; at once when it is refused.
+struct EvictCommand {
+  LinkId link;
+  wire::Evict evict;
+};
 // Takes O(blocks) on the engine's thread.
 struct WantPrefixesCommand {
   LinkId link;
@@ -50,7 +55,7 @@ struct WantPrefixesCommand {
 struct NudgeCommand {};
 
 using EngineCommand = std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, PinCommand,
-                                   UnpinCommand, WantPrefixesCommand, NudgeCommand>;
+                                   UnpinCommand, EvictCommand, WantPrefixesCommand, NudgeCommand>;
 
 // The ready blocks after the last reported step, parents before children.
 struct EngineSnapshot {
@@ -60,11 +65,11 @@ struct EngineSnapshot {
 // Reports between the previous output and the next one did not fit the queue: every link has missed something.
 struct OutputLost {};
 
-// The answer to a pin, an unpin or a WantPrefixes from this link. It comes after the report that shows the effect. It
-// is dropped when there is no space; the router waits for it only for a limited time.
+// The answer to a pin, an unpin, an eviction or a WantPrefixes from this link. It comes after the report that shows the
+// effect. It is dropped when there is no space; the router waits for it only for a limited time.
 struct EngineAnswer {
   LinkId link;
-  std::variant<wire::PinAnswer, wire::Prefixes> answer;
+  std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer> answer;
 };
 
 using EngineOutput = std::variant<StepReport, EngineSnapshot, OutputLost, EngineAnswer>;

@@ -190,6 +190,16 @@ void LinkCore::Handle(Link& link, wire::Unpin unpin) {
   LogWarning("an unpin is dropped: the inbox is full", {{"router", link.name}});
 }
 
+// Whoever wants something erased has to hear that it was not.
+void LinkCore::Handle(Link& link, wire::Evict evict) {
+  if (link.state != State::kUp) return;
+  const std::uint64_t answer_id = evict.answer_id;
+  if (effects_.Submit(EvictCommand{link.id, std::move(evict)})) return;
+  LogWarning("an eviction is refused: the inbox is full", {{"router", link.name}});
+  if (answer_id == 0) return;
+  Take(EngineAnswer{link.id, wire::EvictAnswer{.answer_id = answer_id, .outcome = wire::EvictOutcome::kRefused}});
+}
+
 void LinkCore::Handle(Link& link, const wire::WantPrefixes& want) {
   if (link.state != State::kUp || effects_.Submit(WantPrefixesCommand{link.id, want})) return;
   LogWarning("a request for the most used prefixes is dropped: the inbox is full", {{"router", link.name}});
@@ -326,6 +336,7 @@ void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const 
   step.tokens = std::move(tokens);
   step.events = events;
   step.load = load;
+  step.load.router_count = static_cast<std::uint32_t>(std::clamp<std::size_t>(up_count(), 1, wire::kMaxRouters));
   link.last_step = clock_.Now();
   link.has_news = false;
   prompt_board_.TellTo(link.id.value(), link.prompt_teller, link.last_step, step.load);

@@ -202,6 +202,7 @@ class LinkCore {
   void Handle(Link& link, const wire::Ping& ping);
   void Handle(Link& link, wire::Pin pin);
   void Handle(Link& link, wire::Unpin unpin);
+  void Handle(Link& link, wire::Evict evict);
   void Handle(Link& link, const wire::WantPrefixes& want);
 
   void NoteEvent(Link& link, const wire::TokenEvent& event);

@@ -15,12 +15,14 @@ constexpr int kFramesPerRound = 256;
 
 }  // namespace
 
-LinkThread::LinkThread(LinkCore::Setup setup, Resolver::Options routers, const Clock& clock, const wire::Waker& waker,
-                       EngineThread& engine, LinkObserver& observer)
-    : waker_(waker),
+LinkThread::LinkThread(LinkCore::Setup setup, Resolver::Options routers, std::optional<RouterKeys> keys,
+                       const Clock& clock, const wire::Waker& waker, EngineThread& engine, LinkObserver& observer)
+    : clock_(clock),
+      waker_(waker),
       engine_(engine),
       observer_(observer),
       resolver_(std::move(routers), waker),
+      keys_(std::move(keys)),
       core_(std::move(setup), clock, *this) {}
 
 LinkThread::~LinkThread() { Stop(); }
@@ -72,7 +74,10 @@ void LinkThread::Run() {
 void LinkThread::Round() {
   ApplyAddresses();
   FlushBacklog();
-  for (auto& [endpoint, peer] : peers_) ReceiveFrom(peer);
+  for (auto& [endpoint, peer] : peers_) {
+    ReceiveFrom(peer);
+    LookAtHandshake(endpoint, peer);
+  }
   ReceiveOutputs();
   core_.Tick();
   ApplyDrain();
@@ -99,14 +104,30 @@ void LinkThread::ApplyAddresses() {
   }
 }
 
+std::optional<wire::ClientKeys> LinkThread::KeysFor(std::size_t turn) {
+  return keys_ ? std::optional(keys_->ForTurn(turn)) : std::nullopt;
+}
+
+void LinkThread::LookAtHandshake(const std::string& endpoint, Peer& peer) {
+  const std::optional<wire::HandshakeFailure> failure = peer.socket.TakeHandshakeFailure();
+  const std::size_t key_count = keys_ ? keys_->router_key_count() : 1;
+  if (failure && peer.key_turn.OnFailure(*failure, key_count, clock_.Now())) {
+    std::string text = TextOf(*failure, peer.keys);
+    if (peer.told != text) LogWarning("a router can not be linked", {{"router", endpoint}, {"reason", text}});
+    peer.told = std::move(text);
+  }
+  if (peer.key_turn.TakeRedial(clock_.Now())) Redial(peer.id);
+}
+
 void LinkThread::Connect(const std::string& endpoint) {
-  Result<wire::DealerSocket> socket = wire::DealerSocket::Connect(context_, endpoint);
+  std::optional<wire::ClientKeys> keys = KeysFor(0);
+  Result<wire::DealerSocket> socket = wire::DealerSocket::Connect(context_, endpoint, keys);
   if (!socket.ok()) {
     LogError("can not connect to a router", {{"router", endpoint}, {"error", socket.error().ToString()}});
     return;
   }
   const PeerId id(next_peer_id_++);
-  peers_.emplace(endpoint, Peer{id, std::move(socket).value()});
+  peers_.emplace(endpoint, Peer{id, std::move(socket).value(), std::move(keys)});
   core_.AddPeer(id, endpoint);
 }
 
@@ -121,6 +142,8 @@ void LinkThread::ReceiveFrom(Peer& peer) {
       LogWarning("malformed message from a router", {{"error", message.error().ToString()}});
       core_.OnMalformed(peer.id);
     } else if (message.value().has_value()) {
+      peer.key_turn.OnUp();
+      peer.told.clear();
       core_.OnMessage(peer.id, *std::move(message).value());
     } else {
       core_.OnUnknown();
@@ -158,8 +181,11 @@ wire::SendOutcome LinkThread::Send(PeerId peer, const wire::WorkerMessage& messa
 
 void LinkThread::Redial(PeerId peer) {
   auto& [endpoint, entry] = EntryOf(peer);
-  Result<wire::DealerSocket> socket = wire::DealerSocket::Connect(context_, endpoint);
-  if (socket.ok()) entry.socket = std::move(socket).value();
+  std::optional<wire::ClientKeys> keys = KeysFor(entry.key_turn.turn());
+  Result<wire::DealerSocket> socket = wire::DealerSocket::Connect(context_, endpoint, keys);
+  if (!socket.ok()) return;
+  entry.socket = std::move(socket).value();
+  entry.keys = std::move(keys);
 }
 
 bool LinkThread::Submit(EngineCommand command) {

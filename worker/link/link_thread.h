@@ -3,6 +3,8 @@
 //
 //   names ─ Resolver ─► addresses ─► dealers ◄──► LinkCore ◄──► EngineThread
 //
+// A handshake that fails is logged, and the router is dialled again: with keys as its next key (router_keys.h).
+//
 // Threads: all public functions may be called from any thread; the rest happens on the link thread. The constructor's
 // references outlive it. It starts and stops the resolver; its caller starts and stops the engine thread.
 #pragma once
@@ -15,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +27,7 @@
 #include "worker/link/engine_thread.h"
 #include "worker/link/link_core.h"
 #include "worker/link/resolver.h"
+#include "worker/link/router_keys.h"
 
 namespace roost::worker {
 
@@ -42,8 +46,9 @@ class LinkObserver {
 
 class LinkThread final : private LinkEffects {
  public:
-  LinkThread(LinkCore::Setup setup, Resolver::Options routers, const Clock& clock, const wire::Waker& waker,
-             EngineThread& engine, LinkObserver& observer);
+  // `keys` of the links; without, they are open.
+  LinkThread(LinkCore::Setup setup, Resolver::Options routers, std::optional<RouterKeys> keys, const Clock& clock,
+             const wire::Waker& waker, EngineThread& engine, LinkObserver& observer);
   ~LinkThread() override;
   LinkThread(const LinkThread&) = delete;
   LinkThread& operator=(const LinkThread&) = delete;
@@ -62,6 +67,9 @@ class LinkThread final : private LinkEffects {
   struct Peer {
     PeerId id;
     wire::DealerSocket socket;
+    std::optional<wire::ClientKeys> keys = {};  // of the socket
+    KeyTurn key_turn = {};
+    std::string told = {};  // the last logged failure; empty once the link is up
   };
   using Peers = std::map<std::string, Peer>;  // by endpoint
 
@@ -77,12 +85,15 @@ class LinkThread final : private LinkEffects {
   void Reach(bool& milestone);
   [[nodiscard]] bool WaitFor(const bool& milestone, std::chrono::milliseconds timeout);
   void Connect(const std::string& endpoint);
+  [[nodiscard]] std::optional<wire::ClientKeys> KeysFor(std::size_t turn);
+  void LookAtHandshake(const std::string& endpoint, Peer& peer);
   [[nodiscard]] Peers::value_type& EntryOf(PeerId id);
   void FlushBacklog();
   void ReceiveFrom(Peer& peer);
   void ReceiveOutputs();
   void Wait();
 
+  const Clock& clock_;
   const wire::Waker& waker_;
   EngineThread& engine_;
   LinkObserver& observer_;
@@ -98,6 +109,7 @@ class LinkThread final : private LinkEffects {
 
   // Used by the link thread only. The context is declared before the sockets, so that they are destroyed first.
   wire::Context context_;
+  std::optional<RouterKeys> keys_;
   Peers peers_;
   std::uint32_t next_peer_id_ = 1;
   std::deque<EngineCommand> backlog_;  // commands for which the inbox had no space; never requests

@@ -56,11 +56,12 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   auto sequence = std::make_unique<Sequence>();
   sequence->id = ids_.Take();
   sequence->root = spec.root;
+  sequence->own = spec.own;
   sequence->tokens = std::move(spec.prompt);
   sequence->prompt_token_count = sequence->token_count();
   sequence->hashes = std::move(spec.block_hashes);
   if (sequence->hashes.size() != sequence->tokens.size() / block_tokens_) {
-    sequence->hashes = HashBlocks(spec.root, sequence->tokens, block_tokens_);
+    sequence->hashes = HashBlocks(spec.root, spec.own, sequence->tokens, block_tokens_);
   }
   sequence->most_tokens = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(options_.max_context_tokens, sequence->tokens.size() + spec.max_output_tokens));
@@ -69,6 +70,7 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   sequence->cache_mode = spec.cache_mode;
   sequence->can_commit = sequence->uses_cache();
   sequence->group = spec.group;
+  sequence->tenant = cache_.tenants().Join(spec.tenant);
   sequence->prompt_retention = spec.prompt_retention;
   sequence->decode_retention = spec.decode_retention;
   sequence->session = spec.session;
@@ -88,6 +90,7 @@ void Scheduler::Remove(SequenceId id) {
     coming_forks_ -= sequence.fork_count;
     ReleaseBlocks(sequence);
   }
+  cache_.tenants().Leave(sequence.tenant);
   sequences_.Erase(id);
   ids_.Return(id);
 }
@@ -107,6 +110,46 @@ void Scheduler::ForgetDiscarded(Sequence& sequence) const {
     --sequence.committed_block_count;
     sequence.can_commit = false;
   }
+}
+
+void Scheduler::KeepOut(Sequence& sequence) {
+  sequence.is_erased = true;
+  sequence.can_commit = false;
+}
+
+// It continues the prompt: it has the last full block, or begins like a prompt that has none.
+void Scheduler::KeepOut(const BlockChain& prompt) {
+  const std::size_t count = prompt.hashes.size();
+  const auto continues = [&](const Sequence& sequence) {
+    if (sequence.root != prompt.root) return false;
+    if (count > 0) return sequence.hashes.size() >= count && sequence.hashes[count - 1] == prompt.hashes.back();
+    const bool is_longer = sequence.known_count() >= prompt.tokens.size();
+    return is_longer && std::equal(prompt.tokens.begin(), prompt.tokens.end(), sequence.tokens.begin());
+  };
+  for (const auto& [id, sequence] : sequences_.slots()) {
+    if (sequence != nullptr && continues(*sequence)) KeepOut(*sequence);
+  }
+}
+
+void Scheduler::KeepOut(std::string_view tenant) {
+  const std::optional<TenantId> known = cache_.tenants().Find(tenant);
+  for (const auto& [id, sequence] : sequences_.slots()) {
+    if (sequence != nullptr && sequence->tenant == known) KeepOut(*sequence);
+  }
+}
+
+EraseProgress Scheduler::Erase(const BlockChain& prompt, PromptPin pin, EraseStep& step) {
+  const EraseProgress progress = cache_.ErasePrompt(prompt, pin, step);
+  for (Sequence* each : running_) ForgetDiscarded(*each);
+  return progress;
+}
+
+EraseProgress Scheduler::Erase(std::string_view tenant, EraseStep& step) {
+  const std::optional<TenantId> known = cache_.tenants().Find(tenant);
+  if (!known) return EraseProgress::kComplete;
+  const EraseProgress progress = cache_.EraseTenant(*known, step);
+  for (Sequence* each : running_) ForgetDiscarded(*each);
+  return progress;
 }
 
 const std::vector<ScheduledSlice>& Scheduler::Schedule() {
@@ -183,6 +226,7 @@ SequenceId Scheduler::Fork(SequenceId id) {
   fork->blocks.reserve(origin.blocks.capacity());
   fork->id = ids_.Take();
   fork->fork_count = 0;
+  cache_.tenants().Join(fork->tenant);
   for (const BlockId block : fork->blocks) cache_.Share(block);
   running_.push_back(fork.get());
   const SequenceId fork_id = fork->id;

@@ -51,6 +51,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -138,6 +139,15 @@ class Scheduler {
   // What the sequence has computed, in any state, may be wrong: none of it stays in the cache, nor what others computed
   // behind it, which they keep for themselves. Remove the sequence afterwards. Not between Schedule and Commit.
   void Discard(SequenceId id);
+
+  // Erases a prompt, or all blocks of a tenant, as much as the step's budget allows: see PrefixCache::ErasePrompt. Call
+  // it again, with the same values, until it is complete. Not between Schedule and Commit. Call KeepOut first, once:
+  // then no sequence that is here now, waiting or running, leaves blocks of that prompt or tenant in the cache from now
+  // on, also after a preemption. O(sequences).
+  void KeepOut(const BlockChain& prompt);
+  void KeepOut(std::string_view tenant);
+  [[nodiscard]] EraseProgress Erase(const BlockChain& prompt, PromptPin pin, EraseStep& step);
+  [[nodiscard]] EraseProgress Erase(std::string_view tenant, EraseStep& step);
 
   // The sequences without output that wait beyond their deadline. They keep waiting until they are removed.
   [[nodiscard]] std::vector<SequenceId> Expired(Instant now) const { return waiting_.Expired(now); }
@@ -239,6 +249,7 @@ class Scheduler {
   void HashFullBlock(Sequence& sequence) const;
   void CommitFullBlocks(Sequence& sequence);
   void ForgetDiscarded(Sequence& sequence) const;
+  static void KeepOut(Sequence& sequence);
 
   // ---- admission (scheduler_admission.cc) ----
   // A running sequence with a partly computed prompt.

@@ -134,7 +134,7 @@ void Scheduler::ReleaseBlocks(Sequence& sequence) {
   sequence.dealt_token_count = 0;
   sequence.computed_token_count = 0;
   sequence.committed_block_count = 0;
-  sequence.can_commit = sequence.uses_cache();
+  sequence.can_commit = sequence.leaves_blocks();
   sequence.given_up_block_count = 0;
 }
 
@@ -246,7 +246,8 @@ bool Scheduler::HasFullBlock(const Sequence& sequence) const {
 void Scheduler::HashFullBlock(Sequence& sequence) const {
   const std::uint32_t index = sequence.committed_block_count;
   if (sequence.hashes.size() > index) return;
-  const BlockHash parent = index == 0 ? sequence.root : sequence.hashes.back();
+  const BlockHash last = sequence.hashes.empty() ? sequence.root : sequence.hashes.back();
+  const BlockHash parent = ParentOf(index, sequence.root, sequence.own, last);
   const std::span<const TokenId> tokens(sequence.tokens);
   sequence.hashes.push_back(ChainHash(parent, tokens.subspan(std::size_t{index} * block_tokens_, block_tokens_)));
 }

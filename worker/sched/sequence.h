@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -34,12 +35,14 @@ struct RetentionHint {
 // The properties of a new sequence.
 struct SequenceSpec {
   BlockHash root;
+  std::optional<OwnScope> own = {};
   std::vector<TokenId> prompt;
   std::vector<BlockHash> block_hashes = {};  // of the prompt's full blocks; computed here if their number is wrong
   std::optional<Instant> deadline = {};      // for waiting; see Scheduler::Expired
   std::uint32_t priority = 50;               // higher priorities are taken first
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   EvictionGroup group = EvictionGroup(0);
+  std::string_view tenant = {};  // read by Submit alone
   RetentionHint prompt_retention = {};
   RetentionHint decode_retention = {};
   std::uint64_t session = 0;            // see SessionTable; 0: none
@@ -91,6 +94,7 @@ struct Sequence {
   // False after a hash collision, and once a block has been discarded: what follows an uncommitted block can not be
   // committed.
   bool can_commit = true;
+  bool is_erased = false;  // its text was erased on demand: it leaves nothing in the cache, also after a preemption
   std::optional<std::uint32_t> first_stored_block;  // the first block that it has added to the cache
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   State state = State::kWaiting;
@@ -100,11 +104,13 @@ struct Sequence {
   std::uint32_t scored_so_far = 0;
 
   BlockHash root;
-  std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later full block
-  std::uint32_t most_tokens = 0;  // tokens for which memory is reserved while it runs
+  std::optional<OwnScope> own;
+  std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later one that filled
+  std::uint32_t most_tokens = 0;  // that memory is reserved for while it runs
   std::optional<Instant> deadline;
   std::uint32_t priority = 50;  // rises when it has waited long, see WaitingQueue
   EvictionGroup group;
+  TenantId tenant;
   RetentionHint prompt_retention;
   RetentionHint decode_retention;
   std::uint64_t session = 0;
@@ -134,7 +140,8 @@ struct Sequence {
   [[nodiscard]] bool scoring() const { return scored_so_far < scored_token_count; }
   [[nodiscard]] bool uses_cache() const { return cache_mode == wire::CacheMode::kOn; }
   [[nodiscard]] SequenceAge age() const { return {-std::int64_t{priority}, id}; }
-  [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens}; }
+  [[nodiscard]] bool leaves_blocks() const { return uses_cache() && !is_erased; }
+  [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens, tenant, own}; }
 };
 
 }  // namespace roost::worker

@@ -5,6 +5,8 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <future>
+#include <utility>
 
 namespace roost {
 namespace {
@@ -36,6 +38,39 @@ TEST(TerminationDeathTest, SignalsAreCountedWhileServing) {
         std::_Exit(0);
       },
       testing::ExitedWithCode(0), "");
+}
+
+TEST(TerminationDeathTest, HangupReloadsAndIsNoEnd) {
+  EXPECT_EXIT(
+      {
+        Termination termination(Termination::Hangup::kReloads);
+        kill(getpid(), SIGHUP);  // during start-up: nothing to reload yet
+        std::promise<void> reloaded;
+        bool told = false;  // of the watching thread
+        termination.OnHangup([&] {
+          if (!std::exchange(told, true)) reloaded.set_value();
+        });
+        termination.BeginServing();
+        kill(getpid(), SIGHUP);
+        if (reloaded.get_future().wait_for(kPatience) != std::future_status::ready) std::_Exit(1);
+        termination.OnHangup({});
+        kill(getpid(), SIGHUP);
+        kill(getpid(), SIGTERM);
+        if (!termination.Wait(kPatience, 1)) std::_Exit(2);
+        std::_Exit(termination.Wait(std::chrono::milliseconds(0), 2) ? 3 : 0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(TerminationDeathTest, HangupEndsADaemonThatReloadsNothing) {
+  EXPECT_EXIT(
+      {
+        Termination termination;
+        termination.BeginServing();
+        kill(getpid(), SIGHUP);
+        pause();
+      },
+      testing::KilledBySignal(SIGHUP), "");
 }
 
 TEST(TerminationDeathTest, EndsWithoutASignal) {

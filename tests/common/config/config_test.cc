@@ -16,6 +16,7 @@ struct Options {
   std::string policy = "cache-aware";
   std::vector<std::string> routers{"tcp://127.0.0.1:7001"};
   bool verbose = false;
+  std::string key;
 };
 
 class ConfigTest : public testing::Test {
@@ -44,7 +45,8 @@ class ConfigTest : public testing::Test {
         .Add("share", options.share, "Share", {.low = 0, .high = 1})
         .AddChoice("policy", options.policy, {"cache-aware", "random"}, "Policy")
         .AddList("router", options.routers, "Router addresses")
-        .AddSwitch("verbose", options.verbose, "Say more");
+        .AddSwitch("verbose", options.verbose, "Say more")
+        .AddSecret("key", options.key, "Secret");
     std::vector<const char*> argv{"roost-test"};
     for (const std::string& argument : arguments) argv.push_back(argument.c_str());
     return parser.Parse(static_cast<int>(argv.size()), argv.data());
@@ -142,6 +144,19 @@ TEST_F(ConfigTest, PrintConfigCanBeReadBack) {
   options = {};
   ASSERT_TRUE(Parse({"--config", file}).ok());
   EXPECT_EQ(options.threads, 7U);
+}
+
+TEST_F(ConfigTest, ASecretComesByVariableOrArgumentAndIsNeverPrinted) {
+  SetVariable("ROOST_KEY", "hush");
+  ASSERT_TRUE(Parse({}).ok());
+  EXPECT_EQ(options.key, "hush");
+  for (const char* flag : {"--print-config", "--help"}) {
+    testing::internal::CaptureStdout();
+    ASSERT_EQ(Parse({flag}).value(), ParseOutcome::kExit);
+    EXPECT_EQ(testing::internal::GetCapturedStdout().find("hush"), std::string::npos) << flag;
+  }
+  ASSERT_TRUE(Parse({"--key", "quiet"}).ok());
+  EXPECT_EQ(options.key, "quiet");
 }
 
 }  // namespace

@@ -76,6 +76,22 @@ TEST(BlockHashTest, EveryPartOfTheScopeSeparates) {
   EXPECT_EQ(roots.size(), 7U);
 }
 
+TEST(BlockHashTest, BehindASharedFrontTheHashesAreTheScopesOwn) {
+  const BlockHash shared{1, 2};
+  const BlockHash tenant{3, 4};
+  const std::vector<TokenId> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
+  const std::vector<BlockHash> whole = HashBlocks(shared, tokens, 4);
+  const OwnScope own{2, OwnRoot(tenant, whole[1])};
+  const std::vector<BlockHash> parted = HashBlocks(shared, own, tokens, 4);
+  ASSERT_EQ(parted.size(), 3U);
+  EXPECT_EQ(parted[0], whole[0]);
+  EXPECT_EQ(parted[1], whole[1]);
+  EXPECT_EQ(parted[2], ChainHash(own.root, std::span(tokens).subspan(8, 4)));
+  EXPECT_NE(parted[2], whole[2]);
+  EXPECT_NE(OwnRoot(tenant, whole[0]), own.root);
+  EXPECT_NE(OwnRoot({3, 5}, whole[1]), own.root);
+}
+
 TEST(BlockHashTest, BlockTokensIsAPowerOfTwoWithinBounds) {
   for (const std::uint32_t good : {4U, 16U, 256U}) EXPECT_TRUE(IsValidBlockTokens(good));
   for (const std::uint32_t bad : {0U, 2U, 12U, 512U}) EXPECT_FALSE(IsValidBlockTokens(bad));

@@ -267,6 +267,10 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
   pin = random.MakePin();
   pin.duration_ms = kMaxKeepMs + 1;
   expect_refused(RouterMessage(pin), "durationMs");
+  PromptToEvict prompt{{1, 2}, {7, 8, 9, 10}, {}};
+  prompt.block_hashes.resize(2);
+  expect_refused(RouterMessage(Evict{prompt, 1}), "blockHashes");
+  expect_refused(RouterMessage(Evict{PromptToEvict{}, 1}), "tokens");
   WantPrefixes want = random.MakeWantPrefixes();
   want.answer_id = 0;
   expect_refused(RouterMessage(want), "answerId");
@@ -508,6 +512,7 @@ TEST(CodecTest, LargestPromptAndATokenizerOfTwentyMegabytesFit) {
   generate.block_hashes.assign(generate.prompt.size() / kMinBlockTokens, BlockHash{1, 2});
   ExpectRoundTrip(RouterMessage(generate));
   ExpectRoundTrip(RouterMessage(Pin{generate.root, generate.block_hashes, 0}));
+  ExpectRoundTrip(RouterMessage(Evict{PromptToEvict{generate.root, generate.prompt, generate.block_hashes}, 1}));
   ExpectRoundTrip(WorkerMessage(Tokenizer{"digest", std::string(20'000'000, 'x'), "template", "<s>", "</s>"}));
 }
 

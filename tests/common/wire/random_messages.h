@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -16,19 +17,20 @@ class RandomMessages {
   explicit RandomMessages(std::uint64_t seed) : rng_(seed) {}
 
   [[nodiscard]] WorkerMessage Worker() {
-    switch (rng_.Below(7)) {
+    switch (rng_.Below(8)) {
       case 0: return MakeHello();
       case 1: return MakeStep();
       case 2: return MakeSnapshot();
       case 3: return MakeTokenizer();
       case 4: return PinAnswer{rng_(), Small(), Small(), Small()};
       case 5: return MakePrefixes();
+      case 6: return MakeEvictAnswer();
       default: return Bye{NonZero()};
     }
   }
 
   [[nodiscard]] RouterMessage Router() {
-    switch (rng_.Below(12)) {
+    switch (rng_.Below(13)) {
       case 0: return Welcome{rng_(), NonZero(), MakeVersion()};
       case 1: return MakeGenerate();
       case 2: return Cancel{RequestId(rng_())};
@@ -40,6 +42,7 @@ class RandomMessages {
       case 8: return Ping{rng_()};
       case 9: return Refused{NonZero(), Name()};
       case 10: return MakeWantPrefixes();
+      case 11: return MakeEvict();
       default: return Ping{};
     }
   }
@@ -68,6 +71,7 @@ class RandomMessages {
     hello.logprobs = rng_.Below(2) == 0;
     hello.min_output_tokens = rng_.Below(2) == 0;
     hello.answers = rng_.Below(2) == 0;
+    hello.evicts = rng_.Below(2) == 0;
     hello.constrains_output = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return hello;
@@ -121,6 +125,16 @@ class RandomMessages {
     return generate;
   }
 
+  [[nodiscard]] EvictAnswer MakeEvictAnswer() {
+    return {rng_(), Small(), Small(), rng_.Below(2) == 0 ? EvictOutcome::kDone : EvictOutcome::kRefused};
+  }
+  [[nodiscard]] Evict MakeEvict() {
+    if (rng_.Below(2) == 0) return {TenantToEvict{Name()}, rng_()};
+    PromptToEvict prompt{Hash(), std::vector<TokenId>(1 + rng_.Below(40)), {}};
+    for (TokenId& token : prompt.tokens) token = Small();
+    prompt.block_hashes = Hashes(prompt.tokens.size() / 16);
+    return {std::move(prompt), rng_()};
+  }
   [[nodiscard]] Pin MakePin() { return {Hash(), Hashes(1 + rng_.Below(6)), KeepMs(), rng_()}; }
 
   [[nodiscard]] WantPrefixes MakeWantPrefixes() {

@@ -14,9 +14,9 @@ namespace {
 constexpr Instant kNow{};
 constexpr std::size_t kMaxFrameBytes = std::size_t{1} << 20U;
 
-std::string Greeting(char major_version = 3) {
+std::string Greeting(char major_version = 3, std::string_view mechanism = "NULL") {
   std::string greeting = "\xFF" + std::string(8, '\0') + "\x7F" + std::string(1, major_version);
-  greeting += std::string(1, '\0') + "NULL" + std::string(16, '\0');
+  greeting += std::string(1, '\0') + std::string(mechanism);
   greeting.resize(64, '\0');
   return greeting;
 }
@@ -100,6 +100,64 @@ TEST(ZmtpWatchTest, RefusesWhatIsNoZmtp3) {
   EXPECT_NE(Refusal(Greeting(1)), "");
   EXPECT_NE(Refusal(Greeting() + "\x40"), "");
 }
+
+// ---- under CURVE ----
+
+std::string CurveGreeting() { return Greeting(3, "CURVE"); }
+const std::string kCurveHello = ShortFrame(Kind::kCommand, "\x05HELLO" + std::string(194, 'x'));
+const std::string kInitiate = Frame(Kind::kCommand, "\x08INITIATE" + std::string(500, 'x'));
+std::string Box(std::size_t size) { return Frame(Kind::kMessage, std::string(size + kCurveBoxBytes, 'x')); }
+
+TEST(ZmtpWatchTest, EveryMechanismButTheWantedOneIsRefusedAtTheGreeting) {
+  for (const std::string_view name : {"NULL", "PLAIN", "CURVE", "CURVE2", "NUL", "", "GSSAPI"}) {
+    for (const Mechanism wanted : {Mechanism::kNull, Mechanism::kCurve}) {
+      const std::string_view wanted_name = wanted == Mechanism::kCurve ? "CURVE" : "NULL";
+      ZmtpWatch watch(kMaxFrameBytes, nullptr, wanted);
+      const std::string greeting = Greeting(3, name);
+      // The mechanism's name and its zeros: nothing of ours comes after them.
+      EXPECT_TRUE(Take(watch, greeting.substr(0, 31)).ok());
+      const Result<void> taken = Take(watch, greeting.substr(31, 1));
+      EXPECT_EQ(taken.ok(), name == wanted_name) << name;
+      if (!taken.ok()) {
+        EXPECT_EQ(taken.error().code, ErrorCode::kUnauthenticated);
+      }
+    }
+  }
+}
+
+TEST(ZmtpWatchTest, UnderCurveMessagesComeAfterTheKeyIsLetIn) {
+  ZmtpWatch watch(kMaxFrameBytes, nullptr, Mechanism::kCurve);
+  ASSERT_TRUE(Take(watch, CurveGreeting() + kCurveHello + kInitiate).ok());
+  EXPECT_FALSE(watch.is_through()) << "a handshake that has been sent is not one that was answered";
+  watch.Admit();
+  EXPECT_TRUE(watch.is_through());
+  EXPECT_TRUE(Take(watch, Box(0) + Box(kMaxFrameBytes)).ok()) << "the box around the largest message";
+  EXPECT_FALSE(Take(watch, Head(Kind::kMessage, kMaxFrameBytes + kCurveBoxBytes + 1)).ok());
+
+  ZmtpWatch stranger(kMaxFrameBytes, nullptr, Mechanism::kCurve);
+  ASSERT_TRUE(Take(stranger, CurveGreeting() + kCurveHello).ok());
+  EXPECT_FALSE(Take(stranger, Box(10)).ok()) << "of a key that nobody knows";
+}
+
+TEST(ZmtpWatchTest, UnderCurveNoByteIsChangedOnItsWay) {
+  std::string sent = CurveGreeting() + kCurveHello + Frame(Kind::kCommand, Ready("nobody"));
+  const std::string before = sent;
+  ZmtpWatch watch(kMaxFrameBytes, nullptr, Mechanism::kCurve);
+  ASSERT_TRUE(watch.Take(sent, kNow).ok());
+  EXPECT_EQ(sent, before);
+}
+
+TEST(ZmtpWatchTest, AHandshakeWithoutKeysIsOverWithTheReady) {
+  ZmtpWatch watch(kMaxFrameBytes, nullptr);
+  ASSERT_TRUE(Take(watch, Greeting()).ok());
+  const std::string ready = ShortFrame(Kind::kCommand, Ready(""));
+  ASSERT_TRUE(Take(watch, ready.substr(0, ready.size() - 1)).ok());
+  EXPECT_FALSE(watch.is_through());
+  ASSERT_TRUE(Take(watch, ready.substr(ready.size() - 1)).ok());
+  EXPECT_TRUE(watch.is_through());
+}
+
+// ---- bounds ----
 
 TEST(ZmtpWatchTest, RefusesFramesOverTheLimitAtTheirHead) {
   EXPECT_NE(Refusal(Greeting() + Head(Kind::kMessage, kMaxFrameBytes + 1)), "");

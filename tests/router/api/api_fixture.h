@@ -30,6 +30,12 @@ inline std::string At(std::string_view json, std::string_view pointer) {
   return simdjson::minify(element);
 }
 
+// Where a client would ask for it.
+inline Listener ListenerOf(std::string_view path) {
+  if (path.starts_with("/admin/")) return Listener::kAdmin;
+  return path == "/metrics" ? Listener::kMetrics : Listener::kApi;
+}
+
 class ApiTest : public ::testing::Test {
  protected:
   ApiTest() { Serve(ByteModel()); }
@@ -63,7 +69,8 @@ class ApiTest : public ::testing::Test {
     request.request_id = "req-1";
     auto responder = std::make_shared<FakeResponder>();
     responders_.push_back(responder);
-    api_.Handle(std::move(request), responder);
+    const Listener listener = ListenerOf(request.path);
+    api_.Handle(listener, std::move(request), responder);
     return responder;
   }
   std::shared_ptr<FakeResponder> Chat(std::string body) { return Ask("POST", "/v1/chat/completions", std::move(body)); }

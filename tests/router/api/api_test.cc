@@ -35,7 +35,7 @@ TEST_F(ApiTest, HealthIsAlwaysOkAndReadyNeedsAWorker) {
 
 TEST_F(ApiTest, TellsModelsVersionAndMetrics) {
   const std::string model =
-      R"({"id":"bytes","object":"model","created":1700000000,"owned_by":"roost","max_model_len":200})";
+      R"({"id":"bytes","object":"model","created":1700000000,"owned_by":"roost","max_model_len":200,"block_tokens":4})";
   EXPECT_EQ(Ask("GET", "/v1/models")->response->body, R"({"object":"list","data":[)" + model + "]}");
   EXPECT_EQ(Ask("GET", "/v1/models/bytes")->response->body, model);
   EXPECT_EQ(Ask("GET", "/v1/models/%62ytes")->response->body, model);

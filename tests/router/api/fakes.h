@@ -120,6 +120,7 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<std::shared_ptr<const ServedModel>> Models() const override { return models; }
   std::vector<WorkerStatus> Workers() const override { return workers; }
   std::vector<QueueStatus> Queues() const override { return queues; }
+  std::uint32_t RouterCount() const override { return router_count; }
   Result<void> CheckRoom(const ServedModel&) const override {
     return no_room ? Result<void>(*no_room) : Result<void>();
   }
@@ -147,6 +148,12 @@ class FakeDispatcher final : public Dispatcher {
   Result<void> Warm(WarmOrder order, AnswersDone its_done) override {
     if (refusal) return *refusal;
     warm_orders.push_back(std::move(order));
+    done = std::move(its_done);
+    return {};
+  }
+  Result<void> Evict(EvictOrder order, AnswersDone its_done) override {
+    if (refusal) return *refusal;
+    evict_orders.push_back(std::move(order));
     done = std::move(its_done);
     return {};
   }
@@ -190,6 +197,7 @@ class FakeDispatcher final : public Dispatcher {
   std::optional<std::string> expected;  // a model that is expected
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;
+  std::uint32_t router_count = 1;
   std::optional<Error> refusal;
   std::optional<Error> no_room;
   std::function<void()> on_submit;
@@ -199,6 +207,7 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<PinOrder> orders;
   std::vector<PrefixesQuestion> questions;
   std::vector<WarmOrder> warm_orders;
+  std::vector<EvictOrder> evict_orders;
   std::vector<PromptQuery> queries;
   AnswersDone done;  // of the last order
   PromptMatch match;

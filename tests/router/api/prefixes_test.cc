@@ -161,7 +161,7 @@ TEST_F(PrefixesTest, ShowsCutTextWhereItIsAllowed) {
   request.method = "GET";
   request.path = "/admin/v1/prefixes";
   const auto responder = std::make_shared<FakeResponder>();
-  shows.Handle(std::move(request), responder);
+  shows.Handle(Listener::kAdmin, std::move(request), responder);
   EXPECT_EQ(dispatcher_.questions[0].tokens, wire::PrefixTokens::kTell);
   wire::UsedPrefix used = Used(1, 2, 3);
   used.first_tokens = Bytes("a\x1b\"");

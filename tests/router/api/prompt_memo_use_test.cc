@@ -41,7 +41,7 @@ TEST_F(PromptMemoUseTest, TheNextTurnKnowsTheOneBefore) {
   const std::string text = "<|im_start|>user\n" + std::string(300, 'a') +
                            "<|im_end|>\n<|im_start|>user\nc<|im_end|>\n" + "<|im_start|>assistant\n";
   EXPECT_EQ(spec.prompt, *spec.model->tokenizer->Encode(text, SpecialTokens::kOmit));
-  EXPECT_EQ(spec.block_hashes, HashBlocks(ScopeRoot(*spec.model, ""), spec.prompt, spec.model->block_tokens));
+  EXPECT_EQ(spec.block_hashes, HashBlocks(ScopeRoot(*spec.model, "", ""), spec.prompt, spec.model->block_tokens));
 }
 
 TEST_F(PromptMemoUseTest, PromptsOfOtherSaltsAreNotKnown) {
@@ -49,6 +49,13 @@ TEST_F(PromptMemoUseTest, PromptsOfOtherSaltsAreNotKnown) {
   EXPECT_EQ(KnownOfChat(Messages("c") + R"(,"cache_salt":"two")"), 0U);
   EXPECT_EQ(KnownOfChat(Messages("c")), 0U);
   EXPECT_EQ(KnownOfChat(Messages("c") + R"(,"cache_salt":"one")"), kFirstTurn);
+}
+
+TEST_F(PromptMemoUseTest, AnEvictionLeavesNothing) {
+  KnownOfChat(Messages("b"));
+  Ask("POST", "/admin/v1/evict", R"({"tenant":"hens"})");
+  EXPECT_EQ(prompt_memo_->counts().held_bytes, 0U);
+  EXPECT_EQ(KnownOfChat(Messages("c")), 0U);
 }
 
 TEST_F(PromptMemoUseTest, WithoutCacheNothingIsKept) {
@@ -70,7 +77,7 @@ TEST_F(PromptMemoUseTest, CompletionsKnowTheirOwn) {
   EXPECT_EQ(KnownOf("/v1/completions", prompt), 310U);
   const GenerateSpec& spec = dispatcher_.specs.back();
   EXPECT_EQ(spec.prompt.front(), kBos);
-  EXPECT_EQ(spec.block_hashes, HashBlocks(ScopeRoot(*spec.model, ""), spec.prompt, spec.model->block_tokens));
+  EXPECT_EQ(spec.block_hashes, HashBlocks(ScopeRoot(*spec.model, "", ""), spec.prompt, spec.model->block_tokens));
 }
 
 }  // namespace

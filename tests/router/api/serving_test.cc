@@ -45,6 +45,7 @@ class QueueDispatcher final : public Dispatcher {
   [[nodiscard]] Result<void> Pin(PinOrder /*order*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<void> MostUsed(PrefixesQuestion /*question*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<void> Warm(WarmOrder /*order*/, AnswersDone /*done*/) override { return {}; }
+  [[nodiscard]] Result<void> Evict(EvictOrder /*order*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<PromptMatch> Match(PromptQuery /*query*/) override { return PromptMatch(); }
   std::vector<DecisionRecord> LatestDecisions(std::size_t) const override { return {}; }
   std::vector<DecisionRecord> FindDecisions(std::string_view) const override { return {}; }
@@ -82,7 +83,7 @@ class ServingTest : public ::testing::Test {
     options.port = 0;
     options.thread_count = 2;
     server_ = std::move(HttpServer::Start(options, [this](HttpRequest request, std::shared_ptr<Responder> responder) {
-                          api_.Handle(std::move(request), std::move(responder));
+                          api_.Handle(Listener::kApi, std::move(request), std::move(responder));
                         }).value());
   }
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
+#include <utility>
 
 #include "common/base/rng.h"
 #include "router/fleet/fleet.h"
@@ -90,6 +92,44 @@ TEST_F(ClusterTest, PredictionEqualsWhatTheWorkerFindsAndNothingDrifts) {
   }
   EXPECT_GT(cached_tokens, 2000U);
   EXPECT_EQ(resyncs.count, 0);
+}
+
+TEST_F(ClusterTest, AnEvictedTenantIsGoneFromEveryWorkerWhileItsStreamGoesOn) {
+  ASSERT_TRUE(WaitForReady(2));
+  const auto of = [](const std::string& tenant) {
+    GenerateSpec spec;
+    spec.tenant = tenant;
+    return spec;
+  };
+  const std::vector<TokenId> hens(40, 7);
+  const std::vector<TokenId> ducks(40, 8);
+  for (const auto& [tenant, prompt] : {std::pair("hens", hens), std::pair("ducks", ducks)}) {
+    ASSERT_EQ(Submit(prompt, 4, of(tenant))->WaitForEnd().reason, wire::FinishReason::kLength);
+  }
+  const auto undisturbed = Submit(hens, 400, of("hens"));
+  ASSERT_EQ(undisturbed->WaitForEnd().reason, wire::FinishReason::kLength);
+  const auto stream = Submit(hens, 400, of("hens"));
+  ASSERT_TRUE(stream->WaitForTokens(1));
+
+  std::promise<std::vector<WorkerAnswer>> told;
+  ASSERT_TRUE(fleet
+                  ->Evict({.what = wire::TenantToEvict{"hens"}},
+                          [&told](std::vector<WorkerAnswer> answers) { told.set_value(std::move(answers)); })
+                  .ok());
+  std::uint32_t gone = 0;
+  for (const WorkerAnswer& answer : told.get_future().get()) {
+    const auto& counts = std::get<wire::EvictAnswer>(answer.reply);
+    gone += counts.evicted_block_count + counts.busy_block_count;
+  }
+  EXPECT_GE(gone, 10U);
+  ASSERT_EQ(stream->WaitForEnd().reason, wire::FinishReason::kLength);
+  EXPECT_EQ(stream->tokens(), undisturbed->tokens());
+  // The answer came after the events, and the stream's end after its last step.
+  EXPECT_TRUE(fleet->FindModel("fake")->index->Match(HashBlocks(root, hens, kBlockTokens)).empty());
+  EXPECT_FALSE(fleet->FindModel("fake")->index->Match(HashBlocks(root, ducks, kBlockTokens)).empty());
+  const auto again = Submit(hens, 4, of("hens"));
+  ASSERT_EQ(again->WaitForEnd().reason, wire::FinishReason::kLength);
+  EXPECT_EQ(again->cached_token_count(), 0U);
 }
 
 TEST_F(ClusterTest, StreamIsTheSameWhenItsWorkerLeavesInTheMiddle) {

@@ -70,6 +70,7 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identit
   hello_.min_output_tokens = true;
   hello_.constrains_output = true;
   hello_.answers = true;
+  hello_.evicts = true;
   hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }
 
@@ -114,6 +115,9 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
   } else if (const auto* const unpin = std::get_if<wire::Unpin>(&message)) {
     unpins_.push_back(*unpin);
     AnswerPin(unpin->answer_id, {});
+  } else if (const auto* const evict = std::get_if<wire::Evict>(&message)) {
+    evictions_.push_back(*evict);
+    CarryOut(*evict);
   } else if (const auto* const want = std::get_if<wire::WantPrefixes>(&message)) {
     questions_.push_back(*want);
     if (!mute_) outbox_.emplace_back(wire::Prefixes{want->answer_id, used_prefixes_});
@@ -290,6 +294,33 @@ void FakeWorker::Evict(std::size_t count) {
     parents_.erase(leaf);
   }
   if (!event.removed.empty()) events_.push_back(std::move(event));
+}
+
+void FakeWorker::EraseTree(BlockHash hash, std::vector<BlockHash>& removed) {
+  std::vector<BlockHash> children;
+  for (const auto& [child, parent] : parents_) {
+    if (parent == hash) children.push_back(child);
+  }
+  for (const BlockHash child : children) EraseTree(child, removed);
+  if (parents_.erase(hash) > 0) removed.push_back(hash);
+}
+
+void FakeWorker::CarryOut(const wire::Evict& order) {
+  wire::CacheEvent event;
+  event.kind = wire::CacheEvent::Kind::kRemoved;
+  if (const auto* const prompt = std::get_if<wire::PromptToEvict>(&order.what)) {
+    if (!prompt->block_hashes.empty()) EraseTree(prompt->block_hashes.back(), event.removed);
+  } else {
+    for (const wire::Generate& request : received_) {
+      if (request.tenant != std::get<wire::TenantToEvict>(order.what).tenant) continue;
+      for (const BlockHash hash : request.block_hashes) EraseTree(hash, event.removed);
+    }
+  }
+  const auto count = static_cast<std::uint32_t>(event.removed.size());
+  if (count > 0) events_.push_back(std::move(event));
+  if (mute_) return;
+  Heartbeat();
+  outbox_.emplace_back(wire::EvictAnswer{.answer_id = order.answer_id, .evicted_block_count = count});
 }
 
 void FakeWorker::EvictSilently(std::size_t count) {

@@ -91,6 +91,7 @@ class FakeWorker {
   [[nodiscard]] const std::vector<wire::Generate>& received() const { return received_; }
   [[nodiscard]] const std::vector<wire::Pin>& pins() const { return pins_; }
   [[nodiscard]] const std::vector<wire::Unpin>& unpins() const { return unpins_; }
+  [[nodiscard]] const std::vector<wire::Evict>& evictions() const { return evictions_; }
   [[nodiscard]] const std::vector<wire::WantPrefixes>& questions() const { return questions_; }
   // Why routers refused it.
   [[nodiscard]] const std::vector<std::string>& refusals() const { return refusals_; }
@@ -118,6 +119,9 @@ class FakeWorker {
   [[nodiscard]] wire::Tokenizer Bundle() const;
   void NewEpoch();
   void AnswerPin(std::uint64_t answer_id, const std::vector<BlockHash>& hashes);
+  // Erases a prompt or a tenant, with what continues it; nothing of it was in use.
+  void CarryOut(const wire::Evict& order);
+  void EraseTree(BlockHash hash, std::vector<BlockHash>& removed);
   void Admit(const wire::Generate& request);
   void SendSnapshot();
   void SendStep(std::vector<wire::TokenEvent> tokens);
@@ -146,6 +150,7 @@ class FakeWorker {
   std::vector<wire::Generate> received_;
   std::vector<wire::Pin> pins_;
   std::vector<wire::Unpin> unpins_;
+  std::vector<wire::Evict> evictions_;
   std::vector<wire::WantPrefixes> questions_;
   std::vector<wire::UsedPrefix> used_prefixes_;
   bool mute_ = false;

@@ -135,5 +135,31 @@ TEST_F(FleetNamesTest, AConnectionIsOneWorkers) {
   EXPECT_TRUE(sim.StatusOf("b").has_value());
 }
 
+TEST_F(FleetNamesTest, AHelloThatItsKeyDoesNotAllowIsRefusedAndTakesNothing) {
+  FakeWorker& second = SecondProcess();
+  second.hello().process_id = first.hello().process_id;  // a copy of the first one's hello
+  second.hello().epoch = first.hello().epoch;
+  sim.core.RefuseHello(second.identity(), second.hello(),
+                       Error{ErrorCode::kUnauthenticated, "key k may not", "worker_id"}, sim.clock.Now());
+  sim.CarryOutEffects();
+  ASSERT_EQ(second.refusals().size(), 1U);
+  EXPECT_EQ(second.refusals().back(), "worker_id: key k may not");
+  EXPECT_TRUE(sim.metrics.lost.empty());
+  const auto request = sim.Submit(MakePrompt(1, 20), 4);
+  sim.Run();
+  EXPECT_FALSE(request.observer->end->error.has_value());
+  EXPECT_EQ(first.received().size(), 1U);
+}
+
+// Its key was allowed the first name, and is used for another one now.
+TEST_F(FleetNamesTest, AConnectionWhoseHelloIsRefusedIsNoWorkersAnyMore) {
+  wire::Hello other = first.hello();
+  other.worker_id = "b";
+  sim.core.RefuseHello(first.identity(), other, Error{ErrorCode::kUnauthenticated, "key k may not", "worker_id"},
+                       sim.clock.Now());
+  EXPECT_FALSE(sim.StatusOf("a").has_value());
+  EXPECT_FALSE(sim.StatusOf("b").has_value());
+}
+
 }  // namespace
 }  // namespace roost::router

@@ -90,7 +90,7 @@ TEST_F(FleetRevisionsTest, ARequestWithoutTokensGoesOverWithItsBlocksHashedAnew)
   sim.Run();
   ASSERT_EQ(rolled.received().size(), 1U);
   const wire::Generate& moved = rolled.received().front();
-  const BlockHash root = ScopeRoot(*sim.core.FindModel("demo"), "");
+  const BlockHash root = ScopeRoot(*sim.core.FindModel("demo"), "", "");
   EXPECT_EQ(moved.root, root);
   EXPECT_EQ(moved.block_hashes, HashBlocks(root, request.prompt, FakeWorker::kBlockTokens));
   EXPECT_FALSE(request.observer->end->error.has_value());

@@ -3,81 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <limits>
-
-#include "common/wire/codec.h"
-#include "tests/router/fleet/fake_worker.h"
 #include "tests/router/fleet/fleet_sim.h"
+#include "tests/router/fleet/socket_worker.h"
 #include "tests/router/fleet/waiting.h"
 
 namespace roost::router {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr int kUnlimited = std::numeric_limits<int>::max();
-
-// Drives a FakeWorker over a DealerSocket. Its destruction is the worker's death: it sends nothing.
-class SocketWorker {
- public:
-  SocketWorker(const std::string& endpoint, const std::string& id, std::uint64_t seed, int allowed_steps = kUnlimited)
-      : worker_(id, seed), allowed_steps_(allowed_steps), thread_([this, endpoint] { Run(endpoint); }) {}
-
-  ~SocketWorker() {
-    stopping_ = true;
-    waker_.Wake();
-    thread_.join();
-  }
-
-  void AllowSteps(int count) {
-    allowed_steps_ = count;
-    waker_.Wake();
-  }
-  void SendGarbage() {
-    garbage_due_ = true;
-    waker_.Wake();
-  }
-
- private:
-  void Run(const std::string& endpoint) {
-    wire::Context context;
-    wire::DealerSocket socket = std::move(wire::DealerSocket::Connect(context, endpoint)).value();
-    const std::array<const wire::Socket*, 1> sockets{&socket};
-    while (!stopping_) {
-      if (!worker_.welcomed() && worker_.outbox().empty()) worker_.SayHello();
-      Speak();
-      Flush(socket);
-      if (worker_.running_count() == 0 || allowed_steps_ == 0) wire::WaitForMessages(sockets, waker_, 20ms);
-      while (const std::optional<wire::Bytes> frame = socket.TryReceive()) {
-        worker_.Receive(*wire::DecodeRouterMessage(*frame).value());
-      }
-    }
-  }
-
-  void Speak() {
-    if (allowed_steps_ > 0) {
-      if (worker_.running_count() > 0 && allowed_steps_ != kUnlimited) --allowed_steps_;
-      worker_.Step();
-    } else {
-      worker_.Heartbeat();
-    }
-  }
-
-  void Flush(wire::DealerSocket& socket) {
-    if (garbage_due_.exchange(false)) static_cast<void>(socket.Send(wire::Bytes(40, std::byte{0xff})));
-    for (auto& outbox = worker_.outbox(); !outbox.empty(); outbox.pop_front()) {
-      if (socket.Send(wire::Encode(outbox.front())) != wire::SendOutcome::kSent) return;
-    }
-  }
-
-  FakeWorker worker_;  // used by its thread only, once started
-  wire::Waker waker_;
-  std::atomic<bool> stopping_ = false;
-  std::atomic<bool> garbage_due_ = false;
-  std::atomic<int> allowed_steps_;
-  std::thread thread_;
-};
 
 struct MalformedCounter final : FleetMetrics {
   void OnMalformedMessage() override { ++count; }

@@ -62,14 +62,23 @@ TEST_F(RequestQueueTest, HigherPriorityGoesFirst) {
 }
 
 TEST_F(RequestQueueTest, IsBounded) {
-  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(Push("a", 1).has_value());
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(Push("", 1).has_value());
   EXPECT_FALSE(Push("b", 1).has_value());
   queue_.Pop();
   EXPECT_TRUE(Push("b", 1).has_value());
 }
 
+TEST_F(RequestQueueTest, ATenantTakesHalfOfItAtMost) {
+  for (int i = 0; i < 500; ++i) EXPECT_TRUE(Push("a", 1).has_value());
+  EXPECT_FALSE(Push("a", 1).has_value());
+  EXPECT_TRUE(Push("b", 1).has_value());
+  while (PopTenant() != "a") {
+  }
+  EXPECT_TRUE(Push("a", 1).has_value());
+}
+
 TEST_F(RequestQueueTest, FloodOfOneTenantLeavesTheOthersTheirShare) {
-  for (int i = 0; i < 900; ++i) Push("flood", 1000);
+  for (int i = 0; i < 500; ++i) Push("flood", 1000);
   for (int i = 0; i < 20; ++i) Push("quiet", 1000);
   int quiet = 0;
   for (int i = 0; i < 40; ++i) quiet += PopTenant() == "quiet" ? 1 : 0;
@@ -159,6 +168,13 @@ class NaiveQueue {
     }
     return ids;
   }
+  std::size_t Count(const std::string& tenant) const {
+    std::size_t count = 0;
+    for (const auto& [priority, flows] : classes_) {
+      for (const Flow& flow : flows) count += flow.tenant == tenant ? flow.requests.size() : 0;
+    }
+    return count;
+  }
   bool Erase(RequestId id) {
     for (auto priority = classes_.begin(); priority != classes_.end(); ++priority) {
       for (auto flow = priority->second.begin(); flow != priority->second.end(); ++flow) {
@@ -205,7 +221,7 @@ TEST(RequestQueueModelTest, TurnsAreThoseOfThePaper) {
               .token_count = static_cast<std::uint32_t>(rng.Below(rng.Below(2) == 0 ? 500 : 90'000)),
               .queued_at = now,
               .deadline = now + std::chrono::milliseconds(rng.Below(2000))};
-          const bool has_room = queue.size() < kBound;
+          const bool has_room = queue.size() < kBound && 2 * naive.Count(request.tenant) < kBound;
           if (has_room) naive.Push(request);
           ASSERT_EQ(queue.Push(request), has_room);
           break;

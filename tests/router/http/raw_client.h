@@ -1,9 +1,11 @@
-// A blocking HTTP client without an HTTP library: it writes the bytes that it is given, and reads answers byte by byte
-// as RFC 9112 frames them. Every wait is limited by kPatience, after which the test fails.
+// A blocking HTTP client that knows nothing of HTTP libraries, over TCP or TLS: it writes the bytes it is given and
+// reads answers byte by byte as RFC 9112 frames them. Every wait is bounded by kPatience, after which a test fails.
 #pragma once
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,7 +37,10 @@ class RawClient {
  public:
   static constexpr int kPatienceSeconds = 20;
 
-  explicit RawClient(std::uint16_t port, int receive_buffer_bytes = 0) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  // With `tls` it speaks TLS, and is connected when the handshake has succeeded; `session` is one to resume.
+  explicit RawClient(std::uint16_t port, int receive_buffer_bytes = 0, SSL_CTX* tls = nullptr,
+                     SSL_SESSION* session = nullptr)
+      : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
     if (receive_buffer_bytes > 0) {
       ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer_bytes, sizeof(receive_buffer_bytes));
     }
@@ -47,6 +52,12 @@ class RawClient {
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     connected_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    if (tls == nullptr || !connected_) return;
+    ssl_ = SSL_new(tls);
+    SSL_set_fd(ssl_, fd_);
+    if (session != nullptr) SSL_set_session(ssl_, session);
+    connected_ = SSL_connect(ssl_) == 1;
+    if (!connected_) TakeError();
   }
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
@@ -54,14 +65,25 @@ class RawClient {
 
   [[nodiscard]] bool connected() const { return connected_; }
 
+  // ---- of TLS ----
+  [[nodiscard]] SSL* tls() { return ssl_; }
+  // Why the handshake, or a read after it, failed.
+  [[nodiscard]] const std::string& tls_error() const { return tls_error_; }
+  // Whether the server said that nothing more comes. Without that an end is a cut.
+  [[nodiscard]] bool saw_close_notify() const { return (SSL_get_shutdown(ssl_) & SSL_RECEIVED_SHUTDOWN) != 0; }
+  void SayCloseNotify() { SSL_shutdown(ssl_); }
+
+  // Without a goodbye.
   void Close() {
+    SSL_free(std::exchange(ssl_, nullptr));
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
 
   // False when the server has reset the connection.
   bool Write(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t written = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t written = ssl_ == nullptr ? ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL)
+                                              : SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size()));
       if (written <= 0) return false;
       bytes.remove_prefix(static_cast<std::size_t>(written));
     }
@@ -121,10 +143,20 @@ class RawClient {
  private:
   bool Fill() {
     char buffer[4096];
-    const ssize_t size = ::recv(fd_, buffer, sizeof(buffer), 0);
-    if (size <= 0) return false;
+    const ssize_t size =
+        ssl_ == nullptr ? ::recv(fd_, buffer, sizeof(buffer), 0) : SSL_read(ssl_, buffer, sizeof(buffer));
+    if (size <= 0) {
+      if (ssl_ != nullptr) TakeError();
+      return false;
+    }
     input_.append(buffer, static_cast<std::size_t>(size));
     return true;
+  }
+
+  void TakeError() {
+    const char* const reason = ERR_reason_error_string(ERR_peek_last_error());
+    tls_error_ = reason == nullptr ? "" : reason;
+    ERR_clear_error();
   }
 
   std::string Take(std::size_t size) {
@@ -161,7 +193,9 @@ class RawClient {
   }
 
   int fd_;
+  SSL* ssl_ = nullptr;
   bool connected_ = false;
+  std::string tls_error_;
   std::string input_;
 };
 

@@ -1,4 +1,4 @@
-// An HttpServer on a free port, with small verbs.
+// An HttpServer on a free port, with small verbs. HttpServerTest runs each of its tests twice: plain, and over TLS.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 
 #include "router/http/server.h"
 #include "tests/router/http/raw_client.h"
+#include "tests/router/http/test_certificates.h"
 
 namespace roost::router {
 
@@ -61,8 +62,16 @@ inline void Echo(HttpRequest request, const std::shared_ptr<Responder>& responde
   responder->Respond(Text(request.method + " " + request.path + "?" + request.query + " " + request.body.TakeText(0)));
 }
 
-class HttpServerTest : public ::testing::Test {
+enum class Wire { kPlain, kTls };
+
+class HttpServerFixture : public ::testing::Test {
  protected:
+  explicit HttpServerFixture(Wire wire) {
+    if (wire == Wire::kPlain) return;
+    options_.tls = TlsContext::Load(FilesOf(SharedServerCertificate())).value();
+    client_context_ = SharedClientContext();
+  }
+
   void Serve(HttpHandler handler) {
     options_.port = 0;
     Result<std::unique_ptr<HttpServer>> server = HttpServer::Start(options_, std::move(handler));
@@ -76,15 +85,33 @@ class HttpServerTest : public ::testing::Test {
       mailbox_.Put({std::move(request), std::move(responder)});
     });
   }
+  // Without receive_buffer_bytes the kernel's buffer has its usual size.
+  [[nodiscard]] RawClient Connect(int receive_buffer_bytes = 0) const {
+    return RawClient(server_->port(), receive_buffer_bytes, client_context_.get());
+  }
   RawResponse Ask(std::string_view bytes) {
-    RawClient client(server_->port());
+    RawClient client = Connect();
     client.Write(bytes);
     return client.ReadResponse();
   }
 
+  ClientContext client_context_;  // null: plain
   HttpServerOptions options_;
   Mailbox mailbox_;
   std::unique_ptr<HttpServer> server_;
+};
+
+class HttpServerTest : public HttpServerFixture, public ::testing::WithParamInterface<Wire> {
+ protected:
+  HttpServerTest() : HttpServerFixture(GetParam()) {}
+
+  // A deadline that runs out in a test. A handshake must fit, on a busy machine too.
+  [[nodiscard]] static milliseconds Soon() { return milliseconds(GetParam() == Wire::kPlain ? 30 : 500); }
+};
+
+class PlainHttpServerTest : public HttpServerFixture {
+ protected:
+  PlainHttpServerTest() : HttpServerFixture(Wire::kPlain) {}
 };
 
 }  // namespace roost::router

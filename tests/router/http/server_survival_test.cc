@@ -21,13 +21,13 @@ template <typename Exception>
   std::rethrow_exception(std::make_exception_ptr(std::move(exception)));
 }
 
-TEST_F(HttpServerTest, RefusesOneConnectionTooMany) {
+TEST_F(PlainHttpServerTest, RefusesOneConnectionTooMany) {
   options_.max_connections = 1;
   ServeByHand();
-  RawClient first(server_->port());
+  RawClient first = Connect();
   first.Write(kGet);
   const Mailbox::Item item = mailbox_.Take();
-  RawClient second(server_->port());
+  RawClient second = Connect();
   const RawResponse refused = second.ReadResponse();
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(refused.Header("retry-after"), "1");
@@ -38,16 +38,16 @@ TEST_F(HttpServerTest, RefusesOneConnectionTooMany) {
 
 // Its request is still arriving when the answer is written: if the server closed at once, it would reset the
 // connection.
-TEST_F(HttpServerTest, OneConnectionTooManyReadsItsAnswerWhateverItSends) {
+TEST_F(PlainHttpServerTest, OneConnectionTooManyReadsItsAnswerWhateverItSends) {
   options_.max_connections = 1;
   options_.linger_timeout = kPatience;
   std::atomic<int> refused = 0;
   options_.on_refused = [&](const Error&) { ++refused; };
   ServeByHand();
-  RawClient first(server_->port());
+  RawClient first = Connect();
   first.Write(kGet);
   const Mailbox::Item item = mailbox_.Take();
-  RawClient second(server_->port());
+  RawClient second = Connect();
   const std::string body(4'000'000, 'a');
   EXPECT_TRUE(second.Write("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n" + body));
   const RawResponse answer = second.ReadResponse();
@@ -58,20 +58,20 @@ TEST_F(HttpServerTest, OneConnectionTooManyReadsItsAnswerWhateverItSends) {
   EXPECT_EQ(server_->connection_count(), 1U);
 }
 
-TEST_F(HttpServerTest, ConnectionsTooManyDoNotLingerForEver) {
+TEST_F(PlainHttpServerTest, ConnectionsTooManyDoNotLingerForEver) {
   options_.max_connections = 1;
   options_.linger_timeout = milliseconds(20);
   ServeByHand();
-  RawClient first(server_->port());
+  RawClient first = Connect();
   first.Write(kGet);
   const Mailbox::Item item = mailbox_.Take();
-  RawClient second(server_->port());
+  RawClient second = Connect();
   EXPECT_EQ(second.ReadResponse().status, 429);
   // The client stays connected; the server closes, and then resets what still arrives.
   while (second.Write("x")) std::this_thread::yield();
 }
 
-TEST_F(HttpServerTest, AHandlerThatThrowsEndsItsConnectionOnly) {
+TEST_P(HttpServerTest, AHandlerThatThrowsEndsItsConnectionOnly) {
   Serve([](HttpRequest request, const std::shared_ptr<Responder>& responder) {
     if (request.path == "/bad_alloc") Raise(std::bad_alloc());
     if (request.path == "/int") Raise(7);
@@ -85,9 +85,9 @@ TEST_F(HttpServerTest, AHandlerThatThrowsEndsItsConnectionOnly) {
     }
     Echo(std::move(request), responder);
   });
-  RawClient other(server_->port());
+  RawClient other = Connect();
   for (const char* path : {"/bad_alloc", "/int", "/after_headers"}) {
-    RawClient client(server_->port());
+    RawClient client = Connect();
     client.Write(std::string("GET ") + path + " HTTP/1.1\r\nHost: a\r\n\r\n");
     const RawResponse response = client.ReadResponse();
     EXPECT_EQ(response.status, 500) << path;
@@ -100,10 +100,10 @@ TEST_F(HttpServerTest, AHandlerThatThrowsEndsItsConnectionOnly) {
   EXPECT_EQ(other.ReadResponse().status, 200);
 }
 
-TEST_F(HttpServerTest, APostedFunctionThatThrowsEndsItsConnectionAndTellsItsOwner) {
+TEST_P(HttpServerTest, APostedFunctionThatThrowsEndsItsConnectionAndTellsItsOwner) {
   std::promise<void> closed;
   ServeByHand([&](Responder& responder) { responder.OnClosed([&] { closed.set_value(); }); });
-  RawClient client(server_->port());
+  RawClient client = Connect();
   client.Write(kGet);
   const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
   responder->Post([] { Raise(std::bad_alloc()); });
@@ -113,7 +113,7 @@ TEST_F(HttpServerTest, APostedFunctionThatThrowsEndsItsConnectionAndTellsItsOwne
   // The connection is gone, but the loop continues.
   while (server_->connection_count() > 0) std::this_thread::yield();
   responder->Post([] { Raise(std::runtime_error("nobody is there")); });
-  RawClient next(server_->port());
+  RawClient next = Connect();
   next.Write(kGet);
   const Mailbox::Item item = mailbox_.Take();
   item.responder->Post([responder = item.responder] { responder->Respond(Text("ok")); });

@@ -12,9 +12,12 @@
 namespace roost::router {
 namespace {
 
-TEST_F(HttpServerTest, AnswersSeveralRequestsOnOneConnection) {
+INSTANTIATE_TEST_SUITE_P(Wires, HttpServerTest, ::testing::Values(Wire::kPlain, Wire::kTls),
+                         [](const auto& wire) { return std::string(wire.param == Wire::kPlain ? "Plain" : "Tls"); });
+
+TEST_P(HttpServerTest, AnswersSeveralRequestsOnOneConnection) {
   Serve(Echo);
-  RawClient client(server_->port());
+  RawClient client = Connect();
   for (int i = 0; i < 3; ++i) {
     client.Write("POST /a?b=c?d HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
     const RawResponse response = client.ReadResponse();
@@ -25,9 +28,9 @@ TEST_F(HttpServerTest, AnswersSeveralRequestsOnOneConnection) {
   }
 }
 
-TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrderOneAtATime) {
+TEST_P(HttpServerTest, AnswersPipelinedRequestsInOrderOneAtATime) {
   ServeByHand();
-  RawClient client(server_->port());
+  RawClient client = Connect();
   client.Write("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx\r\n" +
                std::string("GET /3 HTTP/1.1\r\nHost: a\r\n\r\n"));
   for (const char* path : {"/1", "/2", "/3"}) {
@@ -38,9 +41,9 @@ TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrderOneAtATime) {
   }
 }
 
-TEST_F(HttpServerTest, AnswersARequestThatArrivesByteByByte) {
+TEST_P(HttpServerTest, AnswersARequestThatArrivesByteByByte) {
   Serve(Echo);
-  RawClient client(server_->port());
+  RawClient client = Connect();
   for (const char byte : std::string("\r\nPOST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
                                      "3;e=1\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: x\r\n\r\n")) {
     client.Write(std::string_view(&byte, 1));
@@ -48,9 +51,9 @@ TEST_F(HttpServerTest, AnswersARequestThatArrivesByteByByte) {
   EXPECT_EQ(client.ReadResponse().body, "POST /? abcde");
 }
 
-TEST_F(HttpServerTest, AnswersHeadWithoutABody) {
+TEST_P(HttpServerTest, AnswersHeadWithoutABody) {
   Serve(Echo);
-  RawClient client(server_->port());
+  RawClient client = Connect();
   client.Write("HEAD /x HTTP/1.1\r\nHost: a\r\n\r\n");
   const RawResponse response = client.ReadResponse(RawClient::Body::kNone);
   EXPECT_EQ(response.status, 200);
@@ -59,7 +62,7 @@ TEST_F(HttpServerTest, AnswersHeadWithoutABody) {
   EXPECT_EQ(client.ReadResponse().body, "GET /x? ");
 }
 
-TEST_F(HttpServerTest, TakesThePathOfAUrlAndItsHost) {
+TEST_P(HttpServerTest, TakesThePathOfAUrlAndItsHost) {
   Serve([](const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
     responder->Respond(Text(request.path + "?" + request.query + " " + std::string(*request.FindHeader("host"))));
   });
@@ -67,10 +70,10 @@ TEST_F(HttpServerTest, TakesThePathOfAUrlAndItsHost) {
   EXPECT_EQ(Ask("GET https://a.example HTTP/1.1\r\nHost: b\r\n\r\n").body, "/? a.example");
 }
 
-TEST_F(HttpServerTest, ClosesWhenTheClientWantsItTo) {
+TEST_P(HttpServerTest, ClosesWhenTheClientWantsItTo) {
   Serve(Echo);
   for (const char* request : {"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"}) {
-    RawClient client(server_->port());
+    RawClient client = Connect();
     client.Write(request);
     const RawResponse response = client.ReadResponse();
     EXPECT_EQ(response.Header("connection"), "close");
@@ -78,16 +81,16 @@ TEST_F(HttpServerTest, ClosesWhenTheClientWantsItTo) {
   }
 }
 
-TEST_F(HttpServerTest, InvitesABodyThatWaitsForIt) {
+TEST_P(HttpServerTest, InvitesABodyThatWaitsForIt) {
   Serve(Echo);
-  RawClient client(server_->port());
+  RawClient client = Connect();
   client.Write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client.Write("hi");
   EXPECT_EQ(client.ReadResponse().body, "POST /? hi");
 }
 
-TEST_F(HttpServerTest, EchoesAGoodRequestIdAndReplacesABadOne) {
+TEST_P(HttpServerTest, EchoesAGoodRequestIdAndReplacesABadOne) {
   Serve(Echo);
   const auto id_for = [&](const std::string& sent) {
     return Ask("GET / HTTP/1.1\r\nHost: a\r\nX-Request-ID: " + sent + "\r\n\r\n").Header("x-request-id");
@@ -100,7 +103,7 @@ TEST_F(HttpServerTest, EchoesAGoodRequestIdAndReplacesABadOne) {
   EXPECT_EQ(answer.Header("request-id"), answer.Header("x-request-id"));
 }
 
-TEST_F(HttpServerTest, HeaderValuesOfAnswersCanNotEndTheirLine) {
+TEST_P(HttpServerTest, HeaderValuesOfAnswersCanNotEndTheirLine) {
   Serve([](const HttpRequest&, const std::shared_ptr<Responder>& responder) {
     HttpResponse response = Text("");
     response.headers.push_back({"x-roost-worker", "a\r\nSet-Cookie: b"});
@@ -116,7 +119,7 @@ struct BadRequest {
   int status;
 };
 
-TEST_F(HttpServerTest, RefusesBadRequestsWithAnOpenAiErrorAndCloses) {
+TEST_P(HttpServerTest, RefusesBadRequestsWithAnOpenAiErrorAndCloses) {
   options_.header_bytes = 1024;
   options_.body_bytes = 2048;
   std::atomic<int> refused = 0;
@@ -148,7 +151,7 @@ TEST_F(HttpServerTest, RefusesBadRequestsWithAnOpenAiErrorAndCloses) {
       {post + "Content-Length: 4000000\r\n\r\n" + std::string(4'000'000, 'a'), 413},
   };
   for (const BadRequest& bad : cases) {
-    RawClient client(server_->port());
+    RawClient client = Connect();
     client.Write(bad.bytes);
     const RawResponse response = client.ReadResponse();
     EXPECT_EQ(response.status, bad.status) << bad.bytes.substr(0, 100);
@@ -160,7 +163,7 @@ TEST_F(HttpServerTest, RefusesBadRequestsWithAnOpenAiErrorAndCloses) {
   EXPECT_EQ(refused, static_cast<int>(cases.size()));
 }
 
-TEST_F(HttpServerTest, AcceptsABodyOfExactlyTheLimit) {
+TEST_P(HttpServerTest, AcceptsABodyOfExactlyTheLimit) {
   options_.body_bytes = 2048;
   Serve(Echo);
   const std::string body(2048, 'b');
@@ -170,12 +173,12 @@ TEST_F(HttpServerTest, AcceptsABodyOfExactlyTheLimit) {
       "POST /? " + body);
 }
 
-TEST_F(HttpServerTest, AnswersASlowHeadAndASlowBodyWithATimeout) {
-  options_.header_timeout = milliseconds(30);
-  options_.body_timeout = milliseconds(30);
+TEST_P(HttpServerTest, AnswersASlowHeadAndASlowBodyWithATimeout) {
+  options_.header_timeout = Soon();
+  options_.body_timeout = Soon();
   Serve(Echo);
   for (const char* part : {"GET / HT", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab"}) {
-    RawClient client(server_->port());
+    RawClient client = Connect();
     client.Write(part);
     const RawResponse response = client.ReadResponse();
     EXPECT_EQ(response.status, 408);
@@ -184,18 +187,18 @@ TEST_F(HttpServerTest, AnswersASlowHeadAndASlowBodyWithATimeout) {
   }
 }
 
-TEST_F(HttpServerTest, ClosesIdleConnectionsWithoutAWord) {
-  options_.idle_timeout = milliseconds(30);
+TEST_P(HttpServerTest, ClosesIdleConnectionsWithoutAWord) {
+  options_.idle_timeout = Soon();
   Serve(Echo);
-  RawClient silent(server_->port());
+  RawClient silent = Connect();
   EXPECT_TRUE(silent.AtEnd());
-  RawClient once(server_->port());
+  RawClient once = Connect();
   once.Write(kGet);
   EXPECT_EQ(once.ReadResponse().status, 200);
   EXPECT_TRUE(once.AtEnd());
 }
 
-TEST_F(HttpServerTest, StartNamesWhatCanNotBeBound) {
+TEST_F(PlainHttpServerTest, StartNamesWhatCanNotBeBound) {
   options_.address = "not an address";
   EXPECT_EQ(HttpServer::Start(options_, Echo).error().field, "address");
   options_.address = "127.0.0.1";
@@ -208,9 +211,9 @@ TEST_F(HttpServerTest, StartNamesWhatCanNotBeBound) {
 
 // ---- streams ----
 
-TEST_F(HttpServerTest, StreamsFramesAsTheyCome) {
+TEST_P(HttpServerTest, StreamsFramesAsTheyCome) {
   ServeByHand([](Responder& responder) { responder.PrepareStream({{"x-roost-worker", "w1"}}); });
-  RawClient client(server_->port());
+  RawClient client = Connect();
   client.Write(kGet);
   const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
   responder->Post([=] { responder->Send("data: 1\n\n"); });
@@ -232,12 +235,12 @@ TEST_F(HttpServerTest, StreamsFramesAsTheyCome) {
   EXPECT_EQ(client.ReadResponse().body, "next");
 }
 
-TEST_F(HttpServerTest, StreamsToHttp10UntilTheConnectionCloses) {
+TEST_P(HttpServerTest, StreamsToHttp10UntilTheConnectionCloses) {
   Serve([](const HttpRequest&, const std::shared_ptr<Responder>& responder) {
     responder->Send("data: 1\n\n");
     responder->End();
   });
-  RawClient client(server_->port());
+  RawClient client = Connect();
   client.Write("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
   const RawResponse response = client.ReadResponse();
   EXPECT_EQ(response.Header("connection"), "close");
@@ -245,10 +248,10 @@ TEST_F(HttpServerTest, StreamsToHttp10UntilTheConnectionCloses) {
   EXPECT_EQ(response.body, "data: 1\n\n");
 }
 
-TEST_F(HttpServerTest, BreaksTheSilenceOfAStreamWithComments) {
+TEST_P(HttpServerTest, BreaksTheSilenceOfAStreamWithComments) {
   options_.keep_alive_interval = milliseconds(10);
   ServeByHand([](Responder& responder) { responder.PrepareStream({}); });
-  RawClient client(server_->port());
+  RawClient client = Connect();
   client.Write(kGet);
   EXPECT_TRUE(client.ReadUntil("8\r\n: ping\n\n\r\n8\r\n: ping\n\n\r\n").has_value());
   const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
@@ -259,7 +262,7 @@ TEST_F(HttpServerTest, BreaksTheSilenceOfAStreamWithComments) {
   EXPECT_NE(rest.find("data: error\n\n"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, FailureBeforeTheFirstFrameKeepsItsStatus) {
+TEST_P(HttpServerTest, FailureBeforeTheFirstFrameKeepsItsStatus) {
   Serve([](const HttpRequest&, const std::shared_ptr<Responder>& responder) {
     responder->PrepareStream({});
     const Error gone{ErrorCode::kUnavailable, "gone", ""};
@@ -270,14 +273,14 @@ TEST_F(HttpServerTest, FailureBeforeTheFirstFrameKeepsItsStatus) {
   EXPECT_NE(response.body.find("\"message\":\"gone\""), std::string::npos);
 }
 
-TEST_F(HttpServerTest, DroppedRequestsAnswer500OrAreCut) {
+TEST_P(HttpServerTest, DroppedRequestsAnswer500OrAreCut) {
   ServeByHand();
-  RawClient whole(server_->port());
+  RawClient whole = Connect();
   whole.Write(kGet);
   mailbox_.Take();
   EXPECT_EQ(whole.ReadResponse().status, 500);
 
-  RawClient stream(server_->port());
+  RawClient stream = Connect();
   stream.Write(kGet);
   {
     const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
@@ -290,10 +293,10 @@ TEST_F(HttpServerTest, DroppedRequestsAnswer500OrAreCut) {
 
 // ---- clients that go away ----
 
-TEST_F(HttpServerTest, TellsWhenTheClientLeavesBeforeTheFirstByte) {
+TEST_P(HttpServerTest, TellsWhenTheClientLeavesBeforeTheFirstByte) {
   std::promise<void> closed;
   ServeByHand([&](Responder& responder) { responder.OnClosed([&] { closed.set_value(); }); });
-  RawClient client(server_->port());
+  RawClient client = Connect();
   client.Write(kGet);
   const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
   client.Close();
@@ -306,13 +309,13 @@ TEST_F(HttpServerTest, TellsWhenTheClientLeavesBeforeTheFirstByte) {
   EXPECT_EQ(done.get_future().wait_for(kPatience), std::future_status::ready);
 }
 
-TEST_F(HttpServerTest, TellsWhenTheClientLeavesMidStream) {
+TEST_P(HttpServerTest, TellsWhenTheClientLeavesMidStream) {
   std::promise<void> closed;
   ServeByHand([&](Responder& responder) {
     responder.OnClosed([&] { closed.set_value(); });
     responder.Send("data: 1\n\n");
   });
-  RawClient client(server_->port());
+  RawClient client = Connect();
   client.Write(kGet);
   ASSERT_TRUE(client.ReadUntil("data: 1\n\n").has_value());
   const Mailbox::Item item = mailbox_.Take();
@@ -320,14 +323,14 @@ TEST_F(HttpServerTest, TellsWhenTheClientLeavesMidStream) {
   EXPECT_EQ(closed.get_future().wait_for(kPatience), std::future_status::ready);
 }
 
-TEST_F(HttpServerTest, NeverTellsOfALeaveAfterTheEnd) {
+TEST_P(HttpServerTest, NeverTellsOfALeaveAfterTheEnd) {
   std::atomic<bool> told = false;
   Serve([&](const HttpRequest&, const std::shared_ptr<Responder>& responder) {
     responder->OnClosed([&] { told = true; });
     responder->Respond(Text("ok"));
   });
   {
-    RawClient client(server_->port());
+    RawClient client = Connect();
     client.Write(kGet);
     EXPECT_EQ(client.ReadResponse().body, "ok");
   }
@@ -335,11 +338,11 @@ TEST_F(HttpServerTest, NeverTellsOfALeaveAfterTheEnd) {
   EXPECT_FALSE(told);
 }
 
-TEST_F(HttpServerTest, CutsAClientThatDoesNotRead) {
+TEST_P(HttpServerTest, CutsAClientThatDoesNotRead) {
   options_.stream_buffer_bytes = 16 * 1024;
   std::atomic<bool> closed = false;
   ServeByHand([&](Responder& responder) { responder.OnClosed([&] { closed = true; }); });
-  RawClient client(server_->port(), 4096);
+  RawClient client = Connect(4096);
   client.Write(kGet);
   const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
   const std::string frame = "data: " + std::string(1000, 'x') + "\n\n";
@@ -358,27 +361,27 @@ TEST_F(HttpServerTest, CutsAClientThatDoesNotRead) {
   EXPECT_FALSE(client.ReadResponse().complete);
 }
 
-TEST_F(HttpServerTest, CutsAClientThatTakesTooLongForOneWrite) {
+TEST_P(HttpServerTest, CutsAClientThatTakesTooLongForOneWrite) {
   options_.write_timeout = milliseconds(50);
   std::promise<void> closed;
   Serve([&](const HttpRequest&, const std::shared_ptr<Responder>& responder) {
     responder->Respond(Text(std::string(64'000'000, 'x')));
   });
-  RawClient client(server_->port(), 4096);
+  RawClient client = Connect(4096);
   client.Write(kGet);
   ASSERT_TRUE(client.ReadUntil("\r\n\r\n").has_value());
   server_->Stop(kPatience);  // returns when the connection is gone
   EXPECT_LT(client.ReadToEnd().size(), 64'000'000U);
 }
 
-TEST_F(HttpServerTest, KeepsTwoHundredStreamsInOrder) {
+TEST_P(HttpServerTest, KeepsTwoHundredStreamsInOrder) {
   constexpr int kStreams = 200;
   constexpr int kFrames = 50;
   options_.thread_count = 2;
   ServeByHand();
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < kStreams; ++i) {
-    clients.push_back(std::make_unique<RawClient>(server_->port()));
+    clients.push_back(std::unique_ptr<RawClient>(new RawClient(Connect())));
     clients.back()->Write("GET /" + std::to_string(i) + " HTTP/1.1\r\nHost: a\r\n\r\n");
   }
   std::vector<Mailbox::Item> items;
@@ -404,10 +407,10 @@ TEST_F(HttpServerTest, KeepsTwoHundredStreamsInOrder) {
 
 // ---- stopping ----
 
-TEST_F(HttpServerTest, StopLetsOpenStreamsEndAndClosesIdleConnections) {
+TEST_P(HttpServerTest, StopLetsOpenStreamsEndAndClosesIdleConnections) {
   ServeByHand([](Responder& responder) { responder.Send("data: 1\n\n"); });
-  RawClient idle(server_->port());
-  RawClient client(server_->port());
+  RawClient idle = Connect();
+  RawClient client = Connect();
   client.Write(kGet);
   const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
   const std::uint16_t port = server_->port();
@@ -426,13 +429,13 @@ TEST_F(HttpServerTest, StopLetsOpenStreamsEndAndClosesIdleConnections) {
   EXPECT_FALSE(RawClient(port).connected());
 }
 
-TEST_F(HttpServerTest, StopResetsWhatDoesNotEndInTime) {
+TEST_P(HttpServerTest, StopResetsWhatDoesNotEndInTime) {
   std::promise<void> closed;
   ServeByHand([&](Responder& responder) {
     responder.OnClosed([&] { closed.set_value(); });
     responder.Send("data: 1\n\n");
   });
-  RawClient client(server_->port());
+  RawClient client = Connect();
   client.Write(kGet);
   const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
   server_->Stop(milliseconds(1));

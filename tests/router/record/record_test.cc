@@ -32,6 +32,7 @@ class OneRequestDispatcher final : public Dispatcher {
   [[nodiscard]] Result<void> Pin(PinOrder /*order*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<void> MostUsed(PrefixesQuestion /*question*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<void> Warm(WarmOrder /*order*/, AnswersDone /*done*/) override { return {}; }
+  [[nodiscard]] Result<void> Evict(EvictOrder /*order*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<PromptMatch> Match(PromptQuery /*query*/) override { return PromptMatch(); }
   void Cancel(RequestId /*id*/) override {}
 

@@ -66,6 +66,17 @@ TEST_F(PromptMemoTest, ShortTurnsMakeAPieceTogether) {
   EXPECT_EQ(Known(memo, AllWritten(text + "b")), 260U);  // the first turn end after 256 bytes
 }
 
+TEST_F(PromptMemoTest, ForgetsAllTextsAtOnce) {
+  PromptMemo memo(kAmple);
+  const OwnedText text = AllWritten(Turn("system") + Turn("question"));
+  Known(memo, text);
+  EXPECT_GT(Known(memo, text), 0U);
+  memo.Clear();
+  EXPECT_EQ(memo.counts().held_bytes, 0U);
+  EXPECT_EQ(Known(memo, text), 0U);
+  EXPECT_GT(Known(memo, text), 0U);
+}
+
 TEST_F(PromptMemoTest, TextsWithoutAddedTokensAreNotKept) {
   PromptMemo memo(kAmple);
   const OwnedText text = AllWritten(std::string(10'000, 'a'));

@@ -287,6 +287,58 @@ TEST_F(PrefixCacheTailTest, FirstBlocksHaveTailsTooInTheirScopeOnly) {
   }
 }
 
+// Two tenants share blocks a and b; what follows is their own.
+class SharedFrontTest : public PrefixCacheTailTest {
+ protected:
+  CacheUser Of(std::string_view prompt, BlockHash tenant) {
+    CacheUser user = User(prompt);
+    user.own = OwnScope{2, OwnRoot(tenant, user.hashes[1])};
+    user.hashes = HashBlocks(user.root, user.own, user.tokens, testing_support::kLetterTokens);
+    return user;
+  }
+  const BlockHash hens_{7, 7};
+  const BlockHash ducks_{8, 8};
+};
+
+TEST_F(SharedFrontTest, OnlyTheSharedBlocksAreFoundByAnotherTenant) {
+  CacheUser hens = Of("abcd", hens_);
+  EXPECT_EQ(hens.Use(cache()), 0U);
+  CacheUser ducks = Of("abcd", ducks_);
+  EXPECT_EQ(ducks.Match(cache()), 2U);
+  EXPECT_EQ(TailOf(ducks), 0U);  // block c is there, of the hens
+  ducks.Release(cache());
+  CacheUser others = User("abcd");
+  EXPECT_EQ(others.Match(cache()), 2U);
+  EXPECT_EQ(TailOf(others), 0U);
+  others.Release(cache());
+  CacheUser more_hens = Of("abcd", hens_);
+  EXPECT_EQ(more_hens.Match(cache()), 4U);
+  ExpectSound({&hens, &more_hens});
+  more_hens.Release(cache());
+  hens.Release(cache());
+}
+
+TEST_F(SharedFrontTest, EachTenantKeepsItsOwnBlocksBehindTheSharedOnes) {
+  for (const BlockHash tenant : {hens_, ducks_}) {
+    CacheUser user = Of("abcd", tenant);
+    user.Use(cache());
+    user.Release(cache());
+  }
+  EXPECT_EQ(cache().ready_count(), 6U);  // a and b once, c and d of each
+  for (const BlockHash tenant : {hens_, ducks_}) {
+    CacheUser user = Of("abcd", tenant);
+    EXPECT_EQ(user.Match(cache()), 4U);
+    user.Release(cache());
+    CacheUser shorter = Of("abc", tenant);
+    shorter.tokens.resize(10);
+    shorter.hashes.resize(2);
+    shorter.Match(cache());
+    EXPECT_EQ(TailOf(shorter), 2U);  // of its own block c
+    shorter.Release(cache());
+  }
+  ExpectSound({});
+}
+
 TEST_F(PrefixCacheTailTest, AnEvictedBlockIsNoTail) {
   Visit("ab");
   CacheUser user = AlmostAb(3);

@@ -1,6 +1,7 @@
 // Random events for an engine: requests with several choices, tenants and priorities come, are cancelled, have wrong
-// hashes, ask for retention or for no caching; prefixes are pinned, time passes, blocks run out. Whatever happens, each
-// request ends once with the right tokens, and all blocks come back. A failure prints its seed.
+// hashes, ask for retention or for no caching; prefixes are pinned, prompts and tenants evicted, time passes, blocks
+// run out. Whatever happens, each request ends once with the right tokens, and all blocks come back. A failure prints
+// its seed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +38,7 @@ class EngineFuzz {
   }
 
   void Act() {
-    switch (rng_.Below(16)) {
+    switch (rng_.Below(17)) {
       case 0:
       case 1:
       case 2:
@@ -46,6 +47,7 @@ class EngineFuzz {
       case 5: CancelOne(); break;
       case 6: PinOne(); break;
       case 7: clock_.Advance(std::chrono::milliseconds(Between(0, 1000))); break;
+      case 8: EvictOne(); break;
       default: harness_->Step();
     }
     if (rng_.Below(200) == 0) CancelLink(LinkId(Between(0, 2)));
@@ -138,6 +140,17 @@ class EngineFuzz {
     sampling.presence_penalty = quarters(0, 16) - 2;
     sampling.frequency_penalty = quarters(0, 16) - 2;
     if (rng_.Below(2) == 0) sampling.logit_bias = {{.token = Between(0, 30), .bias = quarters(0, 40) - 5}};
+  }
+
+  // A prompt, or all of a tenant.
+  void EvictOne() {
+    wire::Evict order{wire::TenantToEvict{std::vector<std::string>{"", "a", "b"}[rng_.Below(3)]}, 1};
+    if (!prompts_.empty() && rng_.Below(4) > 0) {
+      std::vector<TokenId> prompt = prompts_[rng_.Below(prompts_.size())];
+      prompt.resize(1 + rng_.Below(prompt.size()));
+      order.what = wire::PromptToEvict{BlockHash{1, rng_.Below(2)}, std::move(prompt), {}};
+    }
+    (void)harness_->engine().Evict(LinkId(0), std::move(order));
   }
 
   // Pins a part of a prompt that has been seen.

@@ -168,6 +168,15 @@ TEST_F(EngineThreadTest, AnswersFollowTheReportOfWhatTheyAnswer) {
   EXPECT_EQ(std::get<wire::Prefixes>(std::get<EngineAnswer>(NextOutput()).answer), (wire::Prefixes{11, {}}));
 }
 
+TEST_F(EngineThreadTest, AnEvictionIsAnsweredAfterTheReportOfItsLastStep) {
+  thread_.Start();
+  ASSERT_TRUE(thread_.TryPost(EvictCommand{LinkId(3), {wire::PromptToEvict{{1, 2}, {5, 6, 7}, {}}, 9}}));
+  EXPECT_TRUE(std::holds_alternative<StepReport>(NextOutput()));
+  const auto answer = std::get<EngineAnswer>(NextOutput());
+  EXPECT_EQ(answer.link, LinkId(3));
+  EXPECT_EQ(std::get<wire::EvictAnswer>(answer.answer), wire::EvictAnswer{.answer_id = 9});
+}
+
 TEST_F(EngineThreadTest, NeverWaitsForAReaderAndSaysWhatWasLost) {
   thread_.Start();
   // The engine has nothing more to report when the reader comes back.

@@ -230,6 +230,18 @@ TEST_F(LinkCoreTest, AnAnswerForAnEarlierLifeOfTheLinkIsDropped) {
   EXPECT_TRUE(effects_.sent.empty());
 }
 
+TEST_F(LinkCoreTest, EvictionsGoToTheEngineAndAreRefusedWithoutRoom) {
+  BringUp(kPeer);
+  const wire::Evict evict{wire::TenantToEvict{"a"}, 9};
+  core_.OnMessage(kPeer, evict);
+  EXPECT_EQ(effects_.TakeCommands<EvictCommand>().at(0).evict, evict);
+  effects_.sent.clear();
+  effects_.inbox_is_full = true;
+  core_.OnMessage(kPeer, evict);
+  const wire::EvictAnswer refused{.answer_id = 9, .outcome = wire::EvictOutcome::kRefused};
+  EXPECT_EQ(effects_.Take<wire::EvictAnswer>(), std::vector<wire::EvictAnswer>{refused});
+}
+
 TEST_F(LinkCoreTest, PinsBeforeTheWelcomeOrWithoutRoomAreDropped) {
   (void)Greet(kPeer);
   core_.OnMessage(kPeer, wire::Pin{{1, 2}, {{3, 4}}, 0});

@@ -202,6 +202,7 @@ class Rig final : private LinkEffects {
   void Apply(const CancelLinkCommand& command) { engine_.CancelLink(command.link); }
   void Apply(const PinCommand& command) { engine_.Pin(command.pin); }
   void Apply(const UnpinCommand& command) { engine_.Unpin(command.unpin); }
+  void Apply(const EvictCommand& command) { (void)engine_.Evict(command.link, command.evict); }
   void Apply(const WantPrefixesCommand& command) { (void)engine_.MostUsed(command.want); }
   void Apply(const NudgeCommand&) {}
   void Apply(const SnapshotCommand&) {

@@ -1,0 +1,113 @@
+#include "deploy/roostctl/evict.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <ostream>
+#include <utility>
+
+#include "common/base/json_writer.h"
+#include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/json_members.h"
+#include "deploy/roostctl/prompt_body.h"
+#include "deploy/roostctl/refusal.h"
+
+namespace roost::roostctl {
+namespace {
+
+std::string EvictionText(simdjson::dom::element worker) {
+  if (!FlagAt(worker, "/answered")) return std::string(TextAt(worker, "/reason"));
+  const std::uint64_t busy = CountAt(worker, "/busy_blocks");
+  std::string text = fmt::format("{} blocks", CountAt(worker, "/evicted_blocks"));
+  if (busy > 0) text += fmt::format(", and {} that are free when running requests end", busy);
+  return text;
+}
+
+Result<void> CheckFlags(const EvictOptions& options, bool has_text, bool has_prompt) {
+  if (!has_prompt && options.tenant.empty()) {
+    return InvalidArgument("prompt", "give --tenant, --prefix, --prompt or --messages");
+  }
+  if (has_text && !options.prefix_file.empty()) {
+    return InvalidArgument("prefix", "can not be given together with --prompt or --messages");
+  }
+  if (has_prompt && options.model.empty()) return InvalidArgument("model", "name the model that the prompt is for");
+  if (!has_prompt && !options.cache_salt.empty()) {
+    return InvalidArgument("cache-salt", "is of a prompt; a tenant is evicted with all its salts");
+  }
+  return {};
+}
+
+// `object` is a JSON object with members.
+Result<std::string> WithMembersOf(const EvictOptions& options, std::string object) {
+  ROOST_ASSIGN_OR_RETURN(const PromptBody prompt, ReadPromptBody(options.prefix_file));
+  if (!prompt.cache_salt.empty() && !options.cache_salt.empty()) {
+    return InvalidArgument("cache-salt", "{} has a cache_salt too", prompt.name);
+  }
+  object.back() = ',';
+  return object + prompt.members + '}';
+}
+
+Result<EvictReport> AskToEvict(const EvictOptions& options) {
+  ROOST_ASSIGN_OR_RETURN(const std::string body, EvictBody(options));
+  HttpClient client(options.admin, 60);
+  ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.PostJson("/admin/v1/evict", body));
+  if (response.status != 200) return RefusalOf(response);
+  return FormatEvictAnswer(response.body);
+}
+
+}  // namespace
+
+Result<std::string> EvictBody(const EvictOptions& options) {
+  const bool has_text = !options.prompt.empty() || !options.messages_file.empty();
+  const bool has_prompt = has_text || !options.prefix_file.empty();
+  ROOST_RETURN_IF_ERROR(CheckFlags(options, has_text, has_prompt));
+  JsonWriter body;
+  body.BeginObject();
+  if (has_prompt) {
+    WriteScope(options, body);
+  } else {
+    if (!options.model.empty()) body.Key("model").String(options.model);
+    body.Key("tenant").String(options.tenant);
+  }
+  WriteWorkers(options.workers, body);
+  if (has_text) {
+    ROOST_ASSIGN_OR_RETURN(const std::string messages, ReadMessages(options));
+    ROOST_RETURN_IF_ERROR(WritePrompt(options, messages, body));
+  }
+  body.EndObject();
+  if (options.prefix_file.empty()) return body.Take();
+  return WithMembersOf(options, body.Take());
+}
+
+Result<EvictReport> FormatEvictAnswer(std::string_view answer_json) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element answer;
+  std::uint64_t evicted = 0;
+  simdjson::dom::array workers;
+  if (parser.parse(simdjson::padded_string(answer_json)).get(answer) != simdjson::SUCCESS ||
+      answer["evicted_blocks"].get(evicted) != simdjson::SUCCESS ||
+      answer["workers"].get(workers) != simdjson::SUCCESS) {
+    return DataLoss("answer", "it lacks evicted_blocks or workers");
+  }
+  EvictReport report{.text = {}, .is_complete = true};
+  report.text = fmt::format("evicted {} blocks\n", evicted + CountAt(answer, "/busy_blocks"));
+  for (const simdjson::dom::element worker : workers) {
+    report.is_complete = report.is_complete && FlagAt(worker, "/answered");
+    report.text += fmt::format("  {:<24} {}\n", TextAt(worker, "/worker"), EvictionText(worker));
+  }
+  return report;
+}
+
+int RunEvict(const EvictOptions& options, std::ostream& out, std::ostream& err) {
+  const Result<EvictReport> report = AskToEvict(options);
+  if (!report.ok()) {
+    err << "roostctl evict: " << report.error().ToString() << '\n';
+    return 1;
+  }
+  out << report->text;
+  if (report->is_complete) return 0;
+  err << "roostctl evict: not all workers have erased it\n";
+  return 1;
+}
+
+}  // namespace roost::roostctl

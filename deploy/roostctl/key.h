@@ -1,0 +1,33 @@
+// `roostctl key new`: makes an API key. `roostctl usage`: what the keys have used.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "deploy/roostctl/router_access.h"
+
+namespace roost::roostctl {
+
+struct NewKeyOptions {
+  std::string name;
+  std::string tenant;  // empty: the name
+  std::uint32_t max_priority = 50;
+  std::vector<std::string> models;        // empty: all
+  std::uint64_t requests_per_minute = 0;  // 0: no limit, as for the next two
+  std::uint64_t tokens_per_minute = 0;
+  std::uint64_t max_concurrent_requests = 0;
+};
+
+// The key's line for the file goes to `out`, the secret to `err`: so `roostctl key new NAME >> FILE` shows the secret
+// once and keeps its hash. Returns the exit code.
+int RunNewKey(const NewKeyOptions& options, std::ostream& out, std::ostream& err);
+
+// From the body of /admin/v1/usage.
+[[nodiscard]] Result<std::string> FormatUsage(std::string_view usage_json);
+int RunUsage(const RouterAccess& admin, std::ostream& out, std::ostream& err);
+
+}  // namespace roost::roostctl

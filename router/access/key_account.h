@@ -1,0 +1,111 @@
+// Who makes a request: a key, and the account that counts what is done with it. An account lives as long as the
+// router, also across reloads of the key file, so that neither a reload nor a new limit forgets what was used.
+//
+//   Ask ─ refused: over a limit
+//    └─ Admission (one of the concurrent requests, until it is gone)
+//          └ TakeTokens, as they are used
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "router/access/api_key.h"
+#include "router/access/rate_limit.h"
+
+namespace roost::router {
+
+// Of one key since the router began.
+struct KeyUsage {
+  std::uint64_t requests = 0;  // generations that were admitted
+  std::uint64_t refused = 0;   // over a limit
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t cached_tokens = 0;  // of the prompts'
+  std::uint64_t output_tokens = 0;
+};
+
+// What a client is told about its limits.
+struct LimitsState {
+  RateLimit::State requests;
+  RateLimit::State tokens;
+};
+
+struct RateRefusal {
+  Error error;  // kRateLimited
+  Duration retry_after{};
+};
+
+class KeyAccount {
+ public:
+  KeyAccount() = default;
+  KeyAccount(const KeyAccount&) = delete;
+  KeyAccount& operator=(const KeyAccount&) = delete;
+
+  // Counts a request against `limits`, or says which of them is reached. `router_count` routers share each limit.
+  [[nodiscard]] std::optional<RateRefusal> Begin(const KeyLimits& limits, std::uint32_t router_count, Instant now);
+  // One of the concurrent requests ends.
+  void End();
+  void TakeTokens(std::uint64_t count, const KeyLimits& limits, std::uint32_t router_count, Instant now);
+  [[nodiscard]] LimitsState Look(const KeyLimits& limits, std::uint32_t router_count, Instant now);
+
+  void CountGeneration(std::uint64_t prompt_tokens, std::uint64_t cached_tokens, std::uint64_t output_tokens);
+  [[nodiscard]] KeyUsage usage() const;
+
+ private:
+  // Needs mutex_.
+  [[nodiscard]] std::optional<RateRefusal> LimitReached(const KeyLimits& limits, std::uint32_t router_count,
+                                                        Instant now);
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  RateLimit requests_;
+  RateLimit tokens_;
+  std::uint64_t concurrent_ = 0;
+  KeyUsage usage_;
+};
+
+// A key and its account.
+struct KeyEntry {
+  std::shared_ptr<const ApiKey> key;
+  std::shared_ptr<KeyAccount> account;
+};
+
+// A request of a key, shared by all that work on it. While one that counts exists, it is one of the key's concurrent
+// requests.
+class Admission {
+ public:
+  // Counts against the key's limits, each shared by `router_count` routers.
+  [[nodiscard]] static std::variant<std::shared_ptr<Admission>, RateRefusal> Ask(KeyEntry entry,
+                                                                                 std::uint32_t router_count,
+                                                                                 Instant now);
+  // Of a request that costs nothing.
+  [[nodiscard]] static std::shared_ptr<Admission> Uncounted(KeyEntry entry, std::uint32_t router_count);
+
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+  ~Admission();
+
+  [[nodiscard]] const ApiKey& key() const { return *entry_.key; }
+  [[nodiscard]] KeyAccount& account() const { return *entry_.account; }
+  void TakeTokens(std::uint64_t count, Instant now) const;
+  [[nodiscard]] LimitsState Look(Instant now) const;
+
+ private:
+  enum class Kind { kCounted, kUncounted };
+  Admission(Kind kind, KeyEntry entry, std::uint32_t router_count)
+      : kind_(kind), entry_(std::move(entry)), router_count_(router_count) {}
+
+  const Kind kind_;
+  const KeyEntry entry_;
+  const std::uint32_t router_count_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,48 @@
+#include "router/access/key_ring.h"
+
+#include <openssl/crypto.h>
+
+#include <algorithm>
+
+namespace roost::router {
+
+void KeyRing::Replace(std::vector<ApiKey> keys) {
+  auto entries = std::make_shared<Keys>();
+  const std::lock_guard lock(mutex_);
+  for (ApiKey& key : keys) {
+    std::shared_ptr<KeyAccount>& account = accounts_[key.name];
+    if (account == nullptr) account = std::make_shared<KeyAccount>();
+    entries->push_back({std::make_shared<const ApiKey>(std::move(key)), account});
+  }
+  keys_ = std::move(entries);
+}
+
+std::optional<KeyEntry> KeyRing::Find(std::string_view secret) const {
+  std::shared_ptr<const Keys> keys;
+  {
+    const std::lock_guard lock(mutex_);
+    keys = keys_;
+  }
+  const KeyDigest digest = DigestOfSecret(secret.substr(0, kMaxSecretBytes));
+  // All digests are looked at, and no branch depends on one.
+  std::size_t found = keys->size();
+  for (std::size_t i = 0; i < keys->size(); ++i) {
+    const int differs = CRYPTO_memcmp(digest.data(), (*keys)[i].key->digest.data(), digest.size());
+    const std::size_t mask = std::size_t{0} - static_cast<std::size_t>(differs == 0);
+    found = (found & ~mask) | (i & mask);
+  }
+  if (found == keys->size() || secret.size() > kMaxSecretBytes) return std::nullopt;
+  return (*keys)[found];
+}
+
+std::vector<std::pair<std::string, std::shared_ptr<KeyAccount>>> KeyRing::Accounts() const {
+  const std::lock_guard lock(mutex_);
+  return {accounts_.begin(), accounts_.end()};
+}
+
+std::size_t KeyRing::key_count() const {
+  const std::lock_guard lock(mutex_);
+  return keys_->size();
+}
+
+}  // namespace roost::router

@@ -1,0 +1,52 @@
+// The keys that are valid now, and how a request is matched with one.
+//
+// Matching takes the same time whatever is presented: the secret is hashed, and its digest is compared with that of
+// every key, each to its last byte. So the time tells neither how much of a secret was right nor which key it was near
+// to, and what could be learnt about a digest would not help to find a secret.
+//
+// Replace takes new keys in while requests are open; a request keeps the key that it came with.
+//
+// Thread-safe. Find is O(keys): about 10 ns each.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "router/access/api_key.h"
+#include "router/access/key_account.h"
+
+namespace roost::router {
+
+class KeyRing {
+ public:
+  explicit KeyRing(std::vector<ApiKey> keys) { Replace(std::move(keys)); }
+  KeyRing(const KeyRing&) = delete;
+  KeyRing& operator=(const KeyRing&) = delete;
+
+  // Accounts stay with their names.
+  void Replace(std::vector<ApiKey> keys);
+
+  // The key of this secret.
+  [[nodiscard]] std::optional<KeyEntry> Find(std::string_view secret) const;
+
+  // All keys that have been used or are valid, by name.
+  [[nodiscard]] std::vector<std::pair<std::string, std::shared_ptr<KeyAccount>>> Accounts() const;
+  [[nodiscard]] std::size_t key_count() const;
+
+ private:
+  using Keys = std::vector<KeyEntry>;
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  std::shared_ptr<const Keys> keys_;
+  std::map<std::string, std::shared_ptr<KeyAccount>> accounts_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,159 @@
+#include "router/api/key_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "common/base/json_writer.h"
+#include "common/base/utf8.h"
+#include "common/wire/codec.h"
+#include "common/wire/messages.h"
+#include "router/api/json_lines.h"
+
+namespace roost::router {
+namespace {
+
+constexpr std::size_t kMaxModels = 1024;
+constexpr auto kMostPerMinute = std::int64_t{1} << 50;
+
+Result<KeyDigest> DigestOf(const JsonObject& object) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> hex, object.String("sha256"));
+  KeyDigest digest{};
+  if (hex.value_or("").size() != 2 * digest.size()) {
+    return InvalidArgument("sha256", "must be 64 hexadecimal digits: the SHA-256 of the key");
+  }
+  const auto value = [](char c) -> int {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+  };
+  for (std::size_t i = 0; i < digest.size(); ++i) {
+    const int high = value((*hex)[2 * i]);
+    const int low = value((*hex)[2 * i + 1]);
+    if (high < 0 || low < 0) return InvalidArgument("sha256", "must be 64 hexadecimal digits: the SHA-256 of the key");
+    digest[i] = static_cast<std::uint8_t>(16 * high + low);
+  }
+  return digest;
+}
+
+Result<std::vector<std::string>> ModelsOf(const JsonObject& object) {
+  ROOST_ASSIGN_OR_RETURN(const auto elements, object.Array("models"));
+  std::vector<std::string> models;
+  if (!elements) return models;
+  if (elements->empty() || elements->size() > kMaxModels) {
+    return InvalidArgument("models", "must name 1 to {} models; leave it out for all", kMaxModels);
+  }
+  for (const JsonElement element : *elements) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view model, StringOf(element, "models"));
+    if (model.empty()) return InvalidArgument("models", "holds an empty name");
+    if (model == "*") return std::vector<std::string>();
+    models.emplace_back(model);
+  }
+  return models;
+}
+
+Result<std::uint64_t> LimitOf(const JsonObject& object, std::string_view name) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> limit, object.Integer(name, 0, kMostPerMinute));
+  return limit ? static_cast<std::uint64_t>(*limit) : kNoLimit;
+}
+
+Result<void> CheckMembers(const JsonObject& object) {
+  constexpr std::array<std::string_view, 8> kKnown{"name",
+                                                   "sha256",
+                                                   "tenant",
+                                                   "max_priority",
+                                                   "models",
+                                                   "requests_per_minute",
+                                                   "tokens_per_minute",
+                                                   "max_concurrent_requests"};
+  for (const auto& [name, value] : object.members()) {
+    if (std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end()) continue;
+    return InvalidArgument(std::string(name), "is no member of a key: {}", fmt::join(kKnown, ", "));
+  }
+  return {};
+}
+
+Result<ApiKey> KeyOf(const JsonObject& object) {
+  ROOST_RETURN_IF_ERROR(CheckMembers(object));
+  ApiKey key;
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, object.String("name"));
+  if (!IsKeyName(name.value_or(""))) return InvalidArgument("name", "must be 1 to 64 of [A-Za-z0-9._-]");
+  key.name = *name;
+  ROOST_ASSIGN_OR_RETURN(key.digest, DigestOf(object));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> tenant, object.String("tenant"));
+  key.tenant = tenant.value_or(*name);
+  if (key.tenant.empty() || key.tenant.size() > wire::WireLimits::kMaxTenantBytes || HasControlCharacter(key.tenant)) {
+    return InvalidArgument("tenant", "must be 1 to {} bytes without control characters",
+                           wire::WireLimits::kMaxTenantBytes);
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> priority,
+                         object.Integer("max_priority", 0, wire::kMaxPriority));
+  if (priority) key.max_priority = static_cast<std::uint32_t>(*priority);
+  ROOST_ASSIGN_OR_RETURN(key.models, ModelsOf(object));
+  ROOST_ASSIGN_OR_RETURN(key.limits.requests_per_minute, LimitOf(object, "requests_per_minute"));
+  ROOST_ASSIGN_OR_RETURN(key.limits.tokens_per_minute, LimitOf(object, "tokens_per_minute"));
+  ROOST_ASSIGN_OR_RETURN(key.limits.concurrent_requests, LimitOf(object, "max_concurrent_requests"));
+  return key;
+}
+
+// Each name stands for one account, and each secret for one key.
+class Uniqueness {
+ public:
+  Result<void> Add(const ApiKey& key) {
+    if (!names_.insert(key.name).second) return InvalidArgument("name", "'{}' is given twice", key.name);
+    if (!digests_.insert(key.digest).second) return InvalidArgument("sha256", "another key has it too");
+    return {};
+  }
+
+ private:
+  std::set<std::string> names_;
+  std::set<KeyDigest> digests_;
+};
+
+}  // namespace
+
+Result<std::vector<ApiKey>> ParseKeyFile(std::string_view text, const std::string& path) {
+  std::vector<ApiKey> keys;
+  Uniqueness unique;
+  const Result<void> read = ForEachJsonLine(text, path, [&](const JsonObject& object) -> Result<void> {
+    if (keys.size() == kMaxKeys) return InvalidArgument("", "more than {} keys", kMaxKeys);
+    ROOST_ASSIGN_OR_RETURN(ApiKey key, KeyOf(object));
+    ROOST_RETURN_IF_ERROR(unique.Add(key));
+    keys.push_back(std::move(key));
+    return {};
+  });
+  if (!read.ok()) return read.error();
+  if (keys.empty()) return InvalidArgument(path, "holds no key");
+  return keys;
+}
+
+Result<std::vector<ApiKey>> ReadKeyFile(const std::string& path) {
+  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxKeyFileBytes));
+  return ParseKeyFile(text, path);
+}
+
+std::string KeyLine(const ApiKey& key) {
+  JsonWriter json;
+  json.BeginObject().Key("name").String(key.name).Key("sha256").String(HexOf(key.digest));
+  json.Key("tenant").String(key.tenant).Key("max_priority").Number(key.max_priority);
+  if (!key.models.empty()) {
+    json.Key("models").BeginArray();
+    for (const std::string& model : key.models) json.String(model);
+    json.EndArray();
+  }
+  const auto limit = [&json](std::string_view name, std::uint64_t value) {
+    if (value != kNoLimit) json.Key(name).Number(value);
+  };
+  limit("requests_per_minute", key.limits.requests_per_minute);
+  limit("tokens_per_minute", key.limits.tokens_per_minute);
+  limit("max_concurrent_requests", key.limits.concurrent_requests);
+  json.EndObject();
+  return json.Take();
+}
+
+}  // namespace roost::router

@@ -1,0 +1,46 @@
+#include "router/fleet/evicted.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace roost::router {
+namespace {
+
+bool Continues(std::span<const BlockHash> chain, const wire::PromptToEvict& prompt) {
+  const std::size_t count = prompt.block_hashes.size();
+  return count > 0 && chain.size() >= count && chain[count - 1] == prompt.block_hashes.back();
+}
+
+bool Continues(const GenerateSpec& spec, const wire::PromptToEvict& prompt) {
+  if (spec.root != prompt.root) return false;
+  if (!prompt.block_hashes.empty()) return Continues(spec.block_hashes, prompt);
+  return spec.prompt.size() >= prompt.tokens.size() &&
+         std::equal(prompt.tokens.begin(), prompt.tokens.end(), spec.prompt.begin());
+}
+
+}  // namespace
+
+bool IsNamed(const EvictOrder& order, const GenerateSpec& spec) {
+  if (!order.model.empty() && spec.model->name != order.model) return false;
+  if (const auto* const tenant = std::get_if<wire::TenantToEvict>(&order.what)) return spec.tenant == tenant->tenant;
+  const auto& prompts = std::get<std::vector<PromptOfRevision>>(order.what);
+  return std::any_of(prompts.begin(), prompts.end(),
+                     [&spec](const PromptOfRevision& each) { return Continues(spec, each.prompt); });
+}
+
+bool MayBeNamed(const EvictOrder& order, std::span<const BlockHash> chain) {
+  const auto* const prompts = std::get_if<std::vector<PromptOfRevision>>(&order.what);
+  if (prompts == nullptr) return true;
+  return std::any_of(prompts->begin(), prompts->end(),
+                     [chain](const PromptOfRevision& each) { return Continues(chain, each.prompt); });
+}
+
+std::optional<wire::Evict> MessageFor(const EvictOrder& order, std::string_view revision) {
+  if (const auto* const tenant = std::get_if<wire::TenantToEvict>(&order.what)) return wire::Evict{.what = *tenant};
+  for (const PromptOfRevision& each : std::get<std::vector<PromptOfRevision>>(order.what)) {
+    if (each.model->revision == revision) return wire::Evict{.what = each.prompt};
+  }
+  return std::nullopt;
+}
+
+}  // namespace roost::router

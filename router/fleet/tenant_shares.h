@@ -1,0 +1,62 @@
+// How many requests of each tenant are at workers, so that one tenant's load does not make others wait there. The queue
+// at the router gives tenants turns (request_queue.h), but what has been sent waits at a worker in the order of its
+// priority. So requests of a tenant that has more at workers than its share go behind the others of their priority.
+//
+// The share is an equal part of all requests at workers, among the tenants of the last minute. A single tenant always
+// has its share.
+//
+// Not thread-safe. O(1) per request; each minute O(tenants).
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+
+namespace roost::router {
+
+class TenantShares {
+ public:
+  static constexpr Duration kMemory = std::chrono::minutes(1);
+  static constexpr std::uint32_t kFree = 4;  // so few are never too many
+
+  // One more is sent. Is it within the tenant's share?
+  [[nodiscard]] bool OnSent(const std::string& tenant, Instant now) {
+    Forget(now);
+    Tenant& one = tenants_[tenant];
+    one.seen = now;
+    ++one.open;
+    ++open_;
+    return one.open <= std::max<std::uint64_t>(kFree, open_ / tenants_.size());
+  }
+
+  void OnEnded(const std::string& tenant) {
+    const auto found = tenants_.find(tenant);
+    ROOST_CHECK(found != tenants_.end() && found->second.open > 0, "a request of '{}' ends twice", tenant);
+    --found->second.open;
+    --open_;
+  }
+
+ private:
+  struct Tenant {
+    std::uint32_t open = 0;
+    Instant seen;
+  };
+
+  void Forget(Instant now) {
+    if (now < next_look_) return;
+    next_look_ = now + kMemory;
+    std::erase_if(tenants_,
+                  [now](const auto& entry) { return entry.second.open == 0 && now - entry.second.seen >= kMemory; });
+  }
+
+  std::unordered_map<std::string, Tenant> tenants_;
+  std::uint64_t open_ = 0;
+  Instant next_look_{};
+};
+
+}  // namespace roost::router

@@ -1,0 +1,113 @@
+#include "router/listeners.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <string_view>
+#include <utility>
+
+#include "router/listener_tls.h"
+
+namespace roost::router {
+namespace {
+
+// What lets somebody in at an address.
+struct Admittance {
+  std::string flag;
+  std::string_view keys_flag;
+  const std::string& keys;  // file
+};
+
+Result<HttpServerOptions> OptionsAt(const std::string& address, const Admittance& admittance,
+                                    const RouterOptions& options) {
+  ROOST_ASSIGN_OR_RETURN(HostAndPort parsed, ParseHostAndPort(address, admittance.flag));
+  const bool is_guarded = !admittance.keys.empty() || !options.tls_client_ca.empty();
+  if (!IsLoopback(parsed.host) && !is_guarded && !options.insecure_bind) {
+    return InvalidArgument(admittance.flag,
+                           "{} is not a loopback address, and without --{} or --tls-client-ca requests are not "
+                           "authenticated; --insecure-bind allows it",
+                           address, admittance.keys_flag);
+  }
+  HttpServerOptions http;
+  http.address = std::move(parsed.host);
+  http.port = parsed.port;
+  http.body_bytes = options.max_body_bytes;
+  http.header_timeout =
+      std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(options.request_head_timeout_seconds));
+  return http;
+}
+
+void Observe(HttpServerOptions& http, ApiMetrics& metrics, std::shared_ptr<const TlsContext> tls) {
+  http.tls = std::move(tls);
+  http.on_refused = [&metrics](const Error& error) { metrics.OnAnswer("other", TraitsOf(error.code).http_status); };
+  http.on_handshake_failed = [&metrics](HandshakeFailure failure) { metrics.OnHandshakeFailed(failure); };
+}
+
+// Few connections, and no part of the clients' budget: clients who fill theirs keep no operator out.
+Result<HttpServerOptions> OperatorOptionsAt(const std::string& address, const std::string& flag,
+                                            const RouterOptions& options) {
+  constexpr std::size_t kMostConnections = 64;
+  ROOST_ASSIGN_OR_RETURN(HttpServerOptions http, OptionsAt(address, {flag, "admin-keys", options.admin_keys}, options));
+  http.max_connections = kMostConnections;
+  return http;
+}
+
+Result<std::unique_ptr<HttpServer>> Serve(const HttpServerOptions& options, const std::string& flag, Api& api,
+                                          Listener listener) {
+  Result<std::unique_ptr<HttpServer>> server =
+      HttpServer::Start(options, [&api, listener](HttpRequest request, std::shared_ptr<Responder> responder) {
+        api.Handle(listener, std::move(request), std::move(responder));
+      });
+  if (!server.ok()) return Error{server.error().code, server.error().message, flag};
+  return server;
+}
+
+std::string UrlOf(const HttpServerOptions& options, const HttpServer& server) {
+  const std::string& address = options.address;
+  const std::string host = address.find(':') == std::string::npos ? address : "[" + address + "]";
+  return fmt::format("{}://{}:{}", options.tls == nullptr ? "http" : "https", host, server.port());
+}
+
+}  // namespace
+
+Result<ListenerPlan> PlanListeners(const RouterOptions& options, Reloader& reloader,
+                                   std::shared_ptr<ByteBudget> input_budget, ApiMetrics& metrics) {
+  ROOST_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const TlsContext> tls,
+      OpenTls(options, reloader, [&metrics](const TlsValidity& validity) { metrics.OnCertificate(validity); }));
+  ListenerPlan plan;
+  ROOST_ASSIGN_OR_RETURN(plan.api,
+                         OptionsAt(options.http_address, {"http-address", "api-keys", options.api_keys}, options));
+  plan.api.thread_count = options.http_threads;
+  plan.api.max_connections = options.max_connections;
+  plan.api.input_budget = std::move(input_budget);
+  plan.api.cors_origins = options.cors_origins;
+  Observe(plan.api, metrics, tls);
+  ROOST_ASSIGN_OR_RETURN(plan.admin, OperatorOptionsAt(options.admin_address, "admin-address", options));
+  Observe(plan.admin, metrics, tls);
+  if (options.metrics_address.empty()) return plan;
+  ROOST_ASSIGN_OR_RETURN(plan.metrics, OperatorOptionsAt(options.metrics_address, "metrics-address", options));
+  Observe(*plan.metrics, metrics, tls);
+  return plan;
+}
+
+Result<std::unique_ptr<Listeners>> Listeners::Open(const ListenerPlan& plan, Api& api) {
+  auto listeners = std::make_unique<Listeners>();
+  ROOST_ASSIGN_OR_RETURN(listeners->admin_, Serve(plan.admin, "admin-address", api, Listener::kAdmin));
+  listeners->admin_url_ = UrlOf(plan.admin, *listeners->admin_);
+  if (plan.metrics) {
+    ROOST_ASSIGN_OR_RETURN(listeners->metrics_, Serve(*plan.metrics, "metrics-address", api, Listener::kMetrics));
+    listeners->metrics_url_ = UrlOf(*plan.metrics, *listeners->metrics_);
+  }
+  // Last: who can reach the API can rely on the rest.
+  ROOST_ASSIGN_OR_RETURN(listeners->api_, Serve(plan.api, "http-address", api, Listener::kApi));
+  listeners->api_url_ = UrlOf(plan.api, *listeners->api_);
+  return listeners;
+}
+
+void Listeners::StopOperators() {
+  admin_->Stop(std::chrono::milliseconds(0));
+  if (metrics_ != nullptr) metrics_->Stop(std::chrono::milliseconds(0));
+}
+
+}  // namespace roost::router

@@ -1,0 +1,107 @@
+// A router in this process, for benchmarks of what happens between a worker and a client: the real server, API, text
+// threads and fleet, over real sockets. The worker is the benchmark's own; it begins with WorkerHello.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "common/text/chat_template.h"
+#include "common/text/tokenizer.h"
+#include "common/wire/messages.h"
+#include "common/wire/tokenizer_digest.h"
+#include "router/api/api.h"
+#include "router/fleet/fleet.h"
+#include "router/http/server.h"
+#include "router/text/text_pool.h"
+
+namespace roost::bench {
+
+// Of a model "m". What a worker sends when the router asks for its tokenizer; the router uses its own.
+inline wire::Tokenizer WorkerBundle() {
+  wire::Tokenizer bundle{"", "{}", "", "", ""};
+  bundle.digest = wire::DigestOf(bundle);
+  return bundle;
+}
+
+inline wire::Hello WorkerHello() {
+  wire::Hello hello;
+  hello.worker_id = "scripted";
+  hello.process_id = 1;
+  hello.epoch = 1;
+  hello.model = "m";
+  hello.fingerprint = "f";
+  hello.kv_dtype = "f32";
+  hello.block_tokens = 16;
+  hello.block_count = 1U << 16U;
+  hello.max_context_tokens = 1U << 20U;
+  hello.max_running_requests = 64;
+  hello.tokenizer_digest = WorkerBundle().digest;
+  hello.sends_cache_events = false;
+  return hello;
+}
+
+inline std::string ChatRequest(std::string_view body) {
+  return fmt::format(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+      "Content-Length: {}\r\n\r\n{}",
+      body.size(), body);
+}
+
+class BenchRouter {
+ public:
+  explicit BenchRouter(const std::shared_ptr<const Tokenizer>& tokenizer) {
+    router::FleetOptions options;
+    options.bind = "tcp://127.0.0.1:0";
+    const auto read = [tokenizer](const wire::Tokenizer&) -> Result<router::TextBundle> {
+      return router::TextBundle{tokenizer, ChatTemplate::Parse(kTemplate, "bench").value(), "", ""};
+    };
+    fleet_ = std::move(router::Fleet::Start(options, read, metrics_).value());
+    api_.emplace(*fleet_, observer_, clock_, text_,
+                 router::ApiOptions{.version = "1",
+                                    .seed = 1,
+                                    .metrics_text = [] { return std::string(); },
+                                    .unix_seconds_now = [] { return std::int64_t{1}; }});
+  }
+  BenchRouter(const BenchRouter&) = delete;
+  BenchRouter& operator=(const BenchRouter&) = delete;
+  // Its servers are gone by then.
+  ~BenchRouter() { text_.Stop(); }
+
+  // Plain without `tls`.
+  [[nodiscard]] std::unique_ptr<router::HttpServer> Serve(std::shared_ptr<const router::TlsContext> tls = nullptr) {
+    router::HttpServerOptions http;
+    http.port = 0;
+    http.input_budget = std::make_shared<ByteBudget>(std::uint64_t{2} << 30U);
+    http.body_bytes = 16U << 20U;
+    http.tls = std::move(tls);
+    const auto handle = [this](router::HttpRequest request, std::shared_ptr<router::Responder> responder) {
+      api_->Handle(router::Listener::kApi, std::move(request), std::move(responder));
+    };
+    return std::move(router::HttpServer::Start(http, handle).value());
+  }
+
+  [[nodiscard]] const std::string& link() const { return fleet_->endpoint(); }
+  void WaitForModel() const {
+    while (fleet_->FindModel("m") == nullptr) std::this_thread::yield();
+  }
+
+ private:
+  static constexpr std::string_view kTemplate =
+      "{%- for m in messages -%}{{- m.role + ': ' + m.content + '\\n' -}}{%- endfor -%}";
+
+  router::FleetMetrics metrics_;
+  router::NullApiObserver observer_;
+  SteadyClock clock_;
+  std::unique_ptr<router::Fleet> fleet_;
+  router::TextPool text_{{}};
+  std::optional<router::Api> api_;
+};
+
+}  // namespace roost::bench

@@ -1,0 +1,449 @@
+"""API keys, tenants and limits on real daemons: who gets in, what tenants can learn of each other, who waits for whom.
+
+ROOST_KEYS_STREAMS (500), ROOST_KEYS_PROBES (120 here, 500 for the figures of tests/README.md) and
+ROOST_KEYS_COMPARISONS (20,000; 100,000 for the figure) set the sizes.
+"""
+
+import asyncio
+import hashlib
+import http.client
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, ROOT, Cluster, Daemon, text, wait_until
+
+sys.path.insert(0, str(ROOT / "tests/bench"))
+import router_load as load  # noqa: E402
+
+STREAMS = int(os.environ.get("ROOST_KEYS_STREAMS", "500"))
+PROBES = int(os.environ.get("ROOST_KEYS_PROBES", "120"))
+COMPARISONS = int(os.environ.get("ROOST_KEYS_COMPARISONS", "20000"))
+ANSWER = " ".join(f"{i}" for i in range(100, 132))
+
+
+class KeyFile:
+    """Keys made by roostctl, in a file that a router reads."""
+
+    def __init__(self, folder, name="keys.jsonl"):
+        self.path = pathlib.Path(folder) / name
+        self.secrets = {}
+        self.lines = {}
+
+    def add(self, name, *flags):
+        made = subprocess.run([BIN / "roostctl", "key", "new", name, *flags], capture_output=True, text=True, check=True)
+        self.secrets[name] = made.stderr.strip().splitlines()[-1]
+        self.lines[name] = made.stdout
+        self.write()
+        return self.secrets[name]
+
+    def write(self):
+        """As a whole, at once."""
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text("".join(self.lines.values()))
+        fresh.rename(self.path)
+
+
+def bearer(secret):
+    return {"Authorization": f"Bearer {secret}"}
+
+
+class KeysTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.cluster = cls.enterClassContext(Cluster())
+        cls.keys = KeyFile(cls.folder)
+        for name, flags in {
+            "acme-chat": ("--tenant", "acme"),
+            "acme-batch": ("--tenant", "acme", "--max-priority", "20"),
+            "bird": (),
+            "limited": ("--requests-per-minute", "3", "--tokens-per-minute", "5000"),
+            "narrow": ("--models", "other*"),
+        }.items():
+            cls.keys.add(name, *flags)
+        cls.router = cls.cluster.start_router("--api-keys", str(cls.keys.path))
+        cls.worker = cls.cluster.start_worker("worker-a")
+        cls.router.wait_for_workers(1)
+
+    def complete(self, name, prompt, **fields):
+        body = {"prompt": prompt, "model": "demo-model", "max_tokens": 2, "temperature": 0, **fields}
+        return self.router.request("POST", "/v1/completions", body, bearer(self.keys.secrets[name]))
+
+    def test_a_key_is_needed_and_a_wrong_one_does_not_do(self):
+        body = {"prompt": "Hens", "model": "demo-model", "max_tokens": 1}
+        self.assertEqual(self.router.request("POST", "/v1/completions", body).status, 401)
+        wrong = self.router.request("POST", "/v1/completions", body, bearer("sk-roost-" + "0" * 64))
+        self.assertEqual((wrong.status, wrong.json()["error"]["code"]), (401, "invalid_api_key"))
+        self.assertEqual(self.complete("bird", "Hens").status, 200)
+        self.assertEqual(self.router.request("GET", "/health").status, 200)
+
+    def test_the_api_has_no_route_of_operators(self):
+        connection = http.client.HTTPConnection(self.router.address, timeout=DEADLINE_SECONDS)
+        for path in ("/admin/v1/workers", "/admin/v1/usage", "/metrics"):
+            connection.request("GET", path, headers=bearer(self.keys.secrets["bird"]))
+            response = connection.getresponse()
+            response.read()
+            self.assertEqual(response.status, 404, path)
+        connection.close()
+
+    def test_tenants_share_nothing_and_keys_of_a_tenant_share_all(self):
+        prompt = text(60, "what a tenant asks")
+        self.assertEqual(self.complete("acme-chat", prompt).cached_tokens(), 0)
+        self.assertGreater(self.complete("acme-batch", prompt).cached_tokens(), 100)
+        self.assertEqual(self.complete("bird", prompt).cached_tokens(), 0)
+        self.assertEqual(self.complete("acme-chat", prompt, cache_salt="s").cached_tokens(), 0)
+        # A client can say what it wants: it stays who its key says it is.
+        self.assertEqual(self.complete("bird", prompt + " ", tenant="acme", user="acme").status, 200)
+        held = self.router.request("POST", "/admin/v1/match", {"model": "demo-model", "prompt": prompt, "tenant": "acme"})
+        self.assertGreater(held.json()["workers"][0]["cached_tokens"], 100)
+        nobody = self.router.request("POST", "/admin/v1/match", {"model": "demo-model", "prompt": prompt})
+        self.assertEqual(nobody.json()["workers"][0]["cached_tokens"], 0)
+
+    def test_a_limit_answers_429_and_tells_when_to_come_back(self):
+        for left in (2, 1, 0):
+            answer = self.complete("limited", "Hens")
+            self.assertEqual(answer.status, 200, answer.body)
+            self.assertEqual(answer.headers["x-ratelimit-remaining-requests"], str(left))
+        refused = self.complete("limited", "Hens")
+        self.assertEqual((refused.status, refused.json()["error"]["code"]), (429, "rate_limit_exceeded"))
+        self.assertTrue(1 <= int(refused.headers["retry-after"]) <= 20, refused.headers)
+
+    def test_priority_and_models_end_where_the_key_says(self):
+        self.assertEqual(self.complete("acme-batch", "Hens", priority=30).status, 403)
+        self.assertEqual(self.complete("narrow", "Hens").status, 404)
+
+    def test_usage_is_told_per_key(self):
+        secret = self.keys.add("counted")
+        os.kill(self.router.process.pid, signal.SIGHUP)
+        wait_until(lambda: self.complete("counted", "Hens").status == 200, "that the new key is taken")
+        before = self.usage("counted")
+        answers = [self.complete("counted", text(40, f"counted {i // 2}"), max_tokens=3) for i in range(6)]
+        usage = [answer.usage() for answer in answers]
+        after = self.usage("counted")
+        self.assertEqual(after["requests"] - before["requests"], 6)
+        for name, sum_of in (("prompt_tokens", sum(each["prompt_tokens"] for each in usage)),
+                             ("output_tokens", sum(each["completion_tokens"] for each in usage)),
+                             ("cached_tokens", sum(answer.cached_tokens() for answer in answers))):
+            self.assertEqual(after[name] - before[name], sum_of, name)
+        self.assertEqual(self.router.metric("roost_router_key_prompt_tokens_total", key="counted"),
+                         after["prompt_tokens"])
+        told = subprocess.run([BIN / "roostctl", "usage", "--admin", self.router.admin], capture_output=True, text=True,
+                              check=True).stdout
+        self.assertRegex(told, rf"counted +{after['requests']} ")
+        self.assertNotIn(secret, told)
+
+    def usage(self, name):
+        keys = self.router.request("GET", "/admin/v1/usage").json()["keys"]
+        return next(key for key in keys if key["name"] == name)
+
+    def test_a_broken_key_file_changes_nothing_and_is_told(self):
+        good = self.keys.path.read_text()
+        try:
+            self.keys.path.write_text('{"name": "x"}\n')
+            os.kill(self.router.process.pid, signal.SIGHUP)
+            wait_until(lambda: any("sha256" in line for line in self.router.lines), "an error in the log")
+            self.assertEqual(self.complete("bird", "Hens").status, 200)
+        finally:
+            self.keys.path.write_text(good)
+
+    def test_no_key_and_no_prompt_is_in_logs_and_metrics(self):
+        canary = "canary-" + text(3, "a secret prompt").replace(" ", "-")
+        self.complete("bird", f"{canary} {text(30, 'more')}", cache_salt=f"salt-{canary}")
+        self.router.request("POST", "/v1/completions", {"prompt": canary, "model": 7}, bearer(self.keys.secrets["bird"]))
+        metrics = self.router.request("GET", "/metrics").body
+        usage = self.router.request("GET", "/admin/v1/usage").body
+        logs = "\n".join(self.router.lines + self.worker.lines)
+        for kept in (metrics, usage, logs):
+            self.assertNotIn(canary, kept)
+            for secret in self.keys.secrets.values():
+                self.assertNotIn(secret, kept)
+                self.assertNotIn(hashlib.sha256(secret.encode()).hexdigest(), kept)
+
+
+class OperatorsTest(unittest.TestCase):
+    def test_operators_have_keys_of_their_own(self):
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            clients, operators = KeyFile(folder, "clients"), KeyFile(folder, "operators")
+            client, operator = clients.add("app"), operators.add("oncall")
+            router = cluster.start_router("--api-keys", clients.path, "--admin-keys", operators.path)
+            for path in ("/admin/v1/workers", "/metrics"):
+                self.assertEqual(router.request("GET", path).status, 401, path)
+                self.assertEqual(router.request("GET", path, headers=bearer(client)).status, 401, path)
+                self.assertEqual(router.request("GET", path, headers=bearer(operator)).status, 200, path)
+            self.assertEqual(router.request("GET", "/v1/models", headers=bearer(operator)).status, 401)
+
+    def test_an_address_that_others_reach_needs_keys(self):
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            keys = KeyFile(folder)
+            keys.add("app")
+            for flag, flags in (("http-address", ()), ("admin-address", ("--api-keys", keys.path)),
+                                ("metrics-address", ("--api-keys", keys.path))):
+                command = [BIN / "roost-router", "--http-address", "127.0.0.1:0", "--link-address", "tcp://127.0.0.1:0",
+                           "--admin-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0", *flags]
+                refused = subprocess.run([*command, f"--{flag}", "0.0.0.0:0"], capture_output=True, text=True,
+                                         check=False, timeout=DEADLINE_SECONDS)
+                self.assertNotEqual(refused.returncode, 0, flag)
+                self.assertIn(flag, refused.stderr)
+            cluster.start_router("--api-keys", keys.path, http="0.0.0.0:0")
+
+
+class SharedPrefixesTest(unittest.TestCase):
+    SYSTEM = text(80, "the system prompt that everybody has")
+
+    def test_tenants_share_what_the_operator_allows_and_nothing_behind_it(self):
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            keys = KeyFile(folder)
+            keys.add("acme")
+            keys.add("bird")
+            shared = pathlib.Path(folder) / "shared.jsonl"
+            shared.write_text("# for all\n" + json.dumps({"prompt": self.SYSTEM}) + "\n")
+            router = cluster.start_router("--api-keys", keys.path, "--shared-prefixes", shared)
+            cluster.start_worker("worker-a")
+            router.wait_for_workers(1)
+
+            def ask(name, behind, **fields):
+                body = {"prompt": self.SYSTEM + behind, "model": "demo-model", "max_tokens": 4, "temperature": 0,
+                        "return_token_ids": True, **fields}
+                answer = router.request("POST", "/v1/completions", body, bearer(keys.secrets[name]))
+                self.assertEqual(answer.status, 200, answer.body)
+                return answer.cached_tokens(), answer.text()
+
+            behind = " " + text(40, "what acme asks")
+            cold, told = ask("acme", behind)
+            self.assertEqual(cold, 0)
+            others, others_told = ask("bird", behind)
+            again, again_told = ask("acme", behind)
+            self.assertGreater(others, 200)
+            self.assertGreater(again, others + 100)
+            self.assertEqual(others % 16, 0)  # whole blocks: no token of what acme asked
+            self.assertEqual({others_told, again_told}, {told})
+            self.assertEqual(ask("bird", behind, cache_salt="s")[0], 0)
+            # A short question behind it fills its first own block with the answer: that is its tenant's, too.
+            short = ask("acme", " Hens?", max_tokens=40)[1]
+            self.assertEqual(ask("bird", " Hens?" + short)[0] // 16, others // 16)
+
+
+class ScriptedTest(unittest.TestCase):
+    """With a worker that answers at once."""
+
+    def start(self, cluster, folder, *flags, step_ms=0, hold_until=1):
+        router = cluster.start_router("--worker-queue-bound", str(2 * STREAMS), "--max-connections", str(2 * STREAMS),
+                                      "--max-in-flight-requests", str(2 * STREAMS), "--max-queue", str(4 * STREAMS),
+                                      "--stall-timeout-seconds", "60", *flags)
+        script = pathlib.Path(folder) / "script.json"
+        script.write_text(json.dumps([{"answer": ANSWER}]))
+        cluster.daemons.append(
+            Daemon([BIN / "roost-scripted-worker", "--model", DEMO_MODEL, "--served-model-name", "demo-model",
+                    "--script", script, "--router", router.link, "--hold-until", hold_until, "--step-ms", step_ms]))
+        wait_until(lambda: any(worker["ready"] for worker in router.workers()), "a ready worker")
+        return router
+
+    def test_keys_are_replaced_under_streams_and_none_is_dropped(self):
+        if not load.allow_descriptors(2 * STREAMS + 200):
+            self.skipTest(f"{STREAMS} streams need more descriptors than this process may have")
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            keys = KeyFile(folder)
+            keys.add("old")
+            router = self.start(cluster, folder, "--api-keys", keys.path, step_ms=max(1, STREAMS // 25),
+                                hold_until=STREAMS + 1)
+            answers = []
+            thread = threading.Thread(target=lambda: answers.extend(self.stream(router, keys.secrets["old"], STREAMS)))
+            thread.start()
+            wait_until(lambda: router.metric("roost_router_active_requests") == STREAMS, f"{STREAMS} open streams")
+            del keys.lines["old"]
+            keys.add("new")
+            os.kill(router.process.pid, signal.SIGHUP)
+            wait_until(lambda: self.status(router, keys.secrets["old"]) == 401, "that the old key is gone")
+            answers += self.stream(router, keys.secrets["new"], 1)  # the worker begins with it
+            thread.join()
+        texts = [load.text_of(load.events_of(answer)) for answer in answers]
+        self.assertEqual(len(texts), STREAMS + 1)
+        self.assertEqual(sum(each != ANSWER for each in texts), 0)
+
+    def stream(self, router, key, count):
+        request = load.chat_request("demo-model", [{"role": "user", "content": "Count."}], key=key, max_tokens=500)
+        requests = iter([request] * count)
+        port = int(router.address.rsplit(":", 1)[1])
+        return asyncio.run(load.run_clients(port, count, lambda: next(requests, None)))
+
+    def status(self, router, key):
+        return router.request("GET", "/v1/models", headers=bearer(key)).status
+
+    def test_the_time_of_a_refusal_does_not_tell_how_near_a_key_was(self):
+        """Welch's t of refusals of a secret whose digest shares bytes with a key's, and of one whose does not."""
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            keys = KeyFile(folder)
+            keys.add("app")
+            digest = json.loads(keys.lines["app"])["sha256"]
+            near, far = near_and_far(digest)
+            router = cluster.start_router("--api-keys", keys.path)
+            samples = refusal_times(router.address, (near, far), COMPARISONS // 2)
+            t = welch(*samples)
+            print(f"figure key_comparison_welch_t {t:.2f} t")
+            self.assertLess(abs(t), 4.5)
+
+
+def near_and_far(digest):
+    """Two wrong secrets of one length: the first bytes of the first one's hash are those of `digest`."""
+    near = far = None
+    number = 0
+    while near is None or far is None:
+        secret = f"sk-roost-{number:064x}"
+        hashed = hashlib.sha256(secret.encode()).hexdigest()
+        if hashed[:4] == digest[:4]:
+            near = secret
+        elif hashed[0] != digest[0]:
+            far = secret
+        number += 1
+    return near, far
+
+
+def refusal_times(address, secrets, count):
+    """Nanoseconds of refused requests over one connection each, in turns; those of the slowest tenth are left out."""
+    connections = [http.client.HTTPConnection(address, timeout=DEADLINE_SECONDS) for _ in secrets]
+    times = [[] for _ in secrets]
+    for i in range(count):
+        for which in ((0, 1), (1, 0))[i % 2]:
+            begin = time.perf_counter_ns()
+            connections[which].request("GET", "/v1/models", headers=bearer(secrets[which]))
+            connections[which].getresponse().read()
+            times[which].append(time.perf_counter_ns() - begin)
+    for connection in connections:
+        connection.close()
+    return [sorted(each)[: len(each) * 9 // 10] for each in times]
+
+
+def welch(a, b):
+    return (statistics.fmean(a) - statistics.fmean(b)) / (
+        statistics.variance(a) / len(a) + statistics.variance(b) / len(b)) ** 0.5
+
+
+def area_under_curve(low, high):
+    """The probability that one of `low` is below one of `high`."""
+    below = sum((a < b) + 0.5 * (a == b) for a in low for b in high)
+    return below / (len(low) * len(high))
+
+
+class TimingTest(unittest.TestCase):
+    def test_nobody_can_tell_by_time_what_another_tenant_asked(self):
+        """Times to the first token of prompts that another tenant has asked, and of new ones, can not be told apart.
+        Those that the same tenant has asked can be."""
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            keys = KeyFile(folder)
+            keys.add("victim")
+            keys.add("spy")
+            router = cluster.start_router("--api-keys", keys.path)
+            cluster.start_worker("worker-a", "--kv-blocks", "4096")
+            router.wait_for_workers(1)
+            prompts = [text(60, f"what the victim asks {i}") for i in range(2 * PROBES)]
+            for prompt in prompts[:PROBES]:
+                self.ask(router, keys.secrets["victim"], prompt)
+            # In turns, each as often the first of the two, so that whatever changes with time changes both.
+            asked, new = [], []
+            for i in range(PROBES):
+                pair = [(asked, prompts[i]), (new, prompts[PROBES + i])]
+                for times, prompt in pair if i % 2 else reversed(pair):
+                    times.append(self.ask(router, keys.secrets["spy"], prompt))
+            again = [self.ask(router, keys.secrets["spy"], prompts[i]) for i in range(PROBES)]
+        other = area_under_curve(asked, new)
+        own = area_under_curve(again, new)
+        print(f"figure timing_auc_other_tenant {other:.3f} auc")
+        print(f"figure timing_auc_same_tenant {own:.3f} auc")
+        # Of so few probes the area of equal distributions itself varies: four times its deviation.
+        self.assertLessEqual(abs(other - 0.5), max(0.05, 4 * (1 / (6 * PROBES)) ** 0.5))
+        self.assertGreaterEqual(own, 0.95)
+
+    def ask(self, router, secret, prompt):
+        begin = time.perf_counter()
+        answer = router.request("POST", "/v1/completions",
+                                {"prompt": prompt, "model": "demo-model", "max_tokens": 1, "temperature": 0},
+                                bearer(secret))
+        self.assertEqual(answer.status, 200, answer.body)
+        return time.perf_counter() - begin
+
+
+class GreedyTenantTest(unittest.TestCase):
+    TENANTS = 9
+    REQUESTS = 20  # of each
+    GREEDY_CLIENTS = 100
+
+    def test_a_greedy_tenant_makes_the_others_wait_at_most_twice_as_long(self):
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            keys = KeyFile(folder)
+            for name in ("greedy", *(f"tenant-{i}" for i in range(self.TENANTS))):
+                keys.add(name)
+            router = cluster.start_router("--api-keys", keys.path)
+            cluster.start_worker("worker-a", "--kv-blocks", "8192", "--max-running-requests", "16")
+            router.wait_for_workers(1)
+            alone = self.tenants(router, keys, "alone")
+            stop = threading.Event()
+            greedy = [threading.Thread(target=self.flood, args=(router, keys.secrets["greedy"], i, stop))
+                      for i in range(self.GREEDY_CLIENTS)]
+            for thread in greedy:
+                thread.start()
+            wait_until(lambda: router.metric("roost_router_active_requests") >= self.GREEDY_CLIENTS * 0.9, "a flood")
+            beside = self.tenants(router, keys, "beside")
+            stop.set()
+            for thread in greedy:
+                thread.join()
+        p99 = [statistics.quantiles(times, n=100)[98] for times in (alone, beside)]
+        medians = [statistics.median(times) for times in (alone, beside)]
+        print(f"figure fairness_p99_ttft_ratio {p99[1] / p99[0]:.2f} ratio")
+        print(f"figure fairness_median_ttft_ratio {medians[1] / medians[0]:.2f} ratio")
+        # Time on a machine that others use is no verdict; an unfair router is off by an order of magnitude.
+        self.assertLess(p99[1] / p99[0], 5)
+
+    def tenants(self, router, keys, label):
+        """Times to the first token of all of them, who ask at the same time, each one question after the other."""
+        times = []
+
+        def ask(index):
+            for i in range(self.REQUESTS):
+                times.append(first_token(router, keys.secrets[f"tenant-{index}"], text(40, f"{label} {index} {i}"), 8))
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(self.TENANTS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(times), self.TENANTS * self.REQUESTS)
+        return times
+
+    def flood(self, router, secret, index, stop):
+        number = 0
+        while not stop.is_set():
+            number += 1
+            first_token(router, secret, text(40, f"greedy {index} {number}"), 8)
+
+
+def first_token(router, secret, prompt, max_tokens):
+    """Seconds to the first token of a stream, which is read to its end."""
+    connection = http.client.HTTPConnection(router.address, timeout=DEADLINE_SECONDS)
+    try:
+        body = {"prompt": prompt, "model": "demo-model", "max_tokens": max_tokens, "temperature": 0, "stream": True}
+        begin = time.perf_counter()
+        connection.request("POST", "/v1/completions", json.dumps(body),
+                           {"Content-Type": "application/json", **bearer(secret)})
+        response = connection.getresponse()
+        if response.status != 200:
+            raise AssertionError(f"{response.status} {response.read()}")
+        while not response.readline().startswith(b"data:"):
+            pass
+        seconds = time.perf_counter() - begin
+        response.read()
+        return seconds
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

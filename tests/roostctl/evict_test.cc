@@ -1,0 +1,98 @@
+#include "deploy/roostctl/evict.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace roost::roostctl {
+namespace {
+
+EvictOptions OptionsFor(const std::string& prompt) {
+  EvictOptions options;
+  options.model = "demo";
+  options.prompt = prompt;
+  return options;
+}
+
+TEST(EvictBodyTest, HoldsWhatTheFlagsSay) {
+  EvictOptions options = OptionsFor("a text");
+  EXPECT_EQ(EvictBody(options).value(), R"({"model":"demo","workers":"all","prompt":"a text"})");
+  options.tenant = "a";
+  options.cache_salt = "s";
+  options.workers = "w1,w2";
+  EXPECT_EQ(EvictBody(options).value(),
+            R"({"model":"demo","cache_salt":"s","tenant":"a","workers":["w1","w2"],"prompt":"a text"})");
+}
+
+TEST(EvictBodyTest, ATenantNeedsNoModel) {
+  EvictOptions options;
+  options.tenant = "a";
+  EXPECT_EQ(EvictBody(options).value(), R"({"tenant":"a","workers":"all"})");
+  options.model = "demo";
+  EXPECT_EQ(EvictBody(options).value(), R"({"model":"demo","tenant":"a","workers":"all"})");
+}
+
+TEST(EvictBodyTest, TakesThePromptFromAFile) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "evict_prefix.json";
+  std::ofstream(file) << R"([{"role":"system","content":"x"}])";
+  EvictOptions options = OptionsFor("");
+  options.prefix_file = file;
+  EXPECT_EQ(EvictBody(options).value(),
+            R"({"model":"demo","workers":"all","messages":[{"role":"system","content":"x"}]})");
+  std::ofstream(file) << "plain text";
+  EXPECT_EQ(EvictBody(options).value(), R"({"model":"demo","workers":"all","prompt":"plain text"})");
+  std::ofstream(file) << R"({"prompt":"p","cache_salt":"s","model":"other"})";
+  EXPECT_EQ(EvictBody(options).value(), R"({"model":"demo","workers":"all","prompt":"p","cache_salt":"s"})");
+  options.cache_salt = "t";
+  EXPECT_EQ(EvictBody(options).error().field, "cache-salt");
+  std::filesystem::remove(file);
+  EXPECT_FALSE(EvictBody(options).ok());
+}
+
+TEST(EvictBodyTest, WrongFlagsAreNamed) {
+  EXPECT_EQ(EvictBody(EvictOptions()).error().field, "prompt");
+  EvictOptions options = OptionsFor("a");
+  options.prefix_file = "b";
+  EXPECT_EQ(EvictBody(options).error().field, "prefix");
+  options = OptionsFor("a");
+  options.model = "";
+  EXPECT_EQ(EvictBody(options).error().field, "model");
+  options = EvictOptions();
+  options.tenant = "a";
+  options.cache_salt = "s";
+  EXPECT_EQ(EvictBody(options).error().field, "cache-salt");
+}
+
+TEST(FormatEvictAnswerTest, TellsWhatLeftEachCache) {
+  const std::string answer = R"({"model":"demo","blocks":9,"tokens":150,"evicted_blocks":7,"busy_blocks":2,"workers":[)"
+                             R"({"worker":"a","answered":true,"evicted_blocks":7,"busy_blocks":0},)"
+                             R"({"worker":"b","answered":true,"evicted_blocks":0,"busy_blocks":2}]})";
+  const EvictReport report = FormatEvictAnswer(answer).value();
+  EXPECT_EQ(report.text,
+            "evicted 9 blocks\n"
+            "  a                        7 blocks\n"
+            "  b                        0 blocks, and 2 that are free when running requests end\n");
+  EXPECT_TRUE(report.is_complete);
+}
+
+TEST(FormatEvictAnswerTest, IsNotCompleteWhereAWorkerHasNotDoneIt) {
+  const EvictReport report = FormatEvictAnswer(R"({"tenant":"a","evicted_blocks":0,"busy_blocks":0,"workers":[)"
+                                               R"({"worker":"a","answered":false,"reason":"not supported"}]})")
+                                 .value();
+  EXPECT_EQ(report.text, "evicted 0 blocks\n  a                        not supported\n");
+  EXPECT_FALSE(report.is_complete);
+  EXPECT_FALSE(FormatEvictAnswer(R"({"error":{}})").ok());
+}
+
+TEST(RunEvictTest, SaysWhyItFails) {
+  std::ostringstream out;
+  std::ostringstream err;
+  EXPECT_EQ(RunEvict(EvictOptions(), out, err), 1);
+  EXPECT_NE(err.str().find("roostctl evict: "), std::string::npos);
+  EXPECT_EQ(out.str(), "");
+}
+
+}  // namespace
+}  // namespace roost::roostctl

@@ -1,0 +1,253 @@
+// Who gets in, as whom, and how much.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "router/access/key_ring.h"
+#include "router/api/api.h"
+#include "router/api/key_json.h"
+#include "tests/router/api/api_fixture.h"
+
+namespace roost::router {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::string_view kPrompt = R"({"model":"bytes","prompt":"The hens came home to roost.","max_tokens":4})";
+
+ApiKey KeyNamed(const std::string& name, const std::string& tenant) {
+  ApiKey key;
+  key.name = name;
+  key.tenant = tenant;
+  key.digest = DigestOfSecret("secret of " + name);
+  return key;
+}
+
+class KeysTest : public ApiTest {
+ protected:
+  KeysTest() {
+    ApiKey limited = KeyNamed("limited", "acme");
+    limited.limits.requests_per_minute = 2;
+    limited.limits.tokens_per_minute = 1000;
+    ApiKey narrow = KeyNamed("narrow", "acme");
+    narrow.models = {"other*"};
+    ApiKey low = KeyNamed("low", "acme");
+    low.max_priority = 30;
+    keys_->Replace({KeyNamed("acme", "acme"), KeyNamed("bird", "bird"), limited, narrow, low});
+  }
+
+  std::shared_ptr<FakeResponder> Send(Listener listener, std::string method, std::string path, std::string body,
+                                      std::vector<HttpHeader> headers) {
+    HttpRequest request;
+    request.method = std::move(method);
+    request.path = std::move(path);
+    request.body = std::move(body);
+    request.headers = std::move(headers);
+    request.headers.push_back({"Content-Type", "application/json"});
+    request.request_id = "req-1";
+    auto responder = std::make_shared<FakeResponder>();
+    responders_.push_back(responder);
+    locked_.Handle(listener, std::move(request), responder);
+    return responder;
+  }
+  std::shared_ptr<FakeResponder> CompleteAs(const std::string& name, std::string body = std::string(kPrompt)) {
+    return Send(Listener::kApi, "POST", "/v1/completions", std::move(body),
+                {{"Authorization", "Bearer secret of " + name}});
+  }
+  static int StatusOf(const FakeResponder& responder) { return responder.response ? responder.response->status : 0; }
+  // The request that was sent last ends.
+  void EndLast(std::vector<TokenId> tokens) {
+    GenerationObserver& observer = *dispatcher_.observers.back();
+    observer.OnDispatched({.worker_id = "w", .decision = {}});
+    observer.OnTokens({.tokens = std::move(tokens), .cached_token_count = 8});
+    observer.OnEnd({wire::FinishReason::kLength, {}});
+  }
+
+  const std::shared_ptr<KeyRing> keys_ = std::make_shared<KeyRing>(std::vector<ApiKey>());
+  const std::shared_ptr<KeyRing> admin_keys_ =
+      std::make_shared<KeyRing>(std::vector<ApiKey>{KeyNamed("operator", "operator")});
+  Api locked_{dispatcher_,
+              observer_,
+              clock_,
+              text_,
+              {.version = "1.2.3",
+               .prompt_memo = prompt_memo_,
+               .api_keys = keys_,
+               .admin_keys = admin_keys_,
+               .metrics_text = [] { return std::string("roost_up 1\n"); },
+               .unix_seconds_now = [] { return std::int64_t{1}; }}};
+};
+
+TEST_F(KeysTest, WithoutAKeyNothingButHealthIsReachable) {
+  const std::vector<std::string> open{"/health", "/livez", "/ping", "/ready", "/readyz"};
+  std::size_t open_count = 0;
+  for (const Api::RouteName& route : Api::RouteNames()) {
+    for (const char* method : {"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE"}) {
+      for (const Listener listener : {Listener::kApi, Listener::kAdmin, Listener::kMetrics}) {
+        for (const char* suffix : {"", "x", "/", "/../health", "%2e"}) {
+          const std::string path = std::string(route.path) + suffix;
+          const int status = StatusOf(*Send(listener, method, path, "{}", {}));
+          const bool is_health = std::find(open.begin(), open.end(), path) != open.end() &&
+                                 (std::string(method) == "GET" || std::string(method) == "HEAD");
+          EXPECT_EQ(status == 401, !is_health) << method << " " << path << " " << status;
+          if (is_health) ++open_count;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(open_count, open.size() * 2 * 3);
+  EXPECT_TRUE(dispatcher_.specs.empty());
+}
+
+TEST_F(KeysTest, AnUnauthenticatedRequestIsToldWhatToSend) {
+  const auto answer = Send(Listener::kApi, "POST", "/v1/completions", std::string(kPrompt), {});
+  EXPECT_EQ(At(answer->response->body, "/error/code"), "\"invalid_api_key\"");
+  EXPECT_EQ(HeaderOf(answer->response->headers, "WWW-Authenticate"), "Bearer");
+  const auto messages = Send(Listener::kApi, "POST", "/v1/messages", "{}", {{"x-api-key", "wrong"}});
+  EXPECT_EQ(At(messages->response->body, "/error/type"), "\"authentication_error\"");
+  EXPECT_THAT(messages->response->body, Not(HasSubstr("wrong")));  // no key in an answer
+}
+
+TEST_F(KeysTest, BothHeadersCarryAKey) {
+  for (const HttpHeader& header : std::vector<HttpHeader>{{"Authorization", "Bearer secret of acme"},
+                                                          {"authorization", "bearer  secret of acme"},
+                                                          {"x-api-key", "secret of acme"}}) {
+    EXPECT_EQ(StatusOf(*Send(Listener::kApi, "GET", "/v1/models", "", {header})), 200) << header.value;
+  }
+  for (const HttpHeader& header : std::vector<HttpHeader>{{"Authorization", "Basic secret of acme"},
+                                                          {"Authorization", "Bearer "},
+                                                          {"Authorization", "secret of acme"},
+                                                          {"x-api-key", ""}}) {
+    EXPECT_EQ(StatusOf(*Send(Listener::kApi, "GET", "/v1/models", "", {header})), 401) << header.value;
+  }
+}
+
+TEST_F(KeysTest, KeysOfOneListenerOpenNoOther) {
+  const std::vector<HttpHeader> client{{"Authorization", "Bearer secret of acme"}};
+  const std::vector<HttpHeader> admin{{"Authorization", "Bearer secret of operator"}};
+  EXPECT_EQ(StatusOf(*Send(Listener::kAdmin, "GET", "/admin/v1/workers", "", client)), 401);
+  EXPECT_EQ(StatusOf(*Send(Listener::kMetrics, "GET", "/metrics", "", client)), 401);
+  EXPECT_EQ(StatusOf(*Send(Listener::kApi, "GET", "/v1/models", "", admin)), 401);
+  EXPECT_EQ(StatusOf(*Send(Listener::kAdmin, "GET", "/admin/v1/workers", "", admin)), 200);
+  EXPECT_EQ(StatusOf(*Send(Listener::kMetrics, "GET", "/metrics", "", admin)), 200);
+  // A listener has no routes of another.
+  EXPECT_EQ(StatusOf(*Send(Listener::kApi, "GET", "/admin/v1/workers", "", client)), 404);
+  EXPECT_EQ(StatusOf(*Send(Listener::kApi, "GET", "/metrics", "", client)), 404);
+  EXPECT_EQ(StatusOf(*Send(Listener::kAdmin, "GET", "/v1/models", "", admin)), 404);
+}
+
+TEST_F(KeysTest, ATenantsBlocksAreItsOwnAndASaltDividesThem) {
+  CompleteAs("acme");
+  CompleteAs("low");
+  CompleteAs("bird");
+  CompleteAs("acme", R"({"model":"bytes","prompt":"The hens came home to roost.","max_tokens":4,"cache_salt":"s"})");
+  CompleteAs("bird", R"({"model":"bytes","prompt":"The hens came home to roost.","max_tokens":4,"cache_salt":"s"})");
+  ASSERT_EQ(dispatcher_.specs.size(), 5U);
+  const std::vector<GenerateSpec> specs = dispatcher_.specs;
+  const GenerateSpec& acme = specs[0];
+  const GenerateSpec& low = specs[1];
+  const GenerateSpec& bird = specs[2];
+  const GenerateSpec& acme_salted = specs[3];
+  const GenerateSpec& bird_salted = specs[4];
+  EXPECT_EQ(acme.tenant, "acme");
+  EXPECT_EQ(bird.tenant, "bird");
+  EXPECT_EQ(acme.block_hashes, low.block_hashes);  // one tenant, two keys
+  const std::vector<const GenerateSpec*> apart{&acme, &bird, &acme_salted, &bird_salted};
+  for (std::size_t i = 0; i < apart.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      for (std::size_t block = 0; block < apart[i]->block_hashes.size(); ++block) {
+        EXPECT_NE(apart[i]->block_hashes[block], apart[j]->block_hashes[block]);
+      }
+    }
+  }
+  // What a client sends makes it nobody else.
+  CompleteAs("acme", R"({"model":"bytes","prompt":"The hens came home to roost.","max_tokens":4,"tenant":"bird"})");
+  EXPECT_EQ(dispatcher_.specs.back().tenant, "acme");
+  EXPECT_EQ(dispatcher_.specs.back().block_hashes, acme.block_hashes);
+}
+
+TEST_F(KeysTest, AModelThatAKeyIsNotForIsNotServedToIt) {
+  const auto answer = CompleteAs("narrow");
+  EXPECT_EQ(answer->response->status, 404);
+  EXPECT_EQ(At(answer->response->body, "/error/code"), "\"model_not_found\"");
+  const std::vector<HttpHeader> narrow{{"Authorization", "Bearer secret of narrow"}};
+  EXPECT_EQ(At(Send(Listener::kApi, "GET", "/v1/models", "", narrow)->response->body, "/data"), "[]");
+  EXPECT_EQ(StatusOf(*Send(Listener::kApi, "GET", "/v1/models/bytes", "", narrow)), 404);
+  EXPECT_EQ(StatusOf(*Send(Listener::kApi, "POST", "/tokenize", R"({"prompt":"a"})", narrow)), 404);
+}
+
+TEST_F(KeysTest, PrioritiesEndAtTheKeysCeiling) {
+  const auto body = [](int priority) {
+    return R"({"model":"bytes","prompt":"The hens","max_tokens":4,"priority":)" + std::to_string(priority) + "}";
+  };
+  const auto refused = CompleteAs("acme", body(51));
+  EXPECT_EQ(refused->response->status, 403);
+  EXPECT_EQ(At(refused->response->body, "/error/param"), "\"priority\"");
+  CompleteAs("acme", body(20));
+  EXPECT_EQ(dispatcher_.specs.back().priority, 20U);
+  CompleteAs("low");
+  EXPECT_EQ(dispatcher_.specs.back().priority, 30U);
+  EXPECT_EQ(StatusOf(*CompleteAs("low", body(31))), 403);
+}
+
+TEST_F(KeysTest, OverItsRequestsAMinuteAKeyIsAnswered429WithTheTimeToWait) {
+  for (int i = 0; i < 2; ++i) {
+    const auto answer = CompleteAs("limited");
+    EndLast(Bytes("abcd"));
+    EXPECT_EQ(StatusOf(*answer), 200);
+    EXPECT_EQ(HeaderOf(answer->response->headers, "x-ratelimit-limit-requests"), "2");
+    EXPECT_EQ(HeaderOf(answer->response->headers, "x-ratelimit-remaining-requests"), std::to_string(1 - i));
+    EXPECT_EQ(HeaderOf(answer->response->headers, "x-ratelimit-limit-tokens"), "1000");
+  }
+  const auto refused = CompleteAs("limited");
+  EXPECT_EQ(refused->response->status, 429);
+  EXPECT_EQ(At(refused->response->body, "/error/code"), "\"rate_limit_exceeded\"");
+  EXPECT_EQ(HeaderOf(refused->response->headers, "Retry-After"), "30");
+  EXPECT_EQ(HeaderOf(refused->response->headers, "x-ratelimit-remaining-requests"), "0");
+  EXPECT_EQ(StatusOf(*Send(Listener::kApi, "GET", "/v1/models", "", {{"x-api-key", "secret of limited"}})), 200);
+  CompleteAs("acme");  // others go on
+  EXPECT_EQ(dispatcher_.specs.size(), 3U);
+  clock_.Advance(std::chrono::seconds(30));
+  CompleteAs("limited");
+  EXPECT_EQ(dispatcher_.specs.size(), 4U);
+}
+
+TEST_F(KeysTest, TokensCountAsTheyAreUsed) {
+  const auto answer = CompleteAs("limited");
+  const std::size_t prompt = dispatcher_.specs.back().prompt.size();
+  EndLast(Bytes("abcd"));
+  EXPECT_EQ(HeaderOf(answer->response->headers, "x-ratelimit-remaining-tokens"), std::to_string(1000 - prompt - 4));
+}
+
+TEST_F(KeysTest, UsageTellsWhatWasComputedPerKey) {
+  CompleteAs("acme");
+  const std::size_t prompt = dispatcher_.specs.back().prompt.size();
+  EndLast(Bytes("abcd"));
+  CompleteAs("acme");
+  dispatcher_.observers.back()->OnEnd({wire::FinishReason::kError, Error{}});  // used nothing
+  const auto usage =
+      Send(Listener::kAdmin, "GET", "/admin/v1/usage", "", {{"Authorization", "Bearer secret of operator"}});
+  EXPECT_EQ(At(usage->response->body, "/keys/0"),
+            R"({"name":"acme","requests":1,"refused_requests":0,"prompt_tokens":)" + std::to_string(prompt) +
+                R"(,"cached_tokens":8,"output_tokens":4})");
+}
+
+TEST_F(KeysTest, ABrowserMayAskWhatItMaySendWithoutAKey) {
+  EXPECT_EQ(StatusOf(*Send(Listener::kApi, "OPTIONS", "/v1/completions", "", {})), 204);
+}
+
+TEST(ResetTextTest, TellsDurationsAsClientsReadThem) {
+  EXPECT_EQ(ResetText(Duration(0)), "0s");
+  EXPECT_EQ(ResetText(std::chrono::milliseconds(350)), "350ms");
+  EXPECT_EQ(ResetText(std::chrono::milliseconds(12'001)), "13s");
+  EXPECT_EQ(ResetText(std::chrono::seconds(360)), "6m0s");
+}
+
+}  // namespace
+}  // namespace roost::router

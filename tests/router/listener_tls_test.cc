@@ -1,0 +1,63 @@
+#include "router/listener_tls.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/router/http/test_certificates.h"
+
+namespace roost::router {
+namespace {
+
+class ListenerTlsTest : public ::testing::Test {
+ protected:
+  Result<std::shared_ptr<const TlsContext>> Open(const RouterOptions& options) {
+    return OpenTls(options, reloader_,
+                   [this](const TlsValidity& validity) { told_.push_back(validity.until_seconds); });
+  }
+
+  const TestAuthority authority_{"listener_tls"};
+  std::vector<std::int64_t> told_;
+  Reloader reloader_{std::chrono::hours(1)};
+};
+
+TEST_F(ListenerTlsTest, WithoutFlagsThereIsNoTls) {
+  const auto tls = Open({});
+  ASSERT_TRUE(tls.ok());
+  EXPECT_EQ(*tls, nullptr);
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(ListenerTlsTest, FlagsThatGoTogetherAreNamedWhenOneIsMissing) {
+  RouterOptions options;
+  options.tls_cert = "a";
+  EXPECT_EQ(Open(options).error().field, "tls-key");
+  options.tls_cert = "";
+  options.tls_key = "a";
+  EXPECT_EQ(Open(options).error().field, "tls-cert");
+  options.tls_key = "";
+  options.tls_client_ca = "a";
+  EXPECT_EQ(Open(options).error().field, "tls-client-ca");
+}
+
+TEST_F(ListenerTlsTest, TheFilesAreReadAgainWhenTheyChange) {
+  const CertificateFiles files = authority_.Issue("first");
+  RouterOptions options;
+  options.tls_cert = files.certificate;
+  options.tls_key = files.key;
+  const auto tls = Open(options);
+  ASSERT_TRUE(tls.ok()) << tls.error().ToString();
+  ASSERT_EQ(told_.size(), 1U);
+  const CertificateFiles next = authority_.Issue("next", {.until_seconds = 7000});
+  std::filesystem::rename(next.certificate, files.certificate);
+  std::filesystem::rename(next.key, files.key);
+  reloader_.Look(Reloader::Which::kChanged);
+  ASSERT_EQ(told_.size(), 2U);
+  EXPECT_GT(told_[1], told_[0]);
+  EXPECT_EQ((*tls)->validity().until_seconds, told_[1]);
+}
+
+}  // namespace
+}  // namespace roost::router

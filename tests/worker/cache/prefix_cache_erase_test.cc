@@ -1,0 +1,226 @@
+// Prompts and tenants that are erased on demand.
+#include <gtest/gtest.h>
+
+#include "tests/worker/cache/prefix_cache_fixture.h"
+#include "worker/cache/prefix_cache.h"
+
+namespace roost::worker {
+namespace {
+
+using testing_support::CacheUser;
+using testing_support::kLetterTokens;
+
+class PrefixCacheEraseTest : public testing_support::PrefixCacheFixture {
+ protected:
+  static constexpr std::uint32_t kAll = 1000;
+
+  EraseStep Erase(const CacheUser& prompt) {
+    EraseStep step{.budget = kAll};
+    EXPECT_EQ(cache().ErasePrompt(prompt.chain(), cache().PinOfPrompt(prompt.hashes), step), EraseProgress::kComplete);
+    return step;
+  }
+  EraseStep Erase(std::string_view letters) { return Erase(User(letters)); }
+  EraseStep Erase(TenantId tenant) {
+    EraseStep step{.budget = kAll};
+    EXPECT_EQ(cache().EraseTenant(tenant, step), EraseProgress::kComplete);
+    return step;
+  }
+  void VisitAsTenant(TenantId tenant, std::string_view letters, BlockHash root) {
+    CacheUser user = User(letters, root);
+    user.tenant = tenant;
+    (void)user.Use(cache());
+    user.Release(cache());
+  }
+  // A prompt that ends within a block, of which `rest` tokens are equal to the letter's.
+  CacheUser Part(std::string_view letters, std::uint32_t rest) {
+    CacheUser user = User(letters);
+    user.tokens.resize((letters.size() - 1) * kLetterTokens + rest);
+    user.hashes.resize(letters.size() - 1);
+    return user;
+  }
+  void VisitPart(std::string_view letters, std::uint32_t rest) {
+    CacheUser user = Part(letters, rest);
+    (void)user.Use(cache());
+    user.blocks.push_back(cache().Allocate().value());
+    cache().StorePartial(user.chain(), user.blocks, rest, user.group);
+    user.Release(cache());
+  }
+};
+
+TEST_F(PrefixCacheEraseTest, TakesWhatContinuesThePromptAndWhatOnlyItHas) {
+  Visit("abcd");
+  Visit("abxy");
+  const EraseStep step = Erase("abc");
+  EXPECT_EQ(step.freed, 2U);
+  EXPECT_EQ(step.busy, 0U);
+  EXPECT_EQ(Cached("abcd"), 2U);
+  EXPECT_EQ(Cached("abxy"), 4U);
+  EXPECT_EQ(Erase("abxy").freed, 4U);  // nothing else needs "ab" any more
+  EXPECT_EQ(pool().free_count(), 8U);
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, WhatIsInUseIsNotMatchedAnyMoreAndFreeWithItsLastUser) {
+  CacheUser user = User("abc");
+  user.Use(cache());
+  const EraseStep step = Erase("abc");
+  EXPECT_EQ(step.freed, 0U);
+  EXPECT_EQ(step.busy, 3U);
+  EXPECT_EQ(Cached("abc"), 0U);
+  EXPECT_EQ(pool().free_count(), 5U);
+  ExpectSound({&user});
+  user.Release(cache());
+  EXPECT_EQ(pool().free_count(), 8U);
+  EXPECT_EQ(cache().ready_count(), 0U);
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, IsToldBackToFrontAndIsNoEviction) {
+  Visit("abc");
+  (void)cache().TakeEvents();
+  Erase("abc");
+  std::vector<BlockHash> removed;
+  for (const wire::CacheEvent& event : cache().TakeEvents()) {
+    removed.insert(removed.end(), event.removed.begin(), event.removed.end());
+  }
+  const std::vector<BlockHash> hashes = Hashes("abc");
+  EXPECT_EQ(removed, std::vector<BlockHash>(hashes.rbegin(), hashes.rend()));
+  EXPECT_EQ(cache().digest(), BlockHash());
+  EXPECT_EQ(cache().counters().evicted_blocks, 0U);
+}
+
+TEST_F(PrefixCacheEraseTest, NothingSaysThatThePromptWasHere) {
+  Visit("abcd");
+  Visit("abcd");
+  ASSERT_EQ(Take(5), "d");  // evicted before
+  EXPECT_TRUE(cache().WasEvicted(Hashes("abcd").back()));
+  Erase("abcd");
+  for (const BlockHash hash : Hashes("abcd")) EXPECT_FALSE(cache().WasEvicted(hash));
+  EXPECT_TRUE(cache().MostUsed(10, wire::PrefixTokens::kTell).empty());
+  EXPECT_EQ(cache().ready_count(), 0U);
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, OfAPromptThatIsThereInPartThePartGoes) {
+  Visit("abc");
+  EXPECT_EQ(Erase("abcde").freed, 3U);
+  Visit("abc");
+  Visit("abx");
+  EXPECT_EQ(Erase("abde").freed, 0U);  // "ab" is of other prompts
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, IsStrongerThanThePromptsOwnPin) {
+  Visit("abc");
+  cache().Pin(Hashes("abcd"), std::nullopt);
+  EXPECT_EQ(cache().pinned_count(), 3U);
+  EXPECT_EQ(Erase("abcd").freed, 3U);
+  EXPECT_EQ(cache().pinned_count(), 0U);
+  ExpectSound();
+  Visit("abcd");
+  EXPECT_EQ(cache().pinned_count(), 0U);  // no pin waits for it either
+}
+
+TEST_F(PrefixCacheEraseTest, LeavesAPinnedFrontThatIsAnotherPrompts) {
+  Visit("abc");
+  cache().Pin(Hashes("ab"), std::nullopt);
+  EXPECT_EQ(Erase("abc").freed, 1U);
+  EXPECT_EQ(Cached("abc"), 2U);
+  EXPECT_EQ(cache().pinned_count(), 2U);
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, EndsThePinsOfWhatContinuesThePrompt) {
+  Visit("abc");
+  cache().Pin(Hashes("abc"), std::nullopt);
+  EXPECT_EQ(Erase("a").freed, 3U);
+  EXPECT_EQ(cache().pinned_count(), 0U);
+  Visit("abc");
+  EXPECT_EQ(cache().pinned_count(), 0U);
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, TakesPartialBlocksThatHoldNothingButThePrompt) {
+  Visit("a");
+  VisitPart("ab", 1);
+  VisitPart("ab", 3);
+  VisitPart("ax", 2);
+  EXPECT_EQ(pool().free_count(), 5U);
+  EXPECT_EQ(Erase("ab").freed, 1U);  // "a" stays for the one with "x"
+  EXPECT_EQ(pool().free_count(), 6U);
+  EXPECT_EQ(Erase(Part("ax", 2)).freed, 2U);  // the last full block is "a"
+  EXPECT_EQ(pool().free_count(), 8U);
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, OfAPromptShorterThanABlockAllThatBeginsWithItGoes) {
+  VisitPart("a", 1);
+  Visit("ab");
+  VisitPart("x", 3);
+  const std::uint32_t before = pool().free_count();
+  EXPECT_EQ(Erase(Part("a", 2)).freed, 8 - before - 1);
+  EXPECT_EQ(Cached("ab"), 0U);
+  EXPECT_EQ(pool().free_count(), 7U);
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, OtherScopesKeepTheirs) {
+  Visit("abc", {1, 1});
+  Visit("abc", {1, 2});
+  EXPECT_EQ(Erase("abc").freed, 3U);
+  EXPECT_EQ(Cached("abc", {1, 2}), 3U);
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, AStepKeepsToItsBudgetAndTheTreeIsSoundAfterEach) {
+  Visit("abcd");
+  Visit("abxy");
+  const CacheUser prompt = User("a");
+  std::uint32_t freed = 0;
+  for (EraseProgress progress = EraseProgress::kUnfinished; progress == EraseProgress::kUnfinished;) {
+    EraseStep step{.budget = 2};
+    progress = cache().ErasePrompt(prompt.chain(), PromptPin::kNone, step);
+    EXPECT_LE(step.freed, 2U);
+    freed += step.freed;
+    ExpectSound();
+  }
+  EXPECT_EQ(freed, 6U);
+}
+
+TEST_F(PrefixCacheEraseTest, OfATenantAllGoesWithAllThatContinuesIt) {
+  const TenantId a = cache().tenants().Join("a");
+  const TenantId b = cache().tenants().Join("b");
+  VisitAsTenant(a, "ab", {1, 1});
+  VisitAsTenant(b, "xy", {1, 2});
+  VisitAsTenant(b, "abc", {1, 1});  // continues what a computed
+  VisitAsTenant(a, "x", {1, 1});
+  EXPECT_EQ(Erase(a).freed, 4U);
+  EXPECT_EQ(Cached("xy", {1, 2}), 2U);
+  EXPECT_EQ(Cached("abc"), 0U);
+  EXPECT_EQ(Erase(TenantId()).freed, 0U);
+  EXPECT_EQ(Erase(b).freed, 2U);
+  EXPECT_EQ(pool().free_count(), 8U);
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, OfATenantWithinAnothersPromptOnlyItsPartGoes) {
+  const TenantId a = cache().tenants().Join("a");
+  const TenantId b = cache().tenants().Join("b");
+  VisitAsTenant(a, "ab", {1, 1});
+  VisitAsTenant(b, "abc", {1, 1});
+  EXPECT_EQ(Erase(b).freed, 1U);
+  EXPECT_EQ(Cached("abc"), 2U);
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, ATenantsNumberGoesWithItsLastBlock) {
+  const TenantId a = cache().tenants().Join("a");
+  VisitAsTenant(a, "ab", {1, 1});
+  cache().tenants().Leave(a);
+  EXPECT_EQ(cache().tenants().Find("a"), a);
+  Erase(a);
+  EXPECT_EQ(cache().tenants().Find("a"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace roost::worker

@@ -1,0 +1,77 @@
+// Evictions on demand: an order is taken at any time, and carried out at the beginning of the steps after it, a bounded
+// number of blocks in each, one order after the other.
+#include <algorithm>
+#include <utility>
+
+#include "worker/engine/engine_state.h"
+
+namespace roost::worker {
+namespace {
+
+BlockChain ChainOf(const wire::PromptToEvict& prompt) {
+  return {.root = prompt.root, .hashes = prompt.block_hashes, .tokens = prompt.tokens, .own = prompt.own};
+}
+
+}  // namespace
+
+std::optional<wire::EvictAnswer> Engine::State::Evict(LinkId link, wire::Evict order) {
+  if (evictions.size() >= kMaxEvictions) {
+    return wire::EvictAnswer{.answer_id = order.answer_id, .outcome = wire::EvictOutcome::kRefused};
+  }
+  OpenEviction& eviction = evictions.emplace_back();
+  eviction.link = link;
+  eviction.order = std::move(order);
+  if (auto* const prompt = std::get_if<wire::PromptToEvict>(&eviction.order.what)) {
+    if (prompt->block_hashes.size() != prompt->tokens.size() / model.block_tokens()) {
+      prompt->block_hashes = HashBlocks(prompt->root, prompt->tokens, model.block_tokens());
+    }
+    eviction.pin = cache.PinOfPrompt(prompt->block_hashes);
+  }
+  std::visit([this](const auto& what) { KeepOut(what); }, eviction.order.what);
+  return std::nullopt;
+}
+
+// Requests that wait for their automata are no sequences yet.
+void Engine::State::KeepOut(const wire::PromptToEvict& prompt) {
+  scheduler.KeepOut(ChainOf(prompt));
+  for (auto& [id, submit] : constraining) {
+    const std::vector<TokenId>& tokens = submit.generate.prompt;
+    const bool is_longer = submit.generate.root == prompt.root && tokens.size() >= prompt.tokens.size();
+    if (!is_longer || !std::equal(prompt.tokens.begin(), prompt.tokens.end(), tokens.begin())) continue;
+    submit.generate.cache_mode = wire::CacheMode::kOff;
+  }
+}
+
+void Engine::State::KeepOut(const wire::TenantToEvict& tenant) {
+  scheduler.KeepOut(tenant.tenant);
+  for (auto& [id, submit] : constraining) {
+    if (submit.generate.tenant == tenant.tenant) submit.generate.cache_mode = wire::CacheMode::kOff;
+  }
+}
+
+EraseProgress Engine::State::Erase(const OpenEviction& eviction, EraseStep& step) {
+  if (const auto* const prompt = std::get_if<wire::PromptToEvict>(&eviction.order.what)) {
+    return scheduler.Erase(ChainOf(*prompt), eviction.pin, step);
+  }
+  return scheduler.Erase(std::get<wire::TenantToEvict>(eviction.order.what).tenant, step);
+}
+
+void Engine::State::ContinueEvictions(StepReport& report) {
+  std::uint32_t budget = kErasedPerStep;
+  while (!evictions.empty() && budget > 0) {
+    OpenEviction& eviction = evictions.front();
+    EraseStep step{.budget = budget};
+    const EraseProgress progress = Erase(eviction, step);
+    budget = step.budget;
+    eviction.erased.freed += step.freed;
+    eviction.erased.busy += step.busy;
+    if (progress == EraseProgress::kUnfinished) return;
+    report.evictions.push_back({eviction.link,
+                                {.answer_id = eviction.order.answer_id,
+                                 .evicted_block_count = eviction.erased.freed,
+                                 .busy_block_count = eviction.erased.busy}});
+    evictions.pop_front();
+  }
+}
+
+}  // namespace roost::worker
