@@ -18,8 +18,17 @@ struct Admittance {
   const std::string& keys;  // file
 };
 
-Result<HttpServerOptions> OptionsAt(const std::string& address, const Admittance& admittance,
-                                    const RouterOptions& options) {
+// Whoever may open the socket's file is let in.
+std::optional<HttpServerOptions> OptionsAtPath(std::string_view address) {
+  constexpr std::string_view kPrefix = "unix:";
+  if (!address.starts_with(kPrefix)) return std::nullopt;
+  HttpServerOptions http;
+  http.unix_path = address.substr(kPrefix.size());
+  return http;
+}
+
+Result<HttpServerOptions> OptionsAtPort(const std::string& address, const Admittance& admittance,
+                                        const RouterOptions& options) {
   ROOST_ASSIGN_OR_RETURN(HostAndPort parsed, ParseHostAndPort(address, admittance.flag));
   const bool is_guarded = !admittance.keys.empty() || !options.tls_client_ca.empty();
   if (!IsLoopback(parsed.host) && !is_guarded && !options.insecure_bind) {
@@ -31,6 +40,17 @@ Result<HttpServerOptions> OptionsAt(const std::string& address, const Admittance
   HttpServerOptions http;
   http.address = std::move(parsed.host);
   http.port = parsed.port;
+  return http;
+}
+
+Result<HttpServerOptions> OptionsAt(const std::string& address, const Admittance& admittance,
+                                    const RouterOptions& options) {
+  HttpServerOptions http;
+  if (std::optional<HttpServerOptions> at_path = OptionsAtPath(address)) {
+    http = *std::move(at_path);
+  } else {
+    ROOST_ASSIGN_OR_RETURN(http, OptionsAtPort(address, admittance, options));
+  }
   http.body_bytes = options.max_body_bytes;
   http.header_timeout =
       std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(options.request_head_timeout_seconds));
@@ -38,7 +58,7 @@ Result<HttpServerOptions> OptionsAt(const std::string& address, const Admittance
 }
 
 void Observe(HttpServerOptions& http, ApiMetrics& metrics, std::shared_ptr<const TlsContext> tls) {
-  http.tls = std::move(tls);
+  if (http.unix_path.empty()) http.tls = std::move(tls);
   http.on_refused = [&metrics](const Error& error) { metrics.OnAnswer("other", TraitsOf(error.code).http_status); };
   http.on_handshake_failed = [&metrics](HandshakeFailure failure) { metrics.OnHandshakeFailed(failure); };
 }
@@ -63,6 +83,7 @@ Result<std::unique_ptr<HttpServer>> Serve(const HttpServerOptions& options, cons
 }
 
 std::string UrlOf(const HttpServerOptions& options, const HttpServer& server) {
+  if (!options.unix_path.empty()) return "unix:" + options.unix_path;
   const std::string& address = options.address;
   const std::string host = address.find(':') == std::string::npos ? address : "[" + address + "]";
   return fmt::format("{}://{}:{}", options.tls == nullptr ? "http" : "https", host, server.port());

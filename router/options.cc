@@ -107,7 +107,9 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "prompts; it is read again when it changes. By default tenants share nothing");
   parser.Section("Operators")
       .Add("admin-address", options.admin_address,
-           "Address and port of /admin/v1, for roostctl: on loopback; port 0 takes a free one")
+           "Address and port of /admin/v1, for roostctl, or unix:PATH of a socket for this user alone; port 0 takes a "
+           "free "
+           "one")
       .Add("metrics-address", options.metrics_address,
            "Address and port of /metrics, for Prometheus; port 0 takes a free one; empty for none")
       .Add(

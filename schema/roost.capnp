@@ -816,10 +816,11 @@ struct Evict {
 
       ownFirstBlock @5 :UInt32 = 0;
       ownRoot @6 :BlockHash;
-      # As in Generate.
+      # As of a Generate.
     }
 
     tenant @4 :Text;
-    # All blocks that requests of this tenant (Generate.tenant) computed, with all that continues them. At most 200 bytes.
+    # All blocks that requests of this tenant (Generate.tenant) computed for it alone, with all that continues them. At
+    # most 200 bytes.
   }
 }

@@ -17,6 +17,7 @@ Result<std::vector<BlockHash>> ReadPrefix(capnp::List<schema::BlockHash>::Reader
 Result<PromptToEvict> ReadPromptToEvict(schema::Evict::What::Prompt::Reader in) {
   PromptToEvict prompt;
   prompt.root = ReadHash(in.getRoot());
+  if (in.getOwnFirstBlock() > 0) prompt.own = OwnScope{in.getOwnFirstBlock(), ReadHash(in.getOwnRoot())};
   ROOST_ASSIGN_OR_RETURN(prompt.tokens, ReadTokens(in.getTokens(), "tokens", WireLimits::kMaxPromptTokens));
   if (prompt.tokens.empty()) return DataLoss("tokens", "empty");
   if (in.getOwnFirstBlock() > 0) prompt.own = OwnScope{in.getOwnFirstBlock(), ReadHash(in.getOwnRoot())};

@@ -370,6 +370,10 @@ void Fill(const Unpin& unpin, schema::RouterMessage::Builder message) {
 void FillWhat(const PromptToEvict& prompt, schema::Evict::What::Builder what) {
   auto out = what.initPrompt();
   FillHash(prompt.root, out.initRoot());
+  if (prompt.own) {
+    out.setOwnFirstBlock(prompt.own->first_block);
+    FillHash(prompt.own->root, out.initOwnRoot());
+  }
   FillTokens(prompt.tokens,
              out.initTokens(Count(prompt.tokens.size(), WireLimits::kMaxPromptTokens, "tokens to evict")));
   FillHashes(prompt.block_hashes,

@@ -421,8 +421,9 @@ void Gate::Watch(End& end) {
 }
 
 void Gate::Refuse(Connection& connection, const Error& error) {
-  if (guard_ != nullptr && error.code == ErrorCode::kUnauthenticated) {
-    guard_->Refuse(PeerRefusal::kMechanism, connection.peer, error.message);
+  if (guard_ != nullptr && connection.in_handshake) {
+    const bool is_mechanism = error.code == ErrorCode::kUnauthenticated;
+    guard_->Refuse(is_mechanism ? PeerRefusal::kMechanism : PeerRefusal::kHandshake, connection.peer, error.message);
   } else {
     TellDropped(connection, error);
   }

@@ -33,7 +33,7 @@ namespace roost::wire {
 // Why a peer is not let in.
 enum class PeerRefusal : std::uint8_t {
   kMechanism,   // it does not speak CURVE
-  kHandshake,   // it did not finish its handshake: too slow, too many at once, or it takes this router for another one
+  kHandshake,   // its handshake fails: it is wrong, too slow, one of too many, or meant for a router with another key
   kUnknownKey,  // its key is not in the peers file
   kName,        // its key may not have the name or the model of its hello
 };

@@ -446,7 +446,7 @@ struct PromptToEvict {
   BlockHash root;
   std::vector<TokenId> tokens;          // at least one
   std::vector<BlockHash> block_hashes;  // of its full blocks, front to back
-  std::optional<OwnScope> own = {};     // as in Generate
+  std::optional<OwnScope> own = {};     // as of a Generate
 
   bool operator==(const PromptToEvict&) const = default;
 };

@@ -64,14 +64,14 @@ void DeclareAnyPrompt(PromptOptions& options, ConfigParser& parser) {
   parser.Add("model", options.model, "Model that the prompt is for")
       .Add("prompt", options.prompt, "Text, as in /v1/completions")
       .Add("messages", options.messages_file,
-           "File with the messages of a chat: a JSON array, or an object with messages and tools")
-      .Add("tenant", options.tenant, "Tenant of the requests that should hit it; empty: requests without a key")
-      .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that should hit it");
+           "File with the messages of a chat: a JSON array, or an object with messages and tools");
 }
 
 void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
   DeclareAnyPrompt(options, parser);
-  parser.Require("model");
+  parser.Require("model")
+      .Add("tenant", options.tenant, "Tenant of the requests that should hit it; empty: requests without a key")
+      .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that should hit it");
 }
 
 int Status(std::span<const char* const> arguments) {
@@ -156,11 +156,12 @@ int Evict(std::span<const char* const> arguments) {
   EvictOptions options;
   ConfigParser parser(
       "roostctl evict",
-      "Erases a prompt with all that continues it, or with --tenant alone everything of a tenant, from the workers' "
-      "caches. "
+      "Erases a prompt with all that continues it, or everything of a tenant, from the workers' caches. "
       "Pins do not prevent it. Exits with 0 if every worker has done it.");
   DeclareAnyPrompt(options, parser);
   parser.Add("prefix", options.prefix_file, "File with the prompt: a text, an array of messages, or a request's body")
+      .Add("tenant", options.tenant, "Whose prompt it is; without a prompt: everything of this tenant")
+      .Add("cache-salt", options.cache_salt, "The cache_salt of the prompt's requests")
       .Add("workers", options.workers, "Which workers: all, or names with commas between them");
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunEvict(options, std::cout, std::cerr);

@@ -6,8 +6,8 @@
 //   GET /v1/models   GET /v1/models/{id}   GET /openapi.json
 //   GET /health   GET /livez   GET /ping   GET /ready   GET /readyz   GET /metrics   GET /version
 //   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes
-//   GET /admin/v1/usage   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
-//   POST /admin/v1/evict
+//   GET /admin/v1/usage
+//   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match   POST /admin/v1/evict
 //
 // A router has three listeners, each with its own routes (Listener). The routes of health are on all of them and open
 // to everyone. All others need a key where the listener has keys: also paths that do not exist, so that a route which

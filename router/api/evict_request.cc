@@ -10,18 +10,14 @@ namespace roost::router {
 Result<EvictRequest> ParseEvictRequest(const JsonObject& body) {
   EvictRequest request;
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> model, body.String("model"));
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> tenant, body.String("tenant"));
-  if (tenant && (tenant->empty() || tenant->size() > wire::WireLimits::kMaxTenantBytes)) {
-    return InvalidArgument("tenant", "must have 1 to {} bytes", wire::WireLimits::kMaxTenantBytes);
-  }
   request.model = model.value_or("");
-  request.tenant = tenant.value_or("");
+  ROOST_ASSIGN_OR_RETURN(request.tenant, ParseTenant(body));
   ROOST_ASSIGN_OR_RETURN(request.workers, ParseWorkerChoice(body));
   if (request.workers.target == PinTarget::kBestWorker) {
     return InvalidArgument("workers", "must be \"all\" or an array of names");
   }
   if (!body.Find("prompt") && !body.Find("messages")) {
-    if (tenant) return request;
+    if (!request.tenant.empty()) return request;
     return InvalidArgument("prompt", "is missing: give a prompt, messages or a tenant");
   }
   if (request.model.empty()) return InvalidArgument("model", "must name the model of the prompt");

@@ -25,7 +25,7 @@ namespace roost::router {
 
 struct EvictRequest {
   std::string model;                    // empty, without a prompt: all
-  std::string tenant;                   // empty: none
+  std::string tenant;                   // empty: none; a prompt has the same
   std::optional<PromptRequest> prompt;  // without one there is a tenant
   WorkerChoice workers;
 };

@@ -52,7 +52,7 @@ struct HashedPrompt {
   std::vector<BlockHash> hashes;
 };
 
-// As requests of its tenant have it. kContextTooLong when the prompt is longer than the model's context.
+// kContextTooLong when the prompt is longer than the model's context.
 [[nodiscard]] Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& request,
                                               const RenderSettings& settings);
 // The same, and an error when the prompt is shorter than a block.

@@ -61,9 +61,6 @@ struct ServedModel {
                    .block_tokens = model.block_tokens,
                    .kv_dtype = model.kv_dtype});
 }
-[[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
-  return ScopeRoot(model, "", salt);
-}
 
 // One generation, ready to be routed: validated, rendered, tokenized, hashed.
 struct GenerateSpec {

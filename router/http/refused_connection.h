@@ -7,7 +7,7 @@
 #pragma once
 
 #include <array>
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace roost::router {
 
 class RefusedConnection : public std::enable_shared_from_this<RefusedConnection> {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
+  using Socket = boost::asio::generic::stream_protocol::socket;
   static constexpr std::size_t kMaxLingering = 256;
 
   // The number of lingering connections on one event loop; used on its thread only.

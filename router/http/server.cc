@@ -2,11 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
+#include <cstring>
 #include <exception>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +33,9 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
+using Socket = Transport::Socket;
+// Of TCP, or of sockets in the file system.
+using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 
 // The pause after an accept that failed for lack of descriptors or memory, so that connections can close.
 constexpr std::chrono::milliseconds kAcceptPause{100};
@@ -63,34 +77,74 @@ struct HttpServer::Impl {
   bool stopped = false;
 
   // Used on the first worker's thread only.
-  std::optional<tcp::acceptor> acceptor;
+  std::optional<Acceptor> acceptor;
   std::optional<asio::steady_timer> accept_pause;
   std::size_t next_worker = 0;
 
   Result<void> Listen();
+  Result<void> ListenOnPort();
+  Result<void> ListenOnPath();
   void Accept();
-  void Refuse(tcp::socket socket, const std::shared_ptr<IoThread>& io);
-  void OnAccepted(tcp::socket socket, const std::shared_ptr<IoThread>& io);
+  void Refuse(Socket socket, const std::shared_ptr<IoThread>& io);
+  void OnAccepted(Socket socket, const std::shared_ptr<IoThread>& io);
   void ForEachConnection(void (Connection::*act)());
   bool WaitUntilClosed(std::chrono::milliseconds timeout);
 };
 
 Result<void> HttpServer::Impl::Listen() {
   const HttpServerOptions& options = shared->options;
+  acceptor.emplace(workers.front().io->context);
+  accept_pause.emplace(workers.front().io->context);
+  return options.unix_path.empty() ? ListenOnPort() : ListenOnPath();
+}
+
+Result<void> HttpServer::Impl::ListenOnPort() {
+  const HttpServerOptions& options = shared->options;
   boost::system::error_code error;
   const asio::ip::address address = asio::ip::make_address(options.address, error);
   if (error) return InvalidArgument("address", "'{}' is not a numeric IPv4 or IPv6 address", options.address);
   const tcp::endpoint endpoint(address, options.port);
-  acceptor.emplace(workers.front().io->context);
-  accept_pause.emplace(workers.front().io->context);
   acceptor->open(endpoint.protocol(), error);
   if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor->bind(endpoint, error);
   if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
+  const auto bound = error ? Acceptor::endpoint_type() : acceptor->local_endpoint(error);
   if (error) {
     return InvalidArgument("port", "can not listen on {}:{}: {}", options.address, options.port, error.message());
   }
-  port = acceptor->local_endpoint(error).port();
+  tcp::endpoint with_port;
+  with_port.resize(bound.size());
+  std::memcpy(with_port.data(), bound.data(), bound.size());
+  port = with_port.port();
+  return {};
+}
+
+// A socket that an earlier process left there is in the way of nobody: it is removed if nobody answers at it. Only this
+// user may connect.
+Result<void> HttpServer::Impl::ListenOnPath() {
+  const std::string& path = shared->options.unix_path;
+  const auto problem = [&path](const std::string& what) {
+    return InvalidArgument("unix_path", "can not listen on {}: {}", path, what);
+  };
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) return problem("the path is too long");
+  const asio::local::stream_protocol::endpoint endpoint(path);
+  boost::system::error_code error;
+  if (asio::local::stream_protocol::socket probe(workers.front().io->context); !probe.connect(endpoint, error)) {
+    return problem("another process listens there");
+  }
+  struct stat found {};
+  if (lstat(path.c_str(), &found) == 0) {
+    if (!S_ISSOCK(found.st_mode)) return problem("there is a file that is not a socket");
+    unlink(path.c_str());
+  }
+  acceptor->open(endpoint.protocol(), error);
+  if (error) return problem(error.message());
+  // The mode of the file, from its first moment on. No other thread of this process makes files now.
+  const mode_t before = umask(S_IRWXG | S_IRWXO);
+  acceptor->bind(endpoint, error);
+  umask(before);
+  if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
+  if (error) return problem(error.message());
   return {};
 }
 
@@ -98,7 +152,7 @@ void HttpServer::Impl::Accept() {
   const std::shared_ptr<IoThread>& io = workers[next_worker].io;
   next_worker = (next_worker + 1) % workers.size();
   acceptor->async_accept(io->context,
-                         [this, weak_io = std::weak_ptr(io)](boost::system::error_code error, tcp::socket socket) {
+                         [this, weak_io = std::weak_ptr(io)](boost::system::error_code error, Socket socket) {
                            if (error == asio::error::operation_aborted || !acceptor->is_open()) return;
                            const std::shared_ptr<IoThread> target = weak_io.lock();
                            try {
@@ -114,7 +168,7 @@ void HttpServer::Impl::Accept() {
                          });
 }
 
-void HttpServer::Impl::Refuse(tcp::socket socket, const std::shared_ptr<IoThread>& io) {
+void HttpServer::Impl::Refuse(Socket socket, const std::shared_ptr<IoThread>& io) {
   const Error error{ErrorCode::kOverloaded, "the server has too many connections", ""};
   if (shared->options.on_refused) shared->options.on_refused(error);
   if (shared->options.tls != nullptr) return;  // the socket closes
@@ -126,7 +180,7 @@ void HttpServer::Impl::Refuse(tcp::socket socket, const std::shared_ptr<IoThread
   });
 }
 
-void HttpServer::Impl::OnAccepted(tcp::socket socket, const std::shared_ptr<IoThread>& io) {
+void HttpServer::Impl::OnAccepted(Socket socket, const std::shared_ptr<IoThread>& io) {
   std::shared_ptr<ServerShared> counted = CountConnection(shared);
   if (counted == nullptr) return Refuse(std::move(socket), io);
   // The connection is made on its own thread, because only that thread may use the IoThread's members.
@@ -203,6 +257,7 @@ void HttpServer::Stop(std::chrono::milliseconds drain_timeout) {
     worker.io->context.stop();
   }
   for (Impl::Worker& worker : impl_->workers) worker.thread.join();
+  if (!impl_->shared->options.unix_path.empty()) unlink(impl_->shared->options.unix_path.c_str());
 }
 
 }  // namespace roost::router

@@ -33,6 +33,7 @@ namespace roost::router {
 
 struct HttpServerOptions {
   std::string address = "127.0.0.1";  // a numeric IPv4 or IPv6 address
+  std::string unix_path = {};         // of a socket in the file system, instead of address and port; for its user alone
   std::uint16_t port = 0;             // 0: any free one, see port()
   std::uint32_t thread_count = 1;
 

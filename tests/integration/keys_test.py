@@ -196,6 +196,51 @@ class OperatorsTest(unittest.TestCase):
             cluster.start_router("--api-keys", keys.path, http="0.0.0.0:0")
 
 
+class LocalSocketTest(unittest.TestCase):
+    def test_operators_may_have_a_socket_for_their_user_alone(self):
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "admin.sock"
+            command = [BIN / "roost-router", "--http-address", "127.0.0.1:0", "--link-address", "tcp://127.0.0.1:0",
+                       "--metrics-address", "", "--log-format", "json", "--drain-announce-seconds", "0",
+                       "--admin-address", f"unix:{path}"]
+            for _ in range(2):  # the second finds what the first left when it was killed
+                router = Daemon(command)
+                cluster.daemons.append(router)
+                self.assertEqual(router.wait_for_log("router ready")["admin"], f"unix:{path}")
+                self.assertEqual(path.stat().st_mode & 0o777, 0o700)
+                told = subprocess.run([BIN / "roostctl", "status", "--admin", f"unix:{path}"], capture_output=True,
+                                      text=True, check=False)
+                self.assertEqual((told.returncode, "no workers" in told.stdout), (0, True), told.stderr)
+                second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS)
+                self.assertNotEqual(second.returncode, 0)
+                self.assertIn("another process listens there", second.stderr)
+                router.kill()
+            path.unlink()
+            path.write_text("a file")
+            refused = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS)
+            self.assertIn("not a socket", refused.stderr)
+            self.assertEqual(path.read_text(), "a file")
+
+
+class RoutersShareLimitsTest(unittest.TestCase):
+    def test_two_routers_have_half_of_a_limit_each_while_both_live(self):
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            keys = KeyFile(folder)
+            secret = keys.add("app", "--requests-per-minute", "1000")
+            first = cluster.start_router("--api-keys", keys.path)
+            other = cluster.start_router("--api-keys", keys.path)
+            cluster.start_worker("worker-a", "--router", f"{first.link},{other.link}")
+
+            def limit(router):
+                body = {"prompt": "Hens", "model": "demo-model", "max_tokens": 1}
+                answer = router.request("POST", "/v1/completions", body, bearer(secret))
+                return answer.headers.get("x-ratelimit-limit-requests") if answer.status == 200 else None
+
+            wait_until(lambda: limit(first) == "500" and limit(other) == "500", "halves of the limit")
+            other.kill()
+            wait_until(lambda: limit(first) == "1000", "the whole limit")
+
+
 class SharedPrefixesTest(unittest.TestCase):
     SYSTEM = text(80, "the system prompt that everybody has")
 

@@ -68,15 +68,40 @@ class Relay:
         self.listener.close()
 
 
+GREETING_BYTES = 64
+
+
 def send_again(router, data):
-    """What was captured, to the port for workers, as one connection; until that is over."""
+    """What was captured, to the port for workers, as one connection. ZeroMQ wants its greeting and its first command to
+    be awaited."""
     host, port = router.link.removeprefix("tcp://").split(":")
     connection = socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS)
+    command_end = command_end_of(data)
     try:
-        connection.sendall(data)
+        connection.sendall(data[:GREETING_BYTES])
+        answer = receive(connection, GREETING_BYTES)
+        connection.sendall(data[GREETING_BYTES:command_end])
+        answer += receive(connection, GREETING_BYTES + 2 - len(answer))
+        receive(connection, command_end_of(answer) - len(answer))
+        connection.sendall(data[command_end:])
     except OSError:
         pass  # it was cut off
     return connection
+
+
+def command_end_of(data):
+    return GREETING_BYTES + 2 + data[GREETING_BYTES + 1]
+
+
+def receive(connection, count):
+    """At least so many bytes."""
+    data = b""
+    while len(data) < count:
+        more = connection.recv(4096)
+        if not more:
+            raise ConnectionError("it was cut off")
+        data += more
+    return data
 
 
 def is_cut_off(connection):
@@ -90,9 +115,14 @@ def is_cut_off(connection):
     return True
 
 
-def tokens_in(capture, tokens):
-    """Those that stand in the bytes as the wire writes them. Small ones are left out: other numbers look like them."""
-    return [token for token in tokens if token > 255 and struct.pack("<I", token) in capture]
+def runs_of(tokens, length=4):
+    """As the wire writes them."""
+    return [struct.pack(f"<{length}I", *tokens[i : i + length]) for i in range(len(tokens) - length + 1)]
+
+
+def numbers_in(capture, numbers):
+    """Those that stand in the bytes as the wire writes them."""
+    return [number for number in numbers if struct.pack("<f", number) in capture]
 
 
 class Keys:
@@ -151,7 +181,8 @@ class KeysTest(unittest.TestCase):
         self.assertEqual((answer.status, answer.headers["x-roost-worker"]), (200, worker))
 
     def serve_through_relay(self, router, start):
-        """Returns the relay after one answer, and the tokens of prompt and answer."""
+        """Returns the relay after one answer, the prompt's tokens, and the log probabilities of the answer's tokens:
+        its tokens travel one by one, and a number below a thousand is found in any bytes."""
         relay = Relay(router)
         self.addCleanup(relay.__exit__)
         router.link, real = relay.link, router.link
@@ -159,26 +190,27 @@ class KeysTest(unittest.TestCase):
         router.link = real
         router.wait_for_workers(1)
         prompt = router.request("POST", "/tokenize", {"model": "demo-model", "prompt": PROMPT}).json()["tokens"]
-        answer = router.completion(PROMPT, max_tokens=40, temperature=0, ignore_eos=True)
+        answer = router.completion(PROMPT, max_tokens=40, temperature=0, ignore_eos=True, logprobs=1)
         self.assertEqual(answer.status, 200, answer.body)
-        text = answer.text()
-        told = router.request("POST", "/tokenize", {"model": "demo-model", "prompt": text}).json()["tokens"]
-        return relay, prompt, told
+        logprobs = answer.json()["choices"][0]["logprobs"]["token_logprobs"]
+        return relay, prompt, [number for number in logprobs if abs(number) > 0.01]
 
     def test_a_capture_holds_no_prompt_and_no_answer(self):
         open_router = self.cluster.start_router()
         relay, prompt, answer = self.serve_through_relay(open_router, lambda: self.cluster.start_worker("w1"))
         # The control: without keys all of it is there to read.
-        self.assertIn(struct.pack(f"<{len(prompt)}I", *prompt), relay.to_worker)
-        self.assertGreater(len(tokens_in(relay.to_router, answer)), 5)
-        self.assertIn(b"demo-model", relay.to_router)
-        self.assertIn(b'"vocab"', relay.to_router)
+        self.assertGreater(len(runs_of(prompt)), 5)
+        self.assertTrue(all(run in relay.to_worker for run in runs_of(prompt)))
+        self.assertGreater(len(answer), 10)
+        self.assertEqual(numbers_in(relay.to_router, answer), answer)
+        for word in (b"demo-model", b'"vocab"'):
+            self.assertIn(word, relay.to_router)
 
         router = self.start_router()
         relay, prompt, answer = self.serve_through_relay(router, lambda: self.start_worker("w1"))
         self.assertGreater(len(relay.to_router), 10_000)
-        self.assertEqual(tokens_in(relay.to_worker, prompt), [])
-        self.assertEqual(tokens_in(relay.to_router, answer), [])
+        self.assertFalse(any(run in relay.to_worker for run in runs_of(prompt)))
+        self.assertEqual(numbers_in(relay.to_router, answer), [])
         for word in (b"demo-model", b'"vocab"', self.keys.public("w1").encode()):
             self.assertNotIn(word, relay.to_router)
         self.assertEqual(sum(refused(router, reason) for reason in ("mechanism", "handshake", "unknown_key", "name")), 0)
@@ -191,18 +223,15 @@ class KeysTest(unittest.TestCase):
         first[0].kill()
         wait_until(lambda: not open_router.workers(), "that the router has lost the worker")
         # The control: without keys a copy of what a worker said is a worker.
-        again = send_again(open_router, copied_hello)
-        wait_until(lambda: [worker["id"] for worker in open_router.workers()] == ["w1"], "that the copy is taken in")
-        again.close()
+        with send_again(open_router, copied_hello):
+            wait_until(lambda: [worker["id"] for worker in open_router.workers()] == ["w1"], "that the copy is taken in")
 
         router = self.start_router()
         relay, _, _ = self.serve_through_relay(router, lambda: self.start_worker("w1"))
-        before = refused(router, "mechanism")
-        for copy in (copied_hello, bytes(relay.to_router)):
-            connection = send_again(router, copy)
-            self.assertTrue(is_cut_off(connection))
-            connection.close()
-        self.assertEqual(refused(router, "mechanism"), before + 1)
+        for copy, reason in ((copied_hello, "mechanism"), (bytes(relay.to_router), "handshake")):
+            with send_again(router, copy) as connection:
+                self.assertTrue(is_cut_off(connection))
+            self.assertEqual(refused(router, reason), 1)
         self.assertEqual([worker["id"] for worker in router.workers()], ["w1"])
         self.assert_serves(router, "w1")
 

@@ -16,7 +16,7 @@ import threading
 import unittest
 
 from certificates import Authority
-from cluster import BIN, DEMO_MODEL, ROOT, Cluster, Daemon, wait_until
+from cluster import BIN, DEMO_MODEL, FREE_PORTS, ROOT, Cluster, Daemon, wait_until
 
 sys.path.insert(0, str(ROOT / "tests/bench"))
 import router_load as load  # noqa: E402
@@ -131,8 +131,8 @@ class TlsTest(unittest.TestCase):
         router = self.cluster.start_router("--tls-cert", self.secret.certificate, "--tls-key", self.secret.key,
                                            "--tls-client-ca", self.authority.certificate, http="0.0.0.0:0",
                                            tls=self.authority.client_context(client))
-        url = router.url.replace("0.0.0.0", "127.0.0.1")
-        status = [BIN / "roostctl", "status", "--router", url, "--ca-file", self.authority.certificate]
+        self.assertTrue(router.url.startswith("https://0.0.0.0:"), router.url)
+        status = [BIN / "roostctl", "status", "--admin", router.admin, "--ca-file", self.authority.certificate]
         asked = subprocess.run([*status, "--client-cert", client.certificate, "--client-key", client.key],
                                capture_output=True, text=True, timeout=60)
         self.assertEqual(asked.returncode, 0, asked.stderr)
@@ -144,7 +144,7 @@ class TlsTest(unittest.TestCase):
         for flags, name in ((["--tls-cert", self.secret.certificate], "tls-key"),
                             (["--tls-cert", self.secret.certificate, "--tls-key", self.authority.certificate], "tls-key"),
                             (["--tls-client-ca", self.authority.certificate], "tls-client-ca")):
-            run = subprocess.run([BIN / "roost-router", "--http-address", "127.0.0.1:0", *flags],
+            run = subprocess.run([BIN / "roost-router", "--http-address", "127.0.0.1:0", *FREE_PORTS, *flags],
                                  capture_output=True, text=True, timeout=60)
             self.assertEqual(run.returncode, 78, run.stderr)
             self.assertIn(name, run.stderr)

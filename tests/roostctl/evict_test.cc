@@ -23,7 +23,7 @@ TEST(EvictBodyTest, HoldsWhatTheFlagsSay) {
   options.cache_salt = "s";
   options.workers = "w1,w2";
   EXPECT_EQ(EvictBody(options).value(),
-            R"({"model":"demo","cache_salt":"s","tenant":"a","workers":["w1","w2"],"prompt":"a text"})");
+            R"({"model":"demo","tenant":"a","cache_salt":"s","workers":["w1","w2"],"prompt":"a text"})");
 }
 
 TEST(EvictBodyTest, ATenantNeedsNoModel) {

@@ -25,7 +25,7 @@ struct CacheUser {
   CacheUser(BlockHash root_in, std::vector<TokenId> tokens_in, std::uint32_t block_tokens)
       : root(root_in), tokens(std::move(tokens_in)), hashes(HashBlocks(root, tokens, block_tokens)) {}
 
-  [[nodiscard]] worker::BlockChain chain() const { return {root, hashes, tokens, tenant, own}; }
+  [[nodiscard]] worker::BlockChain chain() const { return {root, hashes, tokens, own, tenant}; }
 
   // Takes the ready prefix; returns its length in blocks.
   std::uint32_t Match(worker::PrefixCache& cache) {

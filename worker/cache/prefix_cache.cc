@@ -309,13 +309,13 @@ void PrefixCache::Store(const BlockChain& chain, std::uint32_t index, std::uint3
                         EvictionGroup group) {
   ROOST_CHECK((std::size_t{index} + 1) * block_tokens_ <= chain.tokens.size(), "block {} has no tokens", index);
   Link(chain, block,
-       {.hash = chain.hashes[index],
-        .root = chain.RootAt(index),
-        .parent = parent,
-        .position = index,
-        .token_count = static_cast<std::uint16_t>(block_tokens_),
-        .tenant = chain.TenantAt(index),
-        .group = static_cast<std::uint8_t>(group.value())});
+       Node{.hash = chain.hashes[index],
+            .root = chain.RootAt(index),
+            .parent = parent,
+            .position = index,
+            .token_count = static_cast<std::uint16_t>(block_tokens_),
+            .tenant = chain.TenantAt(index),
+            .group = static_cast<std::uint8_t>(group.value())});
   const Node& node = nodes_[block];
   index_.Insert(node.hash, BlockId(block));
   digest_ = digest_ ^ node.hash;
@@ -337,13 +337,13 @@ void PrefixCache::StorePartial(const BlockChain& chain, std::span<const BlockId>
   const BlockHash root = chain.RootAt(static_cast<std::uint32_t>(before.size()));
   const std::uint64_t key = Mix64((parent == kNoBlock ? root.low : nodes_[parent].hash.low) + token_count);
   Link(chain, own.value(),
-       {.hash = {0, key},
-        .root = root,
-        .parent = parent,
-        .position = static_cast<std::uint32_t>(before.size()),
-        .token_count = static_cast<std::uint16_t>(token_count),
-        .tenant = chain.TenantAt(static_cast<std::uint32_t>(before.size())),
-        .group = static_cast<std::uint8_t>(group.value())});
+       Node{.hash = {0, key},
+            .root = root,
+            .parent = parent,
+            .position = static_cast<std::uint32_t>(before.size()),
+            .token_count = static_cast<std::uint16_t>(token_count),
+            .tenant = chain.TenantAt(static_cast<std::uint32_t>(before.size())),
+            .group = static_cast<std::uint8_t>(group.value())});
 }
 
 // Puts `block` into the tree as `node` says.

@@ -73,16 +73,16 @@ struct BlockChain {
   BlockHash root;
   std::span<const BlockHash> hashes;
   std::span<const TokenId> tokens;
-  TenantId tenant = {};  // who computes what is committed; a user of the cache's TenantBlocks
   std::optional<OwnScope> own = std::nullopt;
+  TenantId tenant = {};  // who computes what is committed; a user of the cache's TenantBlocks
 
   // Of the scope that the block belongs to.
   [[nodiscard]] BlockHash RootAt(std::uint32_t index) const {
     return own && index >= own->first_block ? own->root : root;
   }
-  // The shared blocks in front are nobody's.
+  // Whose the block is: those of a prefix that all tenants share are nobody's.
   [[nodiscard]] TenantId TenantAt(std::uint32_t index) const {
-    return own && index < own->first_block ? TenantId{} : tenant;
+    return own && index < own->first_block ? TenantId() : tenant;
   }
 };
 

@@ -9,7 +9,7 @@ namespace roost::worker {
 namespace {
 
 BlockChain ChainOf(const wire::PromptToEvict& prompt) {
-  return {.root = prompt.root, .hashes = prompt.block_hashes, .tokens = prompt.tokens, .own = prompt.own};
+  return {prompt.root, prompt.block_hashes, prompt.tokens, prompt.own};
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ std::optional<wire::EvictAnswer> Engine::State::Evict(LinkId link, wire::Evict o
   eviction.order = std::move(order);
   if (auto* const prompt = std::get_if<wire::PromptToEvict>(&eviction.order.what)) {
     if (prompt->block_hashes.size() != prompt->tokens.size() / model.block_tokens()) {
-      prompt->block_hashes = HashBlocks(prompt->root, prompt->tokens, model.block_tokens());
+      prompt->block_hashes = HashBlocks(prompt->root, prompt->own, prompt->tokens, model.block_tokens());
     }
     eviction.pin = cache.PinOfPrompt(prompt->block_hashes);
   }

@@ -110,8 +110,7 @@ std::optional<wire::ClientKeys> LinkThread::KeysFor(std::size_t turn) {
 
 void LinkThread::LookAtHandshake(const std::string& endpoint, Peer& peer) {
   const std::optional<wire::HandshakeFailure> failure = peer.socket.TakeHandshakeFailure();
-  const std::size_t key_count = keys_ ? keys_->router_key_count() : 1;
-  if (failure && peer.key_turn.OnFailure(*failure, key_count, clock_.Now())) {
+  if (failure && peer.key_turn.OnFailure(*failure, keys_ ? keys_->CountRouterKeys() : 1, clock_.Now())) {
     std::string text = TextOf(*failure, peer.keys);
     if (peer.told != text) LogWarning("a router can not be linked", {{"router", endpoint}, {"reason", text}});
     peer.told = std::move(text);

@@ -30,6 +30,11 @@ void RouterKeys::ReadAgain() {
   LogError("the link's keys can not be read again; the last ones stay", {{"error", std::move(error)}});
 }
 
+std::size_t RouterKeys::CountRouterKeys() {
+  ReadAgain();
+  return peers_.all().size();
+}
+
 wire::ClientKeys RouterKeys::ForTurn(std::size_t turn) {
   ReadAgain();
   return {own_, peers_.all()[turn % peers_.all().size()].public_key};

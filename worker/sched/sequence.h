@@ -141,7 +141,7 @@ struct Sequence {
   [[nodiscard]] bool uses_cache() const { return cache_mode == wire::CacheMode::kOn; }
   [[nodiscard]] SequenceAge age() const { return {-std::int64_t{priority}, id}; }
   [[nodiscard]] bool leaves_blocks() const { return uses_cache() && !is_erased; }
-  [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens, tenant, own}; }
+  [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens, own, tenant}; }
 };
 
 }  // namespace roost::worker

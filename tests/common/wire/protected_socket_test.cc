@@ -194,6 +194,7 @@ TEST_F(ProtectedSocketTest, MessagesBeforeTheHandshakeIsOverAreCutOff) {
   raw.Send(GreetingOf("CURVE") + std::string("\x00\x05hello", 7));
   static_cast<void>(raw.ReadToEnd());
   EXPECT_FALSE(router.TryReceive().has_value());
+  EXPECT_EQ(Refused(PeerRefusal::kHandshake), 1);
 }
 
 // Without the key at the front of the identity, the router's answers and what it knows of "one" would be the other's.

@@ -133,6 +133,7 @@ class RandomMessages {
     PromptToEvict prompt{Hash(), std::vector<TokenId>(1 + rng_.Below(40)), {}};
     for (TokenId& token : prompt.tokens) token = Small();
     prompt.block_hashes = Hashes(prompt.tokens.size() / 16);
+    if (rng_.Below(2) == 0) prompt.own = OwnScope{1 + Small(), Hash()};
     return {std::move(prompt), rng_()};
   }
   [[nodiscard]] Pin MakePin() { return {Hash(), Hashes(1 + rng_.Below(6)), KeepMs(), rng_()}; }

@@ -47,7 +47,7 @@ TEST_F(EvictTest, NamesTheBlocksThatACompletionAsksFor) {
 TEST_F(EvictTest, APromptOfATenantIsInItsScope) {
   Evict(R"({"model":"bytes","prompt":"some long text","tenant":"hens","cache_salt":"s","workers":["w1"]})");
   EXPECT_EQ(LastPrompt().root, ScopeRoot(*dispatcher_.models.front(), "hens", "s"));
-  EXPECT_NE(LastPrompt().root, ScopeRoot(*dispatcher_.models.front(), "s"));
+  EXPECT_NE(LastPrompt().root, ScopeRoot(*dispatcher_.models.front(), "", "s"));
   EXPECT_EQ(dispatcher_.evict_orders[0].workers, (WorkerChoice{PinTarget::kNamedWorkers, {"w1"}}));
 }
 
@@ -78,7 +78,7 @@ TEST_F(EvictTest, BadRequestsNameTheField) {
       {R"({})", "prompt"},
       {R"({"model":"bytes"})", "prompt"},
       {R"({"prompt":"text"})", "model"},
-      {R"({"tenant":""})", "tenant"},
+      {R"({"tenant":""})", "prompt"},
       {R"({"tenant":7})", "tenant"},
       {R"({"tenant":")" + std::string(201, 'x') + "\"}", "tenant"},
       {R"({"model":"bytes","prompt":"text","messages":[]})", "prompt"},

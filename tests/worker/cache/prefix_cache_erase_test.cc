@@ -213,6 +213,30 @@ TEST_F(PrefixCacheEraseTest, OfATenantWithinAnothersPromptOnlyItsPartGoes) {
   ExpectSound();
 }
 
+TEST_F(PrefixCacheEraseTest, APrefixThatAllTenantsShareIsNobodys) {
+  const TenantId a = cache().tenants().Join("a");
+  const TenantId b = cache().tenants().Join("b");
+  const auto user_of = [this](TenantId tenant, std::string_view letters) {
+    CacheUser user = User(letters);
+    user.tenant = tenant;
+    user.own = OwnScope{2, {9, tenant.value()}};
+    user.hashes = HashBlocks(user.root, user.own, user.tokens, kLetterTokens);
+    return user;
+  };
+  for (const TenantId tenant : {a, b}) {
+    CacheUser user = user_of(tenant, "abcd");
+    (void)user.Use(cache());
+    user.Release(cache());
+  }
+  EXPECT_EQ(cache().ready_count(), 6U);
+  EXPECT_EQ(Erase(a).freed, 2U);
+  EXPECT_EQ(Cached("ab"), 2U);
+  ExpectSound();
+  EXPECT_EQ(Erase(user_of(b, "abc")).freed, 4U);  // nobody else needs the shared front now
+  EXPECT_EQ(cache().ready_count(), 0U);
+  ExpectSound();
+}
+
 TEST_F(PrefixCacheEraseTest, ATenantsNumberGoesWithItsLastBlock) {
   const TenantId a = cache().tenants().Join("a");
   VisitAsTenant(a, "ab", {1, 1});
