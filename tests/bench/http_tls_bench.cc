@@ -162,7 +162,7 @@ class Load {
   // Each client asks `count_each` times, one after the other. Returns the router's seconds.
   double Run(const std::string& request, std::size_t count_each, const SteadyWorker& worker) {
     std::atomic<double> client_seconds = 0;
-    const RouterTime time(worker);
+    const RouterTime spent(worker);
     std::vector<std::thread> threads;
     for (const auto& client : clients_) {
       threads.emplace_back([&] {
@@ -175,7 +175,7 @@ class Load {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    return time.Since(client_seconds);
+    return spent.Since(client_seconds);
   }
 
  private:
@@ -213,10 +213,10 @@ void BenchHttpTls(Effort effort) {
   std::vector<double> connect_seconds[2];
   for (std::size_t round = 0; round < sizes.rounds; ++round) {
     for (std::size_t i = 0; i < 2; ++i) {
-      const RouterTime time(worker);
+      const RouterTime spent(worker);
       const double own = Seconds(CLOCK_THREAD_CPUTIME_ID);
       Load load(wires[i], sizes.clients);
-      connect_seconds[i].push_back(time.Since(Seconds(CLOCK_THREAD_CPUTIME_ID) - own));
+      connect_seconds[i].push_back(spent.Since(Seconds(CLOCK_THREAD_CPUTIME_ID) - own));
       stream_seconds[i].push_back(load.Run(stream, sizes.streams_each, worker));
       chat_seconds[i].push_back(load.Run(chat, sizes.chats_each, worker));
     }
