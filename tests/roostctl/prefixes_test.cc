@@ -121,8 +121,8 @@ TEST(WarmTest, PrintsWhatEachWorkerDid) {
 // ---- prefixes ----
 
 TEST(PrefixesTest, AsksForAModelByItsName) {
-  EXPECT_EQ(PrefixesPath({.router = "", .model = "", .top = 20}), "/admin/v1/prefixes?top=20");
-  EXPECT_EQ(PrefixesPath({.router = "", .model = "a b", .top = 3}), "/admin/v1/prefixes?top=3&model=a%20b");
+  EXPECT_EQ(PrefixesPath({.admin = {}, .model = "", .top = 20}), "/admin/v1/prefixes?top=20");
+  EXPECT_EQ(PrefixesPath({.admin = {}, .model = "a b", .top = 3}), "/admin/v1/prefixes?top=3&model=a%20b");
 }
 
 TEST(PrefixesTest, PrintsHitsAndTextAndWhoIsSilent) {
