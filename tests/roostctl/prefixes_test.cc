@@ -143,7 +143,7 @@ TEST(PrefixesTest, PrintsHitsAndTextAndWhoIsSilent) {
 TEST(RunPrefixesTest, SaysWhyItFails) {
   std::ostringstream out;
   std::ostringstream err;
-  EXPECT_EQ(RunPrefixes({.router = "http://127.0.0.1:1", .model = "", .top = 1}, out, err), 1);
+  EXPECT_EQ(RunPrefixes({.admin = "http://127.0.0.1:1", .model = "", .top = 1}, out, err), 1);
   EXPECT_THAT(err.str(), HasSubstr("roostctl prefixes: "));
   EXPECT_EQ(out.str(), "");
 }
