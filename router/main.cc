@@ -16,6 +16,7 @@
 
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
+#include "common/base/core_dumps.h"
 #include "common/base/log.h"
 #include "common/base/memory_limit.h"
 #include "common/base/random_seed.h"
@@ -65,6 +66,7 @@ FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::Se
   fleet.core.requests.max_queue = options.max_queue;
   fleet.core.requests.max_queue_wait = std::chrono::milliseconds(options.max_queue_wait_ms);
   fleet.core.unix_seconds = &UnixSeconds;
+  fleet.core.version.release = Version();
   return fleet;
 }
 
@@ -211,6 +213,7 @@ int Main(int argc, char** argv) {
     return EX_USAGE;
   }
   if (*outcome == ParseOutcome::kExit) return EX_OK;
+  if (!options.core_dumps) ForbidCoreDumps();
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
   // It blocks the signals before any thread starts, so that all threads inherit the mask and only it gets signals.
   Termination termination(Termination::Hangup::kReloads);

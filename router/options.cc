@@ -176,6 +176,8 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
           {0, 86400})
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
            "Time that open requests then have to end; one more signal cuts them off at once", {0, 86400})
+      .AddSwitch("core-dumps", options.core_dumps,
+                 "Allow core dumps, and debuggers and profilers to attach: both see prompts and keys")
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
       .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of the log lines");
 }

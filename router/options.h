@@ -76,6 +76,7 @@ struct RouterOptions {
   std::string record;  // a file; empty: no recording
   bool show_prefix_text = false;
   bool insecure_bind = false;
+  bool core_dumps = false;
   double drain_announce_seconds = 5;
   double drain_timeout_seconds = 30;
   std::string log_level = "info";

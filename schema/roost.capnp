@@ -1,8 +1,25 @@
 # The wire between router and worker. One message per ZeroMQ frame, unpacked, in Cap'n Proto's stream framing.
 #
 # This file is the manual of the protocol; common/wire/messages.h has the same names as plain values. Fields are only
-# ever added; a number is never used again. A receiver ignores (and counts) members of the two unions that it does not
-# know, so a newer peer can talk to an older one of the same major version.
+# ever added; a number is never used again.
+#
+# Versions: hello and welcome tell each side's version. Peers of one major version understand each other; what a newer
+# worker can do more is told by flags of its hello, and a router uses no more than that. A receiver tolerates what it
+# does not know, and no such value costs the link:
+#
+#   another major version in a hello or welcome   refused, with both versions in the log of each side
+#   a field                                       ignored
+#   a member of WorkerMessage or RouterMessage    ignored and counted
+#   a member of CacheEvent                        ignored; if it changed the blocks, the load's digest shows it, and a
+#                                                 snapshot repairs the router's view
+#   a member of TokenEvent.state                  running
+#   ErrorCode                                     internal
+#   FinishReason                                  that request fails with `internal`
+#   CacheMode                                     off
+#   ConstraintKind, a member of outputLogprobs    the worker refuses that request with invalidArgument
+#   or promptLogprobs
+#   a member of Evict.what                        ignored and counted, with its message
+#   a member of any other union                   absent
 #
 #   ROUTER socket (router, binds)                                  DEALER socket (worker, connects)
 #     │                                  hello(epoch 7)                     each second until welcomed
@@ -181,7 +198,8 @@ struct Hello {
   # Who the worker is and what it serves. Begins an epoch.
 
   protocolVersion @0 :UInt32;
-  # Major version, now 2. Any other is refused.
+  # Major version, now 2. Any other is refused. This field, workerId and epoch stay as they are in all major versions,
+  # so that the refusal can name the worker and reach it.
 
   workerId @1 :Text;
   # Stable name: 1 to 200 bytes of UTF-8 without control characters. Only one process at a time uses a name; see
@@ -268,6 +286,13 @@ struct Hello {
 
   evicts @27 :Bool = false;
   # The worker knows Evict. A router sends none to a worker that does not, and says so.
+
+  protocolMinor @28 :UInt32 = 0;
+  # Minor version, now 1. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
+  # routers told their version.
+
+  release @29 :Text;
+  # Version of the program, for logs: at most 64 bytes without control characters. May be empty.
 }
 
 struct TokenLogprobs {
@@ -567,6 +592,14 @@ struct Welcome {
 
   epoch @1 :UInt64;
   # The epoch of the hello that this answers. A worker ignores a welcome to another epoch than its current one.
+
+  protocolVersion @2 :UInt32 = 2;
+  # The router's major version. A worker of another one logs an error and stays away. This field and epoch stay as they
+  # are in all major versions.
+
+  protocolMinor @3 :UInt32 = 0;
+  release @4 :Text;
+  # As in Hello.
 }
 
 struct Refused {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/core_dumps.h"
 #include "common/base/log.h"
 #include "common/base/termination.h"
 #include "common/config/config.h"
@@ -88,6 +89,7 @@ int Main(int argc, const char* const* argv) {
   const Result<ParseOutcome> outcome = parser.Parse(argc, argv);
   if (!outcome.ok()) return CanNotStart(outcome.error(), EX_USAGE);
   if (outcome.value() == ParseOutcome::kExit) return 0;
+  if (!options.core_dumps) ForbidCoreDumps();
   // The parser has checked the choices.
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
   if (const Result<void> complete = Complete(options); !complete.ok()) return CanNotStart(complete.error(), EX_USAGE);

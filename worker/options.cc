@@ -240,6 +240,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
                  "Allow metrics on an address beyond loopback, and links to such routers without link-secret-key")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
            "Time that running requests have to end after SIGTERM", {0, 86400})
+      .AddSwitch("core-dumps", options.core_dumps,
+                 "Allow core dumps, and debuggers and profilers to attach: both see prompts and keys")
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
       .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of log lines");
 }

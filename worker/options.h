@@ -68,6 +68,7 @@ struct WorkerOptions {
   // Operation
   std::string metrics_address = "127.0.0.1:0";
   bool insecure_bind = false;
+  bool core_dumps = false;
   double drain_timeout_seconds = 30;
   std::string log_level = "info";
   std::string log_format = "text";

@@ -101,7 +101,8 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       links_down_(registry.Gauge(metrics::kWorkerLinks, {"down"})),
       resyncs_(CountersOf(registry, metrics::kWorkerResyncs, kResyncReasonNames)),
       mirror_losses_(CountersOf(registry, metrics::kWorkerMirrorLosses, kMirrorLossNames)),
-      malformed_messages_(registry.Counter(metrics::kWorkerMalformedMessages)) {}
+      malformed_messages_(registry.Counter(metrics::kWorkerMalformedMessages)),
+      unknown_messages_(registry.Counter(metrics::kWorkerUnknownMessages)) {}
 
 void WorkerMetrics::OnStep(const StepReport& report) {
   running_.Set(report.load.running_requests);
@@ -152,6 +153,7 @@ void WorkerMetrics::OnRound(const LinkCounts& counts, Links links) {
   AddNew(resyncs_, counts.resyncs, counted_.resyncs);
   AddNew(mirror_losses_, counts.mirror_losses, counted_.mirror_losses);
   Add(malformed_messages_, counts.malformed_messages - counted_.malformed_messages);
+  Add(unknown_messages_, counts.unknown_messages - counted_.unknown_messages);
   counted_ = counts;
 }
 

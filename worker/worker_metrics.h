@@ -60,6 +60,7 @@ class WorkerMetrics final : public LinkObserver {
   std::array<CounterRef, kResyncReasonNames.size()> resyncs_;
   std::array<CounterRef, kMirrorLossNames.size()> mirror_losses_;
   prometheus::Counter& malformed_messages_;
+  prometheus::Counter& unknown_messages_;
 
   LinkCounts counted_;  // the link's counts that the counters include already
 };

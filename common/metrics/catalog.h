@@ -131,6 +131,8 @@ inline constexpr Metric kRouterWorkerModeChanges{Kind::kCounter, "roost_router_w
     "Changes of the mode in which the router knows a worker's cache, by new mode and reason: missing_tokens or quiet."};
 inline constexpr Metric kRouterMalformedMessages{Kind::kCounter, "roost_router_malformed_messages_total", "",
     "Messages from workers that could not be read."};
+inline constexpr Metric kRouterUnknownMessages{Kind::kCounter, "roost_router_unknown_messages_total", "",
+    "Messages from newer workers of a kind that this router does not know."};
 inline constexpr Metric kRouterLinkRefusedPeers{Kind::kCounter, "roost_router_link_refused_peers_total", "reason",
     "Peers refused on the port for workers that has keys, by reason: mechanism, handshake, unknown_key or name (of each hello)."};
 inline constexpr Metric kRouterRecordedRequests{Kind::kCounter, "roost_router_recorded_requests_total", "outcome",
@@ -199,6 +201,8 @@ inline constexpr Metric kWorkerMirrorLosses{Kind::kCounter, "roost_worker_mirror
     "Times that the link had to ask the engine again for the set of cached blocks, by reason: digest or overflow."};
 inline constexpr Metric kWorkerMalformedMessages{Kind::kCounter, "roost_worker_malformed_messages_total", "",
     "Messages from routers that could not be read."};
+inline constexpr Metric kWorkerUnknownMessages{Kind::kCounter, "roost_worker_unknown_messages_total", "",
+    "Messages from newer routers of a kind that this worker does not know."};
 
 // clang-format on
 

@@ -46,22 +46,23 @@ Result<StoredRun> ReadRun(schema::StoredRun::Reader in, std::size_t limit) {
   return run;
 }
 
-Result<CacheEvent> ReadCacheEvent(schema::CacheEvent::Reader in) {
+// Nothing for an event of a newer worker: if it has changed the set of blocks, the load's digest shows that, and a
+// snapshot repairs the view.
+Result<std::optional<CacheEvent>> ReadCacheEvent(schema::CacheEvent::Reader in) {
   CacheEvent event;
   switch (in.which()) {
     case schema::CacheEvent::STORED: {
       event.kind = CacheEvent::Kind::kStored;
       ROOST_ASSIGN_OR_RETURN(event.stored, ReadRun(in.getStored(), WireLimits::kMaxHashesPerRun));
-      return event;
+      return std::optional(std::move(event));
     }
     case schema::CacheEvent::REMOVED: {
       event.kind = CacheEvent::Kind::kRemoved;
       ROOST_ASSIGN_OR_RETURN(event.removed, ReadHashes(in.getRemoved(), "removed", WireLimits::kMaxHashesPerRun));
-      return event;
+      return std::optional(std::move(event));
     }
   }
-  // Skipping an unknown event would leave a wrong view, and the digest could not tell why.
-  return DataLoss("event", "kind {}", static_cast<int>(in.which()));
+  return std::optional<CacheEvent>();
 }
 
 Result<std::vector<OtherPrompt>> ReadOtherPrompts(capnp::List<schema::OtherPrompt>::Reader list) {
@@ -105,13 +106,22 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
 
 // ---- one Read per message ----
 
+// The same three fields in Hello and Welcome.
+template <typename Reader>
+Result<PeerVersion> ReadVersion(Reader in) {
+  PeerVersion version{.major = in.getProtocolVersion(), .minor = in.getProtocolMinor()};
+  ROOST_ASSIGN_OR_RETURN(version.release, ReadLine(in.getRelease(), "release", kMaxReleaseBytes));
+  return version;
+}
+
 Result<Hello> ReadHello(schema::Hello::Reader in) {
   constexpr std::size_t kText = WireLimits::kMaxTextBytes;
   Hello hello;
-  hello.protocol_version = in.getProtocolVersion();
+  ROOST_ASSIGN_OR_RETURN(hello.version, ReadVersion(in));
   ROOST_ASSIGN_OR_RETURN(hello.worker_id, ReadName(in.getWorkerId(), "workerId", WireLimits::kMaxWorkerIdBytes));
-  hello.process_id = in.getProcessId();
   ROOST_ASSIGN_OR_RETURN(hello.epoch, ReadNonZero(in.getEpoch(), "epoch"));
+  if (hello.version.major != kProtocolMajor) return hello;
+  hello.process_id = in.getProcessId();
   ROOST_ASSIGN_OR_RETURN(hello.model, ReadName(in.getModel(), "model", kText));
   ROOST_ASSIGN_OR_RETURN(hello.fingerprint, ReadLine(in.getFingerprint(), "fingerprint", kText));
   ROOST_ASSIGN_OR_RETURN(hello.kv_dtype, ReadLine(in.getKvDtype(), "kvDtype", kText));
@@ -154,8 +164,8 @@ Result<Step> ReadStep(schema::Step::Reader in) {
   ROOST_RETURN_IF_ERROR(CheckCount(events, "events", WireLimits::kMaxListItems));
   step.events.reserve(events.size());
   for (const auto event : events) {
-    ROOST_ASSIGN_OR_RETURN(CacheEvent read, ReadCacheEvent(event));
-    step.events.push_back(std::move(read));
+    ROOST_ASSIGN_OR_RETURN(std::optional<CacheEvent> read, ReadCacheEvent(event));
+    if (read) step.events.push_back(*std::move(read));
   }
   ROOST_ASSIGN_OR_RETURN(step.load, ReadLoad(in.getLoad()));
   return step;
@@ -200,6 +210,7 @@ Result<Welcome> ReadWelcome(schema::Welcome::Reader in) {
   Welcome welcome;
   welcome.router_instance = in.getRouterInstance();
   ROOST_ASSIGN_OR_RETURN(welcome.epoch, ReadNonZero(in.getEpoch(), "epoch"));
+  ROOST_ASSIGN_OR_RETURN(welcome.version, ReadVersion(in));
   return welcome;
 }
 
@@ -225,9 +236,8 @@ Result<Retention> ReadRetention(schema::Retention::Reader in) {
 Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
   ROOST_ASSIGN_OR_RETURN(generate.tenant, ReadText(in.getTenant(), "tenant", WireLimits::kMaxTenantBytes));
   if (in.getOwnFirstBlock() > 0) generate.own = OwnScope{in.getOwnFirstBlock(), ReadHash(in.getOwnRoot())};
-  const auto mode = in.getCacheMode();
-  if (mode > schema::CacheMode::OFF) return DataLoss("cacheMode", "mode {}", static_cast<int>(mode));
-  generate.cache_mode = static_cast<CacheMode>(mode);
+  // `off` is right for a mode of a newer router too: it only costs time.
+  generate.cache_mode = in.getCacheMode() == schema::CacheMode::ON ? CacheMode::kOn : CacheMode::kOff;
   ROOST_ASSIGN_OR_RETURN(generate.priority, ReadPriority(in.getPriority(), "priority"));
   if (in.hasRetention()) {
     ROOST_ASSIGN_OR_RETURN(generate.retention, ReadRetention(in.getRetention()));
@@ -237,14 +247,20 @@ Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
   return {};
 }
 
-Result<Constraint> ReadConstraint(schema::Constraint::Reader in) {
+Result<void> ReadConstraint(schema::Constraint::Reader in, Generate& generate) {
   Constraint constraint;
-  const auto kind = in.getKind();
-  if (kind > schema::ConstraintKind::STRUCTURAL_TAG) return DataLoss("constraint", "kind {}", static_cast<int>(kind));
-  constraint.kind = static_cast<ConstraintKind>(kind);
   ROOST_ASSIGN_OR_RETURN(constraint.text, ReadText(in.getText(), "constraint.text", kMaxConstraintBytes));
   ROOST_ASSIGN_OR_RETURN(constraint.field, ReadLine(in.getField(), "constraint.field", WireLimits::kMaxTextBytes));
-  return constraint;
+  const auto kind = in.getKind();
+  if (kind > schema::ConstraintKind::STRUCTURAL_TAG) {
+    generate.refusal = Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("the worker does not know this kind of constraint ({})", static_cast<int>(kind)), constraint.field};
+    return {};
+  }
+  constraint.kind = static_cast<ConstraintKind>(kind);
+  generate.constraint = std::move(constraint);
+  return {};
 }
 
 Result<Generate> ReadGenerate(schema::Generate::Reader in) {
@@ -273,9 +289,7 @@ Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   if (!generate.trace_parent.empty() && !IsTraceParent(generate.trace_parent)) {
     return DataLoss("traceParent", "is not a trace parent");
   }
-  if (in.hasConstraint()) {
-    ROOST_ASSIGN_OR_RETURN(generate.constraint, ReadConstraint(in.getConstraint()));
-  }
+  if (in.hasConstraint()) ROOST_RETURN_IF_ERROR(ReadConstraint(in.getConstraint(), generate));
   ROOST_RETURN_IF_ERROR(ReadWishes(in, generate));
   return generate;
 }

@@ -75,6 +75,32 @@ Result<std::uint32_t> ReadTopCount(std::uint32_t count, const char* field) {
   return count;
 }
 
+// Of a newer router.
+Error UnknownLogprobs() {
+  return {ErrorCode::kInvalidArgument, "the worker does not know this kind of log probabilities", "logprobs"};
+}
+
+// How the choice ended, if it did. The reason of a newer worker can not be told to a client: its request fails.
+Result<void> ReadEnd(schema::TokenEvent::Reader in, TokenEvent& event) {
+  const auto state = in.getState();
+  if (state.isFinished() && state.getFinished() > schema::FinishReason::ERROR) {
+    event.finish = FinishReason::kError;
+    event.error = Error{ErrorCode::kInternal,
+                        fmt::format("the worker ended the request for a reason that this router does not know ({})",
+                                    static_cast<int>(state.getFinished())),
+                        ""};
+    return {};
+  }
+  if (state.isFinished()) event.finish = static_cast<FinishReason>(state.getFinished());
+  if (const auto stop = in.getStopToken(); stop.isToken()) event.stop_token = stop.getToken();
+  if (event.stop_token && event.finish != FinishReason::kStop)
+    return DataLoss("stopToken", "is set, but the finish reason is not stop");
+  const bool failed = event.finish == FinishReason::kError;
+  if (failed != in.hasError()) return DataLoss("error", "must be there if, and only if, the finish reason is error");
+  if (failed) ROOST_RETURN_IF_ERROR(ReadError(in.getError(), event.error.emplace()));
+  return {};
+}
+
 }  // namespace
 
 Result<TokenEvent> ReadTokenEvent(schema::TokenEvent::Reader in) {
@@ -89,27 +115,21 @@ Result<TokenEvent> ReadTokenEvent(schema::TokenEvent::Reader in) {
   if (const auto wait = in.getQueueWaitSeconds(); wait.isSeconds()) {
     ROOST_ASSIGN_OR_RETURN(event.queue_wait_seconds, ReadSeconds(wait.getSeconds(), "queueWaitSeconds"));
   }
-  if (const auto state = in.getState(); state.isFinished()) {
-    const auto reason = state.getFinished();
-    if (reason > schema::FinishReason::ERROR) return DataLoss("finished", "reason {}", static_cast<int>(reason));
-    event.finish = static_cast<FinishReason>(reason);
-  }
-  if (const auto stop = in.getStopToken(); stop.isToken()) event.stop_token = stop.getToken();
-  if (event.stop_token && event.finish != FinishReason::kStop)
-    return DataLoss("stopToken", "is set, but the finish reason is not stop");
+  ROOST_RETURN_IF_ERROR(ReadEnd(in, event));
   ROOST_RETURN_IF_ERROR(ReadEventLogprobs(in, event));
-  const bool failed = event.finish == FinishReason::kError;
-  if (failed != in.hasError()) return DataLoss("error", "must be there if, and only if, the finish reason is error");
-  if (failed) ROOST_RETURN_IF_ERROR(ReadError(in.getError(), event.error.emplace()));
   return event;
 }
 
 Result<void> ReadWantedLogprobs(schema::Generate::Reader in, Generate& generate) {
   if (const auto output = in.getOutputLogprobs(); output.isTopCount()) {
     ROOST_ASSIGN_OR_RETURN(generate.output_logprobs, ReadTopCount(output.getTopCount(), "outputLogprobs"));
+  } else if (!output.isAbsent()) {
+    generate.refusal = UnknownLogprobs();
   }
   if (const auto prompt = in.getPromptLogprobs(); prompt.isTopCount()) {
     ROOST_ASSIGN_OR_RETURN(generate.prompt_logprobs, ReadTopCount(prompt.getTopCount(), "promptLogprobs"));
+  } else if (!prompt.isAbsent()) {
+    generate.refusal = UnknownLogprobs();
   }
   return {};
 }

@@ -146,11 +146,20 @@ void FillRetention(const Retention& retention, schema::Retention::Builder out) {
   out.setDecodeDurationMs(retention.decode_duration_ms);
 }
 
+// The same three fields in Hello and Welcome.
+template <typename Builder>
+void FillVersion(const PeerVersion& version, Builder out) {
+  ROOST_CHECK(version.release.size() <= kMaxReleaseBytes);
+  out.setProtocolVersion(version.major);
+  out.setProtocolMinor(version.minor);
+  if (!version.release.empty()) out.setRelease(Text(version.release));
+}
+
 // ---- one overload of Fill per message ----
 
 void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   auto out = message.initHello();
-  out.setProtocolVersion(hello.protocol_version);
+  FillVersion(hello.version, out);
   out.setWorkerId(Text(hello.worker_id));
   out.setProcessId(hello.process_id);
   out.setEpoch(hello.epoch);
@@ -249,6 +258,7 @@ void Fill(const Welcome& welcome, schema::RouterMessage::Builder message) {
   auto out = message.initWelcome();
   out.setRouterInstance(welcome.router_instance);
   out.setEpoch(welcome.epoch);
+  FillVersion(welcome.version, out);
 }
 
 void Fill(const Refused& refused, schema::RouterMessage::Builder message) {

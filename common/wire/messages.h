@@ -31,11 +31,9 @@
 #include "common/base/inline_vector.h"
 #include "common/base/rng.h"
 #include "common/prefix/block_hash.h"
+#include "common/wire/version.h"
 
 namespace roost::wire {
-
-// Major version of the protocol. Peers of another major version are refused with a clear log line.
-inline constexpr std::uint32_t kProtocolVersion = 2;
 
 // Sampling defaults that come with a model (its generation_config.json).
 struct SamplingDefaults {
@@ -74,8 +72,9 @@ struct TokenLogprobs {
 
 // ---- worker → router ----
 
+// A hello of another major version has only a version, a name and an epoch: enough to refuse it.
 struct Hello {
-  std::uint32_t protocol_version = kProtocolVersion;
+  PeerVersion version;
   std::string worker_id;         // stable name of the worker; only one process at a time uses it
   std::uint64_t process_id = 0;  // random, different for each process; never 0
   std::uint64_t epoch = 0;       // different for each new life, across restarts too; never 0
@@ -295,6 +294,7 @@ struct Prefixes {
 struct Welcome {
   std::uint64_t router_instance = 0;  // different in every process; after a change, earlier requests are orphans
   std::uint64_t epoch = 0;            // the one being welcomed
+  PeerVersion version = {};           // of the router
 
   bool operator==(const Welcome&) const = default;
 };
@@ -408,6 +408,9 @@ struct Generate {
   std::uint32_t min_output_tokens = 0;
   std::optional<Constraint> constraint = std::nullopt;  // of the whole output of each choice
   std::string trace_parent = {};                        // see trace_context.h; for logs only; may be empty
+  // Set by the decoder when a newer router asks for what this version does not know. The worker answers the request
+  // with this error; it is never sent.
+  std::optional<Error> refusal = std::nullopt;
 
   bool operator==(const Generate&) const = default;
 };

@@ -128,7 +128,7 @@ void Fleet::FeedOne(Incoming incoming, Instant now) {
     core_.OnMalformed(incoming.identity, incoming.message.error(), now);
     return;
   }
-  if (!incoming.message->has_value()) return;
+  if (!incoming.message->has_value()) return metrics_.OnUnknownMessage();
   if (const auto* const hello = std::get_if<wire::Hello>(&**incoming.message)) {
     const Result<void> allowed = CheckHello(incoming.public_key, *hello);
     if (!allowed.ok()) return core_.RefuseHello(incoming.identity, *hello, allowed.error(), now);
@@ -138,6 +138,7 @@ void Fleet::FeedOne(Incoming incoming, Instant now) {
 
 Result<void> Fleet::CheckHello(const std::string& public_key, const wire::Hello& hello) const {
   if (guard_ == nullptr) return {};
+  if (hello.version.major != wire::kProtocolMajor) return {};  // it has no model, and the core refuses it
   return guard_->CheckHello(public_key, hello.worker_id, hello.model);
 }
 

@@ -63,6 +63,8 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
 }
 
 void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, Instant now) {
+  const Result<void> same_major = wire::CheckMajors({.worker = hello.version, .router = options_.version});
+  if (!same_major.ok()) return Refuse(hello, identity, same_major.error());
   // A connection belongs to one worker.
   const Worker* const other = roster_.FindByIdentity(identity);
   if (other != nullptr && other->hello.worker_id != hello.worker_id) {
@@ -74,8 +76,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   if (known->hello.process_id == hello.process_id && known->hello.epoch == hello.epoch) {
     roster_.Reconnect(*known, identity);
     known->last_heard = now;
-    effects_.Send(identity, wire::Welcome{.router_instance = router_instance_, .epoch = hello.epoch});
-    return;
+    return Welcome(identity, hello);
   }
   // The new epoch begins before the old one's requests are placed again, so that the worker can take them itself.
   metrics_.OnWorkerLost(LostReason::kRestarted);
@@ -109,12 +110,18 @@ void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Ins
                             {"model", hello.model},
                             {"fingerprint", hello.fingerprint.substr(0, kFingerprintDigits)},
                             {"blocks", BlocksText(hello.block_count, hello.block_tokens)},
+                            {"protocol", wire::Describe(hello.version)},
                             {"epoch", fmt::to_string(hello.epoch)}});
   hello_asked_.erase(identity);
   refusals_.erase(hello.worker_id);
   metrics_.OnResync(ResyncReason::kHello);
-  effects_.Send(identity, wire::Welcome{.router_instance = router_instance_, .epoch = hello.epoch});
+  Welcome(identity, hello);
   AskForBundle(**added, now);
+}
+
+void FleetCore::Welcome(const std::string& identity, const wire::Hello& hello) {
+  effects_.Send(identity,
+                wire::Welcome{.router_instance = router_instance_, .epoch = hello.epoch, .version = options_.version});
 }
 
 void FleetCore::Refuse(const wire::Hello& hello, const std::string& identity, const Error& error) {

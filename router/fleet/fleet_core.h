@@ -3,7 +3,8 @@
 // a socket.
 //
 //   connection unknown  anything but hello       → WantHello (at most one per second and sender)
-//   hello               same process and epoch   → Welcome again, over the hello's connection
+//   hello               of another major version → Refused; nothing else changes
+//                       same process and epoch   → Welcome again, over the hello's connection
 //                       same process, new epoch  → the old epoch is lost; Welcome, and WantTokenizer if the router does
 //                                                  not have its bundle
 //                       name of another process  → Refused, until that one is lost or was silent for kTakeOverSilence
@@ -54,6 +55,7 @@ struct FleetCoreOptions {
   std::uint64_t index_memory_bytes = kDefaultIndexMemoryBytes;  // of all models together
   std::size_t max_pending_effects = 8192;  // above it Submit returns kOverloaded: the link thread does not keep up
   std::function<std::int64_t()> unix_seconds = [] { return std::int64_t{0}; };
+  wire::PeerVersion version = {};  // told to workers
 };
 
 class FleetCore {
@@ -139,6 +141,7 @@ class FleetCore {
   void Lose(const std::string& worker_id, LostReason reason, Instant now);
   void AskForHello(const std::string& identity, Instant now);
   void AskForBundle(const Worker& worker, Instant now);
+  void Welcome(const std::string& identity, const wire::Hello& hello);
   void Refuse(const wire::Hello& hello, const std::string& identity, const Error& error);
   void LoseHungWorkers(Instant now);
   void ForgiveOwnPause(Instant now);

@@ -36,7 +36,7 @@ struct IndexUse {
 };
 
 // All functions do nothing here; override those of interest. Callers serialise the calls, except OnDecisionSeconds,
-// OnMalformedMessage and OnPeerRefused, which any thread may call.
+// OnMalformedMessage, OnUnknownMessage and OnPeerRefused, which any thread may call.
 class FleetMetrics {
  public:
   virtual ~FleetMetrics() = default;
@@ -58,6 +58,7 @@ class FleetMetrics {
   virtual void OnModeChange(WorkerMode /*to*/, ModeReason /*reason*/) {}
   virtual void OnIndexEvents(std::uint64_t /*stored_blocks*/, std::uint64_t /*removed_blocks*/) {}
   virtual void OnMalformedMessage() {}
+  virtual void OnUnknownMessage() {}
   virtual void OnPeerRefused(wire::PeerRefusal /*refusal*/) {}
   virtual void SetWorkers(std::uint32_t /*ready*/, std::uint32_t /*starting*/) {}
   virtual void SetIndex(const IndexUse& /*use*/) {}

@@ -35,6 +35,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
       : registry_(registry),
         decision_seconds_(registry.Histogram(metrics::kRouterDecisionSeconds)),
         malformed_(registry.Counter(metrics::kRouterMalformedMessages)),
+        unknown_(registry.Counter(metrics::kRouterUnknownMessages)),
         refused_peers_{registry.Counter(metrics::kRouterLinkRefusedPeers, {"mechanism"}),
                        registry.Counter(metrics::kRouterLinkRefusedPeers, {"handshake"}),
                        registry.Counter(metrics::kRouterLinkRefusedPeers, {"unknown_key"}),
@@ -108,6 +109,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
     removed_.Increment(static_cast<double>(removed_blocks));
   }
   void OnMalformedMessage() override { malformed_.Increment(); }
+  void OnUnknownMessage() override { unknown_.Increment(); }
   void OnPeerRefused(wire::PeerRefusal refusal) override { refused_peers_[IndexOf(refusal)].get().Increment(); }
   void SetWorkers(std::uint32_t ready, std::uint32_t starting) override {
     ready_.Set(ready);
@@ -163,6 +165,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
   metrics::Registry& registry_;
   prometheus::Histogram& decision_seconds_;
   prometheus::Counter& malformed_;
+  prometheus::Counter& unknown_;
   std::array<std::reference_wrapper<prometheus::Counter>, wire::kPeerRefusalNames.size()> refused_peers_;
   prometheus::Counter& stored_;
   prometheus::Counter& removed_;

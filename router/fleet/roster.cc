@@ -34,10 +34,6 @@ Worker* Roster::FindByIdentity(const std::string& identity) {
 // ---- coming and going ----
 
 Result<void> Roster::Admit(const wire::Hello& hello) const {
-  if (hello.protocol_version != wire::kProtocolVersion) {
-    return InvalidArgument("protocol_version", "the worker speaks version {}, this router version {}",
-                           hello.protocol_version, wire::kProtocolVersion);
-  }
   if (hello.process_id == 0) return InvalidArgument("process_id", "is missing");
   if (!IsValidBlockTokens(hello.block_tokens)) return InvalidArgument("block_tokens", "{}", hello.block_tokens);
   if (workers_.size() >= kMaxWorkers)

@@ -51,7 +51,7 @@ TEST(PrintableTest, EscapesWhatATerminalWouldObey) {
 
 // ---- match ----
 
-PromptOptions OptionsFor(const std::string& prompt) {
+PromptOptions PromptOptionsFor(const std::string& prompt) {
   PromptOptions options;
   options.model = "demo";
   options.prompt = prompt;
@@ -59,10 +59,10 @@ PromptOptions OptionsFor(const std::string& prompt) {
 }
 
 TEST(MatchTest, AsksForThePrompt) {
-  PromptOptions options = OptionsFor("text");
+  PromptOptions options = PromptOptionsFor("text");
   options.cache_salt = "s";
   EXPECT_EQ(MatchBody(options, "").value(), R"({"model":"demo","cache_salt":"s","prompt":"text"})");
-  EXPECT_EQ(MatchBody(OptionsFor(""), "").error().field, "prompt");
+  EXPECT_EQ(MatchBody(PromptOptionsFor(""), "").error().field, "prompt");
 }
 
 constexpr std::string_view kMatch =

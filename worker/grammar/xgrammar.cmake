@@ -36,4 +36,5 @@ target_include_directories(roost_xgrammar SYSTEM PUBLIC
 # What it logs and throws goes through functions of ours: a warning of the library is an error of the request.
 target_compile_definitions(roost_xgrammar PUBLIC PICOJSON_USE_INT64 XGRAMMAR_LOG_CUSTOMIZE=1 XGRAMMAR_ENABLE_CPPTRACE=0)
 target_compile_options(roost_xgrammar PRIVATE -w ${sanitize_flags})
+target_link_libraries(roost_xgrammar PRIVATE roost_hardening)
 set_target_properties(roost_xgrammar PROPERTIES CXX_STANDARD 17 UNITY_BUILD OFF EXPORT_COMPILE_COMMANDS OFF)

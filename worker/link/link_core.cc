@@ -112,6 +112,8 @@ void LinkCore::OnMalformed(PeerId peer) {
 
 void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   if (welcome.epoch != link.epoch) return;
+  const Result<void> same_major = wire::CheckMajors({.worker = setup_.hello.version, .router = welcome.version});
+  if (!same_major.ok()) return NoteRefusal(link, same_major.error().ToString());
   const bool other_process = link.router_instance && *link.router_instance != welcome.router_instance;
   if (link.state == State::kUp) {
     // A second welcome from the same process answers a repeated hello. Another process does not know this life of the
@@ -126,16 +128,22 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   link.refusal.clear();
   link.router_instance = welcome.router_instance;
   link.state = State::kUp;
-  LogInfo("router link up",
-          {{"router", link.name}, {"epoch", std::to_string(link.epoch)}, {"reason", std::string(reason)}});
+  LogInfo("router link up", {{"router", link.name},
+                             {"epoch", std::to_string(link.epoch)},
+                             {"reason", std::string(reason)},
+                             {"protocol", wire::Describe(welcome.version)}});
   // Routers decide by the load, and an idle engine reports none.
   SendStep(link, {}, {}, load_);
 }
 
 void LinkCore::Handle(Link& link, const wire::Refused& refused) {
-  if (refused.epoch != link.epoch || link.refusal == refused.reason) return;
-  link.refusal = refused.reason;
-  LogError("a router refuses this worker", {{"router", link.name}, {"reason", refused.reason}});
+  if (refused.epoch == link.epoch) NoteRefusal(link, refused.reason);
+}
+
+void LinkCore::NoteRefusal(Link& link, const std::string& reason) {
+  if (link.refusal == reason) return;
+  link.refusal = reason;
+  LogError("a router refuses this worker", {{"router", link.name}, {"reason", reason}});
 }
 
 void LinkCore::Handle(Link& link, wire::Generate generate) {
@@ -151,6 +159,7 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   if (load_.draining) {
     return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
   }
+  if (generate.refusal) return Refuse(link, id, *std::move(generate.refusal));
   if (!setup_.hello.keeps_prefixes) generate.cache_mode = wire::CacheMode::kOff;
   LogDebug("request taken", {{"router", link.name},
                              {"request", fmt::format("{}", id.value())},

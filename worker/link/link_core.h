@@ -9,7 +9,7 @@
 //          message, a Ping that counts other Generates than arrived, reports lost between engine and link
 //
 // A router that is silent or does not answer hellos is dialled again: its connection may be dead without a sign. A
-// router that answers Refused is asked again each second.
+// router that answers Refused, or whose Welcome is of another major version, is asked again each second.
 //
 // Each life of a link has its own LinkId, so the engine's output for an earlier life is dropped.
 //
@@ -185,6 +185,8 @@ class LinkCore {
   void SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
                 const wire::Load& load);
   void Refuse(Link& link, RequestId request, Error error);
+  // The router does not take this worker. Logs each reason once.
+  void NoteRefusal(Link& link, const std::string& reason);
 
   [[nodiscard]] bool HasDueSnapshot() const;
   void SendDueSnapshots();

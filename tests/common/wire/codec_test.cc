@@ -381,7 +381,6 @@ TEST(CodecTest, RefusesWishesThatMakeNoSense) {
     EXPECT_EQ(decoded.error().field, field);
   };
   expect_refused([](Generate& generate) { generate.tenant = "\xff"; }, "tenant");
-  expect_refused([](Generate& generate) { generate.cache_mode = static_cast<CacheMode>(9); }, "cacheMode");
   expect_refused([](Generate& generate) { generate.expect_return_ms = kMaxKeepMs + 1; }, "expectReturnMs");
   expect_refused([](Generate& generate) { generate.retention->prompt_duration_ms = kMaxKeepMs + 1; },
                  "retention.promptDurationMs");

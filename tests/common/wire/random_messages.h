@@ -31,7 +31,7 @@ class RandomMessages {
 
   [[nodiscard]] RouterMessage Router() {
     switch (rng_.Below(13)) {
-      case 0: return Welcome{rng_(), NonZero()};
+      case 0: return Welcome{rng_(), NonZero(), MakeVersion()};
       case 1: return MakeGenerate();
       case 2: return Cancel{RequestId(rng_())};
       case 3: return WantHello{};
@@ -49,7 +49,7 @@ class RandomMessages {
 
   [[nodiscard]] Hello MakeHello() {
     Hello hello;
-    hello.protocol_version = Small() + 1;
+    hello.version = MakeVersion();
     hello.worker_id = "w" + Name();
     hello.process_id = rng_();
     hello.epoch = NonZero();
@@ -152,6 +152,8 @@ class RandomMessages {
   }
 
  private:
+  PeerVersion MakeVersion() { return {.major = kProtocolMajor, .minor = Small(), .release = Name()}; }
+
   Sampling MakeSampling() {
     const auto uniform = [this] { return static_cast<float>(rng_.Uniform()); };
     Sampling sampling{uniform(),        0.25F + uniform() / 2, Small(),          rng_(), uniform(),

@@ -143,7 +143,7 @@ TEST(FleetCoreTest, HelloThatCanNotBelongIsRefused) {
     sim.CarryOutEffects();
     return !worker.welcomed();
   };
-  EXPECT_TRUE(refused("a", [](wire::Hello& hello) { hello.protocol_version = 1; }));
+  EXPECT_TRUE(refused("a", [](wire::Hello& hello) { hello.version.major = 1; }));
   EXPECT_TRUE(refused("b", [](wire::Hello& hello) { hello.process_id = 0; }));
   EXPECT_TRUE(refused("d", [](wire::Hello& hello) { hello.block_tokens = 3; }));
   EXPECT_FALSE(refused("e", [](wire::Hello&) {}));
