@@ -377,10 +377,8 @@ class CacheDriver {
     prompt.hashes.resize(prompt.tokens.size() / kBlockTokens);
     if (prompt.tokens.empty()) return {};
     const worker::BlockChain chain = prompt.chain();
-    const worker::PromptPin pin = naive_.PinOfPrompt(chain.hashes);
-    ROOST_RETURN_IF_ERROR(Expect(cache_.PinOfPrompt(chain.hashes) == pin, "the prompt has a pin, or has none"));
-    ROOST_RETURN_IF_ERROR(EraseAll(naive_.ToErase(chain, pin),
-                                   [&](worker::EraseStep& step) { return cache_.ErasePrompt(chain, pin, step); }));
+    ROOST_RETURN_IF_ERROR(
+        EraseAll(naive_.ToErase(chain), [&](worker::EraseStep& step) { return cache_.ErasePrompt(chain, step); }));
     naive_.ForgetMissing(chain.hashes);
     return {};
   }

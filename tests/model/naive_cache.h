@@ -256,8 +256,8 @@ class NaiveCache {
 
   // ---- what is erased ----
 
-  // The blocks that go with a prompt. Of its earlier blocks only those behind the last pin, unless `pin` is its own.
-  [[nodiscard]] std::vector<BlockId> ToErase(const worker::BlockChain& prompt, worker::PromptPin pin) const {
+  // The blocks that go with a prompt.
+  [[nodiscard]] std::vector<BlockId> ToErase(const worker::BlockChain& prompt) const {
     std::optional<BlockId> last;
     std::uint32_t count = 0;
     for (; count < prompt.hashes.size(); ++count) {
@@ -279,7 +279,6 @@ class NaiveCache {
     }
     while (before) {
       const Entry& entry = *Get(*before);
-      if (entry.has_pin && pin == worker::PromptPin::kNone) break;
       const bool is_childless = std::all_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
         return other.parent != entry.block || std::find(going.begin(), going.end(), other.block) != going.end();
       });
@@ -288,9 +287,6 @@ class NaiveCache {
       before = entry.parent;
     }
     return going;
-  }
-  [[nodiscard]] worker::PromptPin PinOfPrompt(std::span<const BlockHash> hashes) const {
-    return !hashes.empty() && IsInPinTable(hashes.back()) ? worker::PromptPin::kOwn : worker::PromptPin::kNone;
   }
   // The blocks that go with a tenant.
   [[nodiscard]] std::vector<BlockId> ToErase(worker::TenantId tenant) const {
