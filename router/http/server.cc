@@ -129,9 +129,9 @@ Result<void> HttpServer::Impl::ListenOnPath() {
   if (path.size() >= sizeof(sockaddr_un::sun_path)) return problem("the path is too long");
   const asio::local::stream_protocol::endpoint endpoint(path);
   boost::system::error_code error;
-  if (asio::local::stream_protocol::socket probe(workers.front().io->context); !probe.connect(endpoint, error)) {
-    return problem("another process listens there");
-  }
+  asio::local::stream_protocol::socket probe(workers.front().io->context);
+  probe.connect(endpoint, error);
+  if (!error) return problem("another process listens there");
   struct stat found {};
   if (lstat(path.c_str(), &found) == 0) {
     if (!S_ISSOCK(found.st_mode)) return problem("there is a file that is not a socket");

@@ -133,8 +133,23 @@ struct Wire {
   router::ClientContext client;  // null: plain
 };
 
+// Router's seconds: the process's without those of the worker and of the threads that are clients.
+class RouterTime {
+ public:
+  explicit RouterTime(const EagerWorker& worker) : worker_(worker) {}
+  [[nodiscard]] double Since(double client_seconds) const {
+    return Seconds(CLOCK_PROCESS_CPUTIME_ID) - process_ - (worker_.cpu_seconds() - worker_seconds_) - client_seconds;
+  }
+
+ private:
+  const EagerWorker& worker_;
+  const double worker_seconds_ = worker_.cpu_seconds();
+  const double process_ = Seconds(CLOCK_PROCESS_CPUTIME_ID);
+};
+
 class Load {
  public:
+  // Connects.
   Load(const Wire& wire, std::size_t client_count) {
     for (std::size_t i = 0; i < client_count; ++i) {
       clients_.push_back(std::unique_ptr<RawClient>(new RawClient(wire.server->port(), 0, wire.client.get())));
@@ -145,8 +160,7 @@ class Load {
   // Each client asks `count_each` times, one after the other. Returns the router's seconds.
   double Run(const std::string& request, std::size_t count_each, const EagerWorker& worker) {
     std::atomic<double> client_seconds = 0;
-    const double others_before = worker.cpu_seconds();
-    const double before = Seconds(CLOCK_PROCESS_CPUTIME_ID);
+    const RouterTime time(worker);
     std::vector<std::thread> threads;
     for (const auto& client : clients_) {
       threads.emplace_back([&] {
@@ -159,8 +173,7 @@ class Load {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    const double all = Seconds(CLOCK_PROCESS_CPUTIME_ID) - before;
-    return all - client_seconds - (worker.cpu_seconds() - others_before);
+    return time.Since(client_seconds);
   }
 
  private:
@@ -194,9 +207,13 @@ void BenchHttpTls(Effort effort) {
   const std::string chat = Question(false, 1);
   std::vector<double> stream_seconds[2];
   std::vector<double> chat_seconds[2];
+  std::vector<double> connect_seconds[2];
   for (std::size_t round = 0; round < sizes.rounds; ++round) {
     for (std::size_t i = 0; i < 2; ++i) {
+      const RouterTime time(worker);
+      const double own = Seconds(CLOCK_THREAD_CPUTIME_ID);
       Load load(wires[i], sizes.clients);
+      connect_seconds[i].push_back(time.Since(Seconds(CLOCK_THREAD_CPUTIME_ID) - own));
       stream_seconds[i].push_back(load.Run(stream, sizes.streams_each, worker));
       chat_seconds[i].push_back(load.Run(chat, sizes.chats_each, worker));
     }
@@ -210,6 +227,8 @@ void BenchHttpTls(Effort effort) {
   Figure("http_tls_events_per_core_s", events / Median(stream_seconds[1]), "events/s");
   Figure("http_plain_chats_per_core_s", chats / Median(chat_seconds[0]), "chats/s");
   Figure("http_tls_chats_per_core_s", chats / Median(chat_seconds[1]), "chats/s");
+  Figure("http_tls_handshake_us",
+         1e6 * (Median(connect_seconds[1]) - Median(connect_seconds[0])) / static_cast<double>(sizes.clients), "us");
   Figure("http_tls_stream_ratio", stream_ratio, "ratio");
   Figure("http_tls_chat_ratio", chat_ratio, "ratio");
   Figure("http_tls_throughput_ratio", std::min(stream_ratio, chat_ratio), "ratio");

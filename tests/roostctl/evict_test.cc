@@ -9,7 +9,7 @@
 namespace roost::roostctl {
 namespace {
 
-EvictOptions OptionsFor(const std::string& prompt) {
+EvictOptions EvictionOf(const std::string& prompt) {
   EvictOptions options;
   options.model = "demo";
   options.prompt = prompt;
@@ -17,7 +17,7 @@ EvictOptions OptionsFor(const std::string& prompt) {
 }
 
 TEST(EvictBodyTest, HoldsWhatTheFlagsSay) {
-  EvictOptions options = OptionsFor("a text");
+  EvictOptions options = EvictionOf("a text");
   EXPECT_EQ(EvictBody(options).value(), R"({"model":"demo","workers":"all","prompt":"a text"})");
   options.tenant = "a";
   options.cache_salt = "s";
@@ -37,7 +37,7 @@ TEST(EvictBodyTest, ATenantNeedsNoModel) {
 TEST(EvictBodyTest, TakesThePromptFromAFile) {
   const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "evict_prefix.json";
   std::ofstream(file) << R"([{"role":"system","content":"x"}])";
-  EvictOptions options = OptionsFor("");
+  EvictOptions options = EvictionOf("");
   options.prefix_file = file;
   EXPECT_EQ(EvictBody(options).value(),
             R"({"model":"demo","workers":"all","messages":[{"role":"system","content":"x"}]})");
@@ -53,10 +53,10 @@ TEST(EvictBodyTest, TakesThePromptFromAFile) {
 
 TEST(EvictBodyTest, WrongFlagsAreNamed) {
   EXPECT_EQ(EvictBody(EvictOptions()).error().field, "prompt");
-  EvictOptions options = OptionsFor("a");
+  EvictOptions options = EvictionOf("a");
   options.prefix_file = "b";
   EXPECT_EQ(EvictBody(options).error().field, "prefix");
-  options = OptionsFor("a");
+  options = EvictionOf("a");
   options.model = "";
   EXPECT_EQ(EvictBody(options).error().field, "model");
   options = EvictOptions();

@@ -115,7 +115,7 @@ TEST(RunExplainTest, SaysWhyItFails) {
   std::ostringstream out;
   std::ostringstream err;
   ExplainOptions options;
-  options.router = "http://127.0.0.1:1";
+  options.admin.url = "http://127.0.0.1:1";
   EXPECT_EQ(RunExplain(options, out, err), 1);
   EXPECT_THAT(err.str(), HasSubstr("roostctl explain: "));
   EXPECT_EQ(out.str(), "");

@@ -51,7 +51,7 @@ TEST(PrintableTest, EscapesWhatATerminalWouldObey) {
 
 // ---- match ----
 
-PromptOptions OptionsFor(const std::string& prompt) {
+PromptOptions PromptOptionsFor(const std::string& prompt) {
   PromptOptions options;
   options.model = "demo";
   options.prompt = prompt;
@@ -59,10 +59,10 @@ PromptOptions OptionsFor(const std::string& prompt) {
 }
 
 TEST(MatchTest, AsksForThePrompt) {
-  PromptOptions options = OptionsFor("text");
+  PromptOptions options = PromptOptionsFor("text");
   options.cache_salt = "s";
   EXPECT_EQ(MatchBody(options, "").value(), R"({"model":"demo","cache_salt":"s","prompt":"text"})");
-  EXPECT_EQ(MatchBody(OptionsFor(""), "").error().field, "prompt");
+  EXPECT_EQ(MatchBody(PromptOptionsFor(""), "").error().field, "prompt");
 }
 
 constexpr std::string_view kMatch =
@@ -121,8 +121,8 @@ TEST(WarmTest, PrintsWhatEachWorkerDid) {
 // ---- prefixes ----
 
 TEST(PrefixesTest, AsksForAModelByItsName) {
-  EXPECT_EQ(PrefixesPath({.router = "", .model = "", .top = 20}), "/admin/v1/prefixes?top=20");
-  EXPECT_EQ(PrefixesPath({.router = "", .model = "a b", .top = 3}), "/admin/v1/prefixes?top=3&model=a%20b");
+  EXPECT_EQ(PrefixesPath({.admin = {}, .model = "", .top = 20}), "/admin/v1/prefixes?top=20");
+  EXPECT_EQ(PrefixesPath({.admin = {}, .model = "a b", .top = 3}), "/admin/v1/prefixes?top=3&model=a%20b");
 }
 
 TEST(PrefixesTest, PrintsHitsAndTextAndWhoIsSilent) {
@@ -143,7 +143,7 @@ TEST(PrefixesTest, PrintsHitsAndTextAndWhoIsSilent) {
 TEST(RunPrefixesTest, SaysWhyItFails) {
   std::ostringstream out;
   std::ostringstream err;
-  EXPECT_EQ(RunPrefixes({.router = "http://127.0.0.1:1", .model = "", .top = 1}, out, err), 1);
+  EXPECT_EQ(RunPrefixes({.admin = "http://127.0.0.1:1", .model = "", .top = 1}, out, err), 1);
   EXPECT_THAT(err.str(), HasSubstr("roostctl prefixes: "));
   EXPECT_EQ(out.str(), "");
 }

@@ -109,8 +109,10 @@ class PrefixDiffTest : public ::testing::Test {
     return path;
   }
 
-  PrefixDiffOptions options_{
-      .first = {}, .second = {}, .model = std::string(testing_support::SourceDir()) + "/deploy/demo-model"};
+  PrefixDiffOptions options_{.first = {},
+                             .second = {},
+                             .router = {},
+                             .model = std::string(testing_support::SourceDir()) + "/deploy/demo-model"};
   std::ostringstream out_;
   std::ostringstream err_;
 };

@@ -255,7 +255,7 @@ TEST_F(PlanAheadTest, StepsAreTimedFromTheEndOfTheOneBefore) {
 
 TEST_F(PlanAheadTest, HitsCanNotBeVerifiedMeanwhile) {
   const auto make = [this] { Make({}, {.verify_hits_share = 0.5}); };
-  EXPECT_DEATH(make(), "verified");
+  EXPECT_DEATH(make(), "verify_hits_share");
 }
 
 }  // namespace
