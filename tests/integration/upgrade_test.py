@@ -16,7 +16,7 @@ PTRACE_DETACH = 17
 
 
 class StoppedThread:
-    """Stops one thread of another process; the others continue."""
+    """Stops one thread of another process, which runs with --core-dumps; its other threads continue."""
 
     def __init__(self, tid):
         self.tid = tid
@@ -78,7 +78,7 @@ class HungEngineTest(unittest.TestCase):
     def test_its_streams_go_on_elsewhere_and_it_serves_again_when_it_goes_on(self):
         with Cluster() as cluster:
             router = cluster.start_router("--stall-timeout-seconds", "1", "--policy", "round-robin")
-            workers = {name: cluster.start_worker(name) for name in ("worker-a", "worker-b")}
+            workers = {name: cluster.start_worker(name, "--core-dumps") for name in ("worker-a", "worker-b")}
             router.wait_for_workers(2)
             for i in range(4):  # so that the times of both workers' steps are known
                 router.completion(text(100, i), max_tokens=4)

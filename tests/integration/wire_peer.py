@@ -149,6 +149,7 @@ class Splitter:
     def __init__(self):
         self.rest = b""
         self.greeted = False
+        self.shaken = False  # a command has come: the handshake is over
 
     def feed(self, data):
         self.rest += data
@@ -165,7 +166,9 @@ class Splitter:
             size = struct.unpack(">Q", self.rest[1:9])[0] if flags & LONG else self.rest[1]
             if len(self.rest) < head + size:
                 break
-            if not flags & COMMAND:
+            if flags & COMMAND:
+                self.shaken = True
+            else:
                 messages.append(self.rest[head:head + size])
             self.rest = self.rest[head + size:]
         return messages
@@ -187,6 +190,8 @@ class Peer:
         self.stream.sendall(GREETING + bytes([COMMAND, len(ready)]) + ready)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.splitter.shaken or self.closed, 60) and not self.closed, "no handshake"
 
     @classmethod
     def connect(cls, endpoint):

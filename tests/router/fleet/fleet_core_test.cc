@@ -149,6 +149,24 @@ TEST(FleetCoreTest, HelloThatCanNotBelongIsRefused) {
   EXPECT_FALSE(refused("e", [](wire::Hello&) {}));
 }
 
+TEST(FleetCoreTest, HelloOfAnotherMajorVersionCostsTheWorkerOfThatNameNothing) {
+  FleetSim sim;
+  FakeWorker& worker = sim.JoinWorker("a");
+  wire::Hello hello;
+  hello.version = {.major = wire::kProtocolMajor + 1, .minor = 0, .release = "9.0.0"};
+  hello.worker_id = "a";
+  hello.epoch = worker.hello().epoch + 1;
+  sim.clock.Advance(FleetCore::kTakeOverSilence);  // so that another process of this version could have the name
+  sim.core.OnMessage("stranger", hello, sim.clock.Now());
+  const std::vector<Effect> effects = sim.core.TakeEffects();
+  ASSERT_EQ(effects.size(), 1U);
+  const auto& refused = std::get<wire::Refused>(std::get<SendToWorker>(effects.front()).message);
+  EXPECT_EQ(refused.epoch, hello.epoch);
+  EXPECT_NE(refused.reason.find("worker speaks protocol 3.0, release 9.0.0, the router protocol 2."), std::string::npos)
+      << refused.reason;
+  EXPECT_EQ(sim.core.Workers(sim.clock.Now()).size(), 1U);
+}
+
 TEST(FleetCoreTest, UnknownSenderIsAskedForItsHelloOncePerSecond) {
   FleetSim sim;
   const auto asked = [&] {

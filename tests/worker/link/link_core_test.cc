@@ -265,6 +265,29 @@ TEST_F(LinkCoreTest, FullInboxIsAnsweredAtOnce) {
   EXPECT_EQ(core_.in_flight_request_count(), 0U);
 }
 
+TEST_F(LinkCoreTest, RequestThatThisVersionDoesNotUnderstandIsRefusedAlone) {
+  BringUp(kPeer);
+  wire::Generate generate = GenerateNumber(7);
+  generate.refusal = Error{ErrorCode::kInvalidArgument, "why", "response_format"};
+  core_.OnMessage(kPeer, std::move(generate));
+  core_.OnMessage(kPeer, GenerateNumber(8));
+  const auto steps = effects_.Take<wire::Step>();
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(steps[0].tokens.at(0).request_id, RequestId(7));
+  EXPECT_EQ(steps[0].tokens.at(0).error, (Error{ErrorCode::kInvalidArgument, "why", "response_format"}));
+  EXPECT_EQ(effects_.TakeCommands<SubmitCommand>().size(), 1U);
+  core_.OnMessage(kPeer, wire::Ping{DigestOf({7, 8})});
+  EXPECT_EQ(core_.up_count(), 1U);
+}
+
+TEST_F(LinkCoreTest, WelcomeOfAnotherMajorVersionIsNotTaken) {
+  const std::uint64_t epoch = Greet(kPeer);
+  core_.OnMessage(kPeer, wire::Welcome{1, epoch, {.major = wire::kProtocolMajor + 1, .minor = 0}});
+  EXPECT_EQ(core_.up_count(), 0U);
+  Welcome(kPeer, epoch);
+  EXPECT_EQ(core_.up_count(), 1U);
+}
+
 TEST_F(LinkCoreTest, SecondRequestUnderARunningIdIsIgnored) {
   BringUp(kPeer);
   core_.OnMessage(kPeer, GenerateNumber(7));
