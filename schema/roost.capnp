@@ -803,9 +803,9 @@ struct Evict {
   what :union {
     prompt :group {
       # The prompt's last full block and all that continues it; then, towards the front, its earlier blocks as long as
-      # nothing else in the cache continues them. A block with a pin that does not reach to the prompt's last full block
-      # stays, with those before it. If the last full block is not in the cache, the blocks that are there go in the same
-      # way, with partly filled ones that hold nothing else. Of a prompt without a full block: all that begins with it.
+      # nothing else in the cache continues them. If the last full block is not in the cache, the blocks that are there
+      # go in the same way, with partly filled ones that hold nothing else. Of a prompt without a full block: all that
+      # begins with it.
 
       root @1 :BlockHash;
       tokens @2 :List(UInt32);

@@ -97,6 +97,7 @@ void Transport::SetFailure(int library_error) {
 Transport::Input Transport::Read(std::span<char> buffer) {
   if (session_ == nullptr || output_ended_) return ReadPlain(buffer);
   reads_wait_for_output_ = false;
+  socket_is_drained_ = false;
   std::size_t size = 0;
   Outcome outcome = broken_ ? Outcome::kFailed : Outcome::kDone;
   while (outcome == Outcome::kDone && size < buffer.size()) {
@@ -181,10 +182,16 @@ bio_st* Transport::NewBio(Transport* transport) {
 int Transport::BioRead(bio_st* bio, char* out, int size) {
   auto& transport = *static_cast<Transport*>(BIO_get_data(bio));
   BIO_clear_retry_flags(bio);
+  if (transport.socket_is_drained_) {
+    BIO_set_retry_read(bio);
+    return -1;
+  }
   if (!transport.handshake_done_ && transport.handshake_bytes_ > kMaxHandshakeBytes) return -1;
   const ssize_t received = ::recv(transport.socket_.native_handle(), out, static_cast<std::size_t>(size), 0);
   if (received < 0 && WouldBlock(errno)) BIO_set_retry_read(bio);
   if (received == 0) transport.peer_ended_ = true;
+  // Less than there was room for: what comes now makes the socket ready again.
+  transport.socket_is_drained_ = received > 0 && received < size && transport.handshake_done_;
   if (received > 0 && !transport.handshake_done_) transport.handshake_bytes_ += static_cast<std::size_t>(received);
   return static_cast<int>(received);
 }

@@ -131,6 +131,7 @@ class Transport {
   bool first_byte_seen_ = false;
   bool broken_ = false;  // the library must not be called again, not even for a goodbye
   bool peer_ended_ = false;
+  bool socket_is_drained_ = false;  // since the last wait: the library need not ask the kernel once more
   bool output_ended_ = false;
   bool has_input_ = false;  // perhaps, without the socket's becoming ready
   bool reads_wait_for_output_ = false;

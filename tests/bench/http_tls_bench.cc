@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/wire/codec.h"
 #include "common/wire/socket.h"
 #include "tests/bench/bench.h"
@@ -41,17 +43,17 @@ double Seconds(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// Answers each request with as many tokens as it asks for, one a step, as fast as the router takes them.
-class EagerWorker {
+// Answers each request with as many tokens as it asks for, one a step, so slowly that each is a write of its own.
+class SteadyWorker {
  public:
-  EagerWorker(const std::string& endpoint, TokenId token)
+  SteadyWorker(const std::string& endpoint, TokenId token)
       : token_(token), socket_(wire::DealerSocket::Connect(context_, endpoint).value()) {
     thread_ = std::thread([this] { Run(); });
     ROOST_CHECK(pthread_getcpuclockid(thread_.native_handle(), &cpu_clock_) == 0);
   }
-  EagerWorker(const EagerWorker&) = delete;
-  EagerWorker& operator=(const EagerWorker&) = delete;
-  ~EagerWorker() {
+  SteadyWorker(const SteadyWorker&) = delete;
+  SteadyWorker& operator=(const SteadyWorker&) = delete;
+  ~SteadyWorker() {
     stopping_ = true;
     waker_.Wake();
     thread_.join();
@@ -64,20 +66,19 @@ class EagerWorker {
     RequestId id;
     std::uint32_t tokens_left;
   };
+  static constexpr std::chrono::milliseconds kStepInterval{1};
   static constexpr std::chrono::milliseconds kReportInterval{100};
 
   void Run() {
     const wire::Socket* const sockets[] = {&socket_};
     while (!stopping_) {
       if (!welcomed_) static_cast<void>(Send(hello_));
-      if (running_.empty() || router_is_behind_) {
-        wire::WaitForMessages(sockets, waker_, router_is_behind_ ? std::chrono::milliseconds(1) : kReportInterval);
-      }
+      wire::WaitForMessages(sockets, waker_, running_.empty() ? kReportInterval : kStepInterval);
       while (const std::optional<wire::Bytes> frame = socket_.TryReceive()) {
         const auto message = wire::DecodeRouterMessage(*frame);
         if (message.ok() && message->has_value()) Take(**message);
       }
-      if (welcomed_) SendStep();
+      if (welcomed_ && clock_.Now() >= next_step_) SendStep();
     }
   }
 
@@ -90,6 +91,7 @@ class EagerWorker {
   }
 
   void SendStep() {
+    next_step_ = clock_.Now() + kStepInterval;
     wire::Step step;
     step.load.progress = sequence_;
     step.epoch = hello_.epoch;
@@ -101,8 +103,7 @@ class EagerWorker {
       if (running.tokens_left == 1) event.finish = wire::FinishReason::kLength;
       step.tokens.push_back(std::move(event));
     }
-    router_is_behind_ = !Send(std::move(step));
-    if (router_is_behind_) return;
+    if (!Send(std::move(step))) return;  // the router is behind
     ++sequence_;
     for (Running& running : running_) --running.tokens_left;
     std::erase_if(running_, [](const Running& running) { return running.tokens_left == 0; });
@@ -112,6 +113,7 @@ class EagerWorker {
 
   const wire::Hello hello_ = WorkerHello();
   const TokenId token_;
+  const SteadyClock clock_;
   wire::Context context_;
   wire::Waker waker_;
   wire::DealerSocket socket_;
@@ -119,7 +121,7 @@ class EagerWorker {
 
   // The thread's own.
   bool welcomed_ = false;
-  bool router_is_behind_ = false;
+  Instant next_step_{};
   std::uint64_t sequence_ = 0;
   std::vector<Running> running_;
 
@@ -136,13 +138,13 @@ struct Wire {
 // Router's seconds: the process's without those of the worker and of the threads that are clients.
 class RouterTime {
  public:
-  explicit RouterTime(const EagerWorker& worker) : worker_(worker) {}
+  explicit RouterTime(const SteadyWorker& worker) : worker_(worker) {}
   [[nodiscard]] double Since(double client_seconds) const {
     return Seconds(CLOCK_PROCESS_CPUTIME_ID) - process_ - (worker_.cpu_seconds() - worker_seconds_) - client_seconds;
   }
 
  private:
-  const EagerWorker& worker_;
+  const SteadyWorker& worker_;
   const double worker_seconds_ = worker_.cpu_seconds();
   const double process_ = Seconds(CLOCK_PROCESS_CPUTIME_ID);
 };
@@ -158,9 +160,9 @@ class Load {
   }
 
   // Each client asks `count_each` times, one after the other. Returns the router's seconds.
-  double Run(const std::string& request, std::size_t count_each, const EagerWorker& worker) {
+  double Run(const std::string& request, std::size_t count_each, const SteadyWorker& worker) {
     std::atomic<double> client_seconds = 0;
-    const RouterTime time(worker);
+    const RouterTime spent(worker);
     std::vector<std::thread> threads;
     for (const auto& client : clients_) {
       threads.emplace_back([&] {
@@ -173,7 +175,7 @@ class Load {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    return time.Since(client_seconds);
+    return spent.Since(client_seconds);
   }
 
  private:
@@ -194,11 +196,12 @@ double Median(std::vector<double> values) {
 }  // namespace
 
 void BenchHttpTls(Effort effort) {
-  const Sizes sizes = effort == Effort::kQuick ? Sizes{1, 2, 1, 20, 5} : Sizes{9, 16, 2, 500, 200};
+  SetUpLogging(LogLevel::kWarning, LogFormat::kText);  // not a line for each request
+  const Sizes sizes = effort == Effort::kQuick ? Sizes{1, 2, 1, 20, 5} : Sizes{7, 16, 1, 400, 400};
   const std::string tokenizer_file = std::string(testing_support::SourceDir()) + "/deploy/demo-model/tokenizer.json";
   const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::FromFile(tokenizer_file).value();
   BenchRouter router(tokenizer);
-  const EagerWorker worker(router.link(), tokenizer->IdOf("a").value());
+  const SteadyWorker worker(router.link(), tokenizer->IdOf("a").value());
   router.WaitForModel();
   const auto tls = router::TlsContext::Load(router::FilesOf(router::SharedServerCertificate())).value();
   const Wire wires[] = {{router.Serve(), nullptr}, {router.Serve(tls), router::SharedClientContext()}};
@@ -210,10 +213,10 @@ void BenchHttpTls(Effort effort) {
   std::vector<double> connect_seconds[2];
   for (std::size_t round = 0; round < sizes.rounds; ++round) {
     for (std::size_t i = 0; i < 2; ++i) {
-      const RouterTime time(worker);
+      const RouterTime spent(worker);
       const double own = Seconds(CLOCK_THREAD_CPUTIME_ID);
       Load load(wires[i], sizes.clients);
-      connect_seconds[i].push_back(time.Since(Seconds(CLOCK_THREAD_CPUTIME_ID) - own));
+      connect_seconds[i].push_back(spent.Since(Seconds(CLOCK_THREAD_CPUTIME_ID) - own));
       stream_seconds[i].push_back(load.Run(stream, sizes.streams_each, worker));
       chat_seconds[i].push_back(load.Run(chat, sizes.chats_each, worker));
     }

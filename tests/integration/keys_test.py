@@ -108,6 +108,24 @@ class KeysTest(unittest.TestCase):
         nobody = self.router.request("POST", "/admin/v1/match", {"model": "demo-model", "prompt": prompt})
         self.assertEqual(nobody.json()["workers"][0]["cached_tokens"], 0)
 
+    def test_an_evicted_tenant_is_gone_from_the_cache_and_others_keep_theirs(self):
+        prompt = text(100, "evicted")
+
+        def cached(name):
+            body = {"prompt": prompt, "model": "demo-model", "max_tokens": 1}
+            answer = self.router.request("POST", "/v1/completions", body, bearer(self.keys.secrets[name]))
+            self.assertEqual(answer.status, 200, answer.body)
+            return answer.cached_tokens()
+
+        for name in ("acme-chat", "bird"):
+            self.assertEqual(cached(name), 0)
+            self.assertGreater(cached(name), 100)
+        told = subprocess.run([BIN / "roostctl", "evict", "--admin", self.router.admin, "--tenant", "acme"],
+                              capture_output=True, text=True, check=True).stdout
+        self.assertRegex(told, r"evicted [1-9]\d* blocks")
+        self.assertEqual(cached("acme-batch"), 0)
+        self.assertGreater(cached("bird"), 100)
+
     def test_a_limit_answers_429_and_tells_when_to_come_back(self):
         for left in (2, 1, 0):
             answer = self.complete("limited", "Hens")
@@ -275,6 +293,11 @@ class SharedPrefixesTest(unittest.TestCase):
             # A short question behind it fills its first own block with the answer: that is its tenant's, too.
             short = ask("acme", " Hens?", max_tokens=40)[1]
             self.assertEqual(ask("bird", " Hens?" + short)[0] // 16, others // 16)
+            # What is erased of a tenant is what nobody else has: the shared front stays, and so does what bird asked.
+            subprocess.run([BIN / "roostctl", "evict", "--admin", router.admin, "--tenant", "acme"], check=True,
+                           capture_output=True)
+            self.assertEqual(ask("acme", behind)[0], others)
+            self.assertGreater(ask("bird", behind)[0], others + 100)
 
 
 class ScriptedTest(unittest.TestCase):

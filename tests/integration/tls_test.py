@@ -24,7 +24,8 @@ import router_load as load  # noqa: E402
 STREAMS = int(os.environ.get("ROOST_STREAMS", "500"))
 ANSWER = " ".join(f"{i}" for i in range(100, 132))
 # So long that certificates can change three times before the streams end.
-STEP_MS = 400
+STEP_MS = 120
+MAX_STREAM_BYTES = 64 * 1024
 
 
 class Secret:
@@ -86,6 +87,7 @@ class TlsTest(unittest.TestCase):
             Daemon([BIN / "roost-scripted-worker", "--model", DEMO_MODEL, "--served-model-name", "demo-model",
                     "--script", script, "--router", router.link, "--hold-until", STREAMS, "--step-ms", STEP_MS]))
         wait_until(lambda: any(worker["ready"] for worker in router.workers()), "a ready worker")
+        before = load.memory_bytes(router.process.pid)
         answers = []
         thread = threading.Thread(target=lambda: answers.extend(self.stream(router)))
         thread.start()
@@ -103,6 +105,9 @@ class TlsTest(unittest.TestCase):
         thread.join()
         wrong = sum(load.text_of(load.events_of(answer)) != ANSWER for answer in answers)
         print(f"figure tls_reload_{STREAMS}_dropped_streams {wrong} streams")
+        each = (load.memory_bytes(router.process.pid, "VmHWM") - before) / STREAMS
+        print(f"figure tls_stream_bytes_each {each:.0f} bytes")
+        self.assertLessEqual(each, MAX_STREAM_BYTES)
         self.assertEqual(len(answers), STREAMS)
         self.assertEqual(wrong, 0)
         for reason in ("timeout", "protocol"):

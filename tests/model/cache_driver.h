@@ -21,6 +21,7 @@
 #include "common/base/result.h"
 #include "tests/model/choices.h"
 #include "tests/model/naive_cache.h"
+#include "tests/model/naive_erasure.h"
 #include "tests/support/cache_user.h"
 #include "worker/cache/prefix_cache.h"
 
@@ -377,40 +378,35 @@ class CacheDriver {
     prompt.hashes.resize(prompt.tokens.size() / kBlockTokens);
     if (prompt.tokens.empty()) return {};
     const worker::BlockChain chain = prompt.chain();
-    const worker::PromptPin pin = naive_.PinOfPrompt(chain.hashes);
-    ROOST_RETURN_IF_ERROR(Expect(cache_.PinOfPrompt(chain.hashes) == pin, "the prompt has a pin, or has none"));
-    ROOST_RETURN_IF_ERROR(EraseAll(naive_.ToErase(chain, pin),
-                                   [&](worker::EraseStep& step) { return cache_.ErasePrompt(chain, pin, step); }));
+    const auto erase = [&](worker::EraseStep& step) { return cache_.ErasePrompt(chain, step); };
+    ROOST_RETURN_IF_ERROR(EraseAll(NaiveErasure(naive_).Of(chain), erase));
     naive_.ForgetMissing(chain.hashes);
     return {};
   }
   Result<void> EraseTenant() {
-    const worker::TenantId tenant = tenants_[Below(tenants_.size())];
-    return EraseAll(naive_.ToErase(tenant), [&](worker::EraseStep& step) { return cache_.EraseTenant(tenant, step); });
+    const worker::TenantId id = tenants_[Below(tenants_.size())];
+    return EraseAll(NaiveErasure(naive_).Of(id), [&](worker::EraseStep& step) { return cache_.EraseTenant(id, step); });
   }
   // Block by block, so that the naive cache follows in the same order.
   template <typename Erase>
   Result<void> EraseAll(std::vector<BlockId> going, const Erase& erase) {
-    while (true) {
+    for (auto progress = worker::EraseProgress::kUnfinished; progress == worker::EraseProgress::kUnfinished;) {
       worker::EraseStep step{.budget = 1};
-      const worker::EraseProgress progress = erase(step);
+      progress = erase(step);
       ROOST_RETURN_IF_ERROR(FollowErased(step, going));
-      if (progress == worker::EraseProgress::kComplete) break;
-      ROOST_RETURN_IF_ERROR(Expect(step.budget == 0, "an erasure has stopped before its time"));
-      ROOST_RETURN_IF_ERROR(Compare());
+      const bool goes_on = progress == worker::EraseProgress::kUnfinished;
+      if (goes_on) ROOST_RETURN_IF_ERROR(step.budget == 0 ? Compare() : Expect(false, "an erasure stops early"));
     }
     return Expect(going.empty(), "{} blocks are left of an erasure", going.size());
   }
   Result<void> FollowErased(const worker::EraseStep& step, std::vector<BlockId>& going) {
-    const auto gone =
-        std::find_if(going.begin(), going.end(), [this](BlockId block) { return !cache_.IsReady(block); });
-    const std::uint32_t expected = gone == going.end() ? 0 : 1;
-    ROOST_RETURN_IF_ERROR(Expect(step.freed + step.busy == expected, "{} blocks are erased, should be {}",
-                                 step.freed + step.busy, expected));
+    const auto is_gone = [this](BlockId block) { return !cache_.IsReady(block); };
+    const auto gone = std::find_if(going.begin(), going.end(), is_gone);
+    const std::uint32_t count = step.freed + step.busy;
+    ROOST_RETURN_IF_ERROR(Expect(count == (gone == going.end() ? 0U : 1U), "{} blocks are erased", count));
     if (gone == going.end()) return {};
-    const bool is_busy = naive_.ReferencesOf(*gone) > 0;
-    ROOST_RETURN_IF_ERROR(Expect(!naive_.HasChild(*gone), "a block is erased before its child"));
-    ROOST_RETURN_IF_ERROR(Expect(is_busy == (step.busy == 1), "an erased block is busy, or it is not"));
+    const bool is_right = !naive_.HasChild(*gone) && (naive_.ReferencesOf(*gone) > 0) == (step.busy == 1);
+    ROOST_RETURN_IF_ERROR(Expect(is_right, "a block is erased before its child, or busy and not counted so"));
     naive_.Erase(*gone);
     going.erase(gone);
     for (User& user : users_) {

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "common/prefix/block_hash.h"
+#include "tests/model/naive_entry.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::testing_support {
@@ -41,33 +42,8 @@ class NaiveCache {
     }
   }
 
-  // The end of a retention or a hold, in whole ticks of the real cache's timers: never early, at most one tick late.
-  struct Timer {
-    std::int64_t end_tick = 0;
-    std::uint64_t number = 0;  // timers that were set before
-  };
-  // A ready block, or a partial one.
-  struct Entry {
-    BlockId block;
-    BlockHash hash;  // of a full block
-    BlockHash root;
-    std::optional<BlockId> parent;
-    std::vector<TokenId> prefix;  // all tokens from the root to the end of this block
-    std::uint32_t group = 0;
-    worker::TenantId tenant = {};
-    std::uint32_t references = 1;
-    std::uint32_t wants = 0;
-    bool has_pin = false;
-    std::optional<Timer> hold;  // while it is young
-    bool held = false;
-    bool reserved = false;  // was held because it is young, is in use, and will be held again
-    std::uint64_t stored_at = 0;
-    std::optional<Timer> retention;
-    std::uint32_t retention_priority = 0;
-    bool in_prompt = true;  // in the prompt of the request that released it last
-    std::uint64_t idle_since = 0;
-    std::uint32_t placed_by = 0;  // the priority at that time
-  };
+  using Timer = NaiveTimer;
+  using Entry = NaiveEntry;
   // An event for a listener, for one block.
   struct Event {
     enum class Kind : std::uint8_t { kStored, kRemoved } kind;
@@ -256,52 +232,6 @@ class NaiveCache {
 
   // ---- what is erased ----
 
-  // The blocks that go with a prompt. Of its earlier blocks only those behind the last pin, unless `pin` is its own.
-  [[nodiscard]] std::vector<BlockId> ToErase(const worker::BlockChain& prompt, worker::PromptPin pin) const {
-    std::optional<BlockId> last;
-    std::uint32_t count = 0;
-    for (; count < prompt.hashes.size(); ++count) {
-      const Entry* entry = WithHash(prompt.hashes[count]);
-      if (entry == nullptr || !IsBlockOf(*entry, prompt, count, last)) break;
-      last = entry->block;
-    }
-    std::vector<BlockId> going;
-    std::optional<BlockId> before = last;
-    if (count > 0 && count == prompt.hashes.size()) {
-      before = Get(*last)->parent;
-      AppendTree(*last, going);
-    } else {
-      for (const Entry& entry : entries_) {
-        if (entry.parent == last && entry.root == prompt.root && IsOfPrompt(entry, prompt)) {
-          AppendTree(entry.block, going);
-        }
-      }
-    }
-    while (before) {
-      const Entry& entry = *Get(*before);
-      if (entry.has_pin && pin == worker::PromptPin::kNone) break;
-      const bool is_childless = std::all_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
-        return other.parent != entry.block || std::find(going.begin(), going.end(), other.block) != going.end();
-      });
-      if (!is_childless) break;
-      going.push_back(entry.block);
-      before = entry.parent;
-    }
-    return going;
-  }
-  [[nodiscard]] worker::PromptPin PinOfPrompt(std::span<const BlockHash> hashes) const {
-    return !hashes.empty() && IsInPinTable(hashes.back()) ? worker::PromptPin::kOwn : worker::PromptPin::kNone;
-  }
-  // The blocks that go with a tenant.
-  [[nodiscard]] std::vector<BlockId> ToErase(worker::TenantId tenant) const {
-    std::vector<BlockId> going;
-    for (const Entry& entry : entries_) {
-      const Entry* each = &entry;
-      while (each->tenant != tenant && each->parent) each = Get(*each->parent);
-      if (each->tenant == tenant) going.push_back(entry.block);
-    }
-    return going;
-  }
   // A block without a child goes; whoever holds it keeps it as its own.
   void Erase(BlockId block) {
     Entry& entry = *Get(block);
@@ -377,6 +307,7 @@ class NaiveCache {
   }
   [[nodiscard]] std::size_t free_count() const { return block_count_ - entries_.size() - own_.size(); }
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+  [[nodiscard]] std::uint32_t block_tokens() const { return options_.block_tokens; }
   [[nodiscard]] const std::deque<std::optional<std::uint64_t>>& ghosts() const { return ghosts_; }
 
   worker::CacheCounters counters;
@@ -405,23 +336,6 @@ class NaiveCache {
                                std::optional<BlockId> parent) const {
     return entry.parent == parent && entry.root == chain.root && entry.prefix.size() == Length(index) &&
            std::equal(entry.prefix.begin(), entry.prefix.end(), chain.tokens.begin());
-  }
-  // It holds nothing but the prompt, or all of a prompt that is shorter than a block.
-  [[nodiscard]] bool IsOfPrompt(const Entry& entry, const worker::BlockChain& prompt) const {
-    const std::size_t common = std::min(entry.prefix.size(), prompt.tokens.size());
-    if (!std::equal(prompt.tokens.begin(), prompt.tokens.begin() + static_cast<std::ptrdiff_t>(common),
-                    entry.prefix.begin())) {
-      return false;
-    }
-    const bool is_part = IsPartial(entry) && entry.prefix.size() <= prompt.tokens.size();
-    return is_part || (prompt.tokens.size() < options_.block_tokens && entry.prefix.size() >= prompt.tokens.size());
-  }
-  // It and all behind it.
-  void AppendTree(BlockId block, std::vector<BlockId>& blocks) const {
-    blocks.push_back(block);
-    for (const Entry& entry : entries_) {
-      if (entry.parent == block) AppendTree(entry.block, blocks);
-    }
   }
   [[nodiscard]] Entry* Get(BlockId block) { return const_cast<Entry*>(std::as_const(*this).Get(block)); }
   [[nodiscard]] Entry* WithHash(BlockHash hash) { return const_cast<Entry*>(std::as_const(*this).WithHash(hash)); }

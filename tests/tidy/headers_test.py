@@ -48,7 +48,7 @@ STD_HEADERS = {
     "future": "future promise",
     "initializer_list": "initializer_list",
     "iosfwd": "istream ostream",
-    "iterator": "back_inserter forward_iterator_tag input_iterator_tag",
+    "iterator": "back_inserter forward_iterator_tag input_iterator_tag next",
     "limits": "numeric_limits",
     "list": "list",
     "map": "map multimap",

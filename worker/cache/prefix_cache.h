@@ -94,9 +94,6 @@ struct EraseStep {
 };
 enum class EraseProgress : std::uint8_t { kComplete, kUnfinished };
 
-// Whether a pin reaches to the last full block of a prompt that is to be erased, and ends with it.
-enum class PromptPin : std::uint8_t { kNone, kOwn };
-
 // The result of a commit. `block` takes its place in the caller's table.
 struct CommitResult {
   enum class Kind {
@@ -217,14 +214,10 @@ class PrefixCache {
   // ---- what is erased: call again, with the same values, until it is complete ----
 
   // Erases the prompt that is all of `chain`: its last full block with everything behind it, then its earlier blocks,
-  // back to front, that have no child left. Only as far as a block with a pin if the prompt's own pin does not reach to
-  // its last full block (`pin`). If that block is not ready, the prompt's ready blocks go in the same way, after
-  // partial blocks behind them that hold nothing but the prompt. Of a prompt without a full block: all blocks that
-  // begin like it. Pins of erased blocks end, also of those that are not there. O(chain + erased blocks).
-  [[nodiscard]] EraseProgress ErasePrompt(const BlockChain& chain, PromptPin pin, EraseStep& step);
-  [[nodiscard]] PromptPin PinOfPrompt(std::span<const BlockHash> hashes) const {
-    return !hashes.empty() && pins_.Contains(hashes.back()) ? PromptPin::kOwn : PromptPin::kNone;
-  }
+  // back to front, that have no child left. If the last full block is not ready, the prompt's ready blocks go in the
+  // same way, after partial blocks behind them that hold nothing but the prompt. Of a prompt without a full block: all
+  // blocks that begin like it. Pins of the blocks end, also of those that are not there. O(chain + erased blocks).
+  [[nodiscard]] EraseProgress ErasePrompt(const BlockChain& chain, EraseStep& step);
 
   // Erases all blocks that were committed for the tenant, with everything behind them. O(erased blocks).
   [[nodiscard]] EraseProgress EraseTenant(TenantId tenant, EraseStep& step);
@@ -356,7 +349,7 @@ class PrefixCache {
   void EraseLeaf(std::uint32_t block, EraseStep& step);
   [[nodiscard]] EraseProgress EraseBehind(const BlockChain& chain, std::uint32_t count, std::uint32_t parent,
                                           EraseStep& step);
-  [[nodiscard]] EraseProgress EraseChildless(std::uint32_t last, PromptPin pin, EraseStep& step);
+  [[nodiscard]] EraseProgress EraseChildless(std::uint32_t last, EraseStep& step);
   [[nodiscard]] std::optional<std::uint32_t> FirstLike(std::uint32_t parent, BlockHash root,
                                                        std::span<const TokenId> tokens) const;
   void ForgetMissing(std::span<const BlockHash> hashes);

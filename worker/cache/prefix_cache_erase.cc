@@ -6,7 +6,7 @@
 
 namespace roost::worker {
 
-EraseProgress PrefixCache::ErasePrompt(const BlockChain& chain, PromptPin pin, EraseStep& step) {
+EraseProgress PrefixCache::ErasePrompt(const BlockChain& chain, EraseStep& step) {
   std::uint32_t parent = kNoBlock;
   std::uint32_t count = 0;
   while (count < chain.hashes.size()) {
@@ -23,7 +23,7 @@ EraseProgress PrefixCache::ErasePrompt(const BlockChain& chain, PromptPin pin, E
   } else {
     progress = EraseBehind(chain, count, parent, step);
   }
-  if (progress == EraseProgress::kComplete) progress = EraseChildless(parent, pin, step);
+  if (progress == EraseProgress::kComplete) progress = EraseChildless(parent, step);
   if (progress == EraseProgress::kComplete) ForgetMissing(chain.hashes);
   return progress;
 }
@@ -76,10 +76,9 @@ EraseProgress PrefixCache::EraseBehind(const BlockChain& chain, std::uint32_t co
 }
 
 // `last` and the blocks before it, as long as nothing stands behind them.
-EraseProgress PrefixCache::EraseChildless(std::uint32_t last, PromptPin pin, EraseStep& step) {
+EraseProgress PrefixCache::EraseChildless(std::uint32_t last, EraseStep& step) {
   std::uint32_t block = last;
   while (block != kNoBlock && nodes_[block].children == kNoBlock) {
-    if (nodes_[block].has_pin && pin == PromptPin::kNone) break;
     if (step.budget == 0) return EraseProgress::kUnfinished;
     const std::uint32_t parent = nodes_[block].parent;
     EraseLeaf(block, step);

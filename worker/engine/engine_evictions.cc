@@ -25,7 +25,6 @@ std::optional<wire::EvictAnswer> Engine::State::Evict(LinkId link, wire::Evict o
     if (prompt->block_hashes.size() != prompt->tokens.size() / model.block_tokens()) {
       prompt->block_hashes = HashBlocks(prompt->root, prompt->own, prompt->tokens, model.block_tokens());
     }
-    eviction.pin = cache.PinOfPrompt(prompt->block_hashes);
   }
   std::visit([this](const auto& what) { KeepOut(what); }, eviction.order.what);
   return std::nullopt;
@@ -51,7 +50,7 @@ void Engine::State::KeepOut(const wire::TenantToEvict& tenant) {
 
 EraseProgress Engine::State::Erase(const OpenEviction& eviction, EraseStep& step) {
   if (const auto* const prompt = std::get_if<wire::PromptToEvict>(&eviction.order.what)) {
-    return scheduler.Erase(ChainOf(*prompt), eviction.pin, step);
+    return scheduler.Erase(ChainOf(*prompt), step);
   }
   return scheduler.Erase(std::get<wire::TenantToEvict>(eviction.order.what).tenant, step);
 }

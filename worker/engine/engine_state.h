@@ -82,8 +82,7 @@ struct ConstrainedSubmit {
 struct OpenEviction {
   LinkId link;
   wire::Evict order;
-  PromptPin pin = PromptPin::kNone;  // of a prompt, when the order came
-  EraseStep erased = {};             // so far
+  EraseStep erased = {};  // so far
 };
 
 struct Engine::State {

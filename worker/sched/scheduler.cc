@@ -138,8 +138,8 @@ void Scheduler::KeepOut(std::string_view tenant) {
   }
 }
 
-EraseProgress Scheduler::Erase(const BlockChain& prompt, PromptPin pin, EraseStep& step) {
-  const EraseProgress progress = cache_.ErasePrompt(prompt, pin, step);
+EraseProgress Scheduler::Erase(const BlockChain& prompt, EraseStep& step) {
+  const EraseProgress progress = cache_.ErasePrompt(prompt, step);
   for (Sequence* each : running_) ForgetDiscarded(*each);
   return progress;
 }

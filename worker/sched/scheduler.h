@@ -146,7 +146,7 @@ class Scheduler {
   // on, also after a preemption. O(sequences).
   void KeepOut(const BlockChain& prompt);
   void KeepOut(std::string_view tenant);
-  [[nodiscard]] EraseProgress Erase(const BlockChain& prompt, PromptPin pin, EraseStep& step);
+  [[nodiscard]] EraseProgress Erase(const BlockChain& prompt, EraseStep& step);
   [[nodiscard]] EraseProgress Erase(std::string_view tenant, EraseStep& step);
 
   // The sequences without output that wait beyond their deadline. They keep waiting until they are removed.

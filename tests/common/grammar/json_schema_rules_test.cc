@@ -116,7 +116,7 @@ TEST(JsonSchemaRulesTest, WhatIsNotHeldToIsRefusedByItsKeyword) {
       {R"({"madeUp":1})", "'madeUp'"},
       {R"(false)", "false"},
       {R"([])", "a schema is an object"},
-      {R"({"type":)", "no JSON"},
+      {R"({"type":)", "not JSON"},
   };
   for (const Refusal& each : cases) {
     const Result<std::string> refused = LibrarySchema(each.schema, "guided_json");

@@ -213,17 +213,6 @@ Bytes FrameWithTag(std::uint16_t tag) {
   return frame;
 }
 
-// Where a newer router names something else to evict, the union's tag is another one.
-TEST(CodecTest, AnUnknownKindOfEvictionIsNoError) {
-  constexpr std::size_t kTagAt = 40;
-  Bytes frame = Encode(RouterMessage(Evict{TenantToEvict{"hens"}, 7}));
-  ASSERT_EQ(frame.at(kTagAt), std::byte{1});
-  frame[kTagAt] = std::byte{9};
-  const auto decoded = DecodeRouterMessage(frame);
-  ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
-  EXPECT_FALSE(decoded.value().has_value());
-}
-
 TEST(CodecTest, UnknownKindIsNoError) {
   const auto from_worker = DecodeWorkerMessage(FrameWithTag(999));
   ASSERT_TRUE(from_worker.ok()) << from_worker.error().ToString();

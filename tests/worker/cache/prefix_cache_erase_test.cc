@@ -16,7 +16,7 @@ class PrefixCacheEraseTest : public testing_support::PrefixCacheFixture {
 
   EraseStep Erase(const CacheUser& prompt) {
     EraseStep step{.budget = kAll};
-    EXPECT_EQ(cache().ErasePrompt(prompt.chain(), cache().PinOfPrompt(prompt.hashes), step), EraseProgress::kComplete);
+    EXPECT_EQ(cache().ErasePrompt(prompt.chain(), step), EraseProgress::kComplete);
     return step;
   }
   EraseStep Erase(std::string_view letters) { return Erase(User(letters)); }
@@ -110,7 +110,7 @@ TEST_F(PrefixCacheEraseTest, OfAPromptThatIsThereInPartThePartGoes) {
   ExpectSound();
 }
 
-TEST_F(PrefixCacheEraseTest, IsStrongerThanThePromptsOwnPin) {
+TEST_F(PrefixCacheEraseTest, IsStrongerThanAPin) {
   Visit("abc");
   cache().Pin(Hashes("abcd"), std::nullopt);
   EXPECT_EQ(cache().pinned_count(), 3U);
@@ -121,12 +121,14 @@ TEST_F(PrefixCacheEraseTest, IsStrongerThanThePromptsOwnPin) {
   EXPECT_EQ(cache().pinned_count(), 0U);  // no pin waits for it either
 }
 
-TEST_F(PrefixCacheEraseTest, LeavesAPinnedFrontThatIsAnotherPrompts) {
+TEST_F(PrefixCacheEraseTest, APinnedFrontStaysIfAnotherPromptContinuesIt) {
   Visit("abc");
+  Visit("abx");
   cache().Pin(Hashes("ab"), std::nullopt);
   EXPECT_EQ(Erase("abc").freed, 1U);
-  EXPECT_EQ(Cached("abc"), 2U);
   EXPECT_EQ(cache().pinned_count(), 2U);
+  EXPECT_EQ(Erase("abx").freed, 3U);
+  EXPECT_EQ(cache().pinned_count(), 0U);
   ExpectSound();
 }
 
@@ -179,7 +181,7 @@ TEST_F(PrefixCacheEraseTest, AStepKeepsToItsBudgetAndTheTreeIsSoundAfterEach) {
   std::uint32_t freed = 0;
   for (EraseProgress progress = EraseProgress::kUnfinished; progress == EraseProgress::kUnfinished;) {
     EraseStep step{.budget = 2};
-    progress = cache().ErasePrompt(prompt.chain(), PromptPin::kNone, step);
+    progress = cache().ErasePrompt(prompt.chain(), step);
     EXPECT_LE(step.freed, 2U);
     freed += step.freed;
     ExpectSound();
