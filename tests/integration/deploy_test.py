@@ -63,6 +63,22 @@ class ManifestsTest(unittest.TestCase):
                 self.assertTrue(path.startswith(mount["mountPath"] + "/"), f"{name}: {path}")
                 self.assertIn("--from-file=" + path.removeprefix(mount["mountPath"] + "/"), made.split(), name)
 
+    def test_pods_have_all_that_the_restricted_standard_asks_for_and_can_not_write(self):
+        namespace = of_kind("Namespace")["roost"]
+        self.assertEqual(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted")
+        for name, pod in pods().items():
+            self.assertFalse(pod["spec"]["automountServiceAccountToken"], name)
+            of_pod = pod["spec"]["securityContext"]
+            self.assertTrue(of_pod["runAsNonRoot"] and of_pod["runAsUser"] > 0, name)
+            self.assertEqual(of_pod["seccompProfile"], {"type": "RuntimeDefault"}, name)
+            for container in pod["spec"]["containers"]:
+                self.assertEqual(
+                    container["securityContext"],
+                    {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+                    name)
+            self.assertFalse({"hostNetwork", "hostPID", "hostIPC"} & pod["spec"].keys(), name)
+            self.assertFalse([volume for volume in pod["spec"].get("volumes", []) if "hostPath" in volume], name)
+
     def test_drain_ends_before_the_grace_period(self):
         for name, pod in pods().items():
             args = " ".join(pod["spec"]["containers"][0]["args"])
