@@ -51,8 +51,10 @@ class TenantShares {
   void Forget(Instant now) {
     if (now < next_look_) return;
     next_look_ = now + kMemory;
-    std::erase_if(tenants_,
-                  [now](const auto& entry) { return entry.second.open == 0 && now - entry.second.seen >= kMemory; });
+    for (auto tenant = tenants_.begin(); tenant != tenants_.end();) {
+      const bool is_gone = tenant->second.open == 0 && now - tenant->second.seen >= kMemory;
+      tenant = is_gone ? tenants_.erase(tenant) : std::next(tenant);
+    }
   }
 
   std::unordered_map<std::string, Tenant> tenants_;
