@@ -140,7 +140,7 @@ TEST_F(EngineEvictionsTest, OtherPromptsKeepWhatTheyShareWithIt) {
 }
 
 TEST_F(EngineEvictionsTest, ErasesAllOfATenantAndNothingOfOthers) {
-  for (int i = 0; i < 3; ++i) {
+  for (std::uint64_t i = 0; i < 3; ++i) {
     (void)harness_->Serve(RequestOf("a", 10 + i, Text(50, i), 20));
     (void)harness_->Serve(RequestOf("b", 20 + i, Text(50, i), 20, kOtherRoot));
   }
@@ -151,7 +151,7 @@ TEST_F(EngineEvictionsTest, ErasesAllOfATenantAndNothingOfOthers) {
   EXPECT_GE(answer.busy_block_count, 5U);
   harness_->Run();
   EXPECT_EQ(harness_->outcome(1).tokens, Reference(Text(80, 9), 30));
-  for (int i = 0; i < 3; ++i) {
+  for (std::uint64_t i = 0; i < 3; ++i) {
     EXPECT_EQ(CachedOf(Text(50, i)), 0U);
     EXPECT_EQ(CachedOf(Text(50, i), kOtherRoot), 49U);
   }
