@@ -187,6 +187,7 @@ Result<void> PrefixOrders::Evict(const EvictOrder& order, Instant now, AnswersDo
   ROOST_ASSIGN_OR_RETURN(const std::vector<Worker*> workers, ToEvictAt(order));
   const std::uint64_t id = inquiries_.NextId();
   std::vector<Inquiries::Asked> asked;
+  asked.reserve(workers.size());
   for (Worker* worker : workers) asked.push_back(EvictAt(order, *worker, id));
   inquiries_.Begin(id, std::move(asked), now + kEvictPatience, std::move(done));
   return {};
