@@ -27,7 +27,7 @@ Result<void> WriteSecret(const std::string& path, std::string_view text) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (file < 0) return NotWritten(path);
   const bool is_written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const Result<void> written = is_written ? Result<void>() : NotWritten(path);
+  Result<void> written = is_written ? Result<void>() : NotWritten(path);
   close(file);
   if (!is_written) unlink(path.c_str());
   return written;
