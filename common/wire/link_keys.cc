@@ -4,15 +4,14 @@
 #include <simdjson.h>
 #include <zmq.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <fstream>
-#include <functional>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/json_writer.h"
+#include "common/base/name_pattern.h"
+#include "common/base/small_file.h"
 
 namespace roost::wire {
 namespace {
@@ -22,32 +21,6 @@ constexpr std::size_t kKeyBytes = 32;
 using KeyText = std::array<char, kLinkKeyBytes + 1>;
 
 std::string PlaceOf(const std::string& name, std::size_t line) { return fmt::format("{}:{}", name, line); }
-
-// One byte more than allowed tells that there is too much.
-Result<std::string> ReadSmallFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::kNotFound, "can not be opened", path};
-  std::string text(kMaxLinkFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return Error{ErrorCode::kNotFound, "can not be read", path};
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMaxLinkFileBytes) return InvalidArgument(path, "is larger than {} bytes", kMaxLinkFileBytes);
-  return text;
-}
-
-// Calls `visit` with each line that says something, and its number.
-Result<void> ForEachLine(std::string_view text,
-                         const std::function<Result<void>(std::string_view, std::size_t)>& visit) {
-  for (std::size_t number = 1; !text.empty(); ++number) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty() || line.front() == '#') continue;
-    ROOST_RETURN_IF_ERROR(visit(line, number));
-  }
-  return {};
-}
 
 bool IsKey(std::string_view text) {
   std::array<std::uint8_t, kKeyBytes> bytes{};
@@ -114,13 +87,6 @@ Result<LinkPeer> ParsePeer(simdjson::dom::parser& parser, std::string_view line,
   return peer;
 }
 
-bool AnyMatches(const std::vector<std::string>& patterns, std::string_view name) {
-  return std::any_of(patterns.begin(), patterns.end(), [name](const std::string& pattern) {
-    if (!pattern.ends_with('*')) return name == pattern;
-    return name.starts_with(std::string_view(pattern).substr(0, pattern.size() - 1));
-  });
-}
-
 }  // namespace
 
 LinkKeyPair MakeLinkKeyPair() {
@@ -145,7 +111,7 @@ Result<LinkKeyPair> ParseLinkKey(std::string_view text, const std::string& name)
 }
 
 Result<LinkKeyPair> ReadLinkKey(const std::string& path) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path));
+  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path, kMaxLinkFileBytes));
   return ParseLinkKey(text, path);
 }
 
@@ -188,7 +154,7 @@ Result<LinkPeers> LinkPeers::Parse(std::string_view text, const std::string& nam
 }
 
 Result<LinkPeers> LinkPeers::Read(const std::string& path, PeersOf side) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path));
+  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path, kMaxLinkFileBytes));
   return Parse(text, path, side);
 }
 
@@ -202,8 +168,8 @@ Result<void> CheckNames(const LinkPeer& peer, std::string_view worker_id, std::s
     return Error{ErrorCode::kUnauthenticated, fmt::format("key {} may not {}", peer.public_key, what),
                  std::move(field)};
   };
-  if (!AnyMatches(peer.workers, worker_id)) return refused("worker_id", fmt::format("be worker '{}'", worker_id));
-  if (!AnyMatches(peer.models, model)) return refused("model", fmt::format("serve model '{}'", model));
+  if (!MatchesAny(peer.workers, worker_id)) return refused("worker_id", fmt::format("be worker '{}'", worker_id));
+  if (!MatchesAny(peer.models, model)) return refused("model", fmt::format("serve model '{}'", model));
   return {};
 }
 

@@ -71,7 +71,7 @@ std::string FolderName(const fs::path& folder) {
 // Checks what the router would refuse.
 Result<void> CheckText(const fs::path& folder, const std::string& chat_template) {
   const fs::path path = folder / "tokenizer.json";
-  ROOST_ASSIGN_OR_RETURN(const std::string json, worker::ReadSmallFile(path, worker::kMaxTokenizerBytes));
+  ROOST_ASSIGN_OR_RETURN(const std::string json, ReadSmallFile(path, worker::kMaxTokenizerBytes));
   ROOST_RETURN_IF_ERROR(Tokenizer::FromJson(json, path.string()));
   if (chat_template.empty()) return {};
   ROOST_RETURN_IF_ERROR(ChatTemplate::Parse(chat_template, (folder / "chat_template").string()));

@@ -1,33 +1,17 @@
 #include "router/access/api_key.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
 
 #include <algorithm>
-#include <span>
 
 #include "common/base/check.h"
+#include "common/base/name_pattern.h"
 
 namespace roost::router {
-namespace {
-
-std::string Hex(std::span<const std::uint8_t> bytes) {
-  std::string text;
-  text.reserve(2 * bytes.size());
-  for (const std::uint8_t byte : bytes) fmt::format_to(std::back_inserter(text), "{:02x}", byte);
-  return text;
-}
-
-}  // namespace
-
-bool ApiKey::MayUse(std::string_view model) const {
-  if (models.empty()) return true;
-  return std::any_of(models.begin(), models.end(), [model](std::string_view allowed) {
-    if (!allowed.ends_with('*')) return allowed == model;
-    return model.starts_with(allowed.substr(0, allowed.size() - 1));
-  });
-}
+bool ApiKey::MayUse(std::string_view model) const { return models.empty() || MatchesAny(models, model); }
 
 KeyDigest DigestOfSecret(std::string_view secret) {
   KeyDigest digest{};
@@ -36,7 +20,7 @@ KeyDigest DigestOfSecret(std::string_view secret) {
   return digest;
 }
 
-std::string HexOf(const KeyDigest& digest) { return Hex(digest); }
+std::string HexOf(const KeyDigest& digest) { return fmt::format("{:02x}", fmt::join(digest, "")); }
 
 bool IsKeyName(std::string_view name) {
   constexpr std::size_t kMaxBytes = 64;
@@ -50,7 +34,7 @@ bool IsKeyName(std::string_view name) {
 std::string NewKeySecret() {
   KeyDigest random{};
   ROOST_CHECK(RAND_bytes(random.data(), static_cast<int>(random.size())) == 1, "no random numbers");
-  return "sk-roost-" + Hex(random);
+  return "sk-roost-" + HexOf(random);
 }
 
 }  // namespace roost::router

@@ -48,7 +48,7 @@ struct ApiKey {
 
 inline constexpr std::size_t kMaxKeys = 10'000;
 inline constexpr std::size_t kMaxKeyFileBytes = std::size_t{8} << 20U;
-// A longer secret is no key of ours, and is not hashed.
+// A longer secret is no key of ours.
 inline constexpr std::size_t kMaxSecretBytes = 256;
 
 [[nodiscard]] KeyDigest DigestOfSecret(std::string_view secret);

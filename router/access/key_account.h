@@ -25,7 +25,7 @@ namespace roost::router {
 
 // Of one key since the router began.
 struct KeyUsage {
-  std::uint64_t requests = 0;  // generations that were admitted
+  std::uint64_t requests = 0;  // generations that were computed
   std::uint64_t refused = 0;   // over a limit
   std::uint64_t prompt_tokens = 0;
   std::uint64_t cached_tokens = 0;  // of the prompts'

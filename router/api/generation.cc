@@ -340,7 +340,10 @@ void Generation::Conclude(Outcome outcome, int status) {
   const Usage usage = CurrentUsage();
   const bool has_cached = std::any_of(prompts_.begin(), prompts_.end(),
                                       [](const Prompt& prompt) { return prompt.cached_tokens.has_value(); });
-  Settle(usage);
+  // A generation that failed before its first token used nothing.
+  if (options_.admission != nullptr && has_cached) {
+    options_.admission->account().CountGeneration(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens);
+  }
   services_.observer.OnGenerationEnd({.route = options_.route,
                                       .model = model_->name,
                                       .worker_id = worker_id_,
@@ -352,14 +355,6 @@ void Generation::Conclude(Outcome outcome, int status) {
                                       .seconds = seconds});
   services_.observer.OnAnswer(options_.route, status);
   LogEnd(outcome, status, seconds);
-}
-
-// A generation that failed before its first token used nothing.
-void Generation::Settle(const Usage& usage) const {
-  const bool was_computed = std::any_of(prompts_.begin(), prompts_.end(),
-                                        [](const Prompt& prompt) { return prompt.cached_tokens.has_value(); });
-  if (options_.admission == nullptr || !was_computed) return;
-  options_.admission->account().CountGeneration(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens);
 }
 
 std::string_view Generation::key_name() const {

@@ -132,8 +132,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void Finish();
   void Fail(const Error& error, Duration retry_after);
   void Conclude(Outcome outcome, int status);
-  // Tells the key's account what was used.
-  void Settle(const Usage& usage) const;
   void LogEnd(Outcome outcome, int status, double seconds) const;
 
   [[nodiscard]] std::string_view key_name() const;  // empty: none

@@ -15,7 +15,7 @@ namespace roost::router {
 [[nodiscard]] Result<void> ForEachJsonLine(std::string_view text, const std::string& path,
                                            const std::function<Result<void>(const JsonObject&)>& take);
 
-// kInvalidArgument names the file: it can not be read, or is larger than `most_bytes`.
-[[nodiscard]] Result<std::string> ReadTextFile(const std::string& path, std::size_t most_bytes);
+// ReadSmallFile for a file that a flag names: whatever is wrong with it is kInvalidArgument.
+[[nodiscard]] Result<std::string> ReadOperatorsFile(const std::string& path, std::size_t most_bytes);
 
 }  // namespace roost::router

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "common/base/json_writer.h"
@@ -26,17 +28,12 @@ Result<KeyDigest> DigestOf(const JsonObject& object) {
   if (hex.value_or("").size() != 2 * digest.size()) {
     return InvalidArgument("sha256", "must be 64 hexadecimal digits: the SHA-256 of the key");
   }
-  const auto value = [](char c) -> int {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-  };
   for (std::size_t i = 0; i < digest.size(); ++i) {
-    const int high = value((*hex)[2 * i]);
-    const int low = value((*hex)[2 * i + 1]);
-    if (high < 0 || low < 0) return InvalidArgument("sha256", "must be 64 hexadecimal digits: the SHA-256 of the key");
-    digest[i] = static_cast<std::uint8_t>(16 * high + low);
+    const char* const begin = hex->data() + 2 * i;
+    const auto [end, error] = std::from_chars(begin, begin + 2, digest[i], 16);
+    if (error != std::errc() || end != begin + 2) {
+      return InvalidArgument("sha256", "must be 64 hexadecimal digits: the SHA-256 of the key");
+    }
   }
   return digest;
 }
@@ -133,7 +130,7 @@ Result<std::vector<ApiKey>> ParseKeyFile(std::string_view text, const std::strin
 }
 
 Result<std::vector<ApiKey>> ReadKeyFile(const std::string& path) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxKeyFileBytes));
+  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadOperatorsFile(path, kMaxKeyFileBytes));
   return ParseKeyFile(text, path);
 }
 

@@ -146,13 +146,14 @@ void ApplyCacheFields(const CacheFields& fields, GenerateSpec& spec) {
 
 void ShareFront(const ServedModel& model, const PromptScope& scope, const std::string& salt, HashedTokens& prompt) {
   if (scope.shared == nullptr || scope.tenant.empty() || !salt.empty()) return;
-  const std::uint32_t count = scope.shared->SharedBlocks(model, prompt.tokens);
-  if (count == 0) return;
-  const BlockHash shared_root = ScopeRoot(model, "", "");
-  const auto front = std::span(prompt.tokens).first(std::size_t{count} * model.block_tokens);
-  const std::vector<BlockHash> shared = HashBlocks(shared_root, front, model.block_tokens);
-  prompt.own = OwnScope{count, OwnRoot(ScopeRoot(model, scope.tenant, salt), shared.back())};
-  prompt.block_hashes = HashBlocks(shared_root, prompt.own, prompt.tokens, model.block_tokens);
+  std::vector<BlockHash> hashes = scope.shared->SharedFront(model, prompt.tokens);
+  if (hashes.empty()) return;
+  prompt.own =
+      OwnScope{static_cast<std::uint32_t>(hashes.size()), OwnRoot(ScopeRoot(model, scope.tenant, salt), hashes.back())};
+  const auto rest = std::span(prompt.tokens).subspan(hashes.size() * model.block_tokens);
+  const std::vector<BlockHash> behind = HashBlocks(prompt.own->root, rest, model.block_tokens);
+  hashes.insert(hashes.end(), behind.begin(), behind.end());
+  prompt.block_hashes = std::move(hashes);
 }
 
 std::string CountedTokens(const ServedModel& model, std::size_t count) {

@@ -1,9 +1,5 @@
 #include "router/api/shared_prefixes.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -43,7 +39,7 @@ Result<std::vector<SharedPrefix>> ParseSharedPrefixes(std::string_view text, con
 }
 
 Result<std::vector<SharedPrefix>> ReadSharedPrefixes(const std::string& path) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxSharedPrefixFileBytes));
+  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadOperatorsFile(path, kMaxSharedPrefixFileBytes));
   return ParseSharedPrefixes(text, path);
 }
 
@@ -53,16 +49,17 @@ void SharedPrefixes::Replace(std::vector<SharedPrefix> prefixes) {
   by_revision_.clear();
 }
 
-std::uint32_t SharedPrefixes::SharedBlocks(const ServedModel& model, std::span<const TokenId> tokens) {
+std::vector<BlockHash> SharedPrefixes::SharedFront(const ServedModel& model, std::span<const TokenId> tokens) {
+  std::vector<BlockHash> front;
   const std::shared_ptr<const Blocks> blocks = BlocksOf(model);
-  if (blocks->empty()) return 0;
+  if (blocks->empty()) return front;
   BlockHash last = ScopeRoot(model, "", "");
-  std::uint32_t count = 0;
-  for (; (std::size_t{count} + 1) * model.block_tokens <= tokens.size(); ++count) {
-    last = ChainHash(last, tokens.subspan(std::size_t{count} * model.block_tokens, model.block_tokens));
+  for (; tokens.size() >= model.block_tokens; tokens = tokens.subspan(model.block_tokens)) {
+    last = ChainHash(last, tokens.first(model.block_tokens));
     if (!blocks->contains(last)) break;
+    front.push_back(last);
   }
-  return count;
+  return front;
 }
 
 std::shared_ptr<const SharedPrefixes::Blocks> SharedPrefixes::BlocksOf(const ServedModel& model) {

@@ -9,7 +9,7 @@
 //   {"messages": [{"role": "system", "content": "You are the assistant of …"}], "tools": […]}
 //   {"model": "qwen3", "prompt": "…"}
 //
-// Thread-safe. SharedBlocks is O(shared blocks + 1) hashes; the first call for a model renders and tokenizes the
+// Thread-safe. SharedFront is O(shared blocks + 1) hashes; the first call for a model renders and tokenizes the
 // prefixes.
 #pragma once
 
@@ -52,8 +52,8 @@ class SharedPrefixes {
 
   void Replace(std::vector<SharedPrefix> prefixes);
 
-  // How many blocks at the front of a prompt all tenants share.
-  [[nodiscard]] std::uint32_t SharedBlocks(const ServedModel& model, std::span<const TokenId> tokens);
+  // The hashes of the blocks at the front of a prompt that all tenants share.
+  [[nodiscard]] std::vector<BlockHash> SharedFront(const ServedModel& model, std::span<const TokenId> tokens);
 
  private:
   using Prefixes = std::vector<SharedPrefix>;

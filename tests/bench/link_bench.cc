@@ -15,9 +15,9 @@
 #include "common/base/log.h"
 #include "common/wire/codec.h"
 #include "common/wire/socket.h"
-#include "common/wire/tokenizer_digest.h"
 #include "router/fleet/fleet.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/bench_worker.h"
 
 namespace roost::bench {
 namespace {
@@ -29,19 +29,6 @@ class StepWorker {
  public:
   StepWorker(const std::string& endpoint, const std::optional<wire::ClientKeys>& keys, std::size_t step_count)
       : step_count_(step_count), socket_(wire::DealerSocket::Connect(context_, endpoint, keys).value()) {
-    hello_.worker_id = "scripted";
-    hello_.process_id = 1;
-    hello_.epoch = 1;
-    hello_.model = "m";
-    hello_.fingerprint = "f";
-    hello_.kv_dtype = "f32";
-    hello_.block_tokens = 16;
-    hello_.block_count = 1U << 16U;
-    hello_.max_context_tokens = 1U << 20U;
-    hello_.max_running_requests = kStreams;
-    hello_.sends_cache_events = false;
-    hello_.tokenizer_digest = wire::DigestOf(bundle_);
-    bundle_.digest = hello_.tokenizer_digest;
     thread_ = std::thread([this] { Run(); });
   }
   StepWorker(const StepWorker&) = delete;
@@ -56,7 +43,7 @@ class StepWorker {
   void Run() {
     const wire::Socket* const sockets[] = {&socket_};
     while (!stopping_) {
-      if (!welcomed_) static_cast<void>(socket_.Send(wire::Encode(wire::WorkerMessage(hello_))));
+      if (!welcomed_) static_cast<void>(socket_.Send(wire::Encode(wire::WorkerMessage(WorkerHello()))));
       wire::WaitForMessages(sockets, waker_, std::chrono::milliseconds(10));
       while (const std::optional<wire::Bytes> frame = socket_.TryReceive()) {
         const auto message = wire::DecodeRouterMessage(*frame);
@@ -69,7 +56,7 @@ class StepWorker {
 
   void Take(const wire::RouterMessage& message) {
     if (std::holds_alternative<wire::Welcome>(message)) welcomed_ = true;
-    if (std::holds_alternative<wire::WantTokenizer>(message)) Send(bundle_);
+    if (std::holds_alternative<wire::WantTokenizer>(message)) Send(WorkerBundle());
     if (const auto* const request = std::get_if<wire::Generate>(&message)) streams_.push_back(request->request_id);
   }
 
@@ -101,8 +88,6 @@ class StepWorker {
   }
 
   const std::size_t step_count_;
-  wire::Tokenizer bundle_{"", "{}", "", "", ""};
-  wire::Hello hello_;
   wire::Context context_;
   wire::Waker waker_;
   wire::DealerSocket socket_;

@@ -18,20 +18,6 @@ Result<std::optional<T>> Typed(const JsonObject& object, std::string_view key, s
 
 }  // namespace
 
-Result<std::string> ReadSmallFile(const std::filesystem::path& path, std::size_t max_bytes) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) return Error{ErrorCode::kNotFound, "no such file", path.string()};
-  if (!std::filesystem::is_regular_file(status)) return InvalidArgument(path.string(), "is not a regular file");
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) return InvalidArgument(path.string(), "can not be read: {}", error.message());
-  if (size > max_bytes) return InvalidArgument(path.string(), "has {} bytes, at most {} are allowed", size, max_bytes);
-  std::string text(size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(text.data(), static_cast<std::streamsize>(size))) return DataLoss(path.string(), "can not be read");
-  return text;
-}
-
 std::optional<simdjson::dom::element> JsonObject::Find(std::string_view key) const {
   simdjson::dom::element element;
   if (object_.at_key(key).get(element) != simdjson::SUCCESS || element.is_null()) return std::nullopt;

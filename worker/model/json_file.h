@@ -14,11 +14,9 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/small_file.h"
 
 namespace roost::worker {
-
-// The bytes of a regular file with at most `max_bytes`. Errors name the path.
-[[nodiscard]] Result<std::string> ReadSmallFile(const std::filesystem::path& path, std::size_t max_bytes);
 
 // A view of an object inside a JsonFile, which outlives it.
 class JsonObject {

@@ -28,17 +28,17 @@ std::vector<SharedPrefix> Parsed(std::string_view text) {
 TEST(SharedPrefixesTest, WholeBlocksOfAPrefixAreShared) {
   const ServedModel model = ByteModel();
   SharedPrefixes shared;
-  EXPECT_EQ(shared.SharedBlocks(model, Bytes("All hens")), 0U);
+  EXPECT_EQ(shared.SharedFront(model, Bytes("All hens")).size(), 0U);
   shared.Replace(Parsed(R"({"prompt":"All hens share this."})"));
   std::vector<TokenId> prompt = Bytes(kShared);
   prompt.insert(prompt.begin(), kBos);
-  EXPECT_EQ(shared.SharedBlocks(model, prompt), 5U);
+  EXPECT_EQ(shared.SharedFront(model, prompt).size(), 5U);
   for (const TokenId more : Bytes(" And more.")) prompt.push_back(more);
-  EXPECT_EQ(shared.SharedBlocks(model, prompt), 5U);
+  EXPECT_EQ(shared.SharedFront(model, prompt).size(), 5U);
   prompt[9] = 'x';
-  EXPECT_EQ(shared.SharedBlocks(model, prompt), 2U);
+  EXPECT_EQ(shared.SharedFront(model, prompt).size(), 2U);
   prompt[0] = 'x';
-  EXPECT_EQ(shared.SharedBlocks(model, prompt), 0U);
+  EXPECT_EQ(shared.SharedFront(model, prompt).size(), 0U);
 }
 
 TEST(SharedPrefixesTest, APrefixMayBeOfOneModelAndIsReplaced) {
@@ -46,11 +46,11 @@ TEST(SharedPrefixesTest, APrefixMayBeOfOneModelAndIsReplaced) {
   SharedPrefixes shared;
   shared.Replace(Parsed(R"({"model":"other","prompt":[1,2,3,4]})"));
   const std::vector<TokenId> prompt{1, 2, 3, 4, 5};
-  EXPECT_EQ(shared.SharedBlocks(model, prompt), 0U);
+  EXPECT_EQ(shared.SharedFront(model, prompt).size(), 0U);
   shared.Replace(Parsed(R"({"model":"bytes","prompt":[1,2,3,4]})"));
-  EXPECT_EQ(shared.SharedBlocks(model, prompt), 1U);
+  EXPECT_EQ(shared.SharedFront(model, prompt).size(), 1U);
   shared.Replace({});
-  EXPECT_EQ(shared.SharedBlocks(model, prompt), 0U);
+  EXPECT_EQ(shared.SharedFront(model, prompt).size(), 0U);
 }
 
 TEST(SharedPrefixesTest, ErrorsNameTheLine) {
