@@ -410,7 +410,8 @@ class TimingTest(unittest.TestCase):
             keys.add("victim")
             keys.add("spy")
             router = cluster.start_router("--api-keys", keys.path)
-            cluster.start_worker("worker-a", "--kv-blocks", "4096")
+            # Room for all prompts of both: what was evicted tells nothing.
+            cluster.start_worker("worker-a", "--kv-blocks", str(100 * PROBES))
             router.wait_for_workers(1)
             prompts = [text(60, f"what the victim asks {i}") for i in range(2 * PROBES)]
             for prompt in prompts[:PROBES]:
