@@ -11,10 +11,10 @@
 #include <string_view>
 #include <utility>
 
+#include "common/http/tls_context.h"
 #include "common/metrics/registry.h"
 #include "router/access/key_account.h"
 #include "router/api/api_observer.h"
-#include "router/http/tls_context.h"
 #include "router/text/prompt_memo.h"
 
 namespace roost::router {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "common/base/result.h"
-#include "router/http/tls_context.h"
+#include "common/http/tls_context.h"
 #include "router/options.h"
 #include "router/reload.h"
 

@@ -72,10 +72,11 @@ Result<HttpServerOptions> OperatorOptionsAt(const std::string& address, const st
   return http;
 }
 
-Result<std::unique_ptr<HttpServer>> Serve(const HttpServerOptions& options, const std::string& flag, Api& api,
+Result<std::unique_ptr<HttpServer>> Serve(HttpServerOptions options, const std::string& flag, Api& api,
                                           Listener listener) {
-  Result<std::unique_ptr<HttpServer>> server =
-      HttpServer::Start(options, [&api, listener](HttpRequest request, std::shared_ptr<Responder> responder) {
+  options.check_head = [&api, listener](const HttpRequest& head) { return api.CheckHead(listener, head); };
+  Result<std::unique_ptr<HttpServer>> server = HttpServer::Start(
+      std::move(options), [&api, listener](HttpRequest request, std::shared_ptr<Responder> responder) {
         api.Handle(listener, std::move(request), std::move(responder));
       });
   if (!server.ok()) return Error{server.error().code, server.error().message, flag};

@@ -7,9 +7,9 @@
 
 #include "common/base/byte_budget.h"
 #include "common/base/result.h"
+#include "common/http/server.h"
 #include "router/api/api.h"
 #include "router/api_metrics.h"
-#include "router/http/server.h"
 #include "router/options.h"
 #include "router/reload.h"
 

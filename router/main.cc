@@ -22,13 +22,13 @@
 #include "common/base/random_seed.h"
 #include "common/base/termination.h"
 #include "common/config/config.h"
+#include "common/http/server.h"
 #include "common/metrics/registry.h"
 #include "router/api/api.h"
 #include "router/api_metrics.h"
 #include "router/fleet/fleet.h"
 #include "router/fleet/registry_fleet_metrics.h"
 #include "router/fleet/text_bundle.h"
-#include "router/http/server.h"
 #include "router/listeners.h"
 #include "router/options.h"
 #include "router/record/recorder.h"
@@ -172,6 +172,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
        .shared_prefixes = files.shared_prefixes,
        .api_keys = files.api_keys,
        .admin_keys = files.admin_keys,
+       .cors_origins = options.cors_origins,
        .metrics_text =
            [&] {
              api_metrics.OnPromptMemo(prompt_memo->counts());

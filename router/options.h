@@ -11,10 +11,10 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/config/config.h"
+#include "common/http/server.h"
 #include "common/wire/socket.h"
 #include "router/api/api.h"
 #include "router/fleet/fleet_core.h"
-#include "router/http/server.h"
 #include "router/text/text_pool.h"
 
 namespace roost::router {

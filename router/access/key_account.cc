@@ -59,6 +59,11 @@ void KeyAccount::TakeTokens(std::uint64_t count, const KeyLimits& limits, std::u
   tokens_.Take(count, ShareOf(limits.tokens_per_minute, router_count), now);
 }
 
+void KeyAccount::GiveTokensBack(std::uint64_t count, const KeyLimits& limits, std::uint32_t router_count, Instant now) {
+  const std::lock_guard lock(mutex_);
+  tokens_.GiveBack(count, ShareOf(limits.tokens_per_minute, router_count), now);
+}
+
 LimitsState KeyAccount::Look(const KeyLimits& limits, std::uint32_t router_count, Instant now) {
   const std::lock_guard lock(mutex_);
   return {.requests = requests_.Look(ShareOf(limits.requests_per_minute, router_count), now),
@@ -97,6 +102,10 @@ Admission::~Admission() {
 
 void Admission::TakeTokens(std::uint64_t count, Instant now) const {
   entry_.account->TakeTokens(count, key().limits, router_count_, now);
+}
+
+void Admission::GiveTokensBack(std::uint64_t count, Instant now) const {
+  entry_.account->GiveTokensBack(count, key().limits, router_count_, now);
 }
 
 LimitsState Admission::Look(Instant now) const { return entry_.account->Look(key().limits, router_count_, now); }

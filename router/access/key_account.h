@@ -54,6 +54,7 @@ class KeyAccount {
   // One of the concurrent requests ends.
   void End();
   void TakeTokens(std::uint64_t count, const KeyLimits& limits, std::uint32_t router_count, Instant now);
+  void GiveTokensBack(std::uint64_t count, const KeyLimits& limits, std::uint32_t router_count, Instant now);
   [[nodiscard]] LimitsState Look(const KeyLimits& limits, std::uint32_t router_count, Instant now);
 
   void CountGeneration(std::uint64_t prompt_tokens, std::uint64_t cached_tokens, std::uint64_t output_tokens);
@@ -96,6 +97,7 @@ class Admission {
   [[nodiscard]] const ApiKey& key() const { return *entry_.key; }
   [[nodiscard]] KeyAccount& account() const { return *entry_.account; }
   void TakeTokens(std::uint64_t count, Instant now) const;
+  void GiveTokensBack(std::uint64_t count, Instant now) const;
   [[nodiscard]] LimitsState Look(Instant now) const;
 
  private:

@@ -45,4 +45,10 @@ void RateLimit::Take(std::uint64_t amount, std::uint64_t per_minute, Instant now
   used_ += static_cast<double>(amount);
 }
 
+void RateLimit::GiveBack(std::uint64_t amount, std::uint64_t per_minute, Instant now) {
+  if (per_minute == kNoLimit) return;
+  Fill(per_minute, now);
+  used_ = std::max(0.0, used_ - static_cast<double>(amount));
+}
+
 }  // namespace roost::router

@@ -26,6 +26,8 @@ class RateLimit {
   [[nodiscard]] State Look(std::uint64_t per_minute, Instant now);
   // Takes even where there is not so much.
   void Take(std::uint64_t amount, std::uint64_t per_minute, Instant now);
+  // Undoes a Take that came to nothing. What has been filled up since stays.
+  void GiveBack(std::uint64_t amount, std::uint64_t per_minute, Instant now);
 
  private:
   void Fill(std::uint64_t per_minute, Instant now);

@@ -19,8 +19,8 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/ids.h"
+#include "common/http/http_message.h"
 #include "common/wire/messages.h"
-#include "router/http/http_message.h"
 
 namespace roost::router {
 

@@ -12,6 +12,7 @@
 
 #include "common/base/json_writer.h"
 #include "common/base/rng.h"
+#include "common/http/cors.h"
 #include "router/api/api_call.h"
 #include "router/api/decisions.h"
 #include "router/api/key_json.h"
@@ -24,6 +25,32 @@ namespace roost::router {
 namespace {
 
 constexpr std::string_view kUnrouted = "other";
+
+ErrorForm FormOfErrors(const HttpRequest& request) {
+  return request.path.starts_with("/v1/messages") ? ErrorForm::kAnthropic : ErrorForm::kOpenAi;
+}
+
+// What was sent as "Authorization: Bearer KEY", or as Anthropic's x-api-key; empty when neither was.
+std::string_view SecretIn(const HttpRequest& request) {
+  constexpr std::string_view kBearer = "bearer ";
+  std::string_view secret;
+  if (const auto header = request.FindHeader("authorization")) {
+    if (EqualsIgnoringCase(header->substr(0, kBearer.size()), kBearer)) secret = header->substr(kBearer.size());
+  } else if (const auto named = request.FindHeader("x-api-key")) {
+    secret = *named;
+  }
+  secret.remove_prefix(std::min(secret.find_first_not_of(' '), secret.size()));
+  return secret;
+}
+
+Result<KeyEntry> Authenticate(const HttpRequest& request, const KeyRing& keys) {
+  const std::string_view secret = SecretIn(request);
+  if (secret.empty()) {
+    return Error{ErrorCode::kUnauthenticated, "an API key is needed: send the header Authorization: Bearer KEY", ""};
+  }
+  if (std::optional<KeyEntry> entry = keys.Find(secret)) return *std::move(entry);
+  return Error{ErrorCode::kUnauthenticated, "the API key is not valid here", ""};
+}
 
 }  // namespace
 
@@ -99,10 +126,10 @@ std::vector<Api::RouteName> Api::RouteNames() {
   return names;
 }
 
-const Api::Route* Api::FindRoute(const Call& call) {
-  const std::string_view wanted = call.request.method == "HEAD" ? "GET" : std::string_view(call.request.method);
+const Api::Route* Api::FindRoute(Listener listener, const HttpRequest& request) {
+  const std::string_view wanted = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   for (const Route& route : Routes()) {
-    if (route.method == wanted && route.IsOn(call.listener) && route.Matches(call.request.path)) return &route;
+    if (route.method == wanted && route.IsOn(listener) && route.Matches(request.path)) return &route;
   }
   return nullptr;
 }
@@ -128,8 +155,8 @@ void Api::Handle(Listener listener, HttpRequest request, std::shared_ptr<Respond
   call->started_at = services_.clock.Now();
   call->route = kUnrouted;
   call->listener = listener;
-  if (call->request.path.starts_with("/v1/messages")) call->error_form = ErrorForm::kAnthropic;
-  const Route* route = FindRoute(*call);
+  call->error_form = FormOfErrors(call->request);
+  const Route* route = FindRoute(listener, call->request);
   if (const Result<void> admitted = Admit(*call, route); !admitted.ok()) return AnswerError(*call, admitted.error());
   if (route == nullptr) return AnswerUnrouted(*call);
   call->route = route->name;
@@ -140,47 +167,53 @@ void Api::Handle(Listener listener, HttpRequest request, std::shared_ptr<Respond
   route->thread == CallThread::kText ? PostToText(call, *route) : (this->*route->handle)(*call);
 }
 
-Result<void> Api::Admit(Call& call, const Route* route) {
-  if (route != nullptr && route->door == Route::Door::kEveryone) return {};
+std::optional<HttpResponse> Api::CheckHead(Listener listener, const HttpRequest& head) {
+  const Route* route = FindRoute(listener, head);
+  const Result<std::optional<KeyEntry>> entry = LetIn(listener, head, route);
+  if (entry.ok()) return std::nullopt;
+  Call refused;
+  refused.error_form = FormOfErrors(head);
+  HttpResponse answer = ErrorAnswer(refused, entry.error());
+  services_.observer.OnAnswer(route == nullptr ? kUnrouted : route->name, answer.status);
+  return answer;
+}
+
+Result<std::optional<KeyEntry>> Api::LetIn(Listener listener, const HttpRequest& head, const Route* route) const {
+  if (route != nullptr && route->door == Route::Door::kEveryone) return std::optional<KeyEntry>();
   // Browsers ask without a key what they may send with one.
-  if (call.request.method == "OPTIONS") return {};
-  const std::shared_ptr<KeyRing>& keys = call.listener == Listener::kApi ? options_.api_keys : options_.admin_keys;
-  if (keys == nullptr) return {};
-  ROOST_ASSIGN_OR_RETURN(const KeyEntry entry, Authenticate(call, *keys));
+  if (head.method == "OPTIONS") return std::optional<KeyEntry>();
+  const std::shared_ptr<KeyRing>& keys = listener == Listener::kApi ? options_.api_keys : options_.admin_keys;
+  if (keys != nullptr) {
+    ROOST_ASSIGN_OR_RETURN(KeyEntry entry, Authenticate(head, *keys));
+    return std::optional<KeyEntry>(std::move(entry));
+  }
+  if (!MayBeRebound(head) || !CorsHeaders(options_.cors_origins, head).empty()) return std::optional<KeyEntry>();
+  return Error{ErrorCode::kPermissionDenied,
+               "a browser calls this server by a name that is not its own; use an IP address or localhost, or name the "
+               "page in --cors-origins",
+               ""};
+}
+
+Result<void> Api::Admit(Call& call, const Route* route) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<KeyEntry> entry, LetIn(call.listener, call.request, route));
+  if (!entry) return {};
   if (call.listener != Listener::kApi) return {};
   const std::uint32_t router_count = services_.dispatcher.RouterCount();
   const bool is_counted = route != nullptr && route->method == "POST";
   if (!is_counted) {
-    call.admission = Admission::Uncounted(entry, router_count);
+    call.admission = Admission::Uncounted(*entry, router_count);
     return {};
   }
   std::variant<std::shared_ptr<Admission>, RateRefusal> asked =
-      Admission::Ask(entry, router_count, services_.clock.Now());
+      Admission::Ask(*entry, router_count, services_.clock.Now());
   if (auto* admission = std::get_if<std::shared_ptr<Admission>>(&asked)) {
     call.admission = std::move(*admission);
     return {};
   }
   RateRefusal& refusal = std::get<RateRefusal>(asked);
   call.retry_after = refusal.retry_after;
-  call.admission = Admission::Uncounted(entry, router_count);
+  call.admission = Admission::Uncounted(*entry, router_count);
   return std::move(refusal.error);
-}
-
-// The key of "Authorization: Bearer KEY", or of Anthropic's x-api-key.
-Result<KeyEntry> Api::Authenticate(const Call& call, const KeyRing& keys) const {
-  constexpr std::string_view kBearer = "bearer ";
-  std::string_view secret;
-  if (const auto header = call.request.FindHeader("authorization")) {
-    if (EqualsIgnoringCase(header->substr(0, kBearer.size()), kBearer)) secret = header->substr(kBearer.size());
-  } else if (const auto named = call.request.FindHeader("x-api-key")) {
-    secret = *named;
-  }
-  secret.remove_prefix(std::min(secret.find_first_not_of(' '), secret.size()));
-  if (secret.empty()) {
-    return Error{ErrorCode::kUnauthenticated, "an API key is needed: send the header Authorization: Bearer KEY", ""};
-  }
-  if (std::optional<KeyEntry> entry = keys.Find(secret)) return *std::move(entry);
-  return Error{ErrorCode::kUnauthenticated, "the API key is not valid here", ""};
 }
 
 void Api::PostToText(const std::shared_ptr<Call>& call, const Route& route) {

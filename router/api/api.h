@@ -1,5 +1,5 @@
 // The HTTP API: the table of routes, and the handler of each. It does not depend on sockets or an HTTP library:
-// requests and responders come from router/http, or from a test.
+// requests and responders come from common/http, or from a test.
 //
 //   POST /v1/chat/completions   POST /v1/completions   POST /v1/responses
 //   POST /v1/messages   POST /v1/messages/count_tokens   POST /tokenize   POST /detokenize
@@ -41,6 +41,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/http/responder.h"
 #include "common/text/output_family.h"
 #include "router/access/key_ring.h"
 #include "router/api/api_observer.h"
@@ -51,7 +52,6 @@
 #include "router/api/prompt.h"
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
-#include "router/http/responder.h"
 #include "router/text/prompt_memo.h"
 #include "router/text/text_work.h"
 
@@ -74,6 +74,7 @@ struct ApiOptions {
   std::shared_ptr<SharedPrefixes> shared_prefixes = {};  // null: tenants share nothing
   std::shared_ptr<KeyRing> api_keys = {};                // null: the API needs no key
   std::shared_ptr<KeyRing> admin_keys = {};              // of the other listeners
+  std::vector<std::string> cors_origins = {};            // pages that may call the API without a key; see cors.h
   std::function<std::string()> metrics_text;             // the body of /metrics
   std::function<std::int64_t()> unix_seconds_now;        // wall time, for `created`
 };
@@ -86,6 +87,8 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
+  // For HttpServerOptions::check_head: the answer to a request that has no valid key, before its body is read.
+  [[nodiscard]] std::optional<HttpResponse> CheckHead(Listener listener, const HttpRequest& head);
   // The handler for HttpServer::Start.
   void Handle(Listener listener, HttpRequest request, std::shared_ptr<Responder> responder);
 
@@ -106,12 +109,14 @@ class Api {
   struct Prompt;  // a request that is ready for generation
 
   [[nodiscard]] static std::span<const Route> Routes();
-  [[nodiscard]] static const Route* FindRoute(const Call& call);
+  [[nodiscard]] static const Route* FindRoute(Listener listener, const HttpRequest& request);
   [[nodiscard]] static std::string AllowedMethods(const Call& call);
 
+  // The key of the request; none where it needs none.
+  [[nodiscard]] Result<std::optional<KeyEntry>> LetIn(Listener listener, const HttpRequest& head,
+                                                      const Route* route) const;
   // May the call go on? On the API's listener it is counted against the limits of its key.
   [[nodiscard]] Result<void> Admit(Call& call, const Route* route);
-  [[nodiscard]] Result<KeyEntry> Authenticate(const Call& call, const KeyRing& keys) const;
 
   void PostToText(const std::shared_ptr<Call>& call, const Route& route);
   void RunText(Call& call, const Route& route);

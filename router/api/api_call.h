@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/http/responder.h"
 #include "router/api/api.h"
 #include "router/api/client_watch.h"
-#include "router/http/responder.h"
 
 namespace roost::router {
 

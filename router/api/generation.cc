@@ -329,6 +329,10 @@ void Generation::Finish() {
 // Also cancels the answer's other prompts.
 void Generation::Fail(const Error& error, Duration retry_after) {
   Cancel();
+  // Before the answer, which tells the client what is left.
+  if (options_.admission != nullptr && !first_token_told_) {
+    for (const Prompt& prompt : prompts_) options_.admission->GiveTokensBack(prompt.token_count, services_.clock.Now());
+  }
   const FailureShape shape =
       responder_->Fail(options_.format->FailureResponse(error, retry_after), options_.format->Fail(error));
   Conclude(Outcome::kError, shape == FailureShape::kFrames ? kStatusOk : TraitsOf(error.code).http_status);

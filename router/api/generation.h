@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/http/responder.h"
 #include "router/access/key_account.h"
 #include "router/api/answer.h"
 #include "router/api/api_observer.h"
@@ -38,7 +39,6 @@
 #include "router/api/output_parser.h"
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
-#include "router/http/responder.h"
 
 namespace roost::router {
 

@@ -125,7 +125,10 @@ Result<std::vector<ApiKey>> ParseKeyFile(std::string_view text, const std::strin
     return {};
   });
   if (!read.ok()) return read.error();
-  if (keys.empty()) return InvalidArgument(path, "holds no key");
+  if (keys.empty() && text.find('#') == std::string_view::npos) {
+    return InvalidArgument(path,
+                           "holds no key; a file that shall let nobody in has a comment, a line that begins with #");
+  }
   return keys;
 }
 

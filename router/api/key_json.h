@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/http/http_message.h"
 #include "router/access/key_account.h"
-#include "router/http/http_message.h"
 
 namespace roost::router {
 

@@ -237,6 +237,15 @@ void WriteOperation(const Operation& operation, JsonWriter& json) {
   json.EndObject().EndObject();
 }
 
+// Ends the components. A router without keys needs none, so the list of alternatives has an empty one.
+void WriteSecurity(JsonWriter& json) {
+  json.Key("securitySchemes").BeginObject();
+  json.Key("bearer").Raw(R"({"type":"http","scheme":"bearer","description":"A key of --api-keys."})");
+  json.Key("header").Raw(R"({"type":"apiKey","in":"header","name":"x-api-key"})");
+  json.EndObject().EndObject();
+  json.Key("security").Raw(R"([{},{"bearer":[]},{"header":[]}])");
+}
+
 }  // namespace
 
 std::string OpenApiBody(const std::string& version) {
@@ -248,7 +257,9 @@ std::string OpenApiBody(const std::string& version) {
   json.EndObject().Key("components").BeginObject().Key("schemas").BeginObject();
   WriteRequestSchemas(json);
   for (const AnswerSchema& answer : kAnswerSchemas) json.Key(answer.name).Raw(answer.schema);
-  json.EndObject().EndObject().EndObject();
+  json.EndObject();
+  WriteSecurity(json);
+  json.EndObject();
   return json.Take();
 }
 

@@ -9,8 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "common/http/http_message.h"
 #include "router/api/structured_output.h"
-#include "router/http/http_message.h"
 
 namespace roost::router {
 namespace {

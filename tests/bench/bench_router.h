@@ -12,12 +12,12 @@
 #include <thread>
 #include <utility>
 
+#include "common/http/server.h"
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "common/wire/messages.h"
 #include "router/api/api.h"
 #include "router/fleet/fleet.h"
-#include "router/http/server.h"
 #include "router/text/text_pool.h"
 #include "tests/bench/bench_worker.h"
 
@@ -51,16 +51,16 @@ class BenchRouter {
   ~BenchRouter() { text_.Stop(); }
 
   // Plain without `tls`.
-  [[nodiscard]] std::unique_ptr<router::HttpServer> Serve(std::shared_ptr<const router::TlsContext> tls = nullptr) {
-    router::HttpServerOptions http;
+  [[nodiscard]] std::unique_ptr<HttpServer> Serve(std::shared_ptr<const TlsContext> tls = nullptr) {
+    HttpServerOptions http;
     http.port = 0;
     http.input_budget = std::make_shared<ByteBudget>(std::uint64_t{2} << 30U);
     http.body_bytes = 16U << 20U;
     http.tls = std::move(tls);
-    const auto handle = [this](router::HttpRequest request, std::shared_ptr<router::Responder> responder) {
+    const auto handle = [this](HttpRequest request, std::shared_ptr<Responder> responder) {
       api_->Handle(router::Listener::kApi, std::move(request), std::move(responder));
     };
-    return std::move(router::HttpServer::Start(http, handle).value());
+    return std::move(HttpServer::Start(http, handle).value());
   }
 
   [[nodiscard]] const std::string& link() const { return fleet_->endpoint(); }

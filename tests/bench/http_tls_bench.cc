@@ -20,8 +20,8 @@
 #include "common/wire/socket.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_router.h"
-#include "tests/router/http/raw_client.h"
-#include "tests/router/http/test_certificates.h"
+#include "tests/common/http/raw_client.h"
+#include "tests/common/http/test_certificates.h"
 #include "tests/support/source_dir.h"
 
 namespace roost::bench {
@@ -131,7 +131,7 @@ class SteadyWorker {
 
 // One way to the router.
 struct Wire {
-  std::unique_ptr<router::HttpServer> server;
+  std::unique_ptr<HttpServer> server;
   router::ClientContext client;  // null: plain
 };
 
@@ -203,7 +203,7 @@ void BenchHttpTls(Effort effort) {
   BenchRouter router(tokenizer);
   const SteadyWorker worker(router.link(), tokenizer->IdOf("a").value());
   router.WaitForModel();
-  const auto tls = router::TlsContext::Load(router::FilesOf(router::SharedServerCertificate())).value();
+  const auto tls = TlsContext::Load(FilesOf(SharedServerCertificate())).value();
   const Wire wires[] = {{router.Serve(), nullptr}, {router.Serve(tls), router::SharedClientContext()}};
 
   const std::string stream = Question(true, sizes.tokens_each);

@@ -17,13 +17,13 @@
 
 #include "common/base/check.h"
 #include "common/base/rng.h"
+#include "common/http/server.h"
 #include "common/text/tokenizer.h"
 #include "common/wire/codec.h"
 #include "common/wire/socket.h"
-#include "router/http/server.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_router.h"
-#include "tests/router/http/raw_client.h"
+#include "tests/common/http/raw_client.h"
 #include "tests/support/source_dir.h"
 
 namespace roost::bench {
@@ -199,7 +199,7 @@ void BenchRelay(Effort effort) {
   const std::string tokenizer_file = std::string(testing_support::SourceDir()) + "/deploy/demo-model/tokenizer.json";
   const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::FromFile(tokenizer_file).value();
   BenchRouter router(tokenizer);
-  const std::unique_ptr<router::HttpServer> server = router.Serve();
+  const std::unique_ptr<HttpServer> server = router.Serve();
   const ScriptedWorker worker(router.link(), tokenizer->IdOf("a").value());
   router.WaitForModel();
   const std::string request = ChatRequest(LargeBody(sizes.body_bytes));

@@ -225,7 +225,7 @@ class LocalSocketTest(unittest.TestCase):
                 router = Daemon(command)
                 cluster.daemons.append(router)
                 self.assertEqual(router.wait_for_log("router ready")["admin"], f"unix:{path}")
-                self.assertEqual(path.stat().st_mode & 0o777, 0o700)
+                self.assertEqual(path.stat().st_mode & 0o777, 0o600)
                 told = subprocess.run([BIN / "roostctl", "status", "--admin", f"unix:{path}"], capture_output=True,
                                       text=True, check=False)
                 self.assertEqual((told.returncode, "no workers" in told.stdout), (0, True), told.stderr)

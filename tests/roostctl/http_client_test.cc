@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "router/http/server.h"
-#include "tests/router/http/test_certificates.h"
+#include "common/http/server.h"
+#include "tests/common/http/test_certificates.h"
 
 namespace roost::roostctl {
 namespace {
@@ -21,20 +21,20 @@ using router::TestAuthority;
 class HttpClientTest : public ::testing::Test {
  protected:
   // Answers with the key that came along, plain or over TLS.
-  std::string Serve(std::shared_ptr<const router::TlsContext> tls = nullptr) {
-    router::HttpServerOptions options;
+  std::string Serve(std::shared_ptr<const TlsContext> tls = nullptr) {
+    HttpServerOptions options;
     options.tls = std::move(tls);
     const std::string scheme = options.tls == nullptr ? "http" : "https";
-    server_ = std::move(router::HttpServer::Start(options, [](const router::HttpRequest& request,
-                                                              const std::shared_ptr<router::Responder>& responder) {
-                          router::HttpResponse response;
-                          response.body = request.FindHeader("authorization").value_or("none");
-                          responder->Respond(std::move(response));
-                        }).value());
+    server_ = std::move(
+        HttpServer::Start(options, [](const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
+          HttpResponse response;
+          response.body = request.FindHeader("authorization").value_or("none");
+          responder->Respond(std::move(response));
+        }).value());
     return scheme + "://127.0.0.1:" + std::to_string(server_->port()) + "/";
   }
   std::string ServeTls(const std::string& client_ca = "") {
-    return Serve(router::TlsContext::Load(router::FilesOf(router::SharedServerCertificate(), client_ca)).value());
+    return Serve(TlsContext::Load(FilesOf(SharedServerCertificate(), client_ca)).value());
   }
   // The body, or the error.
   static std::string Ask(const RouterAccess& access) {
@@ -44,7 +44,7 @@ class HttpClientTest : public ::testing::Test {
   }
 
   const std::string authority_file_ = router::SharedAuthority().certificate_file();
-  std::unique_ptr<router::HttpServer> server_;
+  std::unique_ptr<HttpServer> server_;
 };
 
 TEST_F(HttpClientTest, ShowsTheKeyThatItHas) {

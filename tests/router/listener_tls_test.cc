@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/router/http/test_certificates.h"
+#include "tests/common/http/test_certificates.h"
 
 namespace roost::router {
 namespace {

@@ -43,6 +43,14 @@ TEST_F(RateLimitTest, AUseBeyondTheLimitIsPaidForByWaiting) {
   EXPECT_EQ(limit_.Look(60, clock_.Now()).remaining, 1U);
 }
 
+TEST_F(RateLimitTest, WhatIsGivenBackCanBeUsedAgainAndNeverMoreThanTheLimit) {
+  limit_.Take(50, 60, clock_.Now());
+  limit_.GiveBack(30, 60, clock_.Now());
+  EXPECT_EQ(limit_.Look(60, clock_.Now()).remaining, 40U);
+  limit_.GiveBack(100, 60, clock_.Now());
+  EXPECT_EQ(limit_.Look(60, clock_.Now()).remaining, 60U);
+}
+
 TEST_F(RateLimitTest, WithoutALimitEverythingIsFree) {
   limit_.Take(1'000'000, kNoLimit, clock_.Now());
   EXPECT_EQ(limit_.Look(kNoLimit, clock_.Now()).remaining, kNoLimit);

@@ -17,11 +17,11 @@
 
 #include "common/base/json_writer.h"
 #include "common/base/utf8.h"
+#include "common/http/responder.h"
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "router/api/api_observer.h"
 #include "router/fleet/dispatcher.h"
-#include "router/http/responder.h"
 #include "router/text/text_work.h"
 
 namespace roost::router {

@@ -83,8 +83,11 @@ TEST(KeyFileTest, NamesAndSecretsAreGivenOnce) {
   EXPECT_THAT(ParseKeyFile(Line("") + "\n" + second, "f").error().message, HasSubstr("another key has it"));
 }
 
-TEST(KeyFileTest, AFileWithoutAKeyOrWithoutBytesIsAnError) {
-  EXPECT_THAT(ParseKeyFile("# nobody\n", "f").error().message, HasSubstr("holds no key"));
+TEST(KeyFileTest, AFileWithACommentAloneLetsNobodyInAndAnEmptyOneIsAnError) {
+  const Result<std::vector<ApiKey>> nobody = ParseKeyFile("# nobody\n", "f");
+  ASSERT_TRUE(nobody.ok());
+  EXPECT_TRUE(nobody->empty());
+  EXPECT_THAT(ParseKeyFile("\n", "f").error().message, HasSubstr("holds no key"));
   EXPECT_EQ(ReadKeyFile("/nonexistent/keys").error().field, "/nonexistent/keys");
 }
 

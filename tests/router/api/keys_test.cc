@@ -114,6 +114,22 @@ TEST_F(KeysTest, AnUnauthenticatedRequestIsToldWhatToSend) {
   EXPECT_THAT(messages->response->body, Not(HasSubstr("wrong")));  // no key in an answer
 }
 
+TEST_F(KeysTest, TheHeadAloneTellsWhoIsRefused) {
+  const auto status_of = [this](Listener listener, const std::string& path, std::vector<HttpHeader> headers) {
+    HttpRequest head;
+    head.method = "POST";
+    head.path = path;
+    head.headers = std::move(headers);
+    const std::optional<HttpResponse> refusal = locked_.CheckHead(listener, head);
+    return refusal ? refusal->status : 0;
+  };
+  const std::vector<HttpHeader> acme{{"Authorization", "Bearer secret of acme"}};
+  EXPECT_EQ(status_of(Listener::kApi, "/v1/completions", {}), 401);
+  EXPECT_EQ(status_of(Listener::kApi, "/nowhere", {}), 401);
+  EXPECT_EQ(status_of(Listener::kApi, "/v1/completions", acme), 0);
+  EXPECT_EQ(status_of(Listener::kAdmin, "/admin/v1/evict", acme), 401);
+}
+
 TEST_F(KeysTest, BothHeadersCarryAKey) {
   for (const HttpHeader& header : std::vector<HttpHeader>{{"Authorization", "Bearer secret of acme"},
                                                           {"authorization", "bearer  secret of acme"},
@@ -225,6 +241,15 @@ TEST_F(KeysTest, TokensCountAsTheyAreUsed) {
   EXPECT_EQ(HeaderOf(answer->response->headers, "x-ratelimit-remaining-tokens"), std::to_string(1000 - prompt - 4));
 }
 
+TEST_F(KeysTest, ARequestThatFailsBeforeItsFirstTokenCostsNoTokens) {
+  CompleteAs("limited");
+  dispatcher_.observers.back()->OnEnd({wire::FinishReason::kError, Error{}});
+  const auto answer = CompleteAs("limited");
+  const std::size_t prompt = dispatcher_.specs.back().prompt.size();
+  EndLast(Bytes("abcd"));
+  EXPECT_EQ(HeaderOf(answer->response->headers, "x-ratelimit-remaining-tokens"), std::to_string(1000 - prompt - 4));
+}
+
 TEST_F(KeysTest, UsageTellsWhatWasComputedPerKey) {
   CompleteAs("acme");
   const std::size_t prompt = dispatcher_.specs.back().prompt.size();
@@ -240,6 +265,27 @@ TEST_F(KeysTest, UsageTellsWhatWasComputedPerKey) {
 
 TEST_F(KeysTest, ABrowserMayAskWhatItMaySendWithoutAKey) {
   EXPECT_EQ(StatusOf(*Send(Listener::kApi, "OPTIONS", "/v1/completions", "", {})), 204);
+}
+
+// DNS rebinding: a page that points its own name at this machine is, to the browser, this machine's own page.
+TEST_F(KeysTest, WithoutKeysAPageMayNotCallByAnotherName) {
+  const auto status_of = [this](std::vector<HttpHeader> headers) {
+    HttpRequest head;
+    head.method = "POST";
+    head.path = "/v1/completions";
+    head.headers = std::move(headers);
+    const std::optional<HttpResponse> refusal = api_.CheckHead(Listener::kApi, head);
+    return refusal ? refusal->status : 0;
+  };
+  const HttpHeader page{"Origin", "http://evil.example:8000"};
+  EXPECT_EQ(status_of({{"Host", "evil.example:8000"}, page}), 403);
+  EXPECT_EQ(status_of({{"Host", "evil.example:8000"}, {"Sec-Fetch-Site", "same-origin"}}), 403);
+  EXPECT_EQ(status_of({{"Host", "notlocalhost"}, page}), 403);
+  for (const char* host :
+       {"localhost:8000", "LocalHost", "roost.localhost:80", "127.0.0.1:8000", "[::1]:8000", "10.0.0.5"}) {
+    EXPECT_EQ(status_of({{"Host", host}, page}), 0) << host;
+  }
+  EXPECT_EQ(status_of({{"Host", "roost.internal"}}), 0);  // no browser
 }
 
 TEST(ResetTextTest, TellsDurationsAsClientsReadThem) {

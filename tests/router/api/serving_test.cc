@@ -8,10 +8,10 @@
 #include <set>
 #include <thread>
 
-#include "router/http/server.h"
+#include "common/http/server.h"
 #include "router/text/text_pool.h"
+#include "tests/common/http/raw_client.h"
 #include "tests/router/api/api_fixture.h"
-#include "tests/router/http/raw_client.h"
 
 namespace roost::router {
 namespace {

@@ -293,6 +293,7 @@ TEST_F(TranslationsTest, DetokenizesIds) {
 TEST_F(TranslationsTest, TheDocumentDescribesTheFieldsThatAreRead) {
   const std::string body = Ask("GET", "/openapi.json")->response->body;
   EXPECT_EQ(At(body, "/openapi"), R"("3.1.0")");
+  EXPECT_EQ(At(body, "/components/securitySchemes/bearer/scheme"), R"("bearer")");
   const std::string chat = "/components/schemas/ChatCompletionRequest/properties";
   EXPECT_EQ(At(body, chat + "/temperature/maximum"), "2");
   EXPECT_EQ(At(body, chat + "/top_p/exclusiveMinimum"), "0");

@@ -1,0 +1,228 @@
+// One client's connection, from accept to close, on one thread. Private to common/http. connection.cc has what
+// comes in, connection_output.cc what goes out.
+//
+//   kHandshake ──► kIdle, with TLS; without it a connection begins there
+//
+//              bytes               head and body complete          all of the answer written
+//   kIdle ──────────────► kRequest ──────────────────────► kAnswer ─────────────────────────► kIdle   (keep-alive)
+//     │ idle_timeout         │ malformed, too big, too slow   ▲ │ client gone: OnClosed      └─► kLinger (close)
+//     ▼                      └────────────────────────────────┘ ▼                                 │
+//   kClosed ◄───────────────────────────────────────────────── kClosed ◄──────────────────────────┘ peer closes
+//
+// The connection reads at nearly all times, also while a request is being answered, so that it notices when the client
+// disconnects. It stops reading only when the client sends more than header_bytes ahead, or more than memory allows.
+// One write is outstanding while there is output; output that is added meanwhile goes into the next write.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "common/base/byte_budget.h"
+#include "common/base/rng.h"
+#include "common/http/refused_connection.h"
+#include "common/http/responder.h"
+#include "common/http/server.h"
+#include "common/http/transport.h"
+
+namespace roost {
+
+class Connection;
+class Exchange;
+
+// What all connections of a server share. Thread-safe.
+struct ServerShared {
+  HttpServerOptions options;
+  HttpHandler handler;
+  std::atomic<bool> draining = false;
+
+  std::mutex mutex;
+  std::condition_variable all_closed;
+  std::size_t connection_count = 0;  // guarded by mutex
+};
+
+// One event loop. Only its own thread uses the members other than `context`.
+struct IoThread {
+  static constexpr std::size_t kReadBytes = 64 * 1024;
+
+  explicit IoThread(std::uint64_t seed) : ids(seed), read_buffer(kReadBytes) {}
+
+  Rng ids;
+  std::vector<char> read_buffer;  // shared by all its connections, so that a waiting connection needs no buffer
+  std::unordered_set<Connection*> connections;
+  RefusedConnection::Count refused;
+  boost::asio::io_context context{1};  // last member: handlers that it destroys may use the others
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = Transport::Socket;
+
+  // `shared` comes from CountConnection. `thread` outlives the connection: its handlers live in the thread's context.
+  Connection(Socket socket, std::shared_ptr<ServerShared> shared, const std::shared_ptr<IoThread>& thread);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection();
+
+  void Start();
+  // Closes at once when idle, otherwise after the open answer.
+  void Drain();
+  // Treats the client as gone: runs the open answer's OnClosed and resets the socket.
+  void Abort();
+
+  // ---- for Exchange, which forwards only while its answer is open ----
+  void Respond(HttpResponse response);
+  void PrepareStream(std::vector<HttpHeader> headers);
+  void Send(std::string_view frames);
+  void End();
+  FailureShape Fail(HttpResponse response, std::string_view frames);
+  // The last owner dropped the exchange before the answer ended.
+  void Abandon();
+
+  // Runs `function`. If it throws (out of memory, or from a library), only this connection ends, with an error status
+  // if nothing has been sent yet.
+  template <typename Function>
+  void Guard(Function function) {
+    try {
+      function();
+    } catch (const std::bad_alloc&) {
+      OnOutOfMemory();
+    } catch (const std::exception& thrown) {
+      OnException(thrown.what());
+    } catch (...) {
+      OnException("not a std::exception");
+    }
+  }
+
+ private:
+  enum class State { kHandshake, kIdle, kRequest, kAnswer, kLinger, kClosed };
+  enum class Answer { kOpen, kPrepared, kStreaming, kEnded };
+  enum Deadline : std::size_t { kReadDeadline, kWriteDeadline, kSilenceDeadline, kDeadlineCount };
+  enum class Framing { kChunked, kUntilClose };
+  using TimePoint = std::chrono::steady_clock::time_point;
+  struct Request;  // a request that is being read
+
+  void Handshake();
+  void OnHandshakeReady(boost::system::error_code error);
+  void OnHandshakeFailed(HandshakeFailure failure, const std::string& why);
+  void BeginIdle();
+
+  void Read();
+  void OnReadable(boost::system::error_code error);
+  void OnInputEnded();
+  void TakeInput(std::string_view bytes);
+  // Charges input_ to the budget when it is larger than kFreeInputBytes. False when the budget has no room.
+  [[nodiscard]] bool ChargeInput();
+  void Advance();
+  void BeginRequest();
+  void ParseHead();
+  void AwaitBody();
+  void ParseBody(std::string_view arrived);
+  void Handle();
+  void OnOutOfMemory();
+  void Refuse(const Error& error);
+  void Refuse(const HttpRequest& head, HttpResponse refusal);
+  void BeginRefusal(std::string request_id);
+
+  void WriteStreamHead();
+  void WriteFrames(std::string_view frames);
+  void WritePing();
+  void EndStream();
+  [[nodiscard]] std::string Head(int status, const std::vector<HttpHeader>& headers) const;
+  void Flush();
+  void OnWritten(boost::system::error_code error);
+  void FinishAnswer();
+  void Linger();
+  void EndOutput();
+  void Close();
+
+  void Expire(Deadline deadline, std::chrono::milliseconds after);
+  void ArmTimer();
+  void OnTimer();
+  void OnReadExpired();
+  void OnException(const char* what);
+
+  const std::shared_ptr<ServerShared> shared_;
+  IoThread& thread_;
+  const std::weak_ptr<IoThread> weak_thread_;
+  Transport transport_;
+
+  State state_ = State::kIdle;
+  bool read_pending_ = false;
+  bool input_ended_ = false;
+  bool reads_ahead_ = true;  // false: no memory to read more before the answer is sent
+  std::string input_;        // read and not yet parsed
+  ByteBudget::Guard input_memory_;
+  std::unique_ptr<Request> request_;
+
+  // The answer; valid in kAnswer.
+  Answer answer_ = Answer::kOpen;
+  std::weak_ptr<Exchange> exchange_;
+  std::string request_id_;
+  std::vector<HttpHeader> cors_headers_;
+  bool is_head_request_ = false;
+  bool keep_alive_ = false;
+  Framing framing_ = Framing::kChunked;
+  std::vector<HttpHeader> stream_headers_;
+
+  std::string output_;   // to be written next
+  std::string writing_;  // being written; empty when no write is outstanding
+
+  // One timer for all deadlines. When a deadline moves later the timer is not touched: when it fires, it is set again.
+  boost::asio::steady_timer timer_;
+  std::array<std::optional<TimePoint>, kDeadlineCount> deadlines_;
+  std::optional<TimePoint> armed_;
+};
+
+// The Responder of one request. It may outlive connection, thread and server.
+class Exchange final : public Responder {
+ public:
+  Exchange(std::weak_ptr<Connection> connection, std::weak_ptr<IoThread> thread)
+      : connection_(std::move(connection)), thread_(std::move(thread)) {}
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  ~Exchange() override;
+
+  void Respond(HttpResponse response) override;
+  void PrepareStream(std::vector<HttpHeader> headers) override;
+  void Send(std::string frames) override;
+  void End() override;
+  FailureShape Fail(HttpResponse response, std::string frames) override;
+  void OnClosed(std::function<void()> callback) override;
+  void Post(std::function<void()> function) override;
+
+  // ---- for Connection ----
+  void MarkEnded();
+  void MarkClosed();
+
+ private:
+  enum class State { kOpen, kEnded, kClosed };
+
+  const std::weak_ptr<Connection> connection_;
+  const std::weak_ptr<IoThread> thread_;
+  // Used on the connection's thread; the destructor, on any thread, reads it when no other owner is left.
+  State state_ = State::kOpen;
+  std::function<void()> on_closed_;
+};
+
+// A copy of `shared` for one more connection, which is counted until the copy is destroyed. Null when there are already
+// max_connections.
+[[nodiscard]] std::shared_ptr<ServerShared> CountConnection(const std::shared_ptr<ServerShared>& shared);
+
+}  // namespace roost

@@ -1,0 +1,188 @@
+// The output of a connection: heads, whole answers, streams, and how it ends.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/beast/http/status.hpp>
+#include <iterator>
+#include <utility>
+
+#include "common/http/connection.h"
+
+namespace roost {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+constexpr std::string_view kPing = ": ping\n\n";
+
+// Replaces control characters, so that a value that came from a peer can not begin a new header line.
+std::string_view SafeHeaderValue(std::string_view value, std::string& buffer) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  if (std::none_of(value.begin(), value.end(), is_control)) return value;
+  buffer = value;
+  std::replace_if(buffer.begin(), buffer.end(), is_control, '_');
+  return buffer;
+}
+
+}  // namespace
+
+std::string Connection::Head(int status, const std::vector<HttpHeader>& headers) const {
+  const auto reason = http::obsolete_reason(http::int_to_status(static_cast<unsigned>(status)));
+  std::string head = fmt::format("HTTP/1.1 {} {}\r\n", status, std::string_view(reason.data(), reason.size()));
+  std::string buffer;
+  const auto append = [&](std::string_view name, std::string_view value) {
+    fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, SafeHeaderValue(value, buffer));
+  };
+  append("Server", "roost");
+  append("Connection", keep_alive_ ? "keep-alive" : "close");
+  append("x-request-id", request_id_);  // for OpenAI's clients
+  append("request-id", request_id_);    // for Anthropic's clients
+  for (const HttpHeader& header : cors_headers_) append(header.name, header.value);
+  for (const HttpHeader& header : headers) append(header.name, header.value);
+  head += "\r\n";
+  return head;
+}
+
+void Connection::Respond(HttpResponse response) {
+  answer_ = Answer::kEnded;
+  deadlines_[kSilenceDeadline].reset();
+  std::vector<HttpHeader> headers = std::move(response.headers);
+  // A 204 has neither a body nor headers about one.
+  if (response.status != 204) {
+    headers.push_back({"Content-Type", std::move(response.content_type)});
+    headers.push_back({"Content-Length", fmt::to_string(response.body.size())});
+  }
+  output_ += Head(response.status, headers);
+  if (!is_head_request_ && response.status != 204) output_ += response.body;
+  Flush();
+}
+
+void Connection::PrepareStream(std::vector<HttpHeader> headers) {
+  stream_headers_ = std::move(headers);
+  if (answer_ != Answer::kOpen) return;
+  answer_ = Answer::kPrepared;
+  Expire(kSilenceDeadline, shared_->options.keep_alive_interval);
+}
+
+void Connection::WriteStreamHead() {
+  if (framing_ == Framing::kUntilClose) keep_alive_ = false;
+  std::vector<HttpHeader> headers = std::move(stream_headers_);
+  headers.push_back({"Content-Type", "text/event-stream; charset=utf-8"});
+  headers.push_back({"Cache-Control", "no-cache"});
+  headers.push_back({"X-Accel-Buffering", "no"});
+  if (framing_ == Framing::kChunked) headers.push_back({"Transfer-Encoding", "chunked"});
+  output_ += Head(200, headers);
+  answer_ = Answer::kStreaming;
+}
+
+void Connection::WriteFrames(std::string_view frames) {
+  if (frames.empty()) return;
+  if (answer_ != Answer::kStreaming) WriteStreamHead();
+  if (framing_ == Framing::kUntilClose) {
+    output_ += frames;
+  } else {
+    fmt::format_to(std::back_inserter(output_), "{:x}\r\n{}\r\n", frames.size(), frames);
+  }
+  Expire(kSilenceDeadline, shared_->options.keep_alive_interval);
+}
+
+void Connection::WritePing() { WriteFrames(kPing); }
+
+void Connection::Send(std::string_view frames) {
+  WriteFrames(frames);
+  if (output_.size() + writing_.size() > shared_->options.stream_buffer_bytes) {
+    // Posted, so that OnClosed never runs inside Send.
+    asio::post(transport_.executor(), [self = shared_from_this()] { self->Abort(); });
+    return;
+  }
+  Flush();
+}
+
+void Connection::End() {
+  if (answer_ != Answer::kStreaming) WriteStreamHead();
+  EndStream();
+}
+
+void Connection::EndStream() {
+  if (framing_ == Framing::kChunked) output_ += "0\r\n\r\n";
+  answer_ = Answer::kEnded;
+  deadlines_[kSilenceDeadline].reset();
+  Flush();
+}
+
+FailureShape Connection::Fail(HttpResponse response, std::string_view frames) {
+  if (answer_ != Answer::kStreaming) {
+    Respond(std::move(response));
+    return FailureShape::kResponse;
+  }
+  WriteFrames(frames);
+  EndStream();
+  return FailureShape::kFrames;
+}
+
+void Connection::Abandon() {
+  if (state_ != State::kAnswer || answer_ == Answer::kEnded) return;
+  if (answer_ == Answer::kStreaming) return Abort();
+  Respond(ErrorResponse({ErrorCode::kInternal, "the request was dropped without an answer", ""}));
+}
+
+// ---- writing ----
+
+void Connection::Flush() {
+  if (!writing_.empty() || state_ == State::kClosed) return;
+  if (output_.empty()) {
+    deadlines_[kWriteDeadline].reset();
+    if (state_ == State::kAnswer && answer_ == Answer::kEnded) FinishAnswer();
+    return;
+  }
+  writing_.swap(output_);
+  Expire(kWriteDeadline, shared_->options.write_timeout);
+  transport_.AsyncWrite(writing_, [self = shared_from_this()](boost::system::error_code error) {
+    self->Guard([&] { self->OnWritten(error); });
+  });
+}
+
+void Connection::OnWritten(boost::system::error_code error) {
+  writing_.clear();
+  if (state_ == State::kClosed) return;
+  if (error) return Abort();
+  Flush();
+}
+
+void Connection::FinishAnswer() {
+  exchange_.reset();
+  reads_ahead_ = true;
+  stream_headers_.clear();
+  if (!keep_alive_ || input_ended_ || shared_->draining) return Linger();
+  state_ = State::kIdle;
+  writing_.shrink_to_fit();
+  output_.shrink_to_fit();
+  Expire(kReadDeadline, shared_->options.idle_timeout);
+  Advance();
+  Read();
+}
+
+// Closing while the client still sends would reset the connection, and the client could lose the answer. So the server
+// closes its sending side and keeps reading, for a short time, until the client has closed.
+void Connection::Linger() {
+  state_ = State::kLinger;
+  input_.clear();
+  Expire(kReadDeadline, shared_->options.linger_timeout);
+  EndOutput();
+}
+
+void Connection::EndOutput() {
+  if (state_ == State::kClosed) return;
+  const Transport::Outcome outcome = transport_.EndOutput();
+  if (outcome == Transport::Outcome::kWaitOutput) {
+    return transport_.AsyncWaitOutput([self = shared_from_this()](boost::system::error_code error) {
+      self->Guard([&] { error ? self->Close() : self->EndOutput(); });
+    });
+  }
+  if (input_ended_ || outcome != Transport::Outcome::kDone) return Close();
+  Read();
+}
+
+}  // namespace roost

@@ -1,0 +1,55 @@
+#include "common/http/cors.h"
+
+#include <algorithm>
+#include <boost/asio/ip/address.hpp>
+#include <string_view>
+
+namespace roost {
+namespace {
+
+// Of a Host header: without the port, and an IPv6 address without its brackets.
+std::string_view NameIn(std::string_view host) {
+  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
+  return host.substr(0, host.find(':'));
+}
+
+bool IsLocalName(std::string_view name) {
+  constexpr std::string_view kLocal = "localhost";
+  if (name.size() < kLocal.size() || !EqualsIgnoringCase(name.substr(name.size() - kLocal.size()), kLocal))
+    return false;
+  return name.size() == kLocal.size() || name[name.size() - kLocal.size() - 1] == '.';
+}
+
+}  // namespace
+
+std::vector<HttpHeader> CorsHeaders(std::span<const std::string> allowed, const HttpRequest& request) {
+  const std::optional<std::string_view> origin = request.FindHeader("origin");
+  if (!origin) return {};
+  const bool is_allowed = std::any_of(allowed.begin(), allowed.end(), [&](const std::string& each) {
+    return each == "*" || EqualsIgnoringCase(each, *origin);
+  });
+  if (!is_allowed) return {};
+  std::vector<HttpHeader> headers{{"Access-Control-Allow-Origin", std::string(*origin)}, {"Vary", "Origin"}};
+  if (request.method == "OPTIONS" && request.FindHeader("access-control-request-method")) {
+    headers.push_back({"Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS"});
+    const std::string_view wanted = request.FindHeader("access-control-request-headers").value_or("");
+    if (!wanted.empty()) headers.push_back({"Access-Control-Allow-Headers", std::string(wanted)});
+    headers.push_back({"Access-Control-Max-Age", "600"});
+  } else {
+    headers.push_back({"Access-Control-Expose-Headers",
+                       "x-request-id, request-id, x-roost-worker, x-roost-cached-tokens, retry-after, "
+                       "x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
+                       "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"});
+  }
+  return headers;
+}
+
+bool MayBeRebound(const HttpRequest& request) {
+  if (!request.FindHeader("origin") && !request.FindHeader("sec-fetch-site")) return false;
+  const std::string_view name = NameIn(request.FindHeader("host").value_or(""));
+  boost::system::error_code not_an_address;
+  boost::asio::ip::make_address(std::string(name), not_an_address);
+  return not_an_address && !IsLocalName(name);
+}
+
+}  // namespace roost

@@ -1,0 +1,91 @@
+#include <boost/asio/post.hpp>
+#include <new>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/http/connection.h"
+
+namespace roost {
+namespace {
+
+bool RunsHere(const std::weak_ptr<IoThread>& weak_thread) {
+  const std::shared_ptr<IoThread> thread = weak_thread.lock();
+  return thread && thread->context.get_executor().running_in_this_thread();
+}
+
+}  // namespace
+
+Exchange::~Exchange() {
+  const std::shared_ptr<IoThread> thread = thread_.lock();
+  if (state_ != State::kOpen || !thread) return;
+  try {
+    boost::asio::post(thread->context, [weak_connection = connection_] {
+      const std::shared_ptr<Connection> connection = weak_connection.lock();
+      if (connection) connection->Guard([&] { connection->Abandon(); });
+    });
+  } catch (const std::bad_alloc&) {
+    // A destructor can not report this; the request ends when the client gives up.
+  }
+}
+
+void Exchange::MarkEnded() {
+  ROOST_CHECK(RunsHere(thread_), "an answer belongs to its connection's thread: use Post");
+  state_ = State::kEnded;
+  on_closed_ = nullptr;
+}
+
+void Exchange::MarkClosed() {
+  if (state_ != State::kOpen) return;
+  state_ = State::kClosed;
+  const std::function<void()> callback = std::exchange(on_closed_, nullptr);
+  if (callback) callback();
+}
+
+void Exchange::Respond(HttpResponse response) {
+  if (state_ != State::kOpen) return;
+  MarkEnded();
+  if (const std::shared_ptr<Connection> connection = connection_.lock()) connection->Respond(std::move(response));
+}
+
+void Exchange::PrepareStream(std::vector<HttpHeader> headers) {
+  if (state_ != State::kOpen) return;
+  ROOST_CHECK(RunsHere(thread_), "an answer belongs to its connection's thread: use Post");
+  if (const std::shared_ptr<Connection> connection = connection_.lock()) connection->PrepareStream(std::move(headers));
+}
+
+void Exchange::Send(std::string frames) {
+  if (state_ != State::kOpen) return;
+  ROOST_CHECK(RunsHere(thread_), "an answer belongs to its connection's thread: use Post");
+  if (const std::shared_ptr<Connection> connection = connection_.lock()) connection->Send(frames);
+}
+
+void Exchange::End() {
+  if (state_ != State::kOpen) return;
+  MarkEnded();
+  if (const std::shared_ptr<Connection> connection = connection_.lock()) connection->End();
+}
+
+FailureShape Exchange::Fail(HttpResponse response, std::string frames) {
+  if (state_ != State::kOpen) return FailureShape::kResponse;
+  MarkEnded();
+  const std::shared_ptr<Connection> connection = connection_.lock();
+  return connection ? connection->Fail(std::move(response), frames) : FailureShape::kResponse;
+}
+
+void Exchange::OnClosed(std::function<void()> callback) {
+  if (state_ == State::kClosed) return callback();
+  if (state_ == State::kOpen) on_closed_ = std::move(callback);
+}
+
+void Exchange::Post(std::function<void()> function) {
+  const std::shared_ptr<IoThread> thread = thread_.lock();
+  if (!thread) return;
+  boost::asio::post(thread->context, [weak_connection = connection_, function = std::move(function)] {
+    const std::shared_ptr<Connection> connection = weak_connection.lock();
+    // If the connection is gone there is no answer to end. Then an exception reaches the event loop, which logs it and
+    // continues.
+    connection ? connection->Guard(function) : function();
+  });
+}
+
+}  // namespace roost

@@ -1,0 +1,58 @@
+// One HTTP request and one complete answer, as plain values, independent of the HTTP library.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/http/http_body.h"
+
+namespace roost {
+
+struct HttpHeader {
+  std::string name;
+  std::string value;
+};
+
+// A well-formed request within the server's bounds. `path` is as sent, up to the first '?', still percent-encoded. If
+// the target is a whole URL, `path` is the part after the host, and Host is the URL's.
+struct HttpRequest {
+  std::string method;  // upper case
+  std::string path;
+  std::string query;  // after the first '?'; may be empty
+  std::vector<HttpHeader> headers;
+  HttpBody body;
+  std::string request_id;  // the client's x-request-id when it is well-formed, else a new one; every answer carries it
+
+  // The first header with that name, in any letter case.
+  [[nodiscard]] std::optional<std::string_view> FindHeader(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::vector<HttpHeader> headers;  // in addition to those that the server sets: Content-Type, Content-Length, …
+  std::string body;
+};
+
+// {"error":{"message","type","param","code"}}, as OpenAI's clients expect it. `param` is the error's field.
+[[nodiscard]] std::string ErrorBody(const Error& error);
+
+// The answer to an error, made from the code's row in the table of common/base/error.cc. For kOverloaded and
+// kUnavailable it has a Retry-After: `retry_after` rounded up to whole seconds, at least one.
+[[nodiscard]] HttpResponse ErrorResponse(const Error& error, Duration retry_after = std::chrono::seconds(1));
+
+// Compares header names, ignoring ASCII letter case.
+[[nodiscard]] bool EqualsIgnoringCase(std::string_view a, std::string_view b);
+
+// Is the Content-Type JSON: application/json or application/…+json, with any parameters?
+[[nodiscard]] bool IsJson(std::string_view content_type);
+
+// Whether `id` has 1 to 128 characters of [A-Za-z0-9._:-], so that it is safe to echo to clients and to log.
+[[nodiscard]] bool IsValidRequestId(std::string_view id);
+
+}  // namespace roost

@@ -1,0 +1,62 @@
+// The answer to one request, in one of two shapes:
+//
+//   whole    Respond
+//   stream   PrepareStream*  Send*  (End | Fail)        server-sent events
+//
+// The head of a stream is sent with the first frame, or with the first keep-alive comment if no frame comes before it.
+// Until then Fail can still give the client a proper status.
+//
+// Threads: a connection stays on one thread of the server from accept to close. Post may be called from any thread and
+// runs its function on that thread. All other functions are called on that thread only: in the handler, in a posted
+// function, in the OnClosed callback. So handlers need no locks.
+//
+// An answer ends once. Calls after its end, or after the client has gone, do nothing. If the last owner drops a
+// responder before the end, the client gets a 500, or its stream is cut: every request gets an end.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/http/http_message.h"
+
+namespace roost {
+
+// How the client sees a failure: as a response with an error status, or as frames at the end of a stream.
+enum class FailureShape { kResponse, kFrames };
+
+class Responder {
+ public:
+  virtual ~Responder() = default;
+
+  virtual void Respond(HttpResponse response) = 0;
+
+  // Sets the headers of the stream, in addition to Content-Type, Cache-Control and X-Accel-Buffering. It may be called
+  // again until the head is sent; the last call counts. After the first call, keep-alive comments fill silences.
+  virtual void PrepareStream(std::vector<HttpHeader> headers) = 0;
+
+  // Sends complete frames, "data: …\n\n". HttpServerOptions::stream_buffer_bytes bounds the bytes that the client has
+  // not read yet: a client beyond the bound is disconnected, and OnClosed is called.
+  virtual void Send(std::string frames) = 0;
+
+  virtual void End() = 0;
+
+  // Ends with `response` if the head of the stream has not been sent, otherwise with `frames`, and returns which. A
+  // keep-alive comment may have sent the head, with status 200, before the first frame.
+  virtual FailureShape Fail(HttpResponse response, std::string frames) = 0;
+
+  // Sets the callback for a client that leaves, or is disconnected, before the answer has ended. It is called once,
+  // never after the end, and at once if the client is already gone. The server notices at any time, because it keeps
+  // reading. Set the callback in the handler.
+  virtual void OnClosed(std::function<void()> callback) = 0;
+
+  // May be called from any thread. Functions run in the order in which they were posted, even after the client has
+  // gone; they are dropped once the server is gone.
+  virtual void Post(std::function<void()> function) = 0;
+};
+
+// Runs on the connection's thread and must not block: it answers, or keeps the responder for later.
+using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<Responder> responder)>;
+
+}  // namespace roost

@@ -1,0 +1,125 @@
+// What requests may hold while they arrive, and what happens to a request that finds no memory.
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "common/http/server.h"
+#include "tests/common/http/raw_client.h"
+#include "tests/support/out_of_memory.h"
+
+namespace roost {
+namespace {
+
+constexpr std::size_t kBudgetBytes = 512 * 1024;
+constexpr std::size_t kLargeBytes = 300 * 1024;  // two do not fit
+
+class HttpMemoryTest : public ::testing::Test {
+ protected:
+  HttpMemoryTest() {
+    HttpServerOptions options;
+    options.port = 0;
+    options.input_budget = budget_;
+    server_ = std::move(HttpServer::Start(options, [this](HttpRequest request, std::shared_ptr<Responder> responder) {
+                          if (request.path == "/bad_alloc") testing_support::FailAllocation();
+                          HttpResponse response;
+                          response.body = std::to_string(request.body.size());
+                          if (request.path == "/keep") Keep(std::move(request.body));
+                          responder->Respond(std::move(response));
+                        }).value());
+  }
+
+  void Keep(HttpBody body) {
+    const std::lock_guard lock(mutex_);
+    kept_ = std::move(body);
+  }
+  RawResponse Ask(std::string_view bytes) {
+    RawClient client(server_->port());
+    client.Write(bytes);
+    return client.ReadResponse();
+  }
+  static std::string Head(std::size_t size, std::string_view path = "/") {
+    return "POST " + std::string(path) + " HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n";
+  }
+  static std::string Post(std::size_t size, std::string_view path = "/") {
+    return Head(size, path) + std::string(size, 'x');
+  }
+  // Small requests are served in the meantime.
+  void AskUntil(const std::function<bool()>& done) {
+    while (!done() && !HasFailure()) ASSERT_EQ(Ask(Post(10)).status, 200);
+  }
+
+  const std::shared_ptr<ByteBudget> budget_ = std::make_shared<ByteBudget>(kBudgetBytes);
+  std::mutex mutex_;
+  HttpBody kept_;  // guarded by mutex_
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpMemoryTest, UnfinishedBodiesShareOneBudget) {
+  RawClient unfinished(server_->port());
+  unfinished.Write(Head(kLargeBytes) + std::string(kLargeBytes - 1, 'x'));
+  AskUntil([&] { return budget_->used() >= kLargeBytes; });
+
+  const RawResponse refused = Ask(Post(kLargeBytes));
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.Header("retry-after"), "1");
+  const RawResponse chunked = Ask("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4b000\r\n" +
+                                  std::string(kLargeBytes, 'x') + "\r\n0\r\n\r\n");
+  EXPECT_EQ(chunked.status, 429);
+
+  unfinished.Close();
+  AskUntil([&] { return budget_->used() < kLargeBytes; });
+  EXPECT_EQ(Ask(Post(kLargeBytes)).body, std::to_string(kLargeBytes));
+}
+
+TEST_F(HttpMemoryTest, ABodyThatCanNeverFitIsTooLarge) {
+  EXPECT_EQ(Ask(Head(kBudgetBytes + 1)).status, 413);
+  EXPECT_EQ(Ask(Post(10)).status, 200);
+}
+
+TEST_F(HttpMemoryTest, BytesAreHeldAsLongAsTheBodyIs) {
+  EXPECT_EQ(Ask(Post(kLargeBytes, "/keep")).status, 200);
+  EXPECT_GE(budget_->used(), kLargeBytes);
+  EXPECT_EQ(Ask(Post(kLargeBytes)).status, 429);
+  Keep({});
+  AskUntil([&] { return budget_->used() < kLargeBytes; });
+  EXPECT_EQ(Ask(Post(kLargeBytes)).status, 200);
+}
+
+TEST_F(HttpMemoryTest, ManySmallPiecesCountForWhatTheyTake) {
+  RawClient client(server_->port());
+  client.Write(Head(1000));
+  for (int i = 0; i < 1000; ++i) client.Write("x");
+  EXPECT_EQ(client.ReadResponse().body, "1000");
+}
+
+TEST_F(HttpMemoryTest, ARequestThatFindsNoMemoryEndsAlone) {
+  RawClient client(server_->port());
+  client.Write("GET /bad_alloc HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(client.ReadResponse().status, 500);
+  EXPECT_EQ(Ask(Post(10)).status, 200);
+}
+
+TEST(HttpBodyTest, JoinsItsPiecesAndGivesBackWhatItHeld) {
+  const auto budget = std::make_shared<ByteBudget>(kBudgetBytes);
+  {
+    HttpBody body(budget);
+    std::string expected;
+    for (std::size_t i = 0; expected.size() < 200'000; ++i) {
+      const std::string part(i * 37 % 5000, static_cast<char>('a' + i % 26));
+      ASSERT_TRUE(body.TryAppend(part));
+      expected += part;
+    }
+    EXPECT_EQ(body.size(), expected.size());
+    EXPECT_GE(body.memory().bytes(), expected.size());
+    EXPECT_LT(body.memory().bytes(), 2 * expected.size());
+    const std::string text = body.TakeText(64);
+    EXPECT_EQ(text, expected);
+    EXPECT_GE(text.capacity(), expected.size() + 64);
+    EXPECT_EQ(body.size(), 0U);
+    EXPECT_EQ(body.TakeText(64), "");
+  }
+  EXPECT_EQ(budget->used(), 0U);
+}
+
+}  // namespace
+}  // namespace roost

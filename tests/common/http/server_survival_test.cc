@@ -1,0 +1,124 @@
+// What must not stop the server: connections over its limit, and handlers whose libraries fail.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <exception>
+#include <future>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "tests/common/http/raw_client.h"
+#include "tests/common/http/server_fixture.h"
+
+namespace roost {
+namespace {
+
+// Throws as a library does.
+template <typename Exception>
+[[noreturn]] void Raise(Exception exception) {
+  std::rethrow_exception(std::make_exception_ptr(std::move(exception)));
+}
+
+TEST_F(PlainHttpServerTest, RefusesOneConnectionTooMany) {
+  options_.max_connections = 1;
+  ServeByHand();
+  RawClient first = Connect();
+  first.Write(kGet);
+  const Mailbox::Item item = mailbox_.Take();
+  RawClient second = Connect();
+  const RawResponse refused = second.ReadResponse();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.Header("retry-after"), "1");
+  EXPECT_NE(refused.body.find("rate_limit_error"), std::string::npos);
+  item.responder->Post([responder = item.responder] { responder->Respond(Text("ok")); });
+  EXPECT_EQ(first.ReadResponse().body, "ok");
+}
+
+// Its request is still arriving when the answer is written: if the server closed at once, it would reset the
+// connection.
+TEST_F(PlainHttpServerTest, OneConnectionTooManyReadsItsAnswerWhateverItSends) {
+  options_.max_connections = 1;
+  options_.linger_timeout = kPatience;
+  std::atomic<int> refused = 0;
+  options_.on_refused = [&](const Error&) { ++refused; };
+  ServeByHand();
+  RawClient first = Connect();
+  first.Write(kGet);
+  const Mailbox::Item item = mailbox_.Take();
+  RawClient second = Connect();
+  const std::string body(4'000'000, 'a');
+  EXPECT_TRUE(second.Write("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n" + body));
+  const RawResponse answer = second.ReadResponse();
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_TRUE(answer.complete);
+  EXPECT_TRUE(second.AtEnd());
+  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(server_->connection_count(), 1U);
+}
+
+TEST_F(PlainHttpServerTest, ConnectionsTooManyDoNotLingerForEver) {
+  options_.max_connections = 1;
+  options_.linger_timeout = milliseconds(20);
+  ServeByHand();
+  RawClient first = Connect();
+  first.Write(kGet);
+  const Mailbox::Item item = mailbox_.Take();
+  RawClient second = Connect();
+  EXPECT_EQ(second.ReadResponse().status, 429);
+  // The client stays connected; the server closes, and then resets what still arrives.
+  while (second.Write("x")) std::this_thread::yield();
+}
+
+TEST_P(HttpServerTest, AHandlerThatThrowsEndsItsConnectionOnly) {
+  Serve([](HttpRequest request, const std::shared_ptr<Responder>& responder) {
+    if (request.path == "/bad_alloc") Raise(std::bad_alloc());
+    if (request.path == "/int") Raise(7);
+    if (request.path == "/after_headers") {
+      responder->PrepareStream({});
+      Raise(std::runtime_error("after the headers"));
+    }
+    if (request.path == "/mid_stream") {
+      responder->Send("data: 1\n\n");
+      Raise(std::runtime_error("in the stream"));
+    }
+    Echo(std::move(request), responder);
+  });
+  RawClient other = Connect();
+  for (const char* path : {"/bad_alloc", "/int", "/after_headers"}) {
+    RawClient client = Connect();
+    client.Write(std::string("GET ") + path + " HTTP/1.1\r\nHost: a\r\n\r\n");
+    const RawResponse response = client.ReadResponse();
+    EXPECT_EQ(response.status, 500) << path;
+    EXPECT_NE(response.body.find("server_error"), std::string::npos) << path;
+    EXPECT_EQ(response.Header("connection"), "close");
+    EXPECT_TRUE(client.AtEnd());
+  }
+  EXPECT_FALSE(Ask("GET /mid_stream HTTP/1.1\r\nHost: a\r\n\r\n").complete);
+  other.Write(kGet);
+  EXPECT_EQ(other.ReadResponse().status, 200);
+}
+
+TEST_P(HttpServerTest, APostedFunctionThatThrowsEndsItsConnectionAndTellsItsOwner) {
+  std::promise<void> closed;
+  ServeByHand([&](Responder& responder) { responder.OnClosed([&] { closed.set_value(); }); });
+  RawClient client = Connect();
+  client.Write(kGet);
+  const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
+  responder->Post([] { Raise(std::bad_alloc()); });
+  EXPECT_EQ(client.ReadResponse().status, 500);
+  EXPECT_EQ(closed.get_future().wait_for(kPatience), std::future_status::ready);
+  client.Close();
+  // The connection is gone, but the loop continues.
+  while (server_->connection_count() > 0) std::this_thread::yield();
+  responder->Post([] { Raise(std::runtime_error("nobody is there")); });
+  RawClient next = Connect();
+  next.Write(kGet);
+  const Mailbox::Item item = mailbox_.Take();
+  item.responder->Post([responder = item.responder] { responder->Respond(Text("ok")); });
+  EXPECT_EQ(next.ReadResponse().body, "ok");
+}
+
+}  // namespace
+}  // namespace roost
