@@ -27,7 +27,6 @@
 namespace roost::bench {
 namespace {
 
-using router::RawClient;
 
 struct Sizes {
   std::size_t rounds;
@@ -132,7 +131,7 @@ class SteadyWorker {
 // One way to the router.
 struct Wire {
   std::unique_ptr<HttpServer> server;
-  router::ClientContext client;  // null: plain
+  ClientContext client;  // null: plain
 };
 
 // Router's seconds: the process's without those of the worker and of the threads that are clients.
@@ -168,7 +167,7 @@ class Load {
       threads.emplace_back([&] {
         for (std::size_t i = 0; i < count_each; ++i) {
           ROOST_CHECK(client->Write(request));
-          const router::RawResponse response = client->ReadResponse();
+          const RawResponse response = client->ReadResponse();
           ROOST_CHECK(response.status == 200 && response.complete, "{} {}", response.status, response.body);
         }
         client_seconds += Seconds(CLOCK_THREAD_CPUTIME_ID);
@@ -204,7 +203,7 @@ void BenchHttpTls(Effort effort) {
   const SteadyWorker worker(router.link(), tokenizer->IdOf("a").value());
   router.WaitForModel();
   const auto tls = TlsContext::Load(FilesOf(SharedServerCertificate())).value();
-  const Wire wires[] = {{router.Serve(), nullptr}, {router.Serve(tls), router::SharedClientContext()}};
+  const Wire wires[] = {{router.Serve(), nullptr}, {router.Serve(tls), SharedClientContext()}};
 
   const std::string stream = Question(true, sizes.tokens_each);
   const std::string chat = Question(false, 1);

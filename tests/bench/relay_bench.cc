@@ -29,7 +29,6 @@
 namespace roost::bench {
 namespace {
 
-using router::RawClient;
 
 constexpr std::chrono::milliseconds kTokenInterval{4};
 

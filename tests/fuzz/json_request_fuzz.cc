@@ -1,5 +1,5 @@
-// Bodies of /v1/chat/completions and /v1/completions: any bytes give a request or an error with a message, and an
-// accepted request satisfies the contract of its type.
+// Bodies of every route that takes JSON: any bytes give a request or an error with a message, and an accepted request
+// satisfies the contract of its type. The key file is read by the same parser.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +7,14 @@
 
 #include "common/base/check.h"
 #include "router/api/chat_request.h"
+#include "router/api/chat_translation.h"
 #include "router/api/completion_request.h"
+#include "router/api/evict_request.h"
+#include "router/api/key_file.h"
 #include "router/api/pin_request.h"
+#include "router/api/prompt_request.h"
+#include "router/api/shared_prefixes.h"
+#include "router/api/token_request.h"
 
 namespace roost::router {
 namespace {
@@ -36,25 +42,52 @@ void CheckSampling(const SamplingFields& fields) {
   for (const std::string& stop : fields.stop) ROOST_CHECK(!stop.empty() && stop.size() <= kMaxStopStringBytes);
 }
 
+template <typename Request>
+bool IsWellFormed(const Result<Request>& request) {
+  if (!request.ok()) ROOST_CHECK(!request.error().message.empty());
+  return request.ok();
+}
+
+void CheckChat(const ChatRequest& chat) {
+  CheckSampling(chat.sampling);
+  ROOST_CHECK(chat.messages.is(jinja::Kind::kSequence));
+  ROOST_CHECK(chat.template_variables.is(jinja::Kind::kDict));
+}
+
+void CheckGenerations(const JsonObject& body) {
+  if (const auto chat = ParseChatRequest(body); IsWellFormed(chat)) CheckChat(*chat);
+  if (const auto completion = ParseCompletionRequest(body); IsWellFormed(completion))
+    CheckSampling(completion->sampling);
+  if (const auto responses = ParseResponsesRequest(body); IsWellFormed(responses)) CheckChat(responses->chat);
+  if (const auto messages = ParseMessagesRequest(body); IsWellFormed(messages)) CheckChat(*messages);
+  if (const auto count = ParseCountTokensRequest(body); IsWellFormed(count)) CheckChat(*count);
+}
+
+void CheckOrders(const JsonObject& body) {
+  if (const auto pin = ParsePinRequest(body); IsWellFormed(pin)) ROOST_CHECK(pin->duration_ms <= wire::kMaxKeepMs);
+  if (const auto evict = ParseEvictRequest(body); IsWellFormed(evict)) {
+    ROOST_CHECK(evict->prompt.has_value() || !evict->tenant.empty());
+  }
+  IsWellFormed(ParsePromptRequest(body, ChatPart::kFront));
+  IsWellFormed(ParsePromptRequest(body, ChatPart::kQuestion));
+  IsWellFormed(ParseTokenizeRequest(body));
+  IsWellFormed(ParseDetokenizeRequest(body));
+}
+
+void CheckFiles(const std::string& bytes) {
+  if (const auto keys = ParseKeyFile(bytes, "file"); IsWellFormed(keys)) {
+    for (const ApiKey& key : *keys) ROOST_CHECK(IsWellFormed(ParseKeyFile(KeyLine(key), "line")));
+  }
+  IsWellFormed(ParseSharedPrefixes(bytes, "file"));
+}
+
 void FuzzOne(const std::string& bytes) {
+  CheckFiles(bytes);
   JsonBody json(bytes);
   const Result<JsonObject> body = json.Parse();
-  if (!body.ok()) {
-    ROOST_CHECK(!body.error().message.empty());
-    return;
-  }
-  const Result<ChatRequest> chat = ParseChatRequest(*body);
-  if (chat.ok()) {
-    CheckSampling(chat->sampling);
-    ROOST_CHECK(chat->messages.is(jinja::Kind::kSequence));
-    ROOST_CHECK(chat->template_variables.is(jinja::Kind::kDict));
-  } else {
-    ROOST_CHECK(!chat.error().message.empty());
-  }
-  const Result<CompletionRequest> completion = ParseCompletionRequest(*body);
-  if (completion.ok()) CheckSampling(completion->sampling);
-  const Result<PinRequest> pin = ParsePinRequest(*body);
-  if (pin.ok()) ROOST_CHECK(pin->duration_ms <= wire::kMaxKeepMs && (chat.ok() || completion.ok()));
+  if (!IsWellFormed(body)) return;
+  CheckGenerations(*body);
+  CheckOrders(*body);
 }
 
 }  // namespace
