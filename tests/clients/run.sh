@@ -12,40 +12,9 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-cache=${ROOST_CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/roost}
 export ROOST_BIN=${ROOST_BIN:-$root/build/release/bin}
-skipped=77
 
-# environment NAME FILE: makes a virtual environment with the packages of FILE, and prints its folder.
-environment() {
-  local folder="$cache/$1-$(sha256sum "$2" | cut -c1-12)"
-  mkdir -p "$cache"
-  exec 9>"$folder.lock"
-  flock 9
-  if [ ! -e "$folder/complete" ]; then
-    rm -rf "$folder"
-    /usr/bin/python3 -m venv "$folder"
-    # Without retries, an offline machine fails fast.
-    if ! "$folder/bin/pip" install --quiet --disable-pip-version-check --retries 1 --no-deps --requirement "$2" >&2; then
-      rm -rf "$folder"
-      return 1
-    fi
-    touch "$folder/complete"
-  fi
-  exec 9>&-
-  echo "$folder"
-}
-
-is_offline() { ! /usr/bin/python3 -m pip download --quiet --retries 1 --no-deps --dest "$(mktemp -d)" iniconfig >/dev/null 2>&1; }
-
-install() {
-  if environment "$@"; then return; fi
-  if is_offline; then
-    echo "run.sh: SKIPPED: the package index can not be reached, and $2 is not installed yet" >&2
-    exit "$skipped"
-  fi
-  exit 1
-}
+. "$here/../support/python_environment.sh"
 
 load=no
 matrix=no
@@ -61,9 +30,9 @@ done
 for program in roost-router roost-worker roost-scripted-worker roostctl; do
   [ -x "$ROOST_BIN/$program" ] || { echo "run.sh: $ROOST_BIN/$program is not built" >&2; exit 1; }
 done
-clients=$(install clients "$here/requirements.txt")
+clients=$(python_environment clients "$here/requirements.txt")
 if [ "$load" = yes ]; then
-  ROOST_GUIDELLM=$(install guidellm "$here/requirements-load.txt")/bin/guidellm
+  ROOST_GUIDELLM=$(python_environment guidellm "$here/requirements-load.txt")/bin/guidellm
   export ROOST_GUIDELLM
 fi
 [ "$matrix" = no ] || export ROOST_CLIENT_RESULTS=${ROOST_CLIENT_RESULTS:-$(mktemp)}

@@ -29,7 +29,7 @@ FOREIGN_FLAGS = {
     "clang-format-14": {"dry-run"},
     "cmake": {"preset", "build", "target"},
     "ctest": {"preset", "output-on-failure", "rerun-failed", "test-dir"},
-    "kubectl": {"replicas", "image", "from-file"},
+    "kubectl": {"cascade", "from-file", "image", "replicas", "timeout", "type"},
     "valgrind": {"tool"},
 }
 TEST_FLAGS = {"gtest_filter"}  # of every test program
@@ -158,7 +158,12 @@ class Pages:
             for command in commands(block):
                 yield from self.unknown_flags_of(command)
 
-    def unknown_flags_of(self, command):
+    def unknown_flags_of(self, line):
+        # What follows "--" is the command of another program, as in kubectl exec … -- roostctl status.
+        for command in line.split(" -- "):
+            yield from self.unknown_flags_of_program(command)
+
+    def unknown_flags_of_program(self, command):
         words = [pathlib.PurePath(word).name for word in command.split()]
         known = self.flags[""]
         for program in words:
@@ -226,6 +231,9 @@ class PagesTest(unittest.TestCase):
         command = "roost-router --link-address tcp://127.0.0.1:7001 --kv-memory 1"
         found = self.problems("```sh\nroost-router --link-address tcp://127.0.0.1:7001 \\\n  --kv-memory 1\n```")
         self.assertEqual([problem.split(": ")[-1] for problem in found], ["there is no --kv-memory"], command)
+        inner = "kubectl exec pod --replicas 1 -- roostctl status --{}"
+        self.assertEqual(self.problems(f"`{inner.format('router')}`"), [])
+        self.assertEqual(len(self.problems(f"`{inner.format('replicas')}`")), 1)
 
     def test_an_unknown_metric_is_found(self):
         self.assertEqual(self.problems("`roost_router_wishes_total`"), ["there is no metric roost_router_wishes_total"])

@@ -1,0 +1,49 @@
+"""What the folders of deploy/ render to, for tests."""
+
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+sys.path.insert(0, str(DEPLOY))
+
+import render  # noqa: E402
+
+FOLDERS = ("base", "overlays/cpu", "overlays/cuda", "overlays/monitoring", "overlays/secure", "overlays/production")
+
+
+def rendered(folder):
+    return render.render(DEPLOY / folder)
+
+
+def examples():
+    """The objects of deploy/examples. Those that are patches of the base, patched."""
+    base = {render.identity(document): document for document in rendered("base")}
+    found = [document for path in sorted((DEPLOY / "examples").glob("*.yaml")) for document in render.documents(path)]
+    return [render.merged(base.get(render.identity(document), {}), document) for document in found]
+
+
+def of_kind(documents, *kinds):
+    return {document["metadata"]["name"]: document for document in documents if document["kind"] in kinds}
+
+
+def pods(documents):
+    """Name of the workload -> its pod template."""
+    return {name: document["spec"]["template"]
+            for name, document in of_kind(documents, "Deployment", "StatefulSet").items()}
+
+
+def containers(pod):
+    return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+
+
+def variables(container):
+    """Its environment; a value that comes from a field or a Secret is given as {…}."""
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container.get("env", [])}
+
+
+def matches(selector, labels):
+    """Whether a label selector takes these labels."""
+    unknown = selector.keys() - {"matchLabels"}
+    assert not unknown, f"selectors with {unknown} are not understood"
+    return selector.get("matchLabels", {}).items() <= labels.items()
