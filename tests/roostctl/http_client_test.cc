@@ -16,7 +16,6 @@
 namespace roost::roostctl {
 namespace {
 
-using router::TestAuthority;
 
 class HttpClientTest : public ::testing::Test {
  protected:
@@ -43,7 +42,7 @@ class HttpClientTest : public ::testing::Test {
     return response.ok() ? response->body : response.error().ToString();
   }
 
-  const std::string authority_file_ = router::SharedAuthority().certificate_file();
+  const std::string authority_file_ = SharedAuthority().certificate_file();
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -53,7 +52,7 @@ TEST_F(HttpClientTest, ShowsTheKeyThatItHas) {
   access.api_key = "sk-one";
   EXPECT_EQ(Ask(access), "Bearer sk-one");
   EXPECT_EQ(HttpClient(access).Get("/x")->body, "Bearer sk-one");
-  access.api_key_file = router::SharedAuthority().Write("key", "sk-two\r\nits comment\n");
+  access.api_key_file = SharedAuthority().Write("key", "sk-two\r\nits comment\n");
   EXPECT_EQ(Ask(access), "Bearer sk-two");
 }
 
@@ -94,7 +93,7 @@ TEST_F(HttpClientTest, ShowsItsCertificate) {
 
 // As the admin listener of a router may be one.
 TEST_F(HttpClientTest, AsksOverALocalSocket) {
-  const std::string path = router::SharedAuthority().folder() / "socket";
+  const std::string path = SharedAuthority().folder() / "socket";
   const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
