@@ -23,8 +23,9 @@ build=(
   ca-certificates curl python3 python3-pip
 )
 test=(
-  clang clang-format-14 clang-tidy-14 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev libomp-dev
-  libonig-dev lld openssl prometheus python3-jinja2 python3-jsonschema python3-venv python3-yaml
+  clang clang-format-14 clang-tidy-14 golang-github-masterminds-sprig-dev golang-go golang-k8s-sigs-yaml-dev iproute2
+  libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev libomp-dev libonig-dev lld nftables openssl prometheus
+  python3-jinja2 python3-jsonschema python3-venv python3-yaml
 )
 runtime=(
   libcapnp-0.9.2 libcurl4 libdnnl2 libfmt9 libgomp1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0

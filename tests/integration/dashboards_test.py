@@ -64,10 +64,10 @@ class DashboardFilesTest(unittest.TestCase):
 
 
 class Prometheus:
-    def __init__(self, folder, targets):
+    def __init__(self, folder, targets, scrape=SCRAPE):
         config = pathlib.Path(folder) / "prometheus.yml"
         router, workers = targets
-        config.write_text(SCRAPE % (router, ", ".join(f'"{worker}"' for worker in workers)))
+        config.write_text(scrape % (router, ", ".join(f'"{worker}"' for worker in workers)))
         self.process = subprocess.Popen(
             ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data",
              "--web.listen-address=127.0.0.1:0", "--log.format=json"],

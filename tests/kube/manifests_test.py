@@ -64,6 +64,11 @@ class Policy:
         for document in self.documents:
             self.assertEqual(document["metadata"]["labels"].get("app.kubernetes.io/version", VERSION), VERSION)
 
+    def test_everything_is_in_the_namespace(self):
+        for document in self.documents:
+            if document["kind"] != "Namespace":
+                self.assertEqual(document["metadata"].get("namespace"), "roost", manifests.render.identity(document))
+
     def test_every_variable_is_an_option_and_is_understood(self):
         for name, _, container in own_containers(self.documents):
             given = {key: value if isinstance(value, str) else "roost-worker-0" for key, value in variables(container).items()}

@@ -138,12 +138,12 @@ class Harness:
             secrets |= {"roost-keys": ("clients.jsonl", "operators.jsonl"), "roost-tls": ("tls.crt", "tls.key", "ca.crt")}
         return {name: {file: (keys / file).read_bytes() for file in files} for name, files in secrets.items()}
 
-    def documents(self, revision="first", restarted_at=None):
+    def documents(self, revision="first", restarted_at=None, workers=2):
         """An overlay of a user's own. The workers share this machine's cores, so each gets one thread and a small pool."""
         components = ["model", "secure"] if self.options.is_secure else ["model"]
         worker = {
             "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "roost-worker"},
-            "spec": {"template": {"spec": {
+            "spec": {"replicas": workers, "template": {"spec": {
                 "initContainers": [{"name": "fetch-model", "env": [
                     {"name": "MODEL_URL", "value": f"{self.models_url}/{revision}.tar"},
                     {"name": "MODEL_SHA256", "value": self.checksums[revision]}]}],
@@ -157,7 +157,7 @@ class Harness:
         overlay.mkdir(exist_ok=True)
         (overlay / "patches.yaml").write_text(yaml.safe_dump_all([worker, router]))
         (overlay / "kustomization.yaml").write_text(yaml.safe_dump({
-            "resources": [str(ROOT / "deploy/base")], "components": [str(ROOT / "deploy/components" / c) for c in components],
+            "namespace": "roost", "resources": [str(ROOT / "deploy/base")], "components": [str(ROOT / "deploy/components" / c) for c in components],
             "patches": [{"path": "patches.yaml"}]}))
         return render.render(overlay)
 

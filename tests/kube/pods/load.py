@@ -4,7 +4,7 @@ and on new ones. Writes a JSON object per request on stdout; ends when its stdin
     load.py '{"address": "10.96.0.1", "port": 80, "model": "demo-model", "clients": 6, "ca": null, "key": null}'
 
 A request has failed if its answer is not complete: another status, an error in the stream, no end of the stream, fewer
-tokens than were asked for. Nothing is tried again.
+tokens than were asked for. Nothing is tried again. Most prompts come again and again; some are new, and no cache helps.
 """
 
 import http.client
@@ -17,6 +17,7 @@ import time
 
 TOKENS = (8, 40, 120, 400)
 PROMPTS = 12
+NEW_PROMPTS = 0.3
 SECONDS = 60
 
 
@@ -26,6 +27,7 @@ class Client:
         self.options = options
         self.write = write
         self.draw = random.Random(number)
+        self.count = 0
         # Half of them keep their connection, as SDKs do.
         self.keeps = number % 2 == 0
         self.connection = None
@@ -38,9 +40,12 @@ class Client:
 
     def ask(self):
         is_stream = self.draw.random() < 0.7
-        prompt = self.draw.randrange(PROMPTS)
+        self.count += 1
+        prompt = str(self.draw.randrange(PROMPTS))
+        if self.draw.random() < NEW_PROMPTS:
+            prompt = f"{self.number} {self.count}"
         tokens = self.draw.choice(TOKENS)
-        body = {"model": self.options["model"], "prompt": f"{prompt} " + "Who comes here at this hour? " * (5 + 10 * prompt),
+        body = {"model": self.options["model"], "prompt": f"{prompt} " + "Who comes here at this hour? " * 40,
                 "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": is_stream}
         headers = {"Content-Type": "application/json"}
         if self.options["key"]:
