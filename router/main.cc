@@ -30,12 +30,14 @@
 #include "router/fleet/registry_fleet_metrics.h"
 #include "router/fleet/text_bundle.h"
 #include "router/listeners.h"
+#include "router/open_tracing.h"
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_dispatcher.h"
 #include "router/reload.h"
 #include "router/text/prompt_memo.h"
 #include "router/text/text_pool.h"
+#include "router/throughput_log.h"
 #include "router/watched_files.h"
 
 namespace roost::router {
@@ -158,9 +160,11 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   if (recorder != nullptr) recording.emplace(*fleet, *recorder, clock);
   Dispatcher& dispatcher = recording ? static_cast<Dispatcher&>(*recording) : *fleet;
   TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_in_flight_requests});
+  ROOST_ASSIGN_OR_RETURN(const Tracing tracing, OpenTracing(options, registry));
   const auto prompt_memo = std::make_shared<PromptMemo>(options.tokenization_memo_bytes);
+  ThroughputLog throughput(api_metrics, clock);
   Api api(
-      dispatcher, api_metrics, clock, text,
+      dispatcher, throughput, clock, text,
       {.version = std::string(Version()),
        .seed = RandomSeed(),
        .request_timeout = FromSeconds(options.request_timeout_seconds),
@@ -173,6 +177,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
        .api_keys = files.api_keys,
        .admin_keys = files.admin_keys,
        .cors_origins = options.cors_origins,
+       .tracing = tracing,
        .metrics_text =
            [&] {
              api_metrics.OnPromptMemo(prompt_memo->counts());
@@ -190,7 +195,8 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
                            {"version", std::string(Version())}});
 
   termination.BeginServing();
-  termination.Wait(std::nullopt, 1);
+  constexpr auto kInterval = std::chrono::duration_cast<std::chrono::milliseconds>(ThroughputLog::kInterval);
+  while (!termination.Wait(kInterval, 1)) throughput.Tell();
   const int last_signal = Announce(Milliseconds(options.drain_announce_seconds), api, termination);
   LogInfo("router drains", {{"connections", std::to_string(listeners->api_server().connection_count())}});
   Drain(listeners->api_server(), Milliseconds(options.drain_timeout_seconds), last_signal, termination);

@@ -243,7 +243,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .AddSwitch("core-dumps", options.core_dumps,
                  "Allow core dumps, and debuggers and profilers to attach: both see prompts and keys")
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
-      .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of log lines");
+      .AddChoice("log-format", options.log_format, {"auto", "text", "json"},
+                 "Form of the log lines; auto: text on a terminal, JSON elsewhere");
 }
 
 StepBounds StepBoundsOf(const WorkerOptions& options, DeviceKind device) {

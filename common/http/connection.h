@@ -162,6 +162,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   IoThread& thread_;
   const std::weak_ptr<IoThread> weak_thread_;
   Transport transport_;
+  std::string client_;  // the peer's address
 
   State state_ = State::kIdle;
   bool read_pending_ = false;

@@ -137,6 +137,8 @@ inline constexpr Metric kRouterLinkRefusedPeers{Kind::kCounter, "roost_router_li
     "Peers refused on the port for workers that has keys, by reason: mechanism, handshake, unknown_key or name (of each hello)."};
 inline constexpr Metric kRouterRecordedRequests{Kind::kCounter, "roost_router_recorded_requests_total", "outcome",
     "Requests that --record wrote to its file or dropped."};
+inline constexpr Metric kRouterTraceSpans{Kind::kCounter, "roost_router_trace_spans_total", "outcome",
+    "Spans for --otlp-endpoint that were sent, refused by the collector, or dropped: queue_full, unreachable."};
 
 // ---- worker ----
 inline constexpr Metric kWorkerRequests{Kind::kCounter, "roost_worker_requests_total", "outcome",

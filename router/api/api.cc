@@ -143,7 +143,7 @@ std::string Api::AllowedMethods(const Call& call) {
 }
 
 Api::Api(Dispatcher& dispatcher, ApiObserver& observer, const Clock& clock, TextWork& text, ApiOptions options)
-    : services_{dispatcher, observer, clock},
+    : services_{dispatcher, observer, clock, options.tracing},
       text_(text),
       options_(std::move(options)),
       memo_(options_.prompt_memo != nullptr ? options_.prompt_memo : std::make_shared<PromptMemo>(0)) {}

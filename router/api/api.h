@@ -75,6 +75,7 @@ struct ApiOptions {
   std::shared_ptr<KeyRing> api_keys = {};                // null: the API needs no key
   std::shared_ptr<KeyRing> admin_keys = {};              // of the other listeners
   std::vector<std::string> cors_origins = {};            // pages that may call the API without a key; see cors.h
+  Tracing tracing = {};                                  // of generations
   std::function<std::string()> metrics_text;             // the body of /metrics
   std::function<std::int64_t()> unix_seconds_now;        // wall time, for `created`
 };
