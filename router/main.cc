@@ -23,6 +23,7 @@
 #include "common/base/termination.h"
 #include "common/config/config.h"
 #include "common/http/server.h"
+#include "common/metrics/process_metrics.h"
 #include "common/metrics/registry.h"
 #include "router/api/api.h"
 #include "router/api_metrics.h"
@@ -74,9 +75,9 @@ FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::Se
 
 // Null when no file for recording is set.
 Result<std::unique_ptr<Recorder>> OpenRecorder(const RouterOptions& options, metrics::Registry& registry) {
-  if (options.record.empty()) return std::unique_ptr<Recorder>();
   prometheus::Counter& written = registry.Counter(metrics::kRouterRecordedRequests, {"written"});
   prometheus::Counter& dropped = registry.Counter(metrics::kRouterRecordedRequests, {"dropped"});
+  if (options.record.empty()) return std::unique_ptr<Recorder>();
   return Recorder::Open({.path = options.record, .on_outcome = [&written, &dropped](RecordOutcome outcome) {
                            (outcome == RecordOutcome::kWritten ? written : dropped).Increment();
                          }});
@@ -142,10 +143,11 @@ Result<void> WatchLinkPeers(const RouterOptions& options, const std::optional<wi
 Result<void> Run(const RouterOptions& options, Termination& termination) {
   const SteadyClock clock;
   metrics::Registry registry;
+  metrics::ExportProcess(registry, {.version = Version(), .revision = Revision()});
   ApiMetrics api_metrics(registry);
   Reloader reloader;  // after what its entries touch
   const HangupReloads hangup_reloads(termination, reloader);
-  const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
+  const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry, options.policy);
   const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).clients);
   ROOST_ASSIGN_OR_RETURN(const ListenerPlan plan, PlanListeners(options, reloader, input_budget, api_metrics));
   ROOST_ASSIGN_OR_RETURN(const WatchedFiles files, OpenFiles(options, reloader));
@@ -181,6 +183,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
        .metrics_text =
            [&] {
              api_metrics.OnPromptMemo(prompt_memo->counts());
+             api_metrics.OnModels(fleet->Models());
              if (files.api_keys != nullptr) api_metrics.OnKeys(files.api_keys->Accounts());
              return registry.Text();
            },

@@ -337,7 +337,7 @@ void Generation::Fail(const Error& error, Duration retry_after) {
   }
   const FailureShape shape =
       responder_->Fail(options_.format->FailureResponse(error, retry_after), options_.format->Fail(error));
-  Conclude(Outcome::kError, shape == FailureShape::kFrames ? kStatusOk : TraitsOf(error.code).http_status);
+  Conclude(Outcome::kError, shape == FailureShape::kFrames ? kStatusOk : TraitsOf(error.code).http_status, error.code);
 }
 
 std::vector<HttpHeader> Generation::RoutingHeaders(std::uint32_t cached_tokens) const {

@@ -134,7 +134,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void FinishIfDone(std::size_t prompt);
   void Finish();
   void Fail(const Error& error, Duration retry_after);
-  void Conclude(Outcome outcome, int status);
+  void Conclude(Outcome outcome, int status, std::optional<ErrorCode> error = {});
   void LogEnd(Outcome outcome, int status, double seconds) const;
   [[nodiscard]] trace::Span SpanOf(Outcome outcome, int status) const;
   void TraceDispatch(const Dispatched& dispatched);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,7 +14,7 @@
 
 namespace roost::router {
 
-void Generation::Conclude(Outcome outcome, int status) {
+void Generation::Conclude(Outcome outcome, int status, std::optional<ErrorCode> error) {
   ended_ = true;
   const double seconds = ToSeconds(services_.clock.Now() - options_.started_at);
   const Usage usage = CurrentUsage();
@@ -27,6 +28,7 @@ void Generation::Conclude(Outcome outcome, int status) {
                                       .model = model_->name,
                                       .worker_id = worker_id_,
                                       .outcome = outcome,
+                                      .error = error,
                                       .prompt_tokens = usage.prompt_tokens,
                                       .completion_tokens = usage.completion_tokens,
                                       .predicted_cached_tokens = predicted_cached_tokens(),

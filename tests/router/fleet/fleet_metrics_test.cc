@@ -13,7 +13,7 @@ using ::testing::Not;
 
 TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   metrics::Registry registry;
-  const auto fleet = MakeFleetMetrics(registry);
+  const auto fleet = MakeFleetMetrics(registry, "cache-aware");
   fleet->OnDecision("cache-aware", DecisionReason::kDeepestMatch);
   fleet->OnDecision("cache-aware", DecisionReason::kDeepestMatch);
   const DecisionAudit audit{
