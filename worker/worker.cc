@@ -89,11 +89,12 @@ Result<std::unique_ptr<Worker>> Worker::Start(WorkerSetup setup) {
 
 Worker::Worker(WorkerSetup setup)
     : setup_(std::move(setup)),
-      registry_({{"model", setup_.hello.model}}),
+      registry_({{"model", setup_.hello.model}, {"worker", setup_.hello.worker_id}}),
       metrics_(registry_),
       grammar_pool_(MakeGrammarPool()),
       engine_(*setup_.model, clock_, EngineOptionsWithPool()),
       engine_thread_(engine_, waker_, setup_.compute_thread_count) {
+  metrics::ExportProcess(registry_, setup_.build);
   hello_ = CompleteHello(setup_, engine_);
   hello_.constrains_output = grammar_pool_ != nullptr;
 }
@@ -127,6 +128,7 @@ Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
   names.names = std::move(routers);
   link_thread_ = std::make_unique<LinkThread>(std::move(core), std::move(names), std::move(keys), clock_, waker_,
                                               engine_thread_, metrics_);
+  metrics_.OnGpuMemory(setup_.model->DeviceMemory());
   engine_thread_.Start();
   link_thread_->Start();
   return {};

@@ -16,6 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "common/metrics/process_metrics.h"
 #include "common/metrics/registry.h"
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
@@ -41,6 +42,7 @@ struct WorkerSetup {
   std::unique_ptr<const GrammarLibrary> grammar_library;  // null: requests under a constraint are refused
   GrammarPoolOptions grammar;
   std::uint32_t compute_thread_count = 0;
+  metrics::Build build;
   std::string metrics_address;  // empty: no endpoint
   wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
 };

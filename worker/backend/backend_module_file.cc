@@ -22,7 +22,7 @@ Error Unavailable(fmt::format_string<Args...> format, Args&&... args) {
 bool HasEveryOp(const kernels::OpTable& ops) {
   return ops.open != nullptr && ops.close != nullptr && ops.preferred_dtype != nullptr &&
          ops.supports_dtype != nullptr && ops.activation_dtype != nullptr && ops.begin_batch != nullptr &&
-         ops.fail != nullptr && ops.allocate != nullptr && ops.release != nullptr && ops.free_memory != nullptr &&
+         ops.fail != nullptr && ops.allocate != nullptr && ops.release != nullptr && ops.memory_use != nullptr &&
          ops.check_model != nullptr && ops.copy_to_device != nullptr && ops.upload != nullptr &&
          ops.reserve_uploads != nullptr && ops.copy_to_host != nullptr && ops.begin_readback != nullptr &&
          ops.end_readback != nullptr && ops.gather_embedding != nullptr && ops.rms_norm != nullptr &&
