@@ -84,8 +84,6 @@ inline constexpr Metric kProcessCpuSeconds{Kind::kCounter, "process_cpu_seconds_
     "Processor time of all threads, in the program and in the kernel."};
 inline constexpr Metric kProcessResidentMemory{Kind::kGauge, "process_resident_memory_bytes", "",
     "Memory in use, without what is swapped out."};
-inline constexpr Metric kProcessVirtualMemory{Kind::kGauge, "process_virtual_memory_bytes", "",
-    "Address space in use."};
 inline constexpr Metric kProcessOpenFds{Kind::kGauge, "process_open_fds", "",
     "Open file descriptors; each connection is one."};
 inline constexpr Metric kProcessMaxFds{Kind::kGauge, "process_max_fds", "",

@@ -57,7 +57,6 @@ std::optional<ProcessUse> ReadProcessUse() {
   constexpr std::size_t kSystemTime = 15;
   constexpr std::size_t kThreads = 20;
   constexpr std::size_t kStart = 22;
-  constexpr std::size_t kVirtual = 23;
   constexpr std::size_t kResident = 24;
   if (numbers.size() <= kResident - kFirst) return std::nullopt;
   const auto field = [&numbers](std::size_t number) { return numbers[number - kFirst]; };
@@ -67,7 +66,6 @@ std::optional<ProcessUse> ReadProcessUse() {
   return ProcessUse{.cpu_seconds = (field(kUserTime) + field(kSystemTime)) / ticks,
                     .start_unix_seconds = *boot + field(kStart) / ticks,
                     .resident_bytes = field(kResident) * static_cast<double>(sysconf(_SC_PAGESIZE)),
-                    .virtual_bytes = field(kVirtual),
                     .thread_count = field(kThreads),
                     .open_fd_count = CountOpenFds(),
                     .max_fd_count = static_cast<double>(limit.rlim_cur)};
@@ -77,17 +75,15 @@ void ExportProcess(Registry& registry, const Build& build) {
   registry.Gauge(kBuildInfo, {std::string(build.version), std::string(build.revision)}).Set(1);
   prometheus::Counter& cpu = registry.Counter(kProcessCpuSeconds);
   prometheus::Gauge& resident = registry.Gauge(kProcessResidentMemory);
-  prometheus::Gauge& virtual_memory = registry.Gauge(kProcessVirtualMemory);
   prometheus::Gauge& open_fds = registry.Gauge(kProcessOpenFds);
   prometheus::Gauge& max_fds = registry.Gauge(kProcessMaxFds);
   prometheus::Gauge& threads = registry.Gauge(kProcessThreads);
   prometheus::Gauge& start = registry.Gauge(kProcessStartTime);
-  registry.OnRead([&cpu, &resident, &virtual_memory, &open_fds, &max_fds, &threads, &start] {
+  registry.OnRead([&cpu, &resident, &open_fds, &max_fds, &threads, &start] {
     const std::optional<ProcessUse> use = ReadProcessUse();
     if (!use) return;
     cpu.Increment(use->cpu_seconds - cpu.Value());
     resident.Set(use->resident_bytes);
-    virtual_memory.Set(use->virtual_bytes);
     open_fds.Set(use->open_fd_count);
     max_fds.Set(use->max_fd_count);
     threads.Set(use->thread_count);

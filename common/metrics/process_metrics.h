@@ -12,7 +12,6 @@ struct ProcessUse {
   double cpu_seconds = 0;
   double start_unix_seconds = 0;
   double resident_bytes = 0;
-  double virtual_bytes = 0;
   double thread_count = 0;
   double open_fd_count = 0;
   double max_fd_count = 0;
