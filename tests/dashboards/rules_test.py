@@ -381,11 +381,10 @@ class RulesTest(unittest.TestCase):
         self.promtool(recorded_tests())
 
     def test_a_wrong_expectation_is_found(self):
-        series, labels, value = RECORDED["job_model:roost_router_generations:rate5m"]
-        wrong = {"expr": "job_model:roost_router_generations:rate5m", "eval_time": "30m",
-                 "exp_samples": [{"labels": labels, "value": value + 1}]}  # fmt: skip
+        [test] = [test for test in recorded_tests() if test["name"] == "job_model:roost_router_generations:rate5m"]
+        test["promql_expr_test"][0]["exp_samples"][0]["value"] += 1
         with self.assertRaises(AssertionError):
-            self.promtool([{"interval": "1m", "input_series": as_input(series), "promql_expr_test": [wrong]}])
+            self.promtool([test])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,91 @@
+"""Debian's Prometheus for tests: on loopback, scraping every second, with the project's rules.
+
+    with Prometheus(folder, {"roost-router": [Target("127.0.0.1:8002")]}) as prometheus:
+        prometheus.query("up")
+"""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import re
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+
+from cluster import ROOT
+
+RULES = ROOT / "dashboards/rules"
+# At one scrape a second.
+RATE_INTERVAL = "10s"
+STEP_SECONDS = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    address: str
+    authority: pathlib.Path = None  # certificate that signs the target's, for https
+
+
+def _config(jobs):
+    scrapes = []
+    for job, targets in jobs.items():
+        for authority in {target.authority for target in targets}:
+            addresses = [target.address for target in targets if target.authority == authority]
+            scrape = {"job_name": job if authority is None else f"{job}-tls", "static_configs": [{"targets": addresses, "labels": {"job": job}}]}
+            if authority is not None:
+                scrape |= {"scheme": "https", "tls_config": {"ca_file": str(authority)}}
+            scrapes.append(scrape)
+    every = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+    return {"global": every, "rule_files": [f"{RULES}/*.yaml"], "scrape_configs": scrapes}
+
+
+class Prometheus:
+    def __init__(self, folder, jobs):
+        """`jobs`: name -> targets."""
+        config = pathlib.Path(folder) / "prometheus.yml"
+        config.write_text(json.dumps(_config(jobs)))  # JSON is YAML
+        self.start = time.time()
+        self.process = subprocess.Popen(
+            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data",
+             "--web.listen-address=127.0.0.1:0", "--log.format=json"],
+            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)  # fmt: skip
+        self.address = self._read_address()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        with contextlib.closing(self.process.stderr):
+            self.process.stderr.read()
+        self.process.wait()
+
+    def _read_address(self):
+        lines = []
+        for line in self.process.stderr:
+            lines.append(line)
+            match = re.search(r'"address":"(127\.0\.0\.1:\d+)"', line)
+            if match and "Listening on" in line:
+                return match.group(1)
+        raise AssertionError("prometheus did not start: " + "".join(lines[-3:]))
+
+    def ask(self, path, **parameters):
+        url = f"http://{self.address}/api/v1/{path}?" + urllib.parse.urlencode(parameters)
+        with urllib.request.urlopen(url, timeout=30) as response:
+            return json.load(response)["data"]
+
+    def query(self, expression):
+        """(labels, value) of each series, now."""
+        return [(series["metric"], float(series["value"][1])) for series in self.ask("query", query=expression)["result"]]
+
+    def curves(self, expression, start=None, step=STEP_SECONDS):
+        """(labels, [(time, value), …]) of each series, since Prometheus began."""
+        found = self.ask("query_range", query=expression, start=start or self.start, end=time.time(), step=step)["result"]
+        return [(series["metric"], [(when, float(value)) for when, value in series["values"]]) for series in found]
+
+
+def with_all_chosen(query, rate_interval=RATE_INTERVAL):
+    """A panel's query as Grafana sends it when every variable is All."""
+    return re.sub(r'"\$\w+"', '".+"', query.replace("$__rate_interval", rate_interval))
