@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what follows from boards.py and common/metrics/catalog.h: the dashboards and metrics.md.
+"""Writes what follows from boards.py, the rules and common/metrics/catalog.h: the dashboards, metrics.md, and the rules as
+an object of the Prometheus operator.
 
     dashboards/generate.py            writes them
     dashboards/generate.py --check    writes nothing; fails and names the files that would change
@@ -197,7 +198,7 @@ def metrics_page():
         "",
         "<!-- Written by dashboards/generate.py from common/metrics/catalog.h. -->",
         "",
-        "Every metric of both daemons. A name, type, label or unit here changes only with a line in the release notes. All",
+        "Every metric of both daemons. What changes here breaks somebody's dashboard or alert: add, do not rename. All",
         "series of a fixed list exist from the daemon's start, those of a model since a worker of it connected, those of a",
         "worker as long as it is connected. `roost_worker_…` and the worker's own `process_…` carry the labels `model` and",
         "`worker` too.",
@@ -222,10 +223,32 @@ def metrics_page():
     return "\n".join(lines) + "\n"
 
 
+# ---- the Prometheus operator's rules ----
+
+PROMETHEUS_RULE = """# Written by dashboards/generate.py from dashboards/rules.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: roost
+  labels: {app.kubernetes.io/name: roost, app.kubernetes.io/instance: roost}
+spec:
+  groups:
+"""
+
+
+def prometheus_rule():
+    groups = []
+    for path in sorted((HERE / "rules").glob("*.yaml")):
+        _, _, text = path.read_text().partition("groups:\n")
+        groups += ["  " + line if line else "" for line in text.splitlines()]
+    return PROMETHEUS_RULE + "\n".join(groups) + "\n"
+
+
 def outputs():
     """File -> text."""
     files = {HERE / name: json.dumps(board_json(board), indent=2) + "\n" for name, board in BOARDS.items()}
     files[HERE / "metrics.md"] = metrics_page()
+    files[HERE.parent / "deploy/components/monitoring/rules.yaml"] = prometheus_rule()
     return files
 
 
