@@ -19,6 +19,7 @@
 #include "kernels/device.h"
 #include "kernels/host_pieces.h"
 #include "kernels/matmul_plans_cuda.h"
+#include "kernels/memory_use.h"
 
 namespace roost::kernels {
 

@@ -26,12 +26,6 @@ struct DeviceInfo {
   std::string unusable = {};  // why it can not be opened, with what it has and what is needed; empty: it can
 };
 
-// A device's memory now; other processes use it too.
-struct MemoryUse {
-  std::size_t free_bytes = 0;  // could be allocated
-  std::size_t total_bytes = 0;
-};
-
 // Limits of readbacks (see the op table): how many may be pending, and of how many bytes each.
 inline constexpr std::size_t kMaxReadbacks = 2;
 inline constexpr std::size_t kMaxReadbackBytes = std::size_t{1} << 20U;

@@ -22,6 +22,7 @@
 #include "kernels/host_pieces.h"
 #include "kernels/logprobs.h"
 #include "kernels/matmul.h"
+#include "kernels/memory_use.h"
 #include "kernels/model_dims.h"
 #include "kernels/move_blocks.h"
 #include "kernels/place_sampled.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/metrics/registry.h"
-#include "kernels/device.h"
+#include "kernels/memory_use.h"
 #include "worker/link/link_thread.h"
 
 namespace roost::worker {

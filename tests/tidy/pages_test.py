@@ -182,7 +182,7 @@ class Pages:
 
     def unknown_metrics(self, text):
         for name in re.findall(r"\broost_(?:router|worker)_\w+", "\n".join(code_of(text))):
-            if not name.endswith("_") and re.sub(r"_bucket$", "", name) not in self.metrics:
+            if not name.endswith("_") and re.sub(r"_(bucket|sum|count)$", "", name) not in self.metrics:
                 yield f"there is no metric {name}"
 
 

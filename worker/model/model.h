@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/base/ids.h"
-#include "kernels/device.h"
 #include "kernels/logprobs.h"
+#include "kernels/memory_use.h"
 #include "kernels/place_sampled.h"
 #include "kernels/sample.h"
 
