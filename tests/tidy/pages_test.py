@@ -181,7 +181,7 @@ class Pages:
                 yield f"'{command}': there is no --{flag}"
 
     def unknown_metrics(self, text):
-        for name in re.findall(r"\broost_(?:router|worker)_\w+", "\n".join(code_of(text))):
+        for name in re.findall(r"(?<![\w:])roost_(?:router|worker)_\w+(?![\w:])", "\n".join(code_of(text))):
             if not name.endswith("_") and re.sub(r"_(bucket|sum|count)$", "", name) not in self.metrics:
                 yield f"there is no metric {name}"
 

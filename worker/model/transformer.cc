@@ -126,7 +126,7 @@ Result<void> Transformer::CountBlocks(double kv_share) {
   kv_.block_count = static_cast<std::uint32_t>(std::min<double>(bytes / static_cast<double>(kv_.BlockBytes()), most));
   if (kv_.block_count > 0) return {};
   return InvalidArgument("kv_memory", "{} of {} free bytes hold no KV block of this model: one has {} bytes", kv_share,
-                         *free_bytes, kv_.BlockBytes());
+                         memory->free_bytes, kv_.BlockBytes());
 }
 
 Result<void> Transformer::ReserveKv() {
