@@ -205,7 +205,7 @@ def metrics_page():
         "",
         "## Labels",
         "",
-        "| label | values in one process | what it is |",
+        "| label | values of a metric in one process | what it is |",
         "| --- | --- | --- |",
         *(f"| `{label.name}` | {bound_of(label)} | {label.help} |" for label in LABELS.values()),
     ]

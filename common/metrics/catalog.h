@@ -21,8 +21,8 @@ struct Metric {
   std::span<const double> buckets = {};  // upper bounds; histograms only
 };
 
-// A label, and how many values it can have in one process. Values beyond `most` become "other" where the registry is
-// the one to bound them; then a gauge of "other" shows the last value that was set.
+// A label, and how many values it can have in a metric of one process. Values beyond `most` become "other" where the
+// registry is the one to bound them; then a gauge of "other" shows the last value that was set.
 struct Label {
   enum class Bound {
     kFixed,     // a list in the program
