@@ -183,7 +183,7 @@ def users():
         queries = [query for row in board["rows"] for panel in row["panels"] for _, query in panel["targets"]]
         note("\n".join(queries), file.removesuffix(".json"))
     for path in sorted((HERE / "rules").glob("*.yaml")):
-        note(path.read_text(), path.stem)
+        note(path.read_text(), "rules")
     return used
 
 

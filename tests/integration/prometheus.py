@@ -26,14 +26,16 @@ RATE_INTERVAL = "30s"  # long enough for scrapes that a busy machine misses
 class Target:
     address: str
     authority: pathlib.Path = None  # certificate that signs the target's, for https
+    labels: dict = dataclasses.field(default_factory=dict, hash=False)  # that Prometheus adds
 
 
 def _config(jobs):
     scrapes = []
     for job, targets in jobs.items():
         for authority in {target.authority for target in targets}:
-            addresses = [target.address for target in targets if target.authority == authority]
-            scrape = {"job_name": job if authority is None else f"{job}-tls", "static_configs": [{"targets": addresses, "labels": {"job": job}}]}
+            served = [target for target in targets if target.authority == authority]
+            configs = [{"targets": [target.address], "labels": {"job": job, **target.labels}} for target in served]
+            scrape = {"job_name": job if authority is None else f"{job}-tls", "static_configs": configs}
             if authority is not None:
                 scrape |= {"scheme": "https", "tls_config": {"ca_file": str(authority)}}
             scrapes.append(scrape)

@@ -7,25 +7,13 @@ import contextlib
 import sys
 import tempfile
 import unittest
-import urllib.error
 
 from manifests import ROOT, of_kind, rendered
 
 sys.path.insert(0, str(ROOT / "tests/integration"))
 
 from cluster import Cluster, text, wait_until  # noqa: E402
-from dashboards_test import Prometheus  # noqa: E402
-
-# The operator adds these labels to what it scrapes.
-SCRAPE = """
-global: {scrape_interval: 1s, scrape_timeout: 1s}
-scrape_configs:
-  - job_name: roost/roost-router
-    static_configs: [{targets: ["%s"], labels: {namespace: roost, pod: roost-router-1}}]
-  - job_name: roost/roost-worker
-    static_configs: [{targets: [%s], labels: {namespace: roost, pod: roost-worker-0}}]
-"""
-
+from prometheus import Prometheus, Target  # noqa: E402
 
 def triggers():
     scaled = of_kind(rendered("overlays/production"), "ScaledObject")["roost-worker"]["spec"]
@@ -40,11 +28,11 @@ def running(case):
         worker = cluster.start_worker("roost-worker-0", "--metrics-address", "127.0.0.1:0", "--max-running-requests", "1")
         case.router.wait_for_workers(1)
         address = worker.wait_for_log("worker ready")["metrics"].removeprefix("http://").removesuffix("/metrics")
-        case.prometheus = Prometheus(folder, (case.router.address_of("/metrics"), [address]), SCRAPE)
-        try:
+        # The operator adds these labels to what it scrapes.
+        router = Target(case.router.address_of("/metrics"), labels={"namespace": "roost", "pod": "roost-router-1"})
+        worker = Target(address, labels={"namespace": "roost", "pod": "roost-worker-0"})
+        with Prometheus(folder, {"roost/roost-router": [router], "roost/roost-worker": [worker]}) as case.prometheus:
             yield
-        finally:
-            case.prometheus.stop()
 
 
 class ScalingTest(unittest.TestCase):
@@ -54,12 +42,9 @@ class ScalingTest(unittest.TestCase):
 
     def value(self, trigger, window="2m"):
         """What KEDA would read; None before the first scrape. It takes exactly one sample."""
-        try:
-            samples = self.prometheus.query(triggers()[trigger]["query"].replace("[2m]", f"[{window}]"))
-        except urllib.error.HTTPError:
-            return None  # Prometheus is starting
+        samples = self.prometheus.query(triggers()[trigger]["query"].replace("[2m]", f"[{window}]"))
         self.assertLessEqual(len(samples), 1, samples)
-        return float(samples[0]["value"][1]) if samples else None
+        return samples[0][1] if samples else None
 
     def test_there_is_a_value_from_the_beginning(self):
         for name in triggers():

@@ -80,7 +80,7 @@ func merge(base, over map[string]interface{}) map[string]interface{} {
 // The files beside the templates, also those behind links.
 func readFiles(chart string) files {
 	found := files{}
-	for _, pattern := range []string{"*", "*/*"} {
+	for _, pattern := range []string{"*", "*/*", "*/*/*"} {
 		names, err := filepath.Glob(filepath.Join(chart, pattern))
 		fail(err)
 		for _, name := range names {
