@@ -151,9 +151,13 @@ class RegistryFleetMetrics final : public FleetMetrics {
         static_cast<double>(use.shed_blocks_total - std::exchange(shed_told_, use.shed_blocks_total)));
   }
   void SetInFlight(const std::string& model, const std::string& worker_id, std::uint32_t requests) override {
-    if (!models_.contains(model)) AddModel(model);
-    Counter(metrics::kRouterWorkerRequests, {model, worker_id});
-    Gauge(metrics::kRouterWorkerInFlight, {model, worker_id}).Set(requests);
+    const Metric& metric = metrics::kRouterWorkerInFlight;
+    auto [entry, is_new] = gauges_.try_emplace({metric.name, {model, worker_id}}, nullptr);
+    if (is_new) {
+      entry->second = &registry_.Gauge(metric, {model, worker_id});
+      AddWorker(model, worker_id);
+    }
+    entry->second->Set(requests);
   }
   void SetMode(const std::string& model, const std::string& worker_id, WorkerMode mode) override {
     for (const WorkerMode other : kModes) {
@@ -170,8 +174,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
 
  private:
   // Alerts and rates need a zero before the first event.
-  void AddModel(const std::string& model) {
-    models_.insert(model);
+  void AddWorker(const std::string& model, const std::string& worker_id) {
+    Counter(metrics::kRouterWorkerRequests, {model, worker_id});
+    if (!models_.insert(model).second) return;
     for (const Metric* metric : kCountersOfModel) Counter(*metric, {model});
     for (const Metric* metric : kCountersOfChoice) {
       for (const char* choice : {"chosen", "round_robin"}) Counter(*metric, {model, choice});
