@@ -417,7 +417,7 @@ CACHE = {
                    ("error p50", quantile(0.5, "roost_router_ttft_error_seconds")),
                    ("error p99", quantile(0.99, "roost_router_ttft_error_seconds"))]),
             panel("Workers by mode", "exact: the router knows the cache by the worker's events. predicted: by what was sent there. blind: not "
-                  "at all. Anything but exact costs hits.", "short", [("{{mode}}", now("roost_router_worker_mode", "mode"))], stack=True),
+                  "at all. Anything but exact costs hits. Each router counts every worker.", "short", [("{{mode}}", now("roost_router_worker_mode", "mode"))], stack=True),
             panel("Mode changes", "By new mode and reason.", "cps",
                   [("{{mode}}: {{reason}}", rate("roost_router_worker_mode_changes_total", "mode, reason"))]),
             panel("Drift", "Snapshots that routers asked for. digest: the index differed from the cache. gap: messages were lost. hello: "

@@ -32,6 +32,7 @@ COLOURS = 128
 MAX_BYTES = 1_000_000
 INK, PALE = "#2b2f36", "#8a919c"
 MOST_LEGENDS = 8
+LEGEND_WIDTH = 90  # letters
 RATE_INTERVAL = "15s"  # the run is short
 
 
@@ -46,7 +47,7 @@ def number(value, unit):
     if unit in ("bytes", "Bps"):
         power = max(0, min(4, int(math.log(max(abs(value), 1), 1024))))
         return f"{value / 1024**power:.3g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}" + ("/s" if unit == "Bps" else "")
-    suffix = {"reqps": " req/s", "cps": " /s"}.get(unit, unit.removeprefix("suffix:") if unit.startswith("suffix:") else "")
+    suffix = {"reqps": " req/s", "cps": " /s"}.get(unit, "")
     return f"{value:.3g}{suffix}" if abs(value) < 1000 else f"{value / 1000:.3g}k{suffix}"
 
 
@@ -93,8 +94,10 @@ def draw_curves(axes, panel, curves):
     for side in axes.spines.values():
         side.set_visible(False)
     if curves:
-        axes.legend(*(each[:MOST_LEGENDS] for each in axes.get_legend_handles_labels()), loc="upper center",
-                    bbox_to_anchor=(0.5, -0.12), ncols=4, fontsize=5.5, frameon=False, handlelength=1, columnspacing=1)
+        handles, legends = (each[:MOST_LEGENDS] for each in axes.get_legend_handles_labels())
+        columns = max(1, min(4, LEGEND_WIDTH // max(map(len, legends))))
+        axes.legend(handles, legends, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=columns, fontsize=5.5, frameon=False,
+                    handlelength=1, columnspacing=1)
 
 
 def draw(board, prometheus, path):
@@ -109,7 +112,9 @@ def draw(board, prometheus, path):
             figure.text(0.01, top - 0.5 / rows, panel["title"], fontsize=10, color=INK, va="center", weight="bold")
             continue
         width, height = place["w"] / GRID_WIDTH, place["h"] / rows
-        figure.text(left + 0.012, top - 0.7 / rows, panel["title"], fontsize=7.5, color=INK, va="center")
+        own_unit = panel["fieldConfig"]["defaults"]["unit"].partition("suffix: ")[2]
+        title = panel["title"] + (f", {own_unit}" if own_unit else "")
+        figure.text(left + 0.012, top - 0.7 / rows, title, fontsize=7.5, color=INK, va="center")
         axes = figure.add_axes((left + 0.035, top - height + 2.2 / rows, width - 0.045, height - 3.6 / rows))
         curves = curves_of(prometheus, panel)
         if panel["type"] == "stat":
