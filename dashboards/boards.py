@@ -93,9 +93,9 @@ CLUSTER = {
                    ("running", now("roost_worker_running_requests"))]),
             panel("HTTP answers by status", "Answers to clients and operators, without probes and scrapes.", "reqps",
                   [("{{code}}", rate("roost_router_requests_total", "code") + " > 0")], stack=True),
-            panel("Prompt length", "Of the generations that ended.", "suffix: tokens",
+            panel("Prompt length", "Of the generations whose first token came.", "suffix: tokens",
                   quantiles("roost_router_generation_prompt_tokens", (0.5, 0.95))),
-            panel("Answer length", "Of the generations that ended, all choices together.", "suffix: tokens",
+            panel("Answer length", "Of the generations whose first token came, all choices together.", "suffix: tokens",
                   quantiles("roost_router_generation_output_tokens", (0.5, 0.95))),
         ),
         row(

@@ -159,6 +159,8 @@ void CudaDevice::Release(void* memory) { Check(cudaFree(memory), "cudaFree"); }
 
 MemoryUse CudaDevice::memory_use() const {
   MemoryUse use;
+  // It asks the thread's device, and a thread that has computed nothing yet has the first one.
+  Check(cudaSetDevice(static_cast<int>(ordinal_)), "cudaSetDevice");
   Check(cudaMemGetInfo(&use.free_bytes, &use.total_bytes), "cudaMemGetInfo");
   return use;
 }

@@ -129,8 +129,10 @@ void ApiMetrics::OnGenerationEnd(const GenerationSummary& summary) {
   ModelMetrics& model = OfModel(summary.model);
   model.output_tokens.Increment(summary.completion_tokens);
   model.request_seconds.Observe(summary.seconds);
-  model.prompt_token_counts.Observe(summary.prompt_tokens);
-  model.output_token_counts.Observe(summary.completion_tokens);
+  if (summary.cached_tokens) {
+    model.prompt_token_counts.Observe(summary.prompt_tokens);
+    model.output_token_counts.Observe(summary.completion_tokens);
+  }
   const bool failed = summary.outcome == GenerationSummary::Outcome::kError;
   const ErrorCode error = summary.error.value_or(ErrorCode::kInternal);
   model.ended.at(failed ? TraitsOf(error).name : NameOf(summary.outcome))->Increment();

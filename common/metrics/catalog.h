@@ -101,9 +101,9 @@ inline constexpr Metric kRouterGenerations{Kind::kCounter, "roost_router_generat
     "Generations ended, by outcome: stop, length, tool_calls, client_gone, or the name of the error that ended it, such as "
     "overloaded, unavailable or deadline_exceeded. A stream that breaks off counts here as an error, and by its code as 200."};
 inline constexpr Metric kRouterGenerationPromptTokens{Kind::kHistogram, "roost_router_generation_prompt_tokens", "model",
-    "Prompt tokens of a generation.", kTokenCounts};
+    "Prompt tokens of a generation whose first token came.", kTokenCounts};
 inline constexpr Metric kRouterGenerationOutputTokens{Kind::kHistogram, "roost_router_generation_output_tokens", "model",
-    "Tokens of a generation's answer, all its choices together.", kTokenCounts};
+    "Tokens of such a generation's answer, all its choices together.", kTokenCounts};
 inline constexpr Metric kRouterTlsHandshakeFailures{Kind::kCounter, "roost_router_tls_handshake_failures_total", "reason",
     "TLS handshakes that failed, by reason: timeout, client_left, plain_http, too_large, client_certificate or protocol."};
 inline constexpr Metric kRouterTlsCertificateExpiry{Kind::kGauge, "roost_router_tls_certificate_expiry_timestamp_seconds", "",

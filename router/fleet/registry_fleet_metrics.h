@@ -13,7 +13,7 @@ class Registry;
 namespace roost::router {
 
 // Counts under the names of common/metrics/catalog.h. `registry` outlives it. All series of the fleet are there from
-// the start, those of a model (the API's too) since one of its workers connected. `policy` is the name of the fleet's.
+// the start, those of a model and of a worker since it connected. `policy` is the name of the fleet's.
 [[nodiscard]] std::unique_ptr<FleetMetrics> MakeFleetMetrics(metrics::Registry& registry, std::string_view policy);
 
 }  // namespace roost::router

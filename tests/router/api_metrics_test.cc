@@ -47,19 +47,21 @@ TEST_F(ApiMetricsTest, ProbesAndScrapesAreNoRequests) {
 }
 
 TEST_F(ApiMetricsTest, GenerationsAreCountedByOutcomeAndLength) {
-  GenerationSummary summary{.model = "demo", .prompt_tokens = 100, .completion_tokens = 20, .seconds = 0.5};
+  GenerationSummary summary{
+      .model = "demo", .prompt_tokens = 100, .completion_tokens = 20, .cached_tokens = 60, .seconds = 0.5};
   metrics_.OnGenerationStart("demo");
   metrics_.OnGenerationEnd(summary);
   summary.outcome = GenerationSummary::Outcome::kError;
   summary.error = ErrorCode::kOverloaded;
+  summary.cached_tokens = std::nullopt;
   metrics_.OnGenerationStart("demo");
   metrics_.OnGenerationEnd(summary);
   ExpectSeries(R"(generations_total{model="demo",outcome="stop"})", "1");
   ExpectSeries(R"(generations_total{model="demo",outcome="overloaded"})", "1");
   ExpectSeries(R"(generations_total{model="demo",outcome="unavailable"})", "0");
-  ExpectSeries(R"(generation_prompt_tokens_sum{model="demo"})", "200");
+  ExpectSeries(R"(generation_prompt_tokens_sum{model="demo"})", "100");
   ExpectSeries(R"(generation_output_tokens_bucket{model="demo",le="16"})", "0");
-  ExpectSeries(R"(generation_output_tokens_bucket{model="demo",le="64"})", "2");
+  ExpectSeries(R"(generation_output_tokens_bucket{model="demo",le="64"})", "1");
   ExpectSeries("active_requests", "0");
 }
 
