@@ -18,6 +18,7 @@ class Metric:
     name: str
     labels: tuple  # without the worker's constant ones
     help: str
+    buckets: tuple  # upper bounds, as they are written; of histograms
 
     @property
     def unit(self):
@@ -55,15 +56,19 @@ def read():
     """The metrics and the labels, by name."""
     source = SOURCE.read_text()
     metrics = re.findall(
-        r'inline constexpr Metric k\w+\{Kind::k(\w+), "(\w+)", "([\w,]*)",\s*((?:"(?:[^"\\]|\\.)*"\s*)+)[,}]', source
+        r'inline constexpr Metric k\w+\{Kind::k(\w+), "(\w+)", "([\w,]*)",\s*((?:"(?:[^"\\]|\\.)*"\s*)+)(?:, (k\w+))?\};', source
     )
+    bounds = {
+        name: tuple(float(bound) for bound in values.split(","))
+        for name, values in re.findall(r"inline constexpr std::array (k\w+)\{([\d.,\s]+)\};", source)
+    }
     labels = re.findall(r'Label\{"(\w+)", (\d+), Label::Bound::k(\w+), ("(?:[^"\\]|\\.)*")\}', source)
     if len(metrics) != source.count("inline constexpr Metric "):
         raise ValueError(f"{SOURCE}: a metric is not declared like the others")
     return (
         {
-            name: Metric(kind.lower(), name, tuple(filter(None, names.split(","))), _text(help_text))
-            for kind, name, names, help_text in metrics
+            name: Metric(kind.lower(), name, tuple(filter(None, names.split(","))), _text(help_text), bounds.get(buckets, ()))
+            for kind, name, names, help_text, buckets in metrics
         },
         {name: Label(name, int(most), bound.lower(), _text(help_text)) for name, most, bound, help_text in labels},
     )

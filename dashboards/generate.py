@@ -187,6 +187,15 @@ def users():
     return used
 
 
+def buckets_by_bounds():
+    """Upper bounds -> the histograms that have them."""
+    found = {}
+    for metric in METRICS.values():
+        if metric.buckets:
+            found.setdefault(metric.buckets, []).append(metric.name)
+    return found
+
+
 def bound_of(label):
     return {"fixed": f"at most {label.most}", "registry": f"{label.most}, then `other`", "owner": f"at most {label.most}"}[label.bound]
 
@@ -220,6 +229,9 @@ def metrics_page():
             lines.append(
                 f"| `{metric.name}` | {metric.kind} | {metric.unit} | {labels} | {metric.help} | {', '.join(used[metric.name])} |"
             )
+    lines += ["", "## Buckets of histograms", ""]
+    for bounds, names in buckets_by_bounds().items():
+        lines += [f"- {', '.join(f'{bound:g}' for bound in bounds)}: {', '.join(f'`{name}`' for name in names)}"]
     return "\n".join(lines) + "\n"
 
 

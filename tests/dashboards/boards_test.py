@@ -68,6 +68,11 @@ class ConventionsTest(unittest.TestCase):
             self.assertFalse(board["editable"], name)
             self.assertEqual((board["refresh"], board["tags"], board["schemaVersion"]), ("30s", ["roost"], 39), name)
 
+    def test_the_provisioning_file_is_one(self):
+        [provider] = yaml.safe_load((ROOT / "dashboards/provisioning.yaml").read_text())["providers"]
+        self.assertEqual((provider["type"], provider["folder"]), ("file", "Roost"))
+        self.assertTrue(pathlib.PurePosixPath(provider["options"]["path"]).is_absolute())
+
     def test_panels_say_what_they_are(self):
         for name, board in BOARDS.items():
             self.assertEqual(len({panel["id"] for panel in board["panels"]}), len(board["panels"]), name)
@@ -204,6 +209,8 @@ class ContractTest(unittest.TestCase):
             self.assertTrue(metric.help.endswith("."), metric.name)
             if metric.kind == "histogram":
                 self.assertIn(metric.unit, ("seconds", "bytes", "tokens"), metric.name)
+                self.assertEqual(list(metric.buckets), sorted(set(metric.buckets)), metric.name)
+            self.assertEqual(bool(metric.buckets), metric.kind == "histogram", metric.name)
 
     def test_labels_are_declared_and_bounded(self):
         used = {label for metric in METRICS.values() for daemon in metric.daemons for label in metric.all_labels(daemon)}
