@@ -23,9 +23,9 @@ build=(
   ca-certificates curl python3 python3-pip
 )
 test=(
-  clang clang-format-14 clang-tidy-14 golang-github-masterminds-sprig-dev golang-go golang-k8s-sigs-yaml-dev iproute2
-  libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev libomp-dev libonig-dev lld nftables openssl prometheus
-  python3-jinja2 python3-jsonschema python3-venv python3-yaml
+  buildah clang clang-format-14 clang-tidy-14 golang-github-masterminds-sprig-dev golang-go golang-k8s-sigs-yaml-dev iproute2
+  libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev libomp-dev libonig-dev lld mmdebstrap nftables openssl
+  prometheus python3-jinja2 python3-jsonschema python3-venv python3-yaml
 )
 # What each program loads itself. A test compares these with the built files.
 runtime_router=(

@@ -32,7 +32,8 @@ done
 
 # Of the tree's last change, so that the same tree makes the same labels.
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
-created=$(TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo 1970-01-01T00:00:00Z)
+created=$(TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null) ||
+  created=1970-01-01T00:00:00Z
 for target in "${targets[@]}"; do
   # ROOST_BUILD_FLAGS: more flags for the engine, of the tests.
   # shellcheck disable=SC2086

@@ -15,8 +15,8 @@ import re
 import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Debian package of the build -> SPDX licence. Programs hold code of these; of other libraries they load a shared object,
-# whose package is in the image.
+# Debian package of the build -> SPDX licence. Programs hold code of these. Of other libraries they load a shared
+# object, whose package is in the image.
 HEADERS = {
     "cppzmq-dev": "MIT",
     "libboost1.81-dev": "BSL-1.0",
@@ -71,8 +71,8 @@ def debian_purl(fields):
 
 
 def debian_package(fields, **more):
-    supplier = re.sub(r"\s*<(.*)>$", r" (\1)", fields["Maintainer"])
-    return package(fields["Package"], fields["Version"], debian_purl(fields), supplier=f"Organization: {supplier}", **more)
+    supplier = "Organization: " + re.sub(r"\s*<(.*)>$", r" (\1)", fields["Maintainer"])
+    return package(fields["Package"], fields["Version"], debian_purl(fields), supplier=supplier, **more)
 
 
 def compiled_in(build_root, packages_script):
@@ -92,16 +92,18 @@ def wheels(listing):
             yield package(name, version, f"pkg:pypi/{name}@{version}", NVIDIA_LICENCE)
 
 
+def relationship(element, kind, related):
+    return {"spdxElementId": element, "relationshipType": kind, "relatedSpdxElement": related}
+
+
 def document(arguments, packages_script):
     image = package(arguments.name, arguments.version, licence="Apache-2.0", primaryPackagePurpose="CONTAINER")
     held = [debian_package(fields) for _, fields in sorted(installed(arguments.root).items())]
     linked = list(compiled_in(arguments.build_root, packages_script))
     held += wheels(arguments.wheels) if arguments.wheels else []
-    relationships = [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": image["SPDXID"]}]
-    for kind, parts in (("CONTAINS", held), ("STATIC_LINK", linked)):
-        for part in parts:
-            relationships.append(
-                {"spdxElementId": image["SPDXID"], "relationshipType": kind, "relatedSpdxElement": part["SPDXID"]})
+    relationships = [relationship("SPDXRef-DOCUMENT", "DESCRIBES", image["SPDXID"])]
+    relationships += [relationship(image["SPDXID"], "CONTAINS", part["SPDXID"]) for part in held]
+    relationships += [relationship(image["SPDXID"], "STATIC_LINK", part["SPDXID"]) for part in linked]
     packages = [image, *held, *linked]
     content = hashlib.sha256(json.dumps(packages, sort_keys=True).encode()).hexdigest()
     made = {
