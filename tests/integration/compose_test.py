@@ -17,6 +17,7 @@ from cluster import BIN, DEMO_MODEL, ROOT, Cluster, Daemon, Router
 
 FILE = ROOT / "deploy/compose.yaml"
 PROGRAMS = {"roost-router": "roost-router", "roost-worker-cpu": "roost-worker", "roost-worker-cuda": "roost-worker"}
+IN_IMAGE = "/usr/share/roost/demo-model"
 SERVICES = yaml.safe_load(FILE.read_text())["services"]
 
 
@@ -81,7 +82,7 @@ def serve():
     """In the namespaces: starts the services, asks the router, and prints what it knows of its workers."""
     with Cluster() as cluster:
         for name, service in sorted(SERVICES.items()):
-            command = [str(word).replace("/usr/share/roost/demo-model", str(DEMO_MODEL)) for word in command_of(service)]
+            command = [str(word).replace(IN_IMAGE, str(DEMO_MODEL)) for word in command_of(service)]
             if name == "router":
                 router = Router(command)
                 cluster.daemons.append(router)

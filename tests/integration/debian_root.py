@@ -52,7 +52,7 @@ def why_not(*programs):
 
 
 def make_root(path, *packages, files=()):
-    """A root of Debian 12 in a folder or .tar file, with these packages, from the sources of this machine's apt. `files`
+    """A root of Debian 12 in a folder or .tar file, with these packages from the sources of this machine's apt. `files`
     are packages that apt installs last, with what they depend on.
     """
     command = ["mmdebstrap", "--quiet", "--variant=minbase", "--mode=root"]
@@ -105,7 +105,8 @@ class Machine:
     def why_not():
         """Why none can be started here; None if one can."""
         group = Machine._cgroups()
-        return None if group is not None and os.access(group, os.W_OK) else "needs a cgroup2 hierarchy that it may write"
+        writable = group is not None and os.access(group, os.W_OK)
+        return None if writable else "needs a cgroup2 hierarchy that it may write"
 
     @staticmethod
     def _cgroups():
@@ -134,8 +135,8 @@ class Machine:
         return children[0] if names == ["systemd"] else ""
 
     def run(self, *command):
-        enter = ["nsenter", "--target", self.first, "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup"]
-        return subprocess.run([*enter, *map(str, command)], capture_output=True, text=True, timeout=DEADLINE_SECONDS * 2)
+        arguments = ["nsenter", "--target", self.first, *self.NAMESPACES, *map(str, command)]
+        return subprocess.run(arguments, capture_output=True, text=True, timeout=DEADLINE_SECONDS * 2)
 
     def property(self, unit, name):
         return self.run("systemctl", "show", unit, f"--property={name}", "--value").stdout.strip()

@@ -1,5 +1,5 @@
-"""The Debian packages: built, looked at by lintian, installed, upgraded and purged in a root of Debian 12, where systemd
-runs as the first process of namespaces and starts the daemons by their units.
+"""The Debian packages: built, looked at by lintian, installed, upgraded and purged in a root of Debian 12. There
+systemd runs as the first process of namespaces, and starts the daemons by their units.
 """
 
 import json
@@ -102,7 +102,8 @@ class PackagesTest(unittest.TestCase):
         units = [f"/lib/systemd/system/{name}" for name in UNITS]
         run("chroot", self.root, "systemd-analyze", "verify", "--man=no", *units)
         for unit in units:
-            run("chroot", self.root, "systemd-analyze", "security", "--offline=yes", f"--threshold={MOST_EXPOSURE}", unit)
+            threshold = f"--threshold={MOST_EXPOSURE}"
+            run("chroot", self.root, "systemd-analyze", "security", "--offline=yes", threshold, unit)
 
     def test_keys_are_for_the_daemons_user_alone(self):
         users = dict(re.findall(r"^([\w-]+):x:(\d+):", (self.root / "etc/group").read_text(), re.MULTILINE))
@@ -127,8 +128,9 @@ class PackagesTest(unittest.TestCase):
         self.assertFalse((root / "usr/bin/roost-router").exists())
         self.assertTrue(configuration.exists())
         run("chroot", root, "dpkg", "--purge", *self.packages)
-        left = {str(path.relative_to(root)) for path in [*root.glob("etc/**/*roost*"), *root.glob("usr/**/*roost*"),
-                                                         *root.glob("lib/systemd/**/*roost*"), *root.glob("var/lib/roost*")]}
+        places = ("etc", "usr", "lib/systemd", "var/lib/systemd")
+        found = [*(path for place in places for path in (root / place).rglob("*roost*")), *root.glob("var/lib/roost*")]
+        left = {str(path.relative_to(root)) for path in found}
         self.assertEqual(left, {"etc/roost"})
         self.assertEqual(os.listdir(root / "etc/roost"), ["worker"])
         self.assertEqual(os.listdir(root / "etc/roost/worker"), ["link.key"])
@@ -229,8 +231,8 @@ class CompletionsTest(unittest.TestCase):
     def shell(self, name, script):
         if shutil.which(name) is None:
             self.skipTest(f"needs {name}")
-        path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
-        done = subprocess.run([name, "-c", script], capture_output=True, text=True, env={**os.environ, **path}, timeout=60)
+        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+        done = subprocess.run([name, "-c", script], capture_output=True, text=True, env=environment, timeout=60)
         self.assertEqual(done.stderr, "")
         return done.stdout.split("\n")
 

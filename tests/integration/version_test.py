@@ -34,7 +34,8 @@ class VersionTest(unittest.TestCase):
             self.assertEqual(json.loads(answer.body)["version"], VERSION)
 
     def test_images(self):
-        printed = subprocess.run([ROOT / "deploy/container/build.sh", "--version"], capture_output=True, text=True).stdout
+        command = [ROOT / "deploy/container/build.sh", "--version"]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         self.assertEqual(printed.strip(), VERSION)
 
     def test_manifests_and_pages(self):
