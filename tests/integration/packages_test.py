@@ -34,6 +34,23 @@ def build():
     return {path.name.split("_")[0]: path for path in (BUILD / "packages").glob(f"*_{version}_*.deb")}
 
 
+def setUpModule():
+    """Builds the packages, and a root in which they are installed."""
+    if NOT_HERE:
+        return
+    scratch = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(scratch.cleanup)
+    global FOLDER, PACKAGES, INSTALLED
+    FOLDER = pathlib.Path(scratch.name)
+    PACKAGES = build()
+    INSTALLED = make_root(FOLDER / "root", "systemd", "systemd-sysv", "curl", files=PACKAGES.values())
+
+
+def copy_of_root(name):
+    run("cp", "--archive", "--reflink=auto", INSTALLED, FOLDER / name)
+    return FOLDER / name
+
+
 def newer(package, folder):
     """The same package with a version after its own, and a new line in its configuration."""
     run("dpkg-deb", "--raw-extract", package, folder)
@@ -42,26 +59,16 @@ def newer(package, folder):
     for name in (folder / "etc/roost").glob("*.toml"):
         name.write_text(name.read_text() + "# of the newer version\n")
     file = folder.with_suffix(".deb")
-    run("dpkg-deb", "--root-owner-group", "--build", folder, file)
+    run("dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "--build", folder, file)
     return file
 
 
 @unittest.skipIf(NOT_HERE, NOT_HERE)
 class PackagesTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.packages = build()
-        scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(scratch.cleanup)
-        cls.folder = pathlib.Path(scratch.name)
-        cls.root = make_root(cls.folder / "root", "systemd", "systemd-sysv", "curl", files=cls.packages.values())
-
-    def copy_of_root(self, name):
-        run("cp", "--archive", "--reflink=auto", self.root, self.folder / name)
-        return self.folder / name
+    """The packages and what is in them."""
 
     def test_there_are_three(self):
-        self.assertEqual(set(self.packages), {"roost-router", "roost-worker", "roostctl"})
+        self.assertEqual(set(PACKAGES), {"roost-router", "roost-worker", "roostctl"})
 
     def test_lintian_finds_nothing(self):
         # Who passes packages on names a maintainer with -DROOST_MAINTAINER; the default has no address.
@@ -69,20 +76,20 @@ class PackagesTest(unittest.TestCase):
         run("lintian", "--allow-root", "--fail-on=error,warning,info", address,
             # Of the demo model; a script for other init systems than systemd; names that the compiler has made.
             "--suppress-tags=arch-dep-package-has-big-usr-share,package-supports-alternative-init-but-no-init.d-script",
-            "--suppress-tags=spelling-error-in-binary,binary-has-unneeded-section", *self.packages.values())
+            "--suppress-tags=spelling-error-in-binary,binary-has-unneeded-section", *PACKAGES.values())
 
     def test_the_version_is_that_of_the_programs(self):
-        for name, package in self.packages.items():
+        for name, package in PACKAGES.items():
             version = run("dpkg-deb", "--field", package, "Version").strip()
             self.assertEqual(run(BIN / name, "--version").strip(), version)
 
     def test_programs_start_with_what_the_packages_depend_on(self):
-        for name in self.packages:
-            run("chroot", "--userspec=65534:65534", self.root, name, "--version")
+        for name in PACKAGES:
+            run("chroot", "--userspec=65534:65534", INSTALLED, name, "--version")
 
     def test_configuration_files_name_options_that_there_are(self):
         for name in ("router", "worker"):
-            text = (self.root / f"etc/roost/{name}.toml").read_text()
+            text = (INSTALLED / f"etc/roost/{name}.toml").read_text()
             with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
                 for line in text.splitlines():
                     file.write(re.sub(r"^# ([a-z-]+ = )", r"\1", line) + "\n")
@@ -93,41 +100,41 @@ class PackagesTest(unittest.TestCase):
 
     def test_defaults_in_the_routers_configuration_are_its_defaults(self):
         printed = run(BIN / "roost-router", "--print-config")
-        text = (self.root / "etc/roost/router.toml").read_text()
+        text = (INSTALLED / "etc/roost/router.toml").read_text()
         for option, value in re.findall(r"^# ([a-z-]+) = (.*)$", text, re.MULTILINE):
             if "/etc/roost/" not in value:
                 self.assertIn(f"\n{option}={value}\n", printed)
 
     def test_units_are_sound_and_closed(self):
         units = [f"/lib/systemd/system/{name}" for name in UNITS]
-        run("chroot", self.root, "systemd-analyze", "verify", "--man=no", *units)
+        run("chroot", INSTALLED, "systemd-analyze", "verify", "--man=no", *units)
         for unit in units:
             threshold = f"--threshold={MOST_EXPOSURE}"
-            run("chroot", self.root, "systemd-analyze", "security", "--offline=yes", threshold, unit)
+            run("chroot", INSTALLED, "systemd-analyze", "security", "--offline=yes", threshold, unit)
 
     def test_keys_are_for_the_daemons_user_alone(self):
-        users = dict(re.findall(r"^([\w-]+):x:(\d+):", (self.root / "etc/group").read_text(), re.MULTILINE))
+        users = dict(re.findall(r"^([\w-]+):x:(\d+):", (INSTALLED / "etc/group").read_text(), re.MULTILINE))
         for name in ("router", "worker"):
-            folder = (self.root / "etc/roost" / name).stat()
+            folder = (INSTALLED / "etc/roost" / name).stat()
             self.assertEqual((folder.st_uid, folder.st_gid, folder.st_mode & 0o777),
                              (0, int(users[f"roost-{name}"]), 0o750))
 
     def test_an_upgrade_keeps_what_the_operator_wrote_and_a_purge_leaves_nothing(self):
-        root = self.copy_of_root("upgraded")
+        root = copy_of_root("upgraded")
         configuration = root / "etc/roost/router.toml"
         configuration.write_text('http-address = "127.0.0.1:9000"\n')
         (root / "var/lib/roost-router").mkdir()
         (root / "etc/roost/worker/link.key").write_text("the operator's")
-        for name, package in self.packages.items():
-            shutil.copy(newer(package, self.folder / f"newer-{name}"), root / "root")
+        for name, package in PACKAGES.items():
+            shutil.copy(newer(package, FOLDER / f"newer-{name}"), root / "root")
         run("chroot", root, "sh", "-ec", "dpkg --install --force-confold /root/*.deb")
         self.assertEqual(configuration.read_text(), 'http-address = "127.0.0.1:9000"\n')
         self.assertIn("# of the newer version", (root / "etc/roost/worker.toml").read_text())
         self.assertTrue((root / "usr/bin/roost-router").exists())
-        run("chroot", root, "dpkg", "--remove", *self.packages)
+        run("chroot", root, "dpkg", "--remove", *PACKAGES)
         self.assertFalse((root / "usr/bin/roost-router").exists())
         self.assertTrue(configuration.exists())
-        run("chroot", root, "dpkg", "--purge", *self.packages)
+        run("chroot", root, "dpkg", "--purge", *PACKAGES)
         places = ("etc", "usr", "lib/systemd", "var/lib/systemd")
         found = [*(path for place in places for path in (root / place).rglob("*roost*")), *root.glob("var/lib/roost*")]
         left = {str(path.relative_to(root)) for path in found}
@@ -137,10 +144,10 @@ class PackagesTest(unittest.TestCase):
 
     def test_the_manual_names_every_option(self):
         for program, page in (("roost-router", "man8/roost-router.8"), ("roost-worker", "man8/roost-worker.8")):
-            text = run("zcat", self.root / f"usr/share/man/{page}.gz").replace("\\", "")
+            text = run("zcat", INSTALLED / f"usr/share/man/{page}.gz").replace("\\", "")
             for option in re.findall(r"^  (--[\w-]+)", run(BIN / program, "--help"), re.MULTILINE):
                 self.assertIn(f"fB{option}fR", text, program)
-        text = run("zcat", self.root / "usr/share/man/man1/roostctl.1.gz").replace("\\", "")
+        text = run("zcat", INSTALLED / "usr/share/man/man1/roostctl.1.gz").replace("\\", "")
         for command in re.findall(r"^  ([a-z][\w-]+) ", run(BIN / "roostctl", "--help"), re.MULTILINE):
             self.assertIn(f".SS roostctl {command} ", text)
 
@@ -151,9 +158,7 @@ class ServicesTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(scratch.cleanup)
-        root = make_root(pathlib.Path(scratch.name) / "root", "systemd", "systemd-sysv", "curl", files=build().values())
+        root = copy_of_root("machine")
         # So that the watchdog's end can be waited for.
         for unit in ("roost-router", "roost-worker"):
             folder = root / f"etc/systemd/system/{unit}.service.d"
@@ -221,63 +226,6 @@ class ServicesTest(unittest.TestCase):
             self.assertEqual(self.machine.run("systemctl", "stop", unit).returncode, 0)
             self.assertEqual(self.machine.property(unit, "Result"), "success")
             self.assertEqual(self.machine.property(unit, "ExecMainStatus"), "0")
-
-
-class CompletionsTest(unittest.TestCase):
-    """Each shell is asked for what follows a line of words."""
-
-    FOLDER = ROOT / "deploy/debian/completions"
-
-    def shell(self, name, script):
-        if shutil.which(name) is None:
-            self.skipTest(f"needs {name}")
-        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
-        done = subprocess.run([name, "-c", script], capture_output=True, text=True, env=environment, timeout=60)
-        self.assertEqual(done.stderr, "")
-        return done.stdout.split("\n")
-
-    def bash(self, *words):
-        quoted = " ".join(f"'{word}'" for word in words)
-        return self.shell("bash", f"""
-            source {self.FOLDER}/roostctl.bash
-            COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}
-            _roostctl; printf '%s\\n' "${{COMPREPLY[@]}}" """)
-
-    def fish(self, *words):
-        lines = self.shell("fish", f"source {self.FOLDER}/roostctl.fish; complete -C '{' '.join(words)}'")
-        return [line.split("\t")[0] for line in lines]
-
-    def zsh(self, *words):
-        quoted = " ".join(f"'{word}'" for word in words)
-        lines = self.shell("zsh", f"""
-            _describe() {{ print -l -- ${{(P)2}} }}
-            _files() {{ print files }}
-            words=({quoted}); CURRENT={len(words)}
-            source {self.FOLDER}/roostctl.zsh""")
-        return [line.split(":")[0] for line in lines]
-
-    def test_commands(self):
-        commands = set(re.findall(r"^  ([a-z][\w-]+) ", run(BIN / "roostctl", "--help"), re.MULTILINE))
-        for shell in (self.bash, self.fish, self.zsh):
-            with self.subTest(shell.__name__):
-                self.assertLessEqual(commands, set(shell("roostctl", "")))
-
-    def test_options_of_a_command(self):
-        for shell in (self.bash, self.fish, self.zsh):
-            with self.subTest(shell.__name__):
-                found = shell("roostctl", "explain", "--")
-                self.assertLessEqual({"--last", "--admin"}, set(found))
-                self.assertNotIn("--tenant", found)
-
-    def test_what_stands_behind_key(self):
-        for shell in (self.bash, self.fish, self.zsh):
-            with self.subTest(shell.__name__):
-                self.assertLessEqual({"new", "link"}, set(shell("roostctl", "key", "")))
-                self.assertIn("--tenant", shell("roostctl", "key", "new", "--"))
-
-    def test_bash_knows_the_choices_of_an_option(self):
-        self.assertIn("mooncake", self.bash("roostctl", "simulate", "--format", "m"))
-        self.assertIn("mooncake", self.bash("roostctl", "simulate", "--format", "=", "m"))
 
 
 if __name__ == "__main__":
