@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from cluster import BIN, DEADLINE_SECONDS, ROOT, wait_until
+from cluster import BIN, wait_until
 from debian_root import Machine, make_root, why_not
 
 BUILD = BIN.parent
