@@ -5,6 +5,7 @@
 #include <prometheus/counter.h>
 #include <sysexits.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 #include "common/base/log.h"
 #include "common/base/memory_limit.h"
 #include "common/base/random_seed.h"
+#include "common/base/service_notifier.h"
 #include "common/base/termination.h"
 #include "common/config/config.h"
 #include "common/http/server.h"
@@ -138,9 +140,38 @@ Result<void> WatchLinkPeers(const RouterOptions& options, const std::optional<wi
                        }});
 }
 
+// Until a signal comes. Logs the throughput, and tells the service manager that the router is alive as long as all its
+// event loops turn.
+void Serve(HttpServer& server, Fleet& fleet, ThroughputLog& throughput, Termination& termination,
+           ServiceNotifier& notifier) {
+  using std::chrono::milliseconds;
+  const SteadyClock clock;
+  const auto turn = [&] {
+    const bool http = server.LoopsTurn();
+    const bool link = fleet.LinkTurns();
+    return http && link;
+  };
+  Instant next_line = clock.Now() + ThroughputLog::kInterval;
+  const auto wait = [&] {
+    const auto until_line = std::chrono::ceil<milliseconds>(std::max(next_line - clock.Now(), Duration(0)));
+    return std::min(notifier.look_interval().value_or(until_line), until_line);
+  };
+  termination.BeginServing();
+  notifier.Ready("serves");
+  (void)turn();  // asks the loops for a turn, which the first look finds
+  while (!termination.Wait(wait(), 1)) {
+    const Instant now = clock.Now();
+    notifier.KeepAlive(now, turn);
+    if (now < next_line) continue;
+    next_line = now + ThroughputLog::kInterval;
+    throughput.Tell();
+  }
+  notifier.Stopping();
+}
+
 // Serves until a signal comes, announces the shutdown, and lets open requests end within the drain timeout. A further
 // signal ends the announcement; during the drain it ends the process.
-Result<void> Run(const RouterOptions& options, Termination& termination) {
+Result<void> Run(const RouterOptions& options, Termination& termination, ServiceNotifier& notifier) {
   const SteadyClock clock;
   metrics::Registry registry;
   metrics::ExportProcess(registry, {.version = Version(), .revision = Revision()});
@@ -197,9 +228,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
                            {"policy", options.policy},
                            {"version", std::string(Version())}});
 
-  termination.BeginServing();
-  constexpr auto kInterval = std::chrono::duration_cast<std::chrono::milliseconds>(ThroughputLog::kInterval);
-  while (!termination.Wait(kInterval, 1)) throughput.Tell();
+  Serve(listeners->api_server(), *fleet, throughput, termination, notifier);
   const int last_signal = Announce(Milliseconds(options.drain_announce_seconds), api, termination);
   LogInfo("router drains", {{"connections", std::to_string(listeners->api_server().connection_count())}});
   Drain(listeners->api_server(), Milliseconds(options.drain_timeout_seconds), last_signal, termination);
@@ -225,11 +254,12 @@ int Main(int argc, char** argv) {
   if (*outcome == ParseOutcome::kExit) return EX_OK;
   if (!options.core_dumps) ForbidCoreDumps();
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
+  ServiceNotifier notifier = ServiceNotifier::FromEnvironment();
   // It blocks the signals before any thread starts, so that all threads inherit the mask and only it gets signals.
   Termination termination(Termination::Hangup::kReloads);
   const LogThread log_thread;
   Result<void> run = CheckMemory(options, machine);
-  if (run.ok()) run = Run(options, termination);
+  if (run.ok()) run = Run(options, termination, notifier);
   if (run.ok()) return EX_OK;
   LogError("roost-router can not start", {{"error", run.error().ToString()}});
   return run.error().code == ErrorCode::kInvalidArgument ? EX_CONFIG : EX_UNAVAILABLE;

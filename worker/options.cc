@@ -130,7 +130,7 @@ void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
            "divide the model's heads and inner layer. On the CPU it is only for testing: the ranks share the threads",
            {1, kMaxRanks})
       .Add("cuda-module", options.cuda_module,
-           "The CUDA backend's file; by default libroost_cuda.so beside the program")
+           "The CUDA backend's file; by default libroost_cuda.so in ../lib/roost or beside the program")
       .Add("max-context-tokens", options.max_context_tokens,
            "Most tokens of a request, prompt and output together; 0 takes the model's own limit");
 }

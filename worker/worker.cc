@@ -134,6 +134,12 @@ Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
   return {};
 }
 
+bool Worker::Turns() {
+  const bool link = link_thread_->Turns();
+  const bool engine = engine_thread_.Turns();
+  return link && engine;
+}
+
 void Worker::Stop() {
   if (link_thread_) link_thread_->Stop();
   engine_thread_.Stop();

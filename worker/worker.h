@@ -57,6 +57,8 @@ class Worker {
 
   // Waits until a router has welcomed the worker. False after `timeout`.
   [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout) { return link_thread_->WaitForRouter(timeout); }
+  // Have the link's and the engine's thread turned since the call before? The first call says no. One thread at a time.
+  [[nodiscard]] bool Turns();
   // From now on requests are refused; running ones continue.
   void BeginDrain() { link_thread_->BeginDrain(); }
   // Waits until draining has begun and no request is left. False after `timeout`.

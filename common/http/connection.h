@@ -36,6 +36,7 @@
 
 #include "common/base/byte_budget.h"
 #include "common/base/rng.h"
+#include "common/base/turn_count.h"
 #include "common/http/refused_connection.h"
 #include "common/http/responder.h"
 #include "common/http/server.h"
@@ -67,6 +68,7 @@ struct IoThread {
   std::vector<char> read_buffer;  // shared by all its connections, so that a waiting connection needs no buffer
   std::unordered_set<Connection*> connections;
   RefusedConnection::Count refused;
+  TurnCount turns;                     // see HttpServer::LoopsTurn
   boost::asio::io_context context{1};  // last member: handlers that it destroys may use the others
 };
 

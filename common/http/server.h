@@ -80,6 +80,10 @@ class HttpServer {
   [[nodiscard]] std::uint16_t port() const;
   [[nodiscard]] std::size_t connection_count() const;
 
+  // Has each loop turned since the call before? Asks each for another turn. The first call says no. One thread at a
+  // time, not after Stop.
+  [[nodiscard]] bool LoopsTurn();
+
   // Stops accepting, closes idle connections, gives open requests up to `drain_timeout` to end, then resets the rest
   // (their OnClosed callbacks run) and joins the threads. A second call does nothing.
   void Stop(std::chrono::milliseconds drain_timeout);

@@ -30,8 +30,11 @@ FOREIGN_FLAGS = {
     "cmake": {"preset", "build", "target"},
     "ctest": {"preset", "output-on-failure", "rerun-failed", "test-dir"},
     "kubectl": {"cascade", "from-file", "image", "replicas", "timeout", "type"},
+    "systemctl": {"now"},
     "valgrind": {"tool"},
 }
+# Programs that run another one, whose flags follow theirs.
+RUNNERS = {"podman": {"entrypoint", "network", "read-only", "rm", "tmpfs"}}
 TEST_FLAGS = {"gtest_filter"}  # of every test program
 PROGRAM_SOURCES = {
     "roost-worker": ["worker/options.cc"],
@@ -172,6 +175,9 @@ class Pages:
                 break
             if program in FOREIGN_FLAGS:
                 known = FOREIGN_FLAGS[program]
+                break
+            if program in RUNNERS:
+                known = RUNNERS[program] | self.flags[""]
                 break
             if program in self.flags:
                 known = self.flags[program]

@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 
 #include "common/wire/endpoint.h"
 #include "common/wire/tokenizer_digest.h"
@@ -143,6 +144,29 @@ TEST_F(WorkerTest, ComesBackToARestartedRouterWithItsBlocks) {
   ASSERT_GE(held.size(), 10U);
   held.resize(10);
   EXPECT_EQ(held, Request(1, 40, 2).block_hashes);
+}
+
+TEST_F(WorkerTest, AnEngineThatStandsStillIsSeen) {
+  TestRouter router(1);
+  std::promise<void> entered;
+  std::promise<void> go_on;
+  const auto worker = Start("worker-1", {router.endpoint()}, [&](WorkerSetup& setup) {
+    setup.model = std::make_unique<FakeModel>(FakeModel::Options{
+        .block_tokens = kBlockTokens, .block_count = 256, .before_forward = [&, went_on = go_on.get_future().share()] {
+          if (went_on.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return;
+          entered.set_value();
+          went_on.wait();
+        }});
+  });
+  while (!worker->Turns()) std::this_thread::yield();
+  router.BringUp("worker-1");
+  router.Send("worker-1", Request(1, 8, 4));
+  entered.get_future().wait();
+  (void)worker->Turns();  // what it turned before
+  EXPECT_FALSE(worker->Turns());
+  go_on.set_value();
+  EXPECT_EQ(router.Finish("worker-1", RequestId(1)).finish, wire::FinishReason::kLength);
+  while (!worker->Turns()) std::this_thread::yield();
 }
 
 TEST_F(WorkerTest, CancelEndsARequest) {

@@ -13,6 +13,8 @@ namespace {
 
 using kernels::BackendModule;
 
+constexpr const char* kFileName = "libroost_cuda.so";
+
 template <typename... Args>
 Error Unavailable(fmt::format_string<Args...> format, Args&&... args) {
   return Error{ErrorCode::kUnavailable, fmt::format(format, std::forward<Args>(args)...), "backend"};
@@ -50,8 +52,9 @@ Result<void> CheckBuild(const BackendModule& module, const std::filesystem::path
 
 std::filesystem::path DefaultCudaModulePath() {
   std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return program.parent_path() / "libroost_cuda.so";
+  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::filesystem::path installed = folder.parent_path() / "lib/roost" / kFileName;
+  return std::filesystem::exists(installed, error) ? installed : folder / kFileName;
 }
 
 Result<const BackendModule*> OpenBackendModule(const std::filesystem::path& path) {

@@ -40,6 +40,7 @@ void EngineThread::Run() {
   // omp_set_num_threads applies only to teams that the calling thread starts.
   if (compute_thread_count_ > 0) omp_set_num_threads(static_cast<int>(compute_thread_count_));
   while (!stopping_.load()) {
+    turns_.Turn();
     DrainInbox();
     if (output_lost_) TellOfLoss();
     if (engine_.HasWork() || report_due_ || !rejected_.empty() || (snapshot_wanted_ && CanPublish())) Round();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/base/bounded_queue.h"
+#include "common/base/turn_count.h"
 #include "common/wire/socket.h"
 #include "worker/engine/engine.h"
 #include "worker/link/exchange.h"
@@ -42,6 +43,13 @@ class EngineThread {
   [[nodiscard]] bool TryPost(EngineCommand&& command) { return inbox_.TryPush(std::move(command)); }
   // Wakes the engine thread. Does nothing if the inbox is full, because then the thread does not wait.
   void Nudge() { (void)inbox_.TryPush(NudgeCommand{}); }
+  // Has the engine thread turned since the call before? A turn takes as long as its step. Asks it for another turn. One
+  // thread at a time.
+  [[nodiscard]] bool Turns() {
+    const bool turned = turns_.HasTurned();
+    Nudge();
+    return turned;
+  }
   [[nodiscard]] bool HasRoomForRequest() const { return inbox_.size() < kInboxRequestLimit; }
   [[nodiscard]] std::optional<EngineOutput> TryTake() { return outbox_.TryPop(); }
 
@@ -70,6 +78,7 @@ class EngineThread {
   BoundedQueue<EngineCommand> inbox_{kInboxCapacity};
   BoundedQueue<EngineOutput> outbox_{kOutboxCapacity};
   std::atomic<bool> stopping_{false};
+  TurnCount turns_;
   std::thread thread_;
 
   // The engine thread's own.

@@ -64,6 +64,7 @@ void LinkThread::Stop() {
 void LinkThread::Run() {
   while (!stopping_.load()) {
     Round();
+    turns_.Turn();
     Wait();
   }
   ReceiveOutputs();

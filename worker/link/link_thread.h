@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/turn_count.h"
 #include "common/wire/socket.h"
 #include "worker/link/engine_thread.h"
 #include "worker/link/link_core.h"
@@ -60,6 +61,12 @@ class LinkThread final : private LinkEffects {
   [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout);
   // Waits until draining has begun and no request is left. False after `timeout`.
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout);
+  // Has the link thread turned since the call before? Asks it for another turn. One thread at a time.
+  [[nodiscard]] bool Turns() {
+    const bool turned = turns_.HasTurned();
+    waker_.Wake();
+    return turned;
+  }
   // Says goodbye and ends. Idempotent.
   void Stop();
 
@@ -101,6 +108,7 @@ class LinkThread final : private LinkEffects {
   std::thread thread_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
+  TurnCount turns_;
 
   std::mutex milestones_mutex_;
   std::condition_variable milestone_reached_;
