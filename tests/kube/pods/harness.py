@@ -38,6 +38,7 @@ NODES = 4
 @dataclasses.dataclass
 class Options:
     is_secure: bool = False
+    announces: bool = True  # routers announce their end
     clients: int = 6
     delays: Delays = dataclasses.field(default_factory=Delays)
 
@@ -153,6 +154,9 @@ class Harness:
         }
         router = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "roost-router"},
                   "spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": restarted_at or ""}}}}}
+        if not self.options.announces:
+            silent = {"name": "ROOST_DRAIN_ANNOUNCE_SECONDS", "value": "0"}
+            router["spec"]["template"]["spec"] = {"containers": [{"name": "router", "env": [silent]}]}
         overlay = self.folder / "overlay"
         overlay.mkdir(exist_ok=True)
         (overlay / "patches.yaml").write_text(yaml.safe_dump_all([worker, router]))
