@@ -73,6 +73,9 @@ class Policy:
         for name, _, container in own_containers(self.documents):
             given = {key: value if isinstance(value, str) else "roost-worker-0" for key, value in variables(container).items()}
             understood = printed_configuration(container["command"][0], given)
+            if "ROOST_ADMIN" in given:  # for roostctl in the pod
+                self.assertEqual(given["ROOST_ADMIN"], given["ROOST_ADMIN_ADDRESS"])
+                del given["ROOST_ADMIN"]
             for variable, value in given.items():
                 option = variable.removeprefix("ROOST_").lower().replace("_", "-")
                 self.assertIn(option, understood, f"{name}: {variable}")
@@ -92,7 +95,7 @@ class Policy:
                 address = variables(container)[addresses[port["name"]]]
                 self.assertEqual(int(address.rpartition(":")[2]), port["containerPort"], f"{name}: {port}")
             if name == "roost-router":
-                self.assertRegex(variables(container)["ROOST_ADMIN_ADDRESS"], r"^127\.0\.0\.1:", "only within the pod")
+                self.assertRegex(variables(container)["ROOST_ADMIN_ADDRESS"], r"^127\.0\.0\.1:|^unix:/tmp/", "only within the pod")
 
     def test_probes_ask_a_port_and_a_scheme_that_are_there(self):
         for name, _, container in own_containers(self.documents):
