@@ -86,10 +86,11 @@ Result<std::unique_ptr<Recorder>> OpenRecorder(const RouterOptions& options, met
 }
 
 // Continues to serve while /ready answers 503. Load balancers check it every few seconds; requests would be lost if the
-// listener closed before they have seen the 503. A second signal ends the wait. Returns how many signals must have come
-// to end the process at once.
-int Announce(std::chrono::milliseconds time, Api& api, Termination& termination) {
+// listener closed before they have seen the 503. Each answer meanwhile tells its client to take another connection. A
+// second signal ends the wait. Returns how many signals must have come to end the process at once.
+int Announce(std::chrono::milliseconds time, Api& api, HttpServer& server, Termination& termination) {
   api.BeginDrain();
+  server.CloseAfterAnswers();
   if (time.count() == 0) return 2;
   LogInfo("router will drain", {{"seconds", fmt::format("{:.1f}", ToSeconds(time))}});
   return termination.Wait(time, 2) ? 3 : 2;
@@ -229,7 +230,8 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
                            {"version", std::string(Version())}});
 
   Serve(listeners->api_server(), *fleet, throughput, termination, notifier);
-  const int last_signal = Announce(Milliseconds(options.drain_announce_seconds), api, termination);
+  const int last_signal =
+      Announce(Milliseconds(options.drain_announce_seconds), api, listeners->api_server(), termination);
   LogInfo("router drains", {{"connections", std::to_string(listeners->api_server().connection_count())}});
   Drain(listeners->api_server(), Milliseconds(options.drain_timeout_seconds), last_signal, termination);
   listeners->StopOperators();

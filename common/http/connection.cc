@@ -283,7 +283,7 @@ void Connection::Handle() {
   deadlines_[kReadDeadline].reset();
   auto message = request_->parser.release();
   request_.reset();
-  keep_alive_ = message.keep_alive() && !shared_->draining;
+  keep_alive_ = message.keep_alive() && !shared_->closes_after_answers;
   framing_ = message.version() >= 11 ? Framing::kChunked : Framing::kUntilClose;
   HttpRequest request = HeadOf(message, thread_.ids);
   request.body = std::move(message.body());

@@ -51,6 +51,7 @@ class Exchange;
 struct ServerShared {
   HttpServerOptions options;
   HttpHandler handler;
+  std::atomic<bool> closes_after_answers = false;
   std::atomic<bool> draining = false;
 
   std::mutex mutex;

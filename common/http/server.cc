@@ -246,8 +246,11 @@ bool HttpServer::LoopsTurn() {
   return all;
 }
 
+void HttpServer::CloseAfterAnswers() { impl_->shared->closes_after_answers = true; }
+
 void HttpServer::Stop(std::chrono::milliseconds drain_timeout) {
   if (std::exchange(impl_->stopped, true)) return;
+  CloseAfterAnswers();
   impl_->shared->draining = true;
   asio::post(impl_->workers.front().io->context, [impl = impl_.get()] {
     boost::system::error_code ignored;

@@ -84,6 +84,11 @@ class HttpServer {
   // time, not after Stop.
   [[nodiscard]] bool LoopsTurn();
 
+  // From now on each answer is the last one of its connection and says so, so that clients go where new connections
+  // lead. New connections are accepted as before. For the time before Stop: a client whose connection is closed without
+  // a word may have sent its next request already.
+  void CloseAfterAnswers();
+
   // Stops accepting, closes idle connections, gives open requests up to `drain_timeout` to end, then resets the rest
   // (their OnClosed callbacks run) and joins the threads. A second call does nothing.
   void Stop(std::chrono::milliseconds drain_timeout);

@@ -29,6 +29,7 @@ FOREIGN_FLAGS = {
     "clang-format-14": {"dry-run"},
     "cmake": {"preset", "build", "target"},
     "ctest": {"preset", "output-on-failure", "rerun-failed", "test-dir"},
+    "helm": {"namespace", "values"},
     "kubectl": {"cascade", "from-file", "image", "replicas", "timeout", "type"},
     "systemctl": {"now"},
     "valgrind": {"tool"},

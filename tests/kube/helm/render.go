@@ -68,7 +68,9 @@ func merge(base, over map[string]interface{}) map[string]interface{} {
 	for key, value := range over {
 		inner, isMap := value.(map[string]interface{})
 		below, wasMap := base[key].(map[string]interface{})
-		if isMap && wasMap {
+		if value == nil {
+			delete(base, key) // as Helm: null takes a value of the chart's away
+		} else if isMap && wasMap {
 			base[key] = merge(below, inner)
 		} else {
 			base[key] = value

@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import signal
+import stat
 import sys
 
 CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
@@ -69,6 +70,8 @@ def make_root(spec):
     for name in ("null", "zero", "random", "urandom"):
         (root / "dev" / name).touch()
         bind(f"/dev/{name}", root / "dev" / name, read_only=False)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        (root / "dev" / name).symlink_to(f"/proc/self/fd/{number}")
     (root / "dev/shm").mkdir()
     mount("tmpfs", root / "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m")
     for target, text in spec["files"].items():
@@ -90,6 +93,8 @@ def become(spec):
     for capability in range(LAST_CAPABILITY + 1):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+        os.fchown(0, spec["user"], spec["group"])  # so that it may open /dev/stdin
     os.setgroups(spec["groups"])
     os.setgid(spec["group"])
     os.setuid(spec["user"])

@@ -10,7 +10,7 @@ import threading
 import time
 
 from network import Policy
-from pod import Pod
+from pod import Node, Pod
 
 RECONCILE_SECONDS = 0.05
 
@@ -189,11 +189,13 @@ class Cluster:
 
     def remove_node(self, node):
         """The node's death is noticed, and its pods are replaced: by the controller after their tolerations, or by whoever
-        marks the node as out of service."""
+        marks the node as out of service. Another node comes in its place."""
         self.log(f"node {node.name}: is removed")
-        for pod in self.pods():
-            if pod.node is node:
-                pod.forget()
+        with self.lock:
+            self.nodes = [other for other in self.nodes if other is not node] + [Node(f"{node.name}x")]
+            for pod in self.pods():
+                if pod.node is node:
+                    pod.forget()
 
     def _run(self):
         while not self.stopping.wait(RECONCILE_SECONDS):

@@ -9,13 +9,13 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
 
 import yaml
 
+import page
 from controllers import Cluster, Delays
 from image import Images
 from network import DNS_ADDRESS, Network
@@ -38,6 +38,7 @@ NODES = 4
 @dataclasses.dataclass
 class Options:
     is_secure: bool = False
+    announces: bool = True  # routers announce their end
     clients: int = 6
     delays: Delays = dataclasses.field(default_factory=Delays)
 
@@ -107,36 +108,29 @@ class Harness:
         folder.mkdir()
         self.checksums = {}
         for revision, source in (("first", DEMO_MODEL), ("second", other_weights(self.folder))):
-            with tarfile.open(folder / f"{revision}.tar", "w") as archive:
-                for path in sorted(source.iterdir()):
-                    archive.add(path, path.name)
+            # As on the page.
+            subprocess.run(["tar", "-cf", folder / f"{revision}.tar", "-C", source, "."], check=True)
             self.checksums[revision] = hashlib.sha256((folder / f"{revision}.tar").read_bytes()).hexdigest()
 
     def secrets(self):
-        """The Secrets, made by the commands that the page has for them."""
+        """The Secrets, made by the commands that the page has for them; the certificate is ours."""
         keys = self.folder / "keys"
         keys.mkdir()
-
-        def make(command, lines):
-            done = subprocess.run([BIN / "roostctl", *command.split()], cwd=keys, capture_output=True, text=True, check=True)
-            with open(keys / lines, "a", encoding="ascii") as file:
-                file.write(done.stdout)
-            return done.stderr.split("\n")[-2] if done.stderr else None
-
-        make("key link router --role router", "routers.jsonl")
-        make("key link worker --workers roost-worker-*", "workers.jsonl")
-        secrets = {"roost-link-router": ("router.key", "workers.jsonl"), "roost-link-worker": ("worker.key", "routers.jsonl")}
-        self.client_key = self.operator_key = self.certificate = None
+        lines = page.commands("Start")
+        page.run(lines, "roostctl key", keys, BIN)
+        secrets = page.created_secrets(lines, keys)
+        self.client_key = self.certificate = None
         if self.options.is_secure:
-            self.client_key = make("key new my-app --tenant my-team", "clients.jsonl")
-            self.operator_key = make("key new oncall", "operators.jsonl")
-            authority = Authority(keys, "ca", servers="DNS:roost.roost.svc,IP:127.0.0.1,IP:10.96.0.1")
+            lines = page.commands("Keys and TLS")
+            page.run(lines, "roostctl key", keys, BIN)
+            authority = Authority(keys, "ca", servers="DNS:roost.roost.svc,IP:10.96.0.1")
             files = authority.issue("server")
             self.certificate = authority.certificate
             for name, source in (("tls.crt", files.certificate), ("tls.key", files.key), ("ca.crt", authority.certificate)):
                 shutil.copy(source, keys / name)
-            secrets |= {"roost-keys": ("clients.jsonl", "operators.jsonl"), "roost-tls": ("tls.crt", "tls.key", "ca.crt")}
-        return {name: {file: (keys / file).read_bytes() for file in files} for name, files in secrets.items()}
+            secrets |= page.created_secrets(lines, keys)
+            self.client_key = (keys / "my-app.key").read_text().strip()
+        return secrets
 
     def documents(self, revision="first", restarted_at=None, workers=2):
         """An overlay of a user's own. The workers share this machine's cores, so each gets one thread and a small pool."""
@@ -153,6 +147,9 @@ class Harness:
         }
         router = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "roost-router"},
                   "spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": restarted_at or ""}}}}}
+        if not self.options.announces:
+            silent = {"name": "ROOST_DRAIN_ANNOUNCE_SECONDS", "value": "0"}
+            router["spec"]["template"]["spec"] = {"containers": [{"name": "router", "env": [silent]}]}
         overlay = self.folder / "overlay"
         overlay.mkdir(exist_ok=True)
         (overlay / "patches.yaml").write_text(yaml.safe_dump_all([worker, router]))
@@ -185,9 +182,9 @@ class Harness:
         return self.cluster.workloads["roost-worker"].pods
 
     def status(self):
-        """What roostctl says in a router's pod."""
-        secure = ["--admin", "https://127.0.0.1:8001", "--ca-file", "/etc/roost/tls/ca.crt", "--api-key", self.operator_key]
-        return self.routers()[0].execute("roostctl", "status", *(secure if self.options.is_secure else []))
+        """What roostctl says in a router's pod, by the command of the page."""
+        command, file = page.executed(page.commands("Keys and TLS" if self.options.is_secure else "Start"))
+        return self.routers()[0].execute(command, (self.folder / "keys" / file).read_bytes() if file else b"")
 
 
 def record_times(pod, message):

@@ -37,7 +37,7 @@ class Network:
         self.count = 0
         self.rules = None
         ip("link", "set", "lo", "up")
-        ip("address", "add", f"{NODE_ADDRESS}/32", "dev", "lo")
+        ip("address", "replace", f"{NODE_ADDRESS}/32", "dev", "lo")
         pathlib.Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
 
     def new_service_address(self):

@@ -157,7 +157,7 @@ class Pod:
                 values[entry["name"]] = re.sub(r"\$\((\w+)\)", lambda m: values.get(m.group(1), m.group(0)), entry["value"])
         return values
 
-    def _start(self, container, environment=None):
+    def _start(self, container, standard_input=subprocess.DEVNULL):
         context = {**self.spec["securityContext"], **container["securityContext"]}
         scratch = self.folder / f"{container['name']}-{time.monotonic_ns()}"
         scratch.mkdir()
@@ -173,10 +173,11 @@ class Pod:
                                           "search roost.svc.cluster.local svc.cluster.local cluster.local\n"},
             "user": context["runAsUser"], "group": context["runAsGroup"], "groups": [context["fsGroup"]],
             "command": [*container["command"], *container.get("args", [])],
-            "env": environment or self._environment(container), "directory": "/",
+            "env": self._environment(container), "directory": "/",
         }
         with open(self.folder / f"{container['name']}.log", "ab") as output:
-            return subprocess.Popen([sys.executable, CONTAINER, json.dumps(spec)], stdout=output, stderr=output)
+            return subprocess.Popen([sys.executable, CONTAINER, json.dumps(spec)], stdin=standard_input, stdout=output,
+                                    stderr=output)
 
     def _initialise(self):
         for container in self.spec.get("initContainers", []):
@@ -246,11 +247,13 @@ class Pod:
         path = self.folder / f"{container}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def execute(self, *command):
-        """As kubectl exec: runs a command in a container like the pod's; returns what subprocess.run returns."""
-        container = {**self.container, "name": "exec", "command": list(command), "args": []}
-        process = self._start(container)
-        code = process.wait(60)
+    def execute(self, command, text):
+        """As kubectl exec: runs a command in a container like the pod's, with this input; returns what subprocess.run
+        returns."""
+        container = {**self.container, "name": "exec", "command": command, "args": []}
+        process = self._start(container, subprocess.PIPE)
+        process.communicate(text, timeout=60)
+        code = process.returncode
         output = self.output("exec")
         (self.folder / "exec.log").unlink()
         return subprocess.CompletedProcess(command, code, output)
