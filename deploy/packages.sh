@@ -28,7 +28,7 @@ test=(
 )
 runtime=(
   libcapnp-0.9.2 libcurl4 libdnnl2 libfmt9 libgomp1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0
-  libprometheus-cpp-pull1.0 libsimdjson14 libspdlog1.10 libssl3 libutf8proc2 libxxhash0 libzmq5
+  libsimdjson14 libspdlog1.10 libssl3 libutf8proc2 libxxhash0 libzmq5
 )
 # python3-torch accepts any BLAS; the reference BLAS that it installs by default is 30 times slower.
 train=(libopenblas0-openmp python3 python3-numpy python3-torch)

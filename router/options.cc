@@ -1,7 +1,6 @@
 #include "router/options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -181,21 +180,5 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
       .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of the log lines");
 }
-
-Result<HostAndPort> ParseHostAndPort(const std::string& text, const std::string& field) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) return InvalidArgument(field, "'{}' is not HOST:PORT", text);
-  HostAndPort parsed{text.substr(0, colon), 0};
-  if (parsed.host.size() > 2 && parsed.host.front() == '[' && parsed.host.back() == ']') {
-    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
-  }
-  const char* const begin = text.data() + colon + 1;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(begin, end, parsed.port);
-  if (error != std::errc() || stop != end) return InvalidArgument(field, "'{}' has no port from 0 to 65535", text);
-  return parsed;
-}
-
-bool IsLoopback(const std::string& host) { return host.rfind("127.", 0) == 0 || host == "::1"; }
 
 }  // namespace roost::router

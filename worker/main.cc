@@ -27,6 +27,16 @@ int CanNotStart(const Error& error, int exit_code) {
   return exit_code;
 }
 
+std::string MetricsUrlOf(const Worker& worker) { return worker.url().empty() ? "" : worker.url() + "/metrics"; }
+
+void LogStarted(const Worker& worker, const WorkerOptions& options) {
+  LogInfo("worker started", {{"worker", worker.hello().worker_id},
+                             {"routers", fmt::format("{}", fmt::join(options.routers, ","))},
+                             {"metrics", MetricsUrlOf(worker)},
+                             {"version", std::string(Version())}});
+}
+
+// A router takes it: it serves from here on.
 void LogReady(const Worker& worker, const WorkerOptions& options) {
   const wire::Hello& hello = worker.hello();
   LogInfo("worker ready", {{"worker", hello.worker_id},
@@ -37,15 +47,12 @@ void LogReady(const Worker& worker, const WorkerOptions& options) {
                            {"block_tokens", std::to_string(hello.block_tokens)},
                            {"context_tokens", std::to_string(hello.max_context_tokens)},
                            {"threads", std::to_string(options.threads)},
-                           {"metrics", worker.metrics_url()}});
+                           {"metrics", MetricsUrlOf(worker)}});
 }
 
-// Waits until a router has welcomed the worker. False when a signal comes first.
-bool AwaitRouter(Worker& worker, const WorkerOptions& options, Termination& termination) {
+// Waits until a router has accepted the worker. False when a signal comes first.
+bool AwaitRouter(Worker& worker, Termination& termination) {
   constexpr std::chrono::milliseconds kLook{50};
-  LogInfo("worker waits for a router", {{"worker", worker.hello().worker_id},
-                                        {"routers", fmt::format("{}", fmt::join(options.routers, ","))},
-                                        {"metrics", worker.metrics_url()}});
   while (!worker.WaitForRouter(kLook)) {
     if (termination.Wait(std::chrono::milliseconds(0), 1)) return false;
   }
@@ -72,8 +79,10 @@ int Serve(const WorkerOptions& options, Termination& termination) {
   Result<std::unique_ptr<Worker>> started = Worker::Start(std::move(setup).value());
   if (!started.ok()) return CanNotStart(started.error(), ExitCodeOf(started.error()));
   const std::unique_ptr<Worker> worker = std::move(started).value();
+  const HangupReload hangup_reload(termination, [&worker] { worker->Reload(); });
   termination.BeginServing();
-  if (AwaitRouter(*worker, options, termination)) LogReady(*worker, options);
+  LogStarted(*worker, options);
+  if (AwaitRouter(*worker, termination)) LogReady(*worker, options);
   termination.Wait(std::nullopt, 1);
   LogInfo("worker drains");
   const bool drained = Drain(*worker, options, termination);
@@ -95,7 +104,7 @@ int Main(int argc, const char* const* argv) {
   if (const Result<void> complete = Complete(options); !complete.ok()) return CanNotStart(complete.error(), EX_USAGE);
   std::optional<WorkerName> name;  // held until the end, so that no other worker takes it
   if (options.worker_id.empty()) options.worker_id = name.emplace(WorkerName::Take()).value();
-  Termination termination;
+  Termination termination(Termination::Hangup::kReloads);
   const LogThread log_thread;
   return Serve(options, termination);
 }

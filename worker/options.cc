@@ -235,15 +235,38 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
   DeclareEngine(options, parser);
   DeclareGrammar(options, parser);
   parser.Section("Operation")
-      .Add("metrics-address", options.metrics_address, "ADDRESS:PORT of the metrics endpoint; empty for none")
+      .Add("metrics-address", options.metrics_address,
+           "Address and port of /health, /livez, /ready, /metrics and /version, or unix:PATH of a socket for this user "
+           "alone; port 0 takes a free one; empty for none")
+      .Add(
+          "tls-cert", options.tls_cert,
+          "File with the certificate of metrics-address and those between it and its root, in PEM: it speaks HTTPS. It "
+          "is read again, with the other two, when it changes and at SIGHUP")
+      .Add("tls-key", options.tls_key, "File with the certificate's private key, in PEM without a password")
+      .Add("tls-client-ca", options.tls_client_ca,
+           "File with certificates of authorities, in PEM: clients of metrics-address must show a certificate that one "
+           "of them has signed")
+      .Add("stall-timeout-seconds", options.stall_timeout_seconds,
+           "Time without a finished step, while there is work, after which /livez answers 503; longer than any step of "
+           "this model on this machine",
+           {1, 86400})
       .AddSwitch("insecure-bind", options.insecure_bind,
-                 "Allow metrics on an address beyond loopback, and links to such routers without link-secret-key")
+                 "Allow metrics-address beyond loopback without tls-client-ca, and links to such routers without "
+                 "link-secret-key")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
            "Time that running requests have to end after SIGTERM", {0, 86400})
       .AddSwitch("core-dumps", options.core_dumps,
                  "Allow core dumps, and debuggers and profilers to attach: both see prompts and keys")
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
       .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of log lines");
+}
+
+WorkerListenerOptions ListenerOf(const WorkerOptions& options) {
+  return {
+      .address = options.metrics_address,
+      .tls = {.certificate = options.tls_cert, .key = options.tls_key, .client_ca = options.tls_client_ca},
+      .insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse,
+  };
 }
 
 StepBounds StepBoundsOf(const WorkerOptions& options, DeviceKind device) {
@@ -259,6 +282,7 @@ Result<void> Complete(WorkerOptions& options) {
                            kMinBlockTokens, kMaxBlockTokens);
   }
   ROOST_RETURN_IF_ERROR(CheckLinks(options));
+  ROOST_RETURN_IF_ERROR(WorkerListener::Check(ListenerOf(options)));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.plan_ahead == "on" && options.verify_hits > 0) {

@@ -9,11 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/result.h"
 #include "common/config/config.h"
 #include "worker/engine/engine.h"
 #include "worker/model/step_size.h"
+#include "worker/worker.h"
+#include "worker/worker_listener.h"
 
 namespace roost::worker {
 
@@ -67,6 +70,10 @@ struct WorkerOptions {
 
   // Operation
   std::string metrics_address = "127.0.0.1:0";
+  std::string tls_cert;  // files; empty: plain HTTP
+  std::string tls_key;
+  std::string tls_client_ca;  // empty: clients show no certificate
+  double stall_timeout_seconds = ToSeconds(kDefaultStallTimeout);
   bool insecure_bind = false;
   bool core_dumps = false;
   double drain_timeout_seconds = 30;
@@ -85,6 +92,8 @@ void DeclareGrammar(WorkerOptions& options, ConfigParser& parser);
 // Checks and defaults that need more than one flag or the machine: a power of two, addresses, the number of cores. It
 // runs before the model is read, because that may take minutes.
 [[nodiscard]] Result<void> Complete(WorkerOptions& options);
+
+[[nodiscard]] WorkerListenerOptions ListenerOf(const WorkerOptions& options);
 
 // The limits of a step: from the flags, or else what suits the device. A CUDA device reads all weights in every step,
 // so few tokens leave it idle. Few tokens keep the CPU busy; more would only make each step longer.

@@ -144,8 +144,8 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
     setup.link_keys = LinkKeyFiles{options.link_secret_key, options.link_peers};
   }
   setup.compute_thread_count = options.threads;
-  setup.metrics_address = options.metrics_address;
-  setup.insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse;
+  setup.listener = ListenerOf(options);
+  setup.stall_timeout = FromSeconds(options.stall_timeout_seconds);
   return setup;
 }
 

@@ -93,7 +93,7 @@ Worker::Worker(WorkerSetup setup)
       metrics_(registry_),
       grammar_pool_(MakeGrammarPool()),
       engine_(*setup_.model, clock_, EngineOptionsWithPool()),
-      engine_thread_(engine_, waker_, setup_.compute_thread_count) {
+      engine_thread_(engine_, clock_, waker_, setup_.compute_thread_count) {
   hello_ = CompleteHello(setup_, engine_);
   hello_.constrains_output = grammar_pool_ != nullptr;
 }
@@ -114,10 +114,6 @@ EngineOptions Worker::EngineOptionsWithPool() const {
 Worker::~Worker() { Stop(); }
 
 Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
-  if (!setup_.metrics_address.empty()) {
-    ROOST_ASSIGN_OR_RETURN(metrics_server_,
-                           MetricsServer::Start(setup_.metrics_address, setup_.insecure_bind, registry_));
-  }
   std::optional<RouterKeys> keys;
   if (setup_.link_keys) {
     ROOST_ASSIGN_OR_RETURN(keys, RouterKeys::Open(*setup_.link_keys));
@@ -127,16 +123,39 @@ Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
   names.names = std::move(routers);
   link_thread_ = std::make_unique<LinkThread>(std::move(core), std::move(names), std::move(keys), clock_, waker_,
                                               engine_thread_, metrics_);
+  ROOST_RETURN_IF_ERROR(StartListener());
   engine_thread_.Start();
   link_thread_->Start();
   return {};
+}
+
+// The listener asks the threads, and is there before them: an address that can not be bound stops the start.
+Result<void> Worker::StartListener() {
+  if (setup_.listener.address.empty()) return {};
+  WorkerApi api({.threads =
+                     [this] {
+                       return std::vector<ThreadProgress>{{"engine", engine_thread_.stall_watch().StepTime()},
+                                                          {"link", link_thread_->stall_watch().StepTime()}};
+                     },
+                 .is_draining = [this] { return link_thread_->is_draining(); },
+                 .routers = [this] { return link_thread_->Routers(); },
+                 .metrics_text = [this] { return registry_.Text(); }},
+                {.stall_timeout = setup_.stall_timeout, .version = hello_.version.release});
+  ROOST_ASSIGN_OR_RETURN(
+      listener_, WorkerListener::Start(setup_.listener, std::move(api),
+                                       [this](const TlsValidity& validity) { metrics_.OnCertificate(validity); }));
+  return {};
+}
+
+void Worker::Reload() {
+  if (listener_ != nullptr) listener_->Reload();
 }
 
 void Worker::Stop() {
   if (link_thread_) link_thread_->Stop();
   engine_thread_.Stop();
   grammar_pool_.reset();  // before engine_thread_ is destroyed: the pool wakes it
-  metrics_server_.reset();
+  listener_.reset();
 }
 
 }  // namespace roost::worker

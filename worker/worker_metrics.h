@@ -1,11 +1,12 @@
 // Turns what the link thread hears into the worker's metrics. Labels are resolved once, at construction.
 //
-// Threads: constructed anywhere, then called from the link thread alone; prometheus-cpp reads from its own threads.
+// Threads: constructed anywhere, then called from the link thread alone, but for OnCertificate; any thread reads.
 #pragma once
 
 #include <array>
 #include <functional>
 
+#include "common/http/tls_context.h"
 #include "common/metrics/registry.h"
 #include "worker/link/link_thread.h"
 
@@ -18,6 +19,8 @@ class WorkerMetrics final : public LinkObserver {
 
   void OnStep(const StepReport& report) override;
   void OnRound(const LinkCounts& counts, Links links) override;
+  // From any thread.
+  void OnCertificate(const TlsValidity& validity);
 
  private:
   using CounterRef = std::reference_wrapper<prometheus::Counter>;
@@ -57,6 +60,8 @@ class WorkerMetrics final : public LinkObserver {
   prometheus::Histogram& step_seconds_;
   prometheus::Gauge& links_up_;
   prometheus::Gauge& links_down_;
+  std::array<CounterRef, kRefusalReasonCount> refusals_;
+  prometheus::Gauge& certificate_expiry_;
   std::array<CounterRef, kResyncReasonNames.size()> resyncs_;
   std::array<CounterRef, kMirrorLossNames.size()> mirror_losses_;
   prometheus::Counter& malformed_messages_;

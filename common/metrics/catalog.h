@@ -195,6 +195,10 @@ inline constexpr Metric kWorkerStepSeconds{Kind::kHistogram, "roost_worker_step_
     "Time of one engine step.", kLatencySeconds};
 inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state",
     "Links to routers, by state: up or down."};
+inline constexpr Metric kWorkerRefusals{Kind::kCounter, "roost_worker_refusals_total", "reason",
+    "Times that a router refused this worker, by reason: name_taken, key, version, hello, full, other, or handshake where the keys do not fit."};
+inline constexpr Metric kWorkerTlsCertificateExpiry{Kind::kGauge, "roost_worker_tls_certificate_expiry_timestamp_seconds", "",
+    "When the TLS certificate of the worker's listener ends, in Unix time; 0 without TLS."};
 inline constexpr Metric kWorkerResyncs{Kind::kCounter, "roost_worker_resyncs_total", "reason",
     "Links that were sent a snapshot again, by reason: asked, digest, gap, overflow, router_restart, silent or unsent."};
 inline constexpr Metric kWorkerMirrorLosses{Kind::kCounter, "roost_worker_mirror_losses_total", "reason",

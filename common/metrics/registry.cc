@@ -80,6 +80,4 @@ void Registry::Remove(const Metric& metric, const std::vector<std::string>& valu
 
 std::string Registry::Text() const { return prometheus::TextSerializer().Serialize(registry_->Collect()); }
 
-std::shared_ptr<prometheus::Collectable> Registry::collectable() const { return registry_; }
-
 }  // namespace roost::metrics

@@ -9,7 +9,6 @@
 #include "common/metrics/catalog.h"
 
 namespace prometheus {
-class Collectable;
 class Counter;
 class Gauge;
 class Histogram;
@@ -42,9 +41,6 @@ class Registry {
 
   // All metrics in Prometheus' text format.
   [[nodiscard]] std::string Text() const;
-
-  // For prometheus-cpp's exposer.
-  [[nodiscard]] std::shared_ptr<prometheus::Collectable> collectable() const;
 
  private:
   std::vector<ConstantLabel> constant_labels_;

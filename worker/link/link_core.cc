@@ -43,6 +43,7 @@ void LinkCore::AddPeer(PeerId peer, std::string name) {
   links_.back().name = std::move(name);
   links_.back().last_heard = clock_.Now();
   BeginLife(links_.back());
+  status_changed_ = true;
 }
 
 void LinkCore::RemovePeer(PeerId peer) {
@@ -50,6 +51,7 @@ void LinkCore::RemovePeer(PeerId peer) {
   if (link == nullptr) return;
   EndLife(*link);
   links_.erase(links_.begin() + (link - links_.data()));
+  status_changed_ = true;
 }
 
 void LinkCore::BeginLife(Link& link) {
@@ -76,6 +78,7 @@ void LinkCore::Restart(Link& link, ResyncReason reason) {
     link.resync_reason = reason;
     LogWarning("router link starts again",
                {{"router", link.name}, {"reason", std::string(kResyncReasonNames[IndexOf(reason)])}});
+    status_changed_ = true;
   }
   EndLife(link);
   BeginLife(link);
@@ -113,7 +116,7 @@ void LinkCore::OnMalformed(PeerId peer) {
 void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   if (welcome.epoch != link.epoch) return;
   const Result<void> same_major = wire::CheckMajors({.worker = setup_.hello.version, .router = welcome.version});
-  if (!same_major.ok()) return NoteRefusal(link, same_major.error().ToString());
+  if (!same_major.ok()) return NoteRefusal(link, wire::RefusalCause::kVersion, same_major.error().ToString());
   const bool other_process = link.router_instance && *link.router_instance != welcome.router_instance;
   if (link.state == State::kUp) {
     // A second welcome from the same process answers a repeated hello. Another process does not know this life of the
@@ -125,7 +128,9 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   const std::string_view reason = link.resync_reason ? kResyncReasonNames[IndexOf(*link.resync_reason)] : "first";
   if (link.resync_reason) ++counts_.resyncs[IndexOf(*link.resync_reason)];
   link.resync_reason.reset();
-  link.refusal.clear();
+  link.refusal.reset();
+  link.refusal_logged = {};
+  status_changed_ = true;
   link.router_instance = welcome.router_instance;
   link.state = State::kUp;
   LogInfo("router link up", {{"router", link.name},
@@ -134,16 +139,6 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
                              {"protocol", wire::Describe(welcome.version)}});
   // Routers decide by the load, and an idle engine reports none.
   SendStep(link, {}, {}, load_);
-}
-
-void LinkCore::Handle(Link& link, const wire::Refused& refused) {
-  if (refused.epoch == link.epoch) NoteRefusal(link, refused.reason);
-}
-
-void LinkCore::NoteRefusal(Link& link, const std::string& reason) {
-  if (link.refusal == reason) return;
-  link.refusal = reason;
-  LogError("a router refuses this worker", {{"router", link.name}, {"reason", reason}});
 }
 
 void LinkCore::Handle(Link& link, wire::Generate generate) {
@@ -351,6 +346,7 @@ void LinkCore::Tick() {
   const Instant now = clock_.Now();
   for (Link& link : links_) {
     RedialIfSilent(link);
+    ForgetRefusal(link);
     if (now < NextDue(link)) continue;
     if (link.state == State::kGreeting) {
       SendHello(link);

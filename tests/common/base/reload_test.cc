@@ -1,4 +1,4 @@
-#include "router/reload.h"
+#include "common/base/reload.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-namespace roost::router {
+namespace roost {
 namespace {
 
 namespace fs = std::filesystem;
@@ -149,4 +149,4 @@ TEST_F(ReloaderTest, ItsThreadReloadsOnRequestAndLooksByItself) {
 }
 
 }  // namespace
-}  // namespace roost::router
+}  // namespace roost
