@@ -71,6 +71,15 @@ TEST(WorkerOptionsTest, LinkKeysAreTwoFilesThatAreReadBeforeTheModel) {
   EXPECT_EQ(missing.error().field, "/nowhere");
 }
 
+TEST(WorkerOptionsTest, TheListenerIsCheckedBeforeTheModelIsLoaded) {
+  EXPECT_EQ(Parse({"--model", "m", "--metrics-address", "http://127.0.0.1:1"}).error().field, "metrics-address");
+  EXPECT_EQ(Parse({"--model", "m", "--metrics-address", "0.0.0.0:9101"}).error().field, "metrics-address");
+  EXPECT_TRUE(Parse({"--model", "m", "--metrics-address", "0.0.0.0:9101", "--insecure-bind"}).ok());
+  EXPECT_TRUE(Parse({"--model", "m", "--metrics-address", ""}).ok());
+  EXPECT_EQ(Parse({"--model", "m", "--tls-cert", "/nowhere"}).error().field, "tls-key");
+  EXPECT_EQ(Parse({"--model", "m", "--tls-cert", "/nowhere", "--tls-key", "/nowhere"}).error().field, "tls-cert");
+}
+
 TEST(WorkerOptionsTest, WrongValuesAreErrors) {
   EXPECT_FALSE(Parse({}).ok());
   EXPECT_FALSE(Parse({"--model", "m", "--bogus", "1"}).ok());
