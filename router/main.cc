@@ -17,6 +17,7 @@
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/base/core_dumps.h"
+#include "common/base/cpu_limit.h"
 #include "common/base/log.h"
 #include "common/base/memory_limit.h"
 #include "common/base/random_seed.h"
@@ -188,7 +189,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
 }
 
 int Main(int argc, char** argv) {
-  const Machine machine{MemoryLimitBytes(), std::thread::hardware_concurrency()};
+  const Machine machine{MemoryLimitBytes(), UsableCpuCount()};
   RouterOptions options = DefaultsFor(machine);
   ConfigParser parser("roost-router",
                       "Takes OpenAI-style requests and sends each to the worker where its first token comes soonest. "

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <thread>
 #include <utility>
 
+#include "common/base/byte_size.h"
+#include "common/base/cpu_limit.h"
 #include "common/base/utf8.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/codec.h"
@@ -100,19 +101,21 @@ Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string
 }
 
 Result<KvMemory> ParseKvMemory(std::string_view value) {
-  constexpr double kLeastBytes = 1 << 20;
-  constexpr double kMostBytes = 1e15;
+  constexpr std::uint64_t kLeastBytes = 1U << 20U;
+  constexpr std::uint64_t kMostBytes = 1'000'000'000'000'000;
   if (value == "auto") return KvMemory{};
   double number = 0;
   const auto [parsed_to, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error == std::errc() && parsed_to == value.data() + value.size()) {
-    if (number > 0 && number < 1) return KvMemory{.share = number, .bytes = std::nullopt};
-    if (number >= kLeastBytes && number <= kMostBytes) {
-      return KvMemory{.share = std::nullopt, .bytes = static_cast<std::uint64_t>(number)};
-    }
+  const bool is_number = error == std::errc() && parsed_to == value.data() + value.size();
+  if (is_number && number > 0 && number < 1) return KvMemory{.share = number, .bytes = std::nullopt};
+  const Result<std::uint64_t> bytes = ParseByteSize(value);
+  if (!bytes.ok())
+    return InvalidArgument("kv-memory", "{}; or a share between 0 and 1, or auto", bytes.error().message);
+  if (*bytes < kLeastBytes || *bytes > kMostBytes) {
+    return InvalidArgument("kv-memory", "'{}' is not from {} to {}, nor a share between 0 and 1", value,
+                           ByteSizeText(kLeastBytes), ByteSizeText(kMostBytes));
   }
-  return InvalidArgument("kv-memory", "'{}' is not auto, a share between 0 and 1, or bytes from {}", value,
-                         static_cast<std::uint64_t>(kLeastBytes));
+  return KvMemory{.share = std::nullopt, .bytes = *bytes};
 }
 
 void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
@@ -145,8 +148,9 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
            {kMinBlockTokens, kMaxBlockTokens})
       .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory holds", {0, kMaxBlocks})
       .Add("kv-memory", options.kv_memory,
-           "Memory for KV blocks when kv-blocks is 0: a number of bytes; or a share below 1 of the CUDA memory that "
-           "weights and steps leave free; or auto, which is a share of 0.9 on CUDA, and on the CPU 1 GiB or half of "
+           "Memory for KV blocks when kv-blocks is 0: a size such as 8GiB, or in bytes; or a share below 1 of the CUDA "
+           "memory that weights and steps leave free; or auto, which is a share of 0.9 on CUDA, and on the CPU 1 GiB "
+           "or half of "
            "the memory, whichever is less")
       .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
                  "Policy that chooses which idle block is evicted first")
@@ -201,15 +205,17 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
       .AddChoice("plan-ahead", options.plan_ahead, {"auto", "on", "off"},
                  "Plan the next step while the device computes the current one; auto does so on CUDA unless hits are "
                  "verified. On the CPU it is only for testing: tokens come a step later")
-      .Add("threads", options.threads, "Compute threads; 0 takes all cores", {0, kMaxThreads});
+      .Add("threads", options.threads,
+           "Compute threads; 0 takes the processors that this process may use: of its affinity and its cgroup's quota",
+           {0, kMaxThreads});
 }
 
 void DeclareGrammar(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Constrained output")
-      .Add("grammar-cache-bytes", options.grammar_cache_bytes,
-           "Memory for compiled JSON schemas, regular expressions and grammars; each may take at most a quarter. "
-           "0 refuses requests with a constraint",
-           {0, 1e12})
+      .AddBytes("grammar-cache-bytes", options.grammar_cache_bytes,
+                "Memory for compiled JSON schemas, regular expressions and grammars, in bytes or with a unit such as "
+                "256MiB; each may take at most a quarter. 0 refuses requests with a constraint",
+                {0, 1e12})
       .Add("grammar-threads", options.grammar_threads, "Threads that compile schemas, regular expressions and grammars",
            {1, kMaxThreads})
       .Add("grammar-compile-seconds", options.grammar_compile_seconds,
@@ -289,7 +295,7 @@ Result<void> Complete(WorkerOptions& options) {
     return InvalidArgument("plan-ahead",
                            "can not be on together with verify-hits, which reads logits that the next step overwrites");
   }
-  if (options.threads == 0) options.threads = std::max(1U, std::thread::hardware_concurrency());
+  if (options.threads == 0) options.threads = UsableCpuCount();
   return {};
 }
 

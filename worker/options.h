@@ -61,7 +61,7 @@ struct WorkerOptions {
   std::uint64_t first_token_target_ms = kDefaultFirstTokenTargetMs;           // 0: none
   std::uint32_t max_queue_wait_ms = 0;                                        // 0: no limit
   std::string plan_ahead = "auto";  // auto: on a device that computes while the host plans
-  std::uint32_t threads = 0;        // 0: all cores
+  std::uint32_t threads = 0;        // 0: see UsableCpuCount
 
   // Constrained output
   std::uint64_t grammar_cache_bytes = std::uint64_t{256} << 20U;  // 0: constraints are refused
@@ -109,7 +109,7 @@ struct KvMemory {
   std::optional<std::uint64_t> bytes;  // neither is set: what suits the device
 };
 
-// "auto", a share above 0 and below 1, or bytes from 1 MiB.
+// "auto", a share above 0 and below 1, or a size (ParseByteSize) from 1 MiB.
 [[nodiscard]] Result<KvMemory> ParseKvMemory(std::string_view value);
 
 // The exit code of a process that can not start, after sysexits.h: 65 a damaged file, 66 a missing file, 69 an address

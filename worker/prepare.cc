@@ -55,7 +55,7 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
     model.kv_share = kDeviceKvShare;
   }
   if (KindOf(*backend.ops) == DeviceKind::kCpu) {
-    model.memory_limit_bytes = MemoryLimitBytes();
+    model.memory_limit_bytes = AvailableMemoryBytes();
     if (!kv_memory.bytes) model.kv_bytes = std::min(model.kv_bytes, *model.memory_limit_bytes / kHostKvPart);
   }
   if (options.max_context_tokens > 0) model.max_context_tokens = options.max_context_tokens;
