@@ -15,7 +15,7 @@
 #include "common/config/config.h"
 #include "worker/engine/engine.h"
 #include "worker/model/step_size.h"
-#include "worker/worker.h"
+#include "worker/worker_api.h"
 #include "worker/worker_listener.h"
 
 namespace roost::worker {

@@ -29,10 +29,6 @@
 
 namespace roost::worker {
 
-// A thread whose step takes longer counts as hung at /livez. The default is what routers grant a step whose time they
-// can not predict, so that none is killed for a long step that a router waits for.
-inline constexpr Duration kDefaultStallTimeout = std::chrono::seconds(120);
-
 struct WorkerSetup {
   std::unique_ptr<Model> model;
   EngineOptions engine;

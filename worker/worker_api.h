@@ -11,6 +11,7 @@
 // Thread-safe if its sources are.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,6 +21,10 @@
 #include "worker/link/link_status.h"
 
 namespace roost::worker {
+
+// The default is what routers grant a step whose time they can not predict, so that no worker is killed for a long step
+// that a router still waits for.
+inline constexpr Duration kDefaultStallTimeout = std::chrono::seconds(120);
 
 // A thread, and how long its present step takes; zero while it waits for work.
 struct ThreadProgress {
@@ -36,7 +41,7 @@ class WorkerApi {
     std::function<std::string()> metrics_text;
   };
   struct Options {
-    Duration stall_timeout{};  // a longer step counts as hung
+    Duration stall_timeout = kDefaultStallTimeout;  // a longer step counts as hung
     std::string version;
   };
 

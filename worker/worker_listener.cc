@@ -37,9 +37,7 @@ Result<HttpServerOptions> OptionsAt(const WorkerListenerOptions& options) {
 Result<void> WorkerListener::Check(const WorkerListenerOptions& options) {
   if (options.address.empty()) return {};
   ROOST_RETURN_IF_ERROR(OptionsAt(options));
-  Reloader reloader;
-  ROOST_RETURN_IF_ERROR(OpenTls(options.tls, reloader, [](const TlsValidity&) {}));
-  return {};
+  return CheckTls(options.tls);
 }
 
 Result<std::unique_ptr<WorkerListener>> WorkerListener::Start(const WorkerListenerOptions& options, WorkerApi api,

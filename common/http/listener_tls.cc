@@ -36,6 +36,12 @@ void WarnUnlessValid(const TlsValidity& validity, const std::string& file) {
 
 }  // namespace
 
+Result<void> CheckTls(const TlsFiles& files) {
+  ROOST_RETURN_IF_ERROR(CheckFlags(files));
+  if (!files.certificate.empty()) ROOST_RETURN_IF_ERROR(TlsContext::Load(files));
+  return {};
+}
+
 Result<std::shared_ptr<const TlsContext>> OpenTls(const TlsFiles& files, Reloader& reloader,
                                                   std::function<void(const TlsValidity&)> on_certificate) {
   ROOST_RETURN_IF_ERROR(CheckFlags(files));

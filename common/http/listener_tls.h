@@ -10,6 +10,9 @@
 
 namespace roost {
 
+// What OpenTls would say of these files, without watching them.
+[[nodiscard]] Result<void> CheckTls(const TlsFiles& files);
+
 // Null without certificate and key, of which there must be both or none; errors name the flag. The files are watched
 // from here on. `on_certificate` is called for each certificate that comes into use, here and on the reloader's thread.
 [[nodiscard]] Result<std::shared_ptr<const TlsContext>> OpenTls(const TlsFiles& files, Reloader& reloader,

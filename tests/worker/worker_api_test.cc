@@ -86,7 +86,8 @@ TEST_F(WorkerApiTest, ReadyNeedsARouterThatAccepts) {
 }
 
 TEST_F(WorkerApiTest, ARefusalSaysByWhomAndWhy) {
-  routers_ = {{"tcp://a:1", LinkStanding::kConnecting}, {"tcp://b:1", LinkStanding::kRefused, "the name \"w\" is taken"}};
+  routers_ = {{"tcp://a:1", LinkStanding::kConnecting},
+              {"tcp://b:1", LinkStanding::kRefused, "the name \"w\" is taken"}};
   ExpectUnready("refused", R"(the router at tcp://b:1 refuses this worker: the name \"w\" is taken)");
   routers_[0].standing = LinkStanding::kUp;  // one router is enough
   EXPECT_EQ(Ask("/ready").status, 200);

@@ -25,13 +25,12 @@ TEST_F(WorkerMetricsTest, AllSeriesAreThereFromTheStart) {
   for (const char* pool : {"0.5x", "1x", "2x", "4x"}) {
     EXPECT_THAT(text, HasSubstr("roost_worker_estimated_hit_ratio{pool=\"" + std::string(pool) + "\"} 0"));
   }
-  for (const char* name :
-       {"tail_cached_tokens_total", "uncached_requests_total", "refused_pins_total", "verified_hits_total",
-        "wrong_hits_total", "pinned_blocks", "block_age_at_eviction_seconds_count",
-        "block_idle_before_eviction_seconds_count", "block_reuse_gap_seconds_count",
-        "mirror_losses_total{reason=\"digest\"}", "resyncs_total{reason=\"unsent\"}",
-        "refusals_total{reason=\"name_taken\"}", "refusals_total{reason=\"handshake\"}",
-        "tls_certificate_expiry_timestamp_seconds"}) {
+  for (const char* name : {"tail_cached_tokens_total", "uncached_requests_total", "refused_pins_total",
+                           "verified_hits_total", "wrong_hits_total", "pinned_blocks",
+                           "block_age_at_eviction_seconds_count", "block_idle_before_eviction_seconds_count",
+                           "block_reuse_gap_seconds_count", "mirror_losses_total{reason=\"digest\"}",
+                           "resyncs_total{reason=\"unsent\"}", "refusals_total{reason=\"name_taken\"}",
+                           "refusals_total{reason=\"handshake\"}", "tls_certificate_expiry_timestamp_seconds"}) {
     EXPECT_THAT(text, HasSubstr("\nroost_worker_" + std::string(name) + " 0\n"));
   }
 }

@@ -20,9 +20,9 @@
 namespace roost::worker {
 namespace {
 
-using testing_support::FakeModel;
 using testing::HasSubstr;
 using testing::StartsWith;
+using testing_support::FakeModel;
 using testing_support::TestRouter;
 
 constexpr std::uint32_t kBlockTokens = 4;
