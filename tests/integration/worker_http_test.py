@@ -124,6 +124,9 @@ class WorkerHttpTest(unittest.TestCase):
         draining = endpoints.wait_for("draining")
         self.assertEqual(draining["code"], 503)
         self.assertEqual(endpoints.status("/livez"), 200)
+        late = router.completion("Who?", max_tokens=2)
+        self.assertEqual(late.status, 503, "its model is away, and may come back")
+        self.assertGreaterEqual(int(late.headers["retry-after"]), 1)
         self.assertIn(b'"finish_reason":"length"', response.read())
         self.assertEqual(worker.process.wait(DEADLINE_SECONDS), 0)
 
