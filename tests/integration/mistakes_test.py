@@ -57,7 +57,8 @@ COMMANDS = [
     ("a made model that there is not", [*WORKER, "--model", "synthetic:llama-9b"], 78,
      ["synthetic model", "llama-9b", "llama-3.1-8b"]),
     ("a configuration that is not there", [*ROUTER, "--config", "/nowhere/roost.toml"], 64, ["/nowhere/roost.toml"]),
-    ("a command of roostctl that there is not", [BIN / "roostctl", "stats"], 64, ["stats", "status"]),
+    ("a misspelt option of roostctl", [BIN / "roostctl", "status", "--admni", "http://127.0.0.1:1"], 64,
+     ["unknown option --admni", "did you mean --admin?"]),
 ]  # fmt: skip
 
 # What is in the file of --config, and the words of the answer; FILE stands for the file's path.

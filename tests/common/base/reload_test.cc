@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::hours kNever{1};
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kReloadPatience{20};
 
 class ReloaderTest : public ::testing::Test {
  protected:
@@ -130,7 +130,7 @@ TEST_F(ReloaderTest, ItsThreadReloadsOnRequestAndLooksByItself) {
                           }})
                     .ok());
     reloader.RequestAll();
-    EXPECT_EQ(requested.get_future().wait_for(kPatience), std::future_status::ready);
+    EXPECT_EQ(requested.get_future().wait_for(kReloadPatience), std::future_status::ready);
   }
   std::promise<void> noticed;
   int loads = 0;
@@ -145,7 +145,7 @@ TEST_F(ReloaderTest, ItsThreadReloadsOnRequestAndLooksByItself) {
                         }})
                   .ok());
   fs::remove(path);
-  EXPECT_EQ(noticed.get_future().wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(noticed.get_future().wait_for(kReloadPatience), std::future_status::ready);
 }
 
 }  // namespace
