@@ -326,6 +326,8 @@ WORKER = {
         row(
             "Links to routers",
             panel("Links", "By state.", "short", [("{{worker}}, {{state}}", now("roost_worker_links", "worker, state"))]),
+            panel("Refusals", "By reason: a router does not take the worker. Its log and its /ready say which router, and why.", "cps",
+                  [("{{worker}}, {{reason}}", rate("roost_worker_refusals_total", "worker, reason"))]),
             panel("Snapshots sent again", "By reason. asked, digest and gap: a router found a difference. The others: what was sent did "
                   "not arrive.", "cps", [("{{reason}}", rate("roost_worker_resyncs_total", "reason"))]),
             panel("Trouble", "mirror: the link lost its copy of the set of cached blocks and asked the engine again. malformed, unknown: "

@@ -1,12 +1,11 @@
 #include "router/listeners.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <string_view>
 #include <utility>
 
-#include "router/listener_tls.h"
+#include "common/http/listener_address.h"
+#include "common/http/listener_tls.h"
 
 namespace roost::router {
 namespace {
@@ -18,20 +17,11 @@ struct Admittance {
   const std::string& keys;  // file
 };
 
-// Whoever may open the socket's file is let in.
-std::optional<HttpServerOptions> OptionsAtPath(std::string_view address) {
-  constexpr std::string_view kPrefix = "unix:";
-  if (!address.starts_with(kPrefix)) return std::nullopt;
-  HttpServerOptions http;
-  http.unix_path = address.substr(kPrefix.size());
-  return http;
-}
-
-Result<HttpServerOptions> OptionsAtPort(const std::string& address, const Admittance& admittance,
-                                        const RouterOptions& options) {
-  ROOST_ASSIGN_OR_RETURN(HostAndPort parsed, ParseHostAndPort(address, admittance.flag));
+Result<HttpServerOptions> OptionsAt(const std::string& address, const Admittance& admittance,
+                                    const RouterOptions& options) {
+  ROOST_ASSIGN_OR_RETURN(ListenerAddress parsed, ParseListenerAddress(address, admittance.flag));
   const bool is_guarded = !admittance.keys.empty() || !options.tls_client_ca.empty();
-  if (!IsLoopback(parsed.host) && !is_guarded && !options.insecure_bind) {
+  if (parsed.IsBeyondLoopback() && !is_guarded && !options.insecure_bind) {
     return InvalidArgument(admittance.flag,
                            "{} is not a loopback address, and without --{} or --tls-client-ca requests are not "
                            "authenticated; --insecure-bind allows it",
@@ -40,17 +30,7 @@ Result<HttpServerOptions> OptionsAtPort(const std::string& address, const Admitt
   HttpServerOptions http;
   http.address = std::move(parsed.host);
   http.port = parsed.port;
-  return http;
-}
-
-Result<HttpServerOptions> OptionsAt(const std::string& address, const Admittance& admittance,
-                                    const RouterOptions& options) {
-  HttpServerOptions http;
-  if (std::optional<HttpServerOptions> at_path = OptionsAtPath(address)) {
-    http = *std::move(at_path);
-  } else {
-    ROOST_ASSIGN_OR_RETURN(http, OptionsAtPort(address, admittance, options));
-  }
+  http.unix_path = std::move(parsed.unix_path);
   http.body_bytes = options.max_body_bytes;
   http.header_timeout =
       std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(options.request_head_timeout_seconds));
@@ -83,20 +63,14 @@ Result<std::unique_ptr<HttpServer>> Serve(HttpServerOptions options, const std::
   return server;
 }
 
-std::string UrlOf(const HttpServerOptions& options, const HttpServer& server) {
-  if (!options.unix_path.empty()) return "unix:" + options.unix_path;
-  const std::string& address = options.address;
-  const std::string host = address.find(':') == std::string::npos ? address : "[" + address + "]";
-  return fmt::format("{}://{}:{}", options.tls == nullptr ? "http" : "https", host, server.port());
-}
-
 }  // namespace
 
 Result<ListenerPlan> PlanListeners(const RouterOptions& options, Reloader& reloader,
                                    std::shared_ptr<ByteBudget> input_budget, ApiMetrics& metrics) {
   ROOST_ASSIGN_OR_RETURN(
       const std::shared_ptr<const TlsContext> tls,
-      OpenTls(options, reloader, [&metrics](const TlsValidity& validity) { metrics.OnCertificate(validity); }));
+      OpenTls({.certificate = options.tls_cert, .key = options.tls_key, .client_ca = options.tls_client_ca}, reloader,
+              [&metrics](const TlsValidity& validity) { metrics.OnCertificate(validity); }));
   ListenerPlan plan;
   ROOST_ASSIGN_OR_RETURN(plan.api,
                          OptionsAt(options.http_address, {"http-address", "api-keys", options.api_keys}, options));

@@ -6,12 +6,12 @@
 #include <string>
 
 #include "common/base/byte_budget.h"
+#include "common/base/reload.h"
 #include "common/base/result.h"
 #include "common/http/server.h"
 #include "router/api/api.h"
 #include "router/api_metrics.h"
 #include "router/options.h"
-#include "router/reload.h"
 
 namespace roost::router {
 

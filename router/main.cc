@@ -18,9 +18,11 @@
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/base/core_dumps.h"
+#include "common/base/cpu_limit.h"
 #include "common/base/log.h"
 #include "common/base/memory_limit.h"
 #include "common/base/random_seed.h"
+#include "common/base/reload.h"
 #include "common/base/service_notifier.h"
 #include "common/base/termination.h"
 #include "common/config/config.h"
@@ -37,7 +39,6 @@
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_dispatcher.h"
-#include "router/reload.h"
 #include "router/text/prompt_memo.h"
 #include "router/text/text_pool.h"
 #include "router/throughput_log.h"
@@ -113,20 +114,6 @@ void Drain(HttpServer& server, std::chrono::milliseconds timeout, int last_signa
   stopper.join();
 }
 
-// While it exists, SIGHUP reloads.
-class HangupReloads {
- public:
-  HangupReloads(Termination& termination, Reloader& reloader) : termination_(termination) {
-    termination.OnHangup([&reloader] { reloader.RequestAll(); });
-  }
-  HangupReloads(const HangupReloads&) = delete;
-  HangupReloads& operator=(const HangupReloads&) = delete;
-  ~HangupReloads() { termination_.OnHangup({}); }
-
- private:
-  Termination& termination_;
-};
-
 // The peers of the link, whenever their file changes. The router's own key is read once.
 Result<void> WatchLinkPeers(const RouterOptions& options, const std::optional<wire::ServerKeys>& keys,
                             Reloader& reloader) {
@@ -178,7 +165,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   metrics::ExportProcess(registry, {.version = Version(), .revision = Revision()});
   ApiMetrics api_metrics(registry);
   Reloader reloader;  // after what its entries touch
-  const HangupReloads hangup_reloads(termination, reloader);
+  const HangupReload hangup_reload(termination, [&reloader] { reloader.RequestAll(); });
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry, options.policy);
   const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).clients);
   ROOST_ASSIGN_OR_RETURN(const ListenerPlan plan, PlanListeners(options, reloader, input_budget, api_metrics));
@@ -242,7 +229,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
 }
 
 int Main(int argc, char** argv) {
-  const Machine machine{MemoryLimitBytes(), std::thread::hardware_concurrency()};
+  const Machine machine{MemoryLimitBytes(), UsableCpuCount()};
   RouterOptions options = DefaultsFor(machine);
   ConfigParser parser("roost-router",
                       "Takes OpenAI-style requests and sends each to the worker where its first token comes soonest. "

@@ -1,13 +1,13 @@
 #include "router/options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "common/base/byte_size.h"
 #include "common/wire/codec.h"
 #include "router/policies/policies.h"
 
@@ -46,10 +46,11 @@ Result<void> CheckMemory(const RouterOptions& options, const Machine& machine) {
   if (fits) return {};
   return InvalidArgument(
       "input-memory-bytes",
-      "{} bytes for requests, {} for the index (index-memory-bytes) and {} for the memo (tokenization-memo-bytes) are "
-      "more than the {} that this process may use: the least of its cgroup's limit, its address space's and the "
-      "machine's memory",
-      options.input_memory_bytes, options.index_memory_bytes, options.tokenization_memo_bytes, machine.memory_bytes);
+      "{} for requests, {} for the index (index-memory-bytes) and {} for the memo (tokenization-memo-bytes) are more "
+      "than the {} that this process may use: the least of its cgroup's limit, its address space's and the machine's "
+      "memory",
+      ByteSizeText(options.input_memory_bytes), ByteSizeText(options.index_memory_bytes),
+      ByteSizeText(options.tokenization_memo_bytes), ByteSizeText(machine.memory_bytes));
 }
 
 Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& options, const Clock& clock,
@@ -72,15 +73,16 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .Add("http-threads", options.http_threads, "Threads that serve clients", {1, 256})
       .Add("max-connections", options.max_connections, "Open client connections, at most; another one is answered 429",
            {1, 1e6})
-      .Add("max-body-bytes", options.max_body_bytes, "Size of a request's body; a larger one is answered 413",
-           {1024, 1e9})
-      .Add(
+      .AddBytes("max-body-bytes", options.max_body_bytes,
+                "Size of a request's body, in bytes or with a unit such as 8MiB; a larger one is answered 413",
+                {1024, 1e9})
+      .AddBytes(
           "input-memory-bytes", options.input_memory_bytes,
           "Memory for requests, from their arrival until they can no longer be sent again; an eighth of it is for "
           "workers' messages. A request that does not fit is answered 429, or 413 if it is larger than all of it. "
           "Reading a body takes up to 60 times its size. Default: a quarter of what the process may use, at most 2 GiB",
           {kLeastMemoryBytes, 1e15})
-      .Add(
+      .AddBytes(
           "tokenization-memo-bytes", options.tokenization_memo_bytes,
           "Memory for the tokens and hashes of earlier prompts, so that the next turn of a conversation costs only the "
           "work for its new text; 0 turns the memo off. Default: a sixteenth of what the process may use, at most "
@@ -138,7 +140,7 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            {0.1, 86'400})
       .Add("max-in-flight-requests", options.max_in_flight_requests,
            "Open requests, at most; another one is answered 429", {1, 1e6});
-  parser.Section("Index").Add(
+  parser.Section("Index").AddBytes(
       "index-memory-bytes", options.index_memory_bytes,
       "Memory for the index of what workers hold, for all models together; when it is full, the index leaves out the "
       "deepest blocks. Default: a quarter of what the process may use, at most 1 GiB",
@@ -188,21 +190,5 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .AddChoice("log-format", options.log_format, {"auto", "text", "json"},
                  "Form of the log lines; auto: text on a terminal, JSON elsewhere");
 }
-
-Result<HostAndPort> ParseHostAndPort(const std::string& text, const std::string& field) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) return InvalidArgument(field, "'{}' is not HOST:PORT", text);
-  HostAndPort parsed{text.substr(0, colon), 0};
-  if (parsed.host.size() > 2 && parsed.host.front() == '[' && parsed.host.back() == ']') {
-    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
-  }
-  const char* const begin = text.data() + colon + 1;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(begin, end, parsed.port);
-  if (error != std::errc() || stop != end) return InvalidArgument(field, "'{}' has no port from 0 to 65535", text);
-  return parsed;
-}
-
-bool IsLoopback(const std::string& host) { return host.rfind("127.", 0) == 0 || host == "::1"; }
 
 }  // namespace roost::router

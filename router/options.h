@@ -111,15 +111,4 @@ struct InputShares {
 // `options` must outlive the parse.
 void Declare(RouterOptions& options, ConfigParser& parser);
 
-// A numeric address and a port, from "127.0.0.1:8000" or "[::1]:8000".
-struct HostAndPort {
-  std::string host;
-  std::uint16_t port = 0;
-};
-// kInvalidArgument names `field`.
-[[nodiscard]] Result<HostAndPort> ParseHostAndPort(const std::string& text, const std::string& field);
-
-// Whether `host` is in 127.0.0.0/8 or is ::1.
-[[nodiscard]] bool IsLoopback(const std::string& host);
-
 }  // namespace roost::router

@@ -1,13 +1,13 @@
-// The files that the router reads again when they change, but for its certificates (listener_tls.h).
+// The files that the router reads again when they change, but for its certificates (common/http/listener_tls.h).
 #pragma once
 
 #include <memory>
 
+#include "common/base/reload.h"
 #include "common/base/result.h"
 #include "router/access/key_ring.h"
 #include "router/api/shared_prefixes.h"
 #include "router/options.h"
-#include "router/reload.h"
 
 namespace roost::router {
 

@@ -16,6 +16,7 @@
 #   ErrorCode                                     internal
 #   FinishReason                                  that request fails with `internal`
 #   CacheMode                                     off
+#   RefusalCause                                  other
 #   ConstraintKind, a member of outputLogprobs    the worker refuses that request with invalidArgument
 #   or promptLogprobs
 #   a member of Evict.what                        ignored and counted, with its message
@@ -288,7 +289,7 @@ struct Hello {
   # The worker knows Evict. A router sends none to a worker that does not, and says so.
 
   protocolMinor @28 :UInt32 = 0;
-  # Minor version, now 1. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
+  # Minor version, now 2. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
   # routers told their version.
 
   release @29 :Text;
@@ -603,13 +604,39 @@ struct Welcome {
 }
 
 struct Refused {
-  # Answers a hello that the router does not accept. The worker logs the reason and keeps saying hello.
+  # Answers a hello that the router does not accept. The worker logs the reason, shows it at /ready, and keeps saying
+  # hello.
 
   epoch @0 :UInt64;
   # The epoch of the hello that this answers.
 
   reason @1 :Text;
-  # A clause for people.
+  # A clause for people. It may differ from one answer to the next.
+
+  cause @2 :RefusalCause;
+  # What the reason is about.
+}
+
+enum RefusalCause {
+  # Why a router does not accept a hello. By it the worker knows a refusal that it has logged, and counts.
+
+  other @0;
+  # Also what a router of before 2.2 means.
+
+  version @1;
+  # The major versions differ.
+
+  nameTaken @2;
+  # Another process serves under the worker's name.
+
+  key @3;
+  # The key of the connection may not have the worker's name or model.
+
+  hello @4;
+  # A value of the hello is wrong, its block size for example.
+
+  full @5;
+  # The router has as many workers as it takes.
 }
 
 struct LogitBias {

@@ -29,6 +29,16 @@ int CanNotStart(const Error& error, int exit_code) {
   return exit_code;
 }
 
+std::string MetricsUrlOf(const Worker& worker) { return worker.url().empty() ? "" : worker.url() + "/metrics"; }
+
+void LogStarted(const Worker& worker, const WorkerOptions& options) {
+  LogInfo("worker started", {{"worker", worker.hello().worker_id},
+                             {"routers", fmt::format("{}", fmt::join(options.routers, ","))},
+                             {"metrics", MetricsUrlOf(worker)},
+                             {"version", std::string(Version())}});
+}
+
+// A router takes it: it serves from here on.
 void LogReady(const Worker& worker, const WorkerOptions& options) {
   const wire::Hello& hello = worker.hello();
   LogInfo("worker ready", {{"worker", hello.worker_id},
@@ -39,7 +49,7 @@ void LogReady(const Worker& worker, const WorkerOptions& options) {
                            {"block_tokens", std::to_string(hello.block_tokens)},
                            {"context_tokens", std::to_string(hello.max_context_tokens)},
                            {"threads", std::to_string(options.threads)},
-                           {"metrics", worker.metrics_url()}});
+                           {"metrics", MetricsUrlOf(worker)}});
 }
 
 // Serves until a signal comes. The worker is ready for the service manager once it dials routers: whether one is there
@@ -50,9 +60,11 @@ class Service {
       : worker_(worker), termination_(termination), notifier_(notifier) {}
 
   void Serve(const WorkerOptions& options) {
+    const HangupReload hangup_reload(termination_, [this] { worker_.Reload(); });
     termination_.BeginServing();
+    LogStarted(worker_, options);
     notifier_.Ready("waits for a router");
-    if (AwaitRouter(options)) {
+    if (AwaitRouter()) {
       LogReady(worker_, options);
       notifier_.Status(fmt::format("serves {}", worker_.hello().model));
     }
@@ -61,10 +73,10 @@ class Service {
   }
 
  private:
-  // Waits until a router has welcomed the worker. False when a signal comes first.
-  bool AwaitRouter(const WorkerOptions& options);
+  // Waits until a router has accepted the worker. False when a signal comes first.
+  bool AwaitRouter();
   void KeepAlive() {
-    notifier_.KeepAlive(clock_.Now(), [this] { return worker_.Turns(); });
+    notifier_.KeepAlive(clock_.Now(), [this] { return worker_.LongestStep() < *notifier_.look_interval(); });
   }
 
   const SteadyClock clock_;
@@ -73,11 +85,8 @@ class Service {
   ServiceNotifier& notifier_;
 };
 
-bool Service::AwaitRouter(const WorkerOptions& options) {
+bool Service::AwaitRouter() {
   constexpr std::chrono::milliseconds kLook{50};
-  LogInfo("worker waits for a router", {{"worker", worker_.hello().worker_id},
-                                        {"routers", fmt::format("{}", fmt::join(options.routers, ","))},
-                                        {"metrics", worker_.metrics_url()}});
   while (!worker_.WaitForRouter(kLook)) {
     if (termination_.Wait(std::chrono::milliseconds(0), 1)) return false;
     KeepAlive();
@@ -127,7 +136,7 @@ int Main(int argc, const char* const* argv) {
   std::optional<WorkerName> name;  // held until the end, so that no other worker takes it
   if (options.worker_id.empty()) options.worker_id = name.emplace(WorkerName::Take()).value();
   ServiceNotifier notifier = ServiceNotifier::FromEnvironment();
-  Termination termination;
+  Termination termination(Termination::Hangup::kReloads);
   const LogThread log_thread;
   return Run(options, termination, notifier);
 }

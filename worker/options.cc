@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <thread>
 #include <utility>
 
+#include "common/base/byte_size.h"
+#include "common/base/cpu_limit.h"
 #include "common/base/utf8.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/codec.h"
@@ -100,19 +101,21 @@ Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string
 }
 
 Result<KvMemory> ParseKvMemory(std::string_view value) {
-  constexpr double kLeastBytes = 1 << 20;
-  constexpr double kMostBytes = 1e15;
+  constexpr std::uint64_t kLeastBytes = 1U << 20U;
+  constexpr std::uint64_t kMostBytes = 1'000'000'000'000'000;
   if (value == "auto") return KvMemory{};
   double number = 0;
   const auto [parsed_to, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error == std::errc() && parsed_to == value.data() + value.size()) {
-    if (number > 0 && number < 1) return KvMemory{.share = number, .bytes = std::nullopt};
-    if (number >= kLeastBytes && number <= kMostBytes) {
-      return KvMemory{.share = std::nullopt, .bytes = static_cast<std::uint64_t>(number)};
-    }
+  const bool is_number = error == std::errc() && parsed_to == value.data() + value.size();
+  if (is_number && number > 0 && number < 1) return KvMemory{.share = number, .bytes = std::nullopt};
+  const Result<std::uint64_t> bytes = ParseByteSize(value);
+  if (!bytes.ok())
+    return InvalidArgument("kv-memory", "{}; or a share between 0 and 1, or auto", bytes.error().message);
+  if (*bytes < kLeastBytes || *bytes > kMostBytes) {
+    return InvalidArgument("kv-memory", "'{}' is not from {} to {}, nor a share between 0 and 1", value,
+                           ByteSizeText(kLeastBytes), ByteSizeText(kMostBytes));
   }
-  return InvalidArgument("kv-memory", "'{}' is not auto, a share between 0 and 1, or bytes from {}", value,
-                         static_cast<std::uint64_t>(kLeastBytes));
+  return KvMemory{.share = std::nullopt, .bytes = *bytes};
 }
 
 void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
@@ -145,8 +148,9 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
            {kMinBlockTokens, kMaxBlockTokens})
       .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory holds", {0, kMaxBlocks})
       .Add("kv-memory", options.kv_memory,
-           "Memory for KV blocks when kv-blocks is 0: a number of bytes; or a share below 1 of the CUDA memory that "
-           "weights and steps leave free; or auto, which is a share of 0.9 on CUDA, and on the CPU 1 GiB or half of "
+           "Memory for KV blocks when kv-blocks is 0: a size such as 8GiB, or in bytes; or a share below 1 of the CUDA "
+           "memory that weights and steps leave free; or auto, which is a share of 0.9 on CUDA, and on the CPU 1 GiB "
+           "or half of "
            "the memory, whichever is less")
       .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
                  "Policy that chooses which idle block is evicted first")
@@ -201,15 +205,17 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
       .AddChoice("plan-ahead", options.plan_ahead, {"auto", "on", "off"},
                  "Plan the next step while the device computes the current one; auto does so on CUDA unless hits are "
                  "verified. On the CPU it is only for testing: tokens come a step later")
-      .Add("threads", options.threads, "Compute threads; 0 takes all cores", {0, kMaxThreads});
+      .Add("threads", options.threads,
+           "Compute threads; 0 takes the processors that this process may use: of its affinity and its cgroup's quota",
+           {0, kMaxThreads});
 }
 
 void DeclareGrammar(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Constrained output")
-      .Add("grammar-cache-bytes", options.grammar_cache_bytes,
-           "Memory for compiled JSON schemas, regular expressions and grammars; each may take at most a quarter. "
-           "0 refuses requests with a constraint",
-           {0, 1e12})
+      .AddBytes("grammar-cache-bytes", options.grammar_cache_bytes,
+                "Memory for compiled JSON schemas, regular expressions and grammars, in bytes or with a unit such as "
+                "256MiB; each may take at most a quarter. 0 refuses requests with a constraint",
+                {0, 1e12})
       .Add("grammar-threads", options.grammar_threads, "Threads that compile schemas, regular expressions and grammars",
            {1, kMaxThreads})
       .Add("grammar-compile-seconds", options.grammar_compile_seconds,
@@ -235,9 +241,28 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
   DeclareEngine(options, parser);
   DeclareGrammar(options, parser);
   parser.Section("Operation")
-      .Add("metrics-address", options.metrics_address, "ADDRESS:PORT of the metrics endpoint; empty for none")
+      .Add("metrics-address", options.metrics_address,
+           "Address and port of /health, /livez, /ready, /metrics and /version, or unix:PATH of a socket for this user "
+           "alone; port 0 takes a free one; empty for none")
+      .Add(
+          "tls-cert", options.tls_cert,
+          "File with the certificate of metrics-address and those between it and its root, in PEM: it speaks HTTPS. It "
+          "is read again, with the other two, when it changes and at SIGHUP")
+      .Add("tls-key", options.tls_key, "File with the certificate's private key, in PEM without a password")
+      .Add("tls-client-ca", options.tls_client_ca,
+           "File with certificates of authorities, in PEM: clients of metrics-address must show a certificate that one "
+           "of them has signed")
+      .Add("stall-timeout-seconds", options.stall_timeout_seconds,
+           "Time without a finished step, while there is work, after which /livez answers 503; longer than any step of "
+           "this model on this machine",
+           {1, 86400})
+      .Add(
+          "otlp-endpoint", options.otlp_endpoint,
+          "URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; the worker then "
+          "sends spans of the requests that the router traces")
       .AddSwitch("insecure-bind", options.insecure_bind,
-                 "Allow metrics on an address beyond loopback, and links to such routers without link-secret-key")
+                 "Allow metrics-address beyond loopback without tls-client-ca, and links to such routers without "
+                 "link-secret-key")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
            "Time that running requests have to end after SIGTERM", {0, 86400})
       .AddSwitch("core-dumps", options.core_dumps,
@@ -245,6 +270,14 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
       .AddChoice("log-format", options.log_format, {"auto", "text", "json"},
                  "Form of the log lines; auto: text on a terminal, JSON elsewhere");
+}
+
+WorkerListenerOptions ListenerOf(const WorkerOptions& options) {
+  return {
+      .address = options.metrics_address,
+      .tls = {.certificate = options.tls_cert, .key = options.tls_key, .client_ca = options.tls_client_ca},
+      .insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse,
+  };
 }
 
 StepBounds StepBoundsOf(const WorkerOptions& options, DeviceKind device) {
@@ -260,13 +293,14 @@ Result<void> Complete(WorkerOptions& options) {
                            kMinBlockTokens, kMaxBlockTokens);
   }
   ROOST_RETURN_IF_ERROR(CheckLinks(options));
+  ROOST_RETURN_IF_ERROR(WorkerListener::Check(ListenerOf(options)));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.plan_ahead == "on" && options.verify_hits > 0) {
     return InvalidArgument("plan-ahead",
                            "can not be on together with verify-hits, which reads logits that the next step overwrites");
   }
-  if (options.threads == 0) options.threads = std::max(1U, std::thread::hardware_concurrency());
+  if (options.threads == 0) options.threads = UsableCpuCount();
   return {};
 }
 

@@ -9,11 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/result.h"
 #include "common/config/config.h"
 #include "worker/engine/engine.h"
 #include "worker/model/step_size.h"
+#include "worker/worker_api.h"
+#include "worker/worker_listener.h"
 
 namespace roost::worker {
 
@@ -58,7 +61,7 @@ struct WorkerOptions {
   std::uint64_t first_token_target_ms = kDefaultFirstTokenTargetMs;           // 0: none
   std::uint32_t max_queue_wait_ms = 0;                                        // 0: no limit
   std::string plan_ahead = "auto";  // auto: on a device that computes while the host plans
-  std::uint32_t threads = 0;        // 0: all cores
+  std::uint32_t threads = 0;        // 0: see UsableCpuCount
 
   // Constrained output
   std::uint64_t grammar_cache_bytes = std::uint64_t{256} << 20U;  // 0: constraints are refused
@@ -67,6 +70,11 @@ struct WorkerOptions {
 
   // Operation
   std::string metrics_address = "127.0.0.1:0";
+  std::string tls_cert;  // files; empty: plain HTTP
+  std::string tls_key;
+  std::string tls_client_ca;  // empty: clients show no certificate
+  std::string otlp_endpoint;  // empty: no traces
+  double stall_timeout_seconds = ToSeconds(kDefaultStallTimeout);
   bool insecure_bind = false;
   bool core_dumps = false;
   double drain_timeout_seconds = 30;
@@ -86,6 +94,8 @@ void DeclareGrammar(WorkerOptions& options, ConfigParser& parser);
 // runs before the model is read, because that may take minutes.
 [[nodiscard]] Result<void> Complete(WorkerOptions& options);
 
+[[nodiscard]] WorkerListenerOptions ListenerOf(const WorkerOptions& options);
+
 // The limits of a step: from the flags, or else what suits the device. A CUDA device reads all weights in every step,
 // so few tokens leave it idle. Few tokens keep the CPU busy; more would only make each step longer.
 enum class DeviceKind : std::uint8_t { kCpu, kCuda };
@@ -100,7 +110,7 @@ struct KvMemory {
   std::optional<std::uint64_t> bytes;  // neither is set: what suits the device
 };
 
-// "auto", a share above 0 and below 1, or bytes from 1 MiB.
+// "auto", a share above 0 and below 1, or a size (ParseByteSize) from 1 MiB.
 [[nodiscard]] Result<KvMemory> ParseKvMemory(std::string_view value);
 
 // The exit code of a process that can not start, after sysexits.h: 65 a damaged file, 66 a missing file, 69 an address

@@ -55,7 +55,7 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
     model.kv_share = kDeviceKvShare;
   }
   if (KindOf(*backend.ops) == DeviceKind::kCpu) {
-    model.memory_limit_bytes = MemoryLimitBytes();
+    model.memory_limit_bytes = AvailableMemoryBytes();
     if (!kv_memory.bytes) model.kv_bytes = std::min(model.kv_bytes, *model.memory_limit_bytes / kHostKvPart);
   }
   if (options.max_context_tokens > 0) model.max_context_tokens = options.max_context_tokens;
@@ -145,8 +145,9 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
     setup.link_keys = LinkKeyFiles{options.link_secret_key, options.link_peers};
   }
   setup.compute_thread_count = options.threads;
-  setup.metrics_address = options.metrics_address;
-  setup.insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse;
+  setup.listener = ListenerOf(options);
+  setup.otlp_endpoint = options.otlp_endpoint;
+  setup.stall_timeout = FromSeconds(options.stall_timeout_seconds);
   return setup;
 }
 

@@ -1,11 +1,16 @@
 #include "worker/worker.h"
 
+#include <prometheus/counter.h>
+
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/random_seed.h"
 #include "common/base/utf8.h"
+#include "common/metrics/catalog.h"
+#include "common/trace/span_exporter.h"
 #include "common/wire/codec.h"
 #include "common/wire/endpoint.h"
 #include "common/wire/tokenizer_digest.h"
@@ -93,7 +98,7 @@ Worker::Worker(WorkerSetup setup)
       metrics_(registry_),
       grammar_pool_(MakeGrammarPool()),
       engine_(*setup_.model, clock_, EngineOptionsWithPool()),
-      engine_thread_(engine_, waker_, setup_.compute_thread_count) {
+      engine_thread_(engine_, clock_, waker_, setup_.compute_thread_count) {
   metrics::ExportProcess(registry_, setup_.build);
   hello_ = CompleteHello(setup_, engine_);
   hello_.constrains_output = grammar_pool_ != nullptr;
@@ -114,37 +119,77 @@ EngineOptions Worker::EngineOptionsWithPool() const {
 
 Worker::~Worker() { Stop(); }
 
-Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
-  if (!setup_.metrics_address.empty()) {
-    ROOST_ASSIGN_OR_RETURN(metrics_server_,
-                           MetricsServer::Start(setup_.metrics_address, setup_.insecure_bind, registry_));
+Result<RequestSpansOptions> Worker::OpenSpans() {
+  for (const trace::SpanOutcome outcome : trace::kSpanOutcomes) {
+    registry_.Counter(metrics::kWorkerTraceSpans, {std::string(NameOf(outcome))});
   }
+  RequestSpansOptions spans;
+  spans.worker_id = hello_.worker_id;
+  if (setup_.otlp_endpoint.empty()) return spans;
+  trace::SpanExporterOptions exporter;
+  exporter.endpoint = setup_.otlp_endpoint;
+  exporter.resource = {.service_name = "roost-worker",
+                       .service_version = hello_.version.release,
+                       .service_instance_id = hello_.worker_id};
+  exporter.on_outcome = [this](trace::SpanOutcome outcome, std::size_t count) {
+    registry_.Counter(metrics::kWorkerTraceSpans, {std::string(NameOf(outcome))}).Increment(static_cast<double>(count));
+  };
+  ROOST_ASSIGN_OR_RETURN(spans.sink, trace::SpanExporter::Start(std::move(exporter)));
+  spans.random = trace::RandomNumbers(RandomSeed());
+  return spans;
+}
+
+Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
   std::optional<RouterKeys> keys;
   if (setup_.link_keys) {
     ROOST_ASSIGN_OR_RETURN(keys, RouterKeys::Open(*setup_.link_keys));
   }
   LinkCore::Setup core{hello_, std::move(setup_.tokenizer), FirstEpoch(), {}};
+  ROOST_ASSIGN_OR_RETURN(core.spans, OpenSpans());
   Resolver::Options names;
   names.names = std::move(routers);
   link_thread_ = std::make_unique<LinkThread>(std::move(core), std::move(names), std::move(keys), clock_, waker_,
                                               engine_thread_, metrics_);
+  ROOST_RETURN_IF_ERROR(StartListener());
   metrics_.OnGpuMemory(setup_.model->DeviceMemory());
   engine_thread_.Start();
   link_thread_->Start();
   return {};
 }
 
-bool Worker::Turns() {
-  const bool link = link_thread_->Turns();
-  const bool engine = engine_thread_.Turns();
-  return link && engine;
+std::vector<ThreadProgress> Worker::Progress() const {
+  return {{"engine", engine_thread_.stall_watch().StepTime()}, {"link", link_thread_->stall_watch().StepTime()}};
+}
+
+Duration Worker::LongestStep() const {
+  Duration longest{};
+  for (const ThreadProgress& thread : Progress()) longest = std::max(longest, thread.step_time);
+  return longest;
+}
+
+// The listener asks the threads, and is there before them: an address that can not be bound stops the start.
+Result<void> Worker::StartListener() {
+  if (setup_.listener.address.empty()) return {};
+  WorkerApi api({.threads = [this] { return Progress(); },
+                 .is_draining = [this] { return link_thread_->is_draining(); },
+                 .routers = [this] { return link_thread_->Routers(); },
+                 .metrics_text = [this] { return registry_.Text(); }},
+                {.stall_timeout = setup_.stall_timeout, .version = hello_.version.release});
+  ROOST_ASSIGN_OR_RETURN(
+      listener_, WorkerListener::Start(setup_.listener, std::move(api),
+                                       [this](const TlsValidity& validity) { metrics_.OnCertificate(validity); }));
+  return {};
+}
+
+void Worker::Reload() {
+  if (listener_ != nullptr) listener_->Reload();
 }
 
 void Worker::Stop() {
   if (link_thread_) link_thread_->Stop();
   engine_thread_.Stop();
   grammar_pool_.reset();  // before engine_thread_ is destroyed: the pool wakes it
-  metrics_server_.reset();
+  listener_.reset();
 }
 
 }  // namespace roost::worker

@@ -1,5 +1,5 @@
-// A whole worker: model, engine, links to routers, metrics. main.cc makes one from flags; tests make several in one
-// process.
+// A whole worker: model, engine, links to routers, HTTP listener. main.cc makes one from flags; tests make several in
+// one process.
 //
 //   LinkThread ── commands ──► EngineThread ── Engine ── Model
 //        └◄────── outputs ─────────┘
@@ -24,8 +24,8 @@
 #include "worker/grammar/grammar_pool.h"
 #include "worker/link/link_thread.h"
 #include "worker/link/router_keys.h"
-#include "worker/metrics_server.h"
 #include "worker/model/model.h"
+#include "worker/worker_listener.h"
 #include "worker/worker_metrics.h"
 
 namespace roost::worker {
@@ -43,8 +43,9 @@ struct WorkerSetup {
   GrammarPoolOptions grammar;
   std::uint32_t compute_thread_count = 0;
   metrics::Build build;
-  std::string metrics_address;  // empty: no endpoint
-  wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
+  std::string otlp_endpoint;  // empty: no traces
+  WorkerListenerOptions listener;
+  Duration stall_timeout = kDefaultStallTimeout;
 };
 
 class Worker {
@@ -57,9 +58,9 @@ class Worker {
 
   // Waits until a router has welcomed the worker. False after `timeout`.
   [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout) { return link_thread_->WaitForRouter(timeout); }
-  // Have the link's and the engine's thread turned since the call before? The first call says no. One thread at a time.
-  [[nodiscard]] bool Turns();
-  // From now on requests are refused; running ones continue.
+  // Of the link's and the engine's thread; zero while both wait for work.
+  [[nodiscard]] Duration LongestStep() const;
+  // From now on requests are refused, and /ready answers 503; running ones continue.
   void BeginDrain() { link_thread_->BeginDrain(); }
   // Waits until draining has begun and no request is left. False after `timeout`.
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout) { return link_thread_->WaitForDrained(timeout); }
@@ -67,14 +68,20 @@ class Worker {
   void Stop();
 
   [[nodiscard]] const wire::Hello& hello() const { return hello_; }
-  // Empty without a metrics address.
-  [[nodiscard]] std::string metrics_url() const { return metrics_server_ ? metrics_server_->url() : ""; }
+  // Of the listener, without a path; empty without one.
+  [[nodiscard]] std::string url() const { return listener_ ? listener_->url() : ""; }
+  // Reads the listener's TLS files again, as it does whenever they change.
+  void Reload();
   [[nodiscard]] const metrics::Registry& metrics() const { return registry_; }
 
  private:
   explicit Worker(WorkerSetup setup);
   std::unique_ptr<GrammarPool> MakeGrammarPool();
   [[nodiscard]] EngineOptions EngineOptionsWithPool() const;
+  [[nodiscard]] std::vector<ThreadProgress> Progress() const;
+  Result<void> StartListener();
+  // Where the spans of traced requests go.
+  Result<RequestSpansOptions> OpenSpans();
   Result<void> StartThreads(std::vector<wire::Endpoint> routers);
 
   // Constant after construction.
@@ -89,7 +96,7 @@ class Worker {
   Engine engine_;
   EngineThread engine_thread_;
   std::unique_ptr<LinkThread> link_thread_;
-  std::unique_ptr<MetricsServer> metrics_server_;
+  std::unique_ptr<WorkerListener> listener_;
 };
 
 }  // namespace roost::worker

@@ -15,6 +15,14 @@ namespace {
 
 static_assert(metrics::kBlockSeconds == kResidencySeconds);
 
+constexpr std::array<std::string_view, kRefusalReasonCount> RefusalReasons() {
+  std::array<std::string_view, kRefusalReasonCount> reasons;
+  for (std::size_t i = 0; i < kHandshakeRefusal; ++i) reasons[i] = wire::kRefusalCauseNames[i];
+  reasons[kHandshakeRefusal] = "handshake";
+  return reasons;
+}
+constexpr std::array kRefusalReasons = RefusalReasons();
+
 template <std::size_t kCount, std::size_t... kIndex>
 auto CountersOf(metrics::Registry& registry, const metrics::Metric& metric,
                 const std::array<std::string_view, kCount>& names, std::index_sequence<kIndex...>) {
@@ -105,6 +113,8 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       gpu_memory_{GpuMemoryOf(0)},
       links_up_(registry.Gauge(metrics::kWorkerLinks, {"up"})),
       links_down_(registry.Gauge(metrics::kWorkerLinks, {"down"})),
+      refusals_(CountersOf(registry, metrics::kWorkerRefusals, kRefusalReasons)),
+      certificate_expiry_(registry.Gauge(metrics::kWorkerTlsCertificateExpiry)),
       resyncs_(CountersOf(registry, metrics::kWorkerResyncs, kResyncReasonNames)),
       mirror_losses_(CountersOf(registry, metrics::kWorkerMirrorLosses, kMirrorLossNames)),
       malformed_messages_(registry.Counter(metrics::kWorkerMalformedMessages)),
@@ -176,11 +186,16 @@ void WorkerMetrics::OnRound(const LinkCounts& counts, Links links) {
   links_up_.Set(static_cast<double>(links.up));
   links_down_.Set(static_cast<double>(links.down));
   AddNew(finished_requests_, counts.finished_requests, counted_.finished_requests);
+  AddNew(refusals_, counts.refusals, counted_.refusals);
   AddNew(resyncs_, counts.resyncs, counted_.resyncs);
   AddNew(mirror_losses_, counts.mirror_losses, counted_.mirror_losses);
   Add(malformed_messages_, counts.malformed_messages - counted_.malformed_messages);
   Add(unknown_messages_, counts.unknown_messages - counted_.unknown_messages);
   counted_ = counts;
+}
+
+void WorkerMetrics::OnCertificate(const TlsValidity& validity) {
+  certificate_expiry_.Set(static_cast<double>(validity.until_seconds));
 }
 
 }  // namespace roost::worker

@@ -1,6 +1,6 @@
 // Turns what the link thread hears into the worker's metrics. Labels are resolved once, at construction.
 //
-// Threads: constructed anywhere, then called from the link thread alone; prometheus-cpp reads from its own threads.
+// Threads: constructed anywhere, then called from the link thread alone, but for OnCertificate; any thread reads.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "common/http/tls_context.h"
 #include "common/metrics/registry.h"
 #include "kernels/memory_use.h"
 #include "worker/link/link_thread.h"
@@ -25,6 +26,8 @@ class WorkerMetrics final : public LinkObserver {
 
   void OnStep(const StepReport& report) override;
   void OnRound(const LinkCounts& counts, Links links) override;
+  // From any thread.
+  void OnCertificate(const TlsValidity& validity);
 
  private:
   using CounterRef = std::reference_wrapper<prometheus::Counter>;
@@ -75,6 +78,8 @@ class WorkerMetrics final : public LinkObserver {
   std::vector<GpuMemory> gpu_memory_;  // of each GPU; the first is always there
   prometheus::Gauge& links_up_;
   prometheus::Gauge& links_down_;
+  std::array<CounterRef, kRefusalReasonCount> refusals_;
+  prometheus::Gauge& certificate_expiry_;
   std::array<CounterRef, kResyncReasonNames.size()> resyncs_;
   std::array<CounterRef, kMirrorLossNames.size()> mirror_losses_;
   prometheus::Counter& malformed_messages_;

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/cgroup.h"
+
 namespace roost {
 namespace {
 
@@ -40,41 +42,16 @@ Bytes LimitIn(const fs::path& file) {
   return limit && *limit < kNoLimit ? limit : std::nullopt;
 }
 
-// The least limit of a cgroup and of all its ancestors, up to the mount. In a container, the path can be the cgroup's
-// path outside the container, while the mount shows only the container's own files. Then only the mount itself has a
-// file.
-Bytes LeastOnPath(const fs::path& mount, std::string_view cgroup, const char* file) {
-  Bytes least = LimitIn(mount / file);
-  fs::path at = mount;
-  for (const fs::path& part : fs::path(cgroup).relative_path()) {
-    at /= part;
-    least = Least(least, LimitIn(at / file));
-  }
-  return least;
-}
-
-// Lines are "0::PATH" in version 2 and "NUMBER:CONTROLLER,CONTROLLER:PATH" in version 1. A machine may have both.
 Bytes CgroupLimit(const fs::path& root) {
-  const fs::path mounts = root / "sys/fs/cgroup";
   Bytes least;
-  std::ifstream file(root / "proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (first == line.npos || second == line.npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string_view path = std::string_view(line).substr(second + 1);
-    if (controllers == ",,") {
-      least = Least(least, LeastOnPath(mounts, path, "memory.max"));
-    } else if (controllers.find(",memory,") != controllers.npos) {
-      least = Least(least, LeastOnPath(mounts / "memory", path, "memory.limit_in_bytes"));
-    }
-  }
+  ForEachCgroup(root, "memory", [&least](const fs::path& folder, CgroupVersion version) {
+    least = Least(least, LimitIn(folder / (version == CgroupVersion::kTwo ? "memory.max" : "memory.limit_in_bytes")));
+  });
   return least;
 }
 
-Bytes PhysicalMemory(const fs::path& root) {
-  const Bytes kibibytes = NumberAfter(root / "proc/meminfo", "MemTotal:");
+Bytes KibibytesAfter(const fs::path& root, std::string_view label) {
+  const Bytes kibibytes = NumberAfter(root / "proc/meminfo", label);
   return kibibytes ? Bytes(*kibibytes * 1024) : std::nullopt;
 }
 
@@ -83,12 +60,17 @@ Bytes PhysicalMemory(const fs::path& root) {
 MemoryLimits ReadMemoryLimits(const fs::path& root) {
   return {.cgroup = CgroupLimit(root),
           .address_space = NumberAfter(root / "proc/self/limits", "Max address space"),
-          .physical = PhysicalMemory(root)};
+          .physical = KibibytesAfter(root, "MemTotal:")};
 }
 
 std::uint64_t LeastOf(const MemoryLimits& limits) {
   const Bytes least = Least(limits.cgroup, Least(limits.address_space, limits.physical));
   return least.value_or(std::numeric_limits<std::uint64_t>::max());
+}
+
+std::uint64_t AvailableMemoryBytes(const fs::path& root) {
+  const Bytes available = KibibytesAfter(root, "MemAvailable:");
+  return std::min(LeastOf(ReadMemoryLimits(root)), available.value_or(std::numeric_limits<std::uint64_t>::max()));
 }
 
 std::uint64_t MemoryLimitBytes() { return LeastOf(ReadMemoryLimits()); }

@@ -27,4 +27,7 @@ struct MemoryLimits {
 // Of this process, now. Reads a few small files.
 [[nodiscard]] std::uint64_t MemoryLimitBytes();
 
+// The same, and at most what the kernel estimates that a new process can use without swapping (MemAvailable).
+[[nodiscard]] std::uint64_t AvailableMemoryBytes(const std::filesystem::path& root = "/");
+
 }  // namespace roost

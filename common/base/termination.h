@@ -17,6 +17,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace roost {
 
@@ -53,6 +54,20 @@ class Termination {
   std::function<void()> on_hangup_;  // guarded by mutex_
 
   std::thread thread_;
+};
+
+// While it exists, SIGHUP calls `reload`; see Termination::OnHangup. The termination outlives it.
+class HangupReload {
+ public:
+  HangupReload(Termination& termination, std::function<void()> reload) : termination_(termination) {
+    termination.OnHangup(std::move(reload));
+  }
+  HangupReload(const HangupReload&) = delete;
+  HangupReload& operator=(const HangupReload&) = delete;
+  ~HangupReload() { termination_.OnHangup({}); }
+
+ private:
+  Termination& termination_;
 };
 
 }  // namespace roost

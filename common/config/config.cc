@@ -1,5 +1,7 @@
 #include "common/config/config.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
@@ -7,7 +9,12 @@
 #include <iostream>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
+
+#include "common/base/byte_size.h"
+#include "common/config/config_file.h"
+#include "common/config/nearest_name.h"
 
 namespace roost {
 
@@ -46,6 +53,57 @@ bool IsGiven(const std::string& name, const std::vector<std::string>& arguments)
     if (argument == flag || argument.rfind(flag + "=", 0) == 0) return true;
   }
   return false;
+}
+
+// Does the error speak of the option?
+bool Names(const std::string& message, const std::string& name) {
+  const std::string flag = "--" + name;
+  for (std::size_t at = message.find(flag); at != message.npos; at = message.find(flag, at + 1)) {
+    const std::size_t end = at + flag.size();
+    const bool goes_on =
+        end < message.size() && (std::isalnum(static_cast<unsigned char>(message[end])) != 0 || message[end] == '-');
+    if (!goes_on) return true;
+  }
+  return false;
+}
+
+// Turns a size with a unit into bytes.
+CLI::Validator ByteSize(NumberRange range) {
+  const auto check = [range](std::string& value) -> std::string {
+    const Result<std::uint64_t> bytes = ParseByteSize(value);
+    if (!bytes.ok()) return bytes.error().message;
+    const auto low = static_cast<std::uint64_t>(range.low);
+    const auto high = static_cast<std::uint64_t>(range.high);
+    if (*bytes < low || *bytes > high) {
+      return fmt::format("'{}' is not from {} to {}", value, ByteSizeText(low), ByteSizeText(high));
+    }
+    value = std::to_string(*bytes);
+    return "";
+  };
+  return CLI::Validator(check, "");
+}
+
+// The value of the last --config.
+std::string ConfigPathIn(const std::vector<std::string>& arguments) {
+  constexpr std::string_view kFlag = "--config";
+  std::string path;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view argument = arguments[i];
+    if (argument == kFlag && i + 1 < arguments.size()) path = arguments[i + 1];
+    if (argument.starts_with("--config=")) path = argument.substr(kFlag.size() + 1);
+  }
+  return path;
+}
+
+// The arguments that are left when all that is declared has been taken.
+std::string UnknownText(const std::vector<std::string>& arguments, std::span<const std::string> names) {
+  std::string text;
+  for (const std::string& argument : arguments) {
+    if (!argument.starts_with("--")) continue;
+    const std::string name = argument.substr(2, argument.find('=') - 2);
+    text += fmt::format("{}unknown option --{}{}", text.empty() ? "" : "; ", name, DidYouMean(name, names, "--"));
+  }
+  return text.empty() ? fmt::format("unexpected argument '{}'", arguments.front()) : text;
 }
 
 }  // namespace
@@ -93,6 +151,15 @@ ConfigParser& ConfigParser::Add(const std::string& name, std::uint64_t& target, 
 ConfigParser& ConfigParser::Add(const std::string& name, double& target, const std::string& help, NumberRange range) {
   state_->names.push_back(name);
   FinishSingle(AddNumber(state_->app, name, target, help, range), state_->section, name);
+  return *this;
+}
+
+ConfigParser& ConfigParser::AddBytes(const std::string& name, std::uint64_t& target, const std::string& help,
+                                     NumberRange range) {
+  state_->names.push_back(name);
+  CLI::Option* const option = state_->app.add_option("--" + name, target, help);
+  option->transform(ByteSize(range))->type_name("SIZE");
+  FinishSingle(option, state_->section, name);
   return *this;
 }
 
@@ -144,6 +211,11 @@ Result<ParseOutcome> ConfigParser::Parse(int argc, const char* const* argv) {
     arguments.push_back("--" + name + "=" + value);
     from_environment.push_back(name);
   }
+  std::optional<ConfigFile> file;
+  if (const std::string path = ConfigPathIn(arguments); !path.empty()) {
+    ROOST_ASSIGN_OR_RETURN(file, ConfigFile::Read(path));
+    ROOST_RETURN_IF_ERROR(CheckKeys(*file));
+  }
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     state_->app.parse(std::move(reversed));
@@ -154,12 +226,33 @@ Result<ParseOutcome> ConfigParser::Parse(int argc, const char* const* argv) {
     state_->app.exit(success, std::cout, std::cerr);
     return ParseOutcome::kExit;
   } catch (const CLI::Error& error) {
+    // A misspelt option may be the reason why another one is missing.
+    const std::vector<std::string> unknown = state_->app.remaining();
+    if (!unknown.empty()) return Error{ErrorCode::kInvalidArgument, UnknownText(unknown, state_->names), ""};
     std::string message = error.what();
-    for (const std::string& name : from_environment) {
-      if (message.find("--" + name) != std::string::npos) message += " (from " + EnvironmentName(name) + ")";
+    for (const std::string& name : state_->names) {
+      if (!Names(message, name)) continue;
+      const bool by_variable =
+          std::find(from_environment.begin(), from_environment.end(), name) != from_environment.end();
+      if (by_variable) message += " (from " + EnvironmentName(name) + ")";
+      const auto place = file && !by_variable && !IsGiven(name, arguments) ? file->PlaceOf(name) : std::nullopt;
+      if (place) message += " (from " + *place + ")";
     }
     return Error{ErrorCode::kInvalidArgument, std::move(message), ""};
   }
+}
+
+Result<void> ConfigParser::CheckKeys(const ConfigFile& file) const {
+  for (const ConfigFile::Key& key : file.keys()) {
+    const CLI::Option* const option = state_->app.get_option_no_throw("--" + key.name);
+    if (option != nullptr && option->get_configurable()) continue;
+    if (option != nullptr) {
+      return InvalidArgument(file.PlaceOf(key), "'{}' can not be set in a file: use the option or its variable",
+                             key.name);
+    }
+    return InvalidArgument(file.PlaceOf(key), "unknown key '{}'{}", key.name, DidYouMean(key.name, state_->names, ""));
+  }
+  return {};
 }
 
 std::string EnvironmentName(std::string_view option_name) {

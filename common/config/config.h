@@ -8,7 +8,7 @@
 //   switch (parser.Parse(argc, argv)) …
 //
 // An option given twice takes its last value; a list takes them all. Unknown flags, unknown keys and bad values are
-// errors that name the flag, key or variable.
+// errors that name the flag, the variable, or the key with file and line; for a misspelt name they say which it may be.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,8 @@
 #include "common/base/result.h"
 
 namespace roost {
+
+class ConfigFile;
 
 // Inclusive bounds of a number.
 struct NumberRange {
@@ -49,6 +51,9 @@ class ConfigParser {
   ConfigParser& Add(const std::string& name, std::uint32_t& target, const std::string& help, NumberRange range = {});
   ConfigParser& Add(const std::string& name, std::uint64_t& target, const std::string& help, NumberRange range = {});
   ConfigParser& Add(const std::string& name, double& target, const std::string& help, NumberRange range = {});
+  // A size, in bytes or with a unit: see ParseByteSize.
+  ConfigParser& AddBytes(const std::string& name, std::uint64_t& target, const std::string& help,
+                         NumberRange range = {});
   // One of `choices`.
   ConfigParser& AddChoice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
                           const std::string& help);
@@ -69,6 +74,9 @@ class ConfigParser {
   [[nodiscard]] Result<ParseOutcome> Parse(int argc, const char* const* argv);
 
  private:
+  // kInvalidArgument names file, line and key of one that is not declared.
+  [[nodiscard]] Result<void> CheckKeys(const ConfigFile& file) const;
+
   struct State;
   std::unique_ptr<State> state_;
 };

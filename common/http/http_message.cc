@@ -49,7 +49,7 @@ std::string ErrorBody(const Error& error) {
   const ErrorTraits& traits = TraitsOf(error.code);
   JsonWriter json;
   json.BeginObject().Key("error").BeginObject();
-  json.Key("message").String(error.message).Key("type").String(traits.openai_type).Key("param");
+  json.Key("message").String(error.ToString()).Key("type").String(traits.openai_type).Key("param");
   error.field.empty() ? json.Null() : json.String(error.field);
   json.Key("code");
   traits.openai_code.empty() ? json.Null() : json.String(traits.openai_code);

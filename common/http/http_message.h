@@ -40,7 +40,8 @@ struct HttpResponse {
   std::string body;
 };
 
-// {"error":{"message","type","param","code"}}, as OpenAI's clients expect it. `param` is the error's field.
+// {"error":{"message","type","param","code"}}, as OpenAI's clients expect it. `param` is the error's field; the message
+// begins with it too, because many clients show the message alone.
 [[nodiscard]] std::string ErrorBody(const Error& error);
 
 // The answer to an error, made from the code's row in the table of common/base/error.cc. For kOverloaded and

@@ -277,6 +277,10 @@ inline constexpr Metric kWorkerGpuMemory{Kind::kGauge, "roost_worker_gpu_memory_
     "Memory of the worker's GPUs by state: used (by all processes) or free. 0 on the CPU."};
 inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state",
     "Links to routers, by state: up or down."};
+inline constexpr Metric kWorkerRefusals{Kind::kCounter, "roost_worker_refusals_total", "reason",
+    "Times that a router refused this worker, by reason: name_taken, key, version, hello, full, other, or handshake where the keys do not fit."};
+inline constexpr Metric kWorkerTlsCertificateExpiry{Kind::kGauge, "roost_worker_tls_certificate_expiry_timestamp_seconds", "",
+    "When the TLS certificate of the worker's listener ends, in Unix time; 0 without TLS."};
 inline constexpr Metric kWorkerResyncs{Kind::kCounter, "roost_worker_resyncs_total", "reason",
     "Links that were sent a snapshot again, by reason: asked, digest, gap, overflow, router_restart, silent or unsent."};
 inline constexpr Metric kWorkerMirrorLosses{Kind::kCounter, "roost_worker_mirror_losses_total", "reason",
@@ -285,6 +289,8 @@ inline constexpr Metric kWorkerMalformedMessages{Kind::kCounter, "roost_worker_m
     "Messages from routers that could not be read."};
 inline constexpr Metric kWorkerUnknownMessages{Kind::kCounter, "roost_worker_unknown_messages_total", "",
     "Messages from newer routers of a kind that this worker does not know."};
+inline constexpr Metric kWorkerTraceSpans{Kind::kCounter, "roost_worker_trace_spans_total", "outcome",
+    "Spans for --otlp-endpoint that were sent, refused by the collector, or dropped: queue_full, unreachable."};
 
 // clang-format on
 

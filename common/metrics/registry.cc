@@ -1,6 +1,5 @@
 #include "common/metrics/registry.h"
 
-#include <prometheus/collectable.h>
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
@@ -32,8 +31,7 @@ const Label& LabelNamed(std::string_view name) {
 
 }  // namespace
 
-// Exposers hold it too.
-class Registry::State final : public prometheus::Collectable {
+class Registry::State {
  public:
   explicit State(const std::vector<ConstantLabel>& constant_labels) {
     for (const auto& label : constant_labels) constant_labels_[label.name] = label.value;
@@ -67,7 +65,7 @@ class Registry::State final : public prometheus::Collectable {
     updates_.push_back(std::move(update));
   }
 
-  [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override {
+  [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const {
     {
       const std::lock_guard lock(mutex_);
       for (const auto& update : updates_) update();
@@ -94,7 +92,7 @@ class Registry::State final : public prometheus::Collectable {
   std::map<std::string_view, std::set<std::string>> names_;  // that each bounded label has; guarded by names_mutex_
 };
 
-Registry::Registry(std::vector<ConstantLabel> constant_labels) : state_(std::make_shared<State>(constant_labels)) {}
+Registry::Registry(std::vector<ConstantLabel> constant_labels) : state_(std::make_unique<State>(constant_labels)) {}
 
 Registry::~Registry() = default;
 
@@ -132,7 +130,5 @@ void Registry::Remove(const Metric& metric, const std::vector<std::string>& valu
 }
 
 std::string Registry::Text() const { return prometheus::TextSerializer().Serialize(state_->Collect()); }
-
-std::shared_ptr<prometheus::Collectable> Registry::collectable() const { return state_; }
 
 }  // namespace roost::metrics

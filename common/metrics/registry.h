@@ -10,7 +10,6 @@
 #include "common/metrics/catalog.h"
 
 namespace prometheus {
-class Collectable;
 class Counter;
 class Gauge;
 class Histogram;
@@ -39,7 +38,7 @@ class Registry {
   prometheus::Histogram& Histogram(const Metric& metric, const std::vector<std::string>& values = {});
 
   // Calls `update` whenever somebody is about to read the metrics, one call at a time, so that it can set what nobody
-  // else does. It may be called for as long as the registry, or what collectable() returned, exists.
+  // else does. It may be called for as long as the registry exists.
   void OnRead(std::function<void()> update);
 
   // Drops the series with these label values, if there is one: it is no longer exported.
@@ -48,12 +47,9 @@ class Registry {
   // All metrics in Prometheus' text format.
   [[nodiscard]] std::string Text() const;
 
-  // For prometheus-cpp's exposer.
-  [[nodiscard]] std::shared_ptr<prometheus::Collectable> collectable() const;
-
  private:
   class State;
-  std::shared_ptr<State> state_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace roost::metrics

@@ -218,6 +218,7 @@ Result<Refused> ReadRefused(schema::Refused::Reader in) {
   Refused refused;
   ROOST_ASSIGN_OR_RETURN(refused.epoch, ReadNonZero(in.getEpoch(), "epoch"));
   ROOST_ASSIGN_OR_RETURN(refused.reason, ReadLine(in.getReason(), "reason", WireLimits::kMaxTextBytes));
+  if (in.getCause() <= schema::RefusalCause::FULL) refused.cause = static_cast<RefusalCause>(in.getCause());
   return refused;
 }
 

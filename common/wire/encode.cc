@@ -263,9 +263,11 @@ void Fill(const Welcome& welcome, schema::RouterMessage::Builder message) {
 
 void Fill(const Refused& refused, schema::RouterMessage::Builder message) {
   auto out = message.initRefused();
+  static_assert(static_cast<int>(RefusalCause::kFull) == static_cast<int>(schema::RefusalCause::FULL));
   const std::string reason = BoundedText(refused.reason);
   out.setEpoch(refused.epoch);
   out.setReason(Text(reason));
+  out.setCause(static_cast<schema::RefusalCause>(refused.cause));
 }
 
 // How the request uses the cache and the queue.

@@ -11,6 +11,9 @@ Result<Endpoint> ParseEndpoint(const std::string& text) {
     return InvalidArgument(text, "not an endpoint tcp://HOST:PORT: {}", why);
   };
   std::string_view rest(text);
+  if (rest.starts_with("http://") || rest.starts_with("https://")) {
+    return bad("it begins with http, but the link between routers and workers speaks a protocol of its own");
+  }
   if (!rest.starts_with(kScheme)) return bad("it does not begin with tcp://");
   rest.remove_prefix(kScheme.size());
   const std::size_t colon = rest.rfind(':');

@@ -19,10 +19,12 @@
 // compares digests only after that chunk.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -299,10 +301,18 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 
+// Why a router does not accept a hello.
+enum class RefusalCause : std::uint8_t { kOther, kVersion, kNameTaken, kKey, kHello, kFull };
+// For logs and metrics.
+inline constexpr std::array<std::string_view, 6> kRefusalCauseNames{"other", "version", "name_taken",
+                                                                    "key",   "hello",   "full"};
+[[nodiscard]] constexpr std::size_t IndexOf(RefusalCause cause) { return static_cast<std::size_t>(cause); }
+
 // The router does not accept the hello of this epoch.
 struct Refused {
   std::uint64_t epoch = 0;
   std::string reason;  // for people
+  RefusalCause cause = RefusalCause::kOther;
 
   bool operator==(const Refused&) const = default;
 };

@@ -174,8 +174,10 @@ int Memory(std::span<const char* const> arguments) {
       .Require("model")
       .AddChoice("backend", options.backend, {"cpu", "cuda"},
                  "Backend of the workers. On CUDA, weights and KV are bf16")
-      .Add("memory-bytes", options.memory_bytes,
-           "Memory for all workers; 0: what is free here. For CUDA, the free memory of the device")
+      .AddBytes(
+          "memory-bytes", options.memory_bytes,
+          "Memory for all workers, in bytes or with a unit; 0: what is free here. For CUDA, the free memory of the "
+          "device")
       .Add("workers", options.worker_count, "Workers that share the memory", {.low = 1, .high = 1024});
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunMemory(options, std::cout, std::cerr);

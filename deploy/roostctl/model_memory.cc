@@ -35,18 +35,6 @@ std::string Amount(std::uint64_t bytes) {
   return value < 1e9 ? fmt::format("{:.1f} MB", value / 1e6) : fmt::format("{:.1f} GB", value / 1e9);
 }
 
-// MemAvailable of the machine: the kernel's estimate of what can be used without swapping.
-std::uint64_t FreeBytes() {
-  std::ifstream file("/proc/meminfo");
-  std::uint64_t free = MemoryLimitBytes();
-  std::string label;
-  std::uint64_t kibibytes = 0;
-  for (std::string line; file >> label >> kibibytes && std::getline(file, line);) {
-    if (label == "MemAvailable:") free = std::min(free, kibibytes * 1024);
-  }
-  return free;
-}
-
 // roost-worker's default dtype.
 Result<kernels::DType> DTypeOf(MemoryOf where) {
   if (where == MemoryOf::kDevice) return kernels::DType::kBF16;
@@ -56,7 +44,7 @@ Result<kernels::DType> DTypeOf(MemoryOf where) {
 
 Result<FreeMemory> FreeMemoryOf(const MemoryOptions& options) {
   if (options.backend == "cpu") {
-    return FreeMemory{options.memory_bytes > 0 ? options.memory_bytes : FreeBytes(), MemoryOf::kHost};
+    return FreeMemory{options.memory_bytes > 0 ? options.memory_bytes : AvailableMemoryBytes(), MemoryOf::kHost};
   }
   if (options.memory_bytes > 0) return FreeMemory{options.memory_bytes, MemoryOf::kDevice};
   return InvalidArgument("memory-bytes", "for CUDA, give the free memory of the device");

@@ -15,6 +15,7 @@ Error RefusalOf(const HttpResponse& response) {
   const bool is_json = parser.parse(simdjson::padded_string(response.body)).get(body) == simdjson::SUCCESS;
   if (!is_json || body["error"]["message"].get(message) != simdjson::SUCCESS) message = "(without a reason)";
   if (!is_json || body["error"]["param"].get(field) != simdjson::SUCCESS) field = "";
+  if (message.starts_with(field)) field = "";
   const std::string_view colon = field.empty() ? "" : ": ";
   return {ErrorCode::kInvalidArgument,
           fmt::format("the router answers {}: {}{}{}", response.status, field, colon, message), ""};

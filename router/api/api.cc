@@ -267,9 +267,9 @@ void Api::ListModels(Call& call) {
 
 void Api::GetModel(Call& call) {
   const std::string name = PercentDecode(call.rest);
+  if (!MayUse(call.admission, name)) return AnswerError(call, NotServed(name));
   const std::shared_ptr<const ServedModel> model = services_.dispatcher.FindModel(name);
-  if (model != nullptr && MayUse(call.admission, name)) return Answer(call, JsonResponse(ModelBody(*model)));
-  AnswerError(call, {ErrorCode::kModelNotFound, fmt::format("the model '{}' is not served here", name), "model"});
+  model == nullptr ? AnswerError(call, AwayOrUnknown(name)) : Answer(call, JsonResponse(ModelBody(*model)));
 }
 
 void Api::Health(Call& call) {

@@ -168,6 +168,8 @@ class Api {
   [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;
   [[nodiscard]] static Result<void> HoldToPriority(const Call& call, CacheFields& fields);
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
+  // Of a model that no worker serves now: its workers are away, or there never were any.
+  [[nodiscard]] Error AwayOrUnknown(const std::string& name) const;
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
   [[nodiscard]] RenderSettings Settings() const;
   [[nodiscard]] PromptScope ScopeOf(const Call& call) const;

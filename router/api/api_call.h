@@ -1,6 +1,8 @@
 // One HTTP request on its route. Private to the Api's sources.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 #include <string_view>
@@ -41,6 +43,11 @@ struct Api::Call {
 // Is the model among those that the key is for?
 [[nodiscard]] inline bool MayUse(const std::shared_ptr<Admission>& admission, std::string_view model) {
   return admission == nullptr || admission->key().MayUse(model);
+}
+
+[[nodiscard]] inline Error NotServed(const std::string& model) {
+  return {ErrorCode::kModelNotFound,
+          fmt::format("the model '{}' is not served here; GET /v1/models lists those that are", model), "model"};
 }
 
 // Whose blocks a call's prompts are: the key's tenant, or nobody's in particular.

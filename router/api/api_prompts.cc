@@ -41,10 +41,6 @@ Result<std::size_t> CheckedSize(const ServedModel& model, const CompletionReques
   return size;
 }
 
-Error NotServed(const std::string& model) {
-  return {ErrorCode::kModelNotFound, fmt::format("the model '{}' is not served here", model), "model"};
-}
-
 std::string EchoOf(const ServedModel& model, const CompletionPrompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt.value)) return *text;
   return model.tokenizer->Decode(std::get<std::vector<TokenId>>(prompt.value), SpecialTokenOutput::kShow);
@@ -124,10 +120,12 @@ struct Api::ChatPrompt {
 
 Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& name) const {
   if (std::shared_ptr<const ServedModel> model = services_.dispatcher.ChooseModel(name)) return model;
-  if (services_.dispatcher.IsExpected(name)) {
-    return Error{ErrorCode::kUnavailable, fmt::format("no worker of the model '{}' is ready now", name), "model"};
-  }
-  return NotServed(name);
+  return AwayOrUnknown(name);
+}
+
+Error Api::AwayOrUnknown(const std::string& name) const {
+  if (!services_.dispatcher.IsExpected(name)) return NotServed(name);
+  return {ErrorCode::kUnavailable, fmt::format("no worker of the model '{}' is ready now", name), "model"};
 }
 
 // A key's ceiling is below the usual priority only where its requests are to wait behind others.

@@ -94,7 +94,7 @@ Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& r
   ROOST_ASSIGN_OR_RETURN(prompt.tokens, Tokenize(model, request, settings));
   if (prompt.tokens.size() > model.max_context_tokens) {
     return Error{ErrorCode::kContextTooLong,
-                 fmt::format("the prompt has {}, but the context of '{}' is {} tokens",
+                 fmt::format("the prompt has {}, but the maximum context length of '{}' is {} tokens",
                              CountedTokens(model, prompt.tokens.size()), model.name, model.max_context_tokens),
                  std::string(request.prompt_field())};
   }

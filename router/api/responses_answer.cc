@@ -207,7 +207,7 @@ std::string ResponsesAnswer::Fail(const Error& error) {
   const ErrorTraits& traits = TraitsOf(error.code);
   JsonWriter json;
   json.BeginObject().Key("code").String(traits.openai_code.empty() ? traits.openai_type : traits.openai_code);
-  json.Key("message").String(error.message).Key("param");
+  json.Key("message").String(error.ToString()).Key("param");
   error.field.empty() ? json.Null() : json.String(error.field);
   json.EndObject();
   const std::string members = json.Take();

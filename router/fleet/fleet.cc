@@ -52,11 +52,11 @@ Fleet::Fleet(const FleetOptions& options, std::unique_ptr<Policy> policy, FleetM
 Fleet::~Fleet() { Stop(); }
 
 Result<void> Fleet::Bind(const FleetOptions& options) {
-  ROOST_ASSIGN_OR_RETURN(
-      wire::RouterSocket socket,
-      wire::RouterSocket::Bind(context_, options.bind, options.insecure_bind, options.frame_budget, options.link_keys));
-  endpoint_ = socket.endpoint();
-  socket_ = std::move(socket);
+  Result<wire::RouterSocket> socket =
+      wire::RouterSocket::Bind(context_, options.bind, options.insecure_bind, options.frame_budget, options.link_keys);
+  if (!socket.ok()) return Error{socket.error().code, socket.error().ToString(), "link-address"};
+  endpoint_ = socket->endpoint();
+  socket_ = std::move(socket).value();
   return {};
 }
 

@@ -64,7 +64,7 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
 
 void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, Instant now) {
   const Result<void> same_major = wire::CheckMajors({.worker = hello.version, .router = options_.version});
-  if (!same_major.ok()) return Refuse(hello, identity, same_major.error());
+  if (!same_major.ok()) return Refuse(hello, identity, wire::RefusalCause::kVersion, same_major.error());
   // A connection belongs to one worker.
   const Worker* const other = roster_.FindByIdentity(identity);
   if (other != nullptr && other->hello.worker_id != hello.worker_id) {
@@ -91,8 +91,10 @@ bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wi
   if (worker.identity == identity || now - worker.last_heard >= kTakeOverSilence) return true;
   // If the known worker's connection is gone, sending fails, and the next hello is accepted.
   effects_.Send(worker.identity, wire::Ping{.generate_digest = worker.generate_digest});
-  Refuse(hello, identity,
-         InvalidArgument("worker_id", "another process serves under the name {}, and was heard {:.1f} s ago",
+  Refuse(hello, identity, wire::RefusalCause::kNameTaken,
+         InvalidArgument("worker_id",
+                         "another process serves under the name {} and was heard {:.1f} s ago: each worker needs a "
+                         "--worker-id of its own",
                          hello.worker_id, ToSeconds(now - worker.last_heard)));
   return false;
 }
@@ -100,12 +102,15 @@ bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wi
 void FleetCore::RefuseHello(const std::string& identity, const wire::Hello& hello, const Error& error, Instant now) {
   const Worker* const worker = roster_.FindByIdentity(identity);
   if (worker != nullptr) Lose(std::string(worker->hello.worker_id), LostReason::kBrokenLink, now);
-  Refuse(hello, identity, error);
+  Refuse(hello, identity, wire::RefusalCause::kKey, error);
 }
 
 void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Instant now) {
   const Result<Worker*> added = roster_.Add(identity, hello, now);
-  if (!added.ok()) return Refuse(hello, identity, added.error());
+  if (!added.ok()) {
+    const bool is_full = added.error().code == ErrorCode::kOverloaded;
+    return Refuse(hello, identity, is_full ? wire::RefusalCause::kFull : wire::RefusalCause::kHello, added.error());
+  }
   LogInfo("worker joined", {{"worker", hello.worker_id},
                             {"model", hello.model},
                             {"fingerprint", hello.fingerprint.substr(0, kFingerprintDigits)},
@@ -113,7 +118,7 @@ void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Ins
                             {"protocol", wire::Describe(hello.version)},
                             {"epoch", fmt::to_string(hello.epoch)}});
   hello_asked_.erase(identity);
-  refusals_.erase(hello.worker_id);
+  refusals_.erase({hello.worker_id, hello.process_id});
   metrics_.OnResync(ResyncReason::kHello);
   Welcome(identity, hello);
   AskForBundle(**added, now);
@@ -124,11 +129,12 @@ void FleetCore::Welcome(const std::string& identity, const wire::Hello& hello) {
                 wire::Welcome{.router_instance = router_instance_, .epoch = hello.epoch, .version = options_.version});
 }
 
-void FleetCore::Refuse(const wire::Hello& hello, const std::string& identity, const Error& error) {
-  effects_.Send(identity, wire::Refused{.epoch = hello.epoch, .reason = error.ToString()});
+void FleetCore::Refuse(const wire::Hello& hello, const std::string& identity, wire::RefusalCause cause,
+                       const Error& error) {
+  effects_.Send(identity, wire::Refused{.epoch = hello.epoch, .reason = error.ToString(), .cause = cause});
   if (refusals_.size() >= kMaxStrangers) refusals_.clear();
-  const std::string refusal = fmt::format("{} {}", hello.process_id, error.field);
-  if (std::exchange(refusals_[hello.worker_id], refusal) == refusal) return;
+  const auto [told, is_first] = refusals_.try_emplace({hello.worker_id, hello.process_id}, cause);
+  if (!is_first && std::exchange(told->second, cause) == cause) return;
   LogError("worker refused", {{"worker", hello.worker_id}, {"error", error.ToString()}});
 }
 

@@ -28,6 +28,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -69,7 +70,7 @@ class FleetCore {
   // ---- from the link; `now` never goes back ----
   void OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now);
   void OnMalformed(const std::string& identity, const Error& error, Instant now);
-  // A hello whose sender may not have its name. The connection belongs to no worker any more.
+  // A hello whose sender's key may not have its name or model. The connection belongs to no worker any more.
   void RefuseHello(const std::string& identity, const wire::Hello& hello, const Error& error, Instant now);
   // A message could not be sent over this connection.
   void OnUnreachable(const std::string& identity, Instant now);
@@ -142,7 +143,7 @@ class FleetCore {
   void AskForHello(const std::string& identity, Instant now);
   void AskForBundle(const Worker& worker, Instant now);
   void Welcome(const std::string& identity, const wire::Hello& hello);
-  void Refuse(const wire::Hello& hello, const std::string& identity, const Error& error);
+  void Refuse(const wire::Hello& hello, const std::string& identity, wire::RefusalCause cause, const Error& error);
   void LoseHungWorkers(Instant now);
   void ForgiveOwnPause(Instant now);
   void PublishGauges();
@@ -158,8 +159,9 @@ class FleetCore {
   bool shut_down_ = false;
   Instant last_tick_{};
   Instant last_ping_{};
-  std::map<std::string, Instant> hello_asked_;   // by identity; those of the last second
-  std::map<std::string, std::string> refusals_;  // by worker; the last one, so that a repetition is not logged
+  std::map<std::string, Instant> hello_asked_;  // by identity; those of the last second
+  // By name and process of a worker, so that a repetition is not logged.
+  std::map<std::pair<std::string, std::uint64_t>, wire::RefusalCause> refusals_;
 };
 
 }  // namespace roost::router

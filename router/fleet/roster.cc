@@ -1,5 +1,7 @@
 #include "router/fleet/roster.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -35,9 +37,13 @@ Worker* Roster::FindByIdentity(const std::string& identity) {
 
 Result<void> Roster::Admit(const wire::Hello& hello) const {
   if (hello.process_id == 0) return InvalidArgument("process_id", "is missing");
-  if (!IsValidBlockTokens(hello.block_tokens)) return InvalidArgument("block_tokens", "{}", hello.block_tokens);
-  if (workers_.size() >= kMaxWorkers)
-    return InvalidArgument("worker_id", "this router takes at most {} workers", kMaxWorkers);
+  if (!IsValidBlockTokens(hello.block_tokens)) {
+    return InvalidArgument("block_tokens", "{} is not a power of two from {} to {}", hello.block_tokens,
+                           kMinBlockTokens, kMaxBlockTokens);
+  }
+  if (workers_.size() >= kMaxWorkers) {
+    return Error{ErrorCode::kOverloaded, fmt::format("this router takes at most {} workers", kMaxWorkers), "worker_id"};
+  }
   return {};
 }
 

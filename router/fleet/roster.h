@@ -55,8 +55,8 @@ class Roster {
   // The worker of a connection.
   [[nodiscard]] Worker* FindByIdentity(const std::string& identity);
 
-  // Adds a worker whose name is not in use. kInvalidArgument (naming the field) when it can not be added: no process
-  // id, or too many workers.
+  // Adds a worker whose name is not in use. kInvalidArgument, naming the field, when its hello is wrong; kOverloaded
+  // when there are too many workers.
   [[nodiscard]] Result<Worker*> Add(const std::string& identity, const wire::Hello& hello, Instant now);
   // The worker continues on another connection.
   void Reconnect(Worker& worker, const std::string& identity);

@@ -136,7 +136,7 @@ CASES = {
     ),
     "RoostCertificateExpires": Case(
         "10m",
-        {'roost_router_tls_certificate_expiry_timestamp_seconds{job="r",instance="a"}': steady(6 * 86400)},
+        {'roost_worker_tls_certificate_expiry_timestamp_seconds{job="r",instance="a"}': steady(6 * 86400)},
         {'roost_router_tls_certificate_expiry_timestamp_seconds{job="r",instance="a"}': steady(8 * 86400),
          'roost_router_tls_certificate_expiry_timestamp_seconds{job="r",instance="b"}': steady(0)},
         {"job": "r", "instance": "a"},

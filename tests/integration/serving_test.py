@@ -21,7 +21,7 @@ class LonelyWorkerTest(unittest.TestCase):
         with Cluster() as cluster:
             cluster.start_router()
             worker = cluster.start_worker("worker-a", "--router", "tcp://127.0.0.1:1,tcp://127.0.0.1:2")
-            record = worker.wait_for_log("worker waits for a router")
+            record = worker.wait_for_log("worker started")
             self.assertIn("tcp://127.0.0.1:1,tcp://127.0.0.1:2", record["routers"])
 
 

@@ -55,7 +55,7 @@ def flags_in(path):
     """The flags that a source declares, without dashes."""
     text = path.read_text()
     if path.suffix == ".cc":
-        return set(re.findall(r'(?:Add(?:Choice|List|Secret|Switch)?|DeclareAccess)\(\s*"([a-z][a-z0-9-]*)"', text))
+        return set(re.findall(r'(?:Add(?:Bytes|Choice|List|Secret|Switch)?|DeclareAccess)\(\s*"([a-z][a-z0-9-]*)"', text))
     if path.suffix == ".py":
         return set(re.findall(r'add_argument\(\s*"--([a-z][a-z0-9-]*)"', text))
     labels = re.findall(r"^\s*((?:-[\w-]+ *\| *)*--[\w-]+(?: *\| *-[\w-]+)*)\)", text, re.MULTILINE)  # of a case

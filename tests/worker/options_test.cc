@@ -71,6 +71,15 @@ TEST(WorkerOptionsTest, LinkKeysAreTwoFilesThatAreReadBeforeTheModel) {
   EXPECT_EQ(missing.error().field, "/nowhere");
 }
 
+TEST(WorkerOptionsTest, TheListenerIsCheckedBeforeTheModelIsLoaded) {
+  EXPECT_EQ(Parse({"--model", "m", "--metrics-address", "http://127.0.0.1:1"}).error().field, "metrics-address");
+  EXPECT_EQ(Parse({"--model", "m", "--metrics-address", "0.0.0.0:9101"}).error().field, "metrics-address");
+  EXPECT_TRUE(Parse({"--model", "m", "--metrics-address", "0.0.0.0:9101", "--insecure-bind"}).ok());
+  EXPECT_TRUE(Parse({"--model", "m", "--metrics-address", ""}).ok());
+  EXPECT_EQ(Parse({"--model", "m", "--tls-cert", "/nowhere"}).error().field, "tls-key");
+  EXPECT_EQ(Parse({"--model", "m", "--tls-cert", "/nowhere", "--tls-key", "/nowhere"}).error().field, "tls-cert");
+}
+
 TEST(WorkerOptionsTest, WrongValuesAreErrors) {
   EXPECT_FALSE(Parse({}).ok());
   EXPECT_FALSE(Parse({"--model", "m", "--bogus", "1"}).ok());
@@ -93,8 +102,11 @@ TEST(WorkerOptionsTest, KvMemoryIsAShareOrBytes) {
   EXPECT_EQ(ParseKvMemory("0.9")->share, 0.9);
   EXPECT_EQ(ParseKvMemory("1048576")->bytes, 1U << 20U);
   EXPECT_EQ(ParseKvMemory("8e9")->bytes, 8'000'000'000U);
+  EXPECT_EQ(ParseKvMemory("8GiB")->bytes, 8ULL << 30U);
+  EXPECT_EQ(ParseKvMemory("512MiB")->bytes, 512ULL << 20U);
+  EXPECT_EQ(ParseKvMemory("0.5GiB")->bytes, 512ULL << 20U);
   EXPECT_FALSE(ParseKvMemory("auto")->share.has_value() || ParseKvMemory("auto")->bytes.has_value());
-  for (const char* wrong : {"", "0", "1", "-0.5", "100", "0.9x", "1e16", "nan", "all"}) {
+  for (const char* wrong : {"", "0", "1", "-0.5", "100", "0.9x", "1e16", "nan", "all", "8G", "1KiB"}) {
     EXPECT_EQ(Parse({"--model", "m", "--kv-memory", wrong}).error().field, "kv-memory") << wrong;
   }
 }

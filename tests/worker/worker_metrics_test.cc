@@ -25,11 +25,12 @@ TEST_F(WorkerMetricsTest, AllSeriesAreThereFromTheStart) {
   for (const char* pool : {"0.5x", "1x", "2x", "4x"}) {
     EXPECT_THAT(text, HasSubstr("roost_worker_estimated_hit_ratio{pool=\"" + std::string(pool) + "\"} 0"));
   }
-  for (const char* name :
-       {"tail_cached_tokens_total", "uncached_requests_total", "refused_pins_total", "verified_hits_total",
-        "wrong_hits_total", "pinned_blocks", "block_age_at_eviction_seconds_count",
-        "block_idle_before_eviction_seconds_count", "block_reuse_gap_seconds_count",
-        "mirror_losses_total{reason=\"digest\"}", "resyncs_total{reason=\"unsent\"}"}) {
+  for (const char* name : {"tail_cached_tokens_total", "uncached_requests_total", "refused_pins_total",
+                           "verified_hits_total", "wrong_hits_total", "pinned_blocks",
+                           "block_age_at_eviction_seconds_count", "block_idle_before_eviction_seconds_count",
+                           "block_reuse_gap_seconds_count", "mirror_losses_total{reason=\"digest\"}",
+                           "resyncs_total{reason=\"unsent\"}", "refusals_total{reason=\"name_taken\"}",
+                           "refusals_total{reason=\"handshake\"}", "tls_certificate_expiry_timestamp_seconds"}) {
     EXPECT_THAT(text, HasSubstr("\nroost_worker_" + std::string(name) + " 0\n"));
   }
 }
@@ -120,11 +121,13 @@ TEST_F(WorkerMetricsTest, CountsOfTheLinksAreNotCountedTwice) {
   LinkCounts counts;
   counts.resyncs[static_cast<std::size_t>(ResyncReason::kUnsent)] = 2;
   counts.mirror_losses[static_cast<std::size_t>(MirrorLoss::kOverflow)] = 1;
+  counts.refusals[IndexOf(wire::RefusalCause::kNameTaken)] = 3;
   metrics_.OnRound(counts, {.up = 1, .down = 0});
   metrics_.OnRound(counts, {.up = 1, .down = 0});
   const std::string text = registry_.Text();
   EXPECT_THAT(text, HasSubstr("roost_worker_resyncs_total{reason=\"unsent\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("roost_worker_mirror_losses_total{reason=\"overflow\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("roost_worker_refusals_total{reason=\"name_taken\"} 3\n"));
 }
 
 }  // namespace

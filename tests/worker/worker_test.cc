@@ -1,6 +1,7 @@
 #include "worker/worker.h"
 
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -10,7 +11,6 @@
 #include <memory>
 #include <numeric>
 #include <string>
-#include <thread>
 
 #include "common/wire/endpoint.h"
 #include "common/wire/tokenizer_digest.h"
@@ -20,6 +20,8 @@
 namespace roost::worker {
 namespace {
 
+using testing::HasSubstr;
+using testing::StartsWith;
 using testing_support::FakeModel;
 using testing_support::TestRouter;
 
@@ -146,29 +148,6 @@ TEST_F(WorkerTest, ComesBackToARestartedRouterWithItsBlocks) {
   EXPECT_EQ(held, Request(1, 40, 2).block_hashes);
 }
 
-TEST_F(WorkerTest, AnEngineThatStandsStillIsSeen) {
-  TestRouter router(1);
-  std::promise<void> entered;
-  std::promise<void> go_on;
-  const auto worker = Start("worker-1", {router.endpoint()}, [&](WorkerSetup& setup) {
-    setup.model = std::make_unique<FakeModel>(FakeModel::Options{
-        .block_tokens = kBlockTokens, .block_count = 256, .before_forward = [&, went_on = go_on.get_future().share()] {
-          if (went_on.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return;
-          entered.set_value();
-          went_on.wait();
-        }});
-  });
-  while (!worker->Turns()) std::this_thread::yield();
-  router.BringUp("worker-1");
-  router.Send("worker-1", Request(1, 8, 4));
-  entered.get_future().wait();
-  (void)worker->Turns();  // what it turned before
-  EXPECT_FALSE(worker->Turns());
-  go_on.set_value();
-  EXPECT_EQ(router.Finish("worker-1", RequestId(1)).finish, wire::FinishReason::kLength);
-  while (!worker->Turns()) std::this_thread::yield();
-}
-
 TEST_F(WorkerTest, CancelEndsARequest) {
   TestRouter router(1);
   std::promise<void> cancel_sent;
@@ -240,19 +219,18 @@ TEST_F(WorkerTest, DrainsThenSaysGoodbye) {
   (void)router.Next<wire::Bye>("worker-1");
 }
 
-// ---- metrics over HTTP ----
+// ---- over HTTP ----
 
-std::string Get(const std::string& url) {
-  const std::size_t path = url.find('/', std::string("http://").size());
-  const auto endpoint = wire::ParseEndpoint("tcp" + url.substr(4, path - 4));
-  EXPECT_TRUE(endpoint.ok()) << url;
+std::string Get(const Worker& worker, const std::string& path) {
+  const auto endpoint = wire::ParseEndpoint("tcp" + worker.url().substr(4));
+  EXPECT_TRUE(endpoint.ok()) << worker.url();
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(endpoint->port);
   EXPECT_EQ(inet_pton(AF_INET, endpoint->host.c_str(), &address.sin_addr), 1);
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  const std::string request = "GET " + url.substr(path) + " HTTP/1.0\r\n\r\n";
+  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
   EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
   std::string answer;
   char buffer[4096];
@@ -261,16 +239,32 @@ std::string Get(const std::string& url) {
   return answer;
 }
 
+void ExpectStatus(const Worker& worker, const std::string& path, int status) {
+  EXPECT_THAT(Get(worker, path), StartsWith("HTTP/1.1 " + std::to_string(status)));
+}
+
+// Asks until the answer has this status; returns the last answer.
+std::string GetUntil(const Worker& worker, const std::string& path, int status) {
+  const auto deadline = std::chrono::steady_clock::now() + TestRouter::kPatience;
+  std::string answer;
+  do {
+    answer = Get(worker, path);
+  } while (!answer.starts_with("HTTP/1.1 " + std::to_string(status)) && std::chrono::steady_clock::now() < deadline);
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 " + std::to_string(status)));
+  return answer;
+}
+
+void Listen(WorkerSetup& setup) { setup.listener.address = "127.0.0.1:0"; }
+
 TEST_F(WorkerTest, ServesItsMetrics) {
   TestRouter router(1);
-  const auto worker =
-      Start("worker-1", {router.endpoint()}, [](WorkerSetup& setup) { setup.metrics_address = "127.0.0.1:0"; });
+  const auto worker = Start("worker-1", {router.endpoint()}, Listen);
   router.BringUp("worker-1");
   router.Send("worker-1", Request(1, 40, 5));
   (void)router.Finish("worker-1", RequestId(1));
   router.Send("worker-1", Request(2, 40, 5));
   (void)router.Finish("worker-1", RequestId(2));
-  const std::string text = Get(worker->metrics_url());
+  const std::string text = Get(*worker, "/metrics");
   EXPECT_EQ(text.find("HTTP/1.1 200"), 0U) << text.substr(0, 100);
   for (const char* line : {"roost_build_info{model=\"fake\",worker=\"worker-1\",revision=\"\",version=\"\"} 1",
                            "roost_worker_prompt_tokens_total{model=\"fake\",worker=\"worker-1\"} 80",
@@ -280,6 +274,48 @@ TEST_F(WorkerTest, ServesItsMetrics) {
                            "roost_worker_inter_token_seconds_count{model=\"fake\",worker=\"worker-1\"} 8"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
+  EXPECT_EQ(text.find("exposer_"), std::string::npos);
+}
+
+TEST_F(WorkerTest, IsReadyWhileARouterHasAcceptedItAndNoDrainHasBegun) {
+  TestRouter router(1);
+  const auto worker = Start("worker-1", {router.endpoint()}, Listen);
+  ExpectStatus(*worker, "/health", 200);
+  EXPECT_THAT(GetUntil(*worker, "/ready", 503), HasSubstr("connecting"));
+  const auto hello = router.Next<wire::Hello>("worker-1");
+  router.Send("worker-1", wire::Refused{hello.epoch, "its name is taken", wire::RefusalCause::kNameTaken});
+  std::string refused;
+  while ((refused = Get(*worker, "/ready")).find("its name is taken") == std::string::npos && !HasFailure()) {
+    ASSERT_THAT(refused, StartsWith("HTTP/1.1 503"));
+  }
+  EXPECT_THAT(refused, HasSubstr(R"("status":"refused")"));
+  router.BringUp("worker-1");
+  GetUntil(*worker, "/ready", 200);
+  worker->BeginDrain();
+  EXPECT_THAT(Get(*worker, "/ready"), HasSubstr(R"("status":"draining")"));
+  ExpectStatus(*worker, "/livez", 200);
+}
+
+TEST_F(WorkerTest, IsNotAliveWhileAStepHangs) {
+  TestRouter router(1);
+  std::promise<void> step_may_end;
+  const auto worker = Start("worker-1", {router.endpoint()}, [&step_may_end](WorkerSetup& setup) {
+    Listen(setup);
+    setup.stall_timeout = std::chrono::milliseconds(20);
+    setup.model = std::make_unique<FakeModel>(FakeModel::Options{
+        .block_tokens = kBlockTokens, .block_count = 256, .before_forward = [end = step_may_end.get_future().share()] {
+          end.wait();
+        }});
+  });
+  router.BringUp("worker-1");
+  ExpectStatus(*worker, "/livez", 200);
+  router.Send("worker-1", Request(1, 8, 3));
+  EXPECT_THAT(GetUntil(*worker, "/livez", 503), HasSubstr("the engine thread has work"));
+  EXPECT_GT(worker->LongestStep(), std::chrono::milliseconds(20));
+  ExpectStatus(*worker, "/health", 200);
+  step_may_end.set_value();
+  EXPECT_EQ(router.Finish("worker-1", RequestId(1)).tokens.size(), 3U);
+  GetUntil(*worker, "/livez", 200);
 }
 
 TEST_F(WorkerTest, BadSetupsAreErrorsThatNameTheField) {
@@ -298,8 +334,11 @@ TEST_F(WorkerTest, BadSetupsAreErrorsThatNameTheField) {
   expect_error("served-model-name", [](WorkerSetup& setup) { setup.hello.model = ""; });
   expect_error("router", [](WorkerSetup& setup) { setup.routers = {"localhost"}; });
   expect_error("router", [](WorkerSetup& setup) { setup.routers.clear(); });
-  expect_error("metrics-address", [](WorkerSetup& setup) { setup.metrics_address = "here"; });
-  expect_error("metrics-address", [](WorkerSetup& setup) { setup.metrics_address = "0.0.0.0:0"; });
+  expect_error("metrics-address", [](WorkerSetup& setup) { setup.listener.address = "here"; });
+  expect_error("metrics-address", [](WorkerSetup& setup) { setup.listener.address = "0.0.0.0:0"; });
+  expect_error("tls-key", [](WorkerSetup& setup) {
+    setup.listener = {.address = "127.0.0.1:0", .tls = {.certificate = "a.pem", .key = "", .client_ca = ""}};
+  });
 }
 
 }  // namespace

@@ -19,8 +19,9 @@ constexpr std::chrono::milliseconds kRoomWait{5};
 
 }  // namespace
 
-EngineThread::EngineThread(Engine& engine, const wire::Waker& waker, std::uint32_t compute_thread_count)
-    : waker_(waker), compute_thread_count_(compute_thread_count), engine_(engine) {}
+EngineThread::EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker,
+                           std::uint32_t compute_thread_count)
+    : waker_(waker), compute_thread_count_(compute_thread_count), stall_watch_(clock), engine_(engine) {}
 
 EngineThread::~EngineThread() { Stop(); }
 
@@ -40,7 +41,7 @@ void EngineThread::Run() {
   // omp_set_num_threads applies only to teams that the calling thread starts.
   if (compute_thread_count_ > 0) omp_set_num_threads(static_cast<int>(compute_thread_count_));
   while (!stopping_.load()) {
-    turns_.Turn();
+    stall_watch_.OnTurn();
     DrainInbox();
     if (output_lost_) TellOfLoss();
     if (engine_.HasWork() || report_due_ || !rejected_.empty() || (snapshot_wanted_ && CanPublish())) Round();
@@ -49,7 +50,9 @@ void EngineThread::Run() {
 
 void EngineThread::DrainInbox() {
   if (!engine_.HasWork()) {
+    stall_watch_.OnWait();
     std::optional<EngineCommand> first = inbox_.PopFor(output_lost_ || snapshot_wanted_ ? kRoomWait : kIdleWait);
+    stall_watch_.OnTurn();
     if (!first) return;
     ApplyAny(*std::move(first));
   }

@@ -3,7 +3,7 @@
 // snapshot only when there is space for it.
 //
 // Threads: the owner calls Start and Stop; only the link thread calls TryPost, HasRoomForRequest and TryTake; any
-// thread may call Nudge. The engine itself is used only on the engine thread.
+// thread may call Nudge and ask the stall watch. The engine itself is used only on the engine thread.
 #pragma once
 
 #include <atomic>
@@ -14,10 +14,11 @@
 #include <vector>
 
 #include "common/base/bounded_queue.h"
-#include "common/base/turn_count.h"
+#include "common/base/clock.h"
 #include "common/wire/socket.h"
 #include "worker/engine/engine.h"
 #include "worker/link/exchange.h"
+#include "worker/link/stall_watch.h"
 
 namespace roost::worker {
 
@@ -28,9 +29,9 @@ inline constexpr std::size_t kOutboxCapacity = 1024;
 
 class EngineThread {
  public:
-  // `engine` and `waker` outlive it. The waker is rung after each output. OpenMP teams that this thread starts have
-  // `compute_thread_count` threads; with 0 OpenMP decides.
-  EngineThread(Engine& engine, const wire::Waker& waker, std::uint32_t compute_thread_count);
+  // `engine`, `clock` and `waker` outlive it. The waker is rung after each output. OpenMP teams that this thread starts
+  // have `compute_thread_count` threads; with 0 OpenMP decides.
+  EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker, std::uint32_t compute_thread_count);
   ~EngineThread();
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
@@ -43,13 +44,8 @@ class EngineThread {
   [[nodiscard]] bool TryPost(EngineCommand&& command) { return inbox_.TryPush(std::move(command)); }
   // Wakes the engine thread. Does nothing if the inbox is full, because then the thread does not wait.
   void Nudge() { (void)inbox_.TryPush(NudgeCommand{}); }
-  // Has the engine thread turned since the call before? A turn takes as long as its step. Asks it for another turn. One
-  // thread at a time.
-  [[nodiscard]] bool Turns() {
-    const bool turned = turns_.HasTurned();
-    Nudge();
-    return turned;
-  }
+  // Of steps: a step that hangs never ends.
+  [[nodiscard]] const StallWatch& stall_watch() const { return stall_watch_; }
   [[nodiscard]] bool HasRoomForRequest() const { return inbox_.size() < kInboxRequestLimit; }
   [[nodiscard]] std::optional<EngineOutput> TryTake() { return outbox_.TryPop(); }
 
@@ -78,7 +74,7 @@ class EngineThread {
   BoundedQueue<EngineCommand> inbox_{kInboxCapacity};
   BoundedQueue<EngineOutput> outbox_{kOutboxCapacity};
   std::atomic<bool> stopping_{false};
-  TurnCount turns_;
+  StallWatch stall_watch_;
   std::thread thread_;
 
   // The engine thread's own.

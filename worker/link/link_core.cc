@@ -28,6 +28,7 @@ std::size_t IndexOf(wire::FinishReason reason) { return static_cast<std::size_t>
 LinkCore::LinkCore(Setup setup, const Clock& clock, LinkEffects& effects)
     : setup_(std::move(setup)),
       clock_(clock),
+      spans_(std::move(setup_.spans)),
       effects_(effects),
       next_epoch_(setup_.first_epoch),
       mirror_(setup_.hello.block_count) {
@@ -43,6 +44,7 @@ void LinkCore::AddPeer(PeerId peer, std::string name) {
   links_.back().name = std::move(name);
   links_.back().last_heard = clock_.Now();
   BeginLife(links_.back());
+  status_changed_ = true;
 }
 
 void LinkCore::RemovePeer(PeerId peer) {
@@ -50,6 +52,7 @@ void LinkCore::RemovePeer(PeerId peer) {
   if (link == nullptr) return;
   EndLife(*link);
   links_.erase(links_.begin() + (link - links_.data()));
+  status_changed_ = true;
 }
 
 void LinkCore::BeginLife(Link& link) {
@@ -76,6 +79,7 @@ void LinkCore::Restart(Link& link, ResyncReason reason) {
     link.resync_reason = reason;
     LogWarning("router link starts again",
                {{"router", link.name}, {"reason", std::string(kResyncReasonNames[IndexOf(reason)])}});
+    status_changed_ = true;
   }
   EndLife(link);
   BeginLife(link);
@@ -113,7 +117,7 @@ void LinkCore::OnMalformed(PeerId peer) {
 void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   if (welcome.epoch != link.epoch) return;
   const Result<void> same_major = wire::CheckMajors({.worker = setup_.hello.version, .router = welcome.version});
-  if (!same_major.ok()) return NoteRefusal(link, same_major.error().ToString());
+  if (!same_major.ok()) return NoteRefusal(link, wire::RefusalCause::kVersion, same_major.error().ToString());
   const bool other_process = link.router_instance && *link.router_instance != welcome.router_instance;
   if (link.state == State::kUp) {
     // A second welcome from the same process answers a repeated hello. Another process does not know this life of the
@@ -125,7 +129,9 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   const std::string_view reason = link.resync_reason ? kResyncReasonNames[IndexOf(*link.resync_reason)] : "first";
   if (link.resync_reason) ++counts_.resyncs[IndexOf(*link.resync_reason)];
   link.resync_reason.reset();
-  link.refusal.clear();
+  link.refusal.reset();
+  link.refusal_logged = {};
+  status_changed_ = true;
   link.router_instance = welcome.router_instance;
   link.state = State::kUp;
   LogInfo("router link up", {{"router", link.name},
@@ -134,16 +140,6 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
                              {"protocol", wire::Describe(welcome.version)}});
   // Routers decide by the load, and an idle engine reports none.
   SendStep(link, {}, {}, load_);
-}
-
-void LinkCore::Handle(Link& link, const wire::Refused& refused) {
-  if (refused.epoch == link.epoch) NoteRefusal(link, refused.reason);
-}
-
-void LinkCore::NoteRefusal(Link& link, const std::string& reason) {
-  if (link.refusal == reason) return;
-  link.refusal = reason;
-  LogError("a router refuses this worker", {{"router", link.name}, {"reason", reason}});
 }
 
 void LinkCore::Handle(Link& link, wire::Generate generate) {
@@ -166,6 +162,7 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
                              {"trace_id", std::string(TraceIdOf(generate.trace_parent))},
                              {"prompt_tokens", fmt::format("{}", generate.prompt.size())}});
   InFlight in_flight{.open_choices = generate.sample_count, .prompt = {}};
+  in_flight.traced = spans_.Begin(generate, clock_.Now());
   if (links_.size() > 1) in_flight.prompt = PromptOf(generate, link.id.value(), submit_count_ + 1, clock_.Now());
   if (!effects_.Submit(SubmitCommand{link.id, std::move(generate), clock_.Now()})) {
     return Refuse(link, id, Error{ErrorCode::kOverloaded, "the worker's inbox is full", ""});
@@ -251,6 +248,8 @@ void LinkCore::NoteEvent(Link& link, const wire::TokenEvent& event) {
   if (event.tokens.empty() && !event.finish) return;
   const auto found = link.in_flight.find(event.request_id);
   if (found != link.in_flight.end()) prompt_board_.Remove(found->second.prompt.prompt.id);
+  RequestSpans::Traced* const traced = found == link.in_flight.end() ? nullptr : found->second.traced.get();
+  if (traced != nullptr) RequestSpans::Note(*traced, event, clock_.Now());
   if (!event.finish) return;
   const bool is_last =
       found == link.in_flight.end() || found->second.open_choices == 1 || wire::EndsAllChoices(*event.finish);
@@ -259,6 +258,7 @@ void LinkCore::NoteEvent(Link& link, const wire::TokenEvent& event) {
     return;
   }
   ++counts_.finished_requests[IndexOf(*event.finish)];
+  if (traced != nullptr) spans_.End(*traced, *event.finish, clock_.Now());
   if (found != link.in_flight.end()) link.in_flight.erase(found);
 }
 
@@ -351,6 +351,7 @@ void LinkCore::Tick() {
   const Instant now = clock_.Now();
   for (Link& link : links_) {
     RedialIfSilent(link);
+    ForgetRefusal(link);
     if (now < NextDue(link)) continue;
     if (link.state == State::kGreeting) {
       SendHello(link);

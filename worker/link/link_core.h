@@ -9,7 +9,8 @@
 //          message, a Ping that counts other Generates than arrived, reports lost between engine and link
 //
 // A router that is silent or does not answer hellos is dialled again: its connection may be dead without a sign. A
-// router that answers Refused, or whose Welcome is of another major version, is asked again each second.
+// router that answers Refused, or whose Welcome is of another major version, is asked again each second. Each cause is
+// logged once a minute at most, and the last one is remembered for some seconds, for statuses().
 //
 // Each life of a link has its own LinkId, so the engine's output for an earlier life is dropped.
 //
@@ -44,6 +45,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -53,6 +55,8 @@
 #include "common/wire/socket.h"
 #include "worker/cache/snapshot_mirror.h"
 #include "worker/link/exchange.h"
+#include "worker/link/link_status.h"
+#include "worker/link/request_spans.h"
 #include "worker/sched/prompt_board.h"
 #include "worker/sched/prompt_teller.h"
 
@@ -81,6 +85,8 @@ struct LinkTimes {
   Duration heartbeat_interval = std::chrono::milliseconds(250);
   Duration news_interval = PromptBoard::kNewsInterval;  // before a message with other routers' prompts only
   Duration router_timeout = std::chrono::seconds(3);
+  Duration refusal_memory = std::chrono::seconds(10);    // several hellos and attempts to connect
+  Duration refusal_reminder = std::chrono::seconds(60);  // between two log lines about one cause
   Duration engine_snapshot_interval =
       std::chrono::seconds(1);  // between two requests for the mirror's blocks, when it is lost repeatedly
 };
@@ -104,8 +110,13 @@ enum class MirrorLoss : std::uint8_t { kDigest, kOverflow };
 inline constexpr std::array<std::string_view, 2> kMirrorLossNames{"digest", "overflow"};
 [[nodiscard]] constexpr std::size_t IndexOf(MirrorLoss loss) { return static_cast<std::size_t>(loss); }
 
+// Why a router does not take this worker: RefusalCauses of the wire, and one more that comes before any message.
+inline constexpr std::size_t kRefusalReasonCount = wire::kRefusalCauseNames.size() + 1;
+inline constexpr std::size_t kHandshakeRefusal = kRefusalReasonCount - 1;
+
 // Totals since the start, for metrics.
 struct LinkCounts {
+  std::array<std::uint64_t, kRefusalReasonCount> refusals{};           // by RefusalCause; then handshakes that failed
   std::array<std::uint64_t, kResyncReasonNames.size()> resyncs{};      // by ResyncReason
   std::array<std::uint64_t, kMirrorLossNames.size()> mirror_losses{};  // by MirrorLoss
   std::array<std::uint64_t, 4> finished_requests{};                    // by wire::FinishReason
@@ -120,6 +131,7 @@ class LinkCore {
     wire::Tokenizer tokenizer;  // sent to routers that ask
     std::uint64_t first_epoch = 1;
     LinkTimes times;
+    RequestSpansOptions spans = {};
   };
 
   // `clock` and `effects` outlive it.
@@ -132,6 +144,8 @@ class LinkCore {
   void OnMessage(PeerId peer, wire::RouterMessage message);
   void OnMalformed(PeerId peer);
   void OnUnknown() { ++counts_.unknown_messages; }
+  // The keys of this worker and of the router do not fit, for this reason. The caller logs it.
+  void OnHandshakeFailure(PeerId peer, const std::string& reason);
   void OnOutput(EngineOutput output);
   // Sends what is due. Call it often; TimeToNextTick() tells when something is due next.
   void Tick();
@@ -146,6 +160,9 @@ class LinkCore {
   [[nodiscard]] std::size_t up_count() const;
   [[nodiscard]] std::size_t link_count() const { return links_.size(); }
   [[nodiscard]] const LinkCounts& counts() const { return counts_; }
+  [[nodiscard]] std::vector<RouterStatus> statuses() const;
+  // True if a status may have changed since the last call.
+  [[nodiscard]] bool TakeStatusChange() { return std::exchange(status_changed_, false); }
 
  private:
   enum class State : std::uint8_t { kGreeting, kUp };
@@ -154,6 +171,7 @@ class LinkCore {
   struct InFlight {
     std::uint32_t open_choices = 1;
     OwnedPrompt prompt;  // as received, for other routers; without an id if there were none at that time
+    std::unique_ptr<RequestSpans::Traced> traced = {};  // null: not traced
   };
 
   struct Link {
@@ -174,7 +192,11 @@ class LinkCore {
     // About the last life that was up:
     std::optional<std::uint64_t> router_instance;
     std::optional<ResyncReason> resync_reason;  // why it ended
-    std::string refusal;  // the last logged refusal; empty once the router has welcomed the worker
+    // Why the router does not take this worker; forgotten after LinkTimes::refusal_memory.
+    std::optional<std::string> refusal;
+    Instant refused_at;
+    // When a refusal was logged last, by RefusalCause; empty once the router has welcomed the worker.
+    std::array<std::optional<Instant>, wire::kRefusalCauseNames.size()> refusal_logged{};
   };
 
   void BeginLife(Link& link);
@@ -185,8 +207,10 @@ class LinkCore {
   void SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
                 const wire::Load& load);
   void Refuse(Link& link, RequestId request, Error error);
-  // The router does not take this worker. Logs each reason once.
-  void NoteRefusal(Link& link, const std::string& reason);
+  // The router does not take this worker. Logs it unless it has lately.
+  void NoteRefusal(Link& link, wire::RefusalCause cause, const std::string& reason);
+  void RememberRefusal(Link& link, std::size_t cause, const std::string& reason);
+  void ForgetRefusal(Link& link);
 
   [[nodiscard]] bool HasDueSnapshot() const;
   void SendDueSnapshots();
@@ -221,6 +245,7 @@ class LinkCore {
 
   const Setup setup_;
   const Clock& clock_;
+  const RequestSpans spans_;
   LinkEffects& effects_;
 
   std::vector<Link> links_;
@@ -231,6 +256,7 @@ class LinkCore {
   wire::Load load_;                 // the last known load, without a step's numbers
   PromptBoard prompt_board_;        // empty while there is one link
   LinkCounts counts_;
+  bool status_changed_ = true;
 
   enum class MirrorState : std::uint8_t { kCurrent, kStale, kAwaited };
   SnapshotMirror mirror_;

@@ -22,6 +22,7 @@ LinkThread::LinkThread(LinkCore::Setup setup, Resolver::Options routers, std::op
       engine_(engine),
       observer_(observer),
       resolver_(std::move(routers), waker),
+      stall_watch_(clock),
       keys_(std::move(keys)),
       core_(std::move(setup), clock, *this) {}
 
@@ -42,13 +43,13 @@ bool LinkThread::WaitForRouter(std::chrono::milliseconds timeout) { return WaitF
 bool LinkThread::WaitForDrained(std::chrono::milliseconds timeout) { return WaitFor(drained_, timeout); }
 
 bool LinkThread::WaitFor(const bool& milestone, std::chrono::milliseconds timeout) {
-  std::unique_lock lock(milestones_mutex_);
+  std::unique_lock lock(told_mutex_);
   return milestone_reached_.wait_for(lock, timeout, [&milestone] { return milestone; });
 }
 
 void LinkThread::Reach(bool& milestone) {
   {
-    const std::lock_guard lock(milestones_mutex_);
+    const std::lock_guard lock(told_mutex_);
     milestone = true;
   }
   milestone_reached_.notify_all();
@@ -63,8 +64,9 @@ void LinkThread::Stop() {
 
 void LinkThread::Run() {
   while (!stopping_.load()) {
+    stall_watch_.OnTurn();
     Round();
-    turns_.Turn();
+    stall_watch_.OnWait();
     Wait();
   }
   ReceiveOutputs();
@@ -82,8 +84,20 @@ void LinkThread::Round() {
   ReceiveOutputs();
   core_.Tick();
   ApplyDrain();
+  if (core_.TakeStatusChange()) PublishStatuses();
   if (core_.up_count() > 0) Reach(welcomed_);
   observer_.OnRound(core_.counts(), {core_.up_count(), core_.link_count() - core_.up_count()});
+}
+
+void LinkThread::PublishStatuses() {
+  std::vector<RouterStatus> statuses = core_.statuses();
+  const std::lock_guard lock(told_mutex_);
+  statuses_ = std::move(statuses);
+}
+
+std::vector<RouterStatus> LinkThread::Routers() const {
+  const std::lock_guard lock(told_mutex_);
+  return statuses_;
 }
 
 // ---- addresses ----
@@ -113,6 +127,7 @@ void LinkThread::LookAtHandshake(const std::string& endpoint, Peer& peer) {
   const std::optional<wire::HandshakeFailure> failure = peer.socket.TakeHandshakeFailure();
   if (failure && peer.key_turn.OnFailure(*failure, keys_ ? keys_->CountRouterKeys() : 1, clock_.Now())) {
     std::string text = TextOf(*failure, peer.keys);
+    core_.OnHandshakeFailure(peer.id, text);
     if (peer.told != text) LogWarning("a router can not be linked", {{"router", endpoint}, {"reason", text}});
     peer.told = std::move(text);
   }

@@ -23,12 +23,13 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/turn_count.h"
 #include "common/wire/socket.h"
 #include "worker/link/engine_thread.h"
 #include "worker/link/link_core.h"
+#include "worker/link/link_status.h"
 #include "worker/link/resolver.h"
 #include "worker/link/router_keys.h"
+#include "worker/link/stall_watch.h"
 
 namespace roost::worker {
 
@@ -57,16 +58,14 @@ class LinkThread final : private LinkEffects {
   void Start();
   // From now on new requests are refused.
   void BeginDrain();
+  [[nodiscard]] bool is_draining() const { return draining_.load(); }
+  // How each router sees this worker. Without addresses of routers there are none.
+  [[nodiscard]] std::vector<RouterStatus> Routers() const;
+  [[nodiscard]] const StallWatch& stall_watch() const { return stall_watch_; }
   // Waits until a router has welcomed the worker. False after `timeout`.
   [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout);
   // Waits until draining has begun and no request is left. False after `timeout`.
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout);
-  // Has the link thread turned since the call before? Asks it for another turn. One thread at a time.
-  [[nodiscard]] bool Turns() {
-    const bool turned = turns_.HasTurned();
-    waker_.Wake();
-    return turned;
-  }
   // Says goodbye and ends. Idempotent.
   void Stop();
 
@@ -90,6 +89,7 @@ class LinkThread final : private LinkEffects {
   void ApplyAddresses();
   void ApplyDrain();
   void Reach(bool& milestone);
+  void PublishStatuses();
   [[nodiscard]] bool WaitFor(const bool& milestone, std::chrono::milliseconds timeout);
   void Connect(const std::string& endpoint);
   [[nodiscard]] std::optional<wire::ClientKeys> KeysFor(std::size_t turn);
@@ -108,12 +108,14 @@ class LinkThread final : private LinkEffects {
   std::thread thread_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
-  TurnCount turns_;
+  StallWatch stall_watch_;
 
-  std::mutex milestones_mutex_;
+  mutable std::mutex told_mutex_;
   std::condition_variable milestone_reached_;
-  bool welcomed_ = false;  // guarded by milestones_mutex_
-  bool drained_ = false;   // guarded by milestones_mutex_
+  // Guarded by told_mutex_.
+  bool welcomed_ = false;
+  bool drained_ = false;
+  std::vector<RouterStatus> statuses_;
 
   // Used by the link thread only. The context is declared before the sockets, so that they are destroyed first.
   wire::Context context_;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "common/base/byte_size.h"
 #include "common/prefix/block_hash.h"
 #include "worker/model/fingerprint.h"
 #include "worker/model/generation_config.h"
@@ -57,11 +58,13 @@ Result<void> CheckHostMemory(const HfConfig& config, const ModelOptions& options
   const std::uint64_t kv_bytes =
       std::uint64_t{block_count} * ranks * KvBlockBytes(ConfigOf(config, {0, ranks}), options.block_tokens, dtype);
   const std::uint64_t weight_bytes = MatrixElements(config, TiedTable::kTwice) * SizeOf(dtype);
-  if (kv_bytes + weight_bytes <= *options.memory_limit_bytes) return {};
+  const std::uint64_t limit = *options.memory_limit_bytes;
+  if (kv_bytes + weight_bytes <= limit) return {};
   return InvalidArgument(options.block_count ? "kv-blocks" : "kv-memory",
-                         "{} bytes of KV blocks and {} bytes of weights are more than the {} bytes of memory that this "
-                         "process may use",
-                         kv_bytes, weight_bytes, *options.memory_limit_bytes);
+                         "{} bytes of KV blocks ({}) and {} bytes of weights ({}) are more than the {} bytes of "
+                         "memory ({}) that this process may use now",
+                         kv_bytes, ByteSizeText(kv_bytes), weight_bytes, ByteSizeText(weight_bytes), limit,
+                         ByteSizeText(limit));
 }
 
 Result<void> CheckOptions(const ModelOptions& options) {

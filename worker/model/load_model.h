@@ -33,7 +33,7 @@ struct ModelOptions {
   // The size of the KV pool: a number of blocks, or as many blocks as fit into this many bytes, over all ranks.
   std::optional<std::uint32_t> block_count = std::nullopt;
   std::uint64_t kv_bytes = std::uint64_t{1} << 30U;
-  // The limit for everything together if device memory is host memory, see MemoryLimitBytes; empty: not checked.
+  // The limit for everything together if device memory is host memory, see AvailableMemoryBytes; empty: not checked.
   std::optional<std::uint64_t> memory_limit_bytes = std::nullopt;
   // Or as many blocks as fit into a share of the device memory that the weights leave free; see TransformerOptions.
   std::optional<double> kv_share = std::nullopt;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/base/byte_size.h"
 #include "common/prefix/block_hash.h"
 #include "worker/model/pad_plan.h"
 
@@ -135,8 +136,9 @@ Result<void> Transformer::ReserveKv() {
   const std::size_t kv_bytes = kv_.BlockBytes() * (kv_.block_count + spare_blocks);
   const std::optional<kernels::MemoryUse> memory = backend_.ops().memory_use(backend_.device());
   if (memory && kv_bytes > memory->free_bytes) {
-    return InvalidArgument("kv-memory", "{} KV blocks have {} bytes, and the device has {} bytes free", kv_.block_count,
-                           kv_bytes, memory->free_bytes);
+    return InvalidArgument("kv-memory", "{} KV blocks have {} bytes ({}), and the device has {} bytes free ({})",
+                           kv_.block_count, kv_bytes, ByteSizeText(kv_bytes), memory->free_bytes,
+                           ByteSizeText(memory->free_bytes));
   }
   if (!kv_memory_.TryReserve(kv_bytes)) {
     return Error{ErrorCode::kInternal, fmt::format("no memory for {} KV blocks, {} bytes", kv_.block_count, kv_bytes),

@@ -30,10 +30,12 @@ void Scheduler::AdvanceTo(Instant now) {
 Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
   if (spec.prompt.empty()) return InvalidArgument("prompt", "has no tokens");
   if (spec.prompt.size() >= options_.max_context_tokens) {
-    return Error{ErrorCode::kContextTooLong,
-                 fmt::format("has {} tokens; with at least one token of output, the context of {} is too short",
-                             spec.prompt.size(), options_.max_context_tokens),
-                 "prompt"};
+    return Error{
+        ErrorCode::kContextTooLong,
+        fmt::format("has {} tokens, which leaves no room for an answer: this worker's maximum context length is {} "
+                    "tokens",
+                    spec.prompt.size(), options_.max_context_tokens),
+        "prompt"};
   }
   if (spec.fork_count >= std::min(options_.max_running, options_.max_batch_tokens)) {
     return InvalidArgument("sample_count", "{} choices are more than this worker runs at the same time",

@@ -80,6 +80,14 @@ TEST_F(MemoryLimitTest, OtherControllersAndDamagedLinesCountForNothing) {
   EXPECT_EQ(Read().cgroup, std::nullopt);
 }
 
+TEST_F(MemoryLimitTest, WhatOthersUseIsNotAvailable) {
+  Write("proc/meminfo", "MemTotal:       2000 kB\nMemAvailable:        1000 kB\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 1000U * 1024);
+  Write("proc/self/cgroup", "0::/\n");
+  Write("sys/fs/cgroup/memory.max", "4096\n");
+  EXPECT_EQ(AvailableMemoryBytes(root_), 4096U);
+}
+
 TEST(MemoryLimitBytesTest, ThisProcessHasSome) {
   EXPECT_GT(MemoryLimitBytes(), 1U << 20U);
   EXPECT_LT(MemoryLimitBytes(), std::numeric_limits<std::uint64_t>::max());

@@ -13,6 +13,7 @@ struct Options {
   std::string model = "demo";
   std::uint32_t threads = 2;
   double share = 0.5;
+  std::uint64_t memory = std::uint64_t{1} << 30U;
   std::string policy = "cache-aware";
   std::vector<std::string> routers{"tcp://127.0.0.1:7001"};
   bool verbose = false;
@@ -43,6 +44,7 @@ class ConfigTest : public testing::Test {
         .Add("model", options.model, "Model directory")
         .Add("threads", options.threads, "Threads", {.low = 1, .high = 64})
         .Add("share", options.share, "Share", {.low = 0, .high = 1})
+        .AddBytes("memory", options.memory, "Memory", {.low = 1024, .high = 1e12})
         .AddChoice("policy", options.policy, {"cache-aware", "random"}, "Policy")
         .AddList("router", options.routers, "Router addresses")
         .AddSwitch("verbose", options.verbose, "Say more")
@@ -123,9 +125,48 @@ TEST_F(ConfigTest, ErrorsNameTheFlagKeyOrVariable) {
   EXPECT_NE(ErrorOf({}).find("ROOST_THREADS"), std::string::npos);
 }
 
-TEST_F(ConfigTest, AnUnknownKeyInTheFileIsAnError) {
-  const std::string file = WriteFile("modle = \"x\"\n");
-  EXPECT_NE(ErrorOf({"--config", file}).find("modle"), std::string::npos) << ErrorOf({"--config", file});
+TEST_F(ConfigTest, AMisspeltNameIsToldWithTheNearestOne) {
+  EXPECT_EQ(ErrorOf({"--modle", "x"}), "unknown option --modle; did you mean --model?");
+  EXPECT_EQ(ErrorOf({"--gpu=1", "--thread", "3"}),
+            "unknown option --gpu; unknown option --thread; did you mean --threads?");
+  EXPECT_EQ(ErrorOf({"stray"}), "unexpected argument 'stray'");
+}
+
+TEST_F(ConfigTest, AnUnknownOptionIsToldBeforeOneThatIsMissing) {
+  std::string model;
+  ConfigParser parser("test", "For tests.");
+  parser.Add("model", model, "Model").Require("model");
+  const char* misspelt[] = {"test", "--modle", "x"};
+  EXPECT_EQ(parser.Parse(3, misspelt).error().message, "unknown option --modle; did you mean --model?");
+  const char* nothing[] = {"test"};
+  EXPECT_EQ(parser.Parse(1, nothing).error().message, "--model is required");
+}
+
+TEST_F(ConfigTest, ErrorsOfTheFileHaveFileLineAndKey) {
+  const std::string file = WriteFile("threads = 2\nmodle = \"x\"\n");
+  EXPECT_EQ(Parse({"--config", file}).error().ToString(), file + ":2: unknown key 'modle'; did you mean model?");
+  EXPECT_EQ(Parse({"--config=" + WriteFile("[a]\nthreads = 2\n")}).error().field, file + ":1");
+  const std::string value = ErrorOf({"--config", WriteFile("\nthreads = many\n")});
+  EXPECT_NE(value.find("--threads"), std::string::npos) << value;
+  EXPECT_NE(value.find("(from " + file + ":2)"), std::string::npos) << value;
+  EXPECT_EQ(ErrorOf({"--config", file, "--threads", "0"}).find(file), std::string::npos);  // the argument is wrong
+  EXPECT_EQ(Parse({"--config", WriteFile("key = hush\n")}).error().field, file + ":1");
+}
+
+TEST_F(ConfigTest, SizesTakeUnits) {
+  ASSERT_TRUE(Parse({"--memory", "8GiB"}).ok());
+  EXPECT_EQ(options.memory, 8ULL << 30U);
+  ASSERT_TRUE(Parse({"--memory=4096"}).ok());
+  EXPECT_EQ(options.memory, 4096U);
+  ASSERT_TRUE(Parse({"--config", WriteFile("memory = 2MB\n")}).ok());
+  EXPECT_EQ(options.memory, 2'000'000U);
+  EXPECT_EQ(ErrorOf({"--memory", "8G"}),
+            "--memory: '8G' could be 8GB (powers of 1000) or 8GiB (powers of 1024): write one of them");
+  EXPECT_EQ(ErrorOf({"--memory", "1000"}), "--memory: '1000' is not from 1 KiB to 931 GiB");
+  EXPECT_NE(ErrorOf({"--memory", "much"}).find("512MiB"), std::string::npos);
+  SetVariable("ROOST_MEMORY", "3MiB");
+  ASSERT_TRUE(Parse({}).ok());
+  EXPECT_EQ(options.memory, 3ULL << 20U);
 }
 
 TEST_F(ConfigTest, HelpListsEveryOptionWithDefaultAndVariable) {
@@ -139,11 +180,12 @@ TEST_F(ConfigTest, HelpListsEveryOptionWithDefaultAndVariable) {
 
 TEST_F(ConfigTest, PrintConfigCanBeReadBack) {
   testing::internal::CaptureStdout();
-  ASSERT_EQ(Parse({"--threads", "7", "--print-config"}).value(), ParseOutcome::kExit);
+  ASSERT_EQ(Parse({"--threads", "7", "--memory", "3GiB", "--print-config"}).value(), ParseOutcome::kExit);
   const std::string file = WriteFile(testing::internal::GetCapturedStdout());
   options = {};
   ASSERT_TRUE(Parse({"--config", file}).ok());
   EXPECT_EQ(options.threads, 7U);
+  EXPECT_EQ(options.memory, 3ULL << 30U);
 }
 
 TEST_F(ConfigTest, ASecretComesByVariableOrArgumentAndIsNeverPrinted) {

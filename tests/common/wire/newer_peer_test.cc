@@ -105,6 +105,20 @@ TEST_F(NewerPeerTest, ItsCacheModeIsOff) {
   EXPECT_FALSE(read.refusal.has_value());
 }
 
+TEST_F(NewerPeerTest, ItsCauseOfARefusalIsAnother) {
+  const Refused sent{.epoch = 7, .reason = "the moon is full", .cause = RefusalCause::kFull};
+  const auto read_with = [&sent](int cause) {
+    const Bytes frame = FrameOf<schema::RouterMessage>(RouterMessage(sent), [cause](auto out) {
+      out.getRefused().setCause(static_cast<schema::RefusalCause>(cause));
+    });
+    return std::get<Refused>(**DecodeRouterMessage(frame));
+  };
+  EXPECT_EQ(read_with(static_cast<int>(RefusalCause::kFull)), sent);
+  const Refused read = read_with(static_cast<int>(RefusalCause::kFull) + 1);
+  EXPECT_EQ(read.cause, RefusalCause::kOther);
+  EXPECT_EQ(read.reason, sent.reason);
+}
+
 TEST_F(NewerPeerTest, ItsKindOfConstraintRefusesTheRequest) {
   Generate generate = PlainGenerate();
   generate.constraint = Constraint{ConstraintKind::kRegex, "a+", "response_format"};

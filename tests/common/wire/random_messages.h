@@ -40,7 +40,7 @@ class RandomMessages {
       case 6: return MakePin();
       case 7: return Unpin{Hash(), Hashes(1 + rng_.Below(6)), rng_()};
       case 8: return Ping{rng_()};
-      case 9: return Refused{NonZero(), Name()};
+      case 9: return Refused{NonZero(), Name(), static_cast<RefusalCause>(rng_.Below(kRefusalCauseNames.size()))};
       case 10: return MakeWantPrefixes();
       case 11: return MakeEvict();
       default: return Ping{};

@@ -105,7 +105,7 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
     welcomed_ = true;
     if (hello_.sends_cache_events) SendSnapshot();
   } else if (const auto* const refused = std::get_if<wire::Refused>(&message)) {
-    if (refused->epoch == hello_.epoch) refusals_.push_back(refused->reason);
+    if (refused->epoch == hello_.epoch) refusals_.push_back(*refused);
   } else if (const auto* const request = std::get_if<wire::Generate>(&message)) {
     received_.push_back(*request);
     Admit(*request);

@@ -94,7 +94,7 @@ class FakeWorker {
   [[nodiscard]] const std::vector<wire::Evict>& evictions() const { return evictions_; }
   [[nodiscard]] const std::vector<wire::WantPrefixes>& questions() const { return questions_; }
   // Why routers refused it.
-  [[nodiscard]] const std::vector<std::string>& refusals() const { return refusals_; }
+  [[nodiscard]] const std::vector<wire::Refused>& refusals() const { return refusals_; }
   [[nodiscard]] const std::vector<RequestId>& cancelled() const { return cancelled_; }
   [[nodiscard]] std::uint64_t block_count() const { return parents_.size(); }
   [[nodiscard]] BlockHash digest() const;
@@ -155,7 +155,7 @@ class FakeWorker {
   std::vector<wire::UsedPrefix> used_prefixes_;
   bool mute_ = false;
   std::vector<RequestId> cancelled_;
-  std::vector<std::string> refusals_;
+  std::vector<wire::Refused> refusals_;
   std::deque<wire::WorkerMessage> outbox_;
   int tokenizer_requests_ = 0;
   int snapshot_requests_ = 0;

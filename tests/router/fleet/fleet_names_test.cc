@@ -32,7 +32,8 @@ TEST_F(FleetNamesTest, ANameThatAnotherProcessHasIsRefusedWhileThatOneSpeaks) {
   }
   EXPECT_FALSE(second.welcomed());
   ASSERT_FALSE(second.refusals().empty());
-  EXPECT_NE(second.refusals().back().find("another process serves under the name a"), std::string::npos);
+  EXPECT_NE(second.refusals().back().reason.find("another process serves under the name a"), std::string::npos);
+  EXPECT_EQ(second.refusals().back().cause, wire::RefusalCause::kNameTaken);
   EXPECT_TRUE(sim.metrics.lost.empty());
   const auto request = sim.Submit(MakePrompt(1, 20), 4);
   sim.Run();

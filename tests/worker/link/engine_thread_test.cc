@@ -72,7 +72,7 @@ class EngineThreadTest : public ::testing::Test {
   wire::Waker waker_;
   CountingModel model_;
   Engine engine_{model_, clock_, EngineOptions{}};
-  EngineThread thread_{engine_, waker_, 1};
+  EngineThread thread_{engine_, clock_, waker_, 1};
 };
 
 TEST_F(EngineThreadTest, ReportsEachStepAndThenWaits) {

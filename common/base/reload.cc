@@ -1,4 +1,4 @@
-#include "router/reload.h"
+#include "common/base/reload.h"
 
 #include <sys/stat.h>
 
@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 
-namespace roost::router {
+namespace roost {
 namespace {
 
 std::int64_t Nanoseconds(const timespec& time) { return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
@@ -86,4 +86,4 @@ void Reloader::Run(std::chrono::milliseconds interval) {
   }
 }
 
-}  // namespace roost::router
+}  // namespace roost

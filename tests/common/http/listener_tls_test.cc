@@ -1,4 +1,4 @@
-#include "router/listener_tls.h"
+#include "common/http/listener_tls.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,13 @@
 
 #include "tests/common/http/test_certificates.h"
 
-namespace roost::router {
+namespace roost {
 namespace {
 
 class ListenerTlsTest : public ::testing::Test {
  protected:
-  Result<std::shared_ptr<const TlsContext>> Open(const RouterOptions& options) {
-    return OpenTls(options, reloader_,
-                   [this](const TlsValidity& validity) { told_.push_back(validity.until_seconds); });
+  Result<std::shared_ptr<const TlsContext>> Open(const TlsFiles& files) {
+    return OpenTls(files, reloader_, [this](const TlsValidity& validity) { told_.push_back(validity.until_seconds); });
   }
 
   const TestAuthority authority_{"listener_tls"};
@@ -31,23 +30,14 @@ TEST_F(ListenerTlsTest, WithoutFlagsThereIsNoTls) {
 }
 
 TEST_F(ListenerTlsTest, FlagsThatGoTogetherAreNamedWhenOneIsMissing) {
-  RouterOptions options;
-  options.tls_cert = "a";
-  EXPECT_EQ(Open(options).error().field, "tls-key");
-  options.tls_cert = "";
-  options.tls_key = "a";
-  EXPECT_EQ(Open(options).error().field, "tls-cert");
-  options.tls_key = "";
-  options.tls_client_ca = "a";
-  EXPECT_EQ(Open(options).error().field, "tls-client-ca");
+  EXPECT_EQ(Open({.certificate = "a", .key = "", .client_ca = ""}).error().field, "tls-key");
+  EXPECT_EQ(Open({.certificate = "", .key = "a", .client_ca = ""}).error().field, "tls-cert");
+  EXPECT_EQ(Open({.certificate = "", .key = "", .client_ca = "a"}).error().field, "tls-client-ca");
 }
 
 TEST_F(ListenerTlsTest, TheFilesAreReadAgainWhenTheyChange) {
   const CertificateFiles files = authority_.Issue("first");
-  RouterOptions options;
-  options.tls_cert = files.certificate;
-  options.tls_key = files.key;
-  const auto tls = Open(options);
+  const auto tls = Open({.certificate = files.certificate, .key = files.key, .client_ca = ""});
   ASSERT_TRUE(tls.ok()) << tls.error().ToString();
   ASSERT_EQ(told_.size(), 1U);
   const CertificateFiles next = authority_.Issue("next", {.until_seconds = 7000});
@@ -60,4 +50,4 @@ TEST_F(ListenerTlsTest, TheFilesAreReadAgainWhenTheyChange) {
 }
 
 }  // namespace
-}  // namespace roost::router
+}  // namespace roost

@@ -1,4 +1,4 @@
-#include "router/listener_tls.h"
+#include "common/http/listener_tls.h"
 
 #include <fmt/chrono.h>
 
@@ -10,15 +10,15 @@
 
 #include "common/base/log.h"
 
-namespace roost::router {
+namespace roost {
 namespace {
 
-Result<void> CheckFlags(const RouterOptions& options) {
-  if (options.tls_cert.empty() != options.tls_key.empty()) {
-    return InvalidArgument(options.tls_cert.empty() ? "tls-cert" : "tls-key",
+Result<void> CheckFlags(const TlsFiles& files) {
+  if (files.certificate.empty() != files.key.empty()) {
+    return InvalidArgument(files.certificate.empty() ? "tls-cert" : "tls-key",
                            "TLS needs a certificate and its key: give both flags or none");
   }
-  if (options.tls_cert.empty() && !options.tls_client_ca.empty()) {
+  if (files.certificate.empty() && !files.client_ca.empty()) {
     return InvalidArgument("tls-client-ca", "clients show certificates over TLS alone: give tls-cert and tls-key too");
   }
   return {};
@@ -36,11 +36,16 @@ void WarnUnlessValid(const TlsValidity& validity, const std::string& file) {
 
 }  // namespace
 
-Result<std::shared_ptr<const TlsContext>> OpenTls(const RouterOptions& options, Reloader& reloader,
+Result<void> CheckTls(const TlsFiles& files) {
+  ROOST_RETURN_IF_ERROR(CheckFlags(files));
+  if (!files.certificate.empty()) ROOST_RETURN_IF_ERROR(TlsContext::Load(files));
+  return {};
+}
+
+Result<std::shared_ptr<const TlsContext>> OpenTls(const TlsFiles& files, Reloader& reloader,
                                                   std::function<void(const TlsValidity&)> on_certificate) {
-  ROOST_RETURN_IF_ERROR(CheckFlags(options));
-  if (options.tls_cert.empty()) return std::shared_ptr<const TlsContext>();
-  const TlsFiles files{.certificate = options.tls_cert, .key = options.tls_key, .client_ca = options.tls_client_ca};
+  ROOST_RETURN_IF_ERROR(CheckFlags(files));
+  if (files.certificate.empty()) return std::shared_ptr<const TlsContext>();
   ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<TlsContext> tls, TlsContext::Load(files));
   std::vector<std::string> paths = {files.certificate, files.key};
   if (!files.client_ca.empty()) paths.push_back(files.client_ca);
@@ -54,4 +59,4 @@ Result<std::shared_ptr<const TlsContext>> OpenTls(const RouterOptions& options, 
   return std::shared_ptr<const TlsContext>(tls);
 }
 
-}  // namespace roost::router
+}  // namespace roost

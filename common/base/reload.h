@@ -1,4 +1,4 @@
-// Files that the router reads again while it runs: certificates, keys, lists of peers.
+// Files that a daemon reads again while it runs: certificates, keys, lists of peers.
 //
 //   Reloader reloader;                                                       // its thread looks every two seconds
 //   ROOST_RETURN_IF_ERROR(reloader.Add({.what = "the API keys",
@@ -27,7 +27,7 @@
 
 #include "common/base/result.h"
 
-namespace roost::router {
+namespace roost {
 
 class Reloader {
  public:
@@ -86,4 +86,4 @@ class Reloader {
   std::thread thread_;
 };
 
-}  // namespace roost::router
+}  // namespace roost

@@ -1,4 +1,4 @@
-#include "router/reload.h"
+#include "common/base/reload.h"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,13 @@
 #include <string>
 #include <utility>
 
-namespace roost::router {
+namespace roost {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::chrono::hours kNever{1};
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kReloadPatience{20};
 
 class ReloaderTest : public ::testing::Test {
  protected:
@@ -130,7 +130,7 @@ TEST_F(ReloaderTest, ItsThreadReloadsOnRequestAndLooksByItself) {
                           }})
                     .ok());
     reloader.RequestAll();
-    EXPECT_EQ(requested.get_future().wait_for(kPatience), std::future_status::ready);
+    EXPECT_EQ(requested.get_future().wait_for(kReloadPatience), std::future_status::ready);
   }
   std::promise<void> noticed;
   int loads = 0;
@@ -145,8 +145,8 @@ TEST_F(ReloaderTest, ItsThreadReloadsOnRequestAndLooksByItself) {
                         }})
                   .ok());
   fs::remove(path);
-  EXPECT_EQ(noticed.get_future().wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(noticed.get_future().wait_for(kReloadPatience), std::future_status::ready);
 }
 
 }  // namespace
-}  // namespace roost::router
+}  // namespace roost

@@ -1,0 +1,83 @@
+#include "common/base/cpu_limit.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+#include "common/base/cgroup.h"
+
+namespace roost {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<double> PositiveNumber(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && number > 0 ? std::optional(number) : std::nullopt;
+}
+
+// Microseconds of processor time in each period; no quota for "max" and -1.
+std::optional<double> Processors(std::string_view quota, std::string_view period) {
+  const std::optional<double> granted = PositiveNumber(quota);
+  const std::optional<double> length = PositiveNumber(period);
+  return granted && length ? std::optional(*granted / *length) : std::nullopt;
+}
+
+std::string WordIn(const fs::path& path) {
+  std::ifstream file(path);
+  std::string word;
+  file >> word;
+  return word;
+}
+
+std::optional<double> QuotaIn(const fs::path& folder, CgroupVersion version) {
+  if (version == CgroupVersion::kOne) {
+    return Processors(WordIn(folder / "cpu.cfs_quota_us"), WordIn(folder / "cpu.cfs_period_us"));
+  }
+  std::ifstream file(folder / "cpu.max");
+  std::string quota;
+  std::string period;
+  file >> quota >> period;
+  return Processors(quota, period);
+}
+
+std::optional<std::uint32_t> Affinity() {
+  // Larger than any machine: the call fails for a set that is too small.
+  constexpr int kMostProcessors = 1 << 16;
+  cpu_set_t* const set = CPU_ALLOC(kMostProcessors);
+  if (set == nullptr) return std::nullopt;
+  const std::size_t bytes = CPU_ALLOC_SIZE(kMostProcessors);
+  std::optional<std::uint32_t> count;
+  if (sched_getaffinity(0, bytes, set) == 0) count = static_cast<std::uint32_t>(CPU_COUNT_S(bytes, set));
+  CPU_FREE(set);
+  return count;
+}
+
+}  // namespace
+
+CpuLimits ReadCpuLimits(const fs::path& root) {
+  CpuLimits limits{.quota = std::nullopt, .affinity = Affinity()};
+  ForEachCgroup(root, "cpu", [&limits](const fs::path& folder, CgroupVersion version) {
+    const std::optional<double> quota = QuotaIn(folder, version);
+    if (quota && (!limits.quota || *quota < *limits.quota)) limits.quota = quota;
+  });
+  return limits;
+}
+
+std::uint32_t LeastOf(const CpuLimits& limits) {
+  std::uint32_t count = limits.affinity.value_or(std::thread::hardware_concurrency());
+  if (limits.quota) count = static_cast<std::uint32_t>(std::min<double>(count, std::floor(*limits.quota)));
+  return std::max(1U, count);
+}
+
+std::uint32_t UsableCpuCount() { return LeastOf(ReadCpuLimits()); }
+
+}  // namespace roost
