@@ -3,9 +3,9 @@
 #
 #   ./deploy/packages.sh build   compilers and libraries to build the daemons (default), and xgrammar's source
 #   ./deploy/packages.sh test    the above, and what the tests and checks need
-#   ./deploy/packages.sh runtime shared libraries that the built daemons load
+#   ./deploy/packages.sh runtime [router] [worker] [roostctl]   shared libraries that these built programs load (default: all)
 #   ./deploy/packages.sh train   Python packages that train the demo model
-#   ./deploy/packages.sh list build|test|runtime|train   prints the names and installs nothing
+#   ./deploy/packages.sh list build|test|runtime|train …   prints the names and installs nothing
 #
 # xgrammar (Apache-2.0), which constrains outputs, is not a Debian package. pip downloads its source, by version and
 # SHA-256, to ROOST_XGRAMMAR (default ~/.cache/roost/xgrammar-VERSION), where CMake finds it. Without a network the
@@ -23,28 +23,60 @@ build=(
   ca-certificates curl python3 python3-pip
 )
 test=(
-  clang clang-format-14 clang-tidy-14 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev libomp-dev
-  libonig-dev lld openssl prometheus python3-jinja2 python3-jsonschema python3-venv python3-yaml
+  buildah clang clang-format-14 clang-tidy-14 docker-compose fish golang-github-masterminds-sprig-dev golang-go
+  golang-k8s-sigs-yaml-dev iproute2 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev libomp-dev libonig-dev
+  lintian lld mmdebstrap nftables openssl prometheus python3-jinja2 python3-jsonschema python3-venv python3-yaml zsh
 )
-runtime=(
-  libcapnp-0.9.2 libcurl4 libdnnl2 libfmt9 libgomp1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0
-  libsimdjson14 libspdlog1.10 libssl3 libutf8proc2 libxxhash0 libzmq5
+# What each program loads itself. A test compares these with the built files.
+runtime_router=(
+  libc6 libcapnp-0.9.2 libfmt9 libgcc-s1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0 libsimdjson14
+  libspdlog1.10 libssl3 libstdc++6 libutf8proc2 libxxhash0 libzmq5
+)
+runtime_worker=(
+  libc6 libcapnp-0.9.2 libdnnl2 libfmt9 libgcc-s1 libgomp1 libhwy1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0
+  libsimdjson14 libspdlog1.10 libssl3 libstdc++6 libutf8proc2 libxxhash0 libzmq5
+)
+runtime_roostctl=(
+  libc6 libcapnp-0.9.2 libcurl4 libdnnl2 libfmt9 libgcc-s1 libgomp1 libhwy1 libjemalloc2 libpcre2-8-0
+  libprometheus-cpp-core1.0 libsimdjson14 libspdlog1.10 libssl3 libstdc++6 libutf8proc2 libxxhash0 libzmq5
 )
 # python3-torch accepts any BLAS; the reference BLAS that it installs by default is 30 times slower.
 train=(libopenblas0-openmp python3 python3-numpy python3-torch)
 
+runtime_of() {
+  [ $# -gt 0 ] || set -- router worker roostctl
+  local program
+  for program in "$@"; do
+    case "$program" in
+      router) printf '%s\n' "${runtime_router[@]}" ;;
+      worker) printf '%s\n' "${runtime_worker[@]}" ;;
+      roostctl) printf '%s\n' "${runtime_roostctl[@]}" ;;
+      *) echo "packages.sh: unknown program '$program' (router, worker or roostctl)" >&2; return 2 ;;
+    esac
+  done
+}
+
 wanted() {
-  case "$1" in
+  local set=$1
+  shift
+  if [ "$set" = runtime ]; then
+    runtime_of "$@"
+    return
+  fi
+  [ $# -eq 0 ] || { echo "packages.sh: only 'runtime' takes names of programs" >&2; return 2; }
+  case "$set" in
     build) printf '%s\n' "${build[@]}" ;;
     test) printf '%s\n' "${build[@]}" "${test[@]}" ;;
-    runtime) printf '%s\n' "${runtime[@]}" ;;
     train) printf '%s\n' "${train[@]}" ;;
-    *) echo "packages.sh: unknown set '$1' (build, test, runtime or train)" >&2; return 2 ;;
+    *) echo "packages.sh: unknown set '$set' (build, test, runtime or train)" >&2; return 2 ;;
   esac
 }
 
 if [ "${1:-}" = list ]; then
-  wanted "${2:-build}"
+  shift
+  [ $# -gt 0 ] || set -- build
+  listed=$(wanted "$@")
+  sort -u <<<"$listed"
   exit
 fi
 
@@ -87,8 +119,10 @@ install_packages() {
   "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-names=$(wanted "${1:-build}")
+[ $# -gt 0 ] || set -- build
+names=$(wanted "$@")
+names=$(sort -u <<<"$names")
 install_packages
-case "${1:-build}" in
+case "$1" in
   build | test) fetch_xgrammar ;;
 esac

@@ -93,7 +93,7 @@ See the workers, their load and what their caches hold; and why the last request
   $bin/roostctl status --admin $admin
   $bin/roostctl explain --last 3 --admin $admin
 
-Metrics are in the format of Prometheus; dashboards/roost.json shows them in Grafana:
+Metrics are in the format of Prometheus; dashboards/*.json show them in Grafana:
 
 $(print_metrics)
 

@@ -61,7 +61,7 @@ Result<void> CheckModel(Device& /*device*/, const ModelDims& model) {
                          model.vocab_size);
 }
 
-std::optional<std::size_t> FreeMemory(Device& /*device*/) { return std::nullopt; }
+std::optional<MemoryUse> MemoryUseOf(Device& /*device*/) { return std::nullopt; }
 
 void Copy(Device& /*device*/, void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
@@ -99,7 +99,7 @@ const OpTable& CpuOps() {
       .fail = Fail,
       .allocate = Allocate,
       .release = Release,
-      .free_memory = FreeMemory,
+      .memory_use = MemoryUseOf,
       .copy_to_device = Copy,
       .upload = Upload,
       .reserve_uploads = ReserveUploads,
@@ -142,7 +142,7 @@ const OpTable& ReferenceOps() {
       .fail = Fail,
       .allocate = Allocate,
       .release = Release,
-      .free_memory = FreeMemory,
+      .memory_use = MemoryUseOf,
       .copy_to_device = Copy,
       .upload = Upload,
       .reserve_uploads = ReserveUploads,

@@ -157,11 +157,12 @@ void* CudaDevice::Allocate(std::size_t bytes) {
 // cudaFree waits for the device, so nothing still uses the memory.
 void CudaDevice::Release(void* memory) { Check(cudaFree(memory), "cudaFree"); }
 
-std::size_t CudaDevice::FreeMemory() const {
-  std::size_t free_bytes = 0;
-  std::size_t total_bytes = 0;
-  Check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-  return free_bytes;
+MemoryUse CudaDevice::memory_use() const {
+  MemoryUse use;
+  // It asks the thread's device, and a thread that has computed nothing yet has the first one.
+  Check(cudaSetDevice(static_cast<int>(ordinal_)), "cudaSetDevice");
+  Check(cudaMemGetInfo(&use.free_bytes, &use.total_bytes), "cudaMemGetInfo");
+  return use;
 }
 
 void CudaDevice::CopyToDevice(void* to, const void* from, std::size_t bytes) {

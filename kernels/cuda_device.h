@@ -19,6 +19,7 @@
 #include "kernels/device.h"
 #include "kernels/host_pieces.h"
 #include "kernels/matmul_plans_cuda.h"
+#include "kernels/memory_use.h"
 
 namespace roost::kernels {
 
@@ -68,7 +69,7 @@ class CudaDevice final : public Device {
   // Null when memory is short.
   [[nodiscard]] void* Allocate(std::size_t bytes);
   void Release(void* memory);
-  [[nodiscard]] std::size_t FreeMemory() const;
+  [[nodiscard]] MemoryUse memory_use() const;
   // Returns when `from` may change. Small copies do not wait for the stream.
   void CopyToDevice(void* to, const void* from, std::size_t bytes);
   // The same for several pieces. Waits at most for the copy before the last.

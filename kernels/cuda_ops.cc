@@ -38,7 +38,7 @@ void Fail(Device& device, std::string_view call, std::string_view error) {
 
 void* Allocate(Device& device, std::size_t bytes) { return CudaDevice::Of(device).Allocate(bytes); }
 void Release(Device& device, void* memory) { CudaDevice::Of(device).Release(memory); }
-std::optional<std::size_t> FreeMemory(Device& device) { return CudaDevice::Of(device).FreeMemory(); }
+std::optional<MemoryUse> MemoryUseOf(Device& device) { return CudaDevice::Of(device).memory_use(); }
 void CopyToDevice(Device& device, void* to, const void* from_host, std::size_t bytes) {
   CudaDevice::Of(device).CopyToDevice(to, from_host, bytes);
 }
@@ -122,7 +122,7 @@ const OpTable& CudaOps() {
       .fail = Fail,
       .allocate = Allocate,
       .release = Release,
-      .free_memory = FreeMemory,
+      .memory_use = MemoryUseOf,
       .copy_to_device = CopyToDevice,
       .upload = Upload,
       .reserve_uploads = ReserveUploads,

@@ -22,6 +22,7 @@
 #include "kernels/host_pieces.h"
 #include "kernels/logprobs.h"
 #include "kernels/matmul.h"
+#include "kernels/memory_use.h"
 #include "kernels/model_dims.h"
 #include "kernels/move_blocks.h"
 #include "kernels/place_sampled.h"
@@ -56,8 +57,8 @@ struct OpTable {
   // Null when memory is short. At least 64-byte aligned, not cleared.
   void* (*allocate)(Device& device, std::size_t bytes) = nullptr;
   void (*release)(Device& device, void* memory) = nullptr;
-  // Bytes that could be allocated now, on a device whose memory the worker may fill; nothing on the CPU.
-  std::optional<std::size_t> (*free_memory)(Device& device) = nullptr;
+  // Of a device whose memory the worker may fill; nothing on the CPU.
+  std::optional<MemoryUse> (*memory_use)(Device& device) = nullptr;
   void (*copy_to_device)(Device& device, void* to, const void* from_host, std::size_t bytes) = nullptr;
   // Uploads a step's inputs: one copy of all pieces to `to` and their offsets. Returns when the pieces may change;
   // waits at most for the copy before the last.

@@ -14,7 +14,9 @@
 #include "common/http/tls_context.h"
 #include "common/metrics/registry.h"
 #include "router/access/key_account.h"
+#include "router/access/key_ring.h"
 #include "router/api/api_observer.h"
+#include "router/fleet/dispatcher.h"
 #include "router/text/prompt_memo.h"
 
 namespace roost::router {
@@ -31,8 +33,11 @@ class ApiMetrics final : public ApiObserver {
   // Updates the memo's metrics. Call it before the metrics are read.
   void OnPromptMemo(const PromptMemo::Counts& counts);
 
+  // Likewise: the models' series are there before their first request.
+  void OnModels(std::span<const std::shared_ptr<const ServedModel>> models);
+
   // Likewise what the keys have used.
-  void OnKeys(std::span<const std::pair<std::string, std::shared_ptr<KeyAccount>>> accounts);
+  void OnKeys(std::span<const NamedAccount> accounts);
 
   void OnAnswer(std::string_view route, int status) override;
   void OnUnknownFields(std::uint32_t count) override;
@@ -48,17 +53,23 @@ class ApiMetrics final : public ApiObserver {
     prometheus::Histogram& ttft;
     prometheus::Histogram& inter_token;
     prometheus::Histogram& request_seconds;
+    prometheus::Histogram& prompt_token_counts;
+    prometheus::Histogram& output_token_counts;
+    std::map<std::string_view, prometheus::Counter*> ended;  // by outcome
   };
   ModelMetrics& OfModel(std::string_view model);
-  // One key's, and what they have been told.
+  // One key's, as long as it has this tenant.
   struct KeyMetrics {
-    prometheus::Counter& requests;
-    prometheus::Counter& refused;
-    prometheus::Counter& prompt_tokens;
-    prometheus::Counter& cached_tokens;
-    prometheus::Counter& output_tokens;
-    KeyUsage told;
+    KeyMetrics(metrics::Registry& registry, const NamedAccount& key);
+
+    std::string tenant;
+    prometheus::Counter* requests;
+    prometheus::Counter* refused;
+    prometheus::Counter* prompt_tokens;
+    prometheus::Counter* cached_tokens;
+    prometheus::Counter* output_tokens;
   };
+  void AddAnswerSeries();
 
   metrics::Registry& registry_;
   prometheus::Gauge& active_;
@@ -71,10 +82,11 @@ class ApiMetrics final : public ApiObserver {
   std::array<prometheus::Counter*, kHandshakeFailureCount> failed_handshakes_{};
 
   std::mutex mutex_;
-  PromptMemo::Counts memo_counts_;                                                    // guarded by mutex_
-  std::map<std::string, KeyMetrics> by_key_;                                          // guarded by mutex_
-  std::map<std::string, ModelMetrics, std::less<>> by_model_;                         // guarded by mutex_
-  std::map<std::pair<std::string, int>, prometheus::Counter*, std::less<>> answers_;  // guarded by mutex_
+  PromptMemo::Counts memo_counts_;                                 // guarded by mutex_
+  std::map<std::string, std::pair<KeyMetrics, KeyUsage>> by_key_;  // with what was counted; guarded by mutex_
+  std::map<std::string, ModelMetrics, std::less<>> by_model_;      // guarded by mutex_
+  // By route and status. Routes that are not here are not counted. Guarded by mutex_.
+  std::map<std::string, std::map<int, prometheus::Counter*>, std::less<>> answers_;
 };
 
 }  // namespace roost::router

@@ -5,6 +5,7 @@
 #include <prometheus/counter.h>
 #include <sysexits.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -22,9 +23,11 @@
 #include "common/base/memory_limit.h"
 #include "common/base/random_seed.h"
 #include "common/base/reload.h"
+#include "common/base/service_notifier.h"
 #include "common/base/termination.h"
 #include "common/config/config.h"
 #include "common/http/server.h"
+#include "common/metrics/process_metrics.h"
 #include "common/metrics/registry.h"
 #include "router/api/api.h"
 #include "router/api_metrics.h"
@@ -32,11 +35,13 @@
 #include "router/fleet/registry_fleet_metrics.h"
 #include "router/fleet/text_bundle.h"
 #include "router/listeners.h"
+#include "router/open_tracing.h"
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_dispatcher.h"
 #include "router/text/prompt_memo.h"
 #include "router/text/text_pool.h"
+#include "router/throughput_log.h"
 #include "router/watched_files.h"
 
 namespace roost::router {
@@ -73,19 +78,20 @@ FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::Se
 
 // Null when no file for recording is set.
 Result<std::unique_ptr<Recorder>> OpenRecorder(const RouterOptions& options, metrics::Registry& registry) {
-  if (options.record.empty()) return std::unique_ptr<Recorder>();
   prometheus::Counter& written = registry.Counter(metrics::kRouterRecordedRequests, {"written"});
   prometheus::Counter& dropped = registry.Counter(metrics::kRouterRecordedRequests, {"dropped"});
+  if (options.record.empty()) return std::unique_ptr<Recorder>();
   return Recorder::Open({.path = options.record, .on_outcome = [&written, &dropped](RecordOutcome outcome) {
                            (outcome == RecordOutcome::kWritten ? written : dropped).Increment();
                          }});
 }
 
 // Continues to serve while /ready answers 503. Load balancers check it every few seconds; requests would be lost if the
-// listener closed before they have seen the 503. A second signal ends the wait. Returns how many signals must have come
-// to end the process at once.
-int Announce(std::chrono::milliseconds time, Api& api, Termination& termination) {
+// listener closed before they have seen the 503. Each answer meanwhile tells its client to take another connection. A
+// second signal ends the wait. Returns how many signals must have come to end the process at once.
+int Announce(std::chrono::milliseconds time, Api& api, HttpServer& server, Termination& termination) {
   api.BeginDrain();
+  server.CloseAfterAnswers();
   if (time.count() == 0) return 2;
   LogInfo("router will drain", {{"seconds", fmt::format("{:.1f}", ToSeconds(time))}});
   return termination.Wait(time, 2) ? 3 : 2;
@@ -122,15 +128,45 @@ Result<void> WatchLinkPeers(const RouterOptions& options, const std::optional<wi
                        }});
 }
 
+// Until a signal comes. Logs the throughput, and tells the service manager that the router is alive as long as all its
+// event loops turn.
+void Serve(HttpServer& server, Fleet& fleet, ThroughputLog& throughput, Termination& termination,
+           ServiceNotifier& notifier) {
+  using std::chrono::milliseconds;
+  const SteadyClock clock;
+  const auto turn = [&] {
+    const bool http = server.LoopsTurn();
+    const bool link = fleet.LinkTurns();
+    return http && link;
+  };
+  Instant next_line = clock.Now() + ThroughputLog::kInterval;
+  const auto wait = [&] {
+    const auto until_line = std::chrono::ceil<milliseconds>(std::max(next_line - clock.Now(), Duration(0)));
+    return std::min(notifier.look_interval().value_or(until_line), until_line);
+  };
+  termination.BeginServing();
+  notifier.Ready("serves");
+  (void)turn();  // asks the loops for a turn, which the first look finds
+  while (!termination.Wait(wait(), 1)) {
+    const Instant now = clock.Now();
+    notifier.KeepAlive(now, turn);
+    if (now < next_line) continue;
+    next_line = now + ThroughputLog::kInterval;
+    throughput.Tell();
+  }
+  notifier.Stopping();
+}
+
 // Serves until a signal comes, announces the shutdown, and lets open requests end within the drain timeout. A further
 // signal ends the announcement; during the drain it ends the process.
-Result<void> Run(const RouterOptions& options, Termination& termination) {
+Result<void> Run(const RouterOptions& options, Termination& termination, ServiceNotifier& notifier) {
   const SteadyClock clock;
   metrics::Registry registry;
+  metrics::ExportProcess(registry, {.version = Version(), .revision = Revision()});
   ApiMetrics api_metrics(registry);
   Reloader reloader;  // after what its entries touch
   const HangupReload hangup_reload(termination, [&reloader] { reloader.RequestAll(); });
-  const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
+  const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry, options.policy);
   const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).clients);
   ROOST_ASSIGN_OR_RETURN(const ListenerPlan plan, PlanListeners(options, reloader, input_budget, api_metrics));
   ROOST_ASSIGN_OR_RETURN(const WatchedFiles files, OpenFiles(options, reloader));
@@ -145,9 +181,11 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   if (recorder != nullptr) recording.emplace(*fleet, *recorder, clock);
   Dispatcher& dispatcher = recording ? static_cast<Dispatcher&>(*recording) : *fleet;
   TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_in_flight_requests});
+  ROOST_ASSIGN_OR_RETURN(const Tracing tracing, OpenTracing(options, registry));
   const auto prompt_memo = std::make_shared<PromptMemo>(options.tokenization_memo_bytes);
+  ThroughputLog throughput(api_metrics, clock);
   Api api(
-      dispatcher, api_metrics, clock, text,
+      dispatcher, throughput, clock, text,
       {.version = std::string(Version()),
        .seed = RandomSeed(),
        .request_timeout = FromSeconds(options.request_timeout_seconds),
@@ -160,9 +198,11 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
        .api_keys = files.api_keys,
        .admin_keys = files.admin_keys,
        .cors_origins = options.cors_origins,
+       .tracing = tracing,
        .metrics_text =
            [&] {
              api_metrics.OnPromptMemo(prompt_memo->counts());
+             api_metrics.OnModels(fleet->Models());
              if (files.api_keys != nullptr) api_metrics.OnKeys(files.api_keys->Accounts());
              return registry.Text();
            },
@@ -176,9 +216,9 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
                            {"policy", options.policy},
                            {"version", std::string(Version())}});
 
-  termination.BeginServing();
-  termination.Wait(std::nullopt, 1);
-  const int last_signal = Announce(Milliseconds(options.drain_announce_seconds), api, termination);
+  Serve(listeners->api_server(), *fleet, throughput, termination, notifier);
+  const int last_signal =
+      Announce(Milliseconds(options.drain_announce_seconds), api, listeners->api_server(), termination);
   LogInfo("router drains", {{"connections", std::to_string(listeners->api_server().connection_count())}});
   Drain(listeners->api_server(), Milliseconds(options.drain_timeout_seconds), last_signal, termination);
   listeners->StopOperators();
@@ -203,11 +243,12 @@ int Main(int argc, char** argv) {
   if (*outcome == ParseOutcome::kExit) return EX_OK;
   if (!options.core_dumps) ForbidCoreDumps();
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
+  ServiceNotifier notifier = ServiceNotifier::FromEnvironment();
   // It blocks the signals before any thread starts, so that all threads inherit the mask and only it gets signals.
   Termination termination(Termination::Hangup::kReloads);
   const LogThread log_thread;
   Result<void> run = CheckMemory(options, machine);
-  if (run.ok()) run = Run(options, termination);
+  if (run.ok()) run = Run(options, termination, notifier);
   if (run.ok()) return EX_OK;
   LogError("roost-router can not start", {{"error", run.error().ToString()}});
   return run.error().code == ErrorCode::kInvalidArgument ? EX_CONFIG : EX_UNAVAILABLE;

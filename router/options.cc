@@ -169,6 +169,12 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "simulate reads it")
       .AddSwitch("show-prefix-text", options.show_prefix_text,
                  "Show the text of the most used prefixes in /admin/v1/prefixes; workers then send their tokens")
+      .Add(
+          "otlp-endpoint", options.otlp_endpoint,
+          "URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; the router then "
+          "sends a span of each request")
+      .Add("otlp-sample-ratio", options.otlp_sample_ratio,
+           "Share of the requests that are traced, of those whose client sends no traceparent", {0, 1})
       .AddSwitch("insecure-bind", options.insecure_bind,
                  "Allow addresses beyond loopback, where anyone who reaches them may send requests or, without "
                  "link-secret-key, pose as a worker")
@@ -181,7 +187,8 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .AddSwitch("core-dumps", options.core_dumps,
                  "Allow core dumps, and debuggers and profilers to attach: both see prompts and keys")
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
-      .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of the log lines");
+      .AddChoice("log-format", options.log_format, {"auto", "text", "json"},
+                 "Form of the log lines; auto: text on a terminal, JSON elsewhere");
 }
 
 }  // namespace roost::router

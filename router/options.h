@@ -77,10 +77,12 @@ struct RouterOptions {
   bool show_prefix_text = false;
   bool insecure_bind = false;
   bool core_dumps = false;
+  std::string otlp_endpoint;  // empty: no traces
+  double otlp_sample_ratio = 1;
   double drain_announce_seconds = 5;
   double drain_timeout_seconds = 30;
   std::string log_level = "info";
-  std::string log_format = "text";
+  std::string log_format = "auto";
 };
 
 // What some defaults depend on.

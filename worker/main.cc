@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 
+#include "common/base/clock.h"
 #include "common/base/core_dumps.h"
 #include "common/base/log.h"
+#include "common/base/service_notifier.h"
 #include "common/base/termination.h"
 #include "common/config/config.h"
 #include "worker/options.h"
@@ -50,11 +52,44 @@ void LogReady(const Worker& worker, const WorkerOptions& options) {
                            {"metrics", MetricsUrlOf(worker)}});
 }
 
-// Waits until a router has accepted the worker. False when a signal comes first.
-bool AwaitRouter(Worker& worker, Termination& termination) {
+// Serves until a signal comes. The worker is ready for the service manager once it dials routers: whether one is there
+// is not in its hands, and a model that is loaded should not be loaded again for that.
+class Service {
+ public:
+  Service(Worker& worker, Termination& termination, ServiceNotifier& notifier)
+      : worker_(worker), termination_(termination), notifier_(notifier) {}
+
+  void Serve(const WorkerOptions& options) {
+    const HangupReload hangup_reload(termination_, [this] { worker_.Reload(); });
+    termination_.BeginServing();
+    LogStarted(worker_, options);
+    notifier_.Ready("waits for a router");
+    if (AwaitRouter()) {
+      LogReady(worker_, options);
+      notifier_.Status(fmt::format("serves {}", worker_.hello().model));
+    }
+    while (!termination_.Wait(notifier_.look_interval(), 1)) KeepAlive();
+    notifier_.Stopping();
+  }
+
+ private:
+  // Waits until a router has accepted the worker. False when a signal comes first.
+  bool AwaitRouter();
+  void KeepAlive() {
+    notifier_.KeepAlive(clock_.Now(), [this] { return worker_.LongestStep() < *notifier_.look_interval(); });
+  }
+
+  const SteadyClock clock_;
+  Worker& worker_;
+  Termination& termination_;
+  ServiceNotifier& notifier_;
+};
+
+bool Service::AwaitRouter() {
   constexpr std::chrono::milliseconds kLook{50};
-  while (!worker.WaitForRouter(kLook)) {
-    if (termination.Wait(std::chrono::milliseconds(0), 1)) return false;
+  while (!worker_.WaitForRouter(kLook)) {
+    if (termination_.Wait(std::chrono::milliseconds(0), 1)) return false;
+    KeepAlive();
   }
   return true;
 }
@@ -73,17 +108,13 @@ bool Drain(Worker& worker, const WorkerOptions& options, Termination& terminatio
   return true;
 }
 
-int Serve(const WorkerOptions& options, Termination& termination) {
+int Run(const WorkerOptions& options, Termination& termination, ServiceNotifier& notifier) {
   Result<WorkerSetup> setup = PrepareWorker(options);
   if (!setup.ok()) return CanNotStart(setup.error(), ExitCodeOf(setup.error()));
   Result<std::unique_ptr<Worker>> started = Worker::Start(std::move(setup).value());
   if (!started.ok()) return CanNotStart(started.error(), ExitCodeOf(started.error()));
   const std::unique_ptr<Worker> worker = std::move(started).value();
-  const HangupReload hangup_reload(termination, [&worker] { worker->Reload(); });
-  termination.BeginServing();
-  LogStarted(*worker, options);
-  if (AwaitRouter(*worker, termination)) LogReady(*worker, options);
-  termination.Wait(std::nullopt, 1);
+  Service(*worker, termination, notifier).Serve(options);
   LogInfo("worker drains");
   const bool drained = Drain(*worker, options, termination);
   worker->Stop();
@@ -104,9 +135,10 @@ int Main(int argc, const char* const* argv) {
   if (const Result<void> complete = Complete(options); !complete.ok()) return CanNotStart(complete.error(), EX_USAGE);
   std::optional<WorkerName> name;  // held until the end, so that no other worker takes it
   if (options.worker_id.empty()) options.worker_id = name.emplace(WorkerName::Take()).value();
+  ServiceNotifier notifier = ServiceNotifier::FromEnvironment();
   Termination termination(Termination::Hangup::kReloads);
   const LogThread log_thread;
-  return Serve(options, termination);
+  return Run(options, termination, notifier);
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
            "divide the model's heads and inner layer. On the CPU it is only for testing: the ranks share the threads",
            {1, kMaxRanks})
       .Add("cuda-module", options.cuda_module,
-           "The CUDA backend's file; by default libroost_cuda.so beside the program")
+           "The CUDA backend's file; by default libroost_cuda.so in ../lib/roost or beside the program")
       .Add("max-context-tokens", options.max_context_tokens,
            "Most tokens of a request, prompt and output together; 0 takes the model's own limit");
 }
@@ -264,7 +264,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .AddSwitch("core-dumps", options.core_dumps,
                  "Allow core dumps, and debuggers and profilers to attach: both see prompts and keys")
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
-      .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of log lines");
+      .AddChoice("log-format", options.log_format, {"auto", "text", "json"},
+                 "Form of the log lines; auto: text on a terminal, JSON elsewhere");
 }
 
 WorkerListenerOptions ListenerOf(const WorkerOptions& options) {

@@ -78,7 +78,7 @@ struct WorkerOptions {
   bool core_dumps = false;
   double drain_timeout_seconds = 30;
   std::string log_level = "info";
-  std::string log_format = "text";
+  std::string log_format = "auto";
 };
 
 // `options` must outlive the parse.

@@ -128,6 +128,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   setup.engine.stop_tokens = std::move(loaded.stop_tokens);
   PrepareGrammar(options, *tokenizer, setup.engine, setup);
   setup.hello.version.release = Version();
+  setup.build = {.version = Version(), .revision = Revision()};
   setup.hello.worker_id = options.worker_id;
   setup.hello.sends_cache_events = options.cache_events == "on";
   setup.hello.keeps_prefixes = options.prefix_cache == "on";

@@ -89,11 +89,12 @@ Result<std::unique_ptr<Worker>> Worker::Start(WorkerSetup setup) {
 
 Worker::Worker(WorkerSetup setup)
     : setup_(std::move(setup)),
-      registry_({{"model", setup_.hello.model}}),
+      registry_({{"model", setup_.hello.model}, {"worker", setup_.hello.worker_id}}),
       metrics_(registry_),
       grammar_pool_(MakeGrammarPool()),
       engine_(*setup_.model, clock_, EngineOptionsWithPool()),
       engine_thread_(engine_, clock_, waker_, setup_.compute_thread_count) {
+  metrics::ExportProcess(registry_, setup_.build);
   hello_ = CompleteHello(setup_, engine_);
   hello_.constrains_output = grammar_pool_ != nullptr;
 }
@@ -124,19 +125,26 @@ Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
   link_thread_ = std::make_unique<LinkThread>(std::move(core), std::move(names), std::move(keys), clock_, waker_,
                                               engine_thread_, metrics_);
   ROOST_RETURN_IF_ERROR(StartListener());
+  metrics_.OnGpuMemory(setup_.model->DeviceMemory());
   engine_thread_.Start();
   link_thread_->Start();
   return {};
 }
 
+std::vector<ThreadProgress> Worker::Progress() const {
+  return {{"engine", engine_thread_.stall_watch().StepTime()}, {"link", link_thread_->stall_watch().StepTime()}};
+}
+
+Duration Worker::LongestStep() const {
+  Duration longest{};
+  for (const ThreadProgress& thread : Progress()) longest = std::max(longest, thread.step_time);
+  return longest;
+}
+
 // The listener asks the threads, and is there before them: an address that can not be bound stops the start.
 Result<void> Worker::StartListener() {
   if (setup_.listener.address.empty()) return {};
-  WorkerApi api({.threads =
-                     [this] {
-                       return std::vector<ThreadProgress>{{"engine", engine_thread_.stall_watch().StepTime()},
-                                                          {"link", link_thread_->stall_watch().StepTime()}};
-                     },
+  WorkerApi api({.threads = [this] { return Progress(); },
                  .is_draining = [this] { return link_thread_->is_draining(); },
                  .routers = [this] { return link_thread_->Routers(); },
                  .metrics_text = [this] { return registry_.Text(); }},

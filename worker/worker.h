@@ -16,6 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "common/metrics/process_metrics.h"
 #include "common/metrics/registry.h"
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
@@ -41,6 +42,7 @@ struct WorkerSetup {
   std::unique_ptr<const GrammarLibrary> grammar_library;  // null: requests under a constraint are refused
   GrammarPoolOptions grammar;
   std::uint32_t compute_thread_count = 0;
+  metrics::Build build;
   WorkerListenerOptions listener;
   Duration stall_timeout = kDefaultStallTimeout;
 };
@@ -55,6 +57,8 @@ class Worker {
 
   // Waits until a router has welcomed the worker. False after `timeout`.
   [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout) { return link_thread_->WaitForRouter(timeout); }
+  // Of the link's and the engine's thread; zero while both wait for work.
+  [[nodiscard]] Duration LongestStep() const;
   // From now on requests are refused, and /ready answers 503; running ones continue.
   void BeginDrain() { link_thread_->BeginDrain(); }
   // Waits until draining has begun and no request is left. False after `timeout`.
@@ -73,6 +77,7 @@ class Worker {
   explicit Worker(WorkerSetup setup);
   std::unique_ptr<GrammarPool> MakeGrammarPool();
   [[nodiscard]] EngineOptions EngineOptionsWithPool() const;
+  [[nodiscard]] std::vector<ThreadProgress> Progress() const;
   Result<void> StartListener();
   Result<void> StartThreads(std::vector<wire::Endpoint> routers);
 

@@ -73,7 +73,8 @@ void AddNew(const Counters& counters, std::array<std::uint64_t, kCount> counts,
 }  // namespace
 
 WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
-    : finished_requests_{registry.Counter(metrics::kWorkerRequests, {"stop"}),
+    : registry_(registry),
+      finished_requests_{registry.Counter(metrics::kWorkerRequests, {"stop"}),
                          registry.Counter(metrics::kWorkerRequests, {"length"}),
                          registry.Counter(metrics::kWorkerRequests, {"cancelled"}),
                          registry.Counter(metrics::kWorkerRequests, {"error"})},
@@ -83,11 +84,13 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       cached_tokens_(registry.Counter(metrics::kWorkerCachedTokens)),
       tail_cached_tokens_(registry.Counter(metrics::kWorkerTailCachedTokens)),
       computed_prompt_tokens_(CountersOf(registry, metrics::kWorkerComputedPromptTokens, kMissReasonNames)),
+      saved_prefill_seconds_(registry.Counter(metrics::kWorkerSavedPrefillSeconds)),
       uncached_requests_(registry.Counter(metrics::kWorkerUncachedRequests)),
       output_tokens_(registry.Counter(metrics::kWorkerOutputTokens)),
       free_blocks_(registry.Gauge(metrics::kWorkerBlocks, {"free"})),
       referenced_blocks_(registry.Gauge(metrics::kWorkerBlocks, {"referenced"})),
       idle_blocks_(registry.Gauge(metrics::kWorkerBlocks, {"idle"})),
+      kv_usage_(registry.Gauge(metrics::kWorkerKvUsage)),
       pinned_blocks_(registry.Gauge(metrics::kWorkerPinnedBlocks)),
       refused_pins_(registry.Counter(metrics::kWorkerRefusedPins)),
       dropped_pins_(registry.Counter(metrics::kWorkerDroppedPins)),
@@ -104,7 +107,10 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       ttft_(registry.Histogram(metrics::kWorkerTtft)),
       inter_token_(registry.Histogram(metrics::kWorkerInterToken)),
       queue_wait_(registry.Histogram(metrics::kWorkerQueueWait)),
+      prefill_seconds_(registry.Histogram(metrics::kWorkerPrefillSeconds)),
+      decode_seconds_(registry.Histogram(metrics::kWorkerDecodeSeconds)),
       step_seconds_(registry.Histogram(metrics::kWorkerStepSeconds)),
+      gpu_memory_{GpuMemoryOf(0)},
       links_up_(registry.Gauge(metrics::kWorkerLinks, {"up"})),
       links_down_(registry.Gauge(metrics::kWorkerLinks, {"down"})),
       refusals_(CountersOf(registry, metrics::kWorkerRefusals, kRefusalReasons)),
@@ -113,6 +119,20 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       mirror_losses_(CountersOf(registry, metrics::kWorkerMirrorLosses, kMirrorLossNames)),
       malformed_messages_(registry.Counter(metrics::kWorkerMalformedMessages)),
       unknown_messages_(registry.Counter(metrics::kWorkerUnknownMessages)) {}
+
+WorkerMetrics::GpuMemory WorkerMetrics::GpuMemoryOf(std::size_t gpu) {
+  const std::string number = std::to_string(gpu);
+  return {registry_.Gauge(metrics::kWorkerGpuMemory, {number, "used"}),
+          registry_.Gauge(metrics::kWorkerGpuMemory, {number, "free"})};
+}
+
+void WorkerMetrics::OnGpuMemory(std::span<const kernels::MemoryUse> gpus) {
+  while (gpu_memory_.size() < gpus.size()) gpu_memory_.push_back(GpuMemoryOf(gpu_memory_.size()));
+  for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu) {
+    gpu_memory_[gpu].used.Set(static_cast<double>(gpus[gpu].total_bytes - gpus[gpu].free_bytes));
+    gpu_memory_[gpu].free.Set(static_cast<double>(gpus[gpu].free_bytes));
+  }
+}
 
 void WorkerMetrics::OnStep(const StepReport& report) {
   running_.Set(report.load.running_requests);
@@ -123,6 +143,9 @@ void WorkerMetrics::OnStep(const StepReport& report) {
   ObserveAll(ttft_, report.counts.ttft_seconds);
   ObserveAll(inter_token_, report.counts.inter_token_seconds);
   ObserveAll(queue_wait_, report.counts.queue_wait_seconds);
+  ObserveAll(prefill_seconds_, report.counts.prefill_seconds);
+  ObserveAll(decode_seconds_, report.counts.decode_seconds);
+  if (report.device_memory) OnGpuMemory(*report.device_memory);
   // A report without a step has no step time.
   if (report.load.step_seconds > 0) step_seconds_.Observe(report.load.step_seconds);
 }
@@ -132,6 +155,7 @@ void WorkerMetrics::CountTokens(const StepCounts& counts) {
   Add(cached_tokens_, counts.cached_prompt_tokens);
   Add(tail_cached_tokens_, counts.tail_cached_tokens);
   AddAll(computed_prompt_tokens_, counts.computed_prompt_tokens);
+  saved_prefill_seconds_.Increment(counts.saved_prefill_seconds);
   Add(output_tokens_, counts.output_tokens);
 }
 
@@ -139,6 +163,8 @@ void WorkerMetrics::CountCache(const StepReport& report) {
   free_blocks_.Set(report.free_blocks);
   referenced_blocks_.Set(report.referenced_blocks);
   idle_blocks_.Set(report.idle_blocks);
+  const std::uint32_t pool = report.free_blocks + report.referenced_blocks + report.idle_blocks;
+  kv_usage_.Set(pool == 0 ? 0 : static_cast<double>(report.referenced_blocks) / pool);
   pinned_blocks_.Set(report.pinned_blocks);
   const StepCounts& counts = report.counts;
   Add(uncached_requests_, counts.uncached_requests);

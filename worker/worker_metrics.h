@@ -4,10 +4,14 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "common/http/tls_context.h"
 #include "common/metrics/registry.h"
+#include "kernels/memory_use.h"
 #include "worker/link/link_thread.h"
 
 namespace roost::worker {
@@ -17,6 +21,9 @@ class WorkerMetrics final : public LinkObserver {
   // `registry` outlives it.
   explicit WorkerMetrics(metrics::Registry& registry);
 
+  // The memory of each GPU, in order; none on the CPU.
+  void OnGpuMemory(std::span<const kernels::MemoryUse> gpus);
+
   void OnStep(const StepReport& report) override;
   void OnRound(const LinkCounts& counts, Links links) override;
   // From any thread.
@@ -24,11 +31,17 @@ class WorkerMetrics final : public LinkObserver {
 
  private:
   using CounterRef = std::reference_wrapper<prometheus::Counter>;
+  struct GpuMemory {
+    prometheus::Gauge& used;
+    prometheus::Gauge& free;
+  };
   using GaugeRef = std::reference_wrapper<prometheus::Gauge>;
 
+  GpuMemory GpuMemoryOf(std::size_t gpu);
   void CountTokens(const StepCounts& counts);
   void CountCache(const StepReport& report);
 
+  metrics::Registry& registry_;
   std::array<CounterRef, 4> finished_requests_;  // by wire::FinishReason
   prometheus::Gauge& running_;
   prometheus::Gauge& waiting_;
@@ -36,11 +49,13 @@ class WorkerMetrics final : public LinkObserver {
   prometheus::Counter& cached_tokens_;
   prometheus::Counter& tail_cached_tokens_;
   std::array<CounterRef, kMissReasonNames.size()> computed_prompt_tokens_;
+  prometheus::Counter& saved_prefill_seconds_;
   prometheus::Counter& uncached_requests_;
   prometheus::Counter& output_tokens_;
   prometheus::Gauge& free_blocks_;
   prometheus::Gauge& referenced_blocks_;
   prometheus::Gauge& idle_blocks_;
+  prometheus::Gauge& kv_usage_;
   prometheus::Gauge& pinned_blocks_;
   prometheus::Counter& refused_pins_;
   prometheus::Counter& dropped_pins_;
@@ -57,7 +72,10 @@ class WorkerMetrics final : public LinkObserver {
   prometheus::Histogram& ttft_;
   prometheus::Histogram& inter_token_;
   prometheus::Histogram& queue_wait_;
+  prometheus::Histogram& prefill_seconds_;
+  prometheus::Histogram& decode_seconds_;
   prometheus::Histogram& step_seconds_;
+  std::vector<GpuMemory> gpu_memory_;  // of each GPU; the first is always there
   prometheus::Gauge& links_up_;
   prometheus::Gauge& links_down_;
   std::array<CounterRef, kRefusalReasonCount> refusals_;

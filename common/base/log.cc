@@ -160,9 +160,10 @@ Result<LogLevel> ParseLogLevel(std::string_view name) {
 }
 
 Result<LogFormat> ParseLogFormat(std::string_view name) {
+  if (name == "auto") return isatty(STDERR_FILENO) == 1 ? LogFormat::kText : LogFormat::kJson;
   if (name == "text") return LogFormat::kText;
   if (name == "json") return LogFormat::kJson;
-  return InvalidArgument("log-format", "'{}' is not one of text, json", name);
+  return InvalidArgument("log-format", "'{}' is not one of auto, text, json", name);
 }
 
 void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {

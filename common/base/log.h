@@ -23,6 +23,7 @@ using LogField = std::pair<std::string_view, std::string>;
 void SetUpLogging(LogLevel level, LogFormat format);
 
 [[nodiscard]] Result<LogLevel> ParseLogLevel(std::string_view name);
+// "auto" is text for people at a terminal, JSON elsewhere.
 [[nodiscard]] Result<LogFormat> ParseLogFormat(std::string_view name);
 
 // While it exists, its own thread writes the lines, and logging never waits for a slow reader: when the queue is full,

@@ -34,4 +34,17 @@ std::string_view TraceIdOf(std::string_view trace_parent) {
   return trace_parent.empty() ? trace_parent : trace_parent.substr(kTraceIdBegin, kTraceIdLength);
 }
 
+std::optional<TraceContext> ParseTraceParent(std::string_view text) {
+  if (!IsTraceParent(text)) return std::nullopt;
+  // The last bit of the flags says whether the request is traced. The other bits mean nothing in this version.
+  constexpr std::string_view kOddDigits = "13579bdf";
+  return TraceContext{.trace_id = std::string(TraceIdOf(text)),
+                      .parent_id = std::string(text.substr(kParentIdBegin, kParentIdLength)),
+                      .is_sampled = kOddDigits.find(text.back()) != std::string_view::npos};
+}
+
+std::string MakeTraceParent(const TraceContext& context) {
+  return "00-" + context.trace_id + "-" + context.parent_id + (context.is_sampled ? "-01" : "-00");
+}
+
 }  // namespace roost

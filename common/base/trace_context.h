@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace roost {
@@ -14,5 +16,14 @@ inline constexpr std::size_t kMaxTraceParentBytes = 55;
 
 // The 32 digits that name the trace. `trace_parent` is a trace parent, or empty: then so is the answer.
 [[nodiscard]] std::string_view TraceIdOf(std::string_view trace_parent);
+
+// A trace parent in its parts.
+struct TraceContext {
+  std::string trace_id = {};   // 32 digits
+  std::string parent_id = {};  // 16 digits: the span that made the request
+  bool is_sampled = false;
+};
+[[nodiscard]] std::optional<TraceContext> ParseTraceParent(std::string_view text);
+[[nodiscard]] std::string MakeTraceParent(const TraceContext& context);
 
 }  // namespace roost

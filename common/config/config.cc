@@ -265,4 +265,6 @@ std::string EnvironmentName(std::string_view option_name) {
 
 std::string_view Version() { return ROOST_VERSION; }
 
+std::string_view Revision() { return ROOST_REVISION; }
+
 }  // namespace roost

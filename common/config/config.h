@@ -87,4 +87,7 @@ class ConfigParser {
 // The version that --version prints and /version returns.
 [[nodiscard]] std::string_view Version();
 
+// The commit of the source, if the build was told it (ROOST_REVISION); else empty.
+[[nodiscard]] std::string_view Revision();
+
 }  // namespace roost

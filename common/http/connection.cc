@@ -105,6 +105,7 @@ Connection::~Connection() { thread_.connections.erase(this); }
 void Connection::Start() {
   if (shared_->draining) return Close();
   transport_.SetUp();
+  client_ = transport_.PeerAddress();
   if (shared_->options.tls == nullptr) return BeginIdle();
   if (!transport_.speaks_tls()) return Close();  // there was no memory for it
   state_ = State::kHandshake;
@@ -282,10 +283,11 @@ void Connection::Handle() {
   deadlines_[kReadDeadline].reset();
   auto message = request_->parser.release();
   request_.reset();
-  keep_alive_ = message.keep_alive() && !shared_->draining;
+  keep_alive_ = message.keep_alive() && !shared_->closes_after_answers;
   framing_ = message.version() >= 11 ? Framing::kChunked : Framing::kUntilClose;
   HttpRequest request = HeadOf(message, thread_.ids);
   request.body = std::move(message.body());
+  request.client = client_;
   is_head_request_ = request.method == "HEAD";
   request_id_ = request.request_id;
   cors_headers_ = CorsHeaders(shared_->options.cors_origins, request);

@@ -36,6 +36,7 @@
 
 #include "common/base/byte_budget.h"
 #include "common/base/rng.h"
+#include "common/base/turn_count.h"
 #include "common/http/refused_connection.h"
 #include "common/http/responder.h"
 #include "common/http/server.h"
@@ -50,6 +51,7 @@ class Exchange;
 struct ServerShared {
   HttpServerOptions options;
   HttpHandler handler;
+  std::atomic<bool> closes_after_answers = false;
   std::atomic<bool> draining = false;
 
   std::mutex mutex;
@@ -67,6 +69,7 @@ struct IoThread {
   std::vector<char> read_buffer;  // shared by all its connections, so that a waiting connection needs no buffer
   std::unordered_set<Connection*> connections;
   RefusedConnection::Count refused;
+  TurnCount turns;                     // see HttpServer::LoopsTurn
   boost::asio::io_context context{1};  // last member: handlers that it destroys may use the others
 };
 
@@ -162,6 +165,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   IoThread& thread_;
   const std::weak_ptr<IoThread> weak_thread_;
   Transport transport_;
+  std::string client_;  // the peer's address
 
   State state_ = State::kIdle;
   bool read_pending_ = false;

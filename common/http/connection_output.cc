@@ -155,11 +155,12 @@ void Connection::FinishAnswer() {
   exchange_.reset();
   reads_ahead_ = true;
   stream_headers_.clear();
-  if (!keep_alive_ || input_ended_ || shared_->draining) return Linger();
+  if (!keep_alive_ || input_ended_) return Linger();
   state_ = State::kIdle;
   writing_.shrink_to_fit();
   output_.shrink_to_fit();
-  Expire(kReadDeadline, shared_->options.idle_timeout);
+  // The head of an answer that began before the drain has promised the client that it may ask again.
+  Expire(kReadDeadline, shared_->draining ? shared_->options.linger_timeout : shared_->options.idle_timeout);
   Advance();
   Read();
 }

@@ -26,6 +26,7 @@ struct HttpRequest {
   std::string query;  // after the first '?'; may be empty
   std::vector<HttpHeader> headers;
   HttpBody body;
+  std::string client;      // the peer's address without its port, "unix" at a socket in the file system
   std::string request_id;  // the client's x-request-id when it is well-formed, else a new one; every answer carries it
 
   // The first header with that name, in any letter case.

@@ -237,8 +237,20 @@ std::size_t HttpServer::connection_count() const {
   return impl_->shared->connection_count;
 }
 
+bool HttpServer::LoopsTurn() {
+  bool all = true;
+  for (const Impl::Worker& worker : impl_->workers) {
+    all = worker.io->turns.HasTurned() && all;
+    asio::post(worker.io->context, [io = worker.io.get()] { io->turns.Turn(); });
+  }
+  return all;
+}
+
+void HttpServer::CloseAfterAnswers() { impl_->shared->closes_after_answers = true; }
+
 void HttpServer::Stop(std::chrono::milliseconds drain_timeout) {
   if (std::exchange(impl_->stopped, true)) return;
+  CloseAfterAnswers();
   impl_->shared->draining = true;
   asio::post(impl_->workers.front().io->context, [impl = impl_.get()] {
     boost::system::error_code ignored;

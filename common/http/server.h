@@ -80,6 +80,15 @@ class HttpServer {
   [[nodiscard]] std::uint16_t port() const;
   [[nodiscard]] std::size_t connection_count() const;
 
+  // Has each loop turned since the call before? Asks each for another turn. The first call says no. One thread at a
+  // time, not after Stop.
+  [[nodiscard]] bool LoopsTurn();
+
+  // From now on each answer is the last one of its connection and says so, so that clients go where new connections
+  // lead. New connections are accepted as before. For the time before Stop: a client whose connection is closed without
+  // a word may have sent its next request already.
+  void CloseAfterAnswers();
+
   // Stops accepting, closes idle connections, gives open requests up to `drain_timeout` to end, then resets the rest
   // (their OnClosed callbacks run) and joins the threads. A second call does nothing.
   void Stop(std::chrono::milliseconds drain_timeout);

@@ -1,11 +1,14 @@
 #include "common/http/transport.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
@@ -29,6 +32,21 @@ Transport::Transport(Socket socket, TlsSession session) : socket_(std::move(sock
     return;
   }
   SSL_set_bio(session_.get(), bio, bio);
+}
+
+std::string Transport::PeerAddress() {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (getpeername(socket_.native_handle(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address.ss_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&address)->sin_addr, text.data(), text.size());
+  } else if (address.ss_family == AF_INET6) {
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr, text.data(), text.size());
+  } else {
+    return "unix";
+  }
+  return text.data();
 }
 
 void Transport::SetUp() {

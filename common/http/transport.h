@@ -50,6 +50,8 @@ class Transport {
 
   // Once, first.
   void SetUp();
+  // The address of the other end without its port; "unix" for a local socket, empty when it is gone already.
+  [[nodiscard]] std::string PeerAddress();
 
   // One more step of the handshake. After kFailed, failure and why tell the reason; if that is kPlainHttp, the
   // transport is plain from now on, and nothing of the request has been read.

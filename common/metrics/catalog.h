@@ -1,5 +1,7 @@
 // Every metric of both daemons, declared once: dashboards, rules and code use these names and no others (a test
-// compares them). Base units; counters end in _total. Worker metrics carry the constant label `model` too.
+// compares them). Base units, the last word of a name; counters end in _total. All metrics of a worker carry the
+// constant labels `model` and `worker` too. Users read this as dashboards/metrics.md, which dashboards/generate.py
+// writes.
 #pragma once
 
 #include <array>
@@ -19,6 +21,44 @@ struct Metric {
   std::span<const double> buckets = {};  // upper bounds; histograms only
 };
 
+// A label, and how many values it can have in a metric of one process. Values beyond `most` become "other" where the
+// registry is the one to bound them; then a gauge of "other" shows the last value that was set.
+struct Label {
+  enum class Bound {
+    kFixed,     // a list in the program
+    kRegistry,  // names from outside
+    kOwner,     // names from outside, which the metric's owner bounds: it removes series
+  };
+  std::string_view name;
+  std::size_t most;
+  Bound bound;
+  std::string_view help;
+};
+
+inline constexpr std::string_view kOtherValue = "other";
+
+// clang-format off
+inline constexpr std::array kLabels{
+    Label{"choice", 2, Label::Bound::kFixed, "chosen, round_robin"},
+    Label{"code", 24, Label::Bound::kFixed, "HTTP status; 499: the client went away first"},
+    Label{"gpu", 16, Label::Bound::kFixed, "number among the worker's GPUs, from 0"},
+    Label{"key", 1000, Label::Bound::kRegistry, "name of an API key"},
+    Label{"kind", 2, Label::Bound::kFixed, "stored, removed"},
+    Label{"mode", 3, Label::Bound::kFixed, "exact, predicted, blind"},
+    Label{"model", 256, Label::Bound::kRegistry, "name of a model that a worker serves"},
+    Label{"outcome", 24, Label::Bound::kFixed, "how a request ended"},
+    Label{"policy", 1, Label::Bound::kFixed, "the router's --policy"},
+    Label{"pool", 4, Label::Bound::kFixed, "0.5x, 1x, 2x, 4x"},
+    Label{"reason", 16, Label::Bound::kFixed, "as the metric says"},
+    Label{"revision", 1, Label::Bound::kFixed, "of the source, where the build was told it (ROOST_REVISION)"},
+    Label{"route", 24, Label::Bound::kFixed, "route of the API, without its path; other: no route"},
+    Label{"state", 4, Label::Bound::kFixed, "as the metric says"},
+    Label{"tenant", 1000, Label::Bound::kRegistry, "tenant of an API key"},
+    Label{"version", 1, Label::Bound::kFixed, "release of the program"},
+    Label{"worker", 1024, Label::Bound::kOwner, "name of a worker; at a router, of one that is connected"},
+};
+// clang-format on
+
 // Start low enough for small models on a CPU, end high enough for long prompts in a queue.
 inline constexpr std::array kLatencySeconds{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,   0.25,
                                             0.5,    1.0,   2.5,    5.0,   10.0, 25.0,  50.0, 100.0, 250.0};
@@ -30,11 +70,40 @@ inline constexpr std::array kShortSeconds{0.000001, 0.0000025, 0.000005, 0.00001
 inline constexpr std::array kBlockSeconds{0.001, 0.002, 0.005, 0.01, 0.02, 0.05,  0.1,   0.2,   0.5,    1.0,   2.0,
                                           5.0,   10.0,  20.0,  30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0};
 
+// Of prompts and answers.
+inline constexpr std::array kTokenCounts{1.0,     4.0,     16.0,     64.0,     128.0,    256.0,
+                                         512.0,   1024.0,  2048.0,   4096.0,   8192.0,   16384.0,
+                                         32768.0, 65536.0, 131072.0, 262144.0, 1048576.0};
+
 // clang-format off
+
+// ---- both daemons ----
+inline constexpr Metric kBuildInfo{Kind::kGauge, "roost_build_info", "version,revision",
+    "Always 1: which build runs."};
+inline constexpr Metric kProcessCpuSeconds{Kind::kCounter, "process_cpu_seconds_total", "",
+    "Processor time of all threads, in the program and in the kernel."};
+inline constexpr Metric kProcessResidentMemory{Kind::kGauge, "process_resident_memory_bytes", "",
+    "Memory in use, without what is swapped out."};
+inline constexpr Metric kProcessOpenFds{Kind::kGauge, "process_open_fds", "",
+    "Open file descriptors; each connection is one."};
+inline constexpr Metric kProcessMaxFds{Kind::kGauge, "process_max_fds", "",
+    "Most file descriptors that the process may open."};
+inline constexpr Metric kProcessThreads{Kind::kGauge, "process_threads", "",
+    "Threads of the process."};
+inline constexpr Metric kProcessStartTime{Kind::kGauge, "process_start_time_seconds", "",
+    "When the process began, in Unix time."};
 
 // ---- router ----
 inline constexpr Metric kRouterRequests{Kind::kCounter, "roost_router_requests_total", "route,code",
-    "HTTP requests answered, by route and status code."};
+    "HTTP requests answered, by route and status code, without probes and scrapes. They have no model, which only a "
+    "valid body names: roost_router_generations_total has."};
+inline constexpr Metric kRouterGenerations{Kind::kCounter, "roost_router_generations_total", "model,outcome",
+    "Generations ended, by outcome: stop, length, tool_calls, client_gone, or the name of the error that ended it, such as "
+    "overloaded, unavailable or deadline_exceeded. A stream that breaks off counts here as an error, and by its code as 200."};
+inline constexpr Metric kRouterGenerationPromptTokens{Kind::kHistogram, "roost_router_generation_prompt_tokens", "model",
+    "Prompt tokens of a generation whose first token came.", kTokenCounts};
+inline constexpr Metric kRouterGenerationOutputTokens{Kind::kHistogram, "roost_router_generation_output_tokens", "model",
+    "Tokens of such a generation's answer, all its choices together.", kTokenCounts};
 inline constexpr Metric kRouterTlsHandshakeFailures{Kind::kCounter, "roost_router_tls_handshake_failures_total", "reason",
     "TLS handshakes that failed, by reason: timeout, client_left, plain_http, too_large, client_certificate or protocol."};
 inline constexpr Metric kRouterTlsCertificateExpiry{Kind::kGauge, "roost_router_tls_certificate_expiry_timestamp_seconds", "",
@@ -65,15 +134,15 @@ inline constexpr Metric kRouterCopiedTokens{Kind::kCounter, "roost_router_copied
     "Prompt tokens that workers computed for copies of hot prefixes, which no request waited for."};
 inline constexpr Metric kRouterOutputTokens{Kind::kCounter, "roost_router_output_tokens_total", "model",
     "Tokens generated."};
-inline constexpr Metric kRouterKeyRequests{Kind::kCounter, "roost_router_key_requests_total", "key",
+inline constexpr Metric kRouterKeyRequests{Kind::kCounter, "roost_router_key_requests_total", "key,tenant",
     "Generations of an API key that were computed."};
-inline constexpr Metric kRouterKeyRefusedRequests{Kind::kCounter, "roost_router_key_refused_requests_total", "key",
+inline constexpr Metric kRouterKeyRefusedRequests{Kind::kCounter, "roost_router_key_refused_requests_total", "key,tenant",
     "Requests of an API key over one of its limits, answered 429."};
-inline constexpr Metric kRouterKeyPromptTokens{Kind::kCounter, "roost_router_key_prompt_tokens_total", "key",
+inline constexpr Metric kRouterKeyPromptTokens{Kind::kCounter, "roost_router_key_prompt_tokens_total", "key,tenant",
     "Prompt tokens of an API key's generations, cached ones too."};
-inline constexpr Metric kRouterKeyCachedTokens{Kind::kCounter, "roost_router_key_cached_tokens_total", "key",
+inline constexpr Metric kRouterKeyCachedTokens{Kind::kCounter, "roost_router_key_cached_tokens_total", "key,tenant",
     "Prompt tokens of an API key's generations that were found in a worker's cache."};
-inline constexpr Metric kRouterKeyOutputTokens{Kind::kCounter, "roost_router_key_output_tokens_total", "key",
+inline constexpr Metric kRouterKeyOutputTokens{Kind::kCounter, "roost_router_key_output_tokens_total", "key,tenant",
     "Tokens generated for an API key."};
 inline constexpr Metric kRouterTtft{Kind::kHistogram, "roost_router_ttft_seconds", "model",
     "Time to first token, from the request's arrival.", kLatencySeconds};
@@ -137,6 +206,8 @@ inline constexpr Metric kRouterLinkRefusedPeers{Kind::kCounter, "roost_router_li
     "Peers refused on the port for workers that has keys, by reason: mechanism, handshake, unknown_key or name (of each hello)."};
 inline constexpr Metric kRouterRecordedRequests{Kind::kCounter, "roost_router_recorded_requests_total", "outcome",
     "Requests that --record wrote to its file or dropped."};
+inline constexpr Metric kRouterTraceSpans{Kind::kCounter, "roost_router_trace_spans_total", "outcome",
+    "Spans for --otlp-endpoint that were sent, refused by the collector, or dropped: queue_full, unreachable."};
 
 // ---- worker ----
 inline constexpr Metric kWorkerRequests{Kind::kCounter, "roost_worker_requests_total", "outcome",
@@ -153,12 +224,17 @@ inline constexpr Metric kWorkerTailCachedTokens{Kind::kCounter, "roost_worker_ta
     "Of the cached tokens, those copied from a block that equals the prompt's only at its beginning."};
 inline constexpr Metric kWorkerComputedPromptTokens{Kind::kCounter, "roost_worker_computed_prompt_tokens_total", "reason",
     "Prompt tokens computed, by why they were not cached: cold, evicted, tail, in_flight, other_salt or disabled."};
+inline constexpr Metric kWorkerSavedPrefillSeconds{Kind::kCounter, "roost_worker_saved_prefill_seconds_total", "",
+    "Estimated time that computing the cached tokens would have taken, by the worker's measured speed of prefill; nothing "
+    "until that is known."};
 inline constexpr Metric kWorkerUncachedRequests{Kind::kCounter, "roost_worker_uncached_requests_total", "",
     "Requests that switched the cache off."};
 inline constexpr Metric kWorkerOutputTokens{Kind::kCounter, "roost_worker_output_tokens_total", "",
     "Tokens generated."};
 inline constexpr Metric kWorkerBlocks{Kind::kGauge, "roost_worker_blocks", "state",
     "KV blocks by state: free, referenced (in use) or idle (cached and evictable)."};
+inline constexpr Metric kWorkerKvUsage{Kind::kGauge, "roost_worker_kv_usage_ratio", "",
+    "Share of the KV blocks that requests use now. Idle blocks are free to take and do not count."};
 inline constexpr Metric kWorkerPinnedBlocks{Kind::kGauge, "roost_worker_pinned_blocks", "",
     "Of the referenced and idle blocks, those that pins keep."};
 inline constexpr Metric kWorkerRefusedPins{Kind::kCounter, "roost_worker_refused_pins_total", "",
@@ -191,8 +267,14 @@ inline constexpr Metric kWorkerInterToken{Kind::kHistogram, "roost_worker_inter_
     "Time between one token and the next of a request.", kLatencySeconds};
 inline constexpr Metric kWorkerQueueWait{Kind::kHistogram, "roost_worker_queue_wait_seconds", "",
     "Time from a request's receipt to its first step.", kLatencySeconds};
+inline constexpr Metric kWorkerPrefillSeconds{Kind::kHistogram, "roost_worker_prefill_seconds", "",
+    "Time from a request's first step to its first token.", kLatencySeconds};
+inline constexpr Metric kWorkerDecodeSeconds{Kind::kHistogram, "roost_worker_decode_seconds", "",
+    "Time from a request's first token to its last, of requests that ended by themselves.", kLatencySeconds};
 inline constexpr Metric kWorkerStepSeconds{Kind::kHistogram, "roost_worker_step_seconds", "",
     "Time of one engine step.", kLatencySeconds};
+inline constexpr Metric kWorkerGpuMemory{Kind::kGauge, "roost_worker_gpu_memory_bytes", "gpu,state",
+    "Memory of the worker's GPUs by state: used (by all processes) or free. 0 on the CPU."};
 inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state",
     "Links to routers, by state: up or down."};
 inline constexpr Metric kWorkerRefusals{Kind::kCounter, "roost_worker_refusals_total", "reason",

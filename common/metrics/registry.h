@@ -2,6 +2,7 @@
 // costs microseconds under a lock, counting does not.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +13,6 @@ namespace prometheus {
 class Counter;
 class Gauge;
 class Histogram;
-class Registry;
 }  // namespace prometheus
 
 namespace roost::metrics {
@@ -31,10 +31,15 @@ class Registry {
   Registry& operator=(const Registry&) = delete;
 
   // `values` are the label values, in the order of metric.labels. Each combination of values is made once. The
-  // number of values and the metric's kind are checked.
+  // number of values, the metric's kind and that kLabels has its labels are checked. Where the registry bounds a label,
+  // further values of it become kOtherValue.
   prometheus::Counter& Counter(const Metric& metric, const std::vector<std::string>& values = {});
   prometheus::Gauge& Gauge(const Metric& metric, const std::vector<std::string>& values = {});
   prometheus::Histogram& Histogram(const Metric& metric, const std::vector<std::string>& values = {});
+
+  // Calls `update` whenever somebody is about to read the metrics, one call at a time, so that it can set what nobody
+  // else does. It may be called for as long as the registry exists.
+  void OnRead(std::function<void()> update);
 
   // Drops the series with these label values, if there is one: it is no longer exported.
   void Remove(const Metric& metric, const std::vector<std::string>& values);
@@ -43,8 +48,8 @@ class Registry {
   [[nodiscard]] std::string Text() const;
 
  private:
-  std::vector<ConstantLabel> constant_labels_;
-  std::shared_ptr<prometheus::Registry> registry_;
+  class State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace roost::metrics

@@ -36,7 +36,7 @@ await() {
 start_router() {
   local log=$logs/router.log
   "$bin/roost-router" --http-address "$1" --link-address "$2" --admin-address "$admin_address" \
-    --metrics-address "$metrics_address" --drain-announce-seconds 0 "${@:3}" 2>"$log" &
+    --metrics-address "$metrics_address" --drain-announce-seconds 0 --log-format text "${@:3}" 2>"$log" &
   pids=($!)
   url=$(await "$log" 'router ready .*http=\([^ ]*\)' "${pids[0]}")
   admin=$(await "$log" 'router ready .*admin=\([^ ]*\)' "${pids[0]}")
@@ -48,7 +48,7 @@ start_router() {
 start_worker() {
   local device=()
   [ "$backend" = cpu ] || device=(--device $(($2 % device_count)))
-  "$bin/roost-worker" --worker-id "$1" --model "$3" --router "$link" --backend "$backend" "${device[@]}" "${@:4}" \
+  "$bin/roost-worker" --worker-id "$1" --model "$3" --router "$link" --backend "$backend" --log-format text "${device[@]}" "${@:4}" \
     2>"$logs/$1.log" &
   pids+=($!)
 }

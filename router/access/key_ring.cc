@@ -3,6 +3,7 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace roost::router {
 
@@ -10,9 +11,10 @@ void KeyRing::Replace(std::vector<ApiKey> keys) {
   auto entries = std::make_shared<Keys>();
   const std::lock_guard lock(mutex_);
   for (ApiKey& key : keys) {
-    std::shared_ptr<KeyAccount>& account = accounts_[key.name];
-    if (account == nullptr) account = std::make_shared<KeyAccount>();
-    entries->push_back({std::make_shared<const ApiKey>(std::move(key)), account});
+    NamedAccount& named = accounts_[key.name];
+    if (named.account == nullptr) named = {.name = key.name, .tenant = {}, .account = std::make_shared<KeyAccount>()};
+    named.tenant = key.tenant;
+    entries->push_back({std::make_shared<const ApiKey>(std::move(key)), named.account});
   }
   keys_ = std::move(entries);
 }
@@ -35,9 +37,12 @@ std::optional<KeyEntry> KeyRing::Find(std::string_view secret) const {
   return (*keys)[found];
 }
 
-std::vector<std::pair<std::string, std::shared_ptr<KeyAccount>>> KeyRing::Accounts() const {
+std::vector<NamedAccount> KeyRing::Accounts() const {
+  std::vector<NamedAccount> accounts;
   const std::lock_guard lock(mutex_);
-  return {accounts_.begin(), accounts_.end()};
+  accounts.reserve(accounts_.size());
+  for (const auto& [name, account] : accounts_) accounts.push_back(account);
+  return accounts;
 }
 
 std::size_t KeyRing::key_count() const {

@@ -16,13 +16,19 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "router/access/api_key.h"
 #include "router/access/key_account.h"
 
 namespace roost::router {
+
+// Of a key that is valid or was.
+struct NamedAccount {
+  std::string name;
+  std::string tenant;  // the latest
+  std::shared_ptr<KeyAccount> account;
+};
 
 class KeyRing {
  public:
@@ -37,7 +43,7 @@ class KeyRing {
   [[nodiscard]] std::optional<KeyEntry> Find(std::string_view secret) const;
 
   // All keys that have been used or are valid, by name.
-  [[nodiscard]] std::vector<std::pair<std::string, std::shared_ptr<KeyAccount>>> Accounts() const;
+  [[nodiscard]] std::vector<NamedAccount> Accounts() const;
   [[nodiscard]] std::size_t key_count() const;
 
  private:
@@ -46,7 +52,7 @@ class KeyRing {
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::shared_ptr<const Keys> keys_;
-  std::map<std::string, std::shared_ptr<KeyAccount>> accounts_;
+  std::map<std::string, NamedAccount> accounts_;  // by name
 };
 
 }  // namespace roost::router

@@ -126,6 +126,15 @@ std::vector<Api::RouteName> Api::RouteNames() {
   return names;
 }
 
+std::vector<std::string_view> Api::ClientRoutes() {
+  std::vector<std::string_view> names{kUnrouted};
+  for (const Route& route : Routes()) {
+    if (route.door == Route::Door::kEveryone || route.door == Route::Door::kMetrics) continue;
+    if (std::find(names.begin(), names.end(), route.name) == names.end()) names.push_back(route.name);
+  }
+  return names;
+}
+
 const Api::Route* Api::FindRoute(Listener listener, const HttpRequest& request) {
   const std::string_view wanted = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   for (const Route& route : Routes()) {
@@ -143,7 +152,7 @@ std::string Api::AllowedMethods(const Call& call) {
 }
 
 Api::Api(Dispatcher& dispatcher, ApiObserver& observer, const Clock& clock, TextWork& text, ApiOptions options)
-    : services_{dispatcher, observer, clock},
+    : services_{dispatcher, observer, clock, options.tracing},
       text_(text),
       options_(std::move(options)),
       memo_(options_.prompt_memo != nullptr ? options_.prompt_memo : std::make_shared<PromptMemo>(0)) {}

@@ -75,6 +75,7 @@ struct ApiOptions {
   std::shared_ptr<KeyRing> api_keys = {};                // null: the API needs no key
   std::shared_ptr<KeyRing> admin_keys = {};              // of the other listeners
   std::vector<std::string> cors_origins = {};            // pages that may call the API without a key; see cors.h
+  Tracing tracing = {};                                  // of generations
   std::function<std::string()> metrics_text;             // the body of /metrics
   std::function<std::int64_t()> unix_seconds_now;        // wall time, for `created`
 };
@@ -98,6 +99,10 @@ class Api {
     std::string_view path;  // of a prefix route, its front
   };
   [[nodiscard]] static std::vector<RouteName> RouteNames();
+
+  // The routes' names that OnAnswer is called with, without those of health and metrics: who asks there watches the
+  // router and is no client.
+  [[nodiscard]] static std::vector<std::string_view> ClientRoutes();
 
   // From now on /ready answers 503. All other routes keep working.
   void BeginDrain() { draining_ = true; }

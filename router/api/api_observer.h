@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "common/base/error.h"
+
 namespace roost::router {
 
 // One report for each dispatched generation, at its end. The views are valid during the call.
@@ -15,6 +17,7 @@ struct GenerationSummary {
   std::string_view model;
   std::string_view worker_id;
   Outcome outcome = Outcome::kStop;
+  std::optional<ErrorCode> error = {};  // set for kError
   std::uint32_t prompt_tokens = 0;
   std::uint32_t completion_tokens = 0;
   std::uint32_t predicted_cached_tokens = 0;

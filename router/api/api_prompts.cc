@@ -349,12 +349,12 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
   GenerationOptions options;
   options.route = call.route;
   options.request_id = fields.request_id.empty() ? call.request.request_id : fields.request_id;
-  const std::string_view trace = call.request.FindHeader("traceparent").value_or("");
-  if (IsTraceParent(trace)) options.trace_parent = trace;
+  options.client = call.request.client;
+  options.trace = BeginTrace(options_.tracing, call.request.FindHeader("traceparent").value_or(""));
   for (GenerateSpec& spec : prompt.specs) {
     spec.answer_id = answer_id;
     spec.request_id = options.request_id;
-    spec.trace_parent = options.trace_parent;
+    spec.trace_parent = options.trace.trace_parent;
   }
   options.format = std::move(format);
   options.delivery = fields.delivery;

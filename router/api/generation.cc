@@ -6,8 +6,6 @@
 #include <new>
 #include <utility>
 
-#include "common/base/log.h"
-#include "common/base/trace_context.h"
 #include "router/api/key_json.h"
 
 namespace roost::router {
@@ -69,6 +67,7 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
       model_(specs.front().model),
       stop_tokens_(specs.front().stop_tokens),
       choices_per_prompt_(specs.front().sample_count),
+      routed_since_(services_.clock.Now()),
       requests_(specs.size()) {
   for (const GenerateSpec& spec : specs) {
     Prompt& prompt = prompts_.emplace_back();
@@ -156,6 +155,8 @@ void Generation::CancelPrompt(std::size_t prompt) {
 void Generation::OnDispatched(std::size_t prompt, const Dispatched& dispatched) {
   if (ended_) return;
   worker_id_ = dispatched.worker_id;
+  reason_ = NameOf(dispatched.decision.reason);
+  TraceDispatch(dispatched);
   prompts_[prompt].predicted_cached_tokens = dispatched.decision.matched_tokens;
   if (is_streamed()) responder_->PrepareStream(RoutingHeaders(predicted_cached_tokens()));
 }
@@ -220,8 +221,9 @@ void Generation::TellTimes(Choice& choice, std::uint32_t token_count) {
   const Instant now = services_.clock.Now();
   if (choice.last_tokens_at) {
     services_.observer.OnLaterTokens(model_->name, token_count, ToSeconds(now - *choice.last_tokens_at));
-  } else if (!std::exchange(first_token_told_, true)) {
-    services_.observer.OnFirstToken(model_->name, ToSeconds(now - options_.started_at));
+  } else if (!ttft_seconds_) {
+    ttft_seconds_ = ToSeconds(now - options_.started_at);
+    services_.observer.OnFirstToken(model_->name, *ttft_seconds_);
   }
   choice.last_tokens_at = now;
 }
@@ -330,73 +332,12 @@ void Generation::Finish() {
 void Generation::Fail(const Error& error, Duration retry_after) {
   Cancel();
   // Before the answer, which tells the client what is left.
-  if (options_.admission != nullptr && !first_token_told_) {
+  if (options_.admission != nullptr && !ttft_seconds_) {
     for (const Prompt& prompt : prompts_) options_.admission->GiveTokensBack(prompt.token_count, services_.clock.Now());
   }
   const FailureShape shape =
       responder_->Fail(options_.format->FailureResponse(error, retry_after), options_.format->Fail(error));
-  Conclude(Outcome::kError, shape == FailureShape::kFrames ? kStatusOk : TraitsOf(error.code).http_status);
-}
-
-void Generation::Conclude(Outcome outcome, int status) {
-  ended_ = true;
-  const double seconds = ToSeconds(services_.clock.Now() - options_.started_at);
-  const Usage usage = CurrentUsage();
-  const bool has_cached = std::any_of(prompts_.begin(), prompts_.end(),
-                                      [](const Prompt& prompt) { return prompt.cached_tokens.has_value(); });
-  // A generation that failed before its first token used nothing.
-  if (options_.admission != nullptr && has_cached) {
-    options_.admission->account().CountGeneration(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens);
-  }
-  services_.observer.OnGenerationEnd({.route = options_.route,
-                                      .model = model_->name,
-                                      .worker_id = worker_id_,
-                                      .outcome = outcome,
-                                      .prompt_tokens = usage.prompt_tokens,
-                                      .completion_tokens = usage.completion_tokens,
-                                      .predicted_cached_tokens = predicted_cached_tokens(),
-                                      .cached_tokens = has_cached ? std::optional(usage.cached_tokens) : std::nullopt,
-                                      .seconds = seconds});
-  services_.observer.OnAnswer(options_.route, status);
-  LogEnd(outcome, status, seconds);
-}
-
-std::string_view Generation::key_name() const {
-  return options_.admission == nullptr ? std::string_view() : options_.admission->key().name;
-}
-
-void Generation::LogEnd(Outcome outcome, int status, double seconds) const {
-  const Usage usage = CurrentUsage();
-  LogInfo("generation ended", {{"request_id", options_.request_id},
-                               {"trace_id", std::string(TraceIdOf(options_.trace_parent))},
-                               {"key", std::string(key_name())},
-                               {"model", model_->name},
-                               {"worker", worker_id_},
-                               {"outcome", std::string(NameOf(outcome))},
-                               {"status", fmt::to_string(status)},
-                               {"prompt_tokens", fmt::to_string(usage.prompt_tokens)},
-                               {"cached_tokens", fmt::to_string(usage.cached_tokens)},
-                               {"completion_tokens", fmt::to_string(usage.completion_tokens)},
-                               {"seconds", fmt::format("{:.6f}", seconds)}});
-}
-
-Usage Generation::CurrentUsage() const {
-  Usage usage;
-  for (const Prompt& prompt : prompts_) {
-    usage.prompt_tokens += prompt.token_count;
-    usage.cached_tokens += prompt.cached_tokens.value_or(0);
-  }
-  for (const Choice& choice : choices_) {
-    usage.completion_tokens += choice.stream.token_count();
-    usage.reasoning_tokens += choice.reasoning_token_count;
-  }
-  return usage;
-}
-
-std::uint32_t Generation::predicted_cached_tokens() const {
-  std::uint32_t tokens = 0;
-  for (const Prompt& prompt : prompts_) tokens += prompt.predicted_cached_tokens;
-  return tokens;
+  Conclude(Outcome::kError, shape == FailureShape::kFrames ? kStatusOk : TraitsOf(error.code).http_status, error.code);
 }
 
 std::vector<HttpHeader> Generation::RoutingHeaders(std::uint32_t cached_tokens) const {

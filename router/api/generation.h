@@ -37,6 +37,7 @@
 #include "router/api/choice_text.h"
 #include "router/api/client_watch.h"
 #include "router/api/output_parser.h"
+#include "router/api/request_trace.h"
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
 
@@ -47,12 +48,14 @@ struct GenerationServices {
   Dispatcher& dispatcher;
   ApiObserver& observer;
   const Clock& clock;
+  Tracing tracing = {};
 };
 
 struct GenerationOptions {
   std::string_view route;  // a name of the route table: it lasts as long as the process
   std::string request_id;
-  std::string trace_parent;  // the client's traceparent header; may be empty
+  std::string client;  // its address
+  RequestTrace trace;
   std::unique_ptr<AnswerFormat> format;
   Delivery delivery = Delivery::kWhole;
   TextOptions text;
@@ -131,8 +134,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void FinishIfDone(std::size_t prompt);
   void Finish();
   void Fail(const Error& error, Duration retry_after);
-  void Conclude(Outcome outcome, int status);
+  void Conclude(Outcome outcome, int status, std::optional<ErrorCode> error = {});
   void LogEnd(Outcome outcome, int status, double seconds) const;
+  [[nodiscard]] trace::Span SpanOf(Outcome outcome, int status) const;
+  void TraceDispatch(const Dispatched& dispatched);
 
   [[nodiscard]] std::string_view key_name() const;  // empty: none
   [[nodiscard]] bool is_streamed() const { return options_.delivery == Delivery::kStream; }
@@ -152,8 +157,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<Choice> choices_;
   bool began_ = false;
   bool ended_ = false;
-  std::string worker_id_;  // of the prompt that was dispatched last
-  bool first_token_told_ = false;
+  std::string worker_id_;                  // of the prompt that was dispatched last
+  std::string_view reason_;                // of that decision
+  std::optional<double> ttft_seconds_;     // of the choice that had a token first
+  Instant routed_since_;                   // the submission, or the last dispatch
   Outcome last_outcome_ = Outcome::kStop;  // of the choice that ended last
 
   std::mutex submit_mutex_;

@@ -32,12 +32,12 @@ void AddLimitHeaders(const Admission& admission, Instant now, std::vector<HttpHe
   AddLimit(limits.tokens, "tokens", headers);
 }
 
-std::string UsageBody(std::span<const std::pair<std::string, std::shared_ptr<KeyAccount>>> accounts) {
+std::string UsageBody(std::span<const NamedAccount> accounts) {
   JsonWriter json;
   json.BeginObject().Key("keys").BeginArray();
-  for (const auto& [name, account] : accounts) {
-    const KeyUsage usage = account->usage();
-    json.BeginObject().Key("name").String(name).Key("requests").Number(usage.requests);
+  for (const NamedAccount& named : accounts) {
+    const KeyUsage usage = named.account->usage();
+    json.BeginObject().Key("name").String(named.name).Key("requests").Number(usage.requests);
     json.Key("refused_requests").Number(usage.refused).Key("prompt_tokens").Number(usage.prompt_tokens);
     json.Key("cached_tokens").Number(usage.cached_tokens).Key("output_tokens").Number(usage.output_tokens);
     json.EndObject();

@@ -1,15 +1,14 @@
 // What clients and operators are told of keys: the headers about limits, and GET /admin/v1/usage.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/http/http_message.h"
 #include "router/access/key_account.h"
+#include "router/access/key_ring.h"
 
 namespace roost::router {
 
@@ -21,6 +20,6 @@ void AddLimitHeaders(const Admission& admission, Instant now, std::vector<HttpHe
 [[nodiscard]] std::string ResetText(Duration duration);
 
 // {"keys":[…]}: what each key has used since this router began.
-[[nodiscard]] std::string UsageBody(std::span<const std::pair<std::string, std::shared_ptr<KeyAccount>>> accounts);
+[[nodiscard]] std::string UsageBody(std::span<const NamedAccount> accounts);
 
 }  // namespace roost::router

@@ -86,6 +86,7 @@ void Fleet::RunLink() {
   while (!stopping_) {
     wire::WaitForMessages(sockets, waker_, kTickInterval);
     CarryOutAll(Feed(ReceiveBatch()));
+    turns_.Turn();
   }
   std::unique_lock lock(mutex_);
   core_.Shutdown();
@@ -177,6 +178,12 @@ bool Fleet::CarryOut(Effect& effect) {
     NotifyObserver(effect);
   }
   return true;
+}
+
+bool Fleet::LinkTurns() {
+  const bool turned = turns_.HasTurned();
+  waker_.Wake();
+  return turned;
 }
 
 // ---- any thread ----

@@ -24,6 +24,7 @@
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "common/base/turn_count.h"
 #include "common/wire/socket.h"
 #include "router/fleet/bundle_reader.h"
 #include "router/fleet/dispatcher.h"
@@ -56,6 +57,9 @@ class Fleet final : public Dispatcher {
   // Ends all requests with kUnavailable and joins the threads. Submit fails from then on. An observer must not call it.
   // A second call does nothing.
   void Stop();
+
+  // Has the link thread turned since the call before? Asks it for another turn. One thread at a time.
+  [[nodiscard]] bool LinkTurns();
 
   // The bound address, with the actual port.
   [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
@@ -121,6 +125,7 @@ class Fleet final : public Dispatcher {
   std::optional<wire::RouterSocket> socket_;  // link thread, once started
   wire::Waker waker_;
   Instant last_tick_{};  // link thread
+  TurnCount turns_;
   std::atomic<std::uint32_t> router_count_ = 1;
 
   std::atomic<bool> stopping_ = false;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -29,9 +30,29 @@ std::uint32_t PredictionError(const CacheOutcome& outcome) {
   return actual - predicted < outcome.block_tokens ? 0 : actual - predicted;
 }
 
+// The names of an enumeration's values. NameOf says "unknown" behind the last one.
+template <typename Enum>
+std::vector<std::string> NamesOf() {
+  std::vector<std::string> names;
+  for (std::uint8_t value = 0;; ++value) {
+    const std::string_view name = NameOf(static_cast<Enum>(value));
+    if (name == "unknown") return names;
+    names.emplace_back(name);
+  }
+}
+
+// The fleet's metrics with the label `model` alone, and with `choice` too.
+constexpr std::array kCountersOfModel{
+    &metrics::kRouterPromptTokens,          &metrics::kRouterCachedTokens, &metrics::kRouterPredictedCachedTokens,
+    &metrics::kRouterPredictionErrorTokens, &metrics::kRouterCacheOff,     &metrics::kRouterCopiedTokens,
+    &metrics::kRouterRegretTokens,          &metrics::kRouterRegretSeconds};
+constexpr std::array kCountersOfChoice{&metrics::kRouterRoutedMatchedTokens, &metrics::kRouterRoutedTtft};
+constexpr std::array kHistogramsOfModel{&metrics::kRouterPredictedTtft, &metrics::kRouterDispatchTtft,
+                                        &metrics::kRouterTtftError, &metrics::kRouterQueueWait};
+
 class RegistryFleetMetrics final : public FleetMetrics {
  public:
-  explicit RegistryFleetMetrics(metrics::Registry& registry)
+  RegistryFleetMetrics(metrics::Registry& registry, std::string_view policy)
       : registry_(registry),
         decision_seconds_(registry.Histogram(metrics::kRouterDecisionSeconds)),
         malformed_(registry.Counter(metrics::kRouterMalformedMessages)),
@@ -46,7 +67,16 @@ class RegistryFleetMetrics final : public FleetMetrics {
         starting_(registry.Gauge(metrics::kRouterWorkers, {"starting"})),
         index_blocks_(registry.Gauge(metrics::kRouterIndexBlocks)),
         index_bytes_(registry.Gauge(metrics::kRouterIndexBytes)),
-        shed_blocks_(registry.Counter(metrics::kRouterIndexShedBlocks)) {}
+        shed_blocks_(registry.Counter(metrics::kRouterIndexShedBlocks)) {
+    for (auto& reason : NamesOf<DecisionReason>()) Counter(metrics::kRouterDecisions, {std::string(policy), reason});
+    for (auto& reason : NamesOf<RetryReason>()) Counter(metrics::kRouterRetries, {reason});
+    for (auto& reason : NamesOf<LostReason>()) Counter(metrics::kRouterWorkersLost, {reason});
+    for (auto& reason : NamesOf<ResyncReason>()) Counter(metrics::kRouterIndexResyncs, {reason});
+    for (auto& reason : NamesOf<QueueRefusal>()) Counter(metrics::kRouterQueueRefused, {reason});
+    for (auto& mode : NamesOf<WorkerMode>()) {
+      for (auto& reason : NamesOf<ModeReason>()) Counter(metrics::kRouterWorkerModeChanges, {mode, reason});
+    }
+  }
 
   void OnDecision(std::string_view policy, DecisionReason reason) override {
     Counter(metrics::kRouterDecisions, {std::string(policy), std::string(NameOf(reason))}).Increment();
@@ -77,7 +107,6 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterCachedTokens, {model}).Increment(actual);
     Counter(metrics::kRouterPredictedCachedTokens, {model}).Increment(predicted);
     Counter(metrics::kRouterPredictionErrorTokens, {model}).Increment(PredictionError(outcome));
-    Counter(metrics::kRouterCopiedTokens, {model}).Increment(0);  // creates the counter before the first copy
   }
   void OnCopied(const std::string& model, std::uint32_t tokens) override {
     Counter(metrics::kRouterCopiedTokens, {model}).Increment(tokens);
@@ -122,7 +151,13 @@ class RegistryFleetMetrics final : public FleetMetrics {
         static_cast<double>(use.shed_blocks_total - std::exchange(shed_told_, use.shed_blocks_total)));
   }
   void SetInFlight(const std::string& model, const std::string& worker_id, std::uint32_t requests) override {
-    Gauge(metrics::kRouterWorkerInFlight, {model, worker_id}).Set(requests);
+    const Metric& metric = metrics::kRouterWorkerInFlight;
+    auto [entry, is_new] = gauges_.try_emplace({metric.name, {model, worker_id}}, nullptr);
+    if (is_new) {
+      entry->second = &registry_.Gauge(metric, {model, worker_id});
+      AddWorker(model, worker_id);
+    }
+    entry->second->Set(requests);
   }
   void SetMode(const std::string& model, const std::string& worker_id, WorkerMode mode) override {
     for (const WorkerMode other : kModes) {
@@ -138,6 +173,18 @@ class RegistryFleetMetrics final : public FleetMetrics {
   }
 
  private:
+  // Alerts and rates need a zero before the first event.
+  void AddWorker(const std::string& model, const std::string& worker_id) {
+    Counter(metrics::kRouterWorkerRequests, {model, worker_id});
+    if (!models_.insert(model).second) return;
+    for (const Metric* metric : kCountersOfModel) Counter(*metric, {model});
+    for (const Metric* metric : kCountersOfChoice) {
+      for (const char* choice : {"chosen", "round_robin"}) Counter(*metric, {model, choice});
+    }
+    for (const Metric* metric : kHistogramsOfModel) Histogram(*metric, model);
+    Gauge(metrics::kRouterQueued, {model});
+  }
+
   // Resolves each combination of labels once.
   prometheus::Counter& Counter(const Metric& metric, std::vector<std::string> values) {
     auto [entry, is_new] = counters_.try_emplace({metric.name, std::move(values)}, nullptr);
@@ -175,6 +222,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
   prometheus::Gauge& index_bytes_;
   prometheus::Counter& shed_blocks_;
   std::uint64_t shed_told_ = 0;
+  std::set<std::string> models_;  // that have series
   std::map<std::pair<std::string_view, std::vector<std::string>>, prometheus::Counter*> counters_;
   std::map<std::pair<std::string_view, std::vector<std::string>>, prometheus::Gauge*> gauges_;
   std::map<std::pair<std::string_view, std::string>, prometheus::Histogram*> histograms_;
@@ -182,8 +230,8 @@ class RegistryFleetMetrics final : public FleetMetrics {
 
 }  // namespace
 
-std::unique_ptr<FleetMetrics> MakeFleetMetrics(metrics::Registry& registry) {
-  return std::make_unique<RegistryFleetMetrics>(registry);
+std::unique_ptr<FleetMetrics> MakeFleetMetrics(metrics::Registry& registry, std::string_view policy) {
+  return std::make_unique<RegistryFleetMetrics>(registry, policy);
 }
 
 }  // namespace roost::router

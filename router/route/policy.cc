@@ -42,8 +42,7 @@ std::string_view NameOf(DecisionReason reason) {
     case DecisionReason::kSticky: return "sticky";
     case DecisionReason::kUnsticky: return "unsticky";
   }
-  ROOST_CHECK(false, "reason {}", static_cast<int>(reason));
-  return {};
+  return "unknown";
 }
 
 }  // namespace roost::router

@@ -45,6 +45,7 @@ void BenchGrammar(Effort effort);
 void BenchHttpTls(Effort effort);
 void BenchIndex(Effort effort);
 void BenchLink(Effort effort);
+void BenchMetrics(Effort effort);
 void BenchModel(Effort effort);
 void BenchPromptMemo(Effort effort);
 void BenchRegex(Effort effort);

@@ -27,6 +27,7 @@ constexpr Entry kEntries[] = {
     {"http_tls", &BenchHttpTls},
     {"index", &BenchIndex},
     {"link", &BenchLink},
+    {"metrics", &BenchMetrics},
     {"model", &BenchModel},
     {"prompt_memo", &BenchPromptMemo},
     {"regex", &BenchRegex},

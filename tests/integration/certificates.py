@@ -19,7 +19,7 @@ basicConstraints = critical,CA:TRUE
 keyUsage = critical,keyCertSign,cRLSign
 subjectKeyIdentifier = hash
 [server]
-subjectAltName = IP:127.0.0.1,DNS:localhost
+subjectAltName = %s
 extendedKeyUsage = serverAuth
 [client]
 extendedKeyUsage = clientAuth
@@ -33,10 +33,12 @@ class Files:
 
 
 class Authority:
-    def __init__(self, folder, name):
+    """Its servers have these subject alternative names."""
+
+    def __init__(self, folder, name, servers="IP:127.0.0.1,DNS:localhost"):
         self.folder = pathlib.Path(folder)
         self.config = self.folder / "openssl.cnf"
-        self.config.write_text(CONFIG)
+        self.config.write_text(CONFIG % servers)
         self.files = Files(folder, name)
         self._make(self.files, name, "authority")
 

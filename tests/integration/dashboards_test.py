@@ -1,138 +1,191 @@
-"""Debian's Prometheus scrapes a running cluster, and the query of every panel of every dashboard returns data."""
+"""Debian's Prometheus watches a real cluster under load, errors, an overload and a kill: every panel of every dashboard
+and every rule gets finite data, all series are there from the start, and what is there is what is declared."""
 
-import concurrent.futures
 import json
-import pathlib
+import math
 import re
-import subprocess
+import sys
 import tempfile
 import unittest
-import urllib.parse
 import urllib.request
 
 from cluster import ROOT, Cluster, wait_until
+from prometheus import Prometheus, Target, with_all_chosen
+from watched_cluster import GpuDouble, WatchedCluster
 
-SCRAPE = """
-global: {scrape_interval: 1s, scrape_timeout: 1s}
-scrape_configs:
-  - job_name: roost-router
-    static_configs: [{targets: ["%s"]}]
-  - job_name: roost-worker
-    static_configs: [{targets: [%s]}]
-"""
+sys.path.insert(0, str(ROOT / "dashboards"))
+import catalog  # noqa: E402
 
-
-AT_A_TIME = 12
-
-
-def panels(dashboard):
-    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
-
-
-def declared_metrics():
-    """Name -> kind, as common/metrics/catalog.h declares them."""
-    text = (ROOT / "common/metrics/catalog.h").read_text()
-    return {name: kind for kind, name in re.findall(r'Kind::k(\w+), "(roost_\w+)"', text)}
+METRICS, LABELS = catalog.read()
 
 
 def dashboards():
     return {path.name: json.loads(path.read_text()) for path in sorted((ROOT / "dashboards").glob("*.json"))}
 
 
-class DashboardFilesTest(unittest.TestCase):
-    def test_queries_use_declared_metrics_only(self):
-        kinds = declared_metrics()
-        self.assertGreater(len(kinds), 20)
-        for name, dashboard in dashboards().items():
-            for panel in panels(dashboard):
-                for target in panel["targets"]:
-                    for metric in re.findall(r"roost_\w+", target["expr"]):
-                        base = re.sub(r"_bucket$", "", metric)
-                        self.assertIn(base, kinds, f"{name}: {panel['title']}")
-                        if metric != base:
-                            self.assertEqual(kinds[base], "Histogram", f"{name}: {panel['title']}")
-
-    def test_panels_have_unit_description_and_the_datasource_variable(self):
-        for name, dashboard in dashboards().items():
-            self.assertIn("datasource", [variable["name"] for variable in dashboard["templating"]["list"]])
-            for panel in panels(dashboard):
-                self.assertTrue(panel["description"] and panel["fieldConfig"]["defaults"]["unit"], panel["title"])
-                for target in panel["targets"]:
-                    self.assertEqual(target["datasource"]["uid"], "${datasource}", f"{name}: {panel['title']}")
-                    if "rate(" in target["expr"]:
-                        self.assertIn("[$__rate_interval]", target["expr"], panel["title"])
+def queries():
+    """What asks -> query, of all targets of all panels."""
+    found = {}
+    for name, dashboard in dashboards().items():
+        for panel in dashboard["panels"]:
+            for target in panel.get("targets", []):
+                found[f"{name}: {panel['title']}: {target['legendFormat']}"] = with_all_chosen(target["expr"])
+    return found
 
 
-class Prometheus:
-    def __init__(self, folder, targets):
-        config = pathlib.Path(folder) / "prometheus.yml"
-        router, workers = targets
-        config.write_text(SCRAPE % (router, ", ".join(f'"{worker}"' for worker in workers)))
-        self.process = subprocess.Popen(
-            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data",
-             "--web.listen-address=127.0.0.1:0", "--log.format=json"],
-            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-        self.address = self._read_address()
-
-    def _read_address(self):
-        for line in self.process.stderr:
-            match = re.search(r'"address":"(127\.0\.0\.1:\d+)"', line)
-            if match and "Listening on" in line:
-                return match.group(1)
-        raise AssertionError("prometheus did not start")
-
-    def query(self, expression):
-        url = f"http://{self.address}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(url, timeout=10) as response:
-            return json.load(response)["data"]["result"]
-
-    def stop(self):
-        self.process.terminate()
-        self.process.stderr.read()
-        self.process.stderr.close()
-        self.process.wait()
+def has_finite_data(curves):
+    values = [value for _, points in curves for _, value in points]
+    assert not any(math.isinf(value) for value in values), curves
+    return any(math.isfinite(value) for value in values)
 
 
-class DashboardDataTest(unittest.TestCase):
-    other_count = 0
+def parse(text):
+    """Name -> (type, help) and name -> label sets, of Prometheus' text format."""
+    types = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    helps = dict(re.findall(r"^# HELP (\w+) (.*)$", text, re.MULTILINE))
+    series = re.findall(r"^(\w+)(?:\{(.*)\})? \S+$", text, re.MULTILINE)
+    return types, helps, [(name, dict(re.findall(r'(\w+)="([^"]*)"', labels))) for name, labels in series]
 
-    def test_every_panel_returns_data(self):
+
+class DashboardsTest(unittest.TestCase):
+    def test_every_panel_and_every_rule_has_data_through_load_errors_overload_and_a_kill(self):
+        with WatchedCluster() as watched:
+            watched.start_traffic()
+            watched.overload()
+            watched.kill_a_worker()
+            panels = self.wait_for_panels(watched)
+            rules = self.wait_for_rules(watched)
+            self.expect_alert(watched, "RoostWorkersLost")
+            for name, share in (("panels", panels), ("rules", rules)):
+                print(f"figure dashboard_{name}_with_data {share:g} ratio")
+
+    def wait_for_panels(self, watched):
+        open_queries = queries()
+        count = len(open_queries)
+        self.assertGreater(count, 150)
+
+        def all_have_data():
+            watched.check_traffic()
+            for what, query in list(open_queries.items()):
+                if has_finite_data(watched.prometheus.curves(query)):
+                    del open_queries[what]
+            return not open_queries
+
+        try:
+            wait_until(all_have_data, "data in all panels")
+        except AssertionError:
+            self.fail("no finite data:\n" + "\n".join(f"{what}: {query}" for what, query in open_queries.items()))
+        return 1 - len(open_queries) / count
+
+    def wait_for_rules(self, watched):
+        """Those that record have data, and those that alert are evaluated without an error."""
+
+        def rules():
+            return [rule for group in watched.prometheus.ask("rules")["groups"] for rule in group["rules"]]
+
+        wait_until(lambda: all(rule["health"] == "ok" for rule in rules()), "that all rules are evaluated")
+        self.assertEqual([rule["lastError"] for rule in rules() if rule.get("lastError")], [])
+        recorded = [rule["name"] for rule in rules() if rule["type"] == "recording"]
+        self.assertGreater(len(recorded), 10)
+        wait_until(lambda: all(has_finite_data(watched.prometheus.curves(name)) for name in recorded), "recorded data")
+        return 1
+
+    def expect_alert(self, watched, name):
+        """It was raised, and its text is filled in."""
+        def raised():
+            return [alert for alert in watched.prometheus.ask("alerts")["alerts"] if alert["labels"]["alertname"] == name]
+
+        alerts = wait_until(raised, name)
+        for text in alerts[0]["annotations"].values():
+            self.assertNotIn("{{", text)
+            self.assertNotIn("error", text)
+
+    def test_a_panel_without_data_is_found(self):
         with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
-            # Of the concurrent requests, some wait at the router and some are refused.
-            router = cluster.start_router("--worker-queue-bound", "1", "--max-queue", "2")
-            small = ["--kv-blocks", "160", "--max-running-requests", "1"]
-            workers = [cluster.start_worker(name, "--metrics-address", "127.0.0.1:0", *small)
-                       for name in ("worker-a", "worker-b")]
-            router.wait_for_workers(2)
-            addresses = [worker.wait_for_log("worker ready")["metrics"].removeprefix("http://") for worker in workers]
-            prometheus = Prometheus(folder, (router.address_of("/metrics"), [a.removesuffix("/metrics") for a in addresses]))
-            try:
-                for name, dashboard in dashboards().items():
-                    for panel in panels(dashboard):
-                        for target in panel["targets"]:
-                            self.wait_for_data(router, prometheus, target["expr"], f"{name}: {panel['title']}")
-            finally:
-                prometheus.stop()
+            router = cluster.start_router()
+            with Prometheus(folder, {"roost-router": [Target(router.address_of("/metrics"))]}) as prometheus:
+                wait_until(lambda: has_finite_data(prometheus.curves("roost_router_active_requests")), "the first scrape")
+                self.assertFalse(has_finite_data(prometheus.curves("roost_worker_running_requests")))
 
-    def wait_for_data(self, router, prometheus, expression, what):
-        """Sends requests meanwhile: some hit the cache, and there are enough others to evict blocks from the small pools."""
-        expression = expression.replace("$__rate_interval", "5s").replace('"$instance"', '".+"')
-        expression = expression.replace('"$job"', '".+"').replace('"$model"', '".+"')
 
-        def has_data():
-            self.other_count += 1
-            same = ["The same words again and again, my lord? " * 8] * (AT_A_TIME - 1)
-            other = f"Of {self.other_count} others, this is the one that nobody has heard. " * 8
-            with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
-                statuses = list(pool.map(lambda words: self.ask(router, words), [*same, other]))
-            self.assertIn(200, statuses)
-            self.assertLessEqual(set(statuses), {200, 429})
-            return [s for s in prometheus.query(expression) if s["value"][1] != "NaN"]
+class ContractTest(unittest.TestCase):
+    """What the daemons export is what common/metrics/catalog.h declares."""
 
-        wait_until(has_data, f"data for {what}: {expression}")
+    @classmethod
+    def setUpClass(cls):
+        cls.watched = cls.enterClassContext(WatchedCluster())
+        wait_until(lambda: all("roost_router_queued_requests" in cls.text_of(router) for router in cls.watched.routers),
+                   "the models' series")
+        cls.at_start = cls.all_series()
+        cls.watched.start_traffic()
+        cls.watched.overload()
+        cls.watched.kill_a_worker()
 
-    def ask(self, router, words):
-        return router.chat([{"role": "user", "content": words}], max_tokens=4).status
+    @classmethod
+    def text_of(cls, router):
+        return router.request("GET", "/metrics").body
+
+    @classmethod
+    def texts(cls):
+        """Daemon -> its metrics, of each process."""
+        texts = [("router", cls.text_of(router)) for router in cls.watched.routers]
+        for address in cls.watched.metrics_of.values():
+            with urllib.request.urlopen(f"http://{address}/metrics") as response:
+                texts.append(("worker", response.read().decode()))
+        return texts
+
+    @classmethod
+    def all_series(cls):
+        return {
+            (daemon, name, tuple(sorted(labels.items())))
+            for daemon, text in cls.texts()
+            for name, labels in parse(text)[2]
+        }
+
+    def test_everything_declared_is_exported_and_everything_exported_is_declared(self):
+        for daemon, text in self.texts():
+            types, helps, series = parse(text)
+            expected = {name for name, metric in METRICS.items() if daemon in metric.daemons}
+            self.assertEqual({name for name in types if not name.startswith("exposer_")}, expected)
+            for name in expected:
+                self.assertEqual((types[name], helps[name]), (METRICS[name].kind, METRICS[name].help))
+            for name, labels in series:
+                base = catalog.base_name(name, METRICS)
+                if base is not None:
+                    self.assertEqual(set(labels) - {"le"}, set(METRICS[base].all_labels(daemon)), name)
+
+    def test_no_series_begins_with_its_first_event(self):
+        late = self.all_series() - self.at_start
+        self.assertEqual(late, set())
+
+    def test_labels_stay_within_their_bounds(self):
+        for daemon, text in self.texts():
+            values = {}
+            for name, labels in parse(text)[2]:
+                if catalog.base_name(name, METRICS) is None:
+                    continue
+                for label, value in labels.items():
+                    values.setdefault((name, label), set()).add(value)
+            for (name, label), found in values.items():
+                if label != "le":
+                    self.assertLessEqual(len(found), LABELS[label].most, f"{daemon}: {name}: {label}")
+
+    def test_probes_and_scrapes_are_not_counted(self):
+        router = self.watched.routers[0]
+        for path in ("/health", "/livez", "/ping", "/readyz", "/ready", "/metrics"):
+            router.request("GET", path)
+        routes = {labels["route"] for name, labels in parse(self.text_of(router))[2] if name == "roost_router_requests_total"}
+        self.assertIn("chat_completions", routes)
+        self.assertEqual(routes & {"health", "ready", "metrics"}, set())
+
+    def test_the_double_exports_what_is_declared(self):
+        double = GpuDouble()
+        self.addCleanup(double.close)
+        with urllib.request.urlopen(f"http://{double.address}/metrics") as response:
+            types, _, series = parse(response.read().decode())
+        for name, labels in series:
+            self.assertEqual(types[name], METRICS[name].kind)
+            self.assertEqual(set(labels), set(METRICS[name].all_labels("worker")))
 
 
 if __name__ == "__main__":

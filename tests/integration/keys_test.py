@@ -9,7 +9,6 @@ import hashlib
 import http.client
 import json
 import os
-import pathlib
 import signal
 import statistics
 import subprocess
@@ -20,6 +19,7 @@ import time
 import unittest
 
 from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, ROOT, Cluster, Daemon, text, wait_until
+from keys import KeyFile, bearer
 
 sys.path.insert(0, str(ROOT / "tests/bench"))
 import router_load as load  # noqa: E402
@@ -28,32 +28,6 @@ STREAMS = int(os.environ.get("ROOST_KEYS_STREAMS", "500"))
 PROBES = int(os.environ.get("ROOST_KEYS_PROBES", "120"))
 COMPARISONS = int(os.environ.get("ROOST_KEYS_COMPARISONS", "20000"))
 ANSWER = " ".join(f"{i}" for i in range(100, 132))
-
-
-class KeyFile:
-    """Keys made by roostctl, in a file that a router reads."""
-
-    def __init__(self, folder, name="keys.jsonl"):
-        self.path = pathlib.Path(folder) / name
-        self.secrets = {}
-        self.lines = {}
-
-    def add(self, name, *flags):
-        made = subprocess.run([BIN / "roostctl", "key", "new", name, *flags], capture_output=True, text=True, check=True)
-        self.secrets[name] = made.stderr.strip().splitlines()[-1]
-        self.lines[name] = made.stdout
-        self.write()
-        return self.secrets[name]
-
-    def write(self):
-        """As a whole, at once."""
-        fresh = self.path.with_suffix(".new")
-        fresh.write_text("".join(self.lines.values()))
-        fresh.rename(self.path)
-
-
-def bearer(secret):
-    return {"Authorization": f"Bearer {secret}"}
 
 
 class KeysTest(unittest.TestCase):

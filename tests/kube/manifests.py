@@ -1,5 +1,7 @@
 """What the folders of deploy/ render to, for tests."""
 
+import copy
+import functools
 import pathlib
 import sys
 
@@ -12,8 +14,14 @@ import render  # noqa: E402
 FOLDERS = ("base", "overlays/cpu", "overlays/cuda", "overlays/monitoring", "overlays/secure", "overlays/production")
 
 
-def rendered(folder):
+@functools.lru_cache
+def rendered_once(folder):
     return render.render(DEPLOY / folder)
+
+
+def rendered(folder):
+    """The caller may change the result."""
+    return copy.deepcopy(rendered_once(folder))
 
 
 def examples():

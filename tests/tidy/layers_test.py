@@ -15,7 +15,7 @@ ALLOWED = {
 }
 # Within the daemons: pure parts do not include the parts with threads and sockets. Folder -> folders that it must not include.
 FORBIDDEN = {
-    "common/base": {"common/config", "common/http", "common/metrics", "common/prefix", "common/text", "common/wire"},
+    "common/base": {"common/config", "common/http", "common/metrics", "common/prefix", "common/text", "common/trace", "common/wire"},
     "worker/cache": {"worker/sched", "worker/engine", "worker/link", "worker/model"},
     "worker/sched": {"worker/engine", "worker/link", "worker/model"},
     "worker/engine": {"worker/link"},

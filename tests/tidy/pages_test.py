@@ -29,9 +29,13 @@ FOREIGN_FLAGS = {
     "clang-format-14": {"dry-run"},
     "cmake": {"preset", "build", "target"},
     "ctest": {"preset", "output-on-failure", "rerun-failed", "test-dir"},
+    "helm": {"namespace", "values"},
     "kubectl": {"cascade", "from-file", "image", "replicas", "timeout", "type"},
+    "systemctl": {"now"},
     "valgrind": {"tool"},
 }
+# Programs that run another one, whose flags follow theirs.
+RUNNERS = {"podman": {"entrypoint", "network", "read-only", "rm", "tmpfs"}}
 TEST_FLAGS = {"gtest_filter"}  # of every test program
 PROGRAM_SOURCES = {
     "roost-worker": ["worker/options.cc"],
@@ -173,6 +177,9 @@ class Pages:
             if program in FOREIGN_FLAGS:
                 known = FOREIGN_FLAGS[program]
                 break
+            if program in RUNNERS:
+                known = RUNNERS[program] | self.flags[""]
+                break
             if program in self.flags:
                 known = self.flags[program]
                 break
@@ -181,8 +188,8 @@ class Pages:
                 yield f"'{command}': there is no --{flag}"
 
     def unknown_metrics(self, text):
-        for name in re.findall(r"\broost_(?:router|worker)_\w+", "\n".join(code_of(text))):
-            if not name.endswith("_") and re.sub(r"_bucket$", "", name) not in self.metrics:
+        for name in re.findall(r"(?<![\w:])roost_(?:router|worker)_\w+(?![\w:])", "\n".join(code_of(text))):
+            if not name.endswith("_") and re.sub(r"_(bucket|sum|count)$", "", name) not in self.metrics:
                 yield f"there is no metric {name}"
 
 

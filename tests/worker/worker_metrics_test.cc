@@ -72,6 +72,41 @@ TEST_F(WorkerMetricsTest, ResidencyKeepsItsBuckets) {
   }
 }
 
+TEST_F(WorkerMetricsTest, BlocksThatRequestsUseAreAShareOfThePool) {
+  StepReport report;
+  report.free_blocks = 10;
+  report.referenced_blocks = 30;
+  report.idle_blocks = 60;
+  metrics_.OnStep(report);
+  EXPECT_THAT(registry_.Text(), HasSubstr("\nroost_worker_kv_usage_ratio 0.3\n"));
+}
+
+TEST_F(WorkerMetricsTest, TimesOfARequestAndWhatTheCacheSavedAddUp) {
+  StepReport report;
+  report.counts.prefill_seconds = {0.5, 1};
+  report.counts.decode_seconds = {2};
+  report.counts.saved_prefill_seconds = 0.25;
+  metrics_.OnStep(report);
+  metrics_.OnStep(report);
+  const std::string text = registry_.Text();
+  EXPECT_THAT(text, HasSubstr("\nroost_worker_prefill_seconds_sum 3\n"));
+  EXPECT_THAT(text, HasSubstr("\nroost_worker_decode_seconds_sum 4\n"));
+  EXPECT_THAT(text, HasSubstr("\nroost_worker_saved_prefill_seconds_total 0.5\n"));
+}
+
+TEST_F(WorkerMetricsTest, GpuMemoryIsThereWithoutAGpuAndForEach) {
+  EXPECT_THAT(registry_.Text(), HasSubstr("roost_worker_gpu_memory_bytes{gpu=\"0\",state=\"used\"} 0\n"));
+  StepReport report;
+  report.device_memory = {{.free_bytes = 30, .total_bytes = 80}, {.free_bytes = 20, .total_bytes = 80}};
+  metrics_.OnStep(report);
+  metrics_.OnStep(StepReport());  // without news
+  const std::string text = registry_.Text();
+  for (const char* line : {"{gpu=\"0\",state=\"used\"} 50", "{gpu=\"0\",state=\"free\"} 30",
+                           "{gpu=\"1\",state=\"used\"} 60", "{gpu=\"1\",state=\"free\"} 20"}) {
+    EXPECT_THAT(text, HasSubstr("\nroost_worker_gpu_memory_bytes" + std::string(line) + "\n"));
+  }
+}
+
 TEST_F(WorkerMetricsTest, HitRatiosStayUntilTheNextEstimate) {
   StepReport report;
   report.hit_rates = HitRateCurve{0.25, 0.5, 0.625, 0.75};

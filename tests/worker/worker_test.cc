@@ -185,8 +185,9 @@ TEST_F(WorkerTest, BeginsAnewAfterAMalformedMessage) {
   EXPECT_NE(router.BringUp("worker-1").epoch, before.epoch);
   router.Send("worker-1", Request(1, 8, 3));
   EXPECT_EQ(router.Finish("worker-1", RequestId(1)).tokens.size(), 3U);
-  EXPECT_NE(worker->metrics().Text().find("roost_worker_malformed_messages_total{model=\"fake\"} 1"),
-            std::string::npos);
+  EXPECT_NE(
+      worker->metrics().Text().find("roost_worker_malformed_messages_total{model=\"fake\",worker=\"worker-1\"} 1"),
+      std::string::npos);
 }
 
 TEST_F(WorkerTest, SendsItsTokenizer) {
@@ -265,10 +266,12 @@ TEST_F(WorkerTest, ServesItsMetrics) {
   (void)router.Finish("worker-1", RequestId(2));
   const std::string text = Get(*worker, "/metrics");
   EXPECT_EQ(text.find("HTTP/1.1 200"), 0U) << text.substr(0, 100);
-  for (const char* line :
-       {"roost_worker_prompt_tokens_total{model=\"fake\"} 80", "roost_worker_output_tokens_total{model=\"fake\"} 10",
-        "roost_worker_links{model=\"fake\",state=\"up\"} 1", "roost_worker_ttft_seconds_count{model=\"fake\"} 2",
-        "roost_worker_inter_token_seconds_count{model=\"fake\"} 8"}) {
+  for (const char* line : {"roost_build_info{model=\"fake\",worker=\"worker-1\",revision=\"\",version=\"\"} 1",
+                           "roost_worker_prompt_tokens_total{model=\"fake\",worker=\"worker-1\"} 80",
+                           "roost_worker_output_tokens_total{model=\"fake\",worker=\"worker-1\"} 10",
+                           "roost_worker_links{model=\"fake\",worker=\"worker-1\",state=\"up\"} 1",
+                           "roost_worker_ttft_seconds_count{model=\"fake\",worker=\"worker-1\"} 2",
+                           "roost_worker_inter_token_seconds_count{model=\"fake\",worker=\"worker-1\"} 8"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
   EXPECT_EQ(text.find("exposer_"), std::string::npos);
@@ -308,6 +311,7 @@ TEST_F(WorkerTest, IsNotAliveWhileAStepHangs) {
   ExpectStatus(*worker, "/livez", 200);
   router.Send("worker-1", Request(1, 8, 3));
   EXPECT_THAT(GetUntil(*worker, "/livez", 503), HasSubstr("the engine thread has work"));
+  EXPECT_GT(worker->LongestStep(), std::chrono::milliseconds(20));
   ExpectStatus(*worker, "/health", 200);
   step_may_end.set_value();
   EXPECT_EQ(router.Finish("worker-1", RequestId(1)).tokens.size(), 3U);

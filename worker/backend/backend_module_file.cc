@@ -13,6 +13,8 @@ namespace {
 
 using kernels::BackendModule;
 
+constexpr const char* kFileName = "libroost_cuda.so";
+
 template <typename... Args>
 Error Unavailable(fmt::format_string<Args...> format, Args&&... args) {
   return Error{ErrorCode::kUnavailable, fmt::format(format, std::forward<Args>(args)...), "backend"};
@@ -22,7 +24,7 @@ Error Unavailable(fmt::format_string<Args...> format, Args&&... args) {
 bool HasEveryOp(const kernels::OpTable& ops) {
   return ops.open != nullptr && ops.close != nullptr && ops.preferred_dtype != nullptr &&
          ops.supports_dtype != nullptr && ops.activation_dtype != nullptr && ops.begin_batch != nullptr &&
-         ops.fail != nullptr && ops.allocate != nullptr && ops.release != nullptr && ops.free_memory != nullptr &&
+         ops.fail != nullptr && ops.allocate != nullptr && ops.release != nullptr && ops.memory_use != nullptr &&
          ops.check_model != nullptr && ops.copy_to_device != nullptr && ops.upload != nullptr &&
          ops.reserve_uploads != nullptr && ops.copy_to_host != nullptr && ops.begin_readback != nullptr &&
          ops.end_readback != nullptr && ops.gather_embedding != nullptr && ops.rms_norm != nullptr &&
@@ -50,8 +52,9 @@ Result<void> CheckBuild(const BackendModule& module, const std::filesystem::path
 
 std::filesystem::path DefaultCudaModulePath() {
   std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return program.parent_path() / "libroost_cuda.so";
+  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::filesystem::path installed = folder.parent_path() / "lib/roost" / kFileName;
+  return std::filesystem::exists(installed, error) ? installed : folder / kFileName;
 }
 
 Result<const BackendModule*> OpenBackendModule(const std::filesystem::path& path) {

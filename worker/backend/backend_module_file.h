@@ -8,7 +8,8 @@
 
 namespace roost::worker {
 
-// libroost_cuda.so beside the running program.
+// libroost_cuda.so where packages and images put it, ../lib/roost seen from the running program's folder, if it is
+// there; otherwise beside the program.
 [[nodiscard]] std::filesystem::path DefaultCudaModulePath();
 
 // The module stays open until the process ends. kUnavailable when the file, a library that it needs or an op is

@@ -111,7 +111,10 @@ struct StepCounts {
   std::uint64_t verified_hits = 0;      // requests with hits that were computed again and agreed
   std::uint64_t wrong_hits = 0;         // requests with hits that were computed again and did not agree
   ResidencyCounts residency;
+  double saved_prefill_seconds = 0;  // what computing the cached prompt tokens would have taken; see Scheduler
   std::vector<double> ttft_seconds;
+  std::vector<double> prefill_seconds;  // from a request's first step to its first token
+  std::vector<double> decode_seconds;   // from a choice's first token to its last, if it ended by itself
   std::vector<double> queue_wait_seconds;
   std::vector<double> inter_token_seconds;
 };
@@ -151,8 +154,9 @@ struct StepReport {
   std::uint32_t free_blocks = 0;
   std::uint32_t referenced_blocks = 0;
   std::uint32_t idle_blocks = 0;
-  std::uint32_t pinned_blocks = 0;        // of the referenced and idle ones
-  std::optional<HitRateCurve> hit_rates;  // once a second, if new prompts have arrived
+  std::uint32_t pinned_blocks = 0;                               // of the referenced and idle ones
+  std::optional<HitRateCurve> hit_rates;                         // once a second, if new prompts have arrived
+  std::optional<std::vector<kernels::MemoryUse>> device_memory;  // once a second; see Model::DeviceMemory
 };
 
 // The most tokens of one request, prompt and output: the model's context, or what the pool holds if that is less.

@@ -154,6 +154,7 @@ struct Engine::State {
   void Verify(std::span<const float> logits, StepCounts& counts);
   void TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now, StepReport& report);
   void NoteToken(Choice& choice, Instant now, StepCounts& counts);
+  static void NoteEnd(const Choice& choice, StepCounts& counts);
   void FillReport(StepReport& report);
   void ListPrompts(std::vector<LinkPrompt>& prompts) const;
 
@@ -186,6 +187,7 @@ struct Engine::State {
   };
   std::optional<Sampled> sampled_under_way;
   Instant last_end;               // of a step
+  Instant next_memory_look;       // at the devices' memory
   std::uint64_t step_number = 0;  // steps whose tokens have been taken
 
   Batch batch;

@@ -339,6 +339,7 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
   if (!std::exchange(request.prompt_counted, true)) {
     report.counts.prompt_tokens += sequence.prompt_token_count;
     report.counts.cached_prompt_tokens += sequence.cached_token_count;
+    report.counts.saved_prefill_seconds += scheduler.PrefillSecondsOf(sequence.cached_token_count);
   }
   RequestEvent& event = report.tokens.emplace_back();
   if (!sample.ok()) {
@@ -348,6 +349,7 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
   }
   const TokenId token = *sample;
   if (Stops(request, token)) {
+    NoteEnd(choice, report.counts);
     event = End(id, wire::FinishReason::kStop, std::nullopt);
     event.event.stop_token = token;
     return;
@@ -360,6 +362,7 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
     return;
   }
   if (ending->has_value()) {
+    NoteEnd(choice, report.counts);
     event = End(id, **ending, std::nullopt);
     event.event.tokens = std::move(tokens);
     return;
@@ -380,16 +383,28 @@ void Engine::State::NoteToken(Choice& choice, Instant now, StepCounts& counts) {
     counts.inter_token_seconds.push_back(ToSeconds(now - *choice.last_token));
   } else if (choice.index == 0) {
     counts.ttft_seconds.push_back(ToSeconds(now - choice.request->submitted));
+    counts.prefill_seconds.push_back(ToSeconds(now - choice.request->first_scheduled.value_or(now)));
   }
+  if (!choice.first_token) choice.first_token = now;
   choice.last_token = now;
   ++choice.output_count;
   ++counts.output_tokens;
 }
 
+void Engine::State::NoteEnd(const Choice& choice, StepCounts& counts) {
+  if (choice.first_token) counts.decode_seconds.push_back(ToSeconds(*choice.last_token - *choice.first_token));
+}
+
 void Engine::State::FillReport(StepReport& report) {
+  constexpr Duration kMemoryInterval = std::chrono::seconds(1);
+  const Instant now = clock.Now();
   report.step_number = step_number;
   cache.TakeEvents(report.events);
-  watch.Fill(clock.Now(), report);
+  watch.Fill(now, report);
+  if (now >= next_memory_look) {
+    next_memory_look = now + kMemoryInterval;
+    report.device_memory = model.DeviceMemory();
+  }
   report.counts.uncached_requests = std::exchange(uncached_requests, 0);
   report.free_blocks = pool.free_count();
   report.referenced_blocks = pool.referenced_count();

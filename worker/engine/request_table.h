@@ -58,6 +58,7 @@ struct Choice {
   Request* request = nullptr;
   std::uint32_t index = 0;
   std::uint32_t output_count = 0;
+  std::optional<Instant> first_token = std::nullopt;
   std::optional<Instant> last_token = std::nullopt;
   CountRows::Place counts = {};                              // the row that counts its tokens, if it has penalties
   std::unique_ptr<ConstrainedOutput> constrained = nullptr;  // null: no constraint

@@ -108,7 +108,6 @@ class LinkThread final : private LinkEffects {
   std::thread thread_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
-
   StallWatch stall_watch_;
 
   mutable std::mutex told_mutex_;

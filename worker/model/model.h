@@ -12,6 +12,7 @@
 
 #include "common/base/ids.h"
 #include "kernels/logprobs.h"
+#include "kernels/memory_use.h"
 #include "kernels/place_sampled.h"
 #include "kernels/sample.h"
 
@@ -150,6 +151,9 @@ class Model {
   // The logits of the latest batch in host memory, without the adjustments of any draw; valid until the next batch.
   // This is a long copy from a device.
   [[nodiscard]] virtual std::span<const float> Logits() = 0;
+
+  // The memory of each device that it computes on now; empty on the CPU. Quick: devices go on computing.
+  [[nodiscard]] virtual std::vector<kernels::MemoryUse> DeviceMemory() { return {}; }
 
   [[nodiscard]] std::span<const float> Forward(const Batch& batch) {
     Compute(batch, {});

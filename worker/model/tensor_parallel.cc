@@ -45,6 +45,14 @@ TensorParallelModel::~TensorParallelModel() {
   threads_.Run([this](std::uint32_t rank) { ranks_[rank].reset(); });
 }
 
+std::vector<kernels::MemoryUse> TensorParallelModel::DeviceMemory() {
+  std::vector<std::vector<kernels::MemoryUse>> by_rank(ranks_.size());
+  threads_.Run([&](std::uint32_t rank) { by_rank[rank] = ranks_[rank]->DeviceMemory(); });
+  std::vector<kernels::MemoryUse> all;
+  for (const auto& of_rank : by_rank) all.insert(all.end(), of_rank.begin(), of_rank.end());
+  return all;
+}
+
 std::uint32_t TensorParallelModel::block_count() const {
   std::uint32_t count = ranks_.front()->block_count();
   for (const auto& rank : ranks_) count = std::min(count, rank->block_count());

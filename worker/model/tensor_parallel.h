@@ -41,6 +41,7 @@ class TensorParallelModel final : public Model {
   }
   [[nodiscard]] Scores AwaitedScores() const override { return ranks_.front()->AwaitedScores(); }
   [[nodiscard]] std::span<const float> Logits() override { return ranks_.front()->Logits(); }
+  [[nodiscard]] std::vector<kernels::MemoryUse> DeviceMemory() override;
 
  private:
   explicit TensorParallelModel(std::uint32_t rank_count) : threads_(rank_count), ranks_(rank_count) {}

@@ -117,27 +117,28 @@ Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source
 }
 
 Result<void> Transformer::CountBlocks(double kv_share) {
-  const std::optional<std::size_t> free_bytes = backend_.ops().free_memory(backend_.device());
-  if (!free_bytes) {
+  const std::optional<kernels::MemoryUse> memory = backend_.ops().memory_use(backend_.device());
+  if (!memory) {
     return InvalidArgument("kv_memory",
                            "a share needs a CUDA device, which reports its free memory; give a number of bytes");
   }
-  const double bytes = kv_share * static_cast<double>(*free_bytes);
+  const double bytes = kv_share * static_cast<double>(memory->free_bytes);
   const std::uint32_t most = std::numeric_limits<std::uint32_t>::max() / kv_.block_tokens;
   kv_.block_count = static_cast<std::uint32_t>(std::min<double>(bytes / static_cast<double>(kv_.BlockBytes()), most));
   if (kv_.block_count > 0) return {};
   return InvalidArgument("kv_memory", "{} of {} free bytes hold no KV block of this model: one has {} bytes", kv_share,
-                         *free_bytes, kv_.BlockBytes());
+                         memory->free_bytes, kv_.BlockBytes());
 }
 
 Result<void> Transformer::ReserveKv() {
   // Padding tokens write behind the real blocks.
   const std::size_t spare_blocks = recorder_.enabled() ? (kMaxPadding + kv_.block_tokens - 1) / kv_.block_tokens : 0;
   const std::size_t kv_bytes = kv_.BlockBytes() * (kv_.block_count + spare_blocks);
-  const std::optional<std::size_t> free_bytes = backend_.ops().free_memory(backend_.device());
-  if (free_bytes && kv_bytes > *free_bytes) {
+  const std::optional<kernels::MemoryUse> memory = backend_.ops().memory_use(backend_.device());
+  if (memory && kv_bytes > memory->free_bytes) {
     return InvalidArgument("kv-memory", "{} KV blocks have {} bytes ({}), and the device has {} bytes free ({})",
-                           kv_.block_count, kv_bytes, ByteSizeText(kv_bytes), *free_bytes, ByteSizeText(*free_bytes));
+                           kv_.block_count, kv_bytes, ByteSizeText(kv_bytes), memory->free_bytes,
+                           ByteSizeText(memory->free_bytes));
   }
   if (!kv_memory_.TryReserve(kv_bytes)) {
     return Error{ErrorCode::kInternal, fmt::format("no memory for {} KV blocks, {} bytes", kv_.block_count, kv_bytes),
@@ -256,6 +257,11 @@ std::span<const float> Transformer::Logits() {
   logits_.resize(wanted_count_ * std::size_t{config_.vocab_size});
   backend_.ops().copy_to_host(backend_.device(), logits_.data(), work_.logits.data(), logits_.size() * sizeof(float));
   return logits_;
+}
+
+std::vector<kernels::MemoryUse> Transformer::DeviceMemory() {
+  const std::optional<kernels::MemoryUse> use = backend_.ops().memory_use(backend_.device());
+  return use ? std::vector{*use} : std::vector<kernels::MemoryUse>();
 }
 
 void Transformer::Check(const Batch& batch) const {

@@ -6,7 +6,7 @@
 // h and sums are f32; inputs of products and the cache have the compute dtype; results of products have the device's
 // activation dtype. Not thread-safe.
 //
-// If the worker may fill the device's memory (see free_memory in ops.h), everything that steps within the engine's
+// If the worker may fill the device's memory (see memory_use in ops.h), everything that steps within the engine's
 // bounds need is reserved at load, before the KV pool takes its share of the rest. A larger step takes more memory,
 // which waits for the device and moves the memory of recorded ops; if none is left, the device fails.
 //
@@ -79,6 +79,7 @@ class Transformer final : public Model {
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override;
   [[nodiscard]] Scores AwaitedScores() const override { return readbacks_.scores(); }
   [[nodiscard]] std::span<const float> Logits() override;
+  [[nodiscard]] std::vector<kernels::MemoryUse> DeviceMemory() override;
 
  private:
   // All arrays that a step brings to its device in one copy, and where each is in StepMemory::inputs:

@@ -77,7 +77,7 @@ void Transformer::PlaceSampled(const Batch& batch) {
 Result<void> Transformer::ReserveSteps(const StepBounds& bounds) {
   StepSize largest;
   const bool is_bounded = bounds.token_count > 0 && bounds.request_count > 0;
-  if (is_bounded && backend_.ops().free_memory(backend_.device())) {
+  if (is_bounded && backend_.ops().memory_use(backend_.device())) {
     largest = LargestStep(bounds, {.context_tokens = shape_.max_context_tokens, .vocab_size = config_.vocab_size},
                           attention_options_);
   }

@@ -164,6 +164,10 @@ class Scheduler {
   // Tells the time of a step, once it is known; Commit may come before.
   void NotePace(const StepSample& step);
 
+  // The time that prefill of this many tokens would take at the pace of recent steps, beside other tokens of a step;
+  // zero until that is known.
+  [[nodiscard]] double PrefillSecondsOf(std::uint32_t token_count) const;
+
   // Appends tokens that were sampled after a running sequence's last token, which has been computed. Several at once
   // are computed together, as a prefill is.
   void Append(SequenceId id, std::span<const TokenId> tokens);

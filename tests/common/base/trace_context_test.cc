@@ -28,5 +28,17 @@ TEST(TraceContextTest, RefusesWhatIsNone) {
   }
 }
 
+TEST(TraceContextTest, PartsMakeTheWholeAgain) {
+  const std::optional<TraceContext> context = ParseTraceParent(kExample);
+  ASSERT_TRUE(context.has_value());
+  EXPECT_EQ(context->parent_id, "b7ad6b7169203331");
+  EXPECT_TRUE(context->is_sampled);
+  EXPECT_EQ(MakeTraceParent(*context), kExample);
+  const std::optional<TraceContext> unsampled =
+      ParseTraceParent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-02");
+  EXPECT_FALSE(unsampled->is_sampled);
+  EXPECT_FALSE(ParseTraceParent("rubbish").has_value());
+}
+
 }  // namespace
 }  // namespace roost

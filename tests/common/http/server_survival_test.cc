@@ -71,6 +71,27 @@ TEST_F(PlainHttpServerTest, ConnectionsTooManyDoNotLingerForEver) {
   while (second.Write("x")) std::this_thread::yield();
 }
 
+TEST_F(PlainHttpServerTest, ALoopThatStandsStillIsSeen) {
+  options_.thread_count = 2;
+  std::promise<void> entered;
+  std::promise<void> go_on;
+  Serve([&](HttpRequest request, const std::shared_ptr<Responder>& responder) {
+    entered.set_value();
+    go_on.get_future().wait();
+    Echo(std::move(request), responder);
+  });
+  while (!server_->LoopsTurn()) std::this_thread::yield();
+  RawClient client = Connect();
+  client.Write(kGet);
+  entered.get_future().wait();
+  (void)server_->LoopsTurn();  // the turn that it was asked for before
+  EXPECT_FALSE(server_->LoopsTurn());
+  EXPECT_FALSE(server_->LoopsTurn());
+  go_on.set_value();
+  EXPECT_EQ(client.ReadResponse().status, 200);
+  while (!server_->LoopsTurn()) std::this_thread::yield();
+}
+
 TEST_P(HttpServerTest, AHandlerThatThrowsEndsItsConnectionOnly) {
   Serve([](HttpRequest request, const std::shared_ptr<Responder>& responder) {
     if (request.path == "/bad_alloc") Raise(std::bad_alloc());

@@ -433,7 +433,41 @@ TEST_P(HttpServerTest, KeepsTwoHundredStreamsInOrder) {
 
 // ---- stopping ----
 
+TEST_P(HttpServerTest, SaysThatAnAnswerIsTheLastOfItsConnectionOnceItCloses) {
+  Serve([](const HttpRequest&, const std::shared_ptr<Responder>& responder) { responder->Respond(Text("ok")); });
+  RawClient client = Connect();
+  client.Write(kGet);
+  EXPECT_EQ(client.ReadResponse().Header("connection"), "keep-alive");
+  server_->CloseAfterAnswers();
+  client.Write(kGet);
+  EXPECT_EQ(client.ReadResponse().Header("connection"), "close");
+  EXPECT_TRUE(client.AtEnd());
+  RawClient later = Connect();
+  later.Write(kGet);
+  EXPECT_EQ(later.ReadResponse().body, "ok");
+}
+
+TEST_P(HttpServerTest, StopServesOneMoreRequestWhereAnOpenStreamHadPromisedIt) {
+  ServeByHand([](Responder& responder) { responder.Send("data: 1\n\n"); });
+  RawClient client = Connect();
+  client.Write(kGet);
+  const std::shared_ptr<Responder> first = mailbox_.Take().responder;
+  ASSERT_TRUE(client.ReadUntil("data: 1\n\n").has_value());
+  RawClient idle = Connect();
+  std::thread stopper([&] { server_->Stop(kPatience); });
+  EXPECT_TRUE(idle.AtEnd());
+  first->Post([=] { first->End(); });
+  client.Write(kGet);
+  const std::shared_ptr<Responder> second = mailbox_.Take().responder;
+  second->Post([=] { second->End(); });
+  ASSERT_TRUE(client.ReadUntil("data: 1\n\n").has_value());
+  client.ReadToEnd();
+  client.Close();
+  stopper.join();
+}
+
 TEST_P(HttpServerTest, StopLetsOpenStreamsEndAndClosesIdleConnections) {
+  options_.linger_timeout = milliseconds(50);
   ServeByHand([](Responder& responder) { responder.Send("data: 1\n\n"); });
   RawClient idle = Connect();
   RawClient client = Connect();

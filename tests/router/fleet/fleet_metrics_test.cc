@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "common/metrics/registry.h"
 
 namespace roost::router {
@@ -11,9 +13,33 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+// Alerts and rates need a zero before the first event.
+TEST(FleetMetricsTest, AllSeriesAreThereFromTheStart) {
+  metrics::Registry registry;
+  const auto fleet = MakeFleetMetrics(registry, "cache-aware");
+  const std::string at_start = registry.Text();
+  for (const char* series :
+       {R"(decisions_total{policy="cache-aware",reason="unsticky"})", R"(retries_total{reason="unavailable"})",
+        R"(workers_lost_total{reason="silent"})", R"(workers_lost_total{reason="stalled"})",
+        R"(index_resyncs_total{reason="digest"})", R"(queue_refused_total{reason="deadline"})",
+        R"(worker_mode_changes_total{mode="blind",reason="missing_tokens"})", "malformed_messages_total",
+        R"(link_refused_peers_total{reason="name"})", "index_shed_blocks_total"}) {
+    EXPECT_THAT(at_start, HasSubstr("\nroost_router_" + std::string(series) + " 0\n"));
+  }
+  EXPECT_THAT(at_start, Not(HasSubstr("model=")));
+  fleet->SetInFlight("demo", "a", 0);  // a worker connects
+  const std::string with_model = registry.Text();
+  for (const char* series :
+       {R"(prompt_tokens_total{model="demo"})", R"(regret_seconds_total{model="demo"})",
+        R"(routed_ttft_seconds_total{choice="round_robin",model="demo"})", R"(queued_requests{model="demo"})",
+        R"(queue_wait_seconds_count{model="demo"})", R"(worker_requests_total{model="demo",worker="a"})"}) {
+    EXPECT_THAT(with_model, HasSubstr("\nroost_router_" + std::string(series) + " 0\n"));
+  }
+}
+
 TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   metrics::Registry registry;
-  const auto fleet = MakeFleetMetrics(registry);
+  const auto fleet = MakeFleetMetrics(registry, "cache-aware");
   fleet->OnDecision("cache-aware", DecisionReason::kDeepestMatch);
   fleet->OnDecision("cache-aware", DecisionReason::kDeepestMatch);
   const DecisionAudit audit{

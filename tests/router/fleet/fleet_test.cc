@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "tests/router/fleet/fleet_sim.h"
 #include "tests/router/fleet/socket_worker.h"
 #include "tests/router/fleet/waiting.h"
@@ -157,6 +159,24 @@ TEST_F(FleetTest, ObserversMayCallBack) {
   });
   ASSERT_TRUE(Submit(MakePrompt(1, 9), 5, first).ok());
   EXPECT_FALSE(last->WaitForEnd().error.has_value());
+}
+
+TEST_F(FleetTest, ALinkThatStandsStillIsSeen) {
+  EXPECT_TRUE(Eventually([&] { return fleet->LinkTurns(); }));
+  const SocketWorker worker(fleet->endpoint(), "a", 1);
+  ASSERT_TRUE(WaitForReady(1));
+  std::promise<void> entered;
+  std::promise<void> go_on;
+  const auto observer = std::make_shared<ChainingObserver>([&] {
+    entered.set_value();
+    go_on.get_future().wait();
+  });
+  ASSERT_TRUE(Submit(MakePrompt(1, 9), 5, observer).ok());
+  entered.get_future().wait();
+  (void)fleet->LinkTurns();  // what it turned before
+  EXPECT_FALSE(fleet->LinkTurns());
+  go_on.set_value();
+  EXPECT_TRUE(Eventually([&] { return fleet->LinkTurns(); }));
 }
 
 TEST_F(FleetTest, StartFailsWithAReason) {

@@ -14,7 +14,9 @@ DType ActivationDType(kernels::Device& /*device*/, DType dtype) { return dtype; 
 void BeginBatch(kernels::Device& /*device*/, const kernels::BatchShape& /*shape*/) {}
 
 // As on a small device.
-std::optional<std::size_t> FreeMemory(kernels::Device& /*device*/) { return std::size_t{4} << 20U; }
+std::optional<kernels::MemoryUse> MemoryUseOf(kernels::Device& /*device*/) {
+  return kernels::MemoryUse{.free_bytes = std::size_t{4} << 20U, .total_bytes = std::size_t{16} << 20U};
+}
 
 }  // namespace
 
@@ -25,7 +27,7 @@ const kernels::OpTable& SimtOps() {
     ops.supports_dtype = SupportsDType;
     ops.activation_dtype = ActivationDType;
     ops.begin_batch = BeginBatch;
-    ops.free_memory = FreeMemory;
+    ops.memory_use = MemoryUseOf;
     ops.check_model = kernels::CheckModelCuda;
     ops.gather_embedding = kernels::GatherEmbeddingCuda;
     ops.rms_norm = kernels::RmsNormCuda;

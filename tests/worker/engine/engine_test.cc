@@ -263,6 +263,8 @@ TEST_F(EngineTest, TimesAreMeasuredWithTheClock) {
   EXPECT_EQ(first.load.queued_prefill_tokens, 88U);
   const StepReport second = harness_->Step();
   EXPECT_EQ(second.counts.ttft_seconds, std::vector<double>{0.27});
+  EXPECT_EQ(second.counts.prefill_seconds, std::vector<double>{0.02});
+  EXPECT_TRUE(second.counts.decode_seconds.empty());
   EXPECT_EQ(second.counts.prompt_tokens, 600U);
   EXPECT_EQ(second.counts.output_tokens, 1U);
   EXPECT_EQ(second.load.running_context_tokens, 600U);
@@ -271,7 +273,30 @@ TEST_F(EngineTest, TimesAreMeasuredWithTheClock) {
   EXPECT_EQ(third.load.step_decode_tokens, 1U);
   EXPECT_EQ(third.load.step_prefill_tokens, 0U);
   EXPECT_EQ(harness_->outcome(1).queue_wait_seconds, 0.25);
-  harness_->Run();
+  const StepReport last = harness_->Step();
+  EXPECT_EQ(last.counts.decode_seconds, std::vector<double>{0.02});
+  EXPECT_TRUE(last.counts.prefill_seconds.empty());
+}
+
+// At 512 tokens in 10 ms.
+TEST_F(EngineTest, CachedTokensSaveTheTimeThatTheirPrefillWouldTake) {
+  double saved_seconds = 0;
+  const auto serve = [&](std::uint64_t id, std::uint64_t stream) {
+    Submit(GreedyRequest(id, Text(512, stream), 1));
+    while (harness_->engine().HasWork()) saved_seconds += harness_->Step().counts.saved_prefill_seconds;
+  };
+  for (std::uint64_t id = 1; id <= 4; ++id) serve(id, id);
+  EXPECT_EQ(saved_seconds, 0);
+  serve(5, 1);
+  EXPECT_EQ(harness_->outcome(5).cached_token_count, 511U);
+  EXPECT_NEAR(saved_seconds, 0.01, 0.001);
+}
+
+TEST_F(EngineTest, DeviceMemoryIsReportedOnceASecond) {
+  EXPECT_TRUE(harness_->Step().device_memory.has_value());
+  EXPECT_FALSE(harness_->Step().device_memory.has_value());
+  clock_.Advance(std::chrono::seconds(1));
+  EXPECT_TRUE(harness_->Step().device_memory.has_value());
 }
 
 TEST_F(EngineTest, AStepWithoutWorkReportsTheLoadAlone) {

@@ -62,9 +62,9 @@ const OpTable& MeteredOps() {
     OpTable ops = RecordingOps();
     ops.allocate = Allocate;
     ops.release = Release;
-    ops.free_memory = [](Device& /*device*/) -> std::optional<std::size_t> {
+    ops.memory_use = [](Device& /*device*/) -> std::optional<kernels::MemoryUse> {
       const std::lock_guard lock(DeviceMemory().mutex);
-      return kDeviceBytes - DeviceMemory().taken_bytes;
+      return kernels::MemoryUse{.free_bytes = kDeviceBytes - DeviceMemory().taken_bytes, .total_bytes = kDeviceBytes};
     };
     ops.attention_profile = [](Device& device, std::uint32_t head_dim) {
       kernels::AttentionProfile profile = RecordingOps().attention_profile(device, head_dim);

@@ -166,7 +166,7 @@ TEST_F(CudaModelTest, BlocksFillTheirShareOfTheFreeMemory) {
   config.head_dim = 64;
   const std::size_t block_bytes = KvBlockBytes(config, 16, DType::kBF16);
   auto backend = kernels::Backend::Open(*ops_, {}).value();
-  const std::size_t free_bytes = *ops_->free_memory(backend.device());
+  const std::size_t free_bytes = ops_->memory_use(backend.device())->free_bytes;
   const auto model = Transformer::Create(
       std::move(backend), config, RandomWeights(kTestSeed),
       {.block_tokens = 16, .kv_share = 0.25, .max_context_tokens = 64, .compute_dtype = DType::kBF16});

@@ -306,12 +306,14 @@ TEST(TensorParallelTest, AShareOfFreeMemoryGivesTheBlocksThatEveryRankHasRoomFor
   static std::atomic<std::size_t> asked{0};
   static const kernels::OpTable kOps = [] {
     kernels::OpTable ops = kernels::CpuOps();
-    ops.free_memory = [](kernels::Device& /*device*/) -> std::optional<std::size_t> {
-      return asked.fetch_add(1) == 0 ? std::size_t{4} << 20U : std::size_t{2} << 20U;
+    ops.memory_use = [](kernels::Device& /*device*/) -> std::optional<kernels::MemoryUse> {
+      return kernels::MemoryUse{.free_bytes = (asked.fetch_add(1) == 0 ? std::size_t{4} : std::size_t{2}) << 20U,
+                                .total_bytes = std::size_t{8} << 20U};
     };
     return ops;
   }();
   const auto split = MakeRanks(*SyntheticConfig("tiny"), 2, {.block_count = 0, .ops = &kOps}, 0.5).value();
+  EXPECT_EQ(split->DeviceMemory().size(), 2U);
   // A block of a rank: K and V of 16 tokens, one head of 16, two layers, in f32.
   EXPECT_EQ(split->block_count(), (std::size_t{1} << 20U) / (2 * 16 * 16 * 2 * 4));
   EXPECT_FALSE(LastLogits(*split, RandomTokens(1, 20, 320), 20).empty());

@@ -214,7 +214,9 @@ TEST(TransformerTest, RefusesOptionsThatCanNotWork) {
   EXPECT_EQ(Transformer::Create(std::move(cpu), config, weights, {.kv_share = 0.5}).error().field, "kv_memory");
   EXPECT_EQ(MakeModel(config, weights, {.block_count = 0x7fffffff}).error().field, "block_count");
   kernels::OpTable small = kernels::CpuOps();
-  small.free_memory = [](kernels::Device& /*device*/) { return std::optional<std::size_t>(12345); };
+  small.memory_use = [](kernels::Device& /*device*/) {
+    return std::optional(kernels::MemoryUse{.free_bytes = 12345, .total_bytes = 20000});
+  };
   const Error too_large = MakeModel(config, weights, {.block_count = 100, .ops = &small}).error();
   EXPECT_EQ(too_large.field, "kv-memory");
   EXPECT_THAT(too_large.message, testing::HasSubstr("100 KV blocks have 819200 bytes"));

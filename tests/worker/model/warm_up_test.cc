@@ -91,9 +91,9 @@ const OpTable& WatchedOps() {
   static const OpTable kOps = [] {
     OpTable ops = RecordingOps();
     WatchOps(ops);
-    ops.free_memory = [](Device& device) -> std::optional<std::size_t> {
+    ops.memory_use = [](Device& device) -> std::optional<kernels::MemoryUse> {
       const std::lock_guard lock(All().mutex);
-      return &device == All().without_memory ? 0 : std::size_t{1} << 28U;
+      return kernels::MemoryUse{.free_bytes = &device == All().without_memory ? 0 : std::size_t{1} << 28U};
     };
     return ops;
   }();

@@ -1,0 +1,31 @@
+// What every daemon exports about itself: which build it is, and what the process uses.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "common/metrics/registry.h"
+
+namespace roost::metrics {
+
+struct ProcessUse {
+  double cpu_seconds = 0;
+  double start_unix_seconds = 0;
+  double resident_bytes = 0;
+  double thread_count = 0;
+  double open_fd_count = 0;
+  double max_fd_count = 0;
+};
+
+// Of this process, from /proc. Nothing where that can not be read. O(open file descriptors).
+[[nodiscard]] std::optional<ProcessUse> ReadProcessUse();
+
+struct Build {
+  std::string_view version;
+  std::string_view revision;  // may be empty
+};
+
+// Exports roost_build_info and process_*, which are up to date whenever the registry is read. Call it once.
+void ExportProcess(Registry& registry, const Build& build);
+
+}  // namespace roost::metrics

@@ -1,0 +1,67 @@
+// Sends spans to an OpenTelemetry collector over OTLP/HTTP, as JSON. Telemetry never slows a request down: spans wait
+// in a bounded queue, a thread of its own sends them, and what does not fit or can not be sent is dropped and counted.
+//
+//   Add ─► queue (kMaxQueued) ─► the thread: kMaxBatch spans or kBatchTime ─► POST ENDPOINT/v1/traces
+//                                  429, 502, 503, 504, no answer: again after a pause, kMostAttempts times
+//
+// Thread-safe.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "common/trace/otlp_json.h"
+#include "common/trace/span.h"
+
+namespace roost::trace {
+
+// What became of spans.
+enum class SpanOutcome { kSent, kQueueFull, kRefused, kUnreachable };
+inline constexpr std::array kSpanOutcomes{SpanOutcome::kSent, SpanOutcome::kQueueFull, SpanOutcome::kRefused,
+                                          SpanOutcome::kUnreachable};
+[[nodiscard]] std::string_view NameOf(SpanOutcome outcome);
+
+// A source of random numbers for ids; any thread may call it.
+[[nodiscard]] std::function<std::uint64_t()> RandomNumbers(std::uint64_t seed);
+
+struct SpanExporterOptions {
+  std::string endpoint = {};  // "http://HOST:PORT" or https; "/v1/traces" is added where the URL has no path
+  Resource resource = {};
+  std::chrono::milliseconds batch_time{1'000};    // that a span waits at most for others
+  std::chrono::milliseconds request_time{5'000};  // for the collector's answer
+  std::chrono::milliseconds pause{500};           // before the second attempt; each further pause is twice as long
+  // For metrics. Called on any thread, with the number of spans.
+  std::function<void(SpanOutcome, std::size_t)> on_outcome = [](SpanOutcome, std::size_t) {};
+};
+
+class SpanExporter final : public SpanSink {
+ public:
+  static constexpr std::size_t kMaxQueued = 4096;
+  static constexpr std::size_t kMaxBatch = 512;
+  static constexpr int kMostAttempts = 4;
+
+  // kInvalidArgument when the endpoint is no http or https URL. Nobody has to listen there yet.
+  [[nodiscard]] static Result<std::unique_ptr<SpanExporter>> Start(SpanExporterOptions options);
+
+  SpanExporter(const SpanExporter&) = delete;
+  SpanExporter& operator=(const SpanExporter&) = delete;
+  // Tries once to send what waits, for at most request_time.
+  ~SpanExporter() override;
+
+  void Add(Span span) override;
+
+ private:
+  struct Impl;
+  explicit SpanExporter(std::unique_ptr<Impl> impl);
+
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace roost::trace

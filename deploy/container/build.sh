@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Builds container images from this tree, with the version of CMakeLists.txt as their tag.
+#
+#   ./deploy/container/build.sh                    router, worker-cpu and worker-cuda
+#   ./deploy/container/build.sh router worker-cpu  these
+#   ./deploy/container/build.sh --version          prints the version and builds nothing
+#
+# ROOST_CONTAINER_ENGINE names the program: podman, docker or buildah; by default the first of them that is there.
+# ROOST_IMAGE_PREFIX stands before each name: example.org/team/ makes example.org/team/roost-router.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+version=$(sed -n 's/^project(roost VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+if [ "${1:-}" = --version ]; then
+  echo "$version"
+  exit
+fi
+targets=("$@")
+[ $# -gt 0 ] || targets=(router worker-cpu worker-cuda)
+for target in "${targets[@]}"; do
+  case "$target" in
+    router | worker-cpu | worker-cuda) ;;
+    *) echo "build.sh: there is no image '$target' (router, worker-cpu, worker-cuda)" >&2; exit 2 ;;
+  esac
+done
+
+engine=${ROOST_CONTAINER_ENGINE:-}
+for candidate in podman docker buildah; do
+  [ -n "$engine" ] || ! command -v "$candidate" >/dev/null || engine=$candidate
+done
+[ -n "$engine" ] || { echo "build.sh: install podman, docker or buildah" >&2; exit 1; }
+
+# Of the tree's last change, so that the same tree makes the same labels.
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+created=$(TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null) ||
+  created=1970-01-01T00:00:00Z
+for target in "${targets[@]}"; do
+  # ROOST_BUILD_FLAGS: more flags for the engine, of the tests.
+  # shellcheck disable=SC2086
+  $engine build ${ROOST_BUILD_FLAGS:-} -f deploy/container/Containerfile --target "$target" \
+    --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "CREATED=$created" \
+    -t "${ROOST_IMAGE_PREFIX:-}roost-$target:$version" .
+done

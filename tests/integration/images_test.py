@@ -1,0 +1,289 @@
+"""The container images: built by buildah, without a daemon, from deploy/container/Containerfile, on a root that
+mmdebstrap makes in place of Debian's base image. Two stages are replaced, because they would compile everything again:
+the programs are those of this build. What runs in the images runs as their user does, without rights and on a root that
+is read-only.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from cluster import BIN, DEADLINE_SECONDS, FREE_PORTS, ROOT, Cluster, Daemon, Router
+from debian_root import inside, make_root, why_not
+
+CONTAINER = ROOT / "deploy/container"
+BACKEND = BIN / "libroost_cuda.so"
+NOT_HERE = why_not("buildah")
+
+
+def run(*command, **settings):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **settings)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.stdout[-1000:]} {done.stderr[-3000:]}"
+    return done.stdout
+
+
+def version():
+    return run(CONTAINER / "build.sh", "--version").strip()
+
+
+def install(file, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    run("install", "--strip", "-t", folder, file)
+
+
+def cuda_libraries():
+    """The libraries that the backend loads, as they are on this machine; empty if one is missing."""
+    if not BACKEND.exists():
+        return []
+    found = re.search(r"libcublasLt\S+ => (\S+)", run("ldd", BACKEND))
+    files = [pathlib.Path(found.group(1)), pathlib.Path(found.group(1)).parent / "libnccl.so.2"] if found else []
+    return files if files and all(file.exists() for file in files) else []
+
+
+def related(made, kind):
+    """Name and version of the parts of an SPDX document that are related to the image this way."""
+    parts = {part["SPDXID"]: (part["name"], part.get("versionInfo")) for part in made["packages"]}
+    return {parts[each["relatedSpdxElement"]] for each in made["relationships"] if each["relationshipType"] == kind}
+
+
+class Buildah:
+    """Images in a folder of their own."""
+
+    def __init__(self, folder):
+        self.command = ["buildah", "--storage-driver", "overlay"]
+        self.command += ["--root", f"{folder}/root", "--runroot", f"{folder}/run"]
+        self.mounted = {}
+
+    def run(self, *arguments, **settings):
+        return run(*self.command, *arguments, **settings).strip()
+
+    def import_root(self, tar, name):
+        container = self.run("from", "scratch")
+        self.run("add", container, tar, "/")
+        self.run("commit", "--quiet", "--rm", container, name)
+
+    def root_of(self, image):
+        """The folder of the image's files."""
+        if image not in self.mounted:
+            container = self.run("from", "--pull-never", image)
+            self.mounted[image] = (container, pathlib.Path(self.run("mount", container)))
+        return self.mounted[image][1]
+
+    def inspect(self, image):
+        return json.loads(self.run("inspect", "--type", "image", image))["OCIv1"]["config"]
+
+    def close(self):
+        for container, _ in self.mounted.values():
+            self.run("rm", container)
+
+
+@unittest.skipIf(NOT_HERE, NOT_HERE)
+class ImagesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.folder = pathlib.Path(scratch.name)
+        cls.buildah = Buildah(cls.folder / "images")
+        cls.addClassCleanup(cls.buildah.close)
+        cls.buildah.import_root(make_root(cls.folder / "debian.tar"), "debian-12")
+        (cls.folder / "debian.tar").unlink()
+        for program in ("roost-router", "roost-worker", "roostctl"):
+            install(BIN / program, cls.folder / "cpu/out/bin")
+        status = cls.folder / "cpu/var/lib/dpkg"
+        status.mkdir(parents=True)
+        shutil.copy("/var/lib/dpkg/status", status)
+        targets = ["router", "worker-cpu"]
+        if cuda_libraries():
+            targets.append("worker-cuda")
+            install(BACKEND, cls.folder / "cuda/out/lib")
+            (cls.folder / "cuda/out/licenses").mkdir()
+            for file in cuda_libraries():
+                shutil.copy(file, cls.folder / "cuda/out/lib")
+        cls.images = {target: f"localhost/roost-{target}:{version()}" for target in targets}
+        cls.build(*targets)
+
+    @classmethod
+    def build(cls, *targets):
+        flags = ["--isolation", "chroot", "--pull-never", "--layers", "--build-arg", "DEBIAN=localhost/debian-12"]
+        for stage in ("cpu", "cuda"):
+            if (cls.folder / stage).exists():
+                flags += ["--build-context", f"build-{stage}={cls.folder / stage}"]
+        engine = {"ROOST_CONTAINER_ENGINE": " ".join(cls.buildah.command), "ROOST_BUILD_FLAGS": " ".join(flags)}
+        run(CONTAINER / "build.sh", *targets, env={**os.environ, **engine})
+
+    def root(self, target):
+        return self.buildah.root_of(self.images[target])
+
+    def output(self, target, *command):
+        """Both outputs of a command in the image, and its exit code."""
+        arguments = inside(self.root(target), *command)
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+        return done.stdout + done.stderr, done.returncode
+
+    def test_every_program_starts(self):
+        wanted = {"router": {"roost-router", "roostctl"}, "worker-cpu": {"roost-worker", "roostctl"}}
+        for target in self.images:
+            with self.subTest(target):
+                programs = {path.name for path in (self.root(target) / "usr/bin").glob("roost*")}
+                self.assertEqual(programs, wanted.get(target, wanted["worker-cpu"]))
+                for program in programs:
+                    self.assertEqual(self.output(target, program, "--version"), (version() + "\n", 0), program)
+
+    def test_router_and_workers_of_the_images_serve(self):
+        with Cluster() as cluster:
+            flags = ["--http-address", "127.0.0.1:0", "--link-address", "tcp://127.0.0.1:0", *FREE_PORTS]
+            flags += ["--log-format", "json", "--drain-announce-seconds", "0"]
+            router = Router(inside(self.root("router"), "roost-router", *flags))
+            cluster.daemons.append(router)
+            workers = [target for target in self.images if target != "router"]
+            flags = ["--model", "/usr/share/roost/demo-model", "--router", router.link, "--threads", "1"]
+            flags += ["--kv-blocks", "1024", "--log-format", "json", "--worker-id"]
+            for target in workers:
+                cluster.daemons.append(Daemon(inside(self.root(target), "roost-worker", *flags, target)))
+            router.wait_for_workers(len(workers))
+            answer = router.chat([{"role": "user", "content": "Who comes here?"}], max_tokens=8)
+            self.assertEqual(answer.status, 200)
+            self.assertGreater(len(answer.text()), 0)
+            status, code = self.output("router", "roostctl", "status", "--admin", router.admin)
+            self.assertEqual(code, 0, status)
+            self.assertIn("worker-cpu", status)
+            for daemon in reversed(cluster.daemons):
+                self.assertEqual(daemon.stop(), 0)
+
+    def test_processes_have_no_rights_and_can_not_write(self):
+        for target in self.images:
+            with self.subTest(target):
+                script = "id -u; grep CapEff /proc/self/status; touch /x /usr/x /etc/x"
+                text, _ = self.output(target, "sh", "-c", script)
+                self.assertRegex(text, r"^65532\n")
+                self.assertRegex(text, r"CapEff:\t0{16}\n")
+                self.assertEqual(text.count("Read-only file system"), 3)
+
+    def test_labels_user_and_entry(self):
+        asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+        revision = asked.stdout.strip()
+        for target, image in self.images.items():
+            with self.subTest(target):
+                config = self.buildah.inspect(image)
+                prefix = "org.opencontainers.image."
+                labels = {name.removeprefix(prefix): value for name, value in config["Labels"].items()}
+                self.assertEqual(labels["version"], version())
+                self.assertEqual(labels["title"], f"roost-{target}")
+                self.assertEqual(labels["revision"], revision or "unknown")
+                self.assertRegex(labels["created"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+                self.assertTrue(labels["licenses"].startswith("Apache-2.0"))
+                self.assertTrue(labels["description"])
+                self.assertEqual(config["User"], "65532:65532")
+                program = "/usr/bin/roost-router" if target == "router" else "/usr/bin/roost-worker"
+                self.assertEqual(config["Entrypoint"], [program])
+
+    def test_the_list_of_parts_is_that_of_the_image(self):
+        packages = (ROOT / "deploy/packages.sh").read_text()
+        xgrammar = re.search(r"^xgrammar_version=(\S+)", packages, re.MULTILINE).group(1)
+        for target in self.images:
+            with self.subTest(target):
+                root = self.root(target)
+                made = json.loads((root / "usr/share/roost/sbom.spdx.json").read_text())
+                self.assertEqual(made["name"], f"roost-{target}-{version()}")
+                held, linked = related(made, "CONTAINS"), related(made, "STATIC_LINK")
+                wheels = {part for part in held if part[0].startswith("nvidia-")}
+                listed = run("dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show",
+                             "--showformat=${Package} ${Version}\\n")
+                self.assertEqual(held - wheels, {tuple(line.split()) for line in listed.splitlines()})
+                names = {"nvidia-cublas", "nvidia-nccl-cu13"} if target == "worker-cuda" else set()
+                self.assertLessEqual(names, {name for name, _ in wheels})
+                self.assertEqual(bool(wheels), bool(names))
+                self.assertIn(("xgrammar", xgrammar), linked)
+                self.assertIn("libboost1.81-dev", {name for name, _ in linked})
+
+    def test_the_list_of_parts_is_valid(self):
+        validator = self.folder / "venv/bin/pyspdxtools"
+        try:
+            run(sys.executable, "-m", "venv", self.folder / "venv")
+            run(self.folder / "venv/bin/pip", "install", "--quiet", "spdx-tools==0.8.3")
+        except AssertionError as error:
+            self.skipTest(f"spdx-tools can not be installed: {error}")
+        for target in self.images:
+            with self.subTest(target):
+                run(validator, "--infile", self.root(target) / "usr/share/roost/sbom.spdx.json")
+        broken = json.loads((self.root("router") / "usr/share/roost/sbom.spdx.json").read_text())
+        broken["packages"][3]["SPDXID"] = "no id"
+        (self.folder / "broken.spdx.json").write_text(json.dumps(broken))
+        self.assertRaises(AssertionError, run, validator, "--infile", self.folder / "broken.spdx.json")
+
+    def test_libraries_of_every_program_are_in_the_image(self):
+        for target in self.images:
+            with self.subTest(target):
+                programs = [f"/usr/bin/{path.name}" for path in (self.root(target) / "usr/bin").glob("roost*")]
+                libraries = (self.root(target) / "usr/lib/roost").glob("*.so*")
+                programs += [f"/usr/lib/roost/{path.name}" for path in libraries]
+                for program in programs:
+                    text, code = self.output(target, "ldd", program)
+                    self.assertEqual((code, "not found" in text), (0, False), text)
+
+    def test_the_cuda_worker_lacks_nothing_but_the_driver(self):
+        if "worker-cuda" not in self.images:
+            self.skipTest("the CUDA backend is not built, or cuBLASLt or NCCL are missing")
+        flags = ["--backend", "cuda", "--model", "/usr/share/roost/demo-model", "--router", "tcp://127.0.0.1:1"]
+        text, code = self.output("worker-cuda", "roost-worker", *flags)
+        if code == 69:
+            self.assertRegex(text, "(?i)driver|no CUDA-capable device")
+            self.assertNotIn("cannot open shared object", text)
+        held = {path.name for path in (self.root("worker-cuda") / "usr/lib/roost").iterdir()}
+        self.assertEqual(held, {"libroost_cuda.so", "libcublasLt.so.13", "libnccl.so.2"})
+
+    def test_the_demo_model_is_in_the_worker(self):
+        for target in self.images:
+            with self.subTest(target):
+                file = self.root(target) / "usr/share/roost/demo-model/model.safetensors"
+                self.assertEqual(file.exists(), target != "router")
+                if file.exists():
+                    wanted = (ROOT / "deploy/demo-model/model.safetensors").read_bytes()
+                    self.assertEqual(hashlib.sha256(file.read_bytes()).digest(), hashlib.sha256(wanted).digest())
+
+    def test_builds_take_neither_old_builds_nor_keys_along(self):
+        context = self.folder / "context"
+        wanted = {"CMakeLists.txt", "deploy/packages.sh", "common/base/clock.h"}
+        stray = {"build/release/CMakeCache.txt", "router.key", "deploy/tls.pem", "deploy/w1.key", ".git/config",
+                 "tests/x.py", "deploy/__pycache__/x.pyc", "notes.txt"}
+        for name in wanted | stray:
+            (context / name).parent.mkdir(parents=True, exist_ok=True)
+            (context / name).write_text("x")
+        shutil.copy(ROOT / ".dockerignore", context)
+        (self.folder / "Containerfile").write_text("FROM scratch\nCOPY . /\n")
+        file = self.folder / "Containerfile"
+        self.buildah.run("build", "--quiet", "--isolation", "chroot", "-f", file, "-t", "context", context)
+        root = self.buildah.root_of("localhost/context")
+        held = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+        self.assertEqual(held, wanted)
+
+
+class ContainerfileTest(unittest.TestCase):
+    """What can be seen without building."""
+
+    def test_an_unknown_image_is_refused(self):
+        asked = subprocess.run([CONTAINER / "build.sh", "desktop"], capture_output=True, text=True)
+        self.assertEqual(asked.returncode, 2)
+        self.assertIn("no image 'desktop'", asked.stderr)
+
+    def test_all_that_the_build_needs_is_in_its_context(self):
+        ignored = (ROOT / ".dockerignore").read_text()
+        cmake = (ROOT / "CMakeLists.txt").read_text()
+        for folder in re.findall(r"^add_subdirectory\((\w+)", cmake, re.MULTILINE):
+            self.assertIn(f"\n!{folder}\n", ignored, folder)
+
+    def test_wheels_are_pinned_by_hash(self):
+        for line in (CONTAINER / "cuda.txt").read_text().splitlines():
+            self.assertRegex(line, r"^#|^[\w-]+==[\d.]+ --hash=sha256:[0-9a-f]{64}$")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,171 @@
+"""The Helm chart gives what the folders give, and refuses values that it does not know.
+
+Helm is no package of Debian's. helm/render.go renders charts by the same library functions (Go's text/template, sprig).
+"""
+
+import copy
+import functools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import jsonschema
+import yaml
+
+import manifests
+from manifests import DEPLOY, FOLDERS, ROOT, rendered
+
+CHART = DEPLOY / "helm/roost"
+OVERLAYS = CHART / "overlays"
+# Of a release alone, or of a folder alone.
+OWN_LABELS = ("helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/part-of", "app.kubernetes.io/version")
+
+
+@functools.lru_cache
+def renderer():
+    """The built program. Debian keeps the sources of Go packages under /usr/share/gocode."""
+    folder = tempfile.mkdtemp(prefix="roost-helm-")
+    unittest.addModuleCleanup(shutil.rmtree, folder)
+    environment = {**os.environ, "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOFLAGS": ""}
+    source = pathlib.Path(__file__).with_name("helm") / "render.go"
+    subprocess.run(["go", "build", "-o", f"{folder}/render", source], check=True, env=environment)
+    return pathlib.Path(folder) / "render"
+
+
+def run_renderer(*arguments):
+    return subprocess.run([renderer(), *arguments], capture_output=True, text=True)
+
+
+def chart(values, *arguments):
+    done = run_renderer("-values", values, *arguments, CHART)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def values_of(**fields):
+    """A file with these values."""
+    file = tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False)
+    unittest.addModuleCleanup(os.unlink, file.name)
+    with file:
+        yaml.safe_dump(fields, file)
+    return file.name
+
+
+def all_values(overlay):
+    return manifests.render.merged(yaml.safe_load((CHART / "values.yaml").read_text()), overlay)
+
+
+def comparable(document):
+    """Without what differs by intent: the labels above, the order of variables and volumes, defaults written out."""
+    result = copy.deepcopy(document)
+    result["metadata"]["labels"] = {name: value for name, value in result["metadata"].get("labels", {}).items()
+                                    if name not in OWN_LABELS}
+    pod = result.get("spec", {}).get("template", {}).get("spec", {})
+    for container in [*pod.get("initContainers", []), *pod.get("containers", [])]:
+        container["env"].sort(key=lambda entry: entry["name"])
+        container["volumeMounts"].sort(key=lambda entry: entry["name"])
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            if probe in container:
+                container[probe]["httpGet"].setdefault("scheme", "HTTP")
+    if pod:
+        pod["volumes"].sort(key=lambda entry: entry["name"])
+    return result
+
+
+@unittest.skipUnless(shutil.which("go"), "Go is not installed")
+class ChartTest(unittest.TestCase):
+    maxDiff = None
+
+    def test_its_values_give_the_folders(self):
+        for folder in FOLDERS:
+            name = pathlib.PurePath(folder).name
+            with self.subTest(folder):
+                theirs = {manifests.render.identity(d): comparable(d) for d in rendered(folder) if d["kind"] != "Namespace"}
+                ours = {manifests.render.identity(d): comparable(d) for d in chart(OVERLAYS / f"{name}.yaml")}
+                self.assertEqual(ours.keys(), theirs.keys())
+                for identity, document in theirs.items():
+                    self.assertEqual(ours[identity], document, identity)
+
+    def test_two_releases_share_no_object_and_no_pod(self):
+        first, second = (chart(OVERLAYS / "production.yaml", "-release", release) for release in ("one", "two"))
+        names = [{manifests.render.identity(d) for d in documents} for documents in (first, second)]
+        self.assertEqual(names[0] & names[1], set())
+        for document in first:
+            selector = json.dumps(document.get("spec", {}).get("selector", {}))
+            self.assertNotIn('"app.kubernetes.io/instance": "two"', selector)
+        labels = [d["spec"]["template"]["metadata"]["labels"] for d in first if d["kind"] == "StatefulSet"][0]
+        self.assertEqual(labels["app.kubernetes.io/instance"], "one")
+
+    def test_options_of_the_values_win(self):
+        values = values_of(worker={"env": {"ROOST_KV_MEMORY": "0.5", "ROOST_LOG_FORMAT": "text"}})
+        worker = manifests.pods(chart(values))["roost-worker"]["spec"]["containers"][0]
+        self.assertEqual(manifests.variables(worker)["ROOST_KV_MEMORY"], "0.5")
+        self.assertEqual(manifests.variables(worker)["ROOST_LOG_FORMAT"], "text")
+        self.assertEqual(manifests.variables(worker)["ROOST_WORKER_ID"], {"fieldRef": {"fieldPath": "metadata.name"}})
+
+    def test_the_grace_period_follows_the_drain(self):
+        values = values_of(router={"drainTimeoutSeconds": 900}, worker={"drainTimeoutSeconds": 120})
+        for pod in manifests.pods(chart(values)).values():
+            given = manifests.variables(pod["spec"]["containers"][0])
+            drain = int(given["ROOST_DRAIN_TIMEOUT_SECONDS"]) + int(given.get("ROOST_DRAIN_ANNOUNCE_SECONDS", 0))
+            self.assertGreater(pod["spec"]["terminationGracePeriodSeconds"], drain + 10)
+
+    def test_a_shared_claim_is_mounted_and_nothing_is_fetched(self):
+        values = values_of(model={"existingClaim": "models", "folder": "my-model-1"})
+        pod = manifests.pods(chart(values))["roost-worker"]["spec"]
+        self.assertNotIn("initContainers", pod)
+        self.assertEqual(manifests.variables(pod["containers"][0])["ROOST_MODEL"], "/models/my-model-1")
+        self.assertIn({"name": "models", "mountPath": "/models", "readOnly": True}, pod["containers"][0]["volumeMounts"])
+
+    def test_values_that_can_not_work_are_refused_by_name(self):
+        for model, problem in (({"url": "https://a/b.tar"}, "model.sha256 is missing"),
+                               ({"existingClaim": "models"}, "model.folder is missing"),
+                               ({"url": "https://a/b.tar", "existingClaim": "models"}, "exclude each other")):
+            done = run_renderer("-values", values_of(model=model), CHART)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(problem, done.stderr)
+
+    def test_the_notes_name_the_secrets(self):
+        notes = run_renderer("-notes", "-values", OVERLAYS / "secure.yaml", CHART).stdout
+        self.assertIn("https://roost.roost.svc", notes)
+        for secret in ("roost-link-router", "roost-link-worker", "roost-keys", "roost-tls"):
+            self.assertIn(secret, notes)
+        self.assertIn("no keys", run_renderer("-notes", CHART).stdout)
+
+
+class ValuesTest(unittest.TestCase):
+    def setUp(self):
+        self.schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def problems(self, overlay):
+        return [error.message for error in jsonschema.Draft7Validator(self.schema).iter_errors(all_values(overlay))]
+
+    def test_the_schema_takes_the_values_of_the_folders(self):
+        for path in OVERLAYS.glob("*.yaml"):
+            self.assertEqual(self.problems(yaml.safe_load(path.read_text())), [], path)
+        self.assertEqual({path.stem for path in OVERLAYS.glob("*.yaml")}, {pathlib.PurePath(f).name for f in FOLDERS})
+
+    def test_the_schema_knows_every_value_and_refuses_others(self):
+        values = yaml.safe_load((CHART / "values.yaml").read_text())
+        for name, value in values.items():
+            self.assertTrue(self.problems({name: {**value, "noSuchValue": 1}} if isinstance(value, dict) else {"x" + name: 1}), name)
+        self.assertTrue(self.problems({"worker": {"env": {"KV_MEMORY": "1"}}}), "an option begins with ROOST_")
+        self.assertTrue(self.problems({"router": {"drainAnnounceSeconds": 5}}), "shorter than three looks of the probe")
+
+    def test_the_chart_has_the_version_of_the_programs(self):
+        about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+        cmake = (ROOT / "CMakeLists.txt").read_text()
+        self.assertIn(f"project(roost VERSION {about['version']} ", cmake)
+        self.assertEqual(about["appVersion"], about["version"])
+
+    def test_what_the_chart_reads_has_one_source(self):
+        self.assertEqual((CHART / "dashboards").resolve(), ROOT / "dashboards")
+
+
+if __name__ == "__main__":
+    unittest.main()
