@@ -46,6 +46,7 @@ Keys; only the user roost\\-worker reads it.
 A small model for a try.
 .SH SIGNALS
 SIGTERM and SIGINT end it after its running requests; a second one at once.
+SIGHUP reads the certificate of its HTTP endpoints again.
 .SH EXIT STATUS
 0 after a complete end, 1 if running requests were cut off, 64 for wrong flags, other codes of sysexits if it can not
 start.
