@@ -359,6 +359,11 @@ class OperatorsTest(unittest.TestCase):
         for each in boards:
             self.assertLess(len(json.dumps(each)), MAX_ANNOTATION_BYTES, each["metadata"]["name"])
 
+    def test_the_autoscaler_asks_for_declared_metrics(self):
+        for trigger in of_kind(rendered("overlays/production"), "ScaledObject")["roost-worker"]["spec"]["triggers"]:
+            self.assertIn("roost_", trigger["metadata"]["query"])
+            self.assertEqual(undeclared_metrics(trigger["metadata"]["query"]), [])
+
     def test_monitors_scrape_a_port_of_the_pods(self):
         documents = rendered("overlays/monitoring")
         monitors = of_kind(documents, "PodMonitor")
