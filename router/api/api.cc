@@ -136,7 +136,7 @@ std::vector<Api::RouteName> Api::RouteNames() {
 std::vector<std::string_view> Api::ClientRoutes() {
   std::vector<std::string_view> names{kUnrouted};
   for (const Route& route : Routes()) {
-    if (route.door == Route::Door::kEveryone || route.door == Route::Door::kMetrics) continue;
+    if (route.is_open() || route.door == Route::Door::kMetrics) continue;
     if (std::find(names.begin(), names.end(), route.name) == names.end()) names.push_back(route.name);
   }
   return names;

@@ -101,8 +101,8 @@ class Api {
   };
   [[nodiscard]] static std::vector<RouteName> RouteNames();
 
-  // The routes' names that OnAnswer is called with, without those of health and metrics: who asks there watches the
-  // router and is no client.
+  // The routes' names that OnAnswer is called with, without those of health, metrics and the console's files: who asks
+  // there watches the router and is no client.
   [[nodiscard]] static std::vector<std::string_view> ClientRoutes();
 
   // From now on /ready answers 503. All other routes keep working.

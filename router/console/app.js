@@ -108,6 +108,7 @@ async function askForNumbers() {
   const time = seconds();
   history.add(metrics, time, answers.queues);
   shares.add(answers.workers, time);
+  setText(by('version'), history.readings.at(-1).families.get('roost_build_info')?.[0].labels.version ?? '');
 }
 
 async function askForPrefixes() {

@@ -7,18 +7,18 @@ import { buckets, parse, quantile, sum } from './prometheus.js';
 const WINDOW_SECONDS = 60;
 const HISTORY_SECONDS = 300;
 const SMOOTHED_SECONDS = 10;  // of one point of a sparkline
-const GENERATING_ROUTES = new Set(['chat_completions', 'completions', 'responses', 'messages']);
-const CLIENT_LEFT = '499';
+// What generations count under that ended as their client wanted, or as it no longer cares.
+const ENDED_WELL = new Set(['stop', 'length', 'tool_calls', 'client_gone']);
 
 // What the tiles need of one reading of /metrics, for one model or, with undefined, for all.
 function reading(families, model) {
   const of = (name, labels = {}) => sum(families, `roost_router_${name}`, { model, ...labels });
   const ended = { all: 0, byError: new Map() };
-  for (const { labels, value } of families.get('roost_router_requests_total') ?? []) {
-    if (!GENERATING_ROUTES.has(labels.route)) continue;
+  for (const { labels, value } of families.get('roost_router_generations_total') ?? []) {
+    if (model !== undefined && labels.model !== model) continue;
     ended.all += value;
-    if (labels.code >= '400' && labels.code !== CLIENT_LEFT) {
-      ended.byError.set(labels.code, (ended.byError.get(labels.code) ?? 0) + value);
+    if (!ENDED_WELL.has(labels.outcome)) {
+      ended.byError.set(labels.outcome, (ended.byError.get(labels.outcome) ?? 0) + value);
     }
   }
   return {
@@ -167,7 +167,7 @@ function contents({ now, recent, points, queues, model, inFlight, tokenSeconds }
     errors: {
       value: percent(ratio(recent.failed, recent.ended)),
       below: [recent.ended > 0 ? `${count(recent.failed)} of ${count(recent.ended)} in ${span}` : `none ended in the last ${span}`,
-        recent.failed > 0 ? [...recent.errors].map(([name, times]) => `${name} ${count(times)}`).join(', ') : 'refused or failed'],
+        recent.failed > 0 ? [...recent.errors].map(([name, times]) => `${name} ${count(times)}`).join(', ') : 'of generations that ended'],
       lines: [line((point) => ratio(point.failed, point.ended))],
       most: 1,
       isBad: recent.failed > 0,
