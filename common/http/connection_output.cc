@@ -49,13 +49,14 @@ void Connection::Respond(HttpResponse response) {
   answer_ = Answer::kEnded;
   deadlines_[kSilenceDeadline].reset();
   std::vector<HttpHeader> headers = std::move(response.headers);
-  // A 204 has neither a body nor headers about one.
-  if (response.status != 204) {
+  // Neither of these has a body, or headers about one.
+  const bool has_body = response.status != 204 && response.status != 304;
+  if (has_body) {
     headers.push_back({"Content-Type", std::move(response.content_type)});
     headers.push_back({"Content-Length", fmt::to_string(response.body.size())});
   }
   output_ += Head(response.status, headers);
-  if (!is_head_request_ && response.status != 204) output_ += response.body;
+  if (!is_head_request_ && has_body) output_ += response.body;
   Flush();
 }
 

@@ -13,6 +13,16 @@ std::string_view NameIn(std::string_view host) {
   return host.substr(0, host.find(':'));
 }
 
+// "chat.example.com:8443" of "https://chat.example.com:8443".
+std::string_view HostIn(std::string_view origin) {
+  const std::size_t scheme_end = origin.find("://");
+  return scheme_end == std::string_view::npos ? std::string_view() : origin.substr(scheme_end + 3);
+}
+
+bool LooksLikeBrowser(const HttpRequest& request) {
+  return request.FindHeader("accept-language") || request.FindHeader("user-agent").value_or("").starts_with("Mozilla/");
+}
+
 bool IsLocalName(std::string_view name) {
   constexpr std::string_view kLocal = "localhost";
   if (name.size() < kLocal.size() || !EqualsIgnoringCase(name.substr(name.size() - kLocal.size()), kLocal))
@@ -44,8 +54,16 @@ std::vector<HttpHeader> CorsHeaders(std::span<const std::string> allowed, const 
   return headers;
 }
 
-bool MayBeRebound(const HttpRequest& request) {
-  if (!request.FindHeader("origin") && !request.FindHeader("sec-fetch-site")) return false;
+bool IsAllowedPage(std::span<const std::string> allowed, const HttpRequest& request) {
+  if (request.FindHeader("origin")) return !CorsHeaders(allowed, request).empty();
+  const std::string_view host = request.FindHeader("host").value_or("");
+  return std::any_of(allowed.begin(), allowed.end(),
+                     [host](const std::string& each) { return each == "*" || EqualsIgnoringCase(HostIn(each), host); });
+}
+
+bool MayBeRebound(const HttpRequest& request, BrowserSign sign) {
+  const bool tells_origin = request.FindHeader("origin") || request.FindHeader("sec-fetch-site");
+  if (!tells_origin && (sign == BrowserSign::kOrigin || !LooksLikeBrowser(request))) return false;
   const std::string_view name = NameIn(request.FindHeader("host").value_or(""));
   boost::system::error_code not_an_address;
   boost::asio::ip::make_address(std::string(name), not_an_address);

@@ -17,7 +17,17 @@ namespace roost {
 // may send. Empty when `allowed` does not hold the page's origin ("https://chat.example.com"); "*" allows every origin.
 [[nodiscard]] std::vector<HttpHeader> CorsHeaders(std::span<const std::string> allowed, const HttpRequest& request);
 
+// Is the page that sent `request` in `allowed`? Pages do not say who they are when they get something from their own
+// server: then that server must be in the list.
+[[nodiscard]] bool IsAllowedPage(std::span<const std::string> allowed, const HttpRequest& request);
+
+// What makes a request a browser's. Browsers send Origin with every POST, and Sec-Fetch-Site to https and to this
+// machine. When a page gets something over http from the name that it came from, the request has neither. But it has
+// Accept-Language and a User-Agent that begins with Mozilla: no browser lets a page take away both. A few programs have
+// them as well; Prometheus, curl and roostctl do not.
+enum class BrowserSign { kOrigin, kOriginOrLooks };
+
 // Did a browser send it to a name that anybody could have pointed here: neither an IP address nor localhost?
-[[nodiscard]] bool MayBeRebound(const HttpRequest& request);
+[[nodiscard]] bool MayBeRebound(const HttpRequest& request, BrowserSign sign);
 
 }  // namespace roost

@@ -56,8 +56,9 @@ Result<KeyEntry> Authenticate(const HttpRequest& request, const KeyRing& keys) {
 
 struct Api::Route {
   enum class Match { kExact, kPrefix };
-  // Who gets in: everyone by any listener, or who has a key of the listener that the route is on.
-  enum class Door { kEveryone, kClients, kAdmin, kMetrics };
+  // Who gets in: everyone by any listener, everyone by the admin listener (files that hold no secret), or who has a key
+  // of the listener that the route is on. Metrics are on two.
+  enum class Door { kEveryone, kConsole, kClients, kAdmin, kMetrics };
   std::string_view method;
   std::string_view path;
   Match match;
@@ -75,11 +76,14 @@ struct Api::Route {
     switch (door) {
       case Door::kEveryone: return true;
       case Door::kClients: return listener == Listener::kApi;
+      case Door::kConsole:
       case Door::kAdmin: return listener == Listener::kAdmin;
-      case Door::kMetrics: return listener == Listener::kMetrics;
+      case Door::kMetrics: return listener == Listener::kMetrics || listener == Listener::kAdmin;
     }
     return false;
   }
+
+  [[nodiscard]] bool is_open() const { return door == Door::kEveryone || door == Door::kConsole; }
 };
 
 std::span<const Api::Route> Api::Routes() {
@@ -105,6 +109,9 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/readyz", Match::kExact, "ready", Door::kEveryone, CallThread::kText, &Api::Ready},
       Route{"GET", "/ready", Match::kExact, "ready", Door::kEveryone, CallThread::kText, &Api::Ready},
       Route{"GET", "/metrics", Match::kExact, "metrics", Door::kMetrics, CallThread::kText, &Api::Metrics},
+      Route{"GET", "/console", Match::kExact, "console", Door::kConsole, CallThread::kConnection, &Api::ConsoleEntry},
+      Route{"GET", "/console/", Match::kExact, "console", Door::kConsole, CallThread::kConnection, &Api::Console},
+      Route{"GET", "/console/", Match::kPrefix, "console", Door::kConsole, CallThread::kConnection, &Api::Console},
       Route{"GET", "/version", Match::kExact, "version", Door::kClients, CallThread::kConnection, &Api::Version},
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", Door::kAdmin, CallThread::kText, &Api::Workers},
       Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", Door::kAdmin, CallThread::kText, &Api::Decisions},
@@ -129,7 +136,7 @@ std::vector<Api::RouteName> Api::RouteNames() {
 std::vector<std::string_view> Api::ClientRoutes() {
   std::vector<std::string_view> names{kUnrouted};
   for (const Route& route : Routes()) {
-    if (route.door == Route::Door::kEveryone || route.door == Route::Door::kMetrics) continue;
+    if (route.is_open() || route.door == Route::Door::kMetrics) continue;
     if (std::find(names.begin(), names.end(), route.name) == names.end()) names.push_back(route.name);
   }
   return names;
@@ -188,7 +195,7 @@ std::optional<HttpResponse> Api::CheckHead(Listener listener, const HttpRequest&
 }
 
 Result<std::optional<KeyEntry>> Api::LetIn(Listener listener, const HttpRequest& head, const Route* route) const {
-  if (route != nullptr && route->door == Route::Door::kEveryone) return std::optional<KeyEntry>();
+  if (route != nullptr && route->is_open()) return std::optional<KeyEntry>();
   // Browsers ask without a key what they may send with one.
   if (head.method == "OPTIONS") return std::optional<KeyEntry>();
   const std::shared_ptr<KeyRing>& keys = listener == Listener::kApi ? options_.api_keys : options_.admin_keys;
@@ -196,7 +203,9 @@ Result<std::optional<KeyEntry>> Api::LetIn(Listener listener, const HttpRequest&
     ROOST_ASSIGN_OR_RETURN(KeyEntry entry, Authenticate(head, *keys));
     return std::optional<KeyEntry>(std::move(entry));
   }
-  if (!MayBeRebound(head) || !CorsHeaders(options_.cors_origins, head).empty()) return std::optional<KeyEntry>();
+  // Clients of many kinds call the API, but only with POST to any effect; those of operators are known.
+  const BrowserSign sign = listener == Listener::kApi ? BrowserSign::kOrigin : BrowserSign::kOriginOrLooks;
+  if (!MayBeRebound(head, sign) || IsAllowedPage(options_.cors_origins, head)) return std::optional<KeyEntry>();
   return Error{ErrorCode::kPermissionDenied,
                "a browser calls this server by a name that is not its own; use an IP address or localhost, or name the "
                "page in --cors-origins",

@@ -8,14 +8,15 @@
 //   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes
 //   GET /admin/v1/usage
 //   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match   POST /admin/v1/evict
+//   GET /console   GET /console/{file}
 //
 // A router has three listeners, each with its own routes (Listener). The routes of health are on all of them and open
-// to everyone. All others need a key where the listener has keys: also paths that do not exist, so that a route which
-// somebody forgets is closed.
+// to everyone; so are the console's files, on the admin listener. All others need a key where the listener has keys:
+// also paths that do not exist, so that a route which somebody forgets is closed.
 //
-// Every answer is JSON, also 404 and 405, except /metrics and streams. HEAD is answered as GET, OPTIONS with Allow. A
-// POST without a JSON content type gets 415. A web page can not send JSON to another site without that site's consent,
-// so no page in a browser can use a router on the same machine.
+// Every answer is JSON, also 404 and 405, except /metrics, the console's files and streams. HEAD is answered as GET,
+// OPTIONS with Allow. A POST without a JSON content type gets 415. A web page can not send JSON to another site without
+// that site's consent, so no page in a browser can use a router on the same machine.
 //
 // A request moves from its connection's thread to a text thread, which parses its JSON, tokenizes, hashes and submits
 // it. The answer moves back:
@@ -100,8 +101,8 @@ class Api {
   };
   [[nodiscard]] static std::vector<RouteName> RouteNames();
 
-  // The routes' names that OnAnswer is called with, without those of health and metrics: who asks there watches the
-  // router and is no client.
+  // The routes' names that OnAnswer is called with, without those of health, metrics and the console's files: who asks
+  // there watches the router and is no client.
   [[nodiscard]] static std::vector<std::string_view> ClientRoutes();
 
   // From now on /ready answers 503. All other routes keep working.
@@ -140,6 +141,8 @@ class Api {
   void Health(Call& call);
   void Ready(Call& call);
   void Metrics(Call& call);
+  void ConsoleEntry(Call& call);
+  void Console(Call& call);
   void Version(Call& call);
   void Workers(Call& call);
   void Decisions(Call& call);
