@@ -32,6 +32,7 @@
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #     │   pin, wantPrefixes              pinAnswer, prefixes                to a worker that answers (Hello.answers)
 #     │   evict                          evictAnswer                        to a worker that evicts (Hello.evicts)
+#     │   cordon                         step with Load.cordoned            to a worker that knows it (Hello.cordons)
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #
 # Epoch: one life of the link. It begins with a hello, and voids what both sides held of an earlier one: the router
@@ -288,11 +289,14 @@ struct Hello {
   # The worker knows Evict. A router sends none to a worker that does not, and says so.
 
   protocolMinor @28 :UInt32 = 0;
-  # Minor version, now 1. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
+  # Minor version, now 2. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
   # routers told their version.
 
   release @29 :Text;
   # Version of the program, for logs: at most 64 bytes without control characters. May be empty.
+
+  cordons @30 :Bool = false;
+  # The worker knows Cordon. A router sends none to a worker that does not, and says so.
 }
 
 struct TokenLogprobs {
@@ -442,6 +446,10 @@ struct Load {
   routerCount @14 :UInt32 = 1;
   # The routers that the worker's links are up with, the receiver included: 1 to 1,024. Routers share the limits of API
   # keys by it.
+
+  cordoned @15 :Bool = false;
+  # An operator's Cordon is in force. `draining` is then set too, so that routers that do not know this field send
+  # nothing either.
 }
 
 struct Step {
@@ -582,6 +590,7 @@ struct RouterMessage {
     refused @10 :Refused;
     wantPrefixes @11 :WantPrefixes;
     evict @12 :Evict;
+    cordon @13 :Cordon;
   }
 }
 
@@ -823,4 +832,14 @@ struct Evict {
     # All blocks that requests of this tenant (Generate.tenant) computed for it alone, with all that continues them. At
     # most 200 bytes.
   }
+}
+
+struct Cordon {
+  # An operator takes the worker out of service, or puts it back. A cordoned worker answers a generate with
+  # `unavailable`; what it has, running or waiting, it finishes, and its cache stays. This belongs to the worker, not to
+  # the link: the worker tells every router in its load reports, at once and after each new hello, and it outlives the
+  # router that asked. It ends with the worker's process. The report with the wanted Load.cordoned is the answer.
+
+  inForce @0 :Bool = true;
+  # False: the worker takes requests again, unless it drains because it is about to leave.
 }
