@@ -33,6 +33,7 @@
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #     │   pin, wantPrefixes              pinAnswer, prefixes                to a worker that answers (Hello.answers)
 #     │   evict                          evictAnswer                        to a worker that evicts (Hello.evicts)
+#     │   cordon                         step with Load.cordoned            to a worker that knows it (Hello.cordons)
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #
 # Epoch: one life of the link. It begins with a hello, and voids what both sides held of an earlier one: the router
@@ -294,6 +295,9 @@ struct Hello {
 
   release @29 :Text;
   # Version of the program, for logs: at most 64 bytes without control characters. May be empty.
+
+  cordons @30 :Bool = false;
+  # The worker knows Cordon. A router sends none to a worker that does not, and says so.
 }
 
 struct TokenLogprobs {
@@ -443,6 +447,10 @@ struct Load {
   routerCount @14 :UInt32 = 1;
   # The routers that the worker's links are up with, the receiver included: 1 to 1,024. Routers share the limits of API
   # keys by it.
+
+  cordoned @15 :Bool = false;
+  # An operator's Cordon is in force. `draining` is then set too, so that routers that do not know this field send
+  # nothing either.
 }
 
 struct Step {
@@ -583,6 +591,7 @@ struct RouterMessage {
     refused @10 :Refused;
     wantPrefixes @11 :WantPrefixes;
     evict @12 :Evict;
+    cordon @13 :Cordon;
   }
 }
 
@@ -850,4 +859,14 @@ struct Evict {
     # All blocks that requests of this tenant (Generate.tenant) computed for it alone, with all that continues them. At
     # most 200 bytes.
   }
+}
+
+struct Cordon {
+  # An operator takes the worker out of service, or puts it back. A cordoned worker answers a generate with
+  # `unavailable`; what it has, running or waiting, it finishes, and its cache stays. This belongs to the worker, not to
+  # the link: the worker tells every router in its load reports, at once and after each new hello, and it outlives the
+  # router that asked. It ends with the worker's process. The report with the wanted Load.cordoned is the answer.
+
+  inForce @0 :Bool = true;
+  # False: the worker takes requests again, unless it drains because it is about to leave.
 }

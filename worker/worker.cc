@@ -73,6 +73,7 @@ wire::Hello CompleteHello(const WorkerSetup& setup, const Engine& engine) {
   hello.min_output_tokens = true;
   hello.answers = true;
   hello.evicts = true;
+  hello.cordons = true;
   hello.tokenizer_digest = setup.tokenizer.digest;
   return hello;
 }

@@ -98,6 +98,7 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   load.pinned_block_count = in.getPinnedBlockCount();
   load.progress = in.getProgress();
   load.router_count = in.getRouterCount();
+  load.cordoned = in.getCordoned();
   if (load.router_count == 0 || load.router_count > kMaxRouters)
     return DataLoss("routerCount", "{} is not 1 to {}", load.router_count, kMaxRouters);
   ROOST_ASSIGN_OR_RETURN(load.other_prompts, ReadOtherPrompts(in.getOtherPrompts()));
@@ -146,6 +147,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.answers = in.getAnswers();
   hello.constrains_output = in.getConstrainsOutput();
   hello.evicts = in.getEvicts();
+  hello.cordons = in.getCordons();
   return hello;
 }
 
@@ -343,6 +345,8 @@ Result<std::optional<RouterMessage>> ReadMessage(schema::RouterMessage::Reader i
       if (!evict) break;
       return std::optional<RouterMessage>(*std::move(evict));
     }
+    case schema::RouterMessage::CORDON:
+      return std::optional<RouterMessage>(Cordon{.in_force = in.getCordon().getInForce()});
   }
   return std::optional<RouterMessage>();
 }

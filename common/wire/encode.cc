@@ -125,6 +125,7 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setPinnedBlockCount(load.pinned_block_count);
   out.setProgress(load.progress);
   out.setRouterCount(load.router_count);
+  out.setCordoned(load.cordoned);
   auto others = out.initOtherPrompts(Count(load.other_prompts.size(), kMaxOtherPrompts, "other prompts"));
   std::size_t hashes_left = kMaxOtherHashes;
   for (unsigned i = 0; i < others.size(); ++i) {
@@ -187,6 +188,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setAnswers(hello.answers);
   out.setConstrainsOutput(hello.constrains_output);
   out.setEvicts(hello.evicts);
+  out.setCordons(hello.cordons);
 }
 
 void Fill(const Step& step, schema::WorkerMessage::Builder message) {
@@ -402,6 +404,10 @@ void Fill(const WantPrefixes& want, schema::RouterMessage::Builder message) {
   out.setAnswerId(want.answer_id);
   out.setMost(want.most);
   out.setWithTokens(want.tokens == PrefixTokens::kTell);
+}
+
+void Fill(const Cordon& cordon, schema::RouterMessage::Builder message) {
+  message.initCordon().setInForce(cordon.in_force);
 }
 
 void Fill(const WantHello&, schema::RouterMessage::Builder message) { message.setWantHello(); }

@@ -102,6 +102,7 @@ struct Hello {
   bool keeps_prefixes = true;          // false: it runs every request as if with CacheMode::kOff
   bool constrains_output = false;      // it knows Generate::constraint
   bool evicts = false;                 // it knows Evict
+  bool cordons = false;                // it knows Cordon
 
   bool operator==(const Hello&) const = default;
 };
@@ -200,6 +201,7 @@ struct Load {
   std::vector<OtherPrompt> other_prompts;
   std::uint64_t progress = 0;      // grows with each report of the engine; heartbeats repeat the last one
   std::uint32_t router_count = 1;  // that the worker's links are up with, the receiver included: 1 to kMaxRouters
+  bool cordoned = false;           // by an operator's Cordon; `draining` is set too
 
   bool operator==(const Load&) const = default;
 };
@@ -509,8 +511,16 @@ struct Ping {
   bool operator==(const Ping&) const = default;
 };
 
+// An operator takes the worker out of service, or puts it back. The load reports with the wanted Load::cordoned are the
+// answer.
+struct Cordon {
+  bool in_force = true;
+
+  bool operator==(const Cordon&) const = default;
+};
+
 using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer>;
 using RouterMessage = std::variant<Welcome, Refused, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping,
-                                   Pin, Unpin, WantPrefixes, Evict>;
+                                   Pin, Unpin, WantPrefixes, Evict, Cordon>;
 
 }  // namespace roost::wire

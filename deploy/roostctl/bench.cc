@@ -197,7 +197,37 @@ int RunComparison(const BenchOptions& options, const BenchPrompts& prompts) {
   return std::max(CodeOf(without), CodeOf(with));
 }
 
+int RunBenchCommand(Arguments arguments, const Console& console) {
+  BenchOptions options;
+  ConfigParser parser(
+      "roostctl bench",
+      "Sends conversations that share long system prompts to a router and prints the cached share and latencies.");
+  DeclareRouter(options.router, parser);
+  parser.Add("model", options.model, "Model to ask for; the router's first when empty")
+      .Add("prompts", options.prompts, "Folder with system-*.txt and questions.txt")
+      .Require("prompts")
+      .Add("label", options.label, "Name of this run in the table")
+      .Add("documents", options.document_count,
+           "Long system prompts, each with a title of its own and two of the folder's texts; 0: the texts as they are",
+           {.low = 0, .high = 1e4})
+      .Add("conversations", options.conversation_count, "Conversations", {.low = 1, .high = 1e6})
+      .Add("turns", options.turn_count, "Questions per conversation", {.low = 1, .high = 1000})
+      .Add("concurrency", options.concurrency, "Conversations at a time", {.low = 1, .high = 512})
+      .Add("max-tokens", options.max_tokens, "Maximum tokens per answer", {.low = 1, .high = 100000})
+      .Add("probes", options.probe_count, "Prompts sent one by one after the load, each uncached and then cached",
+           {.low = 0, .high = 1000})
+      .Add("seed", options.seed, "Seed of the questions and their order")
+      .AddSwitch("table-header", options.table_header, "Print the table's header first")
+      .AddSwitch(
+          "compare-cache", options.compare_cache,
+          "Send the load twice, first with the cache switched off in every request, and print what the cache gains");
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunBench(options);
+}
+
 }  // namespace
+
+const Command kBenchCommand{"bench", "send a load of conversations and measure", &RunBenchCommand};
 
 double Percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;

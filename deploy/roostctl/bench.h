@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/command.h"
 #include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
@@ -92,5 +93,7 @@ struct CacheGain {
 // Runs the benchmark. Prints a table row and a line of key=value pairs on stdout; for a comparison two of each,
 // labelled cache-off and cache-on, and a line with the gain. Returns the exit code: 0 when every answer came.
 int RunBench(const BenchOptions& options);
+
+extern const Command kBenchCommand;
 
 }  // namespace roost::roostctl

@@ -1,6 +1,7 @@
 #include "deploy/roostctl/chat.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -110,7 +111,28 @@ sigset_t InterruptSignal() {
   return signals;
 }
 
+int RunChatCommand(Arguments arguments, const Console& console) {
+  ChatOptions options;
+  ConfigParser parser("roostctl chat",
+                      "Talks to a model, one line per question. Ctrl-C stops an answer, Ctrl-D ends the conversation.");
+  DeclareRouter(options.router, parser);
+  parser.Add("model", options.model, "Model to ask; the router's first when empty")
+      .Add("system", options.system, "System prompt")
+      .Add("max-tokens", options.max_tokens, "Maximum tokens per answer; 0: to the end of the context",
+           {.low = 0, .high = 1e6});
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  ChatConsole talk{.in = console.in, .out = console.out, .err = console.err};
+  if (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) {
+    const InterruptKey key;
+    talk.screen = ChatScreen::kTerminal;
+    talk.interrupted = [key] { return key.Pressed(); };
+  }
+  return RunChat(options, talk);
+}
+
 }  // namespace
+
+const Command kChatCommand{"chat", "talk to a model", &RunChatCommand};
 
 std::string FiguresLine(const ChatAnswer& answer) {
   return fmt::format("[{}: {} prompt tokens, {} cached; first token after {:.1f} ms; {} tokens in {:.2f} s]",

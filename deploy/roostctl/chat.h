@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "deploy/roostctl/chat_stream.h"
+#include "deploy/roostctl/command.h"
 #include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
@@ -49,5 +50,7 @@ class InterruptKey {
   // True when it was pressed since the last call.
   [[nodiscard]] bool Pressed() const;
 };
+
+extern const Command kChatCommand;
 
 }  // namespace roost::roostctl

@@ -55,7 +55,24 @@ Result<EvictReport> AskToEvict(const EvictOptions& options) {
   return FormatEvictAnswer(response.body);
 }
 
+int RunEvictCommand(Arguments arguments, const Console& console) {
+  EvictOptions options;
+  ConfigParser parser(
+      "roostctl evict",
+      "Erases a prompt with all that continues it, or everything of a tenant, from the workers' caches. "
+      "Pins do not prevent it. Exits with 0 if every worker has done it.");
+  DeclareAnyPrompt(options, parser);
+  parser.Add("prefix", options.prefix_file, "File with the prompt: a text, an array of messages, or a request's body")
+      .Add("tenant", options.tenant, "Whose prompt it is; without a prompt: everything of this tenant")
+      .Add("cache-salt", options.cache_salt, "The cache_salt of the prompt's requests")
+      .Add("workers", options.workers, "Which workers: all, or names with commas between them");
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunEvict(options, console.out, console.err);
+}
+
 }  // namespace
+
+const Command kEvictCommand{"evict", "erase a prompt or a tenant from the caches", &RunEvictCommand};
 
 Result<std::string> EvictBody(const EvictOptions& options) {
   const bool has_text = !options.prompt.empty() || !options.messages_file.empty();

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/command.h"
 #include "deploy/roostctl/prompt_options.h"
 
 namespace roost::roostctl {
@@ -29,5 +30,7 @@ struct EvictReport {
 
 // Asks the router and prints. Returns the exit code: 0 when all workers have erased it.
 int RunEvict(const EvictOptions& options, std::ostream& out, std::ostream& err);
+
+extern const Command kEvictCommand;
 
 }  // namespace roost::roostctl

@@ -120,7 +120,19 @@ Result<std::string> Ask(const ExplainOptions& options) {
   return FormatDecisions(response.body);
 }
 
+int RunExplainCommand(Arguments arguments, const Console& console) {
+  ExplainOptions options;
+  ConfigParser parser("roostctl explain", "Prints why a request went to its worker, or the last decisions.");
+  DeclareAdmin(options.admin, parser);
+  parser.AddPositional("ID", options.request_id, "Id of the answer (chatcmpl-…), or its x-request-id")
+      .Add("last", options.limit, "How many of the last decisions, without an ID", {.low = 1, .high = 1024});
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunExplain(options, console.out, console.err);
+}
+
 }  // namespace
+
+const Command kExplainCommand{"explain", "why a request went to its worker", &RunExplainCommand};
 
 std::string ExplainPath(const ExplainOptions& options) {
   if (options.request_id.empty()) return fmt::format("/admin/v1/decisions?limit={}", options.limit);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/command.h"
 #include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
@@ -26,5 +27,7 @@ struct ExplainOptions {
 
 // Asks the router and prints. Returns the exit code: 0 when the router knew the request.
 int RunExplain(const ExplainOptions& options, std::ostream& out, std::ostream& err);
+
+extern const Command kExplainCommand;
 
 }  // namespace roost::roostctl

@@ -6,14 +6,13 @@
 #include <ostream>
 
 #include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/link_key.h"
 #include "deploy/roostctl/refusal.h"
 #include "router/access/api_key.h"
 #include "router/api/key_file.h"
 
 namespace roost::roostctl {
 namespace {
-
-constexpr int kExitUsage = 64;
 
 std::uint64_t LimitOf(std::uint64_t flag) { return flag == 0 ? router::kNoLimit : flag; }
 
@@ -29,7 +28,45 @@ Result<std::string> AskUsage(const RouterAccess& admin) {
   return FormatUsage(response.body);
 }
 
+int RunNewKeyCommand(Arguments arguments, const Console& console) {
+  NewKeyOptions options;
+  ConfigParser parser("roostctl key new",
+                      "Makes an API key. Prints its line for the file of --api-keys or --admin-keys on stdout, and the "
+                      "key itself, once, on stderr.");
+  parser.AddPositional("NAME", options.name, "Name of the key, for metrics and usage")
+      .Add("tenant", options.tenant, "Keys of one tenant share its cache; by default the key's name")
+      .Add("max-priority", options.max_priority, "The highest priority that a request may ask for", {0, 100})
+      .AddList("models", options.models, "Models that it may use, such as demo-model or qwen*; all by default")
+      .Add("requests-per-minute", options.requests_per_minute, "Requests a minute; 0: no limit")
+      .Add("tokens-per-minute", options.tokens_per_minute, "Tokens of prompts and answers a minute; 0: no limit")
+      .Add("max-concurrent-requests", options.max_concurrent_requests, "Requests at a time; 0: no limit");
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunNewKey(options, console.out, console.err);
+}
+
+int RunUsageCommand(Arguments arguments, const Console& console) {
+  RouterAccess admin{kDefaultAdminUrl};
+  ConfigParser parser("roostctl usage", "Prints what each API key has used since the router began.");
+  DeclareAdmin(admin, parser);
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunUsage(admin, console.out, console.err);
+}
+
+// Its own commands stand behind it.
+int RunKeyCommand(Arguments arguments, const Console& console) {
+  const std::string_view kind = arguments.size() > 1 ? arguments[1] : "";
+  for (const Command* command : {&kNewKeyCommand, &kLinkKeyCommand}) {
+    if (command->name == kind) return command->run(arguments.subspan(1), console);
+  }
+  console.err << "roostctl key: say what to make: roostctl key new NAME, or roostctl key link NAME\n";
+  return kExitUsage;
+}
+
 }  // namespace
+
+const Command kKeyCommand{"key", "make an API key, or a key of the link", &RunKeyCommand};
+const Command kNewKeyCommand{"new", "make an API key", &RunNewKeyCommand};
+const Command kUsageCommand{"usage", "what the API keys have used", &RunUsageCommand};
 
 int RunNewKey(const NewKeyOptions& options, std::ostream& out, std::ostream& err) {
   router::ApiKey key;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/command.h"
 #include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
@@ -29,5 +30,10 @@ int RunNewKey(const NewKeyOptions& options, std::ostream& out, std::ostream& err
 // From the body of /admin/v1/usage.
 [[nodiscard]] Result<std::string> FormatUsage(std::string_view usage_json);
 int RunUsage(const RouterAccess& admin, std::ostream& out, std::ostream& err);
+
+// `roostctl key`, which has kNewKeyCommand and kLinkKeyCommand.
+extern const Command kKeyCommand;
+extern const Command kNewKeyCommand;
+extern const Command kUsageCommand;
 
 }  // namespace roost::roostctl

@@ -33,7 +33,28 @@ Result<void> WriteSecret(const std::string& path, std::string_view text) {
   return written;
 }
 
+int RunLinkKeyCommand(Arguments arguments, const Console& console) {
+  LinkKeyOptions options;
+  ConfigParser parser("roostctl key link",
+                      "Makes a key for one end of the link between routers and workers: writes the secret key to a "
+                      "file, and prints the line for the peers file of the other end.");
+  parser.AddPositional("NAME", options.name, "Whose key it is")
+      .AddChoice("role", options.role, {"worker", "router"}, "What has that name")
+      .Add("out", options.out, "File for the secret key, which must not be there yet; NAME.key when empty")
+      .AddList("workers", options.workers,
+               "Names that a worker with the key may have, like w1 or gpu-*; by default NAME")
+      .AddList("models", options.models, "Models that it may serve; by default all");
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  if (options.name.empty()) {
+    console.err << "roostctl key link: give a name\n";
+    return kExitUsage;
+  }
+  return RunLinkKey(options, console.out, console.err);
+}
+
 }  // namespace
+
+const Command kLinkKeyCommand{"link", "make a key of the link", &RunLinkKeyCommand};
 
 int RunLinkKey(const LinkKeyOptions& options, std::ostream& out, std::ostream& err) {
   const wire::LinkKeyPair pair = wire::MakeLinkKeyPair();

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "deploy/roostctl/command.h"
+
 namespace roost::roostctl {
 
 struct LinkKeyOptions {
@@ -18,5 +20,7 @@ struct LinkKeyOptions {
 // Writes the secret key to a file that is not there yet and that nobody else may read, and the line for the peers file
 // of the other end to `out`. Returns the exit code.
 int RunLinkKey(const LinkKeyOptions& options, std::ostream& out, std::ostream& err);
+
+extern const Command kLinkKeyCommand;
 
 }  // namespace roost::roostctl

@@ -116,7 +116,25 @@ std::uint64_t KvBytes(const ModelSize& model, MemoryOf where, std::uint64_t left
   return std::min(static_cast<std::uint64_t>(kHostKvShare * static_cast<double>(left)), most);
 }
 
+int RunMemoryCommand(Arguments arguments, const Console& console) {
+  MemoryOptions options;
+  ConfigParser parser("roostctl memory", "Checks a model folder and prints how much memory it takes.");
+  parser.Add("model", options.folder, "Model folder in Hugging Face layout")
+      .Require("model")
+      .AddChoice("backend", options.backend, {"cpu", "cuda"},
+                 "Backend of the workers. On CUDA, weights and KV are bf16")
+      .AddBytes(
+          "memory-bytes", options.memory_bytes,
+          "Memory for all workers, in bytes or with a unit; 0: what is free here. For CUDA, the free memory of the "
+          "device")
+      .Add("workers", options.worker_count, "Workers that share the memory", {.low = 1, .high = 1024});
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunMemory(options, console.out, console.err);
+}
+
 }  // namespace
+
+const Command kMemoryCommand{"memory", "check a model folder and its memory", &RunMemoryCommand};
 
 Result<ModelSize> MeasureModel(const fs::path& folder, MemoryOf where, kernels::DType dtype) {
   std::error_code error;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/command.h"
 #include "kernels/dtype.h"
 
 namespace roost::roostctl {
@@ -57,5 +58,7 @@ struct MemoryOptions {
 // Prints the result, and last a line of key=value pairs. Returns the exit code: 0 if the model can be served; 1 if the
 // folder or the memory is not sufficient, with the reason on `err`.
 int RunMemory(const MemoryOptions& options, std::ostream& out, std::ostream& err);
+
+extern const Command kMemoryCommand;
 
 }  // namespace roost::roostctl

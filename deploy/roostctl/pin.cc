@@ -46,7 +46,30 @@ Result<std::string> Ask(PinVerb verb, const PinOptions& options) {
   return FormatPinAnswer(verb, response.body);
 }
 
+int RunPinCommand(Arguments arguments, const Console& console) {
+  PinOptions options;
+  ConfigParser parser("roostctl pin",
+                      "Keeps the blocks of a prompt in the workers' caches: cached blocks at once, the others once a "
+                      "request has computed them. Prints what each worker kept.");
+  DeclarePrompt(options, parser);
+  parser.Add("duration", options.duration, "How long, like 30s, 10m or 2h; until unpinned when empty")
+      .Add("workers", options.workers, kWorkersHelp);
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunPin(PinVerb::kPin, options, console.out, console.err);
+}
+
+int RunUnpinCommand(Arguments arguments, const Console& console) {
+  PinOptions options;
+  ConfigParser parser("roostctl unpin", "Removes the pin of a prompt on all workers of the model.");
+  DeclarePrompt(options, parser);
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunPin(PinVerb::kUnpin, options, console.out, console.err);
+}
+
 }  // namespace
+
+const Command kPinCommand{"pin", "keep a prompt in the workers' caches", &RunPinCommand};
+const Command kUnpinCommand{"unpin", "remove a pin", &RunUnpinCommand};
 
 Result<std::uint64_t> ParseDuration(std::string_view text) {
   std::uint64_t count = 0;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/command.h"
 #include "deploy/roostctl/prompt_options.h"
 
 namespace roost::roostctl {
@@ -29,5 +30,8 @@ struct PinOptions : PromptOptions {
 
 // Asks the router and prints. Returns the exit code: 0 when the router sent the order to its workers.
 int RunPin(PinVerb verb, const PinOptions& options, std::ostream& out, std::ostream& err);
+
+extern const Command kPinCommand;
+extern const Command kUnpinCommand;
 
 }  // namespace roost::roostctl

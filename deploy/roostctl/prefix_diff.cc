@@ -81,7 +81,29 @@ Result<std::string> Diff(const PrefixDiffOptions& options) {
   return DescribeDiff(*tokenizer, first, second);
 }
 
+int RunPrefixDiffCommand(Arguments arguments, const Console& console) {
+  PrefixDiffOptions options;
+  ConfigParser parser("roostctl prefix-diff",
+                      "Prints where the blocks of two prompts diverge, and the text there. A and B are files: a "
+                      "text, or the JSON body of a chat or completion request.");
+  DeclareAccess("router", "URL of the router, if the model is not a folder", options.router, parser);
+  parser.AddPositional("A", options.first, "File with a prompt")
+      .AddPositional("B", options.second, "File with another one")
+      .Add("model", options.model, "Folder of a model, or the name of one that the router serves")
+      .Require("model")
+      .Add("block-tokens", options.block_tokens, "--block-tokens of the workers, if the model is a folder",
+           {.low = kMinBlockTokens, .high = kMaxBlockTokens});
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  if (options.first.empty() || options.second.empty()) {
+    console.err << "roostctl prefix-diff: give two files with prompts\n";
+    return kExitUsage;
+  }
+  return RunPrefixDiff(options, console.out, console.err);
+}
+
 }  // namespace
+
+const Command kPrefixDiffCommand{"prefix-diff", "where two prompts diverge, and the text there", &RunPrefixDiffCommand};
 
 PrefixDiff ComparePrompts(std::span<const TokenId> first, std::span<const TokenId> second, std::uint32_t block_tokens) {
   PrefixDiff diff;

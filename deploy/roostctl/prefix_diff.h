@@ -9,6 +9,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "deploy/roostctl/command.h"
 #include "deploy/roostctl/prompt_tokenizer.h"
 #include "deploy/roostctl/router_access.h"
 
@@ -37,5 +38,7 @@ struct PrefixDiff {
 
 // Returns the exit code: 0 when the comparison worked, whether equal or not.
 int RunPrefixDiff(const PrefixDiffOptions& options, std::ostream& out, std::ostream& err);
+
+extern const Command kPrefixDiffCommand;
 
 }  // namespace roost::roostctl

@@ -113,7 +113,45 @@ int Print(const char* command, const Result<std::string>& text, std::ostream& ou
   return 0;
 }
 
+int RunMatchCommand(Arguments arguments, const Console& console) {
+  PromptOptions options;
+  ConfigParser parser(
+      "roostctl match",
+      "Prints what a request with this prompt would find in the workers' caches now, and where it would "
+      "go. Runs nothing.");
+  DeclarePrompt(options, parser);
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunMatch(options, console.out, console.err);
+}
+
+int RunWarmCommand(Arguments arguments, const Console& console) {
+  WarmOptions options;
+  ConfigParser parser("roostctl warm",
+                      "Has workers compute the full blocks of a prompt, so that requests find them. Waits until they "
+                      "have. No answer is generated.");
+  DeclarePrompt(options, parser);
+  parser.Add("workers", options.workers, kWorkersHelp);
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunWarm(options, console.out, console.err);
+}
+
+int RunPrefixesCommand(Arguments arguments, const Console& console) {
+  PrefixesOptions options;
+  ConfigParser parser("roostctl prefixes",
+                      "Prints the prefixes that requests found most often in the workers' caches, with text where the "
+                      "router runs with --show-prefix-text.");
+  DeclareAdmin(options.admin, parser);
+  parser.Add("model", options.model, "Model; optional while the router serves only one")
+      .Add("top", options.top, "Prefixes, the most used first", {.low = 1, .high = 1000});
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunPrefixes(options, console.out, console.err);
+}
+
 }  // namespace
+
+const Command kMatchCommand{"match", "what a prompt would hit, and where", &RunMatchCommand};
+const Command kWarmCommand{"warm", "have workers compute a prompt", &RunWarmCommand};
+const Command kPrefixesCommand{"prefixes", "the prefixes that are used most", &RunPrefixesCommand};
 
 Result<std::string> MatchBody(const PromptOptions& options, std::string_view messages_json) {
   JsonWriter body;

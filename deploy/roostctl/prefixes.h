@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/command.h"
 #include "deploy/roostctl/prompt_options.h"
 #include "deploy/roostctl/router_access.h"
 
@@ -37,5 +38,9 @@ struct PrefixesOptions {
 int RunMatch(const PromptOptions& options, std::ostream& out, std::ostream& err);
 int RunWarm(const WarmOptions& options, std::ostream& out, std::ostream& err);
 int RunPrefixes(const PrefixesOptions& options, std::ostream& out, std::ostream& err);
+
+extern const Command kMatchCommand;
+extern const Command kWarmCommand;
+extern const Command kPrefixesCommand;
 
 }  // namespace roost::roostctl

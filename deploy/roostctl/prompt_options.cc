@@ -33,6 +33,21 @@ Result<void> WriteMessages(std::string_view file, JsonWriter& body) {
 
 }  // namespace
 
+void DeclareAnyPrompt(PromptOptions& options, ConfigParser& parser) {
+  DeclareAdmin(options.admin, parser);
+  parser.Add("model", options.model, "Model that the prompt is for")
+      .Add("prompt", options.prompt, "Text, as in /v1/completions")
+      .Add("messages", options.messages_file,
+           "File with the messages of a chat: a JSON array, or an object with messages and tools");
+}
+
+void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
+  DeclareAnyPrompt(options, parser);
+  parser.Require("model")
+      .Add("tenant", options.tenant, "Tenant of the requests that should hit it; empty: requests without a key")
+      .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that should hit it");
+}
+
 Result<std::string> ReadMessages(const PromptOptions& options) {
   if (options.messages_file.empty()) return std::string();
   std::ifstream file(options.messages_file, std::ios::binary);

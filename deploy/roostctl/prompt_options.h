@@ -6,6 +6,7 @@
 
 #include "common/base/json_writer.h"
 #include "common/base/result.h"
+#include "common/config/config.h"
 #include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
@@ -18,6 +19,14 @@ struct PromptOptions {
   std::string messages_file;  // JSON: an array of messages, or an object with messages and perhaps tools
   std::string cache_salt;
 };
+
+// For --workers of orders about a prompt.
+inline constexpr const char* kWorkersHelp =
+    "all workers of the model, the best one (where a request with this prompt would go), or names: worker-a,worker-b";
+
+// The flags of a prompt. DeclarePrompt: also the scope of its requests, and --model must be given.
+void DeclareAnyPrompt(PromptOptions& options, ConfigParser& parser);
+void DeclarePrompt(PromptOptions& options, ConfigParser& parser);
 
 // The content of the messages file; empty when there is none.
 [[nodiscard]] Result<std::string> ReadMessages(const PromptOptions& options);

@@ -19,6 +19,14 @@ void DeclareAccess(const std::string& name, const std::string& help, RouterAcces
       .Section("Options");
 }
 
+void DeclareAdmin(RouterAccess& access, ConfigParser& parser) {
+  DeclareAccess("admin", "URL of the router's admin address", access, parser);
+}
+
+void DeclareRouter(RouterAccess& access, ConfigParser& parser) {
+  DeclareAccess("router", "URL of the router", access, parser);
+}
+
 Result<std::string> KeyOf(const RouterAccess& access) {
   std::string key = access.api_key;
   std::string flag = "api-key";

@@ -27,6 +27,9 @@ struct RouterAccess {
 
 // Flag `name` for the address, and those for the rest, in a section of their own.
 void DeclareAccess(const std::string& name, const std::string& help, RouterAccess& access, ConfigParser& parser);
+// The flag is --admin, for what operators do; --router, for what clients do.
+void DeclareAdmin(RouterAccess& access, ConfigParser& parser);
+void DeclareRouter(RouterAccess& access, ConfigParser& parser);
 
 // The key to send; empty for none. kInvalidArgument names the flag: the file can not be read, or the key holds what no
 // header may.

@@ -32,7 +32,24 @@ std::string_view View(simdjson::dom::element worker) {
   return mode == "exact" && !Flag(worker, "index_in_sync") ? "syncing" : mode;
 }
 
+// An older router tells no state.
+std::string_view StateOf(simdjson::dom::element worker) {
+  std::string_view state;
+  if (worker["state"].get(state) == simdjson::SUCCESS) return state;
+  return Flag(worker, "ready") ? "ready" : "starting";
+}
+
+int RunStatusCommand(Arguments arguments, const Console& console) {
+  RouterAccess admin{kDefaultAdminUrl};
+  ConfigParser parser("roostctl status", "Prints the workers that a router knows: state, load and cached blocks.");
+  DeclareAdmin(admin, parser);
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunStatus(admin, console.out, console.err);
+}
+
 }  // namespace
+
+const Command kStatusCommand{"status", "the workers that a router knows", &RunStatusCommand};
 
 Result<std::string> FormatStatus(std::string_view workers_json) {
   simdjson::dom::parser parser;
@@ -48,10 +65,9 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
   for (const simdjson::dom::element worker : workers) {
     const std::string blocks = fmt::format("{}/{}", Count(worker, "cached_blocks"), Count(worker, "blocks"));
     table += fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}\n", Text(worker, "id"),
-                         Text(worker, "model"), Flag(worker, "ready") ? "ready" : "starting", View(worker),
-                         Count(worker, "running_requests"), Count(worker, "waiting_requests"),
-                         Count(worker, "in_flight_requests"), blocks, Count(worker, "pinned_blocks"),
-                         Count(worker, "requests_total"));
+                         Text(worker, "model"), StateOf(worker), View(worker), Count(worker, "running_requests"),
+                         Count(worker, "waiting_requests"), Count(worker, "in_flight_requests"), blocks,
+                         Count(worker, "pinned_blocks"), Count(worker, "requests_total"));
   }
   if (workers.size() == 0) table += "(no workers)\n";
   return table;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/command.h"
 #include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
@@ -15,5 +16,7 @@ namespace roost::roostctl {
 
 // Asks the router and prints. Returns the exit code: 0 when it answered.
 int RunStatus(const RouterAccess& admin, std::ostream& out, std::ostream& err);
+
+extern const Command kStatusCommand;
 
 }  // namespace roost::roostctl

@@ -51,7 +51,23 @@ Result<jinja::Value> ContextOf(const std::string& line) {
   return *context;
 }
 
+int RunTemplateCommand(Arguments arguments, const Console& console) {
+  std::string file;
+  std::string now;
+  ConfigParser parser(
+      "roostctl template",
+      "Reads lines of JSON {\"context\": {messages, tools, …}} and prints {\"rendered\"} or {\"error\"}.");
+  parser.Add("template", file, "A Jinja chat template").Require("template");
+  parser.Add("now", now, "Date and time for strftime_now, like 2026-11-20T12:00:00; the clock's when empty");
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  TemplateOptions options{.template_path = file, .now = std::nullopt};
+  if (!now.empty()) options.now = now;
+  return RunTemplate(options, console.in, console.out, console.err);
+}
+
 }  // namespace
+
+const Command kTemplateCommand{"template", "render a chat template", &RunTemplateCommand};
 
 int RunTemplate(const TemplateOptions& options, std::istream& in, std::ostream& out, std::ostream& err) {
   const auto parsed = LoadTemplate(options.template_path);

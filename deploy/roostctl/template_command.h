@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "deploy/roostctl/command.h"
+
 namespace roost::roostctl {
 
 struct TemplateOptions {
@@ -19,5 +21,7 @@ struct TemplateOptions {
 // Returns the exit code: 0 when every line could be read and answered, even if a template's answer was an error; 1 when
 // the template file or `now` is not valid (one line to `err`), or a line of `in` is not (an {"error"} takes its place).
 int RunTemplate(const TemplateOptions& options, std::istream& in, std::ostream& out, std::ostream& err);
+
+extern const Command kTemplateCommand;
 
 }  // namespace roost::roostctl

@@ -48,7 +48,18 @@ std::string ErrorLine(const Error& error) {
   return json.Take();
 }
 
+int RunTokenizeCommand(Arguments arguments, const Console& console) {
+  std::string tokenizer;
+  ConfigParser parser("roostctl tokenize",
+                      "Reads lines of JSON {\"text\"} and prints {\"ids\", \"ids_with_special\", \"decoded\"}.");
+  parser.Add("tokenizer", tokenizer, "A tokenizer.json").Require("tokenizer");
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  return RunTokenize({.tokenizer = tokenizer}, console.in, console.out, console.err);
+}
+
 }  // namespace
+
+const Command kTokenizeCommand{"tokenize", "turn text into token ids and back", &RunTokenizeCommand};
 
 int RunTokenize(const TokenizeOptions& options, std::istream& in, std::ostream& out, std::ostream& err) {
   const Result<std::shared_ptr<const Tokenizer>> tokenizer = Tokenizer::FromFile(options.tokenizer);

@@ -12,6 +12,8 @@
 #include <istream>
 #include <ostream>
 
+#include "deploy/roostctl/command.h"
+
 namespace roost::roostctl {
 
 inline constexpr std::size_t kMaxTokenizeLineBytes = 64 * 1024 * 1024;
@@ -22,5 +24,7 @@ struct TokenizeOptions {
 
 // Returns the exit code: 0; 1 when a line was bad (the others are answered); 2 when the tokenizer can not be used.
 int RunTokenize(const TokenizeOptions& options, std::istream& in, std::ostream& out, std::ostream& err);
+
+extern const Command kTokenizeCommand;
 
 }  // namespace roost::roostctl

@@ -123,6 +123,9 @@ std::span<const Api::Route> Api::Routes() {
       Route{"POST", "/admin/v1/pin", Match::kExact, "pin", Door::kAdmin, CallThread::kText, &Api::Pin},
       Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", Door::kAdmin, CallThread::kText, &Api::Unpin},
       Route{"POST", "/admin/v1/evict", Match::kExact, "evict", Door::kAdmin, CallThread::kText, &Api::Evict},
+      Route{"POST", "/admin/v1/cordon", Match::kExact, "cordon", Door::kAdmin, CallThread::kText, &Api::Cordon},
+      Route{"POST", "/admin/v1/uncordon", Match::kExact, "uncordon", Door::kAdmin, CallThread::kText, &Api::Uncordon},
+      Route{"POST", "/admin/v1/drain", Match::kExact, "drain", Door::kAdmin, CallThread::kText, &Api::Drain},
   };
   return kRoutes;
 }
@@ -313,8 +316,6 @@ void Api::Version(Call& call) {
 }
 
 void Api::OpenApi(Call& call) { Answer(call, JsonResponse(OpenApiBody(options_.version))); }
-
-void Api::Workers(Call& call) { Answer(call, JsonResponse(WorkersBody(services_.dispatcher.Workers()))); }
 
 void Api::Decisions(Call& call) {
   const Result<DecisionsQuery> query = ParseDecisionsQuery(call.request.query);

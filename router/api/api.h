@@ -8,6 +8,7 @@
 //   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes
 //   GET /admin/v1/usage
 //   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match   POST /admin/v1/evict
+//   POST /admin/v1/cordon   POST /admin/v1/uncordon   POST /admin/v1/drain
 //   GET /console   GET /console/{file}
 //
 // A router has three listeners, each with its own routes (Listener). The routes of health are on all of them and open
@@ -47,6 +48,7 @@
 #include "router/access/key_ring.h"
 #include "router/api/api_observer.h"
 #include "router/api/chat_request.h"
+#include "router/api/cordon_request.h"
 #include "router/api/generation.h"
 #include "router/api/openai_answer.h"
 #include "router/api/pin_request.h"
@@ -151,6 +153,9 @@ class Api {
   void Pin(Call& call);
   void Unpin(Call& call);
   void Evict(Call& call);
+  void Cordon(Call& call);
+  void Uncordon(Call& call);
+  void Drain(Call& call);
   void Warm(Call& call);
   void Match(Call& call);
   void Prefixes(Call& call);
@@ -158,6 +163,8 @@ class Api {
   void ApplyPin(Call& call, PinAction action);
   [[nodiscard]] Result<void> SendPin(Call& call, PinAction action);
   [[nodiscard]] Result<void> SendEvict(Call& call);
+  void ApplyCordon(Call& call, CordonVerb verb);
+  [[nodiscard]] Result<void> SendCordon(Call& call, CordonVerb verb);
   [[nodiscard]] Result<void> SendWarm(Call& call);
   [[nodiscard]] Result<std::string> AskMatch(Call& call);
   [[nodiscard]] Result<void> AskPrefixes(Call& call);

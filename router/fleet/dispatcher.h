@@ -186,6 +186,15 @@ struct WarmOrder {
   Instant deadline{};  // of the answer; workers that have not answered by then still finish
 };
 
+// Whether an operator wants a worker to get new requests.
+enum class Service : std::uint8_t { kOpen, kCordoned };
+
+struct CordonOrder {
+  std::string worker_id;
+  Service service = Service::kCordoned;
+  Duration patience{};  // with kCordoned: how long the answer may wait for the worker's requests to end
+};
+
 // Asks which prefixes requests of this model find most often.
 struct PrefixesQuestion {
   std::shared_ptr<const ServedModel> model;
@@ -219,11 +228,26 @@ struct PromptMatch {
   std::optional<PromptChoice> choice;  // empty when none of them takes requests now
 };
 
+// Why a worker gets requests, or none.
+enum class WorkerState : std::uint8_t {
+  kStarting,  // its tokenizer is not read yet
+  kCordoned,  // an operator wants no new requests there
+  kDraining,  // it is about to leave
+  kStalled,   // its engine hung, and has made no progress since
+  kEjected,   // it failed requests one after the other
+  kReady,
+};
+[[nodiscard]] constexpr std::string_view NameOf(WorkerState state) {
+  constexpr std::string_view kNames[] = {"starting", "cordoned", "draining", "stalled", "ejected", "ready"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
 struct WorkerStatus {
   std::string worker_id;
   WorkerSlot slot;
   std::string model;
-  bool ready = false;
+  bool ready = false;  // its tokenizer is read, and its engine does not hang
+  WorkerState state = WorkerState::kStarting;
   double seconds_since_heard = 0;
   wire::Load load;
   std::uint32_t block_count = 0;
@@ -287,6 +311,9 @@ class Dispatcher {
   // dispatcher's own memory of the blocks goes too. What it has open of that prompt or tenant leaves nothing in a cache
   // any more.
   [[nodiscard]] virtual Result<void> Evict(EvictOrder order, AnswersDone done) = 0;
+  // Takes a worker out of service for all routers, or puts it back. kNotFound: there is no such worker. The answer
+  // comes within two seconds, or within the order's patience; its reply is a ServiceState.
+  [[nodiscard]] virtual Result<void> Cordon(CordonOrder order, AnswersDone done) = 0;
   // Sends nothing and changes nothing. kUnavailable when no worker serves the model.
   [[nodiscard]] virtual Result<PromptMatch> Match(PromptQuery query) = 0;
 

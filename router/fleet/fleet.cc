@@ -285,6 +285,13 @@ Result<void> Fleet::Evict(EvictOrder order, AnswersDone done) {
   return sent;
 }
 
+Result<void> Fleet::Cordon(CordonOrder order, AnswersDone done) {
+  const Turn turn(*this);
+  Result<void> sent = core_.Cordon(order, clock_.Now(), std::move(done));
+  waker_.Wake();
+  return sent;
+}
+
 Result<PromptMatch> Fleet::Match(PromptQuery query) {
   const std::vector<WorkerMatch> matches = query.model->index->Match(query.block_hashes);
   const Turn turn(*this);

@@ -78,6 +78,7 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) override;
   [[nodiscard]] Result<void> Warm(WarmOrder order, AnswersDone done) override;
   [[nodiscard]] Result<void> Evict(EvictOrder order, AnswersDone done) override;
+  [[nodiscard]] Result<void> Cordon(CordonOrder order, AnswersDone done) override;
   [[nodiscard]] Result<PromptMatch> Match(PromptQuery query) override;
   [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override;
   [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view id) const override;

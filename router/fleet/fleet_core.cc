@@ -32,7 +32,8 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
                .unix_seconds = options_.unix_seconds,
                .seed = Rng(~router_instance_)()}),
       requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics),
-      prefix_orders_(Mix64(~seed), roster_, requests_.decider(), requests_.copies(), effects_) {}
+      prefix_orders_(Mix64(~seed), roster_, requests_.decider(), requests_.copies(), effects_),
+      cordons_(roster_, effects_) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
   if (const auto* const hello = std::get_if<wire::Hello>(&message)) {
@@ -85,6 +86,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   Begin(identity, hello, now);
   requests_.OnWorkerLost(hello.worker_id, now);
   prefix_orders_.OnWorkerLost(hello.worker_id);
+  cordons_.OnWorkerLost(hello.worker_id);
 }
 
 bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now) {
@@ -153,6 +155,7 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
   // A retry changes other workers' charges but not the roster, so `worker` stays valid.
   for (wire::TokenEvent& event : step.tokens) requests_.OnEvent(worker.hello.worker_id, std::move(event), now);
   requests_.DispatchWaitingTo(worker, now);
+  cordons_.OnReport(worker, now);
 }
 
 void FleetCore::OnSnapshot(Worker& worker, const wire::Snapshot& chunk, Instant now) {
@@ -216,6 +219,7 @@ void FleetCore::Lose(const std::string& worker_id, LostReason reason, Instant no
   roster_.Remove(worker_id, now);
   requests_.OnWorkerLost(worker_id, now);
   prefix_orders_.OnWorkerLost(worker_id);
+  cordons_.OnWorkerLost(worker_id);
 }
 
 void FleetCore::LoseHungWorkers(Instant now) {
@@ -259,6 +263,7 @@ void FleetCore::Tick(Instant now) {
   roster_.Readmit(now);
   requests_.Expire(now);
   prefix_orders_.Expire(now);
+  cordons_.Expire(now);
   requests_.DispatchWaiting(now);
   roster_.revisions().SweepIndexes();
   PublishGauges();
@@ -280,15 +285,14 @@ void FleetCore::ForgiveOwnPause(Instant now) {
 }
 
 void FleetCore::PublishGauges() {
-  std::uint32_t ready = 0;
-  std::uint32_t starting = 0;
+  WorkerCounts counts;
   roster_.ForEach([&](const Worker& worker) {
-    ++(roster_.IsReady(worker) ? ready : starting);
+    ++(!roster_.IsReady(worker) ? counts.starting : worker.load.cordoned ? counts.cordoned : counts.ready);
     metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, worker.ledger->request_count());
     metrics_.SetMode(worker.hello.model, worker.hello.worker_id, worker.view.mode());
   });
   requests_.PublishQueues();
-  metrics_.SetWorkers(ready, starting);
+  metrics_.SetWorkers(counts);
   metrics_.SetIndex(roster_.IndexesNow());
 }
 
@@ -335,6 +339,11 @@ Result<void> FleetCore::Evict(const EvictOrder& order, Instant now, AnswersDone 
   return {};
 }
 
+Result<void> FleetCore::Cordon(const CordonOrder& order, Instant now, AnswersDone done) {
+  ROOST_RETURN_IF_ERROR(CheckOpen());
+  return cordons_.Order(order, now, std::move(done));
+}
+
 std::vector<WorkerStatus> FleetCore::Workers(Instant now) {
   std::vector<WorkerStatus> statuses;
   roster_.ForEach([&](const Worker& worker) { statuses.push_back(roster_.StatusOf(worker, now)); });
@@ -345,6 +354,7 @@ void FleetCore::Shutdown() {
   shut_down_ = true;
   requests_.EndAll({ErrorCode::kUnavailable, "the router is stopping", ""});
   prefix_orders_.EndAll();
+  cordons_.EndAll();
 }
 
 }  // namespace roost::router

@@ -34,6 +34,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/base/rng.h"
+#include "router/fleet/cordons.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
@@ -91,6 +92,7 @@ class FleetCore {
   [[nodiscard]] Result<void> Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
                                   AnswersDone done);
   [[nodiscard]] Result<void> Evict(const EvictOrder& order, Instant now, AnswersDone done);
+  [[nodiscard]] Result<void> Cordon(const CordonOrder& order, Instant now, AnswersDone done);
   [[nodiscard]] Result<PromptMatch> Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now) {
     return prefix_orders_.Match(query, matches, now);
   }
@@ -155,6 +157,7 @@ class FleetCore {
   Roster roster_;
   RequestBook requests_;
   PrefixOrders prefix_orders_;
+  Cordons cordons_;
 
   bool shut_down_ = false;
   Instant last_tick_{};

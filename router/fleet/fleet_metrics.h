@@ -35,6 +35,13 @@ struct IndexUse {
   std::uint64_t shed_blocks_total = 0;  // workers' blocks that were left out because memory was full
 };
 
+// The workers known: each counts once.
+struct WorkerCounts {
+  std::uint32_t ready = 0;
+  std::uint32_t cordoned = 0;
+  std::uint32_t starting = 0;
+};
+
 // All functions do nothing here; override those of interest. Callers serialise the calls, except OnDecisionSeconds,
 // OnMalformedMessage, OnUnknownMessage and OnPeerRefused, which any thread may call.
 class FleetMetrics {
@@ -60,7 +67,7 @@ class FleetMetrics {
   virtual void OnMalformedMessage() {}
   virtual void OnUnknownMessage() {}
   virtual void OnPeerRefused(wire::PeerRefusal /*refusal*/) {}
-  virtual void SetWorkers(std::uint32_t /*ready*/, std::uint32_t /*starting*/) {}
+  virtual void SetWorkers(const WorkerCounts& /*counts*/) {}
   virtual void SetIndex(const IndexUse& /*use*/) {}
   virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {
   }

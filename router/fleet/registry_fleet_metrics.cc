@@ -64,6 +64,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
         stored_(registry.Counter(metrics::kRouterIndexEvents, {"stored"})),
         removed_(registry.Counter(metrics::kRouterIndexEvents, {"removed"})),
         ready_(registry.Gauge(metrics::kRouterWorkers, {"ready"})),
+        cordoned_(registry.Gauge(metrics::kRouterWorkers, {"cordoned"})),
         starting_(registry.Gauge(metrics::kRouterWorkers, {"starting"})),
         index_blocks_(registry.Gauge(metrics::kRouterIndexBlocks)),
         index_bytes_(registry.Gauge(metrics::kRouterIndexBytes)),
@@ -140,9 +141,10 @@ class RegistryFleetMetrics final : public FleetMetrics {
   void OnMalformedMessage() override { malformed_.Increment(); }
   void OnUnknownMessage() override { unknown_.Increment(); }
   void OnPeerRefused(wire::PeerRefusal refusal) override { refused_peers_[IndexOf(refusal)].get().Increment(); }
-  void SetWorkers(std::uint32_t ready, std::uint32_t starting) override {
-    ready_.Set(ready);
-    starting_.Set(starting);
+  void SetWorkers(const WorkerCounts& counts) override {
+    ready_.Set(counts.ready);
+    cordoned_.Set(counts.cordoned);
+    starting_.Set(counts.starting);
   }
   void SetIndex(const IndexUse& use) override {
     index_blocks_.Set(static_cast<double>(use.block_count));
@@ -217,6 +219,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
   prometheus::Counter& stored_;
   prometheus::Counter& removed_;
   prometheus::Gauge& ready_;
+  prometheus::Gauge& cordoned_;
   prometheus::Gauge& starting_;
   prometheus::Gauge& index_blocks_;
   prometheus::Gauge& index_bytes_;

@@ -237,11 +237,20 @@ void Roster::Readmit(Instant now) {
   }
 }
 
+WorkerState Roster::StateOf(const Worker& worker) const {
+  if (!IsReady(worker)) return WorkerState::kStarting;
+  if (worker.load.cordoned) return WorkerState::kCordoned;
+  if (worker.load.draining || worker.is_leaving) return WorkerState::kDraining;
+  if (worker.stalled_at.has_value()) return WorkerState::kStalled;
+  return worker.ejection.admits() ? WorkerState::kReady : WorkerState::kEjected;
+}
+
 WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
   return {.worker_id = worker.hello.worker_id,
           .slot = worker.slot,
           .model = worker.hello.model,
           .ready = IsReady(worker) && !worker.stalled_at.has_value(),
+          .state = StateOf(worker),
           .seconds_since_heard = ToSeconds(now - worker.last_heard),
           .load = worker.load,
           .block_count = worker.hello.block_count,

@@ -4,7 +4,7 @@
 // A worker is a process that sent a hello with a name. Its connection has an identity, which is the address for
 // messages and changes when the worker reconnects. A name belongs to one process at a time.
 //
-//   joined ── its tokenizer is read ──► ready ── not draining, engine makes progress ──► serving
+//   joined ── its tokenizer is read ──► ready ── not draining or cordoned, engine makes progress ──► serving
 //                                                 serving, not full, not ejected:         takes requests
 //
 // Not thread-safe. Pointers to workers stay valid until that worker is removed.
@@ -113,6 +113,7 @@ class Roster {
   void ForEach(Visit visit) {
     for (auto& [id, worker] : workers_) visit(*worker);
   }
+  [[nodiscard]] WorkerState StateOf(const Worker& worker) const;
   [[nodiscard]] WorkerStatus StatusOf(const Worker& worker, Instant now) const;
 
  private:

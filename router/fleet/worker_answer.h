@@ -26,14 +26,26 @@ struct WarmOutcome {
   bool operator==(const WarmOutcome&) const = default;
 };
 
+// Whether a worker takes requests, and what it still has to do, as its reports say.
+struct ServiceState {
+  bool is_cordoned = false;
+  std::uint32_t running_requests = 0;  // of all routers
+  std::uint32_t waiting_requests = 0;
+  std::uint32_t in_flight_requests = 0;  // of this router
+
+  [[nodiscard]] bool IsIdle() const { return running_requests + waiting_requests + in_flight_requests == 0; }
+
+  bool operator==(const ServiceState&) const = default;
+};
+
 // The worker was not asked: its version does not know such orders.
 struct NotSupported {
   bool operator==(const NotSupported&) const = default;
 };
 
 // Empty: the worker does not answer such messages, was lost, or took too long.
-using WorkerReply =
-    std::variant<std::monostate, wire::PinAnswer, wire::Prefixes, WarmOutcome, wire::EvictAnswer, NotSupported>;
+using WorkerReply = std::variant<std::monostate, wire::PinAnswer, wire::Prefixes, WarmOutcome, wire::EvictAnswer,
+                                 ServiceState, NotSupported>;
 
 struct WorkerAnswer {
   std::string worker_id;

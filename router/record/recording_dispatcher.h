@@ -56,6 +56,9 @@ class RecordingDispatcher final : public Dispatcher {
   [[nodiscard]] Result<void> Evict(EvictOrder order, AnswersDone done) override {
     return inner_.Evict(std::move(order), std::move(done));
   }
+  [[nodiscard]] Result<void> Cordon(CordonOrder order, AnswersDone done) override {
+    return inner_.Cordon(std::move(order), std::move(done));
+  }
   [[nodiscard]] Result<PromptMatch> Match(PromptQuery query) override { return inner_.Match(std::move(query)); }
   void Cancel(RequestId id) override { inner_.Cancel(id); }
 

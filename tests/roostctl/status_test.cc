@@ -28,6 +28,12 @@ TEST(FormatStatusTest, SaysWhatTheViewOfTheCacheRestsOn) {
   EXPECT_THAT(view(R"("mode":"blind","index_in_sync":false)"), HasSubstr("blind"));
 }
 
+TEST(FormatStatusTest, SaysWhyAWorkerGetsNoRequests) {
+  const auto table = FormatStatus(R"({"workers":[{"id":"w1","ready":true,"state":"cordoned"}]})").value();
+  EXPECT_THAT(table, HasSubstr("cordoned"));
+  EXPECT_THAT(table, testing::Not(HasSubstr("ready")));
+}
+
 TEST(FormatStatusTest, SaysWhenThereIsNone) {
   EXPECT_THAT(FormatStatus(R"({"workers":[]})").value(), HasSubstr("(no workers)"));
 }

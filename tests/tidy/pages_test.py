@@ -274,7 +274,9 @@ class DecisionPageTest(unittest.TestCase):
 class RoostctlPageTest(unittest.TestCase):
     def test_every_command_has_a_row(self):
         table = (ROOT / "deploy/roostctl/main.cc").read_text().split("kCommands[] = {")[1].split("};")[0]
-        commands = re.findall(r'^ +\{"(\w+)"', table, flags=re.MULTILINE)
+        sources = "\n".join(path.read_text() for path in git_files("deploy/roostctl/*.cc", "deploy/roostctl/**/*.cc"))
+        names = dict(re.findall(r'^const Command (k\w+)\{"([\w-]+)"', sources, flags=re.MULTILINE))
+        commands = [names[constant] for constant in re.findall(r"&(k\w+)", table)]
         self.assertIn("explain", commands)
         rows = re.findall(r"^\| (`.*?) \|", (ROOT / "deploy/roostctl/README.md").read_text(), flags=re.MULTILINE)
         named = {word for row in rows for code in re.findall(r"`([^`]+)`", row) for word in code.split()[:1]}

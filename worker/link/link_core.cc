@@ -153,7 +153,8 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   }
   link.generate_digest ^= wire::MixedId(id);
   if (load_.draining) {
-    return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
+    const std::string_view why = is_leaving_ ? "the worker is draining" : "the worker is cordoned";
+    return Refuse(link, id, Error{ErrorCode::kUnavailable, std::string(why), ""});
   }
   if (generate.refusal) return Refuse(link, id, *std::move(generate.refusal));
   if (!setup_.hello.keeps_prefixes) generate.cache_mode = wire::CacheMode::kOff;
@@ -200,6 +201,17 @@ void LinkCore::Handle(Link& link, wire::Evict evict) {
 void LinkCore::Handle(Link& link, const wire::WantPrefixes& want) {
   if (link.state != State::kUp || effects_.Submit(WantPrefixesCommand{link.id, want})) return;
   LogWarning("a request for the most used prefixes is dropped: the inbox is full", {{"router", link.name}});
+}
+
+// A cordon in force already is told again: the router that asks may not have heard of it.
+void LinkCore::Handle(Link& link, const wire::Cordon& cordon) {
+  if (link.state != State::kUp) return;
+  if (load_.cordoned != cordon.in_force) {
+    LogInfo(cordon.in_force ? "cordoned: no new requests" : "uncordoned", {{"router", link.name}});
+  }
+  load_.cordoned = cordon.in_force;
+  load_.draining = is_leaving_ || load_.cordoned;
+  TellLoad();
 }
 
 void LinkCore::Handle(Link& link, const wire::Cancel& cancel) {
@@ -280,6 +292,7 @@ void LinkCore::NoteQueue(const StepReport& report) {
 void LinkCore::Take(StepReport report) {
   Follow(report);
   report.load.draining = load_.draining;
+  report.load.cordoned = load_.cordoned;
   report.load.progress = ++report_count_;
   load_ = WithoutStep(report.load);
   NoteQueue(report);
@@ -388,7 +401,12 @@ Duration LinkCore::TimeToNextTick() const {
 // ---- the end ----
 
 void LinkCore::BeginDrain() {
+  is_leaving_ = true;
   load_.draining = true;
+  TellLoad();
+}
+
+void LinkCore::TellLoad() {
   for (Link& link : links_) {
     if (link.state == State::kUp) SendStep(link, {}, {}, load_);
   }

@@ -150,7 +150,7 @@ class LinkCore {
   // Sends what is due. Call it often; TimeToNextTick() tells when something is due next.
   void Tick();
 
-  // From now on requests are refused, and routers are told so.
+  // From now on requests are refused, and routers are told so. An operator's Cordon does the same until it is taken back.
   void BeginDrain();
   // Sends the last message on every link that is up.
   void SayBye();
@@ -228,7 +228,9 @@ class LinkCore {
   void Handle(Link& link, wire::Unpin unpin);
   void Handle(Link& link, wire::Evict evict);
   void Handle(Link& link, const wire::WantPrefixes& want);
+  void Handle(Link& link, const wire::Cordon& cordon);
 
+  void TellLoad();
   void NoteEvent(Link& link, const wire::TokenEvent& event);
   void NoteQueue(const StepReport& report);
   void Take(StepReport report);
@@ -254,6 +256,7 @@ class LinkCore {
   std::uint64_t report_count_ = 0;  // reports of the engine
   std::uint64_t submit_count_ = 0;  // requests given to the engine; the count at each one is its prompt's id
   wire::Load load_;                 // the last known load, without a step's numbers
+  bool is_leaving_ = false;         // BeginDrain was called
   PromptBoard prompt_board_;        // empty while there is one link
   LinkCounts counts_;
   bool status_changed_ = true;

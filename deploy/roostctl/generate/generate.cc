@@ -1,6 +1,7 @@
 #include "deploy/roostctl/generate/generate.h"
 
 #include <sysexits.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -13,6 +14,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/json_writer.h"
+#include "common/base/log.h"
 #include "deploy/roostctl/generate/offline_model.h"
 #include "deploy/roostctl/generate/offline_run.h"
 #include "deploy/roostctl/generate/prompt_file.h"
@@ -115,7 +117,21 @@ int Generate(const GenerateOptions& options, const OfflineModel& model, std::vec
   return out && totals.failed_count == 0 ? 0 : kSomeFailed;
 }
 
+int RunGenerateCommand(Arguments arguments, const Console& console) {
+  GenerateOptions options;
+  if (isatty(STDERR_FILENO) == 1) options.live = LiveOutput::kTerminal;
+  ConfigParser parser("roostctl generate",
+                      "Answers a list of prompts with the engine in this process, without router and worker, and "
+                      "prints a line of JSON per answer.");
+  Declare(options, parser);
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  SetUpLogging(LogLevel::kWarning, LogFormat::kText);
+  return RunGenerate(options, console.in, console.out, console.err);
+}
+
 }  // namespace
+
+const Command kGenerateCommand{"generate", "answer a list of prompts in this process", &RunGenerateCommand};
 
 void Declare(GenerateOptions& options, ConfigParser& parser) {
   std::vector<std::string> schedulers;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/config/config.h"
+#include "deploy/roostctl/command.h"
 #include "deploy/roostctl/generate/live_line.h"
 #include "worker/options.h"
 
@@ -35,5 +36,7 @@ void Declare(GenerateOptions& options, ConfigParser& parser);
 // not take everything, 64 for a wrong flag, 65 for a wrong prompt, 66 for a missing file; for others see
 // worker::ExitCodeOf.
 int RunGenerate(const GenerateOptions& options, std::istream& in, std::ostream& out, std::ostream& err);
+
+extern const Command kGenerateCommand;
 
 }  // namespace roost::roostctl

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "deploy/roostctl/command.h"
 #include "deploy/roostctl/simulate/simulation.h"
 #include "deploy/roostctl/workload/source.h"
 #include "worker/cache/eviction_factory.h"
@@ -60,5 +61,7 @@ struct SimulateOptions {
 // code: 0, 64 for an invalid value, 65 for a damaged trace, 66 for a missing one, 73 for a plot that can not be
 // written.
 [[nodiscard]] int RunSimulate(const SimulateOptions& options, std::ostream& out, std::ostream& err);
+
+extern const Command kSimulateCommand;
 
 }  // namespace roost::roostctl

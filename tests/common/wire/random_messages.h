@@ -30,7 +30,7 @@ class RandomMessages {
   }
 
   [[nodiscard]] RouterMessage Router() {
-    switch (rng_.Below(13)) {
+    switch (rng_.Below(14)) {
       case 0: return Welcome{rng_(), NonZero(), MakeVersion()};
       case 1: return MakeGenerate();
       case 2: return Cancel{RequestId(rng_())};
@@ -43,6 +43,7 @@ class RandomMessages {
       case 9: return Refused{NonZero(), Name(), static_cast<RefusalCause>(rng_.Below(kRefusalCauseNames.size()))};
       case 10: return MakeWantPrefixes();
       case 11: return MakeEvict();
+      case 12: return Cordon{rng_.Below(2) == 0};
       default: return Ping{};
     }
   }
@@ -72,6 +73,7 @@ class RandomMessages {
     hello.min_output_tokens = rng_.Below(2) == 0;
     hello.answers = rng_.Below(2) == 0;
     hello.evicts = rng_.Below(2) == 0;
+    hello.cordons = rng_.Below(2) == 0;
     hello.constrains_output = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return hello;

@@ -105,6 +105,7 @@ TEST_F(ApiTest, ShowsWorkers) {
   worker.worker_id = "w1";
   worker.model = "bytes";
   worker.ready = true;
+  worker.state = WorkerState::kCordoned;
   worker.seconds_since_heard = 0.25;
   worker.load.waiting_requests = 1;
   worker.load.running_requests = 2;
@@ -121,7 +122,8 @@ TEST_F(ApiTest, ShowsWorkers) {
   dispatcher_.workers = {worker};
   EXPECT_EQ(
       Ask("GET", "/admin/v1/workers")->response->body,
-      R"({"workers":[{"id":"w1","model":"bytes","ready":true,"seconds_since_heard":0.25,"waiting_requests":1,)"
+      R"({"workers":[{"id":"w1","model":"bytes","state":"cordoned","ready":true,"seconds_since_heard":0.25,)"
+      R"("waiting_requests":1,)"
       R"("running_requests":2,"queued_prefill_tokens":30,"free_blocks":4,"cached_blocks":5,"pinned_blocks":3,"blocks":9,)"
       R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact",)"
       R"("requests_total":77}]})");

@@ -157,6 +157,12 @@ class FakeDispatcher final : public Dispatcher {
     done = std::move(its_done);
     return {};
   }
+  Result<void> Cordon(CordonOrder order, AnswersDone its_done) override {
+    if (refusal) return *refusal;
+    cordon_orders.push_back(std::move(order));
+    done = std::move(its_done);
+    return {};
+  }
   Result<PromptMatch> Match(PromptQuery query) override {
     if (refusal) return *refusal;
     queries.push_back(std::move(query));
@@ -208,6 +214,7 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<PrefixesQuestion> questions;
   std::vector<WarmOrder> warm_orders;
   std::vector<EvictOrder> evict_orders;
+  std::vector<CordonOrder> cordon_orders;
   std::vector<PromptQuery> queries;
   AnswersDone done;  // of the last order
   PromptMatch match;

@@ -46,6 +46,7 @@ class QueueDispatcher final : public Dispatcher {
   [[nodiscard]] Result<void> MostUsed(PrefixesQuestion /*question*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<void> Warm(WarmOrder /*order*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<void> Evict(EvictOrder /*order*/, AnswersDone /*done*/) override { return {}; }
+  [[nodiscard]] Result<void> Cordon(CordonOrder /*order*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<PromptMatch> Match(PromptQuery /*query*/) override { return PromptMatch(); }
   std::vector<DecisionRecord> LatestDecisions(std::size_t) const override { return {}; }
   std::vector<DecisionRecord> FindDecisions(std::string_view) const override { return {}; }

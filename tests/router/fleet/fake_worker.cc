@@ -71,6 +71,7 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identit
   hello_.constrains_output = true;
   hello_.answers = true;
   hello_.evicts = true;
+  hello_.cordons = true;
   hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }
 
@@ -88,6 +89,7 @@ wire::Tokenizer FakeWorker::Bundle() const { return {hello_.tokenizer_digest, "{
 void FakeWorker::Restart() {
   NewEpoch();
   hello_.process_id = rng_() | 1U;
+  load_.cordoned = load_.draining = false;
   parents_.clear();
   outbox_.clear();
 }
@@ -118,6 +120,8 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
   } else if (const auto* const evict = std::get_if<wire::Evict>(&message)) {
     evictions_.push_back(*evict);
     CarryOut(*evict);
+  } else if (const auto* const cordon = std::get_if<wire::Cordon>(&message)) {
+    CarryOut(*cordon);
   } else if (const auto* const want = std::get_if<wire::WantPrefixes>(&message)) {
     questions_.push_back(*want);
     if (!mute_) outbox_.emplace_back(wire::Prefixes{want->answer_id, used_prefixes_});
@@ -321,6 +325,14 @@ void FakeWorker::CarryOut(const wire::Evict& order) {
   if (mute_) return;
   Heartbeat();
   outbox_.emplace_back(wire::EvictAnswer{.answer_id = order.answer_id, .evicted_block_count = count});
+}
+
+void FakeWorker::CarryOut(const wire::Cordon& order) {
+  ++cordon_count_;
+  if (mute_) return;
+  load_.cordoned = order.in_force;
+  load_.draining = order.in_force;
+  Heartbeat();
 }
 
 void FakeWorker::EvictSilently(std::size_t count) {

@@ -72,7 +72,7 @@ class FakeWorker {
   // The same, but nobody is told, so the router's view becomes wrong.
   void EvictSilently(std::size_t count);
 
-  // From now on pins and questions get no answer.
+  // From now on pins, cordons and questions get no answer.
   void SetMute(bool mute) { mute_ = mute; }
   // Its answer to a question for the most used prefixes.
   void SetUsedPrefixes(std::vector<wire::UsedPrefix> prefixes) { used_prefixes_ = std::move(prefixes); }
@@ -92,6 +92,7 @@ class FakeWorker {
   [[nodiscard]] const std::vector<wire::Pin>& pins() const { return pins_; }
   [[nodiscard]] const std::vector<wire::Unpin>& unpins() const { return unpins_; }
   [[nodiscard]] const std::vector<wire::Evict>& evictions() const { return evictions_; }
+  [[nodiscard]] int cordon_count() const { return cordon_count_; }
   [[nodiscard]] const std::vector<wire::WantPrefixes>& questions() const { return questions_; }
   // Why routers refused it.
   [[nodiscard]] const std::vector<wire::Refused>& refusals() const { return refusals_; }
@@ -121,6 +122,7 @@ class FakeWorker {
   void AnswerPin(std::uint64_t answer_id, const std::vector<BlockHash>& hashes);
   // Erases a prompt or a tenant, with what continues it; nothing of it was in use.
   void CarryOut(const wire::Evict& order);
+  void CarryOut(const wire::Cordon& order);
   void EraseTree(BlockHash hash, std::vector<BlockHash>& removed);
   void Admit(const wire::Generate& request);
   void SendSnapshot();
@@ -157,6 +159,7 @@ class FakeWorker {
   std::vector<RequestId> cancelled_;
   std::vector<wire::Refused> refusals_;
   std::deque<wire::WorkerMessage> outbox_;
+  int cordon_count_ = 0;
   int tokenizer_requests_ = 0;
   int snapshot_requests_ = 0;
 };

@@ -33,6 +33,7 @@ class OneRequestDispatcher final : public Dispatcher {
   [[nodiscard]] Result<void> MostUsed(PrefixesQuestion /*question*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<void> Warm(WarmOrder /*order*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<void> Evict(EvictOrder /*order*/, AnswersDone /*done*/) override { return {}; }
+  [[nodiscard]] Result<void> Cordon(CordonOrder /*order*/, AnswersDone /*done*/) override { return {}; }
   [[nodiscard]] Result<PromptMatch> Match(PromptQuery /*query*/) override { return PromptMatch(); }
   void Cancel(RequestId /*id*/) override {}
 

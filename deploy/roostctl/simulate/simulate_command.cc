@@ -1,0 +1,95 @@
+// The flags of `roostctl simulate`.
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "deploy/roostctl/simulate/simulate.h"
+#include "worker/cache/eviction_factory.h"
+
+namespace roost::roostctl {
+namespace {
+
+template <typename Names>
+std::vector<std::string> ChoicesOf(const Names& names) {
+  return {names.begin(), names.end()};
+}
+
+std::vector<std::string> SchedulePolicyNames() {
+  std::vector<std::string> names;
+  names.reserve(worker::kSchedulePolicies.size());
+  for (const auto& [name, policy] : worker::kSchedulePolicies) names.emplace_back(name);
+  return names;
+}
+
+void DeclareSimulatedLoad(SimulateOptions& options, ConfigParser& parser) {
+  parser.Section("Load")
+      .Add("trace", options.trace, "File with recorded requests")
+      .AddChoice("format", options.format, ChoicesOf(workload::kTraceFormats), "The file's form")
+      .AddChoice("generate", options.generator, ChoicesOf(workload::kGenerators), "Generated load instead of a trace")
+      .Add("sessions", options.session_count, "Sessions of weka and chat; 0: all", {.low = 0, .high = 1e6})
+      .Add("utilisation", options.utilisation,
+           "Share of the time that the fleet would compute prompts if its workers shared one cache that never evicts; "
+           "arrival times are scaled to that. 0 keeps the recorded times",
+           {.low = 0, .high = 100})
+      .Add("seed", options.seed, "Seed of all random choices");
+}
+
+void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
+  parser.Section("Routing")
+      .AddList("policy", options.policies, fmt::format("all, or some of {}", fmt::join(SimulatedPolicies(), ", ")))
+      .Add("routers", options.router_count, "Routers, which share nothing", {.low = 1, .high = 64})
+      .Add("event-delay-ms", options.event_delay_ms, "Delay of a message from a worker to a router",
+           {.low = 0, .high = 60'000});
+  parser.Section("Workers")
+      .Add("workers", options.worker_count, "Workers", {.low = 1, .high = 1024})
+      .AddList("worker-speeds", options.worker_speeds,
+               "Speeds of worker 0, 1, …, repeated for the others; by default all are 1")
+      .Add("cache-tokens", options.cache_tokens, "Tokens that each worker keeps beside those of running requests",
+           {.low = 1024, .high = 1e9})
+      .AddChoice("eviction", options.eviction, ChoicesOf(worker::kEvictionPolicyNames), "The option of roost-worker")
+      .AddChoice("worker-schedule", options.schedule, SchedulePolicyNames(), "The option --schedule of roost-worker")
+      .Add("first-token-target-ms", options.first_token_target_ms, "The option of roost-worker", {0, 1'000'000'000})
+      .Add("max-batch-tokens", options.max_batch_tokens, "Prompt tokens of one step", {.low = 64, .high = 1e6})
+      .Add("short-step-tokens", options.short_step_tokens, "The option of roost-worker", {.low = 0, .high = 1e6})
+      .Add("max-running-requests", options.max_running_requests, "The option of roost-worker", {.low = 1, .high = 4096})
+      .Add("max-waiting-requests", options.max_waiting_requests, "The option of roost-worker", {.low = 1, .high = 1e6})
+      .Add("load-interval-ms", options.load_interval_ms, "Time between load reports while no step ends",
+           {.low = 1, .high = 60'000})
+      .Add("prefill-rate", options.prefill_rate, "Prompt tokens that a worker computes in a second",
+           {.low = 1, .high = 1e9})
+      .Add("step-base-ms", options.step_base_ms, "Fixed time of a step that computes prompt tokens",
+           {.low = 0, .high = 1e6})
+      .Add("attention-ns", options.attention_ns, "Time that a prompt token takes for each token before it",
+           {.low = 0, .high = 1e9})
+      .Add("decode-base-ms", options.decode_base_ms, "Time between two tokens of a running request",
+           {.low = 1e-3, .high = 1e6})
+      .Add("decode-us-per-request", options.decode_us_per_request,
+           "Time added to decode-base-ms for each running request", {.low = 0, .high = 1e9})
+      .Add("decode-ns-per-context-token", options.decode_ns_per_context_token,
+           "Time added to decode-base-ms for each token in the running requests' contexts", {.low = 0, .high = 1e9});
+}
+
+int RunSimulateCommand(Arguments arguments, const Console& console) {
+  SimulateOptions options;
+  options.show_progress = isatty(STDERR_FILENO) == 1;
+  ConfigParser parser("roostctl simulate",
+                      "Plays a trace against simulated workers behind real routers, on virtual time, and prints the "
+                      "result of each policy.");
+  DeclareSimulatedLoad(options, parser);
+  DeclareSimulatedFleet(options, parser);
+  parser.Section("Output")
+      .AddSwitch("json", options.json, "One JSON object per policy instead of a table")
+      .Add("plot", options.plot, "File for a picture of the times to the first token, as SVG");
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  SetUpLogging(LogLevel::kError, LogFormat::kText);
+  return RunSimulate(options, console.out, console.err);
+}
+
+}  // namespace
+
+const Command kSimulateCommand{"simulate", "play a trace against a simulated cluster", &RunSimulateCommand};
+
+}  // namespace roost::roostctl

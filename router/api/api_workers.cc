@@ -1,0 +1,38 @@
+// The Api's routes about workers, for operators: who is there, who shall get requests. They run on text threads.
+#include <memory>
+#include <utility>
+
+#include "common/base/check.h"
+#include "router/api/api_call.h"
+#include "router/api/cordon_request.h"
+#include "router/api/json_object.h"
+#include "router/api/models_json.h"
+#include "router/api/text_memory.h"
+
+namespace roost::router {
+
+void Api::Workers(Call& call) { Answer(call, JsonResponse(WorkersBody(services_.dispatcher.Workers()))); }
+
+void Api::Cordon(Call& call) { ApplyCordon(call, CordonVerb::kCordon); }
+void Api::Uncordon(Call& call) { ApplyCordon(call, CordonVerb::kUncordon); }
+void Api::Drain(Call& call) { ApplyCordon(call, CordonVerb::kDrain); }
+
+void Api::ApplyCordon(Call& call, CordonVerb verb) {
+  const Result<void> sent = SendCordon(call, verb);
+  if (!sent.ok()) AnswerError(call, sent.error());
+}
+
+// Taken also while no worker takes requests.
+Result<void> Api::SendCordon(Call& call, CordonVerb verb) {
+  HttpBody& body = call.request.body;
+  ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(body.size())));
+  JsonBody json(body.TakeText(JsonBody::kPadding));
+  ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
+  ROOST_ASSIGN_OR_RETURN(CordonOrder order, ParseCordonRequest(object, verb));
+  return services_.dispatcher.Cordon(std::move(order), AnswerLater(call, [](std::span<const WorkerAnswer> answers) {
+                                       ROOST_CHECK(answers.size() == 1);
+                                       return CordonBody(answers.front());
+                                     }));
+}
+
+}  // namespace roost::router
