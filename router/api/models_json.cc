@@ -23,7 +23,12 @@ void WriteLoad(const wire::Load& load, JsonWriter& json) {
 
 void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.BeginObject().Key("id").String(worker.worker_id).Key("model").String(worker.model);
-  json.Key("state").String(NameOf(worker.state)).Key("ready").Bool(worker.ready).Key("seconds_since_heard").Number(worker.seconds_since_heard);
+  json.Key("state")
+      .String(NameOf(worker.state))
+      .Key("ready")
+      .Bool(worker.ready)
+      .Key("seconds_since_heard")
+      .Number(worker.seconds_since_heard);
   WriteLoad(worker.load, json);
   json.Key("blocks").Number(worker.block_count).Key("block_tokens").Number(worker.block_tokens);
   json.Key("in_flight_requests").Number(worker.in_flight_requests);

@@ -27,7 +27,6 @@
 namespace roost::bench {
 namespace {
 
-
 struct Sizes {
   std::size_t rounds;
   std::size_t clients;

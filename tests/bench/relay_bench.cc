@@ -29,7 +29,6 @@
 namespace roost::bench {
 namespace {
 
-
 constexpr std::chrono::milliseconds kTokenInterval{4};
 
 // In production, clients and workers are on other machines. So here the senders must not take CPUs from the router's

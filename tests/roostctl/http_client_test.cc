@@ -16,7 +16,6 @@
 namespace roost::roostctl {
 namespace {
 
-
 class HttpClientTest : public ::testing::Test {
  protected:
   // Answers with the key that came along, plain or over TLS.

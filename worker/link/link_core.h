@@ -150,7 +150,8 @@ class LinkCore {
   // Sends what is due. Call it often; TimeToNextTick() tells when something is due next.
   void Tick();
 
-  // From now on requests are refused, and routers are told so. An operator's Cordon does the same until it is taken back.
+  // From now on requests are refused, and routers are told so. An operator's Cordon does the same until it is taken
+  // back.
   void BeginDrain();
   // Sends the last message on every link that is up.
   void SayBye();
