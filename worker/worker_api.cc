@@ -86,7 +86,7 @@ HttpResponse WorkerApi::Answer(const HttpRequest& request) const {
     response.headers.push_back({"Allow", std::string(kAllowed)});
     return response;
   }
-  if (route->door == Door::kOperators && MayBeRebound(request)) {
+  if (route->door == Door::kOperators && MayBeRebound(request, BrowserSign::kOriginOrLooks)) {
     return ErrorResponse({ErrorCode::kPermissionDenied,
                           "a browser calls this server by a name that is not its own; use an IP address or localhost",
                           ""});
