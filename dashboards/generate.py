@@ -231,7 +231,7 @@ def metrics_page():
             )
     lines += ["", "## Buckets of histograms", ""]
     for bounds, names in buckets_by_bounds().items():
-        lines += [f"- {', '.join(f'{bound:g}' for bound in bounds)}: {', '.join(f'`{name}`' for name in names)}"]
+        lines += [f"- {', '.join(f'{bound:.10g}' for bound in bounds)}: {', '.join(f'`{name}`' for name in names)}"]
     return "\n".join(lines) + "\n"
 
 
