@@ -340,6 +340,8 @@ WORKER = {
             panel("Processor", "Cores in use.", CORES, [("{{worker}}", rate("process_cpu_seconds_total", "worker"))]),
             panel("Memory", "Resident: on the CPU weights and KV too.", "bytes", [("{{worker}}", now("process_resident_memory_bytes", "worker"))]),
             panel("Uptime", "Since the process began.", "s", [("{{worker}}", "time() - process_start_time_seconds")]),
+            panel("Trace spans", "For --otlp-endpoint: sent, refused by the collector, or dropped because it does not keep up.", "cps",
+                  [("{{outcome}}", rate("roost_worker_trace_spans_total", "outcome"))]),
         ),
     ],
 }
