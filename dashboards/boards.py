@@ -46,6 +46,7 @@ MISS_REASONS_SAY = (
 )
 # No certificate is 0.
 CERTIFICATE = "(roost_router_tls_certificate_expiry_timestamp_seconds > 0) - time()"
+WORKER_CERTIFICATE = CERTIFICATE.replace("router", "worker")
 
 
 def routed_ttft(choice, by=""):
@@ -147,8 +148,8 @@ CLUSTER = {
                   "cps", [("{{reason}}", rate("roost_router_retries_total", "reason"))]),
             panel("Preemptions", "Requests put back into a worker's queue because blocks ran out: their prompts are computed again.",
                   "cps", [("{{worker}}", rate("roost_worker_preemptions_total", "worker"))]),
-            panel("Certificates end in", "Time until the routers' TLS certificates end. Empty without TLS.", "s",
-                  [("{{instance}}", CERTIFICATE)]),
+            panel("Certificates end in", "Time until the TLS certificates of routers and of workers' own endpoints end. Empty without TLS.",
+                  "s", [("{{instance}}", CERTIFICATE), ("{{worker}}", WORKER_CERTIFICATE)]),
             panel("Refused peers and handshakes", "At the port for workers: no or a wrong key, or a name that --link-peers does not "
                   "list. At the API: TLS handshakes that failed.", "cps",
                   [("link: {{reason}}", rate("roost_router_link_refused_peers_total", "reason")),

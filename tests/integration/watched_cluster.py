@@ -1,5 +1,5 @@
-"""A cluster that Prometheus watches, under traffic of all kinds: two routers (one with TLS) with API keys, three workers
-with small pools, clients that share documents, come back, leave early, ask wrongly or too often.
+"""A cluster that Prometheus watches, under traffic of all kinds: two routers with API keys, three workers with small
+pools (one of each with TLS), clients that share documents, come back, leave early, ask wrongly or too often.
 
     with WatchedCluster() as watched:
         watched.start_traffic()
@@ -18,6 +18,8 @@ import pathlib
 import random
 import tempfile
 import threading
+import urllib.parse
+import urllib.request
 
 from certificates import Authority
 from cluster import DEADLINE_SECONDS, Cluster, text, wait_until
@@ -36,6 +38,10 @@ GPU_SERIES = """# TYPE roost_worker_gpu_memory_bytes gauge
 roost_worker_gpu_memory_bytes{model="on-a-gpu",worker="double",gpu="0",state="used"} %d
 roost_worker_gpu_memory_bytes{model="on-a-gpu",worker="double",gpu="0",state="free"} %d
 """ % (70 * GIB, 10 * GIB)
+
+
+def address_in(url):
+    return urllib.parse.urlparse(url).netloc
 
 
 class GpuDouble:
@@ -76,6 +82,8 @@ class WatchedCluster:
             self.keys.add("batch", "--tenant", "acme", "--max-priority", "20")
             self.keys.add("bird")
             self.keys.add("limited", "--requests-per-minute", "2")
+            server = self.authority.issue("server")
+            self.tls = ("--tls-cert", server.certificate, "--tls-key", server.key)
             self.routers = self._start_routers()
             self.workers = {name: self._start_worker(name) for name in WORKERS}
             self.wait_for_workers()
@@ -94,26 +102,34 @@ class WatchedCluster:
 
     def _start_routers(self):
         flags = ("--api-keys", str(self.keys.path), *SMALL_QUEUE)
-        server = self.authority.issue("server")
-        tls = ("--tls-cert", server.certificate, "--tls-key", server.key)
         return [self.cluster.start_router(*flags),
-                self.cluster.start_router(*flags, *tls, tls=self.authority.client_context())]  # fmt: skip
+                self.cluster.start_router(*flags, *self.tls, tls=self.authority.client_context())]  # fmt: skip
 
     def _start_worker(self, name, metrics="127.0.0.1:0"):
         links = ",".join(router.link for router in self.routers)
-        return self.cluster.start_worker(name, "--router", links, "--metrics-address", metrics, *SMALL_WORKER)
+        tls = self.tls if name == WORKERS[0] else ()
+        return self.cluster.start_worker(name, "--router", links, "--metrics-address", metrics, *SMALL_WORKER, *tls)
 
     def _jobs(self, double):
         plain, secure = self.routers
-        self.metrics_of = {
-            name: worker.wait_for_log("worker ready")["metrics"].removeprefix("http://").removesuffix("/metrics")
-            for name, worker in self.workers.items()
-        }
+        self.metrics_of = {name: worker.wait_for_log("worker ready")["metrics"] for name, worker in self.workers.items()}
         return {
             "roost-router": [Target(plain.address_of("/metrics")),
                              Target(secure.address_of("/metrics"), self.authority.certificate)],
-            "roost-worker": [*map(Target, self.metrics_of.values()), Target(double.address)],
+            "roost-worker": [*map(self._target, self.metrics_of.values()), Target(double.address)],
         }  # fmt: skip
+
+    def _target(self, url):
+        return Target(address_in(url), self.authority.certificate if url.startswith("https:") else None)
+
+    def metrics_texts(self):
+        """(daemon, its metrics) of each process."""
+        context = self.authority.client_context()
+        texts = [("router", router.request("GET", "/metrics").body) for router in self.routers]
+        for url in self.metrics_of.values():
+            with urllib.request.urlopen(url, context=context if url.startswith("https:") else None) as response:
+                texts.append(("worker", response.read().decode()))
+        return texts
 
     def wait_for_workers(self):
         for router in self.routers:
@@ -209,5 +225,5 @@ class WatchedCluster:
         self.workers[name].kill()
         wait_until(lambda: self.counted("roost_router_workers_lost_total") >= len(self.routers), "the loss")
         self.stopping.wait(seconds)
-        self.workers[name] = self._start_worker(name, self.metrics_of[name])
+        self.workers[name] = self._start_worker(name, address_in(self.metrics_of[name]))
         self.wait_for_workers()
