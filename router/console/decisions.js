@@ -13,9 +13,6 @@ const REASONS = {
   only_worker: ['only worker', 'no other worker could take the request'],
   replicate: ['cheapest, and copied', 'it was the cheapest; and another worker gets a copy of the prefix, because that saves more waiting than it costs'],
   warm_up: ['new worker', 'it is new, and gets its share of the requests that no cache helps'],
-  least_cost: ['the policy’s rule', 'the policy’s rule says so'],
-  rotation: ['the policy’s rule', 'the policy’s rule says so'],
-  random: ['the policy’s rule', 'the policy’s rule says so'],
 };
 // Heading, member, what it is. Times unless a format is given.
 const TERMS = [
@@ -70,6 +67,11 @@ function keyOf(decision) {
   return `${decision.id}/${decision.retries}`;
 }
 
+// In short and in full. Other policies have reasons of their own.
+function reasonOf({ reason }) {
+  return REASONS[reason] ?? [reason.replaceAll('_', ' '), `of its rule “${reason.replaceAll('_', ' ')}”`];
+}
+
 function create() {
   const row = element('li');
   const part = (kind = '') => element('span', { class: kind });
@@ -95,7 +97,7 @@ function update(row, decision) {
   const { parts } = row;
   const { predicted, actual } = decision;
   setText(parts.worker, decision.worker + (decision.retries > 0 ? ` (retry ${decision.retries})` : ''));
-  setText(parts.reason, (REASONS[decision.reason] ?? [decision.reason])[0]);
+  setText(parts.reason, reasonOf(decision)[0]);
   setText(parts.prompt, count(decision.prompt_tokens));
   const { cached_tokens: cached } = actual ?? predicted;
   // What is predicted counts whole blocks; a difference within one says nothing.
@@ -120,7 +122,6 @@ function regretText({ regret }) {
 
 function explain(decision) {
   const { predicted, actual, regret, round_robin: rotation } = decision;
-  const because = (REASONS[decision.reason] ?? [])[1] ?? decision.reason;
   const came = actual === null ? 'No token has come yet.'
     : `It found ${count(actual.cached_tokens)}, and the first token came after ${seconds(actual.ttft_seconds)}.`;
   const regretted = [
@@ -130,7 +131,7 @@ function explain(decision) {
   const best = regretted.length > 0 ? `Regret: of the other candidates ${regretted.join(', and ')}.`
     : 'Regret: none. No other candidate held more or was predicted to be faster.';
   const lines = [
-    `${decision.worker} was chosen by ${decision.policy} because ${because}.`,
+    `${decision.worker} was chosen by ${decision.policy} because ${reasonOf(decision)[1]}.`,
     `Predicted: ${count(predicted.cached_tokens)} of ${count(decision.prompt_tokens)} prompt tokens cached, first token after ${seconds(predicted.ttft_seconds)}. ${came}`,
     best,
     `Round robin would have sent it to a worker with ${count(rotation.cached_tokens)} cached tokens: first token after ${seconds(rotation.ttft_seconds)}.`,

@@ -13,10 +13,12 @@ const MODES = {
   blind: 'the router knows nothing of the cache; load alone decides',
 };
 
+// Others, starting, cordoned and draining, are as somebody wanted it.
+const KIND_OF_STATE = { ready: 'good', stalled: 'bad', ejected: 'bad' };
+
 function stateOf(worker) {
-  if (!worker.ready) return ['starting', 'warn'];
   if (worker.seconds_since_heard >= SILENT_SECONDS) return [`silent for ${age(worker.seconds_since_heard)}`, 'bad'];
-  return ['ready', 'good'];
+  return [worker.state, KIND_OF_STATE[worker.state] ?? 'warn'];
 }
 
 // How many requests each worker got in the last minute.
@@ -59,7 +61,7 @@ export class Workers {
     if (this.table.whole.parentElement !== this.parent) this.parent.replaceChildren(this.table.whole, this.more);
     const recent = workers.reduce((total, worker) => total + shares.recent(worker.id), 0);
     const ever = workers.reduce((total, worker) => total + worker.requests_total, 0);
-    const ready = workers.filter((worker) => worker.ready).length;
+    const ready = workers.filter((worker) => worker.state === 'ready').length;
     const blocks = workers.reduce((total, worker) => total + worker.blocks, 0);
     const cached = workers.reduce((total, worker) => total + worker.cached_blocks * worker.block_tokens, 0);
     setText(this.note, `${ready} of ${workers.length} ready; ${count(blocks)} blocks, ${count(cached)} tokens cached`);
@@ -107,15 +109,6 @@ function update({ parts }, worker, { shares, recent, ever, severalModels }) {
   setBar(parts.cached, worker.cached_blocks / worker.blocks);
   setText(parts.cachedText, percent(worker.cached_blocks / worker.blocks));
   setText(parts.held, `${count(worker.cached_blocks * worker.block_tokens)} tokens${pinned}`);
-  setText(parts.model, severalModels ? worker.model : '');
-  setText(parts.state, state);
-  parts.state.className = `state-dot ${kind}`;
-  setText(parts.load, `${count(worker.running_requests)} running, ${count(worker.waiting_requests)} waiting`);
-  setText(parts.queued, `${count(worker.queued_prefill_tokens)} tokens to prefill; ${count(worker.in_flight_requests)} from here`);
-  setBar(parts.used, used / worker.blocks);
-  setText(parts.usedText, `${percent(used / worker.blocks)}, ${count(worker.free_blocks)} of ${count(worker.blocks)} free`);
-  setBar(parts.cached, worker.cached_blocks / worker.blocks);
-  setText(parts.cachedText, `${count(worker.cached_blocks * worker.block_tokens)} tokens${pinned}`);
   setText(parts.mode, worker.mode === 'exact' && !worker.index_in_sync ? 'exact, awaits a snapshot' : worker.mode);
   parts.mode.title = MODES[worker.mode] ?? '';
   parts.mode.className = worker.mode === 'exact' && worker.index_in_sync ? '' : 'warn';
