@@ -25,7 +25,7 @@ class Registry {
     std::string name;
     std::string value;
   };
-  explicit Registry(std::vector<ConstantLabel> constant_labels = {});
+  explicit Registry(const std::vector<ConstantLabel>& constant_labels = {});
   ~Registry();
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
