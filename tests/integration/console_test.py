@@ -148,6 +148,7 @@ class ConsoleTest(unittest.TestCase):
         router.learn_rates()
         with Load(router):
             page = self.open(router)
+            self.wait_for_live(page)
             page.wait_for("document.querySelectorAll('#decisions details').length > 5", "decisions")
             page.evaluate("document.querySelector('#decisions summary').focus()")
             page.press("Enter")  # the keyboard does it
@@ -187,8 +188,8 @@ class ConsoleTest(unittest.TestCase):
         self.wait_for_live(page)
         self.assertIn("roost-worker --model", page.text("#workers"))
         self.assertIn("curl ", page.text("#decisions"))
-        self.assertIn("none is ready", page.text("#prefixes"))
-        self.assertIn("roostctl key new", page.text("#keys"))
+        for panel, told in (("prefixes", "none is ready"), ("keys", "roostctl key new")):
+            wait_until(lambda: told in page.text(f"#{panel}"), f"what to do, in {panel}")
         cluster.start_worker("worker-a")
         page.wait_for("/ready/.test(document.querySelector('#workers li')?.innerText ?? '')", "that the worker appears")
         page.wait_for("/No request has found a cached prefix/.test(document.querySelector('#prefixes').innerText)", "what prefixes are")
