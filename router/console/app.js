@@ -125,11 +125,12 @@ async function askForPrefixes() {
   }
 }
 
-async function askSlowly() {
+async function askSlowly(asker) {
   if (seconds() - slowAt < SLOW_INTERVAL_MS / 1000) return;
   slowAt = seconds();
   await askForPrefixes();
-  keysPanel.show((await getJson('admin/v1/usage')).keys);
+  const { keys } = await getJson('admin/v1/usage');
+  if (key.get() === asker) keysPanel.show(keys);
 }
 
 function showLost() {
@@ -169,11 +170,10 @@ async function update() {
     lostSince = null;
     answeredAt = seconds();
     showAll();
-    await askSlowly();
-    if (key.get() !== asker) return;
     showOnly('live');
     by('forget').hidden = asker === '';
     if (!isPaused) showState(`Live: ${location.host}`, 'good');
+    await askSlowly(asker);
   } catch (error) {
     if (error instanceof Unreachable) return showLost();
     if (error instanceof Refusal) return showRefusal(error);
@@ -223,6 +223,7 @@ by('key-form').addEventListener('submit', (event) => {
 by('forget').addEventListener('click', () => {
   key.forget();
   forgetNumbers();
+  showOnly('');
   run();
 });
 document.addEventListener('visibilitychange', run);

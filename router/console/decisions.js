@@ -41,7 +41,7 @@ export class Decisions {
     this.shown = [];
   }
 
-  // While a decision is open the list keeps its rows, so that nothing moves under the reader.
+  // While a decision is open, or the keyboard is on one, the list keeps its rows: nothing moves under the reader.
   show(decisions) {
     if (decisions.length === 0) {
       setText(this.note, '');
@@ -50,13 +50,13 @@ export class Decisions {
       return;
     }
     if (this.table.whole.parentElement !== this.parent) this.parent.replaceChildren(this.held, this.table.whole);
-    const isHeld = this.table.list.querySelector('details[open]') !== null;
+    const isHeld = this.table.list.querySelector('details[open], :focus-visible') !== null;
     const fresh = new Map(decisions.map((decision) => [keyOf(decision), decision]));
     const kept = this.shown.map((decision) => fresh.get(keyOf(decision)) ?? decision);
     const newer = decisions.filter((decision) => !this.shown.some((old) => keyOf(old) === keyOf(decision))).length;
     this.shown = isHeld ? kept : decisions;
     setText(this.held, isHeld && newer > 0
-      ? `Held while a decision is open; ${newer >= MOST_DECISIONS ? 'all shown have been followed by' : 'there are'} ${plural(newer, 'newer one')}.` : '');
+      ? `Held while a decision is open or selected; ${newer >= MOST_DECISIONS ? 'all shown have been followed by' : 'there are'} ${plural(newer, 'newer one')}.` : '');
     setText(this.note, `the newest ${this.shown.length}; open one for its candidates`);
     reconcile(this.table.list, this.shown, keyOf, create, update);
   }
