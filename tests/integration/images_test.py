@@ -59,6 +59,7 @@ class Buildah:
     def __init__(self, folder):
         self.command = ["buildah", "--storage-driver", "overlay"]
         self.command += ["--root", f"{folder}/root", "--runroot", f"{folder}/run"]
+        self.folder = str(folder)
         self.mounted = {}
 
     def run(self, *arguments, **settings):
@@ -80,8 +81,13 @@ class Buildah:
         return json.loads(self.run("inspect", "--type", "image", image))["OCIv1"]["config"]
 
     def close(self):
+        """Leaves no mount behind, also of a build that failed."""
         for container, _ in self.mounted.values():
             self.run("rm", container)
+        lines = pathlib.Path("/proc/mounts").read_text().splitlines()
+        mounts = [line.split()[1] for line in lines if line.split()[1].startswith(self.folder + "/")]
+        for path in sorted(mounts, reverse=True):
+            run("umount", path)
 
 
 @unittest.skipIf(NOT_HERE, NOT_HERE)
