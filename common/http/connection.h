@@ -37,6 +37,7 @@
 #include "common/base/byte_budget.h"
 #include "common/base/rng.h"
 #include "common/base/turn_count.h"
+#include "common/http/http_date.h"
 #include "common/http/refused_connection.h"
 #include "common/http/responder.h"
 #include "common/http/server.h"
@@ -66,6 +67,7 @@ struct IoThread {
   explicit IoThread(std::uint64_t seed) : ids(seed), read_buffer(kReadBytes) {}
 
   Rng ids;
+  HttpDateClock date;
   std::vector<char> read_buffer;  // shared by all its connections, so that a waiting connection needs no buffer
   std::unordered_set<Connection*> connections;
   RefusedConnection::Count refused;

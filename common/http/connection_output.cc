@@ -36,6 +36,7 @@ std::string Connection::Head(int status, const std::vector<HttpHeader>& headers)
     fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, SafeHeaderValue(value, buffer));
   };
   append("Server", "roost");
+  append("Date", thread_.date.Now());
   append("Connection", keep_alive_ ? "keep-alive" : "close");
   append("x-request-id", request_id_);  // for OpenAI's clients
   append("request-id", request_id_);    // for Anthropic's clients

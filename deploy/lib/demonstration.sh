@@ -9,7 +9,7 @@ document_count=14
 question_count=56
 kv_blocks=1248  # of 16 tokens
 demo_load=(--prompts deploy/demo-prompts --documents "$document_count" --conversations "$question_count"
-           --turns 1 --concurrency 4 --max-tokens 8 --probes 0)
+           --turns 1 --concurrency 4 --max-tokens 8 --brief)
 
 # start_demo POLICY HTTP_ADDRESS LINK_ADDRESS: starts a router and two workers with empty caches. Their logs have their
 # own folder.

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/answer_events.h"
 #include "deploy/roostctl/http_client.h"
 #include "deploy/roostctl/router_access.h"
 
@@ -27,27 +27,13 @@ struct ChatFields {
   std::optional<std::uint32_t> max_tokens;
   std::optional<int> temperature;
   UseCache cache = UseCache::kYes;
+  bool ignore_eos = false;  // of Roost, vLLM and others: the answer has max_tokens tokens
 };
 
 // The body of POST /v1/chat/completions for a streamed answer with token counts.
 [[nodiscard]] std::string ChatBody(const ChatFields& fields, const std::vector<ChatTurn>& turns);
-
-// The answer as the client saw it.
-struct ChatAnswer {
-  std::string error;     // empty when the whole answer came
-  bool stopped = false;  // the client's StopWhen ended it: incomplete, but not an error
-  std::string worker;
-  std::string text;
-  double ttft_seconds = 0;
-  double total_seconds = 0;
-  std::uint64_t prompt_tokens = 0;
-  std::uint64_t cached_tokens = 0;
-  std::uint64_t output_tokens = 0;
-};
-
-// kReasoning is what a model thinks before it answers; it does not enter ChatAnswer::text.
-enum class AnswerPart { kText, kReasoning };
-using OnAnswer = std::function<void(AnswerPart part, std::string_view text)>;
+// The same of POST /v1/completions.
+[[nodiscard]] std::string CompletionBody(const ChatFields& fields, std::string_view prompt);
 
 // Sends `body`, and calls `on_answer` with each piece as it arrives.
 [[nodiscard]] ChatAnswer AskChat(HttpClient& client, const std::string& body, const OnAnswer& on_answer);

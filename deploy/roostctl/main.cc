@@ -6,10 +6,11 @@
 #include <string_view>
 
 #include "common/config/config.h"
-#include "deploy/roostctl/bench.h"
+#include "deploy/roostctl/bench/bench.h"
 #include "deploy/roostctl/chat.h"
 #include "deploy/roostctl/command.h"
 #include "deploy/roostctl/cordon.h"
+#include "deploy/roostctl/doctor/doctor.h"
 #include "deploy/roostctl/evict.h"
 #include "deploy/roostctl/explain.h"
 #include "deploy/roostctl/generate/generate.h"
@@ -22,6 +23,7 @@
 #include "deploy/roostctl/status.h"
 #include "deploy/roostctl/template_command.h"
 #include "deploy/roostctl/tokenize.h"
+#include "deploy/roostctl/top/top.h"
 
 namespace roost::roostctl {
 namespace {
@@ -30,6 +32,8 @@ namespace {
 // clang-format off
 constexpr const Command* kCommands[] = {
     &kStatusCommand,
+    &kTopCommand,
+    &kDoctorCommand,
     &kCordonCommand,
     &kUncordonCommand,
     &kDrainCommand,

@@ -1,5 +1,7 @@
 #include "router/api/models_json.h"
 
+#include <fmt/format.h>
+
 #include "common/base/json_writer.h"
 
 namespace roost::router {
@@ -21,6 +23,14 @@ void WriteLoad(const wire::Load& load, JsonWriter& json) {
   json.Key("pinned_blocks").Number(load.pinned_block_count);
 }
 
+void WriteTotals(const WorkerTotals& totals, JsonWriter& json) {
+  json.Key("prompt_tokens_total").Number(totals.prompt_tokens).Key("cached_tokens_total").Number(totals.cached_tokens);
+  json.Key("output_tokens_total").Number(totals.output_tokens).Key("first_tokens_total").Number(totals.first_tokens);
+  json.Key("ttft_seconds_total").Number(totals.ttft_seconds);
+}
+
+std::string ProtocolOf(const wire::PeerVersion& version) { return fmt::format("{}.{}", version.major, version.minor); }
+
 void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.BeginObject().Key("id").String(worker.worker_id).Key("model").String(worker.model);
   json.Key("state")
@@ -34,7 +44,10 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.Key("in_flight_requests").Number(worker.in_flight_requests);
   json.Key("indexed_blocks").Number(worker.indexed_block_count).Key("index_in_sync").Bool(worker.index_in_sync);
   json.Key("mode").String(NameOf(worker.mode));
-  json.Key("requests_total").Number(worker.requests_total).EndObject();
+  json.Key("requests_total").Number(worker.requests_total);
+  WriteTotals(worker.totals, json);
+  json.Key("release").String(worker.version.release).Key("protocol").String(ProtocolOf(worker.version));
+  json.Key("fingerprint").String(worker.fingerprint).Key("kv_dtype").String(worker.kv_dtype).EndObject();
 }
 
 }  // namespace

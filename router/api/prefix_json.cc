@@ -211,6 +211,7 @@ std::string MatchBody(const PromptQuery& query, const PromptMatch& match) {
   json.BeginObject().Key("model").String(query.model->name).Key("prompt_tokens").Number(query.prompt_token_count);
   json.Key("block_tokens").Number(query.model->block_tokens);
   json.Key("blocks").Number(std::uint64_t{query.block_hashes.size()});
+  if (!query.block_hashes.empty()) json.Key("last_block_hash").String(query.block_hashes.back().ToHex());
   json.Key("hit").String(HitLine(query.prompt_token_count, cached, query.model->block_tokens));
   WriteChoice(match, json);
   json.Key("workers").BeginArray();

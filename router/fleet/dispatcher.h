@@ -242,6 +242,15 @@ enum class WorkerState : std::uint8_t {
   return kNames[static_cast<std::size_t>(state)];
 }
 
+// What came of this router's requests at a worker.
+struct WorkerTotals {
+  std::uint64_t prompt_tokens = 0;  // of requests whose first token came, as the next two
+  std::uint64_t cached_tokens = 0;
+  std::uint64_t first_tokens = 0;  // such requests
+  double ttft_seconds = 0;         // from the decision to the first token, added up
+  std::uint64_t output_tokens = 0;
+};
+
 struct WorkerStatus {
   std::string worker_id;
   WorkerSlot slot;
@@ -257,6 +266,10 @@ struct WorkerStatus {
   WorkerMode mode = WorkerMode::kExact;
   bool index_in_sync = false;  // the mode is exact and no snapshot is awaited
   std::uint64_t requests_total = 0;
+  WorkerTotals totals;
+  wire::PeerVersion version;
+  std::string fingerprint;  // of the model
+  std::string kv_dtype;
 };
 
 // Requests of a model that wait at the router for a worker with room; at least one.

@@ -153,7 +153,10 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
   worker.Report(std::move(step.load), now);
   roster_.Refresh(worker);
   // A retry changes other workers' charges but not the roster, so `worker` stays valid.
-  for (wire::TokenEvent& event : step.tokens) requests_.OnEvent(worker.hello.worker_id, std::move(event), now);
+  for (wire::TokenEvent& event : step.tokens) {
+    worker.totals.output_tokens += event.tokens.size();
+    requests_.OnEvent(worker.hello.worker_id, std::move(event), now);
+  }
   requests_.DispatchWaitingTo(worker, now);
   cordons_.OnReport(worker, now);
 }

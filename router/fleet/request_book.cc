@@ -295,6 +295,10 @@ void RequestBook::OnPromptComputed(Attempt& attempt, const wire::TokenEvent& eve
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (worker == nullptr) return;
   worker->ejection.OnFirstToken();
+  worker->totals.prompt_tokens += spec.prompt.size();
+  worker->totals.cached_tokens += event.cached_token_count.value_or(0);
+  worker->totals.ttft_seconds += ToSeconds(now - attempt.prediction.decided_at);
+  ++worker->totals.first_tokens;
   if (std::exchange(attempt.is_probe, false)) roster_.Refresh(*worker);
   if (spec.cache_mode == wire::CacheMode::kOff) return;
   worker->view.OnComputed(spec.block_hashes, now);

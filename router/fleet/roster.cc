@@ -259,7 +259,11 @@ WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
           .indexed_block_count = worker.index->View(worker.slot).block_count,
           .mode = worker.view.mode(),
           .index_in_sync = worker.view.in_sync(),
-          .requests_total = worker.requests_total};
+          .requests_total = worker.requests_total,
+          .totals = worker.totals,
+          .version = worker.hello.version,
+          .fingerprint = worker.hello.fingerprint,
+          .kv_dtype = worker.hello.kv_dtype};
 }
 
 }  // namespace roost::router

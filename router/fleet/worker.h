@@ -13,6 +13,7 @@
 #include "common/base/rate_estimator.h"
 #include "common/wire/messages.h"
 #include "router/fleet/cache_view.h"
+#include "router/fleet/dispatcher.h"
 #include "router/fleet/ejection.h"
 #include "router/fleet/engine_watch.h"
 #include "router/fleet/fleet_metrics.h"
@@ -55,6 +56,7 @@ struct Worker {
   const Instant joined_at;
   Instant last_heard;
   std::uint64_t requests_total = 0;
+  WorkerTotals totals;
   std::uint64_t generate_digest = 0;  // of the requests that it was sent; see wire::Ping
   std::uint64_t last_sent;            // see WorkerView
   bool receives_copy = false;         // it is computing a copy of a prefix

@@ -119,6 +119,11 @@ TEST_F(ApiTest, ShowsWorkers) {
   worker.indexed_block_count = 5;
   worker.index_in_sync = true;
   worker.requests_total = 77;
+  worker.totals = {
+      .prompt_tokens = 700, .cached_tokens = 500, .first_tokens = 70, .ttft_seconds = 3.5, .output_tokens = 900};
+  worker.version = {.major = 2, .minor = 2, .release = "0.1.0"};
+  worker.fingerprint = "f1";
+  worker.kv_dtype = "f32";
   dispatcher_.workers = {worker};
   EXPECT_EQ(
       Ask("GET", "/admin/v1/workers")->response->body,
@@ -126,7 +131,9 @@ TEST_F(ApiTest, ShowsWorkers) {
       R"("waiting_requests":1,)"
       R"("running_requests":2,"queued_prefill_tokens":30,"free_blocks":4,"cached_blocks":5,"pinned_blocks":3,"blocks":9,)"
       R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact",)"
-      R"("requests_total":77}]})");
+      R"("requests_total":77,"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"
+      R"("first_tokens_total":70,"ttft_seconds_total":3.5,"release":"0.1.0","protocol":"2.2","fingerprint":"f1",)"
+      R"("kv_dtype":"f32"}]})");
 }
 
 TEST_F(ApiTest, QueuesTellWhatWaitsAtTheRouter) {

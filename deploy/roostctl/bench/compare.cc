@@ -1,0 +1,82 @@
+#include "deploy/roostctl/bench/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "deploy/roostctl/bench/student_t.h"
+
+namespace roost::roostctl {
+namespace {
+
+enum class Wish : std::uint8_t { kLess, kMore };
+
+struct Figure {
+  std::string_view name;
+  std::string_view unit;
+  double scale;
+  Wish wish;
+  double (*of)(const BenchSummary& summary);
+};
+constexpr double kMs = 1e3;
+constexpr Figure kCompared[] = {
+    {"ttft mean", "ms", kMs, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.mean; }},
+    {"ttft p50", "ms", kMs, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p50; }},
+    {"ttft p90", "ms", kMs, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p90; }},
+    {"between tokens mean", "ms", kMs, Wish::kLess, [](const BenchSummary& s) { return s.gap_seconds.mean; }},
+    {"whole answer mean", "ms", kMs, Wish::kLess, [](const BenchSummary& s) { return s.total_seconds.mean; }},
+    {"output tokens", "/s", 1, Wish::kMore, [](const BenchSummary& s) { return s.output_tokens_per_second(); }},
+    {"good requests", "/s", 1, Wish::kMore, [](const BenchSummary& s) { return s.good_per_second(); }},
+    {"cached", "%", 100, Wish::kMore, [](const BenchSummary& s) { return s.cached_ratio(); }},
+};
+constexpr double kConfidence = 1 - 0.05 / std::size(kCompared);
+
+Verdict VerdictOf(const Interval& log_ratio, Wish wish) {
+  if (log_ratio.low <= 0 && log_ratio.high >= 0) return Verdict::kNoise;
+  return (log_ratio.low > 0) == (wish == Wish::kMore) ? Verdict::kBetter : Verdict::kWorse;
+}
+
+}  // namespace
+
+std::string_view NameOf(Verdict verdict) {
+  constexpr std::string_view kNames[] = {"noise", "better", "worse", "unknown"};
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+std::optional<Interval> MeanInterval(std::span<const double> values, double confidence) {
+  if (values.size() < 2) return std::nullopt;
+  const auto count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  const double error = std::sqrt(squares / (count - 1) / count);
+  const double reach = error * StudentQuantile((1 + confidence) / 2, count - 1);
+  return Interval{mean, mean - reach, mean + reach};
+}
+
+std::vector<Difference> Compare(const BenchSummary& a, const BenchSummary& b, std::span<const BlockPair> blocks) {
+  std::vector<Difference> differences;
+  for (const Figure& figure : kCompared) {
+    Difference& difference = differences.emplace_back();
+    difference.figure = figure.name;
+    difference.unit = figure.unit;
+    difference.a = figure.scale * figure.of(a);
+    difference.b = figure.scale * figure.of(b);
+    std::vector<double> log_ratios;
+    for (const BlockPair& block : blocks) {
+      const double in_a = figure.of(block.a);
+      const double in_b = figure.of(block.b);
+      if (in_a > 0 && in_b > 0) log_ratios.push_back(std::log(in_b / in_a));
+    }
+    difference.block_count = log_ratios.size();
+    if (log_ratios.size() < kFewestBlocks) continue;
+    const Interval interval = *MeanInterval(log_ratios, kConfidence);
+    difference.ratio = std::exp(interval.mean);
+    difference.low = std::exp(interval.low);
+    difference.high = std::exp(interval.high);
+    difference.verdict = VerdictOf(interval, figure.wish);
+  }
+  return differences;
+}
+
+}  // namespace roost::roostctl

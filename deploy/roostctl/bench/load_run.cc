@@ -1,0 +1,212 @@
+#include "deploy/roostctl/bench/load_run.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <queue>
+#include <tuple>
+
+#include "common/base/rng.h"
+#include "deploy/roostctl/stream_client.h"
+
+namespace roost::roostctl {
+namespace {
+
+constexpr Duration kProgressInterval = std::chrono::milliseconds(100);
+
+std::uint64_t AnswerHash(std::size_t session, std::size_t turn, std::string_view answer) {
+  return XXH3_64bits_withSeed(answer.data(), answer.size(), Mix64(session) + turn);
+}
+
+std::vector<float> GapsOf(const std::vector<double>& piece_seconds) {
+  std::vector<float> gaps;
+  for (std::size_t i = 1; i < piece_seconds.size(); ++i) {
+    gaps.push_back(static_cast<float>(piece_seconds[i] - piece_seconds[i - 1]));
+  }
+  return gaps;
+}
+
+std::string PromptOfTurns(const std::vector<ChatTurn>& turns) {
+  std::string prompt;
+  for (const ChatTurn& turn : turns) {
+    if (!prompt.empty()) prompt += "\n\n";
+    prompt += turn.text;
+  }
+  return prompt;
+}
+
+class Load {
+ public:
+  Load(const LoadTarget& target, const LoadPlan& plan)
+      : target_(target),
+        plan_(plan),
+        client_(target.access, target.timeout_seconds),
+        start_(clock_.Now()),
+        runs_(plan.sessions.size()) {
+    progress_.session_count = plan.sessions.size();
+  }
+
+  [[nodiscard]] Result<void> Check() const { return client_.Check(); }
+
+  LoadResult Run() {
+    Begin();
+    while (!due_.empty() || client_.open_count() > 0) {
+      if (plan_.stop_asked && plan_.stop_asked()) {
+        result_.was_stopped = true;
+        due_ = {};
+        client_.CancelAll();
+        break;
+      }
+      SendDue();
+      client_.Run(TimeToNext());
+      Tell();
+    }
+    if (!result_.samples.empty()) result_.seconds = last_end_seconds_ - first_seconds_;
+    return std::move(result_);
+  }
+
+ private:
+  struct SessionRun {
+    std::vector<ChatTurn> turns;  // so far
+    std::size_t next_turn = 0;
+  };
+  struct Due {
+    double seconds;
+    std::size_t index;  // of the session
+
+    bool operator<(const Due& other) const {  // the earliest is on top
+      return std::tie(seconds, index) > std::tie(other.seconds, other.index);
+    }
+  };
+
+  [[nodiscard]] double Now() const { return ToSeconds(clock_.Now() - start_); }
+
+  void Begin() {
+    const std::size_t count =
+        plan_.concurrency ? std::min<std::size_t>(*plan_.concurrency, runs_.size()) : runs_.size();
+    for (; next_session_ < count; ++next_session_) {
+      due_.push({plan_.concurrency ? 0 : plan_.sessions[next_session_].start_seconds, next_session_});
+    }
+  }
+
+  void SendDue() {
+    while (!due_.empty() && due_.top().seconds <= Now() && client_.open_count() < kMaxOpen) {
+      const Due due = due_.top();
+      due_.pop();
+      Send(due);
+    }
+  }
+
+  [[nodiscard]] Duration TimeToNext() const {
+    if (due_.empty() || client_.open_count() >= kMaxOpen) return kProgressInterval;
+    return std::clamp(FromSeconds(due_.top().seconds - Now()), Duration(0), kProgressInterval);
+  }
+
+  void Send(const Due& due) {
+    const BenchSession& session = plan_.sessions[due.index];
+    SessionRun& run = runs_[due.index];
+    if (session.has_whole_prompts) run.turns.clear();
+    if (run.turns.empty() && session.front) {
+      run.turns.push_back({"system", Render(*session.front, target_.tokens_per_word)});
+    }
+    const BenchTurn& turn = session.turns[run.next_turn];
+    run.turns.push_back({"user", Render(turn.text, target_.tokens_per_word)});
+    const Instant scheduled = start_ + FromSeconds(due.seconds);
+    auto events = std::make_shared<AnswerEvents>(clock_, scheduled, nullptr);
+    const double lag = Now() - due.seconds;
+    client_.Start({.path = target_.api == BenchApi::kChat ? "/v1/chat/completions" : "/v1/completions",
+                   .json = BodyOf(turn, run.turns),
+                   .on_data = [events](std::string_view data) { events->Take(data); },
+                   .on_end = [this, events, due,
+                              lag](const Result<HttpResponse>& response) { OnEnd(due, lag, events->End(response)); }});
+  }
+
+  [[nodiscard]] std::string BodyOf(const BenchTurn& turn, const std::vector<ChatTurn>& turns) const {
+    const ChatFields fields{.model = target_.model,
+                            .max_tokens = turn.max_tokens,
+                            .temperature = 0,
+                            .cache = target_.cache,
+                            .ignore_eos = target_.ignore_eos};
+    return target_.api == BenchApi::kChat ? ChatBody(fields, turns) : CompletionBody(fields, PromptOfTurns(turns));
+  }
+
+  void OnEnd(const Due& due, double lag, ChatAnswer answer) {
+    if (answer.stopped) return;
+    const BenchSession& session = plan_.sessions[due.index];
+    SessionRun& run = runs_[due.index];
+    ++progress_.ended_requests;
+    if (!answer.error.empty()) ++progress_.failed_requests;
+    if (!session.is_warm_up) Record(session, run.next_turn, due.seconds, lag, answer);
+    if (plan_.answers != nullptr && answer.error.empty()) {
+      answer.text = plan_.answers->try_emplace({session.number, run.next_turn}, answer.text).first->second;
+    }
+    run.turns.push_back({"assistant", std::move(answer.text)});
+    ++run.next_turn;
+    GoOn(session, run, due.index);
+  }
+
+  void Record(const BenchSession& session, std::size_t turn, double scheduled_seconds, double lag,
+              const ChatAnswer& answer) {
+    first_seconds_ = std::min(first_seconds_, scheduled_seconds);
+    last_end_seconds_ = std::max(last_end_seconds_, Now());
+    result_.samples.push_back({.error = answer.error,
+                               .error_kind = answer.error_kind,
+                               .worker = answer.worker,
+                               .scheduled_seconds = scheduled_seconds,
+                               .lag_seconds = lag,
+                               .ttft_seconds = answer.ttft_seconds,
+                               .total_seconds = answer.total_seconds,
+                               .gap_seconds = GapsOf(answer.piece_seconds),
+                               .prompt_tokens = answer.prompt_tokens,
+                               .cached_tokens = answer.cached_tokens,
+                               .output_tokens = answer.output_tokens,
+                               .answer_hash = AnswerHash(session.number, turn, answer.text),
+                               .session = session.number,
+                               .turn = turn});
+  }
+
+  void GoOn(const BenchSession& session, SessionRun& run, std::size_t index) {
+    if (run.next_turn < session.turns.size()) {
+      const BenchTurn& next = session.turns[run.next_turn];
+      due_.push({std::max(Now() + next.think_seconds, next.earliest_seconds.value_or(0)), index});
+      return;
+    }
+    run.turns = {};
+    ++progress_.ended_sessions;
+    if (plan_.concurrency && next_session_ < runs_.size()) due_.push({Now(), next_session_++});
+  }
+
+  void Tell() {
+    if (!plan_.on_progress || clock_.Now() < next_tell_) return;
+    next_tell_ = clock_.Now() + kProgressInterval;
+    progress_.open_requests = client_.open_count();
+    plan_.on_progress(progress_);
+  }
+
+  const SteadyClock clock_;
+  const LoadTarget& target_;
+  const LoadPlan& plan_;
+  StreamClient client_;
+  const Instant start_;
+  std::vector<SessionRun> runs_;  // by index of the session
+  std::priority_queue<Due> due_;
+  std::size_t next_session_ = 0;
+  double first_seconds_ = INFINITY;
+  double last_end_seconds_ = 0;
+  Instant next_tell_{};
+  LoadProgress progress_;
+  LoadResult result_;
+};
+
+}  // namespace
+
+Result<LoadResult> RunLoad(const LoadTarget& target, const LoadPlan& plan) {
+  Load load(target, plan);
+  ROOST_RETURN_IF_ERROR(load.Check());
+  return load.Run();
+}
+
+}  // namespace roost::roostctl

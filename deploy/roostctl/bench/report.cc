@@ -1,0 +1,159 @@
+#include "deploy/roostctl/bench/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace roost::roostctl {
+namespace {
+
+constexpr double kMs = 1e3;
+// A load generator that is later than this measures itself.
+constexpr double kMuchLagSeconds = 0.02;
+constexpr std::size_t kBars = 12;
+constexpr std::size_t kBarLength = 40;
+
+double Percent(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string SpreadLine(std::string_view name, const Spread& spread, double scale, std::string_view unit) {
+  return fmt::format("{:<22} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}  {}\n", name, scale * spread.mean,
+                     scale * spread.p50, scale * spread.p90, scale * spread.p99, scale * spread.max, unit);
+}
+
+std::string LimitsText(const ServiceLimits& limits) {
+  std::string text;
+  const auto add = [&text](std::string_view name, std::optional<double> seconds) {
+    if (seconds) text += fmt::format("{}{} <= {:g} ms", text.empty() ? "" : ", ", name, kMs * *seconds);
+  };
+  add("first token", limits.ttft_seconds);
+  add("per token", limits.seconds_per_token);
+  add("whole answer", limits.total_seconds);
+  return text;
+}
+
+std::string ShareText(const BenchSummary& summary) {
+  std::string shares;
+  for (const auto& [worker, share] : summary.share_by_worker) {
+    shares += fmt::format("{} {:.0f}%  ", worker, share * 100);
+  }
+  return shares;
+}
+
+std::string VerdictText(const Difference& difference) {
+  if (difference.verdict == Verdict::kUnknown) return "unknown";
+  const auto percent = [](double ratio) { return 100 * (ratio - 1); };
+  return fmt::format("{:+.1f} % ({:+.1f} to {:+.1f})  {}", percent(difference.ratio), percent(difference.low),
+                     percent(difference.high), NameOf(difference.verdict));
+}
+
+}  // namespace
+
+std::string FormatRun(const BenchRun& run, const ServiceLimits& limits) {
+  const BenchSummary& summary = run.summary;
+  std::string text =
+      fmt::format("{}: {} at {}\n", run.target.label, run.target.model, run.target.access.url) +
+      fmt::format("{} requests in {:.1f} s, {} failed", summary.request_count, summary.seconds, summary.failed_count);
+  const char* separator = ": ";
+  for (const auto& [kind, count] : summary.failed_by_kind) {
+    text += fmt::format("{}{} {}", separator, count, kind);
+    separator = ", ";
+  }
+  text += fmt::format("\n{:<22} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "", "mean", "p50", "p90", "p99", "max");
+  text += SpreadLine("time to first token", summary.ttft_seconds, kMs, "ms");
+  text += SpreadLine("between tokens", summary.gap_seconds, kMs, "ms");
+  text += SpreadLine("whole answer", summary.total_seconds, kMs, "ms");
+  text += SpreadLine("tokens of an answer", summary.tokens_per_second, 1, "tokens/s");
+  text += fmt::format("prompt tokens {}, of them cached {} ({:.1f} %); output tokens {}, {:.1f} per second\n",
+                      summary.prompt_tokens, summary.cached_tokens, 100 * summary.cached_ratio(), summary.output_tokens,
+                      summary.output_tokens_per_second());
+  if (limits.IsAny()) {
+    text += fmt::format("goodput ({}): {:.2f} requests/s, {} of {} requests ({:.1f} %)\n", LimitsText(limits),
+                        summary.good_per_second(), summary.good_count, summary.request_count,
+                        Percent(summary.good_count, summary.request_count));
+  }
+  if (!summary.share_by_worker.empty() && !summary.share_by_worker.begin()->first.empty()) {
+    text += fmt::format("answered by {}\n", ShareText(summary));
+  }
+  if (summary.lag_p99_seconds > kMuchLagSeconds) {
+    text += fmt::format("WARNING: this program sent requests late (p99 {:.0f} ms): it, or its machine, is the limit\n",
+                        kMs * summary.lag_p99_seconds);
+  }
+  return text;
+}
+
+// Bars of equal width on a logarithmic scale, from the shortest to the longest time.
+std::string FormatHistogram(const BenchRun& run) {
+  std::vector<double> times;
+  for (const BenchSample& sample : run.samples) {
+    if (sample.error.empty() && sample.ttft_seconds > 0) times.push_back(sample.ttft_seconds);
+  }
+  if (times.empty()) return {};
+  const auto [least, most] = std::minmax_element(times.begin(), times.end());
+  const double first = std::log(*least);
+  const double width = std::max((std::log(*most) - first) / kBars, 1e-3);
+  std::array<std::size_t, kBars> counts{};
+  for (const double time : times) {
+    ++counts[std::min(kBars - 1, static_cast<std::size_t>((std::log(time) - first) / width))];
+  }
+  const std::size_t highest = *std::max_element(counts.begin(), counts.end());
+  std::string text = fmt::format("time to first token, {}\n", run.target.label);
+  for (std::size_t i = 0; i < kBars; ++i) {
+    text += fmt::format("{:>10.1f} ms {:<{}} {}\n", kMs * std::exp(first + width * static_cast<double>(i)),
+                        std::string((kBarLength * counts[i] + highest - 1) / highest, '#'), kBarLength, counts[i]);
+  }
+  return text;
+}
+
+std::string FormatComparison(const LoadTarget& a, const LoadTarget& b, std::span<const Difference> differences) {
+  std::string text = fmt::format("A: {} at {}\nB: {} at {}\n{:<22} {:>10} {:>10} {:<5} B to A\n", a.label, a.access.url,
+                                 b.label, b.access.url, "", "A", "B", "");
+  std::size_t blocks = 0;
+  for (const Difference& difference : differences) {
+    blocks = std::max(blocks, difference.block_count);
+    text += fmt::format("{:<22} {:>10.2f} {:>10.2f} {:<5} {}\n", difference.figure, difference.a, difference.b,
+                        difference.unit, VerdictText(difference));
+  }
+  if (blocks < kFewestBlocks) {
+    return text +
+           fmt::format("Noise is unknown: {} blocks, at least {} are needed. Send more sessions, or set --blocks.\n",
+                       blocks, kFewestBlocks);
+  }
+  return text + fmt::format(
+                    "Paired over {} blocks; in brackets Student's t interval of the mean ratio, all {} together 95 %. "
+                    "\"noise\": it includes 0 %.\n",
+                    blocks, differences.size());
+}
+
+std::string TableHead() {
+  return fmt::format("{:<14} {:>8} {:>6} {:>9} {:>12} {:>12} {:>9}  {}\n", "policy", "requests", "failed", "hit rate",
+                     "TTFT p50 ms", "TTFT p99 ms", "tokens/s", "share per worker");
+}
+
+std::string TableRow(const BenchRun& run) {
+  const BenchSummary& summary = run.summary;
+  return fmt::format("{:<14} {:>8} {:>6} {:>8.1f}% {:>12.2f} {:>12.2f} {:>9.0f}  {}\n", run.target.label,
+                     summary.request_count, summary.failed_count, summary.cached_ratio() * 100,
+                     kMs * summary.ttft_seconds.p50, kMs * summary.ttft_seconds.p99, summary.output_tokens_per_second(),
+                     ShareText(summary));
+}
+
+std::string KeyLine(const BenchRun& run) {
+  const BenchSummary& summary = run.summary;
+  return fmt::format(
+      "bench: label={} requests={} failed={} cached_ratio={:.3f} ttft_p50_ms={:.2f} ttft_p99_ms={:.2f} "
+      "ttft_cold_ms={:.2f} ttft_warm_ms={:.2f} seconds={:.1f} answers={:016x}\n",
+      run.target.label, summary.request_count, summary.failed_count, summary.cached_ratio(),
+      kMs * summary.ttft_seconds.p50, kMs * summary.ttft_seconds.p99, kMs * run.ttft_cold_seconds,
+      kMs * run.ttft_warm_seconds, summary.seconds, summary.answers_hash);
+}
+
+std::string GainLine(const CacheGain& gain) {
+  return fmt::format("cache gain: ttft_p50={:.2f}x ttft_p99={:.2f}x tokens_per_second={:.2f}x\n", gain.ttft_p50,
+                     gain.ttft_p99, gain.output_tokens_per_second);
+}
+
+}  // namespace roost::roostctl

@@ -1,0 +1,42 @@
+// A benchmark's results as text for people, and as the lines that scripts read.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "deploy/roostctl/bench/compare.h"
+#include "deploy/roostctl/bench/load_run.h"
+#include "deploy/roostctl/bench/summary.h"
+
+namespace roost::roostctl {
+
+// One side of a benchmark, with the medians of its probes for the first (cold) and the second (warm) request.
+struct BenchRun {
+  LoadTarget target;
+  std::vector<BenchSample> samples = {};
+  BenchSummary summary;
+  double ttft_cold_seconds = 0;
+  double ttft_warm_seconds = 0;
+  std::string probe_error = {};  // empty when all probes succeeded
+};
+
+// Several lines: requests, errors by kind, times with percentiles, tokens, goodput, workers.
+[[nodiscard]] std::string FormatRun(const BenchRun& run, const ServiceLimits& limits);
+
+// How the times to the first token are distributed, as bars.
+[[nodiscard]] std::string FormatHistogram(const BenchRun& run);
+
+// A table of both sides with a verdict per figure, and how it was found.
+[[nodiscard]] std::string FormatComparison(const LoadTarget& a, const LoadTarget& b,
+                                           std::span<const Difference> differences);
+
+// One row per run: all end with a line feed.
+[[nodiscard]] std::string TableHead();
+[[nodiscard]] std::string TableRow(const BenchRun& run);
+// "bench: label=… requests=… …"
+[[nodiscard]] std::string KeyLine(const BenchRun& run);
+// "cache gain: ttft_p50=…x …"
+[[nodiscard]] std::string GainLine(const CacheGain& gain);
+
+}  // namespace roost::roostctl

@@ -1,0 +1,183 @@
+// What a router knows of its workers.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "deploy/roostctl/doctor/checks.h"
+#include "deploy/roostctl/json_members.h"
+
+namespace roost::roostctl {
+namespace {
+
+constexpr double kSilentSeconds = 2;
+constexpr double kMostPinnedShare = 0.4;
+
+std::string Text(simdjson::dom::element object, const char* key) {
+  std::string_view value;
+  return object[key].get(value) == simdjson::SUCCESS ? std::string(value) : "";
+}
+
+Finding OfWorker(const WorkerFacts& worker, Severity severity, std::string what, std::string advice = {}) {
+  return {severity, "worker", worker.name, std::move(what), std::move(advice)};
+}
+
+Finding StateOf(const WorkerFacts& worker) {
+  if (worker.state == "ready") {
+    return OfWorker(worker, Severity::kOk,
+                    fmt::format("is ready, serves {} with {} blocks of {} tokens", worker.model, worker.blocks,
+                                worker.block_tokens));
+  }
+  if (worker.state == "cordoned") {
+    return OfWorker(worker, Severity::kNote, "is cordoned: it gets no requests",
+                    fmt::format("roostctl uncordon {}, if that is over", worker.name));
+  }
+  if (worker.state == "draining") return OfWorker(worker, Severity::kNote, "is draining: it is about to leave");
+  if (worker.state == "starting") {
+    return OfWorker(worker, Severity::kWarning, "gets no requests yet: its tokenizer is not read",
+                    "if it stays so, look for 'tokenizer' in the router's log");
+  }
+  if (worker.state == "stalled") {
+    return OfWorker(worker, Severity::kFailure, "its engine hangs: it has work and completes no step",
+                    "look at its log and its device, and restart it");
+  }
+  if (worker.state == "ejected") {
+    return OfWorker(worker, Severity::kFailure, "failed requests one after the other and is left out",
+                    "look at its log; the router tries it again by itself");
+  }
+  return OfWorker(worker, Severity::kSkipped, "the router does not tell its state: it is of an older release");
+}
+
+void CheckIndex(const WorkerFacts& worker, Findings& findings) {
+  if (worker.mode == "exact" && worker.is_in_sync) return;
+  if (worker.mode == "exact") {
+    findings.push_back(OfWorker(worker, Severity::kNote, "its index is being synchronised"));
+  } else if (worker.mode == "blind") {
+    findings.push_back(OfWorker(worker, Severity::kNote,
+                                "is chosen by its load alone: the router knows nothing of its cache",
+                                "right for --prefix-cache off; otherwise its events were wrong: look at "
+                                "roost_router_worker_mode_changes_total and both logs"));
+  } else {
+    findings.push_back(OfWorker(worker, Severity::kWarning,
+                                "its cache is predicted from what was sent there, not known",
+                                "right for --cache-events off; otherwise its events were wrong: look at "
+                                "roost_router_worker_mode_changes_total and both logs"));
+  }
+}
+
+void CheckWorker(const WorkerFacts& worker, std::string_view router_release, Findings& findings) {
+  findings.push_back(StateOf(worker));
+  CheckIndex(worker, findings);
+  if (worker.seconds_since_heard > kSilentSeconds) {
+    findings.push_back(
+        OfWorker(worker, Severity::kWarning,
+                 fmt::format("was silent for {:.1f} s; it reports four times a second", worker.seconds_since_heard),
+                 "look at the network, and at the load of both machines"));
+  }
+  if (worker.blocks > 0 &&
+      static_cast<double>(worker.pinned_blocks) > kMostPinnedShare * static_cast<double>(worker.blocks)) {
+    findings.push_back(OfWorker(worker, Severity::kWarning,
+                                fmt::format("{} of {} blocks are pinned", worker.pinned_blocks, worker.blocks),
+                                "unpin what is no longer needed; pins leave less for everything else"));
+  }
+  if (!worker.release.empty() && worker.release != router_release) {
+    findings.push_back(OfWorker(worker, Severity::kWarning,
+                                fmt::format("is of release {} (protocol {}), the router of {}", worker.release,
+                                            worker.protocol, router_release),
+                                "they understand each other; end the upgrade"));
+  }
+}
+
+std::vector<std::string> NamesOf(const std::vector<WorkerFacts>& workers) {
+  std::vector<std::string> names;
+  for (const WorkerFacts& worker : workers) names.push_back(worker.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void CheckRevisions(const std::string& router, const std::vector<WorkerFacts>& workers, Findings& findings) {
+  std::set<std::string> models;
+  for (const WorkerFacts& worker : workers) models.insert(worker.model);
+  for (const std::string& model : models) {
+    std::set<std::string> revisions;
+    for (const WorkerFacts& worker : workers) {
+      if (worker.model == model)
+        revisions.insert(worker.fingerprint + worker.kv_dtype + std::to_string(worker.block_tokens));
+    }
+    if (revisions.size() < 2) continue;
+    findings.push_back({Severity::kWarning, "revisions", router,
+                        fmt::format("{} revisions of {} are served: they share no blocks", revisions.size(), model),
+                        "right during an upgrade; otherwise give all workers the same folder, --compute-dtype and "
+                        "--block-tokens"});
+  }
+}
+
+}  // namespace
+
+Result<std::vector<WorkerFacts>> ReadWorkerFacts(std::string_view workers_json) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element body;
+  simdjson::dom::array list;
+  if (parser.parse(simdjson::padded_string(workers_json)).get(body) != simdjson::SUCCESS ||
+      body["workers"].get(list) != simdjson::SUCCESS) {
+    return DataLoss("/admin/v1/workers", "the answer holds no list of workers");
+  }
+  std::vector<WorkerFacts> workers;
+  for (const simdjson::dom::element worker : list) {
+    workers.push_back({.name = Text(worker, "id"),
+                       .model = Text(worker, "model"),
+                       .state = Text(worker, "state"),
+                       .mode = Text(worker, "mode"),
+                       .release = Text(worker, "release"),
+                       .protocol = Text(worker, "protocol"),
+                       .fingerprint = Text(worker, "fingerprint"),
+                       .kv_dtype = Text(worker, "kv_dtype"),
+                       .is_in_sync = FlagAt(worker, "/index_in_sync"),
+                       .seconds_since_heard = SecondsAt(worker, "/seconds_since_heard").value_or(0),
+                       .blocks = CountAt(worker, "/blocks"),
+                       .block_tokens = CountAt(worker, "/block_tokens"),
+                       .pinned_blocks = CountAt(worker, "/pinned_blocks"),
+                       .waiting_requests = CountAt(worker, "/waiting_requests")});
+  }
+  return workers;
+}
+
+Findings CheckWorkers(const std::string& router, const std::vector<WorkerFacts>& workers,
+                      std::string_view router_release) {
+  Findings findings;
+  if (workers.empty()) {
+    findings.push_back({Severity::kFailure, "workers", router, "knows no worker",
+                        "start one with --router and this router's --link-address; its log says why it is refused"});
+    return findings;
+  }
+  for (const WorkerFacts& worker : workers) CheckWorker(worker, router_release, findings);
+  const bool serves =
+      std::any_of(workers.begin(), workers.end(), [](const WorkerFacts& worker) { return worker.state == "ready"; });
+  const bool tells =
+      std::any_of(workers.begin(), workers.end(), [](const WorkerFacts& worker) { return !worker.state.empty(); });
+  if (!serves && tells) {
+    findings.push_back(
+        {Severity::kFailure, "workers", router, "no worker takes requests: clients get 503", "see the workers above"});
+  }
+  CheckRevisions(router, workers, findings);
+  return findings;
+}
+
+Finding CheckSameWorkers(const std::string& router, const std::vector<WorkerFacts>& workers, const std::string& other,
+                         const std::vector<WorkerFacts>& others) {
+  const std::vector<std::string> known = NamesOf(workers);
+  const std::vector<std::string> theirs = NamesOf(others);
+  std::vector<std::string> differ;
+  std::set_symmetric_difference(known.begin(), known.end(), theirs.begin(), theirs.end(), std::back_inserter(differ));
+  if (differ.empty()) {
+    return {Severity::kOk, "routers", other, fmt::format("knows the same {} workers as {}", theirs.size(), router)};
+  }
+  return {Severity::kFailure, "routers", other,
+          fmt::format("it and {} do not know the same workers: {}", router, fmt::join(differ, ", ")),
+          "give each worker the addresses of all routers (--router a,b), and look at the workers' logs"};
+}
+
+}  // namespace roost::roostctl

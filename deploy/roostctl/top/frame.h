@@ -1,0 +1,25 @@
+// One picture of `roostctl top`, as lines of text.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "deploy/roostctl/top/top_sample.h"
+
+namespace roost::roostctl {
+
+inline constexpr std::size_t kLeastColumns = 80;
+
+struct Screen {
+  std::size_t columns = kLeastColumns;
+  std::size_t rows = 24;  // 0: as many as there are lines
+};
+
+// What has changed from `before` to `now` is shown as rates. `title` says which router. No line is longer than the
+// screen is wide (but at least kLeastColumns); what does not fit its height is left out, with a line that says so.
+[[nodiscard]] std::vector<std::string> DrawFrame(std::string_view title, const TopSample& before, const TopSample& now,
+                                                 const Screen& screen);
+
+}  // namespace roost::roostctl

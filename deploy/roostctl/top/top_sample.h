@@ -1,0 +1,58 @@
+// What `roostctl top` knows at one moment, from a router's answers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "deploy/roostctl/metrics_text.h"
+
+namespace roost::roostctl {
+
+// Totals of the router's own requests at a worker, since the worker connected.
+struct WorkerTotals {
+  std::uint64_t requests = 0;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t cached_tokens = 0;
+  std::uint64_t output_tokens = 0;
+  std::uint64_t first_tokens = 0;
+  double ttft_seconds = 0;
+};
+
+struct TopWorker {
+  std::string name = {};
+  std::string state = {};
+  std::uint64_t running_requests = 0;  // of all routers, as the next
+  std::uint64_t waiting_requests = 0;
+  std::uint64_t blocks = 0;
+  std::uint64_t free_blocks = 0;  // idle ones in the cache too
+  std::uint64_t cached_blocks = 0;
+  WorkerTotals totals = {};
+};
+
+struct TopPrefix {
+  std::uint64_t hits = 0;
+  std::uint64_t tokens = 0;
+  std::size_t workers = 0;
+  std::string text = {};  // its beginning, or the hash where the router shows no text
+};
+
+struct TopSample {
+  double seconds = 0;  // when it was taken, on any clock
+  std::vector<TopWorker> workers;
+  std::uint64_t queued_requests = 0;  // at the router
+  double oldest_wait_seconds = 0;
+  std::map<double, double> ttft_buckets;  // of the router's histogram; empty: not known
+  std::vector<TopPrefix> prefixes;
+};
+
+// The answers of GET /admin/v1/workers, /admin/v1/queues and /admin/v1/prefixes. kDataLoss when they are none.
+[[nodiscard]] Result<std::vector<TopWorker>> ReadTopWorkers(std::string_view json);
+[[nodiscard]] Result<void> ReadQueues(std::string_view json, TopSample& sample);
+[[nodiscard]] Result<std::vector<TopPrefix>> ReadTopPrefixes(std::string_view json);
+
+}  // namespace roost::roostctl

@@ -1,0 +1,211 @@
+#include "deploy/roostctl/doctor/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include <sstream>
+
+#include "deploy/roostctl/doctor/checks.h"
+
+namespace roost::roostctl {
+namespace {
+
+using testing::HasSubstr;
+
+WorkerFacts Ready(std::string name) {
+  return {.name = std::move(name),
+          .model = "m",
+          .state = "ready",
+          .mode = "exact",
+          .release = "1",
+          .protocol = "2.2",
+          .fingerprint = "f",
+          .kv_dtype = "f32",
+          .is_in_sync = true,
+          .blocks = 100,
+          .block_tokens = 16};
+}
+
+// The worst finding among those of a check.
+Finding Worst(const Findings& findings) {
+  Finding worst;
+  for (const Finding& finding : findings) {
+    if (finding.severity >= worst.severity) worst = finding;
+  }
+  return worst;
+}
+
+TEST(FindingsTest, TheExitCodeIsThatOfTheWorst) {
+  const auto code = [](Severity severity) {
+    return ExitCodeOf(Findings{{Severity::kOk, "a", "b", "c"}, {severity, "a", "b", "c"}});
+  };
+  EXPECT_EQ(code(Severity::kOk), 0);
+  EXPECT_EQ(code(Severity::kSkipped), 0);
+  EXPECT_EQ(code(Severity::kNote), 0);
+  EXPECT_EQ(code(Severity::kWarning), 1);
+  EXPECT_EQ(code(Severity::kFailure), 2);
+  EXPECT_EQ(ExitCodeOf({}), 0);
+}
+
+TEST(FindingsTest, AreToldWithTheirAdviceAndAsJson) {
+  const Findings findings{{Severity::kOk, "ready", "http://a", "takes requests"},
+                          {Severity::kWarning, "tls", "https://a", "ends soon", "renew it"}};
+  EXPECT_EQ(FormatFindings(findings),
+            "ok       ready      http://a: takes requests\n"
+            "warning  tls        https://a: ends soon\n"
+            "                    -> renew it\n"
+            "2 checks: 1 warning, 1 ok\n");
+  simdjson::dom::parser parser;
+  simdjson::dom::element json;
+  ASSERT_EQ(parser.parse(simdjson::padded_string(FindingsJson(findings))).get(json), simdjson::SUCCESS);
+  EXPECT_EQ(std::string_view(json["worst"]), "warning");
+  EXPECT_EQ(std::string_view(json.at_pointer("/findings/1/advice")), "renew it");
+}
+
+TEST(DoorTest, AnAddressBeyondThisMachineNeedsAKeyAndTls) {
+  const auto door = [](const char* url, long status) { return CheckDoor({url, "use the models", status}).severity; };
+  EXPECT_EQ(door("http://127.0.0.1:8000", 200), Severity::kOk);
+  EXPECT_EQ(door("http://localhost:8000", 200), Severity::kOk);
+  EXPECT_EQ(door("http://[::1]:8000", 200), Severity::kOk);
+  EXPECT_EQ(door("unix:/run/roost.sock", 200), Severity::kOk);
+  EXPECT_EQ(door("http://10.0.0.5:8000", 200), Severity::kFailure);
+  EXPECT_EQ(door("https://router.example", 200), Severity::kFailure);
+  EXPECT_EQ(door("http://10.0.0.5:8000", 401), Severity::kWarning);
+  EXPECT_EQ(door("https://router.example", 401), Severity::kOk);
+  EXPECT_EQ(door("http://127.0.0.1.example.org", 200), Severity::kFailure);
+}
+
+TEST(ClockTest, IsRightWithinTwoSeconds) {
+  EXPECT_EQ(CheckClock("a", 1000, 1002).severity, Severity::kOk);
+  const Finding behind = CheckClock("a", 1000, 1003);
+  EXPECT_EQ(behind.severity, Severity::kWarning);
+  EXPECT_THAT(behind.what, HasSubstr("3 s behind"));
+  EXPECT_THAT(CheckClock("a", 1100, 1000).what, HasSubstr("100 s ahead of"));
+}
+
+TEST(CertificateTest, WarnsThreeWeeksAhead) {
+  constexpr std::int64_t kDay = 86400;
+  EXPECT_EQ(CheckCertificate("a", 22 * kDay, 0).severity, Severity::kOk);
+  EXPECT_EQ(CheckCertificate("a", 20 * kDay, 0).severity, Severity::kWarning);
+  EXPECT_EQ(CheckCertificate("a", 5, 5).severity, Severity::kFailure);
+}
+
+TEST(WorkersTest, AHealthyFleetIsOk) {
+  const Findings findings = CheckWorkers("r", {Ready("w1"), Ready("w2")}, "1");
+  EXPECT_EQ(findings.size(), 2U);
+  EXPECT_EQ(WorstOf(findings), Severity::kOk);
+}
+
+TEST(WorkersTest, SaysWhatIsWrongWithEach) {
+  const auto worst = [](auto change) {
+    WorkerFacts worker = Ready("w1");
+    change(worker);
+    return Worst(CheckWorkers("r", {worker, Ready("w2")}, "1"));
+  };
+  EXPECT_EQ(worst([](WorkerFacts& worker) { worker.state = "cordoned"; }).severity, Severity::kNote);
+  EXPECT_EQ(worst([](WorkerFacts& worker) { worker.state = "starting"; }).severity, Severity::kWarning);
+  EXPECT_EQ(worst([](WorkerFacts& worker) { worker.state = "stalled"; }).severity, Severity::kFailure);
+  EXPECT_EQ(worst([](WorkerFacts& worker) { worker.state = "ejected"; }).severity, Severity::kFailure);
+  EXPECT_EQ(worst([](WorkerFacts& worker) { worker.mode = "predicted"; }).severity, Severity::kWarning);
+  EXPECT_EQ(worst([](WorkerFacts& worker) { worker.mode = "blind"; }).severity, Severity::kNote);
+  EXPECT_EQ(worst([](WorkerFacts& worker) { worker.is_in_sync = false; }).severity, Severity::kNote);
+  EXPECT_EQ(worst([](WorkerFacts& worker) { worker.seconds_since_heard = 3; }).severity, Severity::kWarning);
+  EXPECT_EQ(worst([](WorkerFacts& worker) { worker.pinned_blocks = 45; }).severity, Severity::kWarning);
+  EXPECT_THAT(worst([](WorkerFacts& worker) { worker.release = "2"; }).what, HasSubstr("is of release 2"));
+  EXPECT_EQ(worst([](WorkerFacts& worker) { worker.fingerprint = "g"; }).check, "revisions");
+}
+
+TEST(WorkersTest, NoWorkerThatServesIsAFailure) {
+  EXPECT_EQ(CheckWorkers("r", {}, "1").at(0).severity, Severity::kFailure);
+  WorkerFacts cordoned = Ready("w1");
+  cordoned.state = "cordoned";
+  EXPECT_THAT(Worst(CheckWorkers("r", {cordoned}, "1")).what, HasSubstr("no worker takes requests"));
+  cordoned.state = "";  // an older router does not tell
+  EXPECT_EQ(WorstOf(CheckWorkers("r", {cordoned}, "1")), Severity::kSkipped);
+}
+
+TEST(WorkersTest, TwoRoutersKnowTheSameOnes) {
+  EXPECT_EQ(CheckSameWorkers("a", {Ready("w1"), Ready("w2")}, "b", {Ready("w2"), Ready("w1")}).severity, Severity::kOk);
+  const Finding missing = CheckSameWorkers("a", {Ready("w1"), Ready("w2")}, "b", {Ready("w2"), Ready("w3")});
+  EXPECT_EQ(missing.severity, Severity::kFailure);
+  EXPECT_THAT(missing.what, HasSubstr("w1, w3"));
+}
+
+TEST(WorkersTest, AreReadFromARoutersAnswer) {
+  const auto facts = ReadWorkerFacts(
+      R"({"workers":[{"id":"w1","model":"m","state":"ready","mode":"exact","index_in_sync":true,"release":"1",)"
+      R"("seconds_since_heard":0.1,"blocks":64,"block_tokens":16}]})");
+  ASSERT_TRUE(facts.ok());
+  EXPECT_EQ(WorstOf(CheckWorkers("r", *facts, "1")), Severity::kOk);
+  EXPECT_FALSE(ReadWorkerFacts("<html>").ok());
+}
+
+TEST(MetricsCheckTest, LooksAtLimitsAndAtWhatShouldBeZero) {
+  const auto worst = [](DaemonKind kind, const char* text) {
+    return Worst(CheckMetrics("d", kind, MetricsText(text)));
+  };
+  EXPECT_EQ(worst(DaemonKind::kRouter, "").severity, Severity::kSkipped);
+  EXPECT_EQ(worst(DaemonKind::kRouter, "process_open_fds 50\nprocess_max_fds 65536\n").severity, Severity::kOk);
+  EXPECT_EQ(worst(DaemonKind::kRouter, "process_open_fds 50\nprocess_max_fds 1024\n").severity, Severity::kWarning);
+  EXPECT_EQ(worst(DaemonKind::kRouter, "process_open_fds 60000\nprocess_max_fds 65536\n").severity, Severity::kFailure);
+  constexpr const char* kRefused =
+      "process_open_fds 1\nprocess_max_fds 65536\n"
+      "roost_router_link_refused_peers_total{reason=\"name\"} 3\n";
+  EXPECT_THAT(worst(DaemonKind::kRouter, kRefused).what, HasSubstr("3 peers were refused"));
+  constexpr const char* kWrong = "process_open_fds 1\nprocess_max_fds 65536\nroost_worker_wrong_hits_total 1\n";
+  EXPECT_EQ(worst(DaemonKind::kWorker, kWrong).severity, Severity::kFailure);
+  EXPECT_EQ(worst(DaemonKind::kRouter, kWrong).severity, Severity::kOk);
+  constexpr const char* kDown = "process_open_fds 1\nprocess_max_fds 65536\nroost_worker_links{state=\"down\"} 2\n";
+  EXPECT_THAT(worst(DaemonKind::kWorker, kDown).what, HasSubstr("2 of its links"));
+}
+
+TEST(ReadingsTest, AllReadThePromptAsTheFirst) {
+  const PromptReading first{"a", {1, 2, 3}, "aa"};
+  EXPECT_TRUE(CheckReadings({first}).empty());
+  EXPECT_THAT(CheckReadings({first, {"b", {1, 2, 3}, "aa"}}).at(0).what, HasSubstr("3 tokens, the same block hashes"));
+  EXPECT_EQ(CheckReadings({first, {"b", {1, 2, 3}, {}}}).at(0).severity, Severity::kOk);
+  EXPECT_EQ(CheckReadings({first, {"b", {1, 2, 3}, "bb"}}).at(0).check, "hashes");
+  const Finding other = CheckReadings({first, {"b", {1, 2}, "aa"}}).at(0);
+  EXPECT_EQ(other.severity, Severity::kFailure);
+  EXPECT_THAT(other.what, HasSubstr("from token 2 on"));
+  EXPECT_THAT(CheckReadings({{"a", {1}, {}}, {"b", {1, 2}, {}}}).at(0).what, HasSubstr("from token 1 on"));
+}
+
+TEST(HitsTest, AreAsManyAsTheRouterExpected) {
+  const HitTrial good{.worker = "w1",
+                      .prompt_tokens = 100,
+                      .block_tokens = 16,
+                      .predicted_tokens = 96,
+                      .cached_tokens = 99,
+                      .mode = "exact"};
+  EXPECT_EQ(CheckHits(good).severity, Severity::kOk);
+  const auto severity = [&good](auto change) {
+    HitTrial trial = good;
+    change(trial);
+    return CheckHits(trial).severity;
+  };
+  EXPECT_EQ(severity([](HitTrial& trial) { trial.cached_tokens = 0; }), Severity::kWarning);
+  EXPECT_EQ(severity([](HitTrial& trial) { trial.predicted_tokens = 48; }), Severity::kWarning);
+  EXPECT_EQ(severity([](HitTrial& trial) { trial.predicted_tokens = 112; }), Severity::kWarning);
+  EXPECT_EQ(severity([](HitTrial& trial) { trial.predicted_tokens.reset(); }), Severity::kSkipped);
+  EXPECT_EQ(severity([](HitTrial& trial) {
+              trial.mode = "blind";
+              trial.cached_tokens = 0;
+            }),
+            Severity::kNote);
+}
+
+TEST(DoctorTest, AddressesWhereNothingListensAreFailuresWithAdvice) {
+  DoctorOptions options;
+  options.router = "http://127.0.0.1:1";
+  options.admin_url = options.metrics_url = "http://127.0.0.1:1";
+  std::ostringstream out;
+  EXPECT_EQ(RunDoctor(options, out), 2);
+  EXPECT_THAT(out.str(), HasSubstr("failure  api        http://127.0.0.1:1: no answer from"));
+  EXPECT_THAT(out.str(), HasSubstr("-> is this the router's --metrics-address?"));
+  EXPECT_THAT(out.str(), HasSubstr("3 checks: 3 failure\n"));
+}
+
+}  // namespace
+}  // namespace roost::roostctl
