@@ -28,7 +28,7 @@ std::size_t IndexOf(wire::FinishReason reason) { return static_cast<std::size_t>
 LinkCore::LinkCore(Setup setup, const Clock& clock, LinkEffects& effects)
     : setup_(std::move(setup)),
       clock_(clock),
-      spans_(std::move(setup_.spans)),
+      spans_(setup_.spans),
       effects_(effects),
       next_epoch_(setup_.first_epoch),
       mirror_(setup_.hello.block_count) {

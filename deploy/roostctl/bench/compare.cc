@@ -18,13 +18,15 @@ struct Figure {
   Wish wish;
   double (*of)(const BenchSummary& summary);
 };
-constexpr double kMs = 1e3;
+constexpr double kMillisecondsEach = 1e3;
 constexpr Figure kCompared[] = {
-    {"ttft mean", "ms", kMs, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.mean; }},
-    {"ttft p50", "ms", kMs, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p50; }},
-    {"ttft p90", "ms", kMs, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p90; }},
-    {"between tokens mean", "ms", kMs, Wish::kLess, [](const BenchSummary& s) { return s.gap_seconds.mean; }},
-    {"whole answer mean", "ms", kMs, Wish::kLess, [](const BenchSummary& s) { return s.total_seconds.mean; }},
+    {"ttft mean", "ms", kMillisecondsEach, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.mean; }},
+    {"ttft p50", "ms", kMillisecondsEach, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p50; }},
+    {"ttft p90", "ms", kMillisecondsEach, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p90; }},
+    {"between tokens mean", "ms", kMillisecondsEach, Wish::kLess,
+     [](const BenchSummary& s) { return s.gap_seconds.mean; }},
+    {"whole answer mean", "ms", kMillisecondsEach, Wish::kLess,
+     [](const BenchSummary& s) { return s.total_seconds.mean; }},
     {"output tokens", "/s", 1, Wish::kMore, [](const BenchSummary& s) { return s.output_tokens_per_second(); }},
     {"good requests", "/s", 1, Wish::kMore, [](const BenchSummary& s) { return s.good_per_second(); }},
     {"cached", "%", 100, Wish::kMore, [](const BenchSummary& s) { return s.cached_ratio(); }},

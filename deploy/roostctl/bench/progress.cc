@@ -11,7 +11,7 @@ namespace {
 // A person can not read faster updates of a line, and a log should not grow fast.
 constexpr Duration kBarInterval = std::chrono::milliseconds(200);
 constexpr Duration kLinesInterval = std::chrono::seconds(10);
-constexpr std::size_t kBarLength = 20;
+constexpr std::size_t kWholeBarLength = 20;
 // Moves to the line's start, and erases the line.
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
@@ -21,9 +21,9 @@ std::string ProgressText(const LoadProgress& progress) {
   const double share = progress.session_count == 0
                            ? 1
                            : static_cast<double>(progress.ended_sessions) / static_cast<double>(progress.session_count);
-  const auto filled = static_cast<std::size_t>(share * kBarLength);
+  const auto filled = static_cast<std::size_t>(share * kWholeBarLength);
   return fmt::format("[{}{}] {:.0f} %  {} of {} sessions, {} requests, {} failed, {} open", std::string(filled, '#'),
-                     std::string(kBarLength - filled, ' '), share * 100, progress.ended_sessions,
+                     std::string(kWholeBarLength - filled, ' '), share * 100, progress.ended_sessions,
                      progress.session_count, progress.ended_requests, progress.failed_requests, progress.open_requests);
 }
 
