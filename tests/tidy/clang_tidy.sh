@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 [ -f build/tidy/build.ninja ] || cmake --preset tidy >/dev/null
-# Generated headers must be there before the files that include them are read.
-cmake --build build/tidy --target roost_schema >/dev/null
+# Generated files must be there before they, and those that include them, are read.
+cmake --build build/tidy --target roost_schema roost_console_files >/dev/null
 stamps=${XDG_CACHE_HOME:-$HOME/.cache}/roost-tidy
 mkdir -p "$stamps"
 
