@@ -69,11 +69,11 @@ Result<ConfigFile> ConfigFile::Parse(std::string_view text, std::string path) {
     }
     file.keys_.push_back(key);
     std::string_view value = WithoutComment(line->substr(equals + 1));
-    if (value.size() < 2 || value.front() != '[') continue;
+    if (value.empty() || value.front() != '[') continue;
     while (!value.ends_with(']')) {
       const std::optional<std::string_view> more = lines.Next();
       if (!more) return InvalidArgument(file.PlaceOf(key), "the list of '{}' has no end", key.name);
-      value = *more;
+      value = WithoutComment(*more);
     }
   }
   return file;

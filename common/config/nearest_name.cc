@@ -46,7 +46,7 @@ std::optional<std::string> NearestName(std::string_view written, std::span<const
   for (const std::string& name : names) {
     const bool begins = plain.size() >= kLeastPrefix && name.starts_with(plain);
     const std::size_t distance = begins ? 1 : Distance(plain, name);
-    if (distance >= least) continue;
+    if (distance >= least || distance >= plain.size()) continue;  // not a letter in common
     least = distance;
     nearest = name;
   }

@@ -13,16 +13,16 @@ namespace roost::router {
 struct GenerationSummary {
   enum class Outcome { kStop, kLength, kToolCalls, kClientGone, kError };
 
-  std::string_view route;  // as in OnAnswer
-  std::string_view model;
-  std::string_view worker_id;
+  std::string_view route = {};  // as in OnAnswer
+  std::string_view model = {};
+  std::string_view worker_id = {};
   Outcome outcome = Outcome::kStop;
   std::optional<ErrorCode> error = {};  // set for kError
   std::uint32_t prompt_tokens = 0;
   std::uint32_t completion_tokens = 0;
   std::uint32_t predicted_cached_tokens = 0;
-  std::optional<std::uint32_t> cached_tokens;  // empty if it ended before its first token
-  double seconds = 0;                          // from the handler's start to the end of the answer
+  std::optional<std::uint32_t> cached_tokens = {};  // empty if it ended before its first token
+  double seconds = 0;                               // from the handler's start to the end of the answer
 };
 
 [[nodiscard]] constexpr std::string_view NameOf(GenerationSummary::Outcome outcome) {
