@@ -67,7 +67,7 @@ enum class Listener { kApi, kAdmin, kMetrics };
 enum class PrefixText { kHide, kShow };
 
 struct ApiOptions {
-  std::string version;
+  std::string version = {};
   std::uint64_t seed = 0;  // for answers' ids and for requests without a seed; random in daemons
   Duration request_timeout = std::chrono::hours(1);  // at most; a request's header may shorten it
   PrefixText prefix_text = PrefixText::kHide;        // in /admin/v1/prefixes
@@ -79,8 +79,8 @@ struct ApiOptions {
   std::shared_ptr<KeyRing> admin_keys = {};              // of the other listeners
   std::vector<std::string> cors_origins = {};            // pages that may call the API without a key; see cors.h
   Tracing tracing = {};                                  // of generations
-  std::function<std::string()> metrics_text;             // the body of /metrics
-  std::function<std::int64_t()> unix_seconds_now;        // wall time, for `created`
+  std::function<std::string()> metrics_text = {};        // the body of /metrics
+  std::function<std::int64_t()> unix_seconds_now = {};   // wall time, for `created`
 };
 
 class Api {

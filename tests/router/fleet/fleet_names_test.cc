@@ -144,7 +144,7 @@ TEST_F(FleetNamesTest, AHelloThatItsKeyDoesNotAllowIsRefusedAndTakesNothing) {
                        Error{ErrorCode::kUnauthenticated, "key k may not", "worker_id"}, sim.clock.Now());
   sim.CarryOutEffects();
   ASSERT_EQ(second.refusals().size(), 1U);
-  EXPECT_EQ(second.refusals().back(), "worker_id: key k may not");
+  EXPECT_EQ(second.refusals().back().reason, "worker_id: key k may not");
   EXPECT_TRUE(sim.metrics.lost.empty());
   const auto request = sim.Submit(MakePrompt(1, 20), 4);
   sim.Run();
