@@ -25,7 +25,7 @@ class HttpClientTest : public ::testing::Test {
     const std::string scheme = options.tls == nullptr ? "http" : "https";
     server_ = std::move(
         HttpServer::Start(options, [](const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
-          HttpResponse response;
+          roost::HttpResponse response;
           response.body = request.FindHeader("authorization").value_or("none");
           responder->Respond(std::move(response));
         }).value());
