@@ -122,7 +122,7 @@ class DoctorTest(unittest.TestCase):
             load.join()
         self.assertNotIn("\x1b", told)
         lines = told.splitlines()
-        self.assertIn("2 of 2 workers ready", lines[0])
+        self.assertIn("2/2 workers ready", lines[0])
         self.assertRegex(lines[1], r"requests [\d.]+/s  output [\d.]+k? tok/s  prompt [\d.]+k? tok/s  hit \d+%  TTFT p50 [\d.]+ m?s")
         self.assertRegex(told, r"(?m)^worker-a +ready +\d+ +\d+ [#.]{8} +\d+% ")
         self.assertIn("The hen sits on an egg", told)

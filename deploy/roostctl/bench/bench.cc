@@ -183,7 +183,8 @@ int CodeOf(const Bench& bench) {
 
 int CodeOf(const Error& error) {
   switch (error.code) {
-    case ErrorCode::kInvalidArgument: return EX_USAGE;
+    // An endpoint's refusal has this code too, and names no option.
+    case ErrorCode::kInvalidArgument: return error.field.empty() ? 1 : EX_USAGE;
     case ErrorCode::kNotFound: return EX_NOINPUT;
     default: return 1;
   }

@@ -9,11 +9,10 @@
 namespace roost::roostctl {
 namespace {
 
-constexpr double kMs = 1e3;
 // A load generator that is later than this measures itself.
 constexpr double kMuchLagSeconds = 0.02;
 constexpr std::size_t kBars = 12;
-constexpr std::size_t kBarLength = 40;
+constexpr std::size_t kHistogramColumns = 40;
 
 double Percent(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
@@ -27,7 +26,7 @@ std::string SpreadLine(std::string_view name, const Spread& spread, double scale
 std::string LimitsText(const ServiceLimits& limits) {
   std::string text;
   const auto add = [&text](std::string_view name, std::optional<double> seconds) {
-    if (seconds) text += fmt::format("{}{} <= {:g} ms", text.empty() ? "" : ", ", name, kMs * *seconds);
+    if (seconds) text += fmt::format("{}{} <= {:g} ms", text.empty() ? "" : ", ", name, kMsPerSecond * *seconds);
   };
   add("first token", limits.ttft_seconds);
   add("per token", limits.seconds_per_token);
@@ -63,9 +62,9 @@ std::string FormatRun(const BenchRun& run, const ServiceLimits& limits) {
     separator = ", ";
   }
   text += fmt::format("\n{:<22} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "", "mean", "p50", "p90", "p99", "max");
-  text += SpreadLine("time to first token", summary.ttft_seconds, kMs, "ms");
-  text += SpreadLine("between tokens", summary.gap_seconds, kMs, "ms");
-  text += SpreadLine("whole answer", summary.total_seconds, kMs, "ms");
+  text += SpreadLine("time to first token", summary.ttft_seconds, kMsPerSecond, "ms");
+  text += SpreadLine("between tokens", summary.gap_seconds, kMsPerSecond, "ms");
+  text += SpreadLine("whole answer", summary.total_seconds, kMsPerSecond, "ms");
   text += SpreadLine("tokens of an answer", summary.tokens_per_second, 1, "tokens/s");
   text += fmt::format("prompt tokens {}, of them cached {} ({:.1f} %); output tokens {}, {:.1f} per second\n",
                       summary.prompt_tokens, summary.cached_tokens, 100 * summary.cached_ratio(), summary.output_tokens,
@@ -80,7 +79,7 @@ std::string FormatRun(const BenchRun& run, const ServiceLimits& limits) {
   }
   if (summary.lag_p99_seconds > kMuchLagSeconds) {
     text += fmt::format("WARNING: this program sent requests late (p99 {:.0f} ms): it, or its machine, is the limit\n",
-                        kMs * summary.lag_p99_seconds);
+                        kMsPerSecond * summary.lag_p99_seconds);
   }
   return text;
 }
@@ -102,8 +101,9 @@ std::string FormatHistogram(const BenchRun& run) {
   const std::size_t highest = *std::max_element(counts.begin(), counts.end());
   std::string text = fmt::format("time to first token, {}\n", run.target.label);
   for (std::size_t i = 0; i < kBars; ++i) {
-    text += fmt::format("{:>10.1f} ms {:<{}} {}\n", kMs * std::exp(first + width * static_cast<double>(i)),
-                        std::string((kBarLength * counts[i] + highest - 1) / highest, '#'), kBarLength, counts[i]);
+    text += fmt::format("{:>10.1f} ms {:<{}} {}\n", kMsPerSecond * std::exp(first + width * static_cast<double>(i)),
+                        std::string((kHistogramColumns * counts[i] + highest - 1) / highest, '#'), kHistogramColumns,
+                        counts[i]);
   }
   return text;
 }
@@ -137,8 +137,8 @@ std::string TableRow(const BenchRun& run) {
   const BenchSummary& summary = run.summary;
   return fmt::format("{:<14} {:>8} {:>6} {:>8.1f}% {:>12.2f} {:>12.2f} {:>9.0f}  {}\n", run.target.label,
                      summary.request_count, summary.failed_count, summary.cached_ratio() * 100,
-                     kMs * summary.ttft_seconds.p50, kMs * summary.ttft_seconds.p99, summary.output_tokens_per_second(),
-                     ShareText(summary));
+                     kMsPerSecond * summary.ttft_seconds.p50, kMsPerSecond * summary.ttft_seconds.p99,
+                     summary.output_tokens_per_second(), ShareText(summary));
 }
 
 std::string KeyLine(const BenchRun& run) {
@@ -147,8 +147,9 @@ std::string KeyLine(const BenchRun& run) {
       "bench: label={} requests={} failed={} cached_ratio={:.3f} ttft_p50_ms={:.2f} ttft_p99_ms={:.2f} "
       "ttft_cold_ms={:.2f} ttft_warm_ms={:.2f} seconds={:.1f} answers={:016x}\n",
       run.target.label, summary.request_count, summary.failed_count, summary.cached_ratio(),
-      kMs * summary.ttft_seconds.p50, kMs * summary.ttft_seconds.p99, kMs * run.ttft_cold_seconds,
-      kMs * run.ttft_warm_seconds, summary.seconds, summary.answers_hash);
+      kMsPerSecond * summary.ttft_seconds.p50, kMsPerSecond * summary.ttft_seconds.p99,
+      kMsPerSecond * run.ttft_cold_seconds, kMsPerSecond * run.ttft_warm_seconds, summary.seconds,
+      summary.answers_hash);
 }
 
 std::string GainLine(const CacheGain& gain) {

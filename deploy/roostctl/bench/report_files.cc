@@ -10,8 +10,6 @@
 namespace roost::roostctl {
 namespace {
 
-constexpr double kMs = 1e3;
-
 void WriteSpread(std::string_view name, const Spread& spread, JsonWriter& json) {
   json.Key(name).BeginObject().Key("mean").Number(spread.mean).Key("p50").Number(spread.p50);
   json.Key("p90").Number(spread.p90).Key("p99").Number(spread.p99).Key("max").Number(spread.max).EndObject();
@@ -84,8 +82,9 @@ std::string RequestsCsv(std::span<const BenchRun> runs) {
   for (const BenchRun& run : runs) {
     for (const BenchSample& sample : run.samples) {
       csv += fmt::format("{},{},{},{},{:.4f},{:.3f},{:.3f},{:.3f},{:.3f},{},{},{},{},{},{}\n", Quoted(run.target.label),
-                         sample.block, sample.session, sample.turn, sample.scheduled_seconds, kMs * sample.lag_seconds,
-                         kMs * sample.ttft_seconds, kMs * sample.total_seconds, kMs * sample.SecondsPerToken(),
+                         sample.block, sample.session, sample.turn, sample.scheduled_seconds,
+                         kMsPerSecond * sample.lag_seconds, kMsPerSecond * sample.ttft_seconds,
+                         kMsPerSecond * sample.total_seconds, kMsPerSecond * sample.SecondsPerToken(),
                          sample.prompt_tokens, sample.cached_tokens, sample.output_tokens, Quoted(sample.worker),
                          Quoted(sample.error_kind), Quoted(sample.error));
     }

@@ -13,6 +13,8 @@
 
 namespace roost::roostctl {
 
+inline constexpr double kMsPerSecond = 1e3;
+
 // The value below which `share` of the values lie (nearest rank); 0 for no values.
 [[nodiscard]] double Percentile(std::vector<double> values, double share);
 

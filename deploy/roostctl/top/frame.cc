@@ -154,8 +154,8 @@ std::vector<std::string> DrawFrame(std::string_view title, const TopSample& befo
     workers.push_back(WorkerLine(worker, change, name_columns));
   }
   std::vector<std::string> lines;
-  lines.push_back(fmt::format("{}   {} of {} workers ready   queued {}, oldest {:.1f} s", title, ready,
-                              now.workers.size(), now.queued_requests, now.oldest_wait_seconds));
+  lines.push_back(fmt::format("{}   {}/{} workers ready   queued {}, {:.1f} s", title, ready, now.workers.size(),
+                              now.queued_requests, now.oldest_wait_seconds));
   lines.push_back(TotalLine(before, now, all));
   lines.emplace_back();
   lines.push_back(WorkerHead(name_columns));

@@ -58,7 +58,7 @@ class Watch {
     return sample;
   }
 
-  [[nodiscard]] std::string title() const { return fmt::format("roostctl top {}", options_.admin.url); }
+  [[nodiscard]] std::string title() const { return options_.admin.url; }
 
  private:
   static RouterAccess MetricsAccess(const TopOptions& options) {

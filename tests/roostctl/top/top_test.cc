@@ -38,7 +38,7 @@ TEST(FrameTest, ShowsLoadAndWhatHasChangedAsRates) {
   now.workers = {WorkerNamed("w1", {110, 3000, 1700, 6000, 100, 9.5})};
   now.queued_requests = 3;
   const auto lines = DrawFrame("top", before, now, {});
-  EXPECT_EQ(lines[0], "top   1 of 1 workers ready   queued 3, oldest 0.0 s");
+  EXPECT_EQ(lines[0], "top   1/1 workers ready   queued 3, 0.0 s");
   EXPECT_THAT(lines[1], HasSubstr("requests 5.0/s  output 500 tok/s  prompt 1000 tok/s  hit 80%  TTFT p50 - p99 -"));
   EXPECT_EQ(lines[4], "w1                  ready       4    1 ####....  50%   80%    500   5.0    50 ms");
 }
