@@ -92,7 +92,8 @@ class Registry::State {
   std::map<std::string_view, std::set<std::string>> names_;  // that each bounded label has; guarded by names_mutex_
 };
 
-Registry::Registry(const std::vector<ConstantLabel>& constant_labels) : state_(std::make_unique<State>(constant_labels)) {}
+Registry::Registry(const std::vector<ConstantLabel>& constant_labels)
+    : state_(std::make_unique<State>(constant_labels)) {}
 
 Registry::~Registry() = default;
 
