@@ -147,10 +147,12 @@ TEST(ProgressTest, OverwritesItselfOnATerminalOnly) {
     lines.Update("block 1 A", {});
   }
   bar.End();
-  EXPECT_EQ(std::count(terminal.str().begin(), terminal.str().end(), '\n'), 0);
-  EXPECT_THAT(terminal.str(), testing::EndsWith("\r\x1b[K"));
-  EXPECT_EQ(std::count(file.str().begin(), file.str().end(), '\n'), 1);
-  EXPECT_THAT(file.str(), testing::StartsWith("block 1 A ["));
+  const std::string on_terminal = terminal.str();
+  const std::string in_file = file.str();
+  EXPECT_EQ(std::count(on_terminal.begin(), on_terminal.end(), '\n'), 0);
+  EXPECT_THAT(on_terminal, testing::EndsWith("\r\x1b[K"));
+  EXPECT_EQ(std::count(in_file.begin(), in_file.end(), '\n'), 1);
+  EXPECT_THAT(in_file, testing::StartsWith("block 1 A ["));
 }
 
 }  // namespace
