@@ -113,6 +113,8 @@ class DoctorTest(unittest.TestCase):
             while not ended.is_set():
                 self.router.completion("The hen sits on an egg. " * 20, max_tokens=4)
 
+        for _ in range(3):  # so that the prefix has hits
+            self.router.completion("The hen sits on an egg. " * 20, max_tokens=4)
         load = threading.Thread(target=ask)
         load.start()
         try:

@@ -72,7 +72,9 @@ class Doctor {
  private:
   [[nodiscard]] Place PlaceOf(std::string name, const std::string& url) const {
     Place place{.name = std::move(name), .access = options_.router};
-    place.access.url = url;
+    // A worker's log line says where its metrics are, with their path.
+    constexpr std::string_view kMetrics = "/metrics";
+    place.access.url = url.ends_with(kMetrics) ? url.substr(0, url.size() - kMetrics.size()) : url;
     if (place.name != "api" && !options_.admin_key_file.empty()) {
       place.access.api_key.clear();
       place.access.api_key_file = options_.admin_key_file;
