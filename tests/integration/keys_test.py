@@ -9,6 +9,7 @@ import hashlib
 import http.client
 import json
 import os
+import pathlib
 import signal
 import statistics
 import subprocess
