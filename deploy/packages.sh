@@ -30,12 +30,12 @@ test=(
 )
 # What each program loads itself. A test compares these with the built files.
 runtime_router=(
-  libc6 libcapnp-0.9.2 libfmt9 libgcc-s1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0 libsimdjson14
+  libc6 libcapnp-0.9.2 libcurl4 libfmt9 libgcc-s1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0 libsimdjson14
   libspdlog1.10 libssl3 libstdc++6 libutf8proc2 libxxhash0 libzmq5
 )
 runtime_worker=(
-  libc6 libcapnp-0.9.2 libdnnl2 libfmt9 libgcc-s1 libgomp1 libhwy1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0
-  libsimdjson14 libspdlog1.10 libssl3 libstdc++6 libutf8proc2 libxxhash0 libzmq5
+  libc6 libcapnp-0.9.2 libcurl4 libdnnl2 libfmt9 libgcc-s1 libgomp1 libhwy1 libjemalloc2 libpcre2-8-0
+  libprometheus-cpp-core1.0 libsimdjson14 libspdlog1.10 libssl3 libstdc++6 libutf8proc2 libxxhash0 libzmq5
 )
 runtime_roostctl=(
   libc6 libcapnp-0.9.2 libcurl4 libdnnl2 libfmt9 libgcc-s1 libgomp1 libhwy1 libjemalloc2 libpcre2-8-0
