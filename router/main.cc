@@ -29,13 +29,13 @@
 #include "common/http/server.h"
 #include "common/metrics/process_metrics.h"
 #include "common/metrics/registry.h"
+#include "common/trace/counted_outlet.h"
 #include "router/api/api.h"
 #include "router/api_metrics.h"
 #include "router/fleet/fleet.h"
 #include "router/fleet/registry_fleet_metrics.h"
 #include "router/fleet/text_bundle.h"
 #include "router/listeners.h"
-#include "router/open_tracing.h"
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_dispatcher.h"
@@ -84,6 +84,14 @@ Result<std::unique_ptr<Recorder>> OpenRecorder(const RouterOptions& options, met
   return Recorder::Open({.path = options.record, .on_outcome = [&written, &dropped](RecordOutcome outcome) {
                            (outcome == RecordOutcome::kWritten ? written : dropped).Increment();
                          }});
+}
+
+Result<trace::SpanOutlet> OpenSpans(const RouterOptions& options, metrics::Registry& registry) {
+  return trace::OpenCountedOutlet(options.otlp_endpoint,
+                                  {.service_name = "roost-router",
+                                   .service_version = std::string(Version()),
+                                   .service_instance_id = options.http_address},
+                                  registry, metrics::kRouterTraceSpans);
 }
 
 // Continues to serve while /ready answers 503. Load balancers check it every few seconds; requests would be lost if the
@@ -181,7 +189,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   if (recorder != nullptr) recording.emplace(*fleet, *recorder, clock);
   Dispatcher& dispatcher = recording ? static_cast<Dispatcher&>(*recording) : *fleet;
   TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_in_flight_requests});
-  ROOST_ASSIGN_OR_RETURN(const Tracing tracing, OpenTracing(options, registry));
+  ROOST_ASSIGN_OR_RETURN(const trace::SpanOutlet spans, OpenSpans(options, registry));
   const auto prompt_memo = std::make_shared<PromptMemo>(options.tokenization_memo_bytes);
   ThroughputLog throughput(api_metrics, clock);
   Api api(
@@ -198,7 +206,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
        .api_keys = files.api_keys,
        .admin_keys = files.admin_keys,
        .cors_origins = options.cors_origins,
-       .tracing = tracing,
+       .tracing = {.spans = spans, .sample_ratio = options.otlp_sample_ratio},
        .metrics_text =
            [&] {
              api_metrics.OnPromptMemo(prompt_memo->counts());

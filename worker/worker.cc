@@ -1,7 +1,5 @@
 #include "worker/worker.h"
 
-#include <prometheus/counter.h>
-
 #include <chrono>
 #include <string>
 #include <utility>
@@ -10,7 +8,7 @@
 #include "common/base/random_seed.h"
 #include "common/base/utf8.h"
 #include "common/metrics/catalog.h"
-#include "common/trace/span_exporter.h"
+#include "common/trace/counted_outlet.h"
 #include "common/wire/codec.h"
 #include "common/wire/endpoint.h"
 #include "common/wire/tokenizer_digest.h"
@@ -121,22 +119,13 @@ EngineOptions Worker::EngineOptionsWithPool() const {
 Worker::~Worker() { Stop(); }
 
 Result<RequestSpansOptions> Worker::OpenSpans() {
-  for (const trace::SpanOutcome outcome : trace::kSpanOutcomes) {
-    registry_.Counter(metrics::kWorkerTraceSpans, {std::string(NameOf(outcome))});
-  }
   RequestSpansOptions spans;
   spans.worker_id = hello_.worker_id;
-  if (setup_.otlp_endpoint.empty()) return spans;
-  trace::SpanExporterOptions exporter;
-  exporter.endpoint = setup_.otlp_endpoint;
-  exporter.resource = {.service_name = "roost-worker",
-                       .service_version = hello_.version.release,
-                       .service_instance_id = hello_.worker_id};
-  exporter.on_outcome = [this](trace::SpanOutcome outcome, std::size_t count) {
-    registry_.Counter(metrics::kWorkerTraceSpans, {std::string(NameOf(outcome))}).Increment(static_cast<double>(count));
-  };
-  ROOST_ASSIGN_OR_RETURN(spans.sink, trace::SpanExporter::Start(std::move(exporter)));
-  spans.random = trace::RandomNumbers(RandomSeed());
+  ROOST_ASSIGN_OR_RETURN(spans.outlet, trace::OpenCountedOutlet(setup_.otlp_endpoint,
+                                                                {.service_name = "roost-worker",
+                                                                 .service_version = hello_.version.release,
+                                                                 .service_instance_id = hello_.worker_id},
+                                                                registry_, metrics::kWorkerTraceSpans));
   return spans;
 }
 

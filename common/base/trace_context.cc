@@ -1,5 +1,7 @@
 #include "common/base/trace_context.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace roost {
@@ -42,6 +44,9 @@ std::optional<TraceContext> ParseTraceParent(std::string_view text) {
                       .parent_id = std::string(text.substr(kParentIdBegin, kParentIdLength)),
                       .is_sampled = kOddDigits.find(text.back()) != std::string_view::npos};
 }
+
+// An id of zeros would be none.
+std::string SpanIdOf(std::uint64_t random) { return fmt::format("{:016x}", std::max<std::uint64_t>(random, 1)); }
 
 std::string MakeTraceParent(const TraceContext& context) {
   return "00-" + context.trace_id + "-" + context.parent_id + (context.is_sampled ? "-01" : "-00");

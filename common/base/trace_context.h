@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,5 +26,8 @@ struct TraceContext {
 };
 [[nodiscard]] std::optional<TraceContext> ParseTraceParent(std::string_view text);
 [[nodiscard]] std::string MakeTraceParent(const TraceContext& context);
+
+// The 16 digits of a random number, as a span's id; two of them are a trace's.
+[[nodiscard]] std::string SpanIdOf(std::uint64_t random);
 
 }  // namespace roost

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -39,6 +41,14 @@ class SpanSink {
  public:
   virtual ~SpanSink() = default;
   virtual void Add(Span span) = 0;
+};
+
+// Where spans go, and where their ids come from; both are empty where nothing is traced.
+struct SpanOutlet {
+  std::shared_ptr<SpanSink> sink = {};
+  std::function<std::uint64_t()> random = {};  // any thread may call it
+
+  [[nodiscard]] bool is_open() const { return sink != nullptr; }
 };
 
 }  // namespace roost::trace

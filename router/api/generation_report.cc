@@ -36,7 +36,7 @@ void Generation::Conclude(Outcome outcome, int status, std::optional<ErrorCode> 
                                       .seconds = seconds});
   services_.observer.OnAnswer(options_.route, status);
   LogEnd(outcome, status, seconds);
-  if (options_.trace.is_recorded()) services_.tracing.spans->Add(SpanOf(outcome, status));
+  if (options_.trace.is_recorded()) services_.tracing.spans.sink->Add(SpanOf(outcome, status));
 }
 
 std::string_view Generation::key_name() const {
@@ -90,14 +90,14 @@ void Generation::TraceDispatch(const Dispatched& dispatched) {
   const Instant now = services_.clock.Now();
   const Instant begin = std::exchange(routed_since_, now);
   if (!options_.trace.is_recorded()) return;
-  trace::Span span = options_.trace.Child("route", begin, now, services_.tracing.random());
+  trace::Span span = options_.trace.Child("route", begin, now, services_.tracing.spans);
   const Decision& decision = dispatched.decision;
   span.attributes = {{"roost.worker", dispatched.worker_id},
                      {"roost.reason", std::string(NameOf(decision.reason))},
                      {"roost.predicted_cached_tokens", std::int64_t{decision.matched_tokens}},
                      {"roost.candidates", static_cast<std::int64_t>(decision.candidates.size())}};
   if (decision.in_seconds) span.attributes.push_back({"roost.predicted_ttft_seconds", decision.predicted_ttft_seconds});
-  services_.tracing.spans->Add(std::move(span));
+  services_.tracing.spans.sink->Add(std::move(span));
 }
 
 Usage Generation::CurrentUsage() const {

@@ -1,9 +1,7 @@
 #include "router/api/request_trace.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -11,9 +9,6 @@
 
 namespace roost::router {
 namespace {
-
-// An id of zeros would be none.
-std::string IdOf(std::uint64_t random) { return fmt::format("{:016x}", std::max<std::uint64_t>(random, 1)); }
 
 bool Draw(double ratio, std::uint64_t random) {
   return std::ldexp(static_cast<double>(random >> 11U), -53) < ratio;  // 53 bits: as many as a double has
@@ -31,9 +26,9 @@ trace::Span RequestTrace::Own(std::string name, Instant begin, Instant end) cons
           .end = end};
 }
 
-trace::Span RequestTrace::Child(std::string name, Instant begin, Instant end, std::uint64_t random) const {
+trace::Span RequestTrace::Child(std::string name, Instant begin, Instant end, const trace::SpanOutlet& spans) const {
   return {.trace_id = trace_id,
-          .span_id = IdOf(random),
+          .span_id = SpanIdOf(spans.random()),
           .parent_span_id = span_id,
           .name = std::move(name),
           .begin = begin,
@@ -44,13 +39,13 @@ RequestTrace BeginTrace(const Tracing& tracing, std::string_view client) {
   RequestTrace trace;
   std::optional<TraceContext> context = ParseTraceParent(client);
   if (context) trace.trace_parent = client;
-  if (tracing.spans == nullptr) return trace;
+  if (!tracing.spans.is_open()) return trace;
+  const auto& random = tracing.spans.random;
   if (!context)
-    context = {.trace_id = IdOf(tracing.random()) + IdOf(tracing.random()),
-               .is_sampled = Draw(tracing.sample_ratio, tracing.random())};
+    context = {.trace_id = SpanIdOf(random()) + SpanIdOf(random()), .is_sampled = Draw(tracing.sample_ratio, random())};
   if (!context->is_sampled) return trace;
   trace.trace_id = context->trace_id;
-  trace.parent_span_id = std::exchange(context->parent_id, IdOf(tracing.random()));
+  trace.parent_span_id = std::exchange(context->parent_id, SpanIdOf(random()));
   trace.span_id = context->parent_id;
   trace.trace_parent = MakeTraceParent(*context);
   return trace;

@@ -6,9 +6,6 @@
 //                      └─► the worker's (worker/link/request_spans.h)
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -18,9 +15,8 @@
 namespace roost::router {
 
 struct Tracing {
-  std::shared_ptr<trace::SpanSink> spans = {};  // null: no spans, and a client's context goes to the worker as it is
-  double sample_ratio = 1;                      // of the requests whose client says nothing about it
-  std::function<std::uint64_t()> random = {};   // for ids, from any thread; set if `spans` is
+  trace::SpanOutlet spans = {};  // closed: a client's context goes to the worker as it is
+  double sample_ratio = 1;       // of the requests whose client says nothing about it
 };
 
 struct RequestTrace {
@@ -33,7 +29,7 @@ struct RequestTrace {
   [[nodiscard]] bool is_recorded() const { return !span_id.empty(); }
   // A span of this trace: the request's own, or with a name of its own a child of it.
   [[nodiscard]] trace::Span Own(std::string name, Instant begin, Instant end) const;
-  [[nodiscard]] trace::Span Child(std::string name, Instant begin, Instant end, std::uint64_t random) const;
+  [[nodiscard]] trace::Span Child(std::string name, Instant begin, Instant end, const trace::SpanOutlet& spans) const;
 };
 
 // `client`: its traceparent header, or anything else. A client that sends one decides whether the request is traced.

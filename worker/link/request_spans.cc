@@ -1,21 +1,14 @@
 #include "worker/link/request_spans.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "common/base/trace_context.h"
 
 namespace roost::worker {
-namespace {
-
-std::string IdOf(std::uint64_t random) { return fmt::format("{:016x}", std::max<std::uint64_t>(random, 1)); }
-
-}  // namespace
 
 std::unique_ptr<RequestSpans::Traced> RequestSpans::Begin(const wire::Generate& request, Instant received) const {
-  if (options_.sink == nullptr) return nullptr;
+  if (!options_.outlet.is_open()) return nullptr;
   std::optional<TraceContext> context = ParseTraceParent(request.trace_parent);
   if (!context || !context->is_sampled) return nullptr;
   return std::make_unique<Traced>(Traced{.trace_id = std::move(context->trace_id),
@@ -33,17 +26,17 @@ void RequestSpans::Note(Traced& traced, const wire::TokenEvent& event, Instant n
 
 void RequestSpans::AddPart(const Traced& traced, const std::string& parent, std::string name, Instant begin,
                            Instant end) const {
-  options_.sink->Add({.trace_id = traced.trace_id,
-                      .span_id = IdOf(options_.random()),
-                      .parent_span_id = parent,
-                      .name = std::move(name),
-                      .begin = begin,
-                      .end = std::max(begin, end)});
+  options_.outlet.sink->Add({.trace_id = traced.trace_id,
+                             .span_id = SpanIdOf(options_.outlet.random()),
+                             .parent_span_id = parent,
+                             .name = std::move(name),
+                             .begin = begin,
+                             .end = std::max(begin, end)});
 }
 
 void RequestSpans::End(const Traced& traced, wire::FinishReason reason, Instant now) const {
   trace::Span span{.trace_id = traced.trace_id,
-                   .span_id = IdOf(options_.random()),
+                   .span_id = SpanIdOf(options_.outlet.random()),
                    .parent_span_id = traced.parent_span_id,
                    .name = "generate",
                    .kind = trace::SpanKind::kServer,
@@ -55,7 +48,7 @@ void RequestSpans::End(const Traced& traced, wire::FinishReason reason, Instant 
                      {"roost.cached_tokens", std::int64_t{traced.cached_tokens}}};
   if (reason == wire::FinishReason::kError) span.status = trace::SpanStatus::kError;
   const std::string own = span.span_id;
-  options_.sink->Add(std::move(span));
+  options_.outlet.sink->Add(std::move(span));
   if (!traced.queue_seconds) return AddPart(traced, own, "queue", traced.received, now);
   const Instant started = std::min(now, traced.received + FromSeconds(*traced.queue_seconds));
   AddPart(traced, own, "queue", traced.received, started);

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,8 +23,7 @@
 namespace roost::worker {
 
 struct RequestSpansOptions {
-  std::shared_ptr<trace::SpanSink> sink = {};  // null: nothing is traced
-  std::function<std::uint64_t()> random = {};  // for ids; set if there is a sink
+  trace::SpanOutlet outlet = {};
   std::string worker_id = {};
 };
 

@@ -3,33 +3,17 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <thread>
+
+#include "tests/common/base/fake_machine.h"
 
 namespace roost {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Fakes a machine's files in /proc and /sys.
-class CpuLimitTest : public testing::Test {
+class CpuLimitTest : public FakeMachineTest {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "roost-cpu-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  void Write(const std::string& path, const std::string& text) const {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
   [[nodiscard]] std::optional<double> Quota() const { return ReadCpuLimits(root_).quota; }
-
-  fs::path root_;
 };
 
 TEST_F(CpuLimitTest, WithoutFilesThereIsNoQuota) { EXPECT_EQ(Quota(), std::nullopt); }

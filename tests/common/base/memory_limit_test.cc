@@ -2,33 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <string>
+
+#include "tests/common/base/fake_machine.h"
 
 namespace roost {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Fakes a machine's files in /proc and /sys.
-class MemoryLimitTest : public testing::Test {
+class MemoryLimitTest : public FakeMachineTest {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "roost-memory-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  void Write(const std::string& path, const std::string& text) const {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
   [[nodiscard]] MemoryLimits Read() const { return ReadMemoryLimits(root_); }
-
-  fs::path root_;
 };
 
 TEST_F(MemoryLimitTest, NothingIsKnownWhereThereAreNoFiles) {

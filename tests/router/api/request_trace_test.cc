@@ -9,6 +9,7 @@
 
 #include "common/base/trace_context.h"
 #include "common/trace/span_exporter.h"
+#include "tests/common/trace/kept_spans.h"
 #include "tests/router/api/api_fixture.h"
 
 namespace roost::router {
@@ -19,12 +20,6 @@ using ::testing::SizeIs;
 
 constexpr std::string_view kClient = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 constexpr std::string_view kUntraced = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
-
-class KeptSpans final : public trace::SpanSink {
- public:
-  void Add(trace::Span span) override { spans.push_back(std::move(span)); }
-  std::vector<trace::Span> spans;
-};
 
 class RequestTraceTest : public ApiTest {
  protected:
@@ -46,8 +41,8 @@ class RequestTraceTest : public ApiTest {
     return *found;
   }
 
-  const std::shared_ptr<KeptSpans> kept_ = std::make_shared<KeptSpans>();
-  const Tracing tracing_{.spans = kept_, .random = trace::RandomNumbers(1)};
+  const std::shared_ptr<trace::KeptSpans> kept_ = std::make_shared<trace::KeptSpans>();
+  const Tracing tracing_{.spans = {.sink = kept_, .random = trace::RandomNumbers(1)}};
   Api traced_{dispatcher_,
               observer_,
               clock_,
@@ -103,8 +98,8 @@ TEST_F(RequestTraceTest, WithoutATraceOfTheClientsANewOneBegins) {
 }
 
 TEST(BeginTraceTest, TheRatioIsTheShareOfTracedRequests) {
-  const Tracing tracing{
-      .spans = std::make_shared<KeptSpans>(), .sample_ratio = 0.25, .random = trace::RandomNumbers(2)};
+  const Tracing tracing{.spans = {.sink = std::make_shared<trace::KeptSpans>(), .random = trace::RandomNumbers(2)},
+                        .sample_ratio = 0.25};
   int traced = 0;
   for (int i = 0; i < 10'000; ++i) traced += BeginTrace(tracing, "").is_recorded() ? 1 : 0;
   EXPECT_NEAR(traced, 2500, 200);

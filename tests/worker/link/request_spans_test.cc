@@ -6,17 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/common/trace/kept_spans.h"
+
 namespace roost::worker {
 namespace {
 
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
-
-class KeptSpans final : public trace::SpanSink {
- public:
-  void Add(trace::Span span) override { spans.push_back(std::move(span)); }
-  std::vector<trace::Span> spans;
-};
 
 class RequestSpansTest : public ::testing::Test {
  protected:
@@ -33,9 +29,9 @@ class RequestSpansTest : public ::testing::Test {
   }
 
   const std::string sampled_ = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-  const std::shared_ptr<KeptSpans> kept_ = std::make_shared<KeptSpans>();
+  const std::shared_ptr<trace::KeptSpans> kept_ = std::make_shared<trace::KeptSpans>();
   std::uint64_t next_ = 0;
-  const RequestSpans spans_{{.sink = kept_, .random = [this] { return ++next_; }, .worker_id = "w"}};
+  const RequestSpans spans_{{.outlet = {.sink = kept_, .random = [this] { return ++next_; }}, .worker_id = "w"}};
   const Instant begin_{milliseconds(1000)};
 };
 
