@@ -93,6 +93,7 @@ void CheckWorker(const WorkerFacts& worker, std::string_view router_release, Fin
 
 std::vector<std::string> NamesOf(const std::vector<WorkerFacts>& workers) {
   std::vector<std::string> names;
+  names.reserve(workers.size());
   for (const WorkerFacts& worker : workers) names.push_back(worker.name);
   std::sort(names.begin(), names.end());
   return names;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "common/base/utf8.h"
@@ -84,7 +85,7 @@ std::optional<double> MeanTtft(const WorkerTotals& totals) {
 }
 
 std::string Bar(double share) {
-  const auto filled = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * kBarLength + 0.5);
+  const auto filled = static_cast<std::size_t>(std::lround(std::clamp(share, 0.0, 1.0) * kBarLength));
   return std::string(filled, '#') + std::string(kBarLength - filled, '.');
 }
 
