@@ -43,7 +43,7 @@ TEST(SessionsTest, OfEveryWorkloadShareWhatItsNameSays) {
 TEST(SessionsTest, AnotherSeedHasTheSameSharedTextsAndOtherQuestions) {
   std::set<std::string> fronts;
   std::set<std::string> questions;
-  for (const std::uint64_t seed : {1, 2}) {
+  for (const std::uint64_t seed : {std::uint64_t{1}, std::uint64_t{2}}) {
     for (const BenchSession& session : Sessions("shared-prompt", 20, seed)) {
       fronts.insert(FrontOf(session));
       questions.insert(TextOf(session.turns[0].text));
