@@ -28,6 +28,7 @@ LOGS = pathlib.Path(os.environ.get("TMPDIR", "/tmp"))
 BLOCK = 32
 # 71 blocks hold content (one is vLLM's null block): three prompts of 25 blocks do not fit.
 BLOCKS = 72
+SILENCE_SECONDS = 30
 END_MARKER = b"\xff" * 8
 SETTLE_SECONDS = 0.5
 
@@ -125,7 +126,7 @@ class Exchange:
         self.request = request
         self.response = b""
         self.end = None  # how the server ended the connection
-        self.socket = socket.create_connection(("127.0.0.1", vllm.port), timeout=120)
+        self.socket = socket.create_connection(("127.0.0.1", vllm.port), timeout=SILENCE_SECONDS)
         self.socket.sendall(request)
 
     def read(self):
@@ -134,6 +135,9 @@ class Exchange:
             data = self.socket.recv(65536)
         except ConnectionResetError:
             self.end = "reset"
+            return False
+        except TimeoutError:
+            self.end = f"open, but silent for {SILENCE_SECONDS} s"
             return False
         self.response += data
         if not data:
@@ -192,10 +196,7 @@ def record_events(vllm, events):
     for seed in (10, 11, 12):
         ask(vllm, events, f"fills a third of the cache, {seed}", completion(tokens(25 * BLOCK + 1, seed), max_tokens=1))
     ask(vllm, events, "evicted prefix again", completion(shared + tokens(4, 5), max_tokens=1))
-    two = Exchange(vllm, http_request("POST", "/v1/completions", completion(tokens(2 * BLOCK + 2, 13), n=2)))
-    events.note(asked="n=2", prompt=tokens(2 * BLOCK + 2, 13), fields={"n": 2})
-    two.read_all()
-    events.settle()
+    ask(vllm, events, "two samples", completion(tokens(2 * BLOCK + 2, 13), n=2, temperature=0.8, seed=7))
     events.note(reset=vllm.call("POST", "/reset_prefix_cache"))
     events.settle()
     ask(vllm, events, "after the reset", completion(shared, max_tokens=1))
@@ -217,10 +218,13 @@ BIRDS = {"type": "object", "properties": {"birds": {"type": "boolean"}}, "requir
 COMPLETIONS = {
     "greedy": completion(PROMPT),
     "greedy-again": completion(PROMPT),
+    "greedy-plain": {**completion(PROMPT), "return_token_ids": False, "stream_options": None},
     "greedy-usage-at-end": completion(PROMPT, stream_options={"include_usage": True}),
     "not-streamed": {**completion(PROMPT), "stream": False, "stream_options": None},
     "sampled": completion(PROMPT, temperature=0.8, seed=7),
     "sampled-next-seed": completion(PROMPT, temperature=0.8, seed=8),
+    "sampled-logprobs": completion(PROMPT, temperature=0.5, seed=7, logprobs=2, max_tokens=2),
+    "two-greedy": completion(PROMPT, n=2),
     "two": completion(PROMPT, temperature=0.8, seed=7, n=2),
     "logprobs": completion(PROMPT, logprobs=3, max_tokens=3),
     "logprobs-as-ids": completion(PROMPT, logprobs=3, max_tokens=3, return_tokens_as_token_ids=True),
@@ -234,8 +238,8 @@ COMPLETIONS = {
     "logit-bias": completion(PROMPT, logit_bias={"100": 100}, max_tokens=2),
     "penalties": completion(PROMPT, temperature=0.9, seed=3, frequency_penalty=0.5, presence_penalty=0.5,
                             repetition_penalty=1.1, min_p=0.05, top_k=40, top_p=0.9),
-    "json-schema": completion(PROMPT, structured_outputs={"json": BIRDS}, max_tokens=40),
-    "response-format": completion(PROMPT, max_tokens=40, response_format={
+    "json-schema": completion(PROMPT, structured_outputs={"json": BIRDS, "disable_any_whitespace": True}, max_tokens=40),
+    "response-format": completion(PROMPT, max_tokens=3, response_format={
         "type": "json_schema", "json_schema": {"name": "birds", "schema": BIRDS}}),
     "regex": completion(PROMPT, structured_outputs={"regex": "(yes|no)!"}, max_tokens=20),
     "choice": completion(PROMPT, structured_outputs={"choice": ["north", "south"]}, max_tokens=20),
@@ -246,7 +250,7 @@ COMPLETIONS = {
     "several-prompts": completion([PROMPT, PROMPT[:10]], max_tokens=2),
     "priority": completion(PROMPT, priority=3, max_tokens=2),
     "too-long": completion(tokens(2048, 21)),
-    "too-long-with-output": completion(PROMPT, max_tokens=2040),
+    "too-long-with-output": completion(tokens(2044, 21), max_tokens=20),
     "unknown-model": {**completion(PROMPT), "model": "nobody"},
     "invalid-token": completion([1, 2, 999_999]),
     "negative-token": completion([1, -2]),
@@ -254,8 +258,7 @@ COMPLETIONS = {
     "bad-field": completion(PROMPT, temperature=-1),
     "not-json": None,
 }
-PAGES = ("/health", "/v1/models", "/version", "/load", "/ping", "/kv_event_sources", "/is_sleeping",
-         "/server_info?config_format=json")
+PAGES = ("/health", "/v1/models", "/version", "/load", "/ping", "/kv_event_sources", "/is_sleeping")
 
 
 def exchange_completion(vllm, name, body, headers=()):
@@ -289,7 +292,7 @@ def record_completions(vllm):
 
 def record_pages(vllm):
     for page in PAGES:
-        name = page.split("?")[0].strip("/").replace("/", "-")
+        name = page.strip("/").replace("/", "-")
         Exchange(vllm, http_request("GET", page)).read_all().write(f"http/page-{name}")
 
 
@@ -297,6 +300,20 @@ def only_vllm_lines(page):
     """A page of metrics without the Python process's own, and without histogram buckets."""
     kept = [line for line in page.splitlines() if "vllm:" in line and "_bucket{" not in line and "_created" not in line]
     return "".join(f"{line}\n" for line in kept)
+
+
+def watch_until_idle(vllm, name, begin):
+    """The engine's load from the moment that its clients left until it has no requests."""
+    watched = []
+    pause = threading.Event()
+    while not watched or watched[-1]["running"] + watched[-1]["waiting"] > 0:
+        watched.append({"at": round(time.monotonic() - begin, 4), "running": vllm.metric("vllm:num_requests_running"),
+                        "waiting": vllm.metric("vllm:num_requests_waiting"),
+                        "usage": vllm.metric("vllm:kv_cache_usage_perc")})
+        if watched[-1]["at"] > 60:
+            break
+        pause.wait(0.05)
+    write_lines(name, watched)
 
 
 def record_load(vllm):
@@ -309,19 +326,10 @@ def record_load(vllm):
         exchange.read_until(b"data: ", 4)
     write_bytes("metrics-busy.txt", only_vllm_lines(vllm.get("/metrics")[1]).encode())
     Exchange(vllm, http_request("GET", "/load")).read_all().write("http/page-load-busy")
-    watched = []
     begin = time.monotonic()
     for exchange in long:
         exchange.socket.close()
-    pause = threading.Event()
-    while not watched or watched[-1]["running"] + watched[-1]["waiting"] > 0:
-        watched.append({"at": round(time.monotonic() - begin, 4), "running": vllm.metric("vllm:num_requests_running"),
-                        "waiting": vllm.metric("vllm:num_requests_waiting"),
-                        "usage": vllm.metric("vllm:kv_cache_usage_perc")})
-        if watched[-1]["at"] > 60:
-            break
-        pause.wait(0.05)
-    write_lines("clients-leave.jsonl", watched)
+    watch_until_idle(vllm, "clients-leave.jsonl", begin)
     write_bytes("metrics-after-leave.txt", only_vllm_lines(vllm.get("/metrics")[1]).encode())
 
 
@@ -372,6 +380,7 @@ def record_generate(vllm):
     usage = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
     generate(vllm, "generate-whole")
     generate(vllm, "generate-stream", **usage)
+    generate(vllm, "generate-stream-plain", stream=True)
     generate(vllm, "generate-salted", cache_salt="grain", request_id="roost-2", priority=-2, **usage)
     generate(vllm, "generate-logprobs", **usage,
              sampling_params={"max_tokens": 2, "temperature": 0, "logprobs": 2, "prompt_logprobs": 1})
@@ -385,6 +394,19 @@ def record_generate(vllm):
     generate(vllm, "generate-invalid-token", token_ids=[1, 999_999])
     generate(vllm, "generate-too-long", token_ids=tokens(2048, 21))
     generate(vllm, "generate-unknown-model", model="nobody")
+    record_abort(vllm)
+
+
+def record_abort(vllm):
+    """Another connection aborts a stream by its id."""
+    body = {"token_ids": PROMPT, "model": DEMO_MODEL.name, "stream": True, "request_id": "roost-3",
+            "sampling_params": {"max_tokens": 1500, "ignore_eos": True, "temperature": 0}}
+    exchange = Exchange(vllm, http_request("POST", "/inference/v1/generate", body)).read_until(b"data: ", 3)
+    begin = time.monotonic()
+    abort = http_request("POST", "/inference/v1/abort_requests", {"request_ids": ["generate-tokens-roost-3"]})
+    Exchange(vllm, abort).read_all().write("http/abort")
+    exchange.read_all().write("http/generate-aborted")
+    watch_until_idle(vllm, "abort.jsonl", begin)
 
 
 def lifecycle(ports):
@@ -394,7 +416,6 @@ def lifecycle(ports):
                 log=LOGS / "vllm-lifecycle.log", **ports) as vllm:
         events = Events(vllm.events)
         try:
-            events.settle()
             ask(vllm, events, "three blocks and a half", completion(tokens(3 * BLOCK, 1) + tokens(BLOCK // 2, 2)))
             ask(vllm, events, "salted", completion(tokens(3 * BLOCK, 1) + tokens(4, 5), cache_salt="grain"))
         finally:
@@ -406,11 +427,10 @@ def lifecycle(ports):
 
 
 def defaults(ports):
-    """An engine with the default block size of a CPU, and with an event endpoint whose port it chooses."""
+    """An engine with the default block size of a CPU, which is asked to end in the middle of a stream."""
     with engine(log=LOGS / "vllm-defaults.log", **ports) as vllm:
         events = Events(vllm.events)
         try:
-            events.settle()
             ask(vllm, events, "two blocks of 128", completion(tokens(300, 50), max_tokens=2))
         finally:
             events.close()

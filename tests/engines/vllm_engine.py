@@ -92,8 +92,9 @@ def command(model, port, events_port, replay_port, flags):
     # A publisher binds only to an address with a `*`; it connects to any other one, and then nobody listens.
     events = {"enable_kv_cache_events": True, "publisher": "zmq", "topic": TOPIC,
               "endpoint": f"tcp://*:{events_port}", "replay_endpoint": f"tcp://*:{replay_port}"}
-    return ["nice", "-n", "19", str(ENVIRONMENT / "bin/vllm"), "serve", str(model), "--served-model-name",
-            pathlib.Path(model).name, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager", "--dtype",
+    # The folder is named from its parent, so that no recording holds this machine's paths.
+    return ["nice", "-n", "19", str(ENVIRONMENT / "bin/vllm"), "serve", f"./{model.name}", "--served-model-name",
+            model.name, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager", "--dtype",
             "bfloat16", "--max-model-len", "2048", "--gpu-memory-utilization", "0.1", "--enable-prefix-caching",
             "--enable-prompt-tokens-details", "--kv-events-config", json.dumps(events), *flags]
 
@@ -101,11 +102,12 @@ def command(model, port, events_port, replay_port, flags):
 @contextlib.contextmanager
 def engine(model=DEMO_MODEL, port=0, events_port=0, replay_port=0, flags=(), settings=None, log=os.devnull):
     """Starts an engine, yields it once it is healthy, and ends it. A port of 0 is replaced by a free one."""
+    model = pathlib.Path(model).resolve()
     port, events_port, replay_port = (wanted or free_port() for wanted in (port, events_port, replay_port))
     with open(log, "wb") as output:
         process = subprocess.Popen(command(model, port, events_port, replay_port, flags), stdout=output,
                                    stderr=subprocess.STDOUT, env={**os.environ, **SETTINGS, **(settings or {})},
-                                   start_new_session=True)
+                                   cwd=model.parent, start_new_session=True)
     vllm = Engine(process, port, events_port, replay_port)
     try:
         end = time.monotonic() + START_SECONDS
