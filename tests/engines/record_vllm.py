@@ -3,7 +3,7 @@
     folder=$(tests/engines/vllm_environment.sh)
     $folder/bin/python tests/engines/record_vllm.py [PART...]
 
-Parts: conversations, lifecycle, defaults; all of them by default. recordings/README.md describes the files.
+Parts: conversations, lifecycle, defaults, drained; all of them by default. recordings/README.md describes the files.
 """
 
 import contextlib
@@ -11,14 +11,12 @@ import json
 import os
 import pathlib
 import random
-import shutil
 import signal
 import socket
 import sys
 import threading
 import time
 
-import msgspec
 import zmq
 
 from vllm_engine import DEMO_MODEL, engine
@@ -37,6 +35,12 @@ def tokens(count, seed):
     """Token ids of the demo model's vocabulary, without its special tokens."""
     draw = random.Random(seed)
     return [draw.randrange(2000) for _ in range(count)]
+
+
+def blank_tokens():
+    """Tokens of white space alone: a small model likes to write them where JSON allows them."""
+    vocabulary = json.loads((DEMO_MODEL / "tokenizer.json").read_text())["model"]["vocab"]
+    return [token for piece, token in vocabulary.items() if not piece.strip("\u0120\u010a\u0109\u010d")]
 
 
 class Events:
@@ -238,7 +242,8 @@ COMPLETIONS = {
     "logit-bias": completion(PROMPT, logit_bias={"100": 100}, max_tokens=2),
     "penalties": completion(PROMPT, temperature=0.9, seed=3, frequency_penalty=0.5, presence_penalty=0.5,
                             repetition_penalty=1.1, min_p=0.05, top_k=40, top_p=0.9),
-    "json-schema": completion(PROMPT, structured_outputs={"json": BIRDS, "disable_any_whitespace": True}, max_tokens=40),
+    "json-schema": completion(PROMPT, structured_outputs={"json": BIRDS}, max_tokens=40,
+                              logit_bias={str(token): -100 for token in blank_tokens()}),
     "response-format": completion(PROMPT, max_tokens=3, response_format={
         "type": "json_schema", "json_schema": {"name": "birds", "schema": BIRDS}}),
     "regex": completion(PROMPT, structured_outputs={"regex": "(yes|no)!"}, max_tokens=20),
@@ -324,6 +329,9 @@ def record_load(vllm):
             for seed in range(30, 36)]
     for exchange in long[:4]:
         exchange.read_until(b"data: ", 4)
+    pause = threading.Event()
+    while vllm.metric("vllm:num_requests_waiting") < 2:
+        pause.wait(0.02)
     write_bytes("metrics-busy.txt", only_vllm_lines(vllm.get("/metrics")[1]).encode())
     Exchange(vllm, http_request("GET", "/load")).read_all().write("http/page-load-busy")
     begin = time.monotonic()
@@ -333,9 +341,9 @@ def record_load(vllm):
     write_bytes("metrics-after-leave.txt", only_vllm_lines(vllm.get("/metrics")[1]).encode())
 
 
-def record_death(vllm, name, kill):
+def record_death(vllm, name, kill, max_tokens=1500):
     """What a client sees whose engine ends in the middle of a stream, and what the next one sees."""
-    body = completion(tokens(40, 40), max_tokens=1500, ignore_eos=True)
+    body = completion(tokens(40, 40), max_tokens=max_tokens, ignore_eos=True)
     exchange = Exchange(vllm, http_request("POST", "/v1/completions", body)).read_until(b"data: ", 4)
     begin = time.monotonic()
     kill()
@@ -441,7 +449,20 @@ def defaults(ports):
         record_death(vllm, "terminated", vllm.process.terminate)
 
 
-PARTS = {"conversations": conversations, "lifecycle": lifecycle, "defaults": defaults}
+def drained(ports):
+    """An engine that is asked to end and has time for its last requests."""
+    flags = [*SMALL, "--shutdown-timeout", "20", "--enable-server-load-tracking", "--enable-request-id-headers"]
+    with engine(flags=flags, log=LOGS / "vllm-drained.log", **ports) as vllm:
+        exchange_completion(vllm, "request-id-header", completion(PROMPT, max_tokens=1), ["X-Request-Id: roost-4"])
+        busy = Exchange(vllm, http_request("POST", "/v1/completions",
+                                           completion(PROMPT, max_tokens=300, ignore_eos=True)))
+        busy.read_until(b"data: ", 2)
+        Exchange(vllm, http_request("GET", "/load")).read_all().write("http/page-load-tracked")
+        busy.socket.close()
+        record_death(vllm, "terminated-with-time", vllm.process.terminate, max_tokens=150)
+
+
+PARTS = {"conversations": conversations, "lifecycle": lifecycle, "defaults": defaults, "drained": drained}
 
 
 def main():

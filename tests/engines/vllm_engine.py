@@ -1,4 +1,5 @@
-"""A real vLLM engine for tests and recordings, as vllm_environment.sh installs it. Standard library only.
+"""A real vLLM engine for tests and recordings, as vllm_environment.sh installs it; ROOST_VLLM names another folder.
+Standard library only.
 
     with engine(DEMO_MODEL, log="/tmp/vllm.log") as vllm:
         print(vllm.port, vllm.events, vllm.replay, vllm.get("/v1/models"))
@@ -18,7 +19,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEMO_MODEL = ROOT / "deploy/demo-model"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
-ENVIRONMENT = CACHE / "roost/vllm-0.32.0"
+ENVIRONMENT = pathlib.Path(os.environ.get("ROOST_VLLM", CACHE / "roost/vllm-0.32.0"))
 TOPIC = "kv-events"
 START_SECONDS = 400
 # VLLM_SERVER_DEV_MODE serves /reset_prefix_cache and /server_info.

