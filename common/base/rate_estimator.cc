@@ -33,6 +33,9 @@ constexpr double kMostApart = 0.01;
 constexpr double kLeastShare = 0.01;
 constexpr double kSingular = 1e-9;  // pivots below this share of their diagonal are noise
 constexpr unsigned kSubsets = 1U << kTerms;
+constexpr unsigned kAllTerms = kSubsets - 1;
+// From this evidence on, the base of steps with prefill is known: a few odd steps are not taken for one.
+constexpr double kSureEvidence = 4;
 
 using Vector = std::array<double, kTerms>;
 using Matrix = std::array<Vector, kTerms>;
@@ -80,6 +83,29 @@ bool NonNegative(const Vector& vector) {
   return true;
 }
 
+// The best coefficients of which only those of `terms` are not zero.
+Vector LeastSquares(const Matrix& matrix, const Vector& right, unsigned terms) {
+  Vector found{};
+  double best = std::numeric_limits<double>::infinity();
+  for (unsigned subset = 1; subset < kSubsets; ++subset) {
+    if ((subset & ~terms) != 0) continue;
+    const std::optional<Vector> solution = SolveSubset(matrix, right, subset);
+    if (!solution.has_value() || !NonNegative(*solution)) continue;
+    const double objective = Objective(matrix, right, *solution);
+    if (objective >= best) continue;
+    best = objective;
+    found = *solution;
+  }
+  return found;
+}
+
+// How much the steps with prefill tell of their base: nothing if all have the same number of tokens, as much as one
+// step without tokens for each that has few beside others that have many. (The Schur complement of the base.)
+double BaseEvidence(const Matrix& products) {
+  const double tokens = products[kBase][kPrefill];
+  return products[kBase][kBase] - tokens * tokens / products[kPrefill][kPrefill];
+}
+
 }  // namespace
 
 void RateEstimator::Observe(const StepSample& step) {
@@ -101,10 +127,11 @@ void RateEstimator::Observe(const StepSample& step) {
     }
     targets_[row] = kept(row) * targets_[row] + x[row] * step.seconds;
   }
-  Fit();
+  coefficients_ = LeastSquares(PenalizedProducts(), targets_, kAllTerms);
+  if (with_prefill && BaseEvidence(products_) >= kSureEvidence) knows_base_ = true;
 }
 
-void RateEstimator::Fit() {
+RateEstimator::Matrix RateEstimator::PenalizedProducts() const {
   Matrix matrix = products_;
   const double with_prefill = matrix[kBase][kBase];
   const double without = matrix[kDecodeBase][kDecodeBase];
@@ -114,21 +141,23 @@ void RateEstimator::Fit() {
   matrix[kDecodeBase][kDecodeBase] += kBasePenalty * without + apart;
   matrix[kBase][kDecodeBase] -= apart;
   matrix[kDecodeBase][kBase] -= apart;
-  double best = std::numeric_limits<double>::infinity();
-  for (unsigned subset = 1; subset < kSubsets; ++subset) {
-    const std::optional<Vector> solution = SolveSubset(matrix, targets_, subset);
-    if (!solution.has_value() || !NonNegative(*solution)) continue;
-    const double objective = Objective(matrix, targets_, *solution);
-    if (objective >= best) continue;
-    best = objective;
-    coefficients_ = *solution;
-  }
+  return matrix;
+}
+
+double RateEstimator::AtLeastAShare(double seconds_per_token) const {
+  const double all_seconds_per_token = targets_[kBase] / products_[kBase][kPrefill];
+  return std::max(seconds_per_token, kLeastShare * all_seconds_per_token);
 }
 
 double RateEstimator::prefill_tokens_per_second() const {
+  return prefill_steps_ < kMinPrefillSteps ? 0 : 1 / AtLeastAShare(coefficients_[kPrefill]);
+}
+
+double RateEstimator::prefill_seconds(std::uint32_t token_count) const {
   if (prefill_steps_ < kMinPrefillSteps) return 0;
-  const double all_seconds_per_token = targets_[kBase] / products_[kBase][kPrefill];
-  return 1 / std::max(coefficients_[kPrefill], kLeastShare * all_seconds_per_token);
+  constexpr unsigned kWithoutBase = kAllTerms & ~(1U << kBase);
+  const Vector fit = knows_base_ ? coefficients_ : LeastSquares(PenalizedProducts(), targets_, kWithoutBase);
+  return token_count * AtLeastAShare(fit[kPrefill]);
 }
 
 double RateEstimator::decode_step_seconds(std::uint32_t decode_tokens) const {

@@ -34,6 +34,11 @@ class RateEstimator {
   // Zero until kMinPrefillSteps steps with prefill were seen; positive from then on.
   [[nodiscard]] double prefill_tokens_per_second() const;
 
+  // Seconds that so many prefill tokens take, without a step's base. Until steps of different lengths have shown that
+  // base several times, all time of prefills counts as their tokens': a first short step that takes as long as the full
+  // ones before it may be slow by chance. Zero as long as the rate above.
+  [[nodiscard]] double prefill_seconds(std::uint32_t token_count) const;
+
   // Seconds of a step with `decode_tokens` decodes and no prefill; zero until kMinDecodeSteps steps with decodes were
   // seen.
   [[nodiscard]] double decode_step_seconds(std::uint32_t decode_tokens) const;
@@ -49,14 +54,19 @@ class RateEstimator {
   static constexpr std::size_t kTerms = 4;  // both bases, prefill, decode
   using Vector = std::array<double, kTerms>;
 
-  void Fit();
+  using Matrix = std::array<Vector, kTerms>;
+
+  [[nodiscard]] Matrix PenalizedProducts() const;
+  // `seconds_per_token` of prefill, or the least that a token is taken to cost.
+  [[nodiscard]] double AtLeastAShare(double seconds_per_token) const;
 
   // Decaying sums over the steps of x·xᵀ and x·y, with x = (with prefill, without, prefill, decode), y = seconds.
-  std::array<Vector, kTerms> products_{};
+  Matrix products_{};
   Vector targets_{};
   Vector coefficients_{};  // the fit to those sums
   std::uint64_t prefill_steps_ = 0;
   std::uint64_t decode_steps_ = 0;
+  bool knows_base_ = false;  // of steps with prefill
 };
 
 }  // namespace roost

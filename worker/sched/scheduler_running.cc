@@ -216,10 +216,7 @@ void Scheduler::NotePace(const StepSample& step) {
   paced_tokens_ = paced_tokens_ * kForgetting + step.prefill_tokens + step.decode_tokens;
 }
 
-double Scheduler::PrefillSecondsOf(std::uint32_t token_count) const {
-  const double rate = rates_.prefill_tokens_per_second();
-  return rate > 0 ? token_count / rate : 0;
-}
+double Scheduler::PrefillSecondsOf(std::uint32_t token_count) const { return rates_.prefill_seconds(token_count); }
 
 // Counts the slice's prompt tokens by the reason why they were not cached.
 void Scheduler::CountComputed(const Sequence& sequence, const ScheduledSlice& slice) {

@@ -83,6 +83,30 @@ TEST(RateEstimatorTest, StepsThatAllLookAlikeBelongToTheirTokens) {
   EXPECT_NEAR(rates.prefill_tokens_per_second(), 2000, 1);
 }
 
+// A prompt whose tokens are all cached but one takes a step as long as the full ones before it. This may be chance; the
+// same again and again is not.
+TEST(RateEstimatorTest, AFirstShortStepDoesNotMakePrefillFree) {
+  RateEstimator rates;
+  for (int i = 0; i < 4; ++i) rates.Observe({512, 0, 0.01});
+  EXPECT_NEAR(rates.prefill_seconds(511), 0.01, 1e-4);
+  rates.Observe({1, 0, 0.01});
+  EXPECT_NEAR(rates.prefill_seconds(511), 0.01, 1e-4);
+  for (int i = 0; i < 10; ++i) rates.Observe({1, 0, 0.01});
+  EXPECT_LT(rates.prefill_seconds(511), 0.001);
+}
+
+TEST(RateEstimatorTest, PrefillSecondsLeaveOutTheBaseOnceItIsKnown) {
+  RateEstimator rates;
+  rates.Observe(Truth{.base = 0.1}.Sample(200, 0));
+  EXPECT_EQ(rates.prefill_seconds(100), 0);
+  rates.Observe(Truth{.base = 0.1}.Sample(200, 0));
+  EXPECT_NEAR(rates.prefill_seconds(200), 0.2, 1e-3);
+  for (std::uint32_t prefill = 10; prefill <= 500; prefill += 10) rates.Observe(Truth{.base = 0.1}.Sample(prefill, 0));
+  EXPECT_NEAR(rates.prefill_seconds(200), 0.1, 2e-3);
+  for (int i = 0; i < 10'000; ++i) rates.Observe(Truth{.base = 0.1}.Sample(0, 1));
+  EXPECT_NEAR(rates.prefill_seconds(200), 0.1, 2e-2);
+}
+
 // Prompts of about the same length, and each step is up to a third too long or too short. The prediction for longer
 // prompts depends on what the time is attributed to: to the tokens, until steps of other lengths show better.
 TEST(RateEstimatorTest, NoiseIsNotTakenForABase) {
