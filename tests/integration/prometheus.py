@@ -82,6 +82,14 @@ class Prometheus:
         except urllib.error.HTTPError:
             return False
 
+    def wait_for_scrapes(self):
+        """What happens from here on is a change that rates see: each target has been scraped before."""
+        def all_are_up():
+            targets = self.ask("targets")["activeTargets"]
+            return targets and all(target["health"] == "up" for target in targets)
+
+        wait_until(all_are_up, "a scrape of each target")
+
     def ask(self, path, **parameters):
         url = f"http://{self.address}/api/v1/{path}?" + urllib.parse.urlencode(parameters)
         with urllib.request.urlopen(url, timeout=30) as response:

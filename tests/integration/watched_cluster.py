@@ -90,6 +90,7 @@ class WatchedCluster:
             double = GpuDouble()
             stack.callback(double.close)
             self.prometheus = stack.enter_context(Prometheus(folder, self._jobs(double)))
+            self.prometheus.wait_for_scrapes()
             self.stopping = threading.Event()
             self.pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(CLIENTS + CROWD))
             stack.callback(self.stopping.set)
