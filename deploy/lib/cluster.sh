@@ -48,7 +48,7 @@ start_router() {
 start_worker() {
   local device=()
   [ "$backend" = cpu ] || device=(--device $(($2 % device_count)))
-  "$bin/roost-worker" --worker-id "$1" --model "$3" --router "$link" --backend "$backend" --log-format text "${device[@]}" "${@:4}" \
+  "$bin/roost-worker" --worker-id "$1" --model "$3" --router "$link" --backend "$backend" "${device[@]}" --log-format text "${@:4}" \
     2>"$logs/$1.log" &
   pids+=($!)
 }
