@@ -2,8 +2,10 @@
 // observes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <string_view>
 
 #include "common/base/clock.h"
 #include "router/api/api_observer.h"
