@@ -76,14 +76,14 @@ Result<std::shared_ptr<const Tokenizer>> ReadText(const LoadedModel& loaded, con
 
 void PrepareGrammar(const WorkerOptions& options, const Tokenizer& tokenizer, const EngineOptions& engine,
                     WorkerSetup& setup) {
-  setup.grammar = {.thread_count = options.grammar_threads,
-                   .cache_bytes = static_cast<std::size_t>(options.grammar_cache_bytes),
-                   .time_limit = FromSeconds(options.grammar_compile_seconds)};
+  setup.own.grammar = {.thread_count = options.grammar_threads,
+                       .cache_bytes = static_cast<std::size_t>(options.grammar_cache_bytes),
+                       .time_limit = FromSeconds(options.grammar_compile_seconds)};
   if (!HasGrammarLibrary()) {
     LogInfo("output can not be constrained", {{"reason", "built without xgrammar"}});
   } else if (options.grammar_cache_bytes > 0) {
-    setup.grammar_library =
-        OpenGrammarLibrary(TokenTextsOf(tokenizer, setup.model->shape().vocab_size, engine.stop_tokens));
+    setup.own.grammar_library =
+        OpenGrammarLibrary(TokenTextsOf(tokenizer, setup.own.model->shape().vocab_size, engine.stop_tokens));
   }
 }
 
@@ -123,10 +123,10 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
   ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, ReadText(loaded, options.model));
   WorkerSetup setup;
-  setup.model = std::move(loaded.model);
-  ROOST_ASSIGN_OR_RETURN(setup.engine, EngineOptionsOf(options, *model_options.ops));
-  setup.engine.stop_tokens = std::move(loaded.stop_tokens);
-  PrepareGrammar(options, *tokenizer, setup.engine, setup);
+  setup.own.model = std::move(loaded.model);
+  ROOST_ASSIGN_OR_RETURN(setup.own.engine, EngineOptionsOf(options, *model_options.ops));
+  setup.own.engine.stop_tokens = std::move(loaded.stop_tokens);
+  PrepareGrammar(options, *tokenizer, setup.own.engine, setup);
   setup.hello.version.release = Version();
   setup.build = {.version = Version(), .revision = Revision()};
   setup.hello.worker_id = options.worker_id;
@@ -144,7 +144,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   if (!options.link_secret_key.empty()) {
     setup.link_keys = LinkKeyFiles{options.link_secret_key, options.link_peers};
   }
-  setup.compute_thread_count = options.threads;
+  setup.own.compute_thread_count = options.threads;
   setup.listener = ListenerOf(options);
   setup.otlp_endpoint = options.otlp_endpoint;
   setup.stall_timeout = FromSeconds(options.stall_timeout_seconds);
