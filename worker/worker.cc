@@ -75,6 +75,7 @@ Worker::Worker(WorkerSetup setup)
     : setup_(std::move(setup)),
       registry_({{"model", setup_.hello.model}, {"worker", setup_.hello.worker_id}}),
       metrics_(registry_),
+      throughput_(metrics_, clock_),
       engine_(TakeEngine()),
       hello_(CompleteHello()) {
   metrics::ExportProcess(registry_, setup_.build);
@@ -118,7 +119,7 @@ Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
   Resolver::Options names;
   names.names = std::move(routers);
   link_thread_ = std::make_unique<LinkThread>(std::move(core), std::move(names), std::move(keys), clock_, waker_,
-                                              engine_->host(), metrics_);
+                                              engine_->host(), throughput_);
   ROOST_RETURN_IF_ERROR(StartListener());
   metrics_.OnGpuMemory(engine_->DeviceMemory());
   engine_->host().Start();

@@ -23,6 +23,7 @@
 #include "worker/link/link_thread.h"
 #include "worker/link/router_keys.h"
 #include "worker/own_engine.h"
+#include "worker/throughput_log.h"
 #include "worker/worker_engine.h"
 #include "worker/worker_listener.h"
 #include "worker/worker_metrics.h"
@@ -87,6 +88,7 @@ class Worker {
 
   metrics::Registry registry_;
   WorkerMetrics metrics_;
+  ThroughputLog throughput_;
   std::unique_ptr<WorkerEngine> engine_;
   wire::Hello hello_;
   std::unique_ptr<LinkThread> link_thread_;
