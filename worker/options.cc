@@ -12,6 +12,7 @@
 #include "common/prefix/block_hash.h"
 #include "common/wire/codec.h"
 #include "common/wire/endpoint.h"
+#include "worker/foreign/dialect.h"
 #include "worker/link/router_keys.h"
 #include "worker/model/shard.h"
 
@@ -52,6 +53,32 @@ Result<TenantShare> ParseTenantShare(const std::string& value) {
     return InvalidArgument("tenant-share", "the fraction in '{}' is not above 0 and at most 1", value);
   }
   return share;
+}
+
+std::vector<std::string> EngineNames() {
+  std::vector<std::string> names{std::string(kOwnEngine)};
+  names.insert(names.end(), foreign::kDialectNames.begin(), foreign::kDialectNames.end());
+  return names;
+}
+
+Result<void> CheckEndpoint(const char* flag, const std::string& text) {
+  if (text.empty()) return {};
+  const Result<wire::Endpoint> endpoint = wire::ParseEndpoint(text);
+  if (!endpoint.ok()) return InvalidArgument(flag, "{}", endpoint.error().ToString());
+  return {};
+}
+
+Result<void> CheckForeign(const WorkerOptions& options) {
+  if (options.engine == kOwnEngine) {
+    if (options.engine_events.empty() && options.engine_replay.empty() && options.engine_key_file.empty()) return {};
+    return InvalidArgument("engine", "is roost, which has no events, replay or key file: give vllm or sglang");
+  }
+  ROOST_RETURN_IF_ERROR(CheckEndpoint("engine-events", options.engine_events));
+  ROOST_RETURN_IF_ERROR(CheckEndpoint("engine-replay", options.engine_replay));
+  if (options.engine_events.empty() && !options.engine_replay.empty()) {
+    return InvalidArgument("engine-events", "is missing: engine-replay alone tells nothing");
+  }
+  return {};
 }
 
 // Addresses and keys. What a router could be told is worth as much as what it tells: without keys a worker only dials
@@ -222,8 +249,31 @@ void DeclareGrammar(WorkerOptions& options, ConfigParser& parser) {
            "Time limit of a compilation; a request whose grammar is not compiled by then is refused", {0.001, 3600});
 }
 
+void DeclareForeign(WorkerOptions& options, ConfigParser& parser) {
+  parser.Section("Another engine")
+      .AddChoice("engine", options.engine, EngineNames(),
+                 "Who computes: roost, this process; or the engine at engine-url, for which this worker speaks. Then the "
+                 "flags of device, cache, engine and constrained output have no effect, but for max-running-requests, "
+                 "max-waiting-requests and compute-dtype (auto is bf16)")
+      .Add("engine-url", options.engine_url, "Where the other engine serves HTTP")
+      .Add("engine-events", options.engine_events,
+           "Address tcp://HOST:PORT where the other engine publishes the events of its cache; without, routers assume "
+           "that what they sent here is cached")
+      .Add("engine-replay", options.engine_replay,
+           "Address tcp://HOST:PORT where the other engine sends earlier events again; without, a lost event makes its "
+           "cache unknown until it is emptied")
+      .Add("engine-key-file", options.engine_key_file, "File with the API key of the other engine")
+      .Add("engine-timeout-seconds", options.engine_timeout_seconds,
+           "Time without any progress, while it has requests, after which the other engine counts as hung and its "
+           "requests go on elsewhere",
+           {0.5, 3600})
+      .Add("engine-start-seconds", options.engine_start_seconds,
+           "Time that the other engine has to answer when this worker starts", {0, 86400});
+}
+
 void Declare(WorkerOptions& options, ConfigParser& parser) {
   DeclareModel(options, parser);
+  DeclareForeign(options, parser);
   parser.Section("Links")
       .AddList("router", options.routers,
                "Router addresses tcp://HOST:PORT; names are resolved again every few seconds, and every address gets a "
@@ -292,6 +342,7 @@ Result<void> Complete(WorkerOptions& options) {
     return InvalidArgument("block-tokens", "{} is not a power of two from {} to {}", options.block_tokens,
                            kMinBlockTokens, kMaxBlockTokens);
   }
+  ROOST_RETURN_IF_ERROR(CheckForeign(options));
   ROOST_RETURN_IF_ERROR(CheckLinks(options));
   ROOST_RETURN_IF_ERROR(WorkerListener::Check(ListenerOf(options)));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));

@@ -20,6 +20,9 @@
 
 namespace roost::worker {
 
+// The value of --engine for Roost's own.
+inline constexpr std::string_view kOwnEngine = "roost";
+
 struct WorkerOptions {
   // Model
   std::string model;              // a Hugging Face folder, or synthetic:<preset>
@@ -30,6 +33,15 @@ struct WorkerOptions {
   std::uint32_t tensor_parallel = 1;     // ranks
   std::string cuda_module;               // empty: the one beside the program
   std::uint32_t max_context_tokens = 0;  // 0: the model's
+
+  // Another program's engine
+  std::string engine = std::string(kOwnEngine);
+  std::string engine_url = "http://127.0.0.1:8000";
+  std::string engine_events;  // endpoints, tcp://HOST:PORT; empty: none
+  std::string engine_replay;
+  std::string engine_key_file;
+  double engine_timeout_seconds = 15;
+  double engine_start_seconds = 900;
 
   // Links
   std::vector<std::string> routers{"tcp://127.0.0.1:7001"};

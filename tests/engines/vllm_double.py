@@ -1,0 +1,466 @@
+"""A double of vLLM 0.32: the HTTP API, the metrics and the events of its cache as the recordings show them, with a
+"model" that needs no computing, so that tests can kill, stop and flood several of them within seconds.
+
+    vllm_double.py --port 8000 --events tcp://127.0.0.1:5557 [--replay tcp://127.0.0.1:5558] [--blocks 72] …
+
+The next token follows from the tokens before it (and from the seed, if it is sampled), so every double goes on with a
+text as any other would. Its cache is one of blocks: a prompt's leading blocks that are there are cached, idle blocks are
+evicted, the least recently used first. `vllm_double_test.py` compares its answers with the recordings.
+
+SIGUSR1 loses the next message of events, as a full queue of the publisher does. SIGSTOP is a hang.
+"""
+
+import argparse
+import asyncio
+import collections
+import hashlib
+import json
+import signal
+import time
+import zlib
+
+import msgpack
+import zmq
+import zmq.asyncio
+
+VOCABULARY = 2048
+END_OF_TEXT = 2047
+VERSION = "0.32.0"
+FINGERPRINT = f"vllm-{VERSION}-double"
+
+
+def next_token(tokens, seed, bans=()):
+    """The token after these. `seed` is None for greedy requests."""
+    text = ",".join(map(str, [len(tokens), *tokens[-8:], seed])).encode()
+    for turn in range(VOCABULARY):
+        token = zlib.crc32(text + b"%d" % turn) % (VOCABULARY - 64)
+        if token not in bans:
+            return token
+    return 0
+
+
+class Cache:
+    """Blocks by their hash. A hash covers all tokens before its block, and the salt of its request."""
+
+    def __init__(self, block_count, block_tokens):
+        self.block_tokens = block_tokens
+        self.free = block_count
+        self.users = {}  # hash -> requests that use the block
+        self.idle = collections.OrderedDict()  # hashes of blocks that nobody uses, the least recently used first
+        self.events = []
+
+    def hashes(self, tokens, salt):
+        parent, hashes = salt.encode(), []
+        for begin in range(0, len(tokens) - self.block_tokens + 1, self.block_tokens):
+            block = ",".join(map(str, tokens[begin:begin + self.block_tokens])).encode()
+            parent = hashlib.sha256(parent + b"/" + block).digest()
+            hashes.append(int.from_bytes(parent[-8:], "big"))
+        return hashes
+
+    def cached_blocks(self, hashes):
+        count = 0
+        while count < len(hashes) and hashes[count] in self.users:
+            count += 1
+        return count
+
+    def hold(self, hashes):
+        for name in hashes:
+            self.users[name] += 1
+            self.idle.pop(name, None)
+
+    def store(self, hashes, parent, tokens, salt):
+        """New blocks, held by the request that computed them. Returns how many found room."""
+        stored = 0
+        for name in hashes:
+            if name in self.users:
+                break
+            if self.free == 0 and not self.evict():
+                break
+            self.free -= 1
+            self.users[name] = 1
+            stored += 1
+        if stored:
+            keys = [[salt] if salt and parent is None and i == 0 else None for i in range(stored)]
+            self.events.append({
+                "type": "BlockStored", "block_hashes": list(hashes[:stored]), "parent_block_hash": parent,
+                "token_ids": list(tokens[:stored * self.block_tokens]), "block_size": self.block_tokens,
+                "lora_id": None, "medium": "GPU", "lora_name": None, "extra_keys": keys, "group_idx": 0,
+                "kv_cache_spec_kind": "full_attention"})
+        return stored
+
+    def evict(self):
+        if not self.idle:
+            return False
+        name, _ = self.idle.popitem(last=False)
+        del self.users[name]
+        self.free += 1
+        self.events.append({"type": "BlockRemoved", "block_hashes": [name], "medium": "GPU", "group_idx": 0})
+        return True
+
+    def release(self, hashes):
+        """The end of a prefix goes first."""
+        for name in reversed(hashes):
+            self.users[name] -= 1
+            if self.users[name] == 0:
+                self.idle[name] = None
+
+    def clear(self):
+        for name in list(self.idle):
+            del self.users[name]
+            self.free += 1
+        self.idle.clear()
+        self.events.append({"type": "AllBlocksCleared"})
+
+
+class Publisher:
+    """Sends batches of events, and the last 10,000 again to whoever asks."""
+
+    def __init__(self, context, events, replay):
+        self.sequence = 0
+        self.sent = collections.deque(maxlen=10_000)
+        self.loses_next = False
+        self.socket = context.socket(zmq.PUB)
+        self.socket.bind(events)
+        self.replay = context.socket(zmq.ROUTER) if replay else None
+        if self.replay:
+            self.replay.bind(replay)
+
+    async def publish(self, events):
+        payload = msgpack.packb([time.time(), events, 0])
+        number = self.sequence.to_bytes(8, "big")
+        self.sequence += 1
+        self.sent.append((number, payload))
+        if self.loses_next:
+            self.loses_next = False
+            return
+        await self.socket.send_multipart([b"kv-events", number, payload])
+
+    async def answer_replays(self):
+        while self.replay:
+            client, empty, begin = await self.replay.recv_multipart()
+            for number, payload in list(self.sent):
+                if number >= begin:
+                    await self.replay.send_multipart([client, empty, b"kv-events", number, payload])
+            await self.replay.send_multipart([client, empty, b"", b"\xff" * 8, b""])
+
+
+class Refused(Exception):
+    """A request that is answered with an error, before any token."""
+
+    def __init__(self, status, message, field=None):
+        super().__init__(message)
+        self.status = status
+        self.field = field
+
+    def json(self, **style):
+        kind = "NotFoundError" if self.status == 404 else "BadRequestError"
+        error = {"message": str(self), "type": kind, "param": self.field, "code": self.status}
+        return json.dumps({"error": error}, **style)
+
+
+class Request:
+    def __init__(self, body, model, max_context):
+        self.body = body
+        self.prompt = body.get("prompt")
+        if body.get("model") not in (None, model):
+            raise Refused(404, f"The model `{body['model']}` does not exist. Valid aliases: {model}.", "model")
+        if not isinstance(self.prompt, list) or not self.prompt:
+            raise Refused(400, "You must pass at least one prompt")
+        if len(self.prompt) >= max_context:
+            raise Refused(400, "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)", "max_tokens")
+        self.count = body.get("n", 1)
+        greedy = body.get("temperature", 1) == 0
+        if greedy and self.count > 1:
+            raise Refused(400, f"n must be 1 when using greedy sampling, got {self.count}.")
+        self.seed = None if greedy else body.get("seed", 0)
+        self.limit = min(body.get("max_tokens") or 16, max_context - len(self.prompt))
+        self.salt = body.get("cache_salt") or ""
+        self.stops = set(body.get("stop_token_ids") or [])
+        if not body.get("ignore_eos"):
+            self.stops.add(END_OF_TEXT)
+        options = body.get("stream_options") or {}
+        self.tells_usage = options.get("include_usage", False)
+        self.tells_usage_always = options.get("continuous_usage_stats", False)
+
+    def problem(self):
+        """What the engine finds, with status 200."""
+        if any(token >= VOCABULARY for token in self.prompt):
+            bad = next(token for token in self.prompt if token >= VOCABULARY)
+            return Refused(400, f"Token id {bad} is out of vocabulary")
+        wanted = self.body.get("logprobs") or 0
+        if wanted > 20:
+            return Refused(400, f"Requested sample logprobs of {wanted}, which is greater than max allowed: 20 "
+                           f"(parameter=logprobs, value={wanted})", "logprobs")
+        return None
+
+
+class Double:
+    def __init__(self, options):
+        self.options = options
+        self.cache = Cache(options.blocks - 1, options.block_tokens)  # one block is the engine's own
+        self.publisher = Publisher(zmq.asyncio.Context.instance(), options.events, options.replay)
+        self.running = 0
+        self.waiting = 0
+        self.room = asyncio.Condition()
+        self.started = time.time()
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.output_tokens = 0
+        self.steps = 0
+        self.next_id = 0
+
+    # ---- requests ----
+
+    async def publish(self):
+        events, self.cache.events = self.cache.events, []
+        if events:
+            await self.publisher.publish(events)
+
+    async def admit(self):
+        self.waiting += 1
+        try:
+            async with self.room:
+                await self.room.wait_for(lambda: self.running < self.options.max_running)
+                self.running += 1
+        finally:
+            self.waiting -= 1
+
+    async def leave(self, held):
+        self.cache.release(held)
+        async with self.room:
+            self.running -= 1
+            self.room.notify_all()
+
+    async def prefill(self, request, held):
+        """Computes the prompt's blocks that are not cached; returns how many tokens were."""
+        hashes = self.cache.hashes(request.prompt, request.salt)
+        size = self.options.block_tokens
+        cached = min(self.cache.cached_blocks(hashes), (len(request.prompt) - 1) // size)
+        self.cache.hold(hashes[:cached])
+        held.extend(hashes[:cached])
+        new_tokens = len(request.prompt) - cached * size
+        await asyncio.sleep(new_tokens * self.options.prefill_us * 1e-6)
+        self.keep(request, request.prompt, held)
+        self.prompt_tokens += len(request.prompt)
+        self.cached_tokens += cached * size
+        self.steps += 1
+        return cached * size
+
+    def keep(self, request, tokens, held):
+        """Stores the full blocks of `tokens` that the request does not hold yet."""
+        hashes = self.cache.hashes(tokens, request.salt)
+        while len(held) < len(hashes):
+            known = self.cache.cached_blocks(hashes)
+            if known > len(held):
+                self.cache.hold(hashes[len(held):known])
+                held.extend(hashes[len(held):known])
+                continue
+            begin = len(held)
+            parent = hashes[begin - 1] if begin else None
+            stored = self.cache.store(hashes[begin:], parent, tokens[begin * self.options.block_tokens:], request.salt)
+            if stored == 0:
+                return  # no room: the rest is computed and not kept
+            held.extend(hashes[begin:begin + stored])
+
+    async def generate(self, request):
+        """Yields (choice, token, finish reason, stop reason, cached tokens)."""
+        await self.admit()
+        held = []
+        try:
+            cached = await self.prefill(request, held)
+            await self.publish()
+            tokens = [list(request.prompt) for _ in range(request.count)]
+            open_choices = list(range(request.count))
+            produced = 0
+            minimum = request.body.get("min_tokens") or 0
+            while open_choices:
+                produced += 1
+                for choice in list(open_choices):
+                    seed = None if request.seed is None else request.seed + choice
+                    bans = request.stops if produced <= minimum else ()
+                    token = next_token(tokens[choice], seed, bans)
+                    tokens[choice].append(token)
+                    self.output_tokens += 1
+                    stops = token in request.stops
+                    finish = "stop" if stops else "length" if produced == request.limit else None
+                    if finish:
+                        open_choices.remove(choice)
+                    stop_reason = token if stops and token != END_OF_TEXT else None
+                    yield choice, token, finish, stop_reason, cached
+                self.steps += 1
+                self.keep(request, tokens[0][:-1], held)
+                await self.publish()
+                if open_choices:
+                    await asyncio.sleep(self.options.token_ms * 1e-3)
+        finally:
+            await self.leave(held)
+
+    # ---- the API ----
+
+    def logprobs_of(self, request, token):
+        if request.body.get("logprobs") is None:
+            return None
+        best = [token, *(t for t in range(request.body["logprobs"] + 1) if t != token)][:request.body["logprobs"] + 1]
+        name = (lambda t: f"token_id:{t}") if request.body.get("return_tokens_as_token_ids") else (lambda t: f"<{t}>")
+        return {"text_offset": [0], "token_logprobs": [-0.5], "tokens": [name(token)],
+                "top_logprobs": [{name(t): -0.5 - i for i, t in enumerate(best)}]}
+
+    async def stream(self, request, identity, writer):
+        head = {"id": identity, "object": "text_completion", "created": int(time.time()), "model": self.options.model}
+        produced, cached, open_choices = 0, 0, request.count
+        seen = set()
+        async for choice, token, finish, stop_reason, cached in self.generate(request):
+            produced += 1
+            usage = {"prompt_tokens": len(request.prompt), "total_tokens": len(request.prompt) + produced,
+                     "completion_tokens": produced}
+            returns_ids = request.body.get("return_token_ids")
+            first = choice not in seen
+            seen.add(choice)
+            chunk = {**head, "choices": [{
+                "index": choice, "text": f" t{token}", "logprobs": self.logprobs_of(request, token),
+                "finish_reason": finish, "stop_reason": stop_reason,
+                "prompt_token_ids": request.prompt if returns_ids and first else None,
+                "token_ids": [token] if returns_ids else None}]}
+            if request.tells_usage_always:
+                chunk["usage"] = usage
+            open_choices -= finish is not None
+            if not request.tells_usage and open_choices == 0:
+                chunk["system_fingerprint"] = FINGERPRINT
+            await send_chunk(writer, b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n")
+        if request.tells_usage:
+            usage = {"prompt_tokens": len(request.prompt), "total_tokens": len(request.prompt) + produced,
+                     "completion_tokens": produced, "prompt_tokens_details": {"cached_tokens": cached}}
+            chunk = {**head, "choices": [], "usage": usage, "system_fingerprint": FINGERPRINT}
+            await send_chunk(writer, b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n")
+
+    async def complete(self, body, headers, writer):
+        request = Request(json.loads(body), self.options.model, self.options.max_context)
+        self.next_id += 1
+        identity = "cmpl-" + headers.get("x-request-id", f"double-{self.next_id}")
+        start_stream(writer)
+        if problem := request.problem():
+            await send_chunk(writer, f"data: {problem.json()}\n\n".encode())
+        else:
+            await self.stream(request, identity, writer)
+        await send_chunk(writer, b"data: [DONE]\n\n")
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+    def page(self, path):
+        if path == "/health":
+            return 200, ""
+        if path == "/version":
+            return 200, json.dumps({"version": VERSION})
+        if path == "/v1/models":
+            model = {"id": self.options.model, "object": "model", "owned_by": "vllm",
+                     "max_model_len": self.options.max_context}
+            return 200, json.dumps({"object": "list", "data": [model]})
+        if path == "/metrics":
+            return 200, self.metrics()
+        return 404, json.dumps({"detail": "Not Found"})
+
+    def metrics(self):
+        used = sum(1 for users in self.cache.users.values() if users)
+        labels = f'engine="0",model_name="{self.options.model}"'
+        values = {
+            "num_requests_running": self.running, "num_requests_waiting": self.waiting,
+            "kv_cache_usage_perc": used / max(1, self.options.blocks - 1),
+            "prompt_tokens_total": self.prompt_tokens, "generation_tokens_total": self.output_tokens,
+            "prefix_cache_hits_total": self.cached_tokens, "iteration_tokens_total_count": self.steps}
+        lines = [f"vllm:{name}{{{labels}}} {float(value)}" for name, value in values.items()]
+        lines.append(f'vllm:cache_config_info{{block_size="{self.options.block_tokens}",enable_prefix_caching="True",'
+                     f'engine="0",num_gpu_blocks="{self.options.blocks}"}} 1.0')
+        lines.append(f"process_start_time_seconds {self.started}")
+        return "\n".join(lines) + "\n"
+
+    async def serve(self, reader, writer):
+        """One connection, with any number of requests."""
+        try:
+            while await self.serve_one(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def serve_one(self, reader, writer):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        method, path, _ = head[0].split(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        try:
+            if (method, path) == ("POST", "/v1/completions"):
+                await self.while_connected(reader, self.complete(body, headers, writer))
+            elif (method, path) == ("POST", "/reset_prefix_cache"):
+                self.cache.clear()
+                send_page(writer, 200, "")
+            elif method == "GET":
+                send_page(writer, *self.page(path))
+            else:
+                raise Refused(404, "Not Found")
+        except Refused as refusal:
+            send_page(writer, refusal.status, refusal.json(separators=(",", ":")))
+        await writer.drain()
+        return headers.get("connection") != "close"
+
+    @staticmethod
+    async def while_connected(reader, work):
+        """A client that goes aborts its request."""
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(reader.read(1))
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            raise ConnectionResetError
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        await task
+
+
+def start_stream(writer):
+    writer.write(b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
+                 b"transfer-encoding: chunked\r\n\r\n")
+
+
+async def send_chunk(writer, data):
+    writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+    await writer.drain()
+
+
+def send_page(writer, status, body):
+    data = body.encode()
+    kind = "application/json" if body.startswith("{") else "text/plain; version=0.0.4; charset=utf-8"
+    writer.write(f"HTTP/1.1 {status} X\r\nserver: uvicorn\r\ncontent-length: {len(data)}\r\ncontent-type: {kind}\r\n\r\n"
+                 .encode() + data)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--events", required=True)
+    parser.add_argument("--replay", default="")
+    parser.add_argument("--model", default="demo-model")
+    parser.add_argument("--blocks", type=int, default=256)
+    parser.add_argument("--block-tokens", type=int, default=32)
+    parser.add_argument("--max-context", type=int, default=2048)
+    parser.add_argument("--max-running", type=int, default=64)
+    parser.add_argument("--prefill-us", type=float, default=20, help="per token")
+    parser.add_argument("--token-ms", type=float, default=5)
+    return parser.parse_args()
+
+
+async def main():
+    options = parse()
+    double = Double(options)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, lambda: setattr(double.publisher, "loses_next", True))
+    server = await asyncio.start_server(double.serve, "127.0.0.1", options.port, limit=1 << 24)
+    replays = asyncio.ensure_future(double.publisher.answer_replays())
+    print("ready", flush=True)
+    async with server:
+        await asyncio.gather(server.serve_forever(), replays)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
