@@ -1,0 +1,190 @@
+"""Workers beside doubles of vLLM (vllm_double.py): the suite that real vLLM passes too, and failures that only a double
+has at will."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import unittest
+import http.client
+
+import foreign_suite
+from foreign_suite import BLOCK_TOKENS, DEMO_MODEL, Fleet, wait_until
+from vllm_double_test import HERE, free_port
+
+from cluster import BIN, Cluster  # noqa: E402  foreign_suite knows where it is
+
+
+class DoubleEngine:
+    """A double that can be killed and started again at the same addresses."""
+
+    model = DEMO_MODEL
+
+    def __init__(self, *flags):
+        self.port, events_port, replay_port = free_port(), free_port(), free_port()
+        self.events = f"tcp://127.0.0.1:{events_port}"
+        self.replay = f"tcp://127.0.0.1:{replay_port}"
+        self.flags = flags
+        self.process = None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [sys.executable, HERE / "vllm_double.py", "--port", str(self.port), "--events", self.events, "--replay",
+             self.replay, *self.flags], stdout=subprocess.PIPE, text=True)
+        if self.process.stdout.readline() != "ready\n":
+            raise RuntimeError("the double did not start")
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def hang(self):
+        self.signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.signal(signal.SIGCONT)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def request(self, method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None)
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
+    def running(self):
+        page = self.request("GET", "/metrics")
+        return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if "num_requests_running{" in line)
+
+    def tokens(self, prompt, count):
+        body = {"model": "demo-model", "prompt": prompt, "max_tokens": count, "temperature": 0, "return_token_ids": True,
+                "stream": True}
+        return list(foreign_suite.tokens_of(line.encode() for line in
+                                            self.request("POST", "/v1/completions", body).splitlines()))
+
+
+class DoubleTest(foreign_suite.ForeignSuite, unittest.TestCase):
+    equal_prompts = 30
+    mixed_requests = 500
+    predicted_requests = 200
+    long_tokens = 200
+
+    def setUp(self):
+        self.engines = []
+        for _ in range(2):
+            self.engines.append(DoubleEngine("--blocks", "120", "--prefill-us", "5", "--token-ms", "2"))
+            self.addCleanup(self.engines[-1].kill)
+
+    def restart(self, engine):
+        engine.start()
+
+    def fleet(self, *engines, router_flags=(), worker_flags=()):
+        return super().fleet(*engines, router_flags=router_flags,
+                             worker_flags=("--engine-timeout-seconds", "2", *worker_flags))
+
+    def test_a_lost_event_is_replayed(self):
+        draw = random.Random(20)
+        prompts = list(foreign_suite.prompts_with_shared_prefixes(draw, 30))
+        engine = self.engines[0]
+        with self.fleet(engine) as fleet:
+            for i, prompt in enumerate(prompts):
+                if i == 10:
+                    engine.signal(signal.SIGUSR1)
+                fleet.complete(prompt)
+            self.assert_index_is_exact(fleet, [engine], prompts)
+
+    def test_a_lost_event_without_a_replay_makes_predictions_until_the_cache_is_emptied(self):
+        draw = random.Random(21)
+        prompts = list(foreign_suite.prompts_with_shared_prefixes(draw, 12))
+        engine = self.engines[0]
+        with self.fleet(engine, worker_flags=("--engine-replay", "")) as fleet:
+            for i, prompt in enumerate(prompts):
+                if i == 5:
+                    engine.signal(signal.SIGUSR1)
+                fleet.complete(prompt)
+            wait_until(lambda: fleet.worker("beside-0")["mode"] == "predicted", "that the cache is predicted")
+            engine.request("POST", "/reset_prefix_cache")
+            fleet.complete(prompts[0])
+            wait_until(lambda: fleet.worker("beside-0")["mode"] == "exact", "that the cache is known again")
+            self.assert_index_is_exact(fleet, [engine], prompts)
+
+    def test_without_events_the_router_goes_by_its_own_history(self):
+        prompt = [random.Random(22).randrange(1900) for _ in range(3 * BLOCK_TOKENS + 5)]
+        engine = self.engines[0]
+        cluster = Cluster()
+        with cluster:
+            router = cluster.start_router()
+            cluster.start_worker("beside-0", "--engine", "vllm", "--engine-url", f"http://127.0.0.1:{engine.port}")
+            wait_until(lambda: [w["ready"] for w in router.workers()] == [True], "a ready worker")
+            self.assertEqual(router.workers()[0]["mode"], "predicted")
+            for _ in range(2):
+                router.completion(prompt, max_tokens=2, temperature=0)
+            decision = router.decisions(1)[0]
+            self.assertEqual(decision["predicted"]["cached_tokens"], 3 * BLOCK_TOKENS)
+
+    def test_ten_kills_under_load_fail_no_request(self):
+        stop = []
+        failures = []
+        answered = []
+
+        def load(fleet, seed):
+            draw = random.Random(seed)
+            while not stop:
+                for prompt in foreign_suite.prompts_with_shared_prefixes(draw, 1):
+                    try:
+                        answered.append(len(fleet.tokens(prompt, max_tokens=30, ignore_eos=True)))
+                    except (AssertionError, OSError) as failure:
+                        failures.append(str(failure)[:300])
+
+        with self.fleet(*self.engines) as fleet:
+            clients = [foreign_suite.threading.Thread(target=load, args=(fleet, seed)) for seed in range(6)]
+            for client in clients:
+                client.start()
+            try:
+                for kill in range(10):
+                    victim = kill % 2
+                    before = len(answered)
+                    wait_until(lambda: len(answered) > before + 20, "some answers")
+                    self.engines[victim].kill()
+                    before = len(answered)
+                    wait_until(lambda: len(answered) > before + 20, "answers of the other engine")
+                    self.engines[victim].start()
+                    wait_until(lambda: fleet.worker(f"beside-{victim}")["state"] == "ready", "the engine's return")
+            finally:
+                stop.append(True)
+                for client in clients:
+                    client.join()
+        self.assertEqual(failures, [])
+        self.assertEqual(set(answered), {30})
+
+    def test_our_own_workers_and_foreign_ones_serve_one_model(self):
+        draw = random.Random(23)
+        with self.fleet(self.engines[0]) as fleet:
+            fleet.cluster.start_worker("own", "--kv-blocks", "200")
+            wait_until(lambda: sum(w["ready"] for w in fleet.router.workers()) == 2, "both workers")
+            with foreign_suite.concurrent.futures.ThreadPoolExecutor(8) as clients:
+                list(clients.map(fleet.complete, foreign_suite.prompts_with_shared_prefixes(draw, 60)))
+            self.assertEqual({d["worker"] for d in fleet.router.decisions(60)}, {"beside-0", "own"})
+
+    def test_an_engine_that_is_not_there_stops_the_start_with_one_line(self):
+        for flags, code, words in [
+            (["--engine-url", "http://127.0.0.1:9", "--engine-start-seconds", "0"], 69, "127.0.0.1:9"),
+            (["--engine-url", "ftp://x"], 78, "engine-url"),
+            (["--engine-url", f"http://127.0.0.1:{self.engines[0].port}", "--engine-events", "nowhere"], 64,
+             "engine-events"),
+        ]:
+            with self.subTest(flags):
+                done = subprocess.run([BIN / "roost-worker", "--model", DEMO_MODEL, "--engine", "vllm", "--log-format",
+                                       "json", *flags], capture_output=True, text=True, timeout=60, check=False)
+                self.assertIn(words, done.stderr)
+                self.assertEqual(done.returncode, code, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
