@@ -390,19 +390,30 @@ void Gate::Read(End& from) {
   Write(to, bytes);
 }
 
-// ZeroMQ ends a handshake that goes wrong. It does so too when the guard refuses a key, which has been told then.
+// ZeroMQ ends a handshake that goes wrong. It does so too when the guard refuses a key, which has been told then. A
+// peer without a key may end it itself: it sees in our greeting that it needs one, and leaves before its own is sent.
 void Gate::NoteEnd(const End& from) {
   const Connection& connection = *from.connection;
-  if (guard_ == nullptr || !listening_ || &from != &connection.inner) return;
+  if (guard_ == nullptr || !listening_) return;
+  if (&from == &connection.outer) {
+    if (!connection.watch.is_in_greeting()) return;
+    return guard_->Refuse(PeerRefusal::kMechanism, connection.peer,
+                          "it left when it saw that this router demands a key");
+  }
   if (guard_->StandingOf(connection.inner_address) != LinkGuard::Standing::kHandshake) return;
   guard_->Refuse(PeerRefusal::kHandshake, connection.peer, "it may take this router for one with another key");
 }
 
 void Gate::Write(End& to, std::span<const char> bytes) {
   const ssize_t written = WriteNow(to.socket.get(), bytes);
-  if (written < 0) return Drop(*to.connection);
+  if (written < 0) return OnBroken(to);
   const std::span<const char> rest = bytes.subspan(static_cast<std::size_t>(written));
   to.pending.assign(rest.begin(), rest.end());
+}
+
+void Gate::OnBroken(const End& end) {
+  if (!end.has_ended) NoteEnd(end);
+  Drop(*end.connection);
 }
 
 void Gate::Drop(Connection& connection) {

@@ -115,6 +115,7 @@ class Gate {
   void Read(End& from);
   // Writes what it can, and keeps the rest.
   void Write(End& to, std::span<const char> bytes);
+  void OnBroken(const End& end);
   void Drop(Connection& connection);
   // Sets the events that epoll watches to those that the end can use now.
   void Watch(End& end);

@@ -62,10 +62,14 @@ class ZmtpWatch {
   // True when the handshake is over: under CURVE after Admit, otherwise once the peer has sent its READY.
   [[nodiscard]] bool is_through() const { return is_through_; }
 
+  // True while the peer has said that it speaks ZMTP and not yet how it authenticates.
+  [[nodiscard]] bool is_in_greeting() const { return part_ == Part::kGreeting && taken_ >= kSignatureBytes; }
+
   // True when a large frame takes too long: close the connection.
   [[nodiscard]] bool IsLate(Instant now) const { return memory_.bytes() > 0 && now - began_ > kFrameTime; }
 
  private:
+  static constexpr std::size_t kSignatureBytes = 10;
   enum class Part : std::uint8_t { kGreeting, kFlags, kLength, kCommand, kMessage };
 
   // Takes one byte of all but the bodies of messages, which are skipped.

@@ -171,6 +171,16 @@ TEST_F(ProtectedSocketTest, APeerWithoutAKeyIsRefusedAtItsGreeting) {
   EXPECT_TRUE(WaitUntil([&] { return Refused(PeerRefusal::kMechanism) == before + 1; }));
 }
 
+// It has seen in the router's greeting that it needs a key, before its own has left.
+TEST_F(ProtectedSocketTest, APeerWithoutAKeyMayLeaveByItself) {
+  { const RawPeer silent(router.endpoint()); }  // one that only looks whether the port is open is no peer
+  {
+    const RawPeer raw(router.endpoint());
+    raw.Send(std::string_view(GreetingOf("NULL")).substr(0, 11));
+  }
+  EXPECT_TRUE(WaitUntil([&] { return Refused(PeerRefusal::kMechanism) == 1; }));
+}
+
 TEST_F(ProtectedSocketTest, WhoTakesTheRouterForAnotherOneFindsOut) {
   DealerSocket dealer = Connect(ClientKeys{one, MakeLinkKeyPair().public_key});
   EXPECT_EQ(FailureOf(dealer), HandshakeFailure::kCut);
