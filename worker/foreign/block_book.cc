@@ -42,7 +42,9 @@ BlockBook::Outcome BlockBook::Apply(const CacheChange& change) {
   } else if (const auto* removed = std::get_if<Removed>(&change)) {
     Remove(*removed);
   } else if (const auto* cleared = std::get_if<Cleared>(&change)) {
-    if (!rank_ || rank_ == cleared->rank) tree_.Clear();
+    if (rank_ && rank_ != cleared->rank) return Outcome::kFollowed;
+    tree_.Clear();
+    return Outcome::kEmptied;
   } else {
     Count(LeftOut::kUnknownEvent);
   }

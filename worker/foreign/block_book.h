@@ -39,11 +39,15 @@ class BlockBook {
     BlockHash default_root;           // of requests without a salt
     std::uint32_t max_blocks = 0;     // that the engine has; above 0
   };
-  enum class [[nodiscard]] Outcome{kFollowed, kOverflow};
+  enum class Outcome : std::uint8_t {
+    kFollowed,
+    kEmptied,   // by the engine: what the book holds from now on is all that there is
+    kOverflow,  // see above
+  };
 
   explicit BlockBook(const Options& options);
 
-  Outcome Apply(const CacheChange& change);
+  [[nodiscard]] Outcome Apply(const CacheChange& change);
   // Removes all blocks, and follows the rank and the group that come first from now on.
   void Clear();
 
