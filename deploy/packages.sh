@@ -19,7 +19,7 @@ build=(
   build-essential ccache cmake git ninja-build pkg-config
   capnproto cppzmq-dev libboost1.81-dev libcapnp-dev libcli11-dev libcurl4-openssl-dev libdnnl-dev libfmt-dev libhwy-dev
   libjemalloc-dev libpcre2-dev libsimdjson-dev libspdlog-dev libssl-dev libutf8proc-dev libxxhash-dev libzmq3-dev
-  prometheus-cpp-dev zlib1g-dev
+  nlohmann-json3-dev prometheus-cpp-dev zlib1g-dev
   ca-certificates curl python3 python3-pip
 )
 test=(
