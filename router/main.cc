@@ -147,7 +147,7 @@ void Serve(HttpServer& server, Fleet& fleet, ThroughputLog& throughput, Terminat
     const bool link = fleet.LinkTurns();
     return http && link;
   };
-  Instant next_line = clock.Now() + ThroughputLog::kInterval;
+  Instant next_line = clock.Now() + kThroughputInterval;
   const auto wait = [&] {
     const auto until_line = std::chrono::ceil<milliseconds>(std::max(next_line - clock.Now(), Duration(0)));
     return std::min(notifier.look_interval().value_or(until_line), until_line);
@@ -159,7 +159,7 @@ void Serve(HttpServer& server, Fleet& fleet, ThroughputLog& throughput, Terminat
     const Instant now = clock.Now();
     notifier.KeepAlive(now, turn);
     if (now < next_line) continue;
-    next_line = now + ThroughputLog::kInterval;
+    next_line = now + kThroughputInterval;
     throughput.Tell();
   }
   notifier.Stopping();

@@ -1,11 +1,6 @@
 #include "router/throughput_log.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <utility>
-
-#include "common/base/log.h"
 
 namespace roost::router {
 
@@ -31,27 +26,15 @@ void ThroughputLog::OnGenerationEnd(const GenerationSummary& summary) {
   next_.OnGenerationEnd(summary);
 }
 
-ThroughputLog::Interval ThroughputLog::Take() {
+Throughput ThroughputLog::Take() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(interval_, Interval{.active = interval_.active});
+  return std::exchange(interval_, Throughput{.active = interval_.active});
 }
 
 void ThroughputLog::Tell() {
   const Instant now = clock_.Now();
-  const double seconds = std::max(ToSeconds(now - std::exchange(since_, now)), 1e-3);
-  const Interval interval = Take();
-  if (interval.ended == 0 && interval.active == 0) return;
-  const auto rate = [seconds](std::uint64_t count) {
-    return fmt::format("{:.1f}", static_cast<double>(count) / seconds);
-  };
-  const double hits = static_cast<double>(interval.cached_tokens) /
-                      static_cast<double>(std::max<std::uint64_t>(interval.prompt_tokens, 1));
-  LogInfo("throughput", {{"requests_per_second", rate(interval.ended)},
-                         {"failed", fmt::to_string(interval.failed)},
-                         {"active", fmt::to_string(interval.active)},
-                         {"prompt_tokens_per_second", rate(interval.prompt_tokens)},
-                         {"cached_percent", fmt::format("{:.1f}", 100 * hits)},
-                         {"output_tokens_per_second", rate(interval.output_tokens)}});
+  const Duration time = now - std::exchange(since_, now);
+  LogThroughput(Take(), time);
 }
 
 }  // namespace roost::router

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <utility>
 
 #include "common/base/log.h"
 #include "common/base/memory_limit.h"
-#include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "worker/backend/choose_backend.h"
 #include "worker/model/load_model.h"
+#include "worker/prepare_parts.h"
 
 namespace roost::worker {
 namespace {
@@ -63,27 +62,16 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
   return model;
 }
 
-// Routers would refuse a worker whose text they can not handle, one after another. This check reports it once, at the
-// start.
-Result<std::shared_ptr<const Tokenizer>> ReadText(const LoadedModel& loaded, const std::string& model) {
-  const std::filesystem::path folder(model);
-  ROOST_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
-                         Tokenizer::FromJson(loaded.tokenizer_json, (folder / "tokenizer.json").string()));
-  if (loaded.chat_template.empty()) return tokenizer;
-  ROOST_RETURN_IF_ERROR(ChatTemplate::Parse(loaded.chat_template, (folder / "chat_template").string()));
-  return tokenizer;
-}
-
 void PrepareGrammar(const WorkerOptions& options, const Tokenizer& tokenizer, const EngineOptions& engine,
                     WorkerSetup& setup) {
-  setup.grammar = {.thread_count = options.grammar_threads,
-                   .cache_bytes = static_cast<std::size_t>(options.grammar_cache_bytes),
-                   .time_limit = FromSeconds(options.grammar_compile_seconds)};
+  setup.own.grammar = {.thread_count = options.grammar_threads,
+                       .cache_bytes = static_cast<std::size_t>(options.grammar_cache_bytes),
+                       .time_limit = FromSeconds(options.grammar_compile_seconds)};
   if (!HasGrammarLibrary()) {
     LogInfo("output can not be constrained", {{"reason", "built without xgrammar"}});
   } else if (options.grammar_cache_bytes > 0) {
-    setup.grammar_library =
-        OpenGrammarLibrary(TokenTextsOf(tokenizer, setup.model->shape().vocab_size, engine.stop_tokens));
+    setup.own.grammar_library =
+        OpenGrammarLibrary(TokenTextsOf(tokenizer, setup.own.model->shape().vocab_size, engine.stop_tokens));
   }
 }
 
@@ -121,33 +109,16 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernel
 Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   ROOST_ASSIGN_OR_RETURN(const ModelOptions model_options, ModelOptionsOf(options));
   ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
-  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, ReadText(loaded, options.model));
+  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, CheckText(loaded.text, options.model));
   WorkerSetup setup;
-  setup.model = std::move(loaded.model);
-  ROOST_ASSIGN_OR_RETURN(setup.engine, EngineOptionsOf(options, *model_options.ops));
-  setup.engine.stop_tokens = std::move(loaded.stop_tokens);
-  PrepareGrammar(options, *tokenizer, setup.engine, setup);
-  setup.hello.version.release = Version();
-  setup.build = {.version = Version(), .revision = Revision()};
-  setup.hello.worker_id = options.worker_id;
-  setup.hello.sends_cache_events = options.cache_events == "on";
-  setup.hello.keeps_prefixes = options.prefix_cache == "on";
-  setup.hello.model = options.served_model_name.empty() ? loaded.name : options.served_model_name;
+  setup.own.model = std::move(loaded.model);
+  ROOST_ASSIGN_OR_RETURN(setup.own.engine, EngineOptionsOf(options, *model_options.ops));
+  setup.own.engine.stop_tokens = std::move(loaded.text.stop_tokens);
+  setup.own.compute_thread_count = options.threads;
+  PrepareGrammar(options, *tokenizer, setup.own.engine, setup);
   setup.hello.fingerprint = std::move(loaded.fingerprint);
   setup.hello.kv_dtype = std::move(loaded.kv_dtype);
-  setup.hello.sampling = loaded.sampling;
-  setup.tokenizer.tokenizer_json = std::move(loaded.tokenizer_json);
-  setup.tokenizer.chat_template = std::move(loaded.chat_template);
-  setup.tokenizer.bos_token = std::move(loaded.bos_token);
-  setup.tokenizer.eos_token = std::move(loaded.eos_token);
-  setup.routers = options.routers;
-  if (!options.link_secret_key.empty()) {
-    setup.link_keys = LinkKeyFiles{options.link_secret_key, options.link_peers};
-  }
-  setup.compute_thread_count = options.threads;
-  setup.listener = ListenerOf(options);
-  setup.otlp_endpoint = options.otlp_endpoint;
-  setup.stall_timeout = FromSeconds(options.stall_timeout_seconds);
+  FillIn(options, std::move(loaded.text), setup);
   return setup;
 }
 

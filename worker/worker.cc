@@ -56,26 +56,6 @@ Result<std::vector<wire::Endpoint>> ParseRouters(const std::vector<std::string>&
   return endpoints;
 }
 
-wire::Hello CompleteHello(const WorkerSetup& setup, const Engine& engine) {
-  wire::Hello hello = setup.hello;
-  hello.process_id = RandomProcessId();
-  hello.block_tokens = setup.model->block_tokens();
-  hello.block_count = setup.model->block_count();
-  hello.max_context_tokens = engine.max_context_tokens();
-  hello.max_running_requests = setup.engine.max_running_requests;
-  hello.max_batch_tokens = setup.engine.max_batch_tokens;
-  hello.ageing_tokens = AgeingTokens(setup.engine.schedule_policy);
-  hello.max_sample_count = wire::kMaxSampleCount;
-  hello.full_sampling = true;
-  hello.logprobs = TellsLogprobs(setup.engine);
-  hello.min_output_tokens = true;
-  hello.answers = true;
-  hello.evicts = true;
-  hello.cordons = true;
-  hello.tokenizer_digest = setup.tokenizer.digest;
-  return hello;
-}
-
 WorkerSetup WithDigest(WorkerSetup setup) {
   setup.tokenizer.digest = wire::DigestOf(setup.tokenizer);
   return setup;
@@ -95,25 +75,25 @@ Worker::Worker(WorkerSetup setup)
     : setup_(std::move(setup)),
       registry_({{"model", setup_.hello.model}, {"worker", setup_.hello.worker_id}}),
       metrics_(registry_),
-      grammar_pool_(MakeGrammarPool()),
-      engine_(*setup_.model, clock_, EngineOptionsWithPool()),
-      engine_thread_(engine_, clock_, waker_, setup_.compute_thread_count) {
+      throughput_(metrics_, clock_),
+      engine_(TakeEngine()),
+      hello_(CompleteHello()) {
   metrics::ExportProcess(registry_, setup_.build);
-  hello_ = CompleteHello(setup_, engine_);
-  hello_.constrains_output = grammar_pool_ != nullptr;
 }
 
-// No job is done before the engine has begun one, so the engine thread exists when the pool wakes it.
-std::unique_ptr<GrammarPool> Worker::MakeGrammarPool() {
-  if (setup_.grammar_library == nullptr) return nullptr;
-  return std::make_unique<GrammarPool>(std::move(setup_.grammar_library), setup_.grammar, clock_,
-                                       [this] { engine_thread_.Nudge(); });
+std::unique_ptr<WorkerEngine> Worker::TakeEngine() {
+  const EngineSurroundings surroundings{.clock = clock_, .waker = waker_, .registry = registry_};
+  if (setup_.make_other) return setup_.make_other(surroundings);
+  return std::make_unique<OwnEngine>(std::move(setup_.own), surroundings);
 }
 
-EngineOptions Worker::EngineOptionsWithPool() const {
-  EngineOptions options = setup_.engine;
-  options.constrainer = grammar_pool_.get();
-  return options;
+wire::Hello Worker::CompleteHello() const {
+  wire::Hello hello = setup_.hello;
+  hello.process_id = RandomProcessId();
+  hello.cordons = true;
+  hello.tokenizer_digest = setup_.tokenizer.digest;
+  engine_->Describe(hello);
+  return hello;
 }
 
 Worker::~Worker() { Stop(); }
@@ -139,16 +119,16 @@ Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
   Resolver::Options names;
   names.names = std::move(routers);
   link_thread_ = std::make_unique<LinkThread>(std::move(core), std::move(names), std::move(keys), clock_, waker_,
-                                              engine_thread_, metrics_);
+                                              engine_->host(), throughput_);
   ROOST_RETURN_IF_ERROR(StartListener());
-  metrics_.OnGpuMemory(setup_.model->DeviceMemory());
-  engine_thread_.Start();
+  metrics_.OnGpuMemory(engine_->DeviceMemory());
+  engine_->host().Start();
   link_thread_->Start();
   return {};
 }
 
 std::vector<ThreadProgress> Worker::Progress() const {
-  return {{"engine", engine_thread_.stall_watch().StepTime()}, {"link", link_thread_->stall_watch().StepTime()}};
+  return {{"engine", engine_->host().stall_watch().StepTime()}, {"link", link_thread_->stall_watch().StepTime()}};
 }
 
 Duration Worker::LongestStep() const {
@@ -162,6 +142,7 @@ Result<void> Worker::StartListener() {
   if (setup_.listener.address.empty()) return {};
   WorkerApi api({.threads = [this] { return Progress(); },
                  .is_draining = [this] { return link_thread_->is_draining(); },
+                 .engine_absence = [this] { return link_thread_->EngineAbsence(); },
                  .routers = [this] { return link_thread_->Routers(); },
                  .metrics_text = [this] { return registry_.Text(); }},
                 {.stall_timeout = setup_.stall_timeout, .version = hello_.version.release});
@@ -177,8 +158,7 @@ void Worker::Reload() {
 
 void Worker::Stop() {
   if (link_thread_) link_thread_->Stop();
-  engine_thread_.Stop();
-  grammar_pool_.reset();  // before engine_thread_ is destroyed: the pool wakes it
+  engine_->host().Stop();
   listener_.reset();
 }
 

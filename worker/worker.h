@@ -1,7 +1,7 @@
 // A whole worker: model, engine, links to routers, HTTP listener. main.cc makes one from flags; tests make several in
 // one process.
 //
-//   LinkThread ── commands ──► EngineThread ── Engine ── Model
+//   LinkThread ── commands ──► EngineHost, of the own engine (own_engine.h) or another one
 //        └◄────── outputs ─────────┘
 //
 // Threads: Start, Drain and Stop from one owner.
@@ -20,28 +20,25 @@
 #include "common/metrics/registry.h"
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
-#include "worker/engine/engine.h"
-#include "worker/grammar/grammar_pool.h"
 #include "worker/link/link_thread.h"
 #include "worker/link/router_keys.h"
-#include "worker/model/model.h"
+#include "worker/own_engine.h"
+#include "worker/throughput_log.h"
+#include "worker/worker_engine.h"
 #include "worker/worker_listener.h"
 #include "worker/worker_metrics.h"
 
 namespace roost::worker {
 
 struct WorkerSetup {
-  std::unique_ptr<Model> model;
-  EngineOptions engine;
+  OwnEngineSetup own;
+  MakeEngine make_other = nullptr;  // set: the worker stands for this engine, and `own` is not used
   // The setup gives worker_id, model, fingerprint, kv_dtype, sampling, sends_cache_events and keeps_prefixes. The other
-  // fields follow from the process, the model and the engine.
+  // fields follow from the process and the engine.
   wire::Hello hello;
-  wire::Tokenizer tokenizer;                              // Start fills in its digest
-  std::vector<std::string> routers;                       // tcp://HOST:PORT
-  std::optional<LinkKeyFiles> link_keys;                  // none: the links are open
-  std::unique_ptr<const GrammarLibrary> grammar_library;  // null: requests under a constraint are refused
-  GrammarPoolOptions grammar;
-  std::uint32_t compute_thread_count = 0;
+  wire::Tokenizer tokenizer;              // Start fills in its digest
+  std::vector<std::string> routers;       // tcp://HOST:PORT
+  std::optional<LinkKeyFiles> link_keys;  // none: the links are open
   metrics::Build build;
   std::string otlp_endpoint;  // empty: no traces
   WorkerListenerOptions listener;
@@ -76,8 +73,8 @@ class Worker {
 
  private:
   explicit Worker(WorkerSetup setup);
-  std::unique_ptr<GrammarPool> MakeGrammarPool();
-  [[nodiscard]] EngineOptions EngineOptionsWithPool() const;
+  std::unique_ptr<WorkerEngine> TakeEngine();
+  [[nodiscard]] wire::Hello CompleteHello() const;
   [[nodiscard]] std::vector<ThreadProgress> Progress() const;
   Result<void> StartListener();
   // Where the spans of traced requests go.
@@ -88,13 +85,12 @@ class Worker {
   SteadyClock clock_;
   wire::Waker waker_;
   WorkerSetup setup_;
-  wire::Hello hello_;
 
   metrics::Registry registry_;
   WorkerMetrics metrics_;
-  std::unique_ptr<GrammarPool> grammar_pool_;
-  Engine engine_;
-  EngineThread engine_thread_;
+  ThroughputLog throughput_;
+  std::unique_ptr<WorkerEngine> engine_;
+  wire::Hello hello_;
   std::unique_ptr<LinkThread> link_thread_;
   std::unique_ptr<WorkerListener> listener_;
 };

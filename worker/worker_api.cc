@@ -37,7 +37,7 @@ struct Readiness {
   std::string reason = {};
 };
 
-Readiness ReadinessOf(const std::vector<RouterStatus>& routers) {
+Readiness LinkReadinessOf(const std::vector<RouterStatus>& routers) {
   const auto with = [&routers](LinkStanding standing) {
     return std::find_if(routers.begin(), routers.end(), [standing](const auto& r) { return r.standing == standing; });
   };
@@ -47,6 +47,12 @@ Readiness ReadinessOf(const std::vector<RouterStatus>& routers) {
   }
   if (routers.empty()) return {"connecting", "no address of a router is known: the names in --router do not resolve"};
   return {"connecting", fmt::format("no answer from the router at {}", routers.front().router)};
+}
+
+Readiness ReadinessOf(const WorkerApi::Sources& sources, const std::vector<RouterStatus>& routers) {
+  if (sources.is_draining()) return {"draining", "the worker is shutting down"};
+  if (std::string absence = sources.engine_absence(); !absence.empty()) return {"engine_away", std::move(absence)};
+  return LinkReadinessOf(routers);
 }
 
 }  // namespace
@@ -115,8 +121,7 @@ HttpResponse WorkerApi::Live() const {
 
 HttpResponse WorkerApi::Ready() const {
   const std::vector<RouterStatus> routers = sources_.routers();
-  const Readiness readiness =
-      sources_.is_draining() ? Readiness{"draining", "the worker is shutting down"} : ReadinessOf(routers);
+  const Readiness readiness = ReadinessOf(sources_, routers);
   JsonWriter json;
   json.BeginObject().Key("status").String(readiness.status);
   if (!readiness.reason.empty()) json.Key("reason").String(readiness.reason);

@@ -2,7 +2,8 @@
 //
 //   GET /health           200: the process answers
 //   GET /livez            200: its threads make progress; 503 and which of them hangs
-//   GET /ready, /readyz   200: a router has accepted the worker; 503 and why none has: connecting, refused, draining
+//   GET /ready, /readyz   200: a router has accepted the worker; 503 and why not: connecting, refused, draining,
+//                         engine_away
 //   GET /metrics          Prometheus
 //   GET /version
 //
@@ -37,6 +38,7 @@ class WorkerApi {
   struct Sources {
     std::function<std::vector<ThreadProgress>()> threads;
     std::function<bool()> is_draining;
+    std::function<std::string()> engine_absence;  // why the engine takes no requests; empty if it takes them
     std::function<std::vector<RouterStatus>()> routers;
     std::function<std::string()> metrics_text;
   };

@@ -282,7 +282,8 @@ inline constexpr Metric kWorkerRefusals{Kind::kCounter, "roost_worker_refusals_t
 inline constexpr Metric kWorkerTlsCertificateExpiry{Kind::kGauge, "roost_worker_tls_certificate_expiry_timestamp_seconds", "",
     "When the TLS certificate of the worker's listener ends, in Unix time; 0 without TLS."};
 inline constexpr Metric kWorkerResyncs{Kind::kCounter, "roost_worker_resyncs_total", "reason",
-    "Links that were sent a snapshot again, by reason: asked, digest, gap, overflow, router_restart, silent or unsent."};
+    "Links that were sent a snapshot again, by reason: asked, digest, gap, overflow, router_restart, silent, unsent or "
+    "cache_view."};
 inline constexpr Metric kWorkerMirrorLosses{Kind::kCounter, "roost_worker_mirror_losses_total", "reason",
     "Times that the link had to ask the engine again for the set of cached blocks, by reason: digest or overflow."};
 inline constexpr Metric kWorkerMalformedMessages{Kind::kCounter, "roost_worker_malformed_messages_total", "",

@@ -19,14 +19,14 @@ TEST(ThroughputLogTest, CountsWhatEndedAndWhatRuns) {
   failed.outcome = GenerationSummary::Outcome::kError;
   failed.prompt_tokens = 50;
   log.OnGenerationEnd(failed);
-  const ThroughputLog::Interval first = log.Take();
+  const Throughput first = log.Take();
   EXPECT_EQ(first.ended, 2U);
   EXPECT_EQ(first.failed, 1U);
   EXPECT_EQ(first.prompt_tokens, 100U);
   EXPECT_EQ(first.cached_tokens, 60U);
   EXPECT_EQ(first.output_tokens, 7U);
   EXPECT_EQ(first.active, 1U);
-  const ThroughputLog::Interval next_interval = log.Take();
+  const Throughput next_interval = log.Take();
   EXPECT_EQ(next_interval.ended, 0U);
   EXPECT_EQ(next_interval.active, 1U);
 }

@@ -32,12 +32,14 @@ class WorkerApiTest : public ::testing::Test {
   StallWatch engine_{clock_};
   StallWatch link_{clock_};
   bool is_draining_ = false;
+  std::string engine_absence_;
   std::vector<RouterStatus> routers_;
   WorkerApi api_{{.threads =
                       [this] {
                         return std::vector<ThreadProgress>{{"engine", engine_.StepTime()}, {"link", link_.StepTime()}};
                       },
                   .is_draining = [this] { return is_draining_; },
+                  .engine_absence = [this] { return engine_absence_; },
                   .routers = [this] { return routers_; },
                   .metrics_text = [] { return std::string("roost_worker_links 1\n"); }},
                  {.stall_timeout = seconds(10), .version = "1.2.3"}};
@@ -100,6 +102,14 @@ TEST_F(WorkerApiTest, ADrainingWorkerIsNotReadyAndAlive) {
   ExpectUnready("draining", "shutting down");
   EXPECT_EQ(Ask("/livez").status, 200);
   EXPECT_EQ(Ask("/health").status, 200);
+}
+
+TEST_F(WorkerApiTest, AWorkerWithoutItsEngineIsNotReadyAndAlive) {
+  routers_ = {{"tcp://a:1", LinkStanding::kUp, ""}};
+  EXPECT_EQ(Ask("/ready").status, 200);
+  engine_absence_ = "no answer from http://127.0.0.1:8000";
+  ExpectUnready("engine_away", "no answer from http://127.0.0.1:8000");
+  EXPECT_EQ(Ask("/livez").status, 200);
 }
 
 TEST_F(WorkerApiTest, MetricsAndVersion) {

@@ -34,7 +34,7 @@ class WorkerTest : public ::testing::Test {
       const std::string& id, std::vector<std::string> routers,
       const std::function<void(WorkerSetup&)>& change = [](WorkerSetup&) {}) {
     WorkerSetup setup;
-    setup.model = std::make_unique<FakeModel>(FakeModel::Options{.block_tokens = kBlockTokens, .block_count = 256});
+    setup.own.model = std::make_unique<FakeModel>(FakeModel::Options{.block_tokens = kBlockTokens, .block_count = 256});
     setup.hello.worker_id = id;
     setup.hello.model = "fake";
     setup.hello.kv_dtype = "f32";
@@ -65,7 +65,7 @@ TEST_F(WorkerTest, SaysWhetherShortPromptsGoFirst) {
   const auto fair = Start("fair", {router.endpoint()});
   EXPECT_EQ(router.BringUp("fair").ageing_tokens, 0U);
   const auto quick = Start("quick", {router.endpoint()}, [](WorkerSetup& setup) {
-    setup.engine.schedule_policy = SchedulePolicy::kShortestUncached;
+    setup.own.engine.schedule_policy = SchedulePolicy::kShortestUncached;
   });
   EXPECT_EQ(router.BringUp("quick").ageing_tokens, 100U);
 }
@@ -152,7 +152,7 @@ TEST_F(WorkerTest, CancelEndsARequest) {
   TestRouter router(1);
   std::promise<void> cancel_sent;
   const auto worker = Start("worker-1", {router.endpoint()}, [&cancel_sent](WorkerSetup& setup) {
-    setup.model = std::make_unique<FakeModel>(FakeModel::Options{
+    setup.own.model = std::make_unique<FakeModel>(FakeModel::Options{
         .block_tokens = kBlockTokens, .block_count = 256, .before_forward = [sent = cancel_sent.get_future().share()] {
           sent.wait();
         }});
@@ -302,7 +302,7 @@ TEST_F(WorkerTest, IsNotAliveWhileAStepHangs) {
   const auto worker = Start("worker-1", {router.endpoint()}, [&step_may_end](WorkerSetup& setup) {
     Listen(setup);
     setup.stall_timeout = std::chrono::milliseconds(20);
-    setup.model = std::make_unique<FakeModel>(FakeModel::Options{
+    setup.own.model = std::make_unique<FakeModel>(FakeModel::Options{
         .block_tokens = kBlockTokens, .block_count = 256, .before_forward = [end = step_may_end.get_future().share()] {
           end.wait();
         }});
@@ -321,7 +321,7 @@ TEST_F(WorkerTest, IsNotAliveWhileAStepHangs) {
 TEST_F(WorkerTest, BadSetupsAreErrorsThatNameTheField) {
   const auto expect_error = [](const char* field, const std::function<void(WorkerSetup&)>& spoil) {
     WorkerSetup setup;
-    setup.model = std::make_unique<FakeModel>(FakeModel::Options{});
+    setup.own.model = std::make_unique<FakeModel>(FakeModel::Options{});
     setup.hello.worker_id = "w";
     setup.hello.model = "m";
     setup.routers = {"tcp://127.0.0.1:1"};

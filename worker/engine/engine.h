@@ -143,6 +143,7 @@ struct EvictReport {
 
 struct StepReport {
   std::uint64_t step_number = 0;  // completed steps since the start; it stands still while a step hangs
+  bool made_progress = true;      // false: the engine has only told its load
   std::vector<RequestEvent> tokens;
   std::vector<wire::CacheEvent> events;
   wire::Load load;                  // without other_prompts, which differ from link to link

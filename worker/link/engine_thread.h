@@ -2,8 +2,7 @@
 // compute. When the output queue is full it drops reports, and sends OutputLost as soon as there is space. It takes a
 // snapshot only when there is space for it.
 //
-// Threads: the owner calls Start and Stop; only the link thread calls TryPost, HasRoomForRequest and TryTake; any
-// thread may call Nudge and ask the stall watch. The engine itself is used only on the engine thread.
+// Threads: as of every host, and any thread may call Nudge. The engine itself is used only on the engine thread.
 #pragma once
 
 #include <atomic>
@@ -17,37 +16,32 @@
 #include "common/base/clock.h"
 #include "common/wire/socket.h"
 #include "worker/engine/engine.h"
+#include "worker/link/engine_host.h"
 #include "worker/link/exchange.h"
 #include "worker/link/stall_watch.h"
 
 namespace roost::worker {
 
-inline constexpr std::size_t kInboxCapacity = 2048;
-// The limit for requests; the rest of the inbox is left for cancels and snapshots.
-inline constexpr std::size_t kInboxRequestLimit = 1024;
-inline constexpr std::size_t kOutboxCapacity = 1024;
-
-class EngineThread {
+class EngineThread final : public EngineHost {
  public:
   // `engine`, `clock` and `waker` outlive it. The waker is rung after each output. OpenMP teams that this thread starts
   // have `compute_thread_count` threads; with 0 OpenMP decides.
   EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker, std::uint32_t compute_thread_count);
-  ~EngineThread();
+  ~EngineThread() override;
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
 
-  void Start();
-  // Ends after the running step. Idempotent.
-  void Stop();
+  void Start() override;
+  // After the running step.
+  void Stop() override;
 
-  // False when the inbox is full; then `command` is unchanged.
-  [[nodiscard]] bool TryPost(EngineCommand&& command) { return inbox_.TryPush(std::move(command)); }
+  [[nodiscard]] bool TryPost(EngineCommand&& command) override { return inbox_.TryPush(std::move(command)); }
   // Wakes the engine thread. Does nothing if the inbox is full, because then the thread does not wait.
   void Nudge() { (void)inbox_.TryPush(NudgeCommand{}); }
   // Of steps: a step that hangs never ends.
-  [[nodiscard]] const StallWatch& stall_watch() const { return stall_watch_; }
-  [[nodiscard]] bool HasRoomForRequest() const { return inbox_.size() < kInboxRequestLimit; }
-  [[nodiscard]] std::optional<EngineOutput> TryTake() { return outbox_.TryPop(); }
+  [[nodiscard]] const StallWatch& stall_watch() const override { return stall_watch_; }
+  [[nodiscard]] bool HasRoomForRequest() const override { return inbox_.size() < kInboxRequestLimit; }
+  [[nodiscard]] std::optional<EngineOutput> TryTake() override { return outbox_.TryPop(); }
 
  private:
   void Run();

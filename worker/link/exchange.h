@@ -8,6 +8,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -72,6 +73,15 @@ struct EngineAnswer {
   std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer> answer;
 };
 
-using EngineOutput = std::variant<StepReport, EngineSnapshot, OutputLost, EngineAnswer>;
+// How the engine stands. An engine of this process is always there and tells its blocks; another program may be away,
+// and may send nothing of its cache or have lost track of it. Sent when it changes.
+struct EngineStanding {
+  std::string absence = {};  // why it takes no requests now; empty: it takes them
+  bool tells_blocks = true;  // false: the reports' events are no view of its cache
+
+  bool operator==(const EngineStanding&) const = default;
+};
+
+using EngineOutput = std::variant<StepReport, EngineSnapshot, OutputLost, EngineAnswer, EngineStanding>;
 
 }  // namespace roost::worker

@@ -31,6 +31,7 @@ LinkCore::LinkCore(Setup setup, const Clock& clock, LinkEffects& effects)
       spans_(setup_.spans),
       effects_(effects),
       next_epoch_(setup_.first_epoch),
+      tells_blocks_(setup_.hello.sends_cache_events),
       mirror_(setup_.hello.block_count) {
   ROOST_CHECK(setup_.first_epoch > 0);
   load_.free_block_count = setup_.hello.block_count;
@@ -63,7 +64,7 @@ void LinkCore::BeginLife(Link& link) {
   link.generate_digest = 0;
   link.prompt_teller = PromptTeller();
   link.has_news = false;
-  link.snapshot_due = setup_.hello.sends_cache_events;
+  link.snapshot_due = tells_blocks_;
   link.next_hello = clock_.Now();
 }
 
@@ -153,8 +154,7 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   }
   link.generate_digest ^= wire::MixedId(id);
   if (load_.draining) {
-    const std::string_view why = is_leaving_ ? "the worker is draining" : "the worker is cordoned";
-    return Refuse(link, id, Error{ErrorCode::kUnavailable, std::string(why), ""});
+    return Refuse(link, id, Error{ErrorCode::kUnavailable, WhyNoRequests(), ""});
   }
   if (generate.refusal) return Refuse(link, id, *std::move(generate.refusal));
   if (!setup_.hello.keeps_prefixes) generate.cache_mode = wire::CacheMode::kOff;
@@ -210,8 +210,7 @@ void LinkCore::Handle(Link& link, const wire::Cordon& cordon) {
     LogInfo(cordon.in_force ? "cordoned: no new requests" : "uncordoned", {{"router", link.name}});
   }
   load_.cordoned = cordon.in_force;
-  load_.draining = is_leaving_ || load_.cordoned;
-  TellLoad();
+  ApplyDraining();
 }
 
 void LinkCore::Handle(Link& link, const wire::Cancel& cancel) {
@@ -225,7 +224,7 @@ void LinkCore::Handle(Link& link, const wire::WantHello&) {
 }
 
 void LinkCore::Handle(Link& link, const wire::WantSnapshot&) {
-  if (link.state != State::kUp || link.snapshot_due || !setup_.hello.sends_cache_events) return;
+  if (link.state != State::kUp || link.snapshot_due || !tells_blocks_) return;
   ++counts_.resyncs[IndexOf(ResyncReason::kAsked)];
   link.snapshot_due = true;
 }
@@ -293,7 +292,8 @@ void LinkCore::Take(StepReport report) {
   Follow(report);
   report.load.draining = load_.draining;
   report.load.cordoned = load_.cordoned;
-  report.load.progress = ++report_count_;
+  if (report.made_progress) ++progress_count_;
+  report.load.progress = progress_count_;
   load_ = WithoutStep(report.load);
   NoteQueue(report);
   std::unordered_map<LinkId, std::vector<wire::TokenEvent>> tokens;
@@ -304,7 +304,7 @@ void LinkCore::Take(StepReport report) {
   for (Link& link : links_) {
     if (link.state != State::kUp) continue;
     std::vector<wire::TokenEvent>& own = tokens[link.id];
-    const bool hears_events = setup_.hello.sends_cache_events && !link.snapshot_due;
+    const bool hears_events = tells_blocks_ && !link.snapshot_due;
     SendStep(link, std::move(own), hears_events ? report.events : std::vector<wire::CacheEvent>(), report.load);
   }
 }
@@ -326,10 +326,39 @@ void LinkCore::Take(const EngineAnswer& answer) {
 }
 
 void LinkCore::Take(OutputLost) {
-  if (setup_.hello.sends_cache_events) LoseMirror(MirrorLoss::kOverflow);
+  if (tells_blocks_) LoseMirror(MirrorLoss::kOverflow);
   for (Link& link : links_) {
     if (link.state == State::kUp) Restart(link, ResyncReason::kOverflow);
   }
+}
+
+void LinkCore::Take(EngineStanding standing) {
+  TakeAbsence(std::move(standing.absence));
+  TakeCacheView(standing.tells_blocks);
+}
+
+void LinkCore::TakeAbsence(std::string absence) {
+  if (absence == engine_absence_) return;
+  if (absence.empty()) {
+    LogInfo("the engine is back");
+  } else {
+    LogWarning("the engine is away: no new requests", {{"reason", absence}});
+  }
+  engine_absence_ = std::move(absence);
+  status_changed_ = true;
+  ApplyDraining();
+}
+
+// The mirror has not followed the events so far; it is asked for before the first snapshot.
+void LinkCore::TakeCacheView(bool tells_blocks) {
+  if (tells_blocks == tells_blocks_) return;
+  tells_blocks_ = tells_blocks;
+  LogInfo(tells_blocks ? "the engine's cache is known exactly"
+                       : "the engine's cache is not known: routers go by their own history");
+  mirror_state_ = tells_blocks ? MirrorState::kStale : MirrorState::kCurrent;
+  if (!tells_blocks) mirror_.Assign({});
+  for (Link& link : links_) Restart(link, ResyncReason::kCacheView);
+  AskForEngineSnapshot();
 }
 
 // ---- what is sent ----
@@ -337,6 +366,7 @@ void LinkCore::Take(OutputLost) {
 void LinkCore::SendHello(Link& link) {
   wire::Hello hello = setup_.hello;
   hello.epoch = link.epoch;
+  hello.sends_cache_events = tells_blocks_;
   const bool sent = effects_.Send(link.peer, hello) == wire::SendOutcome::kSent;
   link.next_hello = clock_.Now() + (sent ? setup_.times.hello_interval : setup_.times.unsent_hello_interval);
 }
@@ -402,8 +432,18 @@ Duration LinkCore::TimeToNextTick() const {
 
 void LinkCore::BeginDrain() {
   is_leaving_ = true;
-  load_.draining = true;
+  ApplyDraining();
+}
+
+void LinkCore::ApplyDraining() {
+  load_.draining = is_leaving_ || load_.cordoned || !engine_absence_.empty();
   TellLoad();
+}
+
+std::string LinkCore::WhyNoRequests() const {
+  if (is_leaving_) return "the worker is draining";
+  if (load_.cordoned) return "the worker is cordoned";
+  return fmt::format("the engine is away: {}", engine_absence_);
 }
 
 void LinkCore::TellLoad() {

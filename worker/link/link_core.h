@@ -24,6 +24,9 @@
 //              ▲                                                                                        │
 //              └── EngineSnapshot: assigned at its place in the order of outputs ◄──────────────────────┘
 //
+// An engine that is away makes the worker drain until it is back. When an engine begins or ceases to tell its blocks,
+// the hello is another one, so every link begins a new life.
+//
 // While the mirror is not current, events are skipped (the engine's snapshot will contain them) and no link is sent a
 // snapshot. A worker that sends no cache events needs no mirror: it stays empty, and steps carry tokens and load only.
 //
@@ -100,9 +103,10 @@ enum class ResyncReason : std::uint8_t {
   kRouterRestart,  // another router process answers
   kSilent,         // nothing heard for router_timeout
   kUnsent,         // a message could not be sent: there is no connection, or too many messages wait for it
+  kCacheView,      // the engine tells its blocks from now on, or no longer does
 };
-inline constexpr std::array<std::string_view, 7> kResyncReasonNames{"asked",          "digest", "gap",   "overflow",
-                                                                    "router_restart", "silent", "unsent"};
+inline constexpr std::array<std::string_view, 8> kResyncReasonNames{"asked",          "digest", "gap",    "overflow",
+                                                                    "router_restart", "silent", "unsent", "cache_view"};
 [[nodiscard]] constexpr std::size_t IndexOf(ResyncReason reason) { return static_cast<std::size_t>(reason); }
 
 // Why the mirror no longer equals the engine's blocks.
@@ -162,6 +166,8 @@ class LinkCore {
   [[nodiscard]] std::size_t link_count() const { return links_.size(); }
   [[nodiscard]] const LinkCounts& counts() const { return counts_; }
   [[nodiscard]] std::vector<RouterStatus> statuses() const;
+  // Why the engine takes no requests now; empty if it takes them. A change counts as a change of status.
+  [[nodiscard]] const std::string& engine_absence() const { return engine_absence_; }
   // True if a status may have changed since the last call.
   [[nodiscard]] bool TakeStatusChange() { return std::exchange(status_changed_, false); }
 
@@ -232,12 +238,17 @@ class LinkCore {
   void Handle(Link& link, const wire::Cordon& cordon);
 
   void TellLoad();
+  void ApplyDraining();
+  [[nodiscard]] std::string WhyNoRequests() const;
   void NoteEvent(Link& link, const wire::TokenEvent& event);
   void NoteQueue(const StepReport& report);
   void Take(StepReport report);
   void Take(const EngineSnapshot& snapshot);
   void Take(const EngineAnswer& answer);
   void Take(OutputLost);
+  void Take(EngineStanding standing);
+  void TakeAbsence(std::string absence);
+  void TakeCacheView(bool tells_blocks);
   void Follow(const StepReport& report);
   void LoseMirror(MirrorLoss reason);
   void AskForEngineSnapshot();
@@ -254,11 +265,13 @@ class LinkCore {
   std::vector<Link> links_;
   std::uint32_t next_link_id_ = 1;
   std::uint64_t next_epoch_;
-  std::uint64_t report_count_ = 0;  // reports of the engine
-  std::uint64_t submit_count_ = 0;  // requests given to the engine; the count at each one is its prompt's id
-  wire::Load load_;                 // the last known load, without a step's numbers
-  bool is_leaving_ = false;         // BeginDrain was called
-  PromptBoard prompt_board_;        // empty while there is one link
+  std::uint64_t progress_count_ = 0;  // reports with which the engine made progress
+  std::uint64_t submit_count_ = 0;    // requests given to the engine; the count at each one is its prompt's id
+  wire::Load load_;                   // the last known load, without a step's numbers
+  bool is_leaving_ = false;           // BeginDrain was called
+  std::string engine_absence_;
+  bool tells_blocks_;         // the hello says whether steps carry cache events
+  PromptBoard prompt_board_;  // empty while there is one link
   LinkCounts counts_;
   bool status_changed_ = true;
 

@@ -16,7 +16,7 @@ constexpr int kFramesPerRound = 256;
 }  // namespace
 
 LinkThread::LinkThread(LinkCore::Setup setup, Resolver::Options routers, std::optional<RouterKeys> keys,
-                       const Clock& clock, const wire::Waker& waker, EngineThread& engine, LinkObserver& observer)
+                       const Clock& clock, const wire::Waker& waker, EngineHost& engine, LinkObserver& observer)
     : clock_(clock),
       waker_(waker),
       engine_(engine),
@@ -93,6 +93,12 @@ void LinkThread::PublishStatuses() {
   std::vector<RouterStatus> statuses = core_.statuses();
   const std::lock_guard lock(told_mutex_);
   statuses_ = std::move(statuses);
+  engine_absence_ = core_.engine_absence();
+}
+
+std::string LinkThread::EngineAbsence() const {
+  const std::lock_guard lock(told_mutex_);
+  return engine_absence_;
 }
 
 std::vector<RouterStatus> LinkThread::Routers() const {

@@ -1,12 +1,12 @@
 // The worker's link thread: a LinkCore with sockets, the engine's queues and a clock. One dealer socket per router
 // address.
 //
-//   names ─ Resolver ─► addresses ─► dealers ◄──► LinkCore ◄──► EngineThread
+//   names ─ Resolver ─► addresses ─► dealers ◄──► LinkCore ◄──► EngineHost
 //
 // A handshake that fails is logged, and the router is dialled again: with keys as its next key (router_keys.h).
 //
 // Threads: all public functions may be called from any thread; the rest happens on the link thread. The constructor's
-// references outlive it. It starts and stops the resolver; its caller starts and stops the engine thread.
+// references outlive it. It starts and stops the resolver; its caller starts and stops the engine's host.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@
 
 #include "common/base/clock.h"
 #include "common/wire/socket.h"
-#include "worker/link/engine_thread.h"
+#include "worker/link/engine_host.h"
 #include "worker/link/link_core.h"
 #include "worker/link/link_status.h"
 #include "worker/link/resolver.h"
@@ -50,7 +50,7 @@ class LinkThread final : private LinkEffects {
  public:
   // `keys` of the links; without, they are open.
   LinkThread(LinkCore::Setup setup, Resolver::Options routers, std::optional<RouterKeys> keys, const Clock& clock,
-             const wire::Waker& waker, EngineThread& engine, LinkObserver& observer);
+             const wire::Waker& waker, EngineHost& engine, LinkObserver& observer);
   ~LinkThread() override;
   LinkThread(const LinkThread&) = delete;
   LinkThread& operator=(const LinkThread&) = delete;
@@ -59,6 +59,8 @@ class LinkThread final : private LinkEffects {
   // From now on new requests are refused.
   void BeginDrain();
   [[nodiscard]] bool is_draining() const { return draining_.load(); }
+  // Why the engine takes no requests now; empty if it takes them.
+  [[nodiscard]] std::string EngineAbsence() const;
   // How each router sees this worker. Without addresses of routers there are none.
   [[nodiscard]] std::vector<RouterStatus> Routers() const;
   [[nodiscard]] const StallWatch& stall_watch() const { return stall_watch_; }
@@ -102,7 +104,7 @@ class LinkThread final : private LinkEffects {
 
   const Clock& clock_;
   const wire::Waker& waker_;
-  EngineThread& engine_;
+  EngineHost& engine_;
   LinkObserver& observer_;
   Resolver resolver_;
   std::thread thread_;
@@ -116,6 +118,7 @@ class LinkThread final : private LinkEffects {
   bool welcomed_ = false;
   bool drained_ = false;
   std::vector<RouterStatus> statuses_;
+  std::string engine_absence_;
 
   // Used by the link thread only. The context is declared before the sockets, so that they are destroyed first.
   wire::Context context_;

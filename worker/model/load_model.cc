@@ -7,7 +7,6 @@
 #include "common/base/byte_size.h"
 #include "common/prefix/block_hash.h"
 #include "worker/model/fingerprint.h"
-#include "worker/model/generation_config.h"
 #include "worker/model/hf_config.h"
 #include "worker/model/load_progress.h"
 #include "worker/model/safetensors.h"
@@ -133,20 +132,14 @@ Result<LoadedModel> LoadSynthetic(std::string_view preset, const ModelOptions& o
   if (!config)
     return InvalidArgument("model", "there is no synthetic model '{}'; the models are {}", preset, kSyntheticPresets);
   LoadedModel loaded;
-  loaded.name = preset;
+  loaded.text.name = preset;
   ROOST_RETURN_IF_ERROR(BuildModel(*config, RandomWeights(options.synthetic_seed), options, loaded));
   loaded.fingerprint = SyntheticFingerprint(*config, options.synthetic_seed);
-  loaded.stop_tokens = {kSyntheticTurnEnd, kSyntheticEndOfText};
-  loaded.tokenizer_json = SyntheticTokenizerJson();
-  loaded.chat_template = SyntheticChatTemplate();
-  loaded.eos_token = "<|im_end|>";
+  loaded.text.stop_tokens = {kSyntheticTurnEnd, kSyntheticEndOfText};
+  loaded.text.tokenizer_json = SyntheticTokenizerJson();
+  loaded.text.chat_template = SyntheticChatTemplate();
+  loaded.text.eos_token = "<|im_end|>";
   return loaded;
-}
-
-std::string DirectoryName(const std::filesystem::path& directory) {
-  std::error_code error;
-  const auto absolute = std::filesystem::weakly_canonical(directory, error);
-  return (error ? directory : absolute).filename().string();
 }
 
 Result<LoadedModel> LoadDirectory(const std::filesystem::path& directory, const ModelOptions& options) {
@@ -157,24 +150,14 @@ Result<LoadedModel> LoadDirectory(const std::filesystem::path& directory, const 
   ROOST_ASSIGN_OR_RETURN(const JsonFile config_file, JsonFile::Load(directory / "config.json", kMaxConfigBytes));
   ROOST_ASSIGN_OR_RETURN(const HfConfig config, ParseHfConfig(config_file.root()));
   LoadedModel loaded;
-  loaded.name = DirectoryName(directory);
   // The small files come first, so that errors in them show before the weights are read.
-  ROOST_ASSIGN_OR_RETURN(const JsonFile tokenizer, JsonFile::Load(directory / "tokenizer.json", kMaxTokenizerBytes));
-  loaded.tokenizer_json = tokenizer.text();
-  ROOST_ASSIGN_OR_RETURN(GenerationConfig generation,
-                         LoadGenerationConfig(directory, config_file.root(), config.vocab_size));
-  loaded.stop_tokens = std::move(generation.stop_tokens);
-  loaded.sampling = generation.sampling;
-  ROOST_ASSIGN_OR_RETURN(ChatFormat chat, LoadChatFormat(directory));
-  loaded.chat_template = std::move(chat.chat_template);
-  loaded.bos_token = std::move(chat.bos_token);
-  loaded.eos_token = std::move(chat.eos_token);
+  ROOST_ASSIGN_OR_RETURN(loaded.text, ReadModelText(directory, config_file.root(), config.vocab_size));
   ROOST_ASSIGN_OR_RETURN(SafetensorsDirectory files, SafetensorsDirectory::Open(directory));
   SafetensorsWeights weights(std::move(files), RankCountOf(options));
   ROOST_RETURN_IF_ERROR(BuildModel(config, weights, options, loaded));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TensorRecord> tensors, weights.FinishRecords());
   ROOST_RETURN_IF_ERROR(CheckAllRead(config, tensors));
-  loaded.fingerprint = ModelFingerprint({config_file.text(), tokenizer.text()}, tensors);
+  loaded.fingerprint = ModelFingerprint({config_file.text(), loaded.text.tokenizer_json}, tensors);
   return loaded;
 }
 

@@ -13,6 +13,7 @@
 #include "common/wire/messages.h"
 #include "kernels/ops.h"
 #include "worker/model/model.h"
+#include "worker/model/model_text.h"
 #include "worker/model/step_size.h"
 
 namespace roost::worker {
@@ -50,22 +51,13 @@ struct ModelOptions {
 
 struct LoadedModel {
   std::unique_ptr<Model> model;
-  std::string name;         // the directory's or the preset's
+  ModelText text;
   std::string fingerprint;  // SHA-256 in hexadecimal, see PrefixScope
   std::string kv_dtype;     // "bf16", "f32"
-  std::vector<TokenId> stop_tokens;
-  wire::SamplingDefaults sampling;
-  std::string tokenizer_json;
-  std::string chat_template;  // empty when the model has none
-  std::string bos_token;      // text; may be empty
-  std::string eos_token;
   std::uint32_t max_context_tokens = 0;
 };
 
-inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{256} << 20U;
-
 // A missing, truncated, inconsistent or unsupported file gives one Error that names the file and what is wrong in it.
-// tokenizer.json is only checked to be JSON; the tokenizer checks its content.
 [[nodiscard]] Result<LoadedModel> LoadModel(const ModelSource& source, const ModelOptions& options);
 
 }  // namespace roost::worker

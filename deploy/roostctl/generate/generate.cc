@@ -106,9 +106,9 @@ int Generate(const GenerateOptions& options, const OfflineModel& model, std::vec
   LiveLine live(err, clock, options.live);
   Printer printer(out, live);
   const bool keeps_prefixes = model.setup.hello.keeps_prefixes;
-  const OfflineTotals totals = RunOffline({.model = *model.setup.model,
+  const OfflineTotals totals = RunOffline({.model = *model.setup.own.model,
                                            .clock = clock,
-                                           .engine = model.setup.engine,
+                                           .engine = model.setup.own.engine,
                                            .scheduler = SchedulerOf(options.scheduler),
                                            .cache = keeps_prefixes ? wire::CacheMode::kOn : wire::CacheMode::kOff},
                                           std::move(requests), printer);

@@ -16,8 +16,8 @@ Result<OfflineModel> LoadOfflineModel(const worker::WorkerOptions& options) {
   served->name = hello.model;
   served->fingerprint = hello.fingerprint;
   served->kv_dtype = hello.kv_dtype;
-  served->block_tokens = model.setup.model->block_tokens();
-  served->max_context_tokens = worker::ServableContext(*model.setup.model);
+  served->block_tokens = model.setup.own.model->block_tokens();
+  served->max_context_tokens = worker::ServableContext(*model.setup.own.model);
   served->sampling = hello.sampling;
   served->tokenizer = std::move(text.tokenizer);
   served->chat_template = std::move(text.chat_template);

@@ -41,7 +41,7 @@ struct ClusterTest : ::testing::Test {
   }
   std::unique_ptr<Worker> StartWorker(const std::string& id) {
     worker::WorkerSetup setup;
-    setup.model = std::make_unique<testing_support::FakeModel>(
+    setup.own.model = std::make_unique<testing_support::FakeModel>(
         testing_support::FakeModel::Options{.block_tokens = kBlockTokens, .block_count = kBlockCount});
     setup.hello.worker_id = id;
     setup.hello.model = "fake";

@@ -64,8 +64,8 @@ TEST_P(GoldenTest, LogitsAgreeWithTransformers) {
               kGoldenTolerance)
         << "token " << t;
   }
-  EXPECT_FALSE(loaded.stop_tokens.empty());
-  EXPECT_FALSE(loaded.chat_template.empty());
+  EXPECT_FALSE(loaded.text.stop_tokens.empty());
+  EXPECT_FALSE(loaded.text.chat_template.empty());
 }
 
 // For each token but the first, given the tokens before it.

@@ -45,19 +45,19 @@ class LoadModelTest : public testing::Test {
 
 TEST_F(LoadModelTest, LoadsADirectory) {
   const LoadedModel loaded = Load({.compute_dtype = ComputeDType::kF32, .block_count = 8}).value();
-  EXPECT_EQ(loaded.name, directory_.path().filename());
+  EXPECT_EQ(loaded.text.name, directory_.path().filename());
   EXPECT_EQ(loaded.kv_dtype, "f32");
   EXPECT_EQ(loaded.max_context_tokens, 64U);
   EXPECT_EQ(loaded.model->block_count(), 8U);
   EXPECT_EQ(loaded.model->shape().vocab_size, 16U);
-  EXPECT_THAT(loaded.stop_tokens, ElementsAre(3));
-  EXPECT_EQ(loaded.tokenizer_json, R"({"version": "1.0"})");
+  EXPECT_THAT(loaded.text.stop_tokens, ElementsAre(3));
+  EXPECT_EQ(loaded.text.tokenizer_json, R"({"version": "1.0"})");
   EXPECT_EQ(loaded.fingerprint.size(), 64U);
 }
 
 TEST_F(LoadModelTest, ATrailingSlashChangesNoName) {
   const auto loaded = LoadModel({directory_.path().string() + "/"}, {.block_count = 8});
-  EXPECT_EQ(loaded->name, directory_.path().filename());
+  EXPECT_EQ(loaded->text.name, directory_.path().filename());
 }
 
 TEST_F(LoadModelTest, MissingFilesAreNamed) {
@@ -230,11 +230,11 @@ TEST(SyntheticModelTest, TinyLoadsAndDependsOnItsSeed) {
   };
   const LoadedModel a = load(1);
   const LoadedModel b = load(2);
-  EXPECT_EQ(a.name, "tiny");
+  EXPECT_EQ(a.text.name, "tiny");
   EXPECT_EQ(a.fingerprint, load(1).fingerprint);
   EXPECT_NE(a.fingerprint, b.fingerprint);
   EXPECT_NE(a.fingerprint, SyntheticFingerprint(*SyntheticConfig("qwen3-0.6b"), 1));
-  EXPECT_THAT(a.stop_tokens, ElementsAre(kSyntheticTurnEnd, kSyntheticEndOfText));
+  EXPECT_THAT(a.text.stop_tokens, ElementsAre(kSyntheticTurnEnd, kSyntheticEndOfText));
   const std::vector<BlockId> blocks{BlockId(0)};
   Batch batch;
   batch.tokens = {1, 2, 3};

@@ -1,0 +1,44 @@
+// What a model folder says beside the weights: the text that routers need, and the model's identity.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "worker/model/json_file.h"
+
+namespace roost::worker {
+
+inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{256} << 20U;
+
+struct ModelText {
+  std::string name;  // the folder's or the preset's
+  std::vector<TokenId> stop_tokens;
+  wire::SamplingDefaults sampling;
+  std::string tokenizer_json;
+  std::string chat_template;  // empty when the model has none
+  std::string bos_token;      // text; may be empty
+  std::string eos_token;
+};
+
+// `config` is the folder's config.json; stop tokens are below `vocab_size`. tokenizer.json is only checked to be JSON;
+// the tokenizer checks its content. An error names the file.
+[[nodiscard]] Result<ModelText> ReadModelText(const std::filesystem::path& directory, const JsonObject& config,
+                                              std::uint32_t vocab_size);
+
+struct DescribedModel {
+  ModelText text;
+  std::string fingerprint;   // of a folder with the same files and weights, LoadModel's; see PrefixScope
+  bool has_weights = false;  // false: the fingerprint covers config.json and tokenizer.json alone
+};
+
+// A folder of any architecture, whose weights are hashed and not loaded: another program computes the model. Takes as
+// long as reading the weights once.
+[[nodiscard]] Result<DescribedModel> DescribeModel(const std::filesystem::path& directory);
+
+}  // namespace roost::worker

@@ -1,0 +1,36 @@
+// What a worker needs of the engine that it stands for, beside the host that its links talk to.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/metrics/registry.h"
+#include "common/wire/messages.h"
+#include "common/wire/socket.h"
+#include "kernels/memory_use.h"
+#include "worker/link/engine_host.h"
+
+namespace roost::worker {
+
+class WorkerEngine {
+ public:
+  virtual ~WorkerEngine() = default;
+
+  [[nodiscard]] virtual EngineHost& host() = 0;
+  // Fills in the fields of the hello that follow from the engine: sizes, limits and features.
+  virtual void Describe(wire::Hello& hello) const = 0;
+  // Of each GPU, in order, before the first step; none on the CPU or if another process has them.
+  [[nodiscard]] virtual std::vector<kernels::MemoryUse> DeviceMemory() const { return {}; }
+};
+
+// Of the worker that makes the engine, which outlive it.
+struct EngineSurroundings {
+  const Clock& clock;
+  const wire::Waker& waker;
+  metrics::Registry& registry;
+};
+using MakeEngine = std::function<std::unique_ptr<WorkerEngine>(const EngineSurroundings&)>;
+
+}  // namespace roost::worker
