@@ -4,7 +4,8 @@
 // One thread (the engine's), from construction on.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -19,7 +20,9 @@ class BlockSource {
 
   // Become readable when Poll has something to do. They may differ after each Poll.
   [[nodiscard]] virtual std::vector<int> fds() = 0;
-  // Reads what has come. True if it changed anything that the functions below tell.
+  // When Poll has something to do although nothing becomes readable; nothing: never.
+  [[nodiscard]] virtual std::optional<Instant> deadline() const = 0;
+  // Takes what has come, up to a bound. True: there may be more, so call it again before waiting.
   [[nodiscard]] virtual bool Poll(Instant now) = 0;
   // The changes since the last call, in order. After each one, every stored block's parent is stored.
   [[nodiscard]] virtual std::vector<wire::CacheEvent> TakeEvents() = 0;
@@ -28,9 +31,9 @@ class BlockSource {
   // All blocks after the events that were taken, parents before children. O(blocks).
   [[nodiscard]] virtual std::vector<wire::StoredRun> Snapshot() const = 0;
   [[nodiscard]] virtual BlockHash digest() const = 0;  // xor of the hashes of these blocks
-  [[nodiscard]] virtual std::uint32_t block_count() const = 0;
+  [[nodiscard]] virtual std::size_t block_count() const = 0;
   // The engine is another process, with an empty cache. The removals are in the next TakeEvents.
-  virtual void OnEngineRestart() = 0;
+  virtual void OnEngineRestart(Instant now) = 0;
 };
 
 }  // namespace roost::worker::foreign

@@ -122,7 +122,7 @@ void EngineWatch::OnHealth(const Call& call, const HttpEnd& end) {
 void EngineWatch::OnLostCall(const HttpEnd& end) {
   if (away_) return;
   if (end.how == CallEnd::kNotConnected) return GoAway(ErrorOf(end).message);
-  next_health_ = clock_.Now();
+  AskHealthNow();
 }
 
 void EngineWatch::GoAway(std::string why) {

@@ -54,6 +54,8 @@ class EngineWatch {
   void OnLife() { last_life_ = clock_.Now(); }
   // A request's call ended without a whole answer.
   void OnLostCall(const HttpEnd& end);
+  // A request failed in a way that the whole engine may have.
+  void AskHealthNow() { next_health_ = clock_.Now(); }
 
   [[nodiscard]] bool is_away() const { return away_; }
   [[nodiscard]] const std::string& why() const { return why_; }  // while it is away

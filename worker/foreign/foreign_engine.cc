@@ -83,10 +83,9 @@ Result<void> ForeignEngine::Submit(LinkId link, wire::Generate request, std::opt
   const Instant at = received.value_or(clock_.Now());
   const std::optional<Instant> deadline = DeadlineOf(request, at);
   request.block_hashes = {};
-  const auto [entry, is_new] = requests_.emplace(key, Request{.generate = std::move(request),
-                                                              .order = submit_count_,
-                                                              .received = at,
-                                                              .deadline = deadline});
+  if (calls_.empty()) watch_.OnLife();  // its silence begins now
+  const auto [entry, is_new] = requests_.emplace(
+      key, Request{.generate = std::move(request), .order = submit_count_, .received = at, .deadline = deadline});
   if (Result<void> begun = Begin(key, entry->second); !begun.ok()) {
     CloseCalls(key);
     requests_.erase(entry);
@@ -176,7 +175,8 @@ void ForeignEngine::OnBytes(CallId id, const std::string& bytes) {
   Call& call = calls_.at(id);
   if (call.status == 200 && call.is_streamed) return OnStreamed(id, bytes);
   // The port bounds a whole answer.
-  const std::size_t room = call.status == 200 ? bytes.size() : kMaxErrorBytes - std::min(kMaxErrorBytes, call.body.size());
+  const std::size_t room =
+      call.status == 200 ? bytes.size() : kMaxErrorBytes - std::min(kMaxErrorBytes, call.body.size());
   call.body.append(bytes, 0, room);
 }
 
@@ -207,8 +207,7 @@ void ForeignEngine::OnCallEnd(CallId id, const HttpEnd& end) {
     return FollowWatch();
   }
   if (call.status != 200) {
-    const Complaint complaint = ReadRefusal(parser_, call.status, call.body);
-    return Fail(key, ErrorOfComplaint(requests_.at(key), complaint));
+    return OnComplaint(key, ReadRefusal(parser_, call.status, call.body));
   }
   if (call.is_streamed) return OnAnswered(id);
   Result<AnswerPiece> piece = call.reader->ReadWhole(parser_, call.body);
@@ -219,7 +218,7 @@ void ForeignEngine::OnCallEnd(CallId id, const HttpEnd& end) {
 void ForeignEngine::OnPiece(CallId id, AnswerPiece piece) {
   const RequestKey key = calls_.at(id).key;
   Request& request = requests_.at(key);
-  if (piece.complaint) return Fail(key, ErrorOfComplaint(request, *piece.complaint));
+  if (piece.complaint) return OnComplaint(key, *piece.complaint);
   if (piece.cached_tokens && calls_.at(id).choice == 0) request.cached_tokens = piece.cached_tokens;
   for (ChoicePiece& choice : piece.choices) {
     if (choice.index != 0) continue;  // each call asks for one
@@ -256,8 +255,10 @@ void ForeignEngine::OnChoicePiece(CallId id, ChoicePiece piece) {
 void ForeignEngine::OnAnswered(CallId id) {
   const auto found = calls_.find(id);
   if (found == calls_.end()) return;
+  if (!found->second.last_event) {
+    return Fail(found->second.key, Unavailable("the engine ended its answer too early"));
+  }
   Call call = std::move(found->second);
-  if (!call.last_event) return Fail(call.key, Unavailable("the engine ended its answer too early"));
   calls_.erase(found);
   draining_.emplace(id, clock_.Now());
   meter_.OnEnd(id);
@@ -272,11 +273,13 @@ void ForeignEngine::OnAnswered(CallId id) {
   EndChoice(call.key);
 }
 
-Error ForeignEngine::ErrorOfComplaint(const Request& request, const Complaint& complaint) const {
+// An engine that fails may be dying: its health page tells.
+void ForeignEngine::OnComplaint(RequestKey key, const Complaint& complaint) {
   std::string field(dialect_.FieldOf(complaint.parameter));
-  const auto& constraint = request.generate.constraint;
+  const auto& constraint = requests_.at(key).generate.constraint;
   if (field.empty() && constraint && IsAboutConstraint(complaint.message)) field = constraint->field;
-  return ErrorOf(complaint, std::move(field));
+  if (complaint.code >= 500) watch_.AskHealthNow();
+  Fail(key, ErrorOf(complaint, std::move(field)));
 }
 
 // ---- ends ----
@@ -287,9 +290,7 @@ void ForeignEngine::EndChoice(RequestKey key) {
   Drop(found);
 }
 
-void ForeignEngine::Fail(RequestKey key, Error error) {
-  EndRequest(key, wire::FinishReason::kError, std::move(error));
-}
+void ForeignEngine::Fail(RequestKey key, Error error) { EndRequest(key, wire::FinishReason::kError, std::move(error)); }
 
 void ForeignEngine::EndRequest(RequestKey key, wire::FinishReason reason, std::optional<Error> error) {
   const auto found = requests_.find(key);

@@ -4,12 +4,13 @@
 //   Submit ─► one call for each choice ─► tokens … end, usage ─► TokenEvents in the next report
 //
 // Every choice has a call of its own, with the seed sampling.seed + choice: an engine draws the same, and one that
-// refuses several greedy choices in one call is no special case. With prompt_logprobs the first choice's answer comes in
-// one piece, because streams lack them; the other choices' calls begin after it, because the router wants the prompt's
-// log probabilities before all tokens.
+// refuses several greedy choices in one call is no special case. With prompt_logprobs the first choice's answer comes
+// in one piece, because streams lack them; the other choices' calls begin after it, because the router wants the
+// prompt's log probabilities before all tokens.
 //
-// A choice's last event waits for the engine's usage, which follows at once and tells how many prompt tokens were cached.
-// So cached_token_count is in the last event of choice 0 where an engine tells it late, and in the first one otherwise.
+// A choice's last event waits for the engine's usage, which follows at once and tells how many prompt tokens were
+// cached. So cached_token_count is in the last event of choice 0 where an engine tells it late, and in the first one
+// otherwise.
 //
 // Every request that Submit accepted ends exactly once: with a finish reason in a report, or silently by CancelLink.
 // While the engine is away there are no requests: they end with kUnavailable, and the router continues them elsewhere.
@@ -122,7 +123,7 @@ class ForeignEngine {
   void OnPiece(CallId id, AnswerPiece piece);
   void OnChoicePiece(CallId id, ChoicePiece piece);
   void OnAnswered(CallId id);
-  [[nodiscard]] Error ErrorOfComplaint(const Request& request, const Complaint& complaint) const;
+  void OnComplaint(RequestKey key, const Complaint& complaint);
 
   void TellPrompt(RequestKey key, std::vector<wire::TokenLogprobs> prompt_logprobs);
   void TellCached(const Call& call, Request& request, wire::TokenEvent& event);

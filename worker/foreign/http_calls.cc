@@ -50,11 +50,19 @@ Result<std::string> CheckedUrl(std::string url) {
   return url;
 }
 
+// In two steps: GCC 12 takes the moved variant for uninitialised.
+template <typename What>
+void Tell(std::vector<HttpEvent>& events, CallId id, What what) {
+  HttpEvent& event = events.emplace_back();
+  event.call = id;
+  event.what = std::move(what);
+}
+
 void TellStatus(HttpTransfer& transfer) {
   if (std::exchange(transfer.status_told, true)) return;
   long status = 0;
   curl_easy_getinfo(transfer.easy.get(), CURLINFO_RESPONSE_CODE, &status);
-  transfer.events->push_back({transfer.id, HttpStatus{static_cast<int>(status)}});
+  Tell(*transfer.events, transfer.id, HttpStatus{static_cast<int>(status)});
 }
 
 std::size_t OnBytes(char* bytes, std::size_t size, std::size_t count, void* user) {
@@ -69,7 +77,7 @@ std::size_t OnBytes(char* bytes, std::size_t size, std::size_t count, void* user
   if (last != nullptr) {
     last->bytes.append(bytes, length);
   } else {
-    events.push_back({transfer.id, HttpBytes{std::string(bytes, length)}});
+    Tell(events, transfer.id, HttpBytes{std::string(bytes, length)});
   }
   return length;
 }
@@ -145,7 +153,7 @@ void HttpCalls::Impl::Finish(CURL* easy, CURLcode code) {
   if (code == CURLE_OK) TellStatus(*transfer);
   std::string why = code == CURLE_OK ? "" : curl_easy_strerror(code);
   if (transfer->is_too_large) why = "the answer is larger than " + std::to_string(transfer->max_body_bytes) + " bytes";
-  events.push_back({transfer->id, HttpEnd{EndOf(*transfer, code), std::move(why)}});
+  Tell(events, transfer->id, HttpEnd{EndOf(*transfer, code), std::move(why)});
   Remove(transfer->id);
 }
 
@@ -187,7 +195,11 @@ void HttpCalls::Start(CallId id, HttpCall call) {
 
 void HttpCalls::Close(CallId id) {
   impl_->Remove(id);
-  std::erase_if(impl_->events, [id](const HttpEvent& event) { return event.call == id; });
+  std::vector<HttpEvent> others;
+  for (HttpEvent& event : impl_->events) {
+    if (event.call != id) others.push_back(std::move(event));
+  }
+  impl_->events = std::move(others);
 }
 
 std::vector<HttpEvent> HttpCalls::Poll(std::chrono::milliseconds timeout, std::span<const int> fds) {
