@@ -1,0 +1,189 @@
+#include "worker/foreign/engine_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "common/base/log.h"
+#include "worker/foreign/metrics_page.h"
+
+namespace roost::worker::foreign {
+namespace {
+
+// A busy server may be slow to answer a page now and then.
+constexpr int kMostFailures = 3;
+
+}  // namespace
+
+EngineWatch::EngineWatch(const Dialect& dialect, EngineFacts facts, WatchTimes times, const Clock& clock, CallIds& ids,
+                         HttpPort& port)
+    : dialect_(dialect),
+      facts_(std::move(facts)),
+      times_(times),
+      clock_(clock),
+      ids_(ids),
+      port_(port),
+      round_(dialect, ids, port, times.page_time),
+      started_at_(facts_.started_at),
+      last_life_(clock.Now()),
+      next_load_(clock.Now()),
+      next_health_(clock.Now()),
+      next_round_(clock.Now()) {}
+
+EngineWatch::~EngineWatch() { CloseCalls(); }
+
+void EngineWatch::Tick(OpenWork work) {
+  const Instant now = clock_.Now();
+  if (work == OpenWork::kNone) last_life_ = now;
+  if (away_) return TickAway();
+  if (now - last_life_ >= times_.silence) {
+    needs_trial_ = true;
+    return GoAway(fmt::format("it sends no token although it has requests, since {:.0f} s", ToSeconds(times_.silence)));
+  }
+  if (now >= next_load_ && !IsAsking(Page::kLoad)) AskPage(Page::kLoad, dialect_.load_page());
+  if (now >= next_health_ && !IsAsking(Page::kHealth)) AskPage(Page::kHealth, dialect_.health_page());
+}
+
+void EngineWatch::TickAway() {
+  if (std::optional<Result<EngineFacts>> outcome = round_.TakeOutcome()) OnRound(*std::move(outcome));
+  if (!away_ || round_.is_under_way() || IsAsking(Page::kTrial) || clock_.Now() < next_round_) return;
+  round_.Begin();
+}
+
+Duration EngineWatch::TimeToNextTick() const {
+  const Instant due = away_ ? next_round_ : std::min({next_load_, next_health_, last_life_ + times_.silence});
+  return std::max(due - clock_.Now(), Duration(0));
+}
+
+bool EngineWatch::IsAsking(Page page) const {
+  return std::any_of(calls_.begin(), calls_.end(), [page](const auto& call) { return call.second.page == page; });
+}
+
+void EngineWatch::Ask(Page page, HttpCall call) {
+  const CallId id = ids_.Next();
+  calls_[id] = Call{.page = page};
+  port_.Start(id, std::move(call));
+}
+
+void EngineWatch::AskPage(Page page, std::string_view path) {
+  const Instant now = clock_.Now();
+  (page == Page::kLoad ? next_load_ : next_health_) =
+      now + (page == Page::kLoad ? times_.load_interval : dialect_.health_interval());
+  Ask(page, {.path = std::string(path), .time_limit = times_.page_time, .max_body_bytes = kMaxPageBytes});
+}
+
+bool EngineWatch::OnHttp(const HttpEvent& event) {
+  if (round_.OnHttp(event)) {
+    if (away_) TickAway();
+    return true;
+  }
+  const auto found = calls_.find(event.call);
+  if (found == calls_.end()) return false;
+  if (const auto* const status = std::get_if<HttpStatus>(&event.what)) found->second.status = status->status;
+  if (const auto* const bytes = std::get_if<HttpBytes>(&event.what)) found->second.body += bytes->bytes;
+  if (const auto* const end = std::get_if<HttpEnd>(&event.what)) {
+    Call call = std::move(found->second);
+    calls_.erase(found);
+    OnEnd(std::move(call), *end);
+  }
+  return true;
+}
+
+void EngineWatch::OnEnd(Call call, const HttpEnd& end) {
+  switch (call.page) {
+    case Page::kLoad: return OnLoad(call, end);
+    case Page::kHealth: return OnHealth(call, end);
+    case Page::kTrial: return OnTrial(call, end);
+  }
+}
+
+void EngineWatch::OnLoad(const Call& call, const HttpEnd& end) {
+  if (end.how == CallEnd::kNotConnected) return GoAway(ErrorOf(end).message);
+  const double computed_before = load_.computed_tokens.value_or(0);
+  load_ = end.how == CallEnd::kComplete && call.status == 200 ? dialect_.ReadLoad(call.body) : EngineLoad();
+  has_new_load_ = true;
+  if (load_.computed_tokens.value_or(0) > computed_before) last_life_ = clock_.Now();
+  if (load_.started_at && started_at_ && *load_.started_at != *started_at_) GoAway("it has restarted");
+}
+
+void EngineWatch::OnHealth(const Call& call, const HttpEnd& end) {
+  if (end.how == CallEnd::kComplete && call.status == 200) {
+    failures_ = 0;
+  } else if (end.how == CallEnd::kNotConnected) {
+    GoAway(ErrorOf(end).message);
+  } else if (end.how == CallEnd::kComplete) {
+    GoAway(fmt::format("its health page answers with status {}", call.status));
+  } else if (++failures_ >= kMostFailures) {
+    GoAway("its health page does not answer");
+  }
+}
+
+void EngineWatch::OnLostCall(const HttpEnd& end) {
+  if (away_) return;
+  if (end.how == CallEnd::kNotConnected) return GoAway(ErrorOf(end).message);
+  AskHealthNow();
+}
+
+void EngineWatch::GoAway(std::string why) {
+  if (!std::exchange(away_, true)) LogWarning("the engine is away", {{"reason", why}});
+  why_ = std::move(why);
+  CloseCalls();
+  failures_ = 0;
+  load_ = {};
+  has_new_load_ = true;
+  next_round_ = clock_.Now();
+}
+
+void EngineWatch::CloseCalls() {
+  for (const auto& [id, call] : calls_) port_.Close(id);
+  calls_.clear();
+}
+
+void EngineWatch::OnRound(Result<EngineFacts> outcome) {
+  next_round_ = clock_.Now() + times_.retry_interval;
+  const Result<void> same = outcome.ok() ? CheckSameEngine(facts_, *outcome) : outcome.error();
+  if (!same.ok()) {
+    if (why_ != same.error().message) LogWarning("the engine stays away", {{"reason", same.error().message}});
+    why_ = same.error().message;
+    return;
+  }
+  next_started_at_ = outcome->started_at;
+  if (needs_trial_) return Try();
+  ComeBack();
+}
+
+// One token of a prompt of one token, which every vocabulary has.
+void EngineWatch::Try() {
+  wire::Generate generate;
+  generate.prompt = {0};
+  generate.sampling.temperature = 0;
+  const std::string id = fmt::format("roost-trial-{}", clock_.Now().time_since_epoch().count());
+  const CallPlan plan{.generate = generate, .facts = facts_, .id = id, .max_tokens = 1, .is_streamed = false};
+  Result<HttpCall> call = dialect_.BuildRequest(plan);
+  if (!call.ok()) return;
+  call->time_limit = times_.silence;
+  Ask(Page::kTrial, *std::move(call));
+}
+
+void EngineWatch::OnTrial(const Call& call, const HttpEnd& end) {
+  if (end.how == CallEnd::kComplete && call.status == 200) return ComeBack();
+  why_ = end.how == CallEnd::kComplete ? fmt::format("it answers a request with status {}", call.status)
+                                       : "it does not answer a request";
+  next_round_ = clock_.Now() + times_.retry_interval;
+}
+
+void EngineWatch::ComeBack() {
+  LogInfo("the engine is back", {{"engine", std::string(dialect_.name())}});
+  const bool is_same_process = started_at_ && next_started_at_ && *started_at_ == *next_started_at_;
+  restarted_ = !is_same_process;
+  started_at_ = next_started_at_;
+  away_ = false;
+  needs_trial_ = false;
+  why_.clear();
+  last_life_ = clock_.Now();
+  next_load_ = clock_.Now();
+  next_health_ = clock_.Now() + dialect_.health_interval();
+}
+
+}  // namespace roost::worker::foreign

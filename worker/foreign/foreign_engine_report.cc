@@ -1,0 +1,187 @@
+// What a ForeignEngine tells of its requests, and what it does as time passes.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "common/wire/codec.h"
+#include "worker/foreign/engine_error.h"
+#include "worker/foreign/foreign_engine.h"
+
+namespace roost::worker::foreign {
+namespace {
+
+constexpr Duration kLongestDrain = std::chrono::seconds(5);
+// A call that has tokens and gets none for so many times WatchTimes::silence is lost, although others go on: far more
+// than an engine's preemption takes.
+constexpr int kSilencesOfACall = 4;
+
+}  // namespace
+
+// ---- tokens ----
+
+void ForeignEngine::TellPrompt(RequestKey key, std::vector<wire::TokenLogprobs> prompt_logprobs) {
+  constexpr std::size_t kMost = wire::WireLimits::kMaxPromptLogprobsPerEvent;
+  for (std::size_t first = 0; first < prompt_logprobs.size(); first += kMost) {
+    const std::size_t count = std::min(kMost, prompt_logprobs.size() - first);
+    const auto begin = std::make_move_iterator(prompt_logprobs.begin() + static_cast<std::ptrdiff_t>(first));
+    wire::TokenEvent event;
+    event.request_id = key.request;
+    event.prompt_logprobs.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
+    Push(key.link, std::move(event));
+  }
+}
+
+void ForeignEngine::TellCached(const Call& call, Request& request, wire::TokenEvent& event) {
+  if (call.choice != 0 || !request.cached_tokens || std::exchange(request.cached_told, true)) return;
+  event.cached_token_count =
+      std::min(*request.cached_tokens, static_cast<std::uint32_t>(request.generate.prompt.size()));
+}
+
+void ForeignEngine::NoteTokens(CallId id, Call& call, Request& request, std::size_t token_count) {
+  const Instant now = clock_.Now();
+  const auto count = static_cast<std::uint32_t>(token_count);
+  StepCounts& counts = report_.counts;
+  watch_.OnLife();
+  counts.output_tokens += count;
+  call.output_tokens += count;
+  if (!call.first_tokens) {
+    // The other choices find the prompt in the cache, but for its last token.
+    meter_.OnFirstTokens(id, call.choice == 0 ? UncachedTokens(request) : 1, count, now);
+    if (!request.has_tokens) counts.ttft_seconds.push_back(ToSeconds(now - request.received));
+    if (!request.has_tokens) counts.prefill_seconds.push_back(ToSeconds(now - call.sent));
+    call.first_tokens = now;
+  } else {
+    meter_.OnTokens(id, count, now);
+    counts.inter_token_seconds.insert(counts.inter_token_seconds.end(), count,
+                                      ToSeconds(now - call.last_tokens) / count);
+  }
+  request.has_tokens = true;
+  call.last_tokens = now;
+}
+
+// As the engine told, or as the router expects: engines tell late. The last token is always computed.
+std::uint32_t ForeignEngine::UncachedTokens(const Request& request) const {
+  const auto size = static_cast<std::uint32_t>(request.generate.prompt.size());
+  const std::uint32_t cached = request.cached_tokens.value_or(request.generate.expected_cached_tokens);
+  return size - std::min(cached, size - 1);
+}
+
+// ---- time ----
+
+void ForeignEngine::Tick() {
+  const Instant now = clock_.Now();
+  for (auto next = requests_.begin(); next != requests_.end();) {
+    const auto request = next++;
+    if (!request->second.deadline || now < *request->second.deadline) continue;
+    Fail(request->first, {ErrorCode::kDeadlineExceeded, "the deadline passed before the request ended", ""});
+  }
+  EndSilentCalls();
+  CloseDrained();
+  watch_.Tick(calls_.empty() ? OpenWork::kNone : OpenWork::kSome);
+  FollowWatch();
+  meter_.CloseIfIdle();
+}
+
+void ForeignEngine::EndSilentCalls() {
+  const Instant now = clock_.Now();
+  std::vector<RequestKey> lost;
+  for (const auto& [id, call] : calls_) {
+    if (call.first_tokens && now - call.last_tokens >= kSilencesOfACall * options_.times.silence) {
+      lost.push_back(call.key);
+    }
+  }
+  for (const RequestKey key : lost) Fail(key, Unavailable("the engine sends no more tokens of the request"));
+}
+
+void ForeignEngine::CloseDrained() {
+  const Instant now = clock_.Now();
+  for (auto next = draining_.begin(); next != draining_.end();) {
+    const auto call = next++;
+    if (now - call->second < kLongestDrain) continue;
+    port_.Close(call->first);
+    draining_.erase(call);
+  }
+}
+
+Duration ForeignEngine::TimeToNextTick() const {
+  Duration time = watch_.TimeToNextTick();
+  for (const auto& [key, request] : requests_) {
+    if (request.deadline) time = std::min(time, *request.deadline - clock_.Now());
+  }
+  return std::max(time, Duration(0));
+}
+
+// Requests end when the engine goes; new loads are worth a report.
+void ForeignEngine::FollowWatch() {
+  if (watch_.TakeNewLoad()) {
+    const EngineLoad& load = watch_.load();
+    const std::uint32_t all = load.running_requests.value_or(0) + load.waiting_requests.value_or(0);
+    const auto own = static_cast<std::uint32_t>(calls_.size());
+    other_requests_ = all > own ? all - own : 0;
+    report_due_ = true;
+  }
+  if (std::exchange(was_away_, watch_.is_away()) == watch_.is_away()) return;
+  report_due_ = true;
+  if (!watch_.is_away()) return;
+  while (!requests_.empty()) Fail(requests_.begin()->first, Unavailable("the engine is away: " + watch_.why()));
+}
+
+// ---- reports ----
+
+bool ForeignEngine::HasReport() const { return report_due_ || !report_.tokens.empty(); }
+
+StepReport ForeignEngine::TakeReport() {
+  StepReport report = std::exchange(report_, {});
+  report.submit_count = submit_count_;
+  if (const std::optional<StepSample> step = meter_.TakeStep()) {
+    ++step_count_;
+    report.load.step_prefill_tokens = step->prefill_tokens;
+    report.load.step_decode_tokens = step->decode_tokens;
+    report.load.step_seconds = step->seconds;
+  }
+  report.step_number = step_count_;
+  FillLoad(report.load);
+  FillPrompts(report);
+  report_due_ = false;
+  return report;
+}
+
+// The engine's numbers are up to a quarter of a second old, the worker's own are not. So its own calls count as they
+// are now, and the engine tells what it has beside them and how much of all waits.
+void ForeignEngine::FillLoad(wire::Load& load) const {
+  const EngineFacts& facts = watch_.facts();
+  std::uint32_t decoding = 0;
+  std::uint64_t tokens = 0;
+  for (const auto& [id, call] : calls_) {
+    const std::size_t prompt = requests_.at(call.key).generate.prompt.size();
+    if (call.first_tokens) ++decoding;
+    if (call.first_tokens) tokens += prompt + call.output_tokens;
+  }
+  const auto all = static_cast<std::uint32_t>(calls_.size()) + other_requests_;
+  const std::uint32_t limit = MaxRunning(facts, options_);
+  const std::uint32_t beyond = all > limit ? all - limit : 0;
+  load.waiting_requests = std::min(std::max(watch_.load().waiting_requests.value_or(0), beyond), all - decoding);
+  load.running_requests = all - load.waiting_requests;
+  load.running_context_tokens = tokens;
+  const double used = watch_.load().used_share.value_or(static_cast<double>(tokens) /
+                                                        (static_cast<double>(facts.block_count) * facts.block_tokens));
+  const double free_share = 1 - std::clamp(used, 0.0, 1.0);
+  load.free_block_count = static_cast<std::uint32_t>(std::lround(free_share * facts.block_count));
+}
+
+void ForeignEngine::FillPrompts(StepReport& report) const {
+  std::map<std::uint64_t, const Requests::value_type*> waiting;  // in order of arrival
+  for (const auto& entry : requests_) {
+    if (!entry.second.has_tokens) waiting.emplace(entry.second.order, &entry);
+  }
+  for (const auto& [order, entry] : waiting) {
+    const std::uint32_t uncached = UncachedTokens(entry->second);
+    report.load.queued_prefill_tokens += uncached;
+    if (report.prompts.size() == kMaxReportedPrompts) continue;
+    report.prompts.push_back({entry->first, entry->second.received, uncached});
+  }
+}
+
+}  // namespace roost::worker::foreign

@@ -1,0 +1,240 @@
+#include "worker/foreign/foreign_host.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <variant>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "worker/foreign/facts_round.h"
+
+namespace roost::worker::foreign {
+namespace {
+
+using std::chrono::milliseconds;
+
+// While an OutputLost or a snapshot waits for space in the queue.
+constexpr milliseconds kRoomWait{5};
+// A command or an event ends the wait at once; this limit is only a safety net.
+constexpr milliseconds kLongestWait{1000};
+constexpr Duration kFactsPause = std::chrono::milliseconds(500);
+constexpr Duration kFactsPageTime = std::chrono::seconds(10);
+constexpr Duration kWaitingLogInterval = std::chrono::seconds(30);
+
+milliseconds WaitOf(Duration duration) {
+  return std::clamp(std::chrono::ceil<milliseconds>(duration), milliseconds(0), kLongestWait);
+}
+
+// Runs one round of pages to its end.
+Result<EngineFacts> RunRound(FactsRound& round, HttpCalls& calls) {
+  round.Begin();
+  for (;;) {
+    for (const HttpEvent& event : calls.Poll(kLongestWait, {})) (void)round.OnHttp(event);
+    if (std::optional<Result<EngineFacts>> outcome = round.TakeOutcome()) return *std::move(outcome);
+  }
+}
+
+}  // namespace
+
+Result<EngineFacts> AskForFacts(const Dialect& dialect, HttpCalls& calls, const Clock& clock, Duration patience) {
+  CallIds ids;
+  FactsRound round(dialect, ids, calls, kFactsPageTime);
+  const Instant deadline = clock.Now() + patience;
+  Instant next_log = clock.Now();
+  for (;;) {
+    Result<EngineFacts> facts = RunRound(round, calls);
+    if (facts.ok() || facts.error().code != ErrorCode::kUnavailable) return facts;
+    const Instant now = clock.Now();
+    if (now >= deadline) return facts;
+    if (now >= next_log) LogInfo("waiting for the engine", {{"reason", facts.error().message}});
+    if (now >= next_log) next_log = now + kWaitingLogInterval;
+    (void)calls.Poll(WaitOf(std::min(kFactsPause, deadline - now)), {});
+  }
+}
+
+void ForeignHost::Describe(const Dialect& dialect, const EngineFacts& facts, const ForeignOptions& options,
+                           wire::Hello& hello) {
+  hello.block_tokens = facts.block_tokens;
+  hello.block_count = facts.block_count;
+  hello.max_context_tokens = facts.max_context_tokens;
+  hello.max_running_requests = MaxRunning(facts, options);
+  hello.answers = true;
+  hello.evicts = false;
+  dialect.Claim(facts, hello);
+}
+
+ForeignHost::ForeignHost(Setup setup, const Clock& clock, const wire::Waker& waker)
+    : clock_(clock),
+      waker_(waker),
+      calls_(std::move(setup.calls)),
+      blocks_(std::move(setup.blocks)),
+      stall_watch_(clock),
+      engine_(setup.dialect, std::move(setup.facts), std::move(setup.options), clock, *calls_) {}
+
+ForeignHost::~ForeignHost() { Stop(); }
+
+void ForeignHost::Start() {
+  ROOST_CHECK(!thread_.joinable());
+  thread_ = std::thread([this] { Run(); });
+}
+
+void ForeignHost::Stop() {
+  stopping_.store(true);
+  inbox_.Close();
+  calls_->Wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool ForeignHost::TryPost(EngineCommand&& command) {
+  if (!inbox_.TryPush(std::move(command))) return false;
+  calls_->Wake();
+  return true;
+}
+
+// ---- the engine's thread ----
+
+void ForeignHost::Run() {
+  pthread_setname_np(pthread_self(), "engine");  // the name in lists of the process's threads
+  while (!stopping_.load()) {
+    DrainInbox();
+    PollBlocks();
+    engine_.Tick();
+    if (engine_.TakeRestart() && blocks_ != nullptr) blocks_->OnEngineRestart(clock_.Now());
+    PublishRound();
+    Wait();
+  }
+}
+
+// Other threads wake it by Wake, connections and the block source by their descriptors.
+void ForeignHost::Wait() {
+  const std::vector<int> fds = blocks_ == nullptr ? std::vector<int>() : blocks_->fds();
+  stall_watch_.OnWait();
+  const std::vector<HttpEvent> events = calls_->Poll(WaitOf(TimeToNextRound()), fds);
+  stall_watch_.OnTurn();
+  for (const HttpEvent& event : events) engine_.OnHttp(event);
+}
+
+Duration ForeignHost::TimeToNextRound() const {
+  if (blocks_wait_ || inbox_.size() > 0) return Duration(0);
+  Duration time = engine_.TimeToNextTick();
+  if (output_lost_ || snapshot_wanted_) time = std::min<Duration>(time, kRoomWait);
+  if (blocks_ == nullptr) return time;
+  if (const std::optional<Instant> due = blocks_->deadline()) time = std::min(time, *due - clock_.Now());
+  return time;
+}
+
+// The limit keeps a sender that never pauses from delaying the tokens.
+void ForeignHost::DrainInbox() {
+  for (std::size_t taken = 0; taken < kInboxCapacity; ++taken) {
+    std::optional<EngineCommand> next = inbox_.TryPop();
+    if (!next) return;
+    std::visit([this](auto& command) { Apply(std::move(command)); }, *next);
+  }
+}
+
+void ForeignHost::Apply(SubmitCommand command) {
+  RequestEvent answer;
+  answer.link = command.link;
+  answer.event.request_id = command.request.request_id;
+  Result<void> taken = engine_.Submit(command.link, std::move(command.request), command.received);
+  if (taken.ok()) return;
+  answer.event.finish = wire::FinishReason::kError;
+  answer.event.error = std::move(taken).error();
+  rejected_.push_back(std::move(answer));
+}
+
+void ForeignHost::Apply(const PinCommand& command) {
+  if (command.pin.answer_id == 0) return;
+  const auto refused = static_cast<std::uint32_t>(command.pin.hashes.size());
+  answers_.push_back(
+      {command.link, wire::PinAnswer{.answer_id = command.pin.answer_id, .refused_block_count = refused}});
+}
+
+// Nothing is pinned, so nothing has to be done.
+void ForeignHost::Apply(const UnpinCommand& command) {
+  if (command.unpin.answer_id == 0) return;
+  answers_.push_back({command.link, wire::PinAnswer{.answer_id = command.unpin.answer_id}});
+}
+
+void ForeignHost::Apply(const EvictCommand& command) {
+  if (command.evict.answer_id == 0) return;
+  answers_.push_back(
+      {command.link, wire::EvictAnswer{.answer_id = command.evict.answer_id, .outcome = wire::EvictOutcome::kRefused}});
+}
+
+void ForeignHost::Apply(const WantPrefixesCommand& command) {
+  answers_.push_back({command.link, wire::Prefixes{.answer_id = command.want.answer_id, .prefixes = {}}});
+}
+
+void ForeignHost::PollBlocks() {
+  if (blocks_ == nullptr) return;
+  blocks_wait_ = blocks_->Poll(clock_.Now());
+  std::vector<wire::CacheEvent> fresh = blocks_->TakeEvents();
+  events_.insert(events_.end(), std::make_move_iterator(fresh.begin()), std::make_move_iterator(fresh.end()));
+}
+
+// ---- what the link thread gets ----
+
+// No event is taken between a report and the snapshot after it, so the snapshot holds what the reports have told.
+void ForeignHost::PublishRound() {
+  if (output_lost_) TellOfLoss();
+  PublishStanding();
+  const bool wants_snapshot = snapshot_wanted_ && CanPublish();
+  if (engine_.HasReport() || !rejected_.empty() || !events_.empty() || wants_snapshot) Publish(MakeReport());
+  PublishAnswers();
+  if (wants_snapshot) PublishSnapshot();
+}
+
+StepReport ForeignHost::MakeReport() {
+  StepReport report = engine_.TakeReport();
+  report.tokens.insert(report.tokens.end(), std::make_move_iterator(rejected_.begin()),
+                       std::make_move_iterator(rejected_.end()));
+  rejected_.clear();
+  report.events = std::exchange(events_, {});
+  if (blocks_ != nullptr) {
+    report.load.cached_block_count = static_cast<std::uint32_t>(blocks_->block_count());
+    report.load.digest = blocks_->digest();
+  }
+  const std::uint32_t pool = engine_.watch().facts().block_count;
+  report.idle_blocks = std::min(report.load.cached_block_count, report.load.free_block_count);
+  report.free_blocks = report.load.free_block_count - report.idle_blocks;
+  report.referenced_blocks = pool - report.load.free_block_count;
+  return report;
+}
+
+void ForeignHost::PublishStanding() {
+  EngineStanding standing{.absence = engine_.watch().is_away() ? engine_.watch().why() : std::string(),
+                          .tells_blocks = blocks_ != nullptr && blocks_->exact()};
+  if (standing == told_standing_ || !CanPublish()) return;
+  told_standing_ = standing;
+  Publish(std::move(standing));
+}
+
+void ForeignHost::PublishSnapshot() {
+  if (!CanPublish()) return;
+  Publish(EngineSnapshot{blocks_ == nullptr ? std::vector<wire::StoredRun>() : blocks_->Snapshot()});
+  snapshot_wanted_ = false;
+}
+
+void ForeignHost::PublishAnswers() {
+  for (EngineAnswer& answer : answers_) {
+    if (CanPublish()) Publish(std::move(answer));
+  }
+  answers_.clear();
+}
+
+void ForeignHost::Publish(EngineOutput output) {
+  if (output_lost_) TellOfLoss();
+  if (output_lost_ || !outbox_.TryPush(std::move(output))) output_lost_ = true;
+  waker_.Wake();
+}
+
+void ForeignHost::TellOfLoss() {
+  output_lost_ = !outbox_.TryPush(OutputLost{});
+  waker_.Wake();
+}
+
+}  // namespace roost::worker::foreign

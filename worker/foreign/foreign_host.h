@@ -1,0 +1,117 @@
+// The thread of a worker that stands beside an engine of another program: an EngineHost whose engine answers over HTTP.
+//
+//   link thread ─ inbox ─► commands ─► ForeignEngine ◄─► HttpCalls ◄─► engine
+//              ◄─ outbox ─ reports ◄──┘    BlockSource ◄─ events ────┘
+//
+// A round: commands, what came over HTTP and from the block source, what time brings; then one StepReport if there is
+// anything to tell. What does not fit the outbox is dropped, and an OutputLost follows as soon as there is room, as
+// from the thread of an own engine (engine_thread.h). Pins and evictions are refused, and no prefix is told: the
+// engine's cache is its own.
+//
+// Threads: as EngineHost says. The block source and the calls are used on the engine's thread only, once it is started.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/bounded_queue.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "common/wire/socket.h"
+#include "worker/foreign/block_source.h"
+#include "worker/foreign/dialect.h"
+#include "worker/foreign/foreign_engine.h"
+#include "worker/foreign/http_calls.h"
+#include "worker/link/engine_host.h"
+#include "worker/link/exchange.h"
+#include "worker/link/stall_watch.h"
+
+namespace roost::worker::foreign {
+
+// Asks the engine what it is, again and again until it answers or `patience` has passed: an engine may load its model
+// for minutes. Waits meanwhile. kUnavailable, with the last reason, when the time is over; other errors at once.
+[[nodiscard]] Result<EngineFacts> AskForFacts(const Dialect& dialect, HttpCalls& calls, const Clock& clock,
+                                              Duration patience);
+
+class ForeignHost final : public EngineHost {
+ public:
+  struct Setup {
+    const Dialect& dialect;
+    EngineFacts facts;  // of AskForFacts
+    ForeignOptions options;
+    std::unique_ptr<HttpCalls> calls;
+    std::unique_ptr<BlockSource> blocks = nullptr;  // null: the worker sends no cache events
+  };
+
+  // `clock` and `waker` outlive it. The waker is rung after each output.
+  ForeignHost(Setup setup, const Clock& clock, const wire::Waker& waker);
+  ~ForeignHost() override;
+  ForeignHost(const ForeignHost&) = delete;
+  ForeignHost& operator=(const ForeignHost&) = delete;
+
+  void Start() override;
+  void Stop() override;
+
+  [[nodiscard]] bool TryPost(EngineCommand&& command) override;
+  [[nodiscard]] bool HasRoomForRequest() const override { return inbox_.size() < kInboxRequestLimit; }
+  [[nodiscard]] std::optional<EngineOutput> TryTake() override { return outbox_.TryPop(); }
+  // Of rounds. An engine that hangs is no stall of this thread: EngineStanding tells of it.
+  [[nodiscard]] const StallWatch& stall_watch() const override { return stall_watch_; }
+
+  // What the hello says of this engine: sizes, limits, features; not its model and tokenizer.
+  static void Describe(const Dialect& dialect, const EngineFacts& facts, const ForeignOptions& options,
+                       wire::Hello& hello);
+
+ private:
+  void Run();
+  void Wait();
+  [[nodiscard]] Duration TimeToNextRound() const;
+  void DrainInbox();
+  void PollBlocks();
+  void PublishRound();
+  [[nodiscard]] StepReport MakeReport();
+  void PublishStanding();
+  void PublishSnapshot();
+  void PublishAnswers();
+  void Publish(EngineOutput output);
+  void TellOfLoss();
+  [[nodiscard]] bool CanPublish() const { return !output_lost_ && outbox_.size() < outbox_.capacity(); }
+
+  void Apply(SubmitCommand command);
+  void Apply(const CancelCommand& command) { engine_.Cancel(command.key); }
+  void Apply(const CancelLinkCommand& command) { engine_.CancelLink(command.link); }
+  void Apply(const SnapshotCommand&) { snapshot_wanted_ = true; }
+  void Apply(const PinCommand& command);
+  void Apply(const UnpinCommand& command);
+  void Apply(const EvictCommand& command);
+  void Apply(const WantPrefixesCommand& command);
+  void Apply(const NudgeCommand&) {}
+
+  const Clock& clock_;
+  const wire::Waker& waker_;
+  const std::unique_ptr<HttpCalls> calls_;
+  const std::unique_ptr<BlockSource> blocks_;
+  BoundedQueue<EngineCommand> inbox_{kInboxCapacity};
+  BoundedQueue<EngineOutput> outbox_{kOutboxCapacity};
+  std::atomic<bool> stopping_{false};
+  StallWatch stall_watch_;
+  std::thread thread_;
+
+  // The engine thread's own.
+  ForeignEngine engine_;
+  std::vector<RequestEvent> rejected_;
+  std::vector<EngineAnswer> answers_;
+  std::vector<wire::CacheEvent> events_;  // for the next report
+  std::optional<EngineStanding> told_standing_;
+  bool blocks_wait_ = false;  // the source has more
+  bool snapshot_wanted_ = false;
+  bool output_lost_ = false;
+};
+
+}  // namespace roost::worker::foreign

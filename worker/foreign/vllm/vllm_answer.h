@@ -1,0 +1,33 @@
+// Reads vLLM's answers: chunks of a streamed completion, whole ones, and those of `/inference/v1/generate`, whose
+// tokens and ends have the same names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "worker/foreign/dialect.h"
+
+namespace roost::worker::foreign::vllm {
+
+class VllmAnswer final : public AnswerReader {
+ public:
+  struct Wanted {
+    std::optional<std::uint32_t> output_logprobs = {};
+    std::optional<std::uint32_t> prompt_logprobs = {};
+    std::vector<TokenId> prompt = {};  // with prompt_logprobs
+  };
+  explicit VllmAnswer(Wanted wanted);
+
+  [[nodiscard]] Result<AnswerPiece> ReadEvent(simdjson::dom::parser& parser, std::string_view data) override;
+  [[nodiscard]] Result<AnswerPiece> ReadWhole(simdjson::dom::parser& parser, std::string_view body) override;
+
+ private:
+  [[nodiscard]] Result<AnswerPiece> ReadDocument(const simdjson::dom::element& document) const;
+  [[nodiscard]] Result<ChoicePiece> ReadChoice(const simdjson::dom::element& choice) const;
+
+  const Wanted wanted_;
+};
+
+}  // namespace roost::worker::foreign::vllm

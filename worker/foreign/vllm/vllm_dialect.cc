@@ -1,0 +1,220 @@
+#include "worker/foreign/vllm/vllm_dialect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/json_writer.h"
+#include "worker/foreign/answer_json.h"
+#include "worker/foreign/metrics_page.h"
+#include "worker/foreign/sampling_fields.h"
+#include "worker/foreign/vllm/vllm_answer.h"
+
+namespace roost::worker::foreign::vllm {
+namespace {
+
+constexpr std::string_view kVersionPage = "/version";
+constexpr std::string_view kModelsPage = "/v1/models";
+constexpr std::string_view kMetricsPage = "/metrics";
+constexpr std::string_view kConfigMetric = "vllm:cache_config_info";
+// Waiting requests with a smaller number go first; a request without one has 0.
+constexpr std::int64_t kUsualPriority = 50;  // of a Generate
+constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
+
+constexpr SamplingFieldName kFields[] = {
+    {SamplingField::kMaxTokens, "max_tokens", "max_tokens"},
+    {SamplingField::kMinTokens, "min_tokens", "min_tokens"},
+    {SamplingField::kTemperature, "temperature", "temperature"},
+    {SamplingField::kTopP, "top_p", "top_p"},
+    {SamplingField::kTopK, "top_k", "top_k"},
+    {SamplingField::kMinP, "min_p", "min_p"},
+    {SamplingField::kSeed, "seed", "seed"},
+    {SamplingField::kRepetitionPenalty, "repetition_penalty", "repetition_penalty"},
+    {SamplingField::kPresencePenalty, "presence_penalty", "presence_penalty"},
+    {SamplingField::kFrequencyPenalty, "frequency_penalty", "frequency_penalty"},
+    {SamplingField::kLogitBias, "logit_bias", "logit_bias"},
+    {SamplingField::kStopTokens, "stop_token_ids", "stop_token_ids"},
+    {SamplingField::kIgnoreEos, "ignore_eos", "ignore_eos"},
+};
+constexpr SamplingFieldNames kFieldNames{.rows = kFields, .top_k_of_no_limit = 0};
+
+Result<std::uint32_t> ConfigCount(const MetricsPage& page, std::string_view label) {
+  const std::vector<std::string> values = page.Labels(kConfigMetric, label);
+  if (values.empty()) return Unavailable(fmt::format("the engine's {} does not tell {} yet", kConfigMetric, label));
+  if (values.size() > 1) {
+    return InvalidArgument("engine-url", "the engine has {} data parallel ranks: a worker stands beside one engine",
+                           values.size());
+  }
+  const std::string& value = values.front();
+  std::uint32_t count = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), count);
+  if (error != std::errc() || end != value.data() + value.size() || count == 0) {
+    return Unavailable(fmt::format("the engine's {} is '{}'", label, value));
+  }
+  return count;
+}
+
+Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
+  const MetricsPage page(body);
+  ROOST_ASSIGN_OR_RETURN(facts.block_tokens, ConfigCount(page, "block_size"));
+  ROOST_ASSIGN_OR_RETURN(const std::uint32_t blocks, ConfigCount(page, "num_gpu_blocks"));
+  if (blocks < 2) return Unavailable("the engine has no block for content");
+  facts.block_count = blocks - 1;  // one is the engine's own
+  const std::vector<std::string> caching = page.Labels(kConfigMetric, "enable_prefix_caching");
+  facts.keeps_prefixes = caching.empty() || caching.front() == "True";
+  facts.started_at = page.Largest("process_start_time_seconds");
+  return {};
+}
+
+// The model itself is the first entry without a parent; adapters have one.
+Result<void> ReadModels(std::string_view body, EngineFacts& facts) {
+  simdjson::dom::parser parser;
+  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
+  const std::optional<simdjson::dom::array> models = ListAt(document, "data");
+  if (!models) return Unreadable("/v1/models has no data");
+  for (const simdjson::dom::element model : *models) {
+    if (TextAt(model, "parent").has_value()) continue;
+    facts.model = TextAt(model, "id").value_or("");
+    facts.max_context_tokens = CountAt(model, "max_model_len").value_or(0);
+    if (facts.model.empty() || facts.max_context_tokens == 0) break;
+    return {};
+  }
+  return Unreadable("/v1/models names no model with a max_model_len");
+}
+
+Result<void> ReadVersion(std::string_view body, EngineFacts& facts) {
+  simdjson::dom::parser parser;
+  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
+  facts.version = TextAt(document, "version").value_or("unknown");
+  return {};
+}
+
+std::optional<std::uint32_t> Rounded(std::optional<double> value) {
+  if (!value) return std::nullopt;
+  const double limit = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(std::clamp(*value, 0.0, limit));
+}
+
+// The constraint's text must be JSON where the engine takes JSON: it is written as it is.
+Result<void> WriteConstraint(JsonWriter& json, const wire::Constraint& constraint) {
+  constexpr std::string_view kKinds[] = {"json_object", "json", "regex", "choice", "grammar", "structural_tag"};
+  json.Key("structured_outputs").BeginObject().Key(kKinds[static_cast<std::size_t>(constraint.kind)]);
+  switch (constraint.kind) {
+    case wire::ConstraintKind::kJson: json.Bool(true); break;
+    case wire::ConstraintKind::kJsonSchema:
+    case wire::ConstraintKind::kChoice: {
+      simdjson::dom::parser parser;
+      if (parser.parse(constraint.text.data(), constraint.text.size()).error() != simdjson::SUCCESS) {
+        return InvalidArgument(constraint.field, "it is no JSON");
+      }
+      json.Raw(constraint.text);
+      break;
+    }
+    case wire::ConstraintKind::kRegex:
+    case wire::ConstraintKind::kGrammar:
+    case wire::ConstraintKind::kStructuralTag: json.String(constraint.text); break;
+  }
+  json.EndObject();
+  return {};
+}
+
+void WritePrompt(JsonWriter& json, const CallPlan& plan) {
+  json.Key("prompt").BeginArray();
+  for (const TokenId token : plan.generate.prompt) json.Number(token);
+  json.EndArray();
+}
+
+void WriteLogprobs(JsonWriter& json, const CallPlan& plan) {
+  if (plan.generate.output_logprobs) {
+    json.Key("logprobs").Number(std::max(*plan.generate.output_logprobs, 1U));  // without one there is no rank
+    json.Key("return_tokens_as_token_ids").Bool(true);
+  }
+  if (plan.scores_prompt) json.Key("prompt_logprobs").Number(plan.generate.prompt_logprobs.value_or(0));
+}
+
+}  // namespace
+
+Duration Vllm::health_interval() const { return std::chrono::seconds(1); }
+
+std::span<const std::string_view> Vllm::fact_pages() const {
+  static constexpr std::string_view kPages[] = {kVersionPage, kModelsPage, kMetricsPage};
+  return kPages;
+}
+
+Result<void> Vllm::ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const {
+  if (page == kVersionPage) return ReadVersion(body, facts);
+  if (page == kModelsPage) return ReadModels(body, facts);
+  return ReadMetrics(body, facts);
+}
+
+// Names since 0.4; kv_cache_usage_perc was gpu_cache_usage_perc before 0.10.
+EngineLoad Vllm::ReadLoad(std::string_view body) const {
+  const MetricsPage page(body);
+  EngineLoad load;
+  load.running_requests = Rounded(page.Sum("vllm:num_requests_running"));
+  load.waiting_requests = Rounded(page.Sum("vllm:num_requests_waiting"));
+  load.used_share = page.Largest("vllm:kv_cache_usage_perc");
+  if (!load.used_share) load.used_share = page.Largest("vllm:gpu_cache_usage_perc");
+  load.computed_tokens =
+      page.Sum("vllm:prompt_tokens_total").value_or(0) + page.Sum("vllm:generation_tokens_total").value_or(0);
+  load.started_at = page.Largest("process_start_time_seconds");
+  return load;
+}
+
+Result<HttpCall> Vllm::BuildRequest(const CallPlan& plan) const {
+  JsonWriter json;
+  json.BeginObject().Key("model").String(plan.facts.model);
+  WritePrompt(json, plan);
+  json.Key("stream").Bool(plan.is_streamed).Key("return_token_ids").Bool(true);
+  if (plan.is_streamed) json.Key("stream_options").BeginObject().Key("include_usage").Bool(true).EndObject();
+  WriteSamplingFields(json, plan, kFieldNames);
+  WriteLogprobs(json, plan);
+  if (plan.generate.constraint) ROOST_RETURN_IF_ERROR(WriteConstraint(json, *plan.generate.constraint));
+  if (!plan.salt.empty()) json.Key("cache_salt").String(plan.salt);
+  const std::int64_t priority = kUsualPriority - static_cast<std::int64_t>(plan.generate.priority);
+  if (priority != 0 && plan.facts.takes_priority) json.Key("priority").Number(priority);
+  json.EndObject();
+  return HttpCall{.method = HttpMethod::kPost,
+                  .path = "/v1/completions",
+                  .headers = {fmt::format("X-Request-Id: {}", plan.id)},
+                  .body = json.Take(),
+                  .max_body_bytes = plan.is_streamed ? kUnlimitedBody : kMaxAnswerBytes};
+}
+
+std::unique_ptr<AnswerReader> Vllm::NewReader(const CallPlan& plan) const {
+  return std::make_unique<VllmAnswer>(
+      VllmAnswer::Wanted{.output_logprobs = plan.generate.output_logprobs,
+                         .prompt_logprobs = plan.scores_prompt ? plan.generate.prompt_logprobs : std::nullopt,
+                         .prompt = plan.scores_prompt ? plan.generate.prompt : std::vector<TokenId>()});
+}
+
+std::string_view Vllm::FieldOf(std::string_view parameter) const {
+  if (parameter == "logprobs" || parameter == "prompt_logprobs" || parameter == "priority") return parameter;
+  return RequestNameOf(kFields, parameter);
+}
+
+void Vllm::Claim(const EngineFacts& facts, wire::Hello& hello) const {
+  hello.full_sampling = true;
+  hello.logprobs = true;
+  hello.min_output_tokens = true;
+  hello.constrains_output = true;
+  hello.max_sample_count = wire::kMaxSampleCount;
+  hello.keeps_prefixes = facts.keeps_prefixes;
+}
+
+}  // namespace roost::worker::foreign::vllm
+
+namespace roost::worker::foreign {
+
+const Dialect& VllmDialect() {
+  static const vllm::Vllm dialect;
+  return dialect;
+}
+
+}  // namespace roost::worker::foreign
