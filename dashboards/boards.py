@@ -337,6 +337,18 @@ WORKER = {
                                                     ("unknown", rate("roost_worker_unknown_messages_total"))]),
         ),
         row(
+            "Engines of other programs",
+            panel("Available", "0: the engine beside the worker is away; the worker's /ready says why. A worker's own engine is always "
+                  "there.", "short", [("{{worker}}", now("roost_worker_engine_available", "worker"))], min=0, max=1),
+            panel("Absences", "The engine ended, hung, or was replaced.", "cps",
+                  [("{{worker}}", rate("roost_worker_engine_absences_total", "worker"))]),
+            panel("Cache events", "gap: one was lost. replay_failed: and was not sent again, so the router goes by its own history. "
+                  "restart: the engine began anew.", "cps",
+                  [("{{worker}}, {{reason}}", rate("roost_worker_engine_event_trouble_total", "worker, reason"))]),
+            panel("Blocks left out", "Blocks that routers are not told of, by reason: of adapters, of images, in host memory …", "cps",
+                  [("{{reason}}", rate("roost_worker_engine_left_out_blocks_total", "reason"))]),
+        ),
+        row(
             "Process",
             panel("Processor", "Cores in use.", CORES, [("{{worker}}", rate("process_cpu_seconds_total", "worker"))]),
             panel("Memory", "Resident: on the CPU weights and KV too.", "bytes", [("{{worker}}", now("process_resident_memory_bytes", "worker"))]),

@@ -251,10 +251,11 @@ void DeclareGrammar(WorkerOptions& options, ConfigParser& parser) {
 
 void DeclareForeign(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Another engine")
-      .AddChoice("engine", options.engine, EngineNames(),
-                 "Who computes: roost, this process; or the engine at engine-url, for which this worker speaks. Then the "
-                 "flags of device, cache, engine and constrained output have no effect, but for max-running-requests, "
-                 "max-waiting-requests and compute-dtype (auto is bf16)")
+      .AddChoice(
+          "engine", options.engine, EngineNames(),
+          "Who computes: roost, this process; or the engine at engine-url, for which this worker speaks. Then the "
+          "flags of device, cache, engine and constrained output have no effect, but for max-running-requests, "
+          "max-waiting-requests and compute-dtype (auto is bf16)")
       .Add("engine-url", options.engine_url, "Where the other engine serves HTTP")
       .Add("engine-events", options.engine_events,
            "Address tcp://HOST:PORT where the other engine publishes the events of its cache; without, routers assume "

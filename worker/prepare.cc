@@ -9,6 +9,7 @@
 #include "common/text/tokenizer.h"
 #include "worker/backend/choose_backend.h"
 #include "worker/model/load_model.h"
+#include "worker/prepare_foreign.h"
 #include "worker/prepare_parts.h"
 
 namespace roost::worker {
@@ -107,6 +108,7 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernel
 }  // namespace
 
 Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
+  if (options.engine != kOwnEngine) return PrepareForeign(options);
   ROOST_ASSIGN_OR_RETURN(const ModelOptions model_options, ModelOptionsOf(options));
   ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
   ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, CheckText(loaded.text, options.model));

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/metrics/registry.h"
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
 #include "kernels/memory_use.h"
+#include "worker/foreign/event_feed.h"
 #include "worker/link/engine_host.h"
 
 namespace roost::worker {
@@ -29,7 +29,8 @@ class WorkerEngine {
 struct EngineSurroundings {
   const Clock& clock;
   const wire::Waker& waker;
-  metrics::Registry& registry;
+  // From any thread; of an engine whose events are followed.
+  std::function<void(const foreign::EventFeed::Counts&)> on_event_counts;
 };
 using MakeEngine = std::function<std::unique_ptr<WorkerEngine>(const EngineSurroundings&)>;
 

@@ -118,7 +118,13 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       resyncs_(CountersOf(registry, metrics::kWorkerResyncs, kResyncReasonNames)),
       mirror_losses_(CountersOf(registry, metrics::kWorkerMirrorLosses, kMirrorLossNames)),
       malformed_messages_(registry.Counter(metrics::kWorkerMalformedMessages)),
-      unknown_messages_(registry.Counter(metrics::kWorkerUnknownMessages)) {}
+      unknown_messages_(registry.Counter(metrics::kWorkerUnknownMessages)),
+      engine_available_(registry.Gauge(metrics::kWorkerEngineAvailable)),
+      engine_absences_(registry.Counter(metrics::kWorkerEngineAbsences)),
+      event_trouble_(CountersOf(registry, metrics::kWorkerEngineEventTrouble, kEventTroubleNames)),
+      left_out_(CountersOf(registry, metrics::kWorkerEngineLeftOutBlocks, foreign::kLeftOutNames)) {
+  engine_available_.Set(1);
+}
 
 WorkerMetrics::GpuMemory WorkerMetrics::GpuMemoryOf(std::size_t gpu) {
   const std::string number = std::to_string(gpu);
@@ -191,7 +197,19 @@ void WorkerMetrics::OnRound(const LinkCounts& counts, Links links) {
   AddNew(mirror_losses_, counts.mirror_losses, counted_.mirror_losses);
   Add(malformed_messages_, counts.malformed_messages - counted_.malformed_messages);
   Add(unknown_messages_, counts.unknown_messages - counted_.unknown_messages);
+  engine_available_.Set(links.engine_is_away ? 0 : 1);
+  Add(engine_absences_, counts.engine_absences - counted_.engine_absences);
   counted_ = counts;
+}
+
+void WorkerMetrics::OnEventCounts(const foreign::EventFeed::Counts& counts) {
+  const auto trouble = [](const foreign::EventFeed::Counts& of) {
+    return std::array<std::uint64_t, kEventTroubleNames.size()>{of.order.gaps, of.order.replay_failures,
+                                                                of.order.restarts, of.bad_messages, of.overflows};
+  };
+  AddNew(event_trouble_, trouble(counts), trouble(counted_events_));
+  AddNew(left_out_, counts.left_out, counted_events_.left_out);
+  counted_events_ = counts;
 }
 
 void WorkerMetrics::OnCertificate(const TlsValidity& validity) {

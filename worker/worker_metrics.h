@@ -1,20 +1,27 @@
 // Turns what the link thread hears into the worker's metrics. Labels are resolved once, at construction.
 //
-// Threads: constructed anywhere, then called from the link thread alone, but for OnCertificate; any thread reads.
+// Threads: constructed anywhere, then called from the link thread alone, but for OnCertificate and OnEventCounts; any
+// thread reads.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <functional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "common/http/tls_context.h"
 #include "common/metrics/registry.h"
 #include "kernels/memory_use.h"
+#include "worker/foreign/event_feed.h"
 #include "worker/link/link_thread.h"
 
 namespace roost::worker {
+
+// What happened to an engine's events on their way here.
+inline constexpr std::array<std::string_view, 5> kEventTroubleNames{"gap", "replay_failed", "restart", "bad_message",
+                                                                    "overflow"};
 
 class WorkerMetrics final : public LinkObserver {
  public:
@@ -26,6 +33,8 @@ class WorkerMetrics final : public LinkObserver {
 
   void OnStep(const StepReport& report) override;
   void OnRound(const LinkCounts& counts, Links links) override;
+  // The totals of an engine's events. From one thread, any.
+  void OnEventCounts(const foreign::EventFeed::Counts& counts);
   // From any thread.
   void OnCertificate(const TlsValidity& validity);
 
@@ -85,7 +94,13 @@ class WorkerMetrics final : public LinkObserver {
   prometheus::Counter& malformed_messages_;
   prometheus::Counter& unknown_messages_;
 
-  LinkCounts counted_;  // the link's counts that the counters include already
+  prometheus::Gauge& engine_available_;
+  prometheus::Counter& engine_absences_;
+  std::array<CounterRef, kEventTroubleNames.size()> event_trouble_;
+  std::array<CounterRef, foreign::kLeftOutNames.size()> left_out_;
+
+  foreign::EventFeed::Counts counted_events_;  // as below, of OnEventCounts
+  LinkCounts counted_;                         // the link's counts that the counters include already
 };
 
 }  // namespace roost::worker

@@ -286,6 +286,16 @@ inline constexpr Metric kWorkerResyncs{Kind::kCounter, "roost_worker_resyncs_tot
     "cache_view."};
 inline constexpr Metric kWorkerMirrorLosses{Kind::kCounter, "roost_worker_mirror_losses_total", "reason",
     "Times that the link had to ask the engine again for the set of cached blocks, by reason: digest or overflow."};
+inline constexpr Metric kWorkerEngineAvailable{Kind::kGauge, "roost_worker_engine_available", "",
+    "1 while the engine takes requests. An engine of another program may be away: then 0, and the worker's /ready says why."};
+inline constexpr Metric kWorkerEngineAbsences{Kind::kCounter, "roost_worker_engine_absences_total", "",
+    "Times that the engine of another program went away: it ended, hung, or was replaced."};
+inline constexpr Metric kWorkerEngineEventTrouble{Kind::kCounter, "roost_worker_engine_event_trouble_total", "reason",
+    "What happened to the cache events of another program's engine, by reason: gap (one was missing), replay_failed (and was not "
+    "sent again), restart (the engine counts from 0 again), bad_message or overflow (more blocks than it has)."};
+inline constexpr Metric kWorkerEngineLeftOutBlocks{Kind::kCounter, "roost_worker_engine_left_out_blocks_total", "reason",
+    "Blocks of another program's engine that routers are not told of, by reason: rank, group, medium, attention, "
+    "block_tokens, adapter, foreign_salt, extra_keys, lookahead, tokens, unknown_parent, conflict or unknown_event."};
 inline constexpr Metric kWorkerMalformedMessages{Kind::kCounter, "roost_worker_malformed_messages_total", "",
     "Messages from routers that could not be read."};
 inline constexpr Metric kWorkerUnknownMessages{Kind::kCounter, "roost_worker_unknown_messages_total", "",

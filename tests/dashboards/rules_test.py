@@ -167,6 +167,13 @@ CASES = {
         {"job": "w", "instance": "a", "model": "m", "worker": "w1"},
         "w1 has running requests and completes no step",
     ),
+    "RoostEngineAway": Case(
+        "20m",
+        {'roost_worker_engine_available{job="w",instance="a",model="m",worker="w1"}': steady(0)},
+        {'roost_worker_engine_available{job="w",instance="a",model="m",worker="w1"}': "1+0x3 0+0x0 1+0x60"},
+        {"job": "w", "instance": "a", "model": "m", "worker": "w1"},
+        "The engine beside w1 is away",
+    ),
     "RoostWorkerLinkDown": Case(
         "20m",
         {'roost_worker_links{job="w",worker="w1",state="down"}': steady(2), 'roost_worker_links{job="w",worker="w1",state="up"}': steady(1)},

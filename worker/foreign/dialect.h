@@ -20,6 +20,7 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
+#include "worker/foreign/cache_change.h"
 #include "worker/foreign/engine_error.h"
 #include "worker/foreign/http_port.h"
 
@@ -115,6 +116,8 @@ class Dialect {
                                                EngineFacts& facts) const = 0;
   [[nodiscard]] virtual std::string_view load_page() const = 0;
   [[nodiscard]] virtual EngineLoad ReadLoad(std::string_view body) const = 0;
+
+  [[nodiscard]] virtual EventDecoder event_decoder() const = 0;
 
   // ---- requests ----
   [[nodiscard]] virtual Result<HttpCall> BuildRequest(const CallPlan& plan) const = 0;

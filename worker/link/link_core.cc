@@ -342,6 +342,7 @@ void LinkCore::TakeAbsence(std::string absence) {
   if (absence.empty()) {
     LogInfo("the engine is back");
   } else {
+    if (engine_absence_.empty()) ++counts_.engine_absences;
     LogWarning("the engine is away: no new requests", {{"reason", absence}});
   }
   engine_absence_ = std::move(absence);

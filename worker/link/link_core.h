@@ -124,6 +124,7 @@ struct LinkCounts {
   std::array<std::uint64_t, kResyncReasonNames.size()> resyncs{};      // by ResyncReason
   std::array<std::uint64_t, kMirrorLossNames.size()> mirror_losses{};  // by MirrorLoss
   std::array<std::uint64_t, 4> finished_requests{};                    // by wire::FinishReason
+  std::uint64_t engine_absences = 0;                                   // times that the engine went away
   std::uint64_t malformed_messages = 0;
   std::uint64_t unknown_messages = 0;  // messages of a kind that this version does not know
 };

@@ -86,7 +86,9 @@ void LinkThread::Round() {
   ApplyDrain();
   if (core_.TakeStatusChange()) PublishStatuses();
   if (core_.up_count() > 0) Reach(welcomed_);
-  observer_.OnRound(core_.counts(), {core_.up_count(), core_.link_count() - core_.up_count()});
+  observer_.OnRound(core_.counts(), {.up = core_.up_count(),
+                                     .down = core_.link_count() - core_.up_count(),
+                                     .engine_is_away = !core_.engine_absence().empty()});
 }
 
 void LinkThread::PublishStatuses() {

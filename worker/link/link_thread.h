@@ -41,6 +41,7 @@ class LinkObserver {
   struct Links {
     std::size_t up = 0;
     std::size_t down = 0;
+    bool engine_is_away = false;
   };
   // Called after each round.
   virtual void OnRound(const LinkCounts& counts, Links links) = 0;

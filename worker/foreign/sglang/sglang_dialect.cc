@@ -12,6 +12,7 @@
 #include "worker/foreign/metrics_page.h"
 #include "worker/foreign/sampling_fields.h"
 #include "worker/foreign/sglang/sglang_answer.h"
+#include "worker/foreign/sglang/sglang_events.h"
 
 namespace roost::worker::foreign::sglang {
 namespace {
@@ -146,6 +147,8 @@ std::span<const std::string_view> Sglang::fact_pages() const {
 Result<void> Sglang::ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const {
   return page == kServerPage ? ReadServer(body, facts) : ReadServedModel(body, facts);
 }
+
+EventDecoder Sglang::event_decoder() const { return DecodeSglangEvents; }
 
 EngineLoad Sglang::ReadLoad(std::string_view body) const {
   const MetricsPage page(body);

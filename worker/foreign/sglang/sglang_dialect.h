@@ -23,6 +23,7 @@ class Sglang final : public Dialect {
   // Needs the engine's flag enable-metrics; without it the worker knows its own requests only.
   [[nodiscard]] std::string_view load_page() const override { return "/metrics"; }
   [[nodiscard]] EngineLoad ReadLoad(std::string_view body) const override;
+  [[nodiscard]] EventDecoder event_decoder() const override;
 
   [[nodiscard]] Result<HttpCall> BuildRequest(const CallPlan& plan) const override;
   [[nodiscard]] std::unique_ptr<AnswerReader> NewReader(const CallPlan& plan) const override;

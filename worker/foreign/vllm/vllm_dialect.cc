@@ -15,6 +15,7 @@
 #include "worker/foreign/metrics_page.h"
 #include "worker/foreign/sampling_fields.h"
 #include "worker/foreign/vllm/vllm_answer.h"
+#include "worker/foreign/vllm/vllm_events.h"
 
 namespace roost::worker::foreign::vllm {
 namespace {
@@ -154,6 +155,8 @@ Result<void> Vllm::ReadFacts(std::string_view page, std::string_view body, Engin
 }
 
 // Names since 0.4; kv_cache_usage_perc was gpu_cache_usage_perc before 0.10.
+EventDecoder Vllm::event_decoder() const { return DecodeVllmEvents; }
+
 EngineLoad Vllm::ReadLoad(std::string_view body) const {
   const MetricsPage page(body);
   EngineLoad load;

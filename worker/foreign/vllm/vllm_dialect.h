@@ -21,6 +21,7 @@ class Vllm final : public Dialect {
   [[nodiscard]] Result<void> ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const override;
   [[nodiscard]] std::string_view load_page() const override { return "/metrics"; }
   [[nodiscard]] EngineLoad ReadLoad(std::string_view body) const override;
+  [[nodiscard]] EventDecoder event_decoder() const override;
 
   [[nodiscard]] Result<HttpCall> BuildRequest(const CallPlan& plan) const override;
   [[nodiscard]] std::unique_ptr<AnswerReader> NewReader(const CallPlan& plan) const override;

@@ -1,0 +1,42 @@
+// The feed of an engine's events (event_feed.h) as the block source of its host.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "worker/foreign/block_source.h"
+#include "worker/foreign/event_feed.h"
+
+namespace roost::worker::foreign {
+
+class FeedSource final : public BlockSource {
+ public:
+  using OnCounts = std::function<void(const EventFeed::Counts&)>;
+
+  // `on_counts` hears the feed's counts after each Poll; null: nobody does.
+  FeedSource(std::unique_ptr<EventFeed> feed, OnCounts on_counts)
+      : feed_(std::move(feed)), on_counts_(std::move(on_counts)) {}
+
+  [[nodiscard]] std::vector<int> fds() override { return feed_->fds(); }
+  [[nodiscard]] std::optional<Instant> deadline() const override { return feed_->deadline(); }
+  [[nodiscard]] bool Poll(Instant now) override {
+    const bool has_more = feed_->Poll(now);
+    if (on_counts_) on_counts_(feed_->counts());
+    return has_more;
+  }
+  [[nodiscard]] std::vector<wire::CacheEvent> TakeEvents() override { return feed_->TakeEvents(); }
+  [[nodiscard]] bool exact() const override { return feed_->exact(); }
+  [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const override { return feed_->Snapshot(); }
+  [[nodiscard]] BlockHash digest() const override { return feed_->digest(); }
+  [[nodiscard]] std::size_t block_count() const override { return feed_->block_count(); }
+  void OnEngineRestart(Instant now) override { feed_->OnEngineRestart(now); }
+
+ private:
+  const std::unique_ptr<EventFeed> feed_;
+  const OnCounts on_counts_;
+};
+
+}  // namespace roost::worker::foreign

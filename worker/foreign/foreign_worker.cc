@@ -1,0 +1,110 @@
+#include "worker/foreign/foreign_worker.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/base/log.h"
+#include "worker/foreign/cache_salt.h"
+#include "worker/foreign/feed_source.h"
+
+namespace roost::worker::foreign {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Descriptors of ZeroMQ tell of changes only, so it looks again after this long anyway.
+constexpr milliseconds kLook{20};
+// A little more than the feed waits for a replay.
+constexpr Duration kFirstReplayTime = std::chrono::seconds(6);
+
+Result<void> CheckFacts(const Dialect& dialect, const EngineFacts& facts) {
+  if (!IsValidBlockTokens(facts.block_tokens)) {
+    return InvalidArgument("engine-url", "the engine's blocks have {} tokens: not a power of two from {} to {}",
+                           facts.block_tokens, kMinBlockTokens, kMaxBlockTokens);
+  }
+  if (!facts.keeps_prefixes) {
+    LogWarning("the engine keeps no prefixes: switch its prefix cache on", {{"engine", std::string(dialect.name())}});
+  }
+  return {};
+}
+
+Result<std::unique_ptr<EventFeed>> ConnectFeed(const Dialect& dialect, const EngineAddress& address,
+                                               const EngineFacts& facts, BlockHash default_root, const Clock& clock) {
+  EventFeed::Options options;
+  options.sockets = {
+      .events_endpoint = address.events_endpoint, .replay_endpoint = address.replay_endpoint, .topic = ""};
+  options.book = {.block_tokens = facts.block_tokens, .default_root = default_root, .max_blocks = facts.block_count};
+  options.decode = dialect.event_decoder();
+  return EventFeed::Connect(options, clock.Now());
+}
+
+// So that routers do not meet the worker as one whose cache is unknown, only to hear otherwise at once.
+void AwaitFirstReplay(EventFeed& feed, const Clock& clock) {
+  const Instant end = clock.Now() + kFirstReplayTime;
+  while (!feed.exact() && clock.Now() < end) {
+    std::vector<pollfd> waits;
+    for (const int fd : feed.fds()) waits.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+    (void)poll(waits.data(), waits.size(), static_cast<int>(kLook.count()));
+    while (feed.Poll(clock.Now())) {
+    }
+  }
+}
+
+void LogConnected(const Dialect& dialect, const EngineFacts& facts, const EventFeed* feed) {
+  const char* const cache = feed == nullptr ? "no events" : (feed->exact() ? "exact" : "predicted until it is emptied");
+  LogInfo("beside an engine", {{"engine", std::string(dialect.name())},
+                               {"version", facts.version},
+                               {"model", facts.model},
+                               {"blocks", std::to_string(facts.block_count)},
+                               {"block_tokens", std::to_string(facts.block_tokens)},
+                               {"context_tokens", std::to_string(facts.max_context_tokens)},
+                               {"cache", cache}});
+}
+
+std::unique_ptr<BlockSource> SourceOf(std::unique_ptr<EventFeed> feed, const EngineSurroundings& surroundings) {
+  if (feed == nullptr) return nullptr;
+  return std::make_unique<FeedSource>(std::move(feed), surroundings.on_event_counts);
+}
+
+}  // namespace
+
+Result<ConnectedEngine> ConnectEngine(const Dialect& dialect, const EngineAddress& address, ForeignOptions options,
+                                      PrefixScope scope, const Clock& clock, Duration patience) {
+  ConnectedEngine engine{.dialect = &dialect, .facts = {}, .options = std::move(options), .calls = nullptr};
+  ROOST_ASSIGN_OR_RETURN(engine.calls, HttpCalls::Make(address.http));
+  ROOST_ASSIGN_OR_RETURN(engine.facts, AskForFacts(dialect, *engine.calls, clock, patience));
+  ROOST_RETURN_IF_ERROR(CheckFacts(dialect, engine.facts));
+  scope.block_tokens = engine.facts.block_tokens;
+  const BlockHash default_root = RootHash(scope);
+  engine.options.salt_of = [default_root](const wire::Generate& generate) {
+    return SaltOf(generate.root, generate.own, default_root);
+  };
+  if (!address.events_endpoint.empty()) {
+    ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(dialect, address, engine.facts, default_root, clock));
+    if (!address.replay_endpoint.empty()) AwaitFirstReplay(*engine.feed, clock);
+  }
+  LogConnected(dialect, engine.facts, engine.feed.get());
+  return engine;
+}
+
+ForeignWorker::ForeignWorker(ConnectedEngine engine, const EngineSurroundings& surroundings)
+    : dialect_(*engine.dialect),
+      facts_(engine.facts),
+      options_(engine.options),
+      tells_blocks_(engine.feed != nullptr && engine.feed->exact()),
+      host_({.dialect = *engine.dialect,
+             .facts = std::move(engine.facts),
+             .options = std::move(engine.options),
+             .calls = std::move(engine.calls),
+             .blocks = SourceOf(std::move(engine.feed), surroundings)},
+            surroundings.clock, surroundings.waker) {}
+
+void ForeignWorker::Describe(wire::Hello& hello) const {
+  ForeignHost::Describe(dialect_, facts_, options_, hello);
+  hello.sends_cache_events = tells_blocks_;
+}
+
+}  // namespace roost::worker::foreign
