@@ -100,10 +100,12 @@ void EngineWatch::OnEnd(Call call, const HttpEnd& end) {
 
 void EngineWatch::OnLoad(const Call& call, const HttpEnd& end) {
   if (end.how == CallEnd::kNotConnected) return GoAway(ErrorOf(end).message);
-  const double computed_before = load_.computed_tokens.value_or(0);
   load_ = end.how == CallEnd::kComplete && call.status == 200 ? dialect_.ReadLoad(call.body) : EngineLoad();
   has_new_load_ = true;
-  if (load_.computed_tokens.value_or(0) > computed_before) last_life_ = clock_.Now();
+  if (load_.computed_tokens) {
+    const double before = std::exchange(computed_tokens_, *load_.computed_tokens).value_or(*load_.computed_tokens);
+    if (*load_.computed_tokens > before) last_life_ = clock_.Now();
+  }
   if (load_.started_at && started_at_ && *load_.started_at != *started_at_) GoAway("it has restarted");
 }
 
@@ -131,6 +133,7 @@ void EngineWatch::GoAway(std::string why) {
   CloseCalls();
   failures_ = 0;
   load_ = {};
+  computed_tokens_.reset();
   has_new_load_ = true;
   next_round_ = clock_.Now();
 }
