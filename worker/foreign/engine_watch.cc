@@ -51,9 +51,18 @@ void EngineWatch::TickAway() {
   round_.Begin();
 }
 
+// A page that is asked for already wakes its caller when it comes.
 Duration EngineWatch::TimeToNextTick() const {
-  const Instant due = away_ ? next_round_ : std::min({next_load_, next_health_, last_life_ + times_.silence});
-  return std::max(due - clock_.Now(), Duration(0));
+  const Instant now = clock_.Now();
+  Instant due = now + times_.page_time;
+  if (away_) {
+    if (!round_.is_under_way() && !IsAsking(Page::kTrial)) due = std::min(due, next_round_);
+  } else {
+    due = std::min(due, last_life_ + times_.silence);
+    if (!IsAsking(Page::kLoad)) due = std::min(due, next_load_);
+    if (!IsAsking(Page::kHealth)) due = std::min(due, next_health_);
+  }
+  return std::max(due - now, Duration(0));
 }
 
 bool EngineWatch::IsAsking(Page page) const {

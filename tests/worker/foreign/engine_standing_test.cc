@@ -149,6 +149,18 @@ TEST_F(EngineStandingTest, WhileItIsAwayItIsAskedAgain) {
   EXPECT_FALSE(engine().watch().is_away());
 }
 
+TEST_F(EngineStandingTest, NobodySpinsWhileAPageIsSlow) {
+  engine().Tick();
+  clock_.Advance(seconds(2));
+  engine().Tick();
+  EXPECT_GT(engine().TimeToNextTick(), Duration(0));
+  Page("/health", 503);
+  engine().Tick();
+  clock_.Advance(seconds(2));
+  engine().Tick();
+  EXPECT_GT(engine().TimeToNextTick(), Duration(0));
+}
+
 // ---- load ----
 
 TEST_F(EngineStandingTest, OwnRequestsCountAsTheyAreAndOthersAsTold) {
