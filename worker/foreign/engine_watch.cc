@@ -51,9 +51,18 @@ void EngineWatch::TickAway() {
   round_.Begin();
 }
 
+// A page that is asked for already wakes its caller when it comes.
 Duration EngineWatch::TimeToNextTick() const {
-  const Instant due = away_ ? next_round_ : std::min({next_load_, next_health_, last_life_ + times_.silence});
-  return std::max(due - clock_.Now(), Duration(0));
+  const Instant now = clock_.Now();
+  Instant due = now + times_.page_time;
+  if (away_) {
+    if (!round_.is_under_way() && !IsAsking(Page::kTrial)) due = std::min(due, next_round_);
+  } else {
+    due = std::min(due, last_life_ + times_.silence);
+    if (!IsAsking(Page::kLoad)) due = std::min(due, next_load_);
+    if (!IsAsking(Page::kHealth)) due = std::min(due, next_health_);
+  }
+  return std::max(due - now, Duration(0));
 }
 
 bool EngineWatch::IsAsking(Page page) const {
@@ -100,10 +109,12 @@ void EngineWatch::OnEnd(Call call, const HttpEnd& end) {
 
 void EngineWatch::OnLoad(const Call& call, const HttpEnd& end) {
   if (end.how == CallEnd::kNotConnected) return GoAway(ErrorOf(end).message);
-  const double computed_before = load_.computed_tokens.value_or(0);
   load_ = end.how == CallEnd::kComplete && call.status == 200 ? dialect_.ReadLoad(call.body) : EngineLoad();
   has_new_load_ = true;
-  if (load_.computed_tokens.value_or(0) > computed_before) last_life_ = clock_.Now();
+  if (load_.computed_tokens) {
+    const double before = std::exchange(computed_tokens_, *load_.computed_tokens).value_or(*load_.computed_tokens);
+    if (*load_.computed_tokens > before) last_life_ = clock_.Now();
+  }
   if (load_.started_at && started_at_ && *load_.started_at != *started_at_) GoAway("it has restarted");
 }
 
@@ -131,6 +142,7 @@ void EngineWatch::GoAway(std::string why) {
   CloseCalls();
   failures_ = 0;
   load_ = {};
+  computed_tokens_.reset();
   has_new_load_ = true;
   next_round_ = clock_.Now();
 }

@@ -106,6 +106,7 @@ class EngineWatch {
   bool restarted_ = false;
   int failures_ = 0;  // of the health page, in a row
   EngineLoad load_;
+  std::optional<double> computed_tokens_;  // as the engine told last
   bool has_new_load_ = false;
   Instant last_life_;
   Instant next_load_;

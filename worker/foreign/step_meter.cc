@@ -53,7 +53,7 @@ void StepMeter::Close() {
   const double seconds = ToSeconds(step.arrived - last_arrival_);
   if (step.has_first_tokens) {
     CloseWithPrefill(step);
-  } else if (!waiting_.empty() && mixed_) {
+  } else if (!waiting_.empty() && mixed_ && step.arrived > mixed_->began) {
     ++mixed_->steps;
     mixed_->decode_tokens += step.decode_tokens;
   } else {

@@ -1,0 +1,116 @@
+#include "worker/foreign/step_meter.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <vector>
+
+namespace roost::worker::foreign {
+namespace {
+
+using std::chrono::milliseconds;
+
+class StepMeterTest : public ::testing::Test {
+ protected:
+  static Instant At(int ms) { return Instant() + milliseconds(1000 + ms); }
+  std::vector<StepSample> Steps() {
+    std::vector<StepSample> steps;
+    while (const auto step = meter_.TakeStep()) steps.push_back(*step);
+    return steps;
+  }
+  static void ExpectStep(const StepSample& step, std::uint32_t prefill, std::uint32_t decode, double time) {
+    EXPECT_EQ(step.prefill_tokens, prefill);
+    EXPECT_EQ(step.decode_tokens, decode);
+    EXPECT_NEAR(step.seconds, time, 1e-6);
+  }
+
+  const CallId a_{1};
+  const CallId b_{2};
+  StepMeter meter_;
+};
+
+TEST_F(StepMeterTest, ALonePromptTakesUntilItsFirstToken) {
+  meter_.OnSent(a_, At(0));
+  meter_.OnFirstTokens(a_, 500, 1, At(100));
+  EXPECT_TRUE(Steps().empty());  // others may have tokens in this step too
+  meter_.OnTokens(a_, 1, At(120));
+  const auto steps = Steps();
+  ASSERT_EQ(steps.size(), 1U);
+  ExpectStep(steps[0], 500, 0, 0.1);
+}
+
+TEST_F(StepMeterTest, AStepIsOneArrivalOfEachCall) {
+  meter_.OnSent(a_, At(0));
+  meter_.OnSent(b_, At(0));
+  meter_.OnFirstTokens(a_, 10, 1, At(50));
+  meter_.OnFirstTokens(b_, 20, 1, At(51));
+  for (int step = 1; step <= 3; ++step) {
+    meter_.OnTokens(a_, 1, At(50 + 20 * step));
+    meter_.OnTokens(b_, 1, At(52 + 20 * step));
+  }
+  const auto steps = Steps();
+  ASSERT_EQ(steps.size(), 3U);
+  ExpectStep(steps[0], 30, 0, 0.05);
+  ExpectStep(steps[1], 0, 2, 0.02);
+  ExpectStep(steps[2], 0, 2, 0.02);
+}
+
+TEST_F(StepMeterTest, TheLastStepClosesWhenNothingRuns) {
+  meter_.OnSent(a_, At(0));
+  meter_.OnFirstTokens(a_, 10, 1, At(50));
+  meter_.OnTokens(a_, 1, At(70));
+  meter_.OnEnd(a_);
+  meter_.CloseIfIdle();
+  EXPECT_EQ(Steps().size(), 2U);
+}
+
+TEST_F(StepMeterTest, IdleTimeIsNoPartOfAStep) {
+  meter_.OnSent(a_, At(0));
+  meter_.OnFirstTokens(a_, 10, 1, At(50));
+  meter_.OnEnd(a_);
+  meter_.CloseIfIdle();
+  meter_.OnSent(b_, At(5000));
+  meter_.OnFirstTokens(b_, 10, 1, At(5050));
+  meter_.OnEnd(b_);
+  meter_.CloseIfIdle();
+  const auto steps = Steps();
+  ASSERT_EQ(steps.size(), 2U);
+  ExpectStep(steps[1], 10, 0, 0.05);
+}
+
+// The prompt of B runs in three steps beside the decodes of A, each 20 ms longer than a step without it.
+TEST_F(StepMeterTest, APrefillInPartsCountsWithoutTheDecodesBesideIt) {
+  meter_.OnSent(a_, At(0));
+  meter_.OnFirstTokens(a_, 10, 1, At(10));
+  int now = 10;
+  for (int step = 0; step < 20; ++step) meter_.OnTokens(a_, 1, At(now += 10));
+  Steps();
+  meter_.OnSent(b_, At(now));
+  meter_.OnTokens(a_, 1, At(now += 30));
+  meter_.OnTokens(a_, 1, At(now += 30));
+  meter_.OnTokens(a_, 1, At(now += 30));
+  meter_.OnFirstTokens(b_, 600, 1, At(now));
+  meter_.OnTokens(a_, 1, At(now += 10));
+  const auto steps = Steps();
+  ASSERT_EQ(steps.size(), 1U + 1U);  // the one that was open before B, and the prefill
+  EXPECT_EQ(steps[1].prefill_tokens, 600U);
+  EXPECT_EQ(steps[1].decode_tokens, 1U);
+  EXPECT_NEAR(steps[1].seconds, 0.070, 0.005);  // 90 ms less two decodes
+}
+
+TEST_F(StepMeterTest, StepsThatNobodyTakesAreForgotten) {
+  meter_.OnSent(a_, At(0));
+  meter_.OnFirstTokens(a_, 10, 1, At(10));
+  for (int step = 0; step < 1000; ++step) meter_.OnTokens(a_, 1, At(20 + step));
+  EXPECT_LE(Steps().size(), 16U);
+}
+
+TEST_F(StepMeterTest, ACancelledPromptIsNoStep) {
+  meter_.OnSent(a_, At(0));
+  meter_.OnEnd(a_);
+  meter_.CloseIfIdle();
+  EXPECT_TRUE(Steps().empty());
+}
+
+}  // namespace
+}  // namespace roost::worker::foreign
