@@ -75,8 +75,8 @@ Result<EventFields> EventFields::Of(const PackedValue& event, const EventLayout&
 const PackedValue* EventFields::Find(std::string_view name) const {
   const PackedValue* found = nullptr;
   if (const PackedValue::Map* map = event_->AsMap()) {
-    const auto entry = std::find_if(map->begin(), map->end(), [&](const auto& pair) { return pair.first == name; });
-    if (entry != map->end()) found = &entry->second;
+    const auto entry = std::find(map->names.begin(), map->names.end(), name);
+    if (entry != map->names.end()) found = &map->values[static_cast<std::size_t>(entry - map->names.begin())];
   } else {
     const PackedValue::Array& items = *event_->AsArray();
     const auto index = static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());

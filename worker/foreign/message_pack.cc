@@ -3,6 +3,7 @@
 #include <exception>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace roost::worker::foreign {
 namespace {
@@ -42,10 +43,13 @@ class Builder {  // NOLINT(readability-identifier-naming): the parser asks for t
       root_ = std::move(value);
       return &root_;
     }
-    if (auto* array = std::get_if<PackedValue::Array>(&open_.back()->value)) {
-      return &array->emplace_back(std::move(value));
+    auto* array = std::get_if<PackedValue::Array>(&open_.back()->value);
+    if (array == nullptr) {
+      auto* map = std::get_if<PackedValue::Map>(&open_.back()->value);
+      map->names.push_back(std::move(key_));
+      array = &map->values;
     }
-    return &std::get_if<PackedValue::Map>(&open_.back()->value)->emplace_back(std::move(key_), std::move(value)).second;
+    return &array->emplace_back(std::move(value));
   }
   bool Add(PackedValue value) { return Place(std::move(value)) != nullptr; }
   bool Open(PackedValue value) {

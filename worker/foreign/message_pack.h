@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -24,10 +23,12 @@ inline constexpr std::size_t kMaxPackedDepth = 8;
 struct PackedValue {
   struct Bytes {
     std::string bytes;
-    bool operator==(const Bytes&) const = default;
   };
   using Array = std::vector<PackedValue>;
-  using Map = std::vector<std::pair<std::string, PackedValue>>;  // in the message's order
+  struct Map {  // in the message's order; each name has a value
+    std::vector<std::string> names;
+    Array values;
+  };
 
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes, Array, Map> value;
 
@@ -37,8 +38,6 @@ struct PackedValue {
   [[nodiscard]] const std::string* AsText() const { return std::get_if<std::string>(&value); }
   [[nodiscard]] const Array* AsArray() const { return std::get_if<Array>(&value); }
   [[nodiscard]] const Map* AsMap() const { return std::get_if<Map>(&value); }
-
-  bool operator==(const PackedValue&) const = default;
 };
 
 // kDataLoss: not exactly one value, or over a bound. Keys of maps are texts; extension types become Bytes. O(bytes).

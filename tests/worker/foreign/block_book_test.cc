@@ -31,6 +31,13 @@ std::vector<TokenId> Tokens(std::uint32_t first, std::size_t blocks) {
   return tokens;
 }
 
+// The engine's hashes of many blocks.
+std::vector<std::string> Names(std::size_t count) {
+  std::vector<std::string> names(count);
+  for (std::size_t i = 0; i < count; ++i) names[i] = std::to_string(i);
+  return names;
+}
+
 class BlockBookTest : public testing::Test {
  protected:
   // The engine stores these blocks, whose tokens count from `first` on.
@@ -280,9 +287,7 @@ TEST_F(BlockBookTest, MoreCopiesThanBlocksAreALie) {
 }
 
 TEST_F(BlockBookTest, OneMessageMayNotFillTheMemory) {
-  std::vector<std::string> hashes;
-  for (int i = 0; i < 100'000; ++i) hashes.push_back(std::to_string(i));
-  Store(Run(hashes, std::nullopt, 100));
+  Store(Run(Names(100'000), std::nullopt, 100));
   EXPECT_EQ(followed_.last, BlockBook::Outcome::kOverflow);
   EXPECT_THAT(view_.hashes(), IsEmpty());
 }
@@ -317,8 +322,7 @@ TEST_F(BlockBookTest, ASnapshotHasWhatTheEventsTold) {
 TEST_F(BlockBookTest, ALongRunIsTaken) {
   testing_support::Followed followed(
       {.block_tokens = kBookTokens, .default_root = kBookDefault, .max_blocks = 100'000});
-  std::vector<std::string> hashes;
-  for (int i = 0; i < 70'000; ++i) hashes.push_back(std::to_string(i));
+  const std::vector<std::string> hashes = Names(70'000);
   followed.Apply({Run(hashes, std::nullopt, 0)});
   const auto expected = HashBlocks(kBookDefault, Tokens(0, hashes.size()), kBookTokens);
   EXPECT_EQ(followed.receiver.positions().at(expected.back()), 69'999U) << "in several events";
