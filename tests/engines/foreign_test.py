@@ -103,7 +103,11 @@ class DoubleTest(foreign_suite.ForeignSuite, unittest.TestCase):
         draw = random.Random(21)
         prompts = list(foreign_suite.prompts_with_shared_prefixes(draw, 12))
         engine = self.engines[0]
-        with self.fleet(engine, worker_flags=("--engine-replay", "")) as fleet:
+        fleet = Fleet(self, [engine], worker_flags=("--engine-replay", ""))
+        with fleet.cluster:
+            wait_until(lambda: [w["mode"] for w in fleet.router.workers()] == ["predicted"], "a worker that knows nothing")
+            fleet.complete(prompts[0])
+            wait_until(lambda: fleet.worker("beside-0")["mode"] == "exact", "that the first event is there")
             for i, prompt in enumerate(prompts):
                 if i == 5:
                     engine.signal(signal.SIGUSR1)

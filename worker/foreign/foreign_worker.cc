@@ -1,5 +1,6 @@
 #include "worker/foreign/foreign_worker.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -75,7 +76,11 @@ Result<ConnectedEngine> ConnectEngine(const Dialect& dialect, const EngineAddres
                                       PrefixScope scope, const Clock& clock, Duration patience) {
   ConnectedEngine engine{.dialect = &dialect, .facts = {}, .options = std::move(options), .calls = nullptr};
   ROOST_ASSIGN_OR_RETURN(engine.calls, HttpCalls::Make(address.http));
-  ROOST_ASSIGN_OR_RETURN(engine.facts, AskForFacts(dialect, *engine.calls, clock, patience));
+  Result<EngineFacts> facts = AskForFacts(dialect, *engine.calls, clock, patience);
+  if (!facts.ok()) {
+    return Error{facts.error().code, fmt::format("{}: {}", address.http.base_url, facts.error().message), "engine-url"};
+  }
+  engine.facts = std::move(facts).value();
   ROOST_RETURN_IF_ERROR(CheckFacts(dialect, engine.facts));
   scope.block_tokens = engine.facts.block_tokens;
   const BlockHash default_root = RootHash(scope);
