@@ -1,8 +1,12 @@
 """What an engine's cache holds, from all the events that its replay socket has: by tokens, independent of hashes of ours.
-Needs pyzmq and msgpack."""
+Needs pyzmq, and msgpack or (as vLLM has it) msgspec."""
 
-import msgpack
 import zmq
+
+try:
+    from msgpack import unpackb
+except ImportError:
+    from msgspec.msgpack import decode as unpackb
 
 END = b"\xff" * 8
 
@@ -20,7 +24,7 @@ def replay(endpoint, timeout_seconds=30):
             _, _, sequence, payload = asker.recv_multipart()
             if sequence == END:
                 break
-            messages.append((int.from_bytes(sequence, "big"), msgpack.unpackb(payload)[1]))
+            messages.append((int.from_bytes(sequence, "big"), unpackb(payload)[1]))
         else:
             raise AssertionError(f"{endpoint} sent no end of its replay")
     context.term()

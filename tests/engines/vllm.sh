@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Runs workers beside real vLLM on a CPU: the whole suite of foreign_suite.py, twice. Outside CI: it installs 6 GB from
+# the Python package index and takes half an hour. Needs a release build.
+#
+#   tests/engines/vllm.sh                       both models
+#   tests/engines/vllm.sh DemoModelTest …       arguments go to unittest
+#   tests/engines/vllm.sh --bench               measures beside other routers instead (vllm_bench.py)
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+folder=$(tests/engines/vllm_environment.sh)
+if [[ ${1:-} == --bench ]]; then
+  shift
+  exec "$folder/bin/python" tests/engines/vllm_bench.py "$@"
+fi
+exec "$folder/bin/python" tests/engines/vllm_test.py -v "$@"

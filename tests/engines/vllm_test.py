@@ -1,0 +1,135 @@
+"""Workers beside real vLLM, run by vllm.sh with vLLM's own Python: the suite that doubles pass in CI (foreign_suite.py).
+
+    vllm_test.py                   with the demo model
+    vllm_test.py QwenShapeTest     with random weights of Qwen3-0.6B's shape
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+import unittest
+
+import foreign_suite
+import vllm_engine
+from foreign_suite import BLOCK_TOKENS, DEMO_MODEL
+
+BLOCKS = 121  # one is vLLM's own
+
+
+class RealEngine:
+    """An engine that can be killed and started again at the same addresses."""
+
+    def __init__(self, model, log, flags):
+        self.model = model
+        self.log = log
+        self.flags = ("--block-size", str(BLOCK_TOKENS), "--served-model-name", "demo-model", *flags)
+        self.port, events_port, replay_port = (vllm_engine.free_port() for _ in range(3))
+        self.ports = {"port": self.port, "events_port": events_port, "replay_port": replay_port}
+        self.events = f"tcp://127.0.0.1:{events_port}"
+        self.replay = f"tcp://127.0.0.1:{replay_port}"
+        self.start()
+
+    def start(self):
+        self.context = vllm_engine.engine(self.model, flags=self.flags, log=self.log, **self.ports)
+        self.vllm = self.context.__enter__()
+
+    def stop(self):
+        self.go_on()
+        self.context.__exit__(None, None, None)
+
+    def kill(self):
+        self.vllm.kill()
+
+    def signal(self, number):
+        try:
+            os.killpg(self.vllm.process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def hang(self):
+        self.signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.signal(signal.SIGCONT)
+
+    def running(self):
+        return self.vllm.metric("vllm:num_requests_running")
+
+    def tokens(self, prompt, count):
+        body = {"model": "demo-model", "prompt": prompt, "max_tokens": count, "temperature": 0, "return_token_ids": True}
+        status, answer = self.vllm.call("POST", "/v1/completions", body)
+        if status != 200:
+            raise AssertionError(f"{status} {answer}")
+        return json.loads(answer)["choices"][0]["token_ids"]
+
+
+class RealSuite(foreign_suite.ForeignSuite):
+    model = DEMO_MODEL
+    flags = ("--num-gpu-blocks-override", str(BLOCKS))
+    silence_seconds = "4"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.engines = []
+        cls.addClassCleanup(cls.folder.cleanup)
+        for i in range(2):
+            log = os.environ.get("ROOST_VLLM_LOG", cls.folder.name) + f"/{cls.__name__}-{i}.log"
+            cls.engines.append(RealEngine(cls.model, log, cls.flags))
+            cls.addClassCleanup(cls.engines[-1].stop)
+
+    def restart(self, engine):
+        engine.start()
+
+    def fleet(self, *engines, router_flags=(), worker_flags=()):
+        return super().fleet(*engines, router_flags=router_flags,
+                             worker_flags=("--engine-timeout-seconds", self.silence_seconds, *worker_flags))
+
+
+class DemoModelTest(RealSuite, unittest.TestCase):
+    equal_prompts = 30
+    mixed_requests = 500
+    predicted_requests = 200
+    long_tokens = 400
+
+
+def qwen_shape(folder):
+    """A model folder of Qwen3-0.6B's shape with random weights, and the demo model's tokenizer."""
+    sys.path.insert(0, str(vllm_engine.ROOT / "tests/bench"))
+    import model_shapes
+    import torch
+    import transformers
+
+    torch.manual_seed(1)
+    config = transformers.AutoConfig.for_model(**model_shapes.QWEN3_0_6B)
+    config.eos_token_id = json.loads((DEMO_MODEL / "config.json").read_text())["eos_token_id"]
+    transformers.AutoModelForCausalLM.from_config(config, torch_dtype=torch.bfloat16).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        if (DEMO_MODEL / name).exists():
+            shutil.copy(DEMO_MODEL / name, folder)
+    return pathlib.Path(folder)
+
+
+class QwenShapeTest(RealSuite, unittest.TestCase):
+    """On a CPU a token of it takes some 60 ms, so there are fewer requests."""
+
+    equal_prompts = 6
+    mixed_requests = 60
+    predicted_requests = 40
+    long_tokens = 60
+    silence_seconds = "20"
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.model = qwen_shape(folder.name)
+        super().setUpClass()
+
+
+if __name__ == "__main__":
+    unittest.main()
