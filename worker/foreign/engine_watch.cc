@@ -92,14 +92,14 @@ bool EngineWatch::OnHttp(const HttpEvent& event) {
   if (const auto* const status = std::get_if<HttpStatus>(&event.what)) found->second.status = status->status;
   if (const auto* const bytes = std::get_if<HttpBytes>(&event.what)) found->second.body += bytes->bytes;
   if (const auto* const end = std::get_if<HttpEnd>(&event.what)) {
-    Call call = std::move(found->second);
+    const Call call = std::move(found->second);
     calls_.erase(found);
-    OnEnd(std::move(call), *end);
+    OnEnd(call, *end);
   }
   return true;
 }
 
-void EngineWatch::OnEnd(Call call, const HttpEnd& end) {
+void EngineWatch::OnEnd(const Call& call, const HttpEnd& end) {
   switch (call.page) {
     case Page::kLoad: return OnLoad(call, end);
     case Page::kHealth: return OnHealth(call, end);

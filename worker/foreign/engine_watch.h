@@ -77,7 +77,7 @@ class EngineWatch {
 
   void Ask(Page page, HttpCall call);
   void AskPage(Page page, std::string_view path);
-  void OnEnd(Call call, const HttpEnd& end);
+  void OnEnd(const Call& call, const HttpEnd& end);
   void OnLoad(const Call& call, const HttpEnd& end);
   void OnHealth(const Call& call, const HttpEnd& end);
   void OnTrial(const Call& call, const HttpEnd& end);

@@ -73,8 +73,8 @@ std::size_t OnBytes(char* bytes, std::size_t size, std::size_t count, void* user
   if (transfer.is_too_large) return CURL_WRITEFUNC_ERROR;
   transfer.received_bytes += length;
   std::vector<HttpEvent>& events = *transfer.events;
-  const bool goes_on = !events.empty() && events.back().call == transfer.id;
-  HttpBytes* const last = goes_on ? std::get_if<HttpBytes>(&events.back().what) : nullptr;
+  const bool follows = !events.empty() && events.back().call == transfer.id;
+  HttpBytes* const last = follows ? std::get_if<HttpBytes>(&events.back().what) : nullptr;
   if (last != nullptr) {
     last->bytes.append(bytes, length);
   } else {

@@ -136,6 +136,25 @@ TEST_F(EngineStandingTest, AnotherEngineAtTheAddressStaysAway) {
   EXPECT_THAT(engine().watch().why(), HasSubstr("serves 'other' now"));
 }
 
+TEST_F(EngineStandingTest, BlocksThatNoRouterHashesAreRefused) {
+  CallIds ids;
+  FactsRound round(VllmDialect(), ids, http_, seconds(1));
+  round.Begin();
+  const auto answer = [&](const std::string& body) {
+    const CallId call = http_.sent.back().id;
+    EXPECT_TRUE(round.OnHttp({call, HttpStatus{200}}));
+    EXPECT_TRUE(round.OnHttp({call, HttpBytes{body}}));
+    EXPECT_TRUE(round.OnHttp({call, HttpEnd{}}));
+  };
+  answer("");
+  answer(R"({"version":"1"})");
+  answer(R"({"data":[{"id":"m","max_model_len":9}]})");
+  answer("vllm:cache_config_info{block_size=\"1\",num_gpu_blocks=\"72\"} 1\n");
+  const auto outcome = round.TakeOutcome();
+  ASSERT_TRUE(outcome.has_value() && !outcome->ok());
+  EXPECT_EQ(outcome->error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST_F(EngineStandingTest, WhileItIsAwayItIsAskedAgain) {
   engine().Tick();
   Page("/health", 503);

@@ -96,6 +96,18 @@ TEST_F(HttpCallsTest, AConnectionIsUsedAgain) {
   EXPECT_EQ(server.request_count(), 20U);
 }
 
+TEST_F(HttpCallsTest, ABodyMayComeInManyPolls) {
+  std::string body(20'000'000, 'x');
+  body[12'345'678] = 'y';
+  RawServer server([&body](const std::string&) { return WholeAnswer(body); });
+  Connect(server.url());
+  const CallId id = Start({.path = "/metrics"});
+  std::size_t polls = 0;
+  ASSERT_TRUE(PollUntil([&] { return ++polls > 0 && answers_[id].end.has_value(); }));
+  EXPECT_GT(polls, 5U);
+  EXPECT_TRUE(answers_[id].body == body);
+}
+
 TEST_F(HttpCallsTest, AnEmptyBodyHasAStatusToo) {
   RawServer server([](const std::string&) { return WholeAnswer("", 503); });
   Connect(server.url());
