@@ -33,6 +33,7 @@ FOREIGN_FLAGS = {
     "kubectl": {"cascade", "from-file", "image", "replicas", "timeout", "type"},
     "systemctl": {"now"},
     "valgrind": {"tool"},
+    "vllm": {"enable-prefix-caching", "enable-prompt-tokens-details", "kv-events-config"},
 }
 # Programs that run another one, whose flags follow theirs.
 RUNNERS = {"podman": {"entrypoint", "network", "read-only", "rm", "tmpfs"}}
