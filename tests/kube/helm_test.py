@@ -70,7 +70,7 @@ def comparable(document):
         container["env"].sort(key=lambda entry: entry["name"])
         container["volumeMounts"].sort(key=lambda entry: entry["name"])
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            if probe in container:
+            if "httpGet" in container.get(probe, {}):
                 container[probe]["httpGet"].setdefault("scheme", "HTTP")
     if pod:
         pod["volumes"].sort(key=lambda entry: entry["name"])
@@ -123,12 +123,25 @@ class ChartTest(unittest.TestCase):
         self.assertIn({"name": "models", "mountPath": "/models", "readOnly": True}, pod["containers"][0]["volumeMounts"])
 
     def test_values_that_can_not_work_are_refused_by_name(self):
-        for model, problem in (({"url": "https://a/b.tar"}, "model.sha256 is missing"),
-                               ({"existingClaim": "models"}, "model.folder is missing"),
-                               ({"url": "https://a/b.tar", "existingClaim": "models"}, "exclude each other")):
-            done = run_renderer("-values", values_of(model=model), CHART)
+        claim = {"existingClaim": "models", "folder": "my-model-1"}
+        for values, problem in (({"model": {"url": "https://a/b.tar"}}, "model.sha256 is missing"),
+                                ({"model": {"existingClaim": "models"}}, "model.folder is missing"),
+                                ({"model": {"url": "https://a/b.tar", "existingClaim": "models"}}, "exclude each other"),
+                                ({"engine": {"name": "vllm"}, "gpus": 1}, "the image of vLLM has no model"),
+                                ({"engine": {"name": "vllm"}, "model": claim}, "gpus is missing")):
+            done = run_renderer("-values", values_of(**values), CHART)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(problem, done.stderr)
+
+    def test_vllm_gets_the_gpus_the_flags_and_the_shared_claim(self):
+        model = {"existingClaim": "models", "folder": "my-model-1"}
+        values = values_of(model=model, gpus=4, engine={"name": "vllm", "args": ["--max-model-len=8192"]})
+        worker, engine = manifests.pods(chart(values))["roost-worker"]["spec"]["containers"]
+        self.assertEqual(engine["args"], ["--tensor-parallel-size=4", "--max-model-len=8192"])
+        self.assertEqual(engine["resources"]["limits"]["nvidia.com/gpu"], "4")
+        self.assertNotIn("nvidia.com/gpu", worker["resources"]["limits"])
+        self.assertEqual(engine["command"][2], manifests.variables(worker)["ROOST_MODEL"])
+        self.assertIn({"name": "models", "mountPath": "/models", "readOnly": True}, engine["volumeMounts"])
 
     def test_the_notes_name_the_secrets(self):
         notes = run_renderer("-notes", "-values", OVERLAYS / "secure.yaml", CHART).stdout

@@ -11,7 +11,8 @@ sys.path.insert(0, str(DEPLOY))
 
 import render  # noqa: E402
 
-FOLDERS = ("base", "overlays/cpu", "overlays/cuda", "overlays/monitoring", "overlays/secure", "overlays/production")
+FOLDERS = ("base", "overlays/cpu", "overlays/cuda", "overlays/monitoring", "overlays/secure", "overlays/production",
+           "overlays/vllm")
 
 
 @functools.lru_cache

@@ -33,6 +33,7 @@ FOREIGN_FLAGS = {
     "kubectl": {"cascade", "from-file", "image", "replicas", "timeout", "type"},
     "systemctl": {"now"},
     "valgrind": {"tool"},
+    "vllm": {"enable-prefix-caching", "enable-prompt-tokens-details", "kv-events-config"},
 }
 # Programs that run another one, whose flags follow theirs.
 RUNNERS = {"podman": {"entrypoint", "network", "read-only", "rm", "tmpfs"}}
@@ -170,11 +171,11 @@ class Pages:
     def unknown_flags_of_program(self, command):
         words = [pathlib.PurePath(word).name for word in command.split()]
         known = self.flags[""]
-        for program in words:
+        for before, program in zip(["", *words], words):
             if program.endswith("_test"):
                 known = TEST_FLAGS
                 break
-            if program in FOREIGN_FLAGS:
+            if program in FOREIGN_FLAGS and not before.startswith("--"):  # or it is a flag's value, as in --engine vllm
                 known = FOREIGN_FLAGS[program]
                 break
             if program in RUNNERS:
@@ -238,6 +239,7 @@ class PagesTest(unittest.TestCase):
         command = "roost-router --link-address tcp://127.0.0.1:7001 --kv-memory 1"
         found = self.problems("```sh\nroost-router --link-address tcp://127.0.0.1:7001 \\\n  --kv-memory 1\n```")
         self.assertEqual([problem.split(": ")[-1] for problem in found], ["there is no --kv-memory"], command)
+        self.assertEqual(self.problems("`vllm serve --enable-prefix-caching` `--router vllm`"), [])
         inner = "kubectl exec pod --replicas 1 -- roostctl status --{}"
         self.assertEqual(self.problems(f"`{inner.format('router')}`"), [])
         self.assertEqual(len(self.problems(f"`{inner.format('replicas')}`")), 1)
