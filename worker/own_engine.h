@@ -12,8 +12,8 @@
 #include "worker/engine/engine.h"
 #include "worker/grammar/grammar_pool.h"
 #include "worker/link/engine_thread.h"
+#include "worker/link/worker_engine.h"
 #include "worker/model/model.h"
-#include "worker/worker_engine.h"
 
 namespace roost::worker {
 

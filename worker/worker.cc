@@ -82,10 +82,9 @@ Worker::Worker(WorkerSetup setup)
 }
 
 std::unique_ptr<WorkerEngine> Worker::TakeEngine() {
-  const EngineSurroundings surroundings{
-      .clock = clock_, .waker = waker_, .on_event_counts = [this](const auto& counts) {
-        metrics_.OnEventCounts(counts);
-      }};
+  const EngineSurroundings surroundings{.clock = clock_, .waker = waker_, .on_view_counts = [this](const auto& counts) {
+                                          metrics_.OnViewCounts(counts);
+                                        }};
   if (setup_.make_other) return setup_.make_other(surroundings);
   return std::make_unique<OwnEngine>(std::move(setup_.own), surroundings);
 }

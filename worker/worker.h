@@ -22,9 +22,9 @@
 #include "common/wire/socket.h"
 #include "worker/link/link_thread.h"
 #include "worker/link/router_keys.h"
+#include "worker/link/worker_engine.h"
 #include "worker/own_engine.h"
 #include "worker/throughput_log.h"
-#include "worker/worker_engine.h"
 #include "worker/worker_listener.h"
 #include "worker/worker_metrics.h"
 

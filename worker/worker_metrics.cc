@@ -122,7 +122,7 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       engine_available_(registry.Gauge(metrics::kWorkerEngineAvailable)),
       engine_absences_(registry.Counter(metrics::kWorkerEngineAbsences)),
       event_trouble_(CountersOf(registry, metrics::kWorkerEngineEventTrouble, kEventTroubleNames)),
-      left_out_(CountersOf(registry, metrics::kWorkerEngineLeftOutBlocks, foreign::kLeftOutNames)) {
+      left_out_(CountersOf(registry, metrics::kWorkerEngineLeftOutBlocks, kLeftOutNames)) {
   engine_available_.Set(1);
 }
 
@@ -202,14 +202,10 @@ void WorkerMetrics::OnRound(const LinkCounts& counts, Links links) {
   counted_ = counts;
 }
 
-void WorkerMetrics::OnEventCounts(const foreign::EventFeed::Counts& counts) {
-  const auto trouble = [](const foreign::EventFeed::Counts& of) {
-    return std::array<std::uint64_t, kEventTroubleNames.size()>{of.order.gaps, of.order.replay_failures,
-                                                                of.order.restarts, of.bad_messages, of.overflows};
-  };
-  AddNew(event_trouble_, trouble(counts), trouble(counted_events_));
-  AddNew(left_out_, counts.left_out, counted_events_.left_out);
-  counted_events_ = counts;
+void WorkerMetrics::OnViewCounts(const CacheViewCounts& counts) {
+  AddNew(event_trouble_, counts.trouble, counted_view_.trouble);
+  AddNew(left_out_, counts.left_out, counted_view_.left_out);
+  counted_view_ = counts;
 }
 
 void WorkerMetrics::OnCertificate(const TlsValidity& validity) {

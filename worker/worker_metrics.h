@@ -1,6 +1,6 @@
 // Turns what the link thread hears into the worker's metrics. Labels are resolved once, at construction.
 //
-// Threads: constructed anywhere, then called from the link thread alone, but for OnCertificate and OnEventCounts; any
+// Threads: constructed anywhere, then called from the link thread alone, but for OnCertificate and OnViewCounts; any
 // thread reads.
 #pragma once
 
@@ -14,14 +14,10 @@
 #include "common/http/tls_context.h"
 #include "common/metrics/registry.h"
 #include "kernels/memory_use.h"
-#include "worker/foreign/event_feed.h"
+#include "worker/link/cache_view_counts.h"
 #include "worker/link/link_thread.h"
 
 namespace roost::worker {
-
-// What happened to an engine's events on their way here.
-inline constexpr std::array<std::string_view, 5> kEventTroubleNames{"gap", "replay_failed", "restart", "bad_message",
-                                                                    "overflow"};
 
 class WorkerMetrics final : public LinkObserver {
  public:
@@ -34,7 +30,7 @@ class WorkerMetrics final : public LinkObserver {
   void OnStep(const StepReport& report) override;
   void OnRound(const LinkCounts& counts, Links links) override;
   // The totals of an engine's events. From one thread, any.
-  void OnEventCounts(const foreign::EventFeed::Counts& counts);
+  void OnViewCounts(const CacheViewCounts& counts);
   // From any thread.
   void OnCertificate(const TlsValidity& validity);
 
@@ -97,10 +93,10 @@ class WorkerMetrics final : public LinkObserver {
   prometheus::Gauge& engine_available_;
   prometheus::Counter& engine_absences_;
   std::array<CounterRef, kEventTroubleNames.size()> event_trouble_;
-  std::array<CounterRef, foreign::kLeftOutNames.size()> left_out_;
+  std::array<CounterRef, kLeftOutNames.size()> left_out_;
 
-  foreign::EventFeed::Counts counted_events_;  // as below, of OnEventCounts
-  LinkCounts counted_;                         // the link's counts that the counters include already
+  CacheViewCounts counted_view_;  // as below, of OnViewCounts
+  LinkCounts counted_;            // the link's counts that the counters include already
 };
 
 }  // namespace roost::worker

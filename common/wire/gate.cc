@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -14,7 +15,6 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
-#include <thread>
 #include <utility>
 
 #include "common/base/check.h"
@@ -244,8 +244,14 @@ void Gate::Run() {
     for (int i = 0; i < count; ++i) OnEvent(events[static_cast<std::size_t>(i)]);
     if (now_ - looked_at_ >= kLook) Look(now_);
     std::erase_if(connections_, [](const auto& connection) { return connection->is_dropped; });
-    if (count > 0 && pause < kBusyPause) std::this_thread::sleep_for(kGather);
+    if (count > 0 && pause < kBusyPause) Gather();
   }
+}
+
+void Gate::Gather() const {
+  pollfd bell{.fd = bell_.get(), .events = POLLIN, .revents = 0};
+  const timespec time{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kGather).count()};
+  (void)ppoll(&bell, 1, &time, nullptr);
 }
 
 bool Gate::IsDone(Instant now) {

@@ -99,6 +99,8 @@ class Gate {
        std::shared_ptr<LinkGuard> guard);
 
   void Run();
+  // Lets more come, unless the bell rings.
+  void Gather() const;
   // A stop was requested, and all connections have ended or their time is over.
   [[nodiscard]] bool IsDone(Instant now);
   // Runs several times a second.

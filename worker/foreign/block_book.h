@@ -28,7 +28,7 @@
 #include "common/wire/messages.h"
 #include "worker/foreign/block_tree.h"
 #include "worker/foreign/cache_change.h"
-#include "worker/foreign/left_out.h"
+#include "worker/link/cache_view_counts.h"
 
 namespace roost::worker::foreign {
 

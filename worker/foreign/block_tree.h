@@ -27,7 +27,7 @@
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
 #include "worker/cache/event_log.h"
-#include "worker/foreign/left_out.h"
+#include "worker/link/cache_view_counts.h"
 
 namespace roost::worker::foreign {
 

@@ -9,12 +9,20 @@
 
 #include "worker/foreign/block_source.h"
 #include "worker/foreign/event_feed.h"
+#include "worker/link/cache_view_counts.h"
 
 namespace roost::worker::foreign {
 
+// In the order of EventTrouble.
+[[nodiscard]] inline CacheViewCounts ViewCountsOf(const EventFeed::Counts& counts) {
+  return {.trouble = {counts.order.gaps, counts.order.replay_failures, counts.order.restarts, counts.bad_messages,
+                      counts.overflows},
+          .left_out = counts.left_out};
+}
+
 class FeedSource final : public BlockSource {
  public:
-  using OnCounts = std::function<void(const EventFeed::Counts&)>;
+  using OnCounts = std::function<void(const CacheViewCounts&)>;
 
   // `on_counts` hears the feed's counts after each Poll; null: nobody does.
   FeedSource(std::unique_ptr<EventFeed> feed, OnCounts on_counts)
@@ -24,7 +32,7 @@ class FeedSource final : public BlockSource {
   [[nodiscard]] std::optional<Instant> deadline() const override { return feed_->deadline(); }
   [[nodiscard]] bool Poll(Instant now) override {
     const bool has_more = feed_->Poll(now);
-    if (on_counts_) on_counts_(feed_->counts());
+    if (on_counts_) on_counts_(ViewCountsOf(feed_->counts()));
     return has_more;
   }
   [[nodiscard]] std::vector<wire::CacheEvent> TakeEvents() override { return feed_->TakeEvents(); }

@@ -67,7 +67,7 @@ void LogConnected(const Dialect& dialect, const EngineFacts& facts, const EventF
 
 std::unique_ptr<BlockSource> SourceOf(std::unique_ptr<EventFeed> feed, const EngineSurroundings& surroundings) {
   if (feed == nullptr) return nullptr;
-  return std::make_unique<FeedSource>(std::move(feed), surroundings.on_event_counts);
+  return std::make_unique<FeedSource>(std::move(feed), surroundings.on_view_counts);
 }
 
 }  // namespace

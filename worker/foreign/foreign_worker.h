@@ -15,7 +15,7 @@
 #include "worker/foreign/foreign_engine.h"
 #include "worker/foreign/foreign_host.h"
 #include "worker/foreign/http_calls.h"
-#include "worker/worker_engine.h"
+#include "worker/link/worker_engine.h"
 
 namespace roost::worker::foreign {
 

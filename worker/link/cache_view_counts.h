@@ -1,4 +1,5 @@
-// Why blocks of a foreign engine are left out of the router's view.
+// What keeps the router's view of another program's cache from being that cache: events that did not come, and blocks
+// that are left out.
 #pragma once
 
 #include <array>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace roost::worker::foreign {
+namespace roost::worker {
 
 enum class LeftOut : std::uint8_t {
   kRank,           // another data-parallel rank than the first that stored a block
@@ -34,4 +35,21 @@ using LeftOutCounts = std::array<std::uint64_t, kLeftOutNames.size()>;
 
 [[nodiscard]] constexpr std::size_t IndexOf(LeftOut reason) { return static_cast<std::size_t>(reason); }
 
-}  // namespace roost::worker::foreign
+// What happened to an engine's events on their way here.
+enum class EventTrouble : std::uint8_t {
+  kGap,           // one was missing
+  kReplayFailed,  // and was not sent again
+  kRestart,       // the engine counts from 0 again
+  kBadMessage,    // of a wrong form
+  kOverflow,      // they tell of more blocks than the engine has
+};
+inline constexpr std::array<std::string_view, 5> kEventTroubleNames{"gap", "replay_failed", "restart", "bad_message",
+                                                                    "overflow"};
+
+// Totals since the start.
+struct CacheViewCounts {
+  std::array<std::uint64_t, kEventTroubleNames.size()> trouble{};  // by EventTrouble
+  LeftOutCounts left_out{};
+};
+
+}  // namespace roost::worker

@@ -9,7 +9,7 @@
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
 #include "kernels/memory_use.h"
-#include "worker/foreign/event_feed.h"
+#include "worker/link/cache_view_counts.h"
 #include "worker/link/engine_host.h"
 
 namespace roost::worker {
@@ -30,7 +30,7 @@ struct EngineSurroundings {
   const Clock& clock;
   const wire::Waker& waker;
   // From any thread; of an engine whose events are followed.
-  std::function<void(const foreign::EventFeed::Counts&)> on_event_counts;
+  std::function<void(const CacheViewCounts&)> on_view_counts;
 };
 using MakeEngine = std::function<std::unique_ptr<WorkerEngine>(const EngineSurroundings&)>;
 
