@@ -451,6 +451,11 @@ struct Load {
   cordoned @15 :Bool = false;
   # An operator's Cordon is in force. `draining` is then set too, so that routers that do not know this field send
   # nothing either.
+
+  cacheUnknown @16 :Bool = false;
+  # The worker has lost track of its cache: the engine is another program, and events of it were lost. Go by what was
+  # sent to it until this is false again, and then ask for a snapshot. Its events and its digest go on meanwhile; they
+  # are of a part of the cache.
 }
 
 struct Step {

@@ -197,7 +197,8 @@ inline constexpr Metric kRouterQueueRefused{Kind::kCounter, "roost_router_queue_
 inline constexpr Metric kRouterWorkerMode{Kind::kGauge, "roost_router_worker_mode", "model,worker,mode",
     "1 for the mode in which the router knows a worker's cache: exact (by its events), predicted (by what was sent there) or blind."};
 inline constexpr Metric kRouterWorkerModeChanges{Kind::kCounter, "roost_router_worker_mode_changes_total", "mode,reason",
-    "Changes of the mode in which the router knows a worker's cache, by new mode and reason: missing_tokens or quiet."};
+    "Changes of the mode in which the router knows a worker's cache, by new mode and reason: missing_tokens, quiet, "
+    "cache_unknown or cache_known."};
 inline constexpr Metric kRouterMalformedMessages{Kind::kCounter, "roost_router_malformed_messages_total", "",
     "Messages from workers that could not be read."};
 inline constexpr Metric kRouterUnknownMessages{Kind::kCounter, "roost_router_unknown_messages_total", "",
@@ -282,8 +283,8 @@ inline constexpr Metric kWorkerRefusals{Kind::kCounter, "roost_worker_refusals_t
 inline constexpr Metric kWorkerTlsCertificateExpiry{Kind::kGauge, "roost_worker_tls_certificate_expiry_timestamp_seconds", "",
     "When the TLS certificate of the worker's listener ends, in Unix time; 0 without TLS."};
 inline constexpr Metric kWorkerResyncs{Kind::kCounter, "roost_worker_resyncs_total", "reason",
-    "Links that were sent a snapshot again, by reason: asked, digest, gap, overflow, router_restart, silent, unsent or "
-    "cache_view."};
+    "Links that were sent a snapshot again, by reason: asked, digest, gap, overflow, router_restart, silent or "
+    "unsent."};
 inline constexpr Metric kWorkerMirrorLosses{Kind::kCounter, "roost_worker_mirror_losses_total", "reason",
     "Times that the link had to ask the engine again for the set of cached blocks, by reason: digest or overflow."};
 inline constexpr Metric kWorkerEngineAvailable{Kind::kGauge, "roost_worker_engine_available", "",

@@ -99,6 +99,7 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   load.progress = in.getProgress();
   load.router_count = in.getRouterCount();
   load.cordoned = in.getCordoned();
+  load.cache_unknown = in.getCacheUnknown();
   if (load.router_count == 0 || load.router_count > kMaxRouters)
     return DataLoss("routerCount", "{} is not 1 to {}", load.router_count, kMaxRouters);
   ROOST_ASSIGN_OR_RETURN(load.other_prompts, ReadOtherPrompts(in.getOtherPrompts()));

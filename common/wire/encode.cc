@@ -126,6 +126,7 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setProgress(load.progress);
   out.setRouterCount(load.router_count);
   out.setCordoned(load.cordoned);
+  out.setCacheUnknown(load.cache_unknown);
   auto others = out.initOtherPrompts(Count(load.other_prompts.size(), kMaxOtherPrompts, "other prompts"));
   std::size_t hashes_left = kMaxOtherHashes;
   for (unsigned i = 0; i < others.size(); ++i) {

@@ -202,6 +202,7 @@ struct Load {
   std::uint64_t progress = 0;      // grows with each report of the engine; heartbeats repeat the last one
   std::uint32_t router_count = 1;  // that the worker's links are up with, the receiver included: 1 to kMaxRouters
   bool cordoned = false;           // by an operator's Cordon; `draining` is set too
+  bool cache_unknown = false;      // events and digest are of a part of the cache only
 
   bool operator==(const Load&) const = default;
 };

@@ -18,6 +18,7 @@ ModeTracker::Events EventsOf(const wire::Hello& hello) {
 CacheView::CacheView(PrefixIndex& index, WorkerSlot slot, const wire::Hello& hello, ModeOptions options, Instant now)
     : index_(index),
       slot_(slot),
+      sends_events_(hello.sends_cache_events),
       sync_(index, slot, {.epoch = hello.epoch, .block_count = hello.block_count}),
       tracker_(EventsOf(hello), options, now),
       snapshot_due_(now + kSnapshotPatience) {
@@ -40,6 +41,12 @@ ViewSync::Outcome CacheView::Apply(const wire::Snapshot& chunk, Instant now) {
   if (outcome != ViewSync::Outcome::kDuplicate) snapshot_due_ = now + kSnapshotPatience;
   if (sync_.in_sync()) tracker_.OnSnapshot(now);
   return outcome;
+}
+
+std::optional<ModeTracker::Change> CacheView::OnLoad(const wire::Load& load, Instant now) {
+  if (!sends_events_) return std::nullopt;
+  return Follow(tracker_.OnEvents(load.cache_unknown ? ModeTracker::Events::kNone : ModeTracker::Events::kSent, now),
+                now);
 }
 
 void CacheView::OnComputed(std::span<const BlockHash> chain, Instant now) {

@@ -33,6 +33,9 @@ class CacheView {
   ViewSync::Outcome Apply(const wire::Step& step, Instant now);
   ViewSync::Outcome Apply(const wire::Snapshot& chunk, Instant now);
 
+  // The worker says whether it knows its cache.
+  [[nodiscard]] std::optional<ModeTracker::Change> OnLoad(const wire::Load& load, Instant now);
+
   // The worker has computed the KV of all of `chain`, front to back. Has an effect only in predicted mode; O(chain).
   void OnComputed(std::span<const BlockHash> chain, Instant now);
 
@@ -56,6 +59,7 @@ class CacheView {
 
   PrefixIndex& index_;
   const WorkerSlot slot_;
+  const bool sends_events_;  // of the hello
   ViewSync sync_;
   ModeTracker tracker_;
   std::optional<RoutingHistory> history_;  // in predicted mode

@@ -150,6 +150,7 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
   if (!Settle(worker, worker.view.Apply(step, now), now)) return;
   metrics_.OnIndexEvents(worker.view.sync().stored_block_count() - stored_before,
                          worker.view.sync().removed_block_count() - removed_before);
+  if (const auto change = worker.view.OnLoad(step.load, now)) TellModeChange(worker, *change, metrics_);
   worker.Report(std::move(step.load), now);
   roster_.Refresh(worker);
   // A retry changes other workers' charges but not the roster, so `worker` stays valid.

@@ -15,6 +15,8 @@ std::string_view NameOf(ModeReason reason) {
   switch (reason) {
     case ModeReason::kMissingTokens: return "missing_tokens";
     case ModeReason::kQuiet: return "quiet";
+    case ModeReason::kCacheUnknown: return "cache_unknown";
+    case ModeReason::kCacheKnown: return "cache_known";
   }
   return "unknown";
 }
@@ -38,6 +40,14 @@ ModeTracker::ModeTracker(Events events, ModeOptions options, Instant now)
       mode_(FirstMode(events)),
       has_snapshot_(events != Events::kSent),
       since_(now) {}
+
+std::optional<ModeTracker::Change> ModeTracker::OnEvents(Events events, Instant now) {
+  if (events_ == Events::kNoBlocks || events == events_) return std::nullopt;
+  events_ = events;
+  if (events == Events::kSent) return Begin(WorkerMode::kExact, ModeReason::kCacheKnown, now);
+  if (mode_ != WorkerMode::kExact) return std::nullopt;
+  return Begin(WorkerMode::kPredicted, ModeReason::kCacheUnknown, now);
+}
 
 std::optional<ModeTracker::Change> ModeTracker::OnOutcome(const PromisedTokens& outcome, Instant now) {
   if (mode_ == WorkerMode::kBlind || !has_snapshot_) return std::nullopt;

@@ -17,6 +17,7 @@
 // too, and requests wait for blocks that others are computing. Promises of an earlier view do not count.
 //
 // A worker that sends no events starts as predicted and never becomes exact. One that keeps no blocks is always blind.
+// One that loses track of its cache counts as one without events until it knows it again, and is exact then.
 //
 // A plain value without a clock; not thread-safe. Every call is O(1).
 #pragma once
@@ -50,6 +51,8 @@ struct PromisedTokens {
 enum class ModeReason : std::uint8_t {
   kMissingTokens,  // a bad window
   kQuiet,          // no bad window for the quiet time
+  kCacheUnknown,   // the worker has lost track of its cache
+  kCacheKnown,     // and knows it again
 };
 [[nodiscard]] std::string_view NameOf(ModeReason reason);
 
@@ -67,6 +70,8 @@ class ModeTracker {
     bool operator==(const Change&) const = default;
   };
 
+  // What the worker reports from now on; ignored of one that keeps no blocks.
+  [[nodiscard]] std::optional<Change> OnEvents(Events events, Instant now);
   // A request got its first token.
   [[nodiscard]] std::optional<Change> OnOutcome(const PromisedTokens& outcome, Instant now);
   // The snapshot with which an exact view begins is complete.
@@ -83,7 +88,7 @@ class ModeTracker {
   Change Begin(WorkerMode mode, ModeReason reason, Instant now);
   void BeginWindow(Instant now);
 
-  const Events events_;
+  Events events_;
   const ModeOptions options_;
   WorkerMode mode_;
   bool on_trial_ = false;     // exact: the next bad window ends the mode

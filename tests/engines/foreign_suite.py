@@ -270,7 +270,7 @@ class ForeignSuite:
         with self.fleet(engine) as fleet:
             with fleet.stream(prompt, max_tokens=1500, ignore_eos=True) as tokens:
                 next(tokens)
-                self.assertEqual(engine.running(), 1)
+                wait_until(lambda: engine.running() == 1, "that the engine tells of it")
             wait_until(lambda: engine.running() == 0, "that the engine has stopped")
 
     def test_more_requests_than_the_engine_takes_are_answered_in_turn_or_refused_at_once(self):

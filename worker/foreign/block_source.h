@@ -26,7 +26,8 @@ class BlockSource {
   [[nodiscard]] virtual bool Poll(Instant now) = 0;
   // The changes since the last call, in order. After each one, every stored block's parent is stored.
   [[nodiscard]] virtual std::vector<wire::CacheEvent> TakeEvents() = 0;
-  // False while it may have missed events, so that its blocks differ from the engine's.
+  // False while it may have missed events, so that its blocks differ from the engine's, and nothing is under way that
+  // brings them.
   [[nodiscard]] virtual bool exact() const = 0;
   // All blocks after the events that were taken, parents before children. O(blocks).
   [[nodiscard]] virtual std::vector<wire::StoredRun> Snapshot() const = 0;

@@ -65,6 +65,8 @@ class EventFeed {
 
   // Are these all blocks that the engine has, but for those that are left out?
   [[nodiscard]] bool exact() const { return order_.exact(); }
+  // Is what is missing under way?
+  [[nodiscard]] bool is_replaying() const { return order_.is_replaying(); }
   [[nodiscard]] BlockHash digest() const { return book_.digest(); }
   [[nodiscard]] std::size_t block_count() const { return book_.block_count(); }
   [[nodiscard]] Counts counts() const;

@@ -36,7 +36,8 @@ class FeedSource final : public BlockSource {
     return has_more;
   }
   [[nodiscard]] std::vector<wire::CacheEvent> TakeEvents() override { return feed_->TakeEvents(); }
-  [[nodiscard]] bool exact() const override { return feed_->exact(); }
+  // While a replay is under way, its outcome is waited for: routers would begin anew twice within milliseconds.
+  [[nodiscard]] bool exact() const override { return feed_->exact() || feed_->is_replaying(); }
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const override { return feed_->Snapshot(); }
   [[nodiscard]] BlockHash digest() const override { return feed_->digest(); }
   [[nodiscard]] std::size_t block_count() const override { return feed_->block_count(); }

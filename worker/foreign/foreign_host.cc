@@ -207,7 +207,7 @@ StepReport ForeignHost::MakeReport() {
 
 void ForeignHost::PublishStanding() {
   EngineStanding standing{.absence = engine_.watch().is_away() ? engine_.watch().why() : std::string(),
-                          .tells_blocks = blocks_ != nullptr && blocks_->exact()};
+                          .knows_cache = blocks_ == nullptr || blocks_->exact()};
   if (standing == told_standing_ || !CanPublish()) return;
   told_standing_ = standing;
   Publish(std::move(standing));

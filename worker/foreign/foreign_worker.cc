@@ -99,7 +99,7 @@ ForeignWorker::ForeignWorker(ConnectedEngine engine, const EngineSurroundings& s
     : dialect_(*engine.dialect),
       facts_(engine.facts),
       options_(engine.options),
-      tells_blocks_(engine.feed != nullptr && engine.feed->exact()),
+      sends_events_(engine.feed != nullptr),
       host_({.dialect = *engine.dialect,
              .facts = std::move(engine.facts),
              .options = std::move(engine.options),
@@ -109,7 +109,7 @@ ForeignWorker::ForeignWorker(ConnectedEngine engine, const EngineSurroundings& s
 
 void ForeignWorker::Describe(wire::Hello& hello) const {
   ForeignHost::Describe(dialect_, facts_, options_, hello);
-  hello.sends_cache_events = tells_blocks_;
+  hello.sends_cache_events = sends_events_;
 }
 
 }  // namespace roost::worker::foreign

@@ -54,7 +54,7 @@ class ForeignWorker final : public WorkerEngine {
   const Dialect& dialect_;
   const EngineFacts facts_;
   const ForeignOptions options_;
-  const bool tells_blocks_;
+  const bool sends_events_;
   ForeignHost host_;
 };
 

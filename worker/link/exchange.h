@@ -73,11 +73,11 @@ struct EngineAnswer {
   std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer> answer;
 };
 
-// How the engine stands. An engine of this process is always there and tells its blocks; another program may be away,
-// and may send nothing of its cache or have lost track of it. Sent when it changes.
+// How the engine stands. An engine of this process is always there and knows its cache. Another program may be away,
+// and events of its cache may have been lost. Sent when it changes.
 struct EngineStanding {
   std::string absence = {};  // why it takes no requests now; empty: it takes them
-  bool tells_blocks = true;  // false: the reports' events are no view of its cache
+  bool knows_cache = true;   // false: the reports' events and blocks are only a part of its cache
 
   bool operator==(const EngineStanding&) const = default;
 };

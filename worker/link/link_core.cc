@@ -31,7 +31,6 @@ LinkCore::LinkCore(Setup setup, const Clock& clock, LinkEffects& effects)
       spans_(setup_.spans),
       effects_(effects),
       next_epoch_(setup_.first_epoch),
-      tells_blocks_(setup_.hello.sends_cache_events),
       mirror_(setup_.hello.block_count) {
   ROOST_CHECK(setup_.first_epoch > 0);
   load_.free_block_count = setup_.hello.block_count;
@@ -64,7 +63,7 @@ void LinkCore::BeginLife(Link& link) {
   link.generate_digest = 0;
   link.prompt_teller = PromptTeller();
   link.has_news = false;
-  link.snapshot_due = tells_blocks_;
+  link.snapshot_due = setup_.hello.sends_cache_events;
   link.next_hello = clock_.Now();
 }
 
@@ -224,7 +223,7 @@ void LinkCore::Handle(Link& link, const wire::WantHello&) {
 }
 
 void LinkCore::Handle(Link& link, const wire::WantSnapshot&) {
-  if (link.state != State::kUp || link.snapshot_due || !tells_blocks_) return;
+  if (link.state != State::kUp || link.snapshot_due || !setup_.hello.sends_cache_events) return;
   ++counts_.resyncs[IndexOf(ResyncReason::kAsked)];
   link.snapshot_due = true;
 }
@@ -290,10 +289,8 @@ void LinkCore::NoteQueue(const StepReport& report) {
 
 void LinkCore::Take(StepReport report) {
   Follow(report);
-  report.load.draining = load_.draining;
-  report.load.cordoned = load_.cordoned;
   if (report.made_progress) ++progress_count_;
-  report.load.progress = progress_count_;
+  FillOwn(report.load);
   load_ = WithoutStep(report.load);
   NoteQueue(report);
   std::unordered_map<LinkId, std::vector<wire::TokenEvent>> tokens;
@@ -304,7 +301,7 @@ void LinkCore::Take(StepReport report) {
   for (Link& link : links_) {
     if (link.state != State::kUp) continue;
     std::vector<wire::TokenEvent>& own = tokens[link.id];
-    const bool hears_events = tells_blocks_ && !link.snapshot_due;
+    const bool hears_events = setup_.hello.sends_cache_events && !link.snapshot_due;
     SendStep(link, std::move(own), hears_events ? report.events : std::vector<wire::CacheEvent>(), report.load);
   }
 }
@@ -326,7 +323,7 @@ void LinkCore::Take(const EngineAnswer& answer) {
 }
 
 void LinkCore::Take(OutputLost) {
-  if (tells_blocks_) LoseMirror(MirrorLoss::kOverflow);
+  if (setup_.hello.sends_cache_events) LoseMirror(MirrorLoss::kOverflow);
   for (Link& link : links_) {
     if (link.state == State::kUp) Restart(link, ResyncReason::kOverflow);
   }
@@ -334,7 +331,7 @@ void LinkCore::Take(OutputLost) {
 
 void LinkCore::Take(EngineStanding standing) {
   TakeAbsence(std::move(standing.absence));
-  TakeCacheView(standing.tells_blocks);
+  TakeCacheKnowledge(standing.knows_cache);
 }
 
 void LinkCore::TakeAbsence(std::string absence) {
@@ -350,16 +347,21 @@ void LinkCore::TakeAbsence(std::string absence) {
   ApplyDraining();
 }
 
-// The mirror has not followed the events so far; it is asked for before the first snapshot.
-void LinkCore::TakeCacheView(bool tells_blocks) {
-  if (tells_blocks == tells_blocks_) return;
-  tells_blocks_ = tells_blocks;
-  LogInfo(tells_blocks ? "the engine's cache is known exactly"
-                       : "the engine's cache is not known: routers go by their own history");
-  mirror_state_ = tells_blocks ? MirrorState::kStale : MirrorState::kCurrent;
-  if (!tells_blocks) mirror_.Assign({});
-  for (Link& link : links_) Restart(link, ResyncReason::kCacheView);
-  AskForEngineSnapshot();
+void LinkCore::TakeCacheKnowledge(bool is_known) {
+  if (is_known == !load_.cache_unknown || !setup_.hello.sends_cache_events) return;
+  load_.cache_unknown = !is_known;
+  LogInfo(is_known ? "the engine's cache is known exactly"
+                   : "the engine's cache is not known: routers go by their own history");
+  TellLoad();
+}
+
+// Of a cache that is not known any block may hold something.
+void LinkCore::FillOwn(wire::Load& load) const {
+  load.draining = load_.draining;
+  load.cordoned = load_.cordoned;
+  load.cache_unknown = load_.cache_unknown;
+  load.progress = progress_count_;
+  if (load.cache_unknown) load.cached_block_count = setup_.hello.block_count;
 }
 
 // ---- what is sent ----
@@ -367,7 +369,6 @@ void LinkCore::TakeCacheView(bool tells_blocks) {
 void LinkCore::SendHello(Link& link) {
   wire::Hello hello = setup_.hello;
   hello.epoch = link.epoch;
-  hello.sends_cache_events = tells_blocks_;
   const bool sent = effects_.Send(link.peer, hello) == wire::SendOutcome::kSent;
   link.next_hello = clock_.Now() + (sent ? setup_.times.hello_interval : setup_.times.unsent_hello_interval);
 }

@@ -24,8 +24,8 @@
 //              ▲                                                                                        │
 //              └── EngineSnapshot: assigned at its place in the order of outputs ◄──────────────────────┘
 //
-// An engine that is away makes the worker drain until it is back. When an engine begins or ceases to tell its blocks,
-// the hello is another one, so every link begins a new life.
+// An engine that is away makes the worker drain until it is back. One of another program may lose track of its cache:
+// routers are told with the load, and the events go on.
 //
 // While the mirror is not current, events are skipped (the engine's snapshot will contain them) and no link is sent a
 // snapshot. A worker that sends no cache events needs no mirror: it stays empty, and steps carry tokens and load only.
@@ -103,10 +103,9 @@ enum class ResyncReason : std::uint8_t {
   kRouterRestart,  // another router process answers
   kSilent,         // nothing heard for router_timeout
   kUnsent,         // a message could not be sent: there is no connection, or too many messages wait for it
-  kCacheView,      // the engine tells its blocks from now on, or no longer does
 };
-inline constexpr std::array<std::string_view, 8> kResyncReasonNames{"asked",          "digest", "gap",    "overflow",
-                                                                    "router_restart", "silent", "unsent", "cache_view"};
+inline constexpr std::array<std::string_view, 7> kResyncReasonNames{"asked",          "digest", "gap",   "overflow",
+                                                                    "router_restart", "silent", "unsent"};
 [[nodiscard]] constexpr std::size_t IndexOf(ResyncReason reason) { return static_cast<std::size_t>(reason); }
 
 // Why the mirror no longer equals the engine's blocks.
@@ -240,6 +239,8 @@ class LinkCore {
 
   void TellLoad();
   void ApplyDraining();
+  // The fields of a load that the link knows and the engine does not.
+  void FillOwn(wire::Load& load) const;
   [[nodiscard]] std::string WhyNoRequests() const;
   void NoteEvent(Link& link, const wire::TokenEvent& event);
   void NoteQueue(const StepReport& report);
@@ -249,7 +250,7 @@ class LinkCore {
   void Take(OutputLost);
   void Take(EngineStanding standing);
   void TakeAbsence(std::string absence);
-  void TakeCacheView(bool tells_blocks);
+  void TakeCacheKnowledge(bool is_known);
   void Follow(const StepReport& report);
   void LoseMirror(MirrorLoss reason);
   void AskForEngineSnapshot();
@@ -271,7 +272,6 @@ class LinkCore {
   wire::Load load_;                   // the last known load, without a step's numbers
   bool is_leaving_ = false;           // BeginDrain was called
   std::string engine_absence_;
-  bool tells_blocks_;         // the hello says whether steps carry cache events
   PromptBoard prompt_board_;  // empty while there is one link
   LinkCounts counts_;
   bool status_changed_ = true;

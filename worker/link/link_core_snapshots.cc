@@ -17,7 +17,7 @@ static_assert(kHashesPerChunk <= wire::WireLimits::kMaxHashesPerRun);
 }  // namespace
 
 void LinkCore::Follow(const StepReport& report) {
-  if (!tells_blocks_ || mirror_state_ != MirrorState::kCurrent) return;
+  if (!setup_.hello.sends_cache_events || mirror_state_ != MirrorState::kCurrent) return;
   mirror_.Apply(report.events);
   if (mirror_.digest() == report.load.digest && mirror_.ready_count() == report.load.cached_block_count) return;
   LoseMirror(MirrorLoss::kDigest);

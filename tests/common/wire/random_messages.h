@@ -211,6 +211,7 @@ class RandomMessages {
     load.step_decode_tokens = static_cast<std::uint32_t>(rng_.Below(1000));
     load.step_seconds = 0.001 + rng_.Uniform();
     load.draining = rng_.Below(2) == 0;
+    load.cache_unknown = rng_.Below(2) == 0;
     load.pinned_block_count = Small();
     load.progress = rng_();
     for (std::uint64_t n = rng_.Below(4); n > 0; --n) {

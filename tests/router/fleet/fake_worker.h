@@ -78,6 +78,8 @@ class FakeWorker {
   void SetUsedPrefixes(std::vector<wire::UsedPrefix> prefixes) { used_prefixes_ = std::move(prefixes); }
 
   // It reports its blocks as usual, but requests find none of them.
+  // From its next report on: it has lost track of its cache, or knows it again.
+  void SetCacheUnknown(bool unknown) { load_.cache_unknown = unknown; }
   void SetHitless(bool hitless) { hitless_ = hitless; }
   // It reports no log probabilities, whatever its hello said.
   void SetTellsNoLogprobs(bool tells_none) { tells_no_logprobs_ = tells_none; }

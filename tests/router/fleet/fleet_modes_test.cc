@@ -59,6 +59,27 @@ TEST_F(FleetModesTest, WorkerWithoutEventsIsPredictedFromWhatItWasSent) {
   }
 }
 
+TEST_F(FleetModesTest, AWorkerThatLosesTrackOfItsCacheIsPredictedUntilItKnowsItAgain) {
+  FakeWorker& worker = sim.JoinWorker("a");
+  static_cast<void>(Promise(MakePrompt(1, 50)));
+  EXPECT_EQ(ModeOf(worker), WorkerMode::kExact);
+  worker.SetCacheUnknown(true);
+  worker.Heartbeat();
+  sim.DeliverAll();
+  EXPECT_EQ(ModeOf(worker), WorkerMode::kPredicted);
+  EXPECT_EQ(Promise(MakePrompt(2, 50)), 0U);
+  EXPECT_EQ(Promise(MakePrompt(2, 50)), 48U) << "by what was sent there";
+  EXPECT_EQ(worker.snapshot_requests(), 0);
+
+  worker.SetCacheUnknown(false);
+  worker.Heartbeat();
+  sim.DeliverAll();
+  sim.Advance(300ms);
+  EXPECT_EQ(ModeOf(worker), WorkerMode::kExact);
+  EXPECT_EQ(worker.snapshot_requests(), 1);
+  EXPECT_EQ(Promise(MakePrompt(1, 50)), 48U) << "by the snapshot";
+}
+
 TEST_F(FleetModesTest, NothingIsPromisedOfAWorkerThatKeepsNoPrefixes) {
   FakeWorker& worker = sim.AddWorker("a");
   worker.hello().keeps_prefixes = false;

@@ -101,6 +101,23 @@ TEST(ModeTrackerTest, WorkerWithoutEventsIsPredictedAtBest) {
   EXPECT_EQ(it.Pass(600s), std::nullopt);
 }
 
+TEST(ModeTrackerTest, WorkerThatLosesTrackOfItsCacheIsPredictedUntilItKnowsItAgain) {
+  Tracked it(Events::kSent);
+  it.Snapshot();
+  EXPECT_EQ(it.tracker.OnEvents(Events::kSent, it.now), std::nullopt);
+  EXPECT_EQ(it.tracker.OnEvents(Events::kNone, it.now), (Change{WorkerMode::kPredicted, ModeReason::kCacheUnknown}));
+  EXPECT_EQ(it.tracker.OnEvents(Events::kNone, it.now), std::nullopt);
+  EXPECT_EQ(it.Pass(600s), std::nullopt) << "no quiet time makes it exact";
+  EXPECT_EQ(it.tracker.OnEvents(Events::kSent, it.now), (Change{WorkerMode::kExact, ModeReason::kCacheKnown}));
+
+  Tracked blind(Events::kNone);
+  EXPECT_EQ(blind.Window(0), (Change{WorkerMode::kBlind, ModeReason::kMissingTokens}));
+  EXPECT_EQ(blind.tracker.OnEvents(Events::kSent, blind.now), (Change{WorkerMode::kExact, ModeReason::kCacheKnown}));
+
+  Tracked empty(Events::kNoBlocks);
+  EXPECT_EQ(empty.tracker.OnEvents(Events::kSent, empty.now), std::nullopt);
+}
+
 TEST(ModeTrackerTest, OnlyMissingTokensCountAndOnlyThoseThatWerePromised) {
   Tracked it(Events::kSent);
   it.Snapshot();

@@ -35,45 +35,27 @@ TEST_F(LinkCoreTest, AnAbsentEngineDoesNotEndACordonNorADrain) {
   EXPECT_FALSE(effects_.Take<wire::Step>().back().load.draining);
 }
 
-TEST_F(LinkCoreTest, AnEngineThatCeasesToTellItsBlocksIsANewLifeWithoutEvents) {
+TEST_F(LinkCoreTest, AnEngineThatLosesTrackOfItsCacheIsToldWithTheLoadAndEventsGoOn) {
   BringUp(kPeer);
   Report({Stored(1)});
-  effects_.sent.clear();
-  core_.OnOutput(EngineStanding{.tells_blocks = false});
-  core_.Tick();
-  const auto hellos = effects_.Take<wire::Hello>();
-  ASSERT_EQ(hellos.size(), 1U);
-  EXPECT_FALSE(hellos[0].sends_cache_events);
-  Welcome(kPeer, hellos[0].epoch);
-  core_.Tick();
-  EXPECT_EQ(ResyncCount(ResyncReason::kCacheView), 1U);
-  Report({Stored(2)});
-  for (const auto& [peer, message] : effects_.sent) EXPECT_FALSE(std::holds_alternative<wire::Snapshot>(message));
-  for (const wire::Step& step : effects_.Take<wire::Step>()) EXPECT_TRUE(step.events.empty());
-}
+  EXPECT_EQ(effects_.Take<wire::Step>().at(0).load.cached_block_count, 1U);
+  core_.OnOutput(EngineStanding{.knows_cache = false});
+  EXPECT_TRUE(effects_.Take<wire::Step>().at(0).load.cache_unknown) << "at once";
+  Report({Removed(1), Stored(2)});
+  const wire::Step step = effects_.Take<wire::Step>().at(0);
+  EXPECT_TRUE(step.load.cache_unknown);
+  EXPECT_EQ(step.load.cached_block_count, 100U) << "as many as there may be";
+  EXPECT_EQ(step.events.size(), 2U);
 
-TEST_F(LinkCoreTest, AnEngineThatTellsItsBlocksAgainIsAskedForThemFirst) {
-  BringUp(kPeer);
-  core_.OnOutput(EngineStanding{.tells_blocks = false});
-  Report({Stored(1)});  // no mirror follows
-  effects_.commands.clear();
   core_.OnOutput(EngineStanding{});
-  EXPECT_EQ(effects_.TakeCommands<SnapshotCommand>().size(), 1U);
+  EXPECT_FALSE(effects_.Take<wire::Step>().at(0).load.cache_unknown);
+  Report({Stored(3)});
+  EXPECT_EQ(effects_.Take<wire::Step>().at(0).load.cached_block_count, 2U);
+  core_.OnMessage(kPeer, wire::WantSnapshot{});
   core_.Tick();
-  const auto hellos = effects_.Take<wire::Hello>();
-  ASSERT_FALSE(hellos.empty());
-  EXPECT_TRUE(hellos.back().sends_cache_events);
-  Welcome(kPeer, hellos.back().epoch);
-  core_.Tick();
-  EXPECT_TRUE(effects_.Take<wire::Snapshot>().empty());
-  core_.OnOutput(EngineSnapshot{{RunOf(1)}});
-  core_.Tick();
-  const auto snapshots = effects_.Take<wire::Snapshot>();
-  ASSERT_EQ(snapshots.size(), 1U);
-  EXPECT_EQ(snapshots[0].runs, std::vector<wire::StoredRun>{RunOf(1)});
-  Report({Stored(2)});
-  EXPECT_EQ(effects_.Take<wire::Step>().at(0).events, std::vector<wire::CacheEvent>{Stored(2)});
+  EXPECT_EQ(effects_.Take<wire::Snapshot>().at(0).runs.size(), 2U);
   EXPECT_EQ(LossCount(MirrorLoss::kDigest), 0U);
+  EXPECT_EQ(core_.up_count(), 1U) << "no link began anew";
 }
 
 TEST_F(LinkCoreTest, AStandingThatIsToldAgainChangesNothing) {
