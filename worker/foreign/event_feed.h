@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
@@ -63,7 +62,7 @@ class EventFeed {
   // All visible blocks, parents before children, after all events, taken or not: take them first.
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const { return book_.Snapshot(); }
 
-  // Are these all blocks that the engine has, but for those that are left out?
+  // Are these all blocks that the engine had at the last event that was applied, but for those that are left out?
   [[nodiscard]] bool exact() const { return order_.exact(); }
   // Is what is missing under way?
   [[nodiscard]] bool is_replaying() const { return order_.is_replaying(); }

@@ -8,8 +8,8 @@
 // message is number 0 itself. Where a replay can not bring what is missing (the engine's buffer is too short, it does
 // not answer, there is no replay socket), start from nothing at the first message there is.
 //
-//   exact     the messages applied since the start from nothing are all that the engine has sent, or all since it
-//             emptied its cache
+//   exact     the messages applied since the start from nothing are all that the engine sent up to the last of them, or
+//             all since it emptied its cache; so it stays while a replay mends a gap
 //   partial   blocks that were stored before are not known
 //
 // Engines may lose answers to a slow reader, and then the end marker: an answer that jumps, or silence, is asked for
