@@ -184,6 +184,7 @@ void ForeignHost::PublishRound() {
   PublishStanding();
   const bool wants_snapshot = snapshot_wanted_ && CanPublish();
   if (engine_.HasReport() || !rejected_.empty() || !events_.empty() || wants_snapshot) Publish(MakeReport());
+  while (engine_.HasReport() && CanPublish()) Publish(MakeReport());  // of further steps, one each
   PublishAnswers();
   if (wants_snapshot) PublishSnapshot();
 }

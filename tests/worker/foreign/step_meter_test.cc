@@ -55,6 +55,24 @@ TEST_F(StepMeterTest, AStepIsOneArrivalOfEachCall) {
   ExpectStep(steps[2], 0, 2, 0.02);
 }
 
+TEST_F(StepMeterTest, TokensOfSeveralStepsMayArriveAtOnce) {
+  meter_.OnSent(a_, At(0));
+  meter_.OnSent(b_, At(0));
+  meter_.OnFirstTokens(a_, 10, 1, At(50));
+  meter_.OnFirstTokens(b_, 10, 1, At(50));
+  for (int step = 0; step < 5; ++step) {
+    meter_.OnTokens(a_, 1, At(100));
+    meter_.OnTokens(b_, 1, At(100));
+  }
+  meter_.OnTokens(a_, 4, At(140));
+  meter_.OnTokens(b_, 4, At(140));
+  meter_.OnTokens(a_, 1, At(150));
+  const auto steps = Steps();
+  ASSERT_EQ(steps.size(), 3U);
+  ExpectStep(steps[1], 0, 2, 0.01);  // five of them
+  ExpectStep(steps[2], 0, 2, 0.01);  // four
+}
+
 TEST_F(StepMeterTest, TheLastStepClosesWhenNothingRuns) {
   meter_.OnSent(a_, At(0));
   meter_.OnFirstTokens(a_, 10, 1, At(50));
