@@ -20,7 +20,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRoomWait{5};
 // A command or an event ends the wait at once; this limit is only a safety net.
 constexpr milliseconds kLongestWait{1000};
-constexpr Duration kFactsPause = std::chrono::milliseconds(500);
 constexpr Duration kFactsPageTime = std::chrono::seconds(10);
 constexpr Duration kWaitingLogInterval = std::chrono::seconds(30);
 
@@ -39,10 +38,10 @@ Result<EngineFacts> RunRound(FactsRound& round, HttpCalls& calls) {
 
 }  // namespace
 
-Result<EngineFacts> AskForFacts(const Dialect& dialect, HttpCalls& calls, const Clock& clock, Duration patience) {
+Result<EngineFacts> AskForFacts(const Dialect& dialect, HttpCalls& calls, const Clock& clock, AskTimes times) {
   CallIds ids;
   FactsRound round(dialect, ids, calls, kFactsPageTime);
-  const Instant deadline = clock.Now() + patience;
+  const Instant deadline = clock.Now() + times.patience;
   Instant next_log = clock.Now();
   for (;;) {
     Result<EngineFacts> facts = RunRound(round, calls);
@@ -51,7 +50,7 @@ Result<EngineFacts> AskForFacts(const Dialect& dialect, HttpCalls& calls, const 
     if (now >= deadline) return facts;
     if (now >= next_log) LogInfo("waiting for the engine", {{"reason", facts.error().message}});
     if (now >= next_log) next_log = now + kWaitingLogInterval;
-    (void)calls.Poll(WaitOf(std::min(kFactsPause, deadline - now)), {});
+    (void)calls.Poll(WaitOf(std::min(times.pause, deadline - now)), {});
   }
 }
 

@@ -123,7 +123,7 @@ class ForeignHostTest : public ::testing::Test {
   ForeignHost& host() {
     if (host_ != nullptr) return *host_;
     auto calls = HttpCalls::Make({.base_url = engine_.url()}).value();
-    EngineFacts facts = AskForFacts(VllmDialect(), *calls, clock_, kHostPatience).value();
+    EngineFacts facts = AskForFacts(VllmDialect(), *calls, clock_, {.patience = kHostPatience}).value();
     host_ = std::make_unique<ForeignHost>(
         ForeignHost::Setup{.dialect = VllmDialect(),
                            .facts = std::move(facts),
@@ -196,7 +196,7 @@ class ForeignHostTest : public ::testing::Test {
 
 TEST_F(ForeignHostTest, TheEngineSaysWhatItIs) {
   auto calls = HttpCalls::Make({.base_url = engine_.url()}).value();
-  const EngineFacts facts = AskForFacts(VllmDialect(), *calls, clock_, kHostPatience).value();
+  const EngineFacts facts = AskForFacts(VllmDialect(), *calls, clock_, {.patience = kHostPatience}).value();
   wire::Hello hello;
   ForeignHost::Describe(VllmDialect(), facts, options_, hello);
   EXPECT_EQ(facts.model, "demo-model");
@@ -211,10 +211,37 @@ TEST_F(ForeignHostTest, TheEngineSaysWhatItIs) {
 TEST_F(ForeignHostTest, AnEngineThatDoesNotComeIsAnErrorWithTheReason) {
   engine_.SetHealth(503);
   auto calls = HttpCalls::Make({.base_url = engine_.url()}).value();
-  const auto facts = AskForFacts(VllmDialect(), *calls, clock_, milliseconds(1));
+  const auto facts = AskForFacts(VllmDialect(), *calls, clock_, {.patience = milliseconds(1)});
   ASSERT_FALSE(facts.ok());
   EXPECT_EQ(facts.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(facts.error().message, HasSubstr("/health answers with status 503"));
+}
+
+TEST_F(ForeignHostTest, AnEngineThatStillStartsIsAskedAgain) {
+  std::atomic<int> attempts = 0;
+  RawServer server([&](const std::string& request) {
+    if (request.starts_with("GET /health")) return WholeAnswer("", ++attempts < 3 ? 503 : 200);
+    if (request.starts_with("GET /metrics")) return WholeAnswer(attempts < 4 ? "" : ReadRecording("metrics-idle.txt"));
+    const std::string page = request.starts_with("GET /version") ? "page-version" : "page-v1-models";
+    return WholeAnswer(testing_support::ReadAnswer(page).body);
+  });
+  auto calls = HttpCalls::Make({.base_url = server.url()}).value();
+  const auto facts = AskForFacts(VllmDialect(), *calls, clock_, {.patience = kHostPatience, .pause = milliseconds(1)});
+  ASSERT_TRUE(facts.ok()) << facts.error().message;
+  EXPECT_EQ(attempts, 4);
+}
+
+TEST_F(ForeignHostTest, AnEngineThatFitsNoRouterIsAnErrorAtOnce) {
+  RawServer server([](const std::string& request) {
+    const std::string row = "vllm:cache_config_info{block_size=\"48\",num_gpu_blocks=\"72\"} 1\n";
+    if (request.starts_with("GET /metrics")) return WholeAnswer(row);
+    const std::string page = request.starts_with("GET /version") ? "page-version" : "page-v1-models";
+    return WholeAnswer(testing_support::ReadAnswer(page).body);
+  });
+  auto calls = HttpCalls::Make({.base_url = server.url()}).value();
+  const auto facts = AskForFacts(VllmDialect(), *calls, clock_, {.patience = kHostPatience});
+  ASSERT_FALSE(facts.ok());
+  EXPECT_THAT(facts.error().message, HasSubstr("blocks have 48 tokens"));
 }
 
 TEST_F(ForeignHostTest, ARequestGoesThroughTheEngine) {
