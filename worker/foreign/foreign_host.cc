@@ -1,5 +1,6 @@
 #include "worker/foreign/foreign_host.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/random_seed.h"
 #include "worker/foreign/facts_round.h"
 
 namespace roost::worker::foreign {
@@ -65,13 +67,19 @@ void ForeignHost::Describe(const Dialect& dialect, const EngineFacts& facts, con
   dialect.Claim(facts, hello);
 }
 
+// An engine may still know requests of an earlier worker, or of another one beside it.
+ForeignOptions ForeignHost::WithOwnIds(ForeignOptions options) {
+  options.id_prefix = fmt::format("{}-{:x}", options.id_prefix, RandomSeed());
+  return options;
+}
+
 ForeignHost::ForeignHost(Setup setup, const Clock& clock, const wire::Waker& waker)
     : clock_(clock),
       waker_(waker),
       calls_(std::move(setup.calls)),
       blocks_(std::move(setup.blocks)),
       stall_watch_(clock),
-      engine_(setup.dialect, std::move(setup.facts), std::move(setup.options), clock, *calls_) {}
+      engine_(setup.dialect, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_) {}
 
 ForeignHost::~ForeignHost() { Stop(); }
 
@@ -99,9 +107,9 @@ void ForeignHost::Run() {
   pthread_setname_np(pthread_self(), "engine");  // the name in lists of the process's threads
   while (!stopping_.load()) {
     DrainInbox();
-    PollBlocks();
     engine_.Tick();
     if (engine_.TakeRestart() && blocks_ != nullptr) blocks_->OnEngineRestart(clock_.Now());
+    PollBlocks();  // after a restart, so that the report's digest is that of its events
     PublishRound();
     Wait();
   }

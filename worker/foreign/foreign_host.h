@@ -75,6 +75,7 @@ class ForeignHost final : public EngineHost {
                        wire::Hello& hello);
 
  private:
+  static ForeignOptions WithOwnIds(ForeignOptions options);
   void Run();
   void Wait();
   [[nodiscard]] Duration TimeToNextRound() const;
