@@ -142,7 +142,6 @@ void EngineWatch::GoAway(std::string why) {
   CloseCalls();
   failures_ = 0;
   load_ = {};
-  computed_tokens_.reset();
   has_new_load_ = true;
   next_round_ = clock_.Now();
 }

@@ -43,7 +43,7 @@ namespace roost::worker::foreign {
 struct ForeignOptions {
   std::uint32_t max_running_requests = 256;   // where the engine does not tell its own limit
   std::uint32_t max_waiting_requests = 1024;  // calls beyond the running ones; over this, Submit answers kOverloaded
-  std::string id_prefix = "roost";            // of requests' ids at the engine; different in each process
+  std::string id_prefix = "roost";            // of requests' ids at the engine; the host adds a number of its own
   // The text that keeps a request's blocks apart from those of other scopes in the engine's cache. Null: none.
   std::function<std::string(const wire::Generate&)> salt_of = nullptr;
   WatchTimes times = {};

@@ -130,7 +130,7 @@ void ForeignEngine::FollowWatch() {
 
 // ---- reports ----
 
-bool ForeignEngine::HasReport() const { return report_due_ || !report_.tokens.empty(); }
+bool ForeignEngine::HasReport() const { return report_due_ || !report_.tokens.empty() || meter_.has_steps(); }
 
 StepReport ForeignEngine::TakeReport() {
   StepReport report = std::exchange(report_, {});

@@ -1,5 +1,6 @@
 #include "worker/foreign/foreign_host.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/random_seed.h"
 #include "worker/foreign/facts_round.h"
 
 namespace roost::worker::foreign {
@@ -20,7 +22,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRoomWait{5};
 // A command or an event ends the wait at once; this limit is only a safety net.
 constexpr milliseconds kLongestWait{1000};
-constexpr Duration kFactsPause = std::chrono::milliseconds(500);
 constexpr Duration kFactsPageTime = std::chrono::seconds(10);
 constexpr Duration kWaitingLogInterval = std::chrono::seconds(30);
 
@@ -39,10 +40,10 @@ Result<EngineFacts> RunRound(FactsRound& round, HttpCalls& calls) {
 
 }  // namespace
 
-Result<EngineFacts> AskForFacts(const Dialect& dialect, HttpCalls& calls, const Clock& clock, Duration patience) {
+Result<EngineFacts> AskForFacts(const Dialect& dialect, HttpCalls& calls, const Clock& clock, AskTimes times) {
   CallIds ids;
   FactsRound round(dialect, ids, calls, kFactsPageTime);
-  const Instant deadline = clock.Now() + patience;
+  const Instant deadline = clock.Now() + times.patience;
   Instant next_log = clock.Now();
   for (;;) {
     Result<EngineFacts> facts = RunRound(round, calls);
@@ -51,7 +52,7 @@ Result<EngineFacts> AskForFacts(const Dialect& dialect, HttpCalls& calls, const 
     if (now >= deadline) return facts;
     if (now >= next_log) LogInfo("waiting for the engine", {{"reason", facts.error().message}});
     if (now >= next_log) next_log = now + kWaitingLogInterval;
-    (void)calls.Poll(WaitOf(std::min(kFactsPause, deadline - now)), {});
+    (void)calls.Poll(WaitOf(std::min(times.pause, deadline - now)), {});
   }
 }
 
@@ -66,13 +67,19 @@ void ForeignHost::Describe(const Dialect& dialect, const EngineFacts& facts, con
   dialect.Claim(facts, hello);
 }
 
+// An engine may still know requests of an earlier worker, or of another one beside it.
+ForeignOptions ForeignHost::WithOwnIds(ForeignOptions options) {
+  options.id_prefix = fmt::format("{}-{:x}", options.id_prefix, RandomSeed());
+  return options;
+}
+
 ForeignHost::ForeignHost(Setup setup, const Clock& clock, const wire::Waker& waker)
     : clock_(clock),
       waker_(waker),
       calls_(std::move(setup.calls)),
       blocks_(std::move(setup.blocks)),
       stall_watch_(clock),
-      engine_(setup.dialect, std::move(setup.facts), std::move(setup.options), clock, *calls_) {}
+      engine_(setup.dialect, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_) {}
 
 ForeignHost::~ForeignHost() { Stop(); }
 
@@ -100,9 +107,9 @@ void ForeignHost::Run() {
   pthread_setname_np(pthread_self(), "engine");  // the name in lists of the process's threads
   while (!stopping_.load()) {
     DrainInbox();
-    PollBlocks();
     engine_.Tick();
     if (engine_.TakeRestart() && blocks_ != nullptr) blocks_->OnEngineRestart(clock_.Now());
+    PollBlocks();  // after a restart, so that the report's digest is that of its events
     PublishRound();
     Wait();
   }
@@ -184,6 +191,7 @@ void ForeignHost::PublishRound() {
   PublishStanding();
   const bool wants_snapshot = snapshot_wanted_ && CanPublish();
   if (engine_.HasReport() || !rejected_.empty() || !events_.empty() || wants_snapshot) Publish(MakeReport());
+  while (engine_.HasReport() && CanPublish()) Publish(MakeReport());  // of further steps, one each
   PublishAnswers();
   if (wants_snapshot) PublishSnapshot();
 }

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,10 +35,15 @@
 
 namespace roost::worker::foreign {
 
-// Asks the engine what it is, again and again until it answers or `patience` has passed: an engine may load its model
-// for minutes. Waits meanwhile. kUnavailable, with the last reason, when the time is over; other errors at once.
+struct AskTimes {
+  Duration patience = std::chrono::seconds(900);    // an engine may load its model for minutes
+  Duration pause = std::chrono::milliseconds(500);  // between two attempts
+};
+
+// Asks the engine what it is, again and again until it answers or the patience is over. Waits meanwhile; a Wake of the
+// calls ends a pause. kUnavailable, with the last reason, when the time is over; other errors at once.
 [[nodiscard]] Result<EngineFacts> AskForFacts(const Dialect& dialect, HttpCalls& calls, const Clock& clock,
-                                              Duration patience);
+                                              AskTimes times);
 
 class ForeignHost final : public EngineHost {
  public:
@@ -69,6 +75,7 @@ class ForeignHost final : public EngineHost {
                        wire::Hello& hello);
 
  private:
+  static ForeignOptions WithOwnIds(ForeignOptions options);
   void Run();
   void Wait();
   [[nodiscard]] Duration TimeToNextRound() const;

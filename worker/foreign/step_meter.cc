@@ -1,6 +1,7 @@
 #include "worker/foreign/step_meter.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace roost::worker::foreign {
@@ -11,6 +12,8 @@ constexpr double kLeastStepSeconds = 1e-6;
 constexpr double kMostStepSeconds = 1e5;
 // Of its time, what is left for a step with a prefill at least: the others' share is an estimate.
 constexpr double kLeastShare = 0.1;
+// Arrivals of one call that are closer to each other are one.
+constexpr Duration kAtOnce = std::chrono::microseconds(500);
 
 }  // namespace
 
@@ -20,16 +23,22 @@ void StepMeter::OnSent(CallId call, Instant now) {
   waiting_.insert(call);
 }
 
+std::uint32_t StepMeter::Step::count() const {
+  std::uint32_t most = 1;
+  for (const auto& [call, tokens] : calls) most = std::max(most, tokens);
+  return most;
+}
+
 // The open step, or a new one if the call has tokens in that one already.
-StepMeter::Step& StepMeter::StepOf(CallId call, Instant now) {
-  if (open_ && open_->calls.contains(call)) Close();
+StepMeter::Step& StepMeter::StepOf(CallId call, std::uint32_t tokens, Instant now) {
+  if (open_ && open_->calls.contains(call) && now - open_->arrived >= kAtOnce) Close();
   if (!open_) open_ = Step{.arrived = now};
-  open_->calls.insert(call);
+  open_->calls[call] += tokens;
   return *open_;
 }
 
 void StepMeter::OnFirstTokens(CallId call, std::uint32_t prefill_tokens, std::uint32_t tokens, Instant now) {
-  Step& step = StepOf(call, now);
+  Step& step = StepOf(call, tokens, now);
   step.has_first_tokens = true;
   step.prefill_tokens += prefill_tokens;
   step.decode_tokens += tokens - std::min(tokens, 1U);  // the first token comes with the prefill
@@ -37,7 +46,9 @@ void StepMeter::OnFirstTokens(CallId call, std::uint32_t prefill_tokens, std::ui
   running_.insert(call);
 }
 
-void StepMeter::OnTokens(CallId call, std::uint32_t tokens, Instant now) { StepOf(call, now).decode_tokens += tokens; }
+void StepMeter::OnTokens(CallId call, std::uint32_t tokens, Instant now) {
+  StepOf(call, tokens, now).decode_tokens += tokens;
+}
 
 void StepMeter::OnEnd(CallId call) {
   waiting_.erase(call);
@@ -54,10 +65,12 @@ void StepMeter::Close() {
   if (step.has_first_tokens) {
     CloseWithPrefill(step);
   } else if (!waiting_.empty() && mixed_ && step.arrived > mixed_->began) {
-    ++mixed_->steps;
+    mixed_->steps += step.count();
     mixed_->decode_tokens += step.decode_tokens;
   } else {
-    const StepSample sample{.prefill_tokens = 0, .decode_tokens = step.decode_tokens, .seconds = seconds};
+    const std::uint32_t count = step.count();
+    const StepSample sample{
+        .prefill_tokens = 0, .decode_tokens = step.decode_tokens / count, .seconds = seconds / count};
     decodes_.Observe(sample);
     Report(sample);
   }
@@ -68,12 +81,13 @@ void StepMeter::CloseWithPrefill(const Step& step) {
   const Mixed mixed = mixed_.value_or(Mixed{.began = last_arrival_});
   mixed_ = waiting_.empty() ? std::nullopt : std::optional(Mixed{.began = step.arrived});
   const double all_seconds = ToSeconds(step.arrived - mixed.began);
-  const auto decodes = static_cast<std::uint32_t>((mixed.decode_tokens + step.decode_tokens) / (mixed.steps + 1));
+  const std::uint32_t others = mixed.steps + step.count() - 1;
+  const auto decodes = static_cast<std::uint32_t>((mixed.decode_tokens + step.decode_tokens) / (others + 1));
   double seconds = all_seconds;
-  if (mixed.steps > 0) {
+  if (others > 0) {
     const double decode_seconds = decodes_.decode_step_seconds(decodes);
     if (decode_seconds == 0) return;
-    seconds = std::max(all_seconds - mixed.steps * decode_seconds, kLeastShare * all_seconds);
+    seconds = std::max(all_seconds - others * decode_seconds, kLeastShare * all_seconds);
   }
   Report({.prefill_tokens = step.prefill_tokens, .decode_tokens = decodes, .seconds = seconds});
 }

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -40,16 +41,19 @@ class StepMeter {
 
   // The steps that have ended, oldest first, each once. Those that nobody takes are forgotten: the oldest first.
   [[nodiscard]] std::optional<StepSample> TakeStep();
+  [[nodiscard]] bool has_steps() const { return !steps_.empty(); }
 
  private:
   static constexpr std::size_t kMaxKeptSteps = 16;
 
   struct Step {
     Instant arrived{};
-    std::set<CallId> calls = {};
+    std::map<CallId, std::uint32_t> calls = {};  // and their tokens
     std::uint32_t prefill_tokens = 0;
     std::uint32_t decode_tokens = 0;
     bool has_first_tokens = false;
+
+    [[nodiscard]] std::uint32_t count() const;  // of the engine's steps
   };
   // Since prefills could begin that have not ended.
   struct Mixed {
@@ -58,7 +62,7 @@ class StepMeter {
     std::uint64_t decode_tokens = 0;
   };
 
-  Step& StepOf(CallId call, Instant now);
+  Step& StepOf(CallId call, std::uint32_t tokens, Instant now);
   void Close();
   void CloseWithPrefill(const Step& step);
   void Report(const StepSample& sample);

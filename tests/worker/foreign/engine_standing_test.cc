@@ -50,6 +50,17 @@ TEST_F(EngineStandingTest, AnEngineWithoutRequestsDoesNotHang) {
   EXPECT_FALSE(engine().watch().is_away());
 }
 
+TEST_F(EngineStandingTest, TokensAreLife) {
+  Submit(Request(5));
+  const CallId call = CallAt(0);
+  Status(call, 200);
+  for (int i = 0; i < 3; ++i) {
+    Live(30);
+    Chunk(call, 1);
+  }
+  EXPECT_FALSE(engine().watch().is_away());
+}
+
 TEST_F(EngineStandingTest, WhatTheEngineComputesIsLifeToo) {
   Submit(Request(5));
   Live(200, 10);  // a long prompt, or an answer that is not streamed

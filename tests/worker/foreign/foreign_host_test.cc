@@ -39,6 +39,7 @@ class RecordedEngine {
     streams_.push_back(std::move(name));
   }
   void SetHealth(int status) { health_ = status; }
+  void Restart() { ++life_; }
   RawServer& server() { return server_; }
 
  private:
@@ -46,11 +47,15 @@ class RecordedEngine {
     if (request.starts_with("GET /health")) return WholeAnswer("", health_);
     if (request.starts_with("GET /version")) return Page("page-version");
     if (request.starts_with("GET /v1/models")) return Page("page-v1-models");
-    if (request.starts_with("GET /metrics")) return WholeAnswer(ReadRecording("metrics-idle.txt"));
+    if (request.starts_with("GET /metrics")) return Metrics();
     const std::string name = NextStream();
     if (name.empty()) return {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", RawAnswer::Then::kHold};
     const std::string folder = name == "all-killed" ? "death/" : "http/";
     return {ReadRecording(folder + name + ".response"), RawAnswer::Then::kClose};
+  }
+  RawAnswer Metrics() const {
+    return WholeAnswer(ReadRecording("metrics-idle.txt") + "process_start_time_seconds " + std::to_string(life_) +
+                       "\n");
   }
   static RawAnswer Page(const std::string& name) { return WholeAnswer(testing_support::ReadAnswer(name).body); }
   std::string NextStream() {
@@ -62,6 +67,7 @@ class RecordedEngine {
   }
 
   std::atomic<int> health_ = 200;
+  std::atomic<int> life_ = 1;
   std::mutex mutex_;
   std::vector<std::string> streams_;  // guarded by mutex_
   RawServer server_;
@@ -98,8 +104,10 @@ class ScriptedBlocks final : public BlockSource {
     std::uint64_t count = 0;
     (void)!read(script_->fd, &count, sizeof(count));
     const std::lock_guard lock(script_->mutex);
-    fresh_ = std::exchange(script_->events, {});
-    for (const wire::CacheEvent& event : fresh_) blocks_.push_back(event.stored);
+    for (wire::CacheEvent& event : std::exchange(script_->events, {})) {
+      blocks_.push_back(event.stored);
+      fresh_.push_back(std::move(event));
+    }
     return false;
   }
   std::vector<wire::CacheEvent> TakeEvents() override { return std::exchange(fresh_, {}); }
@@ -110,6 +118,12 @@ class ScriptedBlocks final : public BlockSource {
   void OnEngineRestart(Instant) override {
     const std::lock_guard lock(script_->mutex);
     ++script_->restarts;
+    for (const wire::StoredRun& run : std::exchange(blocks_, {})) {
+      wire::CacheEvent event;
+      event.kind = wire::CacheEvent::Kind::kRemoved;
+      event.removed = run.hashes;
+      fresh_.push_back(std::move(event));
+    }
   }
 
  private:
@@ -123,7 +137,7 @@ class ForeignHostTest : public ::testing::Test {
   ForeignHost& host() {
     if (host_ != nullptr) return *host_;
     auto calls = HttpCalls::Make({.base_url = engine_.url()}).value();
-    EngineFacts facts = AskForFacts(VllmDialect(), *calls, clock_, kHostPatience).value();
+    EngineFacts facts = AskForFacts(VllmDialect(), *calls, clock_, {.patience = kHostPatience}).value();
     host_ = std::make_unique<ForeignHost>(
         ForeignHost::Setup{.dialect = VllmDialect(),
                            .facts = std::move(facts),
@@ -196,7 +210,7 @@ class ForeignHostTest : public ::testing::Test {
 
 TEST_F(ForeignHostTest, TheEngineSaysWhatItIs) {
   auto calls = HttpCalls::Make({.base_url = engine_.url()}).value();
-  const EngineFacts facts = AskForFacts(VllmDialect(), *calls, clock_, kHostPatience).value();
+  const EngineFacts facts = AskForFacts(VllmDialect(), *calls, clock_, {.patience = kHostPatience}).value();
   wire::Hello hello;
   ForeignHost::Describe(VllmDialect(), facts, options_, hello);
   EXPECT_EQ(facts.model, "demo-model");
@@ -211,10 +225,37 @@ TEST_F(ForeignHostTest, TheEngineSaysWhatItIs) {
 TEST_F(ForeignHostTest, AnEngineThatDoesNotComeIsAnErrorWithTheReason) {
   engine_.SetHealth(503);
   auto calls = HttpCalls::Make({.base_url = engine_.url()}).value();
-  const auto facts = AskForFacts(VllmDialect(), *calls, clock_, milliseconds(1));
+  const auto facts = AskForFacts(VllmDialect(), *calls, clock_, {.patience = milliseconds(1)});
   ASSERT_FALSE(facts.ok());
   EXPECT_EQ(facts.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(facts.error().message, HasSubstr("/health answers with status 503"));
+}
+
+TEST_F(ForeignHostTest, AnEngineThatStillStartsIsAskedAgain) {
+  std::atomic<int> attempts = 0;
+  RawServer server([&](const std::string& request) {
+    if (request.starts_with("GET /health")) return WholeAnswer("", ++attempts < 3 ? 503 : 200);
+    if (request.starts_with("GET /metrics")) return WholeAnswer(attempts < 4 ? "" : ReadRecording("metrics-idle.txt"));
+    const std::string page = request.starts_with("GET /version") ? "page-version" : "page-v1-models";
+    return WholeAnswer(testing_support::ReadAnswer(page).body);
+  });
+  auto calls = HttpCalls::Make({.base_url = server.url()}).value();
+  const auto facts = AskForFacts(VllmDialect(), *calls, clock_, {.patience = kHostPatience, .pause = milliseconds(1)});
+  ASSERT_TRUE(facts.ok()) << facts.error().message;
+  EXPECT_EQ(attempts, 4);
+}
+
+TEST_F(ForeignHostTest, AnEngineThatFitsNoRouterIsAnErrorAtOnce) {
+  RawServer server([](const std::string& request) {
+    const std::string row = "vllm:cache_config_info{block_size=\"48\",num_gpu_blocks=\"72\"} 1\n";
+    if (request.starts_with("GET /metrics")) return WholeAnswer(row);
+    const std::string page = request.starts_with("GET /version") ? "page-version" : "page-v1-models";
+    return WholeAnswer(testing_support::ReadAnswer(page).body);
+  });
+  auto calls = HttpCalls::Make({.base_url = server.url()}).value();
+  const auto facts = AskForFacts(VllmDialect(), *calls, clock_, {.patience = kHostPatience});
+  ASSERT_FALSE(facts.ok());
+  EXPECT_THAT(facts.error().message, HasSubstr("blocks have 48 tokens"));
 }
 
 TEST_F(ForeignHostTest, ARequestGoesThroughTheEngine) {
@@ -290,6 +331,21 @@ TEST_F(ForeignHostTest, BlocksComeWithReportsAndSnapshotsAfterThem) {
   ASSERT_TRUE(TakeUntil([&] { return snapshot_.has_value(); }));
   ASSERT_EQ(snapshot_->runs.size(), 1U);
   EXPECT_EQ(snapshot_->runs[0].hashes, (std::vector<BlockHash>{{1, 2}}));
+}
+
+TEST_F(ForeignHostTest, ARestartedEngineHasNoBlocks) {
+  with_blocks_ = true;
+  host();
+  script_->Store(BlockHash{1, 2});
+  ASSERT_TRUE(TakeUntil([&] { return event_count_ == 1; }));
+  engine_.Restart();
+  ASSERT_TRUE(TakeUntil([&] { return event_count_ == 2; }));
+  EXPECT_EQ(last_events_load_.digest, BlockHash());
+  EXPECT_EQ(last_events_load_.cached_block_count, 0U);
+  ASSERT_TRUE(TakeUntil([&] { return standings_.size() == 3; }));
+  EXPECT_THAT(standings_[1].absence, HasSubstr("has restarted"));
+  const std::lock_guard lock(script_->mutex);
+  EXPECT_EQ(script_->restarts, 1);
 }
 
 TEST_F(ForeignHostTest, TheEnginesCacheIsItsOwn) {

@@ -55,6 +55,24 @@ TEST_F(StepMeterTest, AStepIsOneArrivalOfEachCall) {
   ExpectStep(steps[2], 0, 2, 0.02);
 }
 
+TEST_F(StepMeterTest, TokensOfSeveralStepsMayArriveAtOnce) {
+  meter_.OnSent(a_, At(0));
+  meter_.OnSent(b_, At(0));
+  meter_.OnFirstTokens(a_, 10, 1, At(50));
+  meter_.OnFirstTokens(b_, 10, 1, At(50));
+  for (int step = 0; step < 5; ++step) {
+    meter_.OnTokens(a_, 1, At(100));
+    meter_.OnTokens(b_, 1, At(100));
+  }
+  meter_.OnTokens(a_, 4, At(140));
+  meter_.OnTokens(b_, 4, At(140));
+  meter_.OnTokens(a_, 1, At(150));
+  const auto steps = Steps();
+  ASSERT_EQ(steps.size(), 3U);
+  ExpectStep(steps[1], 0, 2, 0.01);  // five of them
+  ExpectStep(steps[2], 0, 2, 0.01);  // four
+}
+
 TEST_F(StepMeterTest, TheLastStepClosesWhenNothingRuns) {
   meter_.OnSent(a_, At(0));
   meter_.OnFirstTokens(a_, 10, 1, At(50));
@@ -96,6 +114,32 @@ TEST_F(StepMeterTest, APrefillInPartsCountsWithoutTheDecodesBesideIt) {
   EXPECT_EQ(steps[1].prefill_tokens, 600U);
   EXPECT_EQ(steps[1].decode_tokens, 1U);
   EXPECT_NEAR(steps[1].seconds, 0.070, 0.005);  // 90 ms less two decodes
+}
+
+// B's prompt was sent with A's, but begins after it.
+TEST_F(StepMeterTest, APromptThatWaitedCountsFromTheOneBeforeIt) {
+  const CallId c{3};
+  meter_.OnSent(c, At(0));
+  meter_.OnFirstTokens(c, 10, 1, At(10));
+  for (int now = 20; now <= 200; now += 10) meter_.OnTokens(c, 1, At(now));
+  meter_.OnSent(a_, At(200));
+  meter_.OnSent(b_, At(200));
+  meter_.OnTokens(c, 1, At(230));
+  meter_.OnFirstTokens(a_, 300, 1, At(230));
+  Steps();
+  meter_.OnTokens(c, 1, At(260));
+  meter_.OnTokens(a_, 1, At(260));
+  meter_.OnTokens(c, 1, At(290));
+  meter_.OnTokens(a_, 1, At(290));
+  meter_.OnFirstTokens(b_, 600, 1, At(290));
+  meter_.OnTokens(c, 1, At(300));
+  const auto steps = Steps();
+  ASSERT_EQ(steps.size(), 2U);  // the prefills; the step between them carried a part of B's
+  EXPECT_EQ(steps[0].prefill_tokens, 300U);
+  EXPECT_EQ(steps[1].prefill_tokens, 600U);
+  // 60 ms less a step of two decodes: of one it takes 10 ms, of two it was never seen.
+  EXPECT_GE(steps[1].seconds, 0.039);
+  EXPECT_LE(steps[1].seconds, 0.051);
 }
 
 TEST_F(StepMeterTest, StepsThatNobodyTakesAreForgotten) {
