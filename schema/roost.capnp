@@ -324,7 +324,7 @@ struct TokenEvent {
 
   cachedTokenCount :union {
     # Prompt tokens whose KV came from the cache. Set once: in the request's first event with tokens, or in its last
-    # event if it has no tokens.
+    # event if it has no tokens, or if an engine of another program tells it only at the end.
     absent @2 :Void;
     count @3 :UInt32;
   }

@@ -266,7 +266,8 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
   if (event.tokens.size() > room) event.tokens.resize(room);
   if (!HasComputedPrompt(event)) return;
   event.logprobs.resize(request.spec.output_logprobs.has_value() ? event.tokens.size() : 0);
-  OnPromptComputed(attempt, event, now);
+  OnPromptComputed(attempt, now);
+  OnCacheOutcome(attempt, event, now);
   output.insert(output.end(), event.tokens.begin(), event.tokens.end());
   std::optional<std::uint32_t> cached_tokens;
   if (!request.cache_outcome_told && event.cached_token_count.has_value()) {
@@ -287,7 +288,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
                               .logprobs = std::move(event.logprobs)}});
 }
 
-void RequestBook::OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
+void RequestBook::OnPromptComputed(Attempt& attempt, Instant now) {
   if (std::exchange(attempt.prompt_computed, true)) return;
   attempt.pending = {};  // the cache events of its blocks have already come
   attempt.charge.OnFirstToken();
@@ -296,13 +297,20 @@ void RequestBook::OnPromptComputed(Attempt& attempt, const wire::TokenEvent& eve
   if (worker == nullptr) return;
   worker->ejection.OnFirstToken();
   worker->totals.prompt_tokens += spec.prompt.size();
-  worker->totals.cached_tokens += event.cached_token_count.value_or(0);
   worker->totals.ttft_seconds += ToSeconds(now - attempt.prediction.decided_at);
   ++worker->totals.first_tokens;
   if (std::exchange(attempt.is_probe, false)) roster_.Refresh(*worker);
   if (spec.cache_mode == wire::CacheMode::kOff) return;
   worker->view.OnComputed(spec.block_hashes, now);
-  if (!event.cached_token_count.has_value()) return;
+}
+
+// With the first token, or as late as with the last.
+void RequestBook::OnCacheOutcome(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
+  if (!event.cached_token_count.has_value() || std::exchange(attempt.cache_outcome_known, true)) return;
+  Worker* const worker = roster_.Find(attempt.worker_id);
+  if (worker == nullptr) return;
+  worker->totals.cached_tokens += *event.cached_token_count;
+  if (attempt.request->spec.cache_mode == wire::CacheMode::kOff) return;
   const auto change = worker->view.OnOutcome(
       {attempt.prediction.decided_at, attempt.prediction.cached_tokens, *event.cached_token_count}, now);
   if (change.has_value()) TellModeChange(*worker, *change, metrics_);

@@ -149,6 +149,7 @@ class RequestBook {
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
     bool prompt_computed = false;
+    bool cache_outcome_known = false;
     bool cut_short = false;  // the router ended a choice that its worker still computes
     bool is_probe = false;   // see Ejection
   };
@@ -208,7 +209,8 @@ class RequestBook {
   void OnPromptLogprobs(Request& request, wire::TokenEvent& event);
   void OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now);
   // Called with each event that proves that the prompt is computed; only the attempt's first one has an effect.
-  void OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now);
+  void OnPromptComputed(Attempt& attempt, Instant now);
+  void OnCacheOutcome(Attempt& attempt, const wire::TokenEvent& event, Instant now);
   // One choice is complete; `attempt` may dangle afterwards.
   void OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now);
   // The worker now has the KV of prompt and output. Has an effect only in predicted mode.

@@ -76,7 +76,7 @@ Result<ConnectedEngine> ConnectEngine(const Dialect& dialect, const EngineAddres
                                       PrefixScope scope, const Clock& clock, Duration patience) {
   ConnectedEngine engine{.dialect = &dialect, .facts = {}, .options = std::move(options), .calls = nullptr};
   ROOST_ASSIGN_OR_RETURN(engine.calls, HttpCalls::Make(address.http));
-  Result<EngineFacts> facts = AskForFacts(dialect, *engine.calls, clock, patience);
+  Result<EngineFacts> facts = AskForFacts(dialect, *engine.calls, clock, {.patience = patience});
   if (!facts.ok()) {
     return Error{facts.error().code, fmt::format("{}: {}", address.http.base_url, facts.error().message), "engine-url"};
   }

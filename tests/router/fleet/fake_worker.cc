@@ -259,7 +259,7 @@ wire::TokenEvent FakeWorker::AdvanceChoice(Running& running, std::uint32_t index
         ExpectedLogprobs(choice.tokens, choice.tokens.size() - event.tokens.size(), *request.output_logprobs);
   }
   choice.ended = event.finish.has_value();
-  if (!event.tokens.empty() || event.finish.has_value()) {
+  if (event.finish.has_value() || (!event.tokens.empty() && !tells_cached_late_)) {
     event.cached_token_count = std::exchange(running.cached_tokens, std::nullopt);
   }
   return event;

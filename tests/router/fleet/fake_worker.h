@@ -78,6 +78,8 @@ class FakeWorker {
   void SetUsedPrefixes(std::vector<wire::UsedPrefix> prefixes) { used_prefixes_ = std::move(prefixes); }
 
   // It reports its blocks as usual, but requests find none of them.
+  // It tells how many tokens were cached with a request's last tokens, not with its first.
+  void SetTellsCachedLate(bool late) { tells_cached_late_ = late; }
   // From its next report on: it has lost track of its cache, or knows it again.
   void SetCacheUnknown(bool unknown) { load_.cache_unknown = unknown; }
   void SetHitless(bool hitless) { hitless_ = hitless; }
@@ -144,6 +146,7 @@ class FakeWorker {
   bool full_ = false;
   bool hung_ = false;
   bool broken_ = false;
+  bool tells_cached_late_ = false;
   bool hitless_ = false;
   bool tells_no_logprobs_ = false;
   wire::Load load_;

@@ -80,6 +80,18 @@ TEST_F(FleetModesTest, AWorkerThatLosesTrackOfItsCacheIsPredictedUntilItKnowsItA
   EXPECT_EQ(Promise(MakePrompt(1, 50)), 48U) << "by the snapshot";
 }
 
+TEST_F(FleetModesTest, PromisesAreJudgedAlsoWhenTheirOutcomeIsToldLate) {
+  FakeWorker& worker = sim.JoinWorker("a");
+  worker.SetTellsCachedLate(true);
+  worker.SetHitless(true);
+  static_cast<void>(Promise(MakePrompt(1, 50)));
+  for (int i = 0; i < 64; ++i) static_cast<void>(Promise(MakePrompt(1, 50)));
+  EXPECT_EQ(sim.metrics.mode_changes.size(), 1U) << "64 broken promises cost a snapshot";
+  EXPECT_EQ(sim.metrics.outcomes.size(), 65U);
+  EXPECT_EQ(sim.metrics.outcomes.back().actual_cached_tokens, 0U);
+  EXPECT_EQ(sim.metrics.outcomes.back().predicted_cached_tokens, 48U);
+}
+
 TEST_F(FleetModesTest, NothingIsPromisedOfAWorkerThatKeepsNoPrefixes) {
   FakeWorker& worker = sim.AddWorker("a");
   worker.hello().keeps_prefixes = false;
