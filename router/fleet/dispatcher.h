@@ -109,7 +109,8 @@ struct Dispatched {
 // Tokens that one choice got at once. Empty if it ended without a token; then cached_token_count is set.
 struct ChoiceTokens {
   std::vector<TokenId> tokens;
-  // Set in the first tokens of a request: the number of prompt tokens found in the worker's cache.
+  // The number of prompt tokens found in the worker's cache: once, with the first tokens of a request, or with the last
+  // ones of an engine that tells it late.
   std::optional<std::uint32_t> cached_token_count = std::nullopt;
   std::uint32_t choice = 0;  // below the request's sample_count
   // One entry for each token, in order, if the request wants them; otherwise empty.
