@@ -55,7 +55,7 @@ std::vector<OfflineRequest> MakeRequests(const OfflineModel& model, Size size) {
   fields.max_output_tokens = kOutputTokens;
   fields.temperature = 0.0F;
   fields.ignore_eos = true;
-  const std::uint32_t vocab_size = model.setup.model->shape().vocab_size;
+  const std::uint32_t vocab_size = model.setup.own.model->shape().vocab_size;
   std::vector<OfflineRequest> requests(size.request_count);
   for (std::uint32_t i = 0; i < size.request_count; ++i) {
     const std::uint32_t which = i % kDistinctPrompts;
@@ -90,9 +90,9 @@ void Print(std::string_view mode, std::string_view cache, const OfflineTotals& t
 OfflineTotals Run(const OfflineModel& model, roostctl::OfflineScheduler scheduler, wire::CacheMode cache, Size size) {
   const SteadyClock clock;
   CountingSink sink;
-  return roostctl::RunOffline({.model = *model.setup.model,
+  return roostctl::RunOffline({.model = *model.setup.own.model,
                                .clock = clock,
-                               .engine = model.setup.engine,
+                               .engine = model.setup.own.engine,
                                .scheduler = scheduler,
                                .cache = cache},
                               MakeRequests(model, size), sink);
