@@ -61,11 +61,27 @@ std::vector<std::string> EngineNames() {
   return names;
 }
 
-Result<void> CheckEndpoint(const char* flag, const std::string& text) {
+// An address of another engine. Prompts and answers pass there, so beyond this machine only what protects them, or who
+// asks for it.
+Result<void> CheckEngineAddress(const WorkerOptions& options, const char* flag, const std::string& text) {
   if (text.empty()) return {};
   const Result<wire::Endpoint> endpoint = wire::ParseEndpoint(text);
   if (!endpoint.ok()) return InvalidArgument(flag, "{}", endpoint.error().ToString());
-  return {};
+  if (endpoint->IsLoopback() || options.insecure_bind) return {};
+  return InvalidArgument(flag,
+                         "{} is beyond loopback, where anyone on the way reads prompts: put the worker beside its "
+                         "engine, or allow it with --insecure-bind",
+                         text);
+}
+
+// "http://host:8000/path" as tcp://host:8000; with https nothing, which needs no check.
+std::string PlainAddressOf(const std::string& url) {
+  constexpr std::string_view kScheme = "http://";
+  if (!url.starts_with(kScheme)) return "";
+  const std::string authority = url.substr(kScheme.size(), url.find('/', kScheme.size()) - kScheme.size());
+  const bool has_port =
+      authority.find(':', authority.rfind(']') == std::string::npos ? 0 : authority.rfind(']')) != std::string::npos;
+  return "tcp://" + authority + (has_port ? "" : ":80");
 }
 
 Result<void> CheckForeign(const WorkerOptions& options) {
@@ -73,8 +89,9 @@ Result<void> CheckForeign(const WorkerOptions& options) {
     if (options.engine_events.empty() && options.engine_replay.empty() && options.engine_key_file.empty()) return {};
     return InvalidArgument("engine", "is roost, which has no events, replay or key file: give vllm or sglang");
   }
-  ROOST_RETURN_IF_ERROR(CheckEndpoint("engine-events", options.engine_events));
-  ROOST_RETURN_IF_ERROR(CheckEndpoint("engine-replay", options.engine_replay));
+  ROOST_RETURN_IF_ERROR(CheckEngineAddress(options, "engine-url", PlainAddressOf(options.engine_url)));
+  ROOST_RETURN_IF_ERROR(CheckEngineAddress(options, "engine-events", options.engine_events));
+  ROOST_RETURN_IF_ERROR(CheckEngineAddress(options, "engine-replay", options.engine_replay));
   if (options.engine_events.empty() && !options.engine_replay.empty()) {
     return InvalidArgument("engine-events", "is missing: engine-replay alone tells nothing");
   }
@@ -312,8 +329,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
           "URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; the worker then "
           "sends spans of the requests that the router traces")
       .AddSwitch("insecure-bind", options.insecure_bind,
-                 "Allow metrics-address beyond loopback without tls-client-ca, and links to such routers without "
-                 "link-secret-key")
+                 "Allow metrics-address beyond loopback without tls-client-ca, links to such routers without "
+                 "link-secret-key, and such an engine without https")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
            "Time that running requests have to end after SIGTERM", {0, 86400})
       .AddSwitch("core-dumps", options.core_dumps,

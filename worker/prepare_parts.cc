@@ -22,7 +22,8 @@ void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup) {
   setup.hello.worker_id = options.worker_id;
   setup.hello.sends_cache_events = options.cache_events == "on";
   setup.hello.keeps_prefixes = options.prefix_cache == "on";
-  setup.hello.model = options.served_model_name.empty() ? std::move(text.name) : options.served_model_name;
+  setup.hello.model = options.served_model_name;
+  if (setup.hello.model.empty()) setup.hello.model = std::move(text.name);
   setup.hello.sampling = text.sampling;
   setup.tokenizer.tokenizer_json = std::move(text.tokenizer_json);
   setup.tokenizer.chat_template = std::move(text.chat_template);

@@ -63,6 +63,29 @@ TEST(WorkerOptionsTest, LinksBeyondLoopbackNeedKeysUnlessToldOtherwise) {
   }
 }
 
+TEST(WorkerOptionsTest, AnotherEngineIsAskedForByNameAndStaysOnThisMachineUnlessToldOtherwise) {
+  EXPECT_TRUE(Parse({"--model", "m", "--engine", "vllm"}).ok());
+  EXPECT_TRUE(Parse({"--model", "m", "--engine", "sglang", "--engine-events", "tcp://localhost:5557"}).ok());
+  EXPECT_FALSE(Parse({"--model", "m", "--engine", "tgi"}).ok());
+  EXPECT_EQ(Parse({"--model", "m", "--engine-events", "tcp://127.0.0.1:5557"}).error().field, "engine");
+  const auto field_of = [](std::vector<const char*> flags) {
+    flags.insert(flags.begin(), {"--model", "m", "--engine", "vllm"});
+    const auto options = Parse(flags);
+    return options.ok() ? std::string() : options.error().field;
+  };
+  EXPECT_EQ(field_of({"--engine-events", "localhost"}), "engine-events");
+  EXPECT_EQ(field_of({"--engine-replay", "tcp://127.0.0.1:1"}), "engine-events");
+  for (const char* url : {"http://10.0.0.5:8000", "http://vllm/v1", "http://[fd00::1]:80/"}) {
+    EXPECT_EQ(field_of({"--engine-url", url}), "engine-url") << url;
+    EXPECT_EQ(field_of({"--engine-url", url, "--insecure-bind"}), "") << url;
+  }
+  for (const char* url :
+       {"http://127.0.0.1", "http://localhost:8000/engine", "http://[::1]:8000", "https://10.0.0.5"}) {
+    EXPECT_EQ(field_of({"--engine-url", url}), "") << url;
+  }
+  EXPECT_EQ(field_of({"--engine-events", "tcp://10.0.0.5:5557"}), "engine-events");
+}
+
 TEST(WorkerOptionsTest, LinkKeysAreTwoFilesThatAreReadBeforeTheModel) {
   EXPECT_EQ(Parse({"--model", "m", "--link-secret-key", "/nowhere"}).error().field, "link-peers");
   EXPECT_EQ(Parse({"--model", "m", "--link-peers", "/nowhere"}).error().field, "link-secret-key");
