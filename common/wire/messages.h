@@ -133,8 +133,8 @@ struct TokenEvent {
   // Of the prompt's tokens from the second on, in pieces as they are computed. The last piece comes before, or with,
   // the first output token. Only in events of choice 0.
   std::vector<TokenLogprobs> prompt_logprobs;
-  // Set in the request's first event that has tokens, or at the latest in its last one: how many prompt tokens had their
-  // KV in the cache.
+  // Set in the request's first event that has tokens, or at the latest in its last one: how many prompt tokens had
+  // their KV in the cache.
   std::optional<std::uint32_t> cached_token_count;
   std::optional<double> queue_wait_seconds;
   std::optional<FinishReason> finish;
