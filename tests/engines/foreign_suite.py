@@ -81,7 +81,8 @@ class Fleet:
             connection.close()
 
 
-def tokens_of(response):
+def events_of(response):
+    """The JSON objects of an event stream. An error among them is raised."""
     for line in response:
         text = line.decode().strip()
         if not text.startswith("data: ") or text == "data: [DONE]":
@@ -89,6 +90,11 @@ def tokens_of(response):
         event = json.loads(text[len("data: "):])
         if "error" in event:
             raise AssertionError(event)
+        yield event
+
+
+def tokens_of(response):
+    for event in events_of(response):
         for choice in event["choices"]:
             yield from choice.get("token_ids") or []
 

@@ -29,40 +29,43 @@ from vllm_test import RealEngine
 
 from cluster import Cluster  # noqa: E402  foreign_suite knows where it is
 
-SYSTEMS, CONVERSATIONS, TURNS, AT_ONCE = 6, 24, 5, 6
-SYSTEM_TOKENS, TURN_TOKENS, ANSWER_TOKENS = 640, 100, 24
-BLOCKS = 601  # of an engine; the conversations need some 850
+SYSTEMS, CONVERSATIONS, TURNS, AT_ONCE = 6, 30, 5, 6
+SYSTEM_WORDS, TURN_WORDS, ANSWER_TOKENS = 400, 70, 24  # a word has some 1.5 tokens
+BLOCKS = 421  # of an engine; the conversations need some 700
 CONTEXT = 4096
+PROMPTS = vllm_engine.ROOT / "deploy/demo-prompts"
 PEERS = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "roost/peers/v"
 
 
 def conversations(seed):
-    """Lists of turns of token ids. The first turn has a system prompt that others share."""
+    """Lists of turns. The first turn begins with a system prompt that others share. Texts, because SMG takes no tokens."""
     draw = random.Random(seed)
+    words = " ".join(path.read_text() for path in sorted(PROMPTS.glob("*.txt"))).split()
 
-    def tokens(count):
-        return [draw.randrange(1900) for _ in range(count)]
+    def text(count):
+        return " ".join(draw.choices(words, k=count)) + "\n"
 
-    systems = [tokens(SYSTEM_TOKENS) for _ in range(SYSTEMS)]
-    return [[systems[i % SYSTEMS] + tokens(TURN_TOKENS), *(tokens(TURN_TOKENS) for _ in range(TURNS - 1))]
+    systems = [text(SYSTEM_WORDS) for _ in range(SYSTEMS)]
+    return [[systems[i % SYSTEMS] + text(TURN_WORDS), *(text(TURN_WORDS) for _ in range(TURNS - 1))]
             for i in range(CONVERSATIONS)]
 
 
 def first_token(address, prompt):
-    """Seconds to the first token, and the answer's tokens."""
+    """Seconds to the first text, and the whole answer."""
     connection = http.client.HTTPConnection(address, timeout=300)
     body = {"model": "demo-model", "prompt": prompt, "temperature": 0, "max_tokens": ANSWER_TOKENS, "ignore_eos": True,
-            "stream": True, "return_token_ids": True}
+            "stream": True}
     try:
         begin = time.monotonic()
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         response = connection.getresponse()
         if response.status != 200:
             raise AssertionError(f"{response.status} {response.read()[:500]}")
-        seconds, answer = None, []
-        for token in foreign_suite.tokens_of(response):
-            seconds = seconds or time.monotonic() - begin
-            answer.append(token)
+        seconds, answer = None, ""
+        for event in foreign_suite.events_of(response):
+            for choice in event["choices"]:
+                seconds = seconds or (time.monotonic() - begin if choice["text"] else None)
+                answer += choice["text"]
         return seconds, answer
     finally:
         connection.close()
@@ -70,7 +73,7 @@ def first_token(address, prompt):
 
 def load(address, seed):
     """Runs all conversations, AT_ONCE at a time, their turns taken in turn. Returns the times to first tokens."""
-    chats = [{"history": [], "turns": list(turns)} for turns in conversations(seed)]
+    chats = [{"history": "", "turns": list(turns)} for turns in conversations(seed)]
     times = []
 
     def ask(chat):
@@ -103,7 +106,7 @@ def roost(engines):
 
 def accepts(address, engines):
     with contextlib.suppress(OSError, AssertionError, http.client.HTTPException):
-        return first_token(address, [1, 2, 3, len(engines)])[0] is not None
+        return first_token(address, f"Hello, {len(engines)} engines.")[0] is not None
     return False
 
 
@@ -171,8 +174,9 @@ def main():
             starts[name] = lambda name=name, command=command: other(command, engines, f"{folder}/{name}.log")
         results = {name: [] for name in starts}
         for seed in range(options.rounds):
-            for name, start in starts.items():
-                with start() as address:
+            names = list(starts)
+            for name in names[seed % len(names):] + names[:seed % len(names)]:
+                with starts[name]() as address:
                     forget(engines)
                     results[name].append(run(address, engines, seed))
                     print(f"# round {seed} {name} {results[name][-1]}", flush=True)
