@@ -166,12 +166,16 @@ def main():
     commands = peers(options.peers)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
         flags = ("--num-gpu-blocks-override", str(BLOCKS), "--max-model-len", str(CONTEXT))
-        engines = [RealEngine(DEMO_MODEL, f"{folder}/engine-{i}.log", flags) for i in range(2)]
+        # Each engine has a core of its own: threads of both on the same cores wait for each other at every barrier.
+        engines = [RealEngine(DEMO_MODEL, f"{folder}/engine-{i}.log", flags, {"VLLM_CPU_OMP_THREADS_BIND": str(i)})
+                   for i in range(2)]
         for engine in engines:
             ends.callback(engine.stop)
         starts = {"roost": lambda: roost(engines)}
         for name, command in commands.items():
             starts[name] = lambda name=name, command=command: other(command, engines, f"{folder}/{name}.log")
+        for engine in engines:  # their first steps take long
+            load(f"127.0.0.1:{engine.port}", "warm-up")
         results = {name: [] for name in starts}
         for seed in range(options.rounds):
             names = list(starts)

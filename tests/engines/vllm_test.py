@@ -23,8 +23,9 @@ BLOCKS = 121  # one is vLLM's own
 class RealEngine:
     """An engine that can be killed and started again at the same addresses."""
 
-    def __init__(self, model, log, flags):
+    def __init__(self, model, log, flags, settings=None):
         self.model = model
+        self.settings = settings
         self.log = log
         self.flags = ("--block-size", str(BLOCK_TOKENS), "--served-model-name", "demo-model", *flags)
         self.port, events_port, replay_port = (vllm_engine.free_port() for _ in range(3))
@@ -34,7 +35,7 @@ class RealEngine:
         self.start()
 
     def start(self):
-        self.context = vllm_engine.engine(self.model, flags=self.flags, log=self.log, **self.ports)
+        self.context = vllm_engine.engine(self.model, flags=self.flags, settings=self.settings, log=self.log, **self.ports)
         self.vllm = self.context.__enter__()
 
     def stop(self):

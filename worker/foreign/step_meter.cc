@@ -12,6 +12,10 @@ constexpr double kLeastStepSeconds = 1e-6;
 constexpr double kMostStepSeconds = 1e5;
 // Of its time, what is left for a step with a prefill at least: the others' share is an estimate.
 constexpr double kLeastShare = 0.1;
+// A step counts as at most so many times as long as expected: an engine's first use of a shape, or a pause of the whole
+// machine, is no speed, and routers would leave the engine alone until they forget it. An engine that stays slow is
+// believed after some steps.
+constexpr double kMostSlowness = 3;
 // Arrivals of one call that are closer to each other are one.
 constexpr Duration kAtOnce = std::chrono::microseconds(500);
 
@@ -92,9 +96,18 @@ void StepMeter::CloseWithPrefill(const Step& step) {
   Report({.prefill_tokens = step.prefill_tokens, .decode_tokens = decodes, .seconds = seconds});
 }
 
-void StepMeter::Report(const StepSample& sample) {
+double StepMeter::Expected(const StepSample& step) const {
+  if (step.prefill_tokens == 0) return speed_.decode_step_seconds(step.decode_tokens);
+  const double prefill = speed_.prefill_seconds(step.prefill_tokens);
+  return prefill == 0 ? 0 : prefill + speed_.seconds_beside_prefill(step.decode_tokens);
+}
+
+void StepMeter::Report(StepSample sample) {
   if (sample.prefill_tokens + sample.decode_tokens == 0 || sample.seconds < kLeastStepSeconds) return;
   if (sample.seconds > kMostStepSeconds) return;
+  const double expected = Expected(sample);
+  if (expected > 0) sample.seconds = std::min(sample.seconds, kMostSlowness * expected);
+  speed_.Observe(sample);
   if (steps_.size() == kMaxKeptSteps) steps_.pop_front();
   steps_.push_back(sample);
 }

@@ -65,7 +65,9 @@ class StepMeter {
   Step& StepOf(CallId call, std::uint32_t tokens, Instant now);
   void Close();
   void CloseWithPrefill(const Step& step);
-  void Report(const StepSample& sample);
+  // 0: not known yet.
+  [[nodiscard]] double Expected(const StepSample& step) const;
+  void Report(StepSample sample);
 
   std::set<CallId> waiting_;  // sent, without a token
   std::set<CallId> running_;
@@ -73,6 +75,7 @@ class StepMeter {
   Instant last_arrival_{};  // of the step before the open one, or when the engine got work
   std::optional<Mixed> mixed_;
   RateEstimator decodes_;  // of steps without prefill
+  RateEstimator speed_;    // of all reported steps
   std::deque<StepSample> steps_;
 };
 

@@ -142,6 +142,27 @@ TEST_F(StepMeterTest, APromptThatWaitedCountsFromTheOneBeforeIt) {
   EXPECT_LE(steps[1].seconds, 0.051);
 }
 
+// An engine's first use of a shape, or a pause of the machine.
+TEST_F(StepMeterTest, AnOddStepIsNoSpeedAndSeveralAre) {
+  int now = 0;
+  std::uint64_t call = 10;
+  const auto prompt = [&](int time) {
+    const CallId id(++call);
+    meter_.OnSent(id, At(now));
+    now += time;
+    meter_.OnFirstTokens(id, 500, 1, At(now));
+    meter_.OnEnd(id);
+    meter_.CloseIfIdle();
+    now += 1000;
+    return Steps().at(0).seconds;
+  };
+  for (int i = 0; i < 5; ++i) EXPECT_NEAR(prompt(100), 0.1, 1e-6);
+  EXPECT_NEAR(prompt(5000), 0.3, 0.02);
+  double last = 0;
+  for (int i = 0; i < 40; ++i) last = prompt(1000);
+  EXPECT_NEAR(last, 1, 1e-6) << "it has become slow";
+}
+
 TEST_F(StepMeterTest, StepsThatNobodyTakesAreForgotten) {
   meter_.OnSent(a_, At(0));
   meter_.OnFirstTokens(a_, 10, 1, At(10));
