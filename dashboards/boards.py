@@ -345,7 +345,7 @@ WORKER = {
             panel("Cache events", "gap: one was lost. replay_failed: and was not sent again, so the router goes by its own history. "
                   "restart: the engine began anew.", "cps",
                   [("{{worker}}, {{reason}}", rate("roost_worker_engine_event_trouble_total", "worker, reason"))]),
-            panel("Blocks left out", "Blocks that routers are not told of, by reason: of adapters, of images, in host memory …", "cps",
+            panel("Blocks left out", "Blocks that routers are not told of, by reason: of adapters, of images, in host memory and more.", "cps",
                   [("{{reason}}", rate("roost_worker_engine_left_out_blocks_total", "reason"))]),
         ),
         row(
