@@ -105,7 +105,8 @@ class DoubleTest(foreign_suite.ForeignSuite, unittest.TestCase):
         engine = self.engines[0]
         fleet = Fleet(self, [engine], worker_flags=("--engine-replay", ""))
         with fleet.cluster:
-            wait_until(lambda: [w["mode"] for w in fleet.router.workers()] == ["predicted"], "a worker that knows nothing")
+            wait_until(lambda: [(w["ready"], w["mode"]) for w in fleet.router.workers()] == [(True, "predicted")],
+                       "a worker that knows nothing")
             fleet.complete(prompts[0])
             wait_until(lambda: fleet.worker("beside-0")["mode"] == "exact", "that the first event is there")
             for i, prompt in enumerate(prompts):
