@@ -15,7 +15,11 @@ constexpr double kLeastShare = 0.1;
 // A step counts as at most so many times as long as expected: an engine's first use of a shape, or a pause of the whole
 // machine, is no speed, and routers would leave the engine alone until they forget it. An engine that stays slow is
 // believed after some steps.
-constexpr double kMostSlowness = 3;
+constexpr double kMostSlowness = 2;
+// The first steps with a prefill are compared with the fastest of them, where a prefill counts as this many tokens
+// more.
+constexpr std::uint32_t kFirstPrefills = 8;
+constexpr double kBaseTokens = 256;
 // Arrivals of one call that are closer to each other are one.
 constexpr Duration kAtOnce = std::chrono::microseconds(500);
 
@@ -96,8 +100,14 @@ void StepMeter::CloseWithPrefill(const Step& step) {
   Report({.prefill_tokens = step.prefill_tokens, .decode_tokens = decodes, .seconds = seconds});
 }
 
-double StepMeter::Expected(const StepSample& step) const {
+double StepMeter::Expected(const StepSample& step) {
   if (step.prefill_tokens == 0) return speed_.decode_step_seconds(step.decode_tokens);
+  if (first_prefills_ < kFirstPrefills) {
+    ++first_prefills_;
+    const double tokens = step.prefill_tokens + kBaseTokens;
+    best_seconds_per_token_ = std::min(best_seconds_per_token_, step.seconds / tokens);
+    return best_seconds_per_token_ * tokens;
+  }
   const double prefill = speed_.prefill_seconds(step.prefill_tokens);
   return prefill == 0 ? 0 : prefill + speed_.seconds_beside_prefill(step.decode_tokens);
 }

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -66,7 +67,7 @@ class StepMeter {
   void Close();
   void CloseWithPrefill(const Step& step);
   // 0: not known yet.
-  [[nodiscard]] double Expected(const StepSample& step) const;
+  [[nodiscard]] double Expected(const StepSample& step);
   void Report(StepSample sample);
 
   std::set<CallId> waiting_;  // sent, without a token
@@ -76,6 +77,8 @@ class StepMeter {
   std::optional<Mixed> mixed_;
   RateEstimator decodes_;  // of steps without prefill
   RateEstimator speed_;    // of all reported steps
+  std::uint32_t first_prefills_ = 0;
+  double best_seconds_per_token_ = std::numeric_limits<double>::infinity();  // of them
   std::deque<StepSample> steps_;
 };
 
