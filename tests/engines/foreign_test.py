@@ -62,6 +62,10 @@ class DoubleEngine:
         page = self.request("GET", "/metrics")
         return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if "num_requests_running{" in line)
 
+    def looks(self):
+        """How often somebody has read its metrics."""
+        return int(self.request("GET", "/looks"))
+
     def tokens(self, prompt, count):
         body = {"model": "demo-model", "prompt": prompt, "max_tokens": count, "temperature": 0, "return_token_ids": True,
                 "stream": True}
@@ -128,10 +132,11 @@ class DoubleTest(foreign_suite.ForeignSuite, unittest.TestCase):
             cluster.start_worker("beside-0", "--engine", "vllm", "--engine-url", f"http://127.0.0.1:{engine.port}")
             wait_until(lambda: [w["ready"] for w in router.workers()] == [True], "a ready worker")
             self.assertEqual(router.workers()[0]["mode"], "predicted")
-            for _ in range(2):
-                router.completion(prompt, max_tokens=2, temperature=0)
-            decision = router.decisions(1)[0]
-            self.assertEqual(decision["predicted"]["cached_tokens"], 3 * BLOCK_TOKENS)
+            router.completion(prompt, max_tokens=2, temperature=0)
+            looks = engine.looks()
+            wait_until(lambda: engine.looks() >= looks + 3, "that the worker has told the engine's load since")
+            router.completion(prompt, max_tokens=2, temperature=0)
+            self.assertEqual(router.decisions(1)[0]["predicted"]["cached_tokens"], 3 * BLOCK_TOKENS)
 
     def test_ten_kills_under_load_fail_no_request(self):
         stop = []

@@ -207,6 +207,7 @@ class Double:
         self.cached_tokens = 0
         self.output_tokens = 0
         self.steps = 0
+        self.looks = 0  # at its metrics
         self.next_id = 0
 
     # ---- requests ----
@@ -357,9 +358,12 @@ class Double:
             return 200, json.dumps({"object": "list", "data": [model]})
         if path == "/metrics":
             return 200, self.metrics()
+        if path == "/looks":  # of no vLLM
+            return 200, str(self.looks)
         return 404, json.dumps({"detail": "Not Found"})
 
     def metrics(self):
+        self.looks += 1
         used = sum(1 for users in self.cache.users.values() if users)
         labels = f'engine="0",model_name="{self.options.model}"'
         values = {

@@ -210,6 +210,8 @@ StepReport ForeignHost::MakeReport() {
   report.idle_blocks = std::min(report.load.cached_block_count, report.load.free_block_count);
   report.free_blocks = report.load.free_block_count - report.idle_blocks;
   report.referenced_blocks = pool - report.load.free_block_count;
+  // Any block of an engine without events may hold something: a router that goes by its own history would forget it.
+  if (blocks_ == nullptr) report.load.cached_block_count = pool;
   return report;
 }
 

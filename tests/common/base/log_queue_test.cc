@@ -76,8 +76,11 @@ TEST(LogQueueTest, NobodyWaitsForAReaderThatIsStuckAndTheOldestLinesGo) {
   Pipe pipe;
   LogQueue queue(pipe.writer(), TellDropped);
   constexpr int kLines = 100'000;
+  const auto line = [](int i) { return fmt::format("line {:06} {}\n", i, std::string(50, '.')); };
+  queue.Put(line(0));
+  EXPECT_TRUE(queue.Flush(kLongEnough)) << "the pipe has room for it";
   // It would wait forever if Put waited for the pipe.
-  for (int i = 0; i < kLines; ++i) queue.Put(fmt::format("line {:06} {}\n", i, std::string(50, '.')));
+  for (int i = 1; i < kLines; ++i) queue.Put(line(i));
   EXPECT_FALSE(queue.Flush(milliseconds(10)));
 
   queue.Put("last\n");
@@ -85,10 +88,15 @@ TEST(LogQueueTest, NobodyWaitsForAReaderThatIsStuckAndTheOldestLinesGo) {
   EXPECT_TRUE(queue.Flush(kLongEnough));
   EXPECT_EQ(text.rfind("line 000000 ", 0), 0U);
   EXPECT_NE(text.find("line 099999 "), std::string::npos);
-  const std::size_t told = text.find("\ndropped ");
-  ASSERT_NE(told, std::string::npos);
-  const auto dropped = std::stoul(text.substr(told + 9));
-  EXPECT_EQ(dropped + static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')), kLines + 2U);
+  std::size_t dropped = 0;
+  std::size_t tellings = 0;
+  for (std::size_t at = text.find("\ndropped "); at != std::string::npos; at = text.find("\ndropped ", at + 1)) {
+    dropped += std::stoul(text.substr(at + 9));
+    ++tellings;
+  }
+  EXPECT_GT(tellings, 0U);
+  const auto written = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) - tellings;
+  EXPECT_EQ(dropped + written, kLines + 1U);
   EXPECT_LT(text.size(), LogQueue::kMaxBytes + 200'000);
 }
 
