@@ -168,6 +168,17 @@ TEST(ToolParsersTest, HarmonyChannels) {
   EXPECT_EQ(Parsed(ToolFamily::kHarmony, "<|channel|>commentary to=functions.add<|message|>none"), "|none|");
 }
 
+TEST(ToolParsersTest, AHarmonyHeaderMayBeAsLongAsItsLimitHoweverItIsCut) {
+  constexpr std::size_t kMaxHeaderBytes = 1024;
+  for (std::size_t size = kMaxHeaderBytes - 16; size <= kMaxHeaderBytes + 2; ++size) {
+    std::string header = "<|channel|>final";
+    header.resize(size, '-');
+    const std::string expected = size <= kMaxHeaderBytes ? "hi" : header.substr(11) + "<|message|>hi";
+    EXPECT_EQ(Parsed(ToolFamily::kHarmony, header + "<|message|>hi"), "|" + expected + "|") << size;
+    EXPECT_EQ(Parsed(ToolFamily::kHarmony, "a" + header + "<|message|>hi"), "|a" + expected + "|") << size;
+  }
+}
+
 TEST(ToolParsersTest, ReasoningIsSetApart) {
   FamilyOutputOptions options = OptionsFor(ToolFamily::kHermes, ReasoningForm::kThink);
   EXPECT_EQ(Parsed(options, "<think>\na <tool_call> b\n</think>\n\nYes"), "a <tool_call> b|Yes|");
