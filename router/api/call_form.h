@@ -31,12 +31,13 @@ struct CallHead {
 
 struct CallTail {
   FormVerdict verdict = FormVerdict::kNone;
-  std::size_t size = 0;
+  std::size_t size = 0;  // with kMore: bytes that belong to the tail whatever comes next
   enum class Next : std::uint8_t { kContent, kCall } next = Next::kContent;
 };
 
 // Remembers its position within nested parts; one for each choice. The text that it gets begins where the last part
-// ended. After kMore it gets the same text again, with more at the end.
+// ended. After kMore it gets the same text again, with more at the end, and must give what it would have given if all
+// of it had come at once.
 class CallForm {
  public:
   virtual ~CallForm() = default;
@@ -50,6 +51,8 @@ class CallForm {
   // Whether a head may have any size. If so, ReadHead reads each byte only once.
   [[nodiscard]] virtual bool is_whole() const { return false; }
 
+  // A begin marker has been read: what follows is not nested in a part that was read before.
+  virtual void Reset() {}
   [[nodiscard]] virtual CallHead ReadHead(std::string_view text) = 0;
   [[nodiscard]] virtual CallTail ReadTail(std::string_view text) = 0;
 };

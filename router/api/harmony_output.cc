@@ -1,6 +1,5 @@
 #include "router/api/harmony_output.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "router/api/call_form.h"
@@ -9,7 +8,7 @@
 namespace roost::router {
 namespace {
 
-constexpr std::size_t kMaxHeaderBytes = 1024;
+constexpr std::size_t kMaxHeaderBytes = 1024;  // without its kMessage
 constexpr std::string_view kMessage = "<|message|>";
 constexpr std::string_view kChannel = "<|channel|>";
 constexpr std::string_view kFunctions = "functions.";
@@ -35,6 +34,13 @@ bool IsHeader(std::string_view text) {
     if (text.substr(0, start.size()) == start || start.substr(0, text.size()) == text) return true;
   }
   return false;
+}
+
+// Whether a header at the beginning of `text` is longer than kMaxHeaderBytes. Looks only at the bytes that decide it:
+// the longest header and its kMessage. So it does not matter how much text has arrived.
+bool IsTooLong(std::string_view text) {
+  constexpr std::size_t kWindowBytes = kMaxHeaderBytes + kMessage.size();
+  return text.size() >= kWindowBytes && text.substr(0, kWindowBytes).find(kMessage) == std::string_view::npos;
 }
 
 }  // namespace
@@ -67,15 +73,11 @@ bool HarmonyOutput::Step(AnswerDelta& delta) {
 }
 
 bool HarmonyOutput::ReadHeader(AnswerDelta&) {
-  if (!IsHeader(rest())) {
+  if (!IsHeader(rest()) || IsTooLong(rest())) {
     state_ = State::kContent;
     return true;
   }
   const std::size_t end = rest().find(kMessage);
-  if (std::min(end, rest().size()) > kMaxHeaderBytes) {
-    state_ = State::kContent;
-    return true;
-  }
   if (end == std::string_view::npos) {
     if (!ended_) return false;
     state_ = State::kContent;
@@ -124,9 +126,8 @@ bool HarmonyOutput::ReadMessage(AnswerDelta& delta) {
     const bool begins_header = found->mark == "<|start|>" || found->mark == kChannel;
     taken_ += found->position + (begins_header ? 0 : found->mark.size());
     state_ = begins_header ? State::kHeader : State::kContent;
-    if (begins_header && found->position == 0 && text.size() > kMaxHeaderBytes &&
-        std::min(text.find(kMessage), text.size()) > kMaxHeaderBytes) {
-      taken_ += found->mark.size();  // too long for a header
+    if (begins_header && found->position == 0 && IsTooLong(text)) {
+      taken_ += found->mark.size();
       state_ = State::kContent;
     }
     return true;

@@ -22,6 +22,12 @@ CallTail TailOf(const PartialText& text, CallTail::Next next) {
   return {.verdict = FormVerdict::kFound, .size = text.position(), .next = next};
 }
 
+// The tail up to its last part that was read; if the text is cut, another part may come.
+CallTail EndedTail(const PartialText& text, const CallTail& ended) {
+  if (text.cut()) return {.verdict = FormVerdict::kMore, .size = ended.size};
+  return ended;
+}
+
 // functions.f:0
 std::string KimiName(std::string_view id) {
   constexpr std::string_view kPrefix = "functions.";
@@ -109,16 +115,17 @@ CallTail JsonObjectForm::ReadSeparator(PartialText& text) {
   text.SkipSpace();
   if (in_list_) {
     if (text.Take(",")) return TailOf(text, CallTail::Next::kCall);
-    if (!text.Take("]")) return text.cut() ? FailedTail(text) : ended;
-    in_list_ = false;
+    if (!text.Take("]")) return EndedTail(text, ended);
     ended = TailOf(text, CallTail::Next::kContent);
   }
   text.SkipSpace();
-  const bool separated = !markers_.separator.empty() && text.Take(markers_.separator);
-  if (separated) return TailOf(text, CallTail::Next::kCall);
+  if (!markers_.separator.empty() && text.Take(markers_.separator)) {
+    in_list_ = false;
+    return TailOf(text, CallTail::Next::kCall);
+  }
   if (!markers_.end.empty() && text.Take(markers_.end)) return TailOf(text, CallTail::Next::kContent);
   const bool may_follow = !markers_.separator.empty() || !markers_.end.empty();
-  return may_follow && text.cut() ? FailedTail(text) : ended;
+  return may_follow ? EndedTail(text, ended) : ended;
 }
 
 // ---- Mistral ----
@@ -176,7 +183,7 @@ CallTail TaggedForm::ReadTail(std::string_view bytes) {
   text.SkipSpace();
   if (text.Take(markers_.section_end)) return TailOf(text, CallTail::Next::kContent);
   if (text.Take(markers_.call_begin)) return TailOf(text, CallTail::Next::kCall);
-  return text.cut() ? FailedTail(text) : call;
+  return EndedTail(text, call);
 }
 
 }  // namespace roost::router

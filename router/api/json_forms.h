@@ -25,6 +25,7 @@ class JsonObjectForm : public CallForm {
   [[nodiscard]] std::vector<std::string_view> Begins() const override;
   [[nodiscard]] std::vector<std::string_view> Strays() const override;
   [[nodiscard]] char bare_begin() const override { return markers_.bare; }
+  void Reset() override { in_list_ = false; }
   [[nodiscard]] CallHead ReadHead(std::string_view text) override;
   [[nodiscard]] CallTail ReadTail(std::string_view text) override;
 

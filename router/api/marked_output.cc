@@ -6,7 +6,7 @@
 namespace roost::router {
 namespace {
 
-// The maximum size of a bounded head, and of a tail. Longer text is not a call.
+// A bounded head and a tail are decided by this many bytes, however many have arrived. Longer text is not a call.
 constexpr std::size_t kMaxHeadBytes = 4096;
 
 }  // namespace
@@ -120,6 +120,7 @@ bool MarkedOutput::ReadContent(AnswerDelta& delta) {
     return true;
   }
   head_marker_ = found->mark;
+  form_->Reset();
   state_ = State::kHead;
   return true;
 }
@@ -177,10 +178,9 @@ void MarkedOutput::SayMarked(std::string_view text, AnswerDelta& delta) {
 
 bool MarkedOutput::ReadHead(AnswerDelta& delta) {
   if (rest().empty() && !ended_) return false;
-  CallHead head = form_->ReadHead(rest());
-  const bool is_bounded = !form_->is_whole();
-  const std::size_t size = head.verdict == FormVerdict::kMore ? rest().size() : head.size;
-  if (is_bounded && size > kMaxHeadBytes) head = CallHead();
+  const std::size_t max_bytes = form_->is_whole() ? std::string_view::npos : kMaxHeadBytes;
+  CallHead head = form_->ReadHead(rest().substr(0, max_bytes));
+  if (head.verdict == FormVerdict::kMore && rest().size() >= max_bytes) head = CallHead();
   if (head.verdict == FormVerdict::kMore) {
     if (!ended_) return false;
     RefuseCall(rest().size(), delta);  // otherwise the loop would never end
@@ -257,10 +257,8 @@ bool MarkedOutput::CheckArguments(AnswerDelta& delta) {
 }
 
 bool MarkedOutput::ReadTail(AnswerDelta&) {
-  CallTail tail = form_->ReadTail(rest());
-  const std::size_t size = tail.verdict == FormVerdict::kMore ? rest().size() : tail.size;
-  if (size > kMaxHeadBytes) tail = CallTail();
-  if (tail.verdict == FormVerdict::kMore) {
+  const CallTail tail = form_->ReadTail(rest().substr(0, kMaxHeadBytes));
+  if (tail.verdict == FormVerdict::kMore && rest().size() < kMaxHeadBytes) {
     if (ended_) Take(rest().size());  // an incomplete tail is dropped
     return false;
   }

@@ -57,12 +57,18 @@ std::string Line(const ChoiceAnswer& answer) {
   return line;
 }
 
-// Parses the text whole, byte by byte, and cut in two anywhere; the result must always be the same.
-std::string Parsed(const FamilyOutputOptions& options, std::string_view text) {
+// Parses the text whole and byte by byte; the result must be the same.
+std::string ParsedInBytes(const FamilyOutputOptions& options, std::string_view text) {
   const std::string whole = Line(ParseIn(options, {text}));
   std::vector<std::string_view> bytes;
   for (std::size_t i = 0; i < text.size(); ++i) bytes.push_back(text.substr(i, 1));
   EXPECT_EQ(Line(ParseIn(options, bytes)), whole) << text;
+  return whole;
+}
+
+// Also cut in two anywhere.
+std::string Parsed(const FamilyOutputOptions& options, std::string_view text) {
+  const std::string whole = ParsedInBytes(options, text);
   for (std::size_t cut = 1; cut < text.size(); ++cut) {
     EXPECT_EQ(Line(ParseIn(options, {text.substr(0, cut), text.substr(cut)})), whole) << text << " cut at " << cut;
   }
@@ -97,6 +103,35 @@ TEST(ToolParsersTest, ACallThatTheEndCutsKeepsWhatItHas) {
 TEST(ToolParsersTest, TextAfterABrokenEndIsKept) {
   EXPECT_EQ(Parsed(ToolFamily::kHermes, "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1}} and more"),
             "| and more|add{\"a\": 1} ");
+}
+
+TEST(ToolParsersTest, HermesCallsInAList) {
+  const std::string call = R"({"name": "add", "arguments": {}})";
+  EXPECT_EQ(Parsed(ToolFamily::kHermes, "<tool_call>[" + call + ", " + call + "]</tool_call>x"), "|x|add{} add{} ");
+}
+
+TEST(ToolParsersTest, ACallAfterABrokenListIsRead) {
+  const std::string call = R"({"name": "add", "arguments": {}})";
+  for (const std::string& next : {call, "[" + call + "]"}) {
+    EXPECT_EQ(Parsed(ToolFamily::kHermes, "<tool_call>[" + call + " x<tool_call>" + next + "</tool_call>"),
+              "| x|add{} add{} ");
+  }
+}
+
+TEST(ToolParsersTest, SpaceInACallMayReachItsLimitHoweverItIsCut) {
+  constexpr std::size_t kMaxHeadBytes = 4096;
+  const FamilyOutputOptions options = OptionsFor(ToolFamily::kHermes);
+  for (const std::size_t size : {kMaxHeadBytes - 40, kMaxHeadBytes + 40}) {
+    const std::string space(size, ' ');
+    const std::string begin = "<tool_call>[{\"name\": \"add\", " + space;
+    const std::string call = "<tool_call>[{\"name\": \"add\", \"arguments\": {}}]";
+    const bool is_read = size < kMaxHeadBytes;
+    EXPECT_EQ(ParsedInBytes(options, begin + "\"arguments\": {}}]</tool_call>" + call),
+              is_read ? "||add{} add{} " : "|" + begin + "\"arguments\": {}}]</tool_call>|add{} ");
+    EXPECT_EQ(ParsedInBytes(options, call + space + "x"), "|" + space + "x|add{} ");
+    EXPECT_EQ(ParsedInBytes(options, call + space + "</tool_call>x"),
+              is_read ? "|x|add{} " : "|" + space + "</tool_call>x|add{} ");
+  }
 }
 
 TEST(ToolParsersTest, LlamaCallsHaveNoMarkersButKnownNames) {
@@ -166,6 +201,17 @@ TEST(ToolParsersTest, HarmonyChannels) {
   EXPECT_EQ(Parsed(ToolFamily::kHarmony, "<|channel|>final<|message|>Hello"), "|Hello|");
   EXPECT_EQ(Parsed(ToolFamily::kHarmony, "plain text"), "|plain text|");
   EXPECT_EQ(Parsed(ToolFamily::kHarmony, "<|channel|>commentary to=functions.add<|message|>none"), "|none|");
+}
+
+TEST(ToolParsersTest, AHarmonyHeaderMayBeAsLongAsItsLimitHoweverItIsCut) {
+  constexpr std::size_t kMaxHeaderBytes = 1024;
+  for (std::size_t size = kMaxHeaderBytes - 16; size <= kMaxHeaderBytes + 2; ++size) {
+    std::string header = "<|channel|>final";
+    header.resize(size, '-');
+    const std::string expected = size <= kMaxHeaderBytes ? "hi" : header.substr(11) + "<|message|>hi";
+    EXPECT_EQ(Parsed(ToolFamily::kHarmony, header + "<|message|>hi"), "|" + expected + "|") << size;
+    EXPECT_EQ(Parsed(ToolFamily::kHarmony, "a" + header + "<|message|>hi"), "|a" + expected + "|") << size;
+  }
 }
 
 TEST(ToolParsersTest, ReasoningIsSetApart) {
