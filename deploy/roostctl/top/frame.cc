@@ -62,6 +62,7 @@ void Add(const WorkerTotals& more, WorkerTotals& sum) {
 // At most five characters: 0.4, 12, 812, 10.2k, 3.4M.
 std::string Short(double value) {
   if (value >= 1e6) return fmt::format("{:.1f}M", value / 1e6);
+  if (value >= 1e5) return fmt::format("{:.0f}k", value / 1e3);
   if (value >= 1e4) return fmt::format("{:.1f}k", value / 1e3);
   return fmt::format("{:.{}f}", value, value < 10 && value > 0 ? 1 : 0);
 }
