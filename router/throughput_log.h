@@ -2,6 +2,7 @@
 // observes.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <string_view>
 

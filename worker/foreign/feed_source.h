@@ -1,6 +1,7 @@
 // The feed of an engine's events (event_feed.h) as the block source of its host.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
