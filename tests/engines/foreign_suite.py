@@ -43,7 +43,7 @@ class Fleet:
     def add(self, name, engine, *flags, kind="vllm"):
         self.workers[name] = self.cluster.start_worker(
             name, "--engine", kind, "--engine-url", f"http://127.0.0.1:{engine.port}", "--engine-events", engine.events,
-            "--engine-replay", engine.replay, *flags, model=engine.model)
+            "--engine-replay", engine.replay, "--served-model-name", "demo-model", *flags, model=engine.model)
 
     def complete(self, prompt, **fields):
         answer = self.router.completion(prompt, **{"temperature": 0, "max_tokens": 8, "return_token_ids": True, **fields})
