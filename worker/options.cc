@@ -283,7 +283,7 @@ void DeclareForeign(WorkerOptions& options, ConfigParser& parser) {
       .Add("engine-key-file", options.engine_key_file, "File with the API key of the other engine")
       .Add("engine-timeout-seconds", options.engine_timeout_seconds,
            "Time without any progress, while it has requests, after which the other engine counts as hung and its "
-           "requests go on elsewhere",
+           "requests go on elsewhere; longer than its longest step, which on a CPU may take half a minute",
            {0.5, 3600})
       .Add("engine-start-seconds", options.engine_start_seconds,
            "Time that the other engine has to answer when this worker starts", {0, 86400});
