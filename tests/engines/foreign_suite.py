@@ -255,6 +255,41 @@ class ForeignSuite:
         self.assert_stream_survives(lambda engine: (victims.append(engine), engine.kill()))
         self.restart(victims[0])
 
+    def test_ten_kills_under_load_fail_no_request(self):
+        stop = []
+        failures = []
+        answered = []
+
+        def load(fleet, seed):
+            draw = random.Random(seed)
+            while not stop:
+                for prompt in prompts_with_shared_prefixes(draw, 1):
+                    try:
+                        answered.append(len(fleet.tokens(prompt, max_tokens=30, ignore_eos=True)))
+                    except (AssertionError, OSError) as failure:
+                        failures.append(str(failure)[:300])
+
+        with self.fleet(*self.engines[:2]) as fleet:
+            clients = [threading.Thread(target=load, args=(fleet, seed)) for seed in range(6)]
+            for client in clients:
+                client.start()
+            try:
+                for kill in range(10):
+                    victim = kill % 2
+                    before = len(answered)
+                    wait_until(lambda: len(answered) > before + 20, "some answers")
+                    self.engines[victim].kill()
+                    before = len(answered)
+                    wait_until(lambda: len(answered) > before + 20, "answers of the other engine")
+                    self.restart(self.engines[victim])
+                    wait_until(lambda: fleet.worker(f"beside-{victim}")["state"] == "ready", "the engine's return", 120)
+            finally:
+                stop.append(True)
+                for client in clients:
+                    client.join()
+        self.assertEqual(failures, [])
+        self.assertEqual(set(answered), {30})
+
     def test_a_hung_engines_streams_go_on_elsewhere(self):
         victims = []
         try:

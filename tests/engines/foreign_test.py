@@ -138,41 +138,6 @@ class DoubleTest(foreign_suite.ForeignSuite, unittest.TestCase):
             router.completion(prompt, max_tokens=2, temperature=0)
             self.assertEqual(router.decisions(1)[0]["predicted"]["cached_tokens"], 3 * BLOCK_TOKENS)
 
-    def test_ten_kills_under_load_fail_no_request(self):
-        stop = []
-        failures = []
-        answered = []
-
-        def load(fleet, seed):
-            draw = random.Random(seed)
-            while not stop:
-                for prompt in foreign_suite.prompts_with_shared_prefixes(draw, 1):
-                    try:
-                        answered.append(len(fleet.tokens(prompt, max_tokens=30, ignore_eos=True)))
-                    except (AssertionError, OSError) as failure:
-                        failures.append(str(failure)[:300])
-
-        with self.fleet(*self.engines) as fleet:
-            clients = [foreign_suite.threading.Thread(target=load, args=(fleet, seed)) for seed in range(6)]
-            for client in clients:
-                client.start()
-            try:
-                for kill in range(10):
-                    victim = kill % 2
-                    before = len(answered)
-                    wait_until(lambda: len(answered) > before + 20, "some answers")
-                    self.engines[victim].kill()
-                    before = len(answered)
-                    wait_until(lambda: len(answered) > before + 20, "answers of the other engine")
-                    self.engines[victim].start()
-                    wait_until(lambda: fleet.worker(f"beside-{victim}")["state"] == "ready", "the engine's return")
-            finally:
-                stop.append(True)
-                for client in clients:
-                    client.join()
-        self.assertEqual(failures, [])
-        self.assertEqual(set(answered), {30})
-
     def test_our_own_workers_and_foreign_ones_serve_one_model(self):
         draw = random.Random(23)
         with self.fleet(self.engines[0]) as fleet:
