@@ -89,6 +89,9 @@ Result<void> CheckForeign(const WorkerOptions& options) {
     if (options.engine_events.empty() && options.engine_replay.empty() && options.engine_key_file.empty()) return {};
     return InvalidArgument("engine", "is roost, which has no events, replay or key file: give vllm or sglang");
   }
+  if (options.engine_url.find('@') != std::string::npos) {
+    return InvalidArgument("engine-url", "names a user or a password, which logs would show: give engine-key-file");
+  }
   ROOST_RETURN_IF_ERROR(CheckEngineAddress(options, "engine-url", PlainAddressOf(options.engine_url)));
   ROOST_RETURN_IF_ERROR(CheckEngineAddress(options, "engine-events", options.engine_events));
   ROOST_RETURN_IF_ERROR(CheckEngineAddress(options, "engine-replay", options.engine_replay));

@@ -5,7 +5,6 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/base/random_seed.h"
 #include "worker/foreign/foreign_worker.h"
 #include "worker/model/model_text.h"
 #include "worker/prepare_parts.h"
@@ -30,7 +29,6 @@ foreign::ForeignOptions ForeignOptionsOf(const WorkerOptions& options) {
   foreign::ForeignOptions foreign;
   if (options.max_running_requests > 0) foreign.max_running_requests = options.max_running_requests;
   foreign.max_waiting_requests = options.max_waiting_requests;
-  foreign.id_prefix = fmt::format("roost-{:08x}", static_cast<std::uint32_t>(RandomSeed()));
   foreign.times.silence = FromSeconds(options.engine_timeout_seconds);
   return foreign;
 }

@@ -4,17 +4,16 @@ to the first token against a direct request, in turns, and processor time of bot
     foreign_cost.py [REQUESTS]      needs a release build; prints figures
 """
 
+import http.client
+import json
 import os
 import random
 import statistics
 import sys
 import time
 
-from foreign_test import DoubleEngine
 from foreign_suite import events_of
-
-import http.client
-import json
+from foreign_test import DoubleEngine
 
 from cluster import Cluster  # foreign_test knows where it is
 

@@ -1,13 +1,13 @@
 """Workers beside doubles of vLLM (vllm_double.py): the suite that real vLLM passes too, and failures that only a double
 has at will."""
 
+import http.client
 import json
 import random
 import signal
 import subprocess
 import sys
 import unittest
-import http.client
 
 import foreign_suite
 from foreign_suite import BLOCK_TOKENS, DEMO_MODEL, Fleet, wait_until

@@ -84,6 +84,9 @@ TEST(WorkerOptionsTest, AnotherEngineIsAskedForByNameAndStaysOnThisMachineUnless
     EXPECT_EQ(field_of({"--engine-url", url}), "") << url;
   }
   EXPECT_EQ(field_of({"--engine-events", "tcp://10.0.0.5:5557"}), "engine-events");
+  const auto with_password = Parse({"--model", "m", "--engine", "vllm", "--engine-url", "http://me:secret@127.0.0.1"});
+  EXPECT_EQ(with_password.error().field, "engine-url");
+  EXPECT_EQ(with_password.error().ToString().find("secret"), std::string::npos);
 }
 
 TEST(WorkerOptionsTest, LinkKeysAreTwoFilesThatAreReadBeforeTheModel) {

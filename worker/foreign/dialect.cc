@@ -1,5 +1,7 @@
 #include "worker/foreign/dialect.h"
 
+#include "worker/foreign/answer_json.h"
+
 namespace roost::worker::foreign {
 
 Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now) {
@@ -19,6 +21,32 @@ Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now) 
                            now.max_context_tokens, before.max_context_tokens);
   }
   return {};
+}
+
+Result<AnswerPiece> AnswerReader::ReadEvent(simdjson::dom::parser& parser, std::string_view data) {
+  if (data == "[DONE]") {
+    AnswerPiece piece;
+    piece.is_last = true;
+    return piece;
+  }
+  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, data));
+  return ReadDocument(document);
+}
+
+Result<AnswerPiece> AnswerReader::ReadWhole(simdjson::dom::parser& parser, std::string_view body) {
+  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
+  ROOST_ASSIGN_OR_RETURN(AnswerPiece piece, ReadDocument(document));
+  piece.is_last = true;
+  return piece;
+}
+
+void Dialect::Claim(const EngineFacts& facts, wire::Hello& hello) const {
+  hello.full_sampling = true;
+  hello.logprobs = true;
+  hello.min_output_tokens = true;
+  hello.constrains_output = true;
+  hello.max_sample_count = wire::kMaxSampleCount;
+  hello.keeps_prefixes = facts.keeps_prefixes;
 }
 
 const Dialect* DialectOf(std::string_view name) {

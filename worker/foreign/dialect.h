@@ -48,7 +48,7 @@ struct EngineLoad {
   std::optional<std::uint32_t> waiting_requests = {};
   std::optional<double> used_share = {};  // of the blocks, 0 to 1: those of requests, not those that are cached only
   std::optional<double> computed_tokens =
-      {};  // of prompts and outputs since the start: it grows while the engine works
+      {};  // of prompts and outputs since the start; a prompt counts once it is computed
   std::optional<double> started_at = {};
 };
 
@@ -95,10 +95,13 @@ struct AnswerPiece {
 class AnswerReader {
  public:
   virtual ~AnswerReader() = default;
-  // The data of one server-sent event.
-  [[nodiscard]] virtual Result<AnswerPiece> ReadEvent(simdjson::dom::parser& parser, std::string_view data) = 0;
+  // The data of one server-sent event: a JSON document, or "[DONE]".
+  [[nodiscard]] Result<AnswerPiece> ReadEvent(simdjson::dom::parser& parser, std::string_view data);
   // The body of an answer that is not streamed.
-  [[nodiscard]] virtual Result<AnswerPiece> ReadWhole(simdjson::dom::parser& parser, std::string_view body) = 0;
+  [[nodiscard]] Result<AnswerPiece> ReadWhole(simdjson::dom::parser& parser, std::string_view body);
+
+ private:
+  [[nodiscard]] virtual Result<AnswerPiece> ReadDocument(const simdjson::dom::element& document) = 0;
 };
 
 class Dialect {
@@ -127,8 +130,9 @@ class Dialect {
   // The name in a request to Roost of what the engine names so; empty if there is none.
   [[nodiscard]] virtual std::string_view FieldOf(std::string_view parameter) const = 0;
 
-  // Sets what a worker beside this engine can do: the flags of requests, and max_sample_count.
-  virtual void Claim(const EngineFacts& facts, wire::Hello& hello) const = 0;
+  // Sets what a worker beside this engine can do: the flags of requests, and max_sample_count. An engine that lacks one
+  // of them overrides it.
+  virtual void Claim(const EngineFacts& facts, wire::Hello& hello) const;
 };
 
 // ---- the engines ----

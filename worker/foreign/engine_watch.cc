@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <variant>
 
-#include "common/base/log.h"
 #include "worker/foreign/metrics_page.h"
 
 namespace roost::worker::foreign {
@@ -13,6 +12,11 @@ namespace {
 
 // A busy server may be slow to answer a page now and then.
 constexpr int kMostFailures = 3;
+
+// Counters of tokens stand still while a long prompt is computed in parts; its blocks grow in number with each part.
+bool IsProgress(const EngineLoad& before, const EngineLoad& now) {
+  return now.computed_tokens > before.computed_tokens || now.used_share != before.used_share;
+}
 
 }  // namespace
 
@@ -111,9 +115,9 @@ void EngineWatch::OnLoad(const Call& call, const HttpEnd& end) {
   if (end.how == CallEnd::kNotConnected) return GoAway(ErrorOf(end).message);
   load_ = end.how == CallEnd::kComplete && call.status == 200 ? dialect_.ReadLoad(call.body) : EngineLoad();
   has_new_load_ = true;
-  if (load_.computed_tokens) {
-    const double before = std::exchange(computed_tokens_, *load_.computed_tokens).value_or(*load_.computed_tokens);
-    if (*load_.computed_tokens > before) last_life_ = clock_.Now();
+  if (load_.computed_tokens || load_.used_share) {
+    if (seen_load_ && IsProgress(*seen_load_, load_)) last_life_ = clock_.Now();
+    seen_load_ = load_;
   }
   if (load_.started_at && started_at_ && *load_.started_at != *started_at_) GoAway("it has restarted");
 }
@@ -137,7 +141,7 @@ void EngineWatch::OnLostCall(const HttpEnd& end) {
 }
 
 void EngineWatch::GoAway(std::string why) {
-  if (!std::exchange(away_, true)) LogWarning("the engine is away", {{"reason", why}});
+  away_ = true;
   why_ = std::move(why);
   CloseCalls();
   failures_ = 0;
@@ -155,7 +159,6 @@ void EngineWatch::OnRound(Result<EngineFacts> outcome) {
   next_round_ = clock_.Now() + times_.retry_interval;
   const Result<void> same = outcome.ok() ? CheckSameEngine(facts_, *outcome) : outcome.error();
   if (!same.ok()) {
-    if (why_ != same.error().message) LogWarning("the engine stays away", {{"reason", same.error().message}});
     why_ = same.error().message;
     return;
   }
@@ -185,7 +188,6 @@ void EngineWatch::OnTrial(const Call& call, const HttpEnd& end) {
 }
 
 void EngineWatch::ComeBack() {
-  LogInfo("the engine is back", {{"engine", std::string(dialect_.name())}});
   const bool is_same_process = started_at_ && next_started_at_ && *started_at_ == *next_started_at_;
   restarted_ = !is_same_process;
   started_at_ = next_started_at_;

@@ -6,8 +6,8 @@
 //      └──── facts as before, and after a silence: a small request answered ◄── health and fact pages
 //
 // Serving, it reads the load page each load_interval and the health page each Dialect::health_interval. Silence is no
-// token of any request and no growth of EngineLoad::computed_tokens for `silence`, while requests are open: an engine
-// that hangs may still answer pages, and one that was told to end keeps streams open without a word.
+// token of any request and no progress in the load (tokens computed, blocks in use) for `silence`, while requests are
+// open: an engine that hangs may still answer pages, and one that was told to end keeps streams open without a word.
 //
 // One thread.
 #pragma once
@@ -106,7 +106,7 @@ class EngineWatch {
   bool restarted_ = false;
   int failures_ = 0;  // of the health page, in a row
   EngineLoad load_;
-  std::optional<double> computed_tokens_;  // as the engine told last
+  std::optional<EngineLoad> seen_load_;  // the last that told something
   bool has_new_load_ = false;
   Instant last_life_;
   Instant next_load_;

@@ -75,9 +75,9 @@ ForeignOptions ForeignHost::WithOwnIds(ForeignOptions options) {
 
 ForeignHost::ForeignHost(Setup setup, const Clock& clock, const wire::Waker& waker)
     : clock_(clock),
-      waker_(waker),
       calls_(std::move(setup.calls)),
       blocks_(std::move(setup.blocks)),
+      outbox_(waker),
       stall_watch_(clock),
       engine_(setup.dialect, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_) {}
 
@@ -127,7 +127,7 @@ void ForeignHost::Wait() {
 Duration ForeignHost::TimeToNextRound() const {
   if (blocks_wait_ || inbox_.size() > 0) return Duration(0);
   Duration time = engine_.TimeToNextTick();
-  if (output_lost_ || snapshot_wanted_) time = std::min<Duration>(time, kRoomWait);
+  if (outbox_.has_lost() || snapshot_wanted_) time = std::min<Duration>(time, kRoomWait);
   if (blocks_ == nullptr) return time;
   if (const std::optional<Instant> due = blocks_->deadline()) time = std::min(time, *due - clock_.Now());
   return time;
@@ -143,37 +143,31 @@ void ForeignHost::DrainInbox() {
 }
 
 void ForeignHost::Apply(SubmitCommand command) {
-  RequestEvent answer;
-  answer.link = command.link;
-  answer.event.request_id = command.request.request_id;
+  const RequestId request = command.request.request_id;
   Result<void> taken = engine_.Submit(command.link, std::move(command.request), command.received);
-  if (taken.ok()) return;
-  answer.event.finish = wire::FinishReason::kError;
-  answer.event.error = std::move(taken).error();
-  rejected_.push_back(std::move(answer));
+  if (!taken.ok()) outbox_.Refuse(command.link, request, std::move(taken).error());
 }
 
 void ForeignHost::Apply(const PinCommand& command) {
   if (command.pin.answer_id == 0) return;
   const auto refused = static_cast<std::uint32_t>(command.pin.hashes.size());
-  answers_.push_back(
-      {command.link, wire::PinAnswer{.answer_id = command.pin.answer_id, .refused_block_count = refused}});
+  outbox_.Answer({command.link, wire::PinAnswer{.answer_id = command.pin.answer_id, .refused_block_count = refused}});
 }
 
 // Nothing is pinned, so nothing has to be done.
 void ForeignHost::Apply(const UnpinCommand& command) {
   if (command.unpin.answer_id == 0) return;
-  answers_.push_back({command.link, wire::PinAnswer{.answer_id = command.unpin.answer_id}});
+  outbox_.Answer({command.link, wire::PinAnswer{.answer_id = command.unpin.answer_id}});
 }
 
 void ForeignHost::Apply(const EvictCommand& command) {
   if (command.evict.answer_id == 0) return;
-  answers_.push_back(
+  outbox_.Answer(
       {command.link, wire::EvictAnswer{.answer_id = command.evict.answer_id, .outcome = wire::EvictOutcome::kRefused}});
 }
 
 void ForeignHost::Apply(const WantPrefixesCommand& command) {
-  answers_.push_back({command.link, wire::Prefixes{.answer_id = command.want.answer_id, .prefixes = {}}});
+  outbox_.Answer({command.link, wire::Prefixes{.answer_id = command.want.answer_id, .prefixes = {}}});
 }
 
 void ForeignHost::PollBlocks() {
@@ -187,20 +181,18 @@ void ForeignHost::PollBlocks() {
 
 // No event is taken between a report and the snapshot after it, so the snapshot holds what the reports have told.
 void ForeignHost::PublishRound() {
-  if (output_lost_) TellOfLoss();
+  outbox_.TellOfLoss();
   PublishStanding();
-  const bool wants_snapshot = snapshot_wanted_ && CanPublish();
-  if (engine_.HasReport() || !rejected_.empty() || !events_.empty() || wants_snapshot) Publish(MakeReport());
-  while (engine_.HasReport() && CanPublish()) Publish(MakeReport());  // of further steps, one each
-  PublishAnswers();
+  const bool wants_snapshot = snapshot_wanted_ && outbox_.CanPublish();
+  const bool is_due = engine_.HasReport() || outbox_.has_refusals() || outbox_.has_answers() || !events_.empty();
+  if (is_due || wants_snapshot) outbox_.PublishReport(MakeReport());
+  while (engine_.HasReport() && outbox_.CanPublish())
+    outbox_.PublishReport(MakeReport());  // of further steps, one each
   if (wants_snapshot) PublishSnapshot();
 }
 
 StepReport ForeignHost::MakeReport() {
   StepReport report = engine_.TakeReport();
-  report.tokens.insert(report.tokens.end(), std::make_move_iterator(rejected_.begin()),
-                       std::make_move_iterator(rejected_.end()));
-  rejected_.clear();
   report.events = std::exchange(events_, {});
   if (blocks_ != nullptr) {
     report.load.cached_block_count = static_cast<std::uint32_t>(blocks_->block_count());
@@ -218,33 +210,15 @@ StepReport ForeignHost::MakeReport() {
 void ForeignHost::PublishStanding() {
   EngineStanding standing{.absence = engine_.watch().is_away() ? engine_.watch().why() : std::string(),
                           .knows_cache = blocks_ == nullptr || blocks_->exact()};
-  if (standing == told_standing_ || !CanPublish()) return;
+  if (standing == told_standing_ || !outbox_.CanPublish()) return;
   told_standing_ = standing;
-  Publish(std::move(standing));
+  outbox_.Publish(std::move(standing));
 }
 
 void ForeignHost::PublishSnapshot() {
-  if (!CanPublish()) return;
-  Publish(EngineSnapshot{blocks_ == nullptr ? std::vector<wire::StoredRun>() : blocks_->Snapshot()});
+  if (!outbox_.CanPublish()) return;
+  outbox_.Publish(EngineSnapshot{blocks_ == nullptr ? std::vector<wire::StoredRun>() : blocks_->Snapshot()});
   snapshot_wanted_ = false;
-}
-
-void ForeignHost::PublishAnswers() {
-  for (EngineAnswer& answer : answers_) {
-    if (CanPublish()) Publish(std::move(answer));
-  }
-  answers_.clear();
-}
-
-void ForeignHost::Publish(EngineOutput output) {
-  if (output_lost_) TellOfLoss();
-  if (output_lost_ || !outbox_.TryPush(std::move(output))) output_lost_ = true;
-  waker_.Wake();
-}
-
-void ForeignHost::TellOfLoss() {
-  output_lost_ = !outbox_.TryPush(OutputLost{});
-  waker_.Wake();
 }
 
 }  // namespace roost::worker::foreign

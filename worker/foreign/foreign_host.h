@@ -30,6 +30,7 @@
 #include "worker/foreign/foreign_engine.h"
 #include "worker/foreign/http_calls.h"
 #include "worker/link/engine_host.h"
+#include "worker/link/engine_outbox.h"
 #include "worker/link/exchange.h"
 #include "worker/link/stall_watch.h"
 
@@ -66,7 +67,7 @@ class ForeignHost final : public EngineHost {
 
   [[nodiscard]] bool TryPost(EngineCommand&& command) override;
   [[nodiscard]] bool HasRoomForRequest() const override { return inbox_.size() < kInboxRequestLimit; }
-  [[nodiscard]] std::optional<EngineOutput> TryTake() override { return outbox_.TryPop(); }
+  [[nodiscard]] std::optional<EngineOutput> TryTake() override { return outbox_.TryTake(); }
   // Of rounds. An engine that hangs is no stall of this thread: EngineStanding tells of it.
   [[nodiscard]] const StallWatch& stall_watch() const override { return stall_watch_; }
 
@@ -85,10 +86,6 @@ class ForeignHost final : public EngineHost {
   [[nodiscard]] StepReport MakeReport();
   void PublishStanding();
   void PublishSnapshot();
-  void PublishAnswers();
-  void Publish(EngineOutput output);
-  void TellOfLoss();
-  [[nodiscard]] bool CanPublish() const { return !output_lost_ && outbox_.size() < outbox_.capacity(); }
 
   void Apply(SubmitCommand command);
   void Apply(const CancelCommand& command) { engine_.Cancel(command.key); }
@@ -101,24 +98,20 @@ class ForeignHost final : public EngineHost {
   void Apply(const NudgeCommand&) {}
 
   const Clock& clock_;
-  const wire::Waker& waker_;
   const std::unique_ptr<HttpCalls> calls_;
   const std::unique_ptr<BlockSource> blocks_;
   BoundedQueue<EngineCommand> inbox_{kInboxCapacity};
-  BoundedQueue<EngineOutput> outbox_{kOutboxCapacity};
+  EngineOutbox outbox_;
   std::atomic<bool> stopping_{false};
   StallWatch stall_watch_;
   std::thread thread_;
 
   // The engine thread's own.
   ForeignEngine engine_;
-  std::vector<RequestEvent> rejected_;
-  std::vector<EngineAnswer> answers_;
   std::vector<wire::CacheEvent> events_;  // for the next report
   std::optional<EngineStanding> told_standing_;
   bool blocks_wait_ = false;  // the source has more
   bool snapshot_wanted_ = false;
-  bool output_lost_ = false;
 };
 
 }  // namespace roost::worker::foreign

@@ -18,8 +18,6 @@ using std::chrono::milliseconds;
 
 // Descriptors of ZeroMQ tell of changes only, so it looks again after this long anyway.
 constexpr milliseconds kLook{20};
-// A little more than the feed waits for a replay.
-constexpr Duration kFirstReplayTime = std::chrono::seconds(6);
 
 Result<void> CheckFacts(const Dialect& dialect, const EngineFacts& facts) {
   if (!IsValidBlockTokens(facts.block_tokens)) {
@@ -42,10 +40,10 @@ Result<std::unique_ptr<EventFeed>> ConnectFeed(const Dialect& dialect, const Eng
   return EventFeed::Connect(options, clock.Now());
 }
 
-// So that routers do not meet the worker as one whose cache is unknown, only to hear otherwise at once.
+// So that routers do not meet the worker as one whose cache is unknown, only to hear otherwise at once. Ends with the
+// feed's own patience at the latest.
 void AwaitFirstReplay(EventFeed& feed, const Clock& clock) {
-  const Instant end = clock.Now() + kFirstReplayTime;
-  while (!feed.exact() && clock.Now() < end) {
+  while (feed.is_replaying()) {
     std::vector<pollfd> waits;
     for (const int fd : feed.fds()) waits.push_back({.fd = fd, .events = POLLIN, .revents = 0});
     (void)poll(waits.data(), waits.size(), static_cast<int>(kLook.count()));
@@ -89,7 +87,7 @@ Result<ConnectedEngine> ConnectEngine(const Dialect& dialect, const EngineAddres
   };
   if (!address.events_endpoint.empty()) {
     ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(dialect, address, engine.facts, default_root, clock));
-    if (!address.replay_endpoint.empty()) AwaitFirstReplay(*engine.feed, clock);
+    AwaitFirstReplay(*engine.feed, clock);
   }
   LogConnected(dialect, engine.facts, engine.feed.get());
   return engine;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace roost::worker::foreign {
@@ -87,6 +88,12 @@ std::optional<double> MetricsPage::Sum(std::string_view name) const {
   const std::vector<double> values = Values(name);
   if (values.empty()) return std::nullopt;
   return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+std::optional<std::uint32_t> MetricsPage::Count(std::string_view name) const {
+  const std::optional<double> sum = Sum(name);
+  if (!sum) return std::nullopt;
+  return static_cast<std::uint32_t>(std::clamp(*sum, 0.0, double{std::numeric_limits<std::uint32_t>::max()}));
 }
 
 std::optional<double> MetricsPage::Largest(std::string_view name) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,8 @@ class MetricsPage {
 
   // The sum of all series of the name; nothing if there is none that is a number.
   [[nodiscard]] std::optional<double> Sum(std::string_view name) const;
+  // The same as a whole number, which a negative or huge sum is not: it becomes the nearest one.
+  [[nodiscard]] std::optional<std::uint32_t> Count(std::string_view name) const;
   [[nodiscard]] std::optional<double> Largest(std::string_view name) const;
   // The label's value in each series of the name that has it.
   [[nodiscard]] std::vector<std::string> Labels(std::string_view name, std::string_view label) const;

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include <chrono>
-#include <iterator>
 #include <utility>
 
 #include "common/base/check.h"
@@ -21,7 +20,7 @@ constexpr std::chrono::milliseconds kRoomWait{5};
 
 EngineThread::EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker,
                            std::uint32_t compute_thread_count)
-    : waker_(waker), compute_thread_count_(compute_thread_count), stall_watch_(clock), engine_(engine) {}
+    : compute_thread_count_(compute_thread_count), outbox_(waker), stall_watch_(clock), engine_(engine) {}
 
 EngineThread::~EngineThread() { Stop(); }
 
@@ -43,15 +42,16 @@ void EngineThread::Run() {
   while (!stopping_.load()) {
     stall_watch_.OnTurn();
     DrainInbox();
-    if (output_lost_) TellOfLoss();
-    if (engine_.HasWork() || report_due_ || !rejected_.empty() || (snapshot_wanted_ && CanPublish())) Round();
+    outbox_.TellOfLoss();
+    const bool has_room_for_snapshot = snapshot_wanted_ && outbox_.CanPublish();
+    if (engine_.HasWork() || report_due_ || outbox_.has_refusals() || has_room_for_snapshot) Round();
   }
 }
 
 void EngineThread::DrainInbox() {
   if (!engine_.HasWork()) {
     stall_watch_.OnWait();
-    std::optional<EngineCommand> first = inbox_.PopFor(output_lost_ || snapshot_wanted_ ? kRoomWait : kIdleWait);
+    std::optional<EngineCommand> first = inbox_.PopFor(outbox_.has_lost() || snapshot_wanted_ ? kRoomWait : kIdleWait);
     stall_watch_.OnTurn();
     if (!first) return;
     ApplyAny(*std::move(first));
@@ -69,14 +69,9 @@ void EngineThread::ApplyAny(EngineCommand command) {
 }
 
 void EngineThread::Apply(SubmitCommand command) {
-  RequestEvent answer;
-  answer.link = command.link;
-  answer.event.request_id = command.request.request_id;
+  const RequestId request = command.request.request_id;
   Result<void> taken = engine_.Submit(command.link, std::move(command.request), command.received);
-  if (taken.ok()) return;
-  answer.event.finish = wire::FinishReason::kError;
-  answer.event.error = std::move(taken).error();
-  rejected_.push_back(std::move(answer));
+  if (!taken.ok()) outbox_.Refuse(command.link, request, std::move(taken).error());
 }
 
 void EngineThread::Apply(const CancelLinkCommand& command) {
@@ -86,24 +81,24 @@ void EngineThread::Apply(const CancelLinkCommand& command) {
 
 void EngineThread::Apply(const PinCommand& command) {
   const wire::PinAnswer answer = engine_.Pin(command.pin);
-  if (answer.answer_id != 0) answers_.push_back({command.link, answer});
+  if (answer.answer_id != 0) outbox_.Answer({command.link, answer});
   report_due_ = true;
 }
 
 void EngineThread::Apply(const UnpinCommand& command) {
   const wire::PinAnswer answer = engine_.Unpin(command.unpin);
-  if (answer.answer_id != 0) answers_.push_back({command.link, answer});
+  if (answer.answer_id != 0) outbox_.Answer({command.link, answer});
   report_due_ = true;
 }
 
 void EngineThread::Apply(EvictCommand command) {
   const LinkId link = command.link;
-  if (const auto refused = engine_.Evict(link, std::move(command.evict))) answers_.push_back({link, *refused});
+  if (const auto refused = engine_.Evict(link, std::move(command.evict))) outbox_.Answer({link, *refused});
   report_due_ = true;
 }
 
 void EngineThread::Apply(const WantPrefixesCommand& command) {
-  answers_.push_back({command.link, engine_.MostUsed(command.want)});
+  outbox_.Answer({command.link, engine_.MostUsed(command.want)});
   report_due_ = true;
 }
 
@@ -111,35 +106,13 @@ void EngineThread::Apply(const WantPrefixesCommand& command) {
 void EngineThread::Round() {
   report_due_ = false;
   StepReport report = engine_.Step();
-  report.tokens.insert(report.tokens.end(), std::make_move_iterator(rejected_.begin()),
-                       std::make_move_iterator(rejected_.end()));
-  rejected_.clear();
   for (const EvictReport& eviction : report.evictions) {
-    if (eviction.answer.answer_id != 0) answers_.push_back({eviction.link, eviction.answer});
+    if (eviction.answer.answer_id != 0) outbox_.Answer({eviction.link, eviction.answer});
   }
-  Publish(std::move(report));
-  PublishAnswers();
-  if (!snapshot_wanted_ || !CanPublish()) return;
-  Publish(EngineSnapshot{engine_.Snapshot()});
+  outbox_.PublishReport(std::move(report));
+  if (!snapshot_wanted_ || !outbox_.CanPublish()) return;
+  outbox_.Publish(EngineSnapshot{engine_.Snapshot()});
   snapshot_wanted_ = false;
-}
-
-void EngineThread::PublishAnswers() {
-  for (EngineAnswer& answer : answers_) {
-    if (CanPublish()) Publish(std::move(answer));
-  }
-  answers_.clear();
-}
-
-void EngineThread::Publish(EngineOutput output) {
-  if (output_lost_) TellOfLoss();
-  if (output_lost_ || !outbox_.TryPush(std::move(output))) output_lost_ = true;
-  waker_.Wake();
-}
-
-void EngineThread::TellOfLoss() {
-  output_lost_ = !outbox_.TryPush(OutputLost{});
-  waker_.Wake();
 }
 
 }  // namespace roost::worker

@@ -17,6 +17,7 @@
 #include "common/wire/socket.h"
 #include "worker/engine/engine.h"
 #include "worker/link/engine_host.h"
+#include "worker/link/engine_outbox.h"
 #include "worker/link/exchange.h"
 #include "worker/link/stall_watch.h"
 
@@ -41,16 +42,12 @@ class EngineThread final : public EngineHost {
   // Of steps: a step that hangs never ends.
   [[nodiscard]] const StallWatch& stall_watch() const override { return stall_watch_; }
   [[nodiscard]] bool HasRoomForRequest() const override { return inbox_.size() < kInboxRequestLimit; }
-  [[nodiscard]] std::optional<EngineOutput> TryTake() override { return outbox_.TryPop(); }
+  [[nodiscard]] std::optional<EngineOutput> TryTake() override { return outbox_.TryTake(); }
 
  private:
   void Run();
   void DrainInbox();
   void Round();
-  void Publish(EngineOutput output);
-  void PublishAnswers();
-  void TellOfLoss();
-  [[nodiscard]] bool CanPublish() const { return !output_lost_ && outbox_.size() < outbox_.capacity(); }
 
   void ApplyAny(EngineCommand command);
   void Apply(SubmitCommand command);
@@ -63,21 +60,17 @@ class EngineThread final : public EngineHost {
   void Apply(const WantPrefixesCommand& command);
   void Apply(const NudgeCommand&) {}
 
-  const wire::Waker& waker_;
   const std::uint32_t compute_thread_count_;
   BoundedQueue<EngineCommand> inbox_{kInboxCapacity};
-  BoundedQueue<EngineOutput> outbox_{kOutboxCapacity};
+  EngineOutbox outbox_;
   std::atomic<bool> stopping_{false};
   StallWatch stall_watch_;
   std::thread thread_;
 
   // The engine thread's own.
   Engine& engine_;
-  std::vector<RequestEvent> rejected_;  // answers to requests that the engine refused
-  std::vector<EngineAnswer> answers_;   // sent after the next report
-  bool snapshot_wanted_ = false;        // taken after the next step if there is space for its report and the snapshot
-  bool report_due_ = false;             // a command has changed the load: report it even if there is nothing to compute
-  bool output_lost_ = false;
+  bool snapshot_wanted_ = false;  // taken after the next step if there is space for its report and the snapshot
+  bool report_due_ = false;       // a command has changed the load: report it even if there is nothing to compute
 };
 
 }  // namespace roost::worker

@@ -19,11 +19,12 @@ namespace roost::worker::foreign::testing_support {
 inline constexpr const char* kCompletions = "/v1/completions";
 
 // The pages of an engine of 71 blocks of 32 tokens, with a context of 2,048.
-inline std::string MetricsText(double started_at, double computed = 100, int running = 0, int waiting = 0) {
+inline std::string MetricsText(double started_at, double computed = 100, int running = 0, int waiting = 0,
+                               double used_share = 0.5) {
   return "vllm:cache_config_info{block_size=\"32\",num_gpu_blocks=\"72\"} 1\nvllm:num_requests_running{} " +
          std::to_string(running) + "\nvllm:num_requests_waiting{} " + std::to_string(waiting) +
-         "\nvllm:kv_cache_usage_perc{} 0.5\nvllm:generation_tokens_total{} " + std::to_string(computed) +
-         "\nprocess_start_time_seconds " + std::to_string(started_at) + "\n";
+         "\nvllm:kv_cache_usage_perc{} " + std::to_string(used_share) + "\nvllm:generation_tokens_total{} " +
+         std::to_string(computed) + "\nprocess_start_time_seconds " + std::to_string(started_at) + "\n";
 }
 
 class ForeignEngineFixture : public ::testing::Test {

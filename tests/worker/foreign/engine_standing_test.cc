@@ -67,6 +67,38 @@ TEST_F(EngineStandingTest, WhatTheEngineComputesIsLifeToo) {
   EXPECT_FALSE(engine().watch().is_away());
 }
 
+// As vLLM 0.32 does: its counters of tokens and steps stand still until the whole prompt is computed.
+TEST_F(EngineStandingTest, BlocksOfAPromptThatIsComputedInPartsAreLife) {
+  Submit(Request(5));
+  const auto look = [this](double used_share) {
+    clock_.Advance(std::chrono::seconds(1));
+    engine().Tick();
+    if (!http_.Open("/health").empty()) Page("/health", 200);
+    if (!http_.Open("/metrics").empty()) Page("/metrics", 200, MetricsText(1000, 100, 1, 0, used_share));
+  };
+  for (int part = 0; part < 100; ++part) look(0.005 * part);
+  EXPECT_FALSE(engine().watch().is_away());
+  for (int second = 0; second < 60; ++second) look(0.5);
+  EXPECT_TRUE(engine().watch().is_away()) << "then it computes no more";
+}
+
+// Of a page that can not be read nothing follows.
+TEST_F(EngineStandingTest, PagesThatTellNothingAreNoLife) {
+  Submit(Request(5));
+  for (int second = 0; second < 60 && !engine().watch().is_away(); ++second) {
+    clock_.Advance(std::chrono::seconds(1));
+    engine().Tick();
+    if (!http_.Open("/health").empty()) Page("/health", 200);
+    if (http_.Open("/metrics").empty()) continue;
+    if (second % 2 == 0) {
+      Page("/metrics", 500);
+    } else {
+      Page("/metrics", 200, MetricsText(1000));
+    }
+  }
+  EXPECT_TRUE(engine().watch().is_away());
+}
+
 TEST_F(EngineStandingTest, ACallThatIsForgottenEndsAlone) {
   Submit(Request(5));
   const CallId call = CallAt(0);

@@ -73,23 +73,6 @@ void ReadEnd(const simdjson::dom::element& reason, AnswerPiece& answer) {
 
 }  // namespace
 
-Result<AnswerPiece> SglangAnswer::ReadEvent(simdjson::dom::parser& parser, std::string_view data) {
-  if (data == "[DONE]") {
-    AnswerPiece piece;
-    piece.is_last = true;
-    return piece;
-  }
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, data));
-  return ReadDocument(document);
-}
-
-Result<AnswerPiece> SglangAnswer::ReadWhole(simdjson::dom::parser& parser, std::string_view body) {
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
-  ROOST_ASSIGN_OR_RETURN(AnswerPiece piece, ReadDocument(document));
-  piece.is_last = true;
-  return piece;
-}
-
 Result<AnswerPiece> SglangAnswer::ReadDocument(const simdjson::dom::element& document) {
   AnswerPiece answer;
   answer.complaint = ReadComplaint(document, 500);

@@ -19,11 +19,8 @@ class SglangAnswer final : public AnswerReader {
   };
   explicit SglangAnswer(Wanted wanted) : wanted_(wanted) {}
 
-  [[nodiscard]] Result<AnswerPiece> ReadEvent(simdjson::dom::parser& parser, std::string_view data) override;
-  [[nodiscard]] Result<AnswerPiece> ReadWhole(simdjson::dom::parser& parser, std::string_view body) override;
-
  private:
-  [[nodiscard]] Result<AnswerPiece> ReadDocument(const simdjson::dom::element& document);
+  [[nodiscard]] Result<AnswerPiece> ReadDocument(const simdjson::dom::element& document) override;
   [[nodiscard]] Result<void> ReadNewTokens(const simdjson::dom::element& document, const simdjson::dom::element& meta,
                                            ChoicePiece& piece);
   [[nodiscard]] Result<void> ReadPromptOnce(const simdjson::dom::element& meta, ChoicePiece& piece);

@@ -76,11 +76,6 @@ Result<void> ReadServedModel(std::string_view body, EngineFacts& facts) {
   return {};
 }
 
-std::optional<std::uint32_t> WholeNumber(std::optional<double> value) {
-  if (!value) return std::nullopt;
-  return static_cast<std::uint32_t>(std::clamp(*value, 0.0, 1e9));
-}
-
 // A regular expression for one of the strings of a JSON array: the engine has no choices of its own.
 Result<std::string> RegexOfChoices(const wire::Constraint& constraint) {
   simdjson::dom::parser parser;
@@ -153,8 +148,8 @@ EventDecoder Sglang::event_decoder() const { return DecodeSglangEvents; }
 EngineLoad Sglang::ReadLoad(std::string_view body) const {
   const MetricsPage page(body);
   EngineLoad load;
-  load.running_requests = WholeNumber(page.Sum("sglang:num_running_reqs"));
-  load.waiting_requests = WholeNumber(page.Sum("sglang:num_queue_reqs"));
+  load.running_requests = page.Count("sglang:num_running_reqs");
+  load.waiting_requests = page.Count("sglang:num_queue_reqs");
   load.used_share = page.Largest("sglang:token_usage");
   load.computed_tokens =
       page.Sum("sglang:prompt_tokens_total").value_or(0) + page.Sum("sglang:generation_tokens_total").value_or(0);
@@ -196,15 +191,6 @@ std::optional<HttpCall> Sglang::BuildAbort(std::string_view id) const {
 }
 
 std::string_view Sglang::FieldOf(std::string_view parameter) const { return RequestNameOf(kFields, parameter); }
-
-void Sglang::Claim(const EngineFacts& facts, wire::Hello& hello) const {
-  hello.full_sampling = true;
-  hello.logprobs = true;
-  hello.min_output_tokens = true;
-  hello.constrains_output = true;
-  hello.max_sample_count = wire::kMaxSampleCount;
-  hello.keeps_prefixes = facts.keeps_prefixes;
-}
 
 }  // namespace roost::worker::foreign::sglang
 

@@ -29,7 +29,6 @@ class Sglang final : public Dialect {
   [[nodiscard]] std::unique_ptr<AnswerReader> NewReader(const CallPlan& plan) const override;
   [[nodiscard]] std::optional<HttpCall> BuildAbort(std::string_view id) const override;
   [[nodiscard]] std::string_view FieldOf(std::string_view parameter) const override;
-  void Claim(const EngineFacts& facts, wire::Hello& hello) const override;
 };
 
 }  // namespace roost::worker::foreign::sglang

@@ -118,24 +118,7 @@ ChoiceEnd EndOf(std::string_view reason) {
 
 VllmAnswer::VllmAnswer(Wanted wanted) : wanted_(std::move(wanted)) {}
 
-Result<AnswerPiece> VllmAnswer::ReadEvent(simdjson::dom::parser& parser, std::string_view data) {
-  if (data == "[DONE]") {
-    AnswerPiece piece;
-    piece.is_last = true;
-    return piece;
-  }
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, data));
-  return ReadDocument(document);
-}
-
-Result<AnswerPiece> VllmAnswer::ReadWhole(simdjson::dom::parser& parser, std::string_view body) {
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
-  ROOST_ASSIGN_OR_RETURN(AnswerPiece piece, ReadDocument(document));
-  piece.is_last = true;
-  return piece;
-}
-
-Result<AnswerPiece> VllmAnswer::ReadDocument(const simdjson::dom::element& document) const {
+Result<AnswerPiece> VllmAnswer::ReadDocument(const simdjson::dom::element& document) {
   AnswerPiece piece;
   piece.complaint = ReadComplaint(document, 500);
   if (piece.complaint) return piece;

@@ -20,11 +20,8 @@ class VllmAnswer final : public AnswerReader {
   };
   explicit VllmAnswer(Wanted wanted);
 
-  [[nodiscard]] Result<AnswerPiece> ReadEvent(simdjson::dom::parser& parser, std::string_view data) override;
-  [[nodiscard]] Result<AnswerPiece> ReadWhole(simdjson::dom::parser& parser, std::string_view body) override;
-
  private:
-  [[nodiscard]] Result<AnswerPiece> ReadDocument(const simdjson::dom::element& document) const;
+  [[nodiscard]] Result<AnswerPiece> ReadDocument(const simdjson::dom::element& document) override;
   [[nodiscard]] Result<ChoicePiece> ReadChoice(const simdjson::dom::element& choice) const;
 
   const Wanted wanted_;

@@ -96,12 +96,6 @@ Result<void> ReadVersion(std::string_view body, EngineFacts& facts) {
   return {};
 }
 
-std::optional<std::uint32_t> Rounded(std::optional<double> value) {
-  if (!value) return std::nullopt;
-  const double limit = std::numeric_limits<std::uint32_t>::max();
-  return static_cast<std::uint32_t>(std::clamp(*value, 0.0, limit));
-}
-
 // The constraint's text must be JSON where the engine takes JSON: it is written as it is.
 Result<void> WriteConstraint(JsonWriter& json, const wire::Constraint& constraint) {
   constexpr std::string_view kKinds[] = {"json_object", "json", "regex", "choice", "grammar", "structural_tag"};
@@ -154,14 +148,14 @@ Result<void> Vllm::ReadFacts(std::string_view page, std::string_view body, Engin
   return ReadMetrics(body, facts);
 }
 
-// Names since 0.4; kv_cache_usage_perc was gpu_cache_usage_perc before 0.10.
 EventDecoder Vllm::event_decoder() const { return DecodeVllmEvents; }
 
+// Names since 0.4; kv_cache_usage_perc was gpu_cache_usage_perc before 0.10.
 EngineLoad Vllm::ReadLoad(std::string_view body) const {
   const MetricsPage page(body);
   EngineLoad load;
-  load.running_requests = Rounded(page.Sum("vllm:num_requests_running"));
-  load.waiting_requests = Rounded(page.Sum("vllm:num_requests_waiting"));
+  load.running_requests = page.Count("vllm:num_requests_running");
+  load.waiting_requests = page.Count("vllm:num_requests_waiting");
   load.used_share = page.Largest("vllm:kv_cache_usage_perc");
   if (!load.used_share) load.used_share = page.Largest("vllm:gpu_cache_usage_perc");
   load.computed_tokens =
@@ -200,15 +194,6 @@ std::unique_ptr<AnswerReader> Vllm::NewReader(const CallPlan& plan) const {
 std::string_view Vllm::FieldOf(std::string_view parameter) const {
   if (parameter == "logprobs" || parameter == "prompt_logprobs" || parameter == "priority") return parameter;
   return RequestNameOf(kFields, parameter);
-}
-
-void Vllm::Claim(const EngineFacts& facts, wire::Hello& hello) const {
-  hello.full_sampling = true;
-  hello.logprobs = true;
-  hello.min_output_tokens = true;
-  hello.constrains_output = true;
-  hello.max_sample_count = wire::kMaxSampleCount;
-  hello.keeps_prefixes = facts.keeps_prefixes;
 }
 
 }  // namespace roost::worker::foreign::vllm

@@ -28,7 +28,6 @@ class Vllm final : public Dialect {
   // The end of the connection aborts.
   [[nodiscard]] std::optional<HttpCall> BuildAbort(std::string_view) const override { return std::nullopt; }
   [[nodiscard]] std::string_view FieldOf(std::string_view parameter) const override;
-  void Claim(const EngineFacts& facts, wire::Hello& hello) const override;
 };
 
 }  // namespace roost::worker::foreign::vllm
