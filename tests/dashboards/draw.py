@@ -121,7 +121,7 @@ def draw(board, prometheus, path):
             draw_stat(axes, curves, panel["fieldConfig"]["defaults"]["unit"])
         else:
             draw_curves(axes, panel, curves)
-    figure.savefig(path)
+    figure.savefig(path, bbox_inches="tight")  # a long legend of the last row reaches below the figure
     plt.close(figure)
     Image.open(path).convert("RGB").quantize(COLOURS).save(path, optimize=True)
 
