@@ -113,7 +113,9 @@ class ConsoleTest(unittest.TestCase):
             for (name, dark), page in pages.items():
                 with self.subTest(size=name, dark=dark):
                     self.check_every_panel(page)
-                    self.assertIn("clerk number", page.text("#prefixes"))
+                    # The load's own, which come after those of the requests before it.
+                    page.wait_for("document.querySelector('#prefixes').innerText.includes('clerk number')",
+                                  "the text of the load's prefixes")
                     self.check_quiet(page, router.admin)
                     self.check_layout(page, SIZES[name][0])
             self.keep_screenshots(pages)
