@@ -90,7 +90,7 @@ void ApiMetrics::OnKeys(std::span<const NamedAccount> accounts) {
 }
 
 void ApiMetrics::OnModels(std::span<const std::shared_ptr<const ServedModel>> models) {
-  for (const auto& model : models) OfModel(model->name);
+  for (const auto& model : models) OfModel(model->model_name());
 }
 
 void ApiMetrics::OnUnknownFields(std::uint32_t count) { unknown_fields_.Increment(count); }

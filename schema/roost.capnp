@@ -34,6 +34,7 @@
 #     │   pin, wantPrefixes              pinAnswer, prefixes                to a worker that answers (Hello.answers)
 #     │   evict                          evictAnswer                        to a worker that evicts (Hello.evicts)
 #     │   cordon                         step with Load.cordoned            to a worker that knows it (Hello.cordons)
+#     │                                  adapters                           when they are others than before
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #
 # Epoch: one life of the link. It begins with a hello, and voids what both sides held of an earlier one: the router
@@ -193,6 +194,7 @@ struct WorkerMessage {
     pinAnswer @6 :PinAnswer;
     prefixes @7 :Prefixes;
     evictAnswer @8 :EvictAnswer;
+    adapters @9 :Adapters;
   }
 }
 
@@ -290,7 +292,7 @@ struct Hello {
   # The worker knows Evict. A router sends none to a worker that does not, and says so.
 
   protocolMinor @28 :UInt32 = 0;
-  # Minor version, now 2. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
+  # Minor version, now 3. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
   # routers told their version.
 
   release @29 :Text;
@@ -298,6 +300,10 @@ struct Hello {
 
   cordons @30 :Bool = false;
   # The worker knows Cordon. A router sends none to a worker that does not, and says so.
+
+  adapters @31 :List(Text);
+  # The LoRA adapters that the worker serves beside its model, by the names that clients ask for: at most 1,024, each of
+  # 1 to 200 bytes of UTF-8 without control characters. A router sends Generate.adapter only to a worker that names it.
 }
 
 struct TokenLogprobs {
@@ -502,6 +508,15 @@ struct Tokenizer {
   bosToken @3 :Text;
   eosToken @4 :Text;
   # As text, for the template. May be empty.
+}
+
+struct Adapters {
+  # The worker serves other adapters than its last message said: an engine can load and unload them while it runs.
+  # Requests that it has go on.
+
+  epoch @0 :UInt64;
+  names @1 :List(Text);
+  # All of them, as in Hello.adapters.
 }
 
 struct Bye {
@@ -773,6 +788,9 @@ struct Generate {
   # Blocks from ownFirstBlock on belong to the tenant alone: the hash of that block is chained from ownRoot, not from the
   # block before it. The blocks before it belong to a prefix that all tenants share, in the scope of `root`. 0: all
   # blocks are in the scope of `root`.
+
+  adapter @35 :Text;
+  # The LoRA adapter that the tokens are computed with, one of Hello.adapters. Empty: the model alone. `root` covers it.
 }
 
 struct Cancel {

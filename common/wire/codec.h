@@ -28,6 +28,7 @@ struct WireLimits {
   static constexpr std::size_t kMaxTextBytes = 4096;     // names, digests, error messages
   static constexpr std::size_t kMaxWorkerIdBytes = 200;  // ZeroMQ allows 255
   static constexpr std::size_t kMaxTenantBytes = 200;
+  static constexpr std::size_t kMaxAdapterBytes = 200;
   static constexpr std::size_t kMaxPromptTokens = std::size_t{1} << 20U;
   static constexpr std::size_t kMaxPromptHashes = kMaxPromptTokens / kMinBlockTokens;
   static constexpr std::size_t kMaxStopTokens = 1024;

@@ -106,6 +106,17 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   return load;
 }
 
+Result<std::vector<std::string>> ReadAdapters(capnp::List<capnp::Text>::Reader list) {
+  ROOST_RETURN_IF_ERROR(CheckCount(list, "adapters", kMaxAdapters));
+  std::vector<std::string> names;
+  names.reserve(list.size());
+  for (const auto name : list) {
+    names.emplace_back();
+    ROOST_ASSIGN_OR_RETURN(names.back(), ReadName(name, "adapters", WireLimits::kMaxAdapterBytes));
+  }
+  return names;
+}
+
 // ---- one Read per message ----
 
 // The same three fields in Hello and Welcome.
@@ -149,7 +160,15 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.constrains_output = in.getConstrainsOutput();
   hello.evicts = in.getEvicts();
   hello.cordons = in.getCordons();
+  ROOST_ASSIGN_OR_RETURN(hello.adapters, ReadAdapters(in.getAdapters()));
   return hello;
+}
+
+Result<Adapters> ReadAdaptersMessage(schema::Adapters::Reader in) {
+  Adapters adapters;
+  ROOST_ASSIGN_OR_RETURN(adapters.epoch, ReadNonZero(in.getEpoch(), "epoch"));
+  ROOST_ASSIGN_OR_RETURN(adapters.names, ReadAdapters(in.getNames()));
+  return adapters;
 }
 
 Result<Step> ReadStep(schema::Step::Reader in) {
@@ -239,6 +258,7 @@ Result<Retention> ReadRetention(schema::Retention::Reader in) {
 // How the request uses the cache and the queue.
 Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
   ROOST_ASSIGN_OR_RETURN(generate.tenant, ReadText(in.getTenant(), "tenant", WireLimits::kMaxTenantBytes));
+  ROOST_ASSIGN_OR_RETURN(generate.adapter, ReadLine(in.getAdapter(), "adapter", WireLimits::kMaxAdapterBytes));
   if (in.getOwnFirstBlock() > 0) generate.own = OwnScope{in.getOwnFirstBlock(), ReadHash(in.getOwnRoot())};
   // `off` is right for a mode of a newer router too: it only costs time.
   generate.cache_mode = in.getCacheMode() == schema::CacheMode::ON ? CacheMode::kOn : CacheMode::kOff;
@@ -316,6 +336,7 @@ Result<std::optional<WorkerMessage>> ReadMessage(schema::WorkerMessage::Reader i
     case schema::WorkerMessage::PIN_ANSWER: return std::optional<WorkerMessage>(ReadPinAnswer(in.getPinAnswer()));
     case schema::WorkerMessage::PREFIXES: return Known<WorkerMessage>(ReadPrefixes(in.getPrefixes()));
     case schema::WorkerMessage::EVICT_ANSWER: return std::optional<WorkerMessage>(ReadEvictAnswer(in.getEvictAnswer()));
+    case schema::WorkerMessage::ADAPTERS: return Known<WorkerMessage>(ReadAdaptersMessage(in.getAdapters()));
   }
   return std::optional<WorkerMessage>();
 }

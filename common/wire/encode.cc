@@ -157,6 +157,13 @@ void FillVersion(const PeerVersion& version, Builder out) {
   if (!version.release.empty()) out.setRelease(Text(version.release));
 }
 
+void FillAdapters(const std::vector<std::string>& names, capnp::List<capnp::Text>::Builder out) {
+  for (unsigned i = 0; i < out.size(); ++i) {
+    ROOST_CHECK(names[i].size() <= WireLimits::kMaxAdapterBytes);
+    out.set(i, Text(names[i]));
+  }
+}
+
 // ---- one overload of Fill per message ----
 
 void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
@@ -190,6 +197,14 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setConstrainsOutput(hello.constrains_output);
   out.setEvicts(hello.evicts);
   out.setCordons(hello.cordons);
+  if (hello.adapters.empty()) return;
+  FillAdapters(hello.adapters, out.initAdapters(Count(hello.adapters.size(), kMaxAdapters, "adapters")));
+}
+
+void Fill(const Adapters& adapters, schema::WorkerMessage::Builder message) {
+  auto out = message.initAdapters();
+  out.setEpoch(adapters.epoch);
+  FillAdapters(adapters.names, out.initNames(Count(adapters.names.size(), kMaxAdapters, "adapters")));
 }
 
 void Fill(const Step& step, schema::WorkerMessage::Builder message) {
@@ -278,6 +293,8 @@ void FillWishes(const Generate& generate, schema::Generate::Builder out) {
   static_assert(static_cast<int>(CacheMode::kOff) == static_cast<int>(schema::CacheMode::OFF));
   ROOST_CHECK(generate.tenant.size() <= WireLimits::kMaxTenantBytes && generate.priority <= kMaxPriority);
   if (!generate.tenant.empty()) out.setTenant(Text(generate.tenant));
+  ROOST_CHECK(generate.adapter.size() <= WireLimits::kMaxAdapterBytes);
+  if (!generate.adapter.empty()) out.setAdapter(Text(generate.adapter));
   if (generate.own) {
     ROOST_CHECK(generate.own->first_block > 0);
     out.setOwnFirstBlock(generate.own->first_block);

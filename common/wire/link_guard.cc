@@ -1,6 +1,10 @@
 #include "common/wire/link_guard.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "common/base/log.h"
@@ -85,6 +89,22 @@ Result<void> LinkGuard::CheckHello(const std::string& public_key, std::string_vi
   lock.unlock();
   if (!allowed.ok()) on_refused_(PeerRefusal::kName);
   return allowed;
+}
+
+void LinkGuard::KeepAllowed(const std::string& public_key, std::vector<std::string>& adapters) {
+  std::vector<std::string> refused;
+  {
+    const std::lock_guard lock(mutex_);
+    const LinkPeer* const peer = peers_.Find(public_key);
+    const auto first = std::stable_partition(adapters.begin(), adapters.end(), [peer](const std::string& name) {
+      return peer != nullptr && MayServe(*peer, name);
+    });
+    refused.assign(std::make_move_iterator(first), std::make_move_iterator(adapters.end()));
+    adapters.erase(first, adapters.end());
+  }
+  for (const std::string& name : refused) {
+    Refuse(PeerRefusal::kName, fmt::format("key {}", public_key), fmt::format("it may not serve adapter '{}'", name));
+  }
 }
 
 }  // namespace roost::wire

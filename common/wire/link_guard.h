@@ -23,6 +23,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
@@ -63,6 +64,8 @@ class LinkGuard {
   // ---- for the fleet: may it have this name and model? A refusal is counted; the caller tells the peer. ----
   [[nodiscard]] Result<void> CheckHello(const std::string& public_key, std::string_view worker_id,
                                         std::string_view model);
+  // Removes the adapters whose names it may not serve. Each counts as a refusal.
+  void KeepAllowed(const std::string& public_key, std::vector<std::string>& adapters);
 
  private:
   struct Connection {

@@ -173,4 +173,6 @@ Result<void> CheckNames(const LinkPeer& peer, std::string_view worker_id, std::s
   return {};
 }
 
+bool MayServe(const LinkPeer& peer, std::string_view model) { return MatchesAny(peer.models, model); }
+
 }  // namespace roost::wire

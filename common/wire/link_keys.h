@@ -72,5 +72,7 @@ class LinkPeers {
 
 // May the worker with this key have the name and serve the model? kUnauthenticated says why not.
 [[nodiscard]] Result<void> CheckNames(const LinkPeer& peer, std::string_view worker_id, std::string_view model);
+// The same of a name beside that of its model: an adapter's.
+[[nodiscard]] bool MayServe(const LinkPeer& peer, std::string_view model);
 
 }  // namespace roost::wire

@@ -74,6 +74,8 @@ struct TokenLogprobs {
 
 // ---- worker → router ----
 
+inline constexpr std::size_t kMaxAdapters = 1024;  // of one worker
+
 // A hello of another major version has only a version, a name and an epoch: enough to refuse it.
 struct Hello {
   PeerVersion version;
@@ -103,6 +105,7 @@ struct Hello {
   bool constrains_output = false;      // it knows Generate::constraint
   bool evicts = false;                 // it knows Evict
   bool cordons = false;                // it knows Cordon
+  std::vector<std::string> adapters;   // LoRA adapters that it serves beside its model; at most kMaxAdapters
 
   bool operator==(const Hello&) const = default;
 };
@@ -239,6 +242,14 @@ struct Tokenizer {
   std::string eos_token;
 
   bool operator==(const Tokenizer&) const = default;
+};
+
+// The worker serves these adapters from now on; see Hello::adapters.
+struct Adapters {
+  std::uint64_t epoch = 0;
+  std::vector<std::string> names;
+
+  bool operator==(const Adapters&) const = default;
 };
 
 // The worker leaves now; its unfinished requests are lost. A worker that drains reports Load::draining first.
@@ -422,6 +433,7 @@ struct Generate {
   std::uint32_t min_output_tokens = 0;
   std::optional<Constraint> constraint = std::nullopt;  // of the whole output of each choice
   std::string trace_parent = {};                        // see trace_context.h; for logs only; may be empty
+  std::string adapter = {};                             // one of Hello::adapters; empty: the model alone
   // Set by the decoder when a newer router asks for what this version does not know. The worker answers the request
   // with this error; it is never sent.
   std::optional<Error> refusal = std::nullopt;
@@ -521,7 +533,7 @@ struct Cordon {
   bool operator==(const Cordon&) const = default;
 };
 
-using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer>;
+using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer, Adapters>;
 using RouterMessage = std::variant<Welcome, Refused, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping,
                                    Pin, Unpin, WantPrefixes, Evict, Cordon>;
 

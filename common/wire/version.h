@@ -13,7 +13,7 @@ namespace roost::wire {
 
 inline constexpr std::uint32_t kProtocolMajor = 2;
 // Grows with each release that adds a message or a field. 0: peers of before versions were told in both directions.
-inline constexpr std::uint32_t kProtocolMinor = 2;
+inline constexpr std::uint32_t kProtocolMinor = 3;
 inline constexpr std::size_t kMaxReleaseBytes = 64;
 
 struct PeerVersion {
@@ -24,7 +24,7 @@ struct PeerVersion {
   bool operator==(const PeerVersion&) const = default;
 };
 
-// "2.2, release 0.1.0", or "2.0" without a release.
+// "2.3, release 0.1.0", or "2.0" without a release.
 [[nodiscard]] std::string Describe(const PeerVersion& version);
 
 // The two ends of one link.

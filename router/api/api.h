@@ -179,6 +179,7 @@ class Api {
   [[nodiscard]] static Result<void> HoldToPriority(const Call& call, CacheFields& fields);
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
   // Of a model that no worker serves now: its workers are away, or there never were any.
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> ModelsWithoutAdapters() const;
   [[nodiscard]] Error AwayOrUnknown(const std::string& name) const;
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
   [[nodiscard]] RenderSettings Settings() const;

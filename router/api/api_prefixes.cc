@@ -161,7 +161,7 @@ void Api::Prefixes(Call& call) {
 Result<void> Api::AskPrefixes(Call& call) {
   ROOST_ASSIGN_OR_RETURN(PrefixesQuery query, ParsePrefixesQuery(call.request.query));
   if (query.model.empty()) {
-    const auto models = services_.dispatcher.Models();
+    const auto models = ModelsWithoutAdapters();
     if (models.size() != 1) return InvalidArgument("model", "is missing, and {} models are served", models.size());
     query.model = models.front()->name;
   }

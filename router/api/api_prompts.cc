@@ -123,6 +123,12 @@ Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& nam
   return AwayOrUnknown(name);
 }
 
+std::vector<std::shared_ptr<const ServedModel>> Api::ModelsWithoutAdapters() const {
+  std::vector<std::shared_ptr<const ServedModel>> models = services_.dispatcher.Models();
+  std::erase_if(models, [](const auto& model) { return model->is_adapter(); });
+  return models;
+}
+
 Error Api::AwayOrUnknown(const std::string& name) const {
   if (!services_.dispatcher.IsExpected(name)) return NotServed(name);
   return {ErrorCode::kUnavailable, fmt::format("no worker of the model '{}' is ready now", name), "model"};
@@ -159,7 +165,7 @@ Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, body.String("model"));
   std::string wanted(name.value_or(""));
   if (wanted.empty() && call.model_name == Call::ModelName::kOptional) {
-    const auto models = services_.dispatcher.Models();
+    const auto models = ModelsWithoutAdapters();
     if (models.size() == 1) wanted = models.front()->name;
   }
   if (wanted.empty()) return InvalidArgument("model", "must name the model to ask");

@@ -91,7 +91,7 @@ void Generation::Start(const GenerationServices& services, std::shared_ptr<Respo
 }
 
 void Generation::Submit(ClientWatch& client, std::vector<GenerateSpec> specs) {
-  services_.observer.OnGenerationStart(model_->name);
+  services_.observer.OnGenerationStart(model_->model_name());
   if (options_.admission != nullptr) {
     for (const Prompt& prompt : prompts_) options_.admission->TakeTokens(prompt.token_count, services_.clock.Now());
   }
@@ -101,7 +101,7 @@ void Generation::Submit(ClientWatch& client, std::vector<GenerateSpec> specs) {
   for (std::size_t prompt = 0; prompt < specs.size(); ++prompt) {
     Result<RequestId> request = TrySubmit(std::move(specs[prompt]), prompt);
     if (!request.ok()) {
-      const Duration retry_after = RetryAfter(services_.dispatcher, request.error(), model_->name);
+      const Duration retry_after = RetryAfter(services_.dispatcher, request.error(), model_->model_name());
       return responder_->Post([self = shared_from_this(), error = std::move(request).error(), retry_after] {
         if (!self->ended_) self->Fail(error, retry_after);
       });
@@ -200,7 +200,7 @@ void Generation::OnEnd(std::size_t prompt, const GenerationEnd& end) {
       return Fail({ErrorCode::kUnavailable, "the generation was cancelled by the server", ""}, Duration(0));
     case wire::FinishReason::kError: {
       const Error error = end.error.value_or(Error{ErrorCode::kInternal, "the generation failed", ""});
-      return Fail(error, RetryAfter(services_.dispatcher, error, model_->name));
+      return Fail(error, RetryAfter(services_.dispatcher, error, model_->model_name()));
     }
   }
 }
@@ -220,10 +220,10 @@ std::uint32_t Generation::ChoiceOf(std::size_t prompt, std::uint32_t choice) con
 void Generation::TellTimes(Choice& choice, std::uint32_t token_count) {
   const Instant now = services_.clock.Now();
   if (choice.last_tokens_at) {
-    services_.observer.OnLaterTokens(model_->name, token_count, ToSeconds(now - *choice.last_tokens_at));
+    services_.observer.OnLaterTokens(model_->model_name(), token_count, ToSeconds(now - *choice.last_tokens_at));
   } else if (!ttft_seconds_) {
     ttft_seconds_ = ToSeconds(now - options_.started_at);
-    services_.observer.OnFirstToken(model_->name, *ttft_seconds_);
+    services_.observer.OnFirstToken(model_->model_name(), *ttft_seconds_);
   }
   choice.last_tokens_at = now;
 }

@@ -25,7 +25,7 @@ void Generation::Conclude(Outcome outcome, int status, std::optional<ErrorCode> 
     options_.admission->account().CountGeneration(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens);
   }
   services_.observer.OnGenerationEnd({.route = options_.route,
-                                      .model = model_->name,
+                                      .model = model_->model_name(),
                                       .worker_id = worker_id_,
                                       .outcome = outcome,
                                       .error = error,

@@ -11,7 +11,9 @@ void WriteModel(const ServedModel& model, JsonWriter& json) {
   json.BeginObject().Key("id").String(model.name).Key("object").String("model");
   json.Key("created").Number(model.created_unix_seconds).Key("owned_by").String("roost");
   json.Key("max_model_len").Number(model.max_context_tokens);
-  json.Key("block_tokens").Number(model.block_tokens).EndObject();
+  json.Key("block_tokens").Number(model.block_tokens);
+  if (model.is_adapter()) json.Key("parent").String(model.base);
+  json.EndObject();
 }
 
 void WriteLoad(const wire::Load& load, JsonWriter& json) {
@@ -47,7 +49,10 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.Key("requests_total").Number(worker.requests_total);
   WriteTotals(worker.totals, json);
   json.Key("release").String(worker.version.release).Key("protocol").String(ProtocolOf(worker.version));
-  json.Key("fingerprint").String(worker.fingerprint).Key("kv_dtype").String(worker.kv_dtype).EndObject();
+  json.Key("fingerprint").String(worker.fingerprint).Key("kv_dtype").String(worker.kv_dtype);
+  json.Key("adapters").BeginArray();
+  for (const std::string& name : worker.adapters) json.String(name);
+  json.EndArray().EndObject();
 }
 
 }  // namespace

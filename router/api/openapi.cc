@@ -163,7 +163,7 @@ constexpr std::array kAnswerSchemas{
     AnswerSchema{"Model", R"({"type":"object","required":["id","object","created","owned_by"],"properties":{)"
                           R"("id":{"type":"string"},"object":{"const":"model"},"created":{"type":"integer"},)"
                           R"("owned_by":{"type":"string"},"max_model_len":{"type":"integer"},)"
-                          R"("block_tokens":{"type":"integer"}}})"},
+                          R"("block_tokens":{"type":"integer"},"parent":{"type":"string"}}})"},
     AnswerSchema{"Status", R"({"type":"object","required":["status"],"properties":{"status":{"type":"string"}}})"},
     AnswerSchema{"Version", R"({"type":"object","required":["version"],"properties":{"version":{"type":"string"}}})"},
 };

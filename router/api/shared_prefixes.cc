@@ -9,8 +9,8 @@
 namespace roost::router {
 namespace {
 
-// Of models that are gone.
-constexpr std::size_t kMaxRevisions = 64;
+// Of models and adapters, some of which are gone.
+constexpr std::size_t kMaxScopes = 256;
 
 Result<SharedPrefix> PrefixOf(const JsonObject& object) {
   SharedPrefix prefix;
@@ -46,7 +46,7 @@ Result<std::vector<SharedPrefix>> ReadSharedPrefixes(const std::string& path) {
 void SharedPrefixes::Replace(std::vector<SharedPrefix> prefixes) {
   const std::lock_guard lock(mutex_);
   prefixes_ = std::make_shared<const Prefixes>(std::move(prefixes));
-  by_revision_.clear();
+  blocks_.clear();
 }
 
 std::vector<BlockHash> SharedPrefixes::SharedFront(const ServedModel& model, std::span<const TokenId> tokens) {
@@ -64,25 +64,27 @@ std::vector<BlockHash> SharedPrefixes::SharedFront(const ServedModel& model, std
 
 std::shared_ptr<const SharedPrefixes::Blocks> SharedPrefixes::BlocksOf(const ServedModel& model) {
   std::shared_ptr<const Prefixes> prefixes;
+  const BlockHash scope = ScopeRoot(model, "", "");
   {
     const std::lock_guard lock(mutex_);
-    const auto found = by_revision_.find(model.revision);
-    if (found != by_revision_.end()) return found->second;
+    const auto found = blocks_.find(scope);
+    if (found != blocks_.end()) return found->second;
     prefixes = prefixes_;
   }
   // Without the lock: others need not wait. Two threads may do it at the same time, once.
   auto blocks = std::make_shared<const Blocks>(Hash(model, *prefixes));
   const std::lock_guard lock(mutex_);
   if (prefixes_ != prefixes) return blocks;
-  if (by_revision_.size() >= kMaxRevisions) by_revision_.clear();
-  by_revision_.insert_or_assign(model.revision, blocks);
+  if (blocks_.size() >= kMaxScopes) blocks_.clear();
+  blocks_.insert_or_assign(scope, blocks);
   return blocks;
 }
 
 SharedPrefixes::Blocks SharedPrefixes::Hash(const ServedModel& model, const Prefixes& prefixes) {
   Blocks blocks;
   for (const SharedPrefix& prefix : prefixes) {
-    if (!prefix.model.empty() && prefix.model != model.name) continue;
+    const bool is_meant = prefix.model.empty() || prefix.model == model.name || prefix.model == model.model_name();
+    if (!is_meant) continue;
     const Result<HashedPrompt> hashed = HashPrompt(model, prefix.prompt, RenderSettings{});
     if (hashed.ok()) {
       blocks.insert(hashed->hashes.begin(), hashed->hashes.end());

@@ -15,12 +15,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -65,7 +65,7 @@ class SharedPrefixes {
   std::mutex mutex_;
   // Guarded by mutex_.
   std::shared_ptr<const Prefixes> prefixes_ = std::make_shared<const Prefixes>();
-  std::map<std::string, std::shared_ptr<const Blocks>> by_revision_;
+  std::unordered_map<BlockHash, std::shared_ptr<const Blocks>, BlockHashHasher> blocks_;  // by their scope's root
 };
 
 }  // namespace roost::router

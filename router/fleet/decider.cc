@@ -14,6 +14,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
                    .needs_logprobs = WantsLogprobs(spec),
                    .needs_min_output_tokens = spec.min_output_tokens > 0,
                    .is_constrained = spec.constraint.has_value(),
+                   .adapter = spec.model->adapter(),
                    .matches = query.matches,
                    .block_hashes = spec.block_hashes,
                    .session_hash = spec.session_hash,
@@ -28,7 +29,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   if (!decision.has_value()) return std::nullopt;
   const DecisionAudit audit = auditor_.Audit(route, *fleet, *decision);
   metrics_.OnDecision(policy_.name(), decision->reason);
-  metrics_.OnDecisionAudit(spec.model->name, *decision, audit);
+  metrics_.OnDecisionAudit(spec.model->model_name(), *decision, audit);
   const std::uint64_t number = Log(query, *decision, audit, now);
   return Placement{roster_.At(decision->slot), *std::move(decision), number, now};
 }
@@ -38,7 +39,11 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
   const FleetView* const fleet = roster_.FleetOf(model);
   if (fleet == nullptr) return std::nullopt;
   return policy_.Choose(
-      {.prompt_token_count = prompt_token_count, .matches = matches, .block_hashes = block_hashes, .is_question = true},
+      {.prompt_token_count = prompt_token_count,
+       .adapter = model.adapter(),
+       .matches = matches,
+       .block_hashes = block_hashes,
+       .is_question = true},
       *fleet);
 }
 
@@ -63,7 +68,7 @@ void Decider::OnFirstToken(const ServedModel& model, const Prediction& predictio
   const double ttft_seconds = ToSeconds(now - prediction.decided_at);
   log_.SetOutcome(prediction.number, {.cached_tokens = cached_tokens, .ttft_seconds = ttft_seconds});
   if (!prediction.in_seconds) return;
-  metrics_.OnTtft(model.name, {.predicted_seconds = prediction.ttft_seconds, .actual_seconds = ttft_seconds});
+  metrics_.OnTtft(model.model_name(), {.predicted_seconds = prediction.ttft_seconds, .actual_seconds = ttft_seconds});
 }
 
 std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,

@@ -33,10 +33,11 @@ namespace roost::router {
 
 class PrefixIndex;
 
-// A revision of a model that at least one worker serves (revisions.h), with its tokenizer and template. Immutable; a
-// change creates a new object.
+// A revision of a model that at least one worker serves (revisions.h), with its tokenizer and template; or one of its
+// LoRA adapters, which shares all but the name with it. Immutable; a change creates a new object.
 struct ServedModel {
-  std::string name;
+  std::string name;  // that clients ask for
+  std::string base;  // of an adapter: its model's name; empty: it is the model itself
   std::string fingerprint;
   std::string kv_dtype;
   std::uint32_t block_tokens = 16;
@@ -50,12 +51,18 @@ struct ServedModel {
   std::string revision;  // its name; equal for all workers that serve the same files
   // Which of its workers hold which blocks. Any thread may call Match.
   std::shared_ptr<const PrefixIndex> index;
+
+  [[nodiscard]] bool is_adapter() const { return !base.empty(); }
+  // For workers, and for blocks: empty for the model itself.
+  [[nodiscard]] std::string_view adapter() const { return is_adapter() ? std::string_view(name) : ""; }
+  // The model's own name, under which its workers and metrics are counted.
+  [[nodiscard]] const std::string& model_name() const { return is_adapter() ? base : name; }
 };
 
-// The scope of a model's blocks: of a tenant, and within it of a salt. Both may be empty.
+// The scope of a model's blocks: of an adapter, of a tenant, and within it of a salt. Each may be empty.
 [[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& tenant, const std::string& salt) {
   return RootHash({.fingerprint = model.fingerprint,
-                   .adapter = "",
+                   .adapter = std::string(model.adapter()),
                    .tenant = tenant,
                    .salt = salt,
                    .block_tokens = model.block_tokens,
@@ -271,6 +278,7 @@ struct WorkerStatus {
   wire::PeerVersion version;
   std::string fingerprint;  // of the model
   std::string kv_dtype;
+  std::vector<std::string> adapters = {};  // that it serves
 };
 
 // Requests of a model that wait at the router for a worker with room; at least one.

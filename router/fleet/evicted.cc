@@ -21,7 +21,8 @@ bool Continues(const GenerateSpec& spec, const wire::PromptToEvict& prompt) {
 }  // namespace
 
 bool IsNamed(const EvictOrder& order, const GenerateSpec& spec) {
-  if (!order.model.empty() && spec.model->name != order.model) return false;
+  const bool is_of_model = spec.model->name == order.model || spec.model->base == order.model;
+  if (!order.model.empty() && !is_of_model) return false;
   if (const auto* const tenant = std::get_if<wire::TenantToEvict>(&order.what)) return spec.tenant == tenant->tenant;
   const auto& prompts = std::get<std::vector<PromptOfRevision>>(order.what);
   return std::any_of(prompts.begin(), prompts.end(),

@@ -130,10 +130,13 @@ void Fleet::FeedOne(Incoming incoming, Instant now) {
     return;
   }
   if (!incoming.message->has_value()) return metrics_.OnUnknownMessage();
-  if (const auto* const hello = std::get_if<wire::Hello>(&**incoming.message)) {
+  if (auto* const hello = std::get_if<wire::Hello>(&**incoming.message)) {
     const Result<void> allowed = CheckHello(incoming.public_key, *hello);
     if (!allowed.ok()) return core_.RefuseHello(incoming.identity, *hello, allowed.error(), now);
+    if (guard_ != nullptr) guard_->KeepAllowed(incoming.public_key, hello->adapters);
   }
+  auto* const adapters = std::get_if<wire::Adapters>(&**incoming.message);
+  if (adapters != nullptr && guard_ != nullptr) guard_->KeepAllowed(incoming.public_key, adapters->names);
   core_.OnMessage(incoming.identity, **std::move(incoming.message), now);
 }
 

@@ -58,6 +58,8 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
     prefix_orders_.OnAnswer(worker->hello.worker_id, std::move(*prefixes));
   } else if (const auto* const evicted = std::get_if<wire::EvictAnswer>(&message)) {
     prefix_orders_.OnAnswer(worker->hello.worker_id, *evicted);
+  } else if (const auto* const adapters = std::get_if<wire::Adapters>(&message)) {
+    if (adapters->epoch == worker->hello.epoch) roster_.SetAdapters(*worker, adapters->names);
   } else if (const auto* const bye = std::get_if<wire::Bye>(&message)) {
     OnBye(*worker, *bye, now);
   }

@@ -20,6 +20,7 @@ WorkerView ViewOf(const Worker& worker) {
           .logprobs = worker.hello.logprobs,
           .min_output_tokens = worker.hello.min_output_tokens,
           .constrains_output = worker.hello.constrains_output,
+          .adapters = &worker.adapters,
           .queued_prefill_tokens = queued_tokens,
           .waiting_requests = load.waiting_requests + ledger.uncovered_requests(),
           .running_requests = load.running_requests,

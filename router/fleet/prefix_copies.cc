@@ -27,6 +27,7 @@ wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t b
   piece.ignore_eos = true;
   piece.expected_cached_tokens = cached_tokens;
   piece.tenant = spec.tenant;
+  piece.adapter = spec.model->adapter();
   piece.priority = spec.priority;
   return piece;
 }
@@ -114,7 +115,7 @@ void PrefixCopies::OnPieceDone(Worker& worker, Copy& copy, std::optional<std::ui
   copy.pending = {};  // the cache events of its blocks have already come
   copy.charge.OnFirstToken();
   worker.view.OnComputed(std::span(copy.spec.block_hashes).first(copy.piece_block_count), now);
-  metrics_.OnCopied(copy.spec.model->name, computed_tokens);
+  metrics_.OnCopied(copy.spec.model->model_name(), computed_tokens);
 }
 
 void PrefixCopies::Drop(Worker& worker, std::optional<Error> error) {

@@ -55,7 +55,7 @@ const std::vector<BlockHash>& HashesOf(const PinOrder& order) {
 Result<std::vector<Worker*>> PrefixOrders::Chosen(const ServedModel& model, const WorkerChoice& choice,
                                                   std::span<const BlockHash> hashes,
                                                   std::span<const WorkerMatch> matches) {
-  std::vector<Worker*> workers = roster_.Serving(model.revision);
+  std::vector<Worker*> workers = roster_.Serving(model);
   if (workers.empty()) return NobodyServes(model);
   if (choice.target == PinTarget::kBestWorker) {
     Worker* const best = decider_.BestFor(model, hashes, matches);
@@ -142,7 +142,7 @@ Inquiries::Asked PrefixOrders::WarmOne(const WarmOrder& order, Worker& worker, s
 }
 
 Result<PromptMatch> PrefixOrders::Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now) {
-  const std::vector<Worker*> workers = roster_.Serving(query.model->revision);
+  const std::vector<Worker*> workers = roster_.Serving(*query.model);
   if (workers.empty()) return NobodyServes(*query.model);
   std::vector<WorkerMatch> depths(matches.begin(), matches.end());
   roster_.pending().Deepen(query.block_hashes, now, depths);
@@ -165,7 +165,8 @@ Result<std::vector<Worker*>> PrefixOrders::ToEvictAt(const EvictOrder& order) {
   const std::string_view served = order.model.empty() ? "a model" : std::string_view(order.model);
   std::vector<Worker*> workers;
   roster_.ForEach([&](Worker& worker) {
-    if (order.model.empty() || worker.hello.model == order.model) workers.push_back(&worker);
+    const bool serves = worker.hello.model == order.model || worker.adapters.contains(order.model);
+    if (order.model.empty() || serves) workers.push_back(&worker);
   });
   if (workers.empty()) return Error{ErrorCode::kUnavailable, fmt::format("no worker serves {} now", served), ""};
   if (order.workers.target != PinTarget::kNamedWorkers) return workers;

@@ -78,7 +78,7 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   }
   if (sending == Sending::kNoWorker) return WhyNobody(request.spec);
   if (sending == Sending::kNoRoom) ROOST_RETURN_IF_ERROR(Enqueue(request, now));
-  if (request.spec.cache_mode == wire::CacheMode::kOff) metrics_.OnCacheOff(request.spec.model->name);
+  if (request.spec.cache_mode == wire::CacheMode::kOff) metrics_.OnCacheOff(request.spec.model->model_name());
   if (request.spec.deadline.has_value()) deadlines_.emplace(*request.spec.deadline, request.id);
   requests_.emplace(request.id, std::move(owned));
   return request.id;
@@ -86,7 +86,7 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
 
 // Either no worker serves the model, or none of those that do supports the request's constraint.
 Error RequestBook::WhyNobody(const GenerateSpec& spec) {
-  if (!spec.constraint.has_value() || roster_.Serving(spec.model->revision).empty()) return NobodyServes(*spec.model);
+  if (!spec.constraint.has_value() || roster_.Serving(*spec.model).empty()) return NobodyServes(*spec.model);
   return InvalidArgument(spec.constraint->field, "no worker of '{}' can constrain its output", spec.model->name);
 }
 
@@ -273,7 +273,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
   if (!request.cache_outcome_told && event.cached_token_count.has_value()) {
     request.cache_outcome_told = true;
     cached_tokens = std::min(*event.cached_token_count, static_cast<std::uint32_t>(request.spec.prompt.size()));
-    metrics_.OnFirstToken(request.spec.model->name,
+    metrics_.OnFirstToken(request.spec.model->model_name(),
                           {.prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size()),
                            .predicted_cached_tokens = attempt.prediction.cached_tokens,
                            .actual_cached_tokens = *cached_tokens,

@@ -25,7 +25,8 @@ bool RequestBook::MayBeTaken(const Request& request) {
                          .needs_full_sampling = wire::NeedsFullSampling(request.spec.sampling),
                          .needs_logprobs = WantsLogprobs(request.spec),
                          .needs_min_output_tokens = request.spec.min_output_tokens > 0,
-                         .is_constrained = request.spec.constraint.has_value()};
+                         .is_constrained = request.spec.constraint.has_value(),
+                         .adapter = request.spec.model->adapter()};
   const std::vector<Worker*> workers = roster_.Serving(request.spec.model->revision);
   return std::any_of(workers.begin(), workers.end(),
                      [&](const Worker* worker) { return MayTake(query, ViewOf(*worker)); });

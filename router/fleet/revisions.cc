@@ -37,29 +37,46 @@ void Revisions::Leave(const std::string& key, Instant now) {
   const auto found = revisions_.find(key);
   if (--found->second.joined_count > 0) return;
   shed_before_ += found->second.index->shed_block_total();
-  const std::string model = found->second.model;
+  const Revision left = std::move(found->second);
   revisions_.erase(found);
   const bool is_last = std::none_of(revisions_.begin(), revisions_.end(),
-                                    [&](const auto& entry) { return entry.second.model == model; });
+                                    [&](const auto& entry) { return entry.second.model == left.model; });
   if (!is_last) return;
   std::erase_if(gone_, [&](const auto& entry) { return now - entry.second >= kMemoryOfModels; });
-  if (gone_.size() < kMaxGoneModels) gone_.insert_or_assign(model, now);
+  NoteGone(left.model, now);
+  for (const auto& [name, adapter] : left.adapters) NoteGone(name, now);
 }
 
-void Revisions::Publish(const std::string& key, ServedModel served) {
+void Revisions::NoteGone(const std::string& name, Instant now) {
+  if (gone_.size() < kMaxGoneModels) gone_.insert_or_assign(name, now);
+}
+
+void Revisions::Publish(const std::string& key, ServedModel served, const AdapterNames& adapters) {
   Revision& revision = revisions_.at(key);
   served.index = revision.index;
   served.revision = key;
-  if (revision.served != nullptr) {
-    served.created_unix_seconds = revision.served->created_unix_seconds;
-    if (AreEqual(*revision.served, served)) return;
+  const std::int64_t now = served.created_unix_seconds;
+  if (revision.served != nullptr) served.created_unix_seconds = revision.served->created_unix_seconds;
+  if (revision.served == nullptr || !AreEqual(*revision.served, served)) {
+    revision.served = std::make_shared<const ServedModel>(std::move(served));
+    revision.adapters.clear();
   }
-  revision.served = std::make_shared<const ServedModel>(std::move(served));
+  std::erase_if(revision.adapters, [&adapters](const auto& entry) { return !adapters.contains(entry.first); });
+  for (const std::string& name : adapters) {
+    gone_.erase(name);
+    if (revision.adapters.contains(name)) continue;
+    ServedModel adapter = *revision.served;
+    adapter.base = std::exchange(adapter.name, name);
+    adapter.created_unix_seconds = now;
+    revision.adapters.emplace(name, std::make_shared<const ServedModel>(std::move(adapter)));
+  }
 }
 
 void Revisions::Withdraw(const std::string& key) {
   const auto found = revisions_.find(key);
-  if (found != revisions_.end()) found->second.served = nullptr;
+  if (found == revisions_.end()) return;
+  found->second.served = nullptr;
+  found->second.adapters.clear();
 }
 
 void Revisions::SetCapacity(const std::string& key, std::uint32_t worker_count) {
@@ -77,61 +94,79 @@ std::shared_ptr<const ServedModel> Revisions::Find(std::string_view key) const {
   return found == revisions_.end() ? nullptr : found->second.served;
 }
 
-void Revisions::ForEachServed(std::string_view model, const std::function<void(Revision&)>& visit) {
-  for (auto next = revisions_.lower_bound(model); next != revisions_.end() && next->first.starts_with(model); ++next) {
-    if (next->second.model == model && next->second.served != nullptr) visit(next->second);
+std::vector<Revisions::Offer> Revisions::OffersOf(std::string_view name) const {
+  std::vector<Offer> offers;
+  for (auto next = revisions_.lower_bound(name); next != revisions_.end() && next->first.starts_with(name); ++next) {
+    const Revision& revision = next->second;
+    if (revision.model == name && revision.served != nullptr) offers.push_back({&revision, revision.served});
   }
+  return offers.empty() ? AdapterOffersOf(name) : offers;
 }
 
-std::shared_ptr<const ServedModel> Revisions::Choose(std::string_view model) {
-  Revision* chosen = nullptr;
+std::vector<Revisions::Offer> Revisions::AdapterOffersOf(std::string_view name) const {
+  std::vector<Offer> offers;
+  for (const auto& [key, revision] : revisions_) {
+    if (!offers.empty() && offers.front().revision->model != revision.model) break;
+    const auto adapter = revision.adapters.find(name);
+    if (adapter != revision.adapters.end()) offers.push_back({&revision, adapter->second});
+  }
+  return offers;
+}
+
+std::shared_ptr<const ServedModel> Revisions::Choose(std::string_view name) {
+  const std::vector<Offer> offers = OffersOf(name);
+  const Offer* chosen = nullptr;
   double least = 0;
-  ForEachServed(model, [&](Revision& revision) {
-    if (chosen != nullptr && revision.capacity == 0) return;  // its workers only finish the requests that they have
+  for (const Offer& offer : offers) {
+    const Revision& revision = *offer.revision;
+    if (chosen != nullptr && revision.capacity == 0) continue;  // its workers only finish the requests that they have
     const double share_used = static_cast<double>(revision.chosen_count + 1) / std::max(1U, revision.capacity);
-    if (chosen != nullptr && chosen->capacity > 0 && share_used >= least) return;
-    chosen = &revision;
+    if (chosen != nullptr && chosen->revision->capacity > 0 && share_used >= least) continue;
+    chosen = &offer;
     least = share_used;
-  });
+  }
   if (chosen == nullptr) return nullptr;
-  ++chosen->chosen_count;
+  ++revisions_.find(chosen->served->revision)->second.chosen_count;
   return chosen->served;
 }
 
-std::shared_ptr<const ServedModel> Revisions::Main(std::string_view model) const {
-  const Revision* main = nullptr;
-  for (const auto& [key, revision] : revisions_) {
-    if (revision.model != model || revision.served == nullptr) continue;
-    if (main == nullptr || revision.capacity > main->capacity) main = &revision;
-  }
-  return main == nullptr ? nullptr : main->served;
+std::shared_ptr<const ServedModel> Revisions::Main(std::string_view name) const {
+  const std::vector<Offer> offers = OffersOf(name);
+  const auto main = std::max_element(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
+    return a.revision->capacity < b.revision->capacity;
+  });
+  return main == offers.end() ? nullptr : main->served;
 }
 
-std::vector<std::shared_ptr<const ServedModel>> Revisions::AllOf(std::string_view model) const {
+std::vector<std::shared_ptr<const ServedModel>> Revisions::AllOf(std::string_view name) const {
   std::vector<std::shared_ptr<const ServedModel>> all;
-  for (const auto& [key, revision] : revisions_) {
-    if (revision.model == model && revision.served != nullptr) all.push_back(revision.served);
-  }
+  for (Offer& offer : OffersOf(name)) all.push_back(std::move(offer.served));
   return all;
 }
 
 std::vector<std::shared_ptr<const ServedModel>> Revisions::Models() const {
-  std::vector<std::shared_ptr<const ServedModel>> models;
-  std::string_view last;
+  std::map<std::string_view, AdapterNames> adapters_of;  // by model
   for (const auto& [key, revision] : revisions_) {
-    if (revision.model == last) continue;
-    last = revision.model;
-    if (std::shared_ptr<const ServedModel> main = Main(revision.model)) models.push_back(std::move(main));
+    AdapterNames& names = adapters_of[revision.model];
+    for (const auto& [name, adapter] : revision.adapters) names.insert(name);
+  }
+  std::vector<std::shared_ptr<const ServedModel>> models;
+  for (const auto& [model, adapters] : adapters_of) {
+    if (std::shared_ptr<const ServedModel> main = Main(model)) models.push_back(std::move(main));
+    for (const std::string& name : adapters) {
+      std::shared_ptr<const ServedModel> adapter = Main(name);
+      if (adapter != nullptr && adapter->base == model) models.push_back(std::move(adapter));
+    }
   }
   return models;
 }
 
-bool Revisions::IsExpected(std::string_view model, Instant now) const {
+bool Revisions::IsExpected(std::string_view name, Instant now) const {
   if (!has_begun_) return true;
-  const auto gone = gone_.find(model);
+  const auto gone = gone_.find(name);
   if (gone != gone_.end() && now - gone->second < kMemoryOfModels) return true;
   return std::any_of(revisions_.begin(), revisions_.end(),
-                     [&](const auto& entry) { return entry.second.model == model; });
+                     [&](const auto& entry) { return entry.second.model == name; });
 }
 
 void Revisions::SweepIndexes() {

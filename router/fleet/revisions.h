@@ -3,6 +3,9 @@
 // model, with an index of its own. Usually there is one. During a rollout of new weights there are two, and requests
 // are divided between them by their numbers of workers.
 //
+// A revision has the LoRA adapters that any of its ready workers serves. Clients ask for an adapter by its name as for a
+// model. A name that a model has means the model; if adapters of several models have it, the first model's by name.
+//
 //   hello ──► Join ──► revision (an index, no worker ready) ── Publish ──► served ── Withdraw / last Leave ──► gone
 //
 // Not thread-safe, no clock.
@@ -11,7 +14,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,6 +25,7 @@
 #include "router/fleet/dispatcher.h"
 #include "router/index/index_budget.h"
 #include "router/index/prefix_index.h"
+#include "router/route/worker_view.h"
 
 namespace roost::router {
 
@@ -43,8 +46,9 @@ class Revisions {
   // A worker leaves; with the last one the revision goes too.
   void Leave(const std::string& key, Instant now);
 
-  // Clients may use this revision from now on; fills in `served.index`. Keeps the existing object if nothing changed.
-  void Publish(const std::string& key, ServedModel served);
+  // Clients may use this revision and these adapters from now on; fills in `served.index`. Keeps the existing objects if
+  // nothing changed.
+  void Publish(const std::string& key, ServedModel served, const AdapterNames& adapters);
   // Clients may not use it any more: none of its workers is ready.
   void Withdraw(const std::string& key);
   // Sets the number of its workers that take requests, which determines its share of the model's requests.
@@ -52,18 +56,18 @@ class Revisions {
 
   // Null when no ready worker serves it.
   [[nodiscard]] std::shared_ptr<const ServedModel> Find(std::string_view key) const;
-  // The revision for one more request of the model: the one that is furthest behind its share. Counts the request. Null
-  // when no worker serves the model.
-  [[nodiscard]] std::shared_ptr<const ServedModel> Choose(std::string_view model);
-  // The revision with the most workers that take requests. Null when no worker serves the model.
-  [[nodiscard]] std::shared_ptr<const ServedModel> Main(std::string_view model) const;
-  // All revisions of the model that are served.
-  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> AllOf(std::string_view model) const;
-  // The main revision of each model.
+  // The revision for one more request of a model or adapter: the one that is furthest behind its share. Counts the
+  // request. Null when no worker serves it.
+  [[nodiscard]] std::shared_ptr<const ServedModel> Choose(std::string_view name);
+  // The revision with the most workers that take requests. Null when no worker serves the model or adapter.
+  [[nodiscard]] std::shared_ptr<const ServedModel> Main(std::string_view name) const;
+  // All revisions of the model or adapter that are served.
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> AllOf(std::string_view name) const;
+  // The main revision of each model, each followed by its adapters.
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
-  // Whether a worker serves the model now, will soon, or did recently. Before the first worker came, true for any
-  // model.
-  [[nodiscard]] bool IsExpected(std::string_view model, Instant now) const;
+  // Whether a worker serves the model or adapter now, will soon, or did recently. Before the first worker came, true for
+  // any name.
+  [[nodiscard]] bool IsExpected(std::string_view name, Instant now) const;
 
   // Frees some of the entries that lost workers left in the indexes.
   void SweepIndexes();
@@ -76,17 +80,25 @@ class Revisions {
     std::string model;
     std::shared_ptr<PrefixIndex> index;
     std::shared_ptr<const ServedModel> served;  // null: no worker is ready
+    std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> adapters;
     std::uint32_t joined_count = 0;             // workers
     std::uint32_t capacity = 0;                 // the workers that take requests
     std::uint64_t chosen_count = 0;             // since the model's revisions or their capacities changed
   };
 
-  void ForEachServed(std::string_view model, const std::function<void(Revision&)>& visit);
+  // What a client gets who asks for a name, and the revision that serves it.
+  struct Offer {
+    const Revision* revision = nullptr;
+    std::shared_ptr<const ServedModel> served;
+  };
+  [[nodiscard]] std::vector<Offer> OffersOf(std::string_view name) const;
+  [[nodiscard]] std::vector<Offer> AdapterOffersOf(std::string_view name) const;
+  void NoteGone(const std::string& name, Instant now);
 
   const std::shared_ptr<IndexBudget> index_budget_;
   std::uint64_t shed_before_ = 0;                           // blocks that indexes shed before they were destroyed
   std::map<std::string, Revision, std::less<>> revisions_;  // by key, so that those of one model are neighbours
-  std::map<std::string, Instant, std::less<>> gone_;        // by model: when its last worker left
+  std::map<std::string, Instant, std::less<>> gone_;        // models and adapters: when the last worker left
   bool has_begun_ = false;                                  // a worker has joined
 };
 

@@ -69,6 +69,11 @@ void Roster::Reconnect(Worker& worker, const std::string& identity) {
   by_identity_.insert_or_assign(identity, &worker);
 }
 
+void Roster::SetAdapters(Worker& worker, const std::vector<std::string>& names) {
+  worker.adapters = AdapterNames(names.begin(), names.end());
+  RefreshRevision(worker.revision);
+}
+
 void Roster::Remove(std::string_view worker_id, Instant now) {
   const auto found = workers_.find(worker_id);
   if (found == workers_.end()) return;
@@ -140,6 +145,7 @@ void Roster::DropUnusedBundles() {
 void Roster::RefreshRevision(const std::string& key) {
   const wire::Hello* hello = nullptr;
   std::uint32_t max_context_tokens = 0;
+  AdapterNames adapters;
   for (const auto& [id, worker] : workers_) {
     if (worker->revision != key) continue;
     Refresh(*worker);
@@ -147,22 +153,26 @@ void Roster::RefreshRevision(const std::string& key) {
     const std::uint32_t own = worker->hello.max_context_tokens;
     max_context_tokens = hello == nullptr ? own : std::min(max_context_tokens, own);
     if (hello == nullptr) hello = &worker->hello;
+    adapters.insert(worker->adapters.begin(), worker->adapters.end());
   }
   if (hello == nullptr) return revisions_.Withdraw(key);
   const TextBundle& text = *bundles_.Find(hello->tokenizer_digest);
-  revisions_.Publish(key, ServedModel{.name = hello->model,
-                                      .fingerprint = hello->fingerprint,
-                                      .kv_dtype = hello->kv_dtype,
-                                      .block_tokens = hello->block_tokens,
-                                      .max_context_tokens = max_context_tokens,
-                                      .sampling = hello->sampling,
-                                      .tokenizer = text.tokenizer,
-                                      .chat_template = text.chat_template,
-                                      .bos_token = text.bos_token,
-                                      .eos_token = text.eos_token,
-                                      .created_unix_seconds = options_.unix_seconds(),
-                                      .revision = key,
-                                      .index = nullptr});
+  revisions_.Publish(key,
+                     ServedModel{.name = hello->model,
+                                 .base = "",
+                                 .fingerprint = hello->fingerprint,
+                                 .kv_dtype = hello->kv_dtype,
+                                 .block_tokens = hello->block_tokens,
+                                 .max_context_tokens = max_context_tokens,
+                                 .sampling = hello->sampling,
+                                 .tokenizer = text.tokenizer,
+                                 .chat_template = text.chat_template,
+                                 .bos_token = text.bos_token,
+                                 .eos_token = text.eos_token,
+                                 .created_unix_seconds = options_.unix_seconds(),
+                                 .revision = key,
+                                 .index = nullptr},
+                     adapters);
   CountCapacity(key);
 }
 
@@ -194,6 +204,13 @@ std::vector<Worker*> Roster::Serving(std::string_view revision) {
   for (const auto& [id, worker] : workers_) {
     if (worker->revision == revision && IsServing(*worker)) serving.push_back(worker.get());
   }
+  return serving;
+}
+
+std::vector<Worker*> Roster::Serving(const ServedModel& model) {
+  std::vector<Worker*> serving = Serving(model.revision);
+  const auto lacks = [&model](const Worker* worker) { return !worker->adapters.contains(model.adapter()); };
+  if (model.is_adapter()) std::erase_if(serving, lacks);
   return serving;
 }
 
@@ -263,7 +280,8 @@ WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
           .totals = worker.totals,
           .version = worker.hello.version,
           .fingerprint = worker.hello.fingerprint,
-          .kv_dtype = worker.hello.kv_dtype};
+          .kv_dtype = worker.hello.kv_dtype,
+          .adapters = {worker.adapters.begin(), worker.adapters.end()}};
 }
 
 }  // namespace roost::router

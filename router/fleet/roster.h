@@ -61,6 +61,8 @@ class Roster {
   // The worker continues on another connection.
   void Reconnect(Worker& worker, const std::string& identity);
 
+  void SetAdapters(Worker& worker, const std::vector<std::string>& names);
+
   // Forgets the worker, its blocks and its slot.
   void Remove(std::string_view worker_id, Instant now);
   // Call it before you remove a worker whose engine hangs. When that process comes back, it gets no requests until its
@@ -92,6 +94,8 @@ class Roster {
 
   // The workers of this revision that are serving.
   [[nodiscard]] std::vector<Worker*> Serving(std::string_view revision);
+  // Those among them that serve this model or adapter.
+  [[nodiscard]] std::vector<Worker*> Serving(const ServedModel& model);
 
   // The workers of this revision that take requests, in the form that decisions need; null when there is none.
   [[nodiscard]] const FleetView* FleetOf(const ServedModel& model) const;

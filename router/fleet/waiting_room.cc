@@ -36,7 +36,7 @@ std::vector<WaitingRoom::Revision> WaitingRoom::Revisions() const {
 }
 
 WaitingRoom::Queue& WaitingRoom::QueueOf(const ServedModel& model, Instant now) {
-  Queue fresh{model.name, RequestQueue(options_.max_queue), DrainRate(now)};
+  Queue fresh{model.model_name(), RequestQueue(options_.max_queue), DrainRate(now)};
   return queues_.try_emplace(model.revision, std::move(fresh)).first->second;
 }
 

@@ -22,6 +22,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
                PendingPrefixes& pending, const Options& options, std::uint64_t turn, Instant now)
     : hello(std::move(its_hello)),
       revision(RevisionKey(hello)),
+      adapters(hello.adapters.begin(), hello.adapters.end()),
       slot(its_slot),
       index(std::move(its_index)),
       view(*index, slot, hello, options.modes, now),

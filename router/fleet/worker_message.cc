@@ -90,7 +90,8 @@ wire::Generate MessageOf(const GenerateSpec& spec, WorkerOrder order, Instant no
           .prompt_logprobs = order.prompt_logprobs,
           .min_output_tokens = spec.min_output_tokens,
           .constraint = spec.constraint,
-          .trace_parent = spec.trace_parent};
+          .trace_parent = spec.trace_parent,
+          .adapter = std::string(spec.model->adapter())};
 }
 
 }  // namespace roost::router

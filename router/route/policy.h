@@ -34,6 +34,7 @@ struct RouteQuery {
   bool needs_logprobs = false;
   bool needs_min_output_tokens = false;
   bool is_constrained = false;
+  std::string_view adapter = {};                 // that it names; empty: none
   std::span<const WorkerMatch> matches = {};     // from the index, deepest first; may have workers outside the fleet
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
   std::uint64_t session_hash = 0;                // of the conversation; 0: none

@@ -1,8 +1,11 @@
 // A decision's input about one worker: its last report, plus what this router has sent it since. A plain value, except
-// for a pointer to the worker's queue, which outlives it.
+// for pointers to the worker's queue and adapters, which outlive it.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
 
 #include "common/base/clock.h"
 #include "common/base/ids.h"
@@ -12,6 +15,8 @@ namespace roost::router {
 
 // The assumed token budget of a worker that does not report its own. It only affects the number of steps of a prefill.
 inline constexpr std::uint32_t kUsualBatchTokens = 512;
+
+using AdapterNames = std::set<std::string, std::less<>>;
 
 struct WorkerView {
   WorkerSlot slot;
@@ -27,6 +32,7 @@ struct WorkerView {
   bool logprobs = false;
   bool min_output_tokens = false;
   bool constrains_output = false;
+  const AdapterNames* adapters = nullptr;  // null: none
 
   // From its reports. The first two also include what this router has sent since (its uncached tokens and requests).
   std::uint64_t queued_prefill_tokens = 0;

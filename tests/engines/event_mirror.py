@@ -32,11 +32,11 @@ def replay(endpoint, timeout_seconds=30):
 
 
 class EventMirror:
-    """Copies of blocks by the tokens from the prompt's begin to the block's end, and the salt."""
+    """Copies of blocks by the tokens from the prompt's begin to the block's end, and the scope: (adapter, salt)."""
 
     def __init__(self, endpoint):
         self.copies = {}
-        self.chains = {}  # the engine's hash -> (salt, tokens)
+        self.chains = {}  # the engine's hash -> (scope, tokens)
         self.block_tokens = 0
         messages = replay(endpoint)
         assert [sequence for sequence, _ in messages] == list(range(len(messages))), "the replay has gaps"
@@ -55,27 +55,28 @@ class EventMirror:
 
     def store(self, event):
         size = self.block_tokens = event["block_size"]
-        first_keys = (event.get("extra_keys") or [None])[0]
-        salt, tokens = (first_keys[0] if first_keys else "", ())
+        adapter = event.get("lora_name") or ""
+        salts = [key for key in (event.get("extra_keys") or [None])[0] or [] if key != adapter]
+        scope, tokens = ((adapter, salts[0] if salts else ""), ())
         if event["parent_block_hash"] is not None:
-            salt, tokens = self.chains[event["parent_block_hash"]]
+            scope, tokens = self.chains[event["parent_block_hash"]]
         for i, name in enumerate(event["block_hashes"]):
             tokens = (*tokens, *event["token_ids"][i * size:(i + 1) * size])
-            self.chains[name] = (salt, tokens)
+            self.chains[name] = (scope, tokens)
             self.copies[name] = self.copies.get(name, 0) + 1
 
     def held(self):
         """The chains whose blocks are all there."""
         there = {self.chains[name] for name, count in self.copies.items() if count > 0}
-        return {(salt, tokens) for salt, tokens in there
-                if all((salt, tokens[:end]) in there
+        return {(scope, tokens) for scope, tokens in there
+                if all((scope, tokens[:end]) in there
                        for end in range(self.block_tokens, len(tokens), self.block_tokens))}
 
     @staticmethod
-    def held_blocks(held, block_tokens, tokens, salt=""):
+    def held_blocks(held, block_tokens, tokens, salt="", adapter=""):
         """How many of the leading blocks of `tokens` are in `held`."""
         count = 0
         while (count + 1) * block_tokens <= len(tokens) and (
-                salt, tuple(tokens[:(count + 1) * block_tokens])) in held:
+                (adapter, salt), tuple(tokens[:(count + 1) * block_tokens])) in held:
             count += 1
         return count

@@ -233,6 +233,32 @@ class ForeignSuite:
             wait_until(lambda: fleet.match(prompt, cache_salt="mine")["beside-0"] == 2, "that the salted blocks are known")
             self.assertEqual(fleet.match(prompt, cache_salt="another")["beside-0"], 0)
 
+    def test_adapters_are_models_with_blocks_of_their_own(self):
+        prompt = [random.Random(12).randrange(1900) for _ in range(2 * BLOCK_TOKENS + 5)]
+        engine = self.adapter_engine()
+        with self.fleet(engine, self.engines[0]) as fleet:
+            models = {model["id"]: model.get("parent") for model in fleet.router.request("GET", "/v1/models").json()["data"]}
+            self.assertEqual(models, {"demo-model": None, "poet": "demo-model", "clerk": "demo-model"})
+            answers = {name: fleet.complete(prompt, model=name) for name in ("poet", "clerk")}
+            for name, answer in answers.items():
+                self.assertEqual(answer.cached_tokens(), 0)
+                self.assertEqual(answer.json()["model"], name)
+                again = fleet.complete(prompt, model=name)
+                self.assertEqual(again.cached_tokens(), 2 * BLOCK_TOKENS)
+                self.assertEqual(again.json()["choices"][0]["token_ids"], engine.tokens(prompt, 8, model=name))
+            self.assertEqual({decision["worker"] for decision in fleet.router.decisions(4)}, {"beside-0"})
+            self.assertEqual({decision["model"] for decision in fleet.router.decisions(4)}, {"poet", "clerk"})
+            salted = fleet.complete(prompt, model="poet", cache_salt="mine")
+            self.assertEqual(salted.cached_tokens(), 0)
+            wait_until(lambda: fleet.match(prompt, model="poet", cache_salt="mine") == {"beside-0": 2}, "the salted blocks")
+            self.assertEqual(fleet.match(prompt, model="poet"), {"beside-0": 2})
+            self.assertEqual(fleet.match(prompt)["beside-0"], 0)
+            mirror = EventMirror(engine.replay)
+            held = mirror.held()
+            self.assertEqual(mirror.held_blocks(held, BLOCK_TOKENS, prompt, adapter="poet"), 2)
+            wait_until(lambda: fleet.worker("beside-0")["indexed_blocks"] == len(held), "that the index is exact")
+            self.assertEqual(fleet.router.completion(prompt, model="cook").status, 404)
+
     # ---- bad days ----
 
     def assert_stream_survives(self, disaster):

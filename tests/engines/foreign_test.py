@@ -66,8 +66,8 @@ class DoubleEngine:
         """How often somebody has read its metrics."""
         return int(self.request("GET", "/looks"))
 
-    def tokens(self, prompt, count):
-        body = {"model": "demo-model", "prompt": prompt, "max_tokens": count, "temperature": 0, "return_token_ids": True,
+    def tokens(self, prompt, count, model="demo-model"):
+        body = {"model": model, "prompt": prompt, "max_tokens": count, "temperature": 0, "return_token_ids": True,
                 "stream": True}
         return list(foreign_suite.tokens_of(line.encode() for line in
                                             self.request("POST", "/v1/completions", body).splitlines()))
@@ -87,6 +87,26 @@ class DoubleTest(foreign_suite.ForeignSuite, unittest.TestCase):
 
     def restart(self, engine):
         engine.start()
+
+    def adapter_engine(self):
+        """An engine with the adapters poet and clerk."""
+        engine = DoubleEngine("--adapter", "poet", "--adapter", "clerk")
+        self.addCleanup(engine.kill)
+        return engine
+
+    def test_adapters_come_and_go_while_the_engine_serves(self):
+        engine = self.engines[0]
+        prompt = list(range(50))
+        with self.fleet(engine) as fleet:
+            self.assertEqual(fleet.router.completion(prompt, model="poet").status, 404)
+            engine.request("POST", "/v1/load_lora_adapter", {"lora_name": "poet"})
+            wait_until(lambda: fleet.worker("beside-0")["adapters"] == ["poet"], "that the adapter is known")
+            self.assertEqual(fleet.tokens(prompt, model="poet"), engine.tokens(prompt, 8, model="poet"))
+            engine.request("POST", "/v1/unload_lora_adapter", {"lora_name": "poet"})
+            # The engine's own refusal, until the worker has looked; then the router's.
+            wait_until(lambda: fleet.router.completion(prompt, model="poet").status == 404, "that it is gone")
+            wait_until(lambda: fleet.worker("beside-0")["adapters"] == [], "that the worker knows it")
+            self.assertEqual(fleet.complete(prompt).status, 200)
 
     def fleet(self, *engines, router_flags=(), worker_flags=()):
         return super().fleet(*engines, router_flags=router_flags,

@@ -3,7 +3,7 @@
     folder=$(tests/engines/vllm_environment.sh)
     $folder/bin/python tests/engines/record_vllm.py [PART...]
 
-Parts: conversations, lifecycle, defaults, drained; all of them by default. recordings/README.md describes the files.
+Parts: conversations, lifecycle, defaults, drained, adapters; all of them by default. recordings/README.md describes the files.
 """
 
 import contextlib
@@ -14,11 +14,13 @@ import random
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 
 import zmq
 
+import lora_adapter
 from vllm_engine import DEMO_MODEL, engine
 
 RECORDINGS = pathlib.Path(__file__).resolve().parent / "recordings/vllm-0.32.0"
@@ -173,7 +175,8 @@ def completion(prompt, **fields):
 def ask(vllm, events, name, body):
     """Sends a completion and writes down, among the events, what was asked and when the tokens came."""
     events.note(asked=name, prompt=body["prompt"],
-                fields={key: body[key] for key in ("cache_salt", "max_tokens", "ignore_eos") if key in body})
+                fields={key: body[key] for key in ("cache_salt", "max_tokens", "ignore_eos") if key in body} |
+                ({"model": body["model"]} if body["model"] != DEMO_MODEL.name else {}))
     exchange = Exchange(vllm, http_request("POST", "/v1/completions", body))
     exchange.read_until(b"data: ")
     events.note(first_chunk=name)
@@ -462,7 +465,33 @@ def drained(ports):
         record_death(vllm, "terminated-with-time", vllm.process.terminate, max_tokens=150)
 
 
-PARTS = {"conversations": conversations, "lifecycle": lifecycle, "defaults": defaults, "drained": drained}
+def adapters(ports):
+    """An engine with two LoRA adapters of random weights: one prompt for the model alone and for each of them."""
+    prompt = tokens(2 * BLOCK + 4, 60)
+    with tempfile.TemporaryDirectory() as folder:
+        modules = [f"{name}={lora_adapter.write(DEMO_MODEL, pathlib.Path(folder) / name, seed)}"
+                   for seed, name in enumerate(("poet", "clerk"))]
+        flags = [*SMALL, "--enable-lora", "--max-lora-rank", str(lora_adapter.RANK), "--lora-modules", *modules]
+        with engine(flags=flags, log=LOGS / "vllm-adapters.log", **ports) as vllm:
+            events = Events(vllm.events)
+            try:
+                ask(vllm, events, "the model alone", completion(prompt))
+                ask(vllm, events, "poet", completion(prompt, model="poet"))
+                ask(vllm, events, "poet again", completion(prompt, model="poet"))
+                ask(vllm, events, "clerk", completion(prompt, model="clerk", max_tokens=BLOCK, ignore_eos=True))
+                ask(vllm, events, "poet, salted", completion(prompt, model="poet", cache_salt="grain"))
+            finally:
+                events.close()
+            events.write("events-adapters.jsonl")
+            exchange_completion(vllm, "adapter", completion(PROMPT, model="poet", max_tokens=2))
+            # Where the adapters lie is this machine's alone.
+            page = Exchange(vllm, http_request("GET", "/v1/models")).read_all()
+            write_bytes("http/page-v1-models-adapters.request", page.request)
+            write_bytes("http/page-v1-models-adapters.response", page.response.replace(folder.encode(), b"/adapters" + b"_" * (len(folder) - 9)))
+
+
+PARTS = {"conversations": conversations, "lifecycle": lifecycle, "defaults": defaults, "drained": drained,
+         "adapters": adapters}
 
 
 def main():

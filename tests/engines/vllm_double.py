@@ -29,9 +29,9 @@ VERSION = "0.32.0"
 FINGERPRINT = f"vllm-{VERSION}-double"
 
 
-def next_token(tokens, seed, bans=()):
-    """The token after these. `seed` is None for greedy requests."""
-    text = ",".join(map(str, [len(tokens), *tokens[-8:], seed])).encode()
+def next_token(tokens, seed, bans=(), adapter=None):
+    """The token after these. `seed` is None for greedy requests. Each adapter has a text of its own."""
+    text = ",".join(map(str, [len(tokens), *tokens[-8:], seed, *([adapter] if adapter else [])])).encode()
     for turn in range(VOCABULARY):
         token = zlib.crc32(text + b"%d" % turn) % (VOCABULARY - 64)
         if token not in bans:
@@ -40,7 +40,7 @@ def next_token(tokens, seed, bans=()):
 
 
 class Cache:
-    """Blocks by their hash. A hash covers all tokens before its block, and the salt of its request."""
+    """Blocks by their hash. A hash covers all tokens before its block, and adapter and salt of its request."""
 
     def __init__(self, block_count, block_tokens):
         self.block_tokens = block_tokens
@@ -49,8 +49,8 @@ class Cache:
         self.idle = collections.OrderedDict()  # hashes of blocks that nobody uses, the least recently used first
         self.events = []
 
-    def hashes(self, tokens, salt):
-        parent, hashes = salt.encode(), []
+    def hashes(self, request, tokens):
+        parent, hashes = f"{request.adapter or ''}/{request.salt}".encode(), []
         for begin in range(0, len(tokens) - self.block_tokens + 1, self.block_tokens):
             block = ",".join(map(str, tokens[begin:begin + self.block_tokens])).encode()
             parent = hashlib.sha256(parent + b"/" + block).digest()
@@ -68,7 +68,7 @@ class Cache:
             self.users[name] += 1
             self.idle.pop(name, None)
 
-    def store(self, hashes, parent, tokens, salt):
+    def store(self, hashes, parent, tokens, request):
         """New blocks, held by the request that computed them. Returns how many found room."""
         stored = 0
         for name in hashes:
@@ -80,11 +80,14 @@ class Cache:
             self.users[name] = 1
             stored += 1
         if stored:
-            keys = [[salt] if salt and parent is None and i == 0 else None for i in range(stored)]
+            adapter = [request.adapter] if request.adapter else []
+            salt = [request.salt] if request.salt and parent is None else []
+            keys = [adapter + (salt if i == 0 else []) or None for i in range(stored)]
             self.events.append({
                 "type": "BlockStored", "block_hashes": list(hashes[:stored]), "parent_block_hash": parent,
                 "token_ids": list(tokens[:stored * self.block_tokens]), "block_size": self.block_tokens,
-                "lora_id": None, "medium": "GPU", "lora_name": None, "extra_keys": keys, "group_idx": 0,
+                "lora_id": 1 if adapter else None, "medium": "GPU", "lora_name": request.adapter, "extra_keys": keys,
+                "group_idx": 0,
                 "kv_cache_spec_kind": "full_attention"})
         return stored
 
@@ -159,10 +162,11 @@ class Refused(Exception):
 
 
 class Request:
-    def __init__(self, body, model, max_context):
+    def __init__(self, body, model, max_context, adapters=()):
         self.body = body
         self.prompt = body.get("prompt")
-        if body.get("model") not in (None, model):
+        self.adapter = body["model"] if body.get("model") in adapters else None
+        if self.adapter is None and body.get("model") not in (None, model):
             raise Refused(404, f"The model `{body['model']}` does not exist. Valid aliases: {model}.", "model")
         if not isinstance(self.prompt, list) or not self.prompt:
             raise Refused(400, "You must pass at least one prompt")
@@ -199,6 +203,7 @@ class Double:
         self.options = options
         self.cache = Cache(options.blocks - 1, options.block_tokens)  # one block is the engine's own
         self.publisher = Publisher(zmq.asyncio.Context.instance(), options.events, options.replay)
+        self.adapters = list(options.adapter)
         self.running = 0
         self.waiting = 0
         self.room = asyncio.Condition()
@@ -234,7 +239,7 @@ class Double:
 
     async def prefill(self, request, held):
         """Computes the prompt's blocks that are not cached; returns how many tokens were."""
-        hashes = self.cache.hashes(request.prompt, request.salt)
+        hashes = self.cache.hashes(request, request.prompt)
         size = self.options.block_tokens
         cached = min(self.cache.cached_blocks(hashes), (len(request.prompt) - 1) // size)
         self.cache.hold(hashes[:cached])
@@ -249,7 +254,7 @@ class Double:
 
     def keep(self, request, tokens, held):
         """Stores the full blocks of `tokens` that the request does not hold yet."""
-        hashes = self.cache.hashes(tokens, request.salt)
+        hashes = self.cache.hashes(request, tokens)
         while len(held) < len(hashes):
             known = self.cache.cached_blocks(hashes)
             if known > len(held):
@@ -258,7 +263,7 @@ class Double:
                 continue
             begin = len(held)
             parent = hashes[begin - 1] if begin else None
-            stored = self.cache.store(hashes[begin:], parent, tokens[begin * self.options.block_tokens:], request.salt)
+            stored = self.cache.store(hashes[begin:], parent, tokens[begin * self.options.block_tokens:], request)
             if stored == 0:
                 return  # no room: the rest is computed and not kept
             held.extend(hashes[begin:begin + stored])
@@ -279,7 +284,7 @@ class Double:
                 for choice in list(open_choices):
                     seed = None if request.seed is None else request.seed + choice
                     bans = request.stops if produced <= minimum else ()
-                    token = next_token(tokens[choice], seed, bans)
+                    token = next_token(tokens[choice], seed, bans, request.adapter)
                     tokens[choice].append(token)
                     self.output_tokens += 1
                     stops = token in request.stops
@@ -307,7 +312,8 @@ class Double:
                 "top_logprobs": [{name(t): -0.5 - i for i, t in enumerate(best)}]}
 
     async def stream(self, request, identity, writer):
-        head = {"id": identity, "object": "text_completion", "created": int(time.time()), "model": self.options.model}
+        head = {"id": identity, "object": "text_completion", "created": int(time.time()),
+                "model": request.adapter or self.options.model}
         produced, cached, open_choices = 0, 0, request.count
         seen = set()
         async for choice, token, finish, stop_reason, cached in self.generate(request):
@@ -335,7 +341,7 @@ class Double:
             await send_chunk(writer, b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n")
 
     async def complete(self, body, headers, writer):
-        request = Request(json.loads(body), self.options.model, self.options.max_context)
+        request = Request(json.loads(body), self.options.model, self.options.max_context, self.adapters)
         self.next_id += 1
         identity = "cmpl-" + headers.get("x-request-id", f"double-{self.next_id}")
         start_stream(writer)
@@ -353,9 +359,11 @@ class Double:
         if path == "/version":
             return 200, json.dumps({"version": VERSION})
         if path == "/v1/models":
-            model = {"id": self.options.model, "object": "model", "owned_by": "vllm",
+            model = {"id": self.options.model, "object": "model", "owned_by": "vllm", "parent": None,
                      "max_model_len": self.options.max_context}
-            return 200, json.dumps({"object": "list", "data": [model]})
+            adapters = [{"id": name, "object": "model", "owned_by": "vllm", "parent": self.options.model,
+                         "max_model_len": None} for name in self.adapters]
+            return 200, json.dumps({"object": "list", "data": [model, *adapters]})
         if path == "/metrics":
             return 200, self.metrics()
         if path == "/looks":  # of no vLLM
@@ -397,6 +405,12 @@ class Double:
                 await self.while_connected(reader, self.complete(body, headers, writer))
             elif (method, path) == ("POST", "/reset_prefix_cache"):
                 self.cache.clear()
+                send_page(writer, 200, "")
+            elif (method, path) == ("POST", "/v1/load_lora_adapter"):
+                self.adapters.append(json.loads(body)["lora_name"])
+                send_page(writer, 200, "")
+            elif (method, path) == ("POST", "/v1/unload_lora_adapter"):
+                self.adapters.remove(json.loads(body)["lora_name"])
                 send_page(writer, 200, "")
             elif method == "GET":
                 send_page(writer, *self.page(path))
@@ -447,6 +461,7 @@ def parse():
     parser.add_argument("--model", default="demo-model")
     parser.add_argument("--blocks", type=int, default=256)
     parser.add_argument("--block-tokens", type=int, default=32)
+    parser.add_argument("--adapter", action="append", default=[], help="a LoRA adapter that it serves; may be repeated")
     parser.add_argument("--max-context", type=int, default=2048)
     parser.add_argument("--max-running", type=int, default=64)
     parser.add_argument("--prefill-us", type=float, default=20, help="per token")

@@ -14,6 +14,7 @@ import tempfile
 import unittest
 
 import foreign_suite
+import lora_adapter
 import vllm_engine
 from foreign_suite import BLOCK_TOKENS, DEMO_MODEL
 
@@ -60,8 +61,8 @@ class RealEngine:
     def running(self):
         return self.vllm.metric("vllm:num_requests_running")
 
-    def tokens(self, prompt, count):
-        body = {"model": "demo-model", "prompt": prompt, "max_tokens": count, "temperature": 0, "return_token_ids": True}
+    def tokens(self, prompt, count, model="demo-model"):
+        body = {"model": model, "prompt": prompt, "max_tokens": count, "temperature": 0, "return_token_ids": True}
         status, answer = self.vllm.call("POST", "/v1/completions", body)
         if status != 200:
             raise AssertionError(f"{status} {answer}")
@@ -85,6 +86,17 @@ class RealSuite(foreign_suite.ForeignSuite):
 
     def restart(self, engine):
         engine.start()
+
+    def adapter_engine(self):
+        """An engine with the adapters poet and clerk."""
+        folders = {name: lora_adapter.write(self.model, pathlib.Path(self.folder.name) / name, seed)
+                   for seed, name in enumerate(("poet", "clerk"))}
+        modules = [f"{name}={folder}" for name, folder in folders.items()]
+        log = os.environ.get("ROOST_VLLM_LOG", self.folder.name) + f"/{type(self).__name__}-adapters.log"
+        engine = RealEngine(self.model, log, (*self.flags, "--enable-lora", "--max-lora-rank",
+                                              str(lora_adapter.RANK), "--lora-modules", *modules))
+        self.addCleanup(engine.stop)
+        return engine
 
     def fleet(self, *engines, router_flags=(), worker_flags=()):
         return super().fleet(*engines, router_flags=router_flags,

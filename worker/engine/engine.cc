@@ -95,6 +95,7 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
 Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& request) const {
   if (requests.Contains(key) || IsConstraining(key))
     return InvalidArgument("request_id", "{} is in use", key.request.value());
+  if (!request.adapter.empty()) return InvalidArgument("adapter", "this worker serves no adapters");
   if (request.max_output_tokens == 0) return InvalidArgument("max_output_tokens", "must be at least 1");
   if (request.sample_count == 0) return InvalidArgument("sample_count", "must be at least 1");
   const bool wants_logprobs = request.output_logprobs.has_value() || request.prompt_logprobs.has_value();

@@ -6,7 +6,6 @@
 #include <variant>
 
 #include "common/base/check.h"
-#include "worker/foreign/cache_salt.h"
 
 namespace roost::worker::foreign {
 namespace {
@@ -111,19 +110,24 @@ TreeBlock* BlockBook::StoreBlock(const Stored& stored, std::size_t index, TreeBl
 
 std::optional<LeftOut> BlockBook::ReasonOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const {
   if (parent != nullptr && parent->left_out) return parent->left_out;
-  if (stored.has_adapter) return LeftOut::kAdapter;
+  const bool can_name = options_.adapter_root != nullptr && stored.adapter != "";
+  if (stored.adapter && !can_name) return LeftOut::kAdapter;
   if (stored.token_form == TokenForm::kLookahead) return LeftOut::kLookahead;
   const bool fits = stored.token_ids.size() == stored.hashes.size() * options_.block_tokens;
   if (stored.token_form != TokenForm::kPlain || !fits) return LeftOut::kTokens;
   return ReasonOfKeys(stored, index, parent == nullptr);
 }
 
+SaltedRoots BlockBook::RootsOf(const Stored& stored) const {
+  if (KeysOf(stored, 0) == ExtraKeys::kSalt) return *ParseSalt(stored.salt);
+  return {stored.adapter ? options_.adapter_root(*stored.adapter) : options_.default_root, std::nullopt};
+}
+
 BlockIdentity BlockBook::IdentityOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const {
   const std::span<const TokenId> tokens =
       std::span(stored.token_ids).subspan(index * options_.block_tokens, options_.block_tokens);
   if (parent == nullptr) {
-    SaltedRoots roots{options_.default_root, std::nullopt};
-    if (KeysOf(stored, index) == ExtraKeys::kSalt) roots = *ParseSalt(stored.salt);
+    const SaltedRoots roots = RootsOf(stored);
     auto own = roots.own ? std::make_shared<const OwnScope>(*roots.own) : nullptr;
     return {.hash = ChainHash(roots.root, tokens), .position = 0, .own = std::move(own)};
   }

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +29,7 @@
 #include "common/wire/messages.h"
 #include "worker/foreign/block_tree.h"
 #include "worker/foreign/cache_change.h"
+#include "worker/foreign/cache_salt.h"
 #include "worker/link/cache_view_counts.h"
 
 namespace roost::worker::foreign {
@@ -37,6 +39,8 @@ class BlockBook {
   struct Options {
     std::uint32_t block_tokens = 16;  // IsValidBlockTokens
     BlockHash default_root;           // of requests without a salt
+    // The same of requests for this adapter; null: blocks of adapters are left out.
+    std::function<BlockHash(const std::string& adapter)> adapter_root = nullptr;
     std::uint32_t max_blocks = 0;     // that the engine has; above 0
   };
   enum class Outcome : std::uint8_t {
@@ -69,6 +73,8 @@ class BlockBook {
   // The block at `index` of the run, behind `parent`, with a new copy.
   TreeBlock* StoreBlock(const Stored& stored, std::size_t index, TreeBlock* parent);
   [[nodiscard]] std::optional<LeftOut> ReasonOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const;
+  // Of a prompt that begins with the first of these blocks.
+  [[nodiscard]] SaltedRoots RootsOf(const Stored& stored) const;
   // Of a block that no reason leaves out.
   [[nodiscard]] BlockIdentity IdentityOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const;
   void Count(LeftOut reason, std::size_t blocks = 1) { left_out_[IndexOf(reason)] += blocks; }

@@ -54,7 +54,7 @@ struct Stored {
   std::uint32_t block_tokens = 0;
   std::string salt;                   // of the first block
   std::vector<ExtraKeys> extra_keys;  // for each block; shorter: the others have none
-  bool has_adapter = false;
+  std::optional<std::string> adapter;  // LoRA; empty text: one that the event does not name
 
   bool operator==(const Stored&) const = default;
 };

@@ -1,7 +1,7 @@
 // The salt that a foreign engine's request carries, so that the engine's events tell which of our roots its blocks
 // have:
 //
-//   ""                           the worker's default root, which requests that other clients send have too
+//   ""                           the default root of the request's adapter, which requests of other clients have too
 //   "roost:ROOT"                 another root
 //   "roost:ROOT:FIRST:OWNROOT"   the same with an own scope (OwnScope) from block FIRST on
 //
@@ -25,7 +25,7 @@ struct SaltedRoots {
   bool operator==(const SaltedRoots&) const = default;
 };
 
-// `default_root` is the root of requests without tenant, salt and adapter.
+// `default_root` is the root of requests without tenant and salt for the same adapter.
 [[nodiscard]] std::string SaltOf(BlockHash root, const std::optional<OwnScope>& own, BlockHash default_root);
 
 // Nothing unless SaltOf could have written exactly this text (the empty one excepted).

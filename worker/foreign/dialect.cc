@@ -1,8 +1,37 @@
 #include "worker/foreign/dialect.h"
 
+#include "common/base/utf8.h"
+#include "common/wire/codec.h"
 #include "worker/foreign/answer_json.h"
 
 namespace roost::worker::foreign {
+
+namespace {
+
+void AddAdapter(EngineFacts& facts, std::string_view name) {
+  const bool is_name = !name.empty() && name.size() <= wire::WireLimits::kMaxAdapterBytes && !HasControlCharacter(name);
+  if (is_name && facts.adapters.size() < wire::kMaxAdapters) facts.adapters.emplace(name);
+}
+
+}  // namespace
+
+Result<void> ReadModelList(std::string_view body, EngineFacts& facts) {
+  simdjson::dom::parser parser;
+  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
+  const std::optional<simdjson::dom::array> models = ListAt(document, "data");
+  if (!models) return Unreadable("/v1/models has no data");
+  for (const simdjson::dom::element model : *models) {
+    const std::string_view name = TextAt(model, "id").value_or("");
+    if (TextAt(model, "parent").has_value()) {
+      AddAdapter(facts, name);
+    } else if (facts.model.empty()) {
+      facts.model = name;
+      facts.max_context_tokens = CountAt(model, "max_model_len").value_or(0);
+    }
+  }
+  if (!facts.model.empty() && facts.max_context_tokens > 0) return {};
+  return Unreadable("/v1/models names no model with a max_model_len");
+}
 
 Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now) {
   if (now.model != before.model) {

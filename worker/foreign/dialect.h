@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,9 +38,15 @@ struct EngineFacts {
   bool keeps_prefixes = true;                              // its prefix cache is on
   bool takes_priority = true;                              // it may be sent a request's priority
   std::optional<double> started_at = {};                   // its process, in seconds of the wall clock
+  std::set<std::string> adapters = {};                     // LoRA adapters that requests may name; see wire::Hello
 };
 
+// Reads the list of models that both engines have at /v1/models: the model itself is the first entry without a parent,
+// adapters have one. Leaves out adapters whose names, or one more of which, a Hello can not hold.
+[[nodiscard]] Result<void> ReadModelList(std::string_view body, EngineFacts& facts);
+
 // What must not change while a worker lives: the router knows it from the worker's Hello. The message says what does.
+// Adapters may come and go.
 [[nodiscard]] Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now);
 
 // What a page told last. Each number may be missing.
@@ -117,6 +124,8 @@ class Dialect {
   [[nodiscard]] virtual std::span<const std::string_view> fact_pages() const = 0;
   [[nodiscard]] virtual Result<void> ReadFacts(std::string_view page, std::string_view body,
                                                EngineFacts& facts) const = 0;
+  // The fact page that tells of adapters, which is read again now and then.
+  [[nodiscard]] virtual std::string_view adapters_page() const = 0;
   [[nodiscard]] virtual std::string_view load_page() const = 0;
   [[nodiscard]] virtual EngineLoad ReadLoad(std::string_view body) const = 0;
 

@@ -33,6 +33,7 @@ EngineWatch::EngineWatch(const Dialect& dialect, EngineFacts facts, WatchTimes t
       last_life_(clock.Now()),
       next_load_(clock.Now()),
       next_health_(clock.Now()),
+      next_adapters_(clock.Now() + times.adapters_interval),
       next_round_(clock.Now()) {}
 
 EngineWatch::~EngineWatch() { CloseCalls(); }
@@ -45,8 +46,9 @@ void EngineWatch::Tick(OpenWork work) {
     needs_trial_ = true;
     return GoAway(fmt::format("it sends no token although it has requests, since {:.0f} s", ToSeconds(times_.silence)));
   }
-  if (now >= next_load_ && !IsAsking(Page::kLoad)) AskPage(Page::kLoad, dialect_.load_page());
-  if (now >= next_health_ && !IsAsking(Page::kHealth)) AskPage(Page::kHealth, dialect_.health_page());
+  AskIfDue(Page::kLoad, dialect_.load_page(), times_.load_interval, next_load_);
+  AskIfDue(Page::kHealth, dialect_.health_page(), dialect_.health_interval(), next_health_);
+  AskIfDue(Page::kAdapters, dialect_.adapters_page(), times_.adapters_interval, next_adapters_);
 }
 
 void EngineWatch::TickAway() {
@@ -65,6 +67,7 @@ Duration EngineWatch::TimeToNextTick() const {
     due = std::min(due, last_life_ + times_.silence);
     if (!IsAsking(Page::kLoad)) due = std::min(due, next_load_);
     if (!IsAsking(Page::kHealth)) due = std::min(due, next_health_);
+    if (!IsAsking(Page::kAdapters)) due = std::min(due, next_adapters_);
   }
   return std::max(due - now, Duration(0));
 }
@@ -79,10 +82,10 @@ void EngineWatch::Ask(Page page, HttpCall call) {
   port_.Start(id, std::move(call));
 }
 
-void EngineWatch::AskPage(Page page, std::string_view path) {
+void EngineWatch::AskIfDue(Page page, std::string_view path, Duration interval, Instant& next) {
   const Instant now = clock_.Now();
-  (page == Page::kLoad ? next_load_ : next_health_) =
-      now + (page == Page::kLoad ? times_.load_interval : dialect_.health_interval());
+  if (now < next || IsAsking(page)) return;
+  next = now + interval;
   Ask(page, {.path = std::string(path), .time_limit = times_.page_time, .max_body_bytes = kMaxPageBytes});
 }
 
@@ -107,6 +110,7 @@ void EngineWatch::OnEnd(const Call& call, const HttpEnd& end) {
   switch (call.page) {
     case Page::kLoad: return OnLoad(call, end);
     case Page::kHealth: return OnHealth(call, end);
+    case Page::kAdapters: return OnAdapters(call, end);
     case Page::kTrial: return OnTrial(call, end);
   }
 }
@@ -132,6 +136,13 @@ void EngineWatch::OnHealth(const Call& call, const HttpEnd& end) {
   } else if (++failures_ >= kMostFailures) {
     GoAway("its health page does not answer");
   }
+}
+
+// What can not be read changes nothing: the health page tells whether the engine is there.
+void EngineWatch::OnAdapters(const Call& call, const HttpEnd& end) {
+  if (end.how != CallEnd::kComplete || call.status != 200) return;
+  EngineFacts facts;
+  if (dialect_.ReadFacts(dialect_.adapters_page(), call.body, facts)) facts_.adapters = std::move(facts.adapters);
 }
 
 void EngineWatch::OnLostCall(const HttpEnd& end) {
@@ -163,6 +174,7 @@ void EngineWatch::OnRound(Result<EngineFacts> outcome) {
     return;
   }
   next_started_at_ = outcome->started_at;
+  facts_.adapters = std::move(outcome->adapters);
   if (needs_trial_) return Try();
   ComeBack();
 }
@@ -197,6 +209,7 @@ void EngineWatch::ComeBack() {
   last_life_ = clock_.Now();
   next_load_ = clock_.Now();
   next_health_ = clock_.Now() + dialect_.health_interval();
+  next_adapters_ = clock_.Now() + times_.adapters_interval;
 }
 
 }  // namespace roost::worker::foreign

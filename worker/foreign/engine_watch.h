@@ -5,7 +5,8 @@
 //      ▲                                                                                 │ every retry_interval
 //      └──── facts as before, and after a silence: a small request answered ◄── health and fact pages
 //
-// Serving, it reads the load page each load_interval and the health page each Dialect::health_interval. Silence is no
+// Serving, it reads the load page each load_interval, the health page each Dialect::health_interval, and which adapters
+// there are each adapters_interval. Silence is no
 // token of any request and no progress in the load (tokens computed, blocks in use) for `silence`, while requests are
 // open: an engine that hangs may still answer pages, and one that was told to end keeps streams open without a word.
 //
@@ -31,6 +32,7 @@ namespace roost::worker::foreign {
 struct WatchTimes {
   Duration silence = std::chrono::seconds(60);
   Duration load_interval = std::chrono::milliseconds(250);
+  Duration adapters_interval = std::chrono::seconds(5);
   Duration retry_interval = std::chrono::milliseconds(500);
   Duration page_time = std::chrono::seconds(5);
 };
@@ -56,6 +58,8 @@ class EngineWatch {
   void OnLostCall(const HttpEnd& end);
   // A request failed in a way that the whole engine may have.
   void AskHealthNow() { next_health_ = clock_.Now(); }
+  // The engine does not know a request's adapter.
+  void AskAdaptersNow() { next_adapters_ = clock_.Now(); }
 
   [[nodiscard]] bool is_away() const { return away_; }
   [[nodiscard]] const std::string& why() const { return why_; }  // while it is away
@@ -68,7 +72,7 @@ class EngineWatch {
   [[nodiscard]] bool TakeRestart() { return std::exchange(restarted_, false); }
 
  private:
-  enum class Page : std::uint8_t { kLoad, kHealth, kTrial };
+  enum class Page : std::uint8_t { kLoad, kHealth, kAdapters, kTrial };
   struct Call {
     Page page = Page::kLoad;
     int status = 0;
@@ -76,10 +80,12 @@ class EngineWatch {
   };
 
   void Ask(Page page, HttpCall call);
-  void AskPage(Page page, std::string_view path);
+  // Asks for the page unless it is asked for already, or not due yet.
+  void AskIfDue(Page page, std::string_view path, Duration interval, Instant& next);
   void OnEnd(const Call& call, const HttpEnd& end);
   void OnLoad(const Call& call, const HttpEnd& end);
   void OnHealth(const Call& call, const HttpEnd& end);
+  void OnAdapters(const Call& call, const HttpEnd& end);
   void OnTrial(const Call& call, const HttpEnd& end);
   void GoAway(std::string why);
   void ComeBack();
@@ -111,6 +117,7 @@ class EngineWatch {
   Instant last_life_;
   Instant next_load_;
   Instant next_health_;
+  Instant next_adapters_;
   Instant next_round_;
 };
 

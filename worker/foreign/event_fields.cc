@@ -46,10 +46,11 @@ Result<void> ReadTokens(const EventFields& fields, Stored& stored) {
   return {};
 }
 
-bool HasAdapter(const EventFields& fields) {
-  const PackedValue* name = fields.Find("lora_name");
-  return fields.Find("lora_id") != nullptr ||
-         (name != nullptr && (name->AsText() == nullptr || !name->AsText()->empty()));
+// Older engines tell only a number, which means nothing to others.
+Result<std::optional<std::string>> AdapterOf(const EventFields& fields) {
+  ROOST_ASSIGN_OR_RETURN(std::optional<std::string> name, OptionalText(fields, "lora_name"));
+  if (name && !name->empty()) return name;
+  return fields.Find("lora_id") == nullptr ? std::nullopt : std::optional<std::string>("");
 }
 
 }  // namespace
@@ -130,7 +131,7 @@ Result<Stored> ReadStored(const EventFields& fields) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::uint32_t> block_tokens, OptionalU32(fields, "block_size"));
   if (!block_tokens) return WrongType("block_size");
   stored.block_tokens = *block_tokens;
-  stored.has_adapter = HasAdapter(fields);
+  ROOST_ASSIGN_OR_RETURN(stored.adapter, AdapterOf(fields));
   return stored;
 }
 

@@ -65,6 +65,9 @@ Result<void> ForeignEngine::Check(RequestKey key, const wire::Generate& generate
                  fmt::format("the prompt has {} tokens, the engine's context {}", generate.prompt.size(), context),
                  "prompt"};
   }
+  if (!generate.adapter.empty() && !watch_.facts().adapters.contains(generate.adapter)) {
+    return Unavailable(fmt::format("the engine has no adapter '{}'", generate.adapter));
+  }
   if (generate.constraint && generate.first_output_index > 0) {
     return Unavailable("the engine can not continue an output under a constraint");
   }
@@ -279,6 +282,7 @@ void ForeignEngine::OnComplaint(RequestKey key, const Complaint& complaint) {
   const auto& constraint = requests_.at(key).generate.constraint;
   if (field.empty() && constraint && IsAboutConstraint(complaint.message)) field = constraint->field;
   if (complaint.code >= 500) watch_.AskHealthNow();
+  if (complaint.code == 404) watch_.AskAdaptersNow();
   Fail(key, ErrorOf(complaint, std::move(field)));
 }
 

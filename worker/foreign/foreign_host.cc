@@ -64,6 +64,7 @@ void ForeignHost::Describe(const Dialect& dialect, const EngineFacts& facts, con
   hello.max_running_requests = MaxRunning(facts, options);
   hello.answers = true;
   hello.evicts = false;
+  hello.adapters.assign(facts.adapters.begin(), facts.adapters.end());
   dialect.Claim(facts, hello);
 }
 
@@ -208,8 +209,11 @@ StepReport ForeignHost::MakeReport() {
 }
 
 void ForeignHost::PublishStanding() {
-  EngineStanding standing{.absence = engine_.watch().is_away() ? engine_.watch().why() : std::string(),
-                          .knows_cache = blocks_ == nullptr || blocks_->exact()};
+  const EngineWatch& watch = engine_.watch();
+  const std::set<std::string>& adapters = watch.facts().adapters;
+  EngineStanding standing{.absence = watch.is_away() ? watch.why() : std::string(),
+                          .knows_cache = blocks_ == nullptr || blocks_->exact(),
+                          .adapters = {adapters.begin(), adapters.end()}};
   if (standing == told_standing_ || !outbox_.CanPublish()) return;
   told_standing_ = standing;
   outbox_.Publish(std::move(standing));

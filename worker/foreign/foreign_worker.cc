@@ -4,6 +4,8 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,9 @@ namespace roost::worker::foreign {
 namespace {
 
 using std::chrono::milliseconds;
+
+// The root of requests without tenant and salt, for an adapter or ("") for the model alone.
+using AdapterRoot = std::function<BlockHash(const std::string& adapter)>;
 
 // Descriptors of ZeroMQ tell of changes only, so it looks again after this long anyway.
 constexpr milliseconds kLook{20};
@@ -31,11 +36,14 @@ Result<void> CheckFacts(const Dialect& dialect, const EngineFacts& facts) {
 }
 
 Result<std::unique_ptr<EventFeed>> ConnectFeed(const Dialect& dialect, const EngineAddress& address,
-                                               const EngineFacts& facts, BlockHash default_root, const Clock& clock) {
+                                               const EngineFacts& facts, const AdapterRoot& root, const Clock& clock) {
   EventFeed::Options options;
   options.sockets = {
       .events_endpoint = address.events_endpoint, .replay_endpoint = address.replay_endpoint, .topic = ""};
-  options.book = {.block_tokens = facts.block_tokens, .default_root = default_root, .max_blocks = facts.block_count};
+  options.book = {.block_tokens = facts.block_tokens,
+                  .default_root = root(""),
+                  .adapter_root = root,
+                  .max_blocks = facts.block_count};
   options.decode = dialect.event_decoder();
   return EventFeed::Connect(options, clock.Now());
 }
@@ -81,12 +89,16 @@ Result<ConnectedEngine> ConnectEngine(const Dialect& dialect, const EngineAddres
   engine.facts = std::move(facts).value();
   ROOST_RETURN_IF_ERROR(CheckFacts(dialect, engine.facts));
   scope.block_tokens = engine.facts.block_tokens;
-  const BlockHash default_root = RootHash(scope);
-  engine.options.salt_of = [default_root](const wire::Generate& generate) {
-    return SaltOf(generate.root, generate.own, default_root);
+  const AdapterRoot root = [scope](const std::string& adapter) {
+    PrefixScope own = scope;
+    own.adapter = adapter;
+    return RootHash(own);
+  };
+  engine.options.salt_of = [root](const wire::Generate& generate) {
+    return SaltOf(generate.root, generate.own, root(generate.adapter));
   };
   if (!address.events_endpoint.empty()) {
-    ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(dialect, address, engine.facts, default_root, clock));
+    ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(dialect, address, engine.facts, root, clock));
     AwaitFirstReplay(*engine.feed, clock);
   }
   LogConnected(dialect, engine.facts, engine.feed.get());

@@ -78,6 +78,7 @@ struct EngineAnswer {
 struct EngineStanding {
   std::string absence = {};  // why it takes no requests now; empty: it takes them
   bool knows_cache = true;   // false: the reports' events and blocks are only a part of its cache
+  std::vector<std::string> adapters = {};  // that it serves; see wire::Hello
 
   bool operator==(const EngineStanding&) const = default;
 };

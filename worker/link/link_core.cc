@@ -31,6 +31,7 @@ LinkCore::LinkCore(Setup setup, const Clock& clock, LinkEffects& effects)
       spans_(setup_.spans),
       effects_(effects),
       next_epoch_(setup_.first_epoch),
+      adapters_(setup_.hello.adapters),
       mirror_(setup_.hello.block_count) {
   ROOST_CHECK(setup_.first_epoch > 0);
   load_.free_block_count = setup_.hello.block_count;
@@ -332,6 +333,7 @@ void LinkCore::Take(OutputLost) {
 void LinkCore::Take(EngineStanding standing) {
   TakeAbsence(std::move(standing.absence));
   TakeCacheKnowledge(standing.knows_cache);
+  TakeAdapters(std::move(standing.adapters));
 }
 
 void LinkCore::TakeAbsence(std::string absence) {
@@ -355,6 +357,17 @@ void LinkCore::TakeCacheKnowledge(bool is_known) {
   TellLoad();
 }
 
+void LinkCore::TakeAdapters(std::vector<std::string> adapters) {
+  if (adapters == adapters_) return;
+  adapters_ = std::move(adapters);
+  LogInfo("the engine serves other adapters", {{"adapters", fmt::format("{}", fmt::join(adapters_, ", "))}});
+  for (Link& link : links_) {
+    if (link.state != State::kUp) continue;
+    const wire::SendOutcome outcome = effects_.Send(link.peer, wire::Adapters{link.epoch, adapters_});
+    if (outcome != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
+  }
+}
+
 // Of a cache that is not known any block may hold something.
 void LinkCore::FillOwn(wire::Load& load) const {
   load.draining = load_.draining;
@@ -369,6 +382,7 @@ void LinkCore::FillOwn(wire::Load& load) const {
 void LinkCore::SendHello(Link& link) {
   wire::Hello hello = setup_.hello;
   hello.epoch = link.epoch;
+  hello.adapters = adapters_;
   const bool sent = effects_.Send(link.peer, hello) == wire::SendOutcome::kSent;
   link.next_hello = clock_.Now() + (sent ? setup_.times.hello_interval : setup_.times.unsent_hello_interval);
 }

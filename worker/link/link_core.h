@@ -25,7 +25,7 @@
 //              └── EngineSnapshot: assigned at its place in the order of outputs ◄──────────────────────┘
 //
 // An engine that is away makes the worker drain until it is back. One of another program may lose track of its cache:
-// routers are told with the load, and the events go on.
+// routers are told with the load, and the events go on. Its adapters may change: each router that is up is told at once.
 //
 // While the mirror is not current, events are skipped (the engine's snapshot will contain them) and no link is sent a
 // snapshot. A worker that sends no cache events needs no mirror: it stays empty, and steps carry tokens and load only.
@@ -251,6 +251,7 @@ class LinkCore {
   void Take(EngineStanding standing);
   void TakeAbsence(std::string absence);
   void TakeCacheKnowledge(bool is_known);
+  void TakeAdapters(std::vector<std::string> adapters);
   void Follow(const StepReport& report);
   void LoseMirror(MirrorLoss reason);
   void AskForEngineSnapshot();
@@ -272,6 +273,7 @@ class LinkCore {
   wire::Load load_;                   // the last known load, without a step's numbers
   bool is_leaving_ = false;           // BeginDrain was called
   std::string engine_absence_;
+  std::vector<std::string> adapters_;  // that the engine serves now
   PromptBoard prompt_board_;  // empty while there is one link
   LinkCounts counts_;
   bool status_changed_ = true;

@@ -143,6 +143,7 @@ Generate GenerateWithoutWishes() {
 TEST(CodecTest, BytesOfAGenerateDoNotChange) {
   Generate generate = GenerateWithoutWishes();
   generate.tenant = "roosters";
+  generate.adapter = "poet";
   generate.cache_mode = CacheMode::kOff;
   generate.priority = 70;
   generate.retention = Retention{80, 60'000, 20, 5'000};
@@ -158,17 +159,18 @@ TEST(CodecTest, BytesOfAGenerateDoNotChange) {
   generate.prompt_logprobs = 20;
   generate.min_output_tokens = 3;
   EXPECT_EQ(ToHex(Encode(RouterMessage(generate))),
-            "000000002a00000000000000010001000200000000000000000000000d000a00"
+            "000000002c00000000000000010001000200000000000000000000000d000b00"
             "07000000000000000000003f0000c00028000000100000006300000000000000"
             "02000000017401002000000005000000e8030000000000008877665544332211"
             "30750000000000000000003e00002000000000bf0000803e0100051401000000"
-            "0300000000000000250000002400000028000000020000002d00000017000000"
-            "3d0000000c000000410000004a0000004400000003000000290000000f000000"
-            "00000000000000002d0000000a00000000000000000000000100000002000000"
-            "03000000040000000807060504030201100f0e0d0c0b0a090400000002000000"
-            "a8a7a6a5a4a3a2a1b8b7b6b5b4b3b2b10400000001000000060000000000c8c2"
-            "05000000000000000000000000000000726f6f73746572730000000000000000"
-            "733700000000000060ea0000000000008813000000000000");
+            "030000000000000029000000240000002c000000020000003100000017000000"
+            "410000000c000000450000004a0000004c000000030000002d0000000f000000"
+            "0000000000000000310000000a0000000000000000000000350000002a000000"
+            "010000000200000003000000040000000807060504030201100f0e0d0c0b0a09"
+            "0400000002000000a8a7a6a5a4a3a2a1b8b7b6b5b4b3b2b10400000001000000"
+            "060000000000c8c205000000000000000000000000000000726f6f7374657273"
+            "0000000000000000706f657400000000733700000000000060ea000000000000"
+            "8813000000000000");
 }
 
 TEST(CodecTest, BytesOfAPinDoNotChange) {
@@ -424,6 +426,20 @@ TEST(CodecTest, RefusesMoreLikeliestTokensThanTheirLimit) {
 }
 
 // Our own encoder can not send a priority over its limit, so the byte is changed in the frame.
+TEST(CodecTest, RefusesAdaptersThatHaveNoNameOrAreTooMany) {
+  RandomMessages random(14);
+  Hello hello = random.MakeHello();
+  const auto is_read = [&hello](std::vector<std::string> names) {
+    hello.adapters = std::move(names);
+    return DecodeWorkerMessage(Encode(hello)).ok() &&
+           DecodeWorkerMessage(Encode(Adapters{.epoch = 1, .names = hello.adapters})).ok();
+  };
+  EXPECT_TRUE(is_read({"poet", std::string(WireLimits::kMaxAdapterBytes, 'a')}));
+  EXPECT_TRUE(is_read(std::vector<std::string>(kMaxAdapters, "a")));
+  EXPECT_FALSE(is_read({""}));
+  EXPECT_FALSE(is_read({"two\nlines"}));
+}
+
 TEST(CodecTest, RefusesPrioritiesOverTheirLimit) {
   Generate generate = GenerateWithoutWishes();
   generate.priority = 91;

@@ -83,6 +83,17 @@ TEST_F(LinkGuardTest, AHelloHasTheNamesOfItsKey) {
   EXPECT_EQ(refused[IndexOf(PeerRefusal::kName)], 3);
 }
 
+TEST_F(LinkGuardTest, AnAdapterNeedsANameThatTheKeyMayServe) {
+  std::vector<std::string> adapters{"poet", "demo", "clerk"};
+  guard.KeepAllowed(kOne, adapters);
+  EXPECT_EQ(adapters.size(), 3U);
+  guard.KeepAllowed(kTwo, adapters);
+  EXPECT_EQ(adapters, std::vector<std::string>{"demo"});
+  EXPECT_EQ(refused[IndexOf(PeerRefusal::kName)], 2);
+  guard.KeepAllowed(kStranger, adapters);
+  EXPECT_TRUE(adapters.empty());
+}
+
 // ---- handshakes ----
 
 TEST(HandshakesTest, ASourceWithTooManyLosesItsOldestAndOthersLoseNone) {

@@ -17,7 +17,7 @@ class RandomMessages {
   explicit RandomMessages(std::uint64_t seed) : rng_(seed) {}
 
   [[nodiscard]] WorkerMessage Worker() {
-    switch (rng_.Below(8)) {
+    switch (rng_.Below(9)) {
       case 0: return MakeHello();
       case 1: return MakeStep();
       case 2: return MakeSnapshot();
@@ -25,6 +25,7 @@ class RandomMessages {
       case 4: return PinAnswer{rng_(), Small(), Small(), Small()};
       case 5: return MakePrefixes();
       case 6: return MakeEvictAnswer();
+      case 7: return Adapters{NonZero(), MakeAdapters()};
       default: return Bye{NonZero()};
     }
   }
@@ -74,6 +75,7 @@ class RandomMessages {
     hello.answers = rng_.Below(2) == 0;
     hello.evicts = rng_.Below(2) == 0;
     hello.cordons = rng_.Below(2) == 0;
+    hello.adapters = MakeAdapters();
     hello.constrains_output = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return hello;
@@ -112,6 +114,7 @@ class RandomMessages {
     generate.expected_cached_tokens = Small();
     generate.deadline_ms = rng_();
     generate.tenant = Text();
+    if (rng_.Below(2) == 0) generate.adapter = "a" + Name();
     generate.cache_mode = rng_.Below(2) == 0 ? CacheMode::kOn : CacheMode::kOff;
     generate.priority = Priority();
     if (rng_.Below(2) == 0) generate.retention = Retention{Priority(), KeepMs(), Priority(), KeepMs()};
@@ -125,6 +128,12 @@ class RandomMessages {
       generate.constraint = Constraint{static_cast<ConstraintKind>(rng_.Below(6)), Text(), Name()};
     if (rng_.Below(2) == 0) generate.trace_parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     return generate;
+  }
+
+  [[nodiscard]] std::vector<std::string> MakeAdapters() {
+    std::vector<std::string> names(rng_.Below(4));
+    for (std::string& name : names) name = "a" + Name();
+    return names;
   }
 
   [[nodiscard]] EvictAnswer MakeEvictAnswer() {

@@ -56,6 +56,25 @@ TEST_F(ApiTest, FindsModelsWhoseNamesHaveSlashes) {
   EXPECT_EQ(At(missing->response->body, "/error/code"), "\"model_not_found\"");
 }
 
+TEST_F(ApiTest, AnAdapterIsAModelToItsClients) {
+  const auto model = std::make_shared<const ServedModel>(ByteModel());
+  auto adapter = std::make_shared<ServedModel>(*model);
+  adapter->base = std::exchange(adapter->name, "poet");
+  dispatcher_.models = {model, adapter};
+  EXPECT_EQ(At(Ask("GET", "/v1/models")->response->body, "/data/1/parent"), "\"bytes\"");
+  EXPECT_EQ(At(Ask("GET", "/v1/models/poet")->response->body, "/id"), "\"poet\"");
+  const auto answer = Complete(R"({"model":"poet","prompt":"abcdefgh"})");
+  (void)Complete(R"({"model":"bytes","prompt":"abcdefgh"})");
+  ASSERT_EQ(dispatcher_.specs.size(), 2U);
+  EXPECT_EQ(dispatcher_.specs[0].model->adapter(), "poet");
+  EXPECT_EQ(dispatcher_.specs[0].prompt, dispatcher_.specs[1].prompt);
+  EXPECT_NE(dispatcher_.specs[0].root, dispatcher_.specs[1].root);
+  EXPECT_NE(dispatcher_.specs[0].block_hashes, dispatcher_.specs[1].block_hashes);
+  dispatcher_.observers[0]->OnEnd({.reason = wire::FinishReason::kLength, .error = {}});
+  EXPECT_EQ(At(answer->response->body, "/model"), "\"poet\"");
+  EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"ab"})")->response->status, 200) << "one model beside its adapters";
+}
+
 TEST_F(ApiTest, UnknownPathsAndMethodsAnswerJson) {
   const auto nowhere = Ask("GET", "/v1/embeddings");
   EXPECT_EQ(nowhere->response->status, 404);

@@ -53,6 +53,23 @@ TEST(SharedPrefixesTest, APrefixMayBeOfOneModelAndIsReplaced) {
   EXPECT_EQ(shared.SharedFront(model, prompt).size(), 0U);
 }
 
+TEST(SharedPrefixesTest, AModelsPrefixIsItsAdaptersTooInTheirOwnScope) {
+  const ServedModel model = ByteModel();
+  ServedModel adapter = model;
+  adapter.base = std::exchange(adapter.name, "poet");
+  SharedPrefixes shared;
+  shared.Replace(Parsed(R"({"model":"bytes","prompt":[1,2,3,4]})"));
+  const std::vector<TokenId> prompt{1, 2, 3, 4, 5};
+  const auto of_model = shared.SharedFront(model, prompt);
+  const auto of_adapter = shared.SharedFront(adapter, prompt);
+  ASSERT_EQ(of_model.size(), 1U);
+  ASSERT_EQ(of_adapter.size(), 1U);
+  EXPECT_NE(of_model, of_adapter);
+  shared.Replace(Parsed(R"({"model":"poet","prompt":[1,2,3,4]})"));
+  EXPECT_EQ(shared.SharedFront(model, prompt).size(), 0U);
+  EXPECT_EQ(shared.SharedFront(adapter, prompt).size(), 1U);
+}
+
 TEST(SharedPrefixesTest, ErrorsNameTheLine) {
   for (const auto& [line, member] :
        std::vector<std::pair<std::string, std::string>>{{R"({"prompt":"a","tenant":"t"})", "tenant"},

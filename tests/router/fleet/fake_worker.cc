@@ -94,6 +94,11 @@ void FakeWorker::Restart() {
   outbox_.clear();
 }
 
+void FakeWorker::SetAdapters(std::vector<std::string> names) {
+  hello_.adapters = std::move(names);
+  outbox_.emplace_back(wire::Adapters{hello_.epoch, hello_.adapters});
+}
+
 void FakeWorker::SayHello() { outbox_.emplace_back(hello_); }
 
 void FakeWorker::SayBye() {

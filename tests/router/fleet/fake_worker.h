@@ -65,6 +65,8 @@ class FakeWorker {
   void SetWaiting(std::uint32_t count) { load_.waiting_requests = count; }
   // Prompts that other routers have queued there.
   void SetOtherPrompts(std::vector<wire::OtherPrompt> prompts);
+  // Its engine loads and unloads adapters.
+  void SetAdapters(std::vector<std::string> names);
   void SetDraining(bool draining) { load_.draining = draining; }
 
   // Evicts up to `count` leaves; reported with the next step.
@@ -77,11 +79,11 @@ class FakeWorker {
   // Its answer to a question for the most used prefixes.
   void SetUsedPrefixes(std::vector<wire::UsedPrefix> prefixes) { used_prefixes_ = std::move(prefixes); }
 
-  // It reports its blocks as usual, but requests find none of them.
   // It tells how many tokens were cached with a request's last tokens, not with its first.
   void SetTellsCachedLate(bool late) { tells_cached_late_ = late; }
   // From its next report on: it has lost track of its cache, or knows it again.
   void SetCacheUnknown(bool unknown) { load_.cache_unknown = unknown; }
+  // It reports its blocks as usual, but requests find none of them.
   void SetHitless(bool hitless) { hitless_ = hitless; }
   // It reports no log probabilities, whatever its hello said.
   void SetTellsNoLogprobs(bool tells_none) { tells_no_logprobs_ = tells_none; }

@@ -89,7 +89,7 @@ FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t ma
                   .id = {},
                   .refusal = {}};
   GenerateSpec spec = std::move(wishes);
-  spec.model = core.ChooseModel("demo");
+  if (spec.model == nullptr) spec.model = core.ChooseModel("demo");
   if (spec.model == nullptr) {
     request.refusal = Error{ErrorCode::kNotFound, "no such model", "model"};
     return request;

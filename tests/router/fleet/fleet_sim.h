@@ -101,7 +101,7 @@ class FleetSim {
     std::optional<Error> refusal;
   };
   Request Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens);
-  // The same with every field of `wishes` that is not 0 or empty.
+  // The same with every field of `wishes` that is not 0 or empty. Without a model, for "demo".
   Request Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens, GenerateSpec wishes);
 
   // Delivers one message from the worker's outbox to the core.

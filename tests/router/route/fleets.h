@@ -55,6 +55,7 @@ struct Situation {
   bool needs_logprobs = false;
   bool needs_min_output_tokens = false;
   bool is_constrained = false;
+  std::string adapter;
   std::uint64_t session_hash = 0;
   std::uint32_t waiting_bound = kNoBound;
 
@@ -65,6 +66,7 @@ struct Situation {
             .needs_logprobs = needs_logprobs,
             .needs_min_output_tokens = needs_min_output_tokens,
             .is_constrained = is_constrained,
+            .adapter = adapter,
             .matches = matches,
             .block_hashes = block_hashes,
             .session_hash = session_hash,
@@ -76,7 +78,8 @@ struct Situation {
     for (const WorkerView& worker : fleet.workers()) {
       const bool knows = worker.max_sample_count >= sample_count && worker.full_sampling >= needs_full_sampling &&
                          worker.logprobs >= needs_logprobs && worker.min_output_tokens >= needs_min_output_tokens &&
-                         worker.constrains_output >= is_constrained;
+                         worker.constrains_output >= is_constrained &&
+                         (adapter.empty() || (worker.adapters != nullptr && worker.adapters->count(adapter) == 1));
       if (worker.waiting_requests < waiting_bound && knows) eligible.push_back(worker);
     }
     std::sort(eligible.begin(), eligible.end(),
@@ -113,6 +116,9 @@ inline WorkerView RandomWorker(WorkerSlot slot, Rng& rng) {
   worker.logprobs = below(4) > 0;
   worker.min_output_tokens = below(4) > 0;
   worker.constrains_output = below(4) > 0;
+  static const AdapterNames kPoetAndClerk{"clerk", "poet"};
+  static const AdapterNames kClerk{"clerk"};
+  worker.adapters = below(2) == 0 ? &kPoetAndClerk : below(2) == 0 ? &kClerk : nullptr;
   worker.last_sent = rng.Below(1000);
   worker.busy_share = rng.Uniform();
   worker.prefill_tokens_per_second = below(3) == 0 ? 0 : 1 + 10'000 * rng.Uniform();
@@ -139,6 +145,7 @@ inline Situation RandomSituation(Rng& rng) {
   situation.needs_logprobs = rng.Below(4) == 0;
   situation.needs_min_output_tokens = rng.Below(4) == 0;
   situation.is_constrained = rng.Below(8) == 0;
+  if (rng.Below(4) == 0) situation.adapter = "poet";
   situation.session_hash = rng.Below(3);
   return situation;
 }

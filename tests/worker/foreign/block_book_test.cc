@@ -227,11 +227,35 @@ TEST_F(BlockBookTest, LeavesOutWhatIsBehindABlockThatItLeavesOut) {
   ExpectLeftOut(Salted(Run({"s"}, std::nullopt, 300), "grain"), LeftOut::kForeignSalt);
   ExpectLeftOut(Run({"t"}, "s", 300), LeftOut::kForeignSalt);
   Stored adapter = Run({"l"}, std::nullopt, 300);
-  adapter.has_adapter = true;
+  adapter.adapter = "";  // without a name
   ExpectLeftOut(adapter, LeftOut::kAdapter);
   ExpectLeftOut(Run({"m"}, "l", 300), LeftOut::kAdapter);
   Remove({"t", "s", "m", "l"});
   ExpectLeftOut(Run({"t"}, "s", 300), LeftOut::kUnknownParent);
+}
+
+TEST_F(BlockBookTest, BlocksOfAnAdapterHaveItsRoot) {
+  const BlockHash poet{7, 7};
+  BlockBook::Options options{.block_tokens = kBookTokens, .default_root = kBookDefault, .max_blocks = kBookBlocks};
+  testing_support::Followed without(options);
+  options.adapter_root = [&](const std::string& name) { return name == "poet" ? poet : BlockHash{8, 8}; };
+  testing_support::Followed followed(options);
+  Stored first = Run({"a", "b"}, std::nullopt, 100);
+  first.adapter = "poet";
+  Stored third = Run({"c"}, "b", 300);
+  third.adapter = "poet";
+  Stored base = Run({"d"}, std::nullopt, 100);
+  Stored salted = Salted(Run({"e"}, std::nullopt, 100), SaltOf({9, 9}, std::nullopt, kBookDefault));
+  salted.adapter = "poet";
+  for (const Stored& stored : {first, third, base, salted}) {
+    followed.Apply({stored});
+    without.Apply({stored});
+  }
+  const std::vector<BlockHash> chain = HashBlocks(poet, Tokens(100, 2), kBookTokens);
+  EXPECT_THAT(followed.receiver.hashes(),
+              UnorderedElementsAre(chain[0], chain[1], ChainHash(chain[1], Tokens(300, 1)),
+                                   ChainHash(kBookDefault, Tokens(100, 1)), ChainHash({9, 9}, Tokens(100, 1))));
+  EXPECT_EQ(without.left_out(LeftOut::kAdapter), 4U) << "it can not name their root";
 }
 
 TEST_F(BlockBookTest, LeavesOutKeysThatAreNoSaltOfAFirstBlock) {

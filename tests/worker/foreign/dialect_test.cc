@@ -1,6 +1,7 @@
 // What is sent to engines, and what their pages tell.
 #include "worker/foreign/dialect.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -219,6 +220,38 @@ TEST(DialectTest, AnotherEngineThanBeforeIsNoticed) {
 }
 
 // ---- SGLang: after its documentation, not recorded ----
+
+// ---- adapters ----
+
+constexpr const char* kModelsWithAdapters =
+    R"({"data":[{"id":"m","max_model_len":4096,"parent":null},{"id":"m2","max_model_len":4096,"parent":null},)"
+    R"({"id":"poet","parent":"m","max_model_len":null},{"id":"a\u0001b","parent":"m"},{"id":"","parent":"m"}]})";
+
+TEST(DialectTest, TheListOfModelsTellsTheAdapters) {
+  for (const Dialect* const dialect : {&VllmDialect(), &SglangDialect()}) {
+    EngineFacts facts;
+    ASSERT_TRUE(dialect->ReadFacts(dialect->adapters_page(), kModelsWithAdapters, facts).ok());
+    EXPECT_EQ(facts.model, "m");
+    EXPECT_EQ(facts.adapters, std::set<std::string>{"poet"}) << "names that no hello can hold are left out";
+  }
+}
+
+TEST(DialectTest, NoMoreAdaptersThanAHelloHolds) {
+  std::string list = R"({"data":[{"id":"m","max_model_len":4096})";
+  for (std::size_t i = 0; i <= wire::kMaxAdapters; ++i) list += fmt::format(R"(,{{"id":"a{}","parent":"m"}})", i);
+  EngineFacts facts;
+  ASSERT_TRUE(ReadModelList(list + "]}", facts).ok());
+  EXPECT_EQ(facts.adapters.size(), wire::kMaxAdapters);
+}
+
+TEST(DialectTest, ARequestNamesItsAdapterInTheEnginesWay) {
+  wire::Generate generate = GreedyRequest();
+  EXPECT_THAT(Sent(VllmDialect(), generate).call.body, HasSubstr(R"("model":"demo-model")"));
+  EXPECT_THAT(Sent(SglangDialect(), generate).call.body, Not(HasSubstr("lora_path")));
+  generate.adapter = "poet";
+  EXPECT_THAT(Sent(VllmDialect(), generate).call.body, HasSubstr(R"("model":"poet")"));
+  EXPECT_THAT(Sent(SglangDialect(), generate).call.body, HasSubstr(R"("lora_path":"poet")"));
+}
 
 TEST(SglangDialectTest, EverySamplingFieldIsSaid) {
   const HttpCall call = Sent(SglangDialect(), FullRequest(), "grain").call;

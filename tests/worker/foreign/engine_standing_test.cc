@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 #include "tests/worker/foreign/engine_fixture.h"
@@ -304,6 +305,37 @@ TEST_F(EngineStandingTest, WithoutALoadPageTheWorkerCountsItsOwn) {
   EXPECT_EQ(load.running_requests, 1U);
   EXPECT_EQ(load.running_context_tokens, 41U);
   EXPECT_EQ(load.free_block_count, 70U);
+}
+
+// ---- adapters ----
+
+constexpr const char* kWithPoet =
+    R"({"data":[{"id":"demo-model","max_model_len":2048},{"id":"poet","parent":"demo-model"}]})";
+
+TEST_F(EngineStandingTest, AdaptersAreAskedForNowAndThen) {
+  wire::Generate request = Request(5);
+  request.adapter = "poet";
+  EXPECT_EQ(Refusal(request).code, ErrorCode::kUnavailable);
+  Live(20);
+  Page("/v1/models", 200, kWithPoet);
+  EXPECT_EQ(engine().watch().facts().adapters, std::set<std::string>{"poet"});
+  Submit(request);
+  EXPECT_THAT(Calls().at(0).call.body, HasSubstr(R"("model":"poet")"));
+  Live(20);
+  Page("/v1/models", 500);
+  EXPECT_EQ(engine().watch().facts().adapters.size(), 1U) << "a page that can not be read changes nothing";
+  EXPECT_FALSE(engine().watch().is_away());
+}
+
+TEST_F(EngineStandingTest, AnAdapterThatTheEngineDoesNotKnowIsAskedForAtOnce) {
+  facts_.adapters = {"poet"};
+  wire::Generate request = Request(5);
+  request.adapter = "poet";
+  Submit(request);
+  Answer(CallAt(0), 404, R"({"error":{"message":"The model `poet` does not exist.","code":404}})");
+  engine().Tick();
+  Page("/v1/models", 200, R"({"data":[{"id":"demo-model","max_model_len":2048}]})");
+  EXPECT_TRUE(engine().watch().facts().adapters.empty());
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ TEST(VllmEventsTest, ReadsAStoredRun) {
   EXPECT_EQ(stored.place, CachePlace());
   EXPECT_EQ(stored.attention, Attention::kFull);
   EXPECT_EQ(stored.token_form, TokenForm::kPlain);
-  EXPECT_FALSE(stored.has_adapter);
+  EXPECT_EQ(stored.adapter, std::nullopt);
   EXPECT_THAT(stored.extra_keys, IsEmpty());
 }
 
@@ -128,8 +128,6 @@ TEST(VllmEventsTest, TellsWhatElseTheHashCovers) {
   EXPECT_THAT(keys({nullptr, Json::array()}), ElementsAre(ExtraKeys::kNone, ExtraKeys::kNone));
   EXPECT_THAT(keys({{"a", "b"}, Json::array({3})}), ElementsAre(ExtraKeys::kOther, ExtraKeys::kOther));
   EXPECT_THAT(keys(Json::array({Json::array({Json::array({"image", 3})})})), ElementsAre(ExtraKeys::kOther));
-  EXPECT_EQ(VllmStoredOf(With(MapEvent(), "lora_id", 1)).has_adapter, true);
-  EXPECT_EQ(VllmStoredOf(With(MapEvent(), "lora_name", "poet")).has_adapter, true);
   const auto form = [](const Json& ahead) {
     return VllmStoredOf(With(MapEvent(), "lookahead_token_ids", ahead)).token_form;
   };
@@ -137,6 +135,22 @@ TEST(VllmEventsTest, TellsWhatElseTheHashCovers) {
   EXPECT_EQ(form(Json::array({nullptr, Json::array()})), TokenForm::kPlain);
   EXPECT_EQ(form({9}), TokenForm::kLookahead);
   EXPECT_EQ(form(Json::array({nullptr, {9}})), TokenForm::kLookahead);
+}
+
+TEST(VllmEventsTest, TellsTheAdapterAndTakesItFromTheKeys) {
+  EXPECT_EQ(VllmStoredOf(With(MapEvent(), "lora_name", "poet")).adapter, "poet");
+  EXPECT_EQ(VllmStoredOf(With(MapEvent(), "lora_id", 1)).adapter, "") << "a number says nothing";
+  const Json poet = With(With(MapEvent(), "lora_id", 1), "lora_name", "poet");
+  const Stored stored = VllmStoredOf(With(poet, "extra_keys", {{"poet", "grain"}, Json::array({"poet"})}));
+  EXPECT_EQ(stored.adapter, "poet");
+  EXPECT_THAT(stored.extra_keys, ElementsAre(ExtraKeys::kSalt, ExtraKeys::kNone));
+  EXPECT_EQ(stored.salt, "grain");
+  const Stored image = VllmStoredOf(With(poet, "extra_keys", Json::array({Json::array({"poet", {"image", 3}})})));
+  EXPECT_THAT(image.extra_keys, ElementsAre(ExtraKeys::kOther));
+  EXPECT_THAT(VllmStoredOf(With(MapEvent(), "extra_keys", Json::array({Json::array({"poet"})}))).extra_keys,
+              ElementsAre(ExtraKeys::kSalt))
+      << "without an adapter it is a salt";
+  EXPECT_FALSE(IsReadable(PackedMessage(Json::array({With(MapEvent(), "lora_name", 7)}))));
 }
 
 TEST(VllmEventsTest, TellsOfOtherAttention) {

@@ -58,6 +58,23 @@ TEST_F(LinkCoreTest, AnEngineThatLosesTrackOfItsCacheIsToldWithTheLoadAndEventsG
   EXPECT_EQ(core_.up_count(), 1U) << "no link began anew";
 }
 
+TEST_F(LinkCoreTest, OtherAdaptersAreToldAtOnceAndInLaterHellos) {
+  BringUp(kPeer);
+  core_.OnOutput(EngineStanding{.adapters = {"clerk", "poet"}});
+  const auto told = effects_.Take<wire::Adapters>();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].names, (std::vector<std::string>{"clerk", "poet"}));
+  core_.OnOutput(EngineStanding{.absence = "no answer", .adapters = {"clerk", "poet"}});
+  EXPECT_TRUE(effects_.Take<wire::Adapters>().empty()) << "they are as before";
+  const std::uint64_t epoch = told[0].epoch;
+  core_.OnMessage(kPeer, wire::WantHello{});
+  core_.Tick();
+  const auto hello = effects_.Take<wire::Hello>();
+  ASSERT_EQ(hello.size(), 1U);
+  EXPECT_GT(hello[0].epoch, epoch);
+  EXPECT_EQ(hello[0].adapters, (std::vector<std::string>{"clerk", "poet"}));
+}
+
 TEST_F(LinkCoreTest, AStandingThatIsToldAgainChangesNothing) {
   BringUp(kPeer);
   core_.OnOutput(EngineStanding{.absence = "no answer"});

@@ -64,18 +64,6 @@ Result<void> ReadServer(std::string_view body, EngineFacts& facts) {
   return {};
 }
 
-Result<void> ReadServedModel(std::string_view body, EngineFacts& facts) {
-  simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
-  const std::optional<simdjson::dom::array> models = ListAt(document, "data");
-  if (!models || models->size() == 0) return Unreadable("/v1/models names no model");
-  const simdjson::dom::element model = models->at(0).value_unsafe();
-  facts.model = TextAt(model, "id").value_or("");
-  facts.max_context_tokens = CountAt(model, "max_model_len").value_or(0);
-  if (facts.model.empty() || facts.max_context_tokens == 0) return Unreadable("/v1/models has no max_model_len");
-  return {};
-}
-
 // A regular expression for one of the strings of a JSON array: the engine has no choices of its own.
 Result<std::string> RegexOfChoices(const wire::Constraint& constraint) {
   simdjson::dom::parser parser;
@@ -140,7 +128,7 @@ std::span<const std::string_view> Sglang::fact_pages() const {
 }
 
 Result<void> Sglang::ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const {
-  return page == kServerPage ? ReadServer(body, facts) : ReadServedModel(body, facts);
+  return page == kServerPage ? ReadServer(body, facts) : ReadModelList(body, facts);
 }
 
 EventDecoder Sglang::event_decoder() const { return DecodeSglangEvents; }
@@ -165,6 +153,7 @@ Result<HttpCall> Sglang::BuildRequest(const CallPlan& plan) const {
   ROOST_RETURN_IF_ERROR(WriteSamplingParams(json, plan));
   WriteWantedLogprobs(json, plan);
   if (!plan.salt.empty()) json.Key("extra_key").String(plan.salt);
+  if (!plan.generate.adapter.empty()) json.Key("lora_path").String(plan.generate.adapter);  // a name, too
   const std::int64_t priority = static_cast<std::int64_t>(plan.generate.priority) - kUsualPriority;
   if (priority != 0 && plan.facts.takes_priority) json.Key("priority").Number(priority);
   json.EndObject();

@@ -73,21 +73,6 @@ Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
   return {};
 }
 
-// The model itself is the first entry without a parent; adapters have one.
-Result<void> ReadModels(std::string_view body, EngineFacts& facts) {
-  simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
-  const std::optional<simdjson::dom::array> models = ListAt(document, "data");
-  if (!models) return Unreadable("/v1/models has no data");
-  for (const simdjson::dom::element model : *models) {
-    if (TextAt(model, "parent").has_value()) continue;
-    facts.model = TextAt(model, "id").value_or("");
-    facts.max_context_tokens = CountAt(model, "max_model_len").value_or(0);
-    if (facts.model.empty() || facts.max_context_tokens == 0) break;
-    return {};
-  }
-  return Unreadable("/v1/models names no model with a max_model_len");
-}
 
 Result<void> ReadVersion(std::string_view body, EngineFacts& facts) {
   simdjson::dom::parser parser;
@@ -144,7 +129,7 @@ std::span<const std::string_view> Vllm::fact_pages() const {
 
 Result<void> Vllm::ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const {
   if (page == kVersionPage) return ReadVersion(body, facts);
-  if (page == kModelsPage) return ReadModels(body, facts);
+  if (page == kModelsPage) return ReadModelList(body, facts);
   return ReadMetrics(body, facts);
 }
 
@@ -166,7 +151,8 @@ EngineLoad Vllm::ReadLoad(std::string_view body) const {
 
 Result<HttpCall> Vllm::BuildRequest(const CallPlan& plan) const {
   JsonWriter json;
-  json.BeginObject().Key("model").String(plan.facts.model);
+  const std::string& adapter = plan.generate.adapter;
+  json.BeginObject().Key("model").String(adapter.empty() ? plan.facts.model : adapter);
   WritePrompt(json, plan);
   json.Key("stream").Bool(plan.is_streamed).Key("return_token_ids").Bool(true);
   if (plan.is_streamed) json.Key("stream_options").BeginObject().Key("include_usage").Bool(true).EndObject();

@@ -19,6 +19,7 @@ class Vllm final : public Dialect {
   [[nodiscard]] Duration health_interval() const override;
   [[nodiscard]] std::span<const std::string_view> fact_pages() const override;
   [[nodiscard]] Result<void> ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const override;
+  [[nodiscard]] std::string_view adapters_page() const override { return "/v1/models"; }
   [[nodiscard]] std::string_view load_page() const override { return "/metrics"; }
   [[nodiscard]] EngineLoad ReadLoad(std::string_view body) const override;
   [[nodiscard]] EventDecoder event_decoder() const override;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,6 +45,13 @@ Result<Attention> VllmAttention(const EventFields& fields) {
   return is_full && !has_window ? Attention::kFull : Attention::kOther;
 }
 
+// What of a block's keys is not its adapter, which comes first.
+std::span<const PackedValue> OtherKeys(const PackedValue::Array& keys, const Stored& stored) {
+  const bool has_adapter = stored.adapter && !keys.empty() && keys.front().AsText() != nullptr &&
+                           *keys.front().AsText() == *stored.adapter;
+  return std::span(keys).subspan(has_adapter ? 1 : 0);
+}
+
 // An entry for each block: nil, or a list.
 Result<void> ReadExtraKeys(const EventFields& fields, Stored& stored) {
   const PackedValue* field = fields.Find("extra_keys");
@@ -51,12 +59,17 @@ Result<void> ReadExtraKeys(const EventFields& fields, Stored& stored) {
   const PackedValue::Array* entries = field->AsArray();
   if (entries == nullptr) return DataLoss("extra_keys", "is no list");
   for (const PackedValue& entry : *entries) {
-    const PackedValue::Array* keys = entry.AsArray();
-    if (entry.is_nil() || (keys != nullptr && keys->empty())) {
+    const PackedValue::Array* list = entry.AsArray();
+    if (list == nullptr) {
+      stored.extra_keys.push_back(entry.is_nil() ? ExtraKeys::kNone : ExtraKeys::kOther);
+      continue;
+    }
+    const std::span<const PackedValue> keys = OtherKeys(*list, stored);
+    if (keys.empty()) {
       stored.extra_keys.push_back(ExtraKeys::kNone);
-    } else if (keys != nullptr && keys->size() == 1 && keys->front().AsText() != nullptr) {
+    } else if (keys.size() == 1 && keys.front().AsText() != nullptr) {
       stored.extra_keys.push_back(ExtraKeys::kSalt);
-      if (stored.extra_keys.size() == 1) stored.salt = *keys->front().AsText();
+      if (stored.extra_keys.size() == 1) stored.salt = *keys.front().AsText();
     } else {
       stored.extra_keys.push_back(ExtraKeys::kOther);
     }

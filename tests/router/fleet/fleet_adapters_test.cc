@@ -1,0 +1,185 @@
+// LoRA adapters: names that clients ask for as they ask for models, and that only some workers serve.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/router/fleet/fleet_sim.h"
+
+namespace roost::router {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using Request = FleetSim::Request;
+
+struct FleetAdaptersTest : ::testing::Test {
+  FleetSim sim;
+
+  FakeWorker& Join(const std::string& id, std::vector<std::string> adapters, const std::string& model = "demo") {
+    FakeWorker& worker = sim.AddWorker(id);
+    worker.hello().model = model;
+    worker.hello().adapters = std::move(adapters);
+    worker.SayHello();
+    sim.DeliverAll();
+    return worker;
+  }
+  Request Ask(const std::string& name) {
+    GenerateSpec wishes;
+    wishes.model = sim.core.ChooseModel(name);
+    return sim.Submit(MakePrompt(static_cast<TokenId>(next_seed_++), 30), 2, std::move(wishes));
+  }
+  std::vector<std::string> Names() {
+    std::vector<std::string> names;
+    for (const auto& model : sim.core.Models()) names.push_back(model->name);
+    return names;
+  }
+
+  int next_seed_ = 1;
+};
+
+TEST_F(FleetAdaptersTest, AnAdapterIsServedUnderItsName) {
+  Join("a", {"poet", "clerk"});
+  EXPECT_THAT(Names(), ElementsAre("demo", "clerk", "poet"));
+  const auto poet = sim.core.FindModel("poet");
+  ASSERT_NE(poet, nullptr);
+  EXPECT_EQ(poet->base, "demo");
+  EXPECT_EQ(poet->adapter(), "poet");
+  EXPECT_EQ(poet->index, sim.core.FindModel("demo")->index);
+  EXPECT_EQ(sim.core.FindModel("demo")->adapter(), "");
+  EXPECT_EQ(sim.core.FindModel("cook"), nullptr);
+}
+
+TEST_F(FleetAdaptersTest, ItsBlocksAreOthersThanTheModels) {
+  Join("a", {"poet", "clerk"});
+  std::set<BlockHash> roots;
+  for (const char* name : {"demo", "poet", "clerk"}) roots.insert(ScopeRoot(*sim.core.FindModel(name), "", ""));
+  EXPECT_EQ(roots.size(), 3U);
+}
+
+TEST_F(FleetAdaptersTest, OnlyWorkersThatServeItGetItsRequests) {
+  FakeWorker& with = Join("a", {"poet"});
+  FakeWorker& without = Join("b", {});
+  for (int i = 0; i < 10; ++i) {
+    const Request request = Ask("poet");
+    sim.Run();
+    ASSERT_TRUE(request.observer->end.has_value());
+    EXPECT_FALSE(request.observer->end->error.has_value());
+  }
+  EXPECT_EQ(with.received().size(), 10U);
+  for (const wire::Generate& generate : with.received()) EXPECT_EQ(generate.adapter, "poet");
+  EXPECT_TRUE(without.received().empty());
+  (void)Ask("demo");
+  sim.Run();
+  EXPECT_EQ(with.received().size() + without.received().size(), 11U);
+}
+
+TEST_F(FleetAdaptersTest, AStreamGoesOnAtAnotherWorkerWithTheAdapterOrFails) {
+  FakeWorker& first = Join("a", {"poet"});
+  FakeWorker& other = Join("b", {});
+  GenerateSpec wishes;
+  wishes.model = sim.core.ChooseModel("poet");
+  const Request request = sim.Submit(MakePrompt(1, 30), 40, std::move(wishes));
+  sim.DeliverAll();
+  first.Step();
+  sim.DeliverAll();
+  FakeWorker& second = Join("c", {"poet"});
+  sim.Kill(first);
+  sim.Advance(3s);
+  sim.Run();
+  EXPECT_TRUE(other.received().empty());
+  ASSERT_EQ(second.received().size(), 1U);
+  EXPECT_EQ(second.received().front().adapter, "poet");
+  EXPECT_FALSE(request.observer->end->error.has_value());
+  sim.Kill(second);
+  sim.Advance(3s);
+  EXPECT_EQ(sim.core.ChooseModel("poet"), nullptr) << "no worker has it";
+}
+
+TEST_F(FleetAdaptersTest, AdaptersComeAndGoWhileTheWorkerServes) {
+  FakeWorker& worker = Join("a", {});
+  EXPECT_EQ(sim.core.ChooseModel("poet"), nullptr);
+  worker.SetAdapters({"poet"});
+  sim.DeliverAll();
+  const Request request = Ask("poet");
+  worker.SetAdapters({"clerk"});
+  sim.DeliverAll();
+  sim.Run();
+  EXPECT_FALSE(request.observer->end->error.has_value()) << "a request that it has goes on";
+  EXPECT_THAT(Names(), ElementsAre("demo", "clerk"));
+  EXPECT_FALSE(sim.core.IsExpected("poet", sim.clock.Now()));
+  EXPECT_THAT(sim.StatusOf("a")->adapters, ElementsAre("clerk"));
+}
+
+TEST_F(FleetAdaptersTest, AMessageOfAnEarlierEpochChangesNothing) {
+  FakeWorker& worker = Join("a", {"poet"});
+  worker.outbox().emplace_back(wire::Adapters{worker.hello().epoch + 1, {"clerk"}});
+  sim.DeliverAll();
+  EXPECT_THAT(Names(), ElementsAre("demo", "poet"));
+}
+
+TEST_F(FleetAdaptersTest, WhoseWorkersAreGoneIsExpectedForAWhile) {
+  FakeWorker& worker = Join("a", {"poet"});
+  Join("b", {}, "other");
+  sim.Kill(worker);
+  sim.Advance(3s);
+  EXPECT_EQ(sim.core.ChooseModel("poet"), nullptr);
+  EXPECT_TRUE(sim.core.IsExpected("poet", sim.clock.Now()));
+  EXPECT_FALSE(sim.core.IsExpected("clerk", sim.clock.Now()));
+  sim.clock.Advance(Revisions::kMemoryOfModels);
+  EXPECT_FALSE(sim.core.IsExpected("poet", sim.clock.Now()));
+}
+
+TEST_F(FleetAdaptersTest, ANameThatAModelHasMeansTheModel) {
+  Join("a", {"other", "shared"});
+  Join("b", {"shared"}, "other");
+  EXPECT_EQ(sim.core.FindModel("other")->base, "");
+  EXPECT_EQ(sim.core.FindModel("shared")->base, "demo") << "the first of two models that have it";
+  EXPECT_THAT(Names(), ElementsAre("demo", "shared", "other"));
+}
+
+TEST_F(FleetAdaptersTest, EachRevisionThatHasItGetsAShare) {
+  FakeWorker& old_worker = Join("a", {"poet"});
+  FakeWorker& rolled = sim.AddWorker("b");
+  rolled.hello().fingerprint = "new";
+  rolled.hello().adapters = {"poet"};
+  rolled.SayHello();
+  sim.DeliverAll();
+  for (int i = 0; i < 10; ++i) {
+    (void)Ask("poet");
+    sim.Run();
+  }
+  EXPECT_EQ(old_worker.received().size(), 5U);
+  EXPECT_EQ(rolled.received().size(), 5U);
+}
+
+TEST_F(FleetAdaptersTest, WarmingAndQuestionsGoToWorkersThatServeIt) {
+  FakeWorker& with = Join("a", {"poet"});
+  FakeWorker& without = Join("b", {});
+  const auto model = sim.core.ChooseModel("poet");
+  const std::vector<TokenId> prompt = MakePrompt(9, 40);
+  const std::vector<BlockHash> hashes = HashBlocks(ScopeRoot(*model, "", ""), prompt, FakeWorker::kBlockTokens);
+  const auto match = sim.core.Match(
+      {.model = model, .prompt_token_count = 40, .block_hashes = hashes}, {}, sim.clock.Now());
+  ASSERT_TRUE(match.ok());
+  EXPECT_EQ(match->holders.size(), 1U);
+  EXPECT_EQ(match->choice->worker_id, "a");
+  WarmOrder order;
+  order.spec.model = model;
+  order.spec.prompt = prompt;
+  order.spec.root = ScopeRoot(*model, "", "");
+  order.spec.block_hashes = hashes;
+  order.workers.target = PinTarget::kAllWorkers;
+  order.deadline = sim.clock.Now() + 10s;
+  ASSERT_TRUE(sim.core.Warm(order, {}, sim.clock.Now(), [](const std::vector<WorkerAnswer>&) {}).ok());
+  sim.Run();
+  EXPECT_TRUE(without.received().empty());
+  ASSERT_FALSE(with.received().empty());
+  EXPECT_EQ(with.received().front().adapter, "poet");
+  EXPECT_EQ(with.Held(hashes), hashes.size());
+}
+
+}  // namespace
+}  // namespace roost::router
