@@ -350,6 +350,7 @@ void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Ins
       given_up ? WorkerLost()
                : event.error.value_or(Error{ErrorCode::kInternal, "the worker failed and gave no reason", ""});
   const bool is_full = error.code == ErrorCode::kOverloaded;
+  const bool lacks_adapter = error.code == ErrorCode::kModelNotFound && request.spec.model->is_adapter();
   if (Worker* const worker = roster_.Find(attempt.worker_id)) {
     if (is_full) worker->full_until = now + kFullTime;
     worker->is_leaving = worker->is_leaving || error.code == ErrorCode::kUnavailable;
@@ -357,9 +358,10 @@ void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Ins
       attempt.is_probe = false;
       roster_.NoteFailure(*worker, now);
     }
+    if (lacks_adapter) roster_.DropAdapter(*worker, request.spec.model->adapter());
     roster_.Refresh(*worker);
   }
-  if (is_full || error.code == ErrorCode::kUnavailable) {
+  if (is_full || lacks_adapter || error.code == ErrorCode::kUnavailable) {
     Retry(attempt, is_full ? RetryReason::kOverloaded : RetryReason::kUnavailable, error, now);
   } else {
     Forget(attempt);

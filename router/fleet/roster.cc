@@ -74,6 +74,13 @@ void Roster::SetAdapters(Worker& worker, const std::vector<std::string>& names) 
   RefreshRevision(worker.revision);
 }
 
+void Roster::DropAdapter(Worker& worker, std::string_view name) {
+  const auto found = worker.adapters.find(name);
+  if (found == worker.adapters.end()) return;
+  worker.adapters.erase(found);
+  RefreshRevision(worker.revision);
+}
+
 void Roster::Remove(std::string_view worker_id, Instant now) {
   const auto found = workers_.find(worker_id);
   if (found == workers_.end()) return;

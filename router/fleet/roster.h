@@ -62,6 +62,8 @@ class Roster {
   void Reconnect(Worker& worker, const std::string& identity);
 
   void SetAdapters(Worker& worker, const std::vector<std::string>& names);
+  // The worker no longer has this one, and has not told yet.
+  void DropAdapter(Worker& worker, std::string_view name);
 
   // Forgets the worker, its blocks and its slot.
   void Remove(std::string_view worker_id, Instant now);

@@ -21,6 +21,11 @@ std::optional<Instant> DeadlineOf(const wire::Generate& generate, Instant receiv
   return received + std::chrono::milliseconds(std::min(generate.deadline_ms, most));
 }
 
+// The router then takes a worker that has it, and no longer this one.
+Error NoAdapter(const std::string& name) {
+  return {ErrorCode::kModelNotFound, fmt::format("the engine has no adapter '{}'", name), "model"};
+}
+
 // Engines name no parameter in what they say of a grammar.
 bool IsAboutConstraint(const std::string& message) {
   for (const char* const word : {"rammar", "regex", "schema", "tructured", "tructural"}) {
@@ -66,7 +71,7 @@ Result<void> ForeignEngine::Check(RequestKey key, const wire::Generate& generate
                  "prompt"};
   }
   if (!generate.adapter.empty() && !watch_.facts().adapters.contains(generate.adapter)) {
-    return Unavailable(fmt::format("the engine has no adapter '{}'", generate.adapter));
+    return NoAdapter(generate.adapter);
   }
   if (generate.constraint && generate.first_output_index > 0) {
     return Unavailable("the engine can not continue an output under a constraint");
@@ -282,8 +287,10 @@ void ForeignEngine::OnComplaint(RequestKey key, const Complaint& complaint) {
   const auto& constraint = requests_.at(key).generate.constraint;
   if (field.empty() && constraint && IsAboutConstraint(complaint.message)) field = constraint->field;
   if (complaint.code >= 500) watch_.AskHealthNow();
-  if (complaint.code == 404) watch_.AskAdaptersNow();
-  Fail(key, ErrorOf(complaint, std::move(field)));
+  const std::string adapter = requests_.at(key).generate.adapter;
+  if (complaint.code != 404 || adapter.empty()) return Fail(key, ErrorOf(complaint, std::move(field)));
+  watch_.AskAdaptersNow();
+  Fail(key, NoAdapter(adapter));
 }
 
 // ---- ends ----

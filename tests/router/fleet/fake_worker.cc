@@ -164,6 +164,8 @@ void FakeWorker::Admit(const wire::Generate& request) {
     refusal.error = Error{ErrorCode::kUnavailable, "draining", ""};
   } else if (broken_) {
     refusal.error = Error{ErrorCode::kInternal, "the device is broken", ""};
+  } else if (lacks_adapters_ && !request.adapter.empty()) {
+    refusal.error = Error{ErrorCode::kModelNotFound, "no such adapter", "model"};
   } else if (full_) {
     refusal.error = Error{ErrorCode::kOverloaded, "queue is full", ""};
   } else {

@@ -59,6 +59,8 @@ class FakeWorker {
   void SetBroken(bool broken) { broken_ = broken; }
   // Requests that come from now on are refused.
   void SetFull(bool full) { full_ = full; }
+  // Requests that name an adapter are refused, whatever it has told.
+  void SetLacksAdapters(bool lacks) { lacks_adapters_ = lacks; }
   // Reports that there is no space after all for a request that runs here.
   void GiveUp(RequestId request_id);
   // The number of other routers' requests that it reports as waiting.
@@ -147,6 +149,7 @@ class FakeWorker {
   bool welcomed_ = false;
   bool full_ = false;
   bool hung_ = false;
+  bool lacks_adapters_ = false;
   bool broken_ = false;
   bool tells_cached_late_ = false;
   bool hitless_ = false;

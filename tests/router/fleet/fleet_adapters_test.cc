@@ -113,6 +113,23 @@ TEST_F(FleetAdaptersTest, AdaptersComeAndGoWhileTheWorkerServes) {
   EXPECT_THAT(sim.StatusOf("a")->adapters, ElementsAre("clerk"));
 }
 
+TEST_F(FleetAdaptersTest, AWorkerWithoutTheAdapterAfterAllIsLeftAndTheRequestGoesOn) {
+  FakeWorker& first = Join("a", {"poet"});
+  first.SetLacksAdapters(true);
+  EXPECT_EQ(Ask("poet").observer->end, std::nullopt);
+  FakeWorker& second = Join("b", {"poet"});
+  sim.Run();
+  EXPECT_EQ(first.received().size(), 1U);
+  EXPECT_EQ(second.received().size(), 1U);
+  EXPECT_TRUE(sim.StatusOf("a")->adapters.empty());
+  EXPECT_EQ(sim.StatusOf("a")->state, WorkerState::kReady) << "the model itself is served there";
+  second.SetLacksAdapters(true);
+  const Request request = Ask("poet");
+  sim.Run();
+  EXPECT_EQ(request.observer->end->error->code, ErrorCode::kModelNotFound);
+  EXPECT_EQ(sim.core.ChooseModel("poet"), nullptr);
+}
+
 TEST_F(FleetAdaptersTest, AMessageOfAnEarlierEpochChangesNothing) {
   FakeWorker& worker = Join("a", {"poet"});
   worker.outbox().emplace_back(wire::Adapters{worker.hello().epoch + 1, {"clerk"}});

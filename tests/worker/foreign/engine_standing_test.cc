@@ -315,7 +315,7 @@ constexpr const char* kWithPoet =
 TEST_F(EngineStandingTest, AdaptersAreAskedForNowAndThen) {
   wire::Generate request = Request(5);
   request.adapter = "poet";
-  EXPECT_EQ(Refusal(request).code, ErrorCode::kUnavailable);
+  EXPECT_EQ(Refusal(request).code, ErrorCode::kModelNotFound);
   Live(20);
   Page("/v1/models", 200, kWithPoet);
   EXPECT_EQ(engine().watch().facts().adapters, std::set<std::string>{"poet"});
@@ -333,6 +333,7 @@ TEST_F(EngineStandingTest, AnAdapterThatTheEngineDoesNotKnowIsAskedForAtOnce) {
   request.adapter = "poet";
   Submit(request);
   Answer(CallAt(0), 404, R"({"error":{"message":"The model `poet` does not exist.","code":404}})");
+  EXPECT_EQ(Events().at(0).error->code, ErrorCode::kModelNotFound);
   engine().Tick();
   Page("/v1/models", 200, R"({"data":[{"id":"demo-model","max_model_len":2048}]})");
   EXPECT_TRUE(engine().watch().facts().adapters.empty());
