@@ -487,7 +487,8 @@ def adapters(ports):
             # Where the adapters lie is this machine's alone.
             page = Exchange(vllm, http_request("GET", "/v1/models")).read_all()
             write_bytes("http/page-v1-models-adapters.request", page.request)
-            write_bytes("http/page-v1-models-adapters.response", page.response.replace(folder.encode(), b"/adapters" + b"_" * (len(folder) - 9)))
+            place = b"/adapters".ljust(len(folder), b"_")
+            write_bytes("http/page-v1-models-adapters.response", page.response.replace(folder.encode(), place))
 
 
 PARTS = {"conversations": conversations, "lifecycle": lifecycle, "defaults": defaults, "drained": drained,

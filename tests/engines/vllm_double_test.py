@@ -17,7 +17,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 RECORDINGS = HERE / "recordings/vllm-0.32.0"
 # Answers whose content differs in more than numbers, or that ask for what the double does not do, are not here.
 EXCHANGES = ["greedy", "greedy-plain", "greedy-usage-at-end", "logprobs-as-ids", "logprobs-21", "cache-salt", "ignore-eos",
-             "invalid-token", "too-long", "empty-prompt", "unknown-model", "two-greedy", "sampled", "min-tokens"]
+             "invalid-token", "too-long", "empty-prompt", "unknown-model", "two-greedy", "sampled", "min-tokens",
+             "adapter"]
 
 
 def free_port():
@@ -96,7 +97,7 @@ def chunk_shapes(body):
 
 class AnswersTest(unittest.TestCase):
     def test_each_recorded_request_gets_an_answer_of_the_recorded_form(self):
-        with double("--token-ms", "0") as engine:
+        with double("--token-ms", "0", "--adapter", "poet") as engine:
             for name in EXCHANGES:
                 with self.subTest(name):
                     recorded = parse((RECORDINGS / f"http/{name}.response").read_bytes())

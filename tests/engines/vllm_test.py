@@ -81,7 +81,8 @@ class RealSuite(foreign_suite.ForeignSuite):
         cls.addClassCleanup(cls.folder.cleanup)
         for i in range(2):
             log = os.environ.get("ROOST_VLLM_LOG", cls.folder.name) + f"/{cls.__name__}-{i}.log"
-            cls.engines.append(RealEngine(cls.model, log, cls.flags))
+            # Each engine computes on a core of its own; by itself, both would take the first.
+            cls.engines.append(RealEngine(cls.model, log, cls.flags, {"VLLM_CPU_OMP_THREADS_BIND": str(i)}))
             cls.addClassCleanup(cls.engines[-1].stop)
 
     def restart(self, engine):

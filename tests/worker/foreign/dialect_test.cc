@@ -236,6 +236,14 @@ TEST(DialectTest, TheListOfModelsTellsTheAdapters) {
   }
 }
 
+TEST(VllmDialectTest, ARecordedListTellsTheAdapters) {
+  EngineFacts facts;
+  ASSERT_TRUE(VllmDialect().ReadFacts("/v1/models", ReadAnswer("page-v1-models-adapters").body, facts).ok());
+  EXPECT_EQ(facts.model, "demo-model");
+  EXPECT_EQ(facts.max_context_tokens, 2048U);
+  EXPECT_EQ(facts.adapters, (std::set<std::string>{"clerk", "poet"}));
+}
+
 TEST(DialectTest, NoMoreAdaptersThanAHelloHolds) {
   std::string list = R"({"data":[{"id":"m","max_model_len":4096})";
   for (std::size_t i = 0; i <= wire::kMaxAdapters; ++i) list += fmt::format(R"(,{{"id":"a{}","parent":"m"}})", i);

@@ -28,6 +28,11 @@ using testing_support::Recording;
 constexpr BlockHash kRecordedDefault{41, 42};
 constexpr BlockHash kRecordedRoot{51, 52};
 
+// Of requests without a salt, for an adapter or for the model alone.
+BlockHash RecordedRootOf(const std::string& adapter) {
+  return adapter.empty() ? kRecordedDefault : BlockHash{61, adapter.size()};
+}
+
 // The engine's hash → the tokens up to the block's end, and how many copies there are.
 class NaiveEngineCache {
  public:
@@ -48,7 +53,8 @@ class NaiveEngineCache {
   [[nodiscard]] std::set<BlockHash> OurHashes() const {
     std::set<BlockHash> hashes;
     for (const auto& [name, block] : blocks_) {
-      const auto roots = block.salt.empty() ? SaltedRoots{kRecordedDefault, std::nullopt} : ParseSalt(block.salt);
+      const auto roots =
+          block.salt.empty() ? SaltedRoots{RecordedRootOf(block.adapter), std::nullopt} : ParseSalt(block.salt);
       if (block.copies == 0 || !roots) continue;
       hashes.insert(HashBlocks(roots->root, roots->own, block.prefix, block_tokens_).back());
     }
@@ -63,6 +69,7 @@ class NaiveEngineCache {
  private:
   struct Block {
     std::vector<TokenId> prefix;
+    std::string adapter;
     std::string salt;
     std::size_t copies = 0;
   };
@@ -70,13 +77,15 @@ class NaiveEngineCache {
   void Store(const Json& event) {
     Block last;
     if (!event.at("parent_block_hash").is_null()) last = blocks_.at(event.at("parent_block_hash"));
+    if (!event.at("lora_name").is_null()) last.adapter = event.at("lora_name");
     const Json& keys = event.at("extra_keys").at(0);
-    if (!keys.is_null()) last.salt = keys.at(0);
+    if (!keys.is_null() && keys.back() != last.adapter) last.salt = keys.back();
     auto token = event.at("token_ids").begin();
     for (const Json& hash : event.at("block_hashes")) {
       for (std::uint32_t i = 0; i < block_tokens_; ++i) last.prefix.push_back(*token++);
       Block& block = blocks_[hash];
       block.prefix = last.prefix;
+      block.adapter = last.adapter;
       block.salt = last.salt;
       ++block.copies;
     }
@@ -94,7 +103,10 @@ class RecordedEventsTest : public testing::Test {
     NaiveEngineCache engine(block_tokens);
     if (!followed_) {
       followed_.emplace(
-          BlockBook::Options{.block_tokens = block_tokens, .default_root = kRecordedDefault, .max_blocks = 71});
+          BlockBook::Options{.block_tokens = block_tokens,
+                             .default_root = kRecordedDefault,
+                             .adapter_root = RecordedRootOf,
+                             .max_blocks = 71});
     }
     std::map<std::string, std::vector<TokenId>> prompts;
     for (const Json& line : Recording(file)) {
@@ -118,7 +130,7 @@ class RecordedEventsTest : public testing::Test {
     for (Json& event : message.at(1)) {
       if (!event.contains("extra_keys")) continue;
       for (Json& keys : event.at("extra_keys")) {
-        if (keys == Json::array({"grain"})) keys = Json::array({salt});
+        if (!keys.is_null() && keys.back() == "grain") keys.back() = salt;
       }
     }
     return testing_support::Packed(message);
@@ -189,6 +201,13 @@ TEST_F(RecordedEventsTest, FollowsTheDefaultBlockSize) {
   Play("events-defaults.jsonl", 128);
   EXPECT_EQ(messages_, 1);
   EXPECT_EQ(followed_->receiver.positions().size(), 2U);
+}
+
+TEST_F(RecordedEventsTest, AdaptersHaveBlocksOfTheirOwn) {
+  Play("events-adapters.jsonl", 32, SaltOf(kRecordedRoot, std::nullopt, kRecordedDefault));
+  EXPECT_EQ(messages_, 5);
+  EXPECT_EQ(followed_->receiver.positions().size(), 9U) << "two of the model, two and two salted of one, three of another";
+  EXPECT_EQ(followed_->left_out(LeftOut::kAdapter), 0U);
 }
 
 TEST_F(RecordedEventsTest, GenerationFillsBlocks) {
