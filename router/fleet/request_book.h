@@ -202,6 +202,7 @@ class RequestBook {
   // Forgets the request and cancels its attempts; `request` dangles afterwards.
   void End(Request& request, GenerationEnd end);
 
+  // ---- what workers send (request_book_events.cc) ----
   void OnOrphan(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
   // An error when an event lacks log probabilities that the request wants.
   [[nodiscard]] static Result<void> CheckLogprobs(const Request& request, const wire::TokenEvent& event);

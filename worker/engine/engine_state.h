@@ -1,4 +1,5 @@
-// The Engine's implementation. engine.cc accepts and ends requests, engine_step.cc computes.
+// The Engine's implementation. engine.cc accepts and ends requests, engine_step.cc begins steps, engine_tokens.cc
+// takes their tokens.
 #pragma once
 
 #include <chrono>
@@ -145,6 +146,10 @@ struct Engine::State {
   SequenceId BeginChoice(SequenceId origin, std::uint32_t index, CountRows::Place counts);
   CountRows::Place PlanCounts(const Sequence& sequence, const Choice& choice, CountRows::Place place,
                               kernels::SampleRow& draw);
+  void FillReport(StepReport& report);
+  void ListPrompts(std::vector<LinkPrompt>& prompts) const;
+
+  // ---- its tokens (engine_tokens.cc) ----
   std::span<const kernels::SampledToken> SampledUnderWay();
   void Finish(const StepUnderWay& step, StepReport& report);
   void TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
@@ -155,8 +160,6 @@ struct Engine::State {
   void TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now, StepReport& report);
   void NoteToken(Choice& choice, Instant now, StepCounts& counts);
   static void NoteEnd(const Choice& choice, StepCounts& counts);
-  void FillReport(StepReport& report);
-  void ListPrompts(std::vector<LinkPrompt>& prompts) const;
 
   Model& model;
   const Clock& clock;

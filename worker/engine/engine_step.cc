@@ -4,7 +4,6 @@
 //   host     plan 1  begin 1  plan 2  begin 2  tokens of 1  plan 3  begin 3  tokens of 2
 //   device                    [─────── 1 ───────][─────── 2 ───────][─────── 3 ──────…
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
@@ -15,15 +14,6 @@
 #include "worker/sample/token_counts.h"
 
 namespace roost::worker {
-
-namespace {
-
-wire::TokenLogprobs LogprobsAt(std::span<const kernels::LogprobsRow> rows, const Scores& scores, std::uint32_t index) {
-  const kernels::LogprobsRow& row = rows[index];
-  return LogprobsOf(scores.tokens[index], scores.top.subspan(row.first_top, row.top_count));
-}
-
-}  // namespace
 
 StepReport Engine::State::Step() {
   StepReport report;
@@ -248,151 +238,6 @@ SequenceId Engine::State::BeginChoice(SequenceId origin, std::uint32_t index, Co
   choice.counts = counts;
   if (first.constrained != nullptr) choice.constrained = first.constrained->Fork();
   return fork;
-}
-
-// Waits for the tokens of the step under way; further calls return the same tokens.
-std::span<const kernels::SampledToken> Engine::State::SampledUnderWay() {
-  if (!sampled_under_way) {
-    const std::span<const kernels::SampledToken> tokens = model.AwaitSampled();
-    sampled_under_way = {tokens, clock.Now()};
-  }
-  return sampled_under_way->tokens;
-}
-
-// A step that began while another one was being computed is timed from the end of that one.
-void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
-  is_under_way = false;
-  const std::span<const kernels::SampledToken> tokens = SampledUnderWay();
-  const Instant end = std::exchange(sampled_under_way, std::nullopt)->time;
-  ++step_number;
-  const Duration step_time = end - std::max(step.begin, last_end);
-  last_end = end;
-  scheduler.NotePace({step.prefill_token_count, step.decode_token_count, ToSeconds(step_time)});
-  report.load.step_seconds = ToSeconds(step_time);
-  report.load.step_prefill_tokens = step.prefill_token_count;
-  report.load.step_decode_tokens = step.decode_token_count;
-  TakeSamples(step, tokens, end, report);
-}
-
-std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
-  const std::size_t vocab_size = model.shape().vocab_size;
-  return model.Logits().subspan(row * vocab_size, vocab_size);
-}
-
-// Skips choices that have ended meanwhile. The end of one choice may end the other choices of its request.
-void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
-                                StepReport& report) {
-  ROOST_CHECK(sampled.size() == step.choices.size(), "{} tokens for {} draws", sampled.size(), step.choices.size());
-  const Scores scores = model.AwaitedScores();
-  ROOST_CHECK(scores.tokens.size() == step.scores.size(), "{} scores of {}", scores.tokens.size(), step.scores.size());
-  TellPromptLogprobs(step, scores, report);
-  report.tokens.reserve(report.tokens.size() + sampled.size());
-  report.counts.inter_token_seconds.reserve(sampled.size());
-  for (const StepUnderWay::WantedRow& row : step.wanted) {
-    if (verifier.Owns(row.sequence)) {
-      Verify(LogitsOf(row.row), report.counts);
-      continue;
-    }
-    const Choice* first = requests.FindChoice(row.sequence);
-    if (first != nullptr && !first->request->prompt_counted) {
-      verifier.OnPromptComputed(scheduler.Get(row.sequence), [this, &row] { return LogitsOf(row.row); });
-    }
-    for (std::uint32_t draw = row.first_draw; draw < row.first_draw + row.draw_count; ++draw) {
-      Choice* choice = requests.FindChoice(step.choices[draw]);
-      if (choice == nullptr) break;  // a choice with broken logits has ended all choices
-      const bool wants_logprobs = choice->request->output_logprobs.has_value();
-      TakeSample(step.choices[draw], *choice, TokenOf(sampled[draw]), now, report);
-      wire::TokenEvent& event = report.tokens.back().event;
-      if (!wants_logprobs || event.tokens.empty()) continue;
-      event.logprobs.push_back(LogprobsAt(step.scores, scores, row.first_score + draw - row.first_draw));
-    }
-  }
-  scheduler.CommitResolved();
-}
-
-void Engine::State::TellPromptLogprobs(const StepUnderWay& step, const Scores& scores, StepReport& report) {
-  for (const StepUnderWay::ScoredPrompt& prompt : step.scored_prompts) {
-    const Choice* const choice = requests.FindChoice(prompt.sequence);
-    if (choice == nullptr) continue;
-    RequestEvent& event = report.tokens.emplace_back();
-    Address(event, *choice);
-    for (std::uint32_t i = prompt.first_score; i < prompt.first_score + prompt.count; ++i) {
-      event.event.prompt_logprobs.push_back(LogprobsAt(step.scores, scores, i));
-    }
-  }
-}
-
-void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
-  if (verifier.Judge(logits) == HitVerifier::Verdict::kRight) {
-    ++counts.verified_hits;
-    return;
-  }
-  ++counts.wrong_hits;
-  spdlog::error("a prompt has different logits with its cached blocks and without them");
-}
-
-// Applies a sampled token to its choice: one more token, or the end, or both.
-void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now,
-                               StepReport& report) {
-  Request& request = *choice.request;
-  const Sequence& sequence = scheduler.Get(id);
-  if (!std::exchange(request.prompt_counted, true)) {
-    report.counts.prompt_tokens += sequence.prompt_token_count;
-    report.counts.cached_prompt_tokens += sequence.cached_token_count;
-    report.counts.saved_prefill_seconds += scheduler.PrefillSecondsOf(sequence.cached_token_count);
-  }
-  RequestEvent& event = report.tokens.emplace_back();
-  if (!sample.ok()) {
-    for (const SequenceId each : request.sequences) scheduler.Discard(each);
-    event = End(id, wire::FinishReason::kError, sample.error());
-    return;
-  }
-  const TokenId token = *sample;
-  if (Stops(request, token)) {
-    NoteEnd(choice, report.counts);
-    event = End(id, wire::FinishReason::kStop, std::nullopt);
-    event.event.stop_token = token;
-    return;
-  }
-  NoteToken(choice, now, report.counts);
-  wire::StepTokens tokens{token};
-  Result<std::optional<wire::FinishReason>> ending = GoOn(choice, sequence, tokens, now, report.counts);
-  if (!ending.ok()) {
-    event = End(id, wire::FinishReason::kError, std::move(ending).error());
-    return;
-  }
-  if (ending->has_value()) {
-    NoteEnd(choice, report.counts);
-    event = End(id, **ending, std::nullopt);
-    event.event.tokens = std::move(tokens);
-    return;
-  }
-  if (sequence.awaited_draw) {
-    scheduler.Resolve(id, token);
-  } else {
-    scheduler.Append(id, std::span(tokens.begin(), tokens.size()));
-  }
-  Address(event, choice);
-  event.event.tokens = std::move(tokens);
-  Announce(request, sequence, event.event);
-}
-
-// The time to the first token counts once per request; the first tokens of all its choices come at the same time.
-void Engine::State::NoteToken(Choice& choice, Instant now, StepCounts& counts) {
-  if (choice.last_token) {
-    counts.inter_token_seconds.push_back(ToSeconds(now - *choice.last_token));
-  } else if (choice.index == 0) {
-    counts.ttft_seconds.push_back(ToSeconds(now - choice.request->submitted));
-    counts.prefill_seconds.push_back(ToSeconds(now - choice.request->first_scheduled.value_or(now)));
-  }
-  if (!choice.first_token) choice.first_token = now;
-  choice.last_token = now;
-  ++choice.output_count;
-  ++counts.output_tokens;
-}
-
-void Engine::State::NoteEnd(const Choice& choice, StepCounts& counts) {
-  if (choice.first_token) counts.decode_seconds.push_back(ToSeconds(*choice.last_token - *choice.first_token));
 }
 
 void Engine::State::FillReport(StepReport& report) {
