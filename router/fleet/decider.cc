@@ -38,13 +38,12 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
                                      std::span<const BlockHash> block_hashes, std::span<const WorkerMatch> matches) {
   const FleetView* const fleet = roster_.FleetOf(model);
   if (fleet == nullptr) return std::nullopt;
-  return policy_.Choose(
-      {.prompt_token_count = prompt_token_count,
-       .adapter = model.adapter(),
-       .matches = matches,
-       .block_hashes = block_hashes,
-       .is_question = true},
-      *fleet);
+  return policy_.Choose({.prompt_token_count = prompt_token_count,
+                         .adapter = model.adapter(),
+                         .matches = matches,
+                         .block_hashes = block_hashes,
+                         .is_question = true},
+                        *fleet);
 }
 
 Worker* Decider::BestFor(const ServedModel& model, std::span<const BlockHash> block_hashes,

@@ -3,8 +3,8 @@
 // model, with an index of its own. Usually there is one. During a rollout of new weights there are two, and requests
 // are divided between them by their numbers of workers.
 //
-// A revision has the LoRA adapters that any of its ready workers serves. Clients ask for an adapter by its name as for a
-// model. A name that a model has means the model; if adapters of several models have it, the first model's by name.
+// A revision has the LoRA adapters that any of its ready workers serves. Clients ask for an adapter by its name as for
+// a model. A name that a model has means the model; if adapters of several models have it, the first model's by name.
 //
 //   hello ──► Join ──► revision (an index, no worker ready) ── Publish ──► served ── Withdraw / last Leave ──► gone
 //
@@ -46,8 +46,8 @@ class Revisions {
   // A worker leaves; with the last one the revision goes too.
   void Leave(const std::string& key, Instant now);
 
-  // Clients may use this revision and these adapters from now on; fills in `served.index`. Keeps the existing objects if
-  // nothing changed.
+  // Clients may use this revision and these adapters from now on; fills in `served.index`. Keeps the existing objects
+  // if nothing changed.
   void Publish(const std::string& key, ServedModel served, const AdapterNames& adapters);
   // Clients may not use it any more: none of its workers is ready.
   void Withdraw(const std::string& key);
@@ -65,8 +65,8 @@ class Revisions {
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> AllOf(std::string_view name) const;
   // The main revision of each model, each followed by its adapters.
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
-  // Whether a worker serves the model or adapter now, will soon, or did recently. Before the first worker came, true for
-  // any name.
+  // Whether a worker serves the model or adapter now, will soon, or did recently. Before the first worker came, true
+  // for any name.
   [[nodiscard]] bool IsExpected(std::string_view name, Instant now) const;
 
   // Frees some of the entries that lost workers left in the indexes.
@@ -81,9 +81,9 @@ class Revisions {
     std::shared_ptr<PrefixIndex> index;
     std::shared_ptr<const ServedModel> served;  // null: no worker is ready
     std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> adapters;
-    std::uint32_t joined_count = 0;             // workers
-    std::uint32_t capacity = 0;                 // the workers that take requests
-    std::uint64_t chosen_count = 0;             // since the model's revisions or their capacities changed
+    std::uint32_t joined_count = 0;  // workers
+    std::uint32_t capacity = 0;      // the workers that take requests
+    std::uint64_t chosen_count = 0;  // since the model's revisions or their capacities changed
   };
 
   // What a client gets who asks for a name, and the revision that serves it.

@@ -44,7 +44,7 @@ struct Worker {
 
   const wire::Hello hello;
   const std::string revision;  // see RevisionKey
-  AdapterNames adapters;      // that it serves now
+  AdapterNames adapters;       // that it serves now
   const WorkerSlot slot;
   const std::shared_ptr<PrefixIndex> index;  // its revision's
   std::string identity;                      // of its connection

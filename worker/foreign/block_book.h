@@ -41,7 +41,7 @@ class BlockBook {
     BlockHash default_root;           // of requests without a salt
     // The same of requests for this adapter; null: blocks of adapters are left out.
     std::function<BlockHash(const std::string& adapter)> adapter_root = nullptr;
-    std::uint32_t max_blocks = 0;     // that the engine has; above 0
+    std::uint32_t max_blocks = 0;  // that the engine has; above 0
   };
   enum class Outcome : std::uint8_t {
     kFollowed,

@@ -52,8 +52,8 @@ struct Stored {
   std::vector<TokenId> token_ids;     // of all the blocks, one after another
   TokenForm token_form = TokenForm::kPlain;
   std::uint32_t block_tokens = 0;
-  std::string salt;                   // of the first block
-  std::vector<ExtraKeys> extra_keys;  // for each block; shorter: the others have none
+  std::string salt;                    // of the first block
+  std::vector<ExtraKeys> extra_keys;   // for each block; shorter: the others have none
   std::optional<std::string> adapter;  // LoRA; empty text: one that the event does not name
 
   bool operator==(const Stored&) const = default;

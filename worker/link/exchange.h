@@ -76,8 +76,8 @@ struct EngineAnswer {
 // How the engine stands. An engine of this process is always there and knows its cache. Another program may be away,
 // and events of its cache may have been lost. Sent when it changes.
 struct EngineStanding {
-  std::string absence = {};  // why it takes no requests now; empty: it takes them
-  bool knows_cache = true;   // false: the reports' events and blocks are only a part of its cache
+  std::string absence = {};                // why it takes no requests now; empty: it takes them
+  bool knows_cache = true;                 // false: the reports' events and blocks are only a part of its cache
   std::vector<std::string> adapters = {};  // that it serves; see wire::Hello
 
   bool operator==(const EngineStanding&) const = default;

@@ -25,7 +25,8 @@
 //              └── EngineSnapshot: assigned at its place in the order of outputs ◄──────────────────────┘
 //
 // An engine that is away makes the worker drain until it is back. One of another program may lose track of its cache:
-// routers are told with the load, and the events go on. Its adapters may change: each router that is up is told at once.
+// routers are told with the load, and the events go on. Its adapters may change: each router that is up is told at
+// once.
 //
 // While the mirror is not current, events are skipped (the engine's snapshot will contain them) and no link is sent a
 // snapshot. A worker that sends no cache events needs no mirror: it stays empty, and steps carry tokens and load only.
@@ -274,7 +275,7 @@ class LinkCore {
   bool is_leaving_ = false;           // BeginDrain was called
   std::string engine_absence_;
   std::vector<std::string> adapters_;  // that the engine serves now
-  PromptBoard prompt_board_;  // empty while there is one link
+  PromptBoard prompt_board_;           // empty while there is one link
   LinkCounts counts_;
   bool status_changed_ = true;
 

@@ -178,8 +178,8 @@ TEST_F(FleetAdaptersTest, WarmingAndQuestionsGoToWorkersThatServeIt) {
   const auto model = sim.core.ChooseModel("poet");
   const std::vector<TokenId> prompt = MakePrompt(9, 40);
   const std::vector<BlockHash> hashes = HashBlocks(ScopeRoot(*model, "", ""), prompt, FakeWorker::kBlockTokens);
-  const auto match = sim.core.Match(
-      {.model = model, .prompt_token_count = 40, .block_hashes = hashes}, {}, sim.clock.Now());
+  const auto match =
+      sim.core.Match({.model = model, .prompt_token_count = 40, .block_hashes = hashes}, {}, sim.clock.Now());
   ASSERT_TRUE(match.ok());
   EXPECT_EQ(match->holders.size(), 1U);
   EXPECT_EQ(match->choice->worker_id, "a");

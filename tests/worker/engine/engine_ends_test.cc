@@ -27,6 +27,9 @@ TEST_F(EngineTest, WhatCanNeverRunIsRefused) {
   EXPECT_EQ(harness_->Submit(request).error().field, "temperature");
   request.sampling = {.logit_bias = {{.token = 97, .bias = 1}}};
   EXPECT_EQ(harness_->Submit(request).error().field, "logit_bias");
+  request = GreedyRequest(1, {1}, 1);
+  request.adapter = "poet";
+  EXPECT_EQ(harness_->Submit(request).error().field, "adapter");
   EXPECT_FALSE(harness_->engine().HasWork());
 }
 

@@ -102,11 +102,10 @@ class RecordedEventsTest : public testing::Test {
   void Play(const std::string& file, std::uint32_t block_tokens, const std::string& salt = "grain") {
     NaiveEngineCache engine(block_tokens);
     if (!followed_) {
-      followed_.emplace(
-          BlockBook::Options{.block_tokens = block_tokens,
-                             .default_root = kRecordedDefault,
-                             .adapter_root = RecordedRootOf,
-                             .max_blocks = 71});
+      followed_.emplace(BlockBook::Options{.block_tokens = block_tokens,
+                                           .default_root = kRecordedDefault,
+                                           .adapter_root = RecordedRootOf,
+                                           .max_blocks = 71});
     }
     std::map<std::string, std::vector<TokenId>> prompts;
     for (const Json& line : Recording(file)) {
@@ -206,7 +205,8 @@ TEST_F(RecordedEventsTest, FollowsTheDefaultBlockSize) {
 TEST_F(RecordedEventsTest, AdaptersHaveBlocksOfTheirOwn) {
   Play("events-adapters.jsonl", 32, SaltOf(kRecordedRoot, std::nullopt, kRecordedDefault));
   EXPECT_EQ(messages_, 5);
-  EXPECT_EQ(followed_->receiver.positions().size(), 9U) << "two of the model, two and two salted of one, three of another";
+  EXPECT_EQ(followed_->receiver.positions().size(), 9U)
+      << "two of the model, two and two salted of one, three of another";
   EXPECT_EQ(followed_->left_out(LeftOut::kAdapter), 0U);
 }
 

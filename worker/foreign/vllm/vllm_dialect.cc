@@ -73,7 +73,6 @@ Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
   return {};
 }
 
-
 Result<void> ReadVersion(std::string_view body, EngineFacts& facts) {
   simdjson::dom::parser parser;
   ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));

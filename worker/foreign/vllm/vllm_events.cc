@@ -47,8 +47,8 @@ Result<Attention> VllmAttention(const EventFields& fields) {
 
 // What of a block's keys is not its adapter, which comes first.
 std::span<const PackedValue> OtherKeys(const PackedValue::Array& keys, const Stored& stored) {
-  const bool has_adapter = stored.adapter && !keys.empty() && keys.front().AsText() != nullptr &&
-                           *keys.front().AsText() == *stored.adapter;
+  const bool has_adapter =
+      stored.adapter && !keys.empty() && keys.front().AsText() != nullptr && *keys.front().AsText() == *stored.adapter;
   return std::span(keys).subspan(has_adapter ? 1 : 0);
 }
 
