@@ -105,6 +105,7 @@ class ForeignSuite:
     engine_kind = "vllm"
     tokens_have_texts = True
     long_tokens = 60  # of an answer in whose middle something happens
+    kill_clients = 6  # that ask while engines are killed
 
     @contextlib.contextmanager
     def fleet(self, *engines, router_flags=(), worker_flags=()):
@@ -296,7 +297,7 @@ class ForeignSuite:
                         failures.append(str(failure)[:300])
 
         with self.fleet(*self.engines[:2]) as fleet:
-            clients = [threading.Thread(target=load, args=(fleet, seed)) for seed in range(6)]
+            clients = [threading.Thread(target=load, args=(fleet, seed)) for seed in range(self.kill_clients)]
             for client in clients:
                 client.start()
             try:
@@ -309,6 +310,7 @@ class ForeignSuite:
                     wait_until(lambda: len(answered) > before + 20, "answers of the other engine")
                     self.restart(self.engines[victim])
                     wait_until(lambda: fleet.worker(f"beside-{victim}")["state"] == "ready", "the engine's return", 120)
+                    print(f"kill {kill + 1}: {len(answered)} answered, {len(failures)} failed", flush=True)
             finally:
                 stop.append(True)
                 for client in clients:
