@@ -143,6 +143,7 @@ TEST_F(ApiTest, ShowsWorkers) {
   worker.version = {.major = 2, .minor = 2, .release = "0.1.0"};
   worker.fingerprint = "f1";
   worker.kv_dtype = "f32";
+  worker.adapters = {"poet"};
   dispatcher_.workers = {worker};
   EXPECT_EQ(
       Ask("GET", "/admin/v1/workers")->response->body,
@@ -152,7 +153,7 @@ TEST_F(ApiTest, ShowsWorkers) {
       R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact",)"
       R"("requests_total":77,"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"
       R"("first_tokens_total":70,"ttft_seconds_total":3.5,"release":"0.1.0","protocol":"2.2","fingerprint":"f1",)"
-      R"("kv_dtype":"f32"}]})");
+      R"("kv_dtype":"f32","adapters":["poet"]}]})");
 }
 
 TEST_F(ApiTest, QueuesTellWhatWaitsAtTheRouter) {

@@ -89,6 +89,7 @@ std::string ReadDocument(const Recording& recording) {
 
 const std::map<std::string, std::string>& Expected() {
   static const std::map<std::string, std::string> expected{
+      {"adapter", "0:[268 46]length cached=0 done"},
       {"all-killed", "0:[288 614 751 268]"},
       {"bad-field", "error=400:temperature"},
       {"cache-salt", "0:[268 40]length cached=0 done"},
