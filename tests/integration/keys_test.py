@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import signal
 import statistics
 import subprocess
@@ -353,16 +354,17 @@ def near_and_far(digest):
 
 
 def refusal_times(address, secrets, count):
-    """Nanoseconds of refused requests, in turns; those of the slowest tenth are left out. All use one connection: two may
-    be served by threads of which one waits longer for a core."""
+    """Nanoseconds of `count` refused requests each, in random order; those of the slowest tenth are left out. All use one
+    connection: two may be served by threads of which one waits longer for a core."""
     connection = http.client.HTTPConnection(address, timeout=DEADLINE_SECONDS)
     times = [[] for _ in secrets]
-    for i in range(count):
-        for which in ((0, 1), (1, 0))[i % 2]:
-            begin = time.perf_counter_ns()
-            connection.request("GET", "/v1/models", headers=bearer(secrets[which]))
-            connection.getresponse().read()
-            times[which].append(time.perf_counter_ns() - begin)
+    order = list(range(len(secrets))) * count
+    random.Random(1).shuffle(order)
+    for which in order:
+        begin = time.perf_counter_ns()
+        connection.request("GET", "/v1/models", headers=bearer(secrets[which]))
+        connection.getresponse().read()
+        times[which].append(time.perf_counter_ns() - begin)
     connection.close()
     return [sorted(each)[: len(each) * 9 // 10] for each in times]
 
