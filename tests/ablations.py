@@ -62,6 +62,7 @@ ROWS = {
     "decode": without("`decode`", "cost.cc", "candidate.decode_seconds = ", "candidate.decode_seconds = 0 * "),
     "delay": without("`delay`", "cost.cc", "candidate.delay_seconds = ", "candidate.delay_seconds = 0 * "),
     "impatience": without("`delay`: late prompts count more", "cost.cc", "(1 - saturation) * late", "0 * late"),
+    "late": without("a saturated fleet no longer favours late prompts", "cost.cc", "(1 - saturation) * late", "late"),
     "saturation": without("a saturated fleet counts who waits", "cost.cc", "return std::clamp((speed.busy_share - kMaxBusyShare)", "return 0 * std::clamp((speed.busy_share - kMaxBusyShare)"),
     "busy": without("`congestion`: ρ", "cost.cc", "kPriceOfAMiss / (1 - busy_share)", "kPriceOfAMiss"),
     "miss": without("`congestion`: twice", "cost.cc", "kPriceOfAMiss / (1 - busy_share)", "1 / (1 - busy_share)"),

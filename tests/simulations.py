@@ -4,6 +4,7 @@
     tests/simulations.py [--traces conversation,weka] [--policies cache-aware,llm-d] [--seed 1]    prints tables
     tests/simulations.py --write [--traces conversation,weka]    writes them into the pages
     tests/simulations.py --paired [--seeds 8] [--kept FILE] [--write]    the table of differences on the same seeds
+    tests/simulations.py --several-routers [--seeds 8] [--write]    the default with 1 to 16 routers
 
 router/route/README.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache; README.md has
 a few policies and one cluster of each trace, and is written only when all traces are played. One configuration for all:
@@ -58,18 +59,19 @@ PAIRED_CELLS = [
     ("tau-bench 0.6", "taubench", 0.6, 512e3),
 ]
 PAIRED_WORKERS = 8
+ROUTER_COUNTS = (1, 2, 4, 16)
 # Student's t for 95 %, by the number of pairs.
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 12: 2.201, 16: 2.131}
 PAGE = ROOT / "router/route/README.md"
 FIRST_PAGE = ROOT / "README.md"
-PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired"), (FIRST_PAGE, "summary")]
+PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired"), (PAGE, "routers"), (FIRST_PAGE, "summary")]
 OWN_POLICY = "cache-aware"
 # The tables of the first page: these policies, on this many workers with the middle cache size.
 SUMMARY_POLICIES = (OWN_POLICY, "llm-d", "lmetric", "sglang", "session", "round-robin")
 SUMMARY_WORKERS = 8
 
 
-def simulate(load, workers, total_tokens, policies, seed, program=ROOSTCTL):
+def simulate(load, workers, total_tokens, policies, seed, program=ROOSTCTL, routers=1):
     flags = {
         "trace": TRACES / load.file,
         "format": load.format,
@@ -78,6 +80,7 @@ def simulate(load, workers, total_tokens, policies, seed, program=ROOSTCTL):
         "utilisation": load.utilisation,
         "policy": policies,
         "seed": seed,
+        "routers": routers,
     }
     command = [str(program), "simulate", "--json", *(f"--{flag}={value}" for flag, value in flags.items())]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -206,6 +209,39 @@ def run_paired(options, pool):
     return sum(line["refused"] for result in results for line in result.values())
 
 
+def routers_table(runs_of, measured):
+    """`runs_of` has, by a cell's title, the runs of each number of routers, seed by seed."""
+
+    def text(runs):
+        return " / ".join(f"{statistics.mean(run[key] for run in runs):.3g}" for key in ("ttft_mean_s", "ttft_p99_s"))
+
+    heads = [f"{count} router{'s' if count > 1 else ''}" for count in ROUTER_COUNTS]
+    lines = ["| load | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
+    lines += [f"| {title} | " + " | ".join(map(text, by_count)) + " |" for title, by_count in runs_of.items()]
+    return "\n".join(lines) + f"\n\n{measured}"
+
+
+def run_routers(options, pool):
+    seeds = range(1, options.seeds + 1)
+    runs_of = {}
+    for title, name, utilisation, total_tokens in PAIRED_CELLS:
+        load = LOADS[name]._replace(utilisation=utilisation)
+
+        def play(job, load=load, total_tokens=total_tokens):
+            count, seed = job
+            return simulate(load, PAIRED_WORKERS, total_tokens, OWN_POLICY, seed, routers=count)[OWN_POLICY]
+
+        jobs = [(count, seed) for count in ROUTER_COUNTS for seed in seeds]
+        runs = list(pool.map(play, jobs))
+        runs_of[title] = [runs[i : i + len(seeds)] for i in range(0, len(runs), len(seeds))]
+    made = routers_table(runs_of, f"Seeds 1 to {options.seeds}, commit {page_tables.commit()}.")
+    if options.write:
+        page_tables.write(PAGE, "simulations", "routers", made)
+    else:
+        print(made)
+    return sum(run["refused"] for by_count in runs_of.values() for runs in by_count for run in runs)
+
+
 def run_tables(options, pool):
     measured = f"Seed {options.seed}, commit {page_tables.commit()}."
     results_of = {}
@@ -234,13 +270,15 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--paired", action="store_true")
+    parser.add_argument("--several-routers", action="store_true")
     parser.add_argument("--seeds", type=int, choices=sorted(T_95), default=8)
     parser.add_argument("--kept", type=pathlib.Path)
     options = parser.parse_args()
     if options.write and options.policies != "all":
         parser.error("--write needs all policies: their rows stand in one table")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        refused = run_paired(options, pool) if options.paired else run_tables(options, pool)
+        run = run_paired if options.paired else run_routers if options.several_routers else run_tables
+        refused = run(options, pool)
     if refused:
         print(f"{refused} requests were refused", file=sys.stderr)
     return 1 if refused else 0

@@ -323,6 +323,12 @@ class WrittenTablesTest(unittest.TestCase):
         self.assertEqual(rows[2], "| **`cache-aware`** | 1.5 / 15 |")
         self.assertEqual(rows[3], "| `random` | +20 ± 127 / +0.0 ± 0.0 |")
 
+    def test_a_table_of_routers_has_the_means_over_the_seeds(self):
+        runs = [{"ttft_mean_s": 1, "ttft_p99_s": 10}, {"ttft_mean_s": 2, "ttft_p99_s": 30}]
+        rows = simulations.routers_table({"conversation 0.6": [runs] * 4}, "Seeds 1 to 2.").splitlines()
+        self.assertEqual(rows[0], "| load | 1 router | 2 routers | 4 routers | 16 routers |")
+        self.assertEqual(rows[2], "| conversation 0.6 |" + " 1.5 / 20 |" * 4)
+
     def test_the_first_page_has_a_few_policies_on_one_cluster_of_each_load(self):
         line = {"ttft_mean_s": 1.234, "ttft_p99_s": 10, "hit_ratio": 0.25}
         results_of = {
