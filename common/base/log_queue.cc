@@ -8,6 +8,8 @@
 #include <climits>
 #include <utility>
 
+#include "common/base/thread_name.h"
+
 namespace roost {
 namespace {
 
@@ -56,6 +58,7 @@ LogQueue::~LogQueue() {
 
 void LogQueue::Put(std::string line) {
   const std::lock_guard lock(mutex_);
+  const bool begins_batch = lines_.empty();
   bytes_ += line.size();
   lines_.push_back(std::move(line));
   while (bytes_ > kMaxBytes) {
@@ -63,19 +66,27 @@ void LogQueue::Put(std::string line) {
     lines_.pop_front();
     ++dropped_;
   }
-  changed_.notify_all();
+  if (begins_batch || bytes_ >= kBatchBytes) changed_.notify_all();
 }
 
 bool LogQueue::Flush(std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, timeout, [this] { return lines_.empty() && dropped_ == 0 && !writing_; });
+  ++flushes_;
+  changed_.notify_all();
+  const bool written =
+      changed_.wait_for(lock, timeout, [this] { return lines_.empty() && dropped_ == 0 && !writing_; });
+  --flushes_;
+  return written;
 }
 
 std::string LogQueue::Take() {
   std::unique_lock lock(mutex_);
   writing_ = false;
   changed_.notify_all();
-  changed_.wait(lock, [this] { return stopping_ || dropped_ > 0 || !lines_.empty(); });
+  if (lines_.empty() && dropped_ == 0) {
+    changed_.wait(lock, [this] { return stopping_ || dropped_ > 0 || !lines_.empty(); });
+    changed_.wait_for(lock, kGather, [this] { return stopping_ || flushes_ > 0 || bytes_ >= kBatchBytes; });
+  }
   std::string batch;
   if (stopping_) return batch;
   writing_ = true;
@@ -89,6 +100,7 @@ std::string LogQueue::Take() {
 }
 
 void LogQueue::Run() {
+  NameThisThread("log");
   for (std::string batch = Take(); !batch.empty(); batch = Take()) {
     std::string_view rest = batch;
     while (!rest.empty()) {

@@ -5,6 +5,9 @@
 //   Put ─► lines_ (kMaxBytes) ─► the thread ─► poll, write ─► fd
 //            │ full: the oldest are dropped and counted
 //
+// Once a line has come, the thread lets more gather for kGather, so that one wake-up writes several; Flush and a full
+// batch end that.
+//
 // Thread-safe. The thread writes only what the descriptor takes at once, so that it can always be stopped.
 #pragma once
 
@@ -42,6 +45,7 @@ class LogQueue {
   bool Flush(std::chrono::milliseconds timeout);
 
   static constexpr std::chrono::milliseconds kFlushTime{1000};
+  static constexpr std::chrono::milliseconds kGather{10};
 
  private:
   void Run();
@@ -58,6 +62,7 @@ class LogQueue {
   std::uint64_t dropped_ = 0;      // guarded by mutex_; not yet reported
   bool writing_ = false;           // guarded by mutex_
   bool stopping_ = false;          // guarded by mutex_
+  std::size_t flushes_ = 0;        // guarded by mutex_; that wait now
 
   std::thread thread_;
 };

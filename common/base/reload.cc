@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/thread_name.h"
 
 namespace roost {
 namespace {
@@ -75,6 +76,7 @@ Reloader::Stamps Reloader::StampsOf(const std::vector<std::string>& paths) {
 }
 
 void Reloader::Run(std::chrono::milliseconds interval) {
+  NameThisThread("reload");
   std::unique_lock lock(wake_mutex_);
   while (!ending_) {
     wake_.wait_for(lock, interval, [this] { return ending_ || all_requested_; });

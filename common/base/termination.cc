@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/thread_name.h"
 
 namespace roost {
 
@@ -49,6 +50,7 @@ void Termination::OnHangup(std::function<void()> reload) {
 }
 
 void Termination::Watch() {
+  NameThisThread("signals");
   while (true) {
     int signal = 0;
     if (sigwait(&signals_, &signal) != 0) continue;

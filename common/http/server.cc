@@ -25,6 +25,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/random_seed.h"
+#include "common/base/thread_name.h"
 #include "common/http/connection.h"
 #include "common/http/refused_connection.h"
 
@@ -52,6 +53,7 @@ std::string AnswerToOneTooMany(const Error& error) {
 // Runs the loop until it is stopped. Connection::Guard handles exceptions of a connection. Another exception is logged,
 // and only the handler that threw it is lost.
 void RunLoop(asio::io_context& context) {
+  NameThisThread("http");
   for (;;) {
     try {
       context.run();

@@ -17,6 +17,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
+#include "common/base/thread_name.h"
 
 namespace roost::trace {
 namespace {
@@ -103,6 +104,7 @@ struct SpanExporter::Impl {
 };
 
 void SpanExporter::Impl::Run() {
+  NameThisThread("spans");
   for (;;) {
     try {
       const std::vector<Span> batch = NextBatch();

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/thread_name.h"
 #include "common/wire/codec.h"
 #include "common/wire/socket.h"
 #include "common/wire/zmtp_watch.h"
@@ -234,7 +234,7 @@ void Gate::StopListening() {
 // ---- the thread ----
 
 void Gate::Run() {
-  pthread_setname_np(pthread_self(), "gate");  // visible in ps and top
+  NameThisThread("gate");
   std::array<epoll_event, 64> events{};
   while (!IsDone(now_ = clock_.Now())) {
     const int count =

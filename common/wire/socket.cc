@@ -1,5 +1,6 @@
 #include "common/wire/socket.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -178,6 +179,15 @@ Bytes ToBytes(const zmq::message_t& part) {
   return bytes;
 }
 
+// True also when a signal interrupts the question.
+bool MayHaveInput(zmq::socket_t& socket) {
+  int events = 0;
+  std::size_t size = sizeof(events);
+  const int rc = zmq_getsockopt(socket.handle(), ZMQ_EVENTS, &events, &size);
+  ROOST_CHECK(rc == 0 || errno == EINTR, "zmq_getsockopt: {}", zmq_strerror(errno));
+  return rc != 0 || (events & ZMQ_POLLIN) != 0;
+}
+
 // Drops the rest of a message with too many parts. All parts of a message arrive together, so this never waits.
 void SkipParts(zmq::socket_t& socket, zmq::message_t& part) {
   while (part.more() && ReceivePart(socket, part)) {
@@ -323,14 +333,20 @@ void Waker::Wake() const {
   [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof(one));
 }
 
+// ZeroMQ's descriptor becomes ready when something has happened to a socket, until the socket is asked what. So it is
+// asked before each wait. zmq_poll would ask again afterwards, and poll twice.
 void WaitForMessages(std::span<const Socket* const> sockets, const Waker& waker, std::chrono::milliseconds timeout) {
-  std::vector<zmq::pollitem_t> items;
+  std::vector<pollfd> items{{.fd = waker.event_fd_, .events = POLLIN, .revents = 0}};
   items.reserve(sockets.size() + 1);
-  items.push_back({nullptr, waker.event_fd_, ZMQ_POLLIN, 0});
-  for (const Socket* socket : sockets) items.push_back({socket->state().socket.handle(), 0, ZMQ_POLLIN, 0});
-  const int rc = zmq_poll(items.data(), static_cast<int>(items.size()), timeout.count());
+  for (const Socket* socket : sockets) {
+    zmq::socket_t& waiting = socket->state().socket;
+    if (MayHaveInput(waiting)) return;
+    items.push_back({.fd = waiting.get(zmq::sockopt::fd), .events = POLLIN, .revents = 0});
+  }
+  const int rc = poll(items.data(), items.size(), static_cast<int>(timeout.count()));
   // An interrupted wait only returns early.
-  ROOST_CHECK(rc >= 0 || errno == EINTR, "zmq_poll: {}", zmq_strerror(errno));
+  ROOST_CHECK(rc >= 0 || errno == EINTR, "poll: {}", std::strerror(errno));
+  if (items.front().revents == 0) return;
   std::uint64_t rings = 0;
   [[maybe_unused]] const ssize_t got = read(waker.event_fd_, &rings, sizeof(rings));
 }

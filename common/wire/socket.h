@@ -172,7 +172,7 @@ class Waker {
 };
 
 // Waits until one of `sockets` has something to receive, the waker was used, or the time is over. If a message is still
-// unread, the wait returns at once.
+// unread, the wait returns at once. It may also end early.
 void WaitForMessages(std::span<const Socket* const> sockets, const Waker& waker, std::chrono::milliseconds timeout);
 
 }  // namespace roost::wire

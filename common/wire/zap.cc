@@ -1,6 +1,5 @@
 #include "common/wire/zap.h"
 
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/thread_name.h"
 
 namespace roost::wire {
 namespace {
@@ -92,7 +92,7 @@ ZapHandler::~ZapHandler() {
 }
 
 void ZapHandler::Run() {
-  pthread_setname_np(pthread_self(), "link keys");  // for whoever looks at the process's threads
+  NameThisThread("link keys");
   std::array<zmq::pollitem_t, 2> items{{{nullptr, stop_, ZMQ_POLLIN, 0}, {socket_.handle(), 0, ZMQ_POLLIN, 0}}};
   while (items[0].revents == 0) {
     const int rc = zmq_poll(items.data(), static_cast<int>(items.size()), -1);

@@ -369,6 +369,7 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
             options);
   options.token_ids = fields.token_ids;
   options.echoes = std::move(prompt.echoes);
+  if (fields.max_output_tokens == 0) options.output = GenerationOptions::Output::kDrop;
   options.started_at = call.started_at;
   options.admission = call.admission;
   Generation::Start(services_, call.responder, *call.client, std::move(prompt.specs), std::move(options));

@@ -246,6 +246,7 @@ std::span<const RequestField<ChatRequest>> ChatFieldTable() { return kChatFields
 Result<ChatRequest> ParseChatRequest(const JsonObject& body) {
   ChatRequest request;
   ROOST_ASSIGN_OR_RETURN(request.sampling, ParseSamplingFields(body));
+  ROOST_RETURN_IF_ERROR(CheckWantsAnswer(request.sampling));
   ROOST_RETURN_IF_ERROR(ReadFields(body, ChatFieldTable(), request));
   request.sampling.unknown_field_count = CountUnknown(body, SamplingFieldTable(), CacheFieldTable(), ChatFieldTable());
   if (!body.Find("messages")) return InvalidArgument("messages", "is missing");

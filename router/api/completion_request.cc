@@ -101,6 +101,7 @@ Result<CompletionRequest> ParseCompletionRequest(const JsonObject& body) {
   request.sampling.unknown_field_count =
       CountUnknown(body, SamplingFieldTable(), CacheFieldTable(), CompletionFieldTable());
   if (request.prompts.empty()) return InvalidArgument("prompt", "is missing");
+  if (request.echo == Echo::kNone) ROOST_RETURN_IF_ERROR(CheckWantsAnswer(request.sampling));
   if (request.prompts.size() * request.sampling.choice_count > kMaxChoicesOfAll) {
     return InvalidArgument("n", "makes {} choices of {} prompts: at most {} in all",
                            request.prompts.size() * request.sampling.choice_count, request.prompts.size(),

@@ -170,7 +170,7 @@ void Generation::OnTokens(std::size_t prompt, ChoiceTokens tokens) {
   if (tokens.cached_token_count) prompts_[prompt].cached_tokens = tokens.cached_token_count;
   const std::uint32_t index = ChoiceOf(prompt, tokens.choice);
   Choice& choice = choices_.at(index);
-  if (choice.outcome || tokens.tokens.empty()) return;
+  if (choice.outcome || tokens.tokens.empty() || options_.output == GenerationOptions::Output::kDrop) return;
   TellTimes(choice, static_cast<std::uint32_t>(tokens.tokens.size()));
   if (options_.admission != nullptr) options_.admission->TakeTokens(tokens.tokens.size(), services_.clock.Now());
   if (!choice.began) BeginChoice(index);
@@ -273,6 +273,10 @@ void Generation::SendFrames(std::string frames) {
 void Generation::CompleteChoice(std::uint32_t index, wire::FinishReason reason, std::optional<TokenId> stop_token) {
   Choice& choice = choices_.at(index);
   if (choice.outcome) return;
+  if (options_.output == GenerationOptions::Output::kDrop) {
+    reason = wire::FinishReason::kLength;
+    stop_token.reset();
+  }
   // Only a stop token from the request is reported; the model's own are of no interest to the client.
   const bool is_requests_own =
       stop_token && std::find(stop_tokens_.begin(), stop_tokens_.end(), *stop_token) != stop_tokens_.end();

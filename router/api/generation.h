@@ -61,6 +61,7 @@ struct GenerationOptions {
   TextOptions text;
   TokenIdReport token_ids = TokenIdReport::kOmit;
   std::vector<std::string> echoes;  // by prompt: the text with which its choices begin; empty without an echo
+  enum class Output { kTell, kDrop } output = Output::kTell;  // kDrop: the answer is the echo alone
   // Makes the parser of one choice.
   std::function<std::unique_ptr<OutputParser>(std::uint32_t choice)> make_parser = [](std::uint32_t) {
     return std::make_unique<PlainOutput>();

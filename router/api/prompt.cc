@@ -98,7 +98,8 @@ Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_t
   const std::size_t context = model.max_context_tokens;
   if (prompt_tokens >= context) return TooLong(model, prompt_tokens, field);
   const auto room = static_cast<std::uint32_t>(context - prompt_tokens);
-  const std::uint32_t wanted = fields.max_output_tokens.value_or(room);
+  // A worker computes at least one token. Where none is wanted, the answer leaves it out.
+  const std::uint32_t wanted = std::max<std::uint32_t>(fields.max_output_tokens.value_or(room), 1);
   if (wanted <= room) return wanted;
   return Error{ErrorCode::kContextTooLong,
                fmt::format("the prompt's {} tokens and {} for the answer make {}, but {}", prompt_tokens, wanted,

@@ -145,10 +145,11 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
      Flag<Fields>{[](Fields& f, bool v) { f.delivery = v ? Delivery::kStream : Delivery::kWhole; }}},
     {"stream_options", "Whether a stream reports its token counts: at its end, or in every chunk.",
      Own<Fields>{kStreamOptionsSchema, &ReadStreamOptions}},
-    {"max_tokens", "The maximum number of tokens in the answer. Absent: as many as the context has room for.",
-     Whole<Fields>{1, kMaxTokens, [](Fields& f, std::int64_t v) { SetMaxTokens(f, v, "max_tokens"); }}},
+    {"max_tokens",
+     "The maximum number of tokens in the answer. Absent: as many as the context has room for. 0: only with echo.",
+     Whole<Fields>{0, kMaxTokens, [](Fields& f, std::int64_t v) { SetMaxTokens(f, v, "max_tokens"); }}},
     {"max_completion_tokens", "The newer name of max_tokens. If both are given, this one counts.",
-     Whole<Fields>{1, kMaxTokens, [](Fields& f, std::int64_t v) { SetMaxTokens(f, v, "max_completion_tokens"); }}},
+     Whole<Fields>{0, kMaxTokens, [](Fields& f, std::int64_t v) { SetMaxTokens(f, v, "max_completion_tokens"); }}},
     {"min_tokens", "The answer has at least this many tokens before a stop token may end it.",
      Whole<Fields>{0, kMaxTokens,
                    [](Fields& f, std::int64_t v) { f.min_output_tokens = static_cast<std::uint32_t>(v); }}},
@@ -222,6 +223,11 @@ Result<SamplingFields> ParseSamplingFields(const JsonObject& body) {
   ROOST_RETURN_IF_ERROR(ReadFields(body, SamplingFieldTable(), fields));
   ROOST_ASSIGN_OR_RETURN(fields.cache, ParseCacheFields(body));
   return fields;
+}
+
+Result<void> CheckWantsAnswer(const SamplingFields& fields) {
+  if (fields.max_output_tokens != 0) return {};
+  return InvalidArgument(fields.max_output_tokens_field, "must be at least 1 here: 0 is for a completion with echo");
 }
 
 }  // namespace roost::router

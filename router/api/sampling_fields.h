@@ -42,7 +42,7 @@ struct SamplingFields {
   std::string model;  // empty: not given
   Delivery delivery = Delivery::kWhole;
   UsageReport usage_report = UsageReport::kNever;
-  std::optional<std::uint32_t> max_output_tokens;
+  std::optional<std::uint32_t> max_output_tokens;      // 0: only the echo is wanted
   std::string max_output_tokens_field = "max_tokens";  // the name that the client used
   std::optional<float> temperature;
   std::optional<float> top_p;
@@ -71,6 +71,9 @@ struct SamplingFields {
 
 // Validates every shared field. The error names the field.
 [[nodiscard]] Result<SamplingFields> ParseSamplingFields(const JsonObject& body);
+
+// kInvalidArgument if the answer may have no token.
+[[nodiscard]] Result<void> CheckWantsAnswer(const SamplingFields& fields);
 
 // The table of these fields.
 [[nodiscard]] std::span<const RequestField<SamplingFields>> SamplingFieldTable();

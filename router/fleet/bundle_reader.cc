@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "common/base/thread_name.h"
 #include "common/wire/tokenizer_digest.h"
 
 namespace roost::router {
@@ -25,6 +26,7 @@ BundleReader::~BundleReader() {
 }
 
 void BundleReader::Run() {
+  NameThisThread("tokenizers");
   while (!stopping_) {
     const std::optional<Job> job = queue_.PopFor(kUntilClosed);
     if (stopping_ || !job.has_value()) continue;

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "common/base/random_seed.h"
+#include "common/base/thread_name.h"
 #include "common/wire/codec.h"
 #include "router/index/prefix_index.h"
 #include "router/policies/policies.h"
@@ -82,6 +83,7 @@ void Fleet::Stop() {
 // ---- link thread ----
 
 void Fleet::RunLink() {
+  NameThisThread("link");
   const std::array<const wire::Socket*, 1> sockets{&*socket_};
   while (!stopping_) {
     wire::WaitForMessages(sockets, waker_, kTickInterval);

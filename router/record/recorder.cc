@@ -7,6 +7,7 @@
 
 #include "common/base/json_writer.h"
 #include "common/base/log.h"
+#include "common/base/thread_name.h"
 
 namespace roost::router {
 namespace {
@@ -63,6 +64,7 @@ void Recorder::Count(RecordOutcome outcome) {
 }
 
 void Recorder::Run() {
+  NameThisThread("record");
   constexpr std::chrono::seconds kLook{1};
   while (true) {
     const std::optional<RequestRecord> record = queue_.PopFor(kLook);

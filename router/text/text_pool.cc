@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/thread_name.h"
 
 namespace roost::router {
 namespace {
@@ -72,6 +73,7 @@ TextPool::Jobs* TextPool::NextJobs() {
 }
 
 void TextPool::Run() {
+  NameThisThread("text");
   LowerPriority();
   std::unique_lock lock(mutex_);
   while (true) {

@@ -187,6 +187,10 @@ def test_an_echo_scores_the_prompt(client):
     assert answer.choices[0].text.startswith(prompt)
     assert len(scored.tokens) == answer.usage.prompt_tokens + 1 and scored.text_offset[0] == 0
     assert scored.token_logprobs[0] is None and all(value <= 0 for value in scored.token_logprobs[1:])
+    alone = client.completions.create(model=DEMO, prompt=prompt, max_tokens=0, temperature=0, echo=True, logprobs=2)
+    assert alone.choices[0].text == prompt and alone.choices[0].finish_reason == "length"
+    assert alone.choices[0].logprobs.token_logprobs == scored.token_logprobs[:-1]
+    assert alone.usage.completion_tokens == 0
 
 
 @case("completions")

@@ -1,10 +1,11 @@
 #include "worker/grammar/grammar_pool.h"
 
-#include <pthread.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "common/base/thread_name.h"
 
 namespace roost::worker {
 namespace {
@@ -110,7 +111,7 @@ void GrammarPool::Finish(std::uint64_t id, Result<std::unique_ptr<Automaton>> au
 }
 
 void GrammarPool::Run() {
-  pthread_setname_np(pthread_self(), "grammar");
+  NameThisThread("grammar");
   constexpr int kNiceness = 10;
   (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // sets this thread only
   std::unique_lock lock(mutex_);

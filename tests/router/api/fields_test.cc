@@ -211,6 +211,30 @@ TEST_F(FieldsTest, AnEchoHasThePromptsLogProbabilitiesToo) {
             R"("top_logprobs":[null,{"a":-1},{"b":-2},{"c":-4}],"text_offset":[0,3,4,5]})");
 }
 
+TEST_F(FieldsTest, AnEchoAloneScoresThePromptAndHasNoTokenOfTheAnswer) {
+  const auto responder = CompleteWith(R"("prompt":"ab","logprobs":0,"echo":true,"max_tokens":0,"stop_token_ids":[99])");
+  EXPECT_EQ(dispatcher_.specs[0].max_output_tokens, 1U);
+  Prompt(0).OnPromptLogprobs({Scored(-1), Scored(-2)});
+  Prompt(0).OnTokens({{'c'}, 2, 0, {Scored(-4)}});
+  Prompt(0).OnEnd({FinishReason::kStop, {}, TokenId{99}});
+  EXPECT_EQ(Choice(*responder, 0, "text"), R"("ab")");
+  EXPECT_EQ(Choice(*responder, 0, "finish_reason"), R"("length")");
+  EXPECT_EQ(Choice(*responder, 0, "logprobs"), R"({"tokens":["<s>","a","b"],"token_logprobs":[null,-1,-2],)"
+                                               R"("top_logprobs":[null,{"a":-1},{"b":-2}],"text_offset":[0,3,4]})");
+  EXPECT_EQ(At(responder->response->body, "/usage/completion_tokens"), "0");
+  EXPECT_EQ(At(responder->response->body, "/usage/prompt_tokens_details/cached_tokens"), "2");
+}
+
+TEST_F(FieldsTest, AnEchoAloneIsStreamedToo) {
+  const auto responder = CompleteWith(R"("prompt":"ab","echo":true,"max_tokens":0,"stream":true)");
+  Prompt(0).OnTokens({{'c'}, 0, 0});
+  Prompt(0).OnEnd({FinishReason::kLength, {}});
+  const std::string frames = responder->frames;
+  EXPECT_NE(frames.find(R"("text":"ab")"), std::string::npos);
+  EXPECT_EQ(frames.find(R"("text":"c")"), std::string::npos);
+  EXPECT_NE(frames.find(R"("finish_reason":"length")"), std::string::npos);
+}
+
 TEST_F(FieldsTest, PromptLogProbabilitiesAreByTokenId) {
   const auto responder = CompleteWith(R"("prompt":"a","prompt_logprobs":1)");
   EXPECT_EQ(dispatcher_.specs[0].prompt_logprobs, 1U);

@@ -95,6 +95,7 @@ TEST_F(BadRequestTest, SharedFields) {
       {R"("max_tokens":18446744073709551615)", "max_tokens"},
       {R"("max_tokens":1e300)", "max_tokens"},
       {R"("max_completion_tokens":-5)", "max_completion_tokens"},
+      {R"("max_completion_tokens":0)", "max_completion_tokens"},
       {R"("max_tokens":-1,"max_completion_tokens":5)", "max_tokens"},
       {R"("temperature":-0.1)", "temperature"},
       {R"("temperature":2.1)", "temperature"},
