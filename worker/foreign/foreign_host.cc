@@ -1,7 +1,6 @@
 #include "worker/foreign/foreign_host.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/random_seed.h"
+#include "common/base/thread_name.h"
 #include "worker/foreign/facts_round.h"
 
 namespace roost::worker::foreign {
@@ -105,7 +105,7 @@ bool ForeignHost::TryPost(EngineCommand&& command) {
 // ---- the engine's thread ----
 
 void ForeignHost::Run() {
-  pthread_setname_np(pthread_self(), "engine");  // the name in lists of the process's threads
+  NameThisThread("engine");
   while (!stopping_.load()) {
     DrainInbox();
     engine_.Tick();

@@ -1,12 +1,12 @@
 #include "worker/link/engine_thread.h"
 
 #include <omp.h>
-#include <pthread.h>
 
 #include <chrono>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/thread_name.h"
 
 namespace roost::worker {
 namespace {
@@ -36,7 +36,7 @@ void EngineThread::Stop() {
 }
 
 void EngineThread::Run() {
-  pthread_setname_np(pthread_self(), "engine");  // the name in lists of the process's threads
+  NameThisThread("engine");
   // omp_set_num_threads applies only to teams that the calling thread starts.
   if (compute_thread_count_ > 0) omp_set_num_threads(static_cast<int>(compute_thread_count_));
   while (!stopping_.load()) {
