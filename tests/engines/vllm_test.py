@@ -73,7 +73,7 @@ class RealSuite(foreign_suite.ForeignSuite):
     model = DEMO_MODEL
     flags = ("--num-gpu-blocks-override", str(BLOCKS))
     silence_seconds = "4"
-    kill_clients = 2  # an engine that starts beside a busy one takes minutes on two cores
+    kill_pause_seconds = 0.5  # an engine that starts beside a busy one takes minutes on two cores
 
     @classmethod
     def setUpClass(cls):

@@ -14,14 +14,21 @@ Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name) {
 }
 
 void WaitingQueue::LosePatience(Sequence& sequence) const {
-  if (now_ - sequence.arrival >= kPriorityPatience) sequence.priority = std::max(sequence.priority, wire::kMaxPriority);
+  if (now_ - sequence.arrival >= kPriorityPatience) sequence.priority = std::max(sequence.priority, highest_);
 }
 
 void WaitingQueue::AdvanceTo(Instant now) {
+  const Instant raised_until = now_ - kPriorityPatience;
   now_ = now;
-  while (!patient_.empty() && now - patient_.begin()->first.first >= kPriorityPatience) {
-    Sequence& sequence = *patient_.begin()->second;
-    patient_.erase(patient_.begin());
+  RaiseImpatient(raised_until);
+}
+
+void WaitingQueue::RaiseImpatient(Instant from) {
+  const Instant until = now_ - kPriorityPatience;
+  for (auto next = by_arrival_.lower_bound({from, SequenceId()}); next != by_arrival_.end(); ++next) {
+    if (next->first.first > until) return;
+    Sequence& sequence = *next->second;
+    if (sequence.priority >= highest_) continue;
     by_age_.erase(sequence.age());
     auto node = sequences_.extract(sequence.rank);
     LosePatience(sequence);
@@ -35,7 +42,12 @@ void WaitingQueue::AdvanceTo(Instant now) {
 }
 
 void WaitingQueue::Push(Sequence& sequence, WaitingRank::Class standing) {
+  if (sequences_.empty()) highest_ = 0;
   LosePatience(sequence);
+  if (sequence.priority > highest_) {
+    highest_ = sequence.priority;
+    RaiseImpatient(Instant::min());
+  }
   sequence.state = Sequence::State::kWaiting;
   sequence.expected_uncached_count = sequence.token_count();
   uncached_count_ += sequence.expected_uncached_count;
@@ -44,7 +56,7 @@ void WaitingQueue::Push(Sequence& sequence, WaitingRank::Class standing) {
                       : RankOf(sequence, sequence.expected_uncached_count);
   sequences_.emplace(sequence.rank, &sequence);
   by_age_.emplace(sequence.age(), &sequence);
-  if (sequence.priority < wire::kMaxPriority) patient_.emplace(std::pair(sequence.arrival, sequence.id), &sequence);
+  by_arrival_.emplace(std::pair(sequence.arrival, sequence.id), &sequence);
   const bool has_output = sequence.token_count() > sequence.prompt_token_count;
   if (sequence.deadline && !has_output) deadlines_.emplace(*sequence.deadline, sequence.id);
 }
@@ -52,7 +64,7 @@ void WaitingQueue::Push(Sequence& sequence, WaitingRank::Class standing) {
 void WaitingQueue::Erase(Sequence& sequence) {
   ROOST_CHECK(sequences_.erase(sequence.rank) == 1, "sequence {} does not wait", sequence.id.value());
   by_age_.erase(sequence.age());
-  patient_.erase({sequence.arrival, sequence.id});
+  by_arrival_.erase({sequence.arrival, sequence.id});
   uncached_count_ -= sequence.expected_uncached_count;
   if (sequence.deadline) deadlines_.erase({*sequence.deadline, sequence.id});
 }

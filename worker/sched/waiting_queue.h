@@ -1,7 +1,8 @@
 // The waiting sequences, in the order in which they are taken:
 //
 //   1  preempted sequences, the last preempted one first: it was admitted before the others
-//   2  then by priority, the highest first; a sequence that has waited for kPriorityPatience has the highest priority
+//   2  then by priority, the highest first; a sequence that has waited for kPriorityPatience has the highest priority of
+//      those that have come since the queue was last empty. So where all are equal, it stays where it is
 //   3  among equals by the policy:
 //        kFcfs              the one that came first
 //        kLongestPrefix     the one with the most cached tokens
@@ -14,7 +15,7 @@
 // (tokens of the sequence) / kAgeingTokens seconds.
 //
 // Not thread-safe. Every operation is O(log waiting); AdvanceTo is O(log waiting) once for each sequence, when its
-// patience ends.
+// patience ends, and Push once more for each of these when a higher priority than any comes.
 #pragma once
 
 #include <array>
@@ -67,7 +68,7 @@ class WaitingQueue {
   // Sets the time, which never goes back.
   void AdvanceTo(Instant now);
 
-  // Gives a running or waiting sequence the highest priority if it has waited for kPriorityPatience.
+  // Gives a running or waiting sequence the highest priority of the others if it has waited for kPriorityPatience.
   void LosePatience(Sequence& sequence) const;
 
   // `sequence` waits from now on; what is cached for it is not known yet.
@@ -101,12 +102,15 @@ class WaitingQueue {
 
  private:
   [[nodiscard]] std::int64_t KeyOf(const Sequence& sequence, std::uint32_t uncached_count) const;
+  // The waiting sequences that arrived after `from` and have waited for kPriorityPatience lose their patience.
+  void RaiseImpatient(Instant from);
 
   const SchedulePolicy policy_;
   std::map<WaitingRank, Sequence*> sequences_;  // ranks are unique: at least the order differs
   std::map<SequenceAge, Sequence*> by_age_;
   std::set<std::pair<Instant, SequenceId>> deadlines_;           // for sequences without output
-  std::map<std::pair<Instant, SequenceId>, Sequence*> patient_;  // sequences below the highest priority, by arrival
+  std::map<std::pair<Instant, SequenceId>, Sequence*> by_arrival_;
+  std::uint32_t highest_ = 0;  // of the sequences that have come since the queue was last empty
   Instant now_;
   std::uint64_t uncached_count_ = 0;
   std::int64_t preempted_order_ = 0;

@@ -136,6 +136,21 @@ TEST_F(WaitingQueueTest, WhoHasWaitedLongHasTheHighestPriority) {
   EXPECT_THAT(Order(), IsEmpty());
 }
 
+// Otherwise a queue of equal requests would be turned over after a minute, and prefixes evicted before they are used.
+TEST_F(WaitingQueueTest, AmongEqualsPatienceChangesNothing) {
+  Make(SchedulePolicy::kShortestUncached);
+  const auto large = Push({.token_count = 50'000});
+  const auto small = Push({.token_count = 10, .after = std::chrono::seconds(120)});
+  queue_->AdvanceTo(kStart + std::chrono::seconds(125));
+  EXPECT_THAT(Order(), ElementsAre(small, large));
+  const auto high = Push({.token_count = 10, .after = std::chrono::seconds(126), .priority = 60});
+  EXPECT_THAT(Order(), ElementsAre(high, large, small)) << "who has waited is raised to it, and then ordered by age";
+  for (const auto number : {large, small, high}) queue_->Erase(At(number));
+  const auto old = Push({.token_count = 50'000});
+  const auto young = Push({.token_count = 10, .after = std::chrono::seconds(127)});
+  EXPECT_THAT(Order(), ElementsAre(young, old)) << "a higher priority of an earlier queue is forgotten";
+}
+
 // Equal in priority, they are ordered by the policy.
 TEST_F(WaitingQueueTest, ThoseThatHaveWaitedLongStandAsThePolicySays) {
   Make(SchedulePolicy::kShortestUncached);
