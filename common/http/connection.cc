@@ -294,6 +294,7 @@ void Connection::Handle() {
   auto exchange = std::make_shared<Exchange>(weak_from_this(), weak_thread_);
   exchange_ = exchange;
   shared_->handler(std::move(request), std::move(exchange));
+  Flush();
   if (input_ended_ && answer_ != Answer::kEnded) Abort();
 }
 

@@ -94,11 +94,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // ---- for Exchange, which forwards only while its answer is open ----
   void Respond(HttpResponse response);
   void PrepareStream(std::vector<HttpHeader> headers);
+  // Written by the next Flush, so that the frames of one function leave in one write.
   void Send(std::string_view frames);
   void End();
   FailureShape Fail(HttpResponse response, std::string_view frames);
   // The last owner dropped the exchange before the answer ended.
   void Abandon();
+  // Writes what the answer has so far. Called when a function that an answer's owner runs on this thread returns.
+  void Flush();
 
   // Runs `function`. If it throws (out of memory, or from a library), only this connection ends, with an error status
   // if nothing has been sent yet.
@@ -150,7 +153,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void WritePing();
   void EndStream();
   [[nodiscard]] std::string Head(int status, const std::vector<HttpHeader>& headers) const;
-  void Flush();
   void OnWritten(boost::system::error_code error);
   void FinishAnswer();
   void Linger();

@@ -97,9 +97,7 @@ void Connection::Send(std::string_view frames) {
   if (output_.size() + writing_.size() > shared_->options.stream_buffer_bytes) {
     // Posted, so that OnClosed never runs inside Send.
     asio::post(transport_.executor(), [self = shared_from_this()] { self->Abort(); });
-    return;
   }
-  Flush();
 }
 
 void Connection::End() {

@@ -84,7 +84,11 @@ void Exchange::Post(std::function<void()> function) {
     const std::shared_ptr<Connection> connection = weak_connection.lock();
     // If the connection is gone there is no answer to end. Then an exception reaches the event loop, which logs it and
     // continues.
-    connection ? connection->Guard(function) : function();
+    if (connection == nullptr) return function();
+    connection->Guard([&] {
+      function();
+      connection->Flush();
+    });
   });
 }
 

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -88,6 +89,12 @@ class RawClient {
       bytes.remove_prefix(static_cast<std::size_t>(written));
     }
     return true;
+  }
+
+  // Has something come that was not read yet?
+  [[nodiscard]] bool HasInput() const {
+    pollfd arrived{.fd = fd_, .events = POLLIN, .revents = 0};
+    return !input_.empty() || ::poll(&arrived, 1, 0) > 0;
   }
 
   // Everything up to and including `end`, or nothing if the connection ends first.

@@ -261,6 +261,23 @@ TEST_P(HttpServerTest, StreamsFramesAsTheyCome) {
   EXPECT_EQ(client.ReadResponse().body, "next");
 }
 
+TEST_P(HttpServerTest, FramesOfOneFunctionLeaveInOneWrite) {
+  ServeByHand([](Responder& responder) { responder.PrepareStream({}); });
+  RawClient client = Connect();
+  client.Write(kGet);
+  const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
+  responder->Post([=] { responder->Send("data: 1\n\n"); });
+  EXPECT_TRUE(client.ReadUntil("data: 1\n\n\r\n").has_value());
+  std::promise<bool> left_early;
+  responder->Post([&] {
+    responder->Send("data: 2\n\n");
+    left_early.set_value(client.HasInput());
+    responder->Send("data: 3\n\n");
+  });
+  EXPECT_FALSE(left_early.get_future().get());
+  EXPECT_TRUE(client.ReadUntil("data: 3\n\n\r\n").has_value());
+}
+
 TEST_P(HttpServerTest, StreamsToHttp10UntilTheConnectionCloses) {
   Serve([](const HttpRequest&, const std::shared_ptr<Responder>& responder) {
     responder->Send("data: 1\n\n");
