@@ -32,7 +32,7 @@ constexpr std::chrono::seconds kTellInterval{10};
 // While messages come more often than kBusyPause, the gate lets them gather for kGather, so that one wake-up of it and
 // of each thread behind it serves several. Wake-ups are most of what a token costs the router.
 constexpr std::chrono::microseconds kBusyPause{300};
-constexpr std::chrono::microseconds kGather{600};
+constexpr std::chrono::microseconds kGather{1000};
 
 void SetOption(int socket, int level, int name, int value) {
   // An option that can not be set is skipped: the connection works without it.
