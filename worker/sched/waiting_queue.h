@@ -1,8 +1,8 @@
 // The waiting sequences, in the order in which they are taken:
 //
 //   1  preempted sequences, the last preempted one first: it was admitted before the others
-//   2  then by priority, the highest first; a sequence that has waited for kPriorityPatience has the highest priority of
-//      those that have come since the queue was last empty. So where all are equal, it stays where it is
+//   2  then by priority, the highest first; a sequence that has waited for kPriorityPatience has the highest one of those
+//      that have come since the queue was last empty. So where all are equal, it stays where it is
 //   3  among equals by the policy:
 //        kFcfs              the one that came first
 //        kLongestPrefix     the one with the most cached tokens
