@@ -1,8 +1,8 @@
 // The waiting sequences, in the order in which they are taken:
 //
 //   1  preempted sequences, the last preempted one first: it was admitted before the others
-//   2  then by priority, the highest first; a sequence that has waited for kPriorityPatience has the highest one of those
-//      that have come since the queue was last empty. So where all are equal, it stays where it is
+//   2  then by priority, the highest first; a sequence that has waited for kPriorityPatience has the highest that any
+//      has had since the queue was last empty. So where all are equal, it stays where it is
 //   3  among equals by the policy:
 //        kFcfs              the one that came first
 //        kLongestPrefix     the one with the most cached tokens
@@ -108,7 +108,7 @@ class WaitingQueue {
   const SchedulePolicy policy_;
   std::map<WaitingRank, Sequence*> sequences_;  // ranks are unique: at least the order differs
   std::map<SequenceAge, Sequence*> by_age_;
-  std::set<std::pair<Instant, SequenceId>> deadlines_;           // for sequences without output
+  std::set<std::pair<Instant, SequenceId>> deadlines_;  // for sequences without output
   std::map<std::pair<Instant, SequenceId>, Sequence*> by_arrival_;
   std::uint32_t highest_ = 0;  // of the sequences that have come since the queue was last empty
   Instant now_;
