@@ -45,7 +45,7 @@ class CordonTest(unittest.TestCase):
         for router in (self.first, self.other):
             self.assertEqual(self.answered_by(router), {"worker-b"})
             self.assertRegex(self.roostctl(router, "status"), r"worker-a +demo-model +cordoned +exact ")
-        self.assertEqual(self.first.metric("roost_router_workers", state="cordoned"), 1)
+        wait_until(lambda: self.first.metric("roost_router_workers", state="cordoned") == 1, "that the metric tells of it")
 
         self.assertEqual(self.roostctl(self.other, "uncordon", "worker-a"), "worker-a takes requests\n")
         self.wait_for_state(self.first, "worker-a", "ready")
