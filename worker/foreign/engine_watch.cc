@@ -145,6 +145,11 @@ void EngineWatch::OnAdapters(const Call& call, const HttpEnd& end) {
   if (dialect_.ReadFacts(dialect_.adapters_page(), call.body, facts)) facts_.adapters = std::move(facts.adapters);
 }
 
+void EngineWatch::OnUnknownAdapter(const std::string& name) {
+  facts_.adapters.erase(name);
+  next_adapters_ = clock_.Now();
+}
+
 void EngineWatch::OnLostCall(const HttpEnd& end) {
   if (away_) return;
   if (end.how == CallEnd::kNotConnected) return GoAway(ErrorOf(end).message);

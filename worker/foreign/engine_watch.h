@@ -58,8 +58,9 @@ class EngineWatch {
   void OnLostCall(const HttpEnd& end);
   // A request failed in a way that the whole engine may have.
   void AskHealthNow() { next_health_ = clock_.Now(); }
-  // The engine does not know a request's adapter.
-  void AskAdaptersNow() { next_adapters_ = clock_.Now(); }
+  // The engine does not know a request's adapter. It counts as gone until the page tells of it again, so that routers
+  // hear of it then even if it was loaded anew meanwhile.
+  void OnUnknownAdapter(const std::string& name);
 
   [[nodiscard]] bool is_away() const { return away_; }
   [[nodiscard]] const std::string& why() const { return why_; }  // while it is away

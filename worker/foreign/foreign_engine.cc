@@ -289,7 +289,7 @@ void ForeignEngine::OnComplaint(RequestKey key, const Complaint& complaint) {
   if (complaint.code >= 500) watch_.AskHealthNow();
   const std::string adapter = requests_.at(key).generate.adapter;
   if (complaint.code != 404 || adapter.empty()) return Fail(key, ErrorOf(complaint, std::move(field)));
-  watch_.AskAdaptersNow();
+  watch_.OnUnknownAdapter(adapter);
   Fail(key, NoAdapter(adapter));
 }
 

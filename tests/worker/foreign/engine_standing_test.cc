@@ -334,9 +334,10 @@ TEST_F(EngineStandingTest, AnAdapterThatTheEngineDoesNotKnowIsAskedForAtOnce) {
   Submit(request);
   Answer(CallAt(0), 404, R"({"error":{"message":"The model `poet` does not exist.","code":404}})");
   EXPECT_EQ(Events().at(0).error->code, ErrorCode::kModelNotFound);
+  EXPECT_TRUE(engine().watch().facts().adapters.empty()) << "routers are told, whatever the page says next";
   engine().Tick();
-  Page("/v1/models", 200, R"({"data":[{"id":"demo-model","max_model_len":2048}]})");
-  EXPECT_TRUE(engine().watch().facts().adapters.empty());
+  Page("/v1/models", 200, kWithPoet);
+  EXPECT_EQ(engine().watch().facts().adapters, std::set<std::string>{"poet"}) << "it was loaded anew";
 }
 
 }  // namespace
