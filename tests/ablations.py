@@ -72,9 +72,9 @@ ROWS = {
     "warm-up": without("warm-up", "warm_up.cc", "now - worker.joined_at < kRecentTime &&", "now < worker.joined_at &&"),
 }  # fmt: skip
 for _name, _file, _old, *_values in (
-    ("kMaxBusyShare", "cost.cc", "kMaxBusyShare = {};", "0.9", "0.8", "0.95"),
+    ("kMaxBusyShare", "cost.cc", "kMaxBusyShare = {};", "0.97", "0.9", "0.98"),
     ("kPriceOfAMiss", "cost.cc", "kPriceOfAMiss = {};", "2", "1.5", "4"),
-    ("kSaturatedDelay", "cost.cc", "kSaturatedDelay = {};", "2", "1", "4"),
+    ("kSaturatedDelay", "cost.cc", "kSaturatedDelay = {};", "16", "8", "32"),
     ("kHalfOvertakenTokens", "cost.cc", "kHalfOvertakenTokens = {};", "1000", "500", "2000"),
     ("kSpeedNoise", "cost.cc", "kSpeedNoise = {};", "1.5", "1.25", "2"),
     ("kAssumedRemainingTokens", "cost.cc", "kAssumedRemainingTokens = {};", "128", "64", "256"),
@@ -104,6 +104,8 @@ def copy_tree():
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
         target = TREE / name
+        if (ROOT / name).is_dir():  # a link to a folder
+            continue
         source = (ROOT / name).read_bytes()
         if not target.exists() or target.read_bytes() != source:
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,8 @@ namespace {
 
 // A running request is assumed to generate this many more tokens before it frees its slot.
 constexpr double kAssumedRemainingTokens = 128;
-// Above this busy share a fleet counts as saturated. It bounds the factor 1 / (1 - ρ) at 10.
-constexpr double kMaxBusyShare = 0.9;
+// Above this busy share a fleet counts as saturated. It bounds the factor 1 / (1 - ρ) at 33.
+constexpr double kMaxBusyShare = 0.97;
 // A computed token costs its own time, and the time to compute again the token that it evicts.
 constexpr double kPriceOfAMiss = 2;
 // A prompt of this many uncached tokens is overtaken by half of the work that arrives while it waits; a longer one by
@@ -18,7 +18,7 @@ constexpr double kHalfOvertakenTokens = 1000;
 // Measured speeds within this factor of the mean count as the mean.
 constexpr double kSpeedNoise = 1.5;
 // In a saturated fleet, each request that waits at the worker counts this many times.
-constexpr double kSaturatedDelay = 2;
+constexpr double kSaturatedDelay = 16;
 
 struct Rates {
   double prefill_tokens_per_second = 0;

@@ -137,7 +137,7 @@ TEST(PredictCostTest, OwnStepsCarryDecodesAlong) {
 }
 
 // In a saturated fleet, long-waiting prompts do not weigh more, and each waiting prompt counts, however short.
-TEST(PredictCostTest, InASaturatedFleetWhoWaitsCountsTwice) {
+TEST(PredictCostTest, InASaturatedFleetWhoWaitsCountsManyTimes) {
   WorkerWithPrompts queued({3000, 3000});
   queued.worker.waiting_requests = 5;
   FleetSpeed speed = kSpeed;
@@ -145,11 +145,11 @@ TEST(PredictCostTest, InASaturatedFleetWhoWaitsCountsTwice) {
     speed.busy_share = busy_share;
     return PredictCost({.prompt_token_count = 1000}, queued.worker, speed, queued.now);
   };
-  EXPECT_DOUBLE_EQ(cost(0.9).delay_seconds, cost(0.5).delay_seconds);
-  EXPECT_GT(cost(0.9).growth_seconds, 0);
-  EXPECT_DOUBLE_EQ(cost(1).delay_seconds, 0.5 * (2 + 2 * 5));
+  EXPECT_DOUBLE_EQ(cost(0.97).delay_seconds, cost(0.5).delay_seconds);
+  EXPECT_GT(cost(0.97).growth_seconds, 0);
+  EXPECT_DOUBLE_EQ(cost(1).delay_seconds, 0.5 * (2 + 16 * 5));
   EXPECT_EQ(cost(1).growth_seconds, 0);
-  EXPECT_NEAR(cost(0.95).delay_seconds, (cost(0.9).delay_seconds + cost(1).delay_seconds) / 2, 1e-9);
+  EXPECT_NEAR(cost(0.985).delay_seconds, (cost(0.97).delay_seconds + cost(1).delay_seconds) / 2, 1e-9);
 }
 
 TEST(PredictCostTest, OwnWorkWeighsMoreInABusyFleet) {
@@ -162,7 +162,7 @@ TEST(PredictCostTest, OwnWorkWeighsMoreInABusyFleet) {
   EXPECT_DOUBLE_EQ(cost.cost_seconds(), cost.queue_seconds + 2 * 4 * (0.5 + 0.02 * 1000 / 512));
   EXPECT_DOUBLE_EQ(cost.ttft_seconds(), CostOf(worker, 1000).ttft_seconds());
   speed.busy_share = 1;
-  EXPECT_DOUBLE_EQ(CostOf(worker, 1000, speed).congestion, 2 * 10);
+  EXPECT_NEAR(CostOf(worker, 1000, speed).congestion, 2 / 0.03, 1e-9);
 }
 
 TEST(PredictCostTest, FullBatchIsOutwaited) {
