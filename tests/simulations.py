@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the simulation tables of router/route/README.md and README.md.
+"""Makes the simulation tables of router/route/simulation.md and README.md.
 
     tests/simulations.py [--traces conversation,weka] [--policies cache-aware,llm-d] [--seed 1]    prints tables
     tests/simulations.py --write [--traces conversation,weka]    writes them into the pages
     tests/simulations.py --paired [--seeds 8] [--kept FILE] [--write]    the table of differences on the same seeds
     tests/simulations.py --several-routers [--seeds 8] [--write]    the default with 1 to 16 routers
 
-router/route/README.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache; README.md has
+router/route/simulation.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache; README.md has
 a few policies and one cluster of each trace, and is written only when all traces are played. One configuration for all:
 roostctl simulate's defaults, which are roost-worker's. Needs the release build and the traces of ROOST_SHARED (default
 ../shared). About a quarter of an hour on two cores. Exits with 1 if a request was refused.
@@ -62,7 +62,7 @@ PAIRED_WORKERS = 8
 ROUTER_COUNTS = (1, 2, 4, 16)
 # Student's t for 95 %, by the number of pairs.
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 12: 2.201, 16: 2.131}
-PAGE = ROOT / "router/route/README.md"
+PAGE = ROOT / "router/route/simulation.md"
 FIRST_PAGE = ROOT / "README.md"
 PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired"), (PAGE, "routers"), (FIRST_PAGE, "summary")]
 OWN_POLICY = "cache-aware"
