@@ -7,8 +7,8 @@
 A row is a change of the source (ROWS): one term left out, or one constant halved or doubled. The script applies it to a
 copy of the tree in build/ablations, builds roostctl there, and plays the same seeds with and without the change, on the
 clusters of tests/simulations.py --paired. Needs the traces of ROOST_SHARED (default ../shared). A row of eight seeds
-takes about half a minute on two cores, half of it for the build. --kept FILE has a line for each finished simulation;
-begin a new file after a change of router/route.
+takes about half a minute on two cores, half of it for the build. --kept FILE has a line for each finished simulation.
+Programs and lines of another commit are not used; commit a change before you measure it.
 """
 import argparse
 import concurrent.futures
@@ -122,7 +122,7 @@ def run_cmake(*arguments):
 
 def build(name, row):
     """The program of this row; the unchanged tree is a row without changes."""
-    program = PLACE / "bin" / name.replace(" ", "_").replace("/", "of")
+    program = PLACE / "bin" / page_tables.commit() / name.replace(" ", "_").replace("/", "of")
     if program.exists():
         return program
     copy_tree()
@@ -132,7 +132,7 @@ def build(name, row):
     if not (TREE / "build/release/build.ninja").exists():
         run_cmake("--preset", "release")
     run_cmake("--build", "--preset", "release", "--target", "roostctl")
-    program.parent.mkdir(exist_ok=True)
+    program.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(TREE / "build/release/bin/roostctl", program)
     return program
 
@@ -143,8 +143,10 @@ class KeptRuns:
     def __init__(self, path):
         self.path = path
         self.results = {}
+        self.commit = page_tables.commit()
         if path and path.exists():
-            for line in map(json.loads, path.read_text().splitlines()):
+            lines = map(json.loads, path.read_text().splitlines())
+            for line in (line for line in lines if line["commit"] == self.commit):
                 self.results[line["row"], line["title"], line["seed"]] = line["result"]
 
     def run(self, name, program, cell, seed):
@@ -158,7 +160,7 @@ class KeptRuns:
             self.results[key] = lines[simulations.OWN_POLICY]
             if self.path:
                 with self.path.open("a") as file:
-                    line = {"row": name, "title": title, "seed": seed, "result": self.results[key]}
+                    line = {"commit": self.commit, "row": name, "title": title, "seed": seed, "result": self.results[key]}
                     file.write(json.dumps(line) + "\n")
         return self.results[key]
 
