@@ -50,7 +50,8 @@ Result<EngineFacts> AskForFacts(const Dialect& dialect, HttpCalls& calls, const 
     if (facts.ok() || facts.error().code != ErrorCode::kUnavailable) return facts;
     const Instant now = clock.Now();
     if (now >= deadline) return facts;
-    if (now >= next_log) LogInfo("waiting for the engine", {{"reason", facts.error().message}});
+    if (now >= next_log)
+      LogInfo("waiting for the engine", {{"url", calls.base_url()}, {"reason", facts.error().message}});
     if (now >= next_log) next_log = now + kWaitingLogInterval;
     (void)calls.Poll(WaitOf(std::min(times.pause, deadline - now)), {});
   }

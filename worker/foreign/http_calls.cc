@@ -218,6 +218,8 @@ std::vector<HttpEvent> HttpCalls::Poll(std::chrono::milliseconds timeout, std::s
 
 void HttpCalls::Wake() { curl_multi_wakeup(impl_->multi.get()); }
 
+const std::string& HttpCalls::base_url() const { return impl_->options.base_url; }
+
 std::size_t HttpCalls::open_count() const { return impl_->transfers.size(); }
 
 Result<std::string> ReadBearerKey(const std::filesystem::path& path) {

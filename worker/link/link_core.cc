@@ -132,6 +132,7 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   link.resync_reason.reset();
   link.refusal.reset();
   link.refusal_logged = {};
+  link.silence_logged.reset();
   status_changed_ = true;
   link.router_instance = welcome.router_instance;
   link.state = State::kUp;
@@ -425,6 +426,7 @@ void LinkCore::RedialIfSilent(Link& link) {
   if (now < link.last_heard + setup_.times.router_timeout) return;
   link.last_heard = now;
   if (link.state == State::kUp) Restart(link, ResyncReason::kSilent);
+  NoteSilence(link);
   effects_.Redial(link.peer);
 }
 

@@ -90,7 +90,7 @@ struct LinkTimes {
   Duration news_interval = PromptBoard::kNewsInterval;  // before a message with other routers' prompts only
   Duration router_timeout = std::chrono::seconds(3);
   Duration refusal_memory = std::chrono::seconds(10);    // several hellos and attempts to connect
-  Duration refusal_reminder = std::chrono::seconds(60);  // between two log lines about one cause
+  Duration refusal_reminder = std::chrono::seconds(60);  // between two log lines about one cause, or about silence
   Duration engine_snapshot_interval =
       std::chrono::seconds(1);  // between two requests for the mirror's blocks, when it is lost repeatedly
 };
@@ -205,12 +205,15 @@ class LinkCore {
     Instant refused_at;
     // When a refusal was logged last, by RefusalCause; empty once the router has welcomed the worker.
     std::array<std::optional<Instant>, wire::kRefusalCauseNames.size()> refusal_logged{};
+    std::optional<Instant> silence_logged;  // when it was logged last that the router does not answer; likewise
   };
 
   void BeginLife(Link& link);
   void EndLife(Link& link);
   void Restart(Link& link, ResyncReason reason);
   void RedialIfSilent(Link& link);
+  // Logs that the router has not answered for router_timeout, unless it has lately, or a refusal says more.
+  void NoteSilence(Link& link);
   void SendHello(Link& link);
   void SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
                 const wire::Load& load);
