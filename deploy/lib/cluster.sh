@@ -13,13 +13,19 @@ stop_cluster() {
 
 # watch_cluster: waits until no process is left, and says of each which ends that it did.
 watch_cluster() {
-  local ended status pid left
+  local pid status left
   while [ ${#pids[@]} -gt 0 ]; do
-    status=0
-    wait -n -p ended "${pids[@]}" || status=$?
-    echo "quickstart: ${names[$ended]} ended with status $status; see $logs/${names[$ended]}.log" >&2
+    wait -n "${pids[@]}" 2>/dev/null || true  # one has ended
     left=()
-    for pid in "${pids[@]}"; do [ "$pid" = "$ended" ] || left+=("$pid"); done
+    for pid in "${pids[@]}"; do
+      if kill -0 "$pid" 2>/dev/null; then
+        left+=("$pid")
+        continue
+      fi
+      status=0
+      wait "$pid" || status=$?
+      echo "quickstart: ${names[$pid]} ended with status $status; see $logs/${names[$pid]}.log" >&2
+    done
     pids=("${left[@]}")
   done
 }
