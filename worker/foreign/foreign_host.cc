@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/random_seed.h"
 #include "common/base/thread_name.h"
+#include "common/wire/codec.h"
 #include "worker/foreign/facts_round.h"
 
 namespace roost::worker::foreign {
@@ -22,11 +23,22 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRoomWait{5};
 // A command or an event ends the wait at once; this limit is only a safety net.
 constexpr milliseconds kLongestWait{1000};
+// Of blocks' events in a report: a message holds them and half its bytes of tokens.
+constexpr std::size_t kMostEventBytes = wire::WireLimits::kMaxPlainFrameBytes / 4;
 constexpr Duration kFactsPageTime = std::chrono::seconds(10);
 constexpr Duration kWaitingLogInterval = std::chrono::seconds(30);
 
 milliseconds WaitOf(Duration duration) {
   return std::clamp(std::chrono::ceil<milliseconds>(duration), milliseconds(0), kLongestWait);
+}
+
+bool FitsAReport(const std::vector<wire::CacheEvent>& events) {
+  constexpr std::size_t kEventBytes = 64;
+  std::size_t bytes = 0;
+  for (const wire::CacheEvent& event : events) {
+    bytes += kEventBytes + (event.stored.hashes.size() + event.removed.size()) * sizeof(BlockHash);
+  }
+  return bytes <= kMostEventBytes;
 }
 
 // Runs one round of pages to its end.
@@ -176,6 +188,8 @@ void ForeignHost::PollBlocks() {
   blocks_wait_ = blocks_->Poll(clock_.Now());
   std::vector<wire::CacheEvent> fresh = blocks_->TakeEvents();
   events_.insert(events_.end(), std::make_move_iterator(fresh.begin()), std::make_move_iterator(fresh.end()));
+  // Without them the next digest is another than the link's copy has, so the link asks for a snapshot.
+  if (!FitsAReport(events_)) events_.clear();
 }
 
 // ---- what the link thread gets ----
