@@ -41,13 +41,17 @@ void Revisions::Leave(const std::string& key, Instant now) {
   revisions_.erase(found);
   const bool is_last = std::none_of(revisions_.begin(), revisions_.end(),
                                     [&](const auto& entry) { return entry.second.model == left.model; });
-  if (!is_last) return;
-  std::erase_if(gone_, [&](const auto& entry) { return now - entry.second >= kMemoryOfModels; });
-  NoteGone(left.model, now);
-  for (const auto& [name, adapter] : left.adapters) NoteGone(name, now);
+  if (is_last) NoteGone(left.model, now);
+}
+
+void Revisions::NoteLost(const AdapterNames& adapters, Instant now) {
+  for (const std::string& name : adapters) {
+    if (AdapterOffersOf(name).empty()) NoteGone(name, now);
+  }
 }
 
 void Revisions::NoteGone(const std::string& name, Instant now) {
+  std::erase_if(gone_, [&](const auto& entry) { return now - entry.second >= kMemoryOfModels; });
   if (gone_.size() < kMaxGoneModels) gone_.insert_or_assign(name, now);
 }
 

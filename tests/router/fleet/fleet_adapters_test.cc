@@ -151,6 +151,18 @@ TEST_F(FleetAdaptersTest, WhoseWorkersAreGoneIsExpectedForAWhile) {
   EXPECT_FALSE(sim.core.IsExpected("poet", sim.clock.Now()));
 }
 
+TEST_F(FleetAdaptersTest, AnAdapterWhoseOnlyWorkerIsAwayIsExpectedThoughOthersServeTheModel) {
+  FakeWorker& worker = Join("a", {"poet", "clerk"});
+  Join("b", {"clerk"});
+  sim.Kill(worker);
+  sim.Advance(3s);
+  EXPECT_EQ(sim.core.ChooseModel("poet"), nullptr);
+  EXPECT_NE(sim.core.ChooseModel("clerk"), nullptr);
+  EXPECT_TRUE(sim.core.IsExpected("poet", sim.clock.Now())) << "the worker may be restarting";
+  sim.clock.Advance(Revisions::kMemoryOfModels);
+  EXPECT_FALSE(sim.core.IsExpected("poet", sim.clock.Now()));
+}
+
 TEST_F(FleetAdaptersTest, ANameThatAModelHasMeansTheModel) {
   Join("a", {"other", "shared"});
   Join("b", {"shared"}, "other");
