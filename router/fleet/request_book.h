@@ -149,7 +149,7 @@ class RequestBook {
     Decider::Prediction prediction;
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
-    bool prompt_computed = false;
+    std::optional<Instant> prompt_computed_at;
     bool cache_outcome_known = false;
     bool cut_short = false;  // the router ended a choice that its worker still computes
     bool is_probe = false;   // see Ejection
