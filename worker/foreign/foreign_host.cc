@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// While an OutputLost or a snapshot waits for space in the queue.
+// While an OutputLost, a report or a snapshot waits for space in the queue.
 constexpr milliseconds kRoomWait{5};
 // A command or an event ends the wait at once; this limit is only a safety net.
 constexpr milliseconds kLongestWait{1000};
@@ -140,7 +140,7 @@ void ForeignHost::Wait() {
 Duration ForeignHost::TimeToNextRound() const {
   if (blocks_wait_ || inbox_.size() > 0) return Duration(0);
   Duration time = engine_.TimeToNextTick();
-  if (outbox_.has_lost() || snapshot_wanted_) time = std::min<Duration>(time, kRoomWait);
+  if (outbox_.has_lost() || snapshot_wanted_ || engine_.HasReport()) time = std::min<Duration>(time, kRoomWait);
   if (blocks_ == nullptr) return time;
   if (const std::optional<Instant> due = blocks_->deadline()) time = std::min(time, *due - clock_.Now());
   return time;
