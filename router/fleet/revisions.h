@@ -96,7 +96,7 @@ class Revisions {
   };
   [[nodiscard]] std::vector<Offer> OffersOf(std::string_view name) const;
   [[nodiscard]] std::vector<Offer> AdapterOffersOf(std::string_view name) const;
-  void NoteGone(const std::string& name, Instant now);
+  void NoteGone(const std::vector<std::string>& names, Instant now);
 
   const std::shared_ptr<IndexBudget> index_budget_;
   std::uint64_t shed_before_ = 0;                           // blocks that indexes shed before they were destroyed
