@@ -63,8 +63,8 @@ Decider::Prediction Decider::PredictionOf(const Placement& placement) {
 }
 
 void Decider::OnFirstToken(const ServedModel& model, const Prediction& prediction, std::uint32_t cached_tokens,
-                           Instant now) {
-  const double ttft_seconds = ToSeconds(now - prediction.decided_at);
+                           Instant at) {
+  const double ttft_seconds = ToSeconds(at - prediction.decided_at);
   log_.SetOutcome(prediction.number, {.cached_tokens = cached_tokens, .ttft_seconds = ttft_seconds});
   if (!prediction.in_seconds) return;
   metrics_.OnTtft(model.model_name(), {.predicted_seconds = prediction.ttft_seconds, .actual_seconds = ttft_seconds});

@@ -66,7 +66,8 @@ class Decider {
     std::uint32_t cached_tokens = 0;
   };
   [[nodiscard]] static Prediction PredictionOf(const Placement& placement);
-  void OnFirstToken(const ServedModel& model, const Prediction& prediction, std::uint32_t cached_tokens, Instant now);
+  // The first token came at `at`. Called once it is known what was cached, which may be later.
+  void OnFirstToken(const ServedModel& model, const Prediction& prediction, std::uint32_t cached_tokens, Instant at);
 
   [[nodiscard]] const DecisionLog& log() const { return log_; }
   [[nodiscard]] std::string_view policy_name() const { return policy_.name(); }

@@ -55,7 +55,7 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.prompt_logprobs_told = !request.spec.prompt_logprobs.has_value();
   request.parts = {{.choices = {0, request.spec.sample_count}}};
   Sending sending = Sending::kNoRoom;  // a new request must not overtake waiting ones
-  if (waiting_.size(request.spec.model->revision) == 0) {
+  if (waiting_.size(WaitingRoom::LineOf(*request.spec.model)) == 0) {
     sending = SendFirstPart(request, request.spec.block_hashes, matches, Admission::kWithRoom, now);
     if (sending == Sending::kNoWorker && MoveToOtherRevision(request)) {
       sending = SendParts(request, Admission::kWithRoom, now);

@@ -103,7 +103,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
                            .predicted_cached_tokens = attempt.prediction.cached_tokens,
                            .actual_cached_tokens = *cached_tokens,
                            .block_tokens = request.spec.model->block_tokens});
-    decider_.OnFirstToken(*request.spec.model, attempt.prediction, *cached_tokens, now);
+    decider_.OnFirstToken(*request.spec.model, attempt.prediction, *cached_tokens, *attempt.prompt_computed_at);
   }
   if (event.tokens.empty() && !cached_tokens.has_value()) return;
   effects_.Push(NotifyTokens{request.observer,
@@ -114,7 +114,8 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
 }
 
 void RequestBook::OnPromptComputed(Attempt& attempt, Instant now) {
-  if (std::exchange(attempt.prompt_computed, true)) return;
+  if (attempt.prompt_computed_at.has_value()) return;
+  attempt.prompt_computed_at = now;
   attempt.pending = {};  // the cache events of its blocks have already come
   attempt.charge.OnFirstToken();
   const GenerateSpec& spec = attempt.request->spec;

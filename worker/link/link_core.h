@@ -26,7 +26,7 @@
 //
 // An engine that is away makes the worker drain until it is back. One of another program may lose track of its cache:
 // routers are told with the load, and the events go on. Its adapters may change: each router that is up is told at
-// once.
+// once, others after their welcome if it answers a hello of before.
 //
 // While the mirror is not current, events are skipped (the engine's snapshot will contain them) and no link is sent a
 // snapshot. A worker that sends no cache events needs no mirror: it stays empty, and steps carry tokens and load only.
@@ -196,7 +196,8 @@ class LinkCore {
     Instant last_step;
     std::unordered_map<RequestId, InFlight> in_flight;
     PromptTeller prompt_teller;
-    bool has_news = false;  // another router's prompt has arrived, and this router has not been told
+    bool has_news = false;      // another router's prompt has arrived, and this router has not been told
+    bool adapters_due = false;  // they have changed since the life began, and this router has not been told
     // About the last life that was up:
     std::optional<std::uint64_t> router_instance;
     std::optional<ResyncReason> resync_reason;  // why it ended
@@ -256,6 +257,7 @@ class LinkCore {
   void TakeAbsence(std::string absence);
   void TakeCacheKnowledge(bool is_known);
   void TakeAdapters(std::vector<std::string> adapters);
+  void TellAdapters(Link& link);
   void Follow(const StepReport& report);
   void LoseMirror(MirrorLoss reason);
   void AskForEngineSnapshot();

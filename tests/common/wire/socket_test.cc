@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <zmq.hpp>
 
 #include "common/wire/endpoint.h"
+#include "common/wire/gate.h"
 
 namespace roost::wire {
 namespace {
@@ -78,6 +80,25 @@ TEST_F(SocketTest, CarriesFramesBothWays) {
   std::optional<Bytes> answer;
   ASSERT_TRUE(WaitUntil({&dealer}, [&] { return (answer = dealer.TryReceive()).has_value(); }));
   EXPECT_EQ(*answer, ToBytes("welcome"));
+}
+
+// The gate lets small messages gather; the parts of a large one come one after another.
+TEST_F(SocketTest, ThePartsOfALargeMessageDoNotWaitForEachOther) {
+  constexpr std::size_t kReads = 512;
+  RouterSocket router = Bind();
+  DealerSocket dealer = Connect(router);
+  SendFirst(dealer, "hello");
+  const std::string identity = ReceiveOne(router).identity;
+  const Bytes large(kReads * Gate::kReadBytes);
+  steady_clock::duration fastest = kPatience;
+  for (int i = 0; i < 5; ++i) {
+    const auto began = steady_clock::now();
+    ASSERT_EQ(router.Send(identity, large), SendOutcome::kSent);
+    std::optional<Bytes> received;
+    ASSERT_TRUE(WaitUntil({&dealer}, [&] { return (received = dealer.TryReceive()).has_value(); }));
+    fastest = std::min(fastest, steady_clock::now() - began);
+  }
+  EXPECT_LT(fastest, kReads * std::chrono::milliseconds(1)) << "as long as if each read waited for more";
 }
 
 TEST_F(SocketTest, SendingToAnUnknownPeerIsAnAnswer) {

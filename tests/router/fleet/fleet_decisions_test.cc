@@ -147,6 +147,23 @@ TEST(FleetDecisionsTest, MeasuresTheTimeToTheFirstTokenOnceRatesAreKnown) {
   }
 }
 
+TEST(FleetDecisionsTest, TheTimeToTheFirstTokenIsTheSameIfWhatWasCachedIsToldWithTheLast) {
+  std::vector<std::vector<double>> seconds;
+  for (const bool late : {false, true}) {
+    FleetSim sim;
+    sim.JoinWorker("a").SetTellsCachedLate(late);
+    for (TokenId seed = 1; seed <= 10; ++seed) {
+      sim.Submit(MakePrompt(seed, 100 + 10 * seed), 40);
+      sim.Run();
+    }
+    std::vector<double>& actual = seconds.emplace_back();
+    for (const TtftOutcome& outcome : sim.metrics.ttfts) actual.push_back(outcome.actual_seconds);
+    for (const DecisionRecord& record : sim.core.decisions().Latest(10)) actual.push_back(record.outcome->ttft_seconds);
+  }
+  ASSERT_FALSE(seconds[0].empty());
+  EXPECT_EQ(seconds[0], seconds[1]);
+}
+
 TEST(FleetDecisionsTest, ShadowOfRoundRobinMissesWhatAffinityFinds) {
   FleetSim sim(1, "lmetric");  // makes no copies
   for (const char* id : {"a", "b", "c", "d"}) sim.JoinWorker(id);
