@@ -19,19 +19,19 @@ TEST(BlockTreeTest, DrawsAStretchForEachDepth) {
   EXPECT_EQ(DrawBlockTree({.token_count = 38, .block_tokens = 4}, holders, "  "),
             "  blocks 1-4: a, b, c\n"
             "  └─ blocks 5-8: a; being computed by b\n"
-            "     └─ to prefill: block 9 and 2 tokens behind\n");
+            "     └─ block 9 and 2 tokens: no worker\n");
 }
 
-TEST(BlockTreeTest, OfWhatNobodyHoldsAllIsToPrefill) {
+TEST(BlockTreeTest, WhatNoWorkerHoldsIsSaid) {
   EXPECT_EQ(DrawBlockTree({.token_count = 9, .block_tokens = 4}, {{"a", 0, 0}}, ""),
-            "to prefill: blocks 1-2 and 1 token behind\n");
-  EXPECT_EQ(DrawBlockTree({.token_count = 3, .block_tokens = 4}, {}, ""), "to prefill: 3 tokens behind them\n");
+            "blocks 1-2 and 1 token: no worker\n");
+  EXPECT_EQ(DrawBlockTree({.token_count = 3, .block_tokens = 4}, {}, ""), "3 tokens: no worker\n");
 }
 
 TEST(BlockTreeTest, WhatIsHeldWholeLeavesNothing) {
   EXPECT_EQ(DrawBlockTree({.token_count = 8, .block_tokens = 4}, {{"a", 2, 0}}, ""), "blocks 1-2: a\n");
   EXPECT_EQ(DrawBlockTree({.token_count = 9, .block_tokens = 4}, {{"a", 2, 0}}, ""),
-            "blocks 1-2: a\n└─ to prefill: 1 token behind them\n");
+            "blocks 1-2: a\n└─ 1 token: no worker\n");
 }
 
 TEST(BlockTreeTest, KeepsToItsBounds) {
@@ -78,7 +78,7 @@ TEST(MatchTest, PrintsTheHitThePlaceAndThePicture) {
             "would go to a now, by cache-aware: deepest_match; first token after 12.5 ms\n"
             "  block 1: a, b\n"
             "  └─ blocks 2-4: a\n"
-            "     └─ to prefill: 2 tokens behind them\n"
+            "     └─ 2 tokens: no worker\n"
             "worker                       held  pending  cached tokens  index\n"
             "a                               4        0             16  exact\n"
             "b                               1        0              4  blind\n");
