@@ -136,7 +136,12 @@ TEST(PrefixesTest, PrintsHitsAndTextAndWhoIsSilent) {
             "                             begins \"You\\nare\"\n"
             "                             ends   \"brief.\"\n"
             "no answer from c\n");
-  EXPECT_THAT(FormatPrefixes(R"({"prefixes":[]})").value(), HasSubstr("no prefix was found"));
+  EXPECT_THAT(FormatPrefixes(R"({"prefixes":[],"workers":[{"worker":"a","answered":true}]})").value(),
+              HasSubstr("no prefix was found"));
+  EXPECT_THAT(FormatPrefixes(R"({"prefixes":[],"workers":[]})").value(), HasSubstr("(no workers)"));
+  EXPECT_THAT(
+      FormatPrefixes(R"({"prefixes":[{"model":"m1","hash":"01","workers":[{"worker":"a","hits":5}]}]})").value(),
+      HasSubstr("  m1: a 5\n"));
   EXPECT_FALSE(FormatPrefixes("[]").ok());
 }
 
