@@ -62,7 +62,10 @@ TEST(MatchTest, AsksForThePrompt) {
   PromptOptions options = PromptOptionsFor("text");
   options.cache_salt = "s";
   EXPECT_EQ(MatchBody(options, "").value(), R"({"model":"demo","cache_salt":"s","prompt":"text"})");
-  EXPECT_EQ(MatchBody(PromptOptionsFor(""), "").error().field, "prompt");
+  EXPECT_EQ(MatchBody(PromptOptionsFor(""), "").error().ToString(),
+            "prompt: is missing or empty: give --prompt TEXT or --messages FILE");
+  options.messages_file = "chat.json";
+  EXPECT_EQ(MatchBody(options, "[]").error().ToString(), "prompt: can not be given together with --messages");
 }
 
 constexpr std::string_view kMatch =
