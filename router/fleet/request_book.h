@@ -146,6 +146,7 @@ class RequestBook {
     Request* request = nullptr;
     Part part;
     std::string worker_id;
+    std::uint32_t prompt_token_count = 0;  // with the output of earlier attempts
     Decider::Prediction prediction;
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
