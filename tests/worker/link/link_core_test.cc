@@ -4,8 +4,6 @@
 
 #include <functional>
 #include <map>
-#include <sstream>
-#include <string>
 #include <utility>
 
 #include "common/base/rng.h"
@@ -54,37 +52,6 @@ TEST_F(LinkCoreTest, ASilentRouterIsDialledAnewAndAgain) {
   EXPECT_EQ(core_.up_count(), 0U);
   Pass(seconds(3));  // it does not answer hellos either
   EXPECT_EQ(effects_.redialled.size(), 2U);
-}
-
-// The lines that are logged while `act` runs and contain `text`.
-template <typename Act>
-std::ptrdiff_t CountLogged(std::string_view text, Act act) {
-  testing::internal::CaptureStderr();
-  act();
-  std::istringstream lines(testing::internal::GetCapturedStderr());
-  std::ptrdiff_t count = 0;
-  for (std::string line; std::getline(lines, line);) count += line.find(text) != std::string::npos ? 1 : 0;
-  return count;
-}
-
-TEST_F(LinkCoreTest, ARouterThatDoesNotAnswerIsLoggedSoonAndThenOnceAMinute) {
-  const auto logged_in = [this](int count) {
-    return CountLogged("no answer from a router", [this, count] {
-      for (int i = 0; i < count; ++i) Pass(seconds(1));
-    });
-  };
-  const std::uint64_t epoch = Greet(kPeer);
-  EXPECT_EQ(logged_in(3), 1);
-  EXPECT_EQ(logged_in(50), 0);
-  EXPECT_EQ(logged_in(60), 1);
-  Welcome(kPeer, epoch);
-  EXPECT_EQ(logged_in(3), 1);  // silent anew
-}
-
-TEST_F(LinkCoreTest, ARouterThatRefusesAndThenIsSilentIsNotLoggedTwice) {
-  const std::uint64_t epoch = Greet(kPeer);
-  core_.OnMessage(kPeer, wire::Refused{epoch, "another process serves under this name"});
-  EXPECT_EQ(CountLogged("no answer from a router", [this] { Pass(seconds(3)); }), 0);
 }
 
 TEST_F(LinkCoreTest, ARouterThatRefusesIsAskedEachSecondAndNotDialledAnew) {
