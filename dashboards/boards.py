@@ -142,7 +142,7 @@ CLUSTER = {
         ),
         row(
             "Trouble",
-            panel("Workers lost", "By reason. left is a worker that was stopped.", "cps",
+            panel("Workers lost", "By reason. A worker that was stopped is not lost.", "cps",
                   [("{{reason}}", rate("roost_router_workers_lost_total", "reason"))]),
             panel("Retries", "Generations sent again to another worker, by what happened at the first. Clients see nothing of it.",
                   "cps", [("{{reason}}", rate("roost_router_retries_total", "reason"))]),
@@ -202,7 +202,7 @@ ROUTER = {
                   [("{{worker}}", now("roost_router_worker_in_flight_requests", "worker"))], stack=True),
             panel("Sent to each worker", "Generations per second.", "reqps",
                   [("{{worker}}", rate("roost_router_worker_requests_total", "worker"))], stack=True),
-            panel("Lost and retried", "lost: workers that went away, by reason. retried: generations that were sent again, by reason.",
+            panel("Lost and retried", "lost: workers, by reason. retried: generations that were sent again, by reason.",
                   "cps", [("lost: {{reason}}", rate("roost_router_workers_lost_total", "reason")),
                           ("retried: {{reason}}", rate("roost_router_retries_total", "reason"))]),
         ),

@@ -3,7 +3,8 @@
 # effect of cache-aware routing on a load, and keeps the cluster running until Ctrl-C.
 #
 #   ./deploy/quickstart.sh                    the demo model, two workers, the same load under two routing policies
-#   ./deploy/quickstart.sh --model DIR        your model instead: checks its folder and memory, serves it
+#   ./deploy/quickstart.sh --model DIR        your model instead: checks its folder and memory, serves it; or
+#                                             synthetic:PRESET, a known shape with random weights (synthetic:tiny)
 #   ./deploy/quickstart.sh … --once           stops at the end; exits with 0 only if all answers were complete and right
 #   ./deploy/quickstart.sh … --backend cpu    cpu or cuda; by default cuda where there are a CUDA toolkit and a GPU
 #
@@ -21,16 +22,30 @@ cd "$(dirname "$0")/.."
 once=false
 model=
 backend_wanted=auto
+describe() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' deploy/quickstart.sh; }
 usage() {
-  echo "usage: $0 [--once] [--model DIR] [--backend auto|cpu|cuda]" >&2
+  echo "quickstart: $1; --help says what there is" >&2
   exit 64
 }
 while [ $# -gt 0 ]; do
   case "$1" in
     --once) once=true ;;
-    --model) [ -n "${2:-}" ] || usage; model=$(cd "$called_from" && realpath -ms "$2"); shift ;;
-    --backend) [[ ${2:-} =~ ^(auto|cpu|cuda)$ ]] || usage; backend_wanted=$2; shift ;;
-    *) usage ;;
+    --model)
+      [ -n "${2:-}" ] || usage '--model needs a folder'
+      model=$2
+      [[ $model = synthetic:* ]] || model=$(cd "$called_from" && realpath -ms "$model")
+      shift
+      ;;
+    --backend)
+      [[ ${2:-} =~ ^(auto|cpu|cuda)$ ]] || usage '--backend needs auto, cpu or cuda'
+      backend_wanted=$2
+      shift
+      ;;
+    --help | -h)
+      describe
+      exit
+      ;;
+    *) usage "$1 is not known" ;;
   esac
   shift
 done
@@ -50,6 +65,7 @@ else
   check_free "$metrics_address" ROOST_METRICS_ADDRESS
   check_free "${link_address#tcp://}" ROOST_LINK_ADDRESS
 fi
+[ -z "$model" ] || check_model "$model"
 choose_backend "$backend_wanted"
 if [ -n "${ROOST_BIN:-}" ]; then
   bin=$(cd "$called_from" && realpath -ms "$ROOST_BIN")
@@ -99,4 +115,4 @@ $(print_metrics)
 
 Logs are in $logs. Ctrl-C stops it.
 TEXT
-wait
+watch_cluster

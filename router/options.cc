@@ -149,7 +149,7 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .Add("worker-queue-bound", options.worker_queue_bound,
            "Requests that may wait at a worker; new ones wait at the router while every worker has that many", {1, 1e6})
       .Add("max-queue", options.max_queue,
-           "Requests that may wait at the router for one model; another one is answered 429", {0, 1e6})
+           "Requests that may wait at the router for one model or adapter; another one is answered 429", {0, 1e6})
       .Add("max-queue-wait-ms", options.max_queue_wait_ms, "Time after which a request that waits is answered 429",
            {1, 86'400'000});
   const std::span<const std::string_view> policies = PolicyNames();

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -24,6 +25,7 @@ struct ConfigParser::State {
   CLI::App app;
   std::string section = "Options";
   std::vector<std::string> names;
+  std::map<std::string, std::string, std::less<>> instead;  // of an option that is none, the one to use
   bool print_config = false;
 };
 
@@ -96,12 +98,15 @@ std::string ConfigPathIn(const std::vector<std::string>& arguments) {
 }
 
 // The arguments that are left when all that is declared has been taken.
-std::string UnknownText(const std::vector<std::string>& arguments, std::span<const std::string> names) {
+std::string UnknownText(const std::vector<std::string>& arguments, std::span<const std::string> names,
+                        const std::map<std::string, std::string, std::less<>>& instead) {
   std::string text;
   for (const std::string& argument : arguments) {
     if (!argument.starts_with("--")) continue;
     const std::string name = argument.substr(2, argument.find('=') - 2);
-    text += fmt::format("{}unknown option --{}{}", text.empty() ? "" : "; ", name, DidYouMean(name, names, "--"));
+    const auto known = instead.find(name);
+    text += fmt::format("{}unknown option --{}{}", text.empty() ? "" : "; ", name,
+                        known == instead.end() ? DidYouMean(name, names, "--") : "; use --" + known->second);
   }
   return text.empty() ? fmt::format("unexpected argument '{}'", arguments.front()) : text;
 }
@@ -196,6 +201,11 @@ ConfigParser& ConfigParser::AddPositional(const std::string& name, std::string& 
   return *this;
 }
 
+ConfigParser& ConfigParser::Instead(const std::string& other, const std::string& name) {
+  state_->instead[other] = name;
+  return *this;
+}
+
 ConfigParser& ConfigParser::Require(const std::string& name) {
   state_->app.get_option("--" + name)->required();
   return *this;
@@ -228,7 +238,8 @@ Result<ParseOutcome> ConfigParser::Parse(int argc, const char* const* argv) {
   } catch (const CLI::Error& error) {
     // A misspelt option may be the reason why another one is missing.
     const std::vector<std::string> unknown = state_->app.remaining();
-    if (!unknown.empty()) return Error{ErrorCode::kInvalidArgument, UnknownText(unknown, state_->names), ""};
+    if (!unknown.empty())
+      return Error{ErrorCode::kInvalidArgument, UnknownText(unknown, state_->names, state_->instead), ""};
     std::string message = error.what();
     for (const std::string& name : state_->names) {
       if (!Names(message, name)) continue;

@@ -112,7 +112,8 @@ Result<void> HttpServer::Impl::ListenOnPort() {
   if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
   const auto bound = error ? Acceptor::endpoint_type() : acceptor->local_endpoint(error);
   if (error) {
-    return InvalidArgument("port", "can not listen on {}:{}: {}", options.address, options.port, error.message());
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("can not listen on {}:{}: {}", options.address, options.port, error.message()), "port"};
   }
   tcp::endpoint with_port;
   with_port.resize(bound.size());
@@ -126,7 +127,7 @@ Result<void> HttpServer::Impl::ListenOnPort() {
 Result<void> HttpServer::Impl::ListenOnPath() {
   const std::string& path = shared->options.unix_path;
   const auto problem = [&path](const std::string& what) {
-    return InvalidArgument("unix_path", "can not listen on {}: {}", path, what);
+    return Error{ErrorCode::kUnavailable, fmt::format("can not listen on {}: {}", path, what), "unix_path"};
   };
   if (path.size() >= sizeof(sockaddr_un::sun_path)) return problem("the path is too long");
   const asio::local::stream_protocol::endpoint endpoint(path);

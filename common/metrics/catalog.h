@@ -175,7 +175,7 @@ inline constexpr Metric kRouterWorkerInFlight{Kind::kGauge, "roost_router_worker
 inline constexpr Metric kRouterWorkers{Kind::kGauge, "roost_router_workers", "state",
     "Workers known, by state: ready, cordoned or starting."};
 inline constexpr Metric kRouterWorkersLost{Kind::kCounter, "roost_router_workers_lost_total", "reason",
-    "Workers that went away, by reason: silent, restarted, left, broken_link, unreachable or stalled."};
+    "Workers that were lost, not stopped, by reason: silent, restarted, broken_link, unreachable or stalled."};
 inline constexpr Metric kRouterRetries{Kind::kCounter, "roost_router_retries_total", "reason",
     "Generations sent again to another worker, by what happened at the first."};
 inline constexpr Metric kRouterIndexBlocks{Kind::kGauge, "roost_router_index_blocks", "",

@@ -241,10 +241,11 @@ void Gate::Run() {
         epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), static_cast<int>(kLook.count()));
     ROOST_CHECK(count >= 0 || errno == EINTR, "epoll_wait: {}", std::strerror(errno));
     const Duration pause = clock_.Now() - std::exchange(now_, clock_.Now());
+    leaves_more_ = static_cast<std::size_t>(count) == events.size();
     for (int i = 0; i < count; ++i) OnEvent(events[static_cast<std::size_t>(i)]);
     if (now_ - looked_at_ >= kLook) Look(now_);
     std::erase_if(connections_, [](const auto& connection) { return connection->is_dropped; });
-    if (count > 0 && pause < kBusyPause) Gather();
+    if (count > 0 && pause < kBusyPause && !leaves_more_) Gather();
   }
 }
 
@@ -385,6 +386,7 @@ void Gate::Read(End& from) {
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   from.has_ended = size <= 0;
   if (from.has_ended) return NoteEnd(from);
+  if (static_cast<std::size_t>(size) == buffer_.size()) leaves_more_ = true;
   const std::span<char> bytes(buffer_.data(), static_cast<std::size_t>(size));
   if (&from == &connection.outer) {
     LookAtHandshake(connection);
@@ -415,6 +417,7 @@ void Gate::Write(End& to, std::span<const char> bytes) {
   if (written < 0) return OnBroken(to);
   const std::span<const char> rest = bytes.subspan(static_cast<std::size_t>(written));
   to.pending.assign(rest.begin(), rest.end());
+  if (!rest.empty()) leaves_more_ = true;
 }
 
 void Gate::OnBroken(const End& end) {

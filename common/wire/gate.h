@@ -9,7 +9,8 @@
 // and any connection over the limit. When one side does not read, the gate stops reading from the other, so a
 // connection buffers at most one read in each direction.
 //
-// What comes in quick succession is forwarded together, at most 1 ms late, so that it costs fewer wake-ups.
+// What comes in quick succession is forwarded together, at most 1 ms late, so that it costs fewer wake-ups. The parts
+// of what is too large for one read do not wait for each other.
 //
 // A connection has Handshakes::kTime for its handshake, and the number of handshakes at a time is limited
 // (handshakes.h). With a guard (link_guard.h) peers must speak CURVE, and each connection reaches ZeroMQ from a
@@ -149,6 +150,7 @@ class Gate {
   std::uint64_t next_number_ = 0;  // of connections; says which loopback address is theirs
   Handshakes handshakes_;          // by number
   std::vector<char> buffer_;
+  bool leaves_more_ = false;  // this round: there is something to do at once, so nothing is waited for
   Instant now_{};
   Instant looked_at_{};
   std::optional<Instant> stop_at_;

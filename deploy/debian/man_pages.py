@@ -25,7 +25,7 @@ What the service may write: recordings, and a socket for operators.
 SIGTERM and SIGINT end it after its open requests; a second one at once.
 SIGHUP reads keys, certificates and peers again.
 .SH EXIT STATUS
-0 after a complete end, 64 for wrong flags, 69 if something that it needs is not there, 78 for a wrong configuration.
+0 after a complete end, 64 for wrong flags, 69 if something that it needs is not there or an address is in use, 78 for a wrong configuration.
 .SH SEE ALSO
 .BR roost\\-worker (8),
 .BR roostctl (1)

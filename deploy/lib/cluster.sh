@@ -2,12 +2,32 @@
 # their logs; admin_address and metrics_address, of the router; backend and device_count of backend.sh.
 
 pids=()  # of the processes started here; the router's is the first
+names=() # of these processes, by pid; each has a log of this name
 
 stop_cluster() {
   local pid
   for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
   for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
   pids=()
+}
+
+# watch_cluster: waits until no process is left, and says of each which ends that it did.
+watch_cluster() {
+  local pid status left
+  while [ ${#pids[@]} -gt 0 ]; do
+    wait -n "${pids[@]}" 2>/dev/null || true  # one has ended
+    left=()
+    for pid in "${pids[@]}"; do
+      if kill -0 "$pid" 2>/dev/null; then
+        left+=("$pid")
+        continue
+      fi
+      status=0
+      wait "$pid" || status=$?
+      echo "quickstart: ${names[$pid]} ended with status $status; see $logs/${names[$pid]}.log" >&2
+    done
+    pids=("${left[@]}")
+  done
 }
 
 # check_free HOST:PORT VARIABLE: ends the script if something listens there.
@@ -38,6 +58,7 @@ start_router() {
   "$bin/roost-router" --http-address "$1" --link-address "$2" --admin-address "$admin_address" \
     --metrics-address "$metrics_address" --drain-announce-seconds 0 --log-format text "${@:3}" 2>"$log" &
   pids=($!)
+  names[$!]=router
   url=$(await "$log" 'router ready .*http=\([^ ]*\)' "${pids[0]}")
   admin=$(await "$log" 'router ready .*admin=\([^ ]*\)' "${pids[0]}")
   metrics=$(await "$log" 'router ready .*metrics=\([^ ]*\)' "${pids[0]}")
@@ -51,6 +72,7 @@ start_worker() {
   "$bin/roost-worker" --worker-id "$1" --model "$3" --router "$link" --backend "$backend" "${device[@]}" --log-format text "${@:4}" \
     2>"$logs/$1.log" &
   pids+=($!)
+  names[$!]=$1
 }
 
 # await_workers COUNT SECONDS: waits until the router has this many ready workers.

@@ -43,13 +43,21 @@ measure_model() {
 }
 memory_figure() { printf '%s\n' "$memory_line" | sed -n "s/.* $1=\([^ ]*\).*/\1/p"; }
 
+# check_model FOLDER: ends the script if this is no model folder, before anything is built for it.
+check_model() {
+  case "$1" in
+    synthetic:*) ;;
+    *) [ -f "$1/config.json" ] || fail "$1 is no model folder on this host: it has no config.json" ;;
+  esac
+}
+
 # serve_model FOLDER: starts one worker with all cores on the CPU, or one worker per CUDA device. Sets name.
 serve_model() {
   local workers=1 number context tokens flags=()
   [ "$backend" = cpu ] || workers=$device_count
   say "$1: $workers worker(s)"
   measure_model "$1" "$workers"
-  name=$(basename "$1" | tr -c '[:alnum:]._\n-' -)
+  name=$(basename "${1#synthetic:}" | tr "\"'\\\\" -)  # safe in the JSON of the example
   context=$(memory_figure context_tokens)
   tokens=$(memory_figure kv_tokens)
   [ "$tokens" -ge "$context" ] || context=$tokens

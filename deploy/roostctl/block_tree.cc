@@ -56,7 +56,7 @@ std::string HoldersOf(Stretch stretch, const std::vector<BlockHolder>& holders) 
   return fmt::format("{}{}being computed by {}", Names(holding), holding.empty() ? "" : "; ", Names(computing));
 }
 
-// Empty when `deepest` blocks are the whole prompt.
+// What is behind the `deepest` blocks of the prompt; empty when they are all of it.
 std::string RestOf(PromptShape prompt, std::uint64_t deepest) {
   const std::uint64_t block_count = prompt.token_count / prompt.block_tokens;
   const std::uint64_t tail = prompt.token_count % prompt.block_tokens;
@@ -64,7 +64,7 @@ std::string RestOf(PromptShape prompt, std::uint64_t deepest) {
   if (deepest < block_count) rest = NameOf({deepest, block_count});
   if (tail == 0) return rest;
   const std::string tokens = fmt::format("{} token{}", tail, tail == 1 ? "" : "s");
-  return rest.empty() ? fmt::format("{} behind them", tokens) : fmt::format("{} and {} behind", rest, tokens);
+  return rest.empty() ? tokens : fmt::format("{} and {}", rest, tokens);
 }
 
 bool IsInvisible(char32_t value) {
@@ -86,7 +86,7 @@ std::string DrawBlockTree(PromptShape prompt, const std::vector<BlockHolder>& ho
   const std::vector<Stretch> stretches = StretchesOf(holders, prompt.token_count / prompt.block_tokens);
   for (const Stretch stretch : stretches) add(fmt::format("{}: {}", NameOf(stretch), HoldersOf(stretch, holders)));
   const std::string rest = RestOf(prompt, stretches.empty() ? 0 : stretches.back().last);
-  if (!rest.empty()) add(fmt::format("to prefill: {}", rest));
+  if (!rest.empty()) add(fmt::format("{}: no worker", rest));
   return text;
 }
 

@@ -2,10 +2,10 @@
 //
 //   blocks 1-40: worker-a, worker-b
 //   └─ blocks 41-88: worker-a; being computed by worker-b
-//      └─ to prefill: blocks 89-92 and 6 tokens behind
+//      └─ blocks 89-92 and 6 tokens: no worker
 //
 // A worker that holds a block holds all blocks before it, so each stretch has all holders of the next one, and perhaps
-// more.
+// more. Only full blocks count: a worker may also find the beginning of a block that it has.
 #pragma once
 
 #include <cstdint>

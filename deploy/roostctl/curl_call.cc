@@ -96,7 +96,7 @@ void CurlCall::SetHeaders(const std::string& key) {
 void CurlCall::Begin(const RouterAccess& access, const std::string& key, Ask ask) {
   ask_ = std::move(ask);
   url_ = access.url + ask_.path;
-  response_ = {};
+  response_ = {.path = ask_.path, .body = {}, .headers = {}};
   line_.clear();
   details_.fill('\0');
   CURL* const curl = handle();

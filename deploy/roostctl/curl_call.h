@@ -21,6 +21,7 @@
 namespace roost::roostctl {
 
 struct HttpResponse {
+  std::string path;  // that was asked, with its query
   long status = 0;
   std::string body;
   std::map<std::string, std::string> headers;  // names in lower case

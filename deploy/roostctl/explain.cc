@@ -44,13 +44,25 @@ std::string CopyText(element decision) {
                      CountAt(copy, "/blocks"), TextAt(copy, "/worker"));
 }
 
+// An older router does not tell why there is no result.
+std::string_view NoActualText(element decision) {
+  const std::string_view why = TextAt(decision, "/no_actual");
+  if (why == "worker_lost") return "unknown: the worker went away, and the request continued elsewhere";
+  if (why == "overloaded") return "unknown: the worker had no room, and the request continued elsewhere";
+  if (why == "unavailable") return "unknown: the worker did not take it, and the request continued elsewhere";
+  if (why == "request_ended") return "unknown: the request ended before its first token";
+  if (why == "not_reported") return "unknown: the engine does not report it";
+  return "no token yet";
+}
+
 std::string ActualText(element decision) {
-  if (decision["actual"].is_null()) return "no token yet";
+  if (decision["actual"].is_null()) return std::string(NoActualText(decision));
   return fmt::format("{} cached tokens, first token after {}", CountAt(decision, "/actual/cached_tokens"),
                      Milliseconds(SecondsAt(decision, "/actual/ttft_seconds")));
 }
 
-// The hit, and how much of the prompt each candidate held. Empty when the router does not report block sizes.
+// The hit as it came, before that as it is predicted; and what was known of the candidates' caches at the decision, in
+// full blocks. Empty when the router does not report block sizes.
 std::string HitText(element decision) {
   const std::uint64_t block_tokens = CountAt(decision, "/block_tokens");
   if (block_tokens == 0) return "";
@@ -61,8 +73,11 @@ std::string HitText(element decision) {
     holders.push_back({std::string(TextAt(candidate, "/worker")), blocks - pending, pending});
   }
   const PromptShape shape{.token_count = CountAt(decision, "/prompt_tokens"), .block_tokens = block_tokens};
-  return fmt::format("  hit          {}\n{}", TextAt(decision, "/hit"),
-                     DrawBlockTree(shape, holders, "               "));
+  constexpr std::string_view kIndent = "               ";
+  std::string picture = DrawBlockTree(shape, holders, kIndent);
+  if (!picture.empty()) picture.replace(0, kIndent.size(), "  known then   ");
+  return fmt::format("  hit          {}{}\n{}", TextAt(decision, "/hit"),
+                     decision["actual"].is_null() ? ", as predicted" : "", picture);
 }
 
 std::string CandidateRow(element candidate, std::string_view chosen) {

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <iostream>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/config/config.h"
+#include "common/config/nearest_name.h"
 #include "deploy/roostctl/bench/bench.h"
 #include "deploy/roostctl/chat.h"
 #include "deploy/roostctl/command.h"
@@ -77,7 +80,12 @@ int Main(Arguments arguments) {
   for (const Command* command : kCommands) {
     if (command->name == name) return command->run(arguments.subspan(1), console);
   }
-  console.err << "roostctl: there is no command '" << name << "'\n\n";
+  std::vector<std::string> names;
+  for (const Command* command : kCommands) names.emplace_back(command->name);
+  const std::string meant = DidYouMean(name, names, "roostctl ");
+  console.err << fmt::format("roostctl: there is no command '{}'{}\n", name, meant);
+  if (!meant.empty()) return kExitUsage;
+  console.err << '\n';
   return PrintUsage(console.err, kExitUsage);
 }
 

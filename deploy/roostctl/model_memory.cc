@@ -14,6 +14,7 @@
 #include "worker/model/hf_config.h"
 #include "worker/model/load_model.h"
 #include "worker/model/safetensors.h"
+#include "worker/model/synthetic.h"
 #include "worker/model/transformer.h"
 
 namespace roost::roostctl {
@@ -84,7 +85,8 @@ std::uint64_t StepBytes(const ModelSize& model) {
 
 void Print(const ModelSize& model, const MemoryPlan& plan, FreeMemory free, std::ostream& out) {
   const std::string_view dtype = kernels::NameOf(model.dtype);
-  out << fmt::format("model     {}, {}, {} of files\n", model.name, model.architecture, Amount(model.file_bytes))
+  const std::string source = model.file_bytes > 0 ? Amount(model.file_bytes) + " of files" : "random weights";
+  out << fmt::format("model     {}, {}, {}\n", model.name, model.architecture, source)
       << fmt::format("context   {} tokens{}\n", model.context_tokens,
                      model.has_chat_template ? "" : "; no chat template, so completions only")
       << fmt::format("weights   {} of memory per worker, as {}\n", Amount(model.weight_bytes), dtype)
@@ -119,7 +121,7 @@ std::uint64_t KvBytes(const ModelSize& model, MemoryOf where, std::uint64_t left
 int RunMemoryCommand(Arguments arguments, const Console& console) {
   MemoryOptions options;
   ConfigParser parser("roostctl memory", "Checks a model folder and prints how much memory it takes.");
-  parser.Add("model", options.folder, "Model folder in Hugging Face layout")
+  parser.Add("model", options.folder, "Model folder in Hugging Face layout, or synthetic:PRESET with random weights")
       .Require("model")
       .AddChoice("backend", options.backend, {"cpu", "cuda"},
                  "Backend of the workers. On CUDA, weights and KV are bf16")
@@ -136,7 +138,34 @@ int RunMemoryCommand(Arguments arguments, const Console& console) {
 
 const Command kMemoryCommand{"memory", "check a model folder and its memory", &RunMemoryCommand};
 
+namespace {
+
+// What follows from the shape alone.
+ModelSize SizeOf(const worker::HfConfig& config, MemoryOf where, kernels::DType dtype) {
+  ModelSize model;
+  model.architecture = config.architecture;
+  model.dtype = dtype;
+  const worker::TiedTable tied = where == MemoryOf::kHost ? worker::TiedTable::kTwice : worker::TiedTable::kOnce;
+  model.weight_bytes = worker::MatrixElements(config, tied) * kernels::SizeOf(dtype);
+  constexpr std::uint32_t kBlockTokens = 16;
+  model.kv_bytes_per_token = worker::KvBlockBytes(config, kBlockTokens, dtype) / kBlockTokens;
+  model.context_tokens = std::min(config.max_positions, config.sliding_window.value_or(config.max_positions));
+  return model;
+}
+
+Result<ModelSize> MeasurePreset(std::string_view preset, MemoryOf where, kernels::DType dtype) {
+  const auto config = worker::SyntheticConfig(preset);
+  if (!config) return worker::UnknownPreset(preset);
+  ModelSize model = SizeOf(*config, where, dtype);
+  model.name = preset;
+  model.has_chat_template = true;
+  return model;
+}
+
+}  // namespace
+
 Result<ModelSize> MeasureModel(const fs::path& folder, MemoryOf where, kernels::DType dtype) {
+  if (const auto preset = worker::SyntheticPresetOf(folder.native())) return MeasurePreset(*preset, where, dtype);
   std::error_code error;
   if (!fs::is_directory(folder, error)) return Error{ErrorCode::kNotFound, "is not a folder", folder.string()};
   ROOST_ASSIGN_OR_RETURN(const worker::JsonFile file,
@@ -145,16 +174,9 @@ Result<ModelSize> MeasureModel(const fs::path& folder, MemoryOf where, kernels::
   ROOST_RETURN_IF_ERROR(worker::LoadGenerationConfig(folder, file.root(), config.vocab_size));
   ROOST_ASSIGN_OR_RETURN(const worker::ChatFormat chat, worker::LoadChatFormat(folder));
   ROOST_RETURN_IF_ERROR(CheckText(folder, chat.chat_template));
-  ModelSize model;
+  ModelSize model = SizeOf(config, where, dtype);
   ROOST_ASSIGN_OR_RETURN(model.file_bytes, FileBytes(folder));
   model.name = FolderName(folder);
-  model.architecture = config.architecture;
-  model.dtype = dtype;
-  const worker::TiedTable tied = where == MemoryOf::kHost ? worker::TiedTable::kTwice : worker::TiedTable::kOnce;
-  model.weight_bytes = worker::MatrixElements(config, tied) * kernels::SizeOf(dtype);
-  constexpr std::uint32_t kBlockTokens = 16;
-  model.kv_bytes_per_token = worker::KvBlockBytes(config, kBlockTokens, dtype) / kBlockTokens;
-  model.context_tokens = std::min(config.max_positions, config.sliding_window.value_or(config.max_positions));
   model.has_chat_template = !chat.chat_template.empty();
   return model;
 }

@@ -1,5 +1,5 @@
-// `roostctl memory --model DIR`: checks a model folder like roost-worker before it reads the weights, and prints how
-// much memory the model needs: weights, KV per token, free memory, and a --kv-memory that fits.
+// `roostctl memory --model DIR|synthetic:PRESET`: checks a model folder like roost-worker before it reads the weights,
+// and prints how much memory the model needs: weights, KV per token, free memory, and a --kv-memory that fits.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 namespace roost::roostctl {
 
 struct ModelSize {
-  std::string name;  // the folder's name
+  std::string name;  // the folder's name, or the preset
   std::string architecture;
   kernels::DType dtype = kernels::DType::kF32;  // of weights and KV in memory
   std::uint64_t weight_bytes = 0;               // in memory, for one worker
-  std::uint64_t file_bytes = 0;
+  std::uint64_t file_bytes = 0;                 // 0 for a preset, which has no files
   std::uint64_t kv_bytes_per_token = 0;
   std::uint32_t context_tokens = 0;  // the longest context served: the model's limit, or its sliding window if that is
                                      // less
@@ -28,7 +28,7 @@ struct ModelSize {
 enum class MemoryOf : std::uint8_t { kHost, kDevice };
 
 // Reads config.json, the tokenizer, the chat template and the headers of the safetensors files. Errors name the file,
-// and what in it is missing, wrong or not supported.
+// and what in it is missing, wrong or not supported. A "synthetic:PRESET" in place of a folder has a shape alone.
 [[nodiscard]] Result<ModelSize> MeasureModel(const std::filesystem::path& folder, MemoryOf where, kernels::DType dtype);
 
 struct MemoryPlan {

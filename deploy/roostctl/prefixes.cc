@@ -56,6 +56,9 @@ std::string PrefixText(element prefix) {
   for (const element worker : ListAt(prefix, "/workers")) {
     workers += fmt::format("{}{} {}", workers.empty() ? "" : ", ", TextAt(worker, "/worker"), CountAt(worker, "/hits"));
   }
+  // Of several models, each prefix names its own.
+  std::string_view model;
+  if (prefix["model"].get(model) == simdjson::SUCCESS) workers = fmt::format("{}: {}", Printable(model), workers);
   std::string text =
       fmt::format("{:>8} {:>8} {:>9}  {:<16}  {}\n", CountAt(prefix, "/hits"), CountAt(prefix, "/blocks"),
                   CountAt(prefix, "/tokens"), TextAt(prefix, "/hash").substr(0, kHashDigits), workers);
@@ -141,7 +144,7 @@ int RunPrefixesCommand(Arguments arguments, const Console& console) {
                       "Prints the prefixes that requests found most often in the workers' caches, with text where the "
                       "router runs with --show-prefix-text.");
   DeclareAdmin(options.admin, parser);
-  parser.Add("model", options.model, "Model; optional while the router serves only one")
+  parser.Add("model", options.model, "Model; all of the router's when empty")
       .Add("top", options.top, "Prefixes, the most used first", {.low = 1, .high = 1000});
   if (const auto code = Ended(parser, arguments, console)) return *code;
   return RunPrefixes(options, console.out, console.err);
@@ -214,8 +217,9 @@ Result<std::string> FormatPrefixes(std::string_view answer_json) {
       fmt::format("{:>8} {:>8} {:>9}  {:<16}  {}\n", "hits", "blocks", "tokens", "hash", "hits by worker");
   const std::vector<element> prefixes = ListAt(answer, "/prefixes");
   for (const element prefix : prefixes) text += PrefixText(prefix);
-  if (prefixes.empty()) text += "(no prefix was found by a request yet)\n";
-  for (const element worker : ListAt(answer, "/workers")) {
+  const std::vector<element> workers = ListAt(answer, "/workers");
+  if (prefixes.empty()) text += workers.empty() ? "(no workers)\n" : "(no prefix was found by a request yet)\n";
+  for (const element worker : workers) {
     if (!FlagAt(worker, "/answered")) text += fmt::format("no answer from {}\n", TextAt(worker, "/worker"));
   }
   return text;

@@ -19,7 +19,7 @@ struct WarmOptions : PromptOptions {
 
 struct PrefixesOptions {
   RouterAccess admin{kDefaultAdminUrl};
-  std::string model;  // empty: the only one
+  std::string model;  // empty: all
   std::uint32_t top = 20;
 };
 

@@ -64,8 +64,11 @@ void WriteScope(const PromptOptions& options, JsonWriter& body) {
 }
 
 Result<void> WritePrompt(const PromptOptions& options, std::string_view messages_json, JsonWriter& body) {
-  if (options.prompt.empty() == options.messages_file.empty()) {
-    return InvalidArgument("prompt", "give either a prompt or a file with messages");
+  if (options.prompt.empty() && options.messages_file.empty()) {
+    return InvalidArgument("prompt", "is missing or empty: give --prompt TEXT or --messages FILE");
+  }
+  if (!options.prompt.empty() && !options.messages_file.empty()) {
+    return InvalidArgument("prompt", "can not be given together with --messages");
   }
   if (options.prompt.empty()) return WriteMessages(messages_json, body);
   body.Key("prompt").String(options.prompt);

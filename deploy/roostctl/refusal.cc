@@ -3,22 +3,52 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <string>
 #include <string_view>
+#include <utility>
 
 namespace roost::roostctl {
+namespace {
 
-Error RefusalOf(const HttpResponse& response) {
+constexpr long kNotFound = 404;
+
+struct Refusal {
+  std::string message = "(without a reason)";
+  std::string field = {};  // empty when it names none
+};
+
+Refusal Read(const HttpResponse& response) {
+  Refusal refusal;
   simdjson::dom::parser parser;
   simdjson::dom::element body;
-  std::string_view message;
-  std::string_view field;  // null when it names no field
-  const bool is_json = parser.parse(simdjson::padded_string(response.body)).get(body) == simdjson::SUCCESS;
-  if (!is_json || body["error"]["message"].get(message) != simdjson::SUCCESS) message = "(without a reason)";
-  if (!is_json || body["error"]["param"].get(field) != simdjson::SUCCESS) field = "";
-  if (message.starts_with(field)) field = "";
-  const std::string_view colon = field.empty() ? "" : ": ";
-  return {ErrorCode::kInvalidArgument,
-          fmt::format("the router answers {}: {}{}{}", response.status, field, colon, message), ""};
+  std::string_view text;
+  if (parser.parse(simdjson::padded_string(response.body)).get(body) != simdjson::SUCCESS) return refusal;
+  if (body["error"]["message"].get(text) == simdjson::SUCCESS) refusal.message = text;
+  if (body["error"]["param"].get(text) == simdjson::SUCCESS) refusal.field = text;
+  return refusal;
+}
+
+}  // namespace
+
+std::string OtherAddressHint(const HttpResponse& response) {
+  const std::string_view path = std::string_view(response.path).substr(0, response.path.find('?'));
+  if (response.status != kNotFound || Read(response).message != fmt::format("there is no {}", path)) return "";
+  if (path.starts_with("/admin/")) {
+    return fmt::format("this looks like the API's address; --admin wants the operators', by default {}",
+                       kDefaultAdminUrl);
+  }
+  if (path == "/metrics") return "";
+  return fmt::format("this looks like the operators' address; --router wants the API's, by default {}",
+                     kDefaultRouterUrl);
+}
+
+Error RefusalOf(const HttpResponse& response) {
+  const auto [message, field] = Read(response);
+  std::string text = fmt::format("the router answers {}: ", response.status);
+  if (!message.starts_with(field)) text += field + ": ";
+  text += message;
+  if (const std::string hint = OtherAddressHint(response); !hint.empty()) text += "; " + hint;
+  return {ErrorCode::kInvalidArgument, std::move(text), ""};
 }
 
 }  // namespace roost::roostctl

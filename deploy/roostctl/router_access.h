@@ -9,6 +9,7 @@
 
 namespace roost::roostctl {
 
+inline constexpr const char* kDefaultRouterUrl = "http://127.0.0.1:8000";
 inline constexpr const char* kDefaultAdminUrl = "http://127.0.0.1:8001";
 
 // A value; the files are read when a client is made.
@@ -17,12 +18,12 @@ struct RouterAccess {
   RouterAccess(std::string address) : url(std::move(address)) {}  // NOLINT(google-explicit-constructor)
   RouterAccess(const char* address) : url(address) {}             // NOLINT(google-explicit-constructor)
 
-  std::string url = "http://127.0.0.1:8000";  // http:, https: or unix:/path/of/a/socket
-  std::string ca_file;                        // PEM: the authorities to trust; empty: the system's
-  std::string client_cert;                    // PEM: who asks, for routers with --tls-client-ca; empty: nobody
-  std::string client_key;                     // PEM; empty: in the same file
-  std::string api_key;                        // empty: none
-  std::string api_key_file;                   // its first line is the key; goes before api_key
+  std::string url = kDefaultRouterUrl;  // http:, https: or unix:/path/of/a/socket
+  std::string ca_file;                  // PEM: the authorities to trust; empty: the system's
+  std::string client_cert;              // PEM: who asks, for routers with --tls-client-ca; empty: nobody
+  std::string client_key;               // PEM; empty: in the same file
+  std::string api_key;                  // empty: none
+  std::string api_key_file;             // its first line is the key; goes before api_key
 };
 
 // Flag `name` for the address, and those for the rest, in a section of their own.

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <ostream>
 
 #include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/refusal.h"
 
 namespace roost::roostctl {
 namespace {
@@ -26,6 +29,21 @@ bool Flag(simdjson::dom::element object, const char* key) {
   return object[key].get(value) == simdjson::SUCCESS && value;
 }
 
+// The first digits tell revisions apart, as in the router's log.
+constexpr std::size_t kRevisionDigits = 12;
+std::string_view RevisionOf(simdjson::dom::element worker) {
+  return Text(worker, "fingerprint").substr(0, kRevisionDigits);
+}
+
+// Whether workers of one model serve different weights, as during an upgrade.
+bool HasSeveralRevisions(simdjson::dom::array workers) {
+  std::map<std::string_view, std::string_view> revisions;
+  return std::any_of(workers.begin(), workers.end(), [&](simdjson::dom::element worker) {
+    const auto [known, is_first] = revisions.try_emplace(Text(worker, "model"), RevisionOf(worker));
+    return known->second != RevisionOf(worker);
+  });
+}
+
 // How the router knows the worker's cache, or that its snapshot is still to come.
 std::string_view View(simdjson::dom::element worker) {
   const std::string_view mode = Text(worker, "mode");
@@ -37,6 +55,12 @@ std::string_view StateOf(simdjson::dom::element worker) {
   std::string_view state;
   if (worker["state"].get(state) == simdjson::SUCCESS) return state;
   return Flag(worker, "ready") ? "ready" : "starting";
+}
+
+Result<std::string> Ask(HttpClient& client) {
+  ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get("/admin/v1/workers"));
+  if (response.status != 200) return RefusalOf(response);
+  return FormatStatus(response.body);
 }
 
 int RunStatusCommand(Arguments arguments, const Console& console) {
@@ -59,15 +83,17 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
       body["workers"].get(workers) != simdjson::SUCCESS) {
     return DataLoss("/admin/v1/workers", "the answer holds no list of workers");
   }
-  std::string table =
-      fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}\n", "worker", "model", "state",
-                  "index", "running", "waiting", "in flight", "cached/blocks", "pinned", "requests");
+  const bool shows_revisions = HasSeveralRevisions(workers);
+  std::string table = fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}{}\n", "worker",
+                                  "model", "state", "index", "running", "waiting", "in flight", "cached/blocks",
+                                  "pinned", "requests", shows_revisions ? "  revision" : "");
   for (const simdjson::dom::element worker : workers) {
     const std::string blocks = fmt::format("{}/{}", Count(worker, "cached_blocks"), Count(worker, "blocks"));
-    table += fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}\n", Text(worker, "id"),
+    const std::string revision = shows_revisions ? fmt::format("  {}", RevisionOf(worker)) : "";
+    table += fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}{}\n", Text(worker, "id"),
                          Text(worker, "model"), StateOf(worker), View(worker), Count(worker, "running_requests"),
                          Count(worker, "waiting_requests"), Count(worker, "in_flight_requests"), blocks,
-                         Count(worker, "pinned_blocks"), Count(worker, "requests_total"));
+                         Count(worker, "pinned_blocks"), Count(worker, "requests_total"), revision);
   }
   if (workers.size() == 0) table += "(no workers)\n";
   return table;
@@ -75,8 +101,7 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
 
 int RunStatus(const RouterAccess& admin, std::ostream& out, std::ostream& err) {
   HttpClient client(admin, 10);
-  const auto response = client.Get("/admin/v1/workers");
-  const auto table = !response.ok() ? Result<std::string>(response.error()) : FormatStatus(response->body);
+  const Result<std::string> table = Ask(client);
   if (!table.ok()) {
     err << "roostctl status: " << table.error().ToString() << '\n';
     return 1;

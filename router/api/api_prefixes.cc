@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -31,6 +32,32 @@ Result<WarmRequest> ParseWarmRequest(const JsonObject& body) {
   ROOST_ASSIGN_OR_RETURN(request.workers, ParseWorkerChoice(body));
   return request;
 }
+
+// The answers about several models, which come one by one on the link thread while a text thread still asks.
+class GatheredPrefixes {
+ public:
+  explicit GatheredPrefixes(std::size_t model_count) : awaited_(model_count) {}
+
+  // True when this was the last that is awaited.
+  [[nodiscard]] bool Take(PrefixesOfModel of_model) {
+    const std::lock_guard lock(mutex_);
+    models_.push_back(std::move(of_model));
+    return --awaited_ == 0;
+  }
+  [[nodiscard]] bool GiveUp(std::size_t model_count) {
+    if (model_count == 0) return false;
+    const std::lock_guard lock(mutex_);
+    awaited_ -= model_count;
+    return awaited_ == 0;
+  }
+  // Only when none is awaited any more.
+  [[nodiscard]] const std::vector<PrefixesOfModel>& models() const { return models_; }
+
+ private:
+  std::mutex mutex_;
+  std::size_t awaited_;
+  std::vector<PrefixesOfModel> models_;
+};
 
 PromptSize SizeOf(const ServedModel& model, std::size_t block_count, std::size_t token_count) {
   return {.model = model.name, .block_count = block_count, .token_count = token_count};
@@ -158,21 +185,35 @@ void Api::Prefixes(Call& call) {
   if (!sent.ok()) AnswerError(call, sent.error());
 }
 
+// A model whose workers can not be asked, because they have just left, is left out unless it is the only one.
 Result<void> Api::AskPrefixes(Call& call) {
-  ROOST_ASSIGN_OR_RETURN(PrefixesQuery query, ParsePrefixesQuery(call.request.query));
-  if (query.model.empty()) {
-    const auto models = ModelsWithoutAdapters();
-    if (models.size() != 1) return InvalidArgument("model", "is missing, and {} models are served", models.size());
-    query.model = models.front()->name;
+  ROOST_ASSIGN_OR_RETURN(const PrefixesQuery query, ParsePrefixesQuery(call.request.query));
+  std::vector<std::shared_ptr<const ServedModel>> models = ModelsWithoutAdapters();
+  if (!query.model.empty()) {
+    ROOST_ASSIGN_OR_RETURN(call.model, FindModel(query.model));
+    models = {call.model};
   }
-  ROOST_ASSIGN_OR_RETURN(call.model, FindModel(query.model));
   const wire::PrefixTokens tokens =
       options_.prefix_text == PrefixText::kShow ? wire::PrefixTokens::kTell : wire::PrefixTokens::kOmit;
-  const auto make_body = [model = call.model, top = query.top](std::span<const WorkerAnswer> answers) {
-    return PrefixesBody(*model, top, answers);
-  };
-  return services_.dispatcher.MostUsed({.model = call.model, .most = query.top, .tokens = tokens},
-                                       AnswerLater(call, make_body));
+  const auto gathered = std::make_shared<GatheredPrefixes>(models.size());
+  const AnswersDone answer = AnswerLater(call, [gathered, top = query.top](std::span<const WorkerAnswer>) {
+    return PrefixesBody(gathered->models(), top);
+  });
+  Result<void> refusal;
+  std::size_t refused = 0;
+  for (const std::shared_ptr<const ServedModel>& model : models) {
+    const auto take = [gathered, answer, model](std::vector<WorkerAnswer> answers) {
+      if (gathered->Take({model, std::move(answers)})) answer({});
+    };
+    const Result<void> sent =
+        services_.dispatcher.MostUsed({.model = model, .most = query.top, .tokens = tokens}, take);
+    if (sent.ok()) continue;
+    refusal = sent;
+    ++refused;
+  }
+  if (refused == models.size() && refused > 0) return refusal;
+  if (models.empty() || gathered->GiveUp(refused)) answer({});
+  return {};
 }
 
 }  // namespace roost::router

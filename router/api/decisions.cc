@@ -69,12 +69,14 @@ void WriteOutcome(const DecisionRecord& record, JsonWriter& json) {
   json.Key("predicted").BeginObject().Key("cached_tokens").Number(decision.matched_tokens);
   WriteSeconds("ttft_seconds", decision.predicted_ttft_seconds, decision.in_seconds, json);
   json.EndObject().Key("actual");
-  if (!record.outcome.has_value()) {
+  if (record.outcome.has_value()) {
+    json.BeginObject().Key("cached_tokens").Number(record.outcome->cached_tokens);
+    json.Key("ttft_seconds").Number(record.outcome->ttft_seconds).EndObject();
+  } else {
     json.Null();
-    return;
   }
-  json.BeginObject().Key("cached_tokens").Number(record.outcome->cached_tokens);
-  json.Key("ttft_seconds").Number(record.outcome->ttft_seconds).EndObject();
+  json.Key("no_actual");
+  record.no_outcome.empty() ? json.Null() : json.String(record.no_outcome);
 }
 
 void WriteAudit(const DecisionRecord& record, JsonWriter& json) {

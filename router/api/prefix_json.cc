@@ -77,6 +77,7 @@ Result<std::uint32_t> ParseTop(const std::string& text) {
 // ---- the most used prefixes ----
 
 struct MergedPrefix {
+  const ServedModel* model = nullptr;
   BlockHash hash;
   std::uint32_t block_count = 0;
   std::uint64_t hits = 0;
@@ -85,14 +86,15 @@ struct MergedPrefix {
   std::span<const TokenId> last_tokens;
 };
 
-// The result refers to `answers`.
-std::vector<MergedPrefix> Merge(std::span<const WorkerAnswer> answers) {
+// Appends those of a model, to which they refer.
+void Merge(const PrefixesOfModel& of_model, std::vector<MergedPrefix>& all) {
   std::map<BlockHash, MergedPrefix> by_hash;
-  for (const WorkerAnswer& answer : answers) {
+  for (const WorkerAnswer& answer : of_model.answers) {
     const auto* const prefixes = std::get_if<wire::Prefixes>(&answer.reply);
     if (prefixes == nullptr) continue;
     for (const wire::UsedPrefix& prefix : prefixes->prefixes) {
       MergedPrefix& merged = by_hash[prefix.hash];
+      merged.model = of_model.model.get();
       merged.hash = prefix.hash;
       merged.block_count = prefix.block_count;
       merged.hits += prefix.hits;
@@ -101,12 +103,16 @@ std::vector<MergedPrefix> Merge(std::span<const WorkerAnswer> answers) {
       merged.last_tokens = prefix.last_tokens;
     }
   }
-  std::vector<MergedPrefix> all;
-  all.reserve(by_hash.size());
   for (auto& [hash, merged] : by_hash) all.push_back(std::move(merged));
+}
+
+std::vector<MergedPrefix> MostUsed(std::span<const PrefixesOfModel> models, std::uint32_t top) {
+  std::vector<MergedPrefix> all;
+  for (const PrefixesOfModel& of_model : models) Merge(of_model, all);
   std::sort(all.begin(), all.end(), [](const MergedPrefix& a, const MergedPrefix& b) {
     return std::tie(a.hits, a.block_count, a.hash) > std::tie(b.hits, b.block_count, b.hash);
   });
+  if (all.size() > top) all.resize(top);
   return all;
 }
 
@@ -118,8 +124,13 @@ std::string TextOf(const ServedModel& model, std::span<const TokenId> tokens) {
   return text;
 }
 
-void WritePrefix(const ServedModel& model, const MergedPrefix& prefix, JsonWriter& json) {
-  json.BeginObject().Key("hash").String(prefix.hash.ToHex()).Key("blocks").Number(prefix.block_count);
+enum class NameModel : std::uint8_t { kYes, kNo };
+
+void WritePrefix(const MergedPrefix& prefix, NameModel name_model, JsonWriter& json) {
+  const ServedModel& model = *prefix.model;
+  json.BeginObject();
+  if (name_model == NameModel::kYes) json.Key("model").String(model.name);
+  json.Key("hash").String(prefix.hash.ToHex()).Key("blocks").Number(prefix.block_count);
   json.Key("tokens").Number(std::uint64_t{prefix.block_count} * model.block_tokens).Key("hits").Number(prefix.hits);
   if (!prefix.first_tokens.empty()) json.Key("begins").String(TextOf(model, prefix.first_tokens));
   if (!prefix.last_tokens.empty()) json.Key("ends").String(TextOf(model, prefix.last_tokens));
@@ -238,17 +249,23 @@ Result<PrefixesQuery> ParsePrefixesQuery(std::string_view query) {
   return parsed;
 }
 
-std::string PrefixesBody(const ServedModel& model, std::uint32_t top, std::span<const WorkerAnswer> answers) {
-  std::vector<MergedPrefix> prefixes = Merge(answers);
-  if (prefixes.size() > top) prefixes.resize(top);
+std::string PrefixesBody(std::span<const PrefixesOfModel> models, std::uint32_t top) {
+  const bool is_one = models.size() == 1;
   JsonWriter json;
-  json.BeginObject().Key("model").String(model.name).Key("block_tokens").Number(model.block_tokens);
+  json.BeginObject();
+  if (is_one) {
+    json.Key("model").String(models[0].model->name).Key("block_tokens").Number(models[0].model->block_tokens);
+  }
   json.Key("prefixes").BeginArray();
-  for (const MergedPrefix& prefix : prefixes) WritePrefix(model, prefix, json);
+  for (const MergedPrefix& prefix : MostUsed(models, top)) {
+    WritePrefix(prefix, is_one ? NameModel::kNo : NameModel::kYes, json);
+  }
   json.EndArray().Key("workers").BeginArray();
-  for (const WorkerAnswer& answer : answers) {
-    json.BeginObject().Key("worker").String(answer.worker_id).Key("answered");
-    json.Bool(std::holds_alternative<wire::Prefixes>(answer.reply)).EndObject();
+  for (const PrefixesOfModel& of_model : models) {
+    for (const WorkerAnswer& answer : of_model.answers) {
+      json.BeginObject().Key("worker").String(answer.worker_id).Key("answered");
+      json.Bool(std::holds_alternative<wire::Prefixes>(answer.reply)).EndObject();
+    }
   }
   json.EndArray().EndObject();
   return json.Take();

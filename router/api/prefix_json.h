@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/result.h"
 #include "router/fleet/dispatcher.h"
@@ -43,16 +44,22 @@ struct EvictedSize {
 struct PrefixesQuery {
   static constexpr std::uint32_t kDefaultTop = 20;
 
-  std::string model;  // empty: the only model that is served
+  std::string model;  // empty: all models that are served
   std::uint32_t top = kDefaultTop;
 };
 [[nodiscard]] Result<PrefixesQuery> ParsePrefixesQuery(std::string_view query);
 
-// The prefixes of all answers, the most used first, at most `top`. Prefixes with equal hashes are merged and their hits
-// added. A prefix lists only the workers that have it among their own most used ones. If workers sent tokens, they are
-// shown as text, at most kMaxShownText bytes each for the first and the last block.
+// What the workers of a model answered.
+struct PrefixesOfModel {
+  std::shared_ptr<const ServedModel> model;
+  std::vector<WorkerAnswer> answers;
+};
+
+// The prefixes of all answers, the most used first, at most `top`. Prefixes of a model with equal hashes are merged and
+// their hits added. A prefix lists only the workers that have it among their own most used ones. If workers sent
+// tokens, they are shown as text, at most kMaxShownText bytes each for the first and the last block. One model is named
+// once; of several, each prefix names its own.
 inline constexpr std::size_t kMaxShownText = 200;
-[[nodiscard]] std::string PrefixesBody(const ServedModel& model, std::uint32_t top,
-                                       std::span<const WorkerAnswer> answers);
+[[nodiscard]] std::string PrefixesBody(std::span<const PrefixesOfModel> models, std::uint32_t top);
 
 }  // namespace roost::router

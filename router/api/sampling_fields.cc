@@ -106,10 +106,17 @@ Result<void> ReadRequestId(JsonElement element, const std::string& path, Fields&
   return {};
 }
 
-void SetMaxTokens(Fields& fields, std::int64_t value, std::string field) {
+// 0 is for a completion with echo; CheckWantsAnswer refuses it elsewhere. So an error names the bounds without it.
+Result<void> ReadMaxTokens(JsonElement element, const std::string& path, Fields& fields) {
+  double number = 0;
+  const bool is_zero = element.get(number) == simdjson::SUCCESS && number == 0;
+  ROOST_ASSIGN_OR_RETURN(const std::int64_t value, IntegerOf(element, path, is_zero ? 0 : 1, kMaxTokens));
   fields.max_output_tokens = static_cast<std::uint32_t>(value);
-  fields.max_output_tokens_field = std::move(field);
+  fields.max_output_tokens_field = path;
+  return {};
 }
+
+constexpr std::string_view kMaxTokensSchema = R"({"type":"integer","minimum":0,"maximum":2147483647})";
 
 constexpr std::string_view kStopSchema =
     R"({"oneOf":[{"type":"string","minLength":1},{"type":"array","maxItems":16,"items":{"type":"string","minLength":1}}]})";
@@ -147,9 +154,9 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
      Own<Fields>{kStreamOptionsSchema, &ReadStreamOptions}},
     {"max_tokens",
      "The maximum number of tokens in the answer. Absent: as many as the context has room for. 0: only with echo.",
-     Whole<Fields>{0, kMaxTokens, [](Fields& f, std::int64_t v) { SetMaxTokens(f, v, "max_tokens"); }}},
+     Own<Fields>{kMaxTokensSchema, &ReadMaxTokens}},
     {"max_completion_tokens", "The newer name of max_tokens. If both are given, this one counts.",
-     Whole<Fields>{0, kMaxTokens, [](Fields& f, std::int64_t v) { SetMaxTokens(f, v, "max_completion_tokens"); }}},
+     Own<Fields>{kMaxTokensSchema, &ReadMaxTokens}},
     {"min_tokens", "The answer has at least this many tokens before a stop token may end it.",
      Whole<Fields>{0, kMaxTokens,
                    [](Fields& f, std::int64_t v) { f.min_output_tokens = static_cast<std::uint32_t>(v); }}},

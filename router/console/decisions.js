@@ -14,6 +14,14 @@ const REASONS = {
   replicate: ['cheapest, and copied', 'it was the cheapest; and another worker gets a copy of the prefix, because that saves more waiting than it costs'],
   warm_up: ['new worker', 'it is new, and gets its share of the requests that no cache helps'],
 };
+// Why the number of tokens that it found, and when its first token came, will never be known.
+const NO_ACTUAL = {
+  worker_lost: 'The worker went away, and the request continued elsewhere.',
+  overloaded: 'The worker had no room, and the request continued elsewhere.',
+  unavailable: 'The worker did not take it, and the request continued elsewhere.',
+  request_ended: 'The request ended before its first token.',
+  not_reported: 'The engine does not report what it found.',
+};
 // Heading, member, what it is. Times unless a format is given.
 const TERMS = [
   ['matched', 'matched_tokens', 'prompt tokens that it holds', count],
@@ -105,7 +113,7 @@ function update(row, decision) {
   setText(parts.cached, `${count(cached)} (${percent(cached / Math.max(1, decision.prompt_tokens))})`);
   setText(parts.gap, isSurprise ? `predicted ${count(predicted.cached_tokens)}` : '');
   parts.gap.className = isSurprise ? 'warn' : 'muted';
-  setText(parts.first, actual === null ? 'not yet' : seconds(actual.ttft_seconds));
+  setText(parts.first, actual === null ? (decision.no_actual ? 'none' : 'not yet') : seconds(actual.ttft_seconds));
   setText(parts.late, `predicted ${seconds(predicted.ttft_seconds)}`);
   setText(parts.regret, regretText(decision));
   setText(parts.rotation, `${count(decision.round_robin.cached_tokens)} cached,`);
@@ -122,7 +130,7 @@ function regretText({ regret }) {
 
 function explain(decision) {
   const { predicted, actual, regret, round_robin: rotation } = decision;
-  const came = actual === null ? 'No token has come yet.'
+  const came = actual === null ? NO_ACTUAL[decision.no_actual] ?? 'No token has come yet.'
     : `It found ${count(actual.cached_tokens)}, and the first token came after ${seconds(actual.ttft_seconds)}.`;
   const regretted = [
     regret.cached_tokens > 0 ? `one held ${count(regret.cached_tokens)} tokens more` : '',

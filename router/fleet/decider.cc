@@ -62,12 +62,15 @@ Decider::Prediction Decider::PredictionOf(const Placement& placement) {
           .cached_tokens = placement.decision.matched_tokens};
 }
 
-void Decider::OnFirstToken(const ServedModel& model, const Prediction& prediction, std::uint32_t cached_tokens,
-                           Instant now) {
-  const double ttft_seconds = ToSeconds(now - prediction.decided_at);
-  log_.SetOutcome(prediction.number, {.cached_tokens = cached_tokens, .ttft_seconds = ttft_seconds});
+void Decider::OnOutcome(const Prediction& prediction, std::uint32_t cached_tokens, Instant first_token_at) {
+  log_.SetOutcome(prediction.number,
+                  {.cached_tokens = cached_tokens, .ttft_seconds = ToSeconds(first_token_at - prediction.decided_at)});
+}
+
+void Decider::OnFirstToken(const ServedModel& model, const Prediction& prediction, Instant at) {
   if (!prediction.in_seconds) return;
-  metrics_.OnTtft(model.model_name(), {.predicted_seconds = prediction.ttft_seconds, .actual_seconds = ttft_seconds});
+  metrics_.OnTtft(model.model_name(), {.predicted_seconds = prediction.ttft_seconds,
+                                       .actual_seconds = ToSeconds(at - prediction.decided_at)});
 }
 
 std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,

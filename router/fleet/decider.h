@@ -1,7 +1,7 @@
 // Chooses the worker for a request: asks the policy, compares its choice with the best candidate and with round robin,
 // and logs the decision so that it can be explained later.
 //
-//   Decide ──► Placement ──► OnFirstToken: compares prediction and outcome
+//   Decide ──► Placement ──► OnOutcome, OnFirstToken: compare prediction and outcome
 //     └─ log, counters          └─ log, counters
 //
 // Not thread-safe. The constructor's arguments outlive it.
@@ -66,7 +66,12 @@ class Decider {
     std::uint32_t cached_tokens = 0;
   };
   [[nodiscard]] static Prediction PredictionOf(const Placement& placement);
-  void OnFirstToken(const ServedModel& model, const Prediction& prediction, std::uint32_t cached_tokens, Instant now);
+  // It is known how many tokens an attempt found cached, with its first token or later.
+  void OnOutcome(const Prediction& prediction, std::uint32_t cached_tokens, Instant first_token_at);
+  // The attempt has no outcome and will have none; `why` is a literal.
+  void OnNoOutcome(std::uint64_t number, std::string_view why) { log_.SetNoOutcome(number, why); }
+  // The same as OnOutcome of a request's first attempt that has one. The token came at `at`.
+  void OnFirstToken(const ServedModel& model, const Prediction& prediction, Instant at);
 
   [[nodiscard]] const DecisionLog& log() const { return log_; }
   [[nodiscard]] std::string_view policy_name() const { return policy_.name(); }

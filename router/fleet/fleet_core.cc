@@ -202,7 +202,9 @@ void FleetCore::OnBundleFault(const std::string& digest, const BundleError& erro
 
 void FleetCore::OnBye(const Worker& worker, const wire::Bye& bye, Instant now) {
   if (bye.epoch != worker.hello.epoch) return;
-  Lose(std::string(worker.hello.worker_id), LostReason::kLeft, now);
+  const std::string worker_id = worker.hello.worker_id;
+  LogInfo("worker left", {{"worker", worker_id}});
+  Remove(worker_id, now);
 }
 
 void FleetCore::OnMalformed(const std::string& identity, const Error& error, Instant now) {
@@ -221,6 +223,10 @@ void FleetCore::OnUnreachable(const std::string& identity, Instant now) {
 void FleetCore::Lose(const std::string& worker_id, LostReason reason, Instant now) {
   LogWarning("worker lost", {{"worker", worker_id}, {"reason", std::string(NameOf(reason))}});
   metrics_.OnWorkerLost(reason);
+  Remove(worker_id, now);
+}
+
+void FleetCore::Remove(const std::string& worker_id, Instant now) {
   metrics_.ForgetWorker(roster_.Find(worker_id)->hello.model, worker_id);
   roster_.Remove(worker_id, now);
   requests_.OnWorkerLost(worker_id, now);

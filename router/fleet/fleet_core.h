@@ -142,6 +142,8 @@ class FleetCore {
   // True when the message was accepted. If not, the worker may be gone.
   [[nodiscard]] bool Settle(Worker& worker, ViewSync::Outcome outcome, Instant now);
   void Lose(const std::string& worker_id, LostReason reason, Instant now);
+  // It has left or is lost: its requests move to other workers.
+  void Remove(const std::string& worker_id, Instant now);
   void AskForHello(const std::string& identity, Instant now);
   void AskForBundle(const Worker& worker, Instant now);
   void Welcome(const std::string& identity, const wire::Hello& hello);

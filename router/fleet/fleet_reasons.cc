@@ -6,7 +6,6 @@ std::string_view NameOf(LostReason reason) {
   switch (reason) {
     case LostReason::kSilent: return "silent";
     case LostReason::kRestarted: return "restarted";
-    case LostReason::kLeft: return "left";
     case LostReason::kBrokenLink: return "broken_link";
     case LostReason::kUnreachable: return "unreachable";
     case LostReason::kStalled: return "stalled";

@@ -6,11 +6,10 @@
 
 namespace roost::router {
 
-// Why a worker went away.
+// Why a worker was lost. One that said bye has left, and is not lost.
 enum class LostReason : std::uint8_t {
   kSilent,       // nothing heard for the worker timeout
   kRestarted,    // it said hello under a new epoch
-  kLeft,         // it said bye
   kBrokenLink,   // messages were lost, or were malformed
   kUnreachable,  // its connection is gone, or accepts no more messages
   kStalled,      // its engine has work and makes no progress

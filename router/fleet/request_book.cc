@@ -55,7 +55,7 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.prompt_logprobs_told = !request.spec.prompt_logprobs.has_value();
   request.parts = {{.choices = {0, request.spec.sample_count}}};
   Sending sending = Sending::kNoRoom;  // a new request must not overtake waiting ones
-  if (waiting_.size(request.spec.model->revision) == 0) {
+  if (waiting_.size(WaitingRoom::LineOf(*request.spec.model)) == 0) {
     sending = SendFirstPart(request, request.spec.block_hashes, matches, Admission::kWithRoom, now);
     if (sending == Sending::kNoWorker && MoveToOtherRevision(request)) {
       sending = SendParts(request, Admission::kWithRoom, now);
@@ -113,6 +113,7 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
   // The first attempt has the request's id.
   attempt.id = std::exchange(request.was_sent, true) ? NextId() : request.id;
   attempt.worker_id = worker.hello.worker_id;
+  attempt.prompt_token_count = prompt_tokens;
   attempt.prediction = Decider::PredictionOf(*placement);
   const std::uint32_t uncached_tokens = prompt_tokens - attempt.prediction.cached_tokens;
   attempt.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now);
@@ -209,6 +210,7 @@ void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error&
   request.prompt_logprobs.clear();  // the next attempt sends them from the start
   Part part = attempt.part;
   if (reason != RetryReason::kOverloaded) ++part.retry_count;
+  const std::uint64_t decision = attempt.prediction.number;
   for (const ChoiceRange range : RangesLeft(attempt)) {
     part.choices = range;
     request.parts.push_back(part);
@@ -221,6 +223,7 @@ void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error&
   }
   if (sending == Sending::kNoWorker) return End(request, {.reason = wire::FinishReason::kError, .error = error});
   metrics_.OnRetry(reason);
+  decider_.OnNoOutcome(decision, NameOf(reason));
   if (sending == Sending::kSent || request.waits) return;
   // A request that workers refuse again and again must not wait for ever.
   if (request.wait_deadline.has_value() && now >= *request.wait_deadline) return EndWait(request);
@@ -252,6 +255,7 @@ void RequestBook::EndAll(const Error& error) {
 }
 
 void RequestBook::Forget(const Attempt& attempt) {
+  decider_.OnNoOutcome(attempt.prediction.number, attempt.prompt_computed_at ? "not_reported" : "request_ended");
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (attempt.is_probe && worker != nullptr) worker->ejection.OnProbeDropped();
   tenant_shares_.OnEnded(attempt.request->spec.tenant);

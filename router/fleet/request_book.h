@@ -57,10 +57,11 @@ struct RequestBookOptions {
   std::uint32_t max_requests = 10'000;  // above it Submit returns kOverloaded
   std::uint32_t max_retries = 2;        // further attempts of one request; refusals by a full worker do not count
   // A worker has room while fewer requests than this wait there, counting those that it reported and those sent since.
-  // A new request waits at the router only while no worker has room, or behind other waiting requests. A request that
-  // continues after a failure waits only while no worker takes requests.
+  // A new request waits at the router only while no worker that serves its model or adapter has room, or behind others
+  // that wait for it. A request that continues after a failure waits only while no worker takes requests.
   std::uint32_t worker_queue_bound = 128;
-  std::uint32_t max_queue = 1024;  // requests that may wait for one model; above it Submit returns kOverloaded
+  // Requests that may wait for one model, and for each adapter; above it Submit returns kOverloaded.
+  std::uint32_t max_queue = 1024;
   Duration max_queue_wait = std::chrono::seconds(30);  // then the request ends with kOverloaded
 };
 
@@ -145,10 +146,11 @@ class RequestBook {
     Request* request = nullptr;
     Part part;
     std::string worker_id;
+    std::uint32_t prompt_token_count = 0;  // with the output of earlier attempts
     Decider::Prediction prediction;
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
-    bool prompt_computed = false;
+    std::optional<Instant> prompt_computed_at;
     bool cache_outcome_known = false;
     bool cut_short = false;  // the router ended a choice that its worker still computes
     bool is_probe = false;   // see Ejection
@@ -167,7 +169,9 @@ class RequestBook {
   // Whether some worker may take the request, regardless of room.
   [[nodiscard]] bool MayBeTaken(const Request& request);
   [[nodiscard]] Error WhyNobody(const GenerateSpec& spec);
-  [[nodiscard]] bool AnyHasRoom(std::string_view revision);
+  [[nodiscard]] bool AnyHasRoom(const WaitingRoom::Line& line);
+  // Serving workers that take requests from this queue.
+  [[nodiscard]] std::vector<Worker*> ServingLine(const WaitingRoom::Line& line);
   [[nodiscard]] QueuedRequest PlaceInQueue(Request& request, Instant now) const;
   [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);
   // Adds the request before all others of its priority, even when the queue is full.
@@ -175,9 +179,9 @@ class RequestBook {
   // Does nothing when the request is not queued.
   void LeaveQueue(Request& request);
   // Sends the next request. False when none waits, or when it has to wait again.
-  bool DispatchNext(const std::string& revision, Instant now);
-  // Moves requests whose revision has no worker left to another revision that can take them.
-  void MoveWaiting(const WaitingRoom::Revision& revision, Instant now);
+  bool DispatchNext(const WaitingRoom::Line& line, Instant now);
+  // Moves requests whose revision has no worker left for them to another revision that can take them.
+  void MoveWaiting(const WaitingRoom::Line& line, Instant now);
   // Ends a request that has waited too long; `request` dangles afterwards.
   void EndWait(Request& request);
   [[nodiscard]] Error TooManyInFlight() const;

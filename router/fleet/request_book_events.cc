@@ -103,7 +103,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
                            .predicted_cached_tokens = attempt.prediction.cached_tokens,
                            .actual_cached_tokens = *cached_tokens,
                            .block_tokens = request.spec.model->block_tokens});
-    decider_.OnFirstToken(*request.spec.model, attempt.prediction, *cached_tokens, now);
+    decider_.OnFirstToken(*request.spec.model, attempt.prediction, *attempt.prompt_computed_at);
   }
   if (event.tokens.empty() && !cached_tokens.has_value()) return;
   effects_.Push(NotifyTokens{request.observer,
@@ -114,7 +114,8 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
 }
 
 void RequestBook::OnPromptComputed(Attempt& attempt, Instant now) {
-  if (std::exchange(attempt.prompt_computed, true)) return;
+  if (attempt.prompt_computed_at.has_value()) return;
+  attempt.prompt_computed_at = now;
   attempt.pending = {};  // the cache events of its blocks have already come
   attempt.charge.OnFirstToken();
   const GenerateSpec& spec = attempt.request->spec;
@@ -132,6 +133,8 @@ void RequestBook::OnPromptComputed(Attempt& attempt, Instant now) {
 // With the first token, or as late as with the last.
 void RequestBook::OnCacheOutcome(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
   if (!event.cached_token_count.has_value() || std::exchange(attempt.cache_outcome_known, true)) return;
+  decider_.OnOutcome(attempt.prediction, std::min(*event.cached_token_count, attempt.prompt_token_count),
+                     *attempt.prompt_computed_at);
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (worker == nullptr) return;
   worker->totals.cached_tokens += *event.cached_token_count;

@@ -32,15 +32,22 @@ bool RequestBook::MayBeTaken(const Request& request) {
                      [&](const Worker* worker) { return MayTake(query, ViewOf(*worker)); });
 }
 
-bool RequestBook::AnyHasRoom(std::string_view revision) {
-  const std::vector<Worker*> workers = roster_.Serving(revision);
+std::vector<Worker*> RequestBook::ServingLine(const WaitingRoom::Line& line) {
+  std::vector<Worker*> workers = roster_.Serving(line.revision);
+  const auto lacks = [&line](const Worker* worker) { return !worker->adapters.contains(line.adapter); };
+  if (!line.adapter.empty()) std::erase_if(workers, lacks);
+  return workers;
+}
+
+bool RequestBook::AnyHasRoom(const WaitingRoom::Line& line) {
+  const std::vector<Worker*> workers = ServingLine(line);
   return std::any_of(workers.begin(), workers.end(),
                      [&](const Worker* worker) { return roster_.TakesRequests(*worker) && HasRoom(*worker); });
 }
 
 Result<void> RequestBook::CheckRoom(const ServedModel& model) const {
   if (requests_.size() >= options_.max_requests) return TooManyInFlight();
-  return waiting_.CheckRoom(model.revision);
+  return waiting_.CheckRoom(WaitingRoom::LineOf(model));
 }
 
 Error RequestBook::TooManyInFlight() const {
@@ -69,29 +76,32 @@ void RequestBook::EnqueueFirst(Request& request, Instant now) {
 }
 
 void RequestBook::LeaveQueue(Request& request) {
-  if (std::exchange(request.waits, false)) waiting_.Remove(request.spec.model->revision, request.id);
+  if (std::exchange(request.waits, false)) waiting_.Remove(WaitingRoom::LineOf(*request.spec.model), request.id);
 }
 
+// The queues take turns, so that none takes all the room.
 void RequestBook::DispatchWaiting(Instant now) {
-  for (const WaitingRoom::Revision& revision : waiting_.Revisions()) {
-    if (roster_.Serving(revision.name).empty()) MoveWaiting(revision, now);
-    while (AnyHasRoom(revision.name)) {
-      if (!DispatchNext(revision.name, now)) break;
-    }
+  std::vector<WaitingRoom::Line> lines = waiting_.Lines();
+  for (const WaitingRoom::Line& line : lines) {
+    if (ServingLine(line).empty()) MoveWaiting(line, now);
+  }
+  while (!lines.empty()) {
+    std::erase_if(lines, [&](const WaitingRoom::Line& line) { return !AnyHasRoom(line) || !DispatchNext(line, now); });
   }
 }
 
 void RequestBook::DispatchWaitingTo(const Worker& worker, Instant now) {
   while (roster_.TakesRequests(worker) && HasRoom(worker)) {
-    if (!DispatchNext(worker.revision, now)) return;
+    const std::optional<WaitingRoom::Line> line = waiting_.NextFor(worker.revision, worker.adapters);
+    if (!line.has_value() || !DispatchNext(*line, now)) return;
   }
 }
 
-void RequestBook::MoveWaiting(const WaitingRoom::Revision& revision, Instant now) {
-  const std::shared_ptr<const ServedModel> main = roster_.revisions().Main(revision.model);
-  if (main == nullptr || main->revision == revision.name) return;
+void RequestBook::MoveWaiting(const WaitingRoom::Line& line, Instant now) {
+  const std::shared_ptr<const ServedModel> main = roster_.revisions().Main(waiting_.NameOf(line));
+  if (main == nullptr || main->revision == line.revision) return;
   std::vector<Request*> waiting_on;  // in the queue of their old or new revision
-  while (const std::optional<QueuedRequest> next = waiting_.Pop(revision.name)) {
+  while (const std::optional<QueuedRequest> next = waiting_.Pop(line)) {
     Request& request = *requests_.at(next->id);
     request.waits = false;
     const bool is_sent =
@@ -101,8 +111,8 @@ void RequestBook::MoveWaiting(const WaitingRoom::Revision& revision, Instant now
   for (auto request = waiting_on.rbegin(); request != waiting_on.rend(); ++request) EnqueueFirst(**request, now);
 }
 
-bool RequestBook::DispatchNext(const std::string& revision, Instant now) {
-  const std::optional<QueuedRequest> next = waiting_.Pop(revision);
+bool RequestBook::DispatchNext(const WaitingRoom::Line& line, Instant now) {
+  const std::optional<QueuedRequest> next = waiting_.Pop(line);
   if (!next.has_value()) return false;
   Request& request = *requests_.at(next->id);
   request.waits = false;
@@ -111,7 +121,7 @@ bool RequestBook::DispatchNext(const std::string& revision, Instant now) {
     EnqueueFirst(request, now);
     return false;
   }
-  waiting_.NoteDeparture(revision, *next, now);
+  waiting_.NoteDeparture(line, *next, now);
   if (sending == Sending::kNoWorker) {
     End(request, {.reason = wire::FinishReason::kError, .error = NobodyServes(*request.spec.model)});
   }
@@ -135,8 +145,10 @@ void RequestBook::EndWait(Request& request) {
   metrics_.OnQueueRefused(QueueRefusal::kDeadline);
   Error error{ErrorCode::kOverloaded, fmt::format("no worker had room within {} s", ToSeconds(options_.max_queue_wait)),
               ""};
-  const bool is_served = roster_.revisions().Find(request.spec.model->revision) != nullptr;
-  if (!is_served) error = NobodyServes(*request.spec.model);
+  const ServedModel& model = *request.spec.model;
+  const bool has_adapter = !model.is_adapter() || !roster_.Serving(model).empty();
+  const bool is_served = has_adapter && roster_.revisions().Find(model.revision) != nullptr;
+  if (!is_served) error = NobodyServes(model);
   End(request, {.reason = wire::FinishReason::kError, .error = std::move(error)});
 }
 

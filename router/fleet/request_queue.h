@@ -1,4 +1,5 @@
-// The queue of one model's requests at the router, used while no worker has room. It decides which request is next.
+// The queue of one model's or adapter's requests at the router, used while no worker has room. It decides which request
+// is next.
 //
 //   priority 90   tenant a: a1 a2 ─┐ take turns, counted in tokens
 //                 tenant b: b1    ─┘
@@ -64,6 +65,8 @@ class RequestQueue {
   bool Remove(RequestId id);
 
   [[nodiscard]] std::size_t size() const { return places_.size(); }
+  // Of the next request; the queue is not empty.
+  [[nodiscard]] std::uint32_t top_priority() const { return rounds_.begin()->first; }
   // When the oldest waiting request was queued; empty when none waits. O(requests).
   [[nodiscard]] std::optional<Instant> oldest() const;
 

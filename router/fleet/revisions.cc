@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace roost::router {
@@ -41,14 +42,21 @@ void Revisions::Leave(const std::string& key, Instant now) {
   revisions_.erase(found);
   const bool is_last = std::none_of(revisions_.begin(), revisions_.end(),
                                     [&](const auto& entry) { return entry.second.model == left.model; });
-  if (!is_last) return;
-  std::erase_if(gone_, [&](const auto& entry) { return now - entry.second >= kMemoryOfModels; });
-  NoteGone(left.model, now);
-  for (const auto& [name, adapter] : left.adapters) NoteGone(name, now);
+  if (is_last) NoteGone({left.model}, now);
 }
 
-void Revisions::NoteGone(const std::string& name, Instant now) {
-  if (gone_.size() < kMaxGoneModels) gone_.insert_or_assign(name, now);
+void Revisions::NoteLost(const AdapterNames& adapters, Instant now) {
+  std::vector<std::string> lost;
+  std::copy_if(adapters.begin(), adapters.end(), std::back_inserter(lost),
+               [this](const std::string& name) { return AdapterOffersOf(name).empty(); });
+  NoteGone(lost, now);
+}
+
+void Revisions::NoteGone(const std::vector<std::string>& names, Instant now) {
+  std::erase_if(gone_, [&](const auto& entry) { return now - entry.second >= kMemoryOfModels; });
+  for (const std::string& name : names) {
+    if (gone_.size() < kMaxGoneModels) gone_.insert_or_assign(name, now);
+  }
 }
 
 void Revisions::Publish(const std::string& key, ServedModel served, const AdapterNames& adapters) {

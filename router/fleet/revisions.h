@@ -46,6 +46,9 @@ class Revisions {
   // A worker leaves; with the last one the revision goes too.
   void Leave(const std::string& key, Instant now);
 
+  // A worker that had these adapters has left; called when its revision is published or withdrawn without it.
+  void NoteLost(const AdapterNames& adapters, Instant now);
+
   // Clients may use this revision and these adapters from now on; fills in `served.index`. Keeps the existing objects
   // if nothing changed.
   void Publish(const std::string& key, ServedModel served, const AdapterNames& adapters);
@@ -93,7 +96,7 @@ class Revisions {
   };
   [[nodiscard]] std::vector<Offer> OffersOf(std::string_view name) const;
   [[nodiscard]] std::vector<Offer> AdapterOffersOf(std::string_view name) const;
-  void NoteGone(const std::string& name, Instant now);
+  void NoteGone(const std::vector<std::string>& names, Instant now);
 
   const std::shared_ptr<IndexBudget> index_budget_;
   std::uint64_t shed_before_ = 0;                           // blocks that indexes shed before they were destroyed

@@ -85,11 +85,13 @@ void Roster::Remove(std::string_view worker_id, Instant now) {
   const auto found = workers_.find(worker_id);
   if (found == workers_.end()) return;
   const std::string revision = found->second->revision;
+  const AdapterNames adapters = std::move(found->second->adapters);
   fleets_.Remove(*found->second);
   by_identity_.erase(found->second->identity);
   workers_.erase(found);
   revisions_.Leave(revision, now);
   RefreshRevision(revision);
+  revisions_.NoteLost(adapters, now);
 }
 
 void Roster::RememberStall(const Worker& worker) {

@@ -1,4 +1,5 @@
-// The queues of requests that wait for a worker with room: one for each revision of a model, with its drain rate.
+// The queues of requests that wait for a worker with room: one for each revision of a model, and one for each of its
+// adapters, since only some of its workers serve it. Each has a drain rate.
 //
 // It holds queue entries, not requests; the request book decides which requests wait. A queue exists from the first
 // waiting request until Publish finds it empty.
@@ -7,12 +8,12 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -21,43 +22,53 @@
 #include "router/fleet/drain_rate.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/request_queue.h"
+#include "router/route/worker_view.h"
 
 namespace roost::router {
 
 class WaitingRoom {
  public:
   struct Options {
-    std::uint32_t max_queue = 1024;  // requests that may wait for one revision
+    std::uint32_t max_queue = 1024;  // requests that may wait in one queue
     Duration max_wait = std::chrono::seconds(30);
   };
   WaitingRoom(Options options, FleetMetrics& metrics) : options_(options), metrics_(metrics) {}
 
-  // The number of requests that wait for this revision.
-  [[nodiscard]] std::size_t size(std::string_view revision) const;
+  // Names a queue.
+  struct Line {
+    std::string revision;
+    std::string adapter;  // empty: of the model itself
+    auto operator<=>(const Line&) const = default;
+  };
+  [[nodiscard]] static Line LineOf(const ServedModel& model) { return {model.revision, std::string(model.adapter())}; }
+
+  // The number of requests that wait in the queue.
+  [[nodiscard]] std::size_t size(const Line& line) const;
   // The number of all waiting requests.
   [[nodiscard]] std::size_t size() const;
-  struct Revision {
-    std::string name;
-    std::string model;
-  };
-  // The revisions with waiting requests, ordered by name.
-  [[nodiscard]] std::vector<Revision> Revisions() const;
+  // What its clients ask for.
+  [[nodiscard]] const std::string& NameOf(const Line& line) const;
+  // The queues with waiting requests, in order.
+  [[nodiscard]] std::vector<Line> Lines() const;
+  // The queue whose turn it is among those from which a worker of this revision with these adapters takes requests: of
+  // those with the highest priority, the one that was popped longest ago. Empty when none waits.
+  [[nodiscard]] std::optional<Line> NextFor(const std::string& revision, const AdapterNames& adapters) const;
 
   // An error, which is counted, when no more request may wait. While none waits there is no error, because a worker may
   // have room.
-  [[nodiscard]] Result<void> CheckRoom(std::string_view revision) const;
+  [[nodiscard]] Result<void> CheckRoom(const Line& line) const;
   // Adds a request at the end of its priority. kOverloaded, and counted, when the queue is full.
   [[nodiscard]] Result<void> Push(const ServedModel& model, QueuedRequest request, Instant now);
   // Adds a request before all others of its priority, even when the queue is full.
   void PushFront(const ServedModel& model, QueuedRequest request, Instant now);
   // The next request; empty when none waits.
-  [[nodiscard]] std::optional<QueuedRequest> Pop(std::string_view revision);
-  void Remove(std::string_view revision, RequestId id);
+  [[nodiscard]] std::optional<QueuedRequest> Pop(const Line& line);
+  void Remove(const Line& line, RequestId id);
   // Takes out the requests that have waited for too long.
   [[nodiscard]] std::vector<RequestId> TakeExpired(Instant now);
 
   // A popped request is at a worker, or has ended, and no longer waits.
-  void NoteDeparture(std::string_view revision, const QueuedRequest& request, Instant now);
+  void NoteDeparture(const Line& line, const QueuedRequest& request, Instant now);
 
   // A status for each model with waiting requests.
   [[nodiscard]] std::vector<QueueStatus> Statuses(Instant now) const;
@@ -69,13 +80,15 @@ class WaitingRoom {
     std::string model;
     RequestQueue requests;
     DrainRate drain;
+    std::uint64_t turn = 0;  // that the last Pop took
   };
 
   [[nodiscard]] Queue& QueueOf(const ServedModel& model, Instant now);
 
   const Options options_;
   FleetMetrics& metrics_;
-  std::map<std::string, Queue, std::less<>> queues_;  // by revision
+  std::map<Line, Queue> queues_;
+  std::uint64_t turns_ = 0;
 };
 
 }  // namespace roost::router

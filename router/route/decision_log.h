@@ -1,6 +1,6 @@
 // The last decisions and their results, to answer "why this worker?".
 //
-//   Add ──► record ──► SetOutcome, when the first token has come
+//   Add ──► record ──► SetOutcome, when the first token has come; or SetNoOutcome, when none will
 //             └─ overwritten once kCapacity later ones were added
 //
 // Not thread-safe. Add and SetOutcome take constant time, the others read the whole log.
@@ -42,6 +42,7 @@ struct DecisionRecord {
     double ttft_seconds = 0;  // from the decision to the first token's arrival at the router
   };
   std::optional<Outcome> outcome = std::nullopt;
+  std::string_view no_outcome = {};  // why there will be none; empty: it is there, or may come
 };
 
 class DecisionLog {
@@ -52,6 +53,12 @@ class DecisionLog {
   std::uint64_t Add(DecisionRecord record);
   // Does nothing if the record was overwritten.
   void SetOutcome(std::uint64_t number, const DecisionRecord::Outcome& outcome);
+  // `why` outlives the log. Does nothing if there is an outcome, or the record was overwritten.
+  void SetNoOutcome(std::uint64_t number, std::string_view why) {
+    if (number < first() || number >= next_) return;
+    DecisionRecord& record = ring_[number % kCapacity];
+    if (!record.outcome.has_value()) record.no_outcome = why;
+  }
 
   // The newest first, at most `limit`.
   [[nodiscard]] std::vector<DecisionRecord> Latest(std::size_t limit) const;

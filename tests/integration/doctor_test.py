@@ -65,6 +65,7 @@ class DoctorTest(unittest.TestCase):
             findings = self.doctor("--no-requests", code=2, router=lonely)
             self.assertEqual(self.of(findings, "workers")[0]["what"], "knows no worker")
             self.assertIn("--link-address", self.of(findings, "workers")[0]["advice"])
+            self.assertEqual(self.of(findings, "model")[0]["what"], "the router serves no model yet")
             findings = self.doctor("--more-admins", lonely.admin, "--no-requests", code=2)
             self.assertIn("do not know the same workers: worker-a, worker-b", self.of(findings, "routers")[0]["what"])
 

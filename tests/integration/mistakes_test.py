@@ -59,6 +59,11 @@ COMMANDS = [
     ("a configuration that is not there", [*ROUTER, "--config", "/nowhere/roost.toml"], 64, ["/nowhere/roost.toml"]),
     ("a misspelt option of roostctl", [BIN / "roostctl", "status", "--admni", "http://127.0.0.1:1"], 64,
      ["unknown option --admni", "did you mean --admin?"]),
+    ("the flag of another command", [BIN / "roostctl", "status", "--router", "http://127.0.0.1:1"], 64,
+     ["unknown option --router", "use --admin"]),
+    ("a misspelt command", [BIN / "roostctl", "statsu"], 64, ["no command 'statsu'", "did you mean roostctl status?"]),
+    ("an empty prompt", [BIN / "roostctl", "match", "--model", "demo-model", "--prompt", ""], 1,
+     ["prompt: is missing or empty", "--messages"]),
 ]  # fmt: skip
 
 # What is in the file of --config, and the words of the answer; FILE stands for the file's path.
@@ -139,8 +144,11 @@ class MistakesTest(unittest.TestCase):
             holder.listen()
             address = f"127.0.0.1:{holder.getsockname()[1]}"
             code, line = run([*ROUTER, "--http-address", address])
-            self.assertNotEqual(code, 0)
+            self.assertEqual(code, 69)
             self.assert_words(line, ["http-address", address, "in use"])
+            code, line = run([*ROUTER, "--link-address", f"tcp://{address}"])
+            self.assertEqual(code, 69)
+            self.assert_words(line, [address, "in use"])
             code, line = run([*DEMO, "--metrics-address", address])
             self.assertEqual(code, 69)
             self.assert_words(line, ["metrics-address", address, "in use"])
@@ -155,6 +163,17 @@ class MistakesTest(unittest.TestCase):
                     answer = router.request(method, path, body, headers)
                     self.assertEqual(answer.status, status, answer.body)
                     self.assert_words(answer.json()["error"]["message"], words)
+            for command in (["status"], ["top", "--once"], ["explain"], ["prefixes"], ["cordon", "worker-a"], ["usage"],
+                            ["match", "--model", "demo-model", "--prompt", "Who?"]):
+                code, line = run([BIN / "roostctl", *command, "--admin", router.url])
+                self.assertEqual(code, 1, command)
+                self.assert_words(line, ["looks like the API's address", "--admin", "http://127.0.0.1:8001"])
+            code, line = run([BIN / "roostctl", "chat", "--router", router.admin])
+            self.assert_words(line, ["looks like the operators' address", "--router", "http://127.0.0.1:8000"])
+            told = subprocess.run([BIN / "roostctl", "doctor", "--router", router.admin, "--admin", router.url],
+                                  capture_output=True, text=True, timeout=DEADLINE_SECONDS).stdout
+            self.assert_words(told, ["looks like the API's address", "looks like the operators' address"])
+            self.assertNotIn("give --api-key-file", told)
             self.assertEqual(worker.stop(), 0)
             wait_until(lambda: not router.workers(), "that the worker is gone")
             for method, path, body in (("POST", "/v1/chat/completions", CHAT), ("GET", "/v1/models/demo-model", None)):

@@ -180,8 +180,7 @@ class MixedTest(unittest.TestCase):
                 for call, recorded, now in worker.results:
                     self.assertEqual(now, recorded, call)
                 self.assertEqual(len(worker.results), sum(kind == "ask" for kind, _ in entries))
-                lost = router.wait_for_log("worker lost")
-                self.assertEqual(lost["reason"], "left")
+                self.assertEqual(router.wait_for_log("worker left")["level"], "info")
                 self.assertEqual(router.wait_for_log("worker joined")["protocol"], "2.0")
                 for name in ("malformed", "unknown"):
                     self.assertEqual(router.metric(f"roost_router_{name}_messages_total"), 0)

@@ -169,7 +169,7 @@ class PrefixesTest(unittest.TestCase):
         cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"]
         self.assertIn(f"hit          prompt {prompt_tokens} tokens: {cached} cached in ", told)
         self.assertIn("blocks 1-", told)
-        self.assertIn("└─ to prefill: ", told)
+        self.assertRegex(told, r"known then   blocks 1-\d+: .*\n +└─ .*tokens?: no worker\n")
 
     def test_wrong_questions_name_what_is_wrong(self):
         for path, body, param in (("warm", {"prompt": PROMPT, "workers": ["worker-z"]}, "workers"),

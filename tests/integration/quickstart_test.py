@@ -130,6 +130,17 @@ class ProcessesTest(Folder):
         self.assertEqual([pid for pid in pids if pathlib.Path("/proc", pid).exists()], [])
 
 
+    def test_a_process_that_ends_is_named(self):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c",
+             ". deploy/lib/cluster.sh; logs=/logs; "
+             "(exit 7) & pids=($!); names[$!]=router; sleep 1000 & pids+=($!); names[$!]=worker-0; "
+             "kill -KILL ${pids[1]}; watch_cluster"], cwd=ROOT, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("quickstart: router ended with status 7; see /logs/router.log", done.stderr)
+        self.assertIn("quickstart: worker-0 ended with status 137; see /logs/worker-0.log", done.stderr)
+
+
 class AddressTest(unittest.TestCase):
     def test_an_address_in_use_is_named_at_once(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -147,7 +158,7 @@ class OwnModelTest(Folder):
         shutil.copytree(DEMO_MODEL, model)
         done = quickstart("--model", model)
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
-        self.assertEqual(last_line(done), "quickstart: ok model=my-model backend=cpu")
+        self.assertEqual(last_line(done), "quickstart: ok model=my model backend=cpu")
         self.assertRegex(done.stdout, r"(?m)^weights +[\d.]+ MB of memory per worker, as (f32|bf16)$")
         self.assertRegex(done.stdout, r"(?m)^KV +[\d.]+ .B of memory per worker: \d+ tokens of \d+ bytes each")
         self.assertRegex(done.stdout, r'"role":"assistant","content":"[^"]')
@@ -170,6 +181,32 @@ class OwnModelTest(Folder):
         self.assertEqual(done.returncode, 1)
         self.assertIn("tokenizer.json", done.stderr)
         self.assertNotIn("started", done.stderr)
+
+
+    def test_a_folder_without_a_config_is_refused_before_anything_is_built(self):
+        done = quickstart("--model", self.folder, ROOST_BIN="")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"{self.folder} is no model folder on this host: it has no config.json", done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def test_a_model_with_random_weights_needs_no_folder(self):
+        done = quickstart("--model", "synthetic:tiny")
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
+        self.assertEqual(last_line(done), "quickstart: ok model=tiny backend=cpu")
+
+
+class HelpTest(unittest.TestCase):
+    def test_help_has_every_flag_and_variable(self):
+        done = quickstart("--help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for word in ("--model DIR", "--once", "--backend cpu", "ROOST_HTTP_ADDRESS", "ROOST_BIN"):
+            self.assertIn(word, done.stdout)
+        self.assertNotIn("set -e", done.stdout)
+
+    def test_a_flag_that_is_not_known_is_named(self):
+        done = quickstart("--served-model-name", "mine")
+        self.assertEqual(done.returncode, 64)
+        self.assertIn("--served-model-name is not known", done.stderr)
 
 
 class BackendTest(Folder):

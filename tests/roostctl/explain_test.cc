@@ -67,9 +67,9 @@ TEST(FormatDecisionsTest, DrawsTheHitAndWhoHoldsThePrompt) {
                      R"("block_tokens":16,"hit":"prompt 1600 tokens: 1424 cached in 89 blocks, 176 to prefill",)"
                      R"("predicted")"));
   EXPECT_THAT(text, HasSubstr("  hit          prompt 1600 tokens: 1424 cached in 89 blocks, 176 to prefill\n"
-                              "               block 1: w2; being computed by w1\n"
+                              "  known then   block 1: w2; being computed by w1\n"
                               "               └─ blocks 2-90: w2\n"
-                              "                  └─ to prefill: blocks 91-100\n"));
+                              "                  └─ blocks 91-100: no worker\n"));
   EXPECT_THAT(Formatted(kDecision), Not(HasSubstr("  hit ")));  // from a router that does not report it
 }
 
@@ -96,6 +96,17 @@ TEST(FormatDecisionsTest, SaysWhatIsNotKnown) {
   EXPECT_THAT(text, HasSubstr("actual       no token yet"));
   EXPECT_THAT(text, HasSubstr("predicted    1440 cached tokens, first token after unknown"));
   EXPECT_THAT(text, HasSubstr("no worker's speed is known yet"));
+}
+
+TEST(FormatDecisionsTest, SaysWhyNothingIsKnownOfAnAttempt) {
+  const std::string decision =
+      With(std::string(kDecision), R"({"cached_tokens":1424,"ttft_seconds":0.125})",
+           R"(null,"no_actual":"worker_lost","block_tokens":16,"hit":"prompt 1600 tokens: 0")");
+  const std::string text = Formatted(decision);
+  EXPECT_THAT(text, HasSubstr("actual       unknown: the worker went away, and the request continued elsewhere\n"));
+  EXPECT_THAT(text, HasSubstr("hit          prompt 1600 tokens: 0, as predicted\n"));
+  EXPECT_THAT(Formatted(With(decision, "worker_lost", "request_ended")), HasSubstr("ended before its first token\n"));
+  EXPECT_THAT(Formatted(With(decision, R"("worker_lost")", "null")), HasSubstr("actual       no token yet\n"));
 }
 
 TEST(FormatDecisionsTest, AnotherAnswerIsAnErrorAndNoneIsSaid) {

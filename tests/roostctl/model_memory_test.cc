@@ -57,6 +57,17 @@ TEST_F(ModelMemoryTest, CountsWeightsAndKv) {
   EXPECT_EQ(on_host->weight_bytes, model->weight_bytes + 2048 * 192 * 2);
 }
 
+TEST_F(ModelMemoryTest, APresetHasAShapeAndNoFiles) {
+  const auto model = MeasureModel("synthetic:qwen3-0.6b", MemoryOf::kDevice, kernels::DType::kBF16);
+  ASSERT_TRUE(model.ok()) << model.error().ToString();
+  EXPECT_EQ(model->name, "qwen3-0.6b");
+  EXPECT_EQ(model->kv_bytes_per_token, 2 * 28 * 8 * 128 * 2);
+  EXPECT_EQ(model->file_bytes, 0U);
+  const auto unknown = MeasureModel("synthetic:gpt-9", MemoryOf::kDevice, kernels::DType::kBF16);
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().field, "model");
+}
+
 TEST_F(ModelMemoryTest, NamesTheFileAtFault) {
   fs::remove(folder_ / "tokenizer.json");
   EXPECT_NE(Complaint().find("tokenizer.json"), std::string::npos) << Complaint();

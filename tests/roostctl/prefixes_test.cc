@@ -19,19 +19,19 @@ TEST(BlockTreeTest, DrawsAStretchForEachDepth) {
   EXPECT_EQ(DrawBlockTree({.token_count = 38, .block_tokens = 4}, holders, "  "),
             "  blocks 1-4: a, b, c\n"
             "  └─ blocks 5-8: a; being computed by b\n"
-            "     └─ to prefill: block 9 and 2 tokens behind\n");
+            "     └─ block 9 and 2 tokens: no worker\n");
 }
 
-TEST(BlockTreeTest, OfWhatNobodyHoldsAllIsToPrefill) {
+TEST(BlockTreeTest, WhatNoWorkerHoldsIsSaid) {
   EXPECT_EQ(DrawBlockTree({.token_count = 9, .block_tokens = 4}, {{"a", 0, 0}}, ""),
-            "to prefill: blocks 1-2 and 1 token behind\n");
-  EXPECT_EQ(DrawBlockTree({.token_count = 3, .block_tokens = 4}, {}, ""), "to prefill: 3 tokens behind them\n");
+            "blocks 1-2 and 1 token: no worker\n");
+  EXPECT_EQ(DrawBlockTree({.token_count = 3, .block_tokens = 4}, {}, ""), "3 tokens: no worker\n");
 }
 
 TEST(BlockTreeTest, WhatIsHeldWholeLeavesNothing) {
   EXPECT_EQ(DrawBlockTree({.token_count = 8, .block_tokens = 4}, {{"a", 2, 0}}, ""), "blocks 1-2: a\n");
   EXPECT_EQ(DrawBlockTree({.token_count = 9, .block_tokens = 4}, {{"a", 2, 0}}, ""),
-            "blocks 1-2: a\n└─ to prefill: 1 token behind them\n");
+            "blocks 1-2: a\n└─ 1 token: no worker\n");
 }
 
 TEST(BlockTreeTest, KeepsToItsBounds) {
@@ -62,7 +62,10 @@ TEST(MatchTest, AsksForThePrompt) {
   PromptOptions options = PromptOptionsFor("text");
   options.cache_salt = "s";
   EXPECT_EQ(MatchBody(options, "").value(), R"({"model":"demo","cache_salt":"s","prompt":"text"})");
-  EXPECT_EQ(MatchBody(PromptOptionsFor(""), "").error().field, "prompt");
+  EXPECT_EQ(MatchBody(PromptOptionsFor(""), "").error().ToString(),
+            "prompt: is missing or empty: give --prompt TEXT or --messages FILE");
+  options.messages_file = "chat.json";
+  EXPECT_EQ(MatchBody(options, "[]").error().ToString(), "prompt: can not be given together with --messages");
 }
 
 constexpr std::string_view kMatch =
@@ -78,7 +81,7 @@ TEST(MatchTest, PrintsTheHitThePlaceAndThePicture) {
             "would go to a now, by cache-aware: deepest_match; first token after 12.5 ms\n"
             "  block 1: a, b\n"
             "  └─ blocks 2-4: a\n"
-            "     └─ to prefill: 2 tokens behind them\n"
+            "     └─ 2 tokens: no worker\n"
             "worker                       held  pending  cached tokens  index\n"
             "a                               4        0             16  exact\n"
             "b                               1        0              4  blind\n");
@@ -136,7 +139,12 @@ TEST(PrefixesTest, PrintsHitsAndTextAndWhoIsSilent) {
             "                             begins \"You\\nare\"\n"
             "                             ends   \"brief.\"\n"
             "no answer from c\n");
-  EXPECT_THAT(FormatPrefixes(R"({"prefixes":[]})").value(), HasSubstr("no prefix was found"));
+  EXPECT_THAT(FormatPrefixes(R"({"prefixes":[],"workers":[{"worker":"a","answered":true}]})").value(),
+              HasSubstr("no prefix was found"));
+  EXPECT_THAT(FormatPrefixes(R"({"prefixes":[],"workers":[]})").value(), HasSubstr("(no workers)"));
+  EXPECT_THAT(
+      FormatPrefixes(R"({"prefixes":[{"model":"m1","hash":"01","workers":[{"worker":"a","hits":5}]}]})").value(),
+      HasSubstr("  m1: a 5\n"));
   EXPECT_FALSE(FormatPrefixes("[]").ok());
 }
 

@@ -34,6 +34,21 @@ TEST(FormatStatusTest, SaysWhyAWorkerGetsNoRequests) {
   EXPECT_THAT(table, testing::Not(HasSubstr("ready")));
 }
 
+TEST(FormatStatusTest, ShowsRevisionsOnlyWhileAModelHasSeveral) {
+  const std::string one = R"({"id":"w1","model":"demo","fingerprint":"0123456789abcdef"})";
+  const std::string same = R"({"id":"w2","model":"demo","fingerprint":"0123456789abcdef"})";
+  const std::string newer = R"({"id":"w3","model":"demo","fingerprint":"fedcba9876543210"})";
+  const std::string other = R"({"id":"w4","model":"other","fingerprint":"fedcba9876543210"})";
+  const auto table = [](const std::string& workers) {
+    return FormatStatus(R"({"workers":[)" + workers + "]}").value();
+  };
+  EXPECT_THAT(table(one + "," + same + "," + other), testing::Not(HasSubstr("revision")));
+  const std::string upgrade = table(one + "," + newer);
+  EXPECT_THAT(upgrade, HasSubstr("requests  revision\n"));
+  EXPECT_THAT(upgrade, HasSubstr("  0123456789ab\n"));
+  EXPECT_THAT(upgrade, HasSubstr("  fedcba987654\n"));
+}
+
 TEST(FormatStatusTest, SaysWhenThereIsNone) {
   EXPECT_THAT(FormatStatus(R"({"workers":[]})").value(), HasSubstr("(no workers)"));
 }

@@ -72,7 +72,8 @@ class ForeignEngine {
   void Tick();
   [[nodiscard]] Duration TimeToNextTick() const;
 
-  // Is there something that the next report tells?
+  // Is there something that the next report tells? A report is small enough for a message; what does not fit is in the
+  // next one.
   [[nodiscard]] bool HasReport() const;
   // The blocks' part of the load (digest, cached and idle blocks) is the caller's.
   [[nodiscard]] StepReport TakeReport();
@@ -137,8 +138,10 @@ class ForeignEngine {
   void FollowWatch();
   void EndSilentCalls();
   void CloseDrained();
-  void Push(LinkId link, wire::TokenEvent event) { report_.tokens.push_back({link, std::move(event)}); }
+  // Many tokens come in several events.
+  void Push(LinkId link, wire::TokenEvent event);
 
+  void LeaveRest(StepReport& report);
   void FillLoad(wire::Load& load) const;
   void FillPrompts(StepReport& report) const;
   [[nodiscard]] std::uint32_t UncachedTokens(const Request& request) const;

@@ -17,9 +17,51 @@ constexpr Duration kLongestDrain = std::chrono::seconds(5);
 // than an engine's preemption takes.
 constexpr int kSilencesOfACall = 4;
 
+// Of a token event, and of a report's token events: a message holds them and the blocks' events.
+constexpr std::size_t kMostTokens = 4096;
+constexpr std::size_t kMostBytes = wire::WireLimits::kMaxPlainFrameBytes / 2;
+static_assert(kMostTokens <= wire::WireLimits::kMaxTokensPerEvent);
+
+// About what the event takes in a message, rather more.
+std::size_t BytesOf(const wire::TokenEvent& event) {
+  constexpr std::size_t kEventBytes = 256;
+  constexpr std::size_t kPositionBytes = 48;
+  std::size_t bytes = kEventBytes + event.tokens.size() * sizeof(TokenId);
+  if (event.error) bytes += event.error->message.size() + event.error->field.size();
+  for (const auto* const positions : {&event.logprobs, &event.prompt_logprobs}) {
+    for (const wire::TokenLogprobs& position : *positions) {
+      bytes += kPositionBytes + position.top.size() * sizeof(wire::TokenLogprob);
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 // ---- tokens ----
+
+void ForeignEngine::Push(LinkId link, wire::TokenEvent event) {
+  std::size_t first = 0;
+  for (; event.tokens.size() - first > kMostTokens; first += kMostTokens) {
+    wire::TokenEvent part;
+    part.request_id = event.request_id;
+    part.choice = event.choice;
+    part.tokens.assign(event.tokens.begin() + first, event.tokens.begin() + first + kMostTokens);
+    if (!event.logprobs.empty()) {
+      const auto begin = std::make_move_iterator(event.logprobs.begin() + static_cast<std::ptrdiff_t>(first));
+      part.logprobs.assign(begin, begin + kMostTokens);
+    }
+    report_.tokens.push_back({link, std::move(part)});
+  }
+  if (first > 0) {
+    const std::vector<TokenId> rest(event.tokens.begin() + first, event.tokens.end());
+    event.tokens.assign(rest.begin(), rest.end());
+    if (!event.logprobs.empty()) {
+      event.logprobs.erase(event.logprobs.begin(), event.logprobs.begin() + static_cast<std::ptrdiff_t>(first));
+    }
+  }
+  report_.tokens.push_back({link, std::move(event)});
+}
 
 void ForeignEngine::TellPrompt(RequestKey key, std::vector<wire::TokenLogprobs> prompt_logprobs) {
   constexpr std::size_t kMost = wire::WireLimits::kMaxPromptLogprobsPerEvent;
@@ -132,8 +174,18 @@ void ForeignEngine::FollowWatch() {
 
 bool ForeignEngine::HasReport() const { return report_due_ || !report_.tokens.empty() || meter_.has_steps(); }
 
+// Token events beyond kMostBytes are left for the next report.
+void ForeignEngine::LeaveRest(StepReport& report) {
+  std::size_t bytes = 0;
+  auto next = report.tokens.begin();
+  while (next != report.tokens.end() && (bytes += BytesOf(next->event)) <= kMostBytes) ++next;
+  report_.tokens.assign(std::make_move_iterator(next), std::make_move_iterator(report.tokens.end()));
+  report.tokens.erase(next, report.tokens.end());
+}
+
 StepReport ForeignEngine::TakeReport() {
   StepReport report = std::exchange(report_, {});
+  LeaveRest(report);
   report.submit_count = submit_count_;
   if (const std::optional<StepSample> step = meter_.TakeStep()) {
     ++step_count_;

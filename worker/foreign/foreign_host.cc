@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/random_seed.h"
 #include "common/base/thread_name.h"
+#include "common/wire/codec.h"
 #include "worker/foreign/facts_round.h"
 
 namespace roost::worker::foreign {
@@ -18,15 +19,26 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// While an OutputLost or a snapshot waits for space in the queue.
+// While an OutputLost, a report or a snapshot waits for space in the queue.
 constexpr milliseconds kRoomWait{5};
 // A command or an event ends the wait at once; this limit is only a safety net.
 constexpr milliseconds kLongestWait{1000};
+// Of blocks' events in a report: a message holds them and half its bytes of tokens.
+constexpr std::size_t kMostEventBytes = wire::WireLimits::kMaxPlainFrameBytes / 4;
 constexpr Duration kFactsPageTime = std::chrono::seconds(10);
 constexpr Duration kWaitingLogInterval = std::chrono::seconds(30);
 
 milliseconds WaitOf(Duration duration) {
   return std::clamp(std::chrono::ceil<milliseconds>(duration), milliseconds(0), kLongestWait);
+}
+
+bool FitsAReport(const std::vector<wire::CacheEvent>& events) {
+  constexpr std::size_t kEventBytes = 64;
+  std::size_t bytes = 0;
+  for (const wire::CacheEvent& event : events) {
+    bytes += kEventBytes + (event.stored.hashes.size() + event.removed.size()) * sizeof(BlockHash);
+  }
+  return bytes <= kMostEventBytes;
 }
 
 // Runs one round of pages to its end.
@@ -50,7 +62,8 @@ Result<EngineFacts> AskForFacts(const Dialect& dialect, HttpCalls& calls, const 
     if (facts.ok() || facts.error().code != ErrorCode::kUnavailable) return facts;
     const Instant now = clock.Now();
     if (now >= deadline) return facts;
-    if (now >= next_log) LogInfo("waiting for the engine", {{"reason", facts.error().message}});
+    if (now >= next_log)
+      LogInfo("waiting for the engine", {{"url", calls.base_url()}, {"reason", facts.error().message}});
     if (now >= next_log) next_log = now + kWaitingLogInterval;
     (void)calls.Poll(WaitOf(std::min(times.pause, deadline - now)), {});
   }
@@ -128,7 +141,7 @@ void ForeignHost::Wait() {
 Duration ForeignHost::TimeToNextRound() const {
   if (blocks_wait_ || inbox_.size() > 0) return Duration(0);
   Duration time = engine_.TimeToNextTick();
-  if (outbox_.has_lost() || snapshot_wanted_) time = std::min<Duration>(time, kRoomWait);
+  if (outbox_.has_lost() || snapshot_wanted_ || engine_.HasReport()) time = std::min<Duration>(time, kRoomWait);
   if (blocks_ == nullptr) return time;
   if (const std::optional<Instant> due = blocks_->deadline()) time = std::min(time, *due - clock_.Now());
   return time;
@@ -176,6 +189,8 @@ void ForeignHost::PollBlocks() {
   blocks_wait_ = blocks_->Poll(clock_.Now());
   std::vector<wire::CacheEvent> fresh = blocks_->TakeEvents();
   events_.insert(events_.end(), std::make_move_iterator(fresh.begin()), std::make_move_iterator(fresh.end()));
+  // Without them the next digest is another than the link's copy has, so the link asks for a snapshot.
+  if (!FitsAReport(events_)) events_.clear();
 }
 
 // ---- what the link thread gets ----

@@ -89,9 +89,11 @@ CallEnd EndOf(const HttpTransfer& transfer, CURLcode code) {
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST: return CallEnd::kNotConnected;
     case CURLE_OPERATION_TIMEDOUT: {
-      curl_off_t connected_after = 0;
+      curl_off_t connected_after = 0;  // 0 on a connection of an earlier call, too
+      long sent_bytes = 0;
       curl_easy_getinfo(transfer.easy.get(), CURLINFO_CONNECT_TIME_T, &connected_after);
-      return connected_after == 0 ? CallEnd::kNotConnected : CallEnd::kTooSlow;
+      curl_easy_getinfo(transfer.easy.get(), CURLINFO_REQUEST_SIZE, &sent_bytes);
+      return connected_after == 0 && sent_bytes == 0 ? CallEnd::kNotConnected : CallEnd::kTooSlow;
     }
     default: return CallEnd::kBroken;
   }
@@ -217,6 +219,8 @@ std::vector<HttpEvent> HttpCalls::Poll(std::chrono::milliseconds timeout, std::s
 }
 
 void HttpCalls::Wake() { curl_multi_wakeup(impl_->multi.get()); }
+
+const std::string& HttpCalls::base_url() const { return impl_->options.base_url; }
 
 std::size_t HttpCalls::open_count() const { return impl_->transfers.size(); }
 

@@ -46,6 +46,7 @@ class HttpCalls final : public HttpPort {
   // Ends a Poll that waits, or the next one.
   void Wake();
 
+  [[nodiscard]] const std::string& base_url() const;
   [[nodiscard]] std::size_t open_count() const;
 
  private:

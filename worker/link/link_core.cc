@@ -64,6 +64,7 @@ void LinkCore::BeginLife(Link& link) {
   link.generate_digest = 0;
   link.prompt_teller = PromptTeller();
   link.has_news = false;
+  link.adapters_due = false;
   link.snapshot_due = setup_.hello.sends_cache_events;
   link.next_hello = clock_.Now();
 }
@@ -132,6 +133,7 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   link.resync_reason.reset();
   link.refusal.reset();
   link.refusal_logged = {};
+  link.silence_logged.reset();
   status_changed_ = true;
   link.router_instance = welcome.router_instance;
   link.state = State::kUp;
@@ -141,6 +143,7 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
                              {"protocol", wire::Describe(welcome.version)}});
   // Routers decide by the load, and an idle engine reports none.
   SendStep(link, {}, {}, load_);
+  if (link.adapters_due && link.state == State::kUp) TellAdapters(link);
 }
 
 void LinkCore::Handle(Link& link, wire::Generate generate) {
@@ -362,10 +365,15 @@ void LinkCore::TakeAdapters(std::vector<std::string> adapters) {
   adapters_ = std::move(adapters);
   LogInfo("the engine serves other adapters", {{"adapters", fmt::format("{}", fmt::join(adapters_, ", "))}});
   for (Link& link : links_) {
-    if (link.state != State::kUp) continue;
-    const wire::SendOutcome outcome = effects_.Send(link.peer, wire::Adapters{link.epoch, adapters_});
-    if (outcome != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
+    link.adapters_due = true;
+    if (link.state == State::kUp) TellAdapters(link);
   }
+}
+
+void LinkCore::TellAdapters(Link& link) {
+  link.adapters_due = false;
+  const wire::SendOutcome outcome = effects_.Send(link.peer, wire::Adapters{link.epoch, adapters_});
+  if (outcome != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
 }
 
 // Of a cache that is not known any block may hold something.
@@ -425,6 +433,7 @@ void LinkCore::RedialIfSilent(Link& link) {
   if (now < link.last_heard + setup_.times.router_timeout) return;
   link.last_heard = now;
   if (link.state == State::kUp) Restart(link, ResyncReason::kSilent);
+  NoteSilence(link);
   effects_.Redial(link.peer);
 }
 

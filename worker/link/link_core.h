@@ -26,7 +26,7 @@
 //
 // An engine that is away makes the worker drain until it is back. One of another program may lose track of its cache:
 // routers are told with the load, and the events go on. Its adapters may change: each router that is up is told at
-// once.
+// once, others after their welcome if it answers a hello of before.
 //
 // While the mirror is not current, events are skipped (the engine's snapshot will contain them) and no link is sent a
 // snapshot. A worker that sends no cache events needs no mirror: it stays empty, and steps carry tokens and load only.
@@ -90,7 +90,7 @@ struct LinkTimes {
   Duration news_interval = PromptBoard::kNewsInterval;  // before a message with other routers' prompts only
   Duration router_timeout = std::chrono::seconds(3);
   Duration refusal_memory = std::chrono::seconds(10);    // several hellos and attempts to connect
-  Duration refusal_reminder = std::chrono::seconds(60);  // between two log lines about one cause
+  Duration refusal_reminder = std::chrono::seconds(60);  // between two log lines about one cause, or about silence
   Duration engine_snapshot_interval =
       std::chrono::seconds(1);  // between two requests for the mirror's blocks, when it is lost repeatedly
 };
@@ -196,7 +196,8 @@ class LinkCore {
     Instant last_step;
     std::unordered_map<RequestId, InFlight> in_flight;
     PromptTeller prompt_teller;
-    bool has_news = false;  // another router's prompt has arrived, and this router has not been told
+    bool has_news = false;      // another router's prompt has arrived, and this router has not been told
+    bool adapters_due = false;  // they have changed since the life began, and this router has not been told
     // About the last life that was up:
     std::optional<std::uint64_t> router_instance;
     std::optional<ResyncReason> resync_reason;  // why it ended
@@ -205,12 +206,15 @@ class LinkCore {
     Instant refused_at;
     // When a refusal was logged last, by RefusalCause; empty once the router has welcomed the worker.
     std::array<std::optional<Instant>, wire::kRefusalCauseNames.size()> refusal_logged{};
+    std::optional<Instant> silence_logged;  // when it was logged last that the router does not answer; likewise
   };
 
   void BeginLife(Link& link);
   void EndLife(Link& link);
   void Restart(Link& link, ResyncReason reason);
   void RedialIfSilent(Link& link);
+  // Logs that the router has not answered for router_timeout, unless it has lately, or a refusal says more.
+  void NoteSilence(Link& link);
   void SendHello(Link& link);
   void SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
                 const wire::Load& load);
@@ -253,6 +257,7 @@ class LinkCore {
   void TakeAbsence(std::string absence);
   void TakeCacheKnowledge(bool is_known);
   void TakeAdapters(std::vector<std::string> adapters);
+  void TellAdapters(Link& link);
   void Follow(const StepReport& report);
   void LoseMirror(MirrorLoss reason);
   void AskForEngineSnapshot();

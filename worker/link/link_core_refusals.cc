@@ -21,6 +21,14 @@ void LinkCore::NoteRefusal(Link& link, wire::RefusalCause cause, const std::stri
                                             {"reason", reason}});
 }
 
+void LinkCore::NoteSilence(Link& link) {
+  const Instant now = clock_.Now();
+  if (link.refusal || (link.silence_logged && now < *link.silence_logged + setup_.times.refusal_reminder)) return;
+  link.silence_logged = now;
+  LogWarning("no answer from a router",
+             {{"router", link.name}, {"hint", "it must be the --link-address of a running router"}});
+}
+
 void LinkCore::OnHandshakeFailure(PeerId peer, const std::string& reason) {
   if (Link* link = FindPeer(peer); link != nullptr) RememberRefusal(*link, kHandshakeRefusal, reason);
 }

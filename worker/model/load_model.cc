@@ -20,8 +20,6 @@
 namespace roost::worker {
 namespace {
 
-constexpr std::string_view kSyntheticPrefix = "synthetic:";
-
 std::uint32_t RankCountOf(const ModelOptions& options) {
   return static_cast<std::uint32_t>(options.device_ordinals.size());
 }
@@ -129,8 +127,7 @@ Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, con
 
 Result<LoadedModel> LoadSynthetic(std::string_view preset, const ModelOptions& options) {
   const auto config = SyntheticConfig(preset);
-  if (!config)
-    return InvalidArgument("model", "there is no synthetic model '{}'; the models are {}", preset, kSyntheticPresets);
+  if (!config) return UnknownPreset(preset);
   LoadedModel loaded;
   loaded.text.name = preset;
   ROOST_RETURN_IF_ERROR(BuildModel(*config, RandomWeights(options.synthetic_seed), options, loaded));
@@ -143,10 +140,7 @@ Result<LoadedModel> LoadSynthetic(std::string_view preset, const ModelOptions& o
 }
 
 Result<LoadedModel> LoadDirectory(const std::filesystem::path& directory, const ModelOptions& options) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(directory, error)) {
-    return Error{ErrorCode::kNotFound, fmt::format("'{}' is not a model folder", directory.string()), "model"};
-  }
+  ROOST_RETURN_IF_ERROR(CheckModelFolder(directory));
   ROOST_ASSIGN_OR_RETURN(const JsonFile config_file, JsonFile::Load(directory / "config.json", kMaxConfigBytes));
   ROOST_ASSIGN_OR_RETURN(const HfConfig config, ParseHfConfig(config_file.root()));
   LoadedModel loaded;
@@ -171,8 +165,7 @@ Result<ComputeDType> ParseComputeDType(std::string_view name) {
 }
 
 Result<LoadedModel> LoadModel(const ModelSource& source, const ModelOptions& options) {
-  const std::string_view location = source.location;
-  if (location.starts_with(kSyntheticPrefix)) return LoadSynthetic(location.substr(kSyntheticPrefix.size()), options);
+  if (const auto preset = SyntheticPresetOf(source.location)) return LoadSynthetic(*preset, options);
   return LoadDirectory(source.location, options);
 }
 

@@ -57,11 +57,16 @@ Result<ModelText> ReadModelText(const std::filesystem::path& directory, const Js
   return text;
 }
 
-Result<DescribedModel> DescribeModel(const std::filesystem::path& directory) {
+Result<void> CheckModelFolder(const std::filesystem::path& directory) {
   std::error_code error;
-  if (!std::filesystem::is_directory(directory, error)) {
-    return Error{ErrorCode::kNotFound, fmt::format("'{}' is not a model folder", directory.string()), "model"};
-  }
+  if (std::filesystem::is_directory(directory, error)) return {};
+  return Error{ErrorCode::kNotFound,
+               fmt::format("'{}' is not a folder on this host; models are not downloaded", directory.string()),
+               "model"};
+}
+
+Result<DescribedModel> DescribeModel(const std::filesystem::path& directory) {
+  ROOST_RETURN_IF_ERROR(CheckModelFolder(directory));
   ROOST_ASSIGN_OR_RETURN(const JsonFile config, JsonFile::Load(directory / "config.json", kMaxConfigBytes));
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t vocab_size, VocabSizeOf(config.root()));
   DescribedModel model;

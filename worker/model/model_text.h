@@ -37,6 +37,9 @@ struct DescribedModel {
   bool has_weights = false;  // false: the fingerprint covers config.json and tokenizer.json alone
 };
 
+// kNotFound (model) if there is no such folder.
+[[nodiscard]] Result<void> CheckModelFolder(const std::filesystem::path& directory);
+
 // A folder of any architecture, whose weights are hashed and not loaded: another program computes the model. Takes as
 // long as reading the weights once.
 [[nodiscard]] Result<DescribedModel> DescribeModel(const std::filesystem::path& directory);

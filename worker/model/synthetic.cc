@@ -97,6 +97,16 @@ std::optional<HfConfig> SyntheticConfig(std::string_view preset) {
   return std::nullopt;
 }
 
+std::optional<std::string_view> SyntheticPresetOf(std::string_view location) {
+  constexpr std::string_view kPrefix = "synthetic:";
+  if (!location.starts_with(kPrefix)) return std::nullopt;
+  return location.substr(kPrefix.size());
+}
+
+Error UnknownPreset(std::string_view preset) {
+  return InvalidArgument("model", "there is no synthetic model '{}'; the models are {}", preset, kSyntheticPresets);
+}
+
 std::string SyntheticTokenizerJson() {
   JsonWriter json;
   json.BeginObject().Key("version").String("1.0").Key("truncation").Null().Key("padding").Null();

@@ -6,12 +6,19 @@
 #include <string_view>
 
 #include "common/base/ids.h"
+#include "common/base/result.h"
 #include "worker/model/hf_config.h"
 
 namespace roost::worker {
 
 // "llama-3.1-8b", "qwen3-0.6b", "qwen3-8b", "tiny".
 [[nodiscard]] std::optional<HfConfig> SyntheticConfig(std::string_view preset);
+
+// The preset in "synthetic:PRESET", which stands where a model folder is wanted. Nothing if it is a folder.
+[[nodiscard]] std::optional<std::string_view> SyntheticPresetOf(std::string_view location);
+
+// kInvalidArgument (model), with the names of the presets.
+[[nodiscard]] Error UnknownPreset(std::string_view preset);
 
 // For error messages.
 inline constexpr std::string_view kSyntheticPresets = "llama-3.1-8b, qwen3-0.6b, qwen3-8b, tiny";

@@ -164,7 +164,10 @@ void PrintText(const BenchOptions& options, const Bench& bench, const std::strin
     if (options.histogram) {
       for (const BenchRun& run : runs) out << '\n' << FormatHistogram(run);
     }
-    if (runs.size() == 2) out << '\n' << FormatComparison(runs[0].target, runs[1].target, bench.differences());
+    if (runs.size() == 2)
+      out << '\n'
+          << FormatComparison(runs[0].target, runs[1].target, bench.differences(),
+                              kFewestBlocks * SessionsOfBlock(options));
     out << '\n';
   }
   for (const BenchRun& run : runs) {

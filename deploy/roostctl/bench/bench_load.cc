@@ -199,12 +199,15 @@ Result<std::vector<BenchSession>> MakeLoad(const BenchOptions& options) {
 
 bool IsOpen(const BenchOptions& options) { return options.rate > 0 || !options.trace.empty(); }
 
+// A block should have many more sessions than run at a time, or its end counts too much.
+std::size_t SessionsOfBlock(const BenchOptions& options) {
+  return IsOpen(options) ? 20 : 4 * std::size_t{options.concurrency};
+}
+
 std::size_t BlockCount(const BenchOptions& options, const std::vector<BenchSession>& all) {
   const std::size_t sessions = all.size() - WarmUpCount(all);
   if (options.block_count > 0) return std::clamp<std::size_t>(options.block_count, 1, sessions);
-  // A block should have many more sessions than run at a time, or its end counts too much.
-  const std::size_t least = IsOpen(options) ? 20 : 4 * std::size_t{options.concurrency};
-  return std::clamp<std::size_t>(sessions / least, 1, kMostBlocks);
+  return std::clamp<std::size_t>(sessions / SessionsOfBlock(options), 1, kMostBlocks);
 }
 
 std::vector<std::vector<BenchSession>> CutIntoBlocks(std::vector<BenchSession> sessions, std::size_t count) {

@@ -25,6 +25,8 @@ namespace roost::roostctl {
 // Whether sessions have start times.
 [[nodiscard]] bool IsOpen(const BenchOptions& options);
 
+// How many sessions a block has at least, unless --blocks is given.
+[[nodiscard]] std::size_t SessionsOfBlock(const BenchOptions& options);
 // In how many blocks two sides get the load.
 [[nodiscard]] std::size_t BlockCount(const BenchOptions& options, const std::vector<BenchSession>& sessions);
 // Contiguous parts; each begins at the time 0. Sessions to warm up are in the first.

@@ -108,7 +108,8 @@ std::string FormatHistogram(const BenchRun& run) {
   return text;
 }
 
-std::string FormatComparison(const LoadTarget& a, const LoadTarget& b, std::span<const Difference> differences) {
+std::string FormatComparison(const LoadTarget& a, const LoadTarget& b, std::span<const Difference> differences,
+                             std::size_t sessions_needed) {
   std::string text = fmt::format("A: {} at {}\nB: {} at {}\n{:<22} {:>10} {:>10} {:<5} B to A\n", a.label, a.access.url,
                                  b.label, b.access.url, "", "A", "B", "");
   std::size_t blocks = 0;
@@ -118,9 +119,10 @@ std::string FormatComparison(const LoadTarget& a, const LoadTarget& b, std::span
                         difference.unit, VerdictText(difference));
   }
   if (blocks < kFewestBlocks) {
-    return text +
-           fmt::format("Noise is unknown: {} blocks, at least {} are needed. Send more sessions, or set --blocks.\n",
-                       blocks, kFewestBlocks);
+    return text + fmt::format(
+                      "Noise is unknown: {} block{}, at least {} are needed. Send at least {} sessions, or set "
+                      "--blocks.\n",
+                      blocks, blocks == 1 ? "" : "s", kFewestBlocks, sessions_needed);
   }
   return text + fmt::format(
                     "Paired over {} blocks; in brackets Student's t interval of the mean ratio, all {} together 95 %. "

@@ -1,6 +1,7 @@
 // A benchmark's results as text for people, and as the lines that scripts read.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,9 +28,9 @@ struct BenchRun {
 // How the times to the first token are distributed, as bars.
 [[nodiscard]] std::string FormatHistogram(const BenchRun& run);
 
-// A table of both sides with a verdict per figure, and how it was found.
+// A table of both sides with a verdict per figure, and how it was found. `sessions_needed` are enough for a verdict.
 [[nodiscard]] std::string FormatComparison(const LoadTarget& a, const LoadTarget& b,
-                                           std::span<const Difference> differences);
+                                           std::span<const Difference> differences, std::size_t sessions_needed);
 
 // One row per run: all end with a line feed.
 [[nodiscard]] std::string TableHead();

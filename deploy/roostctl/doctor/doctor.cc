@@ -89,6 +89,11 @@ class Doctor {
     HttpClient client(place.access, kPatienceSeconds);
     const Result<HttpResponse> response = client.Get(path);
     if (response.ok() && response->status == 200) return *response;
+    const std::string hint = response.ok() ? OtherAddressHint(*response) : "";
+    if (!hint.empty()) {
+      Add({Severity::kFailure, place.name, place.access.url, fmt::format("has no {}", path), hint});
+      return std::nullopt;
+    }
     const std::string why = response.ok() ? RefusalOf(*response).ToString() : response.error().ToString();
     Add({Severity::kFailure, place.name, place.access.url, why, std::string(advice)});
     return std::nullopt;
@@ -203,7 +208,8 @@ class Doctor {
     stranger.api_key_file.clear();
     HttpClient client(stranger, kPatienceSeconds);
     const Result<HttpResponse> response = client.Get(path);
-    if (response.ok()) Add(CheckDoor({place.access.url, std::move(what), response->status}));
+    if (!response.ok() || !OtherAddressHint(*response).empty()) return;
+    Add(CheckDoor({place.access.url, std::move(what), response->status}));
   }
 
   // ---- prompts ----
@@ -215,7 +221,8 @@ class Doctor {
     if (first.ok()) {
       model_ = *first;
     } else {
-      Add({Severity::kFailure, "model", api_.access.url, first.error().ToString(), "start a worker"});
+      // Its field may be the address, which is named already.
+      Add({Severity::kFailure, "model", api_.access.url, first.error().message, "start a worker"});
     }
     return first.ok();
   }

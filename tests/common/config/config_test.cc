@@ -86,6 +86,14 @@ TEST_F(ConfigTest, APositionalStandsAnywhereAmongTheFlags) {
   EXPECT_NE(ErrorOf({"ID-1"}), "");  // no positional argument is declared
 }
 
+TEST_F(ConfigTest, SaysWhichOptionStandsInsteadOfAnother) {
+  const char* const argv[] = {"test", "--fleet", "x"};
+  std::string routers;
+  ConfigParser parser("test", "For tests.");
+  parser.Add("router", routers, "Router").Instead("fleet", "router");
+  EXPECT_EQ(parser.Parse(3, argv).error().message, "unknown option --fleet; use --router");
+}
+
 TEST_F(ConfigTest, CommandLineWinsOverEnvironmentOverFileOverDefault) {
   const std::string file = WriteFile("model = \"from-file\"\nthreads = 3\nshare = 0.25\n");
   SetVariable("ROOST_THREADS", "4");

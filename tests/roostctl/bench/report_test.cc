@@ -81,12 +81,15 @@ TEST(ReportTest, AComparisonSaysWhatIsNoiseAndHowThatWasFound) {
   std::vector<Difference> differences{noise};
   const LoadTarget a{.label = "A", .access = {"http://a"}};
   const LoadTarget b{.label = "B", .access = {"http://b"}};
-  const std::string text = FormatComparison(a, b, differences);
+  const std::string text = FormatComparison(a, b, differences, 80);
   EXPECT_THAT(text, HasSubstr("+10.0 % (-10.0 to +30.0)  noise"));
   EXPECT_THAT(text, HasSubstr("Paired over 10 blocks"));
   differences[0].verdict = Verdict::kUnknown;
   differences[0].block_count = 2;
-  EXPECT_THAT(FormatComparison(a, b, differences), HasSubstr("Noise is unknown: 2 blocks, at least 5 are needed"));
+  EXPECT_THAT(FormatComparison(a, b, differences, 80), HasSubstr("Noise is unknown: 2 blocks, at least 5 are needed"));
+  differences[0].block_count = 1;
+  EXPECT_THAT(FormatComparison(a, b, differences, 80),
+              HasSubstr("1 block, at least 5 are needed. Send at least 80 sessions"));
 }
 
 TEST(ReportTest, TheLineForScriptsIsOneOfPairs) {

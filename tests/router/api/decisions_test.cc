@@ -53,7 +53,7 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
             R"({"decisions":[{"id":"chatcmpl-1","request_id":"req-9","model":"bytes","prompt_tokens":100,"retries":0,)"
             R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,)"
             R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,)"
-            R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5},"actual":null,)"
+            R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5},"actual":null,"no_actual":null,)"
             R"("regret":{"cached_tokens":16,"ttft_seconds":0.25},)"
             R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
             R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
@@ -72,6 +72,12 @@ TEST_F(DecisionsTest, TellsWhatCameOfItAndNoSecondsBeforeRatesAreKnown) {
             R"("prompt 100 tokens: 48 cached in 3 blocks, 52 to prefill")");
   EXPECT_EQ(At(responder->response->body, "/decisions/0/predicted/ttft_seconds"), "null");
   EXPECT_EQ(At(responder->response->body, "/decisions/0/round_robin/ttft_seconds"), "null");
+}
+
+TEST_F(DecisionsTest, TellsWhyNothingWillComeOfIt) {
+  Log("chatcmpl-1");
+  dispatcher_.log[0].no_outcome = "worker_lost";
+  EXPECT_EQ(At(Ask("")->response->body, "/decisions/0/no_actual"), R"("worker_lost")");
 }
 
 TEST_F(DecisionsTest, TellsWhoGetsACopy) {

@@ -143,6 +143,7 @@ class FakeDispatcher final : public Dispatcher {
     if (refusal) return *refusal;
     questions.push_back(std::move(question));
     done = std::move(its_done);
+    dones.push_back(done);
     return {};
   }
   Result<void> Warm(WarmOrder order, AnswersDone its_done) override {
@@ -216,7 +217,8 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<EvictOrder> evict_orders;
   std::vector<CordonOrder> cordon_orders;
   std::vector<PromptQuery> queries;
-  AnswersDone done;  // of the last order
+  AnswersDone done;                // of the last order
+  std::vector<AnswersDone> dones;  // of all questions
   PromptMatch match;
   std::vector<DecisionRecord> log;
 };

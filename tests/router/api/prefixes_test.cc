@@ -140,11 +140,33 @@ TEST_F(PrefixesTest, AddsUpWhatWorkersCount) {
   EXPECT_EQ(dispatcher_.questions[0].tokens, wire::PrefixTokens::kOmit);
 }
 
-TEST_F(PrefixesTest, TheOnlyModelNeedsNoName) {
-  EXPECT_FALSE(Ask("")->done());
-  EXPECT_EQ(dispatcher_.questions[0].most, PrefixesQuery::kDefaultTop);
+TEST_F(PrefixesTest, WithoutANameAllModelsAreAsked) {
+  ServedModel other = ByteModel();
+  other.name = "other";
+  other.block_tokens = 8;
+  dispatcher_.models.push_back(std::make_shared<const ServedModel>(other));
+  const auto responder = Ask("");
+  ASSERT_EQ(dispatcher_.questions.size(), 2U);
+  EXPECT_EQ(dispatcher_.questions[1].most, PrefixesQuery::kDefaultTop);
+  dispatcher_.dones[1]({{"w2", wire::Prefixes{1, {Used(1, 2, 9)}}}});
+  EXPECT_FALSE(responder->done());
+  dispatcher_.dones[0]({{"w1", wire::Prefixes{1, {Used(1, 5, 7)}}}});
+  EXPECT_EQ(responder->response->body, R"({"prefixes":[{"model":"other","hash":"00000000000000000000000000000001",)"
+                                       R"("blocks":2,"tokens":16,"hits":9,"workers":[{"worker":"w2","hits":9}]},)"
+                                       R"({"model":"bytes","hash":"00000000000000000000000000000001","blocks":5,)"
+                                       R"("tokens":20,"hits":7,"workers":[{"worker":"w1","hits":7}]}],"workers":[)"
+                                       R"({"worker":"w2","answered":true},{"worker":"w1","answered":true}]})");
+}
+
+TEST_F(PrefixesTest, WithoutAModelThereAreNone) {
+  dispatcher_.models.clear();
+  EXPECT_EQ(Ask("")->response->body, R"({"prefixes":[],"workers":[]})");
+}
+
+TEST_F(PrefixesTest, WhenNoWorkerCanBeAskedThatIsSaid) {
   dispatcher_.models.push_back(dispatcher_.models.front());
-  EXPECT_EQ(At(Ask("")->response->body, "/error/param"), R"("model")");
+  dispatcher_.refusal = Error{ErrorCode::kOverloaded, "too many orders are open", ""};
+  EXPECT_EQ(Ask("")->response->status, 429);
 }
 
 TEST_F(PrefixesTest, BadQueriesNameTheParameter) {

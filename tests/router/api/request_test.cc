@@ -410,6 +410,14 @@ TEST_F(ApiTest, AcceptsNullsNeutralValuesAndUnknownFields) {
   EXPECT_EQ(dispatcher_.specs.size(), 2U);
 }
 
+TEST_F(ApiTest, TheBoundsOfMaxTokensAreThoseOfAnAnswer) {
+  const auto message = [&](const char* fields) { return At(Chat(ChatWith(fields))->response->body, "/error/message"); };
+  EXPECT_EQ(message(R"("max_tokens":-3)"), R"("max_tokens: must be between 1 and 2147483647, not -3")");
+  EXPECT_NE(message(R"("max_tokens":0)").find("must be at least 1"), std::string::npos);
+  Complete(CompletionWith(R"("echo":true,"max_tokens":0)"));
+  EXPECT_EQ(dispatcher_.specs.size(), 1U);
+}
+
 TEST_F(ApiTest, LastOfRepeatedFieldsCounts) {
   Complete(CompletionWith(R"("max_tokens":-1,"max_tokens":7)"));
   ASSERT_EQ(dispatcher_.specs.size(), 1U);

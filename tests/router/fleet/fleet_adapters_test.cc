@@ -16,6 +16,8 @@ using ::testing::ElementsAre;
 using Request = FleetSim::Request;
 
 struct FleetAdaptersTest : ::testing::Test {
+  explicit FleetAdaptersTest(FleetCoreOptions options = {}) : sim(1, "cache-aware", options) {}
+
   FleetSim sim;
 
   FakeWorker& Join(const std::string& id, std::vector<std::string> adapters, const std::string& model = "demo") {
@@ -149,6 +151,18 @@ TEST_F(FleetAdaptersTest, WhoseWorkersAreGoneIsExpectedForAWhile) {
   EXPECT_FALSE(sim.core.IsExpected("poet", sim.clock.Now()));
 }
 
+TEST_F(FleetAdaptersTest, AnAdapterWhoseOnlyWorkerIsAwayIsExpectedThoughOthersServeTheModel) {
+  FakeWorker& worker = Join("a", {"poet", "clerk"});
+  Join("b", {"clerk"});
+  sim.Kill(worker);
+  sim.Advance(3s);
+  EXPECT_EQ(sim.core.ChooseModel("poet"), nullptr);
+  EXPECT_NE(sim.core.ChooseModel("clerk"), nullptr);
+  EXPECT_TRUE(sim.core.IsExpected("poet", sim.clock.Now())) << "the worker may be restarting";
+  sim.clock.Advance(Revisions::kMemoryOfModels);
+  EXPECT_FALSE(sim.core.IsExpected("poet", sim.clock.Now()));
+}
+
 TEST_F(FleetAdaptersTest, ANameThatAModelHasMeansTheModel) {
   Join("a", {"other", "shared"});
   Join("b", {"shared"}, "other");
@@ -196,6 +210,57 @@ TEST_F(FleetAdaptersTest, WarmingAndQuestionsGoToWorkersThatServeIt) {
   ASSERT_FALSE(with.received().empty());
   EXPECT_EQ(with.received().front().adapter, "poet");
   EXPECT_EQ(with.Held(hashes), hashes.size());
+}
+
+struct FleetAdapterQueueTest : FleetAdaptersTest {
+  FleetAdapterQueueTest() : FleetAdaptersTest(SmallQueue()) {}
+
+  static FleetCoreOptions SmallQueue() {
+    FleetCoreOptions options;
+    options.requests.worker_queue_bound = 2;
+    options.requests.max_queue = 3;
+    options.requests.max_queue_wait = 5s;
+    return options;
+  }
+  static bool IsAtWorker(const Request& request) { return !request.observer->workers.empty(); }
+  Request AskNow(const std::string& name) {
+    Request request = Ask(name);
+    sim.CarryOutEffects();
+    return request;
+  }
+};
+
+TEST_F(FleetAdapterQueueTest, WhoWaitsForAnAdapterDelaysNobodyElse) {
+  FakeWorker& with = Join("a", {"poet"});
+  FakeWorker& without = Join("b", {});
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(IsAtWorker(AskNow("poet")));
+  const Request waits = AskNow("poet");
+  EXPECT_FALSE(IsAtWorker(waits));
+  EXPECT_TRUE(IsAtWorker(AskNow("demo"))) << "the other worker has room";
+  EXPECT_EQ(without.received().size(), 1U);
+  without.Heartbeat();
+  sim.DeliverAll();
+  sim.Tick();
+  sim.CarryOutEffects();
+  EXPECT_FALSE(IsAtWorker(waits)) << "the only worker that has the adapter has no room";
+  sim.Run();
+  EXPECT_TRUE(IsAtWorker(waits));
+  EXPECT_EQ(with.received().size(), 3U);
+}
+
+TEST_F(FleetAdapterQueueTest, ModelsAndAdaptersThatWaitForOneWorkerTakeTurns) {
+  FakeWorker& worker = Join("a", {"poet"});
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(IsAtWorker(AskNow("demo")));
+  std::vector<Request> demos;
+  for (int i = 0; i < 3; ++i) demos.push_back(AskNow("demo"));
+  const Request poet = AskNow("poet");
+  EXPECT_FALSE(IsAtWorker(poet));
+  sim.clock.Advance(50ms);
+  worker.Step();
+  sim.DeliverAll();
+  EXPECT_TRUE(IsAtWorker(poet));
+  EXPECT_TRUE(IsAtWorker(demos[0]));
+  EXPECT_FALSE(IsAtWorker(demos[1]));
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ TEST(FleetDecisionsTest, RemembersADecisionAndWhatCameOfIt) {
   const std::vector<DecisionRecord> pending = sim.core.decisions().Find("second");
   ASSERT_EQ(pending.size(), 1U);
   EXPECT_FALSE(pending[0].outcome.has_value());
+  EXPECT_EQ(pending[0].no_outcome, "");
   sim.Run();
   const DecisionRecord record = sim.core.decisions().Find("req-second").front();
   EXPECT_EQ(record.model, "demo");
@@ -58,10 +59,43 @@ TEST(FleetDecisionsTest, EveryAttemptIsRemembered) {
   ASSERT_EQ(records.size(), 2U);
   EXPECT_EQ(records[0].worker_id, request.observer->workers[0]);
   EXPECT_FALSE(records[0].outcome.has_value());
+  EXPECT_EQ(records[0].no_outcome, "worker_lost");
   EXPECT_EQ(records[1].worker_id, request.observer->workers[1]);
   EXPECT_EQ(records[1].retry_count, 1U);
   EXPECT_EQ(records[1].decision.reason, DecisionReason::kOnlyWorker);
   EXPECT_TRUE(records[1].outcome.has_value());
+}
+
+TEST(FleetDecisionsTest, AnAttemptThatContinuesAStreamHasAnOutcomeToo) {
+  FleetSim sim;
+  sim.JoinWorker("a");
+  sim.JoinWorker("b");
+  const auto request = sim.Submit(MakePrompt(3, 20), 8, Named("moved"));
+  sim.DeliverAll();
+  FakeWorker& first = *sim.workers.at(request.observer->workers.front());
+  for (int i = 0; i < 3; ++i) {
+    first.Step();
+    sim.DeliverAll();
+  }
+  ASSERT_FALSE(request.observer->tokens.empty());
+  sim.Kill(first);
+  sim.core.OnUnreachable(first.id(), sim.clock.Now());
+  sim.Run();
+  const std::vector<DecisionRecord> records = sim.core.decisions().Find("moved");
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_TRUE(records[0].outcome.has_value());
+  EXPECT_GT(records[1].prompt_token_count, 20U);
+  EXPECT_TRUE(records[1].outcome.has_value());
+  EXPECT_EQ(records[1].no_outcome, "");
+}
+
+TEST(FleetDecisionsTest, ARequestThatEndsBeforeItsFirstTokenLeavesADecisionThatSaysSo) {
+  FleetSim sim;
+  sim.JoinWorker("a");
+  const auto request = sim.Submit(MakePrompt(3, 20), 4, Named("gone"));
+  sim.core.Cancel(*request.id);
+  sim.Run();
+  EXPECT_EQ(sim.core.decisions().Find("gone").front().no_outcome, "request_ended");
 }
 
 // The candidates of the next decision show the effects of earlier ones: their charges at once, and none after their
@@ -145,6 +179,23 @@ TEST(FleetDecisionsTest, MeasuresTheTimeToTheFirstTokenOnceRatesAreKnown) {
     EXPECT_GT(outcome.predicted_seconds, 0);
     EXPECT_GE(outcome.actual_seconds, 0);
   }
+}
+
+TEST(FleetDecisionsTest, TheTimeToTheFirstTokenIsTheSameIfWhatWasCachedIsToldWithTheLast) {
+  std::vector<std::vector<double>> seconds;
+  for (const bool late : {false, true}) {
+    FleetSim sim;
+    sim.JoinWorker("a").SetTellsCachedLate(late);
+    for (TokenId seed = 1; seed <= 10; ++seed) {
+      sim.Submit(MakePrompt(seed, 100 + 10 * seed), 40);
+      sim.Run();
+    }
+    std::vector<double>& actual = seconds.emplace_back();
+    for (const TtftOutcome& outcome : sim.metrics.ttfts) actual.push_back(outcome.actual_seconds);
+    for (const DecisionRecord& record : sim.core.decisions().Latest(10)) actual.push_back(record.outcome->ttft_seconds);
+  }
+  ASSERT_FALSE(seconds[0].empty());
+  EXPECT_EQ(seconds[0], seconds[1]);
 }
 
 TEST(FleetDecisionsTest, ShadowOfRoundRobinMissesWhatAffinityFinds) {

@@ -27,6 +27,7 @@ TEST(FleetMetricsTest, AllSeriesAreThereFromTheStart) {
     EXPECT_THAT(at_start, HasSubstr("\nroost_router_" + std::string(series) + " 0\n"));
   }
   EXPECT_THAT(at_start, Not(HasSubstr("model=")));
+  EXPECT_THAT(at_start, Not(HasSubstr(R"(reason="left")")));
   fleet->SetInFlight("demo", "a", 0);  // a worker connects
   const std::string with_model = registry.Text();
   for (const char* series :

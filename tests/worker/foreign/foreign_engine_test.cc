@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "common/wire/codec.h"
 #include "tests/worker/foreign/engine_fixture.h"
 
 namespace roost::worker::foreign {
@@ -92,6 +95,69 @@ TEST_F(ForeignEngineTest, PromptLogprobsComeInOnePieceBeforeTheTokens) {
   EXPECT_THAT(Calls()[0].call.body, HasSubstr(R"("stream":true)"));
   AnswerRecorded(CallAt(0), "cache-salt");
   EXPECT_EQ(Tokens(Events(), 1), (TokenIds{268, 40}));
+}
+
+// A message holds a limited number of tokens in each of its events; a whole answer may have more.
+TEST_F(ForeignEngineTest, ManyTokensAtOnceComeInSeveralEvents) {
+  constexpr std::size_t kCount = 2 * wire::WireLimits::kMaxTokensPerEvent + 5;
+  facts_.max_context_tokens = 1 << 20;
+  wire::Generate request = Request(5);
+  request.max_output_tokens = kCount;
+  request.output_logprobs = 0;
+  Submit(request);
+  std::string ids;
+  std::string logprobs;
+  std::string top;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    ids += (i == 0 ? "" : ",") + std::to_string(i);
+    logprobs += i == 0 ? "-1" : ",-1";
+    top += (i == 0 ? R"({"token_id:)" : R"(,{"token_id:)") + std::to_string(i) + R"(":-1})";
+  }
+  Status(CallAt(0), 200);
+  Bytes(CallAt(0), R"(data: {"choices":[{"index":0,"finish_reason":"length","stop_reason":null,"token_ids":[)" + ids +
+                       R"(],"logprobs":{"token_logprobs":[)" + logprobs + R"(],"top_logprobs":[)" + top + "]}}]}\n\n");
+  Usage(CallAt(0), 16);
+  const auto events = Events();
+  for (const wire::TokenEvent& event : events) {
+    EXPECT_LE(event.tokens.size(), wire::WireLimits::kMaxTokensPerEvent);
+    EXPECT_EQ(event.logprobs.size(), event.tokens.size());
+  }
+  const std::vector<TokenId> tokens = Tokens(events);
+  ASSERT_EQ(tokens.size(), kCount);
+  EXPECT_TRUE(std::is_sorted(tokens.begin(), tokens.end()));
+  EXPECT_FALSE(events.front().finish.has_value());
+  EXPECT_EQ(events.back().finish, wire::FinishReason::kLength);
+}
+
+// The worker would end at a message that is too large.
+TEST_F(ForeignEngineTest, LongAnswersThatComeTogetherAreToldInReportsThatFitAMessage) {
+  constexpr std::size_t kPrompt = 400'000;
+  facts_.max_context_tokens = 1 << 20;
+  std::string body = R"({"choices":[{"index":0,"finish_reason":"length","token_ids":[1],"prompt_logprobs":[null)";
+  for (std::size_t i = 1; i < kPrompt; ++i) body += R"(,{"7":{"logprob":-1}})";
+  body += "]}]}";
+  wire::Generate request = Request(1);
+  request.prompt.assign(kPrompt, 7);
+  request.prompt_logprobs = 0;
+  for (const std::uint64_t id : {1, 2}) {
+    request.request_id = RequestId(id);
+    Submit(request);
+    Answer(CallAt(0), 200, body);
+  }
+  std::size_t positions = 0;
+  int ends = 0;
+  while (ends < 2 && engine().HasReport()) {
+    StepReport report = Report();
+    wire::Step step;
+    for (const RequestEvent& event : report.tokens) {
+      step.tokens.push_back(event.event);
+      positions += event.event.prompt_logprobs.size();
+      if (event.event.finish) ++ends;
+    }
+    EXPECT_LE(wire::Encode(step).size(), wire::WireLimits::kMaxPlainFrameBytes);
+  }
+  EXPECT_EQ(ends, 2);
+  EXPECT_EQ(positions, 2 * (kPrompt - 1));
 }
 
 // vLLM refuses several choices with temperature 0 in one call.

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 
+#include "common/wire/codec.h"
 #include "tests/worker/foreign/raw_server.h"
 #include "tests/worker/foreign/recordings.h"
 
@@ -331,6 +332,29 @@ TEST_F(ForeignHostTest, BlocksComeWithReportsAndSnapshotsAfterThem) {
   ASSERT_TRUE(TakeUntil([&] { return snapshot_.has_value(); }));
   ASSERT_EQ(snapshot_->runs.size(), 1U);
   EXPECT_EQ(snapshot_->runs[0].hashes, (std::vector<BlockHash>{{1, 2}}));
+}
+
+// The link finds that its copy is another, and asks for a snapshot.
+TEST_F(ForeignHostTest, MoreEventsThanAMessageHoldsAreLeftOut) {
+  with_blocks_ = true;
+  constexpr std::size_t kMany = wire::WireLimits::kMaxListItems + 1;
+  {
+    const std::lock_guard lock(script_->mutex);
+    wire::CacheEvent event;
+    for (std::uint64_t i = 1; i <= kMany; ++i) {
+      event.stored.hashes = {BlockHash{i, i}};
+      script_->events.push_back(event);
+    }
+  }
+  host();
+  ASSERT_TRUE(TakeUntil([&] { return last_load_.cached_block_count == kMany; }));
+  EXPECT_EQ(event_count_, 0U);
+  EXPECT_NE(last_load_.digest, BlockHash());
+  Post(SnapshotCommand{});
+  ASSERT_TRUE(TakeUntil([&] { return snapshot_.has_value(); }));
+  EXPECT_EQ(snapshot_->runs.size(), kMany);
+  script_->Store(BlockHash{1, 2});
+  ASSERT_TRUE(TakeUntil([&] { return event_count_ == 1; }));
 }
 
 TEST_F(ForeignHostTest, ARestartedEngineHasNoBlocks) {

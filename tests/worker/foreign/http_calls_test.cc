@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -165,6 +166,38 @@ TEST_F(HttpCallsTest, AServerThatStallsIsTooSlow) {
   Connect(server.url());
   EXPECT_EQ(EndOf({.path = "/health", .time_limit = milliseconds(50)}), CallEnd::kTooSlow);
   EXPECT_TRUE(server.WaitForClosed(1));
+}
+
+// Its connection stands, so it is there.
+TEST_F(HttpCallsTest, AServerThatStallsOnAConnectionInUseIsTooSlow) {
+  std::atomic<int> requests = 0;
+  RawServer server([&requests](const std::string&) {
+    return ++requests == 1 ? WholeAnswer("ok") : RawAnswer{"", RawAnswer::Then::kHold};
+  });
+  Connect(server.url());
+  EXPECT_EQ(EndOf({.path = "/metrics"}), CallEnd::kComplete);
+  EXPECT_EQ(EndOf({.path = "/metrics", .time_limit = milliseconds(50)}), CallEnd::kTooSlow);
+  EXPECT_EQ(server.connection_count(), 1U);
+}
+
+TEST_F(HttpCallsTest, AServerThatAcceptsNobodyIsNotConnected) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(listener, 0), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  std::vector<int> others;  // they fill its queue
+  for (int i = 0; i < 4; ++i) {
+    others.push_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    (void)connect(others.back(), reinterpret_cast<sockaddr*>(&address), size);
+  }
+  Connect("http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)), {.connect_timeout = milliseconds(50)});
+  EXPECT_EQ(EndOf({.path = "/health"}), CallEnd::kNotConnected);
+  for (const int other : others) close(other);
+  close(listener);
 }
 
 TEST_F(HttpCallsTest, AnAnswerThatEndsTooEarlyIsBroken) {

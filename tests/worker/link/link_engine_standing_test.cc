@@ -75,6 +75,22 @@ TEST_F(LinkCoreTest, OtherAdaptersAreToldAtOnceAndInLaterHellos) {
   EXPECT_EQ(hello[0].adapters, (std::vector<std::string>{"clerk", "poet"}));
 }
 
+// The router goes by the hello that it welcomes.
+TEST_F(LinkCoreTest, AdaptersThatChangeBetweenHelloAndWelcomeAreToldAfterIt) {
+  core_.AddPeer(kPeer, "router");
+  core_.Tick();
+  const auto hello = effects_.Take<wire::Hello>();
+  ASSERT_EQ(hello.size(), 1U);
+  EXPECT_TRUE(hello[0].adapters.empty());
+  core_.OnOutput(EngineStanding{.adapters = {"poet"}});
+  EXPECT_TRUE(effects_.Take<wire::Adapters>().empty()) << "the router may not know the worker yet";
+  core_.OnMessage(kPeer, wire::Welcome{.router_instance = 7, .epoch = hello[0].epoch, .version = {}});
+  const auto told = effects_.Take<wire::Adapters>();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].epoch, hello[0].epoch);
+  EXPECT_EQ(told[0].names, (std::vector<std::string>{"poet"}));
+}
+
 TEST_F(LinkCoreTest, AStandingThatIsToldAgainChangesNothing) {
   BringUp(kPeer);
   core_.OnOutput(EngineStanding{.absence = "no answer"});

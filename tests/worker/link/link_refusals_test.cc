@@ -1,6 +1,10 @@
-// Routers that do not take the worker: what it knows of them.
+// Routers that do not take the worker, or do not answer: what it knows and logs of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cstddef>
+#include <sstream>
+#include <string>
 
 #include "tests/worker/link/link_core_fixture.h"
 
@@ -103,6 +107,39 @@ TEST_F(LinkRefusalsTest, ChangesAreToldOnce) {
   EXPECT_FALSE(core_.TakeStatusChange());
   Pass(seconds(3));
   EXPECT_TRUE(core_.TakeStatusChange());
+}
+
+// ---- routers that do not answer ----
+
+// The lines that are logged while `act` runs and contain `text`.
+template <typename Act>
+std::ptrdiff_t CountLogged(std::string_view text, Act act) {
+  testing::internal::CaptureStderr();
+  act();
+  std::istringstream lines(testing::internal::GetCapturedStderr());
+  std::ptrdiff_t count = 0;
+  for (std::string line; std::getline(lines, line);) count += line.find(text) != std::string::npos ? 1 : 0;
+  return count;
+}
+
+TEST_F(LinkRefusalsTest, ARouterThatDoesNotAnswerIsLoggedSoonAndThenOnceAMinute) {
+  const auto logged_in = [this](int count) {
+    return CountLogged("no answer from a router", [this, count] {
+      for (int i = 0; i < count; ++i) Pass(seconds(1));
+    });
+  };
+  const std::uint64_t epoch = Greet(kPeer);
+  EXPECT_EQ(logged_in(3), 1);
+  EXPECT_EQ(logged_in(50), 0);
+  EXPECT_EQ(logged_in(60), 1);
+  Welcome(kPeer, epoch);
+  EXPECT_EQ(logged_in(3), 1);  // silent anew
+}
+
+TEST_F(LinkRefusalsTest, ARouterThatRefusesAndThenIsSilentIsNotLoggedTwice) {
+  const std::uint64_t epoch = Greet(kPeer);
+  Refuse(kPeer, epoch, RefusalCause::kNameTaken);
+  EXPECT_EQ(CountLogged("no answer from a router", [this] { Pass(seconds(3)); }), 0);
 }
 
 }  // namespace

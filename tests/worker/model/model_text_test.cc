@@ -51,7 +51,7 @@ TEST_F(ModelTextTest, ArchitecturesThatAnotherEngineKnowsAreTaken) {
 TEST_F(ModelTextTest, WhatIsMissingIsNamed) {
   directory_.Write("config.json", "{}");
   EXPECT_THAT(DescribeModel(directory_.path()).error().ToString(), HasSubstr("vocab_size"));
-  EXPECT_THAT(DescribeModel("/nowhere").error().ToString(), HasSubstr("'/nowhere' is not a model folder"));
+  EXPECT_THAT(DescribeModel("/nowhere").error().ToString(), HasSubstr("'/nowhere' is not a folder on this host"));
   std::filesystem::remove(directory_.path() / "tokenizer.json");
   directory_.Write("config.json", R"({"vocab_size": 16})");
   EXPECT_THAT(DescribeModel(directory_.path()).error().ToString(), HasSubstr("tokenizer.json"));
