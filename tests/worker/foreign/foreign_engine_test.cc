@@ -139,7 +139,7 @@ TEST_F(ForeignEngineTest, LongAnswersThatComeTogetherAreToldInReportsThatFitAMes
   wire::Generate request = Request(1);
   request.prompt.assign(kPrompt, 7);
   request.prompt_logprobs = 0;
-  for (const std::uint64_t id : {1, 2}) {
+  for (const std::uint64_t id : {1U, 2U}) {
     request.request_id = RequestId(id);
     Submit(request);
     Answer(CallAt(0), 200, body);
