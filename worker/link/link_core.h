@@ -26,7 +26,7 @@
 //
 // An engine that is away makes the worker drain until it is back. One of another program may lose track of its cache:
 // routers are told with the load, and the events go on. Its adapters may change: each router that is up is told at
-// once, others after their welcome if it answers a hello of before.
+// once, and another after its welcome, unless its hello had them already.
 //
 // While the mirror is not current, events are skipped (the engine's snapshot will contain them) and no link is sent a
 // snapshot. A worker that sends no cache events needs no mirror: it stays empty, and steps carry tokens and load only.

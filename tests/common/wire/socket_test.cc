@@ -18,6 +18,7 @@
 
 #include "common/wire/endpoint.h"
 #include "common/wire/gate.h"
+#include "tests/support/loopback_socket.h"
 
 namespace roost::wire {
 namespace {
@@ -125,17 +126,10 @@ TEST_F(SocketTest, SendingToAnUnknownPeerIsAnAnswer) {
 
 TEST_F(SocketTest, DealerWithoutConnectionIsFull) {
   // A port that is taken but not listened on.
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  auto dealer = DealerSocket::Connect(context_, Endpoint{"127.0.0.1", ntohs(address.sin_port)}.ToString());
+  const testing_support::LoopbackSocket taken;
+  auto dealer = DealerSocket::Connect(context_, Endpoint{"127.0.0.1", taken.port()}.ToString());
   ASSERT_TRUE(dealer.ok());
   EXPECT_EQ(dealer->Send(ToBytes("x")), SendOutcome::kFull);
-  close(fd);
 }
 
 TEST_F(SocketTest, PeerThatTakesNothingBecomesFull) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "tests/support/loopback_socket.h"
 #include "tests/worker/foreign/raw_server.h"
 
 namespace roost::worker::foreign {
@@ -181,23 +182,17 @@ TEST_F(HttpCallsTest, AServerThatStallsOnAConnectionInUseIsTooSlow) {
 }
 
 TEST_F(HttpCallsTest, AServerThatAcceptsNobodyIsNotConnected) {
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(listen(listener, 0), 0);
-  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const roost::testing_support::LoopbackSocket listener;
+  ASSERT_EQ(listen(listener.fd(), 0), 0);
+  const sockaddr_in& address = listener.address();
   std::vector<int> others;  // they fill its queue
   for (int i = 0; i < 4; ++i) {
     others.push_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
-    (void)connect(others.back(), reinterpret_cast<sockaddr*>(&address), size);
+    (void)connect(others.back(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   }
-  Connect("http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)), {.connect_timeout = milliseconds(50)});
+  Connect(listener.url(), {.connect_timeout = milliseconds(50)});
   EXPECT_EQ(EndOf({.path = "/health"}), CallEnd::kNotConnected);
   for (const int other : others) close(other);
-  close(listener);
 }
 
 TEST_F(HttpCallsTest, AnAnswerThatEndsTooEarlyIsBroken) {

@@ -2,8 +2,6 @@
 // off or sends garbage. A thread for each connection.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,6 +17,8 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+
+#include "tests/support/loopback_socket.h"
 
 namespace roost::worker::foreign::testing_support {
 
@@ -43,20 +43,12 @@ class RawServer {
   using Handler = std::function<RawAnswer(const std::string& request)>;
 
   explicit RawServer(Handler handler) : handler_(std::move(handler)) {
-    listener_ = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    if (bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(listener_, 128) != 0) std::abort();
-    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
+    if (listen(listener_.fd(), 128) != 0) std::abort();
     thread_ = std::thread([this] { Accept(); });
   }
   ~RawServer() {
-    shutdown(listener_, SHUT_RDWR);
+    shutdown(listener_.fd(), SHUT_RDWR);
     thread_.join();
-    close(listener_);
     for (Connection& connection : connections_) {
       shutdown(connection.socket, SHUT_RDWR);
       connection.thread.join();
@@ -66,7 +58,7 @@ class RawServer {
   RawServer(const RawServer&) = delete;
   RawServer& operator=(const RawServer&) = delete;
 
-  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] std::string url() const { return listener_.url(); }
   [[nodiscard]] std::size_t connection_count() const { return connection_count_; }
   [[nodiscard]] std::size_t request_count() const { return request_count_; }
   // Waits until clients have closed so many connections that were held.
@@ -83,7 +75,7 @@ class RawServer {
 
   void Accept() {
     for (;;) {
-      const int socket = accept(listener_, nullptr, nullptr);
+      const int socket = accept(listener_.fd(), nullptr, nullptr);
       if (socket < 0) return;
       ++connection_count_;
       Connection& connection = connections_.emplace_back(Connection{socket});
@@ -136,8 +128,7 @@ class RawServer {
   }
 
   const Handler handler_;
-  int listener_ = -1;
-  std::uint16_t port_ = 0;
+  roost::testing_support::LoopbackSocket listener_;
   std::atomic<std::size_t> connection_count_ = 0;
   std::atomic<std::size_t> request_count_ = 0;
   std::list<Connection> connections_;  // the accepting thread's, until it has ended
