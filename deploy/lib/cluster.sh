@@ -66,11 +66,12 @@ start_router() {
 }
 
 # start_worker NAME NUMBER MODEL [FLAG…]: starts one more worker for $link. Its number chooses its device, in rotation.
+# ROOST_METRICS_ADDRESS is the router's here, and the worker would read it too.
 start_worker() {
   local device=()
   [ "$backend" = cpu ] || device=(--device $(($2 % device_count)))
-  "$bin/roost-worker" --worker-id "$1" --model "$3" --router "$link" --backend "$backend" "${device[@]}" --log-format text "${@:4}" \
-    2>"$logs/$1.log" &
+  "$bin/roost-worker" --worker-id "$1" --model "$3" --router "$link" --backend "$backend" "${device[@]}" \
+    --metrics-address 127.0.0.1:0 --log-format text "${@:4}" 2>"$logs/$1.log" &
   pids+=($!)
   names[$!]=$1
 }

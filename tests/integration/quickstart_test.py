@@ -151,6 +151,12 @@ class AddressTest(unittest.TestCase):
         self.assertIn(f"{address} already; ROOST_HTTP_ADDRESS", done.stderr)
         self.assertEqual(done.stdout, "")
 
+    def test_the_address_of_metrics_is_the_routers_alone(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            done = quickstart("--model", "synthetic:tiny",
+                              ROOST_METRICS_ADDRESS="127.0.0.1:%d" % server.getsockname()[1])
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
+
 
 class OwnModelTest(Folder):
     def test_a_folder_is_measured_and_served(self):
