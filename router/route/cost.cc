@@ -17,7 +17,7 @@ constexpr double kPriceOfAMiss = 2;
 constexpr double kHalfOvertakenTokens = 1000;
 // Measured speeds within this factor of the mean count as the mean.
 constexpr double kSpeedNoise = 1.5;
-// In a saturated fleet, each request that waits at the worker counts this many times.
+// In a saturated fleet, each request that waits at the worker counts this many times more.
 constexpr double kSaturatedDelay = 16;
 
 struct Rates {
@@ -78,9 +78,8 @@ double SlotSeconds(const WorkerView& worker, Rates rates, double uncached) {
 // A new prompt's place in a worker's queue: the work before it, and the prompts that it delays.
 struct Standing {
   double tokens_before = 0;
-  double growth_tokens = 0;        // tokens that may arrive later and still go before it
-  double overtaken = 0;            // prompts
-  double impatient_overtaken = 0;  // the same, with late prompts counting more
+  double growth_tokens = 0;  // tokens that may arrive later and still go before it
+  double overtaken = 0;      // prompts; late ones count more
 };
 
 // Where short prompts go first, the factor by which shorter prompts that arrive meanwhile lengthen a wait.
@@ -98,8 +97,7 @@ Standing StandingOf(const WorkerView& worker, double seconds_per_token, double u
   const double before = std::min(queued, place.before_tokens + of_others + under_way);
   return {.tokens_before = before,
           .growth_tokens = before * (StretchOf(uncached, busy_share) - 1),
-          .overtaken = place.overtaken,
-          .impatient_overtaken = place.impatient_overtaken};
+          .overtaken = place.overtaken};
 }
 
 // From 0 in a fleet that keeps up to 1 in a fleet that does nothing but prefill.
@@ -107,11 +105,9 @@ double SaturationOf(const FleetSpeed& speed) {
   return std::clamp((speed.busy_share - kMaxBusyShare) / (1 - kMaxBusyShare), 0.0, 1.0);
 }
 
-// How many requests the prefill of the new prompt delays. Late requests count more, so that they go first. In a
-// saturated fleet all requests are late, and preferring them would only delay requests that could still be on time.
+// How many requests the prefill of the new prompt delays.
 double DelayedBy(const Standing& standing, const WorkerView& worker, double saturation) {
-  const double late = standing.impatient_overtaken - standing.overtaken;
-  return standing.overtaken + (1 - saturation) * late + saturation * kSaturatedDelay * worker.waiting_requests;
+  return standing.overtaken + saturation * kSaturatedDelay * worker.waiting_requests;
 }
 
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {

@@ -40,9 +40,8 @@ class PromptQueue {
   struct Place {
     double all_tokens = 0;     // what is left of all prompts
     double before_tokens = 0;  // what is left of the prompts that go before the new one
-    double overtaken = 0;      // the number of prompts that go after it
-    // The same, weighted: a prompt counts more if its first token takes longer anyway.
-    double impatient_overtaken = 0;
+    // The number of prompts that go after it. A prompt counts more if its first token takes longer anyway.
+    double overtaken = 0;
   };
   // The place of a new prompt. `seconds_per_token` is the worker's pace.
   [[nodiscard]] Place PlaceOf(double uncached_tokens, Instant now, std::uint32_t ageing,

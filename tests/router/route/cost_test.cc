@@ -136,7 +136,7 @@ TEST(PredictCostTest, OwnStepsCarryDecodesAlong) {
   EXPECT_DOUBLE_EQ(CostOf(worker, 10).decode_seconds, 0.02);
 }
 
-// In a saturated fleet, long-waiting prompts do not weigh more, and each waiting prompt counts, however short.
+// In a saturated fleet each waiting prompt counts, however short.
 TEST(PredictCostTest, InASaturatedFleetWhoWaitsCountsManyTimes) {
   WorkerWithPrompts queued({3000, 3000});
   queued.worker.waiting_requests = 5;
@@ -147,7 +147,7 @@ TEST(PredictCostTest, InASaturatedFleetWhoWaitsCountsManyTimes) {
   };
   EXPECT_DOUBLE_EQ(cost(0.97).delay_seconds, cost(0.5).delay_seconds);
   EXPECT_GT(cost(0.97).growth_seconds, 0);
-  EXPECT_DOUBLE_EQ(cost(1).delay_seconds, 0.5 * (2 + 16 * 5));
+  EXPECT_DOUBLE_EQ(cost(1).delay_seconds, cost(0.97).delay_seconds + 0.5 * 16 * 5);
   EXPECT_EQ(cost(1).growth_seconds, 0);
   EXPECT_NEAR(cost(0.985).delay_seconds, (cost(0.97).delay_seconds + cost(1).delay_seconds) / 2, 1e-9);
 }
