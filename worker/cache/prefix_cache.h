@@ -60,88 +60,13 @@
 #include "worker/cache/hold_book.h"
 #include "worker/cache/idle_blocks.h"
 #include "worker/cache/pin_table.h"
+#include "worker/cache/prefix_cache_types.h"
 #include "worker/cache/residency.h"
 #include "worker/cache/sibling_tree.h"
 #include "worker/cache/tenant_blocks.h"
 #include "worker/cache/timer_wheel.h"
 
 namespace roost::worker {
-
-// A sequence as the cache sees it: block i has hash hashes[i] and tokens[i·B .. (i+1)·B). A view that is valid for one
-// call.
-struct BlockChain {
-  BlockHash root;
-  std::span<const BlockHash> hashes;
-  std::span<const TokenId> tokens;
-  std::optional<OwnScope> own = std::nullopt;
-  TenantId tenant = {};  // who computes what is committed; a user of the cache's TenantBlocks
-
-  // Of the scope that the block belongs to.
-  [[nodiscard]] BlockHash RootAt(std::uint32_t index) const {
-    return own && index >= own->first_block ? own->root : root;
-  }
-  // Whose the block is: those of a prefix that all tenants share are nobody's.
-  [[nodiscard]] TenantId TenantAt(std::uint32_t index) const {
-    return own && index < own->first_block ? TenantId() : tenant;
-  }
-};
-
-// A part of an erasure: at most `budget` blocks, which is counted down.
-struct EraseStep {
-  std::uint32_t budget = 0;
-  std::uint32_t freed = 0;
-  std::uint32_t busy = 0;  // left the tree, and are still held
-};
-enum class EraseProgress : std::uint8_t { kComplete, kUnfinished };
-
-// The result of a commit. `block` takes its place in the caller's table.
-struct CommitResult {
-  enum class Kind {
-    kStored,    // ready under its hash
-    kMerged,    // an equal block was ready already: `block` is that one, and the caller's own is free
-    kCollided,  // other tokens have this hash: the caller keeps its block, and nothing after it can be stored
-  };
-  Kind kind;
-  BlockId block;
-};
-
-// The block that continues a matched prefix by the most tokens, usually not by all of its own.
-struct TailMatch {
-  BlockRef block;
-  std::uint32_t token_count = 0;  // of the block's first tokens; at least 1
-};
-
-// The priority of a request's blocks after it has released them, and until when it holds.
-struct BlockRetention {
-  std::uint32_t priority = kDefaultRetentionPriority;
-  std::optional<Instant> end;  // none: no retention
-};
-struct RequestRetention {
-  BlockRetention prompt;
-  BlockRetention decode;
-};
-
-// Totals since construction.
-struct CacheCounters {
-  std::uint64_t evicted_blocks = 0;
-  std::uint64_t verification_misses = 0;  // a hash was found, but its block was not the prompt's
-  std::uint64_t refused_pins = 0;         // blocks that were not pinned, because the pins' share of the pool was full
-};
-
-// The result of pinning the blocks of a prefix.
-struct PinCounts {
-  std::uint32_t kept = 0;     // ready, and pinned
-  std::uint32_t awaited = 0;  // not ready; pinned once they are
-  std::uint32_t refused = 0;
-};
-
-struct CacheOptions {
-  std::uint32_t block_tokens = 16;
-  double pinned_share_limit = 0.5;        // of the pool
-  Duration min_hold = Duration(0);        // younger blocks are not evicted, see above; 0: no hold
-  double held_share_limit = 0.5;          // of the blocks that are not pinned, in each group's share
-  std::vector<double> group_shares = {};  // pool shares of groups 1, 2, …; the rest is group 0's
-};
 
 class PrefixCache {
  public:

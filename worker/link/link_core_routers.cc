@@ -1,0 +1,159 @@
+// What routers say to the worker.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "worker/link/link_core.h"
+
+namespace roost::worker {
+
+void LinkCore::OnMessage(PeerId peer, wire::RouterMessage message) {
+  Link* link = FindPeer(peer);
+  if (link == nullptr) return;
+  link->last_heard = clock_.Now();
+  std::visit([this, link](auto& value) { Handle(*link, std::move(value)); }, message);
+}
+
+void LinkCore::OnMalformed(PeerId peer) {
+  ++counts_.malformed_messages;
+  // The message's content is unknown, so the router's view of this worker may be wrong.
+  if (Link* link = FindPeer(peer); link != nullptr && link->state == State::kUp) Restart(*link, ResyncReason::kAsked);
+}
+
+void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
+  if (welcome.epoch != link.epoch) return;
+  const Result<void> same_major = wire::CheckMajors({.worker = setup_.hello.version, .router = welcome.version});
+  if (!same_major.ok()) return NoteRefusal(link, wire::RefusalCause::kVersion, same_major.error().ToString());
+  const bool other_process = link.router_instance && *link.router_instance != welcome.router_instance;
+  if (link.state == State::kUp) {
+    // A second welcome from the same process answers a repeated hello. Another process does not know this life of the
+    // link.
+    if (other_process) Restart(link, ResyncReason::kRouterRestart);
+    return;
+  }
+  if (other_process) link.resync_reason = ResyncReason::kRouterRestart;
+  const std::string_view reason = link.resync_reason ? kResyncReasonNames[IndexOf(*link.resync_reason)] : "first";
+  if (link.resync_reason) ++counts_.resyncs[IndexOf(*link.resync_reason)];
+  link.resync_reason.reset();
+  link.refusal.reset();
+  link.refusal_logged = {};
+  link.silence_logged.reset();
+  status_changed_ = true;
+  link.router_instance = welcome.router_instance;
+  link.state = State::kUp;
+  LogInfo("router link up", {{"router", link.name},
+                             {"epoch", std::to_string(link.epoch)},
+                             {"reason", std::string(reason)},
+                             {"protocol", wire::Describe(welcome.version)}});
+  // Routers decide by the load, and an idle engine reports none.
+  SendStep(link, {}, {}, load_);
+  if (link.adapters_due && link.state == State::kUp) TellAdapters(link);
+}
+
+void LinkCore::Handle(Link& link, wire::Generate generate) {
+  // Before the welcome there are two cases. The request belongs to an earlier life, and the router knows that it is
+  // lost; or the welcome was lost, and the first ping reveals it.
+  if (link.state != State::kUp) return;
+  const RequestId id = generate.request_id;
+  if (link.in_flight.contains(id)) {
+    ++counts_.malformed_messages;
+    return;
+  }
+  link.generate_digest ^= wire::MixedId(id);
+  if (load_.draining) {
+    return Refuse(link, id, Error{ErrorCode::kUnavailable, WhyNoRequests(), ""});
+  }
+  if (generate.refusal) return Refuse(link, id, *std::move(generate.refusal));
+  if (!setup_.hello.keeps_prefixes) generate.cache_mode = wire::CacheMode::kOff;
+  LogDebug("request taken", {{"router", link.name},
+                             {"request", fmt::format("{}", id.value())},
+                             {"trace_id", std::string(TraceIdOf(generate.trace_parent))},
+                             {"prompt_tokens", fmt::format("{}", generate.prompt.size())}});
+  InFlight in_flight{.open_choices = generate.sample_count, .prompt = {}};
+  in_flight.traced = spans_.Begin(generate, clock_.Now());
+  if (links_.size() > 1) in_flight.prompt = PromptOf(generate, link.id.value(), submit_count_ + 1, clock_.Now());
+  if (!effects_.Submit(SubmitCommand{link.id, std::move(generate), clock_.Now()})) {
+    return Refuse(link, id, Error{ErrorCode::kOverloaded, "the worker's inbox is full", ""});
+  }
+  ++submit_count_;
+  if (in_flight.prompt.prompt.id != 0) {
+    prompt_board_.Arrive(in_flight.prompt);
+    for (Link& other : links_) other.has_news = other.has_news || other.id != link.id;
+  }
+  link.in_flight.emplace(id, std::move(in_flight));
+}
+
+// A pin for which the inbox has no space gets no answer; the router can send it again.
+void LinkCore::Handle(Link& link, wire::Pin pin) {
+  if (link.state != State::kUp || !setup_.hello.keeps_prefixes) return;
+  if (effects_.Submit(PinCommand{link.id, std::move(pin)})) return;
+  LogWarning("a pin is dropped: the inbox is full", {{"router", link.name}});
+}
+
+void LinkCore::Handle(Link& link, wire::Unpin unpin) {
+  if (link.state != State::kUp || effects_.Submit(UnpinCommand{link.id, std::move(unpin)})) return;
+  LogWarning("an unpin is dropped: the inbox is full", {{"router", link.name}});
+}
+
+// Whoever wants something erased has to hear that it was not.
+void LinkCore::Handle(Link& link, wire::Evict evict) {
+  if (link.state != State::kUp) return;
+  const std::uint64_t answer_id = evict.answer_id;
+  if (effects_.Submit(EvictCommand{link.id, std::move(evict)})) return;
+  LogWarning("an eviction is refused: the inbox is full", {{"router", link.name}});
+  if (answer_id == 0) return;
+  Take(EngineAnswer{link.id, wire::EvictAnswer{.answer_id = answer_id, .outcome = wire::EvictOutcome::kRefused}});
+}
+
+void LinkCore::Handle(Link& link, const wire::WantPrefixes& want) {
+  if (link.state != State::kUp || effects_.Submit(WantPrefixesCommand{link.id, want})) return;
+  LogWarning("a request for the most used prefixes is dropped: the inbox is full", {{"router", link.name}});
+}
+
+// A cordon in force already is told again: the router that asks may not have heard of it.
+void LinkCore::Handle(Link& link, const wire::Cordon& cordon) {
+  if (link.state != State::kUp) return;
+  if (load_.cordoned != cordon.in_force) {
+    LogInfo(cordon.in_force ? "cordoned: no new requests" : "uncordoned", {{"router", link.name}});
+  }
+  load_.cordoned = cordon.in_force;
+  ApplyDraining();
+}
+
+void LinkCore::Handle(Link& link, const wire::Cancel& cancel) {
+  if (!link.in_flight.contains(cancel.request_id)) return;
+  effects_.Command(CancelCommand{{link.id, cancel.request_id}});
+}
+
+void LinkCore::Handle(Link& link, const wire::WantHello&) {
+  // While greeting, a hello has been sent or is due.
+  if (link.state == State::kUp) Restart(link, ResyncReason::kAsked);
+}
+
+void LinkCore::Handle(Link& link, const wire::WantSnapshot&) {
+  if (link.state != State::kUp || link.snapshot_due || !setup_.hello.sends_cache_events) return;
+  ++counts_.resyncs[IndexOf(ResyncReason::kAsked)];
+  link.snapshot_due = true;
+}
+
+void LinkCore::Handle(Link& link, const wire::WantTokenizer&) {
+  if (effects_.Send(link.peer, setup_.tokenizer) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
+}
+
+void LinkCore::Handle(Link& link, const wire::Ping& ping) {
+  if (link.state != State::kUp) return;
+  if (ping.generate_digest.value_or(link.generate_digest) != link.generate_digest) Restart(link, ResyncReason::kGap);
+}
+
+void LinkCore::Refuse(Link& link, RequestId request, Error error) {
+  ++counts_.finished_requests[IndexOf(wire::FinishReason::kError)];
+  wire::TokenEvent event;
+  event.request_id = request;
+  event.finish = wire::FinishReason::kError;
+  event.error = std::move(error);
+  SendStep(link, {std::move(event)}, {}, load_);
+}
+
+}  // namespace roost::worker
