@@ -42,4 +42,12 @@ template <typename List>
 // At most kMaxKeepMs.
 [[nodiscard]] Result<std::uint64_t> ReadKeepMs(std::uint64_t milliseconds, const char* field);
 
+// The same three fields in Hello and Welcome.
+template <typename Reader>
+[[nodiscard]] Result<PeerVersion> ReadVersion(Reader in) {
+  PeerVersion version{.major = in.getProtocolVersion(), .minor = in.getProtocolMinor()};
+  ROOST_ASSIGN_OR_RETURN(version.release, ReadLine(in.getRelease(), "release", kMaxReleaseBytes));
+  return version;
+}
+
 }  // namespace roost::wire

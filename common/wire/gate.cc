@@ -1,13 +1,9 @@
 #include "common/wire/gate.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -26,7 +22,6 @@
 namespace roost::wire {
 namespace {
 
-constexpr int kBacklog = 1024;
 constexpr std::chrono::milliseconds kLook{100};
 constexpr std::chrono::seconds kTellInterval{10};
 // While messages come more often than kBusyPause, the gate lets them gather for kGather, so that one wake-up of it and
@@ -34,137 +29,12 @@ constexpr std::chrono::seconds kTellInterval{10};
 constexpr std::chrono::microseconds kBusyPause{300};
 constexpr std::chrono::microseconds kGather{1000};
 
-void SetOption(int socket, int level, int name, int value) {
-  // An option that can not be set is skipped: the connection works without it.
-  static_cast<void>(setsockopt(socket, level, name, &value, sizeof(value)));
-}
-
-// TCP notices within two minutes that a host has disappeared. The protocol's own pings notice a worker that is silent.
-void SetUpConnection(int socket) {
-  SetOption(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  SetOption(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  SetOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, 60);
-  SetOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, 20);
-  SetOption(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
-}
-
-struct Address {
-  sockaddr_storage bytes{};
-  socklen_t size = 0;
-
-  [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&bytes); }
-};
-
-Result<Address> Resolve(const Endpoint& endpoint) {
-  const std::string& name = endpoint.host;
-  const std::string host = name == "localhost" ? "127.0.0.1" : (name == "*" ? "0.0.0.0" : name);
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), fmt::to_string(endpoint.port).c_str(), &hints, &found) != 0) {
-    return InvalidArgument(endpoint.ToString(), "'{}' is not a numeric address", name);
-  }
-  Address address;
-  address.size = found->ai_addrlen;
-  std::memcpy(&address.bytes, found->ai_addr, address.size);
-  freeaddrinfo(found);
-  return address;
-}
-
-Error CanNotBind(const Endpoint& endpoint) {
-  return {ErrorCode::kUnavailable, fmt::format("can not be bound: {}", std::strerror(errno)), endpoint.ToString()};
-}
-
-Result<Descriptor> Listen(const Endpoint& endpoint) {
-  ROOST_ASSIGN_OR_RETURN(Address address, Resolve(endpoint));
-  Descriptor listener(socket(address.get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!listener.is_open()) return CanNotBind(endpoint);
-  SetOption(listener.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  if (bind(listener.get(), address.get(), address.size) != 0) return CanNotBind(endpoint);
-  if (listen(listener.get(), kBacklog) != 0) return CanNotBind(endpoint);
-  return listener;
-}
-
-// The address that `listener` is bound to, with the real port.
-Endpoint BoundTo(const Descriptor& listener, const Endpoint& wanted) {
-  Address address;
-  address.size = sizeof(address.bytes);
-  ROOST_CHECK(getsockname(listener.get(), address.get(), &address.size) == 0, "getsockname: {}", std::strerror(errno));
-  const auto* const v4 = reinterpret_cast<const sockaddr_in*>(&address.bytes);
-  const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(&address.bytes);
-  const in_port_t port = address.get()->sa_family == AF_INET6 ? v6->sin6_port : v4->sin_port;
-  return {wanted.host == "*" ? "0.0.0.0" : (wanted.host == "localhost" ? "127.0.0.1" : wanted.host), ntohs(port)};
-}
-
-// "10.0.0.5:41234".
-std::string TextOf(const Address& address) {
-  std::array<char, NI_MAXHOST> host{};
-  std::array<char, NI_MAXSERV> port{};
-  const auto* const name = reinterpret_cast<const sockaddr*>(&address.bytes);
-  const int rc = getnameinfo(name, address.size, host.data(), host.size(), port.data(), port.size(),
-                             NI_NUMERICHOST | NI_NUMERICSERV);
-  return rc == 0 ? fmt::format("{}:{}", host.data(), port.data()) : "unknown";
-}
-
-// Whom handshakes are counted by: a host, or a network of IPv6, in which a host has as many addresses as it likes.
-std::string SourceOf(const Address& address) {
-  const auto bytes = [](const void* data, std::size_t size) {
-    return std::string(static_cast<const char*>(data), size);
-  };
-  if (address.bytes.ss_family != AF_INET6) {
-    return bytes(&reinterpret_cast<const sockaddr_in*>(&address.bytes)->sin_addr, sizeof(in_addr));
-  }
-  const in6_addr& host = reinterpret_cast<const sockaddr_in6*>(&address.bytes)->sin6_addr;
-  if (IN6_IS_ADDR_V4MAPPED(&host)) return bytes(&host.s6_addr[12], sizeof(in_addr));
-  return bytes(&host, sizeof(host) / 2);
-}
-
 // The loopback address that a connection reaches ZeroMQ from: one of the four million in 127.64.0.0/10.
 std::string InnerAddressOf(std::uint64_t number) {
   return fmt::format("127.{}.{}.{}", 64 + (number >> 16U) % 64, (number >> 8U) % 256, number % 256);
 }
 
-// From the address `from`, or any when it is empty. Returns a closed descriptor when the inner socket is gone, or the
-// process has no descriptors left.
-Descriptor ConnectTo(const std::string& inner, const std::string& from) {
-  const Result<Endpoint> endpoint = ParseEndpoint(inner);
-  if (!endpoint.ok()) return {};
-  Result<Address> address = Resolve(*endpoint);
-  if (!address.ok()) return {};
-  Descriptor made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!made.is_open()) return {};
-  if (!from.empty()) {
-    Result<Address> own = Resolve({from, 0});
-    SetOption(made.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
-    if (!own.ok() || bind(made.get(), own->get(), own->size) != 0) return {};
-  }
-  if (connect(made.get(), address->get(), address->size) != 0) return {};
-  SetOption(made.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-  return made;
-}
-
-// The sockets stay blocking; instead each call passes MSG_DONTWAIT.
-ssize_t ReadNow(int socket, std::span<char> buffer) { return recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT); }
-
-// Returns how many bytes were written; 0 is not an error. Below 0: the socket is broken.
-ssize_t WriteNow(int socket, std::span<const char> bytes) {
-  const ssize_t written = send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  return written < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : written;
-}
-
 }  // namespace
-
-Descriptor::Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this == &other) return *this;
-  Close();
-  fd_ = std::exchange(other.fd_, -1);
-  return *this;
-}
-void Descriptor::Close() {
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
-}
 
 struct Gate::Connection {
   Connection(std::uint64_t its_number, std::string its_peer, std::string its_inner_address,

@@ -41,25 +41,9 @@
 #include "common/wire/endpoint.h"
 #include "common/wire/handshakes.h"
 #include "common/wire/link_guard.h"
+#include "common/wire/tcp_socket.h"
 
 namespace roost::wire {
-
-// A file descriptor that its owner closes.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept;
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor() { Close(); }
-
-  void Close();
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] bool is_open() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 class Gate {
  public:

@@ -1,5 +1,5 @@
-// What TLS adds to the server: handshakes and what may go wrong in them, goodbyes, new certificates. That answers and
-// streams are the same over both wires is in server_test.cc.
+// What TLS adds to the server: handshakes and what may go wrong in them, goodbyes, new certificates. That answers are
+// the same over both wires is in server_test.cc, and that streams are in server_stream_test.cc.
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
 

@@ -1,6 +1,7 @@
 // Workers that hang, fail their requests, or are full; requests that run out of time.
 #include <gtest/gtest.h>
 
+#include "tests/router/fleet/fleet_answers.h"
 #include "tests/router/fleet/fleet_sim.h"
 
 namespace roost::router {
@@ -8,18 +9,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Request = FleetSim::Request;
-
-void ExpectError(const Request& request, ErrorCode code) {
-  ASSERT_TRUE(request.observer->end.has_value());
-  ASSERT_TRUE(request.observer->end->error.has_value());
-  EXPECT_EQ(request.observer->end->error->code, code);
-}
-
-void ExpectWholeAnswer(const Request& request) {
-  ASSERT_TRUE(request.observer->end.has_value());
-  EXPECT_FALSE(request.observer->end->error.has_value());
-  EXPECT_EQ(request.observer->tokens, ExpectedOutput(request.prompt, request.max_output_tokens));
-}
 
 struct FleetTroubleTest : ::testing::Test {
   FleetSim sim;

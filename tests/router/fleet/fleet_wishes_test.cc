@@ -1,6 +1,7 @@
 // Request options besides tokens: hints to the cache and the queue, several choices.
 #include <gtest/gtest.h>
 
+#include "tests/router/fleet/fleet_answers.h"
 #include "tests/router/fleet/fleet_sim.h"
 
 namespace roost::router {
@@ -8,14 +9,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Request = FleetSim::Request;
-
-constexpr std::uint32_t kOutput = 40;
-
-void ExpectNothingCharged(FleetSim& sim) {
-  for (const WorkerStatus& status : sim.core.Workers(sim.clock.Now())) EXPECT_EQ(status.in_flight_requests, 0U);
-}
-
-FakeWorker& Other(FakeWorker& one, FakeWorker& a, FakeWorker& b) { return &one == &a ? b : a; }
 
 // ---- hints to the cache and the queue ----
 

@@ -1,0 +1,232 @@
+// What the API accepts, and what it tells the dispatcher of it.
+#include <gtest/gtest.h>
+
+#include "tests/router/api/api_fixture.h"
+#include "tests/router/api/request_bodies.h"
+
+namespace roost::router {
+namespace {
+
+struct FormCase {
+  std::string members;
+  wire::Constraint wanted;
+};
+
+TEST_F(ApiTest, FormsOfOutputBecomeConstraints) {
+  using Kind = wire::ConstraintKind;
+  const std::vector<FormCase> cases{
+      {R"("response_format":{"type":"json_object"})", {Kind::kJson, "", "response_format"}},
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"type":"null"}}})",
+       {Kind::kJsonSchema, R"({"type":"null"})", "response_format.json_schema.schema"}},
+      {R"("guided_json":{ "type" : "null" })", {Kind::kJsonSchema, R"({"type":"null"})", "guided_json"}},
+      {R"("guided_json":"{\"type\": \"null\"}")", {Kind::kJsonSchema, R"({"type": "null"})", "guided_json"}},
+      {R"("guided_regex":"[a-z]+")", {Kind::kRegex, "[a-z]+", "guided_regex"}},
+      {R"("guided_choice":["yes", "no"])", {Kind::kChoice, R"(["yes","no"])", "guided_choice"}},
+      {R"("guided_grammar":"root ::= \"a\"")", {Kind::kGrammar, R"(root ::= "a")", "guided_grammar"}},
+      {R"("structured_outputs":{"regex":"a|b"})", {Kind::kRegex, "a|b", "structured_outputs.regex"}},
+      {R"("structured_outputs":{"json_object":true})", {Kind::kJson, "", "structured_outputs.json_object"}},
+  };
+  for (const FormCase& each : cases) {
+    Chat(ChatWith(each.members));
+    ASSERT_FALSE(dispatcher_.specs.empty()) << each.members;
+    EXPECT_EQ(dispatcher_.specs.back().constraint, each.wanted) << each.members;
+  }
+  Chat(ChatWith(R"("response_format":{"type":"text"})"));
+  EXPECT_EQ(dispatcher_.specs.back().constraint, std::nullopt);
+}
+
+TEST_F(ApiTest, AcceptsNullsNeutralValuesAndUnknownFields) {
+  Chat(ChatWith(R"("stop":null,"max_tokens":null,"temperature":null,"top_p":1,"n":1,"frequency_penalty":0,)"
+                R"("presence_penalty":0.0,"repetition_penalty":1.0,"min_p":0,"min_tokens":0,"logit_bias":{},)"
+                R"("logprobs":false,"top_logprobs":null,"response_format":{"type":"text"},"tool_choice":"none",)"
+                R"("user":"u","metadata":{"a":[1]},"store":true,"service_tier":"auto","parallel_tool_calls":true,)"
+                R"("prompt_cache_key":"k","reasoning_effort":"low","stream_options":null,"priority":3,)"
+                R"("some_new_field":{"x":[{"y":null}]},"seed":-1,"top_k":-1,"use_beam_search":false)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(dispatcher_.specs[0].sampling.seed, ~std::uint64_t{0});
+  EXPECT_EQ(dispatcher_.specs[0].sampling.top_k, 0U);
+  Complete(CompletionWith(R"("echo":false,"best_of":1,"logprobs":null,"suffix":null,"repetition_penalty":1.0)"));
+  EXPECT_EQ(dispatcher_.specs.size(), 2U);
+}
+
+TEST_F(ApiTest, TheBoundsOfMaxTokensAreThoseOfAnAnswer) {
+  const auto message = [&](const char* fields) { return At(Chat(ChatWith(fields))->response->body, "/error/message"); };
+  EXPECT_EQ(message(R"("max_tokens":-3)"), R"("max_tokens: must be between 1 and 2147483647, not -3")");
+  EXPECT_NE(message(R"("max_tokens":0)").find("must be at least 1"), std::string::npos);
+  Complete(CompletionWith(R"("echo":true,"max_tokens":0)"));
+  EXPECT_EQ(dispatcher_.specs.size(), 1U);
+}
+
+TEST_F(ApiTest, LastOfRepeatedFieldsCounts) {
+  Complete(CompletionWith(R"("max_tokens":-1,"max_tokens":7)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(dispatcher_.specs[0].max_output_tokens, 7U);
+}
+
+TEST_F(ApiTest, DefaultsAreTheModels) {
+  Complete(R"({"model":"bytes","prompt":"hi"})");
+  Complete(R"({"model":"bytes","prompt":"hi"})");
+  ASSERT_EQ(dispatcher_.specs.size(), 2U);
+  const GenerateSpec& spec = dispatcher_.specs[0];
+  EXPECT_EQ(spec.max_output_tokens, 197U);  // 200 less <s>, h and i
+  EXPECT_FLOAT_EQ(spec.sampling.temperature, 0.7F);
+  EXPECT_FLOAT_EQ(spec.sampling.top_p, 0.9F);
+  EXPECT_EQ(spec.sampling.top_k, 20U);
+  EXPECT_FALSE(spec.ignore_eos);
+  EXPECT_NE(spec.sampling.seed, dispatcher_.specs[1].sampling.seed);
+}
+
+TEST_F(ApiTest, TakesTheRequestsOwnSettings) {
+  Complete(
+      CompletionWith(R"("max_tokens":50,"max_completion_tokens":5.0,"temperature":0,"top_p":0.5,"top_k":3,"seed":42,)"
+                     R"("stop_token_ids":[10,13],"ignore_eos":true,"min_tokens":5)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  const GenerateSpec& spec = dispatcher_.specs[0];
+  EXPECT_EQ(spec.max_output_tokens, 5U);
+  EXPECT_FLOAT_EQ(spec.sampling.temperature, 0);
+  EXPECT_FLOAT_EQ(spec.sampling.top_p, 0.5F);
+  EXPECT_EQ(spec.sampling.top_k, 3U);
+  EXPECT_EQ(spec.sampling.seed, 42U);
+  EXPECT_EQ(spec.stop_tokens, (std::vector<TokenId>{10, 13}));
+  EXPECT_TRUE(spec.ignore_eos);
+  EXPECT_EQ(spec.min_output_tokens, 5U);
+}
+
+TEST_F(ApiTest, PenaltiesAndBiasGoAlong) {
+  Complete(CompletionWith(R"("min_p":0.05,"repetition_penalty":1.2,"presence_penalty":-2,"frequency_penalty":0.5,)"
+                          R"("logit_bias":{"100":5,"20":-100,"3":null})"));
+  Complete(CompletionWith(R"("repetition_penalty":0.01)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 2U);
+  const wire::Sampling& sampling = dispatcher_.specs[0].sampling;
+  EXPECT_EQ(sampling.min_p, 0.05F);
+  EXPECT_EQ(sampling.repetition_penalty, 1.2F);
+  EXPECT_EQ(sampling.presence_penalty, -2);
+  EXPECT_EQ(sampling.frequency_penalty, 0.5F);
+  EXPECT_EQ(sampling.logit_bias, (std::vector<wire::LogitBias>{{20, -100}, {100, 5}}));
+  EXPECT_EQ(dispatcher_.specs[1].sampling.repetition_penalty, wire::kMinRepetitionPenalty);
+}
+
+TEST_F(ApiTest, PenaltiesDefaultToTheModels) {
+  ServedModel model = ByteModel();
+  model.sampling.min_p = 0.1F;
+  model.sampling.repetition_penalty = 1.05F;
+  Serve(std::move(model));
+  Complete(R"({"model":"bytes","prompt":"hi"})");
+  Complete(CompletionWith(R"("min_p":0,"repetition_penalty":1)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 2U);
+  EXPECT_EQ(dispatcher_.specs[0].sampling.min_p, 0.1F);
+  EXPECT_EQ(dispatcher_.specs[0].sampling.repetition_penalty, 1.05F);
+  EXPECT_FALSE(wire::NeedsFullSampling(dispatcher_.specs[1].sampling));
+}
+
+TEST_F(ApiTest, CacheAndQueueAreToldNothingByDefault) {
+  Complete(CompletionWith(R"("cache":null,"session_id":null,"expect_return_ms":null,"priority":null)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  const GenerateSpec& spec = dispatcher_.specs[0];
+  EXPECT_EQ(spec.cache_mode, wire::CacheMode::kOn);
+  EXPECT_EQ(spec.priority, 50U);
+  EXPECT_FALSE(spec.retention.has_value());
+  EXPECT_EQ(spec.session_hash, 0U);
+  EXPECT_EQ(spec.expect_return_ms, 0U);
+  EXPECT_EQ(spec.sample_count, 1U);
+}
+
+TEST_F(ApiTest, CacheAndQueueAreToldWhatTheRequestSays) {
+  Chat(ChatWith(R"("cache":{"mode":"off","salt":"s","retention":{"priority":80,"duration_ms":60000,)"
+                R"("decode_priority":20,"decode_duration_ms":5000}},"session_id":"c-17","expect_return_ms":30000,)"
+                R"("priority":70,"n":4)"));
+  Complete(CompletionWith(R"("cache":"off","cache_salt":"s","session_id":"c-17")"));
+  Complete(
+      CompletionWith(R"("cache":{"salt":"s","retention":{"duration_ms":7}},"cache_salt":"s","session_id":"c-18")"));
+  ASSERT_EQ(dispatcher_.specs.size(), 3U);
+  const GenerateSpec& spec = dispatcher_.specs[0];
+  EXPECT_EQ(spec.cache_mode, wire::CacheMode::kOff);
+  EXPECT_EQ(spec.priority, 70U);
+  EXPECT_EQ(spec.retention, (wire::Retention{80, 60'000, 20, 5'000}));
+  EXPECT_EQ(spec.expect_return_ms, 30'000U);
+  EXPECT_EQ(spec.sample_count, 4U);
+  EXPECT_EQ(dispatcher_.specs[1].cache_mode, wire::CacheMode::kOff);
+  EXPECT_EQ(dispatcher_.specs[1].root, spec.root);
+  EXPECT_EQ(dispatcher_.specs[2].retention, (wire::Retention{35, 7, 35, 0}));
+  EXPECT_EQ(dispatcher_.specs[2].root, spec.root);
+  EXPECT_NE(spec.session_hash, 0U);
+  EXPECT_EQ(dispatcher_.specs[1].session_hash, spec.session_hash);
+  EXPECT_NE(dispatcher_.specs[2].session_hash, spec.session_hash);
+}
+
+TEST_F(ApiTest, BestOfMayBeN) {
+  Complete(CompletionWith(R"("n":3,"best_of":3)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(dispatcher_.specs[0].sample_count, 3U);
+}
+
+TEST_F(ApiTest, EveryFormOfOnePromptIsTheSame) {
+  Complete(R"({"model":"bytes","prompt":"hi"})");
+  Complete(R"({"model":"bytes","prompt":["hi"]})");
+  Complete(R"({"model":"bytes","prompt":[258,104,105]})");
+  Complete(R"({"model":"bytes","prompt":[[258,104,105]]})");
+  ASSERT_EQ(dispatcher_.specs.size(), 4U);
+  for (const GenerateSpec& spec : dispatcher_.specs) EXPECT_EQ(spec.prompt, (std::vector<TokenId>{kBos, 'h', 'i'}));
+}
+
+std::vector<TokenId> Concatenate(std::initializer_list<std::vector<TokenId>> parts) {
+  std::vector<TokenId> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+TEST_F(ApiTest, ChatIsRenderedOnceWithItsOwnSpecialTokens) {
+  Chat(ChatOf(R"([{"role":"system","content":"S"},{"role":"user","content":[{"type":"text","text":"a"},)"
+              R"({"type":"text","text":"b"}]}])"));
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(dispatcher_.specs[0].prompt, Concatenate({{kImStart},
+                                                      Bytes("system\nS"),
+                                                      {kImEnd},
+                                                      Bytes("\n"),
+                                                      {kImStart},
+                                                      Bytes("user\nab"),
+                                                      {kImEnd},
+                                                      Bytes("\n"),
+                                                      {kImStart},
+                                                      Bytes("assistant\n")}));
+}
+
+TEST_F(ApiTest, ToolsCallsAndVariablesReachTheTemplate) {
+  const std::string messages = R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",)"
+                               R"("function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]},)"
+                               R"({"role":"tool","tool_call_id":"1","content":"sun"}])";
+  const std::string tools = R"("tools":[{"type":"function","function":{"name":"weather"}}])";
+  Chat(fmt::format(R"({{"model":"bytes","messages":{},{},"chat_template_kwargs":{{"shout":"HEY","tools":5}},)"
+                   R"("add_generation_prompt":false}})",
+                   messages, tools));
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(dispatcher_.specs[0].prompt, Concatenate({{kImStart},
+                                                      Bytes("assistant\nweather(Rome)"),
+                                                      {kImEnd},
+                                                      Bytes("\n"),
+                                                      {kImStart},
+                                                      Bytes("tool\nsun"),
+                                                      {kImEnd},
+                                                      Bytes("\ntools:weather\nHEY")}));
+  Chat(
+      fmt::format(R"({{"model":"bytes","messages":[{{"role":"user","content":""}}],{},"tool_choice":"none"}})", tools));
+  ASSERT_EQ(dispatcher_.specs.size(), 2U);
+  EXPECT_EQ(dispatcher_.specs[1].prompt,
+            Concatenate({{kImStart}, Bytes("user\n"), {kImEnd}, Bytes("\n"), {kImStart}, Bytes("assistant\n")}));
+}
+
+TEST_F(ApiTest, HashesTheWholeBlocksUnderTheScopeOfTheRequest) {
+  Complete(R"({"model":"bytes","prompt":[1,2,3,4,5,6,7,8,9],"cache_salt":"s"})");
+  Complete(R"({"model":"bytes","prompt":[1,2,3,4,5,6,7,8,9]})");
+  ASSERT_EQ(dispatcher_.specs.size(), 2U);
+  const PrefixScope scope{"0123456789abcdef0123456789abcdef", "", "", "s", 4, "f32"};
+  const GenerateSpec& salted = dispatcher_.specs[0];
+  EXPECT_EQ(salted.root, RootHash(scope));
+  ASSERT_EQ(salted.block_hashes.size(), 2U);
+  EXPECT_EQ(salted.block_hashes[0], ChainHash(salted.root, std::vector<TokenId>{1, 2, 3, 4}));
+  EXPECT_EQ(salted.block_hashes[1], ChainHash(salted.block_hashes[0], std::vector<TokenId>{5, 6, 7, 8}));
+  EXPECT_NE(dispatcher_.specs[1].root, salted.root);
+}
+
+}  // namespace
+}  // namespace roost::router

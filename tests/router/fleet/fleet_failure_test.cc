@@ -1,0 +1,277 @@
+// Workers that are lost, restart, drain, are full or lose messages; what becomes of their requests and blocks.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "tests/router/fleet/fleet_answers.h"
+#include "tests/router/fleet/fleet_sim.h"
+
+namespace roost::router {
+namespace {
+
+using namespace std::chrono_literals;
+using Request = FleetSim::Request;
+
+struct TwoWorkers : ::testing::Test {
+  FleetSim sim;
+  FakeWorker& a = sim.JoinWorker("a");
+  FakeWorker& b = sim.JoinWorker("b");
+  Request request = sim.Submit(TalkativePrompt(), kOutput);
+
+  FakeWorker& Serving() { return *sim.workers.at(request.observer->workers.back()); }
+  FakeWorker& Spare() { return Other(Serving(), a, b); }
+  void Start(int steps) {
+    sim.DeliverAll();
+    for (int i = 0; i < steps; ++i) {
+      Serving().Step();
+      sim.DeliverAll();
+    }
+  }
+};
+using FleetCoreFailureTest = TwoWorkers;
+
+TEST_F(FleetCoreFailureTest, SilentWorkerIsLostAfterTheTimeoutAndItsBlocksWithIt) {
+  Start(2);
+  FakeWorker& dead = Serving();
+  EXPECT_GT(sim.core.indexed_block_count(), 0U);
+  sim.Kill(dead);
+  sim.Advance(1900ms);
+  EXPECT_TRUE(sim.StatusOf(dead.id()).has_value());
+  sim.Advance(300ms);
+  EXPECT_FALSE(sim.StatusOf(dead.id()).has_value());
+  EXPECT_EQ(sim.metrics.lost["silent"], 1);
+  EXPECT_EQ(sim.core.indexed_block_count(), 0U);
+}
+
+TEST_F(FleetCoreFailureTest, WorkerLostBeforeTheFirstTokenIsNotNoticedByTheClient) {
+  Start(0);
+  sim.Kill(Serving());
+  sim.Advance(3s);
+  sim.Run();
+  ExpectWholeAnswer(request);
+  EXPECT_EQ(request.observer->workers.size(), 2U);
+  EXPECT_EQ(sim.metrics.retries["worker_lost"], 1);
+  ExpectNothingCharged(sim);
+}
+
+TEST_F(FleetCoreFailureTest, WorkerLostMidStreamIsContinuedTokenForToken) {
+  Start(3);
+  const std::size_t so_far = request.observer->tokens.size();
+  ASSERT_GT(so_far, 2U);
+  FakeWorker& spare = Spare();
+  sim.Kill(Serving());
+  sim.Advance(3s);
+  ASSERT_EQ(spare.received().size(), 1U);
+  const wire::Generate& second = spare.received().front();
+  EXPECT_EQ(second.first_output_index, so_far);
+  EXPECT_EQ(second.max_output_tokens, kOutput - so_far);
+  EXPECT_EQ(second.prompt.size(), request.prompt.size() + so_far);
+  EXPECT_EQ(second.block_hashes, BlocksOf(second.prompt));
+  EXPECT_NE(second.request_id, *request.id);
+  sim.Run();
+  ExpectWholeAnswer(request);
+  EXPECT_EQ(request.observer->cached_token_count, 0U);
+  EXPECT_EQ(sim.metrics.outcomes.size(), 1U);
+}
+
+TEST_F(FleetCoreFailureTest, WithoutAnotherWorkerTheStreamEndsWithAnError) {
+  Start(2);
+  sim.Kill(a);
+  sim.Kill(b);
+  sim.Advance(5s);
+  ExpectError(request, ErrorCode::kUnavailable);
+  EXPECT_FALSE(request.observer->tokens.empty());
+  EXPECT_EQ(sim.core.FindModel("demo"), nullptr);
+}
+
+TEST_F(FleetCoreFailureTest, UnreachableMalformedAndDepartedWorkersAreGoneAtOnce) {
+  Start(1);
+  sim.core.OnUnreachable(Serving().id(), sim.clock.Now());
+  sim.CarryOutEffects();
+  EXPECT_EQ(sim.metrics.lost["unreachable"], 1);
+  const std::string second = request.observer->workers.back();
+  sim.core.OnMalformed(second, DataLoss("frame", "garbage"), sim.clock.Now());
+  sim.CarryOutEffects();
+  EXPECT_EQ(sim.metrics.lost["broken_link"], 1);
+  ExpectError(request, ErrorCode::kUnavailable);  // no worker is left
+  FakeWorker& third = sim.JoinWorker("c");
+  third.SayBye();
+  sim.DeliverAll();
+  EXPECT_FALSE(sim.StatusOf("c").has_value());
+  sim.core.OnUnreachable("c", sim.clock.Now());
+  sim.core.OnMalformed("c", DataLoss("frame", "garbage"), sim.clock.Now());
+  EXPECT_EQ(sim.metrics.lost.size(), 2U);  // a worker that says bye is not lost
+}
+
+TEST_F(FleetCoreFailureTest, RestartedWorkerStartsFreshAndMayTakeItsOldRequests) {
+  Start(3);
+  FakeWorker& restarted = Serving();
+  sim.Kill(Spare());
+  sim.Advance(2500ms);
+  restarted.Restart();
+  restarted.SayHello();
+  sim.DeliverAll();
+  EXPECT_EQ(sim.metrics.lost["restarted"], 1);
+  EXPECT_EQ(sim.StatusOf(restarted.id())->indexed_block_count, 0U);
+  sim.Run();
+  ExpectWholeAnswer(request);
+  EXPECT_TRUE(sim.ViewIsExact(restarted));
+  EXPECT_EQ(request.observer->workers.back(), restarted.id());
+}
+
+TEST_F(FleetCoreFailureTest, RetriesAreBounded) {
+  Start(0);
+  sim.JoinWorker("c");
+  sim.JoinWorker("d");
+  for (int i = 0; i < 3; ++i) {
+    sim.core.OnUnreachable(request.observer->workers.back(), sim.clock.Now());
+    sim.CarryOutEffects();
+  }
+  ExpectError(request, ErrorCode::kUnavailable);
+  EXPECT_EQ(request.observer->workers.size(), 3U);
+  EXPECT_EQ(sim.metrics.retries["worker_lost"], 2);
+}
+
+TEST_F(FleetCoreFailureTest, FullWorkerSendsTheRequestToTheOther) {
+  a.SetFull(true);
+  b.SetFull(true);
+  sim.DeliverAll();
+  Spare().SetFull(false);
+  sim.Run();
+  ExpectWholeAnswer(request);
+  EXPECT_EQ(sim.metrics.retries["overloaded"], 1);
+}
+
+TEST_F(FleetCoreFailureTest, DrainingWorkerEndsWhatItHasAndGetsNothingNew) {
+  Start(1);
+  FakeWorker& draining = Serving();
+  FakeWorker& spare = Spare();
+  const std::size_t had = draining.received().size();
+  sim.Advance(300ms);
+  draining.Step();  // covers the first request: it is past its prefill
+  sim.DeliverAll();
+  draining.SetDraining(true);
+  const Request crossing = sim.Submit(draining.received().front().prompt, kOutput);  // follows the prefix
+  sim.Run();
+  ExpectWholeAnswer(request);
+  ExpectWholeAnswer(crossing);
+  EXPECT_EQ(draining.received().size(), had + 1);
+  EXPECT_EQ(sim.metrics.retries["unavailable"], 1);
+  const Request later = sim.Submit(request.prompt, kOutput);
+  sim.Run();
+  EXPECT_EQ(later.observer->workers, (std::vector<std::string>{spare.id()}));
+}
+
+TEST_F(FleetCoreFailureTest, GapLosesTheLinkAndNotTheRequest) {
+  Start(1);
+  FakeWorker& broken = Serving();
+  broken.Step();
+  broken.outbox().pop_back();  // tokens are lost
+  broken.Step();
+  sim.Run();
+  ExpectWholeAnswer(request);
+  EXPECT_EQ(sim.metrics.lost["broken_link"], 1);
+  EXPECT_EQ(sim.metrics.resyncs["gap"], 1);
+  sim.Advance(1s);
+  EXPECT_TRUE(sim.ViewIsExact(broken));
+}
+
+TEST_F(FleetCoreFailureTest, DuplicateIsIgnored) {
+  Start(1);
+  Serving().Step();
+  Serving().outbox().push_back(Serving().outbox().back());
+  sim.Run();
+  ExpectWholeAnswer(request);
+  EXPECT_TRUE(sim.metrics.lost.empty());
+}
+
+TEST_F(FleetCoreFailureTest, DriftIsHealedByASnapshotAndRequestsGoOn) {
+  Start(2);
+  FakeWorker& drifting = Serving();
+  drifting.EvictSilently(2);
+  drifting.Step();
+  sim.DeliverAll();
+  EXPECT_EQ(sim.metrics.resyncs["digest"], 1);
+  EXPECT_TRUE(sim.ViewIsExact(drifting));
+  sim.Run();
+  ExpectWholeAnswer(request);
+  EXPECT_EQ(request.observer->workers.size(), 1U);
+}
+
+TEST_F(FleetCoreFailureTest, SnapshotThatDoesNotComeIsAskedForAgain) {
+  Start(1);
+  FakeWorker& drifting = Serving();
+  drifting.EvictSilently(1);
+  drifting.Step();
+  sim.DeliverOne(drifting);
+  static_cast<void>(sim.core.TakeEffects());  // the request for a snapshot is lost
+  EXPECT_FALSE(sim.StatusOf(drifting.id())->index_in_sync);
+  for (int i = 0; i < 15; ++i) {
+    sim.clock.Advance(100ms);
+    drifting.Step();
+    sim.DeliverAll();
+    sim.Tick();
+  }
+  EXPECT_TRUE(sim.ViewIsExact(drifting));
+}
+
+TEST_F(FleetCoreFailureTest, OwnPauseIsNotTheWorkersSilence) {
+  Start(1);
+  sim.clock.Advance(30s);
+  sim.Tick();
+  EXPECT_TRUE(sim.metrics.lost.empty());
+  sim.Kill(a);
+  sim.Kill(b);
+  sim.Advance(3s);
+  EXPECT_EQ(sim.metrics.lost["silent"], 2);
+}
+
+TEST_F(FleetCoreFailureTest, WorkersArePingedEachSecond) {
+  int pings = 0;
+  for (int tick = 0; tick < 20; ++tick) {
+    sim.clock.Advance(100ms);
+    sim.Tick();
+    for (const Effect& effect : sim.core.TakeEffects()) {
+      const auto* const send = std::get_if<SendToWorker>(&effect);
+      if (send != nullptr && std::holds_alternative<wire::Ping>(send->message)) ++pings;
+    }
+  }
+  EXPECT_EQ(pings, 2 * 2);
+}
+
+TEST_F(FleetCoreFailureTest, PingsTellWhichGeneratesTheWorkersLifeWasSent) {
+  const auto digests = [&] {
+    std::map<std::string, std::optional<std::uint64_t>> told;
+    sim.clock.Advance(1s);
+    sim.Tick();
+    for (const Effect& effect : sim.core.TakeEffects()) {
+      const auto* const send = std::get_if<SendToWorker>(&effect);
+      if (send == nullptr) continue;
+      if (const auto* ping = std::get_if<wire::Ping>(&send->message)) told[send->identity] = ping->generate_digest;
+    }
+    return told;
+  };
+  const auto received = [](const FakeWorker& worker, std::size_t from) {
+    std::uint64_t digest = 0;
+    for (std::size_t i = from; i < worker.received().size(); ++i) {
+      digest ^= wire::MixedId(worker.received()[i].request_id);
+    }
+    return digest;
+  };
+  sim.CarryOutEffects();
+  for (TokenId seed = 1; seed <= 3; ++seed) sim.Submit(MakePrompt(seed, 40), kOutput);
+  sim.CarryOutEffects();
+  const auto told = digests();
+  EXPECT_EQ(told.at("a"), received(a, 0));
+  EXPECT_EQ(told.at("b"), received(b, 0));
+  EXPECT_NE(told.at("a"), 0U);
+  const std::size_t sent_before = a.received().size();
+  sim.Revive(a);  // the requests that it had are sent again, some to its new life
+  sim.DeliverAll();
+  EXPECT_EQ(digests().at("a"), received(a, sent_before));
+}
+
+}  // namespace
+}  // namespace roost::router
