@@ -20,7 +20,6 @@ Result<PromptToEvict> ReadPromptToEvict(schema::Evict::What::Prompt::Reader in) 
   if (in.getOwnFirstBlock() > 0) prompt.own = OwnScope{in.getOwnFirstBlock(), ReadHash(in.getOwnRoot())};
   ROOST_ASSIGN_OR_RETURN(prompt.tokens, ReadTokens(in.getTokens(), "tokens", WireLimits::kMaxPromptTokens));
   if (prompt.tokens.empty()) return DataLoss("tokens", "empty");
-  if (in.getOwnFirstBlock() > 0) prompt.own = OwnScope{in.getOwnFirstBlock(), ReadHash(in.getOwnRoot())};
   ROOST_ASSIGN_OR_RETURN(prompt.block_hashes,
                          ReadHashes(in.getBlockHashes(), "blockHashes", WireLimits::kMaxPromptHashes));
   if (prompt.block_hashes.size() > prompt.tokens.size() / kMinBlockTokens) {

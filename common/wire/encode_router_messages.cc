@@ -149,9 +149,6 @@ void FillWhat(const PromptToEvict& prompt, schema::Evict::What::Builder what) {
              out.initTokens(Count(prompt.tokens.size(), WireLimits::kMaxPromptTokens, "tokens to evict")));
   FillHashes(prompt.block_hashes,
              out.initBlockHashes(Count(prompt.block_hashes.size(), WireLimits::kMaxPromptHashes, "hashes to evict")));
-  if (!prompt.own) return;
-  out.setOwnFirstBlock(prompt.own->first_block);
-  FillHash(prompt.own->root, out.initOwnRoot());
 }
 
 void FillWhat(const TenantToEvict& tenant, schema::Evict::What::Builder what) {

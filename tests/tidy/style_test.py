@@ -25,7 +25,6 @@ EXCEPTIONS = {
     "worker/grammar/grammar_library_xgrammar.cc": [r"\bthrow\b(?! away)"],
     "deploy/roostctl/main.cc": [r"\bstd::(cout|cerr)\b"],
     # The library throws on failure; the caller catches it.
-    "worker/grammar/grammar_library_xgrammar.cc": [r"\bthrow\b(?! away)"],
     # Templates may print the date.
     "deploy/roostctl/template_command.cc": [r"\b(rand|srand|time)\("],
 }
