@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what follows from boards.py, the rules and common/metrics/catalog.h: the dashboards, metrics.md, and the rules as
+"""Writes what follows from the boards, the rules and common/metrics/catalog.h: the dashboards, metrics.md, and the rules as
 an object of the Prometheus operator.
 
     dashboards/generate.py            writes them
@@ -13,11 +13,16 @@ import re
 import sys
 
 import catalog
-from boards import BOARDS
+from board_cache import CACHE
+from board_cluster import CLUSTER
+from board_router import ROUTER
+from board_worker import WORKER
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24  # of Grafana's grid
+# File -> board.
+BOARDS = {"cluster.json": CLUSTER, "router.json": ROUTER, "worker.json": WORKER, "cache-and-routing.json": CACHE}
 METRICS, LABELS = catalog.read()
 
 # Variable -> the label that it filters by, its name for people, and the query of its values by board.

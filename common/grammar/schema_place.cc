@@ -68,7 +68,7 @@ class References {
     if (done_.contains(name)) return {};
     const std::optional<Place> target = Resolve(root_, uri);
     if (!target || !open.insert(name).second) {
-      return ComplainAt(place, field_, fmt::format("'$ref' to '{}' leads to itself", uri));
+      return ComplainAt(place, field_, "'$ref' to '{}' leads to itself", uri);
     }
     ROOST_RETURN_IF_ERROR(Follow(*target, open));
     open.erase(name);
@@ -91,10 +91,6 @@ std::optional<element> SchemaPlace::Find(std::string_view key) const {
 
 SchemaPlace SchemaPlace::Below(element child, std::string_view step) const {
   return {child, fmt::format("{}/{}", path, step), depth + 1};
-}
-
-Error ComplainAt(const SchemaPlace& place, const std::string& field, std::string_view what) {
-  return InvalidArgument(field, "the schema at {}: {}", place.path, what);
 }
 
 std::optional<SchemaPlace> Resolve(element root, std::string_view uri) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/base/result.h"
 
@@ -24,7 +25,11 @@ struct SchemaPlace {
   [[nodiscard]] SchemaPlace Below(simdjson::dom::element child, std::string_view step) const;
 };
 
-[[nodiscard]] Error ComplainAt(const SchemaPlace& place, const std::string& field, std::string_view what);
+template <typename... Args>
+[[nodiscard]] Error ComplainAt(const SchemaPlace& place, const std::string& field, fmt::format_string<Args...> format,
+                               Args&&... args) {
+  return InvalidArgument(field, "the schema at {}: {}", place.path, fmt::format(format, std::forward<Args>(args)...));
+}
 
 // The schema that a reference names, if it is "#" or lies in this document below only $defs, definitions, properties
 // and items: these keep their places when the document is rewritten.

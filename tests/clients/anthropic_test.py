@@ -4,9 +4,8 @@ import asyncio
 
 import anthropic
 import pytest
-from conftest import DEMO, MANY, SCRIPTED
+from conftest import DEMO, MANY, SCRIPTED, recording_client
 from features import feature
-from openai_test import recording_client
 
 from cluster import text
 

@@ -133,6 +133,17 @@ def full_cluster():
         full.free()
 
 
+def recording_client(package, seen, on_first):
+    """An HTTP client that records the status of each answer, and calls `on_first` at the first one."""
+
+    def note(response):
+        seen.append((response.status_code, response.headers.get("retry-after")))
+        if len(seen) == 1:
+            on_first()
+
+    return package.DefaultHttpxClient(event_hooks={"response": [note]})
+
+
 # ---- the matrix ----
 
 

@@ -17,7 +17,7 @@ import urllib.parse
 
 from browser import MISSING, Browser, find_browser
 from cluster import DEADLINE_SECONDS, ROOT, Cluster, text, wait_until
-from keys_test import KeyFile, bearer
+from keys import KeyFile, bearer
 
 SHOTS = os.environ.get("ROOST_CONSOLE_SHOTS")
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}

@@ -13,6 +13,7 @@ import render  # noqa: E402
 
 FOLDERS = ("base", "overlays/cpu", "overlays/cuda", "overlays/monitoring", "overlays/secure", "overlays/production",
            "overlays/vllm")
+ENGINE = "engine"  # the container of another program, beside a worker
 
 
 @functools.lru_cache

@@ -6,8 +6,6 @@
 // A driver holds one run: the pool, the caches, and users that hold blocks. Equal choices give equal runs.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -19,7 +17,10 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "tests/model/cache_choices.h"
+#include "tests/model/cache_comparison.h"
 #include "tests/model/choices.h"
+#include "tests/model/expect.h"
 #include "tests/model/naive_cache.h"
 #include "tests/model/naive_erasure.h"
 #include "tests/support/cache_user.h"
@@ -27,24 +28,21 @@
 
 namespace roost::testing_support {
 
-// Lying users sometimes give wrong hashes, as a router with a bug might.
-enum class Honesty : std::uint8_t { kHonest, kLying };
-
 class CacheDriver {
  public:
-  static constexpr std::uint32_t kBlockTokens = 4;
+  static constexpr std::uint32_t kBlockTokens = CacheChoices::kBlockTokens;
   static constexpr std::uint32_t kMaxBlocks = 64;
 
   // `choices` outlives it.
   CacheDriver(Choices& choices, Honesty honesty)
-      : choices_(choices),
-        honesty_(honesty),
-        block_count_(1 + Below(kMaxBlocks)),
-        options_(ChooseOptions()),
+      : choices_(choices, honesty),
+        block_count_(1 + choices_.Below(kMaxBlocks)),
+        options_(choices_.Options()),
         group_count_(static_cast<std::uint32_t>(options_.group_shares.size()) + 1),
         pool_(block_count_),
         cache_(pool_, options_, std::make_unique<worker::LruEviction>(block_count_, group_count_)),
-        naive_(block_count_, options_) {
+        naive_(block_count_, options_),
+        comparison_(cache_, naive_, pool_, group_count_) {
     for (const std::string_view name : {"a", "b"}) tenants_.push_back(cache_.tenants().Join(name));
   }
 
@@ -79,79 +77,22 @@ class CacheDriver {
     bool collided = false;        // it can store nothing more
   };
   using Kind = worker::CommitResult::Kind;
-  using Event = NaiveCache::Event;
-
-  // ---- choices ----
-
-  [[nodiscard]] std::uint32_t Below(std::uint64_t bound) { return static_cast<std::uint32_t>(choices_.Below(bound)); }
-  [[nodiscard]] bool OneIn(std::uint32_t count) { return Below(count) == 0; }
-
-  [[nodiscard]] worker::CacheOptions ChooseOptions() {
-    constexpr double kPinShares[] = {0, 0.25, 0.5, 1};
-    worker::CacheOptions options{.block_tokens = kBlockTokens, .pinned_share_limit = kPinShares[Below(4)]};
-    if (OneIn(2)) options.min_hold = HalfTicks(1 + Below(20));
-    options.held_share_limit = kPinShares[Below(4)];
-    for (std::uint32_t groups = Below(4); groups > 0; --groups) {
-      options.group_shares.push_back(static_cast<double>(1 + Below(8)) / 16);
-    }
-    return options;
-  }
-
-  [[nodiscard]] static Duration HalfTicks(std::uint64_t count) {
-    return worker::TimerWheel::kTick / 2 * static_cast<Duration::rep>(count);
-  }
-  // Mostly so short that many of them pass, sometimes so long that none does.
-  [[nodiscard]] Duration ChooseDuration() { return OneIn(8) ? std::chrono::hours(1 + Below(4)) : HalfTicks(Below(60)); }
-
-  [[nodiscard]] worker::BlockRetention ChooseRetention() {
-    constexpr std::uint32_t kPriorities[] = {0, 10, 34, 35, 36, 64, 90, 100};
-    if (OneIn(2)) return {};
-    return {.priority = kPriorities[Below(8)], .end = now_ + ChooseDuration()};
-  }
-
-  // Few different blocks, so that prompts share prefixes, part within a block, and have equal blocks at other
-  // positions.
-  void AppendTokens(std::vector<TokenId>& tokens, std::uint32_t block_count) {
-    for (; block_count > 0; --block_count) {
-      const TokenId letter = Below(1 + Below(3));
-      const std::uint32_t odd_one = OneIn(3) ? Below(kBlockTokens) : kBlockTokens;
-      for (std::uint32_t i = 0; i < kBlockTokens; ++i) tokens.push_back(i == odd_one ? 3 + Below(2) : letter);
-    }
-  }
-  [[nodiscard]] CacheUser ChoosePrompt() {
-    const BlockHash root{1, Below(2)};
-    std::vector<TokenId> tokens;
-    AppendTokens(tokens, Below(10));
-    for (std::uint32_t rest = Below(kBlockTokens); rest > 0; --rest) tokens.push_back(Below(2));
-    CacheUser prompt(root, std::move(tokens), kBlockTokens);
-    prompt.group = worker::EvictionGroup(Below(group_count_));
-    prompt.tenant = tenants_[Below(tenants_.size())];
-    Lie(prompt, 0);
-    return prompt;
-  }
-  // Gives wrong hashes for some blocks from `first` on.
-  void Lie(CacheUser& prompt, std::size_t first) {
-    if (honesty_ == Honesty::kHonest || !OneIn(3)) return;
-    for (std::size_t i = first; i < prompt.hashes.size(); ++i) {
-      if (OneIn(2)) prompt.hashes[i] = {7, Below(6)};
-    }
-  }
 
   // ---- operations ----
 
   Result<void> Operate() {
-    const std::uint32_t choice = Below(33);
-    if (choice == 32) return OneIn(3) ? EraseTenant() : ErasePrompt();
+    const std::uint32_t choice = choices_.Below(33);
+    if (choice == 32) return choices_.OneIn(3) ? EraseTenant() : ErasePrompt();
     if (choice == 0) return AdvanceTime();
     if (choice == 1) return Pin();
     if (choice == 2) return Unpin();
     if (choice == 3) return Want();
     if (choice == 4) return Unwant();
-    if (choice == 5 && OneIn(2)) return EndRetention();
-    if (choice == 6 && OneIn(4)) return EvictHeld();
-    if (choice == 5) return OneIn(4) ? Squeeze(1 + Below(block_count_)) : Squeeze(1);
+    if (choice == 5 && choices_.OneIn(2)) return EndRetention();
+    if (choice == 6 && choices_.OneIn(4)) return EvictHeld();
+    if (choice == 5) return choices_.OneIn(4) ? Squeeze(1 + choices_.Below(block_count_)) : Squeeze(1);
     if (users_.empty() || (choice < 10 && users_.size() < 8)) return Begin();
-    const std::size_t which = Below(users_.size());
+    const std::size_t which = choices_.Below(users_.size());
     User& user = users_[which];
     if (choice < 12) return End(which);
     if (choice == 12) return Preempt(user);
@@ -165,13 +106,13 @@ class CacheDriver {
   }
 
   Result<void> Begin() {
-    users_.emplace_back(ChoosePrompt());
+    users_.emplace_back(choices_.Prompt(group_count_, tenants_));
     return MatchAll(users_.back());
   }
 
   Result<void> MatchAll(User& user) {
     if (!user.held.blocks.empty()) return {};
-    const std::uint32_t limit = Below(12);
+    const std::uint32_t limit = choices_.Below(12);
     const std::vector<BlockId> expected = naive_.Match(user.held.chain(), limit);
     std::vector<worker::BlockRef> matched;
     cache_.Match(user.held.chain(), limit, matched);
@@ -218,7 +159,7 @@ class CacheDriver {
   // Looks for the tail, and holds it instead of an earlier one.
   Result<void> TakeTail(User& user) {
     if (IsPending(user)) return {};
-    const std::uint32_t limit = Below(kBlockTokens + 2);
+    const std::uint32_t limit = choices_.Below(kBlockTokens + 2);
     const worker::BlockChain chain = user.held.chain();
     const std::uint32_t expected = naive_.TailTokens(chain, user.held.blocks, limit);
     const std::optional<worker::TailMatch> tail = cache_.FindTail(chain, user.held.blocks, limit);
@@ -285,12 +226,13 @@ class CacheDriver {
     const std::vector<TokenId>& tokens = user.held.tokens;
     const auto shared = static_cast<std::ptrdiff_t>(user.ready_count * kBlockTokens);
     std::vector<TokenId> own(tokens.begin(), tokens.begin() + shared);
-    AppendTokens(own, static_cast<std::uint32_t>(user.held.blocks.size() - user.ready_count) + Below(4));
+    choices_.AppendTokens(own,
+                          static_cast<std::uint32_t>(user.held.blocks.size() - user.ready_count) + choices_.Below(4));
     User fork(CacheUser(user.held.root, std::move(own), kBlockTokens));
     fork.ready_count = user.ready_count;
     fork.collided = user.collided;
     std::copy_n(user.held.hashes.begin(), user.ready_count, fork.held.hashes.begin());
-    Lie(fork.held, user.ready_count);
+    choices_.Lie(fork.held, user.ready_count);
     fork.held.group = user.held.group;
     fork.held.tenant = user.held.tenant;
     fork.held.blocks = user.held.blocks;
@@ -321,7 +263,7 @@ class CacheDriver {
     const std::size_t begin = user.ready_count * kBlockTokens;
     if (user.collided || user.held.blocks.size() != user.ready_count + 1) return;
     if (naive_.ReferencesOf(user.held.blocks.back()) > 1) return;
-    const auto token_count = Below(std::min<std::size_t>(user.held.tokens.size() - begin + 1, kBlockTokens));
+    const auto token_count = choices_.Below(std::min<std::size_t>(user.held.tokens.size() - begin + 1, kBlockTokens));
     if (token_count == 0) return;
     const std::span<const BlockId> blocks(user.held.blocks);
     naive_.StorePartial(user.held.chain(), blocks.first(user.ready_count), blocks.back(), token_count,
@@ -332,8 +274,8 @@ class CacheDriver {
   Result<void> Preempt(User& user) {
     ROOST_RETURN_IF_ERROR(LetTailGo(user));
     StorePartial(user);
-    const worker::RequestUse use{.number = ++released_, .prompt_token_count = Below(40)};
-    const worker::RequestRetention retention{.prompt = ChooseRetention(), .decode = ChooseRetention()};
+    const worker::RequestUse use{.number = ++released_, .prompt_token_count = choices_.Below(40)};
+    const worker::RequestRetention retention{.prompt = choices_.Retention(now_), .decode = choices_.Retention(now_)};
     std::vector<BlockId>& blocks = user.held.blocks;
     if (user.ready_count > 0) retained_.push_back({pool_.RefTo(blocks[user.ready_count - 1]), retention});
     if (retained_.size() > 4) retained_.erase(retained_.begin());
@@ -352,7 +294,7 @@ class CacheDriver {
   // Pressure: takes this many blocks, and gives them back.
   Result<void> Squeeze(std::uint32_t count) {
     std::vector<BlockId> taken;
-    const worker::EvictionGroup group(Below(group_count_));
+    const worker::EvictionGroup group(choices_.Below(group_count_));
     const std::uint32_t expected = std::min(count, naive_.available_count());
     for (; count > 0; --count) {
       ROOST_ASSIGN_OR_RETURN(const std::optional<BlockId> block, Allocate(group));
@@ -365,7 +307,7 @@ class CacheDriver {
 
   // Evicts a held block for a request that needs it.
   Result<void> EvictHeld() {
-    const std::uint32_t group = Below(group_count_);
+    const std::uint32_t group = choices_.Below(group_count_);
     const bool expected = naive_.EvictHeld(group);
     return Expect(cache_.EvictHeld(worker::EvictionGroup(group)) == expected, "there is a held block, or there is not");
   }
@@ -373,8 +315,9 @@ class CacheDriver {
   // ---- what is erased ----
 
   Result<void> ErasePrompt() {
-    CacheUser prompt = users_.empty() || OneIn(3) ? ChoosePrompt() : users_[Below(users_.size())].held;
-    if (OneIn(2)) prompt.tokens.resize(Below(prompt.tokens.size() + 1));
+    CacheUser prompt = users_.empty() || choices_.OneIn(3) ? choices_.Prompt(group_count_, tenants_)
+                                                           : users_[choices_.Below(users_.size())].held;
+    if (choices_.OneIn(2)) prompt.tokens.resize(choices_.Below(prompt.tokens.size() + 1));
     prompt.hashes.resize(prompt.tokens.size() / kBlockTokens);
     if (prompt.tokens.empty()) return {};
     const worker::BlockChain chain = prompt.chain();
@@ -384,7 +327,7 @@ class CacheDriver {
     return {};
   }
   Result<void> EraseTenant() {
-    const worker::TenantId id = tenants_[Below(tenants_.size())];
+    const worker::TenantId id = tenants_[choices_.Below(tenants_.size())];
     return EraseAll(NaiveErasure(naive_).Of(id), [&](worker::EraseStep& step) { return cache_.EraseTenant(id, step); });
   }
   // Block by block, so that the naive cache follows in the same order.
@@ -421,7 +364,7 @@ class CacheDriver {
   // ---- pins, retention and time ----
 
   Result<void> AdvanceTime() {
-    now_ += ChooseDuration();
+    now_ += choices_.ShortOrLong();
     naive_.AdvanceTo(now_);
     cache_.AdvanceTo(now_);
     return {};
@@ -430,8 +373,8 @@ class CacheDriver {
   // Ends a retention that a user who left had asked for, or a similar one.
   Result<void> EndRetention() {
     if (retained_.empty()) return {};
-    auto [last, retention] = retained_[Below(retained_.size())];
-    if (OneIn(4)) std::swap(retention.prompt, retention.decode);
+    auto [last, retention] = retained_[choices_.Below(retained_.size())];
+    if (choices_.OneIn(4)) std::swap(retention.prompt, retention.decode);
     if (pool_.generation(last.block) == last.generation) naive_.EndRetention(last.block, retention);
     cache_.EndRetention(last, retention);
     return {};
@@ -439,19 +382,20 @@ class CacheDriver {
 
   // Chooses a prefix: of a user's blocks, or of any prompt.
   [[nodiscard]] std::vector<BlockHash> ChoosePrefix() {
-    std::vector<BlockHash> hashes =
-        users_.empty() || OneIn(3) ? ChoosePrompt().hashes : users_[Below(users_.size())].held.hashes;
-    hashes.resize(Below(hashes.size() + 1));
+    std::vector<BlockHash> hashes = users_.empty() || choices_.OneIn(3)
+                                        ? choices_.Prompt(group_count_, tenants_).hashes
+                                        : users_[choices_.Below(users_.size())].held.hashes;
+    hashes.resize(choices_.Below(hashes.size() + 1));
     return hashes;
   }
   // Sometimes only the blocks after some block.
   [[nodiscard]] std::span<const BlockHash> ChooseRest(std::span<const BlockHash> hashes) {
-    return hashes.subspan(OneIn(2) ? Below(hashes.size() + 1) : 0);
+    return hashes.subspan(choices_.OneIn(2) ? choices_.Below(hashes.size() + 1) : 0);
   }
   Result<void> Pin() {
     const std::vector<BlockHash> prefix = ChoosePrefix();
     const std::span<const BlockHash> hashes = ChooseRest(prefix);
-    const std::optional<Instant> end = OneIn(2) ? std::nullopt : std::optional(now_ + ChooseDuration());
+    const std::optional<Instant> end = choices_.OneIn(2) ? std::nullopt : std::optional(now_ + choices_.ShortOrLong());
     naive_.Pin(hashes, end);
     cache_.Pin(hashes, end);
     return {};
@@ -466,7 +410,7 @@ class CacheDriver {
 
   Result<void> Want() {
     if (naive_.entries().empty() || wants_.size() >= 16) return {};
-    const BlockId block = naive_.entries()[Below(naive_.entries().size())].block;
+    const BlockId block = naive_.entries()[choices_.Below(naive_.entries().size())].block;
     wants_.push_back(pool_.RefTo(block));
     naive_.Want(block);
     cache_.Want(wants_.back());
@@ -474,7 +418,7 @@ class CacheDriver {
   }
   Result<void> Unwant() {
     if (wants_.empty()) return {};
-    const std::size_t which = Below(wants_.size());
+    const std::size_t which = choices_.Below(wants_.size());
     const worker::BlockRef ref = wants_[which];
     if (pool_.generation(ref.block) == ref.generation) naive_.Unwant(ref.block);
     cache_.Unwant(ref);
@@ -484,18 +428,14 @@ class CacheDriver {
 
   // ---- comparisons ----
 
-  template <typename... Args>
-  Result<void> Expect(bool holds, fmt::format_string<Args...> format, Args&&... args) const {
-    if (holds) return {};
-    return Error{ErrorCode::kInternal, fmt::format(format, std::forward<Args>(args)...), "cache_driver"};
-  }
-
   Result<void> Compare() {
-    ROOST_RETURN_IF_ERROR(CompareEvents());
-    ROOST_RETURN_IF_ERROR(CompareCounts());
-    ROOST_RETURN_IF_ERROR(CompareGhosts());
+    ROOST_RETURN_IF_ERROR(comparison_.OfEvents());
+    naive_.events.clear();
+    ROOST_RETURN_IF_ERROR(comparison_.OfCounts());
+    ROOST_RETURN_IF_ERROR(comparison_.OfGhosts());
+    for (const User& user : users_) ROOST_RETURN_IF_ERROR(comparison_.OfGhosts(user.held.hashes));
     ROOST_RETURN_IF_ERROR(cache_.CheckInvariants(References()));
-    if (++compared_ % 16 == 0) return CompareSnapshot();
+    if (++compared_ % 16 == 0) return comparison_.OfSnapshot();
     return {};
   }
 
@@ -509,85 +449,14 @@ class CacheDriver {
     return references;
   }
 
-  Result<void> CompareCounts() const {
-    const auto compare = [this](std::string_view what, std::uint64_t real, std::uint64_t expected) {
-      return Expect(real == expected, "{} is {}, should be {}", what, real, expected);
-    };
-    ROOST_RETURN_IF_ERROR(Expect(cache_.digest() == naive_.Digest(), "the digest is wrong"));
-    ROOST_RETURN_IF_ERROR(compare("ready", cache_.ready_count(), naive_.ready_count()));
-    ROOST_RETURN_IF_ERROR(compare("free", pool_.free_count(), naive_.free_count()));
-    ROOST_RETURN_IF_ERROR(compare("pinned", cache_.pinned_count(), naive_.pinned_count()));
-    ROOST_RETURN_IF_ERROR(compare("available", cache_.available_count(), naive_.available_count()));
-    ROOST_RETURN_IF_ERROR(compare("held", cache_.held_count(), naive_.held_count()));
-    for (std::uint32_t group = 0; group < group_count_; ++group) {
-      const std::uint32_t ready = cache_.ready_count_of(worker::EvictionGroup(group));
-      ROOST_RETURN_IF_ERROR(compare("ready of a group", ready, naive_.ready_count_of(group)));
-    }
-    const worker::CacheCounters& real = cache_.counters();
-    const worker::CacheCounters& expected = naive_.counters;
-    ROOST_RETURN_IF_ERROR(compare("evicted", real.evicted_blocks, expected.evicted_blocks));
-    ROOST_RETURN_IF_ERROR(compare("misses", real.verification_misses, expected.verification_misses));
-    return compare("refused pins", real.refused_pins, expected.refused_pins);
-  }
-
-  // A listener's view: the same blocks are stored and removed, in the same order.
-  Result<void> CompareEvents() {
-    std::vector<Event> heard;
-    for (const wire::CacheEvent& event : cache_.TakeEvents()) {
-      for (const BlockHash hash : event.removed) heard.push_back({Event::Kind::kRemoved, hash});
-      std::size_t position = event.stored.first_position;
-      for (const BlockHash hash : event.stored.hashes) heard.push_back({Event::Kind::kStored, hash, position++});
-    }
-    const bool equal = heard == naive_.events;
-    naive_.events.clear();
-    return Expect(equal, "{} events, others than they should be", heard.size());
-  }
-
-  Result<void> CompareGhosts() {
-    for (const std::optional<std::uint64_t>& ghost : naive_.ghosts()) {
-      if (ghost) ROOST_RETURN_IF_ERROR(Expect(cache_.WasEvicted({0, *ghost}), "an evicted block is forgotten"));
-    }
-    for (const NaiveCache::Entry& entry : naive_.entries()) {
-      if (naive_.IsPartial(entry)) continue;
-      ROOST_RETURN_IF_ERROR(Expect(cache_.WasEvicted(entry.hash) == naive_.WasEvicted(entry.hash), "a ready ghost"));
-    }
-    for (const User& user : users_) {
-      for (const BlockHash hash : user.held.hashes) {
-        ROOST_RETURN_IF_ERROR(Expect(cache_.WasEvicted(hash) == naive_.WasEvicted(hash), "a block is a ghost, or not"));
-      }
-    }
-    return {};
-  }
-
-  // All blocks, each once, at its position, after its parent.
-  Result<void> CompareSnapshot() const {
-    std::vector<BlockHash> seen;
-    const auto is_seen = [&seen](BlockHash hash) { return std::find(seen.begin(), seen.end(), hash) != seen.end(); };
-    for (const wire::StoredRun& run : cache_.Snapshot()) {
-      for (std::size_t i = 0; i < run.hashes.size(); ++i) {
-        const NaiveCache::Entry* entry = naive_.WithHash(run.hashes[i]);
-        ROOST_RETURN_IF_ERROR(Expect(entry != nullptr && !is_seen(entry->hash), "the snapshot has a wrong block"));
-        const std::size_t position = run.first_position + i;
-        ROOST_RETURN_IF_ERROR(Expect(entry->prefix.size() == (position + 1) * kBlockTokens, "a block is out of place"));
-        if (entry->parent) {
-          const BlockHash parent = naive_.Get(*entry->parent)->hash;
-          ROOST_RETURN_IF_ERROR(Expect(is_seen(parent), "a block comes before its parent"));
-          ROOST_RETURN_IF_ERROR(Expect(i == 0 || parent == run.hashes[i - 1], "a run joins two prefixes"));
-        }
-        seen.push_back(entry->hash);
-      }
-    }
-    return Expect(seen.size() == naive_.ready_count(), "the snapshot has {} blocks", seen.size());
-  }
-
-  Choices& choices_;
-  const Honesty honesty_;
+  CacheChoices choices_;
   const std::uint32_t block_count_;
   const worker::CacheOptions options_;
   const std::uint32_t group_count_;
   worker::BlockPool pool_;
   worker::PrefixCache cache_;
   NaiveCache naive_;
+  CacheComparison comparison_;
   std::vector<worker::TenantId> tenants_{worker::TenantId()};
   std::vector<User> users_;
   std::vector<worker::BlockRef> wants_;

@@ -6,8 +6,6 @@
 // accounted for, and correct as far as it goes.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -21,6 +19,7 @@
 #include "common/base/result.h"
 #include "router/index/prefix_index.h"
 #include "tests/model/choices.h"
+#include "tests/model/expect.h"
 
 namespace roost::testing_support {
 
@@ -147,12 +146,6 @@ class IndexDriver {
   }
 
   // ---- comparisons ----
-
-  template <typename... Args>
-  static Result<void> Expect(bool holds, fmt::format_string<Args...> format, Args&&... args) {
-    if (holds) return {};
-    return Error{ErrorCode::kInternal, fmt::format(format, std::forward<Args>(args)...), "index_driver"};
-  }
 
   using Depths = std::map<std::uint32_t, std::size_t>;  // by slot
 

@@ -18,8 +18,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <initializer_list>
-#include <limits>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -27,23 +25,19 @@
 #include <vector>
 
 #include "common/prefix/block_hash.h"
+#include "tests/model/naive_blocks.h"
 #include "tests/model/naive_entry.h"
+#include "tests/model/naive_pin_table.h"
+#include "tests/model/naive_victims.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::testing_support {
 
-class NaiveCache {
+class NaiveCache : public NaiveBlocks {
  public:
-  NaiveCache(std::uint32_t block_count, worker::CacheOptions options)
-      : block_count_(block_count), options_(std::move(options)), shares_(1, block_count) {
-    for (const double share : options_.group_shares) {
-      shares_.push_back(std::min(shares_[0], static_cast<std::uint32_t>(share * block_count)));
-      shares_[0] -= shares_.back();
-    }
-  }
-
+  using NaiveBlocks::NaiveBlocks;
+  using Reach = NaiveVictims::Reach;
   using Timer = NaiveTimer;
-  using Entry = NaiveEntry;
   // An event for a listener, for one block.
   struct Event {
     enum class Kind : std::uint8_t { kStored, kRemoved } kind;
@@ -73,26 +67,6 @@ class NaiveCache {
       matched.push_back(*parent);
     }
     return matched;
-  }
-
-  // How many tokens, at most `limit`, the block `entry` after `blocks` shares with the chain.
-  [[nodiscard]] std::uint32_t SharedTokens(const Entry& entry, const worker::BlockChain& chain,
-                                           std::span<const BlockId> blocks, std::uint32_t limit) const {
-    const std::optional<BlockId> parent = blocks.empty() ? std::nullopt : std::optional(blocks.back());
-    if (entry.parent != parent || entry.root != chain.root) return 0;
-    std::uint32_t shared = 0;
-    for (std::size_t i = blocks.size() * options_.block_tokens; i < chain.tokens.size() && shared < limit; ++i) {
-      if (i >= entry.prefix.size() || entry.prefix[i] != chain.tokens[i]) break;
-      ++shared;
-    }
-    return shared;
-  }
-  // The number of tokens of the best tail.
-  [[nodiscard]] std::uint32_t TailTokens(const worker::BlockChain& chain, std::span<const BlockId> blocks,
-                                         std::uint32_t limit) const {
-    std::uint32_t best = 0;
-    for (const Entry& entry : entries_) best = std::max(best, SharedTokens(entry, chain, blocks, limit));
-    return best;
   }
 
   // Adds a holder to a block, ready or not.
@@ -132,21 +106,16 @@ class NaiveCache {
     }
   }
 
-  [[nodiscard]] std::uint32_t ReferencesOf(BlockId block) {
-    const Entry* entry = Get(block);
-    return entry != nullptr ? entry->references : GetOwn(block)->references;
-  }
-
   // Can a block be allocated? Evicts the victim if there must be one. The caller then says which block it got (Own).
   bool Allocate(std::uint32_t group) {
     if (free_count() > 0) return true;
-    const std::optional<BlockId> victim = Victim(group, {Reach::kUnwanted, Reach::kWanted});
+    const std::optional<BlockId> victim = NaiveVictims(*this).First(group, {Reach::kUnwanted, Reach::kWanted});
     if (!victim) return false;
     Evict(*victim);
     return true;
   }
   bool EvictHeld(std::uint32_t group) {
-    const std::optional<BlockId> victim = Victim(group, {Reach::kHeld});
+    const std::optional<BlockId> victim = NaiveVictims(*this).First(group, {Reach::kHeld});
     if (victim) Evict(*victim);
     return victim.has_value();
   }
@@ -170,7 +139,7 @@ class NaiveCache {
     entries_.back().hash = chain.hashes[index];
     events.push_back({Event::Kind::kStored, chain.hashes[index], index});
     Forget(chain.hashes[index]);
-    if (IsInPinTable(chain.hashes[index])) GivePin(entries_.back());
+    if (pins_.Has(chain.hashes[index])) GivePin(entries_.back());
     return {Kind::kStored, block};
   }
 
@@ -189,16 +158,7 @@ class NaiveCache {
   void AdvanceTo(Instant now) {
     now_ = now;
     EndTimers();
-    std::vector<TablePin> ended;
-    for (const TablePin& pin : pins_) {
-      if (pin.end && *pin.end <= now) ended.push_back(pin);
-    }
-    // The latest end first; of equal ends the pin that was added last.
-    std::sort(ended.begin(), ended.end(), [](const TablePin& a, const TablePin& b) {
-      return std::tie(a.end, a.number) > std::tie(b.end, b.number);
-    });
-    for (const TablePin& pin : ended) RemoveFromPinTable(pin.hash);
-    for (const TablePin& pin : ended) TakePin(pin.hash);
+    for (const BlockHash hash : pins_.TakeEnded(now)) TakePin(hash);
   }
 
   void Want(BlockId block) {
@@ -213,19 +173,19 @@ class NaiveCache {
   void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end) {
     for (const BlockHash hash : hashes) {
       Entry* entry = WithHash(hash);
-      const bool counts_already = IsInPinTable(hash) || (entry != nullptr && IsPinned(*entry));
+      const bool counts_already = pins_.Has(hash) || (entry != nullptr && IsPinned(*entry));
       if (!counts_already && PinCount() >= pin_limit()) {
         ++counters.refused_pins;
         continue;
       }
-      RemoveFromPinTable(hash);
-      pins_.push_back({hash, end, ++time_});
+      pins_.Remove(hash);
+      pins_.Add({hash, end, ++time_});
       if (entry != nullptr) GivePin(*entry);
     }
   }
   void Unpin(std::span<const BlockHash> hashes) {
     for (auto hash = hashes.rbegin(); hash != hashes.rend(); ++hash) {
-      RemoveFromPinTable(*hash);
+      pins_.Remove(*hash);
       TakePin(*hash);
     }
   }
@@ -236,7 +196,7 @@ class NaiveCache {
   void Erase(BlockId block) {
     Entry& entry = *Get(block);
     if (!IsPartial(entry)) {
-      RemoveFromPinTable(entry.hash);
+      pins_.Remove(entry.hash);
       TakePin(entry.hash);
       events.push_back({Event::Kind::kRemoved, entry.hash});
     }
@@ -249,100 +209,22 @@ class NaiveCache {
   void ForgetMissing(std::span<const BlockHash> hashes) {
     for (const BlockHash hash : hashes) {
       if (WithHash(hash) != nullptr) continue;
-      RemoveFromPinTable(hash);
+      pins_.Remove(hash);
       Forget(hash);
     }
   }
 
   // ---- state ----
 
-  [[nodiscard]] bool HasChild(BlockId block) const {
-    return std::any_of(entries_.begin(), entries_.end(), [block](const Entry& entry) { return entry.parent == block; });
-  }
   [[nodiscard]] bool WasEvicted(BlockHash hash) const {
     return std::find(ghosts_.begin(), ghosts_.end(), std::optional(hash.low)) != ghosts_.end();
   }
-  [[nodiscard]] BlockHash Digest() const {
-    BlockHash digest;
-    for (const Entry& entry : entries_) {
-      if (!IsPartial(entry)) digest = digest ^ entry.hash;
-    }
-    return digest;
-  }
-  [[nodiscard]] const Entry* WithHash(BlockHash hash) const {
-    const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                    [&](const Entry& entry) { return entry.hash == hash && !IsPartial(entry); });
-    return found == entries_.end() ? nullptr : &*found;
-  }
-  [[nodiscard]] const Entry* Get(BlockId block) const {
-    const auto found =
-        std::find_if(entries_.begin(), entries_.end(), [block](const Entry& entry) { return entry.block == block; });
-    return found == entries_.end() ? nullptr : &*found;
-  }
-  [[nodiscard]] bool IsPartial(const Entry& entry) const { return entry.prefix.size() % options_.block_tokens != 0; }
-  // Includes pins of later blocks.
-  [[nodiscard]] bool IsPinned(const Entry& entry) const {
-    return entry.has_pin || std::any_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
-             return other.parent == entry.block && IsPinned(other);
-           });
-  }
-  [[nodiscard]] std::uint32_t ready_count() const {  // without the partial ones
-    return Count([this](const Entry& entry) { return !IsPartial(entry); });
-  }
-  [[nodiscard]] std::uint32_t pinned_count() const {
-    return Count([this](const Entry& entry) { return IsPinned(entry); });
-  }
-  [[nodiscard]] std::uint32_t available_count() const {
-    return static_cast<std::uint32_t>(free_count()) + Count([this](const Entry& entry) { return IsAvailable(entry); });
-  }
-  // Can it be allocated without taking a held block?
-  [[nodiscard]] bool IsAvailable(const Entry& entry) const {
-    return entry.references == 0 && !IsPinned(entry) && !entry.held;
-  }
-  [[nodiscard]] std::uint32_t held_count() const {
-    return Count([](const Entry& entry) { return entry.held; });
-  }
-  [[nodiscard]] std::uint32_t ready_count_of(std::uint32_t group) const {
-    return Count([group](const Entry& entry) { return entry.group == group; });
-  }
-  [[nodiscard]] std::size_t free_count() const { return block_count_ - entries_.size() - own_.size(); }
-  [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
-  [[nodiscard]] std::uint32_t block_tokens() const { return options_.block_tokens; }
   [[nodiscard]] const std::deque<std::optional<std::uint64_t>>& ghosts() const { return ghosts_; }
 
   worker::CacheCounters counters;
   std::vector<Event> events;  // the listener clears them
 
  private:
-  struct OwnBlock {
-    BlockId block;
-    std::uint32_t references;
-  };
-  struct TablePin {
-    BlockHash hash;
-    std::optional<Instant> end;
-    std::uint64_t number;  // number of the call
-  };
-
-  template <typename Predicate>
-  [[nodiscard]] std::uint32_t Count(const Predicate& predicate) const {
-    return static_cast<std::uint32_t>(std::count_if(entries_.begin(), entries_.end(), predicate));
-  }
-  [[nodiscard]] std::size_t Length(std::uint32_t index) const {
-    return (std::size_t{index} + 1) * options_.block_tokens;
-  }
-  // Checks the parents and, independently, all tokens; a difference between the two means that the cache is wrong.
-  [[nodiscard]] bool IsBlockOf(const Entry& entry, const worker::BlockChain& chain, std::uint32_t index,
-                               std::optional<BlockId> parent) const {
-    return entry.parent == parent && entry.root == chain.root && entry.prefix.size() == Length(index) &&
-           std::equal(entry.prefix.begin(), entry.prefix.end(), chain.tokens.begin());
-  }
-  [[nodiscard]] Entry* Get(BlockId block) { return const_cast<Entry*>(std::as_const(*this).Get(block)); }
-  [[nodiscard]] Entry* WithHash(BlockHash hash) { return const_cast<Entry*>(std::as_const(*this).WithHash(hash)); }
-  [[nodiscard]] std::vector<OwnBlock>::iterator GetOwn(BlockId block) {
-    return std::find_if(own_.begin(), own_.end(), [block](const OwnBlock& own) { return own.block == block; });
-  }
-
   // Adds `block`, which its user holds: the first `length` tokens of the chain end with it.
   void Add(const worker::BlockChain& chain, BlockId block, std::optional<BlockId> parent, std::size_t length,
            std::uint32_t group) {
@@ -375,50 +257,6 @@ class NaiveCache {
 
   // ---- eviction ----
 
-  enum class Reach : std::uint8_t { kUnwanted, kWanted, kHeld };
-
-  [[nodiscard]] static Reach ReachOf(const Entry& entry) {
-    if (entry.held) return Reach::kHeld;
-    return entry.wants > 0 ? Reach::kWanted : Reach::kUnwanted;
-  }
-
-  [[nodiscard]] std::optional<BlockId> Victim(std::uint32_t group, std::initializer_list<Reach> reaches) const {
-    std::vector<std::uint32_t> givers;
-    for (std::uint32_t giver = 0; giver < shares_.size(); ++giver) givers.push_back(giver);
-    const auto excess = [this](std::uint32_t giver) {
-      return std::int64_t{ready_count_of(giver)} - std::int64_t{shares_[giver]};
-    };
-    // A group over its share gives first for itself, then the others over theirs, then a group within its share for
-    // itself, then the rest.
-    const auto rank = [&](std::uint32_t giver) {
-      if (excess(giver) > 0) return giver == group ? 0 : 1;
-      return giver == group ? 2 : 3;
-    };
-    std::stable_sort(givers.begin(), givers.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return std::pair(rank(a), -excess(a)) < std::pair(rank(b), -excess(b));
-    });
-    for (const Reach reach : reaches) {
-      for (const std::uint32_t giver : givers) {
-        if (const std::optional<BlockId> block = VictimOf(giver, reach)) return block;
-      }
-    }
-    return std::nullopt;
-  }
-
-  [[nodiscard]] std::optional<BlockId> VictimOf(std::uint32_t group, Reach reach) const {
-    const Entry* victim = nullptr;
-    const auto order = [reach](const Entry& entry) {
-      if (reach == Reach::kHeld) return std::pair(0U, entry.stored_at);
-      return std::pair(entry.wants > 0 ? 0 : PriorityOf(entry), entry.idle_since);
-    };
-    for (const Entry& entry : entries_) {
-      if (entry.references > 0 || entry.group != group || ReachOf(entry) != reach) continue;
-      if (HasChild(entry.block) || IsPinned(entry)) continue;
-      if (victim == nullptr || order(entry) < order(*victim)) victim = &entry;
-    }
-    return victim != nullptr ? std::optional(victim->block) : std::nullopt;
-  }
-
   void Evict(BlockId block) {
     const auto entry = std::find_if(entries_.begin(), entries_.end(),
                                     [block](const Entry& candidate) { return candidate.block == block; });
@@ -436,27 +274,6 @@ class NaiveCache {
 
   // ---- the hold ----
 
-  [[nodiscard]] std::uint32_t HeldCountOf(std::uint32_t group) const {
-    return Count([group](const Entry& entry) { return (entry.held || entry.reserved) && entry.group == group; });
-  }
-  [[nodiscard]] bool HasHeldChild(const Entry& entry) const {
-    return Count([&entry](const Entry& other) { return other.held && other.parent == entry.block; }) > 0;
-  }
-  // The block and those before it, less those that are pinned or will be held anyway.
-  [[nodiscard]] std::uint32_t HoldNeed(const Entry& entry) const {
-    std::uint32_t need = 1;
-    for (const Entry* each = &entry; each->parent;) {
-      each = Get(*each->parent);
-      need += IsPinned(*each) || each->reserved ? 0 : 1;
-    }
-    return need;
-  }
-  [[nodiscard]] bool ShouldHold(const Entry& entry, std::uint32_t pinned, std::uint32_t need) const {
-    if (HasHeldChild(entry) || entry.reserved) return true;
-    const double share = static_cast<double>(shares_[entry.group]) / block_count_;
-    const auto limit = static_cast<std::uint32_t>(options_.held_share_limit * (block_count_ - pinned) * share);
-    return entry.hold && HeldCountOf(entry.group) + need <= limit;
-  }
   void BecomeUsed(Entry& entry) {
     ++entry.references;
     if (entry.held && entry.hold) entry.reserved = true;
@@ -483,9 +300,6 @@ class NaiveCache {
 
   // ---- timers ----
 
-  [[nodiscard]] static std::uint32_t PriorityOf(const Entry& entry) {
-    return entry.retention ? entry.retention_priority : worker::kDefaultRetentionPriority;
-  }
   void TakePlace(Entry& entry) {
     entry.idle_since = ++time_;
     entry.placed_by = PriorityOf(entry);
@@ -535,13 +349,6 @@ class NaiveCache {
   [[nodiscard]] std::size_t PinCount() const {
     return pins_.size() + Count([this](const Entry& entry) { return IsPinned(entry) && !entry.has_pin; });
   }
-  [[nodiscard]] bool IsInPinTable(BlockHash hash) const {
-    return std::any_of(pins_.begin(), pins_.end(), [hash](const TablePin& pin) { return pin.hash == hash; });
-  }
-  void RemoveFromPinTable(BlockHash hash) {
-    pins_.erase(std::remove_if(pins_.begin(), pins_.end(), [hash](const TablePin& pin) { return pin.hash == hash; }),
-                pins_.end());
-  }
 
   // `entry` is in the pin table. All blocks before it must be pinned too; the pin is refused if that exceeds the limit,
   // or if the pin of one of these blocks was refused.
@@ -551,7 +358,7 @@ class NaiveCache {
     if (!IsPinned(entry)) {
       for (const Entry* parent = ParentOf(entry); parent != nullptr && !IsPinned(*parent); parent = ParentOf(*parent)) {
         ++more;
-        refused = refused || IsInPinTable(parent->hash);
+        refused = refused || pins_.Has(parent->hash);
       }
     }
     if (refused || (more > 0 && PinCount() + more > pin_limit())) {
@@ -576,14 +383,8 @@ class NaiveCache {
       each->held = each->references == 0 && ShouldHold(*each, pinned, 1);  // those before it are still pinned
     }
   }
-  [[nodiscard]] Entry* ParentOf(const Entry& entry) { return entry.parent ? Get(*entry.parent) : nullptr; }
 
-  std::uint32_t block_count_;
-  worker::CacheOptions options_;
-  std::vector<std::uint32_t> shares_;  // in blocks, by group
-  std::vector<Entry> entries_;
-  std::vector<OwnBlock> own_;  // held by users, not ready
-  std::vector<TablePin> pins_;
+  NaivePinTable pins_;
   std::deque<std::optional<std::uint64_t>> ghosts_;  // the last evictions, less those stored again
   Instant now_;
   std::uint64_t time_ = 0;  // counts the operations

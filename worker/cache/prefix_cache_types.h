@@ -11,6 +11,7 @@
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
 #include "worker/cache/block_pool.h"
+#include "worker/cache/idle_blocks.h"
 #include "worker/cache/tenant_blocks.h"
 
 namespace roost::worker {

@@ -1,81 +1,17 @@
 // Families of models: their output becomes content, reasoning and calls, however it is cut into pieces.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <time.h>
 
-#include <algorithm>
-#include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "common/text/chat_template.h"
 #include "router/api/family_output.h"
 #include "router/api/tool_request.h"
-#include "tests/common/text/jinja_support.h"
-#include "tests/support/shared_data.h"
+#include "tests/router/api/tool_outputs.h"
 
 namespace roost::router {
 namespace {
-
-using testing_support::ReadFile;
-using testing_support::StoredDate;
-
-ToolSet TwoTools() {
-  ToolSet tools;
-  tools.functions = {{"get_weather", "", {"city"}}, {"add", "", {}}};
-  return tools;
-}
-
-FamilyOutputOptions OptionsFor(ToolFamily family, ReasoningForm reasoning = ReasoningForm::kNone) {
-  FamilyOutputOptions options;
-  options.family = {family, reasoning};
-  options.tools = std::make_shared<const ToolSet>(TwoTools());
-  options.ids.answer_id = "chatcmpl-1";
-  if (reasoning == ReasoningForm::kNone) options.reasoning_start = ReasoningStart::kNever;
-  return options;
-}
-
-ChoiceAnswer ParseIn(const FamilyOutputOptions& options, const std::vector<std::string_view>& pieces) {
-  const std::unique_ptr<OutputParser> parser = MakeFamilyOutput(options);
-  ChoiceAnswer answer;
-  for (const std::string_view piece : pieces) {
-    AnswerDelta delta;
-    parser->Push(piece, delta);
-    answer.Append(std::move(delta));
-  }
-  AnswerDelta rest;
-  parser->Finish(rest);
-  answer.Append(std::move(rest));
-  return answer;
-}
-
-// The answer as one line: reasoning | content | f{…} g{…}
-std::string Line(const ChoiceAnswer& answer) {
-  std::string line = answer.reasoning + "|" + answer.content + "|";
-  for (const ToolCall& call : answer.tool_calls) line += call.name + call.arguments + " ";
-  return line;
-}
-
-// Parses the text whole and byte by byte; the result must be the same.
-std::string ParsedInBytes(const FamilyOutputOptions& options, std::string_view text) {
-  const std::string whole = Line(ParseIn(options, {text}));
-  std::vector<std::string_view> bytes;
-  for (std::size_t i = 0; i < text.size(); ++i) bytes.push_back(text.substr(i, 1));
-  EXPECT_EQ(Line(ParseIn(options, bytes)), whole) << text;
-  return whole;
-}
-
-// Also cut in two anywhere.
-std::string Parsed(const FamilyOutputOptions& options, std::string_view text) {
-  const std::string whole = ParsedInBytes(options, text);
-  for (std::size_t cut = 1; cut < text.size(); ++cut) {
-    EXPECT_EQ(Line(ParseIn(options, {text.substr(0, cut), text.substr(cut)})), whole) << text << " cut at " << cut;
-  }
-  return whole;
-}
-
-std::string Parsed(ToolFamily family, std::string_view text) { return Parsed(OptionsFor(family), text); }
 
 TEST(ToolParsersTest, HermesCallsWithTextBeforeThem) {
   EXPECT_EQ(Parsed(ToolFamily::kHermes,
@@ -298,58 +234,6 @@ TEST(ToolParsersTest, AForcedCallOfAFamilyIsWrittenAsTheFamilyDoes) {
             "a||add{} ");
 }
 
-double ThreadSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-// The bytes read grow linearly with the text: the ratio of times is the same on any machine.
-TEST(ToolParsersTest, HostileTextTakesLinearTime) {
-  const std::vector<std::string> parts{"<",
-                                       "<tool_call>",
-                                       "{",
-                                       "[",
-                                       "\"",
-                                       "<think>",
-                                       "[TOOL_CALLS]",
-                                       "<|channel|>",
-                                       "<｜tool▁call▁begin｜>",
-                                       "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": [",
-                                       " ",
-                                       "\n",
-                                       "[add(a=",
-                                       "<|message|>",
-                                       "<|tool_call_begin|>",
-                                       "<arg_key>"};
-  const auto seconds = [](const FamilyOutputOptions& options, const std::string& part, std::size_t size) {
-    std::string text;
-    while (text.size() < size) text += part;
-    std::vector<std::string_view> pieces;
-    for (std::size_t i = 0; i < text.size(); i += 7) pieces.push_back(std::string_view(text).substr(i, 7));
-    double best = 1e9;
-    for (int turn = 0; turn < 2; ++turn) {
-      const double begin = ThreadSeconds();
-      (void)ParseIn(options, pieces);
-      best = std::min(best, ThreadSeconds() - begin);
-    }
-    return best;
-  };
-  for (const ToolFamily family :
-       {ToolFamily::kHermes, ToolFamily::kLlama, ToolFamily::kPythonic, ToolFamily::kMistral, ToolFamily::kHarmony,
-        ToolFamily::kDeepSeek, ToolFamily::kGranite, ToolFamily::kGlm, ToolFamily::kQwenXml, ToolFamily::kKimi}) {
-    for (const CallDelivery delivery : {CallDelivery::kAtOnce, CallDelivery::kChecked}) {
-      FamilyOutputOptions options = OptionsFor(family, ReasoningForm::kThink);
-      options.delivery = delivery;
-      for (const std::string& part : parts) {
-        constexpr double kNoise = 2e-3;
-        const double small = seconds(options, part, 8'000);
-        EXPECT_LE(seconds(options, part, 32'000), 8 * (small + kNoise)) << NameOf(family) << ": " << part;
-      }
-    }
-  }
-}
-
 TEST(ToolParsersTest, SpecialMarkersThatMeanNothingAreNoText) {
   FamilyOutputOptions options = OptionsFor(ToolFamily::kLlama);
   options.specials = {"<|python_tag|>"};
@@ -387,96 +271,6 @@ TEST(ToolParsersTest, ANameComesBeforeItsArgumentsAndTheseAsTheyAreWritten) {
   EXPECT_EQ(more.tool_calls[0].id + more.tool_calls[0].name, "");
   EXPECT_EQ(more.tool_calls[0].arguments, "\": 1");
 }
-
-// ---- every stored template ----
-
-struct TemplateCase {
-  std::string name;
-  ToolFamily family;
-  bool calls;  // the template renders calls
-};
-
-class RealTemplateTest : public testing::TestWithParam<TemplateCase> {
- protected:
-  void SetUp() override { ROOST_SKIP_WITHOUT(Folder()); }
-  static std::filesystem::path Folder() { return testing_support::SharedDir() / "chat_templates"; }
-};
-
-constexpr std::string_view kQuestion = R"({"role": "user", "content": "How warm?"})";
-constexpr std::string_view kArguments =
-    R"({"city": "K\u00f6ln \"x\" }] \u2603", "days": [1, {"a": null}], "exact": true})";
-
-std::string ContextOf(std::string_view messages, std::string_view end) {
-  return fmt::format(
-      R"({{"messages": [{}], "tools": [{{"type": "function", "function": {{"name": "get_weather",)"
-      R"("description": "d", "parameters": {{"type": "object", "properties": {{"city": {{"type": "string"}})"
-      R"(}}}}}}}}], "bos_token": "<s>", "eos_token": "</s>", {}}})",
-      messages, end);
-}
-
-std::string Compact(std::string_view json) {
-  return testing_support::RenderTemplate("{{ value | tojson }}", fmt::format(R"({{"value": {}}})", json)).value();
-}
-
-// The template renders an assistant's message with a call, and the parser reads it back as that call.
-TEST_P(RealTemplateTest, ReadsBackTheCallsThatItWrites) {
-  const auto parsed = ChatTemplate::Parse(ReadFile(Folder() / "templates" / GetParam().name), "t").value();
-  ASSERT_EQ(NameOf(parsed->family().tools), NameOf(GetParam().family));
-  if (!GetParam().calls) GTEST_SKIP() << "the template renders no calls";
-  const std::string call = fmt::format(
-      R"({{"role": "assistant", "content": "", "tool_calls": [{{"id": "123456789", "type": "function", "function":)"
-      R"({{"name": "get_weather", "arguments": {}}}}}]}})",
-      kArguments);
-  const auto render = [&](const std::string& json) {
-    const jinja::Value context = jinja::FromJson(json, "context").value();
-    return parsed->Render(context, StoredDate());
-  };
-  const std::string messages = std::string(kQuestion) + "," + call;
-  const Result<std::string> whole =
-      render(ContextOf(messages, R"("add_generation_prompt": false, "enable_thinking": true)"));
-  const Result<std::string> prompt =
-      render(ContextOf(kQuestion, R"("add_generation_prompt": true, "enable_thinking": true)"));
-  ASSERT_TRUE(whole.ok()) << whole.error().message;
-  ASSERT_TRUE(prompt.ok()) << prompt.error().message;
-  std::size_t common = 0;
-  while (common < prompt->size() && (*prompt)[common] == (*whole)[common]) ++common;
-  if (common > 0 && (*whole)[common - 1] == '<') --common;  // the first byte of two markers that begin alike
-  std::string turn = whole->substr(common);
-  for (const std::string_view stop : {"<|im_end|>", "<|eot_id|>", "</s>", "<｜end▁of▁sentence｜>", "<|call|>"}) {
-    turn = turn.substr(0, turn.find(stop));
-  }
-  FamilyOutputOptions options;
-  options.family = parsed->family();
-  options.tools = std::make_shared<const ToolSet>(TwoTools());
-  const ChoiceAnswer answer = ParseIn(options, {turn});
-  ASSERT_EQ(answer.tool_calls.size(), 1U) << turn;
-  EXPECT_EQ(answer.tool_calls[0].name, "get_weather");
-  EXPECT_EQ(Compact(answer.tool_calls[0].arguments), Compact(kArguments)) << turn;
-  EXPECT_EQ(answer.content, "") << turn;
-  Parsed(options, turn);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, RealTemplateTest,
-    testing::Values(TemplateCase{"GLM-4.6.jinja", ToolFamily::kGlm, true},
-                    TemplateCase{"HuggingFaceTB-SmolLM3-3B.jinja", ToolFamily::kNone, false},
-                    TemplateCase{"Kimi-K2-Instruct.jinja", ToolFamily::kKimi, true},
-                    TemplateCase{"LFM2-8B-A1B.jinja", ToolFamily::kPythonic, false},
-                    TemplateCase{"Qwen-Qwen2.5-7B-Instruct.jinja", ToolFamily::kHermes, true},
-                    TemplateCase{"Qwen-Qwen3-0.6B.jinja", ToolFamily::kHermes, true},
-                    TemplateCase{"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B.jinja", ToolFamily::kDeepSeek, true},
-                    TemplateCase{"google-gemma-2-2b-it.jinja", ToolFamily::kNone, false},
-                    TemplateCase{"ibm-granite-granite-3.3-2B-Instruct.jinja", ToolFamily::kGranite, false},
-                    TemplateCase{"meta-llama-Llama-3.1-8B-Instruct.jinja", ToolFamily::kLlama, true},
-                    TemplateCase{"meta-llama-Llama-3.2-3B-Instruct.jinja", ToolFamily::kLlama, true},
-                    TemplateCase{"microsoft-Phi-3.5-mini-instruct.jinja", ToolFamily::kNone, false},
-                    TemplateCase{"mistralai-Mistral-Nemo-Instruct-2407.jinja", ToolFamily::kMistral, true},
-                    TemplateCase{"openai-gpt-oss-120b.jinja", ToolFamily::kHarmony, true}),
-    [](const auto& param) {
-      std::string name = param.param.name;
-      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-      return name;
-    });
 
 }  // namespace
 }  // namespace roost::router

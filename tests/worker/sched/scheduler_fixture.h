@@ -116,6 +116,7 @@ class SchedulerTest : public testing::Test {
     return matched.size() == user.hashes.size();
   }
 
+  [[nodiscard]] bool Waits(SequenceId id) const { return scheduler_->Get(id).state == Sequence::State::kWaiting; }
   [[nodiscard]] const std::vector<BlockId>& BlocksOf(SequenceId id) const { return scheduler_->Get(id).blocks; }
   [[nodiscard]] std::uint64_t Computed(MissReason reason) const {
     return scheduler_->counters().computed_prompt_tokens[IndexOf(reason)];

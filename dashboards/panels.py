@@ -1,0 +1,41 @@
+"""What boards are made of: panels in rows, units, and the queries of several boards."""
+
+from promql import largest_over_mean, rate, ratio
+
+TOKENS_PER_SECOND = "suffix: tokens/s"
+BLOCKS_PER_SECOND = "suffix: blocks/s"
+CORES = "suffix: cores"
+
+
+def panel(title, description, unit, targets, kind="timeseries", **look):
+    """`targets`: (legend, query) each. `look`: width, stack, min, max, thresholds as (value, colour)."""
+    return {"title": title, "description": description, "unit": unit, "targets": targets, "kind": kind, **look}
+
+
+def stat(title, description, unit, query, **look):
+    return panel(title, description, unit, [(title, query)], kind="stat", width=3, **look)
+
+
+def row(title, *panels):
+    return {"title": title, "panels": panels}
+
+
+# ---- queries of several boards ----
+
+HIT_RATE = ratio(rate("roost_router_cached_tokens_total"), rate("roost_router_prompt_tokens_total"))
+HIT_RATE_BY_MODEL = ratio(
+    rate("roost_router_cached_tokens_total", "model"), rate("roost_router_prompt_tokens_total", "model")
+)
+SHARE_BY_WORKER = (
+    f"{rate('roost_router_worker_requests_total', 'model, worker')} / on (model) group_left ()"
+    f" ({rate('roost_router_worker_requests_total', 'model')} > 0)"
+)
+IMBALANCE = largest_over_mean(rate("roost_router_worker_requests_total", "model, worker"), "model")
+MISS_REASONS = [("{{reason}}", rate("roost_worker_computed_prompt_tokens_total", "reason"))]
+MISS_REASONS_SAY = (
+    "Prompt tokens that were computed, by why they were not cached. cold: nobody sent them before. evicted: they were "
+    "cached once; a larger pool or another eviction policy keeps them. tail: behind the last full block. in_flight: "
+    "another request was computing them. other_salt: cached for another tenant or salt. disabled: the request wanted no cache."
+)
+# No certificate is 0.
+CERTIFICATE = "(roost_router_tls_certificate_expiry_timestamp_seconds > 0) - time()"

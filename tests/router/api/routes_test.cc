@@ -1,0 +1,163 @@
+// What each path and method answers, and the routes that generate nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tests/router/api/api_fixture.h"
+
+namespace roost::router {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST_F(ApiTest, HealthIsAlwaysOkAndReadyNeedsAWorker) {
+  EXPECT_EQ(Ask("GET", "/health")->response->status, 200);
+  const auto not_ready = Ask("GET", "/ready");
+  EXPECT_EQ(not_ready->response->status, 503);
+  EXPECT_EQ(At(not_ready->response->body, "/error/message"), "\"no worker is ready\"");
+  dispatcher_.workers.resize(2);
+  EXPECT_EQ(Ask("GET", "/ready")->response->status, 503);
+  dispatcher_.workers[1].ready = true;
+  EXPECT_EQ(At(Ask("GET", "/ready")->response->body, "/ready_workers"), "1");
+  api_.BeginDrain();
+  EXPECT_EQ(Ask("GET", "/ready")->response->status, 503);
+  EXPECT_EQ(Ask("GET", "/health")->response->status, 200);
+}
+
+TEST_F(ApiTest, TellsModelsVersionAndMetrics) {
+  const std::string model =
+      R"({"id":"bytes","object":"model","created":1700000000,"owned_by":"roost","max_model_len":200,"block_tokens":4})";
+  EXPECT_EQ(Ask("GET", "/v1/models")->response->body, R"({"object":"list","data":[)" + model + "]}");
+  EXPECT_EQ(Ask("GET", "/v1/models/bytes")->response->body, model);
+  EXPECT_EQ(Ask("GET", "/v1/models/%62ytes")->response->body, model);
+  EXPECT_EQ(Ask("GET", "/version")->response->body, R"({"version":"1.2.3"})");
+  const auto metrics = Ask("GET", "/metrics");
+  EXPECT_EQ(metrics->response->body, "roost_up 1\n");
+  EXPECT_EQ(metrics->response->content_type, "text/plain; version=0.0.4; charset=utf-8");
+}
+
+TEST_F(ApiTest, FindsModelsWhoseNamesHaveSlashes) {
+  ServedModel model = ByteModel();
+  model.name = "org/bytes";
+  Serve(std::move(model));
+  EXPECT_EQ(Ask("GET", "/v1/models/org/bytes")->response->status, 200);
+  EXPECT_EQ(Ask("GET", "/v1/models/org%2Fbytes")->response->status, 200);
+  const auto missing = Ask("GET", "/v1/models/org%2");
+  EXPECT_EQ(missing->response->status, 404);
+  EXPECT_EQ(At(missing->response->body, "/error/code"), "\"model_not_found\"");
+}
+
+TEST_F(ApiTest, AnAdapterIsAModelToItsClients) {
+  const auto model = std::make_shared<const ServedModel>(ByteModel());
+  auto adapter = std::make_shared<ServedModel>(*model);
+  adapter->base = std::exchange(adapter->name, "poet");
+  dispatcher_.models = {model, adapter};
+  EXPECT_EQ(At(Ask("GET", "/v1/models")->response->body, "/data/1/parent"), "\"bytes\"");
+  EXPECT_EQ(At(Ask("GET", "/v1/models/poet")->response->body, "/id"), "\"poet\"");
+  const auto answer = Complete(R"({"model":"poet","prompt":"abcdefgh"})");
+  (void)Complete(R"({"model":"bytes","prompt":"abcdefgh"})");
+  ASSERT_EQ(dispatcher_.specs.size(), 2U);
+  EXPECT_EQ(dispatcher_.specs[0].model->adapter(), "poet");
+  EXPECT_EQ(dispatcher_.specs[0].prompt, dispatcher_.specs[1].prompt);
+  EXPECT_NE(dispatcher_.specs[0].root, dispatcher_.specs[1].root);
+  EXPECT_NE(dispatcher_.specs[0].block_hashes, dispatcher_.specs[1].block_hashes);
+  dispatcher_.observers[0]->OnEnd({.reason = wire::FinishReason::kLength, .error = {}});
+  EXPECT_EQ(At(answer->response->body, "/model"), "\"poet\"");
+  EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"ab"})")->response->status, 200) << "one model beside its adapters";
+}
+
+TEST_F(ApiTest, UnknownPathsAndMethodsAnswerJson) {
+  const auto nowhere = Ask("GET", "/v1/embeddings");
+  EXPECT_EQ(nowhere->response->status, 404);
+  EXPECT_EQ(At(nowhere->response->body, "/error/message"), "\"there is no /v1/embeddings\"");
+  EXPECT_EQ(Ask("GET", "/v1/models/")->response->status, 404);
+  const auto wrong = Ask("GET", "/v1/chat/completions");
+  EXPECT_EQ(wrong->response->status, 405);
+  EXPECT_EQ(HeaderOf(wrong->response->headers, "Allow"), "POST, OPTIONS");
+  EXPECT_EQ(HeaderOf(Ask("DELETE", "/v1/models/bytes")->response->headers, "Allow"), "GET, HEAD, OPTIONS");
+  EXPECT_EQ(Ask("HEAD", "/health")->response->status, 200);
+  const auto options = Ask("OPTIONS", "/v1/completions");
+  EXPECT_EQ(options->response->status, 204);
+  EXPECT_EQ(HeaderOf(options->response->headers, "Allow"), "POST, OPTIONS");
+  EXPECT_EQ(Ask("OPTIONS", "*")->response->status, 204);
+  EXPECT_THAT(observer_.answers,
+              ElementsAre("other 404", "other 404", "other 405", "other 405", "health 200", "other 204", "other 204"));
+}
+
+TEST_F(ApiTest, APostMustSayThatItIsJson) {
+  const auto post = [&](std::string path, std::optional<std::string> type) {
+    HttpRequest request;
+    request.method = "POST";
+    request.path = std::move(path);
+    request.body = std::string("no JSON");
+    if (type) request.headers = {{"content-type", *type}};
+    return Handle(std::move(request));
+  };
+  for (const char* type :
+       {"application/json", "Application/JSON; charset=utf-8", "application/json ;x", "application/x+json"}) {
+    EXPECT_EQ(post("/v1/completions", type)->response->status, 400) << type;
+  }
+  for (const std::optional<std::string>& type : std::initializer_list<std::optional<std::string>>{
+           std::nullopt, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+           "application/jsonx", "application/+json", "text/json", "text/plain; application/json"}) {
+    for (const char* path : {"/v1/completions", "/v1/chat/completions", "/admin/v1/pin", "/admin/v1/unpin"}) {
+      const auto responder = post(path, type);
+      EXPECT_EQ(responder->response->status, 415) << type.value_or("none");
+      EXPECT_EQ(At(responder->response->body, "/error/type"), "\"invalid_request_error\"");
+      EXPECT_EQ(At(responder->response->body, "/error/code"), "\"unsupported_media_type\"");
+    }
+  }
+  EXPECT_EQ(observer_.answers.back(), "unpin 415");
+}
+
+TEST_F(ApiTest, ShowsWorkers) {
+  WorkerStatus worker;
+  worker.worker_id = "w1";
+  worker.model = "bytes";
+  worker.ready = true;
+  worker.state = WorkerState::kCordoned;
+  worker.seconds_since_heard = 0.25;
+  worker.load.waiting_requests = 1;
+  worker.load.running_requests = 2;
+  worker.load.queued_prefill_tokens = 30;
+  worker.load.free_block_count = 4;
+  worker.load.cached_block_count = 5;
+  worker.load.pinned_block_count = 3;
+  worker.block_count = 9;
+  worker.block_tokens = 16;
+  worker.in_flight_requests = 3;
+  worker.indexed_block_count = 5;
+  worker.index_in_sync = true;
+  worker.requests_total = 77;
+  worker.totals = {
+      .prompt_tokens = 700, .cached_tokens = 500, .first_tokens = 70, .ttft_seconds = 3.5, .output_tokens = 900};
+  worker.version = {.major = 2, .minor = 2, .release = "0.1.0"};
+  worker.fingerprint = "f1";
+  worker.kv_dtype = "f32";
+  worker.adapters = {"poet"};
+  dispatcher_.workers = {worker};
+  EXPECT_EQ(
+      Ask("GET", "/admin/v1/workers")->response->body,
+      R"({"workers":[{"id":"w1","model":"bytes","state":"cordoned","ready":true,"seconds_since_heard":0.25,)"
+      R"("waiting_requests":1,)"
+      R"("running_requests":2,"queued_prefill_tokens":30,"free_blocks":4,"cached_blocks":5,"pinned_blocks":3,"blocks":9,)"
+      R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact",)"
+      R"("requests_total":77,"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"
+      R"("first_tokens_total":70,"ttft_seconds_total":3.5,"release":"0.1.0","protocol":"2.2","fingerprint":"f1",)"
+      R"("kv_dtype":"f32","adapters":["poet"]}]})");
+}
+
+TEST_F(ApiTest, QueuesTellWhatWaitsAtTheRouter) {
+  EXPECT_EQ(Ask("GET", "/admin/v1/queues")->response->body, R"({"queues":[]})");
+  dispatcher_.queues = {{.model = "bytes", .waiting_requests = 3, .oldest_wait_seconds = 1.5, .drain_seconds = 2}};
+  EXPECT_EQ(Ask("GET", "/admin/v1/queues")->response->body,
+            R"({"queues":[{"model":"bytes","waiting_requests":3,"oldest_wait_seconds":1.5,"drain_seconds":2}]})");
+}
+
+}  // namespace
+}  // namespace roost::router
