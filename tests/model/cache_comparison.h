@@ -34,7 +34,7 @@ class CacheComparison {
   }
 
   Result<void> OfCounts() const {
-    const auto compare = [this](std::string_view what, std::uint64_t real, std::uint64_t expected) {
+    const auto compare = [](std::string_view what, std::uint64_t real, std::uint64_t expected) {
       return Expect(real == expected, "{} is {}, should be {}", what, real, expected);
     };
     ROOST_RETURN_IF_ERROR(Expect(cache_.digest() == naive_.Digest(), "the digest is wrong"));
