@@ -125,6 +125,7 @@ class WorkerHttpTest(unittest.TestCase):
         draining = endpoints.wait_for("draining")
         self.assertEqual(draining["code"], 503)
         self.assertEqual(endpoints.status("/livez"), 200)
+        wait_until(lambda: router.workers()[0]["state"] == "draining", "that the router knows")
         late = router.completion("Who?", max_tokens=2)
         self.assertEqual(late.status, 503, "its model is away, and may come back")
         self.assertGreaterEqual(int(late.headers["retry-after"]), 1)
