@@ -9,7 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_tile.cuh"
 #include "kernels/cuda_kernels.h"
-#include "kernels/vector_io.cuh"
+#include "kernels/cuda_primitives.cuh"
 
 namespace roost::kernels {
 

@@ -17,7 +17,7 @@ constexpr double kPriceOfAMiss = 2;
 constexpr double kHalfOvertakenTokens = 1000;
 // Measured speeds within this factor of the mean count as the mean.
 constexpr double kSpeedNoise = 1.5;
-// In a saturated fleet, each request that waits at the worker counts this many times more.
+// In a saturated fleet, each request that waits at the worker counts as this many more overtaken prompts.
 constexpr double kSaturatedDelay = 16;
 
 struct Rates {

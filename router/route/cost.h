@@ -15,7 +15,7 @@
 //               prediction
 //   delay       the prompts that its prefill delays: prefill · the prompts that it overtakes. A prompt that has waited
 //               long counts up to 20 times (prompt_queue.h). In a saturated fleet each request that waits at the worker
-//               counts 16 times more
+//               counts as 16 more overtaken prompts
 //   congestion  2 / (1 - ρ), where ρ is the busy share of the fleet. Computing tokens that a longer match would have
 //               saved delays all later requests, and more so in a busier fleet. It counts twice, because computed
 //               blocks evict as many others, which are then computed again. Without this term a router minimises each

@@ -9,7 +9,6 @@
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
-#include "common/wire/messages.h"
 #include "worker/cache/block_pool.h"
 #include "worker/cache/idle_blocks.h"
 #include "worker/cache/tenant_blocks.h"
@@ -87,7 +86,7 @@ struct PinCounts {
 struct CacheOptions {
   std::uint32_t block_tokens = 16;
   double pinned_share_limit = 0.5;        // of the pool
-  Duration min_hold = Duration(0);        // younger blocks are not evicted, see above; 0: no hold
+  Duration min_hold = Duration(0);        // younger blocks are not evicted, see prefix_cache.h; 0: no hold
   double held_share_limit = 0.5;          // of the blocks that are not pinned, in each group's share
   std::vector<double> group_shares = {};  // pool shares of groups 1, 2, …; the rest is group 0's
 };

@@ -8,7 +8,6 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/base/trace_context.h"
 
 namespace roost::worker {
 namespace {

@@ -1,10 +1,13 @@
 // What routers say to the worker.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 
 #include "common/base/log.h"
+#include "common/base/trace_context.h"
 #include "worker/link/link_core.h"
 
 namespace roost::worker {
