@@ -91,12 +91,12 @@ struct LaunchShape {
 
 #ifdef ROOST_SIMT
 
-// Runs `thread` once for each thread of the grid.
+// Runs `thread` once for each thread of the grid; while the device records, at each replay.
 void LaunchThreads(Device& device, const LaunchShape& shape, const std::function<void()>& thread);
 
 template <typename... Params, typename... Args>
 void Launch(Device& device, const LaunchShape& shape, void (*kernel)(Params...), const Args&... args) {
-  LaunchThreads(device, shape, [&] { kernel(args...); });
+  LaunchThreads(device, shape, [kernel, args...] { kernel(args...); });
 }
 
 template <typename... Kernels>

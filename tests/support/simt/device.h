@@ -1,16 +1,26 @@
 // The device on which launches of the shim run. Its memory is plain memory.
+//
+// It records as a CUDA stream does: between BeginRecording and EndRecording nothing runs; each launch is stored with
+// its shape and its arguments. A replay runs them again, on whatever the memory behind their pointers holds by then.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include "common/base/rng.h"
 #include "kernels/device.h"
 #include "kernels/host_readbacks.h"
+#include "kernels/recording.h"
 #include "tests/support/simt/block.h"
 
 namespace roost::simt {
+
+// As an H100 and an H200 have.
+inline constexpr std::uint32_t kMultiprocessors = 132;
 
 class Device final : public kernels::Device {
  public:
@@ -22,12 +32,25 @@ class Device final : public kernels::Device {
   // Runs `kernel` once per thread of the grid, one block after the other.
   void Run(const Dim3& grid, const Dim3& shape, std::size_t dynamic_shared_bytes, const std::function<void()>& kernel);
 
+  void BeginRecording();
+  [[nodiscard]] std::unique_ptr<kernels::Recording> EndRecording();
+  // On the device that made the recording.
+  void Replay(const kernels::Recording& recording) const;
+  // Calls it, or stores it while a recording is being made.
+  void RunOrRecord(std::function<void()> call);
+  // Aborts while a recording is being made, in which `what` is not allowed.
+  void CheckNotRecording(const char* what) const;
+
   [[nodiscard]] kernels::HostReadbacks& readbacks() { return readbacks_; }
 
   // Counters of all launches so far.
   [[nodiscard]] const Counters& counters() { return block_.counters(); }
 
  private:
+  using Calls = std::vector<std::function<void()>>;
+  struct StoredCalls;
+
+  std::optional<Calls> recorded_;  // while a recording is being made
   Rng order_;
   Block block_;
   kernels::HostReadbacks readbacks_;

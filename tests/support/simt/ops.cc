@@ -17,7 +17,8 @@ Result<kernels::Device*> Open(const kernels::DeviceOptions& options) {
 
 void Close(kernels::Device* device) { const std::unique_ptr<Device> owned(static_cast<Device*>(device)); }
 
-void* Allocate(kernels::Device& /*device*/, std::size_t bytes) {
+void* Allocate(kernels::Device& device, std::size_t bytes) {
+  Device::Of(device).CheckNotRecording("an allocation");
   constexpr std::size_t kAlignment = 256;  // as CUDA's
   void* memory = nullptr;
   return ::posix_memalign(&memory, kAlignment, std::max<std::size_t>(bytes, 1)) == 0 ? memory : nullptr;
@@ -26,12 +27,14 @@ void* Allocate(kernels::Device& /*device*/, std::size_t bytes) {
 void Release(kernels::Device& /*device*/, void* memory) { std::free(memory); }
 
 void BeginReadback(kernels::Device& device, const void* from, std::size_t bytes) {
-  static_cast<Device&>(device).readbacks().Begin(from, bytes);
+  Device::Of(device).CheckNotRecording("a readback");
+  Device::Of(device).readbacks().Begin(from, bytes);
 }
 
-void EndReadback(kernels::Device& device, void* to) { static_cast<Device&>(device).readbacks().End(to); }
+void EndReadback(kernels::Device& device, void* to) { Device::Of(device).readbacks().End(to); }
 
-void Copy(kernels::Device& /*device*/, void* to, const void* from, std::size_t bytes) {
+void Copy(kernels::Device& device, void* to, const void* from, std::size_t bytes) {
+  Device::Of(device).CheckNotRecording("a copy");
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
@@ -39,7 +42,8 @@ void Fail(kernels::Device& /*device*/, std::string_view call, std::string_view e
   kernels::EndOnDeviceFailure({.call = call, .error = error, .device = "simt", .batch = {}});
 }
 
-void Upload(kernels::Device& /*device*/, void* to, std::span<const kernels::HostPiece> pieces) {
+void Upload(kernels::Device& device, void* to, std::span<const kernels::HostPiece> pieces) {
+  Device::Of(device).CheckNotRecording("an upload");
   kernels::Gather(pieces, to);
 }
 
@@ -59,6 +63,11 @@ kernels::OpTable MemoryOps() {
   ops.copy_to_host = Copy;
   ops.begin_readback = BeginReadback;
   ops.end_readback = EndReadback;
+  ops.begin_recording = [](kernels::Device& device) { Device::Of(device).BeginRecording(); };
+  ops.end_recording = [](kernels::Device& device) { return Device::Of(device).EndRecording(); };
+  ops.replay = [](kernels::Device& device, const kernels::Recording& recording) {
+    Device::Of(device).Replay(recording);
+  };
   return ops;
 }
 

@@ -1,7 +1,5 @@
 // The bodies of kernels/cuda_primitives.cuh and of the warp functions of cuda.h, lane by lane as PTX documents them.
 #include <array>
-#include <utility>
-#include <vector>
 
 #include "common/base/check.h"
 #include "kernels/cuda_primitives.cuh"
@@ -127,20 +125,6 @@ std::uint32_t Ballot(const char* what, std::uint32_t mask, int predicate) {
   return operand.result;
 }
 
-void Device::Run(const Dim3& grid, const Dim3& shape, std::size_t dynamic_shared_bytes,
-                 const std::function<void()>& kernel) {
-  std::vector<Dim3> blocks;
-  for (unsigned z = 0; z < grid.z; ++z) {
-    for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) blocks.push_back({x, y, z});
-    }
-  }
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    std::swap(blocks[i], blocks[i + order_.Below(blocks.size() - i)]);
-    block_.Run(grid, shape, blocks[i], dynamic_shared_bytes, kernel);
-  }
-}
-
 }  // namespace roost::simt
 
 namespace roost::kernels {
@@ -198,10 +182,13 @@ float BF16Low(std::uint32_t two) { return __uint_as_float(two << 16U); }
 
 float BF16High(std::uint32_t two) { return __uint_as_float(two & 0xFFFF0000U); }
 
-std::uint32_t MultiprocessorCount(Device& /*device*/) { return 1; }
+std::uint32_t MultiprocessorCount(Device& /*device*/) { return simt::kMultiprocessors; }
 
 void LaunchThreads(Device& device, const LaunchShape& shape, const std::function<void()>& thread) {
-  simt::Device::Of(device).Run({shape.grid_x, shape.grid_y, shape.grid_z}, {shape.threads}, shape.shared_bytes, thread);
+  simt::Device& shim = simt::Device::Of(device);
+  shim.RunOrRecord([&shim, shape, thread] {
+    shim.Run({shape.grid_x, shape.grid_y, shape.grid_z}, {shape.threads}, shape.shared_bytes, thread);
+  });
 }
 
 }  // namespace roost::kernels

@@ -1,6 +1,7 @@
 #include "tests/support/simt/simt_ops.h"
 
 #include "kernels/check_model_cuda.h"
+#include "tests/support/simt/device.h"
 #include "tests/support/simt/ops.h"
 
 namespace roost::simt {
@@ -12,6 +13,12 @@ DType PreferredDType(kernels::Device& /*device*/) { return DType::kBF16; }
 bool SupportsDType(kernels::Device& /*device*/, DType dtype) { return dtype == DType::kBF16; }
 DType ActivationDType(kernels::Device& /*device*/, DType dtype) { return dtype; }
 void BeginBatch(kernels::Device& /*device*/, const kernels::BatchShape& /*shape*/) {}
+
+// An op that launches no kernel of the shim.
+template <auto kOp, typename Args>
+void RunOrRecord(kernels::Device& device, const Args& args) {
+  Device::Of(device).RunOrRecord([&device, args] { kOp(device, args); });
+}
 
 // As on a small device.
 std::optional<kernels::MemoryUse> MemoryUseOf(kernels::Device& /*device*/) {
@@ -32,7 +39,7 @@ const kernels::OpTable& SimtOps() {
     ops.gather_embedding = kernels::GatherEmbeddingCuda;
     ops.rms_norm = kernels::RmsNormCuda;
     ops.prepare_matmul = kernels::PrepareMatmulRef;
-    ops.matmul = kernels::MatmulRef;
+    ops.matmul = RunOrRecord<kernels::MatmulRef>;
     ops.rope_angles = kernels::RopeAnglesCuda;
     ops.rope_to_cache = kernels::RopeToCacheCuda;
     ops.attention_profile = kernels::AttentionProfileCuda;
@@ -46,9 +53,9 @@ const kernels::OpTable& SimtOps() {
     ops.place_sampled = kernels::PlaceSampledCuda;
     // On a device NCCL does these.
     ops.connect = kernels::ConnectCpu;
-    ops.all_reduce = kernels::AllReduceCpu;
-    ops.gather_columns = kernels::GatherColumnsCpu;
-    ops.broadcast = kernels::BroadcastCpu;
+    ops.all_reduce = RunOrRecord<kernels::AllReduceCpu>;
+    ops.gather_columns = RunOrRecord<kernels::GatherColumnsCpu>;
+    ops.broadcast = RunOrRecord<kernels::BroadcastCpu>;
     return ops;
   }();
   return kOps;
