@@ -87,8 +87,10 @@ __device__ __forceinline__ void ShareResults(const RowsState<kHeadDim, 1>& state
 #pragma unroll
   for (std::uint32_t half = 0; half < 2; ++half) {
     const std::uint32_t row = half * 8 + threadIdx.x % 32 / 4;
-    results.max[warp][row] = state.max[0][half];
-    results.sum[warp][row] = state.sum[0][half];
+    if (threadIdx.x % 4 == 0) {  // the other lanes of the row have the same
+      results.max[warp][row] = state.max[0][half];
+      results.sum[warp][row] = state.sum[0][half];
+    }
 #pragma unroll
     for (std::uint32_t eight = 0; eight < kHeadDim / 8; ++eight) {
       const float(&columns)[4] = state.out[0][eight];

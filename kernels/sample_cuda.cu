@@ -120,7 +120,7 @@ __device__ void FindBest(const float* logits, std::uint32_t vocab_size, Shared& 
   for (std::uint32_t token = threadIdx.x; token < vocab_size; token += kThreads) {
     const float logit = logits[token];
     if (logit != logit) {
-      shared.broken = 1;
+      atomicExch(&shared.broken, 1U);  // several threads may find one
     } else {
       best = max(best, KeyOf(logit, token));
     }
