@@ -16,7 +16,6 @@ namespace {
 constexpr std::size_t kSharedAlignment = 128;
 constexpr std::size_t kChunkBytes = 16;
 constexpr int kPoison = 0xFF;
-constexpr std::uint32_t kManyWarps = 0xFFFFFFFF;
 
 thread_local Block* current_block = nullptr;
 
@@ -55,14 +54,16 @@ void Block::Run(const Dim3& grid, const Dim3& shape, const Dim3& index, std::siz
   shared_bytes_ = 0;
   TakeShared(dynamic_shared_bytes);
   dynamic_shared_ = SharedMemory(dynamic_shared_bytes);
+  races_.Clear();
+  races_.Watch(dynamic_shared(), dynamic_shared_bytes);
   static_shared_.clear();
   threads_.assign(shape.count(), {});
   ready_.resize(shape.count());
   for (std::uint32_t i = 0; i < ready_.size(); ++i) ready_[i] = i;
   at_barrier_ = 0;
   finished_ = 0;
-  chunks_.assign(dynamic_shared_bytes / kChunkBytes, {});
-  barrier_count_ = 0;
+  ++barrier_count_;
+  last_barrier_ = {};
   sync_counts_.assign(shape.count() / kWarpLanes, 0);
   current_block = this;
   fibers_.Start(shape.count(), [&kernel](std::size_t /*index*/) { kernel(); });
@@ -101,6 +102,7 @@ void* Block::StaticShared(const void* site, std::size_t bytes) {
   if (added) {
     TakeShared(bytes);
     found->second = SharedMemory(bytes);
+    races_.Watch(found->second.data(), bytes);
   }
   return found->second.data();
 }
@@ -115,7 +117,13 @@ void Block::Wake(std::uint32_t index) {
   ready_.push_back(index);
 }
 
+bool Block::PassesBarrier(const Place& place) {
+  barriers_.insert(place);
+  return place == removed_barrier_;
+}
+
 void Block::SyncThreads(const Place& place) {
+  if (PassesBarrier(place)) return;
   thread().place = place;
   ++at_barrier_;
   thread().state = Thread::State::kAtBarrier;
@@ -135,6 +143,7 @@ void Block::ReleaseBarrier() {
     if (threads_[i].state == Thread::State::kAtBarrier) Wake(i);
   }
   at_barrier_ = 0;
+  last_barrier_ = *place;
   ++barrier_count_;
   ++counters_.barriers;
 }
@@ -167,7 +176,8 @@ void Block::Collective(const char* what, std::uint32_t mask, void* operand, void
   }
 }
 
-void Block::SyncWarp(std::uint32_t mask) {
+void Block::SyncWarp(const Place& place, std::uint32_t mask) {
+  if (PassesBarrier(place)) return;
   Collective("__syncwarp", mask, this, [](Operands lanes) {
     Block& block = Current();
     const bool all = std::all_of(std::begin(lanes), std::end(lanes), [](const void* lane) { return lane != nullptr; });
@@ -175,41 +185,27 @@ void Block::SyncWarp(std::uint32_t mask) {
   });
 }
 
-Block::Chunk* Block::ChunkAt(const void* address) {
-  if (!dynamic_shared_.Holds(address, kChunkBytes)) return nullptr;
-  const auto offset = reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(dynamic_shared());
-  return &chunks_[offset / kChunkBytes];
+void Block::NotePlain(const void* address, std::size_t bytes, Access access) {
+  if (current_block == nullptr) return;
+  current_block->NoteShared(address, bytes, access, access == Access::kRead ? "a load" : "a store");
 }
 
-void Block::NoteCopied(const Copy& copy) {
-  Chunk* chunk = ChunkAt(copy.to);
-  if (chunk == nullptr) return;
-  chunk->writer = thread_;
-  chunk->written_at = barrier_count_;
-  chunk->written_at_sync = sync_counts_[thread_ / kWarpLanes];
-}
-
-void Block::NoteMatrixLoad(const void* row, const char* what) {
-  Chunk* chunk = ChunkAt(row);
-  if (chunk == nullptr) return;
+void Block::NoteShared(const void* address, std::size_t bytes, Access access, const char* what) {
   const std::uint32_t warp = thread_ / kWarpLanes;
-  if (chunk->writer.has_value()) {
-    const bool met = barrier_count_ > chunk->written_at ||
-                     (*chunk->writer / kWarpLanes == warp && sync_counts_[warp] > chunk->written_at_sync);
-    ROOST_CHECK(met, "{}: warp {} loads what thread {} copied, without a barrier between", what, warp, *chunk->writer);
-  }
-  const bool others = chunk->reader.has_value() && chunk->read_at == barrier_count_ && *chunk->reader != warp;
-  chunk->reader = others ? kManyWarps : warp;
-  chunk->read_at = barrier_count_;
+  const Races::Stamp now{
+      .barriers = barrier_count_,
+      .warp_syncs = sync_counts_[warp],
+      .warp = static_cast<std::uint16_t>(warp),
+      .lane = access == Access::kWarpRead ? Races::Stamp::kSeveral : static_cast<std::uint16_t>(lane())};
+  const Races::Stamp* other = races_.Note(address, bytes, access, now);
+  if (other != nullptr) [[unlikely]]
+    ReportRace(address, what, *other);
 }
 
 void Block::IssueCopy(void* to_shared, const void* from) {
   CheckShared(to_shared, kChunkBytes, kChunkBytes, "cp.async");
   ROOST_CHECK(reinterpret_cast<std::uintptr_t>(from) % kChunkBytes == 0, "cp.async from an unaligned address");
-  if (const Chunk* chunk = ChunkAt(to_shared); chunk != nullptr && chunk->reader.has_value()) {
-    ROOST_CHECK(barrier_count_ > chunk->read_at || *chunk->reader == thread_ / kWarpLanes,
-                "cp.async: thread {} copies over what other warps have loaded, without a barrier between", thread_);
-  }
+  NoteShared(to_shared, kChunkBytes, Access::kWrite, "cp.async");
   std::memset(to_shared, kPoison, kChunkBytes);
   thread().uncommitted.push_back({to_shared, from});
   ++counters_.async_copies;
@@ -229,7 +225,7 @@ void Block::WaitForCopies(std::size_t pending_groups) {
       } else {
         std::memcpy(copy.to, copy.from, kChunkBytes);
       }
-      NoteCopied(copy);
+      NoteShared(copy.to, kChunkBytes, Access::kWrite, "the end of cp.async");
     }
   }
 }
@@ -261,6 +257,24 @@ void Block::ReportDeadlock() const {
     fmt::print(stderr, "  {} {}, of them the first is {} and the last {}\n", who.size(), where, who.front(),
                who.back());
   }
+  std::fflush(stderr);
+  std::abort();
+}
+
+void Block::ReportRace(const void* address, const char* what, const Races::Stamp& other) const {
+  const auto name = [](std::uint16_t number) {
+    return number == Races::Stamp::kSeveral ? std::string("several") : fmt::format("{}", number);
+  };
+  const std::byte* start = dynamic_shared();
+  const auto* at = static_cast<const std::byte*>(address);
+  const std::string where = dynamic_shared_.Holds(address, 1) ? fmt::format("byte {} of dynamic", at - start)
+                                                              : std::string("a declared object in");
+  fmt::print(
+      stderr,
+      "race in block ({}, {}, {}) on {} shared memory: {} by warp {}, lane {}, and an access by warp {}, lane {}, "
+      "without a barrier between; the last __syncthreads: {}:{}\n",
+      index_.x, index_.y, index_.z, where, what, thread_ / kWarpLanes, lane(), name(other.warp), name(other.lane),
+      last_barrier_.file == nullptr ? "none" : last_barrier_.file, last_barrier_.line);
   std::fflush(stderr);
   std::abort();
 }

@@ -7,11 +7,11 @@
 //               when its thread waits for its group. A missing wait or barrier gives NaN
 //
 // Threads run one at a time, each until it waits. The launch's seed decides which one continues next; results that
-// depend on it reveal a missing barrier. Between cp.async and ldmatrix a missing barrier is found in any order: a warp
-// may load copied bytes only after it has met the copying thread at a barrier, and another warp may copy over loaded
-// bytes only after a barrier. A wait that can not end prints which thread waits where, and aborts.
+// depend on it reveal a missing barrier in global memory. In shared memory a missing barrier is found in any order, see
+// races.h: plain accesses (built without a sanitizer, see hooks.cc), atomics, cp.async and ldmatrix are all watched. A
+// race, or a wait that can not end, prints which thread does what, and aborts.
 //
-// It can not find races of plain loads and stores that happen to keep an order, and it does not measure costs.
+// It does not measure costs.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "common/base/rng.h"
 #include "kernels/cuda_limits.h"
 #include "tests/support/simt/fiber.h"
+#include "tests/support/simt/races.h"
 
 namespace roost::simt {
 
@@ -61,7 +63,7 @@ class SharedMemory {
 struct Place {
   const char* file = nullptr;
   int line = 0;
-  bool operator==(const Place&) const = default;
+  auto operator<=>(const Place&) const = default;
 };
 
 // Counts since the launch began.
@@ -99,36 +101,34 @@ class Block {
 
   void SyncThreads(const Place& place);
 
+  // An access to memory by the running thread, if there is one.
+  static void NotePlain(const void* address, std::size_t bytes, Access access);
+  void NoteShared(const void* address, std::size_t bytes, Access access, const char* what);
+
   // `compute` gets the operands of the lanes in the mask, and null for others.
   using Operands = void* const (&)[kWarpLanes];
-  void SyncWarp(std::uint32_t mask);
+  void SyncWarp(const Place& place, std::uint32_t mask = 0xFFFFFFFF);
   void Collective(const char* what, std::uint32_t mask, void* operand, void (*compute)(Operands));
 
   void IssueCopy(void* to_shared, const void* from);  // 16 bytes; null `from`: zeros
   void CommitCopies();
   void WaitForCopies(std::size_t pending_groups);
 
-  // A row of ldmatrix: 16 bytes that the thread's warp loads.
-  void NoteMatrixLoad(const void* row, const char* what);
-
   // Aborts unless [address, address + bytes) is this block's shared memory and aligned to `alignment`.
   void CheckShared(const void* address, std::size_t bytes, std::size_t alignment, const char* what) const;
 
   [[nodiscard]] Counters& counters() { return counters_; }
 
+  // ---- from outside ----
+  // The places of all __syncthreads and __syncwarp so far.
+  [[nodiscard]] const std::set<Place>& barriers() const { return barriers_; }
+  // From now on threads pass there as if the source had no barrier.
+  void RemoveBarrier(const Place& place) { removed_barrier_ = place; }
+
  private:
   struct Copy {
     void* to;
     const void* from;
-  };
-  // The last accesses to 16 bytes of dynamic shared memory by cp.async and ldmatrix. Times are counts of barriers of
-  // the block, and of __syncwarp of the writer's warp.
-  struct Chunk {
-    std::optional<std::uint32_t> writer;  // thread
-    std::uint64_t written_at = 0;
-    std::uint64_t written_at_sync = 0;
-    std::optional<std::uint32_t> reader;  // warp
-    std::uint64_t read_at = 0;
   };
   struct Thread {
     enum class State : std::uint8_t { kReady, kAtBarrier, kAtCollective, kFinished };
@@ -147,9 +147,9 @@ class Block {
   void Finish(std::uint32_t index);
   void Wake(std::uint32_t index);
   void ReleaseBarrier();
-  [[nodiscard]] Chunk* ChunkAt(const void* address);  // null: not in dynamic shared memory
-  void NoteCopied(const Copy& copy);
+  [[nodiscard]] bool PassesBarrier(const Place& place);
   [[noreturn]] void ReportDeadlock() const;
+  [[noreturn]] void ReportRace(const void* address, const char* what, const Races::Stamp& other) const;
   [[nodiscard]] std::string Describe(const Thread& thread) const;
 
   FiberSet fibers_;
@@ -166,9 +166,12 @@ class Block {
   std::uint32_t thread_ = 0;          // the running thread
   std::uint32_t at_barrier_ = 0;
   std::uint32_t finished_ = 0;
-  std::vector<Chunk> chunks_;
-  std::uint64_t barrier_count_ = 0;
+  Races races_;
+  std::uint64_t barrier_count_ = 0;         // over all blocks so far; the begin of a block counts too
   std::vector<std::uint64_t> sync_counts_;  // per warp
+  Place last_barrier_;                      // of this block
+  std::set<Place> barriers_;
+  std::optional<Place> removed_barrier_;
 };
 
 }  // namespace roost::simt

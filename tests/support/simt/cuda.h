@@ -42,6 +42,7 @@
 #define warpSize 32
 
 #define __syncthreads() ::roost::simt::Block::Current().SyncThreads({__FILE__, __LINE__})
+#define __syncwarp(...) ::roost::simt::Block::Current().SyncWarp({__FILE__, __LINE__} __VA_OPT__(, ) __VA_ARGS__)
 
 // ---- CUDA's vector types ----
 struct alignas(8) float2 {
@@ -80,41 +81,44 @@ T __ldg(const T* from) {
 }
 
 // ---- atomics; threads run one at a time ----
+namespace roost::simt {
+
+void NoteAtomic(const void* address, std::size_t bytes);
+
+// Its load and its store are not reported as plain ones.
+template <typename T, typename Change>
+__attribute__((no_sanitize("thread"))) T Atomic(T* to, const Change& change) {
+  NoteAtomic(to, sizeof(T));
+  const T old = *to;
+  *to = change(old);
+  return old;
+}
+
+}  // namespace roost::simt
+
 template <typename T>
 T atomicAdd(T* to, std::type_identity_t<T> value) {
-  const T old = *to;
-  *to = static_cast<T>(old + value);
-  return old;
+  return ::roost::simt::Atomic(to, [value](T old) { return static_cast<T>(old + value); });
 }
 template <typename T>
 T atomicMax(T* to, std::type_identity_t<T> value) {
-  const T old = *to;
-  *to = std::max(old, value);
-  return old;
+  return ::roost::simt::Atomic(to, [value](T old) { return old < value ? value : old; });
 }
 template <typename T>
 T atomicMin(T* to, std::type_identity_t<T> value) {
-  const T old = *to;
-  *to = std::min(old, value);
-  return old;
+  return ::roost::simt::Atomic(to, [value](T old) { return value < old ? value : old; });
 }
 template <typename T>
 T atomicOr(T* to, std::type_identity_t<T> value) {
-  const T old = *to;
-  *to = old | value;
-  return old;
+  return ::roost::simt::Atomic(to, [value](T old) { return old | value; });
 }
 template <typename T>
 T atomicExch(T* to, std::type_identity_t<T> value) {
-  const T old = *to;
-  *to = value;
-  return old;
+  return ::roost::simt::Atomic(to, [value](T /*old*/) { return value; });
 }
 template <typename T>
 T atomicCAS(T* to, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
-  const T old = *to;
-  if (old == expected) *to = value;
-  return old;
+  return ::roost::simt::Atomic(to, [expected, value](T old) { return old == expected ? value : old; });
 }
 inline void __threadfence() {}
 inline void __threadfence_block() {}
@@ -146,7 +150,6 @@ inline std::uint32_t InSegment(std::uint32_t lane, std::int64_t to, int width) {
 
 }  // namespace roost::simt
 
-inline void __syncwarp(unsigned mask = 0xFFFFFFFF) { ::roost::simt::Block::Current().SyncWarp(mask); }
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
   const std::uint32_t lane = ::roost::simt::Block::Current().lane();

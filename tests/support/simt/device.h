@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -42,6 +43,10 @@ class Device final : public kernels::Device {
   void CheckNotRecording(const char* what) const;
 
   [[nodiscard]] kernels::HostReadbacks& readbacks() { return readbacks_; }
+
+  // See block.h.
+  [[nodiscard]] const std::set<Place>& barriers() const { return block_.barriers(); }
+  void RemoveBarrier(const Place& place) { block_.RemoveBarrier(place); }
 
   // Counters of all launches so far.
   [[nodiscard]] const Counters& counters() { return block_.counters(); }

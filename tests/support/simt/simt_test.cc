@@ -121,32 +121,33 @@ TEST(SimtTest, FragmentsMakeAMatrixProduct) {
   EXPECT_EQ(device.counters().matrix_load_conflicts, 8U);
 }
 
-__global__ void CopyWithWait(const float* in, float* out, int wait, int barrier) {
+// Each thread copies four values, and reads one that the thread `ahead` copied.
+__global__ void CopyWithWait(const float* in, float* out, unsigned ahead, int wait, int barrier) {
   auto* shared = reinterpret_cast<float*>(DynamicShared());
   CopyAsync16(shared + threadIdx.x * 4, in + threadIdx.x * 4);
   CommitCopies();
   if (wait != 0) WaitForCopies<0>();
   if (barrier != 0) __syncthreads();
-  out[threadIdx.x] = shared[(threadIdx.x * 4 + 16) % 256];
+  out[threadIdx.x] = shared[(threadIdx.x + ahead) * 4 % 256];
   if (wait == 0) WaitForCopies<0>();
 }
 
 // How many of 64 threads read a value that was not copied.
-int WrongValues(int wait, int barrier) {
+int WrongValues(unsigned ahead, int wait, int barrier) {
   alignas(16) std::array<float, 256> in{};
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
   std::array<float, 64> out{};
   Device device(1);
-  Launch(device, {.threads = 64, .shared_bytes = 1024}, CopyWithWait, in.data(), out.data(), wait, barrier);
+  Launch(device, {.threads = 64, .shared_bytes = 1024}, CopyWithWait, in.data(), out.data(), ahead, wait, barrier);
   int wrong = 0;
-  for (std::size_t i = 0; i < out.size(); ++i) wrong += out[i] == in[(i * 4 + 16) % 256] ? 0 : 1;
+  for (std::size_t i = 0; i < out.size(); ++i) wrong += out[i] == in[(i + ahead) * 4 % 256] ? 0 : 1;
   return wrong;
 }
 
-TEST(SimtTest, AMissingWaitOrBarrierBehindACopyShows) {
-  EXPECT_EQ(WrongValues(1, 1), 0);
-  EXPECT_GT(WrongValues(0, 1), 0);
-  EXPECT_GT(WrongValues(1, 0), 0);
+TEST(SimtTest, ACopyIsPoisonUntilItsThreadWaits) {
+  EXPECT_EQ(WrongValues(4, 1, 1), 0);
+  EXPECT_EQ(WrongValues(0, 1, 0), 0);
+  EXPECT_EQ(WrongValues(0, 0, 0), 64);
 }
 
 __global__ void NeverWaits(const float* in) {
@@ -196,6 +197,44 @@ __global__ void LoadsWhatItsOwnLanesCopied(const float* in, int sync) {
   LoadMatrices(DynamicShared() + threadIdx.x * 16, out);
 }
 
+// Thread 0 sums what all threads stored, after the given synchronisation.
+enum class Sync : std::uint8_t { kNone, kWarp, kShuffle, kBlock };
+
+__global__ void SumsStores(unsigned* out, Sync sync) {
+  using Values = unsigned[64];
+  ROOST_SHARED(Values, values);
+  values[threadIdx.x] = threadIdx.x;
+  if (sync == Sync::kWarp) __syncwarp();
+  if (sync == Sync::kShuffle) (void)__shfl_xor_sync(kAll, threadIdx.x, 1);
+  if (sync == Sync::kBlock) __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (unsigned i = 0; i < blockDim.x; ++i) *out += values[i];
+}
+
+// The threads of a block count, and read the count after a barrier. `plain`: thread 0 counts without an atomic.
+__global__ void Counts(unsigned* out, int plain, int barrier) {
+  ROOST_SHARED(unsigned, count);
+  if (threadIdx.x == 0) count = 0;
+  __syncthreads();
+  if (plain != 0 && threadIdx.x == 0) {
+    ++count;
+  } else {
+    atomicAdd(&count, 1U);
+  }
+  if (barrier != 0) __syncthreads();
+  out[threadIdx.x] = count;
+}
+
+// A store over what other threads have loaded.
+__global__ void StoresOverLoads(unsigned* out, int barrier) {
+  auto* values = reinterpret_cast<unsigned*>(DynamicShared());
+  values[threadIdx.x] = threadIdx.x;
+  __syncthreads();
+  out[threadIdx.x] = values[(threadIdx.x + 1) % blockDim.x];
+  if (barrier != 0) __syncthreads();
+  values[threadIdx.x] = 0;
+}
+
 using SimtDeathTest = testing::Test;
 
 TEST(SimtDeathTest, CopiesAndLoadsWithoutABarrierBetweenAreFoundInAnyOrder) {
@@ -205,12 +244,56 @@ TEST(SimtDeathTest, CopiesAndLoadsWithoutABarrierBetweenAreFoundInAnyOrder) {
     Device device(seed);
     Launch(device, {.threads = 64, .shared_bytes = 1024}, LoadsWhatTheOtherWarpCopied, in.data(), 1, 0);
     Launch(device, {.shared_bytes = 512}, LoadsWhatItsOwnLanesCopied, in.data(), 1);
-    EXPECT_DEATH(Launch(device, {.shared_bytes = 512}, LoadsWhatItsOwnLanesCopied, in.data(), 0),
-                 "loads what thread [0-9]* copied, without a barrier between");
+    EXPECT_DEATH(
+        Launch(device, {.shared_bytes = 512}, LoadsWhatItsOwnLanesCopied, in.data(), 0),
+        "race in block .* shared memory: (ldmatrix|the end of cp.async) by warp 0, .*without a barrier between");
     EXPECT_DEATH(Launch(device, {.threads = 64, .shared_bytes = 1024}, LoadsWhatTheOtherWarpCopied, in.data(), 1, 1),
-                 "copies over what other warps have loaded, without a barrier between");
+                 "race in block .* shared memory: cp.async by warp ., .*without a barrier between");
   }
 }
+
+TEST(SimtDeathTest, AMissingWaitOrBarrierBehindACopyIsARace) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(WrongValues(4, 0, 1), "the end of cp.async by warp [01], lane .*without a barrier between");
+#ifdef ROOST_SIMT_SEES_PLAIN_ACCESSES
+  EXPECT_DEATH(WrongValues(4, 1, 0), "race in block");
+#endif
+}
+
+#ifdef ROOST_SIMT_SEES_PLAIN_ACCESSES
+constexpr char kRace[] = "race in block .*, without a barrier between; the last __syncthreads";
+
+TEST(SimtDeathTest, PlainAccessesToSharedMemoryWithoutABarrierAreFoundInAnyOrder) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  std::array<unsigned, 64> out{};
+  for (const std::uint64_t seed : {0U, 1U, 2U}) {
+    Device device(seed);
+    Launch(device, {.threads = 32}, SumsStores, out.data(), Sync::kWarp);
+    Launch(device, {.threads = 64}, SumsStores, out.data(), Sync::kBlock);
+    Launch(device, {.threads = 64, .shared_bytes = 256}, StoresOverLoads, out.data(), 1);
+    Launch(device, {.threads = 64}, Counts, out.data(), 0, 1);
+    EXPECT_DEATH(Launch(device, {.threads = 32}, SumsStores, out.data(), Sync::kNone), kRace);
+    EXPECT_DEATH(Launch(device, {.threads = 32}, SumsStores, out.data(), Sync::kShuffle), kRace);
+    EXPECT_DEATH(Launch(device, {.threads = 64}, SumsStores, out.data(), Sync::kWarp), kRace);
+    EXPECT_DEATH(Launch(device, {.threads = 64, .shared_bytes = 256}, StoresOverLoads, out.data(), 0), kRace);
+    EXPECT_DEATH(Launch(device, {.threads = 64}, Counts, out.data(), 0, 0), kRace);
+    EXPECT_DEATH(Launch(device, {.threads = 64}, Counts, out.data(), 1, 1), kRace);
+  }
+}
+
+TEST(SimtDeathTest, ARemovedBarrierIsMissed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  std::array<unsigned, 64> out{};
+  Device device;
+  Launch(device, {.threads = 64, .shared_bytes = 256}, StoresOverLoads, out.data(), 1);
+  ASSERT_EQ(device.barriers().size(), 2U);
+  for (const simt::Place& place : device.barriers()) {
+    Device without;
+    without.RemoveBarrier(place);
+    EXPECT_DEATH(Launch(without, {.threads = 64, .shared_bytes = 256}, StoresOverLoads, out.data(), 1), kRace);
+  }
+}
+#endif
 
 TEST(SimtDeathTest, FaultsAreNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
