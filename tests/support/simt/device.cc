@@ -5,6 +5,13 @@
 #include "common/base/check.h"
 
 namespace roost::simt {
+namespace {
+
+// Limits of every device.
+constexpr unsigned kMaxGridX = 1U << 31U;  // less than this
+constexpr unsigned kMaxGridYZ = 65535;
+
+}  // namespace
 
 struct Device::StoredCalls final : kernels::Recording {
   explicit StoredCalls(Calls stored) : calls(std::move(stored)) {}
@@ -42,6 +49,8 @@ void Device::CheckNotRecording(const char* what) const {
 
 void Device::Run(const Dim3& grid, const Dim3& shape, std::size_t dynamic_shared_bytes,
                  const std::function<void()>& kernel) {
+  ROOST_CHECK(grid.count() > 0 && grid.x < kMaxGridX && grid.y <= kMaxGridYZ && grid.z <= kMaxGridYZ,
+              "a grid of {} x {} x {} blocks", grid.x, grid.y, grid.z);
   std::vector<Dim3> blocks;
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
