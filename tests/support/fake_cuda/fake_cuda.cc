@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "kernels/nccl_library.h"
 
@@ -17,6 +19,12 @@ struct CUstream_st {
 struct CUevent_st {
   int device;
   bool hangs;  // the work before it hangs
+};
+struct CUgraph_st {
+  std::vector<roost::fake_cuda::Launch> launches;
+};
+struct CUgraphExec_st {
+  std::vector<roost::fake_cuda::Launch> launches;
 };
 struct ncclComm {
   int rank;
@@ -32,6 +40,8 @@ struct State {
   bool hangs = false;
   bool recording = false;
   bool recording_broken = false;
+  std::vector<Launch> recorded;
+  std::vector<Launch> launched;
   cudaError_t error = cudaSuccess;
   std::size_t shared_bytes = std::size_t{227} * 1024;
   std::chrono::steady_clock::time_point hangs_since;
@@ -45,10 +55,48 @@ int products_tried = 0;
 int allocations = 0;
 std::size_t declared_shared = 0;
 std::map<const void*, std::size_t> allowed_shared;
+std::map<std::string, cudaError_t, std::less<>> failing_calls;
+std::set<const void*> loaded_kernels;
+cudaError_t last_error = cudaSuccess;
+GraphCounts graph_counts;
+Launch configuration;  // of the next launch by <<<>>>
+cudaStream_t configured_stream = nullptr;
 cublasLtReductionScheme_t last_reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
 
 State& Current() { return devices[static_cast<std::size_t>(current_device)]; }
 State& Of(int device) { return devices[static_cast<std::size_t>(device)]; }
+
+// Kernels register before static objects of other files exist.
+std::map<const void*, std::string>& Registered() {
+  static std::map<const void*, std::string> kernels;
+  return kernels;
+}
+
+cudaError_t StatusOf(std::string_view function, int device) {
+  const auto found = failing_calls.find(function);
+  return found != failing_calls.end() ? found->second : Of(device).error;
+}
+
+// A call that a thread must not make while it captures spoils the recording.
+cudaError_t SpoilRecording(int device) {
+  if (!Of(device).recording) return cudaSuccess;
+  Of(device).recording_broken = true;
+  return cudaErrorStreamCaptureUnsupported;
+}
+
+void Take(int device, const Launch& launch) {
+  State& state = Of(device);
+  (state.recording ? state.recorded : state.launched).push_back(launch);
+}
+
+bool IsWithinLimits(const void* kernel, const Launch& launch) {
+  constexpr unsigned kMaxGridYZ = 65535;
+  constexpr unsigned kMaxThreads = 1024;
+  const unsigned threads = launch.block.x * launch.block.y * launch.block.z;
+  return launch.grid.x > 0 && launch.grid.y > 0 && launch.grid.z > 0 && launch.grid.y <= kMaxGridYZ &&
+         launch.grid.z <= kMaxGridYZ && threads > 0 && threads <= kMaxThreads &&
+         launch.shared_bytes <= AllowedShared(kernel);
+}
 
 cudaError_t Ask(int device, bool hangs) {
   const State& state = Of(device);
@@ -64,6 +112,7 @@ cudaError_t Wait(int device, bool hangs) {
 }
 
 cudaError_t Allocate(void** memory, std::size_t bytes) {
+  if (const cudaError_t spoilt = SpoilRecording(current_device); spoilt != cudaSuccess) return spoilt;
   ++allocations;
   *memory = std::malloc(bytes);
   return Current().error;
@@ -91,6 +140,10 @@ void Reset() {
   products_tried = 0;
   declared_shared = 0;
   allowed_shared.clear();
+  failing_calls.clear();
+  loaded_kernels.clear();
+  last_error = cudaSuccess;
+  graph_counts = {};
 }
 void Hang(int device) {
   Of(device).hangs = true;
@@ -98,6 +151,7 @@ void Hang(int device) {
 }
 void GoOn(int device) { Of(device).hangs = false; }
 void Fail(int device, cudaError_t error) { Of(device).error = error; }
+void FailCalls(std::string_view function, cudaError_t error) { failing_calls[std::string(function)] = error; }
 void SetSharedBytes(int device, std::size_t bytes) { Of(device).shared_bytes = bytes; }
 void FailCommunicator(int rank, ncclResult_t error) { communicators[static_cast<std::size_t>(rank)].state = error; }
 void TakeOnlyPlannedRows() { take_only_planned_rows = true; }
@@ -108,6 +162,18 @@ std::size_t AllowedShared(const void* kernel) {
   return found != allowed_shared.end() ? found->second : kWithoutAsking - declared_shared;
 }
 cublasLtReductionScheme_t LastReduction() { return last_reduction; }
+const std::vector<Launch>& Launched(int device) { return Of(device).launched; }
+std::set<std::string> Kernels() {
+  std::set<std::string> names;
+  for (const auto& [kernel, name] : Registered()) names.insert(name);
+  return names;
+}
+std::set<std::string> LoadedKernels() {
+  std::set<std::string> names;
+  for (const void* kernel : loaded_kernels) names.insert(Registered()[kernel]);
+  return names;
+}
+GraphCounts CountsOfGraphs() { return graph_counts; }
 int ProductsTried() { return products_tried; }
 int Allocations() { return allocations; }
 
@@ -132,7 +198,11 @@ Result<NcclLibrary> OpenNccl() {
 
 using roost::fake_cuda::Current;
 using roost::fake_cuda::current_device;
+using roost::fake_cuda::graph_counts;
 using roost::fake_cuda::Of;
+using roost::fake_cuda::SpoilRecording;
+using roost::fake_cuda::StatusOf;
+using roost::fake_cuda::Take;
 
 // ---- devices ----
 
@@ -156,11 +226,18 @@ cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return cudaSuccess;
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(roost::fake_cuda::last_error, cudaSuccess); }
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorIllegalAddress ? "an illegal memory access was encountered" : "another error";
+  switch (error) {
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+    default: return "another error";
+  }
 }
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*kernel*/) {
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  roost::fake_cuda::loaded_kernels.insert(kernel);
   attributes->sharedSizeBytes = roost::fake_cuda::declared_shared;
   return Current().error;
 }
@@ -207,22 +284,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 // Querying a stream that is being recorded spoils its recording, and a stream may only be used on its own device.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (stream->device != current_device) return cudaErrorInvalidResourceHandle;
-  if (Of(stream->device).recording) {
-    Of(stream->device).recording_broken = true;
-    return cudaErrorStreamCaptureUnsupported;
-  }
+  if (const cudaError_t spoilt = SpoilRecording(stream->device); spoilt != cudaSuccess) return spoilt;
   return roost::fake_cuda::Ask(stream->device, true);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return roost::fake_cuda::Wait(stream->device, true); }
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
-  Of(stream->device).recording = true;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  *graph = nullptr;
-  Of(stream->device).recording = false;
-  return Of(stream->device).recording_broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
-}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
   *event = std::make_unique<CUevent_st>(CUevent_st{current_device, false}).release();
   return Current().error;
@@ -237,6 +302,89 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) { return roost::fake_cuda::Ask(event->device, event->hangs); }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return roost::fake_cuda::Wait(event->device, event->hangs); }
+
+// ---- graphs ----
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+  Of(stream->device).recording = true;
+  return StatusOf("cudaStreamBeginCapture", stream->device);
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  roost::fake_cuda::State& state = Of(stream->device);
+  *graph = nullptr;
+  state.recording = false;
+  if (std::exchange(state.recording_broken, false)) return cudaErrorStreamCaptureInvalidated;
+  *graph = std::make_unique<CUgraph_st>(CUgraph_st{std::exchange(state.recorded, {})}).release();
+  ++graph_counts.graphs;
+  return StatusOf("cudaStreamEndCapture", stream->device);
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long /*flags*/) {
+  *executable = std::make_unique<CUgraphExec_st>(CUgraphExec_st{graph->launches}).release();
+  ++graph_counts.executables;
+  return StatusOf("cudaGraphInstantiate", current_device);
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  const std::unique_ptr<CUgraph_st> owned(graph);
+  --graph_counts.graphs;
+  return StatusOf("cudaGraphDestroy", current_device);
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t /*executable*/, cudaStream_t stream) {
+  ++graph_counts.uploads;
+  return StatusOf("cudaGraphUpload", stream->device);
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  for (const roost::fake_cuda::Launch& launch : executable->launches) Take(stream->device, launch);
+  return StatusOf("cudaGraphLaunch", stream->device);
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  const std::unique_ptr<CUgraphExec_st> owned(executable);
+  --graph_counts.executables;
+  return cudaSuccess;
+}
+
+// ---- kernels, as nvcc's code for the host registers and launches them. These functions are in no header for C++ ----
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* /*kernel*/, int /*threads*/,
+                                                                   std::size_t /*shared_bytes*/, unsigned /*flags*/) {
+  *blocks = 2;
+  return Current().error;
+}
+
+extern "C" {
+void** __cudaRegisterFatBinary(void* /*binary*/) { return nullptr; }
+void __cudaRegisterFatBinaryEnd(void** /*handle*/) {}
+void __cudaUnregisterFatBinary(void** /*handle*/) {}
+void __cudaRegisterFunction(void** /*handle*/, const char* function, char* /*device_function*/, const char* name,
+                            int /*thread_limit*/, uint3* /*thread*/, uint3* /*block*/, dim3* /*block_size*/,
+                            dim3* /*grid_size*/, int* /*warp_size*/) {
+  roost::fake_cuda::Registered()[function] = name;
+}
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared_bytes, CUstream_st* stream) {
+  roost::fake_cuda::configuration = {.kernel = {}, .grid = grid, .block = block, .shared_bytes = shared_bytes};
+  roost::fake_cuda::configured_stream = stream;
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* shared_bytes, void* stream) {
+  *grid = roost::fake_cuda::configuration.grid;
+  *block = roost::fake_cuda::configuration.block;
+  *shared_bytes = roost::fake_cuda::configuration.shared_bytes;
+  *static_cast<cudaStream_t*>(stream) = roost::fake_cuda::configured_stream;
+  return cudaSuccess;
+}
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** /*args*/, std::size_t shared_bytes,
+                               cudaStream_t stream) {
+  const roost::fake_cuda::Launch launch{
+      .kernel = roost::fake_cuda::Registered()[kernel], .grid = grid, .block = block, .shared_bytes = shared_bytes};
+  cudaError_t status = StatusOf("cudaLaunchKernel", stream->device);
+  if (!roost::fake_cuda::IsWithinLimits(kernel, launch)) status = cudaErrorInvalidConfiguration;
+  if (status == cudaSuccess) Take(stream->device, launch);
+  return roost::fake_cuda::last_error = status;
+}
+}
 
 // ---- products: an algorithm works only for the rows and the layout that it was found for. It cuts the sum, and keeps
 // its parts in the smallest type among those that are allowed ----
@@ -294,9 +442,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
                               cublasLtMatrixLayout_t b, const void* /*beta*/, const void* /*c_values*/,
                               cublasLtMatrixLayout_t /*c*/, void* /*d_values*/, cublasLtMatrixLayout_t /*d*/,
                               const cublasLtMatmulAlgo_t* algorithm, void* /*workspace*/,
-                              std::size_t /*workspace_bytes*/, cudaStream_t /*stream*/) {
+                              std::size_t /*workspace_bytes*/, cudaStream_t stream) {
   ++roost::fake_cuda::products_tried;
   roost::fake_cuda::last_reduction = static_cast<cublasLtReductionScheme_t>(algorithm->data[1]);
   const bool taken = !roost::fake_cuda::take_only_planned_rows || algorithm->data[0] == b->data[0];
+  if (taken) Take(stream->device, {.kernel = "cublasLtMatmul", .grid = {}, .block = {}});
   return taken ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }

@@ -1,6 +1,6 @@
 // Doubles of CUDA's runtime, cuBLASLt and NCCL, as far as the host side of the CUDA backend calls them: devices that
-// compute nothing, and that complete, hang and fail as a test says. Linked instead of the libraries. One thread at a
-// time.
+// compute nothing, and that complete, hang and fail as a test says. Linked instead of the libraries, also with the
+// kernels' objects as nvcc makes them: a launch is checked against a device's limits, and noted. One thread at a time.
 #pragma once
 
 #include <cublasLt.h>
@@ -8,6 +8,10 @@
 #include <nccl.h>
 
 #include <cstddef>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace roost::fake_cuda {
 
@@ -22,6 +26,8 @@ void Hang(int device);
 void GoOn(int device);
 // From now on each call that checks the device returns this error.
 void Fail(int device, cudaError_t error);
+// From now on this function returns this error; "cudaLaunchKernel" is a launch by <<<>>>.
+void FailCalls(std::string_view function, cudaError_t error);
 void SetSharedBytes(int device, std::size_t bytes);
 // The shared memory that every kernel declares, and how much more a launch of this kernel may use.
 void SetDeclaredShared(std::size_t bytes);
@@ -35,6 +41,26 @@ void TakeOnlyPlannedRows();
 [[nodiscard]] int ProductsTried();
 // How the latest product adds its parts; a product is cut along K if possible.
 [[nodiscard]] cublasLtReductionScheme_t LastReduction();
+// A launch as a device got it. A product has the name cublasLtMatmul and no size.
+struct Launch {
+  std::string kernel;  // mangled
+  dim3 grid;
+  dim3 block;
+  std::size_t shared_bytes = 0;  // dynamic
+};
+// What the device ran so far, including launches of graphs, in order. Launches that are being captured do not run.
+[[nodiscard]] const std::vector<Launch>& Launched(int device);
+// All kernels of the program, and those whose attributes were asked for since Reset, which loads their code.
+[[nodiscard]] std::set<std::string> Kernels();
+[[nodiscard]] std::set<std::string> LoadedKernels();
+// Graphs and executable graphs that were not destroyed, and uploads of executable ones since Reset.
+struct GraphCounts {
+  int graphs = 0;
+  int executables = 0;
+  int uploads = 0;
+};
+[[nodiscard]] GraphCounts CountsOfGraphs();
+
 // The number of calls of cudaMalloc and cudaMallocHost.
 [[nodiscard]] int Allocations();
 
