@@ -5,12 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
 #include "kernels/backend_module.h"
 #include "kernels/device_memory.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
+#include "tests/worker/model/model_testing.h"
 
 extern "C" const roost::kernels::BackendModule* RoostBackendModule();
 
@@ -206,6 +208,33 @@ TEST_F(CudaOpsHostTest, ARecordingIsOneUploadedGraphUntilItIsDestroyed) {
   EXPECT_EQ(fake_cuda::CountsOfGraphs().executables, 1);
   ops().replay(device(), *second);
   EXPECT_EQ(Names().size(), 12U);
+}
+
+// A call that spoils a recording would end the process; the numbers mean nothing here.
+TEST_F(CudaOpsHostTest, AWarmModelsDecodesAreLaunchesOfGraphs) {
+  worker::HfConfig config = *worker::SyntheticConfig("tiny");
+  config.head_dim = 64;
+  const auto model = worker::MakeModel(
+      config, worker::RandomWeights(worker::kTestSeed),
+      {.dtype = DType::kBF16, .step_bounds = {.token_count = 64, .request_count = 5}, .ops = &CudaOps()});
+  ASSERT_TRUE(model.ok()) << model.error().ToString();
+  const int graphs = fake_cuda::CountsOfGraphs().executables;
+  EXPECT_GE(graphs, 4);  // of 1, 2, 4 and 8 rows
+  fake_cuda::FailCalls("cudaLaunchKernel", cudaErrorUnknown);  // single launches end the process
+  for (std::uint32_t requests = 1; requests <= 5; ++requests) {
+    std::vector<worker::TestSequence> sequences;
+    worker::Batch batch;
+    for (std::uint32_t i = 0; i < requests; ++i) {
+      sequences.emplace_back(**model, worker::RandomTokens(i, 1, config.vocab_size), i);
+    }
+    for (worker::TestSequence& sequence : sequences) sequence.AddTo(batch, 1);
+    const auto names = NamesOf([&] { (void)(*model)->Forward(batch); });
+    EXPECT_EQ(std::count_if(names.begin(), names.end(),
+                            [](const auto& name) { return name.find("AttentionKernel") != std::string::npos; }),
+              config.layer_count);
+    EXPECT_EQ(std::count(names.begin(), names.end(), "cublasLtMatmul"), 4 * config.layer_count + 1);
+  }
+  EXPECT_EQ(fake_cuda::CountsOfGraphs().executables, graphs);
 }
 
 TEST_F(CudaOpsHostTest, TheModuleOffersTheOpsAndTheDevices) {
