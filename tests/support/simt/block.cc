@@ -55,7 +55,8 @@ void Block::Run(const Dim3& grid, const Dim3& shape, const Dim3& index, std::siz
   TakeShared(dynamic_shared_bytes);
   dynamic_shared_ = SharedMemory(dynamic_shared_bytes);
   races_.Clear();
-  races_.Watch(dynamic_shared(), dynamic_shared_bytes);
+  races_.Watch({dynamic_shared(), dynamic_shared_bytes});
+  for (const std::span<const std::byte> memory : watched_global_) races_.Watch(memory);
   static_shared_.clear();
   threads_.assign(shape.count(), {});
   ready_.resize(shape.count());
@@ -102,7 +103,7 @@ void* Block::StaticShared(const void* site, std::size_t bytes) {
   if (added) {
     TakeShared(bytes);
     found->second = SharedMemory(bytes);
-    races_.Watch(found->second.data(), bytes);
+    races_.Watch({found->second.data(), bytes});
   }
   return found->second.data();
 }
@@ -265,16 +266,15 @@ void Block::ReportRace(const void* address, const char* what, const Races::Stamp
   const auto name = [](std::uint16_t number) {
     return number == Races::Stamp::kSeveral ? std::string("several") : fmt::format("{}", number);
   };
-  const std::byte* start = dynamic_shared();
-  const auto* at = static_cast<const std::byte*>(address);
-  const std::string where = dynamic_shared_.Holds(address, 1) ? fmt::format("byte {} of dynamic", at - start)
-                                                              : std::string("a declared object in");
-  fmt::print(
-      stderr,
-      "race in block ({}, {}, {}) on {} shared memory: {} by warp {}, lane {}, and an access by warp {}, lane {}, "
-      "without a barrier between; the last __syncthreads: {}:{}\n",
-      index_.x, index_.y, index_.z, where, what, thread_ / kWarpLanes, lane(), name(other.warp), name(other.lane),
-      last_barrier_.file == nullptr ? "none" : last_barrier_.file, last_barrier_.line);
+  const auto offset = static_cast<const std::byte*>(address) - dynamic_shared();
+  const bool is_dynamic = dynamic_shared_.Holds(address, 1);
+  const std::string where = is_dynamic ? fmt::format("byte {} of dynamic shared memory", offset)
+                                       : fmt::format("{}, which is not dynamic shared memory", address);
+  fmt::print(stderr,
+             "race in block ({}, {}, {}) on {}: {} by warp {}, lane {}, and an access by warp {}, lane {}, "
+             "without a barrier between; the last __syncthreads: {}:{}\n",
+             index_.x, index_.y, index_.z, where, what, thread_ / kWarpLanes, lane(), name(other.warp),
+             name(other.lane), last_barrier_.file == nullptr ? "none" : last_barrier_.file, last_barrier_.line);
   std::fflush(stderr);
   std::abort();
 }

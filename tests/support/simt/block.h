@@ -7,9 +7,10 @@
 //               when its thread waits for its group. A missing wait or barrier gives NaN
 //
 // Threads run one at a time, each until it waits. The launch's seed decides which one continues next; results that
-// depend on it reveal a missing barrier in global memory. In shared memory a missing barrier is found in any order, see
-// races.h: plain accesses (built without a sanitizer, see hooks.cc), atomics, cp.async and ldmatrix are all watched. A
-// race, or a wait that can not end, prints which thread does what, and aborts.
+// depend on it reveal a missing barrier in global memory. In shared memory, and in global memory that a test names, a
+// missing barrier is found in any order, see races.h: plain accesses (built without a sanitizer, see hooks.cc),
+// atomics, cp.async and ldmatrix are all watched. A race, or a wait that can not end, prints which thread does what,
+// and aborts.
 //
 // It does not measure costs.
 #pragma once
@@ -22,7 +23,9 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -122,6 +125,9 @@ class Block {
   // ---- from outside ----
   // The places of all __syncthreads and __syncwarp so far.
   [[nodiscard]] const std::set<Place>& barriers() const { return barriers_; }
+  // In blocks that begin from now on, this global memory is watched like shared memory: a block's threads exchange
+  // values through it.
+  void WatchGlobal(std::vector<std::span<const std::byte>> memory) { watched_global_ = std::move(memory); }
   // From now on threads pass there as if the source had no barrier.
   void RemoveBarrier(const Place& place) { removed_barrier_ = place; }
 
@@ -167,6 +173,7 @@ class Block {
   std::uint32_t at_barrier_ = 0;
   std::uint32_t finished_ = 0;
   Races races_;
+  std::vector<std::span<const std::byte>> watched_global_;
   std::uint64_t barrier_count_ = 0;         // over all blocks so far; the begin of a block counts too
   std::vector<std::uint64_t> sync_counts_;  // per warp
   Place last_barrier_;                      // of this block

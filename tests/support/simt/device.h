@@ -10,6 +10,8 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -46,6 +48,7 @@ class Device final : public kernels::Device {
 
   // See block.h.
   [[nodiscard]] const std::set<Place>& barriers() const { return block_.barriers(); }
+  void WatchGlobal(std::vector<std::span<const std::byte>> memory) { block_.WatchGlobal(std::move(memory)); }
   void RemoveBarrier(const Place& place) { block_.RemoveBarrier(place); }
 
   // Counters of all launches so far.

@@ -37,18 +37,18 @@ void Races::Clear() {
   watched_words_ = 0;
 }
 
-void Races::Watch(const std::byte* memory, std::size_t bytes) {
-  if (bytes == 0) return;
-  ROOST_CHECK(region_count_ < kMaxRegions, "{} objects in shared memory", region_count_);
+void Races::Watch(std::span<const std::byte> memory) {
+  if (memory.empty()) return;
+  ROOST_CHECK(region_count_ < kMaxRegions, "more than {} watched objects", kMaxRegions);
   regions_[region_count_++] = {
-      .begin = reinterpret_cast<std::uintptr_t>(memory), .bytes = bytes, .first_word = watched_words_};
-  watched_words_ += (bytes + kWordBytes - 1) / kWordBytes;
+      .begin = reinterpret_cast<std::uintptr_t>(memory.data()), .bytes = memory.size(), .first_word = watched_words_};
+  watched_words_ += (memory.size() + kWordBytes - 1) / kWordBytes;
   if (words_.size() < watched_words_) words_.resize(watched_words_);
 }
 
 const Stamp* Races::NoteWords(std::size_t first, std::size_t bytes, Access access, const Stamp& now) {
   const std::size_t count = (bytes + kWordBytes - 1) / kWordBytes;
-  ROOST_CHECK(first + count <= watched_words_, "an access beyond shared memory");
+  ROOST_CHECK(first + count <= watched_words_, "an access beyond watched memory");
   const Stamp* race = nullptr;
   for (std::size_t i = first; i < first + count && race == nullptr; ++i) race = NoteWord(words_[i], access, now);
   return race;

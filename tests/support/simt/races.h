@@ -1,6 +1,6 @@
-// The accesses to a block's shared memory, and the races among them: two threads access the same word, at least one of
-// them writes, and no barrier lies between. A race is found in every order in which the threads may run, and also where
-// all values happen to be right.
+// The accesses of a block to its shared memory, and the races among them: two threads access the same word, at least
+// one of them writes, and no barrier lies between. A race is found in every order in which the threads may run, and
+// also where all values happen to be right.
 //
 //   __syncthreads   orders all accesses before it before all accesses behind it
 //   __syncwarp      of a whole warp does so for its lanes. No other warp function orders anything, as on a device
@@ -16,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace roost::simt {
@@ -25,7 +26,7 @@ enum class Access : std::uint8_t { kRead, kWarpRead, kWrite, kAtomic };
 
 class Races {
  public:
-  // Shared memory is watched in words of so many bytes. Threads that write different parts of a word count as racing.
+  // Memory is watched in words of so many bytes. Threads that write different parts of a word count as racing.
   static constexpr std::size_t kWordBytes = 4;
 
   // Accesses by one thread, or by several that are not ordered.
@@ -40,7 +41,7 @@ class Races {
 
   // A block begins: no memory is watched. Times must grow from block to block.
   void Clear();
-  void Watch(const std::byte* memory, std::size_t bytes);
+  void Watch(std::span<const std::byte> memory);
 
   // Notes an access at `now`, which is one thread's. Returns what it races with, or null. Memory that is not watched is
   // ignored. The range check calls no function: the hooks of hooks.cc come through here.
