@@ -197,6 +197,32 @@ __global__ void LoadsWhatItsOwnLanesCopied(const float* in, int sync) {
   LoadMatrices(DynamicShared() + threadIdx.x * 16, out);
 }
 
+using SimtDeathTest = testing::Test;
+
+TEST(SimtDeathTest, CopiesAndLoadsWithoutABarrierBetweenAreFoundInAnyOrder) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  alignas(16) const std::array<float, 4> in{};
+  for (const std::uint64_t seed : {0U, 1U, 2U}) {
+    Device device(seed);
+    Launch(device, {.threads = 64, .shared_bytes = 1024}, LoadsWhatTheOtherWarpCopied, in.data(), 1, 0);
+    Launch(device, {.shared_bytes = 512}, LoadsWhatItsOwnLanesCopied, in.data(), 1);
+    EXPECT_DEATH(
+        Launch(device, {.shared_bytes = 512}, LoadsWhatItsOwnLanesCopied, in.data(), 0),
+        "race in block .* shared memory: (ldmatrix|the end of cp.async) by warp 0, .*without a barrier between");
+    EXPECT_DEATH(Launch(device, {.threads = 64, .shared_bytes = 1024}, LoadsWhatTheOtherWarpCopied, in.data(), 1, 1),
+                 "race in block .* shared memory: cp.async by warp ., .*without a barrier between");
+  }
+}
+
+TEST(SimtDeathTest, AMissingWaitOrBarrierBehindACopyIsARace) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(WrongValues(4, 0, 1), "the end of cp.async by warp [01], lane .*without a barrier between");
+#ifdef ROOST_SIMT_SEES_PLAIN_ACCESSES
+  EXPECT_DEATH(WrongValues(4, 1, 0), "race in block");
+#endif
+}
+
+#ifdef ROOST_SIMT_SEES_PLAIN_ACCESSES
 // Thread 0 sums what all threads stored, after the given synchronisation.
 enum class Sync : std::uint8_t { kNone, kWarp, kShuffle, kBlock };
 
@@ -235,32 +261,6 @@ __global__ void StoresOverLoads(unsigned* out, int barrier) {
   values[threadIdx.x] = 0;
 }
 
-using SimtDeathTest = testing::Test;
-
-TEST(SimtDeathTest, CopiesAndLoadsWithoutABarrierBetweenAreFoundInAnyOrder) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  alignas(16) const std::array<float, 4> in{};
-  for (const std::uint64_t seed : {0U, 1U, 2U}) {
-    Device device(seed);
-    Launch(device, {.threads = 64, .shared_bytes = 1024}, LoadsWhatTheOtherWarpCopied, in.data(), 1, 0);
-    Launch(device, {.shared_bytes = 512}, LoadsWhatItsOwnLanesCopied, in.data(), 1);
-    EXPECT_DEATH(
-        Launch(device, {.shared_bytes = 512}, LoadsWhatItsOwnLanesCopied, in.data(), 0),
-        "race in block .* shared memory: (ldmatrix|the end of cp.async) by warp 0, .*without a barrier between");
-    EXPECT_DEATH(Launch(device, {.threads = 64, .shared_bytes = 1024}, LoadsWhatTheOtherWarpCopied, in.data(), 1, 1),
-                 "race in block .* shared memory: cp.async by warp ., .*without a barrier between");
-  }
-}
-
-TEST(SimtDeathTest, AMissingWaitOrBarrierBehindACopyIsARace) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_DEATH(WrongValues(4, 0, 1), "the end of cp.async by warp [01], lane .*without a barrier between");
-#ifdef ROOST_SIMT_SEES_PLAIN_ACCESSES
-  EXPECT_DEATH(WrongValues(4, 1, 0), "race in block");
-#endif
-}
-
-#ifdef ROOST_SIMT_SEES_PLAIN_ACCESSES
 constexpr char kRace[] = "race in block .*, without a barrier between; the last __syncthreads";
 
 TEST(SimtDeathTest, PlainAccessesToSharedMemoryWithoutABarrierAreFoundInAnyOrder) {
