@@ -188,10 +188,10 @@ void Block::SyncWarp(const Place& place, std::uint32_t mask) {
 
 void Block::NotePlain(const void* address, std::size_t bytes, Access access) {
   if (current_block == nullptr) return;
-  current_block->NoteShared(address, bytes, access, access == Access::kRead ? "a load" : "a store");
+  current_block->Note(address, bytes, access, access == Access::kRead ? "a load" : "a store");
 }
 
-void Block::NoteShared(const void* address, std::size_t bytes, Access access, const char* what) {
+void Block::Note(const void* address, std::size_t bytes, Access access, const char* what) {
   const std::uint32_t warp = thread_ / kWarpLanes;
   const Races::Stamp now{
       .barriers = barrier_count_,
@@ -206,7 +206,7 @@ void Block::NoteShared(const void* address, std::size_t bytes, Access access, co
 void Block::IssueCopy(void* to_shared, const void* from) {
   CheckShared(to_shared, kChunkBytes, kChunkBytes, "cp.async");
   ROOST_CHECK(reinterpret_cast<std::uintptr_t>(from) % kChunkBytes == 0, "cp.async from an unaligned address");
-  NoteShared(to_shared, kChunkBytes, Access::kWrite, "cp.async");
+  Note(to_shared, kChunkBytes, Access::kWrite, "cp.async");
   std::memset(to_shared, kPoison, kChunkBytes);
   thread().uncommitted.push_back({to_shared, from});
   ++counters_.async_copies;
@@ -226,7 +226,7 @@ void Block::WaitForCopies(std::size_t pending_groups) {
       } else {
         std::memcpy(copy.to, copy.from, kChunkBytes);
       }
-      NoteShared(copy.to, kChunkBytes, Access::kWrite, "the end of cp.async");
+      Note(copy.to, kChunkBytes, Access::kWrite, "the end of cp.async");
     }
   }
 }

@@ -104,9 +104,10 @@ class Block {
 
   void SyncThreads(const Place& place);
 
-  // An access to memory by the running thread, if there is one.
+  // An access to memory by the running thread; `what` is its name in the report of a race. A plain one may also come
+  // from the host, and then is ignored.
   static void NotePlain(const void* address, std::size_t bytes, Access access);
-  void NoteShared(const void* address, std::size_t bytes, Access access, const char* what);
+  void Note(const void* address, std::size_t bytes, Access access, const char* what);
 
   // `compute` gets the operands of the lanes in the mask, and null for others.
   using Operands = void* const (&)[kWarpLanes];

@@ -48,7 +48,7 @@ std::uint64_t ExtraPasses(Block::Operands lanes, std::uint32_t matrix) {
 void Load(const char* what, const void* row, std::uint32_t (&out)[4], void (*compute)(Block::Operands)) {
   Block& block = Block::Current();
   block.CheckShared(row, 16, 16, what);
-  block.NoteShared(row, 16, Access::kWarpRead, what);
+  block.Note(row, 16, Access::kWarpRead, what);
   MatrixOperand operand{static_cast<const std::uint16_t*>(row), out};
   block.Collective(what, kAllLanes, &operand, compute);
 }
@@ -97,7 +97,7 @@ void ComputeProduct(Block::Operands lanes) {
 }  // namespace
 
 void NoteAtomic(const void* address, std::size_t bytes) {
-  Block::Current().NoteShared(address, bytes, Access::kAtomic, "an atomic");
+  Block::Current().Note(address, bytes, Access::kAtomic, "an atomic");
 }
 
 std::uint64_t Shuffle(const char* what, std::uint32_t mask, std::uint64_t value, std::uint32_t source) {

@@ -1,7 +1,5 @@
 #include "tests/support/simt/races.h"
 
-#include <algorithm>
-
 #include "common/base/check.h"
 
 namespace roost::simt {
@@ -46,11 +44,15 @@ void Races::Watch(std::span<const std::byte> memory) {
   if (words_.size() < watched_words_) words_.resize(watched_words_);
 }
 
-const Stamp* Races::NoteWords(std::size_t first, std::size_t bytes, Access access, const Stamp& now) {
-  const std::size_t count = (bytes + kWordBytes - 1) / kWordBytes;
-  ROOST_CHECK(first + count <= watched_words_, "an access beyond watched memory");
+const Stamp* Races::NoteWords(const Region& region, std::size_t offset, std::size_t bytes, Access access,
+                              const Stamp& now) {
+  ROOST_CHECK(offset + bytes <= region.bytes, "{} bytes at byte {} of {} in watched memory", bytes, offset,
+              region.bytes);
+  const std::size_t end = region.first_word + (offset + bytes + kWordBytes - 1) / kWordBytes;
   const Stamp* race = nullptr;
-  for (std::size_t i = first; i < first + count && race == nullptr; ++i) race = NoteWord(words_[i], access, now);
+  for (std::size_t i = region.first_word + offset / kWordBytes; i < end && race == nullptr; ++i) {
+    race = NoteWord(words_[i], access, now);
+  }
   return race;
 }
 

@@ -50,7 +50,7 @@ class Races {
     for (std::size_t i = 0; i < region_count_; ++i) {
       const Region& region = regions_[i];
       if (at >= region.begin && at - region.begin < region.bytes) {
-        return NoteWords(region.first_word + (at - region.begin) / kWordBytes, bytes, access, now);
+        return NoteWords(region, at - region.begin, bytes, access, now);
       }
     }
     return nullptr;
@@ -70,7 +70,7 @@ class Races {
     bool is_atomic = false;  // of `write`: all of them
   };
 
-  const Stamp* NoteWords(std::size_t first, std::size_t bytes, Access access, const Stamp& now);
+  const Stamp* NoteWords(const Region& region, std::size_t offset, std::size_t bytes, Access access, const Stamp& now);
   static const Stamp* NoteWord(Word& word, Access access, const Stamp& now);
 
   std::array<Region, kMaxRegions> regions_;

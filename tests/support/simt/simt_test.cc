@@ -7,6 +7,7 @@
 #include "kernels/cuda_primitives.cuh"
 #include "kernels/dtype.h"
 #include "tests/support/simt/device.h"
+#include "tests/support/simt/ops.h"
 
 namespace roost::kernels {
 namespace {
@@ -148,6 +149,26 @@ TEST(SimtTest, ACopyIsPoisonUntilItsThreadWaits) {
   EXPECT_EQ(WrongValues(4, 1, 1), 0);
   EXPECT_EQ(WrongValues(0, 1, 0), 0);
   EXPECT_EQ(WrongValues(0, 0, 0), 64);
+}
+
+__global__ void Adds(const int* in, int* out, int value) { atomicAdd(out, *in * value); }
+
+TEST(SimtTest, RecordedLaunchesRunAtEachReplayOnWhatMemoryHoldsThen) {
+  Device device;
+  int in = 1;
+  int out = 0;
+  device.BeginRecording();
+  Launch(device, {}, Adds, &in, &out, 1);
+  Launch(device, {.grid_x = 2}, Adds, &in, &out, 100);
+  const auto recording = device.EndRecording();
+  EXPECT_EQ(out, 0);
+  device.Replay(*recording);
+  EXPECT_EQ(out, 32 + 6400);
+  in = 2;
+  device.Replay(*recording);
+  EXPECT_EQ(out, 3 * (32 + 6400));
+  Launch(device, {}, Adds, &in, &out, 1);
+  EXPECT_EQ(out, 3 * (32 + 6400) + 64);
 }
 
 __global__ void NeverWaits(const float* in) {
@@ -294,6 +315,18 @@ TEST(SimtDeathTest, ARemovedBarrierIsMissed) {
   }
 }
 #endif
+
+TEST(SimtDeathTest, CopiesAndAllocationsWhileOpsAreRecordedAreFaults) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const OpTable ops = simt::MemoryOps();
+  Device device;
+  device.BeginRecording();
+  int value = 0;
+  EXPECT_DEATH((void)ops.allocate(device, 4), "an allocation while ops are recorded");
+  EXPECT_DEATH(ops.copy_to_host(device, &value, &value, 4), "a copy while ops are recorded");
+  EXPECT_DEATH(ops.begin_readback(device, &value, 4), "a readback while ops are recorded");
+  EXPECT_DEATH(ops.begin_recording(device), "another recording while ops are recorded");
+}
 
 TEST(SimtDeathTest, FaultsAreNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
