@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "kernels/backend_module.h"
+#include "kernels/cuda_limits.h"
 #include "kernels/device_memory.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/worker/model/model_testing.h"
