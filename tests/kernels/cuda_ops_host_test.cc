@@ -220,7 +220,7 @@ TEST_F(CudaOpsHostTest, AWarmModelsDecodesAreLaunchesOfGraphs) {
       {.dtype = DType::kBF16, .step_bounds = {.token_count = 64, .request_count = 5}, .ops = &CudaOps()});
   ASSERT_TRUE(model.ok()) << model.error().ToString();
   const int graphs = fake_cuda::CountsOfGraphs().executables;
-  EXPECT_GE(graphs, 4);  // of 1, 2, 4 and 8 rows
+  EXPECT_GE(graphs, 4);                                        // of 1, 2, 4 and 8 rows
   fake_cuda::FailCalls("cudaLaunchKernel", cudaErrorUnknown);  // single launches end the process
   for (std::uint32_t requests = 1; requests <= 5; ++requests) {
     std::vector<worker::TestSequence> sequences;
