@@ -70,8 +70,7 @@ class Report:
             before = json.load(file)
         self.figures = {name: {key: figure[key] for key in FACTS if key in figure} for name, figure in before["figures"].items()}
         self.failed = before["failed"]
-        if "device" in before:
-            self.about["device"] = before["device"]
+        self.about = {**{key: before[key] for key in before if key not in ("figures", "failed", "targets_without_figure")}, **self.about}
 
     def name_device(self, device):
         if self.about.setdefault("device", device) != device:
