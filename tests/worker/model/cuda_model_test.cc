@@ -78,6 +78,7 @@ TEST_F(CudaModelTest, SizesThatTheKernelsDoNotComputeAreRefusedBeforeAnyWeightIs
   EXPECT_EQ(refused(config), "head_dim");
 }
 
+// On a device each of the two has its own measurements of which product is the fastest.
 TEST_F(CudaModelTest, AModelThatWasWarmedUpComputesTheSame) {
   const HfConfig config = Configs().front();
   const std::vector<TokenId> tokens = RandomTokens(4, 40, config.vocab_size);
@@ -90,7 +91,8 @@ TEST_F(CudaModelTest, AModelThatWasWarmedUpComputesTheSame) {
     logits.insert(logits.end(), of_decodes.begin(), of_decodes.end());
     return logits;
   };
-  EXPECT_TRUE(BitEqual(logits_of({.token_count = 100, .request_count = 9}), logits_of({})));
+  const std::vector<float> wanted = logits_of({});
+  EXPECT_LT(RelativeError(logits_of({.token_count = 100, .request_count = 9}), wanted), kBatchTolerance);
 }
 
 // Prefills and decodes in one batch, and blocks that are copied before it.
@@ -118,12 +120,9 @@ TEST_F(CudaModelTest, ABatchGivesWhatItsSequencesGiveAlone) {
 
 // Steps have the same shapes, so a device records those that come again.
 TEST_F(CudaModelTest, TokensPlacedWhereTheyWereDrawnAreThoseThatCameOverTheHost) {
-  const auto draw = [this](TokenWay way) {
-    const auto model =
-        MakeModel(Configs().front(), RandomWeights(kTestSeed), {.dtype = DType::kBF16, .ops = ops_}).value();
-    return DrawOnwards(*model, way, 8);
-  };
-  EXPECT_EQ(draw(TokenWay::kOnTheDevice), draw(TokenWay::kOverTheHost));
+  const auto model =
+      MakeModel(Configs().front(), RandomWeights(kTestSeed), {.dtype = DType::kBF16, .ops = ops_}).value();
+  EXPECT_EQ(DrawOnwards(*model, TokenWay::kOnTheDevice, 8), DrawOnwards(*model, TokenWay::kOverTheHost, 8));
 }
 
 std::uint32_t Best(std::span<const float> logits) {
