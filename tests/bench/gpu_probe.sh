@@ -30,5 +30,9 @@ if [ $code -eq 69 ]; then
   echo "gpu_probe.sh: the worker finds no device: $worker"
   exit 77
 fi
+if [ $code -ne 78 ]; then
+  echo "gpu_probe.sh: the worker ends with $code, where it should find a device and no model"
+  status=1
+fi
 nvidia-smi --query-gpu=name --format=csv,noheader | head -1 >"$out/device"
 exit $status
