@@ -32,7 +32,7 @@ case "$name $*" in
   *--gtest_filter*) echo "[  PASSED  ] 1 test." ;;
   "roost_gpu_bench --list") printf 'gpu_copy_bandwidth\\ngpu_qwen3-0.6b_decode_1\\ngpu_llama-3.1-8b_prefill\\n' ;;
   roost_gpu_bench*) shift 0; echo "device Stand-in"; for figure in "$@"; do echo "figure $figure 4 GB/s"; done ;;
-  roost-worker*) echo "no model"; exit 78 ;;
+  roost-worker*) echo "no model"; exit 66 ;;
 esac
 """
 

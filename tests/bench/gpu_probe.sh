@@ -30,7 +30,7 @@ if [ $code -eq 69 ]; then
   echo "gpu_probe.sh: the worker finds no device: $worker"
   exit 77
 fi
-if [ $code -ne 78 ]; then
+if [ $code -ne 66 ]; then
   echo "gpu_probe.sh: the worker ends with $code, where it should find a device and no model"
   status=1
 fi

@@ -44,8 +44,8 @@ class GpuResultsTest(unittest.TestCase):
         self.assertEqual({name: record["rc"] for name, record in kept["stages"].items()}, {"ops": 0, "8B": 0, "ranks": None})
 
     def test_devices_are_not_mixed(self):
-        first = self.lease("1", {"gpu_a": figure(1)}, [])
-        second = self.lease("2", {"gpu_a": figure(1)}, [], device="cuda:0 NVIDIA H200, sm_90")
+        first = self.lease("1", {"gpu_a": figure(1)}, [("ops", 0)])
+        second = self.lease("2", {"gpu_a": figure(1)}, [("ops", 0)], device="cuda:0 NVIDIA H200, sm_90")
         with self.assertRaises(SystemExit) as ended:
             gpu_results.keep([first, second])
         self.assertIn("H200", str(ended.exception))
