@@ -134,11 +134,13 @@ cudaError_t CudaDevice::Query() const {
 void CudaDevice::BeginCapture() {
   asking_.lock();
   Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  is_capturing_ = true;
 }
 
 cudaGraph_t CudaDevice::EndCapture() {
   cudaGraph_t graph = nullptr;
   Check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+  is_capturing_ = false;
   asking_.unlock();
   return graph;
 }

@@ -61,6 +61,7 @@ class CudaDevice final : public Device {
   // Ops between the two are recorded; the device's thread makes these calls.
   void BeginCapture();
   [[nodiscard]] cudaGraph_t EndCapture();
+  [[nodiscard]] bool is_capturing() const { return is_capturing_; }
 
   // `watch` is called repeatedly while the host waits for the device. It must end the process if the wait would never
   // end.
@@ -116,6 +117,7 @@ class CudaDevice final : public Device {
   std::function<void()> watch_;
   cudaStream_t stream_ = nullptr;
   mutable std::mutex asking_;  // held while ops are recorded: a query of the stream would cancel its recording
+  bool is_capturing_ = false;
   cublasLtHandle_t cublas_ = nullptr;
   void* workspace_ = nullptr;
   CudaMatmulPlans matmul_plans_;

@@ -119,9 +119,10 @@ void MatmulCuda(Device& device, const MatmulArgs& args) {
                             .has_bias = weights.has_bias};
   CudaProduct product(cuda, shape, bias);
   CudaMatmulPlans& plans = cuda.matmul_plans();
-  const auto try_run = [&] {
-    return product.TryRun(plans.For(cuda, plans.KeyOf(shape), bias), weights.weight, args.x, args.y);
+  const auto run = [&](const cublasLtMatmulAlgo_t& algorithm) {
+    return product.TryRun(algorithm, weights.weight, args.x, args.y);
   };
+  const auto try_run = [&] { return run(plans.For(cuda, plans.KeyOf(shape), bias, run)); };
   if (try_run()) return;
   plans.PlanAlone(shape);
   if (try_run()) return;

@@ -8,10 +8,11 @@ namespace {
 constexpr const char* kFile = "libnccl.so.2";  // 2.14 and later have all functions used here
 
 Error Unavailable() {
-  return Error{
-      ErrorCode::kUnavailable,
-      fmt::format("several CUDA devices need NCCL: {}", ::dlerror()),  // NOLINT(concurrency-mt-unsafe): at start
-      "tensor_parallel"};
+  return Error{ErrorCode::kUnavailable,
+               fmt::format("several CUDA devices need NCCL: {}; if a Python package holds it, add its folder "
+                           "(site-packages/nvidia/nccl/lib) to LD_LIBRARY_PATH",
+                           ::dlerror()),  // NOLINT(concurrency-mt-unsafe): at start
+               "tensor_parallel"};
 }
 
 template <typename Function>

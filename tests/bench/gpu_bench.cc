@@ -30,13 +30,15 @@ void Figure(std::string_view name, double value, std::string_view unit) {
 
 GpuSizes TinyGpuSizes() {
   return {.copy_bytes = 1U << 20U,
-          .peak_products = {16, 32},
+          .peak_product = 32,
           .product_tokens = 2,
           .divide_widths = 128,
           .kv_heads = 1,
           .group = 2,
+          .decode_batches = {2},
           .decode_contexts = {40},
-          .decode_batch = 2,
+          .decode_kv_bytes = 1,
+          .sharing_requests = 2,
           .prompt_tokens = 64,
           .calls = 1,
           .large_preset = "tiny",

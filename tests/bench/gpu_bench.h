@@ -22,13 +22,15 @@ inline constexpr std::uint32_t kGpuBlockTokens = 16;
 // The sizes of what is measured.
 struct GpuSizes {
   std::size_t copy_bytes = std::size_t{2} << 30U;
-  std::vector<std::uint32_t> peak_products{4096, 8192, 16384};  // square
+  std::uint32_t peak_product = 8192;  // square
   std::uint32_t product_tokens = 4096;
   std::uint32_t divide_widths = 1;  // divides the widths of the 8B shape's products
   std::uint32_t kv_heads = 8;
   std::uint32_t group = 8;  // query heads per kv head
-  std::vector<std::uint32_t> decode_contexts{1024, 4096};
-  std::uint32_t decode_batch = 64;
+  std::vector<std::uint32_t> decode_batches{1, 64};
+  std::vector<std::uint32_t> decode_contexts{1024, 4096, 32768};
+  std::size_t decode_kv_bytes = std::size_t{256} << 20U;  // at least, so that no cache holds K and V
+  std::uint32_t sharing_requests = 64;
   std::uint32_t prompt_tokens = 8192;  // for prefill attention, a shared prefix and a prefix hit
   int calls = 10;                      // calls without a wait in between per measurement
 

@@ -2,9 +2,9 @@
 that were measured in the same run:
 
     bytes       of weights, K and V that a step must read, at the bandwidth of a plain copy
-    operations  of a prompt's products and attention, at the speed of the largest product
+    operations  of its products and attention, at the speed of the largest product
 
-Neither counts activations, launches or the host's work. `gpu_…_start` and `gpu_…_host_step_…` have no limit here, because
+The larger of the two times counts. Neither counts activations, launches or the host's work. `gpu_…_start` and `gpu_…_host_step_…` have no limit here, because
 they depend on a disk, a bus and a host. Pure.
 """
 
@@ -17,7 +17,8 @@ PREFILL_TOKENS = 4096
 CONTEXT = 512
 DECODE_STEPS = 128
 SEQUENCES = 256
-DECODE_BATCH = 64
+SHARING = 64
+KV_HEADS, GROUP, HEAD_DIM = 8, 8, 128
 BLOCK_TOKENS = 16
 LEAST_TOKENS, MOST_TOKENS = 100, 1024
 
@@ -46,6 +47,12 @@ def prompt_operations(shape, tokens):
     return 2 * tokens * layer_weights(shape) + attention + 2 * shape["hidden_size"] * shape["vocab_size"]
 
 
+def token_operations(shape, context):
+    """The operations of one token: all layers, attention to the tokens before it, its logits."""
+    attention = 4 * context * shape["num_attention_heads"] * shape["head_dim"] * shape["num_hidden_layers"]
+    return 2 * (layer_weights(shape) + shape["hidden_size"] * shape["vocab_size"]) + attention
+
+
 def decode_bytes(shape, sequences, context):
     return weight_bytes(shape) + sequences * context * kv_bytes(shape)
 
@@ -57,11 +64,23 @@ class Ceilings:
         self.bandwidth = bandwidth
         self.product = product
 
+    def seconds(self, least_bytes, operations):
+        return max(least_bytes / self.bandwidth, operations / self.product)
+
     def decode_seconds(self, shape, sequences, context):
-        return decode_bytes(shape, sequences, context) / self.bandwidth
+        operations = sequences * token_operations(shape, context)
+        return self.seconds(decode_bytes(shape, sequences, context), operations)
 
     def prompt_seconds(self, shape, tokens):
-        return prompt_operations(shape, tokens) / self.product
+        return self.seconds(weight_bytes(shape), prompt_operations(shape, tokens))
+
+    def shared_prefix_speedup(self):
+        """Attention of one layer for decodes behind a prefix of each, against one prefix that all share."""
+        alone = SHARING * (PROMPT_TOKENS + BLOCK_TOKENS + 1)
+        shared = PROMPT_TOKENS + SHARING * (BLOCK_TOKENS + 1)
+        token_bytes = BF16 * 2 * KV_HEADS * HEAD_DIM
+        operations = 4 * HEAD_DIM * KV_HEADS * GROUP * alone
+        return self.seconds(alone * token_bytes, operations) / self.seconds(shared * token_bytes, operations)
 
     def serve_tokens_per_second(self, shape):
         """For requests of all lengths that arrive together. Each step reads the weights; there are as many steps as the longest output
@@ -69,7 +88,8 @@ class Ceilings:
         lengths = range(LEAST_TOKENS, MOST_TOKENS + 1)
         mean = sum(lengths) / len(lengths)
         read = sum(output * mean + output * (output - 1) / 2 for output in lengths) / len(lengths)
-        prompts = sum(self.prompt_seconds(shape, tokens) for tokens in lengths) / len(lengths)
+        # Many prompts are in one step, so only their operations count.
+        prompts = sum(prompt_operations(shape, tokens) for tokens in lengths) / len(lengths) / self.product
         weights = MOST_TOKENS * weight_bytes(shape) / self.bandwidth
         seconds = weights + SEQUENCES * (read * kv_bytes(shape) / self.bandwidth + prompts)
         return SEQUENCES * mean / seconds
@@ -79,14 +99,13 @@ class Ceilings:
         large, small = LLAMA_3_1_8B, QWEN3_0_6B
         context = CONTEXT + DECODE_STEPS / 2
         hit = self.decode_seconds(large, 1, PROMPT_TOKENS)
-        alone = DECODE_BATCH * (PROMPT_TOKENS + BLOCK_TOKENS + 1)
-        shared = PROMPT_TOKENS + DECODE_BATCH * (BLOCK_TOKENS + 1)
         return {
-            "gpu_shared_prefix_speedup": (alone / shared, ">="),
+            "gpu_shared_prefix_speedup": (self.shared_prefix_speedup(), ">="),
             "gpu_llama-3.1-8b_prefill": (PREFILL_TOKENS / self.prompt_seconds(large, PREFILL_TOKENS), ">="),
             "gpu_llama-3.1-8b_inter_token": (1e3 * self.decode_seconds(large, 1, context), "<="),
             "gpu_llama-3.1-8b_ttft_hit_over_cold": (hit / self.prompt_seconds(large, PROMPT_TOKENS), "<="),
             "gpu_qwen3-0.6b_serve_256": (self.serve_tokens_per_second(small), ">="),
+            "gpu_qwen3-0.6b_decode_1": (1 / self.decode_seconds(small, 1, context), ">="),
             "gpu_qwen3-0.6b_decode_256": (SEQUENCES / self.decode_seconds(small, SEQUENCES, context), ">="),
         }
 

@@ -36,7 +36,7 @@ class GpuBoundsTest(unittest.TestCase):
     def test_every_model_figure_but_a_hosts_has_a_bound_in_its_direction(self):
         bounds = Ceilings(4e12, 8e14).bounds()
         quicker = Ceilings(8e12, 16e14).bounds()
-        self.assertEqual(len(bounds), 6)
+        self.assertEqual(len(bounds), 7)
         for name, (value, direction) in bounds.items():
             better = quicker[name][0] / value
             if name in ("gpu_shared_prefix_speedup", "gpu_llama-3.1-8b_ttft_hit_over_cold"):
@@ -48,6 +48,22 @@ class GpuBoundsTest(unittest.TestCase):
         of_ours = gpu_bounds.bound("gpu_llama-3.1-8b_prefill", 4000, 800)
         self.assertEqual(gpu_bounds.bound("transformers_llama-3.1-8b_prefill", 4000, 800), of_ours)
         self.assertIsNone(gpu_bounds.bound("gpu_qwen3-0.6b_host_step_256", 4000, 800))
+
+
+    def test_the_larger_of_bytes_and_operations_bounds(self):
+        # Behind a shared prefix few bytes are read, and all operations stay: 2.15 GB and 38 MB, 17.2 billion operations.
+        ceilings = Ceilings(4e12, 8e14)
+        alone = 64 * (8192 + 17) * 4096 / 4e12
+        self.assertAlmostEqual(ceilings.shared_prefix_speedup() / (alone / (4 * 128 * 64 * 64 * (8192 + 17) / 8e14)), 1, places=6)
+        # With few operations, reads bound it; with one token of a model they always do.
+        self.assertGreater(Ceilings(4e12, 8e16).shared_prefix_speedup(), 50)
+        self.assertEqual(ceilings.decode_seconds(LLAMA_3_1_8B, 1, 100), gpu_bounds.decode_bytes(LLAMA_3_1_8B, 1, 100) / 4e12)
+        many = ceilings.decode_seconds(LLAMA_3_1_8B, 4096, 0)
+        self.assertEqual(many, 4096 * gpu_bounds.token_operations(LLAMA_3_1_8B, 0) / 8e14)
+
+    def test_one_token_of_an_8b_model_costs_what_its_weights_do(self):
+        self.assertAlmostEqual(1e3 * Ceilings(3.0e12, 8e14).decode_seconds(LLAMA_3_1_8B, 1, 0), 5.0, places=1)
+        self.assertAlmostEqual(1e3 * Ceilings(4.3e12, 8e14).decode_seconds(LLAMA_3_1_8B, 1, 0), 3.5, places=1)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 """Collects the figures of a CUDA device from the programs that measure them, even if some fail.
 
-    gpu_figures.py FILE.json [--silence SECONDS] -- PROGRAM [ARGUMENT …] [-- PROGRAM [ARGUMENT …]] …
+    gpu_figures.py FILE.json [--silence SECONDS] [--figures REGEX] -- PROGRAM [ARGUMENT …] [-- PROGRAM [ARGUMENT …]] …
+    gpu_figures.py --show FILE.json
 
 A program answers --list with the names of its figures, and measures those whose names it is given, in order, with a line
 `figure <name> <value> <unit>` for each. A program that exits with 77 has nothing to measure here and says why. If a program
 ends or falls silent, its current figure has failed, and the program is started again for the remaining ones. FILE.json is
-rewritten after every figure. Each figure is listed with its target, its share of the limit measured in the same run, or of the
+rewritten after every figure, and keeps the figures that it had. --figures picks those whose names match. Each figure is listed with its target, its share of the limit measured in the same run, or of the
 best possible value that follows from these limits (gpu_bounds.py), and the results of PyTorch and transformers.
 
 Exits with 1 when a figure failed, and with 77 when the first program, which is Roost's, found no device. Missing a target is
 not a failure.
 """
 
+import argparse
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -25,23 +28,27 @@ import time
 import gpu_bounds
 
 SKIPPED = 77
+# What is kept of a figure; the rest follows from the others.
+FACTS = ("value", "unit", "date", "commit")
 OURS = "gpu_"
 OTHERS = ("torch_", "transformers_")
 # The best that a unit can be on this device.
 CEILINGS = {"GB/s": "gpu_copy_bandwidth", "TFLOP/s": "gpu_product_peak"}
-# For an H200. Figure -> (comparison, value, figure of which it is a share, or None).
+# Figure -> (comparison, value, whether the value is a share of the figure's limit or bound, so that it holds for any device).
+SHARE, ABSOLUTE = True, False
 TARGETS = {
-    "gpu_decode_attention_4096": (">=", 0.8, "gpu_copy_bandwidth"),
-    "gpu_decode_attention_1024": (">=", 0.6, "gpu_copy_bandwidth"),
-    "gpu_prefill_attention": (">=", 250, None),
-    "gpu_product_8b": (">=", 600, None),
-    "gpu_qwen3-0.6b_serve_256": (">=", 20000, None),
-    "gpu_llama-3.1-8b_prefill": (">=", 38000, None),
-    "gpu_llama-3.1-8b_inter_token": ("<=", 4.4, None),
-    "gpu_llama-3.1-8b_start": ("<=", 5, None),
-    "gpu_shared_prefix_speedup": (">=", 5, None),
-    "gpu_qwen3-0.6b_host_step_256": ("<=", 50, None),
-    "gpu_llama-3.1-8b_ttft_hit_over_cold": ("<=", 0.1, None),
+    "gpu_decode_attention_64x1024": (">=", 0.6, SHARE),
+    "gpu_decode_attention_64x4096": (">=", 0.8, SHARE),
+    "gpu_decode_attention_64x32768": (">=", 0.8, SHARE),
+    "gpu_prefill_attention": (">=", 0.32, SHARE),
+    "gpu_product_8b": (">=", 0.75, SHARE),
+    "gpu_shared_prefix_speedup": (">=", 0.25, SHARE),
+    "gpu_qwen3-0.6b_serve_256": (">=", 0.3, SHARE),
+    "gpu_qwen3-0.6b_host_step_256": ("<=", 50, ABSOLUTE),
+    "gpu_llama-3.1-8b_inter_token": (">=", 0.8, SHARE),
+    "gpu_llama-3.1-8b_prefill": (">=", 0.7, SHARE),
+    "gpu_llama-3.1-8b_ttft_hit_over_cold": ("<=", 0.1, ABSOLUTE),
+    "gpu_llama-3.1-8b_start": ("<=", 5, ABSOLUTE),
 }
 
 
@@ -50,17 +57,34 @@ class Report:
 
     def __init__(self, path):
         self.path = path
-        self.about = {"date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "commit": commit()}
         self.figures = {}
-        self.failed = {}
+        self.failed = {}  # name -> reason
+        self.failed_now = set()  # in this run
+        self.about = {"date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "commit": commit()}
+        if os.path.exists(path):
+            self._go_on()
+
+    def _go_on(self):
+        """Takes over what an earlier run has measured on the same device, with its date and commit."""
+        with open(self.path, encoding="utf-8") as file:
+            before = json.load(file)
+        self.figures = {name: {key: figure[key] for key in FACTS if key in figure} for name, figure in before["figures"].items()}
+        self.failed = before["failed"]
+        self.about = {**{key: before[key] for key in before if key not in ("figures", "failed", "targets_without_figure")}, **self.about}
+
+    def name_device(self, device):
+        if self.about.setdefault("device", device) != device:
+            sys.exit(f"gpu_figures.py: {self.path} has figures of {self.about['device']}, and this is {device}")
 
     def add(self, name, value, unit):
-        self.figures[name] = {"value": value, "unit": unit}
+        self.failed.pop(name, None)
+        self.figures[name] = {"value": value, "unit": unit, **{key: self.about[key] for key in ("date", "commit")}}
         self.write()
 
     def fail(self, name, reason):
         print(f"gpu_figures.py: {name} failed: {reason}", file=sys.stderr, flush=True)
         self.failed[name] = reason
+        self.failed_now.add(name)
         self.write()
 
     def describe(self, name):
@@ -76,11 +100,12 @@ class Report:
                 if other:
                     described[prefix.rstrip("_")] = other["value"]
         if name in TARGETS:
-            bound, wanted, whole = TARGETS[name]
-            described["target"] = f"{bound} {wanted}" + (f" of {whole}" if whole else f" {described['unit']}")
-            if not whole or whole in self.figures:
-                reached = described["value"] / (self.figures[whole]["value"] if whole else 1)
-                described["met"] = reached >= wanted if bound == ">=" else reached <= wanted
+            comparison, wanted, is_share = TARGETS[name]
+            of_what = f"{wanted:.0%} of the bound" if is_share else f"{wanted} {described['unit']}"
+            described["target"] = f"{comparison} {of_what}"
+            reached = described.get("of_ceiling") if is_share else described["value"]
+            if reached is not None:
+                described["met"] = reached >= wanted if comparison == ">=" else reached <= wanted
         return described
 
     def beside_bound(self, name):
@@ -202,7 +227,7 @@ def run(command, names, silence, report):
             print(line, flush=True)
             words = line.split()
             if words[:1] == ["device"]:
-                report.about.setdefault("device", line.removeprefix("device "))
+                report.name_device(line.removeprefix("device "))
             if len(words) == 4 and words[0] == "figure":
                 report.add(words[1], float(words[2]), words[3])
                 done.append(words[1])
@@ -233,27 +258,40 @@ def split(arguments):
     return parts[0], parts[1:]
 
 
+def parse(arguments):
+    ours, commands = split(arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
+    parser.add_argument("--silence", type=float, default=120.0)
+    parser.add_argument("--figures", default="")
+    parser.add_argument("--show", action="store_true")
+    options = parser.parse_args(ours)
+    if options.show == bool(commands) or not all(commands):
+        parser.error("a program to run stands behind each --, and none with --show")
+    return options, commands
+
+
 def main():
-    options, commands = split(sys.argv[1:])
-    silence = float(options[2]) if len(options) == 3 and options[1] == "--silence" else 120.0
-    if len(options) not in (1, 3) or not commands or not all(commands):
-        print(__doc__, file=sys.stderr)
-        return 64
-    report = Report(options[0])
+    options, commands = parse(sys.argv[1:])
+    report = Report(options.file)
+    if options.show:
+        print(report.table())
+        return 0
     skipped = []
     for command in commands:
-        names, reason = list_figures(command, silence)
+        names, reason = list_figures(command, options.silence)
+        names = [name for name in names if re.search(options.figures, name)]
         if reason:
             report.fail(command[-1], reason)
         elif not names:
             skipped.append(command)
-        measure(command, names, silence, report)
-    if commands[0] in skipped and not report.failed and not report.figures:
+        measure(command, names, options.silence, report)
+    if len(skipped) == len(commands):
         return SKIPPED
     if commands[0] in skipped:
-        report.fail(commands[0][0], "it found no device, and others did")
+        report.fail(commands[0][0], "it has no such figure, or found no device")
     print(report.table())
-    return 1 if report.failed else 0
+    return 1 if report.failed_now else 0
 
 
 if __name__ == "__main__":

@@ -92,12 +92,9 @@ double ProductSeconds(const GpuUnderTest& gpu, const Product& product) {
 }
 
 double PeakProduct(const GpuUnderTest& gpu) {
-  double peak = 0;
-  for (const std::uint32_t n : gpu.sizes.peak_products) {
-    const Product product{n, n, n};
-    peak = std::max(peak, product.operations() / ProductSeconds(gpu, product));
-  }
-  return peak;
+  const std::uint32_t n = gpu.sizes.peak_product;
+  const Product product{n, n, n};
+  return product.operations() / ProductSeconds(gpu, product);
 }
 
 // ---- products and attention ----
@@ -129,6 +126,8 @@ struct RequestShape {
   std::uint32_t first_position = 0;
   std::uint32_t tokens = 1;
   std::uint32_t shared = 0;
+  // Each call computes the next one of so many layers, whose K and V have at least this size together.
+  std::size_t least_kv_bytes = 1;
 };
 
 Requests MakeRequests(const RequestShape& shape) {
@@ -174,35 +173,41 @@ double AttentionSeconds(const GpuUnderTest& gpu, const RequestShape& shape) {
                         plan);
   const UploadedPlan uploaded(backend, plan);
   kernels::KvLayout kv{nullptr, DType::kBF16, requests.block_count, 1, gpu.sizes.kv_heads, kGpuBlockTokens, kHeadDim};
+  const std::size_t layer_bytes = kv.BlockBytes() * kv.block_count;
+  kv.layer_count = static_cast<std::uint32_t>((shape.least_kv_bytes + layer_bytes - 1) / layer_bytes);
   const DeviceBuffer storage = RandomBuffer(backend, kv.BlockBytes() * kv.block_count);
   kv.base = storage.data();
   const std::size_t query_bytes = std::size_t{requests.token_count} * heads * kHeadDim * 2;
   const DeviceBuffer q = RandomBuffer(backend, query_bytes);
   DeviceBuffer out(backend);
   out.Reserve(query_bytes);
-  const kernels::AttentionArgs args{.q = q.data(),
-                                    .q_dtype = DType::kBF16,
-                                    .scale = 1 / std::sqrt(static_cast<float>(kHeadDim)),
-                                    .query_head_count = heads,
-                                    .kv = kv,
-                                    .layer = 0,
-                                    .blocks = uploaded.blocks.as<std::uint32_t>(),
-                                    .rows = uploaded.rows.as<kernels::AttentionRow>(),
-                                    .items = uploaded.items.as<kernels::AttentionItem>(),
-                                    .item_count = static_cast<std::uint32_t>(plan.items.size()),
-                                    .merges = uploaded.merges.as<kernels::AttentionMerge>(),
-                                    .merge_count = static_cast<std::uint32_t>(plan.merges.size()),
-                                    .parts = uploaded.parts.as<std::uint32_t>(),
-                                    .partials = uploaded.partials.as<float>(),
-                                    .out = out.data(),
-                                    .out_dtype = DType::kBF16};
-  return Seconds(gpu, backend, [&] { backend.ops().attention(backend.device(), args); });
+  kernels::AttentionArgs args{.q = q.data(),
+                              .q_dtype = DType::kBF16,
+                              .scale = 1 / std::sqrt(static_cast<float>(kHeadDim)),
+                              .query_head_count = heads,
+                              .kv = kv,
+                              .layer = 0,
+                              .blocks = uploaded.blocks.as<std::uint32_t>(),
+                              .rows = uploaded.rows.as<kernels::AttentionRow>(),
+                              .items = uploaded.items.as<kernels::AttentionItem>(),
+                              .item_count = static_cast<std::uint32_t>(plan.items.size()),
+                              .merges = uploaded.merges.as<kernels::AttentionMerge>(),
+                              .merge_count = static_cast<std::uint32_t>(plan.merges.size()),
+                              .parts = uploaded.parts.as<std::uint32_t>(),
+                              .partials = uploaded.partials.as<float>(),
+                              .out = out.data(),
+                              .out_dtype = DType::kBF16};
+  return Seconds(gpu, backend, [&] {
+    backend.ops().attention(backend.device(), args);
+    args.layer = (args.layer + 1) % kv.layer_count;
+  });
 }
 
 // Bytes of K and V per second.
-double DecodeAttention(const GpuUnderTest& gpu, std::uint32_t context) {
-  const double seconds = AttentionSeconds(gpu, {.count = gpu.sizes.decode_batch, .first_position = context - 1});
-  return 2.0 * gpu.sizes.decode_batch * context * gpu.sizes.kv_heads * kHeadDim * 2 / seconds;
+double DecodeAttention(const GpuUnderTest& gpu, std::uint32_t batch, std::uint32_t context) {
+  const double seconds = AttentionSeconds(
+      gpu, {.count = batch, .first_position = context - 1, .least_kv_bytes = gpu.sizes.decode_kv_bytes});
+  return 2.0 * batch * context * gpu.sizes.kv_heads * kHeadDim * 2 / seconds;
 }
 
 // Operations per second of the causal half of the scores, and of the weighted sums.
@@ -213,7 +218,7 @@ double PrefillAttention(const GpuUnderTest& gpu) {
 }
 
 double SharedPrefixSpeedup(const GpuUnderTest& gpu) {
-  RequestShape shape{.count = gpu.sizes.decode_batch, .first_position = gpu.sizes.prompt_tokens + kGpuBlockTokens};
+  RequestShape shape{.count = gpu.sizes.sharing_requests, .first_position = gpu.sizes.prompt_tokens + kGpuBlockTokens};
   const double alone = AttentionSeconds(gpu, shape);
   shape.shared = gpu.sizes.prompt_tokens;
   return alone / AttentionSeconds(gpu, shape);
@@ -226,9 +231,11 @@ std::vector<GpuFigure> GpuKernelFigures(const GpuUnderTest& gpu) {
   figures.push_back({"gpu_copy_bandwidth", "GB/s", [&gpu] { return CopyBandwidth(gpu) / 1e9; }});
   figures.push_back({"gpu_product_peak", "TFLOP/s", [&gpu] { return PeakProduct(gpu) / 1e12; }});
   figures.push_back({"gpu_product_8b", "TFLOP/s", [&gpu] { return ProductsOf8B(gpu) / 1e12; }});
-  for (const std::uint32_t context : gpu.sizes.decode_contexts) {
-    figures.push_back({fmt::format("gpu_decode_attention_{}", context), "GB/s",
-                       [&gpu, context] { return DecodeAttention(gpu, context) / 1e9; }});
+  for (const std::uint32_t batch : gpu.sizes.decode_batches) {
+    for (const std::uint32_t context : gpu.sizes.decode_contexts) {
+      figures.push_back({fmt::format("gpu_decode_attention_{}x{}", batch, context), "GB/s",
+                         [&gpu, batch, context] { return DecodeAttention(gpu, batch, context) / 1e9; }});
+    }
   }
   figures.push_back({"gpu_prefill_attention", "TFLOP/s", [&gpu] { return PrefillAttention(gpu) / 1e12; }});
   figures.push_back({"gpu_shared_prefix_speedup", "x", [&gpu] { return SharedPrefixSpeedup(gpu); }});

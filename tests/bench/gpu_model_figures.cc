@@ -179,12 +179,21 @@ class ModelBench {
     return static_cast<double>(served.output_tokens) / served.seconds;
   }
 
-  // Median seconds of a step that decodes for all sequences, or of the host's part of it.
-  double DecodeStep(std::vector<double> Served::*seconds) {
+  // Median seconds of a step that decodes for all sequences, or of the host's part of it. The first round does not
+  // count, as in ServeMany.
+  double DecodeStep(std::vector<double> Served::*seconds, float temperature = 0) {
     const std::vector<Lengths> all(gpu_.sizes.sequences, {gpu_.sizes.context, gpu_.sizes.decode_steps});
     Server server(model(), options());
-    return Median(server.Serve(New(all)).*seconds);
+    const auto serve = [&] {
+      std::vector<wire::Generate> requests = New(all);
+      for (wire::Generate& request : requests) request.sampling.temperature = temperature;
+      return Median(server.Serve(std::move(requests)).*seconds);
+    };
+    if (gpu_.effort == Effort::kFull) (void)serve();
+    return serve();
   }
+
+  double SampledOverGreedy() { return DecodeStep(&Served::decode_seconds, 1) / DecodeStep(&Served::decode_seconds); }
 
   static std::vector<Lengths> ManyLengths(const GpuSizes& sizes) {
     Rng rng(2);
@@ -264,13 +273,15 @@ std::vector<GpuFigure> GpuModelFigures(const GpuUnderTest& gpu) {
     return fmt::format("gpu_{}_{}_{}", sizes.small_preset, what, sizes.sequences);
   };
   const std::uint32_t sequences = sizes.sequences;
-  return {{of_large("prefill"), "tokens/s", [large] { return large->Prefill(); }},
-          {of_large("inter_token"), "ms", [large] { return large->InterToken() * 1e3; }},
-          {of_large("ttft_hit_over_cold"), "ratio", [large] { return large->TtftHitOverCold(); }},
-          {of_small("serve"), "tokens/s", [small] { return small->ServeMany(); }},
+  return {{of_small("serve"), "tokens/s", [small] { return small->ServeMany(); }},
+          {fmt::format("gpu_{}_decode_1", sizes.small_preset), "tokens/s", [small] { return 1 / small->InterToken(); }},
           {of_small("decode"), "tokens/s",
            [small, sequences] { return sequences / small->DecodeStep(&Served::decode_seconds); }},
-          {of_small("host_step"), "us", [small] { return small->DecodeStep(&Served::decode_host_seconds) * 1e6; }}};
+          {of_small("host_step"), "us", [small] { return small->DecodeStep(&Served::decode_host_seconds) * 1e6; }},
+          {of_small("sampled_over_greedy"), "ratio", [small] { return small->SampledOverGreedy(); }},
+          {of_large("inter_token"), "ms", [large] { return large->InterToken() * 1e3; }},
+          {of_large("prefill"), "tokens/s", [large] { return large->Prefill(); }},
+          {of_large("ttft_hit_over_cold"), "ratio", [large] { return large->TtftHitOverCold(); }}};
 }
 
 }  // namespace roost::bench

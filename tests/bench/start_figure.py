@@ -2,7 +2,7 @@
 """Figures of a start: from the start of roost-worker's process to the first token that a client of a running router
 receives, with the weights in the page cache.
 
-    start_figure.py [--bin FOLDER] [--backend cuda|cpu] [--small] [--list | NAME …]
+    start_figure.py [--bin FOLDER] [--backend cuda|cpu] [--shape llama-3.1-8b|qwen3-0.6b] [--small] [--list | NAME …]
 
 Makes a model folder of the shape with random weights where there is space for it, and removes it at the end. Exits with 77
 if the backend finds no device. Prints `figure <name> <value> <unit>`, a median of three after one that does not count.
@@ -23,10 +23,10 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 import cluster
-from model_shapes import LLAMA_3_1_8B, small
+from model_shapes import LLAMA_3_1_8B, QWEN3_0_6B, small
 
 SKIPPED = 77
-NAME = "gpu_llama-3.1-8b_start"
+SHAPES = {"llama-3.1-8b": LLAMA_3_1_8B, "qwen3-0.6b": QWEN3_0_6B}
 RUNS = 3
 PATTERN_BYTES = 32 << 20
 
@@ -40,6 +40,9 @@ def tensors(shape):
     for layer in range(shape["num_hidden_layers"]):
         prefix = f"model.layers.{layer}"
         yield f"{prefix}.input_layernorm.weight", [hidden]
+        if shape["model_type"] == "qwen3":
+            yield f"{prefix}.self_attn.q_norm.weight", [shape["head_dim"]]
+            yield f"{prefix}.self_attn.k_norm.weight", [shape["head_dim"]]
         yield f"{prefix}.self_attn.q_proj.weight", [query, hidden]
         yield f"{prefix}.self_attn.k_proj.weight", [kv, hidden]
         yield f"{prefix}.self_attn.v_proj.weight", [kv, hidden]
@@ -49,7 +52,8 @@ def tensors(shape):
         yield f"{prefix}.mlp.up_proj.weight", [inner, hidden]
         yield f"{prefix}.mlp.down_proj.weight", [hidden, inner]
     yield "model.norm.weight", [hidden]
-    yield "lm_head.weight", [shape["vocab_size"], hidden]
+    if not shape["tie_word_embeddings"]:
+        yield "lm_head.weight", [shape["vocab_size"], hidden]
 
 
 def size_of(shape):
@@ -137,22 +141,26 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=cluster.BIN)
     parser.add_argument("--backend", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--shape", choices=SHAPES, default="llama-3.1-8b")
     parser.add_argument("--small", action="store_true", help="a tiny shape, so that the script can be tried on a CPU")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     cluster.BIN = options.bin.resolve()
-    if options.names not in ([], [NAME]):
-        parser.error(f"there is no figure but {NAME}")
+    name = f"gpu_{options.shape}_start"
+    if options.names not in ([], [name]):
+        parser.error(f"there is no figure but {name}")
     problem = device_problem(options.backend)
     if problem:
         print(f"start_figure.py: skipped: {problem}", file=sys.stderr)
         return SKIPPED
     if options.list:
-        print(NAME)
+        print(name)
         return 0
-    shape = small(LLAMA_3_1_8B) if options.small else LLAMA_3_1_8B
-    print(f"figure {NAME} {measure(shape, options.backend):.4g} s", flush=True)
+    shape = SHAPES[options.shape]
+    if options.small:
+        shape = small(shape)
+    print(f"figure {name} {measure(shape, options.backend):.4g} s", flush=True)
     return 0
 
 

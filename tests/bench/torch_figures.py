@@ -185,7 +185,7 @@ class Bench:
             "torch_product_8b": ("TFLOP/s", self.product_8b),
         }
         for context in self.sizes.decode_contexts:
-            figures[f"torch_decode_attention_{context}"] = ("GB/s", lambda context=context: self.decode_attention(context))
+            figures[f"torch_decode_attention_{self.sizes.decode_batch}x{context}"] = ("GB/s", lambda context=context: self.decode_attention(context))
         figures["torch_prefill_attention"] = ("TFLOP/s", self.prefill_attention)
         if transformers is None:
             return figures

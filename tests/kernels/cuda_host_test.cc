@@ -86,6 +86,40 @@ TEST_F(CudaHostTest, AProductThatItsBucketsAlgorithmDoesNotTakeIsPlannedAloneOnc
   EXPECT_EQ(tries_of(4), 1);
 }
 
+class CudaProductsTest : public CudaHostTest {
+ protected:
+  void Multiply(std::uint32_t rows) {
+    MatmulCuda(*device_, {.weights = weights_.get(), .rows = rows, .y_dtype = DType::kBF16});
+  }
+
+  const std::array<float, 32> values_{};
+  const MatmulPart part_{.weight = values_.data(), .dtype = DType::kF32, .outputs = 4};
+  std::unique_ptr<CudaDevice> device_ = Open(0);
+  std::unique_ptr<MatmulWeights> weights_ =
+      PrepareMatmulCuda(*device_, {.parts = {&part_, 1}, .inputs = 8, .compute_dtype = DType::kBF16}).value();
+};
+
+TEST_F(CudaProductsTest, TheFastestAlgorithmIsMeasuredOnceForABucket) {
+  fake_cuda::SetAlgorithms({3, 2, 1, 4});
+  Multiply(3);
+  EXPECT_EQ(fake_cuda::LastAlgorithm(), 2);
+  const int before = fake_cuda::ProductsTried();
+  Multiply(4);  // the same bucket
+  EXPECT_EQ(fake_cuda::ProductsTried(), before + 1);
+  EXPECT_EQ(fake_cuda::LastAlgorithm(), 2);
+}
+
+// A measurement would be recorded, and spoil the recording by its waits.
+TEST_F(CudaProductsTest, NothingIsMeasuredWhileOpsAreRecorded) {
+  fake_cuda::SetAlgorithms({3, 2, 1, 4});
+  device_->BeginCapture();
+  const int before = fake_cuda::ProductsTried();
+  Multiply(3);
+  EXPECT_EQ(fake_cuda::ProductsTried(), before + 1);
+  EXPECT_EQ(fake_cuda::LastAlgorithm(), 0);
+  (void)device_->EndCapture();
+}
+
 TEST_F(CudaHostTest, PartsOfAProductAreAddedInF32WhateverItGives) {
   const auto device = Open(0);
   const std::array<float, 32> values{};

@@ -50,6 +50,11 @@ struct Tensor {
   void* data() { return bytes.data(); }
   [[nodiscard]] std::size_t size() const { return bytes.size() / SizeOf(dtype); }
   [[nodiscard]] float at(std::size_t i) const { return LoadElement(bytes.data(), dtype, i); }
+  [[nodiscard]] std::vector<float> Values() const {
+    std::vector<float> values(size());
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = at(i);
+    return values;
+  }
 };
 
 // a - b| ≤ tolerance · (1 + |b|), plus the rounding of bf16 for that dtype.

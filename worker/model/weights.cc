@@ -11,6 +11,7 @@
 
 #include "common/base/check.h"
 #include "common/base/rng.h"
+#include "kernels/parallel_copy.h"
 #include "worker/model/shard.h"
 
 namespace roost::worker {
@@ -181,10 +182,16 @@ Result<Weight> RandomWeights::GetPart(std::string_view name, std::span<const std
   const UniformNumbers numbers{.seed = Mix64(seed_) ^ HashOf(name), .centre = norm ? 1.0F : 0.0F, .reach = reach};
   const std::size_t width = part.columns.size();
   auto values = std::make_shared<std::vector<std::uint16_t>>(part.rows.size() * width);
-  for (std::uint32_t row = 0; row < part.rows.size(); ++row) {
-    numbers.Fill((part.rows.begin + row) * row_size + part.columns.begin,
-                 std::span(*values).subspan(row * width, width));
-  }
+  const std::uint64_t rows = part.rows.size();
+  constexpr std::size_t kLeastPerThread = std::size_t{1} << 18U;
+  constexpr std::size_t kMaxThreads = 16;
+  const std::uint64_t threads = kernels::PartsFor(rows * width, kLeastPerThread, kMaxThreads);
+  kernels::RunInParts(threads, [&](std::uint64_t thread) {
+    for (std::uint64_t row = rows * thread / threads; row < rows * (thread + 1) / threads; ++row) {
+      numbers.Fill((part.rows.begin + row) * row_size + part.columns.begin,
+                   std::span(*values).subspan(row * width, width));
+    }
+  });
   return Weight{values->data(), DType::kBF16, values->size(), values};
 }
 

@@ -1,5 +1,6 @@
 #include "tests/support/fake_cuda/fake_cuda.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "kernels/nccl_library.h"
 
@@ -19,6 +21,7 @@ struct CUstream_st {
 struct CUevent_st {
   int device;
   bool hangs;  // the work before it hangs
+  float at;    // milliseconds that products took before it
 };
 struct CUgraph_st {
   std::vector<roost::fake_cuda::Launch> launches;
@@ -52,6 +55,9 @@ std::array<ncclComm, kDevices> communicators;
 int current_device = 0;
 bool take_only_planned_rows = false;
 int products_tried = 0;
+std::vector<float> algorithm_milliseconds{1};
+std::size_t last_algorithm = 0;
+float products_milliseconds = 0;
 int allocations = 0;
 std::size_t declared_shared = 0;
 std::map<const void*, std::size_t> allowed_shared;
@@ -138,6 +144,7 @@ void Reset() {
   current_device = 0;
   take_only_planned_rows = false;
   products_tried = 0;
+  algorithm_milliseconds = {1};
   declared_shared = 0;
   allowed_shared.clear();
   failing_calls.clear();
@@ -174,6 +181,8 @@ std::set<std::string> LoadedKernels() {
   return names;
 }
 GraphCounts CountsOfGraphs() { return graph_counts; }
+void SetAlgorithms(std::vector<float> milliseconds) { algorithm_milliseconds = std::move(milliseconds); }
+std::size_t LastAlgorithm() { return last_algorithm; }
 int ProductsTried() { return products_tried; }
 int Allocations() { return allocations; }
 
@@ -260,6 +269,9 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   *free_bytes = *total_bytes = std::size_t{1} << 30U;
   return Current().error;
 }
+cudaError_t cudaMemsetAsync(void* /*memory*/, int /*value*/, std::size_t /*bytes*/, cudaStream_t stream) {
+  return Of(stream->device).error;
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
                             cudaStream_t stream) {
   if (bytes > 0) std::memcpy(to, from, bytes);
@@ -289,16 +301,22 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return roost::fake_cuda::Wait(stream->device, true); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
-  *event = std::make_unique<CUevent_st>(CUevent_st{current_device, false}).release();
+  *event = std::make_unique<CUevent_st>(CUevent_st{current_device, false, 0}).release();
   return Current().error;
 }
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const std::unique_ptr<CUevent_st> owned(event);
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->hangs = Of(stream->device).hangs;
+  event->at = roost::fake_cuda::products_milliseconds;
   return Of(stream->device).error;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  *milliseconds = end->at - begin->at;
+  return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) { return roost::fake_cuda::Ask(event->device, event->hangs); }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return roost::fake_cuda::Wait(event->device, event->hangs); }
@@ -425,16 +443,21 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t /*operation*/,
                                               cublasLtMatrixLayout_t /*a*/, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t /*c*/, cublasLtMatrixLayout_t /*d*/,
-                                              cublasLtMatmulPreference_t preference, int /*wanted*/,
+                                              cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t* found, int* count) {
-  *found = {};
-  found->algo.data[0] = b->data[0];
-  found->algo.data[1] = CUBLASLT_REDUCTION_SCHEME_NONE;
-  for (const auto scheme : {CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_INPLACE,
-                            CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE}) {
-    if ((preference->data[0] & scheme) != 0) found->algo.data[1] = scheme;
+  using roost::fake_cuda::algorithm_milliseconds;
+  *count = std::min(wanted, static_cast<int>(algorithm_milliseconds.size()));
+  for (int i = 0; i < *count; ++i) {
+    found[i] = {};
+    std::uint64_t* algorithm = found[i].algo.data;
+    algorithm[0] = b->data[0];
+    algorithm[1] = CUBLASLT_REDUCTION_SCHEME_NONE;
+    algorithm[2] = static_cast<std::uint64_t>(i);
+    for (const auto scheme : {CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_INPLACE,
+                              CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE}) {
+      if ((preference->data[0] & scheme) != 0) algorithm[1] = scheme;
+    }
   }
-  *count = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t /*operation*/, const void* /*alpha*/,
@@ -444,6 +467,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
                               const cublasLtMatmulAlgo_t* algorithm, void* /*workspace*/,
                               std::size_t /*workspace_bytes*/, cudaStream_t stream) {
   ++roost::fake_cuda::products_tried;
+  roost::fake_cuda::last_algorithm = algorithm->data[2];
+  roost::fake_cuda::products_milliseconds += roost::fake_cuda::algorithm_milliseconds[algorithm->data[2]];
   roost::fake_cuda::last_reduction = static_cast<cublasLtReductionScheme_t>(algorithm->data[1]);
   const bool taken = !roost::fake_cuda::take_only_planned_rows || algorithm->data[0] == b->data[0];
   if (taken) Take(stream->device, {.kernel = "cublasLtMatmul", .grid = {}, .block = {}});

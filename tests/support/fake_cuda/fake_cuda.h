@@ -37,6 +37,11 @@ void FailCommunicator(int rank, ncclResult_t error);
 
 // From now on cuBLASLt's algorithms accept only the number of rows that they were found for.
 void TakeOnlyPlannedRows();
+// cuBLASLt names so many algorithms from now on, as far as they are asked for; one run of each takes that long. The
+// default is one.
+void SetAlgorithms(std::vector<float> milliseconds);
+// The number of the algorithm of the latest product.
+[[nodiscard]] std::size_t LastAlgorithm();
 // The number of calls of cublasLtMatmul, including refused ones.
 [[nodiscard]] int ProductsTried();
 // How the latest product adds its parts; a product is cut along K if possible.

@@ -1,5 +1,9 @@
 #include "tests/support/simt/simt_ops.h"
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "kernels/check_model_cuda.h"
 #include "tests/support/simt/device.h"
 #include "tests/support/simt/ops.h"
@@ -25,6 +29,44 @@ std::optional<kernels::MemoryUse> MemoryUseOf(kernels::Device& /*device*/) {
   return kernels::MemoryUse{.free_bytes = std::size_t{4} << 20U, .total_bytes = std::size_t{16} << 20U};
 }
 
+// Plain products that round a bias to y's dtype, as cuBLASLt does.
+class Weights final : public kernels::MatmulWeights {
+ public:
+  Weights(std::unique_ptr<MatmulWeights> f32, std::unique_ptr<MatmulWeights> bf16)
+      : MatmulWeights(f32->inputs(), f32->outputs()), for_f32(std::move(f32)), for_bf16(std::move(bf16)) {}
+
+  const std::unique_ptr<MatmulWeights> for_f32;
+  const std::unique_ptr<MatmulWeights> for_bf16;
+};
+
+Result<std::unique_ptr<kernels::MatmulWeights>> PrepareMatmul(kernels::Device& device,
+                                                              const kernels::PrepareMatmulArgs& args) {
+  ROOST_ASSIGN_OR_RETURN(auto for_f32, kernels::PrepareMatmulRef(device, args));
+  std::vector<std::vector<float>> values;
+  values.reserve(2 * args.parts.size());
+  std::vector<kernels::MatmulPart> parts;
+  for (const kernels::MatmulPart& part : args.parts) {
+    // A bias has its weight's dtype, so both are converted.
+    std::vector<float>& weight = values.emplace_back();
+    for (std::size_t i = 0; i < std::size_t{part.outputs} * args.inputs; ++i) {
+      weight.push_back(kernels::LoadElement(part.weight, part.dtype, i));
+    }
+    std::vector<float>& bias = values.emplace_back(part.bias != nullptr ? part.outputs : 0);
+    for (std::size_t i = 0; i < bias.size(); ++i) {
+      bias[i] = kernels::BF16ToFloat(kernels::FloatToBF16(kernels::LoadElement(part.bias, part.dtype, i)));
+    }
+    parts.push_back({weight.data(), DType::kF32, bias.empty() ? nullptr : bias.data(), part.outputs});
+  }
+  ROOST_ASSIGN_OR_RETURN(auto for_bf16, kernels::PrepareMatmulRef(device, {parts, args.inputs, args.compute_dtype}));
+  return std::unique_ptr<kernels::MatmulWeights>(new Weights(std::move(for_f32), std::move(for_bf16)));
+}
+
+void Matmul(kernels::Device& device, kernels::MatmulArgs args) {
+  const auto& weights = static_cast<const Weights&>(*args.weights);
+  args.weights = (args.y_dtype == DType::kBF16 ? weights.for_bf16 : weights.for_f32).get();
+  kernels::MatmulRef(device, args);
+}
+
 }  // namespace
 
 const kernels::OpTable& SimtOps() {
@@ -38,8 +80,8 @@ const kernels::OpTable& SimtOps() {
     ops.check_model = kernels::CheckModelCuda;
     ops.gather_embedding = kernels::GatherEmbeddingCuda;
     ops.rms_norm = kernels::RmsNormCuda;
-    ops.prepare_matmul = kernels::PrepareMatmulRef;
-    ops.matmul = RunOrRecord<kernels::MatmulRef>;
+    ops.prepare_matmul = PrepareMatmul;
+    ops.matmul = RunOrRecord<Matmul>;
     ops.rope_angles = kernels::RopeAnglesCuda;
     ops.rope_to_cache = kernels::RopeToCacheCuda;
     ops.attention_profile = kernels::AttentionProfileCuda;

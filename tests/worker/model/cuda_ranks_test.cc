@@ -31,13 +31,12 @@ class CudaRanksTest : public testing::TestWithParam<std::uint32_t> {
     return config;
   }
 
-  [[nodiscard]] std::unique_ptr<TensorParallelModel> MakeRanks() {
+  [[nodiscard]] Result<std::unique_ptr<TensorParallelModel>> MakeRanks() {
     return TensorParallelModel::Create(std::move(backends_), Config(), RandomWeights(kTestSeed),
                                        {.block_count = 50,
                                         .max_context_tokens = Config().max_positions,
                                         .step_bounds = {.token_count = 64, .request_count = 4},
-                                        .compute_dtype = DType::kBF16})
-        .value();
+                                        .compute_dtype = DType::kBF16});
   }
 
   const kernels::OpTable* ops_ = nullptr;
@@ -93,7 +92,9 @@ TEST_P(CudaRanksTest, LogitsAreCloseToThoseOfOneDeviceInPrefillsAndRecordedDecod
   const std::vector<TokenId> tokens = RandomTokens(1, 40, Config().vocab_size);
   const auto whole =
       MakeModel(Config(), RandomWeights(kTestSeed), {.block_count = 50, .ops = &kernels::CpuOps()}).value();
-  const auto split = MakeRanks();
+  const auto made = MakeRanks();
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  TensorParallelModel* const split = made->get();
   TestSequence whole_sequence(*whole, tokens);
   TestSequence split_sequence(*split, tokens);
   while (!split_sequence.done()) {

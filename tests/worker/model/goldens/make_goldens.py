@@ -22,7 +22,8 @@ The small ones also have greedy_ids I32 [8] and margins F32 [8], as below, which
     greedy_ids  I32 [64]        the most likely continuation, one token at a time; it does not stop at an end token
     margins     F32 [64]        the chosen logit less the second one
 
-No code of Roost is involved, so that the two can check each other. versions.json names the libraries.
+No code of Roost is involved, so that the two can check each other. versions.json names the libraries that made all; each
+golden.safetensors names those that made it.
 """
 import copy
 import dataclasses
@@ -89,6 +90,11 @@ YARN_IN_FULL = {"rope_parameters": {"rope_type": "yarn", "rope_theta": 500.0, "f
                                     "mscale": 0.7, "mscale_all_dim": 1.3, "truncate": False}}
 
 
+# Heads that every backend computes; margins of greedy tokens stand clear of bf16's rounding.
+HEAD_64 = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64}
+HEAD_128 = HEAD_64 | {"head_dim": 128}
+
+
 def small(name, architecture, config, **keywords):
     """A golden of a few kilobytes: weights in bfloat16, few positions."""
     return Golden(name, architecture, SMALL | config, dtype=torch.bfloat16, prompt_tokens=SMALL_PROMPT_TOKENS,
@@ -107,6 +113,12 @@ GOLDENS = [
     Golden("qwen3", "Qwen3ForCausalLM", QWEN3),
     Golden("qwen3-bf16", "Qwen3ForCausalLM", QWEN3 | {"tie_word_embeddings": False}, dtype=torch.bfloat16),
     Golden("mistral", "MistralForCausalLM", MISTRAL),
+    Golden("llama-llama3-rope-head-64", "LlamaForCausalLM", LLAMA3 | HEAD_64, dtype=torch.bfloat16,
+           greedy_tokens=SMALL_GREEDY_TOKENS),
+    Golden("qwen2-head-64", "Qwen2ForCausalLM", QWEN2 | HEAD_64, dtype=torch.bfloat16, greedy_tokens=SMALL_GREEDY_TOKENS),
+    Golden("qwen2-head-128", "Qwen2ForCausalLM", QWEN2 | HEAD_128, dtype=torch.bfloat16, greedy_tokens=SMALL_GREEDY_TOKENS),
+    Golden("mistral-head-128", "MistralForCausalLM", MISTRAL | HEAD_128, dtype=torch.bfloat16,
+           greedy_tokens=SMALL_GREEDY_TOKENS),
     small("llama-biases-linear", "LlamaForCausalLM", BIASES | LINEAR),
     small("llama-yarn-in-full", "LlamaForCausalLM", YARN_IN_FULL, keep_new_config=True),
     small("qwen3-yarn", "Qwen3ForCausalLM", YARN),
@@ -253,6 +265,8 @@ def main():
             make(golden)
     if "demo" in names and (DEMO_MODEL / "model.safetensors").exists():
         make_demo()
+    if sys.argv[1:]:
+        return
     write_json(HERE / "versions.json", {"torch": torch.__version__, "transformers": transformers.__version__,
                                         "tokenizers": tokenizers.__version__, "safetensors": safetensors.__version__})
 

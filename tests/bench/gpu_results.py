@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Keeps what leases have measured, and writes it into kernels/README.md.
+
+    gpu_results.py keep OUT …     merges the results of leases of one device into figures/<date>-<device>.json beside this file;
+                                  figures and stages of later ones replace earlier ones
+    gpu_results.py write          the table of the newest file of each device, between its two marks in kernels/README.md
+    gpu_results.py check          exits with 1 if the page has another table
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+import gpu_figures
+
+HERE = pathlib.Path(__file__).resolve().parent
+KEPT = HERE / "figures"
+PAGE = HERE.parents[1] / "kernels" / "README.md"
+BEGIN, END = "<!-- gpu_results.py writes what follows -->\n", "<!-- end of what gpu_results.py writes -->\n"
+
+
+def short_name(device):
+    """h200 of 'cuda:0 NVIDIA H200, sm_90, 139 GiB'."""
+    found = re.search(r"\b([A-Z]+\d+\w*)\b", device.replace("NVIDIA", ""))
+    return found.group(1).lower() if found else "device"
+
+
+def stages_of(out):
+    lines = (out / "stages.jsonl").read_text(encoding="utf-8").splitlines()
+    return {record["stage"]: record for record in map(json.loads, lines)}
+
+
+def merge(folders):
+    stages = {}
+    figures = {}
+    about = {}
+    for folder in folders:
+        for name, record in stages_of(folder).items():
+            # What was not reached replaces nothing.
+            if record["rc"] is not None or name not in stages:
+                stages[name] = record
+        path = folder / "figures.json"
+        if not path.exists():
+            continue
+        measured = json.loads(path.read_text(encoding="utf-8"))
+        if about.setdefault("device", measured["device"]) != measured["device"]:
+            sys.exit(f"gpu_results.py: {folder} is of {measured['device']}, and others of {about['device']}")
+        about["date"] = max(about.get("date", ""), measured["date"])
+        about["commit"] = measured["commit"]
+        about["failed"] = {**about.get("failed", {}), **measured["failed"]}
+        for name, figure in measured["figures"].items():
+            figures[name] = figure
+            about["failed"].pop(name, None)
+    if not figures:
+        sys.exit("gpu_results.py: no lease has measured a figure")
+    return {**about, "figures": figures, "stages": stages}
+
+
+def keep(folders):
+    merged = merge(folders)
+    KEPT.mkdir(exist_ok=True)
+    path = KEPT / f"{merged['date'][:10]}-{short_name(merged['device'])}.json"
+    path.write_text(json.dumps(merged), encoding="utf-8")
+    report = gpu_figures.Report(path)
+    report.about.update(date=merged["date"], commit=merged["commit"])
+    report.write()  # shares follow from all figures together
+    print(path)
+
+
+def newest():
+    """The newest file of each device."""
+    paths = {path.stem[11:]: path for path in sorted(KEPT.glob("????-??-??-*.json"))}
+    return [paths[name] for name in sorted(paths)]
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def row(name, figure):
+    share = f"{figure['of_ceiling']:.0%}" if "of_ceiling" in figure else ""
+    met = {True: "met", False: "**missed**", None: ""}[figure.get("met")]
+    target = f"{figure['target'].replace('>=', '≥').replace('<=', '≤')}, {met}" if "target" in figure else ""
+    others = figure.get("torch", figure.get("transformers"))
+    return f"| `{name}` | {number(figure['value'])} {figure['unit']} | {share} | {target} | {number(others) if others else ''} |"
+
+
+def table(path):
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    ours = {name: figure for name, figure in kept["figures"].items() if name.startswith(gpu_figures.OURS)}
+    stages = kept["stages"].values()
+    good = [record["stage"] for record in stages if record["rc"] == 0]
+    failed = [record["stage"] for record in stages if record["rc"] not in (0, None)]
+    lines = [f"{kept['device']}, {kept['date'][:10]}, commit {kept['commit']} (`tests/bench/figures/{path.name}`).",
+             f"Stages that passed: {', '.join(good)}." + (f" **Failed: {', '.join(failed)}.**" if failed else ""), "",
+             "| figure | value | share of the bound | target | PyTorch |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join(lines + [row(name, figure) for name, figure in ours.items()]) + "\n"
+
+
+def page_with_tables():
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + "\n" + "\n".join(table(path) for path in newest()) + "\n" + END + after
+
+
+def main():
+    verb, folders = sys.argv[1:2], [pathlib.Path(folder) for folder in sys.argv[2:]]
+    if verb == ["keep"] and folders:
+        keep(folders)
+    elif verb == ["write"] and not folders:
+        PAGE.write_text(page_with_tables(), encoding="utf-8")
+    elif verb == ["check"] and not folders:
+        if PAGE.read_text(encoding="utf-8") != page_with_tables():
+            sys.exit("gpu_results.py: kernels/README.md has another table; gpu_results.py write makes it")
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
