@@ -296,6 +296,14 @@ TEST_F(CudaRecordingsDeathTest, WhatIsNotAllowedInARecordingEndsTheProcessWithOn
   };
   EXPECT_EXIT(allocates(), ExitedWithCode(kDeviceFailureExitCode),
               LineOf("cudaMalloc", "operation not permitted when stream is capturing"));
+  const auto waits = [&] {
+    ops().begin_recording(device());
+    ops().begin_readback(device(), nullptr, 0);
+    ops().end_readback(device(), nullptr);
+  };
+  EXPECT_EXIT(
+      waits(), ExitedWithCode(kDeviceFailureExitCode),
+      LineOf("cudaEventSynchronize", "operation not permitted on an event last recorded in a capturing stream"));
   const auto is_spoilt = [&] {
     ops().begin_recording(device());
     void* memory = nullptr;

@@ -22,6 +22,7 @@ struct CUevent_st {
   int device;
   bool hangs;  // the work before it hangs
   float at;    // milliseconds that products took before it
+  bool is_captured = false;
 };
 struct CUgraph_st {
   std::vector<roost::fake_cuda::Launch> launches;
@@ -241,6 +242,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
     case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
     default: return "another error";
   }
@@ -312,6 +314,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->hangs = Of(stream->device).hangs;
   event->at = roost::fake_cuda::products_milliseconds;
+  event->is_captured = Of(stream->device).recording;
   return Of(stream->device).error;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
@@ -319,7 +322,14 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) { return roost::fake_cuda::Ask(event->device, event->hangs); }
-cudaError_t cudaEventSynchronize(cudaEvent_t event) { return roost::fake_cuda::Wait(event->device, event->hangs); }
+// An event that was recorded while its stream is captured never comes.
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->is_captured) {
+    (void)SpoilRecording(event->device);
+    return cudaErrorCapturedEvent;
+  }
+  return roost::fake_cuda::Wait(event->device, event->hangs);
+}
 
 // ---- graphs ----
 
