@@ -110,6 +110,8 @@ inline constexpr Metric kRouterTlsCertificateExpiry{Kind::kGauge, "roost_router_
     "When the TLS certificate in use ends, in Unix time; 0 without TLS."};
 inline constexpr Metric kRouterUnknownFields{Kind::kCounter, "roost_router_unknown_request_fields_total", "",
     "Members of generation requests that no API of this server knows; they are ignored."};
+inline constexpr Metric kRouterDroppedReasoning{Kind::kCounter, "roost_router_dropped_reasoning_items_total", "",
+    "Items of reasoning in requests of the Responses API that no message of the assistant follows; they are left out."};
 inline constexpr Metric kRouterPromptBytes{Kind::kCounter, "roost_router_prompt_bytes_total", "",
     "Bytes of prompt text that were turned into tokens; requests with the cache off are not counted."};
 inline constexpr Metric kRouterPromptMemoHitBytes{Kind::kCounter, "roost_router_prompt_memo_hit_bytes_total", "",

@@ -18,6 +18,7 @@
 #include "common/text/jinja/traced_text.h"
 #include "common/text/jinja/value.h"
 #include "common/text/output_family.h"
+#include "common/text/template_traits.h"
 
 namespace roost {
 
@@ -29,6 +30,9 @@ struct RenderOptions {
   std::tm now{};  // local time, for strftime_now; see LocalTime
   jinja::Limits limits;
 };
+
+// For short conversations that find out what a template does: small limits.
+[[nodiscard]] RenderOptions ProbeOptions();
 
 // `time` in this machine's time zone. Thread-safe.
 [[nodiscard]] std::tm LocalTime(std::time_t time);
@@ -47,12 +51,15 @@ class ChatTemplate {
   [[nodiscard]] const std::string& source_name() const { return source_name_; }
   // The output family of models that come with this template.
   [[nodiscard]] OutputFamily family() const { return family_; }
+  // What it does with messages that not every template knows.
+  [[nodiscard]] const TemplateTraits& traits() const { return traits_; }
 
  private:
   ChatTemplate(std::string source_name, OutputFamily family, std::unique_ptr<const jinja::TemplateTree> tree);
 
   std::string source_name_;
   OutputFamily family_;
+  TemplateTraits traits_;  // set by Parse
   std::shared_ptr<const jinja::TemplateTree> tree_;
 };
 

@@ -194,6 +194,7 @@ void Api::Responses(Call& call) {
   identity.created_unix_seconds = options_.unix_seconds_now();
   identity.model = call.model->name;
   identity.echo = std::move(request->echo);
+  identity.tool_names = std::move(request->tool_names);
   const std::string id = identity.id;
   Generate(call, std::move(prompt).value(), id, std::make_unique<ResponsesAnswer>(std::move(identity)));
 }
@@ -254,6 +255,7 @@ Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   prompt.reasoning_start = read.reasoning_start;
   prompt.tools = std::move(chat->tool_set);
   prompt.fields = std::move(chat->sampling);
+  if (chat->dropped_reasoning_count > 0) services_.observer.OnDroppedReasoning(chat->dropped_reasoning_count);
   ROOST_RETURN_IF_ERROR(HoldToPriority(call, prompt.fields.cache));
   ROOST_RETURN_IF_ERROR(ConstrainCalls(*call.model, prompt));
   ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read.read), "messages", prompt));

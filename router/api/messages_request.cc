@@ -15,14 +15,19 @@ namespace {
 
 // ---- content ----
 
-// Joins a text, or an array of text blocks, into one text.
+// The text of a block, behind those before it. Blocks become lines, as in vLLM.
+void AddLine(std::string_view line, std::optional<std::string>& text) {
+  text ? text->append("\n").append(line) : text.emplace(line);
+}
+
+// A text, or an array of text blocks as one text.
 Result<std::string> TextOfContent(JsonElement content, const std::string& path) {
   if (content.is_string()) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
     return std::string(text);
   }
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> blocks, ElementsOf(content, path));
-  std::string all;
+  std::optional<std::string> all;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     ROOST_ASSIGN_OR_RETURN(const JsonObject block, JsonObject::From(blocks[i], fmt::format("{}[{}]", path, i)));
     ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(block, "type"));
@@ -31,27 +36,28 @@ Result<std::string> TextOfContent(JsonElement content, const std::string& path) 
                              "must be \"text\" here: this server accepts no other kind of content");
     }
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(block, "text"));
-    all += text;
+    AddLine(text, all);
   }
-  return all;
+  return std::move(all).value_or("");
 }
 
 // The parts of one of the client's messages, which may become several messages of a chat.
 struct Turn {
   std::optional<std::string> text;
   std::string reasoning;
-  std::string tool_calls;    // as JSON, each followed by a comma
-  std::string tool_results;  // whole messages, each followed by a comma
+  std::string tool_calls;                 // as JSON, each followed by a comma
+  std::vector<std::string> tool_results;  // whole messages
 };
 
 Result<void> AddToolUse(const JsonObject& block, Turn& turn) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view id, RequiredText(block, "id"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(block, "name"));
-  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> input, block.Object("input"));
+  const std::optional<JsonElement> input = block.Find("input");
   JsonWriter json;
   json.BeginObject().Key("id").String(id).Key("type").String("function").Key("function").BeginObject();
   json.Key("name").String(name).Key("arguments");
-  input ? json.Raw(simdjson::minify(*block.Find("input"))) : json.Raw("{}");
+  // Where a call was cut off, some clients send the text that they have instead of an object.
+  json.Raw(input ? simdjson::minify(*input) : "{}");
   json.EndObject().EndObject();
   turn.tool_calls += json.Take() + ",";
   return {};
@@ -66,7 +72,7 @@ Result<void> AddToolResult(const JsonObject& block, Turn& turn) {
   }
   JsonWriter json;
   json.BeginObject().Key("role").String("tool").Key("tool_call_id").String(id).Key("content").String(text).EndObject();
-  turn.tool_results += json.Take() + ",";
+  turn.tool_results.push_back(json.Take());
   return {};
 }
 
@@ -74,7 +80,7 @@ Result<void> AddBlock(const JsonObject& block, std::string_view role, Turn& turn
   ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(block, "type"));
   if (type == "text") {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(block, "text"));
-    turn.text = turn.text.value_or("") + std::string(text);
+    AddLine(text, turn.text);
     return {};
   }
   if (type == "tool_result" && role == "user") return AddToolResult(block, turn);
@@ -111,8 +117,8 @@ std::string WithoutComma(std::string list) {
 }
 
 // The results of tools come before the user's text.
-void WriteTurn(std::string_view role, const Turn& turn, ChatWriter& chat) {
-  if (!turn.tool_results.empty()) chat.AddMessage(WithoutComma(turn.tool_results));
+void WriteTurn(std::string_view role, const Turn& turn, std::string_view origin, ChatWriter& chat) {
+  for (const std::string& result : turn.tool_results) chat.AddMessage(result, origin);
   if (!turn.text && turn.tool_calls.empty() && !turn.tool_results.empty()) return;
   JsonWriter json;
   json.BeginObject().Key("role").String(role).Key("content");
@@ -121,7 +127,7 @@ void WriteTurn(std::string_view role, const Turn& turn, ChatWriter& chat) {
   if (!turn.reasoning.empty()) json.Key("reasoning_content").String(turn.reasoning);
   if (!turn.tool_calls.empty()) json.Key("tool_calls").Raw("[" + WithoutComma(turn.tool_calls) + "]");
   json.EndObject();
-  chat.AddMessage(json.Take());
+  chat.AddMessage(json.Take(), origin);
 }
 
 Result<void> ReadTurns(JsonElement element, const std::string& path, ChatWriter& chat) {
@@ -130,11 +136,11 @@ Result<void> ReadTurns(JsonElement element, const std::string& path, ChatWriter&
   for (std::size_t i = 0; i < messages.size(); ++i) {
     ROOST_ASSIGN_OR_RETURN(const JsonObject message, JsonObject::From(messages[i], fmt::format("{}[{}]", path, i)));
     ROOST_ASSIGN_OR_RETURN(const std::string_view role, RequiredText(message, "role"));
-    if (role != "user" && role != "assistant") {
-      return InvalidArgument(message.PathOf("role"), "must be user or assistant");
+    if (role != "user" && role != "assistant" && role != "system") {
+      return InvalidArgument(message.PathOf("role"), "must be user, assistant or system");
     }
     ROOST_ASSIGN_OR_RETURN(const Turn turn, ReadTurn(message, role));
-    WriteTurn(role, turn, chat);
+    WriteTurn(role, turn, message.path(), chat);
   }
   return {};
 }
@@ -171,7 +177,8 @@ Result<void> ReadCustomTools(JsonElement element, const std::string& path, ChatW
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
   chat.json.Key("tools").BeginArray();
   for (std::size_t i = 0; i < tools.size(); ++i) {
-    ROOST_RETURN_IF_ERROR(WriteCustomTool(tools[i], fmt::format("{}[{}]", path, i), chat.json));
+    chat.result.tool_origins.push_back(fmt::format("{}[{}]", path, i));
+    ROOST_RETURN_IF_ERROR(WriteCustomTool(tools[i], chat.result.tool_origins.back(), chat.json));
   }
   chat.json.EndArray();
   return {};
@@ -216,7 +223,7 @@ Result<void> ReadStopSequences(JsonElement element, const std::string& path, Cha
 
 constexpr std::string_view kTurnsSchema =
     R"({"type":"array","minItems":1,"items":{"type":"object","required":["role","content"],"properties":{)"
-    R"("role":{"enum":["user","assistant"]},"content":{"oneOf":[{"type":"string"},{"type":"array",)"
+    R"("role":{"enum":["user","assistant","system"]},"content":{"oneOf":[{"type":"string"},{"type":"array",)"
     R"("items":{"type":"object","required":["type"],"properties":{)"
     R"("type":{"enum":["text","tool_use","tool_result","thinking","redacted_thinking"]}}}}]}}}})";
 constexpr std::string_view kSystemSchema =
@@ -253,26 +260,26 @@ constexpr auto kMessagesFields = std::to_array<RequestField<ChatWriter>>({
     {"service_tier", "Without effect.", Ignored{}},
 });
 
-Result<std::string> TranslateMessages(const JsonObject& body) {
+Result<Translation> TranslateMessages(const JsonObject& body) {
   ChatWriter chat;
   if (!body.Find("messages")) return InvalidArgument("messages", "is missing");
   ROOST_RETURN_IF_ERROR(TranslateFields(body, MessagesFieldTable(), chat));
   // Templates of reasoning models reason unless told not to; in this API the client must ask for it.
   chat.json.Key("chat_template_kwargs").BeginObject();
   chat.json.Key("enable_thinking").Bool(chat.thinks).Key("thinking").Bool(chat.thinks).EndObject();
-  return FinishChat(chat);
+  return FinishChat(chat, "system");
 }
 
 }  // namespace
 
 std::span<const RequestField<ChatWriter>> MessagesFieldTable() { return kMessagesFields; }
 
-Result<std::string> ChatOfMessages(const JsonObject& body) {
+Result<Translation> ChatOfMessages(const JsonObject& body) {
   if (!body.Find("max_tokens")) return InvalidArgument("max_tokens", "is missing");
   return TranslateMessages(body);
 }
 
-Result<std::string> ChatOfCountTokens(const JsonObject& body) { return TranslateMessages(body); }
+Result<Translation> ChatOfCountTokens(const JsonObject& body) { return TranslateMessages(body); }
 
 std::string MessagesFieldOf(std::string_view chat_field) {
   if (chat_field == "stop" || chat_field.starts_with("stop["))
