@@ -303,11 +303,12 @@ TEST_F(TranslationsTest, ClientToolsBecomeFunctions) {
 TEST_F(TranslationsTest, CallsOfClientToolsHaveTheClientsNames) {
   ServedModel model = ByteModel();
   model.max_context_tokens = 4000;
-  model.chat_template = ChatTemplate::Parse(
-                            "{% for m in messages %}<|im_start|>{{ m.role }}{{ m.content }}{{ m.tool_calls | tojson "
-                            "}}<tool_call>{% endfor %}",
-                            "t")
-                            .value();
+  model.chat_template =
+      ChatTemplate::Parse(
+          "{% for m in messages %}<|im_start|>{{ m.role }}{{ m.content }}{{ (m.tool_calls or []) | tojson "
+          "}}<tool_call>{% endfor %}",
+          "t")
+          .value();
   Serve(model);
   const std::string body = fmt::format(
       R"({{"model":"bytes",{},"input":[{{"role":"user","content":"q"}},)"
