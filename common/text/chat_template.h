@@ -37,6 +37,9 @@ struct RenderOptions {
 // `time` in this machine's time zone. Thread-safe.
 [[nodiscard]] std::tm LocalTime(std::time_t time);
 
+// The test with which a source that is made of several templates asks for a name.
+inline constexpr std::string_view kTemplateNameTest = "chat_template is defined and chat_template == ";
+
 class ChatTemplate {
  public:
   // `source_name` is a file's or model's name; errors name it and the line.
@@ -53,6 +56,8 @@ class ChatTemplate {
   [[nodiscard]] OutputFamily family() const { return family_; }
   // What it does with messages that not every template knows.
   [[nodiscard]] const TemplateTraits& traits() const { return traits_; }
+  // Whether it is made of several, of which the variable `chat_template` names one.
+  [[nodiscard]] bool has_names() const { return has_names_; }
 
  private:
   ChatTemplate(std::string source_name, OutputFamily family, std::unique_ptr<const jinja::TemplateTree> tree);
@@ -60,6 +65,7 @@ class ChatTemplate {
   std::string source_name_;
   OutputFamily family_;
   TemplateTraits traits_;  // set by Parse
+  bool has_names_ = false;
   std::shared_ptr<const jinja::TemplateTree> tree_;
 };
 

@@ -200,6 +200,10 @@ Result<jinja::TracedText> RenderChat(const ServedModel& model, const ChatRequest
   if (model.chat_template == nullptr) {
     return InvalidArgument("model", "the model '{}' has no chat template: use /v1/completions", model.name);
   }
+  if (!model.chat_template->has_names() && request.template_variables.AsDict().Find("chat_template") != nullptr) {
+    return InvalidArgument("chat_template_kwargs.chat_template", "the model '{}' has one chat template only",
+                           model.name);
+  }
   RenderOptions options;
   options.now = LocalTime(static_cast<std::time_t>(settings.unix_seconds));
   const jinja::Value messages = MessagesForTemplate(request.messages, model.chat_template->traits());
