@@ -175,7 +175,7 @@ inline constexpr Metric kRouterWorkerRequests{Kind::kCounter, "roost_router_work
 inline constexpr Metric kRouterWorkerInFlight{Kind::kGauge, "roost_router_worker_in_flight_requests", "model,worker",
     "Generations of this router that are at a worker now."};
 inline constexpr Metric kRouterWorkers{Kind::kGauge, "roost_router_workers", "state",
-    "Workers known, by state: ready, cordoned or starting."};
+    "Workers known, by state: ready, cordoned, starting, draining, stalled or ejected. Only ready ones get new requests."};
 inline constexpr Metric kRouterWorkersLost{Kind::kCounter, "roost_router_workers_lost_total", "reason",
     "Workers that were lost, not stopped, by reason: silent, restarted, broken_link, unreachable or stalled."};
 inline constexpr Metric kRouterRetries{Kind::kCounter, "roost_router_retries_total", "reason",

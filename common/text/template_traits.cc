@@ -140,7 +140,7 @@ void FindTools(const Probe& probe, TemplateTraits& traits) {
   const bool takes_none = traits.tool_calls != Rendering::kRefused;
   const Value& usual = takes_none ? call : empty_call;
   traits.tool_results = probe.Of({user, usual, result}, {kOne, kThree});
-  traits.user_after_tool = probe.Of({user, usual, result, Said("user", kFour)}, {kOne, kThree, kFour});
+  traits.user_after_tool = probe.Of({user, usual, result, Said("user", kFour)}, {kOne, kFour});
   traits.text_beside_calls = probe.Of({user, Call(Text(kFour), ObjectArguments(kTwo)), result}, {kOne, kFour});
   const Value content = takes_none ? Value::None() : Text("");
   traits.text_arguments = probe.Of({user, Call(content, Text(kTwo)), result}, {kOne, kTwo});
@@ -166,13 +166,15 @@ std::vector<std::string> LossesOf(const TemplateTraits& traits) {
     std::string_view what;
     std::string_view instead;
   };
-  const bool has_calls = traits.tool_calls == Rendering::kShown || traits.empty_text_beside_calls == Rendering::kShown;
+  // Calls whose content is refused for being none go with an empty one.
+  const Rendering calls = traits.tool_calls == Rendering::kRefused ? traits.empty_text_beside_calls : traits.tool_calls;
+  const bool has_calls = calls == Rendering::kShown;
   const std::vector<Loss> all{
       {traits.first_system, "a system message", "its text goes in front of the first user message"},
       {traits.first_developer, "a developer message", "it is given as a system message"},
       {traits.later_system, "a system message behind others", "its text goes into the user message at its place"},
       {traits.tools, "tools", "the model does not see them"},
-      {has_calls ? Rendering::kShown : traits.tool_calls, "tool calls in the history", "the model does not see them"},
+      {calls, "tool calls in the history", "the model does not see them"},
       {traits.tool_results, "tool results", "the model does not see them"},
       {has_calls ? traits.text_beside_calls : Rendering::kShown, "text beside tool calls", "the model does not see it"},
   };

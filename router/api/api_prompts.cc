@@ -165,8 +165,13 @@ Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, body.String("model"));
   std::string wanted(name.value_or(""));
   if (wanted.empty() && call.model_name == Call::ModelName::kOptional) {
-    const auto models = ModelsWithoutAdapters();
+    auto models = ModelsWithoutAdapters();
+    const bool is_hidden =
+        std::erase_if(models, [&call](const auto& model) { return !MayUse(call.admission, model->name); }) > 0;
     if (models.size() == 1) wanted = models.front()->name;
+    if (models.empty() && is_hidden) {
+      return Error{ErrorCode::kNotFound, "this key may use no model that is served now", "model"};
+    }
   }
   if (wanted.empty()) return InvalidArgument("model", "must name the model to ask");
   if (!MayUse(call.admission, wanted)) return NotServed(wanted);

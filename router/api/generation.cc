@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <new>
 #include <utility>
 
@@ -252,7 +251,10 @@ void Generation::AppendVisible(Choice& choice, AnswerDelta piece, AnswerDelta& d
   if (choice.stop->stopped() || piece.tool_calls.empty()) return;
   // A stop string does not reach over a call.
   delta.content += choice.stop->Flush();
-  std::move(piece.tool_calls.begin(), piece.tool_calls.end(), std::back_inserter(delta.tool_calls));
+  for (ToolCallDelta& call : piece.tool_calls) {
+    const bool goes_on = call.id.empty() && !delta.tool_calls.empty();
+    goes_on ? void(delta.tool_calls.back().arguments += call.arguments) : delta.tool_calls.push_back(std::move(call));
+  }
 }
 
 // Runs before the choice's first tokens are counted.

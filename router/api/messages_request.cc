@@ -1,6 +1,7 @@
 // Anthropic's Messages API → chat.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -20,11 +21,21 @@ void AddLine(std::string_view line, std::optional<std::string>& text) {
   text ? text->append("\n").append(line) : text.emplace(line);
 }
 
-// A text, or an array of text blocks as one text.
-Result<std::string> TextOfContent(JsonElement content, const std::string& path) {
+// Claude Code begins its system text with a line for Anthropic's accounts, with a hash that differs in each request. It
+// says nothing to a model, and with it no prompt would begin as the one before.
+std::string_view WithoutAccountLine(std::string_view text) {
+  if (!text.starts_with("x-anthropic-billing-header:")) return text;
+  return text.substr(std::min(text.find('\n'), text.size() - 1) + 1);
+}
+
+std::string_view AsItIs(std::string_view text) { return text; }
+
+// A text, or an array of text blocks as one text, each after `cut`. Blocks that are empty then are left out.
+Result<std::string> TextOfContent(JsonElement content, const std::string& path,
+                                  std::string_view (*cut)(std::string_view) = &AsItIs) {
   if (content.is_string()) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
-    return std::string(text);
+    return std::string(cut(text));
   }
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> blocks, ElementsOf(content, path));
   std::optional<std::string> all;
@@ -36,7 +47,7 @@ Result<std::string> TextOfContent(JsonElement content, const std::string& path) 
                              "must be \"text\" here: this server accepts no other kind of content");
     }
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(block, "text"));
-    AddLine(text, all);
+    if (const std::string_view kept = cut(text); !kept.empty()) AddLine(kept, all);
   }
   return std::move(all).value_or("");
 }
@@ -130,6 +141,19 @@ void WriteTurn(std::string_view role, const Turn& turn, std::string_view origin,
   chat.AddMessage(json.Take(), origin);
 }
 
+// Without text it only carries settings of Anthropic's and says nothing.
+Result<void> WriteSystem(const JsonObject& message, ChatWriter& chat) {
+  const std::optional<JsonElement> content = message.Find("content");
+  if (!content) return InvalidArgument(message.PathOf("content"), "is missing");
+  ROOST_ASSIGN_OR_RETURN(const std::string text,
+                         TextOfContent(*content, message.PathOf("content"), &WithoutAccountLine));
+  if (text.empty()) return {};
+  JsonWriter json;
+  json.BeginObject().Key("role").String("system").Key("content").String(text).EndObject();
+  chat.AddMessage(json.Take(), message.path());
+  return {};
+}
+
 Result<void> ReadTurns(JsonElement element, const std::string& path, ChatWriter& chat) {
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> messages, ElementsOf(element, path));
   if (messages.empty()) return InvalidArgument(path, "must hold at least one message");
@@ -139,6 +163,10 @@ Result<void> ReadTurns(JsonElement element, const std::string& path, ChatWriter&
     if (role != "user" && role != "assistant" && role != "system") {
       return InvalidArgument(message.PathOf("role"), "must be user, assistant or system");
     }
+    if (role == "system") {
+      ROOST_RETURN_IF_ERROR(WriteSystem(message, chat));
+      continue;
+    }
     ROOST_ASSIGN_OR_RETURN(const Turn turn, ReadTurn(message, role));
     WriteTurn(role, turn, message.path(), chat);
   }
@@ -146,7 +174,7 @@ Result<void> ReadTurns(JsonElement element, const std::string& path, ChatWriter&
 }
 
 Result<void> ReadSystem(JsonElement element, const std::string& path, ChatWriter& chat) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfContent(element, path));
+  ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfContent(element, path, &WithoutAccountLine));
   JsonWriter json;
   json.BeginObject().Key("role").String("system").Key("content").String(text).EndObject();
   chat.system = json.Take();

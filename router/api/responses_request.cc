@@ -95,7 +95,8 @@ class InputItems {
  private:
   Result<void> AddMessage(const JsonObject& item) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view role, RequiredText(item, "role"));
-    ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfMember(item, "content"));
+    const bool is_empty = role == "assistant" && !item.Find("content");
+    ROOST_ASSIGN_OR_RETURN(const std::string text, is_empty ? std::string() : TextOfMember(item, "content"));
     if (role == "assistant") {
       if (text_ || !calls_.empty()) FlushAssistant();
       origin_ = item.path();

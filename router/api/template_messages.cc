@@ -122,7 +122,7 @@ class Conversation {
   }
 
   void AddUser(const Value& message) {
-    if (user_ && traits_.adjacent_users == Rendering::kRefused) {
+    if (user_ && traits_.adjacent_users != Rendering::kShown) {
       behind_ = Joined(Joined(std::move(behind_), std::exchange(waiting_, {})), TextOf(message));
       return;
     }
@@ -140,7 +140,9 @@ class Conversation {
     if (waiting_.empty()) return;
     std::string text = std::exchange(waiting_, {});
     const bool behind_result = !messages_.empty() && RoleOf(messages_.back()) == "tool";
-    if (behind_result && traits_.user_after_tool == Rendering::kRefused) {
+    const bool joins_result =
+        traits_.user_after_tool != Rendering::kShown && traits_.tool_results == Rendering::kShown;
+    if (behind_result && joins_result) {
       messages_.back() = WithText(messages_.back(), Joined(TextOf(messages_.back()), text));
       return;
     }

@@ -78,6 +78,14 @@ Result<std::string> TokenText(const JsonObject& config, std::string_view key) {
   return *content;
 }
 
+// Older folders say the end token in special_tokens_map.json alone.
+Result<std::string> EndTokenOfMap(const std::filesystem::path& directory) {
+  const auto path = directory / "special_tokens_map.json";
+  if (!std::filesystem::exists(path)) return std::string();
+  ROOST_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::Load(path, kMaxTokenizerConfigBytes));
+  return TokenText(file.root(), "eos_token");
+}
+
 }  // namespace
 
 Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& directory, const JsonObject& model_config,
@@ -110,6 +118,9 @@ Result<ChatFormat> LoadChatFormat(const std::filesystem::path& directory, std::s
     ROOST_ASSIGN_OR_RETURN(result.eos_token, TokenText(config, "eos_token"));
   } else {
     ROOST_ASSIGN_OR_RETURN(templates, LoadChatTemplates(directory, nullptr));
+  }
+  if (result.eos_token.empty()) {
+    ROOST_ASSIGN_OR_RETURN(result.eos_token, EndTokenOfMap(directory));
   }
   ROOST_ASSIGN_OR_RETURN(result.chat_template, ChooseTemplate(templates, template_name));
   result.combined_template = CombineTemplates(templates, template_name);

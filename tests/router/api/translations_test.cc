@@ -193,6 +193,28 @@ TEST_F(TranslationsTest, ASystemMessageOfAConversationKeepsItsPlace) {
   EXPECT_EQ(At(count->response->body, "/input_tokens"), fmt::to_string(dispatcher_.specs[0].prompt.size()));
 }
 
+TEST_F(TranslationsTest, ALineForAnthropicsAccountsIsNoPartOfThePrompt) {
+  const auto prompt_of = [this](std::string_view system, std::string_view hash) {
+    dispatcher_.specs.clear();
+    std::string body = fmt::format(
+        R"({{"model":"bytes","max_tokens":5,"system":{},"messages":[{{"role":"user","content":"hi"}},)"
+        R"({{"role":"system","content":[{{"type":"text","text":"x-anthropic-billing-header: cch=HASH;"}}]}},)"
+        R"({{"role":"system","content":[]}}]}})",
+        system);
+    for (std::size_t at = body.find("HASH"); at != std::string::npos; at = body.find("HASH")) body.replace(at, 4, hash);
+    Message(std::move(body));
+    return dispatcher_.specs.empty() ? "refused" : TextOf(dispatcher_.specs[0]);
+  };
+  constexpr std::string_view kExpected =
+      "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
+  constexpr std::string_view kBlocks =
+      R"([{"type":"text","text":"x-anthropic-billing-header: cc_version=2.1.154.a; cch=HASH;"},)"
+      R"({"type":"text","text":"be kind"}])";
+  EXPECT_EQ(prompt_of(kBlocks, "ea6aa"), kExpected);
+  EXPECT_EQ(prompt_of(kBlocks, "4e20a"), kExpected);
+  EXPECT_EQ(prompt_of(R"("x-anthropic-billing-header: cch=HASH;\nbe kind")", "4e20a"), kExpected);
+}
+
 TEST_F(TranslationsTest, ALeadingSystemMessageJoinsTheSystemField) {
   Message(R"({"model":"bytes","max_tokens":5,"system":"be kind","messages":[{"role":"system","content":"be brief"},)"
           R"({"role":"user","content":"hi"}]})");

@@ -325,6 +325,12 @@ TEST_F(SmallFilesTest, TokensAreTextOrObjects) {
   EXPECT_THAT(Chat(R"({"bos_token": 7})").error().ToString(), HasSubstr("bos_token"));
 }
 
+TEST_F(SmallFilesTest, AnEndTokenThatTheConfigDoesNotSayIsThatOfTheMap) {
+  directory_.Write("special_tokens_map.json", R"({"eos_token": {"content": "<e>"}})");
+  EXPECT_EQ(Chat("{}")->eos_token, "<e>");
+  EXPECT_EQ(Chat(R"({"eos_token": "</s>"})")->eos_token, "</s>");
+}
+
 TEST_F(SmallFilesTest, TheTemplateIsAStringOrTheOneNamedDefaultAndAFileGoesFirst) {
   EXPECT_EQ(Chat(R"({"chat_template": "x"})")->chat_template, "x");
   EXPECT_EQ(Chat(R"({"chat_template": [{"name": "tool_use", "template": "t"},
