@@ -114,7 +114,7 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/console/", Match::kPrefix, "console", Door::kConsole, CallThread::kConnection, &Api::Console},
       Route{"GET", "/version", Match::kExact, "version", Door::kClients, CallThread::kConnection, &Api::Version},
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", Door::kAdmin, CallThread::kText, &Api::Workers},
-      Route{"GET", "/admin/v1/models", Match::kExact, "model_facts", Door::kAdmin, CallThread::kText, &Api::ModelFacts},
+      Route{"GET", "/admin/v1/models", Match::kExact, "models", Door::kAdmin, CallThread::kText, &Api::ModelFacts},
       Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", Door::kAdmin, CallThread::kText, &Api::Decisions},
       Route{"GET", "/admin/v1/queues", Match::kExact, "queues", Door::kAdmin, CallThread::kText, &Api::Queues},
       Route{"GET", "/admin/v1/usage", Match::kExact, "usage", Door::kAdmin, CallThread::kText, &Api::UsageOfKeys},

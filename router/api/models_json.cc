@@ -92,10 +92,27 @@ std::string ModelListBody(std::span<const std::shared_ptr<const ServedModel>> mo
   return json.Take();
 }
 
+namespace {
+
+bool GetsRequests(const WorkerStatus& worker) {
+  switch (worker.state) {
+    case WorkerState::kCordoned:
+    case WorkerState::kDraining:
+    case WorkerState::kStalled:
+    case WorkerState::kEjected: return false;
+    case WorkerState::kStarting:
+    case WorkerState::kReady: break;
+  }
+  return worker.ready;
+}
+
+}  // namespace
+
 ReadyWorkers::ReadyWorkers(std::span<const WorkerStatus> workers) {
   for (const WorkerStatus& worker : workers) {
-    by_model_[worker.model] += worker.ready ? 1 : 0;
-    if (!worker.ready) continue;
+    const bool gets_requests = GetsRequests(worker);
+    by_model_[worker.model] += gets_requests ? 1 : 0;
+    if (!gets_requests) continue;
     ++count_;
     for (const std::string& adapter : worker.adapters) ++by_adapter_[adapter];
   }

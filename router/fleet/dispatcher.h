@@ -263,7 +263,7 @@ struct WorkerStatus {
   std::string worker_id;
   WorkerSlot slot;
   std::string model;
-  bool ready = false;  // its state is kReady: it gets new requests
+  bool ready = false;  // its tokenizer is read, and its engine does not hang
   WorkerState state = WorkerState::kStarting;
   double seconds_since_heard = 0;
   wire::Load load;

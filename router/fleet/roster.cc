@@ -272,12 +272,11 @@ WorkerState Roster::StateOf(const Worker& worker) const {
 }
 
 WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
-  const WorkerState state = StateOf(worker);
   return {.worker_id = worker.hello.worker_id,
           .slot = worker.slot,
           .model = worker.hello.model,
-          .ready = state == WorkerState::kReady,
-          .state = state,
+          .ready = IsReady(worker) && !worker.stalled_at.has_value(),
+          .state = StateOf(worker),
           .seconds_since_heard = ToSeconds(now - worker.last_heard),
           .load = worker.load,
           .block_count = worker.hello.block_count,

@@ -124,7 +124,7 @@ class ConversationsTest(unittest.TestCase):
         wait_until(lambda: ready("?model=front").status == 503, "that /ready tells of the cordon")
         self.assertEqual(ready().json()["ready_workers"], 4)
         self.assertIn({"id": "front", "ready": False, "ready_workers": 0}, ready().json()["models"])
-        self.assertEqual([worker["id"] for worker in self.router.workers() if not worker["ready"]], ["worker-front"])
+        self.assertEqual([worker["id"] for worker in self.router.workers() if worker["state"] != "ready"], ["worker-front"])
         wait_until(lambda: self.router.metric("roost_router_workers", state="ready") == 4, "that the metric tells of it")
         self.assertEqual(self.router.request("POST", "/admin/v1/uncordon", order).status, 200)
         wait_until(lambda: ready("?model=front").status == 200, "that the cordon is over")

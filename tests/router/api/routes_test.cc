@@ -34,7 +34,7 @@ WorkerStatus WorkerOf(std::string model, WorkerState state) {
   WorkerStatus worker;
   worker.model = std::move(model);
   worker.state = state;
-  worker.ready = state == WorkerState::kReady;
+  worker.ready = state != WorkerState::kStarting && state != WorkerState::kStalled;
   return worker;
 }
 
