@@ -30,7 +30,7 @@ struct ChatRequest {
   Logprobs logprobs = Logprobs::kOmit;
   std::optional<std::uint32_t> top_logprobs;
   std::uint32_t dropped_reasoning_count = 0;  // items of reasoning that a translation left out
-  std::string reasoning_effort;  // for the template; empty: not set
+  std::string reasoning_effort;               // for the template; empty: not set
   enum class Reasoning { kSeparate, kInContent } reasoning = Reasoning::kSeparate;
   // How the prompt ends: with the start of an assistant message, without one, or within the last message, so that the
   // answer continues it.

@@ -140,8 +140,7 @@ class Conversation {
     if (waiting_.empty()) return;
     std::string text = std::exchange(waiting_, {});
     const bool behind_result = !messages_.empty() && RoleOf(messages_.back()) == "tool";
-    const bool joins_result =
-        traits_.user_after_tool != Rendering::kShown && traits_.tool_results == Rendering::kShown;
+    const bool joins_result = traits_.user_after_tool != Rendering::kShown && traits_.tool_results == Rendering::kShown;
     if (behind_result && joins_result) {
       messages_.back() = WithText(messages_.back(), Joined(TextOf(messages_.back()), text));
       return;
