@@ -20,8 +20,10 @@ ROUTER = {
                   [("{{instance}}", now("roost_router_active_requests", "instance"))]),
             panel("Tokens", "Prompts whose first token came, and answers that ended.", TOKENS_PER_SECOND,
                   [("prompt", rate("roost_router_prompt_tokens_total")), ("output", rate("roost_router_output_tokens_total"))]),
-            panel("Unknown fields", "Members of requests that no API of this server knows. They are ignored: a client may expect "
-                  "something that it does not get.", "cps", [("{{instance}}", rate("roost_router_unknown_request_fields_total", "instance"))]),
+            panel("Left out of requests", "Members that no API of this server knows, and items of reasoning that belong to no message. They "
+                  "are ignored: a client may expect something that it does not get.", "cps",
+                  [("fields, {{instance}}", rate("roost_router_unknown_request_fields_total", "instance")),
+                   ("reasoning, {{instance}}", rate("roost_router_dropped_reasoning_items_total", "instance"))]),
         ),
         row(
             "Latency",

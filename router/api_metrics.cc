@@ -39,6 +39,7 @@ ApiMetrics::ApiMetrics(metrics::Registry& registry)
     : registry_(registry),
       active_(registry.Gauge(metrics::kRouterActiveRequests)),
       unknown_fields_(registry.Counter(metrics::kRouterUnknownFields)),
+      dropped_reasoning_(registry.Counter(metrics::kRouterDroppedReasoning)),
       prompt_bytes_(registry.Counter(metrics::kRouterPromptBytes)),
       memo_hit_bytes_(registry.Counter(metrics::kRouterPromptMemoHitBytes)),
       memo_evictions_(registry.Counter(metrics::kRouterPromptMemoEvictions)),
@@ -94,6 +95,8 @@ void ApiMetrics::OnModels(std::span<const std::shared_ptr<const ServedModel>> mo
 }
 
 void ApiMetrics::OnUnknownFields(std::uint32_t count) { unknown_fields_.Increment(count); }
+
+void ApiMetrics::OnDroppedReasoning(std::uint32_t count) { dropped_reasoning_.Increment(count); }
 
 // Every route with every status: alerts need a zero before the first failure.
 void ApiMetrics::AddAnswerSeries() {

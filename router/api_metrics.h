@@ -41,6 +41,7 @@ class ApiMetrics final : public ApiObserver {
 
   void OnAnswer(std::string_view route, int status) override;
   void OnUnknownFields(std::uint32_t count) override;
+  void OnDroppedReasoning(std::uint32_t count) override;
   void OnGenerationStart(std::string_view model) override;
   void OnGenerationEnd(const GenerationSummary& summary) override;
   void OnFirstToken(std::string_view model, double seconds) override;
@@ -74,6 +75,7 @@ class ApiMetrics final : public ApiObserver {
   metrics::Registry& registry_;
   prometheus::Gauge& active_;
   prometheus::Counter& unknown_fields_;
+  prometheus::Counter& dropped_reasoning_;
   prometheus::Counter& prompt_bytes_;
   prometheus::Counter& memo_hit_bytes_;
   prometheus::Counter& memo_evictions_;

@@ -34,6 +34,7 @@ Result<HttpServerOptions> OptionsAt(const std::string& address, const Admittance
   http.body_bytes = options.max_body_bytes;
   http.header_timeout =
       std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(options.request_head_timeout_seconds));
+  http.idle_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(options.http_idle_seconds));
   return http;
 }
 

@@ -91,6 +91,10 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .Add("text-threads", options.text_threads, "Threads that parse, render, tokenize and hash requests", {1, 256})
       .Add("request-head-timeout-seconds", options.request_head_timeout_seconds,
            "Time that a client may take to send a request's head", {0.01, 3600})
+      .Add("http-idle-seconds", options.http_idle_seconds,
+           "Time after which a connection without a request is closed. Behind a load balancer, longer than it keeps "
+           "connections: Google's keep theirs for 600",
+           {0.01, 86400})
       .AddList("cors-origins", options.cors_origins,
                "Web pages that may call the API from a browser: origins such as https://chat.example.com, or * for "
                "all; none by default")

@@ -36,6 +36,7 @@ struct RouterOptions {
   std::uint64_t tokenization_memo_bytes = kMaxDefaultMemoBytes;
   std::uint32_t text_threads = TextPoolOptions().thread_count;
   double request_head_timeout_seconds = ToSeconds(HttpServerOptions().header_timeout);
+  double http_idle_seconds = ToSeconds(HttpServerOptions().idle_timeout);
   std::vector<std::string> cors_origins;
   std::string tls_cert;  // files; empty: plain HTTP
   std::string tls_key;

@@ -25,6 +25,7 @@ class ThroughputLog final : public ApiObserver {
 
   void OnAnswer(std::string_view route, int status) override { next_.OnAnswer(route, status); }
   void OnUnknownFields(std::uint32_t count) override { next_.OnUnknownFields(count); }
+  void OnDroppedReasoning(std::uint32_t count) override { next_.OnDroppedReasoning(count); }
   void OnGenerationStart(std::string_view model) override;
   void OnGenerationEnd(const GenerationSummary& summary) override;
   void OnFirstToken(std::string_view model, double seconds) override { next_.OnFirstToken(model, seconds); }

@@ -170,6 +170,9 @@ void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
       .Add("model", options.model, "Model folder in Hugging Face layout, or synthetic:PRESET with random weights")
       .Require("model")
       .Add("served-model-name", options.served_model_name, "Name that clients ask for; by default the folder's name")
+      .Add("chat-template", options.chat_template,
+           "Name of the folder's chat template for every request; by default tool_use for requests with tools, where "
+           "the folder has one, and default for all others")
       .AddChoice("compute-dtype", options.compute_dtype, {"auto", "bf16", "f32"}, "Precision of matrix products")
       .AddChoice("backend", options.backend, {"auto", "cpu", "cuda"},
                  "Device type that computes the model; auto takes CUDA if there is a device, else the CPU")

@@ -27,6 +27,7 @@ struct WorkerOptions {
   // Model
   std::string model;              // a Hugging Face folder, or synthetic:<preset>
   std::string served_model_name;  // empty: the folder's or preset's name
+  std::string chat_template;      // name of one of the folder's; empty: the default
   std::string compute_dtype = "auto";
   std::string backend = "auto";
   std::uint32_t device = 0;

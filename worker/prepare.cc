@@ -45,6 +45,7 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
   model.device_ordinals = backend.ordinals;
   ROOST_ASSIGN_OR_RETURN(model.compute_dtype, ParseComputeDType(options.compute_dtype));
   model.thread_count = options.threads;
+  model.chat_template_name = options.chat_template;
   model.block_tokens = options.block_tokens;
   if (options.kv_blocks > 0) model.block_count = options.kv_blocks;
   ROOST_ASSIGN_OR_RETURN(const KvMemory kv_memory, ParseKvMemory(options.kv_memory));
@@ -111,7 +112,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   if (options.engine != kOwnEngine) return PrepareForeign(options);
   ROOST_ASSIGN_OR_RETURN(const ModelOptions model_options, ModelOptionsOf(options));
   ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
-  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, CheckText(loaded.text, options.model));
+  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, CompleteText(loaded.text, options.model));
   WorkerSetup setup;
   setup.own.model = std::move(loaded.model);
   ROOST_ASSIGN_OR_RETURN(setup.own.engine, EngineOptionsOf(options, *model_options.ops));

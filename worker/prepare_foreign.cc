@@ -38,8 +38,8 @@ foreign::ForeignOptions ForeignOptionsOf(const WorkerOptions& options) {
 Result<WorkerSetup> PrepareForeign(const WorkerOptions& options) {
   const foreign::Dialect* const dialect = foreign::DialectOf(options.engine);
   ROOST_CHECK(dialect != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
-  ROOST_ASSIGN_OR_RETURN(DescribedModel model, DescribeModel(options.model));
-  ROOST_RETURN_IF_ERROR(CheckText(model.text, options.model));
+  ROOST_ASSIGN_OR_RETURN(DescribedModel model, DescribeModel(options.model, options.chat_template));
+  ROOST_RETURN_IF_ERROR(CompleteText(model.text, options.model));
   if (!model.has_weights) {
     LogInfo("the model's folder has no weights: this worker is no fleet with workers that know them",
             {{"model", options.model}});

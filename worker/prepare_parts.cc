@@ -1,18 +1,48 @@
 #include "worker/prepare_parts.h"
 
-#include <filesystem>
-#include <utility>
+#include <fmt/format.h>
 
-#include "common/text/chat_template.h"
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/log.h"
 
 namespace roost::worker {
 
-Result<std::shared_ptr<const Tokenizer>> CheckText(const ModelText& text, const std::string& model) {
+namespace {
+
+void AddStopToken(std::optional<TokenId> token, std::string_view source, ModelText& text) {
+  if (!token || *token >= text.vocab_size) return;
+  if (std::find(text.stop_tokens.begin(), text.stop_tokens.end(), *token) != text.stop_tokens.end()) return;
+  text.stop_tokens.push_back(*token);
+  LogInfo("another token ends answers", {{"token", fmt::to_string(*token)}, {"told_by", std::string(source)}});
+}
+
+}  // namespace
+
+std::optional<TokenId> TurnEndOf(const ModelText& text, const Tokenizer& tokenizer, const ChatTemplate& chat_template) {
+  if (chat_template.family().tools == ToolFamily::kHarmony) return std::nullopt;
+  std::string behind = TextBehindAnswer(chat_template, text.bos_token, text.eos_token);
+  behind.erase(0, behind.find_first_not_of(" \n"));
+  if (behind.empty()) return std::nullopt;
+  const Result<std::vector<TokenId>> tokens = tokenizer.Encode(behind, SpecialTokens::kOmit);
+  if (!tokens.ok() || tokens->empty() || !tokenizer.IsAdded(tokens->front())) return std::nullopt;
+  return tokens->front();
+}
+
+Result<std::shared_ptr<const Tokenizer>> CompleteText(ModelText& text, const std::string& model) {
   const std::filesystem::path folder(model);
   ROOST_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
                          Tokenizer::FromJson(text.tokenizer_json, (folder / "tokenizer.json").string()));
+  if (!text.eos_token.empty()) AddStopToken(tokenizer->IdOf(text.eos_token), "tokenizer_config.json", text);
   if (text.chat_template.empty()) return tokenizer;
-  ROOST_RETURN_IF_ERROR(ChatTemplate::Parse(text.chat_template, (folder / "chat_template").string()));
+  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const ChatTemplate> chat_template,
+                         ChatTemplate::Parse(text.chat_template, (folder / "chat_template").string()));
+  AddStopToken(TurnEndOf(text, *tokenizer, *chat_template), "the chat template", text);
+  for (const std::string& loss : LossesOf(chat_template->traits())) LogInfo("the chat template " + loss);
   return tokenizer;
 }
 

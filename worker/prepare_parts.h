@@ -2,9 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "worker/model/model_text.h"
 #include "worker/options.h"
@@ -13,8 +16,14 @@
 namespace roost::worker {
 
 // Routers would refuse a worker whose text they can not handle, one after another. This check reports it once, at the
-// start. `model` names the folder in errors.
-[[nodiscard]] Result<std::shared_ptr<const Tokenizer>> CheckText(const ModelText& text, const std::string& model);
+// start, and logs what the chat template leaves out. Adds the stop tokens that only the tokenizer's end token and the
+// template tell. `model` names the folder in errors.
+[[nodiscard]] Result<std::shared_ptr<const Tokenizer>> CompleteText(ModelText& text, const std::string& model);
+
+// The token that ends an answer in the template's form: the added token that it writes directly behind one. Empty for
+// Harmony, whose answers are several messages, and where ordinary text stands there.
+[[nodiscard]] std::optional<TokenId> TurnEndOf(const ModelText& text, const Tokenizer& tokenizer,
+                                               const ChatTemplate& chat_template);
 
 // The fields of a setup that follow from the flags and the model's text alone.
 void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup);

@@ -30,6 +30,7 @@ Result<void> CheckName(const std::string& name, const char* field, std::size_t m
     return InvalidArgument(field, "has {} bytes, at most {} are allowed", name.size(), max_bytes);
   if (!IsValidUtf8(name)) return InvalidArgument(field, "is not UTF-8");
   if (HasControlCharacter(name)) return InvalidArgument(field, "contains a control character");
+  if (HasInvisibleCharacter(name)) return InvalidArgument(field, "contains a character that nobody sees");
   return {};
 }
 

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "common/base/log.h"
+
 namespace roost {
 
 Result<std::string> ReadSmallFile(const std::filesystem::path& path, std::size_t max_bytes) {
@@ -19,6 +21,24 @@ Result<std::string> ReadSmallFile(const std::filesystem::path& path, std::size_t
   std::ifstream file(path, std::ios::binary);
   if (!file.read(text.data(), static_cast<std::streamsize>(size))) return DataLoss(path.string(), "can not be read");
   return text;
+}
+
+bool OthersMayWrite(const std::filesystem::path& path) {
+  using std::filesystem::perms;
+  std::error_code error;
+  const perms permissions = std::filesystem::status(path, error).permissions();
+  return !error && (permissions & (perms::group_write | perms::others_write)) != perms::none;
+}
+
+void WarnIfOthersMayWrite(const std::filesystem::path& path) {
+  if (!OthersMayWrite(path)) return;
+  LogWarning("others than its owner may write a file that decides who may do what: chmod go-w",
+             {{"file", path.string()}});
+}
+
+Result<std::string> ReadTrustedFile(const std::filesystem::path& path, std::size_t max_bytes) {
+  WarnIfOthersMayWrite(path);
+  return ReadSmallFile(path, max_bytes);
 }
 
 Result<void> ForEachLine(std::string_view text,

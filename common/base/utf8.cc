@@ -98,13 +98,43 @@ std::optional<CodePoint> DecodeUtf8(std::string_view text) {
   return CodePoint{value, length};
 }
 
-bool HasControlCharacter(std::string_view text) {
+namespace {
+
+bool IsControl(char32_t value) { return value < 0x20 || (value >= 0x7F && value < 0xA0); }
+
+// Unicode's general categories Cf, Zl and Zp, and the fillers that are letters by their category.
+bool IsInvisible(char32_t value) {
+  struct Range {
+    char32_t first, last;
+  };
+  constexpr Range kRanges[] = {
+      {0xAD, 0xAD},       {0x34F, 0x34F},     {0x600, 0x605},     {0x61C, 0x61C},     {0x6DD, 0x6DD},
+      {0x70F, 0x70F},     {0x890, 0x891},     {0x8E2, 0x8E2},     {0x115F, 0x1160},   {0x17B4, 0x17B5},
+      {0x180B, 0x180E},   {0x200B, 0x200F},   {0x2028, 0x202E},   {0x2060, 0x206F},   {0x3164, 0x3164},
+      {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF},   {0xFFA0, 0xFFA0},   {0xFFF9, 0xFFFB},   {0x110BD, 0x110BD},
+      {0x110CD, 0x110CD}, {0x13430, 0x1343F}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE01EF}};
+  for (const Range& range : kRanges) {
+    if (value >= range.first && value <= range.last) return true;
+  }
+  return false;
+}
+
+template <typename Is>
+bool HasCharacter(std::string_view text, const Is& is) {
   while (!text.empty()) {
     const std::optional<CodePoint> point = DecodeUtf8(text);
-    if (!point.has_value() || point->value < 0x20 || (point->value >= 0x7F && point->value < 0xA0)) return true;
+    if (!point.has_value() || is(point->value)) return true;
     text.remove_prefix(point->length);
   }
   return false;
+}
+
+}  // namespace
+
+bool HasControlCharacter(std::string_view text) { return HasCharacter(text, &IsControl); }
+
+bool HasInvisibleCharacter(std::string_view text) {
+  return HasCharacter(text, [](char32_t value) { return IsControl(value) || IsInvisible(value); });
 }
 
 void AppendUtf8(char32_t value, std::string& out) {

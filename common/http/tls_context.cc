@@ -10,6 +10,8 @@
 #include <ctime>
 #include <utility>
 
+#include "common/base/small_file.h"
+
 namespace roost {
 namespace {
 
@@ -124,6 +126,7 @@ std::string_view NameOf(HandshakeFailure failure) {
 void TlsSessionDeleter::operator()(ssl_st* session) const { SSL_free(session); }
 
 Result<TlsContext::Loaded> TlsContext::Read(const TlsFiles& files) {
+  for (const std::string& file : {files.certificate, files.key, files.client_ca}) WarnIfOthersMayWrite(file);
   ERR_clear_error();
   ROOST_ASSIGN_OR_RETURN(Context context, NewContext());
   ROOST_RETURN_IF_ERROR(UseCertificate(context.get(), files.certificate));

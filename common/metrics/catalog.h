@@ -52,7 +52,7 @@ inline constexpr std::array kLabels{
     Label{"reason", 16, Label::Bound::kFixed, "as the metric says"},
     Label{"revision", 1, Label::Bound::kFixed, "of the source, where the build was told it (ROOST_REVISION)"},
     Label{"route", 24, Label::Bound::kFixed, "route of the API, without its path; other: no route"},
-    Label{"state", 4, Label::Bound::kFixed, "as the metric says"},
+    Label{"state", 6, Label::Bound::kFixed, "as the metric says"},
     Label{"tenant", 1000, Label::Bound::kRegistry, "tenant of an API key"},
     Label{"version", 1, Label::Bound::kFixed, "release of the program"},
     Label{"worker", 1024, Label::Bound::kOwner, "name of a worker; at a router, of one that is connected"},
@@ -110,6 +110,8 @@ inline constexpr Metric kRouterTlsCertificateExpiry{Kind::kGauge, "roost_router_
     "When the TLS certificate in use ends, in Unix time; 0 without TLS."};
 inline constexpr Metric kRouterUnknownFields{Kind::kCounter, "roost_router_unknown_request_fields_total", "",
     "Members of generation requests that no API of this server knows; they are ignored."};
+inline constexpr Metric kRouterDroppedReasoning{Kind::kCounter, "roost_router_dropped_reasoning_items_total", "",
+    "Items of reasoning in requests of the Responses API that no message of the assistant follows; they are left out."};
 inline constexpr Metric kRouterPromptBytes{Kind::kCounter, "roost_router_prompt_bytes_total", "",
     "Bytes of prompt text that were turned into tokens; requests with the cache off are not counted."};
 inline constexpr Metric kRouterPromptMemoHitBytes{Kind::kCounter, "roost_router_prompt_memo_hit_bytes_total", "",
@@ -173,7 +175,7 @@ inline constexpr Metric kRouterWorkerRequests{Kind::kCounter, "roost_router_work
 inline constexpr Metric kRouterWorkerInFlight{Kind::kGauge, "roost_router_worker_in_flight_requests", "model,worker",
     "Generations of this router that are at a worker now."};
 inline constexpr Metric kRouterWorkers{Kind::kGauge, "roost_router_workers", "state",
-    "Workers known, by state: ready, cordoned or starting."};
+    "Workers known, by state: ready, cordoned, starting, draining, stalled or ejected. Only ready ones get new requests."};
 inline constexpr Metric kRouterWorkersLost{Kind::kCounter, "roost_router_workers_lost_total", "reason",
     "Workers that were lost, not stopped, by reason: silent, restarted, broken_link, unreachable or stalled."};
 inline constexpr Metric kRouterRetries{Kind::kCounter, "roost_router_retries_total", "reason",

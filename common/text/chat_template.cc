@@ -10,6 +10,17 @@
 
 namespace roost {
 
+RenderOptions ProbeOptions() {
+  constexpr std::uint64_t kSteps = 200'000;
+  constexpr std::size_t kBytes = std::size_t{1} << 20U;
+  RenderOptions options;
+  options.now.tm_mday = 1;
+  options.limits.steps = kSteps;
+  options.limits.value_bytes = kBytes;
+  options.limits.text_bytes = kBytes;
+  return options;
+}
+
 std::tm LocalTime(std::time_t time) {
   std::tm local{};
   localtime_r(&time, &local);
@@ -28,8 +39,10 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view
     return error;
   }
   auto owned = std::make_unique<const jinja::TemplateTree>(std::move(tree).value());
-  return std::shared_ptr<const ChatTemplate>(
-      new ChatTemplate(std::move(source_name), FamilyOf(source), std::move(owned)));
+  std::shared_ptr<ChatTemplate> parsed(new ChatTemplate(std::move(source_name), FamilyOf(source), std::move(owned)));
+  parsed->has_names_ = source.find(kTemplateNameTest) != std::string_view::npos;
+  parsed->traits_ = FindTraits([&](const jinja::Value& context) { return parsed->Render(context, ProbeOptions()); });
+  return std::shared_ptr<const ChatTemplate>(std::move(parsed));
 }
 
 Result<std::string> ChatTemplate::Render(const jinja::Value& context, const RenderOptions& options) const {

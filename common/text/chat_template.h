@@ -18,6 +18,7 @@
 #include "common/text/jinja/traced_text.h"
 #include "common/text/jinja/value.h"
 #include "common/text/output_family.h"
+#include "common/text/template_traits.h"
 
 namespace roost {
 
@@ -30,8 +31,14 @@ struct RenderOptions {
   jinja::Limits limits;
 };
 
+// For short conversations that find out what a template does: small limits.
+[[nodiscard]] RenderOptions ProbeOptions();
+
 // `time` in this machine's time zone. Thread-safe.
 [[nodiscard]] std::tm LocalTime(std::time_t time);
+
+// The test with which a source that is made of several templates asks for a name.
+inline constexpr std::string_view kTemplateNameTest = "chat_template is defined and chat_template == ";
 
 class ChatTemplate {
  public:
@@ -47,12 +54,18 @@ class ChatTemplate {
   [[nodiscard]] const std::string& source_name() const { return source_name_; }
   // The output family of models that come with this template.
   [[nodiscard]] OutputFamily family() const { return family_; }
+  // What it does with messages that not every template knows.
+  [[nodiscard]] const TemplateTraits& traits() const { return traits_; }
+  // Whether it is made of several, of which the variable `chat_template` names one.
+  [[nodiscard]] bool has_names() const { return has_names_; }
 
  private:
   ChatTemplate(std::string source_name, OutputFamily family, std::unique_ptr<const jinja::TemplateTree> tree);
 
   std::string source_name_;
   OutputFamily family_;
+  TemplateTraits traits_;  // set by Parse
+  bool has_names_ = false;
   std::shared_ptr<const jinja::TemplateTree> tree_;
 };
 

@@ -198,6 +198,8 @@ std::string Tokenizer::BytesOf(TokenId id) const {
   return token ? decoder_.BytesOf(*token) : std::string();
 }
 
+bool Tokenizer::IsAdded(TokenId id) const { return added_.Find(id) != nullptr; }
+
 bool Tokenizer::IsSpecial(TokenId id) const {
   const text::AddedToken* added = added_.Find(id);
   return added != nullptr && added->special;

@@ -22,7 +22,9 @@ Result<std::string> ReadLine(capnp::Text::Reader text, const char* field, std::s
 
 Result<std::string> ReadName(capnp::Text::Reader text, const char* field, std::size_t max_bytes) {
   if (text.size() == 0) return DataLoss(field, "empty");
-  return ReadLine(text, field, max_bytes);
+  ROOST_ASSIGN_OR_RETURN(std::string name, ReadLine(text, field, max_bytes));
+  if (HasInvisibleCharacter(name)) return DataLoss(field, "holds a character that nobody sees");
+  return name;
 }
 
 Result<std::vector<BlockHash>> ReadHashes(capnp::List<schema::BlockHash>::Reader list, const char* field,

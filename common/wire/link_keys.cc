@@ -111,7 +111,7 @@ Result<LinkKeyPair> ParseLinkKey(std::string_view text, const std::string& name)
 }
 
 Result<LinkKeyPair> ReadLinkKey(const std::string& path) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path, kMaxLinkFileBytes));
+  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadTrustedFile(path, kMaxLinkFileBytes));
   return ParseLinkKey(text, path);
 }
 
@@ -154,7 +154,7 @@ Result<LinkPeers> LinkPeers::Parse(std::string_view text, const std::string& nam
 }
 
 Result<LinkPeers> LinkPeers::Read(const std::string& path, PeersOf side) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path, kMaxLinkFileBytes));
+  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadTrustedFile(path, kMaxLinkFileBytes));
   return Parse(text, path, side);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <utility>
 
 #include "common/base/check.h"
@@ -20,7 +21,39 @@ std::string UrlOf(const RouterAccess& access, const std::string& path) {
   return base + path;
 }
 
+// More than any answer of a daemon has. A peer that never ends must not fill the memory.
+constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
+// What a callback returns to end the transfer: another number of bytes than it got.
+constexpr std::size_t kRefused = 0;
+constexpr std::size_t kMaxHeaderBytes = std::size_t{1} << 20U;
+
 }  // namespace
+
+std::string WithoutControls(std::string_view text) {
+  const auto is_control = [](unsigned value) { return value < 0x20 || (value >= 0x7F && value < 0xA0); };
+  const auto is_blank = [](char c) { return c == '\n' || c == '\t' || c == '\r'; };
+  constexpr std::size_t kEscapeBytes = 6;  // \u001b
+  std::string clean;
+  clean.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    if (byte == '\\' && next == 'u' && i + kEscapeBytes <= text.size()) {
+      unsigned value = ' ';
+      std::from_chars(text.data() + i + 2, text.data() + i + kEscapeBytes, value, 16);
+      const bool is_allowed = !is_control(value) || is_blank(static_cast<char>(value));
+      clean += is_allowed ? text.substr(i, kEscapeBytes) : "\\ufffd";
+      i += kEscapeBytes - 1;
+    } else if (byte == '\\' && next != 0) {
+      clean += text.substr(i++, 2);
+    } else if (byte == 0xC2 && is_control(next) && next >= 0x80) {
+      ++i;
+    } else if ((byte >= 0x20 && byte != 0x7F) || is_blank(text[i])) {
+      clean += text[i];
+    }
+  }
+  return clean;
+}
 
 CurlCall::CurlCall() : handle_(curl_easy_init(), &curl_easy_cleanup) { ROOST_CHECK(handle_ != nullptr); }
 
@@ -29,7 +62,7 @@ void CurlCall::TakeLine() {
   if (!line_.empty() && line_.back() == '\r') line_.pop_back();
   const std::string_view line = line_;
   if (line.substr(0, kPrefix.size()) == kPrefix) {
-    ask_.on_data(line.substr(kPrefix.size()));
+    ask_.on_data(WithoutControls(line.substr(kPrefix.size())));
   } else if (!line.empty() && line.front() != ':') {
     response_.body.append(line);
   }
@@ -39,6 +72,10 @@ void CurlCall::TakeLine() {
 std::size_t CurlCall::OnBody(char* data, std::size_t size, std::size_t count, void* user) {
   auto& call = *static_cast<CurlCall*>(user);
   const std::string_view bytes(data, size * count);
+  if (call.response_.body.size() + call.line_.size() + bytes.size() > kMaxAnswerBytes) {
+    call.too_large_ = true;
+    return kRefused;
+  }
   if (!call.ask_.on_data) {
     call.response_.body.append(bytes);
     return bytes.size();
@@ -56,6 +93,11 @@ std::size_t CurlCall::OnBody(char* data, std::size_t size, std::size_t count, vo
 std::size_t CurlCall::OnHeader(char* data, std::size_t size, std::size_t count, void* user) {
   auto& call = *static_cast<CurlCall*>(user);
   const std::string_view line(data, size * count);
+  call.header_bytes_ += line.size();
+  if (call.header_bytes_ > kMaxHeaderBytes) {
+    call.too_large_ = true;
+    return kRefused;
+  }
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return line.size();
   std::string name(line.substr(0, colon));
@@ -98,6 +140,8 @@ void CurlCall::Begin(const RouterAccess& access, const std::string& key, Ask ask
   url_ = access.url + ask_.path;
   response_ = {.path = ask_.path, .body = {}, .headers = {}};
   line_.clear();
+  header_bytes_ = 0;
+  too_large_ = false;
   details_.fill('\0');
   CURL* const curl = handle();
   curl_easy_reset(curl);
@@ -120,6 +164,10 @@ void CurlCall::Begin(const RouterAccess& access, const std::string& key, Ask ask
 
 Result<HttpResponse> CurlCall::End(CURLcode code) {
   if (code == CURLE_ABORTED_BY_CALLBACK) return Error{ErrorCode::kCancelled, "stopped", ""};
+  if (too_large_) {
+    return Error{ErrorCode::kUnavailable, fmt::format("{} answers with more than {} MiB", url_, kMaxAnswerBytes >> 20U),
+                 ""};
+  }
   if (code != CURLE_OK) {
     const char* const why = details_[0] == '\0' ? curl_easy_strerror(code) : details_.data();
     const ErrorCode kind = code == CURLE_OPERATION_TIMEDOUT ? ErrorCode::kTimeout : ErrorCode::kUnavailable;
@@ -127,6 +175,7 @@ Result<HttpResponse> CurlCall::End(CURLcode code) {
   }
   if (!line_.empty()) TakeLine();
   curl_easy_getinfo(handle(), CURLINFO_RESPONSE_CODE, &response_.status);
+  response_.body = WithoutControls(response_.body);
   return std::move(response_);
 }
 

@@ -30,6 +30,10 @@ struct HttpResponse {
 // Called with the text behind each "data: " as it arrives.
 using OnData = std::function<void(std::string_view data)>;
 
+// Text of a daemon, JSON or plain, without control characters other than line breaks and tabs, escaped ones included:
+// what it says is shown on terminals, which obey some of them.
+[[nodiscard]] std::string WithoutControls(std::string_view text);
+
 class CurlCall {
  public:
   CurlCall();
@@ -61,6 +65,8 @@ class CurlCall {
   Ask ask_;
   std::string url_;
   HttpResponse response_;
+  std::size_t header_bytes_ = 0;
+  bool too_large_ = false;
   std::string line_;  // the current, unfinished line of the event stream
   std::array<char, CURL_ERROR_SIZE> details_{};
 };

@@ -56,7 +56,7 @@ Result<std::unique_ptr<PromptTokenizer>> FolderTokenizer(const fs::path& folder,
   ROOST_ASSIGN_OR_RETURN(worker::ChatFormat chat, worker::LoadChatFormat(folder));
   wire::Tokenizer bundle;
   bundle.tokenizer_json = tokenizer.text();
-  bundle.chat_template = std::move(chat.chat_template);
+  bundle.chat_template = std::move(chat.combined_template);
   bundle.bos_token = std::move(chat.bos_token);
   bundle.eos_token = std::move(chat.eos_token);
   ROOST_ASSIGN_OR_RETURN(router::TextBundle text, router::ReadTextBundle(bundle));

@@ -173,7 +173,7 @@ Result<ModelSize> MeasureModel(const fs::path& folder, MemoryOf where, kernels::
   ROOST_ASSIGN_OR_RETURN(const worker::HfConfig config, worker::ParseHfConfig(file.root()));
   ROOST_RETURN_IF_ERROR(worker::LoadGenerationConfig(folder, file.root(), config.vocab_size));
   ROOST_ASSIGN_OR_RETURN(const worker::ChatFormat chat, worker::LoadChatFormat(folder));
-  ROOST_RETURN_IF_ERROR(CheckText(folder, chat.chat_template));
+  ROOST_RETURN_IF_ERROR(CheckText(folder, chat.combined_template));
   ModelSize model = SizeOf(config, where, dtype);
   ROOST_ASSIGN_OR_RETURN(model.file_bytes, FileBytes(folder));
   model.name = FolderName(folder);

@@ -114,6 +114,7 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/console/", Match::kPrefix, "console", Door::kConsole, CallThread::kConnection, &Api::Console},
       Route{"GET", "/version", Match::kExact, "version", Door::kClients, CallThread::kConnection, &Api::Version},
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", Door::kAdmin, CallThread::kText, &Api::Workers},
+      Route{"GET", "/admin/v1/models", Match::kExact, "models", Door::kAdmin, CallThread::kText, &Api::ModelFacts},
       Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", Door::kAdmin, CallThread::kText, &Api::Decisions},
       Route{"GET", "/admin/v1/queues", Match::kExact, "queues", Door::kAdmin, CallThread::kText, &Api::Queues},
       Route{"GET", "/admin/v1/usage", Match::kExact, "usage", Door::kAdmin, CallThread::kText, &Api::UsageOfKeys},
@@ -277,6 +278,8 @@ void Api::ListModels(Call& call) {
   Answer(call, JsonResponse(ModelListBody(models)));
 }
 
+void Api::ModelFacts(Call& call) { Answer(call, JsonResponse(ModelFactsBody(services_.dispatcher.Models()))); }
+
 void Api::GetModel(Call& call) {
   const std::string name = PercentDecode(call.rest);
   if (!MayUse(call.admission, name)) return AnswerError(call, NotServed(name));
@@ -291,15 +294,14 @@ void Api::Health(Call& call) {
 }
 
 void Api::Ready(Call& call) {
-  const std::vector<WorkerStatus> workers = services_.dispatcher.Workers();
-  const auto ready_count =
-      std::count_if(workers.begin(), workers.end(), [](const WorkerStatus& worker) { return worker.ready; });
   if (draining_) return AnswerError(call, {ErrorCode::kUnavailable, "the router is draining", ""});
-  if (ready_count == 0) return AnswerError(call, {ErrorCode::kUnavailable, "no worker is ready", ""});
-  JsonWriter json;
-  json.BeginObject().Key("status").String("ready");
-  json.Key("ready_workers").Number(static_cast<std::int64_t>(ready_count)).EndObject();
-  Answer(call, JsonResponse(json.Take()));
+  const std::optional<std::string> model = ModelOfQuery(call.request.query);
+  const ReadyWorkers ready(services_.dispatcher.Workers());
+  if (model && !ready.has(*model)) return AnswerError(call, AwayOrUnknown(*model));
+  if (!model && ready.count() == 0) return AnswerError(call, {ErrorCode::kUnavailable, "no worker is ready", ""});
+  // Names of models are for those with a key, where clients need one; the other listeners are the operators'.
+  const bool lists = call.listener != Listener::kApi || options_.api_keys == nullptr;
+  Answer(call, JsonResponse(ReadyBody(ready, model, lists ? ReadyModels::kList : ReadyModels::kOmit)));
 }
 
 void Api::Metrics(Call& call) {

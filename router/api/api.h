@@ -139,6 +139,7 @@ class Api {
   void Detokenize(Call& call);
   void OpenApi(Call& call);
   void ListModels(Call& call);
+  void ModelFacts(Call& call);
   void GetModel(Call& call);
   void Health(Call& call);
   void Ready(Call& call);

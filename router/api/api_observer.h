@@ -47,6 +47,9 @@ class ApiObserver {
   // The number of unknown fields in a generation's request; called only if there are any.
   virtual void OnUnknownFields(std::uint32_t count) = 0;
 
+  // The number of items of reasoning in a request that belong to no message of the assistant; only if there are any.
+  virtual void OnDroppedReasoning(std::uint32_t /*count*/) {}
+
   // A generation is active from OnGenerationStart to OnGenerationEnd.
   virtual void OnGenerationStart(std::string_view model) = 0;
   virtual void OnGenerationEnd(const GenerationSummary& summary) = 0;

@@ -165,8 +165,13 @@ Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, body.String("model"));
   std::string wanted(name.value_or(""));
   if (wanted.empty() && call.model_name == Call::ModelName::kOptional) {
-    const auto models = ModelsWithoutAdapters();
+    auto models = ModelsWithoutAdapters();
+    const bool is_hidden =
+        std::erase_if(models, [&call](const auto& model) { return !MayUse(call.admission, model->name); }) > 0;
     if (models.size() == 1) wanted = models.front()->name;
+    if (models.empty() && is_hidden) {
+      return Error{ErrorCode::kNotFound, "this key may use no model that is served now", "model"};
+    }
   }
   if (wanted.empty()) return InvalidArgument("model", "must name the model to ask");
   if (!MayUse(call.admission, wanted)) return NotServed(wanted);
@@ -194,6 +199,7 @@ void Api::Responses(Call& call) {
   identity.created_unix_seconds = options_.unix_seconds_now();
   identity.model = call.model->name;
   identity.echo = std::move(request->echo);
+  identity.tool_names = std::move(request->tool_names);
   const std::string id = identity.id;
   Generate(call, std::move(prompt).value(), id, std::make_unique<ResponsesAnswer>(std::move(identity)));
 }
@@ -254,6 +260,7 @@ Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   prompt.reasoning_start = read.reasoning_start;
   prompt.tools = std::move(chat->tool_set);
   prompt.fields = std::move(chat->sampling);
+  if (chat->dropped_reasoning_count > 0) services_.observer.OnDroppedReasoning(chat->dropped_reasoning_count);
   ROOST_RETURN_IF_ERROR(HoldToPriority(call, prompt.fields.cache));
   ROOST_RETURN_IF_ERROR(ConstrainCalls(*call.model, prompt));
   ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read.read), "messages", prompt));

@@ -21,19 +21,18 @@ constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", 
 
 // ---- content ----
 
-Result<void> AppendPart(JsonElement element, std::string path, std::string& text) {
+Result<std::string_view> TextOfPart(JsonElement element, std::string path) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject part, JsonObject::From(element, std::move(path)));
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> type, part.String("type"));
-  if (type != "text") {
+  if (type != "text" && type != "refusal") {
     return InvalidArgument(part.PathOf("type"), "must be \"text\": this server accepts no other kind of content");
   }
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> part_text, part.String("text"));
-  if (!part_text) return InvalidArgument(part.PathOf("text"), "is missing");
-  text += *part_text;
-  return {};
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> text, part.String(*type));
+  if (!text) return InvalidArgument(part.PathOf(*type), "is missing");
+  return *text;
 }
 
-// A string, or an array of text parts; nothing when absent or null.
+// A string, or an array of parts with text, which become lines as in vLLM; nothing when absent or null.
 Result<std::optional<std::string>> ParseContent(const JsonObject& message) {
   const std::optional<JsonElement> content = message.Find("content");
   if (!content) return std::optional<std::string>();
@@ -48,23 +47,28 @@ Result<std::optional<std::string>> ParseContent(const JsonObject& message) {
   std::string text;
   std::size_t i = 0;
   for (const JsonElement part : simdjson::dom::array(*content)) {
-    ROOST_RETURN_IF_ERROR(AppendPart(part, fmt::format("{}[{}]", path, i++), text));
+    ROOST_ASSIGN_OR_RETURN(const std::string_view part_text, TextOfPart(part, fmt::format("{}[{}]", path, i)));
+    if (i++ > 0) text += '\n';
+    text += part_text;
   }
   return std::optional<std::string>(std::move(text));
 }
 
 // ---- tool calls of earlier assistant messages ----
 
+// An object, or the text of one. Whatever else a model wrote (a call that max_tokens cut off, a list) stays the text
+// that it is: refusing it would end the conversation, because the client sends it again in every later turn.
 Result<jinja::Value> ParseArguments(const JsonObject& function) {
   const std::string path = function.PathOf("arguments");
   const std::optional<JsonElement> element = function.Find("arguments");
   if (!element) return jinja::Value::Mapping({});
-  if (!element->is_string()) return TemplateValueOf(*element, path);
+  if (element->is_object()) return TemplateValueOf(*element, path);
+  if (!element->is_string()) return jinja::Value::String(simdjson::minify(*element));
   ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(*element, path));
   if (text.empty()) return jinja::Value::Mapping({});
   Result<jinja::Value> value = jinja::FromJson(text, path);
-  if (!value.ok() || !value->is(jinja::Kind::kDict)) return InvalidArgument(path, "must be a JSON object in a string");
-  return value;
+  return value.ok() && value->is(jinja::Kind::kDict) ? std::move(value).value()
+                                                     : jinja::Value::String(std::string(text));
 }
 
 Result<jinja::Value> ParseFunction(const JsonObject& function) {
@@ -117,13 +121,17 @@ Result<jinja::Value> ParseMessage(JsonElement element, std::string path) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view role, ParseRole(message));
   ROOST_ASSIGN_OR_RETURN(std::optional<std::string> content, ParseContent(message));
   ROOST_ASSIGN_OR_RETURN(const auto tool_calls, message.Array("tool_calls"));
-  if (!content && !(role == "assistant" && tool_calls && !tool_calls->empty())) {
-    return InvalidArgument(message.PathOf("content"), "is missing");
+  const bool has_calls = tool_calls && !tool_calls->empty();
+  if (!content && role != "assistant") return InvalidArgument(message.PathOf("content"), "is missing");
+  // An answer without text, or one that was refused and says so in a member of its own.
+  if (!content && !has_calls) {
+    ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> refusal, message.String("refusal"));
+    content = std::string(refusal.value_or(""));
   }
   jinja::Dict result;
   result.Set("role", jinja::Value::WrittenString(std::string(role)));
   result.Set("content", content ? jinja::Value::String(std::move(*content)) : jinja::Value::None());
-  if (tool_calls && !tool_calls->empty()) {
+  if (has_calls) {
     ROOST_ASSIGN_OR_RETURN(jinja::Value calls, ParseToolCalls(message, *tool_calls));
     result.Set("tool_calls", std::move(calls));
   }
@@ -185,10 +193,11 @@ constexpr std::string_view kMessagesSchema =
     R"({"type":"array","minItems":1,"items":{"type":"object","required":["role"],"properties":{)"
     R"("role":{"enum":["system","developer","user","assistant","tool"]},)"
     R"("content":{"oneOf":[{"type":["string","null"]},{"type":"array","items":{"type":"object",)"
-    R"("required":["type","text"],"properties":{"type":{"const":"text"},"text":{"type":"string"}}}}]},)"
+    R"("required":["type"],"properties":{"type":{"enum":["text","refusal"]},"text":{"type":"string"},)"
+    R"("refusal":{"type":"string"}}}}]},)"
     R"("tool_calls":{"type":["array","null"],"items":{"type":"object","required":["function"],"properties":{)"
     R"("id":{"type":"string"},"type":{"const":"function"},"function":{"type":"object","required":["name"],)"
-    R"("properties":{"name":{"type":"string"},"arguments":{"type":["string","object","null"]}}}}}}}}})";
+    R"("properties":{"name":{"type":"string"},"arguments":{}}}}}}}}})";
 constexpr std::string_view kToolsSchema =
     R"({"type":"array","items":{"type":"object","required":["type","function"],"properties":{)"
     R"("type":{"const":"function"},"function":{"type":"object","required":["name"],"properties":{)"

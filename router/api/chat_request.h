@@ -16,8 +16,9 @@
 namespace roost::router {
 
 // Messages as templates expect them: every member that the client sent, with these changes:
-//   - an array of text parts is joined into one string;
-//   - a tool call's `arguments`, which OpenAI's API sends as JSON in a string, become an object.
+//   - an array of text parts is joined into one string, a line for each;
+//   - a tool call's `arguments`, which OpenAI's API sends as JSON in a string, become an object. A text that is no JSON
+//     object stays a text.
 struct ChatRequest {
   SamplingFields sampling;
   jinja::Value messages;
@@ -28,7 +29,8 @@ struct ChatRequest {
   jinja::Value template_variables = jinja::Value::Mapping({});
   Logprobs logprobs = Logprobs::kOmit;
   std::optional<std::uint32_t> top_logprobs;
-  std::string reasoning_effort;  // for the template; empty: not set
+  std::uint32_t dropped_reasoning_count = 0;  // items of reasoning that a translation left out
+  std::string reasoning_effort;               // for the template; empty: not set
   enum class Reasoning { kSeparate, kInContent } reasoning = Reasoning::kSeparate;
   // How the prompt ends: with the start of an assistant message, without one, or within the last message, so that the
   // answer continues it.

@@ -1,5 +1,6 @@
 #include "router/api/chat_translation.h"
 
+#include <charconv>
 #include <utility>
 
 #include "router/api/cache_fields.h"
@@ -7,12 +8,38 @@
 namespace roost::router {
 namespace {
 
-Result<ChatRequest> ReadTranslation(Result<std::string> chat) {
-  if (!chat.ok()) return chat.error();
-  JsonBody json(std::move(chat).value());
-  ROOST_ASSIGN_OR_RETURN(const JsonObject body, json.Parse());
-  return ParseChatRequest(body);
+// "messages[2].content" is "input[3]" to the client, and "tools[1].function.name" "tools[0].tools[1].name".
+std::string OriginOf(const Translation& translation, std::string_view field) {
+  const auto origin = [field](std::string_view list, const std::vector<std::string>& origins) -> const std::string* {
+    if (!field.starts_with(list)) return nullptr;
+    std::size_t index = 0;
+    const auto [end, error] = std::from_chars(field.data() + list.size(), field.data() + field.size(), index);
+    return error == std::errc() && index < origins.size() ? &origins[index] : nullptr;
+  };
+  if (const std::string* message = origin("messages[", translation.message_origins)) return *message;
+  const std::string* tool = origin("tools[", translation.tool_origins);
+  if (tool == nullptr) return std::string(field);
+  constexpr std::string_view kFunction = "].function";
+  const std::size_t inner = field.find(kFunction);
+  return inner == std::string_view::npos ? *tool : *tool + std::string(field.substr(inner + kFunction.size()));
 }
+
+Result<ChatRequest> ReadTranslation(Result<Translation>& translation) {
+  if (!translation.ok()) return translation.error();
+  JsonBody json(std::move(translation->chat));
+  ROOST_ASSIGN_OR_RETURN(const JsonObject body, json.Parse());
+  Result<ChatRequest> chat = ParseChatRequest(body);
+  if (!chat.ok()) {
+    Error error = std::move(chat).error();
+    error.field = OriginOf(*translation, error.field);
+    return error;
+  }
+  chat->sampling.unknown_field_count = translation->unknown_field_count;
+  chat->dropped_reasoning_count = translation->dropped_reasoning_count;
+  return chat;
+}
+
+Result<ChatRequest> ReadTranslation(Result<Translation>&& translation) { return ReadTranslation(translation); }
 
 }  // namespace
 
@@ -22,16 +49,19 @@ Result<ChatRequest> ParseCountTokensRequest(const JsonObject& body) { return Rea
 
 Result<ResponsesRequest> ParseResponsesRequest(const JsonObject& body) {
   ResponsesRequest request;
-  ROOST_ASSIGN_OR_RETURN(request.chat, ReadTranslation(ChatOfResponses(body)));
+  Result<Translation> translation = ChatOfResponses(body);
+  ROOST_ASSIGN_OR_RETURN(request.chat, ReadTranslation(translation));
   request.echo = EchoOfResponses(body);
+  request.tool_names = std::move(translation->tool_names);
   return request;
 }
 
 // ---- for the translations ----
 
-void ChatWriter::AddMessage(std::string_view message) {
+void ChatWriter::AddMessage(std::string_view message, std::string_view origin) {
   if (!messages.empty()) messages += ',';
   messages += message;
+  result.message_origins.emplace_back(origin);
 }
 
 Result<void> CopyField(JsonElement element, const std::string& path, ChatWriter& chat) {
@@ -44,13 +74,17 @@ Result<void> TranslateFields(const JsonObject& body, std::span<const RequestFiel
   chat.json.BeginObject();
   ROOST_RETURN_IF_ERROR(ReadFields(body, fields, chat));
   for (const RequestField<CacheFields>& field : CacheFieldTable()) CopyMembers(body, {field.name}, chat.json);
+  chat.result.unknown_field_count = CountUnknown(body, fields, CacheFieldTable());
   return {};
 }
 
-std::string FinishChat(ChatWriter& chat) {
+Translation FinishChat(ChatWriter& chat, std::string_view system_field) {
   const bool has_both = !chat.system.empty() && !chat.messages.empty();
   chat.json.Key("messages").Raw("[" + chat.system + (has_both ? "," : "") + chat.messages + "]").EndObject();
-  return chat.json.Take();
+  Translation result = std::move(chat.result);
+  result.chat = chat.json.Take();
+  if (!chat.system.empty()) result.message_origins.emplace(result.message_origins.begin(), system_field);
+  return result;
 }
 
 void CopyMembers(const JsonObject& object, std::initializer_list<std::string_view> names, JsonWriter& json) {

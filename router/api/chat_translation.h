@@ -2,14 +2,16 @@
 // and the rest. So these APIs can do what a chat can, and the checks are in one place.
 //
 // A translation checks the members that it reads itself; its errors name the members of the client's request. A later
-// error may name a chat's field; …FieldOf turns that into the client's name for it. Unknown fields are ignored, as in a
-// chat.
+// error may name a chat's field; …FieldOf turns that into the client's name for it, and a message's or tool's error
+// names the item that it came from. Unknown fields are ignored and counted, as in a chat.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/json_writer.h"
 #include "common/base/result.h"
@@ -17,16 +19,27 @@
 #include "router/api/json_object.h"
 #include "router/api/request_field.h"
 #include "router/api/responses_answer.h"
+#include "router/api/tool_names.h"
 
 namespace roost::router {
 
+struct Translation {
+  std::string chat;  // a chat's body
+  // The client's names for the items that the chat's messages and tools were made from, by index: "input[3]".
+  std::vector<std::string> message_origins;
+  std::vector<std::string> tool_origins;
+  std::uint32_t unknown_field_count = 0;
+  std::uint32_t dropped_reasoning_count = 0;  // items of reasoning that belong to no message
+  ToolNames tool_names;
+};
+
 // Anthropic's Messages API, POST /v1/messages. CountTokens is the same without max_tokens.
-[[nodiscard]] Result<std::string> ChatOfMessages(const JsonObject& body);
-[[nodiscard]] Result<std::string> ChatOfCountTokens(const JsonObject& body);
+[[nodiscard]] Result<Translation> ChatOfMessages(const JsonObject& body);
+[[nodiscard]] Result<Translation> ChatOfCountTokens(const JsonObject& body);
 [[nodiscard]] std::string MessagesFieldOf(std::string_view chat_field);
 
 // OpenAI's Responses API, POST /v1/responses.
-[[nodiscard]] Result<std::string> ChatOfResponses(const JsonObject& body);
+[[nodiscard]] Result<Translation> ChatOfResponses(const JsonObject& body);
 [[nodiscard]] std::string ResponsesFieldOf(std::string_view chat_field);
 
 // Translate a body and parse the resulting chat.
@@ -35,6 +48,7 @@ namespace roost::router {
 struct ResponsesRequest {
   ChatRequest chat;
   ResponseEcho echo;
+  ToolNames tool_names;
 };
 [[nodiscard]] Result<ResponsesRequest> ParseResponsesRequest(const JsonObject& body);
 
@@ -46,8 +60,10 @@ struct ChatWriter {
   std::string messages;  // as JSON, separated by commas
   std::string system;    // a message that goes before `messages`, as JSON; may be empty
   bool thinks = false;   // whether the client asks for reasoning
+  Translation result;    // but for its chat; message_origins without the system's
 
-  void AddMessage(std::string_view message);
+  // `origin`: the client's name for the item, for errors.
+  void AddMessage(std::string_view message, std::string_view origin);
 };
 
 [[nodiscard]] std::span<const RequestField<ChatWriter>> MessagesFieldTable();
@@ -59,7 +75,8 @@ struct ChatWriter {
 // Translates the fields of the table, and Roost's own fields for cache and queue.
 [[nodiscard]] Result<void> TranslateFields(const JsonObject& body, std::span<const RequestField<ChatWriter>> fields,
                                            ChatWriter& chat);
-[[nodiscard]] std::string FinishChat(ChatWriter& chat);
+// `system_field`: the client's name for the field of `system`.
+[[nodiscard]] Translation FinishChat(ChatWriter& chat, std::string_view system_field);
 
 // Copies those of the named members that `object` has, unchanged.
 void CopyMembers(const JsonObject& object, std::initializer_list<std::string_view> names, JsonWriter& json);

@@ -1,4 +1,5 @@
-// Turns the tokens of one choice into text, cuts it at stop strings and stop tokens, and counts the tokens.
+// Turns the tokens of one choice into text, cuts it at stop strings and stop tokens, and counts the tokens. Where a
+// parser follows, stop strings come behind it (generation.h), because they apply to what the client sees.
 //
 // Not thread-safe.
 #pragma once

@@ -81,6 +81,8 @@ std::unique_ptr<OutputParser> MakeFamilyOutput(FamilyOutputOptions options) {
   if (!is_list && family == ToolFamily::kHarmony) {
     return std::make_unique<HarmonyOutput>(std::move(options));
   }
+  // Reasoning that stays in the content has no beginning to look for.
+  if (options.family.reasoning == ReasoningForm::kNone) options.reasoning_start = ReasoningStart::kNever;
   std::unique_ptr<CallForm> form;
   if (is_list) {
     form = MakeForcedCallForm();

@@ -69,13 +69,16 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
       choices_per_prompt_(specs.front().sample_count),
       routed_since_(services_.clock.Now()),
       requests_(specs.size()) {
+  TextOptions text = options_.text;
+  text.stop.clear();
   for (const GenerateSpec& spec : specs) {
     Prompt& prompt = prompts_.emplace_back();
     prompt.token_count = static_cast<std::uint32_t>(spec.prompt.size());
     if (options_.token_ids == TokenIdReport::kTell || spec.prompt_logprobs) prompt.tokens = spec.prompt;
     for (std::uint32_t i = 0; i < choices_per_prompt_; ++i) {
-      choices_.push_back({.stream = ChoiceText(model_->tokenizer, options_.text),
+      choices_.push_back({.stream = ChoiceText(model_->tokenizer, text),
                           .parser = options_.make_parser(static_cast<std::uint32_t>(choices_.size())),
+                          .stop = std::make_unique<StopFilter>(options_.text.stop, options_.text.stop_text),
                           .answer = {},
                           .outcome = {},
                           .last_tokens_at = {}});
@@ -175,7 +178,7 @@ void Generation::OnTokens(std::size_t prompt, ChoiceTokens tokens) {
   if (options_.admission != nullptr) options_.admission->TakeTokens(tokens.tokens.size(), services_.clock.Now());
   if (!choice.began) BeginChoice(index);
   Say(index, Parse(choice, std::move(tokens)));
-  if (!choice.stream.stopped()) return;
+  if (!choice.stop->stopped()) return;
   CompleteChoice(index, wire::FinishReason::kStop, std::nullopt);
   FinishIfDone(prompt);
 }
@@ -231,13 +234,27 @@ void Generation::TellTimes(Choice& choice, std::uint32_t token_count) {
 AnswerDelta Generation::Parse(Choice& choice, ChoiceTokens tokens) {
   AnswerDelta delta;
   for (const TokenId& token : tokens.tokens) {
-    if (choice.stream.stopped()) break;
+    if (choice.stop->stopped()) break;
     if (choice.parser->is_reasoning()) ++choice.reasoning_token_count;
-    choice.parser->Push(choice.stream.Push(token, stop_tokens_), delta);
+    AnswerDelta piece;
+    choice.parser->Push(choice.stream.Push(token, stop_tokens_), piece);
+    AppendVisible(choice, std::move(piece), delta);
   }
   delta.tokens = std::move(tokens.tokens);
   delta.logprobs = std::move(tokens.logprobs);
   return delta;
+}
+
+void Generation::AppendVisible(Choice& choice, AnswerDelta piece, AnswerDelta& delta) {
+  delta.reasoning += piece.reasoning;
+  delta.content += choice.stop->Push(piece.content);
+  if (choice.stop->stopped() || piece.tool_calls.empty()) return;
+  // A stop string does not reach over a call.
+  delta.content += choice.stop->Flush();
+  for (ToolCallDelta& call : piece.tool_calls) {
+    const bool goes_on = call.id.empty() && !delta.tool_calls.empty();
+    goes_on ? void(delta.tool_calls.back().arguments += call.arguments) : delta.tool_calls.push_back(std::move(call));
+  }
 }
 
 // Runs before the choice's first tokens are counted.
@@ -282,11 +299,14 @@ void Generation::CompleteChoice(std::uint32_t index, wire::FinishReason reason, 
       stop_token && std::find(stop_tokens_.begin(), stop_tokens_.end(), *stop_token) != stop_tokens_.end();
   if (is_requests_own) choice.answer.finish.stopped_by = *stop_token;
   if (!choice.began) BeginChoice(index);
+  AnswerDelta last;
+  choice.parser->Push(choice.stream.Flush(), last);
+  choice.parser->Finish(last);
   AnswerDelta rest;
-  choice.parser->Push(choice.stream.Flush(), rest);
-  choice.parser->Finish(rest);
+  AppendVisible(choice, std::move(last), rest);
+  rest.content += choice.stop->Flush();
   if (rest.has_text()) Say(index, std::move(rest));
-  const bool stopped = reason == wire::FinishReason::kStop || choice.stream.stopped();
+  const bool stopped = reason == wire::FinishReason::kStop || choice.stop->stopped();
   if (!stopped) return EndChoice(index, Outcome::kLength);
   EndChoice(index, choice.tool_call_count > 0 ? Outcome::kToolCalls : Outcome::kStop);
 }
@@ -296,7 +316,7 @@ void Generation::EndChoice(std::uint32_t index, Outcome outcome) {
   choice.outcome = outcome;
   last_outcome_ = outcome;
   choice.answer.finish.reason = FinishOf(outcome);
-  if (const std::string* stop = choice.stream.stopped_by()) choice.answer.finish.stopped_by = *stop;
+  if (const std::string* stop = choice.stop->stopped_by()) choice.answer.finish.stopped_by = *stop;
   if (!is_streamed()) return;
   std::string frames;
   if (!std::exchange(began_, true)) frames = options_.format->Begin(CurrentUsage());

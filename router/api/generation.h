@@ -58,7 +58,7 @@ struct GenerationOptions {
   RequestTrace trace;
   std::unique_ptr<AnswerFormat> format;
   Delivery delivery = Delivery::kWhole;
-  TextOptions text;
+  TextOptions text;  // its stop strings end what the client sees as content, not reasoning or calls
   TokenIdReport token_ids = TokenIdReport::kOmit;
   std::vector<std::string> echoes;  // by prompt: the text with which its choices begin; empty without an echo
   enum class Output { kTell, kDrop } output = Output::kTell;  // kDrop: the answer is the echo alone
@@ -87,6 +87,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct Choice {
     ChoiceText stream;
     std::unique_ptr<OutputParser> parser;
+    std::unique_ptr<StopFilter> stop;  // behind a pointer, because it must not move: it points into itself
     bool began = false;
     ChoiceAnswer answer;  // so far; a stream sets only its finish
     std::uint32_t tool_call_count = 0;
@@ -125,6 +126,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void TellTimes(Choice& choice, std::uint32_t token_count);
   // Turns the tokens into a delta.
   [[nodiscard]] AnswerDelta Parse(Choice& choice, ChoiceTokens tokens);
+  // Appends `piece` to `delta`, with its content up to the first stop string.
+  static void AppendVisible(Choice& choice, AnswerDelta piece, AnswerDelta& delta);
   void BeginChoice(std::uint32_t index);
   void Say(std::uint32_t index, AnswerDelta delta);
   void SendFrames(std::string frames);

@@ -25,7 +25,7 @@ Result<void> ForEachJsonLine(std::string_view text, const std::string& path,
 }
 
 Result<std::string> ReadOperatorsFile(const std::string& path, std::size_t most_bytes) {
-  Result<std::string> text = ReadSmallFile(path, most_bytes);
+  Result<std::string> text = ReadTrustedFile(path, most_bytes);
   if (text.ok()) return text;
   return Error{ErrorCode::kInvalidArgument, text.error().message, text.error().field};
 }

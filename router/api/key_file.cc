@@ -84,7 +84,8 @@ Result<ApiKey> KeyOf(const JsonObject& object) {
   ROOST_ASSIGN_OR_RETURN(key.digest, DigestOf(object));
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> tenant, object.String("tenant"));
   key.tenant = tenant.value_or(*name);
-  if (key.tenant.empty() || key.tenant.size() > wire::WireLimits::kMaxTenantBytes || HasControlCharacter(key.tenant)) {
+  if (key.tenant.empty() || key.tenant.size() > wire::WireLimits::kMaxTenantBytes ||
+      HasInvisibleCharacter(key.tenant)) {
     return InvalidArgument("tenant", "must be 1 to {} bytes without control characters",
                            wire::WireLimits::kMaxTenantBytes);
   }

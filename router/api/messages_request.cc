@@ -1,6 +1,7 @@
 // Anthropic's Messages API → chat.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -15,14 +16,29 @@ namespace {
 
 // ---- content ----
 
-// Joins a text, or an array of text blocks, into one text.
-Result<std::string> TextOfContent(JsonElement content, const std::string& path) {
+// The text of a block, behind those before it. Blocks become lines, as in vLLM.
+void AddLine(std::string_view line, std::optional<std::string>& text) {
+  text ? text->append("\n").append(line) : text.emplace(line);
+}
+
+// Claude Code begins its system text with a line for Anthropic's accounts, with a hash that differs in each request. It
+// says nothing to a model, and with it no prompt would begin as the one before.
+std::string_view WithoutAccountLine(std::string_view text) {
+  if (!text.starts_with("x-anthropic-billing-header:")) return text;
+  return text.substr(std::min(text.find('\n'), text.size() - 1) + 1);
+}
+
+std::string_view AsItIs(std::string_view text) { return text; }
+
+// A text, or an array of text blocks as one text, each after `cut`. Blocks that are empty then are left out.
+Result<std::string> TextOfContent(JsonElement content, const std::string& path,
+                                  std::string_view (*cut)(std::string_view) = &AsItIs) {
   if (content.is_string()) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
-    return std::string(text);
+    return std::string(cut(text));
   }
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> blocks, ElementsOf(content, path));
-  std::string all;
+  std::optional<std::string> all;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     ROOST_ASSIGN_OR_RETURN(const JsonObject block, JsonObject::From(blocks[i], fmt::format("{}[{}]", path, i)));
     ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(block, "type"));
@@ -31,27 +47,28 @@ Result<std::string> TextOfContent(JsonElement content, const std::string& path) 
                              "must be \"text\" here: this server accepts no other kind of content");
     }
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(block, "text"));
-    all += text;
+    if (const std::string_view kept = cut(text); !kept.empty()) AddLine(kept, all);
   }
-  return all;
+  return std::move(all).value_or("");
 }
 
 // The parts of one of the client's messages, which may become several messages of a chat.
 struct Turn {
   std::optional<std::string> text;
   std::string reasoning;
-  std::string tool_calls;    // as JSON, each followed by a comma
-  std::string tool_results;  // whole messages, each followed by a comma
+  std::string tool_calls;                 // as JSON, each followed by a comma
+  std::vector<std::string> tool_results;  // whole messages
 };
 
 Result<void> AddToolUse(const JsonObject& block, Turn& turn) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view id, RequiredText(block, "id"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(block, "name"));
-  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> input, block.Object("input"));
+  const std::optional<JsonElement> input = block.Find("input");
   JsonWriter json;
   json.BeginObject().Key("id").String(id).Key("type").String("function").Key("function").BeginObject();
   json.Key("name").String(name).Key("arguments");
-  input ? json.Raw(simdjson::minify(*block.Find("input"))) : json.Raw("{}");
+  // Where a call was cut off, some clients send the text that they have instead of an object.
+  json.Raw(input ? simdjson::minify(*input) : "{}");
   json.EndObject().EndObject();
   turn.tool_calls += json.Take() + ",";
   return {};
@@ -66,7 +83,7 @@ Result<void> AddToolResult(const JsonObject& block, Turn& turn) {
   }
   JsonWriter json;
   json.BeginObject().Key("role").String("tool").Key("tool_call_id").String(id).Key("content").String(text).EndObject();
-  turn.tool_results += json.Take() + ",";
+  turn.tool_results.push_back(json.Take());
   return {};
 }
 
@@ -74,7 +91,7 @@ Result<void> AddBlock(const JsonObject& block, std::string_view role, Turn& turn
   ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(block, "type"));
   if (type == "text") {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(block, "text"));
-    turn.text = turn.text.value_or("") + std::string(text);
+    AddLine(text, turn.text);
     return {};
   }
   if (type == "tool_result" && role == "user") return AddToolResult(block, turn);
@@ -111,8 +128,8 @@ std::string WithoutComma(std::string list) {
 }
 
 // The results of tools come before the user's text.
-void WriteTurn(std::string_view role, const Turn& turn, ChatWriter& chat) {
-  if (!turn.tool_results.empty()) chat.AddMessage(WithoutComma(turn.tool_results));
+void WriteTurn(std::string_view role, const Turn& turn, std::string_view origin, ChatWriter& chat) {
+  for (const std::string& result : turn.tool_results) chat.AddMessage(result, origin);
   if (!turn.text && turn.tool_calls.empty() && !turn.tool_results.empty()) return;
   JsonWriter json;
   json.BeginObject().Key("role").String(role).Key("content");
@@ -121,7 +138,20 @@ void WriteTurn(std::string_view role, const Turn& turn, ChatWriter& chat) {
   if (!turn.reasoning.empty()) json.Key("reasoning_content").String(turn.reasoning);
   if (!turn.tool_calls.empty()) json.Key("tool_calls").Raw("[" + WithoutComma(turn.tool_calls) + "]");
   json.EndObject();
-  chat.AddMessage(json.Take());
+  chat.AddMessage(json.Take(), origin);
+}
+
+// Without text it only carries settings of Anthropic's and says nothing.
+Result<void> WriteSystem(const JsonObject& message, ChatWriter& chat) {
+  const std::optional<JsonElement> content = message.Find("content");
+  if (!content) return InvalidArgument(message.PathOf("content"), "is missing");
+  ROOST_ASSIGN_OR_RETURN(const std::string text,
+                         TextOfContent(*content, message.PathOf("content"), &WithoutAccountLine));
+  if (text.empty()) return {};
+  JsonWriter json;
+  json.BeginObject().Key("role").String("system").Key("content").String(text).EndObject();
+  chat.AddMessage(json.Take(), message.path());
+  return {};
 }
 
 Result<void> ReadTurns(JsonElement element, const std::string& path, ChatWriter& chat) {
@@ -130,17 +160,21 @@ Result<void> ReadTurns(JsonElement element, const std::string& path, ChatWriter&
   for (std::size_t i = 0; i < messages.size(); ++i) {
     ROOST_ASSIGN_OR_RETURN(const JsonObject message, JsonObject::From(messages[i], fmt::format("{}[{}]", path, i)));
     ROOST_ASSIGN_OR_RETURN(const std::string_view role, RequiredText(message, "role"));
-    if (role != "user" && role != "assistant") {
-      return InvalidArgument(message.PathOf("role"), "must be user or assistant");
+    if (role != "user" && role != "assistant" && role != "system") {
+      return InvalidArgument(message.PathOf("role"), "must be user, assistant or system");
+    }
+    if (role == "system") {
+      ROOST_RETURN_IF_ERROR(WriteSystem(message, chat));
+      continue;
     }
     ROOST_ASSIGN_OR_RETURN(const Turn turn, ReadTurn(message, role));
-    WriteTurn(role, turn, chat);
+    WriteTurn(role, turn, message.path(), chat);
   }
   return {};
 }
 
 Result<void> ReadSystem(JsonElement element, const std::string& path, ChatWriter& chat) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfContent(element, path));
+  ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfContent(element, path, &WithoutAccountLine));
   JsonWriter json;
   json.BeginObject().Key("role").String("system").Key("content").String(text).EndObject();
   chat.system = json.Take();
@@ -171,7 +205,8 @@ Result<void> ReadCustomTools(JsonElement element, const std::string& path, ChatW
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
   chat.json.Key("tools").BeginArray();
   for (std::size_t i = 0; i < tools.size(); ++i) {
-    ROOST_RETURN_IF_ERROR(WriteCustomTool(tools[i], fmt::format("{}[{}]", path, i), chat.json));
+    chat.result.tool_origins.push_back(fmt::format("{}[{}]", path, i));
+    ROOST_RETURN_IF_ERROR(WriteCustomTool(tools[i], chat.result.tool_origins.back(), chat.json));
   }
   chat.json.EndArray();
   return {};
@@ -216,7 +251,7 @@ Result<void> ReadStopSequences(JsonElement element, const std::string& path, Cha
 
 constexpr std::string_view kTurnsSchema =
     R"({"type":"array","minItems":1,"items":{"type":"object","required":["role","content"],"properties":{)"
-    R"("role":{"enum":["user","assistant"]},"content":{"oneOf":[{"type":"string"},{"type":"array",)"
+    R"("role":{"enum":["user","assistant","system"]},"content":{"oneOf":[{"type":"string"},{"type":"array",)"
     R"("items":{"type":"object","required":["type"],"properties":{)"
     R"("type":{"enum":["text","tool_use","tool_result","thinking","redacted_thinking"]}}}}]}}}})";
 constexpr std::string_view kSystemSchema =
@@ -253,26 +288,26 @@ constexpr auto kMessagesFields = std::to_array<RequestField<ChatWriter>>({
     {"service_tier", "Without effect.", Ignored{}},
 });
 
-Result<std::string> TranslateMessages(const JsonObject& body) {
+Result<Translation> TranslateMessages(const JsonObject& body) {
   ChatWriter chat;
   if (!body.Find("messages")) return InvalidArgument("messages", "is missing");
   ROOST_RETURN_IF_ERROR(TranslateFields(body, MessagesFieldTable(), chat));
   // Templates of reasoning models reason unless told not to; in this API the client must ask for it.
   chat.json.Key("chat_template_kwargs").BeginObject();
   chat.json.Key("enable_thinking").Bool(chat.thinks).Key("thinking").Bool(chat.thinks).EndObject();
-  return FinishChat(chat);
+  return FinishChat(chat, "system");
 }
 
 }  // namespace
 
 std::span<const RequestField<ChatWriter>> MessagesFieldTable() { return kMessagesFields; }
 
-Result<std::string> ChatOfMessages(const JsonObject& body) {
+Result<Translation> ChatOfMessages(const JsonObject& body) {
   if (!body.Find("max_tokens")) return InvalidArgument("max_tokens", "is missing");
   return TranslateMessages(body);
 }
 
-Result<std::string> ChatOfCountTokens(const JsonObject& body) { return TranslateMessages(body); }
+Result<Translation> ChatOfCountTokens(const JsonObject& body) { return TranslateMessages(body); }
 
 std::string MessagesFieldOf(std::string_view chat_field) {
   if (chat_field == "stop" || chat_field.starts_with("stop["))

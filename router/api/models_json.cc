@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+#include <vector>
+
 #include "common/base/json_writer.h"
+#include "common/text/chat_template.h"
+#include "router/api/url.h"
 
 namespace roost::router {
 namespace {
@@ -63,12 +68,85 @@ std::string ModelBody(const ServedModel& model) {
   return json.Take();
 }
 
+std::string ModelFactsBody(std::span<const std::shared_ptr<const ServedModel>> models) {
+  JsonWriter json;
+  json.BeginObject().Key("models").BeginArray();
+  for (const std::shared_ptr<const ServedModel>& model : models) {
+    if (model->is_adapter()) continue;
+    json.BeginObject().Key("id").String(model->name).Key("chat_template").Bool(model->chat_template != nullptr);
+    json.Key("chat_template_losses").BeginArray();
+    if (model->chat_template != nullptr) {
+      for (const std::string& loss : LossesOf(model->chat_template->traits())) json.String(loss);
+    }
+    json.EndArray().EndObject();
+  }
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
 std::string ModelListBody(std::span<const std::shared_ptr<const ServedModel>> models) {
   JsonWriter json;
   json.BeginObject().Key("object").String("list").Key("data").BeginArray();
   for (const std::shared_ptr<const ServedModel>& model : models) WriteModel(*model, json);
   json.EndArray().EndObject();
   return json.Take();
+}
+
+namespace {
+
+bool GetsRequests(const WorkerStatus& worker) {
+  switch (worker.state) {
+    case WorkerState::kCordoned:
+    case WorkerState::kDraining:
+    case WorkerState::kStalled:
+    case WorkerState::kEjected: return false;
+    case WorkerState::kStarting:
+    case WorkerState::kReady: break;
+  }
+  return worker.ready;
+}
+
+}  // namespace
+
+ReadyWorkers::ReadyWorkers(std::span<const WorkerStatus> workers) {
+  for (const WorkerStatus& worker : workers) {
+    const bool gets_requests = GetsRequests(worker);
+    by_model_[worker.model] += gets_requests ? 1 : 0;
+    if (!gets_requests) continue;
+    ++count_;
+    for (const std::string& adapter : worker.adapters) ++by_adapter_[adapter];
+  }
+}
+
+std::size_t ReadyWorkers::CountOf(const std::string& model) const {
+  if (const auto found = by_model_.find(model); found != by_model_.end()) return found->second;
+  const auto adapter = by_adapter_.find(model);
+  return adapter == by_adapter_.end() ? 0 : adapter->second;
+}
+
+std::string ReadyBody(const ReadyWorkers& ready, const std::optional<std::string>& model, ReadyModels models) {
+  JsonWriter json;
+  json.BeginObject().Key("status").String("ready");
+  if (model) json.Key("model").String(*model);
+  json.Key("ready_workers").Number(model ? ready.CountOf(*model) : ready.count());
+  if (!model && models == ReadyModels::kList) {
+    json.Key("models").BeginArray();
+    for (const auto& [id, count] : ready.by_model()) {
+      json.BeginObject().Key("id").String(id).Key("ready").Bool(count > 0).Key("ready_workers").Number(count);
+      json.EndObject();
+    }
+    json.EndArray();
+  }
+  json.EndObject();
+  return json.Take();
+}
+
+std::optional<std::string> ModelOfQuery(std::string_view query) {
+  std::optional<std::string> model;
+  for (QueryParameter& parameter : ParseQuery(query)) {
+    if (parameter.name == "model") model = std::move(parameter.value);
+  }
+  return model;
 }
 
 std::string WorkersBody(std::span<const WorkerStatus> workers) {

@@ -1,16 +1,50 @@
 // Bodies about models, workers and queues. Pure functions from values to JSON text.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "router/fleet/dispatcher.h"
 
 namespace roost::router {
 
 [[nodiscard]] std::string ModelBody(const ServedModel& model);
+// {"models":[{"id":"m","chat_template":true,"chat_template_losses":["drops tools: …"]}, …]}, for operators: what the
+// chat templates leave out of conversations. Without adapters.
+[[nodiscard]] std::string ModelFactsBody(std::span<const std::shared_ptr<const ServedModel>> models);
 [[nodiscard]] std::string ModelListBody(std::span<const std::shared_ptr<const ServedModel>> models);
+
+// The workers that get new requests, by model and adapter: what /ready answers, and what every other place counts,
+// because all go by WorkerStatus::state.
+class ReadyWorkers {
+ public:
+  explicit ReadyWorkers(std::span<const WorkerStatus> workers);
+
+  [[nodiscard]] std::size_t count() const { return count_; }
+  [[nodiscard]] std::size_t CountOf(const std::string& model) const;  // or of an adapter
+  [[nodiscard]] bool has(const std::string& model) const { return CountOf(model) > 0; }
+  // Models of all workers, also of those that are not ready.
+  [[nodiscard]] const std::map<std::string, std::size_t>& by_model() const { return by_model_; }
+
+ private:
+  std::size_t count_ = 0;
+  std::map<std::string, std::size_t> by_model_;
+  std::map<std::string, std::size_t> by_adapter_;
+};
+
+enum class ReadyModels { kList, kOmit };
+// {"status":"ready","ready_workers":3,"models":[{"id":"a","ready_workers":2,"ready":true}, …]}; of one model alone when
+// it was asked for.
+[[nodiscard]] std::string ReadyBody(const ReadyWorkers& ready, const std::optional<std::string>& model,
+                                    ReadyModels models);
+// The parameter `model` of a query. Others are ignored: probes come with all sorts.
+[[nodiscard]] std::optional<std::string> ModelOfQuery(std::string_view query);
+
 // {"workers":[…]}, which `roostctl status` shows.
 [[nodiscard]] std::string WorkersBody(std::span<const WorkerStatus> workers);
 

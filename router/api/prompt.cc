@@ -10,6 +10,7 @@
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "router/api/shared_prefixes.h"
+#include "router/api/template_messages.h"
 
 namespace roost::router {
 namespace {
@@ -21,7 +22,7 @@ std::size_t MaxCountedTokens(const ServedModel& model) {
 }
 
 // The variables for every template. A client can add its own, but of these it can replace only reasoning_effort.
-jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& request) {
+jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& request, const jinja::Value& messages) {
   jinja::Dict context;
   if (!request.reasoning_effort.empty()) {
     context.Set("reasoning_effort", jinja::Value::String(request.reasoning_effort));
@@ -30,7 +31,7 @@ jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& reques
     context.Set(entry.key, entry.value);
   }
   const bool adds_prompt = request.generation_prompt == ChatRequest::GenerationPrompt::kAdd;
-  context.Set("messages", request.messages);
+  context.Set("messages", messages);
   context.Set("tools", request.tools);
   context.Set("documents", request.documents);
   context.Set("add_generation_prompt", jinja::Value::Bool(adds_prompt));
@@ -171,9 +172,9 @@ Result<void> CheckTextLength(const ServedModel& model, std::string_view text, st
 namespace {
 
 // Cuts what the template wrote after the last message's content. The template may have trimmed the content.
-Result<jinja::TracedText> CutBehindLastMessage(jinja::TracedText text, const ChatRequest& request) {
+Result<jinja::TracedText> CutBehindLastMessage(jinja::TracedText text, const jinja::Value& messages) {
   constexpr std::string_view kField = "continue_final_message";
-  const jinja::Value* content = request.messages.AsSequence().items.back().AsDict().Find("content");
+  const jinja::Value* content = messages.AsSequence().items.back().AsDict().Find("content");
   if (content == nullptr || !content->is(jinja::Kind::kString)) {
     return InvalidArgument(std::string(kField), "needs a last message with text");
   }
@@ -199,9 +200,15 @@ Result<jinja::TracedText> RenderChat(const ServedModel& model, const ChatRequest
   if (model.chat_template == nullptr) {
     return InvalidArgument("model", "the model '{}' has no chat template: use /v1/completions", model.name);
   }
+  if (!model.chat_template->has_names() && request.template_variables.AsDict().Find("chat_template") != nullptr) {
+    return InvalidArgument("chat_template_kwargs.chat_template", "the model '{}' has one chat template only",
+                           model.name);
+  }
   RenderOptions options;
   options.now = LocalTime(static_cast<std::time_t>(settings.unix_seconds));
-  Result<jinja::TracedText> text = model.chat_template->RenderTraced(TemplateContext(model, request), options);
+  const jinja::Value messages = MessagesForTemplate(request.messages, model.chat_template->traits());
+  Result<jinja::TracedText> text =
+      model.chat_template->RenderTraced(TemplateContext(model, request, messages), options);
   if (!text.ok()) {
     return InvalidArgument("messages", "the model's chat template refuses them: {}", text.error().message);
   }
@@ -209,7 +216,7 @@ Result<jinja::TracedText> RenderChat(const ServedModel& model, const ChatRequest
     text = jinja::TracedText::Written(std::move(text->bytes));
   }
   if (request.generation_prompt == ChatRequest::GenerationPrompt::kContinue) {
-    return CutBehindLastMessage(std::move(text).value(), request);
+    return CutBehindLastMessage(std::move(text).value(), messages);
   }
   return text;
 }

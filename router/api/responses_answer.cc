@@ -34,6 +34,15 @@ std::string PartText(BlockKind kind, std::string_view text) {
   return fmt::format(R"({{"type":"output_text","text":{},"annotations":[],"logprobs":[]}})", Quoted(text));
 }
 
+// The text within a custom tool's arguments: {"input": "…"}. What a model wrote instead is the text.
+std::string CustomInputOf(const std::string& arguments) {
+  JsonBody json(arguments);
+  const Result<JsonObject> object = json.Parse();
+  if (!object.ok()) return arguments;
+  const Result<std::optional<std::string_view>> input = object->String(kCustomToolInput);
+  return input.ok() && *input ? std::string(**input) : arguments;
+}
+
 }  // namespace
 
 ResponseEcho EchoOfResponses(const JsonObject& body) {
@@ -64,21 +73,17 @@ class ResponsesAnswer::EventSink final : public BlockSink {
   }
 
   void OnPiece(const AnswerBlock& block, std::string_view piece) override {
+    if (answer_.IsCustom(block)) return;  // its text is known when its arguments are whole
     std::string members = PlaceOf(block) + ",\"delta\":" + Quoted(piece);
     if (block.kind == BlockKind::kText) members += ",\"logprobs\":[]";
     frames += answer_.Event(fmt::format("{}.delta", NameOfKind(block.kind)), members);
   }
 
   void OnClose(const AnswerBlock& block) override {
-    const bool is_call = block.kind == BlockKind::kToolCall;
-    std::string members =
-        fmt::format(R"({},"{}":{})", PlaceOf(block), is_call ? "arguments" : "text", Quoted(block.text));
-    if (is_call) members += ",\"name\":" + Quoted(block.name);
-    if (block.kind == BlockKind::kText) members += ",\"logprobs\":[]";
-    frames += answer_.Event(fmt::format("{}.done", NameOfKind(block.kind)), members);
-    if (!is_call) {
-      frames +=
-          answer_.Event("response.content_part.done", PlaceOf(block) + ",\"part\":" + PartText(block.kind, block.text));
+    switch (block.kind) {
+      case BlockKind::kToolCall: answer_.IsCustom(block) ? CloseCustomCall(block) : CloseCall(block); break;
+      case BlockKind::kText: CloseText(block, ",\"logprobs\":[]"); break;
+      case BlockKind::kReasoning: CloseText(block, ""); break;
     }
     frames += answer_.Event("response.output_item.done", fmt::format(R"("output_index":{},"item":{})", block.index,
                                                                      answer_.ItemText(block, "completed")));
@@ -88,6 +93,26 @@ class ResponsesAnswer::EventSink final : public BlockSink {
   std::string frames;
 
  private:
+  void CloseCall(const AnswerBlock& block) {
+    frames += answer_.Event(fmt::format("{}.done", NameOfKind(block.kind)),
+                            fmt::format(R"({},"arguments":{},"name":{})", PlaceOf(block), Quoted(block.text),
+                                        Quoted(answer_.ToolOf(block).name)));
+  }
+
+  void CloseCustomCall(const AnswerBlock& block) {
+    const std::string input = Quoted(CustomInputOf(block.text));
+    constexpr std::string_view kName = "response.custom_tool_call_input";
+    frames += answer_.Event(fmt::format("{}.delta", kName), PlaceOf(block) + ",\"delta\":" + input);
+    frames += answer_.Event(fmt::format("{}.done", kName), PlaceOf(block) + ",\"input\":" + input);
+  }
+
+  void CloseText(const AnswerBlock& block, std::string_view more) {
+    frames += answer_.Event(fmt::format("{}.done", NameOfKind(block.kind)),
+                            fmt::format(R"({},"text":{}{})", PlaceOf(block), Quoted(block.text), more));
+    frames +=
+        answer_.Event("response.content_part.done", PlaceOf(block) + ",\"part\":" + PartText(block.kind, block.text));
+  }
+
   static std::string_view NameOfKind(BlockKind kind) {
     switch (kind) {
       case BlockKind::kReasoning: return "response.reasoning_text";
@@ -110,9 +135,20 @@ ResponsesAnswer::ResponsesAnswer(ResponseIdentity identity) : identity_(std::mov
 
 // ---- items ----
 
+ClientTool ResponsesAnswer::ToolOf(const AnswerBlock& block) const {
+  const auto found = identity_.tool_names.find(block.name);
+  if (found != identity_.tool_names.end()) return found->second;
+  return {ClientTool::Kind::kFunction, block.name, ""};
+}
+
+bool ResponsesAnswer::IsCustom(const AnswerBlock& block) const {
+  return block.kind == BlockKind::kToolCall && ToolOf(block).kind == ClientTool::Kind::kCustom;
+}
+
 std::string ResponsesAnswer::ItemId(const AnswerBlock& block) const {
   const std::string_view prefix = block.kind == BlockKind::kReasoning ? "rs"
                                   : block.kind == BlockKind::kText    ? "msg"
+                                  : IsCustom(block)                   ? "ctc"
                                                                       : "fc";
   return fmt::format("{}_{}{:02}", prefix, identity_.suffix, block.index);
 }
@@ -130,10 +166,16 @@ std::string ResponsesAnswer::ItemText(const AnswerBlock& block, std::string_view
     case BlockKind::kText:
       json.Key("type").String("message").Key("role").String("assistant").Key("content").Raw("[" + parts + "]");
       break;
-    case BlockKind::kToolCall:
-      json.Key("type").String("function_call").Key("call_id").String(block.id).Key("name").String(block.name);
-      json.Key("arguments").String(is_done ? block.text : "");
+    case BlockKind::kToolCall: {
+      const ClientTool tool = ToolOf(block);
+      const bool is_custom = tool.kind == ClientTool::Kind::kCustom;
+      json.Key("type").String(is_custom ? "custom_tool_call" : "function_call").Key("call_id").String(block.id);
+      json.Key("name").String(tool.name);
+      if (!tool.name_space.empty()) json.Key("namespace").String(tool.name_space);
+      const std::string text = is_done && is_custom ? CustomInputOf(block.text) : block.text;
+      json.Key(is_custom ? "input" : "arguments").String(is_done ? text : "");
       break;
+    }
   }
   json.Key("status").String(status).EndObject();
   return json.Take();

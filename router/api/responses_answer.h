@@ -11,6 +11,7 @@
 #include "router/api/answer.h"
 #include "router/api/answer_blocks.h"
 #include "router/api/json_object.h"
+#include "router/api/tool_names.h"
 
 namespace roost::router {
 
@@ -37,6 +38,7 @@ struct ResponseIdentity {
   std::int64_t created_unix_seconds = 0;
   std::string model;
   ResponseEcho echo;
+  ToolNames tool_names;
 };
 
 class ResponsesAnswer final : public AnswerFormat {
@@ -58,6 +60,9 @@ class ResponsesAnswer final : public AnswerFormat {
   // An event about the whole response.
   [[nodiscard]] std::string ResponseEvent(std::string_view type, std::string_view status, const Usage* usage);
   [[nodiscard]] std::string ResponseText(std::string_view status, const Usage* usage) const;
+  // What the client calls the tool of the block's call.
+  [[nodiscard]] ClientTool ToolOf(const AnswerBlock& block) const;
+  [[nodiscard]] bool IsCustom(const AnswerBlock& block) const;
   [[nodiscard]] std::string ItemId(const AnswerBlock& block) const;
   // With the status "in_progress" the item has no text; otherwise it has its final text.
   [[nodiscard]] std::string ItemText(const AnswerBlock& block, std::string_view status) const;

@@ -15,7 +15,7 @@ namespace {
 
 // ---- items of the input ----
 
-// Joins a text, or an array of parts with text, into one text.
+// A text, or an array of parts with text as one text. Parts become lines, as in vLLM.
 Result<std::string> TextOfParts(JsonElement content, const std::string& path) {
   if (content.is_string()) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
@@ -32,6 +32,7 @@ Result<std::string> TextOfParts(JsonElement content, const std::string& path) {
       return InvalidArgument(part.PathOf("type"), "'{}' is not supported: this server accepts only text", type);
     }
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(part, is_text ? "text" : "refusal"));
+    if (i > 0) all += '\n';
     all += text;
   }
   return all;
@@ -43,6 +44,13 @@ Result<std::string> TextOfMember(const JsonObject& item, std::string_view name) 
   return TextOfParts(*element, item.PathOf(name));
 }
 
+// The name that the model knows the tool of a call by.
+Result<std::string> FunctionNameOf(const JsonObject& item) {
+  ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(item, "name"));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name_space, item.String("namespace"));
+  return QualifiedName(name_space.value_or(""), name);
+}
+
 // Makes chat messages from input items. Consecutive items of the assistant (reasoning, text, calls) become one message.
 class InputItems {
  public:
@@ -52,56 +60,71 @@ class InputItems {
     ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> said, item.String("type"));
     const std::string_view type = said.value_or("message");
     if (type == "message") return AddMessage(item);
-    if (type == "function_call") return AddCall(item);
-    if (type == "function_call_output") return AddOutput(item);
+    if (type == "function_call" || type == "custom_tool_call") return AddCall(item, type);
+    if (type == "function_call_output" || type == "custom_tool_call_output") return AddOutput(item);
     if (type == "reasoning") return AddReasoning(item);
     return InvalidArgument(item.PathOf("type"), "'{}' is not supported", type);
   }
 
-  void AddText(std::string_view role, std::string_view text) {
+  void AddText(std::string_view role, std::string_view text, std::string_view origin) {
     FlushAssistant();
     JsonWriter json;
     json.BeginObject().Key("role").String(role).Key("content").String(text).EndObject();
-    chat_.AddMessage(json.Take());
+    chat_.AddMessage(json.Take(), origin);
   }
 
+  // Reasoning that no message of the assistant follows belongs to none.
   void FlushAssistant() {
-    if (!text_ && calls_.empty()) return;
+    const std::uint32_t reasoning_count = std::exchange(reasoning_count_, 0);
+    const std::string reasoning = std::exchange(reasoning_, {});
+    if (!text_ && calls_.empty()) {
+      chat_.result.dropped_reasoning_count += reasoning_count;
+      return;
+    }
     JsonWriter json;
     json.BeginObject().Key("role").String("assistant").Key("content");
     text_ ? json.String(*text_) : json.Null();
-    if (!reasoning_.empty()) json.Key("reasoning_content").String(reasoning_);
+    if (!reasoning.empty()) json.Key("reasoning_content").String(reasoning);
     if (!calls_.empty()) json.Key("tool_calls").Raw("[" + calls_ + "]");
     json.EndObject();
-    chat_.AddMessage(json.Take());
+    chat_.AddMessage(json.Take(), origin_);
     text_.reset();
-    reasoning_.clear();
     calls_.clear();
   }
 
  private:
   Result<void> AddMessage(const JsonObject& item) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view role, RequiredText(item, "role"));
-    ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfMember(item, "content"));
+    const bool is_empty = role == "assistant" && !item.Find("content");
+    ROOST_ASSIGN_OR_RETURN(const std::string text, is_empty ? std::string() : TextOfMember(item, "content"));
     if (role == "assistant") {
       if (text_ || !calls_.empty()) FlushAssistant();
+      origin_ = item.path();
       text_ = text;
       return {};
     }
     if (role != "user" && role != "system" && role != "developer") {
       return InvalidArgument(item.PathOf("role"), "must be user, assistant, system or developer");
     }
-    AddText(role, text);
+    AddText(role, text, item.path());
     return {};
   }
 
-  Result<void> AddCall(const JsonObject& item) {
+  Result<void> AddCall(const JsonObject& item, std::string_view type) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view id, RequiredText(item, "call_id"));
-    ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(item, "name"));
-    ROOST_ASSIGN_OR_RETURN(const std::string_view arguments, RequiredText(item, "arguments"));
+    ROOST_ASSIGN_OR_RETURN(const std::string name, FunctionNameOf(item));
     JsonWriter json;
     json.BeginObject().Key("id").String(id).Key("type").String("function").Key("function").BeginObject();
-    json.Key("name").String(name).Key("arguments").String(arguments).EndObject().EndObject();
+    json.Key("name").String(name).Key("arguments");
+    if (type == "custom_tool_call") {
+      ROOST_ASSIGN_OR_RETURN(const std::string_view input, RequiredText(item, "input"));
+      json.BeginObject().Key(kCustomToolInput).String(input).EndObject();
+    } else {
+      ROOST_ASSIGN_OR_RETURN(const std::string_view arguments, RequiredText(item, "arguments"));
+      json.String(arguments);
+    }
+    json.EndObject().EndObject();
+    if (!text_ && calls_.empty()) origin_ = item.path();
     if (!calls_.empty()) calls_ += ',';
     calls_ += json.Take();
     return {};
@@ -114,7 +137,7 @@ class InputItems {
     JsonWriter json;
     json.BeginObject().Key("role").String("tool").Key("tool_call_id").String(id);
     json.Key("content").String(text).EndObject();
-    chat_.AddMessage(json.Take());
+    chat_.AddMessage(json.Take(), item.path());
     return {};
   }
 
@@ -125,7 +148,9 @@ class InputItems {
       if (!item.Find(name)) continue;
       ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfMember(item, name));
       if (text.empty()) continue;
+      if (!reasoning_.empty()) reasoning_ += '\n';
       reasoning_ += text;
+      ++reasoning_count_;
       return {};
     }
     return {};
@@ -135,14 +160,16 @@ class InputItems {
   // The assistant's message that is not written yet.
   std::optional<std::string> text_;
   std::string reasoning_;
+  std::uint32_t reasoning_count_ = 0;  // items in reasoning_
   std::string calls_;
+  std::string origin_;  // of its first item that is no reasoning
 };
 
 Result<void> ReadInput(JsonElement element, const std::string& path, ChatWriter& chat) {
   InputItems messages(chat);
   if (element.is_string()) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
-    messages.AddText("user", text);
+    messages.AddText("user", text, path);
     return {};
   }
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> items, ElementsOf(element, path));
@@ -165,35 +192,114 @@ Result<void> ReadInstructions(JsonElement element, const std::string& path, Chat
 
 // ---- tools and formats ----
 
-Result<void> WriteFunctionTool(JsonElement element, std::string path, JsonWriter& json) {
-  ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(element, std::move(path)));
-  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(tool, "type"));
-  if (type != "function") {
-    return InvalidArgument(tool.PathOf("type"), "must be \"function\": this server runs no tools of its own");
+void WriteTextParameter(std::string_view description, std::optional<std::string_view> pattern, JsonWriter& json) {
+  json.BeginObject().Key("type").String("object").Key("properties").BeginObject();
+  json.Key(kCustomToolInput).BeginObject().Key("type").String("string");
+  if (!description.empty()) json.Key("description").String(description);
+  if (pattern) json.Key("pattern").String(*pattern);
+  json.EndObject().EndObject().Key("required").BeginArray().String(kCustomToolInput).EndArray();
+  json.Key("additionalProperties").Bool(false).EndObject();
+}
+
+// The parameters of a custom tool: one text. A regular expression is its pattern and is enforced as a strict function's
+// schema is; no constraint here reads Lark, so the model is shown such a grammar.
+Result<void> WriteCustomParameters(const JsonObject& tool, JsonWriter& json) {
+  json.Key("parameters");
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> format, tool.Object("format"));
+  std::string_view type = "text";
+  if (format) {
+    ROOST_ASSIGN_OR_RETURN(type, RequiredText(*format, "type"));
   }
-  ROOST_RETURN_IF_ERROR(RequiredText(tool, "name"));
-  json.BeginObject().Key("type").String("function").Key("function").BeginObject();
-  CopyMembers(tool, {"name", "description", "parameters", "strict"}, json);
-  json.EndObject().EndObject();
+  if (type == "text") {
+    WriteTextParameter("", std::nullopt, json);
+    return {};
+  }
+  if (type != "grammar") return InvalidArgument(format->PathOf("type"), "must be text or grammar");
+  ROOST_ASSIGN_OR_RETURN(const std::string_view syntax, RequiredText(*format, "syntax"));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view definition, RequiredText(*format, "definition"));
+  if (syntax == "regex") {
+    WriteTextParameter("", definition, json);
+    json.Key("strict").Bool(true);
+    return {};
+  }
+  if (syntax != "lark") return InvalidArgument(format->PathOf("syntax"), "must be lark or regex");
+  WriteTextParameter(fmt::format("A text of this grammar (Lark):\n{}", definition), std::nullopt, json);
   return {};
 }
 
-Result<void> ReadFunctionTools(JsonElement element, const std::string& path, ChatWriter& chat) {
+// Writes the tools that the client itself runs as functions of the chat.
+class ClientTools {
+ public:
+  explicit ClientTools(ChatWriter& chat) : chat_(chat) {}
+
+  Result<void> Add(const JsonObject& tool) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(tool, "type"));
+    return type == "namespace" ? AddNamespace(tool) : AddTool(tool, type, "");
+  }
+
+ private:
+  Result<void> AddNamespace(const JsonObject& tool) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(tool, "name"));
+    ROOST_ASSIGN_OR_RETURN(const auto tools, tool.Array("tools"));
+    if (!tools) return InvalidArgument(tool.PathOf("tools"), "is missing");
+    for (std::size_t i = 0; i < tools->size(); ++i) {
+      ROOST_ASSIGN_OR_RETURN(const JsonObject inner,
+                             JsonObject::From((*tools)[i], fmt::format("{}[{}]", tool.PathOf("tools"), i)));
+      ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(inner, "type"));
+      ROOST_RETURN_IF_ERROR(AddTool(inner, type, name));
+    }
+    return {};
+  }
+
+  Result<void> AddTool(const JsonObject& tool, std::string_view type, std::string_view name_space) {
+    if (type != "function" && type != "custom") {
+      return InvalidArgument(tool.PathOf("type"),
+                             "must be function, custom or namespace, not '{}': this server runs no "
+                             "tools of its own",
+                             type);
+    }
+    ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(tool, "name"));
+    const bool is_custom = type == "custom";
+    const std::string function_name = QualifiedName(name_space, name);
+    chat_.json.BeginObject().Key("type").String("function").Key("function").BeginObject();
+    chat_.json.Key("name").String(function_name);
+    if (is_custom) {
+      CopyMembers(tool, {"description"}, chat_.json);
+      ROOST_RETURN_IF_ERROR(WriteCustomParameters(tool, chat_.json));
+    } else {
+      CopyMembers(tool, {"description", "parameters", "strict"}, chat_.json);
+    }
+    chat_.json.EndObject().EndObject();
+    chat_.result.tool_origins.push_back(tool.path());
+    if (!is_custom && name_space.empty()) return {};
+    const auto kind = is_custom ? ClientTool::Kind::kCustom : ClientTool::Kind::kFunction;
+    chat_.result.tool_names[function_name] = {kind, std::string(name), std::string(name_space)};
+    return {};
+  }
+
+  ChatWriter& chat_;
+};
+
+Result<void> ReadClientTools(JsonElement element, const std::string& path, ChatWriter& chat) {
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
+  ClientTools writer(chat);
   chat.json.Key("tools").BeginArray();
   for (std::size_t i = 0; i < tools.size(); ++i) {
-    ROOST_RETURN_IF_ERROR(WriteFunctionTool(tools[i], fmt::format("{}[{}]", path, i), chat.json));
+    ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(tools[i], fmt::format("{}[{}]", path, i)));
+    ROOST_RETURN_IF_ERROR(writer.Add(tool));
   }
   chat.json.EndArray();
   return {};
 }
 
-Result<void> ReadFunctionChoice(JsonElement element, const std::string& path, ChatWriter& chat) {
+Result<void> ReadClientToolChoice(JsonElement element, const std::string& path, ChatWriter& chat) {
   if (element.is_string()) return CopyField(element, path, chat);
   ROOST_ASSIGN_OR_RETURN(const JsonObject named, JsonObject::From(element, path));
   ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(named, "type"));
-  if (type != "function") return InvalidArgument(named.PathOf("type"), "must be \"function\"");
-  ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(named, "name"));
+  if (type != "function" && type != "custom") {
+    return InvalidArgument(named.PathOf("type"), "must be function or custom");
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::string name, FunctionNameOf(named));
   chat.json.Key("tool_choice").BeginObject().Key("type").String("function").Key("function").BeginObject();
   chat.json.Key("name").String(name).EndObject().EndObject();
   return {};
@@ -246,13 +352,15 @@ Result<void> CheckStore(JsonElement element, const std::string& path, ChatWriter
 
 constexpr std::string_view kInputSchema =
     R"({"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object","properties":{)"
-    R"("type":{"enum":["message","function_call","function_call_output","reasoning"]}}}}]})";
-constexpr std::string_view kFunctionToolsSchema =
+    R"("type":{"enum":["message","function_call","function_call_output","custom_tool_call","custom_tool_call_output",)"
+    R"("reasoning"]}}}}]})";
+constexpr std::string_view kClientToolsSchema =
     R"({"type":"array","items":{"type":"object","required":["type","name"],"properties":{)"
-    R"("type":{"const":"function"},"name":{"type":"string","minLength":1},"parameters":{"type":["object","null"]}}}})";
-constexpr std::string_view kFunctionChoiceSchema =
+    R"("type":{"enum":["function","custom","namespace"]},"name":{"type":"string","minLength":1},)"
+    R"("parameters":{"type":["object","null"]},"format":{"type":"object"},"tools":{"type":"array"}}}})";
+constexpr std::string_view kClientToolChoiceSchema =
     R"({"oneOf":[{"enum":["auto","none","required"]},{"type":"object","required":["type","name"],"properties":{)"
-    R"("type":{"const":"function"},"name":{"type":"string"}}}]})";
+    R"("type":{"enum":["function","custom"]},"name":{"type":"string"}}}]})";
 constexpr std::string_view kTextFormatSchema =
     R"({"type":"object","properties":{"format":{"type":"object","required":["type"],"properties":{)"
     R"("type":{"enum":["text","json_object","json_schema"]}}}}})";
@@ -271,9 +379,10 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
     {"top_k", "Sample from the k likeliest tokens.", Own<ChatWriter>{R"({"type":"integer","minimum":-1})", &CopyField}},
     {"seed", "The same seed gives the same answer.", Own<ChatWriter>{R"({"type":"integer"})", &CopyField}},
     {"chat_template_kwargs", "Variables for the chat template.", Own<ChatWriter>{R"({"type":"object"})", &CopyField}},
-    {"tools", "Functions that the model may call.", Own<ChatWriter>{kFunctionToolsSchema, &ReadFunctionTools}},
+    {"tools", "The client's functions, custom tools and namespaces that the model may call.",
+     Own<ChatWriter>{kClientToolsSchema, &ReadClientTools}},
     {"tool_choice", "Whether the model calls a function, and which.",
-     Own<ChatWriter>{kFunctionChoiceSchema, &ReadFunctionChoice}},
+     Own<ChatWriter>{kClientToolChoiceSchema, &ReadClientToolChoice}},
     {"parallel_tool_calls", "Whether an answer may hold several calls.",
      Own<ChatWriter>{R"({"type":"boolean"})", &CopyField}},
     {"text", "The form of the answer's text.", Own<ChatWriter>{kTextFormatSchema, &ReadTextFormat}},
@@ -298,11 +407,11 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
 
 std::span<const RequestField<ChatWriter>> ResponsesFieldTable() { return kResponsesFields; }
 
-Result<std::string> ChatOfResponses(const JsonObject& body) {
+Result<Translation> ChatOfResponses(const JsonObject& body) {
   if (!body.Find("input")) return InvalidArgument("input", "is missing");
   ChatWriter chat;
   ROOST_RETURN_IF_ERROR(TranslateFields(body, ResponsesFieldTable(), chat));
-  return FinishChat(chat);
+  return FinishChat(chat, "instructions");
 }
 
 std::string ResponsesFieldOf(std::string_view chat_field) {

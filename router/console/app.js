@@ -87,7 +87,8 @@ function showAll() {
   overview.show(history, { model, queues, inFlight, tokenSeconds });
   workersPanel.show(shownWorkers, shares);
   decisionsPanel.show(shownDecisions.slice(0, MOST_DECISIONS));
-  savingsPanel.follow({ workers: shownWorkers.filter((worker) => worker.ready).length, tokenSeconds, mean: meanRequest(model) });
+  const readyCount = shownWorkers.filter((worker) => worker.state === 'ready').length;
+  savingsPanel.follow({ workers: readyCount, tokenSeconds, mean: meanRequest(model) });
 }
 
 // Null while no request has had its first token.

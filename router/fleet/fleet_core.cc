@@ -296,10 +296,26 @@ void FleetCore::ForgiveOwnPause(Instant now) {
   });
 }
 
+namespace {
+
+std::uint32_t& CountOf(WorkerState state, WorkerCounts& counts) {
+  switch (state) {
+    case WorkerState::kStarting: return counts.starting;
+    case WorkerState::kCordoned: return counts.cordoned;
+    case WorkerState::kDraining: return counts.draining;
+    case WorkerState::kStalled: return counts.stalled;
+    case WorkerState::kEjected: return counts.ejected;
+    case WorkerState::kReady: break;
+  }
+  return counts.ready;
+}
+
+}  // namespace
+
 void FleetCore::PublishGauges() {
   WorkerCounts counts;
   roster_.ForEach([&](const Worker& worker) {
-    ++(!roster_.IsReady(worker) ? counts.starting : worker.load.cordoned ? counts.cordoned : counts.ready);
+    ++CountOf(roster_.StateOf(worker), counts);
     metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, worker.ledger->request_count());
     metrics_.SetMode(worker.hello.model, worker.hello.worker_id, worker.view.mode());
   });

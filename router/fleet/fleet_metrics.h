@@ -35,11 +35,14 @@ struct IndexUse {
   std::uint64_t shed_blocks_total = 0;  // workers' blocks that were left out because memory was full
 };
 
-// The workers known: each counts once.
+// The workers known, by WorkerState: each counts once.
 struct WorkerCounts {
   std::uint32_t ready = 0;
   std::uint32_t cordoned = 0;
   std::uint32_t starting = 0;
+  std::uint32_t draining = 0;
+  std::uint32_t stalled = 0;
+  std::uint32_t ejected = 0;
 };
 
 // All functions do nothing here; override those of interest. Callers serialise the calls, except OnDecisionSeconds,

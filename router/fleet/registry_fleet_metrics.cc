@@ -66,6 +66,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
         ready_(registry.Gauge(metrics::kRouterWorkers, {"ready"})),
         cordoned_(registry.Gauge(metrics::kRouterWorkers, {"cordoned"})),
         starting_(registry.Gauge(metrics::kRouterWorkers, {"starting"})),
+        draining_(registry.Gauge(metrics::kRouterWorkers, {"draining"})),
+        stalled_(registry.Gauge(metrics::kRouterWorkers, {"stalled"})),
+        ejected_(registry.Gauge(metrics::kRouterWorkers, {"ejected"})),
         index_blocks_(registry.Gauge(metrics::kRouterIndexBlocks)),
         index_bytes_(registry.Gauge(metrics::kRouterIndexBytes)),
         shed_blocks_(registry.Counter(metrics::kRouterIndexShedBlocks)) {
@@ -145,6 +148,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
     ready_.Set(counts.ready);
     cordoned_.Set(counts.cordoned);
     starting_.Set(counts.starting);
+    draining_.Set(counts.draining);
+    stalled_.Set(counts.stalled);
+    ejected_.Set(counts.ejected);
   }
   void SetIndex(const IndexUse& use) override {
     index_blocks_.Set(static_cast<double>(use.block_count));
@@ -221,6 +227,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
   prometheus::Gauge& ready_;
   prometheus::Gauge& cordoned_;
   prometheus::Gauge& starting_;
+  prometheus::Gauge& draining_;
+  prometheus::Gauge& stalled_;
+  prometheus::Gauge& ejected_;
   prometheus::Gauge& index_blocks_;
   prometheus::Gauge& index_bytes_;
   prometheus::Counter& shed_blocks_;

@@ -16,6 +16,8 @@
 namespace roost::roostctl {
 namespace {
 
+constexpr std::size_t kMoreThanAnyAnswer = (std::size_t{64} << 20U) + 1;
+
 class HttpClientTest : public ::testing::Test {
  protected:
   // Answers with the key that came along, plain or over TLS.
@@ -27,6 +29,7 @@ class HttpClientTest : public ::testing::Test {
         HttpServer::Start(options, [](const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
           roost::HttpResponse response;
           response.body = request.FindHeader("authorization").value_or("none");
+          if (request.path == "/endless") response.body.assign(kMoreThanAnyAnswer, 'A');
           responder->Respond(std::move(response));
         }).value());
     return scheme + "://127.0.0.1:" + std::to_string(server_->port()) + "/";
@@ -53,6 +56,23 @@ TEST_F(HttpClientTest, ShowsTheKeyThatItHas) {
   EXPECT_EQ(HttpClient(access).Get("/x")->body, "Bearer sk-one");
   access.api_key_file = SharedAuthority().Write("key", "sk-two\r\nits comment\n");
   EXPECT_EQ(Ask(access), "Bearer sk-two");
+}
+
+TEST_F(HttpClientTest, AnAnswerWithoutEndIsAnError) {
+  RouterAccess access(Serve());
+  const auto response = HttpClient(access).Get("/endless");
+  ASSERT_FALSE(response.ok());
+  EXPECT_NE(response.error().message.find("more than 64 MiB"), std::string::npos) << response.error().message;
+}
+
+TEST(WithoutControls, DropsWhatTerminalsObey) {
+  EXPECT_EQ(WithoutControls("no\x1b]0;PWNED\x07\x1b[2J"), "no]0;PWNED[2J");
+  EXPECT_EQ(WithoutControls("{\"m\":\"no\\u001b[2J\\u009b1m\\u000a\"}"), "{\"m\":\"no\\ufffd[2J\\ufffd1m\\u000a\"}");
+  EXPECT_EQ(WithoutControls("a\\\\u001b b"), "a\\\\u001b b");  // an escaped backslash, and then text
+  EXPECT_EQ(WithoutControls("a\xc2\x9b"
+                            "31m\n\tü \\u00e9"),
+            "a31m\n\tü \\u00e9");
+  EXPECT_EQ(WithoutControls("\\u00"), "\\u00");
 }
 
 TEST_F(HttpClientTest, ABadKeyIsAnErrorThatDoesNotShowIt) {

@@ -24,6 +24,7 @@ TEST(RouterOptionsTest, FlagsTakeTheDefaultsOfTheParts) {
   EXPECT_EQ(FromSeconds(flags.stall_timeout_seconds), FleetCoreOptions().stall_timeout);
   EXPECT_EQ(FromSeconds(flags.request_timeout_seconds), ApiOptions().request_timeout);
   EXPECT_EQ(flags.max_body_bytes, HttpServerOptions().body_bytes);
+  EXPECT_EQ(FromSeconds(flags.http_idle_seconds), HttpServerOptions().idle_timeout);
 }
 
 TEST(RouterOptionsTest, MemoryIsAQuarterOfThatOfTheMachineEach) {

@@ -225,7 +225,7 @@ const std::string& HttpCalls::base_url() const { return impl_->options.base_url;
 std::size_t HttpCalls::open_count() const { return impl_->transfers.size(); }
 
 Result<std::string> ReadBearerKey(const std::filesystem::path& path) {
-  ROOST_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path, kMaxKeyBytes));
+  ROOST_ASSIGN_OR_RETURN(std::string text, ReadTrustedFile(path, kMaxKeyBytes));
   text.resize(std::min(text.find_first_of("\r\n"), text.size()));
   if (text.empty()) return InvalidArgument(path.string(), "its first line holds no key");
   return text;

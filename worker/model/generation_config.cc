@@ -2,37 +2,51 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace roost::worker {
 namespace {
 
 using simdjson::dom::element;
 
-// The ids of `key`: one integer or an array of them.
-Result<std::vector<TokenId>> TokenIds(const JsonObject& object, std::string_view key, std::uint32_t vocab_size) {
+// Adds the ids of `key`: one integer or an array of them.
+Result<void> AddTokenIds(const JsonObject& object, std::string_view key, std::uint32_t vocab_size,
+                         std::vector<TokenId>& ids) {
   const auto found = object.Find(key);
-  if (!found) return std::vector<TokenId>();
+  if (!found) return {};
   std::vector<element> elements{*found};
   if (found->is_array()) {
     ROOST_ASSIGN_OR_RETURN(elements, object.Array(key));
   }
-  std::vector<TokenId> ids;
   for (const element& each : elements) {
-    std::uint64_t id = 0;
-    if (each.get(id) != simdjson::SUCCESS || id >= vocab_size) {
+    double id = 0;
+    const bool is_number = each.get(id) == simdjson::SUCCESS;
+    if (is_number && id == -1 && !found->is_array()) return {};  // how some files say that there is none
+    if (!is_number || id < 0 || id >= vocab_size || id != std::floor(id)) {
       return object.Complain(key, fmt::format("must be a token id below {}, or an array of them", vocab_size));
     }
     const auto token = static_cast<TokenId>(id);
     if (std::find(ids.begin(), ids.end(), token) == ids.end()) ids.push_back(token);
   }
-  return ids;
+  return {};
+}
+
+// Files of other servers say "all tokens" as 0 or -1, and some write counts as 50.0.
+Result<std::uint32_t> TopKOr(const JsonObject& config, std::uint32_t fallback) {
+  ROOST_ASSIGN_OR_RETURN(const auto value, config.Number("top_k"));
+  if (!value) return fallback;
+  if (*value == -1) return 0U;
+  if (!(*value >= 0 && *value <= std::numeric_limits<std::uint32_t>::max()) || *value != std::floor(*value)) {
+    return config.Complain("top_k", "must be an integer of 0 to 4294967295, or -1 for all tokens");
+  }
+  return static_cast<std::uint32_t>(*value);
 }
 
 Result<wire::SamplingDefaults> ParseSampling(const JsonObject& config) {
   wire::SamplingDefaults defaults;
   ROOST_ASSIGN_OR_RETURN(const double temperature, config.NumberOr("temperature", defaults.temperature));
   ROOST_ASSIGN_OR_RETURN(const double top_p, config.NumberOr("top_p", defaults.top_p));
-  ROOST_ASSIGN_OR_RETURN(const auto top_k, config.Count("top_k"));
+  ROOST_ASSIGN_OR_RETURN(defaults.top_k, TopKOr(config, defaults.top_k));
   ROOST_ASSIGN_OR_RETURN(const double min_p, config.NumberOr("min_p", defaults.min_p));
   ROOST_ASSIGN_OR_RETURN(const double repetition, config.NumberOr("repetition_penalty", defaults.repetition_penalty));
   if (!(temperature >= 0 && temperature <= 100)) return config.Complain("temperature", "must lie between 0 and 100");
@@ -44,7 +58,6 @@ Result<wire::SamplingDefaults> ParseSampling(const JsonObject& config) {
   }
   defaults.temperature = static_cast<float>(temperature);
   defaults.top_p = static_cast<float>(top_p);
-  defaults.top_k = top_k.value_or(defaults.top_k);
   defaults.min_p = static_cast<float>(min_p);
   defaults.repetition_penalty = static_cast<float>(repetition);
   // Transformers then takes the likeliest token, whatever else the file says about sampling.
@@ -65,21 +78,12 @@ Result<std::string> TokenText(const JsonObject& config, std::string_view key) {
   return *content;
 }
 
-// "chat_template": a string, or [{"name": …, "template": …}], where the one named "default" is taken.
-Result<std::string> TemplateOf(const JsonObject& config) {
-  const auto found = config.Find("chat_template");
-  if (!found) return std::string();
-  std::string_view text;
-  if (found->get(text) == simdjson::SUCCESS) return std::string(text);
-  ROOST_ASSIGN_OR_RETURN(const auto entries, config.Array("chat_template"));
-  for (const element& entry : entries) {
-    std::string_view name;
-    if (entry["name"].get(name) == simdjson::SUCCESS && name == "default" &&
-        entry["template"].get(text) == simdjson::SUCCESS) {
-      return std::string(text);
-    }
-  }
-  return config.Complain("chat_template", "must be a string or a list with one named default");
+// Older folders say the end token in special_tokens_map.json alone.
+Result<std::string> EndTokenOfMap(const std::filesystem::path& directory) {
+  const auto path = directory / "special_tokens_map.json";
+  if (!std::filesystem::exists(path)) return std::string();
+  ROOST_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::Load(path, kMaxTokenizerConfigBytes));
+  return TokenText(file.root(), "eos_token");
 }
 
 }  // namespace
@@ -91,27 +95,35 @@ Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& direc
   if (std::filesystem::exists(path)) {
     ROOST_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::Load(path, kMaxTokenizerConfigBytes));
     ROOST_ASSIGN_OR_RETURN(result.sampling, ParseSampling(file.root()));
-    ROOST_ASSIGN_OR_RETURN(result.stop_tokens, TokenIds(file.root(), "eos_token_id", vocab_size));
+    ROOST_RETURN_IF_ERROR(AddTokenIds(file.root(), "eos_token_id", vocab_size, result.stop_tokens));
   }
-  if (result.stop_tokens.empty()) {
-    ROOST_ASSIGN_OR_RETURN(result.stop_tokens, TokenIds(model_config, "eos_token_id", vocab_size));
+  ROOST_RETURN_IF_ERROR(AddTokenIds(model_config, "eos_token_id", vocab_size, result.stop_tokens));
+  // Models of text and images keep it with the rest of the text model.
+  ROOST_ASSIGN_OR_RETURN(const auto text_config, model_config.Object("text_config"));
+  if (text_config) {
+    ROOST_RETURN_IF_ERROR(AddTokenIds(*text_config, "eos_token_id", vocab_size, result.stop_tokens));
   }
   return result;
 }
 
-Result<ChatFormat> LoadChatFormat(const std::filesystem::path& directory) {
+Result<ChatFormat> LoadChatFormat(const std::filesystem::path& directory, std::string_view template_name) {
   ChatFormat result;
+  std::vector<NamedTemplate> templates;
   const auto config_path = directory / "tokenizer_config.json";
   if (std::filesystem::exists(config_path)) {
     ROOST_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::Load(config_path, kMaxTokenizerConfigBytes));
-    ROOST_ASSIGN_OR_RETURN(result.chat_template, TemplateOf(file.root()));
-    ROOST_ASSIGN_OR_RETURN(result.bos_token, TokenText(file.root(), "bos_token"));
-    ROOST_ASSIGN_OR_RETURN(result.eos_token, TokenText(file.root(), "eos_token"));
+    const JsonObject config = file.root();
+    ROOST_ASSIGN_OR_RETURN(templates, LoadChatTemplates(directory, &config));
+    ROOST_ASSIGN_OR_RETURN(result.bos_token, TokenText(config, "bos_token"));
+    ROOST_ASSIGN_OR_RETURN(result.eos_token, TokenText(config, "eos_token"));
+  } else {
+    ROOST_ASSIGN_OR_RETURN(templates, LoadChatTemplates(directory, nullptr));
   }
-  const auto template_path = directory / "chat_template.jinja";
-  if (std::filesystem::exists(template_path)) {
-    ROOST_ASSIGN_OR_RETURN(result.chat_template, ReadSmallFile(template_path, kMaxChatTemplateBytes));
+  if (result.eos_token.empty()) {
+    ROOST_ASSIGN_OR_RETURN(result.eos_token, EndTokenOfMap(directory));
   }
+  ROOST_ASSIGN_OR_RETURN(result.chat_template, ChooseTemplate(templates, template_name));
+  result.combined_template = CombineTemplates(templates, template_name);
   return result;
 }
 

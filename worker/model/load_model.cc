@@ -130,6 +130,7 @@ Result<LoadedModel> LoadSynthetic(std::string_view preset, const ModelOptions& o
   if (!config) return UnknownPreset(preset);
   LoadedModel loaded;
   loaded.text.name = preset;
+  loaded.text.vocab_size = config->vocab_size;
   ROOST_RETURN_IF_ERROR(BuildModel(*config, RandomWeights(options.synthetic_seed), options, loaded));
   loaded.fingerprint = SyntheticFingerprint(*config, options.synthetic_seed);
   loaded.text.stop_tokens = {kSyntheticTurnEnd, kSyntheticEndOfText};
@@ -145,7 +146,8 @@ Result<LoadedModel> LoadDirectory(const std::filesystem::path& directory, const 
   ROOST_ASSIGN_OR_RETURN(const HfConfig config, ParseHfConfig(config_file.root()));
   LoadedModel loaded;
   // The small files come first, so that errors in them show before the weights are read.
-  ROOST_ASSIGN_OR_RETURN(loaded.text, ReadModelText(directory, config_file.root(), config.vocab_size));
+  ROOST_ASSIGN_OR_RETURN(loaded.text,
+                         ReadModelText(directory, config_file.root(), config.vocab_size, options.chat_template_name));
   ROOST_ASSIGN_OR_RETURN(SafetensorsDirectory files, SafetensorsDirectory::Open(directory));
   SafetensorsWeights weights(std::move(files), RankCountOf(options));
   ROOST_RETURN_IF_ERROR(BuildModel(config, weights, options, loaded));

@@ -43,6 +43,7 @@ struct ModelOptions {
   // Lowers the model's own limit.
   std::optional<std::uint32_t> max_context_tokens = std::nullopt;
   std::uint64_t synthetic_seed = 0;
+  std::string chat_template_name = {};  // among those of the folder; empty: the default
   const kernels::OpTable* ops = &kernels::CpuOps();
   // Devices of the op table. Several devices compute the model together, one rank each; see tensor_parallel.h. On the
   // CPU all ranks are device 0, and they share the threads.

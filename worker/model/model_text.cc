@@ -42,16 +42,17 @@ Result<std::vector<TensorRecord>> HashWeights(const std::filesystem::path& direc
 }  // namespace
 
 Result<ModelText> ReadModelText(const std::filesystem::path& directory, const JsonObject& config,
-                                std::uint32_t vocab_size) {
+                                std::uint32_t vocab_size, std::string_view template_name) {
   ModelText text;
+  text.vocab_size = vocab_size;
   text.name = DirectoryName(directory);
   ROOST_ASSIGN_OR_RETURN(const JsonFile tokenizer, JsonFile::Load(directory / "tokenizer.json", kMaxTokenizerBytes));
   text.tokenizer_json = tokenizer.text();
   ROOST_ASSIGN_OR_RETURN(GenerationConfig generation, LoadGenerationConfig(directory, config, vocab_size));
   text.stop_tokens = std::move(generation.stop_tokens);
   text.sampling = generation.sampling;
-  ROOST_ASSIGN_OR_RETURN(ChatFormat chat, LoadChatFormat(directory));
-  text.chat_template = std::move(chat.chat_template);
+  ROOST_ASSIGN_OR_RETURN(ChatFormat chat, LoadChatFormat(directory, template_name));
+  text.chat_template = std::move(chat.combined_template);
   text.bos_token = std::move(chat.bos_token);
   text.eos_token = std::move(chat.eos_token);
   return text;
@@ -65,12 +66,12 @@ Result<void> CheckModelFolder(const std::filesystem::path& directory) {
                "model"};
 }
 
-Result<DescribedModel> DescribeModel(const std::filesystem::path& directory) {
+Result<DescribedModel> DescribeModel(const std::filesystem::path& directory, std::string_view template_name) {
   ROOST_RETURN_IF_ERROR(CheckModelFolder(directory));
   ROOST_ASSIGN_OR_RETURN(const JsonFile config, JsonFile::Load(directory / "config.json", kMaxConfigBytes));
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t vocab_size, VocabSizeOf(config.root()));
   DescribedModel model;
-  ROOST_ASSIGN_OR_RETURN(model.text, ReadModelText(directory, config.root(), vocab_size));
+  ROOST_ASSIGN_OR_RETURN(model.text, ReadModelText(directory, config.root(), vocab_size, template_name));
   std::vector<TensorRecord> tensors;
   model.has_weights = HasSafetensors(directory);
   if (model.has_weights) {

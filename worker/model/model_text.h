@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -17,19 +18,21 @@ namespace roost::worker {
 inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{256} << 20U;
 
 struct ModelText {
-  std::string name;  // the folder's or the preset's
+  std::string name;              // the folder's or the preset's
+  std::uint32_t vocab_size = 0;  // all token ids are below
   std::vector<TokenId> stop_tokens;
   wire::SamplingDefaults sampling;
   std::string tokenizer_json;
-  std::string chat_template;  // empty when the model has none
+  std::string chat_template;  // of several, one that chooses (chat_templates.h); empty when the model has none
   std::string bos_token;      // text; may be empty
   std::string eos_token;
 };
 
-// `config` is the folder's config.json; stop tokens are below `vocab_size`. tokenizer.json is only checked to be JSON;
-// the tokenizer checks its content. An error names the file.
+// `config` is the folder's config.json; stop tokens are below `vocab_size`. `template_name`: of the chat template,
+// empty for the default. tokenizer.json is only checked to be JSON; the tokenizer checks its content. An error names
+// the file.
 [[nodiscard]] Result<ModelText> ReadModelText(const std::filesystem::path& directory, const JsonObject& config,
-                                              std::uint32_t vocab_size);
+                                              std::uint32_t vocab_size, std::string_view template_name);
 
 struct DescribedModel {
   ModelText text;
@@ -42,6 +45,7 @@ struct DescribedModel {
 
 // A folder of any architecture, whose weights are hashed and not loaded: another program computes the model. Takes as
 // long as reading the weights once.
-[[nodiscard]] Result<DescribedModel> DescribeModel(const std::filesystem::path& directory);
+[[nodiscard]] Result<DescribedModel> DescribeModel(const std::filesystem::path& directory,
+                                                   std::string_view template_name = {});
 
 }  // namespace roost::worker

@@ -169,7 +169,8 @@ SafetensorsFile::~SafetensorsFile() {
 }
 
 Result<void> SafetensorsFile::Map() {
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK does nothing to a regular file; without it, a FIFO would wait for somebody who writes.
+  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     const int reason = errno;
     return Error{reason == ENOENT ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument,

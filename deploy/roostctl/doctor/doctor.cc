@@ -44,6 +44,15 @@ struct Place {
   RouterAccess access;
 };
 
+// "takes requests: 2 workers are ready", as /ready says.
+std::string ReadyText(const std::string& body) {
+  simdjson::dom::parser parser;
+  std::uint64_t count = 0;
+  const bool tells = parser.parse(simdjson::padded_string(body))["ready_workers"].get(count) == simdjson::SUCCESS;
+  if (!tells) return "takes requests";
+  return fmt::format("takes requests: {} worker{} ready", count, count == 1 ? " is" : "s are");
+}
+
 class Doctor {
  public:
   explicit Doctor(const DoctorOptions& options) : options_(options) {
@@ -59,6 +68,7 @@ class Doctor {
     for (const std::string& url : options_.worker_urls) CheckDaemonMetrics(PlaceOf("worker", url), DaemonKind::kWorker);
     for (const std::string& url : options_.more_routers) static_cast<void>(CheckApi(PlaceOf("api", url)));
     for (const std::string& url : options_.more_admins) CheckOtherAdmin(PlaceOf("admin", url));
+    if (has_admin) CheckTemplates();
     if (!has_api || !FindModel()) return std::move(findings_);
     CheckPrompt(has_admin);
     if (options_.sends_no_requests) {
@@ -119,12 +129,33 @@ class Doctor {
     HttpClient client(place.access, kPatienceSeconds);
     const Result<HttpResponse> ready = client.Get("/ready");
     if (ready.ok() && ready->status == 200) {
-      Add({Severity::kOk, "ready", place.access.url, "takes requests"});
+      Add({Severity::kOk, "ready", place.access.url, ReadyText(ready->body)});
     } else {
       Add({Severity::kFailure, "ready", place.access.url,
            ready.ok() ? RefusalOf(*ready).message : ready.error().ToString(), "see what is said of the workers"});
     }
     return true;
+  }
+
+  // What models' chat templates leave out, as their router found.
+  void CheckTemplates() {
+    HttpClient client(admin_.access, kPatienceSeconds);
+    const Result<HttpResponse> answer = client.Get("/admin/v1/models");
+    simdjson::dom::parser parser;
+    simdjson::dom::array models;
+    const bool is_told = answer.ok() && answer->status == 200 &&
+                         parser.parse(simdjson::padded_string(answer->body))["models"].get(models) == simdjson::SUCCESS;
+    if (!is_told) return;  // an older router
+    for (const simdjson::dom::element model : models) {
+      simdjson::dom::array losses;
+      if (model["chat_template_losses"].get(losses) != simdjson::SUCCESS) continue;
+      for (const simdjson::dom::element loss : losses) {
+        std::string_view text;
+        if (loss.get(text) != simdjson::SUCCESS) continue;
+        Add({Severity::kNote, "template", std::string(TextAt(model, "/id")),
+             fmt::format("its chat template {}", text)});
+      }
+    }
   }
 
   bool CheckAdmin() {

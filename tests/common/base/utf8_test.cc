@@ -27,6 +27,16 @@ TEST(Utf8Test, RefusesOverlongSurrogateAndTooLarge) {
   EXPECT_TRUE(IsValidUtf8("aé€👋"));
 }
 
+TEST(Utf8Test, FindsCharactersThatNobodySees) {
+  for (const std::string_view name : {"a\u200bb", "\u00ad", "x\u2028", "\u202eevil", "\ufeffa", "a\u3164", "\u2060",
+                                      "\U000e0041", "\u061c", "a\n", "\x7f", "\u180e", "\u115f"}) {
+    EXPECT_TRUE(HasInvisibleCharacter(name)) << name;
+  }
+  for (const std::string_view name : {"worker-1", "Köln", "日本語", "модель", "🐔", "a b", ""}) {
+    EXPECT_FALSE(HasInvisibleCharacter(name)) << name;
+  }
+}
+
 TEST(Utf8Test, HoldsBackWhatMoreBytesCouldComplete) {
   EXPECT_EQ(IncompleteUtf8Suffix("a"), 0U);
   EXPECT_EQ(IncompleteUtf8Suffix("a\xF0\x9F\x91"), 3U);

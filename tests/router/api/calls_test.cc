@@ -114,6 +114,39 @@ TEST_F(CallsTest, ReasoningStreamsForItselfAndIsCounted) {
   EXPECT_LE(std::stoi(counts[0]), 21);  // markers are in the first and last pieces
 }
 
+TEST_F(CallsTest, StopStringsDoNotEndAnAnswerInsideItsReasoning) {
+  const auto responder = Ask(R"("stop":["manner"])");
+  Write("<think>in a manner</think>of speaking, no manners");
+  dispatcher_.Finish(FinishReason::kLength);
+  const std::string& body = responder->response->body;
+  EXPECT_EQ(At(body, "/choices/0/message/reasoning_content"), R"("in a manner")");
+  EXPECT_EQ(At(body, "/choices/0/message/content"), R"("of speaking, no ")");
+  EXPECT_EQ(At(body, "/choices/0/finish_reason"), R"("stop")");
+  EXPECT_EQ(At(body, "/choices/0/stop_reason"), R"("manner")");
+}
+
+TEST_F(CallsTest, StopStringsDoNotEndAnAnswerInsideACallOrItsMarkers) {
+  const auto responder = Ask(R"("stop":["tool_call","think","x1"],"stream":true)");
+  Write("<think>a</think>b<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": \"x1\"}}</tool_call>");
+  dispatcher_.Finish(FinishReason::kStop);
+  EXPECT_EQ(Joined(Parts(*responder, "/choices/0/delta/content")), "b");
+  EXPECT_EQ(Joined(Parts(*responder, "/choices/0/delta/tool_calls/0/function/arguments")), R"({\"a\": \"x1\"})");
+}
+
+TEST_F(CallsTest, AStopStringDoesNotReachOverReasoningOrACall) {
+  const auto responder = Ask(R"("stop":["one two"])");
+  Write("<think>one</think> two one<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call> two");
+  dispatcher_.Finish(FinishReason::kStop);
+  EXPECT_EQ(At(responder->response->body, "/choices/0/message/content"), R"(" two one two")");
+  EXPECT_EQ(At(responder->response->body, "/choices/0/finish_reason"), R"("tool_calls")");
+}
+
+TEST_F(CallsTest, ReasoningThatStaysInTheContentIsStopped) {
+  const auto responder = Ask(R"("stop":["manner"],"separate_reasoning":false)");
+  Write("<think>in a manner");
+  EXPECT_EQ(At(responder->response->body, "/choices/0/message/content"), R"("<think>in a ")");
+}
+
 TEST_F(CallsTest, ForcedCallsAskForTheFormOfTheFamily) {
   Ask(R"("tool_choice":"required")");
   const auto& constraint = dispatcher_.specs.at(0).constraint;

@@ -308,6 +308,7 @@ class FakeTextWork final : public TextWork {
 class RecordingObserver final : public ApiObserver {
  public:
   void OnUnknownFields(std::uint32_t count) override { unknown_fields += count; }
+  void OnDroppedReasoning(std::uint32_t count) override { dropped_reasoning += count; }
   void OnAnswer(std::string_view route, int status) override { answers.push_back(fmt::format("{} {}", route, status)); }
   void OnGenerationStart(std::string_view) override { ++active; }
   void OnGenerationEnd(const GenerationSummary& summary) override {
@@ -321,6 +322,7 @@ class RecordingObserver final : public ApiObserver {
   }
 
   std::uint32_t unknown_fields = 0;
+  std::uint32_t dropped_reasoning = 0;
   std::vector<std::string> answers;
   std::vector<std::string> ends;
   int active = 0;

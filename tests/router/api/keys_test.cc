@@ -198,7 +198,9 @@ TEST_F(KeysTest, AModelThatAKeyIsNotForIsNotServedToIt) {
   const std::vector<HttpHeader> narrow{{"Authorization", "Bearer secret of narrow"}};
   EXPECT_EQ(At(Send(Listener::kApi, "GET", "/v1/models", "", narrow)->response->body, "/data"), "[]");
   EXPECT_EQ(StatusOf(*Send(Listener::kApi, "GET", "/v1/models/bytes", "", narrow)), 404);
-  EXPECT_EQ(StatusOf(*Send(Listener::kApi, "POST", "/tokenize", R"({"prompt":"a"})", narrow)), 404);
+  const auto tokenized = Send(Listener::kApi, "POST", "/tokenize", R"({"prompt":"a"})", narrow);
+  EXPECT_EQ(StatusOf(*tokenized), 404);
+  EXPECT_EQ(tokenized->response->body.find("bytes"), std::string::npos);  // nor is it named
 }
 
 TEST_F(KeysTest, PrioritiesEndAtTheKeysCeiling) {

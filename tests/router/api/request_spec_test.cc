@@ -184,7 +184,7 @@ TEST_F(ApiTest, ChatIsRenderedOnceWithItsOwnSpecialTokens) {
                                                       {kImEnd},
                                                       Bytes("\n"),
                                                       {kImStart},
-                                                      Bytes("user\nab"),
+                                                      Bytes("user\na\nb"),
                                                       {kImEnd},
                                                       Bytes("\n"),
                                                       {kImStart},

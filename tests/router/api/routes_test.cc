@@ -15,6 +15,54 @@ namespace {
 
 using ::testing::ElementsAre;
 
+TEST_F(ApiTest, OperatorsSeeWhatAChatTemplateLeavesOut) {
+  ServedModel model = ByteModel();
+  model.chat_template = ChatTemplate::Parse(
+                            "{% for m in messages if m.role in ['user', 'assistant', 'system'] %}"
+                            "{{ m.role + ' ' + (m.content or '') }}{% endfor %}",
+                            "t")
+                            .value();
+  Serve(std::move(model));
+  const auto facts = Ask("GET", "/admin/v1/models");
+  EXPECT_EQ(At(facts->response->body, "/models/0/id"), R"("bytes")");
+  const std::string losses = At(facts->response->body, "/models/0/chat_template_losses");
+  EXPECT_NE(losses.find("drops a developer message: it is given as a system message"), std::string::npos) << losses;
+  EXPECT_NE(losses.find("drops tools: the model does not see them"), std::string::npos) << losses;
+}
+
+WorkerStatus WorkerOf(std::string model, WorkerState state) {
+  WorkerStatus worker;
+  worker.model = std::move(model);
+  worker.state = state;
+  worker.ready = state != WorkerState::kStarting && state != WorkerState::kStalled;
+  return worker;
+}
+
+TEST_F(ApiTest, ReadyTellsOfEachModelAndOfTheOneThatIsAskedFor) {
+  dispatcher_.workers = {WorkerOf("bytes", WorkerState::kReady), WorkerOf("bytes", WorkerState::kCordoned),
+                         WorkerOf("bytes", WorkerState::kReady), WorkerOf("other", WorkerState::kDraining)};
+  dispatcher_.workers[0].adapters = {"a/b"};
+  EXPECT_EQ(Ask("GET", "/ready")->response->body,
+            R"({"status":"ready","ready_workers":2,"models":[{"id":"bytes","ready":true,"ready_workers":2},)"
+            R"({"id":"other","ready":false,"ready_workers":0}]})");
+  const auto ready_of = [this](std::string query) {
+    HttpRequest request;
+    request.method = "GET";
+    request.path = "/ready";
+    request.query = std::move(query);
+    return *Handle(std::move(request))->response;
+  };
+  EXPECT_EQ(ready_of("model=bytes").body, R"({"status":"ready","model":"bytes","ready_workers":2})");
+  EXPECT_EQ(ready_of("model=a%2Fb").body, R"({"status":"ready","model":"a/b","ready_workers":1})");
+  EXPECT_EQ(ready_of("verbose").status, 200);
+  dispatcher_.expected = "other";
+  EXPECT_EQ(ready_of("model=other").status, 503);
+  EXPECT_EQ(ready_of("model=nobody").status, 404);
+  dispatcher_.workers = {WorkerOf("bytes", WorkerState::kCordoned), WorkerOf("bytes", WorkerState::kEjected),
+                         WorkerOf("bytes", WorkerState::kStalled), WorkerOf("bytes", WorkerState::kDraining)};
+  EXPECT_EQ(ready_of("").status, 503);
+}
+
 TEST_F(ApiTest, HealthIsAlwaysOkAndReadyNeedsAWorker) {
   EXPECT_EQ(Ask("GET", "/health")->response->status, 200);
   const auto not_ready = Ask("GET", "/ready");

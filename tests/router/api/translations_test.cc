@@ -51,14 +51,14 @@ class TranslationsTest : public ApiTest {
 
 TEST_F(TranslationsTest, AMessageIsAskedForAsAChat) {
   const auto responder = Message(
-      R"({"model":"bytes","max_tokens":9,"system":[{"type":"text","text":"be "},{"type":"text","text":"kind"}],)"
+      R"({"model":"bytes","max_tokens":9,"system":[{"type":"text","text":"be"},{"type":"text","text":"kind"}],)"
       R"("messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"text","text":"yes"}]},)"
       R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],)"
       R"("temperature":0,"top_k":3,"stop_sequences":["END"],"metadata":{"user_id":"u"},"session_id":"s"})");
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
   EXPECT_EQ(TextOf(dispatcher_.specs[0]),
-            "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyes"
-            "<|im_end|>\n<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\n");
+            "<|im_start|>system\nbe\nkind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyes"
+            "<|im_end|>\n<|im_start|>user\na\nb<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(dispatcher_.specs[0].max_output_tokens, 9U);
   EXPECT_EQ(dispatcher_.specs[0].sampling.top_k, 3U);
   EXPECT_NE(dispatcher_.specs[0].session_hash, 0U);
@@ -98,9 +98,9 @@ TEST_F(TranslationsTest, ToolsOfAConversationBecomeCallsAndTheirResults) {
   const auto chat = [](std::string body) {
     JsonBody json(std::move(body));
     const Result<JsonObject> object = json.Parse();
-    const Result<std::string> text = ChatOfMessages(object.value());
-    EXPECT_TRUE(text.ok()) << text.error().ToString();
-    return text.value();
+    Result<Translation> translation = ChatOfMessages(object.value());
+    EXPECT_TRUE(translation.ok()) << translation.error().ToString();
+    return std::move(translation).value().chat;
   };
   const std::string text =
       chat(R"({"model":"m","max_tokens":5,"thinking":{"type":"enabled","budget_tokens":1024},)"
@@ -135,7 +135,7 @@ TEST_F(TranslationsTest, MessagesErrorsHaveTheirOwnFormAndNameTheField) {
   };
   EXPECT_THAT(refused(R"({"model":"bytes","messages":[{"role":"user","content":"hi"}]})"), HasSubstr("max_tokens"));
   EXPECT_THAT(refused(R"({"model":"bytes","max_tokens":5})"), HasSubstr("messages"));
-  EXPECT_THAT(refused(R"({"model":"bytes","max_tokens":5,"messages":[{"role":"system","content":"x"}]})"),
+  EXPECT_THAT(refused(R"({"model":"bytes","max_tokens":5,"messages":[{"role":"developer","content":"x"}]})"),
               HasSubstr("messages[0].role"));
   EXPECT_THAT(refused(R"({"model":"bytes","max_tokens":5,"messages":[{"role":"user","content":[{"type":"image"}]}]})"),
               HasSubstr("messages[0].content[0].type"));
@@ -176,7 +176,217 @@ TEST_F(TranslationsTest, AnUnknownPathOfTheMessagesApiAnswersInItsForm) {
   EXPECT_EQ(HeaderOf(wrong->response->headers, "Allow"), "POST, OPTIONS");
 }
 
+TEST_F(TranslationsTest, ASystemMessageOfAConversationKeepsItsPlace) {
+  constexpr std::string_view kBody =
+      R"({"model":"bytes",MORE"system":"be kind","messages":[{"role":"user","content":"hi"},)"
+      R"({"role":"system","content":[{"type":"text","text":"no servers"}]},{"role":"user","content":"describe"}]})";
+  const auto body = [&](std::string_view more) {
+    std::string text(kBody);
+    return text.replace(text.find("MORE"), 4, more);
+  };
+  Message(body(R"("max_tokens":5,)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(TextOf(dispatcher_.specs[0]),
+            "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>system\nno servers"
+            "<|im_end|>\n<|im_start|>user\ndescribe<|im_end|>\n<|im_start|>assistant\n");
+  const auto count = Ask("POST", "/v1/messages/count_tokens", body(""));
+  EXPECT_EQ(At(count->response->body, "/input_tokens"), fmt::to_string(dispatcher_.specs[0].prompt.size()));
+}
+
+TEST_F(TranslationsTest, ALineForAnthropicsAccountsIsNoPartOfThePrompt) {
+  const auto prompt_of = [this](std::string_view system, std::string_view hash) {
+    dispatcher_.specs.clear();
+    std::string body = fmt::format(
+        R"({{"model":"bytes","max_tokens":5,"system":{},"messages":[{{"role":"user","content":"hi"}},)"
+        R"({{"role":"system","content":[{{"type":"text","text":"x-anthropic-billing-header: cch=HASH;"}}]}},)"
+        R"({{"role":"system","content":[]}}]}})",
+        system);
+    for (std::size_t at = body.find("HASH"); at != std::string::npos; at = body.find("HASH")) body.replace(at, 4, hash);
+    Message(std::move(body));
+    return dispatcher_.specs.empty() ? "refused" : TextOf(dispatcher_.specs[0]);
+  };
+  constexpr std::string_view kExpected =
+      "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
+  constexpr std::string_view kBlocks =
+      R"([{"type":"text","text":"x-anthropic-billing-header: cc_version=2.1.154.a; cch=HASH;"},)"
+      R"({"type":"text","text":"be kind"}])";
+  EXPECT_EQ(prompt_of(kBlocks, "ea6aa"), kExpected);
+  EXPECT_EQ(prompt_of(kBlocks, "4e20a"), kExpected);
+  EXPECT_EQ(prompt_of(R"("x-anthropic-billing-header: cch=HASH;\nbe kind")", "4e20a"), kExpected);
+}
+
+TEST_F(TranslationsTest, ALeadingSystemMessageJoinsTheSystemField) {
+  Message(R"({"model":"bytes","max_tokens":5,"system":"be kind","messages":[{"role":"system","content":"be brief"},)"
+          R"({"role":"user","content":"hi"}]})");
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_THAT(TextOf(dispatcher_.specs[0]), HasSubstr("<|im_start|>system\nbe kind\n\nbe brief<|im_end|>"));
+}
+
+TEST_F(TranslationsTest, AToolsInputMayBeATextThatWasCutOff) {
+  JsonBody json(R"({"model":"m","max_tokens":5,"messages":[{"role":"assistant","content":[)"
+                R"({"type":"tool_use","id":"t","name":"f","input":"{\"a\": "}]}]})");
+  const std::string chat = ChatOfMessages(json.Parse().value()).value().chat;
+  EXPECT_EQ(At(chat, "/messages/0/tool_calls/0/function/arguments"), R"("{\"a\": ")");
+}
+
+TEST_F(TranslationsTest, ManyBlocksJoinInLinearTime) {
+  std::string blocks;
+  constexpr std::size_t kCount = 100'000;
+  for (std::size_t i = 0; i < kCount; ++i) blocks += R"({"type":"text","text":"0123456789"},)";
+  blocks.pop_back();
+  // Copying the text so far for each block would copy 55 GB.
+  JsonBody json(R"({"model":"m","max_tokens":5,"messages":[{"role":"user","content":[)" + blocks + "]}]}");
+  const std::string chat = ChatOfMessages(json.Parse().value()).value().chat;
+  EXPECT_EQ(At(chat, "/messages/0/content").size(), kCount * 12 - 2 + 2);  // line breaks are two bytes in JSON
+}
+
 // ---- Responses ----
+
+TEST_F(TranslationsTest, ErrorsNameTheItemThatAChatWasMadeFrom) {
+  const auto param_of = [this](std::string_view members) {
+    const auto responder = Respond(fmt::format(R"({{"model":"bytes","instructions":"be kind",{}}})", members));
+    EXPECT_EQ(responder->response->status, 400);
+    return At(responder->response->body, "/error/param");
+  };
+  EXPECT_EQ(param_of(R"("input":[{"role":"user","content":"q"},{"type":"function_call","call_id":"c","name":"f"}])"),
+            R"("input[1].arguments")");
+  EXPECT_EQ(param_of(R"("input":"q","tools":[{"type":"function","name":"f","parameters":7}])"),
+            R"("tools[0].parameters")");
+  EXPECT_EQ(param_of(R"("input":"q","tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"a"},)"
+                     R"({"type":"function","name":"f","parameters":7}]}])"),
+            R"("tools[0].tools[1].parameters")");
+  // A chat's message that is wrong, behind one that became two.
+  const auto responder = Message(
+      R"({"model":"bytes","max_tokens":5,"system":"s","messages":[{"role":"user","content":[)"
+      R"({"type":"tool_result","tool_use_id":"t","content":"r"},{"type":"text","text":"x"}]},)"
+      R"({"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"a":18446744073709551615}}]}]})");
+  EXPECT_THAT(At(responder->response->body, "/error/message"), HasSubstr("messages[1]"));
+}
+
+TEST_F(TranslationsTest, ACutCallOfAnEarlierTurnIsTaken) {
+  ServedModel model = ByteModel();
+  model.chat_template =
+      ChatTemplate::Parse("{% for m in messages %}{{ m.content }}{{ (m.tool_calls or []) | tojson }}{% endfor %}", "t")
+          .value();
+  Serve(model);
+  Respond(R"({"model":"bytes","input":[{"role":"user","content":"go"},{"type":"function_call","call_id":"c1",)"
+          R"("name":"shell","arguments":"{\"cmd\": \""},{"type":"function_call_output","call_id":"c1",)"
+          R"("output":"not run"},{"role":"user","content":"Continue."}]})");
+  EXPECT_EQ(dispatcher_.specs.size(), 1U);
+}
+
+TEST_F(TranslationsTest, ReasoningBelongsToTheMessageThatFollowsItDirectly) {
+  JsonBody json(R"({"model":"m","input":[)"
+                R"({"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"lost"}]},)"
+                R"({"role":"user","content":"q"},)"
+                R"({"type":"reasoning","summary":[{"type":"summary_text","text":"one"}]},)"
+                R"({"type":"reasoning","summary":[{"type":"summary_text","text":"two"}]},)"
+                R"({"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},)"
+                R"({"type":"function_call_output","call_id":"c1","output":"r"},)"
+                R"({"role":"assistant","content":"a"},)"
+                R"({"type":"reasoning","summary":[{"type":"summary_text","text":"at the end"}]}]})");
+  const Translation translation = ChatOfResponses(json.Parse().value()).value();
+  EXPECT_EQ(translation.dropped_reasoning_count, 2U);
+  EXPECT_EQ(At(translation.chat, "/messages/0"), R"({"role":"user","content":"q"})");
+  EXPECT_EQ(At(translation.chat, "/messages/1/reasoning_content"), R"("one\ntwo")");
+  EXPECT_EQ(At(translation.chat, "/messages/3"), R"({"role":"assistant","content":"a"})");
+  Respond(R"({"model":"bytes","input":[{"type":"reasoning","summary":[{"type":"summary_text","text":"x"}]},)"
+          R"({"role":"user","content":"q"}]})");
+  EXPECT_EQ(observer_.dropped_reasoning, 1U);
+}
+
+// ---- Codex's tools ----
+
+constexpr std::string_view kCodexTools =
+    R"("tools":[{"type":"function","name":"shell","strict":false,"parameters":{"type":"object"}},)"
+    R"({"type":"custom","name":"apply_patch","description":"edits files",)"
+    R"("format":{"type":"grammar","syntax":"lark","definition":"start: \"x\""}},)"
+    R"({"type":"custom","name":"zip","format":{"type":"grammar","syntax":"regex","definition":"[0-9]{5}"}},)"
+    R"({"type":"custom","name":"note"},)"
+    R"({"type":"namespace","name":"mcp__files","description":"","tools":[{"type":"function","name":"list",)"
+    R"("parameters":{"type":"object"}}]},{"type":"namespace","name":"empty","tools":[]}])";
+
+TEST_F(TranslationsTest, ClientToolsBecomeFunctions) {
+  JsonBody json(
+      fmt::format(R"({{"model":"m","input":"q","tool_choice":{{"type":"custom","name":"note"}},{}}})", kCodexTools));
+  const std::string chat = ChatOfResponses(json.Parse().value()).value().chat;
+  EXPECT_EQ(At(chat, "/tools/1/function/name"), R"("apply_patch")");
+  EXPECT_EQ(At(chat, "/tools/1/function/description"), R"("edits files")");
+  EXPECT_EQ(At(chat, "/tools/1/function/parameters/required"), R"(["input"])");
+  EXPECT_THAT(At(chat, "/tools/1/function/parameters/properties/input/description"), HasSubstr("start: "));
+  EXPECT_EQ(At(chat, "/tools/2/function/parameters/properties/input/pattern"), R"("[0-9]{5}")");
+  EXPECT_EQ(At(chat, "/tools/2/function/strict"), "true");
+  EXPECT_EQ(At(chat, "/tools/3/function/parameters/properties"), R"({"input":{"type":"string"}})");
+  EXPECT_EQ(At(chat, "/tools/4/function/name"), R"("mcp__files__list")");
+  EXPECT_EQ(At(chat, "/tools/5"), "");
+  EXPECT_EQ(At(chat, "/tool_choice/function/name"), R"("note")");
+}
+
+TEST_F(TranslationsTest, CallsOfClientToolsHaveTheClientsNames) {
+  ServedModel model = ByteModel();
+  model.max_context_tokens = 4000;
+  model.chat_template =
+      ChatTemplate::Parse(
+          "{% for m in messages %}<|im_start|>{{ m.role }}{{ m.content }}{{ (m.tool_calls or []) | tojson "
+          "}}<tool_call>{% endfor %}",
+          "t")
+          .value();
+  Serve(model);
+  const std::string body = fmt::format(
+      R"({{"model":"bytes",{},"input":[{{"role":"user","content":"q"}},)"
+      R"({{"type":"custom_tool_call","call_id":"c1","name":"note","input":"say \"x\""}},)"
+      R"({{"type":"custom_tool_call_output","call_id":"c1","output":"done"}},)"
+      R"({{"type":"function_call","call_id":"c2","namespace":"mcp__files","name":"list","arguments":"{{}}"}},)"
+      R"({{"type":"function_call_output","call_id":"c2","output":"a.txt"}}]}})",
+      kCodexTools);
+  constexpr std::string_view kAnswer =
+      R"(<tool_call>{"name": "apply_patch", "arguments": {"input": "*** \"a\"\n"}}</tool_call>)"
+      R"(<tool_call>{"name": "mcp__files__list", "arguments": {"dir": "."}}</tool_call>)";
+  const auto whole = Respond(body);
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_THAT(TextOf(dispatcher_.specs[0]), HasSubstr(R"("name": "note", "arguments": {"input": "say \"x\""})"));
+  EXPECT_THAT(TextOf(dispatcher_.specs[0]), HasSubstr(R"("name": "mcp__files__list")"));
+  AnswerWith(kAnswer);
+  const std::string custom = At(whole->response->body, "/output/0");
+  EXPECT_EQ(At(custom, "/type"), R"("custom_tool_call")");
+  EXPECT_EQ(At(custom, "/name"), R"("apply_patch")");
+  EXPECT_EQ(At(custom, "/input"), R"("*** \"a\"\n")");
+  EXPECT_EQ(At(custom, "/arguments"), "");
+  const std::string listed = At(whole->response->body, "/output/1");
+  EXPECT_EQ(At(listed, "/type"), R"("function_call")");
+  EXPECT_EQ(At(listed, "/name"), R"("list")");
+  EXPECT_EQ(At(listed, "/namespace"), R"("mcp__files")");
+  EXPECT_EQ(At(listed, "/arguments"), R"("{\"dir\": \".\"}")");
+  EXPECT_EQ(At(whole->response->body, "/tools/1/type"), R"("custom")");  // as the client sent them
+}
+
+TEST_F(TranslationsTest, AStreamedCustomCallTellsItsTextOnce) {
+  ServedModel model = ByteModel();
+  model.max_context_tokens = 4000;
+  model.chat_template =
+      ChatTemplate::Parse("{% for m in messages %}{{ m.content }}<tool_call>{% endfor %}", "t").value();
+  Serve(model);
+  const auto streamed = Respond(fmt::format(R"({{"model":"bytes","stream":true,"input":"q",{}}})", kCodexTools));
+  AnswerWith(R"(<tool_call>{"name": "note", "arguments": {"input": "two\nlines"}}</tool_call>)");
+  const auto events = NamedEvents(*streamed);
+  EXPECT_THAT(NamesOf(events),
+              ElementsAre("response.created", "response.in_progress", "response.output_item.added",
+                          "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done",
+                          "response.output_item.done", "response.completed"));
+  EXPECT_EQ(At(events[2].second, "/item/input"), R"("")");
+  EXPECT_EQ(At(events[3].second, "/delta"), R"("two\nlines")");
+  EXPECT_EQ(At(events[4].second, "/input"), R"("two\nlines")");
+  EXPECT_EQ(At(events[5].second, "/item/input"), R"("two\nlines")");
+}
+
+TEST_F(TranslationsTest, ToolsOfTheServersOwnAreRefusedByName) {
+  for (const std::string_view tool : {R"({"type":"web_search"})", R"({"type":"file_search"})", R"({"type":"mcp"})",
+                                      R"({"type":"namespace","name":"n","tools":[{"type":"web_search"}]})"}) {
+    const auto responder = Respond(fmt::format(R"({{"model":"bytes","input":"q","tools":[{}]}})", tool));
+    EXPECT_EQ(responder->response->status, 400) << tool;
+    EXPECT_THAT(At(responder->response->body, "/error/param"), HasSubstr(".type")) << tool;
+  }
+}
 
 TEST_F(TranslationsTest, AResponseIsAskedForAsAChat) {
   const auto responder =
@@ -187,7 +397,7 @@ TEST_F(TranslationsTest, AResponseIsAskedForAsAChat) {
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
   EXPECT_EQ(TextOf(dispatcher_.specs[0]),
             "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyes"
-            "<|im_end|>\n<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\n");
+            "<|im_end|>\n<|im_start|>user\na\nb<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(dispatcher_.specs[0].max_output_tokens, 9U);
   AnswerWith("fine");
   const std::string& body = responder->response->body;
@@ -237,7 +447,7 @@ TEST_F(TranslationsTest, ItemsOfAnAssistantAreOneMessage) {
       R"({"type":"function_call_output","call_id":"c1","output":"one"},)"
       R"({"type":"function_call_output","call_id":"c2","output":[{"type":"input_text","text":"two"}]}]})");
   const Result<JsonObject> object = json.Parse();
-  const std::string text = ChatOfResponses(object.value()).value();
+  const std::string text = ChatOfResponses(object.value()).value().chat;
   EXPECT_EQ(At(text, "/messages/1"), R"({"role":"assistant","content":"I look","reasoning_content":"hm","tool_calls":[)"
                                      R"({"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},)"
                                      R"({"id":"c2","type":"function","function":{"name":"f","arguments":"{}"}}]})");
@@ -302,6 +512,14 @@ TEST_F(TranslationsTest, TheDocumentDescribesTheFieldsThatAreRead) {
   EXPECT_NE(At(body, "/paths/~1v1~1messages/post/requestBody"), "");
   EXPECT_NE(At(body, "/components/schemas/MessagesRequest/properties/system"), "");
   EXPECT_NE(At(body, "/components/schemas/ResponsesRequest/properties/input"), "");
+}
+
+TEST_F(TranslationsTest, UnknownFieldsOfOtherApisAreCounted) {
+  Message(R"({"model":"bytes","max_tokens":5,"messages":[{"role":"user","content":"hi"}],"min_p":0.1,"new_one":1,)"
+          R"("metadata":{},"session_id":"s"})");
+  EXPECT_EQ(observer_.unknown_fields, 2U);
+  Respond(R"({"model":"bytes","input":"hi","new_one":1,"truncation":"disabled"})");
+  EXPECT_EQ(observer_.unknown_fields, 3U);
 }
 
 TEST_F(TranslationsTest, FieldsThatNobodyKnowsAreCounted) {

@@ -72,7 +72,7 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->SetQueued("demo", 5);
   fleet->OnIndexEvents(7, 2);
   fleet->OnMalformedMessage();
-  fleet->SetWorkers({.ready = 2, .cordoned = 3, .starting = 1});
+  fleet->SetWorkers({.ready = 2, .cordoned = 3, .starting = 1, .draining = 4, .stalled = 5, .ejected = 6});
   fleet->SetIndex({.block_count = 12, .memory_bytes = 4096, .shed_blocks_total = 3});
   fleet->SetInFlight("demo", "a", 3);
   fleet->OnDecisionSeconds(0.00001);
@@ -104,6 +104,9 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_workers{state="ready"} 2)",
                            R"(roost_router_workers{state="cordoned"} 3)",
                            R"(roost_router_workers{state="starting"} 1)",
+                           R"(roost_router_workers{state="draining"} 4)",
+                           R"(roost_router_workers{state="stalled"} 5)",
+                           R"(roost_router_workers{state="ejected"} 6)",
                            "roost_router_index_blocks 12",
                            "roost_router_index_bytes 4096",
                            "roost_router_index_shed_blocks_total 3",

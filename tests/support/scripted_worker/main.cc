@@ -48,7 +48,7 @@ Result<ScriptedWorkerSetup> SetupOf(const Options& options) {
                          worker::JsonFile::Load(folder / "tokenizer.json", worker::kMaxTokenizerBytes));
   ROOST_ASSIGN_OR_RETURN(worker::ChatFormat chat, worker::LoadChatFormat(folder));
   if (!options.chat_template.empty()) {
-    ROOST_ASSIGN_OR_RETURN(chat.chat_template, ReadFile(options.chat_template));
+    ROOST_ASSIGN_OR_RETURN(chat.combined_template, ReadFile(options.chat_template));
   }
   ROOST_ASSIGN_OR_RETURN(const std::string script, ReadFile(options.script));
   ScriptedWorkerSetup setup;
@@ -60,7 +60,7 @@ Result<ScriptedWorkerSetup> SetupOf(const Options& options) {
   setup.hold_until = options.hold_until;
   setup.step_time = std::chrono::milliseconds(options.step_ms);
   setup.bundle.tokenizer_json = tokenizer.text();
-  setup.bundle.chat_template = std::move(chat.chat_template);
+  setup.bundle.chat_template = std::move(chat.combined_template);
   setup.bundle.bos_token = std::move(chat.bos_token);
   setup.bundle.eos_token = std::move(chat.eos_token);
   return setup;

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "common/text/chat_template.h"
+#include "common/text/jinja/json.h"
 #include "tests/worker/model/model_directory.h"
 #include "worker/model/generation_config.h"
 #include "worker/model/hf_config.h"
@@ -12,6 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 // A configuration with more keys; the first of two equal keys wins, so `keys` come first.
 std::string ConfigWith(const std::string& keys, const std::string& architecture = "LlamaForCausalLM") {
@@ -252,10 +255,29 @@ class SmallFilesTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(SmallFilesTest, StopTokensAreOneOrSeveralAndElseTheConfigs) {
-  EXPECT_THAT(Generation(R"({"eos_token_id": 5})")->stop_tokens, ElementsAre(5));
-  EXPECT_THAT(Generation(R"({"eos_token_id": [7, 5, 7]})")->stop_tokens, ElementsAre(7, 5));
+TEST_F(SmallFilesTest, StopTokensAreThoseOfBothFiles) {
+  EXPECT_THAT(Generation(R"({"eos_token_id": 5})")->stop_tokens, ElementsAre(5, 9));
+  EXPECT_THAT(Generation(R"({"eos_token_id": [7, 5, 7, 9]})")->stop_tokens, ElementsAre(7, 5, 9));
   EXPECT_THAT(Generation("{}")->stop_tokens, ElementsAre(9));
+  EXPECT_THAT(Generation(R"({"eos_token_id": null})")->stop_tokens, ElementsAre(9));
+  EXPECT_THAT(Generation(R"({"eos_token_id": -1})")->stop_tokens, ElementsAre(9));
+  EXPECT_THAT(Generation(R"({"eos_token_id": 5.0})")->stop_tokens, ElementsAre(5, 9));
+}
+
+TEST_F(SmallFilesTest, StopTokensOfATextModelWithinAnotherCount) {
+  const JsonFile config = JsonFile::Parse(R"({"text_config": {"eos_token_id": [3, 4]}})", "config.json").value();
+  EXPECT_THAT(LoadGenerationConfig(directory_.path(), config.root(), 100)->stop_tokens, ElementsAre(3, 4));
+}
+
+TEST_F(SmallFilesTest, TopKIsACountInAnyFormOrNone) {
+  const std::map<std::string, std::uint32_t> cases{{"-1", 0},    {"0", 0},    {"50", 50},
+                                                   {"50.0", 50}, {"-1.0", 0}, {"null", 0}};
+  for (const auto& [text, top_k] : cases) {
+    const auto config = Generation(R"({"top_k": )" + text + "}");
+    ASSERT_TRUE(config.ok()) << config.error().ToString();
+    EXPECT_EQ(config->sampling.top_k, top_k) << text;
+  }
+  EXPECT_THAT(Generation(R"({"top_k": -2})").error().ToString(), HasSubstr("top_k"));
 }
 
 TEST_F(SmallFilesTest, SamplingDefaultsAreRead) {
@@ -303,6 +325,12 @@ TEST_F(SmallFilesTest, TokensAreTextOrObjects) {
   EXPECT_THAT(Chat(R"({"bos_token": 7})").error().ToString(), HasSubstr("bos_token"));
 }
 
+TEST_F(SmallFilesTest, AnEndTokenThatTheConfigDoesNotSayIsThatOfTheMap) {
+  directory_.Write("special_tokens_map.json", R"({"eos_token": {"content": "<e>"}})");
+  EXPECT_EQ(Chat("{}")->eos_token, "<e>");
+  EXPECT_EQ(Chat(R"({"eos_token": "</s>"})")->eos_token, "</s>");
+}
+
 TEST_F(SmallFilesTest, TheTemplateIsAStringOrTheOneNamedDefaultAndAFileGoesFirst) {
   EXPECT_EQ(Chat(R"({"chat_template": "x"})")->chat_template, "x");
   EXPECT_EQ(Chat(R"({"chat_template": [{"name": "tool_use", "template": "t"},
@@ -313,6 +341,41 @@ TEST_F(SmallFilesTest, TheTemplateIsAStringOrTheOneNamedDefaultAndAFileGoesFirst
               HasSubstr("chat_template"));
   directory_.Write("chat_template.jinja", "from the file");
   EXPECT_EQ(Chat(R"({"chat_template": "x"})")->chat_template, "from the file");
+}
+
+TEST_F(SmallFilesTest, OfSeveralTemplatesRequestsGetTheRightOne) {
+  directory_.Write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "plain\n"},
+                             {"name": "tool_use", "template": "  with {{ tools[0] }}  \n"},
+                             {"name": "rag", "template": "\nfound\n\n"}]})");
+  const auto rendered = [&](std::string_view name, std::string_view context) {
+    const Result<ChatFormat> chat = LoadChatFormat(directory_.path(), name);
+    if (!chat.ok()) return chat.error().ToString();
+    const auto parsed = ChatTemplate::Parse(chat->combined_template, "test").value();
+    const Result<std::string> text = parsed->Render(jinja::FromJson(context, "context").value(), {});
+    return text.ok() ? *text : text.error().ToString();
+  };
+  EXPECT_EQ(rendered("", "{}"), "plain");
+  EXPECT_EQ(rendered("", R"({"tools": null})"), "plain");
+  EXPECT_EQ(rendered("", R"({"tools": ["t"]})"), "  with t  ");
+  EXPECT_EQ(rendered("", R"({"tools": ["t"], "chat_template": "default"})"), "plain");
+  EXPECT_EQ(rendered("", R"({"chat_template": "rag"})"), "\nfound\n");
+  EXPECT_THAT(rendered("", R"({"chat_template": "other"})"), HasSubstr("there are: default, tool_use, rag"));
+  EXPECT_EQ(rendered("rag", R"({"tools": ["t"]})"), "\nfound\n");
+  EXPECT_EQ(rendered("rag", R"({"chat_template": "tool_use", "tools": ["t"]})"), "  with t  ");
+  EXPECT_THAT(rendered("other", "{}"), HasSubstr("it has: default, tool_use, rag"));
+}
+
+TEST_F(SmallFilesTest, AdditionalTemplatesAreFilesWithTheirNames) {
+  std::filesystem::create_directory(directory_.path() / "additional_chat_templates");
+  directory_.Write("additional_chat_templates/tool_use.jinja", "tools");
+  directory_.Write("additional_chat_templates/readme.md", "none");
+  directory_.Write("chat_template.jinja", "plain");
+  const ChatFormat chat = Chat(R"({"chat_template": [{"name": "rag", "template": "replaced by the file"}]})").value();
+  EXPECT_EQ(chat.chat_template, "plain");
+  EXPECT_THAT(chat.combined_template, HasSubstr("elif tools %}\ntools"));
+  EXPECT_THAT(chat.combined_template, Not(HasSubstr("replaced")));
+  directory_.Write("additional_chat_templates/it's.jinja", "x");
+  EXPECT_THAT(Chat("{}").error().ToString(), HasSubstr("it's.jinja"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The reader of safetensors against damage: each damage gives one Error that names the file, and the tensor if one is
 // wrong.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "tests/worker/model/model_directory.h"
 #include "worker/model/safetensors.h"
@@ -23,6 +24,13 @@ std::string Complaint(const std::string& header) {
 }
 
 std::string OneTensor(const std::string& entry) { return R"({"t": )" + entry + "}"; }
+
+TEST(SafetensorsFileTest, AFifoIsRefusedAtOnce) {
+  const TemporaryDirectory directory;
+  const auto path = directory.path() / "x.safetensors";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(SafetensorsFile::Open(path).error().ToString(), HasSubstr("is not a regular file"));
+}
 
 TEST(SafetensorsFileTest, FindsTensorsWithTheirBytes) {
   const TemporaryDirectory directory;
