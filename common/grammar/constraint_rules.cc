@@ -10,6 +10,7 @@
 
 #include "common/base/json_writer.h"
 #include "common/base/utf8.h"
+#include "common/grammar/code_points.h"
 #include "common/grammar/json_schema_rules.h"
 #include "common/grammar/regex_rules.h"
 
@@ -24,11 +25,8 @@ std::string EbnfString(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte == 0x7F) {
-      out += fmt::format("\\x{:02x}", byte);
+    if (byte < 0x80) {
+      out += CodePoints::TextOf(byte);
     } else {
       out += c;
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/grammar/code_points.h"
 #include "common/grammar/json_schema_rules.h"
 #include "common/grammar/regex_rules.h"
 
@@ -19,6 +20,9 @@ constexpr double kMostInteger = 9007199254740992.0;  // 2^53
 constexpr double kMostNumber = 1e9;                  // with six digits after the point
 constexpr std::uint64_t kMostMultiple = 1024;
 constexpr double kMostMultipleRange = 10'000;
+
+// The characters that a JSON string holds without an escape.
+CodePoints AnyOfString() { return CodePoints({{' ', '!'}, {'#', '['}, {']', 0xD7FF}, {0xE000, CodePoints::kLast}}); }
 
 std::optional<double> NumberOf(element value) {
   double number = 0;
@@ -93,7 +97,7 @@ Result<void> SchemaValues::WriteString(const Place& place) {
     if (most && *most == 0) {
       json_.Key("maxLength").Number(0);
     } else {
-      json_.Key("pattern").String("^[^\\x00-\\x1f\\x22\\x5c]" + bounds + "$");
+      json_.Key("pattern").String("^" + AnyOfString().Text() + bounds + "$");
     }
   }
   return {};

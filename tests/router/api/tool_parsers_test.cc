@@ -191,8 +191,24 @@ TEST(ToolParsersTest, AForcedCallIsAFormOfTheOutput) {
   tools.named = "add";
   EXPECT_EQ(ForcedCallConstraint(tools).value()->text,
             R"({"type":"array","minItems":1,"maxItems":1,"items":{"anyOf":[{"type":"object","properties":{)"
-            R"("name":{"const":"add"},"arguments":{"type":"object"}},"required":["name","arguments"],)"
-            R"("additionalProperties":false}]}})");
+            R"("name":{"const":"add"},"arguments":{"$ref":"#/$defs/f0"}},"required":["name","arguments"],)"
+            R"("additionalProperties":false}]},"$defs":{"f0":{"type":"object"}}})");
+}
+
+// References of a function's schema are relative to that schema, wherever it stands in the constraint.
+TEST(ToolParsersTest, ForcedCallsMayHaveSchemasWithReferences) {
+  ToolSet tools;
+  tools.use = ToolUse::kRequired;
+  const char* const cart =
+      R"({"$defs":{"Item":{"type":"object","properties":{"qty":{"type":"integer"},"part":{"$ref":"#/$defs/Item"}}}},)"
+      R"("type":"object","properties":{"items":{"type":"array","items":{"$ref":"#/$defs/Item"}}},"required":["items"]})";
+  const char* const tree = R"({"type":"object","properties":{"left":{"$ref":"#"},"at":{"$ref":"#/properties/left"}}})";
+  tools.functions = {{"cart", cart}, {"tree", tree}};
+  const auto constraint = ForcedCallConstraint(tools);
+  ASSERT_TRUE(constraint.ok()) << constraint.error().ToString();
+  EXPECT_THAT((*constraint)->text, testing::HasSubstr(R"("part":{"$ref":"#/$defs/f0/$defs/Item"})"));
+  EXPECT_THAT((*constraint)->text, testing::HasSubstr(R"("left":{"$ref":"#/$defs/f1"})"));
+  EXPECT_THAT((*constraint)->text, testing::HasSubstr(R"("at":{"$ref":"#/$defs/f1/properties/left"})"));
 }
 
 // Streamed pieces can not be taken back; a call that is reported as a whole is either a call or text.
