@@ -61,15 +61,18 @@ class Rewriter {
   Rewriter(element root, const std::string& field)
       : root_(root), field_(field), values_(field, json_), references_(root, field) {}
 
-  Result<std::string> Run() {
+  Result<CostedText> Run() {
     json_.BeginObject();
     ROOST_ASSIGN_OR_RETURN(const bool has_members, WriteMembers({root_, "#", 0}));
     if (has_members) ROOST_RETURN_IF_ERROR(WriteDefinitions());
     json_.EndObject();
-    return json_.Take();
+    return CostedText{json_.Take(), values_.cost() + schema_count_ * kCostOfASchema};
   }
 
  private:
+  // A few states of literals, and those of JSON's own values, which all schemas share.
+  static constexpr CompileCost kCostOfASchema = 4;
+
   Result<void> Write(const Place& place) {
     json_.BeginObject();
     ROOST_RETURN_IF_ERROR(WriteMembers(place));
@@ -374,7 +377,7 @@ class Rewriter {
 
 }  // namespace
 
-Result<std::string> LibrarySchema(std::string_view document, const std::string& field) {
+Result<CostedText> LibrarySchema(std::string_view document, const std::string& field) {
   simdjson::dom::parser parser;
   if (parser.allocate(document.size() + simdjson::SIMDJSON_PADDING, kMaxJsonDepth) != simdjson::SUCCESS) {
     return InvalidArgument(field, "the schema is too large");

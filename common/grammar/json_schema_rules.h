@@ -27,6 +27,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "common/grammar/regex_rules.h"
 
 namespace roost::grammar {
 
@@ -38,6 +39,6 @@ inline constexpr std::array<std::string_view, 10> kFormats{"date", "date-time", 
                                                            "ipv4", "time",      "uri",      "uri-reference", "uuid"};
 
 // Rewrites a document that is a schema. kInvalidArgument names `field`.
-[[nodiscard]] Result<std::string> LibrarySchema(std::string_view document, const std::string& field);
+[[nodiscard]] Result<CostedText> LibrarySchema(std::string_view document, const std::string& field);
 
 }  // namespace roost::grammar

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/grammar/code_points.h"
 #include "common/grammar/json_schema_rules.h"
 #include "common/grammar/regex_rules.h"
 
@@ -20,9 +19,6 @@ constexpr double kMostInteger = 9007199254740992.0;  // 2^53
 constexpr double kMostNumber = 1e9;                  // with six digits after the point
 constexpr std::uint64_t kMostMultiple = 1024;
 constexpr double kMostMultipleRange = 10'000;
-
-// The characters that a JSON string holds without an escape.
-CodePoints AnyOfString() { return CodePoints({{' ', '!'}, {'#', '['}, {']', 0xD7FF}, {0xE000, CodePoints::kLast}}); }
 
 std::optional<double> NumberOf(element value) {
   double number = 0;
@@ -84,22 +80,32 @@ Result<void> SchemaValues::WriteString(const Place& place) {
     if (std::find(kFormats.begin(), kFormats.end(), text) == kFormats.end())
       return ComplainAt(place, field_, "'format' of '{}' is not supported: {}", text, fmt::join(kFormats, ", "));
     const std::string exact = ExactPattern(text);
-    json_.Key(exact.empty() ? "format" : "pattern").String(exact.empty() ? text : std::string_view(exact));
+    if (!exact.empty()) return WritePattern(place, exact);
+    json_.Key("format").String(text);
   } else if (pattern) {
     if (pattern->get(text) != simdjson::SUCCESS) return ComplainAt(place, field_, "'pattern' must be a string");
-    Result<std::string> regex = LibraryRegex(text, RegexUse::kJsonPattern, field_);
-    if (!regex.ok()) return ComplainAt(place, field_, "'pattern': {}", regex.error().message);
-    json_.Key("pattern").String("^(" + *regex + ")$");
+    return WritePattern(place, text);
   } else if (has_length) {
     // The library's own length limits would allow control characters.
-    const std::string bounds =
-        most ? fmt::format("{{{},{}}}", least.value_or(0), *most) : fmt::format("{{{},}}", *least);
     if (most && *most == 0) {
       json_.Key("maxLength").Number(0);
-    } else {
-      json_.Key("pattern").String("^" + AnyOfString().Text() + bounds + "$");
+      return {};
     }
+    const std::string bounds =
+        most ? fmt::format("{{{},{}}}", least.value_or(0), *most) : fmt::format("{{{},}}", *least);
+    return WritePattern(place, "^[^]" + bounds + "$");
   }
+  return {};
+}
+
+Result<void> SchemaValues::WritePattern(const Place& place, std::string_view regex) {
+  Result<CostedText> read = LibraryRegex(regex, RegexUse::kJsonPattern, field_);
+  if (!read.ok()) return ComplainAt(place, field_, "'pattern': {}", read.error().message);
+  if (patterns_.insert(read->text).second) cost_ += read->cost;
+  if (cost_ > kMaxCompileCost) {
+    return ComplainAt(place, field_, "the strings with a length, a pattern or a format up to here take too long to compile");
+  }
+  json_.Key("pattern").String("^(" + read->text + ")$");
   return {};
 }
 

@@ -6,7 +6,7 @@
 // [for each probe, whether it is a whole text of the constraint]}, or {"refused": why}. `open` counts the outputs that
 // did not end within kMostTokens. Each token is drawn from all that may come next with equal chances.
 //
-//   constraint_outputs [VOCABULARY_SIZE]
+//   constraint_outputs [VOCABULARY_SIZE [apart]]     apart: long compilations in a process of their own, as a worker has
 #include <simdjson.h>
 
 #include <algorithm>
@@ -16,10 +16,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/json_writer.h"
+#include "common/base/log.h"
 #include "common/base/rng.h"
 #include "tests/grammar/made_vocabulary.h"
 #include "worker/grammar/grammar_library.h"
@@ -41,8 +43,9 @@ wire::ConstraintKind KindOf(std::string_view name) {
 
 class Outputs {
  public:
-  explicit Outputs(std::size_t vocab_size)
-      : texts_(testing_support::MadeVocabulary(vocab_size)), library_(OpenGrammarLibrary(texts_)) {}
+  Outputs(std::size_t vocab_size, std::unique_ptr<JobServer> compiler)
+      : texts_(testing_support::MadeVocabulary(vocab_size)),
+        library_(OpenGrammarLibrary(texts_, std::move(compiler))) {}
 
   std::string Answer(const simdjson::dom::element& line) {
     const auto text = [&line](const char* key) { return std::string(std::string_view(line[key])); };
@@ -119,7 +122,9 @@ int Run(int argc, char** argv) {
     std::fputs("skipped: built without xgrammar\n", stderr);
     return kSkip;
   }
-  Outputs outputs(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : kUsualVocabulary);
+  SetUpLogging(LogLevel::kError, LogFormat::kText);  // the answers alone go to stdout
+  Outputs outputs(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : kUsualVocabulary,
+                  argc > 2 ? StartCompiler() : nullptr);
   simdjson::dom::parser parser;
   for (std::string line; std::getline(std::cin, line);) {
     std::puts(outputs.Answer(parser.parse(line)).c_str());

@@ -15,8 +15,8 @@ namespace {
 using testing::HasSubstr;
 
 std::string Rewritten(std::string_view schema) {
-  const Result<std::string> text = LibrarySchema(schema, "field");
-  return text.ok() ? *text : "! " + text.error().message;
+  const Result<CostedText> text = LibrarySchema(schema, "field");
+  return text.ok() ? text->text : "! " + text.error().message;
 }
 
 TEST(JsonSchemaRulesTest, ObjectsHaveTheirPropertiesAlone) {
@@ -39,7 +39,7 @@ TEST(JsonSchemaRulesTest, ArraysSayWhatTheirItemsAre) {
 // The library's own length limits would allow control characters.
 TEST(JsonSchemaRulesTest, LengthsBecomePatterns) {
   EXPECT_EQ(Rewritten(R"({"type":"string","minLength":2,"maxLength":5})"),
-            R"({"type":"string","pattern":"^[^\\u0000-\\u001f\\u0022\\u005c]{2,5}$"})");
+            R"({"type":"string","pattern":"^([^\\u0000-\\u001f\\u0022\\u005c]{2,5})$"})");
   EXPECT_EQ(Rewritten(R"({"type":"string","minLength":0})"), R"({"type":"string"})");
 }
 
@@ -157,8 +157,8 @@ TEST(JsonSchemaRulesTest, WhatIsNotHeldToIsRefusedByItsKeyword) {
       {R"({"type":)", "not JSON"},
   };
   for (const Refusal& each : cases) {
-    const Result<std::string> refused = LibrarySchema(each.schema, "guided_json");
-    ASSERT_FALSE(refused.ok()) << each.schema << " became " << *refused;
+    const Result<CostedText> refused = LibrarySchema(each.schema, "guided_json");
+    ASSERT_FALSE(refused.ok()) << each.schema << " became " << refused->text;
     EXPECT_EQ(refused.error().field, "guided_json");
     EXPECT_THAT(refused.error().message, HasSubstr(each.keyword)) << each.schema;
   }

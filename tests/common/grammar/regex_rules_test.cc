@@ -15,12 +15,12 @@ namespace roost::grammar {
 namespace {
 
 std::string Whole(std::string_view regex) {
-  const Result<std::string> text = LibraryRegex(regex, RegexUse::kWholeText, "guided_regex");
-  return text.ok() ? *text : "! " + text.error().message;
+  const Result<CostedText> text = LibraryRegex(regex, RegexUse::kWholeText, "guided_regex");
+  return text.ok() ? text->text : "! " + text.error().message;
 }
 std::string Pattern(std::string_view regex) {
-  const Result<std::string> text = LibraryRegex(regex, RegexUse::kJsonPattern, "schema");
-  return text.ok() ? *text : "! " + text.error().message;
+  const Result<CostedText> text = LibraryRegex(regex, RegexUse::kJsonPattern, "schema");
+  return text.ok() ? text->text : "! " + text.error().message;
 }
 
 TEST(RegexRulesTest, AnchorsAtTheEndsOfAWholeTextMeanNothing) {
