@@ -102,7 +102,8 @@ class GrammarCheck {
       if (text_[at_] != '\\') continue;
       ++at_;
       if (at_ < text_.size() && text_[at_] == 'x' && HexDigitsAfter(at_) != 2) {
-        return Complain("has \\x before more or less than two hexadecimal digits, which is read in two ways; write \\u0020");
+        return Complain(
+            "has \\x before more or less than two hexadecimal digits, which is read in two ways; write \\u0020");
       }
     }
     if (at_ >= text_.size()) return Complain(fmt::format("has no {} at the end of a string or class", end));
@@ -133,8 +134,8 @@ class GrammarCheck {
 
   // Macros could name tokens that have no text.
   [[nodiscard]] bool IsMacro() const {
-    constexpr std::array<std::string_view, 6> kMacros{"TagDispatch", "Token", "ExcludeToken", "TokenTagDispatch",
-                                                      "Regex", "Substring"};
+    constexpr std::array<std::string_view, 6> kMacros{"TagDispatch",      "Token", "ExcludeToken",
+                                                      "TokenTagDispatch", "Regex", "Substring"};
     const std::string_view before = text_.substr(0, at_);
     const std::size_t end = before.find_last_not_of(" \t\r\n");
     if (end == std::string_view::npos) return false;

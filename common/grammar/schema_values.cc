@@ -103,7 +103,8 @@ Result<void> SchemaValues::WritePattern(const Place& place, std::string_view reg
   if (!read.ok()) return ComplainAt(place, field_, "'pattern': {}", read.error().message);
   if (patterns_.insert(read->text).second) cost_ += read->cost;
   if (cost_ > kMaxCompileCost) {
-    return ComplainAt(place, field_, "the strings with a length, a pattern or a format up to here take too long to compile");
+    return ComplainAt(place, field_,
+                      "the strings with a length, a pattern or a format up to here take too long to compile");
   }
   json_.Key("pattern").String("^(" + read->text + ")$");
   return {};

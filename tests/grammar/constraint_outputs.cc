@@ -6,7 +6,8 @@
 // [for each probe, whether it is a whole text of the constraint]}, or {"refused": why}. `open` counts the outputs that
 // did not end within kMostTokens. Each token is drawn from all that may come next with equal chances.
 //
-//   constraint_outputs [VOCABULARY_SIZE [apart]]     apart: long compilations in a process of their own, as a worker has
+//   constraint_outputs [VOCABULARY_SIZE [apart]]     apart: long compilations in a process of their own, as a worker
+//   has
 #include <simdjson.h>
 
 #include <algorithm>

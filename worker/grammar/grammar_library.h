@@ -38,8 +38,8 @@ class CompiledGrammar {
   [[nodiscard]] virtual std::unique_ptr<Automaton> Start() const = 0;
 };
 
-// How long a compilation may take. A short one is done in the caller's thread. Any other is done apart, where it ends at
-// the limits.
+// How long a compilation may take. A short one is done in the caller's thread. Any other is done apart, where it ends
+// at the limits.
 enum class CompileLength : std::uint8_t { kShort, kLong };
 
 class GrammarLibrary {
@@ -59,8 +59,8 @@ class GrammarLibrary {
 // Starts the process that long compilations are done in. Call it before the process grows and has threads of its own.
 // Null without the library.
 [[nodiscard]] std::unique_ptr<JobServer> StartCompiler();
-// Null without the library. `compiler` null: all compilations are done in the caller's thread, and have no end. O(texts ·
-// log).
+// Null without the library. `compiler` null: all compilations are done in the caller's thread, and have no end. O(texts
+// · log).
 [[nodiscard]] std::unique_ptr<GrammarLibrary> OpenGrammarLibrary(const TokenTexts& texts,
                                                                  std::unique_ptr<JobServer> compiler = nullptr,
                                                                  JobLimits limits = {});

@@ -191,8 +191,8 @@ class XgrammarGrammar final : public CompiledGrammar {
 
 // ---- whether a grammar matches something ----
 
-// The rules that match some text. A rule does if one of its choices consists of parts that do, so the set grows until it
-// stays: O(expressions · depth).
+// The rules that match some text. A rule does if one of its choices consists of parts that do, so the set grows until
+// it stays: O(expressions · depth).
 class Productive {
  public:
   explicit Productive(const xgrammar::Grammar& grammar) : grammar_(grammar), rules_(grammar->NumRules(), false) {
@@ -452,7 +452,8 @@ class XgrammarLibrary final : public GrammarLibrary {
     return is_short ? CompileLength::kShort : CompileLength::kLong;
   }
 
-  [[nodiscard]] std::variant<xgrammar::CompiledGrammar, Failure> CompileApart(const grammar::LibraryInput& input) const {
+  [[nodiscard]] std::variant<xgrammar::CompiledGrammar, Failure> CompileApart(
+      const grammar::LibraryInput& input) const {
     const std::optional<std::string> answer = server_->Run(static_cast<char>(input.form) + input.text, limits_);
     if (!answer || answer->empty()) {
       return Failure{fmt::format("takes more than {} s or too much memory to compile", ToSeconds(limits_.time))};

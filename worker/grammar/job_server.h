@@ -6,8 +6,8 @@
 //        │ setup, then a socket for each job                      │
 //        └────────────────── request, answer ◄────────────────────┘
 //
-// The server is forked while this process is small and has no device, and forks in turn, having one thread. Kernel timers
-// end a job; nobody has to watch it. The server ends with this process, and jobs with the server.
+// The server is forked while this process is small and has no device, and forks in turn, having one thread. Kernel
+// timers end a job; nobody has to watch it. The server ends with this process, and jobs with the server.
 //
 // Threads: any number of threads may call Run at a time.
 #pragma once
