@@ -11,18 +11,6 @@
 namespace roost::router {
 namespace {
 
-Result<std::vector<std::string>> TextParametersOf(const JsonObject& parameters) {
-  std::vector<std::string> names;
-  const std::optional<JsonElement> element = parameters.Find("properties");
-  simdjson::dom::object properties;
-  if (!element || element->get(properties) != simdjson::SUCCESS) return names;
-  for (const auto& [name, schema] : properties) {
-    std::string_view type;
-    if (schema["type"].get(type) == simdjson::SUCCESS && type == "string") names.emplace_back(name);
-  }
-  return names;
-}
-
 Result<ToolFunction> ReadToolFunction(JsonElement element, std::string path) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(element, std::move(path)));
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> type, tool.String("type"));
@@ -33,11 +21,10 @@ Result<ToolFunction> ReadToolFunction(JsonElement element, std::string path) {
   if (!name || name->empty()) return InvalidArgument(function->PathOf("name"), "is missing");
   ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> parameters, function->Object("parameters"));
   ROOST_ASSIGN_OR_RETURN(const std::optional<bool> strict, function->Bool("strict"));
-  ToolFunction result{.name = std::string(*name), .schema = {}, .text_parameters = {}};
+  ToolFunction result{.name = std::string(*name), .schema = {}};
   if (strict.value_or(false)) result.strictness = ToolStrictness::kStrict;
   if (!parameters) return result;
   result.schema = simdjson::minify(*function->Find("parameters"));
-  ROOST_ASSIGN_OR_RETURN(result.text_parameters, TextParametersOf(*parameters));
   return result;
 }
 

@@ -148,14 +148,26 @@ bool Engine::State::Stops(const Request& request, TokenId token) {
   return std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end();
 }
 
+// All tokens are forbidden: by the request's constraint, its stop tokens before min_output_tokens, or its biases. What
+// it asks for is not the worker's failure.
+Result<TokenId> Engine::State::DrawnToken(const Choice& choice, const kernels::SampledToken& sampled) {
+  const Request& request = *choice.request;
+  const bool forbids = !request.constraint_field.empty() || !request.early_biases.empty() || !request.biases.empty();
+  if (sampled.status != kernels::SampleStatus::kAllMinusInfinity || !forbids) return TokenOf(sampled);
+  const bool is_constrained = !request.constraint_field.empty();
+  return InvalidArgument(is_constrained ? request.constraint_field : "min_tokens",
+                         "leaves no token: all others are forbidden by the request's stop tokens or biases");
+}
+
 // Appends tokens without drawing them while exactly one token may follow, because a draw would give the same token. It
 // appends none while a draw is awaited. Returns what ends the choice, if something does.
 Result<std::optional<wire::FinishReason>> Engine::State::GoOn(Choice& choice, const Sequence& sequence,
                                                               wire::StepTokens& tokens, Instant now,
                                                               StepCounts& counts) {
   using Ending = std::optional<wire::FinishReason>;
-  const auto stuck = [] {
-    return Error{ErrorCode::kInternal, "no token of the vocabulary can continue the output under its constraint", ""};
+  // The request's fault: it asks for what the model's tokens can not write.
+  const auto stuck = [&choice] {
+    return InvalidArgument(choice.request->constraint_field, "leaves no token that can continue the output");
   };
   const bool is_drawing = sequence.awaited_draw.has_value();
   while (true) {
