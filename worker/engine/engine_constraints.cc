@@ -160,7 +160,7 @@ Result<TokenId> Engine::State::DrawnToken(const Choice& choice, const kernels::S
 }
 
 // Appends tokens without drawing them while exactly one token may follow, because a draw would give the same token. It
-// appends none while a draw is awaited. Returns what ends the choice, if something does.
+// appends none while a draw is awaited, nor where log probabilities are wanted, which only draws have. Returns what ends the choice, if something does.
 Result<std::optional<wire::FinishReason>> Engine::State::GoOn(Choice& choice, const Sequence& sequence,
                                                               wire::StepTokens& tokens, Instant now,
                                                               StepCounts& counts) {
@@ -169,7 +169,7 @@ Result<std::optional<wire::FinishReason>> Engine::State::GoOn(Choice& choice, co
   const auto stuck = [&choice] {
     return InvalidArgument(choice.request->constraint_field, "leaves no token that can continue the output");
   };
-  const bool is_drawing = sequence.awaited_draw.has_value();
+  const bool draws_all = sequence.awaited_draw.has_value() || choice.request->output_logprobs.has_value();
   while (true) {
     ConstrainedOutput* const output = choice.constrained.get();
     if (output != nullptr && !output->Take(choice.output_count - 1, *(tokens.end() - 1))) return stuck();
@@ -177,7 +177,7 @@ Result<std::optional<wire::FinishReason>> Engine::State::GoOn(Choice& choice, co
     if (output == nullptr) return Ending();
     if (output->MustEnd()) return Ending(wire::FinishReason::kStop);
     if (output->IsStuck()) return stuck();
-    const std::optional<TokenId> only = is_drawing ? std::nullopt : output->OnlyToken();
+    const std::optional<TokenId> only = draws_all ? std::nullopt : output->OnlyToken();
     if (!only) return Ending();
     if (Stops(*choice.request, *only)) return Ending(wire::FinishReason::kStop);
     NoteToken(choice, now, counts);

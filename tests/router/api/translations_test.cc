@@ -161,8 +161,8 @@ TEST_F(TranslationsTest, AFailureInMidMessageIsAnErrorEvent) {
 
 TEST_F(TranslationsTest, AFormOfTheOutputIsEnforcedOnEveryRoute) {
   using Kind = wire::ConstraintKind;
-  const std::string message = R"({"model":"chat","max_tokens":9,"messages":[{"role":"user","content":"hi"}],)";
-  const std::string response = R"({"model":"chat","input":"hi",)";
+  const std::string message = R"({"model":"bytes","max_tokens":9,"messages":[{"role":"user","content":"hi"}],)";
+  const std::string response = R"({"model":"bytes","input":"hi",)";
   const auto constraint = [&](const std::string& body, bool is_message) {
     is_message ? Message(message + body) : Respond(response + body);
     EXPECT_FALSE(dispatcher_.specs.empty()) << body;

@@ -263,6 +263,18 @@ TEST_P(ConstraintsTest, ARequestThatForbidsEveryTokenIsAtFaultItself) {
   EXPECT_EQ(refused, 60);
 }
 
+// A token that is the only allowed one has a log probability too.
+TEST_P(ConstraintsTest, EveryTokenHasItsLogProbability) {
+  Make({});
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    wire::Generate request = Constrained(seed, seed);
+    request.output_logprobs = 3;
+    const auto outcome = harness_->Serve(request);
+    ExpectWanted(request);
+    EXPECT_EQ(outcome.logprobs.size(), outcome.tokens.size());
+  }
+}
+
 TEST_P(ConstraintsTest, MoreThanMayWaitAreRefused) {
   Make({}, {.max_waiting_requests = 2}, FakeConstrainer::Pace::kWhenReleased);
   ASSERT_TRUE(harness_->Submit(Constrained(1, 5)).ok());
