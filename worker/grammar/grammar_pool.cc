@@ -59,6 +59,7 @@ void GrammarPool::Begin(Job job) {
   {
     const std::lock_guard lock(mutex_);
     wanted_.emplace(id, Wanted{deadline, task.key, task.job.constraint.field});
+    if (TookTooLong(task.key)) return Finish(id, TooLong(task.job.constraint.field));
     if (task.job.output.size() <= kQuickOutput) cached = cache_.Find(task.key);
     if (cached == nullptr) {
       queue_.push_back(std::move(task));
@@ -87,6 +88,14 @@ std::vector<Constrainer::Done> GrammarPool::TakeDone() {
   return std::exchange(done_, {});
 }
 
+bool GrammarPool::TookTooLong(const std::string& key) const {
+  return std::find(too_long_.begin(), too_long_.end(), key) != too_long_.end();
+}
+
+Error GrammarPool::TooLong(const std::string& field) const {
+  return InvalidArgument(field, "takes longer than {} s to compile", ToSeconds(options_.time_limit));
+}
+
 bool GrammarPool::HasLate(Instant now) const {
   return std::any_of(wanted_.begin(), wanted_.end(), [now](const auto& each) { return each.second.deadline <= now; });
 }
@@ -105,7 +114,7 @@ void GrammarPool::EndLate(Instant now) {
       continue;
     }
     compiling->second.is_late = true;
-    Finish(id, InvalidArgument(wanted.field, "takes longer than {} s to compile", ToSeconds(options_.time_limit)));
+    Finish(id, TooLong(wanted.field));
   }
 }
 
@@ -149,11 +158,10 @@ void GrammarPool::Serve(Task task, std::unique_lock<std::mutex>& lock) {
   const Grammar cached = cache_.Find(task.key);
   if (cached == nullptr) {
     const auto compiling = compiling_.find(task.key);
-    const bool was_too_long = std::find(too_long_.begin(), too_long_.end(), task.key) != too_long_.end();
+    const bool was_too_long = TookTooLong(task.key);
     if (compiling == compiling_.end() && !was_too_long) return Compile(task, lock);
     if (was_too_long || compiling->second.is_late) {
-      Finish(task.job.id, InvalidArgument(task.job.constraint.field, "takes longer than {} s to compile",
-                                          ToSeconds(options_.time_limit)));
+      Finish(task.job.id, TooLong(task.job.constraint.field));
     } else {
       compiling->second.waiting.push_back(std::move(task));
       return;

@@ -75,6 +75,8 @@ class GrammarPool final : public Constrainer {
   void Compile(const Task& task, std::unique_lock<std::mutex>& lock);
   void Finish(std::uint64_t id, Result<std::unique_ptr<Automaton>> automaton);
   void EndLate(Instant now);
+  [[nodiscard]] bool TookTooLong(const std::string& key) const;
+  [[nodiscard]] Error TooLong(const std::string& field) const;
   [[nodiscard]] bool HasLate(Instant now) const;
 
   const std::unique_ptr<const GrammarLibrary> library_;
