@@ -83,6 +83,29 @@ def check_classes(program):
     return broken
 
 
+def check_json(program):
+    """The same characters in values, names of properties and patterns of schemas."""
+    broken = 0
+    for digit in HEX:
+        text = "".join(chr(code) + digit for code in range(1, 0x180))
+        named = {"type": "object", "properties": {text: {"const": 1}}, "required": [text]}
+        for schema, wanted in (({"const": text}, text), ({"enum": [text]}, text), (named, {text: 1})):
+            outputs = program.ask("json_schema", json.dumps(schema), 1).get("outputs", [])
+            if [json.loads(output) for output in outputs] != [wanted]:
+                broken += 1
+                print(f"{list(schema)} with {digit}: {outputs!r:.300}", file=sys.stderr)
+        for character in map(chr, range(0x20, 0x7F)):
+            if character in '"\\':
+                continue
+            pattern = f"^[{escaped(character, True)}{digit}]{escaped(character, False)}{digit}$"
+            probes = [json.dumps(first + character + digit) for first in (character, digit, "\u4f60")]
+            answer = program.ask("json_schema", json.dumps({"type": "string", "pattern": pattern}), 0, probes)
+            if answer.get("allowed") != [True, True, False]:
+                broken += 1
+                print(f"pattern {pattern}: {answer}", file=sys.stderr)
+    return broken
+
+
 # ---- random constraints ----
 
 PIECES = [" ", "  ", "-", "#", ":", "/", "a", "b", "f", "yes", "0", "9", "2024-01-", "é", "ÿ0", "你", "\u00a0", "\t", "'", '"', "~", "\x7f", "\x01", "^", "]"]
@@ -184,7 +207,7 @@ def main():
     program = Program(sys.argv[1])
     count = int(sys.argv[2])
     rng = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
-    broken = check_classes(program) + check_literals(program)
+    broken = check_classes(program) + check_literals(program) + check_json(program)
     broken += check_choices(program, rng, count) + check_regexes(program, rng, count)
     return 1 if broken else 0
 
