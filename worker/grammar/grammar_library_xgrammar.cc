@@ -17,7 +17,6 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/base/utf8.h"
 #include "grammar_impl.h"
 #include "support/logging.h"
 #include "worker/grammar/grammar_library.h"
@@ -247,10 +246,9 @@ class Productive {
 
 // ---- compiling, in this process or another ----
 
-// Why a compilation failed. What the library says of it goes to the log.
+// Why a compilation failed. What the library says of it is shown to nobody: it quotes the request.
 struct Failure {
   std::string reason;
-  std::string detail = {};
 };
 
 class Compiler {
@@ -283,7 +281,7 @@ class Compiler {
       failed = error.what();
     }
     if (failed.empty()) failed = warned;
-    if (!failed.empty() || !compiled) return Failure{ReasonOf(input.form, failed), failed};
+    if (!failed.empty() || !compiled) return Failure{ReasonOf(input.form, failed)};
     return *compiled;
   }
 
@@ -361,7 +359,7 @@ class Compiler {
 //
 //   setup     for each token: its length, four bytes; its text
 //   request   the form, a byte; the text
-//   answer    'g' and the grammar as the library writes it; or 'f', the reason, a zero, the library's words
+//   answer    'g' and the grammar as the library writes it; or 'f' and the reason
 
 std::string SetupOf(const TokenTexts& texts) {
   std::string setup;
@@ -392,10 +390,9 @@ std::string AnswerTo(Compiler& compiler, std::string_view request) {
   try {
     if (const auto* const grammar = std::get_if<0>(&compiled)) return 'g' + grammar->SerializeJSON();
   } catch (const std::bad_alloc&) {
-    return std::string("fneeds too much memory to compile") + '\0';
+    return "fneeds too much memory to compile";
   }
-  const Failure& failure = std::get<1>(compiled);
-  return 'f' + failure.reason + '\0' + failure.detail;
+  return 'f' + std::get<1>(compiled).reason;
 }
 
 JobServer::Job PrepareCompiler(std::string_view setup) {
@@ -422,10 +419,6 @@ class XgrammarLibrary final : public GrammarLibrary {
     const bool is_apart = server_ != nullptr && LengthOf(input) == CompileLength::kLong;
     auto compiled = is_apart ? CompileApart(input) : compiler_.Compile(input);
     if (const auto* const failure = std::get_if<1>(&compiled)) {
-      if (!failure->detail.empty()) {
-        LogInfo("a constraint is refused",
-                {{"field", constraint.field}, {"library", ReplaceInvalidUtf8(failure->detail.substr(0, kMostLogged))}});
-      }
       return InvalidArgument(constraint.field, "{}", failure->reason);
     }
     auto grammar = std::make_shared<XgrammarGrammar>(std::get<0>(compiled), SetsFor(input));
@@ -443,8 +436,6 @@ class XgrammarLibrary final : public GrammarLibrary {
   }
 
  private:
-  static constexpr std::size_t kMostLogged = 300;
-
   // A client's grammar may be anything.
   static CompileLength LengthOf(const grammar::LibraryInput& input) {
     const bool is_short = input.cost <= kShortCost && input.text.size() <= kShortText &&
@@ -458,13 +449,10 @@ class XgrammarLibrary final : public GrammarLibrary {
     if (!answer || answer->empty()) {
       return Failure{fmt::format("takes more than {} s or too much memory to compile", ToSeconds(limits_.time))};
     }
-    if (answer->front() == 'f') {
-      const std::size_t end = std::min(answer->find('\0'), answer->size() - 1);
-      return Failure{answer->substr(1, end - 1), answer->substr(end + 1)};
-    }
+    if (answer->front() == 'f') return Failure{answer->substr(1)};
     auto read = xgrammar::CompiledGrammar::DeserializeJSON(answer->substr(1), compiler_.tokens());
     if (const auto* const grammar = std::get_if<xgrammar::CompiledGrammar>(&read)) return *grammar;
-    return Failure{"can not be enforced", "the compiled grammar can not be read back"};
+    return Failure{"can not be enforced"};
   }
 
   [[nodiscard]] SharedSets SetsFor(const grammar::LibraryInput& input) const {
