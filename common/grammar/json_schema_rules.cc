@@ -66,12 +66,12 @@ class Rewriter {
     ROOST_ASSIGN_OR_RETURN(const bool has_members, WriteMembers({root_, "#", 0}));
     if (has_members) ROOST_RETURN_IF_ERROR(WriteDefinitions());
     json_.EndObject();
-    return CostedText{json_.Take(), values_.cost() + schema_count_ * kCostOfASchema};
+    return CostedText{json_.Take(), values_.cost() + counted_cost_ + schema_count_ * kCostOfASchema};
   }
 
  private:
   // A few states of literals, and those of JSON's own values, which all schemas share.
-  static constexpr CompileCost kCostOfASchema = 4;
+  static constexpr CompileCost kCostOfASchema = 8;
 
   Result<void> Write(const Place& place) {
     json_.BeginObject();
@@ -320,6 +320,8 @@ class Rewriter {
     }
     if (most && *most < required_count)
       return ComplainAt(place, field_, "'maxProperties' is less than there are 'required'");
+    // The library makes a rule for each property and each number of properties before it.
+    if (least || most) counted_cost_ += names.size() * names.size();
     if (least) json_.Key("minProperties").Number(*least);
     if (most) json_.Key("maxProperties").Number(*most);
     json_.Key("additionalProperties");
@@ -372,6 +374,7 @@ class Rewriter {
   ReferenceCheck references_;
   std::vector<std::string> named_;  // the references, in the order of their names
   std::map<std::string, std::size_t, std::less<>> index_of_;
+  CompileCost counted_cost_ = 0;
   std::size_t schema_count_ = 0;
 };
 

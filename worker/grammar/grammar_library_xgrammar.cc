@@ -450,8 +450,12 @@ class XgrammarLibrary final : public GrammarLibrary {
       return Failure{fmt::format("takes more than {} s or too much memory to compile", ToSeconds(limits_.time))};
     }
     if (answer->front() == 'f') return Failure{answer->substr(1)};
-    auto read = xgrammar::CompiledGrammar::DeserializeJSON(answer->substr(1), compiler_.tokens());
-    if (const auto* const grammar = std::get_if<xgrammar::CompiledGrammar>(&read)) return *grammar;
+    try {
+      auto read = xgrammar::CompiledGrammar::DeserializeJSON(answer->substr(1), compiler_.tokens());
+      if (const auto* const grammar = std::get_if<xgrammar::CompiledGrammar>(&read)) return *grammar;
+    } catch (const std::exception& error) {
+      LogError("a compiled grammar can not be read back", {{"reason", error.what()}});
+    }
     return Failure{"can not be enforced"};
   }
 
