@@ -160,7 +160,8 @@ Result<TokenId> Engine::State::DrawnToken(const Choice& choice, const kernels::S
 }
 
 // Appends tokens without drawing them while exactly one token may follow, because a draw would give the same token. It
-// appends none while a draw is awaited, nor where log probabilities are wanted, which only draws have. Returns what ends the choice, if something does.
+// appends none while a draw is awaited, nor where log probabilities are wanted, which only draws have. Returns what
+// ends the choice, if something does.
 Result<std::optional<wire::FinishReason>> Engine::State::GoOn(Choice& choice, const Sequence& sequence,
                                                               wire::StepTokens& tokens, Instant now,
                                                               StepCounts& counts) {
