@@ -266,10 +266,11 @@ void DeclareGrammar(WorkerOptions& options, ConfigParser& parser) {
                 "Memory for compiled JSON schemas, regular expressions and grammars, in bytes or with a unit such as "
                 "256MiB; each may take at most a quarter. 0 refuses requests with a constraint",
                 {0, 1e12})
-      .Add("grammar-threads", options.grammar_threads, "Threads that compile schemas, regular expressions and grammars",
+      .Add("grammar-threads", options.grammar_threads,
+           "Threads that compile schemas, regular expressions and grammars, at least two: one is left to short ones",
            {1, kMaxThreads})
       .Add("grammar-compile-seconds", options.grammar_compile_seconds,
-           "Time limit of a compilation; a request whose grammar is not compiled by then is refused", {0.001, 3600});
+           "Time limit of a compilation, which ends then; the request is refused", {0.001, 3600});
 }
 
 void DeclareForeign(WorkerOptions& options, ConfigParser& parser) {

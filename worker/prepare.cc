@@ -65,7 +65,7 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
 }
 
 void PrepareGrammar(const WorkerOptions& options, const Tokenizer& tokenizer, const EngineOptions& engine,
-                    WorkerSetup& setup) {
+                    std::unique_ptr<JobServer> compiler, WorkerSetup& setup) {
   setup.own.grammar = {.thread_count = options.grammar_threads,
                        .cache_bytes = static_cast<std::size_t>(options.grammar_cache_bytes),
                        .time_limit = FromSeconds(options.grammar_compile_seconds)};
@@ -73,7 +73,8 @@ void PrepareGrammar(const WorkerOptions& options, const Tokenizer& tokenizer, co
     LogInfo("output can not be constrained", {{"reason", "built without xgrammar"}});
   } else if (options.grammar_cache_bytes > 0) {
     setup.own.grammar_library =
-        OpenGrammarLibrary(TokenTextsOf(tokenizer, setup.own.model->shape().vocab_size, engine.stop_tokens));
+        OpenGrammarLibrary(TokenTextsOf(tokenizer, setup.own.model->shape().vocab_size, engine.stop_tokens),
+                           std::move(compiler), {.time = setup.own.grammar.time_limit});
   }
 }
 
@@ -110,6 +111,8 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernel
 
 Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   if (options.engine != kOwnEngine) return PrepareForeign(options);
+  // Before there are weights, a device and threads.
+  std::unique_ptr<JobServer> compiler = options.grammar_cache_bytes > 0 ? StartCompiler() : nullptr;
   ROOST_ASSIGN_OR_RETURN(const ModelOptions model_options, ModelOptionsOf(options));
   ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
   ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, CompleteText(loaded.text, options.model));
@@ -118,7 +121,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   ROOST_ASSIGN_OR_RETURN(setup.own.engine, EngineOptionsOf(options, *model_options.ops));
   setup.own.engine.stop_tokens = std::move(loaded.text.stop_tokens);
   setup.own.compute_thread_count = options.threads;
-  PrepareGrammar(options, *tokenizer, setup.own.engine, setup);
+  PrepareGrammar(options, *tokenizer, setup.own.engine, std::move(compiler), setup);
   setup.hello.fingerprint = std::move(loaded.fingerprint);
   setup.hello.kv_dtype = std::move(loaded.kv_dtype);
   FillIn(options, std::move(loaded.text), setup);

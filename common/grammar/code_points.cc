@@ -19,13 +19,24 @@ void AppendUtf8(std::uint32_t character, std::string& out) {
   out += static_cast<char>(0x80U | (character & 0x3FU));
 }
 
+bool IsHexDigit(std::uint32_t character) {
+  return (character >= '0' && character <= '9') || (character >= 'A' && character <= 'F') ||
+         (character >= 'a' && character <= 'f');
+}
+
+// The library's reader of regular expressions writes some escaped characters anew, as \xHH, for a second reader, which
+// takes every hexadecimal digit that follows. So ranges that begin with such a digit come first: what follows an
+// escaped character is then a dash, another escape, or no such digit. A caret never comes first: it would negate the
+// class.
 std::string ClassOf(std::vector<CodePoints::Range> ranges) {
-  // ^ must not stand first in a class, where it would negate it.
-  if (ranges.front().first == '^' && ranges.size() == 1) {
-    ranges = {{'_', ranges.front().second}, {'^', '^'}};
-  } else if (ranges.front().first == '^') {
-    std::rotate(ranges.begin(), ranges.begin() + 1, ranges.end());
+  const auto split = [](CodePoints::Range range) { return range.first == '^' && range.second > '^'; };
+  if (const auto found = std::find_if(ranges.begin(), ranges.end(), split); found != ranges.end()) {
+    const CodePoints::Range rest{'^' + 1, found->second};
+    found->second = '^';
+    ranges.push_back(rest);
   }
+  const auto rank = [](CodePoints::Range range) { return IsHexDigit(range.first) ? 0 : range.first == '^' ? 2 : 1; };
+  std::stable_sort(ranges.begin(), ranges.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   std::string text;
   for (const auto& [first, last] : ranges) {
     text += CodePoints::TextOf(first);
@@ -76,7 +87,7 @@ std::string CodePoints::TextOf(std::uint32_t character) {
   const bool is_plain = (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z') ||
                         (character >= '0' && character <= '9');
   if (is_plain) return std::string(1, static_cast<char>(character));
-  if (character < 0x80) return fmt::format("\\x{:02x}", character);
+  if (character < 0x80) return fmt::format("\\u{:04x}", character);
   std::string text;
   AppendUtf8(character, text);
   return text;
@@ -90,7 +101,7 @@ std::string CodePoints::Text() const {
   CodePoints with_surrogates = *this;
   with_surrogates.Add(CodePoints({{0xD800, 0xDFFF}}));
   const CodePoints others = with_surrogates.Complement();
-  return others.empty() ? "[^\\x00]" : "[^" + ClassOf(others.ranges()) + ']';
+  return others.empty() ? "[^\\u0000]" : "[^" + ClassOf(others.ranges()) + ']';
 }
 
 }  // namespace roost::grammar

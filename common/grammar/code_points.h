@@ -25,7 +25,9 @@ class CodePoints {
 
   // The set as a class, or as one character. Not for the empty set.
   [[nodiscard]] std::string Text() const;
-  // One character, inside or outside a class: letters, digits and non-ASCII characters as they are, others as \xHH.
+  // The one notation of a character in all that the library reads: texts and classes of regular expressions and of
+  // grammars. Letters, digits and non-ASCII characters stand for themselves, others are \uHHHH: the library knows where
+  // that ends, while it reads \x with as many hexadecimal digits as follow.
   [[nodiscard]] static std::string TextOf(std::uint32_t character);
 
  private:

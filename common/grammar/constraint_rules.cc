@@ -10,6 +10,7 @@
 
 #include "common/base/json_writer.h"
 #include "common/base/utf8.h"
+#include "common/grammar/code_points.h"
 #include "common/grammar/json_schema_rules.h"
 #include "common/grammar/regex_rules.h"
 
@@ -24,11 +25,8 @@ std::string EbnfString(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte == 0x7F) {
-      out += fmt::format("\\x{:02x}", byte);
+    if (byte < 0x80) {
+      out += CodePoints::TextOf(byte);
     } else {
       out += c;
     }
@@ -101,11 +99,27 @@ class GrammarCheck {
 
   Result<void> Skip(char end) {
     for (++at_; at_ < text_.size() && text_[at_] != end; ++at_) {
-      if (text_[at_] == '\\') ++at_;
+      if (text_[at_] != '\\') continue;
+      ++at_;
+      if (at_ < text_.size() && text_[at_] == 'x' && HexDigitsAfter(at_) != 2) {
+        return Complain(
+            "has \\x before more or less than two hexadecimal digits, which is read in two ways; write \\u0020");
+      }
     }
     if (at_ >= text_.size()) return Complain(fmt::format("has no {} at the end of a string or class", end));
     ++at_;
+    if (end == ']' && IsBeforeBody()) return Complain("sets an attribute of a rule, which is not supported");
     return {};
+  }
+
+  [[nodiscard]] std::size_t HexDigitsAfter(std::size_t at) const {
+    const std::size_t stop = text_.find_first_not_of("0123456789abcdefABCDEF", at + 1);
+    return std::min(stop, text_.size()) - at - 1;
+  }
+  // name[lazy] ::= …: the library would take such a bracket for more than a class.
+  [[nodiscard]] bool IsBeforeBody() const {
+    const std::size_t next = text_.find_first_not_of(" \t", at_);
+    return next != std::string_view::npos && text_.substr(next).starts_with("::=");
   }
 
   Result<void> CheckCounts() const {
@@ -120,8 +134,8 @@ class GrammarCheck {
 
   // Macros could name tokens that have no text.
   [[nodiscard]] bool IsMacro() const {
-    constexpr std::array<std::string_view, 5> kMacros{"TagDispatch", "Token", "ExcludeToken", "TokenTagDispatch",
-                                                      "Regex"};
+    constexpr std::array<std::string_view, 6> kMacros{"TagDispatch",      "Token", "ExcludeToken",
+                                                      "TokenTagDispatch", "Regex", "Substring"};
     const std::string_view before = text_.substr(0, at_);
     const std::size_t end = before.find_last_not_of(" \t\r\n");
     if (end == std::string_view::npos) return false;
@@ -151,6 +165,7 @@ class StructuralTag {
     ROOST_RETURN_IF_ERROR(Write(root, 0));
     return json_.Take();
   }
+  [[nodiscard]] CompileCost cost() const { return cost_; }
   [[nodiscard]] std::vector<TokenId> TakeTokens() { return std::move(tokens_); }
 
  private:
@@ -183,8 +198,10 @@ class StructuralTag {
         tokens_.push_back(static_cast<TokenId>(token));
       }
       if (member.key == "json_schema") {
-        ROOST_ASSIGN_OR_RETURN(const std::string schema, LibrarySchema(simdjson::minify(member.value), field_));
-        json_.Raw(schema);
+        ROOST_ASSIGN_OR_RETURN(const CostedText schema, LibrarySchema(simdjson::minify(member.value), field_));
+        cost_ += schema.cost;
+        if (cost_ > kMaxCompileCost) return InvalidArgument(field_, "the schemas together take too long to compile");
+        json_.Raw(schema.text);
       } else {
         ROOST_RETURN_IF_ERROR(Write(member.value, depth + 1));
       }
@@ -195,6 +212,7 @@ class StructuralTag {
 
   const std::string& field_;
   JsonWriter json_;
+  CompileCost cost_ = 0;
   std::vector<TokenId> tokens_;
 };
 
@@ -206,22 +224,24 @@ Result<LibraryInput> LibraryInputOf(const wire::Constraint& constraint) {
                            wire::kMaxConstraintBytes);
   }
   LibraryInput input;
+  const auto take = [&input](Result<CostedText> read) -> Result<LibraryInput> {
+    if (!read.ok()) return read.error();
+    input.text = std::move(read->text);
+    input.cost = read->cost;
+    return std::move(input);
+  };
+  // Literals: a state for each byte, if texts have no beginnings in common.
+  input.cost = constraint.text.size();
   switch (constraint.kind) {
-    case wire::ConstraintKind::kJson: {
-      ROOST_ASSIGN_OR_RETURN(input.text, LibrarySchema(R"({"type":"object"})", constraint.field));
-      return input;
-    }
-    case wire::ConstraintKind::kJsonSchema: {
-      ROOST_ASSIGN_OR_RETURN(input.text, LibrarySchema(constraint.text, constraint.field));
-      return input;
-    }
+    case wire::ConstraintKind::kJson: return take(LibrarySchema(R"({"type":"object"})", constraint.field));
+    case wire::ConstraintKind::kJsonSchema: return take(LibrarySchema(constraint.text, constraint.field));
     case wire::ConstraintKind::kRegex: {
       input.form = LibraryForm::kRegex;
-      ROOST_ASSIGN_OR_RETURN(input.text, LibraryRegex(constraint.text, RegexUse::kWholeText, constraint.field));
-      return input;
+      return take(LibraryRegex(constraint.text, RegexUse::kWholeText, constraint.field));
     }
     case wire::ConstraintKind::kChoice: {
       input.form = LibraryForm::kGrammar;
+      input.is_list = true;
       ROOST_ASSIGN_OR_RETURN(input.text, ChoiceGrammar(constraint));
       return input;
     }
@@ -235,6 +255,7 @@ Result<LibraryInput> LibraryInputOf(const wire::Constraint& constraint) {
       input.form = LibraryForm::kStructuralTag;
       StructuralTag tag(constraint);
       ROOST_ASSIGN_OR_RETURN(input.text, tag.Rewrite(constraint.text));
+      input.cost = tag.cost();
       input.tokens = tag.TakeTokens();
       return input;
     }

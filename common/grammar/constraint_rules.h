@@ -12,6 +12,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/grammar/regex_rules.h"
 #include "common/wire/messages.h"
 
 namespace roost::grammar {
@@ -28,6 +29,8 @@ struct LibraryInput {
   LibraryForm form = LibraryForm::kSchema;
   std::string text;
   std::vector<TokenId> tokens = {};  // special tokens that a structural tag names
+  CompileCost cost = 0;
+  bool is_list = false;  // of texts, written as a grammar
 };
 
 // kInvalidArgument names the constraint's field.

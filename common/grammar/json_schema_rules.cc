@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <vector>
@@ -56,16 +58,30 @@ std::string_view TypeOf(element value) {
 
 class Rewriter {
  public:
-  Rewriter(element root, const std::string& field) : root_(root), field_(field), values_(field, json_) {}
+  Rewriter(element root, const std::string& field)
+      : root_(root), field_(field), values_(field, json_), references_(root, field) {}
 
-  Result<std::string> Run() {
-    ROOST_RETURN_IF_ERROR(Write({root_, "#", 0}));
-    ROOST_RETURN_IF_ERROR(CheckReferences(root_, field_));
-    return json_.Take();
+  Result<CostedText> Run() {
+    json_.BeginObject();
+    ROOST_ASSIGN_OR_RETURN(const bool has_members, WriteMembers({root_, "#", 0}));
+    if (has_members) ROOST_RETURN_IF_ERROR(WriteDefinitions());
+    json_.EndObject();
+    return CostedText{json_.Take(), values_.cost() + counted_cost_ + schema_count_ * kCostOfASchema};
   }
 
  private:
+  // A few states of literals, and those of JSON's own values, which all schemas share.
+  static constexpr CompileCost kCostOfASchema = 8;
+
   Result<void> Write(const Place& place) {
+    json_.BeginObject();
+    ROOST_RETURN_IF_ERROR(WriteMembers(place));
+    json_.EndObject();
+    return {};
+  }
+
+  // False for `true`, which is the empty schema.
+  Result<bool> WriteMembers(const Place& place) {
     if (place.depth > kMaxSchemaDepth)
       return ComplainAt(place, field_, "more than {} schemas inside one another", kMaxSchemaDepth);
     if (++schema_count_ > kMaxSchemas)
@@ -73,32 +89,32 @@ class Rewriter {
     bool value = false;
     if (place.schema.get(value) == simdjson::SUCCESS) {
       if (!value) return ComplainAt(place, field_, "false allows no value at all");
-      json_.BeginObject().EndObject();
-      return {};
+      return false;
     }
     if (!place.schema.is_object())
       return ComplainAt(place, field_, "a schema is an object, not a {}", TypeOf(place.schema));
-    json_.BeginObject();
-    ROOST_RETURN_IF_ERROR(WriteDefinitions(place));
+    for (const char* const key : {"$defs", "definitions"}) {
+      const std::optional<element> found = place.Find(key);
+      if (found && !found->is_object()) return ComplainAt(place, field_, "'{}' must be an object", key);
+    }
     ROOST_RETURN_IF_ERROR(WriteBody(place));
+    return true;
+  }
+
+  // The schemas that references name. Writing one may add others.
+  Result<void> WriteDefinitions() {
+    if (named_.empty()) return {};
+    json_.Key("$defs").BeginObject();
+    for (std::size_t i = 0; i < named_.size(); ++i) {
+      const std::string uri = named_[i];
+      json_.Key(NameOf(i));
+      ROOST_RETURN_IF_ERROR(Write(*Resolve(root_, uri)));
+    }
     json_.EndObject();
     return {};
   }
 
-  Result<void> WriteDefinitions(const Place& place) {
-    for (const char* const key : {"$defs", "definitions"}) {
-      const std::optional<element> found = place.Find(key);
-      if (!found) continue;
-      if (!found->is_object()) return ComplainAt(place, field_, "'{}' must be an object", key);
-      json_.Key(key).BeginObject();
-      for (const auto member : simdjson::dom::object(*found)) {
-        json_.Key(member.key);
-        ROOST_RETURN_IF_ERROR(Write(place.Below(member.value, fmt::format("{}/{}", key, member.key))));
-      }
-      json_.EndObject();
-    }
-    return {};
-  }
+  static std::string NameOf(std::size_t index) { return fmt::format("r{}", index); }
 
   // One keyword decides the kind of schema; each kind then checks which keywords may stand beside it.
   Result<void> WriteBody(const Place& place) {
@@ -125,11 +141,12 @@ class Rewriter {
     std::string_view uri;
     if (place.Find("$ref")->get(uri) != simdjson::SUCCESS) return ComplainAt(place, field_, "'$ref' must be a string");
     if (!Resolve(root_, uri)) {
-      return ComplainAt(place, field_,
-                        "'$ref' to '{}' is not supported: it must name a schema of this document, as #/$defs/NAME",
-                        uri);
+      return ComplainAt(place, field_, "'$ref' to '{}' names no schema of this document, as #/$defs/NAME does", uri);
     }
-    json_.Key("$ref").String(uri);
+    ROOST_RETURN_IF_ERROR(references_.Follow(place, uri));
+    const auto [found, is_new] = index_of_.emplace(uri, named_.size());
+    if (is_new) named_.emplace_back(uri);
+    json_.Key("$ref").String("#/$defs/" + NameOf(found->second));
     return {};
   }
 
@@ -303,6 +320,8 @@ class Rewriter {
     }
     if (most && *most < required_count)
       return ComplainAt(place, field_, "'maxProperties' is less than there are 'required'");
+    // The library makes a rule for each property and each number of properties before it.
+    if (least || most) counted_cost_ += names.size() * names.size();
     if (least) json_.Key("minProperties").Number(*least);
     if (most) json_.Key("maxProperties").Number(*most);
     json_.Key("additionalProperties");
@@ -352,14 +371,17 @@ class Rewriter {
   const std::string& field_;
   JsonWriter json_;
   SchemaValues values_;
+  ReferenceCheck references_;
+  std::vector<std::string> named_;  // the references, in the order of their names
+  std::map<std::string, std::size_t, std::less<>> index_of_;
+  CompileCost counted_cost_ = 0;
   std::size_t schema_count_ = 0;
 };
 
 }  // namespace
 
-Result<std::string> LibrarySchema(std::string_view document, const std::string& field) {
+Result<CostedText> LibrarySchema(std::string_view document, const std::string& field) {
   simdjson::dom::parser parser;
-  constexpr std::size_t kMaxJsonDepth = 4 * kMaxSchemaDepth;
   if (parser.allocate(document.size() + simdjson::SIMDJSON_PADDING, kMaxJsonDepth) != simdjson::SUCCESS) {
     return InvalidArgument(field, "the schema is too large");
   }

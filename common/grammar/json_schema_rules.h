@@ -14,6 +14,10 @@
 // library could write a property's name again, with a value of another type). An array with prefixItems has no other
 // items unless it says so. Strings with a length or a pattern have no escapes.
 //
+// Definitions that a reference names are written once, below $defs of the root and under names of our own, wherever
+// they stood: the library follows no reference into an array, and no escaped one. Those that nothing names are left
+// out.
+//
 // Pure. O(schema).
 #pragma once
 
@@ -23,16 +27,18 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "common/grammar/regex_rules.h"
 
 namespace roost::grammar {
 
-inline constexpr std::size_t kMaxSchemaDepth = 32;    // schemas nested inside one another
+inline constexpr std::size_t kMaxSchemaDepth = 32;  // schemas nested inside one another
+inline constexpr std::size_t kMaxJsonDepth = 4 * kMaxSchemaDepth;
 inline constexpr std::size_t kMaxSchemas = 4096;      // in a document, all together
 inline constexpr std::size_t kMaxSchemaCount = 4096;  // minLength, maxItems and so on
 inline constexpr std::array<std::string_view, 10> kFormats{"date", "date-time", "duration", "email",         "hostname",
                                                            "ipv4", "time",      "uri",      "uri-reference", "uuid"};
 
 // Rewrites a document that is a schema. kInvalidArgument names `field`.
-[[nodiscard]] Result<std::string> LibrarySchema(std::string_view document, const std::string& field);
+[[nodiscard]] Result<CostedText> LibrarySchema(std::string_view document, const std::string& field);
 
 }  // namespace roost::grammar

@@ -19,6 +19,7 @@ constexpr std::uint32_t kMaxCount = 65'536;
 struct Part {
   std::string text;
   std::size_t elements = 0;
+  CompileCost cost = 0;
   bool is_group = false;  // or a class, or one character: something that a repetition can apply to
 };
 
@@ -43,7 +44,7 @@ class Translator {
   Translator(std::string_view regex, RegexUse use, const std::string& field)
       : regex_(regex), use_(use), field_(field) {}
 
-  Result<std::string> Run() {
+  Result<CostedText> Run() {
     if (regex_.empty() || regex_.size() > kMaxRegexBytes) {
       return Complain(fmt::format("has {} bytes, not 1 to {}", regex_.size(), kMaxRegexBytes));
     }
@@ -51,7 +52,7 @@ class Translator {
     ROOST_ASSIGN_OR_RETURN(Part whole, Alternatives(0));
     if (at_ < regex_.size()) return Complain("closes a group that was not opened");
     if (whole.text.empty()) return Complain("matches only the empty text");
-    return std::move(whole.text);
+    return CostedText{std::move(whole.text), whole.cost};
   }
 
  private:
@@ -84,8 +85,7 @@ class Translator {
         if (!whole.text.empty()) whole.text += '|';
         whole.text += one.text;
       }
-      whole.elements += one.elements;
-      if (whole.elements > kMaxRegexElements) return Complain("is too large with its repetitions written out");
+      ROOST_RETURN_IF_ERROR(Add(one, whole));
       if (!Take("|")) break;
     }
     if (has_empty && !whole.text.empty()) whole.text = '(' + whole.text + ")?";
@@ -105,12 +105,27 @@ class Translator {
       }
       ROOST_ASSIGN_OR_RETURN(Part part, Repeated(depth));
       sequence.text += part.text;
-      sequence.elements += part.elements;
-      if (sequence.elements > kMaxRegexElements) return Complain("is too large with its repetitions written out");
+      ROOST_RETURN_IF_ERROR(Add(part, sequence));
     }
     if (is_search && !begins) sequence.text.insert(0, Allowed().Text() + '*');
     if (is_search && !ends) sequence.text += Allowed().Text() + '*';
+    if (is_search && !(begins && ends)) sequence.cost += 2 * CostOf(Allowed());
     return sequence;
+  }
+
+  Result<void> Add(const Part& part, Part& whole) const {
+    whole.elements += part.elements;
+    whole.cost += part.cost;
+    if (whole.elements > kMaxRegexElements) return Complain("is too large with its repetitions written out");
+    if (whole.cost > kMaxCompileCost) return Complain("has too many classes and repetitions to be compiled in time");
+    return {};
+  }
+
+  // More characters allow more tokens.
+  static CompileCost CostOf(const CodePoints& set) {
+    std::uint64_t size = 0;
+    for (const auto& [first, last] : set.ranges()) size += last - first + 1;
+    return size <= 1 ? 1 : size <= 16 ? 4 : size <= 128 ? 8 : 16;
   }
 
   Result<Part> Repeated(std::size_t depth) {
@@ -120,8 +135,10 @@ class Translator {
     if (Take("*") || Take("+") || Take("?")) {
       part.text += regex_[at_ - 1];
       factor = 2;
+      part.cost *= 2;
     } else if (Now() == '{') {
       ROOST_ASSIGN_OR_RETURN(factor, Counts(part));
+      part.cost *= factor > kWrittenOut ? 2 * kWrittenOut : factor;
     } else {
       return part;
     }
@@ -196,7 +213,7 @@ class Translator {
     ROOST_ASSIGN_OR_RETURN(Part inner, Alternatives(depth + 1));
     if (!Take(")")) return Complain("has a group that does not end");
     if (inner.text.empty()) return Complain("has a group that matches only the empty text");
-    return Part{'(' + inner.text + ')', inner.elements, true};
+    return Part{'(' + inner.text + ')', inner.elements, inner.cost, true};
   }
 
   Result<Part> Class() {
@@ -307,12 +324,12 @@ class Translator {
           "wants a character that can not be written without an escape: a quote, a backslash, a control "
           "character");
     }
-    return Part{CodePoints::TextOf(character), 1, true};
+    return Part{CodePoints::TextOf(character), 1, 1, true};
   }
   Result<Part> Of(const CodePoints& set) const {
     const CodePoints left = set.And(Allowed());
     if (left.empty()) return Complain("has a class without a character that can be written");
-    return Part{left.Text(), 1, true};
+    return Part{left.Text(), 1, CostOf(left), true};
   }
 
   const std::string_view regex_;
@@ -323,7 +340,7 @@ class Translator {
 
 }  // namespace
 
-Result<std::string> LibraryRegex(std::string_view regex, RegexUse use, const std::string& field) {
+Result<CostedText> LibraryRegex(std::string_view regex, RegexUse use, const std::string& field) {
   return Translator(regex, use, field).Run();
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -27,7 +28,20 @@ enum class RegexUse {
                  // without escapes, so it contains no quote, backslash or control character
 };
 
+// What compiling takes, in sixteenths of the most expensive state: one where any character may come next, for which the
+// library tries nearly every token of the vocabulary. With 131,072 tokens such a state takes about 10 ms.
+using CompileCost = std::uint64_t;
+inline constexpr CompileCost kMaxCompileCost = 16 * 1024;
+// A repetition is written out up to this many times; of a longer one, so many copies stand before and behind the count
+// (worker/grammar/xgrammar.cmake).
+inline constexpr std::size_t kWrittenOut = 16;
+
+struct CostedText {
+  std::string text;
+  CompileCost cost = 0;
+};
+
 // kInvalidArgument names `field`.
-[[nodiscard]] Result<std::string> LibraryRegex(std::string_view regex, RegexUse use, const std::string& field);
+[[nodiscard]] Result<CostedText> LibraryRegex(std::string_view regex, RegexUse use, const std::string& field);
 
 }  // namespace roost::grammar

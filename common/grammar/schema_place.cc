@@ -1,8 +1,11 @@
 #include "common/grammar/schema_place.h"
 
 #include <algorithm>
-#include <set>
-#include <vector>
+#include <array>
+#include <charconv>
+
+#include "common/base/json_writer.h"
+#include "common/grammar/json_schema_rules.h"
 
 namespace roost::grammar {
 namespace {
@@ -10,75 +13,98 @@ namespace {
 using simdjson::dom::element;
 using Place = SchemaPlace;
 
-std::vector<std::string_view> StepsOf(std::string_view uri) {
-  std::vector<std::string_view> steps;
-  for (std::size_t begin = 2; begin <= uri.size();) {
-    const std::size_t end = std::min(uri.find('/', begin), uri.size());
-    steps.push_back(uri.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return steps;
+std::optional<char> HexByte(std::string_view digits) {
+  unsigned value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  if (error != std::errc() || end != digits.data() + 2) return std::nullopt;
+  return static_cast<char>(value);
 }
 
-// Visits all schemas of the document, and from each one follows references and alternatives.
-class References {
+// A step of a JSON pointer in a URI without its escapes: %41 is A, ~1 is /, ~0 is ~.
+std::optional<std::string> StepOf(std::string_view escaped) {
+  std::string bytes;
+  for (std::size_t i = 0; i < escaped.size(); ++i) {
+    if (escaped[i] != '%') {
+      bytes += escaped[i];
+      continue;
+    }
+    const std::optional<char> byte = HexByte(escaped.substr(std::min(i + 1, escaped.size()), 2));
+    if (!byte) return std::nullopt;
+    bytes += *byte;
+    i += 2;
+  }
+  std::string step;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] != '~') {
+      step += bytes[i];
+      continue;
+    }
+    if (++i == bytes.size() || (bytes[i] != '0' && bytes[i] != '1')) return std::nullopt;
+    step += bytes[i] == '1' ? '/' : '~';
+  }
+  return step;
+}
+
+std::optional<element> ChildOf(element parent, const std::string& step) {
+  if (parent.is_object()) return Place{parent, "", 0}.Find(step);
+  if (!parent.is_array()) return std::nullopt;
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), index);
+  element found;
+  if (error != std::errc() || end != step.data() + step.size()) return std::nullopt;
+  if (simdjson::dom::array(parent).at(index).get(found) != simdjson::SUCCESS) return std::nullopt;
+  return found;
+}
+
+// Copies a document and puts a prefix before the references in it. Values are copied as they are, and so are the names
+// of properties and definitions: these may be "$ref" too.
+class Mover {
  public:
-  References(element root, const std::string& field) : root_(root), field_(field) {}
+  explicit Mover(std::string_view pointer) : pointer_(pointer) {}
 
-  Result<void> Check() { return Walk({root_, "#", 0}); }
-
- private:
-  Result<void> Walk(const Place& place) {
-    if (!place.schema.is_object()) return {};
-    std::set<std::string> open;
-    ROOST_RETURN_IF_ERROR(Follow(place, open));
-    for (const char* const key : {"items", "additionalProperties"}) {
-      if (place.Contains(key)) ROOST_RETURN_IF_ERROR(Walk(place.Below(*place.Find(key), key)));
+  enum class Members { kKeywords, kNames };
+  void Copy(element value, Members members) {
+    if (value.is_array()) {
+      json_.BeginArray();
+      for (const element each : simdjson::dom::array(value)) Copy(each, Members::kKeywords);
+      json_.EndArray();
+      return;
     }
-    for (const char* const key : {"anyOf", "oneOf", "allOf", "prefixItems"}) {
-      simdjson::dom::array list;
-      if (!place.Contains(key) || place.Find(key)->get(list) != simdjson::SUCCESS) continue;
-      for (const element each : list) ROOST_RETURN_IF_ERROR(Walk(place.Below(each, key)));
+    if (!value.is_object()) {
+      json_.Raw(simdjson::minify(value));
+      return;
     }
-    for (const char* const key : {"properties", "$defs", "definitions"}) {
-      if (!place.Contains(key) || !place.Find(key)->is_object()) continue;
-      for (const auto member : simdjson::dom::object(*place.Find(key))) {
-        ROOST_RETURN_IF_ERROR(Walk(place.Below(member.value, fmt::format("{}/{}", key, member.key))));
+    json_.BeginObject();
+    for (const auto member : simdjson::dom::object(value)) {
+      json_.Key(member.key);
+      if (members == Members::kNames) {
+        Copy(member.value, Members::kKeywords);
+      } else {
+        CopyKeyword(member.key, member.value);
       }
     }
-    return {};
+    json_.EndObject();
+  }
+  [[nodiscard]] std::string Take() { return json_.Take(); }
+
+ private:
+  void CopyKeyword(std::string_view key, element value) {
+    constexpr std::array<std::string_view, 5> kValues{"const", "enum", "default", "examples", "example"};
+    constexpr std::array<std::string_view, 5> kMaps{"properties", "$defs", "definitions", "patternProperties",
+                                                    "dependentSchemas"};
+    std::string_view uri;
+    if (key == "$ref" && value.get(uri) == simdjson::SUCCESS && uri.starts_with('#')) {
+      json_.String(pointer_ + std::string(uri.substr(1)));
+    } else if (std::find(kValues.begin(), kValues.end(), key) != kValues.end()) {
+      json_.Raw(simdjson::minify(value));
+    } else {
+      const bool is_map = std::find(kMaps.begin(), kMaps.end(), key) != kMaps.end();
+      Copy(value, is_map ? Members::kNames : Members::kKeywords);
+    }
   }
 
-  // `open` holds the references that were followed to get here.
-  Result<void> Follow(const Place& place, std::set<std::string>& open) {
-    if (!place.schema.is_object()) return {};
-    if (std::string_view uri; place.Contains("$ref") && place.Find("$ref")->get(uri) == simdjson::SUCCESS) {
-      return FollowReference(place, uri, open);
-    }
-    for (const char* const key : {"anyOf", "oneOf", "allOf"}) {
-      simdjson::dom::array list;
-      if (!place.Contains(key) || place.Find(key)->get(list) != simdjson::SUCCESS) continue;
-      for (const element each : list) ROOST_RETURN_IF_ERROR(Follow(place.Below(each, key), open));
-    }
-    return {};
-  }
-
-  Result<void> FollowReference(const Place& place, std::string_view uri, std::set<std::string>& open) {
-    const std::string name(uri);
-    if (done_.contains(name)) return {};
-    const std::optional<Place> target = Resolve(root_, uri);
-    if (!target || !open.insert(name).second) {
-      return ComplainAt(place, field_, "'$ref' to '{}' leads to itself", uri);
-    }
-    ROOST_RETURN_IF_ERROR(Follow(*target, open));
-    open.erase(name);
-    done_.insert(name);
-    return {};
-  }
-
-  const element root_;
-  const std::string& field_;
-  std::set<std::string> done_;
+  const std::string pointer_;
+  JsonWriter json_;
 };
 
 }  // namespace
@@ -94,24 +120,61 @@ SchemaPlace SchemaPlace::Below(element child, std::string_view step) const {
 }
 
 std::optional<SchemaPlace> Resolve(element root, std::string_view uri) {
-  Place at{root, "#", 0};
-  if (uri == "#") return at;
-  if (!uri.starts_with("#/") || uri.find_first_of("~%") != std::string_view::npos) return std::nullopt;
-  const std::vector<std::string_view> steps = StepsOf(uri);
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const bool is_named = steps[i] == "$defs" || steps[i] == "definitions" || steps[i] == "properties";
-    if (steps[i].empty() || (!is_named && steps[i] != "items") || !at.schema.is_object()) return std::nullopt;
-    std::optional<element> next = at.Find(steps[i]);
-    if (next && is_named) {
-      if (++i == steps.size() || steps[i].empty() || !next->is_object()) return std::nullopt;
-      next = Place{*next, "", 0}.Find(steps[i]);
-    }
+  if (uri == "#") return Place{root, "#", 0};
+  if (!uri.starts_with("#/")) return std::nullopt;
+  element at = root;
+  for (std::size_t begin = 2; begin <= uri.size();) {
+    const std::size_t end = std::min(uri.find('/', begin), uri.size());
+    const std::optional<std::string> step = StepOf(uri.substr(begin, end - begin));
+    const std::optional<element> next = step ? ChildOf(at, *step) : std::nullopt;
     if (!next) return std::nullopt;
-    at = at.Below(*next, steps[i]);
+    at = *next;
+    begin = end + 1;
   }
-  return at;
+  if (!at.is_object() && !at.is_bool()) return std::nullopt;
+  return Place{at, std::string(uri), 1};
 }
 
-Result<void> CheckReferences(element root, const std::string& field) { return References(root, field).Check(); }
+Result<void> ReferenceCheck::Follow(const Place& place, std::string_view uri) {
+  const std::string name(uri);
+  if (done_.contains(name)) return {};
+  const std::optional<Place> target = Resolve(root_, uri);
+  if (!target || !open_.insert(name).second) return ComplainAt(place, field_, "'$ref' to '{}' leads to itself", uri);
+  if (open_.size() > kMaxSchemaDepth) {
+    return ComplainAt(place, field_, "'$ref' to '{}' leads through more than {} others", uri, kMaxSchemaDepth);
+  }
+  ROOST_RETURN_IF_ERROR(FollowAll(*target));
+  open_.erase(name);
+  done_.insert(name);
+  return {};
+}
+
+Result<void> ReferenceCheck::FollowAll(const Place& place) {
+  if (!place.schema.is_object()) return {};
+  if (place.depth > kMaxSchemaDepth) {
+    return ComplainAt(place, field_, "more than {} schemas inside one another", kMaxSchemaDepth);
+  }
+  if (std::string_view uri; place.Contains("$ref") && place.Find("$ref")->get(uri) == simdjson::SUCCESS) {
+    return Follow(place, uri);
+  }
+  for (const char* const key : {"anyOf", "oneOf", "allOf"}) {
+    simdjson::dom::array list;
+    if (!place.Contains(key) || place.Find(key)->get(list) != simdjson::SUCCESS) continue;
+    for (const element each : list) ROOST_RETURN_IF_ERROR(FollowAll(place.Below(each, key)));
+  }
+  return {};
+}
+
+Result<std::string> MovedSchema(std::string_view schema, std::string_view pointer, const std::string& field) {
+  simdjson::dom::parser parser;
+  element root;
+  if (parser.allocate(schema.size() + simdjson::SIMDJSON_PADDING, kMaxJsonDepth) != simdjson::SUCCESS ||
+      parser.parse(schema.data(), schema.size()).get(root) != simdjson::SUCCESS) {
+    return InvalidArgument(field, "the schema is not JSON, or has values more than {} deep", kMaxJsonDepth);
+  }
+  Mover mover(pointer);
+  mover.Copy(root, Mover::Members::kKeywords);
+  return mover.Take();
+}
 
 }  // namespace roost::grammar

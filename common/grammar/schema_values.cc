@@ -80,22 +80,33 @@ Result<void> SchemaValues::WriteString(const Place& place) {
     if (std::find(kFormats.begin(), kFormats.end(), text) == kFormats.end())
       return ComplainAt(place, field_, "'format' of '{}' is not supported: {}", text, fmt::join(kFormats, ", "));
     const std::string exact = ExactPattern(text);
-    json_.Key(exact.empty() ? "format" : "pattern").String(exact.empty() ? text : std::string_view(exact));
+    if (!exact.empty()) return WritePattern(place, exact);
+    json_.Key("format").String(text);
   } else if (pattern) {
     if (pattern->get(text) != simdjson::SUCCESS) return ComplainAt(place, field_, "'pattern' must be a string");
-    Result<std::string> regex = LibraryRegex(text, RegexUse::kJsonPattern, field_);
-    if (!regex.ok()) return ComplainAt(place, field_, "'pattern': {}", regex.error().message);
-    json_.Key("pattern").String("^(" + *regex + ")$");
+    return WritePattern(place, text);
   } else if (has_length) {
     // The library's own length limits would allow control characters.
-    const std::string bounds =
-        most ? fmt::format("{{{},{}}}", least.value_or(0), *most) : fmt::format("{{{},}}", *least);
     if (most && *most == 0) {
       json_.Key("maxLength").Number(0);
-    } else {
-      json_.Key("pattern").String("^[^\\x00-\\x1f\\x22\\x5c]" + bounds + "$");
+      return {};
     }
+    const std::string bounds =
+        most ? fmt::format("{{{},{}}}", least.value_or(0), *most) : fmt::format("{{{},}}", *least);
+    return WritePattern(place, "^[^]" + bounds + "$");
   }
+  return {};
+}
+
+Result<void> SchemaValues::WritePattern(const Place& place, std::string_view regex) {
+  Result<CostedText> read = LibraryRegex(regex, RegexUse::kJsonPattern, field_);
+  if (!read.ok()) return ComplainAt(place, field_, "'pattern': {}", read.error().message);
+  if (patterns_.insert(read->text).second) cost_ += read->cost;
+  if (cost_ > kMaxCompileCost) {
+    return ComplainAt(place, field_,
+                      "the strings with a length, a pattern or a format up to here take too long to compile");
+  }
+  json_.Key("pattern").String("^(" + read->text + ")$");
   return {};
 }
 

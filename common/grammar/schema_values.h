@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "common/base/json_writer.h"
 #include "common/base/result.h"
+#include "common/grammar/regex_rules.h"
 #include "common/grammar/schema_place.h"
 
 namespace roost::grammar {
@@ -25,6 +28,8 @@ class SchemaValues {
   [[nodiscard]] Result<Counts> CountsOf(const SchemaPlace& place, const std::string& what) const;
 
   [[nodiscard]] Result<void> WriteString(const SchemaPlace& place);
+  // Of the patterns so far. The library compiles equal ones once.
+  [[nodiscard]] CompileCost cost() const { return cost_; }
   // The types that the schema allows; one at least.
   struct NumberTypes {
     bool integer;
@@ -40,10 +45,14 @@ class SchemaValues {
 
   // A whole number from 0 to kMaxSchemaCount; nothing when absent.
   [[nodiscard]] Result<std::optional<std::uint64_t>> CountOf(const SchemaPlace& place, const std::string& key) const;
+  // `regex` is in the request's dialect.
+  [[nodiscard]] Result<void> WritePattern(const SchemaPlace& place, std::string_view regex);
   [[nodiscard]] Result<void> WriteMultiple(const SchemaPlace& place, Bounds bounds, NumberTypes types);
 
   const std::string& field_;
   JsonWriter& json_;
+  CompileCost cost_ = 0;
+  std::set<std::string> patterns_;  // that `cost_` counts
 };
 
 }  // namespace roost::grammar

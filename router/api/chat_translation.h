@@ -72,6 +72,11 @@ struct ChatWriter {
 // For a field that has the same name in a chat; the chat's parser checks it.
 [[nodiscard]] Result<void> CopyField(JsonElement element, const std::string& path, ChatWriter& chat);
 
+// A row for such a field.
+[[nodiscard]] constexpr RequestField<ChatWriter> SameField(std::string_view name, std::string_view description) {
+  return {name, description, Own<ChatWriter>{"{}", &CopyField}};
+}
+
 // Translates the fields of the table, and Roost's own fields for cache and queue.
 [[nodiscard]] Result<void> TranslateFields(const JsonObject& body, std::span<const RequestField<ChatWriter>> fields,
                                            ChatWriter& chat);

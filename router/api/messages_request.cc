@@ -249,6 +249,26 @@ Result<void> ReadStopSequences(JsonElement element, const std::string& path, Cha
   return {};
 }
 
+// {"type": "json_schema", "schema": {…}}
+Result<void> ReadOutputFormat(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject format, JsonObject::From(element, path));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(format, "type"));
+  if (type != "json_schema") return InvalidArgument(format.PathOf("type"), "must be \"json_schema\"");
+  const std::optional<JsonElement> schema = format.Find("schema");
+  if (!schema) return InvalidArgument(format.PathOf("schema"), "is missing");
+  chat.json.Key("response_format").BeginObject().Key("type").String(type);
+  chat.json.Key("schema").Raw(simdjson::minify(*schema)).EndObject();
+  return {};
+}
+
+Result<void> ReadOutputConfig(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject config, JsonObject::From(element, path));
+  if (const std::optional<JsonElement> format = config.Find("format")) {
+    ROOST_RETURN_IF_ERROR(ReadOutputFormat(*format, config.PathOf("format"), chat));
+  }
+  return {};
+}
+
 constexpr std::string_view kTurnsSchema =
     R"({"type":"array","minItems":1,"items":{"type":"object","required":["role","content"],"properties":{)"
     R"("role":{"enum":["user","assistant","system"]},"content":{"oneOf":[{"type":"string"},{"type":"array",)"
@@ -265,6 +285,12 @@ constexpr std::string_view kMessagesToolChoiceSchema =
     R"("name":{"type":"string"},"disable_parallel_tool_use":{"type":"boolean"}}})";
 constexpr std::string_view kThinkingSchema =
     R"({"type":"object","required":["type"],"properties":{"type":{"enum":["enabled","adaptive","disabled"]}}})";
+
+constexpr std::string_view kOutputFormatSchema =
+    R"({"type":"object","required":["type","schema"],"properties":{"type":{"const":"json_schema"},"schema":{"type":"object"}}})";
+constexpr std::string_view kOutputConfigSchema =
+    R"({"type":"object","properties":{"format":{"type":["object","null"],"required":["type","schema"],"properties":{)"
+    R"("type":{"const":"json_schema"},"schema":{"type":"object"}}}}})";
 
 constexpr auto kMessagesFields = std::to_array<RequestField<ChatWriter>>({
     {"model", "The model to ask.", Own<ChatWriter>{R"({"type":"string","minLength":1})", &CopyField}},
@@ -283,6 +309,22 @@ constexpr auto kMessagesFields = std::to_array<RequestField<ChatWriter>>({
     {"tools", "Tools that the model may use.", Own<ChatWriter>{kCustomToolsSchema, &ReadCustomTools}},
     {"tool_choice", "Whether the model uses a tool, and which.",
      Own<ChatWriter>{kMessagesToolChoiceSchema, &ReadMessagesToolChoice}},
+    {"output_config", "The form of the answer's text; effort is without effect.",
+     Own<ChatWriter>{kOutputConfigSchema, &ReadOutputConfig}},
+    {"output_format", "An older name of output_config.format.",
+     Own<ChatWriter>{kOutputFormatSchema, &ReadOutputFormat}},
+    SameField("structured_outputs", "As in chat completions: the form of the answer."),
+    SameField("guided_json", "As in chat completions."),
+    SameField("guided_regex", "As in chat completions."),
+    SameField("guided_choice", "As in chat completions."),
+    SameField("guided_grammar", "As in chat completions."),
+    SameField("json_schema", "As in chat completions."),
+    SameField("regex", "As in chat completions."),
+    SameField("ebnf", "As in chat completions."),
+    SameField("grammar", "As in chat completions."),
+    {"guided_whitespace_pattern", "Not supported.", Refused{}},
+    {"structural_tag", "Not supported.", Refused{}},
+    {"response_format", "Not supported here: see output_config.", Refused{}},
     {"thinking", "Whether a model that can reason does so.", Own<ChatWriter>{kThinkingSchema, &ReadThinking}},
     {"metadata", "Without effect.", Ignored{}},
     {"service_tier", "Without effect.", Ignored{}},
@@ -312,6 +354,8 @@ Result<Translation> ChatOfCountTokens(const JsonObject& body) { return Translate
 std::string MessagesFieldOf(std::string_view chat_field) {
   if (chat_field == "stop" || chat_field.starts_with("stop["))
     return "stop_sequences" + std::string(chat_field.substr(4));
+  if (chat_field.starts_with("response_format"))
+    return "output_config.format" + std::string(chat_field.substr(std::string_view("response_format").size()));
   return std::string(chat_field);
 }
 

@@ -312,6 +312,7 @@ Result<void> ReadTextFormat(JsonElement element, const std::string& path, ChatWr
   if (!format) return {};
   ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(*format, "type"));
   chat.json.Key("response_format").BeginObject().Key("type").String(type);
+  if (type == "json_object") CopyMembers(*format, {"schema"}, chat.json);
   if (type == "json_schema") {
     chat.json.Key("json_schema").BeginObject();
     CopyMembers(*format, {"name", "description", "schema", "strict"}, chat.json);
@@ -385,6 +386,18 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
      Own<ChatWriter>{kClientToolChoiceSchema, &ReadClientToolChoice}},
     {"parallel_tool_calls", "Whether an answer may hold several calls.",
      Own<ChatWriter>{R"({"type":"boolean"})", &CopyField}},
+    SameField("structured_outputs", "As in chat completions: the form of the answer."),
+    SameField("guided_json", "As in chat completions."),
+    SameField("guided_regex", "As in chat completions."),
+    SameField("guided_choice", "As in chat completions."),
+    SameField("guided_grammar", "As in chat completions."),
+    SameField("json_schema", "As in chat completions."),
+    SameField("regex", "As in chat completions."),
+    SameField("ebnf", "As in chat completions."),
+    SameField("grammar", "As in chat completions."),
+    {"guided_whitespace_pattern", "Not supported.", Refused{}},
+    {"structural_tag", "Not supported.", Refused{}},
+    {"response_format", "Not supported here: see text.", Refused{}},
     {"text", "The form of the answer's text.", Own<ChatWriter>{kTextFormatSchema, &ReadTextFormat}},
     {"reasoning", "How much the model reasons, for templates that use it.",
      Own<ChatWriter>{kReasoningSchema, &ReadReasoning}},

@@ -130,6 +130,7 @@ constexpr std::string_view kStreamOptionsSchema =
     R"("continuous_usage_stats":{"type":["boolean","null"]}}})";
 constexpr std::string_view kResponseFormatSchema =
     R"({"type":"object","required":["type"],"properties":{"type":{"enum":["text","json_object","json_schema"]},)"
+    R"("schema":{"type":"object"},)"
     R"("json_schema":{"type":"object","required":["schema"],"properties":{"name":{"type":"string"},)"
     R"("schema":{"type":"object"},"strict":{"type":["boolean","null"]}}}}})";
 constexpr std::string_view kStructuredOutputsSchema =
@@ -209,6 +210,13 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
      Own<Fields>{kGuidedChoiceSchema, &ReadConstraint<&ReadGuidedChoice>}},
     {"guided_grammar", "The answer matches this EBNF grammar, whose start rule is root.",
      Own<Fields>{kGuidedTextSchema, &ReadConstraint<&ReadGuidedGrammar>}},
+    {"json_schema", "Another name of guided_json.", Own<Fields>{kGuidedJsonSchema, &ReadConstraint<&ReadGuidedJson>}},
+    {"regex", "Another name of guided_regex.", Own<Fields>{kGuidedTextSchema, &ReadConstraint<&ReadGuidedRegex>}},
+    {"ebnf", "Another name of guided_grammar.", Own<Fields>{kGuidedTextSchema, &ReadConstraint<&ReadGuidedGrammar>}},
+    {"grammar", "Another name of guided_grammar.", Own<Fields>{kGuidedTextSchema, &ReadConstraint<&ReadGuidedGrammar>}},
+    {"guided_decoding_backend", "Without effect: there is one.", Ignored{}},
+    {"guided_whitespace_pattern", "Not supported.", Refused{}},
+    {"structural_tag", "Not supported: see tools.", Refused{}},
     {"request_id", "The client's own name for the request, in logs and decisions.",
      Own<Fields>{kRequestIdSchema, &ReadRequestId}},
     {"use_beam_search", "Not supported.", Refused{Refused::Accepts::kFalse}},

@@ -21,8 +21,12 @@ ConstraintRead CheckedText(ConstraintKind kind, JsonElement element, const std::
   return Checked(kind, std::string(text), path);
 }
 
+// As OpenAI's clients write it, below json_schema, or beside the type.
 ConstraintRead ReadJsonSchemaFormat(const JsonObject& format) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> named, format.Object("json_schema"));
+  if (const std::optional<JsonElement> schema = format.Find("schema"); schema && !named) {
+    return ReadGuidedJson(*schema, format.PathOf("schema"));
+  }
   if (!named) return InvalidArgument(format.PathOf("json_schema"), "is missing");
   ROOST_RETURN_IF_ERROR(named->String("name"));
   ROOST_RETURN_IF_ERROR(named->String("description"));
@@ -32,14 +36,29 @@ ConstraintRead ReadJsonSchemaFormat(const JsonObject& format) {
   return ReadGuidedJson(*schema, named->PathOf("schema"));
 }
 
+// Some clients and servers give a schema with it.
+ConstraintRead ReadJsonObjectFormat(const JsonObject& format, const std::string& path) {
+  if (format.Find("json_schema")) {
+    return InvalidArgument(format.PathOf("json_schema"), "belongs to the type json_schema");
+  }
+  const std::optional<JsonElement> schema = format.Find("schema");
+  return schema ? ReadGuidedJson(*schema, format.PathOf("schema")) : Checked(ConstraintKind::kJson, "", path);
+}
+
 }  // namespace
 
 ConstraintRead ReadResponseFormatConstraint(JsonElement element, const std::string& path) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject format, JsonObject::From(element, path));
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> type, format.String("type"));
   if (!type) return InvalidArgument(format.PathOf("type"), "is missing");
+  // A constraint that stands where it would not be read is one that the client believes in.
+  for (const char* const name : {"schema", "json_schema"}) {
+    if (*type == "text" && format.Find(name)) {
+      return InvalidArgument(format.PathOf(name), "stands beside the type text, which has no form");
+    }
+  }
   if (*type == "text") return std::optional<wire::Constraint>();
-  if (*type == "json_object") return Checked(ConstraintKind::kJson, "", path);
+  if (*type == "json_object") return ReadJsonObjectFormat(format, path);
   if (*type == "json_schema") return ReadJsonSchemaFormat(format);
   return InvalidArgument(format.PathOf("type"), "must be text, json_object or json_schema, not '{}'", *type);
 }

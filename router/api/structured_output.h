@@ -1,8 +1,10 @@
 // Turns the fields of a request that set the form of its output into a constraint for workers:
 //
-//   response_format     {"type": "text" | "json_object" | "json_schema", "json_schema": {"name": …, "schema": {…}}}
+//   response_format     {"type": "text" | "json_object" | "json_schema", "json_schema": {"name": …, "schema": {…}}};
+//                       "schema" may stand beside the type, with json_object too
 //   guided_json         a JSON schema, as an object or as text      guided_regex     a regular expression
 //   guided_choice       an array of strings                         guided_grammar   a grammar in EBNF
+//   json_schema, regex, ebnf, grammar    other servers' names of guided_json, guided_regex and guided_grammar
 //   structured_outputs  {"json": …} or {"regex": …}, {"choice": …}, {"grammar": …}, {"json_object": true}
 //
 // A request has at most one of them. A constraint that workers can not enforce (common/grammar) is an error that names

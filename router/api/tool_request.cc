@@ -6,21 +6,10 @@
 
 #include "common/base/json_writer.h"
 #include "common/grammar/constraint_rules.h"
+#include "common/grammar/schema_place.h"
 
 namespace roost::router {
 namespace {
-
-Result<std::vector<std::string>> TextParametersOf(const JsonObject& parameters) {
-  std::vector<std::string> names;
-  const std::optional<JsonElement> element = parameters.Find("properties");
-  simdjson::dom::object properties;
-  if (!element || element->get(properties) != simdjson::SUCCESS) return names;
-  for (const auto& [name, schema] : properties) {
-    std::string_view type;
-    if (schema["type"].get(type) == simdjson::SUCCESS && type == "string") names.emplace_back(name);
-  }
-  return names;
-}
 
 Result<ToolFunction> ReadToolFunction(JsonElement element, std::string path) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(element, std::move(path)));
@@ -32,36 +21,35 @@ Result<ToolFunction> ReadToolFunction(JsonElement element, std::string path) {
   if (!name || name->empty()) return InvalidArgument(function->PathOf("name"), "is missing");
   ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> parameters, function->Object("parameters"));
   ROOST_ASSIGN_OR_RETURN(const std::optional<bool> strict, function->Bool("strict"));
-  ToolFunction result{.name = std::string(*name), .schema = {}, .text_parameters = {}};
+  ToolFunction result{.name = std::string(*name), .schema = {}};
   if (strict.value_or(false)) result.strictness = ToolStrictness::kStrict;
   if (!parameters) return result;
   result.schema = simdjson::minify(*function->Find("parameters"));
-  ROOST_ASSIGN_OR_RETURN(result.text_parameters, TextParametersOf(*parameters));
   return result;
 }
 
-void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
+std::string DefinitionOf(std::size_t place) { return fmt::format("f{}", place); }
 
-// The schema of a function's parameters for its place within the list's schema: its references are made relative to the
-// new root.
-std::string PlacedSchema(const ToolFunction& function, std::size_t place) {
-  if (function.schema.empty() || function.schema == "{}") return R"({"type":"object"})";
-  std::string schema = function.schema;
-  const std::string root = fmt::format(R"("$ref":"#/items/anyOf/{}/properties/arguments)", place);
-  ReplaceAll(schema, R"("$ref":"#)", root);
-  return schema;
-}
-
+// A call by its function's name; its arguments are a definition of the whole document, to which references in the
+// function's schema lead now.
 void WriteCallSchema(const ToolFunction& function, std::size_t place, JsonWriter& json) {
   json.BeginObject().Key("type").String("object").Key("properties").BeginObject();
   json.Key("name").BeginObject().Key("const").String(function.name).EndObject();
-  json.Key("arguments").Raw(PlacedSchema(function, place)).EndObject();
+  json.Key("arguments").BeginObject().Key("$ref").String("#/$defs/" + DefinitionOf(place)).EndObject().EndObject();
   json.Key("required").BeginArray().String("name").String("arguments").EndArray();
   json.Key("additionalProperties").Bool(false).EndObject();
+}
+
+Result<void> WriteArguments(const ToolFunction& function, std::size_t place, JsonWriter& json) {
+  const std::string name = DefinitionOf(place);
+  json.Key(name);
+  if (function.schema.empty() || function.schema == "{}") {
+    json.BeginObject().Key("type").String("object").EndObject();
+    return {};
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::string schema, grammar::MovedSchema(function.schema, "#/$defs/" + name, "tools"));
+  json.Raw(schema);
+  return {};
 }
 
 }  // namespace
@@ -106,13 +94,16 @@ Result<std::optional<wire::Constraint>> ForcedCallConstraint(const ToolSet& tool
   json.BeginObject().Key("type").String("array").Key("minItems").Number(1);
   const bool is_one = tools.count == ToolCallCount::kOne || tools.use == ToolUse::kNamed;
   json.Key("maxItems").Number(is_one ? 1 : kMaxForcedCalls);
-  json.Key("items").BeginObject().Key("anyOf").BeginArray();
-  std::size_t place = 0;
+  std::vector<const ToolFunction*> functions;
   for (const ToolFunction& function : tools.functions) {
-    if (tools.use == ToolUse::kNamed && function.name != tools.named) continue;
-    WriteCallSchema(function, place++, json);
+    if (tools.use != ToolUse::kNamed || function.name == tools.named) functions.push_back(&function);
   }
-  json.EndArray().EndObject().EndObject();
+  json.Key("items").BeginObject().Key("anyOf").BeginArray();
+  for (std::size_t i = 0; i < functions.size(); ++i) WriteCallSchema(*functions[i], i, json);
+  json.EndArray().EndObject();
+  json.Key("$defs").BeginObject();
+  for (std::size_t i = 0; i < functions.size(); ++i) ROOST_RETURN_IF_ERROR(WriteArguments(*functions[i], i, json));
+  json.EndObject().EndObject();
   wire::Constraint constraint{.kind = wire::ConstraintKind::kJsonSchema, .text = json.Take(), .field = "tools"};
   ROOST_RETURN_IF_ERROR(grammar::LibraryInputOf(constraint));
   return std::optional(std::move(constraint));

@@ -16,8 +16,7 @@ enum class ToolStrictness : std::uint8_t { kFree, kStrict };  // kStrict: argume
 
 struct ToolFunction {
   std::string name;
-  std::string schema;                        // of its parameters; empty when it has none
-  std::vector<std::string> text_parameters;  // those whose schema says "string"
+  std::string schema;  // of its parameters; empty when it has none
   ToolStrictness strictness = ToolStrictness::kFree;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/json_writer.h"
+#include "router/api/argument_value.h"
 #include "router/api/partial_text.h"
 #include "router/api/python_calls.h"
 
@@ -53,15 +54,7 @@ CallHead XmlForm::ReadHead(std::string_view text) {
 CallTail XmlForm::ReadTail(std::string_view) { return {.verdict = FormVerdict::kFound}; }
 
 std::string XmlForm::ValueOf(const ToolFunction* function, std::string_view key, std::string_view value) const {
-  const bool is_text =
-      function != nullptr && std::find(function->text_parameters.begin(), function->text_parameters.end(), key) !=
-                                 function->text_parameters.end();
-  if (!is_text) {
-    if (std::optional<std::string> json = CompactJson(value)) return std::move(*json);
-  }
-  std::string text;
-  AppendJsonString(value, text);
-  return text;
+  return ArgumentJson(function == nullptr ? std::string_view() : std::string_view(function->schema), key, value);
 }
 
 std::optional<ToolCall> XmlForm::ReadGlm(std::string_view body) const {

@@ -14,7 +14,7 @@ namespace roost::router {
 
 // GLM:         <tool_call>f ⏎ <arg_key>k</arg_key> ⏎ <arg_value>v</arg_value> … </tool_call>
 // Qwen3-Coder: <tool_call> <function=f> <parameter=k> v </parameter> … </function> </tool_call>
-// A value is a string if the function's schema says so or if it is not JSON.
+// What a value is, argument_value.h says.
 class XmlForm final : public CallForm {
  public:
   enum class Dialect : std::uint8_t { kGlm, kQwen };

@@ -17,7 +17,7 @@ constexpr unsigned kFamilyCount = static_cast<unsigned>(ToolFamily::kKimi) + 1;
 
 FamilyOutputOptions OptionsOf(unsigned choice) {
   ToolSet tools;
-  tools.functions = {{"f", "", {"a"}}, {"g", "", {}}};
+  tools.functions = {{"f", R"({"properties":{"a":{"type":["string","null"]}}})"}, {"g", ""}};
   FamilyOutputOptions options;
   options.family.tools = static_cast<ToolFamily>(choice % kFamilyCount);
   choice /= kFamilyCount;

@@ -49,11 +49,10 @@ struct Vocabulary {
 
 ToolSet TwoTools() {
   ToolSet tools;
-  tools.functions = {{"get", "", {}, ToolStrictness::kFree},
+  tools.functions = {{"get", "", ToolStrictness::kFree},
                      {"add",
                       R"({"type":"object","properties":{"größe":{"$ref":"#/$defs/digit"}},"required":["größe"],)"
                       R"("additionalProperties":false,"$defs":{"digit":{"type":"integer","minimum":0,"maximum":9}}})",
-                      {},
                       ToolStrictness::kStrict}};
   return tools;
 }

@@ -141,6 +141,7 @@ Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Insta
   if (!generate.ignore_eos) {
     request.stop_tokens.insert(request.stop_tokens.end(), options.stop_tokens.begin(), options.stop_tokens.end());
   }
+  if (generate.constraint) request.constraint_field = std::move(generate.constraint->field);
   SetOutputWishes(generate, request);
   request.root = generate.root;
   request.submitted = received;
@@ -304,6 +305,7 @@ bool Engine::HasWork() const {
   return !state_->requests.empty() || !state_->pending_events.empty() || state_->verifier.busy() ||
          state_->is_under_way || state_->HasConstrained() || !state_->evictions.empty();
 }
+bool Engine::AwaitsGrammars() const { return !state_->constraining.empty(); }
 StepReport Engine::Step() { return state_->Step(); }
 std::vector<wire::StoredRun> Engine::Snapshot() const { return state_->cache.Snapshot(); }
 std::uint32_t Engine::max_context_tokens() const { return state_->max_context_tokens; }

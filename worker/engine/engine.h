@@ -207,6 +207,9 @@ class Engine {
 
   // True if there is something to compute or to report.
   [[nodiscard]] bool HasWork() const;
+  // True if requests wait for their automata. That is nothing to compute here; who tells routers of this engine tells
+  // them from time to time that it goes on.
+  [[nodiscard]] bool AwaitsGrammars() const;
 
   // Runs one step. Without work the report has only the load.
   [[nodiscard]] StepReport Step();

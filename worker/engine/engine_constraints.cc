@@ -148,16 +148,29 @@ bool Engine::State::Stops(const Request& request, TokenId token) {
   return std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end();
 }
 
+// All tokens are forbidden: by the request's constraint, its stop tokens before min_output_tokens, or its biases. What
+// it asks for is not the worker's failure.
+Result<TokenId> Engine::State::DrawnToken(const Choice& choice, const kernels::SampledToken& sampled) {
+  const Request& request = *choice.request;
+  const bool forbids = !request.constraint_field.empty() || !request.early_biases.empty() || !request.biases.empty();
+  if (sampled.status != kernels::SampleStatus::kAllMinusInfinity || !forbids) return TokenOf(sampled);
+  const bool is_constrained = !request.constraint_field.empty();
+  return InvalidArgument(is_constrained ? request.constraint_field : "min_tokens",
+                         "leaves no token: all others are forbidden by the request's stop tokens or biases");
+}
+
 // Appends tokens without drawing them while exactly one token may follow, because a draw would give the same token. It
-// appends none while a draw is awaited. Returns what ends the choice, if something does.
+// appends none while a draw is awaited, nor where log probabilities are wanted, which only draws have. Returns what
+// ends the choice, if something does.
 Result<std::optional<wire::FinishReason>> Engine::State::GoOn(Choice& choice, const Sequence& sequence,
                                                               wire::StepTokens& tokens, Instant now,
                                                               StepCounts& counts) {
   using Ending = std::optional<wire::FinishReason>;
-  const auto stuck = [] {
-    return Error{ErrorCode::kInternal, "no token of the vocabulary can continue the output under its constraint", ""};
+  // The request's fault: it asks for what the model's tokens can not write.
+  const auto stuck = [&choice] {
+    return InvalidArgument(choice.request->constraint_field, "leaves no token that can continue the output");
   };
-  const bool is_drawing = sequence.awaited_draw.has_value();
+  const bool draws_all = sequence.awaited_draw.has_value() || choice.request->output_logprobs.has_value();
   while (true) {
     ConstrainedOutput* const output = choice.constrained.get();
     if (output != nullptr && !output->Take(choice.output_count - 1, *(tokens.end() - 1))) return stuck();
@@ -165,7 +178,7 @@ Result<std::optional<wire::FinishReason>> Engine::State::GoOn(Choice& choice, co
     if (output == nullptr) return Ending();
     if (output->MustEnd()) return Ending(wire::FinishReason::kStop);
     if (output->IsStuck()) return stuck();
-    const std::optional<TokenId> only = is_drawing ? std::nullopt : output->OnlyToken();
+    const std::optional<TokenId> only = draws_all ? std::nullopt : output->OnlyToken();
     if (!only) return Ending();
     if (Stops(*choice.request, *only)) return Ending(wire::FinishReason::kStop);
     NoteToken(choice, now, counts);

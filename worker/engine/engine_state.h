@@ -115,6 +115,7 @@ struct Engine::State {
   void ForgetRequest(RequestKey key);
 
   // ---- constraints (engine_constraints.cc) ----
+  [[nodiscard]] static Result<TokenId> DrawnToken(const Choice& choice, const kernels::SampledToken& sampled);
   Result<void> Constrain(RequestKey key, wire::Generate generate, Instant received);
   void TakeConstrained();
   [[nodiscard]] bool IsConstraining(RequestKey key) const;

@@ -70,7 +70,7 @@ void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernel
       Choice* choice = requests.FindChoice(step.choices[draw]);
       if (choice == nullptr) break;  // a choice with broken logits has ended all choices
       const bool wants_logprobs = choice->request->output_logprobs.has_value();
-      TakeSample(step.choices[draw], *choice, TokenOf(sampled[draw]), now, report);
+      TakeSample(step.choices[draw], *choice, DrawnToken(*choice, sampled[draw]), now, report);
       wire::TokenEvent& event = report.tokens.back().event;
       if (!wants_logprobs || event.tokens.empty()) continue;
       event.logprobs.push_back(LogprobsAt(step.scores, scores, row.first_score + draw - row.first_draw));

@@ -43,6 +43,7 @@ struct Request {
   bool prompt_counted = false;
   bool announced = false;  // an event has reported the cached tokens and the waiting time
   std::vector<TokenId> stop_tokens;
+  std::string constraint_field;  // empty without a constraint
 
   std::uint32_t sample_count = 1;
   BlockHash root;

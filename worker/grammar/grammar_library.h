@@ -16,6 +16,7 @@
 #include "common/grammar/constraint_rules.h"
 #include "common/wire/messages.h"
 #include "worker/grammar/automaton.h"
+#include "worker/grammar/job_server.h"
 
 namespace roost {
 class Tokenizer;
@@ -37,17 +38,32 @@ class CompiledGrammar {
   [[nodiscard]] virtual std::unique_ptr<Automaton> Start() const = 0;
 };
 
+// How long a compilation may take. A short one is done in the caller's thread. Any other is done apart, where it ends
+// at the limits.
+enum class CompileLength : std::uint8_t { kShort, kLong };
+
 class GrammarLibrary {
  public:
   virtual ~GrammarLibrary() = default;
-  // kInvalidArgument names the constraint's field.
+  // kInvalidArgument names the constraint's field. Nothing of it is in the library's own words, which quote the
+  // request.
   [[nodiscard]] virtual Result<std::shared_ptr<const CompiledGrammar>> Compile(
       const wire::Constraint& constraint) const = 0;
+  // O(text), without compiling.
+  [[nodiscard]] virtual CompileLength LengthOf(const wire::Constraint& constraint) const = 0;
+  // Ends compilations that are done apart; they fail.
+  virtual void Stop() const {}
 };
 
 // Was the worker built with the library?
 [[nodiscard]] bool HasGrammarLibrary();
-// Null without it. O(texts · log).
-[[nodiscard]] std::unique_ptr<GrammarLibrary> OpenGrammarLibrary(const TokenTexts& texts);
+// Starts the process that long compilations are done in. Call it before the process grows and has threads of its own.
+// Null without the library.
+[[nodiscard]] std::unique_ptr<JobServer> StartCompiler();
+// Null without the library. `compiler` null: all compilations are done in the caller's thread, and have no end. O(texts
+// · log).
+[[nodiscard]] std::unique_ptr<GrammarLibrary> OpenGrammarLibrary(const TokenTexts& texts,
+                                                                 std::unique_ptr<JobServer> compiler = nullptr,
+                                                                 JobLimits limits = {});
 
 }  // namespace roost::worker

@@ -1,9 +1,14 @@
 // The only file that knows xgrammar.
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <xgrammar/xgrammar.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <exception>
+#include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,7 +16,8 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/utf8.h"
+#include "common/base/log.h"
+#include "grammar_impl.h"
 #include "support/logging.h"
 #include "worker/grammar/grammar_library.h"
 
@@ -20,6 +26,14 @@ namespace {
 // The first warning while this thread compiles. The library does not enforce what it warns about, so a warning is a
 // refusal.
 thread_local std::string* warning = nullptr;
+
+class WarningScope {
+ public:
+  explicit WarningScope(std::string& first) { warning = &first; }
+  ~WarningScope() { warning = nullptr; }
+  WarningScope(const WarningScope&) = delete;
+  WarningScope& operator=(const WarningScope&) = delete;
+};
 
 }  // namespace
 
@@ -174,52 +188,131 @@ class XgrammarGrammar final : public CompiledGrammar {
   const SharedSets sets_;
 };
 
-class XgrammarLibrary final : public GrammarLibrary {
- public:
-  explicit XgrammarLibrary(const TokenTexts& texts)
-      // No stop tokens: the engine handles them.
-      : tokens_(WithNames(texts), xgrammar::VocabType::RAW, static_cast<int>(texts.size()),
-                std::vector<std::int32_t>{}),
-        compiler_(tokens_, kCompilerThreads, kSharesRules, kMaxCompilerBytes),
-        sets_(std::make_shared<const TokenSets>(SetsOf(texts))) {}
+// ---- whether a grammar matches something ----
 
-  Result<std::shared_ptr<const CompiledGrammar>> Compile(const wire::Constraint& constraint) const override {
-    ROOST_ASSIGN_OR_RETURN(const grammar::LibraryInput input, grammar::LibraryInputOf(constraint));
-    std::string warned;
-    std::string failed;
-    std::shared_ptr<const CompiledGrammar> compiled;
-    warning = &warned;
-    try {
-      compiled = CompileInput(input, failed);
-    } catch (const xgrammar::LogFatalError& error) {
-      failed = error.std::runtime_error::what();
-    } catch (const std::exception& error) {
-      failed = error.what();
+// The rules that match some text. A rule does if one of its choices consists of parts that do, so the set grows until
+// it stays: O(expressions · depth).
+class Productive {
+ public:
+  explicit Productive(const xgrammar::Grammar& grammar) : grammar_(grammar), rules_(grammar->NumRules(), false) {
+    for (bool grows = true; grows;) {
+      grows = false;
+      for (std::int32_t rule = 0; rule < grammar->NumRules(); ++rule) {
+        if (rules_[rule] || !Matches(grammar->GetRule(rule).body_expr_id)) continue;
+        rules_[rule] = true;
+        grows = true;
+      }
     }
-    warning = nullptr;
-    if (failed.empty()) failed = warned;
-    if (!failed.empty()) return InvalidArgument(constraint.field, "can not be enforced: {}", FirstLine(failed));
-    return compiled;
+  }
+  // A rule that the start rule leads to and that matches nothing.
+  [[nodiscard]] bool HasDeadEnd() const {
+    std::vector<bool> seen(rules_.size(), false);
+    std::vector<std::int32_t> open{grammar_->GetRootRuleId()};
+    while (!open.empty()) {
+      const std::int32_t rule = open.back();
+      open.pop_back();
+      if (seen[rule]) continue;
+      if (!rules_[rule]) return true;
+      seen[rule] = true;
+      AddNamed(grammar_->GetRule(rule).body_expr_id, open);
+    }
+    return false;
   }
 
  private:
-  // Null for a grammar that is too large; `failed` then says why.
-  [[nodiscard]] std::shared_ptr<const CompiledGrammar> CompileInput(const grammar::LibraryInput& input,
-                                                                    std::string& failed) const {
-    // GrammarOf warns on every call; the library's compiler caches what it has compiled and warns only once. The
-    // compiler gets the source text again and not this grammar, because it would print and parse the grammar, and that
-    // corrupts non-ASCII text.
-    if (GrammarOf(input).ToString().size() > kMaxGrammarText) {
-      failed = "its grammar is too large";
-      return nullptr;
+  using Type = xgrammar::Grammar::Impl::GrammarExprType;
+
+  [[nodiscard]] bool Matches(std::int32_t expression) const {
+    const auto expr = grammar_->GetGrammarExpr(expression);
+    const auto matches = [this](std::int32_t each) { return Matches(each); };
+    switch (expr.type) {
+      case Type::kRuleRef: return rules_[expr[0]];
+      case Type::kRepeat: return expr[1] == 0 || rules_[expr[0]];
+      case Type::kSequence: return std::all_of(expr.begin(), expr.end(), matches);
+      case Type::kChoices: return std::any_of(expr.begin(), expr.end(), matches);
+      default: return true;  // characters, tokens, and tags in free text
     }
-    SharedSets sets = sets_;
-    if (!input.tokens.empty()) {
-      TokenSets named = *sets_;
-      for (const TokenId token : input.tokens) Insert(token, named.known);
-      sets = std::make_shared<const TokenSets>(std::move(named));
+  }
+  void AddNamed(std::int32_t expression, std::vector<std::int32_t>& rules) const {
+    const auto expr = grammar_->GetGrammarExpr(expression);
+    if (expr.type == Type::kRuleRef || expr.type == Type::kRepeat) rules.push_back(expr[0]);
+    if (expr.type != Type::kSequence && expr.type != Type::kChoices) return;
+    for (const std::int32_t each : expr) AddNamed(each, rules);
+  }
+
+  const xgrammar::Grammar& grammar_;
+  std::vector<bool> rules_;
+};
+
+// ---- compiling, in this process or another ----
+
+// Why a compilation failed. What the library says of it is shown to nobody: it quotes the request.
+struct Failure {
+  std::string reason;
+};
+
+class Compiler {
+ public:
+  explicit Compiler(const TokenTexts& texts)
+      // No stop tokens: the engine handles them.
+      : tokens_(WithNames(texts), xgrammar::VocabType::RAW, static_cast<int>(texts.size()),
+                std::vector<std::int32_t>{}),
+        compiler_(tokens_, kCompilerThreads, kSharesRules, kMaxCompilerBytes) {}
+
+  [[nodiscard]] const xgrammar::TokenizerInfo& tokens() const { return tokens_; }
+
+  // Any number of threads may compile at a time.
+  [[nodiscard]] std::variant<xgrammar::CompiledGrammar, Failure> Compile(const grammar::LibraryInput& input) {
+    std::string warned;
+    std::string failed;
+    std::optional<xgrammar::CompiledGrammar> compiled;
+    const WarningScope scope(warned);
+    try {
+      const xgrammar::Grammar grammar = GrammarOf(input);
+      if (const std::optional<Failure> refused = Check(grammar)) return *refused;
+      // The compiler gets the source text again and not this grammar, because it would print and parse the grammar, and
+      // that corrupts non-ASCII text. It keeps what it has compiled and warns only once; GrammarOf warns on every call.
+      compiled = CompileText(input);
+    } catch (const xgrammar::LogFatalError& error) {
+      failed = error.std::runtime_error::what();
+    } catch (const std::bad_alloc&) {
+      return Failure{"needs too much memory to compile"};
+    } catch (const std::exception& error) {
+      failed = error.what();
     }
-    return std::make_shared<XgrammarGrammar>(CompileText(input), std::move(sets));
+    if (failed.empty()) failed = warned;
+    if (!failed.empty() || !compiled) return Failure{ReasonOf(input.form, failed)};
+    return *compiled;
+  }
+
+ private:
+  static std::optional<Failure> Check(const xgrammar::Grammar& grammar) {
+    if (grammar.ToString().size() > kMaxGrammarText) return Failure{"is too large"};
+    if (Productive(grammar).HasDeadEnd()) return Failure{"has a part that matches no text: it never ends"};
+    return std::nullopt;
+  }
+
+  // The place in a grammar that the library could not read: all that its words say to a client.
+  static std::string PlaceIn(const std::string& message) {
+    const std::size_t line = message.find("at line ");
+    const std::size_t colon = message.find(':', line);
+    if (line == std::string::npos || colon == std::string::npos) return "";
+    const std::string place = message.substr(line + 3, colon - line - 3);
+    const bool is_place = place.find_first_not_of("0123456789, linecoum") == std::string::npos;
+    return is_place ? " (" + place + ")" : "";
+  }
+
+  static std::string ReasonOf(grammar::LibraryForm form, const std::string& message) {
+    switch (form) {
+      case grammar::LibraryForm::kGrammar: return "is not a grammar that this server reads" + PlaceIn(message);
+      case grammar::LibraryForm::kRegex: return "is not a regular expression that this server can enforce";
+      case grammar::LibraryForm::kStructuralTag: return "can not be enforced together";
+      case grammar::LibraryForm::kSchema: break;
+    }
+    if (message.find("oneOf") != std::string::npos) {
+      return "has a 'oneOf' whose alternatives are not known to exclude each other: use 'anyOf'";
+    }
+    return "is a schema that this server can not enforce";
   }
 
   // The library never allows a token without a text, even if a structural tag names it. So each such token gets a text
@@ -242,7 +335,7 @@ class XgrammarLibrary final : public GrammarLibrary {
                                              kMaxWhitespace);
   }
 
-  [[nodiscard]] xgrammar::CompiledGrammar CompileText(const grammar::LibraryInput& input) const {
+  [[nodiscard]] xgrammar::CompiledGrammar CompileText(const grammar::LibraryInput& input) {
     switch (input.form) {
       case grammar::LibraryForm::kRegex: return compiler_.CompileRegex(input.text);
       case grammar::LibraryForm::kGrammar: return compiler_.CompileGrammar(input.text);
@@ -258,24 +351,147 @@ class XgrammarLibrary final : public GrammarLibrary {
     throw std::invalid_argument(std::visit([](const auto& error) { return error.what(); }, std::get<1>(read)));
   }
 
-  static std::string FirstLine(const std::string& text) {
-    constexpr std::size_t kMaxBytes = 300;
-    std::string line = ReplaceInvalidUtf8(text.substr(0, std::min(text.find('\n'), kMaxBytes)));
-    return line;
+  const xgrammar::TokenizerInfo tokens_;
+  xgrammar::GrammarCompiler compiler_;
+};
+
+// ---- jobs of the compiler's process ----
+//
+//   setup     for each token: its length, four bytes; its text
+//   request   the form, a byte; the text
+//   answer    'g' and the grammar as the library writes it; or 'f' and the reason
+
+std::string SetupOf(const TokenTexts& texts) {
+  std::string setup;
+  for (const std::string& text : texts) {
+    const auto size = static_cast<std::uint32_t>(text.size());
+    setup.append(reinterpret_cast<const char*>(&size), sizeof(size));
+    setup += text;
+  }
+  return setup;
+}
+
+TokenTexts TextsOf(std::string_view setup) {
+  TokenTexts texts;
+  while (setup.size() >= sizeof(std::uint32_t)) {
+    std::uint32_t size = 0;
+    std::memcpy(&size, setup.data(), sizeof(size));
+    texts.emplace_back(setup.substr(sizeof(size), size));
+    setup.remove_prefix(sizeof(size) + size);
+  }
+  return texts;
+}
+
+std::string AnswerTo(Compiler& compiler, std::string_view request) {
+  grammar::LibraryInput input;
+  input.form = static_cast<grammar::LibraryForm>(request.front());
+  input.text = request.substr(1);
+  const auto compiled = compiler.Compile(input);
+  try {
+    if (const auto* const grammar = std::get_if<0>(&compiled)) return 'g' + grammar->SerializeJSON();
+  } catch (const std::bad_alloc&) {
+    return "fneeds too much memory to compile";
+  }
+  return 'f' + std::get<1>(compiled).reason;
+}
+
+JobServer::Job PrepareCompiler(std::string_view setup) {
+  const auto compiler = std::make_shared<Compiler>(TextsOf(setup));
+  return [compiler](std::string_view request) { return AnswerTo(*compiler, request); };
+}
+
+// A compilation up to this cost takes less than a second, with a text of this size.
+constexpr grammar::CompileCost kShortCost = 1024;
+constexpr std::size_t kShortText = 16 * 1024;
+
+class XgrammarLibrary final : public GrammarLibrary {
+ public:
+  XgrammarLibrary(const TokenTexts& texts, std::unique_ptr<JobServer> server, JobLimits limits)
+      : compiler_(texts),
+        sets_(std::make_shared<const TokenSets>(SetsOf(texts))),
+        server_(std::move(server)),
+        limits_(limits) {
+    if (server_ != nullptr && !server_->SetUp(SetupOf(texts))) LogError("the process that compiles grammars ended");
   }
 
-  const xgrammar::TokenizerInfo tokens_;
-  mutable xgrammar::GrammarCompiler compiler_;  // may be used by any number of threads at a time
+  Result<std::shared_ptr<const CompiledGrammar>> Compile(const wire::Constraint& constraint) const override {
+    ROOST_ASSIGN_OR_RETURN(const grammar::LibraryInput input, grammar::LibraryInputOf(constraint));
+    const bool is_apart = server_ != nullptr && LengthOf(input) == CompileLength::kLong;
+    auto compiled = is_apart ? CompileApart(input) : compiler_.Compile(input);
+    if (const auto* const failure = std::get_if<1>(&compiled)) {
+      return InvalidArgument(constraint.field, "{}", failure->reason);
+    }
+    auto grammar = std::make_shared<XgrammarGrammar>(std::get<0>(compiled), SetsFor(input));
+    ROOST_RETURN_IF_ERROR(CheckBegin(*grammar, constraint.field));
+    return std::shared_ptr<const CompiledGrammar>(std::move(grammar));
+  }
+
+  [[nodiscard]] CompileLength LengthOf(const wire::Constraint& constraint) const override {
+    const Result<grammar::LibraryInput> input = grammar::LibraryInputOf(constraint);
+    return input.ok() ? LengthOf(*input) : CompileLength::kShort;
+  }
+
+  void Stop() const override {
+    if (server_ != nullptr) server_->Stop();
+  }
+
+ private:
+  // A client's grammar may be anything.
+  static CompileLength LengthOf(const grammar::LibraryInput& input) {
+    const bool is_short = input.cost <= kShortCost && input.text.size() <= kShortText &&
+                          (input.form != grammar::LibraryForm::kGrammar || input.is_list);
+    return is_short ? CompileLength::kShort : CompileLength::kLong;
+  }
+
+  [[nodiscard]] std::variant<xgrammar::CompiledGrammar, Failure> CompileApart(
+      const grammar::LibraryInput& input) const {
+    const std::optional<std::string> answer = server_->Run(static_cast<char>(input.form) + input.text, limits_);
+    if (!answer || answer->empty()) {
+      return Failure{fmt::format("takes more than {} s or too much memory to compile", ToSeconds(limits_.time))};
+    }
+    if (answer->front() == 'f') return Failure{answer->substr(1)};
+    try {
+      auto read = xgrammar::CompiledGrammar::DeserializeJSON(answer->substr(1), compiler_.tokens());
+      if (const auto* const grammar = std::get_if<xgrammar::CompiledGrammar>(&read)) return *grammar;
+    } catch (const std::exception& error) {
+      LogError("a compiled grammar can not be read back", {{"reason", error.what()}});
+    }
+    return Failure{"can not be enforced"};
+  }
+
+  [[nodiscard]] SharedSets SetsFor(const grammar::LibraryInput& input) const {
+    if (input.tokens.empty()) return sets_;
+    TokenSets named = *sets_;
+    for (const TokenId token : input.tokens) Insert(token, named.known);
+    return std::make_shared<const TokenSets>(std::move(named));
+  }
+
+  // An output has at least one token.
+  [[nodiscard]] Result<void> CheckBegin(const CompiledGrammar& grammar, const std::string& field) const {
+    const std::unique_ptr<Automaton> automaton = grammar.Start();
+    TokenBits mask(sets_->known.size());
+    automaton->FillMask(mask);
+    if (std::any_of(mask.begin(), mask.end(), [](std::uint32_t word) { return word != 0; })) return {};
+    if (automaton->MayEnd()) return InvalidArgument(field, "allows only the empty text");
+    return InvalidArgument(field, "allows no text that this model's tokens can write");
+  }
+
+  mutable Compiler compiler_;
   const SharedSets sets_;
+  const std::unique_ptr<JobServer> server_;  // null: none
+  const JobLimits limits_;
 };
 
 }  // namespace
 
 bool HasGrammarLibrary() { return true; }
 
-std::unique_ptr<GrammarLibrary> OpenGrammarLibrary(const TokenTexts& texts) {
+std::unique_ptr<JobServer> StartCompiler() { return JobServer::Start(&PrepareCompiler); }
+
+std::unique_ptr<GrammarLibrary> OpenGrammarLibrary(const TokenTexts& texts, std::unique_ptr<JobServer> compiler,
+                                                   JobLimits limits) {
   try {
-    return std::make_unique<XgrammarLibrary>(texts);
+    return std::make_unique<XgrammarLibrary>(texts, std::move(compiler), limits);
   } catch (const std::exception& error) {
     spdlog::error("the vocabulary can not be used for grammars: {}", error.what());
     return nullptr;

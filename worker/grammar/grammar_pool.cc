@@ -12,7 +12,8 @@ namespace {
 
 // Up to this many output tokens are accepted at once, on the engine's thread.
 constexpr std::size_t kQuickOutput = 64;
-constexpr std::size_t kLargestShare = 4;  // one grammar takes at most 1/4 of the cache
+constexpr std::size_t kLargestShare = 4;     // one grammar takes at most 1/4 of the cache
+constexpr std::size_t kMostRemembered = 64;  // constraints that took too long, of 256 KiB at most
 
 std::string KeyOf(const wire::Constraint& constraint) {
   return static_cast<char>('a' + static_cast<int>(constraint.kind)) + constraint.text;
@@ -34,8 +35,9 @@ GrammarPool::GrammarPool(std::unique_ptr<const GrammarLibrary> library, GrammarP
       options_(options),
       clock_(clock),
       wake_(std::move(wake)),
+      threads_count_(std::max<std::size_t>(2, options.thread_count)),
       cache_(options.cache_bytes) {
-  for (std::uint32_t i = 0; i < options_.thread_count; ++i) threads_.emplace_back([this] { Run(); });
+  for (std::size_t i = 0; i < threads_count_; ++i) threads_.emplace_back([this] { Run(); });
 }
 
 GrammarPool::~GrammarPool() {
@@ -44,6 +46,7 @@ GrammarPool::~GrammarPool() {
     stopping_ = true;
   }
   queued_.notify_all();
+  library_->Stop();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -56,6 +59,7 @@ void GrammarPool::Begin(Job job) {
   {
     const std::lock_guard lock(mutex_);
     wanted_.emplace(id, Wanted{deadline, task.key, task.job.constraint.field});
+    if (TookTooLong(task.key)) return Finish(id, TooLong(task.job.constraint.field));
     if (task.job.output.size() <= kQuickOutput) cached = cache_.Find(task.key);
     if (cached == nullptr) {
       queue_.push_back(std::move(task));
@@ -84,6 +88,14 @@ std::vector<Constrainer::Done> GrammarPool::TakeDone() {
   return std::exchange(done_, {});
 }
 
+bool GrammarPool::TookTooLong(const std::string& key) const {
+  return std::find(too_long_.begin(), too_long_.end(), key) != too_long_.end();
+}
+
+Error GrammarPool::TooLong(const std::string& field) const {
+  return InvalidArgument(field, "takes longer than {} s to compile", ToSeconds(options_.time_limit));
+}
+
 bool GrammarPool::HasLate(Instant now) const {
   return std::any_of(wanted_.begin(), wanted_.end(), [now](const auto& each) { return each.second.deadline <= now; });
 }
@@ -102,7 +114,7 @@ void GrammarPool::EndLate(Instant now) {
       continue;
     }
     compiling->second.is_late = true;
-    Finish(id, InvalidArgument(wanted.field, "takes longer than {} s to compile", ToSeconds(options_.time_limit)));
+    Finish(id, TooLong(wanted.field));
   }
 }
 
@@ -116,22 +128,40 @@ void GrammarPool::Run() {
   (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // sets this thread only
   std::unique_lock lock(mutex_);
   while (true) {
-    queued_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    queued_.wait(lock, [this] { return stopping_ || !queue_.empty() || (!long_queue_.empty() && MayBeginLong()); });
     if (stopping_) return;
-    Task task = std::move(queue_.front());
-    queue_.pop_front();
-    if (wanted_.contains(task.job.id)) Serve(std::move(task), lock);
+    std::optional<Task> task = Next();
+    if (!task || !wanted_.contains(task->job.id)) continue;
+    if (task->length == CompileLength::kShort) {
+      // A thread of its own says what is long: the engine's thread does not read constraints.
+      lock.unlock();
+      task->length = library_->LengthOf(task->job.constraint);
+      lock.lock();
+      if (task->length == CompileLength::kLong && !MayBeginLong()) {
+        long_queue_.push_back(*std::move(task));
+        continue;
+      }
+    }
+    Serve(*std::move(task), lock);
   }
+}
+
+std::optional<GrammarPool::Task> GrammarPool::Next() {
+  std::deque<Task>& from = !long_queue_.empty() && MayBeginLong() ? long_queue_ : queue_;
+  if (from.empty()) return std::nullopt;
+  Task task = std::move(from.front());
+  from.pop_front();
+  return task;
 }
 
 void GrammarPool::Serve(Task task, std::unique_lock<std::mutex>& lock) {
   const Grammar cached = cache_.Find(task.key);
   if (cached == nullptr) {
     const auto compiling = compiling_.find(task.key);
-    if (compiling == compiling_.end()) return Compile(task, lock);
-    if (compiling->second.is_late) {
-      Finish(task.job.id, InvalidArgument(task.job.constraint.field, "takes longer than {} s to compile",
-                                          ToSeconds(options_.time_limit)));
+    const bool was_too_long = TookTooLong(task.key);
+    if (compiling == compiling_.end() && !was_too_long) return Compile(task, lock);
+    if (was_too_long || compiling->second.is_late) {
+      Finish(task.job.id, TooLong(task.job.constraint.field));
     } else {
       compiling->second.waiting.push_back(std::move(task));
       return;
@@ -149,6 +179,9 @@ void GrammarPool::Serve(Task task, std::unique_lock<std::mutex>& lock) {
 
 void GrammarPool::Compile(const Task& task, std::unique_lock<std::mutex>& lock) {
   compiling_.emplace(task.key, Compiling{});
+  const bool is_long = task.length == CompileLength::kLong;
+  if (is_long) ++long_count_;
+  const Instant begin = clock_.Now();
   lock.unlock();
   Result<Grammar> compiled = library_->Compile(task.job.constraint);
   if (compiled.ok() && (*compiled)->bytes() > options_.cache_bytes / kLargestShare) {
@@ -158,7 +191,16 @@ void GrammarPool::Compile(const Task& task, std::unique_lock<std::mutex>& lock) 
   Result<std::unique_ptr<Automaton>> automaton =
       compiled.ok() ? StartAfter(**compiled, task.job) : Result<std::unique_ptr<Automaton>>(compiled.error());
   lock.lock();
-  if (compiled.ok()) cache_.Put(task.key, *compiled);
+  if (is_long) {
+    --long_count_;
+    queued_.notify_one();
+  }
+  if (compiled.ok()) {
+    cache_.Put(task.key, *compiled);
+  } else if (compiling_.at(task.key).is_late || clock_.Now() - begin >= options_.time_limit) {
+    too_long_.push_back(task.key);
+    if (too_long_.size() > kMostRemembered) too_long_.pop_front();
+  }
   Finish(task.job.id, std::move(automaton));
   for (Task& waiting : compiling_.at(task.key).waiting) {
     if (compiled.ok()) {

@@ -4,11 +4,13 @@
 //     │
 //     └────► queue ──► a thread: in the cache? else compile; accept the output so far ──► done, and `wake` is called
 //                        │ being compiled by another thread already
-//                        └──► waits with that one
+//                        ├──► waits with that one
+//                        │ long, and long ones have their threads
+//                        └──► queue of long ones
 //
-// A job that is not done within the limit fails. The library can not be stopped, so a compilation that takes longer
-// goes on; other jobs for the same constraint are refused until it is complete. The threads run at low priority (nice
-// 10).
+// Long compilations (GrammarLibrary::LengthOf) leave one thread to the short ones. A job that is not done within the
+// limit fails; a constraint that took longer is remembered, and refused at once from then on. The threads run at low
+// priority (nice 10).
 //
 // Threads: one thread, the engine's, calls Begin, Drop, HasDone and TakeDone. The pool calls `wake` from any thread.
 #pragma once
@@ -21,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -35,7 +38,7 @@
 namespace roost::worker {
 
 struct GrammarPoolOptions {
-  std::uint32_t thread_count = 2;
+  std::uint32_t thread_count = 2;                     // one more if it is 1
   std::size_t cache_bytes = std::size_t{256} << 20U;  // no single grammar takes more than a quarter
   Duration time_limit = std::chrono::seconds(10);
 };
@@ -45,7 +48,7 @@ class GrammarPool final : public Constrainer {
   // `clock` outlives it.
   GrammarPool(std::unique_ptr<const GrammarLibrary> library, GrammarPoolOptions options, const Clock& clock,
               std::function<void()> wake);
-  // Waits for compilations that have begun.
+  // Ends long compilations, and waits for short ones that have begun.
   ~GrammarPool() override;
   GrammarPool(const GrammarPool&) = delete;
   GrammarPool& operator=(const GrammarPool&) = delete;
@@ -61,19 +64,26 @@ class GrammarPool final : public Constrainer {
     Job job;
     std::string key;
     Instant deadline;
+    CompileLength length = CompileLength::kShort;
   };
 
   void Run();
+  // The next task for a thread; nothing if there is none that may begin now.
+  [[nodiscard]] std::optional<Task> Next();
+  [[nodiscard]] bool MayBeginLong() const { return long_count_ + 1 < threads_count_; }
   void Serve(Task task, std::unique_lock<std::mutex>& lock);
   void Compile(const Task& task, std::unique_lock<std::mutex>& lock);
   void Finish(std::uint64_t id, Result<std::unique_ptr<Automaton>> automaton);
   void EndLate(Instant now);
+  [[nodiscard]] bool TookTooLong(const std::string& key) const;
+  [[nodiscard]] Error TooLong(const std::string& field) const;
   [[nodiscard]] bool HasLate(Instant now) const;
 
   const std::unique_ptr<const GrammarLibrary> library_;
   const GrammarPoolOptions options_;
   const Clock& clock_;
   const std::function<void()> wake_;
+  const std::size_t threads_count_;
 
   mutable std::mutex mutex_;
   std::condition_variable queued_;
@@ -81,6 +91,9 @@ class GrammarPool final : public Constrainer {
   bool stopping_ = false;
   GrammarCache cache_;
   std::deque<Task> queue_;
+  std::deque<Task> long_queue_;
+  std::size_t long_count_ = 0;        // that are being compiled
+  std::deque<std::string> too_long_;  // keys of constraints that took longer than the limit, the latest last
   struct Compiling {
     bool is_late = false;       // a job has waited longer than the limit
     std::vector<Task> waiting;  // for the thread that compiles it

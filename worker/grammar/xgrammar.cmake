@@ -29,7 +29,29 @@ if(NOT ROOST_HAS_GRAMMAR)
 endif()
 message(STATUS "Constrained output: xgrammar in ${xgrammar}")
 
+# Two changes to the source, in copies of the files that have them. Each says what it replaces, so that a version with
+# other text there stops here.
+#   A repetition is written out up to this many times, beyond that it is counted. Each copy of a character is a state of
+#   its own, for which every token of the vocabulary is tried: 128 of them cost seconds.
+#   Patterns of schemas are compiled as regular expressions are. The other way writes every repetition out, and fails a
+#   check of the library's own where one has more than 128.
+function(roost_change_xgrammar file from to)
+  file(READ ${xgrammar}/cpp/${file} text)
+  string(FIND "${text}" "${from}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "${xgrammar}/cpp/${file} has no '${from}': worker/grammar/xgrammar.cmake knows version "
+                        "${ROOST_XGRAMMAR_VERSION}")
+  endif()
+  string(REPLACE "${from}" "${to}" text "${text}")
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/xgrammar/${file} CONTENT "${text}" @ONLY)
+  list(REMOVE_ITEM xgrammar_sources ${xgrammar}/cpp/${file})
+  list(APPEND xgrammar_sources ${CMAKE_CURRENT_BINARY_DIR}/xgrammar/${file})
+  set(xgrammar_sources "${xgrammar_sources}" PARENT_SCOPE)
+endfunction()
+
 file(GLOB xgrammar_sources ${xgrammar}/cpp/*.cc ${xgrammar}/cpp/converter_ext/*.cc ${xgrammar}/cpp/support/*.cc)
+roost_change_xgrammar(grammar_functor.cc "kUnzipThreshold = 128;" "kUnzipThreshold = 16;")
+roost_change_xgrammar(json_schema_converter.cc "can_use_fsm = !force_cfg_expansion;" "can_use_fsm = false;")
 add_library(roost_xgrammar STATIC ${xgrammar_sources})
 target_include_directories(roost_xgrammar SYSTEM PUBLIC
   ${xgrammar}/include ${xgrammar}/3rdparty/picojson ${xgrammar}/3rdparty/dlpack/include ${xgrammar}/cpp)

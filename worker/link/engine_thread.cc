@@ -11,7 +11,8 @@
 namespace roost::worker {
 namespace {
 
-// A command ends the wait at once; this limit is only a safety net.
+// A command ends the wait at once. While requests wait for their grammars, a report after each wait tells routers that
+// this engine does not hang.
 constexpr std::chrono::milliseconds kIdleWait{1000};
 // While an OutputLost or a snapshot waits for space in the queue.
 constexpr std::chrono::milliseconds kRoomWait{5};
@@ -53,7 +54,10 @@ void EngineThread::DrainInbox() {
     stall_watch_.OnWait();
     std::optional<EngineCommand> first = inbox_.PopFor(outbox_.has_lost() || snapshot_wanted_ ? kRoomWait : kIdleWait);
     stall_watch_.OnTurn();
-    if (!first) return;
+    if (!first) {
+      report_due_ = report_due_ || engine_.AwaitsGrammars();
+      return;
+    }
     ApplyAny(*std::move(first));
   }
   // The limit keeps a sender that never pauses from delaying the engine's step.

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
 #include <fstream>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "deploy/roostctl/generate/offline_model.h"
 #include "deploy/roostctl/generate/offline_run.h"
 #include "deploy/roostctl/generate/prompt_file.h"
+#include "worker/grammar/grammar_pool.h"
 
 namespace roost::roostctl {
 namespace {
@@ -100,17 +103,47 @@ int Fail(std::ostream& err, const Error& error, int exit_code) {
   return exit_code;
 }
 
-int Generate(const GenerateOptions& options, const OfflineModel& model, std::vector<OfflineRequest> requests,
+// Lets the engine's thread wait for the threads that compile grammars.
+class GrammarSignal {
+ public:
+  void Wake() {
+    const std::lock_guard lock(mutex_);
+    is_woken_ = true;
+    woken_.notify_one();
+  }
+  // Returns at the latest when a compilation may have taken too long, which wakes nobody.
+  void Wait() {
+    constexpr std::chrono::milliseconds kLook{100};
+    std::unique_lock lock(mutex_);
+    (void)woken_.wait_for(lock, kLook, [this] { return is_woken_; });
+    is_woken_ = false;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool is_woken_ = false;  // guarded by mutex_
+};
+
+int Generate(const GenerateOptions& options, OfflineModel model, std::vector<OfflineRequest> requests,
              std::ostream& out, std::ostream& err) {
   const SteadyClock clock;
   LiveLine live(err, clock, options.live);
   Printer printer(out, live);
   const bool keeps_prefixes = model.setup.hello.keeps_prefixes;
-  const OfflineTotals totals = RunOffline({.model = *model.setup.own.model,
+  GrammarSignal signal;
+  std::optional<worker::GrammarPool> grammars;
+  worker::OwnEngineSetup& own = model.setup.own;
+  if (own.grammar_library != nullptr) {
+    grammars.emplace(std::move(own.grammar_library), own.grammar, clock, [&signal] { signal.Wake(); });
+    own.engine.constrainer = &*grammars;
+  }
+  const OfflineTotals totals = RunOffline({.model = *own.model,
                                            .clock = clock,
-                                           .engine = model.setup.own.engine,
+                                           .engine = own.engine,
                                            .scheduler = SchedulerOf(options.scheduler),
-                                           .cache = keeps_prefixes ? wire::CacheMode::kOn : wire::CacheMode::kOff},
+                                           .cache = keeps_prefixes ? wire::CacheMode::kOn : wire::CacheMode::kOff,
+                                           .await_grammar = [&signal] { signal.Wait(); }},
                                           std::move(requests), printer);
   live.End(totals);
   if (!out) err << "roostctl generate: the output could not be written whole\n";
@@ -169,12 +202,12 @@ int RunGenerate(const GenerateOptions& given, std::istream& in, std::ostream& ou
   std::ifstream file;
   if (!from_input) file.open(options.prompts, std::ios::binary);
   if (!file) return Fail(err, {ErrorCode::kNotFound, "can not be read", options.prompts}, EX_NOINPUT);
-  const Result<OfflineModel> model = LoadOfflineModel(options.worker);
+  Result<OfflineModel> model = LoadOfflineModel(options.worker);
   if (!model.ok()) return Fail(err, model.error(), worker::ExitCodeOf(model.error()));
   Result<std::vector<OfflineRequest>> requests =
       ReadPrompts(from_input ? in : file, from_input ? "standard input" : options.prompts, model->served, *defaults);
   if (!requests.ok()) return Fail(err, requests.error(), EX_DATAERR);
-  return Generate(options, *model, std::move(requests).value(), out, err);
+  return Generate(options, std::move(model).value(), std::move(requests).value(), out, err);
 }
 
 }  // namespace roost::roostctl

@@ -30,7 +30,9 @@ wire::Generate MessageOf(router::GenerateSpec& spec, std::size_t index, wire::Ca
           .retention = spec.retention,
           .session_hash = spec.session_hash,
           .expect_return_ms = spec.expect_return_ms,
-          .sample_count = spec.sample_count};
+          .sample_count = spec.sample_count,
+          .min_output_tokens = spec.min_output_tokens,
+          .constraint = std::move(spec.constraint)};
 }
 
 // A request that was submitted to the engine and has not ended.
@@ -79,6 +81,7 @@ class OfflineRun {
   OfflineTotals Run() {
     while (next_ < requests_.size() || !open_.empty()) {
       Submit();
+      if (!engine_.HasWork() && engine_.AwaitsGrammars()) setup_.await_grammar();
       const worker::StepReport report = engine_.Step();
       waiting_count_ = report.load.waiting_requests;
       for (const worker::RequestEvent& event : report.tokens) Take(event.event);

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -99,6 +100,8 @@ struct OfflineSetup {
   OfflineScheduler scheduler = OfflineScheduler::kOnline;
   // kOff: no request uses the cache, whatever it asks for.
   wire::CacheMode cache = wire::CacheMode::kOn;
+  // Waits until engine.constrainer may have something. Called while all open requests wait for their grammars.
+  std::function<void()> await_grammar = {};
 };
 
 // Runs all requests to their end. A failed one has an answer with its error; the others go on. Returns the final

@@ -19,7 +19,7 @@ TEST(ConstraintRulesTest, ChoicesBecomeAGrammar) {
   const auto input = InputOf(ConstraintKind::kChoice, R"(["yes","say \"no\"","a\\b\n"])");
   ASSERT_TRUE(input.ok()) << input.error().ToString();
   EXPECT_EQ(input->form, LibraryForm::kGrammar);
-  EXPECT_EQ(input->text, "root ::= \"yes\" | \"say \\\"no\\\"\" | \"a\\\\b\\x0a\"\n");
+  EXPECT_EQ(input->text, "root ::= \"yes\" | \"say\\u0020\\u0022no\\u0022\" | \"a\\u005cb\\u000a\"\n");
   for (const char* text : {"[]", "[\"\"]", "[1]", "{}", "[", "\"a\""}) {
     EXPECT_EQ(InputOf(ConstraintKind::kChoice, text).error().field, "f") << text;
   }

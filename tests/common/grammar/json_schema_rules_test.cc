@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
+
+#include "common/grammar/schema_place.h"
 
 namespace roost::grammar {
 namespace {
@@ -12,8 +15,8 @@ namespace {
 using testing::HasSubstr;
 
 std::string Rewritten(std::string_view schema) {
-  const Result<std::string> text = LibrarySchema(schema, "field");
-  return text.ok() ? *text : "! " + text.error().message;
+  const Result<CostedText> text = LibrarySchema(schema, "field");
+  return text.ok() ? text->text : "! " + text.error().message;
 }
 
 TEST(JsonSchemaRulesTest, ObjectsHaveTheirPropertiesAlone) {
@@ -36,24 +39,45 @@ TEST(JsonSchemaRulesTest, ArraysSayWhatTheirItemsAre) {
 // The library's own length limits would allow control characters.
 TEST(JsonSchemaRulesTest, LengthsBecomePatterns) {
   EXPECT_EQ(Rewritten(R"({"type":"string","minLength":2,"maxLength":5})"),
-            R"({"type":"string","pattern":"^[^\\x00-\\x1f\\x22\\x5c]{2,5}$"})");
+            R"({"type":"string","pattern":"^([^\\u0000-\\u001f\\u0022\\u005c]{2,5})$"})");
   EXPECT_EQ(Rewritten(R"({"type":"string","minLength":0})"), R"({"type":"string"})");
 }
 
 TEST(JsonSchemaRulesTest, PatternsAreAnchored) {
   EXPECT_EQ(Rewritten(R"({"type":"string","pattern":"^a|^b$"})"),
-            R"({"type":"string","pattern":"^(a[^\\x00-\\x1f\\x22\\x5c]*|b)$"})");
+            R"({"type":"string","pattern":"^(a[^\\u0000-\\u001f\\u0022\\u005c]*|b)$"})");
 }
 
 TEST(JsonSchemaRulesTest, ReferencesStayWithinTheDocument) {
   const std::string tree =
       R"({"$defs":{"node":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/$defs/node"},{"type":"null"}]}}}},)"
       R"("$ref":"#/$defs/node"})";
-  EXPECT_THAT(Rewritten(tree), HasSubstr(R"("$ref":"#/$defs/node")"));
-  for (const char* uri : {"other.json", "#/$defs/none", "#/$defs", "#node", "#/$defs/a~1b", "#/allOf/0"}) {
+  EXPECT_EQ(Rewritten(tree),
+            R"({"$ref":"#/$defs/r0","$defs":{"r0":{"type":"object","properties":{)"
+            R"("next":{"anyOf":[{"$ref":"#/$defs/r0"},{"type":"null"}]}},"additionalProperties":false}}})");
+  for (const char* uri : {"other.json", "#/$defs/none", "#/$defs/a/type", "#node", "#/$defs/a~2", "#/allOf/0", "#/"}) {
     EXPECT_THAT(Rewritten(std::string(R"({"$defs":{"a":{"type":"null"}},"$ref":")") + uri + "\"}"), HasSubstr("$ref"))
         << uri;
   }
+}
+
+// Wherever a schema stands, a JSON pointer finds it.
+TEST(JsonSchemaRulesTest, ReferencesMayLeadAnywhere) {
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"anyOf":[{"type":"null"},{"const":1}]},"b/~ c":{"type":"array",)"
+      R"("prefixItems":[{"const":2}]},"$ref":{"const":3},"x":{"$ref":"URI"}},"components":{"schemas":{"S":{"const":4}}},)"
+      R"("required":["x"]})";
+  const auto target = [&](std::string_view uri) {
+    std::string text = schema;
+    text.replace(text.find("URI"), 3, uri);
+    text.replace(text.find(R"("components")"), std::string_view(R"("components")").size(), R"("x-components")");
+    const std::string rewritten = Rewritten(text);
+    return rewritten.substr(std::min(rewritten.find("$defs\":{"), rewritten.size()));
+  };
+  EXPECT_THAT(target("#/properties/a/anyOf/1"), HasSubstr(R"({"const":1})"));
+  EXPECT_THAT(target("#/properties/b~1~0%20c/prefixItems/0"), HasSubstr(R"({"const":2})"));
+  EXPECT_THAT(target("#/properties/$ref"), HasSubstr(R"({"const":3})"));
+  EXPECT_THAT(target("#/x-components/schemas/S"), HasSubstr(R"({"const":4})"));
 }
 
 TEST(JsonSchemaRulesTest, ReferencesThatLeadToThemselvesAreRefused) {
@@ -61,7 +85,21 @@ TEST(JsonSchemaRulesTest, ReferencesThatLeadToThemselvesAreRefused) {
   EXPECT_THAT(
       Rewritten(R"({"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"}]},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})"),
       HasSubstr("leads to itself"));
-  EXPECT_EQ(Rewritten(R"({"type":"array","items":{"$ref":"#"}})"), R"({"type":"array","items":{"$ref":"#"}})");
+  EXPECT_EQ(
+      Rewritten(R"({"type":"array","items":{"$ref":"#"}})"),
+      R"({"type":"array","items":{"$ref":"#/$defs/r0"},"$defs":{"r0":{"type":"array","items":{"$ref":"#/$defs/r0"}}}})");
+}
+
+TEST(JsonSchemaRulesTest, AMovedSchemaKeepsItsReferences) {
+  const auto moved = [](std::string_view schema) { return *MovedSchema(schema, "#/$defs/f0", "tools"); };
+  EXPECT_EQ(moved(R"({"items":{"$ref":"#"},"anyOf":[{"$ref":"#/$defs/a"}]})"),
+            R"({"items":{"$ref":"#/$defs/f0"},"anyOf":[{"$ref":"#/$defs/f0/$defs/a"}]})");
+  const std::string values =
+      R"({"properties":{"$ref":{"type":"string"},"default":{"type":"null"}},"const":{"$ref":"#"},"enum":[{"$ref":"#"}],)"
+      R"("default":{"$ref":"#"},"description":"\"$ref\":\"#\""})";
+  EXPECT_EQ(moved(values), values);
+  EXPECT_EQ(moved(R"({"properties":{"const":{"$ref":"#"}}})"), R"({"properties":{"const":{"$ref":"#/$defs/f0"}}})");
+  EXPECT_EQ(MovedSchema("{", "#/$defs/f0", "tools").error().field, "tools");
 }
 
 struct Refusal {
@@ -119,8 +157,8 @@ TEST(JsonSchemaRulesTest, WhatIsNotHeldToIsRefusedByItsKeyword) {
       {R"({"type":)", "not JSON"},
   };
   for (const Refusal& each : cases) {
-    const Result<std::string> refused = LibrarySchema(each.schema, "guided_json");
-    ASSERT_FALSE(refused.ok()) << each.schema << " became " << *refused;
+    const Result<CostedText> refused = LibrarySchema(each.schema, "guided_json");
+    ASSERT_FALSE(refused.ok()) << each.schema << " became " << refused->text;
     EXPECT_EQ(refused.error().field, "guided_json");
     EXPECT_THAT(refused.error().message, HasSubstr(each.keyword)) << each.schema;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/source_dir.h"
+#include "worker/grammar/grammar_library.h"
 
 namespace roost::roostctl {
 namespace {
@@ -60,6 +61,26 @@ TEST_F(GenerateTest, PrintsALineOfJsonPerPromptAndHowItWent) {
   }
   EXPECT_EQ(index, 2U);
   EXPECT_THAT(err_.str(), HasSubstr("2 of 2 prompts\n2 prompts in "));
+}
+
+// As a worker would, with the same library.
+TEST_F(GenerateTest, FormsOfTheOutputAreEnforced) {
+  if (!worker::HasGrammarLibrary()) GTEST_SKIP() << "built without xgrammar";
+  const std::string prompts = R"j({"prompt":"x","guided_choice":["yes","no"]}
+{"prompt":"x","guided_regex":"The answer is (4|5)"}
+{"prompt":"x","response_format":{"type":"json_schema","json_schema":{"schema":{"const":"one two"}}}}
+)j";
+  for (const char* scheduler : {"naive", "offline", "online"}) {
+    out_.str("");
+    ASSERT_EQ(Run({"--prompts", "-", "--max-tokens", "30", "--temperature", "0", "--scheduler", scheduler}, prompts), 0)
+        << err_.str();
+    EXPECT_THAT(out_.str(), testing::ContainsRegex("\"text\":\"(yes|no)\""));
+    EXPECT_THAT(out_.str(), testing::ContainsRegex("\"text\":\"The answer is (4|5)\""));
+    EXPECT_THAT(out_.str(), HasSubstr(R"j("text":"\"one two\"")j"));
+  }
+  out_.str("");
+  EXPECT_NE(Run({"--prompts", "-"}, R"j({"prompt":"x","guided_grammar":"root ::= \"a\" root"})j"), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("matches no text"));
 }
 
 TEST_F(GenerateTest, WithoutPrefixCacheNoPromptFindsAnything) {

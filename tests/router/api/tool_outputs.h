@@ -16,7 +16,7 @@ namespace roost::router {
 
 inline ToolSet TwoTools() {
   ToolSet tools;
-  tools.functions = {{"get_weather", "", {"city"}}, {"add", "", {}}};
+  tools.functions = {{"get_weather", R"({"properties":{"city":{"type":"string"}}})"}, {"add", ""}};
   return tools;
 }
 

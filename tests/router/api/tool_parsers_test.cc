@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "router/api/argument_value.h"
 #include "router/api/family_output.h"
 #include "router/api/tool_request.h"
 #include "tests/router/api/tool_outputs.h"
@@ -127,6 +128,48 @@ TEST(ToolParsersTest, KimiGraniteGlmAndQwenXml) {
             "||add{\"a\":1,\"b\":\"x y\"} ");
 }
 
+// The value is what the parameter's schema allows, strings first.
+TEST(ToolParsersTest, ArgumentsWithoutQuotesAreReadByTheirSchema) {
+  struct ArgumentCase {
+    std::string schema;
+    std::string text;
+    std::string json;
+  };
+  const std::vector<ArgumentCase> cases{
+      {R"({"type":"string"})", "12345", R"("12345")"},
+      {R"({"type":"string"})", "null", R"("null")"},
+      {R"({"type":"integer"})", "12345", "12345"},
+      {R"({"type":"integer"})", "many", R"("many")"},
+      {R"({"anyOf":[{"type":"string"},{"type":"null"}],"default":null})", "12345", R"("12345")"},
+      {R"({"anyOf":[{"type":"string"},{"type":"null"}],"default":null})", "null", "null"},
+      {R"({"type":["string","null"]})", "true", R"("true")"},
+      {R"({"type":"string","nullable":true})", "null", "null"},
+      {R"({"type":["integer","string"]})", "7", R"("7")"},
+      {R"({"oneOf":[{"type":"integer"},{"type":"string"}]})", "7", R"("7")"},
+      {R"({"allOf":[{"$ref":"#/$defs/Size"}]})", "7", R"("7")"},
+      {R"({"$ref":"#/$defs/Size"})", "7", R"("7")"},
+      {R"({"$ref":"#/$defs/Loop"})", "7", "7"},
+      {R"({"enum":["1",2]})", "1", R"("1")"},
+      {R"({"enum":["1",2]})", "2", "2"},
+      {R"({"const":"1"})", "1", R"("1")"},
+      {R"({"enum":["a","b"]})", "7", R"("7")"},
+      {R"({"type":"boolean"})", "True", "true"},
+      {R"({"anyOf":[{"type":"integer"},{"type":"null"}]})", "None", "null"},
+      {R"({"type":"object"})", R"({"a": 1})", R"({"a":1})"},
+      {R"({})", "7", "7"},
+      {R"({})", "True", R"("True")"},
+  };
+  for (const ArgumentCase& each : cases) {
+    const std::string schema =
+        R"({"type":"object","properties":{"a":)" + each.schema +
+        R"(},"$defs":{"Size":{"enum":["7","8"],"type":"string"},"Loop":{"$ref":"#/$defs/Loop"}}})";
+    EXPECT_EQ(ArgumentJson(schema, "a", each.text), each.json) << each.schema << " " << each.text;
+    EXPECT_EQ(ArgumentJson(R"({"$defs":{"P":)" + schema + R"(},"$ref":"#/$defs/P"})", "b", "7"), "7");
+  }
+  EXPECT_EQ(ArgumentJson("", "a", "7"), "7");
+  EXPECT_EQ(ArgumentJson(R"({"allOf":[{"properties":{"a":{"type":"string"}}}]})", "a", "7"), R"("7")");
+}
+
 TEST(ToolParsersTest, HarmonyChannels) {
   EXPECT_EQ(
       Parsed(ToolFamily::kHarmony,
@@ -191,8 +234,24 @@ TEST(ToolParsersTest, AForcedCallIsAFormOfTheOutput) {
   tools.named = "add";
   EXPECT_EQ(ForcedCallConstraint(tools).value()->text,
             R"({"type":"array","minItems":1,"maxItems":1,"items":{"anyOf":[{"type":"object","properties":{)"
-            R"("name":{"const":"add"},"arguments":{"type":"object"}},"required":["name","arguments"],)"
-            R"("additionalProperties":false}]}})");
+            R"("name":{"const":"add"},"arguments":{"$ref":"#/$defs/f0"}},"required":["name","arguments"],)"
+            R"("additionalProperties":false}]},"$defs":{"f0":{"type":"object"}}})");
+}
+
+// References of a function's schema are relative to that schema, wherever it stands in the constraint.
+TEST(ToolParsersTest, ForcedCallsMayHaveSchemasWithReferences) {
+  ToolSet tools;
+  tools.use = ToolUse::kRequired;
+  const char* const cart =
+      R"({"$defs":{"Item":{"type":"object","properties":{"qty":{"type":"integer"},"part":{"$ref":"#/$defs/Item"}}}},)"
+      R"("type":"object","properties":{"items":{"type":"array","items":{"$ref":"#/$defs/Item"}}},"required":["items"]})";
+  const char* const tree = R"({"type":"object","properties":{"left":{"$ref":"#"},"at":{"$ref":"#/properties/left"}}})";
+  tools.functions = {{"cart", cart}, {"tree", tree}};
+  const auto constraint = ForcedCallConstraint(tools);
+  ASSERT_TRUE(constraint.ok()) << constraint.error().ToString();
+  EXPECT_THAT((*constraint)->text, testing::HasSubstr(R"("part":{"$ref":"#/$defs/f0/$defs/Item"})"));
+  EXPECT_THAT((*constraint)->text, testing::HasSubstr(R"("left":{"$ref":"#/$defs/f1"})"));
+  EXPECT_THAT((*constraint)->text, testing::HasSubstr(R"("at":{"$ref":"#/$defs/f1/properties/left"})"));
 }
 
 // Streamed pieces can not be taken back; a call that is reported as a whole is either a call or text.

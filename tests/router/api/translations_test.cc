@@ -159,6 +159,42 @@ TEST_F(TranslationsTest, AFailureInMidMessageIsAnErrorEvent) {
   EXPECT_EQ(At(events.back().second, "/error/type"), R"("overloaded_error")");
 }
 
+TEST_F(TranslationsTest, AFormOfTheOutputIsEnforcedOnEveryRoute) {
+  using Kind = wire::ConstraintKind;
+  const std::string message = R"({"model":"bytes","max_tokens":9,"messages":[{"role":"user","content":"hi"}],)";
+  const std::string response = R"({"model":"bytes","input":"hi",)";
+  const auto constraint = [&](const std::string& body, bool is_message) {
+    is_message ? Message(message + body) : Respond(response + body);
+    EXPECT_FALSE(dispatcher_.specs.empty()) << body;
+    return dispatcher_.specs.empty() ? std::nullopt : dispatcher_.specs.back().constraint;
+  };
+  const wire::Constraint schema{
+      .kind = Kind::kJsonSchema, .text = R"({"type":"null"})", .field = "response_format.schema"};
+  EXPECT_EQ(
+      constraint(R"("output_config":{"format":{"type":"json_schema","schema":{"type":"null"}},"effort":"low"}})", true),
+      schema);
+  EXPECT_EQ(constraint(R"("output_format":{"type":"json_schema","schema":{"type":"null"}}})", true), schema);
+  EXPECT_EQ(constraint(R"("text":{"format":{"type":"json_object","schema":{"type":"null"}}}})", false), schema);
+  for (const bool is_message : {true, false}) {
+    EXPECT_EQ(constraint(R"("guided_regex":"a"})", is_message)->kind, Kind::kRegex);
+    EXPECT_EQ(constraint(R"("guided_choice":["a"]})", is_message)->kind, Kind::kChoice);
+    EXPECT_EQ(constraint(R"("guided_grammar":"root ::= [a]"})", is_message)->kind, Kind::kGrammar);
+    EXPECT_EQ(constraint(R"("guided_json":{}})", is_message)->kind, Kind::kJsonSchema);
+    EXPECT_EQ(constraint(R"("structured_outputs":{"regex":"a"}})", is_message)->kind, Kind::kRegex);
+  }
+  EXPECT_EQ(constraint(R"("output_config":{"effort":"low"}})", true), std::nullopt);
+  const std::size_t taken = dispatcher_.specs.size();
+  EXPECT_THAT(
+      Message(message + R"("output_config":{"format":{"type":"json_schema","schema":{"not":{}}}}})")->response->body,
+      HasSubstr("output_config.format.schema"));
+  EXPECT_THAT(Message(message + R"("output_config":{"format":{"type":"xml"}}})")->response->body,
+              HasSubstr("output_config.format.type"));
+  EXPECT_THAT(Message(message + R"("response_format":{"type":"json_object"}})")->response->body,
+              HasSubstr("response_format"));
+  EXPECT_EQ(Respond(response + R"("response_format":{"type":"json_object"}})")->response->status, 400);
+  EXPECT_EQ(dispatcher_.specs.size(), taken);
+}
+
 TEST_F(TranslationsTest, CountsTheTokensOfAMessage) {
   const auto responder =
       Ask("POST", "/v1/messages/count_tokens", R"({"model":"bytes","messages":[{"role":"user","content":"hi"}]})");

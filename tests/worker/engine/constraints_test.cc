@@ -240,6 +240,41 @@ TEST_P(ConstraintsTest, AConstraintThatCanNotBeHeldToEndsItsRequest) {
   EXPECT_EQ(outcome.error->field, "response_format");
 }
 
+// The automaton allows one token, which ends the output as a stop token of the request, and is forbidden until the
+// output has two tokens.
+TEST_P(ConstraintsTest, ARequestThatForbidsEveryTokenIsAtFaultItself) {
+  Make({});
+  int refused = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    wire::Generate request = Constrained(seed, seed);
+    FakeAutomaton automaton(seed, kVocab);
+    std::vector<std::uint32_t> mask(MaskWords(kVocab));
+    automaton.FillMask(mask);
+    for (TokenId token = 0; token < kVocab; ++token) {
+      if ((mask[token / 32] >> token % 32 & 1U) != 0) request.stop_tokens.push_back(token);
+    }
+    request.min_output_tokens = 2;
+    const auto outcome = harness_->Serve(request);
+    ASSERT_EQ(outcome.finish, FinishReason::kError);
+    EXPECT_EQ(outcome.error->code, ErrorCode::kInvalidArgument) << outcome.error->ToString();
+    EXPECT_EQ(outcome.error->field, "response_format");
+    ++refused;
+  }
+  EXPECT_EQ(refused, 60);
+}
+
+// A token that is the only allowed one has a log probability too.
+TEST_P(ConstraintsTest, EveryTokenHasItsLogProbability) {
+  Make({});
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    wire::Generate request = Constrained(seed, seed);
+    request.output_logprobs = 3;
+    const auto outcome = harness_->Serve(request);
+    ExpectWanted(request);
+    EXPECT_EQ(outcome.logprobs.size(), outcome.tokens.size());
+  }
+}
+
 TEST_P(ConstraintsTest, MoreThanMayWaitAreRefused) {
   Make({}, {.max_waiting_requests = 2}, FakeConstrainer::Pace::kWhenReleased);
   ASSERT_TRUE(harness_->Submit(Constrained(1, 5)).ok());

@@ -1,9 +1,12 @@
 // Automata of the library against brute force: a constraint allows few texts, all known, and a token may come next if
 // some text begins with the output so far and that token.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -149,6 +152,89 @@ TEST_F(GrammarLibraryTest, BrokenGrammarsAreErrors) {
   EXPECT_NE(Refusal(ConstraintKind::kGrammar, "rule ::= \"a\""), "");
   EXPECT_NE(Refusal(ConstraintKind::kGrammar, "root = \"a\""), "");
   EXPECT_NE(Refusal(ConstraintKind::kStructuralTag, R"({"type":"structural_tag"})"), "");
+}
+
+// A dead end in the midst of an output would be a failure of the worker's.
+TEST_F(GrammarLibraryTest, WhatMatchesNothingIsRefused) {
+  for (const char* grammar :
+       {"root ::= a\na ::= b | \"\"\nb ::= a | \"\"", "root ::= \"\"", "root ::= \"x\" root",
+        "root ::= \"a\" b\nb ::= b \"x\"", "root ::= \"a\" | \"b\" c\nc ::= \"x\" d\nd ::= d \"x\"", "root ::= \"q\"",
+        "root ::= [^\\u0000-\\U0010ffff]"}) {
+    EXPECT_NE(Refusal(ConstraintKind::kGrammar, grammar), "") << grammar;
+  }
+  EXPECT_EQ(Refusal(ConstraintKind::kGrammar, "root ::= \"\" | \"a\" root"), "");
+  EXPECT_NE(Refusal(ConstraintKind::kRegex, "q"), "");
+  EXPECT_NE(Refusal(ConstraintKind::kChoice, R"(["q"])"), "");
+  EXPECT_NE(
+      Refusal(ConstraintKind::kJsonSchema, R"({"$defs":{"n":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},)"
+                                           R"("required":["n"]}},"$ref":"#/$defs/n"})"),
+      "");
+}
+
+TEST_F(GrammarLibraryTest, NoMessageOfTheLibraryReachesAClient) {
+  EXPECT_EQ(Refusal(ConstraintKind::kGrammar, "root ::= \"a\" b"),
+            "is not a grammar that this server reads (line 1, column 14)");
+  EXPECT_EQ(Refusal(ConstraintKind::kStructuralTag, R"({"type":"structural_tag"})"), "can not be enforced together");
+}
+
+// One that may take long is compiled in another process, and is the same.
+TEST_F(GrammarLibraryTest, WhatIsCompiledApartIsTheSame) {
+  library_ = OpenGrammarLibrary(kTokens, StartCompiler());
+  ASSERT_NE(library_, nullptr);
+  const wire::Constraint constraint{.kind = ConstraintKind::kGrammar,
+                                    .text = "root ::= pair (\",\" pair)?\npair ::= \"a\" | \"é\" [12]\n",
+                                    .field = "f"};
+  ASSERT_EQ(library_->LengthOf(constraint), CompileLength::kLong);
+  const auto grammar = Compiled(constraint.kind, constraint.text);
+  ASSERT_NE(grammar, nullptr);
+  std::vector<std::string> texts{"a", "é1", "é2"};
+  for (const char* first : {"a", "é1", "é2"}) {
+    for (const char* second : {"a", "é1", "é2"}) texts.push_back(std::string(first) + "," + second);
+  }
+  ExpectTexts(*grammar, texts, 60);
+  EXPECT_EQ(Refusal(ConstraintKind::kGrammar, "root ::= \"x\" root"), "has a part that matches no text: it never ends");
+  EXPECT_EQ(library_->LengthOf({.kind = ConstraintKind::kChoice, .text = R"(["a"])", .field = "f"}),
+            CompileLength::kShort);
+}
+
+TEST_F(GrammarLibraryTest, ACompilationApartEndsAtItsTime) {
+  library_ = OpenGrammarLibrary(kTokens, StartCompiler(), {.time = std::chrono::milliseconds(1)});
+  std::string grammar = "root ::= ";
+  for (int i = 0; i < 2000; ++i) grammar += "[^a]{1,300} \"b\" | ";
+  EXPECT_EQ(Refusal(ConstraintKind::kGrammar, grammar + "\"a\""),
+            "takes more than 0.001 s or too much memory to compile");
+}
+
+// The counts of a constraint are those of its texts, also beyond what the library writes out.
+TEST_F(GrammarLibraryTest, CountsAreExact) {
+  const auto allows = [](const CompiledGrammar& grammar, std::string_view before, std::size_t count) {
+    const std::unique_ptr<Automaton> automaton = grammar.Start();
+    std::string text(before);
+    text += std::string(count, 'a') + std::string(before);
+    for (const char c : text) {
+      const auto token = std::find(kTokens.begin(), kTokens.end(), std::string(1, c)) - kTokens.begin();
+      if (!automaton->Accept(static_cast<TokenId>(token))) return false;
+    }
+    return automaton->MayEnd();
+  };
+  for (const std::size_t least : {0U, 1U, 15U, 16U, 17U, 129U, 1000U}) {
+    for (const std::size_t more : {0U, 1U, 16U, 128U, 3000U}) {
+      const std::size_t most = std::max<std::size_t>(least + more, 1);
+      const auto schema = Compiled(ConstraintKind::kJsonSchema,
+                                   fmt::format(R"({{"type":"string","minLength":{},"maxLength":{}}})", least, most));
+      const auto regex = Compiled(ConstraintKind::kRegex, fmt::format("[ab]{{{},{}}}", least, most));
+      ASSERT_TRUE(schema != nullptr && regex != nullptr);
+      for (const std::size_t count : {least, (least + most) / 2, most}) {
+        EXPECT_TRUE(allows(*schema, "\"", count)) << least << " " << most << " " << count;
+        EXPECT_TRUE(allows(*regex, "", count)) << least << " " << most << " " << count;
+      }
+      EXPECT_FALSE(allows(*schema, "\"", most + 1)) << least << " " << most;
+      EXPECT_FALSE(allows(*regex, "", most + 1)) << least << " " << most;
+      if (least == 0) continue;
+      EXPECT_FALSE(allows(*schema, "\"", least - 1)) << least << " " << most;
+      EXPECT_FALSE(allows(*regex, "", least - 1)) << least << " " << most;
+    }
+  }
 }
 
 TEST_F(GrammarLibraryTest, FreeTextMayStandAroundATag) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -51,6 +52,9 @@ class GatedLibrary final : public GrammarLibrary {
     if (constraint.text == "bad") return InvalidArgument(constraint.field, "is bad");
     return std::shared_ptr<const CompiledGrammar>(std::make_shared<FakeGrammar>(std::stoull(constraint.text)));
   }
+  [[nodiscard]] CompileLength LengthOf(const wire::Constraint& constraint) const override {
+    return constraint.kind == wire::ConstraintKind::kGrammar ? CompileLength::kLong : CompileLength::kShort;
+  }
 
  private:
   Gate& gate_;
@@ -68,6 +72,11 @@ class GrammarPoolTest : public testing::Test {
   }
   static Constrainer::Job JobOf(std::uint64_t id, std::string text, std::vector<TokenId> output = {}) {
     return {id, {.kind = wire::ConstraintKind::kRegex, .text = std::move(text), .field = "f"}, std::move(output)};
+  }
+  static Constrainer::Job LongJobOf(std::uint64_t id, std::string text) {
+    Constrainer::Job job = JobOf(id, std::move(text));
+    job.constraint.kind = wire::ConstraintKind::kGrammar;
+    return job;
   }
   // Waits for the first finished job.
   Constrainer::Done Await() {
@@ -167,18 +176,59 @@ TEST_F(GrammarPoolTest, WhatTakesTooLongIsRefusedUntilItIsThere) {
   EXPECT_TRUE(Await().automaton.ok());
 }
 
+// Its compilation was ended: another try would take a thread as long again.
+TEST_F(GrammarPoolTest, WhatTookTooLongAndFailedIsNotTriedAgain) {
+  gate_.Set(false);
+  GrammarPool& pool = Pool({.time_limit = std::chrono::seconds(5)});
+  pool.Begin(JobOf(1, "bad"));
+  AwaitCompilation(1);
+  clock_.Advance(std::chrono::seconds(5));
+  ASSERT_EQ(pool.TakeDone().size(), 1U);
+  gate_.Set(true);
+  std::unique_lock lock(mutex_);
+  woken_.wait(lock, [this] { return wake_count_ >= 1; });
+  lock.unlock();
+  pool.Begin(JobOf(2, "bad"));
+  ASSERT_TRUE(pool.HasDone());  // without a turn in the queue
+  EXPECT_EQ(pool.TakeDone().front().automaton.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(gate_.compiled_count, 1);
+}
+
 TEST_F(GrammarPoolTest, WhoWaitsForAThreadTooLongIsToldSo) {
   gate_.Set(false);
-  GrammarPool& pool = Pool({.thread_count = 1, .time_limit = std::chrono::seconds(5)});
+  GrammarPool& pool = Pool({.thread_count = 2, .time_limit = std::chrono::seconds(5)});
   pool.Begin(JobOf(1, "10"));
-  AwaitCompilation(1);
   pool.Begin(JobOf(2, "11"));
+  AwaitCompilation(2);
+  pool.Begin(JobOf(3, "12"));
   pool.Drop(1);
+  pool.Drop(2);
   clock_.Advance(std::chrono::seconds(6));
   const std::vector<Constrainer::Done> done = pool.TakeDone();
   ASSERT_EQ(done.size(), 1U);
   EXPECT_EQ(done.front().automaton.error().code, ErrorCode::kOverloaded);
   gate_.Set(true);
+}
+
+TEST_F(GrammarPoolTest, LongOnesDoNotDelayShortOnes) {
+  for (const std::uint32_t thread_count : {1U, 2U, 3U}) {
+    gate_.Set(false);
+    gate_.compiled_count = 0;
+    GrammarPool& pool = Pool({.thread_count = thread_count});
+    for (std::uint64_t id = 1; id <= 4; ++id) pool.Begin(LongJobOf(id, std::to_string(10 + id)));
+    const int long_count = std::max(1, static_cast<int>(thread_count) - 1);
+    AwaitCompilation(long_count);
+    pool.Begin(JobOf(5, "10"));
+    AwaitCompilation(long_count + 1);  // the short one
+    EXPECT_EQ(gate_.compiled_count, long_count + 1);
+    gate_.Set(true);
+    std::size_t done_count = 0;
+    while (done_count < 5) {
+      std::unique_lock lock(mutex_);
+      woken_.wait(lock, [&] { return pool.HasDone(); });
+      done_count += pool.TakeDone().size();
+    }
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "tests/support/fake_constrainer.h"
 #include "tests/support/fake_model.h"
 
 namespace roost::worker {
@@ -100,6 +101,37 @@ TEST_F(EngineThreadTest, AnswersARequestThatTheEngineRefuses) {
   EXPECT_EQ(tokens[0].event.request_id, RequestId(1));
   EXPECT_EQ(tokens[0].event.finish, wire::FinishReason::kError);
   EXPECT_EQ(tokens[0].event.error->code, ErrorCode::kInvalidArgument);
+}
+
+// Otherwise a router takes it for hung: it has a request and does not get on.
+TEST(EngineThreadConstraintsTest, ReportsWhileARequestWaitsForItsGrammar) {
+  const SteadyClock clock;
+  wire::Waker waker;
+  testing_support::FakeModel model{testing_support::FakeModel::Options{}};
+  testing_support::FakeConstrainer constrainer(model.shape().vocab_size,
+                                               testing_support::FakeConstrainer::Pace::kWhenReleased);
+  EngineOptions options;
+  options.constrainer = &constrainer;
+  Engine engine(model, clock, options);
+  EngineThread thread(engine, clock, waker, 1);
+  thread.Start();
+  wire::Generate request;
+  request.request_id = RequestId(1);
+  request.prompt = {1, 2, 3};
+  request.max_output_tokens = 3;
+  request.constraint = wire::Constraint{.kind = wire::ConstraintKind::kRegex, .text = "1", .field = "f"};
+  ASSERT_TRUE(thread.TryPost(SubmitCommand{LinkId(1), std::move(request)}));
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  int reports = 0;
+  while (reports < 2 && std::chrono::steady_clock::now() < deadline) {
+    wire::WaitForMessages({}, waker, std::chrono::milliseconds(1));
+    const std::optional<EngineOutput> output = thread.TryTake();
+    if (!output) continue;
+    const auto& report = std::get<StepReport>(*output);
+    EXPECT_TRUE(report.made_progress && report.tokens.empty());
+    ++reports;
+  }
+  EXPECT_EQ(reports, 2);
 }
 
 TEST_F(EngineThreadTest, SnapshotFollowsTheReportThatItFits) {

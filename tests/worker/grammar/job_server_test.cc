@@ -1,0 +1,88 @@
+#include "worker/grammar/job_server.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace roost::worker {
+namespace {
+
+// Answers "setup: request", and does what a request says.
+std::string Do(const std::string& setup, std::string_view request) {
+  if (request == "spin") {
+    for (volatile int i = 0;;) i = i + 1;
+  }
+  if (request == "crash") abort();
+  if (request == "pid") return std::to_string(getpid());
+  if (request == "fill") {
+    std::vector<std::string> all;
+    while (true) all.emplace_back(std::size_t{1} << 20U, 'x');
+  }
+  return setup + ": " + std::string(request);
+}
+
+JobServer::Job Prepare(std::string_view setup) {
+  return [setup = std::string(setup)](std::string_view request) { return Do(setup, request); };
+}
+
+class JobServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    server_ = JobServer::Start(&Prepare);
+    ASSERT_NE(server_, nullptr);
+    ASSERT_TRUE(server_->SetUp("vocabulary"));
+  }
+  std::optional<std::string> Run(std::string_view request, Duration time = std::chrono::seconds(60)) {
+    return server_->Run(request, {.time = time, .bytes = std::size_t{256} << 20U});
+  }
+  std::unique_ptr<JobServer> server_;
+};
+
+TEST_F(JobServerTest, JobsAnswerWithWhatWasSetUp) {
+  EXPECT_EQ(Run("a"), "vocabulary: a");
+  const std::string large(3'000'000, 'b');
+  EXPECT_EQ(Run(large), "vocabulary: " + large);
+  EXPECT_EQ(Run(""), "vocabulary: ");
+}
+
+TEST_F(JobServerTest, AJobEndsAtItsTime) {
+  EXPECT_EQ(Run("spin", std::chrono::milliseconds(20)), std::nullopt);
+  EXPECT_EQ(Run("a"), "vocabulary: a");
+}
+
+TEST_F(JobServerTest, AJobThatTakesTooMuchMemoryOrCrashesEndsAlone) {
+  EXPECT_EQ(Run("fill"), std::nullopt);
+  EXPECT_EQ(Run("crash"), std::nullopt);
+  EXPECT_EQ(Run("a"), "vocabulary: a");
+}
+
+TEST_F(JobServerTest, AnAnswerThatIsTooLongIsNone) {
+  EXPECT_EQ(server_->Run("abc", {.answer_bytes = 3}), std::nullopt);
+}
+
+TEST_F(JobServerTest, JobsRunBesideOneAnother) {
+  std::thread other([this] { EXPECT_EQ(Run("spin"), std::nullopt); });  // until Stop
+  EXPECT_EQ(Run("a"), "vocabulary: a");
+  server_->Stop();
+  other.join();
+  EXPECT_EQ(Run("a"), std::nullopt);
+}
+
+TEST_F(JobServerTest, EachJobHasAProcessOfItsOwn) {
+  const std::optional<std::string> first = Run("pid");
+  const std::optional<std::string> second = Run("pid");
+  ASSERT_TRUE(first && second);
+  EXPECT_NE(*first, *second);
+  EXPECT_NE(*first, std::to_string(getpid()));
+}
+
+}  // namespace
+}  // namespace roost::worker
