@@ -22,8 +22,18 @@ void ScaleToUtilisation(Trace& trace, double utilisation, double tokens_per_seco
   for (TraceRequest& request : trace.requests) request.arrival_seconds *= factor;
 }
 
-Arrivals::Arrivals(const Trace& trace, Timeline& timeline, std::function<void(std::uint32_t number)> arrive)
+void ScaleToRate(Trace& trace, double requests_per_second) {
+  ROOST_CHECK(requests_per_second > 0);
+  if (trace.requests.empty() || trace.requests.back().arrival_seconds <= 0) return;
+  const double span = static_cast<double>(trace.requests.size()) / requests_per_second;
+  const double factor = span / trace.requests.back().arrival_seconds;
+  for (TraceRequest& request : trace.requests) request.arrival_seconds *= factor;
+}
+
+Arrivals::Arrivals(const Trace& trace, double speed, Timeline& timeline,
+                   std::function<void(std::uint32_t number)> arrive)
     : trace_(trace),
+      speed_(speed),
       timeline_(timeline),
       arrive_(std::move(arrive)),
       next_turns_(trace.requests.size()),
@@ -44,7 +54,7 @@ Arrivals::Arrivals(const Trace& trace, Timeline& timeline, std::function<void(st
 
 void Arrivals::Begin(Instant start) {
   for (std::uint32_t number = 0; number < trace_.requests.size(); ++number) {
-    if (!waits_[number]) Plan(number, start + FromSeconds(trace_.requests[number].arrival_seconds));
+    if (!waits_[number]) Plan(number, start + FromSeconds(trace_.requests[number].arrival_seconds / speed_));
   }
 }
 
@@ -56,7 +66,7 @@ void Arrivals::Plan(std::uint32_t number, Instant when) {
 void Arrivals::OnEnd(std::uint32_t number) {
   const std::optional<std::uint32_t> next = next_turns_[number];
   if (!next) return;
-  const double gap = trace_.requests[*next].arrival_seconds - trace_.requests[number].arrival_seconds;
+  const double gap = (trace_.requests[*next].arrival_seconds - trace_.requests[number].arrival_seconds) / speed_;
   Plan(*next, std::max(timeline_.Now(), arrivals_[number] + FromSeconds(gap)));
 }
 

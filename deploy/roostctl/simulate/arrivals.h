@@ -21,10 +21,15 @@ namespace roost::simulate {
 // Turns that wait for answers can make the span longer, and so the load lower.
 void ScaleToUtilisation(workload::Trace& trace, double utilisation, double tokens_per_second);
 
+// Scales all arrival times to this many requests per second over the trace's span.
+void ScaleToRate(workload::Trace& trace, double requests_per_second);
+
 class Arrivals {
  public:
-  // Calls `arrive` for each request of the trace when its time comes. All arguments outlive the run.
-  Arrivals(const workload::Trace& trace, Timeline& timeline, std::function<void(std::uint32_t number)> arrive);
+  // Calls `arrive` for each request of the trace when its time, divided by `speed`, comes. All arguments outlive the
+  // run.
+  Arrivals(const workload::Trace& trace, double speed, Timeline& timeline,
+           std::function<void(std::uint32_t number)> arrive);
 
   // `start` is the trace's time 0.
   void Begin(Instant start);
@@ -35,6 +40,7 @@ class Arrivals {
   void Plan(std::uint32_t number, Instant when);
 
   const workload::Trace& trace_;
+  const double speed_;
   Timeline& timeline_;
   std::function<void(std::uint32_t number)> arrive_;
   std::vector<std::optional<std::uint32_t>> next_turns_;  // by request

@@ -19,8 +19,9 @@ void RequestLog::OnFirstToken(std::uint32_t number, std::uint32_t cached_token_c
   record.cached_token_count = cached_token_count;
 }
 
-void RequestLog::OnEnd(std::uint32_t number, Instant now) {
+void RequestLog::OnEnd(std::uint32_t number, std::uint32_t output_token_count, Instant now) {
   ROOST_CHECK(records_[number].first_token.has_value(), "request {} ended before it began", number);
+  records_[number].output_token_count = output_token_count;
   End(number, now);
 }
 

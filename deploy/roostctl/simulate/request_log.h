@@ -17,6 +17,7 @@ struct RequestRecord {
   std::optional<Instant> end = std::nullopt;  // of its answer, or the time of its refusal
   std::uint32_t prompt_token_count = 0;
   std::uint32_t cached_token_count = 0;
+  std::uint32_t output_token_count = 0;
   bool refused = false;
 };
 
@@ -29,7 +30,7 @@ class RequestLog {
 
   void OnArrival(std::uint32_t number, std::uint32_t prompt_token_count, Instant now);
   void OnFirstToken(std::uint32_t number, std::uint32_t cached_token_count, Instant now);
-  void OnEnd(std::uint32_t number, Instant now);
+  void OnEnd(std::uint32_t number, std::uint32_t output_token_count, Instant now);
   void OnRefused(std::uint32_t number, Instant now);
 
   [[nodiscard]] const std::vector<RequestRecord>& records() const { return records_; }

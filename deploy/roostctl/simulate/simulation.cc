@@ -25,7 +25,7 @@ class Cluster {
         options_(options),
         rng_(options.seed),
         log_(text.trace().requests.size(), [this](std::uint32_t number) { arrivals_.OnEnd(number); }),
-        arrivals_(text.trace(), timeline_, [this](std::uint32_t number) { Arrive(number); }) {}
+        arrivals_(text.trace(), options.speed, timeline_, [this](std::uint32_t number) { Arrive(number); }) {}
 
   Result<void> Build(std::string_view policy) {
     for (std::uint32_t i = 0; i < options_.router_count; ++i) ROOST_RETURN_IF_ERROR(AddRouter(policy));
@@ -61,12 +61,11 @@ class Cluster {
   }
 
   Outcome Figures() const {
-    std::vector<std::uint64_t> computed;
-    computed.reserve(workers_.size());
-    for (const auto& worker : workers_) computed.push_back(worker->prefill_token_count());
+    std::vector<std::uint64_t> computed(options_.workers.size());
+    for (const auto& [index, worker] : workers_) computed[index] += worker->prefill_token_count();
     Outcome outcome;
-    outcome.Fill(log_.records(), std::move(computed));
-    for (const auto& worker : workers_) outcome.copied_token_count += worker->copied_token_count();
+    outcome.Fill(log_.records(), std::move(computed), options_.limits);
+    for (const auto& [index, worker] : workers_) outcome.copied_token_count += worker->copied_token_count();
     for (const auto& router : routers_) {
       for (const auto& [reason, count] : router->decisions()) outcome.decisions[reason] += count;
     }
@@ -91,13 +90,25 @@ class Cluster {
   }
 
   void AddWorker(std::uint32_t index) {
+    const WorkerSpec& spec = options_.workers[index];
+    StartWorker(index, spec.joins_after, 1);
+    if (spec.restarts_after) timeline_.After(*spec.restarts_after, [this, index] { Restart(index); });
+  }
+
+  // The messages of a worker that has left may still arrive, so it stays until the end of the run.
+  void StartWorker(std::uint32_t index, Duration delay, std::uint64_t epoch) {
     const std::string id = "worker-" + std::to_string(index);
     auto worker = std::make_unique<SimWorker>(
         id, options_.router_count, text_, options_.worker, options_.workers[index], timeline_, log_,
-        [this, id](std::uint32_t router, wire::WorkerMessage message) { Send(router, id, std::move(message)); });
-    workers_by_id_.emplace(id, worker.get());
-    timeline_.After(options_.workers[index].joins_after, [joining = worker.get()] { joining->Join(); });
-    workers_.push_back(std::move(worker));
+        [this, id](std::uint32_t router, wire::WorkerMessage message) { Send(router, id, std::move(message)); }, epoch);
+    workers_by_id_[id] = worker.get();
+    timeline_.After(delay, [joining = worker.get()] { joining->Join(); });
+    workers_.emplace_back(index, std::move(worker));
+  }
+
+  void Restart(std::uint32_t index) {
+    SimWorker* const leaving = workers_by_id_.at("worker-" + std::to_string(index));
+    leaving->Leave([this, index] { StartWorker(index, kRestartTime, 2); });
   }
 
   // The delay is the same for all messages, so a link keeps its order.
@@ -122,7 +133,7 @@ class Cluster {
   RequestLog log_;
   Arrivals arrivals_;
   std::vector<std::unique_ptr<SimRouter>> routers_;
-  std::vector<std::unique_ptr<SimWorker>> workers_;
+  std::vector<std::pair<std::uint32_t, std::unique_ptr<SimWorker>>> workers_;  // with their index in the options
   std::unordered_map<std::string, SimWorker*> workers_by_id_;
 };
 
@@ -137,7 +148,7 @@ Result<Outcome> Simulate(const TraceText& text, std::string_view policy, const S
   Outcome outcome = cluster.Figures();
   outcome.policy = policy;
   outcome.worker_count = static_cast<std::uint32_t>(options.workers.size());
-  outcome.cache_tokens = options.worker.cache_tokens;
+  outcome.cache_tokens = options.worker.kv_tokens.value_or(options.worker.cache_tokens);
   return outcome;
 }
 

@@ -25,7 +25,7 @@ std::map<std::uint32_t, double> ArrivalSeconds(const Trace& trace, double answer
   Timeline timeline;
   std::map<std::uint32_t, double> seconds;
   Arrivals* playing = nullptr;
-  Arrivals arrivals(trace, timeline, [&](std::uint32_t number) {
+  Arrivals arrivals(trace, 1, timeline, [&](std::uint32_t number) {
     seconds[number] = ToSeconds(timeline.Now() - Instant{});
     timeline.After(FromSeconds(answer_seconds), [&playing, number] { playing->OnEnd(number); });
   });

@@ -50,7 +50,9 @@ TEST(SimulateCommandTest, PrintsAnObjectPerPolicy) {
     std::vector<std::string> keys;
     for (const auto field : object) keys.emplace_back(field.key);
     EXPECT_EQ(keys, (std::vector<std::string>{"policy", "workers", "cache_tokens", "hit_ratio", "ttft_mean_s",
-                                              "ttft_p50_s", "ttft_p99_s", "ttft_max_s", "imbalance", "refused"}));
+                                              "ttft_p50_s", "ttft_p99_s", "ttft_max_s", "itl_mean_s", "itl_p99_s",
+                                              "whole_mean_s", "whole_p99_s", "goodput_rps", "good_share",
+                                              "requests_per_s", "capacity_rps", "imbalance", "refused"}));
     policies.emplace_back(std::string_view(object["policy"]));
   }
   EXPECT_EQ(policies, options.policies);
@@ -137,11 +139,10 @@ TEST(SimulateCommandTest, TheServiceModelIsStated) {
     return double{parser.parse(Simulated(options).out)["ttft_mean_s"]};
   };
   const double stated = mean_ttft([](SimulateOptions&) {});
-  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.step_base_ms = 5; }), stated);
-  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.attention_ns = 20; }), stated);
-  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.decode_base_ms = 200; }), stated);
-  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.decode_us_per_request = 5'000; }), stated);
-  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.decode_ns_per_context_token = 2'000; }), stated);
+  for (const char* const term : {"step-base-ms=12", "prefill-base-ms=5", "attention-ns=20", "decode-base-ms=20",
+                                 "decode-us-per-request=500", "decode-ns-per-context-token=200"}) {
+    EXPECT_GT(mean_ttft([&](SimulateOptions& options) { options.costs.emplace_back(term); }), stated) << term;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "common/base/rng.h"
 #include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/cost_profiles.h"
 #include "deploy/roostctl/simulate/pool.h"
 #include "deploy/roostctl/simulate/sim_router.h"
 #include "deploy/roostctl/workload/generators.h"
@@ -24,6 +25,7 @@ SimulationOptions Fleet(std::size_t worker_count) {
   SimulationOptions options;
   options.workers.resize(worker_count);
   options.worker.eviction = "lru";
+  options.worker.service = kFreeDecode;
   return options;
 }
 
@@ -135,7 +137,7 @@ TEST(SimulationTest, WaitsAsQueueingTheoryHasIt) {
   options.worker.max_batch_tokens = 250;
   const Outcome outcome = Play(trace, "round-robin", options);
   const double wait = kUtilisation * kService / (2 * (1 - kUtilisation));
-  EXPECT_NEAR(outcome.ttft_mean_seconds - kService, wait, 0.04 * wait);
+  EXPECT_NEAR(outcome.ttft.mean - kService, wait, 0.04 * wait);
   EXPECT_EQ(outcome.hit_ratio, 0);
 }
 
@@ -270,11 +272,11 @@ TEST(PoolTest, NoPolicyIsBetterThanThePool) {
       Scaled(workload::LoadTrace({.path = path, .format = "mooncake", .generator = ""}).value(), 0.8, options);
   const Outcome pooled = PlayPool(trace, PoolSize::kOfWorkers, options);
   const Outcome infinite = PlayPool(trace, PoolSize::kUnbounded, options);
-  EXPECT_LE(infinite.ttft_mean_seconds, pooled.ttft_mean_seconds);
+  EXPECT_LE(infinite.ttft.mean, pooled.ttft.mean);
   EXPECT_GE(infinite.hit_ratio, pooled.hit_ratio);
   for (const std::string& policy : RouterPolicyNames()) {
     const Outcome outcome = Play(trace, policy, options);
-    EXPECT_GT(outcome.ttft_mean_seconds, pooled.ttft_mean_seconds) << policy;
+    EXPECT_GT(outcome.ttft.mean, pooled.ttft.mean) << policy;
     // Keeping sessions apart can be slightly better than sharing all space.
     EXPECT_LT(outcome.hit_ratio, 1.05 * pooled.hit_ratio) << policy;
   }
