@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "common/base/check.h"
@@ -11,14 +12,40 @@ namespace roost::simulate {
 using workload::Trace;
 using workload::TraceRequest;
 
-void ScaleToUtilisation(Trace& trace, double utilisation, double tokens_per_second) {
-  ROOST_CHECK(utilisation > 0 && tokens_per_second > 0);
+namespace {
+
+// The seconds of an answer's tokens, at speed 1.
+double AnswerSeconds(const TraceRequest& request, const ServiceModel& service, std::uint32_t full_batch) {
+  if (service.batching == Batching::kSeparate) return 0;
+  const double tokens = request.output_token_count;
+  const double context = request.input_token_count + tokens / 2;
+  return tokens * service.DecodeStepSeconds(full_batch, full_batch * context) / full_batch;
+}
+
+// The seconds of all requests, at speed 1.
+double WorkSeconds(const Trace& trace, const ServiceModel& service, std::uint32_t full_batch) {
+  std::unordered_set<workload::ContentId> seen;
+  double seconds = 0;
+  for (const TraceRequest& request : trace.requests) {
+    const std::uint32_t blocks = workload::PromptBlockCount(trace, request);
+    std::uint32_t cached = 0;
+    while (cached < blocks && seen.contains(request.blocks[cached])) ++cached;
+    const std::uint32_t first = cached * trace.block_tokens;
+    if (first < request.input_token_count) seconds += service.ChunkSeconds(first, request.input_token_count - first);
+    seconds += AnswerSeconds(request, service, full_batch);
+    seen.insert(request.blocks.begin(), request.blocks.end());
+  }
+  return seconds;
+}
+
+}  // namespace
+
+void ScaleToUtilisation(Trace& trace, double utilisation, const ServiceModel& service, const FleetSize& fleet) {
+  ROOST_CHECK(utilisation > 0 && fleet.speed > 0);
   if (trace.requests.empty()) return;
-  const workload::TraceSummary summary = workload::Summarise(trace);
-  const double uncached = static_cast<double>(summary.input_token_count) * (1 - summary.ideal_hit_ratio);
   const double span = trace.requests.back().arrival_seconds;
   if (span <= 0) return;
-  const double factor = uncached / (utilisation * tokens_per_second) / span;
+  const double factor = WorkSeconds(trace, service, fleet.full_batch) / (utilisation * fleet.speed) / span;
   for (TraceRequest& request : trace.requests) request.arrival_seconds *= factor;
 }
 

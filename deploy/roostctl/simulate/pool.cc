@@ -206,7 +206,7 @@ class Pool {
     Commit(guest, static_cast<std::uint32_t>(guest.matched.size()));
     log_.OnFirstToken(number, guest.cached_token_count, timeline_.Now());
     decode_.Start({.id = number,
-                   .token_count = static_cast<double>(text_.trace().requests[number].output_token_count),
+                   .token_count = text_.DecodedTokenCount(number),
                    .context_token_count = static_cast<double>(guest.prompt_token_count)},
                   timeline_.Now());
     free_speeds_.insert(prefill.server_speed);

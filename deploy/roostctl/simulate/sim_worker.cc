@@ -189,7 +189,7 @@ void SimWorker::Submit(std::uint32_t router, wire::Generate generate, worker::Ow
                   .prompt = std::move(prompt)};
   if (!request.is_copy) {
     request.number = static_cast<std::uint32_t>(generate.sampling.seed);
-    request.tokens_to_draw = static_cast<double>(text_.trace().requests[request.number].output_token_count);
+    request.tokens_to_draw = text_.DecodedTokenCount(request.number);
   }
   const Result<SequenceId> id = scheduler_.Submit({.root = generate.root,
                                                    .prompt = std::move(generate.prompt),

@@ -91,20 +91,41 @@ Result<SimulationOptions> SimulationOf(const SimulateOptions& options) {
   return simulation;
 }
 
+Result<void> CheckLoad(const SimulateOptions& options) {
+  if (options.seconds == 0) return {};
+  if (options.rate == 0) return InvalidArgument("seconds", "is for loads with --rate");
+  const auto known = workload::kSystemPromptLoads;
+  if (std::find(known.begin(), known.end(), options.generator) == known.end()) {
+    return InvalidArgument("seconds", "is for the generated loads {}", fmt::join(known, ", "));
+  }
+  return {};
+}
+
+// How many requests of the trace a worker runs together, if many wait.
+std::uint32_t FullBatch(const workload::Trace& trace, const simulate::WorkerOptions& worker) {
+  if (!worker.kv_tokens) return worker.max_running_requests;
+  std::uint64_t tokens = 0;
+  for (const workload::TraceRequest& request : trace.requests) {
+    tokens += std::uint64_t{request.input_token_count} + request.output_token_count;
+  }
+  const double in_memory =
+      static_cast<double>(*worker.kv_tokens) * static_cast<double>(trace.requests.size()) / static_cast<double>(tokens);
+  return static_cast<std::uint32_t>(std::clamp(in_memory, 1.0, static_cast<double>(worker.max_running_requests)));
+}
+
 Result<workload::Trace> LoadFor(const SimulateOptions& options, const SimulationOptions& simulation) {
   workload::TraceSource source{
       .path = options.trace, .format = options.format, .generator = options.generator, .seed = options.seed};
   if (options.session_count > 0) source.session_count = options.session_count;
+  if (options.seconds > 0) source.session_count = static_cast<std::uint32_t>(std::ceil(options.seconds * options.rate));
   if (options.recorded_ticks) source.ticks = workload::Ticks::kTogether;
   ROOST_ASSIGN_OR_RETURN(workload::Trace trace, workload::LoadTrace(source));
   if (options.rate > 0) {
     simulate::ScaleToRate(trace, options.rate);
   } else if (options.utilisation > 0) {
-    double tokens_per_second = 0;
-    for (const WorkerSpec& spec : simulation.workers) {
-      tokens_per_second += spec.speed * simulation.worker.service.prefill_tokens_per_second;
-    }
-    simulate::ScaleToUtilisation(trace, options.utilisation, tokens_per_second);
+    simulate::FleetSize fleet{.speed = 0, .full_batch = FullBatch(trace, simulation.worker)};
+    for (const WorkerSpec& spec : simulation.workers) fleet.speed += spec.speed;
+    simulate::ScaleToUtilisation(trace, options.utilisation, simulation.worker.service, fleet);
   }
   return trace;
 }
@@ -122,19 +143,29 @@ Result<Outcome> RunOnce(const std::string& policy, const simulate::TraceText& te
   return simulate::Simulate(text, policy, simulation, progress);
 }
 
+// A load of a length in seconds has more requests at a higher rate; of any other the times are divided.
+Result<double> GoodShareAt(double speed, const std::string& policy, const simulate::TraceText& text,
+                           SimulationOptions simulation, SimulateOptions options) {
+  if (options.seconds > 0) {
+    options.rate *= speed;
+    ROOST_ASSIGN_OR_RETURN(const workload::Trace trace, LoadFor(options, simulation));
+    PlanRestart(trace, options.restart_at, simulation);
+    ROOST_ASSIGN_OR_RETURN(const Outcome outcome, RunOnce(policy, simulate::TraceText(trace), simulation, nullptr));
+    return outcome.good_share;
+  }
+  simulation.speed *= speed;
+  PlanRestart(text.trace(), options.restart_at, simulation);
+  ROOST_ASSIGN_OR_RETURN(const Outcome outcome, RunOnce(policy, text, simulation, nullptr));
+  return outcome.good_share;
+}
+
 Result<Outcome> RunPolicy(const std::string& policy, const simulate::TraceText& text,
                           const SimulationOptions& simulation, const SimulateOptions& options,
                           const simulate::Progress& progress) {
   ROOST_ASSIGN_OR_RETURN(Outcome outcome, RunOnce(policy, text, simulation, progress));
   if (!options.capacity) return outcome;
-  const auto good_share_at = [&](double speed) -> Result<double> {
-    SimulationOptions faster = simulation;
-    faster.speed *= speed;
-    PlanRestart(text.trace(), options.restart_at, faster);
-    ROOST_ASSIGN_OR_RETURN(const Outcome result, RunOnce(policy, text, faster, nullptr));
-    return result.good_share;
-  };
-  ROOST_ASSIGN_OR_RETURN(const double speed, simulate::HighestGoodSpeed(good_share_at, simulate::kGoodShare));
+  const auto at = [&](double speed) { return GoodShareAt(speed, policy, text, simulation, options); };
+  ROOST_ASSIGN_OR_RETURN(const double speed, simulate::HighestGoodSpeed(at, simulate::kGoodShare));
   outcome.capacity = speed * outcome.requests_per_second;
   return outcome;
 }
@@ -194,6 +225,8 @@ const std::vector<std::string>& SimulatedPolicies() {
 int RunSimulate(const SimulateOptions& options, std::ostream& out, std::ostream& err) {
   const Result<std::vector<std::string>> policies = PoliciesOf(options);
   if (!policies.ok()) return Fail(policies.error(), err);
+  const Result<void> load_is_valid = CheckLoad(options);
+  if (!load_is_valid.ok()) return Fail(load_is_valid.error(), err);
   Result<SimulationOptions> simulation = SimulationOf(options);
   if (!simulation.ok()) return Fail(simulation.error(), err);
   const Result<workload::Trace> trace = LoadFor(options, *simulation);

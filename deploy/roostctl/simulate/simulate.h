@@ -23,6 +23,7 @@ struct SimulateOptions {
   std::uint32_t session_count = 0;  // 0: all, or the generator's default
   double utilisation = 0.8;         // 0: the trace's own times
   double rate = 0;                  // requests per second, instead of the utilisation; 0: that
+  double seconds = 0;               // of a generated load at that rate; 0: its own number of requests
   double speed = 1;                 // then times are divided by it
   bool recorded_ticks = false;
   std::uint64_t seed = 1;

@@ -43,6 +43,10 @@ void DeclareSimulatedLoad(SimulateOptions& options, ConfigParser& parser) {
            "arrival times are scaled to that. 0 keeps the recorded times",
            {.low = 0, .high = 100})
       .Add("rate", options.rate, "Requests per second, instead of --utilisation; 0: that", {.low = 0, .high = 1e6})
+      .Add("seconds", options.seconds,
+           fmt::format("Length of {} at --rate, instead of --sessions; 0: that number",
+                       fmt::join(workload::kSystemPromptLoads, ", ")),
+           {.low = 0, .high = 1e6})
       .Add("speed", options.speed, "Arrival times are divided by this after all that", {.low = 1e-6, .high = 1e6})
       .AddSwitch("recorded-ticks", options.recorded_ticks,
                  "Requests of one tick of a mooncake trace arrive together, as recorded; otherwise over the tick")

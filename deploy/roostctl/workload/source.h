@@ -15,6 +15,8 @@ namespace roost::workload {
 inline constexpr std::array<std::string_view, 5> kTraceFormats = {"mooncake", "weka", "roost", "taubench", "miniswe"};
 inline constexpr std::array<std::string_view, 7> kGenerators = {"llm-d",         "sglang-gsp",   "chat",     "no-reuse",
                                                                 "system-prompt", "zipf-systems", "reasoning"};
+// Those of them that can have any number of requests; see SystemPromptOptions.
+inline constexpr std::array<std::string_view, 3> kSystemPromptLoads = {"system-prompt", "zipf-systems", "reasoning"};
 
 // Mooncake records times in ticks of 3 seconds.
 enum class Ticks : std::uint8_t {

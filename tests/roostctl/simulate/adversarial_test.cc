@@ -263,7 +263,7 @@ TEST(AdversarialTest, FourRoutersThatShareNothingDecideAboutAsWellAsOne) {
     chat.seed = seed;
     Trace trace = workload::MultiTurnChat(chat);
     SimulationOptions options = Fleet(8);
-    ScaleToUtilisation(trace, 0.7, 8 * kTokensPerSecond);
+    ScaleToUtilisation(trace, 0.7, kFreeDecode, {.speed = 8});
     const Outcome of_one = Play(trace, "cache-aware", options);
     options.router_count = 4;
     const Outcome of_four = Play(trace, "cache-aware", options);

@@ -31,6 +31,27 @@ TEST(OutcomeTest, FiguresAreOfTheRequestsThatWereNotRefused) {
   EXPECT_EQ(outcome.refused_count, 1U);
 }
 
+// Answers of 5 tokens in 4 seconds, and first tokens after 1, 2 and 3 seconds.
+TEST(OutcomeTest, AGoodRequestKeepsBothLimits) {
+  std::vector<RequestRecord> records;
+  for (const double ttft : {1, 2, 3}) {
+    records.push_back(Answered(ttft, 10, 0));
+    records.back().output_token_count = 5;
+  }
+  const auto good_share = [&](const ServiceLimits& limits) {
+    Outcome outcome;
+    outcome.Fill(records, {30}, limits);
+    return outcome.good_share;
+  };
+  EXPECT_NEAR(good_share({.ttft_seconds = 2, .itl_seconds = 1}), 2.0 / 3, 1e-9);
+  EXPECT_EQ(good_share({.ttft_seconds = 3, .itl_seconds = 0.99}), 0);
+  Outcome outcome;
+  outcome.Fill(records, {30}, {.ttft_seconds = 2, .itl_seconds = 1});
+  EXPECT_DOUBLE_EQ(outcome.itl.p99, 1);
+  EXPECT_DOUBLE_EQ(outcome.whole.mean, 6);
+  EXPECT_NEAR(outcome.good_per_second, 2.0 / 7, 1e-9);
+}
+
 TEST(OutcomeTest, NothingServedIsNoDivisionByZero) {
   Outcome outcome;
   outcome.Fill({}, {0, 0}, {});
