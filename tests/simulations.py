@@ -276,11 +276,12 @@ def run_paired(options, pool):
 
 
 def run_capacities(options, pool):
-    """The highest load, in requests per second, of which 99 % keep both limits. Reference lines have no routing."""
-    cells = chosen_cells(options)
+    """The highest load, in requests per second, of which 99 % keep both limits. It has one column for each load."""
+    cells = list({name: (name, *rest) for _, name, *rest in reversed(chosen_cells(options))}.items())
+    cells = [cell for _, cell in reversed(cells)]
 
     def play(cell):
-        _, name, utilisation, total_tokens = cell
+        name, utilisation, total_tokens = cell
         load = ALL_LOADS[name]._replace(utilisation=utilisation)
         policies = ",".join(CAPACITY_POLICIES) if options.policies == "all" else options.policies
         return simulate(
@@ -290,7 +291,8 @@ def run_capacities(options, pool):
     results = list(pool.map(play, cells))
     lines = ((policy, [f"{result[policy]['capacity_rps']:.3g}" for result in results]) for policy in results[0])
     measured = f"Seed {options.seed}{costs_text(options)}, commit {page_tables.commit()}."
-    made = f"{rows([cell[0] for cell in cells], lines)}\n\n{measured}"
+    titles = [ALL_LOADS[cell[0]].title for cell in cells]
+    made = f"{rows(titles, lines)}\n\n{measured}"
     if options.write:
         page_tables.write(PAGE, "simulations", "capacity", made)
     else:
