@@ -66,10 +66,10 @@ def generated_load(title, generator, rate, seconds, **more):
 
 
 GENERATED_LOADS = {
-    "one system prompt": generated_load("one system prompt for all", "system-prompt", 60, 240),
-    "ten system prompts": generated_load("ten system prompts by Zipf's law", "zipf-systems", 60, 240),
-    "restart": generated_load("one system prompt, one worker restarts", "system-prompt", 60, 240, **{"restart-at": 0.4}),
-    "reasoning": generated_load("one system prompt, reasoning answers", "reasoning", 2.5, 1800),
+    "one system prompt": generated_load("one system prompt for all", "system-prompt", 60, 120),
+    "ten system prompts": generated_load("ten system prompts by Zipf's law", "zipf-systems", 60, 120),
+    "restart": generated_load("one system prompt, one worker restarts", "system-prompt", 60, 120, **{"restart-at": 0.4}),
+    "reasoning": generated_load("one system prompt, reasoning answers", "reasoning", 2.5, 900),
 }
 ALL_LOADS = {**LOADS, **GENERATED_LOADS}
 # Columns of the table of differences: title, load, utilisation, tokens of cache in all 8 workers together.
