@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "common/base/check.h"
@@ -11,19 +12,55 @@ namespace roost::simulate {
 using workload::Trace;
 using workload::TraceRequest;
 
-void ScaleToUtilisation(Trace& trace, double utilisation, double tokens_per_second) {
-  ROOST_CHECK(utilisation > 0 && tokens_per_second > 0);
+namespace {
+
+// The seconds of an answer's tokens, at speed 1.
+double AnswerSeconds(const TraceRequest& request, const ServiceModel& service, std::uint32_t full_batch) {
+  if (service.batching == Batching::kSeparate) return 0;
+  const double tokens = request.output_token_count;
+  const double context = request.input_token_count + tokens / 2;
+  return tokens * service.DecodeStepSeconds(full_batch, full_batch * context) / full_batch;
+}
+
+// The seconds of all requests, at speed 1.
+double WorkSeconds(const Trace& trace, const ServiceModel& service, std::uint32_t full_batch) {
+  std::unordered_set<workload::ContentId> seen;
+  double seconds = 0;
+  for (const TraceRequest& request : trace.requests) {
+    const std::uint32_t blocks = workload::PromptBlockCount(trace, request);
+    std::uint32_t cached = 0;
+    while (cached < blocks && seen.contains(request.blocks[cached])) ++cached;
+    const std::uint32_t first = cached * trace.block_tokens;
+    if (first < request.input_token_count) seconds += service.ChunkSeconds(first, request.input_token_count - first);
+    seconds += AnswerSeconds(request, service, full_batch);
+    seen.insert(request.blocks.begin(), request.blocks.end());
+  }
+  return seconds;
+}
+
+}  // namespace
+
+void ScaleToUtilisation(Trace& trace, double utilisation, const ServiceModel& service, const FleetSize& fleet) {
+  ROOST_CHECK(utilisation > 0 && fleet.speed > 0);
   if (trace.requests.empty()) return;
-  const workload::TraceSummary summary = workload::Summarise(trace);
-  const double uncached = static_cast<double>(summary.input_token_count) * (1 - summary.ideal_hit_ratio);
   const double span = trace.requests.back().arrival_seconds;
   if (span <= 0) return;
-  const double factor = uncached / (utilisation * tokens_per_second) / span;
+  const double factor = WorkSeconds(trace, service, fleet.full_batch) / (utilisation * fleet.speed) / span;
   for (TraceRequest& request : trace.requests) request.arrival_seconds *= factor;
 }
 
-Arrivals::Arrivals(const Trace& trace, Timeline& timeline, std::function<void(std::uint32_t number)> arrive)
+void ScaleToRate(Trace& trace, double requests_per_second) {
+  ROOST_CHECK(requests_per_second > 0);
+  if (trace.requests.empty() || trace.requests.back().arrival_seconds <= 0) return;
+  const double span = static_cast<double>(trace.requests.size()) / requests_per_second;
+  const double factor = span / trace.requests.back().arrival_seconds;
+  for (TraceRequest& request : trace.requests) request.arrival_seconds *= factor;
+}
+
+Arrivals::Arrivals(const Trace& trace, double speed, Timeline& timeline,
+                   std::function<void(std::uint32_t number)> arrive)
     : trace_(trace),
+      speed_(speed),
       timeline_(timeline),
       arrive_(std::move(arrive)),
       next_turns_(trace.requests.size()),
@@ -44,7 +81,7 @@ Arrivals::Arrivals(const Trace& trace, Timeline& timeline, std::function<void(st
 
 void Arrivals::Begin(Instant start) {
   for (std::uint32_t number = 0; number < trace_.requests.size(); ++number) {
-    if (!waits_[number]) Plan(number, start + FromSeconds(trace_.requests[number].arrival_seconds));
+    if (!waits_[number]) Plan(number, start + FromSeconds(trace_.requests[number].arrival_seconds / speed_));
   }
 }
 
@@ -56,7 +93,7 @@ void Arrivals::Plan(std::uint32_t number, Instant when) {
 void Arrivals::OnEnd(std::uint32_t number) {
   const std::optional<std::uint32_t> next = next_turns_[number];
   if (!next) return;
-  const double gap = trace_.requests[*next].arrival_seconds - trace_.requests[number].arrival_seconds;
+  const double gap = (trace_.requests[*next].arrival_seconds - trace_.requests[number].arrival_seconds) / speed_;
   Plan(*next, std::max(timeline_.Now(), arrivals_[number] + FromSeconds(gap)));
 }
 

@@ -8,23 +8,38 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "deploy/roostctl/simulate/service_model.h"
 #include "deploy/roostctl/simulate/timeline.h"
 #include "deploy/roostctl/workload/trace.h"
 
 namespace roost::simulate {
 
-// Scales all arrival times to a load. At the load `utilisation`, a fleet that computes `tokens_per_second` is busy for
-// that share of the trace's span, if all of it shared one cache that never evicts:
+// Scales all arrival times to a load. At the load `utilisation` the fleet is busy for that share of the trace's span,
+// if its workers shared one cache that never evicts and their batches were full:
 //
-//   utilisation = prompt tokens that are not in such a cache / (tokens_per_second · span)
+//   utilisation = Σ requests (prompt + answer) / (speed · span)
 //
-// Turns that wait for answers can make the span longer, and so the load lower.
-void ScaleToUtilisation(workload::Trace& trace, double utilisation, double tokens_per_second);
+//   prompt   its tokens that are not in such a cache
+//   answer   its tokens, each with its share of a step of full_batch requests; nothing where decodes are separate
+//
+// A step's fixed time counts for its decodes. Turns that wait for answers can make the span longer, and so the load
+// lower.
+struct FleetSize {
+  double speed = 1;  // of all workers together
+  std::uint32_t full_batch = 1;
+};
+void ScaleToUtilisation(workload::Trace& trace, double utilisation, const ServiceModel& service,
+                        const FleetSize& fleet);
+
+// Scales all arrival times to this many requests per second over the trace's span.
+void ScaleToRate(workload::Trace& trace, double requests_per_second);
 
 class Arrivals {
  public:
-  // Calls `arrive` for each request of the trace when its time comes. All arguments outlive the run.
-  Arrivals(const workload::Trace& trace, Timeline& timeline, std::function<void(std::uint32_t number)> arrive);
+  // Calls `arrive` for each request of the trace when its time, divided by `speed`, comes. All arguments outlive the
+  // run.
+  Arrivals(const workload::Trace& trace, double speed, Timeline& timeline,
+           std::function<void(std::uint32_t number)> arrive);
 
   // `start` is the trace's time 0.
   void Begin(Instant start);
@@ -35,6 +50,7 @@ class Arrivals {
   void Plan(std::uint32_t number, Instant when);
 
   const workload::Trace& trace_;
+  const double speed_;
   Timeline& timeline_;
   std::function<void(std::uint32_t number)> arrive_;
   std::vector<std::optional<std::uint32_t>> next_turns_;  // by request

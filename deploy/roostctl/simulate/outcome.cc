@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "common/base/json_writer.h"
@@ -24,61 +25,144 @@ double Imbalance(std::span<const std::uint64_t> computed, std::uint64_t sum) {
   return most * static_cast<double>(computed.size()) / static_cast<double>(sum);
 }
 
+double SumOf(std::span<const double> values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+Figures FiguresOf(std::vector<double>& seconds) {
+  if (seconds.empty()) return {};
+  std::sort(seconds.begin(), seconds.end());
+  return {.mean = SumOf(seconds) / static_cast<double>(seconds.size()),
+          .p50 = Quantile(seconds, 0.5),
+          .p99 = Quantile(seconds, 0.99),
+          .max = seconds.back()};
+}
+
+double TtftOf(const RequestRecord& record) { return ToSeconds(*record.first_token - record.arrival); }
+
+// Empty for an answer of one token.
+std::optional<double> ItlOf(const RequestRecord& record) {
+  if (record.output_token_count < 2) return std::nullopt;
+  return ToSeconds(*record.end - *record.first_token) / (record.output_token_count - 1);
+}
+
 }  // namespace
 
-void Outcome::Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t> computed_tokens) {
+bool IsGood(const RequestRecord& record, const ServiceLimits& limits) {
+  return record.first_token && record.end && TtftOf(record) <= limits.ttft_seconds &&
+         ItlOf(record).value_or(0) <= limits.itl_seconds;
+}
+
+void Outcome::Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t> computed_tokens,
+                   const ServiceLimits& limits) {
   requests = std::move(records);
   computed_tokens_by_worker = std::move(computed_tokens);
+  std::vector<double> itl_seconds;
+  std::vector<double> whole_seconds;
+  std::uint64_t good_count = 0;
+  Instant first_arrival = Instant::max();
+  Instant last_arrival{};
+  Instant last_end{};
   for (const RequestRecord& record : requests) {
     refused_count += record.refused ? 1 : 0;
+    good_count += IsGood(record, limits) ? 1 : 0;
+    first_arrival = std::min(first_arrival, record.arrival);
+    last_arrival = std::max(last_arrival, record.arrival);
     if (!record.first_token) continue;
     prompt_token_count += record.prompt_token_count;
     cached_token_count += record.cached_token_count;
-    ttft_seconds.push_back(ToSeconds(*record.first_token - record.arrival));
+    ttft_seconds.push_back(TtftOf(record));
+    whole_seconds.push_back(ToSeconds(*record.end - record.arrival));
+    last_end = std::max(last_end, *record.end);
+    if (const std::optional<double> own = ItlOf(record)) itl_seconds.push_back(*own);
   }
   const std::vector<std::uint64_t>& computed = computed_tokens_by_worker;
   computed_token_count = std::accumulate(computed.begin(), computed.end(), std::uint64_t{0});
   imbalance = Imbalance(computed, computed_token_count);
   if (ttft_seconds.empty()) return;
-  std::sort(ttft_seconds.begin(), ttft_seconds.end());
   hit_ratio = static_cast<double>(cached_token_count) / static_cast<double>(prompt_token_count);
-  ttft_mean_seconds =
-      std::accumulate(ttft_seconds.begin(), ttft_seconds.end(), 0.0) / static_cast<double>(ttft_seconds.size());
-  ttft_p50_seconds = Quantile(ttft_seconds, 0.5);
-  ttft_p99_seconds = Quantile(ttft_seconds, 0.99);
-  ttft_max_seconds = ttft_seconds.back();
+  ttft = FiguresOf(ttft_seconds);
+  itl = FiguresOf(itl_seconds);
+  whole = FiguresOf(whole_seconds);
+  const auto count = static_cast<double>(requests.size());
+  good_share = static_cast<double>(good_count) / count;
+  good_per_second = static_cast<double>(good_count) / ToSeconds(last_end - first_arrival);
+  if (last_arrival > first_arrival) requests_per_second = count / ToSeconds(last_arrival - first_arrival);
+}
+
+void Outcome::FillRestart(const RestartTimes& times, std::size_t workers) {
+  if (!times.returned) return;
+  const Instant settled = *times.returned + kRestartSettling;
+  std::uint64_t later = 0;
+  std::uint64_t taken = 0;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t cached_tokens = 0;
+  for (const RequestRecord& record : requests) {
+    if (!record.first_token) continue;
+    if (record.arrival >= settled) {
+      ++later;
+      taken += record.worker == times.worker ? 1 : 0;
+    } else if (record.arrival >= times.left) {
+      prompt_tokens += record.prompt_token_count;
+      cached_tokens += record.cached_token_count;
+    }
+  }
+  if (later == 0 || prompt_tokens == 0) return;
+  restart = {.share = static_cast<double>(taken * workers) / static_cast<double>(later),
+             .hit_ratio = static_cast<double>(cached_tokens) / static_cast<double>(prompt_tokens)};
 }
 
 std::string ToJson(const Outcome& outcome) {
   JsonWriter json;
+  const auto optional = [&json](std::string_view key, bool is_there, auto value) {
+    json.Key(key);
+    if (is_there) {
+      json.Number(value);
+    } else {
+      json.Null();
+    }
+  };
   json.BeginObject().Key("policy").String(outcome.policy).Key("workers").Number(outcome.worker_count);
-  json.Key("cache_tokens");
-  if (outcome.cache_tokens == 0) {
-    json.Null();
-  } else {
-    json.Number(outcome.cache_tokens);
-  }
+  optional("cache_tokens", outcome.cache_tokens > 0, outcome.cache_tokens);
   json.Key("hit_ratio").Number(outcome.hit_ratio);
-  json.Key("ttft_mean_s").Number(outcome.ttft_mean_seconds);
-  json.Key("ttft_p50_s").Number(outcome.ttft_p50_seconds);
-  json.Key("ttft_p99_s").Number(outcome.ttft_p99_seconds);
-  json.Key("ttft_max_s").Number(outcome.ttft_max_seconds);
+  json.Key("ttft_mean_s").Number(outcome.ttft.mean);
+  json.Key("ttft_p50_s").Number(outcome.ttft.p50);
+  json.Key("ttft_p99_s").Number(outcome.ttft.p99);
+  json.Key("ttft_max_s").Number(outcome.ttft.max);
+  json.Key("itl_mean_s").Number(outcome.itl.mean).Key("itl_p99_s").Number(outcome.itl.p99);
+  json.Key("whole_mean_s").Number(outcome.whole.mean).Key("whole_p99_s").Number(outcome.whole.p99);
+  json.Key("goodput_rps").Number(outcome.good_per_second).Key("good_share").Number(outcome.good_share);
+  json.Key("requests_per_s").Number(outcome.requests_per_second);
+  optional("capacity_rps", outcome.capacity.has_value(), outcome.capacity.value_or(0));
   json.Key("imbalance").Number(outcome.imbalance);
-  json.Key("refused").Number(outcome.refused_count).EndObject();
+  json.Key("refused").Number(outcome.refused_count);
+  if (outcome.restart) {
+    json.Key("restarted_share").Number(outcome.restart->share);
+    json.Key("restart_hit_ratio").Number(outcome.restart->hit_ratio);
+  }
+  json.EndObject();
   return json.Take();
 }
 
 std::string TableHead() {
-  return fmt::format("{:<16}{:>8}{:>13}{:>8}{:>11}{:>10}{:>10}{:>10}{:>11}{:>9}\n", "policy", "workers", "cache tokens",
-                     "hits %", "TTFT mean", "p50 s", "p99 s", "max s", "imbalance", "refused");
+  return fmt::format("{:<16}{:>8}{:>13}{:>8}{:>11}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>9}{:>10}{:>8}{:>10}{:>9}\n",
+                     "policy", "workers", "cache tokens", "hits %", "TTFT mean", "p50 s", "p99 s", "max s", "ITL ms",
+                     "p99 ms", "answer s", "p99 s", "good /s", "good %", "imbalance", "refused");
 }
 
 std::string TableRow(const Outcome& outcome) {
   const std::string cache = outcome.cache_tokens == 0 ? "unbounded" : fmt::to_string(outcome.cache_tokens);
-  return fmt::format("{:<16}{:>8}{:>13}{:>8.1f}{:>11.3f}{:>10.3f}{:>10.3f}{:>10.3f}{:>11.3f}{:>9}\n", outcome.policy,
-                     outcome.worker_count, cache, outcome.hit_ratio * 100, outcome.ttft_mean_seconds,
-                     outcome.ttft_p50_seconds, outcome.ttft_p99_seconds, outcome.ttft_max_seconds, outcome.imbalance,
-                     outcome.refused_count);
+  const std::string capacity =
+      outcome.capacity ? fmt::format("  capacity {:.3g} requests/s", *outcome.capacity) : std::string();
+  const std::string restart = outcome.restart
+                                  ? fmt::format("  restarted worker's share {:.2f}, hits meanwhile {:.1f} %",
+                                                outcome.restart->share, 100 * outcome.restart->hit_ratio)
+                                  : std::string();
+  return fmt::format(
+      "{:<16}{:>8}{:>13}{:>8.1f}{:>11.3f}{:>9.3f}{:>9.3f}{:>9.3f}{:>9.2f}{:>9.2f}{:>11.2f}{:>9.2f}{:>10.2f}{:>8.1f}"
+      "{:>10.3f}{:>9}{}{}\n",
+      outcome.policy, outcome.worker_count, cache, outcome.hit_ratio * 100, outcome.ttft.mean, outcome.ttft.p50,
+      outcome.ttft.p99, outcome.ttft.max, 1e3 * outcome.itl.mean, 1e3 * outcome.itl.p99, outcome.whole.mean,
+      outcome.whole.p99, outcome.good_per_second, 100 * outcome.good_share, outcome.imbalance, outcome.refused_count,
+      capacity, restart);
 }
 
 }  // namespace roost::simulate

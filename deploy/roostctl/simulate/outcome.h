@@ -1,8 +1,11 @@
 // The result of a run, as figures to compare.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,17 +15,50 @@
 
 namespace roost::simulate {
 
+// What a request must keep to count in the goodput.
+struct ServiceLimits {
+  double ttft_seconds = 2;
+  double itl_seconds = 0.05;  // mean time between the tokens of its answer
+};
+
+// Seconds of the requests that were not refused.
+struct Figures {
+  double mean = 0;
+  double p50 = 0;
+  double p99 = 0;
+  double max = 0;
+};
+
+// Of the worker that restarts. It gets no request in between.
+struct RestartTimes {
+  std::uint32_t worker = 0;
+  Instant left{};
+  std::optional<Instant> returned = {};
+};
+inline constexpr Duration kRestartSettling = std::chrono::seconds(30);
+
+// `share` is 1 for an equal share of the requests that arrive kRestartSettling after the return or later; hits are of
+// those that arrive from the leave until then.
+struct RestartFigures {
+  double share = 0;
+  double hit_ratio = 0;
+};
+
 struct Outcome {
   std::string policy;
   std::uint32_t worker_count = 0;
   std::uint64_t cache_tokens = 0;  // per worker; 0: unlimited
   double hit_ratio = 0;            // cached prompt tokens / prompt tokens, of requests that were not refused
-  double ttft_mean_seconds = 0;    // from arrival at the router; of requests that were not refused
-  double ttft_p50_seconds = 0;
-  double ttft_p99_seconds = 0;
-  double ttft_max_seconds = 0;
-  double imbalance = 0;  // most prompt tokens computed by one worker / mean over the workers
+  Figures ttft;                    // time to the first token, from arrival at the router
+  Figures itl;                     // mean time between the tokens of each answer, where it has two or more
+  Figures whole;                   // time until the answer's end
+  double good_per_second = 0;      // requests that kept the limits, from the first arrival to the last end
+  double good_share = 0;           // of all requests
+  double requests_per_second = 0;  // that arrived
+  std::optional<double> capacity = std::nullopt;  // requests per second, see HighestGoodSpeed
+  double imbalance = 0;                           // most prompt tokens computed by one worker / mean over the workers
   std::uint64_t refused_count = 0;
+  std::optional<RestartFigures> restart = std::nullopt;
 
   std::uint64_t prompt_token_count = 0;    // of requests that were not refused
   std::uint64_t cached_token_count = 0;    // part of prompt_token_count
@@ -35,15 +71,22 @@ struct Outcome {
   std::vector<std::uint64_t> computed_tokens_by_worker;       // prompt tokens; a pool has one sum
   std::map<router::DecisionReason, std::uint64_t> decisions;  // of all routers
 
-  // Fills all fields but the first three and the decisions.
-  void Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t> computed_tokens);
+  // Fills all fields but the first three, the capacity and the decisions.
+  void Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t> computed_tokens,
+            const ServiceLimits& limits);
+  void FillRestart(const RestartTimes& times, std::size_t workers);
 };
 
+[[nodiscard]] bool IsGood(const RequestRecord& record, const ServiceLimits& limits);
+
 // {"policy": …, "workers": …, "cache_tokens": …, "hit_ratio": …, "ttft_mean_s": …, "ttft_p50_s": …, "ttft_p99_s": …,
-// "ttft_max_s": …, "imbalance": …, "refused": …}; cache_tokens is null when unlimited.
+// "ttft_max_s": …, "itl_mean_s": …, "itl_p99_s": …, "whole_mean_s": …, "whole_p99_s": …, "goodput_rps": …,
+// "good_share": …, "requests_per_s": …, "capacity_rps": …, "imbalance": …, "refused": …}; cache_tokens is null when
+// unlimited, capacity_rps when it was not searched. After a restart also "restarted_share": …, "restart_hit_ratio": ….
 [[nodiscard]] std::string ToJson(const Outcome& outcome);
 
-// A table's header, and its row for an outcome; both end with a line feed.
+// A table's header, and its row for an outcome; both end with a line feed. A capacity and a restart make the row
+// longer.
 [[nodiscard]] std::string TableHead();
 [[nodiscard]] std::string TableRow(const Outcome& outcome);
 

@@ -8,8 +8,7 @@ namespace roost::simulate {
 std::string PlotTtft(std::span<const Outcome> outcomes) {
   roostctl::CurvePanel panel{.title = "time to first token", .curves = {}};
   for (const Outcome& outcome : outcomes) {
-    panel.curves.push_back(
-        {fmt::format("{} ({:.2f} s)", outcome.policy, outcome.ttft_mean_seconds), outcome.ttft_seconds});
+    panel.curves.push_back({fmt::format("{} ({:.2f} s)", outcome.policy, outcome.ttft.mean), outcome.ttft_seconds});
   }
   return roostctl::PlotCurves({&panel, 1});
 }

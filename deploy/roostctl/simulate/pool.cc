@@ -42,7 +42,7 @@ class Pool {
         kept_(CacheOptionsOf(text, size, options)),
         decode_(options.worker.service, MeanSpeed(options), static_cast<std::uint32_t>(options.workers.size())),
         log_(text.trace().requests.size(), [this](std::uint32_t number) { arrivals_.OnEnd(number); }),
-        arrivals_(text.trace(), timeline_, [this](std::uint32_t number) { Arrive(number); }) {
+        arrivals_(text.trace(), options.speed, timeline_, [this](std::uint32_t number) { Arrive(number); }) {
     for (const WorkerSpec& spec : options.workers) free_speeds_.insert(spec.speed);
   }
 
@@ -59,7 +59,7 @@ class Pool {
 
   Outcome Figures() const {
     Outcome outcome;
-    outcome.Fill(log_.records(), {computed_tokens_});
+    outcome.Fill(log_.records(), {computed_tokens_}, options_.limits);
     return outcome;
   }
 
@@ -145,13 +145,42 @@ class Pool {
   void Start(Guest guest, double speed) {
     for (const BlockRef ref : guest.matched) cache().Acquire(ref);
     TakeBlocks(guest);
-    const ServiceModel& service = options_.worker.service;
     const std::uint32_t uncached = UncachedTokens(guest);
-    const double seconds = service.step_base_seconds + service.ChunkSeconds(guest.cached_token_count, uncached);
+    const Prefill prefill = PrefillOf(guest.cached_token_count, uncached, speed);
     computed_tokens_ += uncached;
     const std::uint32_t number = guest.number;
     running_.emplace(number, std::move(guest));
-    timeline_.After(FromSeconds(seconds / speed), [this, number, speed] { EndPrefill(number, speed); });
+    prompt_seconds_per_step_ += prefill.prompt_seconds_per_step;
+    TellPrompts();
+    timeline_.After(FromSeconds(prefill.seconds), [this, number, prefill] { EndPrefill(number, prefill); });
+  }
+
+  struct Prefill {
+    double server_speed = 1;
+    double seconds = 0;
+    double prompt_seconds_per_step = 0;  // at speed 1
+  };
+
+  // A prefill takes whole steps, in which its server's share of the requests decodes.
+  [[nodiscard]] Prefill PrefillOf(std::uint32_t first_position, std::uint32_t token_count, double speed) const {
+    const ServiceModel& service = options_.worker.service;
+    const std::uint32_t largest = options_.worker.max_batch_tokens;
+    const std::uint32_t steps = (token_count + largest - 1) / largest;
+    const double per_step =
+        service.PromptSeconds(service.ChunkSeconds(first_position, token_count) / steps, token_count / steps);
+    const bool is_mixed = service.batching == Batching::kMixed;
+    const double beside = is_mixed && decode_.request_count() > 0 ? decode_.StepSecondsWithoutPrompts()
+                                                                  : service.step_base_seconds / speed;
+    return {speed, steps * (per_step / speed + beside), per_step};
+  }
+
+  void TellPrompts() {
+    const std::size_t busy = options_.workers.size() - free_speeds_.size();
+    if (busy == 0) return decode_.SetPrompts({}, timeline_.Now());
+    decode_.SetPrompts({.worker_share = static_cast<double>(busy) / static_cast<double>(options_.workers.size()),
+                        .seconds_per_step = prompt_seconds_per_step_ / static_cast<double>(busy)},
+                       timeline_.Now());
+    PlanDecodeEnd();
   }
 
   // Allocates the blocks for all its tokens.
@@ -172,16 +201,18 @@ class Pool {
     }
   }
 
-  void EndPrefill(std::uint32_t number, double speed) {
+  void EndPrefill(std::uint32_t number, const Prefill& prefill) {
     Guest& guest = running_.at(number);
     Commit(guest, static_cast<std::uint32_t>(guest.matched.size()));
-    log_.OnFirstToken(number, guest.cached_token_count, timeline_.Now());
+    log_.OnFirstToken(number, {.cached_token_count = guest.cached_token_count}, timeline_.Now());
     decode_.Start({.id = number,
-                   .token_count = static_cast<double>(text_.trace().requests[number].output_token_count),
+                   .token_count = text_.DecodedTokenCount(number),
                    .context_token_count = static_cast<double>(guest.prompt_token_count)},
                   timeline_.Now());
+    free_speeds_.insert(prefill.server_speed);
+    prompt_seconds_per_step_ -= prefill.prompt_seconds_per_step;
+    TellPrompts();
     PlanDecodeEnd();
-    free_speeds_.insert(speed);
     StartAll();
   }
 
@@ -222,7 +253,7 @@ class Pool {
     kept_.Settle();
     (void)cache().TakeEvents();
     running_.erase(number);
-    log_.OnEnd(number, timeline_.Now());
+    log_.OnEnd(number, static_cast<std::uint32_t>(answer.size()), timeline_.Now());
   }
 
   const TraceText& text_;
@@ -234,7 +265,8 @@ class Pool {
   Arrivals arrivals_;
   std::list<Guest> waiting_;  // in order of arrival
   std::unordered_map<std::uint32_t, Guest> running_;
-  std::multiset<double> free_speeds_;  // speeds of the idle servers
+  std::multiset<double> free_speeds_;   // speeds of the idle servers
+  double prompt_seconds_per_step_ = 0;  // of all running prefills
   std::uint64_t computed_tokens_ = 0;
   std::uint64_t decode_plan_ = 0;
   std::uint64_t left_count_ = 0;

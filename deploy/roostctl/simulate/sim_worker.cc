@@ -15,6 +15,7 @@ using worker::SequenceId;
 namespace {
 
 constexpr std::uint64_t kMostReserveTokens = std::uint64_t{4} << 20U;
+constexpr Duration kLeaveNotice = std::chrono::seconds(1);
 
 std::uint64_t LongestRequest(const workload::Trace& trace) {
   std::uint64_t longest = 1;
@@ -26,8 +27,8 @@ std::uint64_t LongestRequest(const workload::Trace& trace) {
 
 KeptCacheOptions CacheOptionsOf(const TraceText& text, const WorkerOptions& options) {
   return {.block_tokens = text.block_tokens(),
-          .kept_tokens = options.cache_tokens,
-          .reserve_tokens = ReserveTokens(text.trace(), options, 1),
+          .kept_tokens = options.kv_tokens.value_or(options.cache_tokens),
+          .reserve_tokens = options.kv_tokens ? 0 : ReserveTokens(text.trace(), options, 1),
           .eviction = options.eviction};
 }
 
@@ -45,8 +46,6 @@ worker::SchedulerOptions SchedulerOptionsOf(const WorkerOptions& options, std::u
 wire::Hello HelloOf(std::string id, const KeptCache& kept, const TraceText& text, const WorkerOptions& options) {
   wire::Hello hello;
   hello.worker_id = std::move(id);
-  hello.process_id = 1;
-  hello.epoch = 1;
   hello.model = "simulated";
   hello.fingerprint = "simulated";
   hello.kv_dtype = "f32";
@@ -70,9 +69,11 @@ std::uint64_t ReserveTokens(const workload::Trace& trace, const WorkerOptions& o
   return worker_count * std::min(kMostReserveTokens, longest * options.max_running_requests);
 }
 
-SimWorker::SimWorker(std::string id, std::uint32_t router_count, const TraceText& text, const WorkerOptions& options,
-                     const WorkerSpec& spec, Timeline& timeline, RequestLog& log, Send send)
-    : text_(text),
+SimWorker::SimWorker(const Identity& identity, std::uint32_t router_count, const TraceText& text,
+                     const WorkerOptions& options, const WorkerSpec& spec, Timeline& timeline, RequestLog& log,
+                     Send send)
+    : index_(identity.index),
+      text_(text),
       options_(options),
       spec_(spec),
       timeline_(timeline),
@@ -82,7 +83,9 @@ SimWorker::SimWorker(std::string id, std::uint32_t router_count, const TraceText
       scheduler_(kept_.cache(), SchedulerOptionsOf(options, kept_.pool().block_count() * kept_.cache().block_tokens())),
       decode_(options_.service, spec.speed),
       links_(router_count) {
-  hello_ = HelloOf(std::move(id), kept_, text, options);
+  hello_ = HelloOf(identity.id(), kept_, text, options);
+  hello_.process_id = identity.epoch;
+  hello_.epoch = identity.epoch;
 }
 
 // ---- the link ----
@@ -92,7 +95,25 @@ void SimWorker::Join() {
   PlanLoadReport();
 }
 
+void SimWorker::Leave(std::function<void()> on_gone) {
+  on_gone_ = std::move(on_gone);
+  if (!stepping_) Report(CurrentLoad());
+  // Requests that a router has sent before it knew are still taken.
+  timeline_.After(kLeaveNotice, [this] { LeaveWhenIdle(); });
+}
+
+void SimWorker::LeaveWhenIdle() {
+  if (stepping_ || !requests_.empty() || !inbox_.empty()) {
+    timeline_.After(kLeaveNotice, [this] { LeaveWhenIdle(); });
+    return;
+  }
+  is_gone_ = true;
+  for (std::uint32_t router = 0; router < links_.size(); ++router) send_(router, wire::Bye{.epoch = hello_.epoch});
+  std::exchange(on_gone_, nullptr)();
+}
+
 void SimWorker::OnMessage(std::uint32_t router, wire::RouterMessage message) {
+  if (is_gone_) return;
   if (std::holds_alternative<wire::Generate>(message) || std::holds_alternative<wire::Cancel>(message)) {
     const auto* const generate = std::get_if<wire::Generate>(&message);
     worker::OwnedPrompt prompt;
@@ -117,13 +138,25 @@ void SimWorker::OnMessage(std::uint32_t router, wire::RouterMessage message) {
 void SimWorker::OnWelcome(Link& link) {
   link.up = true;
   link.snapshot_due = true;
-  Report(scheduler_.Load());
+  Report(CurrentLoad());
 }
 
 // ---- a step ----
 
 void SimWorker::StartStep() {
-  if (stepping_) return;
+  if (stepping_ || step_is_planned_) return;
+  const Instant now = timeline_.Now();
+  const Instant begin = decode_.StepEnd(now);
+  if (begin <= now) return RunStep();
+  step_is_planned_ = true;
+  timeline_.At(begin, [this] {
+    step_is_planned_ = false;
+    TakeDrawn();
+    RunStep();
+  });
+}
+
+void SimWorker::RunStep() {
   scheduler_.AdvanceTo(timeline_.Now());
   AppendAnswers();
   DrainInbox();
@@ -133,7 +166,8 @@ void SimWorker::StartStep() {
   const bool has_news =
       std::any_of(links_.begin(), links_.end(), [](const Link& link) { return !link.tokens.empty(); });
   if (slices.empty() && !has_news) return;
-  const double step_seconds = StepSeconds(slices);
+  const double step_seconds = PlanPrompts(slices);
+  PlanDecodeEnd();
   stepping_ = true;
   timeline_.After(FromSeconds(step_seconds), [this, step_seconds] { EndStep(step_seconds); });
 }
@@ -157,7 +191,7 @@ void SimWorker::Submit(std::uint32_t router, wire::Generate generate, worker::Ow
                   .prompt = std::move(prompt)};
   if (!request.is_copy) {
     request.number = static_cast<std::uint32_t>(generate.sampling.seed);
-    request.tokens_to_draw = static_cast<double>(text_.trace().requests[request.number].output_token_count);
+    request.tokens_to_draw = text_.DecodedTokenCount(request.number);
   }
   const Result<SequenceId> id = scheduler_.Submit({.root = generate.root,
                                                    .prompt = std::move(generate.prompt),
@@ -211,8 +245,9 @@ void SimWorker::PausePreempted() {
 }
 
 // Answers take no time here: their time has passed while they were drawn.
-double SimWorker::StepSeconds(const std::vector<ScheduledSlice>& slices) {
-  double seconds = 0;
+double SimWorker::PlanPrompts(const std::vector<ScheduledSlice>& slices) {
+  const ServiceModel& service = options_.service;
+  double chunk_seconds = 0;
   step_prefill_tokens_ = 0;
   wanting_.clear();
   for (const ScheduledSlice& slice : slices) {
@@ -220,24 +255,34 @@ double SimWorker::StepSeconds(const std::vector<ScheduledSlice>& slices) {
     const std::uint32_t prompt_end = slice.sequence->prompt_token_count;
     if (slice.first_position >= prompt_end) continue;
     const std::uint32_t count = std::min(slice.token_count, prompt_end - slice.first_position);
-    seconds += options_.service.ChunkSeconds(slice.first_position, count);
+    chunk_seconds += service.ChunkSeconds(slice.first_position, count);
     step_prefill_tokens_ += count;
   }
-  if (step_prefill_tokens_ > 0) seconds += options_.service.step_base_seconds;
-  return seconds / spec_.speed;
+  step_decode_tokens_ = 0;
+  if (step_prefill_tokens_ == 0) return 0;
+  const double prompt_seconds = service.PromptSeconds(chunk_seconds, step_prefill_tokens_);
+  decode_.SetPrompts({.worker_share = 1, .seconds_per_step = prompt_seconds}, timeline_.Now());
+  const bool is_mixed = service.batching == Batching::kMixed && decode_.request_count() > 0;
+  if (!is_mixed) return (service.step_base_seconds + prompt_seconds) / spec_.speed;
+  step_decode_tokens_ = decode_.request_count();
+  return decode_.StepSeconds();
 }
 
 void SimWorker::EndStep(double step_seconds) {
   stepping_ = false;
+  TakeDrawn();
+  if (step_prefill_tokens_ > 0) decode_.SetPrompts({}, timeline_.Now());
   scheduler_.AdvanceTo(timeline_.Now());
   scheduler_.Commit();
-  scheduler_.NotePace({.prefill_tokens = step_prefill_tokens_, .seconds = step_seconds});
+  scheduler_.NotePace(
+      {.prefill_tokens = step_prefill_tokens_, .decode_tokens = step_decode_tokens_, .seconds = step_seconds});
   prefill_token_count_ += step_prefill_tokens_;
   for (const SequenceId id : wanting_) OnComputed(id);
   PlanDecodeEnd();
   kept_.Settle();
-  wire::Load load = scheduler_.Load();
+  wire::Load load = CurrentLoad();
   load.step_prefill_tokens = step_prefill_tokens_;
+  load.step_decode_tokens = step_decode_tokens_;
   load.step_seconds = step_prefill_tokens_ > 0 ? step_seconds : 0;
   Report(load);
   StartStep();
@@ -257,7 +302,8 @@ void SimWorker::OnComputed(SequenceId id) {
   }
   if (!request.has_first_token) {
     request.has_first_token = true;
-    log_.OnFirstToken(request.number, sequence.cached_token_count, timeline_.Now());
+    log_.OnFirstToken(request.number, {.worker = index_, .cached_token_count = sequence.cached_token_count},
+                      timeline_.Now());
     wire::TokenEvent& event = EventFor(request);
     event.tokens = {0};
     event.cached_token_count = sequence.cached_token_count;
@@ -295,18 +341,30 @@ void SimWorker::PlanDecodeEnd() {
 }
 
 void SimWorker::OnDecodeEnd() {
+  TakeDrawn();
+  PlanDecodeEnd();
+  StartStep();
+}
+
+void SimWorker::TakeDrawn() {
   for (const std::uint64_t value : decode_.TakeEnded(timeline_.Now())) {
     const SequenceId id(value);
     Request& request = requests_.at(id);
     request.phase = Phase::kDrawn;
     drawn_.push_back(id);
-    log_.OnEnd(request.number, timeline_.Now());
+    log_.OnEnd(request.number, text_.trace().requests[request.number].output_token_count, timeline_.Now());
   }
-  PlanDecodeEnd();
-  StartStep();
 }
 
 // ---- reports ----
+
+// The scheduler does not have the tokens of an answer before all are drawn.
+wire::Load SimWorker::CurrentLoad() const {
+  wire::Load load = scheduler_.Load();
+  load.running_context_tokens += static_cast<std::uint64_t>(decode_.drawn_token_count());
+  load.draining = on_gone_ != nullptr;
+  return load;
+}
 
 void SimWorker::Report(const wire::Load& load) {
   last_report_ = timeline_.Now();
@@ -349,7 +407,7 @@ void SimWorker::PlanNews(std::uint32_t router) {
 
 void SimWorker::TellNews(std::uint32_t router) {
   // A step has reported it since, or will soon: a due snapshot goes out with a step.
-  if (!links_[router].has_news || links_[router].snapshot_due) return;
+  if (is_gone_ || !links_[router].has_news || links_[router].snapshot_due) return;
   wire::Step step;
   step.load = load_;
   SendTo(router, std::move(step));
@@ -375,10 +433,12 @@ void SimWorker::SendTo(std::uint32_t router, wire::Step step) {
 }
 
 void SimWorker::PlanLoadReport() {
+  if (is_gone_) return;
   timeline_.At(std::max(timeline_.Now(), last_report_) + options_.load_interval, [this] { ReportLoad(); });
 }
 
 void SimWorker::ReportLoad() {
+  if (is_gone_) return;
   const Instant due = last_report_ + options_.load_interval;
   if (timeline_.Now() < due) {
     timeline_.At(due, [this] { ReportLoad(); });
@@ -386,9 +446,12 @@ void SimWorker::ReportLoad() {
   }
   wire::Load load = load_;
   if (!stepping_) {
-    load = scheduler_.Load();
+    load = CurrentLoad();
     load.step_decode_tokens = decode_.request_count();
     load.step_seconds = decode_.request_count() > 0 ? decode_.StepSeconds() : 0;
+    if (options_.service.batching == Batching::kMixed) {
+      scheduler_.NotePace({.decode_tokens = load.step_decode_tokens, .seconds = load.step_seconds});
+    }
   }
   Report(load);
   PlanLoadReport();

@@ -10,8 +10,10 @@
 // place in the batch, and takes no budget. When its answer has been drawn, all its tokens are appended at once and pass
 // through the next step, which takes no time for them, so that their blocks enter the cache.
 //
-// The inbox is drained between steps. The load is sent with every step, and once per load interval while no step ends;
-// if requests decode then, it is sent as the report of one of their steps.
+// Steps that compute prompts are events, with one token of each decoding request; steps that only decode are not, and
+// what arrives meanwhile waits for the end of the one that runs. The inbox is drained between steps. The load is sent
+// with every step that is an event, and once per load interval while there is none; if requests decode then, it is sent
+// as the report of one of their steps.
 //
 // Runs on one Timeline. The constructor's arguments outlive it.
 #pragma once
@@ -39,7 +41,10 @@ namespace roost::simulate {
 
 struct WorkerOptions {
   std::uint64_t cache_tokens = 1'000'000;  // kept in addition to those of running requests
-  std::string eviction;                    // one of worker::kEvictionPolicyNames
+  // All that the worker's memory holds, for running requests and kept tokens together; instead of cache_tokens.
+  // Requests then wait for memory, or lose it and are computed again.
+  std::optional<std::uint64_t> kv_tokens = {};
+  std::string eviction;  // one of worker::kEvictionPolicyNames
   worker::SchedulePolicy schedule_policy = worker::SchedulePolicy::kFcfs;
   std::optional<Duration> first_token_target = {};
   std::uint32_t max_batch_tokens = 1024;
@@ -55,7 +60,10 @@ struct WorkerOptions {
 struct WorkerSpec {
   double speed = 1;                    // of prefill and decoding
   Duration joins_after = Duration(0);  // after the start of the run
+  // After the start of the run it ends its requests, leaves, and comes back kRestartTime later with an empty cache.
+  std::optional<Duration> restarts_after = {};
 };
+inline constexpr Duration kRestartTime = std::chrono::seconds(10);
 
 // How many tokens' blocks the running requests of the trace are expected to hold at one time on `worker_count` workers.
 [[nodiscard]] std::uint64_t ReserveTokens(const workload::Trace& trace, const WorkerOptions& options,
@@ -66,15 +74,25 @@ class SimWorker {
   // Sends messages to router 0 … router_count - 1.
   using Send = std::function<void(std::uint32_t router, wire::WorkerMessage message)>;
 
-  SimWorker(std::string id, std::uint32_t router_count, const TraceText& text, const WorkerOptions& options,
+  // A worker that comes back has a later epoch.
+  struct Identity {
+    std::uint32_t index = 0;
+    std::uint64_t epoch = 1;
+
+    [[nodiscard]] std::string id() const { return "worker-" + std::to_string(index); }
+  };
+  SimWorker(const Identity& identity, std::uint32_t router_count, const TraceText& text, const WorkerOptions& options,
             const WorkerSpec& spec, Timeline& timeline, RequestLog& log, Send send);
 
   // Says hello to all routers.
   void Join();
+  // Takes no more requests, ends those it has, and says goodbye. `on_gone` is called then.
+  void Leave(std::function<void()> on_gone);
   // A request's sampling seed is its number in the trace.
   void OnMessage(std::uint32_t router, wire::RouterMessage message);
 
   [[nodiscard]] const std::string& id() const { return hello_.worker_id; }
+  [[nodiscard]] std::uint32_t index() const { return index_; }
   [[nodiscard]] std::uint64_t prefill_token_count() const { return prefill_token_count_; }
   // How many of these were for copies of prefixes.
   [[nodiscard]] std::uint64_t copied_token_count() const { return copied_token_count_; }
@@ -111,13 +129,16 @@ class SimWorker {
   void OnWelcome(Link& link);
 
   // ---- a step ----
+  // Starts the next step at the end of the running one, if requests decode, or at once.
   void StartStep();
+  void RunStep();
   void DrainInbox();
   void Submit(std::uint32_t router, wire::Generate generate, worker::OwnedPrompt prompt);
   void Cancel(std::uint32_t router, RequestId request_id);
   void AppendAnswers();
   void PausePreempted();
-  [[nodiscard]] double StepSeconds(const std::vector<worker::ScheduledSlice>& slices);
+  // Sums up what the step computes of prompts; returns its time.
+  [[nodiscard]] double PlanPrompts(const std::vector<worker::ScheduledSlice>& slices);
   void EndStep(double step_seconds);
   void OnComputed(worker::SequenceId id);
   void Forget(worker::SequenceId id, wire::FinishReason reason);
@@ -126,8 +147,11 @@ class SimWorker {
   // ---- decoding ----
   void PlanDecodeEnd();
   void OnDecodeEnd();
+  void TakeDrawn();
+  void LeaveWhenIdle();
 
   // ---- reports ----
+  [[nodiscard]] wire::Load CurrentLoad() const;
   void Report(const wire::Load& load);
   // The prompts in the scheduler, for other routers.
   [[nodiscard]] std::vector<worker::OwnedPrompt> Queue() const;
@@ -138,6 +162,7 @@ class SimWorker {
   void ReportLoad();
   void SendTo(std::uint32_t router, wire::Step step);
 
+  const std::uint32_t index_;
   const TraceText& text_;
   const WorkerOptions options_;
   const WorkerSpec spec_;
@@ -160,10 +185,14 @@ class SimWorker {
   std::vector<worker::SequenceId> drawn_;    // answers whose blocks are still to be committed
   std::vector<worker::SequenceId> wanting_;  // sequences of the running step that need a token
   bool stepping_ = false;
+  bool step_is_planned_ = false;  // for the end of the running decode step
   std::uint32_t step_prefill_tokens_ = 0;
+  std::uint32_t step_decode_tokens_ = 0;
   std::uint64_t preemptions_ = 0;
   std::uint64_t prefill_token_count_ = 0;
   std::uint64_t decode_plan_ = 0;  // the latest plan; events of earlier ones do nothing
+  std::function<void()> on_gone_;  // set while it leaves
+  bool is_gone_ = false;
   Instant last_report_{};
   std::uint64_t report_count_ = 0;
   wire::Load load_;  // the last report, without its step

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <utility>
 
+#include "deploy/roostctl/capacity.h"
 #include "deploy/roostctl/simulate/arrivals.h"
 #include "deploy/roostctl/simulate/pool.h"
 #include "deploy/roostctl/simulate/sim_router.h"
@@ -27,8 +28,7 @@ constexpr std::string_view kPooled = "pooled";
 constexpr std::string_view kInfinite = "infinite";
 constexpr std::string_view kAll = "all";
 constexpr double kMillisecond = 1e-3;
-constexpr double kMicrosecond = 1e-6;
-constexpr double kNanosecond = 1e-9;
+constexpr double kCapacityPrecision = 1.02;
 
 int Fail(const Error& error, std::ostream& err) {
   fmt::print(err, "roostctl simulate: {}\n", error.ToString());
@@ -82,36 +82,93 @@ Result<SimulationOptions> SimulationOf(const SimulateOptions& options) {
   simulation.worker.max_running_requests = options.max_running_requests;
   simulation.worker.max_waiting_requests = options.max_waiting_requests;
   simulation.worker.load_interval = FromSeconds(options.load_interval_ms * kMillisecond);
-  simulation.worker.service = {.prefill_tokens_per_second = options.prefill_rate,
-                               .step_base_seconds = options.step_base_ms * kMillisecond,
-                               .attention_seconds = options.attention_ns * kNanosecond,
-                               .decode_base_seconds = options.decode_base_ms * kMillisecond,
-                               .decode_seconds_per_request = options.decode_us_per_request * kMicrosecond,
-                               .decode_seconds_per_context_token = options.decode_ns_per_context_token * kNanosecond};
+  ROOST_ASSIGN_OR_RETURN(simulation.worker.service, simulate::ParseCosts(options.costs));
+  if (options.kv_tokens > 0) simulation.worker.kv_tokens = options.kv_tokens;
   simulation.router_count = options.router_count;
   simulation.event_delay = FromSeconds(options.event_delay_ms * kMillisecond);
   simulation.seed = options.seed;
+  simulation.speed = options.speed;
+  simulation.limits = {options.slo_ttft_ms * kMillisecond, options.slo_itl_ms * kMillisecond};
   return simulation;
+}
+
+Result<void> CheckLoad(const SimulateOptions& options) {
+  if (options.seconds == 0) return {};
+  if (options.rate == 0) return InvalidArgument("seconds", "is for loads with --rate");
+  const auto known = workload::kSystemPromptLoads;
+  if (std::find(known.begin(), known.end(), options.generator) == known.end()) {
+    return InvalidArgument("seconds", "is for the generated loads {}", fmt::join(known, ", "));
+  }
+  return {};
+}
+
+// How many requests of the trace a worker runs together, if many wait.
+std::uint32_t FullBatch(const workload::Trace& trace, const simulate::WorkerOptions& worker) {
+  if (!worker.kv_tokens) return worker.max_running_requests;
+  std::uint64_t tokens = 0;
+  for (const workload::TraceRequest& request : trace.requests) {
+    tokens += std::uint64_t{request.input_token_count} + request.output_token_count;
+  }
+  const double in_memory =
+      static_cast<double>(*worker.kv_tokens) * static_cast<double>(trace.requests.size()) / static_cast<double>(tokens);
+  return static_cast<std::uint32_t>(std::clamp(in_memory, 1.0, static_cast<double>(worker.max_running_requests)));
 }
 
 Result<workload::Trace> LoadFor(const SimulateOptions& options, const SimulationOptions& simulation) {
   workload::TraceSource source{
       .path = options.trace, .format = options.format, .generator = options.generator, .seed = options.seed};
   if (options.session_count > 0) source.session_count = options.session_count;
+  if (options.seconds > 0) source.session_count = static_cast<std::uint32_t>(std::ceil(options.seconds * options.rate));
+  if (options.recorded_ticks) source.ticks = workload::Ticks::kTogether;
   ROOST_ASSIGN_OR_RETURN(workload::Trace trace, workload::LoadTrace(source));
-  if (options.utilisation > 0) {
-    double tokens_per_second = 0;
-    for (const WorkerSpec& spec : simulation.workers) tokens_per_second += spec.speed * options.prefill_rate;
-    simulate::ScaleToUtilisation(trace, options.utilisation, tokens_per_second);
+  if (options.rate > 0) {
+    simulate::ScaleToRate(trace, options.rate);
+  } else if (options.utilisation > 0) {
+    simulate::FleetSize fleet{.speed = 0, .full_batch = FullBatch(trace, simulation.worker)};
+    for (const WorkerSpec& spec : simulation.workers) fleet.speed += spec.speed;
+    simulate::ScaleToUtilisation(trace, options.utilisation, simulation.worker.service, fleet);
   }
   return trace;
 }
 
-Result<Outcome> RunPolicy(const std::string& policy, const simulate::TraceText& text,
-                          const SimulationOptions& simulation, const simulate::Progress& progress) {
+// In the middle of a run that is `speed` times as fast, the restart comes earlier.
+void PlanRestart(const workload::Trace& trace, double share, SimulationOptions& simulation) {
+  if (share <= 0 || trace.requests.empty()) return;
+  simulation.workers[0].restarts_after = FromSeconds(share * trace.requests.back().arrival_seconds / simulation.speed);
+}
+
+Result<Outcome> RunOnce(const std::string& policy, const simulate::TraceText& text, const SimulationOptions& simulation,
+                        const simulate::Progress& progress) {
   if (policy == kPooled) return simulate::SimulatePool(text, simulate::PoolSize::kOfWorkers, simulation, progress);
   if (policy == kInfinite) return simulate::SimulatePool(text, simulate::PoolSize::kUnbounded, simulation, progress);
   return simulate::Simulate(text, policy, simulation, progress);
+}
+
+// A load of a length in seconds has more requests at a higher rate; of any other the times are divided.
+Result<double> GoodShareAt(double speed, const std::string& policy, const simulate::TraceText& text,
+                           SimulationOptions simulation, SimulateOptions options) {
+  if (options.seconds > 0) {
+    options.rate *= speed;
+    ROOST_ASSIGN_OR_RETURN(const workload::Trace trace, LoadFor(options, simulation));
+    PlanRestart(trace, options.restart_at, simulation);
+    ROOST_ASSIGN_OR_RETURN(const Outcome outcome, RunOnce(policy, simulate::TraceText(trace), simulation, nullptr));
+    return outcome.good_share;
+  }
+  simulation.speed *= speed;
+  PlanRestart(text.trace(), options.restart_at, simulation);
+  ROOST_ASSIGN_OR_RETURN(const Outcome outcome, RunOnce(policy, text, simulation, nullptr));
+  return outcome.good_share;
+}
+
+Result<Outcome> RunPolicy(const std::string& policy, const simulate::TraceText& text,
+                          const SimulationOptions& simulation, const SimulateOptions& options,
+                          const simulate::Progress& progress) {
+  ROOST_ASSIGN_OR_RETURN(Outcome outcome, RunOnce(policy, text, simulation, progress));
+  if (!options.capacity) return outcome;
+  const auto at = [&](double speed) { return GoodShareAt(speed, policy, text, simulation, options); };
+  ROOST_ASSIGN_OR_RETURN(const double speed, HighestGoodSpeed(at, kCapacityPrecision));
+  outcome.capacity = speed * outcome.requests_per_second;
+  return outcome;
 }
 
 // One line that is overwritten in place.
@@ -145,7 +202,7 @@ Result<std::vector<Outcome>> RunAll(const std::vector<std::string>& policies, co
   for (const std::string& policy : policies) {
     simulate::Progress progress;
     if (options.show_progress) progress = [&](std::size_t ended_count) { bar.Show(policy, ended_count); };
-    Result<Outcome> outcome = RunPolicy(policy, text, simulation, progress);
+    Result<Outcome> outcome = RunPolicy(policy, text, simulation, options, progress);
     if (options.show_progress) bar.Clear();
     if (!outcome.ok()) return outcome.error();
     out << (options.json ? simulate::ToJson(*outcome) + "\n" : simulate::TableRow(*outcome)) << std::flush;
@@ -169,11 +226,14 @@ const std::vector<std::string>& SimulatedPolicies() {
 int RunSimulate(const SimulateOptions& options, std::ostream& out, std::ostream& err) {
   const Result<std::vector<std::string>> policies = PoliciesOf(options);
   if (!policies.ok()) return Fail(policies.error(), err);
-  const Result<SimulationOptions> simulation = SimulationOf(options);
+  const Result<void> load_is_valid = CheckLoad(options);
+  if (!load_is_valid.ok()) return Fail(load_is_valid.error(), err);
+  Result<SimulationOptions> simulation = SimulationOf(options);
   if (!simulation.ok()) return Fail(simulation.error(), err);
   const Result<workload::Trace> trace = LoadFor(options, *simulation);
   if (!trace.ok()) return Fail(trace.error(), err);
   const simulate::TraceText text(*trace);
+  PlanRestart(*trace, options.restart_at, *simulation);
   const Result<std::vector<Outcome>> outcomes = RunAll(*policies, text, *simulation, options, out, err);
   if (!outcomes.ok()) return Fail(outcomes.error(), err);
   if (options.plot.empty()) return EX_OK;

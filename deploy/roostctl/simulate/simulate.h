@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "deploy/roostctl/command.h"
+#include "deploy/roostctl/simulate/cost_profiles.h"
 #include "deploy/roostctl/simulate/simulation.h"
 #include "deploy/roostctl/workload/source.h"
 #include "worker/cache/eviction_factory.h"
@@ -21,6 +22,10 @@ struct SimulateOptions {
   std::string generator;
   std::uint32_t session_count = 0;  // 0: all, or the generator's default
   double utilisation = 0.8;         // 0: the trace's own times
+  double rate = 0;                  // requests per second, instead of the utilisation; 0: that
+  double seconds = 0;               // of a generated load at that rate; 0: its own number of requests
+  double speed = 1;                 // then times are divided by it
+  bool recorded_ticks = false;
   std::uint64_t seed = 1;
 
   // Routing
@@ -40,13 +45,14 @@ struct SimulateOptions {
   std::uint32_t max_running_requests = simulate::WorkerOptions().max_running_requests;
   std::uint32_t max_waiting_requests = simulate::WorkerOptions().max_waiting_requests;
   double load_interval_ms = 1000 * ToSeconds(simulate::WorkerOptions().load_interval);
-  double prefill_rate = simulate::ServiceModel().prefill_tokens_per_second;
-  // The other terms of the service model, see ServiceModel.
-  double step_base_ms = 0;
-  double attention_ns = 0;
-  double decode_base_ms = 1000 * simulate::ServiceModel().decode_base_seconds;
-  double decode_us_per_request = 0;
-  double decode_ns_per_context_token = 0;
+  std::uint64_t kv_tokens = 0;                                                   // 0: cache_tokens
+  std::vector<std::string> costs{std::string(simulate::kCostProfiles[0].name)};  // see ParseCosts
+  double restart_at = 0;  // share of the trace's time; 0: no worker restarts
+
+  // Limits of good requests
+  double slo_ttft_ms = 1000 * simulate::ServiceLimits().ttft_seconds;
+  double slo_itl_ms = 1000 * simulate::ServiceLimits().itl_seconds;
+  bool capacity = false;
 
   // Output
   bool json = false;

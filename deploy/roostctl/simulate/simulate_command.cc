@@ -24,16 +24,32 @@ std::vector<std::string> SchedulePolicyNames() {
   return names;
 }
 
+std::vector<std::string_view> ProfileNames() {
+  std::vector<std::string_view> names;
+  for (const simulate::CostProfile& profile : simulate::kCostProfiles) names.push_back(profile.name);
+  return names;
+}
+
 void DeclareSimulatedLoad(SimulateOptions& options, ConfigParser& parser) {
   parser.Section("Load")
       .Add("trace", options.trace, "File with recorded requests")
       .AddChoice("format", options.format, ChoicesOf(workload::kTraceFormats), "The file's form")
       .AddChoice("generate", options.generator, ChoicesOf(workload::kGenerators), "Generated load instead of a trace")
-      .Add("sessions", options.session_count, "Sessions of weka and chat; 0: all", {.low = 0, .high = 1e6})
+      .Add("sessions", options.session_count,
+           "Sessions of weka and chat, requests of the loads behind system prompts; 0: all, or the load's own number",
+           {.low = 0, .high = 1e6})
       .Add("utilisation", options.utilisation,
            "Share of the time that the fleet would compute prompts if its workers shared one cache that never evicts; "
            "arrival times are scaled to that. 0 keeps the recorded times",
            {.low = 0, .high = 100})
+      .Add("rate", options.rate, "Requests per second, instead of --utilisation; 0: that", {.low = 0, .high = 1e6})
+      .Add("seconds", options.seconds,
+           fmt::format("Length of {} at --rate, instead of --sessions; 0: that number",
+                       fmt::join(workload::kSystemPromptLoads, ", ")),
+           {.low = 0, .high = 1e6})
+      .Add("speed", options.speed, "Arrival times are divided by this after all that", {.low = 1e-6, .high = 1e6})
+      .AddSwitch("recorded-ticks", options.recorded_ticks,
+                 "Requests of one tick of a mooncake trace arrive together, as recorded; otherwise over the tick")
       .Add("seed", options.seed, "Seed of all random choices");
 }
 
@@ -58,18 +74,26 @@ void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
       .Add("max-waiting-requests", options.max_waiting_requests, "The option of roost-worker", {.low = 1, .high = 1e6})
       .Add("load-interval-ms", options.load_interval_ms, "Time between load reports while no step ends",
            {.low = 1, .high = 60'000})
-      .Add("prefill-rate", options.prefill_rate, "Prompt tokens that a worker computes in a second",
-           {.low = 1, .high = 1e9})
-      .Add("step-base-ms", options.step_base_ms, "Fixed time of a step that computes prompt tokens",
-           {.low = 0, .high = 1e6})
-      .Add("attention-ns", options.attention_ns, "Time that a prompt token takes for each token before it",
+      .Add("kv-tokens", options.kv_tokens,
+           "Tokens in each worker's memory, of running requests and kept ones together; 0: --cache-tokens",
            {.low = 0, .high = 1e9})
-      .Add("decode-base-ms", options.decode_base_ms, "Time between two tokens of a running request",
-           {.low = 1e-3, .high = 1e6})
-      .Add("decode-us-per-request", options.decode_us_per_request,
-           "Time added to decode-base-ms for each running request", {.low = 0, .high = 1e9})
-      .Add("decode-ns-per-context-token", options.decode_ns_per_context_token,
-           "Time added to decode-base-ms for each token in the running requests' contexts", {.low = 0, .high = 1e9});
+      .AddList("costs", options.costs,
+               fmt::format("How long steps take: one of {}; after it, changes as TERM=NUMBER of {}",
+                           fmt::join(ProfileNames(), ", "), simulate::CostTermNames()))
+      .Add("restart-at", options.restart_at,
+           "Share of the trace's time at which worker 0 ends its requests and leaves; it comes back with an empty "
+           "cache. "
+           "0: it stays",
+           {.low = 0, .high = 1});
+}
+
+void DeclareSimulatedLimits(SimulateOptions& options, ConfigParser& parser) {
+  parser.Section("Limits of good requests")
+      .Add("slo-ttft-ms", options.slo_ttft_ms, "A good request has its first token by then", {.low = 0, .high = 1e9})
+      .Add("slo-itl-ms", options.slo_itl_ms, "A good request takes at most this mean time between its tokens",
+           {.low = 0, .high = 1e9})
+      .AddSwitch("capacity", options.capacity,
+                 "Search the highest load at which 99 % of the requests are good; takes some 10 runs for each policy");
 }
 
 int RunSimulateCommand(Arguments arguments, const Console& console) {
@@ -80,6 +104,7 @@ int RunSimulateCommand(Arguments arguments, const Console& console) {
                       "result of each policy.");
   DeclareSimulatedLoad(options, parser);
   DeclareSimulatedFleet(options, parser);
+  DeclareSimulatedLimits(options, parser);
   parser.Section("Output")
       .AddSwitch("json", options.json, "One JSON object per policy instead of a table")
       .Add("plot", options.plot, "File for a picture of the times to the first token, as SVG");

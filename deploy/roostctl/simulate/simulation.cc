@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -25,7 +26,7 @@ class Cluster {
         options_(options),
         rng_(options.seed),
         log_(text.trace().requests.size(), [this](std::uint32_t number) { arrivals_.OnEnd(number); }),
-        arrivals_(text.trace(), timeline_, [this](std::uint32_t number) { Arrive(number); }) {}
+        arrivals_(text.trace(), options.speed, timeline_, [this](std::uint32_t number) { Arrive(number); }) {}
 
   Result<void> Build(std::string_view policy) {
     for (std::uint32_t i = 0; i < options_.router_count; ++i) ROOST_RETURN_IF_ERROR(AddRouter(policy));
@@ -61,11 +62,11 @@ class Cluster {
   }
 
   Outcome Figures() const {
-    std::vector<std::uint64_t> computed;
-    computed.reserve(workers_.size());
-    for (const auto& worker : workers_) computed.push_back(worker->prefill_token_count());
+    std::vector<std::uint64_t> computed(options_.workers.size());
+    for (const auto& worker : workers_) computed[worker->index()] += worker->prefill_token_count();
     Outcome outcome;
-    outcome.Fill(log_.records(), std::move(computed));
+    outcome.Fill(log_.records(), std::move(computed), options_.limits);
+    if (restart_) outcome.FillRestart(*restart_, options_.workers.size());
     for (const auto& worker : workers_) outcome.copied_token_count += worker->copied_token_count();
     for (const auto& router : routers_) {
       for (const auto& [reason, count] : router->decisions()) outcome.decisions[reason] += count;
@@ -91,13 +92,29 @@ class Cluster {
   }
 
   void AddWorker(std::uint32_t index) {
-    const std::string id = "worker-" + std::to_string(index);
+    const WorkerSpec& spec = options_.workers[index];
+    StartWorker({.index = index}, spec.joins_after);
+    if (spec.restarts_after) timeline_.After(*spec.restarts_after, [this, index] { Restart(index); });
+  }
+
+  // The messages of a worker that has left may still arrive, so it stays until the end of the run.
+  void StartWorker(const SimWorker::Identity& identity, Duration delay) {
+    const std::string id = identity.id();
     auto worker = std::make_unique<SimWorker>(
-        id, options_.router_count, text_, options_.worker, options_.workers[index], timeline_, log_,
+        identity, options_.router_count, text_, options_.worker, options_.workers[identity.index], timeline_, log_,
         [this, id](std::uint32_t router, wire::WorkerMessage message) { Send(router, id, std::move(message)); });
-    workers_by_id_.emplace(id, worker.get());
-    timeline_.After(options_.workers[index].joins_after, [joining = worker.get()] { joining->Join(); });
+    workers_by_id_[id] = worker.get();
+    timeline_.After(delay, [joining = worker.get()] { joining->Join(); });
     workers_.push_back(std::move(worker));
+  }
+
+  void Restart(std::uint32_t index) {
+    restart_ = RestartTimes{.worker = index, .left = timeline_.Now()};
+    const SimWorker::Identity identity{.index = index, .epoch = 2};
+    workers_by_id_.at(identity.id())->Leave([this, identity] {
+      restart_->returned = timeline_.Now() + kRestartTime;
+      StartWorker(identity, kRestartTime);
+    });
   }
 
   // The delay is the same for all messages, so a link keeps its order.
@@ -123,6 +140,7 @@ class Cluster {
   Arrivals arrivals_;
   std::vector<std::unique_ptr<SimRouter>> routers_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
+  std::optional<RestartTimes> restart_;
   std::unordered_map<std::string, SimWorker*> workers_by_id_;
 };
 
@@ -137,7 +155,7 @@ Result<Outcome> Simulate(const TraceText& text, std::string_view policy, const S
   Outcome outcome = cluster.Figures();
   outcome.policy = policy;
   outcome.worker_count = static_cast<std::uint32_t>(options.workers.size());
-  outcome.cache_tokens = options.worker.cache_tokens;
+  outcome.cache_tokens = options.worker.kv_tokens.value_or(options.worker.cache_tokens);
   return outcome;
 }
 

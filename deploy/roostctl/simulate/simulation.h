@@ -28,6 +28,8 @@ struct SimulationOptions {
   std::uint32_t router_count = 1;
   Duration event_delay = std::chrono::milliseconds(1);  // of messages from workers to routers
   std::uint64_t seed = 1;
+  double speed = 1;  // of arrivals: the trace's times are divided by it
+  ServiceLimits limits;
 };
 
 // Called periodically with the number of requests that have ended.

@@ -52,6 +52,10 @@ std::uint32_t TraceText::PromptTokenCount(std::uint32_t number) const {
   return std::max(1U, trace_.requests[number].input_token_count);
 }
 
+double TraceText::DecodedTokenCount(std::uint32_t number) const {
+  return std::max(1U, trace_.requests[number].output_token_count) - 1;
+}
+
 std::vector<TokenId> TraceText::Prompt(std::uint32_t number) const {
   return Tokens(number, 0, PromptTokenCount(number));
 }

@@ -31,6 +31,8 @@ class TraceText {
   // For request `number`, an index into the trace's requests. A prompt has at least one token, even if the trace says
   // 0.
   [[nodiscard]] std::uint32_t PromptTokenCount(std::uint32_t number) const;
+  // Tokens of the answer after the first, which comes with the prompt.
+  [[nodiscard]] double DecodedTokenCount(std::uint32_t number) const;
   [[nodiscard]] std::vector<TokenId> Prompt(std::uint32_t number) const;
   [[nodiscard]] std::vector<TokenId> Answer(std::uint32_t number) const;
   // Hashes of the prompt's full cache blocks.

@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "common/base/rng.h"
-
 namespace roost::workload {
 namespace {
 
@@ -20,6 +18,10 @@ double Exponential(Rng& rng, double mean) { return -mean * std::log(1.0 - rng.Un
 // Uniform over [mean / 2, mean * 3 / 2].
 std::uint32_t Around(Rng& rng, std::uint32_t mean) {
   return mean / 2 + static_cast<std::uint32_t>(rng.Below(std::uint64_t{mean} + 1));
+}
+
+std::uint32_t Between(Rng& rng, std::uint32_t least, std::uint32_t most) {
+  return least + static_cast<std::uint32_t>(rng.Below(std::uint64_t{most} - least + 1));
 }
 
 // A prompt and its answer: the first `system_token_count` tokens are system prompt `system`; the rest is `text` number
@@ -58,6 +60,17 @@ void AddChat(const MultiTurnChatOptions& options, std::uint64_t session, Rng& rn
 }
 
 }  // namespace
+
+std::uint64_t Zipf(Rng& rng, std::uint32_t count) {
+  double sum = 0;
+  for (std::uint32_t k = 1; k <= count; ++k) sum += 1.0 / k;
+  double left = rng.Uniform() * sum;
+  for (std::uint32_t k = 1; k < count; ++k) {
+    left -= 1.0 / k;
+    if (left < 0) return k - 1;
+  }
+  return count - 1;
+}
 
 Trace MultiTurnChat(const MultiTurnChatOptions& options) {
   Trace trace{.block_tokens = options.block_tokens, .requests = {}, .pacing = Pacing::kTurnByTurn};
@@ -106,6 +119,25 @@ Trace TenantUsers(const TenantUsersOptions& options) {
                               .output_token_count = options.output_token_count,
                               .blocks = std::move(blocks),
                               .session = user + 1});
+    arrival += Exponential(rng, 1 / options.requests_per_second);
+  }
+  return trace;
+}
+
+Trace SystemPrompts(const SystemPromptOptions& options) {
+  Trace trace{.block_tokens = options.block_tokens, .requests = {}};
+  Rng rng(options.seed);
+  double arrival = 0;
+  for (std::uint64_t i = 0; i < options.request_count; ++i) {
+    const Chain chain{Zipf(rng, options.system_count), options.system_token_count, Text::kPrompt, i};
+    const std::uint32_t input =
+        options.system_token_count + Between(rng, options.least_question_tokens, options.most_question_tokens);
+    const std::uint32_t output = Between(rng, options.least_answer_tokens, options.most_answer_tokens);
+    trace.requests.push_back({.arrival_seconds = arrival,
+                              .input_token_count = input,
+                              .output_token_count = output,
+                              .blocks = BlocksOf(chain, std::uint64_t{input} + output, options.block_tokens),
+                              .session = i + 1});
     arrival += Exponential(rng, 1 / options.requests_per_second);
   }
   return trace;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "common/base/rng.h"
 #include "deploy/roostctl/workload/trace.h"
 
 namespace roost::workload {
@@ -53,6 +54,29 @@ struct TenantUsersOptions {
   std::uint64_t seed = 1;
 };
 [[nodiscard]] Trace TenantUsers(const TenantUsersOptions& options);
+
+// Questions behind a few system prompts, of which the k-th is asked in proportion to 1/k (Zipf's law). Lengths of
+// questions and answers are uniform between their bounds. The default is the commonest load there is: one system prompt
+// for all.
+struct SystemPromptOptions {
+  std::uint32_t block_tokens = 16;
+  std::uint32_t system_count = 1;
+  std::uint32_t system_token_count = 2000;
+  std::uint32_t least_question_tokens = 50;
+  std::uint32_t most_question_tokens = 300;
+  std::uint32_t least_answer_tokens = 200;
+  std::uint32_t most_answer_tokens = 1000;
+  std::uint32_t request_count = 2000;
+  double requests_per_second = 8;
+  std::uint64_t seed = 1;
+};
+[[nodiscard]] Trace SystemPrompts(const SystemPromptOptions& options);
+inline constexpr std::uint32_t kZipfSystemPrompts = 10;
+// A number below `count`, above 0, of which k comes in proportion to 1/(k + 1).
+[[nodiscard]] std::uint64_t Zipf(Rng& rng, std::uint32_t count);
+// Of models that think before they answer.
+inline constexpr std::uint32_t kLeastReasoningTokens = 2000;
+inline constexpr std::uint32_t kMostReasoningTokens = 16'000;
 
 // Prompts without a common front.
 struct NoReuseOptions {

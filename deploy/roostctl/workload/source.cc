@@ -34,7 +34,7 @@ Result<Trace> LoadAgents(const TraceSource& source) {
 Result<Trace> LoadFile(const TraceSource& source) {
   if (source.format == "mooncake") {
     ROOST_ASSIGN_OR_RETURN(Trace trace, LoadMooncakeTrace(source.path));
-    SpreadTicks(trace, source.seed);
+    if (source.ticks == Ticks::kSpread) SpreadTicks(trace, source.seed);
     return trace;
   }
   if (source.format == "weka") return LoadAgents(source);
@@ -53,6 +53,18 @@ Result<Trace> Generate(const TraceSource& source) {
     MultiTurnChatOptions options{.seed = source.seed};
     options.session_count = source.session_count.value_or(options.session_count);
     return MultiTurnChat(options);
+  }
+  SystemPromptOptions options{.seed = source.seed};
+  options.request_count = source.session_count.value_or(options.request_count);
+  if (source.generator == "system-prompt") return SystemPrompts(options);
+  if (source.generator == "zipf-systems") {
+    options.system_count = kZipfSystemPrompts;
+    return SystemPrompts(options);
+  }
+  if (source.generator == "reasoning") {
+    options.least_answer_tokens = kLeastReasoningTokens;
+    options.most_answer_tokens = kMostReasoningTokens;
+    return SystemPrompts(options);
   }
   return InvalidArgument("generate", "there is no generator '{}'; the generators are {}", source.generator,
                          fmt::join(kGenerators, ", "));

@@ -8,6 +8,7 @@
 
 #include "common/base/rng.h"
 #include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/cost_profiles.h"
 #include "deploy/roostctl/simulate/simulation.h"
 #include "deploy/roostctl/workload/generators.h"
 
@@ -77,6 +78,7 @@ SimulationOptions Fleet(std::size_t worker_count) {
   options.workers.resize(worker_count);
   options.worker.cache_tokens = 400'000;
   options.worker.eviction = "class-aware";
+  options.worker.service = kFreeDecode;
   options.worker.schedule_policy = worker::ParseSchedulePolicy(worker::kDefaultSchedulePolicy).value();
   options.worker.first_token_target = std::chrono::milliseconds(worker::kDefaultFirstTokenTargetMs);
   return options;
@@ -142,8 +144,8 @@ TEST(AdversarialTest, AHotPrefixIsServedByMostWorkersAndWaitsNoLongerThanWithout
         std::count_if(outcome.computed_tokens_by_worker.begin(), outcome.computed_tokens_by_worker.end(),
                       [&](std::uint64_t computed) { return 10 * computed >= outcome.computed_token_count; });
     EXPECT_GE(used, 3);
-    EXPECT_LE(outcome.ttft_p99_seconds, 1.5 * Play(trace, "least-requests", Fleet(4)).ttft_p99_seconds);
-    EXPECT_LE(outcome.ttft_p99_seconds, 1.5 * Play(trace, "least-tokens", Fleet(4)).ttft_p99_seconds);
+    EXPECT_LE(outcome.ttft.p99, 1.5 * Play(trace, "least-requests", Fleet(4)).ttft.p99);
+    EXPECT_LE(outcome.ttft.p99, 1.5 * Play(trace, "least-tokens", Fleet(4)).ttft.p99);
   }
 }
 
@@ -172,7 +174,7 @@ TEST(AdversarialTest, ShortPromptsDoNotWaitBehindLongOnes) {
       Load(1).Add(shorts).Add({.requests_per_second = RateFor(1.6, kLongTokens), .own_tokens = kLongTokens}).Take();
   const auto is_short = [](const workload::TraceRequest& request) { return request.input_token_count < kLongTokens; };
   const double p99 = P99(Ttfts(mixed, Play(mixed, "cache-aware", Fleet(8)), is_short));
-  EXPECT_LE(p99, 3 * Play(alone, "cache-aware", Fleet(8)).ttft_p99_seconds);
+  EXPECT_LE(p99, 3 * Play(alone, "cache-aware", Fleet(8)).ttft.p99);
   EXPECT_LE(p99, P99(Ttfts(mixed, Play(mixed, "least-requests", Fleet(8)), is_short)));
 }
 
@@ -188,8 +190,8 @@ TEST(AdversarialTest, SharesFollowSpeed) {
   EXPECT_GE(static_cast<double>(*std::min_element(computed.begin(), computed.begin() + 3)),
             static_cast<double>(*slow_most) / kSlow);
   EXPECT_GE(200 * *slow_least, outcome.computed_token_count);
-  EXPECT_LE(10 * outcome.ttft_p99_seconds, Play(trace, "round-robin", options).ttft_p99_seconds);
-  EXPECT_LE(outcome.ttft_p99_seconds, Play(trace, "least-requests", options).ttft_p99_seconds);
+  EXPECT_LE(10 * outcome.ttft.p99, Play(trace, "round-robin", options).ttft.p99);
+  EXPECT_LE(outcome.ttft.p99, Play(trace, "least-requests", options).ttft.p99);
 }
 
 // ---- a changing fleet, an old or partial view ----
@@ -261,13 +263,13 @@ TEST(AdversarialTest, FourRoutersThatShareNothingDecideAboutAsWellAsOne) {
     chat.seed = seed;
     Trace trace = workload::MultiTurnChat(chat);
     SimulationOptions options = Fleet(8);
-    ScaleToUtilisation(trace, 0.7, 8 * kTokensPerSecond);
+    ScaleToUtilisation(trace, 0.7, kFreeDecode, {.speed = 8});
     const Outcome of_one = Play(trace, "cache-aware", options);
     options.router_count = 4;
     const Outcome of_four = Play(trace, "cache-aware", options);
     EXPECT_GE(of_four.hit_ratio, 0.95 * of_one.hit_ratio);
-    one += of_one.ttft_mean_seconds;
-    four += of_four.ttft_mean_seconds;
+    one += of_one.ttft.mean;
+    four += of_four.ttft.mean;
   }
   EXPECT_LE(four, 1.05 * one);
 }
@@ -280,9 +282,9 @@ TEST(AdversarialTest, FourRoutersSeeOneQueue) {
                           .Add({.requests_per_second = RateFor(4, kLongTokens), .own_tokens = kLongTokens})
                           .Take();
   SimulationOptions options = Fleet(8);
-  const double one = Play(trace, "cache-aware", options).ttft_mean_seconds;
+  const double one = Play(trace, "cache-aware", options).ttft.mean;
   options.router_count = 4;
-  EXPECT_LE(Play(trace, "cache-aware", options).ttft_mean_seconds, 1.05 * one);
+  EXPECT_LE(Play(trace, "cache-aware", options).ttft.mean, 1.05 * one);
 }
 
 // Documents that become popular: all requests for one arrive within a second, through any router.
@@ -303,7 +305,7 @@ TEST(AdversarialTest, FourRoutersComputeANewDocumentOnce) {
   options.router_count = 4;
   const Outcome four = Play(trace, "cache-aware", options);
   EXPECT_GE(four.hit_ratio, 0.97 * one.hit_ratio);
-  EXPECT_LE(four.ttft_mean_seconds, 1.05 * one.ttft_mean_seconds);
+  EXPECT_LE(four.ttft.mean, 1.05 * one.ttft.mean);
 }
 
 TEST(AdversarialTest, AnAbruptChangeOfPopularityIsOverSoon) {

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "deploy/roostctl/simulate/cost_profiles.h"
 #include "deploy/roostctl/workload/generators.h"
 
 namespace roost::simulate {
@@ -25,7 +26,7 @@ std::map<std::uint32_t, double> ArrivalSeconds(const Trace& trace, double answer
   Timeline timeline;
   std::map<std::uint32_t, double> seconds;
   Arrivals* playing = nullptr;
-  Arrivals arrivals(trace, timeline, [&](std::uint32_t number) {
+  Arrivals arrivals(trace, 1, timeline, [&](std::uint32_t number) {
     seconds[number] = ToSeconds(timeline.Now() - Instant{});
     timeline.After(FromSeconds(answer_seconds), [&playing, number] { playing->OnEnd(number); });
   });
@@ -50,10 +51,27 @@ TEST(ArrivalsTest, RecordedTimesWaitForNobody) {
 
 TEST(ArrivalsTest, ScalingGivesTheUtilisationThatWasAskedFor) {
   Trace trace = workload::NoReuse({});
-  ScaleToUtilisation(trace, 0.7, 80'000);
+  ScaleToUtilisation(trace, 0.7, kFreeDecode, {.speed = 8});
   const workload::TraceSummary summary = workload::Summarise(trace);
   const double span = trace.requests.back().arrival_seconds;
   EXPECT_NEAR(static_cast<double>(summary.input_token_count) / (80'000 * span), 0.7, 1e-9);
+}
+
+// 1,000 tokens of prompt take 0.1 s, and 10 tokens of answer their tenth of 10 steps of 20 ms.
+TEST(ArrivalsTest, AnswersCountInTheUtilisationWhereTheyShareSteps) {
+  Trace trace{.block_tokens = 16, .requests = {}};
+  for (const double at : {0.0, 1.0}) {
+    trace.requests.push_back(
+        {.arrival_seconds = at, .input_token_count = 1000, .output_token_count = 10, .blocks = {}});
+  }
+  ScaleToUtilisation(trace, 0.5, ServiceModel(), {.speed = 2, .full_batch = 10});
+  EXPECT_NEAR(trace.requests.back().arrival_seconds, 2 * (0.1 + 0.02) / (0.5 * 2), 1e-9);
+}
+
+TEST(ArrivalsTest, ARateIsOfAllRequestsOverTheSpan) {
+  Trace trace = workload::NoReuse({});
+  ScaleToRate(trace, 40);
+  EXPECT_NEAR(static_cast<double>(trace.requests.size()) / trace.requests.back().arrival_seconds, 40, 1e-9);
 }
 
 TEST(TimelineTest, WhatIsDueTogetherHappensInTheOrderOfAsking) {

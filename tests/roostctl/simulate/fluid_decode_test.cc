@@ -39,6 +39,41 @@ TEST(FluidDecodeTest, WhoStopsHasTheRestStillToDraw) {
   EXPECT_FALSE(decode.NextEnd().has_value());
 }
 
+// A context that grows by one in each of 10,000 steps, with no call in between.
+TEST(FluidDecodeTest, StepsGrowWithTheirContexts) {
+  ServiceModel model;
+  model.decode_base_seconds = 0.006;
+  model.decode_seconds_per_context_token = 1e-6;
+  FluidDecode decode(model, 1);
+  decode.Start({.id = 1, .token_count = 10'000, .context_token_count = 1000}, At(0));
+  EXPECT_NEAR(ToSeconds(*decode.NextEnd() - At(0)), 10'000 * (0.006 + 0.001) + 1e-6 * 10'000 * 10'000 / 2, 1e-3);
+  EXPECT_NEAR(decode.Stop(1, *decode.NextEnd()), 0, 1e-3);
+}
+
+TEST(FluidDecodeTest, PromptsDelayWhatIsDrawnBesideThem) {
+  const ServiceModel model;  // 20 ms
+  FluidDecode decode(model, 1);
+  decode.Start({.id = 1, .token_count = 3, .context_token_count = 0}, At(0));
+  decode.SetPrompts({.worker_share = 1, .seconds_per_step = 0.08}, At(0.02));
+  EXPECT_NEAR(decode.StepSeconds(), 0.1, 1e-9);
+  decode.SetPrompts({}, At(0.12));
+  EXPECT_NEAR(ToSeconds(*decode.NextEnd() - At(0)), 0.14, 1e-6);
+}
+
+TEST(FluidDecodeTest, WhatArrivesInAStepFindsItsEnd) {
+  const ServiceModel model;
+  FluidDecode decode(model, 1);
+  EXPECT_EQ(decode.StepEnd(At(1)), At(1));
+  decode.Start({.id = 1, .token_count = 50, .context_token_count = 0}, At(1));
+  EXPECT_EQ(decode.StepEnd(At(1)), At(1));
+  EXPECT_NEAR(ToSeconds(decode.StepEnd(At(1.05)) - At(1)), 0.06, 1e-6);
+  ServiceModel separate;
+  separate.batching = Batching::kSeparate;
+  FluidDecode apart(separate, 1);
+  apart.Start({.id = 1, .token_count = 50, .context_token_count = 0}, At(1));
+  EXPECT_EQ(apart.StepEnd(At(1.05)), At(1.05));
+}
+
 TEST(FluidDecodeTest, NoTokensEndAtOnce) {
   const ServiceModel model;
   FluidDecode decode(model, 1);

@@ -50,7 +50,9 @@ TEST(SimulateCommandTest, PrintsAnObjectPerPolicy) {
     std::vector<std::string> keys;
     for (const auto field : object) keys.emplace_back(field.key);
     EXPECT_EQ(keys, (std::vector<std::string>{"policy", "workers", "cache_tokens", "hit_ratio", "ttft_mean_s",
-                                              "ttft_p50_s", "ttft_p99_s", "ttft_max_s", "imbalance", "refused"}));
+                                              "ttft_p50_s", "ttft_p99_s", "ttft_max_s", "itl_mean_s", "itl_p99_s",
+                                              "whole_mean_s", "whole_p99_s", "goodput_rps", "good_share",
+                                              "requests_per_s", "capacity_rps", "imbalance", "refused"}));
     policies.emplace_back(std::string_view(object["policy"]));
   }
   EXPECT_EQ(policies, options.policies);
@@ -98,6 +100,15 @@ TEST(SimulateCommandTest, WhatCanNotBeIsNamed) {
   EXPECT_EQ(Simulated(speed).code, EX_USAGE);
   EXPECT_THAT(Simulated(speed).err, HasSubstr("worker-speeds"));
 
+  SimulateOptions seconds = Small();
+  seconds.seconds = 10;
+  EXPECT_THAT(Simulated(seconds).err, HasSubstr("seconds"));
+
+  SimulateOptions costs = Small();
+  costs.costs = {"free"};
+  EXPECT_EQ(Simulated(costs).code, EX_USAGE);
+  EXPECT_THAT(Simulated(costs).err, testing::AllOf(HasSubstr("costs"), HasSubstr("free-decode")));
+
   SimulateOptions nothing = Small();
   nothing.generator.clear();
   EXPECT_EQ(Simulated(nothing).code, EX_USAGE);
@@ -115,6 +126,21 @@ TEST(SimulateCommandTest, WhatCanNotBeIsNamed) {
   EXPECT_THAT(Simulated(damaged).err, HasSubstr("damaged.jsonl:1"));
 }
 
+TEST(SimulateCommandTest, CapacityIsARateOfRequests) {
+  SimulateOptions options = Small();
+  options.generator = "system-prompt";
+  options.rate = 20;
+  options.seconds = 20;
+  options.policies = {"round-robin"};
+  options.capacity = true;
+  options.json = true;
+  simdjson::dom::parser parser;
+  const double stated = parser.parse(Simulated(options).out)["capacity_rps"];
+  EXPECT_GT(stated, 4);
+  options.costs.emplace_back("step-base-ms=20");
+  EXPECT_LT(double{parser.parse(Simulated(options).out)["capacity_rps"]}, 0.8 * stated);
+}
+
 TEST(SimulateCommandTest, FastWorkersTakeMore) {
   SimulateOptions options = Small();
   options.generator = "no-reuse";
@@ -126,22 +152,22 @@ TEST(SimulateCommandTest, FastWorkersTakeMore) {
   EXPECT_LT(imbalance, 1.9);  // 1.5 if both were busy all the time; 2 if one did nothing
 }
 
-// Each term of the service model delays answers, except the rate, which scales the arrivals.
+// Each term of the service model delays answers.
 TEST(SimulateCommandTest, TheServiceModelIsStated) {
   const auto mean_ttft = [](auto change) {
     SimulateOptions options = Small();
     options.policies = {"round-robin"};
+    options.rate = 8;
     options.json = true;
     change(options);
     simdjson::dom::parser parser;
     return double{parser.parse(Simulated(options).out)["ttft_mean_s"]};
   };
   const double stated = mean_ttft([](SimulateOptions&) {});
-  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.step_base_ms = 5; }), stated);
-  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.attention_ns = 20; }), stated);
-  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.decode_base_ms = 200; }), stated);
-  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.decode_us_per_request = 5'000; }), stated);
-  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.decode_ns_per_context_token = 2'000; }), stated);
+  for (const char* const term : {"step-base-ms=12", "prefill-rate=20000", "prefill-base-ms=5", "attention-ns=20",
+                                 "decode-base-ms=20", "decode-us-per-request=500", "decode-ns-per-context-token=200"}) {
+    EXPECT_GT(mean_ttft([&](SimulateOptions& options) { options.costs.emplace_back(term); }), stated) << term;
+  }
 }
 
 }  // namespace

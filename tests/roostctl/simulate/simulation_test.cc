@@ -6,6 +6,7 @@
 
 #include "common/base/rng.h"
 #include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/cost_profiles.h"
 #include "deploy/roostctl/simulate/pool.h"
 #include "deploy/roostctl/simulate/sim_router.h"
 #include "deploy/roostctl/workload/generators.h"
@@ -24,6 +25,7 @@ SimulationOptions Fleet(std::size_t worker_count) {
   SimulationOptions options;
   options.workers.resize(worker_count);
   options.worker.eviction = "lru";
+  options.worker.service = kFreeDecode;
   return options;
 }
 
@@ -40,8 +42,8 @@ Outcome PlayPool(const Trace& trace, PoolSize size, const SimulationOptions& opt
 }
 
 Trace Scaled(Trace trace, double utilisation, const SimulationOptions& options) {
-  ScaleToUtilisation(trace, utilisation,
-                     static_cast<double>(options.workers.size()) * options.worker.service.prefill_tokens_per_second);
+  ScaleToUtilisation(trace, utilisation, options.worker.service,
+                     {.speed = static_cast<double>(options.workers.size())});
   return trace;
 }
 
@@ -100,7 +102,7 @@ TEST(SimulationTest, SpeedAndTheModelsTermsCount) {
   EXPECT_NEAR(outcome.ttft_seconds[1], seconds, 1e-6);
 }
 
-// A request that has drawn its answer makes space for the next one: two places, 10 tokens at 50 per second.
+// A request that has drawn its answer makes space for the next one: two places; 9 more tokens, at 50 per second.
 TEST(SimulationTest, PlacesInTheBatchAreWaitedFor) {
   Trace trace{.block_tokens = 16, .requests = {}};
   for (int i = 0; i < 3; ++i) {
@@ -112,7 +114,93 @@ TEST(SimulationTest, PlacesInTheBatchAreWaitedFor) {
   // The first request runs alone, because the second one comes after its step has begun.
   EXPECT_NEAR(outcome.ttft_seconds[0], 0.001, 1e-6);
   EXPECT_NEAR(outcome.ttft_seconds[1], 0.002, 1e-6);
-  EXPECT_NEAR(outcome.ttft_seconds[2], 0.001 + 0.2 + 0.001, 1e-6);
+  EXPECT_NEAR(outcome.ttft_seconds[2], 0.001 + 0.18 + 0.001, 1e-6);
+}
+
+ServiceModel StepsOf10Milliseconds() {
+  return {.step_base_seconds = 0.01, .prefill_tokens_per_second = 1000, .decode_base_seconds = 0};
+}
+
+// One worker, steps of 10 ms and 1 ms more for each prompt token.
+//
+//   0.000  a (100 tokens) is computed
+//   0.110  a's first token; 19 are left, one for each step
+//   0.125  b (50 tokens) arrives, while a's second step runs
+//   0.130  b is computed beside a's token
+//   0.190  b's only token, and a's; a has 16 left
+//   0.350  a's last one
+TEST(SimulationTest, APromptDelaysTheTokensOfItsStep) {
+  const Trace trace{
+      .block_tokens = 16,
+      .requests = {{.input_token_count = 100, .output_token_count = 20, .blocks = {}},
+                   {.arrival_seconds = 0.125, .input_token_count = 50, .output_token_count = 1, .blocks = {}}}};
+  SimulationOptions options = Fleet(1);
+  options.worker.service = StepsOf10Milliseconds();
+  options.limits = {.ttft_seconds = 0.1, .itl_seconds = 0.02};
+  const Outcome outcome = Play(trace, "round-robin", options);
+  EXPECT_NEAR(outcome.ttft_seconds[0], 0.065, 1e-6);
+  EXPECT_NEAR(outcome.ttft_seconds[1], 0.110, 1e-6);
+  EXPECT_NEAR(outcome.itl.mean, 0.24 / 19, 1e-6);  // b has one token
+  EXPECT_NEAR(outcome.whole.max, 0.350, 1e-6);
+  EXPECT_NEAR(outcome.good_share, 0.5, 1e-9);  // a's first token is late
+  EXPECT_NEAR(outcome.good_per_second, 1 / 0.350, 1e-6);
+}
+
+// In chunks of 20 tokens a prompt of 40 takes two steps, in each of which the other request draws a token.
+TEST(SimulationTest, EveryChunkOfAPromptDelaysOneToken) {
+  const Trace trace{
+      .block_tokens = 16,
+      .requests = {{.input_token_count = 10, .output_token_count = 11, .blocks = {}},
+                   {.arrival_seconds = 0.02, .input_token_count = 40, .output_token_count = 1, .blocks = {}}}};
+  SimulationOptions options = Fleet(1);
+  options.worker.service = StepsOf10Milliseconds();
+  options.worker.max_batch_tokens = 20;
+  const Outcome outcome = Play(trace, "round-robin", options);
+  EXPECT_NEAR(outcome.whole.max, 0.02 + 2 * 0.03 + 8 * 0.01, 1e-6);
+}
+
+// Two requests of 48 tokens do not fit in 80 together, so the second waits for the first one's end.
+TEST(SimulationTest, RequestsWaitForMemoryWhereItIsLimited) {
+  Trace trace{.block_tokens = 16, .requests = {}};
+  for (int i = 0; i < 2; ++i) {
+    trace.requests.push_back({.input_token_count = 48, .output_token_count = 11, .blocks = {}});
+  }
+  SimulationOptions options = Fleet(1);
+  options.worker.service = StepsOf10Milliseconds();
+  options.worker.kv_tokens = 80;
+  EXPECT_NEAR(Play(trace, "round-robin", options).ttft.max, 0.058 + 10 * 0.01 + 0.058, 0.001);
+  options.worker.kv_tokens = 160;
+  EXPECT_NEAR(Play(trace, "round-robin", options).ttft.max, 0.058 + 0.058, 0.001);
+}
+
+// Worker 0 is away for a while and comes back with nothing: its second prompt is not cached, worker 1's is.
+TEST(SimulationTest, ARestartedWorkerComesBackWithAnEmptyCache) {
+  Trace trace{.block_tokens = 16, .requests = {}};
+  for (const double at : {0.0, 1.0, 15.0, 30.0, 31.0}) {
+    trace.requests.push_back(
+        {.arrival_seconds = at, .input_token_count = 33, .output_token_count = 20, .blocks = {1, 2, 3}});
+  }
+  SimulationOptions options = Fleet(2);
+  options.worker.service = StepsOf10Milliseconds();
+  const Outcome whole = Play(trace, "round-robin", options);
+  EXPECT_EQ(whole.cached_token_count, 3 * 32U);
+  options.workers[0].restarts_after = std::chrono::seconds(5);
+  const Outcome restarted = Play(trace, "round-robin", options);
+  EXPECT_EQ(restarted.refused_count, 0U);
+  EXPECT_EQ(restarted.cached_token_count, 2 * 32U);
+  EXPECT_FALSE(restarted.restart.has_value());  // nothing came 30 s after the return
+}
+
+TEST(SimulationTest, TheShareOfARestartedWorkerIsThatOfLaterRequests) {
+  const Trace trace = workload::SystemPrompts({.request_count = 400, .requests_per_second = 4});
+  SimulationOptions options = Fleet(2);
+  options.worker.service = kLlama8bOnH100;
+  options.workers[0].restarts_after = std::chrono::seconds(20);
+  const Outcome outcome = Play(trace, "round-robin", options);
+  ASSERT_TRUE(outcome.restart.has_value());
+  EXPECT_NEAR(outcome.restart->share, 1, 0.02);
+  EXPECT_GT(outcome.restart->hit_ratio, 0.8);
+  EXPECT_LT(outcome.restart->hit_ratio, 0.93);  // one prompt is computed again
 }
 
 // ---- computed by theory ----
@@ -135,7 +223,7 @@ TEST(SimulationTest, WaitsAsQueueingTheoryHasIt) {
   options.worker.max_batch_tokens = 250;
   const Outcome outcome = Play(trace, "round-robin", options);
   const double wait = kUtilisation * kService / (2 * (1 - kUtilisation));
-  EXPECT_NEAR(outcome.ttft_mean_seconds - kService, wait, 0.04 * wait);
+  EXPECT_NEAR(outcome.ttft.mean - kService, wait, 0.04 * wait);
   EXPECT_EQ(outcome.hit_ratio, 0);
 }
 
@@ -270,11 +358,11 @@ TEST(PoolTest, NoPolicyIsBetterThanThePool) {
       Scaled(workload::LoadTrace({.path = path, .format = "mooncake", .generator = ""}).value(), 0.8, options);
   const Outcome pooled = PlayPool(trace, PoolSize::kOfWorkers, options);
   const Outcome infinite = PlayPool(trace, PoolSize::kUnbounded, options);
-  EXPECT_LE(infinite.ttft_mean_seconds, pooled.ttft_mean_seconds);
+  EXPECT_LE(infinite.ttft.mean, pooled.ttft.mean);
   EXPECT_GE(infinite.hit_ratio, pooled.hit_ratio);
   for (const std::string& policy : RouterPolicyNames()) {
     const Outcome outcome = Play(trace, policy, options);
-    EXPECT_GT(outcome.ttft_mean_seconds, pooled.ttft_mean_seconds) << policy;
+    EXPECT_GT(outcome.ttft.mean, pooled.ttft.mean) << policy;
     // Keeping sessions apart can be slightly better than sharing all space.
     EXPECT_LT(outcome.hit_ratio, 1.05 * pooled.hit_ratio) << policy;
   }

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <set>
 
 #include "deploy/roostctl/workload/agent_sessions.h"
@@ -310,6 +313,35 @@ TEST(ReplayTest, ForesightBeatsLruInALoop) {
   }
   EXPECT_EQ(Replay(trace, 4, std::make_unique<worker::LruEviction>(4)).hit_token_count, 0U);
   EXPECT_GT(ReplayWithForesight(trace, 4).hit_ratio(), 0.7);
+}
+
+TEST(GeneratorsTest, QuestionsBehindOneSystemPromptShareIt) {
+  const Trace trace = SystemPrompts({.request_count = 400});
+  ASSERT_EQ(trace.requests.size(), 400U);
+  std::uint64_t answer_tokens = 0;
+  for (const TraceRequest& request : trace.requests) {
+    EXPECT_GE(request.input_token_count, 2050U);
+    EXPECT_LE(request.input_token_count, 2300U);
+    EXPECT_GE(request.output_token_count, 200U);
+    EXPECT_LE(request.output_token_count, 1000U);
+    EXPECT_EQ(request.blocks[2000 / 16 - 1], trace.requests[0].blocks[2000 / 16 - 1]);
+    answer_tokens += request.output_token_count;
+  }
+  EXPECT_NE(trace.requests[1].blocks[2000 / 16], trace.requests[0].blocks[2000 / 16]);
+  EXPECT_NEAR(static_cast<double>(answer_tokens) / 400, 600, 40);
+}
+
+// Zipf's law over ten: the first has 1 / (1 + 1/2 + … + 1/10) = 0.341 of all, the tenth a tenth of that.
+TEST(GeneratorsTest, SystemPromptsAreAskedByZipfsLaw) {
+  const Trace trace = SystemPrompts({.system_count = kZipfSystemPrompts, .request_count = 20'000});
+  std::map<ContentId, int> counts;
+  for (const TraceRequest& request : trace.requests) ++counts[request.blocks[0]];
+  ASSERT_EQ(counts.size(), 10U);
+  std::vector<int> sorted;
+  for (const auto& [block, count] : counts) sorted.push_back(count);
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  EXPECT_NEAR(sorted.front(), 6828, 250);
+  EXPECT_NEAR(sorted.back(), 683, 90);
 }
 
 }  // namespace
