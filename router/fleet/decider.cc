@@ -10,6 +10,8 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   if (fleet == nullptr) return std::nullopt;
   RouteQuery route{.prompt_token_count = query.prompt_token_count,
                    .sample_count = query.sample_count,
+                   .answer = {.own = lengths_.Expect(spec.model->model_name(), spec.session_hash, spec.max_output_tokens),
+                              .of_others = lengths_.MeanOf(spec.model->model_name())},
                    .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
                    .needs_logprobs = WantsLogprobs(spec),
                    .needs_min_output_tokens = spec.min_output_tokens > 0,
@@ -65,6 +67,10 @@ Decider::Prediction Decider::PredictionOf(const Placement& placement) {
 void Decider::OnOutcome(const Prediction& prediction, std::uint32_t cached_tokens, Instant first_token_at) {
   log_.SetOutcome(prediction.number,
                   {.cached_tokens = cached_tokens, .ttft_seconds = ToSeconds(first_token_at - prediction.decided_at)});
+}
+
+void Decider::OnAnswer(const GenerateSpec& spec, std::uint32_t output_tokens) {
+  lengths_.Observe(spec.model->model_name(), spec.session_hash, output_tokens);
 }
 
 void Decider::OnFirstToken(const ServedModel& model, const Prediction& prediction, Instant at) {

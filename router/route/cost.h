@@ -65,6 +65,8 @@ struct Candidate {
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double delay_seconds = 0;
+  double answer_seconds = 0;    // from its first token to its last
+  double slowdown_seconds = 0;  // by which it lengthens the answers that run there
   double congestion = 1;
   double pace = 1;
 
@@ -73,14 +75,21 @@ struct Candidate {
   // The worker's computing time for the request, with the congestion weight.
   [[nodiscard]] double work_seconds() const { return congestion * (prefill_seconds + decode_seconds); }
   [[nodiscard]] double cost_seconds() const {
-    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds);
+    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds + answer_seconds + slowdown_seconds);
   }
+};
+
+// Output tokens, as expected.
+struct AnswerLength {
+  double own = 0;
+  double of_others = 0;  // that are left of an answer that runs
 };
 
 struct PromptOnWorker {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t matched_block_count = 0;  // leading blocks that the worker holds, or will hold when its queue is done
   std::uint32_t pending_block_count = 0;  // the last of them, which are still being computed
+  AnswerLength answer = {};
 };
 
 // The prompt tokens that a worker need not compute. Full blocks only, and never the whole prompt: its last token is
