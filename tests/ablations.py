@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build/ablations"
 TREE = PLACE / "tree"
 PAGE = ROOT / "router/route/README.md"
+KEYS = ("ttft_mean_s", "ttft_p99_s", "whole_mean_s")  # of a cell
 PLACES = [(PAGE, "terms"), (PAGE, "constants")]
 AS_IS = "as it is"
 
@@ -152,7 +153,7 @@ class KeptRuns:
         title, load_name, utilisation, total_tokens = cell
         key = name, title, seed
         if key not in self.results:
-            load = simulations.LOADS[load_name]._replace(utilisation=utilisation)
+            load = simulations.ALL_LOADS[load_name]._replace(utilisation=utilisation)
             lines = simulations.simulate(
                 load, simulations.PAIRED_WORKERS, total_tokens, simulations.OWN_POLICY, seed, program
             )
@@ -179,7 +180,7 @@ def measure(names, seeds, kept):
 
 def cell_text(others, own):
     parts = []
-    for key in ("ttft_mean_s", "ttft_p99_s"):
+    for key in KEYS:
         mean, half = simulations.difference([run[key] for run in others], [run[key] for run in own])
         parts.append(f"{mean:+.1f} ± {half:.1f}" if abs(mean) < 10 and half < 10 else f"{mean:+.0f} ± {half:.0f}")
     return " / ".join(parts)
@@ -194,7 +195,7 @@ def table(name, rows, results, measured):
         if ROWS[key].table != name:
             continue
         cells = [cell_text(results[key, title], results[AS_IS, title]) for title in titles]
-        cells = ["same" if cell == "+0.0 ± 0.0 / +0.0 ± 0.0" else cell for cell in cells]
+        cells = ["same" if cell == " / ".join(["+0.0 ± 0.0"] * len(KEYS)) else cell for cell in cells]
         lines.append(f"| {ROWS[key].title} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + f"\n\n{measured}"
 

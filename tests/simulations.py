@@ -3,18 +3,19 @@
 
     tests/simulations.py [--traces conversation,weka] [--policies cache-aware,llm-d] [--seed 1]    prints tables
     tests/simulations.py --write [--traces conversation,weka]    writes them into the pages
-    tests/simulations.py --paired [--seeds 8] [--kept FILE] [--write]    the table of differences on the same seeds
+    tests/simulations.py --paired [--cells NAMES] [--seeds 8] [--kept FILE] [--write]    differences on the same seeds
+    tests/simulations.py --capacities [--cells NAMES] [--seed 1] [--write]    the highest load that each policy serves well
     tests/simulations.py --several-routers [--seeds 8] [--write]    the default with 1 to 16 routers
 
 router/route/simulation.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache; README.md has
 a few policies and one cluster of each trace, and is written only when all traces are played. One configuration for all:
-roostctl simulate's defaults, which are roost-worker's. Needs the release build and the traces of ROOST_SHARED (default
-../shared). About a quarter of an hour on two cores. Exits with 1 if a request was refused.
+roostctl simulate's defaults, which are roost-worker's, and the costs that --costs names. Needs the release build and the
+traces of ROOST_SHARED (default ../shared). Exits with 1 if a request was refused.
 
---paired compares every policy with the default on 8 workers, also at and beyond saturation: the same seeds for both,
-the mean difference in per cent and its 95 % interval. About half an hour on two cores. With --kept an interrupted run
-continues: FILE has a line for each finished simulation. A kept line counts for the program that wrote it, so begin
-a new file after a change.
+--paired compares every policy with the default on 8 workers, on the traces, also at and beyond saturation, and on the
+generated loads: the same seeds for both, the mean difference in per cent and its 95 % interval. --cells picks columns by
+their names, separated by commas. With --kept an interrupted run continues: FILE has a line for each finished simulation. A
+kept line counts for the program that wrote it, so begin a new file after a change.
 """
 import argparse
 import concurrent.futures
@@ -36,27 +37,48 @@ WORKERS = (4, 8, 16)
 
 class Load(typing.NamedTuple):
     title: str
-    file: str
-    format: str
-    utilisation: float
-    total_tokens: tuple  # tokens of cache, in all workers together
+    flags: dict  # of roostctl simulate
+    utilisation: float = 0  # 0: the flags have a rate
+    total_tokens: tuple = ()  # tokens of cache, in all workers together
+
+
+def trace_load(title, file, form, utilisation, total_tokens):
+    return Load(title, {"trace": TRACES / file, "format": form}, utilisation, total_tokens)
 
 
 # The names are those of the markers on the page.
 LOADS = {
-    "conversation": Load(
+    "conversation": trace_load(
         "Mooncake conversation", "mooncake_conv_first20min.jsonl", "mooncake", 0.8, (4e6, 8e6, 16e6)
     ),
-    "synthetic": Load("Mooncake synthetic", "mooncake_synth_family_q0.jsonl", "mooncake", 0.6, (1e6, 2e6, 4e6)),
-    "weka": Load("coding agents (Weka)", "weka_sessions_q0.jsonl", "weka", 0.6, (6e6, 8e6, 16e6)),
-    "taubench": Load("tau-bench", "taubench_airline_even_tasks.jsonl", "taubench", 0.6, (256e3, 512e3, 1024e3)),
+    "synthetic": trace_load("Mooncake synthetic", "mooncake_synth_family_q0.jsonl", "mooncake", 0.6, (1e6, 2e6, 4e6)),
+    "weka": trace_load("coding agents (Weka)", "weka_sessions_q0.jsonl", "weka", 0.6, (6e6, 8e6, 16e6)),
+    "taubench": trace_load("tau-bench", "taubench_airline_even_tasks.jsonl", "taubench", 0.6, (256e3, 512e3, 1024e3)),
 }
+
+
+# What fits beside the weights of an 8B model in 80 GB, and a batch that fills it.
+DEVICE = {"kv-tokens": 400_000, "max-running-requests": 256}
+
+
+def generated_load(title, generator, rate, seconds, **more):
+    return Load(title, {"generate": generator, "rate": rate, "seconds": seconds, **DEVICE, **more})
+
+
+GENERATED_LOADS = {
+    "one system prompt": generated_load("one system prompt for all", "system-prompt", 60, 240),
+    "ten system prompts": generated_load("ten system prompts by Zipf's law", "zipf-systems", 60, 240),
+    "restart": generated_load("one system prompt, one worker restarts", "system-prompt", 60, 240, **{"restart-at": 0.4}),
+    "reasoning": generated_load("one system prompt, reasoning answers", "reasoning", 2.5, 1800),
+}
+ALL_LOADS = {**LOADS, **GENERATED_LOADS}
 # Columns of the table of differences: title, load, utilisation, tokens of cache in all 8 workers together.
 PAIRED_CELLS = [
     *((f"conversation {utilisation}", "conversation", utilisation, 8e6) for utilisation in (0.6, 0.8, 0.95, 1.1)),
     ("synthetic 0.6", "synthetic", 0.6, 8e6),
     ("coding agents 0.6", "weka", 0.6, 16e6),
     ("tau-bench 0.6", "taubench", 0.6, 512e3),
+    *((name, name, 0, 0) for name in GENERATED_LOADS),
 ]
 PAIRED_WORKERS = 8
 ROUTER_COUNTS = (1, 2, 4, 16)
@@ -64,25 +86,25 @@ ROUTER_COUNTS = (1, 2, 4, 16)
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 12: 2.201, 16: 2.131}
 PAGE = ROOT / "router/route/simulation.md"
 FIRST_PAGE = ROOT / "README.md"
-PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired"), (PAGE, "routers"), (FIRST_PAGE, "summary")]
+PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired"), (PAGE, "capacity"), (PAGE, "routers"), (FIRST_PAGE, "summary")]
 OWN_POLICY = "cache-aware"
 # The tables of the first page: these policies, on this many workers with the middle cache size.
 SUMMARY_POLICIES = (OWN_POLICY, "llm-d", "lmetric", "sglang", "session", "round-robin")
 SUMMARY_WORKERS = 8
+# The search takes some 10 runs for each.
+CAPACITY_POLICIES = (OWN_POLICY, "least-requests", "lmetric", "dynamo", "sglang", "session", "llm-d", "round-robin")
 
 
-def simulate(load, workers, total_tokens, policies, seed, program=ROOSTCTL, routers=1):
-    flags = {
-        "trace": TRACES / load.file,
-        "format": load.format,
-        "workers": workers,
-        "cache-tokens": int(total_tokens / workers),
-        "utilisation": load.utilisation,
-        "policy": policies,
-        "seed": seed,
-        "routers": routers,
-    }
-    command = [str(program), "simulate", "--json", *(f"--{flag}={value}" for flag, value in flags.items())]
+def simulate(load, workers, total_tokens, policies, seed, program=ROOSTCTL, routers=1, costs=None, capacity=False):
+    flags = {**load.flags, "workers": workers, "policy": policies, "seed": seed, "routers": routers}
+    if load.utilisation:
+        flags["utilisation"] = load.utilisation
+    if total_tokens:
+        flags["cache-tokens"] = int(total_tokens / workers)
+    if costs:
+        flags["costs"] = costs
+    switches = ["--capacity"] if capacity else []
+    command = [str(program), "simulate", "--json", *switches, *(f"--{flag}={value}" for flag, value in flags.items())]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     return {line["policy"]: line for line in map(json.loads, result.stdout.splitlines())}
 
@@ -104,13 +126,42 @@ def name_of(policy):
     return f"**`{policy}`**" if policy == OWN_POLICY else f"`{policy}`"
 
 
+class Figure(typing.NamedTuple):
+    title: str
+    key: str  # of roostctl simulate's JSON
+    scale: float = 1
+
+
+# One column each, in this order.
+FIGURES = (
+    Figure("TTFT mean, s", "ttft_mean_s"),
+    Figure("p99", "ttft_p99_s"),
+    Figure("ITL mean, ms", "itl_mean_s", 1e3),
+    Figure("p99", "itl_p99_s", 1e3),
+    Figure("answer mean, s", "whole_mean_s"),
+    Figure("p99", "whole_p99_s"),
+    Figure("goodput, /s", "goodput_rps"),
+    Figure("hits, %", "hit_ratio", 100),
+)
+
+
 def cell(line):
-    times = " / ".join(f"{line[f'ttft_{key}_s']:.3g}" for key in ("mean", "p50", "p99"))
-    return f"{times}, {100 * line['hit_ratio']:.1f}, {line['imbalance']:.2f}"
+    ttft = " / ".join(f"{line[f'ttft_{key}_s']:.3g}" for key in ("mean", "p50", "p99"))
+    itl = " / ".join(f"{1e3 * line[f'itl_{key}_s']:.3g}" for key in ("mean", "p99"))
+    whole = " / ".join(f"{line[f'whole_{key}_s']:.3g}" for key in ("mean", "p99"))
+    good = f"{line['goodput_rps']:.3g}"
+    return f"{ttft}; {itl}; {whole}; {good}; {100 * line['hit_ratio']:.1f}, {line['imbalance']:.2f}"
+
+
+CELL_KEY = (
+    "Cells: mean / p50 / p99 time to first token in s; mean / p99 time between tokens in ms; mean / p99 time of the whole "
+    "answer in s; goodput in requests/s (first token within 2 s, 50 ms between tokens); hits in per cent, imbalance."
+)
 
 
 def short_cell(line):
-    return f"{line['ttft_mean_s']:.3g} / {line['ttft_p99_s']:.3g}, {100 * line['hit_ratio']:.0f} %"
+    times = f"{line['ttft_mean_s']:.3g} / {line['ttft_p99_s']:.3g} s, {1e3 * line['itl_mean_s']:.3g} ms"
+    return f"{times}, {line['whole_mean_s']:.3g} s, {line['goodput_rps']:.3g}/s, {100 * line['hit_ratio']:.0f} %"
 
 
 def rows(heads, cells):
@@ -126,7 +177,7 @@ def table(load, results, measured):
     cells = ((policy, [cell(results[column][policy]) for column in columns]) for policy in results[columns[0]])
     title = f"{load.title}, load {load.utilisation}: 4, 8 and 16 workers, three sizes of cache"
     body = rows([cluster(column) for column in columns], cells)
-    return f"<details><summary>{title}</summary>\n\n{measured}\n\n{body}\n\n</details>"
+    return f"<details><summary>{title}</summary>\n\n{CELL_KEY} {measured}\n\n{body}\n\n</details>"
 
 
 def summary_column(load):
@@ -151,11 +202,11 @@ class KeptRuns:
             for line in map(json.loads, path.read_text().splitlines()):
                 self.lines[line["title"], line["seed"]] = line["results"]
 
-    def run(self, cell, policies, seed):
+    def run(self, cell, options, seed):
         title, name, utilisation, total_tokens = cell
         if (title, seed) not in self.lines:
-            load = LOADS[name]._replace(utilisation=utilisation)
-            results = simulate(load, PAIRED_WORKERS, total_tokens, policies, seed)
+            load = ALL_LOADS[name]._replace(utilisation=utilisation)
+            results = simulate(load, PAIRED_WORKERS, total_tokens, options.policies, seed, costs=options.costs)
             self.lines[title, seed] = results
             if self.path:
                 with self.path.open("a") as file:
@@ -170,38 +221,53 @@ def difference(others, own):
     return statistics.mean(percents), half
 
 
-def difference_cell(runs, policy):
-    """`runs` has the results of one cell, seed by seed."""
+def difference_text(runs, policy, figure):
+    """`runs` has the results of one cell, seed by seed. The default's value; of another policy the difference to it."""
 
-    def values(key, name):
-        return [run[name][key] for run in runs]
+    def values(name):
+        return [run[name][figure.key] for run in runs]
 
+    own = values(OWN_POLICY)
+    if policy == OWN_POLICY or min(own) == 0:
+        return f"{figure.scale * statistics.mean(values(policy)):.3g}"
+    mean, half = difference(values(policy), own)
+    digits = 1 if abs(mean) < 5 and half < 5 else 0
+    return f"{mean:+.{digits}f} ± {half:.{digits}f}"
+
+
+def paired_tables(runs_of, measured):
+    """A table for each cell: `runs_of` has the runs by its title, seed by seed."""
+    heads = [figure.title for figure in FIGURES]
     parts = []
-    for key in ("ttft_mean_s", "ttft_p99_s"):
-        if policy == OWN_POLICY:
-            parts.append(f"{statistics.mean(values(key, policy)):.3g}")
-            continue
-        mean, half = difference(values(key, policy), values(key, OWN_POLICY))
-        digits = 1 if abs(mean) < 5 and half < 5 else 0
-        parts.append(f"{mean:+.{digits}f} ± {half:.{digits}f}")
-    return " / ".join(parts)
+    for title, runs in runs_of.items():
+        cells = ((policy, [difference_text(runs, policy, figure) for figure in FIGURES]) for policy in runs[0])
+        parts.append(f"**{title}**\n\n{rows(heads, cells)}")
+    return "\n\n".join(parts) + f"\n\n{measured}"
 
 
-def paired_table(runs_of, measured):
-    """`runs_of` has the runs of every cell by its title, seed by seed."""
-    first = next(iter(runs_of.values()))[0]
-    cells = ((policy, [difference_cell(runs, policy) for runs in runs_of.values()]) for policy in first)
-    return f"{rows(list(runs_of), cells)}\n\n{measured}"
+def chosen_cells(options):
+    if not options.cells:
+        return PAIRED_CELLS
+    names = options.cells.split(",")
+    unknown = set(names) - {cell[0] for cell in PAIRED_CELLS}
+    if unknown:
+        raise SystemExit(f"--cells: there is no {', '.join(sorted(unknown))}")
+    return [cell for cell in PAIRED_CELLS if cell[0] in names]
+
+
+def costs_text(options):
+    return f", costs {options.costs}" if options.costs else ""
 
 
 def run_paired(options, pool):
     kept = KeptRuns(options.kept)
-    jobs = [(cell, seed) for seed in range(1, options.seeds + 1) for cell in PAIRED_CELLS]
-    results = list(pool.map(lambda job: kept.run(job[0], options.policies, job[1]), jobs))
-    runs_of = {cell[0]: [] for cell in PAIRED_CELLS}
+    cells = chosen_cells(options)
+    jobs = [(cell, seed) for seed in range(1, options.seeds + 1) for cell in cells]
+    results = list(pool.map(lambda job: kept.run(job[0], options, job[1]), jobs))
+    runs_of = {cell[0]: [] for cell in cells}
     for (cell, _), result in zip(jobs, results):
         runs_of[cell[0]].append(result)
-    made = paired_table(runs_of, f"Seeds 1 to {options.seeds}, commit {page_tables.commit()}.")
+    made = paired_tables(runs_of, f"Seeds 1 to {options.seeds}{costs_text(options)}, commit {page_tables.commit()}.")
     if options.write:
         page_tables.write(PAGE, "simulations", "paired", made)
     else:
@@ -209,11 +275,35 @@ def run_paired(options, pool):
     return sum(line["refused"] for result in results for line in result.values())
 
 
+def run_capacities(options, pool):
+    """The highest load, in requests per second, of which 99 % keep both limits. Reference lines have no routing."""
+    cells = chosen_cells(options)
+
+    def play(cell):
+        _, name, utilisation, total_tokens = cell
+        load = ALL_LOADS[name]._replace(utilisation=utilisation)
+        policies = ",".join(CAPACITY_POLICIES) if options.policies == "all" else options.policies
+        return simulate(
+            load, PAIRED_WORKERS, total_tokens, policies, options.seed, costs=options.costs, capacity=True
+        )
+
+    results = list(pool.map(play, cells))
+    lines = ((policy, [f"{result[policy]['capacity_rps']:.3g}" for result in results]) for policy in results[0])
+    measured = f"Seed {options.seed}{costs_text(options)}, commit {page_tables.commit()}."
+    made = f"{rows([cell[0] for cell in cells], lines)}\n\n{measured}"
+    if options.write:
+        page_tables.write(PAGE, "simulations", "capacity", made)
+    else:
+        print(made)
+    return 0
+
+
 def routers_table(runs_of, measured):
     """`runs_of` has, by a cell's title, the runs of each number of routers, seed by seed."""
 
     def text(runs):
-        return " / ".join(f"{statistics.mean(run[key] for run in runs):.3g}" for key in ("ttft_mean_s", "ttft_p99_s"))
+        keys = ("ttft_mean_s", "ttft_p99_s", "whole_mean_s", "goodput_rps")
+        return " / ".join(f"{statistics.mean(run[key] for run in runs):.3g}" for key in keys)
 
     heads = [f"{count} router{'s' if count > 1 else ''}" for count in ROUTER_COUNTS]
     lines = ["| load | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
@@ -224,12 +314,15 @@ def routers_table(runs_of, measured):
 def run_routers(options, pool):
     seeds = range(1, options.seeds + 1)
     runs_of = {}
-    for title, name, utilisation, total_tokens in PAIRED_CELLS:
-        load = LOADS[name]._replace(utilisation=utilisation)
+    for title, name, utilisation, total_tokens in chosen_cells(options):
+        load = ALL_LOADS[name]._replace(utilisation=utilisation)
 
         def play(job, load=load, total_tokens=total_tokens):
             count, seed = job
-            return simulate(load, PAIRED_WORKERS, total_tokens, OWN_POLICY, seed, routers=count)[OWN_POLICY]
+            result = simulate(
+                load, PAIRED_WORKERS, total_tokens, OWN_POLICY, seed, routers=count, costs=options.costs
+            )
+            return result[OWN_POLICY]
 
         jobs = [(count, seed) for count in ROUTER_COUNTS for seed in seeds]
         runs = list(pool.map(play, jobs))
@@ -243,13 +336,13 @@ def run_routers(options, pool):
 
 
 def run_tables(options, pool):
-    measured = f"Seed {options.seed}, commit {page_tables.commit()}."
+    measured = f"Seed {options.seed}{costs_text(options)}, commit {page_tables.commit()}."
     results_of = {}
     for name in options.traces.split(","):
         load = LOADS[name]
 
         def play(column, load=load):
-            return simulate(load, *column, options.policies, options.seed)
+            return simulate(load, *column, options.policies, options.seed, costs=options.costs)
 
         results_of[name] = dict(zip(columns_of(load), pool.map(play, columns_of(load))))
         made = table(load, results_of[name], measured)
@@ -270,14 +363,23 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--paired", action="store_true")
+    parser.add_argument("--capacities", action="store_true")
     parser.add_argument("--several-routers", action="store_true")
+    parser.add_argument("--cells")
+    parser.add_argument("--costs", help="of roostctl simulate; by default its default")
     parser.add_argument("--seeds", type=int, choices=sorted(T_95), default=8)
     parser.add_argument("--kept", type=pathlib.Path)
     options = parser.parse_args()
-    if options.write and options.policies != "all":
-        parser.error("--write needs all policies: their rows stand in one table")
+    if options.write and (options.cells or options.policies != "all"):
+        parser.error("--write needs all policies and cells: they stand in one table")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        run = run_paired if options.paired else run_routers if options.several_routers else run_tables
+        run = run_tables
+        if options.paired:
+            run = run_paired
+        elif options.capacities:
+            run = run_capacities
+        elif options.several_routers:
+            run = run_routers
         refused = run(options, pool)
     if refused:
         print(f"{refused} requests were refused", file=sys.stderr)

@@ -11,6 +11,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import ablations  # noqa: E402
+import dynamo_replay  # noqa: E402
 import evictions  # noqa: E402
 import figures  # noqa: E402
 import page_tables  # noqa: E402
@@ -285,11 +286,18 @@ class RoostctlPageTest(unittest.TestCase):
         self.assertEqual([command for command in commands if command not in named], [])
 
 
+# Of roostctl simulate's JSON.
+FIGURES = {
+    "ttft_mean_s": 1.234, "ttft_p99_s": 10, "itl_mean_s": 0.008, "itl_p99_s": 0.02, "whole_mean_s": 5, "whole_p99_s": 9,
+    "goodput_rps": 7, "hit_ratio": 0.25,
+}  # fmt: skip
+
+
 class WrittenTablesTest(unittest.TestCase):
     """Scripts that measure write their tables into the pages, each between its own two markers."""
 
     def test_every_script_finds_its_places(self):
-        for script in (ablations, evictions, simulations):
+        for script in (ablations, dynamo_replay, evictions, simulations):
             for page, place in script.PLACES:
                 self.assertIn("| new |", page_tables.replaced(page.read_text(), script.__name__, place, "| new |"))
 
@@ -305,40 +313,49 @@ class WrittenTablesTest(unittest.TestCase):
             page_tables.replaced("no place", "evictions", "hits", "new")
 
     def test_a_simulated_table_has_a_row_per_policy_and_a_column_per_cluster(self):
-        line = {"ttft_mean_s": 1.234, "ttft_p50_s": 0.5, "ttft_p99_s": 10, "hit_ratio": 0.25, "imbalance": 1.5}
+        line = {"ttft_p50_s": 0.5, "imbalance": 1.5, **FIGURES}
         load = simulations.LOADS["weka"]
         results = {column: {"cache-aware": line, "random": line} for column in simulations.columns_of(load)}
         rows = simulations.table(load, results, "Seed 1.").splitlines()
         self.assertIn("| policy | 4 × 1.5M |", rows[4])
-        self.assertEqual(rows[6], "| **`cache-aware`** |" + " 1.23 / 0.5 / 10, 25.0, 1.50 |" * 9)
+        self.assertEqual(rows[6], "| **`cache-aware`** |" + " 1.23 / 0.5 / 10; 8 / 20; 5 / 9; 7; 25.0, 1.50 |" * 9)
 
     def test_a_paired_table_has_differences_on_the_same_seeds_and_their_intervals(self):
         def run(own, other):
-            line = {"ttft_mean_s": own, "ttft_p99_s": 10 * own}
-            return {"cache-aware": line, "random": {"ttft_mean_s": other, "ttft_p99_s": 10 * own}}
+            return {"cache-aware": {**FIGURES, "ttft_mean_s": own}, "random": {**FIGURES, "ttft_mean_s": other}}
 
         runs = [run(1, 1.1), run(2, 2.6)]  # 10 and 30 % more: 20 ± 12.706 · 14.14 / √2
-        rows = simulations.paired_table({"conversation 0.6": runs}, "Seeds 1 to 2.").splitlines()
-        self.assertEqual(rows[0], "| policy | conversation 0.6 |")
-        self.assertEqual(rows[2], "| **`cache-aware`** | 1.5 / 15 |")
-        self.assertEqual(rows[3], "| `random` | +20 ± 127 / +0.0 ± 0.0 |")
+        rows = simulations.paired_tables({"conversation 0.6": runs}, "Seeds 1 to 2.").splitlines()
+        self.assertEqual(rows[0], "**conversation 0.6**")
+        self.assertIn("| policy | TTFT mean, s | p99 | ITL mean, ms |", rows[2])
+        self.assertEqual(rows[4], "| **`cache-aware`** | 1.5 | 10 | 8 | 20 | 5 | 9 | 7 | 25 |")
+        self.assertEqual(rows[5], "| `random` | +20 ± 127 |" + " +0.0 ± 0.0 |" * 7)
 
     def test_a_table_of_routers_has_the_means_over_the_seeds(self):
-        runs = [{"ttft_mean_s": 1, "ttft_p99_s": 10}, {"ttft_mean_s": 2, "ttft_p99_s": 30}]
+        runs = [{**FIGURES, "ttft_mean_s": 1, "ttft_p99_s": 10}, {**FIGURES, "ttft_mean_s": 2, "ttft_p99_s": 30}]
         rows = simulations.routers_table({"conversation 0.6": [runs] * 4}, "Seeds 1 to 2.").splitlines()
         self.assertEqual(rows[0], "| load | 1 router | 2 routers | 4 routers | 16 routers |")
-        self.assertEqual(rows[2], "| conversation 0.6 |" + " 1.5 / 20 |" * 4)
+        self.assertEqual(rows[2], "| conversation 0.6 |" + " 1.5 / 20 / 5 / 7 |" * 4)
 
     def test_the_first_page_has_a_few_policies_on_one_cluster_of_each_load(self):
-        line = {"ttft_mean_s": 1.234, "ttft_p99_s": 10, "hit_ratio": 0.25}
+        line = FIGURES
         results_of = {
             name: {simulations.summary_column(load): dict.fromkeys(simulations.SUMMARY_POLICIES, line)}
             for name, load in simulations.LOADS.items()
         }
         rows = simulations.summary(results_of, "Seed 1.").splitlines()
         self.assertIn("coding agents (Weka), load 0.6, 8 × 1M", rows[0])
-        self.assertEqual(rows[2], "| **`cache-aware`** |" + " 1.23 / 10, 25 % |" * 4)
+        self.assertEqual(rows[2], "| **`cache-aware`** |" + " 1.23 / 10 s, 8 ms, 5 s, 7/s, 25 % |" * 4)
         self.assertEqual(len(rows), 2 + len(simulations.SUMMARY_POLICIES) + 2)
+
+    def test_a_replay_beside_dynamo_has_both_programs_and_their_difference_in_round_robin(self):
+        row = dynamo_replay.Row(2, 10, 8, 20, 90, 0.25)
+        other = row._replace(ttft_mean=2.1, whole_mean=19)
+        lines = dynamo_replay.table({6.0: ({"round_robin": row}, {"round-robin": other})}, "Now.").splitlines()
+        self.assertEqual(lines[2], "| ×6 | Dynamo 1.6.1 `round_robin` | 2 | 10 | 8 | 20 | 90 | 25.0 |")
+        self.assertEqual(lines[3], "| ×6 | ours `round-robin` | 2.1 | 10 | 8 | 19 | 90 | 25.0 |")
+        differences = dynamo_replay.differences(other, row)
+        self.assertEqual([round(100 * value, 3) for value in differences], [5, 0, -5])
 
     def test_an_eviction_table_has_a_row_per_load_and_pool(self):
         line = "figure eviction_agents_48_500k_{} {} %"
@@ -357,7 +374,7 @@ class WrittenTablesTest(unittest.TestCase):
 
     def test_an_ablation_is_told_as_differences_on_the_same_seeds(self):
         def runs(*means):
-            return [{"ttft_mean_s": mean, "ttft_p99_s": 10} for mean in means]
+            return [{**FIGURES, "ttft_mean_s": mean} for mean in means]
 
         results = {}
         for cell in simulations.PAIRED_CELLS:
@@ -365,7 +382,7 @@ class WrittenTablesTest(unittest.TestCase):
             results["slots", cell[0]] = runs(1.1, 2.6)
             results["pace", cell[0]] = runs(1, 2)
         rows = ablations.table("terms", ["slots", "pace"], results, "Seeds 1 to 2.").splitlines()
-        self.assertEqual(rows[2], "| `slots` |" + " +20 ± 127 / +0.0 ± 0.0 |" * len(simulations.PAIRED_CELLS))
+        self.assertEqual(rows[2], "| `slots` |" + " +20 ± 127 / +0.0 ± 0.0 / +0.0 ± 0.0 |" * len(simulations.PAIRED_CELLS))
         self.assertEqual(rows[3], "| `pace` |" + " same |" * len(simulations.PAIRED_CELLS))
 
     def test_figures_change_the_values_of_their_rows_alone(self):

@@ -15,14 +15,18 @@
 #include "deploy/roostctl/bench/load_run.h"
 #include "deploy/roostctl/bench/report.h"
 #include "deploy/roostctl/bench/report_files.h"
+#include "deploy/roostctl/capacity.h"
 #include "deploy/roostctl/chat.h"
 
 namespace roost::roostctl {
 namespace {
 
+constexpr std::uint32_t kProbeTokens = 24;
+constexpr double kCapacityPrecision = 1.1;
+
 ServiceLimits LimitsOf(const BenchOptions& options) {
   const auto limit = [](double ms) { return ms > 0 ? std::optional(ms * 1e-3) : std::nullopt; };
-  return {limit(options.slo_ttft_ms), limit(options.slo_token_ms), limit(options.slo_total_ms)};
+  return {limit(options.slo_ttft_ms), limit(options.slo_itl_ms), limit(options.slo_total_ms)};
 }
 
 // Sends a load to one side or two, block by block.
@@ -55,6 +59,27 @@ class Bench {
     for (BenchRun& run : runs_) {
       if (!was_stopped_) ProbeOne(text, run);
     }
+  }
+
+  // Sends loads of other rates to the only side. A rate at which this program is stopped counts as too high.
+  [[nodiscard]] Result<void> SearchCapacity(std::ostream& err) {
+    BenchRun& run = runs_[0];
+    const auto good_share_at = [&](double speed) -> Result<double> {
+      if (was_stopped_) return 0.0;
+      BenchOptions options = options_;
+      options.rate *= speed;
+      LoadPlan plan;
+      ROOST_ASSIGN_OR_RETURN(plan.sessions, MakeLoad(options));
+      plan.stop_asked = [this] { return interrupt_.Pressed(); };
+      ROOST_ASSIGN_OR_RETURN(const LoadResult result, RunLoad(run.target, plan));
+      was_stopped_ = result.was_stopped;
+      const double share = Summarise(result.samples, result.seconds, limits_).good_share();
+      err << fmt::format("roostctl bench: {:.3g} requests/s: {:.1f} % are good\n", options.rate, 100 * share);
+      return share;
+    };
+    ROOST_ASSIGN_OR_RETURN(const double speed, HighestGoodSpeed(good_share_at, kCapacityPrecision));
+    if (!was_stopped_) run.capacity = speed * options_.rate;
+    return {};
   }
 
   [[nodiscard]] const std::vector<BenchRun>& runs() const { return runs_; }
@@ -102,7 +127,7 @@ class Bench {
                                              Render(text, run.target.tokens_per_word));
       LoadPlan plan;
       plan.concurrency = 1;
-      plan.sessions = {{.number = 0, .turns = {{.text = Given(prompt), .max_tokens = options_.shape.max_tokens}}}};
+      plan.sessions = {{.number = 0, .turns = {{.text = Given(prompt), .max_tokens = kProbeTokens}}}};
       plan.stop_asked = [this] { return interrupt_.Pressed(); };
       for (std::vector<double>& side : times) {
         const Result<LoadResult> result = RunLoad(run.target, plan);
@@ -201,7 +226,16 @@ void AllowManyFiles() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+Result<void> CheckCapacity(const BenchOptions& options) {
+  if (!options.capacity) return {};
+  if (options.rate == 0) return InvalidArgument("capacity", "is for loads with --rate");
+  if (options.compare_cache || !options.compare_url.empty()) return InvalidArgument("capacity", "is of one endpoint");
+  if (!LimitsOf(options).IsAny()) return InvalidArgument("capacity", "needs a limit, as --slo-ttft-ms");
+  return {};
+}
+
 Result<int> MeasureAndPrint(const BenchOptions& options, std::ostream& out, std::ostream& err) {
+  ROOST_RETURN_IF_ERROR(CheckCapacity(options));
   ROOST_ASSIGN_OR_RETURN(std::vector<BenchSession> sessions, MakeLoad(options));
   ROOST_ASSIGN_OR_RETURN(std::vector<LoadTarget> targets, TargetsOf(options));
   if (options.prompts.empty()) {
@@ -213,6 +247,7 @@ Result<int> MeasureAndPrint(const BenchOptions& options, std::ostream& out, std:
   Bench bench(options, std::move(targets), err);
   ROOST_RETURN_IF_ERROR(bench.Run(std::move(sessions)));
   if (options.probe_count > 0) bench.Probe(probe);
+  if (options.capacity && !bench.was_stopped()) ROOST_RETURN_IF_ERROR(bench.SearchCapacity(err));
   if (bench.was_stopped()) err << "roostctl bench: stopped; what ended before is counted\n";
   const bool is_output_for_programs = options.json == "-" || options.csv == "-" || options.plot == "-";
   PrintText(options, bench, load, is_output_for_programs ? err : out, err);

@@ -50,8 +50,9 @@ struct BenchOptions {
   // Result
   std::string label = "-";
   std::uint32_t probe_count = 0;  // pairs of one cold and one warm request, sent alone
-  double slo_ttft_ms = 0;         // 0: no limit, as for the next two
-  double slo_token_ms = 0;
+  bool capacity = false;
+  double slo_ttft_ms = 0;  // 0: no limit, as for the next two
+  double slo_itl_ms = 0;
   double slo_total_ms = 0;
   std::string json;  // files; "-" is the standard output; empty: none
   std::string csv;

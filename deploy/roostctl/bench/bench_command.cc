@@ -26,14 +26,16 @@ void DeclareLoad(BenchOptions& options, ConfigParser& parser) {
           "workload", shape.workload, NamesIn(kBenchWorkloads),
           "chat: questions behind shared system prompts; shared-prompt: one question each; multi-turn: long chats "
           "that share nothing; documents: questions on long documents; agents: sessions that gather results of "
-          "tools; no-reuse: prompts that share nothing")
+          "tools; no-reuse: prompts that share nothing; system-prompt: one system prompt for all, long answers; "
+          "zipf-systems: ten system prompts by Zipf's law; reasoning: one system prompt, very long answers")
       .Add("conversations", shape.session_count, "Sessions", {.low = 1, .high = 1e6})
       .Add("turns", shape.turn_count, "Requests of a session; 0: as the workload has", {.low = 0, .high = 1000})
       .Add("shared-tokens", shape.shared_tokens,
            "Tokens of what sessions share, of generated texts; 0: as the workload has", kTokens)
       .Add("question-tokens", shape.turn_tokens, "Tokens that a turn adds, of generated texts; 0: as the workload has",
            kTokens)
-      .Add("max-tokens", shape.max_tokens, "Maximum tokens per answer", {.low = 1, .high = 100000})
+      .Add("max-tokens", shape.max_tokens, "Maximum tokens per answer; 0: as the workload has", {.low = 0, .high = 1e5})
+      .Add("scale", shape.scale, "Factor of all lengths that the workload has of its own", {.low = 1e-3, .high = 1e3})
       .AddSwitch("ignore-eos", options.ignore_eos, "Answers have exactly that many tokens, if the endpoint can do that")
       .Add("think-seconds", shape.think_seconds, "Mean time from an answer to the session's next request", kSeconds)
       .Add("prompts", options.prompts, "Folder with system-*.txt and questions.txt, instead of generated texts")
@@ -76,10 +78,12 @@ void DeclareComparison(BenchOptions& options, ConfigParser& parser) {
 void DeclareResult(BenchOptions& options, ConfigParser& parser) {
   parser.Section("Result")
       .Add("slo-ttft-ms", options.slo_ttft_ms, "A good request has its first token by then; 0: no limit", kMilliseconds)
-      .Add("slo-token-ms", options.slo_token_ms, "A good request takes at most this per later token; 0: no limit",
-           kMilliseconds)
+      .Add("slo-itl-ms", options.slo_itl_ms,
+           "A good request takes at most this mean time between its tokens; 0: no limit", kMilliseconds)
       .Add("slo-total-ms", options.slo_total_ms, "A good request has its whole answer by then; 0: no limit",
            kMilliseconds)
+      .AddSwitch("capacity", options.capacity,
+                 "After the load, send it at other rates to find the highest at which 99 % of the requests are good")
       .Add("json", options.json, "File for the figures as JSON; -: the standard output, and the text goes to stderr")
       .Add("csv", options.csv, "File for a row of each request")
       .Add("plot", options.plot, "File for a picture of the distributions, as SVG")

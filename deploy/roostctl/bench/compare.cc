@@ -24,7 +24,7 @@ constexpr Figure kCompared[] = {
     {"ttft p50", "ms", kMillisecondsEach, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p50; }},
     {"ttft p90", "ms", kMillisecondsEach, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p90; }},
     {"between tokens mean", "ms", kMillisecondsEach, Wish::kLess,
-     [](const BenchSummary& s) { return s.gap_seconds.mean; }},
+     [](const BenchSummary& s) { return s.itl_seconds.mean; }},
     {"whole answer mean", "ms", kMillisecondsEach, Wish::kLess,
      [](const BenchSummary& s) { return s.total_seconds.mean; }},
     {"output tokens", "/s", 1, Wish::kMore, [](const BenchSummary& s) { return s.output_tokens_per_second(); }},

@@ -29,7 +29,7 @@ std::string LimitsText(const ServiceLimits& limits) {
     if (seconds) text += fmt::format("{}{} <= {:g} ms", text.empty() ? "" : ", ", name, kMsPerSecond * *seconds);
   };
   add("first token", limits.ttft_seconds);
-  add("per token", limits.seconds_per_token);
+  add("between tokens", limits.itl_seconds);
   add("whole answer", limits.total_seconds);
   return text;
 }
@@ -63,7 +63,8 @@ std::string FormatRun(const BenchRun& run, const ServiceLimits& limits) {
   }
   text += fmt::format("\n{:<22} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "", "mean", "p50", "p90", "p99", "max");
   text += SpreadLine("time to first token", summary.ttft_seconds, kMsPerSecond, "ms");
-  text += SpreadLine("between tokens", summary.gap_seconds, kMsPerSecond, "ms");
+  text += SpreadLine("between pieces", summary.gap_seconds, kMsPerSecond, "ms");
+  text += SpreadLine("between tokens", summary.itl_seconds, kMsPerSecond, "ms");
   text += SpreadLine("whole answer", summary.total_seconds, kMsPerSecond, "ms");
   text += SpreadLine("tokens of an answer", summary.tokens_per_second, 1, "tokens/s");
   text += fmt::format("prompt tokens {}, of them cached {} ({:.1f} %); output tokens {}, {:.1f} per second\n",
@@ -73,6 +74,10 @@ std::string FormatRun(const BenchRun& run, const ServiceLimits& limits) {
     text += fmt::format("goodput ({}): {:.2f} requests/s, {} of {} requests ({:.1f} %)\n", LimitsText(limits),
                         summary.good_per_second(), summary.good_count, summary.request_count,
                         Percent(summary.good_count, summary.request_count));
+  }
+  if (run.capacity) {
+    text +=
+        fmt::format("capacity ({}): {:.3g} requests/s, of which 99 % are good\n", LimitsText(limits), *run.capacity);
   }
   if (!summary.share_by_worker.empty() && !summary.share_by_worker.begin()->first.empty()) {
     text += fmt::format("answered by {}\n", ShareText(summary));
@@ -131,27 +136,34 @@ std::string FormatComparison(const LoadTarget& a, const LoadTarget& b, std::span
 }
 
 std::string TableHead() {
-  return fmt::format("{:<14} {:>8} {:>6} {:>9} {:>12} {:>12} {:>9}  {}\n", "policy", "requests", "failed", "hit rate",
-                     "TTFT p50 ms", "TTFT p99 ms", "tokens/s", "share per worker");
+  return fmt::format("{:<14} {:>8} {:>6} {:>9} {:>12} {:>12} {:>8} {:>8} {:>10} {:>9} {:>8} {:>9}  {}\n", "policy",
+                     "requests", "failed", "hit rate", "TTFT p50 ms", "TTFT p99 ms", "ITL ms", "p99 ms", "answer ms",
+                     "p99 ms", "good /s", "tokens/s", "share per worker");
 }
 
 std::string TableRow(const BenchRun& run) {
   const BenchSummary& summary = run.summary;
-  return fmt::format("{:<14} {:>8} {:>6} {:>8.1f}% {:>12.2f} {:>12.2f} {:>9.0f}  {}\n", run.target.label,
-                     summary.request_count, summary.failed_count, summary.cached_ratio() * 100,
-                     kMsPerSecond * summary.ttft_seconds.p50, kMsPerSecond * summary.ttft_seconds.p99,
-                     summary.output_tokens_per_second(), ShareText(summary));
+  return fmt::format(
+      "{:<14} {:>8} {:>6} {:>8.1f}% {:>12.2f} {:>12.2f} {:>8.2f} {:>8.2f} {:>10.1f} {:>9.1f} {:>8.2f} {:>9.0f}  {}\n",
+      run.target.label, summary.request_count, summary.failed_count, summary.cached_ratio() * 100,
+      kMsPerSecond * summary.ttft_seconds.p50, kMsPerSecond * summary.ttft_seconds.p99,
+      kMsPerSecond * summary.itl_seconds.mean, kMsPerSecond * summary.itl_seconds.p99,
+      kMsPerSecond * summary.total_seconds.mean, kMsPerSecond * summary.total_seconds.p99, summary.good_per_second(),
+      summary.output_tokens_per_second(), ShareText(summary));
 }
 
 std::string KeyLine(const BenchRun& run) {
   const BenchSummary& summary = run.summary;
   return fmt::format(
       "bench: label={} requests={} failed={} cached_ratio={:.3f} ttft_p50_ms={:.2f} ttft_p99_ms={:.2f} "
-      "ttft_cold_ms={:.2f} ttft_warm_ms={:.2f} seconds={:.1f} answers={:016x}\n",
+      "itl_mean_ms={:.2f} itl_p99_ms={:.2f} answer_mean_ms={:.2f} answer_p99_ms={:.2f} good_per_s={:.3f} "
+      "tokens_per_s={:.1f} ttft_cold_ms={:.2f} ttft_warm_ms={:.2f} seconds={:.1f} answers={:016x}\n",
       run.target.label, summary.request_count, summary.failed_count, summary.cached_ratio(),
       kMsPerSecond * summary.ttft_seconds.p50, kMsPerSecond * summary.ttft_seconds.p99,
-      kMsPerSecond * run.ttft_cold_seconds, kMsPerSecond * run.ttft_warm_seconds, summary.seconds,
-      summary.answers_hash);
+      kMsPerSecond * summary.itl_seconds.mean, kMsPerSecond * summary.itl_seconds.p99,
+      kMsPerSecond * summary.total_seconds.mean, kMsPerSecond * summary.total_seconds.p99, summary.good_per_second(),
+      summary.output_tokens_per_second(), kMsPerSecond * run.ttft_cold_seconds, kMsPerSecond * run.ttft_warm_seconds,
+      summary.seconds, summary.answers_hash);
 }
 
 std::string GainLine(const CacheGain& gain) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +20,8 @@ struct BenchRun {
   BenchSummary summary;
   double ttft_cold_seconds = 0;
   double ttft_warm_seconds = 0;
-  std::string probe_error = {};  // empty when all probes succeeded
+  std::string probe_error = {};         // empty when all probes succeeded
+  std::optional<double> capacity = {};  // requests per second, where it was searched
 };
 
 // Several lines: requests, errors by kind, times with percentiles, tokens, goodput, workers.

@@ -26,8 +26,15 @@ void WriteRun(const BenchRun& run, JsonWriter& json) {
   json.Key("cached_ratio").Number(summary.cached_ratio()).Key("output_tokens").Number(summary.output_tokens);
   json.Key("output_tokens_per_second").Number(summary.output_tokens_per_second());
   json.Key("good_requests").Number(summary.good_count).Key("good_per_second").Number(summary.good_per_second());
+  json.Key("capacity_per_second");
+  if (run.capacity) {
+    json.Number(*run.capacity);
+  } else {
+    json.Null();
+  }
   WriteSpread("ttft_seconds", summary.ttft_seconds, json);
-  WriteSpread("between_tokens_seconds", summary.gap_seconds, json);
+  WriteSpread("between_pieces_seconds", summary.gap_seconds, json);
+  WriteSpread("itl_seconds", summary.itl_seconds, json);
   WriteSpread("total_seconds", summary.total_seconds, json);
   WriteSpread("answer_tokens_per_second", summary.tokens_per_second, json);
   json.Key("sent_late_p99_seconds").Number(summary.lag_p99_seconds);
@@ -77,7 +84,7 @@ std::string ResultJson(std::span<const BenchRun> runs, std::span<const Differenc
 
 std::string RequestsCsv(std::span<const BenchRun> runs) {
   std::string csv =
-      "label,block,session,turn,scheduled_s,sent_late_ms,ttft_ms,total_ms,ms_per_token,prompt_tokens,cached_tokens,"
+      "label,block,session,turn,scheduled_s,sent_late_ms,ttft_ms,total_ms,itl_ms,prompt_tokens,cached_tokens,"
       "output_tokens,worker,error_kind,error\n";
   for (const BenchRun& run : runs) {
     for (const BenchSample& sample : run.samples) {
@@ -94,7 +101,7 @@ std::string RequestsCsv(std::span<const BenchRun> runs) {
 
 std::string PlotRuns(std::span<const BenchRun> runs) {
   CurvePanel first{.title = "time to first token", .curves = {}};
-  CurvePanel between{.title = "time between tokens", .least_seconds = 1e-4, .curves = {}};
+  CurvePanel between{.title = "time between pieces", .least_seconds = 1e-4, .curves = {}};
   for (const BenchRun& run : runs) {
     std::vector<double> ttft;
     std::vector<double> gaps;

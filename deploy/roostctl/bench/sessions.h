@@ -8,6 +8,9 @@
 //   documents       long documents, of which each has several questions, in random order
 //   agents          instructions and tools; each session gathers long results of tools over many turns
 //   no-reuse        nothing
+//   system-prompt   one system prompt for all; questions and answers of very different lengths
+//   zipf-systems    the same with ten system prompts, asked by Zipf's law
+//   reasoning       one system prompt for all, and very long answers
 //   trace           what a recorded trace says
 #pragma once
 
@@ -25,8 +28,9 @@
 
 namespace roost::roostctl {
 
-inline constexpr std::array<std::string_view, 6> kBenchWorkloads = {"chat",      "shared-prompt", "multi-turn",
-                                                                    "documents", "agents",        "no-reuse"};
+inline constexpr std::array<std::string_view, 9> kBenchWorkloads = {"chat",          "shared-prompt", "multi-turn",
+                                                                    "documents",     "agents",        "no-reuse",
+                                                                    "system-prompt", "zipf-systems",  "reasoning"};
 
 struct BenchTurn {
   BenchText text = {};
@@ -53,8 +57,9 @@ struct SessionShape {
   std::uint32_t shared_count = 0;   // different system prompts, documents or sets of tools
   std::uint32_t shared_tokens = 0;  // of each
   std::uint32_t turn_tokens = 0;    // of a user's text
-  std::uint32_t max_tokens = 24;
-  double think_seconds = 0;  // mean; exponential
+  std::uint32_t max_tokens = 0;     // of an answer
+  double scale = 1;                 // of the workload's own lengths
+  double think_seconds = 0;         // mean; exponential
   std::uint64_t seed = 1;
 };
 

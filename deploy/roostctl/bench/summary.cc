@@ -23,6 +23,7 @@ double AtRank(const std::vector<double>& sorted, double share) {
 struct Values {
   std::vector<double> ttft;
   std::vector<double> gaps;
+  std::vector<double> itls;
   std::vector<double> totals;
   std::vector<double> rates;
   std::vector<double> lags;
@@ -37,7 +38,10 @@ void AddWhole(const BenchSample& sample, BenchSummary& summary, Values& values) 
   values.ttft.push_back(sample.ttft_seconds);
   values.totals.push_back(sample.total_seconds);
   values.gaps.insert(values.gaps.end(), sample.gap_seconds.begin(), sample.gap_seconds.end());
-  if (sample.SecondsPerToken() > 0) values.rates.push_back(1 / sample.SecondsPerToken());
+  if (sample.SecondsPerToken() > 0) {
+    values.itls.push_back(sample.SecondsPerToken());
+    values.rates.push_back(1 / sample.SecondsPerToken());
+  }
 }
 
 }  // namespace
@@ -60,12 +64,13 @@ Spread SpreadOf(std::vector<double> values) {
 bool IsGood(const BenchSample& sample, const ServiceLimits& limits) {
   constexpr double kNoLimit = INFINITY;
   return sample.error.empty() && sample.ttft_seconds <= limits.ttft_seconds.value_or(kNoLimit) &&
-         sample.SecondsPerToken() <= limits.seconds_per_token.value_or(kNoLimit) &&
+         sample.SecondsPerToken() <= limits.itl_seconds.value_or(kNoLimit) &&
          sample.total_seconds <= limits.total_seconds.value_or(kNoLimit);
 }
 
 double BenchSummary::cached_ratio() const { return Ratio(cached_tokens, prompt_tokens); }
 double BenchSummary::output_tokens_per_second() const { return Ratio(static_cast<double>(output_tokens), seconds); }
+double BenchSummary::good_share() const { return Ratio(good_count, request_count); }
 double BenchSummary::good_per_second() const { return Ratio(static_cast<double>(good_count), seconds); }
 
 BenchSummary Summarise(std::span<const BenchSample> samples, double seconds, const ServiceLimits& limits) {
@@ -86,6 +91,7 @@ BenchSummary Summarise(std::span<const BenchSample> samples, double seconds, con
   for (auto& [worker, share] : summary.share_by_worker) share /= static_cast<double>(values.ttft.size());
   summary.ttft_seconds = SpreadOf(std::move(values.ttft));
   summary.gap_seconds = SpreadOf(std::move(values.gaps));
+  summary.itl_seconds = SpreadOf(std::move(values.itls));
   summary.total_seconds = SpreadOf(std::move(values.totals));
   summary.tokens_per_second = SpreadOf(std::move(values.rates));
   summary.lag_p99_seconds = Percentile(std::move(values.lags), 0.99);

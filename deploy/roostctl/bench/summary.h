@@ -31,10 +31,10 @@ struct Spread {
 // What a request must keep to be good; absent limits are kept by all. A failed request is never good.
 struct ServiceLimits {
   std::optional<double> ttft_seconds = {};
-  std::optional<double> seconds_per_token = {};  // mean of the answer's tokens after the first
+  std::optional<double> itl_seconds = {};  // mean of the answer's tokens after the first
   std::optional<double> total_seconds = {};
 
-  [[nodiscard]] bool IsAny() const { return ttft_seconds || seconds_per_token || total_seconds; }
+  [[nodiscard]] bool IsAny() const { return ttft_seconds || itl_seconds || total_seconds; }
 };
 [[nodiscard]] bool IsGood(const BenchSample& sample, const ServiceLimits& limits);
 
@@ -51,6 +51,7 @@ struct BenchSummary {
   std::uint64_t output_tokens = 0;
   Spread ttft_seconds;
   Spread gap_seconds;  // between pieces, of all answers together
+  Spread itl_seconds;  // mean time between the tokens of each answer that has two or more
   Spread total_seconds;
   Spread tokens_per_second;                       // of single answers, after their first token
   std::map<std::string, double> share_by_worker;  // share of the requests
@@ -63,6 +64,7 @@ struct BenchSummary {
   [[nodiscard]] double cached_ratio() const;
   [[nodiscard]] double output_tokens_per_second() const;
   [[nodiscard]] double good_per_second() const;
+  [[nodiscard]] double good_share() const;
 };
 [[nodiscard]] BenchSummary Summarise(std::span<const BenchSample> samples, double seconds, const ServiceLimits& limits);
 

@@ -48,13 +48,15 @@ inline constexpr ServiceModel kDynamoMocker{
     .decode_seconds_per_context_token = 54.01e-3 / kDynamoKvTokens,
     .decode_context_square_seconds = -25.74e-3 / kDynamoKvTokens / kDynamoKvTokens};
 
-// The demo model on one thread of this project's CPU backend; see router/route/simulation.md for the measurement.
-inline constexpr ServiceModel kRoostCpu{.step_base_seconds = 0.2e-3,
-                                        .prefill_tokens_per_second = 20'000,
-                                        .attention_seconds = 0,
+// The demo model on one thread of this project's CPU backend: model_prefill_demo_1t of tests/README.md, and a fit to
+// roostctl bench with 1 to 16 answers at a time behind prompts of 80 and 1,500 tokens, on a machine that others used:
+// it is rough.
+inline constexpr ServiceModel kRoostCpu{.step_base_seconds = 0.6e-3,
+                                        .prefill_tokens_per_second = 11'300,
+                                        .attention_seconds = 150e-9,
                                         .decode_base_seconds = 0,
-                                        .decode_seconds_per_request = 0.1e-3,
-                                        .decode_seconds_per_context_token = 0};
+                                        .decode_seconds_per_request = 0.05e-3,
+                                        .decode_seconds_per_context_token = 0.8e-6};
 
 // Decodes cost nothing: every request draws 50 tokens per second beside one prefill after the other. The model of
 // published trace simulations, in which only first tokens can be compared.

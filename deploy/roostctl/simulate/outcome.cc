@@ -88,6 +88,28 @@ void Outcome::Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t
   if (last_arrival > first_arrival) requests_per_second = count / ToSeconds(last_arrival - first_arrival);
 }
 
+void Outcome::FillRestart(const RestartTimes& times, std::size_t workers) {
+  if (!times.returned) return;
+  const Instant settled = *times.returned + kRestartSettling;
+  std::uint64_t later = 0;
+  std::uint64_t taken = 0;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t cached_tokens = 0;
+  for (const RequestRecord& record : requests) {
+    if (!record.first_token) continue;
+    if (record.arrival >= settled) {
+      ++later;
+      taken += record.worker == times.worker ? 1 : 0;
+    } else if (record.arrival >= times.left) {
+      prompt_tokens += record.prompt_token_count;
+      cached_tokens += record.cached_token_count;
+    }
+  }
+  if (later == 0 || prompt_tokens == 0) return;
+  restart = {.share = static_cast<double>(taken * workers) / static_cast<double>(later),
+             .hit_ratio = static_cast<double>(cached_tokens) / static_cast<double>(prompt_tokens)};
+}
+
 std::string ToJson(const Outcome& outcome) {
   JsonWriter json;
   const auto optional = [&json](std::string_view key, bool is_there, auto value) {
@@ -111,7 +133,12 @@ std::string ToJson(const Outcome& outcome) {
   json.Key("requests_per_s").Number(outcome.requests_per_second);
   optional("capacity_rps", outcome.capacity.has_value(), outcome.capacity.value_or(0));
   json.Key("imbalance").Number(outcome.imbalance);
-  json.Key("refused").Number(outcome.refused_count).EndObject();
+  json.Key("refused").Number(outcome.refused_count);
+  if (outcome.restart) {
+    json.Key("restarted_share").Number(outcome.restart->share);
+    json.Key("restart_hit_ratio").Number(outcome.restart->hit_ratio);
+  }
+  json.EndObject();
   return json.Take();
 }
 
@@ -125,13 +152,17 @@ std::string TableRow(const Outcome& outcome) {
   const std::string cache = outcome.cache_tokens == 0 ? "unbounded" : fmt::to_string(outcome.cache_tokens);
   const std::string capacity =
       outcome.capacity ? fmt::format("  capacity {:.3g} requests/s", *outcome.capacity) : std::string();
+  const std::string restart = outcome.restart
+                                  ? fmt::format("  restarted worker's share {:.2f}, hits meanwhile {:.1f} %",
+                                                outcome.restart->share, 100 * outcome.restart->hit_ratio)
+                                  : std::string();
   return fmt::format(
       "{:<16}{:>8}{:>13}{:>8.1f}{:>11.3f}{:>9.3f}{:>9.3f}{:>9.3f}{:>9.2f}{:>9.2f}{:>11.2f}{:>9.2f}{:>10.2f}{:>8.1f}"
-      "{:>10.3f}{:>9}{}\n",
+      "{:>10.3f}{:>9}{}{}\n",
       outcome.policy, outcome.worker_count, cache, outcome.hit_ratio * 100, outcome.ttft.mean, outcome.ttft.p50,
       outcome.ttft.p99, outcome.ttft.max, 1e3 * outcome.itl.mean, 1e3 * outcome.itl.p99, outcome.whole.mean,
       outcome.whole.p99, outcome.good_per_second, 100 * outcome.good_share, outcome.imbalance, outcome.refused_count,
-      capacity);
+      capacity, restart);
 }
 
 }  // namespace roost::simulate

@@ -1,6 +1,8 @@
 // The result of a run, as figures to compare.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -27,6 +29,21 @@ struct Figures {
   double max = 0;
 };
 
+// Of the worker that restarts. It gets no request in between.
+struct RestartTimes {
+  std::uint32_t worker = 0;
+  Instant left{};
+  std::optional<Instant> returned = {};
+};
+inline constexpr Duration kRestartSettling = std::chrono::seconds(30);
+
+// `share` is 1 for an equal share of the requests that arrive kRestartSettling after the return or later; hits are of
+// those that arrive from the leave until then.
+struct RestartFigures {
+  double share = 0;
+  double hit_ratio = 0;
+};
+
 struct Outcome {
   std::string policy;
   std::uint32_t worker_count = 0;
@@ -38,9 +55,10 @@ struct Outcome {
   double good_per_second = 0;      // requests that kept the limits, from the first arrival to the last end
   double good_share = 0;           // of all requests
   double requests_per_second = 0;  // that arrived
-  std::optional<double> capacity = std::nullopt;  // most requests per second of which kGoodShare keep the limits
+  std::optional<double> capacity = std::nullopt;  // requests per second, see HighestGoodSpeed
   double imbalance = 0;                           // most prompt tokens computed by one worker / mean over the workers
   std::uint64_t refused_count = 0;
+  std::optional<RestartFigures> restart = std::nullopt;
 
   std::uint64_t prompt_token_count = 0;    // of requests that were not refused
   std::uint64_t cached_token_count = 0;    // part of prompt_token_count
@@ -56,19 +74,19 @@ struct Outcome {
   // Fills all fields but the first three, the capacity and the decisions.
   void Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t> computed_tokens,
             const ServiceLimits& limits);
+  void FillRestart(const RestartTimes& times, std::size_t workers);
 };
-
-inline constexpr double kGoodShare = 0.99;
 
 [[nodiscard]] bool IsGood(const RequestRecord& record, const ServiceLimits& limits);
 
 // {"policy": …, "workers": …, "cache_tokens": …, "hit_ratio": …, "ttft_mean_s": …, "ttft_p50_s": …, "ttft_p99_s": …,
 // "ttft_max_s": …, "itl_mean_s": …, "itl_p99_s": …, "whole_mean_s": …, "whole_p99_s": …, "goodput_rps": …,
 // "good_share": …, "requests_per_s": …, "capacity_rps": …, "imbalance": …, "refused": …}; cache_tokens is null when
-// unlimited, capacity_rps when it was not searched.
+// unlimited, capacity_rps when it was not searched. After a restart also "restarted_share": …, "restart_hit_ratio": ….
 [[nodiscard]] std::string ToJson(const Outcome& outcome);
 
-// A table's header, and its row for an outcome; both end with a line feed. With a capacity the row is longer.
+// A table's header, and its row for an outcome; both end with a line feed. A capacity and a restart make the row
+// longer.
 [[nodiscard]] std::string TableHead();
 [[nodiscard]] std::string TableRow(const Outcome& outcome);
 

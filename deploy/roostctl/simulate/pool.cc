@@ -204,7 +204,7 @@ class Pool {
   void EndPrefill(std::uint32_t number, const Prefill& prefill) {
     Guest& guest = running_.at(number);
     Commit(guest, static_cast<std::uint32_t>(guest.matched.size()));
-    log_.OnFirstToken(number, guest.cached_token_count, timeline_.Now());
+    log_.OnFirstToken(number, {.cached_token_count = guest.cached_token_count}, timeline_.Now());
     decode_.Start({.id = number,
                    .token_count = text_.DecodedTokenCount(number),
                    .context_token_count = static_cast<double>(guest.prompt_token_count)},

@@ -11,12 +11,13 @@ void RequestLog::OnArrival(std::uint32_t number, std::uint32_t prompt_token_coun
   record.prompt_token_count = prompt_token_count;
 }
 
-void RequestLog::OnFirstToken(std::uint32_t number, std::uint32_t cached_token_count, Instant now) {
+void RequestLog::OnFirstToken(std::uint32_t number, const FirstToken& first, Instant now) {
   RequestRecord& record = records_[number];
   ROOST_CHECK(record.prompt_token_count > 0 && !record.first_token && !record.end, "request {} is not due", number);
-  ROOST_CHECK(cached_token_count < record.prompt_token_count, "request {} computed nothing", number);
+  ROOST_CHECK(first.cached_token_count < record.prompt_token_count, "request {} computed nothing", number);
   record.first_token = now;
-  record.cached_token_count = cached_token_count;
+  record.cached_token_count = first.cached_token_count;
+  record.worker = first.worker;
 }
 
 void RequestLog::OnEnd(std::uint32_t number, std::uint32_t output_token_count, Instant now) {

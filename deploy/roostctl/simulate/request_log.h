@@ -18,6 +18,7 @@ struct RequestRecord {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t cached_token_count = 0;
   std::uint32_t output_token_count = 0;
+  std::uint32_t worker = 0;  // that computed its first token; a pool counts as one
   bool refused = false;
 };
 
@@ -29,7 +30,11 @@ class RequestLog {
       : records_(request_count), on_end_(std::move(on_end)) {}
 
   void OnArrival(std::uint32_t number, std::uint32_t prompt_token_count, Instant now);
-  void OnFirstToken(std::uint32_t number, std::uint32_t cached_token_count, Instant now);
+  struct FirstToken {
+    std::uint32_t worker = 0;
+    std::uint32_t cached_token_count = 0;
+  };
+  void OnFirstToken(std::uint32_t number, const FirstToken& first, Instant now);
   void OnEnd(std::uint32_t number, std::uint32_t output_token_count, Instant now);
   void OnRefused(std::uint32_t number, Instant now);
 

@@ -69,9 +69,11 @@ std::uint64_t ReserveTokens(const workload::Trace& trace, const WorkerOptions& o
   return worker_count * std::min(kMostReserveTokens, longest * options.max_running_requests);
 }
 
-SimWorker::SimWorker(std::string id, std::uint32_t router_count, const TraceText& text, const WorkerOptions& options,
-                     const WorkerSpec& spec, Timeline& timeline, RequestLog& log, Send send, std::uint64_t epoch)
-    : text_(text),
+SimWorker::SimWorker(const Identity& identity, std::uint32_t router_count, const TraceText& text,
+                     const WorkerOptions& options, const WorkerSpec& spec, Timeline& timeline, RequestLog& log,
+                     Send send)
+    : index_(identity.index),
+      text_(text),
       options_(options),
       spec_(spec),
       timeline_(timeline),
@@ -81,9 +83,9 @@ SimWorker::SimWorker(std::string id, std::uint32_t router_count, const TraceText
       scheduler_(kept_.cache(), SchedulerOptionsOf(options, kept_.pool().block_count() * kept_.cache().block_tokens())),
       decode_(options_.service, spec.speed),
       links_(router_count) {
-  hello_ = HelloOf(std::move(id), kept_, text, options);
-  hello_.process_id = epoch;
-  hello_.epoch = epoch;
+  hello_ = HelloOf(identity.id(), kept_, text, options);
+  hello_.process_id = identity.epoch;
+  hello_.epoch = identity.epoch;
 }
 
 // ---- the link ----
@@ -300,7 +302,8 @@ void SimWorker::OnComputed(SequenceId id) {
   }
   if (!request.has_first_token) {
     request.has_first_token = true;
-    log_.OnFirstToken(request.number, sequence.cached_token_count, timeline_.Now());
+    log_.OnFirstToken(request.number, {.worker = index_, .cached_token_count = sequence.cached_token_count},
+                      timeline_.Now());
     wire::TokenEvent& event = EventFor(request);
     event.tokens = {0};
     event.cached_token_count = sequence.cached_token_count;

@@ -74,8 +74,15 @@ class SimWorker {
   // Sends messages to router 0 … router_count - 1.
   using Send = std::function<void(std::uint32_t router, wire::WorkerMessage message)>;
 
-  SimWorker(std::string id, std::uint32_t router_count, const TraceText& text, const WorkerOptions& options,
-            const WorkerSpec& spec, Timeline& timeline, RequestLog& log, Send send, std::uint64_t epoch = 1);
+  // A worker that comes back has a later epoch.
+  struct Identity {
+    std::uint32_t index = 0;
+    std::uint64_t epoch = 1;
+
+    [[nodiscard]] std::string id() const { return "worker-" + std::to_string(index); }
+  };
+  SimWorker(const Identity& identity, std::uint32_t router_count, const TraceText& text, const WorkerOptions& options,
+            const WorkerSpec& spec, Timeline& timeline, RequestLog& log, Send send);
 
   // Says hello to all routers.
   void Join();
@@ -85,6 +92,7 @@ class SimWorker {
   void OnMessage(std::uint32_t router, wire::RouterMessage message);
 
   [[nodiscard]] const std::string& id() const { return hello_.worker_id; }
+  [[nodiscard]] std::uint32_t index() const { return index_; }
   [[nodiscard]] std::uint64_t prefill_token_count() const { return prefill_token_count_; }
   // How many of these were for copies of prefixes.
   [[nodiscard]] std::uint64_t copied_token_count() const { return copied_token_count_; }
@@ -154,6 +162,7 @@ class SimWorker {
   void ReportLoad();
   void SendTo(std::uint32_t router, wire::Step step);
 
+  const std::uint32_t index_;
   const TraceText& text_;
   const WorkerOptions options_;
   const WorkerSpec spec_;

@@ -11,8 +11,8 @@
 #include <fstream>
 #include <utility>
 
+#include "deploy/roostctl/capacity.h"
 #include "deploy/roostctl/simulate/arrivals.h"
-#include "deploy/roostctl/simulate/capacity.h"
 #include "deploy/roostctl/simulate/pool.h"
 #include "deploy/roostctl/simulate/sim_router.h"
 
@@ -28,6 +28,7 @@ constexpr std::string_view kPooled = "pooled";
 constexpr std::string_view kInfinite = "infinite";
 constexpr std::string_view kAll = "all";
 constexpr double kMillisecond = 1e-3;
+constexpr double kCapacityPrecision = 1.02;
 
 int Fail(const Error& error, std::ostream& err) {
   fmt::print(err, "roostctl simulate: {}\n", error.ToString());
@@ -165,7 +166,7 @@ Result<Outcome> RunPolicy(const std::string& policy, const simulate::TraceText& 
   ROOST_ASSIGN_OR_RETURN(Outcome outcome, RunOnce(policy, text, simulation, progress));
   if (!options.capacity) return outcome;
   const auto at = [&](double speed) { return GoodShareAt(speed, policy, text, simulation, options); };
-  ROOST_ASSIGN_OR_RETURN(const double speed, simulate::HighestGoodSpeed(at, simulate::kGoodShare));
+  ROOST_ASSIGN_OR_RETURN(const double speed, HighestGoodSpeed(at, kCapacityPrecision));
   outcome.capacity = speed * outcome.requests_per_second;
   return outcome;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -62,10 +63,11 @@ class Cluster {
 
   Outcome Figures() const {
     std::vector<std::uint64_t> computed(options_.workers.size());
-    for (const auto& [index, worker] : workers_) computed[index] += worker->prefill_token_count();
+    for (const auto& worker : workers_) computed[worker->index()] += worker->prefill_token_count();
     Outcome outcome;
     outcome.Fill(log_.records(), std::move(computed), options_.limits);
-    for (const auto& [index, worker] : workers_) outcome.copied_token_count += worker->copied_token_count();
+    if (restart_) outcome.FillRestart(*restart_, options_.workers.size());
+    for (const auto& worker : workers_) outcome.copied_token_count += worker->copied_token_count();
     for (const auto& router : routers_) {
       for (const auto& [reason, count] : router->decisions()) outcome.decisions[reason] += count;
     }
@@ -91,24 +93,28 @@ class Cluster {
 
   void AddWorker(std::uint32_t index) {
     const WorkerSpec& spec = options_.workers[index];
-    StartWorker(index, spec.joins_after, 1);
+    StartWorker({.index = index}, spec.joins_after);
     if (spec.restarts_after) timeline_.After(*spec.restarts_after, [this, index] { Restart(index); });
   }
 
   // The messages of a worker that has left may still arrive, so it stays until the end of the run.
-  void StartWorker(std::uint32_t index, Duration delay, std::uint64_t epoch) {
-    const std::string id = "worker-" + std::to_string(index);
+  void StartWorker(const SimWorker::Identity& identity, Duration delay) {
+    const std::string id = identity.id();
     auto worker = std::make_unique<SimWorker>(
-        id, options_.router_count, text_, options_.worker, options_.workers[index], timeline_, log_,
-        [this, id](std::uint32_t router, wire::WorkerMessage message) { Send(router, id, std::move(message)); }, epoch);
+        identity, options_.router_count, text_, options_.worker, options_.workers[identity.index], timeline_, log_,
+        [this, id](std::uint32_t router, wire::WorkerMessage message) { Send(router, id, std::move(message)); });
     workers_by_id_[id] = worker.get();
     timeline_.After(delay, [joining = worker.get()] { joining->Join(); });
-    workers_.emplace_back(index, std::move(worker));
+    workers_.push_back(std::move(worker));
   }
 
   void Restart(std::uint32_t index) {
-    SimWorker* const leaving = workers_by_id_.at("worker-" + std::to_string(index));
-    leaving->Leave([this, index] { StartWorker(index, kRestartTime, 2); });
+    restart_ = RestartTimes{.worker = index, .left = timeline_.Now()};
+    const SimWorker::Identity identity{.index = index, .epoch = 2};
+    workers_by_id_.at(identity.id())->Leave([this, identity] {
+      restart_->returned = timeline_.Now() + kRestartTime;
+      StartWorker(identity, kRestartTime);
+    });
   }
 
   // The delay is the same for all messages, so a link keeps its order.
@@ -133,7 +139,8 @@ class Cluster {
   RequestLog log_;
   Arrivals arrivals_;
   std::vector<std::unique_ptr<SimRouter>> routers_;
-  std::vector<std::pair<std::uint32_t, std::unique_ptr<SimWorker>>> workers_;  // with their index in the options
+  std::vector<std::unique_ptr<SimWorker>> workers_;
+  std::optional<RestartTimes> restart_;
   std::unordered_map<std::string, SimWorker*> workers_by_id_;
 };
 

@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "common/base/rng.h"
-
 namespace roost::workload {
 namespace {
 
@@ -24,18 +22,6 @@ std::uint32_t Around(Rng& rng, std::uint32_t mean) {
 
 std::uint32_t Between(Rng& rng, std::uint32_t least, std::uint32_t most) {
   return least + static_cast<std::uint32_t>(rng.Below(std::uint64_t{most} - least + 1));
-}
-
-// A number below `count`, of which k comes in proportion to 1/(k + 1).
-std::uint64_t Zipf(Rng& rng, std::uint32_t count) {
-  double sum = 0;
-  for (std::uint32_t k = 1; k <= count; ++k) sum += 1.0 / k;
-  double left = rng.Uniform() * sum;
-  for (std::uint32_t k = 1; k < count; ++k) {
-    left -= 1.0 / k;
-    if (left < 0) return k - 1;
-  }
-  return count - 1;
 }
 
 // A prompt and its answer: the first `system_token_count` tokens are system prompt `system`; the rest is `text` number
@@ -74,6 +60,17 @@ void AddChat(const MultiTurnChatOptions& options, std::uint64_t session, Rng& rn
 }
 
 }  // namespace
+
+std::uint64_t Zipf(Rng& rng, std::uint32_t count) {
+  double sum = 0;
+  for (std::uint32_t k = 1; k <= count; ++k) sum += 1.0 / k;
+  double left = rng.Uniform() * sum;
+  for (std::uint32_t k = 1; k < count; ++k) {
+    left -= 1.0 / k;
+    if (left < 0) return k - 1;
+  }
+  return count - 1;
+}
 
 Trace MultiTurnChat(const MultiTurnChatOptions& options) {
   Trace trace{.block_tokens = options.block_tokens, .requests = {}, .pacing = Pacing::kTurnByTurn};

@@ -35,7 +35,7 @@ TEST(MeanIntervalTest, IsStudentsAndNeedsTwoValues) {
 BenchSummary SummaryOf(double ttft) {
   BenchSummary summary;
   summary.ttft_seconds = {ttft, ttft, ttft, ttft, ttft};
-  summary.gap_seconds.mean = 0.01;
+  summary.itl_seconds.mean = 0.01;
   summary.total_seconds.mean = 1;
   summary.prompt_tokens = summary.cached_tokens = summary.output_tokens = 100;
   summary.seconds = 1;

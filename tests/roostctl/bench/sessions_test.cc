@@ -23,21 +23,38 @@ std::string TextOf(const BenchText& text) { return Render(text, 1.3); }
 std::string FrontOf(const BenchSession& session) { return session.front ? TextOf(*session.front) : ""; }
 
 TEST(SessionsTest, OfEveryWorkloadShareWhatItsNameSays) {
-  const std::map<std::string_view, std::size_t> shared{{"chat", 4},       {"shared-prompt", 4}, {"multi-turn", 0},
-                                                       {"documents", 14}, {"agents", 2},        {"no-reuse", 0}};
+  const std::map<std::string_view, std::size_t> shared{{"chat", 4},          {"shared-prompt", 4}, {"multi-turn", 0},
+                                                       {"documents", 14},    {"agents", 2},        {"no-reuse", 0},
+                                                       {"system-prompt", 1}, {"zipf-systems", 10}, {"reasoning", 1}};
   for (const std::string_view workload : kBenchWorkloads) {
     std::set<std::string> fronts;
     std::set<std::string> first_turns;
-    for (const BenchSession& session : Sessions(std::string(workload), 60)) {
+    for (const BenchSession& session : Sessions(std::string(workload), 200)) {
       if (session.front) fronts.insert(FrontOf(session));
       first_turns.insert(TextOf(session.turns.at(0).text));
     }
     EXPECT_EQ(fronts.size(), shared.at(workload)) << workload;
-    EXPECT_EQ(first_turns.size(), 60U) << workload;
+    EXPECT_EQ(first_turns.size(), 200U) << workload;
   }
   EXPECT_EQ(Sessions("chat", 1)[0].turns.size(), 3U);
   EXPECT_EQ(Sessions("agents", 1)[0].turns.size(), 8U);
   EXPECT_EQ(Sessions("no-reuse", 1)[0].turns.size(), 1U);
+}
+
+TEST(SessionsTest, LengthsAreThoseOfTheWorkloadTimesTheScale) {
+  std::set<std::uint32_t> answers;
+  for (const BenchSession& session :
+       MakeSessions({.workload = "system-prompt", .session_count = 200, .scale = 0.1}, nullptr)) {
+    EXPECT_EQ(session.front->pieces.at(0).token_count, 200U);
+    EXPECT_GE(session.turns.at(0).text.pieces.at(0).token_count, 5U);
+    EXPECT_LE(session.turns[0].text.pieces[0].token_count, 30U);
+    answers.insert(session.turns[0].max_tokens);
+  }
+  EXPECT_GE(*answers.begin(), 20U);
+  EXPECT_LE(*answers.rbegin(), 100U);
+  EXPECT_GT(answers.size(), 50U);
+  EXPECT_EQ(Sessions("chat", 1)[0].turns[0].max_tokens, 24U);
+  EXPECT_EQ(MakeSessions({.workload = "reasoning", .max_tokens = 5}, nullptr)[0].turns[0].max_tokens, 5U);
 }
 
 TEST(SessionsTest, AnotherSeedHasTheSameSharedTextsAndOtherQuestions) {

@@ -60,6 +60,7 @@ TEST(SummariseTest, CountsWholeAnswersAndErrorsByKind) {
   EXPECT_DOUBLE_EQ(summary.share_by_worker.at("a"), 2.0 / 3);
   EXPECT_NEAR(summary.gap_seconds.mean, 0.2, 1e-6);
   EXPECT_NEAR(summary.tokens_per_second.p50, 10, 1e-9);  // nine tokens in 0.9 s
+  EXPECT_NEAR(summary.itl_seconds.mean, 0.1, 1e-9);
 }
 
 TEST(SummariseTest, ARequestIsGoodIfItKeepsEveryLimit) {
@@ -68,10 +69,11 @@ TEST(SummariseTest, ARequestIsGoodIfItKeepsEveryLimit) {
   EXPECT_EQ(good({}), 1U);
   EXPECT_EQ(good({.ttft_seconds = 0.2}), 1U);
   EXPECT_EQ(good({.ttft_seconds = 0.19}), 0U);
-  EXPECT_EQ(good({.seconds_per_token = 0.1001}), 1U);
-  EXPECT_EQ(good({.seconds_per_token = 0.09}), 0U);
+  EXPECT_EQ(good({.itl_seconds = 0.1001}), 1U);
+  EXPECT_EQ(good({.itl_seconds = 0.09}), 0U);
   EXPECT_EQ(good({.ttft_seconds = 1, .total_seconds = 1}), 0U);
   EXPECT_DOUBLE_EQ(Summarise(samples, 4, {}).good_per_second(), 0.25);
+  EXPECT_DOUBLE_EQ(Summarise(samples, 4, {}).good_share(), 0.5);
 }
 
 TEST(SummariseTest, HashesAnswersInAnyOrder) {

@@ -164,8 +164,8 @@ TEST(SimulateCommandTest, TheServiceModelIsStated) {
     return double{parser.parse(Simulated(options).out)["ttft_mean_s"]};
   };
   const double stated = mean_ttft([](SimulateOptions&) {});
-  for (const char* const term : {"step-base-ms=12", "prefill-rate=20000", "prefill-base-ms=5", "attention-ns=20", "decode-base-ms=20",
-                                 "decode-us-per-request=500", "decode-ns-per-context-token=200"}) {
+  for (const char* const term : {"step-base-ms=12", "prefill-rate=20000", "prefill-base-ms=5", "attention-ns=20",
+                                 "decode-base-ms=20", "decode-us-per-request=500", "decode-ns-per-context-token=200"}) {
     EXPECT_GT(mean_ttft([&](SimulateOptions& options) { options.costs.emplace_back(term); }), stated) << term;
   }
 }

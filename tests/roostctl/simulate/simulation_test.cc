@@ -188,6 +188,19 @@ TEST(SimulationTest, ARestartedWorkerComesBackWithAnEmptyCache) {
   const Outcome restarted = Play(trace, "round-robin", options);
   EXPECT_EQ(restarted.refused_count, 0U);
   EXPECT_EQ(restarted.cached_token_count, 2 * 32U);
+  EXPECT_FALSE(restarted.restart.has_value());  // nothing came 30 s after the return
+}
+
+TEST(SimulationTest, TheShareOfARestartedWorkerIsThatOfLaterRequests) {
+  const Trace trace = workload::SystemPrompts({.request_count = 400, .requests_per_second = 4});
+  SimulationOptions options = Fleet(2);
+  options.worker.service = kLlama8bOnH100;
+  options.workers[0].restarts_after = std::chrono::seconds(20);
+  const Outcome outcome = Play(trace, "round-robin", options);
+  ASSERT_TRUE(outcome.restart.has_value());
+  EXPECT_NEAR(outcome.restart->share, 1, 0.02);
+  EXPECT_GT(outcome.restart->hit_ratio, 0.8);
+  EXPECT_LT(outcome.restart->hit_ratio, 0.93);  // one prompt is computed again
 }
 
 // ---- computed by theory ----

@@ -1,13 +1,13 @@
-#include "deploy/roostctl/simulate/capacity.h"
+#include "deploy/roostctl/capacity.h"
 
 #include <cmath>
 
-namespace roost::simulate {
+namespace roost::roostctl {
 
-Result<double> HighestGoodSpeed(const GoodShareAt& at, double good_share) {
+Result<double> HighestGoodSpeed(const GoodShareAt& at, double precision) {
   double good = 1;
   ROOST_ASSIGN_OR_RETURN(double share, at(good));
-  while (share < good_share) {
+  while (share < kGoodShare) {
     good /= 2;
     if (good < 1 / kMostSpeed) return 0.0;
     ROOST_ASSIGN_OR_RETURN(share, at(good));
@@ -15,17 +15,17 @@ Result<double> HighestGoodSpeed(const GoodShareAt& at, double good_share) {
   double bad = 2 * good;
   while (bad <= kMostSpeed) {
     ROOST_ASSIGN_OR_RETURN(share, at(bad));
-    if (share < good_share) break;
+    if (share < kGoodShare) break;
     good = bad;
     bad *= 2;
   }
   if (bad > kMostSpeed) return good;
-  while (bad > good * kCapacityStep) {
+  while (bad > good * precision) {
     const double middle = std::sqrt(good * bad);
     ROOST_ASSIGN_OR_RETURN(share, at(middle));
-    (share < good_share ? bad : good) = middle;
+    (share < kGoodShare ? bad : good) = middle;
   }
   return good;
 }
 
-}  // namespace roost::simulate
+}  // namespace roost::roostctl

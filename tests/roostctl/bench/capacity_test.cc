@@ -1,9 +1,11 @@
-#include "deploy/roostctl/simulate/capacity.h"
+#include "deploy/roostctl/capacity.h"
 
 #include <gtest/gtest.h>
 
-namespace roost::simulate {
+namespace roost::roostctl {
 namespace {
+
+constexpr double kPrecision = 1.02;
 
 // All requests are good up to this speed, and half of them beyond it.
 GoodShareAt Until(double most) {
@@ -12,21 +14,21 @@ GoodShareAt Until(double most) {
 
 TEST(CapacityTest, FindsTheSpeedFromBothSides) {
   for (const double most : {0.013, 0.7, 1.0, 1.1, 90.0}) {
-    const double found = HighestGoodSpeed(Until(most), 0.99).value();
+    const double found = HighestGoodSpeed(Until(most), kPrecision).value();
     EXPECT_LE(found, most);
-    EXPECT_GT(found * kCapacityStep, most);
+    EXPECT_GT(found * kPrecision, most);
   }
 }
 
 TEST(CapacityTest, EndsWhereNothingIsGoodOrEverything) {
-  EXPECT_EQ(HighestGoodSpeed(Until(0), 0.99).value(), 0);
-  EXPECT_EQ(HighestGoodSpeed(Until(1e9), 0.99).value(), kMostSpeed);
+  EXPECT_EQ(HighestGoodSpeed(Until(0), kPrecision).value(), 0);
+  EXPECT_EQ(HighestGoodSpeed(Until(1e9), kPrecision).value(), kMostSpeed);
 }
 
 TEST(CapacityTest, AnErrorEndsTheSearch) {
   const auto failing = [](double) -> Result<double> { return InvalidArgument("policy", "unknown"); };
-  EXPECT_FALSE(HighestGoodSpeed(failing, 0.99).ok());
+  EXPECT_FALSE(HighestGoodSpeed(failing, kPrecision).ok());
 }
 
 }  // namespace
-}  // namespace roost::simulate
+}  // namespace roost::roostctl

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Real daemons under loads with long answers: what each policy makes of them.
+
+    tests/loads.py [--loads system-prompt,restart] [--policies cache-aware,least-requests] [--seeds 3] [--capacity]
+
+For each load and seed, one policy after the other: a router and --workers demo workers of one thread, and roostctl bench
+with a load of --rate requests per second for --seconds. The loads are those of roostctl bench, with their lengths times
+--scale, so that the demo model holds them: system-prompt, zipf-systems, agents, reasoning; and restart, which is
+system-prompt while worker-a restarts in the middle. Prints a table for each load: means over the seeds. Needs the release
+build. --capacity searches the highest rate of which 99 % are good instead, with one seed. Exits with 1 if an answer failed.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "integration"))
+
+from cluster import BIN, Cluster  # noqa: E402
+
+WORKLOADS = {name: name for name in ("system-prompt", "zipf-systems", "agents", "reasoning")} | {"restart": "system-prompt"}
+POLICIES = "cache-aware,least-requests,lmetric,dynamo,sglang,llm-d,round-robin"
+HEADS = ("TTFT mean, ms", "p99", "ITL mean, ms", "p99", "answer mean, s", "p99", "goodput, /s", "tokens/s", "hits, %")
+WORKER_FLAGS = ("--kv-blocks", "4096")
+
+
+def row_of(run):
+    """The figures of a run of roostctl bench, in the order of `HEADS`."""
+    ttft, itl, whole = run["ttft_seconds"], run["itl_seconds"], run["total_seconds"]
+    return [
+        1e3 * ttft["mean"], 1e3 * ttft["p99"], 1e3 * itl["mean"], 1e3 * itl["p99"], whole["mean"], whole["p99"],
+        run["good_per_second"], run["output_tokens_per_second"], 100 * run["cached_ratio"],
+    ]  # fmt: skip
+
+
+def restart(cluster, workers):
+    """Lets worker-a end its requests, and starts it anew."""
+    workers[0].stop()
+    cluster.start_worker("worker-a", *WORKER_FLAGS)
+
+
+def play(load, policy, seed, options):
+    """The run of roostctl bench, as its JSON has it."""
+    with Cluster() as cluster:
+        router = cluster.start_router("--policy", policy)
+        names = [f"worker-{chr(ord('a') + i)}" for i in range(options.workers)]
+        workers = [cluster.start_worker(name, *WORKER_FLAGS) for name in names]
+        router.wait_for_workers(len(workers))
+        command = [
+            BIN / "roostctl", "bench", "--router", router.url, "--workload", WORKLOADS[load], "--ignore-eos", "--json", "-",
+            "--rate", str(options.rate), "--seconds", str(options.seconds), "--scale", str(options.scale),
+            "--slo-ttft-ms", str(options.slo_ttft_ms), "--slo-itl-ms", str(options.slo_itl_ms), "--seed", str(seed),
+            "--warm-up", "4", *(["--capacity"] if options.capacity else []),
+        ]  # fmt: skip
+        timer = None
+        if load == "restart":
+            timer = threading.Timer(options.seconds / 2, restart, (cluster, workers))
+            timer.start()
+        told = subprocess.run(command, capture_output=True, text=True, check=False)
+        if timer:
+            timer.join()
+        if told.returncode not in (0, 1):
+            raise SystemExit(told.stderr)
+        return json.loads(told.stdout)["runs"][0]
+
+
+def table(load, runs_of):
+    """`runs_of` has the runs by policy, seed by seed."""
+    lines = [f"**{load}**", "", "| policy | " + " | ".join(HEADS) + " | requests at each |"]
+    lines.append("| --- |" + " --- |" * (len(HEADS) + 1))
+    for policy, runs in runs_of.items():
+        means = [f"{statistics.mean(values):.3g}" for values in zip(*map(row_of, runs))]
+        names = sorted({name for run in runs for name in run["share_by_worker"]})
+        shares = [f"{100 * statistics.mean(run['share_by_worker'].get(name, 0) for run in runs):.0f} %" for name in names]
+        lines.append(f"| `{policy}` | " + " | ".join([*means, " ".join(shares)]) + " |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--loads", default=",".join(WORKLOADS))
+    parser.add_argument("--policies", default=POLICIES)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rate", type=float, default=6)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--scale", type=float, default=0.2)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--slo-ttft-ms", type=float, default=2000)
+    parser.add_argument("--slo-itl-ms", type=float, default=50)
+    parser.add_argument("--capacity", action="store_true")
+    options = parser.parse_args()
+    loads, policies = options.loads.split(","), options.policies.split(",")
+    unknown = set(loads) - set(WORKLOADS)
+    if unknown:
+        parser.error(f"no such load: {', '.join(sorted(unknown))}; there are: {', '.join(WORKLOADS)}")
+    failed = 0
+    for load in loads:
+        if options.capacity:
+            capacities = {policy: play(load, policy, 1, options)["capacity_per_second"] for policy in policies}
+            print(load, *(f"{policy} {rate:.3g}/s" for policy, rate in capacities.items()), flush=True)
+            continue
+        runs_of = {policy: [] for policy in policies}
+        for seed in range(1, options.seeds + 1):
+            for policy in policies:
+                runs_of[policy].append(play(load, policy, seed, options))
+        failed += sum(run["failed"] for runs in runs_of.values() for run in runs)
+        print(table(load, runs_of) + "\n", flush=True)
+    if failed:
+        print(f"{failed} answers failed", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
