@@ -2,7 +2,9 @@
 // reports, term by term.
 //
 //   ttft  = max(queue, slots) + prefill + decode
-//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay)
+//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay + answer + slowdown)
+//
+// So it is what the request and the others wait until their last tokens; a second is a second, whoever waits.
 //
 //   queue       the uncached tokens before it, at the worker's pace. Where short prompts go first, these are those of
 //               the shorter prompts of all routers, and of the current step
@@ -16,6 +18,10 @@
 //   delay       the prompts that its prefill delays: prefill · the prompts that it overtakes. A prompt that has waited
 //               long counts up to 20 times (prompt_queue.h). In a saturated fleet each request that waits at the worker
 //               counts as 16 more overtaken prompts
+//   answer      its own tokens after the first, as many as such answers had before (answer_lengths.h), each at the step
+//               that the worker would have with the requests that run and wait there, and with this one
+//   slowdown    what it adds to the answers that run there: its prefill, and its share of every step until either it or
+//               they end
 //   congestion  2 / (1 - ρ), where ρ is the busy share of the fleet. Computing tokens that a longer match would have
 //               saved delays all later requests, and more so in a busier fleet. It counts twice, because computed
 //               blocks evict as many others, which are then computed again. Without this term a router minimises each

@@ -319,7 +319,8 @@ void SimWorker::OnComputed(SequenceId id) {
 // The tokens after the first come with the end.
 void SimWorker::EndAnswer(SequenceId id) {
   const std::uint32_t count = text_.trace().requests[requests_.at(id).number].output_token_count;
-  EventFor(requests_.at(id)).tokens.assign(std::max(count, 1U) - 1, TokenId{0});
+  const std::vector<TokenId> tokens(std::max(count, 1U) - 1);
+  EventFor(requests_.at(id)).tokens.assign(tokens.begin(), tokens.end());
   Forget(id, wire::FinishReason::kLength);
 }
 
