@@ -17,7 +17,6 @@ constexpr double kHalfOvertakenTokens = 1000;
 constexpr double kSpeedNoise = 1.5;
 // In a saturated fleet, each request that waits at the worker counts as this many more overtaken prompts.
 constexpr double kSaturatedDelay = 16;
-constexpr double kStall = 1;
 
 struct Rates {
   double prefill_tokens_per_second = 0;
@@ -114,6 +113,13 @@ double AddedStepSeconds(const WorkerView& worker, double prompt_tokens, double a
   return worker.decode.StepSeconds(1, prompt_tokens + answer_tokens / 2) - worker.decode.base_seconds;
 }
 
+// How many tokens are drawn while both the new answer and one that runs there go on, if lengths have no memory. After
+// that the loads of the workers tell nothing of each other any more.
+double OverlapOf(const AnswerLength& answer) {
+  const double sum = answer.own + answer.of_others;
+  return sum > 0 ? answer.own * answer.of_others / sum : 0;
+}
+
 // The step that draws its tokens: with those that run there, and those that wait there.
 double StepWithAll(const WorkerView& worker, Rates rates) {
   const double waiting =
@@ -157,11 +163,11 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
   candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));
   candidate.delay_seconds = candidate.prefill_seconds * DelayedBy(standing, worker, saturation);
-  const AnswerLength& answer = prompt.answer;
-  const double added = AddedStepSeconds(worker, prompt.prompt_token_count, answer.own);
-  candidate.answer_seconds = answer.own * (StepWithAll(worker, rates) + added);
-  candidate.slowdown_seconds = Batch(worker) * std::min(answer.own, answer.of_others) * added +
-                               worker.running_requests * candidate.prefill_seconds * kStall;
+  const double overlap = OverlapOf(prompt.answer);
+  const double added = AddedStepSeconds(worker, prompt.prompt_token_count, prompt.answer.own);
+  candidate.answer_seconds = overlap * (StepWithAll(worker, rates) + added);
+  candidate.slowdown_seconds =
+      overlap * Batch(worker) * added + worker.running_requests * candidate.prefill_seconds;
   const double slowness = SlownessOf(worker, seconds_per_token, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);

@@ -18,10 +18,10 @@
 //   delay       the prompts that its prefill delays: prefill · the prompts that it overtakes. A prompt that has waited
 //               long counts up to 20 times (prompt_queue.h). In a saturated fleet each request that waits at the worker
 //               counts as 16 more overtaken prompts
-//   answer      its own tokens after the first, as many as such answers had before (answer_lengths.h), each at the step
-//               that the worker would have with the requests that run and wait there, and with this one
-//   slowdown    what it adds to the answers that run there: its prefill, and its share of every step until either it or
-//               they end
+//   answer      its own tokens at the step that the worker would have with the requests that run and wait there, and
+//               with this one; as many as it draws while those run too. What comes after that is the same everywhere
+//   slowdown    what it adds to the answers that run there: its prefill, and its share of as many steps
+//               (answer_lengths.h predicts how long answers are)
 //   congestion  2 / (1 - ρ), where ρ is the busy share of the fleet. Computing tokens that a longer match would have
 //               saved delays all later requests, and more so in a busier fleet. It counts twice, because computed
 //               blocks evict as many others, which are then computed again. Without this term a router minimises each
