@@ -74,7 +74,8 @@ class RateEstimator {
   // `seconds_per_token` of prefill, or the least that a token is taken to cost.
   [[nodiscard]] double AtLeastAShare(double seconds_per_token) const;
 
-  // Decaying sums over the steps of x·xᵀ and x·y, with x = (with prefill, without, prefill, decode, context), y = seconds.
+  // Decaying sums over the steps of x·xᵀ and x·y, with x = (with prefill, without, prefill, decode, context), y =
+  // seconds.
   Matrix products_{};
   Vector targets_{};
   Vector coefficients_{};  // the fit to those sums

@@ -90,7 +90,7 @@ std::string CandidateRow(element candidate, std::string_view chosen) {
       CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"),
       cell("/decode_seconds"), cell("/ttft_seconds"), cell("/growth_seconds"),
       SecondsAt(candidate, "/congestion").value_or(1), SecondsAt(candidate, "/pace").value_or(1),
-      cell("/delay_seconds"), cell("/answer_seconds"), cell("/slowdown_seconds"), cell("/cost_seconds"));
+      cell("/delay_seconds"), cell("/answer_seconds"), cell("/stall_seconds"), cell("/cost_seconds"));
 }
 
 std::string DecisionText(element decision) {
@@ -121,7 +121,7 @@ std::string DecisionText(element decision) {
   }
   text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9}\n",
                       "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "growth",
-                      "weight", "pace", "delay", "answer", "slowdown", "cost");
+                      "weight", "pace", "delay", "answer", "stall", "cost");
   simdjson::dom::array candidates;
   if (decision["candidates"].get(candidates) != simdjson::SUCCESS) return text;
   for (const element candidate : candidates) text += CandidateRow(candidate, worker);

@@ -36,7 +36,7 @@ const TERMS = [
   ['pace', 'pace', 'evens out small differences of speed', (value) => value.toFixed(2)],
   ['delay', 'delay_seconds', 'for the prompts that it delays'],
   ['answer', 'answer_seconds', 'from its first token to its last'],
-  ['slowdown', 'slowdown_seconds', 'for the answers that run there'],
+  ['stall', 'stall_seconds', 'for the answers that run there, while its prompt is computed'],
   ['cost', 'cost_seconds', 'what the policy minimises'],
 ];
 

@@ -8,20 +8,21 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   const GenerateSpec& spec = query.spec;
   const FleetView* const fleet = roster_.FleetOf(*spec.model);
   if (fleet == nullptr) return std::nullopt;
-  RouteQuery route{.prompt_token_count = query.prompt_token_count,
-                   .sample_count = query.sample_count,
-                   .answer = {.own = lengths_.Expect(spec.model->model_name(), spec.session_hash, spec.max_output_tokens),
-                              .of_others = lengths_.MeanOf(spec.model->model_name())},
-                   .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
-                   .needs_logprobs = WantsLogprobs(spec),
-                   .needs_min_output_tokens = spec.min_output_tokens > 0,
-                   .is_constrained = spec.constraint.has_value(),
-                   .adapter = spec.model->adapter(),
-                   .matches = query.matches,
-                   .block_hashes = spec.block_hashes,
-                   .session_hash = spec.session_hash,
-                   .waiting_bound = query.waiting_bound,
-                   .now = now};
+  RouteQuery route{
+      .prompt_token_count = query.prompt_token_count,
+      .sample_count = query.sample_count,
+      .answer = {.own = lengths_.Expect(spec.model->model_name(), spec.session_hash, spec.max_output_tokens),
+                 .of_others = lengths_.MeanOf(spec.model->model_name())},
+      .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
+      .needs_logprobs = WantsLogprobs(spec),
+      .needs_min_output_tokens = spec.min_output_tokens > 0,
+      .is_constrained = spec.constraint.has_value(),
+      .adapter = spec.model->adapter(),
+      .matches = query.matches,
+      .block_hashes = spec.block_hashes,
+      .session_hash = spec.session_hash,
+      .waiting_bound = query.waiting_bound,
+      .now = now};
   // A request that does not use the cache gains nothing from cached blocks.
   if (spec.cache_mode == wire::CacheMode::kOff) {
     route.matches = {};

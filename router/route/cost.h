@@ -2,7 +2,7 @@
 // reports, term by term.
 //
 //   ttft  = max(queue, slots) + prefill + decode
-//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay + answer + slowdown)
+//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay + answer + stall)
 //
 // So it is what the request and the others wait until their last tokens; a second is a second, whoever waits.
 //
@@ -20,8 +20,9 @@
 //               counts as 16 more overtaken prompts
 //   answer      its own tokens at the step that the worker would have with the requests that run and wait there, and
 //               with this one; as many as it draws while those run too. What comes after that is the same everywhere
-//   slowdown    what it adds to the answers that run there: its prefill, and its share of as many steps
-//               (answer_lengths.h predicts how long answers are)
+//               (answer_lengths.h predicts lengths). What it adds to their steps is about as much, and counts once
+//   stall       the answers that run there wait while its prompt is computed: half of its prefill for each, which is
+//               in the same steps
 //   congestion  2 / (1 - ρ), where ρ is the busy share of the fleet. Computing tokens that a longer match would have
 //               saved delays all later requests, and more so in a busier fleet. It counts twice, because computed
 //               blocks evict as many others, which are then computed again. Without this term a router minimises each
@@ -71,8 +72,8 @@ struct Candidate {
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double delay_seconds = 0;
-  double answer_seconds = 0;    // from its first token to its last
-  double slowdown_seconds = 0;  // by which it lengthens the answers that run there
+  double answer_seconds = 0;  // from its first token to its last
+  double stall_seconds = 0;   // by which its prefill lengthens the answers that run there
   double congestion = 1;
   double pace = 1;
 
@@ -81,7 +82,7 @@ struct Candidate {
   // The worker's computing time for the request, with the congestion weight.
   [[nodiscard]] double work_seconds() const { return congestion * (prefill_seconds + decode_seconds); }
   [[nodiscard]] double cost_seconds() const {
-    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds + answer_seconds + slowdown_seconds);
+    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds + answer_seconds + stall_seconds);
   }
 };
 
