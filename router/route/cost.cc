@@ -20,6 +20,9 @@ constexpr double kSaturatedDelay = 16;
 // Of the time of a prefill, what an answer that runs there pays for it.
 constexpr double kStallShare = 0.5;
 
+// For the order of workers, which knows no request.
+constexpr AnswerLength kUsualAnswer{.own = 256, .of_others = 256};
+
 struct Rates {
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;
@@ -181,8 +184,10 @@ double LoadTokens(const WorkerView& worker, const FleetSpeed& speed) {
     return (static_cast<double>(worker.queued_prefill_tokens) + kUsualBatchTokens) * (Batch(worker) + 1);
   }
   const double seconds_per_token = SecondsPerToken(worker, rates);
-  const double waiting = PredictCost({}, worker, speed).wait_seconds() / seconds_per_token;
-  return (waiting + kUsualBatchTokens) * WithoutNoise(SlownessOf(worker, seconds_per_token, speed));
+  const double waiting = PredictCost({.answer = kUsualAnswer}, worker, speed).wait_seconds();
+  const double answering = OverlapOf(kUsualAnswer) * (StepWithAll(worker, rates) - worker.decode.base_seconds);
+  const double busy = worker.decode.base_seconds > 0 ? waiting + answering : waiting;
+  return (busy / seconds_per_token + kUsualBatchTokens) * WithoutNoise(SlownessOf(worker, seconds_per_token, speed));
 }
 
 double PrefillSeconds(const WorkerView& worker, std::uint64_t prompt_tokens) {

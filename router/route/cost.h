@@ -107,9 +107,9 @@ struct PromptOnWorker {
 [[nodiscard]] Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed,
                                     std::optional<Instant> now = {});
 
-// The load by which workers are ordered: the time of an uncached prompt of one full step, expressed in tokens that the
-// mean worker computes in that time. So a slow worker counts as loaded. Idle workers of about the same speed have
-// exactly the same load.
+// The load by which workers are ordered: the time of an uncached prompt of one full step, and what the answers that run
+// add to a usual one, expressed in tokens that the mean worker computes in that time. So a slow worker counts as
+// loaded. Idle workers of about the same speed have exactly the same load.
 [[nodiscard]] double LoadTokens(const WorkerView& worker, const FleetSpeed& speed);
 
 // The time that the worker needs for this many prompt tokens, in full steps that also compute its decodes. Zero while
