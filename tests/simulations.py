@@ -66,10 +66,10 @@ def generated_load(title, generator, rate, seconds, **more):
 
 
 GENERATED_LOADS = {
-    "one system prompt": generated_load("one system prompt for all", "system-prompt", 60, 240),
-    "ten system prompts": generated_load("ten system prompts by Zipf's law", "zipf-systems", 60, 240),
-    "restart": generated_load("one system prompt, one worker restarts", "system-prompt", 60, 240, **{"restart-at": 0.4}),
-    "reasoning": generated_load("one system prompt, reasoning answers", "reasoning", 2.5, 1800),
+    "one system prompt": generated_load("one system prompt for all", "system-prompt", 60, 120),
+    "ten system prompts": generated_load("ten system prompts by Zipf's law", "zipf-systems", 60, 120),
+    "restart": generated_load("one system prompt, one worker restarts", "system-prompt", 60, 120, **{"restart-at": 0.4}),
+    "reasoning": generated_load("one system prompt, reasoning answers", "reasoning", 2.5, 900),
 }
 ALL_LOADS = {**LOADS, **GENERATED_LOADS}
 # Columns of the table of differences: title, load, utilisation, tokens of cache in all 8 workers together.
@@ -276,11 +276,12 @@ def run_paired(options, pool):
 
 
 def run_capacities(options, pool):
-    """The highest load, in requests per second, of which 99 % keep both limits. Reference lines have no routing."""
-    cells = chosen_cells(options)
+    """The highest load, in requests per second, of which 99 % keep both limits. It has one column for each load."""
+    cells = list({name: (name, *rest) for _, name, *rest in reversed(chosen_cells(options))}.items())
+    cells = [cell for _, cell in reversed(cells)]
 
     def play(cell):
-        _, name, utilisation, total_tokens = cell
+        name, utilisation, total_tokens = cell
         load = ALL_LOADS[name]._replace(utilisation=utilisation)
         policies = ",".join(CAPACITY_POLICIES) if options.policies == "all" else options.policies
         return simulate(
@@ -290,7 +291,8 @@ def run_capacities(options, pool):
     results = list(pool.map(play, cells))
     lines = ((policy, [f"{result[policy]['capacity_rps']:.3g}" for result in results]) for policy in results[0])
     measured = f"Seed {options.seed}{costs_text(options)}, commit {page_tables.commit()}."
-    made = f"{rows([cell[0] for cell in cells], lines)}\n\n{measured}"
+    titles = [ALL_LOADS[cell[0]].title for cell in cells]
+    made = f"{rows(titles, lines)}\n\n{measured}"
     if options.write:
         page_tables.write(PAGE, "simulations", "capacity", made)
     else:
