@@ -41,7 +41,9 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
                                      std::span<const BlockHash> block_hashes, std::span<const WorkerMatch> matches) {
   const FleetView* const fleet = roster_.FleetOf(model);
   if (fleet == nullptr) return std::nullopt;
+  const double length = lengths_.MeanOf(model.model_name());
   return policy_.Choose({.prompt_token_count = prompt_token_count,
+                         .answer = {.own = length, .of_others = length},
                          .adapter = model.adapter(),
                          .matches = matches,
                          .block_hashes = block_hashes,

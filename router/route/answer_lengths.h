@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "router/route/cost.h"
+
 namespace roost::router {
 
 class AnswerLengths {
@@ -24,7 +26,7 @@ class AnswerLengths {
   // Of any answer of the model, and so, if lengths have no memory, of what is left of one that runs.
   [[nodiscard]] double MeanOf(std::string_view model) const;
 
-  static constexpr double kFirstGuess = 256;
+  static constexpr double kFirstGuess = kUsualAnswer.own;
   static constexpr std::size_t kConversations = 4096;
 
  private:

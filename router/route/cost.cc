@@ -20,9 +20,6 @@ constexpr double kSaturatedDelay = 16;
 // Of the time of a prefill, what an answer that runs there pays for it.
 constexpr double kStallShare = 0.5;
 
-// For the order of workers, which knows no request.
-constexpr AnswerLength kUsualAnswer{.own = 256, .of_others = 256};
-
 struct Rates {
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;

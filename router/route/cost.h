@@ -81,6 +81,8 @@ struct Candidate {
   [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
   // The worker's computing time for the request, with the congestion weight.
   [[nodiscard]] double work_seconds() const { return congestion * (prefill_seconds + decode_seconds); }
+  // The part of the cost that ends with the first token.
+  [[nodiscard]] double first_token_cost_seconds() const { return cost_seconds() - pace * answer_seconds; }
   [[nodiscard]] double cost_seconds() const {
     return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds + answer_seconds + stall_seconds);
   }
@@ -91,6 +93,9 @@ struct AnswerLength {
   double own = 0;
   double of_others = 0;  // that are left of an answer that runs
 };
+
+// Where nothing is known of a request.
+inline constexpr AnswerLength kUsualAnswer{.own = 256, .of_others = 256};
 
 struct PromptOnWorker {
   std::uint32_t prompt_token_count = 0;

@@ -159,7 +159,7 @@ TEST(PredictCostTest, OwnWorkWeighsMoreInABusyFleet) {
   worker.queued_prefill_tokens = 5120;
   const Candidate cost = CostOf(worker, 1000, speed);
   EXPECT_DOUBLE_EQ(cost.congestion, 2 * 4);
-  EXPECT_DOUBLE_EQ(cost.cost_seconds(), cost.queue_seconds + 2 * 4 * (0.5 + 0.02 * 1000 / 512));
+  EXPECT_DOUBLE_EQ(cost.cost_seconds(), cost.queue_seconds + 2 * 4 * (0.5 + 0.02 * 1000 / 512) + cost.answer_seconds);
   EXPECT_DOUBLE_EQ(cost.ttft_seconds(), CostOf(worker, 1000).ttft_seconds());
   speed.busy_share = 1;
   EXPECT_NEAR(CostOf(worker, 1000, speed).congestion, 2 / 0.03, 1e-9);
