@@ -10,11 +10,12 @@ namespace roost {
 
 namespace {
 
-constexpr std::size_t kTerms = 4;
+constexpr std::size_t kTerms = 5;
 constexpr std::size_t kBase = 0;        // of steps with prefill
 constexpr std::size_t kDecodeBase = 1;  // of steps without
 constexpr std::size_t kPrefill = 2;
 constexpr std::size_t kDecode = 3;
+constexpr std::size_t kContext = 4;
 
 constexpr double kForgetting = 0.99;
 // While only decodes come, the weight of the prefill data stops decaying below this value: nothing newer is known about
@@ -115,7 +116,7 @@ void RateEstimator::Observe(const StepSample& step) {
   if (step.decode_tokens > 0) ++decode_steps_;
   const bool with_prefill = step.prefill_tokens > 0;
   const Vector x{with_prefill ? 1.0 : 0.0, with_prefill ? 0.0 : 1.0, static_cast<double>(step.prefill_tokens),
-                 static_cast<double>(step.decode_tokens)};
+                 static_cast<double>(step.decode_tokens), static_cast<double>(step.context_tokens)};
   const bool keeps_prefills = !with_prefill && products_[kBase][kBase] < kLeastPrefillWeight;
   const auto kept = [&](std::size_t term) {
     return keeps_prefills && (term == kBase || term == kPrefill) ? 1 : kForgetting;
@@ -160,13 +161,18 @@ double RateEstimator::prefill_seconds(std::uint32_t token_count) const {
   return token_count * AtLeastAShare(fit[kPrefill]);
 }
 
-double RateEstimator::decode_step_seconds(std::uint32_t decode_tokens) const {
-  if (decode_steps_ < kMinDecodeSteps) return 0;
-  return coefficients_[kDecodeBase] + coefficients_[kDecode] * static_cast<double>(decode_tokens);
+DecodeCost RateEstimator::decode_cost() const {
+  if (decode_steps_ < kMinDecodeSteps) return {};
+  return {coefficients_[kDecodeBase], coefficients_[kDecode], coefficients_[kContext]};
 }
 
-double RateEstimator::seconds_beside_prefill(std::uint32_t decode_tokens) const {
-  return coefficients_[kBase] + coefficients_[kDecode] * static_cast<double>(decode_tokens);
+double RateEstimator::decode_step_seconds(std::uint32_t decode_tokens, std::uint64_t context_tokens) const {
+  return decode_cost().StepSeconds(decode_tokens, static_cast<double>(context_tokens));
+}
+
+double RateEstimator::seconds_beside_prefill(std::uint32_t decode_tokens, std::uint64_t context_tokens) const {
+  return coefficients_[kBase] + coefficients_[kDecode] * static_cast<double>(decode_tokens) +
+         coefficients_[kContext] * static_cast<double>(context_tokens);
 }
 
 }  // namespace roost

@@ -85,12 +85,12 @@ std::string CandidateRow(element candidate, std::string_view chosen) {
   const auto cell = [&](const char* pointer) { return SecondsAt(candidate, pointer).value_or(0) * 1e3; };
   return fmt::format(
       "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} "
-      "{:>9.1f}\n",
+      "{:>9.1f} {:>9.1f} {:>9.1f}\n",
       worker == chosen ? '*' : ' ', worker, CountAt(candidate, "/matched_tokens"),
       CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"),
       cell("/decode_seconds"), cell("/ttft_seconds"), cell("/growth_seconds"),
       SecondsAt(candidate, "/congestion").value_or(1), SecondsAt(candidate, "/pace").value_or(1),
-      cell("/delay_seconds"), cell("/cost_seconds"));
+      cell("/delay_seconds"), cell("/answer_seconds"), cell("/stall_seconds"), cell("/cost_seconds"));
 }
 
 std::string DecisionText(element decision) {
@@ -119,9 +119,9 @@ std::string DecisionText(element decision) {
   if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {
     text += "  no worker's speed is known yet: the columns below give an order, not times\n";
   }
-  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9}\n",
+  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9}\n",
                       "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "growth",
-                      "weight", "pace", "delay", "cost");
+                      "weight", "pace", "delay", "answer", "stall", "cost");
   simdjson::dom::array candidates;
   if (decision["candidates"].get(candidates) != simdjson::SUCCESS) return text;
   for (const element candidate : candidates) text += CandidateRow(candidate, worker);

@@ -35,6 +35,8 @@ const TERMS = [
   ['weight', 'congestion', 'of computing, in a busy fleet', (value) => value.toFixed(2)],
   ['pace', 'pace', 'evens out small differences of speed', (value) => value.toFixed(2)],
   ['delay', 'delay_seconds', 'for the prompts that it delays'],
+  ['answer', 'answer_seconds', 'from its first token to its last'],
+  ['stall', 'stall_seconds', 'for the answers that run there, while its prompt is computed'],
   ['cost', 'cost_seconds', 'what the policy minimises'],
 ];
 

@@ -8,18 +8,21 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   const GenerateSpec& spec = query.spec;
   const FleetView* const fleet = roster_.FleetOf(*spec.model);
   if (fleet == nullptr) return std::nullopt;
-  RouteQuery route{.prompt_token_count = query.prompt_token_count,
-                   .sample_count = query.sample_count,
-                   .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
-                   .needs_logprobs = WantsLogprobs(spec),
-                   .needs_min_output_tokens = spec.min_output_tokens > 0,
-                   .is_constrained = spec.constraint.has_value(),
-                   .adapter = spec.model->adapter(),
-                   .matches = query.matches,
-                   .block_hashes = spec.block_hashes,
-                   .session_hash = spec.session_hash,
-                   .waiting_bound = query.waiting_bound,
-                   .now = now};
+  RouteQuery route{
+      .prompt_token_count = query.prompt_token_count,
+      .sample_count = query.sample_count,
+      .answer = {.own = lengths_.Expect(spec.model->model_name(), spec.session_hash, spec.max_output_tokens),
+                 .of_others = lengths_.MeanOf(spec.model->model_name())},
+      .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
+      .needs_logprobs = WantsLogprobs(spec),
+      .needs_min_output_tokens = spec.min_output_tokens > 0,
+      .is_constrained = spec.constraint.has_value(),
+      .adapter = spec.model->adapter(),
+      .matches = query.matches,
+      .block_hashes = spec.block_hashes,
+      .session_hash = spec.session_hash,
+      .waiting_bound = query.waiting_bound,
+      .now = now};
   // A request that does not use the cache gains nothing from cached blocks.
   if (spec.cache_mode == wire::CacheMode::kOff) {
     route.matches = {};
@@ -38,7 +41,9 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
                                      std::span<const BlockHash> block_hashes, std::span<const WorkerMatch> matches) {
   const FleetView* const fleet = roster_.FleetOf(model);
   if (fleet == nullptr) return std::nullopt;
+  const double length = lengths_.MeanOf(model.model_name());
   return policy_.Choose({.prompt_token_count = prompt_token_count,
+                         .answer = {.own = length, .of_others = length},
                          .adapter = model.adapter(),
                          .matches = matches,
                          .block_hashes = block_hashes,
@@ -65,6 +70,10 @@ Decider::Prediction Decider::PredictionOf(const Placement& placement) {
 void Decider::OnOutcome(const Prediction& prediction, std::uint32_t cached_tokens, Instant first_token_at) {
   log_.SetOutcome(prediction.number,
                   {.cached_tokens = cached_tokens, .ttft_seconds = ToSeconds(first_token_at - prediction.decided_at)});
+}
+
+void Decider::OnAnswer(const GenerateSpec& spec, std::uint32_t output_tokens) {
+  lengths_.Observe(spec.model->model_name(), spec.session_hash, output_tokens);
 }
 
 void Decider::OnFirstToken(const ServedModel& model, const Prediction& prediction, Instant at) {

@@ -18,6 +18,7 @@
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/roster.h"
+#include "router/route/answer_lengths.h"
 #include "router/route/decision_audit.h"
 #include "router/route/decision_log.h"
 #include "router/route/policy.h"
@@ -73,6 +74,9 @@ class Decider {
   // The same as OnOutcome of a request's first attempt that has one. The token came at `at`.
   void OnFirstToken(const ServedModel& model, const Prediction& prediction, Instant at);
 
+  // An answer of this request has ended after so many tokens.
+  void OnAnswer(const GenerateSpec& spec, std::uint32_t output_tokens);
+
   [[nodiscard]] const DecisionLog& log() const { return log_; }
   [[nodiscard]] std::string_view policy_name() const { return policy_.name(); }
 
@@ -85,6 +89,7 @@ class Decider {
   FleetMetrics& metrics_;
   DecisionAuditor auditor_;
   DecisionLog log_;
+  AnswerLengths lengths_;
 };
 
 }  // namespace roost::router

@@ -33,7 +33,8 @@ WorkerView ViewOf(const Worker& worker) {
           .receives_copy = worker.receives_copy,
           .last_sent = worker.last_sent,
           .prefill_tokens_per_second = worker.rates.prefill_tokens_per_second(),
-          .decode_step_seconds = worker.rates.decode_step_seconds(load.running_requests),
+          .decode_step_seconds = worker.rates.decode_step_seconds(load.running_requests, load.running_context_tokens),
+          .decode = worker.rates.decode_cost(),
           .busy_share = worker.busy.value()};
 }
 

@@ -158,6 +158,7 @@ void RequestBook::NoteOutput(const Attempt& attempt, std::uint32_t choice, Insta
 void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
   Request& request = *attempt.request;
   NoteOutput(attempt, end.choice, now);
+  decider_.OnAnswer(request.spec, static_cast<std::uint32_t>(request.choices[end.choice].output.size()));
   request.choices[end.choice].ended = true;
   if (!HasOpenChoice(request, attempt.part.choices)) {
     if (attempt.cut_short) SendTo(attempt.worker_id, wire::Cancel{attempt.id});

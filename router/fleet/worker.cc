@@ -45,7 +45,7 @@ void Worker::Report(wire::Load report, Instant now) {
   is_leaving = false;
   // A heartbeat between two steps repeats the load of the last step, so it covers no more charges.
   if (load.step_seconds > 0) {
-    rates.Observe({load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds});
+    rates.Observe({load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds, load.running_context_tokens});
     busy.Observe(PrefillSeconds(ViewOf(*this), load.step_prefill_tokens), now);
     const Instant began = now - FromSeconds(std::min(load.step_seconds, kLongestStepSeconds)) - kLinkDelay;
     ledger->CoverUntil(began, load.step_prefill_tokens, hello.ageing_tokens);
@@ -59,7 +59,7 @@ void Worker::Report(wire::Load report, Instant now) {
 }
 
 bool Worker::IsStalled(Instant now) const {
-  const double decode = rates.decode_step_seconds(load.running_requests);
+  const double decode = rates.decode_step_seconds(load.running_requests, load.running_context_tokens);
   const double rate = rates.prefill_tokens_per_second();
   const double prefill = rate > 0 ? hello.max_batch_tokens / rate : 0;
   return engine.IsStalled(decode + prefill, now);

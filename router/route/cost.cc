@@ -6,8 +6,6 @@ namespace roost::router {
 
 namespace {
 
-// A running request is assumed to generate this many more tokens before it frees its slot.
-constexpr double kAssumedRemainingTokens = 128;
 // Above this busy share a fleet counts as saturated. It bounds the factor 1 / (1 - ρ) at 33.
 constexpr double kMaxBusyShare = 0.97;
 // A computed token costs its own time, and the time to compute again the token that it evicts.
@@ -19,6 +17,8 @@ constexpr double kHalfOvertakenTokens = 1000;
 constexpr double kSpeedNoise = 1.5;
 // In a saturated fleet, each request that waits at the worker counts as this many more overtaken prompts.
 constexpr double kSaturatedDelay = 16;
+// Of the time of a prefill, what an answer that runs there pays for it.
+constexpr double kStallShare = 0.5;
 
 struct Rates {
   double prefill_tokens_per_second = 0;
@@ -68,11 +68,11 @@ double RequestsToOutwaitForBlocks(const WorkerView& worker, double tokens) {
   return std::min(running, missing / per_request);
 }
 
-double SlotSeconds(const WorkerView& worker, Rates rates, double uncached) {
+double SlotSeconds(const WorkerView& worker, Rates rates, double uncached, double remaining_tokens) {
   const double for_slots = std::max(0.0, Batch(worker) + 1 - static_cast<double>(worker.max_running_requests));
   const double queued = static_cast<double>(worker.queued_prefill_tokens);
   const double requests = std::max(for_slots, RequestsToOutwaitForBlocks(worker, queued + uncached));
-  return requests * kAssumedRemainingTokens * rates.decode_step_seconds / Slots(worker);
+  return requests * remaining_tokens * rates.decode_step_seconds / Slots(worker);
 }
 
 // A new prompt's place in a worker's queue: the work before it, and the prompts that it delays.
@@ -110,6 +110,25 @@ double DelayedBy(const Standing& standing, const WorkerView& worker, double satu
   return standing.overtaken + saturation * kSaturatedDelay * worker.waiting_requests;
 }
 
+// What a request adds to each step that draws a token of it, seconds. Its context is taken half-way through its answer.
+double AddedStepSeconds(const WorkerView& worker, double prompt_tokens, double answer_tokens) {
+  return worker.decode.StepSeconds(1, prompt_tokens + answer_tokens / 2) - worker.decode.base_seconds;
+}
+
+// How many tokens are drawn while both the new answer and one that runs there go on, if lengths have no memory. After
+// that the loads of the workers tell nothing of each other any more.
+double OverlapOf(const AnswerLength& answer) {
+  const double sum = answer.own + answer.of_others;
+  return sum > 0 ? answer.own * answer.of_others / sum : 0;
+}
+
+// The step that draws its tokens: with those that run there, and those that wait there.
+double StepWithAll(const WorkerView& worker, Rates rates) {
+  const double waiting =
+      worker.decode.StepSeconds(worker.waiting_requests, static_cast<double>(worker.queued_prefill_tokens));
+  return rates.decode_step_seconds + waiting - worker.decode.base_seconds;
+}
+
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {
   // Counts as if the tokens of a usual step took one second.
   const double weight = (Batch(worker) + 1) / kUsualBatchTokens;
@@ -142,10 +161,14 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.queue_seconds = standing.tokens_before * seconds_per_token;
   const double saturation = SaturationOf(speed);
   candidate.growth_seconds = (1 - saturation) * standing.growth_tokens * seconds_per_token;
-  candidate.slot_seconds = SlotSeconds(worker, rates, uncached);
+  candidate.slot_seconds = SlotSeconds(worker, rates, uncached, prompt.answer.of_others);
   candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
   candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));
   candidate.delay_seconds = candidate.prefill_seconds * DelayedBy(standing, worker, saturation);
+  const double overlap = OverlapOf(prompt.answer);
+  const double added = AddedStepSeconds(worker, prompt.prompt_token_count, prompt.answer.own);
+  candidate.answer_seconds = overlap * (StepWithAll(worker, rates) + added);
+  candidate.stall_seconds = kStallShare * worker.running_requests * candidate.prefill_seconds;
   const double slowness = SlownessOf(worker, seconds_per_token, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);
@@ -158,8 +181,10 @@ double LoadTokens(const WorkerView& worker, const FleetSpeed& speed) {
     return (static_cast<double>(worker.queued_prefill_tokens) + kUsualBatchTokens) * (Batch(worker) + 1);
   }
   const double seconds_per_token = SecondsPerToken(worker, rates);
-  const double waiting = PredictCost({}, worker, speed).wait_seconds() / seconds_per_token;
-  return (waiting + kUsualBatchTokens) * WithoutNoise(SlownessOf(worker, seconds_per_token, speed));
+  const double waiting = PredictCost({.answer = kUsualAnswer}, worker, speed).wait_seconds();
+  const double answering = OverlapOf(kUsualAnswer) * (StepWithAll(worker, rates) - worker.decode.base_seconds);
+  const double busy = worker.decode.base_seconds > 0 ? waiting + answering : waiting;
+  return (busy / seconds_per_token + kUsualBatchTokens) * WithoutNoise(SlownessOf(worker, seconds_per_token, speed));
 }
 
 double PrefillSeconds(const WorkerView& worker, std::uint64_t prompt_tokens) {

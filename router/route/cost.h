@@ -2,7 +2,9 @@
 // reports, term by term.
 //
 //   ttft  = max(queue, slots) + prefill + decode
-//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay)
+//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay + answer + stall)
+//
+// So it is what the request and the others wait until their last tokens; a second is a second, whoever waits.
 //
 //   queue       the uncached tokens before it, at the worker's pace. Where short prompts go first, these are those of
 //               the shorter prompts of all routers, and of the current step
@@ -16,6 +18,11 @@
 //   delay       the prompts that its prefill delays: prefill · the prompts that it overtakes. A prompt that has waited
 //               long counts up to 20 times (prompt_queue.h). In a saturated fleet each request that waits at the worker
 //               counts as 16 more overtaken prompts
+//   answer      its own tokens at the step that the worker would have with the requests that run and wait there, and
+//               with this one; as many as it draws while those run too. What comes after that is the same everywhere
+//               (answer_lengths.h predicts lengths). What it adds to their steps is about as much, and counts once
+//   stall       the answers that run there wait while its prompt is computed: half of its prefill for each, which is
+//               in the same steps
 //   congestion  2 / (1 - ρ), where ρ is the busy share of the fleet. Computing tokens that a longer match would have
 //               saved delays all later requests, and more so in a busier fleet. It counts twice, because computed
 //               blocks evict as many others, which are then computed again. Without this term a router minimises each
@@ -65,6 +72,8 @@ struct Candidate {
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double delay_seconds = 0;
+  double answer_seconds = 0;  // from its first token to its last
+  double stall_seconds = 0;   // by which its prefill lengthens the answers that run there
   double congestion = 1;
   double pace = 1;
 
@@ -72,15 +81,27 @@ struct Candidate {
   [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
   // The worker's computing time for the request, with the congestion weight.
   [[nodiscard]] double work_seconds() const { return congestion * (prefill_seconds + decode_seconds); }
+  // The part of the cost that ends with the first token.
+  [[nodiscard]] double first_token_cost_seconds() const { return cost_seconds() - pace * answer_seconds; }
   [[nodiscard]] double cost_seconds() const {
-    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds);
+    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds + answer_seconds + stall_seconds);
   }
 };
+
+// Output tokens, as expected.
+struct AnswerLength {
+  double own = 0;
+  double of_others = 0;  // that are left of an answer that runs
+};
+
+// Where nothing is known of a request.
+inline constexpr AnswerLength kUsualAnswer{.own = 256, .of_others = 256};
 
 struct PromptOnWorker {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t matched_block_count = 0;  // leading blocks that the worker holds, or will hold when its queue is done
   std::uint32_t pending_block_count = 0;  // the last of them, which are still being computed
+  AnswerLength answer = {};
 };
 
 // The prompt tokens that a worker need not compute. Full blocks only, and never the whole prompt: its last token is
@@ -91,9 +112,9 @@ struct PromptOnWorker {
 [[nodiscard]] Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed,
                                     std::optional<Instant> now = {});
 
-// The load by which workers are ordered: the time of an uncached prompt of one full step, expressed in tokens that the
-// mean worker computes in that time. So a slow worker counts as loaded. Idle workers of about the same speed have
-// exactly the same load.
+// The load by which workers are ordered: the time of an uncached prompt of one full step, and what the answers that run
+// add to a usual one, expressed in tokens that the mean worker computes in that time. So a slow worker counts as
+// loaded. Idle workers of about the same speed have exactly the same load.
 [[nodiscard]] double LoadTokens(const WorkerView& worker, const FleetSpeed& speed);
 
 // The time that the worker needs for this many prompt tokens, in full steps that also compute its decodes. Zero while

@@ -30,6 +30,7 @@ inline constexpr std::uint32_t kNoBound = std::numeric_limits<std::uint32_t>::ma
 struct RouteQuery {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t sample_count = 1;
+  AnswerLength answer = kUsualAnswer;
   bool needs_full_sampling = false;
   bool needs_logprobs = false;
   bool needs_min_output_tokens = false;

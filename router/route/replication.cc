@@ -40,7 +40,8 @@ const Candidate* FindReceiver(const FleetView& fleet, const std::vector<Candidat
 // `receiver` with the cost that it would have if it held the first `block_count` blocks.
 Candidate AsHolder(const RouteQuery& query, const FleetView& fleet, const Candidate& receiver,
                    std::uint32_t block_count) {
-  const PromptOnWorker prompt{.prompt_token_count = query.prompt_token_count, .matched_block_count = block_count};
+  const PromptOnWorker prompt{
+      .prompt_token_count = query.prompt_token_count, .matched_block_count = block_count, .answer = query.answer};
   return PredictCost(prompt, *fleet.Find(receiver.slot), fleet.speed(), query.now);
 }
 

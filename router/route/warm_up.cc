@@ -31,14 +31,14 @@ const Candidate* WarmUp::Choose(const RouteQuery& query, const FleetView& fleet,
   // Prompts without full blocks, and requests that do not use the cache, warm no worker.
   if (query.block_hashes.empty() || !IsMiss(query, candidates)) return nullptr;
   const std::uint64_t misses = misses_[fleet.number()]++;
-  const double most_seconds = chosen.cost_seconds() / (1 - 1.0 / kLeastUsefulPart);
+  const double most_seconds = chosen.first_token_cost_seconds() / (1 - 1.0 / kLeastUsefulPart);
   const Candidate* warmed = nullptr;
   for (const Candidate& candidate : candidates) {
     const WorkerView& worker = *fleet.Find(candidate.slot);
     if (!IsWarming(worker, fleet, *query.now)) continue;
     Share& share = ShareOf(worker, misses);
     const bool is_due = (share.taken + 1) * fleet.size() <= misses + 1 - share.misses_before;
-    if (is_due && candidate.cost_seconds() <= most_seconds) {
+    if (is_due && candidate.first_token_cost_seconds() <= most_seconds) {
       warmed = &candidate;
       break;
     }

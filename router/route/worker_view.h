@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/ids.h"
+#include "common/base/rate_estimator.h"
 #include "router/route/prompt_queue.h"
 
 namespace roost::router {
@@ -54,6 +55,7 @@ struct WorkerView {
   // Fitted online from the steps that it reports; zero until known.
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;  // of a step with the running requests' decodes and no prefill
+  DecodeCost decode;               // from which that follows, and what more requests and contexts add
   double busy_share = 0;           // share of its time spent on prefill, 0 to 1, smoothed (busy_share.h)
 };
 

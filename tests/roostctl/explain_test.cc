@@ -18,7 +18,7 @@ constexpr std::string_view kDecision =
     R"("regret":{"cached_tokens":0,"ttft_seconds":0.0},"round_robin":{"cached_tokens":16,"ttft_seconds":0.8},)"
     R"("candidates":[{"worker":"w2","matched_tokens":1440,"pending_tokens":0,"queue_seconds":0.01,"slot_seconds":0,)"
     R"("prefill_seconds":0.08,"decode_seconds":0.01,"ttft_seconds":0.1,"growth_seconds":0.0625,)"
-    R"("congestion":2.5,"delay_seconds":0.004,"cost_seconds":0.239},)"
+    R"("congestion":2.5,"delay_seconds":0.004,"answer_seconds":3.5,"stall_seconds":0.25,"cost_seconds":0.239},)"
     R"({"worker":"w1","matched_tokens":16,"pending_tokens":16,"queue_seconds":0,)"
     R"("slot_seconds":0,"prefill_seconds":0.79,"decode_seconds":0.01,"ttft_seconds":0.8,"congestion":2.5,)"
     R"("delay_seconds":0,"cost_seconds":2.0}]})";
@@ -57,7 +57,7 @@ TEST(FormatDecisionsTest, PrintsOneRowPerCandidateAndMarksTheChosenOne) {
   EXPECT_THAT(chosen, HasSubstr("239.0"));
   EXPECT_THAT(chosen, HasSubstr("2.50"));
   EXPECT_THAT(chosen, HasSubstr(" 62.5 "));
-  EXPECT_THAT(chosen, HasSubstr("4.0     239.0"));
+  EXPECT_THAT(chosen, HasSubstr("4.0    3500.0     250.0     239.0"));
   EXPECT_THAT(other, HasSubstr("2000.0"));
 }
 

@@ -28,6 +28,13 @@ class Client final : public router::GenerationObserver {
   RequestLog& log_;
 };
 
+// Clients give one bound for all their requests, and do not know how long an answer will be.
+std::uint32_t LongestAnswer(const workload::Trace& trace) {
+  std::uint32_t longest = 1;
+  for (const workload::TraceRequest& request : trace.requests) longest = std::max(longest, request.output_token_count);
+  return longest;
+}
+
 }  // namespace
 
 SimRouter::SimRouter(std::unique_ptr<router::Policy> policy, const router::FleetCoreOptions& options,
@@ -36,6 +43,7 @@ SimRouter::SimRouter(std::unique_ptr<router::Policy> policy, const router::Fleet
       timeline_(timeline),
       log_(log),
       send_(std::move(send)),
+      max_output_tokens_(LongestAnswer(text.trace()) + 1),
       policy_(std::move(policy)),
       core_(options, *policy_, metrics_, seed) {}
 
@@ -62,7 +70,7 @@ router::GenerateSpec SimRouter::SpecOf(std::uint32_t number, std::shared_ptr<con
   spec.root = TraceText::root();
   spec.block_hashes = text_.PromptHashes(number);
   spec.sampling.seed = number;
-  spec.max_output_tokens = std::max(1U, request.output_token_count) + 1;
+  spec.max_output_tokens = max_output_tokens_;
   spec.session_hash = request.session == 0 ? 0 : Mix64(request.session);
   if (request.tenant != 0) spec.tenant = std::to_string(request.tenant);
   return spec;

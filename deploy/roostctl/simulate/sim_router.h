@@ -58,6 +58,7 @@ class SimRouter {
   Timeline& timeline_;
   RequestLog& log_;
   Send send_;
+  const std::uint32_t max_output_tokens_;
   const std::unique_ptr<router::Policy> policy_;
   DecisionCounter metrics_;
   router::FleetCore core_;

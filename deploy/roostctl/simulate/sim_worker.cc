@@ -226,7 +226,7 @@ void SimWorker::AppendAnswers() {
   for (const SequenceId id : std::exchange(drawn_, {})) {
     const std::vector<TokenId> answer = text_.Answer(requests_.at(id).number);
     if (answer.empty()) {
-      Forget(id, wire::FinishReason::kLength);
+      EndAnswer(id);
     } else {
       scheduler_.Append(id, answer);
     }
@@ -291,7 +291,7 @@ void SimWorker::EndStep(double step_seconds) {
 // All known tokens of the sequence are computed: those of its prompt, and perhaps of its answer.
 void SimWorker::OnComputed(SequenceId id) {
   Request& request = requests_.at(id);
-  if (request.phase == Phase::kDrawn) return Forget(id, wire::FinishReason::kLength);
+  if (request.phase == Phase::kDrawn) return EndAnswer(id);
   const Sequence& sequence = scheduler_.Get(id);
   if (request.is_copy) {
     copied_token_count_ += sequence.prompt_token_count - sequence.cached_token_count;
@@ -314,6 +314,14 @@ void SimWorker::OnComputed(SequenceId id) {
                  .token_count = request.tokens_to_draw,
                  .context_token_count = static_cast<double>(sequence.token_count())},
                 timeline_.Now());
+}
+
+// The tokens after the first come with the end.
+void SimWorker::EndAnswer(SequenceId id) {
+  const std::uint32_t count = text_.trace().requests[requests_.at(id).number].output_token_count;
+  const std::vector<TokenId> tokens(std::max(count, 1U) - 1);
+  EventFor(requests_.at(id)).tokens.assign(tokens.begin(), tokens.end());
+  Forget(id, wire::FinishReason::kLength);
 }
 
 void SimWorker::Forget(SequenceId id, wire::FinishReason reason) {

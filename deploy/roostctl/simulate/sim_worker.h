@@ -141,6 +141,7 @@ class SimWorker {
   [[nodiscard]] double PlanPrompts(const std::vector<worker::ScheduledSlice>& slices);
   void EndStep(double step_seconds);
   void OnComputed(worker::SequenceId id);
+  void EndAnswer(worker::SequenceId id);
   void Forget(worker::SequenceId id, wire::FinishReason reason);
   wire::TokenEvent& EventFor(const Request& request);
 

@@ -53,6 +53,36 @@ TEST(RateEstimatorTest, RecoversTheCostsOfMixedSteps) {
   EXPECT_NEAR(rates.decode_step_seconds(10), 0.032, 1e-4);
 }
 
+TEST(RateEstimatorTest, RecoversWhatRequestsAndTheirContextsCost) {
+  RateEstimator rates;
+  Rng rng(4);
+  for (int i = 0; i < 200; ++i) {
+    const auto decodes = static_cast<std::uint32_t>(1 + rng.Below(64));
+    const std::uint64_t context = decodes * (100 + rng.Below(4000));
+    const double seconds = 6e-3 + 20e-6 * decodes + 44e-9 * static_cast<double>(context);
+    rates.Observe({.prefill_tokens = 0, .decode_tokens = decodes, .seconds = seconds, .context_tokens = context});
+  }
+  const DecodeCost cost = rates.decode_cost();
+  EXPECT_NEAR(cost.base_seconds, 6e-3, 1e-5);
+  EXPECT_NEAR(cost.per_request_seconds, 20e-6, 1e-6);
+  EXPECT_NEAR(cost.per_context_token_seconds, 44e-9, 1e-9);
+  EXPECT_NEAR(rates.decode_step_seconds(10, 20'000), 6e-3 + 200e-6 + 880e-6, 1e-5);
+}
+
+// Where all requests have the same context, their number explains the time as well: what a request adds is the same.
+TEST(RateEstimatorTest, WhatARequestAddsIsKnownWhereContextsAreAllAlike) {
+  RateEstimator rates;
+  Rng rng(5);
+  constexpr std::uint64_t kContext = 2000;
+  for (int i = 0; i < 200; ++i) {
+    const auto decodes = static_cast<std::uint32_t>(1 + rng.Below(64));
+    const double seconds = 6e-3 + 44e-9 * static_cast<double>(decodes * kContext);
+    rates.Observe({.decode_tokens = decodes, .seconds = seconds, .context_tokens = decodes * kContext});
+  }
+  const DecodeCost cost = rates.decode_cost();
+  EXPECT_NEAR(cost.per_request_seconds + cost.per_context_token_seconds * kContext, 88e-6, 5e-6);
+}
+
 // A decode alone takes 20 ms, and short prefills run in the same steps. With one base for both, prefills would seem to
 // take no time.
 TEST(RateEstimatorTest, ShortPrefillsAreNotHiddenByLongDecodes) {

@@ -34,6 +34,8 @@ class DecisionsTest : public ApiTest {
     candidate.decode_seconds = 0.125;
     candidate.delay_seconds = 0.5;
     candidate.growth_seconds = 0.25;
+    candidate.answer_seconds = 4;
+    candidate.stall_seconds = 0.5;
     candidate.congestion = 2;
     record.decision.candidates = {candidate};
     record.worker_id = "w1";
@@ -58,7 +60,7 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
             R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
             R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
             R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
-            R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"cost_seconds":1.5}]}]})");
+            R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"answer_seconds":4,"stall_seconds":0.5,"cost_seconds":6}]}]})");
   EXPECT_EQ(observer_.answers.back(), "decisions 200");
 }
 

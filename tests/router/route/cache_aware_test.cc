@@ -286,7 +286,8 @@ TEST(CacheAwarePolicyTest, TakesTheLeastCostOfAll) {
     double chosen = 0;
     for (const WorkerView& worker : situation.Eligible()) {
       const PromptOnWorker prompt{.prompt_token_count = situation.prompt_token_count,
-                                  .matched_block_count = situation.BlocksOn(worker.slot)};
+                                  .matched_block_count = situation.BlocksOn(worker.slot),
+                                  .answer = kUsualAnswer};
       const double cost = PredictCost(prompt, worker, situation.fleet.speed()).cost_seconds();
       least = std::min(least, cost);
       if (worker.slot == decision->slot) chosen = cost;
