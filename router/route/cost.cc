@@ -122,11 +122,11 @@ double OverlapOf(const AnswerLength& answer) {
   return sum > 0 ? answer.own * answer.of_others / sum : 0;
 }
 
-// The step that draws its tokens: with those that run there, and those that wait there.
-double StepWithAll(const WorkerView& worker, Rates rates) {
-  const double waiting =
-      worker.decode.StepSeconds(worker.waiting_requests, static_cast<double>(worker.queued_prefill_tokens));
-  return rates.decode_step_seconds + waiting - worker.decode.base_seconds;
+// The mean step of so many tokens: with those that run there and those that wait there, whose contexts grow meanwhile.
+double StepWithAll(const WorkerView& worker, Rates rates, double tokens) {
+  const double more_context = static_cast<double>(worker.queued_prefill_tokens) + Batch(worker) * tokens / 2;
+  return rates.decode_step_seconds + worker.decode.StepSeconds(worker.waiting_requests, more_context) -
+         worker.decode.base_seconds;
 }
 
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {
@@ -167,7 +167,7 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.delay_seconds = candidate.prefill_seconds * DelayedBy(standing, worker, saturation);
   const double overlap = OverlapOf(prompt.answer);
   const double added = AddedStepSeconds(worker, prompt.prompt_token_count, prompt.answer.own);
-  candidate.answer_seconds = overlap * (StepWithAll(worker, rates) + added);
+  candidate.answer_seconds = overlap * (StepWithAll(worker, rates, overlap) + added);
   candidate.stall_seconds = kStallShare * worker.running_requests * candidate.prefill_seconds;
   const double slowness = SlownessOf(worker, seconds_per_token, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
@@ -182,7 +182,8 @@ double LoadTokens(const WorkerView& worker, const FleetSpeed& speed) {
   }
   const double seconds_per_token = SecondsPerToken(worker, rates);
   const double waiting = PredictCost({.answer = kUsualAnswer}, worker, speed).wait_seconds();
-  const double answering = OverlapOf(kUsualAnswer) * (StepWithAll(worker, rates) - worker.decode.base_seconds);
+  const double tokens = OverlapOf(kUsualAnswer);
+  const double answering = tokens * (StepWithAll(worker, rates, tokens) - worker.decode.base_seconds);
   const double busy = worker.decode.base_seconds > 0 ? waiting + answering : waiting;
   return (busy / seconds_per_token + kUsualBatchTokens) * WithoutNoise(SlownessOf(worker, seconds_per_token, speed));
 }

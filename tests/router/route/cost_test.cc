@@ -242,12 +242,12 @@ TEST(PredictCostTest, AnAnswerCostsItsStepsBesideThoseThatRun) {
   busy.running_context_tokens = 5000;
   busy.decode_step_seconds = busy.decode.StepSeconds(10, 5000);
   const double difference = CostOf(busy, 0).answer_seconds - CostOf(idle, 0).answer_seconds;
-  EXPECT_NEAR(difference, 64 * (10 * 0.001 + 5000 * 1e-6), 1e-12);
+  EXPECT_NEAR(difference, 64 * (10 * 0.001 + (5000 + 10 * 32) * 1e-6), 1e-12);
   EXPECT_NEAR(CostOf(idle, 1000).answer_seconds, 64 * (0.02 + 0.001 + 1064 * 1e-6), 1e-12);
   busy.waiting_requests = 2;  // they will run beside it
   busy.queued_prefill_tokens = 800;
   EXPECT_NEAR(CostOf(busy, 0).answer_seconds - CostOf(idle, 0).answer_seconds - difference,
-              64 * (2 * 0.001 + 800 * 1e-6), 1e-12);
+              64 * (2 * 0.001 + (800 + 2 * 32) * 1e-6), 1e-12);
 }
 
 TEST(PredictCostTest, TheAnswersThatRunWaitForItsPrefill) {
