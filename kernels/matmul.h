@@ -4,8 +4,8 @@
 // that dtype with W rounded to it. Accuracy: the rounding of f32 sums of K products, and of y to its dtype.
 //
 // Determinism: row m of y depends only on row m of x. On the CPU this holds bit for bit, for any M, any number of
-// threads and any other rows. On CUDA the order of a sum depends on M, and on the algorithm that the device has found the
-// fastest for about that M.
+// threads and any other rows. On CUDA the order of a sum depends on M, and on the algorithm that the device has found
+// the fastest for about that M.
 #pragma once
 
 #include <cstdint>

@@ -51,16 +51,17 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
   clock_.Advance(std::chrono::seconds(2));
   const auto responder = Ask("request_id=chatcmpl-1");
   ASSERT_EQ(responder->response->status, 200);
-  EXPECT_EQ(responder->response->body,
-            R"({"decisions":[{"id":"chatcmpl-1","request_id":"req-9","model":"bytes","prompt_tokens":100,"retries":0,)"
-            R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,)"
-            R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,)"
-            R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5},"actual":null,"no_actual":null,)"
-            R"("regret":{"cached_tokens":16,"ttft_seconds":0.25},)"
-            R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
-            R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
-            R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
-            R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"answer_seconds":4,"stall_seconds":0.5,"cost_seconds":6}]}]})");
+  EXPECT_EQ(
+      responder->response->body,
+      R"({"decisions":[{"id":"chatcmpl-1","request_id":"req-9","model":"bytes","prompt_tokens":100,"retries":0,)"
+      R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,)"
+      R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,)"
+      R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5},"actual":null,"no_actual":null,)"
+      R"("regret":{"cached_tokens":16,"ttft_seconds":0.25},)"
+      R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
+      R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
+      R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
+      R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"answer_seconds":4,"stall_seconds":0.5,"cost_seconds":6}]}]})");
   EXPECT_EQ(observer_.answers.back(), "decisions 200");
 }
 
