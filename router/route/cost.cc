@@ -168,7 +168,7 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   const double overlap = OverlapOf(prompt.answer);
   const double added = AddedStepSeconds(worker, prompt.prompt_token_count, prompt.answer.own);
   candidate.answer_seconds = overlap * (StepWithAll(worker, rates, overlap) + added);
-  candidate.stall_seconds = kStallShare * worker.running_requests * candidate.prefill_seconds;
+  candidate.stall_seconds = kStallShare * Batch(worker) * candidate.prefill_seconds;
   const double slowness = SlownessOf(worker, seconds_per_token, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);
