@@ -79,7 +79,7 @@ for _name, _file, _old, *_values in (
     ("kSaturatedDelay", "cost.cc", "kSaturatedDelay = {};", "16", "8", "32"),
     ("kHalfOvertakenTokens", "cost.cc", "kHalfOvertakenTokens = {};", "1000", "500", "2000"),
     ("kSpeedNoise", "cost.cc", "kSpeedNoise = {};", "1.5", "1.25", "2"),
-    ("kStallShare", "cost.cc", "kStallShare = {};", "0.5", "0.25", "1"),
+    ("kStallShare", "cost.cc", "kStallShare = {};", "0.4", "0.2", "0.8"),
     ("kPatienceSeconds", "prompt_queue.h", "kPatienceSeconds = {};", "0.5", "0.25", "1"),
     ("kMostImpatience", "prompt_queue.h", "kMostImpatience = {};", "19", "9", "39"),
     ("kTieSeconds", "cache_aware.h", "kTieSeconds = {};", "0.02", "0.01", "0.04"),

@@ -18,7 +18,7 @@ constexpr double kSpeedNoise = 1.5;
 // In a saturated fleet, each request that waits at the worker counts as this many more overtaken prompts.
 constexpr double kSaturatedDelay = 16;
 // Of the time of a prefill, what an answer that runs there pays for it.
-constexpr double kStallShare = 0.5;
+constexpr double kStallShare = 0.4;
 
 struct Rates {
   double prefill_tokens_per_second = 0;
@@ -168,7 +168,7 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   const double overlap = OverlapOf(prompt.answer);
   const double added = AddedStepSeconds(worker, prompt.prompt_token_count, prompt.answer.own);
   candidate.answer_seconds = overlap * (StepWithAll(worker, rates, overlap) + added);
-  candidate.stall_seconds = kStallShare * Batch(worker) * candidate.prefill_seconds;
+  candidate.stall_seconds = kStallShare * worker.running_requests * candidate.prefill_seconds;
   const double slowness = SlownessOf(worker, seconds_per_token, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);

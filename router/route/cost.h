@@ -21,8 +21,8 @@
 //   answer      its own tokens at the step that the worker would have with the requests that run and wait there, and
 //               with this one; as many as it draws while those run too. What comes after that is the same everywhere
 //               (answer_lengths.h predicts lengths). What it adds to their steps is about as much, and counts once
-//   stall       the answers that run there, or wait and will, stand still while its prompt is computed: half of its
-//               prefill for each, which is in the same steps
+//   stall       the answers that run there stand still while its prompt is computed: 0.4 of its prefill for each, as
+//               decodes and prompts share their steps
 //   congestion  2 / (1 - ρ), where ρ is the busy share of the fleet. Computing tokens that a longer match would have
 //               saved delays all later requests, and more so in a busier fleet. It counts twice, because computed
 //               blocks evict as many others, which are then computed again. Without this term a router minimises each

@@ -254,7 +254,7 @@ TEST(PredictCostTest, TheAnswersThatRunWaitForItsPrefill) {
   WorkerView worker = Idle(0);
   EXPECT_EQ(CostOf(worker, 1000).stall_seconds, 0);
   worker.running_requests = 6;
-  EXPECT_DOUBLE_EQ(CostOf(worker, 1000).stall_seconds, 6 * 0.5 * 0.5);
+  EXPECT_DOUBLE_EQ(CostOf(worker, 1000).stall_seconds, 6 * 0.4 * 0.5);
 }
 
 TEST(LoadTokensTest, AnswersThatRunAreLoadAndIdleWorkersHaveTheSame) {
