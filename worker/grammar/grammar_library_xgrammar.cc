@@ -9,6 +9,7 @@
 #include <exception>
 #include <new>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -194,26 +195,25 @@ class XgrammarGrammar final : public CompiledGrammar {
 // it stays: O(expressions · depth).
 class Productive {
  public:
-  explicit Productive(const xgrammar::Grammar& grammar) : grammar_(grammar), rules_(grammar->NumRules(), false) {
+  explicit Productive(const xgrammar::Grammar& grammar) : grammar_(grammar) {
     for (bool grows = true; grows;) {
       grows = false;
       for (std::int32_t rule = 0; rule < grammar->NumRules(); ++rule) {
-        if (rules_[rule] || !Matches(grammar->GetRule(rule).body_expr_id)) continue;
-        rules_[rule] = true;
+        if (rules_.count(rule) > 0 || !Matches(grammar->GetRule(rule).body_expr_id)) continue;
+        rules_.insert(rule);
         grows = true;
       }
     }
   }
   // A rule that the start rule leads to and that matches nothing.
   [[nodiscard]] bool HasDeadEnd() const {
-    std::vector<bool> seen(rules_.size(), false);
+    std::set<std::int32_t> seen;
     std::vector<std::int32_t> open{grammar_->GetRootRuleId()};
     while (!open.empty()) {
       const std::int32_t rule = open.back();
       open.pop_back();
-      if (seen[rule]) continue;
-      if (!rules_[rule]) return true;
-      seen[rule] = true;
+      if (!seen.insert(rule).second) continue;
+      if (rules_.count(rule) == 0) return true;
       AddNamed(grammar_->GetRule(rule).body_expr_id, open);
     }
     return false;
@@ -226,8 +226,8 @@ class Productive {
     const auto expr = grammar_->GetGrammarExpr(expression);
     const auto matches = [this](std::int32_t each) { return Matches(each); };
     switch (expr.type) {
-      case Type::kRuleRef: return rules_[expr[0]];
-      case Type::kRepeat: return expr[1] == 0 || rules_[expr[0]];
+      case Type::kRuleRef: return rules_.count(expr[0]) > 0;
+      case Type::kRepeat: return expr[1] == 0 || rules_.count(expr[0]) > 0;
       case Type::kSequence: return std::all_of(expr.begin(), expr.end(), matches);
       case Type::kChoices: return std::any_of(expr.begin(), expr.end(), matches);
       default: return true;  // characters, tokens, and tags in free text
@@ -241,7 +241,7 @@ class Productive {
   }
 
   const xgrammar::Grammar& grammar_;
-  std::vector<bool> rules_;
+  std::set<std::int32_t> rules_;
 };
 
 // ---- compiling, in this process or another ----
