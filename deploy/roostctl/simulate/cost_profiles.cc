@@ -51,15 +51,20 @@ Result<void> Change(ServiceModel& service, std::string_view text) {
 
 }  // namespace
 
+std::vector<std::string_view> CostProfileNames() {
+  std::vector<std::string_view> names;
+  names.reserve(kCostProfiles.size());
+  for (const CostProfile& known : kCostProfiles) names.push_back(known.name);
+  return names;
+}
+
 Result<ServiceModel> ParseCosts(std::span<const std::string> costs) {
   if (costs.empty()) return InvalidArgument("costs", "the name of a profile is needed");
   const auto profile = std::find_if(kCostProfiles.begin(), kCostProfiles.end(),
                                     [&](const CostProfile& known) { return known.name == costs.front(); });
   if (profile == kCostProfiles.end()) {
-    std::vector<std::string_view> names;
-    for (const CostProfile& known : kCostProfiles) names.push_back(known.name);
     return InvalidArgument("costs", "there is no profile '{}'; the profiles are {}", costs.front(),
-                           fmt::join(names, ", "));
+                           fmt::join(CostProfileNames(), ", "));
   }
   ServiceModel service = profile->service;
   for (const std::string& text : costs.subspan(1)) ROOST_RETURN_IF_ERROR(Change(service, text));

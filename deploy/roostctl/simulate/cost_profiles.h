@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/result.h"
 
@@ -70,6 +71,7 @@ inline constexpr std::array<CostProfile, 5> kCostProfiles = {{{"llama-8b-h100", 
 
 // `costs`: the name of a profile, then changes of single terms, as "step-base-ms=8". Errors name the field `costs`.
 [[nodiscard]] Result<ServiceModel> ParseCosts(std::span<const std::string> costs);
+[[nodiscard]] std::vector<std::string_view> CostProfileNames();
 // The names of the terms, for a help text.
 [[nodiscard]] std::string CostTermNames();
 

@@ -24,12 +24,6 @@ std::vector<std::string> SchedulePolicyNames() {
   return names;
 }
 
-std::vector<std::string_view> ProfileNames() {
-  std::vector<std::string_view> names;
-  for (const simulate::CostProfile& profile : simulate::kCostProfiles) names.push_back(profile.name);
-  return names;
-}
-
 void DeclareSimulatedLoad(SimulateOptions& options, ConfigParser& parser) {
   parser.Section("Load")
       .Add("trace", options.trace, "File with recorded requests")
@@ -79,7 +73,7 @@ void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
            {.low = 0, .high = 1e9})
       .AddList("costs", options.costs,
                fmt::format("How long steps take: one of {}; after it, changes as TERM=NUMBER of {}",
-                           fmt::join(ProfileNames(), ", "), simulate::CostTermNames()))
+                           fmt::join(simulate::CostProfileNames(), ", "), simulate::CostTermNames()))
       .Add("restart-at", options.restart_at,
            "Share of the trace's time at which worker 0 ends its requests and leaves; it comes back with an empty "
            "cache. "
