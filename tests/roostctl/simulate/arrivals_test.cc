@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <vector>
 
 #include "deploy/roostctl/simulate/cost_profiles.h"
 #include "deploy/roostctl/workload/generators.h"
@@ -60,9 +61,11 @@ TEST(ArrivalsTest, ScalingGivesTheUtilisationThatWasAskedFor) {
 // 1,000 tokens of prompt take 0.1 s, and 10 tokens of answer their tenth of 10 steps of 20 ms.
 TEST(ArrivalsTest, AnswersCountInTheUtilisationWhereTheyShareSteps) {
   Trace trace{.block_tokens = 16, .requests = {}};
-  for (const double at : {0.0, 1.0}) {
-    trace.requests.push_back(
-        {.arrival_seconds = at, .input_token_count = 1000, .output_token_count = 10, .blocks = {}});
+  for (const workload::ContentId prompt : {0, 1}) {
+    trace.requests.push_back({.arrival_seconds = static_cast<double>(prompt),
+                              .input_token_count = 1000,
+                              .output_token_count = 10,
+                              .blocks = std::vector<workload::ContentId>(1000 / 16 + 1, prompt)});
   }
   ScaleToUtilisation(trace, 0.5, ServiceModel(), {.speed = 2, .full_batch = 10});
   EXPECT_NEAR(trace.requests.back().arrival_seconds, 2 * (0.1 + 0.02) / (0.5 * 2), 1e-9);
