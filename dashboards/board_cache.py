@@ -19,6 +19,10 @@ HIT_RATE_BY_WORKER = ratio(
 )
 
 
+def routed_whole(choice):
+    return rate("roost_router_routed_whole_seconds_total", where=f'choice="{choice}"')
+
+
 def routed_ttft(choice, by=""):
     return rate("roost_router_routed_ttft_seconds_total", by, f'choice="{choice}"')
 
@@ -73,6 +77,11 @@ CACHE = {
                   [(legend, ratio(seconds, rate("roost_router_predicted_ttft_seconds_count")))
                    for legend, seconds in (("chosen", routed_ttft("chosen")), ("round robin", routed_ttft("round_robin")),
                                            ("regret", rate("roost_router_regret_seconds_total")))]),
+            panel("Whole answers: chosen and round robin", "Predicted time from decision to last token, on average. regret: how much "
+                  "longer than at the fastest candidate.", "s",
+                  [(legend, ratio(seconds, rate("roost_router_predicted_ttft_seconds_count")))
+                   for legend, seconds in (("chosen", routed_whole("chosen")), ("round robin", routed_whole("round_robin")),
+                                           ("regret", rate("roost_router_regret_whole_seconds_total")))]),
             panel("Waiting that routing saves", "Seconds of waiting for first tokens per second that round robin would have cost more, "
                   "predicted. Negative: round robin would have been better.", "none",
                   [("{{model}}", f"{routed_ttft('round_robin', 'model')} - {routed_ttft('chosen', 'model')}")]),
@@ -97,6 +106,11 @@ CACHE = {
                    ("actual p50", quantile(0.5, "roost_router_dispatch_ttft_seconds")),
                    ("error p50", quantile(0.5, "roost_router_ttft_error_seconds")),
                    ("error p99", quantile(0.99, "roost_router_ttft_error_seconds"))]),
+            panel("Time between tokens: predicted and actual", "Means of an answer.", "s",
+                  [("predicted p50", quantile(0.5, "roost_router_predicted_itl_seconds")),
+                   ("actual p50", quantile(0.5, "roost_router_mean_itl_seconds")),
+                   ("error p50", quantile(0.5, "roost_router_itl_error_seconds")),
+                   ("error p99", quantile(0.99, "roost_router_itl_error_seconds"))]),
             panel("Workers by mode", "exact: the router knows the cache by the worker's events. predicted: by what was sent there. blind: not "
                   "at all. Anything but exact costs hits. Each router counts every worker.", "short", [("{{mode}}", now("roost_router_worker_mode", "mode"))], stack=True),
             panel("Mode changes", "By new mode and reason.", "cps",

@@ -10,6 +10,7 @@
 #include "common/base/byte_size.h"
 #include "common/wire/codec.h"
 #include "router/policies/policies.h"
+#include "router/route/candidates.h"
 
 namespace roost::router {
 namespace {
@@ -157,8 +158,20 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .Add("max-queue-wait-ms", options.max_queue_wait_ms, "Time after which a request that waits is answered 429",
            {1, 86'400'000});
   const std::span<const std::string_view> policies = PolicyNames();
-  parser.Section("Routing").AddChoice("policy", options.policy, {policies.begin(), policies.end()},
-                                      "How a worker is chosen");
+  parser.Section("Routing")
+      .AddChoice("policy", options.policy, {policies.begin(), policies.end()}, "How a worker is chosen")
+      .Add("slo-ttft-ms", options.slo_ttft_ms,
+           "Bound of the time to the first token. The default policy avoids workers where it, or the next bound, would "
+           "be "
+           "broken. 0: none",
+           {0, 1e9})
+      .Add("slo-itl-ms", options.slo_itl_ms, "Bound of the mean time between the tokens of an answer. 0: none",
+           {0, 1e9})
+      .Add("min-copies", options.min_copies,
+           "Workers that should hold a prefix that many requests share, by the default policy; more than 1 copies it "
+           "before "
+           "anyone waits for it",
+           {1, kMaxHolders});
   parser.Section("Answers").AddChoice(
       "tool-parser", options.tool_parser,
       {"auto", "none", "hermes", "llama", "pythonic", "mistral", "harmony", "deepseek", "granite", "glm", "qwen-xml",

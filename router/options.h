@@ -66,6 +66,9 @@ struct RouterOptions {
 
   // Routing
   std::string policy = "cache-aware";
+  double slo_ttft_ms = 0;  // 0: no bound
+  double slo_itl_ms = 0;
+  std::uint32_t min_copies = RoutingWishes().min_copies;
 
   // Answers
   std::string tool_parser = "auto";

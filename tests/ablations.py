@@ -88,7 +88,7 @@ for _name, _file, _old, *_values in (
     ("1 / kLeastUsefulPart", "warm_up.h", "kLeastUsefulPart = {};", "3", "2", "6"),
     ("kLeastLoadedCount", "candidates.h", "kLeastLoadedCount = {};", "4", "1", "2"),
     ("kKeptHolders", "candidates.h", "kKeptHolders = {};", "12", "6"),
-    ("kSets", "wait_sketch.h", "kSets = {};", "256", "32"),
+    ("kSets", "prefix_sums.h", "kSets = {};", "256", "32"),
 ):
     for _row in constant(_name, _file, _old, *_values):
         ROWS[_row.title] = _row

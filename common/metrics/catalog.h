@@ -162,14 +162,24 @@ inline constexpr Metric kRouterDispatchTtft{Kind::kHistogram, "roost_router_disp
     "Time from decision to first token, of the same generations.", kLatencySeconds};
 inline constexpr Metric kRouterTtftError{Kind::kHistogram, "roost_router_ttft_error_seconds", "model",
     "Absolute difference between predicted and actual time from decision to first token.", kLatencySeconds};
+inline constexpr Metric kRouterPredictedItl{Kind::kHistogram, "roost_router_predicted_itl_seconds", "model",
+    "Mean time between the tokens of a generation, as the decision predicted it.", kLatencySeconds};
+inline constexpr Metric kRouterMeanItl{Kind::kHistogram, "roost_router_mean_itl_seconds", "model",
+    "Mean time between the tokens of a generation, of the same generations.", kLatencySeconds};
+inline constexpr Metric kRouterItlError{Kind::kHistogram, "roost_router_itl_error_seconds", "model",
+    "Absolute difference between predicted and actual mean time between the tokens of a generation.", kLatencySeconds};
 inline constexpr Metric kRouterRoutedMatchedTokens{Kind::kCounter, "roost_router_routed_matched_tokens_total", "model,choice",
     "Prompt tokens cached at decision time, by choice: at the chosen worker, and at the worker that round robin would have chosen."};
 inline constexpr Metric kRouterRoutedTtft{Kind::kCounter, "roost_router_routed_ttft_seconds_total", "model,choice",
     "Predicted times to first token, added up, by choice: of the chosen worker, and of the worker that round robin would have chosen."};
+inline constexpr Metric kRouterRoutedWhole{Kind::kCounter, "roost_router_routed_whole_seconds_total", "model,choice",
+    "Predicted times from decision to last token, added up, by choice: of the chosen worker, and of the worker that round robin would have chosen."};
 inline constexpr Metric kRouterRegretTokens{Kind::kCounter, "roost_router_regret_tokens_total", "model",
     "Prompt tokens that the worker with the longest match held beyond those of the chosen worker."};
 inline constexpr Metric kRouterRegretSeconds{Kind::kCounter, "roost_router_regret_seconds_total", "model",
     "Predicted time to first token of the chosen worker minus that of the fastest candidate, added up."};
+inline constexpr Metric kRouterRegretWhole{Kind::kCounter, "roost_router_regret_whole_seconds_total", "model",
+    "Predicted time to the last token of the chosen worker minus that of the fastest candidate, added up."};
 inline constexpr Metric kRouterWorkerRequests{Kind::kCounter, "roost_router_worker_requests_total", "model,worker",
     "Generations sent to each worker."};
 inline constexpr Metric kRouterWorkerInFlight{Kind::kGauge, "roost_router_worker_in_flight_requests", "model,worker",

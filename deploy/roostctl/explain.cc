@@ -55,10 +55,22 @@ std::string_view NoActualText(element decision) {
   return "no token yet";
 }
 
+// An older router, and an answer that has not ended, tell of the first token only.
+std::string TimesText(element times) {
+  std::string text = fmt::format("first token after {}", Milliseconds(SecondsAt(times, "/ttft_seconds")));
+  const auto between = SecondsAt(times, "/itl_seconds");
+  if (between.has_value()) text += fmt::format(", {} between tokens", Milliseconds(between));
+  const auto whole = SecondsAt(times, "/whole_seconds");
+  if (whole.has_value()) text += fmt::format(", whole answer after {}", Milliseconds(whole));
+  return text;
+}
+
 std::string ActualText(element decision) {
   if (decision["actual"].is_null()) return std::string(NoActualText(decision));
-  return fmt::format("{} cached tokens, first token after {}", CountAt(decision, "/actual/cached_tokens"),
-                     Milliseconds(SecondsAt(decision, "/actual/ttft_seconds")));
+  std::string text =
+      fmt::format("{} cached tokens, {}", CountAt(decision, "/actual/cached_tokens"), TimesText(decision["actual"]));
+  const std::uint64_t tokens = CountAt(decision, "/actual/output_tokens");
+  return tokens > 0 ? fmt::format("{} with {} tokens", text, tokens) : text;
 }
 
 // The hit as it came, before that as it is predicted; and what was known of the candidates' caches at the decision, in
@@ -104,17 +116,16 @@ std::string DecisionText(element decision) {
                       retries > 0 ? fmt::format(", retry {},", retries) : "", TextAt(decision, "/policy"), reason,
                       ReasonText(reason));
   text += CopyText(decision);
-  text += fmt::format("  predicted    {} cached tokens, first token after {}\n",
-                      CountAt(decision, "/predicted/cached_tokens"),
-                      Milliseconds(SecondsAt(decision, "/predicted/ttft_seconds")));
+  text += fmt::format("  predicted    {} cached tokens, {}\n", CountAt(decision, "/predicted/cached_tokens"),
+                      TimesText(decision["predicted"]));
   text += fmt::format("  actual       {}\n", ActualText(decision));
   text += HitText(decision);
-  text += fmt::format("  regret       {} cached tokens fewer, {} slower than the best candidate\n",
-                      CountAt(decision, "/regret/cached_tokens"),
-                      Milliseconds(SecondsAt(decision, "/regret/ttft_seconds")));
-  text += fmt::format("  round robin  {} cached tokens, first token after {}\n",
-                      CountAt(decision, "/round_robin/cached_tokens"),
-                      Milliseconds(SecondsAt(decision, "/round_robin/ttft_seconds")));
+  text +=
+      fmt::format("  regret       {} cached tokens fewer, first token {} and whole answer {} later than the best\n",
+                  CountAt(decision, "/regret/cached_tokens"), Milliseconds(SecondsAt(decision, "/regret/ttft_seconds")),
+                  Milliseconds(SecondsAt(decision, "/regret/whole_seconds")));
+  text += fmt::format("  round robin  {} cached tokens, {}\n", CountAt(decision, "/round_robin/cached_tokens"),
+                      TimesText(decision["round_robin"]));
   bool rates_known = false;
   if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {
     text += "  no worker's speed is known yet: the columns below give an order, not times\n";

@@ -57,6 +57,19 @@ std::string_view StateOf(simdjson::dom::element worker) {
   return Flag(worker, "ready") ? "ready" : "starting";
 }
 
+// Says why a worker takes few requests. Empty if it takes enough, or the router does not tell.
+std::string IdleLine(simdjson::dom::element worker) {
+  std::string_view why;
+  std::uint64_t taken = 0;
+  std::uint64_t of = 0;
+  if (worker["share"]["why"].get(why) != simdjson::SUCCESS ||
+      worker["share"]["taken"].get(taken) != simdjson::SUCCESS || worker["share"]["of"].get(of) != simdjson::SUCCESS) {
+    return "";
+  }
+  return fmt::format("{} takes {} of the last {} requests of {}: {}\n", Text(worker, "id"), taken, of,
+                     Text(worker, "model"), why);
+}
+
 Result<std::string> Ask(HttpClient& client) {
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get("/admin/v1/workers"));
   if (response.status != 200) return RefusalOf(response);
@@ -96,6 +109,7 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
                          Count(worker, "pinned_blocks"), Count(worker, "requests_total"), revision);
   }
   if (workers.size() == 0) table += "(no workers)\n";
+  for (const simdjson::dom::element worker : workers) table += IdleLine(worker);
   return table;
 }
 

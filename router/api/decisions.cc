@@ -37,6 +37,7 @@ void WriteCandidate(const Candidate& candidate, std::string_view worker_id, Json
   json.Key("congestion").Number(candidate.congestion);
   json.Key("pace").Number(candidate.pace);
   json.Key("delay_seconds").Number(candidate.delay_seconds);
+  json.Key("token_seconds").Number(candidate.token_seconds);
   json.Key("answer_seconds").Number(candidate.answer_seconds);
   json.Key("stall_seconds").Number(candidate.stall_seconds);
   json.Key("cost_seconds").Number(candidate.cost_seconds());
@@ -66,14 +67,26 @@ void WriteHit(const DecisionRecord& record, JsonWriter& json) {
   json.Key("hit").String(HitLine(record.prompt_token_count, cached, record.block_tokens));
 }
 
+void WriteActual(const DecisionRecord::Outcome& outcome, JsonWriter& json) {
+  json.BeginObject().Key("cached_tokens").Number(outcome.cached_tokens);
+  json.Key("ttft_seconds").Number(outcome.ttft_seconds);
+  if (outcome.answer.has_value()) {
+    json.Key("output_tokens").Number(outcome.answer->tokens);
+    WriteSeconds("itl_seconds", outcome.answer->itl_seconds, outcome.answer->tokens > 1, json);
+    json.Key("whole_seconds").Number(outcome.answer->whole_seconds);
+  }
+  json.EndObject();
+}
+
 void WriteOutcome(const DecisionRecord& record, JsonWriter& json) {
   const Decision& decision = record.decision;
   json.Key("predicted").BeginObject().Key("cached_tokens").Number(decision.matched_tokens);
   WriteSeconds("ttft_seconds", decision.predicted_ttft_seconds, decision.in_seconds, json);
+  WriteSeconds("itl_seconds", decision.predicted_itl_seconds, decision.in_seconds, json);
+  WriteSeconds("whole_seconds", decision.predicted_whole_seconds, decision.in_seconds, json);
   json.EndObject().Key("actual");
   if (record.outcome.has_value()) {
-    json.BeginObject().Key("cached_tokens").Number(record.outcome->cached_tokens);
-    json.Key("ttft_seconds").Number(record.outcome->ttft_seconds).EndObject();
+    WriteActual(*record.outcome, json);
   } else {
     json.Null();
   }
@@ -86,8 +99,10 @@ void WriteAudit(const DecisionRecord& record, JsonWriter& json) {
   const bool in_seconds = record.decision.in_seconds;
   json.Key("regret").BeginObject().Key("cached_tokens").Number(audit.regret_tokens);
   WriteSeconds("ttft_seconds", audit.regret_seconds, in_seconds, json);
+  WriteSeconds("whole_seconds", audit.regret_whole_seconds, in_seconds, json);
   json.EndObject().Key("round_robin").BeginObject().Key("cached_tokens").Number(audit.rotation_matched_tokens);
   WriteSeconds("ttft_seconds", audit.rotation_ttft_seconds, in_seconds, json);
+  WriteSeconds("whole_seconds", audit.rotation_whole_seconds, in_seconds, json);
   json.EndObject();
 }
 

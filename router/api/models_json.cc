@@ -38,6 +38,12 @@ void WriteTotals(const WorkerTotals& totals, JsonWriter& json) {
 
 std::string ProtocolOf(const wire::PeerVersion& version) { return fmt::format("{}.{}", version.major, version.minor); }
 
+void WriteShare(const WorkerShare& share, JsonWriter& json) {
+  json.Key("share").BeginObject().Key("taken").Number(share.taken).Key("of").Number(share.decisions).Key("why");
+  share.why.empty() ? json.Null() : json.String(share.why);
+  json.EndObject();
+}
+
 void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.BeginObject().Key("id").String(worker.worker_id).Key("model").String(worker.model);
   json.Key("state")
@@ -52,6 +58,7 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.Key("indexed_blocks").Number(worker.indexed_block_count).Key("index_in_sync").Bool(worker.index_in_sync);
   json.Key("mode").String(NameOf(worker.mode));
   json.Key("requests_total").Number(worker.requests_total);
+  WriteShare(worker.share, json);
   WriteTotals(worker.totals, json);
   json.Key("release").String(worker.version.release).Key("protocol").String(ProtocolOf(worker.version));
   json.Key("fingerprint").String(worker.fingerprint).Key("kv_dtype").String(worker.kv_dtype);

@@ -130,10 +130,18 @@ function regretText({ regret }) {
   return parts.filter((part) => part !== '').join(', ') || 'none';
 }
 
+// What times say of the whole answer; older routers and answers that go on say nothing.
+function answerText({ itl_seconds: between, whole_seconds: whole }) {
+  const parts = [];
+  if (between != null) parts.push(`${seconds(between)} between tokens`);
+  if (whole != null) parts.push(`whole answer after ${seconds(whole)}`);
+  return parts.map((part) => `, ${part}`).join('');
+}
+
 function explain(decision) {
   const { predicted, actual, regret, round_robin: rotation } = decision;
   const came = actual === null ? NO_ACTUAL[decision.no_actual] ?? 'No token has come yet.'
-    : `It found ${count(actual.cached_tokens)}, and the first token came after ${seconds(actual.ttft_seconds)}.`;
+    : `It found ${count(actual.cached_tokens)}, and the first token came after ${seconds(actual.ttft_seconds)}${answerText(actual)}.`;
   const regretted = [
     regret.cached_tokens > 0 ? `one held ${count(regret.cached_tokens)} tokens more` : '',
     (regret.ttft_seconds ?? 0) >= LEAST_REGRET_SECONDS ? `one was predicted to be ${seconds(regret.ttft_seconds)} faster` : '',
@@ -142,9 +150,9 @@ function explain(decision) {
     : 'Regret: none. No other candidate held more or was predicted to be faster.';
   const lines = [
     `${decision.worker} was chosen by ${decision.policy} because ${reasonOf(decision)[1]}.`,
-    `Predicted: ${count(predicted.cached_tokens)} of ${count(decision.prompt_tokens)} prompt tokens cached, first token after ${seconds(predicted.ttft_seconds)}. ${came}`,
+    `Predicted: ${count(predicted.cached_tokens)} of ${count(decision.prompt_tokens)} prompt tokens cached, first token after ${seconds(predicted.ttft_seconds)}${answerText(predicted)}. ${came}`,
     best,
-    `Round robin would have sent it to a worker with ${count(rotation.cached_tokens)} cached tokens: first token after ${seconds(rotation.ttft_seconds)}.`,
+    `Round robin would have sent it to a worker with ${count(rotation.cached_tokens)} cached tokens: first token after ${seconds(rotation.ttft_seconds)}${answerText(rotation)}.`,
   ];
   if (decision.copy !== null) lines.push(`${decision.copy.worker ?? 'another worker'} gets a copy of the first ${plural(decision.copy.blocks, 'block')}; no request waits for it.`);
   if (!decision.rates_known) lines.push('No worker’s speed is known yet: the columns below give an order, not times.');

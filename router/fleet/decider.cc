@@ -21,6 +21,8 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
       .matches = query.matches,
       .block_hashes = spec.block_hashes,
       .session_hash = spec.session_hash,
+      .min_copies = wishes_.min_copies,
+      .slo = wishes_.slo,
       .waiting_bound = query.waiting_bound,
       .now = now};
   // A request that does not use the cache gains nothing from cached blocks.
@@ -47,6 +49,7 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
                          .adapter = model.adapter(),
                          .matches = matches,
                          .block_hashes = block_hashes,
+                         .slo = wishes_.slo,
                          .is_question = true},
                         *fleet);
 }
@@ -63,6 +66,7 @@ Decider::Prediction Decider::PredictionOf(const Placement& placement) {
   return {.number = placement.number,
           .decided_at = placement.decided_at,
           .ttft_seconds = placement.decision.predicted_ttft_seconds,
+          .itl_seconds = placement.decision.predicted_itl_seconds,
           .in_seconds = placement.decision.in_seconds,
           .cached_tokens = placement.decision.matched_tokens};
 }
@@ -72,8 +76,17 @@ void Decider::OnOutcome(const Prediction& prediction, std::uint32_t cached_token
                   {.cached_tokens = cached_tokens, .ttft_seconds = ToSeconds(first_token_at - prediction.decided_at)});
 }
 
-void Decider::OnAnswer(const GenerateSpec& spec, std::uint32_t output_tokens) {
-  lengths_.Observe(spec.model->model_name(), spec.session_hash, output_tokens);
+void Decider::OnAnswer(const GenerateSpec& spec, std::uint32_t answer_tokens, const Prediction& prediction,
+                       const std::optional<AttemptOutput>& output) {
+  lengths_.Observe(spec.model->model_name(), spec.session_hash, answer_tokens);
+  if (!output.has_value() || output->tokens == 0) return;
+  const double seconds = ToSeconds(output->ended_at - output->first_token_at);
+  const double itl = output->tokens > 1 ? seconds / (output->tokens - 1) : 0;
+  log_.SetAnswer(prediction.number, {.tokens = output->tokens,
+                                     .itl_seconds = itl,
+                                     .whole_seconds = ToSeconds(output->ended_at - prediction.decided_at)});
+  if (output->tokens < 2 || !prediction.in_seconds || prediction.itl_seconds <= 0) return;
+  metrics_.OnItl(spec.model->model_name(), {.predicted_seconds = prediction.itl_seconds, .actual_seconds = itl});
 }
 
 void Decider::OnFirstToken(const ServedModel& model, const Prediction& prediction, Instant at) {
@@ -87,6 +100,7 @@ std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision
   DecisionRecord record{.answer_id = query.spec.answer_id,
                         .request_id = query.spec.request_id,
                         .model = query.spec.model->name,
+                        .served_model = query.spec.model->model_name(),
                         .prompt_token_count = query.prompt_token_count,
                         .block_tokens = query.spec.model->block_tokens,
                         .retry_count = query.retry_count,

@@ -1,8 +1,8 @@
 // Chooses the worker for a request: asks the policy, compares its choice with the best candidate and with round robin,
 // and logs the decision so that it can be explained later.
 //
-//   Decide ──► Placement ──► OnOutcome, OnFirstToken: compare prediction and outcome
-//     └─ log, counters          └─ log, counters
+//   Decide ──► Placement ──► OnOutcome, OnFirstToken, OnAnswer: compare prediction and outcome
+//     └─ log, counters          └─ log, counters, lengths of answers
 //
 // Not thread-safe. The constructor's arguments outlive it.
 #pragma once
@@ -35,6 +35,12 @@ struct PlacementQuery {
   std::uint32_t waiting_bound = kNoBound;     // see RouteQuery
 };
 
+// What the operator asks of the policy.
+struct RoutingWishes {
+  std::uint32_t min_copies = 1;  // see RouteQuery
+  SloBounds slo;
+};
+
 struct Placement {
   Worker& worker;
   Decision decision;
@@ -44,8 +50,8 @@ struct Placement {
 
 class Decider {
  public:
-  Decider(Roster& roster, Policy& policy, FleetMetrics& metrics)
-      : roster_(roster), policy_(policy), metrics_(metrics) {}
+  Decider(const RoutingWishes& wishes, Roster& roster, Policy& policy, FleetMetrics& metrics)
+      : wishes_(wishes), roster_(roster), policy_(policy), metrics_(metrics) {}
 
   // Empty when no worker may take it.
   [[nodiscard]] std::optional<Placement> Decide(const PlacementQuery& query, Instant now);
@@ -63,6 +69,7 @@ class Decider {
     std::uint64_t number = 0;
     Instant decided_at{};
     double ttft_seconds = 0;
+    double itl_seconds = 0;   // mean time between tokens
     bool in_seconds = false;  // see Decision
     std::uint32_t cached_tokens = 0;
   };
@@ -74,8 +81,16 @@ class Decider {
   // The same as OnOutcome of a request's first attempt that has one. The token came at `at`.
   void OnFirstToken(const ServedModel& model, const Prediction& prediction, Instant at);
 
-  // An answer of this request has ended after so many tokens.
-  void OnAnswer(const GenerateSpec& spec, std::uint32_t output_tokens);
+  // What an attempt gave to an answer that has ended.
+  struct AttemptOutput {
+    std::uint32_t tokens = 0;
+    Instant first_token_at{};
+    Instant ended_at{};
+  };
+  // An answer has ended as its request wished, after so many tokens. `output` is of the attempt that ended it, if
+  // the attempt computed no other answer beside: others would share its steps.
+  void OnAnswer(const GenerateSpec& spec, std::uint32_t answer_tokens, const Prediction& prediction,
+                const std::optional<AttemptOutput>& output);
 
   [[nodiscard]] const DecisionLog& log() const { return log_; }
   [[nodiscard]] std::string_view policy_name() const { return policy_.name(); }
@@ -84,6 +99,7 @@ class Decider {
   [[nodiscard]] std::uint64_t Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,
                                   Instant now);
 
+  const RoutingWishes wishes_;
   Roster& roster_;
   Policy& policy_;
   FleetMetrics& metrics_;

@@ -23,6 +23,7 @@
 #include "router/fleet/worker_mode.h"
 #include "router/route/decision_log.h"
 #include "router/route/policy.h"
+#include "router/route/worker_shares.h"
 
 namespace roost {
 class ChatTemplate;
@@ -279,6 +280,7 @@ struct WorkerStatus {
   std::string fingerprint;  // of the model
   std::string kv_dtype;
   std::vector<std::string> adapters = {};  // that it serves
+  WorkerShare share = {};                  // of its model's last requests
 };
 
 // Requests of a model that wait at the router for a worker with room; at least one.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "common/base/log.h"
@@ -375,6 +377,10 @@ Result<void> FleetCore::Cordon(const CordonOrder& order, Instant now, AnswersDon
 std::vector<WorkerStatus> FleetCore::Workers(Instant now) {
   std::vector<WorkerStatus> statuses;
   roster_.ForEach([&](const Worker& worker) { statuses.push_back(roster_.StatusOf(worker, now)); });
+  std::map<std::string_view, std::size_t> ready;  // workers, by model
+  for (const WorkerStatus& status : statuses) ready[status.model] += status.state == WorkerState::kReady ? 1 : 0;
+  const WorkerShares shares(decisions());
+  for (WorkerStatus& status : statuses) status.share = shares.Of(status.model, status.worker_id, ready[status.model]);
   return statuses;
 }
 

@@ -22,8 +22,8 @@ struct CacheOutcome {
   std::uint32_t block_tokens = 1;  // a worker may find up to one token less than these beyond the blocks it reports
 };
 
-// The time from the decision to the first token.
-struct TtftOutcome {
+// The time from the decision to the first token, or the mean time between two tokens.
+struct TimeOutcome {
   double predicted_seconds = 0;
   double actual_seconds = 0;
 };
@@ -53,7 +53,8 @@ class FleetMetrics {
   virtual void OnDecision(std::string_view /*policy*/, DecisionReason /*reason*/) {}
   virtual void OnDecisionAudit(const std::string& /*model*/, const Decision& /*decision*/,
                                const DecisionAudit& /*audit*/) {}
-  virtual void OnTtft(const std::string& /*model*/, const TtftOutcome& /*outcome*/) {}
+  virtual void OnTtft(const std::string& /*model*/, const TimeOutcome& /*outcome*/) {}
+  virtual void OnItl(const std::string& /*model*/, const TimeOutcome& /*outcome*/) {}
   virtual void OnDecisionSeconds(double /*seconds*/) {}
   virtual void OnSent(const std::string& /*model*/, const std::string& /*worker_id*/) {}
   virtual void OnFirstToken(const std::string& /*model*/, const CacheOutcome& /*outcome*/) {}

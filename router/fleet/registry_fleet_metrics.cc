@@ -94,11 +94,19 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterRoutedTtft, {model, "chosen"}).Increment(scale * decision.predicted_ttft_seconds);
     Counter(metrics::kRouterRoutedTtft, {model, "round_robin"}).Increment(scale * audit.rotation_ttft_seconds);
     Counter(metrics::kRouterRegretSeconds, {model}).Increment(scale * audit.regret_seconds);
+    Counter(metrics::kRouterRoutedWhole, {model, "chosen"}).Increment(scale * decision.predicted_whole_seconds);
+    Counter(metrics::kRouterRoutedWhole, {model, "round_robin"}).Increment(scale * audit.rotation_whole_seconds);
+    Counter(metrics::kRouterRegretWhole, {model}).Increment(scale * audit.regret_whole_seconds);
   }
-  void OnTtft(const std::string& model, const TtftOutcome& outcome) override {
+  void OnTtft(const std::string& model, const TimeOutcome& outcome) override {
     Histogram(metrics::kRouterPredictedTtft, model).Observe(outcome.predicted_seconds);
     Histogram(metrics::kRouterDispatchTtft, model).Observe(outcome.actual_seconds);
     Histogram(metrics::kRouterTtftError, model).Observe(std::abs(outcome.predicted_seconds - outcome.actual_seconds));
+  }
+  void OnItl(const std::string& model, const TimeOutcome& outcome) override {
+    Histogram(metrics::kRouterPredictedItl, model).Observe(outcome.predicted_seconds);
+    Histogram(metrics::kRouterMeanItl, model).Observe(outcome.actual_seconds);
+    Histogram(metrics::kRouterItlError, model).Observe(std::abs(outcome.predicted_seconds - outcome.actual_seconds));
   }
   void OnDecisionSeconds(double seconds) override { decision_seconds_.Observe(seconds); }
   void OnSent(const std::string& model, const std::string& worker_id) override {

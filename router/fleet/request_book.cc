@@ -32,7 +32,7 @@ RequestBook::RequestBook(RequestBookOptions options, std::uint64_t first_id, Ros
       roster_(roster),
       effects_(effects),
       metrics_(metrics),
-      decider_(roster, policy, metrics),
+      decider_(options.routing, roster, policy, metrics),
       waiting_({options.max_queue, options.max_queue_wait}, metrics),
       copies_(first_id ^ (std::uint64_t{1} << 63U), roster, effects, metrics),
       next_id_(first_id) {}

@@ -63,6 +63,7 @@ struct RequestBookOptions {
   // Requests that may wait for one model, and for each adapter; above it Submit returns kOverloaded.
   std::uint32_t max_queue = 1024;
   Duration max_queue_wait = std::chrono::seconds(30);  // then the request ends with kOverloaded
+  RoutingWishes routing;
 };
 
 [[nodiscard]] Error NobodyServes(const ServedModel& model);
@@ -218,6 +219,8 @@ class RequestBook {
   void OnCacheOutcome(Attempt& attempt, const wire::TokenEvent& event, Instant now);
   // One choice is complete; `attempt` may dangle afterwards.
   void OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now);
+  // Empty if the request has several choices.
+  [[nodiscard]] static std::optional<Decider::AttemptOutput> OutputOf(const Attempt& attempt, Instant now);
   // The worker now has the KV of prompt and output. Has an effect only in predicted mode.
   void NoteOutput(const Attempt& attempt, std::uint32_t choice, Instant now);
   // The worker gave up all of the attempt; `attempt` dangles afterwards.

@@ -155,10 +155,20 @@ void RequestBook::NoteOutput(const Attempt& attempt, std::uint32_t choice, Insta
   worker->view.OnComputed(HashesSoFar(spec, output, output.size() - 1), now);
 }
 
+std::optional<Decider::AttemptOutput> RequestBook::OutputOf(const Attempt& attempt, Instant now) {
+  const Request& request = *attempt.request;
+  if (request.spec.sample_count > 1 || !attempt.prompt_computed_at.has_value()) return std::nullopt;
+  const std::size_t tokens = request.spec.prompt.size() + request.choices[0].output.size();
+  return Decider::AttemptOutput{.tokens = static_cast<std::uint32_t>(tokens - attempt.prompt_token_count),
+                                .first_token_at = *attempt.prompt_computed_at,
+                                .ended_at = now};
+}
+
 void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
   Request& request = *attempt.request;
   NoteOutput(attempt, end.choice, now);
-  decider_.OnAnswer(request.spec, static_cast<std::uint32_t>(request.choices[end.choice].output.size()));
+  decider_.OnAnswer(request.spec, static_cast<std::uint32_t>(request.choices[end.choice].output.size()),
+                    attempt.prediction, OutputOf(attempt, now));
   request.choices[end.choice].ended = true;
   if (!HasOpenChoice(request, attempt.part.choices)) {
     if (attempt.cut_short) SendTo(attempt.worker_id, wire::Cancel{attempt.id});

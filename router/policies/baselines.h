@@ -21,6 +21,7 @@ namespace roost::router {
 [[nodiscard]] std::unique_ptr<Policy> MakeSession(std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<Policy> MakeSglang(std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<Policy> MakeDynamo(std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<Policy> MakeDynamoCredit(std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<Policy> MakeLlmD(std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<Policy> MakeLmetric(std::uint64_t seed);
 

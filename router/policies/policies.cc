@@ -29,6 +29,7 @@ constexpr std::array kPolicies{
     Entry{"session", &MakeSession},
     Entry{"sglang", &MakeSglang},
     Entry{"dynamo", &MakeDynamo},
+    Entry{"dynamo-credit", &MakeDynamoCredit},
     Entry{"llm-d", &MakeLlmD},
     Entry{"lmetric", &MakeLmetric},
 };

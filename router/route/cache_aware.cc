@@ -57,11 +57,7 @@ class CacheAwarePolicy final : public Policy {
     const Candidate& cheapest = FirstOf(tied, fleet);
     const auto [chosen, reason, copy] =
         LookAhead(query, fleet, candidates, {cheapest, ReasonFor(cheapest, tied, candidates)});
-    Decision decision{.slot = chosen.slot,
-                      .reason = reason,
-                      .matched_tokens = chosen.matched_tokens,
-                      .predicted_ttft_seconds = chosen.ttft_seconds(),
-                      .in_seconds = fleet.speed().is_known()};
+    Decision decision = DecisionFor(chosen, reason, query, fleet);
     decision.candidates = std::move(candidates);
     decision.copy = copy;
     return decision;

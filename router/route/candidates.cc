@@ -74,6 +74,16 @@ std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& 
   return Cheapest(candidates, candidates.size());
 }
 
+Decision DecisionFor(const Candidate& chosen, DecisionReason reason, const RouteQuery& query, const FleetView& fleet) {
+  return {.slot = chosen.slot,
+          .reason = reason,
+          .matched_tokens = chosen.matched_tokens,
+          .predicted_ttft_seconds = chosen.ttft_seconds(),
+          .predicted_itl_seconds = chosen.token_seconds,
+          .predicted_whole_seconds = chosen.whole_seconds(query.answer.own),
+          .in_seconds = fleet.speed().is_known()};
+}
+
 Decision Decide(const RouteQuery& query, const FleetView& fleet, WorkerSlot slot, DecisionReason reason) {
   std::vector<Candidate> candidates = FindCandidates(query, fleet);
   if (!Contains(candidates, slot)) {
@@ -84,11 +94,8 @@ Decision Decide(const RouteQuery& query, const FleetView& fleet, WorkerSlot slot
   }
   const auto chosen = std::find_if(candidates.begin(), candidates.end(),
                                    [slot](const Candidate& candidate) { return candidate.slot == slot; });
-  Decision decision{.slot = slot,
-                    .reason = candidates.size() == 1 ? DecisionReason::kOnlyWorker : reason,
-                    .matched_tokens = chosen->matched_tokens,
-                    .predicted_ttft_seconds = chosen->ttft_seconds(),
-                    .in_seconds = fleet.speed().is_known()};
+  const DecisionReason why = candidates.size() == 1 ? DecisionReason::kOnlyWorker : reason;
+  Decision decision = DecisionFor(*chosen, why, query, fleet);
   decision.candidates = std::move(candidates);
   return decision;
 }

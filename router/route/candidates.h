@@ -19,6 +19,10 @@ inline constexpr std::size_t kLeastLoadedCount = 4;  // the least loaded workers
 // Cheapest first, without duplicates. Empty if and only if no worker of the fleet may take the request.
 [[nodiscard]] std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet);
 
+// A decision for this candidate, without its list of candidates.
+[[nodiscard]] Decision DecisionFor(const Candidate& chosen, DecisionReason reason, const RouteQuery& query,
+                                   const FleetView& fleet);
+
 // The decision for the worker in `slot`, with everything that a decision reports. The worker must be in the fleet and
 // may take the request. The reason is kOnlyWorker instead of `reason` if there was no choice.
 [[nodiscard]] Decision Decide(const RouteQuery& query, const FleetView& fleet, WorkerSlot slot, DecisionReason reason);

@@ -129,6 +129,21 @@ double StepWithAll(const WorkerView& worker, Rates rates, double tokens) {
          worker.decode.base_seconds;
 }
 
+// The share of answers with this prediction that count as beyond the bound.
+double ShareBeyond(double seconds, double bound) {
+  return bound > 0 ? std::clamp(2 * seconds / bound - 1, 0.0, 1.0) : 0;
+}
+
+// `step_before` is the mean time between tokens there without the request.
+double SloSeconds(const PromptOnWorker& prompt, const WorkerView& worker, const Candidate& candidate,
+                  double step_before) {
+  const double slow_tokens = ShareBeyond(candidate.token_seconds, prompt.slo.itl_seconds);
+  const double own = std::max(slow_tokens, ShareBeyond(candidate.ttft_seconds(), prompt.slo.ttft_seconds));
+  const double of_others = slow_tokens - ShareBeyond(step_before, prompt.slo.itl_seconds);
+  return own * candidate.whole_seconds(prompt.answer.own) +
+         of_others * worker.running_requests * prompt.answer.of_others * candidate.token_seconds;
+}
+
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {
   // Counts as if the tokens of a usual step took one second.
   const double weight = (Batch(worker) + 1) / kUsualBatchTokens;
@@ -167,8 +182,11 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.delay_seconds = candidate.prefill_seconds * DelayedBy(standing, worker, saturation);
   const double overlap = OverlapOf(prompt.answer);
   const double added = AddedStepSeconds(worker, prompt.prompt_token_count, prompt.answer.own);
-  candidate.answer_seconds = overlap * (StepWithAll(worker, rates, overlap) + added);
+  const double step_before = StepWithAll(worker, rates, overlap);
+  candidate.token_seconds = step_before + added;
+  candidate.answer_seconds = overlap * candidate.token_seconds;
   candidate.stall_seconds = kStallShare * worker.running_requests * candidate.prefill_seconds;
+  candidate.slo_seconds = SloSeconds(prompt, worker, candidate, step_before);
   const double slowness = SlownessOf(worker, seconds_per_token, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);

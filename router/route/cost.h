@@ -2,7 +2,7 @@
 // reports, term by term.
 //
 //   ttft  = max(queue, slots) + prefill + decode
-//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay + answer + stall)
+//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay + answer + stall + slo)
 //
 // So it is what the request and the others wait until their last tokens; a second is a second, whoever waits.
 //
@@ -23,6 +23,10 @@
 //               (answer_lengths.h predicts lengths). What it adds to their steps is about as much, and counts once
 //   stall       the answers that run there stand still while its prompt is computed: 0.4 of its prefill for each, as
 //               decodes and prompts share their steps
+//   slo         only with bounds: an answer that breaks one is lost to its user, and counts with all of its seconds
+//   once
+//               more: the request's own, and those that run there and would break theirs because of it. What comes
+//               near a bound counts in part, from none at half of it to all at the bound
 //   congestion  2 / (1 - ρ), where ρ is the busy share of the fleet. Computing tokens that a longer match would have
 //               saved delays all later requests, and more so in a busier fleet. It counts twice, because computed
 //               blocks evict as many others, which are then computed again. Without this term a router minimises each
@@ -72,19 +76,26 @@ struct Candidate {
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double delay_seconds = 0;
-  double answer_seconds = 0;  // from its first token to its last
+  double token_seconds = 0;   // between two tokens of its answer
+  double answer_seconds = 0;  // of the tokens that count, see above
   double stall_seconds = 0;   // by which its prefill lengthens the answers that run there
+  double slo_seconds = 0;     // of answers that break a bound
   double congestion = 1;
   double pace = 1;
 
   [[nodiscard]] double wait_seconds() const { return std::max(queue_seconds, slot_seconds); }
   [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
+  // From the decision to the last of so many tokens.
+  [[nodiscard]] double whole_seconds(double answer_tokens) const {
+    return ttft_seconds() + std::max(0.0, answer_tokens - 1) * token_seconds;
+  }
   // The worker's computing time for the request, with the congestion weight.
   [[nodiscard]] double work_seconds() const { return congestion * (prefill_seconds + decode_seconds); }
   // The part of the cost that ends with the first token.
   [[nodiscard]] double first_token_cost_seconds() const { return cost_seconds() - pace * answer_seconds; }
   [[nodiscard]] double cost_seconds() const {
-    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds + answer_seconds + stall_seconds);
+    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds + answer_seconds + stall_seconds +
+                   slo_seconds);
   }
 };
 
@@ -97,11 +108,18 @@ struct AnswerLength {
 // Where nothing is known of a request.
 inline constexpr AnswerLength kUsualAnswer{.own = 256, .of_others = 256};
 
+// What users were promised. What breaks a bound counts more than its seconds; 0: no bound.
+struct SloBounds {
+  double ttft_seconds = 0;
+  double itl_seconds = 0;  // mean time between tokens
+};
+
 struct PromptOnWorker {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t matched_block_count = 0;  // leading blocks that the worker holds, or will hold when its queue is done
   std::uint32_t pending_block_count = 0;  // the last of them, which are still being computed
   AnswerLength answer = {};
+  SloBounds slo = {};
 };
 
 // The prompt tokens that a worker need not compute. Full blocks only, and never the whole prompt: its last token is

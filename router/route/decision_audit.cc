@@ -18,9 +18,10 @@ std::uint32_t MostCachedTokens(const RouteQuery& query, const FleetView& fleet) 
   return 0;
 }
 
-double LeastTtft(const Decision& decision) {
-  double least = decision.predicted_ttft_seconds;
-  for (const Candidate& candidate : decision.candidates) least = std::min(least, candidate.ttft_seconds());
+// The least value among the candidates, the chosen one's being `least`.
+template <typename Value>
+double LeastOf(const Decision& decision, double least, Value value) {
+  for (const Candidate& candidate : decision.candidates) least = std::min(least, value(candidate));
   return least;
 }
 
@@ -31,10 +32,16 @@ DecisionAudit DecisionAuditor::Audit(const RouteQuery& query, const FleetView& f
   ROOST_CHECK(turn != nullptr, "a decision for slot {} of a fleet without workers", decision.slot.value());
   const Candidate rotated = PredictCost(PromptOn(query, turn->slot), *turn, fleet.speed(), query.now);
   const std::uint32_t most = MostCachedTokens(query, fleet);
+  const double ttft = decision.predicted_ttft_seconds;
+  const double whole = decision.predicted_whole_seconds;
+  const double tokens = query.answer.own;
   return {.regret_tokens = most - std::min(most, decision.matched_tokens),
-          .regret_seconds = decision.predicted_ttft_seconds - LeastTtft(decision),
+          .regret_seconds = ttft - LeastOf(decision, ttft, [](const auto& each) { return each.ttft_seconds(); }),
+          .regret_whole_seconds =
+              whole - LeastOf(decision, whole, [tokens](const auto& each) { return each.whole_seconds(tokens); }),
           .rotation_matched_tokens = rotated.matched_tokens,
-          .rotation_ttft_seconds = rotated.ttft_seconds()};
+          .rotation_ttft_seconds = rotated.ttft_seconds(),
+          .rotation_whole_seconds = rotated.whole_seconds(tokens)};
 }
 
 }  // namespace roost::router

@@ -15,8 +15,10 @@ namespace roost::router {
 struct DecisionAudit {
   std::uint32_t regret_tokens = 0;  // cached tokens of the longest match minus those of the chosen worker
   double regret_seconds = 0;        // predicted time to first token minus that of the fastest candidate
+  double regret_whole_seconds = 0;  // the same of the whole answer
   std::uint32_t rotation_matched_tokens = 0;
   double rotation_ttft_seconds = 0;
+  double rotation_whole_seconds = 0;
 };
 
 // Not thread-safe.

@@ -18,6 +18,12 @@ void DecisionLog::SetOutcome(std::uint64_t number, const DecisionRecord::Outcome
   if (number >= first() && number < next_) ring_[number % kCapacity].outcome = outcome;
 }
 
+void DecisionLog::SetAnswer(std::uint64_t number, const DecisionRecord::Outcome::Answer& answer) {
+  if (number < first() || number >= next_) return;
+  std::optional<DecisionRecord::Outcome>& outcome = ring_[number % kCapacity].outcome;
+  if (outcome.has_value()) outcome->answer = answer;
+}
+
 std::vector<DecisionRecord> DecisionLog::Latest(std::size_t limit) const {
   std::vector<DecisionRecord> records;
   const std::size_t count = std::min(limit, ring_.size());

@@ -1,6 +1,7 @@
 // The last decisions and their results, to answer "why this worker?".
 //
-//   Add ──► record ──► SetOutcome, when the first token has come; or SetNoOutcome, when none will
+//   Add ──► record ──► SetOutcome, when the first token has come; SetAnswer, when the last one has
+//             │        or SetNoOutcome, when none will come
 //             └─ overwritten once kCapacity later ones were added
 //
 // Not thread-safe. Add and SetOutcome take constant time, the others read the whole log.
@@ -21,9 +22,10 @@ namespace roost::router {
 
 struct DecisionRecord {
   // The request.
-  std::string answer_id;   // "chatcmpl-…", as in the client's answer
-  std::string request_id;  // as in the answer's x-request-id
-  std::string model;
+  std::string answer_id;     // "chatcmpl-…", as in the client's answer
+  std::string request_id;    // as in the answer's x-request-id
+  std::string model;         // as it was asked for
+  std::string served_model;  // of the workers; another one if an adapter was asked for
   std::uint32_t prompt_token_count = 0;
   std::uint32_t block_tokens = 16;  // of the model
   std::uint32_t retry_count = 0;    // failed attempts before this one
@@ -40,6 +42,13 @@ struct DecisionRecord {
   struct Outcome {
     std::uint32_t cached_tokens = 0;
     double ttft_seconds = 0;  // from the decision to the first token's arrival at the router
+    // Of the whole answer, when it has ended. Only of requests for one.
+    struct Answer {
+      std::uint32_t tokens = 0;
+      double itl_seconds = 0;    // mean time between its tokens; 0 if it has only one
+      double whole_seconds = 0;  // from the decision to the last token
+    };
+    std::optional<Answer> answer = std::nullopt;
   };
   std::optional<Outcome> outcome = std::nullopt;
   std::string_view no_outcome = {};  // why there will be none; empty: it is there, or may come
@@ -53,6 +62,8 @@ class DecisionLog {
   std::uint64_t Add(DecisionRecord record);
   // Does nothing if the record was overwritten.
   void SetOutcome(std::uint64_t number, const DecisionRecord::Outcome& outcome);
+  // Does nothing if there is no outcome, or the record was overwritten.
+  void SetAnswer(std::uint64_t number, const DecisionRecord::Outcome::Answer& answer);
   // `why` outlives the log. Does nothing if there is an outcome, or the record was overwritten.
   void SetNoOutcome(std::uint64_t number, std::string_view why) {
     if (number < first() || number >= next_) return;
@@ -60,6 +71,11 @@ class DecisionLog {
     if (!record.outcome.has_value()) record.no_outcome = why;
   }
 
+  // Calls visit(const DecisionRecord&) for each, the newest first.
+  template <typename Visit>
+  void VisitLatest(Visit visit) const {
+    for (std::uint64_t number = next_; number > first(); --number) visit(At(number - 1));
+  }
   // The newest first, at most `limit`.
   [[nodiscard]] std::vector<DecisionRecord> Latest(std::size_t limit) const;
   // The decisions of one request, by either of its ids, oldest first.

@@ -39,9 +39,11 @@ struct RouteQuery {
   std::span<const WorkerMatch> matches = {};     // from the index, deepest first; may have workers outside the fleet
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
   std::uint64_t session_hash = 0;                // of the conversation; 0: none
-  std::uint32_t waiting_bound = kNoBound;        // a worker with this many waiting requests has no room for it
-  std::optional<Instant> now = {};               // empty for a question without a request
-  bool is_question = false;                      // policies do not change their turns and histories
+  std::uint32_t min_copies = 1;                  // holders that a prefix of many requests should have
+  SloBounds slo = {};
+  std::uint32_t waiting_bound = kNoBound;  // a worker with this many waiting requests has no room for it
+  std::optional<Instant> now = {};         // empty for a question without a request
+  bool is_question = false;                // policies do not change their turns and histories
 };
 
 // Whether this worker may take the request.
@@ -85,6 +87,8 @@ struct Decision {
   DecisionReason reason = DecisionReason::kOnlyWorker;
   std::uint32_t matched_tokens = 0;  // predicted cached tokens
   double predicted_ttft_seconds = 0;
+  double predicted_itl_seconds = 0;    // mean time between the answer's tokens
+  double predicted_whole_seconds = 0;  // from the decision to the last token
   // False while no worker's rates are known: then the seconds are only an order.
   bool in_seconds = false;
   // The workers that the cache-aware policy compared, and the chosen one; cheapest first. Bounded; see candidates.h.

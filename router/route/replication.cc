@@ -9,6 +9,9 @@ namespace roost::router {
 
 namespace {
 
+// A prefix that was used less often in about the last minute is not kept at several workers.
+constexpr double kLeastUses = 3;
+
 // The prompt tokens that the deepest holder among the candidates need not compute.
 std::uint32_t DeepestMatch(const std::vector<Candidate>& candidates) {
   std::uint32_t deepest = 0;
@@ -40,12 +43,23 @@ const Candidate* FindReceiver(const FleetView& fleet, const std::vector<Candidat
 // `receiver` with the cost that it would have if it held the first `block_count` blocks.
 Candidate AsHolder(const RouteQuery& query, const FleetView& fleet, const Candidate& receiver,
                    std::uint32_t block_count) {
-  const PromptOnWorker prompt{
-      .prompt_token_count = query.prompt_token_count, .matched_block_count = block_count, .answer = query.answer};
+  const PromptOnWorker prompt{.prompt_token_count = query.prompt_token_count,
+                              .matched_block_count = block_count,
+                              .answer = query.answer,
+                              .slo = query.slo};
   return PredictCost(prompt, *fleet.Find(receiver.slot), fleet.speed(), query.now);
 }
 
 }  // namespace
+
+bool Replication::LacksCopies(const RouteQuery& query, const FleetView& fleet, BlockHash prefix,
+                              std::size_t holder_count) {
+  if (query.min_copies <= 1) return false;
+  used_.Add(prefix, 1, *query.now);
+  const auto receives = [](const WorkerView& worker) { return worker.receives_copy; };
+  return holder_count < query.min_copies && used_.At(prefix, *query.now) >= kLeastUses &&
+         std::none_of(fleet.workers().begin(), fleet.workers().end(), receives);
+}
 
 std::optional<PrefixCopy> Replication::Choose(const RouteQuery& query, const FleetView& fleet,
                                               const std::vector<Candidate>& candidates, const Candidate& chosen) {
@@ -60,10 +74,12 @@ std::optional<PrefixCopy> Replication::Choose(const RouteQuery& query, const Fle
     return std::nullopt;
   }
   const Candidate* const receiver = FindReceiver(fleet, candidates, deepest);
-  if (receiver == nullptr || HolderCount(query, block_count) >= kMaxHolders) return std::nullopt;
+  const std::size_t holder_count = HolderCount(query, block_count);
+  const bool lacks_copies = LacksCopies(query, fleet, prefix, holder_count);
+  if (receiver == nullptr || holder_count >= kMaxHolders) return std::nullopt;
   const Candidate as_holder = AsHolder(query, fleet, *receiver, block_count);
   const double price = WorkCost(*receiver) - WorkCost(as_holder);
-  if (waited_.Seconds(prefix, *query.now) < price) {
+  if (!lacks_copies && waited_.At(prefix, *query.now) < price) {
     waited_.Add(prefix, chosen.cost_seconds() - as_holder.cost_seconds(), *query.now);
     return std::nullopt;
   }

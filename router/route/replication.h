@@ -20,6 +20,9 @@
 // their waits do not add up. That is intended: when every conversation waits, copying long conversations makes all of
 // them wait longer.
 //
+// RouteQuery::min_copies asks for more: a prefix that several requests of about the last minute ended their matches
+// with gets copies until so many workers hold it, one copy at a time in the fleet, whether anyone waits or not.
+//
 // Copies are bounded: a prefix with kMaxHolders holders (candidates.h) gets no more, and a worker receives one copy at
 // a time.
 //
@@ -31,13 +34,13 @@
 #include <vector>
 
 #include "router/route/policy.h"
-#include "router/route/wait_sketch.h"
+#include "router/route/prefix_sums.h"
 
 namespace roost::router {
 
 class Replication {
  public:
-  explicit Replication(std::uint64_t seed) : waited_(seed) {}
+  explicit Replication(std::uint64_t seed) : waited_(seed), used_(seed) {}
 
   // The copy that is due when the request goes to `chosen`, at the receiver with the least cost. If none is due, the
   // request's wait is remembered. `candidates` are cheapest first. O(candidates + matches).
@@ -45,7 +48,13 @@ class Replication {
                                                  const std::vector<Candidate>& candidates, const Candidate& chosen);
 
  private:
-  WaitSketch waited_;  // by the last block of the deepest match
+  // Whether the prefix has fewer holders than it should always have. Counts its use.
+  [[nodiscard]] bool LacksCopies(const RouteQuery& query, const FleetView& fleet, BlockHash prefix,
+                                 std::size_t holder_count);
+
+  // By the last block of the deepest match.
+  PrefixSums waited_;  // seconds
+  PrefixSums used_;    // requests; counted only where copies are asked for
 };
 
 }  // namespace roost::router

@@ -79,6 +79,19 @@ TEST(FormatDecisionsTest, SaysHowNearATieIsAndWhatDecidedIt) {
       HasSubstr("near_tie (of those within 20 ms of the cheapest it holds the most, then has the shortest wait)"));
 }
 
+TEST(FormatDecisionsTest, SaysWhatThereIsToSayOfTheWholeAnswer) {
+  std::string decision = With(std::string(kDecision), R"("ttft_seconds":0.1})",
+                              R"("ttft_seconds":0.1,"itl_seconds":0.008,"whole_seconds":2.0})");
+  decision = With(decision, R"("ttft_seconds":0.125})",
+                  R"("ttft_seconds":0.125,"output_tokens":201,"itl_seconds":0.01,"whole_seconds":2.125})");
+  decision = With(decision, R"("ttft_seconds":0.0})", R"("ttft_seconds":0.0,"whole_seconds":0.5})");
+  const std::string text = Formatted(decision);
+  EXPECT_THAT(text, HasSubstr("first token after 100.0 ms, 8.0 ms between tokens, whole answer after 2000.0 ms\n"));
+  EXPECT_THAT(text, HasSubstr("10.0 ms between tokens, whole answer after 2125.0 ms with 201 tokens\n"));
+  EXPECT_THAT(text,
+              HasSubstr("0 cached tokens fewer, first token 0.0 ms and whole answer 500.0 ms later than the best"));
+}
+
 TEST(FormatDecisionsTest, SaysWhoGetsACopy) {
   EXPECT_THAT(
       Formatted(With(std::string(kDecision), R"("predicted")", R"("copy":{"worker":"w1","blocks":90},"predicted")")),

@@ -34,6 +34,19 @@ TEST(FormatStatusTest, SaysWhyAWorkerGetsNoRequests) {
   EXPECT_THAT(table, testing::Not(HasSubstr("ready")));
 }
 
+TEST(FormatStatusTest, SaysWhyAWorkerTakesFewRequests) {
+  const auto table =
+      FormatStatus(
+          R"({"workers":[{"id":"w1","model":"demo","share":{"taken":48,"of":50,"why":null}},)"
+          R"({"id":"w2","model":"demo","share":{"taken":2,"of":50,"why":"it holds nothing that is asked for"}},)"
+          R"({"id":"w3","model":"demo"}]})")
+          .value();
+  EXPECT_THAT(table,
+              testing::EndsWith("\nw2 takes 2 of the last 50 requests of demo: it holds nothing that is asked for\n"));
+  EXPECT_THAT(table, testing::Not(HasSubstr("w1 takes")));
+  EXPECT_THAT(table, testing::Not(HasSubstr("w3 takes")));
+}
+
 TEST(FormatStatusTest, ShowsRevisionsOnlyWhileAModelHasSeveral) {
   const std::string one = R"({"id":"w1","model":"demo","fingerprint":"0123456789abcdef"})";
   const std::string same = R"({"id":"w2","model":"demo","fingerprint":"0123456789abcdef"})";

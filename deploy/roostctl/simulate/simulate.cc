@@ -89,6 +89,8 @@ Result<SimulationOptions> SimulationOf(const SimulateOptions& options) {
   simulation.seed = options.seed;
   simulation.speed = options.speed;
   simulation.limits = {options.slo_ttft_ms * kMillisecond, options.slo_itl_ms * kMillisecond};
+  simulation.routing.min_copies = options.min_copies;
+  if (options.weigh_slo) simulation.routing.slo = {simulation.limits.ttft_seconds, simulation.limits.itl_seconds};
   return simulation;
 }
 

@@ -47,7 +47,9 @@ struct SimulateOptions {
   double load_interval_ms = 1000 * ToSeconds(simulate::WorkerOptions().load_interval);
   std::uint64_t kv_tokens = 0;                                                   // 0: cache_tokens
   std::vector<std::string> costs{std::string(simulate::kCostProfiles[0].name)};  // see ParseCosts
-  double restart_at = 0;  // share of the trace's time; 0: no worker restarts
+  bool weigh_slo = false;        // routers know the limits of good requests
+  std::uint32_t min_copies = 1;  // roost-router's
+  double restart_at = 0;         // share of the trace's time; 0: no worker restarts
 
   // Limits of good requests
   double slo_ttft_ms = 1000 * simulate::ServiceLimits().ttft_seconds;

@@ -74,6 +74,7 @@ void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
       .AddList("costs", options.costs,
                fmt::format("How long steps take: one of {}; after it, changes as TERM=NUMBER of {}",
                            fmt::join(simulate::CostProfileNames(), ", "), simulate::CostTermNames()))
+      .Add("min-copies", options.min_copies, "The option of roost-router", {.low = 1, .high = 64})
       .Add("restart-at", options.restart_at,
            "Share of the trace's time at which worker 0 ends its requests and leaves; it comes back with an empty "
            "cache. "
@@ -86,6 +87,7 @@ void DeclareSimulatedLimits(SimulateOptions& options, ConfigParser& parser) {
       .Add("slo-ttft-ms", options.slo_ttft_ms, "A good request has its first token by then", {.low = 0, .high = 1e9})
       .Add("slo-itl-ms", options.slo_itl_ms, "A good request takes at most this mean time between its tokens",
            {.low = 0, .high = 1e9})
+      .AddSwitch("weigh-slo", options.weigh_slo, "Give both limits to the routers, as their options of the same names")
       .AddSwitch("capacity", options.capacity,
                  "Search the highest load at which 99 % of the requests are good; takes some 10 runs for each policy");
 }

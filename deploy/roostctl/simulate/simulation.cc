@@ -83,6 +83,7 @@ class Cluster {
     // Policies are compared by what waits at the workers they chose, so nothing may wait in the routers.
     fleet.requests.worker_queue_bound = options_.worker.max_waiting_requests;
     fleet.requests.max_queue = 0;
+    fleet.requests.routing = options_.routing;
     routers_.push_back(std::make_unique<SimRouter>(std::move(made), fleet, rng_(), text_, timeline_, log_,
                                                    [this, router = static_cast<std::uint32_t>(routers_.size())](
                                                        const std::string& id, wire::RouterMessage message) {

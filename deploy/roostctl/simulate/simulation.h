@@ -19,6 +19,7 @@
 #include "deploy/roostctl/simulate/outcome.h"
 #include "deploy/roostctl/simulate/sim_worker.h"
 #include "deploy/roostctl/simulate/trace_text.h"
+#include "router/fleet/decider.h"
 
 namespace roost::simulate {
 
@@ -30,6 +31,7 @@ struct SimulationOptions {
   std::uint64_t seed = 1;
   double speed = 1;  // of arrivals: the trace's times are divided by it
   ServiceLimits limits;
+  router::RoutingWishes routing;
 };
 
 // Called periodically with the number of requests that have ended.

@@ -25,6 +25,8 @@ class DecisionsTest : public ApiTest {
                        .reason = DecisionReason::kDeepestMatch,
                        .matched_tokens = 64,
                        .predicted_ttft_seconds = 0.5,
+                       .predicted_itl_seconds = 0.03125,
+                       .predicted_whole_seconds = 8,
                        .in_seconds = true};
     Candidate candidate;
     candidate.slot = WorkerSlot(1);
@@ -34,14 +36,19 @@ class DecisionsTest : public ApiTest {
     candidate.decode_seconds = 0.125;
     candidate.delay_seconds = 0.5;
     candidate.growth_seconds = 0.25;
+    candidate.token_seconds = 0.03125;
     candidate.answer_seconds = 4;
     candidate.stall_seconds = 0.5;
     candidate.congestion = 2;
     record.decision.candidates = {candidate};
     record.worker_id = "w1";
     record.candidate_ids = {"w1"};
-    record.audit = {
-        .regret_tokens = 16, .regret_seconds = 0.25, .rotation_matched_tokens = 32, .rotation_ttft_seconds = 0.75};
+    record.audit = {.regret_tokens = 16,
+                    .regret_seconds = 0.25,
+                    .regret_whole_seconds = 1.5,
+                    .rotation_matched_tokens = 32,
+                    .rotation_ttft_seconds = 0.75,
+                    .rotation_whole_seconds = 9};
     dispatcher_.log.push_back(std::move(record));
   }
 };
@@ -56,12 +63,14 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
       R"({"decisions":[{"id":"chatcmpl-1","request_id":"req-9","model":"bytes","prompt_tokens":100,"retries":0,)"
       R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,)"
       R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,)"
-      R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5},"actual":null,"no_actual":null,)"
-      R"("regret":{"cached_tokens":16,"ttft_seconds":0.25},)"
-      R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
+      R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5,"itl_seconds":0.03125,"whole_seconds":8},)"
+      R"("actual":null,"no_actual":null,)"
+      R"("regret":{"cached_tokens":16,"ttft_seconds":0.25,"whole_seconds":1.5},)"
+      R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75,"whole_seconds":9},)"
       R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
       R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
-      R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"answer_seconds":4,"stall_seconds":0.5,"cost_seconds":6}]}]})");
+      R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"token_seconds":0.03125,"answer_seconds":4,)"
+      R"("stall_seconds":0.5,"cost_seconds":6}]}]})");
   EXPECT_EQ(observer_.answers.back(), "decisions 200");
 }
 
@@ -74,7 +83,21 @@ TEST_F(DecisionsTest, TellsWhatCameOfItAndNoSecondsBeforeRatesAreKnown) {
   EXPECT_EQ(At(responder->response->body, "/decisions/0/hit"),
             R"("prompt 100 tokens: 48 cached in 3 blocks, 52 to prefill")");
   EXPECT_EQ(At(responder->response->body, "/decisions/0/predicted/ttft_seconds"), "null");
+  EXPECT_EQ(At(responder->response->body, "/decisions/0/predicted/itl_seconds"), "null");
   EXPECT_EQ(At(responder->response->body, "/decisions/0/round_robin/ttft_seconds"), "null");
+  EXPECT_EQ(At(responder->response->body, "/decisions/0/round_robin/whole_seconds"), "null");
+}
+
+TEST_F(DecisionsTest, TellsOfTheWholeAnswerOnceItHasEnded) {
+  Log("chatcmpl-1");
+  dispatcher_.log[0].outcome = DecisionRecord::Outcome{
+      .cached_tokens = 48,
+      .ttft_seconds = 0.625,
+      .answer = DecisionRecord::Outcome::Answer{.tokens = 5, .itl_seconds = 0.25, .whole_seconds = 1.625}};
+  EXPECT_EQ(At(Ask("request_id=chatcmpl-1")->response->body, "/decisions/0/actual"),
+            R"({"cached_tokens":48,"ttft_seconds":0.625,"output_tokens":5,"itl_seconds":0.25,"whole_seconds":1.625})");
+  dispatcher_.log[0].outcome->answer->tokens = 1;
+  EXPECT_EQ(At(Ask("request_id=chatcmpl-1")->response->body, "/decisions/0/actual/itl_seconds"), "null");
 }
 
 TEST_F(DecisionsTest, TellsWhyNothingWillComeOfIt) {

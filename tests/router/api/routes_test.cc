@@ -188,6 +188,7 @@ TEST_F(ApiTest, ShowsWorkers) {
   worker.fingerprint = "f1";
   worker.kv_dtype = "f32";
   worker.adapters = {"poet"};
+  worker.share = {.taken = 2, .decisions = 50, .why = "answers would take longer there"};
   dispatcher_.workers = {worker};
   EXPECT_EQ(
       Ask("GET", "/admin/v1/workers")->response->body,
@@ -195,7 +196,7 @@ TEST_F(ApiTest, ShowsWorkers) {
       R"("waiting_requests":1,)"
       R"("running_requests":2,"queued_prefill_tokens":30,"free_blocks":4,"cached_blocks":5,"pinned_blocks":3,"blocks":9,)"
       R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact",)"
-      R"("requests_total":77,"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"
+      R"("requests_total":77,"share":{"taken":2,"of":50,"why":"answers would take longer there"},"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"
       R"("first_tokens_total":70,"ttft_seconds_total":3.5,"release":"0.1.0","protocol":"2.2","fingerprint":"f1",)"
       R"("kv_dtype":"f32","adapters":["poet"]}]})");
 }

@@ -175,10 +175,29 @@ TEST(FleetDecisionsTest, MeasuresTheTimeToTheFirstTokenOnceRatesAreKnown) {
   EXPECT_EQ(sim.metrics.audits.size(), 10U);
   ASSERT_FALSE(sim.metrics.ttfts.empty());
   EXPECT_LT(sim.metrics.ttfts.size(), 10U);  // the first requests came before any rate was known
-  for (const TtftOutcome& outcome : sim.metrics.ttfts) {
+  for (const TimeOutcome& outcome : sim.metrics.ttfts) {
     EXPECT_GT(outcome.predicted_seconds, 0);
     EXPECT_GE(outcome.actual_seconds, 0);
   }
+}
+
+TEST(FleetDecisionsTest, MeasuresTheTimeBetweenTokensAndTheWholeAnswer) {
+  FleetSim sim;
+  sim.JoinWorker("a");
+  for (TokenId seed = 1; seed <= 10; ++seed) {
+    sim.Submit(MakePrompt(seed, 100 + 10 * seed), 5);
+    sim.Run();
+  }
+  ASSERT_FALSE(sim.metrics.itls.empty());
+  const DecisionRecord record = sim.core.decisions().Latest(1)[0];
+  ASSERT_TRUE(record.outcome.has_value());
+  ASSERT_TRUE(record.outcome->answer.has_value());
+  const DecisionRecord::Outcome::Answer& answer = *record.outcome->answer;
+  EXPECT_EQ(answer.tokens, 5U);
+  EXPECT_EQ(answer.itl_seconds, sim.metrics.itls.back().actual_seconds);
+  EXPECT_NEAR(answer.whole_seconds, record.outcome->ttft_seconds + 4 * answer.itl_seconds, 1e-9);
+  EXPECT_EQ(sim.metrics.itls.back().predicted_seconds, record.decision.predicted_itl_seconds);
+  EXPECT_GT(record.decision.predicted_itl_seconds, 0);
 }
 
 TEST(FleetDecisionsTest, TheTimeToTheFirstTokenIsTheSameIfWhatWasCachedIsToldWithTheLast) {
@@ -191,7 +210,7 @@ TEST(FleetDecisionsTest, TheTimeToTheFirstTokenIsTheSameIfWhatWasCachedIsToldWit
       sim.Run();
     }
     std::vector<double>& actual = seconds.emplace_back();
-    for (const TtftOutcome& outcome : sim.metrics.ttfts) actual.push_back(outcome.actual_seconds);
+    for (const TimeOutcome& outcome : sim.metrics.ttfts) actual.push_back(outcome.actual_seconds);
     for (const DecisionRecord& record : sim.core.decisions().Latest(10)) actual.push_back(record.outcome->ttft_seconds);
   }
   ASSERT_FALSE(seconds[0].empty());

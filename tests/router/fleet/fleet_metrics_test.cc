@@ -43,15 +43,21 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   const auto fleet = MakeFleetMetrics(registry, "cache-aware");
   fleet->OnDecision("cache-aware", DecisionReason::kDeepestMatch);
   fleet->OnDecision("cache-aware", DecisionReason::kDeepestMatch);
-  const DecisionAudit audit{
-      .regret_tokens = 16, .regret_seconds = 0.25, .rotation_matched_tokens = 32, .rotation_ttft_seconds = 2};
+  const DecisionAudit audit{.regret_tokens = 16,
+                            .regret_seconds = 0.25,
+                            .regret_whole_seconds = 0.75,
+                            .rotation_matched_tokens = 32,
+                            .rotation_ttft_seconds = 2,
+                            .rotation_whole_seconds = 9};
   Decision decision;
   decision.matched_tokens = 48;
   decision.predicted_ttft_seconds = 0.5;
+  decision.predicted_whole_seconds = 8;
   fleet->OnDecisionAudit("demo", decision, audit);  // no rates are known: no seconds
   decision.in_seconds = true;
   fleet->OnDecisionAudit("demo", decision, audit);
   fleet->OnTtft("demo", {.predicted_seconds = 0.5, .actual_seconds = 0.75});
+  fleet->OnItl("demo", {.predicted_seconds = 0.25, .actual_seconds = 0.125});
   fleet->OnSent("demo", "a");
   fleet->OnFirstToken("demo", {.prompt_tokens = 100, .predicted_cached_tokens = 48, .actual_cached_tokens = 64});
   fleet->OnFirstToken("demo", {.prompt_tokens = 100, .predicted_cached_tokens = 48, .actual_cached_tokens = 40});
@@ -85,6 +91,12 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_routed_ttft_seconds_total{choice="round_robin",model="demo"} 2)",
                            R"(roost_router_regret_tokens_total{model="demo"} 32)",
                            R"(roost_router_regret_seconds_total{model="demo"} 0.25)",
+                           R"(roost_router_routed_whole_seconds_total{choice="chosen",model="demo"} 8)",
+                           R"(roost_router_routed_whole_seconds_total{choice="round_robin",model="demo"} 9)",
+                           R"(roost_router_regret_whole_seconds_total{model="demo"} 0.75)",
+                           R"(roost_router_predicted_itl_seconds_sum{model="demo"} 0.25)",
+                           R"(roost_router_mean_itl_seconds_sum{model="demo"} 0.125)",
+                           R"(roost_router_itl_error_seconds_sum{model="demo"} 0.125)",
                            R"(roost_router_predicted_ttft_seconds_sum{model="demo"} 0.5)",
                            R"(roost_router_dispatch_ttft_seconds_sum{model="demo"} 0.75)",
                            R"(roost_router_ttft_error_seconds_sum{model="demo"} 0.25)",

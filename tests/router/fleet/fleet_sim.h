@@ -61,12 +61,14 @@ struct CountingMetrics final : FleetMetrics {
     matched_tokens += decision.matched_tokens;
     audits.push_back(audit);
   }
-  void OnTtft(const std::string&, const TtftOutcome& outcome) override { ttfts.push_back(outcome); }
+  void OnTtft(const std::string&, const TimeOutcome& outcome) override { ttfts.push_back(outcome); }
+  void OnItl(const std::string&, const TimeOutcome& outcome) override { itls.push_back(outcome); }
 
   int decisions = 0;
   std::uint64_t matched_tokens = 0;
   std::vector<DecisionAudit> audits;
-  std::vector<TtftOutcome> ttfts;
+  std::vector<TimeOutcome> ttfts;
+  std::vector<TimeOutcome> itls;
   int cache_off = 0;
   std::uint64_t copied_tokens = 0;
   std::vector<CacheOutcome> outcomes;

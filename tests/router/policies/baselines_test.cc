@@ -67,16 +67,19 @@ TEST(LmetricTest, TakesTheLeastProductOfUncachedTokensAndBatch) {
 }
 
 TEST(DynamoTest, TakesTheFewestBlocksToPrefillAndDecode) {
-  ExpectLeast("dynamo", [](const Situation& situation, const WorkerView& worker) {
-    const double prefill = static_cast<double>(worker.queued_prefill_tokens + situation.prompt_token_count) / 16;
-    const double decode = static_cast<double>(worker.running_context_tokens) / 16;
-    return std::max(0.0, prefill - situation.BlocksOn(worker.slot)) + decode;
-  });
+  for (const auto& [name, credit] : {std::pair("dynamo", 1.0), std::pair("dynamo-credit", 1.5)}) {
+    ExpectLeast(name, [credit = credit](const Situation& situation, const WorkerView& worker) {
+      const double prefill = static_cast<double>(worker.queued_prefill_tokens + situation.prompt_token_count) / 16;
+      const double decode = static_cast<double>(worker.running_context_tokens) / 16;
+      return prefill - credit * situation.BlocksOn(worker.slot) + decode;
+    });
+  }
 }
 
 TEST(BaselinesTest, EqualsShareRandomly) {
   const FleetView fleet = FleetOf({Idle(3), Idle(5), Idle(9)});
-  for (const char* name : {"random", "least-requests", "least-tokens", "power-of-two", "dynamo", "llm-d", "lmetric"}) {
+  for (const char* name :
+       {"random", "least-requests", "least-tokens", "power-of-two", "dynamo", "dynamo-credit", "llm-d", "lmetric"}) {
     const auto counts = Spread(name, fleet, 3000);
     ASSERT_EQ(counts.size(), 3U) << name;
     for (const auto& [slot, count] : counts) EXPECT_NEAR(count, 1000, 150) << name << ", slot " << slot;

@@ -257,6 +257,41 @@ TEST(PredictCostTest, TheAnswersThatRunWaitForItsPrefill) {
   EXPECT_DOUBLE_EQ(CostOf(worker, 1000).stall_seconds, 6 * 0.4 * 0.5);
 }
 
+Candidate WithBounds(SloBounds slo, const WorkerView& worker) {
+  return PredictCost({.prompt_token_count = 1000, .answer = {.own = 128, .of_others = 128}, .slo = slo}, worker,
+                     kSpeed);
+}
+
+TEST(PredictCostTest, WithoutBoundsNothingBreaksThem) {
+  EXPECT_EQ(CostOf(Idle(0), 1000).slo_seconds, 0);
+  EXPECT_EQ(WithBounds({.ttft_seconds = 60, .itl_seconds = 1}, Idle(0)).slo_seconds, 0);
+}
+
+TEST(PredictCostTest, AFirstTokenBeyondItsBoundCostsTheWholeAnswerAndNearItAPart) {
+  const Candidate free = CostOf(Idle(0), 1000);
+  const double whole = free.whole_seconds(128);
+  EXPECT_DOUBLE_EQ(whole, free.ttft_seconds() + 127 * free.token_seconds);
+  const double ttft = free.ttft_seconds();
+  EXPECT_DOUBLE_EQ(WithBounds({.ttft_seconds = ttft / 3}, Idle(0)).slo_seconds, whole);
+  EXPECT_DOUBLE_EQ(WithBounds({.ttft_seconds = ttft}, Idle(0)).slo_seconds, whole);
+  EXPECT_NEAR(WithBounds({.ttft_seconds = ttft / 0.75}, Idle(0)).slo_seconds, whole / 2, 1e-9);
+  EXPECT_NEAR(WithBounds({.ttft_seconds = 2 * ttft}, Idle(0)).slo_seconds, 0, 1e-9);
+  EXPECT_DOUBLE_EQ(WithBounds({.ttft_seconds = ttft}, Idle(0)).cost_seconds(), free.cost_seconds() + whole);
+}
+
+TEST(PredictCostTest, WhoRunsThereAndWouldBreakABoundBecauseOfItCountsToo) {
+  WorkerView worker = Idle(0);
+  worker.decode = {.base_seconds = 0.02, .per_request_seconds = 0.005};
+  worker.running_requests = 4;
+  worker.decode_step_seconds = 0.04;
+  const Candidate candidate = WithBounds({.itl_seconds = 0.0001}, worker);
+  ASSERT_DOUBLE_EQ(candidate.token_seconds, 0.045);
+  const double whole = candidate.whole_seconds(128);
+  EXPECT_DOUBLE_EQ(candidate.slo_seconds, whole);  // theirs is broken anyway
+  // From 0.04 to 0.045 seconds the share grows from 0.6 to 0.8.
+  EXPECT_NEAR(WithBounds({.itl_seconds = 0.05}, worker).slo_seconds, 0.8 * whole + 0.2 * 4 * 128 * 0.045, 1e-9);
+}
+
 TEST(LoadTokensTest, AnswersThatRunAreLoadAndIdleWorkersHaveTheSame) {
   WorkerView worker = Idle(0);
   worker.decode = {.base_seconds = 0.02, .per_request_seconds = 0.001, .per_context_token_seconds = 0};

@@ -36,6 +36,17 @@ TEST_F(DecisionAuditTest, RegretIsWhatTheBestHadBeyond) {
   EXPECT_NEAR(audit.regret_seconds, 1200.0 / 2000 + (1201.0 / 512 - 1) * 0.02, 1e-9);
 }
 
+TEST_F(DecisionAuditTest, RegretOfTheWholeAnswerCountsItsTokensToo) {
+  WorkerView busy = Idle(1);  // holds the most, and each of its steps is longer
+  busy.decode_step_seconds = 0.03;
+  busy.running_requests = 10;
+  fleet_.Set(busy);
+  const DecisionAudit audit = AuditOf(1);
+  EXPECT_DOUBLE_EQ(audit.regret_seconds, 0);
+  EXPECT_GT(audit.regret_whole_seconds, 0);
+  EXPECT_DOUBLE_EQ(AuditOf(0).regret_whole_seconds, 0);
+}
+
 TEST_F(DecisionAuditTest, WhoMayNotTakeItIsNotRegretted) {
   WorkerView full = Idle(1);
   full.waiting_requests = 5;

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 TEST(MakePolicyTest, KnowsTheNamesThatItTells) {
   EXPECT_THAT(PolicyNames(), testing::ElementsAre("cache-aware", "round-robin", "random", "least-requests",
                                                   "least-tokens", "power-of-two", "consistent-hash", "session",
-                                                  "sglang", "dynamo", "llm-d", "lmetric"));
+                                                  "sglang", "dynamo", "dynamo-credit", "llm-d", "lmetric"));
   for (const std::string_view name : PolicyNames()) EXPECT_EQ(Make(name)->name(), name);
   const auto unknown = MakePolicy("fastest", 1);
   ASSERT_FALSE(unknown.ok());

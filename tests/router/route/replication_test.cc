@@ -18,7 +18,12 @@ class ReplicationTest : public ::testing::Test {
   Decision Ask(const FleetView& fleet, std::vector<WorkerMatch> matches) {
     now_ += std::chrono::seconds(1);
     return policy_
-        ->Choose({.prompt_token_count = kPromptTokens, .matches = matches, .block_hashes = chain_, .now = now_}, fleet)
+        ->Choose({.prompt_token_count = kPromptTokens,
+                  .matches = matches,
+                  .block_hashes = chain_,
+                  .min_copies = min_copies_,
+                  .now = now_},
+                 fleet)
         .value();
   }
   int CopiesAmongMany(const FleetView& fleet, const std::vector<WorkerMatch>& matches) {
@@ -35,7 +40,33 @@ class ReplicationTest : public ::testing::Test {
   std::unique_ptr<Policy> policy_ = Make("cache-aware");
   std::vector<BlockHash> chain_ = Chain(1, kPromptTokens / 16);
   Instant now_{};
+  std::uint32_t min_copies_ = 1;
 };
+
+TEST_F(ReplicationTest, KeepsAPrefixOfManyRequestsAtAsManyWorkersAsAskedFor) {
+  FleetView fleet = FleetOf({Idle(0), Idle(1), Idle(2)});
+  EXPECT_EQ(CopiesAmongMany(fleet, {Holds(1, kPrefixBlocks)}), 0);  // nobody waits
+  min_copies_ = 2;
+  int asked = 1;
+  while (!Ask(fleet, {Holds(1, kPrefixBlocks)}).copy.has_value() && asked < 10) ++asked;
+  EXPECT_LE(asked, 4);
+  WorkerView receiving = Idle(0);
+  receiving.receives_copy = true;
+  fleet.Set(receiving);
+  EXPECT_EQ(CopiesAmongMany(fleet, {Holds(1, kPrefixBlocks)}), 0);  // one at a time, though worker 2 is free
+  fleet.Set(Idle(0));
+  EXPECT_EQ(CopiesAmongMany(fleet, {Holds(0, kPrefixBlocks), Holds(1, kPrefixBlocks)}), 0);
+  EXPECT_GT(CopiesAmongMany(fleet, {Holds(1, kPrefixBlocks)}), 0);  // the second holder has evicted it
+}
+
+TEST_F(ReplicationTest, APrefixOfFewRequestsGetsNoCopyThoughTwoAreAskedFor) {
+  const FleetView fleet = FleetOf({Idle(0), Idle(1)});
+  min_copies_ = 2;
+  for (TokenId seed = 10; seed < 60; ++seed) {
+    chain_ = Chain(seed, kPromptTokens / 16);
+    EXPECT_FALSE(Ask(fleet, {Holds(1, kPrefixBlocks)}).copy.has_value());
+  }
+}
 
 // Each waits 0.2 s for 400 tokens, and for the decodes of those steps. The copy costs 0.72 s of prefill and its steps,
 // and this counts twice because it evicts as much.

@@ -1,9 +1,9 @@
-// Seconds that requests have waited recently for lack of one more copy of their prefix, by prefix. Old seconds fade.
+// A sum for each of many prefixes, of what happened in about the last minute: seconds that requests waited for lack of
+// a copy, or how often the prefix was used. Old amounts fade.
 //
-//   set = hash(prefix)   [ prefix, seconds, when ] [ … ] … kWays of them      a new one replaces the least if all are
-//   used
+//   set = hash(prefix)   [ prefix, sum, when ] [ … ] … kWays of them      a new one replaces the least if all are used
 //
-// The sketch works like a set-associative cache: when many prefixes share a set, it forgets the small sums. So a sum is
+// The table works like a set-associative cache: when many prefixes share a set, it forgets the small sums. So a sum is
 // never too large, and it is exact for the largest prefix of a set while it stays the largest.
 //
 // A plain value of about 80 KB; not thread-safe. Constant time.
@@ -20,25 +20,25 @@
 
 namespace roost::router {
 
-class WaitSketch {
+class PrefixSums {
  public:
   static constexpr std::size_t kSets = 256;
   static constexpr std::size_t kWays = 8;
 
   // Clients do not know `seed`, so they can not make hashes that evict each other.
-  explicit WaitSketch(std::uint64_t seed) : seed_(seed), sets_(kSets) {}
+  explicit PrefixSums(std::uint64_t seed) : seed_(seed), sets_(kSets) {}
 
   // A prefix is identified by the hash of its last block. `now` never goes back.
-  void Add(BlockHash prefix, double seconds, Instant now);
+  void Add(BlockHash prefix, double amount, Instant now);
   void Clear(BlockHash prefix);
 
-  // Σ seconds · 2^(-age / half-life).
-  [[nodiscard]] double Seconds(BlockHash prefix, Instant now) const;
+  // Σ amount · 2^(-age / half-life).
+  [[nodiscard]] double At(BlockHash prefix, Instant now) const;
 
  private:
   struct Entry {
     BlockHash prefix;
-    FadedSum seconds{kRecentTime, Instant{}};  // 0: the entry is free
+    FadedSum sum{kRecentTime, Instant{}};  // 0: the entry is free
   };
   using Set = std::array<Entry, kWays>;
 

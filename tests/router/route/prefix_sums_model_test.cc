@@ -1,5 +1,5 @@
-// WaitSketch against a list of all additions.
-#include "router/route/wait_sketch.h"
+// PrefixSums against a list of all additions.
+#include "router/route/prefix_sums.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ class NaiveSums {
  public:
   void Add(BlockHash prefix, double seconds, Instant now) { added_[prefix].emplace_back(now, seconds); }
   void Clear(BlockHash prefix) { added_.erase(prefix); }
-  [[nodiscard]] double Seconds(BlockHash prefix, Instant now) const {
+  [[nodiscard]] double At(BlockHash prefix, Instant now) const {
     double sum = 0;
     const auto found = added_.find(prefix);
     if (found == added_.end()) return 0;
@@ -29,65 +29,65 @@ class NaiveSums {
   std::map<BlockHash, std::vector<std::pair<Instant, double>>> added_;
 };
 
-class WaitSketchModelTest : public ::testing::TestWithParam<std::uint64_t> {
+class PrefixSumsModelTest : public ::testing::TestWithParam<std::uint64_t> {
  protected:
   // Some of `prefixes` wait, or start again from zero, at random times.
   void Change(const std::vector<BlockHash>& prefixes) {
     now_ += FromSeconds(rng_.Uniform());
     const BlockHash prefix = prefixes[rng_.Below(prefixes.size())];
     if (rng_.Below(20) == 0) {
-      sketch_.Clear(prefix);
+      sums_.Clear(prefix);
       naive_.Clear(prefix);
     } else {
       const double seconds = rng_.Uniform();
-      sketch_.Add(prefix, seconds, now_);
+      sums_.Add(prefix, seconds, now_);
       naive_.Add(prefix, seconds, now_);
     }
   }
 
   Rng rng_{GetParam()};
   Instant now_{};
-  WaitSketch sketch_{GetParam()};
+  PrefixSums sums_{GetParam()};
   NaiveSums naive_;
 };
 
-TEST_P(WaitSketchModelTest, IsExactForFewPrefixes) {
-  const std::vector<BlockHash> prefixes = Chain(GetParam(), WaitSketch::kWays);
+TEST_P(PrefixSumsModelTest, IsExactForFewPrefixes) {
+  const std::vector<BlockHash> prefixes = Chain(GetParam(), PrefixSums::kWays);
   for (int i = 0; i < 2000; ++i) {
     Change(prefixes);
     for (const BlockHash prefix : prefixes) {
-      ASSERT_NEAR(sketch_.Seconds(prefix, now_), naive_.Seconds(prefix, now_), 1e-9) << "seed " << GetParam();
+      ASSERT_NEAR(sums_.At(prefix, now_), naive_.At(prefix, now_), 1e-9) << "seed " << GetParam();
     }
   }
 }
 
-TEST_P(WaitSketchModelTest, NeverSaysMoreThanIsTrue) {
-  const std::vector<BlockHash> prefixes = Chain(GetParam(), 4 * WaitSketch::kSets * WaitSketch::kWays);
+TEST_P(PrefixSumsModelTest, NeverSaysMoreThanIsTrue) {
+  const std::vector<BlockHash> prefixes = Chain(GetParam(), 4 * PrefixSums::kSets * PrefixSums::kWays);
   double kept = 0;
   for (int i = 0; i < 50'000; ++i) Change(prefixes);
   for (const BlockHash prefix : prefixes) {
-    const double seconds = sketch_.Seconds(prefix, now_);
-    ASSERT_LE(seconds, naive_.Seconds(prefix, now_) + 1e-9) << "seed " << GetParam();
+    const double seconds = sums_.At(prefix, now_);
+    ASSERT_LE(seconds, naive_.At(prefix, now_) + 1e-9) << "seed " << GetParam();
     kept += seconds;
   }
   EXPECT_GT(kept, 0);
 }
 
 // The prefix with the most waiting is remembered, however many others are added.
-TEST_P(WaitSketchModelTest, TheHottestStays) {
+TEST_P(PrefixSumsModelTest, TheHottestStays) {
   const BlockHash hot = Chain(GetParam() + 1000, 1).front();
   const std::vector<BlockHash> others = Chain(GetParam(), 50'000);
   for (std::size_t i = 0; i < others.size(); ++i) {
     now_ += std::chrono::milliseconds(1);
-    sketch_.Add(others[i], rng_.Uniform(), now_);
+    sums_.Add(others[i], rng_.Uniform(), now_);
     if (i % 100 > 0) continue;
-    sketch_.Add(hot, 1.5, now_);
+    sums_.Add(hot, 1.5, now_);
     naive_.Add(hot, 1.5, now_);
   }
-  EXPECT_NEAR(sketch_.Seconds(hot, now_), naive_.Seconds(hot, now_), 1e-6) << "seed " << GetParam();
+  EXPECT_NEAR(sums_.At(hot, now_), naive_.At(hot, now_), 1e-6) << "seed " << GetParam();
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, WaitSketchModelTest, ::testing::Range<std::uint64_t>(0, 10));
+INSTANTIATE_TEST_SUITE_P(Seeds, PrefixSumsModelTest, ::testing::Range<std::uint64_t>(0, 10));
 
 }  // namespace
 }  // namespace roost::router

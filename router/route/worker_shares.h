@@ -1,0 +1,57 @@
+// Which share of its model's last requests each worker took, and why it took few. Made from the decision log.
+//
+// A worker that takes less than half of an equal share has a reason: the terms of the cost by which it was, on average,
+// further from the workers that were chosen.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "router/route/decision_log.h"
+
+namespace roost::router {
+
+struct WorkerShare {
+  std::uint32_t taken = 0;
+  std::uint32_t decisions = 0;  // of its model, the last ones
+  std::string_view why = {};    // why it took few, a literal; empty when it took enough, or too little is known
+};
+
+class WorkerShares {
+ public:
+  static constexpr std::uint32_t kDecisions = 50;  // of a model that count
+  static constexpr std::uint32_t kLeastDecisions = 10;  // below which nothing is said of a worker
+
+  // O(decisions in the log · candidates).
+  explicit WorkerShares(const DecisionLog& log);
+
+  // `worker_count` workers of the model take requests.
+  [[nodiscard]] WorkerShare Of(std::string_view model, std::string_view worker_id, std::size_t worker_count) const;
+
+ private:
+  // Of one worker. The differences are to the chosen candidate, in seconds of the cost, where another was chosen.
+  struct Tally {
+    std::uint32_t taken = 0;
+    std::uint32_t compared = 0;
+    std::uint64_t matched_tokens = 0;
+    double queue_seconds = 0;
+    double prefill_seconds = 0;
+    double answer_seconds = 0;
+
+    [[nodiscard]] std::string_view Why(bool others_hold_some) const;
+  };
+  struct OfModel {
+    std::uint32_t decisions = 0;
+    std::uint64_t matched_tokens = 0;  // of the chosen workers
+    std::map<std::string, Tally, std::less<>> workers;
+  };
+
+  void Count(const DecisionRecord& record);
+
+  std::map<std::string, OfModel, std::less<>> models_;
+};
+
+}  // namespace roost::router
