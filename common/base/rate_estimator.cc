@@ -17,7 +17,6 @@ constexpr std::size_t kPrefill = 2;
 constexpr std::size_t kDecode = 3;
 constexpr std::size_t kContext = 4;
 
-constexpr double kForgetting = 0.99;
 // While only decodes come, the weight of the prefill data stops decaying below this value: nothing newer is known about
 // prefills.
 constexpr double kLeastPrefillWeight = 1e-6;
@@ -109,7 +108,7 @@ double BaseEvidence(const Matrix& products) {
 
 }  // namespace
 
-void RateEstimator::Observe(const StepSample& step) {
+void RateEstimator::Observe(const StepSample& step, double forgetting) {
   if (step.prefill_tokens == 0 && step.decode_tokens == 0) return;
   if (!std::isfinite(step.seconds) || step.seconds <= 0) return;
   if (step.prefill_tokens > 0) ++prefill_steps_;
@@ -119,7 +118,7 @@ void RateEstimator::Observe(const StepSample& step) {
                  static_cast<double>(step.decode_tokens), static_cast<double>(step.context_tokens)};
   const bool keeps_prefills = !with_prefill && products_[kBase][kBase] < kLeastPrefillWeight;
   const auto kept = [&](std::size_t term) {
-    return keeps_prefills && (term == kBase || term == kPrefill) ? 1 : kForgetting;
+    return keeps_prefills && (term == kBase || term == kPrefill) ? 1 : forgetting;
   };
   for (std::size_t row = 0; row < kTerms; ++row) {
     for (std::size_t column = 0; column < kTerms; ++column) {

@@ -7,11 +7,11 @@
 // read the weights, and the first tokens of a prefill may be hidden behind that. With a single base short prefills
 // would seem free.
 //
-// Least squares with exponential forgetting (a step counts half after about 70 more), with coefficients that are not
-// negative. With five coefficients, the constrained optimum is found by trying each subset as the non-zero ones (Lawson
-// and Hanson, Solving Least Squares Problems, 1974, chapter 23, by enumeration). Small penalties decide what the data
-// leave open: if all steps look alike except for noise, the tokens get the time, and the bases are equal until steps of
-// both kinds were seen.
+// Least squares with exponential forgetting (by default a step counts half after about 70 more), with coefficients that
+// are not negative. With five coefficients, the constrained optimum is found by trying each subset as the non-zero ones
+// (Lawson and Hanson, Solving Least Squares Problems, 1974, chapter 23, by enumeration). Small penalties decide what
+// the data leave open: if all steps look alike except for noise, the tokens get the time, and the bases are equal until
+// steps of both kinds were seen.
 //
 // A plain value; not thread-safe. Constant time per step.
 #pragma once
@@ -41,8 +41,15 @@ struct DecodeCost {
 
 class RateEstimator {
  public:
+  // What the sums keep at each step.
+  static constexpr double kForgetting = 0.99;
+
   // Ignores samples that are not a step: no tokens, or a time that is not positive and finite.
-  void Observe(const StepSample& step);
+  void Observe(const StepSample& step, double forgetting = kForgetting);
+
+  // Whether the time of prefill tokens was told from that of a step: by prefills of different lengths, or by steps of
+  // decodes alone. Before that the rate below is at best a lower bound.
+  [[nodiscard]] bool tells_tokens_from_steps() const { return knows_base_ || decode_steps_ >= kMinDecodeSteps; }
 
   // Zero until kMinPrefillSteps steps with prefill were seen; positive from then on.
   [[nodiscard]] double prefill_tokens_per_second() const;

@@ -50,8 +50,9 @@ Result<void> Roster::Admit(const wire::Hello& hello) const {
 Result<Worker*> Roster::Add(const std::string& identity, const wire::Hello& hello, Instant now) {
   ROOST_RETURN_IF_ERROR(Admit(hello));
   const std::string revision = RevisionKey(hello);
-  auto worker = std::make_unique<Worker>(hello, FreeSlot(), revisions_.Join(revision, hello.model), pending_,
-                                         options_.worker, rng_.Below(kFirstSent), now);
+  std::shared_ptr<PrefixIndex> index = revisions_.Join(revision, hello.model);
+  auto worker = std::make_unique<Worker>(hello, FreeSlot(), std::move(index), revisions_.DecodeCostsOf(revision),
+                                         pending_, options_.worker, rng_.Below(kFirstSent), now);
   const auto stalled = stalled_.find(hello.process_id);
   if (stalled != stalled_.end()) worker->stalled_at = stalled->second;
   Worker* const added = workers_.insert_or_assign(hello.worker_id, std::move(worker)).first->second.get();

@@ -19,13 +19,15 @@ constexpr double kLongestStepSeconds = 3600;
 }  // namespace
 
 Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index,
-               PendingPrefixes& pending, const Options& options, std::uint64_t turn, Instant now)
+               std::shared_ptr<DecodeCosts> its_decode_costs, PendingPrefixes& pending, const Options& options,
+               std::uint64_t turn, Instant now)
     : hello(std::move(its_hello)),
       revision(RevisionKey(hello)),
       adapters(hello.adapters.begin(), hello.adapters.end()),
       slot(its_slot),
       index(std::move(its_index)),
       view(*index, slot, hello, options.modes, now),
+      decode_costs(std::move(its_decode_costs)),
       busy(now),
       told(pending, slot),
       joined_at(now),
@@ -45,7 +47,7 @@ void Worker::Report(wire::Load report, Instant now) {
   is_leaving = false;
   // A heartbeat between two steps repeats the load of the last step, so it covers no more charges.
   if (load.step_seconds > 0) {
-    rates.Observe({load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds, load.running_context_tokens});
+    ObserveStep(now);
     busy.Observe(PrefillSeconds(ViewOf(*this), load.step_prefill_tokens), now);
     const Instant began = now - FromSeconds(std::min(load.step_seconds, kLongestStepSeconds)) - kLinkDelay;
     ledger->CoverUntil(began, load.step_prefill_tokens, hello.ageing_tokens);
@@ -56,6 +58,23 @@ void Worker::Report(wire::Load report, Instant now) {
   // In blind mode the router does not know what the worker caches, so it does not know whether these will stay cached.
   if (view.mode() == WorkerMode::kBlind) others.clear();
   told.Follow(std::move(others));
+}
+
+void Worker::ObserveStep(Instant now) {
+  const StepSample step{load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds,
+                        load.running_context_tokens};
+  rates.Observe(step);
+  if (step.prefill_tokens == 0) {
+    const auto context = static_cast<double>(step.context_tokens);
+    decode_pace.Observe(step.seconds, decode_costs->fit().StepSeconds(step.decode_tokens, context));
+  }
+  decode_costs->Observe(step, now);
+}
+
+DecodeCost Worker::decode_cost() const {
+  const DecodeCost fit = decode_costs->fit();
+  const double slowness = decode_pace.slowness();
+  return {slowness * fit.base_seconds, slowness * fit.per_request_seconds, slowness * fit.per_context_token_seconds};
 }
 
 bool Worker::IsStalled(Instant now) const {

@@ -13,6 +13,7 @@
 #include "common/base/rate_estimator.h"
 #include "common/wire/messages.h"
 #include "router/fleet/cache_view.h"
+#include "router/fleet/decode_costs.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/ejection.h"
 #include "router/fleet/engine_watch.h"
@@ -32,12 +33,16 @@ struct Worker {
     Duration stall_timeout = std::chrono::seconds(10);
   };
   // `turn` is the first value of last_sent. `pending` outlives the worker.
-  Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, PendingPrefixes& pending,
-         const Options& options, std::uint64_t turn, Instant now);
+  Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index,
+         std::shared_ptr<DecodeCosts> its_decode_costs, PendingPrefixes& pending, const Options& options,
+         std::uint64_t turn, Instant now);
 
   // Applies a load report that arrived at `now`: load, rates, charges, and the prompts that it computes for other
   // routers.
   void Report(wire::Load report, Instant now);
+
+  // What a step of decodes takes there; all zero while that is unknown.
+  [[nodiscard]] DecodeCost decode_cost() const;
 
   // Whether the engine has work and has made no progress for longer than a step can take.
   [[nodiscard]] bool IsStalled(Instant now) const;
@@ -49,7 +54,9 @@ struct Worker {
   const std::shared_ptr<PrefixIndex> index;  // its revision's
   std::string identity;                      // of its connection
   CacheView view;
-  RateEstimator rates;
+  RateEstimator rates;                              // of its own steps
+  const std::shared_ptr<DecodeCosts> decode_costs;  // its revision's
+  DecodePace decode_pace;
   BusyShare busy;
   wire::Load load;  // without other_prompts, which are in `ledger` and `told`
   ToldPrefixes told;
@@ -68,6 +75,10 @@ struct Worker {
   std::optional<Instant> full_until;  // it refused a request because it was full
   bool is_leaving = false;            // it refused a request because it is leaving; valid until its next report
   bool was_serving = false;           // at the roster's last Refresh
+
+ private:
+  // The step of `load`, which has just come.
+  void ObserveStep(Instant now);
 };
 
 // Counts and logs that the mode of a worker's view has changed.
