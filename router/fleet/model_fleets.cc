@@ -10,8 +10,6 @@ WorkerView ViewOf(const Worker& worker) {
   const wire::Load& load = worker.load;
   const DecodeCost decode = worker.decode_cost();
   const auto context = static_cast<double>(load.running_context_tokens);
-  // A rate that holds the time of the steps too would make a worker that computed only short prompts seem slow.
-  const double prefill_rate = worker.rates.tells_tokens_from_steps() ? worker.rates.prefill_tokens_per_second() : 0;
   const std::uint64_t queued_tokens = load.queued_prefill_tokens + ledger.uncovered_tokens();
   return {.slot = worker.slot,
           .epoch = worker.hello.epoch,
@@ -36,7 +34,7 @@ WorkerView ViewOf(const Worker& worker) {
           .in_flight_requests = ledger.request_count(),
           .receives_copy = worker.receives_copy,
           .last_sent = worker.last_sent,
-          .prefill_tokens_per_second = prefill_rate,
+          .prefill_tokens_per_second = worker.prefill_tokens_per_second(),
           .decode_step_seconds = decode.StepSeconds(load.running_requests, context),
           .decode = decode,
           .busy_share = worker.busy.value()};

@@ -27,7 +27,7 @@ std::shared_ptr<PrefixIndex> Revisions::Join(const std::string& key, const std::
   if (revision.index == nullptr) {
     revision.model = model;
     revision.index = std::make_shared<PrefixIndex>(index_budget_);
-    revision.decode_costs = std::make_shared<DecodeCosts>();
+    revision.step_costs = std::make_shared<StepCosts>();
   }
   ++revision.joined_count;
   gone_.erase(model);

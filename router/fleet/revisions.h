@@ -22,8 +22,8 @@
 
 #include "common/base/clock.h"
 #include "common/wire/messages.h"
-#include "router/fleet/decode_costs.h"
 #include "router/fleet/dispatcher.h"
+#include "router/fleet/step_costs.h"
 #include "router/index/index_budget.h"
 #include "router/index/prefix_index.h"
 #include "router/route/worker_view.h"
@@ -45,8 +45,8 @@ class Revisions {
   // A worker joins. Returns its revision's index, which the first worker creates.
   [[nodiscard]] std::shared_ptr<PrefixIndex> Join(const std::string& key, const std::string& model);
   // Of a revision that a worker has joined.
-  [[nodiscard]] std::shared_ptr<DecodeCosts> DecodeCostsOf(const std::string& key) const {
-    return revisions_.at(key).decode_costs;
+  [[nodiscard]] std::shared_ptr<StepCosts> StepCostsOf(const std::string& key) const {
+    return revisions_.at(key).step_costs;
   }
   // A worker leaves; with the last one the revision goes too.
   void Leave(const std::string& key, Instant now);
@@ -87,7 +87,7 @@ class Revisions {
   struct Revision {
     std::string model;
     std::shared_ptr<PrefixIndex> index;
-    std::shared_ptr<DecodeCosts> decode_costs;
+    std::shared_ptr<StepCosts> step_costs;
     std::shared_ptr<const ServedModel> served;  // null: no worker is ready
     std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> adapters;
     std::uint32_t joined_count = 0;  // workers

@@ -51,7 +51,7 @@ Result<Worker*> Roster::Add(const std::string& identity, const wire::Hello& hell
   ROOST_RETURN_IF_ERROR(Admit(hello));
   const std::string revision = RevisionKey(hello);
   std::shared_ptr<PrefixIndex> index = revisions_.Join(revision, hello.model);
-  auto worker = std::make_unique<Worker>(hello, FreeSlot(), std::move(index), revisions_.DecodeCostsOf(revision),
+  auto worker = std::make_unique<Worker>(hello, FreeSlot(), std::move(index), revisions_.StepCostsOf(revision),
                                          pending_, options_.worker, rng_.Below(kFirstSent), now);
   const auto stalled = stalled_.find(hello.process_id);
   if (stalled != stalled_.end()) worker->stalled_at = stalled->second;

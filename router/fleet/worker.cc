@@ -19,7 +19,7 @@ constexpr double kLongestStepSeconds = 3600;
 }  // namespace
 
 Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index,
-               std::shared_ptr<DecodeCosts> its_decode_costs, PendingPrefixes& pending, const Options& options,
+               std::shared_ptr<StepCosts> its_step_costs, PendingPrefixes& pending, const Options& options,
                std::uint64_t turn, Instant now)
     : hello(std::move(its_hello)),
       revision(RevisionKey(hello)),
@@ -27,7 +27,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       slot(its_slot),
       index(std::move(its_index)),
       view(*index, slot, hello, options.modes, now),
-      decode_costs(std::move(its_decode_costs)),
+      step_costs(std::move(its_step_costs)),
       busy(now),
       told(pending, slot),
       joined_at(now),
@@ -64,15 +64,13 @@ void Worker::ObserveStep(Instant now) {
   const StepSample step{load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds,
                         load.running_context_tokens};
   rates.Observe(step);
-  if (step.prefill_tokens == 0) {
-    const auto context = static_cast<double>(step.context_tokens);
-    decode_pace.Observe(step.seconds, decode_costs->fit().StepSeconds(step.decode_tokens, context));
-  }
-  decode_costs->Observe(step, now);
+  StepPace& pace = step.prefill_tokens > 0 ? prefill_pace : decode_pace;
+  pace.Observe(step.seconds, step_costs->ExpectedSeconds(step));
+  step_costs->Observe(step, now);
 }
 
 DecodeCost Worker::decode_cost() const {
-  const DecodeCost fit = decode_costs->fit();
+  const DecodeCost fit = step_costs->decode();
   const double slowness = decode_pace.slowness();
   return {slowness * fit.base_seconds, slowness * fit.per_request_seconds, slowness * fit.per_context_token_seconds};
 }

@@ -13,12 +13,12 @@
 #include "common/base/rate_estimator.h"
 #include "common/wire/messages.h"
 #include "router/fleet/cache_view.h"
-#include "router/fleet/decode_costs.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/ejection.h"
 #include "router/fleet/engine_watch.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
+#include "router/fleet/step_costs.h"
 #include "router/fleet/told_prefixes.h"
 #include "router/index/pending_prefixes.h"
 #include "router/index/prefix_index.h"
@@ -34,7 +34,7 @@ struct Worker {
   };
   // `turn` is the first value of last_sent. `pending` outlives the worker.
   Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index,
-         std::shared_ptr<DecodeCosts> its_decode_costs, PendingPrefixes& pending, const Options& options,
+         std::shared_ptr<StepCosts> its_step_costs, PendingPrefixes& pending, const Options& options,
          std::uint64_t turn, Instant now);
 
   // Applies a load report that arrived at `now`: load, rates, charges, and the prompts that it computes for other
@@ -43,6 +43,10 @@ struct Worker {
 
   // What a step of decodes takes there; all zero while that is unknown.
   [[nodiscard]] DecodeCost decode_cost() const;
+  // Zero while it is unknown.
+  [[nodiscard]] double prefill_tokens_per_second() const {
+    return step_costs->prefill_tokens_per_second() / prefill_pace.slowness();
+  }
 
   // Whether the engine has work and has made no progress for longer than a step can take.
   [[nodiscard]] bool IsStalled(Instant now) const;
@@ -54,9 +58,10 @@ struct Worker {
   const std::shared_ptr<PrefixIndex> index;  // its revision's
   std::string identity;                      // of its connection
   CacheView view;
-  RateEstimator rates;                              // of its own steps
-  const std::shared_ptr<DecodeCosts> decode_costs;  // its revision's
-  DecodePace decode_pace;
+  RateEstimator rates;                          // of its own steps
+  const std::shared_ptr<StepCosts> step_costs;  // its revision's
+  StepPace prefill_pace;                        // of steps with prefill
+  StepPace decode_pace;
   BusyShare busy;
   wire::Load load;  // without other_prompts, which are in `ledger` and `told`
   ToldPrefixes told;

@@ -27,12 +27,19 @@ struct Rates {
 
 Rates MeanOf(const FleetSpeed& speed) { return {speed.prefill_tokens_per_second, speed.decode_step_seconds}; }
 
+// The step of an idle worker may be fitted as 0.
+bool KnowsDecodes(const WorkerView& worker) {
+  const DecodeCost& cost = worker.decode;
+  return worker.decode_step_seconds > 0 ||
+         cost.base_seconds + cost.per_request_seconds + cost.per_context_token_seconds > 0;
+}
+
 // A worker's unknown rates are taken from the others, scaled to its own pace. Otherwise the worker whose decodes were
 // measured first would seem slower.
 Rates RatesOf(const WorkerView& worker, const FleetSpeed& speed) {
   const double own = worker.prefill_tokens_per_second;
   if (own <= 0) return MeanOf(speed);
-  if (worker.decode_step_seconds > 0) return {own, worker.decode_step_seconds};
+  if (KnowsDecodes(worker)) return {own, worker.decode_step_seconds};
   return {own, speed.decode_step_seconds * speed.prefill_tokens_per_second / own};
 }
 

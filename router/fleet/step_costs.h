@@ -1,0 +1,61 @@
+// What a worker's steps take: one fit over all workers of a revision, and how much slower each of them is.
+//
+//   step of worker w  ≈  slowness(w) · (base + prompt tokens / rate + per_request · requests
+//                                       + per_context_token · their context tokens)
+//
+// One worker alone sees too few different steps to tell the terms apart. While it has one request, all of a step may be
+// its context's, and when it is idle again it would seem to draw tokens for nothing; and if it computed only short
+// pieces of prompts, all of a step may be their tokens'. Together the workers of a fleet see enough. What differs
+// between them, and what other programs on the machine take from them, is one factor, which follows quickly.
+//
+// Steps of decodes alone have a fit of their own: how long a prompt's tokens take depends on how many come before them,
+// which no report tells, and beside that decodes are lost.
+//
+// Plain values; not thread-safe. Constant time.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "common/base/clock.h"
+#include "common/base/rate_estimator.h"
+
+namespace roost::router {
+
+// Of a revision.
+class StepCosts {
+ public:
+  static constexpr Duration kHalfLife = std::chrono::minutes(10);  // of a step in the fit
+
+  // A step of any worker. `now` never goes back.
+  void Observe(const StepSample& step, Instant now);
+
+  // All zero until some steps of decodes were seen.
+  [[nodiscard]] DecodeCost decode() const { return decodes_.decode_cost(); }
+  // Zero until the time of prompt tokens can be told from that of a step.
+  [[nodiscard]] double prefill_tokens_per_second() const;
+  // Of a step like this one; zero while that is unknown.
+  [[nodiscard]] double ExpectedSeconds(const StepSample& step) const;
+
+ private:
+  RateEstimator all_;
+  RateEstimator decodes_;  // of steps without prefill
+  std::optional<Instant> last_;
+};
+
+// Of a worker, of one kind of step.
+class StepPace {
+ public:
+  // What a step took, and what the fit expects of it.
+  void Observe(double seconds, double expected_seconds);
+
+  // Its time for a step relative to the fit's; 1 until a step was seen.
+  [[nodiscard]] double slowness() const { return expected_seconds_ > 0 ? seconds_ / expected_seconds_ : 1; }
+
+ private:
+  // Sums over its steps, in which a step counts half after about 34 more.
+  double seconds_ = 0;
+  double expected_seconds_ = 0;
+};
+
+}  // namespace roost::router
