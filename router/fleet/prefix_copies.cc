@@ -52,8 +52,7 @@ bool PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Insta
 }
 
 std::uint32_t PrefixCopies::NextPieceBlocks(const Worker& worker, const Copy& copy) {
-  const double in_time =
-      worker.rates.prefill_tokens_per_second() * std::max(kPieceSeconds, copy.way_seconds.value_or(0));
+  const double in_time = worker.prefill_tokens_per_second() * std::max(kPieceSeconds, copy.way_seconds.value_or(0));
   const auto tokens = static_cast<std::uint32_t>(std::clamp<double>(in_time, kMinPieceTokens, kMaxPieceTokens));
   const auto all = static_cast<std::uint32_t>(copy.spec.block_hashes.size());
   const std::uint32_t of_so_many = (all + kMaxPieces - 1) / kMaxPieces;
@@ -107,7 +106,7 @@ void PrefixCopies::OnPieceDone(Worker& worker, Copy& copy, std::optional<std::ui
   const std::uint32_t tokens = copy.piece_block_count * block_tokens;
   const std::uint32_t computed_tokens =
       tokens - std::min(tokens, cached_tokens.value_or(copy.done_block_count * block_tokens));
-  const double rate = worker.rates.prefill_tokens_per_second();
+  const double rate = worker.prefill_tokens_per_second();
   const double way_seconds = rate > 0 ? ToSeconds(now - copy.sent_at) - computed_tokens / rate : 0;
   copy.way_seconds = std::min(copy.way_seconds.value_or(way_seconds), way_seconds);
   copy.done_block_count = copy.piece_block_count;

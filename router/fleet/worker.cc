@@ -63,7 +63,6 @@ void Worker::Report(wire::Load report, Instant now) {
 void Worker::ObserveStep(Instant now) {
   const StepSample step{load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds,
                         load.running_context_tokens};
-  rates.Observe(step);
   StepPace& pace = step.prefill_tokens > 0 ? prefill_pace : decode_pace;
   pace.Observe(step.seconds, step_costs->ExpectedSeconds(step));
   step_costs->Observe(step, now);
@@ -76,8 +75,9 @@ DecodeCost Worker::decode_cost() const {
 }
 
 bool Worker::IsStalled(Instant now) const {
-  const double decode = rates.decode_step_seconds(load.running_requests, load.running_context_tokens);
-  const double rate = rates.prefill_tokens_per_second();
+  const auto context = static_cast<double>(load.running_context_tokens);
+  const double decode = decode_cost().StepSeconds(load.running_requests, context);
+  const double rate = prefill_tokens_per_second();
   const double prefill = rate > 0 ? hello.max_batch_tokens / rate : 0;
   return engine.IsStalled(decode + prefill, now);
 }

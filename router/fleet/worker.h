@@ -37,7 +37,7 @@ struct Worker {
          std::shared_ptr<StepCosts> its_step_costs, PendingPrefixes& pending, const Options& options,
          std::uint64_t turn, Instant now);
 
-  // Applies a load report that arrived at `now`: load, rates, charges, and the prompts that it computes for other
+  // Applies a load report that arrived at `now`: load, speed, charges, and the prompts that it computes for other
   // routers.
   void Report(wire::Load report, Instant now);
 
@@ -58,7 +58,6 @@ struct Worker {
   const std::shared_ptr<PrefixIndex> index;  // its revision's
   std::string identity;                      // of its connection
   CacheView view;
-  RateEstimator rates;                          // of its own steps
   const std::shared_ptr<StepCosts> step_costs;  // its revision's
   StepPace prefill_pace;                        // of steps with prefill
   StepPace decode_pace;

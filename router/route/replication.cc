@@ -12,11 +12,29 @@ namespace {
 // A prefix that was used less often in about the last minute is not kept at several workers.
 constexpr double kLeastUses = 3;
 
-// The prompt tokens that the deepest holder among the candidates need not compute.
-std::uint32_t DeepestMatch(const std::vector<Candidate>& candidates) {
+// The prompt tokens of the prefixes that may deserve another holder: the deepest match, and, where one worker alone has
+// that, the deepest that another has. The former may be one conversation's, the latter what conversations share.
+struct SharedPrefixes {
   std::uint32_t deepest = 0;
-  for (const Candidate& candidate : candidates) deepest = std::max(deepest, candidate.matched_tokens);
-  return deepest;
+  std::uint32_t of_several = 0;  // 0: it is `deepest`, or there is none
+};
+
+SharedPrefixes PrefixesOf(const std::vector<Candidate>& candidates) {
+  SharedPrefixes prefixes;
+  bool several_hold_deepest = false;
+  for (const Candidate& candidate : candidates) {
+    const std::uint32_t tokens = candidate.matched_tokens;
+    if (tokens > prefixes.deepest) {
+      prefixes = {.deepest = tokens, .of_several = prefixes.deepest};
+      several_hold_deepest = false;
+    } else if (tokens == prefixes.deepest) {
+      several_hold_deepest = true;
+    } else {
+      prefixes.of_several = std::max(prefixes.of_several, tokens);
+    }
+  }
+  if (several_hold_deepest) prefixes.of_several = 0;
+  return prefixes;
 }
 
 std::size_t HolderCount(const RouteQuery& query, std::uint32_t block_count) {
@@ -29,12 +47,13 @@ std::size_t HolderCount(const RouteQuery& query, std::uint32_t block_count) {
 // overtakes more.
 double WorkCost(const Candidate& candidate) { return candidate.pace * candidate.work_seconds(); }
 
-// The worker that would receive a copy: the cheapest of those that may receive one and lack some of the deepest match.
-// Null when there is none.
-const Candidate* FindReceiver(const FleetView& fleet, const std::vector<Candidate>& candidates, std::uint32_t deepest) {
+// The worker that would receive a copy: the cheapest of those that may receive one and lack some of the prefix. Null
+// when there is none.
+const Candidate* FindReceiver(const FleetView& fleet, const std::vector<Candidate>& candidates,
+                              std::uint32_t prefix_tokens) {
   const Candidate* receiver = nullptr;
   for (const Candidate& each : candidates) {
-    if (each.matched_tokens >= deepest || fleet.Find(each.slot)->receives_copy) continue;
+    if (each.matched_tokens >= prefix_tokens || fleet.Find(each.slot)->receives_copy) continue;
     if (receiver == nullptr || each.cost_seconds() < receiver->cost_seconds()) receiver = &each;
   }
   return receiver;
@@ -63,23 +82,32 @@ bool Replication::LacksCopies(const RouteQuery& query, const FleetView& fleet, B
 
 std::optional<PrefixCopy> Replication::Choose(const RouteQuery& query, const FleetView& fleet,
                                               const std::vector<Candidate>& candidates, const Candidate& chosen) {
-  const std::uint32_t deepest = DeepestMatch(candidates);
+  if (!fleet.speed().is_known()) return std::nullopt;
+  const SharedPrefixes prefixes = PrefixesOf(candidates);
+  const std::optional<PrefixCopy> copy = Judge(prefixes.deepest, query, fleet, candidates, chosen);
+  return copy.has_value() ? copy : Judge(prefixes.of_several, query, fleet, candidates, chosen);
+}
+
+std::optional<PrefixCopy> Replication::Judge(std::uint32_t prefix_tokens, const RouteQuery& query,
+                                             const FleetView& fleet, const std::vector<Candidate>& candidates,
+                                             const Candidate& chosen) {
   const std::uint32_t block_tokens = fleet.Find(chosen.slot)->block_tokens;
-  const std::uint32_t block_count = deepest / block_tokens;
-  if (block_count == 0 || block_count > query.block_hashes.size() || !fleet.speed().is_known()) return std::nullopt;
+  const std::uint32_t block_count = prefix_tokens / block_tokens;
+  if (block_count == 0 || block_count > query.block_hashes.size()) return std::nullopt;
   const BlockHash prefix = query.block_hashes[block_count - 1];
   // The request itself makes the chosen worker compute the prefix.
-  if (chosen.matched_tokens < deepest) {
+  if (chosen.matched_tokens < prefix_tokens) {
     waited_.Clear(prefix);
     return std::nullopt;
   }
-  const Candidate* const receiver = FindReceiver(fleet, candidates, deepest);
   const std::size_t holder_count = HolderCount(query, block_count);
   const bool lacks_copies = LacksCopies(query, fleet, prefix, holder_count);
+  const Candidate* const receiver = FindReceiver(fleet, candidates, prefix_tokens);
   if (receiver == nullptr || holder_count >= kMaxHolders) return std::nullopt;
-  const Candidate as_holder = AsHolder(query, fleet, *receiver, block_count);
-  const double price = WorkCost(*receiver) - WorkCost(as_holder);
+  const double price = WorkCost(*receiver) - WorkCost(AsHolder(query, fleet, *receiver, block_count));
   if (!lacks_copies && waited_.At(prefix, *query.now) < price) {
+    // Had the receiver had the prefix, what follows it would be there too.
+    const Candidate as_holder = AsHolder(query, fleet, *receiver, chosen.matched_tokens / block_tokens);
     waited_.Add(prefix, chosen.cost_seconds() - as_holder.cost_seconds(), *query.now);
     return std::nullopt;
   }

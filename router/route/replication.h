@@ -6,7 +6,7 @@
 // lack of a copy estimate what a copy would save in the next minute. Once their sum reaches the price of the copy, the
 // copy is made:
 //
-//   saved    Σ over recent requests: cost at the holder - cost at the receiver, if it held the prefix   (faded sum)
+//   saved    Σ over recent requests: cost at the holder - cost at the receiver, if it held as much   (faded sum)
 //   price    the prefill of the copy at the receiver, with the weight that it has in the cost
 //   copy     when saved by the requests before this one ≥ price; then the sum begins again, towards the next copy
 //
@@ -15,10 +15,11 @@
 // replication by counters (Black and Sleator, Competitive algorithms for replication and migration problems,
 // CMU-CS-89-201, 1989), with seconds instead of counts.
 //
-// The copied prefix is the deepest match of the prompt. All requests that share it would profit, regardless of how they
-// continue, so their waits are added up under its last block. Turns of one conversation match deeper each time, so
-// their waits do not add up. That is intended: when every conversation waits, copying long conversations makes all of
-// them wait longer.
+// Two prefixes of a prompt are judged. One is its deepest match. All requests that share it would profit, regardless of
+// how they continue, so their waits are added up under its last block. Turns of one conversation match deeper each
+// time, so their waits do not add up. That is intended: when every conversation waits, copying long conversations makes
+// all of them wait longer. So where one worker alone holds the deepest match, the deepest that another holds is judged
+// too, often a system prompt: had the receiver held it, the conversation might be there.
 //
 // RouteQuery::min_copies asks for more: a prefix that several requests of about the last minute ended their matches
 // with gets copies until so many workers hold it, one copy at a time in the fleet, whether anyone waits or not.
@@ -48,11 +49,15 @@ class Replication {
                                                  const std::vector<Candidate>& candidates, const Candidate& chosen);
 
  private:
+  // The copy of these prompt tokens, if it is due.
+  [[nodiscard]] std::optional<PrefixCopy> Judge(std::uint32_t prefix_tokens, const RouteQuery& query,
+                                                const FleetView& fleet, const std::vector<Candidate>& candidates,
+                                                const Candidate& chosen);
   // Whether the prefix has fewer holders than it should always have. Counts its use.
   [[nodiscard]] bool LacksCopies(const RouteQuery& query, const FleetView& fleet, BlockHash prefix,
                                  std::size_t holder_count);
 
-  // By the last block of the deepest match.
+  // By the last block of the prefix.
   PrefixSums waited_;  // seconds
   PrefixSums used_;    // requests; counted only where copies are asked for
 };

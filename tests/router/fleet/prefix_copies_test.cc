@@ -62,8 +62,9 @@ class PrefixCopiesTest : public ::testing::Test {
     spec_.block_hashes = HashBlocks(spec_.root, spec_.prompt, kBlockTokens);
   }
   void Measure(double tokens_per_second) {
-    for (const std::uint32_t tokens : {100U, 200U, 300U})
-      worker_->rates.Observe({tokens, 0, tokens / tokens_per_second});
+    for (std::uint32_t tokens = 16; tokens <= 512; tokens += 16) {
+      worker_->step_costs->Observe({tokens, 0, tokens / tokens_per_second}, now_);
+    }
   }
   // Makes all pieces of a copy; returns the tokens of each.
   std::vector<std::uint32_t> PiecesOf(std::uint32_t blocks) {

@@ -43,6 +43,25 @@ class ReplicationTest : public ::testing::Test {
   std::uint32_t min_copies_ = 1;
 };
 
+// Each turn belongs to another conversation, whose blocks one worker alone holds. They share a system prompt.
+TEST_F(ReplicationTest, WhatConversationsShareIsCopiedForTheWaitsOfTheirTurns) {
+  const FleetView fleet = FleetOf({Idle(0), Queued(1, 400), Queued(2, 400)});
+  constexpr std::uint32_t kSystemBlocks = 40;
+  const std::vector<BlockHash> system = Chain(1, kSystemBlocks);
+  std::optional<PrefixCopy> copy;
+  for (TokenId turn = 2; turn < 30 && !copy.has_value(); ++turn) {
+    chain_ = system;
+    const std::vector<BlockHash> rest = Chain(turn, kPromptTokens / 16 - kSystemBlocks);
+    chain_.insert(chain_.end(), rest.begin(), rest.end());
+    const Decision decision = Ask(fleet, {Holds(1, kPrefixBlocks), Holds(2, kSystemBlocks)});
+    EXPECT_EQ(decision.slot.value(), 1U);
+    copy = decision.copy;
+  }
+  ASSERT_TRUE(copy.has_value());
+  EXPECT_EQ(copy->worker.value(), 0U);
+  EXPECT_EQ(copy->block_count, kSystemBlocks);
+}
+
 TEST_F(ReplicationTest, KeepsAPrefixOfManyRequestsAtAsManyWorkersAsAskedFor) {
   FleetView fleet = FleetOf({Idle(0), Idle(1), Idle(2)});
   EXPECT_EQ(CopiesAmongMany(fleet, {Holds(1, kPrefixBlocks)}), 0);  // nobody waits

@@ -1,0 +1,95 @@
+#include "router/fleet/step_costs.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <limits>
+
+namespace roost::router {
+namespace {
+
+constexpr double kBase = 0.006;
+constexpr double kPerContextToken = 44e-9;
+constexpr double kPrefillRate = 40'000;
+
+StepSample Decodes(std::uint32_t requests, std::uint64_t context, double slowness = 1) {
+  return {0, requests, slowness * (kBase + kPerContextToken * static_cast<double>(context)), context};
+}
+
+StepSample Prefill(std::uint32_t tokens, double slowness = 1) {
+  return {tokens, 0, slowness * (kBase + tokens / kPrefillRate), 0};
+}
+
+class StepCostsTest : public testing::Test {
+ protected:
+  void Observe(const StepSample& step) {
+    now_ += std::chrono::milliseconds(10);
+    costs_.Observe(step, now_);
+  }
+
+  StepCosts costs_;
+  Instant now_{};
+};
+
+TEST_F(StepCostsTest, KnowNothingAtFirst) {
+  EXPECT_EQ(costs_.prefill_tokens_per_second(), 0);
+  EXPECT_EQ(costs_.decode().base_seconds, 0);
+  EXPECT_EQ(costs_.ExpectedSeconds(Decodes(1, 2000)), 0);
+  EXPECT_EQ(costs_.ExpectedSeconds(Prefill(100)), 0);
+}
+
+// Each worker has one request, of its own length: none of them alone could tell the base from the context.
+TEST_F(StepCostsTest, WorkersTellTogetherWhatNoneCouldTellAlone) {
+  for (int i = 0; i < 50; ++i) {
+    for (const std::uint64_t context : {1000U, 20'000U, 60'000U}) Observe(Decodes(1, context));
+  }
+  EXPECT_NEAR(costs_.decode().StepSeconds(0, 0), kBase, 0.05 * kBase);
+  EXPECT_NEAR(costs_.ExpectedSeconds(Decodes(1, 100'000)), kBase + 100'000 * kPerContextToken, 0.05 * kBase);
+}
+
+// As the pieces of a copy: the time of each is mostly the step's own.
+TEST_F(StepCostsTest, PiecesOfOneLengthTellNoRate) {
+  for (int i = 0; i < 50; ++i) Observe(Prefill(64));
+  EXPECT_EQ(costs_.prefill_tokens_per_second(), 0);
+  for (int i = 0; i < 50; ++i) Observe(Prefill(64 + 20 * i));
+  EXPECT_NEAR(costs_.prefill_tokens_per_second(), kPrefillRate, 0.05 * kPrefillRate);
+}
+
+// How deep a prompt's tokens are is not reported, and no noise of theirs reaches the decodes.
+TEST_F(StepCostsTest, PromptsThatTakeLongerLeaveDecodesAlone) {
+  for (int i = 0; i < 300; ++i) {
+    Observe({1024, 1, i % 3 == 0 ? 0.15 : 0.03, static_cast<std::uint64_t>(1000 * (i % 50))});
+    Observe(Decodes(1, static_cast<std::uint64_t>(1000 * (i % 50))));
+  }
+  EXPECT_NEAR(costs_.decode().base_seconds + costs_.decode().per_request_seconds, kBase, 1e-4);
+  EXPECT_NEAR(costs_.decode().per_context_token_seconds, kPerContextToken, 1e-9);
+}
+
+TEST_F(StepCostsTest, AnOldStepCountsHalf) {
+  for (int i = 0; i < 100; ++i) Observe(Decodes(1, 0));
+  now_ += StepCosts::kHalfLife;
+  for (int i = 0; i < 100; ++i) Observe(Decodes(1, 0, 4));
+  EXPECT_NEAR(costs_.ExpectedSeconds(Decodes(1, 0)), (0.5 * kBase + 4 * kBase) / 1.5, 0.02 * kBase);
+}
+
+TEST(StepPaceTest, FollowsQuicklyWhatAWorkerTakesMore) {
+  StepPace pace;
+  EXPECT_EQ(pace.slowness(), 1);
+  pace.Observe(0.02, 0.01);
+  EXPECT_LT(pace.slowness(), 1.3);  // one step is none
+  for (int i = 0; i < 100; ++i) pace.Observe(0.02, 0.01);
+  EXPECT_GT(pace.slowness(), 1.7);
+  for (int i = 0; i < 200; ++i) pace.Observe(0.01, 0.01);
+  EXPECT_NEAR(pace.slowness(), 1, 0.05);
+}
+
+TEST(StepPaceTest, IgnoresWhatIsNoStepOrNotExpected) {
+  StepPace pace;
+  pace.Observe(0.02, 0);
+  pace.Observe(0, 0.01);
+  pace.Observe(std::numeric_limits<double>::infinity(), 0.01);
+  EXPECT_EQ(pace.slowness(), 1);
+}
+
+}  // namespace
+}  // namespace roost::router
