@@ -27,6 +27,9 @@ constexpr double kEmptySteps = 0.1;
 // difference.
 constexpr double kBasePenalty = 1e-4;
 constexpr double kApartPenalty = 1e-4;
+// Relative too: on the squares of what decodes and their contexts take, so that a prompt's tokens get the time of
+// prefills that all look alike.
+constexpr double kDecodePenalty = 1e-6;
 // Limits the second penalty to this share of the prefills' weight: the prefill data must outlast many decodes.
 constexpr double kMostApart = 0.01;
 // A prefill token costs at least this share of (the seconds of all prefill steps / their prefill tokens).
@@ -129,6 +132,8 @@ void RateEstimator::Observe(const StepSample& step, double forgetting) {
   }
   coefficients_ = LeastSquares(PenalizedProducts(), targets_, kAllTerms);
   if (with_prefill && BaseEvidence(products_) >= kSureEvidence) knows_base_ = true;
+  constexpr unsigned kWithoutBase = kAllTerms & ~(1U << kBase);
+  prefill_fit_ = knows_base_ ? coefficients_ : LeastSquares(PenalizedProducts(), targets_, kWithoutBase);
 }
 
 RateEstimator::Matrix RateEstimator::PenalizedProducts() const {
@@ -141,6 +146,8 @@ RateEstimator::Matrix RateEstimator::PenalizedProducts() const {
   matrix[kDecodeBase][kDecodeBase] += kBasePenalty * without + apart;
   matrix[kBase][kDecodeBase] -= apart;
   matrix[kDecodeBase][kBase] -= apart;
+  matrix[kDecode][kDecode] *= 1 + kDecodePenalty;
+  matrix[kContext][kContext] *= 1 + kDecodePenalty;
   return matrix;
 }
 
@@ -155,9 +162,13 @@ double RateEstimator::prefill_tokens_per_second() const {
 
 double RateEstimator::prefill_seconds(std::uint32_t token_count) const {
   if (prefill_steps_ < kMinPrefillSteps) return 0;
-  constexpr unsigned kWithoutBase = kAllTerms & ~(1U << kBase);
-  const Vector fit = knows_base_ ? coefficients_ : LeastSquares(PenalizedProducts(), targets_, kWithoutBase);
-  return token_count * AtLeastAShare(fit[kPrefill]);
+  return token_count * AtLeastAShare(prefill_fit_[kPrefill]);
+}
+
+double RateEstimator::prefill_step_seconds(const StepSample& step) const {
+  if (prefill_steps_ < kMinPrefillSteps) return 0;
+  return prefill_fit_[kBase] + prefill_seconds(step.prefill_tokens) + prefill_fit_[kDecode] * step.decode_tokens +
+         prefill_fit_[kContext] * static_cast<double>(step.context_tokens);
 }
 
 DecodeCost RateEstimator::decode_cost() const {

@@ -47,10 +47,6 @@ class RateEstimator {
   // Ignores samples that are not a step: no tokens, or a time that is not positive and finite.
   void Observe(const StepSample& step, double forgetting = kForgetting);
 
-  // Whether the time of prefill tokens was told from that of a step: by prefills of different lengths, or by steps of
-  // decodes alone. Before that the rate below is at best a lower bound.
-  [[nodiscard]] bool tells_tokens_from_steps() const { return knows_base_ || decode_steps_ >= kMinDecodeSteps; }
-
   // Zero until kMinPrefillSteps steps with prefill were seen; positive from then on.
   [[nodiscard]] double prefill_tokens_per_second() const;
 
@@ -58,6 +54,10 @@ class RateEstimator {
   // base several times, all time of prefills counts as their tokens': a first short step that takes as long as the full
   // ones before it may be slow by chance. Zero as long as the rate above.
   [[nodiscard]] double prefill_seconds(std::uint32_t token_count) const;
+
+  // Of a step with prefill; takes all time of prefills for their tokens' as long as the function above. Zero as long as
+  // the rate above.
+  [[nodiscard]] double prefill_step_seconds(const StepSample& step) const;
 
   // Of steps without prefill; all zero until kMinDecodeSteps steps with decodes were seen.
   [[nodiscard]] DecodeCost decode_cost() const;
@@ -86,6 +86,7 @@ class RateEstimator {
   Matrix products_{};
   Vector targets_{};
   Vector coefficients_{};  // the fit to those sums
+  Vector prefill_fit_{};   // the same, without a base of steps with prefill as long as that is not known
   std::uint64_t prefill_steps_ = 0;
   std::uint64_t decode_steps_ = 0;
   bool knows_base_ = false;  // of steps with prefill

@@ -37,6 +37,7 @@ void WriteCandidate(const Candidate& candidate, std::string_view worker_id, Json
   json.Key("congestion").Number(candidate.congestion);
   json.Key("pace").Number(candidate.pace);
   json.Key("delay_seconds").Number(candidate.delay_seconds);
+  json.Key("answer_pace").Number(candidate.answer_pace);
   json.Key("token_seconds").Number(candidate.token_seconds);
   json.Key("answer_seconds").Number(candidate.answer_seconds);
   json.Key("stall_seconds").Number(candidate.stall_seconds);

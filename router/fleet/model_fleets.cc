@@ -37,6 +37,7 @@ WorkerView ViewOf(const Worker& worker) {
           .prefill_tokens_per_second = worker.prefill_tokens_per_second(),
           .decode_step_seconds = decode.StepSeconds(load.running_requests, context),
           .decode = decode,
+          .decode_slowness = worker.decode_pace.slowness(),
           .busy_share = worker.busy.value()};
 }
 

@@ -22,14 +22,13 @@ void StepCosts::Observe(const StepSample& step, Instant now) {
 }
 
 double StepCosts::prefill_tokens_per_second() const {
-  return all_.tells_tokens_from_steps() ? all_.prefill_tokens_per_second() : 0;
+  const double seconds_per_token = all_.prefill_seconds(1);
+  return seconds_per_token > 0 ? 1 / seconds_per_token : 0;
 }
 
 double StepCosts::ExpectedSeconds(const StepSample& step) const {
-  if (step.prefill_tokens == 0) return decodes_.decode_step_seconds(step.decode_tokens, step.context_tokens);
-  const double rate = prefill_tokens_per_second();
-  if (rate <= 0) return 0;
-  return step.prefill_tokens / rate + all_.seconds_beside_prefill(step.decode_tokens, step.context_tokens);
+  return step.prefill_tokens > 0 ? all_.prefill_step_seconds(step)
+                                 : decodes_.decode_step_seconds(step.decode_tokens, step.context_tokens);
 }
 
 void StepPace::Observe(double seconds, double expected_seconds) {

@@ -32,7 +32,7 @@ class StepCosts {
 
   // All zero until some steps of decodes were seen.
   [[nodiscard]] DecodeCost decode() const { return decodes_.decode_cost(); }
-  // Zero until the time of prompt tokens can be told from that of a step.
+  // Zero until some prompts were computed. Until they had several lengths it holds the time of the steps too.
   [[nodiscard]] double prefill_tokens_per_second() const;
   // Of a step like this one; zero while that is unknown.
   [[nodiscard]] double ExpectedSeconds(const StepSample& step) const;

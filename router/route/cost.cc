@@ -196,6 +196,7 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.slo_seconds = SloSeconds(prompt, worker, candidate, step_before);
   const double slowness = SlownessOf(worker, seconds_per_token, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
+  candidate.answer_pace = WithoutNoise(worker.decode_slowness) / worker.decode_slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);
   return candidate;
 }

@@ -2,7 +2,8 @@
 // reports, term by term.
 //
 //   ttft  = max(queue, slots) + prefill + decode
-//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay + answer + stall + slo)
+//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay + stall)
+//           + answer pace · (answer + slo)
 //
 // So it is what the request and the others wait until their last tokens; a second is a second, whoever waits.
 //
@@ -32,8 +33,8 @@
 //               blocks evict as many others, which are then computed again. Without this term a router minimises each
 //               request's own wait and recomputes prefixes until the fleet is full
 //   pace        makes workers equal whose measured speeds differ by no more than the noise of measurements (a factor of
-//               1.5 from the mean). Otherwise the worker that seems a little faster would get every new prefix of an
-//               idle fleet, and the others' caches would stay empty
+//               1.5 from the mean); one of prompts, one of answers. Otherwise the worker that seems a little faster
+//               would get every new prefix of an idle fleet, and the others' caches would stay empty
 //
 // Every term is continuous in the load, so a small change of load changes the costs only a little.
 // router/route/README.md says what each term and constant is worth.
@@ -82,6 +83,7 @@ struct Candidate {
   double slo_seconds = 0;     // of answers that break a bound
   double congestion = 1;
   double pace = 1;
+  double answer_pace = 1;
 
   [[nodiscard]] double wait_seconds() const { return std::max(queue_seconds, slot_seconds); }
   [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
@@ -92,10 +94,10 @@ struct Candidate {
   // The worker's computing time for the request, with the congestion weight.
   [[nodiscard]] double work_seconds() const { return congestion * (prefill_seconds + decode_seconds); }
   // The part of the cost that ends with the first token.
-  [[nodiscard]] double first_token_cost_seconds() const { return cost_seconds() - pace * answer_seconds; }
+  [[nodiscard]] double first_token_cost_seconds() const { return cost_seconds() - answer_pace * answer_seconds; }
   [[nodiscard]] double cost_seconds() const {
-    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds + answer_seconds + stall_seconds +
-                   slo_seconds);
+    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds + stall_seconds) +
+           answer_pace * (answer_seconds + slo_seconds);
   }
 };
 

@@ -57,7 +57,7 @@ TEST(FormatDecisionsTest, PrintsOneRowPerCandidateAndMarksTheChosenOne) {
   EXPECT_THAT(chosen, HasSubstr("239.0"));
   EXPECT_THAT(chosen, HasSubstr("2.50"));
   EXPECT_THAT(chosen, HasSubstr(" 62.5 "));
-  EXPECT_THAT(chosen, HasSubstr("4.0    3500.0     250.0     239.0"));
+  EXPECT_THAT(chosen, HasSubstr("4.0     250.0   1.00    3500.0   1.00     239.0"));
   EXPECT_THAT(other, HasSubstr("2000.0"));
 }
 

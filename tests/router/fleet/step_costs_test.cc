@@ -43,16 +43,18 @@ TEST_F(StepCostsTest, WorkersTellTogetherWhatNoneCouldTellAlone) {
   for (int i = 0; i < 50; ++i) {
     for (const std::uint64_t context : {1000U, 20'000U, 60'000U}) Observe(Decodes(1, context));
   }
-  EXPECT_NEAR(costs_.decode().StepSeconds(0, 0), kBase, 0.05 * kBase);
+  EXPECT_NEAR(costs_.decode().StepSeconds(1, 0), kBase, 0.05 * kBase);
   EXPECT_NEAR(costs_.ExpectedSeconds(Decodes(1, 100'000)), kBase + 100'000 * kPerContextToken, 0.05 * kBase);
 }
 
 // As the pieces of a copy: the time of each is mostly the step's own.
-TEST_F(StepCostsTest, PiecesOfOneLengthTellNoRate) {
+TEST_F(StepCostsTest, StepsOfOneLengthTellOnlyWhatTheyTakeInAll) {
   for (int i = 0; i < 50; ++i) Observe(Prefill(64));
-  EXPECT_EQ(costs_.prefill_tokens_per_second(), 0);
-  for (int i = 0; i < 50; ++i) Observe(Prefill(64 + 20 * i));
+  EXPECT_NEAR(costs_.prefill_tokens_per_second(), 64 / Prefill(64).seconds, 1);
+  EXPECT_NEAR(costs_.ExpectedSeconds(Prefill(64)), Prefill(64).seconds, 1e-5);
+  for (std::uint32_t i = 0; i < 50; ++i) Observe(Prefill(64 + 20 * i));
   EXPECT_NEAR(costs_.prefill_tokens_per_second(), kPrefillRate, 0.05 * kPrefillRate);
+  EXPECT_NEAR(costs_.ExpectedSeconds(Prefill(512)), Prefill(512).seconds, 0.05 * kBase);
 }
 
 // How deep a prompt's tokens are is not reported, and no noise of theirs reaches the decodes.

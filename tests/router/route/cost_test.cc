@@ -328,17 +328,20 @@ TEST(PredictCostTest, PaceMakesEqualsOfWorkersThatAreAboutAsFast) {
   for (const double rate : {1360.0, 2000.0, 2950.0}) {
     WorkerView worker = Idle(0);
     worker.prefill_tokens_per_second = rate;
-    worker.decode_step_seconds = 0.02 * 2000 / rate;
+    worker.decode_slowness = 2000 / rate;
+    worker.decode_step_seconds = 0.02 * worker.decode_slowness;
     EXPECT_NEAR(CostOf(worker, 1000).cost_seconds(), mean, 1e-12) << rate;
     EXPECT_NEAR(CostOf(worker, 1000).ttft_seconds(), ttft * 2000 / rate, 1e-12) << rate;  // predicted as measured
   }
   WorkerView slow = Idle(0);
   slow.prefill_tokens_per_second = 1000;
   slow.decode_step_seconds = 0.04;
+  slow.decode_slowness = 2;
   EXPECT_NEAR(CostOf(slow, 1000).cost_seconds(), mean * 2 / 1.5, 1e-12);
   WorkerView fast = Idle(0);
   fast.prefill_tokens_per_second = 4000;
   fast.decode_step_seconds = 0.01;
+  fast.decode_slowness = 0.5;
   EXPECT_NEAR(CostOf(fast, 1000).cost_seconds(), mean / 2 * 1.5, 1e-12);
 }
 

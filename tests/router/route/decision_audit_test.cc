@@ -44,7 +44,7 @@ TEST_F(DecisionAuditTest, RegretOfTheWholeAnswerCountsItsTokensToo) {
   const DecisionAudit audit = AuditOf(1);
   EXPECT_DOUBLE_EQ(audit.regret_seconds, 0);
   EXPECT_GT(audit.regret_whole_seconds, 0);
-  EXPECT_DOUBLE_EQ(AuditOf(0).regret_whole_seconds, 0);
+  EXPECT_DOUBLE_EQ(AuditOf(2).regret_whole_seconds, 0);
 }
 
 TEST_F(DecisionAuditTest, WhoMayNotTakeItIsNotRegretted) {

@@ -36,18 +36,32 @@ Situation Some(Rng& rng) {
 
 class NaiveReplication {
  public:
-  std::optional<WorkerSlot> Choose(const Situation& situation, WorkerSlot chosen, Instant now) {
-    std::uint32_t deepest = 0;
-    for (const WorkerMatch& match : situation.matches) deepest = std::max(deepest, match.block_count);
-    if (deepest == 0) return std::nullopt;
-    auto& waited = waited_[situation.block_hashes[deepest - 1]];
-    if (situation.BlocksOn(chosen) < deepest) {
+  struct Copy {
+    WorkerSlot worker;
+    std::uint32_t block_count = 0;
+  };
+
+  std::optional<Copy> Choose(const Situation& situation, WorkerSlot chosen, Instant now) {
+    const std::vector<WorkerMatch>& matches = situation.matches;  // deepest first
+    if (matches.empty()) return std::nullopt;
+    const std::optional<Copy> copy = Judge(matches[0].block_count, situation, chosen, now);
+    const bool one_alone = matches.size() > 1 && matches[1].block_count < matches[0].block_count;
+    if (copy.has_value() || !one_alone) return copy;
+    return Judge(matches[1].block_count, situation, chosen, now);
+  }
+
+ private:
+  using Sum = std::vector<std::pair<Instant, double>>;
+
+  std::optional<Copy> Judge(std::uint32_t blocks, const Situation& situation, WorkerSlot chosen, Instant now) {
+    auto& waited = waited_[situation.block_hashes[blocks - 1]];
+    if (situation.BlocksOn(chosen) < blocks) {
       waited.clear();
       return std::nullopt;
     }
     std::optional<WorkerSlot> receiver;
     for (const WorkerView& worker : situation.fleet.workers()) {
-      if (situation.BlocksOn(worker.slot) == deepest || worker.receives_copy) continue;
+      if (situation.BlocksOn(worker.slot) >= blocks || worker.receives_copy) continue;
       if (!receiver.has_value() ||
           CostOf(situation, worker.slot).cost_seconds() < CostOf(situation, *receiver).cost_seconds()) {
         receiver = worker.slot;
@@ -55,18 +69,15 @@ class NaiveReplication {
     }
     if (!receiver.has_value()) return std::nullopt;
     const Candidate here = CostOf(situation, chosen);
-    const Candidate there = CostOf(situation, *receiver, deepest);
-    const double price = WorkCost(CostOf(situation, *receiver)) - WorkCost(there);
+    const Candidate there = CostOf(situation, *receiver, situation.BlocksOn(chosen));
+    const double price = WorkCost(CostOf(situation, *receiver)) - WorkCost(CostOf(situation, *receiver, blocks));
     if (SumOf(waited, now) >= price) {
       waited.clear();
-      return receiver;
+      return Copy{*receiver, blocks};
     }
     waited.emplace_back(now, std::max(0.0, here.cost_seconds() - there.cost_seconds()));
     return std::nullopt;
   }
-
- private:
-  using Sum = std::vector<std::pair<Instant, double>>;
 
   static double SumOf(const Sum& sum, Instant now) {
     double seconds = 0;
@@ -81,7 +92,7 @@ class NaiveReplication {
     return cost.pace * cost.congestion * (cost.prefill_seconds + cost.decode_seconds);
   }
 
-  std::map<BlockHash, Sum> waited_;  // by the last block of the deepest match
+  std::map<BlockHash, Sum> waited_;  // by the last block of the prefix
 };
 
 TEST(ReplicationModelTest, CopiesWhenTheRuleSaysSo) {
@@ -100,12 +111,12 @@ TEST(ReplicationModelTest, CopiesWhenTheRuleSaysSo) {
       const std::vector<Candidate> candidates = FindCandidates(query, situation.fleet);
       const Candidate& chosen = candidates[rng.Below(2)];
       const std::optional<PrefixCopy> copy = replication.Choose(query, situation.fleet, candidates, chosen);
-      const std::optional<WorkerSlot> expected = naive.Choose(situation, chosen.slot, now);
+      const std::optional<NaiveReplication::Copy> expected = naive.Choose(situation, chosen.slot, now);
       ASSERT_EQ(copy.has_value(), expected.has_value()) << "decision " << i;
       if (!copy.has_value()) continue;
-      ASSERT_EQ(copy->worker, *expected) << "decision " << i;
-      ASSERT_EQ(copy->held_block_count, situation.BlocksOn(*expected)) << "decision " << i;
-      ASSERT_EQ(copy->block_count, situation.matches.front().block_count) << "decision " << i;
+      ASSERT_EQ(copy->worker, expected->worker) << "decision " << i;
+      ASSERT_EQ(copy->held_block_count, situation.BlocksOn(expected->worker)) << "decision " << i;
+      ASSERT_EQ(copy->block_count, expected->block_count) << "decision " << i;
       ++copies;
     }
     EXPECT_GT(copies, 10);
