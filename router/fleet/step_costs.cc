@@ -9,11 +9,12 @@ namespace {
 // What a sum of StepPace keeps at each step.
 constexpr double kKept = 0.98;
 // A worker begins as if so many steps had taken what was expected.
-constexpr double kStepsAsExpected = 4;
+constexpr double kStepsAsExpected = 1;
 
 }  // namespace
 
-void StepCosts::Observe(const StepSample& step, Instant now) {
+void StepCosts::Observe(StepSample step, double slowness, Instant now) {
+  step.seconds /= slowness;
   const double age = last_.has_value() ? ToSeconds(now - *last_) : 0;
   last_ = now;
   const double kept = std::exp2(-age / ToSeconds(kHalfLife));

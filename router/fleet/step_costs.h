@@ -3,6 +3,8 @@
 //   step of worker w  ≈  slowness(w) · (base + prompt tokens / rate + per_request · requests
 //                                       + per_context_token · their context tokens)
 //
+// The fit is to the steps divided by their workers' factors, so that workers of different speeds are no noise to it.
+//
 // One worker alone sees too few different steps to tell the terms apart. While it has one request, all of a step may be
 // its context's, and when it is idle again it would seem to draw tokens for nothing; and if it computed only short
 // pieces of prompts, all of a step may be their tokens'. Together the workers of a fleet see enough. What differs
@@ -27,8 +29,8 @@ class StepCosts {
  public:
   static constexpr Duration kHalfLife = std::chrono::minutes(10);  // of a step in the fit
 
-  // A step of any worker. `now` never goes back.
-  void Observe(const StepSample& step, Instant now);
+  // A step of a worker that is so much slower than the fit. `now` never goes back.
+  void Observe(StepSample step, double slowness, Instant now);
 
   // All zero until some steps of decodes were seen.
   [[nodiscard]] DecodeCost decode() const { return decodes_.decode_cost(); }

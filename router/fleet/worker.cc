@@ -65,7 +65,7 @@ void Worker::ObserveStep(Instant now) {
                         load.running_context_tokens};
   StepPace& pace = step.prefill_tokens > 0 ? prefill_pace : decode_pace;
   pace.Observe(step.seconds, step_costs->ExpectedSeconds(step));
-  step_costs->Observe(step, now);
+  step_costs->Observe(step, pace.slowness(), now);
 }
 
 DecodeCost Worker::decode_cost() const {

@@ -196,7 +196,8 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.slo_seconds = SloSeconds(prompt, worker, candidate, step_before);
   const double slowness = SlownessOf(worker, seconds_per_token, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
-  candidate.answer_pace = WithoutNoise(worker.decode_slowness) / worker.decode_slowness;
+  const double answer_slowness = worker.decode_slowness / speed.decode_slowness;
+  candidate.answer_pace = WithoutNoise(answer_slowness) / answer_slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);
   return candidate;
 }

@@ -61,6 +61,7 @@ namespace roost::router {
 struct FleetSpeed {
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;
+  double decode_slowness = 1;
   double busy_share = 0;
 
   [[nodiscard]] bool is_known() const { return prefill_tokens_per_second > 0; }

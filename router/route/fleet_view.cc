@@ -71,6 +71,7 @@ FleetSpeed FleetView::speed() const {
   if (workers_.empty()) return {};
   return {.prefill_tokens_per_second = sums_.prefill_tokens_per_second.Mean(),
           .decode_step_seconds = sums_.decode_step_seconds.Mean(),
+          .decode_slowness = sums_.decode_slowness.Mean(),
           .busy_share = std::max(0.0, sums_.busy_share / static_cast<double>(workers_.size()))};
 }
 
@@ -84,6 +85,7 @@ void FleetView::AddToSums(const WorkerView& worker) {
   sums_.busy_share += worker.busy_share;
   sums_.prefill_tokens_per_second.Add(worker.prefill_tokens_per_second);
   sums_.decode_step_seconds.Add(worker.decode_step_seconds);
+  sums_.decode_slowness.Add(worker.decode_slowness);
 }
 
 void FleetView::TakeFromSums(const WorkerView& worker) {
@@ -91,6 +93,7 @@ void FleetView::TakeFromSums(const WorkerView& worker) {
   sums_.busy_share -= worker.busy_share;
   sums_.prefill_tokens_per_second.Take(worker.prefill_tokens_per_second);
   sums_.decode_step_seconds.Take(worker.decode_step_seconds);
+  sums_.decode_slowness.Take(worker.decode_slowness);
 }
 
 }  // namespace roost::router

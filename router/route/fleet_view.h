@@ -85,6 +85,7 @@ class FleetView {
   struct Sums {
     KnownSum prefill_tokens_per_second;
     KnownSum decode_step_seconds;
+    KnownSum decode_slowness;
     double busy_share = 0;
     std::uint64_t cached_block_count = 0;
   };

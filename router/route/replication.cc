@@ -19,10 +19,11 @@ struct SharedPrefixes {
   std::uint32_t of_several = 0;  // 0: it is `deepest`, or there is none
 };
 
-SharedPrefixes PrefixesOf(const std::vector<Candidate>& candidates) {
+SharedPrefixes PrefixesOf(const FleetView& fleet, const std::vector<Candidate>& candidates) {
   SharedPrefixes prefixes;
   bool several_hold_deepest = false;
   for (const Candidate& candidate : candidates) {
+    if (fleet.Find(candidate.slot)->receives_copy) continue;  // what it holds of the copy is no prefix of its own
     const std::uint32_t tokens = candidate.matched_tokens;
     if (tokens > prefixes.deepest) {
       prefixes = {.deepest = tokens, .of_several = prefixes.deepest};
@@ -83,7 +84,7 @@ bool Replication::LacksCopies(const RouteQuery& query, const FleetView& fleet, B
 std::optional<PrefixCopy> Replication::Choose(const RouteQuery& query, const FleetView& fleet,
                                               const std::vector<Candidate>& candidates, const Candidate& chosen) {
   if (!fleet.speed().is_known()) return std::nullopt;
-  const SharedPrefixes prefixes = PrefixesOf(candidates);
+  const SharedPrefixes prefixes = PrefixesOf(fleet, candidates);
   const std::optional<PrefixCopy> copy = Judge(prefixes.deepest, query, fleet, candidates, chosen);
   return copy.has_value() ? copy : Judge(prefixes.of_several, query, fleet, candidates, chosen);
 }

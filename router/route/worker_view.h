@@ -56,7 +56,7 @@ struct WorkerView {
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;  // of a step with the running requests' decodes and no prefill
   DecodeCost decode;               // from which that follows, and what more requests and contexts add
-  double decode_slowness = 1;      // that the two above hold: relative to the mean of the fleet
+  double decode_slowness = 1;      // that the two above hold
   double busy_share = 0;           // share of its time spent on prefill, 0 to 1, smoothed (busy_share.h)
 };
 

@@ -63,7 +63,7 @@ class PrefixCopiesTest : public ::testing::Test {
   }
   void Measure(double tokens_per_second) {
     for (std::uint32_t tokens = 16; tokens <= 512; tokens += 16) {
-      worker_->step_costs->Observe({tokens, 0, tokens / tokens_per_second}, now_);
+      worker_->step_costs->Observe({tokens, 0, tokens / tokens_per_second}, 1, now_);
     }
   }
   // Makes all pieces of a copy; returns the tokens of each.

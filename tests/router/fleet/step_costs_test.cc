@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <limits>
+#include <utility>
 
 namespace roost::router {
 namespace {
@@ -22,9 +23,9 @@ StepSample Prefill(std::uint32_t tokens, double slowness = 1) {
 
 class StepCostsTest : public testing::Test {
  protected:
-  void Observe(const StepSample& step) {
+  void Observe(const StepSample& step, double slowness = 1) {
     now_ += std::chrono::milliseconds(10);
-    costs_.Observe(step, now_);
+    costs_.Observe(step, slowness, now_);
   }
 
   StepCosts costs_;
@@ -67,6 +68,22 @@ TEST_F(StepCostsTest, PromptsThatTakeLongerLeaveDecodesAlone) {
   EXPECT_NEAR(costs_.decode().per_context_token_seconds, kPerContextToken, 1e-9);
 }
 
+TEST_F(StepCostsTest, WorkersOfDifferentSpeedsFitTogether) {
+  StepPace fast;
+  StepPace slow;
+  for (std::uint32_t i = 0; i < 400; ++i) {
+    for (const auto& [pace, times] : {std::pair(&fast, 1.0), std::pair(&slow, 4.0)}) {
+      const StepSample step = Prefill(64 + 20 * (i % 40), times);
+      pace->Observe(step.seconds, costs_.ExpectedSeconds(step));
+      Observe(step, pace->slowness());
+    }
+  }
+  EXPECT_NEAR(slow.slowness() / fast.slowness(), 4, 0.1);
+  EXPECT_NEAR(costs_.ExpectedSeconds(Prefill(512)) * slow.slowness(), Prefill(512, 4).seconds,
+              0.02 * Prefill(512, 4).seconds);
+  EXPECT_NEAR(costs_.prefill_tokens_per_second() / fast.slowness(), kPrefillRate, 0.05 * kPrefillRate);
+}
+
 TEST_F(StepCostsTest, AnOldStepCountsHalf) {
   for (int i = 0; i < 100; ++i) Observe(Decodes(1, 0));
   now_ += StepCosts::kHalfLife;
@@ -78,7 +95,7 @@ TEST(StepPaceTest, FollowsQuicklyWhatAWorkerTakesMore) {
   StepPace pace;
   EXPECT_EQ(pace.slowness(), 1);
   pace.Observe(0.02, 0.01);
-  EXPECT_LT(pace.slowness(), 1.3);  // one step is none
+  EXPECT_LT(pace.slowness(), 1.6);  // one step is not enough
   for (int i = 0; i < 100; ++i) pace.Observe(0.02, 0.01);
   EXPECT_GT(pace.slowness(), 1.7);
   for (int i = 0; i < 200; ++i) pace.Observe(0.01, 0.01);

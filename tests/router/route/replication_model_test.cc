@@ -42,7 +42,8 @@ class NaiveReplication {
   };
 
   std::optional<Copy> Choose(const Situation& situation, WorkerSlot chosen, Instant now) {
-    const std::vector<WorkerMatch>& matches = situation.matches;  // deepest first
+    std::vector<WorkerMatch> matches = situation.matches;  // deepest first
+    std::erase_if(matches, [&](const WorkerMatch& match) { return situation.fleet.Find(match.worker)->receives_copy; });
     if (matches.empty()) return std::nullopt;
     const std::optional<Copy> copy = Judge(matches[0].block_count, situation, chosen, now);
     const bool one_alone = matches.size() > 1 && matches[1].block_count < matches[0].block_count;
