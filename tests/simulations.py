@@ -7,8 +7,8 @@
     tests/simulations.py --capacities [--cells NAMES] [--seed 1] [--write]    the highest load that each policy serves well
     tests/simulations.py --several-routers [--seeds 8] [--write]    the default with 1 to 16 routers
 
-router/route/simulation.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache; README.md has
-a few policies and one cluster of each trace, and is written only when all traces are played. One configuration for all:
+router/route/simulation.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache, and the paired
+differences; README.md has a few policies and loads of the latter. One configuration for all:
 roostctl simulate's defaults, which are roost-worker's, and the costs that --costs names. Needs the release build and the
 traces of ROOST_SHARED (default ../shared). Exits with 1 if a request was refused.
 
@@ -88,9 +88,10 @@ PAGE = ROOT / "router/route/simulation.md"
 FIRST_PAGE = ROOT / "README.md"
 PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired"), (PAGE, "capacity"), (PAGE, "routers"), (FIRST_PAGE, "summary")]
 OWN_POLICY = "cache-aware"
-# The tables of the first page: these policies, on this many workers with the middle cache size.
-SUMMARY_POLICIES = (OWN_POLICY, "llm-d", "lmetric", "sglang", "session", "round-robin")
-SUMMARY_WORKERS = 8
+# The table of the first page: these policies and columns of the paired runs.
+SUMMARY_POLICIES = (OWN_POLICY, "lmetric", "sglang", "llm-d", "dynamo", "session", "least-requests", "round-robin")
+SUMMARY_CELLS = ("one system prompt", "ten system prompts", "reasoning", "conversation 0.8", "synthetic 0.6", "coding agents 0.6",
+                 "tau-bench 0.6")  # fmt: skip
 # The search takes some 10 runs for each.
 CAPACITY_POLICIES = (OWN_POLICY, "least-requests", "lmetric", "dynamo", "sglang", "session", "llm-d", "round-robin")
 
@@ -159,11 +160,6 @@ CELL_KEY = (
 )
 
 
-def short_cell(line):
-    times = f"{line['ttft_mean_s']:.3g} / {line['ttft_p99_s']:.3g} s, {1e3 * line['itl_mean_s']:.3g} ms"
-    return f"{times}, {line['whole_mean_s']:.3g} s, {line['goodput_rps']:.3g}/s, {100 * line['hit_ratio']:.0f} %"
-
-
 def rows(heads, cells):
     """A table: `cells` has a policy and its cells for each row."""
     lines = ["| policy | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
@@ -180,16 +176,18 @@ def table(load, results, measured):
     return f"<details><summary>{title}</summary>\n\n{CELL_KEY} {measured}\n\n{body}\n\n</details>"
 
 
-def summary_column(load):
-    return SUMMARY_WORKERS, load.total_tokens[1]
+def summary(runs_of, measured):
+    """`runs_of` has the runs by the title of their cell, seed by seed."""
 
+    def text(runs, policy):
+        def mean(key, scale=1):
+            return f"{scale * statistics.mean(run[policy][key] for run in runs):.3g}"
 
-def summary(results_of, measured):
-    """`results_of` has the results of every load, by name."""
-    loads = [(LOADS[name], results[summary_column(LOADS[name])]) for name, results in results_of.items()]
-    heads = [f"{load.title}, load {load.utilisation}, {cluster(summary_column(load))}" for load, _ in loads]
-    cells = ((policy, [short_cell(result[policy]) for _, result in loads]) for policy in SUMMARY_POLICIES)
-    return f"{rows(heads, cells)}\n\n{measured}"
+        whole = f"{mean('whole_mean_s')} / {mean('whole_p99_s')}"
+        return f"{whole}; {mean('ttft_mean_s')}; {mean('itl_mean_s', 1e3)}; {mean('goodput_rps')}"
+
+    cells = ((policy, [text(runs_of[title], policy) for title in SUMMARY_CELLS]) for policy in SUMMARY_POLICIES)
+    return f"{rows(SUMMARY_CELLS, cells)}\n\n{measured}"
 
 
 class KeptRuns:
@@ -267,9 +265,11 @@ def run_paired(options, pool):
     runs_of = {cell[0]: [] for cell in cells}
     for (cell, _), result in zip(jobs, results):
         runs_of[cell[0]].append(result)
-    made = paired_tables(runs_of, f"Seeds 1 to {options.seeds}{costs_text(options)}, commit {page_tables.commit()}.")
+    measured = f"Seeds 1 to {options.seeds}{costs_text(options)}, commit {page_tables.commit()}."
+    made = paired_tables(runs_of, measured)
     if options.write:
         page_tables.write(PAGE, "simulations", "paired", made)
+        page_tables.write(FIRST_PAGE, "simulations", "summary", summary(runs_of, measured))
     else:
         print(made)
     return sum(line["refused"] for result in results for line in result.values())
@@ -352,8 +352,6 @@ def run_tables(options, pool):
             page_tables.write(PAGE, "simulations", name, made)
         else:
             print(made, flush=True)
-    if options.write and set(results_of) == set(LOADS):
-        page_tables.write(FIRST_PAGE, "simulations", "summary", summary(results_of, measured))
     lines = (line for results in results_of.values() for by_policy in results.values() for line in by_policy.values())
     return sum(line["refused"] for line in lines)
 
