@@ -31,7 +31,8 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       joined_at(now),
       last_heard(now),
       last_sent(turn),
-      engine(options.stall_timeout, now) {
+      engine(options.stall_timeout, now),
+      first_tokens(options.stall_timeout / 2, now) {
   load.free_block_count = hello.block_count;
 }
 
@@ -39,12 +40,15 @@ void Worker::Report(wire::Load report, Instant now) {
   std::vector<wire::OtherPrompt> others = std::exchange(report.other_prompts, {});
   load = std::move(report);
   load.free_block_count = std::min(load.free_block_count, hello.block_count);
-  const bool has_work = load.running_requests + load.waiting_requests + ledger->request_count() > 0;
+  if (owed_at.has_value() && load.progress != *owed_at) owed_at.reset();
+  const bool has_work =
+      owed_at.has_value() || load.running_requests + load.waiting_requests + ledger->request_count() > 0;
   engine.Observe(load.progress, has_work ? EngineWork::kSome : EngineWork::kNone, now);
   if (stalled_at.has_value() && load.progress != *stalled_at) stalled_at.reset();
   is_leaving = false;
   // A heartbeat between two steps repeats the load of the last step, so it covers no more charges.
   if (load.step_seconds > 0) {
+    last_step_seconds = load.step_seconds;
     rates.Observe({load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds, load.running_context_tokens});
     busy.Observe(PrefillSeconds(ViewOf(*this), load.step_prefill_tokens), now);
     const Instant began = now - FromSeconds(std::min(load.step_seconds, kLongestStepSeconds)) - kLinkDelay;
