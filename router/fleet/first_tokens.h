@@ -47,7 +47,8 @@ class FirstTokens {
   void OnToken(Instant now) { heard_ = now; }
   // It is the first one of a request that was sent at `sent_at`. Call it before OnToken.
   void OnFirstToken(Instant sent_at, Instant now) {
-    slowest_seconds_ = std::max(kFading * slowest_seconds_, ToSeconds(now - std::max(sent_at, heard_)));
+    const double silence = ToSeconds(now - std::max(sent_at, heard_));
+    slowest_seconds_ = std::max(kFading * slowest_seconds_, std::min(silence, kMostSecondsByReports));
   }
   // Ignores the time until `now`, because this process itself was paused.
   void Forgive(Instant now) { heard_ = now; }

@@ -1,5 +1,6 @@
 // The part of the request book that looks for first tokens that stay away.
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,17 @@
 namespace roost::router {
 
 namespace {
+
+// The mean time to the first token at the workers of the revision so far; 0 when none has sent one. For a fleet so
+// young that the speed of its steps is not known yet.
+double UsualFirstTokenSeconds(Roster& roster, std::string_view revision) {
+  WorkerTotals sum;
+  for (const Worker* worker : roster.Serving(revision)) {
+    sum.ttft_seconds += worker->totals.ttft_seconds;
+    sum.first_tokens += worker->totals.first_tokens;
+  }
+  return sum.first_tokens == 0 ? 0 : sum.ttft_seconds / static_cast<double>(sum.first_tokens);
+}
 
 Error Overdue() { return {ErrorCode::kUnavailable, "the worker does not answer and no other can continue", ""}; }
 
@@ -50,10 +62,11 @@ bool RequestBook::IsOverdue(const Attempt& attempt, const Worker& worker, Instan
   const Decider::Prediction& sent = attempt.prediction;
   if (!worker.first_tokens.IsSilent(now) || now - sent.decided_at < worker.first_tokens.least()) return false;
   const GenerateSpec& spec = attempt.request->spec;
+  double expected = decider_.ExpectFirstToken(worker, *spec.model, attempt.prompt_token_count, sent.cached_tokens, now);
+  if (expected <= 0) expected = UsualFirstTokenSeconds(roster_, worker.revision);
   return worker.first_tokens.IsOverdue({.sent_at = sent.decided_at,
                                         .predicted_seconds = sent.in_seconds ? sent.ttft_seconds : 0,
-                                        .expected_seconds = decider_.ExpectFirstToken(
-                                            worker, *spec.model, attempt.prompt_token_count, sent.cached_tokens, now),
+                                        .expected_seconds = expected,
                                         .step_seconds = worker.last_step_seconds,
                                         .is_constrained = spec.constraint.has_value()},
                                        now);
