@@ -63,7 +63,8 @@ void Worker::Report(wire::Load report, Instant now) {
 }
 
 bool Worker::IsStalled(Instant now) const {
-  const double decode = rates.decode_step_seconds(load.running_requests, load.running_context_tokens);
+  // What it owes may be running there, although its last report was of none.
+  const double decode = rates.decode_step_seconds(std::max(load.running_requests, 1U), load.running_context_tokens);
   const double rate = rates.prefill_tokens_per_second();
   const double prefill = rate > 0 ? hello.max_batch_tokens / rate : 0;
   return engine.IsStalled(decode + prefill, now);

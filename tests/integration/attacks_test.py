@@ -15,7 +15,7 @@ import threading
 import time
 import unittest
 
-from cluster import Cluster, text, wait_until
+from cluster import DEADLINE_SECONDS, Cluster, text, wait_until
 from keys import KeyFile, bearer
 from upgrade_test import StoppedThread, engine_thread
 from wire_peer import COMMAND, GREETING
@@ -36,8 +36,12 @@ def strings(count, lengths):
     return schema({"type": "object", "properties": properties, "required": list(properties)})
 
 
+def ask_with(router, content, **fields):
+    return router.chat([{"role": "user", "content": content}], max_tokens=8, temperature=0, **fields)
+
+
 def ask(router, **fields):
-    return router.chat([{"role": "user", "content": "hi"}], max_tokens=8, temperature=0, **fields)
+    return ask_with(router, "hi", **fields)
 
 
 class ConstraintsTest(unittest.TestCase):
@@ -94,6 +98,44 @@ class ConstraintsTest(unittest.TestCase):
                 self.assertEqual(answer.status, 200, f"{body}: {answer.body}")
 
 
+class BodiesTest(unittest.TestCase):
+    def test_streams_go_on_beside_bodies_of_eight_megabytes(self):
+        with Cluster() as cluster:
+            router = cluster.start_router("--http-threads", "1")
+            cluster.start_worker("worker-a")
+            router.wait_for_workers(1)
+            gaps, done = [], threading.Event()
+
+            def read_streams():
+                body = {"model": "demo-model", "prompt": "a", "max_tokens": 500, "ignore_eos": True, "stream": True}
+                while not done.is_set():
+                    connection = router.connect(router.url)
+                    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+                    response = connection.getresponse()
+                    response.readline()
+                    last = time.monotonic()
+                    while response.readline():
+                        now = time.monotonic()
+                        gaps.append(now - last)
+                        last = now
+                    connection.close()
+
+            reader = threading.Thread(target=read_streams)
+            reader.start()
+            wait_until(lambda: gaps, "a stream")
+            took = []
+            for seed in range(4):
+                long = text(100_000, seed) * 13
+                began = time.monotonic()
+                self.assertEqual(ask_with(router, long).status, 400, "longer than the context")
+                took.append(time.monotonic() - began)
+            done.set()
+            reader.join()
+            print(f"bodies of 8 MB take {min(took):.2f} to {max(took):.2f} s; a stream's longest gap beside them is "
+                  f"{max(gaps):.2f} s")
+            self.assertLess(max(gaps), 0.8 * min(took), "the stream stood still while a body was worked on")
+
+
 class PeersTest(unittest.TestCase):
     """What comes to the workers' port, and workers that do not do what they say."""
 
@@ -103,13 +145,16 @@ class PeersTest(unittest.TestCase):
             host, port = router.link.removeprefix("tcp://").rsplit(":", 1)
 
             def connect():
-                stream = socket.create_connection((host, int(port)))
+                stream = socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS)
+                self.addCleanup(stream.close)
+                stream.sendall(GREETING)
+                self.assertTrue(stream.recv(64), "a greeting")
                 ready = b"\x05READY"
                 for name, value in ((b"Socket-Type", b"DEALER"), (b"Identity", b"nobody")):
                     ready += bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
-                stream.sendall(GREETING + bytes([COMMAND, len(ready)]) + ready)
+                stream.sendall(bytes([COMMAND, len(ready)]) + ready)
+                self.assertTrue(stream.recv(4096), "its READY")
                 stream.sendall(bytes([0, 1]) + b"x")
-                self.assertTrue(stream.recv(64), "a greeting")
                 return stream
 
             for _ in range(10):
