@@ -65,6 +65,7 @@ FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::Se
   fleet.insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse;
   fleet.policy = options.policy;
   fleet.core.worker_timeout = FromSeconds(options.worker_timeout_seconds);
+  fleet.core.max_routers = options.max_routers;
   fleet.core.stall_timeout = FromSeconds(options.stall_timeout_seconds);
   fleet.core.requests.max_requests = options.max_in_flight_requests;
   fleet.core.index_memory_bytes = options.index_memory_bytes;

@@ -9,6 +9,7 @@
 
 #include "common/base/byte_size.h"
 #include "common/wire/codec.h"
+#include "common/wire/messages.h"
 #include "router/policies/policies.h"
 #include "router/route/candidates.h"
 
@@ -134,11 +135,15 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .Add("worker-timeout-seconds", options.worker_timeout_seconds,
            "Time without a message after which a worker counts as dead; workers report four times a second",
            {0.5, 3600})
-      .Add(
-          "stall-timeout-seconds", options.stall_timeout_seconds,
-          "Time without a step after which a worker that has work counts as hung; longer if its steps are predicted to "
-          "take long",
-          {0.5, 3600})
+      .Add("stall-timeout-seconds", options.stall_timeout_seconds,
+           "Time without a step after which a worker that has work counts as hung; half of it without a token leaves "
+           "out "
+           "a worker that owes a first token; both are longer if its steps are predicted to take long",
+           {0.5, 3600})
+      .Add("max-routers", options.max_routers,
+           "Routers that share the limits of API keys, at most. Workers tell how many there are; most of them must "
+           "agree",
+           {1, wire::kMaxRouters})
       .Add("request-timeout-seconds", options.request_timeout_seconds,
            "Time after which a request ends with an error, even in mid-stream; a request may shorten it with "
            "x-request-timeout-ms",

@@ -205,6 +205,12 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
       .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
                  "Policy that chooses which idle block is evicted first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
+      .Add("retention-limit", options.retention_limit,
+           "Largest part of the blocks that the retention hints of one tenant may keep; the hint of a block over this "
+           "limit is ignored. Requests without a key are one tenant",
+           {0, 1})
+      .Add("max-retention-seconds", options.max_retention_seconds,
+           "Longest time that a retention hint keeps a block; a longer one is shortened", {0, 86'400.0 * 366})
       .Add("min-hold-ms", options.min_hold_ms,
            "Time that a new block stays in the cache. A younger block is evicted only if a request could not run "
            "otherwise, the oldest first; see hold-limit",

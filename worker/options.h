@@ -57,7 +57,9 @@ struct WorkerOptions {
   std::uint32_t kv_blocks = 0;     // 0: as many as kv_memory holds
   std::string kv_memory = "auto";  // see ParseKvMemory
   std::string eviction = std::string(kDefaultEvictionPolicy);
-  double pin_limit = EngineOptions().pinned_share_limit;  // share of the pool
+  double pin_limit = EngineOptions().pinned_share_limit;          // share of the pool
+  double retention_limit = EngineOptions().retained_share_limit;  // share of the pool, for each tenant
+  double max_retention_seconds = ToSeconds(EngineOptions().max_retention);
   std::uint32_t min_hold_ms = 0;
   double hold_limit = EngineOptions().held_share_limit;  // share of the unpinned blocks
   std::vector<std::string> tenant_share;                 // NAME=FRACTION; see ParseTenantShares

@@ -91,6 +91,8 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernel
   engine.max_waiting_requests = options.max_waiting_requests;
   engine.eviction = options.eviction;
   engine.pinned_share_limit = options.pin_limit;
+  engine.retained_share_limit = options.retention_limit;
+  engine.max_retention = FromSeconds(options.max_retention_seconds);
   engine.min_hold = std::chrono::milliseconds(options.min_hold_ms);
   engine.held_share_limit = options.hold_limit;
   ROOST_ASSIGN_OR_RETURN(engine.tenant_shares, ParseTenantShares(options.tenant_share));

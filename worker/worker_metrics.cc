@@ -93,6 +93,8 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       kv_usage_(registry.Gauge(metrics::kWorkerKvUsage)),
       pinned_blocks_(registry.Gauge(metrics::kWorkerPinnedBlocks)),
       refused_pins_(registry.Counter(metrics::kWorkerRefusedPins)),
+      refused_retentions_(registry.Counter(metrics::kWorkerRefusedRetentions)),
+      shortened_retentions_(registry.Counter(metrics::kWorkerShortenedRetentions)),
       dropped_pins_(registry.Counter(metrics::kWorkerDroppedPins)),
       returned_sessions_(registry.Counter(metrics::kWorkerReturnedSessions)),
       evicted_blocks_(registry.Counter(metrics::kWorkerEvictedBlocks)),
@@ -175,6 +177,8 @@ void WorkerMetrics::CountCache(const StepReport& report) {
   const StepCounts& counts = report.counts;
   Add(uncached_requests_, counts.uncached_requests);
   Add(refused_pins_, counts.refused_pins);
+  Add(refused_retentions_, counts.refused_retentions);
+  Add(shortened_retentions_, counts.shortened_retentions);
   Add(dropped_pins_, counts.dropped_pins);
   Add(returned_sessions_, counts.returned_sessions);
   Add(evicted_blocks_, counts.evicted_blocks);

@@ -63,6 +63,8 @@ class WorkerMetrics final : public LinkObserver {
   prometheus::Gauge& kv_usage_;
   prometheus::Gauge& pinned_blocks_;
   prometheus::Counter& refused_pins_;
+  prometheus::Counter& refused_retentions_;
+  prometheus::Counter& shortened_retentions_;
   prometheus::Counter& dropped_pins_;
   prometheus::Counter& returned_sessions_;
   prometheus::Counter& evicted_blocks_;

@@ -254,6 +254,10 @@ inline constexpr Metric kWorkerRefusedPins{Kind::kCounter, "roost_worker_refused
     "Blocks that were not pinned because pins had reached their limit."};
 inline constexpr Metric kWorkerDroppedPins{Kind::kCounter, "roost_worker_dropped_pins_total", "",
     "Times that all pins ended, because a request that ran alone needed their blocks."};
+inline constexpr Metric kWorkerRefusedRetentions{Kind::kCounter, "roost_worker_refused_retentions_total", "",
+    "Blocks whose retention was ignored because their tenant's retained blocks had reached --retention-limit."};
+inline constexpr Metric kWorkerShortenedRetentions{Kind::kCounter, "roost_worker_shortened_retentions_total", "",
+    "Requests whose retention was shortened to --max-retention-seconds."};
 inline constexpr Metric kWorkerReturnedSessions{Kind::kCounter, "roost_worker_returned_sessions_total", "",
     "Requests of a session that came while the session's blocks were still retained for it."};
 inline constexpr Metric kWorkerEvictedBlocks{Kind::kCounter, "roost_worker_evicted_blocks_total", "",

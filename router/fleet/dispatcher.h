@@ -313,7 +313,7 @@ class Dispatcher {
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
   [[nodiscard]] virtual std::vector<QueueStatus> Queues() const = 0;
 
-  // Live routers that these workers serve, this one included, as far as the workers tell. At least 1.
+  // Live routers that these workers serve, this one included, as most workers tell. At least 1.
   [[nodiscard]] virtual std::uint32_t RouterCount() const { return 1; }
 
   // The error with which Submit would refuse every request for the model now, so that such requests are not tokenized.

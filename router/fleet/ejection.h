@@ -5,6 +5,8 @@
 //                                  ▲                                                │
 //                                  └────────────── twice as long ──── fails ◄───────┘
 //
+// A worker whose first tokens stay away (see FirstTokens) is out at once.
+//
 // Not thread-safe, no clock. Constant time.
 #pragma once
 
@@ -50,7 +52,12 @@ class Ejection {
 
   // True when the worker is ejected now.
   [[nodiscard]] bool OnFailure(Instant now) {
-    if (state_ == State::kOut || (state_ == State::kIn && ++failure_count_ < kFailures)) return false;
+    if (state_ == State::kIn && ++failure_count_ < kFailures) return false;
+    return OnSilence(now);
+  }
+  // The same, when it answers nobody.
+  [[nodiscard]] bool OnSilence(Instant now) {
+    if (state_ == State::kOut) return false;
     if (state_ != State::kIn) time_ = std::min(2 * time_, kLongestTime);
     state_ = State::kOut;
     until_ = now + time_;

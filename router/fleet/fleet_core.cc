@@ -274,6 +274,7 @@ void FleetCore::Tick(Instant now) {
   });
   for (const std::string& worker_id : silent) Lose(worker_id, LostReason::kSilent, now);
   LoseHungWorkers(now);
+  requests_.MoveOverdue(now);
   roster_.Readmit(now);
   requests_.Expire(now);
   prefix_orders_.Expire(now);
@@ -284,9 +285,13 @@ void FleetCore::Tick(Instant now) {
 }
 
 std::uint32_t FleetCore::router_count() {
-  std::uint32_t count = 1;
-  roster_.ForEach([&count](const Worker& worker) { count = std::max(count, worker.load.router_count); });
-  return count;
+  std::vector<std::uint32_t> counts;
+  roster_.ForEach([&counts](const Worker& worker) { counts.push_back(worker.load.router_count); });
+  if (counts.empty()) return 1;
+  // More than half of the workers report this many, or more.
+  const auto middle = counts.begin() + static_cast<std::ptrdiff_t>((counts.size() - 1) / 2);
+  std::nth_element(counts.begin(), middle, counts.end());
+  return std::clamp(*middle, 1U, std::max(options_.max_routers, 1U));
 }
 
 void FleetCore::ForgiveOwnPause(Instant now) {
@@ -295,6 +300,7 @@ void FleetCore::ForgiveOwnPause(Instant now) {
   roster_.ForEach([&](Worker& worker) {
     worker.last_heard = now;
     worker.engine.Forgive(now);
+    worker.first_tokens.Forgive(now);
   });
 }
 

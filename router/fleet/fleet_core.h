@@ -55,6 +55,8 @@ struct FleetCoreOptions {
   // Time without progress after which an engine with work counts as hung; longer if its steps take long (EngineWatch).
   Duration stall_timeout = std::chrono::seconds(10);
   std::uint64_t index_memory_bytes = kDefaultIndexMemoryBytes;  // of all models together
+  // Routers that share the limits of API keys, at most, whatever workers report.
+  std::uint32_t max_routers = 16;
   std::size_t max_pending_effects = 8192;  // above it Submit returns kOverloaded: the link thread does not keep up
   std::function<std::int64_t()> unix_seconds = [] { return std::int64_t{0}; };
   wire::PeerVersion version = {};  // told to workers

@@ -18,6 +18,7 @@ std::string_view NameOf(RetryReason reason) {
     case RetryReason::kWorkerLost: return "worker_lost";
     case RetryReason::kOverloaded: return "overloaded";
     case RetryReason::kUnavailable: return "unavailable";
+    case RetryReason::kNoFirstToken: return "no_first_token";
   }
   return "unknown";
 }

@@ -17,7 +17,12 @@ enum class LostReason : std::uint8_t {
 [[nodiscard]] std::string_view NameOf(LostReason reason);
 
 // Why a generation was sent again.
-enum class RetryReason : std::uint8_t { kWorkerLost, kOverloaded, kUnavailable };
+enum class RetryReason : std::uint8_t {
+  kWorkerLost,
+  kOverloaded,
+  kUnavailable,
+  kNoFirstToken,  // the worker sent no token for far longer than it should need: see FirstTokens
+};
 [[nodiscard]] std::string_view NameOf(RetryReason reason);
 
 // Why a worker's part of the index is filled from a snapshot.

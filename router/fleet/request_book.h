@@ -93,6 +93,9 @@ class RequestBook {
   void OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now);
   // The worker left the roster: its requests move to other workers, or end.
   void OnWorkerLost(const std::string& worker_id, Instant now);
+  // Leaves out workers whose first tokens stay away (see FirstTokens). What waits for them moves to other workers, if
+  // any takes it. O(requests) while a worker with requests is silent.
+  void MoveOverdue(Instant now);
 
   // Sends waiting requests while workers have room. O(workers) for each model that has waiting requests.
   void DispatchWaiting(Instant now);
@@ -153,8 +156,9 @@ class RequestBook {
     PendingPrefixes::Guard pending;  // until its prompt is computed
     std::optional<Instant> prompt_computed_at;
     bool cache_outcome_known = false;
-    bool cut_short = false;  // the router ended a choice that its worker still computes
-    bool is_probe = false;   // see Ejection
+    bool cut_short = false;   // the router ended a choice that its worker still computes
+    bool is_probe = false;    // see Ejection
+    bool is_overdue = false;  // its first token; counted against the worker once
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
   // Matches in the revision's current index. The request's model may refer to an older one.
@@ -167,6 +171,8 @@ class RequestBook {
 
   // ---- the queue (request_book_queue.cc) ----
   [[nodiscard]] bool HasRoom(const Worker& worker) const;
+  // What a worker must support for this request.
+  [[nodiscard]] static RouteQuery WishesOf(const GenerateSpec& spec);
   // Whether some worker may take the request, regardless of room.
   [[nodiscard]] bool MayBeTaken(const Request& request);
   [[nodiscard]] Error WhyNobody(const GenerateSpec& spec);
@@ -207,6 +213,13 @@ class RequestBook {
   // Forgets the request and cancels its attempts; `request` dangles afterwards.
   void End(Request& request, GenerationEnd end);
 
+  // ---- first tokens that stay away (request_book_overdue.cc) ----
+  // In the order of their ids, so that runs are reproducible.
+  [[nodiscard]] std::vector<RequestId> OverdueAttempts(Instant now);
+  [[nodiscard]] bool IsOverdue(const Attempt& attempt, const Worker& worker, Instant now) const;
+  // Whether a worker other than the attempt's takes requests like this one now.
+  [[nodiscard]] bool AnotherTakes(const Attempt& attempt);
+
   // ---- what workers send (request_book_events.cc) ----
   void OnOrphan(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
   // An error when an event lacks log probabilities that the request wants.
@@ -214,6 +227,8 @@ class RequestBook {
   // Collects the prompt's log probabilities from the event, and passes them to the observer when they are complete.
   void OnPromptLogprobs(Request& request, wire::TokenEvent& event);
   void OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now);
+  // The attempt's worker is not silent.
+  void NoteToken(const Attempt& attempt, Instant now);
   // Called with each event that proves that the prompt is computed; only the attempt's first one has an effect.
   void OnPromptComputed(Attempt& attempt, Instant now);
   void OnCacheOutcome(Attempt& attempt, const wire::TokenEvent& event, Instant now);

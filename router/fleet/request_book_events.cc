@@ -91,6 +91,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
   if (event.tokens.size() > room) event.tokens.resize(room);
   if (!HasComputedPrompt(event)) return;
   event.logprobs.resize(request.spec.output_logprobs.has_value() ? event.tokens.size() : 0);
+  NoteToken(attempt, now);
   OnPromptComputed(attempt, now);
   OnCacheOutcome(attempt, event, now);
   output.insert(output.end(), event.tokens.begin(), event.tokens.end());
@@ -111,6 +112,13 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
                               .cached_token_count = cached_tokens,
                               .choice = index,
                               .logprobs = std::move(event.logprobs)}});
+}
+
+void RequestBook::NoteToken(const Attempt& attempt, Instant now) {
+  Worker* const worker = roster_.Find(attempt.worker_id);
+  if (worker == nullptr) return;
+  if (!attempt.prompt_computed_at.has_value()) worker->first_tokens.OnFirstToken(attempt.prediction.decided_at, now);
+  worker->first_tokens.OnToken(now);
 }
 
 void RequestBook::OnPromptComputed(Attempt& attempt, Instant now) {

@@ -20,13 +20,17 @@ std::optional<Placement> RequestBook::FindPlace(PlacementQuery query, Admission 
   return decider_.Decide(query, now);
 }
 
+RouteQuery RequestBook::WishesOf(const GenerateSpec& spec) {
+  return {.sample_count = spec.sample_count,
+          .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
+          .needs_logprobs = WantsLogprobs(spec),
+          .needs_min_output_tokens = spec.min_output_tokens > 0,
+          .is_constrained = spec.constraint.has_value(),
+          .adapter = spec.model->adapter()};
+}
+
 bool RequestBook::MayBeTaken(const Request& request) {
-  const RouteQuery query{.sample_count = request.spec.sample_count,
-                         .needs_full_sampling = wire::NeedsFullSampling(request.spec.sampling),
-                         .needs_logprobs = WantsLogprobs(request.spec),
-                         .needs_min_output_tokens = request.spec.min_output_tokens > 0,
-                         .is_constrained = request.spec.constraint.has_value(),
-                         .adapter = request.spec.model->adapter()};
+  const RouteQuery query = WishesOf(request.spec);
   const std::vector<Worker*> workers = roster_.Serving(request.spec.model->revision);
   return std::any_of(workers.begin(), workers.end(),
                      [&](const Worker* worker) { return MayTake(query, ViewOf(*worker)); });

@@ -241,9 +241,18 @@ void Roster::Refresh(Worker& worker) {
 }
 
 void Roster::NoteFailure(Worker& worker, Instant now) {
-  if (!worker.ejection.OnFailure(now)) return;
+  if (worker.ejection.OnFailure(now)) LeaveOut(worker, "it fails its requests");
+}
+
+void Roster::NoteSilence(Worker& worker, Instant now) {
+  worker.owed_at = worker.engine.progress();
+  if (worker.ejection.OnSilence(now)) LeaveOut(worker, "its first tokens stay away");
+}
+
+void Roster::LeaveOut(Worker& worker, std::string_view why) {
   if (IsOnlyOne(worker)) return worker.ejection.Lift();
-  LogWarning("a worker fails its requests and gets none for a while", {{"worker", worker.hello.worker_id}});
+  LogWarning("a worker gets no requests for a while",
+             {{"worker", worker.hello.worker_id}, {"reason", std::string(why)}});
   Refresh(worker);
 }
 

@@ -112,6 +112,8 @@ class Roster {
   [[nodiscard]] bool TakesRequests(const Worker& worker) const;
   // A request failed because of the worker, which may be ejected (see Ejection), but not if there is no other one.
   void NoteFailure(Worker& worker, Instant now);
+  // A first token is overdue there: the worker is ejected at once, but not if there is no other one.
+  void NoteSilence(Worker& worker, Instant now);
   // Takes back workers whose ejection is over, and ejected workers of a revision that has no other worker.
   void Readmit(Instant now);
 
@@ -131,6 +133,8 @@ class Roster {
   // Updates the revision from its ready workers.
   void RefreshRevision(const std::string& key);
   void CountCapacity(const std::string& key);
+  // The worker's Ejection has just left it out.
+  void LeaveOut(Worker& worker, std::string_view why);
   // Whether no other worker of its revision serves and is not ejected.
   [[nodiscard]] bool IsOnlyOne(const Worker& worker) const;
   void DropUnusedBundles();

@@ -33,7 +33,8 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       joined_at(now),
       last_heard(now),
       last_sent(turn),
-      engine(options.stall_timeout, now) {
+      engine(options.stall_timeout, now),
+      first_tokens(options.stall_timeout / 2, now) {
   load.free_block_count = hello.block_count;
 }
 
@@ -41,12 +42,15 @@ void Worker::Report(wire::Load report, Instant now) {
   std::vector<wire::OtherPrompt> others = std::exchange(report.other_prompts, {});
   load = std::move(report);
   load.free_block_count = std::min(load.free_block_count, hello.block_count);
-  const bool has_work = load.running_requests + load.waiting_requests + ledger->request_count() > 0;
+  if (owed_at.has_value() && load.progress != *owed_at) owed_at.reset();
+  const bool has_work =
+      owed_at.has_value() || load.running_requests + load.waiting_requests + ledger->request_count() > 0;
   engine.Observe(load.progress, has_work ? EngineWork::kSome : EngineWork::kNone, now);
   if (stalled_at.has_value() && load.progress != *stalled_at) stalled_at.reset();
   is_leaving = false;
   // A heartbeat between two steps repeats the load of the last step, so it covers no more charges.
   if (load.step_seconds > 0) {
+    last_step_seconds = load.step_seconds;
     ObserveStep(now);
     busy.Observe(PrefillSeconds(ViewOf(*this), load.step_prefill_tokens), now);
     const Instant began = now - FromSeconds(std::min(load.step_seconds, kLongestStepSeconds)) - kLinkDelay;
@@ -76,7 +80,8 @@ DecodeCost Worker::decode_cost() const {
 
 bool Worker::IsStalled(Instant now) const {
   const auto context = static_cast<double>(load.running_context_tokens);
-  const double decode = decode_cost().StepSeconds(load.running_requests, context);
+  // What it owes may be running there, although its last report was of none.
+  const double decode = decode_cost().StepSeconds(std::max(load.running_requests, 1U), context);
   const double rate = prefill_tokens_per_second();
   const double prefill = rate > 0 ? hello.max_batch_tokens / rate : 0;
   return engine.IsStalled(decode + prefill, now);

@@ -16,6 +16,7 @@
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/ejection.h"
 #include "router/fleet/engine_watch.h"
+#include "router/fleet/first_tokens.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/step_costs.h"
@@ -73,6 +74,11 @@ struct Worker {
   std::uint64_t last_sent;            // see WorkerView
   bool receives_copy = false;         // it is computing a copy of a prefix
   EngineWatch engine;
+  FirstTokens first_tokens;
+  double last_step_seconds = 0;
+  // Set when a request of it went elsewhere because its first token stayed away: the progress counter then. Until the
+  // engine makes progress it counts as having work.
+  std::optional<std::uint64_t> owed_at;
   // Set if it was lost because its engine hung: the progress counter then. Cleared once the engine makes progress.
   std::optional<std::uint64_t> stalled_at;
   Ejection ejection;

@@ -76,6 +76,8 @@ class EngineHarness {
     totals_.uncached_requests += report.counts.uncached_requests;
     totals_.dropped_pins += report.counts.dropped_pins;
     totals_.refused_pins += report.counts.refused_pins;
+    totals_.refused_retentions += report.counts.refused_retentions;
+    totals_.shortened_retentions += report.counts.shortened_retentions;
     totals_.verified_hits += report.counts.verified_hits;
     totals_.wrong_hits += report.counts.wrong_hits;
     for (std::size_t i = 0; i < totals_.computed_prompt_tokens.size(); ++i) {

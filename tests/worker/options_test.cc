@@ -172,6 +172,10 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
                               "lru",
                               "--pin-limit",
                               "0.25",
+                              "--retention-limit",
+                              "0.5",
+                              "--max-retention-seconds",
+                              "60",
                               "--min-hold-ms",
                               "1500",
                               "--hold-limit",
@@ -194,6 +198,8 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
   ASSERT_TRUE(options.ok()) << options.error().ToString();
   EXPECT_EQ(options->eviction, "lru");
   EXPECT_EQ(options->pin_limit, 0.25);
+  EXPECT_EQ(options->retention_limit, 0.5);
+  EXPECT_EQ(options->max_retention_seconds, 60);
   EXPECT_EQ(options->min_hold_ms, 1500U);
   EXPECT_EQ(options->hold_limit, 0.75);
   EXPECT_EQ(options->tenant_share, std::vector<std::string>{"=0.5"});

@@ -39,6 +39,7 @@ PrefixCache::PrefixCache(BlockPool& pool, CacheOptions options, std::unique_ptr<
       tokens_(std::size_t{pool.block_count()} * options.block_tokens),
       holds_(pool.block_count(), options.min_hold),
       retention_timers_(pool.block_count(), Instant()),
+      retained_(pool.block_count(), options.retained_share_limit, tenants_),
       ghosts_(pool.block_count()),
       residency_(pool.block_count()) {
   ROOST_CHECK(IsValidBlockTokens(block_tokens_), "block_tokens {}", block_tokens_);
@@ -57,6 +58,7 @@ void PrefixCache::AdvanceTo(Instant now) {
   retention_timers_.Expire(now, expired_timers_);
   for (const BlockId block : expired_timers_) {
     if (!holds_.IsYoung(block)) EndReservation(block.value());
+    if (!retention_timers_.IsSet(block)) StopRetaining(block.value());
     if (holds_.IsHeld(block)) {
       SettleHolds(block.value());
     } else {
@@ -133,9 +135,7 @@ void PrefixCache::Release(BlockId block, const RequestUse& use, const RequestRet
   latest_request_ = std::max(latest_request_, use.number);
   Node& node = nodes_[block.value()];
   if (node.ready) {
-    const std::uint64_t end = std::uint64_t{node.position} * block_tokens_ + node.token_count;
-    const bool within_prompt = end <= use.prompt_token_count;
-    node.origin = within_prompt ? BlockOrigin::kPrompt : BlockOrigin::kDecode;
+    node.origin = OriginOf(block.value(), use);
     residency_.OnLetGo(block, now_);
   }
   const std::uint32_t holders = pool_.DropReference(block);
@@ -143,16 +143,18 @@ void PrefixCache::Release(BlockId block, const RequestUse& use, const RequestRet
     if (holders == 0) pool_.Free(block);
     return;
   }
-  Retain(block.value(), node.origin == BlockOrigin::kPrompt ? retention.prompt : retention.decode);
+  const BlockRetention& own = node.origin == BlockOrigin::kPrompt ? retention.prompt : retention.decode;
+  if (!Retain(block.value(), own, retention.tenant)) ++counters_.refused_retentions;
   if (holders == 0) Shelve(block.value(), use);
 }
 
 void PrefixCache::ReleaseAll(std::span<const BlockId> blocks, const RequestUse& use,
                              const RequestRetention& retention) {
+  RetainAll(blocks, use, retention);
   for (std::size_t i = blocks.size(); i-- > 0;) {
     if (i >= 2 * kBlockAhead) PrefetchBlock(blocks[i - 2 * kBlockAhead]);
     if (i >= kBlockAhead) idle_.PrefetchInsert(nodes_[blocks[i - kBlockAhead].value()].hash.low);
-    Release(blocks[i], use, retention);
+    Release(blocks[i], use);
   }
 }
 

@@ -29,6 +29,10 @@
 // itself. (Two cases exceed the limit: blocks before a held one that were in use when it became held, and held blocks
 // whose pin ends.)
 //
+// Retention with a priority above the default keeps at most retained_share_limit of the pool for each tenant, with the
+// blocks that stay for it because they come before (RetentionBook). A prefix is retained from its front on as far as
+// there is room; the blocks after that are like any other.
+//
 // Blocks that a group (a tenant with a share of the pool) does not use are lent to others, and come back as those
 // release them. To make space for a group, blocks are evicted in this order: its own, if it has more than its share;
 // those of the group that is the furthest over its share; its own; those of the group that is the closest to its share.
@@ -62,6 +66,7 @@
 #include "worker/cache/pin_table.h"
 #include "worker/cache/prefix_cache_types.h"
 #include "worker/cache/residency.h"
+#include "worker/cache/retention_book.h"
 #include "worker/cache/sibling_tree.h"
 #include "worker/cache/tenant_blocks.h"
 #include "worker/cache/timer_wheel.h"
@@ -194,6 +199,9 @@ class PrefixCache {
   [[nodiscard]] BlockHash digest() const { return digest_; }  // xor of the hashes of all ready blocks
   [[nodiscard]] std::uint32_t ready_count() const { return index_.size(); }
   [[nodiscard]] std::uint32_t pinned_count() const { return pinned_count_; }
+  // Blocks that retention keeps, and those for one tenant.
+  [[nodiscard]] std::uint32_t retained_count() const { return retained_.kept_count(); }
+  [[nodiscard]] std::uint32_t retained_count(TenantId tenant) const { return retained_.kept_count(tenant); }
   // The number of blocks that Allocate can return at once.
   [[nodiscard]] std::uint32_t available_count() const {
     return pool_.free_count() + pool_.idle_count() - idle_pinned_ - holds_.held_count();
@@ -307,7 +315,11 @@ class PrefixCache {
   [[nodiscard]] BlockUse UseOf(std::uint32_t block, const RequestUse& use) const;
   [[nodiscard]] TreePlace PlaceOf(std::uint32_t block) const;
   [[nodiscard]] std::uint32_t PriorityOf(std::uint32_t block) const;
-  void Retain(std::uint32_t block, const BlockRetention& retention);
+  [[nodiscard]] BlockOrigin OriginOf(std::uint32_t block, const RequestUse& use) const;
+  [[nodiscard]] bool Retain(std::uint32_t block, const BlockRetention& retention, TenantId tenant);
+  void RetainAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention);
+  [[nodiscard]] bool HasRoomToRetain(std::uint32_t block, TenantId tenant) const;
+  void StopRetaining(std::uint32_t block);
   void EndRetentionIf(std::uint32_t block, const BlockRetention& retention);
   void ReshelveByPriority(std::uint32_t block);
   [[nodiscard]] std::size_t PinCount() const { return pins_.size() + pinned_for_children_; }
@@ -329,6 +341,7 @@ class PrefixCache {
   [[nodiscard]] Result<void> CheckHold(std::uint32_t block) const;
   [[nodiscard]] Result<void> CheckTree() const;
   [[nodiscard]] Result<void> CheckTotals() const;
+  [[nodiscard]] Result<void> CheckRetention() const;
   [[nodiscard]] Result<void> CheckTenants() const;
 
   BlockPool& pool_;
@@ -356,6 +369,7 @@ class PrefixCache {
   };
   CountedNeed counted_need_;
   TimerWheel retention_timers_;
+  RetentionBook retained_;
   PinTable pins_;
   std::uint32_t pinned_count_ = 0;  // ready ones
   std::uint32_t pinned_for_children_ = 0;

@@ -1,5 +1,5 @@
-// The parts of the prefix cache that decide which idle block stays and which goes: shelves, eviction, retention, pins.
-// (The minimum hold: prefix_cache_holds.cc.)
+// The parts of the prefix cache that decide which idle block stays and which goes: shelves, eviction, wants, pins.
+// (The minimum hold: prefix_cache_holds.cc. Retention: prefix_cache_retention.cc.)
 #include <algorithm>
 #include <limits>
 
@@ -183,52 +183,7 @@ void PrefixCache::DiscardLeaf(std::uint32_t block) {
   LoseChild(parent);
 }
 
-// ---- retention ----
-
-std::uint32_t PrefixCache::PriorityOf(std::uint32_t block) const {
-  if (retention_timers_.IsSet(BlockId(block))) return nodes_[block].retention_priority;
-  return kDefaultRetentionPriority;
-}
-
-// The higher priority and the later end of two retentions apply. `block` is not in idle_.
-void PrefixCache::Retain(std::uint32_t block, const BlockRetention& retention) {
-  ROOST_CHECK(retention.priority <= kMaxRetentionPriority, "priority {}", retention.priority);
-  if (!retention.end || *retention.end <= now_) return;
-  Node& node = nodes_[block];
-  const BlockId id(block);
-  const bool retained = retention_timers_.IsSet(id);
-  node.retention_priority = static_cast<std::uint8_t>(
-      retained ? std::max<std::uint32_t>(node.retention_priority, retention.priority) : retention.priority);
-  if (!retained || retention_timers_.DeadlineOf(id) < *retention.end) retention_timers_.Set(id, *retention.end);
-}
-
-void PrefixCache::EndRetention(BlockRef last, const RequestRetention& retention) {
-  if (last.generation != pool_.generation(last.block) || !nodes_[last.block.value()].ready) return;
-  for (std::uint32_t block = last.block.value(); block != kNoBlock; block = nodes_[block].parent) {
-    // The cache does not record which request asked for a retention, so it compares priority and end.
-    EndRetentionIf(block, nodes_[block].origin == BlockOrigin::kPrompt ? retention.prompt : retention.decode);
-  }
-}
-
-// Ends the block's retention if its priority and end are these.
-void PrefixCache::EndRetentionIf(std::uint32_t block, const BlockRetention& retention) {
-  const BlockId id(block);
-  if (!retention.end || !retention_timers_.IsSet(id)) return;
-  const Duration rounded = retention_timers_.DeadlineOf(id) - *retention.end;
-  if (rounded < Duration::zero() || rounded >= TimerWheel::kTick) return;
-  if (nodes_[block].retention_priority != retention.priority) return;
-  retention_timers_.Clear(id);
-  ReshelveByPriority(block);
-}
-
-// The block's retention is over. If its priority changes, it moves in idle_ as if it had been used now.
-void PrefixCache::ReshelveByPriority(std::uint32_t block) {
-  const Node& node = nodes_[block];
-  const bool shelved_by_priority = IsEvictable(block) && node.wanted_count == 0;
-  if (!shelved_by_priority || node.shelf_priority == PriorityOf(block)) return;
-  idle_.Erase(BlockId(block));
-  ShelveToEvict(block, LatestUse(block));
-}
+// ---- wants ----
 
 void PrefixCache::Want(BlockRef ref) {
   const std::uint32_t block = ref.block.value();

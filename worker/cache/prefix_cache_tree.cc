@@ -198,6 +198,7 @@ void PrefixCache::Remove(std::uint32_t block) {
   EndReservation(block);
   holds_.Forget(BlockId(block));
   retention_timers_.Clear(BlockId(block));
+  StopRetaining(block);
   if (!IsPartial(block)) {
     index_.Erase(node.hash, BlockId(block));
     digest_ = digest_ ^ node.hash;

@@ -67,6 +67,7 @@ struct BlockRetention {
 struct RequestRetention {
   BlockRetention prompt;
   BlockRetention decode;
+  TenantId tenant = {};  // whose share of the pool it takes
 };
 
 // Totals since construction.
@@ -74,6 +75,7 @@ struct CacheCounters {
   std::uint64_t evicted_blocks = 0;
   std::uint64_t verification_misses = 0;  // a hash was found, but its block was not the prompt's
   std::uint64_t refused_pins = 0;         // blocks that were not pinned, because the pins' share of the pool was full
+  std::uint64_t refused_retentions = 0;   // blocks whose retention was ignored: their tenant's share was full
 };
 
 // The result of pinning the blocks of a prefix.
@@ -86,6 +88,7 @@ struct PinCounts {
 struct CacheOptions {
   std::uint32_t block_tokens = 16;
   double pinned_share_limit = 0.5;        // of the pool
+  double retained_share_limit = 1;        // of the pool, for the retention of each tenant
   Duration min_hold = Duration(0);        // younger blocks are not evicted, see prefix_cache.h; 0: no hold
   double held_share_limit = 0.5;          // of the blocks that are not pinned, in each group's share
   std::vector<double> group_shares = {};  // pool shares of groups 1, 2, …; the rest is group 0's

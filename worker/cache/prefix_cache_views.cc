@@ -127,7 +127,29 @@ Result<void> PrefixCache::CheckInvariants(std::span<const std::uint32_t> expecte
   if (digest != digest_) return Broken("digest is {}, should be {}", digest_.ToHex(), digest.ToHex());
   ROOST_RETURN_IF_ERROR(CheckTree());
   ROOST_RETURN_IF_ERROR(CheckTenants());
+  ROOST_RETURN_IF_ERROR(CheckRetention());
   return CheckTotals();
+}
+
+Result<void> PrefixCache::CheckRetention() const {
+  std::vector<std::uint32_t> kept_children(nodes_.size());
+  std::uint32_t kept = 0;
+  for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
+    if (!retained_.IsKept(block)) continue;
+    ++kept;
+    if (nodes_[block].parent != kNoBlock) ++kept_children[nodes_[block].parent];
+  }
+  for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
+    const bool is_own =
+        retention_timers_.IsSet(BlockId(block)) && nodes_[block].retention_priority > kDefaultRetentionPriority;
+    const bool should_keep = is_own || kept_children[block] > 0;
+    if (is_own != retained_.IsOwn(block) || should_keep != retained_.IsKept(block) ||
+        kept_children[block] != retained_.kept_children(block)) {
+      return Broken("block {} is retained {}, with {} children that are", block, is_own, kept_children[block]);
+    }
+  }
+  if (kept != retained_.kept_count()) return Broken("{} blocks are retained", kept);
+  return {};
 }
 
 Result<void> PrefixCache::CheckTotals() const {

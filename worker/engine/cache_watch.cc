@@ -48,6 +48,7 @@ void CacheWatch::Fill(Instant now, StepReport& report) {
   counts.evicted_blocks = cache.evicted_blocks - reported_cache_.evicted_blocks;
   counts.verification_misses = cache.verification_misses - reported_cache_.verification_misses;
   counts.refused_pins = cache.refused_pins - reported_cache_.refused_pins;
+  counts.refused_retentions = cache.refused_retentions - reported_cache_.refused_retentions;
   reported_cache_ = cache;
   FillReasons(counts);
   counts.residency = cache_.TakeResidency();

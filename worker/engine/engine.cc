@@ -27,6 +27,7 @@ static_assert((kMostScoredRequests + kMaxFurtherLogits) *
 CacheOptions CacheOptionsOf(const EngineOptions& options, const Model& model) {
   CacheOptions cache{.block_tokens = model.block_tokens(),
                      .pinned_share_limit = options.pinned_share_limit,
+                     .retained_share_limit = options.retained_share_limit,
                      .min_hold = options.min_hold,
                      .held_share_limit = options.held_share_limit};
   for (const TenantShare& tenant : options.tenant_shares) cache.group_shares.push_back(tenant.share);
@@ -127,7 +128,10 @@ Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Insta
                                   std::unique_ptr<Automaton> automaton) {
   scheduler.AdvanceTo(clock.Now());
   const auto prompt_token_count = static_cast<std::uint32_t>(generate.prompt.size());
-  ROOST_ASSIGN_OR_RETURN(const SequenceId id, scheduler.Submit(SpecOf(generate, received)));
+  SequenceSpec spec = SpecOf(generate, received);
+  const bool is_prompt_shortened = Shorten(spec.prompt_retention);
+  const bool is_shortened = Shorten(spec.decode_retention) || is_prompt_shortened;
+  ROOST_ASSIGN_OR_RETURN(const SequenceId id, scheduler.Submit(std::move(spec)));
   Request request;
   request.key = key;
   for (const auto& [token, bias] : std::exchange(generate.sampling.logit_bias, {})) {
@@ -148,6 +152,7 @@ Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Insta
   request.deadline = After(generate.deadline_ms, received);
   watch.OnSubmitted(request, scheduler.Get(id));
   if (generate.cache_mode == wire::CacheMode::kOff) ++uncached_requests;
+  if (is_shortened) ++shortened_retentions;
   Choice& first = requests.Add(std::move(request), id);
   if (automaton != nullptr) {
     // The constraint lets the model's own stop tokens end the text where it may end, unless the request ignores them.
@@ -189,6 +194,13 @@ SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant received) c
           .fork_count = generate.sample_count - 1,
           .max_output_tokens = generate.max_output_tokens,
           .scores_prompt = generate.prompt_logprobs.has_value()};
+}
+
+// True when the hint asked for more time than it gets.
+bool Engine::State::Shorten(RetentionHint& hint) const {
+  if (hint.duration <= options.max_retention) return false;
+  hint.duration = options.max_retention;
+  return true;
 }
 
 // Tenants without a share belong to group 0.

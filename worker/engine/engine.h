@@ -64,6 +64,8 @@ struct EngineOptions {
   // The cache.
   std::string eviction = std::string(kDefaultEvictionPolicy);     // one of kEvictionPolicyNames
   double pinned_share_limit = CacheOptions().pinned_share_limit;  // of the pool's blocks; pins beyond it are refused
+  double retained_share_limit = 0.125;                            // of the pool's blocks, for each tenant's retention
+  Duration max_retention = std::chrono::hours(1);                 // a longer one is shortened to it
   Duration min_hold = Duration(0);                                // see PrefixCache; also for the next field
   double held_share_limit = CacheOptions().held_share_limit;
   std::vector<TenantShare> tenant_shares = {};  // of the pool; unused parts may be borrowed. Their sum is at most 1
@@ -104,12 +106,14 @@ struct StepCounts {
   MissCounts computed_prompt_tokens{};    // prompt tokens that were computed, by reason
   std::uint64_t tail_cached_tokens =
       0;  // part of the cached ones: copied from a block whose first tokens alone are equal
-  std::uint64_t uncached_requests = 0;  // requests that switched caching off
-  std::uint64_t refused_pins = 0;       // blocks that were not pinned because the pins' share of the pool was full
-  std::uint64_t dropped_pins = 0;       // times that all pins ended because a request needed their blocks
-  std::uint64_t returned_sessions = 0;  // sessions that came back while their blocks were retained
-  std::uint64_t verified_hits = 0;      // requests with hits that were computed again and agreed
-  std::uint64_t wrong_hits = 0;         // requests with hits that were computed again and did not agree
+  std::uint64_t uncached_requests = 0;     // requests that switched caching off
+  std::uint64_t refused_pins = 0;          // blocks that were not pinned because the pins' share of the pool was full
+  std::uint64_t refused_retentions = 0;    // blocks that were not retained because their tenant's share was full
+  std::uint64_t shortened_retentions = 0;  // requests whose retention was shortened
+  std::uint64_t dropped_pins = 0;          // times that all pins ended because a request needed their blocks
+  std::uint64_t returned_sessions = 0;     // sessions that came back while their blocks were retained
+  std::uint64_t verified_hits = 0;         // requests with hits that were computed again and agreed
+  std::uint64_t wrong_hits = 0;            // requests with hits that were computed again and did not agree
   ResidencyCounts residency;
   double saved_prefill_seconds = 0;  // what computing the cached prompt tokens would have taken; see Scheduler
   std::vector<double> ttft_seconds;

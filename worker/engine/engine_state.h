@@ -95,6 +95,7 @@ struct Engine::State {
   void SetOutputWishes(const wire::Generate& generate, Request& request) const;
   Result<void> Admit(RequestKey key, wire::Generate generate, Instant received, std::unique_ptr<Automaton> automaton);
   SequenceSpec SpecOf(wire::Generate& generate, Instant received) const;
+  bool Shorten(RetentionHint& hint) const;
   EvictionGroup GroupOf(const std::string& tenant) const;
   void Cancel(RequestKey key);
   void CancelLink(LinkId link);
@@ -178,7 +179,8 @@ struct Engine::State {
   std::vector<RequestEvent> pending_events;
   std::deque<OpenEviction> evictions;
   std::uint64_t submit_count = 0;
-  std::uint64_t uncached_requests = 0;  // since the last report
+  std::uint64_t uncached_requests = 0;     // since the last report
+  std::uint64_t shortened_retentions = 0;  // the same
 
   // The step that was begun and is not finished, and the step that is begun meanwhile.
   bool is_under_way = false;

@@ -251,6 +251,7 @@ void Engine::State::FillReport(StepReport& report) {
     report.device_memory = model.DeviceMemory();
   }
   report.counts.uncached_requests = std::exchange(uncached_requests, 0);
+  report.counts.shortened_retentions = std::exchange(shortened_retentions, 0);
   report.free_blocks = pool.free_count();
   report.referenced_blocks = pool.referenced_count();
   report.idle_blocks = pool.idle_count();

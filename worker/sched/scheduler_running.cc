@@ -108,7 +108,7 @@ RequestRetention Scheduler::RetentionOf(const Sequence& sequence) const {
     if (hint.duration > Duration::zero()) retention.end = now_ + hint.duration;
     return retention;
   };
-  return {from_now(sequence.prompt_retention), from_now(sequence.decode_retention)};
+  return {from_now(sequence.prompt_retention), from_now(sequence.decode_retention), sequence.tenant};
 }
 
 // Keeps the computed part of the sequence's last block for others, if no one else holds the block. An awaited token is

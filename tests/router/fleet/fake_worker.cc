@@ -181,6 +181,7 @@ void FakeWorker::Step() {
   if (hung_) return Heartbeat();
   if (!welcomed_) return;
   ++load_.progress;
+  if (silent_) return SendStep({});
   std::vector<wire::TokenEvent> tokens = std::exchange(answers_, {});
   load_.step_decode_tokens = static_cast<std::uint32_t>(running_.size());
   for (auto entry = running_.begin(); entry != running_.end();) {

@@ -55,6 +55,10 @@ class FakeWorker {
   void Heartbeat();
   // Its engine hangs: no step ends. Its link continues.
   void SetHung(bool hung) { hung_ = hung; }
+  // Its engine reports progress, and computes nothing for the requests that it has.
+  void SetSilent(bool silent) { silent_ = silent; }
+  // The number of routers that it tells of.
+  void SetRouterCount(std::uint32_t count) { load_.router_count = count; }
   // Requests that come from now on fail at once.
   void SetBroken(bool broken) { broken_ = broken; }
   // Requests that come from now on are refused.
@@ -149,6 +153,7 @@ class FakeWorker {
   bool welcomed_ = false;
   bool full_ = false;
   bool hung_ = false;
+  bool silent_ = false;
   bool lacks_adapters_ = false;
   bool broken_ = false;
   bool tells_cached_late_ = false;

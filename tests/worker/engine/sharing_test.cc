@@ -264,12 +264,26 @@ TEST_F(SharingTest, ARequestThatNeedsThePinnedBlocksEndsThePins) {
 }
 
 TEST_F(SharingTest, RetentionHintsKeepBlocksForTheirTime) {
-  Make({.block_count = 32}, {.eviction = "lru"});
+  Make({.block_count = 32}, {.eviction = "lru", .retained_share_limit = 1});
   wire::Generate kept = GreedyRequest(900, Text(128, 1), 1);
   kept.retention = wire::Retention{.prompt_priority = 80, .prompt_duration_ms = 3'600'000};
   (void)harness_->Serve(kept);
   Flood(1024);
   EXPECT_EQ(CachedOf(Text(128, 1)), 127U);
+  clock_.Advance(std::chrono::hours(2));
+  Flood(1024);
+  EXPECT_EQ(CachedOf(Text(128, 1)), 0U);
+}
+
+TEST_F(SharingTest, RetentionHasCeilings) {
+  Make({.block_count = 32}, {.eviction = "lru"});  // four blocks for each tenant, for an hour
+  wire::Generate greedy = GreedyRequest(900, Text(128, 1), 1);
+  greedy.retention = wire::Retention{.prompt_priority = 100, .prompt_duration_ms = wire::kMaxKeepMs};
+  (void)harness_->Serve(greedy);
+  EXPECT_EQ(harness_->totals().shortened_retentions, 1U);
+  EXPECT_EQ(harness_->totals().refused_retentions, 4U);
+  Flood(1024);
+  EXPECT_EQ(CachedOf(Text(128, 1)), 64U) << "the front of the prompt";
   clock_.Advance(std::chrono::hours(2));
   Flood(1024);
   EXPECT_EQ(CachedOf(Text(128, 1)), 0U);
@@ -286,7 +300,7 @@ TEST_F(SharingTest, LowPriorityBlocksGoFirst) {
 }
 
 TEST_F(SharingTest, AConversationThatIsExpectedBackFindsItsBlocks) {
-  Make({.block_count = 32}, {.eviction = "lru"});
+  Make({.block_count = 32}, {.eviction = "lru", .retained_share_limit = 1});
   wire::Generate turn = GreedyRequest(900, Text(128, 1), 20);
   turn.session_hash = 7;
   turn.expect_return_ms = 3'600'000;

@@ -1,0 +1,84 @@
+// The part of the request book that looks for first tokens that stay away.
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "router/fleet/request_book.h"
+
+namespace roost::router {
+
+namespace {
+
+// The mean time to the first token at the workers of the revision so far; 0 when none has sent one. For a fleet so
+// young that the speed of its steps is not known yet.
+double UsualFirstTokenSeconds(Roster& roster, std::string_view revision) {
+  WorkerTotals sum;
+  for (const Worker* worker : roster.Serving(revision)) {
+    sum.ttft_seconds += worker->totals.ttft_seconds;
+    sum.first_tokens += worker->totals.first_tokens;
+  }
+  return sum.first_tokens == 0 ? 0 : sum.ttft_seconds / static_cast<double>(sum.first_tokens);
+}
+
+Error Overdue() { return {ErrorCode::kUnavailable, "the worker does not answer and no other can continue", ""}; }
+
+}  // namespace
+
+void RequestBook::MoveOverdue(Instant now) {
+  for (const RequestId id : OverdueAttempts(now)) {
+    const auto found = attempts_.find(id);
+    if (found == attempts_.end()) continue;
+    Attempt& attempt = found->second;
+    Worker& worker = *roster_.Find(attempt.worker_id);
+    if (!std::exchange(attempt.is_overdue, true)) {
+      attempt.is_probe = false;
+      roster_.NoteSilence(worker, now);
+    }
+    if (attempt.part.retry_count >= options_.max_retries) continue;
+    if (roster_.TakesRequests(worker) || !AnotherTakes(attempt)) continue;
+    SendTo(attempt.worker_id, wire::Cancel{attempt.id});
+    Retry(attempt, RetryReason::kNoFirstToken, Overdue(), now);
+  }
+}
+
+std::vector<RequestId> RequestBook::OverdueAttempts(Instant now) {
+  std::vector<RequestId> overdue;
+  bool is_silent = false;
+  roster_.ForEach([&](const Worker& worker) {
+    is_silent = is_silent || (worker.ledger->request_count() > 0 && worker.first_tokens.IsSilent(now));
+  });
+  if (!is_silent) return overdue;
+  for (const auto& [id, attempt] : attempts_) {
+    if (attempt.prompt_computed_at.has_value()) continue;
+    const Worker* const worker = roster_.Find(attempt.worker_id);
+    if (worker != nullptr && IsOverdue(attempt, *worker, now)) overdue.push_back(id);
+  }
+  std::sort(overdue.begin(), overdue.end());
+  return overdue;
+}
+
+bool RequestBook::IsOverdue(const Attempt& attempt, const Worker& worker, Instant now) const {
+  const Decider::Prediction& sent = attempt.prediction;
+  if (!worker.first_tokens.IsSilent(now) || now - sent.decided_at < worker.first_tokens.least()) return false;
+  const GenerateSpec& spec = attempt.request->spec;
+  double expected = decider_.ExpectFirstToken(worker, *spec.model, attempt.prompt_token_count, sent.cached_tokens, now);
+  if (expected <= 0) expected = UsualFirstTokenSeconds(roster_, worker.revision);
+  return worker.first_tokens.IsOverdue({.sent_at = sent.decided_at,
+                                        .predicted_seconds = sent.in_seconds ? sent.ttft_seconds : 0,
+                                        .expected_seconds = expected,
+                                        .step_seconds = worker.last_step_seconds,
+                                        .is_constrained = spec.constraint.has_value()},
+                                       now);
+}
+
+bool RequestBook::AnotherTakes(const Attempt& attempt) {
+  const RouteQuery query = WishesOf(attempt.request->spec);
+  const std::vector<Worker*> workers = roster_.Serving(attempt.request->spec.model->revision);
+  return std::any_of(workers.begin(), workers.end(), [&](const Worker* worker) {
+    return worker->hello.worker_id != attempt.worker_id && roster_.TakesRequests(*worker) &&
+           MayTake(query, ViewOf(*worker));
+  });
+}
+
+}  // namespace roost::router

@@ -1,0 +1,143 @@
+// How much retention a tenant may have: its share of the pool, what counts towards it, and when it is given back.
+// (What retention does to the order of evictions: prefix_cache_keeping_test.cc.)
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "tests/worker/cache/prefix_cache_fixture.h"
+
+namespace roost::worker {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+
+class CacheRetentionTest : public testing_support::PrefixCacheFixture {
+ protected:
+  CacheRetentionTest() { Make(16, {.retained_share_limit = 0.25}); }  // four blocks for each tenant
+
+  TenantId Tenant(std::string_view name) { return cache().tenants().Join(name); }
+  // A request of the tenant that asks for a high priority of its prompt's blocks, its answer's, or both. The first
+  // `prompt_blocks` are the prompt.
+  void VisitFor(TenantId tenant, std::string_view letters, RequestRetention retention,
+                std::uint32_t prompt_blocks = 99) {
+    testing_support::CacheUser user = User(letters, {3, tenant.value()});
+    user.tenant = tenant;
+    (void)user.Use(cache());
+    retention.tenant = tenant;
+    user.Release(cache(), {.prompt_token_count = prompt_blocks * testing_support::kLetterTokens}, retention);
+    ExpectSound();
+  }
+  [[nodiscard]] BlockRetention High(Duration duration = hours(1)) const {
+    return {.priority = 100, .end = After(duration)};
+  }
+  [[nodiscard]] RequestRetention All(Duration duration = hours(1)) const { return {High(duration), High(duration)}; }
+};
+
+TEST_F(CacheRetentionTest, ATenantsHintsFillItsShareAndNoMore) {
+  const TenantId alice = Tenant("alice");
+  VisitFor(alice, "ab", All());
+  EXPECT_EQ(cache().retained_count(alice), 2U);
+  VisitFor(alice, "cdef", All());
+  EXPECT_EQ(cache().retained_count(alice), 4U);
+  EXPECT_EQ(cache().counters().refused_retentions, 2U);
+  VisitFor(alice, "g", All());
+  EXPECT_EQ(cache().retained_count(alice), 4U);
+  EXPECT_EQ(cache().counters().refused_retentions, 3U);
+}
+
+TEST_F(CacheRetentionTest, TheFrontOfALongPrefixIsRetainedAndItsEndGoesFirst) {
+  VisitFor(Tenant("alice"), "abcdef", All());
+  (void)Take(10);
+  EXPECT_EQ(Take(2), "fe");
+  EXPECT_EQ(cache().retained_count(), 4U);
+}
+
+TEST_F(CacheRetentionTest, OneTenantsFloodLeavesAnothersBlocks) {
+  const TenantId bob = Tenant("bob");
+  VisitFor(bob, "ABCDEFGH", {});
+  const TenantId alice = Tenant("alice");
+  for (const std::string_view letters : {"ab", "cd", "ef", "gh", "ij", "kl", "mn"}) {
+    VisitFor(alice, letters, All(hours(24)));
+    VisitFor(bob, "ABCDEFGH", {});
+  }
+  EXPECT_EQ(Cached("ABCDEFGH", {3, bob.value()}), 8U);
+}
+
+TEST_F(CacheRetentionTest, BlocksBeforeARetainedOneCountToo) {
+  const TenantId alice = Tenant("alice");
+  // Only the answer is retained: its one block keeps the three before it.
+  VisitFor(alice, "abcd", {.prompt = {}, .decode = High()}, 3);
+  EXPECT_EQ(cache().retained_count(alice), 4U);
+  VisitFor(alice, "efg", {.prompt = {}, .decode = High()}, 2);
+  EXPECT_EQ(cache().retained_count(alice), 4U);
+  EXPECT_EQ(cache().counters().refused_retentions, 1U);
+}
+
+TEST_F(CacheRetentionTest, AnEndedHintCountsWhileALaterBlockIsRetained) {
+  const TenantId alice = Tenant("alice");
+  VisitFor(alice, "abc", {.prompt = High(seconds(1)), .decode = High(hours(1))}, 2);
+  Pass(seconds(2));
+  EXPECT_EQ(cache().retained_count(alice), 3U);
+  ExpectSound();
+  Pass(hours(2));
+  EXPECT_EQ(cache().retained_count(alice), 0U);
+  ExpectSound();
+}
+
+TEST_F(CacheRetentionTest, ABlockThatTwoRequestsRetainCountsOnce) {
+  const TenantId alice = Tenant("alice");
+  VisitFor(alice, "abc", All());
+  VisitFor(alice, "abd", All());
+  EXPECT_EQ(cache().retained_count(alice), 4U);
+  VisitFor(alice, "abd", All(hours(5)));
+  EXPECT_EQ(cache().counters().refused_retentions, 0U) << "a block that is retained may be for longer";
+}
+
+TEST_F(CacheRetentionTest, WhatEndsOrIsEvictedGivesItsRoomBack) {
+  const TenantId alice = Tenant("alice");
+  VisitFor(alice, "abcd", All(seconds(10)));
+  Pass(seconds(11));
+  EXPECT_EQ(cache().retained_count(alice), 0U);
+  VisitFor(alice, "efgh", All());
+  EXPECT_EQ(cache().retained_count(alice), 4U);
+  (void)Take(16);
+  EXPECT_EQ(cache().retained_count(alice), 0U);
+  EXPECT_EQ(cache().retained_count(), 0U);
+}
+
+TEST_F(CacheRetentionTest, ASessionThatComesBackGivesItsRoomBack) {
+  const TenantId alice = Tenant("alice");
+  const RequestRetention retention = All(seconds(10));
+  VisitFor(alice, "abcd", retention);
+  cache().EndRetention(Refs("abcd", {3, alice.value()}).back(), retention);
+  EXPECT_EQ(cache().retained_count(alice), 0U);
+  ExpectSound();
+}
+
+TEST_F(CacheRetentionTest, RequestsWithoutATenantAreOne) {
+  for (const std::string_view letters : {"ab", "cd", "ef"}) VisitRetained(letters, 100, hours(1));
+  EXPECT_EQ(cache().retained_count(TenantId()), 4U);
+  const TenantId alice = Tenant("alice");
+  VisitFor(alice, "gh", All());
+  EXPECT_EQ(cache().retained_count(alice), 2U) << "another tenant has its own share";
+}
+
+TEST_F(CacheRetentionTest, ALowPriorityNeedsNoRoom) {
+  VisitRetained("abcdef", 10, hours(1));
+  EXPECT_EQ(cache().retained_count(), 0U);
+  EXPECT_EQ(cache().counters().refused_retentions, 0U);
+  ExpectSound();
+}
+
+TEST_F(CacheRetentionTest, WithoutAShareNothingIsRetained) {
+  Make(8, {.retained_share_limit = 0});
+  VisitRetained("ab", 100, hours(1));
+  EXPECT_EQ(cache().retained_count(), 0U);
+  EXPECT_EQ(cache().counters().refused_retentions, 2U);
+}
+
+}  // namespace
+}  // namespace roost::worker
