@@ -9,7 +9,7 @@ namespace {
 // What a sum of StepPace keeps at each step.
 constexpr double kKept = 0.98;
 // A worker begins as if so many steps had taken what was expected.
-constexpr double kStepsAsExpected = 1;
+constexpr double kStepsAsExpected = 2;
 
 }  // namespace
 
