@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
@@ -15,6 +16,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -87,8 +89,16 @@ struct HttpServer::Impl {
   Result<void> ListenOnPort();
   Result<void> ListenOnPath();
   void Accept();
+  // A connection that waits for a place, and its thread.
+  struct Candidate {
+    std::shared_ptr<IoThread> io;  // outlives the socket
+    Socket socket;
+  };
   void Refuse(Socket socket, const std::shared_ptr<IoThread>& io);
   void OnAccepted(Socket socket, const std::shared_ptr<IoThread>& io);
+  // Asks each thread in turn, from the one at `first` on, to close a connection; `asked` have none to close.
+  void MakePlace(Candidate candidate, std::size_t first, std::size_t asked);
+  static void Adopt(Socket socket, const std::shared_ptr<IoThread>& io, std::shared_ptr<ServerShared> counted);
   void ForEachConnection(void (Connection::*act)());
   bool WaitUntilClosed(std::chrono::milliseconds timeout);
 };
@@ -184,7 +194,23 @@ void HttpServer::Impl::Refuse(Socket socket, const std::shared_ptr<IoThread>& io
 
 void HttpServer::Impl::OnAccepted(Socket socket, const std::shared_ptr<IoThread>& io) {
   std::shared_ptr<ServerShared> counted = CountConnection(shared);
-  if (counted == nullptr) return Refuse(std::move(socket), io);
+  if (counted != nullptr) return Adopt(std::move(socket), io, std::move(counted));
+  const auto own =
+      std::find_if(workers.begin(), workers.end(), [&io](const Worker& worker) { return worker.io == io; });
+  MakePlace({io, std::move(socket)}, static_cast<std::size_t>(own - workers.begin()), 0);
+}
+
+void HttpServer::Impl::MakePlace(Candidate candidate, std::size_t first, std::size_t asked) {
+  if (asked == workers.size()) return Refuse(std::move(candidate.socket), candidate.io);
+  IoThread& thread = *workers[(first + asked) % workers.size()].io;
+  asio::post(thread.context, [this, &thread, candidate = std::move(candidate), first, asked]() mutable {
+    if (!Connection::EvictOne(thread)) return MakePlace(std::move(candidate), first, asked + 1);
+    Adopt(std::move(candidate.socket), candidate.io, CountConnection(shared, Place::kOfAnother));
+  });
+}
+
+void HttpServer::Impl::Adopt(Socket socket, const std::shared_ptr<IoThread>& io,
+                             std::shared_ptr<ServerShared> counted) {
   // The connection is made on its own thread, because only that thread may use the IoThread's members.
   asio::post(io->context,
              [shared = std::move(counted), weak_io = std::weak_ptr(io), socket = std::move(socket)]() mutable {

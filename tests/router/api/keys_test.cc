@@ -122,8 +122,9 @@ TEST_F(KeysTest, TheHeadAloneTellsWhoIsRefused) {
     head.method = "POST";
     head.path = path;
     head.headers = std::move(headers);
-    const std::optional<HttpResponse> refusal = locked_.CheckHead(listener, head);
-    return refusal ? refusal->status : 0;
+    head.headers.push_back({"Content-Type", "application/json"});
+    const HeadVerdict verdict = locked_.CheckHead(listener, head);
+    return verdict.refusal ? verdict.refusal->status : 0;
   };
   const std::vector<HttpHeader> acme{{"Authorization", "Bearer secret of acme"}};
   EXPECT_EQ(status_of(Listener::kApi, "/v1/completions", {}), 401);
@@ -279,8 +280,9 @@ TEST_F(KeysTest, WithoutKeysAPageMayNotCallByAnotherName) {
     head.method = "POST";
     head.path = "/v1/completions";
     head.headers = std::move(headers);
-    const std::optional<HttpResponse> refusal = api_.CheckHead(Listener::kApi, head);
-    return refusal ? refusal->status : 0;
+    head.headers.push_back({"Content-Type", "application/json"});
+    const HeadVerdict verdict = api_.CheckHead(Listener::kApi, head);
+    return verdict.refusal ? verdict.refusal->status : 0;
   };
   const HttpHeader page{"Origin", "http://evil.example:8000"};
   EXPECT_EQ(status_of({{"Host", "evil.example:8000"}, page}), 403);
