@@ -343,11 +343,11 @@ Result<void> Api::HoldSpecs(Call& call, Prompt& prompt) {
 // The answer's own charge, on the same budget: it lasts until the client has the answer.
 Result<void> Api::HoldAnswer(const Call& call, Prompt& prompt) {
   const SamplingFields& fields = prompt.fields;
-  std::size_t stop_bytes = 0;
-  for (const std::string& stop : fields.stop) stop_bytes += stop.size();
+  AnswerShape shape{.delivery = fields.delivery, .token_ids = fields.token_ids};
+  for (const std::string& stop : fields.stop) shape.stop_bytes += stop.size();
   AnswerBound bound{.choices = prompt.specs.size() * fields.choice_count, .logprobs = fields.output_logprobs};
   for (const GenerateSpec& spec : prompt.specs) {
-    bound.start_bytes += AnswerStartBytes(spec, stop_bytes, fields.delivery);
+    bound.start_bytes += AnswerStartBytes(spec, shape);
     bound.tokens = std::max<std::uint64_t>(bound.tokens, spec.max_output_tokens);
   }
   for (const std::string& echo : prompt.echoes) bound.start_bytes += echo.size();

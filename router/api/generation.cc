@@ -75,6 +75,7 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
   text.stop.clear();
   for (const GenerateSpec& spec : specs) {
     Prompt& prompt = prompts_.emplace_back();
+    request_bytes_ += SpecBytes(spec);
     prompt.token_count = static_cast<std::uint32_t>(spec.prompt.size());
     if (options_.token_ids == TokenIdReport::kTell || spec.prompt_logprobs) prompt.tokens = spec.prompt;
     for (std::uint32_t i = 0; i < choices_per_prompt_; ++i) {
@@ -286,7 +287,7 @@ void Generation::Say(std::uint32_t index, AnswerDelta delta) {
 
 void Generation::Gather(Choice& choice, AnswerDelta delta) {
   if (memory_ != nullptr) {
-    const Result<void> held = HoldMore(*memory_, DeltaBytes(delta));
+    const Result<void> held = HoldMore(*memory_, DeltaBytes(delta), request_bytes_);
     if (!held.ok()) {
       return Fail(held.error(), RetryAfter(services_.dispatcher, held.error(), model_->model_name()));
     }

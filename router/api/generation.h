@@ -169,6 +169,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::shared_ptr<const ServedModel> model_;
   const std::vector<TokenId> stop_tokens_;
   const std::uint32_t choices_per_prompt_;
+  std::uint64_t request_bytes_ = 0;  // that the prompts hold beside the answer
 
   std::vector<Prompt> prompts_;
   std::vector<Choice> choices_;

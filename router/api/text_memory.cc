@@ -67,11 +67,13 @@ std::uint64_t AnswerBytes(const AnswerBound& bound) {
          bound.choices * (bound.tokens * (kTokenBytes + text) + ScoredBytes(bound.tokens, bound.logprobs));
 }
 
-std::uint64_t AnswerStartBytes(const GenerateSpec& spec, std::size_t stop_bytes, Delivery delivery) {
+std::uint64_t AnswerStartBytes(const GenerateSpec& spec, const AnswerShape& shape) {
   // A stream sends the prompt's part with each choice's first piece, and holds its values alone.
-  const std::uint64_t copies = delivery == Delivery::kWhole ? spec.sample_count : 1;
-  return spec.sample_count * (kChoiceBytes + stop_bytes) +
-         copies * (spec.prompt.size() * kTokenBytes + ScoredBytes(spec.prompt.size(), spec.prompt_logprobs));
+  const std::uint64_t copies = shape.delivery == Delivery::kWhole ? spec.sample_count : 1;
+  const bool repeats = shape.token_ids == TokenIdReport::kTell || spec.prompt_logprobs;
+  const std::uint64_t repeated =
+      repeats ? spec.prompt.size() * kTokenBytes + ScoredBytes(spec.prompt.size(), spec.prompt_logprobs) : 0;
+  return spec.sample_count * (kChoiceBytes + shape.stop_bytes) + copies * repeated;
 }
 
 std::uint64_t DeltaBytes(const AnswerDelta& delta) {
@@ -93,9 +95,9 @@ Result<void> CheckAnswerFits(const ByteBudget::Guard& memory, const AnswerBound&
       field};
 }
 
-Result<void> HoldMore(ByteBudget::Guard& memory, std::uint64_t bytes) {
+Result<void> HoldMore(ByteBudget::Guard& memory, std::uint64_t bytes, std::uint64_t request_bytes) {
   if (memory.TryGrow(bytes)) return {};
-  if (memory.CouldHold(memory.bytes() + bytes)) {
+  if (memory.CouldHold(memory.bytes() + bytes + request_bytes)) {
     return Error{ErrorCode::kOverloaded, "the server has no memory for the rest of this answer now", ""};
   }
   return Error{ErrorCode::kBodyTooLarge,

@@ -50,7 +50,12 @@ struct AnswerBound {
 
 // The part of an answer's memory that is known before its first token, for the choices of one prompt: their state, and
 // the prompt's own tokens and log probabilities where the answer repeats them.
-[[nodiscard]] std::uint64_t AnswerStartBytes(const GenerateSpec& spec, std::size_t stop_bytes, Delivery delivery);
+struct AnswerShape {
+  Delivery delivery = Delivery::kWhole;
+  TokenIdReport token_ids = TokenIdReport::kOmit;
+  std::size_t stop_bytes = 0;  // of stop strings, which each choice looks for
+};
+[[nodiscard]] std::uint64_t AnswerStartBytes(const GenerateSpec& spec, const AnswerShape& shape);
 
 // What one more piece of a gathered answer takes, as values and as JSON.
 [[nodiscard]] std::uint64_t DeltaBytes(const AnswerDelta& delta);
@@ -59,8 +64,9 @@ struct AnswerBound {
 [[nodiscard]] Result<void> CheckAnswerFits(const ByteBudget::Guard& memory, const AnswerBound& bound,
                                            const std::string& field);
 
-// Adds to the charge of an answer that grows.
-[[nodiscard]] Result<void> HoldMore(ByteBudget::Guard& memory, std::uint64_t bytes);
+// Adds to the charge of an answer that grows, whose request holds `request_bytes` beside it. kOverloaded when there is
+// no room now, kBodyTooLarge when there never is.
+[[nodiscard]] Result<void> HoldMore(ByteBudget::Guard& memory, std::uint64_t bytes, std::uint64_t request_bytes = 0);
 
 // Resizes the charge of `memory` to `bytes`. kOverloaded when the budget has no room now, kBodyTooLarge when it can
 // never have room.
