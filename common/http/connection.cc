@@ -240,7 +240,8 @@ void Connection::TakeInput(std::string_view bytes) {
 }
 
 bool Connection::ChargeInput() {
-  if (input_.empty() && input_.capacity() > kFreeInputBytes) input_ = std::string();
+  // Assigning an empty string would keep the memory.
+  if (input_.empty() && input_.capacity() > kFreeInputBytes) std::string().swap(input_);
   return input_memory_.TryResize(input_.capacity() > kFreeInputBytes ? input_.capacity() : 0);
 }
 

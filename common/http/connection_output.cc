@@ -167,7 +167,7 @@ void Connection::Flush() {
 void Connection::OnWritten(boost::system::error_code error) {
   writing_.clear();
   // Room that was needed once is not kept for as long as a stream lasts.
-  if (writing_.capacity() > kFreeOutputBytes) writing_ = std::string();
+  if (writing_.capacity() > kFreeOutputBytes) std::string().swap(writing_);
   if (state_ == State::kClosed) return;
   if (answer_ == Answer::kStreaming) static_cast<void>(ChargeStream());
   if (error) return Abort();
@@ -197,6 +197,7 @@ void Connection::Linger() {
   state_ = State::kLinger;
   JoinWaiting(thread_.waiting, Turn::kNext);
   input_.clear();
+  static_cast<void>(ChargeInput());  // gives all back
   Expire(kReadDeadline, shared_->options.linger_timeout);
   EndOutput();
 }

@@ -19,6 +19,8 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <list>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -89,15 +91,22 @@ struct HttpServer::Impl {
   Result<void> ListenOnPort();
   Result<void> ListenOnPath();
   void Accept();
-  // A connection that waits for a place, and its thread.
+  // A connection that waits for a place, and its thread. The threads in turn are asked to close one of theirs.
   struct Candidate {
-    std::shared_ptr<IoThread> io;  // outlives the socket
+    std::shared_ptr<IoThread> io;
     Socket socket;
+    std::size_t next = 0;   // the thread to ask next
+    std::size_t asked = 0;  // threads that have none to close
   };
+  using Candidates = std::list<Candidate>;
+  // They stay here while threads are asked, so that each socket is gone before its thread's loop.
+  std::mutex candidates_mutex;
+  Candidates candidates;  // guarded by candidates_mutex; each element belongs to the thread that is asked
+
   void Refuse(Socket socket, const std::shared_ptr<IoThread>& io);
   void OnAccepted(Socket socket, const std::shared_ptr<IoThread>& io);
-  // Asks each thread in turn, from the one at `first` on, to close a connection; `asked` have none to close.
-  void MakePlace(Candidate candidate, std::size_t first, std::size_t asked);
+  void MakePlace(Candidates::iterator candidate);
+  [[nodiscard]] Candidate Take(Candidates::iterator candidate);
   static void Adopt(Socket socket, const std::shared_ptr<IoThread>& io, std::shared_ptr<ServerShared> counted);
   void ForEachConnection(void (Connection::*act)());
   bool WaitUntilClosed(std::chrono::milliseconds timeout);
@@ -197,16 +206,42 @@ void HttpServer::Impl::OnAccepted(Socket socket, const std::shared_ptr<IoThread>
   if (counted != nullptr) return Adopt(std::move(socket), io, std::move(counted));
   const auto own =
       std::find_if(workers.begin(), workers.end(), [&io](const Worker& worker) { return worker.io == io; });
-  MakePlace({io, std::move(socket)}, static_cast<std::size_t>(own - workers.begin()), 0);
+  Candidates::iterator candidate;
+  {
+    const std::lock_guard lock(candidates_mutex);
+    candidate = candidates.insert(candidates.end(), {.io = io, .socket = std::move(socket)});
+  }
+  candidate->next = static_cast<std::size_t>(own - workers.begin());
+  try {
+    MakePlace(candidate);
+  } catch (...) {
+    static_cast<void>(Take(candidate));
+    throw;
+  }
 }
 
-void HttpServer::Impl::MakePlace(Candidate candidate, std::size_t first, std::size_t asked) {
-  if (asked == workers.size()) return Refuse(std::move(candidate.socket), candidate.io);
-  IoThread& thread = *workers[(first + asked) % workers.size()].io;
-  asio::post(thread.context, [this, &thread, candidate = std::move(candidate), first, asked]() mutable {
-    if (!Connection::EvictOne(thread)) return MakePlace(std::move(candidate), first, asked + 1);
-    Adopt(std::move(candidate.socket), candidate.io, CountConnection(shared, Place::kOfAnother));
+void HttpServer::Impl::MakePlace(Candidates::iterator candidate) {
+  if (candidate->asked == workers.size()) {
+    Candidate taken = Take(candidate);
+    return Refuse(std::move(taken.socket), taken.io);
+  }
+  IoThread& thread = *workers[candidate->next].io;
+  asio::post(thread.context, [this, &thread, candidate] {
+    if (Connection::EvictOne(thread)) {
+      Candidate taken = Take(candidate);
+      return Adopt(std::move(taken.socket), taken.io, CountConnection(shared, Place::kOfAnother));
+    }
+    candidate->next = (candidate->next + 1) % workers.size();
+    ++candidate->asked;
+    MakePlace(candidate);
   });
+}
+
+HttpServer::Impl::Candidate HttpServer::Impl::Take(Candidates::iterator candidate) {
+  const std::lock_guard lock(candidates_mutex);
+  Candidate taken = std::move(*candidate);
+  candidates.erase(candidate);
+  return taken;
 }
 
 void HttpServer::Impl::Adopt(Socket socket, const std::shared_ptr<IoThread>& io,
