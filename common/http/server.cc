@@ -214,9 +214,9 @@ void HttpServer::Impl::OnAccepted(Socket socket, const std::shared_ptr<IoThread>
   candidate->next = static_cast<std::size_t>(own - workers.begin());
   try {
     MakePlace(candidate);
-  } catch (...) {
+  } catch (const std::exception& thrown) {
     static_cast<void>(Take(candidate));
-    throw;
+    LogError("an exception ends a connection", {{"error", thrown.what()}});
   }
 }
 
