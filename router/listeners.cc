@@ -44,12 +44,13 @@ void Observe(HttpServerOptions& http, ApiMetrics& metrics, std::shared_ptr<const
   http.on_handshake_failed = [&metrics](HandshakeFailure failure) { metrics.OnHandshakeFailed(failure); };
 }
 
-// Few connections, and no part of the clients' budget: clients who fill theirs keep no operator out.
+// Few connections, and a budget of their own: clients who fill theirs keep no operator out.
 Result<HttpServerOptions> OperatorOptionsAt(const std::string& address, const std::string& flag,
-                                            const RouterOptions& options) {
+                                            const RouterOptions& options, std::shared_ptr<ByteBudget> memory) {
   constexpr std::size_t kMostConnections = 64;
   ROOST_ASSIGN_OR_RETURN(HttpServerOptions http, OptionsAt(address, {flag, "admin-keys", options.admin_keys}, options));
   http.max_connections = kMostConnections;
+  http.input_budget = std::move(memory);
   return http;
 }
 
@@ -67,7 +68,7 @@ Result<std::unique_ptr<HttpServer>> Serve(HttpServerOptions options, const std::
 }  // namespace
 
 Result<ListenerPlan> PlanListeners(const RouterOptions& options, Reloader& reloader,
-                                   std::shared_ptr<ByteBudget> input_budget, ApiMetrics& metrics) {
+                                   std::shared_ptr<ByteBudget> client_memory, ApiMetrics& metrics) {
   ROOST_ASSIGN_OR_RETURN(
       const std::shared_ptr<const TlsContext> tls,
       OpenTls({.certificate = options.tls_cert, .key = options.tls_key, .client_ca = options.tls_client_ca}, reloader,
@@ -77,13 +78,18 @@ Result<ListenerPlan> PlanListeners(const RouterOptions& options, Reloader& reloa
                          OptionsAt(options.http_address, {"http-address", "api-keys", options.api_keys}, options));
   plan.api.thread_count = options.http_threads;
   plan.api.max_connections = options.max_connections;
-  plan.api.input_budget = std::move(input_budget);
+  const InputShares shares = SharesOf(options.input_memory_bytes);
+  plan.api.input_budget = std::move(client_memory);
+  plan.api.head_budget = std::make_shared<ByteBudget>(shares.heads);
   plan.api.cors_origins = options.cors_origins;
   Observe(plan.api, metrics, tls);
-  ROOST_ASSIGN_OR_RETURN(plan.admin, OperatorOptionsAt(options.admin_address, "admin-address", options));
+  const auto operator_memory = std::make_shared<ByteBudget>(shares.operators);
+  ROOST_ASSIGN_OR_RETURN(plan.admin,
+                         OperatorOptionsAt(options.admin_address, "admin-address", options, operator_memory));
   Observe(plan.admin, metrics, tls);
   if (options.metrics_address.empty()) return plan;
-  ROOST_ASSIGN_OR_RETURN(plan.metrics, OperatorOptionsAt(options.metrics_address, "metrics-address", options));
+  ROOST_ASSIGN_OR_RETURN(plan.metrics,
+                         OperatorOptionsAt(options.metrics_address, "metrics-address", options, operator_memory));
   Observe(*plan.metrics, metrics, tls);
   return plan;
 }

@@ -24,7 +24,7 @@ struct ListenerPlan {
 // Reads the certificates, and checks that no address is open to others without keys or client certificates, unless the
 // operator wants it so. Errors name the flag.
 [[nodiscard]] Result<ListenerPlan> PlanListeners(const RouterOptions& options, Reloader& reloader,
-                                                 std::shared_ptr<ByteBudget> input_budget, ApiMetrics& metrics);
+                                                 std::shared_ptr<ByteBudget> client_memory, ApiMetrics& metrics);
 
 class Listeners {
  public:

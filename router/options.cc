@@ -32,9 +32,12 @@ RouterOptions DefaultsFor(const Machine& machine) {
 }
 
 InputShares SharesOf(std::uint64_t input_memory_bytes) {
-  const std::uint64_t workers = input_memory_bytes / 8;
-  return {.clients = input_memory_bytes - workers,
-          .workers = std::max<std::uint64_t>(workers, wire::WireLimits::kMaxFrameBytes)};
+  const std::uint64_t eighth = input_memory_bytes / 8;
+  const std::uint64_t heads = input_memory_bytes / 16;
+  return {.clients = input_memory_bytes - 2 * eighth - heads,
+          .workers = std::max<std::uint64_t>(eighth, wire::WireLimits::kMaxFrameBytes),
+          .operators = eighth,
+          .heads = heads};
 }
 
 Result<void> CheckMemory(const RouterOptions& options, const Machine& machine) {
@@ -80,9 +83,11 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
                 {1024, 1e9})
       .AddBytes(
           "input-memory-bytes", options.input_memory_bytes,
-          "Memory for requests, from their arrival until they can no longer be sent again; an eighth of it is for "
-          "workers' messages. A request that does not fit is answered 429, or 413 if it is larger than all of it. "
-          "Reading a body takes up to 60 times its size. Default: a quarter of what the process may use, at most 2 GiB",
+          "Memory for requests, from their arrival until they can no longer be sent again, and for answers until they "
+          "are read. An eighth of it is for workers' messages, one for operators, a sixteenth for heads of requests; "
+          "of the rest one key has at most half, where there are several. A request that does not fit is answered 429, "
+          "or 413 if it can never fit. Reading a body takes up to 60 times its size. Default: a quarter of what the "
+          "process may use, at most 2 GiB",
           {kLeastMemoryBytes, 1e15})
       .AddBytes(
           "tokenization-memo-bytes", options.tokenization_memo_bytes,

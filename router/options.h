@@ -97,11 +97,14 @@ struct Machine {
 };
 [[nodiscard]] RouterOptions DefaultsFor(const Machine& machine);
 
-// The parts of input_memory_bytes. Workers' messages have their own part, so that a flood of requests cuts off no
-// worker: an eighth, but at least room for the largest frame.
+// The parts of input_memory_bytes, so that a flood of one kind of input keeps no other kind out: an eighth for workers'
+// messages, but at least room for the largest frame; an eighth for operators' requests; a sixteenth for the heads of
+// requests, whose senders are not known yet; the rest for clients' bodies, prompts and answers.
 struct InputShares {
   std::uint64_t clients = 0;
   std::uint64_t workers = 0;
+  std::uint64_t operators = 0;
+  std::uint64_t heads = 0;
 };
 [[nodiscard]] InputShares SharesOf(std::uint64_t input_memory_bytes);
 

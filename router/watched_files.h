@@ -18,7 +18,8 @@ struct WatchedFiles {
   std::shared_ptr<SharedPrefixes> shared_prefixes;
 };
 
-// Reads them now, and whenever `reloader` finds a change. Errors name the file.
-[[nodiscard]] Result<WatchedFiles> OpenFiles(const RouterOptions& options, Reloader& reloader);
+// Reads them now, and whenever `reloader` finds a change. API keys share `client_memory`. Errors name the file.
+[[nodiscard]] Result<WatchedFiles> OpenFiles(const RouterOptions& options, std::shared_ptr<ByteBudget> client_memory,
+                                             Reloader& reloader);
 
 }  // namespace roost::router

@@ -5,6 +5,7 @@
 //   Send(json.Take());
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ void AppendJsonString(std::string_view text, std::string& out);
 
 class JsonWriter {
  public:
+  // Room for this many bytes, so that a long text is not copied as it grows.
+  void Reserve(std::size_t bytes) { out_.reserve(bytes); }
+
   JsonWriter& BeginObject();
   JsonWriter& EndObject();
   JsonWriter& BeginArray();

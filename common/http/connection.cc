@@ -23,6 +23,8 @@ constexpr std::size_t kAheadBytes = 4 * 1024;      // of one read while an earli
 constexpr std::size_t kFreeInputBytes = 4 * 1024;  // that each connection may hold without a charge
 // A head exists three times: as raw text, in the library, and as the request's headers.
 constexpr std::size_t kHeadCopies = 3;
+// A client that reads an answer gets at least this much time for it.
+constexpr std::chrono::seconds kReadingTime{1};
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 Error BodyTooLarge() { return {ErrorCode::kBodyTooLarge, "the request body is larger than this server accepts", ""}; }
@@ -66,21 +68,21 @@ HttpRequest HeadOf(const http::request<BudgetedBody>& message, Rng& ids) {
 struct Connection::Request {
   std::size_t scanned = 0;
   bool head_done = false;
+  HttpRequest head;
   http::request_parser<BudgetedBody> parser;
 
   explicit Request(const HttpServerOptions& options) {
     parser.get().body() = HttpBody(options.input_budget);
-    parser.eager(true);
     parser.body_limit(options.body_bytes);
     parser.header_limit(static_cast<std::uint32_t>(
         std::min<std::size_t>(options.header_bytes, std::numeric_limits<std::uint32_t>::max())));
   }
 };
 
-std::shared_ptr<ServerShared> CountConnection(const std::shared_ptr<ServerShared>& shared) {
+std::shared_ptr<ServerShared> CountConnection(const std::shared_ptr<ServerShared>& shared, Place place) {
   {
     const std::lock_guard lock(shared->mutex);
-    if (shared->connection_count >= shared->options.max_connections) return nullptr;
+    if (place == Place::kFree && shared->connection_count >= shared->options.max_connections) return nullptr;
     ++shared->connection_count;
   }
   // If allocating the pointer's control block throws, the deleter runs at once and the count goes down again.
@@ -95,17 +97,22 @@ Connection::Connection(Socket socket, std::shared_ptr<ServerShared> shared, cons
       thread_(*thread),
       weak_thread_(thread),
       transport_(std::move(socket), SessionOf(shared_->options)),
-      input_memory_(shared_->options.input_budget),
+      input_memory_(shared_->options.head_budget != nullptr ? shared_->options.head_budget
+                                                            : shared_->options.input_budget),
       timer_(transport_.executor()) {
   thread_.connections.insert(this);
 }
 
-Connection::~Connection() { thread_.connections.erase(this); }
+Connection::~Connection() {
+  LeaveWaiting();
+  thread_.connections.erase(this);
+}
 
 void Connection::Start() {
   if (shared_->draining) return Close();
   transport_.SetUp();
   client_ = transport_.PeerAddress();
+  JoinWaiting(thread_.waiting);
   if (shared_->options.tls == nullptr) return BeginIdle();
   if (!transport_.speaks_tls()) return Close();  // there was no memory for it
   state_ = State::kHandshake;
@@ -126,9 +133,37 @@ void Connection::Abort() {
 
 void Connection::Close() {
   if (state_ == State::kClosed) return;
+  LeaveWaiting();
   const bool cuts_answer = std::exchange(state_, State::kClosed) == State::kAnswer;
   transport_.Close(cuts_answer ? Transport::Farewell::kReset : Transport::Farewell::kClean);
   timer_.cancel();
+}
+
+// ---- room for others ----
+
+bool Connection::EvictOne(const IoThread& thread) {
+  Connection* longest = nullptr;
+  if (!thread.waiting.empty()) {
+    longest = thread.waiting.front();
+  } else if (!thread.unread.empty()) {
+    longest = thread.unread.front();
+    if (std::chrono::steady_clock::now() - longest->waits_since_ < kReadingTime) return false;
+  }
+  if (longest == nullptr) return false;
+  LogDebug("a connection is closed for a new one", {{"client", longest->client_}});
+  longest->shared_from_this()->Abort();
+  return true;
+}
+
+void Connection::JoinWaiting(std::list<Connection*>& list, Turn turn) {
+  LeaveWaiting();
+  waits_at_ = list.insert(turn == Turn::kNext ? list.begin() : list.end(), this);
+  waits_in_ = &list;
+  waits_since_ = std::chrono::steady_clock::now();
+}
+
+void Connection::LeaveWaiting() {
+  if (waits_in_ != nullptr) std::exchange(waits_in_, nullptr)->erase(waits_at_);
 }
 
 // ---- the handshake ----
@@ -205,7 +240,8 @@ void Connection::TakeInput(std::string_view bytes) {
 }
 
 bool Connection::ChargeInput() {
-  if (input_.empty() && input_.capacity() > kFreeInputBytes) input_ = std::string();
+  // Assigning an empty string would keep the memory.
+  if (input_.empty() && input_.capacity() > kFreeInputBytes) std::string().swap(input_);
   return input_memory_.TryResize(input_.capacity() > kFreeInputBytes ? input_.capacity() : 0);
 }
 
@@ -235,24 +271,55 @@ void Connection::ParseHead() {
   if (!complete) return;
   if (const auto error = CheckHead(std::string_view(input_).substr(0, scan.head_size))) return Refuse(*error);
   if (!request_->parser.get().body().memory().TryGrow(kHeadCopies * scan.head_size)) return Refuse(NoMemory());
+  boost::system::error_code error;
+  request_->parser.put(asio::buffer(input_.data(), scan.head_size), error);
+  if (error && error != http::error::need_more) return Refuse(ParseError(error));
+  input_.erase(0, scan.head_size);
+  request_->parser.eager(true);
   request_->head_done = true;
   Expire(kReadDeadline, shared_->options.body_timeout);
-  ParseBody({});
-  if (state_ == State::kRequest) AwaitBody();
+  JudgeHead();
 }
 
-// A request that is refused whatever its body is, or whose body can never fit or does not fit now, is refused before
-// the body arrives.
-void Connection::AwaitBody() {
+// A request that is refused whatever its body is, is refused before any of the body is read.
+void Connection::JudgeHead() {
+  Request& request = *request_;
+  request.head = HeadOf(request.parser.get(), thread_.ids);
+  request.head.client = client_;
+  ByteBudget::Guard& memory = request.parser.get().body().memory();
+  std::optional<HttpResponse> refusal;
   if (shared_->options.check_head) {
-    const HttpRequest head = HeadOf(request_->parser.get(), thread_.ids);
-    if (std::optional<HttpResponse> refusal = shared_->options.check_head(head))
-      return Refuse(head, *std::move(refusal));
+    HeadVerdict verdict = shared_->options.check_head(request.head);
+    refusal = std::move(verdict.refusal);
+    if (refusal && !SkipBody()) return Refuse(HttpRequest(std::move(request.head)), *std::move(refusal));
+    if (verdict.budget != nullptr && !memory.TryMoveTo(std::move(verdict.budget))) return Refuse(NoMemory());
+    request.head.ticket = std::move(verdict.ticket);
   }
+  output_memory_ = memory.Another();
+  LeaveWaiting();
+  refusal || request.parser.is_done() ? Handle(std::move(refusal)) : AwaitBody();
+}
+
+// A refused request whose body is there already, or that has none, leaves the connection as it should be.
+bool Connection::SkipBody() {
+  if (request_->parser.is_done()) return true;
+  const auto size = request_->parser.content_length();
+  if (!size || *size > input_.size()) return false;
+  input_.erase(0, *size);
+  return true;
+}
+
+// A body that can never fit or does not fit now is refused before it arrives.
+void Connection::AwaitBody() {
   const std::uint64_t body_bytes = request_->parser.content_length().value_or(0);
   const ByteBudget::Guard& memory = request_->parser.get().body().memory();
   if (!memory.CouldHold(body_bytes)) return Refuse(BodyTooLarge());
   if (!memory.HasRoomFor(body_bytes)) return Refuse(NoMemory());
+  if (!input_.empty()) ParseBody({});
+  if (state_ == State::kRequest) InviteBody();
+}
+
+void Connection::InviteBody() {
   const auto& head = request_->parser.get();
   const auto expect = head[http::field::expect];
   if (head.version() >= 11 && EqualsIgnoringCase({expect.data(), expect.size()}, "100-continue")) {
@@ -277,23 +344,22 @@ void Connection::ParseBody(std::string_view arrived) {
   }
 }
 
-void Connection::Handle() {
+void Connection::Handle(std::optional<HttpResponse> refusal) {
   state_ = State::kAnswer;
   answer_ = Answer::kOpen;
   deadlines_[kReadDeadline].reset();
+  HttpRequest request = std::move(request_->head);
   auto message = request_->parser.release();
   request_.reset();
+  request.body = std::move(message.body());
   keep_alive_ = message.keep_alive() && !shared_->closes_after_answers;
   framing_ = message.version() >= 11 ? Framing::kChunked : Framing::kUntilClose;
-  HttpRequest request = HeadOf(message, thread_.ids);
-  request.body = std::move(message.body());
-  request.client = client_;
   is_head_request_ = request.method == "HEAD";
   request_id_ = request.request_id;
   cors_headers_ = CorsHeaders(shared_->options.cors_origins, request);
   auto exchange = std::make_shared<Exchange>(weak_from_this(), weak_thread_);
   exchange_ = exchange;
-  shared_->handler(std::move(request), std::move(exchange));
+  refusal ? exchange->Respond(*std::move(refusal)) : shared_->handler(std::move(request), std::move(exchange));
   Flush();
   if (input_ended_ && answer_ != Answer::kEnded) Abort();
 }

@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -70,6 +71,10 @@ struct IoThread {
   HttpDateClock date;
   std::vector<char> read_buffer;  // shared by all its connections, so that a waiting connection needs no buffer
   std::unordered_set<Connection*> connections;
+  // Connections that may be closed to make room for a new one, those that wait longest first: for their client to send
+  // something, or to read the end of an answer.
+  std::list<Connection*> waiting;
+  std::list<Connection*> unread;
   RefusedConnection::Count refused;
   TurnCount turns;                     // see HttpServer::LoopsTurn
   boost::asio::io_context context{1};  // last member: handlers that it destroys may use the others
@@ -88,6 +93,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Start();
   // Closes at once when idle, otherwise after the open answer.
   void Drain();
+  // Closes the connection of `thread` that waits longest for its client; false when none may be closed. On the thread.
+  [[nodiscard]] static bool EvictOne(const IoThread& thread);
   // Treats the client as gone: runs the open answer's OnClosed and resets the socket.
   void Abort();
 
@@ -140,9 +147,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Advance();
   void BeginRequest();
   void ParseHead();
+  void JudgeHead();
+  [[nodiscard]] bool SkipBody();
   void AwaitBody();
+  void InviteBody();
   void ParseBody(std::string_view arrived);
-  void Handle();
+  void Handle(std::optional<HttpResponse> refusal = std::nullopt);
   void OnOutOfMemory();
   void Refuse(const Error& error);
   void Refuse(const HttpRequest& head, HttpResponse refusal);
@@ -152,12 +162,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void WriteFrames(std::string_view frames);
   void WritePing();
   void EndStream();
+  [[nodiscard]] bool ChargeStream();
   [[nodiscard]] std::string Head(int status, const std::vector<HttpHeader>& headers) const;
   void OnWritten(boost::system::error_code error);
   void FinishAnswer();
   void Linger();
   void EndOutput();
   void Close();
+
+  // In the list of those that wait in the same way: behind them, or as the next to be closed.
+  enum class Turn { kLast, kNext };
+  void JoinWaiting(std::list<Connection*>& list, Turn turn = Turn::kLast);
+  void LeaveWaiting();
 
   void Expire(Deadline deadline, std::chrono::milliseconds after);
   void ArmTimer();
@@ -189,8 +205,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Framing framing_ = Framing::kChunked;
   std::vector<HttpHeader> stream_headers_;
 
-  std::string output_;   // to be written next
-  std::string writing_;  // being written; empty when no write is outstanding
+  std::string output_;                                // to be written next
+  std::string body_;                                  // of a large answer, to be written after output_
+  std::string writing_;                               // being written; empty when no write is outstanding
+  std::size_t backlog_ = 0;                           // bytes of a stream that the last Flush left unwritten
+  ByteBudget::Guard output_memory_;                   // of what is written, on the budget of the request
+  std::shared_ptr<ByteBudget::Guard> answer_memory_;  // the answer's own charge; null: it has none
+
+  std::list<Connection*>* waits_in_ = nullptr;  // null: in none
+  std::list<Connection*>::iterator waits_at_;
+  TimePoint waits_since_;
 
   // One timer for all deadlines. When a deadline moves later the timer is not touched: when it fires, it is set again.
   boost::asio::steady_timer timer_;
@@ -229,8 +253,12 @@ class Exchange final : public Responder {
   std::function<void()> on_closed_;
 };
 
+// A connection that takes the place of another is counted before that one is gone.
+enum class Place { kFree, kOfAnother };
+
 // A copy of `shared` for one more connection, which is counted until the copy is destroyed. Null when there are already
-// max_connections.
-[[nodiscard]] std::shared_ptr<ServerShared> CountConnection(const std::shared_ptr<ServerShared>& shared);
+// max_connections and no other makes place.
+[[nodiscard]] std::shared_ptr<ServerShared> CountConnection(const std::shared_ptr<ServerShared>& shared,
+                                                            Place place = Place::kFree);
 
 }  // namespace roost

@@ -15,6 +15,8 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
+// Of the answers' bytes, that each connection may hold without a charge.
+constexpr std::size_t kFreeOutputBytes = 16 * 1024;
 constexpr std::string_view kPing = ": ping\n\n";
 
 // Replaces control characters, so that a value that came from a peer can not begin a new header line.
@@ -47,7 +49,13 @@ std::string Connection::Head(int status, const std::vector<HttpHeader>& headers)
 }
 
 void Connection::Respond(HttpResponse response) {
+  if (response.memory == nullptr && response.body.size() > kFreeOutputBytes &&
+      !output_memory_.TryResize(response.body.size())) {
+    response = ErrorResponse({ErrorCode::kOverloaded, "the server has no memory for this answer now", ""});
+  }
+  answer_memory_ = std::move(response.memory);
   answer_ = Answer::kEnded;
+  if (waits_in_ == nullptr) JoinWaiting(thread_.unread);
   deadlines_[kSilenceDeadline].reset();
   std::vector<HttpHeader> headers = std::move(response.headers);
   // Neither of these has a body, or headers about one.
@@ -57,7 +65,10 @@ void Connection::Respond(HttpResponse response) {
     headers.push_back({"Content-Length", fmt::to_string(response.body.size())});
   }
   output_ += Head(response.status, headers);
-  if (!is_head_request_ && has_body) output_ += response.body;
+  if (!is_head_request_ && has_body) {
+    // A large body is not copied.
+    response.body.size() > kFreeOutputBytes ? body_.swap(response.body) : void(output_ += response.body);
+  }
   Flush();
 }
 
@@ -92,12 +103,18 @@ void Connection::WriteFrames(std::string_view frames) {
 
 void Connection::WritePing() { WriteFrames(kPing); }
 
+// What the client has not read is judged without the new frames, which may be many: whole prompts, whole items.
 void Connection::Send(std::string_view frames) {
+  const bool is_behind = backlog_ > shared_->options.stream_buffer_bytes;
   WriteFrames(frames);
-  if (output_.size() + writing_.size() > shared_->options.stream_buffer_bytes) {
-    // Posted, so that OnClosed never runs inside Send.
-    asio::post(transport_.executor(), [self = shared_from_this()] { self->Abort(); });
-  }
+  if (ChargeStream() && !is_behind) return;
+  // Posted, so that OnClosed never runs inside Send.
+  asio::post(transport_.executor(), [self = shared_from_this()] { self->Abort(); });
+}
+
+bool Connection::ChargeStream() {
+  const std::size_t unwritten = output_.size() + writing_.size();
+  return output_memory_.TryResize(unwritten > kFreeOutputBytes ? unwritten : 0);
 }
 
 void Connection::End() {
@@ -109,6 +126,7 @@ void Connection::EndStream() {
   if (framing_ == Framing::kChunked) output_ += "0\r\n\r\n";
   answer_ = Answer::kEnded;
   deadlines_[kSilenceDeadline].reset();
+  if (waits_in_ == nullptr) JoinWaiting(thread_.unread);
   Flush();
 }
 
@@ -131,6 +149,8 @@ void Connection::Abandon() {
 // ---- writing ----
 
 void Connection::Flush() {
+  if (output_.empty()) output_.swap(body_);
+  backlog_ = output_.size() + writing_.size();
   if (!writing_.empty() || state_ == State::kClosed) return;
   if (output_.empty()) {
     deadlines_[kWriteDeadline].reset();
@@ -146,17 +166,23 @@ void Connection::Flush() {
 
 void Connection::OnWritten(boost::system::error_code error) {
   writing_.clear();
+  // Room that was needed once is not kept for as long as a stream lasts.
+  if (writing_.capacity() > kFreeOutputBytes) std::string().swap(writing_);
   if (state_ == State::kClosed) return;
+  if (answer_ == Answer::kStreaming) static_cast<void>(ChargeStream());
   if (error) return Abort();
   Flush();
 }
 
 void Connection::FinishAnswer() {
   exchange_.reset();
+  output_memory_.Shrink(output_memory_.bytes());
+  answer_memory_.reset();
   reads_ahead_ = true;
   stream_headers_.clear();
   if (!keep_alive_ || input_ended_) return Linger();
   state_ = State::kIdle;
+  JoinWaiting(thread_.waiting);
   writing_.shrink_to_fit();
   output_.shrink_to_fit();
   // The head of an answer that began before the drain has promised the client that it may ask again.
@@ -169,7 +195,9 @@ void Connection::FinishAnswer() {
 // closes its sending side and keeps reading, for a short time, until the client has closed.
 void Connection::Linger() {
   state_ = State::kLinger;
+  JoinWaiting(thread_.waiting, Turn::kNext);
   input_.clear();
+  static_cast<void>(ChargeInput());  // gives all back
   Expire(kReadDeadline, shared_->options.linger_timeout);
   EndOutput();
 }

@@ -33,6 +33,7 @@ class HttpBody {
 
   // The request's charge on the budget.
   [[nodiscard]] ByteBudget::Guard& memory() { return memory_; }
+  [[nodiscard]] const ByteBudget::Guard& memory() const { return memory_; }
 
  private:
   std::vector<std::string> pieces_;

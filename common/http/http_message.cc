@@ -33,6 +33,12 @@ std::optional<std::string_view> HttpRequest::FindHeader(std::string_view name) c
   return found->value;
 }
 
+bool AnnouncesBody(const HttpRequest& head) {
+  if (head.FindHeader("transfer-encoding")) return true;
+  const std::string_view length = head.FindHeader("content-length").value_or("0");
+  return length.find_first_not_of('0') != std::string_view::npos;
+}
+
 bool IsJson(std::string_view content_type) {
   constexpr std::string_view kPrefix = "application/";
   constexpr std::string_view kSuffix = "+json";

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/http/http_body.h"
@@ -28,6 +30,7 @@ struct HttpRequest {
   HttpBody body;
   std::string client;      // the peer's address without its port, "unix" at a socket in the file system
   std::string request_id;  // the client's x-request-id when it is well-formed, else a new one; every answer carries it
+  std::shared_ptr<void> ticket;  // of HeadVerdict; null: none
 
   // The first header with that name, in any letter case.
   [[nodiscard]] std::optional<std::string_view> FindHeader(std::string_view name) const;
@@ -38,7 +41,19 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::vector<HttpHeader> headers;  // in addition to those that the server sets: Content-Type, Content-Length, …
   std::string body;
+  // The charge of `body` on a budget, kept until the client has the answer; null: the server charges its own budget.
+  std::shared_ptr<ByteBudget::Guard> memory = {};
 };
+
+// What becomes of a request, judged by its head.
+struct HeadVerdict {
+  std::optional<HttpResponse> refusal = {};  // with one, the body is neither awaited nor given memory
+  std::shared_ptr<ByteBudget> budget = {};   // for the body and the answer; null: the server's input_budget
+  std::shared_ptr<void> ticket = {};         // goes to the handler with the request
+};
+
+// Does the head announce a body? A length of 0 is none.
+[[nodiscard]] bool AnnouncesBody(const HttpRequest& head);
 
 // {"error":{"message","type","param","code"}}, as OpenAI's clients expect it. `param` is the error's field; the message
 // begins with it too, because many clients show the message alone.

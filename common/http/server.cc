@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
@@ -15,8 +16,11 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
+#include <cstddef>
 #include <cstring>
 #include <exception>
+#include <list>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -87,8 +91,23 @@ struct HttpServer::Impl {
   Result<void> ListenOnPort();
   Result<void> ListenOnPath();
   void Accept();
+  // A connection that waits for a place, and its thread. The threads in turn are asked to close one of theirs.
+  struct Candidate {
+    std::shared_ptr<IoThread> io;
+    Socket socket;
+    std::size_t next = 0;   // the thread to ask next
+    std::size_t asked = 0;  // threads that have none to close
+  };
+  using Candidates = std::list<Candidate>;
+  // They stay here while threads are asked, so that each socket is gone before its thread's loop.
+  std::mutex candidates_mutex;
+  Candidates candidates;  // guarded by candidates_mutex; each element belongs to the thread that is asked
+
   void Refuse(Socket socket, const std::shared_ptr<IoThread>& io);
   void OnAccepted(Socket socket, const std::shared_ptr<IoThread>& io);
+  void MakePlace(Candidates::iterator candidate);
+  [[nodiscard]] Candidate Take(Candidates::iterator candidate);
+  static void Adopt(Socket socket, const std::shared_ptr<IoThread>& io, std::shared_ptr<ServerShared> counted);
   void ForEachConnection(void (Connection::*act)());
   bool WaitUntilClosed(std::chrono::milliseconds timeout);
 };
@@ -184,7 +203,49 @@ void HttpServer::Impl::Refuse(Socket socket, const std::shared_ptr<IoThread>& io
 
 void HttpServer::Impl::OnAccepted(Socket socket, const std::shared_ptr<IoThread>& io) {
   std::shared_ptr<ServerShared> counted = CountConnection(shared);
-  if (counted == nullptr) return Refuse(std::move(socket), io);
+  if (counted != nullptr) return Adopt(std::move(socket), io, std::move(counted));
+  const auto own =
+      std::find_if(workers.begin(), workers.end(), [&io](const Worker& worker) { return worker.io == io; });
+  Candidates::iterator candidate;
+  {
+    const std::lock_guard lock(candidates_mutex);
+    candidate = candidates.insert(candidates.end(), {.io = io, .socket = std::move(socket)});
+  }
+  candidate->next = static_cast<std::size_t>(own - workers.begin());
+  try {
+    MakePlace(candidate);
+  } catch (const std::exception& thrown) {
+    static_cast<void>(Take(candidate));
+    LogError("an exception ends a connection", {{"error", thrown.what()}});
+  }
+}
+
+void HttpServer::Impl::MakePlace(Candidates::iterator candidate) {
+  if (candidate->asked == workers.size()) {
+    Candidate taken = Take(candidate);
+    return Refuse(std::move(taken.socket), taken.io);
+  }
+  IoThread& thread = *workers[candidate->next].io;
+  asio::post(thread.context, [this, &thread, candidate] {
+    if (Connection::EvictOne(thread)) {
+      Candidate taken = Take(candidate);
+      return Adopt(std::move(taken.socket), taken.io, CountConnection(shared, Place::kOfAnother));
+    }
+    candidate->next = (candidate->next + 1) % workers.size();
+    ++candidate->asked;
+    MakePlace(candidate);
+  });
+}
+
+HttpServer::Impl::Candidate HttpServer::Impl::Take(Candidates::iterator candidate) {
+  const std::lock_guard lock(candidates_mutex);
+  Candidate taken = std::move(*candidate);
+  candidates.erase(candidate);
+  return taken;
+}
+
+void HttpServer::Impl::Adopt(Socket socket, const std::shared_ptr<IoThread>& io,
+                             std::shared_ptr<ServerShared> counted) {
   // The connection is made on its own thread, because only that thread may use the IoThread's members.
   asio::post(io->context,
              [shared = std::move(counted), weak_io = std::weak_ptr(io), socket = std::move(socket)]() mutable {

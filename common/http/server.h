@@ -4,7 +4,8 @@
 //
 // Every misuse ends in bounded time and bounded memory, with an OpenAI error body if an answer is still possible: 400
 // malformed, 408 too slow, 413 body too large, 431 head too large, 429 too many connections or bytes. If memory still
-// runs out, only the connection that needed it ends, not the process.
+// runs out, only the connection that needed it ends, not the process. Idle connections keep nobody out: a new one takes
+// the place of the one that is idle longest.
 //
 // With TLS a handshake comes first, within header_timeout and a bounded number of bytes; one that fails ends its
 // connection, and a request that comes in plain HTTP is answered 400. One connection too many is closed before its
@@ -38,13 +39,19 @@ struct HttpServerOptions {
   std::uint16_t port = 0;             // 0: any free one, see port()
   std::uint32_t thread_count = 1;
 
-  std::size_t max_connections = 10'000;  // another one is answered 429 and closed
+  // One more takes the place of the connection that waits longest for its client: for the next request or the end of a
+  // head; if there is none, for an answer to be read. Where all others have a request that is read or answered, the new
+  // one is answered 429 and closed.
+  std::size_t max_connections = 10'000;
   std::size_t header_bytes = 32 * 1024;
   std::size_t body_bytes = 8 * 1024 * 1024;
   std::size_t stream_buffer_bytes = 256 * 1024;  // of one stream, not yet read by its client
-  // The memory budget for all requests that arrive or wait; null: only the limits above apply. A request over the
-  // budget is answered 429, or 413 if it is larger than the whole budget.
+  // The memory budget for all requests that arrive or wait, and for answers that wait for their clients to read them;
+  // null: only the limits above apply. A request over the budget is answered 429, or 413 if it is larger than the whole
+  // budget. A stream whose client reads too slowly for it is cut off.
   std::shared_ptr<ByteBudget> input_budget;
+  // For heads that arrive, so that those who have not said who they are take nothing from input_budget; null: that one.
+  std::shared_ptr<ByteBudget> head_budget;
 
   std::chrono::milliseconds header_timeout{10'000};  // from the first byte of a head to its last
   std::chrono::milliseconds body_timeout{60'000};    // from the end of the head to the end of the body
@@ -57,10 +64,9 @@ struct HttpServerOptions {
 
   std::vector<std::string> cors_origins;  // their web pages may call the server; see cors.h
 
-  // Called for each request whose body has not arrived with its head: an answer refuses the request at once, and the
-  // body is neither awaited nor given memory. On the server's threads; `head` has no body. Null: nobody is refused by
-  // the head.
-  std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head;
+  // Called for each request once its head is there, before its body is read. On the server's threads; `head` has no
+  // body. Null: nobody is refused by the head.
+  std::function<HeadVerdict(const HttpRequest& head)> check_head;
 
   // For metrics: called, on the server's threads, for each request that the server refuses before the handler sees it.
   std::function<void(const Error&)> on_refused;

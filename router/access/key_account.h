@@ -16,6 +16,7 @@
 #include <utility>
 #include <variant>
 
+#include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "router/access/api_key.h"
@@ -45,7 +46,8 @@ struct RateRefusal {
 
 class KeyAccount {
  public:
-  KeyAccount() = default;
+  // `memory` is the key's share of the memory for requests; null: no bound.
+  explicit KeyAccount(std::shared_ptr<ByteBudget> memory = nullptr) : memory_(std::move(memory)) {}
   KeyAccount(const KeyAccount&) = delete;
   KeyAccount& operator=(const KeyAccount&) = delete;
 
@@ -59,12 +61,14 @@ class KeyAccount {
 
   void CountGeneration(std::uint64_t prompt_tokens, std::uint64_t cached_tokens, std::uint64_t output_tokens);
   [[nodiscard]] KeyUsage usage() const;
+  [[nodiscard]] const std::shared_ptr<ByteBudget>& memory() const { return memory_; }
 
  private:
   // Needs mutex_.
   [[nodiscard]] std::optional<RateRefusal> LimitReached(const KeyLimits& limits, std::uint32_t router_count,
                                                         Instant now);
 
+  const std::shared_ptr<ByteBudget> memory_;
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   RateLimit requests_;

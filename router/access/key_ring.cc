@@ -3,20 +3,38 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace roost::router {
+namespace {
+
+constexpr std::uint64_t kSharesOfMemory = 2;  // of which one key has one
+
+}  // namespace
 
 void KeyRing::Replace(std::vector<ApiKey> keys) {
   auto entries = std::make_shared<Keys>();
   const std::lock_guard lock(mutex_);
   for (ApiKey& key : keys) {
     NamedAccount& named = accounts_[key.name];
-    if (named.account == nullptr) named = {.name = key.name, .tenant = {}, .account = std::make_shared<KeyAccount>()};
+    if (named.account == nullptr) named = {.name = key.name, .tenant = {}, .account = NewAccount()};
     named.tenant = key.tenant;
     entries->push_back({std::make_shared<const ApiKey>(std::move(key)), named.account});
   }
   keys_ = std::move(entries);
+  ShareMemory();
+}
+
+std::shared_ptr<KeyAccount> KeyRing::NewAccount() const {
+  if (memory_ == nullptr) return std::make_shared<KeyAccount>();
+  return std::make_shared<KeyAccount>(std::make_shared<ByteBudget>(memory_->limit(), memory_));
+}
+
+void KeyRing::ShareMemory() {
+  if (memory_ == nullptr) return;
+  const std::uint64_t share = keys_->size() > 1 ? memory_->limit() / kSharesOfMemory : memory_->limit();
+  for (const auto& [name, named] : accounts_) named.account->memory()->SetLimit(share);
 }
 
 std::optional<KeyEntry> KeyRing::Find(std::string_view secret) const {

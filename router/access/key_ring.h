@@ -4,6 +4,9 @@
 // every key, each to its last byte. So the time tells neither how much of a secret was right nor which key it was near
 // to, and what could be learnt about a digest would not help to find a secret.
 //
+// One key may hold half of the memory for requests, so that no key keeps the others out; all of it where there is one
+// key alone.
+//
 // Replace takes new keys in while requests are open; a request keeps the key that it came with.
 //
 // Thread-safe. Find is O(keys): about 10 ns each.
@@ -19,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/byte_budget.h"
 #include "router/access/api_key.h"
 #include "router/access/key_account.h"
 
@@ -33,7 +37,11 @@ struct NamedAccount {
 
 class KeyRing {
  public:
-  explicit KeyRing(std::vector<ApiKey> keys) { Replace(std::move(keys)); }
+  // `memory` is that of all keys' requests; null: it is not bounded.
+  explicit KeyRing(std::vector<ApiKey> keys, std::shared_ptr<ByteBudget> memory = nullptr)
+      : memory_(std::move(memory)) {
+    Replace(std::move(keys));
+  }
   KeyRing(const KeyRing&) = delete;
   KeyRing& operator=(const KeyRing&) = delete;
 
@@ -50,6 +58,11 @@ class KeyRing {
  private:
   using Keys = std::vector<KeyEntry>;
 
+  // Needs mutex_.
+  [[nodiscard]] std::shared_ptr<KeyAccount> NewAccount() const;
+  void ShareMemory();
+
+  const std::shared_ptr<ByteBudget> memory_;
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::shared_ptr<const Keys> keys_;

@@ -154,9 +154,9 @@ const Api::Route* Api::FindRoute(Listener listener, const HttpRequest& request) 
   return nullptr;
 }
 
-std::string Api::AllowedMethods(const Call& call) {
+std::string Api::AllowedMethods(Listener listener, std::string_view path) {
   for (const Route& route : Routes()) {
-    if (!route.IsOn(call.listener) || !route.Matches(call.request.path)) continue;
+    if (!route.IsOn(listener) || !route.Matches(path)) continue;
     return route.method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
   }
   return {};
@@ -177,25 +177,45 @@ void Api::Handle(Listener listener, HttpRequest request, std::shared_ptr<Respond
   call->listener = listener;
   call->error_form = FormOfErrors(call->request);
   const Route* route = FindRoute(listener, call->request);
-  if (const Result<void> admitted = Admit(*call, route); !admitted.ok()) return AnswerError(*call, admitted.error());
-  if (route == nullptr) return AnswerUnrouted(*call);
+  call->admission = std::static_pointer_cast<Admission>(std::move(call->request.ticket));
+  if (call->admission == nullptr) {
+    const Result<void> admitted = Admit(*call, call->request, route);
+    if (!admitted.ok()) return AnswerError(*call, admitted.error());
+  }
+  if (route == nullptr) return Answer(*call, UnroutedAnswer(*call, call->request));
   call->route = route->name;
   call->rest = std::string_view(call->request.path).substr(route->path.size());
-  if (route->method == "POST" && !IsJson(call->request.FindHeader("content-type").value_or(""))) {
-    return AnswerError(*call, {ErrorCode::kUnsupportedMediaType, "the Content-Type must be application/json", ""});
+  if (const Result<void> taken = CheckBody(call->request, route); !taken.ok()) {
+    return AnswerError(*call, taken.error());
   }
   route->thread == CallThread::kText ? PostToText(call, *route) : (this->*route->handle)(*call);
 }
 
-std::optional<HttpResponse> Api::CheckHead(Listener listener, const HttpRequest& head) {
+HeadVerdict Api::CheckHead(Listener listener, const HttpRequest& head) {
   const Route* route = FindRoute(listener, head);
-  const Result<std::optional<KeyEntry>> entry = LetIn(listener, head, route);
-  if (entry.ok()) return std::nullopt;
-  Call refused;
-  refused.error_form = FormOfErrors(head);
-  HttpResponse answer = ErrorAnswer(refused, entry.error());
+  Call call;
+  call.listener = listener;
+  call.error_form = FormOfErrors(head);
+  Result<void> taken = Admit(call, head, route);
+  const bool is_unrouted = taken.ok() && route == nullptr && head.method != "OPTIONS" && AnnouncesBody(head);
+  if (taken.ok() && !is_unrouted) taken = CheckBody(head, route);
+  if (taken.ok() && !is_unrouted) {
+    if (call.admission == nullptr) return {};
+    return {.budget = call.admission->account().memory(), .ticket = call.admission};
+  }
+  HttpResponse answer = is_unrouted ? UnroutedAnswer(call, head) : ErrorAnswer(call, taken.error());
+  if (call.admission != nullptr) AddLimitHeaders(*call.admission, services_.clock.Now(), answer.headers);
   services_.observer.OnAnswer(route == nullptr ? kUnrouted : route->name, answer.status);
-  return answer;
+  return {.refusal = std::move(answer)};
+}
+
+Result<void> Api::CheckBody(const HttpRequest& head, const Route* route) {
+  if (route != nullptr && route->method == "POST") {
+    if (IsJson(head.FindHeader("content-type").value_or(""))) return {};
+    return Error{ErrorCode::kUnsupportedMediaType, "the Content-Type must be application/json", ""};
+  }
+  if (!AnnouncesBody(head)) return {};
+  return Error{ErrorCode::kBodyTooLarge, fmt::format("{} {} takes no body", head.method, head.path), ""};
 }
 
 Result<std::optional<KeyEntry>> Api::LetIn(Listener listener, const HttpRequest& head, const Route* route) const {
@@ -216,8 +236,8 @@ Result<std::optional<KeyEntry>> Api::LetIn(Listener listener, const HttpRequest&
                ""};
 }
 
-Result<void> Api::Admit(Call& call, const Route* route) {
-  ROOST_ASSIGN_OR_RETURN(const std::optional<KeyEntry> entry, LetIn(call.listener, call.request, route));
+Result<void> Api::Admit(Call& call, const HttpRequest& head, const Route* route) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<KeyEntry> entry, LetIn(call.listener, head, route));
   if (!entry) return {};
   if (call.listener != Listener::kApi) return {};
   const std::uint32_t router_count = services_.dispatcher.RouterCount();
@@ -256,20 +276,20 @@ void Api::RunText(Call& call, const Route& route) {
   }
 }
 
-void Api::AnswerUnrouted(const Call& call) {
-  const std::string allowed = AllowedMethods(call);
-  if (allowed.empty() && call.request.path != "*") {
-    return AnswerError(call, {ErrorCode::kNotFound, fmt::format("there is no {}", call.request.path), ""});
+HttpResponse Api::UnroutedAnswer(const Call& call, const HttpRequest& head) {
+  const std::string allowed = AllowedMethods(call.listener, head.path);
+  if (allowed.empty() && head.path != "*") {
+    return ErrorAnswer(call, {ErrorCode::kNotFound, fmt::format("there is no {}", head.path), ""});
   }
   HttpResponse response;
-  if (call.request.method == "OPTIONS") {
+  if (head.method == "OPTIONS") {
     response.status = 204;
   } else {
-    response = ErrorAnswer(call, {ErrorCode::kMethodNotAllowed,
-                                  fmt::format("{} does not take {}", call.request.path, call.request.method), ""});
+    response = ErrorAnswer(
+        call, {ErrorCode::kMethodNotAllowed, fmt::format("{} does not take {}", head.path, head.method), ""});
   }
   response.headers.push_back({"Allow", allowed.empty() ? "GET, HEAD, OPTIONS, POST" : allowed});
-  Answer(call, std::move(response));
+  return response;
 }
 
 void Api::ListModels(Call& call) {

@@ -26,7 +26,7 @@
 //   text                            └► JSON → tokens → Submit ─ post ─┘
 //
 // Text threads do all work that may take long or waits for the dispatcher's lock. They drop a request whose client has
-// gone. A request that does not fit into memory is answered 429, 413 or 503.
+// gone. A request or an answer that does not fit into memory is answered 429, 413 or 503.
 //
 // Threads: Handle runs on the server's threads, several at once; BeginDrain may be called from any.
 #pragma once
@@ -43,6 +43,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/http/http_message.h"
 #include "common/http/responder.h"
 #include "common/text/output_family.h"
 #include "router/access/key_ring.h"
@@ -91,9 +92,11 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
-  // For HttpServerOptions::check_head: the answer to a request that has no valid key, before its body is read.
-  [[nodiscard]] std::optional<HttpResponse> CheckHead(Listener listener, const HttpRequest& head);
-  // The handler for HttpServer::Start.
+  // For HttpServerOptions::check_head, before a request's body is read. Refused are: who has no valid key, or one whose
+  // limits are reached; a body where none is taken; a path or method that does not exist. The others' ticket holds what
+  // was counted against the key's limits.
+  [[nodiscard]] HeadVerdict CheckHead(Listener listener, const HttpRequest& head);
+  // The handler for HttpServer::Start. A request without a ticket is checked here.
   void Handle(Listener listener, HttpRequest request, std::shared_ptr<Responder> responder);
 
   // All routes there are, for tests that look at every one.
@@ -118,18 +121,20 @@ class Api {
 
   [[nodiscard]] static std::span<const Route> Routes();
   [[nodiscard]] static const Route* FindRoute(Listener listener, const HttpRequest& request);
-  [[nodiscard]] static std::string AllowedMethods(const Call& call);
+  [[nodiscard]] static std::string AllowedMethods(Listener listener, std::string_view path);
 
   // The key of the request; none where it needs none.
   [[nodiscard]] Result<std::optional<KeyEntry>> LetIn(Listener listener, const HttpRequest& head,
                                                       const Route* route) const;
   // May the call go on? On the API's listener it is counted against the limits of its key.
-  [[nodiscard]] Result<void> Admit(Call& call, const Route* route);
+  [[nodiscard]] Result<void> Admit(Call& call, const HttpRequest& head, const Route* route);
+  // Does the route take the body that the head announces?
+  [[nodiscard]] static Result<void> CheckBody(const HttpRequest& head, const Route* route);
 
   void PostToText(const std::shared_ptr<Call>& call, const Route& route);
   void RunText(Call& call, const Route& route);
 
-  void AnswerUnrouted(const Call& call);
+  [[nodiscard]] HttpResponse UnroutedAnswer(const Call& call, const HttpRequest& head);
   void ChatCompletions(Call& call);
   void Completions(Call& call);
   void Responses(Call& call);
@@ -196,6 +201,7 @@ class Api {
   // Adds the spec of one of the request's prompts. `field` names the prompt in errors.
   [[nodiscard]] Result<void> AddSpec(const Call& call, HashedTokens read, std::string_view field, Prompt& prompt);
   [[nodiscard]] static Result<void> HoldSpecs(Call& call, Prompt& prompt);
+  [[nodiscard]] static Result<void> HoldAnswer(const Call& call, Prompt& prompt);
   // `prefix` and 32 hexadecimal digits.
   [[nodiscard]] std::string NewId(std::string_view prefix);
   void GenerateOpenAi(const Call& call, AnswerKind kind, Result<Prompt> prompt);

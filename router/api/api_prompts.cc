@@ -92,6 +92,7 @@ struct Api::Prompt {
   OutputFamily family;  // of a chat's model; a completion's output is plain
   ReasoningStart reasoning_start = ReasoningStart::kNever;
   ToolSet tools;
+  ByteBudget::Guard answer_memory;
 };
 
 // Forced or strict calls get the family's own form, if a constraint can describe it. If the request sets a form of its
@@ -193,6 +194,9 @@ void Api::Responses(Call& call) {
   if (!request.ok()) return AnswerError(call, request.error());
   Result<Prompt> prompt = ReadChat(call, std::move(request->chat));
   if (!prompt.ok()) return AnswerError(call, prompt.error());
+  // The answer repeats much of the request, in several of a stream's events.
+  const Result<void> held = HoldMore(prompt->answer_memory, SizeOf(request->echo));
+  if (!held.ok()) return AnswerError(call, held.error());
   ResponseIdentity identity;
   identity.id = NewId("resp_");
   identity.suffix = fmt::format("{:016x}", NextRandom());
@@ -330,9 +334,30 @@ Result<void> Api::HoldSpecs(Call& call, Prompt& prompt) {
   for (const GenerateSpec& spec : prompt.specs) bytes += SpecBytes(spec);
   ByteBudget::Guard& memory = call.request.body.memory();
   ROOST_RETURN_IF_ERROR(Hold(memory, bytes));
+  ROOST_RETURN_IF_ERROR(HoldAnswer(call, prompt));
   const auto shared = std::make_shared<ByteBudget::Guard>(std::move(memory));
   for (GenerateSpec& spec : prompt.specs) spec.memory = shared;
   return {};
+}
+
+// The answer's own charge, on the same budget: it lasts until the client has the answer.
+Result<void> Api::HoldAnswer(const Call& call, Prompt& prompt) {
+  const SamplingFields& fields = prompt.fields;
+  AnswerShape shape{.delivery = fields.delivery, .token_ids = fields.token_ids};
+  for (const std::string& stop : fields.stop) shape.stop_bytes += stop.size();
+  AnswerBound bound{.choices = prompt.specs.size() * fields.choice_count, .logprobs = fields.output_logprobs};
+  for (const GenerateSpec& spec : prompt.specs) {
+    bound.start_bytes += AnswerStartBytes(spec, shape);
+    bound.tokens = std::max<std::uint64_t>(bound.tokens, spec.max_output_tokens);
+  }
+  for (const std::string& echo : prompt.echoes) bound.start_bytes += echo.size();
+  for (const ToolFunction& tool : prompt.tools.functions) bound.start_bytes += tool.schema.size();
+  if (fields.max_output_tokens == 0) bound.tokens = 0;
+  prompt.answer_memory = call.request.body.memory().Another();
+  if (fields.delivery == Delivery::kWhole && fields.max_output_tokens) {
+    ROOST_RETURN_IF_ERROR(CheckAnswerFits(prompt.answer_memory, bound, fields.max_output_tokens_field));
+  }
+  return Hold(prompt.answer_memory, bound.start_bytes);
 }
 
 // ---- answers ----
@@ -376,6 +401,7 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
             options);
   options.token_ids = fields.token_ids;
   options.echoes = std::move(prompt.echoes);
+  options.memory = std::make_shared<ByteBudget::Guard>(std::move(prompt.answer_memory));
   if (fields.max_output_tokens == 0) options.output = GenerationOptions::Output::kDrop;
   options.started_at = call.started_at;
   options.admission = call.admission;

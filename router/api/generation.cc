@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "router/api/key_json.h"
+#include "router/api/text_memory.h"
 
 namespace roost::router {
 namespace {
@@ -61,7 +62,8 @@ class Generation::Relay final : public GenerationObserver {
 
 Generation::Generation(const GenerationServices& services, std::shared_ptr<Responder> responder,
                        const std::vector<GenerateSpec>& specs, GenerationOptions options)
-    : services_(services),
+    : memory_(std::move(options.memory)),
+      services_(services),
       responder_(std::move(responder)),
       options_(std::move(options)),
       model_(specs.front().model),
@@ -73,6 +75,7 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
   text.stop.clear();
   for (const GenerateSpec& spec : specs) {
     Prompt& prompt = prompts_.emplace_back();
+    request_bytes_ += SpecBytes(spec);
     prompt.token_count = static_cast<std::uint32_t>(spec.prompt.size());
     if (options_.token_ids == TokenIdReport::kTell || spec.prompt_logprobs) prompt.tokens = spec.prompt;
     for (std::uint32_t i = 0; i < choices_per_prompt_; ++i) {
@@ -178,7 +181,7 @@ void Generation::OnTokens(std::size_t prompt, ChoiceTokens tokens) {
   if (options_.admission != nullptr) options_.admission->TakeTokens(tokens.tokens.size(), services_.clock.Now());
   if (!choice.began) BeginChoice(index);
   Say(index, Parse(choice, std::move(tokens)));
-  if (!choice.stop->stopped()) return;
+  if (ended_ || !choice.stop->stopped()) return;
   CompleteChoice(index, wire::FinishReason::kStop, std::nullopt);
   FinishIfDone(prompt);
 }
@@ -269,16 +272,27 @@ void Generation::BeginChoice(std::uint32_t index) {
 }
 
 void Generation::Say(std::uint32_t index, AnswerDelta delta) {
+  if (ended_) return;
   Choice& choice = choices_[index];
   for (const ToolCallDelta& call : delta.tool_calls) {
     choice.tool_call_count = std::max(choice.tool_call_count, call.index + 1);
   }
-  if (!is_streamed()) return choice.answer.Append(std::move(delta));
+  if (!is_streamed()) return Gather(choice, std::move(delta));
   const Usage usage = CurrentUsage();
   std::string begin;
   if (!std::exchange(began_, true)) begin = options_.format->Begin(usage);
   std::string frames = options_.format->Continue(index, delta, usage);
   SendFrames(begin.empty() ? std::move(frames) : begin + frames);
+}
+
+void Generation::Gather(Choice& choice, AnswerDelta delta) {
+  if (memory_ != nullptr) {
+    const Result<void> held = HoldMore(*memory_, DeltaBytes(delta), request_bytes_);
+    if (!held.ok()) {
+      return Fail(held.error(), RetryAfter(services_.dispatcher, held.error(), model_->model_name()));
+    }
+  }
+  choice.answer.Append(std::move(delta));
 }
 
 void Generation::SendFrames(std::string frames) {
@@ -330,7 +344,7 @@ bool Generation::IsOpen(std::size_t prompt) const {
 }
 
 void Generation::FinishIfDone(std::size_t prompt) {
-  if (IsOpen(prompt)) return;
+  if (ended_ || IsOpen(prompt)) return;
   if (!prompts_[prompt].ended) CancelPrompt(prompt);
   if (std::all_of(choices_.begin(), choices_.end(), [](const Choice& choice) { return choice.outcome.has_value(); })) {
     Finish();
@@ -342,14 +356,28 @@ void Generation::Finish() {
     SendFrames(options_.format->End(CurrentUsage()));
     responder_->End();
   } else {
-    std::vector<ChoiceAnswer> answers;
-    for (Choice& choice : choices_) answers.push_back(std::move(choice.answer));
     HttpResponse response;
     response.headers = RoutingHeaders(CurrentUsage().cached_tokens);
-    response.body = options_.format->Whole(answers, CurrentUsage());
+    response.body = WholeBody();
+    response.memory = std::move(memory_);
+    // The body is a part of what was charged. More than that, for tokens of unusual length, is let pass: it is there.
+    if (response.memory != nullptr) static_cast<void>(response.memory->TryResize(response.body.capacity()));
     responder_->Respond(std::move(response));
   }
   Conclude(last_outcome_, kStatusOk);
+}
+
+std::string Generation::WholeBody() {
+  std::vector<ChoiceAnswer> answers;
+  for (Choice& choice : choices_) answers.push_back(std::exchange(choice.answer, {}));
+  for (Prompt& prompt : prompts_) prompt.logprobs = {};
+  return options_.format->Whole(answers, CurrentUsage());
+}
+
+void Generation::FreeAnswer() {
+  for (Choice& choice : choices_) choice.answer = {};
+  for (Prompt& prompt : prompts_) prompt.logprobs = {};
+  memory_.reset();
 }
 
 // Also cancels the answer's other prompts.

@@ -8,6 +8,9 @@
 //                       │          └ error ───────────────────────► status before the first token, error event after
 //                       └ client gone, any time ► Cancel
 //
+// An answer that is gathered is charged as it grows; one that finds no memory ends with 429, or 413 where it can never
+// fit.
+//
 // An answer may have several prompts. Each prompt becomes a request of its own, and all have the same number of
 // choices: choice i of prompt p is choice p · (choices per prompt) + i of the answer. The first failure ends the
 // answer.
@@ -29,6 +32,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/http/responder.h"
 #include "router/access/key_account.h"
@@ -68,6 +72,9 @@ struct GenerationOptions {
   };
   Instant started_at;
   std::shared_ptr<Admission> admission;  // of the key that the request came with; null: none
+  // The answer's charge. What is gathered is added to it, and it stays until the client has the answer; see
+  // text_memory.h. Null: it is not counted.
+  std::shared_ptr<ByteBudget::Guard> memory;
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
@@ -130,6 +137,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   static void AppendVisible(Choice& choice, AnswerDelta piece, AnswerDelta& delta);
   void BeginChoice(std::uint32_t index);
   void Say(std::uint32_t index, AnswerDelta delta);
+  void Gather(Choice& choice, AnswerDelta delta);
   void SendFrames(std::string frames);
   // The worker has no more tokens for this choice.
   void CompleteChoice(std::uint32_t index, wire::FinishReason reason, std::optional<TokenId> stop_token);
@@ -137,7 +145,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Ends the prompt's request if all its choices have ended, and the answer if all choices of all prompts have.
   void FinishIfDone(std::size_t prompt);
   void Finish();
+  // Frees the choices' text, which is a part of the body then.
+  [[nodiscard]] std::string WholeBody();
   void Fail(const Error& error, Duration retry_after);
+  // Gives back what the answer holds, also while the dispatcher still keeps this generation.
+  void FreeAnswer();
   void Conclude(Outcome outcome, int status, std::optional<ErrorCode> error = {});
   void LogEnd(Outcome outcome, int status, double seconds) const;
   [[nodiscard]] trace::Span SpanOf(Outcome outcome, int status) const;
@@ -150,12 +162,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
   [[nodiscard]] std::uint32_t predicted_cached_tokens() const;
   [[nodiscard]] std::vector<HttpHeader> RoutingHeaders(std::uint32_t cached_tokens) const;
 
+  std::shared_ptr<ByteBudget::Guard> memory_;  // the answer's charge; null: not counted
   const GenerationServices services_;
   const std::shared_ptr<Responder> responder_;
   const GenerationOptions options_;
   const std::shared_ptr<const ServedModel> model_;
   const std::vector<TokenId> stop_tokens_;
   const std::uint32_t choices_per_prompt_;
+  std::uint64_t request_bytes_ = 0;  // that the prompts hold beside the answer
 
   std::vector<Prompt> prompts_;
   std::vector<Choice> choices_;

@@ -16,6 +16,7 @@ namespace roost::router {
 
 void Generation::Conclude(Outcome outcome, int status, std::optional<ErrorCode> error) {
   ended_ = true;
+  FreeAnswer();
   const double seconds = ToSeconds(services_.clock.Now() - options_.started_at);
   const Usage usage = CurrentUsage();
   const bool has_cached = std::any_of(prompts_.begin(), prompts_.end(),

@@ -85,6 +85,20 @@ void WriteMessage(const ChoiceAnswer& choice, JsonWriter& json) {
   json.EndObject();
 }
 
+// About the size of the answer's JSON, so that it is written into one piece of memory.
+std::size_t ExpectedSize(std::span<const ChoiceAnswer> choices) {
+  constexpr std::size_t kScoredBytes = 80;
+  constexpr std::size_t kRestBytes = 256;
+  std::size_t size = kRestBytes;
+  for (const ChoiceAnswer& choice : choices) {
+    size += kRestBytes + choice.content.size() + choice.content.size() / 8 + choice.reasoning.size();
+    for (const auto* scored : {&choice.logprobs, &choice.prompt_logprobs}) {
+      for (const wire::TokenLogprobs& each : *scored) size += kScoredBytes * (1 + each.top.size());
+    }
+  }
+  return size;
+}
+
 void WriteFinish(const std::optional<ChoiceFinish>& finish, JsonWriter& json) {
   json.Key("finish_reason");
   finish ? json.String(NameOf(finish->reason)) : json.Null();
@@ -107,11 +121,16 @@ struct OpenAiAnswer::Chunk {
 OpenAiAnswer::OpenAiAnswer(AnswerIdentity identity, OpenAiAnswerOptions options)
     : identity_(std::move(identity)), options_(std::move(options)), chunk_head_(HeadOf(ChunkObject(identity_.kind))) {}
 
-std::string OpenAiAnswer::HeadOf(std::string_view object) const {
-  JsonWriter json;
+// Up to the list of choices, which stays open.
+void OpenAiAnswer::BeginHead(std::string_view object, JsonWriter& json) const {
   json.BeginObject().Key("id").String(identity_.id).Key("object").String(object);
   json.Key("created").Number(identity_.created_unix_seconds).Key("model").String(identity_.model);
   json.Key("system_fingerprint").String(identity_.system_fingerprint).Key("choices").BeginArray();
+}
+
+std::string OpenAiAnswer::HeadOf(std::string_view object) const {
+  JsonWriter json;
+  BeginHead(object, json);
   json.EndArray().EndObject();
   std::string text = json.Take();
   text.resize(text.size() - std::string_view("]}").size());
@@ -237,7 +256,8 @@ std::string OpenAiAnswer::Fail(const Error& error) { return Frame(ErrorBody(erro
 
 std::string OpenAiAnswer::Whole(std::span<const ChoiceAnswer> choices, const Usage& usage) {
   JsonWriter json;
-  json.BeginArray();
+  json.Reserve(ExpectedSize(choices));
+  BeginHead(IsChat() ? "chat.completion" : "text_completion", json);
   for (std::uint32_t i = 0; i < choices.size(); ++i) {
     const ChoiceAnswer& choice = choices[i];
     json.BeginObject().Key("index").Number(i);
@@ -252,12 +272,8 @@ std::string OpenAiAnswer::Whole(std::span<const ChoiceAnswer> choices, const Usa
     WriteTokens(choice, json);
     json.EndObject();
   }
-  json.EndArray();
-  const std::string list = json.Take();
-  std::string body = HeadOf(IsChat() ? "chat.completion" : "text_completion");
-  body.append(list, 1, list.size() - 1);  // its bracket is open
-  body += ",\"usage\":" + UsageText(usage) + "}";
-  return body;
+  WriteOpenAiUsage(usage, json.EndArray().Key("usage"));
+  return json.EndObject().Take();
 }
 
 std::string Frame(std::string_view json) { return fmt::format("data: {}\n\n", json); }

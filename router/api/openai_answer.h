@@ -53,6 +53,7 @@ class OpenAiAnswer final : public AnswerFormat {
   [[nodiscard]] bool IsChat() const { return identity_.kind == AnswerKind::kChat; }
   // The JSON up to and including the opening bracket of `choices`.
   [[nodiscard]] std::string HeadOf(std::string_view object) const;
+  void BeginHead(std::string_view object, JsonWriter& json) const;
   void AppendChunk(const Chunk& chunk, const Usage& usage, std::string& frames);
   // Appends a chat's chunk that holds only text.
   void AppendContent(std::uint32_t choice, std::string_view content, const Usage& usage, std::string& frames) const;

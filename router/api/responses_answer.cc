@@ -61,6 +61,16 @@ ResponseEcho EchoOfResponses(const JsonObject& body) {
   return echo;
 }
 
+std::size_t SizeOf(const ResponseEcho& echo) {
+  std::size_t size = 0;
+  for (const std::string* part :
+       {&echo.instructions, &echo.max_output_tokens, &echo.metadata, &echo.parallel_tool_calls, &echo.reasoning,
+        &echo.temperature, &echo.text, &echo.tool_choice, &echo.tools, &echo.top_p, &echo.user}) {
+    size += part->size();
+  }
+  return size;
+}
+
 class ResponsesAnswer::EventSink final : public BlockSink {
  public:
   explicit EventSink(ResponsesAnswer& answer) : answer_(answer) {}

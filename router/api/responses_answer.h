@@ -31,6 +31,8 @@ struct ResponseEcho {
 };
 
 [[nodiscard]] ResponseEcho EchoOfResponses(const JsonObject& body);
+// All of its text, in bytes.
+[[nodiscard]] std::size_t SizeOf(const ResponseEcho& echo);
 
 struct ResponseIdentity {
   std::string id;      // "resp_…"

@@ -1,8 +1,14 @@
 // Upper bounds on the memory that each stage of work on a request's text takes. Before each stage the request's charge
 // on the server's budget is set to that bound, so the budget covers the work too, not only the bytes that arrived:
 //
-//   body → JSON → values → prompt text → tokens → hashes
-//   n      ParseBytes     EncodeBytes            SpecBytes, until the request ends
+//   body → JSON → values → prompt text → tokens → hashes                     → answer
+//   n      ParseBytes     EncodeBytes            SpecBytes, until the request   AnswerStartBytes, then DeltaBytes more
+//                                                ends                           as it comes, until the client has it
+//
+// An answer that is gathered is charged as it grows, not for all that its request allows: most end long before
+// max_tokens, and a few dozen that may be long must not keep each other out. A request whose answer could never fit is
+// refused before it is dispatched (CheckAnswerFits), if the client itself set its length. Of a stream only what its
+// client has not read yet is held, and charged by the connection.
 //
 // The factors were measured with the worst texts known for each stage. They count bytes requested from the allocator,
 // as a limit on the address space does. jinja::Limits bounds a template's intermediate values separately.
@@ -10,9 +16,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "common/base/byte_budget.h"
 #include "common/base/result.h"
+#include "router/api/answer.h"
+#include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
 
 namespace roost::router {
@@ -28,6 +38,35 @@ namespace roost::router {
 
 // For the spec and the message that is made from it.
 [[nodiscard]] std::uint64_t SpecBytes(const GenerateSpec& spec);
+
+// What a gathered answer of these choices may take, at most.
+struct AnswerBound {
+  std::uint64_t choices = 1;
+  std::uint64_t tokens = 0;               // of one choice
+  std::optional<std::uint32_t> logprobs;  // alternatives beside each token
+  std::uint64_t start_bytes = 0;          // AnswerStartBytes
+};
+[[nodiscard]] std::uint64_t AnswerBytes(const AnswerBound& bound);
+
+// The part of an answer's memory that is known before its first token, for the choices of one prompt: their state, and
+// the prompt's own tokens and log probabilities where the answer repeats them.
+struct AnswerShape {
+  Delivery delivery = Delivery::kWhole;
+  TokenIdReport token_ids = TokenIdReport::kOmit;
+  std::size_t stop_bytes = 0;  // of stop strings, which each choice looks for
+};
+[[nodiscard]] std::uint64_t AnswerStartBytes(const GenerateSpec& spec, const AnswerShape& shape);
+
+// What one more piece of a gathered answer takes, as values and as JSON.
+[[nodiscard]] std::uint64_t DeltaBytes(const AnswerDelta& delta);
+
+// kBodyTooLarge, with the numbers, when `memory` could never hold such an answer. `field` is the one that bounds it.
+[[nodiscard]] Result<void> CheckAnswerFits(const ByteBudget::Guard& memory, const AnswerBound& bound,
+                                           const std::string& field);
+
+// Adds to the charge of an answer that grows, whose request holds `request_bytes` beside it. kOverloaded when there is
+// no room now, kBodyTooLarge when there never is.
+[[nodiscard]] Result<void> HoldMore(ByteBudget::Guard& memory, std::uint64_t bytes, std::uint64_t request_bytes = 0);
 
 // Resizes the charge of `memory` to `bytes`. kOverloaded when the budget has no room now, kBodyTooLarge when it can
 // never have room.

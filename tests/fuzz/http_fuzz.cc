@@ -78,10 +78,10 @@ void FuzzOne(std::string_view bytes) {
   const auto shared = std::make_shared<ServerShared>();
   shared->options.body_bytes = kBodyBytes;
   shared->options.header_bytes = kHeaderBytes;
-  shared->options.check_head = [](const HttpRequest& head) -> std::optional<HttpResponse> {
+  shared->options.check_head = [](const HttpRequest& head) -> HeadVerdict {
     CheckRequest(head);
-    if (head.path != "/refused") return std::nullopt;
-    return ErrorResponse({ErrorCode::kUnauthenticated, "no", ""});
+    if (head.path != "/refused") return {};
+    return {.refusal = ErrorResponse({ErrorCode::kUnauthenticated, "no", ""})};
   };
   shared->handler = [](const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
     CheckRequest(request);

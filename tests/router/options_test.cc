@@ -44,7 +44,9 @@ TEST(RouterOptionsTest, MemoryIsBoundedOnLargeMachines) {
 }
 
 TEST(RouterOptionsTest, WorkersHaveAPartOfTheInputMemoryThatTakesTheLargestFrame) {
-  EXPECT_EQ(SharesOf(2 * kGiB).clients, 7 * kGiB / 4);
+  EXPECT_EQ(SharesOf(2 * kGiB).clients, 11 * kGiB / 8);
+  EXPECT_EQ(SharesOf(2 * kGiB).operators, kGiB / 4);
+  EXPECT_EQ(SharesOf(2 * kGiB).heads, kGiB / 8);
   EXPECT_EQ(SharesOf(2 * kGiB).workers, kGiB / 4);
   EXPECT_EQ(SharesOf(kGiB / 16).workers, wire::WireLimits::kMaxFrameBytes);
 }

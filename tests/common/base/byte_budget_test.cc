@@ -43,6 +43,51 @@ TEST_F(ByteBudgetTest, GuardsGiveBackOnceWhereverTheyMove) {
   EXPECT_EQ(budget_->used(), 0U);
 }
 
+TEST_F(ByteBudgetTest, AShareCountsInTheWholeAndNeverTakesAllOfIt) {
+  const auto share = std::make_shared<ByteBudget>(60, budget_);
+  ByteBudget::Guard other(budget_);
+  {
+    ByteBudget::Guard guard(share);
+    EXPECT_TRUE(guard.CouldHold(60));
+    EXPECT_FALSE(guard.CouldHold(61));
+    EXPECT_FALSE(guard.TryGrow(61));
+    EXPECT_TRUE(guard.TryGrow(60));
+    EXPECT_EQ(budget_->used(), 60U);
+    EXPECT_TRUE(other.TryGrow(40));
+  }
+  EXPECT_EQ(share->used(), 0U);
+  EXPECT_EQ(budget_->used(), 40U);
+  ASSERT_TRUE(other.TryGrow(50));
+  ByteBudget::Guard late(share);
+  EXPECT_FALSE(late.HasRoomFor(11));  // the whole has not so much
+  EXPECT_FALSE(late.TryGrow(11));
+  EXPECT_EQ(share->used(), 0U);
+  EXPECT_TRUE(late.TryGrow(10));
+}
+
+TEST_F(ByteBudgetTest, ALowerLimitHoldsForWhatIsTakenNext) {
+  ByteBudget::Guard guard(budget_);
+  ASSERT_TRUE(guard.TryGrow(80));
+  budget_->SetLimit(50);
+  EXPECT_FALSE(guard.HasRoomFor(1));
+  EXPECT_FALSE(guard.TryGrow(1));
+  guard.Shrink(40);
+  EXPECT_TRUE(guard.TryGrow(10));
+}
+
+TEST_F(ByteBudgetTest, WhatIsHeldMovesToAnotherBudgetOrStays) {
+  const auto small = std::make_shared<ByteBudget>(10);
+  ByteBudget::Guard guard(budget_);
+  ASSERT_TRUE(guard.TryGrow(20));
+  EXPECT_FALSE(guard.TryMoveTo(small));
+  EXPECT_EQ(budget_->used(), 20U);
+  guard.Shrink(15);
+  EXPECT_TRUE(guard.TryMoveTo(small));
+  EXPECT_EQ(budget_->used(), 0U);
+  EXPECT_EQ(small->used(), 5U);
+  EXPECT_EQ(guard.Another().bytes(), 0U);
+}
+
 TEST_F(ByteBudgetTest, WithoutABudgetEverythingFits) {
   ByteBudget::Guard guard;
   EXPECT_TRUE(guard.TryGrow(std::uint64_t{1} << 60U));

@@ -1,7 +1,12 @@
 // What requests may hold while they arrive, and what happens to a request that finds no memory.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "common/http/server.h"
 #include "tests/common/http/raw_client.h"
@@ -12,6 +17,10 @@ namespace {
 
 constexpr std::size_t kBudgetBytes = 512 * 1024;
 constexpr std::size_t kLargeBytes = 300 * 1024;  // two do not fit
+constexpr std::size_t kHeadsBytes = 64 * 1024;
+// More than the kernel keeps for a client that does not read; two do not fit.
+constexpr std::size_t kAnswerBytes = 20'000'000;
+constexpr std::size_t kAnswersBudgetBytes = 30'000'000;
 
 class HttpMemoryTest : public ::testing::Test {
  protected:
@@ -19,10 +28,17 @@ class HttpMemoryTest : public ::testing::Test {
     HttpServerOptions options;
     options.port = 0;
     options.input_budget = budget_;
+    options.head_budget = heads_;
+    options.check_head = [this](const HttpRequest& head) -> HeadVerdict {
+      if (head.path != "/of-a-share") return {};
+      return {.budget = share_};
+    };
     server_ = std::move(HttpServer::Start(options, [this](HttpRequest request, std::shared_ptr<Responder> responder) {
                           if (request.path == "/bad_alloc") testing_support::FailAllocation();
                           HttpResponse response;
                           response.body = std::to_string(request.body.size());
+                          if (request.path == "/answer") response.body = std::string(kAnswerBytes, 'x');
+                          if (request.path == "/stream") return Stream(responder);
                           if (request.path == "/keep") Keep(std::move(request.body));
                           responder->Respond(std::move(response));
                         }).value());
@@ -31,6 +47,17 @@ class HttpMemoryTest : public ::testing::Test {
   void Keep(HttpBody body) {
     const std::lock_guard lock(mutex_);
     kept_ = std::move(body);
+  }
+  // Frames, until its client is cut off or reads all.
+  static void Stream(const std::shared_ptr<Responder>& responder) {
+    responder->Send("data: " + std::string(kAnswerBytes, 'x') + "\n\n");
+    responder->End();
+  }
+  // A client whose answer is larger than the kernel's buffers, and who reads nothing of it.
+  [[nodiscard]] std::unique_ptr<RawClient> AskWithoutReading(std::string_view path) const {
+    auto client = std::make_unique<RawClient>(server_->port(), 2048);
+    client->Write("GET " + std::string(path) + " HTTP/1.1\r\nHost: a\r\n\r\n");
+    return client;
   }
   RawResponse Ask(std::string_view bytes) {
     RawClient client(server_->port());
@@ -49,6 +76,8 @@ class HttpMemoryTest : public ::testing::Test {
   }
 
   const std::shared_ptr<ByteBudget> budget_ = std::make_shared<ByteBudget>(kBudgetBytes);
+  const std::shared_ptr<ByteBudget> share_ = std::make_shared<ByteBudget>(kBudgetBytes / 2, budget_);
+  const std::shared_ptr<ByteBudget> heads_ = std::make_shared<ByteBudget>(kHeadsBytes);
   std::mutex mutex_;
   HttpBody kept_;  // guarded by mutex_
   std::unique_ptr<HttpServer> server_;
@@ -83,6 +112,50 @@ TEST_F(HttpMemoryTest, BytesAreHeldAsLongAsTheBodyIs) {
   Keep({});
   AskUntil([&] { return budget_->used() < kLargeBytes; });
   EXPECT_EQ(Ask(Post(kLargeBytes)).status, 200);
+}
+
+TEST_F(HttpMemoryTest, ABodyCountsInTheShareThatItsHeadBelongsTo) {
+  EXPECT_EQ(Ask(Head(kLargeBytes, "/of-a-share")).status, 413);
+  EXPECT_EQ(Ask(Post(kLargeBytes)).status, 200);
+  RawClient unfinished(server_->port());
+  constexpr std::size_t kMost = kBudgetBytes / 2 - 80'000;
+  unfinished.Write(Head(kMost, "/of-a-share") + std::string(kMost - 1, 'x'));
+  AskUntil([&] { return share_->used() >= kMost - 1; });
+  EXPECT_GE(budget_->used(), share_->used());
+  EXPECT_EQ(Ask(Head(100'000, "/of-a-share")).status, 429);
+  EXPECT_EQ(Ask(Post(100'000)).status, 200);  // others have the rest
+}
+
+TEST_F(HttpMemoryTest, HeadsThatNeverEndTakeNothingFromBodies) {
+  std::vector<std::unique_ptr<RawClient>> strangers;
+  for (int i = 0; i < 8; ++i) {
+    strangers.push_back(std::make_unique<RawClient>(server_->port()));
+    strangers.back()->Write("GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(20'000, 'x'));
+  }
+  AskUntil([&] { return heads_->used() > kHeadsBytes / 2; });
+  EXPECT_LT(budget_->used(), kBudgetBytes / 8);
+  EXPECT_EQ(Ask(Post(kLargeBytes)).status, 200);
+}
+
+TEST_F(HttpMemoryTest, AnAnswerIsHeldUntilItIsRead) {
+  budget_->SetLimit(kAnswersBudgetBytes);
+  const std::unique_ptr<RawClient> client = AskWithoutReading("/answer");
+  AskUntil([&] { return budget_->used() >= kAnswerBytes; });
+  EXPECT_EQ(Ask("GET /answer HTTP/1.1\r\nHost: a\r\n\r\n").status, 429);
+  EXPECT_EQ(client->ReadResponse().body.size(), kAnswerBytes);
+  AskUntil([&] { return budget_->used() < kAnswerBytes; });
+  EXPECT_EQ(Ask("GET /answer HTTP/1.1\r\nHost: a\r\n\r\n").status, 200);
+}
+
+TEST_F(HttpMemoryTest, AStreamHoldsWhatItsClientHasNotRead) {
+  budget_->SetLimit(kAnswersBudgetBytes);
+  const std::unique_ptr<RawClient> client = AskWithoutReading("/stream");
+  AskUntil([&] { return budget_->used() >= kAnswerBytes; });
+  const std::unique_ptr<RawClient> second = AskWithoutReading("/stream");
+  EXPECT_FALSE(second->ReadResponse().complete);  // there is no memory for it
+  const RawResponse whole = client->ReadResponse();
+  EXPECT_TRUE(whole.complete);  // one frame may be more than the bound of a stream's unread bytes
+  EXPECT_EQ(whole.body.size(), kAnswerBytes + 8);
 }
 
 TEST_F(HttpMemoryTest, ManySmallPiecesCountForWhatTheyTake) {

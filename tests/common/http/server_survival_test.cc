@@ -36,6 +36,66 @@ TEST_F(PlainHttpServerTest, RefusesOneConnectionTooMany) {
   EXPECT_EQ(first.ReadResponse().body, "ok");
 }
 
+// Strangers who say nothing, who begin a head, and who were answered: none keeps another out, on any thread.
+TEST_P(HttpServerTest, ANewConnectionTakesThePlaceOfTheOneThatWaitsLongest) {
+  options_.max_connections = 4;
+  options_.thread_count = 2;
+  Serve(Echo);
+  RawClient answered = Connect();
+  answered.Write(kGet);
+  EXPECT_EQ(answered.ReadResponse().status, 200);
+  RawClient silent = Connect();
+  RawClient slow = Connect();
+  slow.Write("GET /x HTTP/1.1\r\nHos");
+  std::vector<std::unique_ptr<RawClient>> strangers;
+  for (int i = 0; i < 20; ++i) {
+    RawClient probe = Connect();
+    probe.Write(kGet);
+    EXPECT_EQ(probe.ReadResponse().status, 200) << i;
+    strangers.push_back(std::make_unique<RawClient>(server_->port(), 0, client_context_.get()));
+  }
+  EXPECT_TRUE(answered.AtEnd());
+  EXPECT_TRUE(silent.AtEnd());
+  EXPECT_TRUE(slow.AtEnd());
+  EXPECT_LE(server_->connection_count(), options_.max_connections + 1);  // one may still be closing
+}
+
+TEST_F(PlainHttpServerTest, ARequestThatIsReadOrAnsweredKeepsItsPlace) {
+  options_.max_connections = 2;
+  ServeByHand();
+  RawClient asks = Connect();
+  asks.Write(kGet);
+  const Mailbox::Item item = mailbox_.Take();
+  RawClient sends = Connect();
+  sends.Write("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_TRUE(sends.ReadUntil("\r\n\r\n"));
+  EXPECT_EQ(Connect().ReadResponse().status, 429);
+  item.responder->Post([responder = item.responder] { responder->Respond(Text("ok")); });
+  EXPECT_EQ(asks.ReadResponse().body, "ok");
+  sends.Write("hi");
+  const Mailbox::Item sent = mailbox_.Take();
+  sent.responder->Post([responder = sent.responder] { responder->Respond(Text("taken")); });
+  EXPECT_EQ(sends.ReadResponse().body, "taken");
+}
+
+// More than the kernel keeps for a client that does not read.
+TEST_F(PlainHttpServerTest, AnAnswerThatNobodyReadsKeepsNobodyOut) {
+  options_.max_connections = 1;
+  Serve([](const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
+    responder->Respond(Text(std::string(request.path == "/large" ? 32'000'000 : 2, 'x')));
+  });
+  RawClient unread = Connect(4096);
+  unread.Write("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(unread.ReadUntil("\r\n\r\n"));
+  int status = 0;
+  while (status != 200 && !HasFailure()) {
+    RawClient probe = Connect();
+    probe.Write(kGet);
+    status = probe.ReadResponse().status;
+    EXPECT_TRUE(status == 200 || status == 429) << status;  // a client has a second to read
+  }
+}
+
 // Its request is still arriving when the answer is written: if the server closed at once, it would reset the
 // connection.
 TEST_F(PlainHttpServerTest, OneConnectionTooManyReadsItsAnswerWhateverItSends) {

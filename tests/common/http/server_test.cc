@@ -93,11 +93,11 @@ TEST_P(HttpServerTest, InvitesABodyThatWaitsForIt) {
 }
 
 TEST_P(HttpServerTest, RefusesByTheHeadWithoutReadingTheBody) {
-  options_.check_head = [](const HttpRequest& head) -> std::optional<HttpResponse> {
-    if (head.FindHeader("authorization")) return std::nullopt;
+  options_.check_head = [](const HttpRequest& head) -> HeadVerdict {
+    if (head.FindHeader("authorization")) return {};
     HttpResponse refusal = Text("no key for " + head.method + " " + head.path);
     refusal.status = 401;
-    return refusal;
+    return {.refusal = std::move(refusal)};
   };
   options_.input_budget = std::make_shared<ByteBudget>(std::size_t{1} << 20);
   Serve(Echo);
@@ -116,6 +116,33 @@ TEST_P(HttpServerTest, RefusesByTheHeadWithoutReadingTheBody) {
   EXPECT_EQ(accepted.ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   accepted.Write("hi");
   EXPECT_EQ(accepted.ReadResponse().body, "POST /p? hi");
+}
+
+// Whether the body comes with the head or not, the head is judged first, and once.
+TEST_P(HttpServerTest, JudgesEachHeadOnceAndHandsItsTicketOn) {
+  std::atomic<int> judged = 0;
+  options_.check_head = [&](const HttpRequest& head) -> HeadVerdict {
+    ++judged;
+    if (head.path == "/no") return {.refusal = ErrorResponse({ErrorCode::kNotFound, "no", ""})};
+    return {.ticket = std::make_shared<std::string>("ticket of " + head.path)};
+  };
+  Serve([](const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
+    responder->Respond(Text(*std::static_pointer_cast<std::string>(request.ticket)));
+  });
+  RawClient client = Connect();
+  client.Write("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+  EXPECT_EQ(client.ReadResponse().body, "ticket of /a");
+  client.Write("GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(client.ReadResponse().body, "ticket of /b");
+  // While no body is left unread the connection stays.
+  client.Write("GET /no HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(client.ReadResponse().status, 404);
+  client.Write("POST /no HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+  EXPECT_EQ(client.ReadResponse().status, 404);
+  client.Write("POST /no HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nh");
+  EXPECT_EQ(client.ReadResponse().status, 404);
+  EXPECT_TRUE(client.AtEnd());
+  EXPECT_EQ(judged, 5);
 }
 
 TEST_P(HttpServerTest, EchoesAGoodRequestIdAndReplacesABadOne) {

@@ -51,6 +51,22 @@ TEST(KeyRingTest, NewKeysTakeOverTheAccountsOfTheirNames) {
   EXPECT_EQ(ring.Accounts().size(), 3U);  // what b used is still told
 }
 
+TEST(KeyRingTest, OneOfSeveralKeysHoldsHalfOfTheMemory) {
+  const auto memory = std::make_shared<ByteBudget>(1000);
+  KeyRing ring({KeyNamed("a", "a")}, memory);
+  const std::shared_ptr<ByteBudget> of_a = ring.Find("a")->account->memory();
+  EXPECT_EQ(of_a->most(), 1000U);  // nobody else is there
+  ring.Replace({KeyNamed("a", "a"), KeyNamed("b", "b")});
+  EXPECT_EQ(of_a->most(), 500U);
+  ByteBudget::Guard guard(of_a);
+  EXPECT_FALSE(guard.TryGrow(501));
+  EXPECT_TRUE(guard.TryGrow(500));
+  ByteBudget::Guard other(ring.Find("b")->account->memory());
+  EXPECT_TRUE(other.TryGrow(500));
+  EXPECT_EQ(memory->used(), 1000U);
+  EXPECT_EQ(KeyRing({KeyNamed("a", "a")}).Find("a")->account->memory(), nullptr);
+}
+
 TEST(KeyRingTest, NewSecretsDifferAndAreKeysOfTheirDigests) {
   const std::string secret = NewKeySecret();
   EXPECT_NE(secret, NewKeySecret());

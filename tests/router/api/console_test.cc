@@ -28,9 +28,9 @@ class ConsoleTest : public ApiTest {
     request.method = std::move(method);
     request.path = std::move(path);
     request.headers = std::move(headers);
-    if (std::optional<HttpResponse> refusal = api.CheckHead(listener, request)) {
+    if (HeadVerdict verdict = api.CheckHead(listener, request); verdict.refusal) {
       auto refused = std::make_shared<FakeResponder>();
-      refused->Respond(*std::move(refusal));
+      refused->Respond(*std::move(verdict.refusal));
       return refused;
     }
     auto responder = std::make_shared<FakeResponder>();

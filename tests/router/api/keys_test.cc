@@ -122,14 +122,75 @@ TEST_F(KeysTest, TheHeadAloneTellsWhoIsRefused) {
     head.method = "POST";
     head.path = path;
     head.headers = std::move(headers);
-    const std::optional<HttpResponse> refusal = locked_.CheckHead(listener, head);
-    return refusal ? refusal->status : 0;
+    head.headers.push_back({"Content-Type", "application/json"});
+    const HeadVerdict verdict = locked_.CheckHead(listener, head);
+    return verdict.refusal ? verdict.refusal->status : 0;
   };
   const std::vector<HttpHeader> acme{{"Authorization", "Bearer secret of acme"}};
   EXPECT_EQ(status_of(Listener::kApi, "/v1/completions", {}), 401);
   EXPECT_EQ(status_of(Listener::kApi, "/nowhere", {}), 401);
   EXPECT_EQ(status_of(Listener::kApi, "/v1/completions", acme), 0);
   EXPECT_EQ(status_of(Listener::kAdmin, "/admin/v1/evict", acme), 401);
+}
+
+// Whatever the listener and whoever asks: only a route that takes JSON gets a body.
+TEST_F(KeysTest, ABodyIsRefusedByTheHeadWhereNoneIsTaken) {
+  const auto status_of = [this](Listener listener, std::string method, std::string path, HttpHeader announces,
+                                std::vector<HttpHeader> headers) {
+    HttpRequest head;
+    head.method = std::move(method);
+    head.path = std::move(path);
+    head.headers = std::move(headers);
+    head.headers.push_back(std::move(announces));
+    const HeadVerdict verdict = locked_.CheckHead(listener, head);
+    return verdict.refusal ? verdict.refusal->status : 0;
+  };
+  const HttpHeader length{"Content-Length", "8"};
+  const HttpHeader json{"Content-Type", "application/json"};
+  const HttpHeader acme{"Authorization", "Bearer secret of acme"};
+  for (const Listener listener : {Listener::kApi, Listener::kAdmin, Listener::kMetrics}) {
+    for (const char* path : {"/health", "/livez", "/ping", "/ready", "/readyz"}) {
+      for (const char* method : {"GET", "HEAD", "OPTIONS"}) {
+        EXPECT_EQ(status_of(listener, method, path, length, {}), 413) << method << " " << path;
+        EXPECT_EQ(status_of(listener, method, path, {"Transfer-Encoding", "chunked"}, {}), 413) << method << path;
+        EXPECT_EQ(status_of(listener, method, path, {"Content-Length", "0"}, {}), 0) << method << " " << path;
+      }
+    }
+  }
+  EXPECT_EQ(status_of(Listener::kApi, "OPTIONS", "/v1/completions", length, {}), 413);
+  EXPECT_EQ(status_of(Listener::kApi, "OPTIONS", "*", length, {}), 413);
+  EXPECT_EQ(status_of(Listener::kAdmin, "GET", "/console/", length, {}), 413);
+  EXPECT_EQ(status_of(Listener::kApi, "GET", "/v1/models", length, {acme}), 413);
+  EXPECT_EQ(status_of(Listener::kApi, "POST", "/nowhere", length, {acme}), 404);
+  EXPECT_EQ(status_of(Listener::kApi, "PUT", "/v1/completions", length, {acme}), 405);
+  EXPECT_EQ(status_of(Listener::kApi, "POST", "/v1/completions", length, {acme}), 415);
+  EXPECT_EQ(status_of(Listener::kApi, "POST", "/v1/completions", length, {acme, json}), 0);
+}
+
+TEST_F(KeysTest, LimitsAreJudgedByTheHeadAndCountedOnce) {
+  HttpRequest head;
+  head.method = "POST";
+  head.path = "/v1/completions";
+  head.headers = {{"Authorization", "Bearer secret of limited"}, {"Content-Type", "application/json"}};
+  HeadVerdict first = locked_.CheckHead(Listener::kApi, head);
+  ASSERT_FALSE(first.refusal);
+  ASSERT_NE(first.ticket, nullptr);
+  EXPECT_EQ(first.budget, keys_->Find("secret of limited")->account->memory());
+  head.ticket = std::move(first.ticket);
+  head.body = std::string(kPrompt);
+  const auto answer = std::make_shared<FakeResponder>();
+  responders_.push_back(answer);
+  locked_.Handle(Listener::kApi, std::move(head), answer);
+  EXPECT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(StatusOf(*CompleteAs("limited")), 0);  // the second of two in a minute
+  HttpRequest third;
+  third.method = "POST";
+  third.path = "/v1/completions";
+  third.headers = {{"Authorization", "Bearer secret of limited"}, {"Content-Type", "application/json"}};
+  const HeadVerdict refused = locked_.CheckHead(Listener::kApi, third);
+  ASSERT_TRUE(refused.refusal);
+  EXPECT_EQ(refused.refusal->status, 429);
+  EXPECT_EQ(HeaderOf(refused.refusal->headers, "x-ratelimit-remaining-requests"), "0");
 }
 
 TEST_F(KeysTest, BothHeadersCarryAKey) {
@@ -279,8 +340,9 @@ TEST_F(KeysTest, WithoutKeysAPageMayNotCallByAnotherName) {
     head.method = "POST";
     head.path = "/v1/completions";
     head.headers = std::move(headers);
-    const std::optional<HttpResponse> refusal = api_.CheckHead(Listener::kApi, head);
-    return refusal ? refusal->status : 0;
+    head.headers.push_back({"Content-Type", "application/json"});
+    const HeadVerdict verdict = api_.CheckHead(Listener::kApi, head);
+    return verdict.refusal ? verdict.refusal->status : 0;
   };
   const HttpHeader page{"Origin", "http://evil.example:8000"};
   EXPECT_EQ(status_of({{"Host", "evil.example:8000"}, page}), 403);

@@ -92,8 +92,11 @@ TEST_F(TextWorkTest, ARequestHoldsItsPromptsBytesUntilItEnds) {
   const auto budget = std::make_shared<ByteBudget>(std::uint64_t{1} << 30U);
   const auto answer = ChatWithin(budget, kHello);
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
-  EXPECT_EQ(budget->used(), SpecBytes(dispatcher_.specs[0]));
+  const std::uint64_t of_answer = AnswerStartBytes(dispatcher_.specs[0], {});
+  EXPECT_EQ(budget->used(), SpecBytes(dispatcher_.specs[0]) + of_answer);
   dispatcher_.specs.clear();
+  EXPECT_EQ(budget->used(), of_answer);
+  answer->Close();
   EXPECT_EQ(budget->used(), 0U);
 }
 
