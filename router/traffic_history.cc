@@ -40,7 +40,8 @@ TrafficHistory::Point& TrafficHistory::Now(std::string_view model) {
     point.workers = points.back().workers;
   }
   points.push_back(point);
-  while (points.size() > kPoints || points.front().step <= step - static_cast<std::int64_t>(kPoints)) points.pop_front();
+  while (points.size() > kPoints || points.front().step <= step - static_cast<std::int64_t>(kPoints))
+    points.pop_front();
   return points.back();
 }
 

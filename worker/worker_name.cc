@@ -41,7 +41,8 @@ std::string HostName() {
   // gethostname may cut off a name that is too long; the last byte stays zero.
   if (gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') return "worker";
   std::string name = host.data();
-  std::replace_if(name.begin(), name.end(), [](char byte) { return byte <= ' ' || byte > '~'; }, '-');
+  std::replace_if(
+      name.begin(), name.end(), [](char byte) { return byte <= ' ' || byte > '~'; }, '-');
   return name;
 }
 

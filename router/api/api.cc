@@ -28,7 +28,7 @@ constexpr std::string_view kUnrouted = "other";
 
 bool IsGeneration(std::string_view route) {
   constexpr std::array<std::string_view, 4> kRoutesOfGenerations{"chat_completions", "completions", "responses",
-                                                                  "messages"};
+                                                                 "messages"};
   return std::find(kRoutesOfGenerations.begin(), kRoutesOfGenerations.end(), route) != kRoutesOfGenerations.end();
 }
 

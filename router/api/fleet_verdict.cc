@@ -43,7 +43,8 @@ std::string TimeOfDay(std::int64_t unix_seconds, std::int64_t now) {
 
 std::string Joined(const std::vector<std::string>& names) {
   const std::size_t shown = std::min(names.size(), kMostNames);
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  std::string text =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
   return text;
 }
@@ -70,7 +71,8 @@ std::string LostText(const std::string& model, const FleetStanding& standing) {
     fate = {fate.moved + lost.requests.moved, fate.waiting + lost.requests.waiting, fate.failed + lost.requests.failed};
   }
   if (latest == nullptr) return "";
-  return fmt::format("; {} lost {} ago ({}){}", Joined(names), Age(latest->seconds_ago), latest->reason, FateText(fate));
+  return fmt::format("; {} lost {} ago ({}){}", Joined(names), Age(latest->seconds_ago), latest->reason,
+                     FateText(fate));
 }
 
 // "; worker-c is cordoned"
@@ -92,8 +94,7 @@ std::string WaitText(const std::string& model, std::span<const QueueStatus> queu
   const auto queue = std::find_if(queues.begin(), queues.end(), [&](const auto& each) { return each.model == model; });
   if (queue == queues.end() || queue->waiting_requests == 0) return "";
   return fmt::format("; {} wait, the oldest for {}",
-                     queue->waiting_requests == 1 ? "1 request"
-                                                  : fmt::format("{} requests", queue->waiting_requests),
+                     queue->waiting_requests == 1 ? "1 request" : fmt::format("{} requests", queue->waiting_requests),
                      Age(queue->oldest_wait_seconds));
 }
 
@@ -116,9 +117,10 @@ ModelVerdict VerdictOnModel(const ModelStanding& standing, const FleetNow& now) 
   } else {
     const bool all_ready = verdict.ready_workers == verdict.workers;
     verdict.level = all_ready && lost.empty() && waits.empty() ? VerdictLevel::kOk : VerdictLevel::kDegraded;
-    verdict.text = all_ready ? fmt::format("{} {} requests since {}", WorkersText(verdict.workers),
-                                           verdict.workers == 1 ? "takes" : "take", TimeOfDay(since, now.unix_seconds))
-                             : fmt::format("{} of {} take requests", verdict.ready_workers, WorkersText(verdict.workers));
+    verdict.text = all_ready
+                       ? fmt::format("{} {} requests since {}", WorkersText(verdict.workers),
+                                     verdict.workers == 1 ? "takes" : "take", TimeOfDay(since, now.unix_seconds))
+                       : fmt::format("{} of {} take requests", verdict.ready_workers, WorkersText(verdict.workers));
   }
   verdict.text += lost + aside + waits;
   return verdict;

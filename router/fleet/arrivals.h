@@ -1,6 +1,6 @@
 // Requests for models that workers are about to bring. A router that has just begun knows no worker, but its workers
-// come back within some tenths of a second; and the first worker of a model is there before its tokenizer is read. Their
-// requests are held for up to a second, and then tried once more, instead of being refused.
+// come back within some tenths of a second; and the first worker of a model is there before its tokenizer is read.
+// Their requests are held for up to a second, and then tried once more, instead of being refused.
 //
 //   request ── IsArriving? ── no ──► refused at once
 //                  └─ yes ─► Hold ── a worker serves it, or kPatience has passed ──► tried again

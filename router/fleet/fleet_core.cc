@@ -244,8 +244,7 @@ void FleetCore::OnUnreachable(const std::string& identity, Instant now) {
 
 void FleetCore::Lose(const std::string& worker_id, LostReason reason, Instant now) {
   const std::string model = roster_.Find(worker_id)->hello.model;
-  LogWarning("worker lost",
-             {{"worker", worker_id}, {"model", model}, {"reason", std::string(NameOf(reason))}});
+  LogWarning("worker lost", {{"worker", worker_id}, {"model", model}, {"reason", std::string(NameOf(reason))}});
   metrics_.OnWorkerLost(model, reason);
   const Aftermath requests = Remove(worker_id, now);
   journal_.OnLost(worker_id, model, reason, requests, now);

@@ -1,4 +1,5 @@
-// What became of workers and models lately, and since when each model is served or is not. It watches: it decides nothing.
+// What became of workers and models lately, and since when each model is served or is not. It watches: it decides
+// nothing.
 //
 // Bounded: the losses of ten minutes, at most kMostLost; the last kMostEvents events; kMostModels models. A model whose
 // last worker left on its own (it said so) is forgotten ten minutes later: it was taken away. One whose workers were
@@ -69,8 +70,8 @@ class FleetJournal {
   void Count(const std::string& name, Model& model, const WorkerCounts& counts, Instant now);
 
   std::optional<Instant> began_;
-  std::deque<Lost> lost_;       // the latest last
-  std::deque<Event> events_;    // the latest last
+  std::deque<Lost> lost_;                      // the latest last
+  std::deque<Event> events_;                   // the latest last
   std::map<std::string, WorkerState> states_;  // by worker, at the last Observe
   std::map<std::string, Model> models_;
 };

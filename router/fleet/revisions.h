@@ -108,7 +108,7 @@ class Revisions {
   std::uint64_t shed_before_ = 0;                           // blocks that indexes shed before they were destroyed
   std::map<std::string, Revision, std::less<>> revisions_;  // by key, so that those of one model are neighbours
   std::map<std::string, Instant, std::less<>> gone_;        // models and adapters: when the last worker left
-  std::map<std::string, std::string, std::less<>> known_;  // by name of a model or adapter: the model
+  std::map<std::string, std::string, std::less<>> known_;   // by name of a model or adapter: the model
   bool has_begun_ = false;                                  // a worker has joined
 };
 

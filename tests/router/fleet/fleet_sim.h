@@ -72,7 +72,9 @@ struct CountingMetrics final : FleetMetrics {
   int cache_off = 0;
   std::uint64_t copied_tokens = 0;
   std::vector<CacheOutcome> outcomes;
-  void OnQueueRefused(const std::string&, QueueRefusal refusal) override { ++queue_refusals[std::string(NameOf(refusal))]; }
+  void OnQueueRefused(const std::string&, QueueRefusal refusal) override {
+    ++queue_refusals[std::string(NameOf(refusal))];
+  }
 
   std::map<std::string, WorkerCounts> models;
   std::set<std::string> series;  // workers with a series in the metrics
