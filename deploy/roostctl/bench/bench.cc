@@ -204,9 +204,7 @@ void PrintText(const BenchOptions& options, const Bench& bench, const std::strin
 }
 
 int CodeOf(const Bench& bench) {
-  const auto is_whole = [](const BenchRun& run) {
-    return run.summary.failed_count == 0 && run.probe_error.empty() && !HasNoText(run.summary);
-  };
+  const auto is_whole = [](const BenchRun& run) { return run.summary.failed_count == 0 && run.probe_error.empty(); };
   const bool are_whole = std::all_of(bench.runs().begin(), bench.runs().end(), is_whole);
   return are_whole && !bench.was_stopped() ? 0 : 1;
 }

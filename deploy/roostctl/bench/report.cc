@@ -23,28 +23,6 @@ std::string SpreadLine(std::string_view name, const Spread& spread, double scale
                      scale * spread.p50, scale * spread.p90, scale * spread.p99, scale * spread.max, unit);
 }
 
-// The names of what the answers did not allow to measure have no lines.
-std::string MeasuredLines(const BenchSummary& summary) {
-  std::string text;
-  const auto add = [&text](std::string_view name, const Spread& spread, double scale, std::string_view unit) {
-    if (spread.max > 0) text += SpreadLine(name, spread, scale, unit);
-  };
-  add("time to first token", summary.ttft_seconds, kMsPerSecond, "ms");
-  add("between pieces", summary.gap_seconds, kMsPerSecond, "ms");
-  add("between tokens", summary.itl_seconds, kMsPerSecond, "ms");
-  add("whole answer", summary.total_seconds, kMsPerSecond, "ms");
-  add("tokens of an answer", summary.tokens_per_second, 1, "tokens/s");
-  return text;
-}
-
-std::string TokensLine(const BenchSummary& summary) {
-  const std::string output =
-      fmt::format("output tokens {}, {:.1f} per second", summary.output_tokens, summary.output_tokens_per_second());
-  if (summary.prompt_tokens == 0) return output + "; the endpoint does not tell prompt tokens\n";
-  return fmt::format("prompt tokens {}, of them cached {} ({:.1f} %); {}\n", summary.prompt_tokens,
-                     summary.cached_tokens, 100 * summary.cached_ratio(), output);
-}
-
 std::string LimitsText(const ServiceLimits& limits) {
   std::string text;
   const auto add = [&text](std::string_view name, std::optional<double> seconds) {
@@ -83,11 +61,15 @@ std::string FormatRun(const BenchRun& run, const ServiceLimits& limits) {
     text += fmt::format("{}{} {}", separator, count, kind);
     separator = ", ";
   }
-  if (HasNoText(summary)) {
-    return text + "\nno figures: no answer has text, so there is no time to measure\n";
-  }
   text += fmt::format("\n{:<22} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "", "mean", "p50", "p90", "p99", "max");
-  text += MeasuredLines(summary) + TokensLine(summary);
+  text += SpreadLine("time to first token", summary.ttft_seconds, kMsPerSecond, "ms");
+  text += SpreadLine("between pieces", summary.gap_seconds, kMsPerSecond, "ms");
+  text += SpreadLine("between tokens", summary.itl_seconds, kMsPerSecond, "ms");
+  text += SpreadLine("whole answer", summary.total_seconds, kMsPerSecond, "ms");
+  text += SpreadLine("tokens of an answer", summary.tokens_per_second, 1, "tokens/s");
+  text += fmt::format("prompt tokens {}, of them cached {} ({:.1f} %); output tokens {}, {:.1f} per second\n",
+                      summary.prompt_tokens, summary.cached_tokens, 100 * summary.cached_ratio(), summary.output_tokens,
+                      summary.output_tokens_per_second());
   if (limits.IsAny()) {
     text += fmt::format("goodput ({}): {:.2f} requests/s, {} of {} requests ({:.1f} %)\n", LimitsText(limits),
                         summary.good_per_second(), summary.good_count, summary.request_count,

@@ -68,11 +68,6 @@ struct BenchSummary {
 };
 [[nodiscard]] BenchSummary Summarise(std::span<const BenchSample> samples, double seconds, const ServiceLimits& limits);
 
-// Whole answers came, and all of them are empty: their times say nothing.
-[[nodiscard]] inline bool HasNoText(const BenchSummary& summary) {
-  return summary.request_count > summary.failed_count && summary.output_tokens == 0;
-}
-
 // The gain of the cache: each time without it divided by the time with it; for tokens per second, with it divided by
 // without. So above 1 is a gain. 0 where the divisor is 0.
 struct CacheGain {

@@ -171,27 +171,6 @@ Result<Outcome> RunPolicy(const std::string& policy, const simulate::TraceText& 
   return outcome;
 }
 
-// What is played, and the units of the table.
-std::string LoadLine(const SimulateOptions& options, const workload::Trace& trace,
-                     const SimulationOptions& simulation) {
-  std::uint64_t input = 0;
-  std::uint64_t output = 0;
-  for (const workload::TraceRequest& request : trace.requests) {
-    input += request.input_token_count;
-    output += request.output_token_count;
-  }
-  const double last = trace.requests.empty() ? 0 : trace.requests.back().arrival_seconds;
-  const double seconds = last / simulation.speed;
-  const std::string name =
-      options.trace.empty() ? options.generator : fmt::format("{} ({})", options.trace, options.format);
-  return fmt::format(
-      "load: {}, {} requests within {:.1f} s{}, {} prompt tokens, {} output tokens\n"
-      "TTFT and answers in seconds, ITL (between tokens) in milliseconds, good: within the limits, refused: requests\n",
-      name, trace.requests.size(), seconds,
-      seconds > 0 ? fmt::format(" ({:.2f} per second)", static_cast<double>(trace.requests.size()) / seconds) : "",
-      input, output);
-}
-
 // One line that is overwritten in place.
 class ProgressBar {
  public:
@@ -219,7 +198,7 @@ Result<std::vector<Outcome>> RunAll(const std::vector<std::string>& policies, co
                                     std::ostream& out, std::ostream& err) {
   ProgressBar bar(err, text.trace().requests.size());
   std::vector<Outcome> outcomes;
-  if (!options.json) out << LoadLine(options, text.trace(), simulation) << simulate::TableHead();
+  if (!options.json) out << simulate::TableHead();
   for (const std::string& policy : policies) {
     simulate::Progress progress;
     if (options.show_progress) progress = [&](std::size_t ended_count) { bar.Show(policy, ended_count); };

@@ -45,21 +45,6 @@ Result<Trace> LoadFile(const TraceSource& source) {
                          fmt::join(kTraceFormats, ", "));
 }
 
-// Names the format as which a file can be read that is none of the wanted one.
-Result<Trace> LoadFileOrHint(const TraceSource& source) {
-  Result<Trace> trace = LoadFile(source);
-  if (trace.ok() || trace.error().code == ErrorCode::kNotFound) return trace;
-  TraceSource other = source;
-  for (const std::string_view format : kTraceFormats) {
-    other.format = format;
-    if (format == source.format || !LoadFile(other).ok()) continue;
-    Error error = trace.error();
-    error.message += fmt::format("; it is a file of --format {}", format);
-    return error;
-  }
-  return trace;
-}
-
 Result<Trace> Generate(const TraceSource& source) {
   if (source.generator == "llm-d") return TenantUsers({.seed = source.seed});
   if (source.generator == "sglang-gsp") return SharedPrefix({.seed = source.seed});
@@ -92,7 +77,7 @@ Result<Trace> LoadTrace(const TraceSource& source) {
     return InvalidArgument("trace", "either a trace or a generator is needed");
   }
   if (!source.generator.empty()) return Generate(source);
-  ROOST_ASSIGN_OR_RETURN(Trace trace, LoadFileOrHint(source));
+  ROOST_ASSIGN_OR_RETURN(Trace trace, LoadFile(source));
   if (trace.requests.empty()) return InvalidArgument("trace", "{} has no requests", source.path);
   return trace;
 }

@@ -49,23 +49,6 @@ TEST(ReportTest, TellsRequestsTimesTokensAndGoodput) {
   EXPECT_THAT(FormatRun(MakeRun(), {}), Not(HasSubstr("goodput")));
 }
 
-TEST(ReportTest, RefusesFiguresOfAnswersWithoutTextAndOmitsWhatWasNotMeasured) {
-  BenchRun run = MakeRun();
-  run.summary.gap_seconds = {};
-  run.summary.prompt_tokens = 0;
-  const std::string partly = FormatRun(run, {});
-  EXPECT_THAT(partly, Not(HasSubstr("between pieces")));
-  EXPECT_THAT(partly, HasSubstr("time to first token"));
-  EXPECT_THAT(partly, Not(HasSubstr("cached")));
-  EXPECT_THAT(partly, HasSubstr("the endpoint does not tell prompt tokens"));
-  run.summary.output_tokens = 0;
-  const std::string empty = FormatRun(run, {.ttft_seconds = 0.05});
-  EXPECT_THAT(empty, HasSubstr("11 requests in 2.0 s, 1 failed"));
-  EXPECT_THAT(empty, HasSubstr("no figures: no answer has text"));
-  EXPECT_THAT(empty, Not(HasSubstr("p99")));
-  EXPECT_THAT(empty, Not(HasSubstr("goodput")));
-}
-
 TEST(ReportTest, WarnsWhenTheGeneratorItselfIsLate) {
   BenchRun run = MakeRun();
   run.summary.lag_p99_seconds = 0.2;

@@ -34,31 +34,6 @@ Answer Simulated(const SimulateOptions& options) {
   return {code, out.str(), err.str()};
 }
 
-TEST(SimulateCommandTest, SaysWhatItPlaysAndInWhichUnits) {
-  SimulateOptions options = Small();
-  options.policies = {"round-robin"};
-  const Answer answer = Simulated(options);
-  ASSERT_EQ(answer.code, EX_OK) << answer.err;
-  EXPECT_THAT(answer.out, testing::MatchesRegex("load: sglang-gsp, [0-9]+ requests within [0-9.]+ s \\([0-9.]+ per "
-                                                "second\\), [0-9]+ prompt tokens, [0-9]+ output tokens\nTTFT and "
-                                                "answers in seconds, ITL [^\n]*\npolicy .*"));
-}
-
-TEST(SimulateCommandTest, NamesTheFormatOfAFileOfAnother) {
-  const std::string path = testing::TempDir() + "other-format.jsonl";
-  std::ofstream(path) << R"({"timestamp":0,"input_length":600,"output_length":5,"hash_ids":[1,2]})" << '\n';
-  SimulateOptions options = Small();
-  options.generator.clear();
-  options.trace = path;
-  options.format = "mooncake";
-  options.policies = {"round-robin"};
-  ASSERT_EQ(Simulated(options).code, EX_OK);
-  options.format = "roost";
-  const Answer answer = Simulated(options);
-  EXPECT_NE(answer.code, EX_OK);
-  EXPECT_THAT(answer.err, HasSubstr("it is a file of --format mooncake"));
-}
-
 TEST(SimulateCommandTest, PrintsAnObjectPerPolicy) {
   SimulateOptions options = Small();
   options.policies = {"round-robin", "infinite"};
