@@ -73,8 +73,8 @@ TEST(FrameTest, FitsEveryScreenOfEightyColumns) {
     }
   }
   const auto lines = DrawFrame(title, {}, now, {.columns = 80, .rows = 24});
-  EXPECT_EQ(lines.back(), "… and 31 more");
-  EXPECT_EQ(DrawFrame(title, {}, now, {.columns = 80, .rows = 0}).size(), 4U + 50 + 7);
+  EXPECT_EQ(lines.back(), "… and 32 more");
+  EXPECT_EQ(DrawFrame(title, {}, now, {.columns = 80, .rows = 0}).size(), 5U + 50 + 7);
   EXPECT_THAT(DrawFrame(title, {}, now, {.columns = 120, .rows = 24})[4],
               HasSubstr("a-worker-with-a-very-long-name-0 "));
 }
@@ -82,7 +82,7 @@ TEST(FrameTest, FitsEveryScreenOfEightyColumns) {
 TEST(FrameTest, BeginsWithTheVerdictAndSaysWhoWasLost) {
   TopSample now;
   now.seconds = 1;
-  now.verdict = "demo: no worker takes requests since 09:24 UTC; worker-a lost 6 s ago (silent)";
+  now.verdict = "demo: no worker takes requests since 09:24 UTC; worker-a, worker-b lost 6 s ago (silent)";
   now.lost = {{.name = "worker-a", .reason = "silent", .seconds_ago = 6, .moved_requests = 3, .failed_requests = 1}};
   const auto lines = DrawFrame("top", {}, now, {.columns = kUncut, .rows = 0});
   EXPECT_EQ(lines[1], now.verdict);
