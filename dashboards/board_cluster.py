@@ -17,6 +17,7 @@ from panels import (
 from promql import mean, now, quantile, quantiles, rate, ratio
 
 SERVER_ERRORS = 'outcome=~"unavailable|internal|data_loss|deadline_exceeded"'
+READY = 'state="ready"'
 WORKER_CERTIFICATE = CERTIFICATE.replace("router", "worker")
 
 CLUSTER = {
@@ -27,7 +28,7 @@ CLUSTER = {
         row(
             "Now",
             stat("Ready workers", "Workers that take requests, as the router that knows most of them says.", "short",
-                 now("roost_router_workers", where='state="ready"', how="max"), thresholds=[(None, "red"), (1, "green")]),
+                 f"sum({now('roost_router_workers', 'model', where=READY, how='max')})", thresholds=[(None, "red"), (1, "green")]),
             stat("Requests", "Generations that end per second.", "reqps", rate("roost_router_generations_total")),
             stat("Failed", "Share of the generations that the server failed: no worker, a deadline that passed, a bug. "
                  "Streams that broke off count.", "percentunit",
@@ -42,6 +43,28 @@ CLUSTER = {
                  f"{now('roost_router_queued_requests')} + {now('roost_worker_waiting_requests')}",
                  thresholds=[(None, "green"), (1, "orange")]),
             stat("Running", "Requests in the workers' batches.", "short", now("roost_worker_running_requests")),
+        ),
+        row(
+            "Trouble",
+            panel("Failed by model", "Share of the generations that the server failed, those without a worker too.", "percentunit",
+                  [("{{model}}", ratio(rate("roost_router_generations_total", "model", where=SERVER_ERRORS),
+                                       rate("roost_router_generations_total", "model")))], min=0),
+            panel("Ready workers by model", "As the router that knows most of them says. A model at 0 is answered 503.", "short",
+                  [("{{model}}", now("roost_router_workers", "model", where='state="ready"', how="max"))], min=0),
+            panel("Workers lost", "By model and reason. A worker that was stopped is not lost.", "cps",
+                  [("{{model}}: {{reason}}", rate("roost_router_workers_lost_total", "model, reason"))]),
+            panel("Retries", "Generations sent again to another worker, by what happened at the first. Clients see nothing of it.",
+                  "cps", [("{{model}}: {{reason}}", rate("roost_router_retries_total", "model, reason"))]),
+            panel("Preemptions", "Requests put back into a worker's queue because blocks ran out: their prompts are computed again.",
+                  "cps", [("{{worker}}", rate("roost_worker_preemptions_total", "worker"))]),
+            panel("Certificates end in", "Time until the TLS certificates of routers and of workers' own endpoints end. Empty without TLS.",
+                  "s", [("{{instance}}", CERTIFICATE), ("{{worker}}", WORKER_CERTIFICATE)]),
+            panel("Refused peers and handshakes", "At the port for workers: no or a wrong key, or a name that --link-peers does not "
+                  "list. At the API: TLS handshakes that failed.", "cps",
+                  [("link: {{reason}}", rate("roost_router_link_refused_peers_total", "reason")),
+                   ("TLS: {{reason}}", rate("roost_router_tls_handshake_failures_total", "reason"))]),
+            panel("Builds", "Processes by version and commit. Two for long: an upgrade that was not finished.", "short",
+                  [("{{version}} {{revision}}", now("roost_build_info", "version, revision", how="count"))]),
         ),
         row(
             "Load",
@@ -77,7 +100,7 @@ CLUSTER = {
             panel("Decode", "From an answer's first token to its last, at the worker.", "s",
                   quantiles("roost_worker_decode_seconds", (0.5, 0.99))),
             panel("Refused by the routers' queues", "Answered 429. full: --max-queue. deadline: --max-queue-wait-ms.", "reqps",
-                  [("{{reason}}", rate("roost_router_queue_refused_total", "reason"))]),
+                  [("{{model}}: {{reason}}", rate("roost_router_queue_refused_total", "model, reason"))]),
         ),
         row(
             "Cache",
@@ -91,7 +114,7 @@ CLUSTER = {
         row(
             "Workers",
             panel("Workers by state", "Of each router, the largest number. starting: connected, not yet ready.", "short",
-                  [("{{state}}", now("roost_router_workers", "state", how="max"))]),
+                  [("{{state}}", f"sum by (state) ({now('roost_router_workers', 'model, state', how='max')})")]),
             panel("Share per worker", "Of the requests of its model.", "percentunit", [("{{worker}} {{model}}", SHARE_BY_WORKER)],
                   stack=True, min=0),
             panel("Imbalance", "Requests of the busiest worker over the mean. 1: all have the same. Caches that differ make it "
@@ -103,23 +126,6 @@ CLUSTER = {
                     + " and on (job, instance) roost_build_info")]),
             panel("Memory", "Resident memory of each router and worker, without GPUs'.", "bytes",
                   [("{{job}} {{instance}}", "process_resident_memory_bytes and on (job, instance) roost_build_info")]),
-        ),
-        row(
-            "Trouble",
-            panel("Workers lost", "By reason. A worker that was stopped is not lost.", "cps",
-                  [("{{reason}}", rate("roost_router_workers_lost_total", "reason"))]),
-            panel("Retries", "Generations sent again to another worker, by what happened at the first. Clients see nothing of it.",
-                  "cps", [("{{reason}}", rate("roost_router_retries_total", "reason"))]),
-            panel("Preemptions", "Requests put back into a worker's queue because blocks ran out: their prompts are computed again.",
-                  "cps", [("{{worker}}", rate("roost_worker_preemptions_total", "worker"))]),
-            panel("Certificates end in", "Time until the TLS certificates of routers and of workers' own endpoints end. Empty without TLS.",
-                  "s", [("{{instance}}", CERTIFICATE), ("{{worker}}", WORKER_CERTIFICATE)]),
-            panel("Refused peers and handshakes", "At the port for workers: no or a wrong key, or a name that --link-peers does not "
-                  "list. At the API: TLS handshakes that failed.", "cps",
-                  [("link: {{reason}}", rate("roost_router_link_refused_peers_total", "reason")),
-                   ("TLS: {{reason}}", rate("roost_router_tls_handshake_failures_total", "reason"))]),
-            panel("Builds", "Processes by version and commit. Two for long: an upgrade that was not finished.", "short",
-                  [("{{version}} {{revision}}", now("roost_build_info", "version, revision", how="count"))]),
         ),
     ],
 }

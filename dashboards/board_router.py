@@ -39,7 +39,7 @@ ROUTER = {
                   [("{{model}}", now("roost_router_queued_requests", "model"))]),
             panel("Wait at the router", "Of the generations that waited.", "s", quantiles("roost_router_queue_wait_seconds", (0.5, 0.99))),
             panel("Refused by the queue", "Answered 429. full: --max-queue. deadline: --max-queue-wait-ms.", "reqps",
-                  [("{{reason}}", rate("roost_router_queue_refused_total", "reason"))]),
+                  [("{{model}}: {{reason}}", rate("roost_router_queue_refused_total", "model, reason"))]),
         ),
         row(
             "Workers, as the router sees them",
@@ -48,8 +48,8 @@ ROUTER = {
             panel("Sent to each worker", "Generations per second.", "reqps",
                   [("{{worker}}", rate("roost_router_worker_requests_total", "worker"))], stack=True),
             panel("Lost and retried", "lost: workers, by reason. retried: generations that were sent again, by reason.",
-                  "cps", [("lost: {{reason}}", rate("roost_router_workers_lost_total", "reason")),
-                          ("retried: {{reason}}", rate("roost_router_retries_total", "reason"))]),
+                  "cps", [("lost: {{model}}: {{reason}}", rate("roost_router_workers_lost_total", "model, reason")),
+                          ("retried: {{model}}: {{reason}}", rate("roost_router_retries_total", "model, reason"))]),
         ),
         row(
             "Index: who holds which blocks",

@@ -17,6 +17,7 @@ from board_cache import CACHE
 from board_cluster import CLUSTER
 from board_router import ROUTER
 from board_worker import WORKER
+from panels import COLOURS
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -82,7 +83,23 @@ def field_config(panel):
     if panel["kind"] == "timeseries":
         stack = {"mode": "normal" if panel.get("stack") else "none", "group": "A"}
         defaults["custom"] = {"fillOpacity": 20 if panel.get("stack") else 0, "lineWidth": 1, "showPoints": "never", "stacking": stack}
-    return {"defaults": defaults, "overrides": []}
+        defaults["color"] = {"mode": "palette-classic-by-name"}
+    return {"defaults": defaults, "overrides": overrides_of(panel)}
+
+
+def overrides_of(panel):
+    """Fixed colours for the legends that are a label's value alone."""
+    names = {}
+    for legend, _ in panel["targets"]:
+        label = re.fullmatch(r"\{\{(\w+)\}\}", legend)
+        names |= COLOURS.get(label.group(1), {}) if label else {}
+    return [
+        {
+            "matcher": {"id": "byName", "options": name},
+            "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}],
+        }
+        for name, colour in names.items()
+    ]
 
 
 def options_of(panel):

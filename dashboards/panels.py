@@ -6,6 +6,23 @@ TOKENS_PER_SECOND = "suffix: tokens/s"
 BLOCKS_PER_SECOND = "suffix: blocks/s"
 CORES = "suffix: cores"
 
+# Fixed colours of what means good or bad, by the value of a label that a legend consists of. All other series keep one
+# colour too, by their names.
+COLOURS = {
+    "outcome": {
+        "stop": "green", "length": "blue", "tool_calls": "purple", "client_gone": "#8e8e8e", "overloaded": "orange",
+        "rate_limited": "yellow", "unavailable": "red", "internal": "dark-red", "data_loss": "#c4162a",
+        "deadline_exceeded": "#e02f44", "model_not_found": "#fa6400", "invalid_argument": "#b877d9",
+    },
+    "state": {
+        "ready": "green", "starting": "blue", "cordoned": "purple", "draining": "yellow", "ejected": "orange", "stalled": "red",
+    },
+    "code": {
+        "200": "green", "204": "semi-dark-green", "400": "blue", "401": "purple", "403": "purple", "404": "#8e8e8e",
+        "429": "orange", "499": "#8e8e8e", "500": "dark-red", "503": "red", "504": "#e02f44",
+    },
+}  # fmt: skip
+
 
 def panel(title, description, unit, targets, kind="timeseries", **look):
     """`targets`: (legend, query) each. `look`: width, stack, min, max, thresholds as (value, colour)."""

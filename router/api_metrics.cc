@@ -141,6 +141,18 @@ void ApiMetrics::OnGenerationEnd(const GenerationSummary& summary) {
   model.ended.at(failed ? TraitsOf(error).name : NameOf(summary.outcome))->Increment();
 }
 
+void ApiMetrics::OnUnserved(const UnservedGeneration& unserved) {
+  const std::string name = unserved.is_known ? std::string(unserved.model) : NameOfAwaited(unserved.model);
+  OfModel(name).ended.at(TraitsOf(unserved.error).name)->Increment();
+}
+
+std::string ApiMetrics::NameOfAwaited(std::string_view model) {
+  const std::lock_guard lock(mutex_);
+  if (by_model_.find(model) != by_model_.end() || awaited_.contains(model)) return std::string(model);
+  if (awaited_.size() >= kMostAwaited) return std::string(metrics::kOtherValue);
+  return *awaited_.emplace(model).first;
+}
+
 void ApiMetrics::OnFirstToken(std::string_view model, double seconds) { OfModel(model).ttft.Observe(seconds); }
 
 void ApiMetrics::OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) {

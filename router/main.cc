@@ -42,6 +42,7 @@
 #include "router/text/prompt_memo.h"
 #include "router/text/text_pool.h"
 #include "router/throughput_log.h"
+#include "router/traffic_history.h"
 #include "router/watched_files.h"
 
 namespace roost::router {
@@ -139,10 +140,15 @@ Result<void> WatchLinkPeers(const RouterOptions& options, const std::optional<wi
                        }});
 }
 
+// What is written down every few seconds.
+struct Diaries {
+  ThroughputLog& throughput;
+  TrafficHistory& history;
+};
+
 // Until a signal comes. Logs the throughput, and tells the service manager that the router is alive as long as all its
 // event loops turn.
-void Serve(HttpServer& server, Fleet& fleet, ThroughputLog& throughput, Termination& termination,
-           ServiceNotifier& notifier) {
+void Serve(HttpServer& server, Fleet& fleet, Diaries diaries, Termination& termination, ServiceNotifier& notifier) {
   using std::chrono::milliseconds;
   const SteadyClock clock;
   const auto turn = [&] {
@@ -163,7 +169,8 @@ void Serve(HttpServer& server, Fleet& fleet, ThroughputLog& throughput, Terminat
     notifier.KeepAlive(now, turn);
     if (now < next_line) continue;
     next_line = now + kThroughputInterval;
-    throughput.Tell();
+    diaries.throughput.Tell();
+    diaries.history.OnWorkers(fleet.Standing(), fleet.Queues());
   }
   notifier.Stopping();
 }
@@ -194,7 +201,8 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_in_flight_requests});
   ROOST_ASSIGN_OR_RETURN(const trace::SpanOutlet spans, OpenSpans(options, registry));
   const auto prompt_memo = std::make_shared<PromptMemo>(options.tokenization_memo_bytes);
-  ThroughputLog throughput(api_metrics, clock);
+  TrafficHistory history(api_metrics, &UnixSeconds);
+  ThroughputLog throughput(history, clock);
   Api api(
       dispatcher, throughput, clock, text,
       {.version = std::string(Version()),
@@ -217,6 +225,11 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
              if (files.api_keys != nullptr) api_metrics.OnKeys(files.api_keys->Accounts());
              return registry.Text();
            },
+       .history_json =
+           [&] {
+             history.OnWorkers(fleet->Standing(), fleet->Queues());
+             return history.Json();
+           },
        .unix_seconds_now = &UnixSeconds});
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Listeners> listeners, Listeners::Open(plan, api));
   LogInfo("router ready", {{"http", listeners->api_url()},
@@ -227,7 +240,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
                            {"policy", options.policy},
                            {"version", std::string(Version())}});
 
-  Serve(listeners->api_server(), *fleet, throughput, termination, notifier);
+  Serve(listeners->api_server(), *fleet, {throughput, history}, termination, notifier);
   const int last_signal =
       Announce(Milliseconds(options.drain_announce_seconds), api, listeners->api_server(), termination);
   LogInfo("router drains", {{"connections", std::to_string(listeners->api_server().connection_count())}});

@@ -28,6 +28,7 @@ class ThroughputLog final : public ApiObserver {
   void OnDroppedReasoning(std::uint32_t count) override { next_.OnDroppedReasoning(count); }
   void OnGenerationStart(std::string_view model) override;
   void OnGenerationEnd(const GenerationSummary& summary) override;
+  void OnUnserved(const UnservedGeneration& unserved) override { next_.OnUnserved(unserved); }
   void OnFirstToken(std::string_view model, double seconds) override { next_.OnFirstToken(model, seconds); }
   void OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) override {
     next_.OnLaterTokens(model, token_count, seconds);

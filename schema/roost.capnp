@@ -304,6 +304,10 @@ struct Hello {
   adapters @31 :List(Text);
   # The LoRA adapters that the worker serves beside its model, by the names that clients ask for: at most 1,024, each of
   # 1 to 200 bytes of UTF-8 without control characters. A router sends Generate.adapter only to a worker that names it.
+
+  host @32 :Text;
+  # Name of the machine, container or pod that the worker runs in, for operators: at most 255 bytes without control
+  # characters. May be empty.
 }
 
 struct TokenLogprobs {
@@ -462,6 +466,10 @@ struct Load {
   # The worker has lost track of its cache: the engine is another program, and events of it were lost. Go by what was
   # sent to it until this is false again, and then ask for a snapshot. Its events and its digest go on meanwhile; they
   # are of a part of the cache.
+
+  savedPrefillSeconds @17 :Float64 = 0;
+  # Estimated time that computing the cached prompt tokens would have taken, since the process began: what the worker
+  # counts as roost_worker_saved_prefill_seconds_total.
 }
 
 struct Step {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "worker/worker_name.h"
 
 namespace roost::worker {
 
@@ -50,6 +51,7 @@ void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup) {
   setup.hello.version.release = Version();
   setup.build = {.version = Version(), .revision = Revision()};
   setup.hello.worker_id = options.worker_id;
+  setup.hello.host = HostName();
   setup.hello.sends_cache_events = options.cache_events == "on";
   setup.hello.keeps_prefixes = options.prefix_cache == "on";
   setup.hello.model = options.served_model_name;

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -33,14 +34,17 @@ LockOutcome TryLock(const std::filesystem::path& path, int& fd) {
   return LockOutcome::kHeldByOther;
 }
 
+}  // namespace
+
 std::string HostName() {
   std::array<char, 256> host{};
   // gethostname may cut off a name that is too long; the last byte stays zero.
   if (gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') return "worker";
-  return host.data();
+  std::string name = host.data();
+  std::replace_if(
+      name.begin(), name.end(), [](char byte) { return byte <= ' ' || byte > '~'; }, '-');
+  return name;
 }
-
-}  // namespace
 
 WorkerName WorkerName::Take(const std::string& host, std::span<const std::filesystem::path> folders) {
   for (const std::filesystem::path& folder : folders) {

@@ -11,6 +11,9 @@
 
 namespace roost::worker {
 
+// This host's name, in printable ASCII; "worker" if it has none.
+[[nodiscard]] std::string HostName();
+
 class WorkerName {
  public:
   static constexpr int kMaxNumbers = 1024;

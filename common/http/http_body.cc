@@ -45,4 +45,10 @@ std::string HttpBody::TakeText(std::size_t padding) {
   return text;
 }
 
+void HttpBody::PutBack(std::string text) {
+  size_ = text.size();
+  pieces_.clear();
+  if (size_ > 0) pieces_.push_back(std::move(text));
+}
+
 }  // namespace roost

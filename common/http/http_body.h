@@ -31,6 +31,9 @@ class HttpBody {
   // body is empty afterwards, but keeps `memory`.
   [[nodiscard]] std::string TakeText(std::size_t padding);
 
+  // Undoes TakeText.
+  void PutBack(std::string text);
+
   // The request's charge on the budget.
   [[nodiscard]] ByteBudget::Guard& memory() { return memory_; }
   [[nodiscard]] const ByteBudget::Guard& memory() const { return memory_; }

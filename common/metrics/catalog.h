@@ -184,11 +184,13 @@ inline constexpr Metric kRouterWorkerRequests{Kind::kCounter, "roost_router_work
     "Generations sent to each worker."};
 inline constexpr Metric kRouterWorkerInFlight{Kind::kGauge, "roost_router_worker_in_flight_requests", "model,worker",
     "Generations of this router that are at a worker now."};
-inline constexpr Metric kRouterWorkers{Kind::kGauge, "roost_router_workers", "state",
-    "Workers known, by state: ready, cordoned, starting, draining, stalled or ejected. Only ready ones get new requests."};
-inline constexpr Metric kRouterWorkersLost{Kind::kCounter, "roost_router_workers_lost_total", "reason",
+inline constexpr Metric kRouterWorkers{Kind::kGauge, "roost_router_workers", "model,state",
+    "Workers of each model, by state: ready, cordoned, starting, draining, stalled or ejected. Only ready ones get new "
+    "requests. A model whose workers were lost keeps its zeros; one whose last worker left on its own loses them ten "
+    "minutes later."};
+inline constexpr Metric kRouterWorkersLost{Kind::kCounter, "roost_router_workers_lost_total", "model,reason",
     "Workers that were lost, not stopped, by reason: silent, restarted, broken_link, unreachable or stalled."};
-inline constexpr Metric kRouterRetries{Kind::kCounter, "roost_router_retries_total", "reason",
+inline constexpr Metric kRouterRetries{Kind::kCounter, "roost_router_retries_total", "model,reason",
     "Generations sent again to another worker, by what happened at the first."};
 inline constexpr Metric kRouterIndexBlocks{Kind::kGauge, "roost_router_index_blocks", "",
     "Distinct blocks in the prefix index."};
@@ -204,7 +206,7 @@ inline constexpr Metric kRouterQueued{Kind::kGauge, "roost_router_queued_request
     "Generations that wait at the router because no worker has room."};
 inline constexpr Metric kRouterQueueWait{Kind::kHistogram, "roost_router_queue_wait_seconds", "model",
     "Time that generations waited at the router, of those that did.", kLatencySeconds};
-inline constexpr Metric kRouterQueueRefused{Kind::kCounter, "roost_router_queue_refused_total", "reason",
+inline constexpr Metric kRouterQueueRefused{Kind::kCounter, "roost_router_queue_refused_total", "model,reason",
     "Generations refused by the router's queue, by reason: full or deadline."};
 inline constexpr Metric kRouterWorkerMode{Kind::kGauge, "roost_router_worker_mode", "model,worker,mode",
     "1 for the mode in which the router knows a worker's cache: exact (by its events), predicted (by what was sent there) or blind."};

@@ -93,6 +93,7 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   load.router_count = in.getRouterCount();
   load.cordoned = in.getCordoned();
   load.cache_unknown = in.getCacheUnknown();
+  ROOST_ASSIGN_OR_RETURN(load.saved_prefill_seconds, ReadSeconds(in.getSavedPrefillSeconds(), "savedPrefillSeconds"));
   if (load.router_count == 0 || load.router_count > kMaxRouters)
     return DataLoss("routerCount", "{} is not 1 to {}", load.router_count, kMaxRouters);
   ROOST_ASSIGN_OR_RETURN(load.other_prompts, ReadOtherPrompts(in.getOtherPrompts()));
@@ -146,6 +147,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.evicts = in.getEvicts();
   hello.cordons = in.getCordons();
   ROOST_ASSIGN_OR_RETURN(hello.adapters, ReadAdapters(in.getAdapters()));
+  ROOST_ASSIGN_OR_RETURN(hello.host, ReadLine(in.getHost(), "host", kMaxHostBytes));
   return hello;
 }
 

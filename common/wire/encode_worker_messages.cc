@@ -94,6 +94,7 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setRouterCount(load.router_count);
   out.setCordoned(load.cordoned);
   out.setCacheUnknown(load.cache_unknown);
+  out.setSavedPrefillSeconds(load.saved_prefill_seconds);
   auto others = out.initOtherPrompts(Count(load.other_prompts.size(), kMaxOtherPrompts, "other prompts"));
   std::size_t hashes_left = kMaxOtherHashes;
   for (unsigned i = 0; i < others.size(); ++i) {
@@ -147,6 +148,8 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setConstrainsOutput(hello.constrains_output);
   out.setEvicts(hello.evicts);
   out.setCordons(hello.cordons);
+  ROOST_CHECK(hello.host.size() <= kMaxHostBytes);
+  if (!hello.host.empty()) out.setHost(Text(hello.host));
   if (hello.adapters.empty()) return;
   FillAdapters(hello.adapters, out.initAdapters(Count(hello.adapters.size(), kMaxAdapters, "adapters")));
 }

@@ -84,6 +84,7 @@ struct Hello {
   bool evicts = false;                 // it knows Evict
   bool cordons = false;                // it knows Cordon
   std::vector<std::string> adapters;   // LoRA adapters that it serves beside its model; at most kMaxAdapters
+  std::string host;                    // where it runs, for operators; may be empty
 
   bool operator==(const Hello&) const = default;
 };
@@ -183,10 +184,11 @@ struct Load {
   // The other routers' share of queued_prefill_tokens, which the receiver can not know: the first kMaxOtherPrompts
   // prompts in the order in which they run.
   std::vector<OtherPrompt> other_prompts;
-  std::uint64_t progress = 0;      // grows with each report of the engine; heartbeats repeat the last one
-  std::uint32_t router_count = 1;  // that the worker's links are up with, the receiver included: 1 to kMaxRouters
-  bool cordoned = false;           // by an operator's Cordon; `draining` is set too
-  bool cache_unknown = false;      // events and digest are of a part of the cache only
+  std::uint64_t progress = 0;        // grows with each report of the engine; heartbeats repeat the last one
+  std::uint32_t router_count = 1;    // that the worker's links are up with, the receiver included: 1 to kMaxRouters
+  bool cordoned = false;             // by an operator's Cordon; `draining` is set too
+  bool cache_unknown = false;        // events and digest are of a part of the cache only
+  double saved_prefill_seconds = 0;  // that its cache has saved since the process began, by its own estimate
 
   bool operator==(const Load&) const = default;
 };

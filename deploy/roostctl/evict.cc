@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <ostream>
 #include <utility>
 
@@ -47,12 +48,34 @@ Result<std::string> WithMembersOf(const EvictOptions& options, std::string objec
   return object + prompt.members + '}';
 }
 
+// Of a tenant that evicted nothing: whether it is one at all. A key that was withdrawn may have left blocks, so only
+// who neither has blocks nor a key is unknown. Without an answer about keys nothing is known.
+bool IsUnknownTenant(HttpClient& client, std::string_view tenant) {
+  const Result<HttpResponse> usage = client.Get("/admin/v1/usage");
+  if (!usage.ok() || usage->status != 200) return false;
+  simdjson::dom::parser parser;
+  simdjson::dom::element body;
+  simdjson::dom::array keys;
+  if (parser.parse(simdjson::padded_string(usage->body)).get(body) != simdjson::SUCCESS ||
+      body["keys"].get(keys) != simdjson::SUCCESS) {
+    return false;
+  }
+  return std::none_of(keys.begin(), keys.end(),
+                      [tenant](simdjson::dom::element key) { return TextAt(key, "/tenant") == tenant; });
+}
+
 Result<EvictReport> AskToEvict(const EvictOptions& options) {
   ROOST_ASSIGN_OR_RETURN(const std::string body, EvictBody(options));
   HttpClient client(options.admin, 60);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.PostJson("/admin/v1/evict", body));
   if (response.status != 200) return RefusalOf(response);
-  return FormatEvictAnswer(response.body);
+  ROOST_ASSIGN_OR_RETURN(EvictReport report, FormatEvictAnswer(response.body));
+  if (report.is_complete && report.block_count == 0 && !options.tenant.empty() &&
+      IsUnknownTenant(client, options.tenant)) {
+    return InvalidArgument("tenant", "'{}' is unknown: no worker held blocks of it, and no API key has it",
+                           options.tenant);
+  }
+  return report;
 }
 
 int RunEvictCommand(Arguments arguments, const Console& console) {
@@ -106,8 +129,8 @@ Result<EvictReport> FormatEvictAnswer(std::string_view answer_json) {
       answer["workers"].get(workers) != simdjson::SUCCESS) {
     return DataLoss("answer", "it lacks evicted_blocks or workers");
   }
-  EvictReport report{.text = {}, .is_complete = true};
-  report.text = fmt::format("evicted {} blocks\n", evicted + CountAt(answer, "/busy_blocks"));
+  EvictReport report{.text = {}, .is_complete = true, .block_count = evicted + CountAt(answer, "/busy_blocks")};
+  report.text = fmt::format("evicted {} blocks\n", report.block_count);
   for (const simdjson::dom::element worker : workers) {
     report.is_complete = report.is_complete && FlagAt(worker, "/answered");
     report.text += fmt::format("  {:<24} {}\n", TextAt(worker, "/worker"), EvictionText(worker));

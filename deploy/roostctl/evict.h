@@ -1,6 +1,7 @@
 // `roostctl evict`: erases a prompt, or all of a tenant, from the workers' caches.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@ struct EvictOptions : PromptOptions {
 struct EvictReport {
   std::string text;
   bool is_complete = false;
+  std::uint64_t block_count = 0;  // evicted, or to be evicted when requests end
 };
 // kDataLoss when the answer is none of its own.
 [[nodiscard]] Result<EvictReport> FormatEvictAnswer(std::string_view answer_json);

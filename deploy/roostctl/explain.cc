@@ -145,7 +145,7 @@ Result<std::string> Ask(const ExplainOptions& options) {
   HttpClient client(options.admin, 10);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get(ExplainPath(options)));
   if (response.status != 200) return RefusalOf(response);
-  return FormatDecisions(response.body);
+  return options.json ? response.body + "\n" : FormatDecisions(response.body);
 }
 
 int RunExplainCommand(Arguments arguments, const Console& console) {
@@ -153,7 +153,8 @@ int RunExplainCommand(Arguments arguments, const Console& console) {
   ConfigParser parser("roostctl explain", "Prints why a request went to its worker, or the last decisions.");
   DeclareAdmin(options.admin, parser);
   parser.AddPositional("ID", options.request_id, "Id of the answer (chatcmpl-…), or its x-request-id")
-      .Add("last", options.limit, "How many of the last decisions, without an ID", {.low = 1, .high = 1024});
+      .Add("last", options.limit, "How many of the last decisions, without an ID", {.low = 1, .high = 1024})
+      .AddSwitch("json", options.json, "Print the router's answer: an object for programs");
   if (const auto code = Ended(parser, arguments, console)) return *code;
   return RunExplain(options, console.out, console.err);
 }

@@ -16,6 +16,7 @@ struct ExplainOptions {
   RouterAccess admin{kDefaultAdminUrl};
   std::string request_id;   // the answer's id or its x-request-id; empty: the last decisions
   std::uint32_t limit = 1;  // of the last decisions
+  bool json = false;        // the router's answer as it is
 };
 
 // The path and query of the request to the router.

@@ -21,6 +21,7 @@ using simdjson::dom::element;
 // A prompt may take long to compute; the router has its own limit.
 constexpr double kWarmSeconds = 3600;
 constexpr std::size_t kHashDigits = 16;
+constexpr const char* kJsonHelp = "Print the router's answer: an object for programs";
 
 Result<element> Parse(simdjson::dom::parser& parser, std::string_view json, const char* list) {
   element answer;
@@ -89,10 +90,10 @@ Result<std::string> Post(const PromptOptions& options, const char* path, const R
   return response.body;
 }
 
-Result<std::string> AskMatch(const PromptOptions& options) {
+Result<std::string> AskMatch(const MatchOptions& options) {
   ROOST_ASSIGN_OR_RETURN(const std::string messages, ReadMessages(options));
   ROOST_ASSIGN_OR_RETURN(const std::string answer, Post(options, "/admin/v1/match", MatchBody(options, messages), 60));
-  return FormatMatch(answer);
+  return options.json ? answer + "\n" : FormatMatch(answer);
 }
 
 Result<std::string> AskWarm(const WarmOptions& options) {
@@ -104,7 +105,7 @@ Result<std::string> AskPrefixes(const PrefixesOptions& options) {
   HttpClient client(options.admin, 60);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get(PrefixesPath(options)));
   if (response.status != 200) return RefusalOf(response);
-  return FormatPrefixes(response.body);
+  return options.json ? response.body + "\n" : FormatPrefixes(response.body);
 }
 
 int Print(const char* command, const Result<std::string>& text, std::ostream& out, std::ostream& err) {
@@ -117,12 +118,13 @@ int Print(const char* command, const Result<std::string>& text, std::ostream& ou
 }
 
 int RunMatchCommand(Arguments arguments, const Console& console) {
-  PromptOptions options;
+  MatchOptions options;
   ConfigParser parser(
       "roostctl match",
       "Prints what a request with this prompt would find in the workers' caches now, and where it would "
       "go. Runs nothing.");
   DeclarePrompt(options, parser);
+  parser.AddSwitch("json", options.json, kJsonHelp);
   if (const auto code = Ended(parser, arguments, console)) return *code;
   return RunMatch(options, console.out, console.err);
 }
@@ -145,7 +147,8 @@ int RunPrefixesCommand(Arguments arguments, const Console& console) {
                       "router runs with --show-prefix-text.");
   DeclareAdmin(options.admin, parser);
   parser.Add("model", options.model, "Model; all of the router's when empty")
-      .Add("top", options.top, "Prefixes, the most used first", {.low = 1, .high = 1000});
+      .Add("top", options.top, "Prefixes, the most used first", {.low = 1, .high = 1000})
+      .AddSwitch("json", options.json, kJsonHelp);
   if (const auto code = Ended(parser, arguments, console)) return *code;
   return RunPrefixes(options, console.out, console.err);
 }
@@ -225,7 +228,7 @@ Result<std::string> FormatPrefixes(std::string_view answer_json) {
   return text;
 }
 
-int RunMatch(const PromptOptions& options, std::ostream& out, std::ostream& err) {
+int RunMatch(const MatchOptions& options, std::ostream& out, std::ostream& err) {
   return Print("match", AskMatch(options), out, err);
 }
 

@@ -13,6 +13,10 @@
 
 namespace roost::roostctl {
 
+struct MatchOptions : PromptOptions {
+  bool json = false;  // the router's answer as it is
+};
+
 struct WarmOptions : PromptOptions {
   std::string workers = "all";  // or best, or names separated by commas
 };
@@ -21,6 +25,7 @@ struct PrefixesOptions {
   RouterAccess admin{kDefaultAdminUrl};
   std::string model;  // empty: all
   std::uint32_t top = 20;
+  bool json = false;  // the router's answer as it is
 };
 
 // The bodies of POST /admin/v1/match and /admin/v1/warm. `messages_json` is the file's content.
@@ -35,7 +40,7 @@ struct PrefixesOptions {
 
 // Ask the router and print. Return the exit code: 0 when the router answered; for a warm-up, when every worker now
 // holds the prompt.
-int RunMatch(const PromptOptions& options, std::ostream& out, std::ostream& err);
+int RunMatch(const MatchOptions& options, std::ostream& out, std::ostream& err);
 int RunWarm(const WarmOptions& options, std::ostream& out, std::ostream& err);
 int RunPrefixes(const PrefixesOptions& options, std::ostream& out, std::ostream& err);
 

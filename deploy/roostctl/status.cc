@@ -8,7 +8,9 @@
 #include <map>
 #include <ostream>
 
+#include "deploy/roostctl/block_tree.h"
 #include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/json_members.h"
 #include "deploy/roostctl/refusal.h"
 
 namespace roost::roostctl {
@@ -70,18 +72,55 @@ std::string IdleLine(simdjson::dom::element worker) {
                      Text(worker, "model"), why);
 }
 
-Result<std::string> Ask(HttpClient& client) {
+// "6 s", "4 min"
+std::string Age(double seconds) {
+  constexpr double kMinute = 60;
+  return seconds < kMinute ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / kMinute);
+}
+
+std::string FateOf(simdjson::dom::element lost) {
+  std::string text;
+  const auto add = [&](const char* member, std::string_view what) {
+    const std::uint64_t count = CountAt(lost, member);
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  };
+  add("/moved_requests", "continue elsewhere");
+  add("/waiting_requests", "wait");
+  add("/failed_requests", "failed");
+  return text.empty() ? "none" : text;
+}
+
+// The workers that were lost in the last ten minutes. An older router tells none.
+std::string LostTable(simdjson::dom::element body) {
+  const std::vector<simdjson::dom::element> lost = ListAt(body, "/lost");
+  if (lost.empty()) return "";
+  std::string table =
+      fmt::format("\n{:<24} {:<20} {:<24} {:<12} {}\n", "lost worker", "model", "when", "why", "its requests");
+  for (const simdjson::dom::element worker : lost) {
+    const std::string when = fmt::format("{} ago{}", Age(SecondsAt(worker, "/seconds_ago").value_or(0)),
+                                         FlagAt(worker, "/back") ? ", it is back" : "");
+    table += fmt::format("{:<24} {:<20} {:<24} {:<12} {}\n", Printable(TextAt(worker, "/id")),
+                         Printable(TextAt(worker, "/model")), when, TextAt(worker, "/reason"), FateOf(worker));
+  }
+  return table;
+}
+
+Result<std::string> Ask(const StatusOptions& options) {
+  HttpClient client(options.admin, 10);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get("/admin/v1/workers"));
   if (response.status != 200) return RefusalOf(response);
-  return FormatStatus(response.body);
+  return options.json ? response.body + "\n" : FormatStatus(response.body);
 }
 
 int RunStatusCommand(Arguments arguments, const Console& console) {
-  RouterAccess admin{kDefaultAdminUrl};
-  ConfigParser parser("roostctl status", "Prints the workers that a router knows: state, load and cached blocks.");
-  DeclareAdmin(admin, parser);
+  StatusOptions options;
+  ConfigParser parser("roostctl status",
+                      "Prints how a router stands in a line, then the workers that it knows: state, load and cached "
+                      "blocks, and those that it lost in the last ten minutes.");
+  DeclareAdmin(options.admin, parser);
+  parser.AddSwitch("json", options.json, "Print the router's answer: an object for programs");
   if (const auto code = Ended(parser, arguments, console)) return *code;
-  return RunStatus(admin, console.out, console.err);
+  return RunStatus(options, console.out, console.err);
 }
 
 }  // namespace
@@ -97,9 +136,12 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
     return DataLoss("/admin/v1/workers", "the answer holds no list of workers");
   }
   const bool shows_revisions = HasSeveralRevisions(workers);
-  std::string table = fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}{}\n", "worker",
-                                  "model", "state", "index", "running", "waiting", "in flight", "cached/blocks",
-                                  "pinned", "requests", shows_revisions ? "  revision" : "");
+  std::string table;
+  std::string_view verdict;  // an older router has none
+  if (body.at_pointer("/verdict/text").get(verdict) == simdjson::SUCCESS) table = Printable(verdict) + "\n\n";
+  table += fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}{}\n", "worker", "model", "state",
+                       "index", "running", "waiting", "in flight", "cached/blocks", "pinned", "requests",
+                       shows_revisions ? "  revision" : "");
   for (const simdjson::dom::element worker : workers) {
     const std::string blocks = fmt::format("{}/{}", Count(worker, "cached_blocks"), Count(worker, "blocks"));
     const std::string revision = shows_revisions ? fmt::format("  {}", RevisionOf(worker)) : "";
@@ -110,12 +152,11 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
   }
   if (workers.size() == 0) table += "(no workers)\n";
   for (const simdjson::dom::element worker : workers) table += IdleLine(worker);
-  return table;
+  return table + LostTable(body);
 }
 
-int RunStatus(const RouterAccess& admin, std::ostream& out, std::ostream& err) {
-  HttpClient client(admin, 10);
-  const Result<std::string> table = Ask(client);
+int RunStatus(const StatusOptions& options, std::ostream& out, std::ostream& err) {
+  const Result<std::string> table = Ask(options);
   if (!table.ok()) {
     err << "roostctl status: " << table.error().ToString() << '\n';
     return 1;

@@ -1,4 +1,4 @@
-// `roostctl status`: the workers that a router knows, as a table.
+// `roostctl status`: how a router stands in a line, the workers that it knows, as a table, and those that it lost.
 #pragma once
 
 #include <iosfwd>
@@ -11,11 +11,16 @@
 
 namespace roost::roostctl {
 
+struct StatusOptions {
+  RouterAccess admin{kDefaultAdminUrl};
+  bool json = false;  // the router's answer as it is
+};
+
 // Formats the answer of GET /admin/v1/workers. kDataLoss when it is not such an answer.
 [[nodiscard]] Result<std::string> FormatStatus(std::string_view workers_json);
 
 // Asks the router and prints. Returns the exit code: 0 when it answered.
-int RunStatus(const RouterAccess& admin, std::ostream& out, std::ostream& err);
+int RunStatus(const StatusOptions& options, std::ostream& out, std::ostream& err);
 
 extern const Command kStatusCommand;
 

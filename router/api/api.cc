@@ -26,6 +26,12 @@ namespace {
 
 constexpr std::string_view kUnrouted = "other";
 
+bool IsGeneration(std::string_view route) {
+  constexpr std::array<std::string_view, 4> kRoutesOfGenerations{"chat_completions", "completions", "responses",
+                                                                 "messages"};
+  return std::find(kRoutesOfGenerations.begin(), kRoutesOfGenerations.end(), route) != kRoutesOfGenerations.end();
+}
+
 ErrorForm FormOfErrors(const HttpRequest& request) {
   return request.path.starts_with("/v1/messages") ? ErrorForm::kAnthropic : ErrorForm::kOpenAi;
 }
@@ -115,6 +121,7 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/version", Match::kExact, "version", Door::kClients, CallThread::kConnection, &Api::Version},
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", Door::kAdmin, CallThread::kText, &Api::Workers},
       Route{"GET", "/admin/v1/models", Match::kExact, "models", Door::kAdmin, CallThread::kText, &Api::ModelFacts},
+      Route{"GET", "/admin/v1/history", Match::kExact, "history", Door::kAdmin, CallThread::kText, &Api::History},
       Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", Door::kAdmin, CallThread::kText, &Api::Decisions},
       Route{"GET", "/admin/v1/queues", Match::kExact, "queues", Door::kAdmin, CallThread::kText, &Api::Queues},
       Route{"GET", "/admin/v1/usage", Match::kExact, "usage", Door::kAdmin, CallThread::kText, &Api::UsageOfKeys},
@@ -262,18 +269,32 @@ void Api::PostToText(const std::shared_ptr<Call>& call, const Route& route) {
   call->responder->OnClosed([client = call->client] { client->OnGone(); });
   const std::size_t bytes = call->request.body.size();
   call->thread = CallThread::kText;
-  if (text_.TryPost(bytes, [this, call, &route] { RunText(*call, route); })) return;
+  if (text_.TryPost(bytes, [this, call, &route] { RunText(call, route); })) return;
   call->thread = CallThread::kConnection;
   AnswerError(*call, {ErrorCode::kOverloaded, "too many requests wait to be read", ""});
 }
 
-void Api::RunText(Call& call, const Route& route) {
-  if (call.client->gone()) return services_.observer.OnAnswer(call.route, TraitsOf(ErrorCode::kCancelled).http_status);
-  try {
-    (this->*route.handle)(call);
-  } catch (const std::bad_alloc&) {
-    AnswerError(call, {ErrorCode::kUnavailable, "the server is out of memory", ""});
+void Api::RunText(const std::shared_ptr<Call>& call, const Route& route) {
+  if (call->client->gone()) {
+    return services_.observer.OnAnswer(call->route, TraitsOf(ErrorCode::kCancelled).http_status);
   }
+  try {
+    (this->*route.handle)(*call);
+  } catch (const std::bad_alloc&) {
+    call->arrival = Call::Arrival::kWaited;
+    AnswerError(*call, {ErrorCode::kUnavailable, "the server is out of memory", ""});
+  }
+  if (call->arrival == Call::Arrival::kWaits) AwaitModel(call, route);
+}
+
+void Api::AwaitModel(const std::shared_ptr<Call>& call, const Route& route) {
+  call->arrival = Call::Arrival::kWaited;
+  const auto again = [this, call, &route] {
+    const std::size_t bytes = call->request.body.size();
+    if (text_.TryPost(bytes, [this, call, &route] { RunText(call, route); })) return;
+    AnswerError(*call, {ErrorCode::kOverloaded, "too many requests wait to be read", ""});
+  };
+  if (!services_.dispatcher.WhenServed(call->asked_model, again)) RunText(call, route);
 }
 
 HttpResponse Api::UnroutedAnswer(const Call& call, const HttpRequest& head) {
@@ -385,7 +406,21 @@ HttpResponse Api::ErrorAnswer(const Call& call, const Error& error) {
                                                   : ErrorResponse(named, retry_after);
 }
 
-void Api::AnswerError(const Call& call, const Error& error) { Answer(call, ErrorAnswer(call, error)); }
+void Api::AnswerError(const Call& call, const Error& error) {
+  if (call.arrival == Call::Arrival::kWaits) return;  // it is tried again
+  CountUnserved(call, error);
+  Answer(call, ErrorAnswer(call, error));
+}
+
+// Names that nobody serves nor is expected to are the client's mistake: they count as requests only.
+void Api::CountUnserved(const Call& call, const Error& error) const {
+  if (!IsGeneration(call.route) || call.asked_model.empty()) return;
+  if (error.code != ErrorCode::kUnavailable && error.code != ErrorCode::kModelNotFound) return;
+  const std::optional<std::string> known = services_.dispatcher.KnownModel(call.asked_model);
+  if (!known && error.code == ErrorCode::kModelNotFound) return;
+  services_.observer.OnUnserved(
+      {.model = known ? *known : call.asked_model, .is_known = known.has_value(), .error = error.code});
+}
 
 void Api::AnswerResult(const Call& call, Result<std::string> body) {
   body.ok() ? Answer(call, JsonResponse(std::move(body).value())) : AnswerError(call, body.error());

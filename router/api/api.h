@@ -81,6 +81,7 @@ struct ApiOptions {
   std::vector<std::string> cors_origins = {};            // pages that may call the API without a key; see cors.h
   Tracing tracing = {};                                  // of generations
   std::function<std::string()> metrics_text = {};        // the body of /metrics
+  std::function<std::string()> history_json = {};        // the body of /admin/v1/history
   std::function<std::int64_t()> unix_seconds_now = {};   // wall time, for `created`
 };
 
@@ -132,7 +133,11 @@ class Api {
   [[nodiscard]] static Result<void> CheckBody(const HttpRequest& head, const Route* route);
 
   void PostToText(const std::shared_ptr<Call>& call, const Route& route);
-  void RunText(Call& call, const Route& route);
+  void RunText(const std::shared_ptr<Call>& call, const Route& route);
+  // Tries the call again once a worker serves its model, or after a while.
+  void AwaitModel(const std::shared_ptr<Call>& call, const Route& route);
+  // Counts a generation that was refused because no worker serves its model.
+  void CountUnserved(const Call& call, const Error& error) const;
 
   [[nodiscard]] HttpResponse UnroutedAnswer(const Call& call, const HttpRequest& head);
   void ChatCompletions(Call& call);
@@ -153,6 +158,7 @@ class Api {
   void Console(Call& call);
   void Version(Call& call);
   void Workers(Call& call);
+  void History(Call& call);
   void Decisions(Call& call);
   void Queues(Call& call);
   void UsageOfKeys(Call& call);

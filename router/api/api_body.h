@@ -19,7 +19,10 @@ Result<Request> Api::ReadBody(Call& call, Result<Request> (*parse)(const JsonObj
   ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size)));
   JsonBody json(body.TakeText(JsonBody::kPadding));
   ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
-  ROOST_RETURN_IF_ERROR(CheckModel(call, object));
+  if (Result<void> model = CheckModel(call, object); !model.ok()) {
+    if (call.arrival == Call::Arrival::kWaits) body.PutBack(json.Release());
+    return model.error();
+  }
   ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size, json.node_count())));
   Result<Request> request = parse(object);
   ROOST_CHECK(!request.ok() || call.model != nullptr, "a parsed request has a model");

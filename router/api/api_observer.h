@@ -36,6 +36,14 @@ struct GenerationSummary {
   return "error";
 }
 
+// A generation that ended before it began, because no worker serves its model now.
+struct UnservedGeneration {
+  std::string_view model = {};  // under which it counts
+  // A worker has served the model since the start; otherwise its name is the client's word.
+  bool is_known = false;
+  ErrorCode error = ErrorCode::kUnavailable;
+};
+
 class ApiObserver {
  public:
   virtual ~ApiObserver() = default;
@@ -53,6 +61,7 @@ class ApiObserver {
   // A generation is active from OnGenerationStart to OnGenerationEnd.
   virtual void OnGenerationStart(std::string_view model) = 0;
   virtual void OnGenerationEnd(const GenerationSummary& summary) = 0;
+  virtual void OnUnserved(const UnservedGeneration& /*unserved*/) {}
 
   virtual void OnFirstToken(std::string_view model, double seconds) = 0;
   // `token_count` tokens arrived together, `seconds` after the previous ones.

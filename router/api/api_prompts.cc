@@ -131,7 +131,8 @@ std::vector<std::shared_ptr<const ServedModel>> Api::ModelsWithoutAdapters() con
 }
 
 Error Api::AwayOrUnknown(const std::string& name) const {
-  if (!services_.dispatcher.IsExpected(name)) return NotServed(name);
+  // A router that has just begun does not know yet what its workers bring.
+  if (!services_.dispatcher.IsExpected(name) && !services_.dispatcher.IsArriving(name)) return NotServed(name);
   return {ErrorCode::kUnavailable, fmt::format("no worker of the model '{}' is ready now", name), "model"};
 }
 
@@ -176,7 +177,12 @@ Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
   }
   if (wanted.empty()) return InvalidArgument("model", "must name the model to ask");
   if (!MayUse(call.admission, wanted)) return NotServed(wanted);
-  ROOST_ASSIGN_OR_RETURN(call.model, FindModel(wanted));
+  call.asked_model = wanted;
+  Result<std::shared_ptr<const ServedModel>> found = FindModel(wanted);
+  if (!found.ok() && call.arrival == Call::Arrival::kMayWait && services_.dispatcher.IsArriving(wanted)) {
+    call.arrival = Call::Arrival::kWaits;
+  }
+  ROOST_ASSIGN_OR_RETURN(call.model, std::move(found));
   return services_.dispatcher.CheckRoom(*call.model);
 }
 

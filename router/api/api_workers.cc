@@ -1,17 +1,26 @@
 // The Api's routes about workers, for operators: who is there, who shall get requests. They run on text threads.
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 #include "router/api/api_call.h"
 #include "router/api/cordon_request.h"
+#include "router/api/fleet_verdict.h"
 #include "router/api/json_object.h"
 #include "router/api/models_json.h"
 #include "router/api/text_memory.h"
 
 namespace roost::router {
 
-void Api::Workers(Call& call) { Answer(call, JsonResponse(WorkersBody(services_.dispatcher.Workers()))); }
+void Api::Workers(Call& call) {
+  const std::vector<WorkerStatus> workers = services_.dispatcher.Workers();
+  const std::vector<QueueStatus> queues = services_.dispatcher.Queues();
+  const FleetStanding standing = services_.dispatcher.Standing();
+  Answer(call, JsonResponse(WorkersBody({workers, queues, standing, options_.unix_seconds_now()})));
+}
+
+void Api::History(Call& call) { Answer(call, JsonResponse(options_.history_json())); }
 
 void Api::Cordon(Call& call) { ApplyCordon(call, CordonVerb::kCordon); }
 void Api::Uncordon(Call& call) { ApplyCordon(call, CordonVerb::kUncordon); }

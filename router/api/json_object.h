@@ -85,6 +85,12 @@ class JsonBody {
   // Call once.
   [[nodiscard]] Result<JsonObject> Parse();
 
+  // Only after Parse: the body's text again. The objects of Parse are void then.
+  [[nodiscard]] std::string Release() {
+    body_.resize(body_.size() - kPadding);
+    return std::move(body_);
+  }
+
   // The number of values, names and container ends in the body. Only after Parse.
   [[nodiscard]] std::size_t node_count() const;
 

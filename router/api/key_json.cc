@@ -37,7 +37,8 @@ std::string UsageBody(std::span<const NamedAccount> accounts) {
   json.BeginObject().Key("keys").BeginArray();
   for (const NamedAccount& named : accounts) {
     const KeyUsage usage = named.account->usage();
-    json.BeginObject().Key("name").String(named.name).Key("requests").Number(usage.requests);
+    json.BeginObject().Key("name").String(named.name).Key("tenant").String(named.tenant);
+    json.Key("requests").Number(usage.requests);
     json.Key("refused_requests").Number(usage.refused).Key("prompt_tokens").Number(usage.prompt_tokens);
     json.Key("cached_tokens").Number(usage.cached_tokens).Key("output_tokens").Number(usage.output_tokens);
     json.EndObject();

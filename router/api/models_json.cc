@@ -64,10 +64,17 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.Key("fingerprint").String(worker.fingerprint).Key("kv_dtype").String(worker.kv_dtype);
   json.Key("adapters").BeginArray();
   for (const std::string& name : worker.adapters) json.String(name);
-  json.EndArray().EndObject();
+  json.EndArray().Key("host").String(worker.host);
+  json.Key("saved_prefill_seconds_total").Number(worker.load.saved_prefill_seconds).EndObject();
 }
 
 }  // namespace
+
+void WriteWorkers(std::span<const WorkerStatus> workers, JsonWriter& json) {
+  json.Key("workers").BeginArray();
+  for (const WorkerStatus& worker : workers) WriteWorker(worker, json);
+  json.EndArray();
+}
 
 std::string ModelBody(const ServedModel& model) {
   JsonWriter json;
@@ -154,14 +161,6 @@ std::optional<std::string> ModelOfQuery(std::string_view query) {
     if (parameter.name == "model") model = std::move(parameter.value);
   }
   return model;
-}
-
-std::string WorkersBody(std::span<const WorkerStatus> workers) {
-  JsonWriter json;
-  json.BeginObject().Key("workers").BeginArray();
-  for (const WorkerStatus& worker : workers) WriteWorker(worker, json);
-  json.EndArray().EndObject();
-  return json.Take();
 }
 
 std::string QueuesBody(std::span<const QueueStatus> queues) {

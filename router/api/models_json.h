@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/json_writer.h"
 #include "router/fleet/dispatcher.h"
 
 namespace roost::router {
@@ -45,8 +46,8 @@ enum class ReadyModels { kList, kOmit };
 // The parameter `model` of a query. Others are ignored: probes come with all sorts.
 [[nodiscard]] std::optional<std::string> ModelOfQuery(std::string_view query);
 
-// {"workers":[…]}, which `roostctl status` shows.
-[[nodiscard]] std::string WorkersBody(std::span<const WorkerStatus> workers);
+// The member "workers": what each is and does.
+void WriteWorkers(std::span<const WorkerStatus> workers, JsonWriter& json);
 
 // {"queues":[…]}: the requests that wait at the router.
 [[nodiscard]] std::string QueuesBody(std::span<const QueueStatus> queues);

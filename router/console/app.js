@@ -6,10 +6,12 @@ import { age, clockTime } from './format.js';
 import { sum } from './prometheus.js';
 import { Refusal, Unreachable, getJson, getText, key } from './router.js';
 import { Decisions, MOST_DECISIONS } from './decisions.js';
+import { Hour } from './hour.js';
 import { Keys } from './keys.js';
 import { History, Overview, secondsPerToken } from './overview.js';
 import { MOST_PREFIXES, Prefixes } from './prefixes.js';
 import { Savings } from './savings.js';
+import { Events, Lost, VerdictLine } from './standing.js';
 import { Shares, Workers } from './workers.js';
 
 const INTERVAL_MS = 2000;
@@ -23,6 +25,10 @@ const ASKED_DECISIONS = 60;  // of all models; also what the speed is the mean o
 const by = (id) => document.getElementById(id);
 const history = new History();
 const shares = new Shares();
+const verdict = new VerdictLine(by('verdict'));
+const lostPanel = new Lost(by('lost-workers'), by('lost-list'), by('lost-workers-note'));
+const eventsPanel = new Events(by('events'));
+const hourPanel = new Hour(by('hour'), by('hour-note'));
 const overview = new Overview(by('tiles'), by('now-note'));
 const workersPanel = new Workers(by('workers'), by('workers-note'));
 const decisionsPanel = new Decisions(by('decisions'), by('decisions-note'));
@@ -62,8 +68,8 @@ function forgetNumbers() {
   slowAt = -Infinity;
 }
 
-function showModels(workers) {
-  const names = [...new Set(workers.map((worker) => worker.model))].sort();
+function showModels(models) {
+  const names = models.map((model) => model.id).sort();
   const select = by('model');
   const chosen = chosenModel();
   if (chosen !== undefined && !names.includes(chosen)) names.push(chosen);
@@ -76,15 +82,19 @@ function showModels(workers) {
 }
 
 function showAll() {
-  const { workers, queues, decisions } = answers;
-  showModels(workers);
+  const { workers, queues, decisions, told } = answers;
+  showModels(told.models);
   const model = chosenModel();
   const isShown = (each) => model === undefined || each.model === model;
   const shownWorkers = workers.filter(isShown);
   const shownDecisions = decisions.filter(isShown);
   const tokenSeconds = secondsPerToken(shownDecisions);
   const inFlight = shownWorkers.reduce((total, worker) => total + worker.in_flight_requests, 0);
-  overview.show(history, { model, queues, inFlight, tokenSeconds });
+  verdict.show(told, model);
+  lostPanel.show(told.lost.filter(isShown));
+  eventsPanel.show(told.events.filter(isShown));
+  if (answers.hour !== undefined) hourPanel.show(answers.hour, model);
+  overview.show(history, { model, queues, inFlight });
   workersPanel.show(shownWorkers, shares);
   decisionsPanel.show(shownDecisions.slice(0, MOST_DECISIONS));
   const readyCount = shownWorkers.filter((worker) => worker.state === 'ready').length;
@@ -105,9 +115,9 @@ async function askForNumbers() {
     getJson('admin/v1/workers'), getJson('admin/v1/queues'), getJson(`admin/v1/decisions?limit=${ASKED_DECISIONS}`),
     getText('metrics'),
   ]);
-  answers = { workers: workers.workers, queues: queues.queues, decisions: decisions.decisions };
+  answers = { told: workers, workers: workers.workers, queues: queues.queues, decisions: decisions.decisions, hour: answers?.hour };
   const time = seconds();
-  history.add(metrics, time, answers.queues);
+  history.add(metrics, time, answers.queues, answers.workers);
   shares.add(answers.workers, time);
   setText(by('version'), history.readings.at(-1).families.get('roost_build_info')?.[0].labels.version ?? '');
 }
@@ -129,6 +139,8 @@ async function askForPrefixes() {
 async function askSlowly(asker) {
   if (seconds() - slowAt < SLOW_INTERVAL_MS / 1000) return;
   slowAt = seconds();
+  answers.hour = await getJson('admin/v1/history');
+  hourPanel.show(answers.hour, chosenModel());
   await askForPrefixes();
   const { keys } = await getJson('admin/v1/usage');
   if (key.get() === asker) keysPanel.show(keys);

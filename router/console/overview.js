@@ -10,6 +10,12 @@ const SMOOTHED_SECONDS = 10;  // of one point of a sparkline
 // What generations count under that ended as their client wanted, or as it no longer cares.
 const ENDED_WELL = new Set(['stop', 'length', 'tool_calls', 'client_gone']);
 
+// What the cache has saved by the workers' own count, of those that are connected.
+function savedBy(workers, model) {
+  return workers.filter((worker) => model === undefined || worker.model === model)
+    .reduce((total, worker) => total + worker.saved_prefill_seconds_total, 0);
+}
+
 // What the tiles need of one reading of /metrics, for one model or, with undefined, for all.
 function reading(families, model) {
   const of = (name, labels = {}) => sum(families, `roost_router_${name}`, { model, ...labels });
@@ -46,12 +52,12 @@ export class History {
 
   // Every counter only grows while one router runs. So one that shrank means another process, of which nothing that
   // came before tells anything.
-  add(text, time, queued) {
+  add(text, time, queued, workers) {
     const families = parse(text);
     const last = this.readings.at(-1);
     const total = (of) => sum(of, 'roost_router_prompt_tokens_total') + sum(of, 'roost_router_decisions_total');
     if (last !== undefined && total(families) < total(last.families)) this.readings = [];
-    this.readings.push({ time, families, queued });
+    this.readings.push({ time, families, queued, workers });
     while (this.readings[0].time < time - HISTORY_SECONDS) this.readings.shift();
   }
 
@@ -74,6 +80,8 @@ function difference(now, before) {
     cached: of('cached'),
     output: of('output'),
     requests: of('requests'),
+    // A worker that leaves takes its count along.
+    saved: Math.max(0, of('saved')),
     p50: quantile(0.5, now.ttft, before.ttft),
     p99: quantile(0.99, now.ttft, before.ttft),
     ended: now.ended.all - before.ended.all,
@@ -120,7 +128,7 @@ function queueOf(queues, model) {
 }
 
 // A tile's content: its value, what stands below, and the lines of its sparkline.
-function contents({ now, recent, points, queues, model, inFlight, tokenSeconds }) {
+function contents({ now, recent, points, queues, model, inFlight }) {
   const span = age(recent.spent);
   const none = `no request in the last ${span}`;
   const ever = ratio(now.cached, now.prompt);
@@ -129,7 +137,6 @@ function contents({ now, recent, points, queues, model, inFlight, tokenSeconds }
   const mean = (spent) => ratio(spent, now.predictions);
   const queue = queueOf(queues, model);
   const line = (of) => points.map((point) => [point.place, of(point)]);
-  const saved = tokenSeconds === null ? null : now.cached * tokenSeconds;
   return {
     hits: {
       value: percent(ratio(recent.cached, recent.prompt)),
@@ -139,12 +146,9 @@ function contents({ now, recent, points, queues, model, inFlight, tokenSeconds }
       most: 1,
     },
     saved: {
-      value: saved === null ? seconds(undefined) : seconds(saved),
-      below: tokenSeconds === null
-        ? ['no worker’s speed is known yet', `${count(now.cached)} tokens came from caches`]
-        : [`${count(now.cached)} cached tokens at ${count(1 / tokenSeconds)} tokens/s`,
-          `now ${rate((recent.cached * tokenSeconds) / recent.spent)} s saved per second`],
-      lines: [line((point) => point.cached / point.spent)],
+      value: seconds(now.saved),
+      below: ['by the own count of the workers that are connected', `now ${rate(recent.saved / recent.spent)} s saved per second`],
+      lines: [line((point) => point.saved / point.spent)],
     },
     ttft: {
       value: `${quantileText(recent.p50)} / ${quantileText(recent.p99)}`,
@@ -188,7 +192,7 @@ function contents({ now, recent, points, queues, model, inFlight, tokenSeconds }
 
 const TILES = [
   ['hits', 'Cache hit rate', 'hit rate'],
-  ['saved', 'Prefill time saved', 'cached tokens per second'],
+  ['saved', 'Prefill time saved', 'seconds of prefill saved per second'],
   ['ttft', 'Time to first token', 'p99 and p50 of the time to the first token'],
   ['tokens', 'Tokens per second', 'generated tokens per second'],
   ['queue', 'Waiting', 'requests that wait at the router'],
@@ -214,14 +218,14 @@ export class Overview {
     }
   }
 
-  show(history, { model, queues, inFlight, tokenSeconds }) {
-    const readings = history.readings.map(({ time, families, queued }) =>
-      ({ time, queued: queueOf(queued, model).waiting, ...reading(families, model) }));
+  show(history, { model, queues, inFlight }) {
+    const readings = history.readings.map(({ time, families, queued, workers }) =>
+      ({ time, queued: queueOf(queued, model).waiting, saved: savedBy(workers, model), ...reading(families, model) }));
     const now = readings.at(-1);
     const before = readings.find((each) => each.time >= now.time - WINDOW_SECONDS && each !== now) ?? readings.at(-2);
     const recent = difference(now, before ?? { ...now, time: now.time - 1 });
     setText(this.note, before === undefined ? 'the first reading' : `the last ${age(recent.spent)}`);
-    const values = contents({ now, recent, points: pointsOf(readings), queues, model, inFlight, tokenSeconds });
+    const values = contents({ now, recent, points: pointsOf(readings), queues, model, inFlight });
     for (const [name, tile] of this.tiles) {
       const { value, below, lines, most, isBad } = values[name];
       setText(tile.value, value);

@@ -6,7 +6,7 @@ import { age, count, percent, plural } from './format.js';
 const MOST_SHOWN = 100;
 const WINDOW_SECONDS = 60;
 const SILENT_SECONDS = 2;
-const COLUMNS = ['Worker', 'State', 'Requests', 'KV blocks in use', 'KV blocks cached', 'Index', 'Share of requests'];
+const COLUMNS = ['Worker', 'Model', 'State', 'Requests', 'KV blocks in use', 'KV blocks cached', 'Index', 'Share of requests'];
 const MODES = {
   exact: 'the router knows every block, by the worker’s events',
   predicted: 'the router goes by what it sent there',
@@ -67,9 +67,8 @@ export class Workers {
     setText(this.note, `${ready} of ${workers.length} ready; ${count(blocks)} blocks, ${count(cached)} tokens cached`);
     const busiest = [...workers].sort((a, b) => b.requests_total - a.requests_total || a.id.localeCompare(b.id));
     const shown = busiest.slice(0, MOST_SHOWN).sort((a, b) => a.id.localeCompare(b.id, 'en', { numeric: true }));
-    const severalModels = new Set(workers.map((worker) => worker.model)).size > 1;
     reconcile(this.table.list, shown, (worker) => `${worker.model}/${worker.id}`, create,
-      (row, worker) => update(row, worker, { shares, recent, ever, severalModels }));
+      (row, worker) => update(row, worker, { shares, recent, ever }));
     const left = workers.length - shown.length;
     setText(this.more, left > 0 ? `${plural(left, 'worker')} with fewer requests: roostctl status lists all.` : '');
   }
@@ -79,26 +78,28 @@ function create() {
   const part = (tag, kind) => element(tag, { class: kind });
   const row = element('li', { class: 'row worker' });
   row.parts = {
-    name: part('strong', 'name'), model: part('span', 'muted small'), state: part('span', 'state-dot'), load: part('span', ''),
+    name: part('strong', 'name'), place: part('span', 'muted small'), model: part('span', ''), release: part('span', 'muted small'), state: part('span', 'state-dot'), load: part('span', ''),
     queued: part('span', 'muted small'), used: bar('use'), usedText: part('span', ''),
     free: part('span', 'muted small'), cached: bar('good'), cachedText: part('span', ''), held: part('span', 'muted small'),
     mode: part('span', ''), index: part('span', 'muted small'), share: bar(''), shareText: part('span', ''),
     shareOf: part('span', 'muted small'),
   };
   const of = row.parts;
-  row.append(cell('Worker', of.name, of.model), cell('State', of.state), cell('Requests', of.load, of.queued),
+  row.append(cell('Worker', of.name, of.place), cell('Model', of.model, of.release), cell('State', of.state), cell('Requests', of.load, of.queued),
     cell('KV blocks in use', of.used, of.usedText, of.free), cell('KV blocks cached', of.cached, of.cachedText, of.held),
     cell('Index', of.mode, of.index), cell('Share of requests', of.share, of.shareText, of.shareOf));
   return row;
 }
 
-function update({ parts }, worker, { shares, recent, ever, severalModels }) {
+function update({ parts }, worker, { shares, recent, ever }) {
   const [state, kind] = stateOf(worker);
   const used = worker.blocks - worker.free_blocks;
   const pinned = worker.pinned_blocks > 0 ? `, ${count(worker.pinned_blocks)} blocks pinned` : '';
   const share = recent > 0 ? shares.recent(worker.id) / recent : worker.requests_total / Math.max(1, ever);
   setText(parts.name, worker.id);
-  setText(parts.model, severalModels ? worker.model : '');
+  setText(parts.place, worker.host === '' ? '' : `on ${worker.host}`);
+  setText(parts.model, worker.model);
+  setText(parts.release, worker.release === '' ? `protocol ${worker.protocol}` : `release ${worker.release}`);
   setText(parts.state, state);
   parts.state.className = `state-dot ${kind}`;
   setText(parts.load, `${count(worker.running_requests)} running, ${count(worker.waiting_requests)} waiting`);

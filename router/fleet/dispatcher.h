@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
+#include "router/fleet/fleet_standing.h"
 #include "router/fleet/worker_answer.h"
 #include "router/fleet/worker_mode.h"
 #include "router/route/decision_log.h"
@@ -237,20 +239,6 @@ struct PromptMatch {
   std::optional<PromptChoice> choice;  // empty when none of them takes requests now
 };
 
-// Why a worker gets requests, or none.
-enum class WorkerState : std::uint8_t {
-  kStarting,  // its tokenizer is not read yet
-  kCordoned,  // an operator wants no new requests there
-  kDraining,  // it is about to leave
-  kStalled,   // its engine hung, and has made no progress since
-  kEjected,   // it failed requests one after the other
-  kReady,
-};
-[[nodiscard]] constexpr std::string_view NameOf(WorkerState state) {
-  constexpr std::string_view kNames[] = {"starting", "cordoned", "draining", "stalled", "ejected", "ready"};
-  return kNames[static_cast<std::size_t>(state)];
-}
-
 // What came of this router's requests at a worker.
 struct WorkerTotals {
   std::uint64_t prompt_tokens = 0;  // of requests whose first token came, as the next two
@@ -281,6 +269,7 @@ struct WorkerStatus {
   std::string kv_dtype;
   std::vector<std::string> adapters = {};  // that it serves
   WorkerShare share = {};                  // of its model's last requests
+  std::string host = {};                   // where it runs; empty: not told
 };
 
 // Requests of a model that wait at the router for a worker with room; at least one.
@@ -311,6 +300,21 @@ class Dispatcher {
   [[nodiscard]] virtual bool IsExpected(std::string_view /*model*/) const { return false; }
   [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
+  // How the models stand, and what became of workers lately.
+  [[nodiscard]] virtual FleetStanding Standing() const { return {}; }
+
+  // The model under which requests for a name count: the model's own name, of an adapter its base's. Empty when no
+  // worker has served the name since the start.
+  [[nodiscard]] virtual std::optional<std::string> KnownModel(std::string_view name) const {
+    const std::shared_ptr<const ServedModel> model = FindModel(name);
+    return model == nullptr ? std::nullopt : std::optional(model->model_name());
+  }
+  // Whether a worker is about to bring the model, which none serves: the router has just begun, so that its workers
+  // come back, or a worker's tokenizer is being read.
+  [[nodiscard]] virtual bool IsArriving(std::string_view /*model*/) const { return false; }
+  // Calls `go` once, from the link thread, as soon as a worker serves the model, and after a second at the latest.
+  // False, without a call, when too many wait already.
+  [[nodiscard]] virtual bool WhenServed(std::string_view /*model*/, std::function<void()> /*go*/) { return false; }
   [[nodiscard]] virtual std::vector<QueueStatus> Queues() const = 0;
 
   // Live routers that these workers serve, this one included, as most workers tell. At least 1.

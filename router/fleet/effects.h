@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -54,8 +55,13 @@ struct NotifyAnswers {
   std::vector<WorkerAnswer> answers;
 };
 
+// A held request may be tried again: see Arrivals.
+struct NotifyArrival {
+  std::function<void()> go;
+};
+
 using Effect = std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyPromptLogprobs, NotifyTokens,
-                            NotifyChoiceEnd, NotifyEnd, NotifyAnswers>;
+                            NotifyChoiceEnd, NotifyEnd, NotifyAnswers, NotifyArrival>;
 
 // If the effect is a call to an observer or an inquiry's callback, makes the call; otherwise does nothing.
 void NotifyObserver(Effect& effect);

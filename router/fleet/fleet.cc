@@ -65,7 +65,8 @@ void Fleet::StartThreads(BundleReader::Read read_bundle) {
   bundle_reader_.emplace(std::move(read_bundle), [this](const std::string& digest, BundleReader::Outcome outcome) {
     const std::lock_guard lock(mutex_);
     if (outcome.text.has_value()) {
-      core_.OnTextBundle(digest, *std::move(outcome.text));
+      core_.OnTextBundle(digest, *std::move(outcome.text), clock_.Now());
+      waker_.Wake();  // for the requests that wait for it
     } else {
       core_.OnBundleFault(digest, outcome.error, clock_.Now());
     }
@@ -235,6 +236,28 @@ std::vector<std::shared_ptr<const ServedModel>> Fleet::Models() const {
 std::vector<WorkerStatus> Fleet::Workers() const {
   const Turn turn(*this);
   return core_.Workers(clock_.Now());
+}
+
+FleetStanding Fleet::Standing() const {
+  const Turn turn(*this);
+  return core_.Standing(clock_.Now());
+}
+
+std::optional<std::string> Fleet::KnownModel(std::string_view name) const {
+  const Turn turn(*this);
+  return core_.KnownModel(name);
+}
+
+bool Fleet::IsArriving(std::string_view model) const {
+  const Turn turn(*this);
+  return core_.IsArriving(model, clock_.Now());
+}
+
+bool Fleet::WhenServed(std::string_view model, std::function<void()> go) {
+  const Turn turn(*this);
+  const bool is_held = core_.WhenServed(model, std::move(go), clock_.Now());
+  waker_.Wake();
+  return is_held;
 }
 
 std::vector<QueueStatus> Fleet::Queues() const {

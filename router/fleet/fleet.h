@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -71,6 +72,10 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override;
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override;
   [[nodiscard]] std::vector<QueueStatus> Queues() const override;
+  [[nodiscard]] FleetStanding Standing() const override;
+  [[nodiscard]] std::optional<std::string> KnownModel(std::string_view name) const override;
+  [[nodiscard]] bool IsArriving(std::string_view model) const override;
+  [[nodiscard]] bool WhenServed(std::string_view model, std::function<void()> go) override;
   [[nodiscard]] std::uint32_t RouterCount() const override { return router_count_; }
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const override;
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;

@@ -84,11 +84,13 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
     return Welcome(identity, hello);
   }
   // The new epoch begins before the old one's requests are placed again, so that the worker can take them itself.
-  metrics_.OnWorkerLost(LostReason::kRestarted);
-  metrics_.ForgetWorker(known->hello.model, known->hello.worker_id);
+  const std::string model = known->hello.model;
+  metrics_.OnWorkerLost(model, LostReason::kRestarted);
+  metrics_.ForgetWorker(model, known->hello.worker_id);
   roster_.Remove(hello.worker_id, now);
   Begin(identity, hello, now);
-  requests_.OnWorkerLost(hello.worker_id, now);
+  const Aftermath requests = requests_.OnWorkerLost(hello.worker_id, now);
+  journal_.OnLost(hello.worker_id, model, LostReason::kRestarted, requests, now);
   prefix_orders_.OnWorkerLost(hello.worker_id);
   cordons_.OnWorkerLost(hello.worker_id);
 }
@@ -126,8 +128,10 @@ void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Ins
   hello_asked_.erase(identity);
   refusals_.erase({hello.worker_id, hello.process_id});
   metrics_.OnResync(ResyncReason::kHello);
+  journal_.OnJoined(hello.worker_id, hello.model, now);
   Welcome(identity, hello);
   AskForBundle(**added, now);
+  TellArrivals(now);
 }
 
 void FleetCore::Welcome(const std::string& identity, const wire::Hello& hello) {
@@ -194,8 +198,24 @@ void FleetCore::OnTokenizer(const Worker& worker, wire::Tokenizer bundle) {
   effects_.Push(ReadBundle{std::move(bundle)});
 }
 
-void FleetCore::OnTextBundle(const std::string& digest, TextBundle bundle) {
+void FleetCore::OnTextBundle(const std::string& digest, TextBundle bundle, Instant now) {
   roster_.SetBundle(digest, std::move(bundle));
+  TellArrivals(now);
+}
+
+bool FleetCore::IsArriving(std::string_view model, Instant now) const {
+  if (shut_down_ || roster_.revisions().Main(model) != nullptr) return false;
+  return arrivals_.IsSettling(now) || roster_.IsStarting(model);
+}
+
+bool FleetCore::WhenServed(std::string_view model, std::function<void()> go, Instant now) {
+  if (shut_down_ || !arrivals_.Hold(model, std::move(go), now)) return false;
+  TellArrivals(now);  // a worker may have come meanwhile
+  return true;
+}
+
+void FleetCore::TellArrivals(Instant now) {
+  for (auto& go : arrivals_.Take(roster_.revisions(), now)) effects_.Push(NotifyArrival{std::move(go)});
 }
 
 void FleetCore::OnBundleFault(const std::string& digest, const BundleError& error, Instant now) {
@@ -205,8 +225,10 @@ void FleetCore::OnBundleFault(const std::string& digest, const BundleError& erro
 void FleetCore::OnBye(const Worker& worker, const wire::Bye& bye, Instant now) {
   if (bye.epoch != worker.hello.epoch) return;
   const std::string worker_id = worker.hello.worker_id;
+  const std::string model = worker.hello.model;
   LogInfo("worker left", {{"worker", worker_id}});
   Remove(worker_id, now);
+  journal_.OnLeft(worker_id, model, now);
 }
 
 void FleetCore::OnMalformed(const std::string& identity, const Error& error, Instant now) {
@@ -223,17 +245,20 @@ void FleetCore::OnUnreachable(const std::string& identity, Instant now) {
 }
 
 void FleetCore::Lose(const std::string& worker_id, LostReason reason, Instant now) {
-  LogWarning("worker lost", {{"worker", worker_id}, {"reason", std::string(NameOf(reason))}});
-  metrics_.OnWorkerLost(reason);
-  Remove(worker_id, now);
+  const std::string model = roster_.Find(worker_id)->hello.model;
+  LogWarning("worker lost", {{"worker", worker_id}, {"model", model}, {"reason", std::string(NameOf(reason))}});
+  metrics_.OnWorkerLost(model, reason);
+  const Aftermath requests = Remove(worker_id, now);
+  journal_.OnLost(worker_id, model, reason, requests, now);
 }
 
-void FleetCore::Remove(const std::string& worker_id, Instant now) {
+Aftermath FleetCore::Remove(const std::string& worker_id, Instant now) {
   metrics_.ForgetWorker(roster_.Find(worker_id)->hello.model, worker_id);
   roster_.Remove(worker_id, now);
-  requests_.OnWorkerLost(worker_id, now);
+  const Aftermath requests = requests_.OnWorkerLost(worker_id, now);
   prefix_orders_.OnWorkerLost(worker_id);
   cordons_.OnWorkerLost(worker_id);
+  return requests;
 }
 
 void FleetCore::LoseHungWorkers(Instant now) {
@@ -257,6 +282,7 @@ void FleetCore::AskForHello(const std::string& identity, Instant now) {
 
 void FleetCore::Tick(Instant now) {
   ForgiveOwnPause(now);
+  arrivals_.Begin(now);
   std::erase_if(hello_asked_, [&](const auto& entry) { return now - entry.second >= kHelloPatience; });
 
   const bool ping = now - last_ping_ >= options_.ping_interval;
@@ -281,6 +307,8 @@ void FleetCore::Tick(Instant now) {
   cordons_.Expire(now);
   requests_.DispatchWaiting(now);
   roster_.revisions().SweepIndexes();
+  TellArrivals(now);
+  Observe(now);
   PublishGauges();
 }
 
@@ -304,31 +332,21 @@ void FleetCore::ForgiveOwnPause(Instant now) {
   });
 }
 
-namespace {
-
-std::uint32_t& CountOf(WorkerState state, WorkerCounts& counts) {
-  switch (state) {
-    case WorkerState::kStarting: return counts.starting;
-    case WorkerState::kCordoned: return counts.cordoned;
-    case WorkerState::kDraining: return counts.draining;
-    case WorkerState::kStalled: return counts.stalled;
-    case WorkerState::kEjected: return counts.ejected;
-    case WorkerState::kReady: break;
-  }
-  return counts.ready;
+void FleetCore::Observe(Instant now) {
+  std::vector<FleetJournal::Observed> workers;
+  roster_.ForEach([&](const Worker& worker) {
+    workers.push_back({worker.hello.worker_id, worker.hello.model, roster_.StateOf(worker)});
+  });
+  for (const std::string& model : journal_.Observe(workers, now)) metrics_.ForgetModel(model);
 }
 
-}  // namespace
-
 void FleetCore::PublishGauges() {
-  WorkerCounts counts;
   roster_.ForEach([&](const Worker& worker) {
-    ++CountOf(roster_.StateOf(worker), counts);
     metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, worker.ledger->request_count());
     metrics_.SetMode(worker.hello.model, worker.hello.worker_id, worker.view.mode());
   });
   requests_.PublishQueues();
-  metrics_.SetWorkers(counts);
+  for (const auto& [model, counts] : journal_.Counts()) metrics_.SetWorkers(model, counts);
   metrics_.SetIndex(roster_.IndexesNow());
 }
 
@@ -390,8 +408,14 @@ std::vector<WorkerStatus> FleetCore::Workers(Instant now) {
   return statuses;
 }
 
+FleetStanding FleetCore::Standing(Instant now) {
+  Observe(now);
+  return journal_.StandingAt(now);
+}
+
 void FleetCore::Shutdown() {
   shut_down_ = true;
+  for (auto& go : arrivals_.TakeAll()) effects_.Push(NotifyArrival{std::move(go)});
   requests_.EndAll({ErrorCode::kUnavailable, "the router is stopping", ""});
   prefix_orders_.EndAll();
   cordons_.EndAll();

@@ -25,6 +25,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,9 +35,11 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/base/rng.h"
+#include "router/fleet/arrivals.h"
 #include "router/fleet/cordons.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
+#include "router/fleet/fleet_journal.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/prefix_orders.h"
 #include "router/fleet/request_book.h"
@@ -78,7 +81,7 @@ class FleetCore {
   // A message could not be sent over this connection.
   void OnUnreachable(const std::string& identity, Instant now);
   // The result of a ReadBundle effect.
-  void OnTextBundle(const std::string& digest, TextBundle bundle);
+  void OnTextBundle(const std::string& digest, TextBundle bundle, Instant now);
   void OnBundleFault(const std::string& digest, const BundleError& error, Instant now);
   // Call it several times a second. Handles silence, pings, late snapshots, waiting requests and gauges. If two ticks
   // are half the worker timeout or more apart, this process itself was paused, and the gap does not count as silence.
@@ -111,9 +114,15 @@ class FleetCore {
   [[nodiscard]] bool IsExpected(std::string_view model, Instant now) const {
     return roster_.revisions().IsExpected(model, now);
   }
+  [[nodiscard]] std::optional<std::string> KnownModel(std::string_view name) const {
+    return roster_.revisions().KnownModel(name);
+  }
+  [[nodiscard]] bool IsArriving(std::string_view model, Instant now) const;
+  [[nodiscard]] bool WhenServed(std::string_view model, std::function<void()> go, Instant now);
   // See Dispatcher::RouterCount.
   [[nodiscard]] std::uint32_t router_count();
   [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
+  [[nodiscard]] FleetStanding Standing(Instant now);
   [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return requests_.Queues(now); }
 
   [[nodiscard]] const DecisionLog& decisions() const { return requests_.decisions(); }
@@ -145,7 +154,11 @@ class FleetCore {
   [[nodiscard]] bool Settle(Worker& worker, ViewSync::Outcome outcome, Instant now);
   void Lose(const std::string& worker_id, LostReason reason, Instant now);
   // It has left or is lost: its requests move to other workers.
-  void Remove(const std::string& worker_id, Instant now);
+  Aftermath Remove(const std::string& worker_id, Instant now);
+  // The worker is new, or its tokenizer was read: sends the requests that were held for its model.
+  void TellArrivals(Instant now);
+  // Notes what has changed since the last call.
+  void Observe(Instant now);
   void AskForHello(const std::string& identity, Instant now);
   void AskForBundle(const Worker& worker, Instant now);
   void Welcome(const std::string& identity, const wire::Hello& hello);
@@ -162,6 +175,8 @@ class FleetCore {
   RequestBook requests_;
   PrefixOrders prefix_orders_;
   Cordons cordons_;
+  Arrivals arrivals_;
+  FleetJournal journal_;
 
   bool shut_down_ = false;
   Instant last_tick_{};

@@ -8,6 +8,7 @@
 
 #include "common/wire/link_guard.h"
 #include "router/fleet/fleet_reasons.h"
+#include "router/fleet/fleet_standing.h"
 #include "router/fleet/worker_mode.h"
 #include "router/route/decision_audit.h"
 #include "router/route/policy.h"
@@ -35,16 +36,6 @@ struct IndexUse {
   std::uint64_t shed_blocks_total = 0;  // workers' blocks that were left out because memory was full
 };
 
-// The workers known, by WorkerState: each counts once.
-struct WorkerCounts {
-  std::uint32_t ready = 0;
-  std::uint32_t cordoned = 0;
-  std::uint32_t starting = 0;
-  std::uint32_t draining = 0;
-  std::uint32_t stalled = 0;
-  std::uint32_t ejected = 0;
-};
-
 // All functions do nothing here; override those of interest. Callers serialise the calls, except OnDecisionSeconds,
 // OnMalformedMessage, OnUnknownMessage and OnPeerRefused, which any thread may call.
 class FleetMetrics {
@@ -60,18 +51,20 @@ class FleetMetrics {
   virtual void OnFirstToken(const std::string& /*model*/, const CacheOutcome& /*outcome*/) {}
   virtual void OnCacheOff(const std::string& /*model*/) {}
   virtual void OnCopied(const std::string& /*model*/, std::uint32_t /*tokens*/) {}
-  virtual void OnRetry(RetryReason /*reason*/) {}
+  virtual void OnRetry(const std::string& /*model*/, RetryReason /*reason*/) {}
   virtual void OnQueueWait(const std::string& /*model*/, double /*seconds*/) {}
-  virtual void OnQueueRefused(QueueRefusal /*refusal*/) {}
+  virtual void OnQueueRefused(const std::string& /*model*/, QueueRefusal /*refusal*/) {}
   virtual void SetQueued(const std::string& /*model*/, std::uint32_t /*requests*/) {}
-  virtual void OnWorkerLost(LostReason /*reason*/) {}
+  virtual void OnWorkerLost(const std::string& /*model*/, LostReason /*reason*/) {}
   virtual void OnResync(ResyncReason /*reason*/) {}
   virtual void OnModeChange(WorkerMode /*to*/, ModeReason /*reason*/) {}
   virtual void OnIndexEvents(std::uint64_t /*stored_blocks*/, std::uint64_t /*removed_blocks*/) {}
   virtual void OnMalformedMessage() {}
   virtual void OnUnknownMessage() {}
   virtual void OnPeerRefused(wire::PeerRefusal /*refusal*/) {}
-  virtual void SetWorkers(const WorkerCounts& /*counts*/) {}
+  virtual void SetWorkers(const std::string& /*model*/, const WorkerCounts& /*counts*/) {}
+  // The model is served here no more: removes the time series of its workers' counts.
+  virtual void ForgetModel(const std::string& /*model*/) {}
   virtual void SetIndex(const IndexUse& /*use*/) {}
   virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {
   }

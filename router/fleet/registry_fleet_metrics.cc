@@ -63,20 +63,11 @@ class RegistryFleetMetrics final : public FleetMetrics {
                        registry.Counter(metrics::kRouterLinkRefusedPeers, {"name"})},
         stored_(registry.Counter(metrics::kRouterIndexEvents, {"stored"})),
         removed_(registry.Counter(metrics::kRouterIndexEvents, {"removed"})),
-        ready_(registry.Gauge(metrics::kRouterWorkers, {"ready"})),
-        cordoned_(registry.Gauge(metrics::kRouterWorkers, {"cordoned"})),
-        starting_(registry.Gauge(metrics::kRouterWorkers, {"starting"})),
-        draining_(registry.Gauge(metrics::kRouterWorkers, {"draining"})),
-        stalled_(registry.Gauge(metrics::kRouterWorkers, {"stalled"})),
-        ejected_(registry.Gauge(metrics::kRouterWorkers, {"ejected"})),
         index_blocks_(registry.Gauge(metrics::kRouterIndexBlocks)),
         index_bytes_(registry.Gauge(metrics::kRouterIndexBytes)),
         shed_blocks_(registry.Counter(metrics::kRouterIndexShedBlocks)) {
     for (auto& reason : NamesOf<DecisionReason>()) Counter(metrics::kRouterDecisions, {std::string(policy), reason});
-    for (auto& reason : NamesOf<RetryReason>()) Counter(metrics::kRouterRetries, {reason});
-    for (auto& reason : NamesOf<LostReason>()) Counter(metrics::kRouterWorkersLost, {reason});
     for (auto& reason : NamesOf<ResyncReason>()) Counter(metrics::kRouterIndexResyncs, {reason});
-    for (auto& reason : NamesOf<QueueRefusal>()) Counter(metrics::kRouterQueueRefused, {reason});
     for (auto& mode : NamesOf<WorkerMode>()) {
       for (auto& reason : NamesOf<ModeReason>()) Counter(metrics::kRouterWorkerModeChanges, {mode, reason});
     }
@@ -124,20 +115,20 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterCopiedTokens, {model}).Increment(tokens);
   }
   void OnCacheOff(const std::string& model) override { Counter(metrics::kRouterCacheOff, {model}).Increment(); }
-  void OnRetry(RetryReason reason) override {
-    Counter(metrics::kRouterRetries, {std::string(NameOf(reason))}).Increment();
+  void OnRetry(const std::string& model, RetryReason reason) override {
+    Counter(metrics::kRouterRetries, {model, std::string(NameOf(reason))}).Increment();
   }
   void OnQueueWait(const std::string& model, double seconds) override {
     Histogram(metrics::kRouterQueueWait, model).Observe(seconds);
   }
-  void OnQueueRefused(QueueRefusal refusal) override {
-    Counter(metrics::kRouterQueueRefused, {std::string(NameOf(refusal))}).Increment();
+  void OnQueueRefused(const std::string& model, QueueRefusal refusal) override {
+    Counter(metrics::kRouterQueueRefused, {model, std::string(NameOf(refusal))}).Increment();
   }
   void SetQueued(const std::string& model, std::uint32_t requests) override {
     Gauge(metrics::kRouterQueued, {model}).Set(requests);
   }
-  void OnWorkerLost(LostReason reason) override {
-    Counter(metrics::kRouterWorkersLost, {std::string(NameOf(reason))}).Increment();
+  void OnWorkerLost(const std::string& model, LostReason reason) override {
+    Counter(metrics::kRouterWorkersLost, {model, std::string(NameOf(reason))}).Increment();
   }
   void OnResync(ResyncReason reason) override {
     Counter(metrics::kRouterIndexResyncs, {std::string(NameOf(reason))}).Increment();
@@ -152,13 +143,16 @@ class RegistryFleetMetrics final : public FleetMetrics {
   void OnMalformedMessage() override { malformed_.Increment(); }
   void OnUnknownMessage() override { unknown_.Increment(); }
   void OnPeerRefused(wire::PeerRefusal refusal) override { refused_peers_[IndexOf(refusal)].get().Increment(); }
-  void SetWorkers(const WorkerCounts& counts) override {
-    ready_.Set(counts.ready);
-    cordoned_.Set(counts.cordoned);
-    starting_.Set(counts.starting);
-    draining_.Set(counts.draining);
-    stalled_.Set(counts.stalled);
-    ejected_.Set(counts.ejected);
+  void SetWorkers(const std::string& model, const WorkerCounts& counts) override {
+    AddModel(model);
+    for (const WorkerState state : kWorkerStates) {
+      Gauge(metrics::kRouterWorkers, {model, std::string(NameOf(state))}).Set(counts.of(state));
+    }
+  }
+  void ForgetModel(const std::string& model) override {
+    for (const WorkerState state : kWorkerStates) {
+      Remove(gauges_, metrics::kRouterWorkers, {model, std::string(NameOf(state))});
+    }
   }
   void SetIndex(const IndexUse& use) override {
     index_blocks_.Set(static_cast<double>(use.block_count));
@@ -192,7 +186,14 @@ class RegistryFleetMetrics final : public FleetMetrics {
   // Alerts and rates need a zero before the first event.
   void AddWorker(const std::string& model, const std::string& worker_id) {
     Counter(metrics::kRouterWorkerRequests, {model, worker_id});
+    AddModel(model);
+  }
+
+  void AddModel(const std::string& model) {
     if (!models_.insert(model).second) return;
+    for (auto& reason : NamesOf<RetryReason>()) Counter(metrics::kRouterRetries, {model, reason});
+    for (auto& reason : NamesOf<LostReason>()) Counter(metrics::kRouterWorkersLost, {model, reason});
+    for (auto& reason : NamesOf<QueueRefusal>()) Counter(metrics::kRouterQueueRefused, {model, reason});
     for (const Metric* metric : kCountersOfModel) Counter(*metric, {model});
     for (const Metric* metric : kCountersOfChoice) {
       for (const char* choice : {"chosen", "round_robin"}) Counter(*metric, {model, choice});
@@ -232,12 +233,6 @@ class RegistryFleetMetrics final : public FleetMetrics {
   std::array<std::reference_wrapper<prometheus::Counter>, wire::kPeerRefusalNames.size()> refused_peers_;
   prometheus::Counter& stored_;
   prometheus::Counter& removed_;
-  prometheus::Gauge& ready_;
-  prometheus::Gauge& cordoned_;
-  prometheus::Gauge& starting_;
-  prometheus::Gauge& draining_;
-  prometheus::Gauge& stalled_;
-  prometheus::Gauge& ejected_;
   prometheus::Gauge& index_blocks_;
   prometheus::Gauge& index_bytes_;
   prometheus::Counter& shed_blocks_;

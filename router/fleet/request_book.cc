@@ -205,7 +205,7 @@ std::vector<ChoiceRange> RequestBook::RangesLeft(const Attempt& attempt) {
 
 // A worker that is full for a moment is no reason to give up: its refusal does not count as a retry, and a request that
 // no worker takes waits.
-void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now) {
+RequestBook::Fate RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now) {
   Request& request = *attempt.request;
   request.prompt_logprobs.clear();  // the next attempt sends them from the start
   Part part = attempt.part;
@@ -221,13 +221,21 @@ void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error&
     const bool is_new = reason == RetryReason::kOverloaded && !HasOutput(request);
     sending = SendParts(request, is_new ? Admission::kWithRoom : Admission::kAnyway, now);
   }
-  if (sending == Sending::kNoWorker) return End(request, {.reason = wire::FinishReason::kError, .error = error});
-  metrics_.OnRetry(reason);
+  if (sending == Sending::kNoWorker) {
+    End(request, {.reason = wire::FinishReason::kError, .error = error});
+    return Fate::kFailed;
+  }
+  metrics_.OnRetry(request.spec.model->model_name(), reason);
   decider_.OnNoOutcome(decision, NameOf(reason));
-  if (sending == Sending::kSent || request.waits) return;
+  if (sending == Sending::kSent) return Fate::kMoved;
+  if (request.waits) return Fate::kWaits;
   // A request that workers refuse again and again must not wait for ever.
-  if (request.wait_deadline.has_value() && now >= *request.wait_deadline) return EndWait(request);
+  if (request.wait_deadline.has_value() && now >= *request.wait_deadline) {
+    EndWait(request);
+    return Fate::kFailed;
+  }
   EnqueueFirst(request, now);
+  return Fate::kWaits;
 }
 
 void RequestBook::Cancel(RequestId id) {

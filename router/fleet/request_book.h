@@ -91,8 +91,8 @@ class RequestBook {
   // An event of an attempt. Events of attempts that are not, or no longer, at this worker are ignored. But a worker
   // that missed a Cancel gets it again: see Orphans.
   void OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now);
-  // The worker left the roster: its requests move to other workers, or end.
-  void OnWorkerLost(const std::string& worker_id, Instant now);
+  // The worker left the roster: its requests move to other workers, or end. Counts what it had of each.
+  Aftermath OnWorkerLost(const std::string& worker_id, Instant now);
   // Leaves out workers whose first tokens stay away (see FirstTokens). What waits for them moves to other workers, if
   // any takes it. O(requests) while a worker with requests is silent.
   void MoveOverdue(Instant now);
@@ -205,8 +205,9 @@ class RequestBook {
   // False when the request has tokens, or when no other served revision has the same tokenizer.
   [[nodiscard]] bool MoveToOtherRevision(Request& request);
   [[nodiscard]] std::optional<Placement> FindPlace(PlacementQuery query, Admission admission, Instant now);
+  enum class Fate : std::uint8_t { kMoved, kWaits, kFailed };
   // After a failed attempt: makes further attempts for its open choices, or ends the request with `error`.
-  void Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now);
+  Fate Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now);
   [[nodiscard]] static std::vector<ChoiceRange> RangesLeft(const Attempt& attempt);
   // The attempt is over; `attempt` dangles afterwards.
   void Forget(const Attempt& attempt);

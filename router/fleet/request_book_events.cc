@@ -216,18 +216,25 @@ void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Ins
   }
 }
 
-void RequestBook::OnWorkerLost(const std::string& worker_id, Instant now) {
+Aftermath RequestBook::OnWorkerLost(const std::string& worker_id, Instant now) {
   copies_.OnWorkerLost(worker_id);
   std::vector<RequestId> lost;  // sorted, so that runs are reproducible
   for (const auto& [id, attempt] : attempts_) {
     if (attempt.worker_id == worker_id) lost.push_back(id);
   }
   std::sort(lost.begin(), lost.end());
+  Aftermath aftermath;
   for (const RequestId id : lost) {
     // The attempt may be gone: when a request ends, its other attempts end too.
     const auto found = attempts_.find(id);
-    if (found != attempts_.end()) Retry(found->second, RetryReason::kWorkerLost, WorkerLost(), now);
+    if (found == attempts_.end()) continue;
+    switch (Retry(found->second, RetryReason::kWorkerLost, WorkerLost(), now)) {
+      case Fate::kMoved: ++aftermath.moved; break;
+      case Fate::kWaits: ++aftermath.waiting; break;
+      case Fate::kFailed: ++aftermath.failed; break;
+    }
   }
+  return aftermath;
 }
 
 }  // namespace roost::router

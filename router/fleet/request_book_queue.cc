@@ -146,7 +146,7 @@ void RequestBook::Expire(Instant now) {
 }
 
 void RequestBook::EndWait(Request& request) {
-  metrics_.OnQueueRefused(QueueRefusal::kDeadline);
+  metrics_.OnQueueRefused(request.spec.model->model_name(), QueueRefusal::kDeadline);
   Error error{ErrorCode::kOverloaded, fmt::format("no worker had room within {} s", ToSeconds(options_.max_queue_wait)),
               ""};
   const ServedModel& model = *request.spec.model;

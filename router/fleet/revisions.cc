@@ -30,6 +30,7 @@ std::shared_ptr<PrefixIndex> Revisions::Join(const std::string& key, const std::
     revision.step_costs = std::make_shared<StepCosts>();
   }
   ++revision.joined_count;
+  NoteKnown(model, model);
   gone_.erase(model);
   has_begun_ = true;
   return revision.index;
@@ -53,6 +54,15 @@ void Revisions::NoteLost(const AdapterNames& adapters, Instant now) {
   NoteGone(lost, now);
 }
 
+void Revisions::NoteKnown(const std::string& name, const std::string& model) {
+  if (known_.size() < kMaxKnownNames) known_.try_emplace(name, model);
+}
+
+std::optional<std::string> Revisions::KnownModel(std::string_view name) const {
+  const auto found = known_.find(name);
+  return found == known_.end() ? std::nullopt : std::optional(found->second);
+}
+
 void Revisions::NoteGone(const std::vector<std::string>& names, Instant now) {
   std::erase_if(gone_, [&](const auto& entry) { return now - entry.second >= kMemoryOfModels; });
   for (const std::string& name : names) {
@@ -73,6 +83,7 @@ void Revisions::Publish(const std::string& key, ServedModel served, const Adapte
   std::erase_if(revision.adapters, [&adapters](const auto& entry) { return !adapters.contains(entry.first); });
   for (const std::string& name : adapters) {
     gone_.erase(name);
+    NoteKnown(name, revision.model);
     if (revision.adapters.contains(name)) continue;
     ServedModel adapter = *revision.served;
     adapter.base = std::exchange(adapter.name, name);

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,7 @@ class Revisions {
   // How long a model without workers is remembered: its workers may be restarting.
   static constexpr Duration kMemoryOfModels = std::chrono::minutes(10);
   static constexpr std::size_t kMaxGoneModels = 1024;
+  static constexpr std::size_t kMaxKnownNames = 4096;
 
   explicit Revisions(std::uint64_t index_memory_bytes)
       : index_budget_(std::make_shared<IndexBudget>(index_memory_bytes)) {}
@@ -77,6 +79,9 @@ class Revisions {
   // for any name.
   [[nodiscard]] bool IsExpected(std::string_view name, Instant now) const;
 
+  // The model of a name that a worker has served since the start: the name itself, or an adapter's model.
+  [[nodiscard]] std::optional<std::string> KnownModel(std::string_view name) const;
+
   // Frees some of the entries that lost workers left in the indexes.
   void SweepIndexes();
   [[nodiscard]] std::uint64_t indexed_block_count() const;
@@ -102,12 +107,14 @@ class Revisions {
   };
   [[nodiscard]] std::vector<Offer> OffersOf(std::string_view name) const;
   [[nodiscard]] std::vector<Offer> AdapterOffersOf(std::string_view name) const;
+  void NoteKnown(const std::string& name, const std::string& model);
   void NoteGone(const std::vector<std::string>& names, Instant now);
 
   const std::shared_ptr<IndexBudget> index_budget_;
   std::uint64_t shed_before_ = 0;                           // blocks that indexes shed before they were destroyed
   std::map<std::string, Revision, std::less<>> revisions_;  // by key, so that those of one model are neighbours
   std::map<std::string, Instant, std::less<>> gone_;        // models and adapters: when the last worker left
+  std::map<std::string, std::string, std::less<>> known_;   // by name of a model or adapter: the model
   bool has_begun_ = false;                                  // a worker has joined
 };
 

@@ -201,6 +201,14 @@ IndexUse Roster::IndexesNow() const {
 
 // ---- which workers may get requests ----
 
+bool Roster::IsStarting(std::string_view model) const {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    const Worker& worker = *entry.second;
+    if (worker.hello.model != model && !worker.adapters.contains(model)) return false;
+    return !IsReady(worker) && bundles_.FindUnreadable(worker.hello.tokenizer_digest) == nullptr;
+  });
+}
+
 bool Roster::IsServing(const Worker& worker) const {
   return IsReady(worker) && !worker.load.draining && !worker.is_leaving && !worker.stalled_at.has_value();
 }
@@ -300,7 +308,8 @@ WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
           .version = worker.hello.version,
           .fingerprint = worker.hello.fingerprint,
           .kv_dtype = worker.hello.kv_dtype,
-          .adapters = {worker.adapters.begin(), worker.adapters.end()}};
+          .adapters = {worker.adapters.begin(), worker.adapters.end()},
+          .host = worker.hello.host};
 }
 
 }  // namespace roost::router

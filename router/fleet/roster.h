@@ -81,6 +81,9 @@ class Roster {
     return bundles_.Find(worker.hello.tokenizer_digest) != nullptr;
   }
 
+  // Whether a worker of this model or adapter is here whose tokenizer is still to come.
+  [[nodiscard]] bool IsStarting(std::string_view model) const;
+
   // Whether the worker serves its model, now or as soon as it has room.
   [[nodiscard]] bool IsServing(const Worker& worker) const;
 

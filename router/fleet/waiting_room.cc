@@ -58,14 +58,14 @@ WaitingRoom::Queue& WaitingRoom::QueueOf(const ServedModel& model, Instant now) 
 Result<void> WaitingRoom::CheckRoom(const Line& line) const {
   const std::size_t waiting_requests = size(line);
   if (waiting_requests == 0 || waiting_requests < options_.max_queue) return {};
-  metrics_.OnQueueRefused(QueueRefusal::kFull);
+  metrics_.OnQueueRefused(queues_.at(line).model, QueueRefusal::kFull);
   return QueueFull(waiting_requests);
 }
 
 Result<void> WaitingRoom::Push(const ServedModel& model, QueuedRequest request, Instant now) {
   RequestQueue& requests = QueueOf(model, now).requests;
   if (requests.Push(std::move(request))) return {};
-  metrics_.OnQueueRefused(QueueRefusal::kFull);
+  metrics_.OnQueueRefused(model.model_name(), QueueRefusal::kFull);
   return QueueFull(requests.size());
 }
 

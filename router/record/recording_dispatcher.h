@@ -35,6 +35,14 @@ class RecordingDispatcher final : public Dispatcher {
   [[nodiscard]] std::uint32_t RouterCount() const override { return inner_.RouterCount(); }
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override { return inner_.Workers(); }
   [[nodiscard]] std::vector<QueueStatus> Queues() const override { return inner_.Queues(); }
+  [[nodiscard]] FleetStanding Standing() const override { return inner_.Standing(); }
+  [[nodiscard]] std::optional<std::string> KnownModel(std::string_view name) const override {
+    return inner_.KnownModel(name);
+  }
+  [[nodiscard]] bool IsArriving(std::string_view model) const override { return inner_.IsArriving(model); }
+  [[nodiscard]] bool WhenServed(std::string_view model, std::function<void()> go) override {
+    return inner_.WhenServed(model, std::move(go));
+  }
   [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override {
     return inner_.LatestDecisions(limit);
   }

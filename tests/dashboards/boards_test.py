@@ -93,6 +93,24 @@ class ConventionsTest(unittest.TestCase):
                     self.assertTrue(row["title"], name)
             self.assertGreater(len(set(titles)), 0.9 * len(titles), name)
 
+    def test_good_and_bad_have_fixed_colours(self):
+        colours = {}
+        for name, _, panel, target in everything():
+            fixed = {o["matcher"]["options"]: o["properties"][0]["value"]["fixedColor"] for o in panel["fieldConfig"]["overrides"]}
+            if panel["type"] == "timeseries":
+                self.assertEqual(panel["fieldConfig"]["defaults"]["color"], {"mode": "palette-classic-by-name"}, panel["title"])
+            if target["legendFormat"] in ("{{outcome}}", "{{state}}", "{{code}}"):
+                self.assertTrue(fixed, f"{name}: {panel['title']}")
+                colours |= fixed
+        for bad in ("overloaded", "unavailable", "internal", "stalled", "ejected", "429", "503"):
+            self.assertNotIn("green", colours[bad], bad)
+        for good in ("stop", "ready", "200"):
+            self.assertIn("green", colours[good], good)
+
+    def test_trouble_comes_first(self):
+        rows = [panel["title"] for panel in BOARDS["cluster.json"]["panels"] if panel["type"] == "row"]
+        self.assertEqual(rows[:2], ["Now", "Trouble"])
+
     def test_panels_do_not_overlap(self):
         for name, board in BOARDS.items():
             taken = {}
@@ -245,7 +263,7 @@ class RulesTest(unittest.TestCase):
         for rule in alerts:
             self.assertRegex(rule["alert"], r"^Roost[A-Z]\w+$")
             self.assertIn(rule["labels"]["severity"], SEVERITIES, rule["alert"])
-            self.assertEqual(set(rule["annotations"]), {"summary", "description"}, rule["alert"])
+            self.assertEqual(set(rule["annotations"]), {"summary", "description", "runbook_url"}, rule["alert"])
             self.assertRegex(rule["annotations"]["description"], r"\.$", rule["alert"])
         self.assertEqual(len({rule["alert"] for rule in alerts}), len(alerts))
 

@@ -12,12 +12,15 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "dashboards/rules").glob("*.yaml"))
+RUNBOOK = ROOT / "dashboards/runbook.md"
+DOCS = "https://git.example.com/roost"
 MINUTES_BEFORE = 300  # what RoostHitRateFell takes for the day
 
 
 @dataclasses.dataclass
 class Case:
-    """`fires` and `quiet`: series -> values, a minute apart, in promtool's notation."""
+    """`fires` and `quiet`: series -> values, a minute apart, in promtool's notation: of the failure that the alert is for,
+    and of a common event that it must not fire for. dashboards/runbook.md has a row with both."""
 
     at: str
     fires: dict
@@ -38,12 +41,12 @@ def generations(outcome, per_minute):
     return {f'roost_router_generations_total{{job="r",model="m",outcome="{outcome}"}}': growing(per_minute)}
 
 
-def latency(histogram, slow):
-    """A thousand observations a minute; all of them at most 0.5 s, or all above 25."""
+def latency(histogram, slow, per_minute=1000):
+    """Observations; all of them at most 0.5 s, or all above 25."""
     return {
-        f'{histogram}_bucket{{job="r",model="m",le="{bound}"}}': growing(0 if slow and bound != "+Inf" else 1000)
+        f'{histogram}_bucket{{job="r",model="m",le="{bound}"}}': growing(0 if slow and bound != "+Inf" else per_minute)
         for bound in ("0.5", "25", "+Inf")
-    }
+    } | {f'{histogram}_count{{job="r",model="m"}}': growing(per_minute)}
 
 
 def sent(*per_minute):
@@ -53,12 +56,13 @@ def sent(*per_minute):
     }
 
 
-def hits(before, after):
-    """Cached tokens per minute over a day, and in the last hour; 100 prompt tokens per minute."""
+def hits(before, after, prompts_after=100):
+    """Cached tokens per minute over a day, and in the last hour; 100 prompt tokens per minute, and others in that hour."""
     cached = " ".join([f"0+{before}x{MINUTES_BEFORE}", f"{before * MINUTES_BEFORE}+{after}x60"])
+    prompts = " ".join([f"0+100x{MINUTES_BEFORE}", f"{100 * MINUTES_BEFORE}+{prompts_after}x60"])
     return {
         'roost_router_cached_tokens_total{job="r",model="m"}': cached,
-        'roost_router_prompt_tokens_total{job="r",model="m"}': growing(100, MINUTES_BEFORE + 61),
+        'roost_router_prompt_tokens_total{job="r",model="m"}': prompts,
     }
 
 
@@ -71,45 +75,68 @@ def never(counter):
     return {counter: steady(0)}
 
 
+def ready(*spans, model="m", instance="a"):
+    """Ready workers: (number, minutes) each."""
+    values = " ".join(f"{number}+0x{minutes - 1}" for number, minutes in spans)
+    return {f'roost_router_workers{{job="r",instance="{instance}",model="{model}",state="ready"}}': values}
+
+
+def outcomes(**per_minute):
+    return {key: value for outcome, each in per_minute.items() for key, value in generations(outcome, each).items()}
+
+
+def burst(counter, per_minute, begin, minutes, total=400):
+    """Counts from minute `begin` on for `minutes`."""
+    return {counter: f"0+0x{begin - 1} 0+{per_minute}x{minutes} {per_minute * minutes}+0x{total}"}
+
+
 BUILD = {'roost_build_info{job="r",instance="a",version="1"}': steady(1)}
 CASES = {
     "RoostRoutersAbsent": Case(
         "5m", {"up": steady(0)}, {'roost_router_active_requests{job="r"}': steady(0)}, {}, "Prometheus sees no router"
     ),
     "RoostNoReadyWorker": Case(
-        "5m",
-        {f'roost_router_workers{{job="r",instance="{i}",state="ready"}}': steady(0) for i in "ab"},
-        {f'roost_router_workers{{job="r",instance="{i}",state="ready"}}': steady(i == "b" and 1 or 0) for i in "ab"},
-        {"job": "r"},
-        "No router of r has a ready worker",
+        "10m",
+        ready((1, 3), (0, 60)) | ready((0, 60), instance="b") | ready((2, 60), model="other"),
+        ready((1, 5), (0, 2), (1, 60)) | ready((0, 60), instance="b"),
+        {"job": "r", "model": "m"},
+        "No router of r has a ready worker of m",
     ),
     "RoostServerErrors": Case(
         "20m",
         {f'roost_router_requests_total{{job="r",route="chat_completions",code="{code}"}}': growing(n) for code, n in
          (("200", 90), ("503", 10))},
-        {f'roost_router_requests_total{{job="r",route="chat_completions",code="{code}"}}': growing(n) for code, n in
-         (("200", 50), ("429", 40), ("400", 10), ("503", 1))},
+        {'roost_router_requests_total{job="r",route="chat_completions",code="200"}': growing(1)}
+        | burst('roost_router_requests_total{job="r",route="chat_completions",code="503"}', 1, 15, 2),
         {"job": "r"},
-        "10% of the answers of r are server errors",
+        "10% of the answers of r were server errors in the last hour",
     ),
     "RoostGenerationsFail": Case(
         "20m",
-        generations("stop", 90) | generations("unavailable", 6) | generations("internal", 4),
-        generations("stop", 50) | generations("overloaded", 25) | generations("client_gone", 24) | generations("internal", 1),
+        outcomes(stop=90, unavailable=6, internal=4),
+        outcomes(stop=0) | burst('roost_router_generations_total{job="r",model="m",outcome="internal"}', 1, 15, 1),
         {"job": "r", "model": "m"},
-        "10% of the generations of m fail",
+        "10% of the generations of m failed in the last hour",
+    ),
+    "RoostGenerationsFailSlowly": Case(
+        "120m",
+        {key: value.replace("x60", "x200") for key, value in outcomes(stop=95, unavailable=5).items()},
+        {key: value.replace("x60", "x200") for key, value in outcomes(stop=95, client_gone=5).items()}
+        | burst('roost_router_generations_total{job="r",model="m",outcome="unavailable"}', 40, 60, 5),
+        {"job": "r", "model": "m"},
+        "5% of the generations of m failed in the last six hours",
     ),
     "RoostFirstTokenSlow": Case(
         "30m",
         latency("roost_router_ttft_seconds", slow=True),
-        latency("roost_router_ttft_seconds", slow=False),
+        latency("roost_router_ttft_seconds", slow=True, per_minute=1),
         {"job": "r", "model": "m"},
         "The first token of m takes 25s at the 99th percentile",
     ),
     "RoostTokensSlow": Case(
         "30m",
         latency("roost_router_inter_token_seconds", slow=True),
-        latency("roost_router_inter_token_seconds", slow=False),
+        latency("roost_router_inter_token_seconds", slow=True, per_minute=100),
         {"job": "r", "model": "m"},
         "Tokens of m come 25s apart at the 99th percentile",
     ),
@@ -121,11 +148,11 @@ CASES = {
         "Requests for m wait at the routers all the time",
     ),
     "RoostRequestsRefused": Case(
-        "20m",
-        {'roost_router_queue_refused_total{job="r",reason="full"}': growing(3)},
-        never('roost_router_queue_refused_total{job="r",reason="full"}'),
-        {"job": "r", "reason": "full"},
-        "Requests are answered 429 because the queue is over its full limit",
+        "40m",
+        {'roost_router_queue_refused_total{job="r",model="m",reason="full"}': growing(30)} | generations("stop", 270),
+        burst('roost_router_queue_refused_total{job="r",model="m",reason="full"}', 100, 15, 8) | generations("stop", 270),
+        {"job": "r", "model": "m", "reason": "full"},
+        "10% of the requests for m are answered 429: the queue is over its full limit",
     ),
     "RoostKeyOverLimit": Case(
         "40m",
@@ -143,25 +170,33 @@ CASES = {
         "The TLS certificate of a expires in less than a week",
     ),
     "RoostWorkersLost": Case(
-        "25m",
-        once('roost_router_workers_lost_total{job="r",reason="silent"}'),
-        never('roost_router_workers_lost_total{job="r",reason="silent"}'),
-        {"job": "r", "reason": "silent"},
-        "A worker was lost: silent",
+        "30m",
+        ready((3, 15), (1, 60)) | {'roost_router_workers_lost_total{job="r",model="m",reason="silent"}': "0+0x14 2+0x60"},
+        ready((3, 15), (2, 6), (3, 60)) | {'roost_router_workers_lost_total{job="r",model="m",reason="silent"}': "0+0x14 1+0x60"},
+        {"job": "r", "model": "m"},
+        "m has 2 ready workers less than half an hour ago, and some were lost",
+    ),
+    "RoostWorkersKeepFailing": Case(
+        "65m",
+        {'roost_router_workers_lost_total{job="r",model="m",instance="a",reason="silent"}': "0+0x9 1+0x9 2+0x9 3+0x9 4+0x9 5+0x60"},
+        {'roost_router_workers_lost_total{job="r",model="m",instance="a",reason="silent"}': "0+0x9 1+0x29 2+0x60",
+         'roost_router_workers_lost_total{job="r",model="m",instance="b",reason="silent"}': "0+0x9 1+0x29 2+0x60"},
+        {"job": "r", "model": "m", "reason": "silent"},
+        "Workers of m are lost again and again: silent",
     ),
     "RoostRetries": Case(
-        "40m",
-        {'roost_router_retries_total{job="r",reason="overloaded"}': growing(10)} | generations("stop", 100),
-        {'roost_router_retries_total{job="r",reason="overloaded"}': growing(4)} | generations("stop", 100),
-        {"job": "r"},
-        "10% of the generations are sent to a second worker",
+        "55m",
+        {'roost_router_retries_total{job="r",model="m",reason="overloaded"}': growing(10)} | generations("stop", 100),
+        burst('roost_router_retries_total{job="r",model="m",reason="worker_lost"}', 300, 40, 1) | generations("stop", 100),
+        {"job": "r", "model": "m"},
+        "10% of the generations of m are sent to a second worker",
     ),
     "RoostWorkerStalled": Case(
         "20m",
         {'roost_worker_running_requests{job="w",instance="a",model="m",worker="w1"}': steady(3),
          'roost_worker_step_seconds_count{job="w",instance="a",model="m",worker="w1"}': "0+100x10 1000+0x50"},
         {'roost_worker_running_requests{job="w",instance="a",model="m",worker="w1"}': steady(3),
-         'roost_worker_step_seconds_count{job="w",instance="a",model="m",worker="w1"}': growing(1),
+         'roost_worker_step_seconds_count{job="w",instance="a",model="m",worker="w1"}': "0+100x12 1200+0x4 0+100x60",
          'roost_worker_running_requests{job="w",instance="b",model="m",worker="w2"}': steady(0),
          'roost_worker_step_seconds_count{job="w",instance="b",model="m",worker="w2"}': steady(7)},
         {"job": "w", "instance": "a", "model": "m", "worker": "w1"},
@@ -209,7 +244,7 @@ CASES = {
     "RoostHitRateFell": Case(
         f"{MINUTES_BEFORE + 60}m",
         hits(80, 10),
-        hits(80, 70),
+        hits(80, 80, prompts_after=400),
         {"job": "r", "model": "m"},
         "The cache hit rate of m is less than half of the day's",
     ),
@@ -224,20 +259,20 @@ CASES = {
     ),
     "RoostPredictionsOff": Case(
         "100m",
-        {'roost_router_prediction_error_tokens_total{job="r",model="m"}': growing(25, 120),
-         'roost_router_prompt_tokens_total{job="r",model="m"}': growing(100, 120)},
-        {'roost_router_prediction_error_tokens_total{job="r",model="m"}': growing(5, 120),
-         'roost_router_prompt_tokens_total{job="r",model="m"}': growing(100, 120)},
+        {'roost_router_prediction_error_tokens_total{job="r",model="m"}': growing(2500, 120),
+         'roost_router_prompt_tokens_total{job="r",model="m"}': growing(10000, 120)},
+        {'roost_router_prediction_error_tokens_total{job="r",model="m"}': growing(250, 120),
+         'roost_router_prompt_tokens_total{job="r",model="m"}': growing(1000, 120)},
         {"job": "r", "model": "m"},
         "Routers misjudge 25% of the prompt tokens of m",
     ),
     "RoostIndexDrift": Case(
-        "25m",
-        once('roost_router_index_resyncs_total{job="r",instance="a",reason="digest"}'),
-        once('roost_router_index_resyncs_total{job="r",instance="a",reason="hello"}')
-        | never('roost_router_index_resyncs_total{job="r",instance="a",reason="gap"}'),
+        "65m",
+        {'roost_router_index_resyncs_total{job="r",instance="a",reason="digest"}': "0+0x9 1+0x9 2+0x9 3+0x9 4+0x9 5+0x60"},
+        once('roost_router_index_resyncs_total{job="r",instance="a",reason="digest"}')
+        | {'roost_router_index_resyncs_total{job="r",instance="a",reason="hello"}': growing(1)},
         {"job": "r", "instance": "a", "reason": "digest"},
-        "The index of a differed from a cache and was filled again",
+        "The index of a differs from caches again and again",
     ),
     "RoostIndexFull": Case(
         "40m",
@@ -247,9 +282,9 @@ CASES = {
         "The index of a leaves blocks out because its memory is full",
     ),
     "RoostTargetDown": Case(
-        "5m",
+        "8m",
         {'up{job="monitoring/roost-worker",instance="a"}': steady(0)},
-        {'up{job="roost-router",instance="a"}': steady(1), 'up{job="others",instance="b"}': steady(0)},
+        {'up{job="roost-router",instance="a"}': "1+0x3 0+0x3 1+0x60", 'up{job="others",instance="b"}': steady(0)},
         {"job": "monitoring/roost-worker", "instance": "a"},
         "Prometheus can not scrape a of monitoring/roost-worker",
     ),
@@ -318,11 +353,11 @@ RECORDED = {
     "job_model:roost_router_output_tokens:rate5m": (
         {'roost_router_output_tokens_total{job="r",model="m"}': growing(60)}, '{job="r", model="m"}', 1),
     "job_model:roost_router_generations:rate5m": (generations("stop", 30) | generations("length", 30), '{job="r", model="m"}', 1),
-    "job_model:roost_router_failed_generations:ratio_rate5m": (
-        generations("stop", 75) | generations("internal", 25), '{job="r", model="m"}', 0.25),
-    "job:roost_router_server_errors:ratio_rate5m": (
+    **{f"job_model:roost_router_failed_generations:ratio_rate{window}": (
+        generations("stop", 75) | generations("internal", 25), '{job="r", model="m"}', 0.25) for window in ("5m", "30m", "1h", "6h")},
+    **{f"job:roost_router_server_errors:ratio_rate{window}": (
         {'roost_router_requests_total{job="r",route="a",code="200"}': growing(3), 'roost_router_requests_total{job="r",route="b",code="503"}': growing(1)},
-        '{job="r"}', 0.25),
+        '{job="r"}', 0.25) for window in ("5m", "1h")},
     "job_model:roost_router_ttft_seconds:p99_rate5m": (latency("roost_router_ttft_seconds", slow=False), '{job="r", model="m"}', 0.495),
     "job_model:roost_router_inter_token_seconds:p99_rate5m": (
         latency("roost_router_inter_token_seconds", slow=False), '{job="r", model="m"}', 0.495),
@@ -354,11 +389,13 @@ def alert_tests():
             "exp_annotations": {
                 "summary": case.summary,
                 "description": filled_in(rule["annotations"]["description"], case.labels),
+                "runbook_url": rule["annotations"]["runbook_url"].replace("{{ $externalLabels.docs_url }}", DOCS),
             },
         }
         for series, alerts in ((case.fires, [expected]), (case.quiet, [])):
             test = {"eval_time": case.at, "alertname": name, "exp_alerts": alerts}
-            tests.append({"name": name, "interval": "1m", "input_series": as_input(series), "alert_rule_test": [test]})
+            tests.append({"name": name, "interval": "1m", "input_series": as_input(series), "alert_rule_test": [test],
+                          "external_labels": {"docs_url": DOCS}})  # fmt: skip
     return tests
 
 
@@ -370,18 +407,67 @@ def recorded_tests():
     return tests
 
 
+def needed(expr, records):
+    """The recorded series that an expression asks for, and those that these ask for."""
+    found = {name for name in records if name in expr}
+    for name in list(found):
+        found |= needed(records[name]["expr"], {other: rule for other, rule in records.items() if other not in found})
+    return found
+
+
+def test_file(folder, number, test):
+    """A test with the rules that it needs alone: promtool evaluates all of them in each minute."""
+    alerts, records = rules_of("alert"), rules_of("record")
+    name = test.pop("name")
+    rules = [alerts[name]] if name in alerts else []
+    rules = [records[each] for each in sorted(needed(rules[0]["expr"] if rules else name, records))] + rules
+    rule_file = folder / f"{number}.rules.yaml"
+    rule_file.write_text(yaml.safe_dump({"groups": [{"name": "rules", "rules": rules}]}))
+    path = folder / f"{number}.test.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(rule_file)], "evaluation_interval": "1m", "tests": [test]}))
+    return path
+
+
 class RulesTest(unittest.TestCase):
     def promtool(self, tests):
-        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-            document = {"rule_files": [str(path) for path in RULES], "evaluation_interval": "1m", "tests": tests}
-            yaml.safe_dump(document, file)
-            file.flush()
-            done = subprocess.run(["promtool", "test", "rules", file.name], capture_output=True, text=True)
+        with tempfile.TemporaryDirectory() as folder:
+            files = [test_file(pathlib.Path(folder), number, dict(test)) for number, test in enumerate(tests)]
+            done = subprocess.run(["promtool", "test", "rules", *files], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_every_alert_has_a_case_and_fires_and_keeps_quiet(self):
         self.assertEqual(set(rules_of("alert")), set(CASES))
         self.promtool(alert_tests())
+
+    def test_a_model_without_a_worker_is_not_hidden_by_another_model(self):
+        """Nor is a router that knows no worker at all."""
+        rule = rules_of("alert")["RoostNoReadyWorker"]
+        series = {'roost_router_active_requests{job="r"}': steady(0)}
+        expected = {
+            "exp_labels": {"job": "r"} | rule["labels"],
+            "exp_annotations": {
+                "summary": "No router of r has a ready worker",
+                "description": rule["annotations"]["description"],
+                "runbook_url": rule["annotations"]["runbook_url"].replace("{{ $externalLabels.docs_url }}", DOCS),
+            },
+        }
+        test = {"eval_time": "10m", "alertname": "RoostNoReadyWorker", "exp_alerts": [expected]}
+        self.promtool([{"name": "RoostNoReadyWorker", "interval": "1m", "input_series": as_input(series), "alert_rule_test": [test],
+                        "external_labels": {"docs_url": DOCS}}])  # fmt: skip
+
+    def test_every_alert_has_a_section_and_a_row_in_the_runbook(self):
+        page = RUNBOOK.read_text()
+        rows = {cells[0].strip("` "): [cell.strip() for cell in cells[1:]] for cells in
+                (line.strip("|").split("|") for line in page.splitlines() if line.startswith("| `Roost"))}
+        sections = dict(re.findall(r"^### (Roost\w+)\n\n(.+?)(?=\n#|\Z)", page, re.M | re.S))
+        self.assertEqual(set(rows), set(CASES))
+        self.assertEqual(set(sections), set(CASES))
+        for name, rule in rules_of("alert").items():
+            severity, failure, event = rows[name]
+            self.assertEqual(severity, rule["labels"]["severity"], name)
+            self.assertTrue(failure and event, f"{name}: what fires it, and what must not")
+            self.assertTrue(rule["annotations"]["runbook_url"].endswith(f"/dashboards/runbook.md#{name.lower()}"), name)
+            self.assertGreater(len(sections[name]), 60, f"{name}: what to do")
 
     def test_every_recorded_series_has_its_value(self):
         self.assertEqual(set(rules_of("record")), set(RECORDED))

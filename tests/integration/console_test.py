@@ -98,6 +98,13 @@ class ConsoleTest(unittest.TestCase):
             page.wait_for(f"document.querySelector('#tile-{tile} .spark path')?.getTotalLength() > 5", f"the line of {tile}")
         for worker in ("worker-a", "worker-b"):
             self.assertIn(worker, page.text("#workers"))
+        for told in ("demo-model", "release ", "on "):
+            self.assertIn(told, page.text("#workers"))
+        self.assertRegex(page.text("#verdict"), r"^demo-model: 2 workers take requests since \d\d:\d\d UTC")
+        self.assertFalse(page.is_shown("#lost-workers"))
+        page.wait_for("/worker-b\\s*joined/.test(document.querySelector('#events').innerText)", "events")
+        for tile in ("ready", "hits", "ttft", "output", "waiting", "failed"):
+            self.wait_for_number(page, f"#hour-{tile} p")
         page.wait_for("/\\d+ in the last minute/.test(document.querySelector('#workers').innerText)", "shares of requests")
         page.wait_for("document.querySelectorAll('#decisions details').length > 5", "decisions")
         page.wait_for("document.querySelectorAll('#prefixes .chip').length > 0", "prefixes with their holders")
@@ -195,6 +202,20 @@ class ConsoleTest(unittest.TestCase):
         cluster.start_worker("worker-a")
         page.wait_for("/ready/.test(document.querySelector('#workers li')?.innerText ?? '')", "that the worker appears")
         page.wait_for("/No request has found a cached prefix/.test(document.querySelector('#prefixes').innerText)", "what prefixes are")
+        self.check_quiet(page, router.admin)
+
+    def test_a_lost_worker_stays_visible_with_what_became_of_its_requests(self):
+        cluster, router = self.start(workers=1)
+        lost = cluster.start_worker("worker-lost")
+        router.wait_for_workers(2)
+        page = self.open(router)
+        self.wait_for_live(page)
+        lost.kill()
+        wait_until(lambda: page.is_shown("#lost-workers"), "that it is shown")
+        self.assertIn("worker-lost", page.text("#lost-list"))
+        page.wait_for("/worker-lost lost \\d+ s ago/.test(document.querySelector('#verdict').innerText)", "the line on top")
+        page.wait_for("/worker-lost\\s*lost/.test(document.querySelector('#events').innerText)", "the event")
+        self.check_layout(page, SIZES["desktop"][0])
         self.check_quiet(page, router.admin)
 
     # ---- what a router that is gone looks like ----

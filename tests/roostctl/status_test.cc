@@ -62,6 +62,18 @@ TEST(FormatStatusTest, ShowsRevisionsOnlyWhileAModelHasSeveral) {
   EXPECT_THAT(upgrade, HasSubstr("  fedcba987654\n"));
 }
 
+TEST(FormatStatusTest, BeginsWithTheVerdictAndEndsWithWhoWasLost) {
+  const auto table = FormatStatus(
+      R"({"verdict":{"level":"down","text":"demo: no worker takes requests since 09:24 UTC"},"workers":[],"lost":[)"
+      R"({"id":"worker-a","model":"demo","reason":"silent","seconds_ago":6.2,"back":false,"moved_requests":3,)"
+      R"("waiting_requests":0,"failed_requests":1},)"
+      R"({"id":"worker-b","model":"demo","reason":"stalled","seconds_ago":300,"back":true}]})");
+  ASSERT_TRUE(table.ok());
+  EXPECT_THAT(*table, testing::StartsWith("demo: no worker takes requests since 09:24 UTC\n\nworker "));
+  EXPECT_THAT(*table, testing::ContainsRegex("worker-a +demo +6 s ago +silent +3 continue elsewhere, 1 failed\n"));
+  EXPECT_THAT(*table, testing::ContainsRegex("worker-b +demo +5 min ago, it is back +stalled +none\n"));
+}
+
 TEST(FormatStatusTest, SaysWhenThereIsNone) {
   EXPECT_THAT(FormatStatus(R"({"workers":[]})").value(), HasSubstr("(no workers)"));
 }

@@ -74,6 +74,20 @@ TEST_F(ApiMetricsTest, AModelHasItsSeriesBeforeItsFirstRequest) {
   ExpectSeries(R"(generations_total{model="demo",outcome="deadline_exceeded"})", "0");
 }
 
+TEST_F(ApiMetricsTest, GenerationsThatNobodyServesCountByModelAndMadeUpNamesAreBounded) {
+  metrics_.OnUnserved({.model = "demo", .is_known = true, .error = ErrorCode::kUnavailable});
+  metrics_.OnUnserved({.model = "demo", .is_known = true, .error = ErrorCode::kModelNotFound});
+  ExpectSeries(R"(generations_total{model="demo",outcome="unavailable"})", "1");
+  ExpectSeries(R"(generations_total{model="demo",outcome="model_not_found"})", "1");
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = "made-up-" + std::to_string(i);
+    metrics_.OnUnserved({.model = name, .is_known = false, .error = ErrorCode::kUnavailable});
+  }
+  ExpectSeries(R"(generations_total{model="made-up-15",outcome="unavailable"})", "1");
+  ExpectSeries(R"(generations_total{model="other",outcome="unavailable"})", "84");
+  ExpectSeries("active_requests", "0");
+}
+
 TEST_F(ApiMetricsTest, AKeysUseIsCountedOnceWhereverItsTenantIs) {
   const auto account = std::make_shared<KeyAccount>();
   account->CountGeneration(100, 60, 20);

@@ -118,7 +118,7 @@ void SimRouter::CarryOut() {
       if (const auto* const send = std::get_if<router::SendToWorker>(&effect)) {
         carry_(send->identity, send->message);
       } else if (const auto* const read = std::get_if<router::ReadBundle>(&effect)) {
-        core_.OnTextBundle(read->bundle.digest, router::TextBundle{});
+        core_.OnTextBundle(read->bundle.digest, router::TextBundle{}, clock_.Now());
       } else {
         router::NotifyObserver(effect);
       }

@@ -144,6 +144,7 @@ void LinkCore::NoteQueue(const StepReport& report) {
 void LinkCore::Take(StepReport report) {
   Follow(report);
   if (report.made_progress) ++progress_count_;
+  saved_prefill_seconds_ += report.counts.saved_prefill_seconds;
   FillOwn(report.load);
   load_ = WithoutStep(report.load);
   NoteQueue(report);
@@ -232,6 +233,7 @@ void LinkCore::FillOwn(wire::Load& load) const {
   load.cordoned = load_.cordoned;
   load.cache_unknown = load_.cache_unknown;
   load.progress = progress_count_;
+  load.saved_prefill_seconds = saved_prefill_seconds_;
   if (load.cache_unknown) load.cached_block_count = setup_.hello.block_count;
 }
 

@@ -275,6 +275,7 @@ class LinkCore {
   std::uint32_t next_link_id_ = 1;
   std::uint64_t next_epoch_;
   std::uint64_t progress_count_ = 0;  // reports with which the engine made progress
+  double saved_prefill_seconds_ = 0;  // of all reports
   std::uint64_t submit_count_ = 0;    // requests given to the engine; the count at each one is its prompt's id
   wire::Load load_;                   // the last known load, without a step's numbers
   bool is_leaving_ = false;           // BeginDrain was called

@@ -16,6 +16,7 @@ constexpr std::size_t kBarLength = 8;
 // The columns of a worker behind its name.
 constexpr std::size_t kFixedColumns = 61;
 constexpr std::size_t kPrefixRows = 5;
+constexpr std::size_t kLostRows = 5;
 constexpr double kMs = 1e3;
 
 // From one sample to the next. Totals that have become less began anew.
@@ -106,6 +107,35 @@ std::string Cut(std::string_view text, std::size_t columns) {
   return cut;
 }
 
+std::size_t ColumnsOf(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+// One line, or several where the parts do not fit: none is cut off at its end, unless it alone is longer than a line.
+std::vector<std::string> Wrapped(const std::vector<std::string>& parts, std::string_view gap, std::size_t columns) {
+  std::vector<std::string> lines;
+  for (const std::string& part : parts) {
+    const bool fits = !lines.empty() && ColumnsOf(lines.back()) + gap.size() + ColumnsOf(part) <= columns;
+    if (fits) {
+      lines.back() += fmt::format("{}{}", gap, part);
+    } else {
+      lines.push_back(part);
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> WordsOf(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
 std::string WorkerHead(std::size_t name_columns) {
   return fmt::format("{:<{}} {:<8} {:>4} {:>4} {:<13} {:>5} {:>6} {:>5} {:>8}", "worker", name_columns, "state", "run",
                      "wait", "KV in use", "hit", "tok/s", "req/s", "TTFT");
@@ -119,13 +149,32 @@ std::string WorkerLine(const TopWorker& worker, const Change& change, std::size_
                      Short(change.PerSecond(change.totals.requests)), Milliseconds(MeanTtft(change.totals)));
 }
 
-std::string TotalLine(const TopSample& before, const TopSample& now, const Change& all) {
+std::vector<std::string> TotalParts(const TopSample& before, const TopSample& now, const Change& all) {
   const auto quantile = [&](double share) {
     return Milliseconds(HistogramQuantile(before.ttft_buckets, now.ttft_buckets, share));
   };
-  return fmt::format("requests {}/s  output {} tok/s  prompt {} tok/s  hit {}  TTFT p50 {} p99 {}",
-                     Short(all.PerSecond(all.totals.requests)), Short(all.PerSecond(all.totals.output_tokens)),
-                     Short(all.PerSecond(all.totals.prompt_tokens)), Hits(all.totals), quantile(0.5), quantile(0.99));
+  return {fmt::format("requests {}/s", Short(all.PerSecond(all.totals.requests))),
+          fmt::format("output {} tok/s", Short(all.PerSecond(all.totals.output_tokens))),
+          fmt::format("prompt {} tok/s", Short(all.PerSecond(all.totals.prompt_tokens))),
+          fmt::format("hit {}", Hits(all.totals)), fmt::format("TTFT p50 {} p99 {}", quantile(0.5), quantile(0.99))};
+}
+
+// "lost  worker-a 6 s ago (silent): 3 requests continue elsewhere", those that are not back.
+std::vector<std::string> LostLines(const std::vector<TopLost>& lost) {
+  std::vector<std::string> lines;
+  for (const TopLost& worker : lost) {
+    std::string fate;
+    const auto add = [&fate](std::uint64_t count, std::string_view what) {
+      if (count > 0) fate += fmt::format("{} {} {}", fate.empty() ? ":" : ",", count, what);
+    };
+    add(worker.moved_requests, "continue elsewhere");
+    add(worker.waiting_requests, "wait");
+    add(worker.failed_requests, "failed");
+    lines.push_back(fmt::format("lost  {} {:.0f} s ago ({}){}{}", Printable(worker.name), worker.seconds_ago,
+                                Printable(worker.reason), fate.empty() ? "" : fmt::format("{} of its requests", fate),
+                                worker.is_back ? "; it is back" : ""));
+  }
+  return lines;
 }
 
 std::vector<std::string> PrefixLines(const std::vector<TopPrefix>& prefixes, std::size_t count) {
@@ -144,8 +193,11 @@ std::vector<std::string> PrefixLines(const std::vector<TopPrefix>& prefixes, std
 
 std::vector<std::string> DrawFrame(std::string_view title, const TopSample& before, const TopSample& now,
                                    const Screen& screen) {
-  const std::size_t columns = std::max(screen.columns, kLeastColumns);
-  const std::size_t name_columns = columns - kFixedColumns;
+  const bool is_cut = screen.columns != kUncut;
+  const std::size_t columns = is_cut ? std::max(screen.columns, kLeastColumns) : SIZE_MAX;
+  std::size_t name_columns = kLeastColumns - kFixedColumns;
+  for (const TopWorker& worker : now.workers) name_columns = std::max(name_columns, ColumnsOf(worker.name) + 1);
+  if (is_cut) name_columns = columns - kFixedColumns;
   Change all{.seconds = now.seconds - before.seconds, .totals = {}};
   std::vector<std::string> workers;
   std::size_t ready = 0;
@@ -156,9 +208,15 @@ std::vector<std::string> DrawFrame(std::string_view title, const TopSample& befo
     workers.push_back(WorkerLine(worker, change, name_columns));
   }
   std::vector<std::string> lines;
-  lines.push_back(fmt::format("{}   {}/{} workers ready   queued {}, {:.1f} s", title, ready, now.workers.size(),
-                              now.queued_requests, now.oldest_wait_seconds));
-  lines.push_back(TotalLine(before, now, all));
+  const auto add = [&lines](std::vector<std::string> more) { lines.insert(lines.end(), more.begin(), more.end()); };
+  add(Wrapped({std::string(title), fmt::format("{}/{} workers ready", ready, now.workers.size()),
+               fmt::format("queued {}, {:.1f} s", now.queued_requests, now.oldest_wait_seconds)},
+              "   ", columns));
+  if (!now.verdict.empty()) add(Wrapped(WordsOf(Printable(now.verdict)), " ", columns));
+  add(Wrapped(TotalParts(before, now, all), "  ", columns));
+  std::vector<std::string> lost = LostLines(now.lost);
+  lost.resize(std::min(lost.size(), kLostRows));
+  add(lost);
   lines.emplace_back();
   lines.push_back(WorkerHead(name_columns));
   if (workers.empty()) lines.emplace_back("(no workers)");
@@ -180,6 +238,7 @@ std::vector<std::string> DrawFrame(std::string_view title, const TopSample& befo
     prefixes.resize(std::min(prefixes.size(), rows - lines.size()));
     lines.insert(lines.end(), prefixes.begin(), prefixes.end());
   }
+  if (lines.size() > rows) lines.resize(rows);
   for (std::string& line : lines) line = Cut(line, columns);
   return lines;
 }

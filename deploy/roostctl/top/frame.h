@@ -11,10 +11,11 @@
 namespace roost::roostctl {
 
 inline constexpr std::size_t kLeastColumns = 80;
+inline constexpr std::size_t kUncut = 0;  // columns of what is no terminal
 
 struct Screen {
-  std::size_t columns = kLeastColumns;
-  std::size_t rows = 24;  // 0: as many as there are lines
+  std::size_t columns = kLeastColumns;  // kUncut: lines are as long as they are
+  std::size_t rows = 24;                // 0: as many as there are lines
 };
 
 // What has changed from `before` to `now` is shown as rates. `title` says which router. No line is longer than the

@@ -43,6 +43,7 @@ class Watch {
     sample.seconds = ToSeconds(clock_.Now().time_since_epoch());
     ROOST_ASSIGN_OR_RETURN(const std::string workers, BodyOf(admin_, "/admin/v1/workers"));
     ROOST_ASSIGN_OR_RETURN(sample.workers, ReadTopWorkers(workers));
+    ROOST_RETURN_IF_ERROR(ReadStanding(workers, sample));
     ROOST_ASSIGN_OR_RETURN(const std::string queues, BodyOf(admin_, "/admin/v1/queues"));
     ROOST_RETURN_IF_ERROR(ReadQueues(queues, sample));
     // The rest is shown where it is to be had.
@@ -85,7 +86,7 @@ int ShowOnce(const TopOptions& options, std::ostream& out, std::ostream& err) {
     err << "roostctl top: " << now.error().ToString() << '\n';
     return 1;
   }
-  const Screen screen{.columns = isatty(STDOUT_FILENO) == 1 ? Terminal::Size().columns : kLeastColumns, .rows = 0};
+  const Screen screen{.columns = isatty(STDOUT_FILENO) == 1 ? Terminal::Size().columns : kUncut, .rows = 0};
   for (const std::string& line : DrawFrame(watch.title(), *before, *now, screen)) out << line << '\n';
   return 0;
 }

@@ -46,6 +46,23 @@ Result<std::vector<TopWorker>> ReadTopWorkers(std::string_view json) {
   return workers;
 }
 
+Result<void> ReadStanding(std::string_view json, TopSample& sample) {
+  simdjson::dom::parser parser;
+  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element body, Parse(parser, json, "/admin/v1/workers"));
+  std::string_view verdict;
+  if (body.at_pointer("/verdict/text").get(verdict) == simdjson::SUCCESS) sample.verdict = verdict;
+  for (const simdjson::dom::element lost : ListAt(body, "/lost")) {
+    sample.lost.push_back({.name = std::string(TextAt(lost, "/id")),
+                           .reason = std::string(TextAt(lost, "/reason")),
+                           .seconds_ago = SecondsAt(lost, "/seconds_ago").value_or(0),
+                           .is_back = FlagAt(lost, "/back"),
+                           .moved_requests = CountAt(lost, "/moved_requests"),
+                           .waiting_requests = CountAt(lost, "/waiting_requests"),
+                           .failed_requests = CountAt(lost, "/failed_requests")});
+  }
+  return {};
+}
+
 Result<void> ReadQueues(std::string_view json, TopSample& sample) {
   simdjson::dom::parser parser;
   ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element body, Parse(parser, json, "/admin/v1/queues"));

@@ -34,6 +34,17 @@ struct TopWorker {
   WorkerTotals totals = {};
 };
 
+// A worker that was lost.
+struct TopLost {
+  std::string name = {};
+  std::string reason = {};
+  double seconds_ago = 0;
+  bool is_back = false;
+  std::uint64_t moved_requests = 0;
+  std::uint64_t waiting_requests = 0;
+  std::uint64_t failed_requests = 0;
+};
+
 struct TopPrefix {
   std::uint64_t hits = 0;
   std::uint64_t tokens = 0;
@@ -42,8 +53,10 @@ struct TopPrefix {
 };
 
 struct TopSample {
-  double seconds = 0;  // when it was taken, on any clock
+  double seconds = 0;        // when it was taken, on any clock
+  std::string verdict = {};  // the router's own line on how it stands; empty: an older one
   std::vector<TopWorker> workers;
+  std::vector<TopLost> lost;          // of the last ten minutes
   std::uint64_t queued_requests = 0;  // at the router
   double oldest_wait_seconds = 0;
   std::map<double, double> ttft_buckets;  // of the router's histogram; empty: not known
@@ -52,6 +65,8 @@ struct TopSample {
 
 // The answers of GET /admin/v1/workers, /admin/v1/queues and /admin/v1/prefixes. kDataLoss when they are none.
 [[nodiscard]] Result<std::vector<TopWorker>> ReadTopWorkers(std::string_view json);
+// Reads the verdict and the lost workers of the same answer.
+[[nodiscard]] Result<void> ReadStanding(std::string_view json, TopSample& sample);
 [[nodiscard]] Result<void> ReadQueues(std::string_view json, TopSample& sample);
 [[nodiscard]] Result<std::vector<TopPrefix>> ReadTopPrefixes(std::string_view json);
 

@@ -76,6 +76,7 @@ class RandomMessages {
     hello.evicts = rng_.Below(2) == 0;
     hello.cordons = rng_.Below(2) == 0;
     hello.adapters = MakeAdapters();
+    hello.host = Name();
     hello.constrains_output = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return hello;
@@ -223,6 +224,7 @@ class RandomMessages {
     load.cache_unknown = rng_.Below(2) == 0;
     load.pinned_block_count = Small();
     load.progress = rng_();
+    load.saved_prefill_seconds = 1000 * rng_.Uniform();
     for (std::uint64_t n = rng_.Below(4); n > 0; --n) {
       load.other_prompts.push_back({Small(), Small(), rng_.Below(3), Hashes(rng_.Below(6))});
     }

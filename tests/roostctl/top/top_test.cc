@@ -73,10 +73,40 @@ TEST(FrameTest, FitsEveryScreenOfEightyColumns) {
     }
   }
   const auto lines = DrawFrame(title, {}, now, {.columns = 80, .rows = 24});
-  EXPECT_EQ(lines.back(), "… and 31 more");
-  EXPECT_EQ(DrawFrame(title, {}, now, {.columns = 80, .rows = 0}).size(), 4U + 50 + 7);
+  EXPECT_EQ(lines.back(), "… and 32 more");
+  EXPECT_EQ(DrawFrame(title, {}, now, {.columns = 80, .rows = 0}).size(), 5U + 50 + 7);
   EXPECT_THAT(DrawFrame(title, {}, now, {.columns = 120, .rows = 24})[4],
               HasSubstr("a-worker-with-a-very-long-name-0 "));
+}
+
+TEST(FrameTest, BeginsWithTheVerdictAndSaysWhoWasLost) {
+  TopSample now;
+  now.seconds = 1;
+  now.verdict = "demo: no worker takes requests since 09:24 UTC; worker-a, worker-b lost 6 s ago (silent)";
+  now.lost = {{.name = "worker-a", .reason = "silent", .seconds_ago = 6, .moved_requests = 3, .failed_requests = 1}};
+  const auto lines = DrawFrame("top", {}, now, {.columns = kUncut, .rows = 0});
+  EXPECT_EQ(lines[1], now.verdict);
+  EXPECT_EQ(lines[3], "lost  worker-a 6 s ago (silent): 3 continue elsewhere, 1 failed of its requests");
+  const auto narrow = DrawFrame("top", {}, now, {.columns = 80, .rows = 0});
+  EXPECT_EQ(narrow[1] + " " + narrow[2], now.verdict) << "it wraps between words";
+}
+
+TEST(FrameTest, WrapsWhatDoesNotFitAndCutsNothingWithoutATerminal) {
+  TopSample before;
+  before.seconds = 1;
+  before.workers = {WorkerNamed("a-worker-with-a-very-long-name-indeed", {})};
+  TopSample now;
+  now.seconds = 2;
+  WorkerTotals totals{1'000'000, 4'000'000'000, 1'000'000, 9'000'000'000, 10, 1e6};
+  now.workers = {WorkerNamed("a-worker-with-a-very-long-name-indeed", totals)};
+  now.ttft_buckets = {{0.1, 50}, {100, 100}};
+  const auto narrow = DrawFrame("top", before, now, {.columns = 80, .rows = 24});
+  EXPECT_THAT(narrow[1], HasSubstr("requests "));
+  EXPECT_THAT(narrow[2], HasSubstr("TTFT p50 "));
+  EXPECT_THAT(narrow[2], HasSubstr(" p99 ")) << "it is not cut off";
+  const auto whole = DrawFrame("top", before, now, {.columns = kUncut, .rows = 0});
+  EXPECT_THAT(whole[1], HasSubstr("TTFT p50 "));
+  EXPECT_THAT(whole[4], testing::StartsWith("a-worker-with-a-very-long-name-indeed "));
 }
 
 TEST(FrameTest, ShowsPercentilesAndPrefixesWhereTheyAreKnown) {
@@ -111,6 +141,11 @@ TEST(TopSampleTest, ReadsWhatARouterAnswers) {
   EXPECT_EQ(prefixes->at(0).text, "0123456789abcdef");
   EXPECT_EQ(prefixes->at(0).workers, 2U);
   EXPECT_EQ(prefixes->at(1).text, "You are");
+  ASSERT_TRUE(
+      ReadStanding(R"({"verdict":{"text":"all is well"},"lost":[{"id":"w2","reason":"silent","back":true}]})", sample)
+          .ok());
+  EXPECT_EQ(sample.verdict, "all is well");
+  EXPECT_TRUE(sample.lost.at(0).is_back);
   EXPECT_FALSE(ReadTopWorkers("<html>").ok());
   EXPECT_FALSE(ReadTopWorkers("{}").ok());
 }

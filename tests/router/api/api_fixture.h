@@ -120,6 +120,7 @@ class ApiTest : public ::testing::Test {
             .seed = 7,
             .prompt_memo = prompt_memo_,
             .metrics_text = [] { return std::string("roost_up 1\n"); },
+            .history_json = [] { return std::string(R"({"step_seconds":10,"models":[]})"); },
             .unix_seconds_now = [] { return std::int64_t{1'800'000'000}; }}};
   std::vector<std::weak_ptr<FakeResponder>> responders_;
 };

@@ -117,6 +117,16 @@ class FakeDispatcher final : public Dispatcher {
     return nullptr;
   }
   bool IsExpected(std::string_view model) const override { return expected == model; }
+  std::optional<std::string> KnownModel(std::string_view name) const override {
+    return known == name ? known : Dispatcher::KnownModel(name);
+  }
+  bool IsArriving(std::string_view model) const override { return arriving == model && FindModel(model) == nullptr; }
+  bool WhenServed(std::string_view, std::function<void()> go) override {
+    if (refuses_to_hold) return false;
+    held.push_back(std::move(go));
+    return true;
+  }
+  FleetStanding Standing() const override { return standing; }
   std::vector<std::shared_ptr<const ServedModel>> Models() const override { return models; }
   std::vector<WorkerStatus> Workers() const override { return workers; }
   std::vector<QueueStatus> Queues() const override { return queues; }
@@ -202,6 +212,11 @@ class FakeDispatcher final : public Dispatcher {
 
   std::vector<std::shared_ptr<const ServedModel>> models;
   std::optional<std::string> expected;  // a model that is expected
+  std::optional<std::string> known;     // a model that a worker has served
+  std::optional<std::string> arriving;  // a model that a worker is about to bring
+  bool refuses_to_hold = false;
+  std::vector<std::function<void()>> held;
+  FleetStanding standing;
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;
   std::uint32_t router_count = 1;
@@ -316,6 +331,10 @@ class RecordingObserver final : public ApiObserver {
     ends.push_back(fmt::format("{} prompt={} completion={} cached={}", NameOf(summary.outcome), summary.prompt_tokens,
                                summary.completion_tokens, summary.cached_tokens.value_or(0)));
   }
+  void OnUnserved(const UnservedGeneration& unserved) override {
+    unserveds.push_back(
+        fmt::format("{} {}{}", unserved.model, TraitsOf(unserved.error).name, unserved.is_known ? "" : ", not known"));
+  }
   void OnFirstToken(std::string_view, double seconds) override { first_token_seconds.push_back(seconds); }
   void OnLaterTokens(std::string_view, std::uint32_t token_count, double seconds) override {
     later_tokens.emplace_back(token_count, seconds);
@@ -325,6 +344,7 @@ class RecordingObserver final : public ApiObserver {
   std::uint32_t dropped_reasoning = 0;
   std::vector<std::string> answers;
   std::vector<std::string> ends;
+  std::vector<std::string> unserveds;
   int active = 0;
   std::vector<double> first_token_seconds;
   std::vector<std::pair<std::uint32_t, double>> later_tokens;

@@ -325,8 +325,8 @@ TEST_F(KeysTest, UsageTellsWhatWasComputedPerKey) {
   const auto usage =
       Send(Listener::kAdmin, "GET", "/admin/v1/usage", "", {{"Authorization", "Bearer secret of operator"}});
   EXPECT_EQ(At(usage->response->body, "/keys/0"),
-            R"({"name":"acme","requests":1,"refused_requests":0,"prompt_tokens":)" + std::to_string(prompt) +
-                R"(,"cached_tokens":8,"output_tokens":4})");
+            R"({"name":"acme","tenant":"acme","requests":1,"refused_requests":0,"prompt_tokens":)" +
+                std::to_string(prompt) + R"(,"cached_tokens":8,"output_tokens":4})");
 }
 
 TEST_F(KeysTest, ABrowserMayAskWhatItMaySendWithoutAKey) {

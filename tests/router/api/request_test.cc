@@ -1,5 +1,6 @@
 // What the API refuses, and which field it names. Every case is a whole body; `status` and `param` are what a client
 // sees.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/router/api/api_fixture.h"
@@ -363,6 +364,47 @@ TEST_F(BadRequestTest, AModelIsUnavailableWhileItIsExpectedAndThenNotFound) {
   dispatcher_.expected.reset();
   const auto gone = Chat(ChatOf(R"([{"role":"user","content":"hi"}])"));
   EXPECT_EQ(gone->response->status, 404);
+}
+
+TEST_F(BadRequestTest, GenerationsThatNobodyServesCountUnderTheirModel) {
+  const auto ask = [this] { return Chat(ChatOf(R"([{"role":"user","content":"hi"}])"))->response->status; };
+  dispatcher_.models.clear();
+  EXPECT_EQ(ask(), 404);
+  EXPECT_THAT(observer_.unserveds, testing::IsEmpty()) << "nobody has served that name, nor is it expected";
+  dispatcher_.expected = "bytes";
+  EXPECT_EQ(ask(), 503);
+  dispatcher_.known = "bytes";
+  EXPECT_EQ(ask(), 503);
+  dispatcher_.expected.reset();
+  EXPECT_EQ(ask(), 404);
+  EXPECT_THAT(observer_.unserveds,
+              testing::ElementsAre("bytes unavailable, not known", "bytes unavailable", "bytes model_not_found"));
+  Ask("POST", "/tokenize", R"({"model":"bytes","prompt":"hi"})");
+  EXPECT_EQ(observer_.unserveds.size(), 3U) << "it would generate nothing";
+}
+
+TEST_F(BadRequestTest, ARequestWaitsOnceForAModelThatIsAboutToCome) {
+  std::vector<std::shared_ptr<const ServedModel>> models = std::exchange(dispatcher_.models, {});
+  dispatcher_.arriving = "bytes";
+  const auto held = Chat(ChatOf(R"([{"role":"user","content":"hi"}])"));
+  ASSERT_FALSE(held->response.has_value());
+  ASSERT_EQ(dispatcher_.held.size(), 1U);
+  EXPECT_THAT(observer_.unserveds, testing::IsEmpty());
+  dispatcher_.models = models;
+  dispatcher_.held.front()();
+  ASSERT_EQ(dispatcher_.specs.size(), 1U) << "its body was read again";
+  EXPECT_FALSE(held->response.has_value());
+
+  dispatcher_.models.clear();
+  const auto in_vain = Chat(ChatOf(R"([{"role":"user","content":"hi"}])"));
+  ASSERT_EQ(dispatcher_.held.size(), 2U);
+  dispatcher_.held.back()();
+  ASSERT_TRUE(in_vain->response.has_value());
+  EXPECT_EQ(in_vain->response->status, 503) << "the router can not know yet that nobody brings it";
+  EXPECT_EQ(dispatcher_.held.size(), 2U) << "it waits once";
+
+  dispatcher_.refuses_to_hold = true;
+  EXPECT_EQ(Chat(ChatOf(R"([{"role":"user","content":"hi"}])"))->response->status, 503) << "too many wait already";
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // What each path and method answers, and the routes that generate nothing.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -190,15 +191,70 @@ TEST_F(ApiTest, ShowsWorkers) {
   worker.adapters = {"poet"};
   worker.share = {.taken = 2, .decisions = 50, .why = "answers would take longer there"};
   dispatcher_.workers = {worker};
-  EXPECT_EQ(
-      Ask("GET", "/admin/v1/workers")->response->body,
-      R"({"workers":[{"id":"w1","model":"bytes","state":"cordoned","ready":true,"seconds_since_heard":0.25,)"
+  worker.host = "node-7";
+  worker.load.saved_prefill_seconds = 12.5;
+  dispatcher_.workers = {worker};
+  const std::string body = Ask("GET", "/admin/v1/workers")->response->body;
+  const std::string told =
+      R"("workers":[{"id":"w1","model":"bytes","state":"cordoned","ready":true,"seconds_since_heard":0.25,)"
       R"("waiting_requests":1,)"
       R"("running_requests":2,"queued_prefill_tokens":30,"free_blocks":4,"cached_blocks":5,"pinned_blocks":3,"blocks":9,)"
       R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact",)"
       R"("requests_total":77,"share":{"taken":2,"of":50,"why":"answers would take longer there"},"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"
       R"("first_tokens_total":70,"ttft_seconds_total":3.5,"release":"0.1.0","protocol":"2.2","fingerprint":"f1",)"
-      R"("kv_dtype":"f32","adapters":["poet"]}]})");
+      R"("kv_dtype":"f32","adapters":["poet"],"host":"node-7","saved_prefill_seconds_total":12.5}])";
+  EXPECT_THAT(body, testing::HasSubstr(told));
+}
+
+// 1'800'000'000 is 08:00:00 UTC.
+TEST_F(ApiTest, WorkersBeginWithAVerdictAndTellWhoWasLost) {
+  dispatcher_.standing = {
+      .up_seconds = 3600,
+      .models = {{.model = "bytes", .workers = {}, .seconds = 8 * 60}},
+      .lost = {{"worker-b", "bytes", "silent", 6, {.moved = 3, .waiting = 0, .failed = 1}, false},
+               {"worker-a", "bytes", "stalled", 400, {}, false},
+               {"worker-c", "bytes", "silent", 500, {}, true}},
+      .events = {{6, "bytes", "worker-b", "lost (silent): 3 requests continue elsewhere"}},
+  };
+  const std::string body = Ask("GET", "/admin/v1/workers")->response->body;
+  const std::string_view text =
+      "no worker takes requests since 07:52 UTC; worker-b, worker-a lost 6 s ago (silent); of their requests 3 "
+      "continue "
+      "elsewhere, 1 failed";
+  EXPECT_THAT(body, testing::StartsWith(fmt::format(R"({{"verdict":{{"level":"down","text":"bytes: {}"}},"models":[)"
+                                                    R"({{"id":"bytes","level":"down","text":"{}","ready_workers":0,)"
+                                                    R"("workers":0,"since_unix_seconds":1799999520}}])",
+                                                    text, text)));
+  EXPECT_THAT(body, testing::HasSubstr(R"({"id":"worker-b","model":"bytes","reason":"silent","seconds_ago":6,)"
+                                       R"("unix_seconds":1799999994,"back":false,"moved_requests":3,)"
+                                       R"("waiting_requests":0,"failed_requests":1})"));
+  EXPECT_THAT(body,
+              testing::EndsWith(R"("events":[{"seconds_ago":6,"unix_seconds":1799999994,"model":"bytes",)"
+                                R"("worker":"worker-b","what":"lost (silent): 3 requests continue elsewhere"}]})"));
+}
+
+TEST_F(ApiTest, TheVerdictNamesTheWorstModelsFirstAndWhatIsMissing) {
+  const auto verdict = [this] {
+    const std::string body = Ask("GET", "/admin/v1/workers")->response->body;
+    return body.substr(0, body.find("},\"models\""));
+  };
+  EXPECT_THAT(verdict(), testing::HasSubstr("no worker is connected; the router began at 08:00 UTC"));
+  WorkerStatus ready;
+  ready.worker_id = "a";
+  ready.model = "bytes";
+  ready.state = WorkerState::kReady;
+  WorkerStatus cordoned = ready;
+  cordoned.worker_id = "b";
+  cordoned.state = WorkerState::kCordoned;
+  dispatcher_.workers = {ready};
+  dispatcher_.standing.models = {{.model = "bytes", .workers = {}, .seconds = 60}};
+  EXPECT_THAT(verdict(), testing::HasSubstr(R"("ok","text":"bytes: 1 worker takes requests since 07:59 UTC")"));
+  dispatcher_.workers = {ready, cordoned};
+  EXPECT_THAT(verdict(),
+              testing::HasSubstr(R"("degraded","text":"bytes: 1 of 2 workers take requests; b is cordoned")"));
+  dispatcher_.standing.models.push_back({.model = "other", .workers = {}, .seconds = 0});
+  EXPECT_THAT(verdict(),
+              testing::HasSubstr(R"("down","text":"other: no worker takes requests since 08:00 UTC | bytes: 1)"));
 }
 
 TEST_F(ApiTest, QueuesTellWhatWaitsAtTheRouter) {

@@ -64,8 +64,8 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->OnCacheOff("demo");
   fleet->OnCopied("demo", 256);
   fleet->OnCopied("demo", 44);
-  fleet->OnRetry(RetryReason::kWorkerLost);
-  fleet->OnWorkerLost(LostReason::kSilent);
+  fleet->OnRetry("demo", RetryReason::kWorkerLost);
+  fleet->OnWorkerLost("demo", LostReason::kSilent);
   fleet->OnResync(ResyncReason::kDigest);
   fleet->OnModeChange(WorkerMode::kPredicted, ModeReason::kMissingTokens);
   fleet->SetMode("demo", "a", WorkerMode::kPredicted);
@@ -73,12 +73,14 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->SetInFlight("demo", "b", 2);
   fleet->OnSent("demo", "b");
   fleet->ForgetWorker("demo", "b");
-  fleet->OnQueueRefused(QueueRefusal::kDeadline);
+  fleet->OnQueueRefused("demo", QueueRefusal::kDeadline);
   fleet->OnQueueWait("demo", 0.25);
   fleet->SetQueued("demo", 5);
   fleet->OnIndexEvents(7, 2);
   fleet->OnMalformedMessage();
-  fleet->SetWorkers({.ready = 2, .cordoned = 3, .starting = 1, .draining = 4, .stalled = 5, .ejected = 6});
+  fleet->SetWorkers("demo", {.by_state = {1, 3, 4, 5, 6, 2}});
+  fleet->SetWorkers("retired", {});
+  fleet->ForgetModel("retired");
   fleet->SetIndex({.block_count = 12, .memory_bytes = 4096, .shed_blocks_total = 3});
   fleet->SetInFlight("demo", "a", 3);
   fleet->OnDecisionSeconds(0.00001);
@@ -107,18 +109,18 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_prediction_error_tokens_total{model="demo"} 24)",
                            R"(roost_router_cache_off_requests_total{model="demo"} 1)",
                            R"(roost_router_copied_tokens_total{model="demo"} 300)",
-                           R"(roost_router_retries_total{reason="worker_lost"} 1)",
-                           R"(roost_router_workers_lost_total{reason="silent"} 1)",
+                           R"(roost_router_retries_total{model="demo",reason="worker_lost"} 1)",
+                           R"(roost_router_workers_lost_total{model="demo",reason="silent"} 1)",
                            R"(roost_router_index_resyncs_total{reason="digest"} 1)",
                            R"(roost_router_index_events_total{kind="stored"} 7)",
                            R"(roost_router_index_events_total{kind="removed"} 2)",
                            "roost_router_malformed_messages_total 1",
-                           R"(roost_router_workers{state="ready"} 2)",
-                           R"(roost_router_workers{state="cordoned"} 3)",
-                           R"(roost_router_workers{state="starting"} 1)",
-                           R"(roost_router_workers{state="draining"} 4)",
-                           R"(roost_router_workers{state="stalled"} 5)",
-                           R"(roost_router_workers{state="ejected"} 6)",
+                           R"(roost_router_workers{model="demo",state="ready"} 2)",
+                           R"(roost_router_workers{model="demo",state="cordoned"} 3)",
+                           R"(roost_router_workers{model="demo",state="starting"} 1)",
+                           R"(roost_router_workers{model="demo",state="draining"} 4)",
+                           R"(roost_router_workers{model="demo",state="stalled"} 5)",
+                           R"(roost_router_workers{model="demo",state="ejected"} 6)",
                            "roost_router_index_blocks 12",
                            "roost_router_index_bytes 4096",
                            "roost_router_index_shed_blocks_total 3",
@@ -126,13 +128,14 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_worker_mode_changes_total{mode="predicted",reason="missing_tokens"} 1)",
                            R"(roost_router_worker_mode{mode="predicted",model="demo",worker="a"} 1)",
                            R"(roost_router_worker_mode{mode="exact",model="demo",worker="a"} 0)",
-                           R"(roost_router_queue_refused_total{reason="deadline"} 1)",
+                           R"(roost_router_queue_refused_total{model="demo",reason="deadline"} 1)",
                            R"(roost_router_queue_wait_seconds_count{model="demo"} 1)",
                            R"(roost_router_queued_requests{model="demo"} 5)",
                            "roost_router_decision_seconds_count 1"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_THAT(text, Not(HasSubstr(R"(worker="b")")));  // the worker is gone
+  EXPECT_THAT(text, Not(HasSubstr(R"(roost_router_workers{model="retired")")));
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ void FleetSim::CarryOut(Effect& effect) {
     if (bundle_error.has_value()) {
       core.OnBundleFault(read->bundle.digest, *bundle_error, clock.Now());
     } else {
-      core.OnTextBundle(read->bundle.digest, TextBundle{});
+      core.OnTextBundle(read->bundle.digest, TextBundle{}, clock.Now());
     }
   } else {
     NotifyObserver(effect);

@@ -41,8 +41,8 @@ class RecordingObserver final : public GenerationObserver {
 struct CountingMetrics final : FleetMetrics {
   void OnDecision(std::string_view, DecisionReason) override { ++decisions; }
   void OnFirstToken(const std::string&, const CacheOutcome& outcome) override { outcomes.push_back(outcome); }
-  void OnRetry(RetryReason reason) override { ++retries[std::string(NameOf(reason))]; }
-  void OnWorkerLost(LostReason reason) override { ++lost[std::string(NameOf(reason))]; }
+  void OnRetry(const std::string&, RetryReason reason) override { ++retries[std::string(NameOf(reason))]; }
+  void OnWorkerLost(const std::string&, LostReason reason) override { ++lost[std::string(NameOf(reason))]; }
   void OnResync(ResyncReason reason) override { ++resyncs[std::string(NameOf(reason))]; }
 
   void OnModeChange(WorkerMode to, ModeReason reason) override {
@@ -53,6 +53,8 @@ struct CountingMetrics final : FleetMetrics {
     series.insert(worker_id);
   }
   void SetMode(const std::string&, const std::string& worker_id, WorkerMode) override { series.insert(worker_id); }
+  void SetWorkers(const std::string& model, const WorkerCounts& counts) override { models[model] = counts; }
+  void ForgetModel(const std::string& model) override { models.erase(model); }
   void ForgetWorker(const std::string&, const std::string& worker_id) override { series.erase(worker_id); }
   void OnCacheOff(const std::string&) override { ++cache_off; }
   void OnCopied(const std::string&, std::uint32_t tokens) override { copied_tokens += tokens; }
@@ -72,8 +74,11 @@ struct CountingMetrics final : FleetMetrics {
   int cache_off = 0;
   std::uint64_t copied_tokens = 0;
   std::vector<CacheOutcome> outcomes;
-  void OnQueueRefused(QueueRefusal refusal) override { ++queue_refusals[std::string(NameOf(refusal))]; }
+  void OnQueueRefused(const std::string&, QueueRefusal refusal) override {
+    ++queue_refusals[std::string(NameOf(refusal))];
+  }
 
+  std::map<std::string, WorkerCounts> models;
   std::set<std::string> series;  // workers with a series in the metrics
   std::map<std::string, int> queue_refusals;
   std::vector<std::string> mode_changes;
