@@ -76,6 +76,20 @@ std::string ByteLetter(unsigned byte, char32_t& next_unused) {
   return letter;
 }
 
+// The word of a number, with the letter that stands for a space before it: its digits in base 100, as syllables.
+std::string Word(std::uint32_t number) {
+  constexpr std::string_view kConsonants = "bcdfghjklmnpqrstvwxz";
+  constexpr std::string_view kVowels = "aeiou";
+  constexpr std::uint32_t kSyllables = kConsonants.size() * kVowels.size();
+  std::string word = "\u0120";
+  number += kSyllables;  // no word has one syllable
+  for (; number > 0; number /= kSyllables) {
+    word += kConsonants[number % kSyllables / kVowels.size()];
+    word += kVowels[number % kVowels.size()];
+  }
+  return word;
+}
+
 void WriteSpecialToken(JsonWriter& json, TokenId id, std::string_view content) {
   json.BeginObject().Key("id").Number(id).Key("content").String(content).Key("single_word").Bool(false);
   json.Key("lstrip").Bool(false).Key("rstrip").Bool(false).Key("normalized").Bool(false).Key("special").Bool(true);
@@ -107,7 +121,7 @@ Error UnknownPreset(std::string_view preset) {
   return InvalidArgument("model", "there is no synthetic model '{}'; the models are {}", preset, kSyntheticPresets);
 }
 
-std::string SyntheticTokenizerJson() {
+std::string SyntheticTokenizerJson(std::uint32_t vocab_size) {
   JsonWriter json;
   json.BeginObject().Key("version").String("1.0").Key("truncation").Null().Key("padding").Null();
   json.Key("added_tokens").BeginArray();
@@ -123,6 +137,9 @@ std::string SyntheticTokenizerJson() {
   json.Key("byte_fallback").Bool(false).Key("vocab").BeginObject();
   char32_t next_unused = 0x100;
   for (unsigned byte = 0; byte < 256; ++byte) json.Key(ByteLetter(byte, next_unused)).Number(byte);
+  for (std::uint32_t id = kSyntheticTurnEnd + 1; id < vocab_size; ++id) {
+    json.Key(Word(id - kSyntheticTurnEnd - 1)).Number(id);
+  }
   json.EndObject().Key("merges").BeginArray().EndArray().EndObject().EndObject();
   return json.Take();
 }
