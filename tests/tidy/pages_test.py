@@ -29,6 +29,7 @@ SOURCE_SUFFIXES = ("h", "cc", "cu", "cuh", "capnp", "sh")
 # Flags of other programs in commands of the pages.
 FOREIGN_FLAGS = {
     "clang-format-14": {"dry-run"},
+    "cosign": {"bundle", "certificate-identity-regexp", "certificate-oidc-issuer"},
     "cmake": {"preset", "build", "target"},
     "ctest": {"preset", "output-on-failure", "rerun-failed", "test-dir"},
     "helm": {"namespace", "values"},
