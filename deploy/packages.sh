@@ -9,7 +9,10 @@
 #
 # xgrammar (Apache-2.0), which constrains outputs, is not a Debian package. pip downloads its source, by version and
 # SHA-256, to ROOST_XGRAMMAR (default ~/.cache/roost/xgrammar-VERSION), where CMake finds it. Without a network the
-# worker is built without it.
+# worker is built without it; with ROOST_REQUIRE_GRAMMAR=1 the script fails.
+#
+# Behind a proxy: http_proxy and https_proxy, as apt and pip know them. BUILD_CA is the text (PEM) of an authority that apt and
+# pip trust beside the system's, PIP_INDEX_URL another index.
 set -euo pipefail
 
 xgrammar_version=0.2.8
@@ -42,6 +45,8 @@ runtime_roostctl=(
   libprometheus-cpp-core1.0 libsimdjson14 libspdlog1.10 libssl3 libstdc++6 libutf8proc2 libxxhash0 libzmq5
 )
 # python3-torch accepts any BLAS; the reference BLAS that it installs by default is 30 times slower.
+# For the lists of parts of the images.
+sbom=(libpython3-stdlib python3-minimal)
 train=(libopenblas0-openmp python3 python3-numpy python3-torch)
 
 runtime_of() {
@@ -69,7 +74,8 @@ wanted() {
     build) printf '%s\n' "${build[@]}" ;;
     test) printf '%s\n' "${build[@]}" "${test[@]}" ;;
     train) printf '%s\n' "${train[@]}" ;;
-    *) echo "packages.sh: unknown set '$set' (build, test, runtime or train)" >&2; return 2 ;;
+    sbom) printf '%s\n' "${sbom[@]}" ;;
+    *) echo "packages.sh: unknown set '$set' (build, test, runtime, train or sbom)" >&2; return 2 ;;
   esac
 }
 
@@ -81,6 +87,24 @@ if [ "${1:-}" = list ]; then
   exit
 fi
 
+# Lets apt and pip trust BUILD_CA too, for this run alone.
+apt_options=()
+trust_own_authority() {
+  [ -n "${PIP_INDEX_URL:-}" ] || unset PIP_INDEX_URL
+  [ -n "${BUILD_CA:-}" ] || return 0
+  case "$BUILD_CA" in
+    *"-----BEGIN CERTIFICATE-----"*) ;;
+    *) echo "packages.sh: BUILD_CA is no certificate in PEM: give its text, not the name of a file" >&2; exit 2 ;;
+  esac
+  authorities=$(mktemp)
+  trap 'rm -f "$authorities"' EXIT
+  cat /etc/ssl/certs/ca-certificates.crt >"$authorities" 2>/dev/null || true
+  printf '%s\n' "$BUILD_CA" >>"$authorities"
+  chmod 0644 "$authorities"  # apt reads it as a user of its own
+  export PIP_CERT=$authorities
+  apt_options=(-o "Acquire::https::CAInfo=$authorities")
+}
+
 # Downloads and unpacks xgrammar's source if it is not there yet.
 fetch_xgrammar() {
   local target="${ROOST_XGRAMMAR:-${XDG_CACHE_HOME:-$HOME/.cache}/roost/xgrammar-$xgrammar_version}"
@@ -90,8 +114,13 @@ fetch_xgrammar() {
   echo "xgrammar==$xgrammar_version --hash=sha256:$xgrammar_sha256" >"$scratch/requirements.txt"
   if ! /usr/bin/python3 -m pip --quiet download --no-deps --no-binary xgrammar --require-hashes \
       --disable-pip-version-check --dest "$scratch" --requirement "$scratch/requirements.txt" >&2; then
-    echo "packages.sh: xgrammar $xgrammar_version could not be downloaded: the worker is built without constrained output" >&2
     rm -r "$scratch"
+    if [ "${ROOST_REQUIRE_GRAMMAR:-0}" = 1 ]; then
+      echo "packages.sh: xgrammar $xgrammar_version could not be downloaded. Behind a proxy set https_proxy, BUILD_CA and" \
+        "PIP_INDEX_URL" >&2
+      exit 1
+    fi
+    echo "packages.sh: xgrammar $xgrammar_version could not be downloaded: the worker is built without constrained output" >&2
     return 0
   fi
   echo "$xgrammar_sha256  $scratch/xgrammar-$xgrammar_version.tar.gz" | sha256sum --check --quiet
@@ -116,13 +145,14 @@ install_packages() {
   fi
   echo "packages.sh: installing ${missing[*]}" >&2
   export DEBIAN_FRONTEND=noninteractive
-  "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  "${as_root[@]}" apt-get "${apt_options[@]}" update -qq
+  "${as_root[@]}" apt-get "${apt_options[@]}" install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 [ $# -gt 0 ] || set -- build
 names=$(wanted "$@")
 names=$(sort -u <<<"$names")
+trust_own_authority
 install_packages
 case "$1" in
   build | test) fetch_xgrammar ;;

@@ -115,9 +115,13 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   if (options.engine != kOwnEngine) return PrepareForeign(options);
   // Before there are weights, a device and threads.
   std::unique_ptr<JobServer> compiler = options.grammar_cache_bytes > 0 ? StartCompiler() : nullptr;
-  ROOST_ASSIGN_OR_RETURN(const ModelOptions model_options, ModelOptionsOf(options));
+  ROOST_ASSIGN_OR_RETURN(ModelOptions model_options, ModelOptionsOf(options));
+  std::shared_ptr<const Tokenizer> tokenizer;
+  model_options.check_text = [&tokenizer, &options](ModelText& text) -> Result<void> {
+    ROOST_ASSIGN_OR_RETURN(tokenizer, CompleteText(text, options.model));
+    return {};
+  };
   ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
-  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, CompleteText(loaded.text, options.model));
   WorkerSetup setup;
   setup.own.model = std::move(loaded.model);
   ROOST_ASSIGN_OR_RETURN(setup.own.engine, EngineOptionsOf(options, *model_options.ops));

@@ -9,6 +9,11 @@ list=$(cd "$(dirname "$0")" && pwd)/cuda.txt
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+[ -n "${PIP_INDEX_URL:-}" ] || unset PIP_INDEX_URL
+if [ -n "${BUILD_CA:-}" ]; then
+  { cat /etc/ssl/certs/ca-certificates.crt; printf '%s\n' "$BUILD_CA"; } >"$scratch/authorities.pem"
+  export PIP_CERT=$scratch/authorities.pem
+fi
 /usr/bin/python3 -m pip --quiet install --disable-pip-version-check --root-user-action=ignore --no-cache-dir --no-deps \
   --only-binary :all: --require-hashes --target "$scratch" --requirement "$list"
 

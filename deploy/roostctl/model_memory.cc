@@ -16,6 +16,7 @@
 #include "worker/model/safetensors.h"
 #include "worker/model/synthetic.h"
 #include "worker/model/transformer.h"
+#include "worker/model/weight_shapes.h"
 
 namespace roost::roostctl {
 namespace {
@@ -67,8 +68,10 @@ Result<void> CheckText(const fs::path& folder, const std::string& chat_template)
   return {};
 }
 
-Result<std::uint64_t> FileBytes(const fs::path& folder) {
+// Of weights that belong to the shape.
+Result<std::uint64_t> FileBytes(const fs::path& folder, const worker::HfConfig& config) {
   ROOST_ASSIGN_OR_RETURN(const auto weights, worker::SafetensorsDirectory::Open(folder));
+  ROOST_RETURN_IF_ERROR(worker::CheckTensors(config, weights));
   std::uint64_t bytes = 0;
   for (const auto& file : weights.files()) {
     std::error_code error;
@@ -175,7 +178,7 @@ Result<ModelSize> MeasureModel(const fs::path& folder, MemoryOf where, kernels::
   ROOST_ASSIGN_OR_RETURN(const worker::ChatFormat chat, worker::LoadChatFormat(folder));
   ROOST_RETURN_IF_ERROR(CheckText(folder, chat.combined_template));
   ModelSize model = SizeOf(config, where, dtype);
-  ROOST_ASSIGN_OR_RETURN(model.file_bytes, FileBytes(folder));
+  ROOST_ASSIGN_OR_RETURN(model.file_bytes, FileBytes(folder, config));
   model.name = FolderName(folder);
   model.has_chat_template = !chat.chat_template.empty();
   return model;

@@ -38,9 +38,9 @@ def closed_url():
         return cluster.start_router().url
 
 
-def start_scripted_worker(cluster, script=HERE / "script.json"):
+def start_scripted_worker(cluster, script=HERE / "script.json", *flags):
     arguments = [BIN / "roost-scripted-worker", "--model", DEMO_MODEL, "--served-model-name", SCRIPTED]
-    arguments += ["--chat-template", HERE / "hermes.jinja", "--script", script, "--router", cluster.router.link]
+    arguments += ["--chat-template", HERE / "hermes.jinja", "--script", script, "--router", cluster.router.link, *flags]
     worker = Daemon(arguments)
     cluster.daemons.append(worker)
     return worker

@@ -2,7 +2,7 @@
 
 import pytest
 
-CLIENTS = ["openai", "anthropic", "langchain-openai", "litellm", "guidellm", "schemathesis"]
+CLIENTS = ["openai", "anthropic", "langchain-openai", "litellm", "guidellm", "schemathesis", "claude-code", "codex", "aider"]
 FEATURES = [
     "chat",
     "streaming",
@@ -23,6 +23,8 @@ FEATURES = [
     "responses",
     "load",
     "the document",
+    "whole sessions",
+    "all tools",
 ]
 
 # Cells without a test, and why.
@@ -50,7 +52,15 @@ REASONS = {
     ("litellm", "log probabilities"): "as openai's",
 }
 # Only the named features of these clients are tested; the others do not apply to them.
-ONLY = {"guidellm": ["load", "cached tokens"], "schemathesis": ["the document", "errors"]}
+ONLY = {
+    "guidellm": ["load", "cached tokens"],
+    "schemathesis": ["the document", "errors"],
+    "claude-code": ["whole sessions", "all tools", "tool calls", "cached tokens"],
+    "codex": ["whole sessions", "all tools", "tool calls", "cached tokens"],
+    "aider": ["whole sessions", "cached tokens"],
+}
+# Packages under another name than the client's.
+PACKAGES = {"claude-code": "claude-agent-sdk", "codex": "openai-codex-cli-bin", "aider": "aider-chat"}
 
 
 def feature(client, *names):

@@ -7,11 +7,15 @@ import json
 import pathlib
 import sys
 
-from features import CLIENTS, FEATURES, ONLY, REASONS
+from features import CLIENTS, FEATURES, ONLY, PACKAGES, REASONS
 
 BEGIN = "<!-- clients: begin, written by tests/clients/run.sh --matrix -->"
 END = "<!-- clients: end -->"
 HEADING = "## Clients that work\n\n"
+
+
+# Features that only these clients are tested with have no row in the table.
+OWN = {"load", "the document", "whole sessions", "all tools"}
 
 
 def cell(results, client, feature):
@@ -36,7 +40,7 @@ def versions():
 
 def table(results):
     columns = [client for client in CLIENTS if client not in ONLY]
-    rows = [feature for feature in FEATURES if not any(feature in names[:1] for names in ONLY.values())]
+    rows = [feature for feature in FEATURES if feature not in OWN]
     known = versions()
     lines = ["| | " + " | ".join(f"{client} {known[client]}" for client in columns) + " |"]
     lines.append("| --- |" + " --- |" * len(columns))
@@ -45,7 +49,7 @@ def table(results):
     lines.append("")
     for client, names in ONLY.items():
         told = ", ".join(f"{name}: {cell(results, client, name)}" for name in names)
-        lines.append(f"- {client} {known.get(client, '')}: {told}")
+        lines.append(f"- {client} {known.get(PACKAGES.get(client, client), '')}: {told}")
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@
 #
 #   tests/clients/run.sh                 all tests but those of the load generator
 #   tests/clients/run.sh --load          with the load generator, which installs 600 MB more
+#   tests/clients/run.sh --commands      with the command lines of coding agents, which install 900 MB more
 #   tests/clients/run.sh --matrix        all of it, and writes the matrix in router/api/README.md
 #   tests/clients/run.sh -k stream       other arguments go to pytest
 #
@@ -17,12 +18,14 @@ export ROOST_BIN=${ROOST_BIN:-$root/build/release/bin}
 . "$here/../support/python_environment.sh"
 
 load=no
+commands=no
 matrix=no
 arguments=()
 for argument in "$@"; do
   case "$argument" in
     --load) load=yes ;;
-    --matrix) load=yes matrix=yes ;;
+    --commands) commands=yes ;;
+    --matrix) load=yes commands=yes matrix=yes ;;
     *) arguments+=("$argument") ;;
   esac
 done
@@ -34,6 +37,10 @@ clients=$(python_environment clients "$here/requirements.txt")
 if [ "$load" = yes ]; then
   ROOST_GUIDELLM=$(python_environment guidellm "$here/requirements-load.txt")/bin/guidellm
   export ROOST_GUIDELLM
+fi
+if [ "$commands" = yes ]; then
+  ROOST_COMMANDS=$(python_environment commands "$here/requirements-commands.txt")
+  export ROOST_COMMANDS
 fi
 [ "$matrix" = no ] || export ROOST_CLIENT_RESULTS=${ROOST_CLIENT_RESULTS:-$(mktemp)}
 cd "$here"

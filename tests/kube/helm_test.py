@@ -122,6 +122,27 @@ class ChartTest(unittest.TestCase):
         self.assertEqual(manifests.variables(pod["containers"][0])["ROOST_MODEL"], "/models/my-model-1")
         self.assertIn({"name": "models", "mountPath": "/models", "readOnly": True}, pod["containers"][0]["volumeMounts"])
 
+    def test_each_model_of_the_list_has_workers_of_its_own(self):
+        models = [{"name": "chat", "model": {"existingClaim": "models", "folder": "chat-1"}},
+                  {"name": "coder", "gpus": 2, "worker": {"image": "roost-worker-cuda", "replicas": 5},
+                   "model": {"url": "https://a/b.tar", "sha256": "0" * 64}}]
+        documents = chart(values_of(workers=models, worker={"nodeSelector": {"disk": "fast"}}))
+        sets = manifests.of_kind(documents, "StatefulSet")
+        self.assertEqual(set(sets), {"roost-worker", "roost-worker-coder"})
+        chat, coder = sets["roost-worker"]["spec"], sets["roost-worker-coder"]["spec"]
+        self.assertEqual((chat["replicas"], coder["replicas"]), (2, 5))
+        self.assertEqual(coder["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], "2")
+        self.assertNotIn("initContainers", chat["template"]["spec"])
+        for own, other in ((chat, coder), (coder, chat)):
+            self.assertEqual(own["template"]["spec"]["nodeSelector"], {"disk": "fast"})
+            self.assertTrue(manifests.matches(own["selector"], own["template"]["metadata"]["labels"]))
+            self.assertFalse(manifests.matches(own["selector"], other["template"]["metadata"]["labels"]))
+        for kind in ("Service", "PodDisruptionBudget"):
+            named = [name for name in manifests.of_kind(documents, kind) if name.endswith("-coder")]
+            self.assertEqual(len(named), 1, kind)
+        done = run_renderer("-values", values_of(workers=models, autoscale={"enabled": True}), CHART)
+        self.assertIn("exclude each other", done.stderr)
+
     def test_values_that_can_not_work_are_refused_by_name(self):
         claim = {"existingClaim": "models", "folder": "my-model-1"}
         for values, problem in (({"model": {"url": "https://a/b.tar"}}, "model.sha256 is missing"),

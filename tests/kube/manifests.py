@@ -11,8 +11,8 @@ sys.path.insert(0, str(DEPLOY))
 
 import render  # noqa: E402
 
-FOLDERS = ("base", "overlays/cpu", "overlays/cuda", "overlays/monitoring", "overlays/secure", "overlays/production",
-           "overlays/vllm")
+FOLDERS = ("base", "overlays/cpu", "overlays/cuda", "overlays/models", "overlays/monitoring", "overlays/secure",
+           "overlays/production", "overlays/vllm")
 ENGINE = "engine"  # the container of another program, beside a worker
 
 

@@ -1,7 +1,7 @@
 #include "deploy/roostctl/model_memory.h"
 #include "tests/support/source_dir.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,6 +12,7 @@ namespace roost::roostctl {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
 
@@ -55,6 +56,19 @@ TEST_F(ModelMemoryTest, CountsWeightsAndKv) {
   const auto on_host = MeasureModel(folder_, MemoryOf::kHost, kernels::DType::kBF16);
   ASSERT_TRUE(on_host.ok());
   EXPECT_EQ(on_host->weight_bytes, model->weight_bytes + 2048 * 192 * 2);
+}
+
+TEST_F(ModelMemoryTest, ShapesAndTextAreCheckedAsAWorkerDoes) {
+  const auto config = fs::path(testing_support::SourceDir()) / "deploy/demo-model/config.json";
+  std::stringstream text;
+  text << std::ifstream(config).rdbuf();
+  std::string wider = text.str();
+  const std::string_view kWidth = "\"intermediate_size\": 576";
+  wider.replace(wider.find(kWidth), kWidth.size(), "\"intermediate_size\": 640");
+  Replace("config.json", wider);
+  EXPECT_THAT(Complaint(), HasSubstr("gate_proj.weight': shape is [576, 192], config.json asks for [640, 192]"));
+  Replace("config.json", R"({"architectures": ["GptOssForCausalLM"]})");
+  EXPECT_THAT(Complaint(), HasSubstr("--engine vllm"));
 }
 
 TEST_F(ModelMemoryTest, APresetHasAShapeAndNoFiles) {

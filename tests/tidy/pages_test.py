@@ -2,6 +2,7 @@
 files. Run by ctest, or by hand: python3 tests/tidy/pages_test.py
 """
 
+import json
 import pathlib
 import re
 import subprocess
@@ -28,6 +29,7 @@ SOURCE_SUFFIXES = ("h", "cc", "cu", "cuh", "capnp", "sh")
 # Flags of other programs in commands of the pages.
 FOREIGN_FLAGS = {
     "clang-format-14": {"dry-run"},
+    "cosign": {"bundle", "certificate-identity-regexp", "certificate-oidc-issuer"},
     "cmake": {"preset", "build", "target"},
     "ctest": {"preset", "output-on-failure", "rerun-failed", "test-dir"},
     "helm": {"namespace", "values"},
@@ -202,6 +204,17 @@ class PagesTest(unittest.TestCase):
 
     def problems(self, text):
         return list(self.pages.problems(ROOT / "worker/README.md", text))
+
+    def test_vllm_gets_the_same_settings_of_events_everywhere(self):
+        """README, the page of vLLM and the manifests: a reader who follows two of them must not wonder which is right."""
+        found = {}
+        for name in ("README.md", "worker/foreign/README.md", "deploy/compose.vllm.yaml", "deploy/components/vllm/worker.yaml",
+                     "deploy/helm/roost/templates/_vllm.tpl"):
+            for settings in re.findall(r'\{[^{}]*"publisher"[^{}]*\}', (ROOT / name).read_text()):
+                found[name] = json.loads(settings)
+        self.assertEqual(len(found), 5, found.keys())
+        for name, settings in found.items():
+            self.assertEqual(settings, found["README.md"], name)
 
     def test_the_first_page_is_short(self):
         count = len((ROOT / "README.md").read_text().splitlines())

@@ -38,11 +38,9 @@ Result<const Architecture*> ParseArchitecture(const JsonObject& config) {
   const auto* found = std::find_if(kArchitectures.begin(), kArchitectures.end(),
                                    [name](const Architecture& known) { return known.name == name; });
   if (found != kArchitectures.end()) return found;
-  return config.Complain(
-      "architectures",
-      fmt::format(
-          "'{}' is not supported, only LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM are",
-          name.substr(0, 100)));
+  return config.Complain("architectures", fmt::format("'{}' is not supported, only LlamaForCausalLM, "
+                                                      "MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM are{}",
+                                                      name.substr(0, 100), kOtherEngines));
 }
 
 Result<std::uint32_t> BoundedCount(const JsonObject& config, std::string_view key, std::uint32_t limit) {
@@ -81,8 +79,8 @@ Result<void> ParseHeads(const JsonObject& config, const Architecture& architectu
   if (result.head_dim == 0 || result.head_dim % 2 != 0 || result.head_dim > kMaxHeadDim ||
       std::uint64_t{result.head_dim} * result.query_head_count > kMaxWidth) {
     return config.Complain("head_dim", fmt::format("{} is not supported: it must be even and at most {}, and all heads "
-                                                   "together at most {} wide",
-                                                   result.head_dim, kMaxHeadDim, kMaxWidth));
+                                                   "together at most {} wide{}",
+                                                   result.head_dim, kMaxHeadDim, kMaxWidth, kOtherEngines));
   }
   return {};
 }
@@ -90,7 +88,7 @@ Result<void> ParseHeads(const JsonObject& config, const Architecture& architectu
 // Keys that must be off.
 Result<void> RefuseWhenTrue(const JsonObject& config, std::string_view key) {
   ROOST_ASSIGN_OR_RETURN(const bool value, config.BoolOr(key, false));
-  if (value) return config.Complain(key, "true is not supported");
+  if (value) return config.Complain(key, fmt::format("true is not supported{}", kOtherEngines));
   return {};
 }
 
@@ -128,7 +126,8 @@ Result<LayerTypes> ParseLayerTypes(const JsonObject& config) {
     if (is_text && type == "sliding_attention") {
       result = LayerTypes::kSomeSliding;
     } else if (!is_text || type != "full_attention") {
-      return config.Complain("layer_types", "only full_attention and sliding_attention are supported");
+      return config.Complain("layer_types",
+                             fmt::format("only full_attention and sliding_attention are supported{}", kOtherEngines));
     }
   }
   return result;
@@ -160,11 +159,12 @@ Result<void> ParseSlidingWindow(const JsonObject& config, const Architecture& ar
 
 Result<void> RefuseWhatIsNotBuilt(const JsonObject& config) {
   if (config.Find("quantization_config")) {
-    return config.Complain("quantization_config", "quantized weights are not supported");
+    return config.Complain("quantization_config", fmt::format("quantized weights are not supported{}", kOtherEngines));
   }
   ROOST_ASSIGN_OR_RETURN(const auto activation, config.String("hidden_act"));
   if (activation && *activation != "silu") {
-    return config.Complain("hidden_act", fmt::format("'{}' is not supported, only silu is", *activation));
+    return config.Complain("hidden_act",
+                           fmt::format("'{}' is not supported, only silu is{}", *activation, kOtherEngines));
   }
   return {};
 }
@@ -200,8 +200,8 @@ Result<void> CheckSlidingWindow(const HfConfig& config, std::uint32_t context_to
   if (!config.sliding_window || context_tokens <= *config.sliding_window) return {};
   return InvalidArgument("sliding_window",
                          "the sliding window of {} tokens is shorter than the context of {}, which is not supported; "
-                         "with --max-context-tokens of at most {} the model is served",
-                         *config.sliding_window, context_tokens, *config.sliding_window);
+                         "with --max-context-tokens of at most {} the model is served{}",
+                         *config.sliding_window, context_tokens, *config.sliding_window, kOtherEngines);
 }
 
 }  // namespace roost::worker

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "common/base/result.h"
 #include "worker/model/json_file.h"
@@ -48,6 +49,10 @@ inline constexpr std::uint32_t kMaxVocabSize = 1U << 22U;
 inline constexpr std::uint32_t kMaxWidth = 1U << 18U;  // hidden_size, intermediate_size, heads · head_dim
 inline constexpr std::uint32_t kMaxLayers = 1024;
 inline constexpr std::uint32_t kMaxHeadDim = 1024;
+
+// Ends each message about a model that the own engine does not compute.
+inline constexpr std::string_view kOtherEngines =
+    "; Roost serves such a model before vLLM or SGLang: --engine vllm, --engine sglang";
 
 [[nodiscard]] Result<HfConfig> ParseHfConfig(const JsonObject& config);
 

@@ -15,6 +15,7 @@
 #include "worker/model/tensor_parallel.h"
 #include "worker/model/transformer.h"
 #include "worker/model/transformer_weights.h"
+#include "worker/model/weight_shapes.h"
 #include "worker/model/weights.h"
 
 namespace roost::worker {
@@ -131,12 +132,13 @@ Result<LoadedModel> LoadSynthetic(std::string_view preset, const ModelOptions& o
   LoadedModel loaded;
   loaded.text.name = preset;
   loaded.text.vocab_size = config->vocab_size;
-  ROOST_RETURN_IF_ERROR(BuildModel(*config, RandomWeights(options.synthetic_seed), options, loaded));
-  loaded.fingerprint = SyntheticFingerprint(*config, options.synthetic_seed);
   loaded.text.stop_tokens = {kSyntheticTurnEnd, kSyntheticEndOfText};
-  loaded.text.tokenizer_json = SyntheticTokenizerJson();
+  loaded.text.tokenizer_json = SyntheticTokenizerJson(config->vocab_size);
   loaded.text.chat_template = SyntheticChatTemplate();
   loaded.text.eos_token = "<|im_end|>";
+  if (options.check_text) ROOST_RETURN_IF_ERROR(options.check_text(loaded.text));
+  ROOST_RETURN_IF_ERROR(BuildModel(*config, RandomWeights(options.synthetic_seed), options, loaded));
+  loaded.fingerprint = SyntheticFingerprint(*config, options.synthetic_seed);
   return loaded;
 }
 
@@ -145,10 +147,12 @@ Result<LoadedModel> LoadDirectory(const std::filesystem::path& directory, const 
   ROOST_ASSIGN_OR_RETURN(const JsonFile config_file, JsonFile::Load(directory / "config.json", kMaxConfigBytes));
   ROOST_ASSIGN_OR_RETURN(const HfConfig config, ParseHfConfig(config_file.root()));
   LoadedModel loaded;
-  // The small files come first, so that errors in them show before the weights are read.
+  // Text and shapes come first, so that errors in them show before the weights are read.
   ROOST_ASSIGN_OR_RETURN(loaded.text,
                          ReadModelText(directory, config_file.root(), config.vocab_size, options.chat_template_name));
+  if (options.check_text) ROOST_RETURN_IF_ERROR(options.check_text(loaded.text));
   ROOST_ASSIGN_OR_RETURN(SafetensorsDirectory files, SafetensorsDirectory::Open(directory));
+  ROOST_RETURN_IF_ERROR(CheckTensors(config, files));
   SafetensorsWeights weights(std::move(files), RankCountOf(options));
   ROOST_RETURN_IF_ERROR(BuildModel(config, weights, options, loaded));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TensorRecord> tensors, weights.FinishRecords());

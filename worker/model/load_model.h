@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,8 @@ struct ModelOptions {
   std::optional<std::uint32_t> max_context_tokens = std::nullopt;
   std::uint64_t synthetic_seed = 0;
   std::string chat_template_name = {};  // among those of the folder; empty: the default
+  // Called with the text of the model, which it may complete, before the weights are read. Its error ends the loading.
+  std::function<Result<void>(ModelText&)> check_text = {};
   const kernels::OpTable* ops = &kernels::CpuOps();
   // Devices of the op table. Several devices compute the model together, one rank each; see tensor_parallel.h. On the
   // CPU all ranks are device 0, and they share the threads.

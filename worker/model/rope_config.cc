@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "worker/model/hf_config.h"
+
 namespace roost::worker {
 namespace {
 
@@ -35,7 +37,8 @@ Result<void> RefuseOtherKeys(const JsonObject& described, std::string_view type,
   for (const std::string_view key : described.Keys()) {
     if (Contains(kCommonKeys, key) || Contains(keys, key)) continue;
     if (described.Find(key)->is_object()) {
-      return described.Complain(key, "parameters that differ between layers are not supported");
+      return described.Complain(
+          key, fmt::format("parameters that differ between layers are not supported{}", kOtherEngines));
     }
     return described.Complain(key, fmt::format("is not known for rope_type '{}'", type));
   }
@@ -134,7 +137,8 @@ Result<void> ParseScaling(const Source& source, std::string_view type, RopeConfi
     ROOST_ASSIGN_OR_RETURN(result.scaling, ParseYarn(source));
   } else {
     return source.described.Complain(
-        "rope_type", fmt::format("'{}' is not supported, only default, linear, llama3 and yarn are", type));
+        "rope_type",
+        fmt::format("'{}' is not supported, only default, linear, llama3 and yarn are{}", type, kOtherEngines));
   }
   return {};
 }

@@ -1,5 +1,8 @@
 #include "worker/model/synthetic.h"
 
+#include <array>
+#include <utility>
+
 #include "common/base/json_writer.h"
 #include "common/base/utf8.h"
 
@@ -76,6 +79,23 @@ std::string ByteLetter(unsigned byte, char32_t& next_unused) {
   return letter;
 }
 
+constexpr std::array<std::pair<TokenId, std::string_view>, 3> kSpecialTokens{
+    {{kSyntheticEndOfText, "<|endoftext|>"}, {kSyntheticTurnBegin, "<|im_start|>"}, {kSyntheticTurnEnd, "<|im_end|>"}}};
+
+// The word of a number, with the letter that stands for a space before it: its digits in base 100, as syllables.
+std::string Word(std::uint32_t number) {
+  constexpr std::string_view kConsonants = "bcdfghjklmnpqrstvwxz";
+  constexpr std::string_view kVowels = "aeiou";
+  constexpr std::uint32_t kSyllables = kConsonants.size() * kVowels.size();
+  std::string word = "\u0120";
+  number += kSyllables;  // no word has one syllable
+  for (; number > 0; number /= kSyllables) {
+    word += kConsonants[number % kSyllables / kVowels.size()];
+    word += kVowels[number % kVowels.size()];
+  }
+  return word;
+}
+
 void WriteSpecialToken(JsonWriter& json, TokenId id, std::string_view content) {
   json.BeginObject().Key("id").Number(id).Key("content").String(content).Key("single_word").Bool(false);
   json.Key("lstrip").Bool(false).Key("rstrip").Bool(false).Key("normalized").Bool(false).Key("special").Bool(true);
@@ -107,13 +127,11 @@ Error UnknownPreset(std::string_view preset) {
   return InvalidArgument("model", "there is no synthetic model '{}'; the models are {}", preset, kSyntheticPresets);
 }
 
-std::string SyntheticTokenizerJson() {
+std::string SyntheticTokenizerJson(std::uint32_t vocab_size) {
   JsonWriter json;
   json.BeginObject().Key("version").String("1.0").Key("truncation").Null().Key("padding").Null();
   json.Key("added_tokens").BeginArray();
-  WriteSpecialToken(json, kSyntheticEndOfText, "<|endoftext|>");
-  WriteSpecialToken(json, kSyntheticTurnBegin, "<|im_start|>");
-  WriteSpecialToken(json, kSyntheticTurnEnd, "<|im_end|>");
+  for (const auto& [id, content] : kSpecialTokens) WriteSpecialToken(json, id, content);
   json.EndArray().Key("normalizer").Null().Key("pre_tokenizer");
   WriteByteLevel(json);
   json.Key("post_processor").Null().Key("decoder");
@@ -123,6 +141,11 @@ std::string SyntheticTokenizerJson() {
   json.Key("byte_fallback").Bool(false).Key("vocab").BeginObject();
   char32_t next_unused = 0x100;
   for (unsigned byte = 0; byte < 256; ++byte) json.Key(ByteLetter(byte, next_unused)).Number(byte);
+  // An added token that the vocabulary lacks would get the first id behind it.
+  for (const auto& [id, content] : kSpecialTokens) json.Key(content).Number(id);
+  for (std::uint32_t id = kSyntheticTurnEnd + 1; id < vocab_size; ++id) {
+    json.Key(Word(id - kSyntheticTurnEnd - 1)).Number(id);
+  }
   json.EndObject().Key("merges").BeginArray().EndArray().EndObject().EndObject();
   return json.Take();
 }

@@ -12,23 +12,14 @@
 #include "common/base/check.h"
 #include "common/base/rng.h"
 #include "kernels/parallel_copy.h"
+#include "worker/model/hf_config.h"
 #include "worker/model/shard.h"
+#include "worker/model/weight_shapes.h"
 
 namespace roost::worker {
 namespace {
 
 using kernels::DType;
-
-Result<DType> ComputableDType(const SafetensorsDirectory::Found& found, std::string_view name) {
-  switch (found.info->dtype) {
-    case TensorDType::kF32: return DType::kF32;
-    case TensorDType::kF16: return DType::kF16;
-    case TensorDType::kBF16: return DType::kBF16;
-    default: break;
-  }
-  return DataLoss(found.file->path(), "tensor '{}': dtype {} is not supported, only F32, F16 and BF16 are", name,
-                  found.info->dtype_name);
-}
 
 std::uint64_t HashOf(std::string_view name) {
   std::uint64_t hash = 0;
@@ -70,6 +61,17 @@ std::pair<int, std::uint64_t> PlaceOf(std::string_view name) {
 }
 
 }  // namespace
+
+Result<DType> ComputableDType(const SafetensorsDirectory::Found& found, std::string_view name) {
+  switch (found.info->dtype) {
+    case TensorDType::kF32: return DType::kF32;
+    case TensorDType::kF16: return DType::kF16;
+    case TensorDType::kBF16: return DType::kBF16;
+    default: break;
+  }
+  return DataLoss(found.file->path(), "tensor '{}': dtype {} is not supported, only F32, F16 and BF16 are{}", name,
+                  found.info->dtype_name, kOtherEngines);
+}
 
 std::uint64_t ElementsOf(std::span<const std::uint64_t> shape) {
   std::uint64_t elements = 1;
@@ -141,12 +143,7 @@ Result<std::vector<TensorRecord>> SafetensorsWeights::FinishRecords() {
 Result<Weight> SafetensorsWeights::Get(std::string_view name, std::span<const std::uint64_t> shape) const {
   ROOST_ASSIGN_OR_RETURN(const auto found, directory_.Find(name));
   ROOST_ASSIGN_OR_RETURN(const DType dtype, ComputableDType(found, name));
-  if (!std::equal(shape.begin(), shape.end(), found.info->shape.begin(), found.info->shape.end())) {
-    TensorInfo wanted;
-    wanted.shape.assign(shape.begin(), shape.end());
-    return DataLoss(found.file->path(), "tensor '{}': shape is {}, config.json asks for {}", name,
-                    found.info->ShapeText(), wanted.ShapeText());
-  }
+  ROOST_RETURN_IF_ERROR(CheckShape(found, name, shape));
   const auto bytes = found.file->Data(*found.info);
   if (const int reason = BringMapped(bytes); reason != 0) {
     return DataLoss(

@@ -43,6 +43,9 @@ struct WeightPart {
   WeightRange columns;
 };
 
+// The dtype that kernels read, or an Error that names the tensor and its file.
+[[nodiscard]] Result<kernels::DType> ComputableDType(const SafetensorsDirectory::Found& found, std::string_view name);
+
 [[nodiscard]] std::uint64_t ElementsOf(std::span<const std::uint64_t> shape);
 
 class WeightSource {

@@ -151,7 +151,12 @@ class Pod:
                   "spec.nodeName": self.node.name}
         values = {"PATH": DEFAULT_PATH, "HOSTNAME": self.name, "HOME": "/"}
         for entry in container.get("env", []):
-            if "valueFrom" in entry:
+            if "secretKeyRef" in entry.get("valueFrom", {}):
+                source = entry["valueFrom"]["secretKeyRef"]
+                secret = self.around.secrets.get(source["name"], {})
+                if source["key"] in secret or not source.get("optional"):
+                    values[entry["name"]] = secret[source["key"]].decode()
+            elif "valueFrom" in entry:
                 values[entry["name"]] = fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
             else:
                 values[entry["name"]] = re.sub(r"\$\((\w+)\)", lambda m: values.get(m.group(1), m.group(0)), entry["value"])

@@ -6,10 +6,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "tests/worker/model/model_directory.h"
 #include "worker/model/fingerprint.h"
 #include "worker/model/synthetic.h"
+#include "worker/model/transformer_weights.h"
+#include "worker/model/weight_shapes.h"
+#include "worker/model/weights.h"
 
 namespace roost::worker {
 namespace {
@@ -253,20 +258,95 @@ TEST(SyntheticModelTest, EveryPresetHasAShapeAndOthersAreRefused) {
   EXPECT_THAT(LoadModel({"synthetic:gpt-9"}, {}).error().ToString(), HasSubstr("no synthetic model 'gpt-9'"));
 }
 
+TEST_F(LoadModelTest, ShapesAreCheckedBeforeAnyWeightIsRead) {
+  // The last tensor in the order of loading.
+  WriteWith("lm_head.weight", {15, 8});
+  const HfConfig config = ParseHfConfig(JsonFile::Load(directory_.path() / "config.json", 1U << 20U)->root()).value();
+  const auto files = SafetensorsDirectory::Open(directory_.path());
+  ASSERT_TRUE(files.ok());
+  const Result<void> checked = CheckTensors(config, *files);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_THAT(checked.error().ToString(),
+              HasSubstr("'lm_head.weight': shape is [15, 8], config.json asks for [16, 8]"));
+  EXPECT_EQ(Complaint(), checked.error().ToString());
+}
+
+TEST_F(LoadModelTest, TheTextIsCheckedBeforeTheWeights) {
+  fs::remove(directory_.path() / "model.safetensors");
+  ModelOptions options{.block_count = 8};
+  options.check_text = [](ModelText&) -> Result<void> { return InvalidArgument("tokenizer.json", "is wrong"); };
+  EXPECT_THAT(Load(options).error().ToString(), HasSubstr("is wrong"));
+}
+
+TEST(SyntheticModelTest, EveryHigherIdIsAWordOfItsOwn) {
+  constexpr std::uint32_t kSize = 151936;
+  simdjson::dom::parser parser;
+  const std::string json = SyntheticTokenizerJson(kSize);
+  simdjson::dom::element root = parser.parse(json).value();
+  std::set<std::string> words;
+  std::uint32_t next = kSyntheticTurnEnd + 1;
+  for (const simdjson::dom::key_value_pair entry : root["model"]["vocab"].get_object().value()) {
+    const std::uint64_t id = entry.value.get_uint64().value();
+    if (id <= kSyntheticTurnEnd) continue;
+    EXPECT_EQ(id, next++);
+    EXPECT_TRUE(words.insert(std::string(entry.key)).second) << entry.key;
+    EXPECT_TRUE(std::string(entry.key).starts_with("\u0120"));
+  }
+  EXPECT_EQ(next, kSize);
+}
+
 TEST(SyntheticModelTest, TheTokenizerHasEveryByteOnce) {
   simdjson::dom::parser parser;
-  const std::string json = SyntheticTokenizerJson();
+  const std::string json = SyntheticTokenizerJson(kSyntheticTurnEnd + 1);
   simdjson::dom::element root = parser.parse(json).value();
   std::vector<bool> seen(256);
   const simdjson::dom::object vocab = root["model"]["vocab"].get_object().value();
   for (const simdjson::dom::key_value_pair entry : vocab) {
     const std::uint64_t id = entry.value.get_uint64().value();
-    ASSERT_LT(id, 256U);
+    if (id >= kSyntheticEndOfText) continue;
     EXPECT_FALSE(seen[id]);
     seen[id] = true;
   }
   EXPECT_EQ(std::count(seen.begin(), seen.end(), true), 256);
-  EXPECT_EQ(root["added_tokens"].get_array().value().size(), 3U);
+  for (const simdjson::dom::element token : root["added_tokens"].get_array().value()) {
+    EXPECT_EQ(vocab.at_key(token["content"].get_string().value()).get_uint64().value(),
+              token["id"].get_uint64().value());
+  }
+  EXPECT_EQ(vocab.size(), kSyntheticTurnEnd + 1U);
+}
+
+// Records the tensors that loading asks for.
+class RecordedWeights final : public WeightSource {
+ public:
+  Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const override {
+    asked_.emplace(name, std::vector<std::uint64_t>(shape.begin(), shape.end()));
+    return random_.Get(name, shape);
+  }
+  const std::map<std::string, std::vector<std::uint64_t>>& asked() const { return asked_; }
+
+ private:
+  RandomWeights random_{1};
+  mutable std::map<std::string, std::vector<std::uint64_t>> asked_;
+};
+
+TEST(WeightShapesTest, TheTensorsThatAreCheckedAreThoseThatAreRead) {
+  for (int shape = 0; shape < 16; ++shape) {
+    HfConfig config = *SyntheticConfig("tiny");
+    config.qkv_bias = (shape & 1) != 0 ? Bias::kBiased : Bias::kNone;
+    config.o_bias = config.qkv_bias;
+    config.mlp_bias = (shape & 2) != 0 ? Bias::kBiased : Bias::kNone;
+    config.qk_norm = (shape & 4) != 0 ? QkNorm::kNormed : QkNorm::kNone;
+    config.tie = (shape & 8) != 0 ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
+    const auto backend = kernels::Backend::Open(kernels::CpuOps(), {.thread_count = 1, .ordinal = 0}).value();
+    const RecordedWeights weights;
+    ASSERT_TRUE(LoadTransformerWeights(backend, config, {}, weights, kernels::DType::kF32).ok());
+    std::map<std::string, std::vector<std::uint64_t>> checked;
+    ASSERT_TRUE(ForEachTensor(config, [&checked](const std::string& name, std::span<const std::uint64_t> wanted) {
+                  checked.emplace(name, std::vector<std::uint64_t>(wanted.begin(), wanted.end()));
+                  return Result<void>();
+                }).ok());
+    EXPECT_EQ(checked, weights.asked()) << shape;
+  }
 }
 
 }  // namespace
