@@ -35,9 +35,11 @@
 #include <vector>
 
 #include "common/base/byte_budget.h"
+#include "common/base/deferred_wakes.h"
 #include "common/base/rng.h"
 #include "common/base/turn_count.h"
 #include "common/http/http_date.h"
+#include "common/http/post_box.h"
 #include "common/http/refused_connection.h"
 #include "common/http/responder.h"
 #include "common/http/server.h"
@@ -60,18 +62,23 @@ struct ServerShared {
   std::size_t connection_count = 0;  // guarded by mutex
 };
 
-// One event loop. Only its own thread uses the members other than `context`.
-struct IoThread {
+// One event loop. Only its own thread uses the members other than `posts` and `context`, and only it runs
+// what is posted.
+struct IoThread final : Sleeper {
   static constexpr std::size_t kReadBytes = 64 * 1024;
 
   explicit IoThread(std::uint64_t seed) : ids(seed), read_buffer(kReadBytes) {}
+
+  // Runs what is in `posts` on this thread.
+  void Wake() override;
 
   Rng ids;
   HttpDateClock date;
   std::vector<char> read_buffer;  // shared by all its connections, so that a waiting connection needs no buffer
   std::unordered_set<Connection*> connections;
   RefusedConnection::Count refused;
-  TurnCount turns;                     // see HttpServer::LoopsTurn
+  TurnCount turns;  // see HttpServer::LoopsTurn
+  PostBox posts;
   boost::asio::io_context context{1};  // last member: handlers that it destroys may use the others
 };
 

@@ -5,10 +5,12 @@
 #include <atomic>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/base/deferred_wakes.h"
 #include "tests/common/http/raw_client.h"
 #include "tests/common/http/server_fixture.h"
 
@@ -56,6 +58,57 @@ TEST_P(HttpServerTest, FramesOfOneFunctionLeaveInOneWrite) {
   });
   EXPECT_FALSE(left_early.get_future().get());
   EXPECT_TRUE(client.ReadUntil("data: 3\n\n\r\n").has_value());
+}
+
+TEST_P(HttpServerTest, WhatIsPostedTogetherLeavesInOneWrite) {
+  ServeByHand([](Responder& responder) { responder.PrepareStream({}); });
+  RawClient client = Connect();
+  client.Write(kGet);
+  const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
+  responder->Post([=] { responder->Send("data: 1\n\n"); });
+  EXPECT_TRUE(client.ReadUntil("data: 1\n\n\r\n").has_value());
+  std::promise<bool> left_early;
+  {
+    const DeferredWakes wakes;
+    responder->Post([=] { responder->Send("data: 2\n\n"); });
+    responder->Post([&] {
+      left_early.set_value(client.HasInput());
+      responder->Send("data: 3\n\n");
+    });
+  }
+  EXPECT_FALSE(left_early.get_future().get());
+  EXPECT_TRUE(client.ReadUntil("data: 3\n\n\r\n").has_value());
+}
+
+TEST_P(HttpServerTest, AnotherThreadsPostDoesNotWaitForADeferredWake) {
+  ServeByHand([](Responder& responder) { responder.PrepareStream({}); });
+  RawClient client = Connect();
+  client.Write(kGet);
+  const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
+  const DeferredWakes wakes;
+  responder->Post([=] { responder->Send("data: 1\n\n"); });
+  std::thread([=] { responder->Post([=] { responder->End(); }); }).join();
+  const RawResponse response = client.ReadResponse();
+  EXPECT_TRUE(response.complete);
+  EXPECT_EQ(response.body, "data: 1\n\n");
+}
+
+// A function that throws ends its own connection, and no other one.
+TEST_P(HttpServerTest, AnExceptionAmongPostedFunctionsEndsItsOwnConnection) {
+  ServeByHand([](Responder&) {});
+  RawClient bad = Connect();
+  bad.Write(kGet);
+  const std::shared_ptr<Responder> throws = mailbox_.Take().responder;
+  RawClient good = Connect();
+  good.Write(kGet);
+  const std::shared_ptr<Responder> answers = mailbox_.Take().responder;
+  {
+    const DeferredWakes wakes;
+    throws->Post([] { throw std::runtime_error("no"); });
+    answers->Post([=] { answers->Respond(Text("yes")); });
+  }
+  EXPECT_EQ(bad.ReadResponse().status, 500);
+  EXPECT_EQ(good.ReadResponse().body, "yes");
 }
 
 TEST_P(HttpServerTest, StreamsToHttp10UntilTheConnectionCloses) {
