@@ -156,52 +156,70 @@ def chunk(text):
     return f"{len(text):x}\r\n{text}\r\n".encode()
 
 
-class Steps:
-    """An engine's steps: one after the other, each of the same time."""
-
-    def __init__(self, seconds):
-        self.seconds = seconds
-        self.end = None  # of the step that runs now
-
-    async def wait(self):
-        if self.seconds == 0:
-            return await asyncio.sleep(0)
-        if self.end is None or self.end.done():
-            loop = asyncio.get_running_loop()
-            now = loop.time()
-            self.end = loop.create_future()
-            loop.call_at((now // self.seconds + 1) * self.seconds, self.end.set_result, None)
-        await self.end
+DELTA = chunk("data: " + json.dumps({
+    "id": "x", "object": "chat.completion.chunk", "created": 1, "model": MODEL,
+    "choices": [{"index": 0, "delta": {"content": "tok"}, "finish_reason": None}]}) + "\n\n")
+STREAM_END = chunk("data: [DONE]\n\n") + load.END
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+MODELS = json.dumps({"object": "list", "data": [{"id": MODEL, "object": "model"}], "model_path": MODEL}).encode()
 
 
-async def serve(reader, writer, steps):
-    """An engine that computes nothing."""
-    delta = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": MODEL,
-             "choices": [{"index": 0, "delta": {"content": "tok"}, "finish_reason": None}]}
-    models = json.dumps({"object": "list", "data": [{"id": MODEL, "object": "model"}], "model_path": MODEL}).encode()
-    try:
-        while True:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            lengths = [line.split(":")[1] for line in head.split("\r\n") if line.startswith("content-length:")]
-            await reader.readexactly(int(lengths[0]) if lengths else 0)
-            if "completions" not in head.split("\r\n")[0]:
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-                             % (len(models), models))
-            else:
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-                for _ in range(TOKENS):
-                    await steps.wait()
-                    writer.write(chunk(f"data: {json.dumps(delta)}\n\n"))
-                    await writer.drain()
-                writer.write(chunk("data: [DONE]\n\n") + load.END)
-            await writer.drain()
-    except (asyncio.IncompleteReadError, ConnectionError):
-        writer.close()
+class Engine:
+    """An engine that computes nothing: while it has requests it makes steps, and each gives them all a token."""
+
+    def __init__(self, step_seconds):
+        self.step_seconds = step_seconds
+        self.running = {}  # connection -> tokens that it still gets
+
+    def begin(self, connection):
+        if not self.running:
+            self.end_of_step = asyncio.get_running_loop().time()
+            self.wait_for_step()
+        self.running[connection] = TOKENS
+
+    def wait_for_step(self):
+        loop = asyncio.get_running_loop()
+        self.end_of_step = max(self.end_of_step + self.step_seconds, loop.time())
+        loop.call_at(self.end_of_step, self.step)
+
+    def step(self):
+        for connection, left in list(self.running.items()):
+            connection.transport.write(DELTA if left > 1 else DELTA + STREAM_END)
+            self.running[connection] = left - 1
+            if left == 1:
+                del self.running[connection]
+        if self.running:
+            self.wait_for_step()
+
+
+class EngineConnection(asyncio.Protocol):
+    def __init__(self, engine):
+        self.engine = engine
+        self.bytes = b""
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def connection_lost(self, error):
+        self.engine.running.pop(self, None)
+
+    def data_received(self, data):
+        self.bytes += data
+        head, end, body = self.bytes.partition(b"\r\n\r\n")
+        lengths = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+        if not end or len(body) < int(lengths[0] if lengths else 0):
+            return
+        self.bytes = b""
+        if b"completions" in head.split(b"\r\n")[0]:
+            self.transport.write(STREAM_HEAD)
+            return self.engine.begin(self)
+        self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                             % (len(MODELS), MODELS))
 
 
 async def run_engine(port, pace_ms):
-    steps = Steps(pace_ms / 1e3)
-    server = await asyncio.start_server(lambda *ends: serve(*ends, steps), "127.0.0.1", port, limit=1 << 24)
+    engine = Engine(pace_ms / 1e3)
+    server = await asyncio.get_running_loop().create_server(lambda: EngineConnection(engine), "127.0.0.1", port)
     await server.serve_forever()
 
 
