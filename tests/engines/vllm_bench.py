@@ -6,11 +6,11 @@ share. Between two runs both engines forget everything. Prints, per router, what
 percentile of the time to the first token, the mean time of a whole answer and between two tokens; and the cached share
 of the prompt tokens as the engines count them. Figures are medians over the rounds.
 
-    vllm_bench.py [--rounds 3] [--routers 2] [--peers FOLDER] [--doubles] [--load NAME]
+    vllm_bench.py --peers FOLDER [--rounds 3] [--routers 2] [--doubles] [--load NAME]
 
---routers 2: two of each router before the same engines, and clients ask them in turn. FOLDER: a virtual environment
-with the peers, made if missing. --doubles: before doubles of vLLM (vllm_double.py --paced) instead of real engines; run
-it with the Python of that environment (vllm_bench_doubles.sh).
+FOLDER: a virtual environment with requirements-peers.txt. --routers 2: two of each router before the same engines, and
+clients ask them in turn. --doubles: before doubles of vLLM (vllm_double.py --paced) instead of real engines; run it with
+the Python of that environment, as doubles.sh does.
 """
 
 import argparse
@@ -24,7 +24,6 @@ import pathlib
 import random
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -37,9 +36,6 @@ from vllm_test import RealEngine
 
 from cluster import BIN, Cluster, Daemon  # noqa: E402  foreign_suite knows where it is
 
-PEER_VERSIONS = ("smg==1.13.0", "vllm-router==0.1.17")
-# For doubles, which run in the same environment.
-DOUBLE_VERSIONS = ("tokenizers==0.23.3", "pyzmq==27.3.0", "msgpack==1.2.4")
 SYSTEMS, CONVERSATIONS, TURNS, AT_ONCE = 6, 30, 5, 6
 SYSTEM_WORDS, TURN_WORDS, ANSWER_TOKENS = 400, 70, 24  # a word has some 1.5 tokens
 LONG_QUESTIONS, LONG_AT_ONCE, LONG_ANSWER_TOKENS = 48, 12, 300
@@ -50,7 +46,6 @@ CONTEXT = 4096
 DOUBLE_FLAGS = ("--paced", "--prefill-us", "400", "--token-ms", "7", "--token-us-per-request", "400", "--tokenizer",
                 str(DEMO_MODEL / "tokenizer.json"), "--max-context", str(CONTEXT), "--blocks", str(BLOCKS))
 PROMPTS = vllm_engine.ROOT / "deploy/demo-prompts"
-PEERS = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "roost/peers"
 
 
 def conversations(seed):
@@ -187,15 +182,8 @@ def kv_aware(program, engines):
             "demo-model", *sources]
 
 
-def install(folder):
-    if not (folder / "bin/smg").exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([folder / "bin/pip", "install", "-q", *PEER_VERSIONS, *DOUBLE_VERSIONS], check=True)
-
-
 def peers(folder):
     """What starts each of them before these engines."""
-    install(folder)
     smg, vllm_router = str(folder / "bin/smg"), str(folder / "bin/vllm-router")
     return {"round_robin": lambda _: [vllm_router, "--policy", "round_robin"],
             "vllm_router": lambda _: [vllm_router, "--policy", "cache_aware"],
@@ -268,7 +256,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--routers", type=int, default=1)
-    parser.add_argument("--peers", type=pathlib.Path, default=PEERS)
+    parser.add_argument("--peers", type=pathlib.Path, required=True)
     parser.add_argument("--doubles", action="store_true")
     parser.add_argument("--load", choices=LOADS, action="append")
     options = parser.parse_args()
