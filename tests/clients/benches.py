@@ -88,7 +88,10 @@ def cache_pressure(programs, address, folder):
     assert not errors, errors
     yield "cold_ttft", 1e3 * report["cold_ttft"], "ms"
     yield "hit_ttft", 1e3 * report["hit_ttft"], "ms"
-    yield "retained_pct", report["retained_pct"], "%"
+    if report["hit_ttft"] < report["cold_ttft"]:
+        yield "retained_pct", report["retained_pct"], "%"
+    else:  # it counts what is faster than 1.5 s then
+        print("cache-pressure could not calibrate: a prompt asked twice was no faster the second time", flush=True)
 
 
 def main():

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <future>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -91,24 +90,6 @@ TEST_P(HttpServerTest, AnotherThreadsPostDoesNotWaitForADeferredWake) {
   const RawResponse response = client.ReadResponse();
   EXPECT_TRUE(response.complete);
   EXPECT_EQ(response.body, "data: 1\n\n");
-}
-
-// A function that throws ends its own connection, and no other one.
-TEST_P(HttpServerTest, AnExceptionAmongPostedFunctionsEndsItsOwnConnection) {
-  ServeByHand([](Responder&) {});
-  RawClient bad = Connect();
-  bad.Write(kGet);
-  const std::shared_ptr<Responder> throws = mailbox_.Take().responder;
-  RawClient good = Connect();
-  good.Write(kGet);
-  const std::shared_ptr<Responder> answers = mailbox_.Take().responder;
-  {
-    const DeferredWakes wakes;
-    throws->Post([] { throw std::runtime_error("no"); });
-    answers->Post([=] { answers->Respond(Text("yes")); });
-  }
-  EXPECT_EQ(bad.ReadResponse().status, 500);
-  EXPECT_EQ(good.ReadResponse().body, "yes");
 }
 
 TEST_P(HttpServerTest, StreamsToHttp10UntilTheConnectionCloses) {
