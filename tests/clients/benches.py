@@ -106,6 +106,8 @@ def main():
                 with CLUSTERS[name](policy) as router, tempfile.TemporaryDirectory() as folder:
                     for what, value, unit in bench(options.programs, router.address, pathlib.Path(folder)):
                         print(f"figure {bench.__name__}_{name}_{policy}_{what} {value:.3g} {unit}", flush=True)
+                    requests = [worker["requests_total"] for worker in router.workers()]
+                    print(f"# requests at each worker: {requests}", flush=True)
 
 
 if __name__ == "__main__":
