@@ -19,7 +19,6 @@ import contextlib
 import http.client
 import itertools
 import json
-import os
 import pathlib
 import random
 import statistics
@@ -40,7 +39,6 @@ SYSTEMS, CONVERSATIONS, TURNS, AT_ONCE = 6, 30, 5, 6
 SYSTEM_WORDS, TURN_WORDS, ANSWER_TOKENS = 400, 70, 24  # a word has some 1.5 tokens
 LONG_QUESTIONS, LONG_AT_ONCE, LONG_ANSWER_TOKENS = 48, 12, 300
 BLOCKS = 421  # of an engine; the conversations need some 700
-BLOCK_TOKENS = 32
 CONTEXT = 4096
 # A step of a double: as that of an 8B model on an H100, but for prompts, which take ten times as long.
 DOUBLE_FLAGS = ("--paced", "--prefill-us", "400", "--token-ms", "7", "--token-us-per-request", "400", "--tokenizer",
@@ -159,9 +157,8 @@ def other(command, engines, count, log):
             for _ in range(count):
                 port, metrics = vllm_engine.free_port(), vllm_engine.free_port()
                 processes.append(subprocess.Popen(
-                    [*command(engines), "--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(metrics),
-                     "--worker-urls", *urls], stdout=output, stderr=subprocess.STDOUT,
-                    env={**os.environ, "VLLM_ROUTER_TOKENIZER": str(DEMO_MODEL)}))
+                    [*command, "--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(metrics),
+                     "--worker-urls", *urls], stdout=output, stderr=subprocess.STDOUT))
                 addresses.append(f"127.0.0.1:{port}")
         for address in addresses:
             wait_until(lambda address=address: accepts(address), f"an answer of {log}", 60)
@@ -172,23 +169,12 @@ def other(command, engines, count, log):
             process.wait()
 
 
-def kv_aware(program, engines):
-    """vllm-router's exact mode: the engines' events of their caches, and prompts that it tokenizes itself."""
-    sources = []
-    for engine in engines:
-        url = f"http://127.0.0.1:{engine.port}"
-        sources += ["--kv-event-source", f"{url}={engine.events}", "--kv-event-replay-source", f"{url}={engine.replay}"]
-    return [program, "--policy", "kv_aware", "--kv-event-block-size", str(BLOCK_TOKENS), "--kv-event-model",
-            "demo-model", *sources]
-
-
 def peers(folder):
-    """What starts each of them before these engines."""
+    """The command of each."""
     smg, vllm_router = str(folder / "bin/smg"), str(folder / "bin/vllm-router")
-    return {"round_robin": lambda _: [vllm_router, "--policy", "round_robin"],
-            "vllm_router": lambda _: [vllm_router, "--policy", "cache_aware"],
-            "vllm_router_kv": lambda engines: kv_aware(vllm_router, engines),
-            "smg": lambda _: [smg, "launch", "--policy", "cache_aware"]}
+    return {"round_robin": [vllm_router, "--policy", "round_robin"],
+            "vllm_router": [vllm_router, "--policy", "cache_aware"],
+            "smg": [smg, "launch", "--policy", "cache_aware"]}
 
 
 # ---- one run ----
