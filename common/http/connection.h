@@ -36,9 +36,11 @@
 #include <vector>
 
 #include "common/base/byte_budget.h"
+#include "common/base/deferred_wakes.h"
 #include "common/base/rng.h"
 #include "common/base/turn_count.h"
 #include "common/http/http_date.h"
+#include "common/http/post_box.h"
 #include "common/http/refused_connection.h"
 #include "common/http/responder.h"
 #include "common/http/server.h"
@@ -61,11 +63,15 @@ struct ServerShared {
   std::size_t connection_count = 0;  // guarded by mutex
 };
 
-// One event loop. Only its own thread uses the members other than `context`.
-struct IoThread {
+// One event loop. Only its own thread uses the members other than `posts` and `context`, and only it runs
+// what is posted.
+struct IoThread final : Sleeper {
   static constexpr std::size_t kReadBytes = 64 * 1024;
 
   explicit IoThread(std::uint64_t seed) : ids(seed), read_buffer(kReadBytes) {}
+
+  // Runs what is in `posts` on this thread.
+  void Wake() override;
 
   Rng ids;
   HttpDateClock date;
@@ -76,7 +82,8 @@ struct IoThread {
   std::list<Connection*> waiting;
   std::list<Connection*> unread;
   RefusedConnection::Count refused;
-  TurnCount turns;                     // see HttpServer::LoopsTurn
+  TurnCount turns;  // see HttpServer::LoopsTurn
+  PostBox posts;
   boost::asio::io_context context{1};  // last member: handlers that it destroys may use the others
 };
 

@@ -1,8 +1,11 @@
 #include <boost/asio/post.hpp>
+#include <exception>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/http/connection.h"
 
 namespace roost {
@@ -11,6 +14,27 @@ namespace {
 bool RunsHere(const std::weak_ptr<IoThread>& weak_thread) {
   const std::shared_ptr<IoThread> thread = weak_thread.lock();
   return thread && thread->context.get_executor().running_in_this_thread();
+}
+
+// There is no answer any more that could be ended.
+void RunWithoutConnection(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const std::exception& thrown) {
+    LogError("an exception in a function for a closed connection", {{"error", thrown.what()}});
+  }
+}
+
+// What all functions add to a connection's output leaves in one write.
+void Deliver(const std::vector<PostBox::Letter>& letters) {
+  for (const PostBox::Letter& letter : letters) {
+    const std::shared_ptr<Connection> connection = letter.connection.lock();
+    connection ? connection->Guard([&] { letter.function(); }) : RunWithoutConnection(letter.function);
+  }
+  for (const PostBox::Letter& letter : letters) {
+    const std::shared_ptr<Connection> connection = letter.connection.lock();
+    if (connection) connection->Guard([&] { connection->Flush(); });
+  }
 }
 
 }  // namespace
@@ -80,16 +104,17 @@ void Exchange::OnClosed(std::function<void()> callback) {
 void Exchange::Post(std::function<void()> function) {
   const std::shared_ptr<IoThread> thread = thread_.lock();
   if (!thread) return;
-  boost::asio::post(thread->context, [weak_connection = connection_, function = std::move(function)] {
-    const std::shared_ptr<Connection> connection = weak_connection.lock();
-    // If the connection is gone there is no answer to end. Then an exception reaches the event loop, which logs it and
-    // continues.
-    if (connection == nullptr) return function();
-    connection->Guard([&] {
-      function();
-      connection->Flush();
-    });
-  });
+  thread->posts.Put({connection_, std::move(function)});
+  if (!DeferredWakes::Add(thread)) thread->Wake();
+}
+
+void IoThread::Wake() {
+  if (!posts.TakeRing()) return;
+  try {
+    boost::asio::post(context, [this] { Deliver(posts.Take()); });
+  } catch (const std::bad_alloc&) {
+    posts.GiveRingBack();  // the next post wakes the thread
+  }
 }
 
 }  // namespace roost

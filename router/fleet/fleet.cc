@@ -4,6 +4,7 @@
 #include <array>
 #include <new>
 
+#include "common/base/deferred_wakes.h"
 #include "common/base/random_seed.h"
 #include "common/base/thread_name.h"
 #include "common/wire/codec.h"
@@ -154,7 +155,10 @@ void Fleet::LetOthersIn() const {
   for (int turn = 0; waiting_threads_ > 0 && turn < kMostTurns; ++turn) std::this_thread::yield();
 }
 
+// The threads that serve clients are woken when all of them have been told, so that a step that gives many streams a
+// token wakes each thread once.
 void Fleet::CarryOutAll(std::vector<Effect> effects) {
+  const DeferredWakes wakes;
   while (!effects.empty()) {
     std::vector<std::string> unreachable;
     for (Effect& effect : effects) {

@@ -11,6 +11,8 @@ cd "$(dirname "$0")/../.."
 folder=$(tests/engines/vllm_environment.sh)
 if [[ ${1:-} == --bench ]]; then
   shift
-  exec "$folder/bin/python" tests/engines/vllm_bench.py "$@"
+  . tests/support/python_environment.sh
+  peers=$(python_environment peers tests/engines/requirements-peers.txt)
+  exec "$folder/bin/python" tests/engines/vllm_bench.py --peers "$peers" "$@"
 fi
 exec "$folder/bin/python" tests/engines/vllm_test.py -v "$@"

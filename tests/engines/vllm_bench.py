@@ -1,40 +1,49 @@
-"""Roost's router before two real vLLM engines, beside other routers before the same engines, in one run (vllm.sh --bench).
+"""Roost's router before two vLLM engines, beside other routers before the same engines, in one run (vllm.sh --bench).
 
-Conversations with shared system prompts, several at a time, whose turns together need more blocks than one engine has,
-and fewer than two have. Between two runs both engines forget everything. Prints, per router, the mean and the 99th
-percentile of the time to the first token as clients see it, and the cached share of the prompt tokens as the engines
-count them. Figures are medians over the rounds.
+Two loads. Conversations with shared system prompts and short answers, several at a time, whose turns together need more
+blocks than one engine has, and fewer than two have. And long answers to questions behind one system prompt that all
+share. Between two runs both engines forget everything. Prints, per router, what clients see: the mean and the 99th
+percentile of the time to the first token, the mean time of a whole answer and between two tokens; and the cached share
+of the prompt tokens as the engines count them. Figures are medians over the rounds.
 
-    vllm_bench.py [--rounds 3] [--peers FOLDER]     FOLDER: a virtual environment with smg and vllm-router, made if missing
+    vllm_bench.py --peers FOLDER [--rounds 3] [--routers 2] [--doubles] [--load NAME]
+
+FOLDER: a virtual environment with requirements-peers.txt. --routers 2: two of each router before the same engines, and
+clients ask them in turn. --doubles: before doubles of vLLM (vllm_double.py --paced) instead of real engines; run it with
+the Python of that environment, as doubles.sh does.
 """
 
 import argparse
 import concurrent.futures
 import contextlib
 import http.client
+import itertools
 import json
-import os
 import pathlib
 import random
 import statistics
 import subprocess
-import sys
 import tempfile
+import threading
 import time
 
 import foreign_suite
 import vllm_engine
 from foreign_suite import DEMO_MODEL, wait_until
+from foreign_test import DoubleEngine
 from vllm_test import RealEngine
 
-from cluster import Cluster  # noqa: E402  foreign_suite knows where it is
+from cluster import BIN, Cluster, Daemon  # noqa: E402  foreign_suite knows where it is
 
 SYSTEMS, CONVERSATIONS, TURNS, AT_ONCE = 6, 30, 5, 6
 SYSTEM_WORDS, TURN_WORDS, ANSWER_TOKENS = 400, 70, 24  # a word has some 1.5 tokens
+LONG_QUESTIONS, LONG_AT_ONCE, LONG_ANSWER_TOKENS = 48, 12, 300
 BLOCKS = 421  # of an engine; the conversations need some 700
 CONTEXT = 4096
+# A step of a double: as that of an 8B model on an H100, but for prompts, which take ten times as long.
+DOUBLE_FLAGS = ("--paced", "--prefill-us", "400", "--token-ms", "7", "--token-us-per-request", "400", "--tokenizer",
+                str(DEMO_MODEL / "tokenizer.json"), "--max-context", str(CONTEXT), "--blocks", str(BLOCKS))
 PROMPTS = vllm_engine.ROOT / "deploy/demo-prompts"
-PEERS = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "roost/peers/v"
 
 
 def conversations(seed):
@@ -50,10 +59,10 @@ def conversations(seed):
             for i in range(CONVERSATIONS)]
 
 
-def first_token(address, prompt):
-    """Seconds to the first text, and the whole answer."""
+def ask(address, prompt, tokens):
+    """Seconds to the first text and to the end, and the answer."""
     connection = http.client.HTTPConnection(address, timeout=300)
-    body = {"model": "demo-model", "prompt": prompt, "temperature": 0, "max_tokens": ANSWER_TOKENS, "ignore_eos": True,
+    body = {"model": "demo-model", "prompt": prompt, "temperature": 0, "max_tokens": tokens, "ignore_eos": True,
             "stream": True}
     try:
         begin = time.monotonic()
@@ -66,70 +75,102 @@ def first_token(address, prompt):
             for choice in event["choices"]:
                 seconds = seconds or (time.monotonic() - begin if choice["text"] else None)
                 answer += choice["text"]
-        return seconds, answer
+        return seconds, time.monotonic() - begin, answer
     finally:
         connection.close()
 
 
-def load(address, seed):
-    """Runs all conversations, AT_ONCE at a time, their turns taken in turn. Returns the times to first tokens."""
+class Turns:
+    """Which router is asked next."""
+
+    def __init__(self, addresses):
+        self.addresses = itertools.cycle(addresses)
+        self.lock = threading.Lock()
+
+    def next(self):
+        with self.lock:
+            return next(self.addresses)
+
+
+def short_answers(routers, seed):
+    """Runs all conversations, AT_ONCE at a time, their turns taken in turn. Returns times to the first token and whole."""
     chats = [{"history": "", "turns": list(turns)} for turns in conversations(seed)]
     times = []
 
-    def ask(chat):
+    def ask_next(chat):
         chat["history"] += chat["turns"].pop(0)
-        seconds, answer = first_token(address, chat["history"])
+        first, whole, answer = ask(routers.next(), chat["history"], ANSWER_TOKENS)
         chat["history"] += answer
-        times.append(seconds)
+        times.append((first, whole))
 
     draw = random.Random(seed)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as clients:
         for _ in range(TURNS):
             draw.shuffle(chats)
-            list(clients.map(ask, chats))
+            list(clients.map(ask_next, chats))
     return times
+
+
+def long_answers(routers, seed):
+    """Questions behind one system prompt, LONG_AT_ONCE at a time."""
+    chats = conversations(seed)
+    system = chats[0][0]
+    questions = [system + turn for chat in chats for turn in chat[1:]][:LONG_QUESTIONS]
+    with concurrent.futures.ThreadPoolExecutor(LONG_AT_ONCE) as clients:
+        answers = list(clients.map(lambda prompt: ask(routers.next(), prompt, LONG_ANSWER_TOKENS), questions))
+    return [(first, whole) for first, whole, _ in answers]
+
+
+LOADS = {"short": (short_answers, ANSWER_TOKENS), "long": (long_answers, LONG_ANSWER_TOKENS)}
 
 
 # ---- routers ----
 
 
 @contextlib.contextmanager
-def roost(engines):
-    with Cluster() as cluster:
-        router = cluster.start_router()
+def roost(engines, count):
+    with contextlib.ExitStack() as ends:
+        routers = [ends.enter_context(Cluster()).start_router() for _ in range(count)]
+        workers = ends.enter_context(Cluster())
         for i, engine in enumerate(engines):
-            cluster.start_worker(f"beside-{i}", "--engine", "vllm", "--engine-url", f"http://127.0.0.1:{engine.port}",
-                                 "--engine-events", engine.events, "--engine-replay", engine.replay)
-        router.wait_for_workers(len(engines))
-        yield router.address
+            workers.daemons.append(Daemon(
+                [BIN / "roost-worker", "--model", DEMO_MODEL, "--worker-id", f"beside-{i}", "--log-format", "json",
+                 "--router", ",".join(router.link for router in routers), "--engine", "vllm", "--engine-url",
+                 f"http://127.0.0.1:{engine.port}", "--engine-events", engine.events, "--engine-replay", engine.replay]))
+        for router in routers:
+            router.wait_for_workers(len(engines))
+        yield [router.address for router in routers]
 
 
-def accepts(address, engines):
+def accepts(address):
     with contextlib.suppress(OSError, AssertionError, http.client.HTTPException):
-        return first_token(address, f"Hello, {len(engines)} engines.")[0] is not None
+        return ask(address, "Hello, engines.", 2)[0] is not None
     return False
 
 
 @contextlib.contextmanager
-def other(command, engines, log):
-    port, metrics = vllm_engine.free_port(), vllm_engine.free_port()
+def other(command, engines, count, log):
     urls = [f"http://127.0.0.1:{engine.port}" for engine in engines]
-    with open(log, "wb") as output:
-        process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(metrics),
-                                    "--worker-urls", *urls], stdout=output, stderr=subprocess.STDOUT)
+    processes, addresses = [], []
     try:
-        address = f"127.0.0.1:{port}"
-        wait_until(lambda: accepts(address, engines), f"an answer of {command}", 60)
-        yield address
+        with open(log, "wb") as output:
+            for _ in range(count):
+                port, metrics = vllm_engine.free_port(), vllm_engine.free_port()
+                processes.append(subprocess.Popen(
+                    [*command, "--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(metrics),
+                     "--worker-urls", *urls], stdout=output, stderr=subprocess.STDOUT))
+                addresses.append(f"127.0.0.1:{port}")
+        for address in addresses:
+            wait_until(lambda address=address: accepts(address), f"an answer of {log}", 60)
+        yield addresses
     finally:
-        process.terminate()
-        process.wait()
+        for process in processes:
+            process.terminate()
+            process.wait()
 
 
 def peers(folder):
-    if not (folder / "bin/smg").exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([folder / "bin/pip", "install", "-q", "smg", "vllm-router"], check=True)
+    """The command of each."""
     smg, vllm_router = str(folder / "bin/smg"), str(folder / "bin/vllm-router")
     return {"round_robin": [vllm_router, "--policy", "round_robin"],
             "vllm_router": [vllm_router, "--policy", "cache_aware"],
@@ -150,49 +191,91 @@ def forget(engines):
         assert status == 200 and "false" not in answer.lower(), answer
 
 
-def run(address, engines, seed):
+def run(addresses, engines, load, seed):
     queries, hits = (count(engines, f"vllm:prefix_cache_{what}_total") for what in ("queries", "hits"))
-    times = sorted(load(address, seed))
+    ask_all, tokens = LOADS[load]
+    begin = time.monotonic()
+    times = ask_all(Turns(addresses), seed)
+    seconds = time.monotonic() - begin
+    firsts = sorted(first for first, _ in times)
     queries = count(engines, "vllm:prefix_cache_queries_total") - queries
     hits = count(engines, "vllm:prefix_cache_hits_total") - hits
-    return {"mean": statistics.mean(times), "p99": times[int(0.99 * (len(times) - 1))], "cached": hits / queries}
+    return {"ttft_mean": statistics.mean(firsts), "ttft_p99": firsts[int(0.99 * (len(firsts) - 1))],
+            "answer_mean": statistics.mean(whole for _, whole in times),
+            "between_tokens_mean": statistics.mean((whole - first) / (tokens - 1) for first, whole in times),
+            "tokens_per_s": tokens * len(times) / seconds, "cached": hits / queries}
+
+
+class BenchedDouble:
+    """A double with what the bench asks of a real engine."""
+
+    def __init__(self):
+        self.double = DoubleEngine(*DOUBLE_FLAGS)
+        self.vllm = self
+        self.port, self.events, self.replay = self.double.port, self.double.events, self.double.replay
+        self.running = self.double.running
+
+    def stop(self):
+        self.double.kill()
+
+    def call(self, method, path):
+        return 200, self.double.request(method, path)
+
+    def metric(self, name):
+        lines = [line for line in self.double.request("GET", "/metrics").splitlines() if line.startswith(f"{name}{{")]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+def start_engines(folder, doubles):
+    if doubles:
+        return [BenchedDouble() for _ in range(2)]
+    flags = ("--num-gpu-blocks-override", str(BLOCKS), "--max-model-len", str(CONTEXT))
+    # Each engine has a core of its own: threads of both on the same cores wait for each other at every barrier.
+    engines = [RealEngine(DEMO_MODEL, f"{folder}/engine-{i}.log", flags, {"VLLM_CPU_OMP_THREADS_BIND": str(i)})
+               for i in range(2)]
+    for engine in engines:  # their first steps take long
+        short_answers(Turns([f"127.0.0.1:{engine.port}"]), "warm-up")
+    return engines
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", type=pathlib.Path, default=PEERS)
+    parser.add_argument("--routers", type=int, default=1)
+    parser.add_argument("--peers", type=pathlib.Path, required=True)
+    parser.add_argument("--doubles", action="store_true")
+    parser.add_argument("--load", choices=LOADS, action="append")
     options = parser.parse_args()
     commands = peers(options.peers)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
-        flags = ("--num-gpu-blocks-override", str(BLOCKS), "--max-model-len", str(CONTEXT))
-        # Each engine has a core of its own: threads of both on the same cores wait for each other at every barrier.
-        engines = [RealEngine(DEMO_MODEL, f"{folder}/engine-{i}.log", flags, {"VLLM_CPU_OMP_THREADS_BIND": str(i)})
-                   for i in range(2)]
+        engines = start_engines(folder, options.doubles)
         for engine in engines:
             ends.callback(engine.stop)
-        starts = {"roost": lambda: roost(engines)}
+        starts = {"roost": lambda: roost(engines, options.routers)}
         for name, command in commands.items():
-            starts[name] = lambda name=name, command=command: other(command, engines, f"{folder}/{name}.log")
-        for engine in engines:  # their first steps take long
-            load(f"127.0.0.1:{engine.port}", "warm-up")
-        results = {name: [] for name in starts}
+            starts[name] = lambda name=name, command=command: other(command, engines, options.routers,
+                                                                    f"{folder}/{name}.log")
+        results = {(load, name): [] for load in options.load or LOADS for name in starts}
         for seed in range(options.rounds):
             names = list(starts)
             for name in names[seed % len(names):] + names[:seed % len(names)]:
-                with starts[name]() as address:
-                    forget(engines)
-                    results[name].append(run(address, engines, seed))
-                    print(f"# round {seed} {name} {results[name][-1]}", flush=True)
+                with starts[name]() as addresses:
+                    for load in options.load or LOADS:
+                        forget(engines)
+                        results[load, name].append(run(addresses, engines, load, seed))
+                        print(f"# round {seed} {load} {name} {results[load, name][-1]}", flush=True)
     report(results)
 
 
+UNITS = {"ttft_mean": ("ms", 1000), "ttft_p99": ("ms", 1000), "answer_mean": ("ms", 1000),
+         "between_tokens_mean": ("ms", 1000), "tokens_per_s": ("tokens/s", 1), "cached": ("share", 1)}
+
+
 def report(results):
-    for name, rounds in results.items():
-        for key, unit, factor in (("mean", "ms", 1000), ("p99", "ms", 1000), ("cached", "share", 1)):
+    for (load, name), rounds in results.items():
+        for key, (unit, factor) in UNITS.items():
             value = statistics.median(one[key] for one in rounds) * factor
-            what = "cached" if key == "cached" else f"ttft_{key}"
-            print(f"figure vllm_{name}_{what}_{unit} {value:.3g} {unit}")
+            print(f"figure vllm_{load}_{name}_{key} {value:.3g} {unit}")
 
 
 if __name__ == "__main__":

@@ -7,11 +7,17 @@ The next token follows from the tokens before it (and from the seed, if it is sa
 text as any other would. Its cache is one of blocks: a prompt's leading blocks that are there are cached, idle blocks are
 evicted, the least recently used first. `vllm_double_test.py` compares its answers with the recordings.
 
+Computing takes no time of its own, so requests do not slow each other down. With --paced they do, as on an engine:
+prompts are computed one after the other, no request gets a token meanwhile, and each that runs makes the time between
+tokens longer by --token-us-per-request. With --tokenizer FILE (and the package `tokenizers`) it takes texts too, and
+its answers are words of that tokenizer, a token each, which are the same tokens in the next prompt.
+
 SIGUSR1 loses the next message of events, as a full queue of the publisher does. SIGSTOP is a hang.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
 import signal
 import time
@@ -52,9 +58,11 @@ class Refused(Exception):
 
 
 class Request:
-    def __init__(self, body, model, max_context, adapters=()):
+    def __init__(self, body, model, max_context, adapters=(), tokenizer=None):
         self.body = body
         self.prompt = body.get("prompt")
+        if tokenizer and isinstance(self.prompt, str):
+            self.prompt = tokenizer.encode(self.prompt).ids
         self.adapter = body["model"] if body.get("model") in adapters else None
         if self.adapter is None and body.get("model") not in (None, model):
             raise Refused(404, f"The model `{body['model']}` does not exist. Valid aliases: {model}.", "model")
@@ -97,6 +105,10 @@ class Double:
         self.running = 0
         self.waiting = 0
         self.room = asyncio.Condition()
+        self.device = asyncio.Lock()  # with --paced: held while a prompt is computed
+        self.tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
+        self.words = words_of(self.tokenizer) if self.tokenizer else []  # (token, text)
+        self.texts = dict(self.words)
         self.started = time.time()
         self.prompt_tokens = 0
         self.cached_tokens = 0
@@ -135,12 +147,19 @@ class Double:
         self.cache.hold(hashes[:cached])
         held.extend(hashes[:cached])
         new_tokens = len(request.prompt) - cached * size
-        await asyncio.sleep(new_tokens * self.options.prefill_us * 1e-6)
+        async with self.device if self.options.paced else contextlib.nullcontext():
+            await asyncio.sleep(new_tokens * self.options.prefill_us * 1e-6)
         self.keep(request, request.prompt, held)
         self.prompt_tokens += len(request.prompt)
         self.cached_tokens += cached * size
         self.steps += 1
         return cached * size
+
+    async def wait_for_step(self):
+        await asyncio.sleep(self.options.token_ms * 1e-3 + self.running * self.options.token_us_per_request * 1e-6)
+        while self.device.locked():
+            async with self.device:
+                pass
 
     def keep(self, request, tokens, held):
         """Stores the full blocks of `tokens` that the request does not hold yet."""
@@ -175,6 +194,8 @@ class Double:
                     seed = None if request.seed is None else request.seed + choice
                     bans = request.stops if produced <= minimum else ()
                     token = next_token(tokens[choice], seed, bans, request.adapter)
+                    if self.words:
+                        token = self.words[token % len(self.words)][0]
                     tokens[choice].append(token)
                     self.output_tokens += 1
                     stops = token in request.stops
@@ -187,7 +208,7 @@ class Double:
                 self.keep(request, tokens[0][:-1], held)
                 await self.publish()
                 if open_choices:
-                    await asyncio.sleep(self.options.token_ms * 1e-3)
+                    await self.wait_for_step()
         finally:
             await self.leave(held)
 
@@ -214,7 +235,7 @@ class Double:
             first = choice not in seen
             seen.add(choice)
             chunk = {**head, "choices": [{
-                "index": choice, "text": f" t{token}", "logprobs": self.logprobs_of(request, token),
+                "index": choice, "text": self.texts.get(token, f" t{token}"), "logprobs": self.logprobs_of(request, token),
                 "finish_reason": finish, "stop_reason": stop_reason,
                 "prompt_token_ids": request.prompt if returns_ids and first else None,
                 "token_ids": [token] if returns_ids else None}]}
@@ -231,7 +252,7 @@ class Double:
             await send_chunk(writer, b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n")
 
     async def complete(self, body, headers, writer):
-        request = Request(json.loads(body), self.options.model, self.options.max_context, self.adapters)
+        request = Request(json.loads(body), self.options.model, self.options.max_context, self.adapters, self.tokenizer)
         self.next_id += 1
         identity = "cmpl-" + headers.get("x-request-id", f"double-{self.next_id}")
         start_stream(writer)
@@ -268,7 +289,8 @@ class Double:
             "num_requests_running": self.running, "num_requests_waiting": self.waiting,
             "kv_cache_usage_perc": used / max(1, self.options.blocks - 1),
             "prompt_tokens_total": self.prompt_tokens, "generation_tokens_total": self.output_tokens,
-            "prefix_cache_hits_total": self.cached_tokens, "iteration_tokens_total_count": self.steps}
+            "prefix_cache_hits_total": self.cached_tokens, "prefix_cache_queries_total": self.prompt_tokens,
+            "iteration_tokens_total_count": self.steps}
         lines = [f"vllm:{name}{{{labels}}} {float(value)}" for name, value in values.items()]
         lines.append(f'vllm:cache_config_info{{block_size="{self.options.block_tokens}",enable_prefix_caching="True",'
                      f'engine="0",num_gpu_blocks="{self.options.blocks}"}} 1.0')
@@ -326,6 +348,18 @@ class Double:
         await task
 
 
+def load_tokenizer(path):
+    import tokenizers  # only here: tests of the double do without it
+
+    return tokenizers.Tokenizer.from_file(path)
+
+
+def words_of(tokenizer):
+    """Tokens that are a space and a word, with their texts."""
+    texts = ((token, tokenizer.decode([token])) for token in range(tokenizer.get_vocab_size()))
+    return [(token, text) for token, text in texts if text[:1] == " " and len(text) > 2 and text[1:].isalpha()]
+
+
 def start_stream(writer):
     writer.write(b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
                  b"transfer-encoding: chunked\r\n\r\n")
@@ -356,6 +390,9 @@ def parse():
     parser.add_argument("--max-running", type=int, default=64)
     parser.add_argument("--prefill-us", type=float, default=20, help="per token")
     parser.add_argument("--token-ms", type=float, default=5)
+    parser.add_argument("--token-us-per-request", type=float, default=0, help="more for each request that runs")
+    parser.add_argument("--paced", action="store_true", help="requests slow each other down")
+    parser.add_argument("--tokenizer", default="", help="a tokenizer.json, for prompts that are texts")
     return parser.parse_args()
 
 

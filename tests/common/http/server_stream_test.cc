@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/deferred_wakes.h"
 #include "tests/common/http/raw_client.h"
 #include "tests/common/http/server_fixture.h"
 
@@ -56,6 +57,39 @@ TEST_P(HttpServerTest, FramesOfOneFunctionLeaveInOneWrite) {
   });
   EXPECT_FALSE(left_early.get_future().get());
   EXPECT_TRUE(client.ReadUntil("data: 3\n\n\r\n").has_value());
+}
+
+TEST_P(HttpServerTest, WhatIsPostedTogetherLeavesInOneWrite) {
+  ServeByHand([](Responder& responder) { responder.PrepareStream({}); });
+  RawClient client = Connect();
+  client.Write(kGet);
+  const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
+  responder->Post([=] { responder->Send("data: 1\n\n"); });
+  EXPECT_TRUE(client.ReadUntil("data: 1\n\n\r\n").has_value());
+  std::promise<bool> left_early;
+  {
+    const DeferredWakes wakes;
+    responder->Post([=] { responder->Send("data: 2\n\n"); });
+    responder->Post([&] {
+      left_early.set_value(client.HasInput());
+      responder->Send("data: 3\n\n");
+    });
+  }
+  EXPECT_FALSE(left_early.get_future().get());
+  EXPECT_TRUE(client.ReadUntil("data: 3\n\n\r\n").has_value());
+}
+
+TEST_P(HttpServerTest, AnotherThreadsPostDoesNotWaitForADeferredWake) {
+  ServeByHand([](Responder& responder) { responder.PrepareStream({}); });
+  RawClient client = Connect();
+  client.Write(kGet);
+  const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
+  const DeferredWakes wakes;
+  responder->Post([=] { responder->Send("data: 1\n\n"); });
+  std::thread([=] { responder->Post([=] { responder->End(); }); }).join();
+  const RawResponse response = client.ReadResponse();
+  EXPECT_TRUE(response.complete);
+  EXPECT_EQ(response.body, "data: 1\n\n");
 }
 
 TEST_P(HttpServerTest, StreamsToHttp10UntilTheConnectionCloses) {

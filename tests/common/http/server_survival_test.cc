@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "common/base/deferred_wakes.h"
 #include "tests/common/http/raw_client.h"
 #include "tests/common/http/server_fixture.h"
 
@@ -179,6 +180,24 @@ TEST_P(HttpServerTest, AHandlerThatThrowsEndsItsConnectionOnly) {
   EXPECT_FALSE(Ask("GET /mid_stream HTTP/1.1\r\nHost: a\r\n\r\n").complete);
   other.Write(kGet);
   EXPECT_EQ(other.ReadResponse().status, 200);
+}
+
+// A function that throws ends its own connection, and no other one.
+TEST_P(HttpServerTest, AnExceptionAmongPostedFunctionsEndsItsOwnConnection) {
+  ServeByHand([](Responder&) {});
+  RawClient bad = Connect();
+  bad.Write(kGet);
+  const std::shared_ptr<Responder> throws = mailbox_.Take().responder;
+  RawClient good = Connect();
+  good.Write(kGet);
+  const std::shared_ptr<Responder> answers = mailbox_.Take().responder;
+  {
+    const DeferredWakes wakes;
+    throws->Post([] { Raise(std::runtime_error("no")); });
+    answers->Post([=] { answers->Respond(Text("yes")); });
+  }
+  EXPECT_EQ(bad.ReadResponse().status, 500);
+  EXPECT_EQ(good.ReadResponse().body, "yes");
 }
 
 TEST_P(HttpServerTest, APostedFunctionThatThrowsEndsItsConnectionAndTellsItsOwner) {

@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
+#include <memory>
+#include <utility>
 
+#include "common/base/deferred_wakes.h"
 #include "tests/router/fleet/fleet_sim.h"
 #include "tests/router/fleet/socket_worker.h"
 #include "tests/router/fleet/waiting.h"
@@ -159,6 +163,43 @@ TEST_F(FleetTest, ObserversMayCallBack) {
   });
   ASSERT_TRUE(Submit(MakePrompt(1, 9), 5, first).ok());
   EXPECT_FALSE(last->WaitForEnd().error.has_value());
+}
+
+// A thread that gets what the link thread relays.
+struct CountedSleeper final : Sleeper {
+  void Wake() override { ++wakes; }
+  std::atomic<int> wakes = 0;
+};
+
+class SleepersObserver final : public GenerationObserver {
+ public:
+  explicit SleepersObserver(std::shared_ptr<CountedSleeper> sleeper) : sleeper_(std::move(sleeper)) {}
+  void OnDispatched(const Dispatched&) override {}
+  void OnTokens(ChoiceTokens) override { Relay(); }
+  void OnChoiceEnd(ChoiceEnd) override {}
+  void OnEnd(GenerationEnd) override { Relay(); }
+
+  [[nodiscard]] bool was_early() const { return was_early_; }
+
+ private:
+  void Relay() {
+    const int before = sleeper_->wakes;
+    const bool is_deferred = DeferredWakes::Add(sleeper_);
+    if (!is_deferred || sleeper_->wakes != before) was_early_ = true;
+  }
+
+  const std::shared_ptr<CountedSleeper> sleeper_;
+  std::atomic<bool> was_early_ = false;
+};
+
+TEST_F(FleetTest, WakesOtherThreadsWhenAllObserversHaveBeenTold) {
+  const SocketWorker worker(fleet->endpoint(), "a", 1);
+  ASSERT_TRUE(WaitForReady(1));
+  const auto sleeper = std::make_shared<CountedSleeper>();
+  const auto observer = std::make_shared<SleepersObserver>(sleeper);
+  ASSERT_TRUE(Submit(TalkativePrompt(3), 3, observer).ok());
+  EXPECT_TRUE(Eventually([&] { return sleeper->wakes > 0; }));
+  EXPECT_FALSE(observer->was_early());
 }
 
 TEST_F(FleetTest, ALinkThatStandsStillIsSeen) {

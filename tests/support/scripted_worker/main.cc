@@ -84,7 +84,7 @@ int Main(int argc, const char* const* argv) {
       .Add("router", options.router, "tcp://HOST:PORT with a numeric address")
       .Add("worker-id", options.worker_id, "Name of the worker")
       .Add("context-tokens", options.context_tokens, "Tokens of the longest prompt with its answer", {1, 1e6})
-      .Add("step-ms", options.step_ms, "Time between two tokens of an answer", {0, 10'000})
+      .Add("step-ms", options.step_ms, "Time of a step, which gives each request a token", {0, 10'000})
       .Add("hold-until", options.hold_until, "Requests that must have come before any is answered", {0, 1e6});
   const Result<ParseOutcome> outcome = parser.Parse(argc, argv);
   if (!outcome.ok()) return Fail(outcome.error(), kUsage);

@@ -51,19 +51,26 @@ Result<std::unique_ptr<ScriptedWorker>> ScriptedWorker::Start(ScriptedWorkerSetu
 ScriptedWorker::ScriptedWorker(ScriptedWorkerSetup setup, std::shared_ptr<const Tokenizer> tokenizer,
                                const Clock& clock)
     : setup_(std::move(setup)),
+      clock_(clock),
       tokenizer_(std::move(tokenizer)),
       core_(LinkSetup(setup_, kBlockTokens), clock, *this) {}
 
 void ScriptedWorker::Round() {
   constexpr std::chrono::milliseconds kLongestWait{50};
+  if (running_.empty()) step_ends_at_ = clock_.Now() + setup_.step_time;
   Receive();
   const bool holds = submit_count_ < setup_.hold_until;
   if (holds) Hold();
-  if (!holds && !running_.empty()) Step();
+  if (!holds && !running_.empty() && clock_.Now() >= step_ends_at_) Step();
   for (worker::EngineOutput& output : std::exchange(outputs_, {})) core_.OnOutput(std::move(output));
   core_.Tick();
   const wire::Socket* const sockets[] = {&*socket_};
-  wire::WaitForMessages(sockets, waker_, holds || running_.empty() ? kLongestWait : setup_.step_time);
+  wire::WaitForMessages(sockets, waker_, holds || running_.empty() ? kLongestWait : StepRest());
+}
+
+std::chrono::milliseconds ScriptedWorker::StepRest() const {
+  const Duration rest = step_ends_at_ - clock_.Now();
+  return std::max(std::chrono::ceil<std::chrono::milliseconds>(rest), std::chrono::milliseconds(0));
 }
 
 void ScriptedWorker::Receive() {
@@ -152,7 +159,11 @@ void ScriptedWorker::Hold() {
   outputs_.emplace_back(std::move(report));
 }
 
+// The next step begins when this one should have ended, so that a late thread does not slow the pace.
 void ScriptedWorker::Step() {
+  const Instant now = clock_.Now();
+  const bool is_far_behind = now - step_ends_at_ > setup_.step_time;
+  step_ends_at_ = (is_far_behind ? now : step_ends_at_) + setup_.step_time;
   ++step_count_;
   worker::StepReport report = NewReport();
   for (auto& [key, running] : running_) GiveToken(key, running, report);
@@ -161,22 +172,21 @@ void ScriptedWorker::Step() {
   outputs_.emplace_back(std::move(report));
 }
 
-// Gives the next token of all choices, or their end after the last token.
+// Gives the next token of all choices, or their end after the last token; an end for length comes with it.
 void ScriptedWorker::GiveToken(worker::RequestKey key, Running& running, worker::StepReport& report) {
   const bool ends = running.given == running.answer.size();
+  const bool is_cut_here = running.is_cut && running.given + 1 == running.answer.size();
   for (std::uint32_t choice = 0; choice < running.choices; ++choice) {
     wire::TokenEvent event;
     event.request_id = key.request;
     event.choice = choice;
-    if (ends) {
-      event.finish = running.is_cut ? wire::FinishReason::kLength : wire::FinishReason::kStop;
-    } else {
-      event.tokens.push_back(running.answer[running.given]);
-    }
+    if (!ends) event.tokens.push_back(running.answer[running.given]);
+    if (ends) event.finish = wire::FinishReason::kStop;
+    if (is_cut_here) event.finish = wire::FinishReason::kLength;
     if (running.given == 0 && choice == 0) event.cached_token_count = running.cached_tokens;
     report.tokens.push_back({key.link, std::move(event)});
   }
-  ++running.given;
+  running.given += is_cut_here ? 2 : 1;  // one more than the answer has: it is over
 }
 
 }  // namespace roost::testing_support

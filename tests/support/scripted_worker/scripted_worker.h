@@ -2,7 +2,8 @@
 // with real clients see exactly the text that they need: tool calls, broken tool calls, reasoning.
 //
 // It has the tokenizer of a model folder, remembers the blocks of the prompts that it was sent, and gives each running
-// request one token per step. It ignores constraints, log probabilities and sampling.
+// request one token per step. A step takes its time, as an engine's does: what comes meanwhile waits for the next one.
+// It ignores constraints, log probabilities and sampling.
 #pragma once
 
 #include <chrono>
@@ -32,7 +33,7 @@ struct ScriptedWorkerSetup {
   std::uint32_t context_tokens = 4096;
   // It begins to answer when it has received this many requests; until then they all wait. So they run at once.
   std::uint64_t hold_until = 0;
-  // The time between tokens, unless a message comes earlier.
+  // How long a step takes: the time between tokens.
   std::chrono::milliseconds step_time{0};
 };
 
@@ -68,11 +69,14 @@ class ScriptedWorker final : private worker::LinkEffects {
   void Begin(const worker::SubmitCommand& submit);
   [[nodiscard]] std::uint32_t Remember(const wire::Generate& request);
   [[nodiscard]] worker::StepReport NewReport() const;
+  // What is left of the step that runs.
+  [[nodiscard]] std::chrono::milliseconds StepRest() const;
   void Step();
   void Hold();
   void GiveToken(worker::RequestKey key, Running& running, worker::StepReport& report);
 
   const ScriptedWorkerSetup setup_;
+  const Clock& clock_;
   const std::shared_ptr<const Tokenizer> tokenizer_;
   wire::Context context_;
   wire::Waker waker_;
@@ -80,6 +84,7 @@ class ScriptedWorker final : private worker::LinkEffects {
   std::map<worker::RequestKey, Running> running_;
   std::unordered_set<BlockHash, BlockHashHasher> seen_;
   std::vector<worker::EngineOutput> outputs_;
+  Instant step_ends_at_{};  // of the step that runs
   std::uint64_t step_count_ = 0;
   std::uint64_t submit_count_ = 0;
   std::uint64_t reported_submit_count_ = 0;  // while it holds
