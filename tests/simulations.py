@@ -86,7 +86,7 @@ ROUTER_COUNTS = (1, 2, 4, 16)
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 12: 2.201, 16: 2.131}
 PAGE = ROOT / "router/route/simulation.md"
 FIRST_PAGE = ROOT / "README.md"
-PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired"), (PAGE, "capacity"), (PAGE, "routers"), (FIRST_PAGE, "summary")]
+PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired default"), (PAGE, "paired free-decode"), (PAGE, "capacity"), (PAGE, "routers"), (FIRST_PAGE, "summary")]
 OWN_POLICY = "cache-aware"
 # The table of the first page: these policies and columns of the paired runs.
 SUMMARY_POLICIES = (OWN_POLICY, "lmetric", "sglang", "llm-d", "dynamo", "session", "least-requests", "round-robin")
@@ -268,8 +268,9 @@ def run_paired(options, pool):
     measured = f"Seeds 1 to {options.seeds}{costs_text(options)}, commit {page_tables.commit()}."
     made = paired_tables(runs_of, measured)
     if options.write:
-        page_tables.write(PAGE, "simulations", "paired", made)
-        page_tables.write(FIRST_PAGE, "simulations", "summary", summary(runs_of, measured))
+        page_tables.write(PAGE, "simulations", "paired " + (options.costs or "default"), made)
+        if not options.costs:
+            page_tables.write(FIRST_PAGE, "simulations", "summary", summary(runs_of, measured))
     else:
         print(made)
     return sum(line["refused"] for result in results for line in result.values())

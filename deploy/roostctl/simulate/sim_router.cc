@@ -91,7 +91,7 @@ void SimRouter::CarryOutAll() {
     if (auto* const send = std::get_if<router::SendToWorker>(&effect)) {
       send_(send->identity, std::move(send->message));
     } else if (auto* const read = std::get_if<router::ReadBundle>(&effect)) {
-      core_.OnTextBundle(read->bundle.digest, router::TextBundle{});
+      core_.OnTextBundle(read->bundle.digest, router::TextBundle{}, timeline_.Now());
     } else {
       router::NotifyObserver(effect);
     }
