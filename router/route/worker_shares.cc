@@ -15,9 +15,8 @@ void WorkerShares::Count(const DecisionRecord& record) {
   ++model.workers[record.worker_id].taken;
   model.matched_tokens += record.decision.matched_tokens;
   const std::vector<Candidate>& candidates = record.decision.candidates;
-  const auto chosen = std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
-    return candidate.slot == record.decision.slot;
-  });
+  const auto chosen = std::find_if(candidates.begin(), candidates.end(),
+                                   [&](const Candidate& candidate) { return candidate.slot == record.decision.slot; });
   if (chosen == candidates.end()) return;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& other = candidates[i];
