@@ -202,7 +202,8 @@ TEST_F(ConsoleTest, WithoutKeysABrowserMayNotReadTheDataByAnotherName) {
 }
 
 TEST_F(ConsoleTest, APageThatIsNamedMayReadItsOwnServer) {
-  Api named(dispatcher_, observer_, clock_, text_, {.cors_origins = {"https://router.internal:8001"}});
+  Api named(dispatcher_, observer_, clock_, text_,
+            {.cors_origins = {"https://router.internal:8001"}, .unix_seconds_now = [] { return std::int64_t{0}; }});
   const auto status_of = [&](const char* host) {
     return Fetch(named, Listener::kAdmin, "/admin/v1/workers", {{"Host", host}, {"Sec-Fetch-Site", "same-origin"}})
         ->response->status;

@@ -19,9 +19,7 @@ TEST(FleetMetricsTest, AllSeriesAreThereFromTheStart) {
   const auto fleet = MakeFleetMetrics(registry, "cache-aware");
   const std::string at_start = registry.Text();
   for (const char* series :
-       {R"(decisions_total{policy="cache-aware",reason="unsticky"})", R"(retries_total{reason="unavailable"})",
-        R"(workers_lost_total{reason="silent"})", R"(workers_lost_total{reason="stalled"})",
-        R"(index_resyncs_total{reason="digest"})", R"(queue_refused_total{reason="deadline"})",
+       {R"(decisions_total{policy="cache-aware",reason="unsticky"})", R"(index_resyncs_total{reason="digest"})",
         R"(worker_mode_changes_total{mode="blind",reason="missing_tokens"})", "malformed_messages_total",
         R"(link_refused_peers_total{reason="name"})", "index_shed_blocks_total"}) {
     EXPECT_THAT(at_start, HasSubstr("\nroost_router_" + std::string(series) + " 0\n"));
@@ -31,9 +29,12 @@ TEST(FleetMetricsTest, AllSeriesAreThereFromTheStart) {
   fleet->SetInFlight("demo", "a", 0);  // a worker connects
   const std::string with_model = registry.Text();
   for (const char* series :
-       {R"(prompt_tokens_total{model="demo"})", R"(regret_seconds_total{model="demo"})",
-        R"(routed_ttft_seconds_total{choice="round_robin",model="demo"})", R"(queued_requests{model="demo"})",
-        R"(queue_wait_seconds_count{model="demo"})", R"(worker_requests_total{model="demo",worker="a"})"}) {
+       {R"(retries_total{model="demo",reason="unavailable"})", R"(workers_lost_total{model="demo",reason="silent"})",
+        R"(workers_lost_total{model="demo",reason="stalled"})",
+        R"(queue_refused_total{model="demo",reason="deadline"})", R"(prompt_tokens_total{model="demo"})",
+        R"(regret_seconds_total{model="demo"})", R"(routed_ttft_seconds_total{choice="round_robin",model="demo"})",
+        R"(queued_requests{model="demo"})", R"(queue_wait_seconds_count{model="demo"})",
+        R"(worker_requests_total{model="demo",worker="a"})"}) {
     EXPECT_THAT(with_model, HasSubstr("\nroost_router_" + std::string(series) + " 0\n"));
   }
 }
