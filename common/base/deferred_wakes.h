@@ -28,26 +28,26 @@ class Sleeper {
 class DeferredWakes {
  public:
   DeferredWakes() {
-    if (outermost_ == nullptr) outermost_ = this;
+    if (outermost == nullptr) outermost = this;
   }
   DeferredWakes(const DeferredWakes&) = delete;
   DeferredWakes& operator=(const DeferredWakes&) = delete;
   ~DeferredWakes() {
-    if (outermost_ != this) return;
-    outermost_ = nullptr;
+    if (outermost != this) return;
+    outermost = nullptr;
     for (const std::shared_ptr<Sleeper>& sleeper : sleepers_) sleeper->Wake();
   }
 
   // False when this thread is in no scope.
   [[nodiscard]] static bool Add(const std::shared_ptr<Sleeper>& sleeper) {
-    if (outermost_ == nullptr) return false;
-    std::vector<std::shared_ptr<Sleeper>>& sleepers = outermost_->sleepers_;
+    if (outermost == nullptr) return false;
+    std::vector<std::shared_ptr<Sleeper>>& sleepers = outermost->sleepers_;
     if (std::find(sleepers.begin(), sleepers.end(), sleeper) == sleepers.end()) sleepers.push_back(sleeper);
     return true;
   }
 
  private:
-  static inline thread_local DeferredWakes* outermost_ = nullptr;
+  static inline thread_local DeferredWakes* outermost = nullptr;
 
   std::vector<std::shared_ptr<Sleeper>> sleepers_;
 };

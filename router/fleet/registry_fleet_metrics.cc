@@ -43,12 +43,15 @@ std::vector<std::string> NamesOf() {
 
 // The fleet's metrics with the label `model` alone, and with `choice` too.
 constexpr std::array kCountersOfModel{
-    &metrics::kRouterPromptTokens,          &metrics::kRouterCachedTokens, &metrics::kRouterPredictedCachedTokens,
-    &metrics::kRouterPredictionErrorTokens, &metrics::kRouterCacheOff,     &metrics::kRouterCopiedTokens,
-    &metrics::kRouterRegretTokens,          &metrics::kRouterRegretSeconds};
-constexpr std::array kCountersOfChoice{&metrics::kRouterRoutedMatchedTokens, &metrics::kRouterRoutedTtft};
+    &metrics::kRouterPromptTokens,          &metrics::kRouterCachedTokens,  &metrics::kRouterPredictedCachedTokens,
+    &metrics::kRouterPredictionErrorTokens, &metrics::kRouterCacheOff,      &metrics::kRouterCopiedTokens,
+    &metrics::kRouterRegretTokens,          &metrics::kRouterRegretSeconds, &metrics::kRouterRegretWhole};
+constexpr std::array kCountersOfChoice{&metrics::kRouterRoutedMatchedTokens, &metrics::kRouterRoutedTtft,
+                                       &metrics::kRouterRoutedWhole};
 constexpr std::array kHistogramsOfModel{&metrics::kRouterPredictedTtft, &metrics::kRouterDispatchTtft,
-                                        &metrics::kRouterTtftError, &metrics::kRouterQueueWait};
+                                        &metrics::kRouterTtftError,     &metrics::kRouterPredictedItl,
+                                        &metrics::kRouterMeanItl,       &metrics::kRouterItlError,
+                                        &metrics::kRouterQueueWait};
 
 class RegistryFleetMetrics final : public FleetMetrics {
  public:

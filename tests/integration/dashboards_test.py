@@ -55,6 +55,7 @@ class DashboardsTest(unittest.TestCase):
             watched.kill_a_worker()
             panels = self.wait_for_panels(watched)
             rules = self.wait_for_rules(watched)
+            watched.lose_a_worker()
             self.expect_alert(watched, "RoostWorkersLost")
             for name, share in (("panels", panels), ("rules", rules)):
                 print(f"figure dashboard_{name}_with_data {share:g} ratio")

@@ -219,11 +219,16 @@ class WatchedCluster:
         for each in crowd:
             each.result()
 
-    def kill_a_worker(self, seconds=0):
-        """The last one, while it has requests; starts it again after this long."""
+    def lose_a_worker(self):
+        """Kills the last one while it has requests."""
         name = WORKERS[-1]
         wait_until(lambda: self.counted("roost_router_worker_in_flight_requests", worker=name) > 0, f"requests at {name}")
         self.workers[name].kill()
+        return name
+
+    def kill_a_worker(self, seconds=0):
+        """The last one, while it has requests; starts it again after this long."""
+        name = self.lose_a_worker()
         wait_until(lambda: self.counted("roost_router_workers_lost_total") >= len(self.routers), "the loss")
         self.stopping.wait(seconds)
         self.workers[name] = self._start_worker(name, address_in(self.metrics_of[name]))
