@@ -142,15 +142,7 @@ void ApiMetrics::OnGenerationEnd(const GenerationSummary& summary) {
 }
 
 void ApiMetrics::OnUnserved(const UnservedGeneration& unserved) {
-  const std::string name = unserved.is_known ? std::string(unserved.model) : NameOfAwaited(unserved.model);
-  OfModel(name).ended.at(TraitsOf(unserved.error).name)->Increment();
-}
-
-std::string ApiMetrics::NameOfAwaited(std::string_view model) {
-  const std::lock_guard lock(mutex_);
-  if (by_model_.find(model) != by_model_.end() || awaited_.contains(model)) return std::string(model);
-  if (awaited_.size() >= kMostAwaited) return std::string(metrics::kOtherValue);
-  return *awaited_.emplace(model).first;
+  OfModel(unserved.is_known ? unserved.model : metrics::kOtherValue).ended.at(TraitsOf(unserved.error).name)->Increment();
 }
 
 void ApiMetrics::OnFirstToken(std::string_view model, double seconds) { OfModel(model).ttft.Observe(seconds); }

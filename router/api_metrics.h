@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,9 +44,7 @@ class ApiMetrics final : public ApiObserver {
   void OnDroppedReasoning(std::uint32_t count) override;
   void OnGenerationStart(std::string_view model) override;
   void OnGenerationEnd(const GenerationSummary& summary) override;
-  // Names that no worker has served yet come from clients: the first kMostAwaited of them count as they are, others as
-  // `other`.
-  static constexpr std::size_t kMostAwaited = 16;
+  // A name that no worker has served is a client's text and counts as `other`.
   void OnUnserved(const UnservedGeneration& unserved) override;
   void OnFirstToken(std::string_view model, double seconds) override;
   void OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) override;
@@ -64,8 +61,6 @@ class ApiMetrics final : public ApiObserver {
     std::map<std::string_view, prometheus::Counter*> ended;  // by outcome
   };
   ModelMetrics& OfModel(std::string_view model);
-  // The name under which a model counts that no worker has served yet.
-  [[nodiscard]] std::string NameOfAwaited(std::string_view model);
   // One key's, as long as it has this tenant.
   struct KeyMetrics {
     KeyMetrics(metrics::Registry& registry, const NamedAccount& key);
@@ -94,7 +89,6 @@ class ApiMetrics final : public ApiObserver {
   PromptMemo::Counts memo_counts_;                                 // guarded by mutex_
   std::map<std::string, std::pair<KeyMetrics, KeyUsage>> by_key_;  // with what was counted; guarded by mutex_
   std::map<std::string, ModelMetrics, std::less<>> by_model_;      // guarded by mutex_
-  std::set<std::string, std::less<>> awaited_;                     // guarded by mutex_
   // By route and status. Routes that are not here are not counted. Guarded by mutex_.
   std::map<std::string, std::map<int, prometheus::Counter*>, std::less<>> answers_;
 };

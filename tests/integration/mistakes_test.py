@@ -103,6 +103,11 @@ REQUESTS = [
 ]  # fmt: skip
 
 
+def settled(answer):
+    """The answer, unless it is that of a router that has just begun."""
+    return answer if answer.status != 503 else None
+
+
 def run(command, environment=None):
     """Of a program that must end by itself: exit code, and its last line on stderr."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=DEADLINE_SECONDS,
@@ -160,7 +165,8 @@ class MistakesTest(unittest.TestCase):
             router.wait_for_workers(1)
             for what, method, path, body, headers, status, words in REQUESTS:
                 with self.subTest(what):
-                    answer = router.request(method, path, body, headers)
+                    # 503 while the router has just begun, so that a worker may yet bring a model.
+                    answer = wait_until(lambda: settled(router.request(method, path, body, headers)), "an answer")
                     self.assertEqual(answer.status, status, answer.body)
                     self.assert_words(answer.json()["error"]["message"], words)
             for command in (["status"], ["top", "--once"], ["explain"], ["prefixes"], ["cordon", "worker-a"], ["usage"],

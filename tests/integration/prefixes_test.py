@@ -156,9 +156,11 @@ class PrefixesTest(unittest.TestCase):
         wait_until(lambda: max(self.held_by(self.router, prompt)) == 0, "that nothing of it is left")
         self.assertEqual(self.router.completion(prompt, temperature=0, max_tokens=1).cached_tokens(), 0)
 
-    def test_of_a_tenant_without_requests_there_is_nothing_to_evict(self):
-        told = roostctl(self.router, "evict", "--tenant", "hens")
-        self.assertIn("evicted 0 blocks", told)
+    def test_a_tenant_of_whom_nothing_is_known_is_an_error(self):
+        command = [BIN / "roostctl", "evict", "--admin", self.router.admin, "--tenant", "hens"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("tenant: 'hens' is unknown", done.stderr)
 
     def test_explain_draws_what_a_request_hit(self):
         prompt = "Explained. " + PROMPT

@@ -61,7 +61,7 @@ TEST(ArrivalsTest, ScalingGivesTheUtilisationThatWasAskedFor) {
 // 1,000 tokens of prompt take 0.1 s, and 10 tokens of answer their tenth of 10 steps of 20 ms.
 TEST(ArrivalsTest, AnswersCountInTheUtilisationWhereTheyShareSteps) {
   Trace trace{.block_tokens = 16, .requests = {}};
-  for (const workload::ContentId prompt : {0, 1}) {
+  for (const workload::ContentId prompt : {workload::ContentId{0}, workload::ContentId{1}}) {
     trace.requests.push_back({.arrival_seconds = static_cast<double>(prompt),
                               .input_token_count = 1000,
                               .output_token_count = 10,
