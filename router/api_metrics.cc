@@ -142,7 +142,9 @@ void ApiMetrics::OnGenerationEnd(const GenerationSummary& summary) {
 }
 
 void ApiMetrics::OnUnserved(const UnservedGeneration& unserved) {
-  OfModel(unserved.is_known ? unserved.model : metrics::kOtherValue).ended.at(TraitsOf(unserved.error).name)->Increment();
+  OfModel(unserved.is_known ? unserved.model : metrics::kOtherValue)
+      .ended.at(TraitsOf(unserved.error).name)
+      ->Increment();
 }
 
 void ApiMetrics::OnFirstToken(std::string_view model, double seconds) { OfModel(model).ttft.Observe(seconds); }

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "router/api/api_observer.h"
 #include "router/fleet/dispatcher.h"
