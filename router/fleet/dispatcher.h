@@ -312,8 +312,8 @@ class Dispatcher {
   // Whether a worker is about to bring the model, which none serves: the router has just begun, so that its workers
   // come back, or a worker's tokenizer is being read.
   [[nodiscard]] virtual bool IsArriving(std::string_view /*model*/) const { return false; }
-  // Calls `go` once, from the link thread, as soon as a worker serves the model, and after a second at the latest.
-  // False, without a call, when too many wait already.
+  // Calls `go` once from the link thread, when a worker serves the model or after a second. False: too many wait.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): who overrides it keeps `go`
   [[nodiscard]] virtual bool WhenServed(std::string_view /*model*/, std::function<void()> /*go*/) { return false; }
   [[nodiscard]] virtual std::vector<QueueStatus> Queues() const = 0;
 
