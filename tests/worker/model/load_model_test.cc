@@ -285,7 +285,8 @@ TEST(SyntheticModelTest, EveryHigherIdIsAWordOfItsOwn) {
   simdjson::dom::element root = parser.parse(json).value();
   std::set<std::string> words;
   std::uint32_t next = kSyntheticTurnEnd + 1;
-  for (const simdjson::dom::key_value_pair entry : root["model"]["vocab"].get_object().value()) {
+  const simdjson::dom::object vocabulary = root["model"]["vocab"].get_object().value();
+  for (const simdjson::dom::key_value_pair entry : vocabulary) {
     const std::uint64_t id = entry.value.get_uint64().value();
     if (id <= kSyntheticTurnEnd) continue;
     EXPECT_EQ(id, next++);
@@ -308,7 +309,8 @@ TEST(SyntheticModelTest, TheTokenizerHasEveryByteOnce) {
     seen[id] = true;
   }
   EXPECT_EQ(std::count(seen.begin(), seen.end(), true), 256);
-  for (const simdjson::dom::element token : root["added_tokens"].get_array().value()) {
+  const simdjson::dom::array added = root["added_tokens"].get_array().value();
+  for (const simdjson::dom::element token : added) {
     EXPECT_EQ(vocab.at_key(token["content"].get_string().value()).get_uint64().value(),
               token["id"].get_uint64().value());
   }
