@@ -89,7 +89,7 @@ FIRST_PAGE = ROOT / "README.md"
 PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired default"), (PAGE, "paired free-decode"), (PAGE, "capacity"), (PAGE, "routers"), (FIRST_PAGE, "summary")]
 OWN_POLICY = "cache-aware"
 # The table of the first page: these policies and columns of the paired runs.
-SUMMARY_POLICIES = (OWN_POLICY, "lmetric", "sglang", "llm-d", "dynamo", "session", "least-requests", "round-robin")
+SUMMARY_POLICIES = (OWN_POLICY, "lmetric", "sglang", "llm-d", "dynamo", "least-requests")
 SUMMARY_CELLS = ("one system prompt", "ten system prompts", "reasoning", "conversation 0.8", "synthetic 0.6", "coding agents 0.6",
                  "tau-bench 0.6")  # fmt: skip
 # The search takes some 10 runs for each.
