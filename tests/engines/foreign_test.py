@@ -98,7 +98,8 @@ class DoubleTest(foreign_suite.ForeignSuite, unittest.TestCase):
         engine = self.engines[0]
         prompt = list(range(50))
         with self.fleet(engine) as fleet:
-            self.assertEqual(fleet.router.completion(prompt, model="poet").status, 404)
+            # 503 while the router has just begun, so that a worker may yet bring it.
+            wait_until(lambda: fleet.router.completion(prompt, model="poet").status == 404, "that it is not found")
             engine.request("POST", "/v1/load_lora_adapter", {"lora_name": "poet"})
             wait_until(lambda: fleet.worker("beside-0")["adapters"] == ["poet"], "that the adapter is known")
             self.assertEqual(fleet.tokens(prompt, model="poet"), engine.tokens(prompt, 8, model="poet"))
