@@ -52,6 +52,9 @@ def wait_for_models(router, names):
         return {model["id"] for model in models} == set(names)
 
     wait_until(served, f"the models {names}")
+    # A router that has just begun holds names that a worker may yet bring, and answers 503.
+    ask = {"model": "nobody", "prompt": "Who?", "max_tokens": 1}
+    wait_until(lambda: router.request("POST", "/v1/completions", ask).status == 404, "that others are not found")
 
 
 @pytest.fixture(scope="session")
