@@ -1,5 +1,6 @@
 #include "router/fleet/step_costs.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace roost::router {
@@ -10,8 +11,18 @@ namespace {
 constexpr double kKept = 0.98;
 // A worker begins as if so many steps had taken what was expected.
 constexpr double kStepsAsExpected = 2;
+constexpr double kLongestSeconds = 3600;
 
 }  // namespace
+
+bool IsPossible(const StepSample& step, std::uint64_t pool_tokens, std::uint32_t running_requests) {
+  if (step.seconds > kLongestSeconds) return false;
+  if (pool_tokens == 0) return true;
+  // Requests may share blocks, so each can attend to the whole pool.
+  const std::uint64_t requests = std::max({running_requests, step.decode_tokens, 1U});
+  return step.prefill_tokens <= pool_tokens && step.decode_tokens <= pool_tokens &&
+         step.context_tokens / requests <= pool_tokens;
+}
 
 void StepCosts::Observe(StepSample step, double slowness, Instant now) {
   step.seconds /= slowness;

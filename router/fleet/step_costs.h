@@ -13,16 +13,24 @@
 // Steps of decodes alone have a fit of their own: how long a prompt's tokens take depends on how many come before them,
 // which no report tells, and beside that decodes are lost.
 //
+// A worker's word counts for all, so a step that its memory can not hold is left out: one such step would outweigh all
+// others for hours.
+//
 // Plain values; not thread-safe. Constant time.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 
 #include "common/base/clock.h"
 #include "common/base/rate_estimator.h"
 
 namespace roost::router {
+
+// Whether a worker whose pool has so many tokens, and that ran so many requests, can have made the step. A pool of 0
+// tokens is not known.
+[[nodiscard]] bool IsPossible(const StepSample& step, std::uint64_t pool_tokens, std::uint32_t running_requests);
 
 // Of a revision.
 class StepCosts {

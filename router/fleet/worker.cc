@@ -67,6 +67,8 @@ void Worker::Report(wire::Load report, Instant now) {
 void Worker::ObserveStep(Instant now) {
   const StepSample step{load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds,
                         load.running_context_tokens};
+  const std::uint64_t pool_tokens = std::uint64_t{hello.block_count} * hello.block_tokens;
+  if (!IsPossible(step, pool_tokens, load.running_requests)) return;
   StepPace& pace = step.prefill_tokens > 0 ? prefill_pace : decode_pace;
   pace.Observe(step.seconds, step_costs->ExpectedSeconds(step));
   step_costs->Observe(step, pace.slowness(), now);

@@ -91,6 +91,17 @@ TEST_F(StepCostsTest, AnOldStepCountsHalf) {
   EXPECT_NEAR(costs_.ExpectedSeconds(Decodes(1, 0)), (0.5 * kBase + 4 * kBase) / 1.5, 0.02 * kBase);
 }
 
+TEST(IsPossibleTest, AStepFitsItsWorkersMemoryAndAnHour) {
+  constexpr std::uint64_t kPool = 1000;
+  EXPECT_TRUE(IsPossible({1000, 2, 3600, 2000}, kPool, 2));  // two requests that share all blocks
+  EXPECT_FALSE(IsPossible({1, 0, 3601, 0}, kPool, 1));
+  EXPECT_FALSE(IsPossible({1001, 0, 1, 0}, kPool, 1));
+  EXPECT_FALSE(IsPossible({0, 1001, 1, 0}, kPool, 1));
+  EXPECT_FALSE(IsPossible({0, 1, 1, ~std::uint64_t{0}}, kPool, 1));
+  EXPECT_FALSE(IsPossible({0, 1, 1, 2002}, kPool, 2));
+  EXPECT_TRUE(IsPossible({5000, 1, 1, 5000}, 0, 1));  // a pool of unknown size
+}
+
 TEST(StepPaceTest, FollowsQuicklyWhatAWorkerTakesMore) {
   StepPace pace;
   EXPECT_EQ(pace.slowness(), 1);
