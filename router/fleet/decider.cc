@@ -55,16 +55,14 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
 }
 
 double Decider::ExpectFirstToken(const Worker& worker, const ServedModel& model, std::uint32_t prompt_tokens,
-                                 std::uint32_t cached_tokens, Instant now) const {
+                                 Instant now) const {
   const FleetView* const fleet = roster_.FleetOf(model);
   const FleetSpeed speed = fleet == nullptr ? FleetSpeed{} : fleet->speed();
   const WorkerView view = ViewOf(worker);
   if (view.prefill_tokens_per_second <= 0 && !speed.is_known()) return 0;
   const double length = lengths_.MeanOf(model.model_name());
-  return PredictCost({.prompt_token_count = prompt_tokens,
-                      .matched_block_count = cached_tokens / view.block_tokens,
-                      .answer = {.own = length, .of_others = length}},
-                     view, speed, now)
+  return PredictCost({.prompt_token_count = prompt_tokens, .answer = {.own = length, .of_others = length}}, view, speed,
+                     now)
       .ttft_seconds();
 }
 

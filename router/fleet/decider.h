@@ -60,10 +60,11 @@ class Decider {
   [[nodiscard]] std::optional<Decision> Ask(const ServedModel& model, std::uint32_t prompt_token_count,
                                             std::span<const BlockHash> block_hashes,
                                             std::span<const WorkerMatch> matches);
-  // The seconds that the worker needs for the first token of a prompt that it got before, by its last report. 0 while
-  // no worker's speed is known.
+  // The seconds that the worker needs for the first token of a prompt that it got before, by its last report, if it
+  // finds nothing of it in its cache: that may have been evicted since, and attention reads it all the same. 0 while no
+  // worker's speed is known.
   [[nodiscard]] double ExpectFirstToken(const Worker& worker, const ServedModel& model, std::uint32_t prompt_tokens,
-                                        std::uint32_t cached_tokens, Instant now) const;
+                                        Instant now) const;
   // The worker that the request would go to; null when there is none.
   [[nodiscard]] Worker* BestFor(const ServedModel& model, std::span<const BlockHash> block_hashes,
                                 std::span<const WorkerMatch> matches);

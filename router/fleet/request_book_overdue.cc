@@ -62,7 +62,7 @@ bool RequestBook::IsOverdue(const Attempt& attempt, const Worker& worker, Instan
   const Decider::Prediction& sent = attempt.prediction;
   if (!worker.first_tokens.IsSilent(now) || now - sent.decided_at < worker.first_tokens.least()) return false;
   const GenerateSpec& spec = attempt.request->spec;
-  double expected = decider_.ExpectFirstToken(worker, *spec.model, attempt.prompt_token_count, sent.cached_tokens, now);
+  double expected = decider_.ExpectFirstToken(worker, *spec.model, attempt.prompt_token_count, now);
   if (expected <= 0) expected = UsualFirstTokenSeconds(roster_, worker.revision);
   return worker.first_tokens.IsOverdue({.sent_at = sent.decided_at,
                                         .predicted_seconds = sent.in_seconds ? sent.ttft_seconds : 0,

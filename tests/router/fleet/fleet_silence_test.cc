@@ -165,6 +165,23 @@ TEST_F(FleetSilenceTest, AWorkerThatAnswersSomebodyIsNotSilent) {
   EXPECT_TRUE(sim.metrics.retries.empty());
 }
 
+TEST_F(FleetSilenceTest, WhatWasCachedMayBeGone) {
+  WarmUp();
+  const std::vector<TokenId> prompt = MakePrompt(7, 15'000);
+  const Request first = sim.Submit(prompt, 1);
+  sim.Run();
+  FakeWorker& server = ServerOf(first);
+  server.SetSilent(true);
+  const Request again = sim.Submit(prompt, 1);
+  sim.DeliverAll();
+  ASSERT_EQ(&ServerOf(again), &server);
+  Step(15s);
+  EXPECT_TRUE(sim.metrics.retries.empty()) << "four times what the whole prompt takes have not passed";
+  Step(10s);
+  EXPECT_EQ(sim.metrics.retries["no_first_token"], 1);
+  ExpectWholeAnswer(again);
+}
+
 TEST_F(FleetSilenceTest, TheOnlyWorkerKeepsItsRequests) {
   WarmUp();
   sim.Kill(b);
