@@ -31,20 +31,18 @@ void InFlightLedger::Charge::Release() {
   if (ledger_ == nullptr) return;
   ledger_->prompts_.Remove(number_);
   const auto found = ledger_->uncovered_.find(number_);
-  if (found != ledger_->uncovered_.end()) {
-    ledger_->uncovered_tokens_ -= found->second.prefill_tokens;
-    ledger_->uncovered_.erase(found);
-  }
+  if (found != ledger_->uncovered_.end()) ledger_->Cover(found);
   ROOST_CHECK(ledger_->request_count_ > 0);
   --ledger_->request_count_;
   ledger_.reset();
 }
 
 InFlightLedger::Charge InFlightLedger::Add(const std::shared_ptr<InFlightLedger>& ledger, std::uint32_t prefill_tokens,
-                                           Instant now) {
+                                           Instant now, std::uint32_t cached_tokens) {
   const std::uint64_t number = ledger->next_number_++;
-  ledger->uncovered_.emplace(number, Entry{prefill_tokens, now});
+  ledger->uncovered_.emplace(number, Entry{prefill_tokens, cached_tokens, now});
   ledger->uncovered_tokens_ += prefill_tokens;
+  ledger->uncovered_cached_tokens_ += cached_tokens;
   ledger->prompts_.Add(number, prefill_tokens, now);
   ++ledger->request_count_;
   return Charge(ledger, number);
@@ -52,10 +50,13 @@ InFlightLedger::Charge InFlightLedger::Add(const std::shared_ptr<InFlightLedger>
 
 void InFlightLedger::CoverUntil(Instant instant, std::uint32_t computed_tokens, std::uint32_t ageing) {
   prompts_.OnComputed(computed_tokens, instant, ageing);
-  while (!uncovered_.empty() && uncovered_.begin()->second.charged_at <= instant) {
-    uncovered_tokens_ -= uncovered_.begin()->second.prefill_tokens;
-    uncovered_.erase(uncovered_.begin());
-  }
+  while (!uncovered_.empty() && uncovered_.begin()->second.charged_at <= instant) Cover(uncovered_.begin());
+}
+
+void InFlightLedger::Cover(Entries::iterator entry) {
+  uncovered_tokens_ -= entry->second.prefill_tokens;
+  uncovered_cached_tokens_ -= entry->second.cached_tokens;
+  uncovered_.erase(entry);
 }
 
 void InFlightLedger::SetOthers(std::span<const wire::OtherPrompt> prompts, Instant now) {

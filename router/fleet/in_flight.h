@@ -43,9 +43,9 @@ class InFlightLedger {
     std::uint64_t number_ = 0;
   };
 
-  // `now` never goes back.
+  // A prompt of which `prefill_tokens` are to be computed, behind `cached_tokens` that are not. `now` never goes back.
   [[nodiscard]] static Charge Add(const std::shared_ptr<InFlightLedger>& ledger, std::uint32_t prefill_tokens,
-                                  Instant now);
+                                  Instant now, std::uint32_t cached_tokens = 0);
 
   // A load report includes everything that was charged up to `instant`; its step computed `computed_tokens` of prompts.
   void CoverUntil(Instant instant, std::uint32_t computed_tokens, std::uint32_t ageing);
@@ -55,6 +55,7 @@ class InFlightLedger {
 
   // Charges that no report covers yet.
   [[nodiscard]] std::uint64_t uncovered_tokens() const { return uncovered_tokens_; }
+  [[nodiscard]] std::uint64_t uncovered_cached_tokens() const { return uncovered_cached_tokens_; }
   [[nodiscard]] std::uint32_t uncovered_requests() const { return static_cast<std::uint32_t>(uncovered_.size()); }
   // Prompts without a first token, of this router and of others.
   [[nodiscard]] const PromptQueue& prompts() const { return prompts_; }
@@ -64,11 +65,16 @@ class InFlightLedger {
  private:
   struct Entry {
     std::uint32_t prefill_tokens;
+    std::uint32_t cached_tokens;
     Instant charged_at;
   };
+  using Entries = std::map<std::uint64_t, Entry>;  // by number, and so by time
 
-  std::map<std::uint64_t, Entry> uncovered_;  // by number, and so by time
-  std::uint64_t uncovered_tokens_ = 0;        // their sum
+  void Cover(Entries::iterator entry);
+
+  Entries uncovered_;
+  std::uint64_t uncovered_tokens_ = 0;  // their sums
+  std::uint64_t uncovered_cached_tokens_ = 0;
   PromptQueue prompts_;
   std::uint64_t next_number_ = 0;
   std::uint32_t request_count_ = 0;

@@ -25,6 +25,7 @@ WorkerView ViewOf(const Worker& worker) {
           .adapters = &worker.adapters,
           .queued_prefill_tokens = queued_tokens,
           .waiting_requests = load.waiting_requests + ledger.uncovered_requests(),
+          .waiting_cached_tokens = ledger.uncovered_cached_tokens(),
           .running_requests = load.running_requests,
           .running_context_tokens = load.running_context_tokens,
           .free_block_count = load.free_block_count,

@@ -116,7 +116,7 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
   attempt.prompt_token_count = prompt_tokens;
   attempt.prediction = Decider::PredictionOf(*placement);
   const std::uint32_t uncached_tokens = prompt_tokens - attempt.prediction.cached_tokens;
-  attempt.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now);
+  attempt.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now, attempt.prediction.cached_tokens);
   attempt.is_probe = worker.ejection.OnSent();
   if (uses_cache && worker.view.mode() != WorkerMode::kBlind) {
     attempt.pending =

@@ -27,6 +27,7 @@ class AnswerLengths {
   [[nodiscard]] double MeanOf(std::string_view model) const;
 
   static constexpr double kFirstGuess = kUsualAnswer.own;
+  static constexpr double kGuessedAnswers = 4;  // the guess counts as so many answers
   static constexpr std::size_t kConversations = 4096;
 
  private:
@@ -42,7 +43,7 @@ class AnswerLengths {
     double last_tokens = 0;
   };
   struct OfModel {
-    FadingMean tokens;
+    FadingMean tokens{.sum = kGuessedAnswers * kFirstGuess, .weight = kGuessedAnswers};
     // Of answers in conversations that had one before: how far off each predictor was.
     FadingMean error_of_mean;
     FadingMean error_of_conversation;

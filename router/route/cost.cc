@@ -131,7 +131,8 @@ double OverlapOf(const AnswerLength& answer) {
 
 // The mean step of so many tokens: with those that run there and those that wait there, whose contexts grow meanwhile.
 double StepWithAll(const WorkerView& worker, Rates rates, double tokens) {
-  const double more_context = static_cast<double>(worker.queued_prefill_tokens) + Batch(worker) * tokens / 2;
+  const auto waiting_context = static_cast<double>(worker.queued_prefill_tokens + worker.waiting_cached_tokens);
+  const double more_context = waiting_context + Batch(worker) * tokens / 2;
   return rates.decode_step_seconds + worker.decode.StepSeconds(worker.waiting_requests, more_context) -
          worker.decode.base_seconds;
 }
@@ -151,11 +152,12 @@ double SloSeconds(const PromptOnWorker& prompt, const WorkerView& worker, const 
          of_others * worker.running_requests * prompt.answer.of_others * candidate.token_seconds;
 }
 
-Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {
+Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached, double answer_tokens) {
   // Counts as if the tokens of a usual step took one second.
   const double weight = (Batch(worker) + 1) / kUsualBatchTokens;
   candidate.queue_seconds = static_cast<double>(worker.queued_prefill_tokens) * weight;
   candidate.prefill_seconds = uncached * weight;
+  candidate.answer_seconds = answer_tokens * weight;
   return candidate;
 }
 
@@ -176,7 +178,7 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.pending_tokens = candidate.matched_tokens - std::min(candidate.matched_tokens, held_tokens);
   const auto uncached = static_cast<double>(prompt.prompt_token_count - candidate.matched_tokens);
   const Rates rates = RatesOf(worker, speed);
-  if (rates.prefill_tokens_per_second <= 0) return OrderWithoutRates(worker, candidate, uncached);
+  if (rates.prefill_tokens_per_second <= 0) return OrderWithoutRates(worker, candidate, uncached, prompt.answer.own);
   const double busy_share = std::clamp(speed.busy_share, 0.0, kMaxBusyShare);
   const double seconds_per_token = SecondsPerToken(worker, rates);
   const Standing standing = StandingOf(worker, seconds_per_token, uncached, busy_share, now);

@@ -25,9 +25,8 @@
 //   stall       the answers that run there stand still while its prompt is computed: 0.4 of its prefill for each, as
 //               decodes and prompts share their steps
 //   slo         only with bounds: an answer that breaks one is lost to its user, and counts with all of its seconds
-//   once
-//               more: the request's own, and those that run there and would break theirs because of it. What comes
-//               near a bound counts in part, from none at half of it to all at the bound
+//               once more: the request's own, and those that run there and would break theirs because of it. What
+//               comes near a bound counts in part, from none at half of it to all at the bound
 //   congestion  2 / (1 - ρ), where ρ is the busy share of the fleet. Computing tokens that a longer match would have
 //               saved delays all later requests, and more so in a busier fleet. It counts twice, because computed
 //               blocks evict as many others, which are then computed again. Without this term a router minimises each
@@ -40,8 +39,8 @@
 // router/route/README.md says what each term and constant is worth.
 //
 // A worker with unknown rates counts as fast as the mean of the known ones. While no rates are known, the cost is not a
-// time but only an order: (queued + uncached) · (batch + 1), after LMetric's product of new prefill tokens and batch
-// size (Zhang et al., arXiv 2603.15202).
+// time but only an order: (queued + uncached + answer) · (batch + 1), after LMetric's product of new prefill tokens and
+// batch size (Zhang et al., arXiv 2603.15202), which knows no answers.
 //
 // The congestion weight comes from the mean wait of a single queue, which grows with 1 / (1 - ρ). The growth term comes
 // from the residence time under shortest remaining time first (Schrage and Miller, Operations Research 14, 1966), which

@@ -38,6 +38,7 @@ struct WorkerView {
   // From its reports. The first two also include what this router has sent since (its uncached tokens and requests).
   std::uint64_t queued_prefill_tokens = 0;
   std::uint32_t waiting_requests = 0;
+  std::uint64_t waiting_cached_tokens = 0;  // of what this router has sent since: tokens that need not be computed
   std::uint32_t running_requests = 0;
   std::uint64_t running_context_tokens = 0;
   std::uint32_t free_block_count = 0;

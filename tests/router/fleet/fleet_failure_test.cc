@@ -153,7 +153,7 @@ TEST_F(FleetCoreFailureTest, DrainingWorkerEndsWhatItHasAndGetsNothingNew) {
   draining.Step();  // covers the first request: it is past its prefill
   sim.DeliverAll();
   draining.SetDraining(true);
-  const Request crossing = sim.Submit(draining.received().front().prompt, kOutput);  // follows the prefix
+  const Request crossing = sim.Submit(draining.received().front().prompt, 2);  // follows the prefix
   sim.Run();
   ExpectWholeAnswer(request);
   ExpectWholeAnswer(crossing);

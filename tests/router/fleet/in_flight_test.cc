@@ -27,13 +27,16 @@ TEST(InFlightLedgerTest, ChargesCountUntilAReportCoversThem) {
 
 TEST(InFlightLedgerTest, EachChargeIsReleasedOnceCoveredOrNot) {
   const auto ledger = std::make_shared<InFlightLedger>();
-  Charge first = InFlightLedger::Add(ledger, 10, kStart);
+  Charge first = InFlightLedger::Add(ledger, 10, kStart, 500);
   {
-    Charge second = InFlightLedger::Add(ledger, 20, kStart + 1ms);
+    Charge second = InFlightLedger::Add(ledger, 20, kStart + 1ms, 70);
+    EXPECT_EQ(ledger->uncovered_cached_tokens(), 570U);
     Charge moved = std::move(second);
     ledger->CoverUntil(kStart, 0, 0);
+    EXPECT_EQ(ledger->uncovered_cached_tokens(), 70U);
   }
   EXPECT_EQ(ledger->uncovered_tokens(), 0U);
+  EXPECT_EQ(ledger->uncovered_cached_tokens(), 0U);
   EXPECT_EQ(ledger->request_count(), 1U);
   first = InFlightLedger::Add(ledger, 40, kStart + 2ms);
   EXPECT_EQ(ledger->uncovered_tokens(), 40U);

@@ -91,6 +91,19 @@ TEST(CacheAwarePolicyTest, WithoutRatesAffinityYieldsToTheBatchAndSecondsAreNone
   EXPECT_EQ(Choose(workers, half).slot.value(), 1U);
 }
 
+TEST(CacheAwarePolicyTest, WithoutRatesAHeldPromptIsNotPiledOnItsHolder) {
+  std::vector<WorkerView> workers{Idle(0), Idle(1)};
+  for (WorkerView& worker : workers) worker.prefill_tokens_per_second = worker.decode_step_seconds = 0;
+  const auto policy = Make("cache-aware");
+  const Matches all{Holds(0, 31)};
+  for (int i = 0; i < 10; ++i) {
+    const RouteQuery query{.prompt_token_count = 500, .answer = {.own = 400, .of_others = 400}, .matches = all};
+    ++workers[policy->Choose(query, FleetOf(workers))->slot.value()].waiting_requests;
+  }
+  EXPECT_GE(workers[0].waiting_requests, 5U);
+  EXPECT_GE(workers[1].waiting_requests, 3U);
+}
+
 TEST(CacheAwarePolicyTest, EqualWorkersTakeTurns) {
   std::vector<WorkerView> workers{Idle(0), Idle(1), Idle(2), Idle(3)};
   const auto policy = Make("cache-aware");

@@ -205,9 +205,10 @@ TEST(PredictCostTest, WithoutAnyRateUncachedTimesBatchGivesTheOrder) {
   one.running_requests = 2;
   WorkerView other = one;
   other.running_requests = 4;
-  const double whole = PredictCost({.prompt_token_count = 1000}, one, {}).cost_seconds();
-  const double part = PredictCost({.prompt_token_count = 1000, .matched_block_count = 30}, other, {}).cost_seconds();
-  EXPECT_DOUBLE_EQ(part / whole, (520.0 * 5) / (1000.0 * 3));
+  const AnswerLength answer{.own = 200, .of_others = 50};
+  const double all = PredictCost({.prompt_token_count = 1000, .answer = answer}, one, {}).cost_seconds();
+  const PromptOnWorker held{.prompt_token_count = 1000, .matched_block_count = 30, .answer = answer};
+  EXPECT_DOUBLE_EQ(PredictCost(held, other, {}).cost_seconds() / all, ((520.0 + 200) * 5) / ((1000.0 + 200) * 3));
 }
 
 TEST(PredictCostTest, NewcomerIsTakenForTheMeanOfTheOthers) {
@@ -248,6 +249,9 @@ TEST(PredictCostTest, AnAnswerCostsItsStepsBesideThoseThatRun) {
   busy.queued_prefill_tokens = 800;
   EXPECT_NEAR(CostOf(busy, 0).answer_seconds - CostOf(idle, 0).answer_seconds - difference,
               64 * (2 * 0.001 + (800 + 2 * 32) * 1e-6), 1e-12);
+  const double before = CostOf(busy, 0).answer_seconds;
+  busy.waiting_cached_tokens = 3000;  // and attend to what they need not compute
+  EXPECT_NEAR(CostOf(busy, 0).answer_seconds - before, 64 * 3000 * 1e-6, 1e-12);
 }
 
 TEST(PredictCostTest, TheAnswersThatRunWaitForItsPrefill) {
