@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The effect of each term and constant of the decision; router/route/README.md has the tables.
 
-    tests/ablations.py [--rows slots,pace] [--seeds 8]    prints the tables of these rows; by default of all
+    tests/ablations.py [--rows growth,pace] [--seeds 8]    prints the tables of these rows; by default of all
     tests/ablations.py --write --kept FILE                writes them into the page; an interrupted run continues
 
 A row is a change of the source (ROWS): one term left out, or one constant halved or doubled. The script applies it to a
@@ -59,7 +59,6 @@ def constant(name, file, old, *values):
 ROWS = {
     "queue": without("the queue's order: `queue` counts all", "cost.cc", ".tokens_before = before,", ".tokens_before = queued,"),
     "growth": without("`growth`", "cost.cc", "before * (StretchOf(uncached, busy_share) - 1)", "0 * StretchOf(uncached, busy_share)"),
-    "slots": without("`slots`", "cost.cc", "candidate.slot_seconds = ", "candidate.slot_seconds = 0 * "),
     "decode": without("`decode`", "cost.cc", "candidate.decode_seconds = ", "candidate.decode_seconds = 0 * "),
     "answer": without("`answer`", "cost.cc", "candidate.answer_seconds = ", "candidate.answer_seconds = 0 * "),
     "stall": without("`stall`", "cost.cc", "candidate.stall_seconds = ", "candidate.stall_seconds = 0 * "),
@@ -71,7 +70,6 @@ ROWS = {
     "pace": without("`pace`", "cost.cc", "WithoutNoise(slowness) / slowness", "WithoutNoise(slowness) / WithoutNoise(slowness)"),
     "ties": without("ties", "cache_aware.h", "kTieSeconds = 0.02", "kTieSeconds = 0"),
     "copies": without("copies", "replication.cc", "block_count == 0 ||", "block_count == 0 || block_count > 0 ||"),
-    "warm-up": without("warm-up", "warm_up.cc", "now - worker.joined_at < kRecentTime &&", "now < worker.joined_at &&"),
 }  # fmt: skip
 for _name, _file, _old, *_values in (
     ("kMaxBusyShare", "cost.cc", "kMaxBusyShare = {};", "0.97", "0.9", "0.98"),
@@ -85,7 +83,6 @@ for _name, _file, _old, *_values in (
     ("kTieSeconds", "cache_aware.h", "kTieSeconds = {};", "0.02", "0.01", "0.04"),
     ("kHalfLife", "busy_share.h", "kHalfLife = std::chrono::seconds({});", "20", "10", "40"),
     ("kRecentTime", "faded_sum.h", "kRecentTime = std::chrono::seconds({});", "60", "30", "120"),
-    ("1 / kLeastUsefulPart", "warm_up.h", "kLeastUsefulPart = {};", "3", "2", "6"),
     ("kLeastLoadedCount", "candidates.h", "kLeastLoadedCount = {};", "4", "1", "2"),
     ("kKeptHolders", "candidates.h", "kKeptHolders = {};", "12", "6"),
     ("kSets", "prefix_sums.h", "kSets = {};", "256", "32"),

@@ -7,7 +7,8 @@ For each load and seed, one policy after the other: a router and --workers demo 
 with a load of --rate requests per second for --seconds. The loads are those of roostctl bench, with their lengths times
 --scale, so that the demo model holds them: system-prompt, zipf-systems, agents, reasoning; and restart, which is
 system-prompt while worker-a restarts in the middle. Prints a table for each load: means over the seeds. Needs the release
-build. --capacity searches the highest rate of which 99 % are good instead, with one seed. Exits with 1 if an answer failed.
+build. With several seeds, the time of an answer and goodput of each policy have their difference to the first policy's
+on the same seeds, in per cent with 95 % intervals. --capacity searches the highest rate of which 99 % are good instead, with one seed. Exits with 1 if an answer failed.
 """
 import argparse
 import json
@@ -17,8 +18,10 @@ import subprocess
 import sys
 import threading
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "integration"))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE / "integration")]
 
+import simulations  # noqa: E402
 from cluster import BIN, Cluster  # noqa: E402
 
 WORKLOADS = {name: name for name in ("system-prompt", "zipf-systems", "agents", "reasoning")} | {"restart": "system-prompt"}
@@ -67,15 +70,28 @@ def play(load, policy, seed, options):
         return json.loads(told.stdout)["runs"][0]
 
 
+def cells_of(runs, first_runs):
+    """Means over the seeds. What users pay for has the difference to the first policy's runs too."""
+    columns, first_columns = (list(zip(*map(row_of, of))) for of in (runs, first_runs))
+    cells = [f"{statistics.mean(values):.3g}" for values in columns]
+    if runs is first_runs or len(runs) < 2:
+        return cells
+    for column in (HEADS.index("answer mean, s"), HEADS.index("goodput, /s")):
+        mean, half = simulations.difference(columns[column], first_columns[column])
+        cells[column] += f" ({mean:+.1f} ± {half:.1f} %)"
+    return cells
+
+
 def table(load, runs_of):
     """`runs_of` has the runs by policy, seed by seed."""
+    first_runs = next(iter(runs_of.values()))
     lines = [f"**{load}**", "", "| policy | " + " | ".join(HEADS) + " | requests at each |"]
     lines.append("| --- |" + " --- |" * (len(HEADS) + 1))
     for policy, runs in runs_of.items():
-        means = [f"{statistics.mean(values):.3g}" for values in zip(*map(row_of, runs))]
+        cells = cells_of(runs, first_runs)
         names = sorted({name for run in runs for name in run["share_by_worker"]})
         shares = [f"{100 * statistics.mean(run['share_by_worker'].get(name, 0) for run in runs):.0f} %" for name in names]
-        lines.append(f"| `{policy}` | " + " | ".join([*means, " ".join(shares)]) + " |")
+        lines.append(f"| `{policy}` | " + " | ".join([*cells, " ".join(shares)]) + " |")
     return "\n".join(lines)
 
 

@@ -27,12 +27,11 @@ std::string ReasonText(std::string_view reason) {
   if (reason == "deepest_match") return "it holds the most of the prompt, and none was cheaper by more than a tie";
   if (reason == "least_load") return "nothing useful was cached, or not worth the wait";
   if (reason == "near_tie") {
-    return fmt::format("of those within {:g} ms of the cheapest it holds the most, then has the shortest wait",
+    return fmt::format("of those within {:g} ms of the cheapest it holds the most, then the shortest queue",
                        1e3 * router::kTieSeconds);
   }
   if (reason == "only_worker") return "no other worker could take it";
   if (reason == "replicate") return "and one more copy of its prefix saves more waiting than it costs";
-  if (reason == "warm_up") return "it is new, and gets its share of the requests that no cache helps";
   return "the policy's rule";
 }
 
@@ -96,14 +95,13 @@ std::string CandidateRow(element candidate, std::string_view chosen) {
   const std::string_view worker = TextAt(candidate, "/worker");
   const auto cell = [&](const char* pointer) { return SecondsAt(candidate, pointer).value_or(0) * 1e3; };
   return fmt::format(
-      "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>9.1f} {:>9.1f} {:>6.2f} "
+      "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>9.1f} {:>9.1f} {:>6.2f} "
       "{:>9.1f} {:>6.2f} {:>9.1f}\n",
       worker == chosen ? '*' : ' ', worker, CountAt(candidate, "/matched_tokens"),
-      CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"),
-      cell("/decode_seconds"), cell("/ttft_seconds"), cell("/growth_seconds"),
-      SecondsAt(candidate, "/congestion").value_or(1), cell("/delay_seconds"), cell("/stall_seconds"),
-      SecondsAt(candidate, "/pace").value_or(1), cell("/answer_seconds"),
-      SecondsAt(candidate, "/answer_pace").value_or(1), cell("/cost_seconds"));
+      CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/prefill_seconds"), cell("/decode_seconds"),
+      cell("/ttft_seconds"), cell("/growth_seconds"), SecondsAt(candidate, "/congestion").value_or(1),
+      cell("/delay_seconds"), cell("/stall_seconds"), SecondsAt(candidate, "/pace").value_or(1),
+      cell("/answer_seconds"), SecondsAt(candidate, "/answer_pace").value_or(1), cell("/cost_seconds"));
 }
 
 std::string DecisionText(element decision) {
@@ -131,10 +129,9 @@ std::string DecisionText(element decision) {
   if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {
     text += "  no worker's speed is known yet: the columns below give an order, not times\n";
   }
-  text += fmt::format(
-      "  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>9} {:>9} {:>6} {:>9} {:>6} {:>9}\n",
-      "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "growth", "weight",
-      "delay", "stall", "pace", "answer", "pace", "cost");
+  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>9} {:>9} {:>6} {:>9} {:>6} {:>9}\n",
+                      "candidate, in ms", "matched", "pending", "queue", "prefill", "decode", "ttft", "growth",
+                      "weight", "delay", "stall", "pace", "answer", "pace", "cost");
   simdjson::dom::array candidates;
   if (decision["candidates"].get(candidates) != simdjson::SUCCESS) return text;
   for (const element candidate : candidates) text += CandidateRow(candidate, worker);

@@ -29,7 +29,6 @@ void WriteCandidate(const Candidate& candidate, std::string_view worker_id, Json
   json.Key("matched_tokens").Number(candidate.matched_tokens);
   json.Key("pending_tokens").Number(candidate.pending_tokens);
   json.Key("queue_seconds").Number(candidate.queue_seconds);
-  json.Key("slot_seconds").Number(candidate.slot_seconds);
   json.Key("prefill_seconds").Number(candidate.prefill_seconds);
   json.Key("decode_seconds").Number(candidate.decode_seconds);
   json.Key("ttft_seconds").Number(candidate.ttft_seconds());

@@ -9,10 +9,9 @@ const LEAST_REGRET_SECONDS = 0.0005;
 const REASONS = {
   deepest_match: ['longest match', 'it holds the most of the prompt, and no other worker was cheaper by more than a tie'],
   least_load: ['least load', 'nothing useful was cached, or the match was not worth the wait'],
-  near_tie: ['near tie', 'its cost was within a tie of the cheapest; of those it holds the most, then has the shortest wait'],
+  near_tie: ['near tie', 'its cost was within a tie of the cheapest; of those it holds the most, then the shortest queue'],
   only_worker: ['only worker', 'no other worker could take the request'],
   replicate: ['cheapest, and copied', 'it was the cheapest; and another worker gets a copy of the prefix, because that saves more waiting than it costs'],
-  warm_up: ['new worker', 'it is new, and gets its share of the requests that no cache helps'],
 };
 // Why the number of tokens that it found, and when its first token came, will never be known.
 const NO_ACTUAL = {
@@ -27,10 +26,9 @@ const TERMS = [
   ['matched', 'matched_tokens', 'prompt tokens that it holds', count],
   ['pending', 'pending_tokens', 'of them, tokens that it is still computing', count],
   ['queue', 'queue_seconds', 'uncached tokens before it'],
-  ['slots', 'slot_seconds', 'until a place in the batch is free'],
   ['prefill', 'prefill_seconds', 'its own uncached tokens'],
   ['decode', 'decode_seconds', 'running answers in the same steps'],
-  ['first token', 'ttft_seconds', 'max(queue, slots) + prefill + decode'],
+  ['first token', 'ttft_seconds', 'queue + prefill + decode'],
   ['growth', 'growth_seconds', 'shorter prompts that may overtake it'],
   ['weight', 'congestion', 'of computing, in a busy fleet', (value) => value.toFixed(2)],
   ['pace', 'pace', 'evens out small differences of speed', (value) => value.toFixed(2)],

@@ -30,7 +30,6 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       step_costs(std::move(its_step_costs)),
       busy(now),
       told(pending, slot),
-      joined_at(now),
       last_heard(now),
       last_sent(turn),
       engine(options.stall_timeout, now),

@@ -66,7 +66,6 @@ struct Worker {
   wire::Load load;  // without other_prompts, which are in `ledger` and `told`
   ToldPrefixes told;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
-  const Instant joined_at;
   Instant last_heard;
   std::uint64_t requests_total = 0;
   WorkerTotals totals;

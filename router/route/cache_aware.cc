@@ -8,7 +8,6 @@
 
 #include "router/route/candidates.h"
 #include "router/route/replication.h"
-#include "router/route/warm_up.h"
 
 namespace roost::router {
 
@@ -22,12 +21,17 @@ std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
   return {candidates.begin(), end};
 }
 
+std::uint32_t RequestsAt(const WorkerView& worker) { return worker.running_requests + worker.waiting_requests; }
+
 // `tied` must not be empty.
 const Candidate& FirstOf(std::span<const Candidate> tied, const FleetView& fleet) {
   const auto goes_before = [&fleet](const Candidate& a, const Candidate& b) {
     if (a.matched_tokens != b.matched_tokens) return a.matched_tokens > b.matched_tokens;
-    if (a.wait_seconds() != b.wait_seconds()) return a.wait_seconds() < b.wait_seconds();
-    return fleet.Find(a.slot)->last_sent < fleet.Find(b.slot)->last_sent;
+    if (a.queue_seconds != b.queue_seconds) return a.queue_seconds < b.queue_seconds;
+    const WorkerView& on_a = *fleet.Find(a.slot);
+    const WorkerView& on_b = *fleet.Find(b.slot);
+    if (RequestsAt(on_a) != RequestsAt(on_b)) return RequestsAt(on_a) < RequestsAt(on_b);
+    return on_a.last_sent < on_b.last_sent;
   };
   return *std::min_element(tied.begin(), tied.end(), goes_before);
 }
@@ -70,18 +74,15 @@ class CacheAwarePolicy final : public Policy {
     std::optional<PrefixCopy> copy = {};
   };
 
-  // Returns `choice`, perhaps with a copy for later requests, or a new worker that needs warming up.
+  // Returns `choice`, perhaps with a copy for later requests.
   [[nodiscard]] Choice LookAhead(const RouteQuery& query, const FleetView& fleet,
                                  const std::vector<Candidate>& candidates, Choice choice) {
     if (!query.now.has_value()) return choice;
-    const Candidate* const warmed = warm_up_.Choose(query, fleet, candidates, choice.candidate);
-    if (warmed != nullptr) return {*warmed, DecisionReason::kWarmUp};
     const auto copy = replication_.Choose(query, fleet, candidates, choice.candidate);
     return copy.has_value() ? Choice{choice.candidate, DecisionReason::kReplicate, copy} : choice;
   }
 
   Replication replication_;
-  WarmUp warm_up_;
 };
 
 }  // namespace

@@ -2,12 +2,11 @@
 // the least loaded workers (candidates.h).
 //
 // Candidates within kTieSeconds of the cheapest count as equal. Of these it chooses the one with the deepest match,
-// then the one with the shortest wait, then the one that was sent nothing for the longest time, so that idle caches
-// fill evenly.
+// then the one with the shortest queue, then the one with the fewest requests (a small model's whole answers may take
+// no longer than a tie), then the one that was sent nothing for the longest time, so that idle caches fill evenly.
 //
-// Two bounded rules look ahead: a hot prefix gets one more holder when that saves more than it costs (replication.h),
-// and new workers get their share of the requests that no cache helps (warm_up.h). A question without a request changes
-// the state of neither.
+// A bounded rule looks ahead: a hot prefix gets one more holder when that saves more than it costs (replication.h). A
+// question without a request does not change its state.
 //
 // The time of a decision does not grow with the fleet.
 #pragma once

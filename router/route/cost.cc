@@ -49,8 +49,6 @@ double Batch(const WorkerView& worker) {
   return static_cast<double>(worker.running_requests) + static_cast<double>(worker.waiting_requests);
 }
 
-double Slots(const WorkerView& worker) { return std::max(1.0, static_cast<double>(worker.max_running_requests)); }
-
 double SecondsPerToken(const WorkerView& worker, Rates rates) {
   return 1 / rates.prefill_tokens_per_second + rates.decode_step_seconds / StepTokens(worker);
 }
@@ -64,22 +62,6 @@ double SlownessOf(const WorkerView& worker, double seconds_per_token, const Flee
 double WithoutNoise(double slowness) {
   if (slowness > 1) return std::max(1.0, slowness / kSpeedNoise);
   return std::min(1.0, slowness * kSpeedNoise);
-}
-
-// How many running requests must end before there are enough free blocks for `tokens` more tokens.
-double RequestsToOutwaitForBlocks(const WorkerView& worker, double tokens) {
-  const double missing = tokens - static_cast<double>(worker.free_block_count) * worker.block_tokens;
-  if (missing <= 0 || worker.running_requests == 0) return 0;
-  const double running = static_cast<double>(worker.running_requests);
-  const double per_request = std::max(1.0, static_cast<double>(worker.running_context_tokens) / running);
-  return std::min(running, missing / per_request);
-}
-
-double SlotSeconds(const WorkerView& worker, Rates rates, double uncached, double remaining_tokens) {
-  const double for_slots = std::max(0.0, Batch(worker) + 1 - static_cast<double>(worker.max_running_requests));
-  const double queued = static_cast<double>(worker.queued_prefill_tokens);
-  const double requests = std::max(for_slots, RequestsToOutwaitForBlocks(worker, queued + uncached));
-  return requests * remaining_tokens * rates.decode_step_seconds / Slots(worker);
 }
 
 // A new prompt's place in a worker's queue: the work before it, and the prompts that it delays.
@@ -185,7 +167,6 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.queue_seconds = standing.tokens_before * seconds_per_token;
   const double saturation = SaturationOf(speed);
   candidate.growth_seconds = (1 - saturation) * standing.growth_tokens * seconds_per_token;
-  candidate.slot_seconds = SlotSeconds(worker, rates, uncached, prompt.answer.of_others);
   candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
   candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));
   candidate.delay_seconds = candidate.prefill_seconds * DelayedBy(standing, worker, saturation);
@@ -210,7 +191,7 @@ double LoadTokens(const WorkerView& worker, const FleetSpeed& speed) {
     return (static_cast<double>(worker.queued_prefill_tokens) + kUsualBatchTokens) * (Batch(worker) + 1);
   }
   const double seconds_per_token = SecondsPerToken(worker, rates);
-  const double waiting = PredictCost({.answer = kUsualAnswer}, worker, speed).wait_seconds();
+  const double waiting = PredictCost({.answer = kUsualAnswer}, worker, speed).queue_seconds;
   const double tokens = OverlapOf(kUsualAnswer);
   const double answering = tokens * (StepWithAll(worker, rates, tokens) - worker.decode.base_seconds);
   const double busy = worker.decode.base_seconds > 0 ? waiting + answering : waiting;

@@ -1,16 +1,14 @@
 // The cost of a request on a worker, in seconds: the sum that the cache-aware policy minimises, and that every decision
 // reports, term by term.
 //
-//   ttft  = max(queue, slots) + prefill + decode
-//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay + stall)
+//   ttft  = queue + prefill + decode
+//   cost  = pace · (queue + growth + congestion · (prefill + decode) + delay + stall)
 //           + answer pace · (answer + slo)
 //
 // So it is what the request and the others wait until their last tokens; a second is a second, whoever waits.
 //
 //   queue       the uncached tokens before it, at the worker's pace. Where short prompts go first, these are those of
 //               the shorter prompts of all routers, and of the current step
-//   slots       the time until running requests end, if batch slots or blocks are short; it passes at the same time as
-//               the queue
 //   prefill     its own uncached tokens ÷ prefill rate
 //   decode      the running decodes that its own prefill steps also compute, at least one step
 //   growth      shorter prompts that may arrive and overtake it while it waits: the queue divided by
@@ -73,7 +71,6 @@ struct Candidate {
   std::uint32_t pending_tokens = 0;  // those of them that it is still computing, and that so are in its queue
   double queue_seconds = 0;
   double growth_seconds = 0;
-  double slot_seconds = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double delay_seconds = 0;
@@ -85,18 +82,15 @@ struct Candidate {
   double pace = 1;
   double answer_pace = 1;
 
-  [[nodiscard]] double wait_seconds() const { return std::max(queue_seconds, slot_seconds); }
-  [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
+  [[nodiscard]] double ttft_seconds() const { return queue_seconds + prefill_seconds + decode_seconds; }
   // From the decision to the last of so many tokens.
   [[nodiscard]] double whole_seconds(double answer_tokens) const {
     return ttft_seconds() + std::max(0.0, answer_tokens - 1) * token_seconds;
   }
   // The worker's computing time for the request, with the congestion weight.
   [[nodiscard]] double work_seconds() const { return congestion * (prefill_seconds + decode_seconds); }
-  // The part of the cost that ends with the first token.
-  [[nodiscard]] double first_token_cost_seconds() const { return cost_seconds() - answer_pace * answer_seconds; }
   [[nodiscard]] double cost_seconds() const {
-    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds + stall_seconds) +
+    return pace * (queue_seconds + growth_seconds + work_seconds() + delay_seconds + stall_seconds) +
            answer_pace * (answer_seconds + slo_seconds);
   }
 };

@@ -75,13 +75,7 @@ FleetSpeed FleetView::speed() const {
           .busy_share = std::max(0.0, sums_.busy_share / static_cast<double>(workers_.size()))};
 }
 
-double FleetView::mean_cached_block_count() const {
-  const double count = std::max(1.0, static_cast<double>(workers_.size()));
-  return static_cast<double>(sums_.cached_block_count) / count;
-}
-
 void FleetView::AddToSums(const WorkerView& worker) {
-  sums_.cached_block_count += worker.cached_block_count;
   sums_.busy_share += worker.busy_share;
   sums_.prefill_tokens_per_second.Add(worker.prefill_tokens_per_second);
   sums_.decode_step_seconds.Add(worker.decode_step_seconds);
@@ -89,7 +83,6 @@ void FleetView::AddToSums(const WorkerView& worker) {
 }
 
 void FleetView::TakeFromSums(const WorkerView& worker) {
-  sums_.cached_block_count -= worker.cached_block_count;
   sums_.busy_share -= worker.busy_share;
   sums_.prefill_tokens_per_second.Take(worker.prefill_tokens_per_second);
   sums_.decode_step_seconds.Take(worker.decode_step_seconds);

@@ -54,8 +54,6 @@ class FleetView {
   }
 
   [[nodiscard]] FleetSpeed speed() const;
-  // The mean over its workers; 0 when there are none.
-  [[nodiscard]] double mean_cached_block_count() const;
 
  private:
   struct Place {
@@ -87,7 +85,6 @@ class FleetView {
     KnownSum decode_step_seconds;
     KnownSum decode_slowness;
     double busy_share = 0;
-    std::uint64_t cached_block_count = 0;
   };
 
   [[nodiscard]] std::optional<std::size_t> PlaceOf(WorkerSlot slot) const;

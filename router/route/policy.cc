@@ -31,7 +31,6 @@ std::string_view NameOf(DecisionReason reason) {
     case DecisionReason::kNearTie: return "near_tie";
     case DecisionReason::kOnlyWorker: return "only_worker";
     case DecisionReason::kReplicate: return "replicate";
-    case DecisionReason::kWarmUp: return "warm_up";
     case DecisionReason::kLeastCost: return "least_cost";
     case DecisionReason::kRotation: return "rotation";
     case DecisionReason::kRandom: return "random";

@@ -61,7 +61,6 @@ enum class DecisionReason : std::uint8_t {
   kNearTie,       // costs about as much as the cheapest: the difference is too small to notice
   kOnlyWorker,
   kReplicate,  // chosen for one of the reasons above; another worker gets a copy of the prefix (replication.h)
-  kWarmUp,     // new, and gets its share of the requests that no cache helps (warm_up.h)
   kLeastCost,  // the least score of a baseline policy
   kRotation,   // round robin's turn
   kRandom,     // chosen at random

@@ -24,7 +24,7 @@ void WorkerShares::Count(const DecisionRecord& record) {
     tally.matched_tokens += other.matched_tokens;
     if (other.slot == chosen->slot) continue;
     ++tally.compared;
-    tally.queue_seconds += other.pace * other.wait_seconds() - chosen->pace * chosen->wait_seconds();
+    tally.queue_seconds += other.pace * other.queue_seconds - chosen->pace * chosen->queue_seconds;
     tally.prefill_seconds += other.pace * (other.work_seconds() + other.delay_seconds + other.stall_seconds) -
                              chosen->pace * (chosen->work_seconds() + chosen->delay_seconds + chosen->stall_seconds);
     tally.answer_seconds += other.pace * other.answer_seconds - chosen->pace * chosen->answer_seconds;

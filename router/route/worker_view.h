@@ -25,7 +25,6 @@ struct WorkerView {
 
   // From its hello.
   std::uint32_t block_tokens = 16;
-  std::uint32_t max_running_requests = 1;
   std::uint32_t max_batch_tokens = kUsualBatchTokens;  // token budget of one step, above 0
   std::uint32_t ageing_tokens = 0;                     // of its queue, if short prompts go first; see wire::Hello
   std::uint32_t max_sample_count = 1;
@@ -41,12 +40,9 @@ struct WorkerView {
   std::uint64_t waiting_cached_tokens = 0;  // of what this router has sent since: tokens that need not be computed
   std::uint32_t running_requests = 0;
   std::uint64_t running_context_tokens = 0;
-  std::uint32_t free_block_count = 0;
-  std::uint32_t cached_block_count = 0;
 
   // Known only to this router.
   const PromptQueue* prompts = nullptr;  // prompts without a first token, this router's and others'; null: not known
-  Instant joined_at{};                   // when its hello came
   std::uint32_t in_flight_requests = 0;
   bool receives_copy = false;  // it is computing a copy of a prefix for this router
   // The number of the last request sent to it; requests to all workers are numbered in order. A worker that was sent

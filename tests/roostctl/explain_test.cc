@@ -16,11 +16,11 @@ constexpr std::string_view kDecision =
     R"("policy":"cache-aware","worker":"w2","reason":"deepest_match","rates_known":true,)"
     R"("predicted":{"cached_tokens":1440,"ttft_seconds":0.1},"actual":{"cached_tokens":1424,"ttft_seconds":0.125},)"
     R"("regret":{"cached_tokens":0,"ttft_seconds":0.0},"round_robin":{"cached_tokens":16,"ttft_seconds":0.8},)"
-    R"("candidates":[{"worker":"w2","matched_tokens":1440,"pending_tokens":0,"queue_seconds":0.01,"slot_seconds":0,)"
+    R"("candidates":[{"worker":"w2","matched_tokens":1440,"pending_tokens":0,"queue_seconds":0.01,)"
     R"("prefill_seconds":0.08,"decode_seconds":0.01,"ttft_seconds":0.1,"growth_seconds":0.0625,)"
     R"("congestion":2.5,"delay_seconds":0.004,"answer_seconds":3.5,"stall_seconds":0.25,"cost_seconds":0.239},)"
     R"({"worker":"w1","matched_tokens":16,"pending_tokens":16,"queue_seconds":0,)"
-    R"("slot_seconds":0,"prefill_seconds":0.79,"decode_seconds":0.01,"ttft_seconds":0.8,"congestion":2.5,)"
+    R"("prefill_seconds":0.79,"decode_seconds":0.01,"ttft_seconds":0.8,"congestion":2.5,)"
     R"("delay_seconds":0,"cost_seconds":2.0}]})";
 
 std::string Formatted(std::string_view decision) {
@@ -76,7 +76,7 @@ TEST(FormatDecisionsTest, DrawsTheHitAndWhoHoldsThePrompt) {
 TEST(FormatDecisionsTest, SaysHowNearATieIsAndWhatDecidedIt) {
   EXPECT_THAT(
       Formatted(With(std::string(kDecision), "deepest_match", "near_tie")),
-      HasSubstr("near_tie (of those within 20 ms of the cheapest it holds the most, then has the shortest wait)"));
+      HasSubstr("near_tie (of those within 20 ms of the cheapest it holds the most, then the shortest queue)"));
 }
 
 TEST(FormatDecisionsTest, SaysWhatThereIsToSayOfTheWholeAnswer) {

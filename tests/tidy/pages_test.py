@@ -389,10 +389,10 @@ class WrittenTablesTest(unittest.TestCase):
         results = {}
         for cell in simulations.PAIRED_CELLS:
             results[ablations.AS_IS, cell[0]] = runs(1, 2)
-            results["slots", cell[0]] = runs(1.1, 2.6)
+            results["growth", cell[0]] = runs(1.1, 2.6)
             results["pace", cell[0]] = runs(1, 2)
-        rows = ablations.table("terms", ["slots", "pace"], results, "Seeds 1 to 2.").splitlines()
-        self.assertEqual(rows[2], "| `slots` |" + " +20 ± 127 / +0.0 ± 0.0 / +0.0 ± 0.0 |" * len(simulations.PAIRED_CELLS))
+        rows = ablations.table("terms", ["growth", "pace"], results, "Seeds 1 to 2.").splitlines()
+        self.assertEqual(rows[2], "| `growth` |" + " +20 ± 127 / +0.0 ± 0.0 / +0.0 ± 0.0 |" * len(simulations.PAIRED_CELLS))
         self.assertEqual(rows[3], "| `pace` |" + " same |" * len(simulations.PAIRED_CELLS))
 
     def test_figures_change_the_values_of_their_rows_alone(self):

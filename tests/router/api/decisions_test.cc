@@ -68,7 +68,7 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
       R"("regret":{"cached_tokens":16,"ttft_seconds":0.25,"whole_seconds":1.5},)"
       R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75,"whole_seconds":9},)"
       R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
-      R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
+      R"("prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
       R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"answer_pace":1,"token_seconds":0.03125,"answer_seconds":4,)"
       R"("stall_seconds":0.5,"cost_seconds":6}]}]})");
   EXPECT_EQ(observer_.answers.back(), "decisions 200");

@@ -26,9 +26,6 @@ WorkerView Queued(WorkerView worker, std::uint64_t tokens) {
 }
 
 TEST(CacheAwarePolicyTest, DecidesAsTheSituationAsks) {
-  WorkerView full = Idle(1);
-  full.running_requests = 32;
-  full.waiting_requests = 30;
   WorkerView slow = Idle(1);
   slow.prefill_tokens_per_second = 200;
   struct Case {
@@ -54,7 +51,6 @@ TEST(CacheAwarePolicyTest, DecidesAsTheSituationAsks) {
        {Holds(1, 99)},
        1,
        DecisionReason::kDeepestMatch},
-      {"holder without a batch slot loses", {Idle(0), full}, {Holds(1, 99)}, 0, DecisionReason::kLeastLoad},
       {"slow worker loses", {Idle(0), slow}, {}, 0, DecisionReason::kLeastLoad},
       {"slow holder of little loses", {Idle(0), slow}, {Holds(1, 20)}, 0, DecisionReason::kLeastLoad},
       {"busy worker loses among empty ones", {Idle(0), Queued(Idle(1), 5000)}, {}, 0, DecisionReason::kLeastLoad},
@@ -126,6 +122,16 @@ TEST(CacheAwarePolicyTest, NearTiePrefersDeeperMatchThenShorterWait) {
   EXPECT_EQ(tied.reason, DecisionReason::kDeepestMatch);
   EXPECT_EQ(Choose({Queued(Idle(0), 1640), Idle(1)}, {Holds(0, 50), Holds(1, 1)}).slot.value(), 1U);
   EXPECT_EQ(Choose({Queued(Idle(1), 10), Idle(2)}, {}).slot.value(), 2U);
+}
+
+// A small model's answer may take no longer than a tie.
+TEST(CacheAwarePolicyTest, NearTiePrefersFewerRequestsToTurns) {
+  std::vector<WorkerView> workers{Idle(0), Idle(1)};
+  workers[0].running_requests = 1;
+  workers[1].last_sent = 9;
+  const Decision decision = Choose(workers, {Holds(0, 99), Holds(1, 99)});
+  EXPECT_EQ(NameOf(decision.reason), NameOf(DecisionReason::kNearTie));
+  EXPECT_EQ(decision.slot.value(), 1U);
 }
 
 // Idle workers all look alike; each must get its share of new prefixes, however many workers there are.

@@ -40,7 +40,7 @@ TEST(PredictCostTest, IdleWorkerCostsItsPrefillAndOneStep) {
   EXPECT_EQ(cost.matched_tokens, 800U);
   EXPECT_DOUBLE_EQ(cost.prefill_seconds, 0.1);
   EXPECT_DOUBLE_EQ(cost.decode_seconds, 0.02);
-  EXPECT_EQ(cost.wait_seconds(), 0);
+  EXPECT_EQ(cost.queue_seconds, 0);
   EXPECT_EQ(cost.delay_seconds, 0);
   EXPECT_DOUBLE_EQ(cost.ttft_seconds(), 0.12);
   EXPECT_DOUBLE_EQ(cost.cost_seconds(), 2 * 0.12);  // computing it evicts as much
@@ -117,7 +117,7 @@ TEST(PredictCostTest, AWaitGrowsByThoseThatComeMeanwhileAndOvertake) {
   // It counts in the cost, but not in the prediction.
   EXPECT_DOUBLE_EQ(cost(3000).ttft_seconds(), predicted);
   EXPECT_DOUBLE_EQ(cost(3000).cost_seconds(),
-                   grown(3000) + cost(3000).congestion * (predicted - cost(3000).wait_seconds()));
+                   grown(3000) + cost(3000).congestion * (predicted - cost(3000).queue_seconds));
   queued.worker.ageing_tokens = 0;  // first come, first served
   EXPECT_EQ(cost(3000).growth_seconds, 0);
 }
@@ -163,39 +163,6 @@ TEST(PredictCostTest, OwnWorkWeighsMoreInABusyFleet) {
   EXPECT_DOUBLE_EQ(cost.ttft_seconds(), CostOf(worker, 1000).ttft_seconds());
   speed.busy_share = 1;
   EXPECT_NEAR(CostOf(worker, 1000, speed).congestion, 2 / 0.03, 1e-9);
-}
-
-TEST(PredictCostTest, FullBatchIsOutwaited) {
-  WorkerView worker = Idle(0);
-  worker.running_requests = 31;
-  EXPECT_EQ(CostOf(worker, 100).slot_seconds, 0);
-  worker.running_requests = 32;
-  const double one = CostOf(worker, 100).slot_seconds;
-  EXPECT_DOUBLE_EQ(one, 128 * 0.02 / 32);  // the first of 32 requests with about 128 tokens to end
-  worker.waiting_requests = 3;
-  EXPECT_DOUBLE_EQ(CostOf(worker, 100).slot_seconds, 4 * one);
-}
-
-TEST(PredictCostTest, MissingBlocksAreOutwaited) {
-  WorkerView worker = Idle(0);
-  worker.running_requests = 4;
-  worker.running_context_tokens = 4000;
-  worker.free_block_count = 10;
-  EXPECT_EQ(CostOf(worker, 160).slot_seconds, 0);
-  const double one = 128 * 0.02 / 32;
-  EXPECT_DOUBLE_EQ(CostOf(worker, 660).slot_seconds, 0.5 * one);  // half of a request's blocks are missing
-  EXPECT_DOUBLE_EQ(CostOf(worker, 100'000).slot_seconds, 4 * one);
-  worker.running_requests = 0;
-  EXPECT_EQ(CostOf(worker, 100'000).slot_seconds, 0);
-}
-
-TEST(PredictCostTest, SlotsAndQueueAreWaitedForAtTheSameTime) {
-  WorkerView worker = Idle(0);
-  worker.running_requests = 32;
-  worker.queued_prefill_tokens = 4000;
-  const Candidate cost = CostOf(worker, 100);
-  EXPECT_GT(cost.slot_seconds, 0);
-  EXPECT_DOUBLE_EQ(cost.wait_seconds(), cost.queue_seconds);
 }
 
 TEST(PredictCostTest, WithoutAnyRateUncachedTimesBatchGivesTheOrder) {
@@ -313,7 +280,6 @@ TEST(PredictCostTest, IsContinuousInTheLoad) {
     WorkerView worker = Idle(0);
     worker.running_requests = 16;
     worker.running_context_tokens = 16'000;
-    worker.free_block_count = 100;
     worker.queued_prefill_tokens = queued;
     return PredictCost({.prompt_token_count = uncached}, worker,
                        {.prefill_tokens_per_second = 2000, .decode_step_seconds = 0.02, .busy_share = 0.5})

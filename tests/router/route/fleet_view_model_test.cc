@@ -40,11 +40,6 @@ class NaiveFleet {
     }
     return speed;
   }
-  [[nodiscard]] double MeanCachedBlocks() const {
-    double sum = 0;
-    for (const auto& [slot, worker] : workers_) sum += worker.cached_block_count;
-    return workers_.empty() ? 0 : sum / static_cast<double>(workers_.size());
-  }
   [[nodiscard]] std::optional<WorkerSlot> NextAfter(std::optional<WorkerSlot> slot) const {
     if (workers_.empty()) return std::nullopt;
     for (const auto& [candidate, worker] : workers_) {
@@ -106,7 +101,6 @@ class FleetViewModelTest : public ::testing::TestWithParam<std::uint64_t> {
     ASSERT_NEAR(actual.prefill_tokens_per_second, expected.prefill_tokens_per_second, 1e-6);
     ASSERT_NEAR(actual.decode_step_seconds, expected.decode_step_seconds, 1e-9);
     ASSERT_NEAR(actual.busy_share, expected.busy_share, 1e-9);
-    ASSERT_NEAR(fleet_.mean_cached_block_count(), naive_.MeanCachedBlocks(), 1e-9);
   }
   void CheckTurns() {
     for (std::uint32_t i = 0; i <= kSlots; ++i) {

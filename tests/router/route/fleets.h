@@ -17,8 +17,6 @@ namespace roost::router {
 inline WorkerView Idle(std::uint32_t slot) {
   WorkerView worker;
   worker.slot = WorkerSlot(slot);
-  worker.max_running_requests = 32;
-  worker.free_block_count = 100'000;
   worker.prefill_tokens_per_second = 2000;
   worker.decode_step_seconds = 0.02;
   return worker;
@@ -107,9 +105,6 @@ inline WorkerView RandomWorker(WorkerSlot slot, Rng& rng) {
   worker.running_requests = below(40);
   worker.running_context_tokens = worker.running_requests * rng.Below(1000);
   worker.in_flight_requests = below(80);
-  worker.free_block_count = below(1000);
-  worker.cached_block_count = below(1000);
-  worker.max_running_requests = 1 + below(40);
   worker.max_batch_tokens = 512 + below(2) * 1024;
   worker.max_sample_count = 1 + below(4);
   worker.full_sampling = below(4) > 0;
