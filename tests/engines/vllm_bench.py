@@ -272,6 +272,7 @@ def start_engines(folder, doubles):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--first-round", type=int, default=0, help="its number is its seed, and turns the order of routers")
     parser.add_argument("--routers", type=int, default=1)
     parser.add_argument("--peers", type=pathlib.Path, required=True)
     parser.add_argument("--doubles", action="store_true")
@@ -291,7 +292,7 @@ def main():
                 command(engines, [vllm_engine.free_port() for _ in range(options.routers)]), f"{folder}/{name}.log")
         starts = {name: start for name, start in starts.items() if name in (options.router or starts)}
         results = {(load, name): [] for load in options.load or LOADS for name in starts}
-        for seed in range(options.rounds):
+        for seed in range(options.first_round, options.first_round + options.rounds):
             names = list(starts)
             for name in names[seed % len(names):] + names[:seed % len(names)]:
                 with starts[name]() as addresses:
