@@ -112,6 +112,8 @@ class ProxyTest(unittest.TestCase):
         for argument in (f"BUILD_CA={self.CERTIFICATE}", "PIP_INDEX_URL=https://index.example/simple",
                          "https_proxy=http://proxy.example:3128", "DEBIAN=localhost/debian:12"):
             self.assertEqual(arguments[arguments.index(argument) - 1], "--build-arg")
+        version = self.run_script(build[0], "--version").stdout.strip()
+        self.assertEqual(arguments[arguments.index("-t") + 1], f"roost-router:{version}")
         plain = self.run_script(*build, ROOST_CONTAINER_ENGINE=str(engine)).stdout
         self.assertNotIn("BUILD_CA", plain)
         self.assertNotIn("DEBIAN=", plain)
