@@ -4,6 +4,7 @@
 #   ./deploy/packages.sh build   compilers and libraries to build the daemons (default), and xgrammar's source
 #   ./deploy/packages.sh test    the above, and what the tests and checks need
 #   ./deploy/packages.sh runtime [router] [worker] [roostctl]   shared libraries that these built programs load (default: all)
+#   ./deploy/packages.sh download FOLDER [router] [worker] [roostctl]   these as files, with all that they depend on
 #   ./deploy/packages.sh train   Python packages that train the demo model
 #   ./deploy/packages.sh list build|test|runtime|train …   prints the names and installs nothing
 #
@@ -28,8 +29,8 @@ build=(
 test=(
   buildah chromium-headless-shell clang clang-format-14 clang-tidy-14 docker-compose fish
   golang-github-masterminds-sprig-dev golang-go golang-k8s-sigs-yaml-dev iproute2 libbenchmark-dev libclang-rt-14-dev
-  libgmock-dev libgtest-dev libomp-dev libonig-dev lintian lld mmdebstrap nftables openssl prometheus python3-jinja2
-  python3-jsonschema python3-msgpack python3-venv python3-yaml python3-zmq zsh
+  libgmock-dev libgtest-dev libomp-dev libonig-dev lintian lld mmdebstrap nftables openssl podman prometheus
+  python3-jinja2 python3-jsonschema python3-msgpack python3-venv python3-yaml python3-zmq runc zsh
 )
 # What each program loads itself. A test compares these with the built files.
 runtime_router=(
@@ -148,6 +149,27 @@ install_packages() {
   "${as_root[@]}" apt-get "${apt_options[@]}" update -qq
   "${as_root[@]}" apt-get "${apt_options[@]}" install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
+
+# Downloads packages into $1 as if this system had none, so all that they depend on comes too.
+download_packages() {
+  mkdir -p "$1/partial"
+  : >"$1/status"
+  apt-get "${apt_options[@]}" update -qq
+  # shellcheck disable=SC2086
+  apt-get "${apt_options[@]}" -o "Dir::State::status=$1/status" -o "Dir::Cache::archives=$1" -o APT::Sandbox::User=root \
+    install --download-only -y -qq --no-install-recommends $names >/dev/null
+  rm -r "$1/partial" "$1/status"
+}
+
+if [ "${1:-}" = download ]; then
+  folder=${2:?usage: packages.sh download FOLDER [PROGRAM...]}
+  shift 2
+  names=$(runtime_of "$@")
+  names=$(sort -u <<<"$names")
+  trust_own_authority
+  download_packages "$folder"
+  exit
+fi
 
 [ $# -gt 0 ] || set -- build
 names=$(wanted "$@")

@@ -9,7 +9,8 @@
 # ROOST_IMAGE_PREFIX stands before each name: example.org/team/ makes example.org/team/roost-router.
 # Behind a proxy: http_proxy and https_proxy go along, PIP_INDEX_URL names another Python index, and ROOST_BUILD_CA a file with
 # the authority (PEM) that proxy or index stand behind. No image keeps them. ROOST_BASE_IMAGE takes the place of debian:12-slim;
-# base.sh makes one from this machine's sources of packages.
+# base.sh makes one from this machine's sources of packages. CMAKE_BUILD_PARALLEL_LEVEL bounds how many compilers run at a time.
+# SOURCE_DATE_EPOCH: the time of the images and their files; by default that of the last commit.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -35,8 +36,14 @@ done
 
 # Of the tree's last change, so that the same tree makes the same labels.
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
-created=$(TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null) ||
-  created=1970-01-01T00:00:00Z
+seconds=$(git log -1 --format=%ct 2>/dev/null) || seconds=0
+seconds=${SOURCE_DATE_EPOCH:-$seconds}
+created=$(date --utc --date="@$seconds" +%Y-%m-%dT%H:%M:%SZ)
+# All files of an image have this time, so that the same tree and packages make the same image.
+case "${engine%% *}" in
+  *docker) times=(--build-arg "SOURCE_DATE_EPOCH=$seconds") ;;
+  *) times=(--timestamp "$seconds") ;;
+esac
 network=()
 if [ -n "${ROOST_BUILD_CA:-}" ]; then
   authority=$(cat "$ROOST_BUILD_CA") || { echo "build.sh: ROOST_BUILD_CA: $ROOST_BUILD_CA can not be read" >&2; exit 2; }
@@ -44,13 +51,13 @@ if [ -n "${ROOST_BUILD_CA:-}" ]; then
 fi
 [ -z "${PIP_INDEX_URL:-}" ] || network+=(--build-arg "PIP_INDEX_URL=$PIP_INDEX_URL")
 [ -z "${ROOST_BASE_IMAGE:-}" ] || network+=(--build-arg "DEBIAN=$ROOST_BASE_IMAGE")
-for name in http_proxy https_proxy no_proxy; do
+for name in http_proxy https_proxy no_proxy CMAKE_BUILD_PARALLEL_LEVEL; do
   [ -z "${!name:-}" ] || network+=(--build-arg "$name=${!name}")
 done
 for target in "${targets[@]}"; do
   # ROOST_BUILD_FLAGS: more flags for the engine, of the tests.
   # shellcheck disable=SC2086
-  $engine build ${ROOST_BUILD_FLAGS:-} "${network[@]}" -f deploy/container/Containerfile --target "$target" \
+  $engine build ${ROOST_BUILD_FLAGS:-} "${times[@]}" "${network[@]}" -f deploy/container/Containerfile --target "$target" \
     --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "CREATED=$created" \
     -t "${ROOST_IMAGE_PREFIX:-}roost-$target:$version" .
 done

@@ -6,7 +6,7 @@ share. Between two runs both engines forget everything. Prints, per router, what
 percentile of the time to the first token, the mean time of a whole answer and between two tokens; and the cached share
 of the prompt tokens as the engines count them. Figures are medians over the rounds.
 
-    vllm_bench.py --peers FOLDER [--rounds 3] [--routers 2] [--doubles] [--load NAME]
+    vllm_bench.py --peers FOLDER [--rounds 3] [--routers 2] [--doubles] [--load NAME] [--router NAME]
 
 FOLDER: a virtual environment with requirements-peers.txt. --routers 2: two of each router before the same engines, and
 clients ask them in turn. --doubles: before doubles of vLLM (vllm_double.py --paced) instead of real engines; run it with
@@ -29,7 +29,7 @@ import time
 
 import foreign_suite
 import vllm_engine
-from foreign_suite import DEMO_MODEL, wait_until
+from foreign_suite import BLOCK_TOKENS, DEMO_MODEL, wait_until
 from foreign_test import DoubleEngine
 from vllm_test import RealEngine
 
@@ -42,7 +42,8 @@ BLOCKS = 421  # of an engine; the conversations need some 700
 CONTEXT = 4096
 # A step of a double: as that of an 8B model on an H100, but for prompts, which take ten times as long.
 DOUBLE_FLAGS = ("--paced", "--prefill-us", "400", "--token-ms", "7", "--token-us-per-request", "400", "--tokenizer",
-                str(DEMO_MODEL / "tokenizer.json"), "--max-context", str(CONTEXT), "--blocks", str(BLOCKS))
+                str(DEMO_MODEL / "tokenizer.json"), "--max-context", str(CONTEXT), "--blocks", str(BLOCKS), "--topic", "",
+                "--render")
 PROMPTS = vllm_engine.ROOT / "deploy/demo-prompts"
 
 
@@ -149,17 +150,14 @@ def accepts(address):
 
 
 @contextlib.contextmanager
-def other(command, engines, count, log):
-    urls = [f"http://127.0.0.1:{engine.port}" for engine in engines]
-    processes, addresses = [], []
+def other(commands, log):
+    """Starts a command for each of the ports that it is asked for."""
+    processes = []
     try:
         with open(log, "wb") as output:
-            for _ in range(count):
-                port, metrics = vllm_engine.free_port(), vllm_engine.free_port()
-                processes.append(subprocess.Popen(
-                    [*command, "--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(metrics),
-                     "--worker-urls", *urls], stdout=output, stderr=subprocess.STDOUT))
-                addresses.append(f"127.0.0.1:{port}")
+            for command in commands.values():
+                processes.append(subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT))
+        addresses = [f"127.0.0.1:{port}" for port in commands]
         for address in addresses:
             wait_until(lambda address=address: accepts(address), f"an answer of {log}", 60)
         yield addresses
@@ -169,12 +167,45 @@ def other(command, engines, count, log):
             process.wait()
 
 
+def url(engine):
+    return f"http://127.0.0.1:{engine.port}"
+
+
 def peers(folder):
-    """The command of each."""
+    """By name, a function from engines and ports to the command for each port."""
     smg, vllm_router = str(folder / "bin/smg"), str(folder / "bin/vllm-router")
-    return {"round_robin": [vllm_router, "--policy", "round_robin"],
-            "vllm_router": [vllm_router, "--policy", "cache_aware"],
-            "smg": [smg, "launch", "--policy", "cache_aware"]}
+
+    def plain(*command):
+        def commands(engines, ports):
+            return {port: [*command, "--host", "127.0.0.1", "--port", str(port), "--prometheus-port",
+                           str(vllm_engine.free_port()), "--worker-urls", *map(url, engines)] for port in ports}
+        return commands
+
+    def kv_aware(engines, ports):
+        """Hears the events of an empty topic, vLLM's default, and asks the engines for each prompt's tokens."""
+        sources = ["--kv-event-model", "demo-model", "--kv-event-block-size", str(BLOCK_TOKENS)]
+        for engine in engines:
+            sources += ["--kv-event-source", f"{url(engine)}={engine.events}"]
+            sources += ["--kv-event-replay-source", f"{url(engine)}={engine.replay}"]
+        return plain(vllm_router, "--policy", "kv_aware", *sources)(engines, ports)
+
+    def dynamo(engines, ports):
+        selector = [str(folder / "bin/python"), str(pathlib.Path(__file__).parent / "dynamo_selector.py"), "--tokenizer",
+                    str(DEMO_MODEL / "tokenizer.json"), "--block-size", str(BLOCK_TOKENS)]
+        for engine in engines:
+            selector += ["--worker", f"{url(engine)}={engine.events},{engine.replay}"]
+        syncs = {port: vllm_engine.free_port() for port in ports}
+        commands = {}
+        for port, own in syncs.items():
+            others = [f"--sync-peer={sync}" for sync in syncs.values() if sync != own]
+            commands[port] = [*selector, "--port", str(port), *([f"--sync={own}", *others] if others else [])]
+        return commands
+
+    return {"round_robin": plain(vllm_router, "--policy", "round_robin"),
+            "vllm_router": plain(vllm_router, "--policy", "cache_aware"),
+            "kv_aware": kv_aware,
+            "smg": plain(smg, "launch", "--policy", "cache_aware"),
+            "dynamo": dynamo}
 
 
 # ---- one run ----
@@ -241,22 +272,27 @@ def start_engines(folder, doubles):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--first-round", type=int, default=0, help="its number is its seed, and turns the order of routers")
     parser.add_argument("--routers", type=int, default=1)
     parser.add_argument("--peers", type=pathlib.Path, required=True)
     parser.add_argument("--doubles", action="store_true")
     parser.add_argument("--load", choices=LOADS, action="append")
+    parser.add_argument("--router", action="append", help="only this one; may be repeated")
     options = parser.parse_args()
     commands = peers(options.peers)
+    if not options.doubles:  # these two were tried with doubles alone; real engines here publish under a topic
+        del commands["kv_aware"], commands["dynamo"]
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
         engines = start_engines(folder, options.doubles)
         for engine in engines:
             ends.callback(engine.stop)
         starts = {"roost": lambda: roost(engines, options.routers)}
         for name, command in commands.items():
-            starts[name] = lambda name=name, command=command: other(command, engines, options.routers,
-                                                                    f"{folder}/{name}.log")
+            starts[name] = lambda name=name, command=command: other(
+                command(engines, [vllm_engine.free_port() for _ in range(options.routers)]), f"{folder}/{name}.log")
+        starts = {name: start for name, start in starts.items() if name in (options.router or starts)}
         results = {(load, name): [] for load in options.load or LOADS for name in starts}
-        for seed in range(options.rounds):
+        for seed in range(options.first_round, options.first_round + options.rounds):
             names = list(starts)
             for name in names[seed % len(names):] + names[:seed % len(names)]:
                 with starts[name]() as addresses:

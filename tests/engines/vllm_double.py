@@ -10,7 +10,8 @@ evicted, the least recently used first. `vllm_double_test.py` compares its answe
 Computing takes no time of its own, so requests do not slow each other down. With --paced they do, as on an engine:
 prompts are computed one after the other, no request gets a token meanwhile, and each that runs makes the time between
 tokens longer by --token-us-per-request. With --tokenizer FILE (and the package `tokenizers`) it takes texts too, and
-its answers are words of that tokenizer, a token each, which are the same tokens in the next prompt.
+its answers are words of that tokenizer, a token each, which are the same tokens in the next prompt. With --render it turns
+a request into tokens for whoever asks (/v1/completions/render), as vLLM does with VLLM_ENABLE_SCALE_OUT_ENDPOINTS=1.
 
 SIGUSR1 loses the next message of events, as a full queue of the publisher does. SIGSTOP is a hang.
 """
@@ -100,7 +101,7 @@ class Double:
     def __init__(self, options):
         self.options = options
         self.cache = Cache(options.blocks - 1, options.block_tokens)  # one block is the engine's own
-        self.publisher = Publisher(zmq.asyncio.Context.instance(), options.events, options.replay)
+        self.publisher = Publisher(zmq.asyncio.Context.instance(), options.events, options.replay, options.topic)
         self.adapters = list(options.adapter)
         self.running = 0
         self.waiting = 0
@@ -264,6 +265,14 @@ class Double:
         writer.write(b"0\r\n\r\n")
         await writer.drain()
 
+    def render(self, body):
+        """The request as tokens: what other routers ask for before they choose an engine."""
+        request = Request(body, self.options.model, self.options.max_context, self.adapters, self.tokenizer)
+        self.next_id += 1
+        return json.dumps([{"request_id": f"cmpl-double-{self.next_id}", "token_ids": request.prompt,
+                            "sampling_params": {"max_tokens": request.limit}, "model": self.options.model,
+                            "stream": body.get("stream", False)}])
+
     def page(self, path):
         if path == "/health":
             return 200, ""
@@ -315,6 +324,8 @@ class Double:
         try:
             if (method, path) == ("POST", "/v1/completions"):
                 await self.while_connected(reader, self.complete(body, headers, writer))
+            elif (method, path) == ("POST", "/v1/completions/render") and self.options.render:
+                send_page(writer, 200, self.render(json.loads(body)))
             elif (method, path) == ("POST", "/reset_prefix_cache"):
                 self.cache.clear()
                 send_page(writer, 200, "")
@@ -372,7 +383,7 @@ async def send_chunk(writer, data):
 
 def send_page(writer, status, body):
     data = body.encode()
-    kind = "application/json" if body.startswith("{") else "text/plain; version=0.0.4; charset=utf-8"
+    kind = "application/json" if body[:1] in tuple("{[") else "text/plain; version=0.0.4; charset=utf-8"
     writer.write(f"HTTP/1.1 {status} X\r\nserver: uvicorn\r\ncontent-length: {len(data)}\r\ncontent-type: {kind}\r\n\r\n"
                  .encode() + data)
 
@@ -382,6 +393,7 @@ def parse():
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--events", required=True)
     parser.add_argument("--replay", default="")
+    parser.add_argument("--topic", default="kv-events", help="of the events; vLLM's own default is an empty one")
     parser.add_argument("--model", default="demo-model")
     parser.add_argument("--blocks", type=int, default=256)
     parser.add_argument("--block-tokens", type=int, default=32)
@@ -392,6 +404,7 @@ def parse():
     parser.add_argument("--token-ms", type=float, default=5)
     parser.add_argument("--token-us-per-request", type=float, default=0, help="more for each request that runs")
     parser.add_argument("--paced", action="store_true", help="requests slow each other down")
+    parser.add_argument("--render", action="store_true", help="answers /v1/completions/render")
     parser.add_argument("--tokenizer", default="", help="a tokenizer.json, for prompts that are texts")
     return parser.parse_args()
 

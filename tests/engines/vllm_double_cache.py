@@ -87,8 +87,9 @@ class Cache:
 class Publisher:
     """Sends batches of events, and the last 10,000 again to whoever asks."""
 
-    def __init__(self, context, events, replay):
+    def __init__(self, context, events, replay, topic):
         self.sequence = 0
+        self.topic = topic.encode()
         self.sent = collections.deque(maxlen=10_000)
         self.loses_next = False
         self.socket = context.socket(zmq.PUB)
@@ -105,12 +106,12 @@ class Publisher:
         if self.loses_next:
             self.loses_next = False
             return
-        await self.socket.send_multipart([b"kv-events", number, payload])
+        await self.socket.send_multipart([self.topic, number, payload])
 
     async def answer_replays(self):
         while self.replay:
             client, empty, begin = await self.replay.recv_multipart()
             for number, payload in list(self.sent):
                 if number >= begin:
-                    await self.replay.send_multipart([client, empty, b"kv-events", number, payload])
+                    await self.replay.send_multipart([client, empty, self.topic, number, payload])
             await self.replay.send_multipart([client, empty, b"", b"\xff" * 8, b""])

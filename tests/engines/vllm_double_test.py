@@ -132,11 +132,46 @@ class AnswersTest(unittest.TestCase):
                 self.assertEqual(answered, recorded, name)
 
 
+def post(path, body):
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n"
+    return head.encode() + data
+
+
+class RenderTest(unittest.TestCase):
+    """What routers that count tokens ask for. The form is that of vLLM's GenerateRequest."""
+
+    BODY = {"model": "demo-model", "prompt": [3, 1, 4], "max_tokens": 2}
+
+    def test_it_tells_the_tokens_of_a_request_where_it_is_asked_to(self):
+        with double("--render") as engine:
+            status, _, body = parse(exchange(engine.port, post("/v1/completions/render", self.BODY)))
+            made, = json.loads(body)
+            self.assertEqual((status, made["token_ids"], made["sampling_params"]), (200, [3, 1, 4], {"max_tokens": 2}))
+            refused = parse(exchange(engine.port, post("/v1/completions/render", {**self.BODY, "model": "other"})))
+            self.assertEqual(refused[0], 404)
+
+    def test_it_does_not_by_default(self):
+        with double() as engine:
+            self.assertEqual(parse(exchange(engine.port, post("/v1/completions/render", self.BODY)))[0], 404)
+
+
 def events_of(frames):
     return msgpack.unpackb(frames[-1])[1]
 
 
 class EventsTest(unittest.TestCase):
+    def test_events_have_the_topic_that_is_asked_for(self):
+        context = zmq.Context()
+        for flags, topic in (((), b"kv-events"), (("--topic", ""), b"")):
+            with double("--token-ms", "0", *flags) as engine, context.socket(zmq.DEALER) as asker:
+                asker.connect(f"tcp://127.0.0.1:{engine.replay_port}")
+                body = {"model": "demo-model", "prompt": list(range(40)), "max_tokens": 1, "temperature": 0}
+                exchange(engine.port, post("/v1/completions", body))
+                asker.send_multipart([b"", (0).to_bytes(8, "big")])
+                self.assertEqual(asker.recv_multipart()[1], topic)
+        context.term()
+
     def test_events_have_the_recorded_fields(self):
         recorded = {}
         for line in (RECORDINGS / "events.jsonl").read_text().splitlines():

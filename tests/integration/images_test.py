@@ -1,7 +1,8 @@
-"""The container images: built by buildah, without a daemon, from deploy/container/Containerfile, on a root that
-mmdebstrap makes in place of Debian's base image. Two stages are replaced, because they would compile everything again:
-the programs are those of this build. What runs in the images runs as their user does, without rights and on a root that
-is read-only.
+"""The container images: built by buildah, without a daemon, from deploy/container/Containerfile, on the base that base.sh
+makes in place of Debian's image. Two stages are replaced, because they would compile everything again: the programs are
+those of this build. What runs in the images runs as their user does, without rights and on a root that is read-only;
+where podman can run, it runs them too, as the page and deploy/compose.yaml do. ROOST_IMAGES_STORE names a folder that keeps
+base and layers for the next run.
 """
 
 import hashlib
@@ -9,18 +10,25 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 import unittest
 
+import yaml
 from cluster import BIN, DEADLINE_SECONDS, FREE_PORTS, ROOT, Cluster, Daemon, Router
-from debian_root import inside, make_root, why_not
+from debian_root import inside, why_not
 
 CONTAINER = ROOT / "deploy/container"
 BACKEND = BIN / "libroost_cuda.so"
 NOT_HERE = why_not("buildah")
+BASE = "localhost/debian:12"
+MOST_MEGABYTES = 130  # of an image without CUDA
+PORTS = {"router": {8000, 8002, 7001}, "worker-cpu": {9101}, "worker-cuda": {9101}}
+COMPOSE = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())["services"]
 
 
 def run(*command, **settings):
@@ -65,11 +73,6 @@ class Buildah:
     def run(self, *arguments, **settings):
         return run(*self.command, *arguments, **settings).strip()
 
-    def import_root(self, tar, name):
-        container = self.run("from", "scratch")
-        self.run("add", container, tar, "/")
-        self.run("commit", "--quiet", "--rm", container, name)
-
     def root_of(self, image):
         """The folder of the image's files."""
         if image not in self.mounted:
@@ -90,6 +93,43 @@ class Buildah:
             run("umount", path)
 
 
+class Podman:
+    """Runs images of a Buildah, as root, in namespaces of their own that have no network but a loopback."""
+
+    def __init__(self, buildah):
+        self.command = ["podman", *buildah.command[1:], "--cgroup-manager", "cgroupfs"]
+        self.command += [f"--runtime={name}" for name in ("runc", "crun") if shutil.which(name)][:1]
+        # By default it asks for more than a process may have that is root in a container itself.
+        wanted = {"nofile": (resource.RLIMIT_NOFILE, 20_000), "nproc": (resource.RLIMIT_NPROC, 4096)}
+        hard = {name: (resource.getrlimit(limit)[1], most) for name, (limit, most) in wanted.items()}
+        least = {name: most if limit == resource.RLIM_INFINITY else min(limit, most) for name, (limit, most) in hard.items()}
+        self.limits = [f"--ulimit={name}={most}:{most}" for name, most in least.items()]
+        self.names = []
+
+    def why_not(self):
+        """Why it can not run anything here; None if it can. `BASE` is no image of ours."""
+        if shutil.which("podman") is None:
+            return "needs podman"
+        done = subprocess.run(self.arguments("probe", {}, BASE, "true"), capture_output=True, text=True)
+        return None if done.returncode == 0 else f"podman can not run here: {done.stderr[-300:]}"
+
+    def arguments(self, name, service, image, *command, network="none"):
+        """To run an image with the rights that a service of compose.yaml has."""
+        self.names.append(f"roost-test-{name}-{os.getpid()}")
+        flags = ["run", "--rm", "--name", self.names[-1], "--network", network, *self.limits]
+        flags += ["--read-only", "--read-only-tmpfs=false"] if service.get("read_only") else []
+        flags += [f"--cap-drop={each}" for each in service.get("cap_drop", [])]
+        flags += [f"--security-opt={each.removesuffix(':true')}" for each in service.get("security_opt", [])]
+        if "healthcheck" in service:
+            flags += ["--health-cmd", json.dumps(service["healthcheck"]["test"][1:]), "--health-interval", "disable"]
+        flags += ["--add-host", "router:127.0.0.1"] if network == "none" else []
+        return [*self.command, *flags, image, *command]
+
+    def close(self):
+        for name in self.names:
+            subprocess.run([*self.command, "rm", "--force", "--ignore", name], capture_output=True)
+
+
 @unittest.skipIf(NOT_HERE, NOT_HERE)
 class ImagesTest(unittest.TestCase):
     @classmethod
@@ -97,10 +137,10 @@ class ImagesTest(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory()
         cls.addClassCleanup(scratch.cleanup)
         cls.folder = pathlib.Path(scratch.name)
-        cls.buildah = Buildah(cls.folder / "images")
+        cls.buildah = Buildah(os.environ.get("ROOST_IMAGES_STORE", cls.folder / "images"))
         cls.addClassCleanup(cls.buildah.close)
-        cls.buildah.import_root(make_root(cls.folder / "debian.tar"), "debian-12")
-        (cls.folder / "debian.tar").unlink()
+        if not cls.buildah.run("images", "--quiet", "--filter", f"reference={BASE}"):
+            run(CONTAINER / "base.sh", BASE, env={**os.environ, "ROOST_CONTAINER_ENGINE": " ".join(cls.buildah.command)})
         for program in ("roost-router", "roost-worker", "roostctl"):
             install(BIN / program, cls.folder / "cpu/out/bin")
         status = cls.folder / "cpu/var/lib/dpkg"
@@ -113,17 +153,20 @@ class ImagesTest(unittest.TestCase):
             (cls.folder / "cuda/out/licenses").mkdir()
             for file in cuda_libraries():
                 shutil.copy(file, cls.folder / "cuda/out/lib")
-        cls.images = {target: f"localhost/roost-{target}:{version()}" for target in targets}
-        cls.build(*targets)
+        cls.images = {target: cls.build(target) for target in targets}
 
     @classmethod
-    def build(cls, *targets):
-        flags = ["--isolation", "chroot", "--pull-never", "--layers", "--build-arg", "DEBIAN=localhost/debian-12"]
+    def build(cls, target):
+        """Returns the image's id, which is the digest of its configuration and so of its layers."""
+        file = cls.folder / "id"
+        flags = ["--isolation", "chroot", "--pull-never", "--iidfile", str(file)]
         for stage in ("cpu", "cuda"):
             if (cls.folder / stage).exists():
                 flags += ["--build-context", f"build-{stage}={cls.folder / stage}"]
-        engine = {"ROOST_CONTAINER_ENGINE": " ".join(cls.buildah.command), "ROOST_BUILD_FLAGS": " ".join(flags)}
-        run(CONTAINER / "build.sh", *targets, env={**os.environ, **engine})
+        settings = {"ROOST_CONTAINER_ENGINE": " ".join(cls.buildah.command), "ROOST_BUILD_FLAGS": " ".join(flags),
+                    "ROOST_BASE_IMAGE": BASE}
+        run(CONTAINER / "build.sh", target, env={**os.environ, **settings})
+        return file.read_text().strip().removeprefix("sha256:")
 
     def root(self, target):
         return self.buildah.root_of(self.images[target])
@@ -164,14 +207,59 @@ class ImagesTest(unittest.TestCase):
             for daemon in reversed(cluster.daemons):
                 self.assertEqual(daemon.stop(), 0)
 
-    def test_processes_have_no_rights_and_can_not_write(self):
+    def test_podman_runs_the_services_of_compose(self):
+        podman = Podman(self.buildah)
+        self.addCleanup(podman.close)
+        if (reason := podman.why_not()) is not None:
+            self.skipTest(reason)
+        service = COMPOSE["router"]
+        router = Daemon(podman.arguments("router", service, self.images["router"], *service["command"]))
+        name = podman.names[-1]
+        router.wait_for_log("router ready")
+        service = COMPOSE["worker-1"]
+        worker = Daemon(podman.arguments("worker", service, self.images["worker-cpu"], *service["command"],
+                                         network=f"container:{name}"))
+        worker.wait_for_log("worker ready")
+        process = run(*podman.command, "inspect", "--format", "{{.State.Pid}}", name).strip()
+        status = pathlib.Path(f"/proc/{process}/status").read_text()
+        for line in (r"Uid:(\t65532){4}", r"Gid:(\t65532){4}", r"CapEff:\t0{16}", r"CapBnd:\t0{16}", r"NoNewPrivs:\t1"):
+            self.assertRegex(status, line)
+        self.assertRegex(pathlib.Path(f"/proc/{process}/mountinfo").read_text(), r"(?m)^\S+ \S+ \S+ \S+ / ro,")
+        within = ["nsenter", "--target", process, "--net"]
+        body = {"model": "demo-model", "max_tokens": 8, "messages": [{"role": "user", "content": "Who comes here?"}]}
+        answer = run(*within, "curl", "--silent", "--fail-with-body", "--max-time", str(DEADLINE_SECONDS),
+                     "--header", "Content-Type: application/json", "--data", json.dumps(body),
+                     "http://127.0.0.1:8000/v1/chat/completions")
+        self.assertEqual(json.loads(answer)["usage"]["completion_tokens"], 8)
+        run(*podman.command, "healthcheck", "run", name)
+        for daemon in (worker, router):
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_processes_can_not_write(self):
+        text, code = self.output("router", "roost-router", "--record", "/etc/x", "--http-address", "127.0.0.1:0")
+        self.assertNotEqual(code, 0)
+        self.assertIn("Read-only file system", text)
+
+    def test_they_hold_programs_and_libraries_alone(self):
         for target in self.images:
             with self.subTest(target):
-                script = "id -u; grep CapEff /proc/self/status; touch /x /usr/x /etc/x"
-                text, _ = self.output(target, "sh", "-c", script)
-                self.assertRegex(text, r"^65532\n")
-                self.assertRegex(text, r"CapEff:\t0{16}\n")
-                self.assertEqual(text.count("Read-only file system"), 3)
+                root = self.root(target)
+                files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
+                executable = {str(path.relative_to(root)) for path in files
+                              if path.stat().st_mode & 0o111 and ".so" not in path.name}
+                daemon = "roost-router" if target == "router" else "roost-worker"
+                self.assertEqual(executable, {f"usr/bin/{daemon}", "usr/bin/roostctl"})
+                self.assertEqual([path for path in files if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)], [])
+                self.assertEqual([path for path in root.rglob("*") if path.stat(follow_symlinks=False).st_uid], [])
+                self.assertEqual((root / "usr/share/doc/roost/LICENSE").read_bytes(), (ROOT / "LICENSE").read_bytes())
+                megabytes = sum(path.stat().st_size for path in files) / 1e6
+                if target != "worker-cuda":
+                    self.assertLess(megabytes, MOST_MEGABYTES)
+
+    def test_the_same_tree_makes_the_same_images(self):
+        for target in ("router", "worker-cpu"):
+            with self.subTest(target):
+                self.assertEqual(self.build(target), self.images[target])
 
     def test_labels_user_and_entry(self):
         asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
@@ -190,6 +278,8 @@ class ImagesTest(unittest.TestCase):
                 self.assertEqual(config["User"], "65532:65532")
                 program = "/usr/bin/roost-router" if target == "router" else "/usr/bin/roost-worker"
                 self.assertEqual(config["Entrypoint"], [program])
+                self.assertIn("PATH=/usr/bin", config["Env"])
+                self.assertEqual(set(config["ExposedPorts"]), {f"{port}/tcp" for port in PORTS[target]})
 
     def test_the_list_of_parts_is_that_of_the_image(self):
         packages = (ROOT / "deploy/packages.sh").read_text()
@@ -232,7 +322,7 @@ class ImagesTest(unittest.TestCase):
                 libraries = (self.root(target) / "usr/lib/roost").glob("*.so*")
                 programs += [f"/usr/lib/roost/{path.name}" for path in libraries]
                 for program in programs:
-                    text, code = self.output(target, "ldd", program)
+                    text, code = self.output(target, "/lib64/ld-linux-x86-64.so.2", "--list", program)
                     self.assertEqual((code, "not found" in text), (0, False), text)
 
     def test_the_cuda_worker_lacks_nothing_but_the_driver(self):
@@ -270,6 +360,68 @@ class ImagesTest(unittest.TestCase):
         root = self.buildah.root_of("localhost/context")
         held = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
         self.assertEqual(held, wanted)
+
+
+class ManifestsTest(unittest.TestCase):
+    """Manifests in deploy/ use the images as the Containerfile makes them."""
+
+    TEXT = (CONTAINER / "Containerfile").read_text()
+
+    def containers(self):
+        """File, and container of it, of all that run an image of ours."""
+        for path in sorted((ROOT / "deploy").rglob("*.yaml")):
+            if "templates" not in path.parts:
+                for document in yaml.safe_load_all(path.read_text()):
+                    for each in self.objects(document):
+                        if str(each.get("image", "")).startswith("roost-") and not isinstance(each.get("model"), dict):
+                            yield path, each
+
+    def objects(self, value):
+        if isinstance(value, dict):
+            yield value
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else []:
+            yield from self.objects(each)
+
+    def stage(self, image):
+        """The text of the stage that makes the image."""
+        name = image.split(":")[0].removeprefix("roost-")
+        return re.search(rf"^FROM base AS {re.escape(name)}$(.*?)(?:^FROM|\Z)", self.TEXT, re.MULTILINE | re.DOTALL).group(1)
+
+    def test_ports_and_programs(self):
+        seen = set()
+        for path, container in self.containers():
+            with self.subTest(f"{path.relative_to(ROOT)} {container['image']}"):
+                stage = self.stage(container["image"])
+                exposed = set(map(int, re.search(r"^EXPOSE (.*)$", stage, re.MULTILINE).group(1).split()))
+                self.assertEqual(exposed, PORTS[container["image"].split(":")[0].removeprefix("roost-")])
+                ports = container.get("ports", [])
+                named = {port["containerPort"] for port in ports if isinstance(port, dict)}
+                named |= {int(port.rsplit(":", 1)[1]) for port in ports if isinstance(port, str)}
+                self.assertLessEqual(named, exposed)
+                program = container.get("command", ["--"])[0]
+                if not program.startswith("--"):
+                    self.assertIn(f'ENTRYPOINT ["/usr/bin/{program}"]', stage)
+                seen.add(path.parent.name if "ports" in container else None)
+        self.assertLessEqual({"base", "deploy", "models"}, seen)
+
+    def test_helm_has_the_same_ports(self):
+        templates = ROOT / "deploy/helm/roost/templates"
+        for name, image in (("router", "router"), ("worker", "worker-cpu")):
+            ports = re.findall(r"containerPort: (\d+)", (templates / f"{name}.yaml").read_text())
+            self.assertLessEqual(set(map(int, ports)), PORTS[image])
+            self.assertTrue(ports)
+
+    def test_users_and_paths(self):
+        user = re.search(r"^USER (\d+):(\d+)$", self.TEXT, re.MULTILINE).groups()
+        self.assertEqual(user[0], user[1])
+        found = 0
+        for path in sorted((ROOT / "deploy").rglob("*.yaml")):
+            for key, value in re.findall(r"\b(runAsUser|runAsGroup|fsGroup): (\d+)", path.read_text()):
+                self.assertEqual(value, user[0], f"{path} {key}")
+                found += 1
+            for model in re.findall(r"/usr/share/roost/[\w-]+", path.read_text()):
+                self.assertIn(f"/image{model}\n", self.TEXT if "sbom" not in model else "/image/usr/share/roost/sbom\n")
+        self.assertGreater(found, 5)
 
 
 class ContainerfileTest(unittest.TestCase):

@@ -112,12 +112,26 @@ class ProxyTest(unittest.TestCase):
         for argument in (f"BUILD_CA={self.CERTIFICATE}", "PIP_INDEX_URL=https://index.example/simple",
                          "https_proxy=http://proxy.example:3128", "DEBIAN=localhost/debian:12"):
             self.assertEqual(arguments[arguments.index(argument) - 1], "--build-arg")
+        version = self.run_script(build[0], "--version").stdout.strip()
+        self.assertEqual(arguments[arguments.index("-t") + 1], f"roost-router:{version}")
         plain = self.run_script(*build, ROOST_CONTAINER_ENGINE=str(engine)).stdout
         self.assertNotIn("BUILD_CA", plain)
         self.assertNotIn("DEBIAN=", plain)
         wrong = self.run_script(*build, ROOST_CONTAINER_ENGINE=str(engine), ROOST_BUILD_CA="/no/such/file")
         self.assertEqual(wrong.returncode, 2)
         self.assertIn("ROOST_BUILD_CA", wrong.stderr)
+
+    def test_images_have_the_time_that_is_asked_for(self):
+        build = [ROOT / "deploy/container/build.sh", "router"]
+        for name, flag, value in (("buildah", "--timestamp", "86400"), ("docker", "--build-arg", "SOURCE_DATE_EPOCH=86400")):
+            engine = self.folder / name
+            engine.write_text("#!/bin/sh\nfor each; do printf '%s\\0' \"$each\"; done\n")
+            engine.chmod(0o755)
+            built = self.run_script(*build, ROOST_CONTAINER_ENGINE=str(engine), SOURCE_DATE_EPOCH="86400")
+            arguments = built.stdout.split("\0")
+            self.assertEqual(arguments[arguments.index(value) - 1], flag)
+            self.assertIn("CREATED=1970-01-02T00:00:00Z", arguments)
+            self.assertEqual("--timestamp" in arguments, name == "buildah")
 
     def test_a_build_that_can_not_have_its_parts_stops_at_once_and_says_what_to_set(self):
         script = ROOT / "deploy/packages.sh"
@@ -137,7 +151,7 @@ class ProxyTest(unittest.TestCase):
     def test_every_stage_that_asks_the_network_knows_the_authority(self):
         text = (ROOT / "deploy/container/Containerfile").read_text()
         for stage in re.split(r"^(?=FROM )", text, flags=re.MULTILINE)[1:]:
-            if re.search(r"^RUN .*(packages|cuda)\.sh", stage, re.MULTILINE):
+            if re.search(r"^RUN .*(packages|cuda|root)\.sh", stage, re.MULTILINE):
                 self.assertIn("ARG BUILD_CA", stage, stage.split("\n")[0])
             self.assertNotIn("apt-get", stage)
 
