@@ -88,12 +88,28 @@ Error Unavailable(const char* call, cudaError_t status) {
   return Error{ErrorCode::kUnavailable, fmt::format("{}: {}", call, cudaGetErrorString(status)), "device"};
 }
 
+std::string VersionText(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+// A host without a device, or without its driver, is no fault of a call: the reason is told in words.
+Error NoDevice(cudaError_t status) {
+  int driver = 0;
+  int needed = 0;
+  const bool is_known = cudaDriverGetVersion(&driver) == cudaSuccess && cudaRuntimeGetVersion(&needed) == cudaSuccess;
+  if (status == cudaErrorNoDevice) return {ErrorCode::kUnavailable, "the NVIDIA driver finds no GPU here", "device"};
+  if (status != cudaErrorInsufficientDriver || !is_known) return Unavailable("cudaGetDeviceCount", status);
+  if (driver == 0) return {ErrorCode::kUnavailable, "there is no NVIDIA driver on this host", "device"};
+  return {ErrorCode::kUnavailable,
+          fmt::format("the NVIDIA driver is too old: it knows CUDA {}, this program needs {}", VersionText(driver),
+                      VersionText(needed)),
+          "device"};
+}
+
 }  // namespace
 
 Result<std::vector<DeviceInfo>> ListCudaDevices() {
   int count = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
-    return Unavailable("cudaGetDeviceCount", status);
+    return NoDevice(status);
   }
   std::vector<DeviceInfo> devices;
   for (int ordinal = 0; ordinal < count; ++ordinal) {

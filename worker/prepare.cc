@@ -29,7 +29,7 @@ Result<BackendChoice> TakeBackend(const WorkerOptions& options) {
   if (choice.cuda.empty()) {
     LogInfo("compute device", {{"device", choice.device}});
   } else {
-    LogInfo("compute device", {{"device", choice.device}, {"cuda_devices", choice.cuda}});
+    LogInfo("compute device", {{"device", choice.device}, {"gpus", choice.cuda}});
   }
   return choice;
 }

@@ -27,19 +27,19 @@ std::tm LocalTime(std::time_t time) {
   return local;
 }
 
-ChatTemplate::ChatTemplate(std::string source_name, OutputFamily family,
-                           std::unique_ptr<const jinja::TemplateTree> tree)
-    : source_name_(std::move(source_name)), family_(family), tree_(std::move(tree)) {}
+ChatTemplate::ChatTemplate(std::string told_name, OutputFamily family, std::unique_ptr<const jinja::TemplateTree> tree)
+    : source_name_(std::move(told_name)), family_(family), tree_(std::move(tree)) {}
 
 Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view source, std::string source_name) {
+  std::string told_name = source_name.empty() ? "chat template" : "chat template " + source_name;
   Result<jinja::TemplateTree> tree = jinja::ParseTemplate(source);
   if (!tree.ok()) {
     Error error = std::move(tree).error();
-    error.message = fmt::format("chat template {}: {}", source_name, error.message);
+    error.message = fmt::format("{}: {}", told_name, error.message);
     return error;
   }
   auto owned = std::make_unique<const jinja::TemplateTree>(std::move(tree).value());
-  std::shared_ptr<ChatTemplate> parsed(new ChatTemplate(std::move(source_name), FamilyOf(source), std::move(owned)));
+  std::shared_ptr<ChatTemplate> parsed(new ChatTemplate(std::move(told_name), FamilyOf(source), std::move(owned)));
   parsed->has_names_ = source.find(kTemplateNameTest) != std::string_view::npos;
   parsed->traits_ = FindTraits([&](const jinja::Value& context) { return parsed->Render(context, ProbeOptions()); });
   return std::shared_ptr<const ChatTemplate>(std::move(parsed));
@@ -60,7 +60,7 @@ Result<jinja::TracedText> ChatTemplate::RenderTraced(const jinja::Value& context
   constexpr std::size_t kMaxMessageBytes = 4096;
   const std::string_view kept = std::string_view(error.message).substr(0, kMaxMessageBytes);
   error.message.resize(kept.size() - IncompleteUtf8Suffix(kept));
-  error.message = fmt::format("chat template {}, line {}: {}", source_name_, interpreter.line(), error.message);
+  error.message = fmt::format("{}, line {}: {}", source_name_, interpreter.line(), error.message);
   return error;
 }
 

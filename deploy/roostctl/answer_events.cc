@@ -43,7 +43,9 @@ struct AnswerEvents::State {
     has_usage = true;
     answer.prompt_tokens = CountAt(event, "/usage/prompt_tokens");
     answer.output_tokens = CountAt(event, "/usage/completion_tokens");
-    answer.cached_tokens = CountAt(event, "/usage/prompt_tokens_details/cached_tokens");
+    std::uint64_t cached = 0;
+    const auto told = event.at_pointer("/usage/prompt_tokens_details/cached_tokens");
+    if (told.get(cached) == simdjson::SUCCESS) answer.cached_tokens = cached;
   }
 
   void TakeChoice(element event) {

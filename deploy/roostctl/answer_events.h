@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,7 @@ struct ChatAnswer {
   double total_seconds = 0;
   std::vector<double> piece_seconds;  // when each event with text or reasoning came
   std::uint64_t prompt_tokens = 0;
-  std::uint64_t cached_tokens = 0;
+  std::optional<std::uint64_t> cached_tokens;  // empty: the endpoint does not tell
   std::uint64_t output_tokens = 0;
 };
 

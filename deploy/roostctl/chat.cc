@@ -136,7 +136,8 @@ const Command kChatCommand{"chat", "talk to a model", &RunChatCommand};
 
 std::string FiguresLine(const ChatAnswer& answer) {
   return fmt::format("[{}: {} prompt tokens, {} cached; first token after {:.1f} ms; {} tokens in {:.2f} s]",
-                     answer.worker.empty() ? "?" : answer.worker, answer.prompt_tokens, answer.cached_tokens,
+                     answer.worker.empty() ? "?" : answer.worker, answer.prompt_tokens,
+                     answer.cached_tokens ? fmt::to_string(*answer.cached_tokens) : "an unknown number",
                      answer.ttft_seconds * 1e3, answer.output_tokens, answer.total_seconds);
 }
 

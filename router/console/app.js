@@ -95,7 +95,7 @@ function showAll() {
   eventsPanel.show(told.events.filter(isShown));
   if (answers.hour !== undefined) hourPanel.show(answers.hour, model);
   overview.show(history, { model, queues, inFlight });
-  workersPanel.show(shownWorkers, shares);
+  workersPanel.show(shownWorkers, shares, told.lost.filter((each) => isShown(each) && !each.back).length);
   decisionsPanel.show(shownDecisions.slice(0, MOST_DECISIONS));
   const readyCount = shownWorkers.filter((worker) => worker.state === 'ready').length;
   savingsPanel.follow({ workers: readyCount, tokenSeconds, mean: meanRequest(model) });

@@ -71,8 +71,9 @@ export function age(value) {
   return isNumber(value) ? longTime(Math.max(0, Math.round(value))) : NO_VALUE;
 }
 
+// 03:12:45 UTC, as the verdict and the logs have it, wherever the browser is.
 export function clockTime(date) {
-  return date.toLocaleTimeString('en-GB');
+  return `${date.toISOString().slice(11, 19)}${SPACE}UTC`;
 }
 
 export function plural(number, word) {

@@ -5,7 +5,6 @@ import { bar, cell, element, nothing, reconcile, rows, setBar, setText } from '.
 import { count, plural } from './format.js';
 
 const COLUMNS = ['Prefix', 'Tokens', 'Found', 'Held by'];
-const HASH_CHARACTERS = 16;
 export const MOST_PREFIXES = 10;
 
 export class Prefixes {
@@ -57,7 +56,7 @@ function update({ parts }, prefix, most, severalModels) {
   // A prefix of one block has one text.
   setText(parts.begins, prefix.begins === undefined ? '' : `“${oneLine(prefix.begins)}`);
   setText(parts.ends, prefix.ends === undefined ? '' : `${prefix.begins === undefined ? '“' : ' ⋯ '}${oneLine(prefix.ends)}”`);
-  setText(parts.hash, `${prefix.hash.slice(0, HASH_CHARACTERS)}${severalModels ? ` · ${prefix.model}` : ''}`);
+  setText(parts.hash, `${prefix.hash}${severalModels ? ` · ${prefix.model}` : ''}`);
   setText(parts.tokens, count(prefix.tokens));
   setText(parts.blocks, `in ${plural(prefix.blocks, 'block')}`);
   setBar(parts.hits, prefix.hits / Math.max(1, most));

@@ -19,6 +19,12 @@ export class VerdictLine {
   }
 }
 
+// By the router's names of reasons.
+const WHY = {
+  silent: 'silent: nothing was heard of it', restarted: 'it began anew', broken_link: 'messages were lost on the link',
+  unreachable: 'its connection is gone', stalled: 'stalled: its engine made no progress',
+};
+
 // "3 continue elsewhere, 1 failed"
 function fateOf(lost) {
   const parts = [
@@ -57,7 +63,7 @@ function update({ parts }, lost) {
   setText(parts.model, lost.model);
   setText(parts.since, `${age(lost.seconds_ago)} ago${lost.back ? '; it is back' : ''}`);
   parts.since.className = lost.back ? '' : 'bad';
-  setText(parts.why, lost.reason.replaceAll('_', ' '));
+  setText(parts.why, WHY[lost.reason] ?? lost.reason.replaceAll('_', ' '));
   setText(parts.fate, fateOf(lost));
 }
 

@@ -52,7 +52,8 @@ export class Workers {
     this.more = element('p', { class: 'muted' });
   }
 
-  show(workers, shares) {
+  // `away`: how many others were lost in the last ten minutes and are not back.
+  show(workers, shares, away) {
     if (workers.length === 0) {
       setText(this.note, '');
       this.parent.replaceChildren(this.none);
@@ -64,7 +65,7 @@ export class Workers {
     const ready = workers.filter((worker) => worker.state === 'ready').length;
     const blocks = workers.reduce((total, worker) => total + worker.blocks, 0);
     const cached = workers.reduce((total, worker) => total + worker.cached_blocks * worker.block_tokens, 0);
-    setText(this.note, `${ready} of ${workers.length} ready; ${count(blocks)} blocks, ${count(cached)} tokens cached`);
+    setText(this.note, `${ready} of ${workers.length} ready${away > 0 ? `, ${plural(away, 'more worker')} lost` : ''}; ${count(blocks)} blocks, ${count(cached)} tokens cached`);
     const busiest = [...workers].sort((a, b) => b.requests_total - a.requests_total || a.id.localeCompare(b.id));
     const shown = busiest.slice(0, MOST_SHOWN).sort((a, b) => a.id.localeCompare(b.id, 'en', { numeric: true }));
     reconcile(this.table.list, shown, (worker) => `${worker.model}/${worker.id}`, create,

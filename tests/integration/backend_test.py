@@ -40,7 +40,7 @@ class BackendTest(unittest.TestCase):
             worker = cluster.start_worker("worker-a", "--backend", "auto", "--cuda-module", "/nowhere/libroost_cuda.so")
             record = worker.wait_for_log("compute device")
             self.assertEqual(record["device"], "cpu")
-            self.assertIn("none: /nowhere/libroost_cuda.so is not there", record["cuda_devices"])
+            self.assertIn("none: /nowhere/libroost_cuda.so is not there", record["gpus"])
 
     def test_ranks_that_can_not_share_the_model_are_one_line(self):
         done = run_worker("--backend", "cpu", "--tensor-parallel", "3")
@@ -73,9 +73,9 @@ class BackendTest(unittest.TestCase):
             worker = cluster.start_worker("worker-a", "--backend", "auto")
             record = worker.wait_for_log("compute device")
             if record["device"] == "cpu":
-                self.assertTrue(record["cuda_devices"].startswith("none: "), record)
+                self.assertTrue(record["gpus"].startswith("none: "), record)
             else:
-                self.assertIn(record["device"], record["cuda_devices"])
+                self.assertIn(record["device"], record["gpus"])
 
 
 if __name__ == "__main__":

@@ -213,6 +213,10 @@ class ConsoleTest(unittest.TestCase):
         lost.kill()
         wait_until(lambda: page.is_shown("#lost-workers"), "that it is shown")
         self.assertIn("worker-lost", page.text("#lost-list"))
+        self.assertRegex(page.text("#lost-list"), "silent: nothing was heard of it|its connection is gone")
+        page.wait_for("/^1 of 1 ready, 1\\smore worker lost;/.test(document.querySelector('#workers-note').innerText)",
+                      "that the count of workers does not look whole")
+        page.wait_for("/\\d\\d:\\d\\d:\\d\\d\\sUTC/.test(document.querySelector('#events').innerText)", "times as the logs have them")
         page.wait_for("/worker-lost lost \\d+ s ago/.test(document.querySelector('#verdict').innerText)", "the line on top")
         page.wait_for("/worker-lost\\s*lost/.test(document.querySelector('#events').innerText)", "the event")
         self.check_layout(page, SIZES["desktop"][0])
@@ -227,7 +231,7 @@ class ConsoleTest(unittest.TestCase):
         self.wait_for_live(page)
         router.kill()
         wait_until(lambda: page.is_shown("#lost"), "that the page says so")
-        self.assertRegex(page.text("#lost h2"), r"^Not reachable since \d\d:\d\d:\d\d$")
+        self.assertRegex(page.text("#lost h2"), r"^Not reachable since \d\d:\d\d:\d\d\sUTC$")
         self.assertFalse(page.is_shown("#live"))
         self.assertTrue(page.is_shown("#savings"))  # which needs no router
         cluster.start_router("--admin-address", urllib.parse.urlparse(router.admin).netloc)

@@ -96,8 +96,13 @@ Result<std::unique_ptr<Model>> CreateModel(std::vector<kernels::Backend> backend
   return std::unique_ptr<Model>(std::move(model));
 }
 
+struct SizedWeights {
+  const WeightSource& source;
+  std::optional<std::uint64_t> total_bytes;
+};
+
 // Fills in what follows from the network: model, KV dtype, context.
-Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, const ModelOptions& options,
+Result<void> BuildModel(const HfConfig& config, const SizedWeights& weights, const ModelOptions& options,
                         LoadedModel& loaded) {
   ROOST_RETURN_IF_ERROR(CheckOptions(options));
   ROOST_RETURN_IF_ERROR(CheckRankCount(config, RankCountOf(options)));
@@ -113,8 +118,8 @@ Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, con
   loaded.max_context_tokens = std::min(config.max_positions, options.max_context_tokens.value_or(config.max_positions));
   ROOST_RETURN_IF_ERROR(CheckSlidingWindow(config, loaded.max_context_tokens));
   const SteadyClock clock;
-  LoadProgress progress(weights.total_bytes(), clock, StandardProgress());
-  const CountedWeights counted(weights, progress, RankCountOf(options));
+  LoadProgress progress(weights.total_bytes, clock, StandardProgress());
+  const CountedWeights counted(weights.source, progress, RankCountOf(options));
   ROOST_ASSIGN_OR_RETURN(loaded.model, CreateModel(std::move(backends), config, counted,
                                                    {.block_tokens = options.block_tokens,
                                                     .block_count = block_count,
@@ -137,7 +142,9 @@ Result<LoadedModel> LoadSynthetic(std::string_view preset, const ModelOptions& o
   loaded.text.chat_template = SyntheticChatTemplate();
   loaded.text.eos_token = "<|im_end|>";
   if (options.check_text) ROOST_RETURN_IF_ERROR(options.check_text(loaded.text));
-  ROOST_RETURN_IF_ERROR(BuildModel(*config, RandomWeights(options.synthetic_seed), options, loaded));
+  const RandomWeights weights(options.synthetic_seed);
+  const std::uint64_t total_bytes = ElementCount(*config) * SizeOf(kernels::DType::kBF16);
+  ROOST_RETURN_IF_ERROR(BuildModel(*config, {weights, total_bytes}, options, loaded));
   loaded.fingerprint = SyntheticFingerprint(*config, options.synthetic_seed);
   return loaded;
 }
@@ -154,7 +161,7 @@ Result<LoadedModel> LoadDirectory(const std::filesystem::path& directory, const 
   ROOST_ASSIGN_OR_RETURN(SafetensorsDirectory files, SafetensorsDirectory::Open(directory));
   ROOST_RETURN_IF_ERROR(CheckTensors(config, files));
   SafetensorsWeights weights(std::move(files), RankCountOf(options));
-  ROOST_RETURN_IF_ERROR(BuildModel(config, weights, options, loaded));
+  ROOST_RETURN_IF_ERROR(BuildModel(config, {weights, weights.total_bytes()}, options, loaded));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TensorRecord> tensors, weights.FinishRecords());
   ROOST_RETURN_IF_ERROR(CheckAllRead(config, tensors));
   loaded.fingerprint = ModelFingerprint({config_file.text(), loaded.text.tokenizer_json}, tensors);

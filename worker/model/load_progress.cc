@@ -28,8 +28,15 @@ std::string RateText(const LoadState& state) {
   return fmt::format("{:.1f} GB/s", state.seconds > 0 ? Gigabytes(state.bytes) / state.seconds : 0.0);
 }
 
+std::optional<double> ShareOf(const LoadState& state) {
+  if (!state.total_bytes || *state.total_bytes == 0) return std::nullopt;
+  return std::min(1.0, static_cast<double>(state.bytes) / static_cast<double>(*state.total_bytes));
+}
+
 void LogState(const LoadState& state) {
-  LogInfo("reading weights", {{"read", BytesText(state)}, {"rate", RateText(state)}});
+  const std::optional<double> share = ShareOf(state);
+  const std::string percent = share ? fmt::format("{:.0f}", 100 * *share) : "";
+  LogInfo("reading weights", {{"read", BytesText(state)}, {"percent", percent}, {"rate", RateText(state)}});
 }
 
 void LogEnd(const LoadState& state) {
@@ -43,10 +50,9 @@ void LogEnd(const LoadState& state) {
 std::string BarText(const LoadState& state) {
   constexpr std::uint64_t kWidth = 30;
   std::string bar;
-  if (state.total_bytes && *state.total_bytes > 0) {
-    const double share = std::min(1.0, static_cast<double>(state.bytes) / static_cast<double>(*state.total_bytes));
-    const auto filled = static_cast<std::size_t>(share * kWidth);
-    bar = fmt::format("  [{:<{}}]  {:.0f} %", std::string(filled, '#'), kWidth, 100 * share);
+  if (const std::optional<double> share = ShareOf(state)) {
+    const auto filled = static_cast<std::size_t>(*share * kWidth);
+    bar = fmt::format("  [{:<{}}]  {:.0f} %", std::string(filled, '#'), kWidth, 100 * *share);
   }
   return fmt::format("reading weights{}  {}  {}", bar, BytesText(state), RateText(state));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/base/check.h"
 #include "worker/model/weights.h"
 
 namespace roost::worker {
@@ -65,6 +66,16 @@ class Tensors {
 }  // namespace
 
 Result<void> ForEachTensor(const HfConfig& config, const Each& each) { return Tensors(config, each).All(); }
+
+std::uint64_t ElementCount(const HfConfig& config) {
+  std::uint64_t count = 0;
+  const Result<void> all = ForEachTensor(config, [&count](const std::string&, std::span<const std::uint64_t> shape) {
+    count += ElementsOf(shape);
+    return Result<void>();
+  });
+  ROOST_CHECK(all.ok());
+  return count;
+}
 
 Result<void> CheckShape(const SafetensorsDirectory::Found& found, std::string_view name,
                         std::span<const std::uint64_t> shape) {

@@ -19,6 +19,9 @@ namespace roost::worker {
     const HfConfig& config,
     const std::function<Result<void>(const std::string& name, std::span<const std::uint64_t> shape)>& each);
 
+// The elements of all these tensors.
+[[nodiscard]] std::uint64_t ElementCount(const HfConfig& config);
+
 // An Error that names the tensor, its file and both shapes.
 [[nodiscard]] Result<void> CheckShape(const SafetensorsDirectory::Found& found, std::string_view name,
                                       std::span<const std::uint64_t> shape);

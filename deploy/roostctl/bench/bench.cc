@@ -85,6 +85,8 @@ class Bench {
   [[nodiscard]] const std::vector<BenchRun>& runs() const { return runs_; }
   [[nodiscard]] const std::vector<Difference>& differences() const { return differences_; }
   [[nodiscard]] bool was_stopped() const { return was_stopped_; }
+  // Since this object was made, with all that is not counted in the figures.
+  [[nodiscard]] double RanSeconds() const { return ToSeconds(clock_.Now() - begin_); }
 
  private:
   // The order of the sides is drawn, so that neither always finds the machine as the other has left it. A load without
@@ -147,6 +149,7 @@ class Bench {
   const BenchOptions& options_;
   const ServiceLimits limits_;
   const SteadyClock clock_;
+  const Instant begin_ = clock_.Now();
   const InterruptKey interrupt_;
   ProgressBar progress_;
   std::vector<BenchRun> runs_;  // the sides
@@ -171,7 +174,8 @@ Result<void> WriteResult(const std::string& path, std::string_view flag, const s
 }
 
 Result<void> WriteFiles(const BenchOptions& options, const Bench& bench, std::ostream& out) {
-  ROOST_RETURN_IF_ERROR(WriteResult(options.json, "json", ResultJson(bench.runs(), bench.differences()), out));
+  ROOST_RETURN_IF_ERROR(
+      WriteResult(options.json, "json", ResultJson(bench.runs(), bench.differences(), bench.RanSeconds()), out));
   ROOST_RETURN_IF_ERROR(WriteResult(options.csv, "csv", RequestsCsv(bench.runs()), out));
   return WriteResult(options.plot, "plot", PlotRuns(bench.runs()), out);
 }
@@ -193,7 +197,7 @@ void PrintText(const BenchOptions& options, const Bench& bench, const std::strin
       out << '\n'
           << FormatComparison(runs[0].target, runs[1].target, bench.differences(),
                               kFewestBlocks * SessionsOfBlock(options));
-    out << '\n';
+    out << fmt::format("\nthe whole bench ran {:.1f} s, with all that is not counted\n\n", bench.RanSeconds());
   }
   for (const BenchRun& run : runs) {
     if (!run.summary.first_error.empty()) err << "roostctl bench: first error: " << run.summary.first_error << '\n';

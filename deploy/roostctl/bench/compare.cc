@@ -17,19 +17,27 @@ struct Figure {
   double scale;
   Wish wish;
   double (*of)(const BenchSummary& summary);
+  bool (*is_measured)(const BenchSummary& summary);
 };
 constexpr double kMillisecondsEach = 1e3;
+bool HasAnswers(const BenchSummary& s) { return s.request_count > s.failed_count; }
+bool HasGaps(const BenchSummary& s) { return s.itl_seconds.mean > 0; }
+bool TellsCached(const BenchSummary& s) { return s.tells_cached(); }
 constexpr Figure kCompared[] = {
-    {"ttft mean", "ms", kMillisecondsEach, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.mean; }},
-    {"ttft p50", "ms", kMillisecondsEach, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p50; }},
-    {"ttft p90", "ms", kMillisecondsEach, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p90; }},
+    {"ttft mean", "ms", kMillisecondsEach, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.mean; },
+     &HasAnswers},
+    {"ttft p50", "ms", kMillisecondsEach, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p50; },
+     &HasAnswers},
+    {"ttft p90", "ms", kMillisecondsEach, Wish::kLess, [](const BenchSummary& s) { return s.ttft_seconds.p90; },
+     &HasAnswers},
     {"between tokens mean", "ms", kMillisecondsEach, Wish::kLess,
-     [](const BenchSummary& s) { return s.itl_seconds.mean; }},
+     [](const BenchSummary& s) { return s.itl_seconds.mean; }, &HasGaps},
     {"whole answer mean", "ms", kMillisecondsEach, Wish::kLess,
-     [](const BenchSummary& s) { return s.total_seconds.mean; }},
-    {"output tokens", "/s", 1, Wish::kMore, [](const BenchSummary& s) { return s.output_tokens_per_second(); }},
-    {"good requests", "/s", 1, Wish::kMore, [](const BenchSummary& s) { return s.good_per_second(); }},
-    {"cached", "%", 100, Wish::kMore, [](const BenchSummary& s) { return s.cached_ratio(); }},
+     [](const BenchSummary& s) { return s.total_seconds.mean; }, &HasAnswers},
+    {"output tokens", "/s", 1, Wish::kMore, [](const BenchSummary& s) { return s.output_tokens_per_second(); },
+     &HasAnswers},
+    {"good requests", "/s", 1, Wish::kMore, [](const BenchSummary& s) { return s.good_per_second(); }, &HasAnswers},
+    {"cached", "%", 100, Wish::kMore, [](const BenchSummary& s) { return s.cached_ratio(); }, &TellsCached},
 };
 constexpr double kConfidence = 1 - 0.05 / std::size(kCompared);
 
@@ -59,6 +67,7 @@ std::optional<Interval> MeanInterval(std::span<const double> values, double conf
 std::vector<Difference> Compare(const BenchSummary& a, const BenchSummary& b, std::span<const BlockPair> blocks) {
   std::vector<Difference> differences;
   for (const Figure& figure : kCompared) {
+    if (!figure.is_measured(a) || !figure.is_measured(b)) continue;
     Difference& difference = differences.emplace_back();
     difference.figure = figure.name;
     difference.unit = figure.unit;

@@ -135,6 +135,10 @@ class Load {
 
   void OnEnd(const Due& due, double lag, ChatAnswer answer) {
     if (answer.stopped) return;
+    if (answer.error.empty() && answer.piece_seconds.empty()) {
+      answer.error = "the answer has no text, so there is no first token to measure";
+      answer.error_kind = "no text";
+    }
     const BenchSession& session = plan_.sessions[due.index];
     SessionRun& run = runs_[due.index];
     ++progress_.ended_requests;

@@ -19,6 +19,7 @@ double Percent(std::uint64_t part, std::uint64_t whole) {
 }
 
 std::string SpreadLine(std::string_view name, const Spread& spread, double scale, std::string_view unit) {
+  if (spread.count == 0) return {};
   return fmt::format("{:<22} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}  {}\n", name, scale * spread.mean,
                      scale * spread.p50, scale * spread.p90, scale * spread.p99, scale * spread.max, unit);
 }
@@ -32,6 +33,19 @@ std::string LimitsText(const ServiceLimits& limits) {
   add("between tokens", limits.itl_seconds);
   add("whole answer", limits.total_seconds);
   return text;
+}
+
+// An endpoint may tell neither prompt tokens nor cached ones.
+std::string TokensLine(const BenchSummary& summary) {
+  std::string text;
+  if (summary.prompt_tokens > 0) {
+    text = fmt::format("prompt tokens {}", summary.prompt_tokens);
+    text += summary.tells_cached()
+                ? fmt::format(", of them cached {} ({:.1f} %); ", summary.cached_tokens, 100 * summary.cached_ratio())
+                : std::string("; the endpoint does not tell cached ones; ");
+  }
+  return text + fmt::format("output tokens {}, {:.1f} per second\n", summary.output_tokens,
+                            summary.output_tokens_per_second());
 }
 
 std::string ShareText(const BenchSummary& summary) {
@@ -61,15 +75,15 @@ std::string FormatRun(const BenchRun& run, const ServiceLimits& limits) {
     text += fmt::format("{}{} {}", separator, count, kind);
     separator = ", ";
   }
-  text += fmt::format("\n{:<22} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "", "mean", "p50", "p90", "p99", "max");
+  text += '\n';
+  if (summary.total_seconds.count == 0) return text + "no whole answer with text came: there is nothing to measure\n";
+  text += fmt::format("{:<22} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "", "mean", "p50", "p90", "p99", "max");
   text += SpreadLine("time to first token", summary.ttft_seconds, kMsPerSecond, "ms");
   text += SpreadLine("between pieces", summary.gap_seconds, kMsPerSecond, "ms");
   text += SpreadLine("between tokens", summary.itl_seconds, kMsPerSecond, "ms");
   text += SpreadLine("whole answer", summary.total_seconds, kMsPerSecond, "ms");
   text += SpreadLine("tokens of an answer", summary.tokens_per_second, 1, "tokens/s");
-  text += fmt::format("prompt tokens {}, of them cached {} ({:.1f} %); output tokens {}, {:.1f} per second\n",
-                      summary.prompt_tokens, summary.cached_tokens, 100 * summary.cached_ratio(), summary.output_tokens,
-                      summary.output_tokens_per_second());
+  text += TokensLine(summary);
   if (limits.IsAny()) {
     text += fmt::format("goodput ({}): {:.2f} requests/s, {} of {} requests ({:.1f} %)\n", LimitsText(limits),
                         summary.good_per_second(), summary.good_count, summary.request_count,
@@ -143,32 +157,65 @@ std::string TableHead() {
 
 std::string TableRow(const BenchRun& run) {
   const BenchSummary& summary = run.summary;
-  return fmt::format(
-      "{:<14} {:>8} {:>6} {:>8.1f}% {:>12.2f} {:>12.2f} {:>8.2f} {:>8.2f} {:>10.1f} {:>9.1f} {:>8.2f} {:>9.0f}  {}\n",
-      run.target.label, summary.request_count, summary.failed_count, summary.cached_ratio() * 100,
-      kMsPerSecond * summary.ttft_seconds.p50, kMsPerSecond * summary.ttft_seconds.p99,
-      kMsPerSecond * summary.itl_seconds.mean, kMsPerSecond * summary.itl_seconds.p99,
-      kMsPerSecond * summary.total_seconds.mean, kMsPerSecond * summary.total_seconds.p99, summary.good_per_second(),
-      summary.output_tokens_per_second(), ShareText(summary));
+  const auto cell = [](const Spread& spread, double value, int digits) {
+    return spread.count == 0 ? std::string("-") : fmt::format("{:.{}f}", kMsPerSecond * value, digits);
+  };
+  const Spread& ttft = summary.ttft_seconds;
+  const Spread& itl = summary.itl_seconds;
+  const Spread& total = summary.total_seconds;
+  const bool has_answers = total.count > 0;
+  return fmt::format("{:<14} {:>8} {:>6} {:>9} {:>12} {:>12} {:>8} {:>8} {:>10} {:>9} {:>8} {:>9}  {}\n",
+                     run.target.label, summary.request_count, summary.failed_count,
+                     summary.tells_cached() ? fmt::format("{:.1f}%", summary.cached_ratio() * 100) : "-",
+                     cell(ttft, ttft.p50, 2), cell(ttft, ttft.p99, 2), cell(itl, itl.mean, 2), cell(itl, itl.p99, 2),
+                     cell(total, total.mean, 1), cell(total, total.p99, 1),
+                     has_answers ? fmt::format("{:.2f}", summary.good_per_second()) : "-",
+                     has_answers ? fmt::format("{:.0f}", summary.output_tokens_per_second()) : "-", ShareText(summary));
 }
 
+// Pairs of what was not measured are left out.
 std::string KeyLine(const BenchRun& run) {
   const BenchSummary& summary = run.summary;
-  return fmt::format(
-      "bench: label={} requests={} failed={} cached_ratio={:.3f} ttft_p50_ms={:.2f} ttft_p99_ms={:.2f} "
-      "itl_mean_ms={:.2f} itl_p99_ms={:.2f} answer_mean_ms={:.2f} answer_p99_ms={:.2f} good_per_s={:.3f} "
-      "tokens_per_s={:.1f} ttft_cold_ms={:.2f} ttft_warm_ms={:.2f} seconds={:.1f} answers={:016x}\n",
-      run.target.label, summary.request_count, summary.failed_count, summary.cached_ratio(),
-      kMsPerSecond * summary.ttft_seconds.p50, kMsPerSecond * summary.ttft_seconds.p99,
-      kMsPerSecond * summary.itl_seconds.mean, kMsPerSecond * summary.itl_seconds.p99,
-      kMsPerSecond * summary.total_seconds.mean, kMsPerSecond * summary.total_seconds.p99, summary.good_per_second(),
-      summary.output_tokens_per_second(), kMsPerSecond * run.ttft_cold_seconds, kMsPerSecond * run.ttft_warm_seconds,
-      summary.seconds, summary.answers_hash);
+  std::string line = fmt::format("bench: label={} requests={} failed={}", run.target.label, summary.request_count,
+                                 summary.failed_count);
+  const auto add = [&line](std::string_view name, double value, int digits) {
+    line += fmt::format(" {}={:.{}f}", name, value, digits);
+  };
+  const auto add_ms = [&add](std::string_view name, std::optional<double> seconds) {
+    if (seconds) add(name, kMsPerSecond * *seconds, 2);
+  };
+  const auto add_spread = [&add_ms](const Spread& spread, std::string_view first, double value, std::string_view second,
+                                    double other) {
+    if (spread.count == 0) return;
+    add_ms(first, value);
+    add_ms(second, other);
+  };
+  const Spread& ttft = summary.ttft_seconds;
+  const Spread& itl = summary.itl_seconds;
+  const Spread& total = summary.total_seconds;
+  if (summary.tells_cached()) add("cached_ratio", summary.cached_ratio(), 3);
+  add_spread(ttft, "ttft_p50_ms", ttft.p50, "ttft_p99_ms", ttft.p99);
+  add_spread(itl, "itl_mean_ms", itl.mean, "itl_p99_ms", itl.p99);
+  add_spread(total, "answer_mean_ms", total.mean, "answer_p99_ms", total.p99);
+  if (total.count > 0) {
+    add("good_per_s", summary.good_per_second(), 3);
+    add("tokens_per_s", summary.output_tokens_per_second(), 1);
+  }
+  add_ms("ttft_cold_ms", run.ttft_cold_seconds);
+  add_ms("ttft_warm_ms", run.ttft_warm_seconds);
+  add("seconds", summary.seconds, 1);
+  return line + fmt::format(" answers={:016x}\n", summary.answers_hash);
 }
 
 std::string GainLine(const CacheGain& gain) {
-  return fmt::format("cache gain: ttft_p50={:.2f}x ttft_p99={:.2f}x tokens_per_second={:.2f}x\n", gain.ttft_p50,
-                     gain.ttft_p99, gain.output_tokens_per_second);
+  std::string line = "cache gain:";
+  const auto add = [&line](std::string_view name, double ratio) {
+    if (ratio > 0) line += fmt::format(" {}={:.2f}x", name, ratio);
+  };
+  add("ttft_p50", gain.ttft_p50);
+  add("ttft_p99", gain.ttft_p99);
+  add("tokens_per_second", gain.output_tokens_per_second);
+  return line + '\n';
 }
 
 }  // namespace roost::roostctl

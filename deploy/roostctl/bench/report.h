@@ -18,8 +18,8 @@ struct BenchRun {
   LoadTarget target;
   std::vector<BenchSample> samples = {};
   BenchSummary summary;
-  double ttft_cold_seconds = 0;
-  double ttft_warm_seconds = 0;
+  std::optional<double> ttft_cold_seconds = {};  // empty: not probed
+  std::optional<double> ttft_warm_seconds = {};
   std::string probe_error = {};         // empty when all probes succeeded
   std::optional<double> capacity = {};  // requests per second, where it was searched
 };
@@ -37,7 +37,7 @@ struct BenchRun {
 // One row per run: all end with a line feed.
 [[nodiscard]] std::string TableHead();
 [[nodiscard]] std::string TableRow(const BenchRun& run);
-// "bench: label=… requests=… …"
+// "bench: label=… requests=… …", without the figures that were not measured.
 [[nodiscard]] std::string KeyLine(const BenchRun& run);
 // "cache gain: ttft_p50=…x …"
 [[nodiscard]] std::string GainLine(const CacheGain& gain);

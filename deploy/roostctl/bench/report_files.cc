@@ -10,7 +10,12 @@
 namespace roost::roostctl {
 namespace {
 
+// Null for what was not measured.
 void WriteSpread(std::string_view name, const Spread& spread, JsonWriter& json) {
+  if (spread.count == 0) {
+    json.Key(name).Null();
+    return;
+  }
   json.Key(name).BeginObject().Key("mean").Number(spread.mean).Key("p50").Number(spread.p50);
   json.Key("p90").Number(spread.p90).Key("p99").Number(spread.p99).Key("max").Number(spread.max).EndObject();
 }
@@ -22,8 +27,13 @@ void WriteRun(const BenchRun& run, JsonWriter& json) {
   json.Key("failed").Number(summary.failed_count).Key("failed_by_kind").BeginObject();
   for (const auto& [kind, count] : summary.failed_by_kind) json.Key(kind).Number(count);
   json.EndObject().Key("seconds").Number(summary.seconds);
-  json.Key("prompt_tokens").Number(summary.prompt_tokens).Key("cached_tokens").Number(summary.cached_tokens);
-  json.Key("cached_ratio").Number(summary.cached_ratio()).Key("output_tokens").Number(summary.output_tokens);
+  json.Key("prompt_tokens").Number(summary.prompt_tokens);
+  if (summary.tells_cached()) {
+    json.Key("cached_tokens").Number(summary.cached_tokens).Key("cached_ratio").Number(summary.cached_ratio());
+  } else {
+    json.Key("cached_tokens").Null().Key("cached_ratio").Null();
+  }
+  json.Key("output_tokens").Number(summary.output_tokens);
   json.Key("output_tokens_per_second").Number(summary.output_tokens_per_second());
   json.Key("good_requests").Number(summary.good_count).Key("good_per_second").Number(summary.good_per_second());
   json.Key("capacity_per_second");
@@ -69,9 +79,9 @@ Curve CurveOf(const BenchRun& run, std::vector<double> seconds) {
 
 }  // namespace
 
-std::string ResultJson(std::span<const BenchRun> runs, std::span<const Difference> differences) {
+std::string ResultJson(std::span<const BenchRun> runs, std::span<const Difference> differences, double ran_seconds) {
   JsonWriter json;
-  json.BeginObject().Key("runs").BeginArray();
+  json.BeginObject().Key("ran_seconds").Number(ran_seconds).Key("runs").BeginArray();
   for (const BenchRun& run : runs) WriteRun(run, json);
   json.EndArray();
   if (!differences.empty()) {
@@ -92,8 +102,8 @@ std::string RequestsCsv(std::span<const BenchRun> runs) {
                          sample.block, sample.session, sample.turn, sample.scheduled_seconds,
                          kMsPerSecond * sample.lag_seconds, kMsPerSecond * sample.ttft_seconds,
                          kMsPerSecond * sample.total_seconds, kMsPerSecond * sample.SecondsPerToken(),
-                         sample.prompt_tokens, sample.cached_tokens, sample.output_tokens, Quoted(sample.worker),
-                         Quoted(sample.error_kind), Quoted(sample.error));
+                         sample.prompt_tokens, sample.cached_tokens ? fmt::to_string(*sample.cached_tokens) : "",
+                         sample.output_tokens, Quoted(sample.worker), Quoted(sample.error_kind), Quoted(sample.error));
     }
   }
   return csv;

@@ -12,7 +12,8 @@ namespace roost::roostctl {
 // {"runs": [{"label", "url", "model", "requests", "failed", "failed_by_kind", …, "ttft_seconds": {"mean", "p50", "p90",
 // "p99", "max"}, …}], "comparison": [{"figure", "unit", "a", "b", "ratio", "low", "high", "blocks", "verdict"}]}.
 // The comparison is absent unless there is one.
-[[nodiscard]] std::string ResultJson(std::span<const BenchRun> runs, std::span<const Difference> differences);
+[[nodiscard]] std::string ResultJson(std::span<const BenchRun> runs, std::span<const Difference> differences,
+                                     double ran_seconds);
 
 // A row for each request, in the order in which they ended. Errors are quoted.
 [[nodiscard]] std::string RequestsCsv(std::span<const BenchRun> runs);

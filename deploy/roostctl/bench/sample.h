@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ struct BenchSample {
   double total_seconds = 0;
   std::vector<float> gap_seconds = {};  // between pieces of the answer
   std::uint64_t prompt_tokens = 0;
-  std::uint64_t cached_tokens = 0;
+  std::optional<std::uint64_t> cached_tokens = {};  // empty: the endpoint does not tell
   std::uint64_t output_tokens = 0;
   std::uint64_t answer_hash = 0;  // of the numbers of the session and the turn, and of the text
   std::size_t session = 0;        // its number

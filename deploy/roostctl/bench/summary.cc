@@ -31,7 +31,10 @@ struct Values {
 
 void AddWhole(const BenchSample& sample, BenchSummary& summary, Values& values) {
   summary.prompt_tokens += sample.prompt_tokens;
-  summary.cached_tokens += sample.cached_tokens;
+  if (sample.cached_tokens) {
+    summary.cached_tokens += *sample.cached_tokens;
+    summary.cached_of_tokens += sample.prompt_tokens;
+  }
   summary.output_tokens += sample.output_tokens;
   summary.answers_hash += sample.answer_hash;
   summary.share_by_worker[sample.worker] += 1;
@@ -58,7 +61,8 @@ Spread SpreadOf(std::vector<double> values) {
           .p50 = AtRank(values, 0.5),
           .p90 = AtRank(values, 0.9),
           .p99 = AtRank(values, 0.99),
-          .max = values.back()};
+          .max = values.back(),
+          .count = values.size()};
 }
 
 bool IsGood(const BenchSample& sample, const ServiceLimits& limits) {
@@ -68,7 +72,7 @@ bool IsGood(const BenchSample& sample, const ServiceLimits& limits) {
          sample.total_seconds <= limits.total_seconds.value_or(kNoLimit);
 }
 
-double BenchSummary::cached_ratio() const { return Ratio(cached_tokens, prompt_tokens); }
+double BenchSummary::cached_ratio() const { return Ratio(cached_tokens, cached_of_tokens); }
 double BenchSummary::output_tokens_per_second() const { return Ratio(static_cast<double>(output_tokens), seconds); }
 double BenchSummary::good_share() const { return Ratio(good_count, request_count); }
 double BenchSummary::good_per_second() const { return Ratio(static_cast<double>(good_count), seconds); }

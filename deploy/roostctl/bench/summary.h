@@ -25,6 +25,7 @@ struct Spread {
   double p90 = 0;
   double p99 = 0;
   double max = 0;
+  std::size_t count = 0;  // of the values
 };
 [[nodiscard]] Spread SpreadOf(std::vector<double> values);
 
@@ -47,7 +48,8 @@ struct BenchSummary {
 
   // Of requests whose whole answer came.
   std::uint64_t prompt_tokens = 0;
-  std::uint64_t cached_tokens = 0;
+  std::uint64_t cached_tokens = 0;     // of the answers that tell them, which have
+  std::uint64_t cached_of_tokens = 0;  // this many prompt tokens
   std::uint64_t output_tokens = 0;
   Spread ttft_seconds;
   Spread gap_seconds;  // between pieces, of all answers together
@@ -61,6 +63,7 @@ struct BenchSummary {
   double seconds = 0;          // of the load
   double lag_p99_seconds = 0;  // by which this program sent requests late
 
+  [[nodiscard]] bool tells_cached() const { return cached_of_tokens > 0; }
   [[nodiscard]] double cached_ratio() const;
   [[nodiscard]] double output_tokens_per_second() const;
   [[nodiscard]] double good_per_second() const;

@@ -143,8 +143,8 @@ std::string ToJson(const Outcome& outcome) {
 }
 
 std::string TableHead() {
-  return fmt::format("{:<16}{:>8}{:>13}{:>8}{:>11}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>9}{:>10}{:>8}{:>10}{:>9}\n",
-                     "policy", "workers", "cache tokens", "hits %", "TTFT mean", "p50 s", "p99 s", "max s", "ITL ms",
+  return fmt::format("{:<16}{:>8}{:>13}{:>8}{:>13}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>9}{:>10}{:>8}{:>10}{:>9}\n",
+                     "policy", "workers", "cache tokens", "hits %", "TTFT mean s", "p50 s", "p99 s", "max s", "ITL ms",
                      "p99 ms", "answer s", "p99 s", "good /s", "good %", "imbalance", "refused");
 }
 
@@ -157,7 +157,7 @@ std::string TableRow(const Outcome& outcome) {
                                                 outcome.restart->share, 100 * outcome.restart->hit_ratio)
                                   : std::string();
   return fmt::format(
-      "{:<16}{:>8}{:>13}{:>8.1f}{:>11.3f}{:>9.3f}{:>9.3f}{:>9.3f}{:>9.2f}{:>9.2f}{:>11.2f}{:>9.2f}{:>10.2f}{:>8.1f}"
+      "{:<16}{:>8}{:>13}{:>8.1f}{:>13.3f}{:>9.3f}{:>9.3f}{:>9.3f}{:>9.2f}{:>9.2f}{:>11.2f}{:>9.2f}{:>10.2f}{:>8.1f}"
       "{:>10.3f}{:>9}{}{}\n",
       outcome.policy, outcome.worker_count, cache, outcome.hit_ratio * 100, outcome.ttft.mean, outcome.ttft.p50,
       outcome.ttft.p99, outcome.ttft.max, 1e3 * outcome.itl.mean, 1e3 * outcome.itl.p99, outcome.whole.mean,

@@ -195,12 +195,36 @@ class ProgressBar {
   std::size_t request_count_;
 };
 
+// The load, and what the columns of the table are.
+std::string DescribeLoad(const SimulateOptions& options, const SimulationOptions& simulation,
+                         const workload::Trace& trace) {
+  const auto count = static_cast<double>(trace.requests.size());
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t answer_tokens = 0;
+  for (const workload::TraceRequest& request : trace.requests) {
+    prompt_tokens += request.input_token_count;
+    answer_tokens += request.output_token_count;
+  }
+  const double seconds = trace.requests.back().arrival_seconds / options.speed;
+  const std::string name =
+      options.generator.empty() ? fmt::format("{} ({})", options.trace, options.format) : options.generator;
+  const std::string rate = seconds > 0 ? fmt::format(", {:.3g} requests/s", count / seconds) : std::string();
+  return fmt::format(
+      "load {}: {} requests in {:.0f} s{}; on average {:.0f} prompt tokens and {:.0f} of the answer\n"
+      "Times are in seconds (s) or milliseconds (ms). TTFT: until the first token; ITL: between tokens; answer: until "
+      "its end.\nhits: prompt tokens found in a cache; good: first token within {:g} s and at most {:g} ms between "
+      "tokens.\n\n",
+      name, trace.requests.size(), seconds, rate, static_cast<double>(prompt_tokens) / count,
+      static_cast<double>(answer_tokens) / count, simulation.limits.ttft_seconds,
+      simulation.limits.itl_seconds / kMillisecond);
+}
+
 Result<std::vector<Outcome>> RunAll(const std::vector<std::string>& policies, const simulate::TraceText& text,
                                     const SimulationOptions& simulation, const SimulateOptions& options,
                                     std::ostream& out, std::ostream& err) {
   ProgressBar bar(err, text.trace().requests.size());
   std::vector<Outcome> outcomes;
-  if (!options.json) out << simulate::TableHead();
+  if (!options.json) out << DescribeLoad(options, simulation, text.trace()) << simulate::TableHead();
   for (const std::string& policy : policies) {
     simulate::Progress progress;
     if (options.show_progress) progress = [&](std::size_t ended_count) { bar.Show(policy, ended_count); };

@@ -3,6 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <limits>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "common/base/rng.h"
 #include "deploy/roostctl/workload/agent_sessions.h"
@@ -45,6 +48,23 @@ Result<Trace> LoadFile(const TraceSource& source) {
                          fmt::join(kTraceFormats, ", "));
 }
 
+Result<Trace> LoadRequests(const TraceSource& source) {
+  ROOST_ASSIGN_OR_RETURN(Trace trace, LoadFile(source));
+  if (trace.requests.empty()) return DataLoss("trace", "{} has no requests", source.path);
+  return trace;
+}
+
+// The other formats in which the file can be read.
+std::vector<std::string_view> FormatsOf(TraceSource source) {
+  const std::string given = source.format;
+  std::vector<std::string_view> formats;
+  for (const std::string_view format : kTraceFormats) {
+    source.format = format;
+    if (format != given && LoadRequests(source).ok()) formats.push_back(format);
+  }
+  return formats;
+}
+
 Result<Trace> Generate(const TraceSource& source) {
   if (source.generator == "llm-d") return TenantUsers({.seed = source.seed});
   if (source.generator == "sglang-gsp") return SharedPrefix({.seed = source.seed});
@@ -77,9 +97,13 @@ Result<Trace> LoadTrace(const TraceSource& source) {
     return InvalidArgument("trace", "either a trace or a generator is needed");
   }
   if (!source.generator.empty()) return Generate(source);
-  ROOST_ASSIGN_OR_RETURN(Trace trace, LoadFile(source));
-  if (trace.requests.empty()) return InvalidArgument("trace", "{} has no requests", source.path);
-  return trace;
+  Result<Trace> trace = LoadRequests(source);
+  if (trace.ok() || trace.error().code != ErrorCode::kDataLoss) return trace;
+  const std::vector<std::string_view> formats = FormatsOf(source);
+  if (formats.empty()) return trace;
+  Error error = std::move(trace).error();
+  error.message += fmt::format(" (not of format {}: give --format {})", source.format, fmt::join(formats, " or "));
+  return error;
 }
 
 }  // namespace roost::workload

@@ -34,8 +34,8 @@ struct TraceSource {
   std::uint64_t seed = 1;
 };
 
-// kInvalidArgument names the field (trace, format or generate); errors of a file name the line. A file without requests
-// is an error too. Requests of coding agents' sessions later than 90
+// kInvalidArgument names the field (trace, format or generate); errors of a file name the line, and the format that
+// the file has instead. A file without requests is an error too. Requests of coding agents' sessions later than 90
 // minutes after the first possible start are left out.
 [[nodiscard]] Result<Trace> LoadTrace(const TraceSource& source);
 

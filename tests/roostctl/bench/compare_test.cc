@@ -37,7 +37,8 @@ BenchSummary SummaryOf(double ttft) {
   summary.ttft_seconds = {ttft, ttft, ttft, ttft, ttft};
   summary.itl_seconds.mean = 0.01;
   summary.total_seconds.mean = 1;
-  summary.prompt_tokens = summary.cached_tokens = summary.output_tokens = 100;
+  summary.request_count = 10;
+  summary.cached_of_tokens = summary.cached_tokens = summary.output_tokens = 100;
   summary.seconds = 1;
   summary.good_count = 10;
   return summary;
@@ -89,6 +90,19 @@ TEST(CompareTest, SaysNothingWithFewBlocksAndOfFiguresThatAreMissing) {
   std::vector<BlockPair> blocks = Blocks(rng, 10, 2, 0.01);
   for (BlockPair& block : blocks) block.b.ttft_seconds = {};
   EXPECT_EQ(OfTtft(blocks), Verdict::kUnknown);
+}
+
+TEST(CompareTest, WhatOneSideDidNotMeasureIsLeftOut) {
+  BenchSummary other = SummaryOf(1);
+  other.cached_of_tokens = 0;
+  other.itl_seconds = {};
+  for (const Difference& difference : Compare(SummaryOf(1), other, {})) {
+    EXPECT_NE(difference.figure, "cached");
+    EXPECT_NE(difference.figure, "between tokens mean");
+  }
+  EXPECT_EQ(Compare(SummaryOf(1), other, {}).size(), Compare(SummaryOf(1), SummaryOf(1), {}).size() - 2);
+  other.failed_count = other.request_count;
+  EXPECT_TRUE(Compare(SummaryOf(1), other, {}).empty());
 }
 
 TEST(CompareTest, MoreIsBetterForRates) {

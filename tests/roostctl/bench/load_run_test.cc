@@ -177,6 +177,23 @@ TEST_F(LoadRunTest, ErrorsAreCountedByKind) {
   EXPECT_EQ(RunLoad(target_, plan)->samples.at(0).error_kind, "no connection");
 }
 
+// Its first token would be its end: a short time that says nothing.
+TEST_F(LoadRunTest, AnAnswerWithoutTextIsAFailure) {
+  Serve([](std::size_t number, const std::shared_ptr<Responder>& responder) {
+    if (number == 0) return AnswerWhole(*responder);
+    responder->PrepareStream({{"x-roost-worker", "w1"}});
+    responder->Send(kEnd);
+    responder->End();
+  });
+  LoadPlan plan;
+  plan.concurrency = 1;
+  plan.sessions = {SessionOf(0, 1), SessionOf(1, 1)};
+  const LoadResult result = RunLoad(target_, plan).value();
+  ASSERT_EQ(result.samples.size(), 2U);
+  EXPECT_EQ(result.samples[0].error, "");
+  EXPECT_EQ(result.samples[1].error_kind, "no text");
+}
+
 TEST_F(LoadRunTest, ARequestThatTakesTooLongIsATimeout) {
   std::shared_ptr<Responder> held;
   Serve([&held](std::size_t, const std::shared_ptr<Responder>& responder) { held = responder; });

@@ -98,18 +98,55 @@ TEST(ReportTest, TheLineForScriptsIsOneOfPairs) {
   EXPECT_THAT(TableRow(MakeRun()), HasSubstr("first                11      1     50.0%        50.00"));
 }
 
+// An endpoint that tells no cached tokens, with answers of one token each; and a run in which every request failed.
+TEST(ReportTest, WhatWasNotMeasuredIsLeftOut) {
+  BenchRun run = MakeRun();
+  for (BenchSample& sample : run.samples) {
+    sample.cached_tokens.reset();
+    sample.output_tokens = 1;
+    sample.gap_seconds.clear();
+  }
+  run.summary = Summarise(run.samples, 2, {});
+  const std::string text = FormatRun(run, {});
+  EXPECT_THAT(text, HasSubstr("time to first token"));
+  EXPECT_THAT(text, Not(HasSubstr("between")));
+  EXPECT_THAT(text, HasSubstr("the endpoint does not tell cached ones"));
+  EXPECT_THAT(KeyLine(run), Not(HasSubstr("cached_ratio")));
+  EXPECT_THAT(KeyLine(run), Not(HasSubstr("itl_")));
+  EXPECT_THAT(KeyLine(run), Not(HasSubstr("cold")));
+  EXPECT_THAT(TableRow(run), HasSubstr("         -        50.00"));
+  EXPECT_THAT(ResultJson(std::vector{run}, {}, 3), HasSubstr(R"("cached_tokens":null,"cached_ratio":null)"));
+  EXPECT_THAT(ResultJson(std::vector{run}, {}, 3), HasSubstr(R"("itl_seconds":null)"));
+
+  for (BenchSample& sample : run.samples) sample.error_kind = sample.error = "no text";
+  run.summary = Summarise(run.samples, 2, {});
+  EXPECT_THAT(FormatRun(run, {}), HasSubstr("11 requests in 2.0 s, 11 failed: 11 no text\n"
+                                            "no whole answer with text came: there is nothing to measure\n"));
+  EXPECT_EQ(KeyLine(run), "bench: label=first requests=11 failed=11 seconds=2.0 answers=0000000000000000\n");
+}
+
+TEST(ReportTest, ProbesAndGainsAreToldWhereTheyWereMeasured) {
+  BenchRun run = MakeRun();
+  run.ttft_cold_seconds = 0.2;
+  run.ttft_warm_seconds = 0.05;
+  EXPECT_THAT(KeyLine(run), HasSubstr(" ttft_cold_ms=200.00 ttft_warm_ms=50.00 "));
+  EXPECT_EQ(GainLine({.ttft_p50 = 4, .ttft_p99 = 0, .output_tokens_per_second = 2}),
+            "cache gain: ttft_p50=4.00x tokens_per_second=2.00x\n");
+}
+
 TEST(ReportFilesTest, TheJsonHasFiguresAndVerdicts) {
   const std::vector<BenchRun> runs{MakeRun()};
   Difference difference;
   difference.figure = "cached";
-  const std::string text = ResultJson(runs, {&difference, 1});
+  const std::string text = ResultJson(runs, {&difference, 1}, 12.5);
   simdjson::dom::parser parser;
   simdjson::dom::element json;
   ASSERT_EQ(parser.parse(simdjson::padded_string(text)).get(json), simdjson::SUCCESS) << text;
+  EXPECT_DOUBLE_EQ(double(json.at_pointer("/ran_seconds")), 12.5);
   EXPECT_EQ(std::uint64_t(json.at_pointer("/runs/0/failed_by_kind/status 503")), 1U);
   EXPECT_DOUBLE_EQ(double(json.at_pointer("/runs/0/ttft_seconds/p90")), 0.09);
   EXPECT_EQ(std::string_view(json.at_pointer("/comparison/0/verdict")), "unknown");
-  EXPECT_THAT(ResultJson(runs, {}), Not(HasSubstr("comparison")));
+  EXPECT_THAT(ResultJson(runs, {}, 12.5), Not(HasSubstr("comparison")));
 }
 
 TEST(ReportFilesTest, TheCsvHasARowPerRequestAndQuotesText) {

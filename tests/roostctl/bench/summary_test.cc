@@ -63,6 +63,13 @@ TEST(SummariseTest, CountsWholeAnswersAndErrorsByKind) {
   EXPECT_NEAR(summary.itl_seconds.mean, 0.1, 1e-9);
 }
 
+TEST(SummariseTest, HitsAreOfTheAnswersThatTellThem) {
+  BenchSample silent = Good();
+  silent.cached_tokens.reset();
+  EXPECT_DOUBLE_EQ(Summarise(std::vector{Good(), silent}, 2, {}).cached_ratio(), 0.75);
+  EXPECT_FALSE(Summarise(std::vector{silent}, 2, {}).tells_cached());
+}
+
 TEST(SummariseTest, ARequestIsGoodIfItKeepsEveryLimit) {
   const std::vector<BenchSample> samples{Good(), Failed("timeout")};
   const auto good = [&](const ServiceLimits& limits) { return Summarise(samples, 4, limits).good_count; };

@@ -68,6 +68,19 @@ TEST(SimulateCommandTest, AllAreThePoliciesAndTheBounds) {
   EXPECT_THAT(answer.out, HasSubstr("\ninfinite "));
 }
 
+TEST(SimulateCommandTest, TheTableNamesTheLoadAndTheUnits) {
+  SimulateOptions options = Small();
+  options.rate = 5;
+  const Answer answer = Simulated(options);
+  ASSERT_EQ(answer.code, EX_OK) << answer.err;
+  EXPECT_THAT(answer.out, testing::StartsWith("load sglang-gsp: "));
+  EXPECT_THAT(answer.out, HasSubstr(" requests/s; on average "));
+  EXPECT_THAT(answer.out, HasSubstr("good: first token within 2 s and at most 50 ms between tokens.\n\npolicy "));
+  EXPECT_THAT(answer.out, HasSubstr("TTFT mean s"));
+  options.json = true;
+  EXPECT_THAT(Simulated(options).out, testing::StartsWith("{"));
+}
+
 TEST(SimulateCommandTest, ShowsItsProgressBesideItsAnswer) {
   SimulateOptions options = Small();
   options.show_progress = true;

@@ -237,6 +237,21 @@ TEST(TraceSourceTest, WhatIsNotThereIsNamed) {
   EXPECT_EQ(LoadTrace({.path = "", .format = "", .generator = "burst"}).error().field, "generate");
 }
 
+TEST(TraceSourceTest, AFileOfAnotherFormatNamesIt) {
+  const std::vector<std::pair<std::string, std::string>> files = {{"weka", "weka_sessions_q0.jsonl"},
+                                                                  {"taubench", "taubench_airline_even_tasks.jsonl"},
+                                                                  {"mooncake", "mooncake_synth_family_q0.jsonl"}};
+  for (const auto& [format, name] : files) {
+    const auto path = SharedDir() / "traces" / name;
+    ROOST_SKIP_WITHOUT(path);
+    const std::string wrong = format == "mooncake" ? "weka" : "mooncake";
+    const auto trace = LoadTrace({.path = path, .format = wrong, .generator = ""});
+    ASSERT_FALSE(trace.ok()) << name;
+    EXPECT_NE(trace.error().message.find("not of format " + wrong + ": give --format " + format), std::string::npos)
+        << trace.error().ToString();
+  }
+}
+
 TEST(TraceSourceTest, AgentSessionsEndAfterNinetyMinutes) {
   const auto path = SharedDir() / "traces/weka_sessions_q0.jsonl";
   ROOST_SKIP_WITHOUT(path);

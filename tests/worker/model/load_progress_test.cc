@@ -5,6 +5,9 @@
 #include <chrono>
 #include <vector>
 
+#include "tests/worker/model/model_testing.h"
+#include "worker/model/weight_shapes.h"
+
 namespace roost::worker {
 namespace {
 
@@ -82,6 +85,20 @@ TEST_F(LoadProgressTest, CountsTheWeightsThatAreGot) {
   ASSERT_TRUE(shared.GetPart("c.weight", shape, {{0, 2}, {0, 5}}).ok());
   EXPECT_EQ(told_.back(), 75);
   EXPECT_EQ(counted.total_bytes(), std::nullopt);
+}
+
+// A synthetic model has no files whose sizes say what is to come.
+TEST_F(LoadProgressTest, ASyntheticModelsTotalIsWhatIsRead) {
+  const HfConfig config = *SyntheticConfig("tiny");
+  const RandomWeights random(1);
+  const std::uint64_t total_bytes = ElementCount(config) * SizeOf(kernels::DType::kBF16);
+  LoadProgress progress(total_bytes, clock_, Outlet(kPace));
+  const CountedWeights counted(random, progress);
+  ASSERT_TRUE(MakeModel(config, counted, {}).ok());
+  progress.Finish();
+  ASSERT_TRUE(end_.has_value());
+  EXPECT_EQ(end_->total_bytes, end_->bytes);
+  EXPECT_GT(end_->bytes, 100'000U);
 }
 
 TEST(BarTextTest, ShowsShareBytesAndRate) {
