@@ -509,25 +509,28 @@ class Reader {
     return CheckTerminals();
   }
 
-  // Takes away terminals that name none, until the rest names itself.
+  // Takes away terminals whose names have all been taken away, until the rest names itself.
   Result<void> CheckTerminals() const {
-    std::map<std::string, std::set<std::string>> open;
+    std::map<std::string, std::size_t> left;  // of the names in a terminal
+    std::map<std::string, std::vector<std::string>> users;
+    std::vector<std::string> plain;
     for (const auto& [name, definition] : definitions_) {
-      if (definition.is_terminal) open[name] = definition.names;
+      if (!definition.is_terminal) continue;
+      left[name] = definition.names.size();
+      for (const std::string& each : definition.names) users[each].push_back(name);
+      if (definition.names.empty()) plain.push_back(name);
     }
-    while (!open.empty()) {
-      std::vector<std::string> plain;
-      for (const auto& [name, names] : open) {
-        const auto is_open = [&open](const std::string& each) { return open.contains(each); };
-        if (std::none_of(names.begin(), names.end(), is_open)) plain.push_back(name);
+    while (!plain.empty()) {
+      const std::string name = std::move(plain.back());
+      plain.pop_back();
+      left.erase(name);
+      for (const std::string& user : users[name]) {
+        if (--left[user] == 0) plain.push_back(user);
       }
-      if (plain.empty()) {
-        const std::string& name = open.begin()->first;
-        return ComplainAt(definitions_.find(name)->second.line, "has the terminal '{}' in its own definition", name);
-      }
-      for (const std::string& name : plain) open.erase(name);
     }
-    return {};
+    if (left.empty()) return {};
+    const std::string& name = left.begin()->first;
+    return ComplainAt(definitions_.find(name)->second.line, "has the terminal '{}' in its own definition", name);
   }
 
   Result<CostedText> Written(const std::string& start) const {

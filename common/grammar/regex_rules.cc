@@ -266,25 +266,29 @@ class Translator {
   Result<Part> Class() {
     ++at_;
     const bool is_negated = Take("^");
-    CodePoints all({});
+    std::vector<CodePoints::Range> ranges;
+    const auto add = [&ranges](const CodePoints& set) {
+      ranges.insert(ranges.end(), set.ranges().begin(), set.ranges().end());
+    };
     names_words_ = false;
     in_negated_ = is_negated;
     // Python and Rust take a bracket in front for a character.
-    if (rule_ && Take("]")) all.Add(CodePoints({{']', ']'}}));
+    if (rule_ && Take("]")) add(CodePoints({{']', ']'}}));
     while (!AtEnd() && Now() != ']') {
       ROOST_RETURN_IF_ERROR(CheckClass());
       ROOST_ASSIGN_OR_RETURN(const ClassItem first, Item());
       if (!first.single || at_ + 1 >= regex_.size() || Now() != '-' || regex_[at_ + 1] == ']') {
-        all.Add(first.set);
+        add(first.set);
         continue;
       }
       ++at_;
       ROOST_ASSIGN_OR_RETURN(const ClassItem last, Item());
       if (!last.single || *last.single < *first.single) return Complain("has a class with a range that is not valid");
-      all.Add(CodePoints({{*first.single, *last.single}}));
+      add(CodePoints({{*first.single, *last.single}}));
     }
     in_negated_ = false;
     if (!Take("]")) return Complain("has a class that does not end");
+    CodePoints all(std::move(ranges));
     if (rule_ && rule_->ignores_case) all = WithBothCases(std::move(all));
     if (!is_negated) return Of(all);
     CodePoints others = all.Complement();

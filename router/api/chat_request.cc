@@ -226,7 +226,7 @@ Result<void> ReadMessages(JsonElement element, const std::string& path, ChatRequ
 Result<void> ReadTools(JsonElement element, const std::string& path, ChatRequest& request) {
   ROOST_ASSIGN_OR_RETURN(request.tool_set.functions, ReadToolFunctions(element, path));
   if (request.tool_set.functions.empty()) return {};
-  ROOST_ASSIGN_OR_RETURN(std::vector<jinja::Value> tools, TemplateTools(element, path));
+  ROOST_ASSIGN_OR_RETURN(std::vector<jinja::Value> tools, TemplateTools(element, path, request.tool_set.functions));
   request.tools = jinja::Value::List(std::move(tools));
   return {};
 }

@@ -184,20 +184,20 @@ Result<std::vector<ToolFunction>> ReadToolFunctions(JsonElement element, const s
   return functions;
 }
 
-Result<std::vector<jinja::Value>> TemplateTools(JsonElement element, const std::string& path) {
+Result<std::vector<jinja::Value>> TemplateTools(JsonElement element, const std::string& path,
+                                                const std::vector<ToolFunction>& functions) {
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
   std::vector<jinja::Value> values;
-  for (std::size_t i = 0; i < tools.size(); ++i) {
+  for (std::size_t i = 0; i < tools.size() && i < functions.size(); ++i) {
     const std::string tool_path = fmt::format("{}[{}]", path, i);
-    ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(tools[i], tool_path));
-    if (!IsCustom(tool)) {
+    if (functions[i].input == ToolInput::kJson) {
       ROOST_ASSIGN_OR_RETURN(jinja::Value value, TemplateValueOf(tools[i], tool_path));
       values.push_back(std::move(value));
       continue;
     }
+    ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(tools[i], tool_path));
     ROOST_ASSIGN_OR_RETURN(const JsonObject custom, ReadTyped(tool));
-    ROOST_ASSIGN_OR_RETURN(const ToolFunction function, ReadCustomTool(custom));
-    ROOST_ASSIGN_OR_RETURN(jinja::Value value, jinja::FromJson(FunctionFormOf(custom, function), tool_path));
+    ROOST_ASSIGN_OR_RETURN(jinja::Value value, jinja::FromJson(FunctionFormOf(custom, functions[i]), tool_path));
     values.push_back(std::move(value));
   }
   return values;

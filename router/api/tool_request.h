@@ -20,8 +20,9 @@ namespace roost::router {
 
 [[nodiscard]] Result<std::vector<ToolFunction>> ReadToolFunctions(JsonElement element, const std::string& path);
 
-// The tools as templates know them: a custom tool is a function of one text, `input`.
-[[nodiscard]] Result<std::vector<jinja::Value>> TemplateTools(JsonElement element, const std::string& path);
+// The tools as templates know them: a custom tool is a function of one text, `input`. `functions` were read from them.
+[[nodiscard]] Result<std::vector<jinja::Value>> TemplateTools(JsonElement element, const std::string& path,
+                                                              const std::vector<ToolFunction>& functions);
 
 // The choice among tools, which must be named among the functions:
 //
