@@ -30,7 +30,7 @@ test=(
   buildah chromium-headless-shell clang clang-format-14 clang-tidy-14 docker-compose fish
   golang-github-masterminds-sprig-dev golang-go golang-k8s-sigs-yaml-dev iproute2 libbenchmark-dev libclang-rt-14-dev
   libgmock-dev libgtest-dev libomp-dev libonig-dev lintian lld mmdebstrap nftables openssl podman prometheus
-  python3-jinja2 python3-jsonschema python3-msgpack python3-venv python3-yaml python3-zmq runc zsh
+  python3-jinja2 python3-jsonschema python3-lark python3-msgpack python3-venv python3-yaml python3-zmq runc zsh
 )
 # What each program loads itself. A test compares these with the built files.
 runtime_router=(

@@ -12,6 +12,7 @@
 #include "common/base/utf8.h"
 #include "common/grammar/code_points.h"
 #include "common/grammar/json_schema_rules.h"
+#include "common/grammar/lark_rules.h"
 #include "common/grammar/regex_rules.h"
 
 namespace roost::grammar {
@@ -151,7 +152,10 @@ class GrammarCheck {
 
 // ---- structural tags ----
 
-// Copies every member as it is, except schemas: these are rewritten by json_schema_rules.h.
+// Copies every member as it is, except schemas, which json_schema_rules.h rewrites, and grammars. These are of our own
+// notation: what stands between the quotes of a JSON string, or as it is where `place` is "text".
+//
+//   {"type": "grammar", "lark": "start: …"}    {"type": "grammar", "regex": "[a-z]+", "place": "text"}
 class StructuralTag {
  public:
   explicit StructuralTag(const wire::Constraint& constraint) : field_(constraint.field) {}
@@ -166,6 +170,7 @@ class StructuralTag {
     return json_.Take();
   }
   [[nodiscard]] CompileCost cost() const { return cost_; }
+  [[nodiscard]] bool has_grammar() const { return has_grammar_; }
   [[nodiscard]] std::vector<TokenId> TakeTokens() { return std::move(tokens_); }
 
  private:
@@ -185,6 +190,8 @@ class StructuralTag {
       json_.Raw(simdjson::minify(value));
       return {};
     }
+    std::string_view kind;
+    if (value["type"].get(kind) == simdjson::SUCCESS && kind == "grammar") return WriteGrammar(value);
     json_.BeginObject();
     for (const auto member : simdjson::dom::object(value)) {
       json_.Key(member.key);
@@ -199,8 +206,7 @@ class StructuralTag {
       }
       if (member.key == "json_schema") {
         ROOST_ASSIGN_OR_RETURN(const CostedText schema, LibrarySchema(simdjson::minify(member.value), field_));
-        cost_ += schema.cost;
-        if (cost_ > kMaxCompileCost) return InvalidArgument(field_, "the schemas together take too long to compile");
+        ROOST_RETURN_IF_ERROR(AddCost(schema.cost));
         json_.Raw(schema.text);
       } else {
         ROOST_RETURN_IF_ERROR(Write(member.value, depth + 1));
@@ -210,9 +216,35 @@ class StructuralTag {
     return {};
   }
 
+  Result<void> WriteGrammar(element value) {
+    std::string_view lark;
+    std::string_view regex;
+    std::string_view place_name;
+    const bool is_lark = value["lark"].get(lark) == simdjson::SUCCESS;
+    if (!is_lark && value["regex"].get(regex) != simdjson::SUCCESS) {
+      return InvalidArgument(field_, "the structural tag has a grammar without lark or regex");
+    }
+    const bool is_text = value["place"].get(place_name) == simdjson::SUCCESS && place_name == "text";
+    const RulePlace place = is_text ? RulePlace::kText : RulePlace::kJsonString;
+    ROOST_ASSIGN_OR_RETURN(CostedText rules, is_lark ? LarkRules(lark, place, field_)
+                                                     : RuleOfRegex(regex, RuleOptions{.place = place}, field_));
+    ROOST_RETURN_IF_ERROR(AddCost(rules.cost));
+    has_grammar_ = true;
+    if (!is_lark) rules.text.insert(0, "root ::= ");
+    json_.BeginObject().Key("type").String("grammar").Key("grammar").String(rules.text).EndObject();
+    return {};
+  }
+
+  Result<void> AddCost(CompileCost cost) {
+    cost_ += cost;
+    if (cost_ > kMaxCompileCost) return InvalidArgument(field_, "the schemas together take too long to compile");
+    return {};
+  }
+
   const std::string& field_;
   JsonWriter json_;
   CompileCost cost_ = 0;
+  bool has_grammar_ = false;
   std::vector<TokenId> tokens_;
 };
 
@@ -241,12 +273,16 @@ Result<LibraryInput> LibraryInputOf(const wire::Constraint& constraint) {
     }
     case wire::ConstraintKind::kChoice: {
       input.form = LibraryForm::kGrammar;
-      input.is_list = true;
       ROOST_ASSIGN_OR_RETURN(input.text, ChoiceGrammar(constraint));
       return input;
     }
     case wire::ConstraintKind::kGrammar: {
       input.form = LibraryForm::kGrammar;
+      input.has_grammar = true;
+      // EBNF has it in each rule, and Lark nowhere but in texts.
+      if (constraint.text.find("::=") == std::string::npos) {
+        return take(LarkRules(constraint.text, RulePlace::kText, constraint.field));
+      }
       ROOST_RETURN_IF_ERROR(GrammarCheck(constraint).Run());
       input.text = constraint.text;
       return input;
@@ -256,6 +292,7 @@ Result<LibraryInput> LibraryInputOf(const wire::Constraint& constraint) {
       StructuralTag tag(constraint);
       ROOST_ASSIGN_OR_RETURN(input.text, tag.Rewrite(constraint.text));
       input.cost = tag.cost();
+      input.has_grammar = tag.has_grammar();
       input.tokens = tag.TakeTokens();
       return input;
     }

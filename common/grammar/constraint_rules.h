@@ -30,7 +30,7 @@ struct LibraryInput {
   std::string text;
   std::vector<TokenId> tokens = {};  // special tokens that a structural tag names
   CompileCost cost = 0;
-  bool is_list = false;  // of texts, written as a grammar
+  bool has_grammar = false;  // a client's own, whose cost is not known before it is compiled
 };
 
 // kInvalidArgument names the constraint's field.

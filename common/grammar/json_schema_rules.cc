@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/json_writer.h"
+#include "common/grammar/schema_alternatives.h"
 #include "common/grammar/schema_place.h"
 #include "common/grammar/schema_values.h"
 
@@ -42,6 +43,14 @@ bool Has(const Names& names, std::string_view name) {
 
 bool IsAnnotation(std::string_view key) { return Has(kAnnotations, key) || key.starts_with("x-"); }
 
+std::vector<element> ElementsOf(simdjson::dom::array list) {
+  std::vector<element> all;
+  for (const element each : list) all.push_back(each);
+  return all;
+}
+
+bool IsEmptyObject(element value) { return value.is_object() && simdjson::dom::object(value).size() == 0; }
+
 std::string_view TypeOf(element value) {
   switch (value.type()) {
     case element_type::STRING: return "string";
@@ -59,7 +68,7 @@ std::string_view TypeOf(element value) {
 class Rewriter {
  public:
   Rewriter(element root, const std::string& field)
-      : root_(root), field_(field), values_(field, json_), references_(root, field) {}
+      : root_(root), field_(field), values_(field, json_), references_(root, field), alternatives_(root) {}
 
   Result<CostedText> Run() {
     json_.BeginObject();
@@ -198,11 +207,12 @@ class Rewriter {
     if (count == 0) return ComplainAt(place, field_, "'{}' has no schema", key);
     if (std::string_view(key) == "allOf" && count > 1)
       return ComplainAt(place, field_, "'allOf' of several schemas is not supported");
-    json_.Key(key).BeginArray();
-    std::size_t index = 0;
-    for (const element each : list) {
-      ROOST_RETURN_IF_ERROR(Write(place.Below(each, fmt::format("{}/{}", key, index++))));
-    }
+    std::vector<Place> places;
+    for (const element each : list) places.push_back(place.Below(each, fmt::format("{}/{}", key, places.size())));
+    // The library can tell it of some, but of none behind a reference.
+    const bool is_any = std::string_view(key) == "oneOf" && alternatives_.ExcludeEachOther(places);
+    json_.Key(is_any ? "anyOf" : key).BeginArray();
+    for (const Place& each : places) ROOST_RETURN_IF_ERROR(Write(each));
     json_.EndArray();
     return {};
   }
@@ -309,7 +319,7 @@ class Rewriter {
     const std::optional<element> others = place.Find("additionalProperties");
     const bool forbids = others && others->is_bool() && !bool(*others);
     if (!names.empty()) {
-      if (others && !others->is_bool()) {
+      if (others && !others->is_bool() && !IsEmptyObject(*others)) {
         return ComplainAt(place, field_,
                           "'additionalProperties' beside 'properties' is supported as true or false alone");
       }
@@ -349,14 +359,18 @@ class Rewriter {
     return names;
   }
 
+  // Those that discriminators make required come first.
   Result<std::size_t> WriteRequired(const Place& place, const std::set<std::string_view>& names) {
+    std::set<std::string_view> wanted = alternatives_.RequiredAt(place.path);
     const std::optional<element> required = place.Find("required");
-    if (!required) return std::size_t{0};
-    simdjson::dom::array list;
-    if (required->get(list) != simdjson::SUCCESS) return ComplainAt(place, field_, "'required' must be an array");
-    std::set<std::string_view> wanted;
+    if (!required && wanted.empty()) return std::size_t{0};
     json_.Key("required").BeginArray();
-    for (const element each : list) {
+    for (const std::string_view name : wanted) json_.String(name);
+    simdjson::dom::array list;
+    if (required && required->get(list) != simdjson::SUCCESS)
+      return ComplainAt(place, field_, "'required' must be an array");
+    const std::vector<element> more = required ? ElementsOf(list) : std::vector<element>();
+    for (const element each : more) {
       std::string_view name;
       if (each.get(name) != simdjson::SUCCESS) return ComplainAt(place, field_, "'required' must hold strings");
       if (!names.contains(name))
@@ -372,6 +386,7 @@ class Rewriter {
   JsonWriter json_;
   SchemaValues values_;
   ReferenceCheck references_;
+  SchemaAlternatives alternatives_;
   std::vector<std::string> named_;  // the references, in the order of their names
   std::map<std::string, std::size_t, std::less<>> index_of_;
   CompileCost counted_cost_ = 0;

@@ -3,8 +3,8 @@
 // an error that names the keyword and its place.
 //
 //   every type   type, enum, const, $ref (within the document), $defs, definitions, anyOf, oneOf (alternatives that
-//                exclude each other), allOf of one schema; annotations, which mean nothing
-//   string       minLength, maxLength, pattern (see regex_rules.h), format (those of kFormats)
+//                exclude each other: schema_alternatives.h), allOf of one schema; annotations, which mean nothing
+//   string       minLength, maxLength, pattern (see regex_rules.h), format (those of kFormats and kNoteFormats)
 //   number       minimum, maximum, exclusiveMinimum, exclusiveMaximum; integer: multipleOf too
 //   array        items, prefixItems, minItems, maxItems
 //   object       properties, required, additionalProperties, minProperties, maxProperties
@@ -35,6 +35,9 @@ inline constexpr std::size_t kMaxSchemaDepth = 32;  // schemas nested inside one
 inline constexpr std::size_t kMaxJsonDepth = 4 * kMaxSchemaDepth;
 inline constexpr std::size_t kMaxSchemas = 4096;      // in a document, all together
 inline constexpr std::size_t kMaxSchemaCount = 4096;  // minLength, maxItems and so on
+// Formats that say what a text is for and nothing of its characters.
+inline constexpr std::array<std::string_view, 5> kNoteFormats{"password", "binary", "path", "file-path",
+                                                              "directory-path"};
 inline constexpr std::array<std::string_view, 10> kFormats{"date", "date-time", "duration", "email",         "hostname",
                                                            "ipv4", "time",      "uri",      "uri-reference", "uuid"};
 

@@ -37,6 +37,24 @@ CodePoints Spaces() {
                      {0x3000, 0x3000},
                      {0xFEFF, 0xFEFF}});
 }
+// White space that both Python and Rust take; wide: all that one of them takes.
+CodePoints SpacesOf(bool is_wide) {
+  if (!is_wide) return Spaces().And(CodePoints({{0xFEFF, 0xFEFF}}).Complement());
+  CodePoints all = Spaces();
+  all.Add(CodePoints({{0x1C, 0x1F}, {0x85, 0x85}}));
+  return all;
+}
+CodePoints Ascii() { return CodePoints({{0, 0x7F}}); }
+// Characters beyond ASCII that are the same as a letter of ASCII where case is ignored.
+CodePoints CaseKin() { return CodePoints({{0x130, 0x131}, {0x17F, 0x17F}, {0x212A, 0x212A}}); }
+CodePoints WithBothCases(CodePoints set) {
+  constexpr std::uint32_t kStep = 'a' - 'A';
+  const CodePoints capitals = set.And(CodePoints({{'A', 'Z'}}));
+  const CodePoints small = set.And(CodePoints({{'a', 'z'}}));
+  for (const auto& [first, last] : capitals.ranges()) set.Add(CodePoints({{first + kStep, last + kStep}}));
+  for (const auto& [first, last] : small.ranges()) set.Add(CodePoints({{first - kStep, last - kStep}}));
+  return set;
+}
 CodePoints LineEnds() { return CodePoints({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}); }
 
 class Translator {
@@ -44,11 +62,16 @@ class Translator {
   Translator(std::string_view regex, RegexUse use, const std::string& field)
       : regex_(regex), use_(use), field_(field) {}
 
+  // Writes a rule.
+  Translator(std::string_view regex, RuleOptions options, const std::string& field)
+      : regex_(regex), field_(field), rule_(options) {}
+
   Result<CostedText> Run() {
     if (regex_.empty() || regex_.size() > kMaxRegexBytes) {
       return Complain(fmt::format("has {} bytes, not 1 to {}", regex_.size(), kMaxRegexBytes));
     }
     if (!IsValidUtf8(regex_)) return Complain("is not UTF-8");
+    if (rule_) TakeFlags();
     ROOST_ASSIGN_OR_RETURN(Part whole, Alternatives(0));
     if (at_ < regex_.size()) return Complain("closes a group that was not opened");
     if (whole.text.empty()) return Complain("matches only the empty text");
@@ -67,6 +90,17 @@ class Translator {
     return true;
   }
 
+  // (?i), (?s) or both, in front.
+  void TakeFlags() {
+    const std::size_t end = regex_.find(')');
+    if (!regex_.starts_with("(?") || end == std::string_view::npos || end == 2) return;
+    const std::string_view flags = regex_.substr(2, end - 2);
+    if (flags.find_first_not_of("is") != std::string_view::npos) return;
+    rule_->ignores_case = rule_->ignores_case || flags.find('i') != std::string_view::npos;
+    rule_->dot_is_any = rule_->dot_is_any || flags.find('s') != std::string_view::npos;
+    at_ = end + 1;
+  }
+
   [[nodiscard]] CodePoints Allowed() const {
     return use_ == RegexUse::kWholeText
                ? CodePoints({{1, 0xD7FF}, {0xE000, CodePoints::kLast}})
@@ -82,7 +116,7 @@ class Translator {
       ROOST_ASSIGN_OR_RETURN(const Part one, Alternative(depth));
       has_empty = has_empty || one.text.empty();
       if (!one.text.empty()) {
-        if (!whole.text.empty()) whole.text += '|';
+        if (!whole.text.empty()) whole.text += rule_ ? " | " : "|";
         whole.text += one.text;
       }
       ROOST_RETURN_IF_ERROR(Add(one, whole));
@@ -94,16 +128,18 @@ class Translator {
 
   Result<Part> Alternative(std::size_t depth) {
     const bool is_search = use_ == RegexUse::kJsonPattern && depth == 0;
-    const bool begins = depth == 0 && Take("^");
+    const bool may_anchor = depth == 0 && (!rule_ || rule_->anchors == RegexAnchors::kMayStand);
+    const bool begins = may_anchor && Take("^");
     Part sequence;
     bool ends = false;
     while (!AtEnd() && Now() != '|' && Now() != ')') {
       if (ends) return Complain("has $ before the end of an alternative");
-      if (depth == 0 && Take("$")) {
+      if (may_anchor && Take("$")) {
         ends = true;
         continue;
       }
       ROOST_ASSIGN_OR_RETURN(Part part, Repeated(depth));
+      if (rule_ && !sequence.text.empty() && !part.text.empty()) sequence.text += ' ';
       sequence.text += part.text;
       ROOST_RETURN_IF_ERROR(Add(part, sequence));
     }
@@ -185,18 +221,29 @@ class Translator {
     switch (Now()) {
       case '(': return Group(depth);
       case '[': return Class();
-      case '.': ++at_; return Of(LineEnds().Complement());
+      case '.': ++at_; return Of(Dot());
       case '^':
-      case '$': return Complain("has an anchor inside a group or an alternative");
+      case '$': return Complain(AnchorComplaint());
       case '*':
       case '+':
       case '?':
       case '{': return Complain("repeats nothing");
       case ']':
-      case '}': return Complain(fmt::format("has a {} that closes nothing; write \\{}", Now(), Now()));
+      case '}':
+        if (rule_) return OfCharacter(NextCharacter());
+        return Complain(fmt::format("has a {} that closes nothing; write \\{}", Now(), Now()));
       case '\\': return Escaped();
       default: return OfCharacter(NextCharacter());
     }
+  }
+
+  [[nodiscard]] CodePoints Dot() const {
+    if (!rule_) return LineEnds().Complement();
+    return rule_->dot_is_any ? CodePoints({{0, CodePoints::kLast}}) : CodePoints({{'\n', '\n'}}).Complement();
+  }
+  [[nodiscard]] std::string_view AnchorComplaint() const {
+    return rule_ && rule_->anchors == RegexAnchors::kRefused ? "has an anchor, which is not supported here"
+                                                             : "has an anchor inside a group or an alternative";
   }
 
   Result<Part> Group(std::size_t depth) {
@@ -219,20 +266,43 @@ class Translator {
   Result<Part> Class() {
     ++at_;
     const bool is_negated = Take("^");
-    CodePoints all({});
+    std::vector<CodePoints::Range> ranges;
+    const auto add = [&ranges](const CodePoints& set) {
+      ranges.insert(ranges.end(), set.ranges().begin(), set.ranges().end());
+    };
+    names_words_ = false;
+    in_negated_ = is_negated;
+    // Python and Rust take a bracket in front for a character.
+    if (rule_ && Take("]")) add(CodePoints({{']', ']'}}));
     while (!AtEnd() && Now() != ']') {
+      ROOST_RETURN_IF_ERROR(CheckClass());
       ROOST_ASSIGN_OR_RETURN(const ClassItem first, Item());
       if (!first.single || at_ + 1 >= regex_.size() || Now() != '-' || regex_[at_ + 1] == ']') {
-        all.Add(first.set);
+        add(first.set);
         continue;
       }
       ++at_;
       ROOST_ASSIGN_OR_RETURN(const ClassItem last, Item());
       if (!last.single || *last.single < *first.single) return Complain("has a class with a range that is not valid");
-      all.Add(CodePoints({{*first.single, *last.single}}));
+      add(CodePoints({{*first.single, *last.single}}));
     }
+    in_negated_ = false;
     if (!Take("]")) return Complain("has a class that does not end");
-    return Of(is_negated ? all.Complement() : all);
+    CodePoints all(std::move(ranges));
+    if (rule_ && rule_->ignores_case) all = WithBothCases(std::move(all));
+    if (!is_negated) return Of(all);
+    CodePoints others = all.Complement();
+    if (rule_ && rule_->ignores_case) others = others.And(CaseKin().Complement());
+    return Of(rule_ && names_words_ ? others.And(Ascii()) : others);
+  }
+
+  // Refuses what Python and Rust read differently: Rust has classes in classes, and operators between them.
+  Result<void> CheckClass() const {
+    if (!rule_) return {};
+    if (Now() == '[') return Complain("has a [ in a class; write \\[");
+    const std::string_view two = regex_.substr(at_, 2);
+    if (two == "&&" || two == "--" || two == "~~") return Complain(fmt::format("has {} in a class", two));
+    return {};
   }
 
   struct ClassItem {
@@ -242,6 +312,7 @@ class Translator {
   Result<ClassItem> Item() {
     if (Now() != '\\') {
       const std::uint32_t character = NextCharacter();
+      ROOST_RETURN_IF_ERROR(CheckCase(character));
       return ClassItem{character, CodePoints({{character, character}})};
     }
     if (std::optional<CodePoints> set = Named()) return ClassItem{std::nullopt, *std::move(set)};
@@ -250,7 +321,13 @@ class Translator {
       return ClassItem{8, CodePoints({{8, 8}})};
     }
     ROOST_ASSIGN_OR_RETURN(const std::uint32_t character, EscapedCharacter());
+    ROOST_RETURN_IF_ERROR(CheckCase(character));
     return ClassItem{character, CodePoints({{character, character}})};
+  }
+
+  Result<void> CheckCase(std::uint32_t character) const {
+    if (!rule_ || !rule_->ignores_case || character < 0x80) return {};
+    return Complain("ignores the case of a character beyond ASCII, which is not supported");
   }
 
   Result<Part> Escaped() {
@@ -263,16 +340,21 @@ class Translator {
   std::optional<CodePoints> Named() {
     if (at_ + 1 >= regex_.size()) return std::nullopt;
     std::optional<CodePoints> set;
-    switch (regex_[at_ + 1]) {
+    const char name = regex_[at_ + 1];
+    switch (name) {
       case 'd': set = Digits(); break;
       case 'D': set = Digits().Complement(); break;
       case 'w': set = WordCharacters(); break;
       case 'W': set = WordCharacters().Complement(); break;
-      case 's': set = Spaces(); break;
-      case 'S': set = Spaces().Complement(); break;
+      case 's': set = rule_ ? SpacesOf(in_negated_) : Spaces(); break;
+      case 'S': set = (rule_ ? SpacesOf(!in_negated_) : Spaces()).Complement(); break;
       default: return std::nullopt;
     }
     at_ += 2;
+    const bool is_opposite = name == 'D' || name == 'W';
+    names_words_ = names_words_ || is_opposite || name == 'd' || name == 'w';
+    // The digits and letters beyond ASCII are not listed here: their opposites are those of ASCII.
+    if (rule_ && is_opposite) set = set->And(Ascii());
     return set;
   }
 
@@ -318,6 +400,11 @@ class Translator {
   }
 
   Result<Part> OfCharacter(std::uint32_t character) const {
+    if (rule_) {
+      ROOST_RETURN_IF_ERROR(CheckCase(character));
+      const CodePoints set({{character, character}});
+      return Of(rule_->ignores_case ? WithBothCases(set) : set);
+    }
     const CodePoints set({{character, character}});
     if (set.And(Allowed()).empty()) {
       return Complain(
@@ -327,21 +414,33 @@ class Translator {
     return Part{CodePoints::TextOf(character), 1, 1, true};
   }
   Result<Part> Of(const CodePoints& set) const {
+    if (rule_) {
+      std::string text = RuleOfSet(set, rule_->place);
+      if (text.empty()) return Complain("has a class without a character that can be written");
+      return Part{std::move(text), 1, CostOf(set), true};
+    }
     const CodePoints left = set.And(Allowed());
     if (left.empty()) return Complain("has a class without a character that can be written");
     return Part{left.Text(), 1, CostOf(left), true};
   }
 
   const std::string_view regex_;
-  const RegexUse use_;
+  const RegexUse use_ = RegexUse::kWholeText;
   const std::string& field_;
+  std::optional<RuleOptions> rule_;  // of a rule
   std::size_t at_ = 0;
+  bool names_words_ = false;  // the class at hand has \w, \d or their opposites
+  bool in_negated_ = false;
 };
 
 }  // namespace
 
 Result<CostedText> LibraryRegex(std::string_view regex, RegexUse use, const std::string& field) {
   return Translator(regex, use, field).Run();
+}
+
+Result<CostedText> RuleOfRegex(std::string_view regex, RuleOptions options, const std::string& field) {
+  return Translator(regex, options, field).Run();
 }
 
 }  // namespace roost::grammar

@@ -1,6 +1,10 @@
-// Rewrites regular expressions of requests (ECMA-262) for the library that compiles automata from them: with explicit
-// classes, without anchors, in a form with one reading. What the library would read differently, or not at all, is an
-// error that says what.
+// Rewrites regular expressions of requests for the library that compiles automata from them: with explicit classes,
+// without anchors, in a form with one reading. What the library would read differently, or not at all, is an error that
+// says what.
+//
+// LibraryRegex reads ECMA-262 and writes a regular expression. RuleOfRegex reads what Python and Rust have in common
+// and writes the body of a rule (rule_text.h). Where these two differ, or know characters beyond ASCII by their kind
+// (\w, \d and their opposites, i), the rule matches no more than either does.
 //
 //   supported   alternatives, groups, * + ? {m,n} with and without ?, classes, . \d \w \s and their opposites, escaped
 //               characters, ^ and $ at the ends of an alternative outside groups
@@ -15,6 +19,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "common/grammar/rule_text.h"
 
 namespace roost::grammar {
 
@@ -43,5 +48,16 @@ struct CostedText {
 
 // kInvalidArgument names `field`.
 [[nodiscard]] Result<CostedText> LibraryRegex(std::string_view regex, RegexUse use, const std::string& field);
+
+enum class RegexAnchors : std::uint8_t { kMayStand, kRefused };
+struct RuleOptions {
+  RulePlace place = RulePlace::kText;
+  RegexAnchors anchors = RegexAnchors::kMayStand;  // at the ends of an alternative outside groups
+  bool ignores_case = false;                       // flag i; (?i) in front sets it too
+  bool dot_is_any = false;                         // flag s
+};
+
+// Alternatives without parentheses around. The whole text must match. kInvalidArgument names `field`.
+[[nodiscard]] Result<CostedText> RuleOfRegex(std::string_view regex, RuleOptions options, const std::string& field);
 
 }  // namespace roost::grammar

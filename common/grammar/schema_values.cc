@@ -68,13 +68,17 @@ Result<void> SchemaValues::WriteString(const Place& place) {
   ROOST_ASSIGN_OR_RETURN(const Counts counts, CountsOf(place, "Length"));
   const auto [least, most] = counts;
   const std::optional<element> pattern = place.Find("pattern");
-  const std::optional<element> format = place.Find("format");
+  std::optional<element> format = place.Find("format");
+  std::string_view text;
+  if (format && format->get(text) == simdjson::SUCCESS &&
+      std::find(kNoteFormats.begin(), kNoteFormats.end(), text) != kNoteFormats.end()) {
+    format.reset();
+  }
   const bool has_length = least.value_or(0) > 0 || most;
   if ((pattern ? 1 : 0) + (format ? 1 : 0) + (has_length ? 1 : 0) > 1) {
     return ComplainAt(place, field_, "'{}' beside '{}' is not supported", pattern ? "pattern" : "format",
                       has_length ? "a length" : "format");
   }
-  std::string_view text;
   if (format) {
     if (format->get(text) != simdjson::SUCCESS) return ComplainAt(place, field_, "'format' must be a string");
     if (std::find(kFormats.begin(), kFormats.end(), text) == kFormats.end())

@@ -199,6 +199,7 @@ class Api {
   [[nodiscard]] Result<ChatPrompt> ReadChatPrompt(Call& call, const ChatRequest& chat);
   // Sets the constraint that makes the answer's tool calls take the family's form.
   [[nodiscard]] static Result<void> ConstrainCalls(const ServedModel& model, Prompt& prompt);
+  [[nodiscard]] static Result<void> CheckFreeCalls(const ToolSet& tools, ToolFamily calls);
   [[nodiscard]] OutputFamily FamilyOfOutput(const ServedModel& model, const ChatRequest& chat) const;
   [[nodiscard]] Result<Prompt> ReadChat(Call& call, Result<ChatRequest> chat);
   [[nodiscard]] Result<Prompt> ReadCompletion(Call& call);

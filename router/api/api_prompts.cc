@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include "common/base/trace_context.h"
@@ -44,6 +46,14 @@ Result<std::size_t> CheckedSize(const ServedModel& model, const CompletionReques
 std::string EchoOf(const ServedModel& model, const CompletionPrompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt.value)) return *text;
   return model.tokenizer->Decode(std::get<std::vector<TokenId>>(prompt.value), SpecialTokenOutput::kShow);
+}
+
+std::set<std::string, std::less<>> CustomToolsOf(const ToolSet& tools) {
+  std::set<std::string, std::less<>> names;
+  for (const ToolFunction& tool : tools.functions) {
+    if (tool.input == ToolInput::kText) names.insert(tool.name);
+  }
+  return names;
 }
 
 OpenAiAnswerOptions AnswerOptions(const ServedModel& model, const SamplingFields& fields, Echo echo) {
@@ -95,10 +105,21 @@ struct Api::Prompt {
   ByteBudget::Guard answer_memory;
 };
 
+// Calls of Python stand in no form that a constraint could hold to a custom tool's grammar.
+Result<void> Api::CheckFreeCalls(const ToolSet& tools, ToolFamily calls) {
+  if (calls != ToolFamily::kPythonic || tools.use != ToolUse::kAuto || !tools.has_grammar()) return {};
+  return InvalidArgument(
+      "tools",
+      "a custom tool's grammar can be held to with this model where the call is forced (tool_choice) "
+      "alone: leave the format out, or force the call");
+}
+
 // Forced or strict calls get the family's own form, if a constraint can describe it. If the request sets a form of its
 // own, that form has no place for calls, so strict calls are not constrained.
 Result<void> Api::ConstrainCalls(const ServedModel& model, Prompt& prompt) {
-  if (!HasCallSyntax(prompt.family.tools)) return {};
+  const ToolFamily calls = prompt.family.tools;
+  const bool limits_xml = HasXmlCalls(calls) && prompt.tools.use == ToolUse::kAuto && prompt.tools.limits_calls();
+  if (!HasCallSyntax(calls) && !limits_xml) return CheckFreeCalls(prompt.tools, calls);
   if (!prompt.tools.is_forced() && prompt.fields.constraint) return {};
   const auto special_token = [&model](std::string_view text) {
     const std::optional<TokenId> id = model.tokenizer->IdOf(text);
@@ -264,9 +285,13 @@ Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat)
 
 Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   if (!chat.ok()) return chat.error();
-  ROOST_ASSIGN_OR_RETURN(ChatPrompt read, ReadChatPrompt(call, *chat));
   Prompt prompt;
   prompt.family = FamilyOfOutput(*call.model, *chat);
+  // Tools that must not be called stay in the prompt, so that its beginning is the same with each choice of them,
+  // unless the model could call them.
+  const bool can_hold = HasCallSyntax(prompt.family.tools) || HasXmlCalls(prompt.family.tools);
+  if (chat->tool_set.choice_set == ToolChoiceSet::kSome && !can_hold) chat->tools = chat->allowed_tools;
+  ROOST_ASSIGN_OR_RETURN(ChatPrompt read, ReadChatPrompt(call, *chat));
   prompt.reasoning_start = read.reasoning_start;
   prompt.tools = std::move(chat->tool_set);
   prompt.fields = std::move(chat->sampling);
@@ -357,7 +382,9 @@ Result<void> Api::HoldAnswer(const Call& call, Prompt& prompt) {
     bound.tokens = std::max<std::uint64_t>(bound.tokens, spec.max_output_tokens);
   }
   for (const std::string& echo : prompt.echoes) bound.start_bytes += echo.size();
-  for (const ToolFunction& tool : prompt.tools.functions) bound.start_bytes += tool.schema.size();
+  for (const ToolFunction& tool : prompt.tools.functions) {
+    bound.start_bytes += tool.schema.size() + (tool.grammar ? tool.grammar->text.size() : 0);
+  }
   if (fields.max_output_tokens == 0) bound.tokens = 0;
   prompt.answer_memory = call.request.body.memory().Another();
   if (fields.delivery == Delivery::kWhole && fields.max_output_tokens) {
@@ -382,6 +409,7 @@ void Api::GenerateOpenAi(const Call& call, AnswerKind kind, Result<Prompt> promp
   identity.system_fingerprint = "fp_" + call.model->fingerprint.substr(0, kFingerprintDigits);
   const std::string id = identity.id;
   OpenAiAnswerOptions options = AnswerOptions(*call.model, prompt->fields, prompt->echo);
+  options.custom_tools = CustomToolsOf(prompt->tools);
   Generate(call, std::move(prompt).value(), id,
            std::make_unique<OpenAiAnswer>(std::move(identity), std::move(options)));
 }

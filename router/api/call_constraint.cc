@@ -10,6 +10,7 @@
 #include "common/base/json_writer.h"
 #include "common/grammar/constraint_rules.h"
 #include "router/api/marked_output.h"
+#include "router/api/tool_names.h"
 
 namespace roost::router {
 namespace {
@@ -38,6 +39,12 @@ Format UpTo(int most, const Format& content) {
 }
 Format Schema(std::string_view schema) {
   return fmt::format(R"({{"type":"json_schema","max_whitespace_cnt":{},"json_schema":{}}})", kMaxWhitespace, schema);
+}
+Format Grammar(const TextGrammar& grammar, std::string_view place) {
+  JsonWriter json;
+  json.BeginObject().Key("type").String("grammar").Key("place").String(place);
+  json.Key(grammar.syntax == TextGrammar::Syntax::kLark ? "lark" : "regex").String(grammar.text).EndObject();
+  return json.Take();
 }
 Format AnyText() { return R"({"type":"any_text"})"; }
 Format Nothing() { return R"("")"; }
@@ -124,7 +131,9 @@ class Writer {
   // The marker that begins calls; empty if the family has none.
   [[nodiscard]] std::string_view Trigger() const {
     switch (syntax_.family.tools) {
-      case ToolFamily::kHermes: return "<tool_call>";
+      case ToolFamily::kHermes:
+      case ToolFamily::kQwenXml:
+      case ToolFamily::kGlm: return "<tool_call>";
       case ToolFamily::kGranite: return "<|tool_call|>";
       case ToolFamily::kMistral: return "[TOOL_CALLS]";
       case ToolFamily::kKimi: return "<|tool_calls_section_begin|>";
@@ -141,6 +150,8 @@ class Writer {
         const Format call = Sequence({Text("\n"), Objects("arguments"), Text("\n"), marked("</tool_call>")});
         return Listed(call, Sequence({Text("\n"), marked("<tool_call>"), call}));
       }
+      case ToolFamily::kQwenXml:
+      case ToolFamily::kGlm: return Listed(XmlCall(), Sequence({Text("\n"), marked("<tool_call>"), XmlCall()}));
       case ToolFamily::kLlama: {
         const Format call = Objects("parameters");
         return Listed(call, Sequence({Text("; "), call}));
@@ -216,6 +227,30 @@ class Writer {
     });
   }
 
+  // Up to the end marker. Only the values of texts with a grammar are described.
+  Format XmlCall() const {
+    const bool is_glm = syntax_.family.tools == ToolFamily::kGlm;
+    return Functions([&](const ToolFunction& function) -> Formats {
+      const std::string head = is_glm ? function.name + "\n" : "\n<function=" + function.name + ">";
+      if (!function.grammar) return {Tag(Edge(head), AnyText(), Edge("</tool_call>"))};
+      const Format text = Grammar(*function.grammar, "text");
+      if (is_glm) {
+        return {Text(head),
+                Marker("<arg_key>"),
+                Text(kCustomToolInput),
+                Marker("</arg_key>"),
+                Text("\n"),
+                Marker("<arg_value>"),
+                text,
+                Marker("</arg_value>"),
+                Text("\n"),
+                Marker("</tool_call>")};
+      }
+      return {Text(fmt::format("{}\n<parameter={}>\n", head, kCustomToolInput)), text,
+              Text("\n</parameter>\n</function>\n"), Marker("</tool_call>")};
+    });
+  }
+
   // Without an end marker: a stop token ends the message.
   Format HarmonyCall() const {
     return Functions([&](const ToolFunction& function) -> Formats {
@@ -226,6 +261,10 @@ class Writer {
   }
 
   Format Arguments(const ToolFunction& function) const {
+    if (function.grammar) {
+      return Sequence({Text(fmt::format(R"({{"{}": ")", kCustomToolInput)), Grammar(*function.grammar, "json_string"),
+                       Text("\"}")});
+    }
     const bool by_schema = tools_.is_forced() || function.strictness == ToolStrictness::kStrict;
     const bool has_schema = !function.schema.empty() && function.schema != "{}";
     return Schema(by_schema && has_schema ? std::string_view(function.schema) : R"({"type":"object"})");
@@ -234,6 +273,14 @@ class Writer {
   const ToolSet& tools_;
   const CallSyntax& syntax_;
 };
+
+Result<std::optional<wire::Constraint>> ConstraintOf(const Format& format) {
+  wire::Constraint constraint{.kind = wire::ConstraintKind::kStructuralTag,
+                              .text = fmt::format(R"({{"type":"structural_tag","format":{}}})", format),
+                              .field = "tools"};
+  ROOST_RETURN_IF_ERROR(grammar::LibraryInputOf(constraint));
+  return std::optional(std::move(constraint));
+}
 
 }  // namespace
 
@@ -250,16 +297,19 @@ bool HasCallSyntax(ToolFamily family) {
   }
 }
 
+bool HasXmlCalls(ToolFamily family) { return family == ToolFamily::kQwenXml || family == ToolFamily::kGlm; }
+
 Result<std::optional<wire::Constraint>> CallConstraint(const ToolSet& tools, const CallSyntax& syntax) {
-  const bool is_strict = tools.use == ToolUse::kAuto && tools.has_strict();
+  const bool has_limits = tools.limits_calls() || (tools.has_strict() && HasCallSyntax(syntax.family.tools));
+  const bool is_strict = tools.use == ToolUse::kAuto && has_limits;
   if (!tools.is_forced() && !is_strict) return std::optional<wire::Constraint>();
   const Writer writer(tools, syntax);
-  const Format format = tools.is_forced() ? writer.Forced() : writer.Strict();
-  wire::Constraint constraint{.kind = wire::ConstraintKind::kStructuralTag,
-                              .text = fmt::format(R"({{"type":"structural_tag","format":{}}})", format),
-                              .field = "tools"};
-  ROOST_RETURN_IF_ERROR(grammar::LibraryInputOf(constraint));
-  return std::optional(std::move(constraint));
+  return ConstraintOf(tools.is_forced() ? writer.Forced() : writer.Strict());
+}
+
+Result<std::optional<wire::Constraint>> CallListConstraint(const ToolSet& tools) {
+  const CallSyntax list{.family = {}, .special_token = [](std::string_view) { return std::optional<TokenId>(); }};
+  return ConstraintOf(Writer(tools, list).Forced());
 }
 
 }  // namespace roost::router

@@ -2,10 +2,14 @@
 // syntax, as a structural tag for workers (common/grammar).
 //
 //   forced (`required`, a named function)   [reasoning] calls
-//   strict (`strict: true`, `auto`)         [reasoning] text, free until a call's marker; then calls, and nothing after
+//   strict (`strict: true`, `auto`)         [reasoning] text, free until a call's marker; then calls, and nothing
+//   after;
+//                                           also with a custom tool's grammar, or where the model sees more tools than
+//                                           it may call (ToolSet::limits_calls)
 //
 //   calls     a call, then up to kMaxForcedCalls - 1 others; only one if the request wants one
-//   call      the function's name, then arguments that match its schema; any object if the function is not strict
+//   call      the function's name, then arguments that match its schema; any object if the function is not strict; for
+//             a custom tool's grammar {"input": "a text of it"}
 //
 // A marker that is a special token of the model is required as that token, so text that spells it does not match. Any
 // other marker is required as text.
@@ -34,9 +38,15 @@ struct CallSyntax {
 
 // Whether a constraint can describe the family's calls. It can not for XML and Python, whose values are not JSON.
 [[nodiscard]] bool HasCallSyntax(ToolFamily family);
+// Whether a constraint can hold such calls to names and to custom tools' grammars: in XML a text stands as it is.
+[[nodiscard]] bool HasXmlCalls(ToolFamily family);
 
-// The family must have a call syntax. Empty when calls are neither forced nor strict. An error names the tools when
-// their schemas use something that a constraint can not express.
+// Forced calls as a list: [{"name": "f", "arguments": {…}}, …].
+[[nodiscard]] Result<std::optional<wire::Constraint>> CallListConstraint(const ToolSet& tools);
+
+// The family must have a call syntax, or XML, of which calls are described that are not forced and limited. Empty when
+// calls are neither forced nor strict. An error names the tools when their schemas use something that a constraint can
+// not express.
 [[nodiscard]] Result<std::optional<wire::Constraint>> CallConstraint(const ToolSet& tools, const CallSyntax& syntax);
 
 }  // namespace roost::router

@@ -22,8 +22,10 @@ namespace roost::router {
 struct ChatRequest {
   SamplingFields sampling;
   jinja::Value messages;
-  jinja::Value tools;      // a list, or none; also none with tool_choice "none"
-  ToolSet tool_set;        // the same, for parsing the answer
+  jinja::Value tools;  // a list, or none; also none with tool_choice "none"
+  ToolSet tool_set;    // the same, for parsing the answer; without those that tool_choice does not allow
+  // `tools` without these, for models whose calls can not be held to names.
+  jinja::Value allowed_tools;
   jinja::Value documents;  // a list, or none
   // chat_template_kwargs: a dict of template variables, in addition to those that the API sets.
   jinja::Value template_variables = jinja::Value::Mapping({});

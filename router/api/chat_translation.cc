@@ -1,5 +1,6 @@
 #include "router/api/chat_translation.h"
 
+#include <array>
 #include <charconv>
 #include <utility>
 
@@ -19,9 +20,16 @@ std::string OriginOf(const Translation& translation, std::string_view field) {
   if (const std::string* message = origin("messages[", translation.message_origins)) return *message;
   const std::string* tool = origin("tools[", translation.tool_origins);
   if (tool == nullptr) return std::string(field);
-  constexpr std::string_view kFunction = "].function";
-  const std::size_t inner = field.find(kFunction);
-  return inner == std::string_view::npos ? *tool : *tool + std::string(field.substr(inner + kFunction.size()));
+  // Members of the function or custom tool are the client's tool's own, and so are those of a custom tool's grammar.
+  for (const std::string_view kind : {"].function", "].custom"}) {
+    const std::size_t inner = field.find(kind);
+    if (inner == std::string_view::npos) continue;
+    std::string member(field.substr(inner + kind.size()));
+    constexpr std::string_view kGrammar = ".format.grammar";
+    if (member.starts_with(kGrammar)) member.replace(0, kGrammar.size(), ".format");
+    return *tool + member;
+  }
+  return *tool;
 }
 
 Result<ChatRequest> ReadTranslation(Result<Translation>& translation) {
@@ -38,6 +46,25 @@ Result<ChatRequest> ReadTranslation(Result<Translation>& translation) {
   chat->dropped_reasoning_count = translation->dropped_reasoning_count;
   return chat;
 }
+
+// A row for a field that has the same name in a chat.
+constexpr RequestField<ChatWriter> SameField(std::string_view name) {
+  return {name, "As in chat completions.", Own<ChatWriter>{"{}", &CopyField}};
+}
+
+constexpr auto kGuidedFields = std::to_array<RequestField<ChatWriter>>({
+    SameField("structured_outputs"),
+    SameField("guided_json"),
+    SameField("guided_regex"),
+    SameField("guided_choice"),
+    SameField("guided_grammar"),
+    SameField("json_schema"),
+    SameField("regex"),
+    SameField("ebnf"),
+    SameField("grammar"),
+    {"guided_whitespace_pattern", "Not supported.", Refused{}},
+    {"structural_tag", "Not supported.", Refused{}},
+});
 
 Result<ChatRequest> ReadTranslation(Result<Translation>&& translation) { return ReadTranslation(translation); }
 
@@ -64,6 +91,14 @@ void ChatWriter::AddMessage(std::string_view message, std::string_view origin) {
   result.message_origins.emplace_back(origin);
 }
 
+void ChatWriter::AddTool(std::string_view tool, std::string_view origin) {
+  if (!tools.empty()) tools += ',';
+  tools += tool;
+  result.tool_origins.emplace_back(origin);
+}
+
+std::span<const RequestField<ChatWriter>> GuidedFieldTable() { return kGuidedFields; }
+
 Result<void> CopyField(JsonElement element, const std::string& path, ChatWriter& chat) {
   chat.json.Key(path).Raw(simdjson::minify(element));
   return {};
@@ -73,13 +108,15 @@ Result<void> TranslateFields(const JsonObject& body, std::span<const RequestFiel
                              ChatWriter& chat) {
   chat.json.BeginObject();
   ROOST_RETURN_IF_ERROR(ReadFields(body, fields, chat));
+  ROOST_RETURN_IF_ERROR(ReadFields(body, GuidedFieldTable(), chat));
   for (const RequestField<CacheFields>& field : CacheFieldTable()) CopyMembers(body, {field.name}, chat.json);
-  chat.result.unknown_field_count = CountUnknown(body, fields, CacheFieldTable());
+  chat.result.unknown_field_count = CountUnknown(body, fields, GuidedFieldTable(), CacheFieldTable());
   return {};
 }
 
 Translation FinishChat(ChatWriter& chat, std::string_view system_field) {
   const bool has_both = !chat.system.empty() && !chat.messages.empty();
+  if (!chat.tools.empty()) chat.json.Key("tools").Raw("[" + chat.tools + "]");
   chat.json.Key("messages").Raw("[" + chat.system + (has_both ? "," : "") + chat.messages + "]").EndObject();
   Translation result = std::move(chat.result);
   result.chat = chat.json.Take();

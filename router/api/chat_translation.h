@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,12 +60,15 @@ struct ResponsesRequest {
 struct ChatWriter {
   JsonWriter json;       // its members, except the messages
   std::string messages;  // as JSON, separated by commas
+  std::string tools;     // the same
   std::string system;    // a message that goes before `messages`, as JSON; may be empty
   bool thinks = false;   // whether the client asks for reasoning
   Translation result;    // but for its chat; message_origins without the system's
+  std::set<std::string, std::less<>> tool_names_seen;
 
   // `origin`: the client's name for the item, for errors.
   void AddMessage(std::string_view message, std::string_view origin);
+  void AddTool(std::string_view tool, std::string_view origin);
 };
 
 [[nodiscard]] std::span<const RequestField<ChatWriter>> MessagesFieldTable();
@@ -72,12 +77,10 @@ struct ChatWriter {
 // For a field that has the same name in a chat; the chat's parser checks it.
 [[nodiscard]] Result<void> CopyField(JsonElement element, const std::string& path, ChatWriter& chat);
 
-// A row for such a field.
-[[nodiscard]] constexpr RequestField<ChatWriter> SameField(std::string_view name, std::string_view description) {
-  return {name, description, Own<ChatWriter>{"{}", &CopyField}};
-}
+// The fields of a chat that set the form of the answer: the same in all APIs.
+[[nodiscard]] std::span<const RequestField<ChatWriter>> GuidedFieldTable();
 
-// Translates the fields of the table, and Roost's own fields for cache and queue.
+// Translates the fields of the table, the guided ones, and Roost's own for cache and queue.
 [[nodiscard]] Result<void> TranslateFields(const JsonObject& body, std::span<const RequestField<ChatWriter>> fields,
                                            ChatWriter& chat);
 // `system_field`: the client's name for the field of `system`.

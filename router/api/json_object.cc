@@ -156,6 +156,43 @@ Result<std::optional<std::vector<JsonElement>>> JsonObject::Array(std::string_vi
 
 JsonBody::JsonBody(std::string body) : body_(std::move(body)) {}
 
+namespace {
+
+bool IsHex4(std::string_view text) {
+  return text.size() >= 4 && text.substr(0, 4).find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
+}
+// Whether \uHHHH begins here, with a surrogate of the half whose second digit is one of `digits`.
+bool IsSurrogate(std::string_view text, std::string_view digits) {
+  return text.starts_with("\\u") && IsHex4(text.substr(2)) && (text[2] | 0x20) == 'd' &&
+         digits.find(text[3]) != std::string_view::npos;
+}
+
+// Makes halves of characters U+FFFD, in place: programs that cut texts by UTF-16 units send them, again in every later
+// turn. Backslashes stand in strings alone. Whether there was one.
+bool ReplaceLoneSurrogates(std::string& json) {
+  constexpr std::string_view kFirst = "89abAB";
+  constexpr std::string_view kSecond = "cdefCDEF";
+  constexpr std::size_t kEscape = 6;
+  bool found = false;
+  const std::string_view text = json;
+  for (std::size_t at = text.find('\\'); at < text.size(); at = text.find('\\', at)) {
+    const std::string_view rest = text.substr(at);
+    const bool is_first = IsSurrogate(rest, kFirst);
+    if (is_first && IsSurrogate(rest.substr(kEscape), kSecond)) {
+      at += 2 * kEscape;
+    } else if (is_first || IsSurrogate(rest, kSecond)) {
+      json.replace(at + 2, 4, "FFFD");
+      found = true;
+      at += kEscape;
+    } else {
+      at += 2;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
 Result<JsonObject> JsonBody::Parse() {
   const std::size_t size = body_.size();
   // The parser reads whole SIMD vectors, so also bytes after the end.
@@ -163,6 +200,9 @@ Result<JsonObject> JsonBody::Parse() {
   JsonElement root;
   simdjson::error_code error = parser_.allocate(size, kMaxJsonDepth);
   if (!error) error = parser_.parse(body_.data(), size, false).get(root);
+  if (error == simdjson::STRING_ERROR && ReplaceLoneSurrogates(body_)) {
+    error = parser_.parse(body_.data(), size, false).get(root);
+  }
   if (error == simdjson::EMPTY) return InvalidArgument("", "the request body is empty");
   if (error) return InvalidArgument("", "the request body is not valid JSON: {}", simdjson::error_message(error));
   return JsonObject::From(root, "");

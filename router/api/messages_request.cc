@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,11 +29,84 @@ std::string_view WithoutAccountLine(std::string_view text) {
   return text.substr(std::min(text.find('\n'), text.size() - 1) + 1);
 }
 
+// ---- texts in other blocks ----
+
+// This server writes none, so a client that wants them must know.
+Result<void> CheckCitations(const JsonObject& block) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> citations, block.Object("citations"));
+  if (!citations) return {};
+  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> wanted, citations->Bool("enabled"));
+  if (!wanted.value_or(false)) return {};
+  return InvalidArgument(citations->PathOf("enabled"), "must be false: this server writes no citations");
+}
+
+// The members of the block that are texts, as lines.
+Result<std::string> TextMembers(const JsonObject& block, std::initializer_list<std::string_view> names) {
+  std::optional<std::string> all;
+  for (const std::string_view name : names) {
+    ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> text, block.String(name));
+    if (text && !text->empty()) AddLine(*text, all);
+  }
+  return std::move(all).value_or("");
+}
+
+Result<std::string> TextOfContent(JsonElement content, const std::string& path,
+                                  std::string_view (*cut)(std::string_view));
 std::string_view AsItIs(std::string_view text) { return text; }
+
+Result<std::string> ContentOf(const JsonObject& block) {
+  const std::optional<JsonElement> content = block.Find("content");
+  if (!content) return InvalidArgument(block.PathOf("content"), "is missing");
+  return TextOfContent(*content, block.PathOf("content"), &AsItIs);
+}
+
+// {"type": "document", "title": "…", "context": "…", "source": {"type": "text", "data": "…"} | {"type": "content", …}}
+Result<std::string> TextOfDocument(const JsonObject& block) {
+  ROOST_RETURN_IF_ERROR(CheckCitations(block));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> source, block.Object("source"));
+  if (!source) return InvalidArgument(block.PathOf("source"), "is missing");
+  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(*source, "type"));
+  if (type != "text" && type != "content") {
+    return InvalidArgument(source->PathOf("type"), "must be text or content: this server reads no files");
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::string head, TextMembers(block, {"title", "context"}));
+  std::optional<std::string> all;
+  if (!head.empty()) all = head;
+  if (type == "text") {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view data, RequiredText(*source, "data"));
+    AddLine(data, all);
+  } else {
+    ROOST_ASSIGN_OR_RETURN(const std::string data, ContentOf(*source));
+    AddLine(data, all);
+  }
+  return std::move(all).value_or("");
+}
+
+// The text of a block that may stand in a user's message and in a tool's result; nothing for other blocks.
+Result<std::optional<std::string>> TextOfBlock(const JsonObject& block, std::string_view type) {
+  std::string text;
+  if (type == "text") {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view said, RequiredText(block, "text"));
+    text = said;
+  } else if (type == "document") {
+    ROOST_ASSIGN_OR_RETURN(text, TextOfDocument(block));
+  } else if (type == "search_result") {
+    ROOST_RETURN_IF_ERROR(CheckCitations(block));
+    ROOST_ASSIGN_OR_RETURN(text, TextMembers(block, {"title", "source"}));
+    ROOST_ASSIGN_OR_RETURN(const std::string content, ContentOf(block));
+    text += text.empty() ? content : "\n" + content;
+  } else if (type == "tool_reference") {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(block, "tool_name"));
+    text = name;
+  } else {
+    return std::optional<std::string>();
+  }
+  return std::optional(std::move(text));
+}
 
 // A text, or an array of text blocks as one text, each after `cut`. Blocks that are empty then are left out.
 Result<std::string> TextOfContent(JsonElement content, const std::string& path,
-                                  std::string_view (*cut)(std::string_view) = &AsItIs) {
+                                  std::string_view (*cut)(std::string_view)) {
   if (content.is_string()) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
     return std::string(cut(text));
@@ -42,12 +116,11 @@ Result<std::string> TextOfContent(JsonElement content, const std::string& path,
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     ROOST_ASSIGN_OR_RETURN(const JsonObject block, JsonObject::From(blocks[i], fmt::format("{}[{}]", path, i)));
     ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(block, "type"));
-    if (type != "text") {
-      return InvalidArgument(block.PathOf("type"),
-                             "must be \"text\" here: this server accepts no other kind of content");
+    ROOST_ASSIGN_OR_RETURN(const std::optional<std::string> text, TextOfBlock(block, type));
+    if (!text) {
+      return InvalidArgument(block.PathOf("type"), "'{}' is not supported here: this server reads texts alone", type);
     }
-    ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(block, "text"));
-    if (const std::string_view kept = cut(text); !kept.empty()) AddLine(kept, all);
+    if (const std::string_view kept = cut(*text); !kept.empty()) AddLine(kept, all);
   }
   return std::move(all).value_or("");
 }
@@ -79,7 +152,7 @@ Result<void> AddToolResult(const JsonObject& block, Turn& turn) {
   ROOST_RETURN_IF_ERROR(block.Bool("is_error"));
   std::string text;
   if (const std::optional<JsonElement> content = block.Find("content")) {
-    ROOST_ASSIGN_OR_RETURN(text, TextOfContent(*content, block.PathOf("content")));
+    ROOST_ASSIGN_OR_RETURN(text, TextOfContent(*content, block.PathOf("content"), &AsItIs));
   }
   JsonWriter json;
   json.BeginObject().Key("role").String("tool").Key("tool_call_id").String(id).Key("content").String(text).EndObject();
@@ -89,10 +162,10 @@ Result<void> AddToolResult(const JsonObject& block, Turn& turn) {
 
 Result<void> AddBlock(const JsonObject& block, std::string_view role, Turn& turn) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(block, "type"));
-  if (type == "text") {
-    ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(block, "text"));
-    AddLine(text, turn.text);
-    return {};
+  if (type == "text" || role == "user") {
+    ROOST_ASSIGN_OR_RETURN(const std::optional<std::string> text, TextOfBlock(block, type));
+    if (text) AddLine(*text, turn.text);
+    if (text) return {};
   }
   if (type == "tool_result" && role == "user") return AddToolResult(block, turn);
   if (type == "tool_use" && role == "assistant") return AddToolUse(block, turn);
@@ -111,7 +184,7 @@ Result<Turn> ReadTurn(const JsonObject& message, std::string_view role) {
   if (!content) return InvalidArgument(path, "is missing");
   Turn turn;
   if (content->is_string()) {
-    ROOST_ASSIGN_OR_RETURN(turn.text, TextOfContent(*content, path));
+    ROOST_ASSIGN_OR_RETURN(turn.text, TextOfContent(*content, path, &AsItIs));
     return turn;
   }
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> blocks, ElementsOf(*content, path));
@@ -183,7 +256,7 @@ Result<void> ReadSystem(JsonElement element, const std::string& path, ChatWriter
 
 // ---- tools ----
 
-Result<void> WriteCustomTool(JsonElement element, std::string path, JsonWriter& json) {
+Result<void> WriteCustomTool(JsonElement element, std::string path, ChatWriter& chat) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(element, std::move(path)));
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> type, tool.String("type"));
   if (type && *type != "custom") {
@@ -193,22 +266,21 @@ Result<void> WriteCustomTool(JsonElement element, std::string path, JsonWriter& 
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> description, tool.String("description"));
   ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> schema, tool.Object("input_schema"));
   if (!schema) return InvalidArgument(tool.PathOf("input_schema"), "is missing");
+  JsonWriter json;
   json.BeginObject().Key("type").String("function").Key("function").BeginObject().Key("name").String(name);
   if (description) json.Key("description").String(*description);
   json.Key("parameters").Raw(simdjson::minify(*tool.Find("input_schema")));
   CopyMembers(tool, {"strict"}, json);
   json.EndObject().EndObject();
+  chat.AddTool(json.Take(), tool.path());
   return {};
 }
 
 Result<void> ReadCustomTools(JsonElement element, const std::string& path, ChatWriter& chat) {
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
-  chat.json.Key("tools").BeginArray();
   for (std::size_t i = 0; i < tools.size(); ++i) {
-    chat.result.tool_origins.push_back(fmt::format("{}[{}]", path, i));
-    ROOST_RETURN_IF_ERROR(WriteCustomTool(tools[i], chat.result.tool_origins.back(), chat.json));
+    ROOST_RETURN_IF_ERROR(WriteCustomTool(tools[i], fmt::format("{}[{}]", path, i), chat));
   }
-  chat.json.EndArray();
   return {};
 }
 
@@ -273,7 +345,8 @@ constexpr std::string_view kTurnsSchema =
     R"({"type":"array","minItems":1,"items":{"type":"object","required":["role","content"],"properties":{)"
     R"("role":{"enum":["user","assistant","system"]},"content":{"oneOf":[{"type":"string"},{"type":"array",)"
     R"("items":{"type":"object","required":["type"],"properties":{)"
-    R"("type":{"enum":["text","tool_use","tool_result","thinking","redacted_thinking"]}}}}]}}}})";
+    R"("type":{"enum":["text","tool_use","tool_result","thinking","redacted_thinking","document","search_result",)"
+    R"("tool_reference"]}}}}]}}}})";
 constexpr std::string_view kSystemSchema =
     R"({"oneOf":[{"type":"string"},{"type":"array","items":{"type":"object","required":["type","text"],)"
     R"("properties":{"type":{"const":"text"},"text":{"type":"string"}}}}]})";
@@ -300,7 +373,7 @@ constexpr auto kMessagesFields = std::to_array<RequestField<ChatWriter>>({
     {"system", "What goes before the conversation.", Own<ChatWriter>{kSystemSchema, &ReadSystem}},
     {"stream", "Send the answer as server-sent events.", Own<ChatWriter>{R"({"type":"boolean"})", &CopyField}},
     {"stop_sequences", "Texts that end the answer.",
-     Own<ChatWriter>{R"({"type":"array","maxItems":16,"items":{"type":"string","minLength":1}})", &ReadStopSequences}},
+     Own<ChatWriter>{R"({"type":"array","maxItems":16,"items":{"type":"string"}})", &ReadStopSequences}},
     {"temperature", "0 is greedy.", Own<ChatWriter>{R"({"type":"number","minimum":0,"maximum":2})", &CopyField}},
     {"top_p", "Sample from the likeliest tokens whose probabilities add up to this.",
      Own<ChatWriter>{R"({"type":"number","exclusiveMinimum":0,"maximum":1})", &CopyField}},
@@ -313,19 +386,10 @@ constexpr auto kMessagesFields = std::to_array<RequestField<ChatWriter>>({
      Own<ChatWriter>{kOutputConfigSchema, &ReadOutputConfig}},
     {"output_format", "An older name of output_config.format.",
      Own<ChatWriter>{kOutputFormatSchema, &ReadOutputFormat}},
-    SameField("structured_outputs", "As in chat completions: the form of the answer."),
-    SameField("guided_json", "As in chat completions."),
-    SameField("guided_regex", "As in chat completions."),
-    SameField("guided_choice", "As in chat completions."),
-    SameField("guided_grammar", "As in chat completions."),
-    SameField("json_schema", "As in chat completions."),
-    SameField("regex", "As in chat completions."),
-    SameField("ebnf", "As in chat completions."),
-    SameField("grammar", "As in chat completions."),
-    {"guided_whitespace_pattern", "Not supported.", Refused{}},
-    {"structural_tag", "Not supported.", Refused{}},
     {"response_format", "Not supported here: see output_config.", Refused{}},
     {"thinking", "Whether a model that can reason does so.", Own<ChatWriter>{kThinkingSchema, &ReadThinking}},
+    {"mcp_servers", "Not supported: this server runs no tools of its own.", Refused{Refused::Accepts::kEmpty}},
+    {"container", "Not supported: this server runs no tools of its own.", Refused{}},
     {"metadata", "Without effect.", Ignored{}},
     {"service_tier", "Without effect.", Ignored{}},
 });

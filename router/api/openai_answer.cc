@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "router/api/logprobs_json.h"
+#include "router/api/tool_names.h"
 
 namespace roost::router {
 namespace {
@@ -50,28 +53,30 @@ void WriteToolCallDelta(const ToolCallDelta& call, JsonWriter& json) {
   json.Key("arguments").String(call.arguments).EndObject().EndObject();
 }
 
-std::string DeltaText(const AnswerDelta& delta) {
+// `calls` are those of the delta, as JSON.
+std::string DeltaText(const AnswerDelta& delta, std::string_view calls) {
   JsonWriter json;
   json.BeginObject();
   if (!delta.reasoning.empty()) json.Key("reasoning_content").String(delta.reasoning);
   if (!delta.content.empty()) json.Key("content").String(delta.content);
-  if (!delta.tool_calls.empty()) {
-    json.Key("tool_calls").BeginArray();
-    for (const ToolCallDelta& call : delta.tool_calls) WriteToolCallDelta(call, json);
-    json.EndArray();
-  }
+  if (!calls.empty()) json.Key("tool_calls").Raw(fmt::format("[{}]", calls));
   json.EndObject();
   return json.Take();
 }
 
 // ---- parts of whole answers ----
 
-void WriteToolCall(const ToolCall& call, JsonWriter& json) {
-  json.BeginObject().Key("id").String(call.id).Key("type").String("function").Key("function").BeginObject();
-  json.Key("name").String(call.name).Key("arguments").String(call.arguments).EndObject().EndObject();
+using CustomTools = std::set<std::string, std::less<>>;
+
+void WriteToolCall(const ToolCall& call, const CustomTools& custom_tools, JsonWriter& json) {
+  const bool is_custom = custom_tools.contains(call.name);
+  const std::string_view kind = is_custom ? "custom" : "function";
+  json.BeginObject().Key("id").String(call.id).Key("type").String(kind).Key(kind).BeginObject();
+  json.Key("name").String(call.name).Key(is_custom ? "input" : "arguments");
+  json.String(is_custom ? CustomInputOf(call.arguments) : call.arguments).EndObject().EndObject();
 }
 
-void WriteMessage(const ChoiceAnswer& choice, JsonWriter& json) {
+void WriteMessage(const ChoiceAnswer& choice, const CustomTools& custom_tools, JsonWriter& json) {
   json.Key("message").BeginObject().Key("role").String("assistant").Key("content");
   const bool only_calls = choice.content.empty() && !choice.tool_calls.empty();
   only_calls ? json.Null() : json.String(choice.content);
@@ -79,7 +84,7 @@ void WriteMessage(const ChoiceAnswer& choice, JsonWriter& json) {
   if (!choice.reasoning.empty()) json.Key("reasoning_content").String(choice.reasoning);
   if (!choice.tool_calls.empty()) {
     json.Key("tool_calls").BeginArray();
-    for (const ToolCall& call : choice.tool_calls) WriteToolCall(call, json);
+    for (const ToolCall& call : choice.tool_calls) WriteToolCall(call, custom_tools, json);
     json.EndArray();
   }
   json.EndObject();
@@ -218,6 +223,42 @@ void OpenAiAnswer::AppendRole(std::uint32_t choice, const Usage& usage, std::str
   AppendChunk({.choice = choice, .delta = R"({"role":"assistant","content":""})", .text = {}}, usage, frames);
 }
 
+std::string OpenAiAnswer::CloseCustomCall(std::uint32_t choice) {
+  const auto open = custom_calls_.extract(choice);
+  if (open.empty()) return "";
+  JsonWriter json;
+  json.BeginObject().Key("index").Number(open.mapped().index).Key("custom").BeginObject();
+  json.Key("input").String(CustomInputOf(open.mapped().arguments)).EndObject().EndObject();
+  return json.Take();
+}
+
+std::string OpenAiAnswer::CallDeltas(std::uint32_t choice, const AnswerDelta& delta) {
+  std::string all;
+  const auto add = [&all](std::string_view call) {
+    if (!all.empty() && !call.empty()) all += ',';
+    all += call;
+  };
+  for (const ToolCallDelta& call : delta.tool_calls) {
+    const auto open = custom_calls_.find(choice);
+    if (open != custom_calls_.end() && open->second.index == call.index) {
+      open->second.arguments += call.arguments;
+      continue;
+    }
+    add(CloseCustomCall(choice));
+    JsonWriter json;
+    if (!options_.custom_tools.contains(call.name)) {
+      WriteToolCallDelta(call, json);
+      add(json.Take());
+      continue;
+    }
+    json.BeginObject().Key("index").Number(call.index).Key("id").String(call.id).Key("type").String("custom");
+    json.Key("custom").BeginObject().Key("name").String(call.name).Key("input").String("").EndObject().EndObject();
+    add(json.Take());
+    custom_calls_[choice] = {call.index, call.arguments};
+  }
+  return all;
+}
+
 std::string OpenAiAnswer::Begin(const Usage&) { return {}; }
 
 std::string OpenAiAnswer::Continue(std::uint32_t choice, const AnswerDelta& delta, const Usage& usage) {
@@ -229,7 +270,9 @@ std::string OpenAiAnswer::Continue(std::uint32_t choice, const AnswerDelta& delt
     AppendContent(choice, delta.content, usage, frames);
     return frames;
   }
-  const std::string chat_delta = IsChat() ? DeltaText(delta) : std::string();
+  const std::string calls = CallDeltas(choice, delta);
+  if (delta.content.empty() && delta.reasoning.empty() && calls.empty() && !has_details) return frames;
+  const std::string chat_delta = IsChat() ? DeltaText(delta, calls) : std::string();
   AppendChunk({.choice = choice, .delta = chat_delta, .text = delta.content, .details = has_details ? &delta : nullptr},
               usage, frames);
   return frames;
@@ -238,6 +281,9 @@ std::string OpenAiAnswer::Continue(std::uint32_t choice, const AnswerDelta& delt
 std::string OpenAiAnswer::EndChoice(std::uint32_t choice, const ChoiceFinish& finish, const Usage& usage) {
   std::string frames;
   AppendRole(choice, usage, frames);
+  if (const std::string call = CloseCustomCall(choice); !call.empty()) {
+    AppendChunk({.choice = choice, .delta = DeltaText({}, call), .text = {}}, usage, frames);
+  }
   AppendChunk({.choice = choice, .delta = "{}", .text = {}, .finish = finish}, usage, frames);
   return frames;
 }
@@ -262,7 +308,7 @@ std::string OpenAiAnswer::Whole(std::span<const ChoiceAnswer> choices, const Usa
     const ChoiceAnswer& choice = choices[i];
     json.BeginObject().Key("index").Number(i);
     if (IsChat()) {
-      WriteMessage(choice, json);
+      WriteMessage(choice, options_.custom_tools, json);
     } else {
       json.Key("text").String(choice.content);
     }

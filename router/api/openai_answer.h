@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +37,7 @@ struct OpenAiAnswerOptions {
   TokenIdReport token_ids = TokenIdReport::kOmit;
   Logprobs logprobs = Logprobs::kOmit;  // of the answer, and of an echoed prompt
   Echo echo = Echo::kNone;
+  std::set<std::string, std::less<>> custom_tools = {};  // whose calls hold a text
 };
 
 class OpenAiAnswer final : public AnswerFormat {
@@ -60,6 +64,10 @@ class OpenAiAnswer final : public AnswerFormat {
   void EndChunk(const Usage& usage, std::string& frames) const;
   // Appends the chunk with the role; once for each choice.
   void AppendRole(std::uint32_t choice, const Usage& usage, std::string& frames);
+  // The calls of a delta as JSON, separated by commas. A custom tool's text is known when its call is whole.
+  [[nodiscard]] std::string CallDeltas(std::uint32_t choice, const AnswerDelta& delta);
+  // The text of the choice's open call of a custom tool, if there is one.
+  [[nodiscard]] std::string CloseCustomCall(std::uint32_t choice);
   [[nodiscard]] bool HasDetails(const AnswerDelta& delta) const;
   // Details of tokens, in addition to the text. `Part` is an AnswerDelta or a ChoiceAnswer.
   template <typename Part>
@@ -70,7 +78,13 @@ class OpenAiAnswer final : public AnswerFormat {
   const AnswerIdentity identity_;
   const OpenAiAnswerOptions options_;
   const std::string chunk_head_;
-  std::vector<bool> has_role_;             // by choice
+  std::vector<bool> has_role_;  // by choice
+  // By choice: the call of a custom tool that is not whole yet.
+  struct OpenCall {
+    std::uint32_t index = 0;
+    std::string arguments;
+  };
+  std::map<std::uint32_t, OpenCall> custom_calls_;
   std::vector<std::size_t> text_offsets_;  // by choice: characters of the tokens so far
 };
 

@@ -84,14 +84,17 @@ void WriteRequestSchemas(JsonWriter& json) {
   EndSchema(json);
   BeginSchema("ResponsesRequest", {"model", "input"}, json);
   WriteFields(ResponsesFieldTable(), json);
+  WriteFields(GuidedFieldTable(), json);
   WriteFields(CacheFieldTable(), json);
   EndSchema(json);
   BeginSchema("MessagesRequest", {"model", "max_tokens", "messages"}, json);
   WriteFields(MessagesFieldTable(), json);
+  WriteFields(GuidedFieldTable(), json);
   WriteFields(CacheFieldTable(), json);
   EndSchema(json);
   BeginSchema("CountTokensRequest", {"model", "messages"}, json);
   WriteFields(MessagesFieldTable(), json);
+  WriteFields(GuidedFieldTable(), json);
   EndSchema(json);
   BeginSchema("TokenizeRequest", {"prompt"}, json);
   WriteFields(TokenizeFieldTable(), json);

@@ -34,15 +34,6 @@ std::string PartText(BlockKind kind, std::string_view text) {
   return fmt::format(R"({{"type":"output_text","text":{},"annotations":[],"logprobs":[]}})", Quoted(text));
 }
 
-// The text within a custom tool's arguments: {"input": "…"}. What a model wrote instead is the text.
-std::string CustomInputOf(const std::string& arguments) {
-  JsonBody json(arguments);
-  const Result<JsonObject> object = json.Parse();
-  if (!object.ok()) return arguments;
-  const Result<std::optional<std::string_view>> input = object->String(kCustomToolInput);
-  return input.ok() && *input ? std::string(**input) : arguments;
-}
-
 }  // namespace
 
 ResponseEcho EchoOfResponses(const JsonObject& body) {

@@ -13,6 +13,126 @@
 namespace roost::router {
 namespace {
 
+// ---- tools ----
+
+// The name that the model knows the tool of a call by.
+Result<std::string> FunctionNameOf(const JsonObject& item) {
+  ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(item, "name"));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name_space, item.String("namespace"));
+  return QualifiedName(name_space.value_or(""), name);
+}
+
+// A custom tool's format has the members of a chat's grammar directly, next to its type.
+Result<void> WriteTextFormat(const JsonObject& tool, JsonWriter& json) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> format, tool.Object("format"));
+  if (!format) return {};
+  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(*format, "type"));
+  json.Key("format").BeginObject().Key("type").String(type);
+  if (type == "grammar") {
+    json.Key("grammar").BeginObject();
+    CopyMembers(*format, {"syntax", "definition"}, json);
+    json.EndObject();
+  }
+  json.EndObject();
+  return {};
+}
+
+// Writes the tools that the client itself runs as tools of the chat. Of two with one name the first counts: Codex may
+// send one in `tools` and again within the input.
+class ClientTools {
+ public:
+  explicit ClientTools(ChatWriter& chat) : chat_(chat) {}
+
+  Result<void> Add(JsonElement element, const std::string& path) {
+    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
+    for (std::size_t i = 0; i < tools.size(); ++i) {
+      ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(tools[i], fmt::format("{}[{}]", path, i)));
+      ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(tool, "type"));
+      ROOST_RETURN_IF_ERROR(type == "namespace" ? AddNamespace(tool) : AddTool(tool, type, ""));
+    }
+    return {};
+  }
+
+ private:
+  Result<void> AddNamespace(const JsonObject& tool) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(tool, "name"));
+    ROOST_ASSIGN_OR_RETURN(const auto tools, tool.Array("tools"));
+    if (!tools) return InvalidArgument(tool.PathOf("tools"), "is missing");
+    for (std::size_t i = 0; i < tools->size(); ++i) {
+      ROOST_ASSIGN_OR_RETURN(const JsonObject inner,
+                             JsonObject::From((*tools)[i], fmt::format("{}[{}]", tool.PathOf("tools"), i)));
+      ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(inner, "type"));
+      ROOST_RETURN_IF_ERROR(AddTool(inner, type, name));
+    }
+    return {};
+  }
+
+  Result<void> AddTool(const JsonObject& tool, std::string_view type, std::string_view name_space) {
+    if (type != "function" && type != "custom") {
+      return InvalidArgument(tool.PathOf("type"),
+                             "must be function, custom or namespace, not '{}': this server runs no "
+                             "tools of its own",
+                             type);
+    }
+    ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(tool, "name"));
+    const bool is_custom = type == "custom";
+    const std::string full_name = QualifiedName(name_space, name);
+    if (!chat_.tool_names_seen.insert(full_name).second) return {};
+    JsonWriter json;
+    json.BeginObject().Key("type").String(type).Key(type).BeginObject().Key("name").String(full_name);
+    CopyMembers(tool, {"description"}, json);
+    if (is_custom) {
+      ROOST_RETURN_IF_ERROR(WriteTextFormat(tool, json));
+    } else {
+      CopyMembers(tool, {"parameters", "strict"}, json);
+    }
+    json.EndObject().EndObject();
+    chat_.AddTool(json.Take(), tool.path());
+    if (!is_custom && name_space.empty()) return {};
+    const auto kind = is_custom ? ClientTool::Kind::kCustom : ClientTool::Kind::kFunction;
+    chat_.result.tool_names[full_name] = {kind, std::string(name), std::string(name_space)};
+    return {};
+  }
+
+  ChatWriter& chat_;
+};
+
+Result<void> ReadClientTools(JsonElement element, const std::string& path, ChatWriter& chat) {
+  return ClientTools(chat).Add(element, path);
+}
+
+// A tool of a choice, as a chat names it.
+Result<void> WriteToolChoice(const JsonObject& named, JsonWriter& json) {
+  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(named, "type"));
+  if (type != "function" && type != "custom") {
+    return InvalidArgument(named.PathOf("type"), "must be function or custom");
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::string name, FunctionNameOf(named));
+  json.BeginObject().Key("type").String(type).Key(type).BeginObject().Key("name").String(name);
+  json.EndObject().EndObject();
+  return {};
+}
+
+Result<void> ReadClientToolChoice(JsonElement element, const std::string& path, ChatWriter& chat) {
+  if (element.is_string()) return CopyField(element, path, chat);
+  ROOST_ASSIGN_OR_RETURN(const JsonObject choice, JsonObject::From(element, path));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(choice, "type"));
+  chat.json.Key("tool_choice");
+  if (type != "allowed_tools") return WriteToolChoice(choice, chat.json);
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::vector<JsonElement>> tools, choice.Array("tools"));
+  if (!tools) return InvalidArgument(choice.PathOf("tools"), "is missing");
+  chat.json.BeginObject().Key("type").String(type).Key(type).BeginObject();
+  CopyMembers(choice, {"mode"}, chat.json);
+  chat.json.Key("tools").BeginArray();
+  for (std::size_t i = 0; i < tools->size(); ++i) {
+    const std::string tool_path = fmt::format("{}[{}]", choice.PathOf("tools"), i);
+    ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From((*tools)[i], tool_path));
+    ROOST_RETURN_IF_ERROR(WriteToolChoice(tool, chat.json));
+  }
+  chat.json.EndArray().EndObject().EndObject();
+  return {};
+}
+
 // ---- items of the input ----
 
 // A text, or an array of parts with text as one text. Parts become lines, as in vLLM.
@@ -44,13 +164,6 @@ Result<std::string> TextOfMember(const JsonObject& item, std::string_view name) 
   return TextOfParts(*element, item.PathOf(name));
 }
 
-// The name that the model knows the tool of a call by.
-Result<std::string> FunctionNameOf(const JsonObject& item) {
-  ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(item, "name"));
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name_space, item.String("namespace"));
-  return QualifiedName(name_space.value_or(""), name);
-}
-
 // Makes chat messages from input items. Consecutive items of the assistant (reasoning, text, calls) become one message.
 class InputItems {
  public:
@@ -63,6 +176,7 @@ class InputItems {
     if (type == "function_call" || type == "custom_tool_call") return AddCall(item, type);
     if (type == "function_call_output" || type == "custom_tool_call_output") return AddOutput(item);
     if (type == "reasoning") return AddReasoning(item);
+    if (type == "additional_tools") return AddTools(item);
     return InvalidArgument(item.PathOf("type"), "'{}' is not supported", type);
   }
 
@@ -132,13 +246,22 @@ class InputItems {
 
   Result<void> AddOutput(const JsonObject& item) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view id, RequiredText(item, "call_id"));
-    ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfMember(item, "output"));
+    // A tool may say nothing.
+    const bool is_empty = !item.Find("output");
+    ROOST_ASSIGN_OR_RETURN(const std::string text, is_empty ? std::string() : TextOfMember(item, "output"));
     FlushAssistant();
     JsonWriter json;
     json.BeginObject().Key("role").String("tool").Key("tool_call_id").String(id);
     json.Key("content").String(text).EndObject();
     chat_.AddMessage(json.Take(), item.path());
     return {};
+  }
+
+  // Codex sends its tools within the input.
+  Result<void> AddTools(const JsonObject& item) {
+    const std::optional<JsonElement> tools = item.Find("tools");
+    if (!tools) return InvalidArgument(item.PathOf("tools"), "is missing");
+    return ReadClientTools(*tools, item.PathOf("tools"), chat_);
   }
 
   // Encrypted reasoning comes from another server and is left out.
@@ -190,120 +313,7 @@ Result<void> ReadInstructions(JsonElement element, const std::string& path, Chat
   return {};
 }
 
-// ---- tools and formats ----
-
-void WriteTextParameter(std::string_view description, std::optional<std::string_view> pattern, JsonWriter& json) {
-  json.BeginObject().Key("type").String("object").Key("properties").BeginObject();
-  json.Key(kCustomToolInput).BeginObject().Key("type").String("string");
-  if (!description.empty()) json.Key("description").String(description);
-  if (pattern) json.Key("pattern").String(*pattern);
-  json.EndObject().EndObject().Key("required").BeginArray().String(kCustomToolInput).EndArray();
-  json.Key("additionalProperties").Bool(false).EndObject();
-}
-
-// The parameters of a custom tool: one text. A regular expression is its pattern and is enforced as a strict function's
-// schema is; no constraint here reads Lark, so the model is shown such a grammar.
-Result<void> WriteCustomParameters(const JsonObject& tool, JsonWriter& json) {
-  json.Key("parameters");
-  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> format, tool.Object("format"));
-  std::string_view type = "text";
-  if (format) {
-    ROOST_ASSIGN_OR_RETURN(type, RequiredText(*format, "type"));
-  }
-  if (type == "text") {
-    WriteTextParameter("", std::nullopt, json);
-    return {};
-  }
-  if (type != "grammar") return InvalidArgument(format->PathOf("type"), "must be text or grammar");
-  ROOST_ASSIGN_OR_RETURN(const std::string_view syntax, RequiredText(*format, "syntax"));
-  ROOST_ASSIGN_OR_RETURN(const std::string_view definition, RequiredText(*format, "definition"));
-  if (syntax == "regex") {
-    WriteTextParameter("", definition, json);
-    json.Key("strict").Bool(true);
-    return {};
-  }
-  if (syntax != "lark") return InvalidArgument(format->PathOf("syntax"), "must be lark or regex");
-  WriteTextParameter(fmt::format("A text of this grammar (Lark):\n{}", definition), std::nullopt, json);
-  return {};
-}
-
-// Writes the tools that the client itself runs as functions of the chat.
-class ClientTools {
- public:
-  explicit ClientTools(ChatWriter& chat) : chat_(chat) {}
-
-  Result<void> Add(const JsonObject& tool) {
-    ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(tool, "type"));
-    return type == "namespace" ? AddNamespace(tool) : AddTool(tool, type, "");
-  }
-
- private:
-  Result<void> AddNamespace(const JsonObject& tool) {
-    ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(tool, "name"));
-    ROOST_ASSIGN_OR_RETURN(const auto tools, tool.Array("tools"));
-    if (!tools) return InvalidArgument(tool.PathOf("tools"), "is missing");
-    for (std::size_t i = 0; i < tools->size(); ++i) {
-      ROOST_ASSIGN_OR_RETURN(const JsonObject inner,
-                             JsonObject::From((*tools)[i], fmt::format("{}[{}]", tool.PathOf("tools"), i)));
-      ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(inner, "type"));
-      ROOST_RETURN_IF_ERROR(AddTool(inner, type, name));
-    }
-    return {};
-  }
-
-  Result<void> AddTool(const JsonObject& tool, std::string_view type, std::string_view name_space) {
-    if (type != "function" && type != "custom") {
-      return InvalidArgument(tool.PathOf("type"),
-                             "must be function, custom or namespace, not '{}': this server runs no "
-                             "tools of its own",
-                             type);
-    }
-    ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(tool, "name"));
-    const bool is_custom = type == "custom";
-    const std::string function_name = QualifiedName(name_space, name);
-    chat_.json.BeginObject().Key("type").String("function").Key("function").BeginObject();
-    chat_.json.Key("name").String(function_name);
-    if (is_custom) {
-      CopyMembers(tool, {"description"}, chat_.json);
-      ROOST_RETURN_IF_ERROR(WriteCustomParameters(tool, chat_.json));
-    } else {
-      CopyMembers(tool, {"description", "parameters", "strict"}, chat_.json);
-    }
-    chat_.json.EndObject().EndObject();
-    chat_.result.tool_origins.push_back(tool.path());
-    if (!is_custom && name_space.empty()) return {};
-    const auto kind = is_custom ? ClientTool::Kind::kCustom : ClientTool::Kind::kFunction;
-    chat_.result.tool_names[function_name] = {kind, std::string(name), std::string(name_space)};
-    return {};
-  }
-
-  ChatWriter& chat_;
-};
-
-Result<void> ReadClientTools(JsonElement element, const std::string& path, ChatWriter& chat) {
-  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
-  ClientTools writer(chat);
-  chat.json.Key("tools").BeginArray();
-  for (std::size_t i = 0; i < tools.size(); ++i) {
-    ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(tools[i], fmt::format("{}[{}]", path, i)));
-    ROOST_RETURN_IF_ERROR(writer.Add(tool));
-  }
-  chat.json.EndArray();
-  return {};
-}
-
-Result<void> ReadClientToolChoice(JsonElement element, const std::string& path, ChatWriter& chat) {
-  if (element.is_string()) return CopyField(element, path, chat);
-  ROOST_ASSIGN_OR_RETURN(const JsonObject named, JsonObject::From(element, path));
-  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(named, "type"));
-  if (type != "function" && type != "custom") {
-    return InvalidArgument(named.PathOf("type"), "must be function or custom");
-  }
-  ROOST_ASSIGN_OR_RETURN(const std::string name, FunctionNameOf(named));
-  chat.json.Key("tool_choice").BeginObject().Key("type").String("function").Key("function").BeginObject();
-  chat.json.Key("name").String(name).EndObject().EndObject();
-  return {};
-}
+// ---- formats ----
 
 // text.format has the members of a chat's json_schema directly, next to its type.
 Result<void> ReadTextFormat(JsonElement element, const std::string& path, ChatWriter& chat) {
@@ -354,14 +364,15 @@ Result<void> CheckStore(JsonElement element, const std::string& path, ChatWriter
 constexpr std::string_view kInputSchema =
     R"({"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object","properties":{)"
     R"("type":{"enum":["message","function_call","function_call_output","custom_tool_call","custom_tool_call_output",)"
-    R"("reasoning"]}}}}]})";
+    R"("reasoning","additional_tools"]}}}}]})";
 constexpr std::string_view kClientToolsSchema =
     R"({"type":"array","items":{"type":"object","required":["type","name"],"properties":{)"
     R"("type":{"enum":["function","custom","namespace"]},"name":{"type":"string","minLength":1},)"
     R"("parameters":{"type":["object","null"]},"format":{"type":"object"},"tools":{"type":"array"}}}})";
 constexpr std::string_view kClientToolChoiceSchema =
-    R"({"oneOf":[{"enum":["auto","none","required"]},{"type":"object","required":["type","name"],"properties":{)"
-    R"("type":{"enum":["function","custom"]},"name":{"type":"string"}}}]})";
+    R"({"oneOf":[{"enum":["auto","none","required"]},{"type":"object","required":["type"],"properties":{)"
+    R"("type":{"enum":["function","custom","allowed_tools"]},"name":{"type":"string"},)"
+    R"("mode":{"enum":["auto","required"]},"tools":{"type":"array","minItems":1,"items":{"type":"object"}}}}]})";
 constexpr std::string_view kTextFormatSchema =
     R"({"type":"object","properties":{"format":{"type":"object","required":["type"],"properties":{)"
     R"("type":{"enum":["text","json_object","json_schema"]}}}}})";
@@ -369,6 +380,9 @@ constexpr std::string_view kReasoningSchema = R"({"type":"object","properties":{
 
 constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
     {"model", "The model to ask.", Own<ChatWriter>{R"({"type":"string","minLength":1})", &CopyField}},
+    // Before the input, which may hold more of them.
+    {"tools", "The client's functions, custom tools and namespaces that the model may call.",
+     Own<ChatWriter>{kClientToolsSchema, &ReadClientTools}},
     {"input", "A text, or the items of the conversation so far.", Own<ChatWriter>{kInputSchema, &ReadInput}},
     {"instructions", "What goes before the conversation.", Own<ChatWriter>{R"({"type":"string"})", &ReadInstructions}},
     {"stream", "Send the answer as typed server-sent events.", Own<ChatWriter>{R"({"type":"boolean"})", &CopyField}},
@@ -380,23 +394,10 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
     {"top_k", "Sample from the k likeliest tokens.", Own<ChatWriter>{R"({"type":"integer","minimum":-1})", &CopyField}},
     {"seed", "The same seed gives the same answer.", Own<ChatWriter>{R"({"type":"integer"})", &CopyField}},
     {"chat_template_kwargs", "Variables for the chat template.", Own<ChatWriter>{R"({"type":"object"})", &CopyField}},
-    {"tools", "The client's functions, custom tools and namespaces that the model may call.",
-     Own<ChatWriter>{kClientToolsSchema, &ReadClientTools}},
     {"tool_choice", "Whether the model calls a function, and which.",
      Own<ChatWriter>{kClientToolChoiceSchema, &ReadClientToolChoice}},
     {"parallel_tool_calls", "Whether an answer may hold several calls.",
      Own<ChatWriter>{R"({"type":"boolean"})", &CopyField}},
-    SameField("structured_outputs", "As in chat completions: the form of the answer."),
-    SameField("guided_json", "As in chat completions."),
-    SameField("guided_regex", "As in chat completions."),
-    SameField("guided_choice", "As in chat completions."),
-    SameField("guided_grammar", "As in chat completions."),
-    SameField("json_schema", "As in chat completions."),
-    SameField("regex", "As in chat completions."),
-    SameField("ebnf", "As in chat completions."),
-    SameField("grammar", "As in chat completions."),
-    {"guided_whitespace_pattern", "Not supported.", Refused{}},
-    {"structural_tag", "Not supported.", Refused{}},
     {"response_format", "Not supported here: see text.", Refused{}},
     {"text", "The form of the answer's text.", Own<ChatWriter>{kTextFormatSchema, &ReadTextFormat}},
     {"reasoning", "How much the model reasons, for templates that use it.",
@@ -432,7 +433,12 @@ std::string ResponsesFieldOf(std::string_view chat_field) {
   if (chat_field.starts_with("messages")) return "input";
   if (chat_field == "reasoning_effort") return "reasoning.effort";
   if (chat_field.starts_with("response_format")) return "text.format";
-  return std::string(chat_field);
+  std::string field(chat_field);
+  if (!field.starts_with("tool_choice.")) return field;
+  for (const std::string_view inner : {".allowed_tools", ".function", ".custom"}) {
+    if (const std::size_t at = field.find(inner); at != std::string::npos) field.erase(at, inner.size());
+  }
+  return field;
 }
 
 }  // namespace roost::router

@@ -47,9 +47,10 @@ Result<void> ReadLogitBias(JsonElement element, const std::string& path, Fields&
   return {};
 }
 
+// The empty text, which forms of clients leave behind, ends nothing.
 Result<void> AddStop(JsonElement element, const std::string& path, Fields& fields) {
-  ROOST_ASSIGN_OR_RETURN(const std::string_view text, TextOf(element, path, 1, kMaxStopStringBytes));
-  fields.stop.emplace_back(text);
+  ROOST_ASSIGN_OR_RETURN(const std::string_view text, TextOf(element, path, 0, kMaxStopStringBytes));
+  if (!text.empty()) fields.stop.emplace_back(text);
   return {};
 }
 
@@ -119,7 +120,7 @@ Result<void> ReadMaxTokens(JsonElement element, const std::string& path, Fields&
 constexpr std::string_view kMaxTokensSchema = R"({"type":"integer","minimum":0,"maximum":2147483647})";
 
 constexpr std::string_view kStopSchema =
-    R"({"oneOf":[{"type":"string","minLength":1},{"type":"array","maxItems":16,"items":{"type":"string","minLength":1}}]})";
+    R"({"oneOf":[{"type":"string"},{"type":"array","maxItems":16,"items":{"type":"string"}}]})";
 constexpr std::string_view kStopTokensSchema =
     R"({"type":"array","maxItems":64,"items":{"type":"integer","minimum":0,"maximum":4294967295}})";
 constexpr std::string_view kLogitBiasSchema =
@@ -219,6 +220,10 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
     {"structural_tag", "Not supported: see tools.", Refused{}},
     {"request_id", "The client's own name for the request, in logs and decisions.",
      Own<Fields>{kRequestIdSchema, &ReadRequestId}},
+    {"bad_words", "Not supported.", Refused{Refused::Accepts::kEmpty}},
+    {"allowed_token_ids", "Not supported.", Refused{Refused::Accepts::kEmpty}},
+    {"logits_processors", "Not supported.", Refused{Refused::Accepts::kEmpty}},
+    {"truncate_prompt_tokens", "Not supported: nothing is left out of a prompt.", Refused{}},
     {"use_beam_search", "Not supported.", Refused{Refused::Accepts::kFalse}},
     {"user", "Without effect.", Ignored{}},
     {"metadata", "Without effect.", Ignored{}},

@@ -25,6 +25,9 @@ using ToolNames = std::map<std::string, ClientTool, std::less<>>;
 // The parameter that holds a custom tool's text.
 inline constexpr std::string_view kCustomToolInput = "input";
 
+// The text within a custom tool's arguments: {"input": "…"}. What a model wrote instead is the text.
+[[nodiscard]] std::string CustomInputOf(const std::string& arguments);
+
 // A namespace and a name as the name of one function.
 [[nodiscard]] inline std::string QualifiedName(std::string_view name_space, std::string_view name) {
   std::string all(name_space);

@@ -14,18 +14,31 @@ inline constexpr int kMaxForcedCalls = 16;  // in one answer
 
 enum class ToolStrictness : std::uint8_t { kFree, kStrict };  // kStrict: arguments must match the schema
 
+enum class ToolInput : std::uint8_t { kJson, kText };  // kText: a custom tool, called with {"input": "a text"}
+
+// What a custom tool's text must be; always enforced.
+struct TextGrammar {
+  enum class Syntax : std::uint8_t { kLark, kRegex } syntax = Syntax::kLark;
+  std::string text;
+};
+
 struct ToolFunction {
   std::string name;
   std::string schema;  // of its parameters; empty when it has none
   ToolStrictness strictness = ToolStrictness::kFree;
+  ToolInput input = ToolInput::kJson;
+  std::optional<TextGrammar> grammar = {};
 };
 
 enum class ToolUse : std::uint8_t { kAuto, kNone, kRequired, kNamed };
 enum class ToolCallCount : std::uint8_t { kOne, kMany };
 enum class ForcedForm : std::uint8_t { kList, kFamily };  // a JSON list of calls, or what the family writes itself
 
+enum class ToolChoiceSet : std::uint8_t { kAll, kSome };  // kSome: the model is shown tools that it must not call
+
 struct ToolSet {
-  std::vector<ToolFunction> functions;
+  std::vector<ToolFunction> functions;  // that may be called
+  ToolChoiceSet choice_set = ToolChoiceSet::kAll;
   ToolUse use = ToolUse::kAuto;
   std::string named;  // with kNamed
   ToolCallCount count = ToolCallCount::kMany;
@@ -38,6 +51,12 @@ struct ToolSet {
     return std::any_of(functions.begin(), functions.end(),
                        [](const ToolFunction& each) { return each.strictness == ToolStrictness::kStrict; });
   }
+  [[nodiscard]] bool has_grammar() const {
+    return std::any_of(functions.begin(), functions.end(),
+                       [](const ToolFunction& each) { return each.grammar.has_value(); });
+  }
+  // Whether calls that the model makes by itself are limited in their names, or in all of their text.
+  [[nodiscard]] bool limits_calls() const { return has_grammar() || choice_set == ToolChoiceSet::kSome; }
   [[nodiscard]] bool is_forced() const { return use == ToolUse::kRequired || use == ToolUse::kNamed; }
 };
 

@@ -1,6 +1,7 @@
 """The official openai package: tools, structured output, reasoning and responses."""
 
 import json
+import re
 from typing import Literal
 
 import openai
@@ -105,6 +106,59 @@ def test_a_forced_call_is_made_by_a_model_that_knows_no_tools(client, choice):
     assert call.function.name == "get_weather" and json.loads(call.function.arguments)["city"] in ("Paris", "Rome")
 
 
+# ---- custom tools ----
+
+SUM = {
+    "type": "grammar",
+    "syntax": "lark",
+    "definition": 'start: NUMBER ("+" NUMBER)~1..2 "\\n" "\\"end\\""\nNUMBER: /[1-9][0-9]?/\n',
+}
+SUM_TEXT = re.compile(r'[1-9][0-9]?(\+[1-9][0-9]?){1,2}\n"end"')
+
+
+@case("forced tool calls")
+def test_a_custom_tool_holds_its_text_to_a_grammar(client):
+    grammar = {"type": "grammar", "grammar": {key: SUM[key] for key in ("syntax", "definition")}}
+    fields = {
+        "model": DEMO,
+        "messages": ASK,
+        "tools": [WEATHER, {"type": "custom", "custom": {"name": "sum", "description": "Adds.", "format": grammar}}],
+        "tool_choice": {"type": "custom", "custom": {"name": "sum"}},
+        "max_tokens": MANY,
+        "temperature": 0,
+    }
+    (call,) = client.chat.completions.create(**fields).choices[0].message.tool_calls
+    assert call.type == "custom" and call.custom.name == "sum" and SUM_TEXT.fullmatch(call.custom.input)
+    deltas = [
+        delta.model_extra["custom"] if "custom" in (delta.model_extra or {}) else delta.custom
+        for event in client.chat.completions.create(**fields, stream=True)
+        for delta in (event.choices[0].delta.tool_calls or [] if event.choices else [])
+    ]
+    texts = [delta["input"] if isinstance(delta, dict) else delta.input for delta in deltas]
+    assert "".join(texts) == call.custom.input
+    with pytest.raises(openai.BadRequestError) as refused:
+        grammar["grammar"]["definition"] = "start: other"
+        client.chat.completions.create(**fields)
+    assert refused.value.param == "tools[1].custom.format.grammar.definition"
+
+
+@case("responses", "forced tool calls")
+def test_allowed_tools_are_the_ones_that_are_called(client):
+    tools = [{"type": "function", **WEATHER["function"], "strict": True}, {"type": "custom", "name": "sum", "format": SUM}]
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "custom", "name": "sum"}]}
+    answer = client.responses.create(
+        model=DEMO,
+        input="What is the weather?",
+        tools=tools,
+        tool_choice=allowed,
+        parallel_tool_calls=False,
+        max_output_tokens=MANY,
+        temperature=0,
+    )
+    (call,) = [item for item in answer.output if item.type != "reasoning"]
+    assert call.type == "custom_tool_call" and call.name == "sum" and SUM_TEXT.fullmatch(call.input)
+
+
 # ---- structured output, reasoning ----
 
 
@@ -148,6 +202,35 @@ def test_a_strict_tool_is_parsed(client):
         temperature=0,
     )
     assert isinstance(answer.choices[0].message.tool_calls[0].function.parsed_arguments, Weather)
+
+
+class Walk(pydantic.BaseModel):
+    kind: Literal["walk"] = "walk"
+    miles: int
+
+
+class Stay(pydantic.BaseModel):
+    kind: Literal["stay"] = "stay"
+    then: "Walk | Stay | None" = pydantic.Field(None, discriminator="kind")
+
+
+class Plan(pydantic.BaseModel):
+    first: Walk | Stay = pydantic.Field(discriminator="kind")
+
+
+@case("structured output")
+def test_a_union_with_a_discriminator_is_kept(client):
+    """Pydantic writes oneOf of references, which names itself here, and leaves `kind` optional."""
+    schema = Plan.model_json_schema()
+    assert "oneOf" in schema["properties"]["first"] and "kind" not in schema["$defs"]["Walk"]["required"]
+    answer = client.chat.completions.create(
+        model=DEMO,
+        messages=ASK,
+        response_format={"type": "json_schema", "json_schema": {"name": "plan", "schema": schema}},
+        max_tokens=MANY,
+        temperature=0,
+    )
+    assert isinstance(Plan.model_validate_json(answer.choices[0].message.content), Plan)
 
 
 @case("structured output", "errors")

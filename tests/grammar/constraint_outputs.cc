@@ -1,6 +1,7 @@
 // Writes outputs under constraints, for constraint_outputs_test.py. Reads one JSON line for each constraint:
 //
-//   {"kind": "regex" | "choice" | "grammar" | "json_schema" | "json", "text": …, "count": …, "probes": ["…"]}
+//   {"kind": "regex" | "choice" | "grammar" | "json_schema" | "json" | "structural_tag", "text": …, "count": …,
+//   "probes": ["…"]}
 //
 // and writes one: {"compile_seconds": …, "outputs": […], "slowest_mask_seconds": …, "bytes": …, "open": …, "allowed":
 // [for each probe, whether it is a whole text of the constraint]}, or {"refused": why}. `open` counts the outputs that
@@ -39,6 +40,7 @@ wire::ConstraintKind KindOf(std::string_view name) {
   if (name == "json_schema") return wire::ConstraintKind::kJsonSchema;
   if (name == "regex") return wire::ConstraintKind::kRegex;
   if (name == "choice") return wire::ConstraintKind::kChoice;
+  if (name == "structural_tag") return wire::ConstraintKind::kStructuralTag;
   return wire::ConstraintKind::kGrammar;
 }
 

@@ -438,8 +438,7 @@ class XgrammarLibrary final : public GrammarLibrary {
  private:
   // A client's grammar may be anything.
   static CompileLength LengthOf(const grammar::LibraryInput& input) {
-    const bool is_short = input.cost <= kShortCost && input.text.size() <= kShortText &&
-                          (input.form != grammar::LibraryForm::kGrammar || input.is_list);
+    const bool is_short = input.cost <= kShortCost && input.text.size() <= kShortText && !input.has_grammar;
     return is_short ? CompileLength::kShort : CompileLength::kLong;
   }
 

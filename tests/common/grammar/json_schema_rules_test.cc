@@ -1,5 +1,6 @@
 #include "common/grammar/json_schema_rules.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +14,8 @@ namespace roost::grammar {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 std::string Rewritten(std::string_view schema) {
   const Result<CostedText> text = LibrarySchema(schema, "field");
@@ -102,6 +105,60 @@ TEST(JsonSchemaRulesTest, AMovedSchemaKeepsItsReferences) {
   EXPECT_EQ(MovedSchema("{", "#/$defs/f0", "tools").error().field, "tools");
 }
 
+// The alternatives differ in a property that both require, or in their types; through references too.
+TEST(JsonSchemaRulesTest, OneOfWhoseAlternativesExcludeEachOtherIsAnyOf) {
+  const auto kind = [](std::string_view name) {
+    return fmt::format(R"({{"type":"object","properties":{{"kind":{{"const":"{}"}}}},"required":["kind"]}})", name);
+  };
+  const auto one_of = [](std::string_view list, std::string_view definitions) {
+    return Rewritten(fmt::format(R"({{"oneOf":[{}],"$defs":{{{}}}}})", list, definitions));
+  };
+  constexpr std::string_view kBoth = R"({"$ref":"#/$defs/A"},{"$ref":"#/$defs/B"})";
+  const std::string definitions = fmt::format(R"("A":{},"B":{})", kind("a"), kind("b"));
+  EXPECT_THAT(one_of(kBoth, definitions), StartsWith(R"({"anyOf":[{"$ref":"#/$defs/r0"},{"$ref":"#/$defs/r1"}])"));
+  EXPECT_THAT(one_of(kind("a") + "," + kind("b"), ""), StartsWith(R"({"anyOf":)"));
+  EXPECT_THAT(one_of(R"({"type":"string"},{"$ref":"#/$defs/A"},{"type":["null","boolean"]})", definitions),
+              StartsWith(R"({"anyOf":)"));
+  // A union of unions that names itself.
+  EXPECT_THAT(
+      one_of(R"({"$ref":"#/$defs/N"},{"$ref":"#/$defs/B"})",
+             fmt::format(R"("N":{{"type":"object","required":["kind","of"],"properties":{{"kind":{{"enum":["n"]}},)"
+                         R"("of":{{"oneOf":[{{"$ref":"#/$defs/N"}},{{"$ref":"#/$defs/B"}}]}}}}}},"B":{})",
+                         kind("b"))),
+      Not(HasSubstr("oneOf")));
+}
+
+TEST(JsonSchemaRulesTest, OneOfWhoseAlternativesMayHoldTogetherStays) {
+  for (const std::string_view list :
+       {R"({"type":"integer"},{"type":"number"})", R"({"enum":[1,2]},{"enum":[2.0]})", R"({"$ref":"#/$defs/A"},{})",
+        R"({"$ref":"#/$defs/A"},{"type":"object","properties":{"kind":{"const":"b"}}})",
+        R"({"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},{"$ref":"#/$defs/A"})"}) {
+    EXPECT_THAT(Rewritten(fmt::format(
+                    R"({{"oneOf":[{}],"$defs":{{"A":{{"type":"object","properties":{{"kind":{{"const":"a"}}}},)"
+                    R"("required":["kind"]}}}}}})",
+                    list)),
+                StartsWith(R"({"oneOf":)"))
+        << list;
+  }
+}
+
+// Pydantic leaves a discriminator that has a default optional.
+TEST(JsonSchemaRulesTest, ADiscriminatorIsRequired) {
+  const std::string written = Rewritten(
+      R"({"oneOf":[{"$ref":"#/$defs/A"},{"$ref":"#/$defs/B"}],"discriminator":{"propertyName":"kind"},"$defs":{)"
+      R"("A":{"type":"object","properties":{"kind":{"const":"a","default":"a"},"x":{"type":"null"}},"required":["x"]},)"
+      R"("B":{"type":"object","properties":{"kind":{"const":"b","default":"b"}}}}})");
+  EXPECT_THAT(written, StartsWith(R"({"anyOf":)"));
+  EXPECT_THAT(written, HasSubstr(R"("required":["kind","x"])"));
+  EXPECT_THAT(written, HasSubstr(R"("required":["kind"])"));
+}
+
+TEST(JsonSchemaRulesTest, FormatsThatSayNothingOfTheTextAreNotes) {
+  EXPECT_EQ(Rewritten(R"({"type":"string","format":"password"})"), Rewritten(R"({"type":"string"})"));
+  EXPECT_EQ(Rewritten(R"({"type":"object","properties":{"a":{}},"additionalProperties":{}})"),
+            Rewritten(R"({"type":"object","properties":{"a":{}},"additionalProperties":true})"));
+}
+
 struct Refusal {
   std::string schema;
   std::string keyword;
@@ -116,7 +173,7 @@ TEST(JsonSchemaRulesTest, WhatIsNotHeldToIsRefusedByItsKeyword) {
       {R"({"type":"object","propertyNames":{}})", "'propertyNames'"},
       {R"({"type":"object","dependentRequired":{}})", "'dependentRequired'"},
       {R"({"type":"object","unevaluatedProperties":false})", "'unevaluatedProperties'"},
-      {R"({"type":"object","properties":{"a":{}},"additionalProperties":{}})", "'additionalProperties'"},
+      {R"({"type":"object","properties":{"a":{}},"additionalProperties":{"type":"null"}})", "'additionalProperties'"},
       {R"({"type":"object","properties":{"a":{}},"required":["b"]})", "'required'"},
       {R"({"type":"object","required":["b"]})", "'required'"},
       {R"({"type":"object","minProperties":2})", "'minProperties'"},

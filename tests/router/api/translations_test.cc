@@ -342,20 +342,19 @@ constexpr std::string_view kCodexTools =
     R"({"type":"namespace","name":"mcp__files","description":"","tools":[{"type":"function","name":"list",)"
     R"("parameters":{"type":"object"}}]},{"type":"namespace","name":"empty","tools":[]}])";
 
-TEST_F(TranslationsTest, ClientToolsBecomeFunctions) {
+TEST_F(TranslationsTest, ClientToolsBecomeToolsOfAChat) {
   JsonBody json(
       fmt::format(R"({{"model":"m","input":"q","tool_choice":{{"type":"custom","name":"note"}},{}}})", kCodexTools));
   const std::string chat = ChatOfResponses(json.Parse().value()).value().chat;
-  EXPECT_EQ(At(chat, "/tools/1/function/name"), R"("apply_patch")");
-  EXPECT_EQ(At(chat, "/tools/1/function/description"), R"("edits files")");
-  EXPECT_EQ(At(chat, "/tools/1/function/parameters/required"), R"(["input"])");
-  EXPECT_THAT(At(chat, "/tools/1/function/parameters/properties/input/description"), HasSubstr("start: "));
-  EXPECT_EQ(At(chat, "/tools/2/function/parameters/properties/input/pattern"), R"("[0-9]{5}")");
-  EXPECT_EQ(At(chat, "/tools/2/function/strict"), "true");
-  EXPECT_EQ(At(chat, "/tools/3/function/parameters/properties"), R"({"input":{"type":"string"}})");
+  EXPECT_EQ(At(chat, "/tools/1/custom/name"), R"("apply_patch")");
+  EXPECT_EQ(At(chat, "/tools/1/custom/description"), R"("edits files")");
+  EXPECT_EQ(At(chat, "/tools/1/custom/format"),
+            R"({"type":"grammar","grammar":{"syntax":"lark","definition":"start: \"x\""}})");
+  EXPECT_EQ(At(chat, "/tools/2/custom/format/grammar/syntax"), R"("regex")");
+  EXPECT_EQ(At(chat, "/tools/3/custom"), R"({"name":"note"})");
   EXPECT_EQ(At(chat, "/tools/4/function/name"), R"("mcp__files__list")");
   EXPECT_EQ(At(chat, "/tools/5"), "");
-  EXPECT_EQ(At(chat, "/tool_choice/function/name"), R"("note")");
+  EXPECT_EQ(At(chat, "/tool_choice"), R"({"type":"custom","custom":{"name":"note"}})");
 }
 
 TEST_F(TranslationsTest, CallsOfClientToolsHaveTheClientsNames) {

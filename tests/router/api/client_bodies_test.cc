@@ -1,0 +1,142 @@
+// Bodies that clients' libraries make: what they leave empty, leave out, or carry from another API or an older one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/router/api/api_fixture.h"
+
+namespace roost::router {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ClientBodiesTest : public ApiTest {
+ protected:
+  ClientBodiesTest() {
+    ServedModel model = ByteModel();
+    model.max_context_tokens = 4000;
+    model.chat_template = std::move(
+        ChatTemplate::Parse("{% for m in messages %}[{{ m.role }}|{{ m.reasoning_content or '' }}|{{ m.content "
+                            "or '' }}|{{ (m.tool_calls or []) | tojson }}|{{ m.tool_call_id or '' }}]{% endfor %}",
+                            "shown")
+            .value());
+    Serve(std::move(model));
+  }
+  // What the model is told; or the error's field and message.
+  std::string Told(std::string_view path, std::string body) {
+    dispatcher_.specs.clear();
+    const auto responder = Ask("POST", std::string(path), std::move(body));
+    if (dispatcher_.specs.empty()) return "refused: " + responder->response->body;
+    const GenerateSpec& spec = dispatcher_.specs.back();
+    return spec.model->tokenizer->Decode(spec.prompt, SpecialTokenOutput::kShow);
+  }
+  std::string ToldChat(std::string_view messages, std::string_view more = "") {
+    return Told("/v1/chat/completions", fmt::format(R"({{"model":"bytes","messages":[{}]{}}})", messages, more));
+  }
+  std::string ToldMessage(std::string_view blocks) {
+    return Told(
+        "/v1/messages",
+        fmt::format(R"({{"model":"bytes","max_tokens":4,"messages":[{{"role":"user","content":[{}]}}]}})", blocks));
+  }
+};
+
+constexpr std::string_view kUser = R"({"role":"user","content":"q"})";
+
+TEST_F(ClientBodiesTest, ToolsMaySayNothing) {
+  for (const std::string_view content : {R"("content":null)", R"("content":"")", R"("content":[])", R"("name":"f")"}) {
+    EXPECT_THAT(ToldChat(fmt::format(R"({},{{"role":"tool","tool_call_id":"c1",{}}})", kUser, content)),
+                HasSubstr("[tool|||[]|c1]"))
+        << content;
+  }
+  for (const std::string_view output : {R"("output":null)", R"("output":"")", R"("status":"completed")"}) {
+    EXPECT_THAT(
+        Told("/v1/responses",
+             fmt::format(R"({{"model":"bytes","input":[{},{{"type":"function_call_output","call_id":"c1",{}}}]}})",
+                         kUser, output)),
+        HasSubstr("[tool|||[]|c1]"))
+        << output;
+  }
+}
+
+TEST_F(ClientBodiesTest, EmptyStopTextsEndNothing) {
+  for (const std::string_view stop : {R"("")", "[]", R"(["","x",""])", "null"}) {
+    EXPECT_THAT(ToldChat(kUser, fmt::format(R"(,"stop":{})", stop)), HasSubstr("[user")) << stop;
+  }
+}
+
+TEST_F(ClientBodiesTest, PartsMayBeTextsOrHaveTheNamesOfAnotherApi) {
+  EXPECT_THAT(
+      ToldChat(R"({"role":"user","content":["a",{"type":"input_text","text":"b"},{"type":"text","text":"c"}]})"),
+      HasSubstr("[user||a\nb\nc|"));
+  const std::string thought = ToldChat(
+      fmt::format(R"({},{{"role":"assistant","content":[{{"type":"thinking","thinking":"hm","signature":"s"}},)"
+                  R"({{"type":"redacted_thinking","data":"x"}},{{"type":"output_text","text":"a"}}]}})",
+                  kUser));
+  EXPECT_THAT(thought, HasSubstr("[assistant|hm|a|"));
+  EXPECT_THAT(ToldChat(R"({"role":"user","content":[{"type":"thinking","thinking":"hm"}]})"),
+              HasSubstr("messages[0].content[0].type"));
+  EXPECT_THAT(
+      ToldChat(R"({"role":"user","content":[{"type":"input_audio","input_audio":{"data":"","format":"wav"}}]})"),
+      HasSubstr("messages[0].content[0].type"));
+}
+
+TEST_F(ClientBodiesTest, CallsOfTheOlderFormAreCalls) {
+  const std::string told = ToldChat(fmt::format(
+      R"({},{{"role":"assistant","content":null,"function_call":{{"name":"f","arguments":"{{\"a\":1}}"}}}},)"
+      R"({{"role":"function","name":"f","content":"r"}})",
+      kUser));
+  EXPECT_THAT(told, HasSubstr(R"("function": {"name": "f", "arguments": {"a": 1}})"));
+  EXPECT_THAT(told, HasSubstr("[tool||r|[]|function_call]"));
+  EXPECT_THAT(ToldChat(kUser, R"(,"functions":[],"function_call":"auto")"), HasSubstr("[user"));
+  EXPECT_THAT(ToldChat(kUser, R"(,"function_call":{"name":"f"})"), HasSubstr("function_call"));
+}
+
+TEST_F(ClientBodiesTest, WhatWouldNotBeHeldToIsRefusedByName) {
+  for (const std::string_view field :
+       {R"("bad_words":["x"])", R"("allowed_token_ids":[1])", R"("logits_processors":["x"])",
+        R"("truncate_prompt_tokens":5)", R"("modalities":["text","audio"])", R"("best_of":2)",
+        R"("audio":{"voice":"a"})", R"("web_search_options":{})"}) {
+    const std::string name(field.substr(1, field.find('"', 1) - 1));
+    EXPECT_THAT(ToldChat(kUser, "," + std::string(field)), HasSubstr(fmt::format(R"("param":"{}")", name)));
+  }
+  EXPECT_THAT(ToldChat(kUser, R"(,"bad_words":[],"allowed_token_ids":null,"modalities":["text"],"best_of":1)"),
+              HasSubstr("[user"));
+}
+
+// Programs that cut texts by UTF-16 units leave halves of characters.
+TEST_F(ClientBodiesTest, HalvesOfCharactersAreReplaced) {
+  EXPECT_THAT(ToldChat(R"({"role":"user","content":"a\ud83d"})"), HasSubstr("a\uFFFD|"));
+  EXPECT_THAT(ToldChat(R"({"role":"user","content":"\uDE00b\\ud83d\ud83d\ude00"})"), HasSubstr("\uFFFD"
+                                                                                               "b\\ud83d\U0001F600|"));
+  EXPECT_THAT(ToldChat(R"({"role":"user","content":"\ud83d\ud83d\ude00\ud83"})"), HasSubstr("not valid JSON"));
+}
+
+TEST_F(ClientBodiesTest, TextsOfDocumentsAndSearchesAreRead) {
+  EXPECT_THAT(ToldMessage(R"({"type":"document","title":"T","context":"C","source":{"type":"text","media_type":)"
+                          R"("text/plain","data":"D"},"citations":{"enabled":false}},{"type":"text","text":"q"})"),
+              HasSubstr("[user||T\nC\nD\nq|"));
+  EXPECT_THAT(ToldMessage(R"({"type":"document","source":{"type":"content","content":[{"type":"text","text":"D"}]}})"),
+              HasSubstr("[user||D|"));
+  EXPECT_THAT(
+      ToldMessage(R"({"type":"search_result","title":"T","source":"S","content":[{"type":"text","text":"D"}]})"),
+      HasSubstr("[user||T\nS\nD|"));
+  EXPECT_THAT(
+      ToldMessage(R"({"type":"tool_result","tool_use_id":"t1","content":[{"type":"tool_reference","tool_name":"f"},)"
+                  R"({"type":"search_result","source":"S","title":"T","content":"D"}]})"),
+      HasSubstr("[tool||f\nT\nS\nD|[]|t1]"));
+}
+
+TEST_F(ClientBodiesTest, FilesAndCitationsAreRefusedByName) {
+  EXPECT_THAT(ToldMessage(R"({"type":"document","source":{"type":"base64","media_type":"application/pdf","data":""}})"),
+              HasSubstr("messages[0].content[0].source.type"));
+  EXPECT_THAT(
+      ToldMessage(R"({"type":"search_result","source":"S","title":"T","content":[],"citations":{"enabled":true}})"),
+      HasSubstr("messages[0].content[0].citations.enabled"));
+  EXPECT_THAT(ToldMessage(R"({"type":"image","source":{"type":"url","url":"x"}})"),
+              HasSubstr("messages[0].content[0].type"));
+  EXPECT_THAT(Told("/v1/messages", R"({"model":"bytes","max_tokens":4,"messages":[{"role":"user","content":"q"}],)"
+                                   R"("mcp_servers":[{"type":"url"}]})"),
+              HasSubstr("mcp_servers"));
+}
+
+}  // namespace
+}  // namespace roost::router
