@@ -62,10 +62,8 @@ class Cluster {
   WorkerView Loaded(std::uint32_t slot) {
     WorkerView worker;
     worker.slot = WorkerSlot(slot);
-    worker.max_running_requests = 64;
     worker.running_requests = static_cast<std::uint32_t>(rng_.Below(40));
     worker.queued_prefill_tokens = rng_.Below(20'000);
-    worker.free_block_count = 100'000;
     worker.prefill_tokens_per_second = 8000 + 4000 * rng_.Uniform();
     worker.decode_step_seconds = 0.02;
     worker.busy_share = 0.6;
