@@ -4,6 +4,8 @@
 //   decode N     N decode steps behind 512 tokens
 //   prefill N    N times 512 tokens
 //   for S        decode steps for S seconds
+//
+// With 0 threads it takes as many as a worker would.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -14,6 +16,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/cpu_limit.h"
 #include "tests/bench/model_run.h"
 
 namespace roost::bench {
@@ -48,11 +51,11 @@ int Main(std::string_view shape, std::string_view threads) {
   std::uint32_t thread_count = 0;
   const auto [end, error] = std::from_chars(threads.data(), threads.data() + threads.size(), thread_count);
   const auto config = shape == "demo" ? DemoLike() : worker::SyntheticConfig(std::string(shape));
-  if (!config || error != std::errc() || thread_count == 0) {
+  if (!config || error != std::errc()) {
     fmt::print(stderr, "roost_stepper: no shape '{}' with {} threads\n", shape, threads);
     return 64;
   }
-  ModelRun model(*config, kPrompt + 1, thread_count);
+  ModelRun model(*config, kPrompt + 1, thread_count > 0 ? thread_count : UsableCpuCount());
   model.Run(0, kPrompt);
   fmt::print("ready\n");
   (void)std::fflush(stdout);
