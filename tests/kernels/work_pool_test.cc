@@ -99,8 +99,12 @@ TEST(WorkPoolTest, OthersDoWhatAHeldUpThreadCanNot) {
 TEST(WorkPoolTest, SleepersComeForALoop) {
   constexpr std::uint32_t kThreads = 4;
   std::vector<pid_t> helpers(kThreads);
+  std::atomic<std::size_t> next = 1;
   std::atomic<std::size_t> started = 0;
-  WorkPool pool(kThreads, [&] { helpers[++started] = ThisThread(); });
+  WorkPool pool(kThreads, [&] {
+    helpers[next++] = ThisThread();
+    ++started;
+  });
   Await(started, kThreads - 1);
   for (int loop = 0; loop < 20; ++loop) {
     for (std::size_t i = 1; i < kThreads; ++i) {
