@@ -174,23 +174,23 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=BIN, help="folder of roost_stepper")
     parser.add_argument("--other", type=pathlib.Path, help="an older roost_stepper to measure in the same turns")
     parser.add_argument("--shape", default="qwen3-0.6b")
-    parser.add_argument("--only", default="", help="processes, quota or two")
+    parser.add_argument("--only", choices=["processes", "quota", "two"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="tiny, to check that it runs")
     options = parser.parse_args()
     binary = options.bin / "roost_stepper"
     options.steps, options.prefills, options.quota_steps, options.seconds = (2, 1, 4, 0.1) if options.quick else (
         20, 2, 120, 3)
-    if options.only in ("", "processes"):
+    if options.only in (None, "processes"):
         with contextlib.ExitStack() as stack:
             models = {"": stack.enter_context(stepper(binary, options.shape, 0))}
             if options.other:
                 cores = str(len(os.sched_getaffinity(0)))
                 models["other_"] = stack.enter_context(stepper(options.other, options.shape, cores))
             beside_processes(models, options)
-    if options.only in ("", "quota"):
+    if options.only in (None, "quota"):
         in_a_quota(binary, options.shape, options)
-    if options.only in ("", "two"):
+    if options.only in (None, "two"):
         for shape, name in ((options.shape, ""), ("demo", "_demo")):
             with stepper(binary, shape, 0) as first, stepper(binary, shape, 0) as second:
                 two_models([first, second], name, options)
