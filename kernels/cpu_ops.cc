@@ -1,3 +1,5 @@
+#include <omp.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -11,10 +13,9 @@
 namespace roost::kernels {
 
 CpuDevice::CpuDevice(std::uint32_t thread_count)
-    : thread_count_(thread_count),
-      scratch_(thread_count),
-      shares_(thread_count),
-      matmul_kernels_(std::make_unique<MatmulKernelCache>(thread_count)) {}
+    : scratch_(thread_count),
+      matmul_kernels_(std::make_unique<MatmulKernelCache>(thread_count)),
+      pool_(thread_count, [] { omp_set_num_threads(1); }) {}
 
 CpuDevice::~CpuDevice() = default;
 

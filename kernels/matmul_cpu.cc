@@ -128,25 +128,58 @@ Result<void> PackSlabs(CpuDevice& device, const PrepareMatmulArgs& args, SlabWei
   return {};
 }
 
-// For a few rows: reads each slab once, slab after slab.
-void StreamSlabs(CpuDevice& device, const SlabWeights& weights, const MatmulArgs& args) {
-  const Cost cost{std::uint64_t{args.rows} * weights.outputs() * weights.inputs()};
-  ParallelFor(device, weights.slabs.size(), cost, [&](std::size_t index, std::uint32_t) {
-    const Slab& slab = weights.slabs[index];
-    float* y = static_cast<float*>(args.y) + slab.first_output;
-    const std::uint32_t columns = slab.family->shape().outputs;
-    Stream({.packed = weights.memory.get() + slab.offset,
-            .inputs = weights.inputs(),
+// A slab's panels of outputs, a few at a time, for products of a few rows: neighbours in memory, small enough that no
+// thread waits long for another one.
+class StreamPieces {
+ public:
+  explicit StreamPieces(const SlabWeights& weights)
+      : weights_(weights),
+        panels_at_once_(std::max<std::size_t>(1, kPieceBytes / StreamedPanelBytes(weights.inputs()))),
+        pieces_of_slab_(PiecesOf(weights.slabs.front())) {}
+
+  [[nodiscard]] std::size_t count() const {
+    return (weights_.slabs.size() - 1) * pieces_of_slab_ + PiecesOf(weights_.slabs.back());
+  }
+
+  void Run(const MatmulArgs& args, std::size_t index) const {
+    const Slab& slab = weights_.slabs[index / pieces_of_slab_];
+    const std::size_t panel = index % pieces_of_slab_ * panels_at_once_;
+    const auto first = static_cast<std::uint32_t>(panel * kStreamedPanelOutputs);
+    const auto most = static_cast<std::uint32_t>(panels_at_once_ * kStreamedPanelOutputs);
+    const std::uint32_t columns = std::min(most, slab.family->shape().outputs - first);
+    const std::size_t output = std::size_t{slab.first_output} + first;
+    float* y = static_cast<float*>(args.y) + output;
+    Stream({.packed = weights_.memory.get() + slab.offset + panel * StreamedPanelBytes(weights_.inputs()),
+            .inputs = weights_.inputs(),
             .outputs = columns,
             .x = static_cast<const std::uint16_t*>(args.x),
             .rows = args.rows,
             .y = y,
-            .y_stride = weights.outputs()});
-    if (weights.bias.empty()) return;
+            .y_stride = weights_.outputs()});
+    if (weights_.bias.empty()) return;
     for (std::size_t row = 0; row < args.rows; ++row) {
-      for (std::size_t i = 0; i < columns; ++i) y[row * weights.outputs() + i] += weights.bias[slab.first_output + i];
+      for (std::size_t i = 0; i < columns; ++i) y[row * weights_.outputs() + i] += weights_.bias[output + i];
     }
-  });
+  }
+
+ private:
+  static constexpr std::size_t kPieceBytes = std::size_t{512} << 10U;  // about 20 us of one core
+
+  [[nodiscard]] std::size_t PiecesOf(const Slab& slab) const {
+    const std::size_t panels = (slab.family->shape().outputs + kStreamedPanelOutputs - 1) / kStreamedPanelOutputs;
+    return (panels + panels_at_once_ - 1) / panels_at_once_;
+  }
+
+  const SlabWeights& weights_;
+  const std::size_t panels_at_once_;
+  const std::size_t pieces_of_slab_;  // of all slabs but the last, which may be narrower
+};
+
+// Reads W once, slab after slab.
+void StreamSlabs(CpuDevice& device, const SlabWeights& weights, const MatmulArgs& args) {
+  const StreamPieces pieces(weights);
+  const Cost cost{std::uint64_t{args.rows} * weights.outputs() * weights.inputs()};
+  ParallelFor(device, pieces.count(), cost, [&](std::size_t index, std::uint32_t) { pieces.Run(args, index); });
 }
 
 void SlabWeights::Multiply(CpuDevice& device, const MatmulArgs& args) const {

@@ -9,6 +9,13 @@ namespace roost::kernels {
 
 inline constexpr std::uint32_t kMaxStreamedRows = 4;
 
+inline constexpr std::size_t kStreamedPanelOutputs = 64;
+
+// The bytes of a packed panel, of which a W has one for each 64 outputs.
+[[nodiscard]] constexpr std::size_t StreamedPanelBytes(std::size_t inputs) {
+  return (inputs + 31) / 32 * 32 * kStreamedPanelOutputs * sizeof(std::uint16_t);
+}
+
 struct StreamedProduct {
   // oneDNN's BA16a64b2a: [ceil(outputs / 64)][ceil(inputs / 32) · 16][64] pairs of bf16, 64-byte aligned.
   const void* packed = nullptr;

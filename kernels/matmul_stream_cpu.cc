@@ -14,7 +14,7 @@ namespace roost::kernels {
 #if defined(__x86_64__)
 namespace {
 
-constexpr std::size_t kPanelOutputs = 64;
+constexpr std::size_t kPanelOutputs = kStreamedPanelOutputs;
 constexpr std::size_t kVectors = 4;  // of 16 outputs each
 constexpr std::size_t kLanes = 16;
 constexpr std::size_t kLineWords = 16;
@@ -67,9 +67,7 @@ template <std::size_t kRows>
 
 template <std::size_t kRows>
 void StreamRows(const StreamedProduct& product) {
-  constexpr std::size_t kInputsAtOnce = 32;
-  const std::size_t panel_words =
-      (product.inputs + kInputsAtOnce - 1) / kInputsAtOnce * kInputsAtOnce / 2 * kPanelOutputs;
+  const std::size_t panel_words = StreamedPanelBytes(product.inputs) / sizeof(std::uint32_t);
   const auto* words = static_cast<const std::uint32_t*>(product.packed);
   for (std::size_t first = 0; first < product.outputs; first += kPanelOutputs, words += panel_words) {
     StreamPanel<kRows>(product, words, first);

@@ -10,7 +10,7 @@ OwnEngine::OwnEngine(OwnEngineSetup setup, const EngineSurroundings& surrounding
     : setup_(std::move(setup)),
       grammar_pool_(MakeGrammarPool(surroundings.clock)),
       engine_(*setup_.model, surroundings.clock, OptionsWithPool()),
-      thread_(engine_, surroundings.clock, surroundings.waker, setup_.compute_thread_count) {}
+      thread_(engine_, surroundings.clock, surroundings.waker) {}
 
 OwnEngine::~OwnEngine() {
   thread_.Stop();

@@ -5,7 +5,6 @@
 //                    └── Nudge ────────┘
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -22,7 +21,6 @@ struct OwnEngineSetup {
   EngineOptions engine;
   std::unique_ptr<const GrammarLibrary> grammar_library;  // null: requests under a constraint are refused
   GrammarPoolOptions grammar;
-  std::uint32_t compute_thread_count = 0;
 };
 
 class OwnEngine final : public WorkerEngine {

@@ -126,7 +126,6 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   setup.own.model = std::move(loaded.model);
   ROOST_ASSIGN_OR_RETURN(setup.own.engine, EngineOptionsOf(options, *model_options.ops));
   setup.own.engine.stop_tokens = std::move(loaded.text.stop_tokens);
-  setup.own.compute_thread_count = options.threads;
   PrepareGrammar(options, *tokenizer, setup.own.engine, std::move(compiler), setup);
   setup.hello.fingerprint = std::move(loaded.fingerprint);
   setup.hello.kv_dtype = std::move(loaded.kv_dtype);

@@ -47,9 +47,6 @@ class MixedOps {
 };
 
 TEST(CpuThreadsTest, AreTheSameHoweverMuchThereIsToDo) {
-#ifdef ROOST_SANITIZED_THREAD
-  GTEST_SKIP() << "ThreadSanitizer can not see the barriers inside OpenMP's runtime";
-#endif
   const std::size_t before = ThreadsOfThisProcess().size();
   constexpr std::uint32_t kThreads = 8;
   MixedOps ops(kThreads);

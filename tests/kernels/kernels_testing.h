@@ -82,11 +82,6 @@ void ForEachInstructionSet(const Body& body) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-#ifdef ROOST_SANITIZED_THREAD
-// ThreadSanitizer can not see the barriers inside OpenMP's runtime, and reports false races between teams.
-inline constexpr std::uint32_t kTestThreads = 1;
-#else
 inline constexpr std::uint32_t kTestThreads = 2;
-#endif
 
 }  // namespace roost::kernels

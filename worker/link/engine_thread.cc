@@ -1,7 +1,5 @@
 #include "worker/link/engine_thread.h"
 
-#include <omp.h>
-
 #include <chrono>
 #include <utility>
 
@@ -19,9 +17,8 @@ constexpr std::chrono::milliseconds kRoomWait{5};
 
 }  // namespace
 
-EngineThread::EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker,
-                           std::uint32_t compute_thread_count)
-    : compute_thread_count_(compute_thread_count), outbox_(waker), stall_watch_(clock), engine_(engine) {}
+EngineThread::EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker)
+    : outbox_(waker), stall_watch_(clock), engine_(engine) {}
 
 EngineThread::~EngineThread() { Stop(); }
 
@@ -38,8 +35,6 @@ void EngineThread::Stop() {
 
 void EngineThread::Run() {
   NameThisThread("engine");
-  // omp_set_num_threads applies only to teams that the calling thread starts.
-  if (compute_thread_count_ > 0) omp_set_num_threads(static_cast<int>(compute_thread_count_));
   while (!stopping_.load()) {
     stall_watch_.OnTurn();
     DrainInbox();

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -25,9 +24,8 @@ namespace roost::worker {
 
 class EngineThread final : public EngineHost {
  public:
-  // `engine`, `clock` and `waker` outlive it. The waker is rung after each output. OpenMP teams that this thread starts
-  // have `compute_thread_count` threads; with 0 OpenMP decides.
-  EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker, std::uint32_t compute_thread_count);
+  // `engine`, `clock` and `waker` outlive it. The waker is rung after each output.
+  EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker);
   ~EngineThread() override;
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
@@ -60,7 +58,6 @@ class EngineThread final : public EngineHost {
   void Apply(const WantPrefixesCommand& command);
   void Apply(const NudgeCommand&) {}
 
-  const std::uint32_t compute_thread_count_;
   BoundedQueue<EngineCommand> inbox_{kInboxCapacity};
   EngineOutbox outbox_;
   std::atomic<bool> stopping_{false};

@@ -73,7 +73,7 @@ class EngineThreadTest : public ::testing::Test {
   wire::Waker waker_;
   CountingModel model_;
   Engine engine_{model_, clock_, EngineOptions{}};
-  EngineThread thread_{engine_, clock_, waker_, 1};
+  EngineThread thread_{engine_, clock_, waker_};
 };
 
 TEST_F(EngineThreadTest, ReportsEachStepAndThenWaits) {
@@ -113,7 +113,7 @@ TEST(EngineThreadConstraintsTest, ReportsWhileARequestWaitsForItsGrammar) {
   EngineOptions options;
   options.constrainer = &constrainer;
   Engine engine(model, clock, options);
-  EngineThread thread(engine, clock, waker, 1);
+  EngineThread thread(engine, clock, waker);
   thread.Start();
   wire::Generate request;
   request.request_id = RequestId(1);

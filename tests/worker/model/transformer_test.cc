@@ -12,12 +12,7 @@ namespace {
 
 using kernels::DType;
 
-#ifdef ROOST_SANITIZED_THREAD
-// ThreadSanitizer can not see the barriers inside OpenMP's runtime.
-constexpr std::uint32_t kManyThreads = 1;
-#else
 constexpr std::uint32_t kManyThreads = 2;
-#endif
 
 // Variants of the tiny model, so that every part of a configuration matters.
 std::vector<HfConfig> Configs() {

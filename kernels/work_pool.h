@@ -1,0 +1,86 @@
+// The compute threads of a CPU device. A loop's tasks are claimed one at a time, by whoever is awake, and the loop ends
+// when all are done: a thread that the kernel has taken off its core holds up no loop unless it holds a task.
+//
+//   caller    publish the loop → wake sleepers → claim tasks until none is left → wait for those that others hold
+//   helper    spin shortly, then sleep → claim tasks until none is left → …
+//
+// Each thread has a share of neighbouring tasks, which it runs in order, because they read neighbouring memory; a
+// thread that has finished its own share helps with the others'. A share is one word: the loop's number and the next
+// task. A helper reads the word, then the loop's fields, then claims by compare-and-swap. If that succeeds, the task
+// was not claimed before, so the loop was not over, and the fields were its own. A helper that comes late fails to
+// claim.
+//
+// Nobody enters the kernel while all are busy. A waiting caller spins for a few microseconds and then sleeps, so that
+// its core is free for the thread that it waits for.
+//
+// Threads: one caller at a time; tasks must not start loops. Both are checked. Tasks do not throw.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace roost::kernels {
+
+class WorkPool {
+ public:
+  // The caller is thread 0; thread_count - 1 helpers are started, each calls `on_start` once.
+  explicit WorkPool(std::uint32_t thread_count, const std::function<void()>& on_start = {});
+  ~WorkPool();
+  WorkPool(const WorkPool&) = delete;
+  WorkPool& operator=(const WorkPool&) = delete;
+
+  [[nodiscard]] std::uint32_t thread_count() const { return thread_count_; }
+
+  // Calls task(index, thread) for 0 … count-1, each once, in any order; `thread` < thread_count(), and no two run with
+  // the same `thread` at once. At most kMaxTasks. What was written before is visible to the tasks, and what they wrote
+  // is visible afterwards.
+  template <typename Task>
+  void Run(std::size_t count, const Task& task) {
+    RunLoop(count, &task, [](const void* context, std::size_t index, std::uint32_t thread) noexcept {
+      (*static_cast<const Task*>(context))(index, thread);
+    });
+  }
+
+  static constexpr std::size_t kMaxTasks = (std::size_t{1} << 24U) - 1;
+
+ private:
+  using Call = void (*)(const void* context, std::size_t index, std::uint32_t thread) noexcept;
+
+  struct alignas(64) Share {
+    std::atomic<std::uint64_t> word = 0;  // loop << 24 | next task
+    std::atomic<std::uint32_t> end = 0;
+  };
+
+  void RunLoop(std::size_t count, const void* context, Call call);
+  void Publish(std::uint32_t count, const void* context, Call call);
+  void WakeHelpers(std::uint32_t count);
+  void ClaimAll(std::uint32_t thread);
+  void ClaimFrom(Share& share, std::uint32_t thread);
+  void FinishTask();
+  void AwaitOthers();
+  void Help(std::uint32_t thread);
+  [[nodiscard]] std::uint32_t AwaitLoop(std::uint32_t seen);
+
+  const std::uint32_t thread_count_;
+  // Only the caller's.
+  std::uint64_t loop_ = 0;
+  std::atomic<bool> running_ = false;
+
+  // Of the loop that the shares name.
+  std::vector<Share> shares_;
+  std::atomic<const void*> context_ = nullptr;
+  std::atomic<Call> call_ = nullptr;
+
+  alignas(64) std::atomic<std::uint32_t> signal_ = 0;  // counts loops; helpers sleep on it
+  std::atomic<bool> stopping_ = false;
+  alignas(64) std::atomic<std::uint32_t> sleepers_ = 0;  // at least the helpers that sleep
+  alignas(64) std::atomic<std::uint32_t> left_ = 0;      // tasks that are not done; the caller sleeps on it
+
+  std::vector<std::thread> helpers_;
+};
+
+}  // namespace roost::kernels
