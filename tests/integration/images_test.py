@@ -129,7 +129,7 @@ class Podman:
         return [*self.command, *flags, image, *command]
 
     def close(self):
-        for name in self.names:
+        for name in reversed(self.names):  # one may use the namespaces of an earlier one
             subprocess.run([*self.command, "rm", "--force", "--ignore", name], capture_output=True)
 
 
