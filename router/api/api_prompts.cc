@@ -285,13 +285,15 @@ Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat)
 
 Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   if (!chat.ok()) return chat.error();
-  Prompt prompt;
-  prompt.family = FamilyOfOutput(*call.model, *chat);
   // Tools that must not be called stay in the prompt, so that its beginning is the same with each choice of them,
   // unless the model could call them.
-  const bool can_hold = HasCallSyntax(prompt.family.tools) || HasXmlCalls(prompt.family.tools);
-  if (chat->tool_set.choice_set == ToolChoiceSet::kSome && !can_hold) chat->tools = chat->allowed_tools;
+  if (chat->tool_set.choice_set == ToolChoiceSet::kSome && call.model->chat_template) {
+    const ToolFamily calls = FamilyOfOutput(*call.model, *chat).tools;
+    if (!HasCallSyntax(calls) && !HasXmlCalls(calls)) chat->tools = chat->allowed_tools;
+  }
   ROOST_ASSIGN_OR_RETURN(ChatPrompt read, ReadChatPrompt(call, *chat));
+  Prompt prompt;
+  prompt.family = FamilyOfOutput(*call.model, *chat);
   prompt.reasoning_start = read.reasoning_start;
   prompt.tools = std::move(chat->tool_set);
   prompt.fields = std::move(chat->sampling);

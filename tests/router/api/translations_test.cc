@@ -139,7 +139,7 @@ TEST_F(TranslationsTest, MessagesErrorsHaveTheirOwnFormAndNameTheField) {
               HasSubstr("messages[0].role"));
   EXPECT_THAT(refused(R"({"model":"bytes","max_tokens":5,"messages":[{"role":"user","content":[{"type":"image"}]}]})"),
               HasSubstr("messages[0].content[0].type"));
-  EXPECT_THAT(refused(R"({"model":"bytes","max_tokens":5,"stop_sequences":[""],)"
+  EXPECT_THAT(refused(R"({"model":"bytes","max_tokens":5,"stop_sequences":[7],)"
                       R"("messages":[{"role":"user","content":"x"}]})"),
               HasSubstr("stop_sequences[0]"));
   EXPECT_THAT(refused("{"), HasSubstr("JSON"));
