@@ -103,14 +103,17 @@ void WorkPool::RunLoop(std::size_t count, const void* context, Call call) {
   running_.store(false);
 }
 
+// The shares are closed before anything else changes: a late helper that has read the word of the last loop, and then
+// reads the end of this one, must not claim what the last loop did not have.
 void WorkPool::Publish(std::uint32_t count, const void* context, Call call) {
   ++loop_;
+  for (Share& share : shares_) share.word.store(loop_ << kTaskBits | kTaskMask, std::memory_order_relaxed);
   context_.store(context, std::memory_order_relaxed);
   call_.store(call, std::memory_order_relaxed);
   left_.store(count, std::memory_order_relaxed);
   for (std::uint64_t thread = 0; thread < thread_count_; ++thread) {
     Share& share = shares_[thread];
-    share.end.store(static_cast<std::uint32_t>(count * (thread + 1) / thread_count_), std::memory_order_relaxed);
+    share.end.store(static_cast<std::uint32_t>(count * (thread + 1) / thread_count_), std::memory_order_release);
     share.word.store(loop_ << kTaskBits | count * thread / thread_count_, std::memory_order_release);
   }
 }
@@ -133,7 +136,7 @@ void WorkPool::ClaimFrom(Share& share, std::uint32_t thread) {
   std::uint64_t word = share.word.load(std::memory_order_acquire);
   while (true) {
     const std::uint64_t task = word & kTaskMask;
-    if (task >= share.end.load(std::memory_order_relaxed)) return;
+    if (task >= share.end.load(std::memory_order_acquire)) return;
     const void* const context = context_.load(std::memory_order_relaxed);
     const Call call = call_.load(std::memory_order_relaxed);
     if (!share.word.compare_exchange_weak(word, word + 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
@@ -176,7 +179,9 @@ std::uint32_t WorkPool::AwaitLoop(std::uint32_t seen) {
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     // Who wakes a helper takes it off the count.
     while (!has_begun()) {
-      if (Sleep(signal_, seen) == Woken::kByWaker) return signal_.load(std::memory_order_acquire);
+      if (Sleep(signal_, seen) != Woken::kByWaker) continue;
+      if (has_begun()) return signal_.load(std::memory_order_acquire);
+      sleepers_.fetch_add(1, std::memory_order_seq_cst);  // the kernel may wake without a waker
     }
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
   }
