@@ -292,7 +292,7 @@ struct Hello {
   # The worker knows Evict. A router sends none to a worker that does not, and says so.
 
   protocolMinor @28 :UInt32 = 0;
-  # Minor version, now 3. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
+  # Minor version, now 4. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
   # routers told their version.
 
   release @29 :Text;
@@ -451,8 +451,9 @@ struct Load {
   # is only one router.
 
   progress @13 :UInt64 = 0;
-  # Grows with each report of the engine, also with one without a step. A heartbeat repeats the last value. So if the
-  # worker has work and this stands still, its engine hangs.
+  # Grows with each report of the engine, also with one without a step, and with each part of a step that is done, which
+  # heartbeats tell (before minor version 4 they repeat the last report's value). So if the worker has work and this
+  # stands still, its engine hangs.
 
   routerCount @14 :UInt32 = 1;
   # The routers that the worker's links are up with, the receiver included: 1 to 1,024. Routers share the limits of API
@@ -470,6 +471,10 @@ struct Load {
   savedPrefillSeconds @17 :Float64 = 0;
   # Estimated time that computing the cached prompt tokens would have taken, since the process began: what the worker
   # counts as roost_worker_saved_prefill_seconds_total.
+
+  stepUnderWaySeconds @18 :Float64 = 0;
+  # From the begin of the step that the engine computes now to the last part of it that is done. 0: no step is under way,
+  # no part of it is done, or not told. So a heartbeat tells a step that takes long from one that hangs.
 }
 
 struct Step {

@@ -94,6 +94,7 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   load.cordoned = in.getCordoned();
   load.cache_unknown = in.getCacheUnknown();
   ROOST_ASSIGN_OR_RETURN(load.saved_prefill_seconds, ReadSeconds(in.getSavedPrefillSeconds(), "savedPrefillSeconds"));
+  ROOST_ASSIGN_OR_RETURN(load.step_under_way_seconds, ReadSeconds(in.getStepUnderWaySeconds(), "stepUnderWaySeconds"));
   if (load.router_count == 0 || load.router_count > kMaxRouters)
     return DataLoss("routerCount", "{} is not 1 to {}", load.router_count, kMaxRouters);
   ROOST_ASSIGN_OR_RETURN(load.other_prompts, ReadOtherPrompts(in.getOtherPrompts()));

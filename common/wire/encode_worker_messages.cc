@@ -95,6 +95,7 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setCordoned(load.cordoned);
   out.setCacheUnknown(load.cache_unknown);
   out.setSavedPrefillSeconds(load.saved_prefill_seconds);
+  out.setStepUnderWaySeconds(load.step_under_way_seconds);
   auto others = out.initOtherPrompts(Count(load.other_prompts.size(), kMaxOtherPrompts, "other prompts"));
   std::size_t hashes_left = kMaxOtherHashes;
   for (unsigned i = 0; i < others.size(); ++i) {

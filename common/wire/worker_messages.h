@@ -184,11 +184,13 @@ struct Load {
   // The other routers' share of queued_prefill_tokens, which the receiver can not know: the first kMaxOtherPrompts
   // prompts in the order in which they run.
   std::vector<OtherPrompt> other_prompts;
-  std::uint64_t progress = 0;        // grows with each report of the engine; heartbeats repeat the last one
+  std::uint64_t progress = 0;        // grows with each report of the engine, and while it computes a step
   std::uint32_t router_count = 1;    // that the worker's links are up with, the receiver included: 1 to kMaxRouters
   bool cordoned = false;             // by an operator's Cordon; `draining` is set too
   bool cache_unknown = false;        // events and digest are of a part of the cache only
   double saved_prefill_seconds = 0;  // that its cache has saved since the process began, by its own estimate
+  // From the begin of the step under way to its last part that is done; 0: none is, or not told.
+  double step_under_way_seconds = 0;
 
   bool operator==(const Load&) const = default;
 };

@@ -225,6 +225,7 @@ class RandomMessages {
     load.pinned_block_count = Small();
     load.progress = rng_();
     load.saved_prefill_seconds = 1000 * rng_.Uniform();
+    load.step_under_way_seconds = 10 * rng_.Uniform();
     for (std::uint64_t n = rng_.Below(4); n > 0; --n) {
       load.other_prompts.push_back({Small(), Small(), rng_.Below(3), Hashes(rng_.Below(6))});
     }
