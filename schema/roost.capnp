@@ -308,6 +308,21 @@ struct Hello {
   host @32 :Text;
   # Name of the machine, container or pod that the worker runs in, for operators: at most 255 bytes without control
   # characters. May be empty.
+
+  machine @33 :UInt64 = 0;
+  # Equal for all workers of one machine, in whatever containers, and different for each start of each machine. 0: not
+  # told.
+
+  computeThreads @34 :UInt32 = 0;
+  # Threads that compute on the machine's processors. 0: it computes elsewhere, or not told.
+
+  machineCores @35 :UInt32 = 0;
+  # Processors of the machine. 0: not told.
+
+  cpuGroup @36 :UInt64 = 0;
+  cpuGroupCores @37 :UInt32 = 0;
+  # Equal for workers of a machine that are limited to the same part of its processors, by one quota or one set of
+  # processors, and how many these may use together. 0: no such limit, or not told.
 }
 
 struct TokenLogprobs {
@@ -643,6 +658,12 @@ struct Welcome {
   protocolMinor @3 :UInt32 = 0;
   release @4 :Text;
   # As in Hello.
+
+  crowdedWorkers @5 :UInt32 = 0;
+  crowdedThreads @6 :UInt32 = 0;
+  crowdedCores @7 :UInt32 = 0;
+  # So many workers of the worker's host or machine, itself included, compute with more threads than there are
+  # processors for them. All 0: they fit, or not told.
 }
 
 struct Refused {

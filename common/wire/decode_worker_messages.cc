@@ -149,6 +149,11 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.cordons = in.getCordons();
   ROOST_ASSIGN_OR_RETURN(hello.adapters, ReadAdapters(in.getAdapters()));
   ROOST_ASSIGN_OR_RETURN(hello.host, ReadLine(in.getHost(), "host", kMaxHostBytes));
+  hello.compute = {.threads = in.getComputeThreads(),
+                   .machine = in.getMachine(),
+                   .machine_cores = in.getMachineCores(),
+                   .cpu_group = in.getCpuGroup(),
+                   .cpu_group_cores = in.getCpuGroupCores()};
   return hello;
 }
 

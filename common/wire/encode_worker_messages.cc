@@ -151,6 +151,11 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setCordons(hello.cordons);
   ROOST_CHECK(hello.host.size() <= kMaxHostBytes);
   if (!hello.host.empty()) out.setHost(Text(hello.host));
+  out.setMachine(hello.compute.machine);
+  out.setComputeThreads(hello.compute.threads);
+  out.setMachineCores(hello.compute.machine_cores);
+  out.setCpuGroup(hello.compute.cpu_group);
+  out.setCpuGroupCores(hello.compute.cpu_group_cores);
   if (hello.adapters.empty()) return;
   FillAdapters(hello.adapters, out.initAdapters(Count(hello.adapters.size(), kMaxAdapters, "adapters")));
 }

@@ -55,6 +55,20 @@ struct TokenLogprobs {
 inline constexpr std::size_t kMaxAdapters = 1024;  // of one worker
 
 // A hello of another major version has only a version, a name and an epoch: enough to refuse it.
+// The processors that a worker computes on. Zeros: not told.
+struct ComputeShare {
+  std::uint32_t threads = 0;  // that compute; 0 also: it computes elsewhere
+  // The same for all workers of one machine, in whatever containers; and its processors.
+  std::uint64_t machine = 0;
+  std::uint32_t machine_cores = 0;
+  // The same for all that share one quota or one set of the machine's processors, and what these may use at a time. 0:
+  // they may use all.
+  std::uint64_t cpu_group = 0;
+  std::uint32_t cpu_group_cores = 0;
+
+  bool operator==(const ComputeShare&) const = default;
+};
+
 struct Hello {
   PeerVersion version;
   std::string worker_id;         // stable name of the worker; only one process at a time uses it
@@ -85,6 +99,7 @@ struct Hello {
   bool cordons = false;                // it knows Cordon
   std::vector<std::string> adapters;   // LoRA adapters that it serves beside its model; at most kMaxAdapters
   std::string host;                    // where it runs, for operators; may be empty
+  ComputeShare compute = {};
 
   bool operator==(const Hello&) const = default;
 };

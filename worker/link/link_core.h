@@ -246,6 +246,7 @@ class LinkCore {
   void Handle(Link& link, const wire::WantPrefixes& want);
   void Handle(Link& link, const wire::Cordon& cordon);
 
+  void WarnOfCrowding(const wire::Crowding& crowding);
   void TellLoad();
   void ApplyDraining();
   // The fields of a load that the link knows and the engine does not.
@@ -282,6 +283,7 @@ class LinkCore {
   std::uint64_t part_count_ = 0;      // parts of steps
   double saved_prefill_seconds_ = 0;  // of all reports
   std::uint64_t submit_count_ = 0;    // requests given to the engine; the count at each one is its prompt's id
+  wire::Crowding crowding_told_;      // the last that was logged
   wire::Load load_;                   // the last known load, without a step's numbers
   bool is_leaving_ = false;           // BeginDrain was called
   std::string engine_absence_;

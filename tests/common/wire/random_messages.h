@@ -32,7 +32,7 @@ class RandomMessages {
 
   [[nodiscard]] RouterMessage Router() {
     switch (rng_.Below(14)) {
-      case 0: return Welcome{rng_(), NonZero(), MakeVersion()};
+      case 0: return Welcome{rng_(), NonZero(), MakeVersion(), {Small(), Small(), Small()}};
       case 1: return MakeGenerate();
       case 2: return Cancel{RequestId(rng_())};
       case 3: return WantHello{};
@@ -77,6 +77,7 @@ class RandomMessages {
     hello.cordons = rng_.Below(2) == 0;
     hello.adapters = MakeAdapters();
     hello.host = Name();
+    hello.compute = {Small(), rng_(), Small(), rng_(), Small()};
     hello.constrains_output = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return hello;
