@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,14 +27,15 @@ void LinkCore::OnMalformed(PeerId peer) {
   if (Link* link = FindPeer(peer); link != nullptr && link->state == State::kUp) Restart(*link, ResyncReason::kAsked);
 }
 
+// With one thread each there are only fewer workers to start.
 void LinkCore::WarnOfCrowding(const wire::Crowding& crowding) {
-  if (crowding.threads == 0 || crowding == std::exchange(crowding_told_, crowding)) return;
+  if (crowding == std::exchange(crowding_told_, crowding) || crowding.threads <= crowding.workers) return;
+  const std::uint32_t fitting = std::max(1U, crowding.cores / std::max(1U, crowding.workers));
   LogWarning("workers share processors and compute with more threads than there are: all of them get slower",
              {{"workers", std::to_string(crowding.workers)},
               {"threads", std::to_string(crowding.threads)},
               {"processors", std::to_string(crowding.cores)},
-              {"advice",
-               fmt::format("--threads {} for each", std::max(1U, crowding.cores / std::max(1U, crowding.workers)))}});
+              {"advice", fmt::format("--threads {} for each", fitting)}});
 }
 
 void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {

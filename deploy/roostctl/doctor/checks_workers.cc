@@ -116,24 +116,29 @@ void CheckWorker(const WorkerFacts& worker, std::string_view router_release, Fin
   }
 }
 
-// Each group of workers once, with the first of them as its subject.
+Finding OfCrowding(const WorkerFacts& worker, const wire::Crowding& crowding) {
+  const std::string who = crowding.workers == 1 ? std::string("it computes")
+                                                : fmt::format("{} workers of its machine compute", crowding.workers);
+  const std::string what = fmt::format("{} with {} threads on {} processors", who, crowding.threads, crowding.cores);
+  // With one thread each there are only fewer workers to start.
+  if (crowding.threads == crowding.workers) return {Severity::kNote, "threads", worker.name, what};
+  return {Severity::kWarning, "threads", worker.name,
+          what + ": threads wait for others that the kernel took off their processor, and every step gets slower",
+          fmt::format("give each --threads {}", std::max(1U, crowding.cores / crowding.workers))};
+}
+
+// Each machine and each group of its workers once, with the first of them as the subject.
 void CheckThreads(const std::vector<WorkerFacts>& workers, Findings& findings) {
   std::vector<wire::ComputeShare> all;
+  all.reserve(workers.size());
   for (const WorkerFacts& worker : workers) all.push_back(worker.compute);
-  std::set<std::pair<std::uint64_t, std::uint64_t>> told;  // machines and groups of them; 0: the whole machine
+  std::set<std::pair<std::uint64_t, std::uint64_t>> told;  // machine and group; group 0: the whole machine
   for (const WorkerFacts& worker : workers) {
     const wire::Crowding crowding = wire::CrowdingOf(worker.compute, all);
     const bool is_group = worker.compute.cpu_group != 0 && crowding.cores == worker.compute.cpu_group_cores;
     const std::uint64_t group = is_group ? worker.compute.cpu_group : 0;
     if (crowding.threads == 0 || !told.emplace(worker.compute.machine, group).second) continue;
-    findings.push_back(
-        {Severity::kWarning, "threads", worker.name,
-         fmt::format(
-             "{} with {} threads on {} processors: threads that must wait for each other are "
-             "taken off their processors, and every step gets slower",
-             crowding.workers == 1 ? "it computes" : fmt::format("{} workers of its machine compute", crowding.workers),
-             crowding.threads, crowding.cores),
-         fmt::format("give each --threads {}", std::max(1U, crowding.cores / std::max(1U, crowding.workers)))});
+    findings.push_back(OfCrowding(worker, crowding));
   }
 }
 

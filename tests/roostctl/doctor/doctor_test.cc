@@ -144,6 +144,14 @@ TEST(WorkersTest, MoreThreadsThanProcessorsAreToldOnceForEachMachine) {
   EXPECT_EQ(told.advice, "give each --threads 4");
 }
 
+TEST(WorkersTest, ManyWorkersOfOneThreadAreOnlyNoted) {
+  WorkerFacts worker = Ready("a");
+  worker.compute = {.threads = 1, .machine = 1, .machine_cores = 2, .cpu_group = 0, .cpu_group_cores = 0};
+  const std::vector<WorkerFacts> workers = {worker, worker, worker};
+  EXPECT_EQ(Worst(CheckWorkers("r", workers, "1")).severity, Severity::kNote);
+  EXPECT_EQ(Worst(CheckWorkers("r", workers, "1")).check, "threads");
+}
+
 TEST(WorkersTest, TwoRoutersKnowTheSameOnes) {
   EXPECT_EQ(CheckSameWorkers("a", {Ready("w1"), Ready("w2")}, "b", {Ready("w2"), Ready("w1")}).severity, Severity::kOk);
   const Finding missing = CheckSameWorkers("a", {Ready("w1"), Ready("w2")}, "b", {Ready("w2"), Ready("w3")});
