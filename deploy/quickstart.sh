@@ -5,6 +5,8 @@
 #   ./deploy/quickstart.sh                    the demo model, two workers, the same load under two routing policies
 #   ./deploy/quickstart.sh --model DIR        your model instead: checks its folder and memory, serves it; or
 #                                             synthetic:PRESET, a known shape with random weights (synthetic:tiny)
+#   ./deploy/quickstart.sh … --threads N      threads of your model's worker on the CPU; by default one for each processor
+#                                             that it may use. Give fewer where builds or other programs run beside it
 #   ./deploy/quickstart.sh … --once           stops at the end; exits with 0 only if all answers were complete and right
 #   ./deploy/quickstart.sh … --backend cpu    cpu or cuda; by default cuda where there are a CUDA toolkit and a GPU
 #
@@ -22,6 +24,7 @@ cd "$(dirname "$0")/.."
 once=false
 model=
 backend_wanted=auto
+threads=
 describe() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' deploy/quickstart.sh; }
 usage() {
   echo "quickstart: $1; --help says what there is" >&2
@@ -41,6 +44,11 @@ while [ $# -gt 0 ]; do
       backend_wanted=$2
       shift
       ;;
+    --threads)
+      [[ ${2:-} =~ ^[1-9][0-9]{0,3}$ ]] || usage '--threads needs a number'
+      threads=$2
+      shift
+      ;;
     --help | -h)
       describe
       exit
@@ -49,6 +57,8 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+
+[ -z "$threads" ] || [ -n "$model" ] || usage '--threads is for --model; workers of the demo model have one thread each'
 
 say() { printf '\n== %s\n' "$*"; }
 fail() { echo "quickstart: FAILED $*" >&2; exit 1; }

@@ -141,9 +141,8 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "Time without a message after which a worker counts as dead; workers report four times a second",
            {0.5, 3600})
       .Add("stall-timeout-seconds", options.stall_timeout_seconds,
-           "Time without a step after which a worker that has work counts as hung; half of it without a token leaves "
-           "out "
-           "a worker that owes a first token; both are longer if its steps are predicted to take long",
+           "Time without a step or a part of one after which a worker that has work counts as hung; half of it without "
+           "a token leaves out a worker that owes a first token; both are longer if its steps take long",
            {0.5, 3600})
       .Add("max-routers", options.max_routers,
            "Routers that share the limits of API keys, at most. Workers tell how many there are; most of them must "

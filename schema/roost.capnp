@@ -292,7 +292,7 @@ struct Hello {
   # The worker knows Evict. A router sends none to a worker that does not, and says so.
 
   protocolMinor @28 :UInt32 = 0;
-  # Minor version, now 3. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
+  # Minor version, now 4. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
   # routers told their version.
 
   release @29 :Text;
@@ -308,6 +308,21 @@ struct Hello {
   host @32 :Text;
   # Name of the machine, container or pod that the worker runs in, for operators: at most 255 bytes without control
   # characters. May be empty.
+
+  machine @33 :UInt64 = 0;
+  # Equal for all workers of one machine, in whatever containers, and different for each start of each machine. 0: not
+  # told.
+
+  computeThreads @34 :UInt32 = 0;
+  # Threads that compute on the machine's processors. 0: it computes elsewhere, or not told.
+
+  machineCores @35 :UInt32 = 0;
+  # Processors of the machine. 0: not told.
+
+  cpuGroup @36 :UInt64 = 0;
+  cpuGroupCores @37 :UInt32 = 0;
+  # Equal for workers of a machine that are limited to the same part of its processors, by one quota or one set of
+  # processors, and how many these may use together. 0: no such limit, or not told.
 }
 
 struct TokenLogprobs {
@@ -451,8 +466,9 @@ struct Load {
   # is only one router.
 
   progress @13 :UInt64 = 0;
-  # Grows with each report of the engine, also with one without a step. A heartbeat repeats the last value. So if the
-  # worker has work and this stands still, its engine hangs.
+  # Grows with each report of the engine, also with one without a step, and with each part of a step that is done, which
+  # heartbeats tell (before minor version 4 they repeat the last report's value). So if the worker has work and this
+  # stands still, its engine hangs.
 
   routerCount @14 :UInt32 = 1;
   # The routers that the worker's links are up with, the receiver included: 1 to 1,024. Routers share the limits of API
@@ -470,6 +486,10 @@ struct Load {
   savedPrefillSeconds @17 :Float64 = 0;
   # Estimated time that computing the cached prompt tokens would have taken, since the process began: what the worker
   # counts as roost_worker_saved_prefill_seconds_total.
+
+  stepUnderWaySeconds @18 :Float64 = 0;
+  # From the begin of the step that the engine computes now to the last part of it that is done. 0: no step is under way,
+  # no part of it is done, or not told. So a heartbeat tells a step that takes long from one that hangs.
 }
 
 struct Step {
@@ -638,6 +658,12 @@ struct Welcome {
   protocolMinor @3 :UInt32 = 0;
   release @4 :Text;
   # As in Hello.
+
+  crowdedWorkers @5 :UInt32 = 0;
+  crowdedThreads @6 :UInt32 = 0;
+  crowdedCores @7 :UInt32 = 0;
+  # So many workers of the worker's host or machine, itself included, compute with more threads than there are
+  # processors for them. All 0: they fit, or not told.
 }
 
 struct Refused {

@@ -334,8 +334,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
            "File with certificates of authorities, in PEM: clients of metrics-address must show a certificate that one "
            "of them has signed")
       .Add("stall-timeout-seconds", options.stall_timeout_seconds,
-           "Time without a finished step, while there is work, after which /livez answers 503; longer than any step of "
-           "this model on this machine",
+           "Time without a finished step or part of a step, while there is work, after which /livez answers 503; with "
+           "another engine and on a device longer than any step of this model",
            {1, 86400})
       .Add(
           "otlp-endpoint", options.otlp_endpoint,

@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/base/memory_limit.h"
+#include "common/base/shared_cpus.h"
 #include "common/text/tokenizer.h"
 #include "worker/backend/choose_backend.h"
 #include "worker/model/load_model.h"
@@ -109,6 +110,15 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernel
   return engine;
 }
 
+wire::ComputeShare ComputeShareOf(std::uint32_t threads) {
+  const SharedCpus shared = ReadSharedCpus();
+  return {.threads = threads,
+          .machine = shared.machine,
+          .machine_cores = shared.machine_cores,
+          .cpu_group = shared.group,
+          .cpu_group_cores = shared.group_cores};
+}
+
 }  // namespace
 
 Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
@@ -130,6 +140,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   setup.hello.fingerprint = std::move(loaded.fingerprint);
   setup.hello.kv_dtype = std::move(loaded.kv_dtype);
   FillIn(options, std::move(loaded.text), setup);
+  if (KindOf(*model_options.ops) == DeviceKind::kCpu) setup.hello.compute = ComputeShareOf(options.threads);
   return setup;
 }
 

@@ -17,6 +17,7 @@ Result<Welcome> ReadWelcome(schema::Welcome::Reader in) {
   welcome.router_instance = in.getRouterInstance();
   ROOST_ASSIGN_OR_RETURN(welcome.epoch, ReadNonZero(in.getEpoch(), "epoch"));
   ROOST_ASSIGN_OR_RETURN(welcome.version, ReadVersion(in));
+  welcome.crowding = {in.getCrowdedWorkers(), in.getCrowdedThreads(), in.getCrowdedCores()};
   return welcome;
 }
 

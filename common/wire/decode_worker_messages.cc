@@ -94,6 +94,7 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   load.cordoned = in.getCordoned();
   load.cache_unknown = in.getCacheUnknown();
   ROOST_ASSIGN_OR_RETURN(load.saved_prefill_seconds, ReadSeconds(in.getSavedPrefillSeconds(), "savedPrefillSeconds"));
+  ROOST_ASSIGN_OR_RETURN(load.step_under_way_seconds, ReadSeconds(in.getStepUnderWaySeconds(), "stepUnderWaySeconds"));
   if (load.router_count == 0 || load.router_count > kMaxRouters)
     return DataLoss("routerCount", "{} is not 1 to {}", load.router_count, kMaxRouters);
   ROOST_ASSIGN_OR_RETURN(load.other_prompts, ReadOtherPrompts(in.getOtherPrompts()));
@@ -148,6 +149,11 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.cordons = in.getCordons();
   ROOST_ASSIGN_OR_RETURN(hello.adapters, ReadAdapters(in.getAdapters()));
   ROOST_ASSIGN_OR_RETURN(hello.host, ReadLine(in.getHost(), "host", kMaxHostBytes));
+  hello.compute = {.threads = in.getComputeThreads(),
+                   .machine = in.getMachine(),
+                   .machine_cores = in.getMachineCores(),
+                   .cpu_group = in.getCpuGroup(),
+                   .cpu_group_cores = in.getCpuGroupCores()};
   return hello;
 }
 

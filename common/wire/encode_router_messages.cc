@@ -26,6 +26,9 @@ void Fill(const Welcome& welcome, schema::RouterMessage::Builder message) {
   out.setRouterInstance(welcome.router_instance);
   out.setEpoch(welcome.epoch);
   FillVersion(welcome.version, out);
+  out.setCrowdedWorkers(welcome.crowding.workers);
+  out.setCrowdedThreads(welcome.crowding.threads);
+  out.setCrowdedCores(welcome.crowding.cores);
 }
 
 void Fill(const Refused& refused, schema::RouterMessage::Builder message) {

@@ -95,6 +95,7 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setCordoned(load.cordoned);
   out.setCacheUnknown(load.cache_unknown);
   out.setSavedPrefillSeconds(load.saved_prefill_seconds);
+  out.setStepUnderWaySeconds(load.step_under_way_seconds);
   auto others = out.initOtherPrompts(Count(load.other_prompts.size(), kMaxOtherPrompts, "other prompts"));
   std::size_t hashes_left = kMaxOtherHashes;
   for (unsigned i = 0; i < others.size(); ++i) {
@@ -150,6 +151,11 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setCordons(hello.cordons);
   ROOST_CHECK(hello.host.size() <= kMaxHostBytes);
   if (!hello.host.empty()) out.setHost(Text(hello.host));
+  out.setMachine(hello.compute.machine);
+  out.setComputeThreads(hello.compute.threads);
+  out.setMachineCores(hello.compute.machine_cores);
+  out.setCpuGroup(hello.compute.cpu_group);
+  out.setCpuGroupCores(hello.compute.cpu_group_cores);
   if (hello.adapters.empty()) return;
   FillAdapters(hello.adapters, out.initAdapters(Count(hello.adapters.size(), kMaxAdapters, "adapters")));
 }

@@ -18,10 +18,20 @@
 
 namespace roost::wire {
 
+// Workers that compute with more threads than there are processors for them. Zeros: they fit, or it is not known.
+struct Crowding {
+  std::uint32_t workers = 0;
+  std::uint32_t threads = 0;  // of all these workers
+  std::uint32_t cores = 0;    // that they share
+
+  bool operator==(const Crowding&) const = default;
+};
+
 struct Welcome {
   std::uint64_t router_instance = 0;  // different in every process; after a change, earlier requests are orphans
   std::uint64_t epoch = 0;            // the one being welcomed
   PeerVersion version = {};           // of the router
+  Crowding crowding = {};             // of the worker's host or machine, itself included
 
   bool operator==(const Welcome&) const = default;
 };

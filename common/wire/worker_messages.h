@@ -55,6 +55,20 @@ struct TokenLogprobs {
 inline constexpr std::size_t kMaxAdapters = 1024;  // of one worker
 
 // A hello of another major version has only a version, a name and an epoch: enough to refuse it.
+// The processors that a worker computes on. Zeros: not told.
+struct ComputeShare {
+  std::uint32_t threads = 0;  // that compute; 0 also: it computes elsewhere
+  // The same for all workers of one machine, in whatever containers; and its processors.
+  std::uint64_t machine = 0;
+  std::uint32_t machine_cores = 0;
+  // The same for all that share one quota or one set of the machine's processors, and what these may use at a time. 0:
+  // they may use all.
+  std::uint64_t cpu_group = 0;
+  std::uint32_t cpu_group_cores = 0;
+
+  bool operator==(const ComputeShare&) const = default;
+};
+
 struct Hello {
   PeerVersion version;
   std::string worker_id;         // stable name of the worker; only one process at a time uses it
@@ -85,6 +99,7 @@ struct Hello {
   bool cordons = false;                // it knows Cordon
   std::vector<std::string> adapters;   // LoRA adapters that it serves beside its model; at most kMaxAdapters
   std::string host;                    // where it runs, for operators; may be empty
+  ComputeShare compute = {};
 
   bool operator==(const Hello&) const = default;
 };
@@ -184,11 +199,13 @@ struct Load {
   // The other routers' share of queued_prefill_tokens, which the receiver can not know: the first kMaxOtherPrompts
   // prompts in the order in which they run.
   std::vector<OtherPrompt> other_prompts;
-  std::uint64_t progress = 0;        // grows with each report of the engine; heartbeats repeat the last one
+  std::uint64_t progress = 0;        // grows with each report of the engine, and while it computes a step
   std::uint32_t router_count = 1;    // that the worker's links are up with, the receiver included: 1 to kMaxRouters
   bool cordoned = false;             // by an operator's Cordon; `draining` is set too
   bool cache_unknown = false;        // events and digest are of a part of the cache only
   double saved_prefill_seconds = 0;  // that its cache has saved since the process began, by its own estimate
+  // From the begin of the step under way to its last part that is done; 0: none is, or not told.
+  double step_under_way_seconds = 0;
 
   bool operator==(const Load&) const = default;
 };

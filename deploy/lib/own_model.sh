@@ -51,7 +51,7 @@ check_model() {
   esac
 }
 
-# serve_model FOLDER: starts one worker with all cores on the CPU, or one worker per CUDA device. Sets name.
+# serve_model FOLDER: starts one worker on the CPU, with $threads or all cores, or one worker per CUDA device. Sets name.
 serve_model() {
   local workers=1 number context tokens flags=()
   [ "$backend" = cpu ] || workers=$device_count
@@ -61,7 +61,7 @@ serve_model() {
   context=$(memory_figure context_tokens)
   tokens=$(memory_figure kv_tokens)
   [ "$tokens" -ge "$context" ] || context=$tokens
-  [ "$backend" = cuda ] || flags=(--kv-memory "$(memory_figure kv_memory)")
+  [ "$backend" = cuda ] || flags=(--kv-memory "$(memory_figure kv_memory)" --threads "${threads:-0}")
   logs=$figures/cluster
   mkdir "$logs"
   start_router "$http" "$link_address"

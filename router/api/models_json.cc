@@ -44,6 +44,17 @@ void WriteShare(const WorkerShare& share, JsonWriter& json) {
   json.EndObject();
 }
 
+// Numbers of 64 bits as text: JSON's readers may keep fewer.
+void WriteCompute(const wire::ComputeShare& compute, JsonWriter& json) {
+  json.Key("threads").Number(compute.threads);
+  json.Key("machine")
+      .String(fmt::format("{:016x}", compute.machine))
+      .Key("machine_cores")
+      .Number(compute.machine_cores);
+  json.Key("cpu_group").String(fmt::format("{:016x}", compute.cpu_group));
+  json.Key("cpu_group_cores").Number(compute.cpu_group_cores);
+}
+
 void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.BeginObject().Key("id").String(worker.worker_id).Key("model").String(worker.model);
   json.Key("state")
@@ -65,6 +76,7 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.Key("adapters").BeginArray();
   for (const std::string& name : worker.adapters) json.String(name);
   json.EndArray().Key("host").String(worker.host);
+  WriteCompute(worker.compute, json);
   json.Key("saved_prefill_seconds_total").Number(worker.load.saved_prefill_seconds).EndObject();
 }
 

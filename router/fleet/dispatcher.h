@@ -270,6 +270,7 @@ struct WorkerStatus {
   std::vector<std::string> adapters = {};  // that it serves
   WorkerShare share = {};                  // of its model's last requests
   std::string host = {};                   // where it runs; empty: not told
+  wire::ComputeShare compute = {};
 };
 
 // Requests of a model that wait at the router for a worker with room; at least one.

@@ -36,7 +36,7 @@ class FirstTokens {
     Instant sent_at;
     double predicted_seconds = 0;  // when it was sent
     double expected_seconds = 0;   // by what the worker reports now
-    double step_seconds = 0;       // of its last step
+    double step_seconds = 0;       // of its last step, or of the one under way if that is longer
     bool is_constrained = false;
   };
 

@@ -135,8 +135,10 @@ void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Ins
 }
 
 void FleetCore::Welcome(const std::string& identity, const wire::Hello& hello) {
-  effects_.Send(identity,
-                wire::Welcome{.router_instance = router_instance_, .epoch = hello.epoch, .version = options_.version});
+  effects_.Send(identity, wire::Welcome{.router_instance = router_instance_,
+                                        .epoch = hello.epoch,
+                                        .version = options_.version,
+                                        .crowding = roster_.CrowdingOf(hello)});
 }
 
 void FleetCore::Refuse(const wire::Hello& hello, const std::string& identity, wire::RefusalCause cause,

@@ -100,7 +100,7 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
   const PlacementQuery query{.spec = request.spec,
                              .prompt_token_count = prompt_tokens,
                              .sample_count = part.choices.count,
-                             .retry_count = part.retry_count,
+                             .retry_count = part.retry_count + part.late_count,
                              .matches = depths};
   std::optional<Placement> placement = FindPlace(query, admission, now);
   if (!placement.has_value()) return MayBeTaken(request) ? Sending::kNoRoom : Sending::kNoWorker;
@@ -209,7 +209,11 @@ RequestBook::Fate RequestBook::Retry(const Attempt& attempt, RetryReason reason,
   Request& request = *attempt.request;
   request.prompt_logprobs.clear();  // the next attempt sends them from the start
   Part part = attempt.part;
-  if (reason != RetryReason::kOverloaded) ++part.retry_count;
+  if (reason == RetryReason::kNoFirstToken) {
+    ++part.late_count;
+  } else if (reason != RetryReason::kOverloaded) {
+    ++part.retry_count;
+  }
   const std::uint64_t decision = attempt.prediction.number;
   for (const ChoiceRange range : RangesLeft(attempt)) {
     part.choices = range;

@@ -55,7 +55,9 @@ namespace roost::router {
 
 struct RequestBookOptions {
   std::uint32_t max_requests = 10'000;  // above it Submit returns kOverloaded
-  std::uint32_t max_retries = 2;        // further attempts of one request; refusals by a full worker do not count
+  // Further attempts of one request after failures, and as many after first tokens that stayed away: a worker that is
+  // slow is no failure. Refusals by a full worker do not count.
+  std::uint32_t max_retries = 2;
   // A worker has room while fewer requests than this wait there, counting those that it reported and those sent since.
   // A new request waits at the router only while no worker that serves its model or adapter has room, or behind others
   // that wait for it. A request that continues after a failure waits only while no worker takes requests.
@@ -130,6 +132,7 @@ class RequestBook {
   struct Part {
     ChoiceRange choices;            // either none of them has tokens, or it is a single choice
     std::uint32_t retry_count = 0;  // failed attempts of these choices
+    std::uint32_t late_count = 0;   // attempts that were given up because the first token stayed away
   };
   struct Request {
     RequestId id;

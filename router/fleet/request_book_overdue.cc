@@ -35,7 +35,7 @@ void RequestBook::MoveOverdue(Instant now) {
       attempt.is_probe = false;
       roster_.NoteSilence(worker, now);
     }
-    if (attempt.part.retry_count >= options_.max_retries) continue;
+    if (attempt.part.late_count >= options_.max_retries) continue;
     if (roster_.TakesRequests(worker) || !AnotherTakes(attempt)) continue;
     SendTo(attempt.worker_id, wire::Cancel{attempt.id});
     Retry(attempt, RetryReason::kNoFirstToken, Overdue(), now);
@@ -67,7 +67,7 @@ bool RequestBook::IsOverdue(const Attempt& attempt, const Worker& worker, Instan
   return worker.first_tokens.IsOverdue({.sent_at = sent.decided_at,
                                         .predicted_seconds = sent.in_seconds ? sent.ttft_seconds : 0,
                                         .expected_seconds = expected,
-                                        .step_seconds = worker.last_step_seconds,
+                                        .step_seconds = worker.present_step_seconds(),
                                         .is_constrained = spec.constraint.has_value()},
                                        now);
 }

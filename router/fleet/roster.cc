@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/prefix/block_hash.h"
+#include "common/wire/crowding.h"
 
 namespace roost::router {
 
@@ -281,6 +282,12 @@ void Roster::Readmit(Instant now) {
   }
 }
 
+wire::Crowding Roster::CrowdingOf(const wire::Hello& hello) const {
+  std::vector<wire::ComputeShare> all;
+  for (const auto& [id, worker] : workers_) all.push_back(worker->hello.compute);
+  return wire::CrowdingOf(hello.compute, all);
+}
+
 WorkerState Roster::StateOf(const Worker& worker) const {
   if (!IsReady(worker)) return WorkerState::kStarting;
   if (worker.load.cordoned) return WorkerState::kCordoned;
@@ -309,7 +316,8 @@ WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
           .fingerprint = worker.hello.fingerprint,
           .kv_dtype = worker.hello.kv_dtype,
           .adapters = {worker.adapters.begin(), worker.adapters.end()},
-          .host = worker.hello.host};
+          .host = worker.hello.host,
+          .compute = worker.hello.compute};
 }
 
 }  // namespace roost::router

@@ -49,7 +49,7 @@ void Worker::Report(wire::Load report, Instant now) {
   is_leaving = false;
   // A heartbeat between two steps repeats the load of the last step, so it covers no more charges.
   if (load.step_seconds > 0) {
-    last_step_seconds = load.step_seconds;
+    last_step_seconds = std::min(load.step_seconds, kLongestStepSeconds);
     ObserveStep(now);
     busy.Observe(PrefillSeconds(ViewOf(*this), load.step_prefill_tokens), now);
     const Instant began = now - FromSeconds(std::min(load.step_seconds, kLongestStepSeconds)) - kLinkDelay;
@@ -85,7 +85,8 @@ bool Worker::IsStalled(Instant now) const {
   const double decode = decode_cost().StepSeconds(std::max(load.running_requests, 1U), context);
   const double rate = prefill_tokens_per_second();
   const double prefill = rate > 0 ? hello.max_batch_tokens / rate : 0;
-  return engine.IsStalled(decode + prefill, now);
+  const double step = decode + prefill;
+  return engine.IsStalled(step > 0 ? std::max(step, present_step_seconds()) : 0, now);
 }
 
 void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics) {

@@ -3,6 +3,7 @@
 // Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -49,6 +50,10 @@ struct Worker {
     return step_costs->prefill_tokens_per_second() / prefill_pace.slowness();
   }
 
+  // What its steps take now: of the last one, or of the one under way as far as its parts show. Its mean follows too
+  // slowly where a machine gets another load.
+  [[nodiscard]] double present_step_seconds() const { return std::max(last_step_seconds, load.step_under_way_seconds); }
+
   // Whether the engine has work and has made no progress for longer than a step can take.
   [[nodiscard]] bool IsStalled(Instant now) const;
 
@@ -74,7 +79,7 @@ struct Worker {
   bool receives_copy = false;         // it is computing a copy of a prefix
   EngineWatch engine;
   FirstTokens first_tokens;
-  double last_step_seconds = 0;
+  double last_step_seconds = 0;  // of its last step that has ended
   // Set when a request of it went elsewhere because its first token stayed away: the progress counter then. Until the
   // engine makes progress it counts as having work.
   std::optional<std::uint64_t> owed_at;

@@ -59,6 +59,24 @@ class DoctorTest(unittest.TestCase):
         self.assertEqual({finding["severity"] for finding in self.of(findings, "clock")}, {"ok"})
         self.assertIn("knows the same 2 workers", self.of(findings, "routers")[0]["what"])
 
+    def test_workers_with_more_threads_than_processors_are_told(self):
+        processors = os.cpu_count()
+        with Cluster() as cluster:
+            router = cluster.start_router()
+            first = cluster.start_worker("first", "--threads", str(processors))
+            router.wait_for_workers(1)
+            self.assertEqual(self.of(self.doctor(router=router, code=None), "threads"), [])
+            second = cluster.start_worker("second", "--threads", str(processors + 1))
+            router.wait_for_workers(2)
+            (found,) = self.of(self.doctor("--no-requests", router=router, code=None), "threads")
+            self.assertEqual(found["severity"], "warning")
+            self.assertIn(f"2 workers of its machine compute with {2 * processors + 1} threads on {processors} processors",
+                          found["what"])
+            told = second.wait_for_log("workers share processors and compute with more threads than there are: all of "
+                                       "them get slower")
+            self.assertEqual((told["threads"], told["processors"]), (str(2 * processors + 1), str(processors)))
+            self.assertFalse(any("workers share processors" in line for line in first.lines))
+
     def test_it_says_what_is_wrong_and_what_to_do(self):
         with Cluster() as cluster:
             lonely = cluster.start_router()

@@ -195,6 +195,21 @@ class OwnModelTest(Folder):
         self.assertIn(f"{self.folder} is no model folder on this host: it has no config.json", done.stderr)
         self.assertEqual(done.stdout, "")
 
+    def worker_arguments(self, *arguments):
+        """The arguments of the worker that the quickstart starts."""
+        note = self.folder / "arguments"
+        worker = f'echo "$*" >>{note}; exec {BIN}/roost-worker "$@"'
+        done = quickstart("--model", "synthetic:tiny", *arguments, programs=self.programs(**{"roost-worker": worker}))
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
+        (line,) = note.read_text().splitlines()
+        return line
+
+    def test_one_worker_has_all_processors_unless_some_are_left_for_others(self):
+        self.assertIn("--threads 0", self.worker_arguments())
+
+    def test_threads_are_the_workers(self):
+        self.assertIn("--threads 1", self.worker_arguments("--threads", "1"))
+
     def test_a_model_with_random_weights_needs_no_folder(self):
         done = quickstart("--model", "synthetic:tiny")
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
@@ -205,9 +220,16 @@ class HelpTest(unittest.TestCase):
     def test_help_has_every_flag_and_variable(self):
         done = quickstart("--help")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for word in ("--model DIR", "--once", "--backend cpu", "ROOST_HTTP_ADDRESS", "ROOST_BIN"):
+        for word in ("--model DIR", "--threads N", "--once", "--backend cpu", "ROOST_HTTP_ADDRESS", "ROOST_BIN"):
             self.assertIn(word, done.stdout)
         self.assertNotIn("set -e", done.stdout)
+
+    def test_threads_that_can_not_be_are_refused(self):
+        for arguments, reason in ((("--model", "synthetic:tiny", "--threads", "0"), "--threads needs a number"),
+                                  (("--threads", "2"), "--threads is for --model")):
+            done = quickstart(*arguments)
+            self.assertEqual(done.returncode, 64)
+            self.assertIn(reason, done.stderr)
 
     def test_a_flag_that_is_not_known_is_named(self):
         done = quickstart("--served-model-name", "mine")

@@ -319,6 +319,7 @@ bool Engine::HasWork() const {
 }
 bool Engine::AwaitsGrammars() const { return !state_->constraining.empty(); }
 StepReport Engine::Step() { return state_->Step(); }
+void Engine::SetPulse(std::function<void()> pulse) { state_->model.SetPulse(std::move(pulse)); }
 std::vector<wire::StoredRun> Engine::Snapshot() const { return state_->cache.Snapshot(); }
 std::uint32_t Engine::max_context_tokens() const { return state_->max_context_tokens; }
 Result<void> Engine::CheckInvariants() const { return state_->scheduler.CheckInvariants(); }

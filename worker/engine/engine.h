@@ -17,6 +17,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -218,6 +219,9 @@ class Engine {
 
   // Runs one step. Without work the report has only the load.
   [[nodiscard]] StepReport Step();
+
+  // See Model::SetPulse. Not within a step.
+  void SetPulse(std::function<void()> pulse);
 
   // All ready blocks, parents before children.
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;

@@ -24,13 +24,16 @@ EngineThread::~EngineThread() { Stop(); }
 
 void EngineThread::Start() {
   ROOST_CHECK(!thread_.joinable());
+  engine_.SetPulse([this] { stall_watch_.OnPart(); });
   thread_ = std::thread([this] { Run(); });
 }
 
 void EngineThread::Stop() {
   stopping_.store(true);
   inbox_.Close();
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  engine_.SetPulse({});
 }
 
 void EngineThread::Run() {

@@ -161,6 +161,12 @@ void LinkCore::Take(StepReport report) {
   }
 }
 
+void LinkCore::OnStepParts(StallWatch::Parts parts) {
+  part_count_ = parts.count;
+  load_.progress = progress_count_ + part_count_;
+  load_.step_under_way_seconds = ToSeconds(parts.under_way);
+}
+
 void LinkCore::Take(const EngineSnapshot& snapshot) {
   mirror_.Assign(snapshot.runs);
   mirror_state_ = MirrorState::kCurrent;
@@ -232,7 +238,7 @@ void LinkCore::FillOwn(wire::Load& load) const {
   load.draining = load_.draining;
   load.cordoned = load_.cordoned;
   load.cache_unknown = load_.cache_unknown;
-  load.progress = progress_count_;
+  load.progress = progress_count_ + part_count_;
   load.saved_prefill_seconds = saved_prefill_seconds_;
   if (load.cache_unknown) load.cached_block_count = setup_.hello.block_count;
 }

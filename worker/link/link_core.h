@@ -61,6 +61,7 @@
 #include "worker/link/exchange.h"
 #include "worker/link/link_status.h"
 #include "worker/link/request_spans.h"
+#include "worker/link/stall_watch.h"
 #include "worker/sched/prompt_board.h"
 #include "worker/sched/prompt_teller.h"
 
@@ -152,6 +153,9 @@ class LinkCore {
   // The keys of this worker and of the router do not fit, for this reason. The caller logs it.
   void OnHandshakeFailure(PeerId peer, const std::string& reason);
   void OnOutput(EngineOutput output);
+  // The parts of steps that the engine has done. Heartbeats tell routers of them, so that they do not take a slow step
+  // for a hung one.
+  void OnStepParts(StallWatch::Parts parts);
   // Sends what is due. Call it often; TimeToNextTick() tells when something is due next.
   void Tick();
 
@@ -242,6 +246,7 @@ class LinkCore {
   void Handle(Link& link, const wire::WantPrefixes& want);
   void Handle(Link& link, const wire::Cordon& cordon);
 
+  void WarnOfCrowding(const wire::Crowding& crowding);
   void TellLoad();
   void ApplyDraining();
   // The fields of a load that the link knows and the engine does not.
@@ -275,8 +280,10 @@ class LinkCore {
   std::uint32_t next_link_id_ = 1;
   std::uint64_t next_epoch_;
   std::uint64_t progress_count_ = 0;  // reports with which the engine made progress
+  std::uint64_t part_count_ = 0;      // parts of steps
   double saved_prefill_seconds_ = 0;  // of all reports
   std::uint64_t submit_count_ = 0;    // requests given to the engine; the count at each one is its prompt's id
+  wire::Crowding crowding_told_;      // the last that was logged
   wire::Load load_;                   // the last known load, without a step's numbers
   bool is_leaving_ = false;           // BeginDrain was called
   std::string engine_absence_;

@@ -1,6 +1,8 @@
 // What routers say to the worker.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +25,17 @@ void LinkCore::OnMalformed(PeerId peer) {
   ++counts_.malformed_messages;
   // The message's content is unknown, so the router's view of this worker may be wrong.
   if (Link* link = FindPeer(peer); link != nullptr && link->state == State::kUp) Restart(*link, ResyncReason::kAsked);
+}
+
+// With one thread each there are only fewer workers to start.
+void LinkCore::WarnOfCrowding(const wire::Crowding& crowding) {
+  if (crowding == std::exchange(crowding_told_, crowding) || crowding.threads <= crowding.workers) return;
+  const std::uint32_t fitting = std::max(1U, crowding.cores / std::max(1U, crowding.workers));
+  LogWarning("workers share processors and compute with more threads than there are: all of them get slower",
+             {{"workers", std::to_string(crowding.workers)},
+              {"threads", std::to_string(crowding.threads)},
+              {"processors", std::to_string(crowding.cores)},
+              {"advice", fmt::format("--threads {} for each", fitting)}});
 }
 
 void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
@@ -50,6 +63,7 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
                              {"epoch", std::to_string(link.epoch)},
                              {"reason", std::string(reason)},
                              {"protocol", wire::Describe(welcome.version)}});
+  WarnOfCrowding(welcome.crowding);
   // Routers decide by the load, and an idle engine reports none.
   SendStep(link, {}, {}, load_);
   if (link.adapters_due && link.state == State::kUp) TellAdapters(link);

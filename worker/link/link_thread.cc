@@ -82,6 +82,7 @@ void LinkThread::Round() {
     LookAtHandshake(endpoint, peer);
   }
   ReceiveOutputs();
+  core_.OnStepParts(engine_.stall_watch().parts());
   core_.Tick();
   ApplyDrain();
   if (core_.TakeStatusChange()) PublishStatuses();

@@ -152,6 +152,10 @@ class Model {
   // This is a long copy from a device.
   [[nodiscard]] virtual std::span<const float> Logits() = 0;
 
+  // `pulse` is called on the thread that computes, each time that a part of a batch is done, or has begun on a device.
+  // It tells a step that takes long from one that hangs. Not to be changed while a batch is computed.
+  virtual void SetPulse(std::function<void()> /*pulse*/) {}
+
   // The memory of each device that it computes on now; empty on the CPU. Quick: devices go on computing.
   [[nodiscard]] virtual std::vector<kernels::MemoryUse> DeviceMemory() { return {}; }
 

@@ -10,8 +10,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.h"
@@ -42,6 +44,8 @@ class TensorParallelModel final : public Model {
   [[nodiscard]] Scores AwaitedScores() const override { return ranks_.front()->AwaitedScores(); }
   [[nodiscard]] std::span<const float> Logits() override { return ranks_.front()->Logits(); }
   [[nodiscard]] std::vector<kernels::MemoryUse> DeviceMemory() override;
+  // Rank 0's, which computes on the caller's thread.
+  void SetPulse(std::function<void()> pulse) override { ranks_.front()->SetPulse(std::move(pulse)); }
 
  private:
   explicit TensorParallelModel(std::uint32_t rank_count) : threads_(rank_count), ranks_(rank_count) {}

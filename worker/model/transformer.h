@@ -20,9 +20,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.h"
@@ -80,6 +82,8 @@ class Transformer final : public Model {
   [[nodiscard]] Scores AwaitedScores() const override { return readbacks_.scores(); }
   [[nodiscard]] std::span<const float> Logits() override;
   [[nodiscard]] std::vector<kernels::MemoryUse> DeviceMemory() override;
+  // Called after each product and each layer's attention.
+  void SetPulse(std::function<void()> pulse) override { pulse_ = std::move(pulse); }
 
  private:
   // All arrays that a step brings to its device in one copy, and where each is in StepMemory::inputs:
@@ -131,6 +135,9 @@ class Transformer final : public Model {
   void Attend(std::uint32_t layer);
   void FeedForward(const LayerWeights& layer);
   void Norm(const kernels::DeviceBuffer& weight, const kernels::DeviceBuffer* delta);
+  void Pulse() const {
+    if (pulse_) pulse_();
+  }
   void Multiply(const kernels::MatmulWeights& weights, const void* x, void* y) const;
   void SumOverRanks(void* values, kernels::DType dtype);  // [rows][hidden_size]
   void ComputeLogits();
@@ -171,6 +178,7 @@ class Transformer final : public Model {
   std::vector<float> logits_;         // the last step's, once they were asked for
   DrawReadbacks readbacks_;
   std::size_t feeding_draw_count_ = 0;  // number of the latest draws, if they feed the next batch
+  std::function<void()> pulse_;
 };
 
 }  // namespace roost::worker

@@ -42,6 +42,7 @@ void Transformer::Attend(std::uint32_t layer) {
                                                .partials = work_.partials.as<float>(),
                                                .out = work_.attended.data(),
                                                .out_dtype = dtype_});
+  Pulse();
   Multiply(*weights_.layers[layer].o, work_.attended.data(), work_.delta.data());
   SumOverRanks(work_.delta.data(), activation_dtype_);
 }
@@ -73,6 +74,7 @@ void Transformer::Norm(const DeviceBuffer& weight, const DeviceBuffer* delta) {
 
 void Transformer::Multiply(const kernels::MatmulWeights& weights, const void* x, void* y) const {
   backend_.ops().matmul(backend_.device(), {&weights, x, rows_, y, activation_dtype_});
+  Pulse();
 }
 
 void Transformer::SumOverRanks(void* values, kernels::DType dtype) {
@@ -102,6 +104,7 @@ void Transformer::MultiplyLogits(std::uint32_t rows) const {
   const DeviceBuffer& logits = communicator_ ? work_.logits_part : work_.logits;
   backend_.ops().matmul(backend_.device(),
                         {weights_.output.get(), work_.normed.data(), rows, logits.data(), kernels::DType::kF32});
+  Pulse();
 }
 
 // Rank 0 needs whole rows to draw: 4 · rows · vocab_size bytes, of which (ranks - 1) / ranks are transferred. For 64

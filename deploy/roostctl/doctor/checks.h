@@ -9,6 +9,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/wire/messages.h"
 #include "deploy/roostctl/doctor/finding.h"
 #include "deploy/roostctl/metrics_text.h"
 
@@ -53,6 +54,7 @@ struct WorkerFacts {
   std::uint64_t block_tokens = 0;
   std::uint64_t pinned_blocks = 0;
   std::uint64_t waiting_requests = 0;
+  wire::ComputeShare compute = {};
 };
 [[nodiscard]] Result<std::vector<WorkerFacts>> ReadWorkerFacts(std::string_view workers_json);
 

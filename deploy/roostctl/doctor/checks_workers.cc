@@ -4,9 +4,15 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <iterator>
+#include <limits>
 #include <set>
+#include <system_error>
+#include <utility>
 
+#include "common/wire/crowding.h"
 #include "deploy/roostctl/doctor/checks.h"
 #include "deploy/roostctl/json_members.h"
 
@@ -19,6 +25,25 @@ constexpr double kMostPinnedShare = 0.4;
 std::string Text(simdjson::dom::element object, const char* key) {
   std::string_view value;
   return object[key].get(value) == simdjson::SUCCESS ? std::string(value) : "";
+}
+
+// A number of 64 bits in hexadecimal; 0 for anything else.
+std::uint64_t NumberIn(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
+  return error == std::errc() && end == text.data() + text.size() ? number : 0;
+}
+
+wire::ComputeShare ComputeOf(simdjson::dom::element worker) {
+  const auto count = [&](const char* key) {
+    const std::uint64_t number = CountAt(worker, key);
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(number, std::numeric_limits<std::uint32_t>::max()));
+  };
+  return {.threads = count("/threads"),
+          .machine = NumberIn(Text(worker, "machine")),
+          .machine_cores = count("/machine_cores"),
+          .cpu_group = NumberIn(Text(worker, "cpu_group")),
+          .cpu_group_cores = count("/cpu_group_cores")};
 }
 
 Finding OfWorker(const WorkerFacts& worker, Severity severity, std::string what, std::string advice = {}) {
@@ -91,6 +116,32 @@ void CheckWorker(const WorkerFacts& worker, std::string_view router_release, Fin
   }
 }
 
+Finding OfCrowding(const WorkerFacts& worker, const wire::Crowding& crowding) {
+  const std::string who = crowding.workers == 1 ? std::string("it computes")
+                                                : fmt::format("{} workers of its machine compute", crowding.workers);
+  const std::string what = fmt::format("{} with {} threads on {} processors", who, crowding.threads, crowding.cores);
+  // With one thread each there are only fewer workers to start.
+  if (crowding.threads == crowding.workers) return {Severity::kNote, "threads", worker.name, what};
+  return {Severity::kWarning, "threads", worker.name,
+          what + ": threads wait for others that the kernel took off their processor, and every step gets slower",
+          fmt::format("give each --threads {}", std::max(1U, crowding.cores / crowding.workers))};
+}
+
+// Each machine and each group of its workers once, with the first of them as the subject.
+void CheckThreads(const std::vector<WorkerFacts>& workers, Findings& findings) {
+  std::vector<wire::ComputeShare> all;
+  all.reserve(workers.size());
+  for (const WorkerFacts& worker : workers) all.push_back(worker.compute);
+  std::set<std::pair<std::uint64_t, std::uint64_t>> told;  // machine and group; group 0: the whole machine
+  for (const WorkerFacts& worker : workers) {
+    const wire::Crowding crowding = wire::CrowdingOf(worker.compute, all);
+    const bool is_group = worker.compute.cpu_group != 0 && crowding.cores == worker.compute.cpu_group_cores;
+    const std::uint64_t group = is_group ? worker.compute.cpu_group : 0;
+    if (crowding.threads == 0 || !told.emplace(worker.compute.machine, group).second) continue;
+    findings.push_back(OfCrowding(worker, crowding));
+  }
+}
+
 std::vector<std::string> NamesOf(const std::vector<WorkerFacts>& workers) {
   std::vector<std::string> names;
   names.reserve(workers.size());
@@ -141,7 +192,8 @@ Result<std::vector<WorkerFacts>> ReadWorkerFacts(std::string_view workers_json) 
                        .blocks = CountAt(worker, "/blocks"),
                        .block_tokens = CountAt(worker, "/block_tokens"),
                        .pinned_blocks = CountAt(worker, "/pinned_blocks"),
-                       .waiting_requests = CountAt(worker, "/waiting_requests")});
+                       .waiting_requests = CountAt(worker, "/waiting_requests"),
+                       .compute = ComputeOf(worker)});
   }
   return workers;
 }
@@ -164,6 +216,7 @@ Findings CheckWorkers(const std::string& router, const std::vector<WorkerFacts>&
         {Severity::kFailure, "workers", router, "no worker takes requests: clients get 503", "see the workers above"});
   }
   CheckRevisions(router, workers, findings);
+  CheckThreads(workers, findings);
   return findings;
 }
 

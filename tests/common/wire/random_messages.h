@@ -32,7 +32,7 @@ class RandomMessages {
 
   [[nodiscard]] RouterMessage Router() {
     switch (rng_.Below(14)) {
-      case 0: return Welcome{rng_(), NonZero(), MakeVersion()};
+      case 0: return Welcome{rng_(), NonZero(), MakeVersion(), {Small(), Small(), Small()}};
       case 1: return MakeGenerate();
       case 2: return Cancel{RequestId(rng_())};
       case 3: return WantHello{};
@@ -77,6 +77,7 @@ class RandomMessages {
     hello.cordons = rng_.Below(2) == 0;
     hello.adapters = MakeAdapters();
     hello.host = Name();
+    hello.compute = {Small(), rng_(), Small(), rng_(), Small()};
     hello.constrains_output = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return hello;
@@ -225,6 +226,7 @@ class RandomMessages {
     load.pinned_block_count = Small();
     load.progress = rng_();
     load.saved_prefill_seconds = 1000 * rng_.Uniform();
+    load.step_under_way_seconds = 10 * rng_.Uniform();
     for (std::uint64_t n = rng_.Below(4); n > 0; --n) {
       load.other_prompts.push_back({Small(), Small(), rng_.Below(3), Hashes(rng_.Below(6))});
     }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "deploy/roostctl/doctor/checks.h"
@@ -125,6 +126,32 @@ TEST(WorkersTest, NoWorkerThatServesIsAFailure) {
   EXPECT_EQ(WorstOf(CheckWorkers("r", {cordoned}, "1")), Severity::kSkipped);
 }
 
+TEST(WorkersTest, MoreThreadsThanProcessorsAreToldOnceForEachMachine) {
+  WorkerFacts a = Ready("a");
+  a.compute = {.threads = 8, .machine = 1, .machine_cores = 8, .cpu_group = 0, .cpu_group_cores = 0};
+  WorkerFacts b = a;
+  b.name = "b";
+  WorkerFacts elsewhere = a;
+  elsewhere.name = "c";
+  elsewhere.compute.machine = 2;
+  EXPECT_EQ(WorstOf(CheckWorkers("r", {a, elsewhere}, "1")), Severity::kOk);
+  const Findings findings = CheckWorkers("r", {a, b, elsewhere}, "1");
+  const auto is_told = [](const Finding& finding) { return finding.check == "threads"; };
+  EXPECT_EQ(std::count_if(findings.begin(), findings.end(), is_told), 1);
+  const Finding told = Worst(findings);
+  EXPECT_EQ(told.severity, Severity::kWarning);
+  EXPECT_THAT(told.what, HasSubstr("2 workers of its machine compute with 16 threads on 8 processors"));
+  EXPECT_EQ(told.advice, "give each --threads 4");
+}
+
+TEST(WorkersTest, ManyWorkersOfOneThreadAreOnlyNoted) {
+  WorkerFacts worker = Ready("a");
+  worker.compute = {.threads = 1, .machine = 1, .machine_cores = 2, .cpu_group = 0, .cpu_group_cores = 0};
+  const std::vector<WorkerFacts> workers = {worker, worker, worker};
+  EXPECT_EQ(Worst(CheckWorkers("r", workers, "1")).severity, Severity::kNote);
+  EXPECT_EQ(Worst(CheckWorkers("r", workers, "1")).check, "threads");
+}
+
 TEST(WorkersTest, TwoRoutersKnowTheSameOnes) {
   EXPECT_EQ(CheckSameWorkers("a", {Ready("w1"), Ready("w2")}, "b", {Ready("w2"), Ready("w1")}).severity, Severity::kOk);
   const Finding missing = CheckSameWorkers("a", {Ready("w1"), Ready("w2")}, "b", {Ready("w2"), Ready("w3")});
@@ -135,8 +162,13 @@ TEST(WorkersTest, TwoRoutersKnowTheSameOnes) {
 TEST(WorkersTest, AreReadFromARoutersAnswer) {
   const auto facts = ReadWorkerFacts(
       R"({"workers":[{"id":"w1","model":"m","state":"ready","mode":"exact","index_in_sync":true,"release":"1",)"
-      R"("seconds_since_heard":0.1,"blocks":64,"block_tokens":16}]})");
+      R"("seconds_since_heard":0.1,"blocks":64,"block_tokens":16,"threads":2,"machine":"fedcba9876543210",)"
+      R"("machine_cores":4,"cpu_group":"000000000000001d","cpu_group_cores":3}]})");
   ASSERT_TRUE(facts.ok());
+  EXPECT_EQ(
+      facts->at(0).compute,
+      (wire::ComputeShare{
+          .threads = 2, .machine = 0xfedcba9876543210, .machine_cores = 4, .cpu_group = 0x1d, .cpu_group_cores = 3}));
   EXPECT_EQ(WorstOf(CheckWorkers("r", *facts, "1")), Severity::kOk);
   EXPECT_FALSE(ReadWorkerFacts("<html>").ok());
 }

@@ -192,6 +192,7 @@ TEST_F(ApiTest, ShowsWorkers) {
   worker.share = {.taken = 2, .decisions = 50, .why = "answers would take longer there"};
   dispatcher_.workers = {worker};
   worker.host = "node-7";
+  worker.compute = {.threads = 2, .machine = 0xabc, .machine_cores = 4, .cpu_group = 0x1d, .cpu_group_cores = 3};
   worker.load.saved_prefill_seconds = 12.5;
   dispatcher_.workers = {worker};
   const std::string body = Ask("GET", "/admin/v1/workers")->response->body;
@@ -202,7 +203,8 @@ TEST_F(ApiTest, ShowsWorkers) {
       R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact",)"
       R"("requests_total":77,"share":{"taken":2,"of":50,"why":"answers would take longer there"},"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"
       R"("first_tokens_total":70,"ttft_seconds_total":3.5,"release":"0.1.0","protocol":"2.2","fingerprint":"f1",)"
-      R"("kv_dtype":"f32","adapters":["poet"],"host":"node-7","saved_prefill_seconds_total":12.5}])";
+      R"("kv_dtype":"f32","adapters":["poet"],"host":"node-7","threads":2,"machine":"0000000000000abc","machine_cores":4,"cpu_group":"000000000000001d",)"
+      R"("cpu_group_cores":3,"saved_prefill_seconds_total":12.5}])";
   EXPECT_THAT(body, testing::HasSubstr(told));
 }
 

@@ -110,6 +110,7 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
   if (const auto* const welcome = std::get_if<wire::Welcome>(&message)) {
     if (welcome->epoch != hello_.epoch || welcomed_) return;
     welcomed_ = true;
+    crowding_ = welcome->crowding;
     if (hello_.sends_cache_events) SendSnapshot();
   } else if (const auto* const refused = std::get_if<wire::Refused>(&message)) {
     if (refused->epoch == hello_.epoch) refusals_.push_back(*refused);
@@ -189,7 +190,8 @@ void FakeWorker::Step() {
     entry = ended ? running_.erase(entry) : std::next(entry);
   }
   load_.step_seconds =
-      load_.step_prefill_tokens * kSecondsPerPrefillToken + load_.step_decode_tokens * kSecondsPerDecode;
+      slowness_ * (load_.step_prefill_tokens * kSecondsPerPrefillToken + load_.step_decode_tokens * kSecondsPerDecode);
+  load_.step_under_way_seconds = 0;
   SendStep(std::move(tokens));
   load_.step_prefill_tokens = 0;
   load_.step_decode_tokens = 0;

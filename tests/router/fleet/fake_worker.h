@@ -57,6 +57,13 @@ class FakeWorker {
   void SetHung(bool hung) { hung_ = hung; }
   // Its engine reports progress, and computes nothing for the requests that it has.
   void SetSilent(bool silent) { silent_ = silent; }
+  // Its steps take so many times as long from here on, by its reports. The test lets the time pass.
+  void SetSlowness(double slowness) { slowness_ = slowness; }
+  // A part of the step under way, which began so long ago, is done: its next heartbeat tells.
+  void ComputePart(double under_way_seconds) {
+    ++load_.progress;
+    load_.step_under_way_seconds = under_way_seconds;
+  }
   // The number of routers that it tells of.
   void SetRouterCount(std::uint32_t count) { load_.router_count = count; }
   // Requests that come from now on fail at once.
@@ -99,6 +106,8 @@ class FakeWorker {
   std::deque<wire::WorkerMessage>& outbox() { return outbox_; }
 
   [[nodiscard]] bool welcomed() const { return welcomed_; }
+  // That its last welcome told of.
+  [[nodiscard]] const wire::Crowding& crowding() const { return crowding_; }
   [[nodiscard]] std::size_t running_count() const { return running_.size(); }
   [[nodiscard]] const std::vector<wire::Generate>& received() const { return received_; }
   [[nodiscard]] const std::vector<wire::Pin>& pins() const { return pins_; }
@@ -151,9 +160,11 @@ class FakeWorker {
   int connection_count_ = 0;
   std::uint64_t sequence_ = 0;
   bool welcomed_ = false;
+  wire::Crowding crowding_;
   bool full_ = false;
   bool hung_ = false;
   bool silent_ = false;
+  double slowness_ = 1;
   bool lacks_adapters_ = false;
   bool broken_ = false;
   bool tells_cached_late_ = false;

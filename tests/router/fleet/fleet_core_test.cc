@@ -29,6 +29,21 @@ TEST(FleetCoreTest, ModelIsServedOnceItsTokenizerWasReadAndAskedForOnce) {
   EXPECT_EQ(sim.metrics.resyncs["hello"], 2);
 }
 
+TEST(FleetCoreTest, WorkersOfOneMachineAreToldWhenTheirThreadsAreTooMany) {
+  FleetSim sim;
+  const auto join = [&](const std::string& id, std::uint64_t machine) -> FakeWorker& {
+    FakeWorker& worker = sim.AddWorker(id);
+    worker.hello().compute = {.threads = 8, .machine = machine, .machine_cores = 8};
+    worker.SayHello();
+    sim.DeliverAll();
+    return worker;
+  };
+  EXPECT_EQ(join("a", 1).crowding(), wire::Crowding());
+  EXPECT_EQ(join("b", 2).crowding(), wire::Crowding());
+  EXPECT_EQ(join("c", 1).crowding(), (wire::Crowding{.workers = 2, .threads = 16, .cores = 8}));
+  EXPECT_EQ(sim.StatusOf("c")->compute.threads, 8U);
+}
+
 TEST(FleetCoreTest, AnotherWorkerIsAskedForTheTokenizerWhenTheFirstIsLost) {
   FleetSim sim;
   FakeWorker& first = sim.AddWorker("a");

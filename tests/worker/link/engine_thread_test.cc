@@ -23,12 +23,14 @@ class CountingModel final : public Model {
   [[nodiscard]] std::uint32_t block_tokens() const override { return model_.block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override { return model_.block_count(); }
   void Compute(const Batch& batch, const Draws& draws) override {
+    if (pulse_) pulse_();
     if (++forward_count == waiting_forward_) gate_.wait();
     model_.Compute(batch, draws);
   }
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override { return model_.AwaitSampled(); }
   [[nodiscard]] Scores AwaitedScores() const override { return model_.AwaitedScores(); }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
+  void SetPulse(std::function<void()> pulse) override { pulse_ = std::move(pulse); }
   // Call it before the thread starts: forward number `forward` waits for `gate`.
   void WaitIn(std::size_t forward, std::shared_future<void> gate) {
     waiting_forward_ = forward;
@@ -40,6 +42,7 @@ class CountingModel final : public Model {
  private:
   std::size_t waiting_forward_ = 0;
   std::shared_future<void> gate_;
+  std::function<void()> pulse_;
   testing_support::FakeModel model_{testing_support::FakeModel::Options{}};
 };
 
@@ -89,6 +92,18 @@ TEST_F(EngineThreadTest, ReportsEachStepAndThenWaits) {
   }
   EXPECT_EQ(tokens, 3U);
   EXPECT_EQ(model_.forward_count, 3U);
+}
+
+TEST_F(EngineThreadTest, TellsOfThePartsOfAStepBeforeItEnds) {
+  std::promise<void> gate;
+  model_.WaitIn(1, gate.get_future().share());
+  thread_.Start();
+  EXPECT_EQ(thread_.stall_watch().parts().count, 0U);
+  ASSERT_TRUE(thread_.TryPost(Request(1, 1)));
+  EXPECT_TRUE(WaitUntil([&] { return thread_.stall_watch().parts().count == 1; }));
+  EXPECT_FALSE(thread_.TryTake().has_value());
+  gate.set_value();
+  (void)NextOutput();
 }
 
 TEST_F(EngineThreadTest, AnswersARequestThatTheEngineRefuses) {

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/base/rng.h"
 #include "tests/worker/link/link_core_fixture.h"
 
@@ -74,6 +76,38 @@ TEST_F(LinkCoreTest, EachReportOfTheEngineIsProgressAndAHeartbeatIsNone) {
   EXPECT_EQ(effects_.Take<wire::Step>().at(0).load.progress, first + 1);
   Pass(milliseconds(250));
   EXPECT_EQ(effects_.Take<wire::Step>().at(0).load.progress, first + 1);
+}
+
+TEST_F(LinkCoreTest, AHeartbeatTellsHowFarTheStepUnderWayIs) {
+  BringUp(kPeer);
+  Report({});
+  const std::uint64_t first = effects_.Take<wire::Step>().at(0).load.progress;
+  core_.OnStepParts({.count = 5, .under_way = seconds(7)});
+  Pass(milliseconds(250));
+  const wire::Load load = effects_.Take<wire::Step>().at(0).load;
+  EXPECT_EQ(load.progress, first + 5);
+  EXPECT_EQ(load.step_under_way_seconds, 7);
+  EXPECT_EQ(load.step_seconds, 0) << "it has not ended";
+  Report({});
+  const wire::Load ended = effects_.Take<wire::Step>().at(0).load;
+  EXPECT_EQ(ended.progress, first + 6);
+  EXPECT_EQ(ended.step_under_way_seconds, 0);
+}
+
+TEST_F(LinkCoreTest, ACrowdedMachineIsToldInTheLogAndEachNewsOfItOnce) {
+  const wire::Crowding crowding{.workers = 2, .threads = 16, .cores = 8};
+  const auto log_of_welcome = [&](PeerId peer, std::uint64_t epoch) {
+    testing::internal::CaptureStderr();
+    core_.OnMessage(peer, wire::Welcome{.router_instance = 1, .epoch = epoch, .version = {}, .crowding = crowding});
+    FlushLog();
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string log = log_of_welcome(kPeer, Greet(kPeer));
+  EXPECT_EQ(core_.up_count(), 1U);
+  EXPECT_NE(log.find("--threads 4 for each"), std::string::npos) << log;
+  const std::string second = log_of_welcome(kOther, Greet(kOther));
+  EXPECT_EQ(core_.up_count(), 2U);
+  EXPECT_EQ(second.find("--threads"), std::string::npos) << second;
 }
 
 TEST_F(LinkCoreTest, IgnoresAWelcomeToAnotherEpoch) {

@@ -40,5 +40,25 @@ TEST_F(StallWatchTest, WorkWithoutEndIsNoHangWhileItsStepsEnd) {
   }
 }
 
+TEST_F(StallWatchTest, APartOfAStepIsNoNewStep) {
+  watch_.OnTurn();
+  EXPECT_EQ(watch_.parts().under_way, seconds(0));
+  clock_.Advance(seconds(3));
+  watch_.OnPart();
+  clock_.Advance(seconds(2));
+  EXPECT_EQ(watch_.StepTime(), seconds(2)) << "since the part";
+  EXPECT_EQ(watch_.parts().count, 1U);
+  EXPECT_EQ(watch_.parts().under_way, seconds(3)) << "what comes after the last part may hang";
+  watch_.OnPart();
+  EXPECT_EQ(watch_.parts().under_way, seconds(5));
+  watch_.OnTurn();
+  EXPECT_EQ(watch_.parts().count, 2U);
+  EXPECT_EQ(watch_.parts().under_way, seconds(0)) << "the next step has begun";
+  watch_.OnPart();
+  watch_.OnWait();
+  clock_.Advance(hours(1));
+  EXPECT_EQ(watch_.parts().under_way, seconds(0));
+}
+
 }  // namespace
 }  // namespace roost::worker

@@ -200,6 +200,20 @@ TEST(TransformerTest, GivesLogitsToTheSlicesThatWantThemInOrder) {
   EXPECT_TRUE(model->Forward(Batch{}).empty());
 }
 
+TEST(TransformerTest, TellsWhenEachPartOfABatchIsDone) {
+  const auto model = MakeTestModel({});
+  std::uint32_t pulses = 0;
+  model->SetPulse([&pulses] { ++pulses; });
+  TestSequence sequence(*model, RandomTokens(1, 20, 320), 20);
+  Batch batch;
+  sequence.AddTo(batch, 20);
+  static_cast<void>(model->Forward(batch));
+  EXPECT_EQ(pulses, 5 * model->shape().layer_count + 1) << "four products and the attention of each layer; the logits";
+  model->SetPulse({});
+  static_cast<void>(model->Forward(batch));
+  EXPECT_EQ(pulses, 5 * model->shape().layer_count + 1);
+}
+
 TEST(TransformerTest, RefusesOptionsThatCanNotWork) {
   const HfConfig config = *SyntheticConfig("tiny");
   const RandomWeights weights(1);
