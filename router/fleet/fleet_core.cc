@@ -19,20 +19,6 @@ constexpr Duration kHelloPatience = std::chrono::seconds(1);
 // ask them or log them too often.
 constexpr std::size_t kMaxStrangers = 1024;
 
-// A silent worker that no other can stand in for is given up after this many times the timeout: its machine may be so
-// busy that its link's thread gets no processor, and its requests would only fail sooner.
-constexpr int kSilenceAlone = 5;
-
-// Whether the worker has been silent for too long.
-bool IsSilent(Roster& roster, const Worker& worker, Duration timeout, Instant now) {
-  const Duration silence = now - worker.last_heard;
-  if (silence <= timeout) return false;
-  if (silence > kSilenceAlone * timeout) return true;
-  const std::vector<Worker*> serving = roster.Serving(worker.revision);
-  return std::any_of(serving.begin(), serving.end(),
-                     [&](const Worker* other) { return other != &worker && now - other->last_heard <= timeout / 2; });
-}
-
 std::string BlocksText(std::uint32_t count, std::uint32_t tokens) {
   return fmt::format("{} of {} tokens", count, tokens);
 }
@@ -305,7 +291,7 @@ void FleetCore::Tick(Instant now) {
   if (ping) last_ping_ = now;
   std::vector<std::string> silent;
   roster_.ForEach([&](Worker& worker) {
-    if (IsSilent(roster_, worker, options_.worker_timeout, now)) {
+    if (now - worker.last_heard > options_.worker_timeout) {
       silent.push_back(worker.hello.worker_id);
       return;
     }

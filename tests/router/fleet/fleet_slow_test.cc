@@ -103,32 +103,6 @@ TEST_F(FleetSlowTest, AHangIsFoundAfterFourOfTheStepsThatItsWorkerMadeLast) {
   ExpectWholeAnswer(request);
 }
 
-TEST_F(FleetSlowTest, WorkersThatFallSilentTogetherAreWaitedFor) {
-  WarmUp();
-  const Request request = sim.Submit(TalkativePrompt(), kOutput);
-  sim.DeliverAll();
-  for (int tick = 0; tick < 90; ++tick) {  // no link's thread gets a processor
-    sim.clock.Advance(100ms);
-    sim.Tick();
-  }
-  EXPECT_TRUE(sim.metrics.lost.empty());
-  EXPECT_FALSE(request.observer->end.has_value());
-  sim.Run();
-  ExpectWholeAnswer(request);
-}
-
-TEST_F(FleetSlowTest, ASilentWorkerIsLostAtOnceWhereAnotherStandsInAndLaterWhereNoneDoes) {
-  WarmUp();
-  sim.Kill(a);
-  sim.Advance(2'200ms);
-  EXPECT_EQ(sim.metrics.lost["silent"], 1);
-  sim.Kill(b);
-  sim.Advance(9s);
-  EXPECT_EQ(sim.metrics.lost["silent"], 1);
-  sim.Advance(2s);
-  EXPECT_EQ(sim.metrics.lost["silent"], 2);
-}
-
 TEST_F(FleetSlowTest, PartsOfAStepGiveAFirstTokenBoundedTime) {
   WarmUp();
   const Request request = sim.Submit(MakePrompt(7, 30), 8);
