@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""What a model's steps take on a machine that is not theirs alone, as ratios to the same steps on the quiet machine, in
+turns within one run: beside a busy process of normal and of low priority, under a CPU quota, and beside a second model.
+
+    tests/bench/neighbours.py                    Qwen3-0.6B's shape, random weights, all cores
+    tests/bench/neighbours.py --other BINARY     an older roost_stepper in the same turns
+
+It prints a line per figure: figure <name> <value> <unit>. A quota needs a cgroup that this user may make.
+"""
+import argparse
+import contextlib
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+
+BIN = pathlib.Path(__file__).resolve().parents[2] / "build/release/bin"
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+PERIOD_US = 100_000
+
+
+class Stepper:
+    """A model that computes steps on command."""
+
+    def __init__(self, binary, shape, threads, start=()):
+        command = [*start, binary, shape, str(threads)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def wait_ready(self):
+        if self._process.stdout.readline().strip() != "ready":
+            sys.exit("neighbours.py: roost_stepper did not start")
+
+    def send(self, command):
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+
+    def receive(self):
+        return [float(word) for word in self._process.stdout.readline().split()]
+
+    def run(self, command):
+        self.send(command)
+        return self.receive()
+
+    def end(self):
+        self._process.stdin.close()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def stepper(*arguments, **options):
+    model = Stepper(*arguments, **options)
+    try:
+        model.wait_ready()
+        yield model
+    finally:
+        model.end()
+
+
+class BusyProcess:
+    """Computes all the time, but only while it is used in a `with`. In this session, so that its priority counts even
+    where the kernel shares the CPU out among sessions."""
+
+    def __init__(self, nice):
+        self._process = subprocess.Popen(["nice", "-n", str(nice), sys.executable, "-c", "while True: pass"])
+        self.__exit__()
+
+    def __enter__(self):
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def __exit__(self, *_):
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def end(self):
+        self._process.kill()
+        self._process.wait()
+
+
+class Quota:
+    """A cgroup with that many cores' time in each period, version 2 or 1; OSError if none can be made."""
+
+    def __init__(self, cores):
+        version_2 = "cpu" in _words(CGROUPS / "cgroup.controllers")
+        self._folder = (CGROUPS if version_2 else CGROUPS / "cpu") / f"neighbours-{os.getpid()}"
+        self._folder.mkdir()
+        quota = int(cores * PERIOD_US)
+        if version_2:
+            (CGROUPS / "cgroup.subtree_control").write_text("+cpu")
+            (self._folder / "cpu.max").write_text(f"{quota} {PERIOD_US}")
+        else:
+            (self._folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (self._folder / "cpu.cfs_quota_us").write_text(str(quota))
+
+    def start(self):
+        """The beginning of a command that runs inside."""
+        return ["sh", "-c", f'echo $$ > {self._folder}/cgroup.procs && exec "$0" "$@"']
+
+    def end(self):
+        self._folder.rmdir()
+
+
+def _words(path):
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []
+
+
+def figure(name, value, unit):
+    print(f"figure neighbours_{name} {value:.3g} {unit}", flush=True)
+
+
+def beside_processes(models, effort):
+    """Steps in turns with quiet ones; the mean, since a step that waits for milliseconds is what a user waits for."""
+    times = {}
+    neighbours = {"normal": BusyProcess(0), "low": BusyProcess(19)}
+    try:
+        for _ in range(effort.rounds):
+            for name, model in models.items():
+                for command in (f"decode {effort.steps}", f"prefill {effort.prefills}"):
+                    kind = command.split()[0]
+                    times.setdefault((name, kind, "quiet"), []).extend(model.run(command))
+                    for priority, process in neighbours.items():
+                        with process:
+                            times.setdefault((name, kind, priority), []).extend(model.run(command))
+    finally:
+        for process in neighbours.values():
+            process.end()
+    for name in models:
+        for kind in ("decode", "prefill"):
+            quiet = statistics.mean(times[name, kind, "quiet"])
+            figure(f"{name}{kind}_quiet", quiet, "ms")
+            for priority in neighbours:
+                ratio = statistics.mean(times[name, kind, priority]) / quiet
+                figure(f"{name}{kind}_{priority}_priority", ratio, "x")
+    if len(models) > 1:
+        for kind in ("decode", "prefill"):
+            new, old = (statistics.median(times[name, kind, "quiet"]) for name in models)
+            figure(f"{kind}_quiet_over_other", new / old, "x")
+
+
+def in_a_quota(binary, shape, effort):
+    for threads, name in ((0, "quota"), (2, "quota_2t")):
+        try:
+            quota = Quota(1.5)
+        except OSError as error:
+            print(f"skipped: {name}, no cgroup with a quota: {error}", flush=True)
+            return
+        try:
+            with stepper(binary, shape, threads, start=quota.start()) as model:
+                steps = sorted(model.run(f"decode {effort.quota_steps}"))
+        finally:
+            quota.end()
+        median = statistics.median(steps)
+        figure(f"{name}_decode", median, "ms")
+        figure(f"{name}_p99", steps[len(steps) * 99 // 100] / median, "x")
+
+
+def two_models(models, name, effort):
+    """Tokens/s of two models that decode at the same time, over those of one alone."""
+    alone, together = [], []
+    for _ in range(effort.rounds):
+        for model in models:
+            alone.append(len(model.run(f"for {effort.seconds}")) / effort.seconds)
+        for model in models:
+            model.send(f"for {effort.seconds}")
+        together.append(sum(len(model.receive()) / effort.seconds for model in models))
+    figure(f"two_workers{name}", statistics.mean(together) / statistics.mean(alone), "x")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bin", type=pathlib.Path, default=BIN, help="folder of roost_stepper")
+    parser.add_argument("--other", type=pathlib.Path, help="an older roost_stepper to measure in the same turns")
+    parser.add_argument("--shape", default="qwen3-0.6b")
+    parser.add_argument("--only", choices=["processes", "quota", "two"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="tiny, to check that it runs")
+    options = parser.parse_args()
+    binary = options.bin / "roost_stepper"
+    options.steps, options.prefills, options.quota_steps, options.seconds = (2, 1, 4, 0.1) if options.quick else (
+        20, 2, 120, 3)
+    if options.only in (None, "processes"):
+        with contextlib.ExitStack() as stack:
+            models = {"": stack.enter_context(stepper(binary, options.shape, 0))}
+            if options.other:
+                cores = str(len(os.sched_getaffinity(0)))
+                models["other_"] = stack.enter_context(stepper(options.other, options.shape, cores))
+            beside_processes(models, options)
+    if options.only in (None, "quota"):
+        in_a_quota(binary, options.shape, options)
+    if options.only in (None, "two"):
+        for shape, name in ((options.shape, ""), ("demo", "_demo")):
+            with stepper(binary, shape, 0) as first, stepper(binary, shape, 0) as second:
+                two_models([first, second], name, options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
