@@ -22,8 +22,9 @@ using std::chrono::steady_clock;
 
 // Between the loops of a step there are a few microseconds.
 constexpr std::chrono::microseconds kHelperSpin{50};
-// A task of another thread that has its core ends soon.
-constexpr std::chrono::microseconds kCallerSpin{5};
+// A task of another thread that has its core ends within this time. To sleep and be woken costs as much on a virtual
+// machine, some two hundred times in a decode step.
+constexpr std::chrono::microseconds kCallerSpin{50};
 constexpr int kPausesPerLook = 16;
 
 constexpr unsigned kTaskBits = 24;

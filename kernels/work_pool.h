@@ -10,8 +10,8 @@
 // was not claimed before, so the loop was not over, and the fields were its own. A helper that comes late fails to
 // claim.
 //
-// Nobody enters the kernel while all are busy. A waiting caller spins for a few microseconds and then sleeps, so that
-// its core is free for the thread that it waits for.
+// Nobody enters the kernel while all are busy. A waiting caller spins for as long as a task takes, and then sleeps, so
+// that its core is free for the thread that it waits for.
 //
 // Threads: one caller at a time; tasks must not start loops. Both are checked. Tasks do not throw.
 #pragma once
