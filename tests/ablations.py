@@ -60,7 +60,7 @@ ROWS = {
     "queue": without("the queue's order: `queue` counts all", "cost.cc", ".tokens_before = before,", ".tokens_before = queued,"),
     "growth": without("`growth`", "cost.cc", "before * (StretchOf(uncached, busy_share) - 1)", "0 * StretchOf(uncached, busy_share)"),
     "decode": without("`decode`", "cost.cc", "candidate.decode_seconds = ", "candidate.decode_seconds = 0 * "),
-    "answer": without("`answer`", "cost.cc", "candidate.answer_seconds = ", "candidate.answer_seconds = 0 * "),
+    "answer": without("`answer`", "cost.cc", "candidate.answer_seconds = overlap", "candidate.answer_seconds = 0 * overlap"),
     "stall": without("`stall`", "cost.cc", "candidate.stall_seconds = ", "candidate.stall_seconds = 0 * "),
     "delay": without("`delay`", "cost.cc", "candidate.delay_seconds = ", "candidate.delay_seconds = 0 * "),
     "impatience": without("`delay`: late prompts count more", "prompt_queue.h", "kMostImpatience = 19;", "kMostImpatience = 0;"),
