@@ -31,7 +31,7 @@ ChatTemplate::ChatTemplate(std::string told_name, OutputFamily family, std::uniq
     : source_name_(std::move(told_name)), family_(family), tree_(std::move(tree)) {}
 
 Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view source, std::string source_name) {
-  std::string told_name = source_name.empty() ? "chat template" : "chat template " + source_name;
+  std::string told_name = source_name.empty() ? "chat template" : "chat template " + std::move(source_name);
   Result<jinja::TemplateTree> tree = jinja::ParseTemplate(source);
   if (!tree.ok()) {
     Error error = std::move(tree).error();

@@ -1,5 +1,6 @@
-// Detects a worker's hung engine. Such a worker still sends heartbeats, but with the same progress counter (wire::Load),
-// which grows with each step and each part of a step. So a step may take long: it hangs when no part of it gets done.
+// Detects a worker's hung engine. Such a worker still sends heartbeats, but with the same progress counter
+// (wire::Load), which grows with each step and each part of a step. So a step may take long: it hangs when no part of
+// it gets done.
 //
 // Not thread-safe, no clock. Constant time.
 #pragma once
