@@ -154,7 +154,7 @@ class Model {
 
   // `pulse` is called on the thread that computes, each time that a part of a batch is done, or has begun on a device.
   // It tells a step that takes long from one that hangs. Not to be changed while a batch is computed.
-  virtual void SetPulse(std::function<void()> /*pulse*/) {}
+  virtual void SetPulse(std::function<void()> /*pulse*/) {}  // NOLINT(performance-unnecessary-value-param): kept
 
   // The memory of each device that it computes on now; empty on the CPU. Quick: devices go on computing.
   [[nodiscard]] virtual std::vector<kernels::MemoryUse> DeviceMemory() { return {}; }
