@@ -140,6 +140,7 @@ Result<void> ReadAllowedTools(const JsonObject& choice, ToolSet& tools, std::vec
     places.insert(place);
   }
   std::vector<ToolFunction> functions;
+  functions.reserve(places.size());
   for (const std::size_t place : places) functions.push_back(std::move(tools.functions[place]));
   if (functions.size() < tools.functions.size()) tools.choice_set = ToolChoiceSet::kSome;
   tools.functions = std::move(functions);
