@@ -235,6 +235,7 @@ Result<void> ReadChatToolChoice(JsonElement element, const std::string& path, Ch
   std::vector<std::size_t> kept;
   ROOST_RETURN_IF_ERROR(ReadToolChoice(element, path, request.tool_set, kept));
   std::vector<jinja::Value> allowed;
+  allowed.reserve(kept.size());
   for (const std::size_t place : kept) allowed.push_back(request.tools.AsSequence().items[place]);
   if (!allowed.empty()) request.allowed_tools = jinja::Value::List(std::move(allowed));
   if (request.tool_set.use == ToolUse::kNone) request.tools = jinja::Value::None();
