@@ -1,4 +1,5 @@
-// For tests over FleetSim: a prompt with a long answer, and what is expected of a request's end.
+// For tests over FleetSim: a fleet of two workers, a prompt with a long answer, and what is expected of a request's
+// end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,5 +43,18 @@ inline void ExpectNothingCharged(FleetSim& sim) {
 
 // The other one of `a` and `b`.
 inline FakeWorker& Other(FakeWorker& one, FakeWorker& a, FakeWorker& b) { return &one == &a ? b : a; }
+
+struct TwoWorkersTest : ::testing::Test {
+  FleetSim sim;
+  FakeWorker& a = sim.JoinWorker("a");
+  FakeWorker& b = sim.JoinWorker("b");
+
+  FakeWorker& ServerOf(const FleetSim::Request& request) { return *sim.workers.at(request.observer->workers.back()); }
+  // Both workers have computed requests, so that their rates are known: a token of a prompt takes 0.1 ms.
+  void WarmUp() {
+    for (TokenId seed = 100; seed < 110; ++seed) sim.Submit(MakePrompt(seed, 40), 8);
+    sim.Run();
+  }
+};
 
 }  // namespace roost::router

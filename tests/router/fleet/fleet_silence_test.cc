@@ -84,17 +84,7 @@ TEST_F(FirstTokensTest, WhereNothingIsKnownNothingIsOverdue) {
 
 // ---- in a fleet ----
 
-struct FleetSilenceTest : ::testing::Test {
-  FleetSim sim;
-  FakeWorker& a = sim.JoinWorker("a");
-  FakeWorker& b = sim.JoinWorker("b");
-
-  FakeWorker& ServerOf(const Request& request) { return *sim.workers.at(request.observer->workers.back()); }
-  // Both workers have computed requests, so that their rates are known.
-  void WarmUp() {
-    for (TokenId seed = 100; seed < 110; ++seed) sim.Submit(MakePrompt(seed, 40), 8);
-    sim.Run();
-  }
+struct FleetSilenceTest : TwoWorkersTest {
   // Engines step every 100 ms.
   void Step(Duration by) {
     for (Duration passed{}; passed < by; passed += 100ms) {

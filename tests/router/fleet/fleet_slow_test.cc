@@ -13,19 +13,9 @@ namespace {
 using namespace std::chrono_literals;
 using Request = FleetSim::Request;
 
-struct FleetSlowTest : ::testing::Test {
-  FleetSim sim;
-  FakeWorker& a = sim.JoinWorker("a");
-  FakeWorker& b = sim.JoinWorker("b");
-
-  FakeWorker& ServerOf(const Request& request) { return *sim.workers.at(request.observer->workers.back()); }
+struct FleetSlowTest : TwoWorkersTest {
   void SetSlowness(double slowness) {
     for (auto& [id, worker] : sim.workers) worker->SetSlowness(slowness);
-  }
-  // Both workers have computed requests, so that their rates are known: at slowness 1 a token of a prompt takes 0.1 ms.
-  void WarmUp() {
-    for (TokenId seed = 100; seed < 110; ++seed) sim.Submit(MakePrompt(seed, 40), 8);
-    sim.Run();
   }
   // Each worker computes a step for so long. A part of it is done each second.
   void Compute(Duration step) {

@@ -10,18 +10,8 @@ namespace {
 using namespace std::chrono_literals;
 using Request = FleetSim::Request;
 
-struct FleetTroubleTest : ::testing::Test {
-  FleetSim sim;
-  FakeWorker& a = sim.JoinWorker("a");
-  FakeWorker& b = sim.JoinWorker("b");
-
-  FakeWorker& ServerOf(const Request& request) { return *sim.workers.at(request.observer->workers.back()); }
+struct FleetTroubleTest : TwoWorkersTest {
   FakeWorker& OtherThan(const FakeWorker& worker) { return &worker == &a ? b : a; }
-  // Both workers have computed requests, so that their rates are known.
-  void WarmUp() {
-    for (TokenId seed = 100; seed < 110; ++seed) sim.Submit(MakePrompt(seed, 40), 8);
-    sim.Run();
-  }
 };
 
 // ---- engines that hang ----
