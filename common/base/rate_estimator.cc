@@ -86,8 +86,31 @@ bool NonNegative(const Vector& vector) {
   return true;
 }
 
-// The best coefficients of which only those of `terms` are not zero.
-Vector LeastSquares(const Matrix& matrix, const Vector& right, unsigned terms) {
+unsigned TermsOf(const Vector& solution) {
+  unsigned terms = 0;
+  for (std::size_t term = 0; term < kTerms; ++term) {
+    if (solution[term] > 0) terms |= 1U << term;
+  }
+  return terms;
+}
+
+// Whether none of `terms` that is zero would lower the error if it rose (Karush, Kuhn and Tucker's condition).
+bool IsBest(const Matrix& matrix, const Vector& right, const Vector& solution, unsigned terms) {
+  for (std::size_t row = 0; row < kTerms; ++row) {
+    if ((terms >> row & 1U) == 0 || solution[row] > 0) continue;
+    double slope = -right[row];
+    for (std::size_t column = 0; column < kTerms; ++column) slope += matrix[row][column] * solution[column];
+    if (slope < 0) return false;
+  }
+  return true;
+}
+
+// The best coefficients of which only those of `terms` are not zero. Mostly they are the terms of the fit `before`.
+Vector LeastSquares(const Matrix& matrix, const Vector& right, unsigned terms, const Vector& before) {
+  if (const unsigned likely = TermsOf(before) & terms; likely != 0) {
+    const std::optional<Vector> solution = SolveSubset(matrix, right, likely);
+    if (solution.has_value() && NonNegative(*solution) && IsBest(matrix, right, *solution, terms)) return *solution;
+  }
   Vector found{};
   double best = std::numeric_limits<double>::infinity();
   for (unsigned subset = 1; subset < kSubsets; ++subset) {
@@ -130,10 +153,11 @@ void RateEstimator::Observe(const StepSample& step, double forgetting) {
     }
     targets_[row] = kept(row) * targets_[row] + x[row] * step.seconds;
   }
-  coefficients_ = LeastSquares(PenalizedProducts(), targets_, kAllTerms);
+  coefficients_ = LeastSquares(PenalizedProducts(), targets_, kAllTerms, coefficients_);
   if (with_prefill && BaseEvidence(products_) >= kSureEvidence) knows_base_ = true;
   constexpr unsigned kWithoutBase = kAllTerms & ~(1U << kBase);
-  prefill_fit_ = knows_base_ ? coefficients_ : LeastSquares(PenalizedProducts(), targets_, kWithoutBase);
+  prefill_fit_ =
+      knows_base_ ? coefficients_ : LeastSquares(PenalizedProducts(), targets_, kWithoutBase, prefill_fit_);
 }
 
 RateEstimator::Matrix RateEstimator::PenalizedProducts() const {

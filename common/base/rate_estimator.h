@@ -9,9 +9,9 @@
 //
 // Least squares with exponential forgetting (by default a step counts half after about 70 more), with coefficients that
 // are not negative. With five coefficients, the constrained optimum is found by trying each subset as the non-zero ones
-// (Lawson and Hanson, Solving Least Squares Problems, 1974, chapter 23, by enumeration). Small penalties decide what
-// the data leave open: if all steps look alike except for noise, the tokens get the time, and the bases are equal until
-// steps of both kinds were seen.
+// (Lawson and Hanson, Solving Least Squares Problems, 1974, chapter 23, by enumeration), that of the fit before first.
+// Small penalties decide what the data leave open: if all steps look alike except for noise, the tokens get the time,
+// and the bases are equal until steps of both kinds were seen.
 //
 // A plain value; not thread-safe. Constant time per step.
 #pragma once

@@ -15,23 +15,19 @@ namespace {
 
 // The candidates within a tie of the first, which is the cheapest.
 std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
-  const double bound = candidates.front().cost_seconds() + kTieSeconds;
+  const double cheapest = candidates.front().cost_seconds();
+  const double bound = cheapest + std::min(kTieSeconds, kTieShare * cheapest);
   const auto end = std::find_if(candidates.begin(), candidates.end(),
                                 [bound](const Candidate& candidate) { return candidate.cost_seconds() > bound; });
   return {candidates.begin(), end};
 }
-
-std::uint32_t RequestsAt(const WorkerView& worker) { return worker.running_requests + worker.waiting_requests; }
 
 // `tied` must not be empty.
 const Candidate& FirstOf(std::span<const Candidate> tied, const FleetView& fleet) {
   const auto goes_before = [&fleet](const Candidate& a, const Candidate& b) {
     if (a.matched_tokens != b.matched_tokens) return a.matched_tokens > b.matched_tokens;
     if (a.queue_seconds != b.queue_seconds) return a.queue_seconds < b.queue_seconds;
-    const WorkerView& on_a = *fleet.Find(a.slot);
-    const WorkerView& on_b = *fleet.Find(b.slot);
-    if (RequestsAt(on_a) != RequestsAt(on_b)) return RequestsAt(on_a) < RequestsAt(on_b);
-    return on_a.last_sent < on_b.last_sent;
+    return fleet.Find(a.slot)->last_sent < fleet.Find(b.slot)->last_sent;
   };
   return *std::min_element(tied.begin(), tied.end(), goes_before);
 }
