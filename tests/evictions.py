@@ -15,7 +15,7 @@ import page_tables
 
 PAGE = page_tables.ROOT / "worker/cache/README.md"
 PLACES = [(PAGE, "hits")]
-POLICIES = ("lru", "s3fifo", "cost-aware", "class-aware", "foresight")
+POLICIES = ("lru", "class-aware", "foresight")
 # As the benchmark names them.
 LOADS = {
     "conversation": "Mooncake conversation, first 20 min",
@@ -43,7 +43,7 @@ def cells(output):
 
 def table(output):
     lines = [
-        "| load | pool, tokens | LRU | S3-FIFO | cost-aware | **class-aware** | foresight |",
+        "| load | pool, tokens | LRU | **class-aware** | foresight |",
         "| --- |" + " --- |" * (len(POLICIES) + 1),
     ]
     for (load, kilotokens), hits in cells(output).items():

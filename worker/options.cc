@@ -213,12 +213,8 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
            "Longest time that a retention hint keeps a block; a longer one is shortened", {0, 86'400.0 * 366})
       .Add("min-hold-ms", options.min_hold_ms,
            "Time that a new block stays in the cache. A younger block is evicted only if a request could not run "
-           "otherwise, the oldest first; see hold-limit",
+           "otherwise, the oldest first, and such blocks are at most half of the unpinned ones",
            {0, kMaxHoldMs})
-      .Add("hold-limit", options.hold_limit,
-           "Largest part of the unpinned blocks that min-hold-ms may keep; a new block over this limit is evicted like "
-           "any other",
-           {0, 1})
       .AddList(
           "tenant-share", options.tenant_share,
           "NAME=FRACTION: part of the blocks that belongs to a tenant; others may borrow what it does not use. The "
@@ -236,11 +232,6 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
            fmt::format("Token budget of one step; 0 takes {} on the CPU and {} on CUDA", kCpuSteps.token_count,
                        kCudaSteps.token_count),
            {0, kMaxBatchTokens})
-      .Add("short-step-tokens", options.short_step_tokens,
-           "Prompt tokens after which a step ends if it has completed a prompt, so that the first token does not wait "
-           "for a full step. A step is still filled up where one more step would cost more than that saves. 0 fills "
-           "all steps",
-           {0, kMaxBatchTokens})
       .Add("max-running-requests", options.max_running_requests,
            fmt::format("Requests in one batch; 0 takes {} on the CPU and {} on CUDA", kCpuSteps.request_count,
                        kCudaSteps.request_count),
@@ -249,8 +240,6 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
            {1, kMaxRequests})
       .AddChoice("schedule", options.schedule, Names(kSchedulePolicies),
                  "Order in which waiting requests of equal priority are taken")
-      .Add("max-partial-prefills", options.max_partial_prefills,
-           "Prompts that may be partly computed at the same time; 0 for no limit", {0, kMaxRequests})
       .Add("first-token-target-ms", options.first_token_target_ms,
            "Target for the time to the first token: requests that would miss it get a part of each step, whatever the "
            "schedule; 0 for none",
@@ -264,19 +253,6 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
       .Add("threads", options.threads,
            "Compute threads; 0 takes the processors that this process may use: of its affinity and its cgroup's quota",
            {0, kMaxThreads});
-}
-
-void DeclareGrammar(WorkerOptions& options, ConfigParser& parser) {
-  parser.Section("Constrained output")
-      .AddBytes("grammar-cache-bytes", options.grammar_cache_bytes,
-                "Memory for compiled JSON schemas, regular expressions and grammars, in bytes or with a unit such as "
-                "256MiB; each may take at most a quarter. 0 refuses requests with a constraint",
-                {0, 1e12})
-      .Add("grammar-threads", options.grammar_threads,
-           "Threads that compile schemas, regular expressions and grammars, at least two: one is left to short ones",
-           {1, kMaxThreads})
-      .Add("grammar-compile-seconds", options.grammar_compile_seconds,
-           "Time limit of a compilation, which ends then; the request is refused", {0.001, 3600});
 }
 
 void DeclareForeign(WorkerOptions& options, ConfigParser& parser) {
@@ -297,9 +273,7 @@ void DeclareForeign(WorkerOptions& options, ConfigParser& parser) {
       .Add("engine-timeout-seconds", options.engine_timeout_seconds,
            "Time without any progress, while it has requests, after which the other engine counts as hung and its "
            "requests go on elsewhere; longer than its longest step, which on a CPU may take half a minute",
-           {0.5, 3600})
-      .Add("engine-start-seconds", options.engine_start_seconds,
-           "Time that the other engine has to answer when this worker starts", {0, 86400});
+           {0.5, 3600});
 }
 
 void Declare(WorkerOptions& options, ConfigParser& parser) {
@@ -320,7 +294,6 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
            "Name of this worker, unique in the cluster; by default the host's name and the first free number");
   DeclareCache(options, parser);
   DeclareEngine(options, parser);
-  DeclareGrammar(options, parser);
   parser.Section("Operation")
       .Add("metrics-address", options.metrics_address,
            "Address and port of /health, /livez, /ready, /metrics and /version, or unix:PATH of a socket for this user "

@@ -42,7 +42,6 @@ struct WorkerOptions {
   std::string engine_replay;
   std::string engine_key_file;
   double engine_timeout_seconds = 15;
-  double engine_start_seconds = 900;
 
   // Links
   std::vector<std::string> routers{"tcp://127.0.0.1:7001"};
@@ -61,27 +60,19 @@ struct WorkerOptions {
   double retention_limit = EngineOptions().retained_share_limit;  // share of the pool, for each tenant
   double max_retention_seconds = ToSeconds(EngineOptions().max_retention);
   std::uint32_t min_hold_ms = 0;
-  double hold_limit = EngineOptions().held_share_limit;  // share of the unpinned blocks
   std::vector<std::string> tenant_share;                 // NAME=FRACTION; see ParseTenantShares
   double verify_hits = 0;                                // share of the requests with hits
   bool check_invariants = false;
 
   // Engine
   std::uint32_t max_batch_tokens = 0;  // 0: by the device, see StepBoundsOf
-  std::uint32_t short_step_tokens = kDefaultShortStepTokens;
   std::uint32_t max_running_requests = 0;  // 0: by the device, see StepBoundsOf
   std::uint32_t max_waiting_requests = EngineOptions().max_waiting_requests;
   std::string schedule{kDefaultSchedulePolicy};
-  std::uint32_t max_partial_prefills = EngineOptions().max_partial_prefills;  // 0: no limit
   std::uint64_t first_token_target_ms = kDefaultFirstTokenTargetMs;           // 0: none
   std::uint32_t max_queue_wait_ms = 0;                                        // 0: no limit
   std::string plan_ahead = "auto";  // auto: on a device that computes while the host plans
   std::uint32_t threads = 0;        // 0: see UsableCpuCount
-
-  // Constrained output
-  std::uint64_t grammar_cache_bytes = std::uint64_t{256} << 20U;  // 0: constraints are refused
-  std::uint32_t grammar_threads = 2;
-  double grammar_compile_seconds = 10;
 
   // Operation
   std::string metrics_address = "127.0.0.1:0";

@@ -65,14 +65,11 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
   return model;
 }
 
-void PrepareGrammar(const WorkerOptions& options, const Tokenizer& tokenizer, const EngineOptions& engine,
-                    std::unique_ptr<JobServer> compiler, WorkerSetup& setup) {
-  setup.own.grammar = {.thread_count = options.grammar_threads,
-                       .cache_bytes = static_cast<std::size_t>(options.grammar_cache_bytes),
-                       .time_limit = FromSeconds(options.grammar_compile_seconds)};
+void PrepareGrammar(const Tokenizer& tokenizer, const EngineOptions& engine, std::unique_ptr<JobServer> compiler,
+                    WorkerSetup& setup) {
   if (!HasGrammarLibrary()) {
     LogInfo("output can not be constrained", {{"reason", "built without xgrammar"}});
-  } else if (options.grammar_cache_bytes > 0) {
+  } else {
     setup.own.grammar_library =
         OpenGrammarLibrary(TokenTextsOf(tokenizer, setup.own.model->shape().vocab_size, engine.stop_tokens),
                            std::move(compiler), {.time = setup.own.grammar.time_limit});
@@ -95,14 +92,12 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernel
   engine.retained_share_limit = options.retention_limit;
   engine.max_retention = FromSeconds(options.max_retention_seconds);
   engine.min_hold = std::chrono::milliseconds(options.min_hold_ms);
-  engine.held_share_limit = options.hold_limit;
   ROOST_ASSIGN_OR_RETURN(engine.tenant_shares, ParseTenantShares(options.tenant_share));
   engine.verify_hits_share = options.verify_hits;
   engine.check_invariants = options.check_invariants;
   engine.plan_ahead = PlansAhead(options, ops);
   ROOST_ASSIGN_OR_RETURN(engine.schedule_policy, ParseSchedulePolicy(options.schedule));
-  engine.short_step_tokens = options.short_step_tokens;
-  engine.max_partial_prefills = options.max_partial_prefills;
+  engine.short_step_tokens = kDefaultShortStepTokens;
   if (options.first_token_target_ms > 0) {
     engine.first_token_target = std::chrono::milliseconds(options.first_token_target_ms);
   }
@@ -124,7 +119,7 @@ wire::ComputeShare ComputeShareOf(std::uint32_t threads) {
 Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   if (options.engine != kOwnEngine) return PrepareForeign(options);
   // Before there are weights, a device and threads.
-  std::unique_ptr<JobServer> compiler = options.grammar_cache_bytes > 0 ? StartCompiler() : nullptr;
+  std::unique_ptr<JobServer> compiler = StartCompiler();
   ROOST_ASSIGN_OR_RETURN(ModelOptions model_options, ModelOptionsOf(options));
   std::shared_ptr<const Tokenizer> tokenizer;
   model_options.check_text = [&tokenizer, &options](ModelText& text) -> Result<void> {
@@ -136,7 +131,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   setup.own.model = std::move(loaded.model);
   ROOST_ASSIGN_OR_RETURN(setup.own.engine, EngineOptionsOf(options, *model_options.ops));
   setup.own.engine.stop_tokens = std::move(loaded.text.stop_tokens);
-  PrepareGrammar(options, *tokenizer, setup.own.engine, std::move(compiler), setup);
+  PrepareGrammar(*tokenizer, setup.own.engine, std::move(compiler), setup);
   setup.hello.fingerprint = std::move(loaded.fingerprint);
   setup.hello.kv_dtype = std::move(loaded.kv_dtype);
   FillIn(options, std::move(loaded.text), setup);

@@ -54,7 +54,7 @@ Result<WorkerSetup> PrepareForeign(const WorkerOptions& options) {
   scope.kv_dtype = setup.hello.kv_dtype;
   ROOST_ASSIGN_OR_RETURN(foreign::ConnectedEngine engine,
                          foreign::ConnectEngine(*dialect, address, ForeignOptionsOf(options), std::move(scope),
-                                                SteadyClock(), FromSeconds(options.engine_start_seconds)));
+                                                SteadyClock(), kEngineStart));
   // Made once; a std::function must be one that could be copied.
   const auto connected = std::make_shared<foreign::ConnectedEngine>(std::move(engine));
   setup.make_other = [connected](const EngineSurroundings& surroundings) {

@@ -168,9 +168,16 @@ class DoubleTest(foreign_suite.ForeignSuite, unittest.TestCase):
                 list(clients.map(fleet.complete, foreign_suite.prompts_with_shared_prefixes(draw, 60)))
             self.assertEqual({d["worker"] for d in fleet.router.decisions(60)}, {"beside-0", "own"})
 
-    def test_an_engine_that_is_not_there_stops_the_start_with_one_line(self):
+    def test_an_engine_that_is_not_there_is_waited_for(self):
+        with subprocess.Popen([BIN / "roost-worker", "--model", DEMO_MODEL, "--engine", "vllm", "--engine-url",
+                               "http://127.0.0.1:9"], stderr=subprocess.PIPE, text=True) as worker:
+            line = next(line for line in worker.stderr if "waiting for the engine" in line)
+            worker.terminate()
+            self.assertIn("127.0.0.1:9", line)
+        self.assertEqual(worker.returncode, -signal.SIGTERM)
+
+    def test_a_wrong_engine_stops_the_start_with_one_line(self):
         for flags, code, words in [
-            (["--engine-url", "http://127.0.0.1:9", "--engine-start-seconds", "0"], 69, "127.0.0.1:9"),
             (["--engine-url", "ftp://x"], 78, "engine-url"),
             (["--engine-url", f"http://127.0.0.1:{self.engines[0].port}", "--engine-events", "nowhere"], 64,
              "engine-events"),

@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -83,8 +84,9 @@ class VllmTest(unittest.TestCase):
 
     def test_the_worker_gives_up_before_its_probe_does(self):
         probe = self.worker["startupProbe"]
-        self.assertLess(int(variables(self.worker)["ROOST_ENGINE_START_SECONDS"]),
-                        probe["periodSeconds"] * probe["failureThreshold"])
+        header = (ROOT / "worker/prepare_foreign.h").read_text()
+        minutes = int(re.search(r"kEngineStart = std::chrono::minutes\((\d+)\)", header)[1])
+        self.assertLess(60 * minutes, probe["periodSeconds"] * probe["failureThreshold"])
 
     def test_there_is_time_to_end_one_after_the_other(self):
         drain = int(variables(self.worker)["ROOST_DRAIN_TIMEOUT_SECONDS"])

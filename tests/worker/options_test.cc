@@ -178,16 +178,10 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
                               "60",
                               "--min-hold-ms",
                               "1500",
-                              "--hold-limit",
-                              "0.75",
                               "--tenant-share",
                               "=0.5",
                               "--schedule",
                               "longest-prefix",
-                              "--short-step-tokens",
-                              "64",
-                              "--max-partial-prefills",
-                              "0",
                               "--max-queue-wait-ms",
                               "2000",
                               "--verify-hits",
@@ -201,11 +195,8 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
   EXPECT_EQ(options->retention_limit, 0.5);
   EXPECT_EQ(options->max_retention_seconds, 60);
   EXPECT_EQ(options->min_hold_ms, 1500U);
-  EXPECT_EQ(options->hold_limit, 0.75);
   EXPECT_EQ(options->tenant_share, std::vector<std::string>{"=0.5"});
   EXPECT_EQ(ParseSchedulePolicy(options->schedule).value(), SchedulePolicy::kLongestPrefix);
-  EXPECT_EQ(options->short_step_tokens, 64U);
-  EXPECT_EQ(options->max_partial_prefills, 0U);
   EXPECT_EQ(options->max_queue_wait_ms, 2000U);
   EXPECT_EQ(options->verify_hits, 0.01);
   EXPECT_TRUE(options->check_invariants);
@@ -222,12 +213,9 @@ TEST(WorkerOptionsTest, HitsAreNotVerifiedOfStepsThatArePlannedAhead) {
 TEST(WorkerOptionsTest, WrongCacheAndQueueValuesAreErrors) {
   for (const std::vector<const char*>& wrong : std::vector<std::vector<const char*>>{{"--pin-limit", "1.5"},
                                                                                      {"--min-hold-ms", "-1"},
-                                                                                     {"--hold-limit", "1.1"},
                                                                                      {"--eviction", "random"},
                                                                                      {"--schedule", "lifo"},
                                                                                      {"--cache-events", "some"},
-                                                                                     {"--max-partial-prefills", "x"},
-                                                                                     {"--short-step-tokens", "-1"},
                                                                                      {"--plan-ahead", "perhaps"},
                                                                                      {"--verify-hits", "2"}}) {
     std::vector<const char*> arguments{"--model", "m"};

@@ -3,8 +3,6 @@
 #include <fmt/ranges.h>
 
 #include "worker/cache/class_aware_eviction.h"
-#include "worker/cache/cost_aware_eviction.h"
-#include "worker/cache/s3fifo_eviction.h"
 
 namespace roost::worker {
 namespace {
@@ -18,9 +16,7 @@ Result<Policy> MakeEvictionPolicy(std::string_view name, std::uint32_t block_cou
   const auto group_count = static_cast<std::uint32_t>(group_shares.size()) + 1;
   ROOST_CHECK(group_count <= kMostEvictionGroups, "{} groups", group_count);
   if (name == "class-aware") return Policy(std::make_unique<ClassAwareEviction>(block_count, group_shares, kept_count));
-  if (name == "cost-aware") return Policy(std::make_unique<CostAwareEviction>(block_count, group_count));
   if (name == "lru") return Policy(std::make_unique<LruEviction>(block_count, group_count));
-  if (name == "s3fifo") return Policy(std::make_unique<S3FifoEviction>(block_count, group_count));
   return InvalidArgument("eviction", "there is no policy '{}'; the policies are {}", name,
                          fmt::join(kEvictionPolicyNames, ", "));
 }

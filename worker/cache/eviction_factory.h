@@ -13,7 +13,7 @@
 
 namespace roost::worker {
 
-inline constexpr std::array<std::string_view, 4> kEvictionPolicyNames = {"class-aware", "cost-aware", "lru", "s3fifo"};
+inline constexpr std::array<std::string_view, 2> kEvictionPolicyNames = {"class-aware", "lru"};
 inline constexpr std::string_view kDefaultEvictionPolicy = "class-aware";
 
 // A policy for blocks 0 … block_count-1. Groups 1, 2, … have these shares of them, and group 0 the rest; at most

@@ -9,10 +9,8 @@
 
 #include "common/base/rng.h"
 #include "tests/support/cache_user.h"
-#include "worker/cache/cost_aware_eviction.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/cache/ranked_lists.h"
-#include "worker/cache/s3fifo_eviction.h"
 
 namespace roost::worker {
 namespace {
@@ -28,82 +26,6 @@ class NaivePolicy {
   virtual void Erase(BlockId block) = 0;
   virtual BlockId Victim() = 0;
   virtual void Evict(BlockId block) = 0;
-};
-
-// Least clock + worth; among equals the least worth, then the oldest.
-class NaiveCostAware final : public NaivePolicy {
- public:
-  void Insert(BlockId block, const BlockUse& use) override {
-    const auto rounded = [](std::uint32_t x, double most) { return std::min(std::floor(std::log2(x)), most); };
-    const double uses = rounded(use.hit_count + 1, 5);
-    const double depth = rounded(use.position + 1, 7);
-    const double worth = std::exp2(uses) * (1 + 0.25 * depth);
-    idle_.push_back({clock_ + worth, uses * 8 + depth, block});
-  }
-  void Erase(BlockId block) override {
-    std::erase_if(idle_, [&](const Idle& idle) { return idle.block == block; });
-  }
-  BlockId Victim() override { return Least()->block; }
-  void Evict(BlockId block) override {
-    clock_ = std::max(clock_, Least()->priority);
-    Erase(block);
-  }
-
- private:
-  struct Idle {
-    double priority;
-    double level;
-    BlockId block;
-  };
-  std::vector<Idle>::iterator Least() {
-    return std::min_element(idle_.begin(), idle_.end(), [](const Idle& a, const Idle& b) {
-      return a.priority != b.priority ? a.priority < b.priority : a.level < b.level;
-    });
-  }
-
-  std::vector<Idle> idle_;  // oldest first
-  double clock_ = 0;
-};
-
-// Two queues, and the keys that left the small one. In the real policy other keys may push out ghosts early, so there
-// are few keys here compared with its table.
-class NaiveS3Fifo final : public NaivePolicy {
- public:
-  void Insert(BlockId block, const BlockUse& use) override {
-    const bool known = use.hit_count > 0 || ghosts_.contains(use.key);
-    (known ? main_ : small_).push_back({block, use.key, std::min(use.hit_count, 3U)});
-  }
-  void Erase(BlockId block) override {
-    for (auto* queue : {&small_, &main_}) {
-      std::erase_if(*queue, [&](const Idle& idle) { return idle.block == block; });
-    }
-  }
-  BlockId Victim() override {
-    if (main_.empty() || small_.size() * 10 > small_.size() + main_.size()) {
-      if (!small_.empty()) return small_.front().block;
-    }
-    while (main_.front().chances > 0) {
-      Idle again = main_.front();
-      --again.chances;
-      main_.pop_front();
-      main_.push_back(again);
-    }
-    return main_.front().block;
-  }
-  void Evict(BlockId block) override {
-    if (!small_.empty() && small_.front().block == block) ghosts_.insert(small_.front().key);
-    Erase(block);
-  }
-
- private:
-  struct Idle {
-    BlockId block;
-    std::uint64_t key;
-    std::uint32_t chances;
-  };
-  std::deque<Idle> small_;
-  std::deque<Idle> main_;
-  std::set<std::uint64_t> ghosts_;
 };
 
 BlockUse NewUse(Rng& rng) {
@@ -142,26 +64,6 @@ void Compare(EvictionPolicy& policy, NaivePolicy& naive, std::uint64_t seed, std
       idle.erase(victim->value());
       uses[victim->value()] = NewUse(rng);
     }
-  }
-}
-
-TEST(EvictionModelTest, CostAwareAgreesWithItsDefinition) {
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-    CostAwareEviction policy(40);
-    NaiveCostAware naive;
-    Compare(policy, naive, seed, 40);
-    if (testing::Test::HasFatalFailure()) return;
-  }
-}
-
-TEST(EvictionModelTest, S3FifoAgreesWithItsDefinition) {
-  // The extra blocks only make the table of ghosts so large that no two of the keys share an entry.
-  constexpr std::uint32_t kTableSlots = 1U << 22U;
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    S3FifoEviction policy(kTableSlots);
-    NaiveS3Fifo naive;
-    Compare(policy, naive, seed, 40);
-    if (testing::Test::HasFatalFailure()) return;
   }
 }
 
