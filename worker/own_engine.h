@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "worker/engine/engine.h"
+#include "worker/engine/engine_thread.h"
+#include "worker/engine_api/worker_engine.h"
 #include "worker/grammar/grammar_pool.h"
-#include "worker/link/engine_thread.h"
-#include "worker/link/worker_engine.h"
 #include "worker/model/model.h"
 
 namespace roost::worker {

@@ -14,7 +14,7 @@
 #include "common/http/tls_context.h"
 #include "common/metrics/registry.h"
 #include "kernels/memory_use.h"
-#include "worker/link/cache_view_counts.h"
+#include "worker/engine_api/cache_view_counts.h"
 #include "worker/link/link_thread.h"
 
 namespace roost::worker {

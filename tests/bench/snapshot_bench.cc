@@ -6,7 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/rng.h"
 #include "tests/bench/bench.h"
-#include "worker/cache/snapshot_mirror.h"
+#include "worker/link/snapshot_mirror.h"
 
 namespace roost::bench {
 namespace {

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "worker/cache/snapshot_mirror.h"
 #include "worker/foreign/block_book.h"
 #include "worker/foreign/sglang/sglang_events.h"
 #include "worker/foreign/vllm/vllm_events.h"
+#include "worker/link/snapshot_mirror.h"
 
 namespace {
 

@@ -13,12 +13,18 @@ ALLOWED = {
     "worker": {"common", "kernels"},
     "router": {"common"},
 }
+# What only the own engine uses.
+WORKER_PARTS = {"worker/backend", "worker/cache", "worker/grammar", "worker/model", "worker/sample", "worker/sched"}
 # Within the daemons: pure parts do not include the parts with threads and sockets. Folder -> folders that it must not include.
 FORBIDDEN = {
     "common/base": {"common/config", "common/http", "common/metrics", "common/prefix", "common/text", "common/trace", "common/wire"},
     "worker/cache": {"worker/sched", "worker/engine", "worker/link", "worker/model"},
     "worker/sched": {"worker/engine", "worker/link", "worker/model"},
-    "worker/engine": {"worker/link"},
+    # Side by side on the engine's face: its own engine, the links, the adapters of other engines.
+    "worker/engine_api": {*WORKER_PARTS, "worker/engine", "worker/link", "worker/foreign"},
+    "worker/engine": {"worker/link", "worker/foreign"},
+    "worker/link": {*WORKER_PARTS, "worker/engine", "worker/foreign"},
+    "worker/foreign": {*WORKER_PARTS, "worker/engine", "worker/link"},
     "worker/model": {"worker/cache", "worker/sched", "worker/engine", "worker/link"},
     "router/index": {"router/route", "router/fleet", "router/api", "common/http"},
     "router/route": {"router/index", "router/policies", "router/fleet", "router/api", "common/http"},

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/link/stall_watch.h"
+#include "worker/engine_api/stall_watch.h"
 
 namespace roost::worker {
 namespace {

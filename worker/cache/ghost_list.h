@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "worker/cache/keyed_slots.h"
+#include "common/prefix/keyed_slots.h"
 
 namespace roost::worker {
 

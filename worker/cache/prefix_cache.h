@@ -57,7 +57,6 @@
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
 #include "worker/cache/block_pool.h"
-#include "worker/cache/event_log.h"
 #include "worker/cache/eviction.h"
 #include "worker/cache/ghost_list.h"
 #include "worker/cache/hash_index.h"
@@ -70,6 +69,7 @@
 #include "worker/cache/sibling_tree.h"
 #include "worker/cache/tenant_blocks.h"
 #include "worker/cache/timer_wheel.h"
+#include "worker/engine_api/event_log.h"
 
 namespace roost::worker {
 

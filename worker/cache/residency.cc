@@ -1,30 +1,15 @@
 #include "worker/cache/residency.h"
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <utility>
 
 namespace roost::worker {
-namespace {
-
-std::size_t BucketOf(double seconds) {
-  const auto bucket = std::lower_bound(kResidencySeconds.begin(), kResidencySeconds.end(), seconds);
-  return static_cast<std::size_t>(bucket - kResidencySeconds.begin());
-}
-
-}  // namespace
-
-void DurationCounts::Add(Duration duration) {
-  ++buckets[BucketOf(ToSeconds(duration))];
-  sum_seconds += ToSeconds(duration);
-}
 
 void Residency::Recorder::Add(DurationCounts& counts, Millis millis) {
   const double seconds = millis * 1e-3;
   if (millis != millis_) {
     millis_ = millis;
-    bucket_ = BucketOf(seconds);
+    bucket_ = ResidencyBucketOf(seconds);
   }
   ++counts.buckets[bucket_];
   counts.sum_seconds += seconds;

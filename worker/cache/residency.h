@@ -11,7 +11,7 @@
 // Not thread-safe. Every operation is O(1). 8 bytes per block; nothing is allocated after construction.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,30 +19,9 @@
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/base/prefetch.h"
+#include "worker/engine_api/residency_counts.h"
 
 namespace roost::worker {
-
-// Upper bounds of the buckets, inclusive; the same as vLLM's metrics of this kind.
-inline constexpr std::array kResidencySeconds{0.001, 0.002, 0.005, 0.01, 0.02, 0.05,  0.1,   0.2,   0.5,    1.0,   2.0,
-                                              5.0,   10.0,  20.0,  30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0};
-
-// Counts of durations. buckets[i] counts the times in (bound i-1, bound i]; the last bucket counts those over all
-// bounds.
-struct DurationCounts {
-  std::array<std::uint64_t, kResidencySeconds.size() + 1> buckets{};
-  double sum_seconds = 0;
-
-  void Add(Duration duration);
-  bool operator==(const DurationCounts&) const = default;
-};
-
-struct ResidencyCounts {
-  DurationCounts age_at_eviction;
-  DurationCounts idle_before_eviction;
-  DurationCounts reuse_gap;
-
-  bool operator==(const ResidencyCounts&) const = default;
-};
 
 class Residency {
  public:

@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "common/prefix/block_hash.h"
-#include "worker/cache/keyed_slots.h"
+#include "common/prefix/keyed_slots.h"
 
 namespace roost::worker {
 

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -29,9 +28,8 @@
 #include "common/base/result.h"
 #include "common/wire/messages.h"
 #include "worker/cache/eviction_factory.h"
-#include "worker/cache/miss_reasons.h"
 #include "worker/cache/prefix_cache.h"
-#include "worker/cache/residency.h"
+#include "worker/engine_api/step_report.h"
 #include "worker/model/model.h"
 #include "worker/sched/scheduler.h"
 #include "worker/sched/waiting_queue.h"
@@ -39,15 +37,6 @@
 namespace roost::worker {
 
 class Constrainer;
-
-// A router's link to this worker; request ids are unique within one.
-using LinkId = StrongId<struct LinkTag, std::uint32_t>;
-
-struct RequestKey {
-  LinkId link;
-  RequestId request;
-  auto operator<=>(const RequestKey&) const = default;
-};
 
 // The part of the pool that a tenant keeps when others want blocks too.
 struct TenantShare {
@@ -89,81 +78,6 @@ struct EngineOptions {
   std::optional<Duration> first_token_target = {};  // see SchedulerOptions
   std::optional<Duration> max_queue_wait =
       std::nullopt;  // a request that has waited longer is refused with kOverloaded
-};
-
-// The tokens of one request in one step, with the link and request that they belong to.
-struct RequestEvent {
-  LinkId link;
-  wire::TokenEvent event;
-};
-
-// Counts of one step, for metrics. All are increments.
-struct StepCounts {
-  std::uint64_t prompt_tokens = 0;         // of requests whose prompt is now computed
-  std::uint64_t cached_prompt_tokens = 0;  // the part of them that came from the cache
-  std::uint64_t output_tokens = 0;
-  std::uint64_t evicted_blocks = 0;
-  std::uint64_t preemptions = 0;
-  std::uint64_t verification_misses = 0;  // hash equal, tokens not
-  MissCounts computed_prompt_tokens{};    // prompt tokens that were computed, by reason
-  std::uint64_t tail_cached_tokens =
-      0;  // part of the cached ones: copied from a block whose first tokens alone are equal
-  std::uint64_t uncached_requests = 0;     // requests that switched caching off
-  std::uint64_t refused_pins = 0;          // blocks that were not pinned because the pins' share of the pool was full
-  std::uint64_t refused_retentions = 0;    // blocks that were not retained because their tenant's share was full
-  std::uint64_t shortened_retentions = 0;  // requests whose retention was shortened
-  std::uint64_t dropped_pins = 0;          // times that all pins ended because a request needed their blocks
-  std::uint64_t returned_sessions = 0;     // sessions that came back while their blocks were retained
-  std::uint64_t verified_hits = 0;         // requests with hits that were computed again and agreed
-  std::uint64_t wrong_hits = 0;            // requests with hits that were computed again and did not agree
-  ResidencyCounts residency;
-  double saved_prefill_seconds = 0;  // what computing the cached prompt tokens would have taken; see Scheduler
-  std::vector<double> ttft_seconds;
-  std::vector<double> prefill_seconds;  // from a request's first step to its first token
-  std::vector<double> decode_seconds;   // from a choice's first token to its last, if it ended by itself
-  std::vector<double> queue_wait_seconds;
-  std::vector<double> inter_token_seconds;
-};
-
-// Estimated share of prompt blocks that would be hits with half the pool, this pool, twice and four times it.
-inline constexpr std::array<double, 4> kPoolMultiples{0.5, 1.0, 2.0, 4.0};
-using HitRateCurve = std::array<double, kPoolMultiples.size()>;
-
-// A report lists at most this many of the prompts that are still to be computed, so a step's work does not grow with
-// the queue.
-inline constexpr std::size_t kMaxReportedPrompts = 64;
-static_assert(kMaxReportedPrompts <= wire::kMaxOtherPrompts);
-
-// A prompt that is still to be computed.
-struct LinkPrompt {
-  RequestKey key;
-  Instant submitted{};
-  std::uint32_t uncached_tokens = 0;
-};
-
-// Addressed like the tokens.
-struct EvictReport {
-  LinkId link;
-  wire::EvictAnswer answer;
-};
-
-struct StepReport {
-  std::uint64_t step_number = 0;  // completed steps since the start; it stands still while a step hangs
-  bool made_progress = true;      // false: the engine has only told its load
-  std::vector<RequestEvent> tokens;
-  std::vector<wire::CacheEvent> events;
-  wire::Load load;                  // without other_prompts, which differ from link to link
-  std::vector<LinkPrompt> prompts;  // the first prompts that load.queued_prefill_tokens counts, in queue order
-  std::uint64_t submit_count = 0;   // requests submitted since the start; the load includes them
-  StepCounts counts;
-  std::vector<EvictReport> evictions;  // that are complete, with their last events in this report
-  // Blocks by state; their sum is the pool.
-  std::uint32_t free_blocks = 0;
-  std::uint32_t referenced_blocks = 0;
-  std::uint32_t idle_blocks = 0;
-  std::uint32_t pinned_blocks = 0;                               // of the referenced and idle ones
-  std::optional<HitRateCurve> hit_rates;                         // once a second, if new prompts have arrived
-  std::optional<std::vector<kernels::MemoryUse>> device_memory;  // once a second; see Model::DeviceMemory
 };
 
 // The most tokens of one request, prompt and output: the model's context, or what the pool holds if that is less.

@@ -27,10 +27,10 @@
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
+#include "worker/engine_api/cache_view_counts.h"
 #include "worker/foreign/block_tree.h"
 #include "worker/foreign/cache_change.h"
 #include "worker/foreign/cache_salt.h"
-#include "worker/link/cache_view_counts.h"
 
 namespace roost::worker::foreign {
 

@@ -26,8 +26,8 @@
 
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
-#include "worker/cache/event_log.h"
-#include "worker/link/cache_view_counts.h"
+#include "worker/engine_api/cache_view_counts.h"
+#include "worker/engine_api/event_log.h"
 
 namespace roost::worker::foreign {
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "worker/engine_api/cache_view_counts.h"
 #include "worker/foreign/block_source.h"
 #include "worker/foreign/event_feed.h"
-#include "worker/link/cache_view_counts.h"
 
 namespace roost::worker::foreign {
 

@@ -31,7 +31,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
-#include "worker/engine/engine.h"
+#include "worker/engine_api/step_report.h"
 #include "worker/foreign/dialect.h"
 #include "worker/foreign/engine_watch.h"
 #include "worker/foreign/http_port.h"

@@ -25,14 +25,14 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/wire/socket.h"
+#include "worker/engine_api/engine_host.h"
+#include "worker/engine_api/engine_outbox.h"
+#include "worker/engine_api/exchange.h"
+#include "worker/engine_api/stall_watch.h"
 #include "worker/foreign/block_source.h"
 #include "worker/foreign/dialect.h"
 #include "worker/foreign/foreign_engine.h"
 #include "worker/foreign/http_calls.h"
-#include "worker/link/engine_host.h"
-#include "worker/link/engine_outbox.h"
-#include "worker/link/exchange.h"
-#include "worker/link/stall_watch.h"
 
 namespace roost::worker::foreign {
 

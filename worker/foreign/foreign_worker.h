@@ -10,12 +10,12 @@
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
+#include "worker/engine_api/worker_engine.h"
 #include "worker/foreign/dialect.h"
 #include "worker/foreign/event_feed.h"
 #include "worker/foreign/foreign_engine.h"
 #include "worker/foreign/foreign_host.h"
 #include "worker/foreign/http_calls.h"
-#include "worker/link/worker_engine.h"
 
 namespace roost::worker::foreign {
 

@@ -57,13 +57,13 @@
 #include "common/wire/codec.h"
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
-#include "worker/cache/snapshot_mirror.h"
-#include "worker/link/exchange.h"
+#include "worker/engine_api/exchange.h"
+#include "worker/engine_api/stall_watch.h"
 #include "worker/link/link_status.h"
+#include "worker/link/prompt_board.h"
+#include "worker/link/prompt_teller.h"
 #include "worker/link/request_spans.h"
-#include "worker/link/stall_watch.h"
-#include "worker/sched/prompt_board.h"
-#include "worker/sched/prompt_teller.h"
+#include "worker/link/snapshot_mirror.h"
 
 namespace roost::worker {
 

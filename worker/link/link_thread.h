@@ -24,12 +24,12 @@
 
 #include "common/base/clock.h"
 #include "common/wire/socket.h"
-#include "worker/link/engine_host.h"
+#include "worker/engine_api/engine_host.h"
+#include "worker/engine_api/stall_watch.h"
 #include "worker/link/link_core.h"
 #include "worker/link/link_status.h"
 #include "worker/link/resolver.h"
 #include "worker/link/router_keys.h"
-#include "worker/link/stall_watch.h"
 
 namespace roost::worker {
 

@@ -33,8 +33,8 @@
 #include "deploy/roostctl/simulate/service_model.h"
 #include "deploy/roostctl/simulate/timeline.h"
 #include "deploy/roostctl/simulate/trace_text.h"
-#include "worker/sched/prompt_board.h"
-#include "worker/sched/prompt_teller.h"
+#include "worker/link/prompt_board.h"
+#include "worker/link/prompt_teller.h"
 #include "worker/sched/scheduler.h"
 
 namespace roost::simulate {

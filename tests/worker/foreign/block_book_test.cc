@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tests/worker/foreign/event_tools.h"
-#include "worker/cache/snapshot_mirror.h"
 #include "worker/foreign/cache_salt.h"
+#include "worker/link/snapshot_mirror.h"
 
 namespace roost::worker::foreign {
 namespace {

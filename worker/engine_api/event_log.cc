@@ -1,4 +1,4 @@
-#include "worker/cache/event_log.h"
+#include "worker/engine_api/event_log.h"
 
 namespace roost::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/link/engine_thread.h"
+#include "worker/engine/engine_thread.h"
 
 #include <chrono>
 #include <utility>

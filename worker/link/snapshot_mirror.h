@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "common/prefix/block_hash.h"
+#include "common/prefix/keyed_slots.h"
 #include "common/wire/messages.h"
-#include "worker/cache/keyed_slots.h"
 
 namespace roost::worker {
 

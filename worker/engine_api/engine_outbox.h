@@ -14,8 +14,8 @@
 #include "common/base/bounded_queue.h"
 #include "common/base/error.h"
 #include "common/wire/socket.h"
-#include "worker/link/engine_host.h"
-#include "worker/link/exchange.h"
+#include "worker/engine_api/engine_host.h"
+#include "worker/engine_api/exchange.h"
 
 namespace roost::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/sched/prompt_board.h"
+#include "worker/link/prompt_board.h"
 
 #include <gtest/gtest.h>
 

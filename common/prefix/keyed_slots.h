@@ -24,7 +24,7 @@
 #include "common/base/prefetch.h"
 #include "common/prefix/block_hash.h"
 
-namespace roost::worker {
+namespace roost {
 
 template <typename Key>
 class KeyedSlots {
@@ -124,4 +124,4 @@ class KeyedSlots {
   std::vector<Bucket> buckets_;
 };
 
-}  // namespace roost::worker
+}  // namespace roost

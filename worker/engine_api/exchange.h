@@ -14,7 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/wire/messages.h"
-#include "worker/engine/engine.h"
+#include "worker/engine_api/step_report.h"
 
 namespace roost::worker {
 

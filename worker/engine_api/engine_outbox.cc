@@ -1,4 +1,4 @@
-#include "worker/link/engine_outbox.h"
+#include "worker/engine_api/engine_outbox.h"
 
 #include <iterator>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "worker/sched/prompt_teller.h"
+#include "worker/link/prompt_teller.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
 #include "kernels/memory_use.h"
-#include "worker/link/cache_view_counts.h"
-#include "worker/link/engine_host.h"
+#include "worker/engine_api/cache_view_counts.h"
+#include "worker/engine_api/engine_host.h"
 
 namespace roost::worker {
 

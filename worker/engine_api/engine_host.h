@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <optional>
 
-#include "worker/link/exchange.h"
-#include "worker/link/stall_watch.h"
+#include "worker/engine_api/exchange.h"
+#include "worker/engine_api/stall_watch.h"
 
 namespace roost::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/link/stall_watch.h"
+#include "worker/engine_api/stall_watch.h"
 
 #include <gtest/gtest.h>
 

@@ -15,10 +15,10 @@
 #include "common/base/clock.h"
 #include "common/wire/socket.h"
 #include "worker/engine/engine.h"
-#include "worker/link/engine_host.h"
-#include "worker/link/engine_outbox.h"
-#include "worker/link/exchange.h"
-#include "worker/link/stall_watch.h"
+#include "worker/engine_api/engine_host.h"
+#include "worker/engine_api/engine_outbox.h"
+#include "worker/engine_api/exchange.h"
+#include "worker/engine_api/stall_watch.h"
 
 namespace roost::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/cache/snapshot_mirror.h"
+#include "worker/link/snapshot_mirror.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

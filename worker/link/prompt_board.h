@@ -23,7 +23,7 @@
 #include "common/base/clock.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
-#include "worker/sched/prompt_teller.h"
+#include "worker/link/prompt_teller.h"
 
 namespace roost::worker {
 

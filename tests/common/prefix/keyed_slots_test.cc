@@ -1,4 +1,4 @@
-#include "worker/cache/keyed_slots.h"
+#include "common/prefix/keyed_slots.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "common/base/rng.h"
 
-namespace roost::worker {
+namespace roost {
 namespace {
 
 template <typename Key>
@@ -95,4 +95,4 @@ TEST(KeyedSlotsDeathTest, StopsAtMisuse) {
 }
 
 }  // namespace
-}  // namespace roost::worker
+}  // namespace roost
