@@ -3,9 +3,9 @@
 
     tests/loads.py [--loads system-prompt,restart] [--policies cache-aware,least-requests] [--seeds 3] [--capacity]
 
-For each load and seed, one policy after the other: a router and --workers demo workers of one thread, and roostctl bench
+For each load and seed, one policy after the other: a router and --workers workers of one thread, and roostctl bench
 with a load of --rate requests per second for --seconds. The loads are those of roostctl bench, with their lengths times
---scale, so that the demo model holds them: system-prompt, zipf-systems, agents, reasoning; and restart, which is
+--scale, so that the model holds them: system-prompt, zipf-systems, agents, reasoning; and restart, which is
 system-prompt while worker-a restarts in the middle. Prints a table for each load: means over the seeds. Needs the release
 build. With several seeds, the time of an answer and goodput of each policy have their difference to the first policy's
 on the same seeds, in per cent with 95 % intervals. --capacity searches the highest rate of which 99 % are good instead, with one seed. Exits with 1 if an answer failed.
@@ -22,12 +22,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "integration")]
 
 import simulations  # noqa: E402
-from cluster import BIN, Cluster  # noqa: E402
+from cluster import BIN, DEMO_MODEL, Cluster  # noqa: E402
 
 WORKLOADS = {name: name for name in ("system-prompt", "zipf-systems", "agents", "reasoning")} | {"restart": "system-prompt"}
 POLICIES = "cache-aware,least-requests,lmetric,dynamo,sglang,llm-d,round-robin"
 HEADS = ("TTFT mean, ms", "p99", "ITL mean, ms", "p99", "answer mean, s", "p99", "goodput, /s", "tokens/s", "hits, %")
-WORKER_FLAGS = ("--kv-blocks", "4096")
 
 
 def row_of(run):
@@ -39,10 +38,14 @@ def row_of(run):
     ]  # fmt: skip
 
 
-def restart(cluster, workers):
+def start_worker(cluster, name, options):
+    return cluster.start_worker(name, "--kv-blocks", str(options.kv_blocks), model=options.model)
+
+
+def restart(cluster, workers, options):
     """Lets worker-a end its requests, and starts it anew."""
     workers[0].stop()
-    cluster.start_worker("worker-a", *WORKER_FLAGS)
+    start_worker(cluster, "worker-a", options)
 
 
 def play(load, policy, seed, options):
@@ -50,7 +53,7 @@ def play(load, policy, seed, options):
     with Cluster() as cluster:
         router = cluster.start_router("--policy", policy)
         names = [f"worker-{chr(ord('a') + i)}" for i in range(options.workers)]
-        workers = [cluster.start_worker(name, *WORKER_FLAGS) for name in names]
+        workers = [start_worker(cluster, name, options) for name in names]
         router.wait_for_workers(len(workers))
         command = [
             BIN / "roostctl", "bench", "--router", router.url, "--workload", WORKLOADS[load], "--ignore-eos", "--json", "-",
@@ -60,7 +63,7 @@ def play(load, policy, seed, options):
         ]  # fmt: skip
         timer = None
         if load == "restart":
-            timer = threading.Timer(options.seconds / 2, restart, (cluster, workers))
+            timer = threading.Timer(options.seconds / 2, restart, (cluster, workers, options))
             timer.start()
         told = subprocess.run(command, capture_output=True, text=True, check=False)
         if timer:
@@ -100,6 +103,8 @@ def main():
     parser.add_argument("--loads", default=",".join(WORKLOADS))
     parser.add_argument("--policies", default=POLICIES)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--model", default=DEMO_MODEL, help="a folder, or synthetic:qwen3-0.6b")
+    parser.add_argument("--kv-blocks", type=int, default=4096, help="of each worker")
     parser.add_argument("--rate", type=float, default=6)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--scale", type=float, default=0.2)

@@ -156,8 +156,7 @@ void RateEstimator::Observe(const StepSample& step, double forgetting) {
   coefficients_ = LeastSquares(PenalizedProducts(), targets_, kAllTerms, coefficients_);
   if (with_prefill && BaseEvidence(products_) >= kSureEvidence) knows_base_ = true;
   constexpr unsigned kWithoutBase = kAllTerms & ~(1U << kBase);
-  prefill_fit_ =
-      knows_base_ ? coefficients_ : LeastSquares(PenalizedProducts(), targets_, kWithoutBase, prefill_fit_);
+  prefill_fit_ = knows_base_ ? coefficients_ : LeastSquares(PenalizedProducts(), targets_, kWithoutBase, prefill_fit_);
 }
 
 RateEstimator::Matrix RateEstimator::PenalizedProducts() const {
