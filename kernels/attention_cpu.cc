@@ -1,5 +1,5 @@
-// How an item is computed, for one kv head or some of its query heads: a pack. Its lanes are its (row, query head)
-// pairs, padded to 4, 8 or 16. Span by span:
+// Computes an item for one kv head or some of its query heads: a pack. Its lanes are its (row, query head) pairs,
+// padded to 4, 8 or 16. Span by span:
 //
 //   scores[j][lane] = Σ_d k[j][d] · q[d][lane]     q transposed, so that a k element is broadcast to all lanes
 //   p = exp(scores - max), sum                     lane by lane, over j in order

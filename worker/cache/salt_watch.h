@@ -47,7 +47,7 @@ class SaltWatch {
   // Counts a finding of kOtherRoot whose first block was computed, for TakeShare.
   void CountFound(std::uint32_t first_block_tokens) { owed_tokens_ += std::uint64_t{kSampling} * first_block_tokens; }
 
-  // How many of `cold_tokens` are to be counted under other_salt instead.
+  // The part of `cold_tokens` that is to be counted under other_salt instead.
   [[nodiscard]] std::uint64_t TakeShare(std::uint64_t cold_tokens);
 
  private:

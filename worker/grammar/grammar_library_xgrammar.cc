@@ -246,7 +246,7 @@ class Productive {
 
 // ---- compiling, in this process or another ----
 
-// Why a compilation failed. What the library says of it is shown to nobody: it quotes the request.
+// The reason why a compilation failed. The library's own text is never shown: it quotes the request.
 struct Failure {
   std::string reason;
 };

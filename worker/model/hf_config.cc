@@ -6,9 +6,9 @@
 namespace roost::worker {
 namespace {
 
-// Which keys of config.json add biases. Transformers reads them for some architectures and ignores them for others.
+// The keys of config.json that add biases. Transformers reads them for some architectures and ignores them for others.
 enum class BiasKeys : std::uint8_t { kNone, kAttention, kAttentionAndMlp };
-// When a window applies: whenever there is one, or only if use_sliding_window says so, and then in the layers from
+// The use of a window: whenever there is one, or only if use_sliding_window says so, and then in the layers from
 // max_window_layers on.
 enum class WindowUse : std::uint8_t { kAlways, kIfSaid };
 
@@ -114,7 +114,7 @@ Result<void> ParseBiases(const JsonObject& config, const Architecture& architect
   return {};
 }
 
-// What layer_types says about the layers.
+// The layers' kinds as layer_types tells them.
 enum class LayerTypes : std::uint8_t { kUnsaid, kAllFull, kSomeSliding };
 
 Result<LayerTypes> ParseLayerTypes(const JsonObject& config) {
