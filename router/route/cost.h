@@ -5,7 +5,7 @@
 //   cost  = pace · (queue + growth + congestion · (prefill + decode) + delay + stall)
 //           + answer pace · (answer + slo)
 //
-// So it is what the request and the others wait until their last tokens; a second is a second, whoever waits.
+// So it is what the request and the others wait until their last tokens; a second of any request counts the same.
 //
 //   queue       the uncached tokens before it, at the worker's pace. Where short prompts go first, these are those of
 //               the shorter prompts of all routers, and of the current step
@@ -101,10 +101,10 @@ struct AnswerLength {
   double of_others = 0;  // that are left of an answer that runs
 };
 
-// Where nothing is known of a request.
+// The length to expect if nothing is known of a request.
 inline constexpr AnswerLength kUsualAnswer{.own = 256, .of_others = 256};
 
-// What users were promised. What breaks a bound counts more than its seconds; 0: no bound.
+// The promises to users. An answer that breaks a bound counts more than its seconds; 0: no bound.
 struct SloBounds {
   double ttft_seconds = 0;
   double itl_seconds = 0;  // mean time between tokens

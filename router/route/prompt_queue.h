@@ -1,4 +1,4 @@
-// The prompts that one worker still has to compute: this router's, and other routers' as the worker reports them. Where
+// The prompts that one worker still has to compute: this router's, and other routers' as the worker reports them. If
 // short prompts go first, it tells which prompts a new one waits for and which it overtakes.
 //
 //   first ◀── fewest tokens left, plus `ageing` for each second that a prompt came later ──▶ last
@@ -38,8 +38,8 @@ class PromptQueue {
   void OnComputed(std::uint32_t token_count, Instant sent_until, std::uint32_t ageing);
 
   struct Place {
-    double all_tokens = 0;     // what is left of all prompts
-    double before_tokens = 0;  // what is left of the prompts that go before the new one
+    double all_tokens = 0;     // the tokens that are left of all prompts
+    double before_tokens = 0;  // the tokens that are left of the prompts that go before the new one
     // The number of prompts that go after it. A prompt counts more if its first token takes longer anyway.
     double overtaken = 0;
   };

@@ -2,8 +2,8 @@
 // whether ranking by that has given more hits than recency.
 //
 //   release of a block ─▶ its class                  says how often the content was used before (also before it was
-//        │ sampled                                   evicted), how much of the request's prompt was not cached, how long
-//        │                                           the answer was, and whether decoding made the block
+//        │ sampled                                   evicted), how much of the request's prompt was not cached, how
+//        │                                           long the answer was, and whether decoding made the block
 //        ├──▶ BlockHistory: seen before, in which class, how long ago ─▶ ReuseModel: density(class, age)
 //        └──▶ two ShadowCaches, by recency and by density ─▶ the one with more hits ─▶ the ranking in use
 //

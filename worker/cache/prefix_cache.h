@@ -147,7 +147,8 @@ class PrefixCache {
   // Erases the prompt that is all of `chain`: its last full block with everything behind it, then its earlier blocks,
   // back to front, that have no child left. If the last full block is not ready, the prompt's ready blocks go in the
   // same way, after partial blocks behind them that hold nothing but the prompt. For a prompt without a full block,
-  // all blocks that begin like it go. Pins of the blocks end, also of those that are not there. O(chain + erased blocks).
+  // all blocks that begin like it go. Pins of the blocks end, also of those that are not there. O(chain + erased
+  // blocks).
   [[nodiscard]] EraseProgress ErasePrompt(const BlockChain& chain, EraseStep& step);
 
   // Erases all blocks that were committed for the tenant, with everything behind them. O(erased blocks).
