@@ -6,8 +6,8 @@
 //   span[lane][d] = Σ_j p[j][lane] · v[j][d]       a p element is broadcast to all d
 //   total ← fold(total, span)
 //
-// Each lane sums only over its own d or j, in order, so another packing of the lanes changes no bit. Where a row does
-// not see position j, its score is -inf; then p is +0, which changes no sum.
+// Each lane sums only over its own d or j, in order, so another packing of the lanes changes no bit. If a row does not
+// see position j, its score is -inf; then p is +0, which changes no sum.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

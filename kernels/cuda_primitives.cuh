@@ -16,7 +16,7 @@
 //                              c[2], c[3]   g+8       2t, 2t+1
 // clang-format on
 //
-// Of two bf16 in 32 bits, the low half is the first.
+// The low half of two bf16 in 32 bits is the first.
 // Source: NVIDIA: PTX ISA 9.0, mma.m16n8k16, ldmatrix, cp.async, ex2.approx, cvt.
 #pragma once
 

@@ -11,7 +11,7 @@ namespace roost {
 struct WorkerMatch {
   WorkerSlot worker;
   std::uint32_t block_count = 0;
-  std::uint32_t pending_block_count = 0;  // how many of these, at the end, are still being computed; see
+  std::uint32_t pending_block_count = 0;  // the last ones of these, which are still being computed; see
                                           // PendingPrefixes
 };
 

@@ -4,7 +4,7 @@ with their versions, and what is compiled into the programs. Scanners find known
 
   sbom.py roost-router 0.1.0 --root IMAGE --build-root BUILD [--wheels cuda.txt] [--created 2026-11-25T00:00:00Z]
 
-Of both roots it reads var/lib/dpkg/status only. The same input gives the same output.
+It reads only var/lib/dpkg/status of both roots. The same input gives the same output.
 """
 
 import argparse

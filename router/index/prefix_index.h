@@ -1,5 +1,5 @@
-// Finds the workers of one revision of a model that hold a prompt's blocks. One writer applies the workers' events;
-// any thread can match, wait-free: no lock, no retry, and no allocation once its buffer has grown.
+// Finds the workers of one revision of a model that hold a prompt's blocks. One writer applies the workers' events; any
+// thread can match, wait-free: no lock, no retry, and no allocation once its buffer has grown.
 //
 //   low 64 bits of a block's hash ──► table (block_table.h) ──► up to two lanes, or an interned set (holder_sets.h)
 //   lane (lanes.h) ──► the worker that holds the blocks; none once it was cleared

@@ -6,9 +6,9 @@
 //
 // That is the order of the worker's WaitingQueue.
 //
-// How much is left of each prompt is an estimate. The prompt tokens of a reported step are subtracted from the first
-// prompts in that order, regardless of the router that sent them. If the worker reports more queued tokens than these
-// prompts have, the rest counts as going first. All prompts are assumed to have equal priority.
+// The rest of each prompt is an estimate. The prompt tokens of a reported step are subtracted from the first prompts in
+// that order, regardless of the router that sent them. If the worker reports more queued tokens than these prompts
+// have, the rest counts as going first. All prompts are assumed to have equal priority.
 //
 // Not thread-safe. Operations are O(prompts), which is bounded by the worker's queue bound.
 #pragma once

@@ -85,7 +85,7 @@ class Cache:
 
 
 class Publisher:
-    """Sends batches of events, and the last 10,000 again to whoever asks."""
+    """Sends batches of events, and the last 10,000 again on request."""
 
     def __init__(self, context, events, replay, topic):
         self.sequence = 0

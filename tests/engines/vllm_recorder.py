@@ -72,7 +72,7 @@ def write_bytes(name, data):
 
 
 def replay(endpoint, first):
-    """What the replay socket sends from a sequence number on, up to its end marker."""
+    """The frames that the replay socket sends from a sequence number on, up to its end marker."""
     asking = zmq.Context.instance().socket(zmq.DEALER)
     asking.setsockopt(zmq.RCVHWM, 0)
     asking.connect(endpoint)

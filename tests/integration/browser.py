@@ -150,7 +150,7 @@ class Page:
         return wait_until(lambda: self.evaluate(expression), what)
 
     def text(self, selector):
-        """What a person reads there; empty where there is no such element."""
+        """The text that a person reads there; empty where there is no such element."""
         return self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
 
     def is_shown(self, selector):
@@ -160,7 +160,7 @@ class Page:
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
     def type(self, text):
-        """Where the focus is."""
+        """Types the text into the element that has the focus."""
         self.send("Input.insertText", text=text)
 
     def press(self, key):
@@ -169,6 +169,6 @@ class Page:
             self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 
     def screenshot(self, path):
-        """Of the whole page."""
+        """Takes a screenshot of the whole page."""
         shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         pathlib.Path(path).write_bytes(base64.b64decode(shot["data"]))

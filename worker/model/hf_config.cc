@@ -14,7 +14,7 @@ enum class WindowUse : std::uint8_t { kAlways, kIfSaid };
 
 struct Architecture {
   std::string_view name;
-  Bias qkv_bias;  // whatever the keys say
+  Bias qkv_bias;  // regardless of the keys
   BiasKeys bias_keys;
   QkNorm qk_norm;
   WindowUse window_use;

@@ -23,7 +23,7 @@ namespace roost::roostctl {
 // An answer to a request without a key.
 struct OpenDoor {
   std::string url;
-  std::string what;  // what anyone may do there: "use the API"
+  std::string what;  // the use that is open to everyone there: "use the API"
   long status_without_key = 0;
 };
 [[nodiscard]] Finding CheckDoor(const OpenDoor& door);
@@ -82,7 +82,6 @@ struct PromptReading {
 [[nodiscard]] Findings CheckReadings(const std::vector<PromptReading>& readings);
 
 // A prompt that was sent twice: the hits that the router predicted for the second, and those that the worker found.
-// What the router expected of the second, and what the worker found.
 struct HitTrial {
   std::string worker = {};
   std::uint64_t prompt_tokens = 0;
