@@ -280,7 +280,7 @@ def measure(name, options):
             times["quiet"] += client.run(options.rate, options.seconds)
             with attacker:
                 times["attacked"] += client.run(options.rate, options.seconds)
-            threading.Event().wait(0.5)  # what the attack began has ended
+            threading.Event().wait(0.5)  # meanwhile the attack's last requests end
         if router.process.poll() is not None or worker.process.poll() is not None:
             sys.exit(f"{name}: a daemon ended")
     p99 = {kind: percentile(took, 0.99) for kind, took in times.items()}

@@ -102,7 +102,7 @@ class Exchange:
     def __init__(self, vllm, request):
         self.request = request
         self.response = b""
-        self.end = None  # how the server ended the connection
+        self.end = None  # the way in which the server ended the connection
         self.socket = socket.create_connection(("127.0.0.1", vllm.port), timeout=SILENCE_SECONDS)
         self.socket.sendall(request)
 

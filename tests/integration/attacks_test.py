@@ -217,7 +217,7 @@ class RetentionTest(unittest.TestCase):
             forever = {"priority": 100, "duration_ms": 366 * 86_400_000}
             for i in range(40):
                 complete(alice, text(40, 1000 + i), cache={"retention": forever})
-            hit_rate()  # what a flood without hints would evict too
+            hit_rate()  # loads the blocks again that any flood evicts
             self.assertGreater(hit_rate(), 0.9)
             for i in range(40):
                 complete(alice, text(40, 2000 + i), session_id=f"s{i}", expect_return_ms=600_000)

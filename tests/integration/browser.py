@@ -45,7 +45,7 @@ class Browser:
                      "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
                      "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb", *flags]
         if os.geteuid() == 0:
-            arguments.append("--no-sandbox")  # which root can not have
+            arguments.append("--no-sandbox")  # root can not have a sandbox
 
         # Chromium reads from descriptor 3 and writes to 4.
         self.process = subprocess.Popen(
@@ -120,7 +120,7 @@ class Page:
         self.session = session
         self.requested = []  # URLs
         self.statuses = {}  # URL -> of its last answer
-        self.errors = []  # what the console shows as an error, and exceptions
+        self.errors = []  # errors in the console, and exceptions
 
     def send(self, method, **parameters):
         return self.browser.send(method, self.session, **parameters)

@@ -238,7 +238,7 @@ class Cluster:
             daemon.process.stderr.close()
 
     def start_router(self, *flags, http="127.0.0.1:0", link="tcp://127.0.0.1:0", tls=None):
-        if "--drain-announce-seconds" not in flags:  # nobody asks for /ready
+        if "--drain-announce-seconds" not in flags:  # no probe asks for /ready
             flags = (*flags, "--drain-announce-seconds", "0")
         router = Router(
             [BIN / "roost-router", "--http-address", http, "--link-address", link, *FREE_PORTS, "--log-format", "json",

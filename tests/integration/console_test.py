@@ -233,7 +233,7 @@ class ConsoleTest(unittest.TestCase):
         wait_until(lambda: page.is_shown("#lost"), "that the page says so")
         self.assertRegex(page.text("#lost h2"), r"^Not reachable since \d\d:\d\d:\d\d\sUTC$")
         self.assertFalse(page.is_shown("#live"))
-        self.assertTrue(page.is_shown("#savings"))  # which needs no router
+        self.assertTrue(page.is_shown("#savings"))  # needs no router
         cluster.start_router("--admin-address", urllib.parse.urlparse(router.admin).netloc)
         self.wait_for_live(page)
         self.assertFalse(page.is_shown("#lost"))

@@ -112,7 +112,7 @@ class Pod:
         if self._initialise():
             self._serve()
         if not self.node.is_up:
-            return  # nobody is there to tell
+            return  # its containers are gone with it
         self._clean_up()
 
     def _clean_up(self):

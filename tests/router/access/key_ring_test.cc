@@ -55,7 +55,7 @@ TEST(KeyRingTest, OneOfSeveralKeysHoldsHalfOfTheMemory) {
   const auto memory = std::make_shared<ByteBudget>(1000);
   KeyRing ring({KeyNamed("a", "a")}, memory);
   const std::shared_ptr<ByteBudget> of_a = ring.Find("a")->account->memory();
-  EXPECT_EQ(of_a->most(), 1000U);  // no other key is there
+  EXPECT_EQ(of_a->most(), 1000U);  // no other key has a share
   ring.Replace({KeyNamed("a", "a"), KeyNamed("b", "b")});
   EXPECT_EQ(of_a->most(), 500U);
   ByteBudget::Guard guard(of_a);
