@@ -32,7 +32,7 @@ test=(
   libgmock-dev libgtest-dev libomp-dev libonig-dev lintian lld mmdebstrap nftables openssl podman prometheus
   python3-jinja2 python3-jsonschema python3-lark python3-msgpack python3-venv python3-yaml python3-zmq runc zsh
 )
-# What each program loads itself. A test compares these with the built files.
+# Packages that each program loads itself. A test compares these with the built files.
 runtime_router=(
   libc6 libcapnp-0.9.2 libcurl4 libfmt9 libgcc-s1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0 libsimdjson14
   libspdlog1.10 libssl3 libstdc++6 libutf8proc2 libxxhash0 libzmq5

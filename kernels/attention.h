@@ -38,7 +38,7 @@ namespace roost::kernels {
 // The CPU's spans: a multiple of every allowed block_tokens.
 inline constexpr std::uint32_t kAttentionSpan = 256;
 
-// Which lists a backend accepts, and what items cost it.
+// The lists that a backend accepts, and the costs of items on it.
 struct AttentionProfile {
   // Tile sizes, ascending. An item is computed with the smallest that holds its lanes. The largest limits row_count ·
   // group, except for items of one row (the op splits a larger group).
@@ -51,7 +51,7 @@ struct AttentionProfile {
   std::uint32_t read_cost_lanes = 4;
   // The fixed cost of an item, in positions.
   std::uint32_t item_cost_positions = 4;
-  // How many (item, kv head) pairs run at the same time.
+  // The number of (item, kv head) pairs that run at the same time.
   std::uint32_t concurrent_items = 1;
 };
 

@@ -1,13 +1,13 @@
-// How an item is computed, for one kv head or some of its query heads: a pack. Its lanes are its (row, query head)
-// pairs, padded to 4, 8 or 16. Span by span:
+// Computes an item for one kv head or some of its query heads: a pack. Its lanes are its (row, query head) pairs,
+// padded to 4, 8 or 16. Span by span:
 //
 //   scores[j][lane] = Σ_d k[j][d] · q[d][lane]     q transposed, so that a k element is broadcast to all lanes
 //   p = exp(scores - max), sum                     lane by lane, over j in order
 //   span[lane][d] = Σ_j p[j][lane] · v[j][d]       a p element is broadcast to all d
 //   total ← fold(total, span)
 //
-// Each lane sums only over its own d or j, in order, so another packing of the lanes changes no bit. Where a row does
-// not see position j, its score is -inf; then p is +0, which changes no sum.
+// Each lane sums only over its own d or j, in order, so another packing of the lanes changes no bit. If a row does not
+// see position j, its score is -inf; then p is +0, which changes no sum.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -73,7 +73,7 @@ __device__ __forceinline__ void AttendByRows(const AttentionLaunch& launch, cons
 
 // ---- positions split among the warps ----
 
-// What the warps of a decode exchange. It reuses the memory of the slabs once all warps are done with them.
+// The values that the warps of a decode exchange. It reuses the memory of the slabs once all warps are done with them.
 template <std::uint32_t kHeadDim>
 struct WarpResults {
   float max[kWarps][kTileRows];

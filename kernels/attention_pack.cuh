@@ -65,7 +65,7 @@ __device__ __forceinline__ Pack PackOf(const AttentionLaunch& launch, std::uint3
   return pack;
 }
 
-// Where a lane's q is read and its result is written.
+// The places where a lane's q is read and its result is written.
 struct LanePlace {
   std::size_t element;  // (token, query head) in q and out
   std::size_t partial;

@@ -66,7 +66,7 @@ struct RowsState {
   }
 };
 
-// How many positions each of the warp's rows sees, counted from the item's first one.
+// The number of positions that each of the warp's rows sees, counted from the item's first one.
 struct RowsSight {
   const std::uint32_t* ends;  // [rows of the warp], in shared memory; rows beyond the item's lanes see all
   std::uint32_t least_end;    // the least over all rows

@@ -7,7 +7,8 @@
 namespace roost::kernels {
 namespace {
 
-// What ranks show each other. A rank writes its own place before a barrier; the others read it after the barrier.
+// The pointers that ranks show each other. A rank writes its own place before a barrier; the others read it after the
+// barrier.
 struct Board {
   struct Place {
     void* values = nullptr;

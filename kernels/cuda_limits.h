@@ -1,4 +1,4 @@
-// What the CUDA backend's kernels require of a device. Needs no CUDA headers, so that tests run without CUDA.
+// The CUDA backend's requirements on a device. Needs no CUDA headers, so that tests run without CUDA.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ struct CudaDeviceLimits {
   std::size_t shared_bytes = 0;  // per block, on request
 };
 
-// Why the kernels can not run on such a device, with what it has and what they need; empty if they can.
+// The reason why the kernels can not run on such a device, with what it has and what they need; empty if they can.
 [[nodiscard]] inline std::string WhyUnusable(const CudaDeviceLimits& limits) {
   if (limits.major < kLeastCudaMajor) {
     return fmt::format("it has compute capability {}.{}, and the kernels need {}.0", limits.major, limits.minor,
@@ -41,10 +41,10 @@ struct CudaDeviceLimits {
   return {};
 }
 
-// How much dynamic shared memory the device has granted to each kernel.
+// The dynamic shared memory that the device has granted to each kernel.
 class SharedAllowances {
  public:
-  // What every kernel gets without a request, declared and dynamic together.
+  // The bytes that every kernel gets without a request, declared and dynamic together.
   static constexpr std::uint32_t kWithoutAsking = 48 * 1024;
 
   // Call it before the kernel's first launch, with the size that the kernel declares.

@@ -1,6 +1,6 @@
-// What CUDA kernels need beyond plain CUDA C++: one function per PTX instruction, shared memory, and the launch. A .cu
-// file includes this and no CUDA header, so that the tests' SIMT shim can also compile it as C++; the shim has its own
-// function bodies.
+// Wrappers that CUDA kernels need beyond plain CUDA C++: one function per PTX instruction, shared memory, and the
+// launch. A .cu file includes this and no CUDA header, so that the tests' SIMT shim can also compile it as C++; the
+// shim has its own function bodies.
 //
 // All 32 lanes of a warp must call a warp function together. Fragments are PTX's. Lane 4·g + t holds:
 //
@@ -16,7 +16,7 @@
 //                              c[2], c[3]   g+8       2t, 2t+1
 // clang-format on
 //
-// Of two bf16 in 32 bits, the low half is the first.
+// The low half of two bf16 in 32 bits is the first.
 // Source: NVIDIA: PTX ISA 9.0, mma.m16n8k16, ldmatrix, cp.async, ex2.approx, cvt.
 #pragma once
 
@@ -133,7 +133,7 @@ void Load(Device& device, Kernels*... kernels) {
   (LoadKernel(device, reinterpret_cast<const void*>(kernels)), ...);
 }
 
-// How many blocks of such launches the device runs at the same time.
+// The number of blocks of such launches that the device runs at the same time.
 template <typename... Params>
 [[nodiscard]] std::uint32_t ConcurrentBlocks(Device& device, const LaunchShape& shape, void (*kernel)(Params...)) {
   AllowShared(device, reinterpret_cast<const void*>(kernel), shape.shared_bytes);

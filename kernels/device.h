@@ -12,7 +12,7 @@ namespace roost::kernels {
 
 struct DeviceOptions {
   std::uint32_t thread_count = 1;  // compute threads of the CPU; they do not change results
-  std::uint32_t ordinal = 0;       // which of the backend's devices; the CPU has only 0
+  std::uint32_t ordinal = 0;       // the number among the backend's devices; the CPU has only 0
   // Ends the process. A parameter, because a shared object has its own copy of the log.
   void (*fail)(const DeviceFailure& failure) = EndOnDeviceFailure;
 };
@@ -23,7 +23,7 @@ struct DeviceInfo {
   std::string name;          // "NVIDIA H100 80GB HBM3"
   std::string architecture;  // "sm_90"
   std::size_t memory_bytes = 0;
-  std::string unusable = {};  // why it can not be opened, with what it has and what is needed; empty: it can
+  std::string unusable = {};  // the reason why it can not be opened, with what it has and needs; empty: it can
 };
 
 // Limits of readbacks (see the op table): how many may be pending, and of how many bytes each.

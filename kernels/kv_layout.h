@@ -1,4 +1,4 @@
-// Where K and V of a token are stored:
+// The layout of K and V in memory:
 //
 //   [block][layer][K|V][kv_head][block_tokens][head_dim]
 //

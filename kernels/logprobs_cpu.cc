@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace roost::kernels::HWY_NAMESPACE {
 
-// How many logits are above `logit`, plus how many of the first `before` logits are equal to it.
+// The number of logits above `logit`, plus the number of the first `before` logits that are equal to it.
 std::size_t CountLikelierTokens(std::span<const float> logits, std::size_t before, float logit) {
   std::size_t count = 0;
   ForLanes(before, [&](auto d, std::size_t i) HWY_ATTR {

@@ -1,4 +1,4 @@
-// What the CPU's two kinds of products have in common. oneDNN packs weights of a dtype that it computes in; see
+// The interface that the CPU's two kinds of products share. oneDNN packs weights of a dtype that it computes in; see
 // matmul_cpu.cc. On a CPU without bf16 instructions, bf16 weights are panels; see matmul_panels_cpu.cc.
 #pragma once
 

@@ -10,8 +10,8 @@
 namespace roost::kernels {
 namespace {
 
-// When a product is split along K, its parts must be added in f32. The other schemes add in the type of y, and would
-// round the sum of a bf16 product once per part.
+// A product that is split along K needs its parts added in f32. The other schemes add in the type of y, and would round
+// the sum of a bf16 product once per part.
 constexpr std::uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 // Times work on the device's stream.

@@ -1,4 +1,4 @@
-// Which of cuBLASLt's algorithms computes a product. Its heuristics name a few; the fastest of them on this device is
+// Chooses the algorithm of cuBLASLt for a product. Its heuristics name a few; the fastest of them on this device is
 // measured once per shape and bucket of rows, and every batch of the bucket uses it. (The first of an H200's candidates
 // took 14 us for a product of 4 MB, and others a third of that.) If the algorithm refuses a batch size, that size gets
 // its own plan from then on.

@@ -1,4 +1,4 @@
-// How much of a device's memory is in use, by all processes.
+// The use of a device's memory by all processes.
 #pragma once
 
 #include <cstddef>

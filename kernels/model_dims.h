@@ -7,7 +7,7 @@
 
 namespace roost::kernels {
 
-// Of the whole model, also when several ranks compute it.
+// The dimensions of the whole model, also when several ranks compute it.
 struct ModelDims {
   KvLayout kv;  // without base and block count
   std::uint32_t vocab_size = 0;

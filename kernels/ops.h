@@ -57,7 +57,7 @@ struct OpTable {
   // Null when memory is short. At least 64-byte aligned, not cleared.
   void* (*allocate)(Device& device, std::size_t bytes) = nullptr;
   void (*release)(Device& device, void* memory) = nullptr;
-  // Of a device whose memory the worker may fill; nothing on the CPU.
+  // The use of the device's memory, if the worker may fill it; nothing on the CPU.
   std::optional<MemoryUse> (*memory_use)(Device& device) = nullptr;
   void (*copy_to_device)(Device& device, void* to, const void* from_host, std::size_t bytes) = nullptr;
   // Uploads a step's inputs: one copy of all pieces to `to` and their offsets. Returns when the pieces may change;

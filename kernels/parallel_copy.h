@@ -19,7 +19,7 @@ void RunInParts(std::size_t parts, const Body& body) {
   for (std::thread& helper : helpers) helper.join();
 }
 
-// How many of at most `most` parts there should be if each has at least `least` of `amount`; at least 1.
+// The number of parts, at most `most`, if each has at least `least` of `amount`; at least 1.
 inline std::size_t PartsFor(std::size_t amount, std::size_t least, std::size_t most) {
   most = std::min<std::size_t>(most, std::max(1U, std::thread::hardware_concurrency()));
   return std::clamp<std::size_t>(amount / least, 1, most);

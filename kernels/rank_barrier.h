@@ -1,4 +1,4 @@
-// A barrier for the threads of a group's ranks. What a thread wrote before it is visible to all of them after it.
+// A barrier for the threads of a group's ranks. A thread's writes before it are visible to all of them after it.
 //
 // No thread waits for a failed one: a rank that fails ends the process (device_failure.h, ROOST_CHECK). If the failed
 // rank does not notice, a waiting thread with a watch ends the process.

@@ -30,7 +30,7 @@
 
 namespace roost::kernels {
 
-// How a draw changes one logit: the bias is added; then a logit above 0 is divided by `repetition`, any other is
+// A draw's change of one logit: the bias is added; then a logit above 0 is divided by `repetition`, any other is
 // multiplied by it, as in CTRL (Keskar et al., 2019); then `subtract` is subtracted. The order is vLLM's.
 struct LogitAdjustment {
   float bias = 0;        // finite, or -inf: then the logit becomes -inf
@@ -43,7 +43,7 @@ struct LogitBias {
   float bias = 0;     // finite, or -inf: the token can not be drawn
 };
 
-// How tokens of the prompt and the output change their logits.
+// Penalties on tokens of the prompt and the output.
 struct OutputPenalties {
   float repetition = 1;  // above 0; counts the prompt's tokens too
   float presence = 0;    // presence and frequency are finite

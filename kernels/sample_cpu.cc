@@ -70,7 +70,7 @@ std::uint64_t MeasureOf(const T& value) {
   }
 }
 
-// Where a running sum exceeds a threshold.
+// The token at which a running sum exceeds a threshold.
 struct Border {
   TokenId token = 0;
   std::uint64_t weight = 0;  // of all tokens up to and including this one

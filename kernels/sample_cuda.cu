@@ -165,7 +165,7 @@ __device__ std::uint32_t DrawById(const Row& row, double uniform, Shared& shared
 
 enum class Measure : std::uint8_t { kCount, kWeight };
 
-// Where a running sum exceeds a threshold.
+// The token at which a running sum exceeds a threshold.
 struct Border {
   Wide key;   // the token there
   Wide past;  // the sum up to and including it

@@ -1,5 +1,5 @@
-// What the vector ops have in common: loads that widen to f32, stores that round to the output's dtype, and loops over
-// a row. Included once per target that Highway compiles for, so the guard follows Highway's pattern.
+// Helpers that the vector ops share: loads that widen to f32, stores that round to the output's dtype, and loops over a
+// row. Included once per target that Highway compiles for, so the guard follows Highway's pattern.
 #if defined(ROOST_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOST_KERNELS_SIMD_INL_H_
 #undef ROOST_KERNELS_SIMD_INL_H_

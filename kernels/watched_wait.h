@@ -8,7 +8,7 @@
 
 namespace roost::kernels {
 
-// How often a waiting thread calls its watch.
+// The period at which a waiting thread calls its watch.
 inline constexpr std::chrono::milliseconds kWatchPeriod{10};
 
 // Returns when `done`, which the lock guards, is true. Meanwhile calls `watch` periodically, without the lock: the

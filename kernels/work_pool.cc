@@ -178,7 +178,7 @@ std::uint32_t WorkPool::AwaitLoop(std::uint32_t seen) {
   const auto has_begun = [this, seen] { return signal_.load(std::memory_order_acquire) != seen; };
   if (!SpinFor(kHelperSpin, has_begun)) {
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    // Who wakes a helper takes it off the count.
+    // The thread that wakes a helper takes it off the count.
     while (!has_begun()) {
       if (Sleep(signal_, seen) != Woken::kByWaker) continue;
       if (has_begun()) return signal_.load(std::memory_order_acquire);

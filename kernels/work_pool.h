@@ -1,5 +1,5 @@
-// The compute threads of a CPU device. A loop's tasks are claimed one at a time, by whoever is awake, and the loop ends
-// when all are done: a thread that the kernel has taken off its core holds up no loop unless it holds a task.
+// The compute threads of a CPU device. A loop's tasks are claimed one at a time, by the threads that are awake, and the
+// loop ends when all are done: a thread that the kernel has taken off its core holds up no loop unless it holds a task.
 //
 //   caller    publish the loop → wake sleepers → claim tasks until none is left → wait for those that others hold
 //   helper    spin shortly, then sleep → claim tasks until none is left → …
@@ -10,8 +10,8 @@
 // was not claimed before, so the loop was not over, and the fields were its own. A helper that comes late fails to
 // claim.
 //
-// Nobody enters the kernel while all are busy. A waiting caller spins for as long as a task takes, and then sleeps, so
-// that its core is free for the thread that it waits for.
+// No thread enters the kernel while all are busy. A waiting caller spins for as long as a task takes, and then sleeps,
+// so that its core is free for the thread that it waits for.
 //
 // Threads: one caller at a time; tasks must not start loops. Both are checked. Tasks do not throw.
 #pragma once
@@ -36,8 +36,8 @@ class WorkPool {
   [[nodiscard]] std::uint32_t thread_count() const { return thread_count_; }
 
   // Calls task(index, thread) for 0 … count-1, each once, in any order; `thread` < thread_count(), and no two run with
-  // the same `thread` at once. At most kMaxTasks. What was written before is visible to the tasks, and what they wrote
-  // is visible afterwards.
+  // the same `thread` at once. At most kMaxTasks. Writes before it are visible to the tasks, and the tasks' writes are
+  // visible after it.
   template <typename Task>
   void Run(std::size_t count, const Task& task) {
     RunLoop(count, &task, [](const void* context, std::size_t index, std::uint32_t thread) noexcept {
@@ -70,7 +70,7 @@ class WorkPool {
   std::uint64_t loop_ = 0;
   std::atomic<bool> running_ = false;
 
-  // Of the loop that the shares name.
+  // The loop that the shares name.
   std::vector<Share> shares_;
   std::atomic<const void*> context_ = nullptr;
   std::atomic<Call> call_ = nullptr;

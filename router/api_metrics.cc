@@ -17,7 +17,7 @@ namespace {
 
 // Brings a counter to `now`; `told` is where it stands.
 void CountUp(prometheus::Counter& counter, std::uint64_t& told, std::uint64_t now) {
-  if (now <= told) return;  // somebody else has told a later count
+  if (now <= told) return;  // another thread has told a later count
   counter.Increment(static_cast<double>(now - told));
   told = now;
 }

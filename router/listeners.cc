@@ -10,7 +10,7 @@
 namespace roost::router {
 namespace {
 
-// What lets somebody in at an address.
+// The flags that let clients in at an address.
 struct Admittance {
   std::string flag;
   std::string_view keys_flag;

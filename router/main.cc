@@ -140,7 +140,7 @@ Result<void> WatchLinkPeers(const RouterOptions& options, const std::optional<wi
                        }});
 }
 
-// What is written down every few seconds.
+// The records that are written every few seconds.
 struct Diaries {
   ThroughputLog& throughput;
   TrafficHistory& history;

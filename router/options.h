@@ -1,6 +1,5 @@
 // The flags of roost-router, their defaults and their bounds. One declaration serves the command line, the environment
-// and the configuration file. Where a flag sets an option of one part of the router, its default is that part's
-// default.
+// and the configuration file. A flag that sets an option of one part of the router has that part's default.
 #pragma once
 
 #include <cstdint>
@@ -90,7 +89,7 @@ struct RouterOptions {
   std::string log_format = "auto";
 };
 
-// What some defaults depend on.
+// The machine's size, which some defaults depend on.
 struct Machine {
   std::uint64_t memory_bytes = 0;
   std::uint32_t processor_count = 1;

@@ -141,9 +141,9 @@ enum ConstraintKind {
 }
 
 struct Constraint {
-  # What the whole output of each choice must match. The worker draws no token that would violate it, and a stop token
-  # only where the output may end. ignoreEos does not keep an output from ending where nothing else can follow. The
-  # prompt's last firstOutputIndex tokens are output that was already generated under the constraint.
+  # The rule that the whole output of each choice must match. The worker draws no token that would violate it, and a
+  # stop token only where the output may end. ignoreEos does not keep an output from ending where nothing else can
+  # follow. The prompt's last firstOutputIndex tokens are output that was already generated under the constraint.
 
   kind @0 :ConstraintKind;
   text @1 :Text;
@@ -154,7 +154,7 @@ struct Constraint {
 }
 
 enum CacheMode {
-  # How a request uses the worker's prefix cache.
+  # A request's use of the worker's prefix cache.
 
   on @0;
   off @1;
@@ -172,7 +172,7 @@ struct Retention {
   # Priority of the prompt's blocks: 0 is evicted first, 100 last. 35: the same as without a hint.
 
   promptDurationMs @1 :UInt64 = 0;
-  # How long the priority holds after the request's end. 0: no hint for the prompt's blocks. At most 366 days.
+  # The time for which the priority holds after the request's end. 0: no hint for the prompt's blocks. At most 366 days.
 
   decodePriority @2 :UInt8 = 35;
   decodeDurationMs @3 :UInt64 = 0;
@@ -199,7 +199,7 @@ struct WorkerMessage {
 }
 
 struct Hello {
-  # Who the worker is and what it serves. Begins an epoch.
+  # The worker's identity, and the model that it serves. Begins an epoch.
 
   protocolVersion @0 :UInt32;
   # Major version, now 2. Any other is refused. This field, workerId and epoch stay as they are in all major versions,
@@ -330,10 +330,10 @@ struct TokenLogprobs {
   # temperature and all other steps of sampling. From -9999, which stands for all smaller values, to 0.
 
   logprob @0 :Float32;
-  # Of the token at this position.
+  # The log probability of the token at this position.
 
   rank @1 :UInt32;
-  # Its place among all tokens: 1 is the likeliest. Of equally likely tokens the lower id comes first.
+  # Its place among all tokens: 1 is the likeliest. Among equally likely tokens the lower id comes first.
 
   topTokens @2 :List(UInt32);
   topLogprobs @3 :List(Float32);
@@ -341,7 +341,7 @@ struct TokenLogprobs {
 }
 
 struct TokenEvent {
-  # What happened to one choice of a request in one step. A request has `sampleCount` choices.
+  # The progress of one choice of a request in one step. A request has `sampleCount` choices.
 
   requestId @0 :UInt64;
   tokens @1 :List(UInt32);
@@ -372,7 +372,7 @@ struct TokenEvent {
   # Only with finished = error.
 
   choice @9 :UInt32 = 0;
-  # Which output of the request: 0 to sampleCount - 1.
+  # The number of the output within the request: 0 to sampleCount - 1.
 
   stopToken :union {
     # Only with finished = stop: the token that was drawn.
@@ -452,7 +452,7 @@ struct Load {
   stepPrefillTokens @7 :UInt32;
   stepDecodeTokens @8 :UInt32;
   stepSeconds @9 :Float64;
-  # What the step computed and how long it took, for fitting rates. All zero in a message without a step.
+  # The tokens and the time of the step, for fitting rates. All zero in a message without a step.
 
   draining @10 :Bool = false;
   # The worker finishes its requests and takes no new ones: it answers a generate with `unavailable`.
@@ -522,7 +522,7 @@ struct Snapshot {
 }
 
 struct Tokenizer {
-  # What a router needs to turn messages into token ids. The only large message: up to 64 MiB.
+  # The files and texts that a router needs to turn messages into token ids. The only large message: up to 64 MiB.
 
   digest @0 :Text;
   # The same as in the hello.
@@ -600,7 +600,7 @@ struct EvictAnswer {
   # The result of an Evict, once it is complete: after the events that tell of the blocks.
 
   answerId @0 :UInt64;
-  # Of the order.
+  # The id of the order.
 
   evictedBlocks @1 :UInt32;
   # Left the cache, and were free at once. Partly filled blocks count too.
@@ -677,11 +677,11 @@ struct Refused {
   # A clause for people. It may differ from one answer to the next.
 
   cause @2 :RefusalCause;
-  # What the reason is about.
+  # The kind of the reason.
 }
 
 enum RefusalCause {
-  # Why a router does not accept a hello. By it the worker knows a refusal that it has logged, and counts.
+  # The reason why a router does not accept a hello. By it the worker knows a refusal that it has logged, and counts.
 
   other @0;
   # Also what a router of before 2.2 means.
@@ -721,7 +721,7 @@ struct Generate {
   # Root hash of the scope of the request's blocks.
 
   blockHashes @3 :List(BlockHash);
-  # Of the prompt's full blocks, front to back. The worker still verifies every hit against the tokens.
+  # Hashes of the prompt's full blocks, front to back. The worker still verifies every hit against the tokens.
 
   temperature @4 :Float32;
   # 0: greedy.
@@ -748,14 +748,14 @@ struct Generate {
   # The model's own stop tokens do not stop it. stopTokens still do.
 
   expectedCachedTokens @12 :UInt32;
-  # What the router's index predicted, for comparison with cachedTokenCount.
+  # The prediction of the router's index, for comparison with cachedTokenCount.
 
   deadlineMs @13 :UInt64 = 0;
   # Milliseconds from receipt after which the answer is useless. 0: none.
 
   tenant @14 :Text;
-  # Whom the request belongs to, for shares of the pool: at most 200 bytes. Empty: no tenant. `root`, not this, decides
-  # whose blocks a request may use.
+  # The tenant that the request belongs to, for shares of the pool: at most 200 bytes. Empty: no tenant. `root`, not
+  # this, decides whose blocks a request may use.
 
   cacheMode @15 :CacheMode = on;
   priority @16 :UInt8 = 50;
@@ -765,8 +765,8 @@ struct Generate {
   # Absent: no hint.
 
   sessionHash @18 :UInt64 = 0;
-  # Names the conversation of this request, only to compare. What the worker retains for the conversation's return is
-  # released when its next request comes. 0: none.
+  # Names the conversation of this request, only to compare. Blocks that the worker retains for the conversation's
+  # return are released when its next request comes. 0: none.
 
   expectReturnMs @19 :UInt64 = 0;
   # The conversation returns about this long after the request's end, so its blocks are useful until then. The worker
@@ -851,7 +851,7 @@ struct Pin {
   # Root hash of the scope of the blocks.
 
   hashes @1 :List(BlockHash);
-  # Of the prefix's full blocks, front to back. At least one.
+  # Hashes of the prefix's full blocks, front to back. At least one.
 
   durationMs @2 :UInt64 = 0;
   # From receipt. 0: until unpinned. At most 366 days.
@@ -897,7 +897,7 @@ struct Evict {
     prompt :group {
       # The prompt's last full block and all that continues it; then, towards the front, its earlier blocks as long as
       # nothing else in the cache continues them. If the last full block is not in the cache, the blocks that are there
-      # go in the same way, with partly filled ones that hold nothing else. Of a prompt without a full block: all that
+      # go in the same way, with partly filled ones that hold nothing else. For a prompt without a full block, all that
       # begins with it.
 
       root @1 :BlockHash;
@@ -905,7 +905,7 @@ struct Evict {
       # At least one.
 
       blockHashes @3 :List(BlockHash);
-      # Of the prompt's full blocks, front to back.
+      # Hashes of the prompt's full blocks, front to back.
 
       ownFirstBlock @5 :UInt32 = 0;
       ownRoot @6 :BlockHash;

@@ -103,7 +103,7 @@ def row_text(name, row):
 
 
 def differences(ours, theirs):
-    """Of round robin's mean times, in the order of `HEADS`."""
+    """The deviations of round robin's mean times, in the order of `HEADS`."""
     pairs = ((ours.ttft_mean, theirs.ttft_mean), (ours.itl_mean, theirs.itl_mean), (ours.whole_mean, theirs.whole_mean))
     return [own / other - 1 for own, other in pairs]
 

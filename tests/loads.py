@@ -74,7 +74,7 @@ def play(load, policy, seed, options):
 
 
 def cells_of(runs, first_runs):
-    """Means over the seeds. What users pay for has the difference to the first policy's runs too."""
+    """Means over the seeds. The columns that users pay for have the difference to the first policy's runs too."""
     columns, first_columns = (list(zip(*map(row_of, of))) for of in (runs, first_runs))
     cells = [f"{statistics.mean(values):.3g}" for values in columns]
     if runs is first_runs or len(runs) < 2:

@@ -57,7 +57,7 @@ LOADS = {
 }
 
 
-# What fits beside the weights of an 8B model in 80 GB, and a batch that fills it.
+# The KV that fits beside the weights of an 8B model in 80 GB, and a batch that fills it.
 DEVICE = {"kv-tokens": 400_000, "max-running-requests": 256}
 
 

@@ -101,8 +101,8 @@ Result<void> CheckForeign(const WorkerOptions& options) {
   return {};
 }
 
-// Addresses and keys. What a router could be told is worth as much as what it tells: without keys a worker only dials
-// this machine.
+// Addresses and keys. Messages to a router need protection as much as those from it: without keys a worker only
+// dials this machine.
 Result<void> CheckLinks(const WorkerOptions& options) {
   if (options.link_secret_key.empty() != options.link_peers.empty()) {
     return InvalidArgument(options.link_peers.empty() ? "link-peers" : "link-secret-key",

@@ -1,4 +1,4 @@
-// What is prepared alike for every engine.
+// Preparations that every engine shares.
 #pragma once
 
 #include <memory>

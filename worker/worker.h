@@ -55,7 +55,7 @@ class Worker {
 
   // Waits until a router has welcomed the worker. False after `timeout`.
   [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout) { return link_thread_->WaitForRouter(timeout); }
-  // Of the link's and the engine's thread; zero while both wait for work.
+  // The longest step of the link's and the engine's thread; zero while both wait for work.
   [[nodiscard]] Duration LongestStep() const;
   // From now on requests are refused, and /ready answers 503; running ones continue.
   void BeginDrain() { link_thread_->BeginDrain(); }
@@ -65,7 +65,7 @@ class Worker {
   void Stop();
 
   [[nodiscard]] const wire::Hello& hello() const { return hello_; }
-  // Of the listener, without a path; empty without one.
+  // The URL of the listener, without a path; empty without one.
   [[nodiscard]] std::string url() const { return listener_ ? listener_->url() : ""; }
   // Reads the listener's TLS files again, as it does whenever they change.
   void Reload();
@@ -77,7 +77,7 @@ class Worker {
   [[nodiscard]] wire::Hello CompleteHello() const;
   [[nodiscard]] std::vector<ThreadProgress> Progress() const;
   Result<void> StartListener();
-  // Where the spans of traced requests go.
+  // Opens the outlet for spans of traced requests.
   Result<RequestSpansOptions> OpenSpans();
   Result<void> StartThreads(std::vector<wire::Endpoint> routers);
 

@@ -1,4 +1,4 @@
-// What the worker answers over HTTP. No socket: requests and responses are plain values of common/http.
+// The worker's answers over HTTP. No socket: requests and responses are plain values of common/http.
 //
 //   GET /health           200: the process answers
 //   GET /livez            200: its threads make progress; 503 and which of them hangs
@@ -38,7 +38,7 @@ class WorkerApi {
   struct Sources {
     std::function<std::vector<ThreadProgress>()> threads;
     std::function<bool()> is_draining;
-    std::function<std::string()> engine_absence;  // why the engine takes no requests; empty if it takes them
+    std::function<std::string()> engine_absence;  // the reason why the engine takes no requests; empty if it takes them
     std::function<std::vector<RouterStatus>()> routers;
     std::function<std::string()> metrics_text;
   };

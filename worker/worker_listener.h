@@ -25,7 +25,8 @@ struct WorkerListenerOptions {
 
 class WorkerListener {
  public:
-  // What can be checked before the model is loaded: the address, who can reach it, the TLS files. Errors name the flag.
+  // Checks what can be checked before the model is loaded: the address, who can reach it, the TLS files. Errors name
+  // the flag.
   [[nodiscard]] static Result<void> Check(const WorkerListenerOptions& options);
 
   // Binds and serves; with port 0 at a free one. `on_certificate` is called for each certificate that comes into use,

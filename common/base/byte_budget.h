@@ -40,7 +40,7 @@ class ByteBudget {
   [[nodiscard]] std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
   // The most that one guard can ever hold: the least limit of this budget and those that it is a share of.
   [[nodiscard]] std::uint64_t most() const { return whole_ == nullptr ? limit() : std::min(limit(), whole_->most()); }
-  // What is left now, here and in what this is a share of.
+  // Bytes that are free now, here and in the budget that this is a share of.
   [[nodiscard]] std::uint64_t room() const {
     const std::uint64_t own = limit() - std::min(limit(), used());
     return whole_ == nullptr ? own : std::min(own, whole_->room());

@@ -22,7 +22,7 @@ struct CpuLimits {
 // Whole processors, at least one. Part of one is left for the threads that do not compute.
 [[nodiscard]] std::uint32_t LeastOf(const CpuLimits& limits);
 
-// Of this process, now. Reads a few small files.
+// The processors that this process may use now, rounded as LeastOf does. Reads a few small files.
 [[nodiscard]] std::uint32_t UsableCpuCount();
 
 }  // namespace roost

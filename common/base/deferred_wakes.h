@@ -7,8 +7,7 @@
 //
 // Without a scope Add refuses, and the caller wakes at once. Scopes may nest: the outermost counts.
 //
-// Threads: a scope is its thread's own. It delays nobody else: another thread that wakes the same sleeper does so at
-// once.
+// Threads: a scope is its thread's own. It delays no other thread: one that wakes the same sleeper does so at once.
 #pragma once
 
 #include <algorithm>

@@ -24,7 +24,7 @@ std::atomic<LogFormat>& ActiveFormat() {
   return format;
 }
 
-// Where lines go while a LogThread lives. Never freed: a thread may log until the process is gone.
+// The destination of lines while a LogThread lives. Never freed: a thread may log until the process is gone.
 struct Output {
   std::shared_mutex mutex;
   std::unique_ptr<LogQueue> queue;  // guarded by mutex

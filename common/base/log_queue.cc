@@ -13,7 +13,7 @@
 namespace roost {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{100};  // how often the thread checks whether it should stop
+constexpr std::chrono::milliseconds kLook{100};  // interval at which the thread checks whether it should stop
 constexpr std::size_t kBatchBytes = 64 * 1024;   // the thread takes this many at a time
 constexpr std::size_t kAtOnceBytes = PIPE_BUF;   // a pipe that poll calls writable takes this many without a wait
 
@@ -104,7 +104,7 @@ void LogQueue::Run() {
   for (std::string batch = Take(); !batch.empty(); batch = Take()) {
     std::string_view rest = batch;
     while (!rest.empty()) {
-      // A broken descriptor can not be reported to anyone: its lines are dropped.
+      // There is no place to report a broken descriptor: its lines are dropped.
       if (WriteSome(fd_, rest, kLook) == Step::kBroken) break;
       const std::lock_guard lock(mutex_);
       if (stopping_) return;

@@ -24,7 +24,7 @@ struct MemoryLimits {
 // The largest std::uint64_t where no limit is known.
 [[nodiscard]] std::uint64_t LeastOf(const MemoryLimits& limits);
 
-// Of this process, now. Reads a few small files.
+// The memory that this process may use now, in bytes. Reads a few small files.
 [[nodiscard]] std::uint64_t MemoryLimitBytes();
 
 // The same, and at most what the kernel estimates that a new process can use without swapping (MemAvailable).

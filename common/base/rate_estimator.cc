@@ -125,8 +125,8 @@ Vector LeastSquares(const Matrix& matrix, const Vector& right, unsigned terms, c
   return found;
 }
 
-// How much the steps with prefill tell of their base: nothing if all have the same number of tokens, as much as one
-// step without tokens for each that has few beside others that have many. (The Schur complement of the base.)
+// The weight of the evidence on their base in the steps with prefill: 0 if all have the same number of tokens, as much
+// as one step without tokens for each that has few beside others that have many. (The Schur complement of the base.)
 double BaseEvidence(const Matrix& products) {
   const double tokens = products[kBase][kPrefill];
   return products[kBase][kBase] - tokens * tokens / products[kPrefill][kPrefill];

@@ -41,7 +41,7 @@ struct DecodeCost {
 
 class RateEstimator {
  public:
-  // What the sums keep at each step.
+  // The share of the sums that a new step keeps.
   static constexpr double kForgetting = 0.99;
 
   // Ignores samples that are not a step: no tokens, or a time that is not positive and finite.
@@ -55,11 +55,11 @@ class RateEstimator {
   // ones before it may be slow by chance. Zero as long as the rate above.
   [[nodiscard]] double prefill_seconds(std::uint32_t token_count) const;
 
-  // Of a step with prefill; takes all time of prefills for their tokens' as long as the function above. Zero as long as
-  // the rate above.
+  // Seconds of a step with prefill. Takes all time of prefills for their tokens' as long as the function above. Zero as
+  // long as the rate above.
   [[nodiscard]] double prefill_step_seconds(const StepSample& step) const;
 
-  // Of steps without prefill; all zero until kMinDecodeSteps steps with decodes were seen.
+  // The cost of steps without prefill; all zero until kMinDecodeSteps steps with decodes were seen.
   [[nodiscard]] DecodeCost decode_cost() const;
   // The same for so many decodes.
   [[nodiscard]] double decode_step_seconds(std::uint32_t decode_tokens, std::uint64_t context_tokens = 0) const;

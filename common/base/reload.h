@@ -7,9 +7,9 @@
 //   reloader.RequestAll();                                                   // after SIGHUP
 //
 // A file has changed when its path leads to another file, or to one of another size or time: a Kubernetes secret, which
-// is replaced by a switch of symbolic links, is noticed too. What reloads keeps the old contents when it fails: the
-// failure is logged, and the next attempt is at the next change or SIGHUP. So files that belong together, such as a
-// certificate and its key, may be replaced one after the other.
+// is replaced by a switch of symbolic links, is noticed too. A reload that fails keeps the old contents: the failure is
+// logged, and the next attempt is at the next change or SIGHUP. So files that belong together, such as a certificate
+// and its key, may be replaced one after the other.
 //
 // Thread-safe. `reload` runs on the thread that calls Add or Look and on the reloader's own, one at a time; it must not
 // call the reloader.
@@ -56,7 +56,7 @@ class Reloader {
   void RequestAll();
 
  private:
-  // What tells one state of a file from another; none for a file that is not there.
+  // The state of a file, as far as it tells one version from another; none for a file that is not there.
   struct Stamp {
     std::uint64_t device = 0;
     std::uint64_t inode = 0;

@@ -22,7 +22,7 @@ namespace roost {
 class ServiceNotifier {
  public:
   struct Settings {
-    std::string socket = {};  // a path, or @NAME for an abstract one; empty: nobody wants to know
+    std::string socket = {};  // a path, or @NAME for an abstract one; empty: no service manager listens
     // The manager ends a daemon of which it has heard nothing for so long; nullopt: it does not look.
     std::optional<std::chrono::microseconds> watchdog = {};
   };
@@ -42,7 +42,7 @@ class ServiceNotifier {
   void Status(std::string_view status);
   void Stopping();
 
-  // How often KeepAlive wants to be called: a quarter of the watchdog's time. nullopt without a watchdog.
+  // The interval at which to call KeepAlive: a quarter of the watchdog's time. nullopt without a watchdog.
   [[nodiscard]] std::optional<std::chrono::milliseconds> look_interval() const;
   // Call it at least that often. Once in each interval it asks `alive`, and only a yes reaches the manager.
   void KeepAlive(Instant now, const std::function<bool()>& alive);

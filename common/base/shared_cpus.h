@@ -1,5 +1,6 @@
-// The processors that this process shares with others of its machine, told so that somebody who knows several processes
-// can see whether their threads are too many for it. It names machine and group by numbers that say nothing else.
+// The processors that this process shares with others of its machine, told so that a reader of several processes'
+// reports can see whether they have too many threads for it. It names machine and group by numbers that say nothing
+// else.
 #pragma once
 
 #include <cstdint>

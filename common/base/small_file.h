@@ -24,8 +24,7 @@ void WarnIfOthersMayWrite(const std::filesystem::path& path);
 [[nodiscard]] Result<std::string> ReadTrustedFile(const std::filesystem::path& path, std::size_t max_bytes);
 
 // Calls `visit` with each line that says something, and its number from 1: not with blank ones and those that begin
-// with
-// #. Stops at the first error.
+// with #. Stops at the first error.
 [[nodiscard]] Result<void> ForEachLine(std::string_view text,
                                        const std::function<Result<void>(std::string_view, std::size_t)>& visit);
 

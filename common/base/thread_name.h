@@ -1,4 +1,4 @@
-// Names threads, for whoever looks at a process in ps, top or gdb.
+// Names threads for ps, top and gdb.
 #pragma once
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-// What a daemon did in some seconds, for a line in its log. Router and worker log the same keys.
+// A daemon's work in some seconds, for a line in its log. Router and worker log the same keys.
 #pragma once
 
 #include <chrono>

@@ -9,7 +9,8 @@
 namespace roost {
 namespace {
 
-// What may follow a lead byte: the sequence's length, and the range of its second byte. Length 0: no lead byte.
+// The bytes that may follow a lead byte: the sequence's length, and the range of its second byte. Length 0: no lead
+// byte.
 struct LeadByte {
   std::size_t length;
   unsigned char second_low;
@@ -29,7 +30,7 @@ constexpr LeadByte Classify(unsigned char byte) {
   return {0, 0, 0};
 }
 
-// How much of a sequence stands at the front.
+// The part of a sequence that stands at the front.
 struct Front {
   std::size_t good;  // bytes of a well-formed sequence, or of the beginning of one
   std::size_t need;  // bytes of the whole sequence; 0 when the first byte is not a lead byte
@@ -49,7 +50,7 @@ Front Inspect(std::string_view text) {
   return {good, lead.length};
 }
 
-// How many bytes at the front are surely ASCII: counted in whole words of eight.
+// The number of bytes at the front that are surely ASCII, counted in whole words of eight.
 std::size_t AsciiFront(std::string_view text) {
   constexpr std::uint64_t kHighBits = 0x8080808080808080;
   std::size_t length = 0;

@@ -18,12 +18,12 @@ namespace roost {
 // Does valid UTF-8 hold a control character: U+0000 to U+001F, or U+007F to U+009F?
 [[nodiscard]] bool HasControlCharacter(std::string_view text);
 
-// Does valid UTF-8 hold a character that nobody sees: a control character, a format character such as a zero-width
-// space, or a separator of lines? Two names that differ by such a one look the same.
+// Does valid UTF-8 hold an invisible character: a control character, a format character such as a zero-width space, or
+// a separator of lines? Two names that differ by such a one look the same.
 [[nodiscard]] bool HasInvisibleCharacter(std::string_view text);
 
-// How many bytes at the end of `text` begin a sequence that more bytes could complete: 0 to 3. A stream holds these
-// back.
+// The number of bytes at the end of `text` that begin a sequence that more bytes could complete: 0 to 3. A stream holds
+// these back.
 [[nodiscard]] std::size_t IncompleteUtf8Suffix(std::string_view text);
 
 // The code point at the front and its length; nothing when the front is not well-formed or `text` is empty.

@@ -67,7 +67,7 @@ class ConfigParser {
   // A word without dashes, anywhere among the flags; on the command line only. `name` is for --help.
   ConfigParser& AddPositional(const std::string& name, std::string& target, const std::string& help);
 
-  // Whoever writes --`other`, which is no option here, is told to use --`name`.
+  // The error for --`other`, which is no option here, suggests --`name`.
   ConfigParser& Instead(const std::string& other, const std::string& name);
 
   // The command line, the environment or the file must give the value.

@@ -1,4 +1,4 @@
-// Where the keys of a configuration file stand, so that errors can say so. It reads the same lines as CLI11, which
+// Finds the lines of a configuration file's keys, so that errors can name them. It reads the same lines as CLI11, which
 // takes the values: KEY = VALUE, comments that begin with # or ;, and lists in brackets that may go over several lines.
 #pragma once
 

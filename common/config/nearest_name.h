@@ -1,4 +1,4 @@
-// What somebody meant who misspelt a name.
+// Suggests the known name closest to a misspelt one.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // Rewrites regular expressions of requests for the library that compiles automata from them: with explicit classes,
-// without anchors, in a form with one reading. What the library would read differently, or not at all, is an error that
-// says what.
+// without anchors, in a form with one reading. A construct that the library would read differently, or not at all, is
+// an error that names it.
 //
 // LibraryRegex reads ECMA-262 and writes a regular expression. RuleOfRegex reads what Python and Rust have in common
 // and writes the body of a rule (rule_text.h). Where these two differ, or know characters beyond ASCII by their kind
@@ -33,8 +33,8 @@ enum class RegexUse {
                  // without escapes, so it contains no quote, backslash or control character
 };
 
-// What compiling takes, in sixteenths of the most expensive state: one where any character may come next, for which the
-// library tries nearly every token of the vocabulary. With 131,072 tokens such a state takes about 10 ms.
+// The cost of compiling, in sixteenths of the most expensive state: one where any character may come next, for which
+// the library tries nearly every token of the vocabulary. With 131,072 tokens such a state takes about 10 ms.
 using CompileCost = std::uint64_t;
 inline constexpr CompileCost kMaxCompileCost = 16 * 1024;
 // A repetition is written out up to this many times; of a longer one, so many copies stand before and behind the count

@@ -1,4 +1,4 @@
-// What a JSON schema says of values that hold no others: the keywords of strings and of numbers, and those that count
+// The keywords of a JSON schema for values that hold no others: those of strings and of numbers, and those that count
 // characters, items or properties. A part of json_schema_rules.h.
 #pragma once
 
@@ -28,7 +28,7 @@ class SchemaValues {
   [[nodiscard]] Result<Counts> CountsOf(const SchemaPlace& place, const std::string& what) const;
 
   [[nodiscard]] Result<void> WriteString(const SchemaPlace& place);
-  // Of the patterns so far. The library compiles equal ones once.
+  // The compile cost of the patterns so far. The library compiles equal ones once.
   [[nodiscard]] CompileCost cost() const { return cost_; }
   // The types that the schema allows; one at least.
   struct NumberTypes {

@@ -1,4 +1,4 @@
-// How Boost.Beast's parser fills an HttpBody. Parsing fails with not_enough_memory when the budget has no room for the
+// Lets Boost.Beast's parser fill an HttpBody. Parsing fails with not_enough_memory when the budget has no room for the
 // body. Private to common/http.
 #pragma once
 

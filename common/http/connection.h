@@ -51,7 +51,7 @@ namespace roost {
 class Connection;
 class Exchange;
 
-// What all connections of a server share. Thread-safe.
+// The state that all connections of a server share. Thread-safe.
 struct ServerShared {
   HttpServerOptions options;
   HttpHandler handler;

@@ -15,7 +15,7 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-// Of the answers' bytes, that each connection may hold without a charge.
+// Bytes of answers that each connection may hold without a charge.
 constexpr std::size_t kFreeOutputBytes = 16 * 1024;
 constexpr std::string_view kPing = ": ping\n\n";
 
@@ -103,7 +103,7 @@ void Connection::WriteFrames(std::string_view frames) {
 
 void Connection::WritePing() { WriteFrames(kPing); }
 
-// What the client has not read is judged without the new frames, which may be many: whole prompts, whole items.
+// The unread backlog is judged without the new frames, which may be many: whole prompts, whole items.
 void Connection::Send(std::string_view frames) {
   const bool is_behind = backlog_ > shared_->options.stream_buffer_bytes;
   WriteFrames(frames);

@@ -7,7 +7,7 @@
 namespace roost {
 namespace {
 
-// Of a Host header: without the port, and an IPv6 address without its brackets.
+// The name in a Host header: without the port, and an IPv6 address without its brackets.
 std::string_view NameIn(std::string_view host) {
   if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
   return host.substr(0, host.find(':'));

@@ -1,5 +1,5 @@
-// Which web pages may call this server from a browser (CORS, fetch.spec.whatwg.org). Without a list no page may:
-// browsers hide the answers from the page and do not send a POST of JSON at all.
+// Decides which web pages may call this server from a browser (CORS, fetch.spec.whatwg.org). Without a list no page
+// may: browsers hide the answers from the page and do not send a POST of JSON at all.
 //
 // A page escapes that by pointing its own name at this machine once it is loaded (DNS rebinding): the browser then
 // takes the server for the page's own. Such requests have that name as their Host.
@@ -21,13 +21,13 @@ namespace roost {
 // server: then that server must be in the list.
 [[nodiscard]] bool IsAllowedPage(std::span<const std::string> allowed, const HttpRequest& request);
 
-// What makes a request a browser's. Browsers send Origin with every POST, and Sec-Fetch-Site to https and to this
-// machine. When a page gets something over http from the name that it came from, the request has neither. But it has
-// Accept-Language and a User-Agent that begins with Mozilla: no browser lets a page take away both. A few programs have
-// them as well; Prometheus, curl and roostctl do not.
+// The signs that a browser sent a request. Browsers send Origin with every POST, and Sec-Fetch-Site to https and to
+// this machine. When a page gets something over http from the name that it came from, the request has neither. But it
+// has Accept-Language and a User-Agent that begins with Mozilla: no browser lets a page take away both. A few programs
+// have them as well; Prometheus, curl and roostctl do not.
 enum class BrowserSign { kOrigin, kOriginOrLooks };
 
-// Did a browser send it to a name that anybody could have pointed here: neither an IP address nor localhost?
+// Did a browser send it to a name that any web site could have pointed here: neither an IP address nor localhost?
 [[nodiscard]] bool MayBeRebound(const HttpRequest& request, BrowserSign sign);
 
 }  // namespace roost

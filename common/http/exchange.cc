@@ -25,7 +25,7 @@ void RunWithoutConnection(const std::function<void()>& function) {
   }
 }
 
-// What all functions add to a connection's output leaves in one write.
+// Runs the functions of all letters, then writes the output that they added to each connection at once.
 void Deliver(const std::vector<PostBox::Letter>& letters) {
   for (const PostBox::Letter& letter : letters) {
     const std::shared_ptr<Connection> connection = letter.connection.lock();

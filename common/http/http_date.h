@@ -12,7 +12,7 @@ namespace roost {
 // Makes the text once a second. Not thread-safe.
 class HttpDateClock {
  public:
-  // Of the wall clock. The reference holds until the next call.
+  // The date of the wall clock. The reference holds until the next call.
   [[nodiscard]] const std::string& Now();
 
  private:

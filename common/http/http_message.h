@@ -45,7 +45,7 @@ struct HttpResponse {
   std::shared_ptr<ByteBudget::Guard> memory = {};
 };
 
-// What becomes of a request, judged by its head.
+// The verdict on a request from its head: take it or refuse it, and which budget pays for it.
 struct HeadVerdict {
   std::optional<HttpResponse> refusal = {};  // with one, the body is neither awaited nor given memory
   std::shared_ptr<ByteBudget> budget = {};   // for the body and the answer; null: the server's input_budget

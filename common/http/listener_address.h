@@ -1,4 +1,4 @@
-// Where a daemon's listener binds, as its flag has it: ADDRESS:PORT, or unix:PATH.
+// The address that a daemon's listener binds, as its flag has it: ADDRESS:PORT, or unix:PATH.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace roost {
 struct ListenerAddress {
   std::string host;  // numeric, without brackets; localhost is 127.0.0.1
   std::uint16_t port = 0;
-  std::string unix_path = {};  // instead of both; whoever may open the socket's file is let in
+  std::string unix_path = {};  // instead of both; the permissions of the socket's file decide who may connect
 
   // Can other hosts reach it?
   [[nodiscard]] bool IsBeyondLoopback() const;

@@ -10,7 +10,7 @@
 
 namespace roost {
 
-// What OpenTls would say of these files, without watching them.
+// The errors that OpenTls would return for these files; does not watch them.
 [[nodiscard]] Result<void> CheckTls(const TlsFiles& files);
 
 // Null without certificate and key, of which there must be both or none; errors name the flag. The files are watched

@@ -29,7 +29,8 @@ class PostBox {
     letters_.push_back(std::move(letter));
   }
 
-  // Is there something that nobody has woken the thread for? Then the caller must do it.
+  // Takes the duty to wake the thread: true if letters wait and the thread was not woken for them. Then the caller must
+  // wake it.
   [[nodiscard]] bool TakeRing() {
     const std::lock_guard lock(mutex_);
     return !letters_.empty() && !std::exchange(is_rung_, true);

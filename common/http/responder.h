@@ -23,7 +23,7 @@
 
 namespace roost {
 
-// How the client sees a failure: as a response with an error status, or as frames at the end of a stream.
+// The form in which the client sees a failure: a response with an error status, or frames at the end of a stream.
 enum class FailureShape { kResponse, kFrames };
 
 class Responder {

@@ -39,7 +39,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using Socket = Transport::Socket;
-// Of TCP, or of sockets in the file system.
+// An acceptor of TCP, or of sockets in the file system.
 using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 
 // The pause after an accept that failed for lack of descriptors or memory, so that connections can close.
@@ -141,8 +141,7 @@ Result<void> HttpServer::Impl::ListenOnPort() {
   return {};
 }
 
-// A socket that an earlier process left there is in the way of nobody: it is removed if nobody answers at it. Only this
-// user may connect.
+// Removes a socket that an earlier process left there, if no process answers at it. Only this user may connect.
 Result<void> HttpServer::Impl::ListenOnPath() {
   const std::string& path = shared->options.unix_path;
   const auto problem = [&path](const std::string& what) {

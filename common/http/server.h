@@ -4,8 +4,8 @@
 //
 // Every misuse ends in bounded time and bounded memory, with an OpenAI error body if an answer is still possible: 400
 // malformed, 408 too slow, 413 body too large, 431 head too large, 429 too many connections or bytes. If memory still
-// runs out, only the connection that needed it ends, not the process. Idle connections keep nobody out: a new one takes
-// the place of the one that is idle longest.
+// runs out, only the connection that needed it ends, not the process. Idle connections keep no client out: a new one
+// takes the place of the one that is idle longest.
 //
 // With TLS a handshake comes first, within header_timeout and a bounded number of bytes; one that fails ends its
 // connection, and a request that comes in plain HTTP is answered 400. One connection too many is closed before its
@@ -40,7 +40,7 @@ struct HttpServerOptions {
   std::uint32_t thread_count = 1;
 
   // One more takes the place of the connection that waits longest for its client: for the next request or the end of a
-  // head; if there is none, for an answer to be read. Where all others have a request that is read or answered, the new
+  // head; if there is none, for an answer to be read. If all others have a request that is read or answered, the new
   // one is answered 429 and closed.
   std::size_t max_connections = 10'000;
   std::size_t header_bytes = 32 * 1024;
@@ -65,7 +65,7 @@ struct HttpServerOptions {
   std::vector<std::string> cors_origins;  // their web pages may call the server; see cors.h
 
   // Called for each request once its head is there, before its body is read. On the server's threads; `head` has no
-  // body. Null: nobody is refused by the head.
+  // body. Null: no request is refused by its head.
   std::function<HeadVerdict(const HttpRequest& head)> check_head;
 
   // For metrics: called, on the server's threads, for each request that the server refuses before the handler sees it.

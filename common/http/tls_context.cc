@@ -43,7 +43,7 @@ std::string TakeReason() {
 
 Error NoContext() { return {ErrorCode::kUnavailable, "there is no memory for TLS: " + TakeReason(), ""}; }
 
-// For an encrypted key: a daemon asks nobody.
+// Rejects encrypted keys: a daemon cannot prompt for a passphrase.
 int NoPassword(char*, int, int, void*) { return -1; }
 
 int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* in,

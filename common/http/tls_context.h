@@ -1,5 +1,5 @@
-// What a server needs to speak TLS: its certificate, its key and its rules. The files may be read again while
-// connections are open: new connections then use what was read, open ones go on with what they began with.
+// A server's side of TLS: its certificate, its key and its rules. The files may be read again while connections are
+// open: new connections use the new contents, open ones keep those that they began with.
 //
 // TLS 1.2 and 1.3 with forward secrecy; ALPN http/1.1. Sessions are resumed by tickets, whose keys last until the files
 // are read again; the server keeps nothing for them. With a client CA, a client must show a certificate that leads to
@@ -35,7 +35,7 @@ struct TlsValidity {
   std::int64_t until_seconds = 0;
 };
 
-// Why a handshake came to nothing.
+// The cause of a failed handshake.
 enum class HandshakeFailure {
   kTimeout,
   kClientLeft,         // without a word, or with one that says that it does not trust the server
@@ -68,7 +68,7 @@ class TlsContext {
   // The server's side of a new connection. Null when there is no memory for it.
   [[nodiscard]] TlsSession NewSession() const;
 
-  // Of the certificate in use.
+  // The validity of the certificate in use.
   [[nodiscard]] TlsValidity validity() const;
 
  private:

@@ -1,4 +1,4 @@
-// How a connection's bytes travel over its socket: as they are, or in TLS records. Private to common/http.
+// Carries a connection's bytes over its socket: as they are, or in TLS records. Private to common/http.
 //
 // Both forms wait until the socket is ready and then read into a buffer of the caller's, so a connection that waits
 // holds none. TLS works on the same socket: what it can not read or write at once it waits for in the same way.
@@ -59,7 +59,7 @@ class Transport {
   [[nodiscard]] HandshakeFailure failure() const { return failure_; }
   [[nodiscard]] const std::string& why() const { return why_; }
 
-  // What is there, at most `buffer`. Size 0 unless the outcome is kDone.
+  // The bytes that are there, at most `buffer`. Size 0 unless the outcome is kDone.
   struct Input {
     Outcome outcome;
     std::size_t size;
@@ -114,7 +114,7 @@ class Transport {
 
   Outcome WriteSome(std::string_view& bytes);  // takes what it wrote off the front
   Input ReadPlain(std::span<char> buffer);
-  // Of a call of the library that did not succeed.
+  // The outcome of a call of the library that did not succeed.
   Outcome OutcomeOf(int result);
   void SetFailure(int library_error);
   Outcome BecomePlain();
@@ -128,7 +128,7 @@ class Transport {
   Socket socket_;
   TlsSession session_;
 
-  // Of TLS.
+  // The state of TLS.
   bool handshake_done_ = false;
   bool first_byte_seen_ = false;
   bool broken_ = false;  // the library must not be called again, not even for a goodbye

@@ -16,7 +16,7 @@
 namespace roost::metrics {
 namespace {
 
-// When the machine was booted, in Unix time. Read once: clocks that are set later must not move a process' start.
+// The time of the machine's boot, in Unix time. Read once: clocks that are set later must not move a process' start.
 std::optional<double> BootUnixSeconds() {
   static const std::optional<double> boot = []() -> std::optional<double> {
     std::ifstream file("/proc/stat");

@@ -1,4 +1,4 @@
-// What every daemon exports about itself: which build it is, and what the process uses.
+// The metrics that every daemon exports about itself: its build, and the resources that the process uses.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ struct ProcessUse {
   double max_fd_count = 0;
 };
 
-// Of this process, from /proc. Nothing where that can not be read. O(open file descriptors).
+// Reads the use of this process from /proc. Nothing where that can not be read. O(open file descriptors).
 [[nodiscard]] std::optional<ProcessUse> ReadProcessUse();
 
 struct Build {

@@ -30,15 +30,15 @@ class Registry {
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  // `values` are the label values, in the order of metric.labels. Each combination of values is made once. The
-  // number of values, the metric's kind and that kLabels has its labels are checked. Where the registry bounds a label,
-  // further values of it become kOtherValue.
+  // `values` are the label values, in the order of metric.labels. Each combination of values is made once. The number
+  // of values, the metric's kind and that kLabels has its labels are checked. If the registry bounds a label, further
+  // values of it become kOtherValue.
   prometheus::Counter& Counter(const Metric& metric, const std::vector<std::string>& values = {});
   prometheus::Gauge& Gauge(const Metric& metric, const std::vector<std::string>& values = {});
   prometheus::Histogram& Histogram(const Metric& metric, const std::vector<std::string>& values = {});
 
-  // Calls `update` whenever somebody is about to read the metrics, one call at a time, so that it can set what nobody
-  // else does. It may be called for as long as the registry exists.
+  // Calls `update` before each read of the metrics, one call at a time, so that it can set those that no other code
+  // sets. It may be called for as long as the registry exists.
   void OnRead(std::function<void()> update);
 
   // Drops the series with these label values, if there is one: it is no longer exported.

@@ -39,7 +39,7 @@ struct BlockHash {
   [[nodiscard]] std::string ToHex() const;
 };
 
-// What separates namespaces. Two requests share blocks only if every field is equal.
+// The fields that separate namespaces. Two requests share blocks only if every field is equal.
 struct PrefixScope {
   std::string fingerprint;  // of the model: config, tokenizer, weights
   std::string adapter;      // LoRA name; empty for none
@@ -49,8 +49,8 @@ struct PrefixScope {
   std::string kv_dtype;  // "bf16", "f32"
 };
 
-// Where a prompt begins with a prefix that all tenants share: its blocks up to there have the hashes of the shared
-// scope, and those from `first_block` on have hashes of their own, chained from `root` (OwnRoot).
+// The point where a prompt leaves the prefix that all tenants share: its blocks up to there have the hashes of the
+// shared scope, and those from `first_block` on have hashes of their own, chained from `root` (OwnRoot).
 //
 //   shared root ─ h[0] ─ … ─ h[first_block - 1]      own root ─ h[first_block] ─ …
 struct OwnScope {
@@ -84,11 +84,11 @@ inline constexpr std::uint32_t kMaxBlockTokens = 256;
 [[nodiscard]] std::vector<BlockHash> HashBlocks(BlockHash root, const std::optional<OwnScope>& own,
                                                 std::span<const TokenId> tokens, std::uint32_t block_tokens);
 
-// What block `index` is chained to, where `before` is the hash of the block before it (of the first one: anything).
+// The parent of block `index`, where `before` is the hash of the block before it (of the first one: anything).
 [[nodiscard]] BlockHash ParentOf(std::uint32_t index, BlockHash root, const std::optional<OwnScope>& own,
                                  BlockHash before);
 
-// For hash tables in memory. Each process mixes in a random seed, because anyone can search for prompts whose public
+// For hash tables in memory. Each process mixes in a random seed, because clients can search for prompts whose public
 // hashes collide in a table.
 struct BlockHashHasher {
   std::uint64_t seed = ProcessSeed();

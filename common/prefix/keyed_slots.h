@@ -8,7 +8,7 @@
 //
 // Open addressing with linear probing over any number of buckets. The home of a key is its 32-bit hash times the number
 // of buckets, shifted right by 32 bits. Erasing shifts later entries back (Knuth, The Art of Computer Programming 3,
-// 6.4, algorithm R). The process's seed is mixed in, because anyone can choose inputs with given bits of a public hash
+// 6.4, algorithm R). The process's seed is mixed in, because clients can choose inputs with given bits of a public hash
 // (see BlockHashHasher).
 //
 // Key is std::uint64_t, half of a block's hash, or BlockHash. Not thread-safe. Each operation is O(1) expected.

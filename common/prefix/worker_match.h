@@ -1,4 +1,4 @@
-// What the index tells a routing decision: which worker holds how much of a prompt.
+// The index's answer to a routing decision: the workers that hold a part of a prompt, and how much each holds.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace roost {
 
-// How many leading blocks of a query a worker holds; at least 1 in a match list.
+// The number of leading blocks of a query that a worker holds; at least 1 in a match list.
 struct WorkerMatch {
   WorkerSlot worker;
   std::uint32_t block_count = 0;
-  std::uint32_t pending_block_count = 0;  // how many of these, at the end, are still being computed; see
+  std::uint32_t pending_block_count = 0;  // the last ones of these, which are still being computed; see
                                           // PendingPrefixes
 };
 

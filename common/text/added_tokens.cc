@@ -42,7 +42,7 @@ class WrittenCursor {
  public:
   explicit WrittenCursor(std::span<const ByteRange> written) : left_(written) {}
 
-  // How many written bytes follow `place` before the next given one.
+  // The number of written bytes that follow `place` before the next given one.
   [[nodiscard]] std::size_t BytesFrom(std::size_t place) {
     while (!left_.empty() && left_.front().end <= place) left_ = left_.subspan(1);
     return left_.empty() || left_.front().begin > place ? 0 : left_.front().end - place;

@@ -33,7 +33,7 @@ inline constexpr std::size_t kMaxAddedTokenBytes =
 struct AddedToken {
   TokenId id = 0;
   std::string content;
-  std::string matched;  // what the text is searched for: content, or its normal form
+  std::string matched;  // the string to search the text for: content, or its normal form
   bool single_word = false;
   bool strip_left = false;
   bool strip_right = false;

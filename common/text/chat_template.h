@@ -54,7 +54,7 @@ class ChatTemplate {
   [[nodiscard]] const std::string& source_name() const { return source_name_; }
   // The output family of models that come with this template.
   [[nodiscard]] OutputFamily family() const { return family_; }
-  // What it does with messages that not every template knows.
+  // Its treatment of messages that not every template knows.
   [[nodiscard]] const TemplateTraits& traits() const { return traits_; }
   // Whether it is made of several, of which the variable `chat_template` names one.
   [[nodiscard]] bool has_names() const { return has_names_; }

@@ -1,4 +1,4 @@
-// What the Metaspace pre-tokenizer and decoder have in common: a visible character replaces the space.
+// Code that the Metaspace pre-tokenizer and decoder share: a visible character replaces the space.
 #pragma once
 
 #include <string>

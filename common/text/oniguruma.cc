@@ -144,7 +144,7 @@ Result<void> Translator::OpenGroup() {
     std::string_view out;
     bool quantifiable;
   };
-  // Nobody asks for captures, so a capturing group becomes a plain one.
+  // Captures are not used, so a capturing group becomes a plain one.
   static constexpr Opening kOpenings[] = {{"(?:", "(?:", true},    {"(?i:", "(?i:", true},  {"(?-i:", "(?-i:", true},
                                           {"(?>", "(?>", true},    {"(?=", "(?=", false},   {"(?!", "(?!", false},
                                           {"(?<=", "(?<=", false}, {"(?<!", "(?<!", false}, {"(", "(?:", true}};

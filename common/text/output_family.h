@@ -1,4 +1,4 @@
-// How a model writes tool calls and its reasoning, detected from its chat template: models of a family share their
+// The format of a model's tool calls and reasoning, detected from its chat template: models of a family share their
 // markers, and a template that renders calls contains them.
 #pragma once
 

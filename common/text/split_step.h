@@ -11,9 +11,9 @@
 
 namespace roost::text {
 
-// What happens to the parts that match.
+// The treatment of the parts that match.
 enum class Behavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
-// Which parts match: the pattern's matches, or the gaps between them.
+// The parts that count as matches: the pattern's matches, or the gaps between them.
 enum class Delimiter { kMatches, kGaps };
 
 [[nodiscard]] std::unique_ptr<const PreTokenizerStep> MakeRegexSplit(Regex regex, Behavior behavior,

@@ -1,5 +1,6 @@
-// How a chat template treats messages that APIs allow and many templates do not know. Found by rendering short marked
-// conversations when the template is parsed: a mark that is missing from the text, or out of its place, was dropped.
+// A chat template's treatment of messages that APIs allow and many templates do not know. Found by rendering short
+// marked conversations when the template is parsed: a mark that is missing from the text, or out of its place, was
+// dropped.
 //
 //   [system "m1", user "m2", assistant "m3", system "m4", user "m5"]  ──render──►  …m2…m3…m5…    m4 is dropped
 //
@@ -48,11 +49,11 @@ using RenderContext = std::function<Result<std::string>(const jinja::Value& cont
 // All kShown for a template that does not even render a user's message and an answer: nothing is known of it.
 [[nodiscard]] TemplateTraits FindTraits(const RenderContext& render);
 
-// What the template drops or refuses, and what happens instead, in words: for logs and `roostctl doctor`. Empty when it
-// shows everything.
+// The parts of messages that the template drops or refuses, and what happens instead, in words: for logs and `roostctl
+// doctor`. Empty when it shows everything.
 [[nodiscard]] std::vector<std::string> LossesOf(const TemplateTraits& traits);
 
-// What the template writes behind an answer; "" when it can not be told.
+// The text that the template writes behind an answer; "" when it can not be told.
 [[nodiscard]] std::string TextBehindAnswer(const ChatTemplate& chat_template, std::string_view bos_token,
                                            std::string_view eos_token);
 

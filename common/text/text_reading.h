@@ -41,7 +41,7 @@ class TextReading {
   void Skip(std::size_t segment, std::size_t rewritten_bytes);
   // Appends the ids of the next segments, up to `segment`. After an error the object must not be used.
   Result<void> EncodeUpTo(std::size_t segment, std::vector<TokenId>& ids);
-  // How many bytes the rules made of the segments so far, and how many they may make of the whole text.
+  // The bytes that the rules made of the segments so far, and the most that they may make of the whole text.
   [[nodiscard]] std::size_t rewritten_bytes() const;
   [[nodiscard]] std::size_t most_rewritten_bytes() const;
 

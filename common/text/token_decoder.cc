@@ -90,7 +90,7 @@ Result<void> TokenDecoder::AddReplace(const JsonNode& node, Phase phase) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view content, node.GetString("content"));
   if (pattern.kind == Pattern::Kind::kRegex) return pattern.node.Complain("is not supported in a decoder");
   if (pattern.text.empty()) return pattern.node.Complain("must not be empty");
-  // How many times longer all rules together may make a text. Files have few rules, and those seen shorten.
+  // The factor by which all rules together may lengthen a text. Files have few rules, and those seen shorten.
   constexpr std::size_t kMaxTokenGrowth = 64;
   growth_ *= std::max<std::size_t>(1, (content.size() + pattern.text.size() - 1) / pattern.text.size());
   if (growth_ > kMaxTokenGrowth) {
@@ -245,7 +245,7 @@ void TokenDecoder::Finish(State& state, std::string& out) const {
   if (bytes_ == Bytes::kByteFallback) FlushByteRun(state, Ending::kFinal, text);
   state.bytes.clear();
   PushText(std::move(text), state, out);
-  // What a Strip still holds is dropped at the end.
+  // Text that a Strip still holds is dropped at the end.
 }
 
 }  // namespace roost::text

@@ -28,7 +28,7 @@ namespace roost::text {
 
 class TokenDecoder {
  public:
-  // Where the tokens begin: decoders drop the space that encoders put before a text, only at a text's start.
+  // The place where the tokens begin: decoders drop the space that encoders put before a text, only at a text's start.
   enum class Start { kText, kContinuation };
 
   struct State {
@@ -80,7 +80,7 @@ class TokenDecoder {
   static void StripToken(const Strip& strip, std::string& token);
   static void StripStream(const Strip& strip, State::Strip& state, std::string& text);
 
-  std::size_t growth_ = 1;  // how many times longer all rules together may make a text
+  std::size_t growth_ = 1;  // the factor by which all rules together may lengthen a text
   std::vector<TokenStep> token_steps_;
   Bytes bytes_ = Bytes::kNone;
   std::vector<TextStep> text_steps_;

@@ -1,5 +1,5 @@
 // Text ↔ token ids, as a Hugging Face tokenizer.json defines it: byte-level and SentencePiece-style BPE. The ids equal
-// those of the library that defines the format (tokenizers). What a file asks for and this code does not have is an
+// those of the library that defines the format (tokenizers). A feature of a file that this code does not have is an
 // Error at load that names the place, never a different result.
 //
 //   text ─ added tokens ─ normalizer ─ added tokens ─ pre-tokenizer ─ BPE ─ frame of special tokens ─→ ids
@@ -64,7 +64,7 @@ class Tokenizer {
                                       std::size_t max_tokens = kAllTokens) const;
   static constexpr std::size_t kAllTokens = std::numeric_limits<std::size_t>::max();
 
-  // What Encode puts around every text when it adds special tokens.
+  // The tokens that Encode puts around every text when it adds special tokens.
   [[nodiscard]] const text::SpecialTokenFrame& frame() const { return frame_; }
 
   // The most bytes of text that can become one id; nothing when the file's rules can shorten any text. With it, a text

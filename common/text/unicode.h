@@ -13,7 +13,7 @@ namespace roost::text {
 // Has the property White_Space.
 [[nodiscard]] bool IsWhitespace(char32_t c);
 
-// Where the run of white space at the end of `text` begins, and where the one at its front ends.
+// The begin of the run of white space at the end of `text`, and the end of the one at its front.
 [[nodiscard]] std::size_t TrailingWhitespaceBegin(std::string_view text);
 [[nodiscard]] std::size_t LeadingWhitespaceEnd(std::string_view text);
 

@@ -42,7 +42,7 @@ class Vocabulary {
     return *texts_[id];
   }
 
-  // How many tokens; and one more than the greatest id.
+  // The number of tokens; and one more than the greatest id.
   [[nodiscard]] std::size_t token_count() const { return ids_.size(); }
   [[nodiscard]] std::size_t id_end() const { return texts_.size(); }
   // Bytes of the longest text. Linear.

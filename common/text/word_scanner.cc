@@ -106,7 +106,7 @@ class Walk {
       i += c.length;
     }
   }
-  // Where the character that ends at `end` begins.
+  // The begin of the character that ends at `end`.
   [[nodiscard]] std::size_t Before(std::size_t end) const {
     std::size_t begin = end - 1;
     while ((static_cast<unsigned char>(text_[begin]) & 0xC0U) == 0x80U) --begin;

@@ -1,5 +1,5 @@
-// Which bytes of a text were written (prompt_text.h), updated through the steps of a normalizer. Only for tokenizers
-// that search special tokens in normalised text; hardly any model has one.
+// Marks the bytes of a text that were written (prompt_text.h), and follows them through the steps of a normalizer. Only
+// for tokenizers that search special tokens in normalised text; hardly any model has one.
 #pragma once
 
 #include <cstddef>

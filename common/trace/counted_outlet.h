@@ -1,4 +1,4 @@
-// What a daemon's --otlp-endpoint asks for: its spans on their way to a collector, and counted.
+// The outlet that a daemon's --otlp-endpoint opens: sends spans to a collector, and counts them.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@
 
 namespace roost::trace {
 
-// Who made the spans.
+// The program that made the spans.
 struct Resource {
   std::string service_name = {};         // service.name
   std::string service_version = {};      // service.version

@@ -43,7 +43,7 @@ class SpanSink {
   virtual void Add(Span span) = 0;
 };
 
-// Where spans go, and where their ids come from; both are empty where nothing is traced.
+// The sink for spans, and the source of their ids; both are empty where nothing is traced.
 struct SpanOutlet {
   std::shared_ptr<SpanSink> sink = {};
   std::function<std::uint64_t()> random = {};  // any thread may call it

@@ -22,7 +22,7 @@
 
 namespace roost::trace {
 
-// What became of spans.
+// The fate of a span.
 enum class SpanOutcome { kSent, kQueueFull, kRefused, kUnreachable };
 inline constexpr std::array kSpanOutcomes{SpanOutcome::kSent, SpanOutcome::kQueueFull, SpanOutcome::kRefused,
                                           SpanOutcome::kUnreachable};
@@ -47,7 +47,7 @@ class SpanExporter final : public SpanSink {
   static constexpr std::size_t kMaxBatch = 512;
   static constexpr int kMostAttempts = 4;
 
-  // kInvalidArgument when the endpoint is no http or https URL. Nobody has to listen there yet.
+  // kInvalidArgument when the endpoint is no http or https URL. The collector need not run yet.
   [[nodiscard]] static Result<std::unique_ptr<SpanExporter>> Start(SpanExporterOptions options);
 
   SpanExporter(const SpanExporter&) = delete;

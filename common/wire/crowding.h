@@ -8,8 +8,8 @@
 
 namespace roost::wire {
 
-// Of the workers in `all` that share a quota or set of processors with `one`, or else of those that share its machine.
-// Zeros when these fit. `all` includes `one`. O(all).
+// The crowding by the workers in `all` that share a quota or set of processors with `one`, or else by those on its
+// machine. Zeros when these fit. `all` includes `one`. O(all).
 [[nodiscard]] Crowding CrowdingOf(const ComputeShare& one, std::span<const ComputeShare> all);
 
 }  // namespace roost::wire

@@ -40,7 +40,7 @@ Result<Retention> ReadRetention(schema::Retention::Reader in) {
   return retention;
 }
 
-// How the request uses the cache and the queue.
+// Reads the request's wishes on cache and queue.
 Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
   ROOST_ASSIGN_OR_RETURN(generate.tenant, ReadText(in.getTenant(), "tenant", WireLimits::kMaxTenantBytes));
   ROOST_ASSIGN_OR_RETURN(generate.adapter, ReadLine(in.getAdapter(), "adapter", WireLimits::kMaxAdapterBytes));

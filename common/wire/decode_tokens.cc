@@ -75,12 +75,13 @@ Result<std::uint32_t> ReadTopCount(std::uint32_t count, const char* field) {
   return count;
 }
 
-// Of a newer router.
+// The error for a kind that a newer router sent.
 Error UnknownLogprobs() {
   return {ErrorCode::kInvalidArgument, "the worker does not know this kind of log probabilities", "logprobs"};
 }
 
-// How the choice ended, if it did. The reason of a newer worker can not be told to a client: its request fails.
+// Reads the end of the choice, if it ended. A newer worker's unknown reason can not be told to a client: its request
+// fails.
 Result<void> ReadEnd(schema::TokenEvent::Reader in, TokenEvent& event) {
   const auto state = in.getState();
   if (state.isFinished() && state.getFinished() > schema::FinishReason::ERROR) {

@@ -40,7 +40,7 @@ void Fill(const Refused& refused, schema::RouterMessage::Builder message) {
   out.setCause(static_cast<schema::RefusalCause>(refused.cause));
 }
 
-// How the request uses the cache and the queue.
+// Writes the request's wishes on cache and queue.
 void FillWishes(const Generate& generate, schema::Generate::Builder out) {
   static_assert(static_cast<int>(CacheMode::kOff) == static_cast<int>(schema::CacheMode::OFF));
   ROOST_CHECK(generate.tenant.size() <= WireLimits::kMaxTenantBytes && generate.priority <= kMaxPriority);
@@ -85,7 +85,7 @@ void FillConstraint(const Constraint& constraint, schema::Constraint::Builder ou
   out.setField(Text(constraint.field));
 }
 
-// Which reports about its tokens the request asks for.
+// Writes the kinds of reports about its tokens that the request asks for.
 void FillWantedLogprobs(const Generate& generate, schema::Generate::Builder out) {
   ROOST_CHECK(generate.output_logprobs.value_or(0) <= kMaxTopLogprobs &&
               generate.prompt_logprobs.value_or(0) <= kMaxTopLogprobs);

@@ -9,8 +9,8 @@
 // and any connection over the limit. When one side does not read, the gate stops reading from the other, so a
 // connection buffers at most one read in each direction.
 //
-// What comes in quick succession is forwarded together, at most 1 ms late, so that it costs fewer wake-ups. The parts
-// of what is too large for one read do not wait for each other.
+// Bytes that come in quick succession are forwarded together, at most 1 ms late, for fewer wake-ups. Parts of a message
+// that is too large for one read do not wait for each other.
 //
 // A connection has Handshakes::kTime for its handshake, and the number of handshakes at a time is limited
 // (handshakes.h). With a guard (link_guard.h) peers must speak CURVE, and each connection reaches ZeroMQ from a

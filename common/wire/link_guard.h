@@ -1,5 +1,5 @@
-// Who may use a router's port for workers when it has keys. The gate tells it of connections, ZeroMQ asks it about
-// their keys, and the fleet asks it about names:
+// Decides who may use a router's port for workers when it has keys. The gate tells it of connections, ZeroMQ asks it
+// about their keys, and the fleet asks it about names:
 //
 //   gate: Connected(inner, peer) ─► handshake ── ZeroMQ: Admit(inner, key) ─► admitted ── Replace ─► withdrawn
 //                                                              └────────────► refused
@@ -8,8 +8,8 @@
 // `inner` is the loopback address that the gate connects from, another one for each connection. ZeroMQ knows a
 // connection by this address, so that a refused key is logged with the address of its peer.
 //
-// Replace changes who is known. A connection whose key is no longer there, or has other names, is withdrawn: the gate
-// cuts it, and whoever comes again is looked at anew.
+// Replace changes the known keys. A connection whose key is no longer there, or has other names, is withdrawn: the gate
+// cuts it, and a new connection of that peer is checked anew.
 //
 // Thread-safe. Refusals are counted one by one, and logged once in ten seconds for each reason.
 #pragma once
@@ -31,7 +31,7 @@
 
 namespace roost::wire {
 
-// Why a peer is not let in.
+// The reason for keeping a peer out.
 enum class PeerRefusal : std::uint8_t {
   kMechanism,   // it does not speak CURVE
   kHandshake,   // its handshake fails: it is wrong, too slow, one of too many, or meant for a router with another key

@@ -50,7 +50,7 @@ struct LinkPeer {
 // The peer's line of a peers file.
 [[nodiscard]] std::string LinkPeerLine(const LinkPeer& peer);
 
-enum class PeersOf { kRouter, kWorker };  // whose file it is
+enum class PeersOf { kRouter, kWorker };  // the program that owns the file
 
 // Copyable data. At least one peer; no key twice.
 class LinkPeers {

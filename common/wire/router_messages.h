@@ -1,4 +1,4 @@
-// What a router tells a worker, as plain values; messages.h says in which order.
+// The messages of a router to a worker, as plain values; messages.h says in which order.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 
-// Why a router does not accept a hello.
+// A router's reason to refuse a hello.
 enum class RefusalCause : std::uint8_t { kOther, kVersion, kNameTaken, kKey, kHello, kFull };
 // For logs and metrics.
 inline constexpr std::array<std::string_view, 6> kRefusalCauseNames{"other", "version", "name_taken",
@@ -85,7 +85,7 @@ struct Sampling {
          sampling.frequency_penalty != 0 || !sampling.logit_bias.empty();
 }
 
-// How a request uses the prefix cache.
+// A request's use of the prefix cache.
 enum class CacheMode : std::uint8_t {
   kOn,
   kOff,  // the request neither uses cached blocks nor leaves any
@@ -108,7 +108,7 @@ struct Retention {
   bool operator==(const Retention&) const = default;
 };
 
-// What the output must match; see schema/roost.capnp.
+// The rule that the output must match; see schema/roost.capnp.
 enum class ConstraintKind : std::uint8_t { kJson, kJsonSchema, kRegex, kChoice, kGrammar, kStructuralTag };
 
 inline constexpr std::size_t kMaxConstraintBytes = std::size_t{256} << 10U;

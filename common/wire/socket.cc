@@ -50,7 +50,7 @@ struct Socket::State {
   State& operator=(const State&) = delete;
   ~State() {
     if (gate != nullptr) gate->StopListening();
-    // ZeroMQ's thread would wait for ever to tell a monitor that nobody reads.
+    // ZeroMQ's thread would wait for ever to tell a monitor that is not read.
     if (monitor.handle() != nullptr) zmq_socket_monitor(socket.handle(), nullptr, 0);
   }
 
@@ -98,7 +98,7 @@ Result<zmq::socket_t> Monitor(zmq::context_t& context, zmq::socket_t& socket, st
   return monitor;
 }
 
-// Of an event's first part: 16 bits that say which, 32 bits that say more.
+// Reads the first part of an event: 16 bits for its kind, 32 bits of detail.
 HandshakeFailure FailureOf(const zmq::message_t& event) {
   std::uint16_t kind = 0;
   std::uint32_t detail = 0;
@@ -142,7 +142,7 @@ SendOutcome SendPart(zmq::socket_t& socket, zmq::message_t& part, zmq::send_flag
   }
 }
 
-// What must stay alive as long as ZeroMQ holds a frame.
+// The objects that must stay alive as long as ZeroMQ holds a frame.
 struct HeldFrame {
   Bytes bytes;
   std::shared_ptr<const void> held;
@@ -167,7 +167,7 @@ zmq::message_t WithoutCopy(Bytes frame, std::shared_ptr<const void> held) {
   return part;
 }
 
-// The key that the message's sender has proven; empty without keys, and where ZeroMQ has asked nobody about it.
+// The key that the message's sender has proven; empty without keys, and where ZeroMQ did not check one.
 std::string KeyOf(zmq::message_t& part) {
   const char* const key = zmq_msg_gets(part.handle(), "User-Id");
   return key == nullptr ? "" : key;

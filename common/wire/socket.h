@@ -80,14 +80,14 @@ struct ClientKeys {
 };
 
 struct Received {
-  // Of the connection that it came by; arbitrary bytes. With keys it begins with the peer's key, so that no peer can
-  // speak under an identity that another one has.
+  // The identity of the connection that it came by; arbitrary bytes. With keys it begins with the peer's key, so that
+  // no peer can speak under an identity that another one has.
   std::string identity;
   Bytes frame;
   std::string public_key;  // of the peer; empty without keys
 };
 
-// Why a connection of a dealer did not come about.
+// The reason why a dealer could not connect.
 enum class HandshakeFailure {
   kRefused,    // the router does not know the dealer's key
   kMechanism,  // one of them has keys and the other one has none

@@ -44,11 +44,12 @@ struct Address {
 
 // "10.0.0.5:41234".
 [[nodiscard]] std::string TextOf(const Address& address);
-// Whom handshakes are counted by: a host, or a network of IPv6, in which a host has as many addresses as it likes.
+// The unit that handshakes are counted by: a host, or a network of IPv6, in which a host has as many addresses as it
+// likes.
 [[nodiscard]] std::string SourceOf(const Address& address);
 
 // Connects to `to` ("tcp://127.0.0.1:5000", IPv4), from the host `from`, or any when it is empty. Returns a closed
-// descriptor when nobody listens there, or the process has no descriptors left.
+// descriptor when no process listens there, or the process has no descriptors left.
 [[nodiscard]] Descriptor ConnectTo(const std::string& to, const std::string& from);
 // Sets the options of a connection with a peer. TCP notices within two minutes that a host has disappeared. The
 // protocol's own pings notice a worker that is silent.

@@ -1,4 +1,4 @@
-// What a worker tells a router, as plain values; messages.h says in which order.
+// The messages of a worker to a router, as plain values; messages.h says in which order.
 #pragma once
 
 #include <cstddef>
@@ -98,7 +98,7 @@ struct Hello {
   bool evicts = false;                 // it knows Evict
   bool cordons = false;                // it knows Cordon
   std::vector<std::string> adapters;   // LoRA adapters that it serves beside its model; at most kMaxAdapters
-  std::string host;                    // where it runs, for operators; may be empty
+  std::string host;                    // its host's name, for operators; may be empty
   ComputeShare compute = {};
 
   bool operator==(const Hello&) const = default;
@@ -127,8 +127,8 @@ struct TokenEvent {
   std::uint32_t choice = 0;  // below the request's sample_count
   StepTokens tokens;
   std::vector<TokenLogprobs> logprobs;  // one for each token, if the request asks for them; else empty
-  // Of the prompt's tokens from the second on, in pieces as they are computed. The last piece comes before, or with,
-  // the first output token. Only in events of choice 0.
+  // Reports on the prompt's tokens from the second on, in pieces as they are computed. The last piece comes before, or
+  // with, the first output token. Only in events of choice 0.
   std::vector<TokenLogprobs> prompt_logprobs;
   // Set in the request's first event that has tokens, or at the latest in its last one: how many prompt tokens had
   // their KV in the cache.
@@ -190,7 +190,7 @@ struct Load {
   std::uint32_t free_block_count = 0;  // never used, or evictable at once
   std::uint32_t cached_block_count = 0;
   BlockHash digest;  // xor of the hashes of all ready blocks
-  // What the last step did, for fitting rates. Zero for a report without a step.
+  // The tokens and the time of the last step, for fitting rates. Zero for a report without a step.
   std::uint32_t step_prefill_tokens = 0;
   std::uint32_t step_decode_tokens = 0;
   double step_seconds = 0;
@@ -232,7 +232,7 @@ struct Snapshot {
   bool operator==(const Snapshot&) const = default;
 };
 
-// What the router needs to turn messages into token ids.
+// The files and texts that the router needs to turn messages into token ids.
 struct Tokenizer {
   std::string digest;
   std::string tokenizer_json;

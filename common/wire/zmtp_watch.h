@@ -33,10 +33,10 @@
 
 namespace roost::wire {
 
-// How peers prove who they are.
+// A peer's way to prove who it is.
 enum class Mechanism : std::uint8_t { kNull, kCurve };  // not at all; by a key
 
-// What CURVE adds to a message: its name, a counter, an authenticator and flags.
+// The bytes that CURVE adds to a message: its name, a counter, an authenticator and flags.
 inline constexpr std::size_t kCurveBoxBytes = 33;
 
 class ZmtpWatch {
@@ -45,7 +45,7 @@ class ZmtpWatch {
   static constexpr std::size_t kMaxCommandBytes = 4096;
   // Frames up to this size are not charged to the budget.
   static constexpr std::size_t kFreeFrameBytes = std::size_t{128} << 10U;
-  // How long a large frame may take to arrive.
+  // The time in which a large frame must arrive.
   static constexpr Duration kFrameTime = std::chrono::seconds(30);
 
   // `frames` is the budget of large frames; null: no limit.

@@ -34,7 +34,7 @@ for candidate in podman docker buildah; do
 done
 [ -n "$engine" ] || { echo "build.sh: install podman, docker or buildah" >&2; exit 1; }
 
-# Of the tree's last change, so that the same tree makes the same labels.
+# The time of the tree's last change, so that the same tree makes the same labels.
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 seconds=$(git log -1 --format=%ct 2>/dev/null) || seconds=0
 seconds=${SOURCE_DATE_EPOCH:-$seconds}

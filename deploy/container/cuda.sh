@@ -25,7 +25,7 @@ mkdir -p "$target/licenses"
 for licenses in "$scratch"/*.dist-info/licenses; do
   cp -a "$licenses" "$target/licenses/$(basename "$(dirname "$licenses")" .dist-info)"
 done
-# What linkers and nvcc look for, and wheels can not hold.
+# Names that linkers and nvcc look for, and wheels can not hold.
 ln -sfn lib "$target/lib64"
 ln -sfn libcublasLt.so.13 "$target/lib/libcublasLt.so"
 ln -sfn libcudart.so.13 "$target/lib/libcudart.so"

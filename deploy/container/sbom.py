@@ -4,7 +4,7 @@ with their versions, and what is compiled into the programs. Scanners find known
 
   sbom.py roost-router 0.1.0 --root IMAGE --build-root BUILD [--wheels cuda.txt] [--created 2026-11-25T00:00:00Z]
 
-Of both roots it reads var/lib/dpkg/status only. The same input gives the same output.
+It reads only var/lib/dpkg/status of both roots. The same input gives the same output.
 """
 
 import argparse
@@ -15,15 +15,15 @@ import re
 import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Debian package of the build -> SPDX licence. Programs hold code of these. Of other libraries they load a shared
-# object, whose package is in the image.
+# Debian package of the build -> SPDX licence. Programs hold code of these. They load other libraries as shared objects,
+# whose packages are in the image.
 HEADERS = {
     "cppzmq-dev": "MIT",
     "libboost1.81-dev": "BSL-1.0",
     "libcli11-dev": "BSD-3-Clause",
     "libhwy-dev": "Apache-2.0",
 }
-# What xgrammar brings along in its source, and Roost compiles.
+# Sources that xgrammar brings along, and Roost compiles.
 IN_XGRAMMAR = {"dlpack": "Apache-2.0", "picojson": "BSD-2-Clause"}
 COMPILE_ONLY_WHEELS = {"nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt"}
 NVIDIA_LICENCE = "LicenseRef-NVIDIA-CUDA"
@@ -86,7 +86,7 @@ def compiled_in(build_root, packages_script):
 
 
 def wheels(listing):
-    """What the CUDA backend holds or loads."""
+    """Packages that the CUDA backend holds or loads."""
     for name, version in re.findall(r"^([\w-]+)==(\S+) ", pathlib.Path(listing).read_text(), re.MULTILINE):
         if name not in COMPILE_ONLY_WHEELS:
             yield package(name, version, f"pkg:pypi/{name}@{version}", NVIDIA_LICENCE)

@@ -56,7 +56,7 @@ std::string HoldersOf(Stretch stretch, const std::vector<BlockHolder>& holders) 
   return fmt::format("{}{}being computed by {}", Names(holding), holding.empty() ? "" : "; ", Names(computing));
 }
 
-// What is behind the `deepest` blocks of the prompt; empty when they are all of it.
+// The part behind the `deepest` blocks of the prompt; empty when they are all of it.
 std::string RestOf(PromptShape prompt, std::uint64_t deepest) {
   const std::uint64_t block_count = prompt.token_count / prompt.block_tokens;
   const std::uint64_t tail = prompt.token_count % prompt.block_tokens;

@@ -25,7 +25,7 @@ inline constexpr int kExitUsage = 64;
 // Those behind the command's name; the first is the name, like argv[0].
 using Arguments = std::span<const char* const>;
 
-// Where a command reads and writes.
+// The streams that a command reads and writes.
 struct Console {
   std::istream& in;
   std::ostream& out;

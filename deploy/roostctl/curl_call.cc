@@ -23,7 +23,7 @@ std::string UrlOf(const RouterAccess& access, const std::string& path) {
 
 // More than any answer of a daemon has. A peer that never ends must not fill the memory.
 constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
-// What a callback returns to end the transfer: another number of bytes than it got.
+// The value that a callback returns to end the transfer: another number of bytes than it got.
 constexpr std::size_t kRefused = 0;
 constexpr std::size_t kMaxHeaderBytes = std::size_t{1} << 20U;
 

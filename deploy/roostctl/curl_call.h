@@ -48,7 +48,7 @@ class CurlCall {
   };
   // Sets the handle up; `access` outlives the call. `key` is that of the access, perhaps empty.
   void Begin(const RouterAccess& access, const std::string& key, Ask ask);
-  // What came of the call. Takes the response.
+  // The result of the call. Takes the response.
   [[nodiscard]] Result<HttpResponse> End(CURLcode code);
 
   [[nodiscard]] CURL* handle() const { return handle_.get(); }

@@ -16,7 +16,7 @@ struct Curve {
 // One plot; its curves have the colours of the same places in other panels.
 struct CurvePanel {
   std::string title;            // of the horizontal axis
-  double least_seconds = 1e-3;  // where it begins; shorter times are drawn there
+  double least_seconds = 1e-3;  // its left end; shorter times are drawn there
   std::vector<Curve> curves;
 };
 

@@ -48,8 +48,8 @@ Result<std::string> WithMembersOf(const EvictOptions& options, std::string objec
   return object + prompt.members + '}';
 }
 
-// Of a tenant that evicted nothing: whether it is one at all. A key that was withdrawn may have left blocks, so only
-// who neither has blocks nor a key is unknown. Without an answer about keys nothing is known.
+// True if a tenant that evicted nothing is unknown. A key that was withdrawn may have left blocks, so a tenant is
+// unknown only if it has neither blocks nor a key. Without an answer about keys nothing is known.
 bool IsUnknownTenant(HttpClient& client, std::string_view tenant) {
   const Result<HttpResponse> usage = client.Get("/admin/v1/usage");
   if (!usage.ok() || usage->status != 200) return false;

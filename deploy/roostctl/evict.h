@@ -21,7 +21,7 @@ struct EvictOptions : PromptOptions {
 // The body of POST /admin/v1/evict. Reads the file that the options name.
 [[nodiscard]] Result<std::string> EvictBody(const EvictOptions& options);
 
-// What left the caches, as text for people, and whether all workers did it.
+// The blocks that left the caches, as text for people, and whether all workers did it.
 struct EvictReport {
   std::string text;
   bool is_complete = false;

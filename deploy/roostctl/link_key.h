@@ -17,8 +17,8 @@ struct LinkKeyOptions {
   std::vector<std::string> models = {};   // that it may serve; empty: all
 };
 
-// Writes the secret key to a file that is not there yet and that nobody else may read, and the line for the peers file
-// of the other end to `out`. Returns the exit code.
+// Writes the secret key to a file that is not there yet and that no other user may read, and the line for the peers
+// file of the other end to `out`. Returns the exit code.
 int RunLinkKey(const LinkKeyOptions& options, std::ostream& out, std::ostream& err);
 
 extern const Command kLinkKeyCommand;

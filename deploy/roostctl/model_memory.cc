@@ -68,7 +68,7 @@ Result<void> CheckText(const fs::path& folder, const std::string& chat_template)
   return {};
 }
 
-// Of weights that belong to the shape.
+// The bytes of the weights' files, if the weights belong to the shape.
 Result<std::uint64_t> FileBytes(const fs::path& folder, const worker::HfConfig& config) {
   ROOST_ASSIGN_OR_RETURN(const auto weights, worker::SafetensorsDirectory::Open(folder));
   ROOST_RETURN_IF_ERROR(worker::CheckTensors(config, weights));
@@ -143,7 +143,7 @@ const Command kMemoryCommand{"memory", "check a model folder and its memory", &R
 
 namespace {
 
-// What follows from the shape alone.
+// The sizes that follow from the shape alone.
 ModelSize SizeOf(const worker::HfConfig& config, MemoryOf where, kernels::DType dtype) {
   ModelSize model;
   model.architecture = config.architecture;

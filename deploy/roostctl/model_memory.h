@@ -33,7 +33,7 @@ enum class MemoryOf : std::uint8_t { kHost, kDevice };
 
 struct MemoryPlan {
   std::uint64_t kv_bytes = 0;   // of one worker
-  std::uint64_t kv_tokens = 0;  // how many tokens fit into kv_bytes
+  std::uint64_t kv_tokens = 0;  // the tokens that fit into kv_bytes
 };
 
 struct FreeMemory {

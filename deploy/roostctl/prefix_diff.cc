@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How much text is shown before and behind the place.
+// The length of the text that is shown before and behind the place.
 constexpr std::size_t kTokensBefore = 12;
 constexpr std::size_t kTokensBehind = 24;
 

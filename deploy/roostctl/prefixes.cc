@@ -57,7 +57,7 @@ std::string PrefixText(element prefix) {
   for (const element worker : ListAt(prefix, "/workers")) {
     workers += fmt::format("{}{} {}", workers.empty() ? "" : ", ", TextAt(worker, "/worker"), CountAt(worker, "/hits"));
   }
-  // Of several models, each prefix names its own.
+  // If there are several models, each prefix names its own.
   std::string_view model;
   if (prefix["model"].get(model) == simdjson::SUCCESS) workers = fmt::format("{}: {}", Printable(model), workers);
   std::string text =

@@ -13,7 +13,7 @@ namespace roost::roostctl {
 
 struct PromptOptions {
   RouterAccess admin{kDefaultAdminUrl};
-  std::string tenant;  // whose blocks; empty: those of requests without a key
+  std::string tenant;  // the owner of the blocks; empty: those of requests without a key
   std::string model;
   std::string prompt;         // text, or
   std::string messages_file;  // JSON: an array of messages, or an object with messages and perhaps tools

@@ -1,4 +1,4 @@
-// How a command reaches a router, and who asks: its address, whom to trust, and the API key.
+// A command's access to a router: its address, whom to trust, and the API key.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct RouterAccess {
 
   std::string url = kDefaultRouterUrl;  // http:, https: or unix:/path/of/a/socket
   std::string ca_file;                  // PEM: the authorities to trust; empty: the system's
-  std::string client_cert;              // PEM: who asks, for routers with --tls-client-ca; empty: nobody
+  std::string client_cert;              // PEM: the client's identity, for routers with --tls-client-ca; empty: none
   std::string client_key;               // PEM; empty: in the same file
   std::string api_key;                  // empty: none
   std::string api_key_file;             // its first line is the key; goes before api_key

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kSeconds = 60;
 
-// Of a name in a path.
+// Encodes a name for a path.
 std::string PercentEncode(std::string_view text) {
   std::string encoded;
   for (const char c : text) {

@@ -46,7 +46,7 @@ bool HasSeveralRevisions(simdjson::dom::array workers) {
   });
 }
 
-// How the router knows the worker's cache, or that its snapshot is still to come.
+// The router's view of the worker's cache, or that its snapshot is still to come.
 std::string_view View(simdjson::dom::element worker) {
   const std::string_view mode = Text(worker, "mode");
   return mode == "exact" && !Flag(worker, "index_in_sync") ? "syncing" : mode;

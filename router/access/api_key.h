@@ -24,7 +24,7 @@ namespace roost::router {
 // SHA-256 of a key's secret.
 using KeyDigest = std::array<std::uint8_t, 32>;
 
-// Of a minute or of an instant; the largest number: no limit.
+// No limit, per minute or at one time: the largest number.
 inline constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
 struct KeyLimits {

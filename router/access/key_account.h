@@ -1,5 +1,5 @@
-// Who makes a request: a key, and the account that counts what is done with it. An account lives as long as the
-// router, also across reloads of the key file, so that neither a reload nor a new limit forgets what was used.
+// Identifies who makes a request: a key, and the account that counts what is done with it. An account lives as long as
+// the router, also across reloads of the key file, so that neither a reload nor a new limit forgets what was used.
 //
 //   Ask ─ refused: over a limit
 //    └─ Admission (one of the concurrent requests, until it is gone)
@@ -24,7 +24,7 @@
 
 namespace roost::router {
 
-// Of one key since the router began.
+// The use of one key since the router began.
 struct KeyUsage {
   std::uint64_t requests = 0;  // generations that were computed
   std::uint64_t refused = 0;   // over a limit
@@ -33,7 +33,7 @@ struct KeyUsage {
   std::uint64_t output_tokens = 0;
 };
 
-// What a client is told about its limits.
+// The limits and their state, as a client is told them.
 struct LimitsState {
   RateLimit::State requests;
   RateLimit::State tokens;
@@ -91,7 +91,7 @@ class Admission {
   [[nodiscard]] static std::variant<std::shared_ptr<Admission>, RateRefusal> Ask(KeyEntry entry,
                                                                                  std::uint32_t router_count,
                                                                                  Instant now);
-  // Of a request that costs nothing.
+  // The admission of a request that costs nothing.
   [[nodiscard]] static std::shared_ptr<Admission> Uncounted(KeyEntry entry, std::uint32_t router_count);
 
   Admission(const Admission&) = delete;

@@ -28,7 +28,7 @@
 
 namespace roost::router {
 
-// Of a key that is valid or was.
+// The account of a key that is valid or was.
 struct NamedAccount {
   std::string name;
   std::string tenant;  // the latest

@@ -9,7 +9,7 @@ namespace roost::router {
 namespace {
 
 constexpr double kMinuteSeconds = 60;
-// What sums of fractions may lack of a whole number.
+// The rounding error that sums of fractions may have below a whole number.
 constexpr double kRounding = 1e-6;
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace roost::router {
 
 class RateLimit {
  public:
-  // What a client is told.
+  // The limit's state, as a client is told it.
   struct State {
     std::uint64_t limit = 0;      // per minute
     std::uint64_t remaining = 0;  // that can be used now
@@ -26,7 +26,7 @@ class RateLimit {
   [[nodiscard]] State Look(std::uint64_t per_minute, Instant now);
   // Takes even where there is not so much.
   void Take(std::uint64_t amount, std::uint64_t per_minute, Instant now);
-  // Undoes a Take that came to nothing. What has been filled up since stays.
+  // Undoes a Take that came to nothing. The amount filled up since stays.
   void GiveBack(std::uint64_t amount, std::uint64_t per_minute, Instant now);
 
  private:

@@ -36,7 +36,7 @@ ErrorForm FormOfErrors(const HttpRequest& request) {
   return request.path.starts_with("/v1/messages") ? ErrorForm::kAnthropic : ErrorForm::kOpenAi;
 }
 
-// What was sent as "Authorization: Bearer KEY", or as Anthropic's x-api-key; empty when neither was.
+// The key that was sent as "Authorization: Bearer KEY", or as Anthropic's x-api-key; empty when neither was.
 std::string_view SecretIn(const HttpRequest& request) {
   constexpr std::string_view kBearer = "bearer ";
   std::string_view secret;
@@ -62,8 +62,8 @@ Result<KeyEntry> Authenticate(const HttpRequest& request, const KeyRing& keys) {
 
 struct Api::Route {
   enum class Match { kExact, kPrefix };
-  // Who gets in: everyone by any listener, everyone by the admin listener (files that hold no secret), or who has a key
-  // of the listener that the route is on. Metrics are on two.
+  // The callers that get in: everyone by any listener, everyone by the admin listener (files that hold no secret), or
+  // those with a key of the listener that the route is on. Metrics are on two.
   enum class Door { kEveryone, kConsole, kClients, kAdmin, kMetrics };
   std::string_view method;
   std::string_view path;
@@ -412,7 +412,7 @@ void Api::AnswerError(const Call& call, const Error& error) {
   Answer(call, ErrorAnswer(call, error));
 }
 
-// Names that nobody serves nor is expected to are the client's mistake: they count as requests only.
+// A name that no worker serves nor is expected to serve is the client's mistake: it counts as a request only.
 void Api::CountUnserved(const Call& call, const Error& error) const {
   if (!IsGeneration(call.route) || call.asked_model.empty()) return;
   if (error.code != ErrorCode::kUnavailable && error.code != ErrorCode::kModelNotFound) return;

@@ -13,7 +13,7 @@
 //
 // A router has three listeners, each with its own routes (Listener). The routes of health are on all of them and open
 // to everyone; so are the console's files, on the admin listener. All others need a key where the listener has keys:
-// also paths that do not exist, so that a route which somebody forgets is closed.
+// also paths that do not exist, so that a forgotten route is closed.
 //
 // Every answer is JSON, also 404 and 405, except /metrics, the console's files and streams. HEAD is answered as GET,
 // OPTIONS with Allow. A POST without a JSON content type gets 415. A web page can not send JSON to another site without
@@ -61,7 +61,7 @@
 
 namespace roost::router {
 
-// Where a request came in.
+// The listener that a request came in by.
 enum class Listener { kApi, kAdmin, kMetrics };
 
 // Whether operators may see the text of prompts.
@@ -190,7 +190,8 @@ class Api {
   [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;
   [[nodiscard]] static Result<void> HoldToPriority(const Call& call, CacheFields& fields);
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
-  // Of a model that no worker serves now: its workers are away, or there never were any.
+  // The models without their adapters, and the error for a name that no worker serves now: its workers are away, or
+  // there never were any.
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> ModelsWithoutAdapters() const;
   [[nodiscard]] Error AwayOrUnknown(const std::string& name) const;
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;

@@ -53,7 +53,7 @@ struct Api::Call {
           fmt::format("the model '{}' is not served here; GET /v1/models lists those that are", model), "model"};
 }
 
-// Whose blocks a call's prompts are: the key's tenant, or nobody's in particular.
+// The tenant that owns the blocks of a call's prompts: the key's, or none in particular.
 [[nodiscard]] inline std::string TenantOf(const std::shared_ptr<Admission>& admission) {
   return admission == nullptr ? std::string() : admission->key().tenant;
 }

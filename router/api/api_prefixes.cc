@@ -104,8 +104,8 @@ void Api::Evict(Call& call) {
   if (!sent.ok()) AnswerError(call, sent.error());
 }
 
-// Taken also while the model's requests are refused because too many wait. What this router remembers of texts goes as
-// a whole.
+// Taken also while the model's requests are refused because too many wait. This router's memory of texts goes as a
+// whole.
 Result<void> Api::SendEvict(Call& call) {
   HttpBody& body = call.request.body;
   const std::size_t size = body.size();

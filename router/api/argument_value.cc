@@ -17,7 +17,7 @@ using Place = grammar::SchemaPlace;
 
 constexpr std::size_t kMaxDepth = 16;  // references and alternatives inside one another
 
-// What a schema allows of a text that is taken as it stands, and of others.
+// The values that a schema allows for a text: as it stands, or as something else.
 struct Allowed {
   bool string = false;   // this text, as a string
   bool strings = false;  // some strings
@@ -67,7 +67,7 @@ class Reader {
   }
 
  private:
-  // What a reference leads to, and alternatives.
+  // Calls `each` for the schema that a reference leads to, and for alternatives.
   template <typename Each>
   void ForEachBelow(const Place& place, const Each& each) const {
     std::string_view uri;

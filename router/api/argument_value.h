@@ -1,5 +1,5 @@
-// What the text of an argument means, in a family's syntax that writes strings without quotes (whole_forms.h): the
-// value that the parameter's schema allows, strings first.
+// Reads the value that an argument's text means, in a family's syntax that writes strings without quotes
+// (whole_forms.h): the value that the parameter's schema allows, strings first.
 //
 //   schema                            text        value
 //   string; string or null            12345       "12345"

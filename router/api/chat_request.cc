@@ -77,8 +77,8 @@ Result<MessageContent> ParseContent(const JsonObject& message, std::string_view 
 
 // ---- tool calls of earlier assistant messages ----
 
-// An object, or the text of one. Whatever else a model wrote (a call that max_tokens cut off, a list) stays the text
-// that it is: refusing it would end the conversation, because the client sends it again in every later turn.
+// An object, or the text of one. Anything else that a model wrote (a call that max_tokens cut off, a list) stays the
+// text that it is: refusing it would end the conversation, because the client sends it again in every later turn.
 Result<jinja::Value> ParseArguments(const JsonObject& function) {
   const std::string path = function.PathOf("arguments");
   const std::optional<JsonElement> element = function.Find("arguments");
@@ -242,7 +242,7 @@ Result<void> ReadChatToolChoice(JsonElement element, const std::string& path, Ch
   return {};
 }
 
-// What requests without functions may say of calls, and of choices that are thrown away.
+// Checks for members about calls, and about choices that are thrown away, in requests without functions.
 Result<void> CheckFunctionCall(JsonElement element, const std::string& path, ChatRequest&) {
   std::string_view word;
   if (element.get(word) == simdjson::SUCCESS && (word == "auto" || word == "none")) return {};

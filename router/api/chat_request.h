@@ -34,8 +34,8 @@ struct ChatRequest {
   std::uint32_t dropped_reasoning_count = 0;  // items of reasoning that a translation left out
   std::string reasoning_effort;               // for the template; empty: not set
   enum class Reasoning { kSeparate, kInContent } reasoning = Reasoning::kSeparate;
-  // How the prompt ends: with the start of an assistant message, without one, or within the last message, so that the
-  // answer continues it.
+  // The end of the prompt: the start of an assistant message, none, or the last message, so that the answer continues
+  // it.
   enum class GenerationPrompt { kAdd, kOmit, kContinue } generation_prompt = GenerationPrompt::kAdd;
 };
 

@@ -1,5 +1,5 @@
-// Turns the tokens of one choice into text, cuts it at stop strings and stop tokens, and counts the tokens. Where a
-// parser follows, stop strings come behind it (generation.h), because they apply to what the client sees.
+// Turns the tokens of one choice into text, cuts it at stop strings and stop tokens, and counts the tokens. If a parser
+// follows, stop strings come behind it (generation.h), because they apply to what the client sees.
 //
 // Not thread-safe.
 #pragma once
@@ -39,7 +39,7 @@ class ChoiceText {
 
   // Whether a stop string was found.
   [[nodiscard]] bool stopped() const { return stop_filter_->stopped(); }
-  // Which one; null when none was.
+  // The stop string that ended it; null when none did.
   [[nodiscard]] const std::string* stopped_by() const { return stop_filter_->stopped_by(); }
   [[nodiscard]] std::uint32_t token_count() const { return token_count_; }
 

@@ -35,7 +35,7 @@ struct EvictRequest {
 
 struct EvictPlan {
   EvictOrder order;
-  // Of the prompt, as the first revision has them.
+  // The prompt's size, as the first revision counts it.
   std::size_t prompt_token_count = 0;
   std::size_t block_count = 0;
 };

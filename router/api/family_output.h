@@ -20,11 +20,11 @@ enum class ReasoningStart : std::uint8_t {
   kNever,    // the prompt has closed it, or a constraint sets the answer's form
 };
 
-// Where an answer to the rendered `prompt` begins.
+// The part where an answer to the rendered `prompt` begins.
 [[nodiscard]] ReasoningStart ReasoningStartOf(OutputFamily family, std::string_view prompt);
 
-// When a call is reported. kAtOnce: at the first byte of its arguments, which are then passed on unchecked. kChecked:
-// once its arguments are complete; if they are not a JSON object, the call becomes content.
+// The time when a call is reported. kAtOnce: at the first byte of its arguments, which are then passed on unchecked.
+// kChecked: once its arguments are complete; if they are not a JSON object, the call becomes content.
 enum class CallDelivery : std::uint8_t { kAtOnce, kChecked };
 
 struct FamilyOutputOptions {

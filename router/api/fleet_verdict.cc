@@ -59,7 +59,8 @@ std::string FateText(const Aftermath& fate) {
   return parts.empty() ? "" : fmt::format("; of their requests {}", fmt::join(parts, ", "));
 }
 
-// "worker-a, worker-b lost 6 s ago (silent); of their requests 3 continue elsewhere". Those that are back need nobody.
+// "worker-a, worker-b lost 6 s ago (silent); of their requests 3 continue elsewhere". Workers that are back are left
+// out.
 std::string LostText(const std::string& model, const FleetStanding& standing) {
   std::vector<std::string> names;
   const LostWorker* latest = nullptr;

@@ -38,7 +38,7 @@ struct ModelVerdict {
 struct Verdict {
   VerdictLevel level = VerdictLevel::kOk;
   // The worst models, each with its name: "demo-model: no worker takes requests since 09:24 UTC; worker-a, worker-b
-  // lost 6 s ago (silent)". Where all is well, all of them in short.
+  // lost 6 s ago (silent)". If all is well, all of them in short.
   std::string text;
   std::vector<ModelVerdict> models;  // the worst first
 };

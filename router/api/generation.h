@@ -1,6 +1,6 @@
 // Produces one answer. It dispatches the prompts, turns the tokens of each choice into text, cuts at stop strings,
 // separates tool calls and reasoning from content, writes the stream or the whole answer, reports to the observer, and
-// cancels requests that nobody waits for.
+// cancels requests whose clients are gone.
 //
 //   Start ── Submit ── error ─────────────────────────────────────► error status
 //               └─ dispatched ─ tokens* ─ end ────────────────────► the format's frames, or the whole answer
@@ -72,7 +72,7 @@ struct GenerationOptions {
   };
   Instant started_at;
   std::shared_ptr<Admission> admission;  // of the key that the request came with; null: none
-  // The answer's charge. What is gathered is added to it, and it stays until the client has the answer; see
+  // The answer's charge. The gathered answer is added to it, and it stays until the client has the answer; see
   // text_memory.h. Null: it is not counted.
   std::shared_ptr<ByteBudget::Guard> memory;
 };
@@ -186,8 +186,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool cancelled_ = false;                          // guarded by submit_mutex_
 };
 
-// How long a client should wait before it retries after `error`. For an overload: until the requests that now wait at
-// the router for the model have left the queue.
+// The time that a client should wait before it retries after `error`. For an overload: until the requests that now wait
+// at the router for the model have left the queue.
 [[nodiscard]] Duration RetryAfter(const Dispatcher& dispatcher, const Error& error, std::string_view model);
 
 }  // namespace roost::router

@@ -1,4 +1,4 @@
-// What is told of a generation: usage, metrics, the log's line and the spans of its trace.
+// Reports a generation: usage, metrics, the log's line and the spans of its trace.
 #include <fmt/format.h>
 
 #include <algorithm>

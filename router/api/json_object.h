@@ -23,7 +23,7 @@ namespace roost::router {
 
 using JsonElement = simdjson::dom::element;
 
-// How deep arrays and objects may nest in a request.
+// The most that arrays and objects may nest in a request.
 inline constexpr std::size_t kMaxJsonDepth = 64;
 // The maximum number of members of one object; no real request has more.
 inline constexpr std::size_t kMaxJsonMembers = 4096;

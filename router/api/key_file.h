@@ -12,7 +12,7 @@ namespace roost::router {
 
 // kInvalidArgument names file, line and member: the name of a key given twice, an unknown member (a misspelt limit
 // would be none), a number out of range, an empty file: an editor may be about to fill it. A file with comments alone
-// lets nobody in.
+// has no keys: all requests are refused.
 [[nodiscard]] Result<std::vector<ApiKey>> ParseKeyFile(std::string_view text, const std::string& path);
 [[nodiscard]] Result<std::vector<ApiKey>> ReadKeyFile(const std::string& path);
 

@@ -1,4 +1,4 @@
-// What clients and operators are told of keys: the headers about limits, and GET /admin/v1/usage.
+// Tells clients and operators about keys: the headers about limits, and GET /admin/v1/usage.
 #pragma once
 
 #include <span>

@@ -140,7 +140,7 @@ Result<void> AddToolUse(const JsonObject& block, Turn& turn) {
   JsonWriter json;
   json.BeginObject().Key("id").String(id).Key("type").String("function").Key("function").BeginObject();
   json.Key("name").String(name).Key("arguments");
-  // Where a call was cut off, some clients send the text that they have instead of an object.
+  // Some clients send the text of a call that was cut off instead of an object.
   json.Raw(input ? simdjson::minify(*input) : "{}");
   json.EndObject().EndObject();
   turn.tool_calls += json.Take() + ",";

@@ -37,7 +37,7 @@ struct OpenAiAnswerOptions {
   TokenIdReport token_ids = TokenIdReport::kOmit;
   Logprobs logprobs = Logprobs::kOmit;  // of the answer, and of an echoed prompt
   Echo echo = Echo::kNone;
-  std::set<std::string, std::less<>> custom_tools = {};  // whose calls hold a text
+  std::set<std::string, std::less<>> custom_tools = {};  // tools whose calls hold a text
 };
 
 class OpenAiAnswer final : public AnswerFormat {

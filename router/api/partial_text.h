@@ -63,7 +63,7 @@ struct FoundMark {
   std::string_view mark;
 };
 [[nodiscard]] std::optional<FoundMark> FindMark(std::string_view text, const std::vector<std::string_view>& marks);
-// How many bytes at the end of `text` may begin one of `marks`.
+// The number of bytes at the end of `text` that may begin one of `marks`.
 [[nodiscard]] std::size_t OpenMarkBytes(std::string_view text, const std::vector<std::string_view>& marks);
 
 }  // namespace roost::router

@@ -28,7 +28,7 @@ struct PromptSize {
 
 // Each worker with the blocks that it kept, waits for and refused, or with "answered": false.
 [[nodiscard]] std::string PinBody(const PromptSize& size, std::span<const WorkerAnswer> answers);
-// What an answer about an eviction begins with.
+// The first members of an answer about an eviction.
 struct EvictedSize {
   std::string model;   // empty: all
   std::string tenant;  // empty: none
@@ -49,7 +49,7 @@ struct PrefixesQuery {
 };
 [[nodiscard]] Result<PrefixesQuery> ParsePrefixesQuery(std::string_view query);
 
-// What the workers of a model answered.
+// The answers of a model's workers.
 struct PrefixesOfModel {
   std::shared_ptr<const ServedModel> model;
   std::vector<WorkerAnswer> answers;

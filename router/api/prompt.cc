@@ -52,7 +52,7 @@ Error TooLong(const ServedModel& model, std::size_t prompt_tokens, std::string_v
           std::string(field)};
 }
 
-// When the tokenizer rejects a text, the client sent it: the error names the field and the tokenizer's reason.
+// A text that the tokenizer rejects is the client's: the error names the field and the tokenizer's reason.
 Result<std::vector<TokenId>> Encode(const ServedModel& model, PromptText text, SpecialTokens specials,
                                     std::string_view field) {
   ROOST_RETURN_IF_ERROR(CheckTextLength(model, text.bytes, field));
@@ -99,7 +99,7 @@ Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_t
   const std::size_t context = model.max_context_tokens;
   if (prompt_tokens >= context) return TooLong(model, prompt_tokens, field);
   const auto room = static_cast<std::uint32_t>(context - prompt_tokens);
-  // A worker computes at least one token. Where none is wanted, the answer leaves it out.
+  // A worker computes at least one token. If none is wanted, the answer leaves it out.
   const std::uint32_t wanted = std::max<std::uint32_t>(fields.max_output_tokens.value_or(room), 1);
   if (wanted <= room) return wanted;
   return Error{ErrorCode::kContextTooLong,

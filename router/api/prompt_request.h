@@ -28,15 +28,15 @@ namespace roost::router {
 
 struct PromptRequest {
   std::variant<ChatRequest, CompletionRequest> prompt;
-  std::string tenant;  // whose blocks are meant; empty: those of requests without a key
+  std::string tenant;  // the owner of the blocks; empty: those of requests without a key
 
   [[nodiscard]] const SamplingFields& fields() const;
   // The request's field with the prompt.
   [[nodiscard]] std::string_view prompt_field() const;
 };
 
-// What a chat stands for: the common front of conversations, or one complete question. A front has no generation prompt
-// at its end, unless `add_generation_prompt` asks for it.
+// The part that a chat stands for: the common front of conversations, or one complete question. A front has no
+// generation prompt at its end, unless `add_generation_prompt` asks for it.
 enum class ChatPart { kFront, kQuestion };
 
 // Errors name the field.

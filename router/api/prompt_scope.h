@@ -1,4 +1,4 @@
-// Whose blocks a prompt's are.
+// The scope of a prompt's blocks: their tenant, and the prefixes that tenants share.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@ namespace roost::router {
 class SharedPrefixes;
 
 struct PromptScope {
-  std::string tenant;                      // of the request's key; empty: nobody in particular
+  std::string tenant;                      // of the request's key; empty: no tenant in particular
   std::shared_ptr<SharedPrefixes> shared;  // null: tenants share nothing
 };
 

@@ -21,7 +21,7 @@ struct Tracing {
 
 struct RequestTrace {
   std::string trace_parent;  // for the worker; may be empty
-  // Of the router's span; empty unless it is recorded.
+  // The ids of the router's span; empty unless it is recorded.
   std::string trace_id;
   std::string span_id;
   std::string parent_span_id;

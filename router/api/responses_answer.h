@@ -62,7 +62,7 @@ class ResponsesAnswer final : public AnswerFormat {
   // An event about the whole response.
   [[nodiscard]] std::string ResponseEvent(std::string_view type, std::string_view status, const Usage* usage);
   [[nodiscard]] std::string ResponseText(std::string_view status, const Usage* usage) const;
-  // What the client calls the tool of the block's call.
+  // The client's name for the tool of the block's call.
   [[nodiscard]] ClientTool ToolOf(const AnswerBlock& block) const;
   [[nodiscard]] bool IsCustom(const AnswerBlock& block) const;
   [[nodiscard]] std::string ItemId(const AnswerBlock& block) const;

@@ -37,7 +37,7 @@ Result<void> WriteTextFormat(const JsonObject& tool, JsonWriter& json) {
   return {};
 }
 
-// Writes the tools that the client itself runs as tools of the chat. Of two with one name the first counts: Codex may
+// Writes the tools that the client itself runs as tools of the chat. The first of two with one name counts: Codex may
 // send one in `tools` and again within the input.
 class ClientTools {
  public:

@@ -28,7 +28,7 @@ inline constexpr std::uint32_t kMaxChoices = 16;
 
 enum class Delivery { kWhole, kStream };
 
-// When a stream reports its token counts.
+// The times when a stream reports its token counts.
 enum class UsageReport { kNever, kAtEnd, kEveryChunk };
 
 // Whether the answer has token ids in addition to the text.

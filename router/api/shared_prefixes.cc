@@ -9,7 +9,7 @@
 namespace roost::router {
 namespace {
 
-// Of models and adapters, some of which are gone.
+// The most scopes of models and adapters, some of which are gone.
 constexpr std::size_t kMaxScopes = 256;
 
 Result<SharedPrefix> PrefixOf(const JsonObject& object) {

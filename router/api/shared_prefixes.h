@@ -1,7 +1,7 @@
-// Prefixes that the operator lets all tenants share, such as a system prompt that everybody uses. A prompt that begins
-// with one has its first blocks in the scope that belongs to nobody, and only what follows in the scope of its tenant
-// (OwnScope, common/prefix/block_hash.h): so a worker computes the prefix once for all of them. Whether it is cached is
-// no secret then. Prompts with a salt share nothing.
+// Prefixes that the operator lets all tenants share, such as a system prompt that all of them use. A prompt that begins
+// with one has its first blocks in the scope without a tenant, and only the rest in the scope of its tenant (OwnScope,
+// common/prefix/block_hash.h): so a worker computes the prefix once for all of them. Whether it is cached is no secret
+// then. Prompts with a salt share nothing.
 //
 // The file has one JSON object per line, with the members that /admin/v1/warm takes for a prompt; `model` may be left
 // out, and then the prefix is shared in every model. Blank lines and lines that begin with # are skipped:

@@ -2,9 +2,9 @@
 //
 //   "…He said ST" + "OP it"   with stop "STOP"   →   "…He said "
 //
-// Of several stop strings, the one that ends first counts; if several end there, the longest. A reader of single bytes
-// would find the same one, so the cut does not depend on the borders. Text that could be the beginning of a stop string
-// is held back until more text decides. Pure; not thread-safe.
+// The stop string that ends first counts; if several end there, the longest. A reader of single bytes would find the
+// same one, so the cut does not depend on the borders. Text that could be the beginning of a stop string is held back
+// until more text decides. Pure; not thread-safe.
 #pragma once
 
 #include <cstddef>

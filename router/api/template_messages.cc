@@ -131,7 +131,7 @@ class Conversation {
     in_front_ = std::exchange(waiting_, {});
   }
 
-  // What follows is no user message: gives waiting text its place.
+  // The next message is no user message: gives waiting text its place.
   void Settle() {
     if (user_) {
       behind_ = Joined(std::move(behind_), std::exchange(waiting_, {}));

@@ -9,7 +9,7 @@
 //   arguments         → of an earlier tool call that are a text, where the template needs an object: {"arguments":
 //   text} content null      → beside tool calls, "" where the template refuses null
 //
-// What a message becomes depends on its neighbours up to the next answer only, so that the next turn of a conversation
+// The form of a message depends on its neighbours up to the next answer only, so that the next turn of a conversation
 // begins with the text of this one and finds it in the cache.
 #pragma once
 

@@ -7,8 +7,8 @@
 //
 // An answer that is gathered is charged as it grows, not for all that its request allows: most end long before
 // max_tokens, and a few dozen that may be long must not keep each other out. A request whose answer could never fit is
-// refused before it is dispatched (CheckAnswerFits), if the client itself set its length. Of a stream only what its
-// client has not read yet is held, and charged by the connection.
+// refused before it is dispatched (CheckAnswerFits), if the client itself set its length. A stream holds only what its
+// client has not read yet, and the connection charges that.
 //
 // The factors were measured with the worst texts known for each stage. They count bytes requested from the allocator,
 // as a limit on the address space does. jinja::Limits bounds a template's intermediate values separately.
@@ -39,7 +39,7 @@ namespace roost::router {
 // For the spec and the message that is made from it.
 [[nodiscard]] std::uint64_t SpecBytes(const GenerateSpec& spec);
 
-// What a gathered answer of these choices may take, at most.
+// The most memory that a gathered answer of these choices may take.
 struct AnswerBound {
   std::uint64_t choices = 1;
   std::uint64_t tokens = 0;               // of one choice
@@ -57,7 +57,7 @@ struct AnswerShape {
 };
 [[nodiscard]] std::uint64_t AnswerStartBytes(const GenerateSpec& spec, const AnswerShape& shape);
 
-// What one more piece of a gathered answer takes, as values and as JSON.
+// The memory that one more piece of a gathered answer takes, as values and as JSON.
 [[nodiscard]] std::uint64_t DeltaBytes(const AnswerDelta& delta);
 
 // kBodyTooLarge, with the numbers, when `memory` could never hold such an answer. `field` is the one that bounds it.

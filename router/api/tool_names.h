@@ -25,7 +25,7 @@ using ToolNames = std::map<std::string, ClientTool, std::less<>>;
 // The parameter that holds a custom tool's text.
 inline constexpr std::string_view kCustomToolInput = "input";
 
-// The text within a custom tool's arguments: {"input": "…"}. What a model wrote instead is the text.
+// The text within a custom tool's arguments: {"input": "…"}. Anything else that a model wrote is the text.
 [[nodiscard]] std::string CustomInputOf(const std::string& arguments);
 
 // A namespace and a name as the name of one function.

@@ -16,7 +16,7 @@ enum class ToolStrictness : std::uint8_t { kFree, kStrict };  // kStrict: argume
 
 enum class ToolInput : std::uint8_t { kJson, kText };  // kText: a custom tool, called with {"input": "a text"}
 
-// What a custom tool's text must be; always enforced.
+// The rule for a custom tool's text; always enforced.
 struct TextGrammar {
   enum class Syntax : std::uint8_t { kLark, kRegex } syntax = Syntax::kLark;
   std::string text;

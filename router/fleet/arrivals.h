@@ -26,7 +26,8 @@ namespace roost::router {
 class Arrivals {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(1);
-  // How long after its start a router expects its workers back. A worker looks for its router several times a second.
+  // The time after its start in which a router expects its workers back. A worker looks for its router several times a
+  // second.
   static constexpr Duration kSettling = std::chrono::seconds(2);
   static constexpr std::size_t kMostHeld = 1024;
 

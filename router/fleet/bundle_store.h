@@ -38,7 +38,7 @@ struct TextBundle {
   std::string eos_token;
 };
 
-// Why a bundle was not read.
+// The reason why a bundle was not read.
 enum class BundleFault : std::uint8_t {
   kUnreadable,  // its contents are invalid; asking again would not help
   kNotAsTold,   // its bytes do not have the announced digest
@@ -53,7 +53,8 @@ class BundleStore {
  public:
   // After this time the answer counts as lost. It is long, because a bundle may be large and the network slow.
   static constexpr Duration kPatience = std::chrono::seconds(10);
-  // How long a worker that sent a wrong bundle is not asked again: doubles from the first value up to the second.
+  // The time for which a worker that sent a wrong bundle is not asked again: doubles from the first value up to the
+  // second.
   static constexpr Duration kFirstDistrust = std::chrono::seconds(30);
   static constexpr Duration kLongestDistrust = std::chrono::minutes(30);
   static constexpr std::size_t kMaxUnused = 8;

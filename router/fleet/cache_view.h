@@ -1,5 +1,5 @@
-// What the router believes one worker holds, during one epoch of its link: the worker's part of the index, what updates
-// it (WorkerMode), and when to ask for a snapshot.
+// The router's belief about the blocks of one worker, during one epoch of its link: the worker's part of the index,
+// what updates it (WorkerMode), and when to ask for a snapshot.
 //
 //   exact       ViewSync, from the worker's events
 //   predicted   RoutingHistory, from the requests that the worker computed for this router

@@ -35,7 +35,7 @@ struct PlacementQuery {
   std::uint32_t waiting_bound = kNoBound;     // see RouteQuery
 };
 
-// What the operator asks of the policy.
+// The operator's wishes for the policy.
 struct RoutingWishes {
   std::uint32_t min_copies = 1;  // see RouteQuery
   SloBounds slo;
@@ -86,7 +86,7 @@ class Decider {
   // The same as OnOutcome of a request's first attempt that has one. The token came at `at`.
   void OnFirstToken(const ServedModel& model, const Prediction& prediction, Instant at);
 
-  // What an attempt gave to an answer that has ended.
+  // The tokens that an attempt gave to an answer that has ended, and when.
   struct AttemptOutput {
     std::uint32_t tokens = 0;
     Instant first_token_at{};

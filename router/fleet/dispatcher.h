@@ -52,7 +52,7 @@ struct ServedModel {
   std::string eos_token;
   std::int64_t created_unix_seconds = 0;
   std::string revision;  // its name; equal for all workers that serve the same files
-  // Which of its workers hold which blocks. Any thread may call Match.
+  // The index of its workers' blocks. Any thread may call Match.
   std::shared_ptr<const PrefixIndex> index;
 
   [[nodiscard]] bool is_adapter() const { return !base.empty(); }
@@ -90,7 +90,7 @@ struct GenerateSpec {
   std::optional<std::uint32_t> prompt_logprobs;
   std::uint32_t min_output_tokens = 0;  // before this many, no stop token ends a choice; at most max_output_tokens
   std::optional<wire::Constraint> constraint;  // for the whole output of each choice
-  std::string tenant;                          // of the key that the request came with; empty: nobody in particular
+  std::string tenant;                          // of the key that the request came with; empty: no tenant in particular
   // Hints for the worker's queue and cache; see wire::Generate.
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   std::uint32_t priority = 50;
@@ -157,7 +157,7 @@ class GenerationObserver {
   virtual void OnEnd(GenerationEnd end) = 0;
 };
 
-// Which of a model's workers an order goes to.
+// The workers of a model that an order goes to.
 enum class PinTarget : std::uint8_t {
   kAllWorkers,
   kBestWorker,  // the one that a request with this prompt would go to
@@ -183,10 +183,11 @@ struct PromptOfRevision {
   wire::PromptToEvict prompt;
 };
 
-// What is to be erased from workers' caches: a prompt, for each revision of its model that is served, or a tenant.
+// Names the content to erase from workers' caches: a prompt, for each revision of its model that is served, or a
+// tenant.
 struct EvictOrder {
   std::variant<std::vector<PromptOfRevision>, wire::TenantToEvict> what;
-  std::string model = {};  // whose workers are meant; empty: the workers of all models
+  std::string model = {};  // the model of the workers; empty: the workers of all models
   WorkerChoice workers = {};
 };
 
@@ -220,7 +221,7 @@ struct PromptQuery {
   std::vector<BlockHash> block_hashes;
 };
 
-// How many of a prompt's blocks, front to back, one worker has.
+// The number of a prompt's blocks, front to back, that one worker has.
 struct PromptHolder {
   std::string worker_id;
   WorkerMode mode = WorkerMode::kExact;   // the source of the numbers
@@ -228,7 +229,7 @@ struct PromptHolder {
   std::uint32_t pending_block_count = 0;  // blocks after these, which it is computing now
 };
 struct PromptChoice {
-  std::string worker_id;  // where the request would go now
+  std::string worker_id;  // the worker that the request would go to now
   std::string policy;
   DecisionReason reason = DecisionReason::kOnlyWorker;
   std::uint32_t cached_tokens = 0;
@@ -239,7 +240,7 @@ struct PromptMatch {
   std::optional<PromptChoice> choice;  // empty when none of them takes requests now
 };
 
-// What came of this router's requests at a worker.
+// Totals of this router's requests at a worker.
 struct WorkerTotals {
   std::uint64_t prompt_tokens = 0;  // of requests whose first token came, as the next two
   std::uint64_t cached_tokens = 0;
@@ -269,7 +270,7 @@ struct WorkerStatus {
   std::string kv_dtype;
   std::vector<std::string> adapters = {};  // that it serves
   WorkerShare share = {};                  // of its model's last requests
-  std::string host = {};                   // where it runs; empty: not told
+  std::string host = {};                   // the host that it runs on; empty: not told
   wire::ComputeShare compute = {};
 };
 
@@ -301,7 +302,7 @@ class Dispatcher {
   [[nodiscard]] virtual bool IsExpected(std::string_view /*model*/) const { return false; }
   [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
-  // How the models stand, and what became of workers lately.
+  // The state of the models, and the recent losses of workers.
   [[nodiscard]] virtual FleetStanding Standing() const { return {}; }
 
   // The model under which requests for a name count: the model's own name, of an adapter its base's. Empty when no
@@ -337,7 +338,7 @@ class Dispatcher {
   [[nodiscard]] virtual Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) = 0;
   [[nodiscard]] virtual Result<void> Warm(WarmOrder order, AnswersDone done) = 0;
   // Goes to all workers of the model, also to those that take no requests now, and takes at most thirty seconds. The
-  // dispatcher's own memory of the blocks goes too. What it has open of that prompt or tenant leaves nothing in a cache
+  // dispatcher's own memory of the blocks goes too. Open requests for that prompt or tenant leave nothing in a cache
   // any more.
   [[nodiscard]] virtual Result<void> Evict(EvictOrder order, AnswersDone done) = 0;
   // Takes a worker out of service for all routers, or puts it back. kNotFound: there is no such worker. The answer

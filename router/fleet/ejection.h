@@ -55,7 +55,7 @@ class Ejection {
     if (state_ == State::kIn && ++failure_count_ < kFailures) return false;
     return OnSilence(now);
   }
-  // The same, when it answers nobody.
+  // The same, when it answers none of its requests.
   [[nodiscard]] bool OnSilence(Instant now) {
     if (state_ == State::kOut) return false;
     if (state_ != State::kIn) time_ = std::min(2 * time_, kLongestTime);

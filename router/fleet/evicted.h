@@ -1,4 +1,4 @@
-// What an order to evict names: of a router's own memory, and of a worker's cache. Pure functions.
+// Matches an order to evict with a router's own memory, and with a worker's cache. Pure functions.
 #pragma once
 
 #include <optional>
@@ -14,10 +14,10 @@ namespace roost::router {
 // Is the request one of the tenant, or does its prompt continue the one that is named?
 [[nodiscard]] bool IsNamed(const EvictOrder& order, const GenerateSpec& spec);
 
-// May the blocks be named, whoever's they are? All may be a tenant's.
+// May the blocks be named, whichever tenant owns them? All may be a tenant's.
 [[nodiscard]] bool MayBeNamed(const EvictOrder& order, std::span<const BlockHash> chain);
 
-// What to tell a worker of this revision; nothing when the order does not have its prompt.
+// The message to a worker of this revision; nothing when the order does not have its prompt.
 [[nodiscard]] std::optional<wire::Evict> MessageFor(const EvictOrder& order, std::string_view revision);
 
 }  // namespace roost::router

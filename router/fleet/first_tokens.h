@@ -1,10 +1,10 @@
 // Judges a worker by the first tokens that it owes: a peer can report progress without end, and an engine may hang in
-// its very first step, of which nothing is known yet. What counts is whether tokens come.
+// its very first step, of which nothing is known yet. Only tokens count.
 //
 //   request sent ── silence: no token of any request ──► longer than the worker can need: the first token is overdue
 //                        ▲ any token ends it
 //
-// A busy worker answers somebody, so it is not silent. One that computes a long prompt, or stands behind others, is
+// A busy worker answers some request, so it is not silent. One that computes a long prompt, or stands behind others, is
 // given several times the predicted time; one whose steps or first tokens have become slow is given several times that.
 //
 // Not thread-safe, no clock. Constant time.

@@ -1,5 +1,5 @@
-// What became of workers and models lately, and since when each model is served or is not. It watches: it decides
-// nothing.
+// Remembers the recent losses of workers and changes of models, and since when each model is served or is not. It
+// watches: it decides nothing.
 //
 // Bounded: the losses of ten minutes, at most kMostLost; the last kMostEvents events; kMostModels models. A model whose
 // last worker left on its own (it said so) is forgotten ten minutes later: it was taken away. One whose workers were

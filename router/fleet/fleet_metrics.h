@@ -15,7 +15,7 @@
 
 namespace roost::router {
 
-// How the prediction of cached tokens compares with what a request's first token reports.
+// Compares the prediction of cached tokens with the report of a request's first token.
 struct CacheOutcome {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t predicted_cached_tokens = 0;

@@ -6,7 +6,7 @@
 
 namespace roost::router {
 
-// Why a worker was lost. One that said bye has left, and is not lost.
+// The reason why a worker was lost. One that said bye has left, and is not lost.
 enum class LostReason : std::uint8_t {
   kSilent,       // nothing heard for the worker timeout
   kRestarted,    // it said hello under a new epoch
@@ -16,7 +16,7 @@ enum class LostReason : std::uint8_t {
 };
 [[nodiscard]] std::string_view NameOf(LostReason reason);
 
-// Why a generation was sent again.
+// The reason why a generation was sent again.
 enum class RetryReason : std::uint8_t {
   kWorkerLost,
   kOverloaded,
@@ -25,11 +25,11 @@ enum class RetryReason : std::uint8_t {
 };
 [[nodiscard]] std::string_view NameOf(RetryReason reason);
 
-// Why a worker's part of the index is filled from a snapshot.
+// The reason why a worker's part of the index is filled from a snapshot.
 enum class ResyncReason : std::uint8_t { kHello, kGap, kDigest };
 [[nodiscard]] std::string_view NameOf(ResyncReason reason);
 
-// Why a request that had to wait at the router was refused.
+// The reason why a request that had to wait at the router was refused.
 enum class QueueRefusal : std::uint8_t { kFull, kDeadline };
 [[nodiscard]] std::string_view NameOf(QueueRefusal refusal);
 

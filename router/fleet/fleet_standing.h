@@ -1,4 +1,4 @@
-// How the models of a router stand, and what became of its workers lately: what operators are told first.
+// The state of a router's models, and the recent losses of its workers: what operators are told first.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace roost::router {
 
-// Why a worker gets requests, or none.
+// The state of a worker, which decides whether it gets requests.
 enum class WorkerState : std::uint8_t {
   kStarting,  // its tokenizer is not read yet
   kCordoned,  // an operator wants no new requests there

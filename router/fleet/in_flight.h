@@ -50,7 +50,7 @@ class InFlightLedger {
   // A load report includes everything that was charged up to `instant`; its step computed `computed_tokens` of prompts.
   void CoverUntil(Instant instant, std::uint32_t computed_tokens, std::uint32_t ageing);
 
-  // What the worker still has to compute for other routers.
+  // Sets the prompts that the worker still has to compute for other routers.
   void SetOthers(std::span<const wire::OtherPrompt> prompts, Instant now);
 
   // Charges that no report covers yet.

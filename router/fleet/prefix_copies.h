@@ -32,7 +32,7 @@
 
 namespace roost::router {
 
-// How a copy ended, for the caller that started it.
+// The end of a copy, for the caller that started it.
 struct CopyEnd {
   std::uint32_t done_block_count = 0;  // including those that the worker held before
   std::uint64_t computed_tokens = 0;

@@ -86,8 +86,8 @@ class RequestBook {
   // See Dispatcher::CheckRoom.
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
   void Cancel(RequestId id);
-  // What the order names goes on but leaves nothing in a cache any more, wherever it is sent from now on; copies of it
-  // end. O(requests).
+  // Lets the order's requests go on but leave nothing in a cache any more, wherever they are sent from now on; copies
+  // of their prompts end. O(requests).
   void KeepOut(const EvictOrder& order);
 
   // An event of an attempt. Events of attempts that are not, or no longer, at this worker are ignored. But a worker
@@ -95,8 +95,8 @@ class RequestBook {
   void OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now);
   // The worker left the roster: its requests move to other workers, or end. Counts what it had of each.
   Aftermath OnWorkerLost(const std::string& worker_id, Instant now);
-  // Leaves out workers whose first tokens stay away (see FirstTokens). What waits for them moves to other workers, if
-  // any takes it. O(requests) while a worker with requests is silent.
+  // Leaves out workers whose first tokens stay away (see FirstTokens). Requests that wait for them move to other
+  // workers, if any takes them. O(requests) while a worker with requests is silent.
   void MoveOverdue(Instant now);
 
   // Sends waiting requests while workers have room. O(workers) for each model that has waiting requests.
@@ -174,7 +174,7 @@ class RequestBook {
 
   // ---- the queue (request_book_queue.cc) ----
   [[nodiscard]] bool HasRoom(const Worker& worker) const;
-  // What a worker must support for this request.
+  // The features that a worker must support for this request.
   [[nodiscard]] static RouteQuery WishesOf(const GenerateSpec& spec);
   // Whether some worker may take the request, regardless of room.
   [[nodiscard]] bool MayBeTaken(const Request& request);

@@ -65,9 +65,9 @@ class RequestQueue {
   bool Remove(RequestId id);
 
   [[nodiscard]] std::size_t size() const { return places_.size(); }
-  // Of the next request; the queue is not empty.
+  // The priority of the next request; the queue is not empty.
   [[nodiscard]] std::uint32_t top_priority() const { return rounds_.begin()->first; }
-  // When the oldest waiting request was queued; empty when none waits. O(requests).
+  // The time when the oldest waiting request was queued; empty when none waits. O(requests).
   [[nodiscard]] std::optional<Instant> oldest() const;
 
  private:

@@ -36,7 +36,7 @@ namespace roost::router {
 
 class Revisions {
  public:
-  // How long a model without workers is remembered: its workers may be restarting.
+  // The time for which a model without workers is remembered: its workers may be restarting.
   static constexpr Duration kMemoryOfModels = std::chrono::minutes(10);
   static constexpr std::size_t kMaxGoneModels = 1024;
   static constexpr std::size_t kMaxKnownNames = 4096;
@@ -46,7 +46,7 @@ class Revisions {
 
   // A worker joins. Returns its revision's index, which the first worker creates.
   [[nodiscard]] std::shared_ptr<PrefixIndex> Join(const std::string& key, const std::string& model);
-  // Of a revision that a worker has joined.
+  // The costs of a revision that a worker has joined.
   [[nodiscard]] std::shared_ptr<StepCosts> StepCostsOf(const std::string& key) const {
     return revisions_.at(key).step_costs;
   }
@@ -100,7 +100,7 @@ class Revisions {
     std::uint64_t chosen_count = 0;  // since the model's revisions or their capacities changed
   };
 
-  // What a client gets who asks for a name, and the revision that serves it.
+  // The model that a client gets for a name, and the revision that serves it.
   struct Offer {
     const Revision* revision = nullptr;
     std::shared_ptr<const ServedModel> served;

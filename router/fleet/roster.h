@@ -125,7 +125,7 @@ class Roster {
     for (auto& [id, worker] : workers_) visit(*worker);
   }
   [[nodiscard]] WorkerState StateOf(const Worker& worker) const;
-  // Of a joined worker with this hello, among all; see wire::CrowdingOf.
+  // The crowding of a joined worker with this hello, among all; see wire::CrowdingOf.
   [[nodiscard]] wire::Crowding CrowdingOf(const wire::Hello& hello) const;
   [[nodiscard]] WorkerStatus StatusOf(const Worker& worker, Instant now) const;
 

@@ -1,5 +1,5 @@
-// What a worker without cache events probably holds: the prompts that this router sent it, kept in the worker's part of
-// the index the way a cache would keep them.
+// The probable contents of a worker without cache events: the prompts that this router sent it, kept in the worker's
+// part of the index the way a cache would keep them.
 //
 //   most recent ─► a0 a1 a2 a3 · b1 b2 (a0 was used again, it is further up) · … ◄─ dropped first
 //

@@ -7,7 +7,7 @@ namespace roost::router {
 
 namespace {
 
-// What a sum of StepPace keeps at each step.
+// The share of a StepPace's sums that each step keeps.
 constexpr double kKept = 0.98;
 // A worker begins as if so many steps had taken what was expected.
 constexpr double kStepsAsExpected = 2;

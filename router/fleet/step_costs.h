@@ -1,4 +1,4 @@
-// What a worker's steps take: one fit over all workers of a revision, and how much slower each of them is.
+// The costs of workers' steps: one fit over all workers of a revision, and how much slower each of them is.
 //
 //   step of worker w  ≈  slowness(w) · (base + prompt tokens / rate + per_request · requests
 //                                       + per_context_token · their context tokens)
@@ -7,8 +7,8 @@
 //
 // One worker alone sees too few different steps to tell the terms apart. While it has one request, all of a step may be
 // its context's, and when it is idle again it would seem to draw tokens for nothing; and if it computed only short
-// pieces of prompts, all of a step may be their tokens'. Together the workers of a fleet see enough. What differs
-// between them, and what other programs on the machine take from them, is one factor, which follows quickly.
+// pieces of prompts, all of a step may be their tokens'. Together the workers of a fleet see enough. Their differences,
+// and the time that other programs on the machine take from them, are one factor, which follows quickly.
 //
 // Steps of decodes alone have a fit of their own: how long a prompt's tokens take depends on how many come before them,
 // which no report tells, and beside that decodes are lost.
@@ -32,7 +32,7 @@ namespace roost::router {
 // tokens is not known.
 [[nodiscard]] bool IsPossible(const StepSample& step, std::uint64_t pool_tokens, std::uint32_t running_requests);
 
-// Of a revision.
+// The fitted costs of a revision's steps.
 class StepCosts {
  public:
   static constexpr Duration kHalfLife = std::chrono::minutes(10);  // of a step in the fit
@@ -44,7 +44,7 @@ class StepCosts {
   [[nodiscard]] DecodeCost decode() const { return decodes_.decode_cost(); }
   // Zero until some prompts were computed. Until they had several lengths it holds the time of the steps too.
   [[nodiscard]] double prefill_tokens_per_second() const;
-  // Of a step like this one; zero while that is unknown.
+  // The expected time of a step like this one; zero while that is unknown.
   [[nodiscard]] double ExpectedSeconds(const StepSample& step) const;
 
  private:
@@ -53,10 +53,10 @@ class StepCosts {
   std::optional<Instant> last_;
 };
 
-// Of a worker, of one kind of step.
+// A worker's pace relative to the fit, for one kind of step.
 class StepPace {
  public:
-  // What a step took, and what the fit expects of it.
+  // Takes the time of a step, and the fit's expectation of it.
   void Observe(double seconds, double expected_seconds);
 
   // Its time for a step relative to the fit's; 1 until a step was seen.

@@ -1,4 +1,4 @@
-// How many requests of each tenant are at workers, so that one tenant's load does not make others wait there. The queue
+// Counts the requests of each tenant at workers, so that one tenant's load does not make others wait there. The queue
 // at the router gives tenants turns (request_queue.h), but what has been sent waits at a worker in the order of its
 // priority. So requests of a tenant that has more at workers than its share go behind the others of their priority.
 //

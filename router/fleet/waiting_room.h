@@ -46,7 +46,7 @@ class WaitingRoom {
   [[nodiscard]] std::size_t size(const Line& line) const;
   // The number of all waiting requests.
   [[nodiscard]] std::size_t size() const;
-  // What its clients ask for.
+  // The name of the model or adapter that its clients ask for.
   [[nodiscard]] const std::string& NameOf(const Line& line) const;
   // The queues with waiting requests, in order.
   [[nodiscard]] std::vector<Line> Lines() const;

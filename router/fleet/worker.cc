@@ -81,7 +81,7 @@ DecodeCost Worker::decode_cost() const {
 
 bool Worker::IsStalled(Instant now) const {
   const auto context = static_cast<double>(load.running_context_tokens);
-  // What it owes may be running there, although its last report was of none.
+  // The requests that it owes may be running there, although its last report was of none.
   const double decode = decode_cost().StepSeconds(std::max(load.running_requests, 1U), context);
   const double rate = prefill_tokens_per_second();
   const double prefill = rate > 0 ? hello.max_batch_tokens / rate : 0;

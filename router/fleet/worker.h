@@ -43,15 +43,15 @@ struct Worker {
   // routers.
   void Report(wire::Load report, Instant now);
 
-  // What a step of decodes takes there; all zero while that is unknown.
+  // The cost of a step of decodes there; all zero while that is unknown.
   [[nodiscard]] DecodeCost decode_cost() const;
   // Zero while it is unknown.
   [[nodiscard]] double prefill_tokens_per_second() const {
     return step_costs->prefill_tokens_per_second() / prefill_pace.slowness();
   }
 
-  // What its steps take now: of the last one, or of the one under way as far as its parts show. Its mean follows too
-  // slowly where a machine gets another load.
+  // The present time of its steps: that of the last one, or of the one under way as far as its parts show. Its mean
+  // follows too slowly when a machine gets another load.
   [[nodiscard]] double present_step_seconds() const { return std::max(last_step_seconds, load.step_under_way_seconds); }
 
   // Whether the engine has work and has made no progress for longer than a step can take.

@@ -47,7 +47,7 @@ struct PromisedTokens {
   std::uint32_t found = 0;     // prompt tokens that were
 };
 
-// Why the mode changed, or the exact mode started again with a snapshot.
+// The reason why the mode changed, or the exact mode started again with a snapshot.
 enum class ModeReason : std::uint8_t {
   kMissingTokens,  // a bad window
   kQuiet,          // no bad window for the quiet time
@@ -58,7 +58,7 @@ enum class ModeReason : std::uint8_t {
 
 class ModeTracker {
  public:
-  // What the worker reports about its blocks; kNoBlocks: it keeps none.
+  // The worker's reports about its blocks; kNoBlocks: it keeps none.
   enum class Events : std::uint8_t { kSent, kNone, kNoBlocks };
 
   ModeTracker(Events events, ModeOptions options, Instant now);
@@ -70,7 +70,7 @@ class ModeTracker {
     bool operator==(const Change&) const = default;
   };
 
-  // What the worker reports from now on; ignored of one that keeps no blocks.
+  // The worker reports `events` from now on; ignored of one that keeps no blocks.
   [[nodiscard]] std::optional<Change> OnEvents(Events events, Instant now);
   // A request got its first token.
   [[nodiscard]] std::optional<Change> OnOutcome(const PromisedTokens& outcome, Instant now);

@@ -71,7 +71,7 @@ class BlockTable {
 
   // ---- readers ----
 
-  // Where a search begins.
+  // The place where a search begins.
   struct Search {
     Key key = 0;
     Bucket* home = nullptr;

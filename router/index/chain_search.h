@@ -72,7 +72,7 @@ class ChainSearch {
  private:
   static constexpr std::uint32_t kParts = 5;
 
-  // Where an interval's parts begin, and where the last one ends. Ascending; parts may be empty.
+  // The places where an interval's parts begin, and where the last one ends. Ascending; parts may be empty.
   using Bounds = std::array<std::uint32_t, kParts + 1>;
   struct Cut {
     Bounds bounds = {};

@@ -1,5 +1,5 @@
-// Which worker holds which blocks, for the workers of one revision of a model. One writer applies the workers' events;
-// any thread can match, wait-free: no lock, no retry, and no allocation once its buffer has grown.
+// Finds the workers of one revision of a model that hold a prompt's blocks. One writer applies the workers' events; any
+// thread can match, wait-free: no lock, no retry, and no allocation once its buffer has grown.
 //
 //   low 64 bits of a block's hash ──► table (block_table.h) ──► up to two lanes, or an interned set (holder_sets.h)
 //   lane (lanes.h) ──► the worker that holds the blocks; none once it was cleared
@@ -82,9 +82,10 @@ class PrefixIndex {
   // Store is O(kMaxLanes).
   void Clear(WorkerSlot worker);
 
-  // What `worker` reported since it was cleared, for comparison with the totals that it reports. Block count and digest
-  // are sums over the reports, modulo 2^64, regardless of the blocks in the table. So they stay exact when blocks are
-  // shed, or a shed block is removed. If a worker reports a block twice, the digest is wrong, as it should be.
+  // The sums of `worker`'s reports since it was cleared, for comparison with the totals that it reports. Block count
+  // and digest are sums over the reports, modulo 2^64, regardless of the blocks in the table. So they stay exact when
+  // blocks are shed, or a shed block is removed. If a worker reports a block twice, the digest is wrong, as it should
+  // be.
   struct WorkerView {
     std::uint64_t block_count = 0;
     BlockHash digest;  // xor of the hashes

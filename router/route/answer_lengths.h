@@ -1,4 +1,4 @@
-// How many tokens an answer will have, learned from the answers that have ended: a mean per model, and one per
+// Predicts the number of tokens of an answer, learned from the answers that have ended: a mean per model, and one per
 // conversation, which counts while it has predicted better.
 //
 // Bounded: kConversations conversations, of which a newer one takes the place of an older one with the same low bits.
@@ -23,7 +23,7 @@ class AnswerLengths {
 
   // At most `max_tokens`, the request's bound. Before the first answer of the model it is kFirstGuess, or the bound.
   [[nodiscard]] double Expect(std::string_view model, std::uint64_t session_hash, std::uint32_t max_tokens) const;
-  // Of any answer of the model, and so, if lengths have no memory, of what is left of one that runs.
+  // The mean of any answer of the model, and so, if lengths have no memory, of what is left of one that runs.
   [[nodiscard]] double MeanOf(std::string_view model) const;
 
   static constexpr double kFirstGuess = kUsualAnswer.own;
@@ -44,7 +44,7 @@ class AnswerLengths {
   };
   struct OfModel {
     FadingMean tokens{.sum = kGuessedAnswers * kFirstGuess, .weight = kGuessedAnswers};
-    // Of answers in conversations that had one before: how far off each predictor was.
+    // The errors of both predictors, over answers in conversations that had one before.
     FadingMean error_of_mean;
     FadingMean error_of_conversation;
     std::vector<Conversation> conversations;  // by the low bits of the hash; empty until the first

@@ -2,8 +2,8 @@
 // the least loaded workers (candidates.h).
 //
 // Candidates within a tie of the cheapest count as equal: kTieSeconds, and for what costs little kTieShare of its cost.
-// Of these it chooses the one with the deepest match, then the one with the shortest queue, then the one that was sent
-// nothing for the longest time, so that idle caches fill evenly.
+// Among these it chooses the one with the deepest match, then the one with the shortest queue, then the one that was
+// sent nothing for the longest time, so that idle caches fill evenly.
 //
 // A bounded rule looks ahead: a hot prefix gets one more holder when that saves more than it costs (replication.h). A
 // question without a request does not change its state.

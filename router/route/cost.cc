@@ -17,7 +17,7 @@ constexpr double kHalfOvertakenTokens = 1000;
 constexpr double kSpeedNoise = 1.5;
 // In a saturated fleet, each request that waits at the worker counts as this many more overtaken prompts.
 constexpr double kSaturatedDelay = 16;
-// Of the time of a prefill, what an answer that runs there pays for it.
+// The share of a prefill's time that an answer which runs there pays for it.
 constexpr double kStallShare = 0.4;
 
 struct Rates {
@@ -71,7 +71,7 @@ struct Standing {
   double overtaken = 0;      // prompts; late ones count more
 };
 
-// Where short prompts go first, the factor by which shorter prompts that arrive meanwhile lengthen a wait.
+// The factor by which shorter prompts that arrive meanwhile lengthen a wait, if short prompts go first.
 double StretchOf(double uncached, double busy_share) {
   return 1 / (1 - busy_share * uncached / (uncached + kHalfOvertakenTokens));
 }
@@ -94,18 +94,19 @@ double SaturationOf(const FleetSpeed& speed) {
   return std::clamp((speed.busy_share - kMaxBusyShare) / (1 - kMaxBusyShare), 0.0, 1.0);
 }
 
-// How many requests the prefill of the new prompt delays.
+// The number of requests that the prefill of the new prompt delays.
 double DelayedBy(const Standing& standing, const WorkerView& worker, double saturation) {
   return standing.overtaken + saturation * kSaturatedDelay * worker.waiting_requests;
 }
 
-// What a request adds to each step that draws a token of it, seconds. Its context is taken half-way through its answer.
+// The time that a request adds to each step that draws a token of it, in seconds. Its context is taken half-way through
+// its answer.
 double AddedStepSeconds(const WorkerView& worker, double prompt_tokens, double answer_tokens) {
   return worker.decode.StepSeconds(1, prompt_tokens + answer_tokens / 2) - worker.decode.base_seconds;
 }
 
-// How many tokens are drawn while both the new answer and one that runs there go on, if lengths have no memory. After
-// that the loads of the workers tell nothing of each other any more.
+// The number of tokens that are drawn while both the new answer and one that runs there go on, if lengths have no
+// memory. After that the loads of the workers tell nothing of each other any more.
 double OverlapOf(const AnswerLength& answer) {
   const double sum = answer.own + answer.of_others;
   return sum > 0 ? answer.own * answer.of_others / sum : 0;

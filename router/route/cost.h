@@ -5,7 +5,7 @@
 //   cost  = pace · (queue + growth + congestion · (prefill + decode) + delay + stall)
 //           + answer pace · (answer + slo)
 //
-// So it is what the request and the others wait until their last tokens; a second is a second, whoever waits.
+// So it is what the request and the others wait until their last tokens; a second of any request counts the same.
 //
 //   queue       the uncached tokens before it, at the worker's pace. Where short prompts go first, these are those of
 //               the shorter prompts of all routers, and of the current step
@@ -18,13 +18,14 @@
 //               long counts up to 20 times (prompt_queue.h). In a saturated fleet each request that waits at the worker
 //               counts as 16 more overtaken prompts
 //   answer      its own tokens at the step that the worker would have with the requests that run and wait there, and
-//               with this one; as many as it draws while those run too. What comes after that is the same everywhere
-//               (answer_lengths.h predicts lengths). What it adds to their steps is about as much, and counts once
+//               with this one; as many as it draws while those run too. Its later tokens cost the same everywhere
+//               (answer_lengths.h predicts lengths). The time that it adds to their steps is about as much, and counts
+//               once
 //   stall       the answers that run there stand still while its prompt is computed: 0.4 of its prefill for each, as
 //               decodes and prompts share their steps
 //   slo         only with bounds: an answer that breaks one is lost to its user, and counts with all of its seconds
-//               once more: the request's own, and those that run there and would break theirs because of it. What
-//               comes near a bound counts in part, from none at half of it to all at the bound
+//               once more: the request's own, and those that run there and would break theirs because of it. An
+//               answer near a bound counts in part, from none at half of it to all at the bound
 //   congestion  2 / (1 - ρ), where ρ is the busy share of the fleet. Computing tokens that a longer match would have
 //               saved delays all later requests, and more so in a busier fleet. It counts twice, because computed
 //               blocks evict as many others, which are then computed again. Without this term a router minimises each
@@ -101,10 +102,10 @@ struct AnswerLength {
   double of_others = 0;  // that are left of an answer that runs
 };
 
-// Where nothing is known of a request.
+// The length to expect if nothing is known of a request.
 inline constexpr AnswerLength kUsualAnswer{.own = 256, .of_others = 256};
 
-// What users were promised. What breaks a bound counts more than its seconds; 0: no bound.
+// The promises to users. An answer that breaks a bound counts more than its seconds; 0: no bound.
 struct SloBounds {
   double ttft_seconds = 0;
   double itl_seconds = 0;  // mean time between tokens

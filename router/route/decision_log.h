@@ -42,7 +42,7 @@ struct DecisionRecord {
   struct Outcome {
     std::uint32_t cached_tokens = 0;
     double ttft_seconds = 0;  // from the decision to the first token's arrival at the router
-    // Of the whole answer, when it has ended. Only of requests for one.
+    // The whole answer, when it has ended. Only of requests for one.
     struct Answer {
       std::uint32_t tokens = 0;
       double itl_seconds = 0;    // mean time between its tokens; 0 if it has only one
@@ -51,7 +51,7 @@ struct DecisionRecord {
     std::optional<Answer> answer = std::nullopt;
   };
   std::optional<Outcome> outcome = std::nullopt;
-  std::string_view no_outcome = {};  // why there will be none; empty: it is there, or may come
+  std::string_view no_outcome = {};  // the reason why there will be none; empty: it is there, or may come
 };
 
 class DecisionLog {

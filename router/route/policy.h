@@ -54,7 +54,7 @@ struct RouteQuery {
 // The same on the worker in this slot. O(matches).
 [[nodiscard]] PromptOnWorker PromptOn(const RouteQuery& query, WorkerSlot slot);
 
-// Why a worker was chosen; a label of roost_router_decisions_total.
+// The reason why a worker was chosen; a label of roost_router_decisions_total.
 enum class DecisionReason : std::uint8_t {
   kDeepestMatch,  // held the longest match, and no other was cheaper by more than a tie
   kLeastLoad,     // nothing useful matched, or the match was not worth the wait

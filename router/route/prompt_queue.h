@@ -1,4 +1,4 @@
-// The prompts that one worker still has to compute: this router's, and other routers' as the worker reports them. Where
+// The prompts that one worker still has to compute: this router's, and other routers' as the worker reports them. If
 // short prompts go first, it tells which prompts a new one waits for and which it overtakes.
 //
 //   first ◀── fewest tokens left, plus `ageing` for each second that a prompt came later ──▶ last
@@ -6,9 +6,9 @@
 //
 // That is the order of the worker's WaitingQueue.
 //
-// How much is left of each prompt is an estimate. The prompt tokens of a reported step are subtracted from the first
-// prompts in that order, regardless of the router that sent them. If the worker reports more queued tokens than these
-// prompts have, the rest counts as going first. All prompts are assumed to have equal priority.
+// The rest of each prompt is an estimate. The prompt tokens of a reported step are subtracted from the first prompts in
+// that order, regardless of the router that sent them. If the worker reports more queued tokens than these prompts
+// have, the rest counts as going first. All prompts are assumed to have equal priority.
 //
 // Not thread-safe. Operations are O(prompts), which is bounded by the worker's queue bound.
 #pragma once
@@ -38,8 +38,8 @@ class PromptQueue {
   void OnComputed(std::uint32_t token_count, Instant sent_until, std::uint32_t ageing);
 
   struct Place {
-    double all_tokens = 0;     // what is left of all prompts
-    double before_tokens = 0;  // what is left of the prompts that go before the new one
+    double all_tokens = 0;     // the tokens that are left of all prompts
+    double before_tokens = 0;  // the tokens that are left of the prompts that go before the new one
     // The number of prompts that go after it. A prompt counts more if its first token takes longer anyway.
     double overtaken = 0;
   };

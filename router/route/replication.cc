@@ -23,7 +23,7 @@ SharedPrefixes PrefixesOf(const FleetView& fleet, const std::vector<Candidate>& 
   SharedPrefixes prefixes;
   bool several_hold_deepest = false;
   for (const Candidate& candidate : candidates) {
-    if (fleet.Find(candidate.slot)->receives_copy) continue;  // what it holds of the copy is no prefix of its own
+    if (fleet.Find(candidate.slot)->receives_copy) continue;  // its part of the copy is no prefix of its own
     const std::uint32_t tokens = candidate.matched_tokens;
     if (tokens > prefixes.deepest) {
       prefixes = {.deepest = tokens, .of_several = prefixes.deepest};

@@ -22,7 +22,7 @@
 // too, often a system prompt: had the receiver held it, the conversation might be there.
 //
 // RouteQuery::min_copies asks for more: a prefix that several requests of about the last minute ended their matches
-// with gets copies until so many workers hold it, one copy at a time in the fleet, whether anyone waits or not.
+// with gets copies until so many workers hold it, one copy at a time in the fleet, even if no request waits.
 //
 // Copies are bounded: a prefix with kMaxHolders holders (candidates.h) gets no more, and a worker receives one copy at
 // a time.

@@ -1,4 +1,4 @@
-// Which share of its model's last requests each worker took, and why it took few. Made from the decision log.
+// The share of its model's last requests that each worker took, and why it took few. Made from the decision log.
 //
 // A worker that takes less than half of an equal share has a reason: the terms of the cost by which it was, on average,
 // further from the workers that were chosen.
@@ -17,7 +17,7 @@ namespace roost::router {
 struct WorkerShare {
   std::uint32_t taken = 0;
   std::uint32_t decisions = 0;  // of its model, the last ones
-  std::string_view why = {};    // why it took few, a literal; empty when it took enough, or too little is known
+  std::string_view why = {};    // the reason for few, a literal; empty when it took enough, or too little is known
 };
 
 class WorkerShares {
@@ -32,7 +32,7 @@ class WorkerShares {
   [[nodiscard]] WorkerShare Of(std::string_view model, std::string_view worker_id, std::size_t worker_count) const;
 
  private:
-  // Of one worker. The differences are to the chosen candidate, in seconds of the cost, where another was chosen.
+  // Sums for one worker. The differences are to the chosen candidate, in seconds of the cost, where another was chosen.
   struct Tally {
     std::uint32_t taken = 0;
     std::uint32_t compared = 0;

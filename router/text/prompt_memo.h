@@ -85,14 +85,14 @@ class PromptMemo {
   // The same without a memo.
   [[nodiscard]] static Result<HashedTokens> ReadWhole(const Scope& scope, PromptText text, std::size_t max_tokens);
 
-  // Forgets all texts. What is read meanwhile may be kept.
+  // Forgets all texts. Texts that are read meanwhile may be kept.
   void Clear();
 
   [[nodiscard]] Counts counts() const;
 
  private:
   struct Piece;    // of a text that is being read
-  struct Stretch;  // what is kept of a piece
+  struct Stretch;  // the results that are kept of a piece
   struct Reading;  // one call of Read
 
   struct Key {

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What hostile clients cost another client: the 99th percentile of its answers while each attack runs, over the same
-without, in turns.
+"""The harm of hostile clients to another client: the 99th percentile of its answers while each attack runs, over the
+same without, in turns.
 
     ROOST_BIN=FOLDER attack_figures.py [--seconds S] [--turns N] [--rate R] [--list | NAME …]
 
-Starts a real router with API keys and a worker with the demo model. A client with a key sends short completions at fixed
-times, whatever becomes of the others (open loop), so that a router that stands still shows in all of them. The attacker is
-a process of its own with the least priority (nice 19): its own computing takes no processor from the client, what it makes
-the daemons do does. `none` is the control: two quiet halves. Prints `figure attack_<name>_p99_ratio <value> x`, and on
-standard error what was measured and what the attacker was told.
+Starts a real router with API keys and a worker with the demo model. A client with a key sends short completions at
+fixed times, whether or not the earlier ones were answered (open loop), so that a router that stands still shows in all
+of them. The attacker is a process of its own with the least priority (nice 19): its own computing takes no processor
+from the client, the daemons' work for it does. `none` is the control: two quiet halves. Prints
+`figure attack_<name>_p99_ratio <value> x`, and on standard error the measurements and the answers to the attacker.
 """
 
 import argparse
@@ -280,7 +280,7 @@ def measure(name, options):
             times["quiet"] += client.run(options.rate, options.seconds)
             with attacker:
                 times["attacked"] += client.run(options.rate, options.seconds)
-            threading.Event().wait(0.5)  # what the attack began has ended
+            threading.Event().wait(0.5)  # meanwhile the attack's last requests end
         if router.process.poll() is not None or worker.process.poll() is not None:
             sys.exit(f"{name}: a daemon ended")
     p99 = {kind: percentile(took, 0.99) for kind, took in times.items()}

@@ -1,4 +1,4 @@
-// What a benchmark's own worker tells a router.
+// The messages of a benchmark's own worker to a router.
 #pragma once
 
 #include "common/wire/messages.h"
@@ -6,7 +6,7 @@
 
 namespace roost::bench {
 
-// Of a model "m". What a worker sends when the router asks for its tokenizer; the router uses its own.
+// The bundle of a model "m" that a worker sends when the router asks for its tokenizer; the router uses its own.
 inline wire::Tokenizer WorkerBundle() {
   wire::Tokenizer bundle{"", "{}", "", "", ""};
   bundle.digest = wire::DigestOf(bundle);

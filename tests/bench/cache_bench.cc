@@ -29,7 +29,8 @@ CacheUser Prompt(std::uint64_t number) {
   return {BlockHash{1, 1}, std::move(tokens), kBlockTokens};
 }
 
-// Where a prompt's blocks are: one after the other, or scattered, because other prompts were computed at the same time.
+// The places of a prompt's blocks: one after the other, or scattered, because other prompts were computed at the same
+// time.
 enum class Layout { kTogether, kScattered };
 
 // A pool whose blocks are all ready and idle.

@@ -28,7 +28,7 @@ import time
 import gpu_bounds
 
 SKIPPED = 77
-# What is kept of a figure; the rest follows from the others.
+# The members that are kept of a figure; the rest follows from the others.
 FACTS = ("value", "unit", "date", "commit")
 OURS = "gpu_"
 OTHERS = ("torch_", "transformers_")

@@ -37,7 +37,7 @@ def merge(folders):
     about = {}
     for folder in folders:
         for name, record in stages_of(folder).items():
-            # What was not reached replaces nothing.
+            # A stage that was not reached replaces nothing.
             if record["rc"] is not None or name not in stages:
                 stages[name] = record
         path = folder / "figures.json"

@@ -1,4 +1,5 @@
-"""What leases have measured, merged and written into a page; and that kernels/README.md has the table of the kept files."""
+"""Measurements of leases, merged and written into a page; and that kernels/README.md has the table of the kept
+files."""
 
 import json
 import pathlib

@@ -99,7 +99,7 @@ class Bench {
   std::uint64_t number_ = 0;
 };
 
-// What a request adds if its schema is compiled already: its automaton, and the first mask.
+// The time that a request adds if its schema is compiled already: its automaton, and the first mask.
 double CachedStartSeconds(const worker::GrammarLibrary& library, std::uint32_t vocab_size, Effort effort) {
   const wire::Constraint constraint{.kind = wire::ConstraintKind::kJsonSchema, .text = kAnswerSchema, .field = "f"};
   const auto grammar = library.Compile(constraint).value();

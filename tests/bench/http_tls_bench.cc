@@ -1,6 +1,6 @@
-// What TLS costs a router: what one of its cores does in a second over TLS, divided by what it does over plain HTTP, of
-// streamed tokens and of whole chats on connections that stay open. Router, worker and clients are in this process; the
-// router's time is the process's without the threads of the others. The two take turns.
+// Measures the cost of TLS for a router: the work of one of its cores in a second over TLS, divided by its work over
+// plain HTTP, of streamed tokens and of whole chats on connections that stay open. Router, worker and clients are in
+// this process; the router's time is the process's without the threads of the others. The two take turns.
 #include <pthread.h>
 
 #include <algorithm>

@@ -21,8 +21,8 @@ using router::MatchBuffer;
 using router::PrefixIndex;
 
 // Prompts as a fleet sees them. A trunk (a system prompt, a document) is held by many workers, by some of them only its
-// front. A branch (a conversation) is held by one worker; for one branch in four another worker holds its front. Where
-// a front ends differs from trunk to trunk and from branch to branch.
+// front. A branch (a conversation) is held by one worker; for one branch in four another worker holds its front. The
+// end of a front differs from trunk to trunk and from branch to branch.
 struct Shape {
   std::uint32_t workers = 256;
   std::uint32_t trunks = 4096;

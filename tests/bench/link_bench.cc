@@ -1,6 +1,6 @@
-// What keys cost: tokens per second from a worker to the observers of their requests, over a link with CURVE and over
-// one without, in turn in the same run. Router and worker are in this process, over real sockets; the worker is a
-// script that sends steps as fast as the router takes them.
+// Measures the cost of keys: tokens per second from a worker to the observers of their requests, over a link with CURVE
+// and over one without, in turn in the same run. Router and worker are in this process, over real sockets; the worker
+// is a script that sends steps as fast as the router takes them.
 #include <algorithm>
 #include <atomic>
 #include <memory>

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What a model's steps take on a machine that is not theirs alone, as ratios to the same steps on the quiet machine, in
-turns within one run: beside a busy process of normal and of low priority, under a CPU quota, and beside a second model.
+"""The time of a model's steps on a machine that is not theirs alone, as ratios to the same steps on the quiet machine,
+in turns within one run: beside a busy process of normal and of low priority, under a CPU quota, and beside a second
+model.
 
     tests/bench/neighbours.py                    Qwen3-0.6B's shape, random weights, all cores
     tests/bench/neighbours.py --other BINARY     an older roost_stepper in the same turns

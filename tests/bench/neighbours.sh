@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a model's steps take beside other processes, under a CPU quota, and beside a second model, as ratios to the quiet
-# machine, in turns within one run: a line each, figure <name> <value> <unit>. For arguments see neighbours.py.
+# The time of a model's steps beside other processes, under a CPU quota, and beside a second model, as ratios to the
+# quiet machine, in turns within one run: a line each, figure <name> <value> <unit>. For arguments see neighbours.py.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

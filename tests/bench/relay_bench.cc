@@ -1,4 +1,4 @@
-// How long a token that a worker sends is on its way through the router to its client, beside clients that send large
+// Measures the time that a worker's token takes through the router to its client, beside clients that send large
 // bodies. Router and worker are in this process: the real server, API, text threads and fleet, over real sockets; the
 // worker is a script.
 #include <sys/resource.h>

@@ -29,7 +29,8 @@ std::vector<float> Logits() {
   return logits;
 }
 
-// What a step costs in addition when all of 16 requests want log probabilities and the 20 likeliest tokens.
+// Measures the time that a step takes in addition when all of 16 requests want log probabilities and the 20 likeliest
+// tokens.
 void BenchLogprobs(Effort effort, const kernels::Backend& backend, const std::vector<float>& logits) {
   constexpr std::uint32_t kTop = 20;
   const std::vector<kernels::SampledToken> sampled(kRows, {.token = 77});

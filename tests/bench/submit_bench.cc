@@ -1,5 +1,5 @@
-// How long a client's thread waits to have a request routed while the link thread reads a large snapshot: both need the
-// fleet's lock. Router and worker are in this process, over a real socket; the worker is a script.
+// Measures the time that a client's thread waits to have a request routed while the link thread reads a large snapshot:
+// both need the fleet's lock. Router and worker are in this process, over a real socket; the worker is a script.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -64,7 +64,7 @@ def run(arguments, folder, **environment):
 
 
 def aiperf(programs, address, folder):
-    """What it calls each thing, and its value."""
+    """The tool's name for each figure, and its value."""
     run([programs / "aiperf", "profile", "--model", "demo-model", "--url", f"http://{address}", "--endpoint-type", "chat",
          "--streaming", "--tokenizer", DEMO_MODEL, "--use-server-token-count", "--concurrency", 4, "--request-count",
          REQUESTS, "--num-prefix-prompts", 3, "--prefix-prompt-length", 800, "--synthetic-input-tokens-mean", 300,

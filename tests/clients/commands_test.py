@@ -1,5 +1,5 @@
 """Command lines of coding agents, run as they are: sessions with tools against the scripted model, which says what to
-call. What they sent is then replayed against the demo model, whose cache must know nearly all of each later turn."""
+call. Their requests are then replayed against the demo model, whose cache must know nearly all of each later turn."""
 
 import json
 import os

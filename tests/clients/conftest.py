@@ -31,7 +31,7 @@ DEMO = "demo-model"
 SCRIPTED = "scripted"
 
 
-# A port for a base URL on which nobody listens: a router that has ended.
+# A base URL at whose port no process listens: a router that has ended.
 @pytest.fixture(scope="session")
 def closed_url():
     with Cluster() as cluster:

@@ -1,4 +1,4 @@
-"""What the tests of the openai package share: a client of the router that everybody uses, and what it asks."""
+"""Helpers that the tests of the openai package share: a client of the shared router, and its requests."""
 
 import openai
 import pytest

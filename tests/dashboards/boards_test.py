@@ -20,7 +20,7 @@ METRICS, LABELS = catalog.read()
 BOARDS = {path.name: json.loads(path.read_text()) for path in sorted((ROOT / "dashboards").glob("*.json"))}
 RULE_FILES = sorted((ROOT / "dashboards/rules").glob("*.yaml"))
 RULES = [rule for path in RULE_FILES for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
-# Of Grafana's, and its way to write one's own.
+# Units of Grafana's, and its way to write one's own.
 UNITS = {"short", "none", "percentunit", "s", "bytes", "Bps", "reqps", "cps"}
 SEVERITIES = {"critical", "warning", "info"}
 # Variable -> label.

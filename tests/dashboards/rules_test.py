@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "dashboards/rules").glob("*.yaml"))
 RUNBOOK = ROOT / "dashboards/runbook.md"
 DOCS = "https://git.example.com/roost"
-MINUTES_BEFORE = 300  # what RoostHitRateFell takes for the day
+MINUTES_BEFORE = 300  # the time that RoostHitRateFell takes for the day
 
 
 @dataclasses.dataclass

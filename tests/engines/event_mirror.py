@@ -1,4 +1,4 @@
-"""What an engine's cache holds, from all the events that its replay socket has: by tokens, independent of hashes of ours.
+"""Follows an engine's cache by all the events that its replay socket has: by tokens, independent of hashes of ours.
 Needs pyzmq, and msgpack or (as vLLM has it) msgspec."""
 
 import zmq
@@ -74,7 +74,7 @@ class EventMirror:
 
     @staticmethod
     def held_blocks(held, block_tokens, tokens, salt="", adapter=""):
-        """How many of the leading blocks of `tokens` are in `held`."""
+        """The number of the leading blocks of `tokens` that are in `held`."""
         count = 0
         while (count + 1) * block_tokens <= len(tokens) and (
                 (adapter, salt), tuple(tokens[:(count + 1) * block_tokens])) in held:

@@ -1,5 +1,5 @@
-"""What Roost's router and a worker beside an engine add to a request, before a double of vLLM that answers at once: time
-to the first token against a direct request, in turns, and processor time of both daemons.
+"""The time that Roost's router and a worker beside an engine add to a request, before a double of vLLM that answers at
+once: time to the first token against a direct request, in turns, and processor time of both daemons.
 
     foreign_cost.py [REQUESTS]      needs a release build; prints figures
 """

@@ -1,5 +1,5 @@
-"""What a worker beside another engine promises, through the real daemons: the tests that a double passes in CI and real
-vLLM with vllm.sh. A subclass starts engines:
+"""The promises of a worker beside another engine, checked through the real daemons: the tests that a double passes in
+CI and real vLLM with vllm.sh. A subclass starts engines:
 
     class DoubleTest(foreign_suite.ForeignSuite, unittest.TestCase):
         def start_engine(self): …       an object with port, events, replay, model, kill(), hang(), go_on(), running()

@@ -63,7 +63,7 @@ class DoubleEngine:
         return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if "num_requests_running{" in line)
 
     def looks(self):
-        """How often somebody has read its metrics."""
+        """The number of reads of its metrics."""
         return int(self.request("GET", "/looks"))
 
     def tokens(self, prompt, count, model="demo-model"):

@@ -196,7 +196,7 @@ def record_load(vllm):
 
 
 def record_death(vllm, name, kill, max_tokens=1500):
-    """What a client sees whose engine ends in the middle of a stream, and what the next one sees."""
+    """The answer to a client whose engine ends in the middle of a stream, and the answer to the next one."""
     body = completion(tokens(40, 40), max_tokens=max_tokens, ignore_eos=True)
     exchange = Exchange(vllm, http_request("POST", "/v1/completions", body)).read_until(b"data: ", 4)
     begin = time.monotonic()
@@ -335,7 +335,7 @@ def adapters(ports):
                 events.close()
             events.write("events-adapters.jsonl")
             exchange_completion(vllm, "adapter", completion(PROMPT, model="poet", max_tokens=2))
-            # Where the adapters lie is this machine's alone.
+            # The adapters' folder is this machine's alone.
             page = Exchange(vllm, http_request("GET", "/v1/models")).read_all()
             write_bytes("http/page-v1-models-adapters.request", page.request)
             place = b"/adapters".ljust(len(folder), b"_")

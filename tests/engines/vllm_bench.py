@@ -82,7 +82,7 @@ def ask(address, prompt, tokens):
 
 
 class Turns:
-    """Which router is asked next."""
+    """Chooses the router that is asked next."""
 
     def __init__(self, addresses):
         self.addresses = itertools.cycle(addresses)

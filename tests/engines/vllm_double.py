@@ -10,8 +10,8 @@ evicted, the least recently used first. `vllm_double_test.py` compares its answe
 Computing takes no time of its own, so requests do not slow each other down. With --paced they do, as on an engine:
 prompts are computed one after the other, no request gets a token meanwhile, and each that runs makes the time between
 tokens longer by --token-us-per-request. With --tokenizer FILE (and the package `tokenizers`) it takes texts too, and
-its answers are words of that tokenizer, a token each, which are the same tokens in the next prompt. With --render it turns
-a request into tokens for whoever asks (/v1/completions/render), as vLLM does with VLLM_ENABLE_SCALE_OUT_ENDPOINTS=1.
+its answers are words of that tokenizer, a token each, which are the same tokens in the next prompt. With --render it
+turns a request into tokens (/v1/completions/render), as vLLM does with VLLM_ENABLE_SCALE_OUT_ENDPOINTS=1.
 
 SIGUSR1 loses the next message of events, as a full queue of the publisher does. SIGSTOP is a hang.
 """
@@ -86,7 +86,7 @@ class Request:
         self.tells_usage_always = options.get("continuous_usage_stats", False)
 
     def problem(self):
-        """What the engine finds, with status 200."""
+        """The error that the engine finds in the request, and sends with status 200; None if there is none."""
         if any(token >= VOCABULARY for token in self.prompt):
             bad = next(token for token in self.prompt if token >= VOCABULARY)
             return Refused(400, f"Token id {bad} is out of vocabulary")

@@ -15,7 +15,7 @@ class Cache:
         self.block_tokens = block_tokens
         self.free = block_count
         self.users = {}  # hash -> requests that use the block
-        self.idle = collections.OrderedDict()  # hashes of blocks that nobody uses, the least recently used first
+        self.idle = collections.OrderedDict()  # hashes of unused blocks, the least recently used first
         self.events = []
 
     def hashes(self, request, tokens):
@@ -85,7 +85,7 @@ class Cache:
 
 
 class Publisher:
-    """Sends batches of events, and the last 10,000 again to whoever asks."""
+    """Sends batches of events, and the last 10,000 again on request."""
 
     def __init__(self, context, events, replay, topic):
         self.sequence = 0

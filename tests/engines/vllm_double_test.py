@@ -139,7 +139,7 @@ def post(path, body):
 
 
 class RenderTest(unittest.TestCase):
-    """What routers that count tokens ask for. The form is that of vLLM's GenerateRequest."""
+    """The request of routers that count tokens. The form is that of vLLM's GenerateRequest."""
 
     BODY = {"model": "demo-model", "prompt": [3, 1, 4], "max_tokens": 2}
 

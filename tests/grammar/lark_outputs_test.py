@@ -206,7 +206,7 @@ def check(lark, program, name, grammar, count, why_not=False):
 
 
 def check_probes(program):
-    """What must be taken, and what must not: a grammar that is too narrow writes no wrong output."""
+    """Texts that must be taken, and texts that must not: a grammar that is too narrow writes no wrong output."""
     patch = "*** Begin Patch\n*** Update File: a \"b\".py\n@@ def f():\n-\told\\n\n+\tnew — é\n*** End Patch\n"
     cases = [(PATCH, [patch, patch[:-1]], [patch.replace("@@", "@"), patch + "\n", "x" + patch])]
     cases.append((SUMS, ["1", " 1 + (a - -2.5) * b3", "((1e5))"], ["", "1 +", "1 2", "(1", "é"]))

@@ -14,7 +14,7 @@ LEAST_ENDED = 0.8
 
 
 def problem(validator, line):
-    """What is wrong with an output that ended; None if nothing is."""
+    """The fault of an output that ended; None if there is none."""
     try:
         value = json.loads(line["output"])
     except ValueError as error:

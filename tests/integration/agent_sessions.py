@@ -169,7 +169,7 @@ def agent_cluster(folder):
         yield router
 
 
-# What a replay changes: answers are short, and chats tell their usage.
+# The changes that a replay makes: answers are short, and chats tell their usage.
 CHANGES = {"/v1/responses": {"max_output_tokens": 16}, "/v1/messages": {"max_tokens": 4},
            "/v1/chat/completions": {"max_tokens": 4, "stream_options": {"include_usage": True}}}
 

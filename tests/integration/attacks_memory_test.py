@@ -47,7 +47,7 @@ class Peer:
         return self
 
     def status(self):
-        """Of the answer's head; None if the connection ends without one."""
+        """The status of the answer's head; None if the connection ends without one."""
         line = b""
         try:
             while len(line) < 12 and (piece := self.socket.recv(12 - len(line))):

@@ -1,4 +1,4 @@
-"""What hostile clients and peers tried, against real daemons: none of it may cost others their answers.
+"""Attacks by hostile clients and peers, against real daemons: none of it may cost others their answers.
 
 The same by unit tests: a worker that reports progress and sends no token, and one that reports a thousand routers
 (tests/router/fleet/fleet_silence_test.cc); blocks that were joined in quadratic time (tests/router/api); endless
@@ -45,7 +45,7 @@ def ask(router, **fields):
 
 
 class ConstraintsTest(unittest.TestCase):
-    """What a client asks its output to be."""
+    """Constraints that a client asks of its output."""
 
     @classmethod
     def setUpClass(cls):
@@ -136,7 +136,7 @@ class BodiesTest(unittest.TestCase):
 
 
 class PeersTest(unittest.TestCase):
-    """What comes to the workers' port, and workers that do not do what they say."""
+    """Input at the workers' port, and workers that do not do what they say."""
 
     def test_two_peers_of_one_identity_end_no_router(self):
         with Cluster() as cluster:
@@ -217,7 +217,7 @@ class RetentionTest(unittest.TestCase):
             forever = {"priority": 100, "duration_ms": 366 * 86_400_000}
             for i in range(40):
                 complete(alice, text(40, 1000 + i), cache={"retention": forever})
-            hit_rate()  # what a flood without hints would evict too
+            hit_rate()  # loads the blocks again that any flood evicts
             self.assertGreater(hit_rate(), 0.9)
             for i in range(40):
                 complete(alice, text(40, 2000 + i), session_id=f"s{i}", expect_return_ms=600_000)

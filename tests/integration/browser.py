@@ -45,7 +45,7 @@ class Browser:
                      "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
                      "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb", *flags]
         if os.geteuid() == 0:
-            arguments.append("--no-sandbox")  # which root can not have
+            arguments.append("--no-sandbox")  # root can not have a sandbox
 
         # Chromium reads from descriptor 3 and writes to 4.
         self.process = subprocess.Popen(
@@ -120,7 +120,7 @@ class Page:
         self.session = session
         self.requested = []  # URLs
         self.statuses = {}  # URL -> of its last answer
-        self.errors = []  # what the console shows as an error, and exceptions
+        self.errors = []  # errors in the console, and exceptions
 
     def send(self, method, **parameters):
         return self.browser.send(method, self.session, **parameters)
@@ -150,7 +150,7 @@ class Page:
         return wait_until(lambda: self.evaluate(expression), what)
 
     def text(self, selector):
-        """What a person reads there; empty where there is no such element."""
+        """The text that a person reads there; empty where there is no such element."""
         return self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
 
     def is_shown(self, selector):
@@ -160,7 +160,7 @@ class Page:
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
     def type(self, text):
-        """Where the focus is."""
+        """Types the text into the element that has the focus."""
         self.send("Input.insertText", text=text)
 
     def press(self, key):
@@ -169,6 +169,6 @@ class Page:
             self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 
     def screenshot(self, path):
-        """Of the whole page."""
+        """Takes a screenshot of the whole page."""
         shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         pathlib.Path(path).write_bytes(base64.b64decode(shot["data"]))

@@ -23,7 +23,7 @@ import urllib.parse
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("ROOST_BIN", ROOT / "build/release/bin"))
 DEMO_MODEL = ROOT / "deploy/demo-model"
-# Of a router's listeners for operators.
+# Addresses of a router's listeners for operators.
 FREE_PORTS = ["--admin-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"]
 DEADLINE_SECONDS = float(os.environ.get("ROOST_TEST_DEADLINE", "60"))
 
@@ -155,7 +155,7 @@ class Router(Daemon):
         self.address = urllib.parse.urlparse(self.url).netloc
 
     def url_of(self, path):
-        """Of the listener that has the route."""
+        """The address of the listener that has the route."""
         return self.admin if path.startswith("/admin/") else self.metrics if path == "/metrics" else self.url
 
     def address_of(self, path):
@@ -238,7 +238,7 @@ class Cluster:
             daemon.process.stderr.close()
 
     def start_router(self, *flags, http="127.0.0.1:0", link="tcp://127.0.0.1:0", tls=None):
-        if "--drain-announce-seconds" not in flags:  # nobody asks for /ready
+        if "--drain-announce-seconds" not in flags:  # no probe asks for /ready
             flags = (*flags, "--drain-announce-seconds", "0")
         router = Router(
             [BIN / "roost-router", "--http-address", http, "--link-address", link, *FREE_PORTS, "--log-format", "json",

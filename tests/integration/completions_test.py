@@ -1,4 +1,4 @@
-"""What shells propose after words of roostctl: its own commands, options and choices."""
+"""Completions that shells propose after words of roostctl: its own commands, options and choices."""
 
 import os
 import re

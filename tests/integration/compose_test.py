@@ -44,7 +44,7 @@ def seconds(service, flag):
 
 
 class Policy:
-    """What holds in each file; a test case of each is made below."""
+    """Checks that hold in each file; a test case of each is made below."""
 
     file = ""
 

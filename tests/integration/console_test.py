@@ -1,5 +1,5 @@
-"""The operators' page in a real browser, beside a real router: every panel has data, nothing is asked of anybody else, a
-router that is gone is said to be gone.
+"""The operators' page in a real browser, beside a real router: every panel has data, no other server is asked, a router
+that is gone is said to be gone.
 
 Skipped without a Chromium. ROOST_CONSOLE_SHOTS names a folder for screenshots.
 """
@@ -23,7 +23,7 @@ SHOTS = os.environ.get("ROOST_CONSOLE_SHOTS")
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 DOCUMENTS = [f"You are clerk number {i} of the library and answer from its catalogue. {text(60 + 40 * i, f'document {i}')}"
              for i in range(4)]
-# Of a number that was told: neither empty nor a dash.
+# The condition that a number was told: neither empty nor a dash.
 HAS_NUMBER = r"/\d/.test({})"
 
 
@@ -79,7 +79,7 @@ class ConsoleTest(unittest.TestCase):
         wait_until(lambda: page.is_shown("#live"), "that the page shows numbers")
 
     def check_quiet(self, page, origin, allowed=()):
-        """No error in the console, and no request to anybody but the router."""
+        """No error in the console, and no request but to the router."""
         self.assertEqual([error for error in page.errors if not any(word in error for word in allowed)], [])
         others = [url for url in page.requested if "://".join(urllib.parse.urlsplit(url)[:2]) != origin]
         self.assertEqual(others, [])
@@ -233,7 +233,7 @@ class ConsoleTest(unittest.TestCase):
         wait_until(lambda: page.is_shown("#lost"), "that the page says so")
         self.assertRegex(page.text("#lost h2"), r"^Not reachable since \d\d:\d\d:\d\d\sUTC$")
         self.assertFalse(page.is_shown("#live"))
-        self.assertTrue(page.is_shown("#savings"))  # which needs no router
+        self.assertTrue(page.is_shown("#savings"))  # needs no router
         cluster.start_router("--admin-address", urllib.parse.urlparse(router.admin).netloc)
         self.wait_for_live(page)
         self.assertFalse(page.is_shown("#lost"))
@@ -256,7 +256,7 @@ class ConsoleTest(unittest.TestCase):
         self.wait_for_live(page)
         page.click("#pause")
         wait_until(lambda: page.text("#state").startswith("Paused at"), "that it says so")
-        # What was asked before may still come, so it counts from the other's next answer on.
+        # Answers to earlier requests may still come, so it counts from the other's next answer on.
         for wanted in (2, 5):
             before, others = len(page.requested), len(other.requested)
             wait_until(lambda: len(other.requested) >= others + 4 * wanted, "that the other page asks on")
@@ -310,7 +310,7 @@ class ConsoleTest(unittest.TestCase):
         page = self.browser.open(f"{by_name}/console/")
         wait_until(lambda: page.is_shown("#refused"), "that the router refuses")
         self.assertIn("use an IP address or localhost", page.text("#refused"))
-        # What a page of anybody's would do, once its name points here.
+        # Requests of another site's page, once its name points here.
         for path in ("admin/v1/workers", "admin/v1/decisions", "admin/v1/prefixes", "metrics"):
             status = page.evaluate(f"fetch('/{path}', {{headers: {{'User-Agent': 'curl'}}}}).then((answer) => answer.status)")
             self.assertEqual(status, 403, path)

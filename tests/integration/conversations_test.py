@@ -1,4 +1,5 @@
-"""What clients send that chat templates do not know, against real daemons with models whose folders differ in their text files."""
+"""Requests that chat templates do not know, against real daemons with models whose folders differ in their text
+files."""
 
 import json
 import pathlib

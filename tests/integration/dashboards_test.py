@@ -24,7 +24,7 @@ def dashboards():
 
 
 def queries():
-    """What asks -> query, of all targets of all panels."""
+    """Panel and legend -> query, of all targets of all panels."""
     found = {}
     for name, dashboard in dashboards().items():
         for panel in dashboard["panels"]:
@@ -110,7 +110,7 @@ class DashboardsTest(unittest.TestCase):
 
 
 class ContractTest(unittest.TestCase):
-    """What the daemons export is what common/metrics/catalog.h declares."""
+    """Checks that the daemons export the metrics that common/metrics/catalog.h declares."""
 
     @classmethod
     def setUpClass(cls):

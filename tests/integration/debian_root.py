@@ -36,7 +36,7 @@ def apt_sources():
 
 
 def why_not(*programs):
-    """Why roots can not be made here; None if they can."""
+    """The reason why roots can not be made here; None if they can."""
     if os.geteuid() != 0:
         return "needs root"
     missing = [program for program in ("mmdebstrap", "setpriv", *programs) if shutil.which(program) is None]
@@ -107,7 +107,7 @@ class Machine:
 
     @staticmethod
     def why_not():
-        """Why none can be started here; None if one can."""
+        """The reason why none can be started here; None if one can."""
         group = Machine._cgroups()
         writable = group is not None and os.access(group, os.W_OK)
         return None if writable else "needs a cgroup2 hierarchy that it may write"

@@ -46,7 +46,7 @@ class DoctorTest(unittest.TestCase):
         worker_metrics = [worker.wait_for_log("worker ready")["metrics"] for worker in self.workers]
         findings = self.doctor("--model-folder", DEMO_MODEL, "--more-routers", self.other.url, "--more-admins",
                                self.other.admin, "--worker-metrics", ",".join(worker_metrics), code=None)
-        # How many files may be open is the machine's business.
+        # The limit of open files is the machine's business.
         bad = [finding for finding in findings
                if finding["severity"] in ("warning", "failure") and finding["check"] != "limits"]
         self.assertEqual(bad, [])

@@ -152,7 +152,7 @@ class WorkerDeathTest(unittest.TestCase):
 
 
 class UnreadRouter(Router):
-    """A router whose log goes through a pipe of one page that nobody reads after the ready line."""
+    """A router whose log goes through a pipe of one page that is not read after the ready line."""
 
     def __init__(self):
         reader, writer = os.pipe()

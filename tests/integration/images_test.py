@@ -1,8 +1,8 @@
-"""The container images: built by buildah, without a daemon, from deploy/container/Containerfile, on the base that base.sh
-makes in place of Debian's image. Two stages are replaced, because they would compile everything again: the programs are
-those of this build. What runs in the images runs as their user does, without rights and on a root that is read-only;
-where podman can run, it runs them too, as the page and deploy/compose.yaml do. ROOST_IMAGES_STORE names a folder that keeps
-base and layers for the next run.
+"""The container images: built by buildah, without a daemon, from deploy/container/Containerfile, on the base that
+base.sh makes in place of Debian's image. Two stages are replaced, because they would compile everything again: the
+programs are those of this build. Programs in the images run as their user does, without rights and on a root that is
+read-only; where podman can run, it runs them too, as the page and deploy/compose.yaml do. ROOST_IMAGES_STORE names a
+folder that keeps base and layers for the next run.
 """
 
 import hashlib
@@ -110,7 +110,7 @@ class Podman:
         self.names = []
 
     def why_not(self):
-        """Why it can not run anything here; None if it can. `BASE` is no image of ours."""
+        """The reason why it can not run anything here; None if it can. `BASE` is no image of ours."""
         if shutil.which("podman") is None:
             return "needs podman"
         done = subprocess.run(self.arguments("probe", {}, BASE, "true"), capture_output=True, text=True)
@@ -426,7 +426,7 @@ class ManifestsTest(unittest.TestCase):
 
 
 class ContainerfileTest(unittest.TestCase):
-    """What can be seen without building."""
+    """Checks that need no build."""
 
     def test_an_unknown_image_is_refused(self):
         asked = subprocess.run([CONTAINER / "build.sh", "desktop"], capture_output=True, text=True)

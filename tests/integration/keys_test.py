@@ -265,7 +265,8 @@ class SharedPrefixesTest(unittest.TestCase):
             # A short question behind it fills its first own block with the answer: that is its tenant's, too.
             short = ask("acme", " Hens?", max_tokens=40)[1]
             self.assertEqual(ask("bird", " Hens?" + short)[0] // 16, others // 16)
-            # What is erased of a tenant is what nobody else has: the shared front stays, and so does what bird asked.
+            # A tenant's erasure takes only blocks that no other tenant has: the shared front stays, and so do the
+            # blocks of bird's questions.
             subprocess.run([BIN / "roostctl", "evict", "--admin", router.admin, "--tenant", "acme"], check=True,
                            capture_output=True)
             self.assertEqual(ask("acme", behind)[0], others)

@@ -155,7 +155,7 @@ class CoreDumpTest(unittest.TestCase):
         os.chdir(self.folder)  # where the kernel puts them
 
     def dumps_after_a_prompt(self, *flags):
-        """What each of the two leaves."""
+        """The core dumps of router and worker."""
         dumps = {}
         with Cluster() as cluster:
             router = cluster.start_router(*flags)

@@ -72,8 +72,8 @@ GREETING_BYTES = 64
 
 
 def send_again(router, data):
-    """What was captured, to the port for workers, as one connection. ZeroMQ wants its greeting and its first command to
-    be awaited."""
+    """Sends captured bytes to the port for workers, as one connection. ZeroMQ wants its greeting and its first command
+    to be awaited."""
     host, port = router.link.removeprefix("tcp://").split(":")
     connection = socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS)
     command_end = command_end_of(data)

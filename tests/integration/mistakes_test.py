@@ -1,4 +1,4 @@
-"""Mistakes of operators and clients, against the real programs: each row has what somebody does and the words that the answer
+"""Mistakes of operators and clients, against the real programs: each row has the mistake and the words that the answer
 must have, so that the answer alone tells what to change."""
 
 import concurrent.futures
@@ -16,7 +16,7 @@ WORKER = [BIN / "roost-worker", "--router", "tcp://127.0.0.1:1", "--metrics-addr
 DEMO = [*WORKER, "--model", DEMO_MODEL]
 ROUTER = [BIN / "roost-router", "--http-address", "127.0.0.1:0", "--link-address", "tcp://127.0.0.1:0", *FREE_PORTS]
 
-# What is started, its exit code, and the words of its last line.
+# The command, its exit code, and the words of its last line.
 COMMANDS = [
     ("a misspelt option, and so a missing one", [*WORKER, "--modle", DEMO_MODEL], 64,
      ["unknown option --modle", "did you mean --model?"]),
@@ -66,7 +66,7 @@ COMMANDS = [
      ["prompt: is missing or empty", "--messages"]),
 ]  # fmt: skip
 
-# What is in the file of --config, and the words of the answer; FILE stands for the file's path.
+# The file of --config, and the words of the answer; FILE stands for the file's path.
 FILES = [
     ("a misspelt key", "threads = 2\n\nmodle = \"demo\"\n", ["FILE:3", "unknown key 'modle'", "did you mean model?"]),
     ("a value that is no number", "# my worker\nthreads = many\n", ["FILE:2", "--threads", "many"]),
@@ -109,7 +109,7 @@ def settled(answer):
 
 
 def run(command, environment=None):
-    """Of a program that must end by itself: exit code, and its last line on stderr."""
+    """Runs a program that must end by itself: exit code, and its last line on stderr."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=DEADLINE_SECONDS,
                           env={**os.environ, **(environment or {})})
     return done.returncode, (done.stderr.splitlines() or [""])[-1]

@@ -134,7 +134,7 @@ class OldRouter:
 
 
 def played_router(test, cluster):
-    """What the cluster's workers dial from now on."""
+    """Plays the router that the cluster's workers dial from now on."""
     listener = wire_peer.Listener()
     test.addCleanup(listener.close)
     cluster.router = type("Played", (), {"link": listener.endpoint})
@@ -148,7 +148,7 @@ def accepted(test, listener):
 
 
 def recorded_counts(entries):
-    """Of a recording: the ends of its choices, and their numbers of tokens."""
+    """Reads a recording: the ends of its choices, and their numbers of tokens."""
     ends, counts = [], {}
     for kind, frame in entries:
         if kind == "worker" and worker_kind(frame) == "step":

@@ -121,7 +121,7 @@ class MorningTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def check_saved(self):
-        """What the console adds up is what the workers count themselves."""
+        """Checks that the console's sums are those that the workers count themselves."""
 
         def of_workers():
             total = 0.0

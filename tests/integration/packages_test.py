@@ -71,10 +71,11 @@ class PackagesTest(unittest.TestCase):
         self.assertEqual(set(PACKAGES), {"roost-router", "roost-worker", "roostctl"})
 
     def test_lintian_finds_nothing(self):
-        # Who passes packages on names a maintainer with -DROOST_MAINTAINER; the default has no address.
+        # A distributor names a maintainer with -DROOST_MAINTAINER; the default has no address.
         address = "--suppress-tags=bogus-mail-host,bogus-mail-host-in-debian-changelog"
         run("lintian", "--allow-root", "--fail-on=error,warning,info", address,
-            # Of the demo model; a script for other init systems than systemd; names that the compiler has made.
+            # Tags of the demo model; of a script for other init systems than systemd; of names that the compiler has
+            # made.
             "--suppress-tags=arch-dep-package-has-big-usr-share,package-supports-alternative-init-but-no-init.d-script",
             "--suppress-tags=spelling-error-in-binary,binary-has-unneeded-section", *PACKAGES.values())
 

@@ -83,7 +83,7 @@ class Prometheus:
             return False
 
     def wait_for_scrapes(self):
-        """What happens from here on is a change that rates see: each target has been scraped before."""
+        """Waits until rates see every later change: each target has been scraped before."""
         def all_are_up():
             targets = self.ask("targets")["activeTargets"]
             return targets and all(target["health"] == "up" for target in targets)

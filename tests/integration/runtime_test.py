@@ -1,4 +1,5 @@
-"""What ./deploy/packages.sh runtime lists for a program is what the built program loads: no more, no less."""
+"""Compares the packages that ./deploy/packages.sh runtime lists for a program with those that the built program loads:
+no more, no less."""
 
 import os
 import re

@@ -1,5 +1,5 @@
-"""What the daemons tell a service manager over NOTIFY_SOCKET: ready when they serve, alive while their loops turn, and
-that they stop.
+"""The daemons' messages to a service manager over NOTIFY_SOCKET: ready when they serve, alive while their loops turn,
+and that they stop.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""What time tells of keys and of other tenants, and how long tenants wait for each other, on real daemons.
+"""Times of answers: what they tell of keys and of other tenants, and how long tenants wait for each other, on real
+daemons.
 
 ROOST_KEYS_PROBES (120 here, 500 for the figures of tests/README.md) and ROOST_KEYS_COMPARISONS (20,000; 100,000 for the
 figure) set the sizes.
@@ -105,7 +106,7 @@ class TimingTest(unittest.TestCase):
         own = area_under_curve(again, new)
         print(f"figure timing_auc_other_tenant {other:.3f} auc")
         print(f"figure timing_auc_same_tenant {own:.3f} auc")
-        # Of so few probes the area of equal distributions itself varies: four times its deviation.
+        # The area of equal distributions itself varies with so few probes: four times its deviation.
         self.assertLessEqual(abs(other - 0.5), max(0.05, 4 * (1 / (6 * PROBES)) ** 0.5))
         self.assertGreaterEqual(own, 0.95)
 

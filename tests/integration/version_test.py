@@ -8,7 +8,7 @@ import unittest
 from cluster import BIN, ROOT, Cluster
 
 VERSION = re.search(r"^project\(roost VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE).group(1)
-# What names a version of Roost in a file of deploy/.
+# Matches the versions of Roost in a file of deploy/.
 MENTIONS = re.compile(
     r"roost-(?:router|worker-cpu|worker-cuda):(\d[\w.]*)"  # an image
     r"|(?:newTag|appVersion|app\.kubernetes\.io/version): \"?(\d[\w.]*)"

@@ -137,7 +137,7 @@ class WatchedCluster:
             router.wait_for_workers(len(WORKERS))
 
     def counted(self, name, **labels):
-        """Of both routers."""
+        """The sum over both routers."""
         return sum(router.metric(name, **labels) for router in self.routers)
 
     # ---- traffic ----
@@ -160,7 +160,7 @@ class WatchedCluster:
         self.ask(key=key, messages=messages, **fields)
 
     def err(self, number):
-        """What clients do wrong, and requests that others want to know of."""
+        """Mistakes of clients, and requests that others want to know of."""
         question = [{"role": "user", "content": text(10, number)}]
         self.ask(messages=question, key=None)
         self.ask(messages=question, model="no-such-model")

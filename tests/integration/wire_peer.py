@@ -95,7 +95,7 @@ def router_kind(frame):
 
 
 def epoch_of(frame):
-    """Of a hello, welcome or refusal."""
+    """The epoch of a hello, welcome or refusal."""
     message = Message(frame)
     return message.body.number("Q", 0 if message.kind == ROUTER_KINDS.index("refused") else 8)
 
@@ -238,7 +238,7 @@ class Peer:
 
 
 class Listener:
-    """Where workers find a played router."""
+    """The address where workers find a played router."""
 
     def __init__(self):
         self.server = socket.create_server(("127.0.0.1", 0))

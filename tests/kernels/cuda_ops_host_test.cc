@@ -53,7 +53,7 @@ class CudaOpsHostTest : public testing::Test {
     }
     return names;
   }
-  // What `op` runs.
+  // The kernels that `op` runs.
   template <typename Op>
   std::vector<std::string> NamesOf(const Op& op) {
     const std::size_t before = fake_cuda::Launched(0).size();

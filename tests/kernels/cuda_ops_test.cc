@@ -18,7 +18,7 @@ class DeviceTensor {
   [[nodiscard]] void* device() const { return buffer_.data(); }
   [[nodiscard]] float* device_f32() const { return buffer_.as<float>(); }
 
-  // What is on the device now.
+  // The contents on the device now.
   [[nodiscard]] Tensor Read() const {
     Tensor read(host_.dtype, host_.size());
     backend_.ops().copy_to_host(backend_.device(), read.bytes.data(), buffer_.data(), read.bytes.size());

@@ -27,8 +27,8 @@ simt::Device& ShimOf(const Backend& backend) { return simt::Device::Of(backend.d
 
 Backend Open() { return Backend::Open(simt::SimtOps(), {}).value(); }
 
-// What becomes of a run without one of its barriers. A thread that runs ahead may use a value that is not there yet as
-// an index, before the other access makes a race of it: then an invalid address ends the process.
+// The end of a run without one of its barriers. A thread that runs ahead may use a value that is not there yet as an
+// index, before the other access makes a race of it: then an invalid address ends the process.
 enum class End : std::uint8_t { kNothing, kRace, kInvalidAddress, kOther };
 
 [[noreturn]] void RunWithout(const simt::Place& barrier, const Run& run, int errors) {
@@ -57,7 +57,7 @@ End EndWithout(const simt::Place& barrier, const Run& run) {
   return ReadAll(errors.get()).find("race in block") != std::string::npos ? End::kRace : End::kOther;
 }
 
-// How many barriers of a run's kernels have each end.
+// The number of barriers of a run's kernels that have each end.
 struct Ends {
   std::size_t races = 0;
   std::size_t invalid_addresses = 0;

@@ -25,7 +25,7 @@ class SampleTest : public testing::Test {
     if (rng_.Below(3) == 0) draw.min_p = static_cast<float>(rng_.Uniform() / 10);
     return draw;
   }
-  // How many of the draws differ from the definition's.
+  // The number of draws that differ from the definition's.
   std::uint32_t CountOthers(const std::vector<float>& logits, std::uint32_t draw_count) {
     std::uint32_t others = 0;
     for (; draw_count > 0; --draw_count) {

@@ -21,7 +21,7 @@ from manifests import DEPLOY, FOLDERS, ROOT, rendered
 
 CHART = DEPLOY / "helm/roost"
 OVERLAYS = CHART / "overlays"
-# Of a release alone, or of a folder alone.
+# Labels of a release alone, or of a folder alone.
 OWN_LABELS = ("helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/part-of", "app.kubernetes.io/version")
 
 

@@ -1,4 +1,4 @@
-"""What the folders of deploy/ render to, for tests."""
+"""Renders the folders of deploy/, for tests."""
 
 import copy
 import functools

@@ -1,4 +1,4 @@
-"""The manifests in deploy/ agree with each other and with the daemons. What schemas can tell is in validate.py."""
+"""The manifests in deploy/ agree with each other and with the daemons. Checks by schemas are in validate.py."""
 
 import os
 import re
@@ -44,7 +44,7 @@ def own_containers(documents):
 
 
 class Policy:
-    """What holds in every folder; a test case of each is made below."""
+    """Checks that hold in every folder; a test case of each is made below."""
 
     folder = ""
 
@@ -219,7 +219,7 @@ for each in FOLDERS:
 
 
 class ProbesTest(unittest.TestCase):
-    """What the probes of the base ask is answered by the daemons, and means what it should."""
+    """Checks that the daemons answer the base's probes, with the right meaning."""
 
     def status(self, container, probe, router, worker):
         """The answer to the probe of a daemon at these addresses of its ports."""
@@ -255,7 +255,7 @@ class ProbesTest(unittest.TestCase):
 
 
 class NetworkPolicyTest(unittest.TestCase):
-    """Who may reach which port, in every folder."""
+    """Checks who may reach which port, in every folder."""
 
     def policies_of(self, documents, workload, direction):
         """The rules of all policies that select the pods of this workload."""
@@ -346,7 +346,7 @@ class RenderTest(unittest.TestCase):
         if not release or int(release.group(1)) < 22:
             self.skipTest(f"this kubectl is too old: {version}")
         for folder in FOLDERS:
-            # Without a cluster, and without the configuration of whoever runs this.
+            # Without a cluster, and without the user's configuration.
             environment = {**os.environ, "KUBECONFIG": os.devnull}
             done = subprocess.run(["kubectl", "kustomize", DEPLOY / folder], capture_output=True, text=True, env=environment)
             self.assertEqual(done.returncode, 0, done.stderr)

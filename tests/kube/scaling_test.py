@@ -41,7 +41,7 @@ class ScalingTest(unittest.TestCase):
         cls.enterClassContext(running(cls))
 
     def value(self, trigger, window="2m"):
-        """What KEDA would read; None before the first scrape. It takes exactly one sample."""
+        """The value that KEDA would read; None before the first scrape. It takes exactly one sample."""
         samples = self.prometheus.query(triggers()[trigger]["query"].replace("[2m]", f"[{window}]"))
         self.assertLessEqual(len(samples), 1, samples)
         return samples[0][1] if samples else None

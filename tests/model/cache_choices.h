@@ -1,4 +1,5 @@
-// What a random test of the prefix cache chooses: its options, prompts, lies, and times. Equal choices give equal ones.
+// The choices of a random test of the prefix cache: its options, prompts, lies, and times. Equal choices give equal
+// ones.
 #pragma once
 
 #include <algorithm>

@@ -258,7 +258,7 @@ class CacheDriver {
     naive_.Release(block, use, retention);
     cache_.Release(block, use, retention);
   }
-  // Stores its own block right after the ready ones, partly filled, if nobody else holds it.
+  // Stores its own block right after the ready ones, partly filled, if no other user holds it.
   void StorePartial(User& user) {
     const std::size_t begin = user.ready_count * kBlockTokens;
     if (user.collided || user.held.blocks.size() != user.ready_count + 1) return;

@@ -1,4 +1,4 @@
-// What a random test expects, as a result: the error says what differs.
+// The expectation of a random test, as a result: the error says what differs.
 #pragma once
 
 #include <fmt/format.h>

@@ -27,7 +27,7 @@ class NaiveBlocks {
     }
   }
 
-  // How many tokens, at most `limit`, the block `entry` after `blocks` shares with the chain.
+  // The number of tokens, at most `limit`, that the block `entry` after `blocks` shares with the chain.
   [[nodiscard]] std::uint32_t SharedTokens(const Entry& entry, const worker::BlockChain& chain,
                                            std::span<const BlockId> blocks, std::uint32_t limit) const {
     const std::optional<BlockId> parent = blocks.empty() ? std::nullopt : std::optional(blocks.back());

@@ -1,4 +1,4 @@
-// What the prefix cache with LRU must do, too simple to be wrong: lists that are searched from end to end, whole
+// The prefix cache with LRU by definition, too simple to be wrong: lists that are searched from end to end, whole
 // prefixes instead of a tree, and a time stamp instead of an order. Derived values are recomputed each time they are
 // needed. It trusts the real cache only for the numbers of free blocks.
 //
@@ -192,7 +192,7 @@ class NaiveCache : public NaiveBlocks {
 
   // ---- what is erased ----
 
-  // A block without a child goes; whoever holds it keeps it as its own.
+  // A block without a child leaves the tree; its holders keep it as their own.
   void Erase(BlockId block) {
     Entry& entry = *Get(block);
     if (!IsPartial(entry)) {

@@ -1,4 +1,4 @@
-// Which blocks of a naive cache an erasure takes, by definition.
+// The blocks of a naive cache that an erasure takes, by definition.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which block a naive cache evicts, by definition (see naive_cache.h for the order).
+// The block that a naive cache evicts, by definition (see naive_cache.h for the order).
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace roost::testing_support {
 class NaiveVictims {
  public:
   using Entry = NaiveEntry;
-  // Which blocks may go: those that no waiting sequence wants, those that one wants, or those that are held.
+  // The blocks that may go: those that no waiting sequence wants, those that one wants, or those that are held.
   enum class Reach : std::uint8_t { kUnwanted, kWanted, kHeld };
 
   explicit NaiveVictims(const NaiveBlocks& blocks) : blocks_(blocks) {}

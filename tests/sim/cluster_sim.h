@@ -59,7 +59,7 @@ class ClusterSim {
   Rng rng_;
   ManualClock clock_;
   Faults faults_;
-  std::uint32_t forgotten_events_ = 0;  // how many of a thousand steps lose their events
+  std::uint32_t forgotten_events_ = 0;  // steps in a thousand that lose their events
   const std::uint32_t router_count_;
   const std::uint32_t worker_count_;
   std::uint64_t next_epoch_ = 1;

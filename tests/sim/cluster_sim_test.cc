@@ -1,4 +1,4 @@
-// Whatever the network and the machines do: when the faults end, every router's index equals what its workers hold.
+// The faults of network and machines leave no trace: when they end, every router's index equals what its workers hold.
 #include <gtest/gtest.h>
 
 #include "common/base/log.h"

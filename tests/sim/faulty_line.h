@@ -14,7 +14,7 @@
 
 namespace roost::sim {
 
-// How many of a thousand messages are affected.
+// The number of messages in a thousand that each fault affects.
 struct Faults {
   std::uint32_t dropped = 0;
   std::uint32_t doubled = 0;

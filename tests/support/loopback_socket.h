@@ -1,4 +1,4 @@
-// A TCP socket with a free port of 127.0.0.1. Nobody listens there until the test calls listen.
+// A TCP socket with a free port of 127.0.0.1. It refuses connections until the test calls listen.
 #pragma once
 
 #include <arpa/inet.h>

@@ -11,7 +11,7 @@ namespace roost::testing_support {
 // Based on the plain CPU ops. One device of a thread records at a time.
 [[nodiscard]] const kernels::OpTable& RecordingOps();
 
-// How many recordings the whole process has made and replayed.
+// The recordings that the whole process has made and replayed.
 struct RecordingCounts {
   std::uint64_t recorded = 0;
   std::uint64_t replayed = 0;

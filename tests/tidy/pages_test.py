@@ -167,7 +167,7 @@ class Pages:
                 yield from self.unknown_flags_of(command)
 
     def unknown_flags_of(self, line):
-        # What follows "--" is the command of another program, as in kubectl exec … -- roostctl status.
+        # The words after "--" are the command of another program, as in kubectl exec … -- roostctl status.
         for command in line.split(" -- "):
             yield from self.unknown_flags_of_program(command)
 
@@ -299,7 +299,7 @@ class RoostctlPageTest(unittest.TestCase):
         self.assertEqual([command for command in commands if command not in named], [])
 
 
-# Of roostctl simulate's JSON.
+# Members of roostctl simulate's JSON.
 FIGURES = {
     "ttft_mean_s": 1.234, "ttft_p99_s": 10, "itl_mean_s": 0.008, "itl_p99_s": 0.02, "whole_mean_s": 5, "whole_p99_s": 9,
     "goodput_rps": 7, "hit_ratio": 0.25,

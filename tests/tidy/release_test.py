@@ -51,7 +51,7 @@ class ReleaseTest(unittest.TestCase):
         for job, step, text in scripts():
             checked = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True)
             self.assertEqual((checked.returncode, checked.stderr), (0, ""), (job, step))
-            # What an expression puts into a script could be a command.
+            # The value of an expression in a script could be a command.
             self.assertNotIn("${{", text, (job, step))
 
     def test_what_scripts_name_is_there(self):

@@ -28,6 +28,9 @@ EXCEPTIONS = {
     # Templates may print the date.
     "deploy/roostctl/template_command.cc": [r"\b(rand|srand|time)\("],
 }
+# Beginnings of comments that ask or leave out their subject, and words that name no one: say what the thing is or does.
+RIDDLE = re.compile(r"(What|Whose|Which|Who|Of)\b")
+NO_ONE = re.compile(r"\b(nobody|somebody|someone|whoever)\b", re.IGNORECASE)
 
 
 def tracked(suffixes):
@@ -41,6 +44,16 @@ def tracked(suffixes):
 def without_comments(text):
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     return re.sub(r"//[^\n]*", "", text)
+
+
+def comments(text):
+    """Yields the comments of a C++ file: line number, text, and whether it begins a paragraph of comment lines."""
+    is_paragraph = False
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.search(r"(?:^|\s)//+<?\s*(.*)$", line)
+        if found:
+            yield number, found.group(1), not is_paragraph and line.lstrip().startswith("//")
+        is_paragraph = line.lstrip().startswith("//") and found is not None and found.group(1) != ""
 
 
 class StyleTest(unittest.TestCase):
@@ -63,6 +76,14 @@ class StyleTest(unittest.TestCase):
             # A Highway file is included once per target, and has its own guard.
             if not path.name.endswith("-inl.h"):
                 self.assertIn("#pragma once", lines, name)
+
+    def test_comments_state(self):
+        found = []
+        for path in tracked(CODE):
+            for number, comment, begins in comments(path.read_text()):
+                if (begins and RIDDLE.match(comment)) or NO_ONE.search(comment):
+                    found.append(f"{path.relative_to(ROOT)}:{number}: {comment}")
+        self.assertFalse(found, "say what the thing is or does, and name who acts:\n" + "\n".join(found))
 
     def test_files_stay_short(self):
         for path in tracked(CODE):

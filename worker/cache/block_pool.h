@@ -47,7 +47,7 @@ class BlockPool {
   // The block no longer has the content that it was found for: all existing refs to it become stale.
   void MakeStale(BlockId block);
 
-  // For debugging: from now on, records the blocks whose contents nobody may read any more.
+  // For debugging: from now on, records the blocks whose contents must not be read any more.
   void NoteEmptied() { notes_emptied_ = true; }
   // The blocks that were freed or allocated since the last call. A block may be listed more than once.
   [[nodiscard]] std::vector<BlockId> TakeEmptied() { return std::exchange(emptied_, {}); }

@@ -1,5 +1,5 @@
 // Class-aware eviction: idle blocks are ranked by the hit density of their class at their age, as learned from the
-// traffic (see ReuseModel). Where this ranking had fewer hits than recency, recency ranks them.
+// traffic (see ReuseModel). If this ranking had fewer hits than recency, recency ranks them.
 //
 //   Insert(block) ─▶ class of the block ─▶ its list            Victim: least value over the heads of the group's lists
 //                    (ClassLearner)

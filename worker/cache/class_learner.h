@@ -1,11 +1,11 @@
-// What the class-aware policy learns from the traffic of one group: the class of each block, how soon blocks of each
-// class are used again, and whether ranking by that has given more hits than recency.
+// Learns from the traffic of one group: the class of each block, how soon blocks of each class are used again, and
+// whether ranking by that has given more hits than recency.
 //
 //   release of a block ─▶ its class                  says how often the content was used before (also before it was
 //        │ sampled                                   evicted), how much of the request's prompt was not cached, how
-//        long │                                           the answer was, and whether decoding made the block ├──▶
-//        BlockHistory: seen before, in which class, how long ago ─▶ ReuseModel: density(class, age) └──▶ two
-//        ShadowCaches, by recency and by density ─▶ whose hits are more? ─▶ the ranking in use
+//        │                                           long the answer was, and whether decoding made the block
+//        ├──▶ BlockHistory: seen before, in which class, how long ago ─▶ ReuseModel: density(class, age)
+//        └──▶ two ShadowCaches, by recency and by density ─▶ the one with more hits ─▶ the ranking in use
 //
 // Time is counted in the group's own requests, so that the traffic of others does not change it.
 //

@@ -35,7 +35,7 @@ struct RequestUse {
   std::uint32_t output_token_count = 0;
 };
 
-// How a block was used last.
+// The last use of a block.
 struct BlockUse {
   std::uint64_t key = 0;        // half of its hash: identifies its content, also after an eviction
   std::uint32_t position = 0;   // in blocks from the root

@@ -47,7 +47,7 @@ class IdleBlocks {
   // `block` is used again, or pinned, or is about to be inserted in another way.
   void Erase(BlockId block);
 
-  // Which blocks of the order above may be taken: 1 to 3, 4, or 5.
+  // The blocks of the order above that may be taken: 1 to 3, 4, or 5.
   enum class Reach : std::uint8_t { kUnwanted, kWanted, kHeld };
   // The next block of the group to evict.
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, Reach reach);

@@ -28,7 +28,7 @@
 
 namespace roost::worker {
 
-// Where in the block tree a ready block stands.
+// The place of a ready block in the block tree.
 enum class TreePlace : std::uint8_t { kLeaf, kInner };
 
 class LeafLists {

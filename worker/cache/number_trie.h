@@ -27,7 +27,7 @@ template <typename Nodes>
 class NumberTrie {
  public:
   static constexpr std::uint32_t kNumberBits = 40;
-  // The root of an empty set. Where several sets share the nodes, each has a root.
+  // The root of an empty set. If several sets share the nodes, each has a root.
   static constexpr std::uint32_t kEmpty = ~std::uint32_t{0};
 
   explicit NumberTrie(Nodes& nodes) : nodes_(nodes) {}

@@ -10,7 +10,7 @@
 namespace roost::worker {
 namespace {
 
-// How many blocks ahead of a match the index and the blocks are prefetched.
+// Distances in blocks at which the index and the blocks are prefetched ahead of a match.
 constexpr std::uint32_t kIndexAhead = 64;
 constexpr std::uint32_t kBlockAhead = 16;
 

@@ -1,4 +1,4 @@
-// The prefix cache: which blocks hold which prefix. A tree of blocks; a path from a root is a prefix of tokens.
+// The prefix cache: finds the blocks that hold a prefix. A tree of blocks; a path from a root is a prefix of tokens.
 //
 //   root (scope)      a block is ready once its KV is whole and it stands in the tree under its hash;
 //    ├─ b7 ─ b2 ─ b9   it is referenced while a request's block table holds it, else idle and evictable.
@@ -38,8 +38,9 @@
 // those of the group that is the furthest over its share; its own; those of the group that is the closest to its share.
 // Wanted blocks of any group go after the unwanted blocks of all groups.
 //
-// What an operator wants erased (ErasePrompt, EraseTenant) leaves the tree whatever keeps it: pins end, and a block
-// that is in use is free when its last holder releases it. It is no eviction: the ghosts do not remember it.
+// A prompt or tenant that an operator erases (ErasePrompt, EraseTenant) leaves the tree whatever keeps it: pins end,
+// and a block that is in use is free when its last holder releases it. It is no eviction: the ghosts do not remember
+// it.
 //
 // Not thread-safe. It owns no KV memory, and counts references in the BlockPool it was given, which outlives it.
 #pragma once
@@ -145,14 +146,15 @@ class PrefixCache {
 
   // Erases the prompt that is all of `chain`: its last full block with everything behind it, then its earlier blocks,
   // back to front, that have no child left. If the last full block is not ready, the prompt's ready blocks go in the
-  // same way, after partial blocks behind them that hold nothing but the prompt. Of a prompt without a full block: all
-  // blocks that begin like it. Pins of the blocks end, also of those that are not there. O(chain + erased blocks).
+  // same way, after partial blocks behind them that hold nothing but the prompt. For a prompt without a full block,
+  // all blocks that begin like it go. Pins of the blocks end, also of those that are not there. O(chain + erased
+  // blocks).
   [[nodiscard]] EraseProgress ErasePrompt(const BlockChain& chain, EraseStep& step);
 
   // Erases all blocks that were committed for the tenant, with everything behind them. O(erased blocks).
   [[nodiscard]] EraseProgress EraseTenant(TenantId tenant, EraseStep& step);
 
-  // Who computed which blocks. Sequences are its users too.
+  // The tenants that computed the blocks. Sequences are its users too.
   [[nodiscard]] TenantBlocks& tenants() { return tenants_; }
 
   // ---- what is kept ----
@@ -191,7 +193,7 @@ class PrefixCache {
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
 
   // The prefixes that requests found most often, the most used first, at most `most`. A prefix ends at a block after
-  // which more than one request continued differently from the others. Of equally used prefixes the longest comes
+  // which more than one request continued differently from the others. The longest of equally used prefixes comes
   // first. O(blocks + found · log most); walking to the first blocks to read their tokens adds at most kMaxFrontSteps.
   static constexpr std::size_t kMaxFrontSteps = std::size_t{1} << 16U;
   [[nodiscard]] std::vector<wire::UsedPrefix> MostUsed(std::uint32_t most, wire::PrefixTokens tokens) const;

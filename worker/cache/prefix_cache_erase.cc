@@ -60,8 +60,8 @@ void PrefixCache::EraseLeaf(std::uint32_t block, EraseStep& step) {
   std::fill(tokens.begin(), tokens.end(), TokenId{0});
 }
 
-// `parent` is the last ready one of the chain's full blocks, the first `count`, or there is none. Of its children go
-// those that hold nothing but the prompt, and of a prompt without a full block those that begin with all of it.
+// `parent` is the last ready one of the chain's full blocks, the first `count`, or there is none. Erases its children
+// that hold nothing but the prompt; for a prompt without a full block, those that begin with all of it.
 EraseProgress PrefixCache::EraseBehind(const BlockChain& chain, std::uint32_t count, std::uint32_t parent,
                                        EraseStep& step) {
   const auto rest = chain.tokens.subspan(std::size_t{count} * block_tokens_);

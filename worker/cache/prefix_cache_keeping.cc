@@ -70,7 +70,7 @@ void PrefixCache::Unshelve(std::uint32_t block) {
   }
 }
 
-// Of the request that used `block` last, only the time is known.
+// The use by the request that used `block` last: only its time is known.
 RequestUse PrefixCache::LatestUse(std::uint32_t block) const {
   const std::uint32_t prompt_end = nodes_[block].origin == BlockOrigin::kPrompt ? nodes_[block].position + 1 : 0;
   return {.number = latest_request_, .prompt_token_count = prompt_end * block_tokens_};
@@ -127,8 +127,8 @@ void PrefixCache::LoseChild(std::uint32_t parent) {
   if (PlaceOf(parent) == TreePlace::kLeaf) idle_.BecomeLeaf(BlockId(parent));
 }
 
-// A prefix is evicted back to front, so the ancestors of an evicted block usually follow. What that reads is prefetched
-// two blocks ahead, which is about the latency of memory.
+// A prefix is evicted back to front, so the ancestors of an evicted block usually follow. The memory that this reads is
+// prefetched two blocks ahead, which is about the latency of memory.
 void PrefixCache::PrefetchEvictionsAfter(std::uint32_t block) const {
   const std::uint32_t parent = nodes_[block].parent;
   if (parent == kNoBlock || nodes_[parent].parent == kNoBlock) return;

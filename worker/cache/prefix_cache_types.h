@@ -1,4 +1,4 @@
-// What the prefix cache takes and returns.
+// The arguments and results of the prefix cache.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ struct BlockChain {
   std::span<const BlockHash> hashes;
   std::span<const TokenId> tokens;
   std::optional<OwnScope> own = std::nullopt;
-  TenantId tenant = {};  // who computes what is committed; a user of the cache's TenantBlocks
+  TenantId tenant = {};  // the tenant that computes the committed blocks; a user of the cache's TenantBlocks
 
-  // Of the scope that the block belongs to.
+  // The root of the scope that the block belongs to.
   [[nodiscard]] BlockHash RootAt(std::uint32_t index) const {
     return own && index >= own->first_block ? own->root : root;
   }
-  // Whose the block is: those of a prefix that all tenants share are nobody's.
+  // The tenant that the block belongs to; none for blocks of a prefix that all tenants share.
   [[nodiscard]] TenantId TenantAt(std::uint32_t index) const {
     return own && index < own->first_block ? TenantId() : tenant;
   }
@@ -67,7 +67,7 @@ struct BlockRetention {
 struct RequestRetention {
   BlockRetention prompt;
   BlockRetention decode;
-  TenantId tenant = {};  // whose share of the pool it takes
+  TenantId tenant = {};  // its share of the pool holds the blocks
 };
 
 // Totals since construction.

@@ -44,8 +44,8 @@ std::vector<wire::StoredRun> PrefixCache::Snapshot() const {
   return runs;
 }
 
-// When a prefix was computed in pieces, each piece was found once less than the piece before it. A drop by one is
-// therefore not an end of use.
+// A prefix that was computed in pieces has pieces that were each found once less than the piece before. A drop by one
+// is therefore not an end of use.
 std::vector<std::uint32_t> PrefixCache::EndsOfUse() const {
   constexpr std::uint32_t kStrayHits = 1;
   std::vector<bool> goes_on(pool_.block_count());

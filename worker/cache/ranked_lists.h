@@ -28,7 +28,7 @@
 
 namespace roost::worker {
 
-// When a block was released: the request, and the block's place among the request's blocks. Ascends.
+// The time of a block's release: the request, and the block's place among the request's blocks. Ascends.
 struct ReleaseTime {
   std::uint64_t request = 0;
   std::uint32_t place = 0;

@@ -1,5 +1,5 @@
-// How long blocks stay, for metrics: age at eviction, idle time before it, and the gap between one use and the next.
-// Short ages under load mean that the pool is too small; gaps say how long retention would have to hold a block.
+// The time that blocks stay, for metrics: age at eviction, idle time before it, and the gap between one use and the
+// next. Short ages under load mean that the pool is too small; gaps say how long retention would have to hold a block.
 //
 //   stored ──── let go ──────────── found ──── let go ────────────── evicted
 //     │            └────── gap ───────┘           └─────── idle ────────┤

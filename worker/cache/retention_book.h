@@ -1,5 +1,5 @@
-// Which blocks stay in the cache because of retention hints, and whose hints they are. A tenant's hints keep at most a
-// share of the pool; the cache asks before it keeps another block.
+// Keeps track of the blocks that stay in the cache because of retention hints, and of the tenants that gave the hints.
+// A tenant's hints keep at most a share of the pool; the cache asks before it keeps another block.
 //
 //   own    a block with a hint of a priority above the default whose time is not over
 //   kept   a block that is own, or has a child that is kept: it can not be evicted before its child

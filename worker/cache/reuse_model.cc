@@ -63,7 +63,8 @@ void ReuseModel::Fade() {
   }
 }
 
-// How many of the class's releases were observed through each age: released that long ago and not reused before it.
+// The number of the class's releases that were observed through each age: released that long ago and not reused before
+// it.
 ReuseModel::ByAge ReuseModel::AtRisk(const ClassCounts& counts) const {
   ByAge at_risk{};
   float left = counts.released;

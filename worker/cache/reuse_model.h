@@ -1,5 +1,5 @@
-// How soon blocks come back, learned per class: the hazard of reuse as a function of age. From it follows the hit
-// density that ranks idle blocks.
+// Learns per class how soon blocks come back: the hazard of reuse as a function of age. From it follows the hit density
+// that ranks idle blocks.
 //
 // A block's hit density at age a is the most hits per unit of time that keeping it from a on can bring:
 //

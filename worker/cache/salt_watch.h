@@ -8,12 +8,12 @@
 //
 //   set = [content, root] [content, root] [content, root] [content, root]
 //
-// How to read the count: kOtherRoot says that a prompt begins like a prompt of another scope; how far the two agree is
-// not known. So only the tokens of the first block count, if they were computed and would otherwise count as cold,
-// times kSampling because of the sample. They are taken from the cold tokens that follow (TakeShare), so the reasons
-// still add up and no counter decreases. The count is a lower estimate of what the scopes cost, because long prompts
-// agree in more than one block. It is coarse with few contents: each is either in the sample and counts kSampling
-// times, or is not in it.
+// Reading the count: kOtherRoot says that a prompt begins like a prompt of another scope; how far the two agree is not
+// known. So only the tokens of the first block count, if they were computed and would otherwise count as cold, times
+// kSampling because of the sample. They are taken from the cold tokens that follow (TakeShare), so the reasons still
+// add up and no counter decreases. The count is a lower estimate of what the scopes cost, because long prompts agree in
+// more than one block. It is coarse with few contents: each is either in the sample and counts kSampling times, or is
+// not in it.
 //
 // Not thread-safe. Observe is O(1), about 10 ns for 16 tokens. 64 KiB; nothing is allocated after construction.
 #pragma once
@@ -47,7 +47,7 @@ class SaltWatch {
   // Counts a finding of kOtherRoot whose first block was computed, for TakeShare.
   void CountFound(std::uint32_t first_block_tokens) { owed_tokens_ += std::uint64_t{kSampling} * first_block_tokens; }
 
-  // How many of `cold_tokens` are to be counted under other_salt instead.
+  // The part of `cold_tokens` that is to be counted under other_salt instead.
   [[nodiscard]] std::uint64_t TakeShare(std::uint64_t cold_tokens);
 
  private:

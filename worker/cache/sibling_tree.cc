@@ -6,7 +6,7 @@
 
 namespace roost::worker {
 
-// A total order that nobody outside of the process can predict.
+// A total order that can not be predicted outside of the process.
 bool SiblingTree::IsAbove(std::uint32_t block, std::uint32_t other) {
   static const std::uint64_t seed = BlockHashHasher::ProcessSeed();
   return Mix64(block ^ seed) > Mix64(other ^ seed);

@@ -20,7 +20,7 @@ class SiblingTree {
  public:
   static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 
-  // Where a place in the order lies in relation to a block.
+  // A place in the order, told by comparing it with blocks.
   class Order {
    public:
     virtual ~Order() = default;

@@ -1,6 +1,6 @@
-// Which tenant's requests computed which blocks of the tree, so that all blocks of a tenant are found without a search.
+// Keeps for each tenant the blocks of the tree that its requests computed, so that they are found without a search.
 //
-// A tenant is a number while a request or a block of it is here: whoever has the number counts as its user, and the
+// A tenant is a number while a request or a block of it is here: each holder of the number counts as its user, and the
 // name and the number go with the last one. So there are never more tenants than blocks and requests.
 //
 //   root ─ a1 ─ a2 ─ b3       A block is a top if the block before it is not of its tenant, or there is none. The tops

@@ -13,7 +13,7 @@
 namespace roost::worker {
 namespace {
 
-// When a client says when its conversation will come back (expect_return_ms), its blocks are kept with at least this
+// If a client says when its conversation will come back (expect_return_ms), its blocks are kept with at least this
 // priority, and for the announced time multiplied by this margin.
 constexpr std::uint32_t kReturnPriority = 60;
 constexpr double kReturnMargin = 1.25;

@@ -107,7 +107,7 @@ class Engine {
   // ended.
   void Cancel(RequestKey key);
 
-  // Ends all requests of a link without events: nobody reads them.
+  // Ends all requests of a link without events, because they would not be read.
   void CancelLink(LinkId link);
 
   // Pins the blocks of a prefix: the ready ones at once, the others as they become ready; see wire::Pin.

@@ -130,7 +130,7 @@ void Engine::State::FillMasks(std::span<std::uint32_t> masks) {
   }
 }
 
-// Empty if nobody will see the draw, because the token before it ends the output.
+// Empty if the draw will not be used, because the token before it ends the output.
 std::span<const std::uint32_t> Engine::State::AllowedTokens(const StepUnderWay::MaskRow& row) {
   Choice* const choice = requests.FindChoice(row.sequence);
   if (choice == nullptr) return {};
@@ -148,8 +148,8 @@ bool Engine::State::Stops(const Request& request, TokenId token) {
   return std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end();
 }
 
-// All tokens are forbidden: by the request's constraint, its stop tokens before min_output_tokens, or its biases. What
-// it asks for is not the worker's failure.
+// All tokens are forbidden: by the request's constraint, its stop tokens before min_output_tokens, or its biases. This
+// is the request's fault, not the worker's.
 Result<TokenId> Engine::State::DrawnToken(const Choice& choice, const kernels::SampledToken& sampled) {
   const Request& request = *choice.request;
   const bool forbids = !request.constraint_field.empty() || !request.early_biases.empty() || !request.biases.empty();

@@ -52,7 +52,7 @@ void Engine::State::EndExpired(Instant now, StepReport& report) {
 }
 
 // Lets the choices of `step` continue with the tokens that it will draw, whatever they are. If such a token ends the
-// output, one token too many is computed, and nobody sees it.
+// output, one token too many is computed, and dropped.
 void Engine::State::AwaitTokens(const StepUnderWay& step) {
   for (const StepUnderWay::WantedRow& row : step.wanted) {
     if (row.is_last) continue;

@@ -37,7 +37,7 @@ class EngineThread final : public EngineHost {
   [[nodiscard]] bool TryPost(EngineCommand&& command) override { return inbox_.TryPush(std::move(command)); }
   // Wakes the engine thread. Does nothing if the inbox is full, because then the thread does not wait.
   void Nudge() { (void)inbox_.TryPush(NudgeCommand{}); }
-  // Of steps and their parts: a step that hangs never ends, and no part of it.
+  // Watches steps and their parts: a step that hangs never ends, and no part of it.
   [[nodiscard]] const StallWatch& stall_watch() const override { return stall_watch_; }
   [[nodiscard]] bool HasRoomForRequest() const override { return inbox_.size() < kInboxRequestLimit; }
   [[nodiscard]] std::optional<EngineOutput> TryTake() override { return outbox_.TryTake(); }

@@ -1,4 +1,4 @@
-// What keeps the router's view of another program's cache from being that cache: events that did not come, and blocks
+// Counts why the router's view of another program's cache differs from that cache: events that did not come, and blocks
 // that are left out.
 #pragma once
 
@@ -35,7 +35,7 @@ using LeftOutCounts = std::array<std::uint64_t, kLeftOutNames.size()>;
 
 [[nodiscard]] constexpr std::size_t IndexOf(LeftOut reason) { return static_cast<std::size_t>(reason); }
 
-// What happened to an engine's events on their way here.
+// The trouble that an engine's events had on their way here.
 enum class EventTrouble : std::uint8_t {
   kGap,           // one was missing
   kReplayFailed,  // and was not sent again

@@ -1,9 +1,9 @@
-// What an engine's thread tells the link thread: a bounded queue that says when it has lost something, and the refusals
-// and answers that go out with the next report.
+// The output of an engine's thread to the link thread: a bounded queue that says when it has lost something, and the
+// refusals and answers that go out with the next report.
 //
 // A report that does not fit is dropped, and an OutputLost follows as soon as there is space, before anything else. So
 // the link thread knows that it has missed something at that place of the order. Answers are dropped without a word:
-// who waits for one does so for a limited time.
+// each is awaited for a limited time only.
 //
 // Threads: the engine's thread, but TryTake, which the link thread calls.
 #pragma once

@@ -73,10 +73,10 @@ struct EngineAnswer {
   std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer> answer;
 };
 
-// How the engine stands. An engine of this process is always there and knows its cache. Another program may be away,
-// and events of its cache may have been lost. Sent when it changes.
+// The standing of the engine. An engine of this process is always there and knows its cache. Another program may be
+// away, and events of its cache may have been lost. Sent when it changes.
 struct EngineStanding {
-  std::string absence = {};                // why it takes no requests now; empty: it takes them
+  std::string absence = {};                // the reason why it takes no requests now; empty: it takes them
   bool knows_cache = true;                 // false: the reports' events and blocks are only a part of its cache
   std::vector<std::string> adapters = {};  // that it serves; see wire::Hello
 

@@ -1,6 +1,6 @@
-// Why prompt tokens are computed. Each prompt token that a request computes is counted under one reason, so that the
-// counts of all reasons and of the cached tokens add up to the prompt tokens. A token that is computed again after a
-// preemption counts again.
+// The reasons why prompt tokens are computed. Each prompt token that a request computes is counted under one reason, so
+// that the counts of all reasons and of the cached tokens add up to the prompt tokens. A token that is computed again
+// after a preemption counts again.
 #pragma once
 
 #include <array>

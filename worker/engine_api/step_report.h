@@ -52,7 +52,7 @@ struct StepCounts {
   std::uint64_t verified_hits = 0;         // requests with hits that were computed again and agreed
   std::uint64_t wrong_hits = 0;            // requests with hits that were computed again and did not agree
   ResidencyCounts residency;
-  double saved_prefill_seconds = 0;  // what computing the cached prompt tokens would have taken; see Scheduler
+  double saved_prefill_seconds = 0;  // the time that computing the cached prompt tokens would have taken; see Scheduler
   std::vector<double> ttft_seconds;
   std::vector<double> prefill_seconds;  // from a request's first step to its first token
   std::vector<double> decode_seconds;   // from a choice's first token to its last, if it ended by itself

@@ -1,4 +1,4 @@
-// What a worker needs of the engine that it stands for, beside the host that its links talk to.
+// A worker's interface to the engine that it stands for, beside the host that its links talk to.
 #pragma once
 
 #include <functional>
@@ -21,11 +21,11 @@ class WorkerEngine {
   [[nodiscard]] virtual EngineHost& host() = 0;
   // Fills in the fields of the hello that follow from the engine: sizes, limits and features.
   virtual void Describe(wire::Hello& hello) const = 0;
-  // Of each GPU, in order, before the first step; none on the CPU or if another process has them.
+  // The memory of each GPU, in order, before the first step; none on the CPU or if another process has them.
   [[nodiscard]] virtual std::vector<kernels::MemoryUse> DeviceMemory() const { return {}; }
 };
 
-// Of the worker that makes the engine, which outlive it.
+// Parts of the worker that makes the engine; they outlive it.
 struct EngineSurroundings {
   const Clock& clock;
   const wire::Waker& waker;

@@ -1,4 +1,5 @@
-// What the readers of all engines' answers share: values of simdjson, and log probabilities in the wire's order.
+// Functions that the readers of all engines' answers share: values of simdjson, and log probabilities in the wire's
+// order.
 #pragma once
 
 #include <simdjson.h>

@@ -67,15 +67,15 @@ class BlockBook {
  private:
   void Store(const Stored& stored);
   void Remove(const Removed& removed);
-  // Why the whole run is left out, without being kept in the tree.
+  // The reason to leave out the whole run, without keeping it in the tree.
   [[nodiscard]] std::optional<LeftOut> Elsewhere(const Stored& stored);
   [[nodiscard]] bool IsFollowed(const CachePlace& place) const;
   // The block at `index` of the run, behind `parent`, with a new copy.
   TreeBlock* StoreBlock(const Stored& stored, std::size_t index, TreeBlock* parent);
   [[nodiscard]] std::optional<LeftOut> ReasonOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const;
-  // Of a prompt that begins with the first of these blocks.
+  // The roots of a prompt that begins with the first of these blocks.
   [[nodiscard]] SaltedRoots RootsOf(const Stored& stored) const;
-  // Of a block that no reason leaves out.
+  // The identity of a block that no reason leaves out.
   [[nodiscard]] BlockIdentity IdentityOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const;
   void Count(LeftOut reason, std::size_t blocks = 1) { left_out_[IndexOf(reason)] += blocks; }
 

@@ -1,5 +1,5 @@
-// Where a worker beside an engine learns which blocks the engine's cache holds. The events part implements it; the
-// engine's thread polls it. A worker without one sends no cache events.
+// Tells a worker beside an engine which blocks the engine's cache holds. The events part implements it; the engine's
+// thread polls it. A worker without one sends no cache events.
 //
 // One thread (the engine's), from construction on.
 #pragma once
@@ -20,7 +20,7 @@ class BlockSource {
 
   // Become readable when Poll has something to do. They may differ after each Poll.
   [[nodiscard]] virtual std::vector<int> fds() = 0;
-  // When Poll has something to do although nothing becomes readable; nothing: never.
+  // The time at which Poll has something to do although nothing becomes readable; nothing: never.
   [[nodiscard]] virtual std::optional<Instant> deadline() const = 0;
   // Takes what has come, up to a bound. True: there may be more, so call it again before waiting.
   [[nodiscard]] virtual bool Poll(Instant now) = 0;

@@ -31,7 +31,7 @@
 
 namespace roost::worker::foreign {
 
-// What a block is in our terms.
+// The identity of an engine's block among Roost's.
 struct BlockIdentity {
   BlockHash hash;
   std::uint32_t position = 0;           // in blocks from the root
@@ -41,7 +41,7 @@ struct BlockIdentity {
 struct TreeBlock {
   const std::string* name = nullptr;  // the engine's hash
   BlockIdentity identity;             // of a block that is not followed: meaningless
-  std::optional<LeftOut> left_out;    // why neither this block nor those below it are followed; nothing: they are
+  std::optional<LeftOut> left_out;    // the reason to leave out this block and those below it; nothing: none
   std::uint32_t copies = 0;
   bool visible = false;
   TreeBlock* parent = nullptr;

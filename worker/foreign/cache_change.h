@@ -1,4 +1,4 @@
-// What a foreign engine's event says, in terms that all engines share: the decoders (vllm/vllm_events.h,
+// The content of a foreign engine's event, in terms that all engines share: the decoders (vllm/vllm_events.h,
 // sglang/sglang_events.h) produce it, the book (block_book.h) follows it.
 //
 // A hash here is the engine's own: opaque bytes, equal or not. An integer hash is its eight bytes, big-endian.
@@ -17,7 +17,7 @@
 
 namespace roost::worker::foreign {
 
-// Where a block lies.
+// The place where a block lies.
 struct CachePlace {
   std::uint32_t rank = 0;   // the data-parallel rank
   std::uint32_t group = 0;  // of layers that share their blocks
@@ -26,17 +26,17 @@ struct CachePlace {
   bool operator==(const CachePlace&) const = default;
 };
 
-// What else, beside the tokens up to its end, the hash of a block covers.
+// The keys that the hash of a block covers beside the tokens up to its end.
 enum class ExtraKeys : std::uint8_t {
   kNone,
   kSalt,   // one text
   kOther,  // images, embeddings, or several of these
 };
 
-// How the layers of the group look at the tokens before.
+// The attention of the group's layers to the tokens before.
 enum class Attention : std::uint8_t { kFull, kOther };
 
-// What the engine says of `token_ids`.
+// The form of `token_ids`.
 enum class TokenForm : std::uint8_t {
   kPlain,
   kLookahead,  // the hashes cover tokens after the blocks, too

@@ -1,5 +1,5 @@
-// What differs from engine to engine: the form of a request, of its answer, and of the pages that tell facts and load.
-// A dialect has no state and does no input or output; its functions may be called from any thread.
+// The differences between engines: the form of a request, of its answer, and of the pages that tell facts and load. A
+// dialect has no state and does no input or output; its functions may be called from any thread.
 //
 // To add an engine: a folder with a Dialect and an AnswerReader, its function in the list below, its row in dialect.cc,
 // and transcripts of real answers for the tests.
@@ -27,7 +27,7 @@
 
 namespace roost::worker::foreign {
 
-// What an engine tells of itself while it starts; constant during its life.
+// The facts that an engine tells of itself while it starts; constant during its life.
 struct EngineFacts {
   std::string version = {};
   std::string model = {};  // the name that it serves the model under
@@ -45,11 +45,11 @@ struct EngineFacts {
 // adapters have one. Leaves out adapters whose names, or one more of which, a Hello can not hold.
 [[nodiscard]] Result<void> ReadModelList(std::string_view body, EngineFacts& facts);
 
-// What must not change while a worker lives: the router knows it from the worker's Hello. The message says what does.
-// Adapters may come and go.
+// Compares the facts that must not change while a worker lives: the router knows them from the worker's Hello. The
+// message names those that did. Adapters may come and go.
 [[nodiscard]] Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now);
 
-// What a page told last. Each number may be missing.
+// The load that a page told last. Each number may be missing.
 struct EngineLoad {
   std::optional<std::uint32_t> running_requests = {};
   std::optional<std::uint32_t> waiting_requests = {};
@@ -71,18 +71,18 @@ struct CallPlan {
   // False: the answer comes in one piece at its end.
   bool is_streamed = true;
 
-  // Of this choice, never negative and never -1 as a signed number: some engines take that for "none".
+  // The seed of this choice, never negative and never -1 as a signed number: some engines take that for "none".
   [[nodiscard]] std::uint64_t seed() const { return (generate.sampling.seed + choice) & (~std::uint64_t{0} >> 1U); }
 };
 
-// How a choice ended. An engine that gave it up is an error.
+// The end of a choice. An engine that gave it up is an error.
 struct ChoiceEnd {
   wire::FinishReason reason = wire::FinishReason::kStop;  // kStop, kLength or kError
   std::optional<TokenId> stop_token = {};
   std::optional<Error> error = {};
 };
 
-// What a part of an answer says of one choice. The stop token is not among the tokens.
+// The content for one choice in a part of an answer. The stop token is not among the tokens.
 struct ChoicePiece {
   std::uint32_t index = 0;
   std::vector<TokenId> tokens = {};
@@ -134,7 +134,7 @@ class Dialect {
   // ---- requests ----
   [[nodiscard]] virtual Result<HttpCall> BuildRequest(const CallPlan& plan) const = 0;
   [[nodiscard]] virtual std::unique_ptr<AnswerReader> NewReader(const CallPlan& plan) const = 0;
-  // What ends the request beside its connection's end; nothing if that suffices.
+  // The call that ends the request beside its connection's end; nothing if that suffices.
   [[nodiscard]] virtual std::optional<HttpCall> BuildAbort(std::string_view id) const = 0;
   // The name in a request to Roost of what the engine names so; empty if there is none.
   [[nodiscard]] virtual std::string_view FieldOf(std::string_view parameter) const = 0;

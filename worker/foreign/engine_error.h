@@ -1,4 +1,4 @@
-// What an engine's failure means to Roost. The router acts by the code: it sends a request that failed with
+// The meaning of an engine's failure to Roost. The router acts by the code: it sends a request that failed with
 // kUnavailable or kOverloaded to another worker, which continues its output; any other code ends the request.
 //
 //   400, 413, 422          kInvalidArgument   the request is wrong; the field that the engine names is in the error
@@ -34,7 +34,7 @@ struct Complaint {
 
 // `field` is the parameter's name in a request to Roost.
 [[nodiscard]] Error ErrorOf(const Complaint& complaint, std::string field);
-// Of a call that ended without a whole answer.
+// The error of a call that ended without a whole answer.
 [[nodiscard]] Error ErrorOf(const HttpEnd& end);
 [[nodiscard]] Error Unavailable(std::string message);
 

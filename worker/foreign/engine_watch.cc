@@ -138,7 +138,7 @@ void EngineWatch::OnHealth(const Call& call, const HttpEnd& end) {
   }
 }
 
-// What can not be read changes nothing: the health page tells whether the engine is there.
+// A page that can not be read changes nothing: the health page tells whether the engine is there.
 void EngineWatch::OnAdapters(const Call& call, const HttpEnd& end) {
   if (end.how != CallEnd::kComplete || call.status != 200) return;
   EngineFacts facts;

@@ -12,7 +12,7 @@
 namespace roost::worker::foreign {
 namespace {
 
-// Of each of the two connections, in one call.
+// The most messages that one call takes from each of the two connections.
 constexpr int kMessagesPerPoll = 64;
 constexpr Duration kLogPause = std::chrono::minutes(1);
 
@@ -109,7 +109,7 @@ void EventFeed::Run(const EventOrder::Step& step, Instant now) {
 void EventFeed::Decode(const std::string& payload, Instant now) {
   const auto changes = options_.decode(std::as_bytes(std::span(payload)));
   if (!changes.ok()) {
-    // What it removed would stay for ever.
+    // Blocks that the unread message removed would stay for ever.
     book_.Clear();
     order_.OnNonsense();
     return NoteBadMessage(changes.error().ToString(), now);

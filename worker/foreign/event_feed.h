@@ -51,7 +51,7 @@ class EventFeed {
   [[nodiscard]] bool Poll(Instant now);
   // For a poll; edge-triggered, and different after a Poll or OnEngineRestart: see EventSockets::fds.
   [[nodiscard]] std::vector<int> fds() const { return sockets_.fds(); }
-  // When Poll has something to do without a message. Nothing: never.
+  // The time at which Poll has something to do without a message. Nothing: never.
   [[nodiscard]] std::optional<Instant> deadline() const { return order_.deadline(); }
 
   // The engine has restarted, as another sign than its events tells.
@@ -71,7 +71,7 @@ class EventFeed {
   [[nodiscard]] Counts counts() const;
 
  private:
-  // What is logged, each at most once a minute.
+  // The troubles that are logged, each at most once a minute.
   enum class Trouble : std::uint8_t { kRestart, kLost, kReplay, kOverflow, kBadMessage };
 
   EventFeed(const Options& options, EventSockets sockets, Instant now);

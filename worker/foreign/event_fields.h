@@ -44,14 +44,15 @@ class EventFields {
   FieldNames names_;
 };
 
-// Of a field that may be missing. kDataLoss: it has another type.
+// The value of a field that may be missing. kDataLoss: it has another type.
 [[nodiscard]] Result<std::optional<std::uint32_t>> OptionalU32(const EventFields& fields, std::string_view name);
 [[nodiscard]] Result<std::optional<std::string>> OptionalText(const EventFields& fields, std::string_view name);
 [[nodiscard]] Result<std::optional<std::string>> OptionalHash(const EventFields& fields, std::string_view name);
 // kDataLoss also when it is missing.
 [[nodiscard]] Result<std::vector<std::string>> Hashes(const EventFields& fields, std::string_view name);
 
-// What both engines tell the same way: hashes, parent, tokens, block size, adapter. The place is left to the caller.
+// Reads the fields that both engines tell the same way: hashes, parent, tokens, block size, adapter. The place is left
+// to the caller.
 [[nodiscard]] Result<Stored> ReadStored(const EventFields& fields);
 
 // The text at `name` is among `known`, or missing?

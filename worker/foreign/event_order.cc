@@ -11,7 +11,7 @@ namespace {
 
 // Six times what vLLM keeps for replays.
 constexpr std::size_t kMaxReplayedDigests = std::size_t{1} << 16U;
-// Of a message that waits, beside its payload.
+// The cost of a message that waits, beside its payload.
 constexpr std::size_t kWaitingBytes = 64;
 
 std::size_t DigestOf(const std::string& payload) { return std::hash<std::string_view>{}(payload); }

@@ -5,8 +5,8 @@
 //   replay          3 4 5 6 end    apply 3 to 6; of those that waited, the ones from 7 on are next
 //
 // A number that falls tells of an engine that has restarted: start from nothing, and ask for a replay from 0 unless the
-// message is number 0 itself. Where a replay can not bring what is missing (the engine's buffer is too short, it does
-// not answer, there is no replay socket), start from nothing at the first message there is.
+// message is number 0 itself. If a replay can not bring what is missing (the engine's buffer is too short, it does not
+// answer, there is no replay socket), start from nothing at the first message there is.
 //
 //   exact     the messages applied since the start from nothing are all that the engine sent up to the last of them, or
 //             all since it emptied its cache; so it stays while a replay mends a gap
@@ -38,7 +38,7 @@ class EventOrder {
     std::size_t max_waiting_bytes = std::size_t{64} << 20U;
   };
 
-  // What to do, in this order.
+  // The steps to take, in this order.
   struct StartFromNothing {
     bool operator==(const StartFromNothing&) const = default;
   };
@@ -62,7 +62,7 @@ class EventOrder {
     std::uint64_t replays = 0;          // that were asked for
     std::uint64_t replay_failures = 0;  // that did not bring what was missing
     std::uint64_t restarts = 0;         // of the engine
-    std::uint64_t lost = 0;             // messages that nobody will bring, as far as the numbers tell
+    std::uint64_t lost = 0;             // messages that will never come, as far as the numbers tell
     bool operator==(const Counts&) const = default;
   };
 
@@ -87,7 +87,7 @@ class EventOrder {
 
   [[nodiscard]] bool exact() const { return exact_; }
   [[nodiscard]] bool is_replaying() const { return replay_.has_value(); }
-  // When Tick has something to do.
+  // The time at which Tick has something to do.
   [[nodiscard]] std::optional<Instant> deadline() const;
   [[nodiscard]] const Counts& counts() const { return counts_; }
 
@@ -129,8 +129,8 @@ class EventOrder {
   std::optional<RunningReplay> replay_;
   std::deque<Message> waiting_;  // live messages, in order of their numbers
   std::size_t waiting_bytes_ = 0;
-  // Of the messages before next_ that a replay brought, until the live ones have caught up: a live message that has the
-  // number of one of them is either the same or of the engine's next life.
+  // Digests of the messages before next_ that a replay brought, until the live ones have caught up: a live message that
+  // has the number of one of them is either the same or of the engine's next life.
   std::deque<std::size_t> replayed_digests_;
   std::deque<Item> items_;
   bool exact_ = false;

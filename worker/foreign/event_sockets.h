@@ -30,7 +30,7 @@ class EventSockets {
     std::uint64_t sequence = 0;
     std::string payload;
   };
-  // What there was to receive.
+  // The kind of a received message; kNothing: there was none.
   enum class Kind : std::uint8_t { kNothing, kMessage, kReplayEnd, kBad };
   struct Received {
     Kind kind = Kind::kNothing;

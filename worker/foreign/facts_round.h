@@ -32,7 +32,7 @@ class FactsRound {
   bool OnHttp(const HttpEvent& event);
 
   [[nodiscard]] bool is_under_way() const { return call_.has_value(); }
-  // Of the round that ended, once. kUnavailable: ask again later; other errors stay.
+  // The outcome of the round that ended, once. kUnavailable: ask again later; other errors stay.
   [[nodiscard]] std::optional<Result<EngineFacts>> TakeOutcome();
 
  private:

@@ -25,7 +25,7 @@ class FeedSource final : public BlockSource {
  public:
   using OnCounts = std::function<void(const CacheViewCounts&)>;
 
-  // `on_counts` hears the feed's counts after each Poll; null: nobody does.
+  // `on_counts` is called with the feed's counts after each Poll, unless it is null.
   FeedSource(std::unique_ptr<EventFeed> feed, OnCounts on_counts)
       : feed_(std::move(feed)), on_counts_(std::move(on_counts)) {}
 

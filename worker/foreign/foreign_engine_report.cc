@@ -1,4 +1,4 @@
-// What a ForeignEngine tells of its requests, and what it does as time passes.
+// The ForeignEngine's reports on its requests, and its actions as time passes.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -17,7 +17,7 @@ constexpr Duration kLongestDrain = std::chrono::seconds(5);
 // than an engine's preemption takes.
 constexpr int kSilencesOfACall = 4;
 
-// Of a token event, and of a report's token events: a message holds them and the blocks' events.
+// The most in one token event, and in a report's token events: a message holds them and the blocks' events.
 constexpr std::size_t kMostTokens = 4096;
 constexpr std::size_t kMostBytes = wire::WireLimits::kMaxPlainFrameBytes / 2;
 static_assert(kMostTokens <= wire::WireLimits::kMaxTokensPerEvent);

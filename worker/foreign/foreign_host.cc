@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRoomWait{5};
 // A command or an event ends the wait at once; this limit is only a safety net.
 constexpr milliseconds kLongestWait{1000};
-// Of blocks' events in a report: a message holds them and half its bytes of tokens.
+// The most bytes of blocks' events in a report: a message holds them and half its bytes of tokens.
 constexpr std::size_t kMostEventBytes = wire::WireLimits::kMaxPlainFrameBytes / 4;
 constexpr Duration kFactsPageTime = std::chrono::seconds(10);
 constexpr Duration kWaitingLogInterval = std::chrono::seconds(30);

@@ -3,10 +3,10 @@
 //   link thread ─ inbox ─► commands ─► ForeignEngine ◄─► HttpCalls ◄─► engine
 //              ◄─ outbox ─ reports ◄──┘    BlockSource ◄─ events ────┘
 //
-// A round: commands, what came over HTTP and from the block source, what time brings; then one StepReport if there is
-// anything to tell. What does not fit the outbox is dropped, and an OutputLost follows as soon as there is room, as
-// from the thread of an own engine (engine_thread.h). Pins and evictions are refused, and no prefix is told: the
-// engine's cache is its own.
+// A round: commands, arrivals over HTTP and from the block source, timers; then one StepReport if there is anything to
+// tell. Output that does not fit the outbox is dropped, and an OutputLost follows as soon as there is room, as from the
+// thread of an own engine (engine_thread.h). Pins and evictions are refused, and no prefix is told: the engine's cache
+// is its own.
 //
 // Threads: as EngineHost says. The block source and the calls are used on the engine's thread only, once it is started.
 #pragma once
@@ -68,10 +68,10 @@ class ForeignHost final : public EngineHost {
   [[nodiscard]] bool TryPost(EngineCommand&& command) override;
   [[nodiscard]] bool HasRoomForRequest() const override { return inbox_.size() < kInboxRequestLimit; }
   [[nodiscard]] std::optional<EngineOutput> TryTake() override { return outbox_.TryTake(); }
-  // Of rounds. An engine that hangs is no stall of this thread: EngineStanding tells of it.
+  // Watches the rounds. An engine that hangs is no stall of this thread: EngineStanding tells of it.
   [[nodiscard]] const StallWatch& stall_watch() const override { return stall_watch_; }
 
-  // What the hello says of this engine: sizes, limits, features; not its model and tokenizer.
+  // Fills in the hello's fields about this engine: sizes, limits, features; not its model and tokenizer.
   static void Describe(const Dialect& dialect, const EngineFacts& facts, const ForeignOptions& options,
                        wire::Hello& hello);
 

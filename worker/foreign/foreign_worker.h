@@ -19,7 +19,7 @@
 
 namespace roost::worker::foreign {
 
-// How to reach an engine.
+// The addresses of an engine.
 struct EngineAddress {
   HttpOptions http;
   std::string events_endpoint = {};  // tcp://HOST:PORT; empty: no events, so the router goes by its own history

@@ -29,7 +29,7 @@ struct HttpTransfer {
 namespace {
 
 constexpr std::size_t kMaxKeyBytes = 8192;
-// Of connections that wait for their next call.
+// The most connections that wait for their next call.
 constexpr long kMaxKeptConnections = 1024;
 
 void AddHeader(HttpTransfer& transfer, const std::string& line) {

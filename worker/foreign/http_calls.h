@@ -31,7 +31,7 @@ struct HttpOptions {
 
 class HttpCalls final : public HttpPort {
  public:
-  // kInvalidArgument (field engine-url) when the URL is none. Nobody has to listen there yet.
+  // kInvalidArgument (field engine-url) when the URL is none. The engine need not run yet.
   [[nodiscard]] static Result<std::unique_ptr<HttpCalls>> Make(HttpOptions options);
   ~HttpCalls() override;
   HttpCalls(const HttpCalls&) = delete;

@@ -51,7 +51,7 @@ struct HttpBytes {
 
 enum class CallEnd : std::uint8_t {
   kComplete,      // the whole answer has come, whatever its status
-  kNotConnected,  // nobody listens, or the name is unknown
+  kNotConnected,  // no process listens there, or the name is unknown
   kBroken,        // the connection ended in the middle, the answer is no HTTP or too large
   kTooSlow,       // over HttpCall::time_limit
 };

@@ -15,8 +15,8 @@ namespace roost::worker::foreign {
 
 class SseReader {
  public:
-  // Of one event, with the line that is not complete yet. The first chunk of vLLM repeats the prompt: up to 2^20
-  // tokens.
+  // The most bytes of one event, with the line that is not complete yet. The first chunk of vLLM repeats the prompt: up
+  // to 2^20 tokens.
   static constexpr std::size_t kMaxEventBytes = std::size_t{16} << 20U;
 
   explicit SseReader(std::size_t max_event_bytes = kMaxEventBytes) : max_event_bytes_(max_event_bytes) {}

@@ -10,7 +10,7 @@ namespace {
 // The bounds of the wire.
 constexpr double kLeastStepSeconds = 1e-6;
 constexpr double kMostStepSeconds = 1e5;
-// Of its time, what is left for a step with a prefill at least: the others' share is an estimate.
+// The least share of the time that a step with a prefill keeps: the others' share is an estimate.
 constexpr double kLeastShare = 0.1;
 // A step counts as at most so many times as long as expected: an engine's first use of a shape, or a pause of the whole
 // machine, is no speed, and routers would leave the engine alone until they forget it. An engine that stays slow is

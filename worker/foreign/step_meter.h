@@ -2,12 +2,11 @@
 // of a step, so a second arrival from one call means that the next step has ended.
 //
 //   arrivals      A B C      A B C        A B C D      A B …
-//   steps        └─ s1 ─┘   └── s2 ──┘   └─── s3 ───┘           a step's time: from the first arrival of the step
-//   before
-//                                              ▲                to its own first arrival
+//   steps        └─ s1 ─┘   └── s2 ──┘   └─── s3 ───┘           a step's time: from the first arrival of the
+//                                              ▲                step before to its own first arrival
 //                                  the first token of D: its prefill ends in s3, but may have run in s2 too
 //
-// While a prefill is under way, other calls' steps carry parts of it that nobody tells. So these steps are not reported
+// While a prefill is under way, other calls' steps carry parts of it of unknown size. So these steps are not reported
 // alone; the step with the first token is, with all the prompt's tokens, the mean of the decodes, and the time since
 // the prefill could begin less what the other steps take without a prefill. That is learned from steps without any
 // (RateEstimator); until it is known, such a step is not reported.
@@ -40,7 +39,7 @@ class StepMeter {
   // Closes the step that is open, if nothing runs that could show its end. Call it after the events of a round.
   void CloseIfIdle();
 
-  // The steps that have ended, oldest first, each once. Those that nobody takes are forgotten: the oldest first.
+  // The steps that have ended, oldest first, each once. Steps that are not taken are forgotten, the oldest first.
   [[nodiscard]] std::optional<StepSample> TakeStep();
   [[nodiscard]] bool has_steps() const { return !steps_.empty(); }
 

@@ -1,5 +1,5 @@
 // Compiled grammars by their source, within a limit in bytes: the least recently used one is removed first. A removed
-// grammar lives on while somebody holds it. Not thread-safe. O(1).
+// grammar lives on while a caller holds it. Not thread-safe. O(1).
 #pragma once
 
 #include <cstddef>

@@ -38,8 +38,8 @@ class CompiledGrammar {
   [[nodiscard]] virtual std::unique_ptr<Automaton> Start() const = 0;
 };
 
-// How long a compilation may take. A short one is done in the caller's thread. Any other is done apart, where it ends
-// at the limits.
+// The time that a compilation may take. A short one is done in the caller's thread. Any other is done apart, where it
+// ends at the limits.
 enum class CompileLength : std::uint8_t { kShort, kLong };
 
 class GrammarLibrary {

@@ -56,7 +56,7 @@ namespace {
 // nothing but white space reaches an end.
 constexpr int kMaxWhitespace = 32;
 constexpr bool kAnyWhitespace = true;
-constexpr bool kStrict = false;  // what a schema leaves open has been made explicit before
+constexpr bool kStrict = false;  // the open parts of a schema have been made explicit before
 // The longest grammar as text. Compiling a longer one takes seconds or more.
 constexpr std::size_t kMaxGrammarText = std::size_t{1} << 20U;
 // Memory for the masks of rules that schemas share, as JSON's strings and numbers are. The library uses a third of this
@@ -246,7 +246,7 @@ class Productive {
 
 // ---- compiling, in this process or another ----
 
-// Why a compilation failed. What the library says of it is shown to nobody: it quotes the request.
+// The reason why a compilation failed. The library's own text is never shown: it quotes the request.
 struct Failure {
   std::string reason;
 };

@@ -7,8 +7,8 @@
 //        └────────────────── request, answer ◄────────────────────┘
 //
 // The server is forked while this process is small and has no device, and forks in turn, having one thread. Kernel
-// timers end a job; nobody has to watch it. The server ends with the thread that started it, which is this process's
-// main thread, and jobs end with the server.
+// timers end a job; no thread watches it. The server ends with the thread that started it, which is this process's main
+// thread, and jobs end with the server.
 //
 // Threads: any number of threads may call Run at a time.
 #pragma once

@@ -233,7 +233,7 @@ void LinkCore::TellAdapters(Link& link) {
   if (outcome != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
 }
 
-// Of a cache that is not known any block may hold something.
+// Any block may hold something in a cache that is not known.
 void LinkCore::FillOwn(wire::Load& load) const {
   load.draining = load_.draining;
   load.cordoned = load_.cordoned;

@@ -96,7 +96,7 @@ struct LinkTimes {
       std::chrono::seconds(1);  // between two requests for the mirror's blocks, when it is lost repeatedly
 };
 
-// Why a link that was up began a new life, or a snapshot was sent again.
+// The reason why a link that was up began a new life, or a snapshot was sent again.
 enum class ResyncReason : std::uint8_t {
   kAsked,          // the router asked for it
   kDigest,         // the mirror behind the link's snapshot was wrong
@@ -110,12 +110,13 @@ inline constexpr std::array<std::string_view, 7> kResyncReasonNames{"asked",    
                                                                     "router_restart", "silent", "unsent"};
 [[nodiscard]] constexpr std::size_t IndexOf(ResyncReason reason) { return static_cast<std::size_t>(reason); }
 
-// Why the mirror no longer equals the engine's blocks.
+// The reason why the mirror no longer equals the engine's blocks.
 enum class MirrorLoss : std::uint8_t { kDigest, kOverflow };
 inline constexpr std::array<std::string_view, 2> kMirrorLossNames{"digest", "overflow"};
 [[nodiscard]] constexpr std::size_t IndexOf(MirrorLoss loss) { return static_cast<std::size_t>(loss); }
 
-// Why a router does not take this worker: RefusalCauses of the wire, and one more that comes before any message.
+// The reasons why a router does not take this worker: RefusalCauses of the wire, and one more that comes before any
+// message.
 inline constexpr std::size_t kRefusalReasonCount = wire::kRefusalCauseNames.size() + 1;
 inline constexpr std::size_t kHandshakeRefusal = kRefusalReasonCount - 1;
 
@@ -171,7 +172,7 @@ class LinkCore {
   [[nodiscard]] std::size_t link_count() const { return links_.size(); }
   [[nodiscard]] const LinkCounts& counts() const { return counts_; }
   [[nodiscard]] std::vector<RouterStatus> statuses() const;
-  // Why the engine takes no requests now; empty if it takes them. A change counts as a change of status.
+  // The reason why the engine takes no requests now; empty if it takes them. A change counts as a change of status.
   [[nodiscard]] const std::string& engine_absence() const { return engine_absence_; }
   // True if a status may have changed since the last call.
   [[nodiscard]] bool TakeStatusChange() { return std::exchange(status_changed_, false); }
@@ -179,7 +180,7 @@ class LinkCore {
  private:
   enum class State : std::uint8_t { kGreeting, kUp };
 
-  // What is known of a request until its last choice ends.
+  // The state of a request until its last choice ends.
   struct InFlight {
     std::uint32_t open_choices = 1;
     OwnedPrompt prompt;  // as received, for other routers; without an id if there were none at that time
@@ -204,13 +205,13 @@ class LinkCore {
     bool adapters_due = false;  // they have changed since the life began, and this router has not been told
     // About the last life that was up:
     std::optional<std::uint64_t> router_instance;
-    std::optional<ResyncReason> resync_reason;  // why it ended
-    // Why the router does not take this worker; forgotten after LinkTimes::refusal_memory.
+    std::optional<ResyncReason> resync_reason;  // the reason why it ended
+    // The reason why the router does not take this worker; forgotten after LinkTimes::refusal_memory.
     std::optional<std::string> refusal;
     Instant refused_at;
-    // When a refusal was logged last, by RefusalCause; empty once the router has welcomed the worker.
+    // The time of the last log line about a refusal, by RefusalCause; empty once the router has welcomed the worker.
     std::array<std::optional<Instant>, wire::kRefusalCauseNames.size()> refusal_logged{};
-    std::optional<Instant> silence_logged;  // when it was logged last that the router does not answer; likewise
+    std::optional<Instant> silence_logged;  // the time of the last log line about the router's silence; likewise
   };
 
   void BeginLife(Link& link);

@@ -1,4 +1,4 @@
-// What routers say to the worker.
+// Handles the messages of routers to the worker.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -114,7 +114,7 @@ void LinkCore::Handle(Link& link, wire::Unpin unpin) {
   LogWarning("an unpin is dropped: the inbox is full", {{"router", link.name}});
 }
 
-// Whoever wants something erased has to hear that it was not.
+// An eviction that is refused must be answered, so that its sender knows.
 void LinkCore::Handle(Link& link, wire::Evict evict) {
   if (link.state != State::kUp) return;
   const std::uint64_t answer_id = evict.answer_id;

@@ -1,4 +1,4 @@
-// How a router sees this worker, for /ready and for logs.
+// A router's view of this worker, for /ready and for logs.
 #pragma once
 
 #include <cstdint>

@@ -60,9 +60,9 @@ class LinkThread final : private LinkEffects {
   // From now on new requests are refused.
   void BeginDrain();
   [[nodiscard]] bool is_draining() const { return draining_.load(); }
-  // Why the engine takes no requests now; empty if it takes them.
+  // The reason why the engine takes no requests now; empty if it takes them.
   [[nodiscard]] std::string EngineAbsence() const;
-  // How each router sees this worker. Without addresses of routers there are none.
+  // The view that each router has of this worker. Without addresses of routers there are none.
   [[nodiscard]] std::vector<RouterStatus> Routers() const;
   [[nodiscard]] const StallWatch& stall_watch() const { return stall_watch_; }
   // Waits until a router has welcomed the worker. False after `timeout`.

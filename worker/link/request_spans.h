@@ -30,7 +30,7 @@ struct RequestSpansOptions {
 
 class RequestSpans {
  public:
-  // What is known of a traced request so far. Belongs to whoever keeps the request.
+  // The data on a traced request so far. Belongs to the request's owner.
   struct Traced {
     std::string trace_id;
     std::string parent_span_id;

@@ -2,8 +2,8 @@
 // every connection, so that a key can be changed while the worker serves; files that can not be read then leave the
 // last good ones in force.
 //
-// Which of several keys a router has shows when it is dialled: with a wrong one the handshake fails. KeyTurn tries them
-// one after the other.
+// Dialling a router shows which of several keys it has: with a wrong one the handshake fails. KeyTurn tries them one
+// after the other.
 //
 // Not thread-safe.
 #pragma once
@@ -45,8 +45,9 @@ class RouterKeys {
   std::string told_;  // the last error, so that it is logged once
 };
 
-// When a router is dialled again after a handshake that failed, and as which of `key_count` keys. If the router may
-// have another key, the next one is tried at once; after all of them, and after any other failure, there is a pause.
+// Decides when to dial a router again after a handshake that failed, and as which of `key_count` keys. If the router
+// may have another key, the next one is tried at once; after all of them, and after any other failure, there is a
+// pause.
 class KeyTurn {
  public:
   static constexpr Duration kPause = std::chrono::seconds(1);
@@ -65,7 +66,7 @@ class KeyTurn {
   std::optional<Instant> redial_at_;
 };
 
-// What the log says of a handshake that failed with these keys.
+// The log's text on a handshake that failed with these keys.
 [[nodiscard]] std::string TextOf(wire::HandshakeFailure failure, const std::optional<wire::ClientKeys>& keys);
 
 }  // namespace roost::worker

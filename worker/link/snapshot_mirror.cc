@@ -9,7 +9,7 @@
 namespace roost::worker {
 namespace {
 
-// How many slots ahead the packing prefetches the table, whose places are random.
+// The distance in slots at which the packing prefetches the table, whose places are random.
 constexpr std::uint32_t kPrefetchDistance = 16;
 
 }  // namespace

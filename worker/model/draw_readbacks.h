@@ -18,7 +18,7 @@
 
 namespace roost::worker {
 
-// How many results of each kind a batch brings back.
+// The number of results of each kind that a batch brings back.
 struct DrawCounts {
   std::size_t sampled = 0;
   std::size_t scored = 0;
@@ -35,7 +35,7 @@ static_assert(sizeof(kernels::SampledToken) == DrawCounts::kBytesOfEach &&
   return {.sampled = draws.rows.size(), .scored = draws.scored.size(), .top = draws.top_count};
 }
 
-// Where the scores of `counts` are on the device: behind the drawn tokens at `sampled`.
+// The place of the scores of `counts` on the device: behind the drawn tokens at `sampled`.
 [[nodiscard]] inline kernels::ScoredToken* ScoredBehind(kernels::SampledToken* sampled, const DrawCounts& counts) {
   return reinterpret_cast<kernels::ScoredToken*>(sampled + counts.sampled);
 }

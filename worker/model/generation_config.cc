@@ -21,7 +21,7 @@ Result<void> AddTokenIds(const JsonObject& object, std::string_view key, std::ui
   for (const element& each : elements) {
     double id = 0;
     const bool is_number = each.get(id) == simdjson::SUCCESS;
-    if (is_number && id == -1 && !found->is_array()) return {};  // how some files say that there is none
+    if (is_number && id == -1 && !found->is_array()) return {};  // some files say so that there is none
     if (!is_number || id < 0 || id >= vocab_size || id != std::floor(id)) {
       return object.Complain(key, fmt::format("must be a token id below {}, or an array of them", vocab_size));
     }

@@ -6,15 +6,15 @@
 namespace roost::worker {
 namespace {
 
-// Which keys of config.json add biases. Transformers reads them for some architectures and ignores them for others.
+// The keys of config.json that add biases. Transformers reads them for some architectures and ignores them for others.
 enum class BiasKeys : std::uint8_t { kNone, kAttention, kAttentionAndMlp };
-// When a window applies: whenever there is one, or only if use_sliding_window says so, and then in the layers from
+// The use of a window: whenever there is one, or only if use_sliding_window says so, and then in the layers from
 // max_window_layers on.
 enum class WindowUse : std::uint8_t { kAlways, kIfSaid };
 
 struct Architecture {
   std::string_view name;
-  Bias qkv_bias;  // whatever the keys say
+  Bias qkv_bias;  // regardless of the keys
   BiasKeys bias_keys;
   QkNorm qk_norm;
   WindowUse window_use;
@@ -114,7 +114,7 @@ Result<void> ParseBiases(const JsonObject& config, const Architecture& architect
   return {};
 }
 
-// What layer_types says about the layers.
+// The layers' kinds as layer_types tells them.
 enum class LayerTypes : std::uint8_t { kUnsaid, kAllFull, kSomeSliding };
 
 Result<LayerTypes> ParseLayerTypes(const JsonObject& config) {

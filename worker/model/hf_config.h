@@ -1,5 +1,5 @@
-// What config.json of a Hugging Face model folder says about the network, as far as it is supported. A key that would
-// change the numbers and is not supported is an Error that names the file and the key, never a wrong answer.
+// Reads the network from config.json of a Hugging Face model folder, as far as it is supported. A key that would change
+// the numbers and is not supported is an Error that names the file and the key, never a wrong answer.
 //
 // Architectures: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM (biases on q, k, v), Qwen3ForCausalLM (norms on
 // q and k). Sliding-window attention is supported where it equals full attention: in contexts up to the window.
@@ -56,7 +56,7 @@ inline constexpr std::string_view kOtherEngines =
 
 [[nodiscard]] Result<HfConfig> ParseHfConfig(const JsonObject& config);
 
-// How many copies of an embedding that is also the output matrix are in memory: two if products need weights in a
+// The number of copies in memory of an embedding that is also the output matrix: two if products need weights in a
 // layout of their own, as on the CPU.
 enum class TiedTable : std::uint8_t { kOnce, kTwice };
 // The elements of all matrices in memory.

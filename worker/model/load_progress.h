@@ -25,14 +25,15 @@ struct LoadState {
 // "reading weights  [######              ]  30 %  4.8 of 16.1 GB  8.3 GB/s"
 [[nodiscard]] std::string BarText(const LoadState& state);
 
-// When progress is shown: after `most`, or after `least` if this share of all bytes has been read in the meantime.
+// The pace of showing progress: after `most`, or after `least` if this share of all bytes has been read in the
+// meantime.
 struct ProgressPace {
   Duration least{};
   Duration most{};
   double share = 0;
 };
 
-// Where progress is shown.
+// The outlet that shows progress.
 struct ProgressOutlet {
   ProgressPace pace;
   std::function<void(const LoadState& state)> tell;

@@ -73,7 +73,7 @@ struct Batch {
 struct Draws {
   std::vector<kernels::SampleRow> rows;
   std::vector<kernels::LogitBias> biases;      // row after row
-  std::vector<kernels::CountedToken> counted;  // what rows reset their counts to
+  std::vector<kernels::CountedToken> counted;  // the counts that rows are reset to
   std::uint32_t adjusted_count = 0;            // rows that are adjusted
   std::uint32_t counts_row_count = 0;          // rows of counts that must exist
   bool feed_next_batch = false;                // the next batch's sampled_places may name these draws

@@ -1,4 +1,4 @@
-// What a model folder says beside the weights: the text that routers need, and the model's identity.
+// The contents of a model folder beside the weights: the text that routers need, and the model's identity.
 #pragma once
 
 #include <cstddef>

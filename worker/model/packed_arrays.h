@@ -13,7 +13,7 @@
 
 namespace roost::worker {
 
-// Where an array in a PackedArrays begins.
+// The begin of an array in a PackedArrays.
 template <typename T>
 struct PackedArray {
   std::size_t offset = 0;  // in bytes

@@ -21,9 +21,9 @@ inline constexpr std::uint32_t kMaxPadding = 15;
 [[nodiscard]] bool IsDecode(const Batch& batch);
 
 // Padding tokens have id 0 at position 0, and write K and V to the slots first_spare_slot, first_spare_slot + 1, …,
-// which nobody reads. Attention does nothing for them. Lists are padded with entries that do nothing: items and merges
-// by less than a quarter once there are many, rows and parts, which only cost memory, to powers of two. Blocks are not
-// padded, because they come last; see Transformer::StepInputs.
+// which are never read. Attention does nothing for them. Lists are padded with entries that do nothing: items and
+// merges by less than a quarter once there are many, rows and parts, which only cost memory, to powers of two. Blocks
+// are not padded, because they come last; see Transformer::StepInputs.
 void PadPlan(std::uint32_t first_spare_slot, std::vector<TokenId>& tokens, BatchPlan& plan);
 
 }  // namespace roost::worker

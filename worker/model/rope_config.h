@@ -1,6 +1,6 @@
-// What config.json says about the rotary position embedding: rope_theta at the top and rope_scaling beside it, or
-// everything in rope_parameters, as in newer files. A key that would change the numbers and is not known is an Error
-// that names it.
+// Reads the rotary position embedding from config.json: rope_theta at the top and rope_scaling beside it, or everything
+// in rope_parameters, as in newer files. A key that would change the numbers and is not known is an Error that names
+// it.
 #pragma once
 
 #include <cstdint>

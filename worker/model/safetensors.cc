@@ -169,7 +169,7 @@ SafetensorsFile::~SafetensorsFile() {
 }
 
 Result<void> SafetensorsFile::Map() {
-  // O_NONBLOCK does nothing to a regular file; without it, a FIFO would wait for somebody who writes.
+  // O_NONBLOCK does nothing to a regular file; without it, a FIFO would wait for a writer.
   const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     const int reason = errno;

@@ -35,7 +35,7 @@ struct StepWidths {
   std::size_t mask = 0;
 };
 
-// Which logits a rank has: its own part, or all of them, alone or gathered from the other ranks.
+// The logits that a rank has: its own part, or all of them, alone or gathered from the other ranks.
 struct LogitsSource {
   bool is_first_rank = true;
   bool has_communicator = false;

@@ -5,8 +5,7 @@
 //   its hash    XXH3_128(XXH3_128(piece 0) ‖ XXH3_128(piece 1) ‖ …)
 //
 // A hash depends only on the tensor's bytes and on the size of pieces: not on the file, the tensor's place in it, or
-// threads. It detects accidental differences, not forgery: whoever can write a model's files decides its answers
-// anyway.
+// threads. It detects accidental differences, not forgery: write access to a model's files decides its answers anyway.
 #pragma once
 
 #include <array>

@@ -14,7 +14,7 @@ constexpr std::size_t kMostRecordings = StepRecorder::kMaxShapes * 3 / 4;
 
 }  // namespace
 
-// The inputs are whatever the workspace holds: nobody reads the results.
+// The inputs are whatever the workspace holds: the results are not read.
 void Transformer::WarmUpProducts() {
   const std::vector<std::uint32_t> layer_rows = WarmUpRows(static_cast<std::uint32_t>(work_.reserved().rows));
   const std::vector<std::uint32_t> logits_rows = WarmUpRows(static_cast<std::uint32_t>(work_.reserved().logits_rows));

@@ -26,8 +26,8 @@
 //   oldest first. A waiting sequence without space waits while the running ones will free enough, but at most min_hold.
 //   It takes held blocks at once when no sequence runs, or when all running ones together could not free enough. A
 //   running sequence takes held blocks before another one is preempted and before pins end: a held block may save
-//   computation later, a preemption costs it now. No other sequence overtakes one that lacks space, so holds starve
-//   nobody.
+//   computation later, a preemption costs it now. No other sequence overtakes one that lacks space, so holds never
+//   starve one.
 // - Nothing is computed twice: a sequence whose next block is being computed by a running one waits for it; if the
 //   running one is cancelled or preempted, the waiting one goes first. Others may overtake it meanwhile. It waits at
 //   most as long as computing these blocks itself would take, at the pace of recent steps. The match with the cache is
@@ -39,7 +39,7 @@
 // - A sequence whose prompt is scored needs the logits of all its tokens: it takes no cached block for those, and a
 //   step computes few of them (max_scored_tokens), because each needs memory for its row.
 // - The blocks that waiting sequences will hit are evicted after all others.
-// - What a session's last turn retained is kept until its next turn comes (see SessionTable).
+// - The retention of a session's last turn lasts until its next turn comes (see SessionTable).
 //
 // Pure: no thread, no clock, no device. Not thread-safe. The cache outlives it. A step costs O(running sequences +
 // kMaxPassedOver + blocks matched), and allocates on the heap only when sequences arrive; waiting sequences beyond
@@ -66,8 +66,8 @@
 
 namespace roost::worker {
 
-// How many waiting sequences a step passes over, because another sequence computes their next block, in search of one
-// that it can admit.
+// The most waiting sequences that a step passes over, because another sequence computes their next block, in search of
+// one that it can admit.
 inline constexpr std::uint32_t kMaxPassedOver = 64;
 
 struct SchedulerOptions {
@@ -136,7 +136,7 @@ class Scheduler {
   // Forgets a sequence in any state, and releases what it holds. Not between Schedule and Commit.
   void Remove(SequenceId id);
 
-  // What the sequence has computed, in any state, may be wrong: none of it stays in the cache, nor what others computed
+  // Distrusts all that the sequence has computed, in any state: none of it stays in the cache, nor what others computed
   // behind it, which they keep for themselves. Remove the sequence afterwards. Not between Schedule and Commit.
   void Discard(SequenceId id);
 
@@ -155,7 +155,7 @@ class Scheduler {
   // Chooses the slices of the next step and allocates their blocks. Valid until the next call; a slice's sequence is
   // valid until it is removed.
   [[nodiscard]] const std::vector<ScheduledSlice>& Schedule();
-  // What must be copied before these slices are computed. Valid until the next Schedule.
+  // The copies to make before these slices are computed. Valid until the next Schedule.
   [[nodiscard]] const std::vector<ScheduledCopy>& copies() const { return copies_; }
 
   // The slices have been computed, or will be before anything that is scheduled from now on: their full blocks enter
@@ -276,7 +276,7 @@ class Scheduler {
   [[nodiscard]] Pressing DealToPressing(std::uint32_t budget);
   [[nodiscard]] double CollectPressing();
   void CollectWithoutToken();
-  // What is left of a step. Admission depends only on the budget, as if the step were full.
+  // The room that is left in a step. Admission depends only on the budget, as if the step were full.
   struct Room {
     std::uint32_t budget = 0;     // for prompts, in a full step
     std::uint32_t dealable = 0;   // the part that may still be dealt before the step ends
@@ -289,7 +289,7 @@ class Scheduler {
   [[nodiscard]] bool ShouldEnd(const Room& room, std::size_t later_count) const;
   // Deals at most `limit` tokens of those that the sequence has left. Returns how many.
   std::uint32_t Deal(Sequence& sequence, std::uint32_t limit);
-  // How many of the tokens that it has left may be in this step.
+  // The most of its remaining tokens that may be in this step.
   [[nodiscard]] std::uint32_t DealableTo(const Sequence& sequence) const;
   [[nodiscard]] std::uint32_t SurveyRunning();
   void InsertPartial(Sequence& sequence);

@@ -249,8 +249,8 @@ bool Scheduler::IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const {
 }
 
 // If a running sequence computes the block after the match, this sequence awaits it, with all blocks that the two have
-// in common after the match. The other sequence runs and awaits nobody, so no cycle can form. A sequence that has given
-// up once does not wait again.
+// in common after the match. The other sequence runs and awaits no sequence, so no cycle can form. A sequence that has
+// given up once does not wait again.
 void Scheduler::AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_count) {
   const auto before = std::exchange(sequence.awaited, std::nullopt);
   if (before && !IsWorthWaiting(*before) && IsBeingComputed(*before)) {

@@ -69,7 +69,7 @@ bool Scheduler::MakeRoom(const Sequence& sequence) {
 
 // If the next token goes to a partly filled block that forks share, replaces that block by a copy. The shared block
 // stays unchanged until the copy is made, because copies are made before anything is computed. If space can only be
-// made by preempting the other sharers, perhaps nobody shares the block any more, and no copy is needed.
+// made by preempting the other sharers, perhaps the block is no longer shared, and no copy is needed.
 bool Scheduler::OwnLastBlock(Sequence& sequence) {
   if (!WritesToSharedBlock(sequence)) return true;
   const std::uint32_t rows = sequence.computed_token_count % block_tokens_;

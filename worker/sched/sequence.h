@@ -26,7 +26,7 @@ namespace roost::worker {
 // Unique within a scheduler, never reused, ascending in order of arrival. See sequence_slots.h.
 using SequenceId = StrongId<struct SequenceTag, std::uint64_t>;
 
-// How long a sequence's blocks are retained after its end, and their priority for that time.
+// The time for which a sequence's blocks are retained after its end, and their priority for that time.
 struct RetentionHint {
   std::uint32_t priority = kDefaultRetentionPriority;
   Duration duration = Duration(0);  // 0: no hint

@@ -22,7 +22,7 @@ class SessionTable {
  public:
   static constexpr std::size_t kMaxSessions = 65'536;
 
-  // What a turn left in the cache.
+  // The last block of a turn in the cache, and its retention.
   struct Turn {
     BlockRef last;  // its last block
     RequestRetention retention;

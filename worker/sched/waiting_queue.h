@@ -56,7 +56,7 @@ inline constexpr std::int64_t kAgeingTokens = 100;  // per second
 // A higher priority goes before an earlier request with a lower one for at most this time.
 inline constexpr Duration kPriorityPatience = std::chrono::seconds(60);
 
-// What a worker tells routers about its order: see wire::Hello.
+// The worker's order as told to routers: see wire::Hello.
 [[nodiscard]] constexpr std::uint32_t AgeingTokens(SchedulePolicy policy) {
   return policy == SchedulePolicy::kShortestUncached ? std::uint32_t{kAgeingTokens} : 0;
 }

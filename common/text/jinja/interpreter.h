@@ -114,7 +114,7 @@ class Interpreter {
 
   struct LoopPlace {
     Scope* outer;  // the scope around the loop
-    int depth;     // how many recursive loops enclose it
+    int depth;     // number of recursive loops that enclose it
   };
   Result<Flow> RunLoop(const For& node, const Value& iterable, LoopPlace place, TracedText& out);
   // As in Jinja2, `else` runs unless an iteration ran to its end, without break or continue.

@@ -11,7 +11,7 @@
 namespace roost::jinja {
 
 inline constexpr std::size_t kMaxTemplateBytes = 1U << 20U;
-// How deep brackets, operators and blocks may nest while parsing.
+// The most that brackets, operators and blocks may nest while parsing.
 inline constexpr int kMaxParseNesting = 100;
 // The depth of one expression's tree. It may be deeper than brackets nest: a + b + c is one level per operator.
 inline constexpr int kMaxTreeDepth = 400;

@@ -1,5 +1,5 @@
-// What one render may use, and what it has created. Every part of the interpreter that loops or allocates asks here
-// first, so the cost of any template is limited:
+// The limits of one render, and the containers that it has created. Every part of the interpreter that loops or
+// allocates asks here first, so the cost of any template is limited:
 //
 //   steps   one for each expression evaluated, statement run, item visited or written, and 64 bytes of text read (4
 //           where each character is processed)

@@ -99,7 +99,7 @@ std::optional<char> SimpleEscape(char c) {
   }
 }
 
-// How many digits a \x, \u or \U escape has; 0 for another letter.
+// The number of digits of a \x, \u or \U escape; 0 for another letter.
 std::size_t HexDigits(char c) {
   switch (c) {
     case 'x': return 2;

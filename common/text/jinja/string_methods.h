@@ -1,4 +1,4 @@
-// What the files of string methods share. FindStringMethod is in methods.h.
+// Functions that the files of string methods share. FindStringMethod is in methods.h.
 #pragma once
 
 #include <string>

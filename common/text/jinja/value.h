@@ -28,7 +28,7 @@
 
 namespace roost::jinja {
 
-// How deep containers may nest. Client JSON has at most 64 levels.
+// The most that containers may nest. Client JSON has at most 64 levels.
 inline constexpr int kMaxNesting = 100;
 
 enum class Kind { kUndefined, kNone, kBool, kInt, kFloat, kString, kSequence, kDict, kObject };

@@ -1,4 +1,4 @@
-// When the sessions of a load begin.
+// The times when the sessions of a load begin.
 #pragma once
 
 #include <cstddef>

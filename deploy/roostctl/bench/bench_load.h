@@ -16,7 +16,8 @@ namespace roost::roostctl {
 // One endpoint, or the two sides of a comparison. Asks each for its first model unless the options name one.
 [[nodiscard]] Result<std::vector<LoadTarget>> TargetsOf(const BenchOptions& options);
 
-// How many tokens the endpoint makes of a word of generated texts: asks it about two texts of different lengths.
+// The number of tokens that the endpoint makes of a word of generated texts: asks it about two texts of different
+// lengths.
 [[nodiscard]] Result<double> MeasureTokensPerWord(const LoadTarget& target, std::uint64_t seed);
 
 // The sessions with their start times, those to warm up first. Errors name the option or the file.
@@ -25,7 +26,7 @@ namespace roost::roostctl {
 // Whether sessions have start times.
 [[nodiscard]] bool IsOpen(const BenchOptions& options);
 
-// How many sessions a block has at least, unless --blocks is given.
+// The least number of sessions in a block, unless --blocks is given.
 [[nodiscard]] std::size_t SessionsOfBlock(const BenchOptions& options);
 // In how many blocks two sides get the load.
 [[nodiscard]] std::size_t BlockCount(const BenchOptions& options, const std::vector<BenchSession>& sessions);

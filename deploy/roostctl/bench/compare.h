@@ -1,9 +1,9 @@
-// Which differences between two endpoints are more than noise.
+// Decides which differences between two endpoints are more than noise.
 //
 // Both get the same load in blocks, the one or the other first by chance. Requests of one block wait for each other and
 // share the state of the machine, so they do not count as independent; blocks do. For each figure, each block gives the
 // logarithm of B's value divided by A's. Over the blocks, Student's t gives an interval of their mean: a paired
-// interval, because what a block has of its own is in both values. Each of the eight intervals has a confidence of
+// interval, because a block's own peculiarities are in both values. Each of the eight intervals has a confidence of
 // 99.4 %, so that any of them is wrong in at most 5 % of comparisons (Bonferroni). A figure differs if its interval
 // does not include "equal".
 //

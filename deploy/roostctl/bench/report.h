@@ -27,7 +27,7 @@ struct BenchRun {
 // Several lines: requests, errors by kind, times with percentiles, tokens, goodput, workers.
 [[nodiscard]] std::string FormatRun(const BenchRun& run, const ServiceLimits& limits);
 
-// How the times to the first token are distributed, as bars.
+// The distribution of the times to the first token, as bars.
 [[nodiscard]] std::string FormatHistogram(const BenchRun& run);
 
 // A table of both sides with a verdict per figure, and how it was found. `sessions_needed` are enough for a verdict.

@@ -28,7 +28,7 @@ struct BenchSample {
   std::size_t turn = 0;
   std::size_t block = 0;  // of a comparison
 
-  // Of the answer's tokens after the first; 0 for one token.
+  // The mean time of the answer's tokens after the first; 0 for one token.
   [[nodiscard]] double SecondsPerToken() const {
     return output_tokens < 2 ? 0 : (total_seconds - ttft_seconds) / static_cast<double>(output_tokens - 1);
   }

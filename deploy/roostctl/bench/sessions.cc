@@ -93,7 +93,7 @@ std::vector<BenchText> SharedTexts(const Kind& kind, const BenchPrompts* prompts
   return texts;
 }
 
-// What a trace does not name differs from all else.
+// Content that a trace does not name differs from all else.
 BenchTurn TurnOf(const workload::Trace& trace, std::size_t number, std::uint64_t seed) {
   const workload::TraceRequest& request = trace.requests[number];
   BenchTurn turn;

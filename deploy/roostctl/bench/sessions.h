@@ -1,4 +1,4 @@
-// What a benchmark sends: sessions of turns, made from a seed. A session's next turn waits for the answer to the last
+// The load of a benchmark: sessions of turns, made from a seed. A session's next turn waits for the answer to the last
 // one; sessions are independent of each other.
 //
 //   workload        what its sessions have in common
@@ -49,7 +49,7 @@ struct BenchSession {
   bool is_warm_up = false;  // it is sent, and its requests are not counted
 };
 
-// How large and how many. Zero: the workload's own value.
+// The sizes and counts of a workload. Zero: the workload's own value.
 struct SessionShape {
   std::string workload = "chat";
   std::uint32_t session_count = 16;

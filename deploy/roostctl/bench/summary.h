@@ -29,7 +29,7 @@ struct Spread {
 };
 [[nodiscard]] Spread SpreadOf(std::vector<double> values);
 
-// What a request must keep to be good; absent limits are kept by all. A failed request is never good.
+// The limits that a request must keep to be good; absent limits are kept by all. A failed request is never good.
 struct ServiceLimits {
   std::optional<double> ttft_seconds = {};
   std::optional<double> itl_seconds = {};  // mean of the answer's tokens after the first
@@ -46,7 +46,7 @@ struct BenchSummary {
   std::string first_error;
   std::uint64_t good_count = 0;
 
-  // Of requests whose whole answer came.
+  // Totals of requests whose whole answer came.
   std::uint64_t prompt_tokens = 0;
   std::uint64_t cached_tokens = 0;     // of the answers that tell them, which have
   std::uint64_t cached_of_tokens = 0;  // this many prompt tokens

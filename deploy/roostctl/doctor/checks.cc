@@ -81,7 +81,7 @@ void CheckZero(const std::string& subject, const ZeroCounter& counter, const Met
 bool IsLocalUrl(std::string_view url) {
   if (url.substr(0, 5) == "unix:") return true;
   const std::string_view host = HostOf(url);
-  // Of names, which may begin with 127 too, only localhost is certain.
+  // Among names, which may begin with 127 too, only localhost is certain.
   const bool is_address = host.find_first_not_of("0123456789.") == std::string_view::npos;
   return host == "localhost" || host == "::1" || (is_address && host.substr(0, 4) == "127.");
 }

@@ -1,4 +1,4 @@
-// The checks of `roostctl doctor` as functions of what daemons answered. They ask nobody.
+// The checks of `roostctl doctor` as functions of the daemons' answers. They send no requests.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace roost::roostctl {
 // An answer to a request without a key.
 struct OpenDoor {
   std::string url;
-  std::string what;  // what anyone may do there: "use the API"
+  std::string what;  // the use that is open to everyone there: "use the API"
   long status_without_key = 0;
 };
 [[nodiscard]] Finding CheckDoor(const OpenDoor& door);
@@ -31,7 +31,7 @@ struct OpenDoor {
 // The time in an answer's Date header, and this machine's when it came; both Unix seconds.
 [[nodiscard]] Finding CheckClock(const std::string& subject, std::int64_t theirs, std::int64_t ours);
 
-// When a certificate ends, in Unix seconds.
+// Checks the end of a certificate, in Unix seconds.
 [[nodiscard]] Finding CheckCertificate(const std::string& subject, std::int64_t ends, std::int64_t now);
 
 // ---- releases and workers ----
@@ -72,7 +72,7 @@ enum class DaemonKind : std::uint8_t { kRouter, kWorker };
 
 // ---- prompts ----
 
-// How one party reads a prompt.
+// One party's reading of a prompt.
 struct PromptReading {
   std::string subject = {};
   std::vector<TokenId> tokens = {};
@@ -81,7 +81,7 @@ struct PromptReading {
 // All against the first.
 [[nodiscard]] Findings CheckReadings(const std::vector<PromptReading>& readings);
 
-// A prompt that was sent twice. What the router expected of the second, and what the worker found.
+// A prompt that was sent twice: the hits that the router predicted for the second, and those that the worker found.
 struct HitTrial {
   std::string worker = {};
   std::uint64_t prompt_tokens = 0;

@@ -1,4 +1,4 @@
-// What a router knows of its workers.
+// Checks a router's view of its workers.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <simdjson.h>

@@ -137,7 +137,7 @@ class Doctor {
     return true;
   }
 
-  // What models' chat templates leave out, as their router found.
+  // Checks the parts of messages that models' chat templates leave out, as their router found.
   void CheckTemplates() {
     HttpClient client(admin_.access, kPatienceSeconds);
     const Result<HttpResponse> answer = client.Get("/admin/v1/models");
@@ -342,7 +342,7 @@ class Doctor {
 
   // ---- a trial ----
 
-  // A prompt that nobody has sent before, twice.
+  // Sends a new prompt twice.
   void CheckTrial(bool has_admin) {
     Rng rng(RandomSeed());
     const std::string mark = fmt::format("doctor-{:016x}", rng());

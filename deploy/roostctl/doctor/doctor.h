@@ -13,7 +13,7 @@
 namespace roost::roostctl {
 
 struct DoctorOptions {
-  // What all addresses have in common (authorities, client certificate) is that of `router`.
+  // The common settings of all addresses (authorities, client certificate) are those of `router`.
   RouterAccess router;
   std::string admin_url = kDefaultAdminUrl;
   std::string admin_key_file;  // empty: the router's key

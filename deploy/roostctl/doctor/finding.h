@@ -1,4 +1,4 @@
-// What `roostctl doctor` found: a list of findings, each with what to do.
+// The result of `roostctl doctor`: a list of findings, each with what to do.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace roost::roostctl {
 enum class Severity : std::uint8_t {
   kOk,
   kSkipped,  // could not be checked, and why; nothing is wrong because of it
-  kNote,     // right, but somebody may want to know
+  kNote,     // right, but worth knowing
   kWarning,  // works, and costs something or will fail one day
   kFailure,  // does not work, or is not safe
 };
@@ -22,10 +22,10 @@ enum class Severity : std::uint8_t {
 
 struct Finding {
   Severity severity = Severity::kOk;
-  std::string check;    // which check: one word
-  std::string subject;  // what was checked: an address, a worker
+  std::string check;    // the check, in one word
+  std::string subject;  // the thing that was checked: an address, a worker
   std::string what;
-  std::string advice = {};  // what to do; empty when there is nothing to do
+  std::string advice = {};  // the thing to do; empty when there is nothing to do
 
   bool operator==(const Finding&) const = default;
 };

@@ -111,7 +111,7 @@ class GrammarSignal {
     is_woken_ = true;
     woken_.notify_one();
   }
-  // Returns at the latest when a compilation may have taken too long, which wakes nobody.
+  // Returns at the latest when a compilation may have taken too long, which wakes no thread.
   void Wait() {
     constexpr std::chrono::milliseconds kLook{100};
     std::unique_lock lock(mutex_);

@@ -27,7 +27,7 @@ class LiveLine {
   std::ostream& out_;
   const Clock& clock_;
   const LiveOutput output_;
-  Instant written_;  // when the last line was written, or the run began
+  Instant written_;  // the time when the last line was written, or the run began
 };
 
 }  // namespace roost::roostctl

@@ -54,7 +54,7 @@ struct OfflineAnswer {
   std::optional<Error> error;  // if set, there are no choices
 };
 
-// What a run has done so far. A step's time is split between prefill and decode in proportion to its tokens.
+// The progress of a run. A step's time is split between prefill and decode in proportion to its tokens.
 struct OfflineTotals {
   std::size_t request_count = 0;  // all of the run
   std::size_t ended_count = 0;

@@ -18,11 +18,11 @@ using router::ServedModel;
 
 constexpr std::size_t kLinePieceBytes = 64 * 1024;
 
-// What one line asks for.
+// The request in one line.
 struct ReadLine {
   std::vector<TokenId> tokens;
   router::SamplingFields fields;
-  std::string_view field = "prompt";  // where the tokens came from
+  std::string_view field = "prompt";  // the field that the tokens came from
 };
 
 // Nothing at the end of the stream. An error when the line is too long; then its rest is still unread.

@@ -1,5 +1,5 @@
-// When requests arrive: at the trace's times, stretched to a load. In a trace that is paced turn by turn, a session's
-// next turn also waits for the answer to the last one.
+// The times when requests arrive: the trace's times, stretched to a load. In a trace that is paced turn by turn, a
+// session's next turn also waits for the answer to the last one.
 #pragma once
 
 #include <cstdint>

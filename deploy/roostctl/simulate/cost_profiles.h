@@ -1,4 +1,4 @@
-// Service models by name, for `roostctl simulate --costs`. Where each one's numbers come from stands beside them.
+// Service models by name, for `roostctl simulate --costs`. The source of each one's numbers stands beside them.
 #pragma once
 
 #include <array>

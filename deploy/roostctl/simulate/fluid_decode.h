@@ -50,9 +50,9 @@ class FluidDecode {
   // Removes and returns the requests that have drawn all their tokens. Requests that end together are in the order of
   // their ids.
   [[nodiscard]] std::vector<std::uint64_t> TakeEnded(Instant now);
-  // When the next request will have drawn all its tokens, if nothing changes.
+  // The time when the next request will have drawn all its tokens, if nothing changes.
   [[nodiscard]] std::optional<Instant> NextEnd() const;
-  // When the running step ends; `now` if none runs. Steps are counted from the last change of SetPrompts.
+  // The time when the running step ends; `now` if none runs. Steps are counted from the last change of SetPrompts.
   [[nodiscard]] Instant StepEnd(Instant now);
 
   [[nodiscard]] std::uint32_t request_count() const { return static_cast<std::uint32_t>(marks_.size()); }

@@ -17,7 +17,7 @@ namespace roost::simulate {
 struct KeptCacheOptions {
   std::uint32_t block_tokens = 16;
   std::uint64_t kept_tokens = 0;
-  std::uint64_t reserve_tokens = 0;  // what requests hold beyond this reduces the kept blocks
+  std::uint64_t reserve_tokens = 0;  // tokens that requests hold beyond this reduce the kept blocks
   std::string eviction;              // one of worker::kEvictionPolicyNames
 };
 

@@ -15,7 +15,7 @@
 
 namespace roost::simulate {
 
-// What a request must keep to count in the goodput.
+// The limits that a request must keep to count in the goodput.
 struct ServiceLimits {
   double ttft_seconds = 2;
   double itl_seconds = 0.05;  // mean time between the tokens of its answer
@@ -29,7 +29,7 @@ struct Figures {
   double max = 0;
 };
 
-// Of the worker that restarts. It gets no request in between.
+// The times of the worker that restarts. It gets no request in between.
 struct RestartTimes {
   std::uint32_t worker = 0;
   Instant left{};

@@ -1,5 +1,5 @@
-// How long a worker takes; replaces the forward pass. All times are for a worker of speed 1; a worker of speed s takes
-// 1/s of them.
+// The time that a worker takes; replaces the forward pass. All times are for a worker of speed 1; a worker of speed s
+// takes 1/s of them.
 //
 // An engine with continuous batching runs one step after the other. A step draws one token for each running request and
 // computes a chunk of the prompts that still wait for their first token, so both take its whole time:
@@ -43,7 +43,7 @@ struct ServiceModel {
     const double before = static_cast<double>(first_position) + (count - 1) / 2;  // average over the chunk
     return count / prefill_tokens_per_second + attention_seconds * count * before;
   }
-  // What prompts add to a step that computes this many of their tokens, in chunks of these seconds together.
+  // The time that prompts add to a step that computes this many of their tokens, in chunks of these seconds together.
   [[nodiscard]] double PromptSeconds(double chunk_seconds, std::uint32_t token_count) const {
     const auto count = static_cast<double>(token_count);
     return prefill_base_seconds + chunk_seconds + prefill_square_seconds * count * count;

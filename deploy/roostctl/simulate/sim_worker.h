@@ -11,9 +11,9 @@
 // through the next step, which takes no time for them, so that their blocks enter the cache.
 //
 // Steps that compute prompts are events, with one token of each decoding request; steps that only decode are not, and
-// what arrives meanwhile waits for the end of the one that runs. The inbox is drained between steps. The load is sent
-// with every step that is an event, and once per load interval while there is none; if requests decode then, it is sent
-// as the report of one of their steps.
+// arrivals meanwhile wait for the end of the one that runs. The inbox is drained between steps. The load is sent with
+// every step that is an event, and once per load interval while there is none; if requests decode then, it is sent as
+// the report of one of their steps.
 //
 // Runs on one Timeline. The constructor's arguments outlive it.
 #pragma once
@@ -65,7 +65,7 @@ struct WorkerSpec {
 };
 inline constexpr Duration kRestartTime = std::chrono::seconds(10);
 
-// How many tokens' blocks the running requests of the trace are expected to hold at one time on `worker_count` workers.
+// The tokens whose blocks the running requests of the trace are expected to hold at one time on `worker_count` workers.
 [[nodiscard]] std::uint64_t ReserveTokens(const workload::Trace& trace, const WorkerOptions& options,
                                           std::uint32_t worker_count);
 
@@ -94,7 +94,7 @@ class SimWorker {
   [[nodiscard]] const std::string& id() const { return hello_.worker_id; }
   [[nodiscard]] std::uint32_t index() const { return index_; }
   [[nodiscard]] std::uint64_t prefill_token_count() const { return prefill_token_count_; }
-  // How many of these were for copies of prefixes.
+  // The number of these that were for copies of prefixes.
   [[nodiscard]] std::uint64_t copied_token_count() const { return copied_token_count_; }
   [[nodiscard]] const worker::Scheduler& scheduler() const { return scheduler_; }
 

@@ -104,7 +104,7 @@ Result<void> CheckLoad(const SimulateOptions& options) {
   return {};
 }
 
-// How many requests of the trace a worker runs together, if many wait.
+// The number of requests of the trace that a worker runs together, if many wait.
 std::uint32_t FullBatch(const workload::Trace& trace, const simulate::WorkerOptions& worker) {
   if (!worker.kv_tokens) return worker.max_running_requests;
   std::uint64_t tokens = 0;

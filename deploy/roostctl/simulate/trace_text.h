@@ -38,7 +38,7 @@ class TraceText {
   // Hashes of the prompt's full cache blocks.
   [[nodiscard]] std::vector<BlockHash> PromptHashes(std::uint32_t number) const;
 
-  // How many cache blocks all requests of the trace hold together, counting each content once.
+  // The number of cache blocks that all requests of the trace hold together, counting each content once.
   [[nodiscard]] std::uint64_t distinct_block_count() const { return distinct_block_count_; }
 
  private:

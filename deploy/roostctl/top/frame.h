@@ -18,8 +18,8 @@ struct Screen {
   std::size_t rows = 24;                // 0: as many as there are lines
 };
 
-// What has changed from `before` to `now` is shown as rates. `title` says which router. No line is longer than the
-// screen is wide (but at least kLeastColumns); what does not fit its height is left out, with a line that says so.
+// Changes from `before` to `now` are shown as rates. `title` names the router. No line is longer than the screen is
+// wide (but at least kLeastColumns); lines that do not fit its height are left out, with a line that says so.
 [[nodiscard]] std::vector<std::string> DrawFrame(std::string_view title, const TopSample& before, const TopSample& now,
                                                  const Screen& screen);
 

@@ -1,4 +1,4 @@
-// What `roostctl top` knows at one moment, from a router's answers.
+// The data of `roostctl top` at one moment, from a router's answers.
 #pragma once
 
 #include <cstdint>

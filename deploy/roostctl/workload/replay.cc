@@ -135,7 +135,7 @@ class Player {
   std::vector<BlockId> blocks_;
 };
 
-// When each content is used next. Must be asked in the order of the trace.
+// The time of each content's next use. Must be asked in the order of the trace.
 class Future {
  public:
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();

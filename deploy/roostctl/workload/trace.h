@@ -25,7 +25,7 @@ struct TraceRequest {
   std::uint64_t session = 0;  // the conversation of this turn; 0: none
 };
 
-// What decides when a request arrives.
+// The rule that decides when a request arrives.
 enum class Pacing : std::uint8_t {
   kRecorded,    // its arrival time alone
   kTurnByTurn,  // also its arrival time, but a turn of a session waits for the answer to the previous turn
@@ -41,7 +41,7 @@ struct Trace {
   return request.input_token_count / trace.block_tokens;
 }
 
-// What a cache that never evicts would see.
+// The hits of a cache that never evicts.
 struct TraceSummary {
   std::uint64_t request_count = 0;
   std::uint64_t input_token_count = 0;

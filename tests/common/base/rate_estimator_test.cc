@@ -69,7 +69,7 @@ TEST(RateEstimatorTest, RecoversWhatRequestsAndTheirContextsCost) {
   EXPECT_NEAR(rates.decode_step_seconds(10, 20'000), 6e-3 + 200e-6 + 880e-6, 1e-5);
 }
 
-// Where all requests have the same context, their number explains the time as well: what a request adds is the same.
+// If all requests have the same context, their number explains the time as well: each request adds the same.
 TEST(RateEstimatorTest, WhatARequestAddsIsKnownWhereContextsAreAllAlike) {
   RateEstimator rates;
   Rng rng(5);

@@ -1,4 +1,4 @@
-// What requests may hold while they arrive, and what happens to a request that finds no memory.
+// Memory of requests while they arrive, and the answers to requests that find no memory.
 #include <gtest/gtest.h>
 
 #include <functional>

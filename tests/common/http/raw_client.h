@@ -68,7 +68,7 @@ class RawClient {
 
   // ---- of TLS ----
   [[nodiscard]] SSL* tls() { return ssl_; }
-  // Why the handshake, or a read after it, failed.
+  // The reason why the handshake, or a read after it, failed.
   [[nodiscard]] const std::string& tls_error() const { return tls_error_; }
   // Whether the server said that nothing more comes. Without that an end is a cut.
   [[nodiscard]] bool saw_close_notify() const { return (SSL_get_shutdown(ssl_) & SSL_RECEIVED_SHUTDOWN) != 0; }

@@ -1,4 +1,4 @@
-// What must not stop the server: connections over its limit, and handlers whose libraries fail.
+// Events that must not stop the server: connections over its limit, and handlers whose libraries fail.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What TLS adds to the server: handshakes and what may go wrong in them, goodbyes, new certificates. That answers are
-// the same over both wires is in server_test.cc, and that streams are in server_stream_test.cc.
+// The server's behaviour with TLS: handshakes and what may go wrong in them, goodbyes, new certificates. server_test.cc
+// checks that answers are the same over both wires, server_stream_test.cc that streams are.
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
 
@@ -287,7 +287,7 @@ TEST_F(TlsServerTest, SaysCloseNotifyToIdleConnections) {
 TEST_F(TlsServerTest, SaysNoCloseNotifyAfterHalfAnAnswer) {
   ServeByHand();
   RawClient client = Connect();
-  client.Write("GET /x HTTP/1.0\r\n\r\n");  // whose answer ends where the connection does
+  client.Write("GET /x HTTP/1.0\r\n\r\n");  // its answer ends where the connection does
   {
     const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
     responder->Post([=] { responder->Send("data: 1\n\n"); });

@@ -105,7 +105,7 @@ TEST(KindsTest, PreTokenizersCutAsTheReference) {
   });
 }
 
-// How "xcx" is cut: "x|c|x".
+// The cut of "xcx": "x|c|x".
 std::string CutAround(char32_t c, PreTokenizerUnderTest& pre_tokenizer) {
   std::string character;
   AppendUtf8(c, character);

@@ -65,7 +65,7 @@ def blocks():
 
 
 def cut_points(pre_tokenizer):
-    """How "xcx" is cut for every code point c, as runs of [first c, cut], with "|" between pieces and "c" for it."""
+    """The cut of "xcx" for every code point c, as runs of [first c, cut], with "|" between pieces and "c" for it."""
     runs = []
     for block in blocks():
         for c in block:

@@ -1,4 +1,4 @@
-// What chat templates drop or refuse, as marked conversations find it.
+// The parts of messages that chat templates drop or refuse, as marked conversations find them.
 #include "common/text/template_traits.h"
 
 #include <gmock/gmock.h>

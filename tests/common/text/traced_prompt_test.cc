@@ -69,7 +69,7 @@ jinja::Value Context(const jinja::Value& stored, const Change& change) {
 
 std::string Same(const std::string& text) { return text; }
 
-// What looks like a special token in a template's source.
+// Texts in a template's source that look like special tokens.
 std::set<std::string> SpecialsIn(const std::string& source) {
   static const std::regex kSpecial(
       R"(<\|[^|<>\s]+\|>|<｜[^｜<>\s]+｜>|</?s>|\[/?[A-Z_]+\]|<(start|end)_of_turn>|<sop>|\[gMASK\])");

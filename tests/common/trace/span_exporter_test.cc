@@ -95,7 +95,7 @@ TEST_F(SpanExporterTest, WhatNobodyTakesIsDroppedAndCounted) {
 }
 
 TEST_F(SpanExporterTest, TheQueueIsBounded) {
-  // Nobody answers here for as long as the test lasts: the first batch waits, and the queue fills up behind it.
+  // No answer comes for as long as the test lasts: the first batch waits, and the queue fills up behind it.
   std::vector<std::shared_ptr<Responder>> open;
   collector_ =
       std::move(HttpServer::Start(HttpServerOptions(), [&open](HttpRequest, std::shared_ptr<Responder> responder) {

@@ -1,4 +1,4 @@
-// What decoding refuses, and which field it names.
+// The messages that decoding refuses, and the fields that its errors name.
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 #include <gtest/gtest.h>

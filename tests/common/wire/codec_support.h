@@ -1,4 +1,4 @@
-// What tests of the codec share.
+// Helpers that tests of the codec share.
 #pragma once
 
 #include <cstddef>

@@ -109,7 +109,7 @@ TEST(CodecTest, BytesOfACancelDoNotChange) {
             "0000000004000000"  // one segment of four words
             "0000000001000100"  // root: a struct of one data word and one pointer
             "0300000000000000"  // member 3 of the union
-            "0000000001000000"  // which is a struct of one data word
+            "0000000001000000"  // a struct of one data word
             "8877665544332211");
 }
 

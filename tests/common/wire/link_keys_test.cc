@@ -13,7 +13,7 @@
 namespace roost::wire {
 namespace {
 
-// Of rfc.zeromq.org/spec/26's reference implementation: libzmq's own test keys.
+// The test keys of rfc.zeromq.org/spec/26's reference implementation: libzmq's own.
 constexpr const char* kSecret = "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs";
 constexpr const char* kPublic = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID";
 

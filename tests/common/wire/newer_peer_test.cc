@@ -1,4 +1,5 @@
-// What a newer peer of this major version, or a peer of the next one, may send: values that this version does not know.
+// Messages that a newer peer of this major version, or a peer of the next one, may send: values that this version does
+// not know.
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 #include <gtest/gtest.h>

@@ -54,7 +54,7 @@ class RawPeer {
   }
 
   void Send(std::string_view bytes) const { static_cast<void>(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL)); }
-  // What comes until the connection ends.
+  // The bytes that come until the connection ends.
   [[nodiscard]] std::string ReadToEnd() const {
     std::string all;
     std::array<char, 4096> buffer{};

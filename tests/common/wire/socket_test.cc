@@ -229,7 +229,7 @@ TEST_F(StrangersTest, AFrameThatFindsNoRoomIsCutOffAndTheWorkerComesAgain) {
   SendFirst(dealer, "hello");
   EXPECT_EQ(ReceiveOne(router).frame, ToBytes("hello"));
   EXPECT_EQ(dealer.Send(Bytes(2 * kLarge)), SendOutcome::kSent);
-  // What is sent before the dealer has noticed is lost with the connection.
+  // Messages that are sent before the dealer has noticed are lost with the connection.
   const auto comes_again = [&] {
     static_cast<void>(dealer.Send(ToBytes("here again")));
     return router.TryReceive().has_value();

@@ -43,7 +43,7 @@ std::string Ready(std::string_view identity) {
 
 struct Outcome {
   std::string refusal;  // empty: the peer may continue
-  std::string passed;   // what is passed on
+  std::string passed;   // bytes that are passed on
 };
 
 // The outcome for a peer that sends `bytes` in pieces of `piece_size`.

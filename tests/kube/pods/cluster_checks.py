@@ -1,4 +1,4 @@
-"""What is looked at before there is load: who reaches which port, and what operators see."""
+"""Checks before there is load: who reaches which port, and what operators see."""
 
 PORTS = {"api": 8000, "admin": 8001, "metrics": 8002, "link": 7001, "worker": 9101}
 

@@ -10,8 +10,8 @@ Started by pod.py as root with a JSON object as its argument:
     files      {target: text} files that Kubernetes makes in the container
     user, group, groups, command, env, directory
 
-It stays beside the container as its parent: SIGTERM is passed on, and the exit code is the container's. If it is killed,
-the container is killed too. What it leaves out of what a runtime does: seccomp and limits of processors and memory.
+It stays beside the container as its parent: SIGTERM is passed on, and the exit code is the container's. If it is
+killed, the container is killed too. Unlike a runtime it sets no seccomp filter and no limits of processors and memory.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""What the control plane does for these manifests: keeps the pods of a Deployment and a StatefulSet, rolls them, and lets
+"""The control plane's work for these manifests: keeps the pods of a Deployment and a StatefulSet, rolls them, and lets
 Services, names and NetworkPolicies follow, each after a delay.
 """
 
@@ -188,8 +188,8 @@ class Cluster:
                 pod.lose_node()
 
     def remove_node(self, node):
-        """The node's death is noticed, and its pods are replaced: by the controller after their tolerations, or by whoever
-        marks the node as out of service. Another node comes in its place."""
+        """The node's death is noticed, and its pods are replaced: by the controller after their tolerations, or once
+        the node is marked as out of service. Another node comes in its place."""
         self.log(f"node {node.name}: is removed")
         with self.lock:
             self.nodes = [other for other in self.nodes if other is not node] + [Node(f"{node.name}x")]

@@ -182,13 +182,13 @@ class Harness:
         return self.cluster.workloads["roost-worker"].pods
 
     def status(self):
-        """What roostctl says in a router's pod, by the command of the page."""
+        """The answer of roostctl in a router's pod, by the command of the page."""
         command, file = page.executed(page.commands("Keys and TLS" if self.options.is_secure else "Start"))
         return self.routers()[0].execute(command, (self.folder / "keys" / file).read_bytes() if file else b"")
 
 
 def record_times(pod, message):
-    """When the pod's container logged records of this message, by the clock of time.monotonic()."""
+    """The times when the pod's container logged records of this message, by the clock of time.monotonic()."""
     offset = time.time() - time.monotonic()
     times = []
     for line in pod.output(pod.container["name"]).splitlines():

@@ -9,7 +9,7 @@ PROGRAMS = {"roost-router": ["roost-router", "roostctl"], "roost-worker-cpu": ["
 
 
 def libraries(program):
-    """What the loader maps for it, the loader too."""
+    """The files that the loader maps for it, the loader too."""
     listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     return re.findall(r"(/\S+) \(0x", listed)
 

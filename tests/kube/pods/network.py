@@ -62,7 +62,7 @@ class Network:
         return address, name
 
     def disconnect(self, name):
-        """As if the pod's node were gone: nothing arrives any more, and nobody is told."""
+        """As if the pod's node were gone: nothing arrives any more, without notice."""
         ip("link", "set", name, "down")
 
     def apply(self, services, policies):
@@ -89,7 +89,8 @@ def service_rules(services):
 
 
 class Policy:
-    """What one pod may do in one direction. rules: [(addresses or None for all, [(protocol, port)] or None for all)]."""
+    """The rules for one pod in one direction. rules: [(addresses or None for all, [(protocol, port)] or None for
+    all)]."""
 
     def __init__(self, address, direction, rules):
         self.address = address

@@ -1,4 +1,4 @@
-"""Pods that are not Roost's: clients, a store of models, somebody who should be kept out."""
+"""Pods that are not Roost's: clients, a store of models, an intruder that should be kept out."""
 
 import contextlib
 import json

@@ -34,7 +34,7 @@ class Node:
 
 @dataclasses.dataclass
 class Surroundings:
-    """What pods of a cluster share."""
+    """The surroundings that pods of a cluster share."""
 
     network: object
     images: object
@@ -112,7 +112,7 @@ class Pod:
         if self._initialise():
             self._serve()
         if not self.node.is_up:
-            return  # nobody is there to tell
+            return  # its containers are gone with it
         self._clean_up()
 
     def _clean_up(self):
@@ -293,7 +293,7 @@ class Pod:
             self.process.kill()
 
     def lose_node(self):
-        """The node is gone, with all that ran there; nobody is told. The node's is_up is false already."""
+        """The node is gone without notice, with all that ran there. The node's is_up is false already."""
         self.around.network.disconnect(self.interface)
         if self.process is not None:
             self.process.kill()

@@ -39,7 +39,7 @@ class Run:
         self.failed = {}  # figure -> count
         self.slowest_traffic = 0.0
         self.revision = "first"  # of the weights
-        self.routers_from = None  # what the routers' annotation says
+        self.routers_from = None  # the value of the routers' annotation
 
     def expect(self, is_right, what):
         if not is_right:
@@ -106,7 +106,7 @@ class Run:
             with_routers = {pod.node.name for pod in self.harness.routers()}
             node = next(pod.node for pod in self.harness.workers() if pod.node.name not in with_routers)
             self.harness.cluster.kill_node(node)
-            wait_for(5)  # nobody has noticed but the routers
+            wait_for(5)  # only the routers have noticed
             self.harness.cluster.remove_node(node)
 
         self.phase("a node of workers dies", "scale_failed_requests", act)

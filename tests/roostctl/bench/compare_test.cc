@@ -11,7 +11,7 @@
 namespace roost::roostctl {
 namespace {
 
-// Of tables of the distribution.
+// Quantiles from tables of the distribution.
 TEST(StudentTest, HasTheQuantilesOfTheTables) {
   EXPECT_NEAR(StudentQuantile(0.975, 1), 12.7062, 1e-3);
   EXPECT_NEAR(StudentQuantile(0.975, 9), 2.26216, 1e-4);
@@ -52,7 +52,7 @@ double Normal(Rng& rng) {
 std::vector<BlockPair> Blocks(Rng& rng, std::size_t count, double factor, double noise) {
   std::vector<BlockPair> blocks;
   for (std::size_t i = 0; i < count; ++i) {
-    const double shared = std::exp(Normal(rng));  // what a block has of its own is in both
+    const double shared = std::exp(Normal(rng));  // a block's own share is in both
     blocks.push_back({SummaryOf(shared * std::exp(noise * Normal(rng))),
                       SummaryOf(factor * shared * std::exp(noise * Normal(rng)))});
   }

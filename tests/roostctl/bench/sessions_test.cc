@@ -114,7 +114,7 @@ TEST(ArrivalsTest, HaveTheirRateAndDistances) {
   EXPECT_EQ(even, (std::vector<double>{0, 0.25, 0.5, 0.75, 1}));
   const auto poisson = ArrivalTimes(ArrivalKind::kPoisson, 20'000, 10, 1);
   EXPECT_NEAR(poisson.back(), 2000, 60);
-  // Of exponential gaps, 1 - 1/e are shorter than their mean.
+  // A share of 1 - 1/e of exponential gaps is shorter than their mean.
   std::size_t short_gaps = 0;
   for (std::size_t i = 1; i < poisson.size(); ++i) short_gaps += poisson[i] - poisson[i - 1] < 0.1 ? 1 : 0;
   EXPECT_NEAR(static_cast<double>(short_gaps) / 20'000, 0.632, 0.02);

@@ -49,7 +49,7 @@ TEST(CostProfilesTest, LlamaIsAsFastAsPublished) {
   EXPECT_NEAR(kLlama8bOnH100.DecodeStepSeconds(1, 20'000), 7.314e-3, 1e-6);
 }
 
-// What the mock answers to single requests of 512 to 8,192 tokens.
+// The mock's answers to single requests of 512 to 8,192 tokens.
 TEST(CostProfilesTest, TheMockerIsAsFastAsItself) {
   const auto ttft = [](std::uint32_t tokens) {
     return kDynamoMocker.PromptSeconds(kDynamoMocker.ChunkSeconds(0, tokens), tokens);

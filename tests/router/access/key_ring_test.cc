@@ -45,17 +45,17 @@ TEST(KeyRingTest, NewKeysTakeOverTheAccountsOfTheirNames) {
   ring.Replace({KeyNamed("a", "new"), KeyNamed("c", "more")});
   EXPECT_FALSE(ring.Find("old").has_value());
   EXPECT_FALSE(ring.Find("gone").has_value());
-  EXPECT_EQ(held->key->name, "b");  // whoever came with it keeps it
+  EXPECT_EQ(held->key->name, "b");  // a request that came with it keeps it
   EXPECT_EQ(ring.Find("new")->account->usage().prompt_tokens, 10U);
   EXPECT_EQ(ring.key_count(), 2U);
-  EXPECT_EQ(ring.Accounts().size(), 3U);  // what b used is still told
+  EXPECT_EQ(ring.Accounts().size(), 3U);  // the use by b is still told
 }
 
 TEST(KeyRingTest, OneOfSeveralKeysHoldsHalfOfTheMemory) {
   const auto memory = std::make_shared<ByteBudget>(1000);
   KeyRing ring({KeyNamed("a", "a")}, memory);
   const std::shared_ptr<ByteBudget> of_a = ring.Find("a")->account->memory();
-  EXPECT_EQ(of_a->most(), 1000U);  // nobody else is there
+  EXPECT_EQ(of_a->most(), 1000U);  // no other key has a share
   ring.Replace({KeyNamed("a", "a"), KeyNamed("b", "b")});
   EXPECT_EQ(of_a->most(), 500U);
   ByteBudget::Guard guard(of_a);
@@ -71,7 +71,7 @@ TEST(KeyRingTest, NewSecretsDifferAndAreKeysOfTheirDigests) {
   const std::string secret = NewKeySecret();
   EXPECT_NE(secret, NewKeySecret());
   EXPECT_EQ(secret.size(), std::string("sk-roost-").size() + 64);
-  // Of "abc": FIPS 180-2, appendix B.1.
+  // The digest of "abc": FIPS 180-2, appendix B.1.
   EXPECT_EQ(HexOf(DigestOfSecret("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 

@@ -89,7 +89,7 @@ TEST_F(AnswerMemoryTest, ALongPromptThatNoAnswerRepeatsIsChargedOnce) {
   EXPECT_GE(AnswerStartBytes(spec, {.token_ids = TokenIdReport::kTell}), without + 400'000);
 }
 
-// What a router with 2 GiB has for clients.
+// The budget of a router with 2 GiB for its clients.
 TEST_F(AnswerMemoryTest, ManyLongAnswersThatAreWaitedForDoNotKeepEachOtherOut) {
   budget_->SetLimit(352 * kMiB);
   for (int i = 0; i < 48; ++i) {
@@ -111,7 +111,7 @@ TEST_F(AnswerMemoryTest, AGatheredAnswerIsChargedAsItGrowsUntilItIsRead) {
   dispatcher_.observers.clear();
   ASSERT_TRUE(answer->response);
   EXPECT_EQ(answer->response->status, 200);
-  // What was charged covers the body while it is written, beside the values from which it is made.
+  // The charge covers the body while it is written, beside the values from which it is made.
   EXPECT_GE(gathered, answer->response->body.capacity() + 500 * 21 * sizeof(wire::TokenLogprob));
   EXPECT_EQ(budget_->used(), answer->response->body.capacity());
   answer->response->memory.reset();  // the client has it

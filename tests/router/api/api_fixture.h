@@ -30,7 +30,7 @@ inline std::string At(std::string_view json, std::string_view pointer) {
   return simdjson::minify(element);
 }
 
-// Where a client would ask for it.
+// The listener where a client would ask for it.
 inline Listener ListenerOf(std::string_view path) {
   if (path.starts_with("/admin/")) return Listener::kAdmin;
   return path == "/metrics" ? Listener::kMetrics : Listener::kApi;

@@ -19,7 +19,7 @@ class ChoicesTest : public ApiTest {
     dispatcher_.Dispatch(0);
     return responder;
   }
-  // What each chunk says about its choice: "index text", or "index finish_reason".
+  // The text of each chunk about its choice: "index text", or "index finish_reason".
   static std::vector<std::string> Chunks(const FakeResponder& responder) {
     std::vector<std::string> chunks;
     for (const std::string& event : Events(responder)) {

@@ -21,7 +21,7 @@ class ClientBodiesTest : public ApiTest {
             .value());
     Serve(std::move(model));
   }
-  // What the model is told; or the error's field and message.
+  // The text that the model gets; or the error's field and message.
   std::string Told(std::string_view path, std::string body) {
     dispatcher_.specs.clear();
     const auto responder = Ask("POST", std::string(path), std::move(body));

@@ -161,7 +161,7 @@ TEST_F(ConsoleTest, OperatorsMayReadMetricsWhereThePageIs) {
   EXPECT_EQ(Fetch(api_, Listener::kApi, "/metrics")->response->status, 404);
 }
 
-// The files are open, so that the page can ask for a key. What it then asks for is not.
+// The files are open, so that the page can ask for a key. The data that it then asks for is not.
 TEST_F(ConsoleTest, WithKeysTheFilesAreOpenAndTheDataIsNot) {
   ApiKey key;
   key.name = "operator";

@@ -1,4 +1,4 @@
-// Who gets in, as whom, and how much.
+// Access by keys: who gets in, as which tenant, and how much each may use.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -133,7 +133,7 @@ TEST_F(KeysTest, TheHeadAloneTellsWhoIsRefused) {
   EXPECT_EQ(status_of(Listener::kAdmin, "/admin/v1/evict", acme), 401);
 }
 
-// Whatever the listener and whoever asks: only a route that takes JSON gets a body.
+// On each listener and with any key, only a route that takes JSON gets a body.
 TEST_F(KeysTest, ABodyIsRefusedByTheHeadWhereNoneIsTaken) {
   const auto status_of = [this](Listener listener, std::string method, std::string path, HttpHeader announces,
                                 std::vector<HttpHeader> headers) {
@@ -246,7 +246,7 @@ TEST_F(KeysTest, ATenantsBlocksAreItsOwnAndASaltDividesThem) {
       }
     }
   }
-  // What a client sends makes it nobody else.
+  // A client's body can not change its tenant.
   CompleteAs("acme", R"({"model":"bytes","prompt":"The hens came home to roost.","max_tokens":4,"tenant":"bird"})");
   EXPECT_EQ(dispatcher_.specs.back().tenant, "acme");
   EXPECT_EQ(dispatcher_.specs.back().block_hashes, acme.block_hashes);

@@ -1,4 +1,4 @@
-// Which requests share the router's prompt memo.
+// The requests that share the router's prompt memo.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the API accepts, and what it tells the dispatcher of it.
+// Requests that the API accepts, and the specs that it gives the dispatcher.
 #include <gtest/gtest.h>
 
 #include "tests/router/api/api_fixture.h"

@@ -1,5 +1,5 @@
-// What the API refuses, and which field it names. Every case is a whole body; `status` and `param` are what a client
-// sees.
+// Requests that the API refuses, and the fields that its errors name. Every case is a whole body; a client sees
+// `status` and `param`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What each path and method answers, and the routes that generate nothing.
+// The answers of each path and method, and the routes that generate nothing.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

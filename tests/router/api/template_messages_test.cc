@@ -171,7 +171,7 @@ TEST_F(RealTemplates, ShowInstructionsWhereverTheyStand) {
   });
 }
 
-// What stood in front of a later system message begins the prompt as it did without it.
+// Messages in front of a later system message begin the prompt as they did without it.
 TEST_F(RealTemplates, ALaterSystemMessageKeepsThePrefix) {
   ForEach([](const ServedModel& model, const std::string&) {
     constexpr std::string_view kFront = R"([{"role":"user","content":"Hello"},{"role":"assistant","content":"Hi"})";

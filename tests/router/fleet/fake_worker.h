@@ -84,7 +84,7 @@ class FakeWorker {
 
   // Evicts up to `count` leaves; reported with the next step.
   void Evict(std::size_t count);
-  // The same, but nobody is told, so the router's view becomes wrong.
+  // The same without an event, so the router's view becomes wrong.
   void EvictSilently(std::size_t count);
 
   // From now on pins, cordons and questions get no answer.
@@ -115,7 +115,7 @@ class FakeWorker {
   [[nodiscard]] const std::vector<wire::Evict>& evictions() const { return evictions_; }
   [[nodiscard]] int cordon_count() const { return cordon_count_; }
   [[nodiscard]] const std::vector<wire::WantPrefixes>& questions() const { return questions_; }
-  // Why routers refused it.
+  // The refusals that routers sent it.
   [[nodiscard]] const std::vector<wire::Refused>& refusals() const { return refusals_; }
   [[nodiscard]] const std::vector<RequestId>& cancelled() const { return cancelled_; }
   [[nodiscard]] std::uint64_t block_count() const { return parents_.size(); }

@@ -1,6 +1,6 @@
-// What somebody does with a copy of a worker's hello: takes its name (squat), answers its requests (forge) or leaves
-// them without an answer (black hole), and tells the router of blocks that are not there (poison). Without keys all of
-// it works, which shows that these attacks are real; with keys none does.
+// Attacks with a copy of a worker's hello: a peer takes its name (squat), answers its requests (forge) or leaves them
+// without an answer (black hole), and tells the router of blocks that are not there (poison). Without keys all of it
+// works, which shows that these attacks are real; with keys none does.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -98,7 +98,7 @@ class FleetFuzz {
     if (request.id.has_value()) sim_.core.Cancel(*request.id);
   }
 
-  // Prompts of other routers, from the same families. What a worker reports need not make sense.
+  // Prompts of other routers, from the same families. A worker's reports need not make sense.
   void TellOthers(FakeWorker& worker) {
     std::vector<wire::OtherPrompt> prompts;
     for (std::uint64_t n = rng_.Below(4); n > 0; --n) {

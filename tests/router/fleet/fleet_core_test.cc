@@ -113,7 +113,7 @@ TEST(FleetCoreTest, EachModelHasItsOwnIndexWhichGoesWithItsLastWorker) {
   first.SayBye();
   sim.DeliverAll();
   EXPECT_EQ(sim.core.indexed_block_count(), 0U);
-  EXPECT_TRUE(demo->index->Match(BlocksOf(request.prompt)).empty());  // whoever still holds the model may still ask
+  EXPECT_TRUE(demo->index->Match(BlocksOf(request.prompt)).empty());  // holders of the model may still ask
   first.SayHello();
   sim.DeliverAll();
   EXPECT_NE(sim.core.FindModel("demo")->index, demo->index);

@@ -1,4 +1,4 @@
-// What the fleet records and measures about its decisions.
+// The fleet's records and measurements of its decisions.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-// What the router relies on when a worker's events can not be trusted, or do not come.
+// The router's modes when a worker's events can not be trusted, or do not come.
 #include <gtest/gtest.h>
 
 #include "tests/router/fleet/fleet_sim.h"

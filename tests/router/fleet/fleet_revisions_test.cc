@@ -21,7 +21,7 @@ struct FleetRevisionsTest : ::testing::Test {
     sim.DeliverAll();
     return worker;
   }
-  // How many of `count` requests each worker gets.
+  // The number of requests, out of `count`, that each worker gets.
   std::map<std::string, int> Spread(int count) {
     std::map<std::string, int> spread;
     for (int i = 0; i < count; ++i) {

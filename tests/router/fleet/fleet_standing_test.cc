@@ -1,4 +1,4 @@
-// What the router remembers of lost workers and of models, and the requests that it holds for workers about to come.
+// The router's memory of lost workers and of models, and the requests that it holds for workers about to come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -214,7 +214,7 @@ TEST_F(FleetTest, ALinkThatStandsStillIsSeen) {
   });
   ASSERT_TRUE(Submit(MakePrompt(1, 9), 5, observer).ok());
   entered.get_future().wait();
-  (void)fleet->LinkTurns();  // what it turned before
+  (void)fleet->LinkTurns();  // forgets earlier turns
   EXPECT_FALSE(fleet->LinkTurns());
   go_on.set_value();
   EXPECT_TRUE(Eventually([&] { return fleet->LinkTurns(); }));

@@ -58,7 +58,7 @@ TEST_F(StepCostsTest, StepsOfOneLengthTellOnlyWhatTheyTakeInAll) {
   EXPECT_NEAR(costs_.ExpectedSeconds(Prefill(512)), Prefill(512).seconds, 0.05 * kBase);
 }
 
-// How deep a prompt's tokens are is not reported, and no noise of theirs reaches the decodes.
+// The depth of a prompt's tokens is not reported, and no noise of theirs reaches the decodes.
 TEST_F(StepCostsTest, PromptsThatTakeLongerLeaveDecodesAlone) {
   for (int i = 0; i < 300; ++i) {
     Observe({1024, 1, i % 3 == 0 ? 0.15 : 0.03, static_cast<std::uint64_t>(1000 * (i % 50))});

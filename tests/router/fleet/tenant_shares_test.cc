@@ -12,7 +12,7 @@ namespace {
 
 class TenantSharesTest : public ::testing::Test {
  protected:
-  // How many of so many requests go behind those of others.
+  // The number of requests, out of `count`, that go behind those of others.
   int Behind(const std::string& tenant, int count) {
     int behind = 0;
     for (int i = 0; i < count; ++i) behind += shares_.OnSent(tenant, clock_.Now()) ? 0 : 1;

@@ -129,7 +129,7 @@ TEST(ChainSearchTest, EndsWhateverTheHolders) {
   }
 }
 
-// What a concurrent writer may do: reading a position twice gives two answers.
+// The effect of a concurrent writer: reading a position twice gives two answers.
 struct Flicker {
   std::uint32_t length = 0;
   mutable Rng rng;

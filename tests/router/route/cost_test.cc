@@ -200,8 +200,8 @@ TEST(PredictCostTest, DecodesThatAreNotKnownTakeTheMeanOfTheOthers) {
   EXPECT_DOUBLE_EQ(CostOf(worker, 1000).decode_seconds, 4 * cost.decode_seconds);
 }
 
-// Of equal workers, the one whose steps are longer costs more, by the tokens that both answers draw together: half of
-// theirs, if they are equally long.
+// The worker whose steps are longer, among equal ones, costs more, by the tokens that both answers draw together: half
+// of theirs, if they are equally long.
 TEST(PredictCostTest, AnAnswerCostsItsStepsBesideThoseThatRun) {
   WorkerView idle = Idle(0);
   idle.decode = {.base_seconds = 0.02, .per_request_seconds = 0.001, .per_context_token_seconds = 1e-6};

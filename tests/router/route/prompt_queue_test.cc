@@ -32,7 +32,7 @@ TEST(PromptQueueTest, WhoOvertakesHoldsUpAndMoreWhoIsLate) {
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart, kAgeing, kPace).overtaken, 1 + 0.6 / PromptQueue::kPatienceSeconds);
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 3s, kAgeing, kPace).overtaken, 1 + 3.6 / PromptQueue::kPatienceSeconds);
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 30s, kAgeing, kPace).overtaken, 1 + PromptQueue::kMostImpatience);
-  // A prompt that goes last overtakes nobody.
+  // A prompt that goes last overtakes no other.
   EXPECT_DOUBLE_EQ(queue.PlaceOf(7000, kStart, kAgeing, kPace).overtaken, 0);
 }
 

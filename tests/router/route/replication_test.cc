@@ -64,7 +64,7 @@ TEST_F(ReplicationTest, WhatConversationsShareIsCopiedForTheWaitsOfTheirTurns) {
 
 TEST_F(ReplicationTest, KeepsAPrefixOfManyRequestsAtAsManyWorkersAsAskedFor) {
   FleetView fleet = FleetOf({Idle(0), Idle(1), Idle(2)});
-  EXPECT_EQ(CopiesAmongMany(fleet, {Holds(1, kPrefixBlocks)}), 0);  // nobody waits
+  EXPECT_EQ(CopiesAmongMany(fleet, {Holds(1, kPrefixBlocks)}), 0);  // no request waits
   min_copies_ = 2;
   int asked = 1;
   while (!Ask(fleet, {Holds(1, kPrefixBlocks)}).copy.has_value() && asked < 10) ++asked;

@@ -44,7 +44,7 @@ void SetAlgorithms(std::vector<float> milliseconds);
 [[nodiscard]] std::size_t LastAlgorithm();
 // The number of calls of cublasLtMatmul, including refused ones.
 [[nodiscard]] int ProductsTried();
-// How the latest product adds its parts; a product is cut along K if possible.
+// The scheme by which the latest product adds its parts; a product is cut along K if possible.
 [[nodiscard]] cublasLtReductionScheme_t LastReduction();
 // A launch as a device got it. A product has the name cublasLtMatmul and no size.
 struct Launch {
@@ -53,7 +53,8 @@ struct Launch {
   dim3 block;
   std::size_t shared_bytes = 0;  // dynamic
 };
-// What the device ran so far, including launches of graphs, in order. Launches that are being captured do not run.
+// The launches that the device ran so far, including those of graphs, in order. Launches that are being captured do not
+// run.
 [[nodiscard]] const std::vector<Launch>& Launched(int device);
 // All kernels of the program, and those whose attributes were asked for since Reset, which loads their code.
 [[nodiscard]] std::set<std::string> Kernels();

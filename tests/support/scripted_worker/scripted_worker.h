@@ -33,7 +33,7 @@ struct ScriptedWorkerSetup {
   std::uint32_t context_tokens = 4096;
   // It begins to answer when it has received this many requests; until then they all wait. So they run at once.
   std::uint64_t hold_until = 0;
-  // How long a step takes: the time between tokens.
+  // The time that a step takes: the time between tokens.
   std::chrono::milliseconds step_time{0};
 };
 
@@ -69,7 +69,7 @@ class ScriptedWorker final : private worker::LinkEffects {
   void Begin(const worker::SubmitCommand& submit);
   [[nodiscard]] std::uint32_t Remember(const wire::Generate& request);
   [[nodiscard]] worker::StepReport NewReport() const;
-  // What is left of the step that runs.
+  // The time that is left of the step that runs.
   [[nodiscard]] std::chrono::milliseconds StepRest() const;
   void Step();
   void Hold();

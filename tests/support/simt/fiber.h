@@ -34,7 +34,7 @@ class FiberSet {
   std::vector<std::unique_ptr<Stack>> stacks_;
   std::function<void(std::size_t)> body_;
   std::size_t current_ = 0;
-  std::unique_ptr<Stack> owner_;  // where Resume was called
+  std::unique_ptr<Stack> owner_;  // the place where Resume was called
 };
 
 }  // namespace roost::simt

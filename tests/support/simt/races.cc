@@ -16,8 +16,8 @@ bool Conflict(const Stamp& before, const Stamp& now) {
   return !IsOrdered(before, now) && (before.warp != now.warp || before.lane != now.lane);
 }
 
-// Adds `now` to the stamp. What is ordered before it is forgotten: whoever does not see it ordered does not see `now`
-// ordered either.
+// Adds `now` to the stamp. Stamps ordered before it are forgotten: a thread that does not see those ordered does not
+// see `now` ordered either.
 void Add(const Stamp& now, Stamp& stamp) {
   if (stamp.warp == Stamp::kSeveral ? stamp.barriers < now.barriers : IsOrdered(stamp, now)) {
     stamp = now;

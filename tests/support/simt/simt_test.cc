@@ -133,7 +133,7 @@ __global__ void CopyWithWait(const float* in, float* out, unsigned ahead, int wa
   if (wait == 0) WaitForCopies<0>();
 }
 
-// How many of 64 threads read a value that was not copied.
+// The number of threads, out of 64, that read a value that was not copied.
 int WrongValues(unsigned ahead, int wait, int barrier) {
   alignas(16) std::array<float, 256> in{};
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);

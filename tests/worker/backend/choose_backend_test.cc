@@ -1,4 +1,4 @@
-// Which device is chosen, and what the error says if it is missing.
+// The device that is chosen, and the error's words if it is missing.
 #include "worker/backend/choose_backend.h"
 
 #include <gmock/gmock.h>

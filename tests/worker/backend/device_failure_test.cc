@@ -1,4 +1,4 @@
-// What is left of a worker whose device failed: one line and an exit code.
+// The remains of a worker whose device failed: one line and an exit code.
 #include "kernels/device_failure.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What must hold for every eviction policy.
+// Properties that must hold for every eviction policy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

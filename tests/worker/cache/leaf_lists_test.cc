@@ -119,7 +119,7 @@ TEST(LeafListsTest, BlocksThatWereSetAsideCanBeErased) {
   EXPECT_EQ(lists.FrontLeaf(0), BlockId(1));
 }
 
-// What LeafLists must do: one list of all blocks, searched from end to end.
+// LeafLists by definition: one list of all blocks, searched from end to end.
 class NaiveLists {
  public:
   struct Entry {

@@ -1,4 +1,4 @@
-// Which prefixes requests find most often.
+// The prefixes that requests find most often.
 #include <gtest/gtest.h>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"

@@ -29,7 +29,7 @@ class Nodes {
   [[nodiscard]] std::uint32_t BitOf(std::uint32_t id) const { return nodes_[id].bit; }
   void SetBit(std::uint32_t id, std::uint32_t bit) { nodes_[id].bit = bit; }
 
-  // How many numbers and links were read since the last call.
+  // The number of numbers and links that were read since the last call.
   [[nodiscard]] std::uint64_t TakeReads() { return std::exchange(reads_, 0); }
 
  private:

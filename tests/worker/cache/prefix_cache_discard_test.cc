@@ -1,4 +1,4 @@
-// Blocks that turn out to be wrong leave the tree at once, whoever holds them.
+// Blocks that turn out to be wrong leave the tree at once, even while requests hold them.
 #include <gtest/gtest.h>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"

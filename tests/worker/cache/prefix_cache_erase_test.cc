@@ -234,7 +234,7 @@ TEST_F(PrefixCacheEraseTest, APrefixThatAllTenantsShareIsNobodys) {
   EXPECT_EQ(Erase(a).freed, 2U);
   EXPECT_EQ(Cached("ab"), 2U);
   ExpectSound();
-  EXPECT_EQ(Erase(user_of(b, "abc")).freed, 4U);  // nobody else needs the shared front now
+  EXPECT_EQ(Erase(user_of(b, "abc")).freed, 4U);  // no other user needs the shared front now
   EXPECT_EQ(cache().ready_count(), 0U);
   ExpectSound();
 }

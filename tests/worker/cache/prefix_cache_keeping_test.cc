@@ -1,5 +1,5 @@
-// Which idle blocks stay and which are evicted: retention, wants, pins, shares. (Holds: prefix_cache_hold_test.cc. The
-// plain order: prefix_cache_test.cc. Everything against a naive cache: prefix_cache_model_test.cc.)
+// Idle blocks that stay and those that are evicted: retention, wants, pins, shares. (Holds: prefix_cache_hold_test.cc.
+// The plain order: prefix_cache_test.cc. Everything against a naive cache: prefix_cache_model_test.cc.)
 #include <gtest/gtest.h>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"

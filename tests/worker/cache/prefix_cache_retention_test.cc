@@ -1,5 +1,5 @@
-// How much retention a tenant may have: its share of the pool, what counts towards it, and when it is given back.
-// (What retention does to the order of evictions: prefix_cache_keeping_test.cc.)
+// A tenant's limit of retention: its share of the pool, what counts towards it, and when it is given back. (Retention's
+// effect on the order of evictions: prefix_cache_keeping_test.cc.)
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -18,7 +18,7 @@ using testing_support::kLetterTokens;
 
 class PrefixCacheTailTest : public testing_support::PrefixCacheFixture {
  protected:
-  // How many tokens of a tail the cache finds after the user's blocks, all of which it holds.
+  // The number of tokens of a tail that the cache finds after the user's blocks, all of which it holds.
   std::uint32_t TailOf(const CacheUser& user, std::uint32_t limit = kLetterTokens) {
     const std::optional<TailMatch> tail = cache().FindTail(user.chain(), user.blocks, limit);
     return tail ? tail->token_count : 0;

@@ -28,7 +28,7 @@ TEST(CountRowsTest, TheRowThatWasNotUsedForLongestGoesFirst) {
   rows.BeginStep();
   EXPECT_TRUE(rows.Touch(a));
   rows.BeginStep();
-  EXPECT_NE(rows.Take().row, a.row);  // a row that nobody had
+  EXPECT_NE(rows.Take().row, a.row);  // a new row
   EXPECT_EQ(rows.Take().row, b.row);
   EXPECT_EQ(rows.Take().row, a.row);
 }

@@ -109,7 +109,7 @@ TEST_F(EngineTest, ARequestEndsWithTheFirstStepPastItsDeadlineWhetherItWaitsOrRu
   EXPECT_EQ(harness_->outcome(1).tokens.size(), 10U);
   EXPECT_EQ(harness_->outcome(3).finish, FinishReason::kLength);
   EXPECT_EQ(harness_->outcome(4).finish, FinishReason::kLength);
-  // What it had computed stays cached, as for any request that ends.
+  // Its computed blocks stay cached, as for any request that ends.
   EXPECT_EQ(harness_->Serve(GreedyRequest(5, Text(40, 1), 1)).cached_token_count, 39U);
 }
 

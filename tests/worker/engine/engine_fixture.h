@@ -40,7 +40,7 @@ class EngineTest : public testing::Test {
     return a;
   }
 
-  // What a greedy request must answer, by definition.
+  // The answer that a greedy request must get, by definition.
   std::vector<TokenId> Reference(const std::vector<TokenId>& prompt, std::uint32_t output_count) const {
     return Penalized(prompt, output_count, {});
   }

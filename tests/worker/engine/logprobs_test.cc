@@ -21,7 +21,7 @@ using testing_support::NaiveLogprobsOf;
 
 class EngineLogprobsTest : public EngineTest {
  protected:
-  // What must be reported for the text's tokens from number `first` on.
+  // Checks the report for the text's tokens from number `first` on.
   void ExpectTold(const std::vector<wire::TokenLogprobs>& told, const std::vector<TokenId>& text, std::size_t first,
                   std::size_t top_count) const {
     ASSERT_EQ(told.size(), text.size() - first);

@@ -112,7 +112,7 @@ TEST_F(PlanAheadTest, AStopTokenEndsARequestWhoseNextStepHasBegun) {
   const auto outcome = harness_->Serve(request);
   EXPECT_EQ(outcome.finish, FinishReason::kStop);
   EXPECT_EQ(outcome.tokens, std::vector<TokenId>(tokens.begin(), tokens.begin() + first));
-  // Includes the stop token itself, which was computed although nobody needs it.
+  // Includes the stop token itself, which was computed although it is not needed.
   EXPECT_EQ(model_->fake().computed_token_count(), kPrompt.size() + static_cast<std::size_t>(first) + 1);
 }
 

@@ -1,4 +1,4 @@
-// What requests share through the cache: tokens rather than blocks, one prompt for several choices, and the cache
+// Sharing among requests through the cache: tokens rather than blocks, one prompt for several choices, and the cache
 // options of a request.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

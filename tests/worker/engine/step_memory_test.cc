@@ -20,7 +20,7 @@ using kernels::OpTable;
 
 constexpr std::size_t kDeviceBytes = std::size_t{256} << 20U;
 
-// What devices were asked for, and what they computed; all ranks together.
+// The memory that devices were asked for, and the batches that they computed; all ranks together.
 struct Memory {
   std::mutex mutex;
   std::map<const void*, std::size_t> sizes;

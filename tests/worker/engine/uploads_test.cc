@@ -1,4 +1,4 @@
-// What goes to a device with each step: one copy on each rank, whatever the step computes and draws.
+// The upload to a device with each step: one copy on each rank, whatever the step computes and draws.
 #include <cstdint>
 #include <map>
 #include <memory>

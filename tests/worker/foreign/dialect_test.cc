@@ -1,4 +1,4 @@
-// What is sent to engines, and what their pages tell.
+// The requests that are sent to engines, and the facts that their pages tell.
 #include "worker/foreign/dialect.h"
 
 #include <fmt/format.h>

@@ -100,7 +100,7 @@ class ForeignEngineFixture : public ::testing::Test {
     Page("/metrics", 200, MetricsText(started_at));
     engine().Tick();
   }
-  // Calls to pages that nobody answers would be asked for only once.
+  // Without answers, pages would be asked for only once.
   void AnswerPages(double computed = 100) {
     engine().Tick();
     if (!http_.Open("/health").empty()) Page("/health", 200);

@@ -83,7 +83,7 @@ TEST_F(EngineStandingTest, BlocksOfAPromptThatIsComputedInPartsAreLife) {
   EXPECT_TRUE(engine().watch().is_away()) << "then it computes no more";
 }
 
-// Of a page that can not be read nothing follows.
+// A page that can not be read proves nothing.
 TEST_F(EngineStandingTest, PagesThatTellNothingAreNoLife) {
   Submit(Request(5));
   for (int second = 0; second < 60 && !engine().watch().is_away(); ++second) {

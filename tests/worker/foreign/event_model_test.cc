@@ -93,7 +93,7 @@ class RandomEngine {
     StoreFrom(first, names, tokens, HashBlocks(roots.root, roots.own, tokens, kModelTokens), salt, changes);
   }
 
-  // Of no tenant, of one without a shared prefix, or of one of two with one.
+  // Roots of no tenant, of one without a shared prefix, or of one of two with one.
   SaltedRoots AnyRoots(const std::vector<TokenId>& tokens) {
     const std::uint64_t choice = rng_.Below(4);
     if (choice == 0) return {kModelDefault, std::nullopt};
@@ -216,7 +216,7 @@ class RandomFeed {
 
   void Apply(const std::string& name) {
     const std::size_t space = name.find(' ');
-    if (std::stoi(name) != life_) return;  // only a restart that nobody could see yet
+    if (std::stoi(name) != life_) return;  // only a restart that could not be seen yet
     for (const CacheChange& change : sent_.at(std::stoul(name.substr(space)))) {
       followed_.Apply({change});
       if (followed_.last == BlockBook::Outcome::kEmptied) order_.OnCleared();

@@ -1,4 +1,4 @@
-// What tests of foreign engines' events share: recordings, messages built by hand, and a receiver that checks the
+// Tools that tests of foreign engines' events share: recordings, messages built by hand, and a receiver that checks the
 // contract of wire::CacheEvent.
 #pragma once
 

@@ -393,7 +393,7 @@ TEST_F(ForeignEngineTest, SglangIsToldOfAnAbort) {
   ASSERT_EQ(aborts.size(), 1U);
   const std::string rid = aborts[0].call.body;
   EXPECT_THAT(http_.sent.at(0).call.body, HasSubstr(rid.substr(1, rid.size() - 2)));
-  Answer(aborts[0].id, 200, "");  // nobody's
+  Answer(aborts[0].id, 200, "");  // belongs to no request
 }
 
 TEST_F(ForeignEngineTest, SglangTellsWhatWasCachedWithItsFirstToken) {

@@ -27,7 +27,7 @@ using testing_support::WholeAnswer;
 
 constexpr seconds kPatience{20};
 
-// What came back of one call.
+// The answer to one call.
 struct Answer {
   int status = 0;
   std::string body;

@@ -1,4 +1,4 @@
-// What vLLM 0.32 has sent, through decoder, order and book, beside a model too simple to be wrong.
+// Messages that vLLM 0.32 has sent, through decoder, order and book, beside a model too simple to be wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ using testing_support::Recording;
 constexpr BlockHash kRecordedDefault{41, 42};
 constexpr BlockHash kRecordedRoot{51, 52};
 
-// Of requests without a salt, for an adapter or for the model alone.
+// The root of requests without a salt, for an adapter or for the model alone.
 BlockHash RecordedRootOf(const std::string& adapter) {
   return adapter.empty() ? kRecordedDefault : BlockHash{61, adapter.size()};
 }

@@ -20,7 +20,7 @@ using foreign::testing_support::ReadAnswer;
 using foreign::testing_support::Recording;
 using foreign::testing_support::RecordingFolder;
 
-// What was read, as text: "0:[268 40]length cached=0 done".
+// The content that was read, as text: "0:[268 40]length cached=0 done".
 struct Read {
   std::map<std::uint32_t, std::string> tokens;
   std::map<std::uint32_t, std::string> ends;

@@ -20,7 +20,7 @@ constexpr std::uint32_t kBlockCount = 48;
 constexpr std::size_t kOutboxLimit = 6;
 constexpr std::array kPeers{PeerId(1), PeerId(2), PeerId(3)};
 
-// What a router derives from its messages. It fails the test when the order or the digest is wrong.
+// A router's view, derived from its messages. It fails the test when the order or the digest is wrong.
 class NaiveRouter {
  public:
   // The epoch to welcome, if the message is a hello.

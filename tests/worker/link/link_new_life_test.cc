@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// What every way to a new life must do: end the requests, drop the engine's output for them, greet with a new epoch.
+// The duties of every way to a new life: end the requests, drop the engine's output for them, greet with a new epoch.
 class NewLifeTest : public LinkCoreTest {
  protected:
   void ExpectNewLifeAfter(const std::function<void()>& happening) {

@@ -1,4 +1,4 @@
-// What each router is told about the queue that all routers fill.
+// The news for each router about the queue that all routers fill.
 #include <gtest/gtest.h>
 
 #include <map>

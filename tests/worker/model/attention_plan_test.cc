@@ -216,7 +216,7 @@ TEST(AttentionPlanTest, DecodesShareAllTheyCanWithinTheBoundOfServing) {
   ExpectFitsIntoTheLargest(c);
 }
 
-// What the steps of 4,096 tokens of an 8B model reserve: the limits are useful only if they are close to what is
+// The memory that steps of 4,096 tokens of an 8B model reserve: the limits are useful only if they are close to what is
 // needed.
 TEST(AttentionPlanTest, TheLargestPlanIsNoLargerThanALayersActivations) {
   const AttentionPlanSize largest = LargestPlan({.token_count = 4096, .slice_count = 256, .context_tokens = 131'072},

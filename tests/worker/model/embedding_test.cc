@@ -1,4 +1,4 @@
-// Which rank holds which rows of the embedding, and how many copies.
+// The rows of the embedding that each rank holds, and the number of copies.
 #include <atomic>
 #include <cstdint>
 #include <memory>

@@ -1,4 +1,4 @@
-// Which changes of a model's files give a different fingerprint, and which do not.
+// The changes of a model's files that give a different fingerprint, and those that do not.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a worker knows of a model that another program computes.
+// A worker's knowledge of a model that another program computes.
 #include "worker/model/model_text.h"
 
 #include <gmock/gmock.h>

@@ -19,7 +19,7 @@ constexpr std::uint8_t kNotWritten = 0xA5;
 constexpr std::uint32_t kBlocks = 120;
 constexpr StepBounds kBounds{.token_count = 64, .request_count = 7};
 
-// What the process asked of the shim since a test began.
+// The calls of the process to the shim since a test began.
 struct Asked {
   std::size_t recordings = 0;
   std::size_t replays = 0;

@@ -1,4 +1,4 @@
-// Which rank has which part of which weight.
+// The part of each weight that each rank has.
 #include "worker/model/shard.h"
 
 #include <gmock/gmock.h>

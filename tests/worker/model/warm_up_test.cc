@@ -27,7 +27,7 @@ using Plan = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, kernels::DT
 
 constexpr unsigned char kNotWritten = 0xA5;
 
-// What one device was asked to do.
+// The calls to one device.
 struct Asked {
   std::set<Plan> plans;
   std::uint64_t norms = 0;

@@ -1,4 +1,4 @@
-// How waiting sequences are served: the order, prompts that are partly computed, and the length of steps.
+// The service of waiting sequences: the order, prompts that are partly computed, and the length of steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -64,7 +64,7 @@ class AllocationTest : public testing::TestWithParam<std::string_view> {
     }
   }
 
-  // Events are allocated for whoever takes them, in proportion to their content. Returns the blocks stored.
+  // Events are allocated for their receiver, in proportion to their content. Returns the blocks stored.
   std::uint64_t TakeEvents() {
     std::uint64_t stored = 0;
     for (const wire::CacheEvent& event : cache_.TakeEvents()) stored += event.stored.hashes.size();

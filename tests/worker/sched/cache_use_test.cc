@@ -1,5 +1,5 @@
-// What a sequence takes from the cache and leaves there: blocks kept for it while it waits or is preempted, rows of
-// partial blocks, and nothing at all.
+// A sequence's use of the cache: blocks kept for it while it waits or is preempted, rows of partial blocks, and nothing
+// at all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -33,7 +33,7 @@ class HoldTest : public SchedulerTest {
     CheckInvariants();
   }
 
-  // How many of the prompt's first blocks are cached.
+  // The number of the prompt's first blocks that are cached.
   [[nodiscard]] std::size_t CachedBlocks(const std::vector<TokenId>& prompt) {
     const std::vector<BlockHash> hashes = HashBlocks(kRoot, prompt, cache_->block_tokens());
     std::vector<BlockRef> matched;

@@ -1,4 +1,4 @@
-// Who waits for blocks that another sequence computes, for how long, and what happens when that one goes.
+// Waiting for blocks that another sequence computes: who waits, for how long, and what happens when that one goes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -28,7 +28,7 @@ class RowsOfBlocks {
     for (std::uint32_t row = 0; row < copy.row_count; ++row) At(copy.to, row) = At(copy.from, row);
   }
 
-  // What is before the slice must be the sequence's own tokens; then the slice is written.
+  // The tokens before the slice must be the sequence's own; then the slice is written.
   void Compute(const ScheduledSlice& slice) {
     const Sequence& sequence = *slice.sequence;
     std::uint64_t name = sequence.root.low;

@@ -45,7 +45,7 @@ Result<Attention> VllmAttention(const EventFields& fields) {
   return is_full && !has_window ? Attention::kFull : Attention::kOther;
 }
 
-// What of a block's keys is not its adapter, which comes first.
+// A block's keys without its adapter, which comes first.
 std::span<const PackedValue> OtherKeys(const PackedValue::Array& keys, const Stored& stored) {
   const bool has_adapter =
       stored.adapter && !keys.empty() && keys.front().AsText() != nullptr && *keys.front().AsText() == *stored.adapter;

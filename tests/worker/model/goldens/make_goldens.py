@@ -82,7 +82,7 @@ SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "
 WINDOW = SMALL_PROMPT_TOKENS + SMALL_GREEDY_TOKENS
 BIASES = {"attention_bias": True, "mlp_bias": True}
 LINEAR = {"rope_scaling": {"type": "linear", "factor": 4.0}}
-# Of 8 frequencies some are kept, some blended and some stretched.
+# Some of 8 frequencies are kept, some blended and some stretched.
 YARN = {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 4.0},
         "rope_theta": 100.0, "attention_bias": True}
 YARN_IN_FULL = {"rope_parameters": {"rope_type": "yarn", "rope_theta": 500.0, "factor": 8.0,
