@@ -60,17 +60,17 @@ struct WorkerOptions {
   double retention_limit = EngineOptions().retained_share_limit;  // share of the pool, for each tenant
   double max_retention_seconds = ToSeconds(EngineOptions().max_retention);
   std::uint32_t min_hold_ms = 0;
-  std::vector<std::string> tenant_share;                 // NAME=FRACTION; see ParseTenantShares
-  double verify_hits = 0;                                // share of the requests with hits
+  std::vector<std::string> tenant_share;  // NAME=FRACTION; see ParseTenantShares
+  double verify_hits = 0;                 // share of the requests with hits
   bool check_invariants = false;
 
   // Engine
-  std::uint32_t max_batch_tokens = 0;  // 0: by the device, see StepBoundsOf
+  std::uint32_t max_batch_tokens = 0;      // 0: by the device, see StepBoundsOf
   std::uint32_t max_running_requests = 0;  // 0: by the device, see StepBoundsOf
   std::uint32_t max_waiting_requests = EngineOptions().max_waiting_requests;
   std::string schedule{kDefaultSchedulePolicy};
-  std::uint64_t first_token_target_ms = kDefaultFirstTokenTargetMs;           // 0: none
-  std::uint32_t max_queue_wait_ms = 0;                                        // 0: no limit
+  std::uint64_t first_token_target_ms = kDefaultFirstTokenTargetMs;  // 0: none
+  std::uint32_t max_queue_wait_ms = 0;                               // 0: no limit
   std::string plan_ahead = "auto";  // auto: on a device that computes while the host plans
   std::uint32_t threads = 0;        // 0: see UsableCpuCount
 

@@ -63,7 +63,8 @@ void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
       .AddChoice("worker-schedule", options.schedule, SchedulePolicyNames(), "The option --schedule of roost-worker")
       .Add("first-token-target-ms", options.first_token_target_ms, "The option of roost-worker", {0, 1'000'000'000})
       .Add("max-batch-tokens", options.max_batch_tokens, "Prompt tokens of one step", {.low = 64, .high = 1e6})
-      .Add("short-step-tokens", options.short_step_tokens, "Prompt tokens after which a step that completes a prompt ends; 0: none ends early", {.low = 0, .high = 1e6})
+      .Add("short-step-tokens", options.short_step_tokens,
+           "Prompt tokens after which a step that completes a prompt ends; 0: none ends early", {.low = 0, .high = 1e6})
       .Add("max-running-requests", options.max_running_requests, "The option of roost-worker", {.low = 1, .high = 4096})
       .Add("max-waiting-requests", options.max_waiting_requests, "The option of roost-worker", {.low = 1, .high = 1e6})
       .Add("load-interval-ms", options.load_interval_ms, "Time between load reports while no step ends",
