@@ -1,11 +1,8 @@
-// Eviction policies against definitions too simple to be wrong, on blocks that are all leaves; and the ranking by
-// recency against LRU in the cache itself.
+// LRU against a plain list, on blocks that are all leaves; and the ranking by recency against LRU in the cache itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <deque>
-#include <set>
+#include <vector>
 
 #include "common/base/rng.h"
 #include "tests/support/cache_user.h"
@@ -19,15 +16,6 @@ using testing_support::CacheUser;
 
 constexpr EvictionGroup kGroup(0);
 
-class NaivePolicy {
- public:
-  virtual ~NaivePolicy() = default;
-  virtual void Insert(BlockId block, const BlockUse& use) = 0;
-  virtual void Erase(BlockId block) = 0;
-  virtual BlockId Victim() = 0;
-  virtual void Evict(BlockId block) = 0;
-};
-
 BlockUse NewUse(Rng& rng) {
   BlockUse use;
   use.key = rng.Below(200);
@@ -35,33 +23,31 @@ BlockUse NewUse(Rng& rng) {
   return use;
 }
 
-// The same random events for both; every victim is compared.
-void Compare(EvictionPolicy& policy, NaivePolicy& naive, std::uint64_t seed, std::uint32_t block_count) {
+// Random events; every victim must be the block that has been idle for the longest time.
+void ExpectOldestFirst(EvictionPolicy& policy, std::uint64_t seed, std::uint32_t block_count) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   Rng rng(seed);
   std::vector<BlockUse> uses(block_count);
-  std::set<std::uint32_t> idle;
+  std::vector<std::uint32_t> idle;  // oldest first
   for (std::uint32_t step = 0; step < 4000; ++step) {
     const auto block = static_cast<std::uint32_t>(rng.Below(block_count));
-    if (!idle.contains(block)) {
+    const auto place = std::find(idle.begin(), idle.end(), block);
+    if (place == idle.end()) {
       BlockUse& use = uses[block];
       if (rng.Below(2) == 0) use = NewUse(rng);
       use.request.number = step;
       policy.Insert(BlockId(block), use, TreePlace::kLeaf);
-      naive.Insert(BlockId(block), use);
-      idle.insert(block);
+      idle.push_back(block);
     } else if (rng.Below(2) == 0) {
       policy.Erase(BlockId(block));
-      naive.Erase(BlockId(block));
-      idle.erase(block);
+      idle.erase(place);
       ++uses[block].hit_count;
     } else {
       const std::optional<BlockId> victim = policy.Victim(kGroup);
       ASSERT_TRUE(victim.has_value());
-      ASSERT_EQ(*victim, naive.Victim());
+      ASSERT_EQ(victim->value(), idle.front());
       policy.Evict(*victim);
-      naive.Evict(*victim);
-      idle.erase(victim->value());
+      idle.erase(idle.begin());
       uses[victim->value()] = NewUse(rng);
     }
   }
@@ -131,6 +117,14 @@ class SeededCache {
   std::vector<CacheUser> users_;
   std::uint64_t released_ = 0;
 };
+
+TEST(EvictionModelTest, LruEvictsWhatHasBeenIdleForTheLongestTime) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    LruEviction policy(40);
+    ExpectOldestFirst(policy, seed, 40);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
 
 TEST(EvictionModelTest, RankingByLastUseIsLruWhateverTheClasses) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
