@@ -19,10 +19,13 @@ struct RequestRecord {
   std::uint32_t cached_token_count = 0;
   std::uint32_t output_token_count = 0;
   std::uint32_t worker = 0;  // that computed its first token; a pool counts as one
+  std::uint32_t dispatch_count = 0;
   bool refused = false;
 };
 
-// Checks that every request arrives once, has at most one first token after that, and ends or is refused once.
+// Checks that every request arrives once, has at most one first token after that, and ends or is refused once. A worker
+// may go on with a request until it hears that its router has moved it: of two first tokens the later one counts, of two
+// ends the first.
 class RequestLog {
  public:
   // `on_end` is called for every end and refusal.
@@ -30,6 +33,7 @@ class RequestLog {
       : records_(request_count), on_end_(std::move(on_end)) {}
 
   void OnArrival(std::uint32_t number, std::uint32_t prompt_token_count, Instant now);
+  void OnDispatched(std::uint32_t number) { ++records_[number].dispatch_count; }
   struct FirstToken {
     std::uint32_t worker = 0;
     std::uint32_t cached_token_count = 0;
