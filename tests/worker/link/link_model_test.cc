@@ -10,6 +10,7 @@
 
 #include "common/base/rng.h"
 #include "tests/support/fake_model.h"
+#include "worker/engine/engine.h"
 #include "worker/link/link_core.h"
 
 namespace roost::worker {
