@@ -276,7 +276,9 @@ void DeclareGrammar(WorkerOptions& options, ConfigParser& parser) {
            "Threads that compile schemas, regular expressions and grammars, at least two: one is left to short ones",
            {1, kMaxThreads})
       .Add("grammar-compile-seconds", options.grammar_compile_seconds,
-           "Time limit of a compilation, which ends then; the request is refused", {0.001, 3600});
+           "Processor time of a compilation, which ends then, and the request is refused. After three times as long by "
+           "the clock the request is answered 503",
+           {0.001, 3600});
 }
 
 void DeclareForeign(WorkerOptions& options, ConfigParser& parser) {

@@ -65,17 +65,20 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
   return model;
 }
 
+// Compilations have a low priority: the time on the clock is so many times the processor time.
+constexpr double kBusyMachine = 3;
+
 void PrepareGrammar(const WorkerOptions& options, const Tokenizer& tokenizer, const EngineOptions& engine,
                     std::unique_ptr<JobServer> compiler, WorkerSetup& setup) {
   setup.own.grammar = {.thread_count = options.grammar_threads,
                        .cache_bytes = static_cast<std::size_t>(options.grammar_cache_bytes),
-                       .time_limit = FromSeconds(options.grammar_compile_seconds)};
+                       .wait_limit = FromSeconds(kBusyMachine * options.grammar_compile_seconds)};
   if (!HasGrammarLibrary()) {
     LogInfo("output can not be constrained", {{"reason", "built without xgrammar"}});
   } else if (options.grammar_cache_bytes > 0) {
-    setup.own.grammar_library =
-        OpenGrammarLibrary(TokenTextsOf(tokenizer, setup.own.model->shape().vocab_size, engine.stop_tokens),
-                           std::move(compiler), {.time = setup.own.grammar.time_limit});
+    setup.own.grammar_library = OpenGrammarLibrary(
+        TokenTextsOf(tokenizer, setup.own.model->shape().vocab_size, engine.stop_tokens), std::move(compiler),
+        {.processor_time = FromSeconds(options.grammar_compile_seconds), .clock_time = setup.own.grammar.wait_limit});
   }
 }
 
