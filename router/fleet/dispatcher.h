@@ -183,9 +183,10 @@ struct PromptOfRevision {
   wire::PromptToEvict prompt;
 };
 
-// What is to be erased from workers' caches: a prompt, for each revision of its model that is served, or a tenant.
+// What is to be erased from workers' caches: a prompt, for each revision of its model that is served; a tenant; or a
+// block with all that continues it.
 struct EvictOrder {
-  std::variant<std::vector<PromptOfRevision>, wire::TenantToEvict> what;
+  std::variant<std::vector<PromptOfRevision>, wire::TenantToEvict, wire::BlockToEvict> what;
   std::string model = {};  // whose workers are meant; empty: the workers of all models
   WorkerChoice workers = {};
 };

@@ -71,6 +71,7 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identit
   hello_.constrains_output = true;
   hello_.answers = true;
   hello_.evicts = true;
+  hello_.evicts_blocks = true;
   hello_.cordons = true;
   hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }
@@ -324,6 +325,8 @@ void FakeWorker::CarryOut(const wire::Evict& order) {
   event.kind = wire::CacheEvent::Kind::kRemoved;
   if (const auto* const prompt = std::get_if<wire::PromptToEvict>(&order.what)) {
     if (!prompt->block_hashes.empty()) EraseTree(prompt->block_hashes.back(), event.removed);
+  } else if (const auto* const block = std::get_if<wire::BlockToEvict>(&order.what)) {
+    EraseTree(block->hash, event.removed);
   } else {
     for (const wire::Generate& request : received_) {
       if (request.tenant != std::get<wire::TenantToEvict>(order.what).tenant) continue;
