@@ -328,6 +328,7 @@ void FleetCore::ForgiveOwnPause(Instant now) {
     worker.last_heard = now;
     worker.engine.Forgive(now);
     worker.first_tokens.Forgive(now);
+    worker.later_tokens.Begin(now);
   });
 }
 

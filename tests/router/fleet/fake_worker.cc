@@ -229,6 +229,7 @@ void FakeWorker::SendStep(std::vector<wire::TokenEvent> tokens) {
 
 bool FakeWorker::Advance(Running& running, std::vector<wire::TokenEvent>& events) {
   const wire::Generate& request = running.request;
+  if (drips_ && running.choices.front().output_count > 0) return false;
   if (request.prompt_logprobs && running.scored_tokens < request.prompt.size() && !tells_no_logprobs_) {
     events.push_back(ScorePrompt(running));
     if (running.scored_tokens < request.prompt.size()) return false;

@@ -57,6 +57,8 @@ class FakeWorker {
   void SetHung(bool hung) { hung_ = hung; }
   // Its engine reports progress, and computes nothing for the requests that it has.
   void SetSilent(bool silent) { silent_ = silent; }
+  // It sends each request's first tokens, reports progress, and lets those wait that have begun.
+  void SetDripping(bool drips) { drips_ = drips; }
   // Its steps take so many times as long from here on, by its reports. The test lets the time pass.
   void SetSlowness(double slowness) { slowness_ = slowness; }
   // A part of the step under way, which began so long ago, is done: its next heartbeat tells.
@@ -164,6 +166,7 @@ class FakeWorker {
   bool full_ = false;
   bool hung_ = false;
   bool silent_ = false;
+  bool drips_ = false;
   double slowness_ = 1;
   bool lacks_adapters_ = false;
   bool broken_ = false;
