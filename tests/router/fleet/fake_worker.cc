@@ -199,12 +199,12 @@ void FakeWorker::Step() {
   load_.step_seconds = 0;
 }
 
-void FakeWorker::GiveUp(RequestId request_id) {
+void FakeWorker::GiveUp(RequestId request_id, Error error) {
   running_.erase(request_id);
   wire::TokenEvent event;
   event.request_id = request_id;
   event.finish = wire::FinishReason::kError;
-  event.error = Error{ErrorCode::kOverloaded, "queue is full", ""};
+  event.error = std::move(error);
   SendStep({std::move(event)});
 }
 

@@ -74,8 +74,8 @@ class FakeWorker {
   void SetFull(bool full) { full_ = full; }
   // Requests that name an adapter are refused, whatever it has told.
   void SetLacksAdapters(bool lacks) { lacks_adapters_ = lacks; }
-  // Reports that there is no space after all for a request that runs here.
-  void GiveUp(RequestId request_id);
+  // Reports that a request that runs here has failed; by default, that there is no space for it after all.
+  void GiveUp(RequestId request_id, Error error = {ErrorCode::kOverloaded, "queue is full", ""});
   // The number of other routers' requests that it reports as waiting.
   void SetWaiting(std::uint32_t count) { load_.waiting_requests = count; }
   // Prompts that other routers have queued there.
