@@ -1,7 +1,6 @@
 // roost-router: takes OpenAI-style requests, sends each to the worker that is predicted to answer it first, and streams
 // the answer back.
 
-#include <fmt/format.h>
 #include <prometheus/counter.h>
 #include <sysexits.h>
 
@@ -105,7 +104,7 @@ int Announce(std::chrono::milliseconds time, Api& api, HttpServer& server, Termi
   api.BeginDrain();
   server.CloseAfterAnswers();
   if (time.count() == 0) return 2;
-  LogInfo("router will drain", {{"seconds", fmt::format("{:.1f}", ToSeconds(time))}});
+  LogInfo("router will drain", {{"seconds", ToSeconds(time)}});
   return termination.Wait(time, 2) ? 3 : 2;
 }
 
@@ -243,7 +242,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   Serve(listeners->api_server(), *fleet, {throughput, history}, termination, notifier);
   const int last_signal =
       Announce(Milliseconds(options.drain_announce_seconds), api, listeners->api_server(), termination);
-  LogInfo("router drains", {{"connections", std::to_string(listeners->api_server().connection_count())}});
+  LogInfo("router drains", {{"connections", listeners->api_server().connection_count()}});
   Drain(listeners->api_server(), Milliseconds(options.drain_timeout_seconds), last_signal, termination);
   listeners->StopOperators();
   text.Stop();

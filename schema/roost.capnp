@@ -323,6 +323,9 @@ struct Hello {
   cpuGroupCores @37 :UInt32 = 0;
   # Equal for workers of a machine that are limited to the same part of its processors, by one quota or one set of
   # processors, and how many these may use together. 0: no such limit, or not told.
+
+  evictsBlocks @38 :Bool = false;
+  # The worker knows Evict.block. A router sends it to no other worker, and says so.
 }
 
 struct TokenLogprobs {
@@ -885,10 +888,10 @@ struct WantPrefixes {
 }
 
 struct Evict {
-  # Erase a prompt, or all of a tenant, from the cache. It is stronger than pins: those of the erased blocks end. Requests
-  # that the worker has at that time, running or waiting, go on but leave none of it in the cache, also after a
-  # preemption. Requests that come later are cached as ever. The worker does it in parts, a bounded number of blocks in
-  # each step, and answers when it is complete.
+  # Erase a prompt, a block, or all of a tenant, from the cache. It is stronger than pins: those of the erased blocks
+  # end. Requests that the worker has at that time, running or waiting, go on but leave none of it in the cache, also
+  # after a preemption. Requests that come later are cached as ever. The worker does it in parts, a bounded number of
+  # blocks in each step, and answers when it is complete.
 
   answerId @0 :UInt64;
   # Not 0: the worker answers with an EvictAnswer of this id, once.
@@ -915,6 +918,10 @@ struct Evict {
     tenant @4 :Text;
     # All blocks that requests of this tenant (Generate.tenant) computed for it alone, with all that continues them. At
     # most 200 bytes.
+
+    block @7 :BlockHash;
+    # The full block with this hash and all that continues it; then, towards the front, the blocks before it as long as
+    # nothing else in the cache continues them. Only to a worker that knows it (Hello.evictsBlocks).
   }
 }
 

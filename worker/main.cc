@@ -45,10 +45,10 @@ void LogReady(const Worker& worker, const WorkerOptions& options) {
                            {"model", hello.model},
                            {"fingerprint", hello.fingerprint.substr(0, 12)},
                            {"dtype", hello.kv_dtype},
-                           {"blocks", std::to_string(hello.block_count)},
-                           {"block_tokens", std::to_string(hello.block_tokens)},
-                           {"context_tokens", std::to_string(hello.max_context_tokens)},
-                           {"threads", std::to_string(options.threads)},
+                           {"blocks", hello.block_count},
+                           {"block_tokens", hello.block_tokens},
+                           {"context_tokens", hello.max_context_tokens},
+                           {"threads", options.threads},
                            {"metrics", MetricsUrlOf(worker)}});
 }
 

@@ -44,6 +44,7 @@ void OwnEngine::Describe(wire::Hello& hello) const {
   hello.constrains_output = grammar_pool_ != nullptr;
   hello.answers = true;
   hello.evicts = true;
+  hello.evicts_blocks = true;
 }
 
 }  // namespace roost::worker

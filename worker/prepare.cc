@@ -72,7 +72,7 @@ void PrepareGrammar(const Tokenizer& tokenizer, const EngineOptions& engine, std
   } else {
     setup.own.grammar_library =
         OpenGrammarLibrary(TokenTextsOf(tokenizer, setup.own.model->shape().vocab_size, engine.stop_tokens),
-                           std::move(compiler), {.time = setup.own.grammar.time_limit});
+                           std::move(compiler), {.clock_time = setup.own.grammar.wait_limit});
   }
 }
 

@@ -1,7 +1,5 @@
 #include "worker/prepare_parts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
@@ -19,7 +17,7 @@ void AddStopToken(std::optional<TokenId> token, std::string_view source, ModelTe
   if (!token || *token >= text.vocab_size) return;
   if (std::find(text.stop_tokens.begin(), text.stop_tokens.end(), *token) != text.stop_tokens.end()) return;
   text.stop_tokens.push_back(*token);
-  LogInfo("another token ends answers", {{"token", fmt::to_string(*token)}, {"told_by", std::string(source)}});
+  LogInfo("another token ends answers", {{"token", *token}, {"told_by", std::string(source)}});
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <memory>
 #include <mutex>
@@ -92,7 +93,10 @@ std::string Timestamp() {
 std::string JsonLine(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
   JsonWriter json;
   json.BeginObject().Key("ts").String(Timestamp()).Key("level").String(NameOf(level)).Key("msg").String(message);
-  for (const auto& [name, value] : fields) json.Key(name).String(value);
+  for (const auto& [name, value] : fields) {
+    json.Key(name);
+    value.is_text() ? json.String(value.text()) : json.Raw(value.text().empty() ? "null" : value.text());
+  }
   return json.EndObject().Take();
 }
 
@@ -115,7 +119,7 @@ std::string TextLine(LogLevel level, std::string_view message, std::initializer_
     line += ' ';
     line += name;
     line += '=';
-    AppendTextValue(value, line);
+    AppendTextValue(value.text(), line);
   }
   return line;
 }
@@ -126,9 +130,11 @@ std::string Line(LogLevel level, std::string_view message, std::initializer_list
 
 }  // namespace
 
+LogValue::LogValue(double value) : text_(std::isfinite(value) ? fmt::format("{:.6g}", value) : ""), is_text_(false) {}
+
 LogThread::LogThread() {
   auto queue = std::make_unique<LogQueue>(STDERR_FILENO, [](std::uint64_t count) {
-    return Line(LogLevel::kWarning, "log lines were dropped", {{"count", fmt::to_string(count)}}) + "\n";
+    return Line(LogLevel::kWarning, "log lines were dropped", {{"count", count}}) + "\n";
   });
   const std::lock_guard lock(ActiveOutput().mutex);
   ActiveOutput().queue = std::move(queue);

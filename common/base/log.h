@@ -1,10 +1,12 @@
 // Logging of both daemons: one line per event on stderr, as text for people or JSON for machines. Never log a prompt,
 // a key or a salt.
 //
-//   LogInfo("worker joined", {{"worker", id}, {"blocks", fmt::to_string(block_count)}});
+//   LogInfo("worker joined", {{"worker", id}, {"blocks", block_count}});
 #pragma once
 
+#include <concepts>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,8 +18,39 @@ namespace roost {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 enum class LogFormat { kText, kJson };
 
+// A text, a number or a truth value; a line in JSON keeps the type. Give counts, sizes and times as numbers, so that
+// programs can compare them; give an id as text, because programs that read JSON numbers as doubles would change its
+// last digits. A fraction has six digits. An absent or infinite number is null, and empty in a line for people.
+class LogValue {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor): a field names its value as it is
+  LogValue(std::string text) : text_(std::move(text)) {}
+  LogValue(std::string_view text) : text_(text) {}
+  LogValue(const char* text) : text_(text) {}
+  LogValue(double value);
+  LogValue(std::same_as<bool> auto value) : text_(value ? "true" : "false"), is_text_(false) {}
+  template <std::integral Integer>
+  requires(!std::same_as<Integer, bool>) LogValue(Integer value) : text_(std::to_string(value)), is_text_(false) {}
+  template <typename Number>
+  LogValue(const std::optional<Number>& value) : is_text_(false) {
+    if (value) *this = LogValue(*value);
+  }
+  // NOLINTEND(google-explicit-constructor)
+
+  [[nodiscard]] const std::string& text() const { return text_; }
+  // Otherwise `text` is JSON, or empty for null.
+  [[nodiscard]] bool is_text() const { return is_text_; }
+
+ private:
+  std::string text_;
+  bool is_text_ = true;
+};
+
 // A named value beside the message. Control characters are escaped, so a value can not forge a line.
-using LogField = std::pair<std::string_view, std::string>;
+struct LogField {
+  std::string_view name;
+  LogValue value;
+};
 
 // Call once at start, before other threads. Until then the level is info and the format text.
 void SetUpLogging(LogLevel level, LogFormat format);

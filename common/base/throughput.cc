@@ -1,9 +1,6 @@
 #include "common/base/throughput.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <string>
 
 #include "common/base/log.h"
 
@@ -12,16 +9,14 @@ namespace roost {
 void LogThroughput(const Throughput& throughput, Duration time) {
   if (throughput.ended == 0 && throughput.active == 0) return;
   const double seconds = std::max(ToSeconds(time), 1e-3);
-  const auto rate = [seconds](std::uint64_t count) {
-    return fmt::format("{:.1f}", static_cast<double>(count) / seconds);
-  };
+  const auto rate = [seconds](std::uint64_t count) { return static_cast<double>(count) / seconds; };
   const double hits = static_cast<double>(throughput.cached_tokens) /
                       static_cast<double>(std::max<std::uint64_t>(throughput.prompt_tokens, 1));
   LogInfo("throughput", {{"requests_per_second", rate(throughput.ended)},
-                         {"failed", fmt::to_string(throughput.failed)},
-                         {"active", fmt::to_string(throughput.active)},
+                         {"failed", throughput.failed},
+                         {"active", throughput.active},
                          {"prompt_tokens_per_second", rate(throughput.prompt_tokens)},
-                         {"cached_percent", fmt::format("{:.1f}", 100 * hits)},
+                         {"cached_percent", 100 * hits},
                          {"output_tokens_per_second", rate(throughput.output_tokens)}});
 }
 

@@ -79,6 +79,10 @@ Result<std::optional<Evict>> ReadEvict(schema::Evict::Reader in) {
       evict.what = TenantToEvict{std::move(tenant)};
       return std::optional(std::move(evict));
     }
+    case schema::Evict::What::BLOCK: {
+      evict.what = BlockToEvict{ReadHash(what.getBlock())};
+      return std::optional(std::move(evict));
+    }
   }
   return std::optional<Evict>();
 }

@@ -146,6 +146,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.answers = in.getAnswers();
   hello.constrains_output = in.getConstrainsOutput();
   hello.evicts = in.getEvicts();
+  hello.evicts_blocks = in.getEvictsBlocks();
   hello.cordons = in.getCordons();
   ROOST_ASSIGN_OR_RETURN(hello.adapters, ReadAdapters(in.getAdapters()));
   ROOST_ASSIGN_OR_RETURN(hello.host, ReadLine(in.getHost(), "host", kMaxHostBytes));

@@ -159,6 +159,8 @@ void FillWhat(const TenantToEvict& tenant, schema::Evict::What::Builder what) {
   what.setTenant(Text(tenant.tenant));
 }
 
+void FillWhat(const BlockToEvict& block, schema::Evict::What::Builder what) { FillHash(block.hash, what.initBlock()); }
+
 void Fill(const Evict& evict, schema::RouterMessage::Builder message) {
   auto out = message.initEvict();
   out.setAnswerId(evict.answer_id);

@@ -148,6 +148,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setAnswers(hello.answers);
   out.setConstrainsOutput(hello.constrains_output);
   out.setEvicts(hello.evicts);
+  out.setEvictsBlocks(hello.evicts_blocks);
   out.setCordons(hello.cordons);
   ROOST_CHECK(hello.host.size() <= kMaxHostBytes);
   if (!hello.host.empty()) out.setHost(Text(hello.host));

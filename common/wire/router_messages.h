@@ -201,10 +201,16 @@ struct TenantToEvict {
 
   bool operator==(const TenantToEvict&) const = default;
 };
+// A full block that is to be erased with all that continues it.
+struct BlockToEvict {
+  BlockHash hash;
+
+  bool operator==(const BlockToEvict&) const = default;
+};
 
 // Erases from the cache, whatever pins say; see schema/roost.capnp for which blocks go.
 struct Evict {
-  std::variant<PromptToEvict, TenantToEvict> what;
+  std::variant<PromptToEvict, TenantToEvict, BlockToEvict> what;
   std::uint64_t answer_id = 0;  // of the EvictAnswer that is wanted; 0: none
 
   bool operator==(const Evict&) const = default;

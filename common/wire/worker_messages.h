@@ -96,6 +96,7 @@ struct Hello {
   bool keeps_prefixes = true;          // false: it runs every request as if with CacheMode::kOff
   bool constrains_output = false;      // it knows Generate::constraint
   bool evicts = false;                 // it knows Evict
+  bool evicts_blocks = false;          // it knows BlockToEvict
   bool cordons = false;                // it knows Cordon
   std::vector<std::string> adapters;   // LoRA adapters that it serves beside its model; at most kMaxAdapters
   std::string host;                    // its host's name, for operators; may be empty

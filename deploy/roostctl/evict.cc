@@ -25,8 +25,12 @@ std::string EvictionText(simdjson::dom::element worker) {
 }
 
 Result<void> CheckFlags(const EvictOptions& options, bool has_text, bool has_prompt) {
+  if (!options.hash.empty()) {
+    if (!has_prompt && options.tenant.empty() && options.cache_salt.empty()) return {};
+    return InvalidArgument("hash", "can not be given together with a prompt, --tenant or --cache-salt");
+  }
   if (!has_prompt && options.tenant.empty()) {
-    return InvalidArgument("prompt", "give --tenant, --prefix, --prompt or --messages");
+    return InvalidArgument("prompt", "give --tenant, --hash, --prefix, --prompt or --messages");
   }
   if (has_text && !options.prefix_file.empty()) {
     return InvalidArgument("prefix", "can not be given together with --prompt or --messages");
@@ -75,6 +79,9 @@ Result<EvictReport> AskToEvict(const EvictOptions& options) {
     return InvalidArgument("tenant", "'{}' is unknown: no worker held blocks of it, and no API key has it",
                            options.tenant);
   }
+  if (report.is_complete && report.block_count == 0 && !options.hash.empty()) {
+    return InvalidArgument("hash", "no worker had block {}", options.hash);
+  }
   return report;
 }
 
@@ -82,10 +89,11 @@ int RunEvictCommand(Arguments arguments, const Console& console) {
   EvictOptions options;
   ConfigParser parser(
       "roostctl evict",
-      "Erases a prompt with all that continues it, or everything of a tenant, from the workers' caches. "
+      "Erases a prompt or a block with all that continues it, or everything of a tenant, from the workers' caches. "
       "Pins do not prevent it. Exits with 0 if every worker has done it.");
   DeclareAnyPrompt(options, parser);
   parser.Add("prefix", options.prefix_file, "File with the prompt: a text, an array of messages, or a request's body")
+      .Add("hash", options.hash, "Block as roostctl prefixes prints it, in place of a prompt")
       .Add("tenant", options.tenant, "Whose prompt it is; without a prompt: everything of this tenant")
       .Add("cache-salt", options.cache_salt, "The cache_salt of the prompt's requests")
       .Add("workers", options.workers, "Which workers: all, or names with commas between them");
@@ -95,7 +103,7 @@ int RunEvictCommand(Arguments arguments, const Console& console) {
 
 }  // namespace
 
-const Command kEvictCommand{"evict", "erase a prompt or a tenant from the caches", &RunEvictCommand};
+const Command kEvictCommand{"evict", "erase a prompt, a block or a tenant from the caches", &RunEvictCommand};
 
 Result<std::string> EvictBody(const EvictOptions& options) {
   const bool has_text = !options.prompt.empty() || !options.messages_file.empty();
@@ -107,7 +115,11 @@ Result<std::string> EvictBody(const EvictOptions& options) {
     WriteScope(options, body);
   } else {
     if (!options.model.empty()) body.Key("model").String(options.model);
-    body.Key("tenant").String(options.tenant);
+    if (options.hash.empty()) {
+      body.Key("tenant").String(options.tenant);
+    } else {
+      body.Key("hash").String(options.hash);
+    }
   }
   WriteWorkers(options.workers, body);
   if (has_text) {

@@ -12,9 +12,10 @@
 
 namespace roost::roostctl {
 
-// Without a prompt: everything of `tenant`.
+// Without a prompt: a block, or everything of `tenant`.
 struct EvictOptions : PromptOptions {
   std::string prefix_file;      // a prompt in a file, see prompt_body.h; in place of `prompt` and `messages_file`
+  std::string hash;             // a block as `roostctl prefixes` prints it, with all that continues it
   std::string workers = "all";  // or names with commas between them
 };
 

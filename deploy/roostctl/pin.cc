@@ -37,6 +37,36 @@ std::string WorkerText(PinVerb verb, simdjson::dom::element worker) {
                      CountAt(worker, "/refused_blocks"));
 }
 
+// The order named one block; the worker's counts are of it.
+std::string BlockText(PinVerb verb, simdjson::dom::element worker) {
+  if (!FlagAt(worker, "/answered")) return "no answer";
+  const bool is_kept = CountAt(worker, "/kept_blocks") > 0;
+  if (verb == PinVerb::kUnpin) return is_kept ? "still pinned, because pinned blocks follow it" : "not pinned";
+  if (is_kept) return "kept, with all blocks before it";
+  if (CountAt(worker, "/pending_blocks") > 0) return "not there; kept once a request has computed it";
+  return "refused";
+}
+
+std::string BlockPinText(PinVerb verb, std::string_view hash, simdjson::dom::array workers) {
+  std::string text = fmt::format("{} of block {}\n", NameOf(verb), hash);
+  for (const simdjson::dom::element worker : workers) {
+    text += fmt::format("  {:<24} {}\n", TextAt(worker, "/worker"), BlockText(verb, worker));
+  }
+  return text;
+}
+
+Result<void> CheckFlags(const PinOptions& options) {
+  if (options.hash.empty()) return {};
+  const bool is_alone =
+      options.prompt.empty() && options.messages_file.empty() && options.tenant.empty() && options.cache_salt.empty();
+  if (is_alone) return {};
+  return InvalidArgument("hash", "can not be given together with --prompt, --messages, --tenant or --cache-salt");
+}
+
+void DeclareHash(PinOptions& options, ConfigParser& parser) {
+  parser.Add("hash", options.hash, "Block as roostctl prefixes prints it, in place of a prompt");
+}
+
 Result<std::string> Ask(PinVerb verb, const PinOptions& options) {
   ROOST_ASSIGN_OR_RETURN(const std::string messages, ReadMessages(options));
   ROOST_ASSIGN_OR_RETURN(const std::string body, PinBody(options, messages));
@@ -48,10 +78,12 @@ Result<std::string> Ask(PinVerb verb, const PinOptions& options) {
 
 int RunPinCommand(Arguments arguments, const Console& console) {
   PinOptions options;
-  ConfigParser parser("roostctl pin",
-                      "Keeps the blocks of a prompt in the workers' caches: cached blocks at once, the others once a "
-                      "request has computed them. Prints what each worker kept.");
+  ConfigParser parser(
+      "roostctl pin",
+      "Keeps the blocks of a prompt, or a block with all before it, in the workers' caches: cached blocks "
+      "at once, the others once a request has computed them. Prints what each worker kept.");
   DeclarePrompt(options, parser);
+  DeclareHash(options, parser);
   parser.Add("duration", options.duration, "How long, like 30s, 10m or 2h; until unpinned when empty")
       .Add("workers", options.workers, kWorkersHelp);
   if (const auto code = Ended(parser, arguments, console)) return *code;
@@ -60,8 +92,9 @@ int RunPinCommand(Arguments arguments, const Console& console) {
 
 int RunUnpinCommand(Arguments arguments, const Console& console) {
   PinOptions options;
-  ConfigParser parser("roostctl unpin", "Removes the pin of a prompt on all workers of the model.");
+  ConfigParser parser("roostctl unpin", "Removes the pin of a prompt, or of a block, on all workers of the model.");
   DeclarePrompt(options, parser);
+  DeclareHash(options, parser);
   if (const auto code = Ended(parser, arguments, console)) return *code;
   return RunPin(PinVerb::kUnpin, options, console.out, console.err);
 }
@@ -84,6 +117,7 @@ Result<std::uint64_t> ParseDuration(std::string_view text) {
 }
 
 Result<std::string> PinBody(const PinOptions& options, std::string_view messages_json) {
+  ROOST_RETURN_IF_ERROR(CheckFlags(options));
   JsonWriter body;
   body.BeginObject();
   WriteScope(options, body);
@@ -92,7 +126,11 @@ Result<std::string> PinBody(const PinOptions& options, std::string_view messages
     ROOST_ASSIGN_OR_RETURN(const std::uint64_t duration_ms, ParseDuration(options.duration));
     body.Key("duration_ms").Number(duration_ms);
   }
-  ROOST_RETURN_IF_ERROR(WritePrompt(options, messages_json, body));
+  if (options.hash.empty()) {
+    ROOST_RETURN_IF_ERROR(WritePrompt(options, messages_json, body));
+  } else {
+    body.Key("hash").String(options.hash);
+  }
   body.EndObject();
   return body.Take();
 }
@@ -103,10 +141,14 @@ Result<std::string> FormatPinAnswer(PinVerb verb, std::string_view answer_json) 
   std::uint64_t blocks = 0;
   std::uint64_t tokens = 0;
   simdjson::dom::array workers;
+  std::string_view hash;
   if (parser.parse(simdjson::padded_string(answer_json)).get(answer) != simdjson::SUCCESS ||
-      answer["blocks"].get(blocks) != simdjson::SUCCESS || answer["tokens"].get(tokens) != simdjson::SUCCESS ||
       answer["workers"].get(workers) != simdjson::SUCCESS) {
-    return DataLoss("answer", "it lacks blocks, tokens or workers");
+    return DataLoss("answer", "it lacks workers");
+  }
+  if (answer["hash"].get(hash) == simdjson::SUCCESS) return BlockPinText(verb, hash, workers);
+  if (answer["blocks"].get(blocks) != simdjson::SUCCESS || answer["tokens"].get(tokens) != simdjson::SUCCESS) {
+    return DataLoss("answer", "it lacks blocks or tokens");
   }
   std::string text = fmt::format("{} of {} blocks ({} tokens)\n", NameOf(verb), blocks, tokens);
   for (const simdjson::dom::element worker : workers) {

@@ -14,7 +14,9 @@ namespace roost::roostctl {
 
 enum class PinVerb { kPin, kUnpin };
 
+// Without a prompt: the block with `hash` and all before it.
 struct PinOptions : PromptOptions {
+  std::string hash;             // as `roostctl prefixes` prints it
   std::string duration;         // like 10m; empty: until unpinned
   std::string workers = "all";  // or best, or names separated by commas
 };

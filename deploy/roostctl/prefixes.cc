@@ -20,7 +20,6 @@ using simdjson::dom::element;
 
 // A prompt may take long to compute; the router has its own limit.
 constexpr double kWarmSeconds = 3600;
-constexpr std::size_t kHashDigits = 16;
 constexpr const char* kJsonHelp = "Print the router's answer: an object for programs";
 
 Result<element> Parse(simdjson::dom::parser& parser, std::string_view json, const char* list) {
@@ -61,8 +60,8 @@ std::string PrefixText(element prefix) {
   std::string_view model;
   if (prefix["model"].get(model) == simdjson::SUCCESS) workers = fmt::format("{}: {}", Printable(model), workers);
   std::string text =
-      fmt::format("{:>8} {:>8} {:>9}  {:<16}  {}\n", CountAt(prefix, "/hits"), CountAt(prefix, "/blocks"),
-                  CountAt(prefix, "/tokens"), TextAt(prefix, "/hash").substr(0, kHashDigits), workers);
+      fmt::format("{:>8} {:>8} {:>9}  {:<32}  {}\n", CountAt(prefix, "/hits"), CountAt(prefix, "/blocks"),
+                  CountAt(prefix, "/tokens"), TextAt(prefix, "/hash"), workers);
   for (const char* member : {"begins", "ends"}) {
     std::string_view shown;
     if (prefix[member].get(shown) != simdjson::SUCCESS) continue;
@@ -217,7 +216,7 @@ Result<std::string> FormatPrefixes(std::string_view answer_json) {
   simdjson::dom::parser parser;
   ROOST_ASSIGN_OR_RETURN(const element answer, Parse(parser, answer_json, "prefixes"));
   std::string text =
-      fmt::format("{:>8} {:>8} {:>9}  {:<16}  {}\n", "hits", "blocks", "tokens", "hash", "hits by worker");
+      fmt::format("{:>8} {:>8} {:>9}  {:<32}  {}\n", "hits", "blocks", "tokens", "hash", "hits by worker");
   const std::vector<element> prefixes = ListAt(answer, "/prefixes");
   for (const element prefix : prefixes) text += PrefixText(prefix);
   const std::vector<element> workers = ListAt(answer, "/workers");

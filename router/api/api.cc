@@ -170,7 +170,7 @@ std::string Api::AllowedMethods(Listener listener, std::string_view path) {
 }
 
 Api::Api(Dispatcher& dispatcher, ApiObserver& observer, const Clock& clock, TextWork& text, ApiOptions options)
-    : services_{dispatcher, observer, clock, options.tracing},
+    : services_{dispatcher, observer, clock, options.tracing, &text},
       text_(text),
       options_(std::move(options)),
       memo_(options_.prompt_memo != nullptr ? options_.prompt_memo : std::make_shared<PromptMemo>(0)) {}

@@ -174,6 +174,7 @@ class Api {
 
   void ApplyPin(Call& call, PinAction action);
   [[nodiscard]] Result<void> SendPin(Call& call, PinAction action);
+  [[nodiscard]] Result<void> SendBlockPin(Call& call, const PinRequest& request, PinAction action);
   [[nodiscard]] Result<void> SendEvict(Call& call);
   void ApplyCordon(Call& call, CordonVerb verb);
   [[nodiscard]] Result<void> SendCordon(Call& call, CordonVerb verb);

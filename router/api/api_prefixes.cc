@@ -2,6 +2,7 @@
 // on text threads.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -59,6 +60,11 @@ class GatheredPrefixes {
   std::vector<PrefixesOfModel> models_;
 };
 
+bool HasHolder(const PromptMatch& match) {
+  return std::any_of(match.holders.begin(), match.holders.end(),
+                     [](const PromptHolder& holder) { return holder.held_block_count > 0; });
+}
+
 PromptSize SizeOf(const ServedModel& model, std::size_t block_count, std::size_t token_count) {
   return {.model = model.name, .block_count = block_count, .token_count = token_count};
 }
@@ -92,11 +98,29 @@ Result<void> Api::SendPin(Call& call, PinAction action) {
   const std::size_t size = call.request.body.size();
   ROOST_ASSIGN_OR_RETURN(const PinRequest request, ReadBody(call, &ParsePinRequest));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), ParseBytes(size) + EncodeBytes(size)));
+  if (request.block) return SendBlockPin(call, request, action);
   ROOST_ASSIGN_OR_RETURN(PinPlan plan, MakePinPlan(call.model, request, action, Settings()));
   const PromptSize prompt = SizeOf(*call.model, plan.block_count, plan.prompt_token_count);
   return services_.dispatcher.Pin(
       std::move(plan.order),
       AnswerLater(call, [prompt](std::span<const WorkerAnswer> answers) { return PinBody(prompt, answers); }));
+}
+
+// A pin needs a worker that has the block: what a typing error names would wait for ever, and fill the pins' share.
+Result<void> Api::SendBlockPin(Call& call, const PinRequest& request, PinAction action) {
+  std::shared_ptr<const ServedModel> holder = action == PinAction::kUnpin ? call.model : nullptr;
+  for (const std::shared_ptr<const ServedModel>& model : services_.dispatcher.RevisionsOf(call.model->name)) {
+    const Result<PromptMatch> match = services_.dispatcher.Match({.model = model, .block_hashes = {*request.block}});
+    if (match.ok() && HasHolder(*match)) holder = model;
+  }
+  const BlockOfModel block{call.model->name, *request.block};
+  if (holder == nullptr) {
+    return Error{ErrorCode::kNotFound, fmt::format("no worker of {} has block {}", block.model, block.hash.ToHex()),
+                 "hash"};
+  }
+  return services_.dispatcher.Pin(
+      MakeBlockOrder(std::move(holder), request, action),
+      AnswerLater(call, [block](std::span<const WorkerAnswer> answers) { return PinBody(block, answers); }));
 }
 
 void Api::Evict(Call& call) {
@@ -128,7 +152,8 @@ Result<void> Api::SendEvict(Call& call) {
       .model = request.model,
       .tenant = request.tenant,
       .prompt = request.prompt ? std::optional(PromptSize{request.model, plan.block_count, plan.prompt_token_count})
-                               : std::nullopt};
+                               : std::nullopt,
+      .block = request.block};
   return services_.dispatcher.Evict(
       std::move(plan.order),
       AnswerLater(call, [told](std::span<const WorkerAnswer> answers) { return EvictBody(told, answers); }));

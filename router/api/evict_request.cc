@@ -16,9 +16,11 @@ Result<EvictRequest> ParseEvictRequest(const JsonObject& body) {
   if (request.workers.target == PinTarget::kBestWorker) {
     return InvalidArgument("workers", "must be \"all\" or an array of names");
   }
+  ROOST_ASSIGN_OR_RETURN(request.block, ParseBlockHash(body));
+  if (request.block) return request;
   if (!body.Find("prompt") && !body.Find("messages")) {
     if (!request.tenant.empty()) return request;
-    return InvalidArgument("prompt", "is missing: give a prompt, messages or a tenant");
+    return InvalidArgument("prompt", "is missing: give a prompt, messages, a hash or a tenant");
   }
   if (request.model.empty()) return InvalidArgument("model", "must name the model of the prompt");
   ROOST_ASSIGN_OR_RETURN(request.prompt, ParsePromptRequest(body, ChatPart::kFront));
@@ -30,6 +32,10 @@ Result<EvictPlan> MakeEvictPlan(std::span<const std::shared_ptr<const ServedMode
   EvictPlan plan;
   plan.order.model = request.model;
   plan.order.workers = request.workers;
+  if (request.block) {
+    plan.order.what = wire::BlockToEvict{*request.block};
+    return plan;
+  }
   if (!request.prompt) {
     plan.order.what = wire::TenantToEvict{request.tenant};
     return plan;

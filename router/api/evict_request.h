@@ -2,6 +2,7 @@
 //
 //   {"model": "m", "prompt": "text"}                 as prompt_request.h says; of a chat the front is meant
 //   {"model": "m", "messages": […], "tenant": "a"}   the same of a tenant's prompt
+//   {"hash": "3f…"}                                  a block with all that continues it; "model" may be given
 //   {"tenant": "a"}                                  all of the tenant, of all models
 //   {"tenant": "a", "model": "m"}                    … of one
 //
@@ -24,9 +25,10 @@
 namespace roost::router {
 
 struct EvictRequest {
-  std::string model;                    // empty, without a prompt: all
-  std::string tenant;                   // empty: none; a prompt has the same
-  std::optional<PromptRequest> prompt;  // without one there is a tenant
+  std::string model;   // empty, without a prompt: all
+  std::string tenant;  // empty: none; a prompt has the same
+  std::optional<PromptRequest> prompt;
+  std::optional<BlockHash> block;  // without it and a prompt there is a tenant
   WorkerChoice workers;
 };
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "router/api/key_json.h"
 #include "router/api/text_memory.h"
@@ -13,6 +15,26 @@ namespace roost::router {
 namespace {
 
 constexpr int kStatusOk = 200;
+
+// Of answers as values. Below it the JSON takes well under a millisecond.
+constexpr std::size_t kLargeAnswerBytes = std::size_t{64} << 10U;
+
+std::size_t SizeOf(std::span<const wire::TokenLogprobs> logprobs) {
+  std::size_t bytes = 0;
+  for (const wire::TokenLogprobs& each : logprobs) bytes += sizeof(each) + each.top.size() * sizeof(wire::TokenLogprob);
+  return bytes;
+}
+
+std::size_t SizeOf(std::span<const ChoiceAnswer> answers) {
+  std::size_t bytes = 0;
+  for (const ChoiceAnswer& answer : answers) {
+    bytes += answer.content.size() + answer.reasoning.size();
+    for (const ToolCall& call : answer.tool_calls) bytes += call.arguments.size();
+    bytes += (answer.tokens.size() + answer.prompt_tokens.size()) * sizeof(TokenId);
+    bytes += SizeOf(answer.logprobs) + SizeOf(answer.prompt_logprobs);
+  }
+  return bytes;
+}
 
 AnswerFinish FinishOf(GenerationSummary::Outcome outcome) {
   switch (outcome) {
@@ -159,7 +181,7 @@ void Generation::CancelPrompt(std::size_t prompt) {
 }
 
 void Generation::OnDispatched(std::size_t prompt, const Dispatched& dispatched) {
-  if (ended_) return;
+  if (!TakesEvents()) return;
   worker_id_ = dispatched.worker_id;
   reason_ = NameOf(dispatched.decision.reason);
   TraceDispatch(dispatched);
@@ -168,11 +190,11 @@ void Generation::OnDispatched(std::size_t prompt, const Dispatched& dispatched) 
 }
 
 void Generation::OnPromptLogprobs(std::size_t prompt, std::vector<wire::TokenLogprobs> logprobs) {
-  prompts_[prompt].logprobs = std::move(logprobs);
+  if (TakesEvents()) prompts_[prompt].logprobs = std::move(logprobs);
 }
 
 void Generation::OnTokens(std::size_t prompt, ChoiceTokens tokens) {
-  if (ended_) return;
+  if (!TakesEvents()) return;
   if (tokens.cached_token_count) prompts_[prompt].cached_tokens = tokens.cached_token_count;
   const std::uint32_t index = ChoiceOf(prompt, tokens.choice);
   Choice& choice = choices_.at(index);
@@ -187,13 +209,13 @@ void Generation::OnTokens(std::size_t prompt, ChoiceTokens tokens) {
 }
 
 void Generation::OnChoiceEnd(std::size_t prompt, ChoiceEnd end) {
-  if (ended_) return;
+  if (!TakesEvents()) return;
   CompleteChoice(ChoiceOf(prompt, end.choice), end.reason, end.stop_token);
   FinishIfDone(prompt);
 }
 
 void Generation::OnEnd(std::size_t prompt, const GenerationEnd& end) {
-  if (ended_) return;
+  if (!TakesEvents()) return;
   prompts_[prompt].ended = true;
   switch (end.reason) {
     case wire::FinishReason::kStop:
@@ -344,7 +366,7 @@ bool Generation::IsOpen(std::size_t prompt) const {
 }
 
 void Generation::FinishIfDone(std::size_t prompt) {
-  if (ended_ || IsOpen(prompt)) return;
+  if (!TakesEvents() || IsOpen(prompt)) return;
   if (!prompts_[prompt].ended) CancelPrompt(prompt);
   if (std::all_of(choices_.begin(), choices_.end(), [](const Choice& choice) { return choice.outcome.has_value(); })) {
     Finish();
@@ -352,26 +374,57 @@ void Generation::FinishIfDone(std::size_t prompt) {
 }
 
 void Generation::Finish() {
-  if (is_streamed()) {
-    SendFrames(options_.format->End(CurrentUsage()));
-    responder_->End();
-  } else {
-    HttpResponse response;
-    response.headers = RoutingHeaders(CurrentUsage().cached_tokens);
-    response.body = WholeBody();
-    response.memory = std::move(memory_);
-    // The body is a part of what was charged. More than that, for tokens of unusual length, is let pass: it is there.
-    if (response.memory != nullptr) static_cast<void>(response.memory->TryResize(response.body.capacity()));
-    responder_->Respond(std::move(response));
-  }
+  if (!is_streamed()) return FinishWhole();
+  SendFrames(options_.format->End(CurrentUsage()));
+  responder_->End();
   Conclude(last_outcome_, kStatusOk);
 }
 
-std::string Generation::WholeBody() {
+void Generation::FinishWhole() {
+  const auto answers = std::make_shared<std::vector<ChoiceAnswer>>(TakeAnswers());
+  if (!WriteElsewhere(answers)) RespondWhole(options_.format->Whole(*answers, CurrentUsage()));
+}
+
+bool Generation::WriteElsewhere(std::shared_ptr<std::vector<ChoiceAnswer>> answers) {
+  const std::size_t bytes = SizeOf(*answers);
+  if (services_.text == nullptr || bytes < kLargeAnswerBytes) return false;
+  // The charge is held also when the client leaves, until the answers are freed.
+  const auto write = [self = shared_from_this(), answers = std::move(answers), usage = CurrentUsage(),
+                      charge = memory_] {
+    std::shared_ptr<std::string> body;
+    try {
+      body = std::make_shared<std::string>(self->options_.format->Whole(*answers, usage));
+    } catch (const std::bad_alloc&) {
+      body = nullptr;
+    }
+    answers->clear();
+    answers->shrink_to_fit();
+    self->responder_->Post([self, body] {
+      if (self->ended_) return;
+      if (body != nullptr) return self->RespondWhole(std::move(*body));
+      self->Fail({ErrorCode::kUnavailable, "the server is out of memory", ""}, Duration(0));
+    });
+  };
+  is_being_written_ = services_.text->TryPost(bytes, write);
+  return is_being_written_;
+}
+
+void Generation::RespondWhole(std::string body) {
+  HttpResponse response;
+  response.headers = RoutingHeaders(CurrentUsage().cached_tokens);
+  response.body = std::move(body);
+  response.memory = std::move(memory_);
+  // The body is a part of what was charged. More than that, for tokens of unusual length, is let pass: it is there.
+  if (response.memory != nullptr) static_cast<void>(response.memory->TryResize(response.body.capacity()));
+  responder_->Respond(std::move(response));
+  Conclude(last_outcome_, kStatusOk);
+}
+
+std::vector<ChoiceAnswer> Generation::TakeAnswers() {
   std::vector<ChoiceAnswer> answers;
   for (Choice& choice : choices_) answers.push_back(std::exchange(choice.answer, {}));
   for (Prompt& prompt : prompts_) prompt.logprobs = {};
-  return options_.format->Whole(answers, CurrentUsage());
+  return answers;
 }
 
 void Generation::FreeAnswer() {

@@ -44,6 +44,7 @@
 #include "router/api/request_trace.h"
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
+#include "router/text/text_work.h"
 
 namespace roost::router {
 
@@ -53,6 +54,7 @@ struct GenerationServices {
   ApiObserver& observer;
   const Clock& clock;
   Tracing tracing = {};
+  TextWork* text = nullptr;  // writes the bodies of large whole answers; null: the connection's thread does
 };
 
 struct GenerationOptions {
@@ -145,8 +147,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Ends the prompt's request if all its choices have ended, and the answer if all choices of all prompts have.
   void FinishIfDone(std::size_t prompt);
   void Finish();
-  // Frees the choices' text, which is a part of the body then.
-  [[nodiscard]] std::string WholeBody();
+  // Answers with the whole body. Of a large one a text thread writes it, because other connections of this thread would
+  // wait; meanwhile the client may still leave.
+  void FinishWhole();
+  [[nodiscard]] bool WriteElsewhere(std::shared_ptr<std::vector<ChoiceAnswer>> answers);
+  void RespondWhole(std::string body);
+  // The choices' text leaves them: it is a part of the body then.
+  [[nodiscard]] std::vector<ChoiceAnswer> TakeAnswers();
   void Fail(const Error& error, Duration retry_after);
   // Gives back what the answer holds, also while the dispatcher still keeps this generation.
   void FreeAnswer();
@@ -157,6 +164,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   [[nodiscard]] std::string_view key_name() const;  // empty: none
   [[nodiscard]] bool is_streamed() const { return options_.delivery == Delivery::kStream; }
+  [[nodiscard]] bool TakesEvents() const { return !ended_ && !is_being_written_; }
   [[nodiscard]] bool IsOpen(std::size_t prompt) const;
   [[nodiscard]] Usage CurrentUsage() const;
   [[nodiscard]] std::uint32_t predicted_cached_tokens() const;
@@ -175,10 +183,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<Choice> choices_;
   bool began_ = false;
   bool ended_ = false;
-  std::string worker_id_;                  // of the prompt that was dispatched last
-  std::string_view reason_;                // of that decision
-  std::optional<double> ttft_seconds_;     // of the choice that had a token first
-  Instant routed_since_;                   // the submission, or the last dispatch
+  bool is_being_written_ = false;       // a text thread writes the whole body; only the client's leaving still matters
+  std::string worker_id_;               // of the prompt that was dispatched last
+  std::string_view reason_;             // of that decision
+  std::optional<double> ttft_seconds_;  // of the choice that had a token first
+  Instant routed_since_;                // the submission, or the last dispatch
   Outcome last_outcome_ = Outcome::kStop;  // of the choice that ended last
 
   std::mutex submit_mutex_;

@@ -55,12 +55,12 @@ void Generation::LogEnd(Outcome outcome, int status, double seconds) const {
                                {"worker", worker_id_},
                                {"reason", std::string(reason_)},
                                {"outcome", std::string(NameOf(outcome))},
-                               {"status", fmt::to_string(status)},
-                               {"prompt_tokens", fmt::to_string(usage.prompt_tokens)},
-                               {"cached_tokens", fmt::to_string(usage.cached_tokens)},
-                               {"completion_tokens", fmt::to_string(usage.completion_tokens)},
-                               {"ttft_seconds", ttft_seconds_ ? fmt::format("{:.6f}", *ttft_seconds_) : ""},
-                               {"seconds", fmt::format("{:.6f}", seconds)}});
+                               {"status", status},
+                               {"prompt_tokens", usage.prompt_tokens},
+                               {"cached_tokens", usage.cached_tokens},
+                               {"completion_tokens", usage.completion_tokens},
+                               {"ttft_seconds", ttft_seconds_},
+                               {"seconds", seconds}});
 }
 
 trace::Span Generation::SpanOf(Outcome outcome, int status) const {

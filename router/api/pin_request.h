@@ -2,11 +2,14 @@
 // prompt_request.h; a chat is pinned as the front of conversations, not as a question. In addition:
 //
 //   {…, "duration_ms": 600000}     how long to pin; absent: until unpinned
+//
+// In place of a prompt it may have "hash": then the block with this hash and all before it are meant.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "common/base/result.h"
 #include "router/api/json_object.h"
@@ -17,7 +20,8 @@
 namespace roost::router {
 
 struct PinRequest {
-  PromptRequest prompt;
+  PromptRequest prompt;  // unless there is a block
+  std::optional<BlockHash> block;
   std::uint64_t duration_ms = 0;  // 0: until unpinned
   WorkerChoice workers;
 };
@@ -34,6 +38,9 @@ struct PinPlan {
   std::size_t block_count = 0;
 };
 
+// Of a block: `model` is a revision that has it.
+[[nodiscard]] PinOrder MakeBlockOrder(std::shared_ptr<const ServedModel> model, const PinRequest& request,
+                                      PinAction action);
 // An error when the prompt is shorter than a block or longer than the model's context.
 [[nodiscard]] Result<PinPlan> MakePinPlan(std::shared_ptr<const ServedModel> model, const PinRequest& request,
                                           PinAction action, const RenderSettings& settings);

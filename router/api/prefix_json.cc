@@ -22,6 +22,10 @@ void WriteSize(const PromptSize& size, JsonWriter& json) {
   json.Key("model").String(size.model).Key("blocks").Number(size.block_count).Key("tokens").Number(size.token_count);
 }
 
+void WriteSize(const BlockOfModel& block, JsonWriter& json) {
+  json.Key("model").String(block.model).Key("hash").String(block.hash.ToHex());
+}
+
 // The entry of a worker that gave no answer of the expected kind.
 void WriteUnanswered(const WorkerAnswer& answer, JsonWriter& json) {
   json.BeginObject().Key("worker").String(answer.worker_id).Key("answered").Bool(false).EndObject();
@@ -150,10 +154,10 @@ std::string HitLine(std::uint32_t prompt_tokens, std::uint32_t cached_tokens, st
                      prompt_tokens == 1 ? "" : "s", cached, blocks, blocks == 1 ? "" : "s", prompt_tokens - cached);
 }
 
-std::string PinBody(const PromptSize& size, std::span<const WorkerAnswer> answers) {
+std::string PinBody(const PinnedPart& part, std::span<const WorkerAnswer> answers) {
   JsonWriter json;
   json.BeginObject();
-  WriteSize(size, json);
+  std::visit([&json](const auto& named) { WriteSize(named, json); }, part);
   json.Key("workers").BeginArray();
   for (const WorkerAnswer& answer : answers) {
     const auto* const pinned = std::get_if<wire::PinAnswer>(&answer.reply);
@@ -187,6 +191,7 @@ std::string EvictBody(const EvictedSize& size, std::span<const WorkerAnswer> ans
   } else if (!size.model.empty()) {
     json.Key("model").String(size.model);
   }
+  if (size.block) json.Key("hash").String(size.block->ToHex());
   json.Key("evicted_blocks").Number(evicted).Key("busy_blocks").Number(busy);
   json.Key("workers").BeginArray();
   for (const WorkerAnswer& answer : answers) WriteEvicted(answer, json);

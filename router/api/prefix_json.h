@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "common/base/result.h"
@@ -26,13 +27,21 @@ struct PromptSize {
   std::uint64_t token_count = 0;
 };
 
-// Each worker with the blocks that it kept, waits for and refused, or with "answered": false.
-[[nodiscard]] std::string PinBody(const PromptSize& size, std::span<const WorkerAnswer> answers);
+// The content that an order to pin names: a prompt, or a block of a model.
+struct BlockOfModel {
+  std::string model;
+  BlockHash hash;
+};
+using PinnedPart = std::variant<PromptSize, BlockOfModel>;
+// Each worker with the blocks that it kept, waits for and refused, or with "answered": false. Of a block only itself is
+// counted.
+[[nodiscard]] std::string PinBody(const PinnedPart& part, std::span<const WorkerAnswer> answers);
 // The first members of an answer about an eviction.
 struct EvictedSize {
   std::string model;   // empty: all
   std::string tenant;  // empty: none
   std::optional<PromptSize> prompt = {};
+  std::optional<BlockHash> block = {};
 };
 // The sums, and each worker with what left its cache, or with "answered": false and the reason.
 [[nodiscard]] std::string EvictBody(const EvictedSize& size, std::span<const WorkerAnswer> answers);

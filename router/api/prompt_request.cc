@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,6 +25,12 @@ Result<std::vector<TokenId>> Tokenize(const ServedModel& model, const PromptRequ
   ROOST_ASSIGN_OR_RETURN(const jinja::TracedText text,
                          RenderChat(model, std::get<ChatRequest>(request.prompt), settings));
   return TokenizeRendered(model, text);
+}
+
+bool ReadHex(std::string_view digits, std::uint64_t& value) {
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, value, 16);
+  return error == std::errc() && stop == end;
 }
 
 Result<std::vector<std::string>> ParseNames(simdjson::dom::array elements) {
@@ -73,6 +80,21 @@ Result<PromptRequest> ParsePromptRequest(const JsonObject& body, ChatPart part) 
     chat.generation_prompt = ChatRequest::GenerationPrompt::kOmit;
   }
   return PromptRequest{std::move(chat), std::move(tenant)};
+}
+
+Result<std::optional<BlockHash>> ParseBlockHash(const JsonObject& body) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> text, body.String("hash"));
+  if (!text) return std::optional<BlockHash>();
+  for (const char* member : {"prompt", "messages", "tenant", "cache_salt"}) {
+    if (body.Find(member)) return InvalidArgument("hash", "can not be given together with {}", member);
+  }
+  BlockHash hash;
+  const std::size_t half = 2 * sizeof(hash.high);
+  if (text->size() != 2 * half || !ReadHex(text->substr(0, half), hash.high) ||
+      !ReadHex(text->substr(half), hash.low)) {
+    return InvalidArgument("hash", "must be 32 hexadecimal digits, as roostctl prefixes prints them");
+  }
+  return std::optional(hash);
 }
 
 Result<WorkerChoice> ParseWorkerChoice(const JsonObject& body) {

@@ -42,6 +42,8 @@ enum class ChatPart { kFront, kQuestion };
 // Errors name the field.
 [[nodiscard]] Result<PromptRequest> ParsePromptRequest(const JsonObject& body, ChatPart part);
 [[nodiscard]] Result<std::string> ParseTenant(const JsonObject& body);
+// Field `hash`: a block's name as GET /admin/v1/prefixes tells it, in place of a prompt. Empty when there is none.
+[[nodiscard]] Result<std::optional<BlockHash>> ParseBlockHash(const JsonObject& body);
 [[nodiscard]] Result<WorkerChoice> ParseWorkerChoice(const JsonObject& body);
 
 // The prompt as workers see it, with the hashes of its full blocks.

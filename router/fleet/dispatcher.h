@@ -183,10 +183,10 @@ struct PromptOfRevision {
   wire::PromptToEvict prompt;
 };
 
-// Names the content to erase from workers' caches: a prompt, for each revision of its model that is served, or a
-// tenant.
+// Names the content to erase from workers' caches: a prompt, for each revision of its model that is served; a tenant;
+// or a block with all that continues it.
 struct EvictOrder {
-  std::variant<std::vector<PromptOfRevision>, wire::TenantToEvict> what;
+  std::variant<std::vector<PromptOfRevision>, wire::TenantToEvict, wire::BlockToEvict> what;
   std::string model = {};  // the model of the workers; empty: the workers of all models
   WorkerChoice workers = {};
 };

@@ -1,11 +1,12 @@
 // Keeps requests away from a worker that fails one request after another. Such a worker fails fast, looks idle, and
 // would attract more and more requests. It is ejected for a time that doubles, and is then tried with one request:
 //
-//   kIn ── kFailures in a row ──► kOut ── the time is over ──► kTrial ── sent ──► kProbed ── first token ──► kIn
+//   kIn ── kFailures in a row ──► kOut ── the time is over ──► kTrial ── sent ──► kProbed ── served ──► kIn
 //                                  ▲                                                │
 //                                  └────────────── twice as long ──── fails ◄───────┘
 //
-// A worker whose first tokens stay away (see FirstTokens) is out at once.
+// A worker whose tokens stay away (see FirstTokens and LaterTokens) is out at once. One that is out again soon after
+// it came back is out for twice as long too.
 //
 // Not thread-safe, no clock. Constant time.
 #pragma once
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "common/base/clock.h"
 
@@ -23,6 +25,8 @@ class Ejection {
   static constexpr std::uint32_t kFailures = 3;
   static constexpr Duration kFirstTime = std::chrono::seconds(1);
   static constexpr Duration kLongestTime = std::chrono::seconds(60);
+  // "Soon": within this many times the time that it was out.
+  static constexpr int kMemory = 8;
 
   // Whether the worker may get a request.
   [[nodiscard]] bool admits() const { return state_ == State::kIn || state_ == State::kTrial; }
@@ -35,19 +39,20 @@ class Ejection {
     return true;
   }
 
-  // Call it with each request that is sent. True when this request is the trial; then one of OnFirstToken, OnFailure
-  // and OnProbeDropped follows.
+  // Call it with each request that is sent. True when this request is the trial; then one of OnServed, OnFailure and
+  // OnProbeDropped follows.
   [[nodiscard]] bool OnSent() {
     if (state_ != State::kTrial) return false;
     state_ = State::kProbed;
     return true;
   }
 
-  void OnFirstToken() {
+  // A request got its tokens as it should, all of them or so far.
+  void OnServed(Instant now) {
     if (state_ == State::kOut) return;  // the request was sent before the ejection
+    if (state_ != State::kIn) back_at_ = now;
     state_ = State::kIn;
     failure_count_ = 0;
-    time_ = kFirstTime;
   }
 
   // True when the worker is ejected now.
@@ -58,7 +63,8 @@ class Ejection {
   // The same, when it answers none of its requests.
   [[nodiscard]] bool OnSilence(Instant now) {
     if (state_ == State::kOut) return false;
-    if (state_ != State::kIn) time_ = std::min(2 * time_, kLongestTime);
+    const bool again = state_ != State::kIn || (back_at_.has_value() && now - *back_at_ < kMemory * time_);
+    time_ = again ? std::min(2 * time_, kLongestTime) : kFirstTime;
     state_ = State::kOut;
     until_ = now + time_;
     return true;
@@ -82,6 +88,7 @@ class Ejection {
   std::uint32_t failure_count_ = 0;  // in a row
   Duration time_ = kFirstTime;       // the length of the current or next ejection
   Instant until_{};                  // with kOut
+  std::optional<Instant> back_at_;   // from its last ejection
 };
 
 }  // namespace roost::router

@@ -11,7 +11,7 @@
 
 namespace roost::router {
 
-// Is the request one of the tenant, or does its prompt continue the one that is named?
+// Is the request one of the tenant, or does its prompt continue the one, or the block, that is named?
 [[nodiscard]] bool IsNamed(const EvictOrder& order, const GenerateSpec& spec);
 
 // May the blocks be named, whichever tenant owns them? All may be a tenant's.

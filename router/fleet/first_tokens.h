@@ -28,8 +28,8 @@ class FirstTokens {
   // larger of this and this many times the predicted time: a long prompt may take much longer than short ones promise.
   static constexpr double kMostSecondsByReports = 30;
   static constexpr double kMostPatienceByReports = 16;
-  // Workers compile a constraint before the request's first step, for ten seconds at most.
-  static constexpr double kConstraintSeconds = 12;
+  // Workers compile a constraint before the request's first step, for thirty seconds at most.
+  static constexpr double kConstraintSeconds = 32;
 
   // An open request without a token. Zeros: not known.
   struct Owed {

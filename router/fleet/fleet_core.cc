@@ -19,10 +19,6 @@ constexpr Duration kHelloPatience = std::chrono::seconds(1);
 // ask them or log them too often.
 constexpr std::size_t kMaxStrangers = 1024;
 
-std::string BlocksText(std::uint32_t count, std::uint32_t tokens) {
-  return fmt::format("{} of {} tokens", count, tokens);
-}
-
 }  // namespace
 
 FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& metrics, std::uint64_t seed)
@@ -122,7 +118,8 @@ void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Ins
   LogInfo("worker joined", {{"worker", hello.worker_id},
                             {"model", hello.model},
                             {"fingerprint", hello.fingerprint.substr(0, kFingerprintDigits)},
-                            {"blocks", BlocksText(hello.block_count, hello.block_tokens)},
+                            {"blocks", hello.block_count},
+                            {"block_tokens", hello.block_tokens},
                             {"protocol", wire::Describe(hello.version)},
                             {"epoch", fmt::to_string(hello.epoch)}});
   hello_asked_.erase(identity);
@@ -331,6 +328,7 @@ void FleetCore::ForgiveOwnPause(Instant now) {
     worker.last_heard = now;
     worker.engine.Forgive(now);
     worker.first_tokens.Forgive(now);
+    worker.later_tokens.Begin(now);
   });
 }
 

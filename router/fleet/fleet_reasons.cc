@@ -19,6 +19,7 @@ std::string_view NameOf(RetryReason reason) {
     case RetryReason::kOverloaded: return "overloaded";
     case RetryReason::kUnavailable: return "unavailable";
     case RetryReason::kNoFirstToken: return "no_first_token";
+    case RetryReason::kNoLaterToken: return "no_later_token";
   }
   return "unknown";
 }

@@ -22,6 +22,7 @@ enum class RetryReason : std::uint8_t {
   kOverloaded,
   kUnavailable,
   kNoFirstToken,  // the worker sent no token for far longer than it should need: see FirstTokens
+  kNoLaterToken,  // it let a request wait that had begun: see LaterTokens
 };
 [[nodiscard]] std::string_view NameOf(RetryReason reason);
 

@@ -11,20 +11,23 @@ InFlightLedger::Charge::Charge(std::shared_ptr<InFlightLedger> ledger, std::uint
     : ledger_(std::move(ledger)), number_(number) {}
 
 InFlightLedger::Charge::Charge(Charge&& other) noexcept
-    : ledger_(std::exchange(other.ledger_, nullptr)), number_(other.number_) {}
+    : ledger_(std::exchange(other.ledger_, nullptr)), number_(other.number_), has_begun_(other.has_begun_) {}
 
 InFlightLedger::Charge& InFlightLedger::Charge::operator=(Charge&& other) noexcept {
   if (this == &other) return *this;
   Release();
   ledger_ = std::exchange(other.ledger_, nullptr);
   number_ = other.number_;
+  has_begun_ = other.has_begun_;
   return *this;
 }
 
 InFlightLedger::Charge::~Charge() { Release(); }
 
 void InFlightLedger::Charge::OnFirstToken() {
-  if (ledger_ != nullptr) ledger_->prompts_.Remove(number_);
+  if (ledger_ == nullptr || std::exchange(has_begun_, true)) return;
+  ledger_->prompts_.Remove(number_);
+  ++ledger_->begun_count_;
 }
 
 void InFlightLedger::Charge::Release() {
@@ -34,6 +37,7 @@ void InFlightLedger::Charge::Release() {
   if (found != ledger_->uncovered_.end()) ledger_->Cover(found);
   ROOST_CHECK(ledger_->request_count_ > 0);
   --ledger_->request_count_;
+  if (has_begun_) --ledger_->begun_count_;
   ledger_.reset();
 }
 

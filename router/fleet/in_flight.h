@@ -31,7 +31,7 @@ class InFlightLedger {
     Charge& operator=(Charge&& other) noexcept;
     ~Charge();
 
-    // Its prompt has been computed. A second call does nothing.
+    // Its prompt has been computed: it has begun. A second call does nothing.
     void OnFirstToken();
 
    private:
@@ -41,6 +41,7 @@ class InFlightLedger {
 
     std::shared_ptr<InFlightLedger> ledger_;  // null: nothing is charged
     std::uint64_t number_ = 0;
+    bool has_begun_ = false;
   };
 
   // A prompt of which `prefill_tokens` are to be computed, behind `cached_tokens` that are not. `now` never goes back.
@@ -61,6 +62,8 @@ class InFlightLedger {
   [[nodiscard]] const PromptQueue& prompts() const { return prompts_; }
   // The number of all charges.
   [[nodiscard]] std::uint32_t request_count() const { return request_count_; }
+  // The number of those that have begun.
+  [[nodiscard]] std::uint32_t begun_count() const { return begun_count_; }
 
  private:
   struct Entry {
@@ -78,6 +81,7 @@ class InFlightLedger {
   PromptQueue prompts_;
   std::uint64_t next_number_ = 0;
   std::uint32_t request_count_ = 0;
+  std::uint32_t begun_count_ = 0;
 };
 
 }  // namespace roost::router

@@ -197,7 +197,8 @@ Result<void> PrefixOrders::Evict(const EvictOrder& order, Instant now, AnswersDo
 // A worker whose revision the order lacks has just joined: no request was sent to it yet.
 Inquiries::Asked PrefixOrders::EvictAt(const EvictOrder& order, Worker& worker, std::uint64_t inquiry) {
   Inquiries::Asked asked{.worker_id = worker.hello.worker_id, .is_awaited = false};
-  if (!worker.hello.evicts) {
+  const bool is_block = std::holds_alternative<wire::BlockToEvict>(order.what);
+  if (!worker.hello.evicts || (is_block && !worker.hello.evicts_blocks)) {
     asked.known = NotSupported{};
     return asked;
   }

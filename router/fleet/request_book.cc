@@ -209,7 +209,7 @@ RequestBook::Fate RequestBook::Retry(const Attempt& attempt, RetryReason reason,
   Request& request = *attempt.request;
   request.prompt_logprobs.clear();  // the next attempt sends them from the start
   Part part = attempt.part;
-  if (reason == RetryReason::kNoFirstToken) {
+  if (reason == RetryReason::kNoFirstToken || reason == RetryReason::kNoLaterToken) {
     ++part.late_count;
   } else if (reason != RetryReason::kOverloaded) {
     ++part.retry_count;

@@ -95,8 +95,8 @@ class RequestBook {
   void OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now);
   // The worker left the roster: its requests move to other workers, or end. Counts what it had of each.
   Aftermath OnWorkerLost(const std::string& worker_id, Instant now);
-  // Leaves out workers whose first tokens stay away (see FirstTokens). Requests that wait for them move to other
-  // workers, if any takes them. O(requests) while a worker with requests is silent.
+  // Leaves out workers whose tokens stay away (see FirstTokens and LaterTokens). Requests that wait for them move to
+  // other workers, if any takes them. O(requests) while there is such a worker.
   void MoveOverdue(Instant now);
 
   // Sends waiting requests while workers have room. O(workers) for each model that has waiting requests.
@@ -132,7 +132,7 @@ class RequestBook {
   struct Part {
     ChoiceRange choices;            // either none of them has tokens, or it is a single choice
     std::uint32_t retry_count = 0;  // failed attempts of these choices
-    std::uint32_t late_count = 0;   // attempts that were given up because the first token stayed away
+    std::uint32_t late_count = 0;   // attempts that were given up because tokens stayed away
   };
   struct Request {
     RequestId id;
@@ -161,7 +161,7 @@ class RequestBook {
     bool cache_outcome_known = false;
     bool cut_short = false;   // the router ended a choice that its worker still computes
     bool is_probe = false;    // see Ejection
-    bool is_overdue = false;  // its first token; counted against the worker once
+    bool is_overdue = false;  // its next token; counted against the worker once
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
   // Matches in the revision's current index. The request's model may refer to an older one.
@@ -217,10 +217,11 @@ class RequestBook {
   // Forgets the request and cancels its attempts; `request` dangles afterwards.
   void End(Request& request, GenerationEnd end);
 
-  // ---- first tokens that stay away (request_book_overdue.cc) ----
+  // ---- tokens that stay away (request_book_overdue.cc) ----
   // In the order of their ids, so that runs are reproducible.
   [[nodiscard]] std::vector<RequestId> OverdueAttempts(Instant now);
   [[nodiscard]] bool IsOverdue(const Attempt& attempt, const Worker& worker, Instant now) const;
+  [[nodiscard]] bool IsFirstTokenOverdue(const Attempt& attempt, const Worker& worker, Instant now) const;
   // Whether a worker other than the attempt's takes requests like this one now.
   [[nodiscard]] bool AnotherTakes(const Attempt& attempt);
 
@@ -231,8 +232,10 @@ class RequestBook {
   // Collects the prompt's log probabilities from the event, and passes them to the observer when they are complete.
   void OnPromptLogprobs(Request& request, wire::TokenEvent& event);
   void OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now);
-  // The attempt's worker is not silent.
-  void NoteToken(const Attempt& attempt, Instant now);
+  // The attempt's worker is not silent: the attempt got `count` tokens.
+  void NoteTokens(Attempt& attempt, std::size_t count, Instant now);
+  // The attempt got its tokens as it should, all of them or so far.
+  void NoteServed(Attempt& attempt, Worker& worker, Instant now);
   // Called with each event that proves that the prompt is computed; only the attempt's first one has an effect.
   void OnPromptComputed(Attempt& attempt, Instant now);
   void OnCacheOutcome(Attempt& attempt, const wire::TokenEvent& event, Instant now);

@@ -21,6 +21,9 @@ constexpr Duration kFullTime = std::chrono::milliseconds(100);
 // Whether the worker caused the error, not the request.
 bool IsWorkersFault(ErrorCode code) { return code == ErrorCode::kInternal || code == ErrorCode::kDataLoss; }
 
+// The worker leaves or can not go on. An error that names a field is about the request: the client may try it again.
+bool IsUnavailable(const Error& error) { return error.code == ErrorCode::kUnavailable && error.field.empty(); }
+
 // An output may end at a stop token, without any other token. Its prompt was computed too.
 bool HasComputedPrompt(const wire::TokenEvent& event) {
   return !event.tokens.empty() || (event.finish.has_value() && !wire::EndsAllChoices(*event.finish));
@@ -91,7 +94,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
   if (event.tokens.size() > room) event.tokens.resize(room);
   if (!HasComputedPrompt(event)) return;
   event.logprobs.resize(request.spec.output_logprobs.has_value() ? event.tokens.size() : 0);
-  NoteToken(attempt, now);
+  NoteTokens(attempt, event.tokens.size(), now);
   OnPromptComputed(attempt, now);
   OnCacheOutcome(attempt, event, now);
   output.insert(output.end(), event.tokens.begin(), event.tokens.end());
@@ -114,11 +117,25 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
                               .logprobs = std::move(event.logprobs)}});
 }
 
-void RequestBook::NoteToken(const Attempt& attempt, Instant now) {
+void RequestBook::NoteTokens(Attempt& attempt, std::size_t count, Instant now) {
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (worker == nullptr) return;
-  if (!attempt.prompt_computed_at.has_value()) worker->first_tokens.OnFirstToken(attempt.prediction.decided_at, now);
+  const bool is_first = !attempt.prompt_computed_at.has_value();
+  if (is_first) worker->first_tokens.OnFirstToken(attempt.prediction.decided_at, now);
   worker->first_tokens.OnToken(now);
+  if (is_first) {
+    attempt.is_overdue = false;
+    if (worker->ledger->begun_count() == 0) worker->later_tokens.Begin(now);
+    return;
+  }
+  worker->later_tokens.OnTokens(count, worker->ledger->begun_count(), worker->decode_step_seconds(), now);
+  if (worker->later_tokens.IsPaid(now)) NoteServed(attempt, *worker, now);
+}
+
+void RequestBook::NoteServed(Attempt& attempt, Worker& worker, Instant now) {
+  attempt.is_overdue = false;
+  worker.ejection.OnServed(now);
+  if (std::exchange(attempt.is_probe, false)) roster_.Refresh(worker);
 }
 
 void RequestBook::OnPromptComputed(Attempt& attempt, Instant now) {
@@ -129,11 +146,9 @@ void RequestBook::OnPromptComputed(Attempt& attempt, Instant now) {
   const GenerateSpec& spec = attempt.request->spec;
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (worker == nullptr) return;
-  worker->ejection.OnFirstToken();
   worker->totals.prompt_tokens += spec.prompt.size();
   worker->totals.ttft_seconds += ToSeconds(now - attempt.prediction.decided_at);
   ++worker->totals.first_tokens;
-  if (std::exchange(attempt.is_probe, false)) roster_.Refresh(*worker);
   if (spec.cache_mode == wire::CacheMode::kOff) return;
   worker->view.OnComputed(spec.block_hashes, now);
 }
@@ -174,6 +189,7 @@ std::optional<Decider::AttemptOutput> RequestBook::OutputOf(const Attempt& attem
 
 void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
   Request& request = *attempt.request;
+  if (Worker* const worker = roster_.Find(attempt.worker_id)) NoteServed(attempt, *worker, now);
   NoteOutput(attempt, end.choice, now);
   decider_.OnAnswer(request.spec, static_cast<std::uint32_t>(request.choices[end.choice].output.size()),
                     attempt.prediction, OutputOf(attempt, now));
@@ -200,7 +216,7 @@ void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Ins
   const bool lacks_adapter = error.code == ErrorCode::kModelNotFound && request.spec.model->is_adapter();
   if (Worker* const worker = roster_.Find(attempt.worker_id)) {
     if (is_full) worker->full_until = now + kFullTime;
-    worker->is_leaving = worker->is_leaving || error.code == ErrorCode::kUnavailable;
+    worker->is_leaving = worker->is_leaving || IsUnavailable(error);
     if (IsWorkersFault(error.code)) {
       attempt.is_probe = false;
       roster_.NoteFailure(*worker, now);
@@ -208,7 +224,7 @@ void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Ins
     if (lacks_adapter) roster_.DropAdapter(*worker, request.spec.model->adapter());
     roster_.Refresh(*worker);
   }
-  if (is_full || lacks_adapter || error.code == ErrorCode::kUnavailable) {
+  if (is_full || lacks_adapter || IsUnavailable(error)) {
     Retry(attempt, is_full ? RetryReason::kOverloaded : RetryReason::kUnavailable, error, now);
   } else {
     Forget(attempt);

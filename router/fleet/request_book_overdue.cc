@@ -1,4 +1,4 @@
-// The part of the request book that looks for first tokens that stay away.
+// The part of the request book that looks for tokens that stay away.
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -21,6 +21,11 @@ double UsualFirstTokenSeconds(Roster& roster, std::string_view revision) {
   return sum.first_tokens == 0 ? 0 : sum.ttft_seconds / static_cast<double>(sum.first_tokens);
 }
 
+// Requests that have begun there get no tokens, or far fewer than its steps should bring.
+bool LetsRequestsWait(const Worker& worker, Instant now) {
+  return worker.ledger->begun_count() > 0 && worker.later_tokens.StayAway(worker.decode_step_seconds(), now);
+}
+
 Error Overdue() { return {ErrorCode::kUnavailable, "the worker does not answer and no other can continue", ""}; }
 
 }  // namespace
@@ -38,19 +43,20 @@ void RequestBook::MoveOverdue(Instant now) {
     if (attempt.part.late_count >= options_.max_retries) continue;
     if (roster_.TakesRequests(worker) || !AnotherTakes(attempt)) continue;
     SendTo(attempt.worker_id, wire::Cancel{attempt.id});
-    Retry(attempt, RetryReason::kNoFirstToken, Overdue(), now);
+    const bool has_begun = attempt.prompt_computed_at.has_value();
+    Retry(attempt, has_begun ? RetryReason::kNoLaterToken : RetryReason::kNoFirstToken, Overdue(), now);
   }
 }
 
 std::vector<RequestId> RequestBook::OverdueAttempts(Instant now) {
   std::vector<RequestId> overdue;
-  bool is_silent = false;
+  bool is_any_late = false;
   roster_.ForEach([&](const Worker& worker) {
-    is_silent = is_silent || (worker.ledger->request_count() > 0 && worker.first_tokens.IsSilent(now));
+    is_any_late = is_any_late || (worker.ledger->request_count() > 0 && worker.first_tokens.IsSilent(now)) ||
+                  LetsRequestsWait(worker, now);
   });
-  if (!is_silent) return overdue;
+  if (!is_any_late) return overdue;
   for (const auto& [id, attempt] : attempts_) {
-    if (attempt.prompt_computed_at.has_value()) continue;
     const Worker* const worker = roster_.Find(attempt.worker_id);
     if (worker != nullptr && IsOverdue(attempt, *worker, now)) overdue.push_back(id);
   }
@@ -59,6 +65,11 @@ std::vector<RequestId> RequestBook::OverdueAttempts(Instant now) {
 }
 
 bool RequestBook::IsOverdue(const Attempt& attempt, const Worker& worker, Instant now) const {
+  return attempt.prompt_computed_at.has_value() ? LetsRequestsWait(worker, now)
+                                                : IsFirstTokenOverdue(attempt, worker, now);
+}
+
+bool RequestBook::IsFirstTokenOverdue(const Attempt& attempt, const Worker& worker, Instant now) const {
   const Decider::Prediction& sent = attempt.prediction;
   if (!worker.first_tokens.IsSilent(now) || now - sent.decided_at < worker.first_tokens.least()) return false;
   const GenerateSpec& spec = attempt.request->spec;

@@ -255,7 +255,7 @@ void Roster::NoteFailure(Worker& worker, Instant now) {
 
 void Roster::NoteSilence(Worker& worker, Instant now) {
   worker.owed_at = worker.engine.progress();
-  if (worker.ejection.OnSilence(now)) LeaveOut(worker, "its first tokens stay away");
+  if (worker.ejection.OnSilence(now)) LeaveOut(worker, "its tokens stay away");
 }
 
 void Roster::LeaveOut(Worker& worker, std::string_view why) {

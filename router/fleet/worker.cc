@@ -33,12 +33,14 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       last_heard(now),
       last_sent(turn),
       engine(options.stall_timeout, now),
-      first_tokens(options.stall_timeout / 2, now) {
+      first_tokens(options.stall_timeout / 2, now),
+      later_tokens(options.stall_timeout / 2) {
   load.free_block_count = hello.block_count;
 }
 
 void Worker::Report(wire::Load report, Instant now) {
   std::vector<wire::OtherPrompt> others = std::exchange(report.other_prompts, {});
+  const double was_under_way_seconds = load.step_under_way_seconds;
   load = std::move(report);
   load.free_block_count = std::min(load.free_block_count, hello.block_count);
   if (owed_at.has_value() && load.progress != *owed_at) owed_at.reset();
@@ -49,7 +51,8 @@ void Worker::Report(wire::Load report, Instant now) {
   is_leaving = false;
   // A heartbeat between two steps repeats the load of the last step, so it covers no more charges.
   if (load.step_seconds > 0) {
-    last_step_seconds = std::min(load.step_seconds, kLongestStepSeconds);
+    // A step took at least what was told of it while it was under way.
+    last_step_seconds = std::min(std::max(load.step_seconds, was_under_way_seconds), kLongestStepSeconds);
     ObserveStep(now);
     busy.Observe(PrefillSeconds(ViewOf(*this), load.step_prefill_tokens), now);
     const Instant began = now - FromSeconds(std::min(load.step_seconds, kLongestStepSeconds)) - kLinkDelay;
@@ -77,6 +80,11 @@ DecodeCost Worker::decode_cost() const {
   const DecodeCost fit = step_costs->decode();
   const double slowness = decode_pace.slowness();
   return {slowness * fit.base_seconds, slowness * fit.per_request_seconds, slowness * fit.per_context_token_seconds};
+}
+
+double Worker::decode_step_seconds() const {
+  const auto context = static_cast<double>(load.running_context_tokens);
+  return std::max(decode_cost().StepSeconds(std::max(load.running_requests, 1U), context), present_step_seconds());
 }
 
 bool Worker::IsStalled(Instant now) const {

@@ -20,6 +20,7 @@
 #include "router/fleet/first_tokens.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
+#include "router/fleet/later_tokens.h"
 #include "router/fleet/step_costs.h"
 #include "router/fleet/told_prefixes.h"
 #include "router/index/pending_prefixes.h"
@@ -54,6 +55,9 @@ struct Worker {
   // follows too slowly when a machine gets another load.
   [[nodiscard]] double present_step_seconds() const { return std::max(last_step_seconds, load.step_under_way_seconds); }
 
+  // What a step of its decodes should take, or takes now if that is longer. 0 while nothing is known.
+  [[nodiscard]] double decode_step_seconds() const;
+
   // Whether the engine has work and has made no progress for longer than a step can take.
   [[nodiscard]] bool IsStalled(Instant now) const;
 
@@ -79,6 +83,7 @@ struct Worker {
   bool receives_copy = false;         // it is computing a copy of a prefix
   EngineWatch engine;
   FirstTokens first_tokens;
+  LaterTokens later_tokens;
   double last_step_seconds = 0;  // of its last step that has ended
   // Set when a request of it went elsewhere because its first token stayed away: the progress counter then. Until the
   // engine makes progress it counts as having work.

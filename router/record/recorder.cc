@@ -46,9 +46,8 @@ Recorder::~Recorder() {
   closing_ = true;
   queue_.Close();
   writer_.join();
-  LogInfo("recording ends", {{"file", options_.path.string()},
-                             {"requests", fmt::to_string(written_.load())},
-                             {"dropped", fmt::to_string(dropped_.load())}});
+  LogInfo("recording ends",
+          {{"file", options_.path.string()}, {"requests", written_.load()}, {"dropped", dropped_.load()}});
 }
 
 void Recorder::TryRecord(RequestRecord record) {

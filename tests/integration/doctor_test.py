@@ -74,7 +74,7 @@ class DoctorTest(unittest.TestCase):
                           found["what"])
             told = second.wait_for_log("workers share processors and compute with more threads than there are: all of "
                                        "them get slower")
-            self.assertEqual((told["threads"], told["processors"]), (str(2 * processors + 1), str(processors)))
+            self.assertEqual((told["threads"], told["processors"]), (2 * processors + 1, processors))
             self.assertFalse(any("workers share processors" in line for line in first.lines))
 
     def test_it_says_what_is_wrong_and_what_to_do(self):

@@ -45,6 +45,7 @@ class OldWorker:
         self.peer = wire_peer.Peer.connect(router.link)
         self.ids = {}  # of the recording: the router's of today
         self.results = []  # (call, recorded, now)
+        self.told_of_block = None  # what an operator is told who has a block evicted
 
     def play(self):
         client = None
@@ -58,6 +59,8 @@ class OldWorker:
                 if not is_known:
                     self.router.wait_for_workers(1)  # the router reads the tokenizer for a while
                     is_known = True
+                    evicted = self.router.request("POST", "/admin/v1/evict", {"hash": "0123456789abcdef" * 2})
+                    self.told_of_block = evicted.json()["workers"]
                 client = threading.Thread(target=self.call, args=(value, self.answer_to(i)))
                 client.start()
             elif kind == "told":
@@ -180,6 +183,8 @@ class MixedTest(unittest.TestCase):
                 for call, recorded, now in worker.results:
                     self.assertEqual(now, recorded, call)
                 self.assertEqual(len(worker.results), sum(kind == "ask" for kind, _ in entries))
+                self.assertEqual(worker.told_of_block,
+                                 [{"worker": "recorded", "answered": False, "reason": "not supported"}])
                 self.assertEqual(router.wait_for_log("worker left")["level"], "info")
                 self.assertEqual(router.wait_for_log("worker joined")["protocol"], "2.0")
                 for name in ("malformed", "unknown"):

@@ -1,5 +1,6 @@
 """Viewing and pinning prefixes: an operator's roostctl commands against real daemons."""
 
+import json
 import subprocess
 import tempfile
 import threading
@@ -161,6 +162,80 @@ class PrefixesTest(unittest.TestCase):
         done = subprocess.run(command, capture_output=True, text=True)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("tenant: 'hens' is unknown", done.stderr)
+
+    def last_block(self, prompt):
+        """The hash of the prompt's last block that requests share, as an operator finds it."""
+        for i in range(3):
+            self.router.completion(f"{prompt} {i} {text(20, i)}", temperature=0, max_tokens=1)
+        listed = json.loads(roostctl(self.router, "prefixes", "--top", "100", "--json"))["prefixes"]
+        mine = [each for each in listed if each.get("begins", "").startswith(prompt[:20])]
+        self.assertTrue(mine, listed)
+        return max(mine, key=lambda each: each["hits"])
+
+    def test_a_block_that_prefixes_prints_can_be_pinned_and_evicted(self):
+        prompt = "By its hash. " + PROMPT
+        self.ask("warm", {"prompt": prompt, "workers": ["worker-a"]})
+        block = self.last_block(prompt)["hash"]
+        self.assertIn(block, roostctl(self.router, "prefixes", "--top", "100"))
+        named = ["--model", "demo-model", "--hash", block]
+        pinned = sum(worker["pinned_blocks"] for worker in self.router.workers())
+        told = roostctl(self.router, "pin", *named, "--duration", "10m")
+        self.assertIn(f"pin of block {block}\n  worker-a                 kept, with all blocks before it\n", told)
+        wait_until(lambda: sum(w["pinned_blocks"] for w in self.router.workers()) > pinned + 10, "the whole front is pinned")
+        self.assertIn("worker-a                 not pinned\n", roostctl(self.router, "unpin", *named))
+        wait_until(lambda: sum(w["pinned_blocks"] for w in self.router.workers()) == pinned, "all of them are let go")
+
+        told = roostctl(self.router, "evict", "--hash", block)
+        self.assertRegex(told, r"evicted \d+ blocks\n")
+        for router in (self.router, self.quiet):
+            wait_until(lambda: max(self.held_by(router, prompt)) == 0, "that the router knows that they are gone")
+
+        for command, error in ((["evict"], f"hash: no worker had block {block}"),
+                               (["pin", "--model", "demo-model"], f"no worker of demo-model has block {block}")):
+            done = subprocess.run([BIN / "roostctl", *command, "--admin", self.router.admin, "--hash", block],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(error, done.stderr)
+        self.assertEqual(self.router.completion(prompt, temperature=0, max_tokens=1).cached_tokens(), 0)
+
+    def both(self, command, *flags):
+        """What programs get, and what people read."""
+        return json.loads(roostctl(self.router, command, *flags, "--json")), roostctl(self.router, command, *flags)
+
+    def test_programs_get_what_people_read(self):
+        prompt = "For programs. " + PROMPT
+        for _ in range(2):
+            answer = self.router.completion(prompt, temperature=0, max_tokens=1).json()
+
+        told, read = self.both("match", "--model", "demo-model", "--prompt", prompt)
+        self.assertEqual({worker["worker"] for worker in told["workers"]}, {"worker-a", "worker-b"})
+        self.assertGreater(max(worker["held_blocks"] for worker in told["workers"]), 0)
+        for worker in told["workers"]:
+            self.assertRegex(read, "{worker} +{held_blocks} +{pending_blocks} +{cached_tokens}  {mode}\n".format(**worker))
+        self.assertTrue(read.startswith(told["hit"] + "\n"), read)
+
+        told, read = self.both("explain", answer["id"])
+        (decision,) = told["decisions"]
+        self.assertEqual(decision["id"], answer["id"])
+        self.assertIn(f"went to      {decision['worker']} by {decision['policy']}: {decision['reason']} (", read)
+        for kind in ("predicted", "actual", "round_robin"):
+            self.assertRegex(read, f"{kind.replace('_', ' ')} +{decision[kind]['cached_tokens']} cached tokens, ")
+        for candidate in decision["candidates"]:
+            self.assertRegex(read, "{worker} +{matched_tokens} +{pending_tokens} ".format(**candidate))
+
+        told, read = self.both("prefixes", "--top", "3")
+        self.assertEqual(min(3, len(told["prefixes"])), len(told["prefixes"]))
+        self.assertTrue(told["prefixes"])
+        for prefix in told["prefixes"]:
+            hits = ", ".join(f"{worker['worker']} {worker['hits']}" for worker in prefix["workers"])
+            self.assertRegex(read, "{hits} +{blocks} +{tokens}  {hash}  .*".format(**prefix) + hits)
+
+        told, read = self.both("status")
+        self.assertEqual({worker["id"] for worker in told["workers"]}, {"worker-a", "worker-b"})
+        self.assertTrue(read.startswith(told["verdict"]["text"] + "\n"), read)
+        for worker in told["workers"]:
+            row = r"{id} +{model} +{state} .* {cached_blocks}/{blocks} +{pinned_blocks} +{requests_total}\n"
+            self.assertRegex(read, row.format(**worker))
 
     def test_explain_draws_what_a_request_hit(self):
         prompt = "Explained. " + PROMPT

@@ -34,6 +34,19 @@ TEST(EvictBodyTest, ATenantNeedsNoModel) {
   EXPECT_EQ(EvictBody(options).value(), R"({"model":"demo","tenant":"a","workers":"all"})");
 }
 
+TEST(EvictBodyTest, ABlockNeedsNoModelAndStandsAlone) {
+  EvictOptions options;
+  options.hash = "01";
+  EXPECT_EQ(EvictBody(options).value(), R"({"hash":"01","workers":"all"})");
+  options.model = "demo";
+  EXPECT_EQ(EvictBody(options).value(), R"({"model":"demo","hash":"01","workers":"all"})");
+  options.tenant = "a";
+  EXPECT_EQ(EvictBody(options).error().field, "hash");
+  options.tenant = "";
+  options.prompt = "a";
+  EXPECT_EQ(EvictBody(options).error().field, "hash");
+}
+
 TEST(EvictBodyTest, TakesThePromptFromAFile) {
   const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "evict_prefix.json";
   std::ofstream(file) << R"([{"role":"system","content":"x"}])";

@@ -64,6 +64,35 @@ TEST(PinBodyTest, WantsOnePromptAndAGoodDuration) {
   EXPECT_EQ(PinBody(options, "").error().field, "duration");
 }
 
+TEST(PinBodyTest, ABlockStandsInPlaceOfAPrompt) {
+  PinOptions options = OptionsFor("", "");
+  options.hash = "0123456789abcdef0123456789abcdef";
+  EXPECT_EQ(PinBody(options, "").value(),
+            R"({"model":"demo","workers":"all","hash":"0123456789abcdef0123456789abcdef"})");
+  options.prompt = "a";
+  EXPECT_EQ(PinBody(options, "").error().field, "hash");
+}
+
+TEST(FormatPinAnswerTest, OfABlockTellsWhereItIsKept) {
+  const std::string answer = R"({"model":"demo","hash":"01","workers":[)"
+                             R"({"worker":"a","answered":true,"kept_blocks":1,"pending_blocks":0,"refused_blocks":0},)"
+                             R"({"worker":"b","answered":true,"kept_blocks":0,"pending_blocks":1,"refused_blocks":0},)"
+                             R"({"worker":"c","answered":true,"kept_blocks":0,"pending_blocks":0,"refused_blocks":1},)"
+                             R"({"worker":"d","answered":false}]})";
+  EXPECT_EQ(FormatPinAnswer(PinVerb::kPin, answer).value(),
+            "pin of block 01\n"
+            "  a                        kept, with all blocks before it\n"
+            "  b                        not there; kept once a request has computed it\n"
+            "  c                        refused\n"
+            "  d                        no answer\n");
+  EXPECT_EQ(FormatPinAnswer(PinVerb::kUnpin, answer).value(),
+            "unpin of block 01\n"
+            "  a                        still pinned, because pinned blocks follow it\n"
+            "  b                        not pinned\n"
+            "  c                        not pinned\n"
+            "  d                        no answer\n");
+}
+
 TEST(FormatPinAnswerTest, TellsWhatEachWorkerKept) {
   const std::string answer =
       R"({"model":"demo","blocks":9,"tokens":150,"workers":[{"worker":"a","answered":true,"kept_blocks":4,)"

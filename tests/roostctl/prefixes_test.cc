@@ -134,8 +134,8 @@ TEST(PrefixesTest, PrintsHitsAndTextAndWhoIsSilent) {
                            R"({"worker":"b","hits":4}]}],)"
                            R"("workers":[{"worker":"a","answered":true},{"worker":"c","answered":false}]})")
                 .value(),
-            "    hits   blocks    tokens  hash              hits by worker\n"
-            "       9        3        48  0123456789abcdef  a 5, b 4\n"
+            "    hits   blocks    tokens  hash                              hits by worker\n"
+            "       9        3        48  0123456789abcdef0123456789abcdef  a 5, b 4\n"
             "                             begins \"You\\nare\"\n"
             "                             ends   \"brief.\"\n"
             "no answer from c\n");

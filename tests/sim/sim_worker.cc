@@ -38,6 +38,7 @@ worker::LinkCore::Setup SimWorker::CoreSetup(const Setup& setup) {
   core.hello.tokenizer_digest = "digest";
   core.hello.sends_cache_events = setup.sends_cache_events;
   core.hello.evicts = true;
+  core.hello.evicts_blocks = true;
   core.tokenizer.digest = "digest";
   return core;
 }

@@ -38,9 +38,9 @@
 // those of the group that is the furthest over its share; its own; those of the group that is the closest to its share.
 // Wanted blocks of any group go after the unwanted blocks of all groups.
 //
-// A prompt or tenant that an operator erases (ErasePrompt, EraseTenant) leaves the tree whatever keeps it: pins end,
-// and a block that is in use is free when its last holder releases it. It is no eviction: the ghosts do not remember
-// it.
+// A prompt, chain or tenant that an operator erases (ErasePrompt, EraseChain, EraseTenant) leaves the tree whatever
+// keeps it: pins end, and a block that is in use is free when its last holder releases it. It is no eviction: the
+// ghosts do not remember it.
 //
 // Not thread-safe. It owns no KV memory, and counts references in the BlockPool it was given, which outlives it.
 #pragma once
@@ -150,6 +150,13 @@ class PrefixCache {
   // all blocks that begin like it go. Pins of the blocks end, also of those that are not there. O(chain + erased
   // blocks).
   [[nodiscard]] EraseProgress ErasePrompt(const BlockChain& chain, EraseStep& step);
+
+  // The hashes of the blocks up to the one with this hash, front to back; it alone when it is not ready. O(chain).
+  [[nodiscard]] std::vector<BlockHash> ChainTo(BlockHash hash) const;
+  // Erases the last block of such a chain with everything behind it, then the blocks before it, back to front, that
+  // have no child left. Pins of the blocks end, also of those that are not there. `chain` is not empty. O(chain +
+  // erased blocks).
+  [[nodiscard]] EraseProgress EraseChain(std::span<const BlockHash> chain, EraseStep& step);
 
   // Erases all blocks that were committed for the tenant, with everything behind them. O(erased blocks).
   [[nodiscard]] EraseProgress EraseTenant(TenantId tenant, EraseStep& step);

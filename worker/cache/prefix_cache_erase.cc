@@ -1,5 +1,5 @@
-// The part of the prefix cache that erases what an operator names: a prompt, or all blocks of a tenant. Blocks leave
-// the tree back to front, so that it is prefix-closed after each of them, and an erasure can pause anywhere.
+// The part of the prefix cache that erases what an operator names: a prompt, a block, or all blocks of a tenant. Blocks
+// leave the tree back to front, so that it is prefix-closed after each of them, and an erasure can pause anywhere.
 #include <algorithm>
 
 #include "worker/cache/prefix_cache.h"
@@ -25,6 +25,29 @@ EraseProgress PrefixCache::ErasePrompt(const BlockChain& chain, EraseStep& step)
   }
   if (progress == EraseProgress::kComplete) progress = EraseChildless(parent, step);
   if (progress == EraseProgress::kComplete) ForgetMissing(chain.hashes);
+  return progress;
+}
+
+std::vector<BlockHash> PrefixCache::ChainTo(BlockHash hash) const {
+  std::vector<BlockHash> chain = {hash};
+  const std::optional<BlockId> last = FindByHash(hash);
+  if (!last) return chain;
+  for (std::uint32_t block = nodes_[last->value()].parent; block != kNoBlock; block = nodes_[block].parent) {
+    chain.push_back(nodes_[block].hash);
+  }
+  std::reverse(chain.begin(), chain.end());
+  return chain;
+}
+
+EraseProgress PrefixCache::EraseChain(std::span<const BlockHash> chain, EraseStep& step) {
+  EraseProgress progress = EraseProgress::kComplete;
+  if (const std::optional<BlockId> last = FindByHash(chain.back())) progress = EraseTree(last->value(), step);
+  // After a pause the last blocks are gone: the front ends where a block is left.
+  const auto left = std::find_if(chain.rbegin(), chain.rend(), [this](BlockHash each) { return FindByHash(each); });
+  if (progress == EraseProgress::kComplete && left != chain.rend()) {
+    progress = EraseChildless(FindByHash(*left)->value(), step);
+  }
+  if (progress == EraseProgress::kComplete) ForgetMissing(chain);
   return progress;
 }
 

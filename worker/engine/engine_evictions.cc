@@ -26,6 +26,9 @@ std::optional<wire::EvictAnswer> Engine::State::Evict(LinkId link, wire::Evict o
       prompt->block_hashes = HashBlocks(prompt->root, prompt->own, prompt->tokens, model.block_tokens());
     }
   }
+  if (const auto* const block = std::get_if<wire::BlockToEvict>(&eviction.order.what)) {
+    eviction.chain = cache.ChainTo(block->hash);
+  }
   std::visit([this](const auto& what) { KeepOut(what); }, eviction.order.what);
   return std::nullopt;
 }
@@ -48,7 +51,19 @@ void Engine::State::KeepOut(const wire::TenantToEvict& tenant) {
   }
 }
 
+void Engine::State::KeepOut(const wire::BlockToEvict& block) {
+  scheduler.KeepOut(block.hash);
+  for (auto& [id, submit] : constraining) {
+    const wire::Generate& generate = submit.generate;
+    const std::vector<BlockHash> hashes =
+        HashBlocks(generate.root, generate.own, generate.prompt, model.block_tokens());
+    if (std::find(hashes.begin(), hashes.end(), block.hash) == hashes.end()) continue;
+    submit.generate.cache_mode = wire::CacheMode::kOff;
+  }
+}
+
 EraseProgress Engine::State::Erase(const OpenEviction& eviction, EraseStep& step) {
+  if (!eviction.chain.empty()) return scheduler.EraseChain(eviction.chain, step);
   if (const auto* const prompt = std::get_if<wire::PromptToEvict>(&eviction.order.what)) {
     return scheduler.Erase(ChainOf(*prompt), step);
   }

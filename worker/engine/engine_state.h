@@ -83,7 +83,8 @@ struct ConstrainedSubmit {
 struct OpenEviction {
   LinkId link;
   wire::Evict order;
-  EraseStep erased = {};  // so far
+  EraseStep erased = {};              // so far
+  std::vector<BlockHash> chain = {};  // up to the block, when the order names one
 };
 
 struct Engine::State {
@@ -106,6 +107,7 @@ struct Engine::State {
   std::optional<wire::EvictAnswer> Evict(LinkId link, wire::Evict order);
   void KeepOut(const wire::PromptToEvict& prompt);
   void KeepOut(const wire::TenantToEvict& tenant);
+  void KeepOut(const wire::BlockToEvict& block);
   void ContinueEvictions(StepReport& report);
   [[nodiscard]] EraseProgress Erase(const OpenEviction& eviction, EraseStep& step);
 

@@ -1,7 +1,5 @@
 #include "worker/foreign/event_feed.h"
 
-#include <fmt/format.h>
-
 #include <span>
 #include <utility>
 #include <variant>
@@ -127,7 +125,7 @@ void EventFeed::Apply(const CacheChange& change, Instant now) {
   order_.OnNonsense();
   if (!MayLog(Trouble::kOverflow, now)) return;
   LogWarning("the engine's events store more blocks than it has; the view of its cache starts from nothing",
-             {{"blocks", fmt::to_string(options_.book.max_blocks)}});
+             {{"blocks", options_.book.max_blocks}});
 }
 
 void EventFeed::NoteBadMessage(std::string_view error, Instant now) {
@@ -145,7 +143,7 @@ void EventFeed::LogOrder(const EventOrder::Counts& before, Instant now) {
   }
   if (after.lost > before.lost && MayLog(Trouble::kLost, now)) {
     LogWarning("events of the engine are lost; the view of its cache starts from nothing and is partial",
-               {engine, {"lost", fmt::to_string(after.lost - before.lost)}});
+               {engine, {"lost", after.lost - before.lost}});
   }
   if (after.replay_failures > before.replay_failures && MayLog(Trouble::kReplay, now)) {
     LogWarning("a replay of the engine's events did not bring what is missing",

@@ -65,9 +65,9 @@ void LogConnected(const Dialect& dialect, const EngineFacts& facts, const EventF
   LogInfo("beside an engine", {{"engine", std::string(dialect.name())},
                                {"version", facts.version},
                                {"model", facts.model},
-                               {"blocks", std::to_string(facts.block_count)},
-                               {"block_tokens", std::to_string(facts.block_tokens)},
-                               {"context_tokens", std::to_string(facts.max_context_tokens)},
+                               {"blocks", facts.block_count},
+                               {"block_tokens", facts.block_tokens},
+                               {"context_tokens", facts.max_context_tokens},
                                {"cache", cache}});
 }
 

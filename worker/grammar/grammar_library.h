@@ -45,8 +45,8 @@ enum class CompileLength : std::uint8_t { kShort, kLong };
 class GrammarLibrary {
  public:
   virtual ~GrammarLibrary() = default;
-  // kInvalidArgument names the constraint's field. Nothing of it is in the library's own words, which quote the
-  // request.
+  // kInvalidArgument names the constraint's field; so does kUnavailable, when the machine is too busy and another try
+  // may succeed. Nothing of it is in the library's own words, which quote the request.
   [[nodiscard]] virtual Result<std::shared_ptr<const CompiledGrammar>> Compile(
       const wire::Constraint& constraint) const = 0;
   // O(text), without compiling.

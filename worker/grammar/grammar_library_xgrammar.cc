@@ -249,6 +249,7 @@ class Productive {
 // The reason why a compilation failed. The library's own text is never shown: it quotes the request.
 struct Failure {
   std::string reason;
+  bool is_busy = false;  // the machine is, and the constraint may be good
 };
 
 class Compiler {
@@ -419,6 +420,7 @@ class XgrammarLibrary final : public GrammarLibrary {
     const bool is_apart = server_ != nullptr && LengthOf(input) == CompileLength::kLong;
     auto compiled = is_apart ? CompileApart(input) : compiler_.Compile(input);
     if (const auto* const failure = std::get_if<1>(&compiled)) {
+      if (failure->is_busy) return Error{ErrorCode::kUnavailable, failure->reason, constraint.field};
       return InvalidArgument(constraint.field, "{}", failure->reason);
     }
     auto grammar = std::make_shared<XgrammarGrammar>(std::get<0>(compiled), SetsFor(input));
@@ -444,13 +446,22 @@ class XgrammarLibrary final : public GrammarLibrary {
 
   [[nodiscard]] std::variant<xgrammar::CompiledGrammar, Failure> CompileApart(
       const grammar::LibraryInput& input) const {
-    const std::optional<std::string> answer = server_->Run(static_cast<char>(input.form) + input.text, limits_);
-    if (!answer || answer->empty()) {
-      return Failure{fmt::format("takes more than {} s or too much memory to compile", ToSeconds(limits_.time))};
+    const JobResult result = server_->Run(static_cast<char>(input.form) + input.text, limits_);
+    switch (result.end) {
+      case JobResult::End::kAnswered: return ReadAnswer(result.answer);
+      case JobResult::End::kTooLong:
+        return Failure{fmt::format("takes more than {} s to compile", ToSeconds(limits_.processor_time))};
+      case JobResult::End::kFailed: return Failure{"takes too much memory to compile"};
+      case JobResult::End::kNotInTime: return Failure{"was not compiled in time; try again", true};
     }
-    if (answer->front() == 'f') return Failure{answer->substr(1)};
+    return Failure{"can not be enforced"};
+  }
+
+  [[nodiscard]] std::variant<xgrammar::CompiledGrammar, Failure> ReadAnswer(const std::string& answer) const {
+    if (answer.empty()) return Failure{"can not be enforced"};
+    if (answer.front() == 'f') return Failure{answer.substr(1)};
     try {
-      auto read = xgrammar::CompiledGrammar::DeserializeJSON(answer->substr(1), compiler_.tokens());
+      auto read = xgrammar::CompiledGrammar::DeserializeJSON(answer.substr(1), compiler_.tokens());
       if (const auto* const grammar = std::get_if<xgrammar::CompiledGrammar>(&read)) return *grammar;
     } catch (const std::exception& error) {
       LogError("a compiled grammar can not be read back", {{"reason", error.what()}});

@@ -12,11 +12,17 @@ namespace {
 
 // Up to this many output tokens are accepted at once, on the engine's thread.
 constexpr std::size_t kQuickOutput = 64;
-constexpr std::size_t kLargestShare = 4;     // one grammar takes at most 1/4 of the cache
-constexpr std::size_t kMostRemembered = 64;  // constraints that took too long, of 256 KiB at most
+constexpr std::size_t kLargestShare = 4;               // one grammar takes at most 1/4 of the cache
+constexpr std::size_t kMostRemembered = 64;            // bad constraints, of 256 KiB at most …
+constexpr Duration kCostly = std::chrono::seconds(1);  // … that took this long to compile
 
 std::string KeyOf(const wire::Constraint& constraint) {
   return static_cast<char>('a' + static_cast<int>(constraint.kind)) + constraint.text;
+}
+
+Error WithField(Error error, const std::string& field) {
+  error.field = field;
+  return error;
 }
 
 Result<std::unique_ptr<Automaton>> StartAfter(const CompiledGrammar& grammar, const Constrainer::Job& job) {
@@ -51,7 +57,7 @@ GrammarPool::~GrammarPool() {
 }
 
 void GrammarPool::Begin(Job job) {
-  const Instant deadline = clock_.Now() + options_.time_limit;
+  const Instant deadline = clock_.Now() + options_.wait_limit;
   Task task{std::move(job), "", deadline};
   task.key = KeyOf(task.job.constraint);
   const std::uint64_t id = task.job.id;
@@ -59,7 +65,9 @@ void GrammarPool::Begin(Job job) {
   {
     const std::lock_guard lock(mutex_);
     wanted_.emplace(id, Wanted{deadline, task.key, task.job.constraint.field});
-    if (TookTooLong(task.key)) return Finish(id, TooLong(task.job.constraint.field));
+    if (const Error* const known = FindCostly(task.key)) {
+      return Finish(id, WithField(*known, task.job.constraint.field));
+    }
     if (task.job.output.size() <= kQuickOutput) cached = cache_.Find(task.key);
     if (cached == nullptr) {
       queue_.push_back(std::move(task));
@@ -88,12 +96,10 @@ std::vector<Constrainer::Done> GrammarPool::TakeDone() {
   return std::exchange(done_, {});
 }
 
-bool GrammarPool::TookTooLong(const std::string& key) const {
-  return std::find(too_long_.begin(), too_long_.end(), key) != too_long_.end();
-}
-
-Error GrammarPool::TooLong(const std::string& field) const {
-  return InvalidArgument(field, "takes longer than {} s to compile", ToSeconds(options_.time_limit));
+const Error* GrammarPool::FindCostly(const std::string& key) const {
+  const auto found =
+      std::find_if(costly_.begin(), costly_.end(), [&key](const auto& each) { return each.first == key; });
+  return found == costly_.end() ? nullptr : &found->second;
 }
 
 bool GrammarPool::HasLate(Instant now) const {
@@ -108,13 +114,11 @@ void GrammarPool::EndLate(Instant now) {
   std::sort(late.begin(), late.end());
   for (const std::uint64_t id : late) {
     const Wanted wanted = wanted_.at(id);
-    const auto compiling = compiling_.find(wanted.key);
-    if (compiling == compiling_.end()) {
+    if (compiling_.contains(wanted.key)) {
+      Finish(id, Error{ErrorCode::kUnavailable, "was not compiled in time; try again", wanted.field});
+    } else {
       Finish(id, Error{ErrorCode::kOverloaded, "too many grammars wait to be compiled", wanted.field});
-      continue;
     }
-    compiling->second.is_late = true;
-    Finish(id, TooLong(wanted.field));
   }
 }
 
@@ -158,14 +162,10 @@ void GrammarPool::Serve(Task task, std::unique_lock<std::mutex>& lock) {
   const Grammar cached = cache_.Find(task.key);
   if (cached == nullptr) {
     const auto compiling = compiling_.find(task.key);
-    const bool was_too_long = TookTooLong(task.key);
-    if (compiling == compiling_.end() && !was_too_long) return Compile(task, lock);
-    if (was_too_long || compiling->second.is_late) {
-      Finish(task.job.id, TooLong(task.job.constraint.field));
-    } else {
-      compiling->second.waiting.push_back(std::move(task));
-      return;
-    }
+    if (compiling != compiling_.end()) return compiling->second.push_back(std::move(task));
+    const Error* const known = FindCostly(task.key);
+    if (known == nullptr) return Compile(task, lock);
+    Finish(task.job.id, WithField(*known, task.job.constraint.field));
   } else {
     lock.unlock();
     Result<std::unique_ptr<Automaton>> automaton = StartAfter(*cached, task.job);
@@ -178,7 +178,7 @@ void GrammarPool::Serve(Task task, std::unique_lock<std::mutex>& lock) {
 }
 
 void GrammarPool::Compile(const Task& task, std::unique_lock<std::mutex>& lock) {
-  compiling_.emplace(task.key, Compiling{});
+  compiling_.emplace(task.key, std::vector<Task>());
   const bool is_long = task.length == CompileLength::kLong;
   if (is_long) ++long_count_;
   const Instant begin = clock_.Now();
@@ -197,19 +197,17 @@ void GrammarPool::Compile(const Task& task, std::unique_lock<std::mutex>& lock) 
   }
   if (compiled.ok()) {
     cache_.Put(task.key, *compiled);
-  } else if (compiling_.at(task.key).is_late || clock_.Now() - begin >= options_.time_limit) {
-    too_long_.push_back(task.key);
-    if (too_long_.size() > kMostRemembered) too_long_.pop_front();
+  } else if (compiled.error().code == ErrorCode::kInvalidArgument && clock_.Now() - begin >= kCostly) {
+    costly_.emplace_back(task.key, compiled.error());
+    if (costly_.size() > kMostRemembered) costly_.pop_front();
   }
   Finish(task.job.id, std::move(automaton));
-  for (Task& waiting : compiling_.at(task.key).waiting) {
+  for (Task& waiting : compiling_.at(task.key)) {
     if (compiled.ok()) {
       queue_.push_front(std::move(waiting));
       queued_.notify_one();
     } else {
-      Error error = compiled.error();
-      error.field = waiting.job.constraint.field;
-      Finish(waiting.job.id, std::move(error));
+      Finish(waiting.job.id, WithField(compiled.error(), waiting.job.constraint.field));
     }
   }
   compiling_.erase(task.key);

@@ -9,8 +9,9 @@
 //                        └──► queue of long ones
 //
 // Long compilations (GrammarLibrary::LengthOf) leave one thread to the short ones. A job that is not done within the
-// limit fails; a constraint that took longer is remembered, and refused at once from then on. The threads run at low
-// priority (nice 10).
+// limit of the clock fails, and may be tried again: the threads run at low priority (nice 10), so a busy machine may
+// take long for a good constraint. A bad one that took long to find out is remembered, and refused at once from then
+// on.
 //
 // Threads: one thread, the engine's, calls Begin, Drop, HasDone and TakeDone. The pool calls `wake` from any thread.
 #pragma once
@@ -28,6 +29,7 @@
 #include <string_view>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -40,7 +42,7 @@ namespace roost::worker {
 struct GrammarPoolOptions {
   std::uint32_t thread_count = 2;                     // one more if it is 1
   std::size_t cache_bytes = std::size_t{256} << 20U;  // no single grammar takes more than a quarter
-  Duration time_limit = std::chrono::seconds(10);
+  Duration wait_limit = std::chrono::seconds(30);     // of a job, from Begin on
 };
 
 class GrammarPool final : public Constrainer {
@@ -75,8 +77,8 @@ class GrammarPool final : public Constrainer {
   void Compile(const Task& task, std::unique_lock<std::mutex>& lock);
   void Finish(std::uint64_t id, Result<std::unique_ptr<Automaton>> automaton);
   void EndLate(Instant now);
-  [[nodiscard]] bool TookTooLong(const std::string& key) const;
-  [[nodiscard]] Error TooLong(const std::string& field) const;
+  // What to answer to a remembered constraint, or null.
+  [[nodiscard]] const Error* FindCostly(const std::string& key) const;
   [[nodiscard]] bool HasLate(Instant now) const;
 
   const std::unique_ptr<const GrammarLibrary> library_;
@@ -92,13 +94,10 @@ class GrammarPool final : public Constrainer {
   GrammarCache cache_;
   std::deque<Task> queue_;
   std::deque<Task> long_queue_;
-  std::size_t long_count_ = 0;        // that are being compiled
-  std::deque<std::string> too_long_;  // keys of constraints that took longer than the limit, the latest last
-  struct Compiling {
-    bool is_late = false;       // a job has waited longer than the limit
-    std::vector<Task> waiting;  // for the thread that compiles it
-  };
-  std::unordered_map<std::string, Compiling> compiling_;  // by key
+  std::size_t long_count_ = 0;                        // that are being compiled
+  std::deque<std::pair<std::string, Error>> costly_;  // bad constraints that took long to compile, the latest last
+  // What is being compiled, by key, with the tasks that wait for it.
+  std::unordered_map<std::string, std::vector<Task>> compiling_;
   struct Wanted {
     Instant deadline;
     std::string key;

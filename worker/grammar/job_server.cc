@@ -15,16 +15,20 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 namespace roost::worker {
 namespace {
 
 constexpr std::size_t kPieceBytes = 64 * 1024;
-constexpr int kServerSocket = 3;
+constexpr int kServerSocket = 3;  // in the server; in a job, the job's
 constexpr int kNiceness = 10;
 
-// ---- frames: eight bytes of length, then so many bytes ----
+// ---- frames: eight bytes of length, then so many bytes; these two stand for a job that a timer ended ----
+
+constexpr std::uint64_t kTooLongMark = UINT64_MAX;
+constexpr std::uint64_t kNotInTimeMark = UINT64_MAX - 1;
 
 bool SendAll(int socket, const char* data, std::size_t size) {
   while (size > 0) {
@@ -55,13 +59,16 @@ bool SendFrame(int socket, std::string_view bytes) {
   return SendAll(socket, head.data(), head.size()) && SendAll(socket, bytes.data(), bytes.size());
 }
 
-// Grows with what arrives, so that a length alone takes no memory.
-std::optional<std::string> ReadFrame(int socket, std::size_t most) {
+std::optional<std::uint64_t> ReadLength(int socket) {
   std::array<char, sizeof(std::uint64_t)> head{};
   if (!ReadAll(socket, head.data(), head.size())) return std::nullopt;
-  std::uint64_t left = 0;
-  std::memcpy(&left, head.data(), head.size());
-  if (left > most) return std::nullopt;
+  std::uint64_t length = 0;
+  std::memcpy(&length, head.data(), head.size());
+  return length;
+}
+
+// Grows with what arrives, so that a length alone takes no memory.
+std::optional<std::string> ReadBytes(int socket, std::uint64_t left) {
   std::string bytes;
   while (left > 0) {
     const std::size_t piece = std::min<std::uint64_t>(left, kPieceBytes);
@@ -73,10 +80,25 @@ std::optional<std::string> ReadFrame(int socket, std::size_t most) {
   return bytes;
 }
 
+std::optional<std::string> ReadFrame(int socket) {
+  const std::optional<std::uint64_t> length = ReadLength(socket);
+  return length ? ReadBytes(socket, *length) : std::nullopt;
+}
+
+JobResult ReadResult(int socket, std::size_t most) {
+  const std::optional<std::uint64_t> length = ReadLength(socket);
+  if (length == kTooLongMark) return {.end = JobResult::End::kTooLong};
+  if (length == kNotInTimeMark) return {.end = JobResult::End::kNotInTime};
+  if (!length || *length > most) return {};
+  std::optional<std::string> answer = ReadBytes(socket, *length);
+  return answer ? JobResult{JobResult::End::kAnswered, *std::move(answer)} : JobResult{};
+}
+
 // ---- orders to the server: a job's limits, with its socket ----
 
 struct Order {
-  std::int64_t microseconds;
+  std::int64_t processor_microseconds;
+  std::int64_t clock_microseconds;
   std::uint64_t bytes;
 };
 union Control {
@@ -138,7 +160,6 @@ void LeaveParentsWays() {
   (void)dup2(STDERR_FILENO, STDOUT_FILENO);
   (void)close_range(kServerSocket + 1, ~0U, 0);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD}) (void)std::signal(number, SIG_IGN);
-  (void)std::signal(SIGALRM, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   (void)sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -154,6 +175,25 @@ std::uint64_t VirtualBytes() {
   return is_read ? pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
+// SIGPROF tells that the processor time is used up, SIGALRM that the clock has run out.
+void EndJob(int signal) {
+  const std::uint64_t mark = signal == SIGPROF ? kTooLongMark : kNotInTimeMark;
+  (void)send(kServerSocket, &mark, sizeof(mark), MSG_NOSIGNAL | MSG_DONTWAIT);
+  _exit(0);
+}
+
+void SetTimer(int signal, std::int64_t microseconds) {
+  (void)std::signal(signal, &EndJob);
+  itimerval timer{};
+  timer.it_value = {microseconds / 1'000'000, microseconds % 1'000'000};
+  (void)setitimer(signal == SIGPROF ? ITIMER_PROF : ITIMER_REAL, &timer, nullptr);
+}
+
+// An answer under way is not cut by a mark.
+void StopTimers() {
+  for (const int number : {SIGPROF, SIGALRM}) (void)std::signal(number, SIG_IGN);
+}
+
 void Limit(const Order& order) {
   const rlimit memory{VirtualBytes() + order.bytes, VirtualBytes() + order.bytes};
   (void)setrlimit(RLIMIT_AS, &memory);
@@ -165,22 +205,24 @@ void Limit(const Order& order) {
     (void)!write(file, "1000", 4);
     (void)close(file);
   }
-  itimerval timer{};
-  timer.it_value = {order.microseconds / 1'000'000, order.microseconds % 1'000'000};
-  (void)setitimer(ITIMER_REAL, &timer, nullptr);  // SIGALRM ends the process
+  SetTimer(SIGPROF, order.processor_microseconds);
+  SetTimer(SIGALRM, order.clock_microseconds);
 }
 
-[[noreturn]] void RunJob(const JobServer::Job& job, int socket, const Order& order) {
+[[noreturn]] void RunJob(const JobServer::Job& job, const Order& order) {
   Limit(order);
-  const std::optional<std::string> request = ReadFrame(socket, SIZE_MAX);
-  if (request) (void)SendFrame(socket, job(*request));
+  if (const std::optional<std::string> request = ReadFrame(kServerSocket)) {
+    const std::string answer = job(*request);
+    StopTimers();
+    (void)SendFrame(kServerSocket, answer);
+  }
   _exit(0);
 }
 
 [[noreturn]] void Serve(JobServer::Prepare prepare, pid_t parent) {
   EndWithParent(parent);
   LeaveParentsWays();
-  const std::optional<std::string> setup = ReadFrame(kServerSocket, SIZE_MAX);
+  const std::optional<std::string> setup = ReadFrame(kServerSocket);
   if (!setup) _exit(0);
   const JobServer::Job job = prepare(*setup);
   const pid_t server = getpid();
@@ -191,8 +233,9 @@ void Limit(const Order& order) {
     const pid_t child = fork();
     if (child == 0) {
       EndWithParent(server);
-      (void)close(kServerSocket);
-      RunJob(job, socket, order);
+      if (dup2(socket, kServerSocket) != kServerSocket) _exit(1);
+      (void)close(socket);
+      RunJob(job, order);
     }
     (void)close(socket);
   }
@@ -242,20 +285,23 @@ bool JobServer::SetUp(std::string_view setup) {
   return SendFrame(socket_, setup);
 }
 
-std::optional<std::string> JobServer::Run(std::string_view request, const JobLimits& limits) {
+JobResult JobServer::Run(std::string_view request, const JobLimits& limits) {
   const std::optional<Pair> pair = MakePair();
-  if (!pair) return std::nullopt;
-  const Order order{std::chrono::duration_cast<std::chrono::microseconds>(limits.time).count() + 1, limits.bytes};
+  if (!pair) return {.end = JobResult::End::kNotInTime};
+  const auto microseconds = [](Duration time) {
+    return std::chrono::duration_cast<std::chrono::microseconds>(time).count() + 1;
+  };
+  const Order order{microseconds(limits.processor_time), microseconds(limits.clock_time), limits.bytes};
   bool is_sent = false;
   {
     const std::lock_guard lock(mutex_);
     is_sent = SendOrder(socket_, order, pair->theirs);
   }
   (void)close(pair->theirs);
-  std::optional<std::string> answer;
-  if (is_sent && SendFrame(pair->ours, request)) answer = ReadFrame(pair->ours, limits.answer_bytes);
+  JobResult result{.end = JobResult::End::kNotInTime};
+  if (is_sent && SendFrame(pair->ours, request)) result = ReadResult(pair->ours, limits.answer_bytes);
   (void)close(pair->ours);
-  return answer;
+  return result;
 }
 
 }  // namespace roost::worker

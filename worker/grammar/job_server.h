@@ -7,8 +7,8 @@
 //        └────────────────── request, answer ◄────────────────────┘
 //
 // The server is forked while this process is small and has no device, and forks in turn, having one thread. Kernel
-// timers end a job; no thread watches it. The server ends with the thread that started it, which is this process's main
-// thread, and jobs end with the server.
+// timers end a job, one of the processor time that it used and one of the clock; no thread watches it. The server ends
+// with the thread that started it, which is this process's main thread, and jobs end with the server.
 //
 // Threads: any number of threads may call Run at a time.
 #pragma once
@@ -17,10 +17,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,9 +29,21 @@
 namespace roost::worker {
 
 struct JobLimits {
-  Duration time = std::chrono::seconds(10);
+  Duration processor_time = std::chrono::seconds(10);
+  Duration clock_time = std::chrono::seconds(30);    // longer, because a busy machine gives a job little of its time
   std::size_t bytes = std::size_t{1} << 30U;         // of memory, beyond what the server holds
   std::size_t answer_bytes = std::size_t{1} << 29U;  // of an answer
+};
+
+struct JobResult {
+  enum class End : std::uint8_t {
+    kAnswered,
+    kTooLong,    // it used up its processor time
+    kFailed,     // it took too much memory, its answer is too long, or it crashed
+    kNotInTime,  // the clock ended it, or there is no process: another try may succeed
+  };
+  End end = End::kFailed;
+  std::string answer = {};
 };
 
 class JobServer {
@@ -49,9 +61,8 @@ class JobServer {
 
   // Once, before the first job. False if the server is gone.
   [[nodiscard]] bool SetUp(std::string_view setup);
-  // The job's answer; nothing if the job ended without one, or the server is gone.
-  [[nodiscard]] std::optional<std::string> Run(std::string_view request, const JobLimits& limits);
-  // Ends all jobs, now and from here on: Run answers nothing.
+  [[nodiscard]] JobResult Run(std::string_view request, const JobLimits& limits);
+  // Ends all jobs, now and from here on: none answers.
   void Stop();
 
  private:

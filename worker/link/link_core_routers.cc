@@ -32,9 +32,9 @@ void LinkCore::WarnOfCrowding(const wire::Crowding& crowding) {
   if (crowding == std::exchange(crowding_told_, crowding) || crowding.threads <= crowding.workers) return;
   const std::uint32_t fitting = std::max(1U, crowding.cores / std::max(1U, crowding.workers));
   LogWarning("workers share processors and compute with more threads than there are: all of them get slower",
-             {{"workers", std::to_string(crowding.workers)},
-              {"threads", std::to_string(crowding.threads)},
-              {"processors", std::to_string(crowding.cores)},
+             {{"workers", crowding.workers},
+              {"threads", crowding.threads},
+              {"processors", crowding.cores},
               {"advice", fmt::format("--threads {} for each", fitting)}});
 }
 
@@ -87,7 +87,7 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   LogDebug("request taken", {{"router", link.name},
                              {"request", fmt::format("{}", id.value())},
                              {"trace_id", std::string(TraceIdOf(generate.trace_parent))},
-                             {"prompt_tokens", fmt::format("{}", generate.prompt.size())}});
+                             {"prompt_tokens", generate.prompt.size()}});
   InFlight in_flight{.open_choices = generate.sample_count, .prompt = {}};
   in_flight.traced = spans_.Begin(generate, clock_.Now());
   if (links_.size() > 1) in_flight.prompt = PromptOf(generate, link.id.value(), submit_count_ + 1, clock_.Now());

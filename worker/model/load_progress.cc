@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -34,15 +35,13 @@ std::optional<double> ShareOf(const LoadState& state) {
 }
 
 void LogState(const LoadState& state) {
-  const std::optional<double> share = ShareOf(state);
-  const std::string percent = share ? fmt::format("{:.0f}", 100 * *share) : "";
+  std::optional<double> percent = ShareOf(state);
+  if (percent) *percent = std::round(100 * *percent);
   LogInfo("reading weights", {{"read", BytesText(state)}, {"percent", percent}, {"rate", RateText(state)}});
 }
 
 void LogEnd(const LoadState& state) {
-  LogInfo("weights read", {{"bytes", fmt::format("{}", state.bytes)},
-                           {"seconds", fmt::format("{:.2f}", state.seconds)},
-                           {"rate", RateText(state)}});
+  LogInfo("weights read", {{"bytes", state.bytes}, {"seconds", state.seconds}, {"rate", RateText(state)}});
 }
 
 }  // namespace

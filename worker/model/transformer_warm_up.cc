@@ -1,5 +1,4 @@
 // The warm-up of a transformer when it is loaded; see warm_up_plan.h.
-#include <fmt/format.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -32,9 +31,9 @@ void Transformer::WarmUpProducts() {
   rows_ = 0;
   for (const std::uint32_t rows : logits_rows) MultiplyLogits(rows);
   AwaitDevice();
-  LogInfo("products are warm", {{"rank", fmt::format("{}", shard_.rank)},
-                                {"products", fmt::format("{}", 4 * layer_rows.size() + logits_rows.size())},
-                                {"ms", fmt::format("{:.0f}", 1e3 * ToSeconds(clock.Now() - begin))}});
+  LogInfo("products are warm", {{"rank", shard_.rank},
+                                {"products", 4 * layer_rows.size() + logits_rows.size()},
+                                {"ms", 1e3 * ToSeconds(clock.Now() - begin)}});
 }
 
 // Runs without the other ranks, which may be at another point of their loading, or have failed.
@@ -47,9 +46,8 @@ void Transformer::WarmUpSteps(const StepBounds& bounds) {
   const std::size_t recording_count = RecordSteps(bounds);
   peers_ = communicator_.get();
   rows_ = wanted_count_ = 0;
-  LogInfo("steps are warm", {{"rank", fmt::format("{}", shard_.rank)},
-                             {"recordings", fmt::format("{}", recording_count)},
-                             {"ms", fmt::format("{:.0f}", 1e3 * ToSeconds(clock.Now() - begin))}});
+  LogInfo("steps are warm",
+          {{"rank", shard_.rank}, {"recordings", recording_count}, {"ms", 1e3 * ToSeconds(clock.Now() - begin)}});
 }
 
 // Runs all ops of a decode and a draw directly, so that first launches happen before an op is recorded. Its K and V go

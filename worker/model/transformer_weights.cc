@@ -123,9 +123,9 @@ class Loader {
   void LogRounding() const {
     if (shard_.rank != 0) return;
     for (const auto& [dtype, count] : rounded_) {
-      LogWarning("weights are rounded", {{"from", std::string(NameOf(dtype))},
-                                         {"to", std::string(NameOf(compute_dtype_))},
-                                         {"tensors", fmt::format("{}", count)}});
+      LogWarning(
+          "weights are rounded",
+          {{"from", std::string(NameOf(dtype))}, {"to", std::string(NameOf(compute_dtype_))}, {"tensors", count}});
     }
   }
 

@@ -140,6 +140,20 @@ void Scheduler::KeepOut(std::string_view tenant) {
   }
 }
 
+void Scheduler::KeepOut(BlockHash block) {
+  for (const auto& [id, sequence] : sequences_.slots()) {
+    if (sequence == nullptr) continue;
+    const std::vector<BlockHash>& hashes = sequence->hashes;
+    if (std::find(hashes.begin(), hashes.end(), block) != hashes.end()) KeepOut(*sequence);
+  }
+}
+
+EraseProgress Scheduler::EraseChain(std::span<const BlockHash> chain, EraseStep& step) {
+  const EraseProgress progress = cache_.EraseChain(chain, step);
+  for (Sequence* each : running_) ForgetDiscarded(*each);
+  return progress;
+}
+
 EraseProgress Scheduler::Erase(const BlockChain& prompt, EraseStep& step) {
   const EraseProgress progress = cache_.ErasePrompt(prompt, step);
   for (Sequence* each : running_) ForgetDiscarded(*each);

@@ -140,14 +140,17 @@ class Scheduler {
   // behind it, which they keep for themselves. Remove the sequence afterwards. Not between Schedule and Commit.
   void Discard(SequenceId id);
 
-  // Erases a prompt, or all blocks of a tenant, as much as the step's budget allows: see PrefixCache::ErasePrompt. Call
-  // it again, with the same values, until it is complete. Not between Schedule and Commit. Call KeepOut first, once:
-  // then no sequence that is here now, waiting or running, leaves blocks of that prompt or tenant in the cache from now
-  // on, also after a preemption. O(sequences).
+  // Erases a prompt, a block, or all blocks of a tenant, as much as the step's budget allows: see
+  // PrefixCache::ErasePrompt. Call it again, with the same values, until it is complete. Not between Schedule and
+  // Commit. Call KeepOut first, once: then no sequence that is here now, waiting or running, leaves blocks of it in the
+  // cache from now on, also after a preemption. O(sequences).
   void KeepOut(const BlockChain& prompt);
   void KeepOut(std::string_view tenant);
+  void KeepOut(BlockHash block);
   [[nodiscard]] EraseProgress Erase(const BlockChain& prompt, EraseStep& step);
   [[nodiscard]] EraseProgress Erase(std::string_view tenant, EraseStep& step);
+  // See PrefixCache::EraseChain.
+  [[nodiscard]] EraseProgress EraseChain(std::span<const BlockHash> chain, EraseStep& step);
 
   // The sequences without output that wait beyond their deadline. They keep waiting until they are removed.
   [[nodiscard]] std::vector<SequenceId> Expired(Instant now) const { return waiting_.Expired(now); }

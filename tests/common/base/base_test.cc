@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -111,6 +113,35 @@ TEST(LogTest, ValuesCanNotForgeALine) {
     EXPECT_NE(line.find("a\\nb \\\"c\\\""), std::string::npos) << line;
   }
   SetUpLogging(LogLevel::kInfo, LogFormat::kText);
+}
+
+TEST(LogTest, ValuesHaveTheTypesOfJson) {
+  const std::optional<double> absent;
+  const auto log = [&absent] {
+    testing::internal::CaptureStderr();
+    LogInfo("ended", {{"count", 3U},
+                      {"change", -3},
+                      {"bytes", std::uint64_t{18'446'744'073'709'551'615U}},
+                      {"seconds", 0.0123456789},
+                      {"known", true},
+                      {"ttft_seconds", absent},
+                      {"ratio", std::nan("")},
+                      {"total", std::optional<std::uint64_t>(7)},
+                      {"id", std::string("42")},
+                      {"why", "text"}});
+    return testing::internal::GetCapturedStderr();
+  };
+  SetUpLogging(LogLevel::kInfo, LogFormat::kJson);
+  const std::string json = log();
+  EXPECT_NE(json.find(R"("msg":"ended","count":3,"change":-3,"bytes":18446744073709551615,"seconds":0.0123457,)"
+                      R"("known":true,"ttft_seconds":null,"ratio":null,"total":7,"id":"42","why":"text"})"),
+            std::string::npos)
+      << json;
+  SetUpLogging(LogLevel::kInfo, LogFormat::kText);
+  const std::string line = log();
+  EXPECT_NE(line.find(R"(count=3 change=-3 bytes=18446744073709551615 seconds=0.0123457 known=true ttft_seconds="" )"),
+            std::string::npos)
+      << line;
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ class RandomMessages {
     hello.min_output_tokens = rng_.Below(2) == 0;
     hello.answers = rng_.Below(2) == 0;
     hello.evicts = rng_.Below(2) == 0;
+    hello.evicts_blocks = rng_.Below(2) == 0;
     hello.cordons = rng_.Below(2) == 0;
     hello.adapters = MakeAdapters();
     hello.host = Name();
@@ -143,6 +144,7 @@ class RandomMessages {
   }
   [[nodiscard]] Evict MakeEvict() {
     if (rng_.Below(2) == 0) return {TenantToEvict{Name()}, rng_()};
+    if (rng_.Below(2) == 0) return {BlockToEvict{Hash()}, rng_()};
     PromptToEvict prompt{Hash(), std::vector<TokenId>(1 + rng_.Below(40)), {}};
     for (TokenId& token : prompt.tokens) token = Small();
     prompt.block_hashes = Hashes(prompt.tokens.size() / 16);

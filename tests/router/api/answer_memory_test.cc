@@ -118,6 +118,55 @@ TEST_F(AnswerMemoryTest, AGatheredAnswerIsChargedAsItGrowsUntilItIsRead) {
   EXPECT_EQ(budget_->used(), 0U);
 }
 
+// Other connections of its thread do not wait while the JSON is made. What comes meanwhile changes nothing.
+TEST_F(AnswerMemoryTest, ALargeAnswersBodyIsWrittenByATextThread) {
+  const auto answer = CompleteWith(R"("max_tokens":1000,"logprobs":20)");
+  dispatcher_.specs.clear();
+  ProduceScored(1000);
+  const std::uint64_t gathered = budget_->used();
+  text_.holds = true;
+  text_.sizes.clear();
+  dispatcher_.Finish(wire::FinishReason::kLength);
+  EXPECT_FALSE(answer->done());
+  ASSERT_EQ(text_.sizes.size(), 1U);
+  EXPECT_GE(text_.sizes.front(), 1000 * 20 * sizeof(wire::TokenLogprob));
+  EXPECT_EQ(budget_->used(), gathered);
+  ProduceScored(1);
+  text_.DoHeld();
+  ASSERT_TRUE(answer->response);
+  EXPECT_EQ(answer->response->status, 200);
+  EXPECT_EQ(At(answer->response->body, "/usage/completion_tokens"), "1000");
+  EXPECT_EQ(observer_.ends.size(), 1U);
+  dispatcher_.observers.clear();
+  answer->response.reset();
+  EXPECT_EQ(budget_->used(), 0U);
+}
+
+TEST_F(AnswerMemoryTest, AClientThatLeavesWhileItsBodyIsWrittenFreesIt) {
+  const auto answer = CompleteWith(R"("max_tokens":1000,"logprobs":20)");
+  dispatcher_.specs.clear();
+  ProduceScored(1000);
+  text_.holds = true;
+  dispatcher_.Finish(wire::FinishReason::kLength);
+  answer->Close();
+  EXPECT_EQ(observer_.active, 0);
+  text_.DoHeld();
+  EXPECT_FALSE(answer->response);
+  EXPECT_EQ(observer_.ends.size(), 1U);
+  dispatcher_.observers.clear();
+  EXPECT_EQ(budget_->used(), 0U);
+}
+
+// A body that finds no text thread is written all the same.
+TEST_F(AnswerMemoryTest, WhereTooManyJobsWaitTheConnectionsThreadWritesTheBody) {
+  const auto answer = CompleteWith(R"("max_tokens":1000,"logprobs":20)");
+  ProduceScored(1000);
+  text_.is_full = true;
+  dispatcher_.Finish(wire::FinishReason::kLength);
+  ASSERT_TRUE(answer->response);
+  EXPECT_EQ(answer->response->status, 200);
+}
+
 TEST_F(AnswerMemoryTest, ForEachKindOfAnswerTheChargeCoversItsBody) {
   const std::vector<std::pair<std::string, std::string>> requests{
       {"/v1/completions",

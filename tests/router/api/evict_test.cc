@@ -68,6 +68,16 @@ TEST_F(EvictTest, ATenantNeedsNoModel) {
   EXPECT_EQ(dispatcher_.evict_orders.back().model, "bytes");
 }
 
+TEST_F(EvictTest, ABlockIsNamedByItsHash) {
+  const std::string hash = "0123456789abcdef00000000000000ff";
+  const auto responder = Evict(R"({"hash":")" + hash + R"("})");
+  EXPECT_EQ(responder->response->status, 200);
+  EXPECT_EQ(At(responder->response->body, "/hash"), '"' + hash + '"');
+  EXPECT_EQ(std::get<wire::BlockToEvict>(dispatcher_.evict_orders.back().what).hash,
+            (BlockHash{0x0123456789abcdef, 0xff}));
+  EXPECT_EQ(dispatcher_.evict_orders.back().model, "");
+}
+
 TEST_F(EvictTest, IsTakenWhileRequestsOfTheModelAreRefused) {
   dispatcher_.no_room = Error{ErrorCode::kOverloaded, "too many requests wait", ""};
   EXPECT_EQ(Evict(R"({"model":"bytes","prompt":"some long text"})")->response->status, 200);
@@ -80,6 +90,11 @@ TEST_F(EvictTest, BadRequestsNameTheField) {
       {R"({"prompt":"text"})", "model"},
       {R"({"tenant":""})", "prompt"},
       {R"({"tenant":7})", "tenant"},
+      {R"({"hash":"0123"})", "hash"},
+      {R"({"hash":"0123456789abcdef00000000000000fg"})", "hash"},
+      {R"({"hash":7})", "hash"},
+      {R"({"hash":"0123456789abcdef0123456789abcdef","tenant":"hens"})", "hash"},
+      {R"({"hash":"0123456789abcdef0123456789abcdef","prompt":"text"})", "hash"},
       {R"({"tenant":")" + std::string(201, 'x') + "\"}", "tenant"},
       {R"({"model":"bytes","prompt":"text","messages":[]})", "prompt"},
       {R"({"model":"bytes","messages":[]})", "messages"},

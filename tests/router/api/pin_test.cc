@@ -74,12 +74,35 @@ TEST_F(PinTest, UnpinNamesTheSameBlocks) {
   EXPECT_EQ(std::get<wire::Unpin>(dispatcher_.orders.back().message), (wire::Unpin{pin.root, pin.hashes}));
 }
 
+TEST_F(PinTest, ABlockIsNamedByItsHashAndPinnedWhereSomebodyHasIt) {
+  const std::string body = R"({"model":"bytes","hash":"0123456789abcdef00000000000000ff","duration_ms":1000})";
+  const auto unknown = Pin(body);
+  EXPECT_EQ(unknown->response->status, 404);
+  EXPECT_EQ(At(unknown->response->body, "/error/param"), "\"hash\"");
+  EXPECT_TRUE(dispatcher_.orders.empty());
+  // What nobody has any more can be unpinned all the same.
+  (void)Ask("POST", "/admin/v1/unpin", R"({"model":"bytes","hash":"0123456789abcdef00000000000000ff"})");
+  const BlockHash block{0x0123456789abcdef, 0xff};
+  EXPECT_EQ(std::get<wire::Unpin>(dispatcher_.orders.back().message).hashes, std::vector{block});
+  std::exchange(dispatcher_.done, nullptr)({});
+
+  dispatcher_.match.holders = {{.worker_id = "w1", .held_block_count = 1}};
+  const auto responder = Pin(body);
+  EXPECT_EQ(responder->response->status, 200);
+  EXPECT_EQ(At(responder->response->body, "/hash"), "\"0123456789abcdef00000000000000ff\"");
+  EXPECT_EQ(LastPin(), (wire::Pin{{}, {block}, 1000}));
+  EXPECT_EQ(dispatcher_.queries.back().block_hashes, std::vector{block});
+}
+
 TEST_F(PinTest, BadRequestsNameTheField) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"prompt":"text"})", "model"},
       {R"({"model":"bytes"})", "prompt"},
       {R"({"model":"bytes","prompt":"text","messages":[{"role":"user","content":"hi"}]})", "prompt"},
       {R"({"model":"bytes","messages":[]})", "messages"},
+      {R"({"model":"bytes","hash":"0123456789abcdef0123456789abcde"})", "hash"},
+      {R"({"model":"bytes","hash":"0123456789abcdef0123456789abcdef","prompt":"text"})", "hash"},
+      {R"({"model":"bytes","hash":"0123456789abcdef0123456789abcdef","workers":"best"})", "workers"},
       {R"({"model":"bytes","prompt":"hi"})", "prompt"},  // fills no block
       {R"({"model":"bytes","prompt":")" + std::string(300, 'x') + "\"}", "prompt"},
       {R"({"model":"bytes","prompt":"text","duration_ms":0})", "duration_ms"},

@@ -71,6 +71,7 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identit
   hello_.constrains_output = true;
   hello_.answers = true;
   hello_.evicts = true;
+  hello_.evicts_blocks = true;
   hello_.cordons = true;
   hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }
@@ -198,12 +199,12 @@ void FakeWorker::Step() {
   load_.step_seconds = 0;
 }
 
-void FakeWorker::GiveUp(RequestId request_id) {
+void FakeWorker::GiveUp(RequestId request_id, Error error) {
   running_.erase(request_id);
   wire::TokenEvent event;
   event.request_id = request_id;
   event.finish = wire::FinishReason::kError;
-  event.error = Error{ErrorCode::kOverloaded, "queue is full", ""};
+  event.error = std::move(error);
   SendStep({std::move(event)});
 }
 
@@ -228,6 +229,7 @@ void FakeWorker::SendStep(std::vector<wire::TokenEvent> tokens) {
 
 bool FakeWorker::Advance(Running& running, std::vector<wire::TokenEvent>& events) {
   const wire::Generate& request = running.request;
+  if (drips_ && running.choices.front().output_count > 0) return false;
   if (request.prompt_logprobs && running.scored_tokens < request.prompt.size() && !tells_no_logprobs_) {
     events.push_back(ScorePrompt(running));
     if (running.scored_tokens < request.prompt.size()) return false;
@@ -324,6 +326,8 @@ void FakeWorker::CarryOut(const wire::Evict& order) {
   event.kind = wire::CacheEvent::Kind::kRemoved;
   if (const auto* const prompt = std::get_if<wire::PromptToEvict>(&order.what)) {
     if (!prompt->block_hashes.empty()) EraseTree(prompt->block_hashes.back(), event.removed);
+  } else if (const auto* const block = std::get_if<wire::BlockToEvict>(&order.what)) {
+    EraseTree(block->hash, event.removed);
   } else {
     for (const wire::Generate& request : received_) {
       if (request.tenant != std::get<wire::TenantToEvict>(order.what).tenant) continue;

@@ -57,6 +57,8 @@ class FakeWorker {
   void SetHung(bool hung) { hung_ = hung; }
   // Its engine reports progress, and computes nothing for the requests that it has.
   void SetSilent(bool silent) { silent_ = silent; }
+  // It sends each request's first tokens, reports progress, and lets those wait that have begun.
+  void SetDripping(bool drips) { drips_ = drips; }
   // Its steps take so many times as long from here on, by its reports. The test lets the time pass.
   void SetSlowness(double slowness) { slowness_ = slowness; }
   // A part of the step under way, which began so long ago, is done: its next heartbeat tells.
@@ -72,8 +74,8 @@ class FakeWorker {
   void SetFull(bool full) { full_ = full; }
   // Requests that name an adapter are refused, whatever it has told.
   void SetLacksAdapters(bool lacks) { lacks_adapters_ = lacks; }
-  // Reports that there is no space after all for a request that runs here.
-  void GiveUp(RequestId request_id);
+  // Reports that a request that runs here has failed; by default, that there is no space for it after all.
+  void GiveUp(RequestId request_id, Error error = {ErrorCode::kOverloaded, "queue is full", ""});
   // The number of other routers' requests that it reports as waiting.
   void SetWaiting(std::uint32_t count) { load_.waiting_requests = count; }
   // Prompts that other routers have queued there.
@@ -164,6 +166,7 @@ class FakeWorker {
   bool full_ = false;
   bool hung_ = false;
   bool silent_ = false;
+  bool drips_ = false;
   double slowness_ = 1;
   bool lacks_adapters_ = false;
   bool broken_ = false;

@@ -1,6 +1,7 @@
 // Evictions on their way to the workers, what came of them, and what a router forgets itself.
 #include <gtest/gtest.h>
 
+#include "router/fleet/evicted.h"
 #include "tests/router/fleet/fleet_sim.h"
 
 namespace roost::router {
@@ -83,6 +84,38 @@ TEST_F(FleetEvictTest, OfATenantReachesTheWorkersOfAllModels) {
   order.model = "demo";
   ASSERT_TRUE(Evict(order).ok());
   EXPECT_EQ(Answering(), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST_F(FleetEvictTest, OfABlockReachesTheWorkersThatKnowSuchOrders) {
+  FakeWorker& old = sim_.AddWorker("old");
+  old.hello().evicts_blocks = false;
+  old.SayHello();
+  sim_.DeliverAll();
+  const auto prompt = MakePrompt(1, 40);
+  sim_.Submit(prompt, 4);
+  sim_.Run();
+  const BlockHash block = BlocksOf(prompt)[5];
+  ASSERT_TRUE(Evict({.what = wire::BlockToEvict{block}}).ok());
+  ASSERT_EQ(done_count_, 1);
+  EXPECT_EQ(Answering(), (std::vector<std::string>{"a", "b", "old"}));
+  EXPECT_EQ(std::get<wire::BlockToEvict>(a_.evictions().at(0).what).hash, block);
+  EXPECT_TRUE(std::holds_alternative<NotSupported>(answers_[2].reply));
+  EXPECT_TRUE(old.evictions().empty());
+}
+
+// A request on its way that has the block leaves nothing in a cache; one without it is not meant.
+TEST(EvictedTest, ABlockNamesTheChainsThatHaveIt) {
+  GenerateSpec spec;
+  ServedModel model;
+  model.name = "demo";
+  spec.model = std::make_shared<const ServedModel>(std::move(model));
+  spec.block_hashes = {{1, 1}, {2, 2}};
+  const EvictOrder order{.what = wire::BlockToEvict{{1, 1}}};
+  EXPECT_TRUE(IsNamed(order, spec));
+  EXPECT_TRUE(MayBeNamed(order, spec.block_hashes));
+  EXPECT_FALSE(IsNamed({.what = wire::BlockToEvict{{1, 2}}}, spec));
+  EXPECT_FALSE(MayBeNamed({.what = wire::BlockToEvict{{1, 2}}}, spec.block_hashes));
+  EXPECT_FALSE(IsNamed({.what = wire::BlockToEvict{{1, 1}}, .model = "another"}, spec));
 }
 
 TEST_F(FleetEvictTest, ReachesWorkersThatTakeNoRequestsToo) {

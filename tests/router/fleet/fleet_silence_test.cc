@@ -1,7 +1,9 @@
-// Workers that owe first tokens, and what one worker's word about the number of routers is worth.
+// Workers that owe tokens, and what one worker's word about the number of routers is worth.
 #include <gtest/gtest.h>
 
+#include "router/fleet/ejection.h"
 #include "router/fleet/first_tokens.h"
+#include "router/fleet/later_tokens.h"
 #include "tests/router/fleet/fleet_answers.h"
 #include "tests/router/fleet/fleet_sim.h"
 
@@ -55,7 +57,7 @@ TEST_F(FirstTokensTest, ALongPromptMayTurnOutToTakeMuchLonger) {
 
 TEST_F(FirstTokensTest, AConstraintMayBeCompiledFirst) {
   owed.is_constrained = true;
-  EXPECT_EQ(SecondsUntilOverdue(), 18);
+  EXPECT_EQ(SecondsUntilOverdue(), 38);
 }
 
 TEST_F(FirstTokensTest, SlowFirstTokensOfLateAreExpectedAgain) {
@@ -80,6 +82,90 @@ TEST_F(FirstTokensTest, WhereNothingIsKnownNothingIsOverdue) {
   owed.predicted_seconds = 0;
   owed.expected_seconds = 0;
   EXPECT_EQ(SecondsUntilOverdue(), 1000);
+}
+
+struct LaterTokensTest : ::testing::Test {
+  ManualClock clock;
+  LaterTokens tokens{5s};
+  double step_seconds = 0.1;
+
+  LaterTokensTest() { tokens.Begin(clock.Now()); }
+
+  // Whole seconds until tokens stay away while `count` tokens for `begun` requests come after each `pause`.
+  int SecondsUntilLate(std::size_t count, std::uint32_t begun, Duration pause) {
+    const Instant start = clock.Now();
+    Instant next = start + pause;
+    for (int second = 1; second < 1000; ++second) {
+      for (; next <= start + second * 1s; next += pause) {
+        clock.Advance(next - clock.Now());
+        tokens.OnTokens(count, begun, step_seconds, clock.Now());
+      }
+      clock.Advance(start + second * 1s - clock.Now());
+      if (tokens.StayAway(step_seconds, clock.Now())) return second;
+    }
+    return 1000;
+  }
+};
+
+TEST_F(LaterTokensTest, ATokenForEachRequestAtEachStepOwesNothing) {
+  EXPECT_EQ(SecondsUntilLate(4, 4, 100ms), 1000);
+  EXPECT_TRUE(tokens.IsPaid(clock.Now()));
+}
+
+TEST_F(LaterTokensTest, NoTokensAreJudgedWithinSeconds) { EXPECT_EQ(SecondsUntilLate(0, 1, 10s), 6); }
+
+TEST_F(LaterTokensTest, ATokenEveryFewSecondsIsJudgedWithinSeconds) {
+  EXPECT_EQ(SecondsUntilLate(1, 1, 3s), 7);
+  EXPECT_FALSE(tokens.IsPaid(clock.Now()));
+}
+
+TEST_F(LaterTokensTest, ManyAnswersThatDripDoNotHideEachOther) { EXPECT_LE(SecondsUntilLate(1, 30, 100ms), 7); }
+
+TEST_F(LaterTokensTest, ASlowMachinePaysWithWhatItsStepsTake) {
+  step_seconds = 3;
+  EXPECT_EQ(SecondsUntilLate(1, 1, 3s), 1000);
+  EXPECT_EQ(SecondsUntilLate(1, 1, 12s), 1000) << "its steps may become four times as slow";
+}
+
+TEST_F(LaterTokensTest, ReportsOfSlowStepsHaveABound) {
+  step_seconds = 3600;
+  EXPECT_EQ(SecondsUntilLate(0, 1, 100s), 31);
+}
+
+TEST_F(LaterTokensTest, ThreeOfFourRequestsMayWait) {
+  step_seconds = 1;
+  EXPECT_EQ(SecondsUntilLate(2, 8, 1s), 1000);
+}
+
+TEST_F(LaterTokensTest, WhereNothingIsKnownNothingIsOwed) {
+  step_seconds = 0;
+  EXPECT_EQ(SecondsUntilLate(0, 1, 100s), 1000);
+  tokens.OnTokens(1, 1, step_seconds, clock.Now());
+  EXPECT_TRUE(tokens.IsPaid(clock.Now()));
+}
+
+TEST(EjectionTest, TheTimeDoublesWhenItIsOutAgainSoonAfterItCameBack) {
+  ManualClock clock;
+  Ejection ejection;
+  // Whole seconds that it is out, then served as it should be.
+  const auto out = [&] {
+    EXPECT_TRUE(ejection.OnSilence(clock.Now()));
+    for (int second = 1;; ++second) {
+      clock.Advance(1s);
+      if (!ejection.Tick(clock.Now())) continue;
+      EXPECT_TRUE(ejection.OnSent());
+      ejection.OnServed(clock.Now());
+      EXPECT_TRUE(ejection.is_in());
+      return second;
+    }
+  };
+  EXPECT_EQ(out(), 1);
+  clock.Advance(5s);
+  EXPECT_EQ(out(), 2);
+  clock.Advance(5s);
+  EXPECT_EQ(out(), 4);
+  clock.Advance(32s);
+  EXPECT_EQ(out(), 1) << "it has served for eight times as long";
 }
 
 // ---- in a fleet ----
@@ -141,8 +227,46 @@ TEST_F(FleetSilenceTest, AnEngineThatHangsInItsFirstStepKeepsNoRequest) {
   for (const Request& request : requests) ExpectWholeAnswer(request);
 }
 
-TEST_F(FleetSilenceTest, AWorkerThatAnswersSomebodyIsNotSilent) {
+TEST_F(FleetSilenceTest, RequestsThatHaveBegunLeaveAWorkerThatLetsThemWait) {
   WarmUp();
+  a.SetDripping(true);
+  std::vector<Request> requests;
+  for (TokenId seed = 1; seed <= 24; ++seed) requests.push_back(sim.Submit(MakePrompt(seed, 30), kOutput));
+  sim.DeliverAll();
+  ASSERT_GT(a.running_count(), 3U);
+  Step(8s);
+  for (const Request& request : requests) ExpectWholeAnswer(request);
+  EXPECT_GT(sim.metrics.retries["no_later_token"], 3);
+  EXPECT_EQ(a.running_count(), 0U) << "it is told to stop";
+  EXPECT_EQ(sim.metrics.retries["no_first_token"], 0);
+  ExpectNothingCharged(sim);
+}
+
+// It sends a token every three seconds.
+TEST_F(FleetSilenceTest, AWorkerWhoseAnswersDripGetsOnlyATrialNowAndThen) {
+  WarmUp();
+  const std::size_t had = a.received().size();
+  for (TokenId seed = 1; seed <= 300; ++seed) {
+    a.SetDripping(seed % 15 != 0);
+    sim.Submit(MakePrompt(seed, 30), kOutput);
+    Step(200ms);
+  }
+  a.SetDripping(true);
+  // Those of the first six seconds, and trials of five seconds each after 1 s, 2 s, 4 s, …
+  EXPECT_LT(a.received().size() - had, 40U);
+  Step(10s);
+  EXPECT_EQ(sim.core.request_count(), 0U);
+  EXPECT_EQ(sim.StatusOf("a")->state, WorkerState::kEjected);
+  a.SetDripping(false);
+  Step(60s);
+  for (TokenId seed = 1001; seed < 1010; ++seed) sim.Submit(MakePrompt(seed, 30), kOutput);
+  Step(4s);
+  EXPECT_EQ(sim.StatusOf("a")->state, WorkerState::kReady) << "tokens at its pace end the trial";
+}
+
+TEST_F(FleetSilenceTest, AWorkerWhoseReportsTellOfSlowStepsKeepsWhatHasBegun) {
+  WarmUp();
+  for (FakeWorker* worker : {&a, &b}) worker->SetSlowness(4'000);
   const Request longer = sim.Submit(TalkativePrompt(), kOutput);
   sim.DeliverAll();
   FakeWorker& server = ServerOf(longer);

@@ -100,6 +100,19 @@ TEST_F(FleetTroubleTest, AWorkerThatFailsFastIsLeftOutAndTriedAgain) {
   EXPECT_GT(a.received().size(), had + 2);
 }
 
+// Such as a grammar that was not compiled in time: the client may try again, and the worker has not left.
+TEST_F(FleetTroubleTest, AnErrorThatNamesAFieldIsTheRequests) {
+  const Request request = sim.Submit(MakePrompt(1, 30), 4);
+  sim.DeliverAll();
+  FakeWorker& server = ServerOf(request);
+  server.GiveUp(*request.id, {ErrorCode::kUnavailable, "was not compiled in time; try again", "response_format"});
+  sim.DeliverOne(server);
+  sim.CarryOutEffects();
+  ExpectError(request, ErrorCode::kUnavailable);
+  EXPECT_TRUE(sim.metrics.retries.empty());
+  EXPECT_EQ(sim.StatusOf(server.id())->state, WorkerState::kReady);
+}
+
 TEST_F(FleetTroubleTest, TheOnlyWorkerIsNotLeftOut) {
   sim.Kill(b);
   sim.Advance(3s);

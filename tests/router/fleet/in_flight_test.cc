@@ -25,6 +25,21 @@ TEST(InFlightLedgerTest, ChargesCountUntilAReportCoversThem) {
   EXPECT_EQ(ledger->request_count(), 2U);
 }
 
+TEST(InFlightLedgerTest, CountsWhatHasBegunUntilItsRelease) {
+  const auto ledger = std::make_shared<InFlightLedger>();
+  Charge first = InFlightLedger::Add(ledger, 100, kStart);
+  Charge second = InFlightLedger::Add(ledger, 30, kStart);
+  first.OnFirstToken();
+  first.OnFirstToken();
+  second.OnFirstToken();
+  EXPECT_EQ(ledger->begun_count(), 2U);
+  Charge moved = std::move(first);
+  second = Charge();
+  EXPECT_EQ(ledger->begun_count(), 1U);
+  moved = Charge();
+  EXPECT_EQ(ledger->begun_count(), 0U);
+}
+
 TEST(InFlightLedgerTest, EachChargeIsReleasedOnceCoveredOrNot) {
   const auto ledger = std::make_shared<InFlightLedger>();
   Charge first = InFlightLedger::Add(ledger, 10, kStart, 500);

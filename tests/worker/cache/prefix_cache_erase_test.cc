@@ -25,6 +25,11 @@ class PrefixCacheEraseTest : public testing_support::PrefixCacheFixture {
     EXPECT_EQ(cache().EraseTenant(tenant, step), EraseProgress::kComplete);
     return step;
   }
+  EraseStep EraseChain(std::span<const BlockHash> chain) {
+    EraseStep step{.budget = kAll};
+    EXPECT_EQ(cache().EraseChain(chain, step), EraseProgress::kComplete);
+    return step;
+  }
   void VisitAsTenant(TenantId tenant, std::string_view letters, BlockHash root) {
     CacheUser user = User(letters, root);
     user.tenant = tenant;
@@ -187,6 +192,45 @@ TEST_F(PrefixCacheEraseTest, AStepKeepsToItsBudgetAndTheTreeIsSoundAfterEach) {
     ExpectSound();
   }
   EXPECT_EQ(freed, 6U);
+}
+
+TEST_F(PrefixCacheEraseTest, ABlockGoesWithWhatContinuesItAndWithItsFrontThatNothingElseNeeds) {
+  Visit("abcd");
+  Visit("abxy");
+  Visit("abc");
+  const std::vector<BlockHash> chain = cache().ChainTo(User("abc").hashes.back());
+  EXPECT_EQ(chain, User("abc").hashes);
+  cache().Pin(chain, std::nullopt);
+  EXPECT_EQ(EraseChain(chain).freed, 2U);
+  EXPECT_EQ(Cached("abcd"), 2U);
+  EXPECT_EQ(Cached("abxy"), 4U);
+  EXPECT_EQ(cache().PinsOf(std::span(chain).last(1)).awaited, 0U);  // its pin is gone with it
+  EXPECT_EQ(cache().ChainTo(chain.back()), std::vector{chain.back()});
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheEraseTest, ABlockThatIsNotThereLosesItsPin) {
+  const std::vector<BlockHash> chain = cache().ChainTo(User("abc").hashes.back());
+  cache().Pin(chain, std::nullopt);
+  EXPECT_EQ(cache().PinsOf(chain).awaited, 1U);
+  EXPECT_EQ(EraseChain(chain).freed, 0U);
+  EXPECT_EQ(cache().PinsOf(chain).awaited, 0U);
+}
+
+// The block is gone before its front is: later calls find what is left of the chain.
+TEST_F(PrefixCacheEraseTest, ABlocksErasureGoesOnAfterAPause) {
+  Visit("abcdef");
+  const std::vector<BlockHash> chain = cache().ChainTo(User("abcde").hashes.back());
+  std::uint32_t freed = 0;
+  int calls = 0;
+  for (EraseProgress progress = EraseProgress::kUnfinished; progress == EraseProgress::kUnfinished; ++calls) {
+    EraseStep step{.budget = 2};
+    progress = cache().EraseChain(chain, step);
+    freed += step.freed;
+    ExpectSound();
+  }
+  EXPECT_EQ(freed, 6U);
+  EXPECT_GE(calls, 3);
 }
 
 TEST_F(PrefixCacheEraseTest, OfATenantAllGoesWithAllThatContinuesIt) {

@@ -1,7 +1,7 @@
 // Random events for an engine: requests with several choices, tenants and priorities come, are cancelled, have wrong
-// hashes, ask for retention or for no caching; prefixes are pinned, prompts and tenants evicted, time passes, blocks
-// run out. Whatever happens, each request ends once with the right tokens, and all blocks come back. A failure prints
-// its seed.
+// hashes, ask for retention or for no caching; prefixes are pinned, prompts, blocks and tenants evicted, time passes,
+// blocks run out. Whatever happens, each request ends once with the right tokens, and all blocks come back. A failure
+// prints its seed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -142,13 +142,19 @@ class EngineFuzz {
     if (rng_.Below(2) == 0) sampling.logit_bias = {{.token = Between(0, 30), .bias = quarters(0, 40) - 5}};
   }
 
-  // A prompt, or all of a tenant.
+  // A prompt, its last full block, or all of a tenant.
   void EvictOne() {
     wire::Evict order{wire::TenantToEvict{std::vector<std::string>{"", "a", "b"}[rng_.Below(3)]}, 1};
     if (!prompts_.empty() && rng_.Below(4) > 0) {
       std::vector<TokenId> prompt = prompts_[rng_.Below(prompts_.size())];
       prompt.resize(1 + rng_.Below(prompt.size()));
-      order.what = wire::PromptToEvict{BlockHash{1, rng_.Below(2)}, std::move(prompt), {}};
+      const BlockHash root{1, rng_.Below(2)};
+      const std::vector<BlockHash> hashes = HashBlocks(root, prompt, model_->block_tokens());
+      if (!hashes.empty() && rng_.Below(3) == 0) {
+        order.what = wire::BlockToEvict{hashes.back()};
+      } else {
+        order.what = wire::PromptToEvict{root, std::move(prompt), {}};
+      }
     }
     (void)harness_->engine().Evict(LinkId(0), std::move(order));
   }

@@ -139,6 +139,25 @@ TEST_F(EngineEvictionsTest, OtherPromptsKeepWhatTheyShareWithIt) {
   EXPECT_EQ(CachedOf(other), 127U);
 }
 
+// Also while a request runs that has the block, and while one waits for it.
+TEST_F(EngineEvictionsTest, ErasesABlockByItsHashAlone) {
+  Make({}, {.max_running_requests = 1});
+  const std::vector<TokenId> front = Text(64, 1);
+  const std::vector<TokenId> named = Join(front, Text(64, 2));
+  const std::vector<TokenId> other = Join(front, Text(64, 3));
+  (void)CachedOf(other);
+  Submit(GreedyRequest(1, named, 20));
+  Submit(GreedyRequest(2, named, 5));
+  StepTimes(3);
+  const wire::Evict order{wire::BlockToEvict{HashBlocks(kRoot, named, 16).at(5)}, 7};
+  EXPECT_GE(Evict(order).busy_block_count, 4U);
+  harness_->Run();
+  EXPECT_EQ(harness_->outcome(1).tokens, Reference(named, 20));
+  EXPECT_EQ(CachedOf(other), 127U);
+  EXPECT_EQ(CachedOf(named), 64U);
+  EXPECT_EQ(Evict({wire::BlockToEvict{{5, 6}}, 7}), (wire::EvictAnswer{.answer_id = 7}));
+}
+
 TEST_F(EngineEvictionsTest, ErasesAllOfATenantAndNothingOfOthers) {
   for (std::uint64_t i = 0; i < 3; ++i) {
     (void)harness_->Serve(RequestOf("a", 10 + i, Text(50, i), 20));

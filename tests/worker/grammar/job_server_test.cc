@@ -20,6 +20,7 @@ std::string Do(const std::string& setup, std::string_view request) {
   if (request == "spin") {
     for (volatile int i = 0;;) i = i + 1;
   }
+  if (request == "wait") pause();
   if (request == "crash") abort();
   if (request == "pid") return std::to_string(getpid());
   if (request == "fill") {
@@ -40,9 +41,17 @@ class JobServerTest : public testing::Test {
     ASSERT_NE(server_, nullptr);
     ASSERT_TRUE(server_->SetUp("vocabulary"));
   }
-  std::optional<std::string> Run(std::string_view request, Duration time = std::chrono::seconds(60)) {
-    return server_->Run(request, {.time = time, .bytes = std::size_t{256} << 20U});
+  static JobLimits Limits() {
+    return {.processor_time = std::chrono::seconds(60),
+            .clock_time = std::chrono::seconds(120),
+            .bytes = std::size_t{256} << 20U};
   }
+  std::optional<std::string> Run(std::string_view request) {
+    JobResult result = server_->Run(request, Limits());
+    if (result.end != JobResult::End::kAnswered) return std::nullopt;
+    return std::move(result.answer);
+  }
+  JobResult::End EndOf(std::string_view request, const JobLimits& limits) { return server_->Run(request, limits).end; }
   std::unique_ptr<JobServer> server_;
 };
 
@@ -53,19 +62,30 @@ TEST_F(JobServerTest, JobsAnswerWithWhatWasSetUp) {
   EXPECT_EQ(Run(""), "vocabulary: ");
 }
 
-TEST_F(JobServerTest, AJobEndsAtItsTime) {
-  EXPECT_EQ(Run("spin", std::chrono::milliseconds(20)), std::nullopt);
+TEST_F(JobServerTest, AJobEndsWithItsProcessorTime) {
+  JobLimits limits = Limits();
+  limits.processor_time = std::chrono::milliseconds(20);
+  EXPECT_EQ(EndOf("spin", limits), JobResult::End::kTooLong);
+  EXPECT_EQ(Run("a"), "vocabulary: a");
+}
+
+// A machine that gives it no time is no fault of the job.
+TEST_F(JobServerTest, AJobThatGetsNoTimeEndsByTheClock) {
+  JobLimits limits = Limits();
+  limits.processor_time = std::chrono::milliseconds(20);
+  limits.clock_time = std::chrono::milliseconds(100);
+  EXPECT_EQ(EndOf("wait", limits), JobResult::End::kNotInTime);
   EXPECT_EQ(Run("a"), "vocabulary: a");
 }
 
 TEST_F(JobServerTest, AJobThatTakesTooMuchMemoryOrCrashesEndsAlone) {
-  EXPECT_EQ(Run("fill"), std::nullopt);
-  EXPECT_EQ(Run("crash"), std::nullopt);
+  EXPECT_EQ(EndOf("fill", Limits()), JobResult::End::kFailed);
+  EXPECT_EQ(EndOf("crash", Limits()), JobResult::End::kFailed);
   EXPECT_EQ(Run("a"), "vocabulary: a");
 }
 
 TEST_F(JobServerTest, AnAnswerThatIsTooLongIsNone) {
-  EXPECT_EQ(server_->Run("abc", {.answer_bytes = 3}), std::nullopt);
+  EXPECT_EQ(EndOf("abc", {.answer_bytes = 3}), JobResult::End::kFailed);
 }
 
 TEST_F(JobServerTest, JobsRunBesideOneAnother) {
@@ -73,7 +93,7 @@ TEST_F(JobServerTest, JobsRunBesideOneAnother) {
   EXPECT_EQ(Run("a"), "vocabulary: a");
   server_->Stop();
   other.join();
-  EXPECT_EQ(Run("a"), std::nullopt);
+  EXPECT_EQ(EndOf("a", Limits()), JobResult::End::kNotInTime);
 }
 
 TEST_F(JobServerTest, EachJobHasAProcessOfItsOwn) {
