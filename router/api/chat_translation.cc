@@ -64,6 +64,7 @@ constexpr auto kGuidedFields = std::to_array<RequestField<ChatWriter>>({
     SameField("grammar"),
     {"guided_whitespace_pattern", "Not supported.", Refused{}},
     {"structural_tag", "Not supported.", Refused{}},
+    SameField("extra_body"),
 });
 
 Result<ChatRequest> ReadTranslation(Result<Translation>&& translation) { return ReadTranslation(translation); }

@@ -58,12 +58,13 @@ struct ResponsesRequest {
 
 // A chat's body while it is being written.
 struct ChatWriter {
-  JsonWriter json;       // its members, except the messages
-  std::string messages;  // as JSON, separated by commas
-  std::string tools;     // the same
-  std::string system;    // a message that goes before `messages`, as JSON; may be empty
-  bool thinks = false;   // whether the client asks for reasoning
-  Translation result;    // but for its chat; message_origins without the system's
+  JsonWriter json;         // its members, except the messages
+  std::string messages;    // as JSON, separated by commas
+  std::string tools;       // the same
+  std::string system;      // a message that goes before `messages`, as JSON; may be empty
+  bool thinks = false;     // whether the client asks for reasoning
+  bool continues = false;  // whether the answer goes on with the last message
+  Translation result;      // but for its chat; message_origins without the system's
   std::set<std::string, std::less<>> tool_names_seen;
 
   // `origin`: the client's name for the item, for errors.

@@ -177,6 +177,10 @@ class InputItems {
     if (type == "function_call_output" || type == "custom_tool_call_output") return AddOutput(item);
     if (type == "reasoning") return AddReasoning(item);
     if (type == "additional_tools") return AddTools(item);
+    if (type == "item_reference") {
+      return InvalidArgument(item.PathOf("type"),
+                             "'item_reference' is not supported: this server stores nothing, send the item itself");
+    }
     return InvalidArgument(item.PathOf("type"), "'{}' is not supported", type);
   }
 
@@ -234,8 +238,8 @@ class InputItems {
       ROOST_ASSIGN_OR_RETURN(const std::string_view input, RequiredText(item, "input"));
       json.BeginObject().Key(kCustomToolInput).String(input).EndObject();
     } else {
-      ROOST_ASSIGN_OR_RETURN(const std::string_view arguments, RequiredText(item, "arguments"));
-      json.String(arguments);
+      const std::optional<JsonElement> arguments = item.Find("arguments");
+      json.Raw(arguments ? simdjson::minify(*arguments) : "{}");
     }
     json.EndObject().EndObject();
     if (!text_ && calls_.empty()) origin_ = item.path();
@@ -307,6 +311,7 @@ Result<void> ReadInput(JsonElement element, const std::string& path, ChatWriter&
 
 Result<void> ReadInstructions(JsonElement element, const std::string& path, ChatWriter& chat) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
+  if (text.empty()) return {};
   JsonWriter json;
   json.BeginObject().Key("role").String("system").Key("content").String(text).EndObject();
   chat.system = json.Take();
@@ -354,6 +359,24 @@ Result<void> CheckTruncation(JsonElement element, const std::string& path, ChatW
   ROOST_ASSIGN_OR_RETURN(const std::string_view truncation, StringOf(element, path));
   if (truncation == "disabled") return {};
   return InvalidArgument(path, "must be \"disabled\": this server leaves nothing out of a prompt");
+}
+
+// Most of it asks for what this server has no part of. Who asks for log probabilities would miss them.
+Result<void> CheckInclude(JsonElement element, const std::string& path, ChatWriter&) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> parts, ElementsOf(element, path));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string part_path = fmt::format("{}[{}]", path, i);
+    ROOST_ASSIGN_OR_RETURN(const std::string_view part, StringOf(parts[i], part_path));
+    if (part != "message.output_text.logprobs") continue;
+    return InvalidArgument(part_path, "is not supported: /v1/chat/completions has log probabilities");
+  }
+  return {};
+}
+
+Result<void> CheckTopLogprobs(JsonElement element, const std::string& path, ChatWriter&) {
+  ROOST_ASSIGN_OR_RETURN(const std::int64_t count, IntegerOf(element, path, 0, wire::kMaxTopLogprobs));
+  if (count == 0) return {};
+  return InvalidArgument(path, "must be 0: /v1/chat/completions has log probabilities");
 }
 
 Result<void> CheckStore(JsonElement element, const std::string& path, ChatWriter&) {
@@ -408,7 +431,9 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
     {"previous_response_id", "Not supported: nothing is stored.", Own<ChatWriter>{R"({"type":"null"})", &RefuseState}},
     {"conversation", "Not supported: nothing is stored.", Own<ChatWriter>{R"({"type":"null"})", &RefuseState}},
     {"prompt", "Not supported: nothing is stored.", Own<ChatWriter>{R"({"type":"null"})", &RefuseState}},
-    {"include", "Without effect.", Ignored{}},
+    {"include", "Without effect; log probabilities are not supported here.",
+     Own<ChatWriter>{R"({"type":"array","items":{"type":"string"}})", &CheckInclude}},
+    {"top_logprobs", "Must be 0.", Own<ChatWriter>{R"({"const":0})", &CheckTopLogprobs}},
     {"metadata", "Repeated in the answer.", Ignored{}},
     {"user", "Repeated in the answer.", Ignored{}},
     {"service_tier", "Without effect.", Ignored{}},

@@ -25,8 +25,27 @@ using ToolNames = std::map<std::string, ClientTool, std::less<>>;
 // The parameter that holds a custom tool's text.
 inline constexpr std::string_view kCustomToolInput = "input";
 
-// The text within a custom tool's arguments: {"input": "…"}. What a model wrote instead is the text.
-[[nodiscard]] std::string CustomInputOf(const std::string& arguments);
+// The text within a custom tool's arguments, {"input": "…"}, which come in pieces with any borders. What a model wrote
+// instead is the text, told at the end. A text that was cut off is what there is of it.
+class CustomInput {
+ public:
+  // Returns what became certain of the text.
+  [[nodiscard]] std::string Push(std::string_view piece);
+  // The arguments have ended: returns the rest of the text.
+  [[nodiscard]] std::string Finish();
+
+ private:
+  enum class State : std::uint8_t { kHead, kText, kDone, kOther };
+
+  void ReadHead();
+  void ReadText(std::string& text);
+
+  State state_ = State::kHead;
+  std::string pending_;  // not decided yet; with kOther everything
+};
+
+// The whole text.
+[[nodiscard]] std::string CustomInputOf(std::string_view arguments);
 
 // A namespace and a name as the name of one function.
 [[nodiscard]] inline std::string QualifiedName(std::string_view name_space, std::string_view name) {

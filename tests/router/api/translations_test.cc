@@ -395,7 +395,7 @@ TEST_F(TranslationsTest, CallsOfClientToolsHaveTheClientsNames) {
   EXPECT_EQ(At(whole->response->body, "/tools/1/type"), R"("custom")");  // as the client sent them
 }
 
-TEST_F(TranslationsTest, AStreamedCustomCallTellsItsTextOnce) {
+TEST_F(TranslationsTest, AStreamedCustomCallTellsItsText) {
   ServedModel model = ByteModel();
   model.max_context_tokens = 4000;
   model.chat_template =
