@@ -358,8 +358,9 @@ Result<std::optional<wire::Constraint>> CallConstraint(const ToolSet& tools, con
 
 Result<std::optional<wire::Constraint>> FormConstraint(const wire::Constraint& form, const ToolSet& tools,
                                                        const CallSyntax& syntax) {
-  const bool may_call =
-      tools.is_used() && !tools.is_forced() && (HasCallSyntax(syntax.family.tools) || HasXmlCalls(syntax.family.tools));
+  const bool is_json = form.kind == wire::ConstraintKind::kJson || form.kind == wire::ConstraintKind::kJsonSchema;
+  const bool may_call = is_json && tools.is_used() && !tools.is_forced() &&
+                        (HasCallSyntax(syntax.family.tools) || HasXmlCalls(syntax.family.tools));
   const bool is_reasoning = syntax.reasoning_start == ReasoningStart::kInside;
   if (!may_call && !is_reasoning) return std::optional<wire::Constraint>();
   const Writer writer(tools, syntax);

@@ -7,8 +7,9 @@
 //                                           also with a custom tool's grammar, or where the model sees more tools than
 //                                           it may call (ToolSet::limits_calls)
 //
-//   form      [reasoning] an answer of the request's own form, or calls, where the model may call; without tools where
-//             the prompt has begun the reasoning, which would have that form otherwise
+//   form      [reasoning] an answer of the request's own form; or calls, where that form is JSON and the model may
+//   call. A
+//             regex, a choice or a grammar describes all that the model writes behind its reasoning
 //
 //   calls     a call, then up to kMaxForcedCalls - 1 others; only one if the request wants one
 //   call      the function's name, then arguments that match its schema; any object if the function is not strict; for

@@ -175,14 +175,15 @@ constexpr std::string_view kForms[] = {R"("response_format":{"type":"json_object
                                        R"("guided_grammar":"root ::= \"x\"")",
                                        R"("guided_grammar":"start: \"x\"")"};
 
-TEST_F(CallsTest, AFormOfTheAnswerLeavesCallsPossible) {
+TEST_F(CallsTest, AJsonFormOfTheAnswerLeavesCallsPossible) {
   for (const std::string_view form : kForms) {
     dispatcher_.specs.clear();
-    const auto responder = Ask(fmt::format(R"("stream":false,{})", form));
-    ASSERT_THAT(dispatcher_.specs, SizeIs(1)) << form << responder->response->body;
+    Ask(fmt::format(R"("stream":false,{})", form));
+    ASSERT_THAT(dispatcher_.specs, SizeIs(1)) << form;
     const wire::Constraint& constraint = dispatcher_.specs[0].constraint.value();
-    EXPECT_EQ(constraint.kind, wire::ConstraintKind::kStructuralTag) << form;
-    EXPECT_THAT(constraint.text, HasSubstr("<tool_call>")) << form;
+    const bool is_json = form == kForms[0] || form == kForms[1];
+    EXPECT_EQ(constraint.kind == wire::ConstraintKind::kStructuralTag, is_json) << form;
+    EXPECT_EQ(constraint.text.find("<tool_call>") != std::string::npos, is_json) << form;
     EXPECT_EQ(constraint.field, form.substr(1, form.find('"', 1) - 1));
   }
   dispatcher_.specs.clear();
