@@ -64,7 +64,8 @@ constexpr auto kGuidedFields = std::to_array<RequestField<ChatWriter>>({
     SameField("grammar"),
     {"guided_whitespace_pattern", "Not supported.", Refused{}},
     {"structural_tag", "Not supported.", Refused{}},
-    SameField("extra_body"),
+    {"extra_body", "Must be empty, as in chat completions.",
+     Own<ChatWriter>{R"({"type":"object","maxProperties":0})", &CopyField}},
 });
 
 Result<ChatRequest> ReadTranslation(Result<Translation>&& translation) { return ReadTranslation(translation); }
