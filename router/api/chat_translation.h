@@ -78,8 +78,8 @@ struct ChatWriter {
 // For a field that has the same name in a chat; the chat's parser checks it.
 [[nodiscard]] Result<void> CopyField(JsonElement element, const std::string& path, ChatWriter& chat);
 
-// The fields of a chat that set the form of the answer: the same in all APIs.
-[[nodiscard]] std::span<const RequestField<ChatWriter>> GuidedFieldTable();
+// Fields of a chat that have one name and effect in all APIs: the form of the answer, and how tokens are drawn.
+[[nodiscard]] std::span<const RequestField<ChatWriter>> SharedFieldTable();
 
 // Translates the fields of the table, the guided ones, and Roost's own for cache and queue.
 [[nodiscard]] Result<void> TranslateFields(const JsonObject& body, std::span<const RequestField<ChatWriter>> fields,

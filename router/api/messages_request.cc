@@ -392,6 +392,8 @@ constexpr auto kMessagesFields = std::to_array<RequestField<ChatWriter>>({
     {"output_format", "An older name of output_config.format.",
      Own<ChatWriter>{kOutputFormatSchema, &ReadOutputFormat}},
     {"response_format", "Not supported here: see output_config.", Refused{}},
+    {"stop", "Not supported here: see stop_sequences.", Refused{}},
+    {"max_completion_tokens", "Not supported here: see max_tokens.", Refused{}},
     {"thinking", "Whether a model that can reason does so.", Own<ChatWriter>{kThinkingSchema, &ReadThinking}},
     {"mcp_servers", "Not supported: this server runs no tools of its own.", Refused{Refused::Accepts::kEmpty}},
     {"container", "Not supported: this server runs no tools of its own.", Refused{}},

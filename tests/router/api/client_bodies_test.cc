@@ -119,6 +119,30 @@ TEST_F(ClientBodiesTest, FormsThatStandWhereNobodyReadsThemAreRefused) {
               HasSubstr("[user"));
 }
 
+TEST_F(ClientBodiesTest, LimitsOfOtherApisAreKeptOrRefused) {
+  const auto told = [this](std::string_view path, std::string_view field) {
+    return Told(path, fmt::format(R"({{"model":"bytes","messages":[{}],"input":"q",{}}})", kUser, field));
+  };
+  for (const std::string_view field : {R"("max_tokens":4)", R"("max_completion_tokens":4)", R"("n":2)"}) {
+    EXPECT_THAT(told("/v1/responses", field),
+                HasSubstr(fmt::format(R"("param":"{}")", field.substr(1, field.find('"', 1) - 1))));
+  }
+  for (const std::string_view field :
+       {R"("stop":["x"])", R"("max_completion_tokens":4)", R"("n":2)", R"("bad_words":["x"])"}) {
+    EXPECT_THAT(told("/v1/messages", fmt::format(R"("max_tokens":4,{})", field)),
+                HasSubstr(std::string(field.substr(1, field.find('"', 1) - 1))));
+  }
+  for (const std::string_view path : {"/v1/messages", "/v1/responses"}) {
+    const std::string_view limit = path == "/v1/messages" ? R"("max_tokens":9)" : R"("max_output_tokens":9)";
+    told(path, fmt::format(R"({},"presence_penalty":1.5,"logit_bias":{{"65":-100}},"min_tokens":2,"n":1)", limit));
+    ASSERT_EQ(dispatcher_.specs.size(), 1U) << path;
+    const GenerateSpec& spec = dispatcher_.specs[0];
+    EXPECT_EQ(spec.sampling.presence_penalty, 1.5F);
+    ASSERT_EQ(spec.sampling.logit_bias.size(), 1U);
+    EXPECT_EQ(spec.min_output_tokens, 2U);
+  }
+}
+
 TEST_F(ClientBodiesTest, OptionsOfAFormThatAreOffAskForNothing) {
   const auto outputs = [this](std::string_view option) {
     return ToldChat(kUser, fmt::format(R"(,"structured_outputs":{{"regex":"[0-9]","json":null,{}}})", option));
