@@ -239,7 +239,9 @@ class InputItems {
       json.BeginObject().Key(kCustomToolInput).String(input).EndObject();
     } else {
       const std::optional<JsonElement> arguments = item.Find("arguments");
-      json.Raw(arguments ? simdjson::minify(*arguments) : "{}");
+      const bool is_object = arguments && arguments->is_object();  // of clients that read the text
+      if (!is_object) ROOST_RETURN_IF_ERROR(RequiredText(item, "arguments"));
+      json.Raw(simdjson::minify(*arguments));
     }
     json.EndObject().EndObject();
     if (!text_ && calls_.empty()) origin_ = item.path();
@@ -373,6 +375,11 @@ Result<void> CheckInclude(JsonElement element, const std::string& path, ChatWrit
   return {};
 }
 
+// Of the other APIs.
+Result<void> RefuseLength(JsonElement, const std::string& path, ChatWriter&) {
+  return InvalidArgument("max_output_tokens", "is the limit here, '{}' is not", path);
+}
+
 Result<void> CheckTopLogprobs(JsonElement element, const std::string& path, ChatWriter&) {
   ROOST_ASSIGN_OR_RETURN(const std::int64_t count, IntegerOf(element, path, 0, wire::kMaxTopLogprobs));
   if (count == 0) return {};
@@ -425,8 +432,9 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
     {"stop", "Texts that end the answer.",
      Own<ChatWriter>{R"({"oneOf":[{"type":"string"},{"type":"array","maxItems":16,"items":{"type":"string"}}]})",
                      &CopyField}},
-    {"max_tokens", "Not supported here: see max_output_tokens.", Refused{}},
-    {"max_completion_tokens", "Not supported here: see max_output_tokens.", Refused{}},
+    {"max_tokens", "Not supported here: see max_output_tokens.", Own<ChatWriter>{R"({"type":"null"})", &RefuseLength}},
+    {"max_completion_tokens", "Not supported here: see max_output_tokens.",
+     Own<ChatWriter>{R"({"type":"null"})", &RefuseLength}},
     {"text", "The form of the answer's text.", Own<ChatWriter>{kTextFormatSchema, &ReadTextFormat}},
     {"reasoning", "How much the model reasons, for templates that use it.",
      Own<ChatWriter>{kReasoningSchema, &ReadReasoning}},

@@ -16,6 +16,7 @@ namespace roost::router {
 namespace {
 
 constexpr std::size_t kUnitBytes = 6;  // of \uHHHH
+constexpr char32_t kReplacement = 0xFFFD;
 
 // The UTF-16 unit at the beginning of `text`; nothing if there is none.
 std::optional<std::uint32_t> UnitOf(std::string_view text) {
