@@ -95,7 +95,8 @@ class Writer {
   Format FormOrCalls(const Format& content) const {
     if (is_harmony()) {
       const Format final = Sequence({Marker("<|channel|>"), Text("final"), Marker("<|message|>"), content});
-      return Sequence({Messages({Text("analysis"), Text("commentary")}), Either({HarmonyCall(), final})});
+      // Commentary would be content beside the form.
+      return Sequence({Messages({Text("analysis")}), Either({HarmonyCall(), final})});
     }
     Formats parts = Reasoning();
     const Format calls = Trigger().empty() ? Calls() : Sequence({Marker(Trigger()), Calls()});

@@ -74,7 +74,7 @@ class MorningTest(unittest.TestCase):
         self.recording = Recording()
 
     def start(self, name, model):
-        return self.cluster.start_worker(name, "--served-model-name", model)
+        return self.cluster.start_worker(name, "--served-model-name", model, "--drain-timeout-seconds", "120")
 
     def roostctl(self, *words, codes=(0,)):
         told = subprocess.run([BIN / "roostctl", words[0], "--admin", self.router.admin, *words[1:]], capture_output=True,
