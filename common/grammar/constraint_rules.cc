@@ -156,6 +156,7 @@ class GrammarCheck {
 // notation: what stands between the quotes of a JSON string, or as it is where `place` is "text".
 //
 //   {"type": "grammar", "lark": "start: …"}    {"type": "grammar", "regex": "[a-z]+", "place": "text"}
+//   {"type": "grammar", "ebnf": "root ::= …"}, which is text always
 class StructuralTag {
  public:
   explicit StructuralTag(const wire::Constraint& constraint) : field_(constraint.field) {}
@@ -219,7 +220,9 @@ class StructuralTag {
   Result<void> WriteGrammar(element value) {
     std::string_view lark;
     std::string_view regex;
+    std::string_view ebnf;
     std::string_view place_name;
+    if (value["ebnf"].get(ebnf) == simdjson::SUCCESS) return WriteEbnf(ebnf);
     const bool is_lark = value["lark"].get(lark) == simdjson::SUCCESS;
     if (!is_lark && value["regex"].get(regex) != simdjson::SUCCESS) {
       return InvalidArgument(field_, "the structural tag has a grammar without lark or regex");
@@ -232,6 +235,14 @@ class StructuralTag {
     has_grammar_ = true;
     if (!is_lark) rules.text.insert(0, "root ::= ");
     json_.BeginObject().Key("type").String("grammar").Key("grammar").String(rules.text).EndObject();
+    return {};
+  }
+
+  Result<void> WriteEbnf(std::string_view text) {
+    const wire::Constraint grammar{.kind = wire::ConstraintKind::kGrammar, .text = std::string(text), .field = field_};
+    ROOST_RETURN_IF_ERROR(GrammarCheck(grammar).Run());
+    has_grammar_ = true;
+    json_.BeginObject().Key("type").String("grammar").Key("grammar").String(text).EndObject();
     return {};
   }
 
@@ -249,6 +260,8 @@ class StructuralTag {
 };
 
 }  // namespace
+
+bool IsLark(std::string_view grammar) { return grammar.find("::=") == std::string_view::npos; }
 
 Result<LibraryInput> LibraryInputOf(const wire::Constraint& constraint) {
   if (constraint.text.size() > wire::kMaxConstraintBytes) {
@@ -279,8 +292,7 @@ Result<LibraryInput> LibraryInputOf(const wire::Constraint& constraint) {
     case wire::ConstraintKind::kGrammar: {
       input.form = LibraryForm::kGrammar;
       input.has_grammar = true;
-      // EBNF has it in each rule, and Lark nowhere but in texts.
-      if (constraint.text.find("::=") == std::string::npos) {
+      if (IsLark(constraint.text)) {
         return take(LarkRules(constraint.text, RulePlace::kText, constraint.field));
       }
       ROOST_RETURN_IF_ERROR(GrammarCheck(constraint).Run());

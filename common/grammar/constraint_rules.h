@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -32,6 +33,9 @@ struct LibraryInput {
   CompileCost cost = 0;
   bool has_grammar = false;  // a client's own, whose cost is not known before it is compiled
 };
+
+// Whether a grammar is Lark and not EBNF, which has ::= in each rule; Lark has it nowhere but in texts.
+[[nodiscard]] bool IsLark(std::string_view grammar);
 
 // kInvalidArgument names the constraint's field.
 [[nodiscard]] Result<LibraryInput> LibraryInputOf(const wire::Constraint& constraint);

@@ -249,11 +249,24 @@ class Rewriter {
     return Strings{};
   }
 
+  // As zod writes it for a map of texts.
+  static bool AllowsEveryName(element schema) {
+    if (schema.is_bool()) return bool(schema);
+    if (!schema.is_object()) return false;
+    const simdjson::dom::object members(schema);
+    return std::all_of(members.begin(), members.end(), [](const simdjson::dom::key_value_pair& member) {
+      std::string_view type;
+      return IsAnnotation(member.key) ||
+             (member.key == "type" && member.value.get(type) == simdjson::SUCCESS && type == "string");
+    });
+  }
+
   Result<void> WriteTyped(const Place& place) {
     ROOST_ASSIGN_OR_RETURN(const Strings types, TypesMeant(place));
     for (const auto member : simdjson::dom::object(place.schema)) {
       const std::string_view key = member.key;
       if (key == "type" || IsAnnotation(key) || key == "$defs" || key == "definitions") continue;
+      if (key == "propertyNames" && Has(types, "object") && AllowsEveryName(member.value)) continue;
       if (key == "nullable" && member.value.is_bool() && !bool(member.value)) continue;
       const bool is_known = Has(kOfString, key) || Has(kOfNumber, key) || Has(kOfArray, key) || Has(kOfObject, key);
       if (!is_known) return ComplainAt(place, field_, "'{}' is not supported", key);

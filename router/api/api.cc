@@ -337,7 +337,7 @@ void Api::Health(Call& call) {
 void Api::Ready(Call& call) {
   if (draining_) return AnswerError(call, {ErrorCode::kUnavailable, "the router is draining", ""});
   const std::optional<std::string> model = ModelOfQuery(call.request.query);
-  const ReadyWorkers ready(services_.dispatcher.Workers());
+  const ReadyWorkers ready(services_.dispatcher.Workers(), services_.dispatcher.Standing().models);
   if (model && !ready.has(*model)) return AnswerError(call, AwayOrUnknown(*model));
   if (!model && ready.count() == 0) return AnswerError(call, {ErrorCode::kUnavailable, "no worker is ready", ""});
   // Names of models are for those with a key, where clients need one; the other listeners are the operators'.

@@ -114,21 +114,25 @@ Result<void> Api::CheckFreeCalls(const ToolSet& tools, ToolFamily calls) {
       "alone: leave the format out, or force the call");
 }
 
-// Forced or strict calls get the family's own form, if a constraint can describe it. If the request sets a form of its
-// own, that form has no place for calls, so strict calls are not constrained.
+// Forced or strict calls get the family's own form, if a constraint can describe it. A form of the request's own gets
+// its place behind reasoning and beside calls.
 Result<void> Api::ConstrainCalls(const ServedModel& model, Prompt& prompt) {
   const ToolFamily calls = prompt.family.tools;
+  const bool has_own_form = !prompt.tools.is_forced() && prompt.fields.constraint;
   const bool limits_xml = HasXmlCalls(calls) && prompt.tools.use == ToolUse::kAuto && prompt.tools.limits_calls();
-  if (!HasCallSyntax(calls) && !limits_xml) return CheckFreeCalls(prompt.tools, calls);
-  if (!prompt.tools.is_forced() && prompt.fields.constraint) return {};
+  if (!HasCallSyntax(calls) && !limits_xml) ROOST_RETURN_IF_ERROR(CheckFreeCalls(prompt.tools, calls));
+  if (!HasCallSyntax(calls) && !limits_xml && !has_own_form) return {};
   const auto special_token = [&model](std::string_view text) {
     const std::optional<TokenId> id = model.tokenizer->IdOf(text);
     return id && model.tokenizer->IsSpecial(*id) ? id : std::nullopt;
   };
   OutputFamily family = model.chat_template->family();
   family.tools = prompt.family.tools;
-  ROOST_ASSIGN_OR_RETURN(std::optional<wire::Constraint> constraint,
-                         CallConstraint(prompt.tools, {family, prompt.reasoning_start, special_token}));
+  const CallSyntax syntax{family, prompt.reasoning_start, special_token};
+  Result<std::optional<wire::Constraint>> read = has_own_form
+                                                     ? FormConstraint(*prompt.fields.constraint, prompt.tools, syntax)
+                                                     : CallConstraint(prompt.tools, syntax);
+  ROOST_ASSIGN_OR_RETURN(std::optional<wire::Constraint> constraint, std::move(read));
   if (!constraint) return {};
   prompt.fields.constraint = std::move(constraint);
   prompt.tools.forced_form = ForcedForm::kFamily;
@@ -433,6 +437,7 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
   options.format = std::move(format);
   options.delivery = fields.delivery;
   options.text = {.stop = fields.stop, .stop_text = fields.stop_text, .special_text = fields.special_text};
+  options.calls = prompt.tools.count;
   SetParser(*prompt.specs.front().model, prompt.family, {prompt.reasoning_start, std::move(prompt.tools), answer_id},
             options);
   options.token_ids = fields.token_ids;

@@ -30,7 +30,7 @@ class Reader {
  public:
   Reader(element root, std::string_view text) : root_(root), text_(text) {}
 
-  // The schema of a parameter; nothing if there is none.
+  // The schema of a parameter, or of all that have no name of their own; nothing if there is none.
   [[nodiscard]] std::optional<element> Find(element schema, std::string_view name, std::size_t depth = 0) const {
     if (!schema.is_object() || depth > kMaxDepth) return std::nullopt;
     const Place place{schema, "", 0};
@@ -42,7 +42,8 @@ class Reader {
     ForEachBelow(place, [&](element below) {
       if (!found) found = Find(below, name, depth + 1);
     });
-    return found;
+    const std::optional<element> others = place.Find("additionalProperties");
+    return !found && others && others->is_object() ? others : found;
   }
 
   void Add(element schema, Allowed& allowed, std::size_t depth = 0) const {

@@ -1,6 +1,7 @@
 #include "router/api/call_constraint.h"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <algorithm>
 #include <string>
@@ -46,6 +47,35 @@ Format Grammar(const TextGrammar& grammar, std::string_view place) {
   json.Key(grammar.syntax == TextGrammar::Syntax::kLark ? "lark" : "regex").String(grammar.text).EndObject();
   return json.Take();
 }
+Format Choice(std::string_view choices) {
+  simdjson::dom::parser parser;
+  simdjson::dom::array texts;
+  Formats all;
+  if (parser.parse(choices.data(), choices.size()).get(texts) == simdjson::SUCCESS) {
+    for (const simdjson::dom::element each : texts) {
+      std::string_view text;
+      if (each.get(text) == simdjson::SUCCESS) all.push_back(Text(text));
+    }
+  }
+  return Either(all);
+}
+// The form of a whole answer. It was checked when it was read.
+Format FormatOf(const wire::Constraint& form) {
+  const auto rules = [&form](std::string_view syntax) {
+    JsonWriter json;
+    json.BeginObject().Key("type").String("grammar").Key("place").String("text").Key(syntax).String(form.text);
+    return json.EndObject().Take();
+  };
+  switch (form.kind) {
+    case wire::ConstraintKind::kJson: return Schema(R"({"type":"object"})");
+    case wire::ConstraintKind::kJsonSchema: return Schema(form.text);
+    case wire::ConstraintKind::kRegex: return rules("regex");
+    case wire::ConstraintKind::kChoice: return Choice(form.text);
+    case wire::ConstraintKind::kGrammar: return rules(grammar::IsLark(form.text) ? "lark" : "ebnf");
+    case wire::ConstraintKind::kStructuralTag: break;
+  }
+  return Text(form.text);
+}
 Format AnyText() { return R"({"type":"any_text"})"; }
 Format Nothing() { return R"("")"; }
 
@@ -58,6 +88,26 @@ class Writer {
     Formats parts = Reasoning();
     if (!Trigger().empty()) parts.push_back(Marker(Trigger()));
     parts.push_back(Calls());
+    return Sequence(parts);
+  }
+
+  // An answer of the form `content`, or calls.
+  Format FormOrCalls(const Format& content) const {
+    if (is_harmony()) {
+      const Format final = Sequence({Marker("<|channel|>"), Text("final"), Marker("<|message|>"), content});
+      // Commentary would be content beside the form.
+      return Sequence({Messages({Text("analysis")}), Either({HarmonyCall(), final})});
+    }
+    Formats parts = Reasoning();
+    const Format calls = Trigger().empty() ? Calls() : Sequence({Marker(Trigger()), Calls()});
+    parts.push_back(Either({content, calls}));
+    return Sequence(parts);
+  }
+
+  // Reasoning, which the prompt has begun, then an answer of the form `content`.
+  Format FormBehindReasoning(const Format& content) const {
+    Formats parts = Reasoning();
+    parts.push_back(content);
     return Sequence(parts);
   }
 
@@ -274,10 +324,10 @@ class Writer {
   const CallSyntax& syntax_;
 };
 
-Result<std::optional<wire::Constraint>> ConstraintOf(const Format& format) {
+Result<std::optional<wire::Constraint>> ConstraintOf(const Format& format, std::string field = "tools") {
   wire::Constraint constraint{.kind = wire::ConstraintKind::kStructuralTag,
                               .text = fmt::format(R"({{"type":"structural_tag","format":{}}})", format),
-                              .field = "tools"};
+                              .field = std::move(field)};
   ROOST_RETURN_IF_ERROR(grammar::LibraryInputOf(constraint));
   return std::optional(std::move(constraint));
 }
@@ -305,6 +355,18 @@ Result<std::optional<wire::Constraint>> CallConstraint(const ToolSet& tools, con
   if (!tools.is_forced() && !is_strict) return std::optional<wire::Constraint>();
   const Writer writer(tools, syntax);
   return ConstraintOf(tools.is_forced() ? writer.Forced() : writer.Strict());
+}
+
+Result<std::optional<wire::Constraint>> FormConstraint(const wire::Constraint& form, const ToolSet& tools,
+                                                       const CallSyntax& syntax) {
+  const bool is_json = form.kind == wire::ConstraintKind::kJson || form.kind == wire::ConstraintKind::kJsonSchema;
+  const bool may_call = is_json && tools.is_used() && !tools.is_forced() &&
+                        (HasCallSyntax(syntax.family.tools) || HasXmlCalls(syntax.family.tools));
+  const bool is_reasoning = syntax.reasoning_start == ReasoningStart::kInside;
+  if (!may_call && !is_reasoning) return std::optional<wire::Constraint>();
+  const Writer writer(tools, syntax);
+  const Format content = FormatOf(form);
+  return ConstraintOf(may_call ? writer.FormOrCalls(content) : writer.FormBehindReasoning(content), form.field);
 }
 
 Result<std::optional<wire::Constraint>> CallListConstraint(const ToolSet& tools) {

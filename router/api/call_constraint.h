@@ -7,6 +7,10 @@
 //                                           also with a custom tool's grammar, or where the model sees more tools than
 //                                           it may call (ToolSet::limits_calls)
 //
+//   form      [reasoning] an answer of the request's own form; or calls, where that form is JSON and the model may
+//   call. A
+//             regex, a choice or a grammar describes all that the model writes behind its reasoning
+//
 //   calls     a call, then up to kMaxForcedCalls - 1 others; only one if the request wants one
 //   call      the function's name, then arguments that match its schema; any object if the function is not strict; for
 //             a custom tool's grammar {"input": "a text of it"}
@@ -43,6 +47,11 @@ struct CallSyntax {
 
 // Forced calls as a list: [{"name": "f", "arguments": {…}}, …].
 [[nodiscard]] Result<std::optional<wire::Constraint>> CallListConstraint(const ToolSet& tools);
+
+// For a request with a form of its own (response_format and others), whose calls are not forced. Empty where the form
+// alone says all: no call is possible, and the prompt has begun no reasoning.
+[[nodiscard]] Result<std::optional<wire::Constraint>> FormConstraint(const wire::Constraint& form, const ToolSet& tools,
+                                                                     const CallSyntax& syntax);
 
 // The family must have a call syntax, or XML, of which calls are described that are not forced and limited. Empty when
 // calls are neither forced nor strict. An error names the tools when their schemas use something that a constraint can

@@ -208,6 +208,19 @@ Result<jinja::Value> ParseMessage(JsonElement element, std::string path) {
   return jinja::Value::Mapping(std::move(result));
 }
 
+// Mistral, DeepSeek and others mark an assistant's message that the answer goes on with.
+bool BeginsAnswer(const JsonObject& message) {
+  const auto is_true = [&message](std::string_view name) {
+    const std::optional<JsonElement> element = message.Find(name);
+    bool flag = false;
+    return element && element->get(flag) == simdjson::SUCCESS && flag;
+  };
+  const std::optional<JsonElement> role = message.Find("role");
+  std::string_view name;
+  return role && role->get(name) == simdjson::SUCCESS && name == "assistant" &&
+         (is_true("prefix") || is_true("partial"));
+}
+
 Result<void> ReadMessages(JsonElement element, const std::string& path, ChatRequest& request) {
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> messages, ElementsOf(element, path));
   if (messages.empty()) return InvalidArgument(path, "must hold at least one message");
@@ -218,6 +231,8 @@ Result<void> ReadMessages(JsonElement element, const std::string& path, ChatRequ
     result.push_back(std::move(message));
   }
   request.messages = jinja::Value::List(std::move(result));
+  ROOST_ASSIGN_OR_RETURN(const JsonObject last, JsonObject::From(messages.back(), path));
+  if (BeginsAnswer(last)) request.generation_prompt = ChatRequest::GenerationPrompt::kContinue;
   return {};
 }
 

@@ -52,7 +52,12 @@ constexpr RequestField<ChatWriter> SameField(std::string_view name) {
   return {name, "As in chat completions.", Own<ChatWriter>{"{}", &CopyField}};
 }
 
-constexpr auto kGuidedFields = std::to_array<RequestField<ChatWriter>>({
+Result<void> CheckOneChoice(JsonElement element, const std::string& path, ChatWriter&) {
+  ROOST_RETURN_IF_ERROR(IntegerOf(element, path, 1, 1));
+  return {};
+}
+
+constexpr auto kSharedFields = std::to_array<RequestField<ChatWriter>>({
     SameField("structured_outputs"),
     SameField("guided_json"),
     SameField("guided_regex"),
@@ -64,6 +69,22 @@ constexpr auto kGuidedFields = std::to_array<RequestField<ChatWriter>>({
     SameField("grammar"),
     {"guided_whitespace_pattern", "Not supported.", Refused{}},
     {"structural_tag", "Not supported.", Refused{}},
+    SameField("min_p"),
+    SameField("repetition_penalty"),
+    SameField("presence_penalty"),
+    SameField("frequency_penalty"),
+    SameField("logit_bias"),
+    SameField("min_tokens"),
+    SameField("ignore_eos"),
+    SameField("stop_token_ids"),
+    SameField("include_stop_str_in_output"),
+    SameField("bad_words"),
+    SameField("allowed_token_ids"),
+    SameField("logits_processors"),
+    SameField("truncate_prompt_tokens"),
+    {"n", "Must be 1.", Own<ChatWriter>{R"({"const":1})", &CheckOneChoice}},
+    {"extra_body", "Must be empty, as in chat completions.",
+     Own<ChatWriter>{R"({"type":"object","maxProperties":0})", &CopyField}},
 });
 
 Result<ChatRequest> ReadTranslation(Result<Translation>&& translation) { return ReadTranslation(translation); }
@@ -97,7 +118,7 @@ void ChatWriter::AddTool(std::string_view tool, std::string_view origin) {
   result.tool_origins.emplace_back(origin);
 }
 
-std::span<const RequestField<ChatWriter>> GuidedFieldTable() { return kGuidedFields; }
+std::span<const RequestField<ChatWriter>> SharedFieldTable() { return kSharedFields; }
 
 Result<void> CopyField(JsonElement element, const std::string& path, ChatWriter& chat) {
   chat.json.Key(path).Raw(simdjson::minify(element));
@@ -108,9 +129,9 @@ Result<void> TranslateFields(const JsonObject& body, std::span<const RequestFiel
                              ChatWriter& chat) {
   chat.json.BeginObject();
   ROOST_RETURN_IF_ERROR(ReadFields(body, fields, chat));
-  ROOST_RETURN_IF_ERROR(ReadFields(body, GuidedFieldTable(), chat));
+  ROOST_RETURN_IF_ERROR(ReadFields(body, SharedFieldTable(), chat));
   for (const RequestField<CacheFields>& field : CacheFieldTable()) CopyMembers(body, {field.name}, chat.json);
-  chat.result.unknown_field_count = CountUnknown(body, fields, GuidedFieldTable(), CacheFieldTable());
+  chat.result.unknown_field_count = CountUnknown(body, fields, SharedFieldTable(), CacheFieldTable());
   return {};
 }
 

@@ -58,12 +58,13 @@ struct ResponsesRequest {
 
 // A chat's body while it is being written.
 struct ChatWriter {
-  JsonWriter json;       // its members, except the messages
-  std::string messages;  // as JSON, separated by commas
-  std::string tools;     // the same
-  std::string system;    // a message that goes before `messages`, as JSON; may be empty
-  bool thinks = false;   // whether the client asks for reasoning
-  Translation result;    // but for its chat; message_origins without the system's
+  JsonWriter json;         // its members, except the messages
+  std::string messages;    // as JSON, separated by commas
+  std::string tools;       // the same
+  std::string system;      // a message that goes before `messages`, as JSON; may be empty
+  bool thinks = false;     // whether the client asks for reasoning
+  bool continues = false;  // whether the answer goes on with the last message
+  Translation result;      // but for its chat; message_origins without the system's
   std::set<std::string, std::less<>> tool_names_seen;
 
   // `origin`: the client's name for the item, for errors.
@@ -77,8 +78,8 @@ struct ChatWriter {
 // For a field that has the same name in a chat; the chat's parser checks it.
 [[nodiscard]] Result<void> CopyField(JsonElement element, const std::string& path, ChatWriter& chat);
 
-// The fields of a chat that set the form of the answer: the same in all APIs.
-[[nodiscard]] std::span<const RequestField<ChatWriter>> GuidedFieldTable();
+// Fields of a chat that have one name and effect in all APIs: the form of the answer, and how tokens are drawn.
+[[nodiscard]] std::span<const RequestField<ChatWriter>> SharedFieldTable();
 
 // Translates the fields of the table, the guided ones, and Roost's own for cache and queue.
 [[nodiscard]] Result<void> TranslateFields(const JsonObject& body, std::span<const RequestField<ChatWriter>> fields,

@@ -203,7 +203,7 @@ void Generation::OnTokens(std::size_t prompt, ChoiceTokens tokens) {
   if (options_.admission != nullptr) options_.admission->TakeTokens(tokens.tokens.size(), services_.clock.Now());
   if (!choice.began) BeginChoice(index);
   Say(index, Parse(choice, std::move(tokens)));
-  if (ended_ || !choice.stop->stopped()) return;
+  if (ended_ || !choice.is_stopped()) return;
   CompleteChoice(index, wire::FinishReason::kStop, std::nullopt);
   FinishIfDone(prompt);
 }
@@ -259,7 +259,7 @@ void Generation::TellTimes(Choice& choice, std::uint32_t token_count) {
 AnswerDelta Generation::Parse(Choice& choice, ChoiceTokens tokens) {
   AnswerDelta delta;
   for (const TokenId& token : tokens.tokens) {
-    if (choice.stop->stopped()) break;
+    if (choice.is_stopped()) break;
     if (choice.parser->is_reasoning()) ++choice.reasoning_token_count;
     AnswerDelta piece;
     choice.parser->Push(choice.stream.Push(token, stop_tokens_), piece);
@@ -270,13 +270,16 @@ AnswerDelta Generation::Parse(Choice& choice, ChoiceTokens tokens) {
   return delta;
 }
 
-void Generation::AppendVisible(Choice& choice, AnswerDelta piece, AnswerDelta& delta) {
+void Generation::AppendVisible(Choice& choice, AnswerDelta piece, AnswerDelta& delta) const {
+  if (choice.has_all_calls) return;
   delta.reasoning += piece.reasoning;
   delta.content += choice.stop->Push(piece.content);
   if (choice.stop->stopped() || piece.tool_calls.empty()) return;
   // A stop string does not reach over a call.
   delta.content += choice.stop->Flush();
   for (ToolCallDelta& call : piece.tool_calls) {
+    choice.has_all_calls = options_.calls == ToolCallCount::kOne && call.index > 0;
+    if (choice.has_all_calls) return;
     const bool goes_on = call.id.empty() && !delta.tool_calls.empty();
     goes_on ? void(delta.tool_calls.back().arguments += call.arguments) : delta.tool_calls.push_back(std::move(call));
   }
@@ -340,9 +343,9 @@ void Generation::CompleteChoice(std::uint32_t index, wire::FinishReason reason, 
   choice.parser->Finish(last);
   AnswerDelta rest;
   AppendVisible(choice, std::move(last), rest);
-  rest.content += choice.stop->Flush();
+  if (!choice.has_all_calls) rest.content += choice.stop->Flush();
   if (rest.has_text()) Say(index, std::move(rest));
-  const bool stopped = reason == wire::FinishReason::kStop || choice.stop->stopped();
+  const bool stopped = reason == wire::FinishReason::kStop || choice.is_stopped();
   if (!stopped) return EndChoice(index, Outcome::kLength);
   EndChoice(index, choice.tool_call_count > 0 ? Outcome::kToolCalls : Outcome::kStop);
 }

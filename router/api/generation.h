@@ -43,6 +43,7 @@
 #include "router/api/output_parser.h"
 #include "router/api/request_trace.h"
 #include "router/api/sampling_fields.h"
+#include "router/api/tool_set.h"
 #include "router/fleet/dispatcher.h"
 #include "router/text/text_work.h"
 
@@ -65,6 +66,7 @@ struct GenerationOptions {
   std::unique_ptr<AnswerFormat> format;
   Delivery delivery = Delivery::kWhole;
   TextOptions text;  // its stop strings end what the client sees as content, not reasoning or calls
+  ToolCallCount calls = ToolCallCount::kMany;  // kOne: a choice ends where a second call would begin
   TokenIdReport token_ids = TokenIdReport::kOmit;
   std::vector<std::string> echoes;  // by prompt: the text with which its choices begin; empty without an echo
   enum class Output { kTell, kDrop } output = Output::kTell;  // kDrop: the answer is the echo alone
@@ -98,11 +100,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::unique_ptr<OutputParser> parser;
     std::unique_ptr<StopFilter> stop;  // behind a pointer, because it must not move: it points into itself
     bool began = false;
-    ChoiceAnswer answer;  // so far; a stream sets only its finish
+    bool has_all_calls = false;  // a call more than the request wants had begun
+    ChoiceAnswer answer;         // so far; a stream sets only its finish
     std::uint32_t tool_call_count = 0;
     std::uint32_t reasoning_token_count = 0;
     std::optional<Outcome> outcome;  // set when the choice ends
     std::optional<Instant> last_tokens_at;
+
+    // Whether it ends here, whatever the worker writes next.
+    [[nodiscard]] bool is_stopped() const { return has_all_calls || stop->stopped(); }
   };
 
   struct Prompt {
@@ -135,8 +141,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void TellTimes(Choice& choice, std::uint32_t token_count);
   // Turns the tokens into a delta.
   [[nodiscard]] AnswerDelta Parse(Choice& choice, ChoiceTokens tokens);
-  // Appends `piece` to `delta`, with its content up to the first stop string.
-  static void AppendVisible(Choice& choice, AnswerDelta piece, AnswerDelta& delta);
+  // Appends `piece` to `delta`, up to the first stop string of its content, or to the first call too many.
+  void AppendVisible(Choice& choice, AnswerDelta piece, AnswerDelta& delta) const;
   void BeginChoice(std::uint32_t index);
   void Say(std::uint32_t index, AnswerDelta delta);
   void Gather(Choice& choice, AnswerDelta delta);

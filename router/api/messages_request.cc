@@ -227,6 +227,8 @@ Result<void> WriteSystem(const JsonObject& message, ChatWriter& chat) {
   return {};
 }
 
+bool HasWords(std::string_view text) { return text.find_first_not_of(" \t\r\n") != std::string_view::npos; }
+
 Result<void> ReadTurns(JsonElement element, const std::string& path, ChatWriter& chat) {
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> messages, ElementsOf(element, path));
   if (messages.empty()) return InvalidArgument(path, "must hold at least one message");
@@ -238,16 +240,19 @@ Result<void> ReadTurns(JsonElement element, const std::string& path, ChatWriter&
     }
     if (role == "system") {
       ROOST_RETURN_IF_ERROR(WriteSystem(message, chat));
+      chat.continues = false;
       continue;
     }
     ROOST_ASSIGN_OR_RETURN(const Turn turn, ReadTurn(message, role));
     WriteTurn(role, turn, message.path(), chat);
+    chat.continues = role == "assistant" && turn.tool_calls.empty() && HasWords(turn.text.value_or(""));
   }
   return {};
 }
 
 Result<void> ReadSystem(JsonElement element, const std::string& path, ChatWriter& chat) {
   ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfContent(element, path, &WithoutAccountLine));
+  if (text.empty()) return {};
   JsonWriter json;
   json.BeginObject().Key("role").String("system").Key("content").String(text).EndObject();
   chat.system = json.Take();
@@ -387,6 +392,8 @@ constexpr auto kMessagesFields = std::to_array<RequestField<ChatWriter>>({
     {"output_format", "An older name of output_config.format.",
      Own<ChatWriter>{kOutputFormatSchema, &ReadOutputFormat}},
     {"response_format", "Not supported here: see output_config.", Refused{}},
+    {"stop", "Not supported here: see stop_sequences.", Refused{}},
+    {"max_completion_tokens", "Not supported here: see max_tokens.", Refused{}},
     {"thinking", "Whether a model that can reason does so.", Own<ChatWriter>{kThinkingSchema, &ReadThinking}},
     {"mcp_servers", "Not supported: this server runs no tools of its own.", Refused{Refused::Accepts::kEmpty}},
     {"container", "Not supported: this server runs no tools of its own.", Refused{}},
@@ -401,6 +408,8 @@ Result<Translation> TranslateMessages(const JsonObject& body) {
   // Templates of reasoning models reason unless told not to; in this API the client must ask for it.
   chat.json.Key("chat_template_kwargs").BeginObject();
   chat.json.Key("enable_thinking").Bool(chat.thinks).Key("thinking").Bool(chat.thinks).EndObject();
+  // An assistant's message at the end is the beginning of the answer.
+  if (chat.continues) chat.json.Key("continue_final_message").Bool(true);
   return FinishChat(chat, "system");
 }
 
@@ -418,6 +427,7 @@ Result<Translation> ChatOfCountTokens(const JsonObject& body) { return Translate
 std::string MessagesFieldOf(std::string_view chat_field) {
   if (chat_field == "stop" || chat_field.starts_with("stop["))
     return "stop_sequences" + std::string(chat_field.substr(4));
+  if (chat_field == "continue_final_message") return "messages";
   if (chat_field.starts_with("response_format"))
     return "output_config.format" + std::string(chat_field.substr(std::string_view("response_format").size()));
   return std::string(chat_field);

@@ -134,7 +134,8 @@ bool GetsRequests(const WorkerStatus& worker) {
 
 }  // namespace
 
-ReadyWorkers::ReadyWorkers(std::span<const WorkerStatus> workers) {
+ReadyWorkers::ReadyWorkers(std::span<const WorkerStatus> workers, std::span<const ModelStanding> known) {
+  for (const ModelStanding& model : known) by_model_[model.model] = 0;
   for (const WorkerStatus& worker : workers) {
     const bool gets_requests = GetsRequests(worker);
     by_model_[worker.model] += gets_requests ? 1 : 0;

@@ -24,12 +24,13 @@ namespace roost::router {
 // because all go by WorkerStatus::state.
 class ReadyWorkers {
  public:
-  explicit ReadyWorkers(std::span<const WorkerStatus> workers);
+  // `known`: all models that workers brought, also those that nobody serves now.
+  ReadyWorkers(std::span<const WorkerStatus> workers, std::span<const ModelStanding> known);
 
   [[nodiscard]] std::size_t count() const { return count_; }
   [[nodiscard]] std::size_t CountOf(const std::string& model) const;  // or of an adapter
   [[nodiscard]] bool has(const std::string& model) const { return CountOf(model) > 0; }
-  // Models of all workers, also of those that are not ready.
+  // Also of models without a ready worker.
   [[nodiscard]] const std::map<std::string, std::size_t>& by_model() const { return by_model_; }
 
  private:

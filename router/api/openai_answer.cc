@@ -53,6 +53,15 @@ void WriteToolCallDelta(const ToolCallDelta& call, JsonWriter& json) {
   json.Key("arguments").String(call.arguments).EndObject().EndObject();
 }
 
+// A further piece of a custom tool's text, as JSON; empty without text.
+std::string CustomDelta(std::uint32_t index, std::string_view text) {
+  if (text.empty()) return "";
+  JsonWriter json;
+  json.BeginObject().Key("index").Number(index).Key("custom").BeginObject();
+  json.Key("input").String(text).EndObject().EndObject();
+  return json.Take();
+}
+
 // `calls` are those of the delta, as JSON.
 std::string DeltaText(const AnswerDelta& delta, std::string_view calls) {
   JsonWriter json;
@@ -224,12 +233,8 @@ void OpenAiAnswer::AppendRole(std::uint32_t choice, const Usage& usage, std::str
 }
 
 std::string OpenAiAnswer::CloseCustomCall(std::uint32_t choice) {
-  const auto open = custom_calls_.extract(choice);
-  if (open.empty()) return "";
-  JsonWriter json;
-  json.BeginObject().Key("index").Number(open.mapped().index).Key("custom").BeginObject();
-  json.Key("input").String(CustomInputOf(open.mapped().arguments)).EndObject().EndObject();
-  return json.Take();
+  auto open = custom_calls_.extract(choice);
+  return open.empty() ? "" : CustomDelta(open.mapped().index, open.mapped().input.Finish());
 }
 
 std::string OpenAiAnswer::CallDeltas(std::uint32_t choice, const AnswerDelta& delta) {
@@ -241,7 +246,7 @@ std::string OpenAiAnswer::CallDeltas(std::uint32_t choice, const AnswerDelta& de
   for (const ToolCallDelta& call : delta.tool_calls) {
     const auto open = custom_calls_.find(choice);
     if (open != custom_calls_.end() && open->second.index == call.index) {
-      open->second.arguments += call.arguments;
+      add(CustomDelta(call.index, open->second.input.Push(call.arguments)));
       continue;
     }
     add(CloseCustomCall(choice));
@@ -251,10 +256,12 @@ std::string OpenAiAnswer::CallDeltas(std::uint32_t choice, const AnswerDelta& de
       add(json.Take());
       continue;
     }
+    OpenCall begun{.index = call.index, .input = {}};
     json.BeginObject().Key("index").Number(call.index).Key("id").String(call.id).Key("type").String("custom");
-    json.Key("custom").BeginObject().Key("name").String(call.name).Key("input").String("").EndObject().EndObject();
+    json.Key("custom").BeginObject().Key("name").String(call.name);
+    json.Key("input").String(begun.input.Push(call.arguments)).EndObject().EndObject();
     add(json.Take());
-    custom_calls_[choice] = {call.index, call.arguments};
+    custom_calls_[choice] = std::move(begun);
   }
   return all;
 }

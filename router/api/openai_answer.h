@@ -17,6 +17,7 @@
 #include "router/api/answer.h"
 #include "router/api/completion_request.h"
 #include "router/api/sampling_fields.h"
+#include "router/api/tool_names.h"
 
 namespace roost::router {
 
@@ -64,9 +65,9 @@ class OpenAiAnswer final : public AnswerFormat {
   void EndChunk(const Usage& usage, std::string& frames) const;
   // Appends the chunk with the role; once for each choice.
   void AppendRole(std::uint32_t choice, const Usage& usage, std::string& frames);
-  // The calls of a delta as JSON, separated by commas. A custom tool's text is known when its call is whole.
+  // The calls of a delta as JSON, separated by commas.
   [[nodiscard]] std::string CallDeltas(std::uint32_t choice, const AnswerDelta& delta);
-  // The text of the choice's open call of a custom tool, if there is one.
+  // The rest of the text of the choice's open call of a custom tool, if there is one.
   [[nodiscard]] std::string CloseCustomCall(std::uint32_t choice);
   [[nodiscard]] bool HasDetails(const AnswerDelta& delta) const;
   // Details of tokens, in addition to the text. `Part` is an AnswerDelta or a ChoiceAnswer.
@@ -82,7 +83,7 @@ class OpenAiAnswer final : public AnswerFormat {
   // By choice: the call of a custom tool that is not whole yet.
   struct OpenCall {
     std::uint32_t index = 0;
-    std::string arguments;
+    CustomInput input;
   };
   std::map<std::uint32_t, OpenCall> custom_calls_;
   std::vector<std::size_t> text_offsets_;  // by choice: characters of the tokens so far

@@ -69,12 +69,15 @@ class ResponsesAnswer::EventSink final : public BlockSink {
   void OnOpen(const AnswerBlock& block) override {
     frames += answer_.Event("response.output_item.added", fmt::format(R"("output_index":{},"item":{})", block.index,
                                                                       answer_.ItemText(block, "in_progress")));
-    if (block.kind == BlockKind::kToolCall) return;
+    if (block.kind == BlockKind::kToolCall) {
+      answer_.custom_input_ = {};
+      return;
+    }
     frames += answer_.Event("response.content_part.added", PlaceOf(block) + ",\"part\":" + PartText(block.kind, ""));
   }
 
   void OnPiece(const AnswerBlock& block, std::string_view piece) override {
-    if (answer_.IsCustom(block)) return;  // its text is known when its arguments are whole
+    if (answer_.IsCustom(block)) return AddCustomInput(block, answer_.custom_input_.Push(piece));
     std::string members = PlaceOf(block) + ",\"delta\":" + Quoted(piece);
     if (block.kind == BlockKind::kText) members += ",\"logprobs\":[]";
     frames += answer_.Event(fmt::format("{}.delta", NameOfKind(block.kind)), members);
@@ -100,11 +103,15 @@ class ResponsesAnswer::EventSink final : public BlockSink {
                                         Quoted(answer_.ToolOf(block).name)));
   }
 
+  void AddCustomInput(const AnswerBlock& block, std::string_view text) {
+    if (text.empty()) return;
+    frames += answer_.Event("response.custom_tool_call_input.delta", PlaceOf(block) + ",\"delta\":" + Quoted(text));
+  }
+
   void CloseCustomCall(const AnswerBlock& block) {
-    const std::string input = Quoted(CustomInputOf(block.text));
-    constexpr std::string_view kName = "response.custom_tool_call_input";
-    frames += answer_.Event(fmt::format("{}.delta", kName), PlaceOf(block) + ",\"delta\":" + input);
-    frames += answer_.Event(fmt::format("{}.done", kName), PlaceOf(block) + ",\"input\":" + input);
+    AddCustomInput(block, answer_.custom_input_.Finish());
+    frames += answer_.Event("response.custom_tool_call_input.done",
+                            PlaceOf(block) + ",\"input\":" + Quoted(CustomInputOf(block.text)));
   }
 
   void CloseText(const AnswerBlock& block, std::string_view more) {

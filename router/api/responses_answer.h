@@ -72,6 +72,7 @@ class ResponsesAnswer final : public AnswerFormat {
 
   const ResponseIdentity identity_;
   AnswerBlocks blocks_;
+  CustomInput custom_input_;  // of the open block, if that is a custom tool's call
   ChoiceFinish finish_;
   std::string items_;  // of the output so far, as JSON, separated by commas
   std::uint64_t sequence_number_ = 0;

@@ -177,6 +177,10 @@ class InputItems {
     if (type == "function_call_output" || type == "custom_tool_call_output") return AddOutput(item);
     if (type == "reasoning") return AddReasoning(item);
     if (type == "additional_tools") return AddTools(item);
+    if (type == "item_reference") {
+      return InvalidArgument(item.PathOf("type"),
+                             "'item_reference' is not supported: this server stores nothing, send the item itself");
+    }
     return InvalidArgument(item.PathOf("type"), "'{}' is not supported", type);
   }
 
@@ -234,8 +238,10 @@ class InputItems {
       ROOST_ASSIGN_OR_RETURN(const std::string_view input, RequiredText(item, "input"));
       json.BeginObject().Key(kCustomToolInput).String(input).EndObject();
     } else {
-      ROOST_ASSIGN_OR_RETURN(const std::string_view arguments, RequiredText(item, "arguments"));
-      json.String(arguments);
+      const std::optional<JsonElement> arguments = item.Find("arguments");
+      const bool is_object = arguments && arguments->is_object();  // of clients that read the text
+      if (!is_object) ROOST_RETURN_IF_ERROR(RequiredText(item, "arguments"));
+      json.Raw(simdjson::minify(*arguments));
     }
     json.EndObject().EndObject();
     if (!text_ && calls_.empty()) origin_ = item.path();
@@ -307,6 +313,7 @@ Result<void> ReadInput(JsonElement element, const std::string& path, ChatWriter&
 
 Result<void> ReadInstructions(JsonElement element, const std::string& path, ChatWriter& chat) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
+  if (text.empty()) return {};
   JsonWriter json;
   json.BeginObject().Key("role").String("system").Key("content").String(text).EndObject();
   chat.system = json.Take();
@@ -356,6 +363,29 @@ Result<void> CheckTruncation(JsonElement element, const std::string& path, ChatW
   return InvalidArgument(path, "must be \"disabled\": this server leaves nothing out of a prompt");
 }
 
+// Most of it asks for what this server has no part of. Who asks for log probabilities would miss them.
+Result<void> CheckInclude(JsonElement element, const std::string& path, ChatWriter&) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> parts, ElementsOf(element, path));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string part_path = fmt::format("{}[{}]", path, i);
+    ROOST_ASSIGN_OR_RETURN(const std::string_view part, StringOf(parts[i], part_path));
+    if (part != "message.output_text.logprobs") continue;
+    return InvalidArgument(part_path, "is not supported: /v1/chat/completions has log probabilities");
+  }
+  return {};
+}
+
+// Of the other APIs.
+Result<void> RefuseLength(JsonElement, const std::string& path, ChatWriter&) {
+  return InvalidArgument("max_output_tokens", "is the limit here, '{}' is not", path);
+}
+
+Result<void> CheckTopLogprobs(JsonElement element, const std::string& path, ChatWriter&) {
+  ROOST_ASSIGN_OR_RETURN(const std::int64_t count, IntegerOf(element, path, 0, wire::kMaxTopLogprobs));
+  if (count == 0) return {};
+  return InvalidArgument(path, "must be 0: /v1/chat/completions has log probabilities");
+}
+
 Result<void> CheckStore(JsonElement element, const std::string& path, ChatWriter&) {
   ROOST_RETURN_IF_ERROR(BoolOf(element, path));
   return {};
@@ -399,6 +429,12 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
     {"parallel_tool_calls", "Whether an answer may hold several calls.",
      Own<ChatWriter>{R"({"type":"boolean"})", &CopyField}},
     {"response_format", "Not supported here: see text.", Refused{}},
+    {"stop", "Texts that end the answer.",
+     Own<ChatWriter>{R"({"oneOf":[{"type":"string"},{"type":"array","maxItems":16,"items":{"type":"string"}}]})",
+                     &CopyField}},
+    {"max_tokens", "Not supported here: see max_output_tokens.", Own<ChatWriter>{R"({"type":"null"})", &RefuseLength}},
+    {"max_completion_tokens", "Not supported here: see max_output_tokens.",
+     Own<ChatWriter>{R"({"type":"null"})", &RefuseLength}},
     {"text", "The form of the answer's text.", Own<ChatWriter>{kTextFormatSchema, &ReadTextFormat}},
     {"reasoning", "How much the model reasons, for templates that use it.",
      Own<ChatWriter>{kReasoningSchema, &ReadReasoning}},
@@ -408,7 +444,9 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
     {"previous_response_id", "Not supported: nothing is stored.", Own<ChatWriter>{R"({"type":"null"})", &RefuseState}},
     {"conversation", "Not supported: nothing is stored.", Own<ChatWriter>{R"({"type":"null"})", &RefuseState}},
     {"prompt", "Not supported: nothing is stored.", Own<ChatWriter>{R"({"type":"null"})", &RefuseState}},
-    {"include", "Without effect.", Ignored{}},
+    {"include", "Without effect; log probabilities are not supported here.",
+     Own<ChatWriter>{R"({"type":"array","items":{"type":"string"}})", &CheckInclude}},
+    {"top_logprobs", "Must be 0.", Own<ChatWriter>{R"({"const":0})", &CheckTopLogprobs}},
     {"metadata", "Repeated in the answer.", Ignored{}},
     {"user", "Repeated in the answer.", Ignored{}},
     {"service_tier", "Without effect.", Ignored{}},

@@ -98,6 +98,13 @@ Result<void> ReadConstraint(JsonElement element, const std::string& path, Fields
   return SetConstraint(kRead(element, path), fields.constraint);
 }
 
+// Of a body that was written by hand. Its members would have no effect there.
+Result<void> CheckExtraBody(JsonElement element, const std::string& path, Fields&) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject extra, JsonObject::From(element, path));
+  if (extra.members().empty()) return {};
+  return InvalidArgument(path, "must be empty: its members belong beside the other fields of the request");
+}
+
 Result<void> ReadRequestId(JsonElement element, const std::string& path, Fields& fields) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view id, StringOf(element, path));
   if (!IsValidRequestId(id)) {
@@ -218,6 +225,8 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
     {"guided_decoding_backend", "Without effect: there is one.", Ignored{}},
     {"guided_whitespace_pattern", "Not supported.", Refused{}},
     {"structural_tag", "Not supported: see tools.", Refused{}},
+    {"extra_body", "Must be empty: clients' libraries put its members beside the other fields.",
+     Own<Fields>{R"({"type":"object","maxProperties":0})", &CheckExtraBody}},
     {"request_id", "The client's own name for the request, in logs and decisions.",
      Own<Fields>{kRequestIdSchema, &ReadRequestId}},
     {"bad_words", "Not supported.", Refused{Refused::Accepts::kEmpty}},

@@ -103,6 +103,8 @@ ConstraintRead ReadStructuredOutputs(JsonElement element, const std::string& pat
     for (const Form& form : forms) {
       if (form.name == name) found = &form;
     }
+    bool flag = true;
+    if (found == nullptr && value.get(flag) == simdjson::SUCCESS && !flag) continue;  // an option that is off
     if (found == nullptr) return InvalidArgument(outputs.PathOf(name), "'{}' is not supported", name);
     ROOST_RETURN_IF_ERROR(SetConstraint(found->read(value, outputs.PathOf(name)), constraint));
   }

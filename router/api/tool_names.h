@@ -25,8 +25,27 @@ using ToolNames = std::map<std::string, ClientTool, std::less<>>;
 // The parameter that holds a custom tool's text.
 inline constexpr std::string_view kCustomToolInput = "input";
 
-// The text within a custom tool's arguments: {"input": "…"}. Anything else that a model wrote is the text.
-[[nodiscard]] std::string CustomInputOf(const std::string& arguments);
+// The text within a custom tool's arguments, {"input": "…"}, which come in pieces with any borders. If a model wrote
+// anything else, all of that is the text, told at the end. Of a text that was cut off, all that came counts.
+class CustomInput {
+ public:
+  // Returns the part of the text that is certain now.
+  [[nodiscard]] std::string Push(std::string_view piece);
+  // The arguments have ended: returns the rest of the text.
+  [[nodiscard]] std::string Finish();
+
+ private:
+  enum class State : std::uint8_t { kHead, kText, kDone, kOther };
+
+  void ReadHead();
+  void ReadText(std::string& text);
+
+  State state_ = State::kHead;
+  std::string pending_;  // not decided yet; with kOther everything
+};
+
+// The whole text.
+[[nodiscard]] std::string CustomInputOf(std::string_view arguments);
 
 // A namespace and a name as the name of one function.
 [[nodiscard]] inline std::string QualifiedName(std::string_view name_space, std::string_view name) {

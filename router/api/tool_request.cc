@@ -66,7 +66,8 @@ Result<ToolFunction> ReadCustomTool(const JsonObject& custom) {
 
 // The member of the object that its type names.
 Result<JsonObject> ReadTyped(const JsonObject& object) {
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> type, object.String("type"));
+  ROOST_ASSIGN_OR_RETURN(std::optional<std::string_view> type, object.String("type"));
+  if (!type && object.Find("function")) type = "function";  // as vLLM takes it
   if (type != "function" && type != "custom") {
     return InvalidArgument(object.PathOf("type"), "must be \"function\" or \"custom\"");
   }

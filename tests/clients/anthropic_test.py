@@ -194,6 +194,15 @@ def test_a_forced_tool_is_used_by_a_model_that_knows_none(client, choice):
     assert use.input["city"] in ("Paris", "Rome") and answer.stop_reason == "tool_use"
 
 
+@case("chat")
+def test_an_answer_goes_on_with_the_assistants_words(client):
+    fields = {"model": DEMO, "max_tokens": 8, "extra_body": GREEDY}
+    whole = client.messages.create(messages=ASK, **(fields | {"max_tokens": 16})).content[0].text
+    begun = client.messages.create(messages=ASK, **fields).content[0].text
+    rest = client.messages.create(messages=[*ASK, {"role": "assistant", "content": begun}], **fields)
+    assert begun + rest.content[0].text == whole
+
+
 @case("reasoning")
 def test_thoughts_are_a_block_of_their_own(client):
     fields = {"model": SCRIPTED, "max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1024}}

@@ -142,6 +142,50 @@ def test_a_custom_tool_holds_its_text_to_a_grammar(client):
     assert refused.value.param == "tools[1].custom.format.grammar.definition"
 
 
+NOTE = 'Line "one"\n\ttwo \\ three 🐔 é </tool> {"input": 1}\n*** End of Patch'
+
+
+@case("tool calls", "streaming")
+def test_a_custom_tools_text_streams_as_it_comes_and_is_whole(client):
+    fields = scripted("Keep a note.") | {"tools": [{"type": "custom", "custom": {"name": "note"}}]}
+    (call,) = client.chat.completions.create(**fields).choices[0].message.tool_calls
+    assert call.type == "custom" and call.custom.input == NOTE
+    pieces = [
+        delta["custom"].get("input")
+        for event in client.chat.completions.create(**fields, stream=True)
+        for delta in (event.to_dict()["choices"][0]["delta"].get("tool_calls", []) if event.choices else [])
+    ]
+    assert len(pieces) > 5 and "".join(pieces) == NOTE
+
+
+@case("responses", "tool calls", "streaming")
+def test_a_custom_tools_text_streams_in_responses_too(client):
+    fields = {"model": SCRIPTED, "input": "Keep a note.", "tools": [{"type": "custom", "name": "note"}]}
+    (whole,) = client.responses.create(**fields).output
+    assert whole.type == "custom_tool_call" and whole.input == NOTE
+    with client.responses.stream(**fields) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    pieces = [event.delta for event in events if event.type == "response.custom_tool_call_input.delta"]
+    (done,) = [event.input for event in events if event.type == "response.custom_tool_call_input.done"]
+    assert len(pieces) > 5 and "".join(pieces) == done == final.output[0].input == NOTE
+
+
+@case("tool calls")
+def test_one_call_is_made_where_one_is_wanted(client):
+    fields = scripted("What is the weather in Paris and in Rome?") | {"tools": [WEATHER], "parallel_tool_calls": False}
+    choice = client.chat.completions.create(**fields).choices[0]
+    assert choice.finish_reason == "tool_calls"
+    assert [json.loads(call.function.arguments)["city"] for call in choice.message.tool_calls] == ["Paris"]
+    answer = client.responses.create(
+        model=SCRIPTED,
+        input="What is the weather in Paris and in Rome?",
+        tools=[{"type": "function", **WEATHER["function"]}],
+        parallel_tool_calls=False,
+    )
+    assert [item.arguments for item in answer.output if item.type == "function_call"] == ['{"city": "Paris"}']
+
+
 @case("responses", "forced tool calls")
 def test_allowed_tools_are_the_ones_that_are_called(client):
     tools = [{"type": "function", **WEATHER["function"], "strict": True}, {"type": "custom", "name": "sum", "format": SUM}]

@@ -62,6 +62,7 @@ struct Case {
   Markers markers;
   ReasoningStart reasoning_start;
   ToolSet tools;
+  std::optional<wire::Constraint> form = {};  // of the answer, beside calls
 
   [[nodiscard]] std::string Name() const {
     return fmt::format("{}, markers {}, reasoning {}, use {}, count {}", NameOf(family.tools), int(markers),
@@ -74,7 +75,8 @@ class Writing {
   explicit Writing(const Case& which) : vocabulary_(which.family, which.markers) {
     const CallSyntax syntax{which.family, which.reasoning_start,
                             [this](std::string_view text) { return vocabulary_.Special(text); }};
-    const auto constraint = CallConstraint(which.tools, syntax);
+    const auto constraint =
+        which.form ? FormConstraint(*which.form, which.tools, syntax) : CallConstraint(which.tools, syntax);
     EXPECT_TRUE(constraint.ok()) << constraint.error().ToString();
     const auto library = worker::OpenGrammarLibrary(vocabulary_.texts);
     const auto compiled = library->Compile(**constraint);
@@ -205,6 +207,72 @@ TEST_P(CallOutputsTest, AreTheCallsThatWereAskedFor) {
       if (GetParam() != ToolFamily::kDeepSeek) continue;
       for (const Case& each : CasesOf(family, markers, start)) ExpectCalls(each, 40);
     }
+  }
+}
+
+// ---- answers with a form of their own ----
+
+struct Form {
+  wire::ConstraintKind kind;
+  const char* text;
+  bool (*holds)(std::string_view content);
+};
+
+bool IsX(std::string_view text) { return text == "x"; }
+constexpr Form kForms[] = {
+    {wire::ConstraintKind::kRegex, "^[0-9]{3}$",
+     [](std::string_view text) {
+       return text.size() == 3 && text.find_first_not_of("0123456789") == std::string_view::npos;
+     }},
+    {wire::ConstraintKind::kChoice, R"(["größe","no \"\\x4\"\n!"])",
+     [](std::string_view text) { return text == "größe" || text == "no \"\\x4\"\n!"; }},
+    {wire::ConstraintKind::kGrammar, R"(root ::= "x")", &IsX},
+    {wire::ConstraintKind::kGrammar, R"(start: "x")", &IsX},
+    {wire::ConstraintKind::kJsonSchema,
+     R"({"type":"object","properties":{"a":{"$ref":"#/$defs/d"}},"required":["a"],"additionalProperties":false,)"
+     R"("$defs":{"d":{"enum":[7]}}})",
+     [](std::string_view text) {
+       simdjson::dom::parser parser;
+       simdjson::dom::element root;
+       std::int64_t value = 0;
+       return parser.parse(simdjson::padded_string(text)).get(root) == simdjson::SUCCESS &&
+              root["a"].get(value) == simdjson::SUCCESS && value == 7;
+     }}};
+
+void ExpectFormOrCalls(const Case& which, const Form& form, int answer_count) {
+  SCOPED_TRACE(which.Name() + " " + form.text);
+  const Writing writing(which);
+  if (testing::Test::HasFailure()) return;
+  Rng rng(3);
+  int formed = 0;
+  int calling = 0;
+  for (int i = 0; i < answer_count; ++i) {
+    const std::optional<std::string> text = writing.Answer(rng);
+    if (!text) continue;
+    SCOPED_TRACE(*text);
+    const ChoiceAnswer answer = Read(which, *text);
+    const bool calls = !answer.tool_calls.empty();
+    ++(calls ? calling : formed);
+    for (const ToolCall& call : answer.tool_calls) ExpectHolds(call);
+    EXPECT_TRUE(calls ? answer.content.empty() : form.holds(answer.content)) << answer.content;
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GE(formed, 1);
+  EXPECT_EQ(calling > 0, which.tools.is_used() && form.kind == wire::ConstraintKind::kJsonSchema);
+}
+
+TEST_P(CallOutputsTest, HaveTheFormThatWasAskedForOrAreCalls) {
+  if (!worker::HasGrammarLibrary()) GTEST_SKIP() << "built without xgrammar";
+  const bool is_harmony = GetParam() == ToolFamily::kHarmony;
+  const OutputFamily family{GetParam(), is_harmony ? ReasoningForm::kNone : ReasoningForm::kThink, CallDialect::kUsual};
+  for (const Form& form : kForms) {
+    if (is_harmony && form.kind != wire::ConstraintKind::kJsonSchema) continue;  // it stands alone
+    Case each{family, Markers::kTokens, is_harmony ? ReasoningStart::kNever : ReasoningStart::kInside, TwoTools()};
+    each.form = wire::Constraint{.kind = form.kind, .text = form.text, .field = "response_format"};
+    ExpectFormOrCalls(each, form, 60);
+    if (is_harmony) continue;
+    each.tools.use = ToolUse::kNone;
+    ExpectFormOrCalls(each, form, 20);
   }
 }
 

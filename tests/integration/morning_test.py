@@ -1,5 +1,6 @@
-"""An operator's morning: a cordon, two models, a kill, a spike, a router that restarts. At each step /ready, roostctl,
-the console's answers, the metrics and the alerts' expressions must tell the same truth."""
+"""An operator's morning: a cordon, two models, a drain, a kill, a spike, a router that restarts. At each step /ready,
+roostctl status, top and doctor, the console's answers and the metrics must tell the same truth; and promtool judges what
+the alerts say of the whole morning, in which each step lasts for a quarter of an hour."""
 
 import json
 import shutil
@@ -15,24 +16,50 @@ import yaml
 from cluster import BIN, ROOT, Cluster, text, wait_until
 
 RULES = ROOT / "dashboards/rules/roost.yaml"
-ALERTS = {
-    rule["alert"]: rule["expr"]
-    for group in yaml.safe_load(RULES.read_text())["groups"]
-    for rule in group["rules"]
-    if "alert" in rule
-}
 SPIKE = 24
+STEP_MINUTES = 15
 
 
-def samples(body, names):
-    """Series of /metrics -> value, of these metrics, with the labels that a scrape adds."""
-    found = {}
-    for line in body.splitlines():
-        series, _, value = line.rpartition(" ")
-        name, _, labels = series.partition("{")
-        if name in names:
-            found[f'{name}{{job="r",instance="a"{"," + labels if labels else "}"}'] = value
-    return found
+class Recording:
+    """Scrapes of a router, one for each step, as series for promtool."""
+
+    def __init__(self):
+        self.steps = []  # their names
+        self.series = {}  # series -> {step: value}
+
+    def add(self, step, body):
+        """The last scrape of a step counts."""
+        if step not in self.steps:
+            self.steps.append(step)
+        for line in body.splitlines():
+            series, _, value = line.rpartition(" ")
+            name, _, labels = series.partition("{")
+            if name.startswith(("roost_router_", "process_", "roost_build_info")):
+                key = f'{name}{{job="r",instance="a"{"," + labels if labels else "}"}'
+                self.series.setdefault(key, {})[step] = value
+
+    def values(self, by_step):
+        parts = [f"{by_step[step]}+0x{STEP_MINUTES - 1}" if step in by_step else f"_x{STEP_MINUTES}" for step in self.steps]
+        return " ".join(parts)
+
+    def check(self, expected):
+        """`expected`: step -> labels of the alerts that fire at its end. Returns what promtool says against that."""
+        tests = [
+            {
+                "expr": 'ALERTS{alertstate="firing",severity=~"critical|warning"}',
+                "eval_time": f"{(place + 1) * STEP_MINUTES - 1}m",
+                "exp_samples": [{"labels": 'ALERTS{job="r",alertstate="firing",' + labels + "}", "value": 1}
+                                for labels in expected.get(step, [])],
+            }
+            for place, step in enumerate(self.steps)
+        ]
+        series = [{"series": name, "values": self.values(by_step)} for name, by_step in self.series.items()]
+        test = {"interval": "1m", "input_series": series, "promql_expr_test": tests}
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}, file)
+            file.flush()
+            done = subprocess.run(["promtool", "test", "rules", file.name], capture_output=True, text=True, check=False)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
 class MorningTest(unittest.TestCase):
@@ -44,14 +71,15 @@ class MorningTest(unittest.TestCase):
                         (("worker-a", "alpha"), ("worker-b", "alpha"), ("worker-c", "beta"))}  # fmt: skip
         self.router.wait_for_workers(3)
         self.asked = 0  # generations, of known models
+        self.recording = Recording()
 
     def start(self, name, model):
-        return self.cluster.start_worker(name, "--served-model-name", model)
+        return self.cluster.start_worker(name, "--served-model-name", model, "--drain-timeout-seconds", "120")
 
-    def roostctl(self, *words):
+    def roostctl(self, *words, codes=(0,)):
         told = subprocess.run([BIN / "roostctl", words[0], "--admin", self.router.admin, *words[1:]], capture_output=True,
                               text=True, check=False)
-        self.assertEqual(told.returncode, 0, f"{words}: {told.stdout} {told.stderr}")
+        self.assertIn(told.returncode, codes, f"{words}: {told.stdout} {told.stderr}")
         return told.stdout
 
     def ask(self, model, seed=""):
@@ -75,14 +103,12 @@ class MorningTest(unittest.TestCase):
                      for model in told["models"]}  # fmt: skip
         return answer.status, by_ready, by_status, by_console, by_metric
 
-    def check_truth(self, expected, level):
-        """`expected`: ready workers by model. /ready lists models that have workers."""
+    def check_truth(self, step, expected, level):
+        """`expected`: ready workers by model."""
 
         def agree():
             status, by_ready, *others = self.ready_everywhere()
-            return status == 200 and by_ready == {model: count for model, count in expected.items() if model in by_ready} and \
-                all(count == 0 for model, count in expected.items() if model not in by_ready) and \
-                all(other == expected for other in others)  # fmt: skip
+            return status == 200 and all(other == expected for other in (by_ready, *others))
 
         wait_until(agree, f"that all places tell {expected}; now {self.ready_everywhere()}")
         for model, count in expected.items():
@@ -91,7 +117,8 @@ class MorningTest(unittest.TestCase):
         told = self.told()
         self.assertEqual(told["verdict"]["level"], level, told["verdict"])
         self.check_lines()
-        self.check_alert({model for model, count in expected.items() if count == 0})
+        self.check_doctor(expected)
+        self.recording.add(step, self.router.request("GET", "/metrics").body)
 
     def check_lines(self):
         """The verdict is one line, the same in every place. Ages in it go on, so it is compared without them."""
@@ -103,22 +130,25 @@ class MorningTest(unittest.TestCase):
         top = self.roostctl("top", "--metrics", self.router.metrics, "--once", "--interval", "0.1", "--no-prefixes")
         self.assertIn(verdict, [timeless(line) for line in top.split("\n")])
 
-    def check_alert(self, models):
-        """RoostNoReadyWorker's expression, by promtool, on what /metrics tells now: one result for each of the models."""
+    def check_doctor(self, expected):
+        """What it finds of the models is what the router's verdict says of them, and it counts as /ready does."""
+        told = self.roostctl("doctor", "--router", self.router.url, "--metrics", self.router.metrics, "--no-requests", "--json",
+                             codes=(0, 1, 2))  # fmt: skip
+        findings = json.loads(told)["findings"]
+        severities = {"ok": "ok", "degraded": "note", "down": "failure"}
+        by_doctor = {f["subject"]: f["severity"] for f in findings if f["check"] == "model"}
+        self.assertEqual(by_doctor, {model["id"]: severities[model["level"]] for model in self.told()["models"]}, findings)
+        ready = sum(expected.values())
+        [finding] = [f for f in findings if f["check"] == "ready"]
+        self.assertEqual(finding["what"], f"takes requests: {ready} worker{' is' if ready == 1 else 's are'} ready")
+
+    def check_alerts(self):
+        """Only the model that nobody serves is an alert, and only while that lasts."""
         if shutil.which("promtool") is None:
             return
-        series = samples(self.router.request("GET", "/metrics").body, {"roost_router_workers", "roost_router_active_requests"})
-        expected = [{"labels": f'{{job="r", model="{model}"}}', "value": 0} for model in sorted(models)]
-        test = {
-            "interval": "1m",
-            "input_series": [{"series": name, "values": f"{value}+0x5"} for name, value in series.items()],
-            "promql_expr_test": [{"expr": ALERTS["RoostNoReadyWorker"], "eval_time": "3m", "exp_samples": expected}],
-        }
-        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-            yaml.safe_dump({"rule_files": [], "evaluation_interval": "1m", "tests": [test]}, file)
-            file.flush()
-            done = subprocess.run(["promtool", "test", "rules", file.name], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        lost = ['alertname="RoostNoReadyWorker",model="beta",severity="critical"',
+                'alertname="RoostWorkersLost",model="beta",severity="warning"']  # fmt: skip
+        self.assertEqual(self.recording.check({"a killed worker": lost}), "")
 
     def check_saved(self):
         """Checks that the console's sums are those that the workers count themselves."""
@@ -151,37 +181,44 @@ class MorningTest(unittest.TestCase):
     # ---- the morning ----
 
     def test_every_place_tells_the_same_at_each_step(self):
-        with self.subTest("quiet"):
+        step = "quiet"
+        with self.subTest(step):
             for seed in range(3):
                 for model in ("alpha", "beta"):
                     self.assertEqual(self.ask(model, seed).status, 200)
                     self.assertEqual(self.ask(model, seed).status, 200)
-            self.check_truth({"alpha": 2, "beta": 1}, "ok")
+            self.check_truth(step, {"alpha": 2, "beta": 1}, "ok")
             self.check_saved()
             self.check_counts()
             self.assertTrue(all(worker["host"] and worker["release"] for worker in self.told()["workers"]))
-        with self.subTest("a cordon"):
+        step = "a cordon"
+        with self.subTest(step):
             self.roostctl("cordon", "worker-a")
-            self.check_truth({"alpha": 1, "beta": 1}, "degraded")
+            self.check_truth(step, {"alpha": 1, "beta": 1}, "degraded")
             self.assertIn("worker-a is cordoned", self.told()["verdict"]["text"])
         with self.subTest("a killed worker"):
-            self.kill_the_only_worker_of_beta()
-        with self.subTest("it comes back"):
+            self.kill_the_only_worker_of_beta("a killed worker")
+        step = "it comes back"
+        with self.subTest(step):
             self.workers["worker-c"] = self.start("worker-c", "beta")
             self.roostctl("uncordon", "worker-a")
-            self.check_truth({"alpha": 2, "beta": 1}, "ok")
+            self.check_truth(step, {"alpha": 2, "beta": 1}, "ok")
             [lost] = self.told()["lost"]
             self.assertTrue(lost["back"])
             self.assertEqual(self.ask("beta").status, 200)
         with self.subTest("a spike"):
-            self.spike()
+            self.spike("a spike")
+        with self.subTest("a worker drains"):
+            self.drain_a_worker("a worker drains")
         with self.subTest("the router restarts"):
-            self.restart_the_router()
+            self.restart_the_router("the router restarts")
+        with self.subTest("the alerts of the morning"):
+            self.check_alerts()
 
-    def kill_the_only_worker_of_beta(self):
+    def kill_the_only_worker_of_beta(self, step):
         self.workers["worker-c"].kill()
         wait_until(lambda: self.told()["lost"], "that it is lost")
-        self.check_truth({"alpha": 1, "beta": 0}, "down")
+        self.check_truth(step, {"alpha": 1, "beta": 0}, "down")
         told = self.told()
         self.assertRegex(told["verdict"]["text"], r"^beta: no worker takes requests since \d\d:\d\d UTC; worker-c lost \d+ s ago \(")
         [lost] = told["lost"]
@@ -199,7 +236,27 @@ class MorningTest(unittest.TestCase):
         self.assertEqual(self.router.metric("roost_router_generations_total", model="no-such-model"), 0)
         self.check_counts()
 
-    def spike(self):
+    def drain_a_worker(self, step):
+        """It ends what it runs, takes nothing new, and is not lost when it has gone."""
+        self.asked += 1
+        body = {"model": "beta", "prompt": "Long.", "max_tokens": 3900, "n": 4, "ignore_eos": True, "stream": True}
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(self.router.request("POST", "/v1/completions", body)))
+        thread.start()
+        wait_until(lambda: any(w["running_requests"] for w in self.told()["workers"] if w["id"] == "worker-c"), "that it runs")
+        self.workers["worker-d"] = self.start("worker-d", "beta")
+        self.router.wait_for_workers(4)
+        self.workers["worker-c"].process.terminate()
+        self.check_truth(step, {"alpha": 2, "beta": 1}, "degraded")
+        self.assertIn("beta: 1 of 2 workers take requests; worker-c is draining", self.told()["verdict"]["text"])
+        thread.join()
+        self.assertTrue(answers[0].done)
+        self.assertEqual(self.workers.pop("worker-c").stop(), 0)
+        self.check_truth(step, {"alpha": 2, "beta": 1}, "ok")
+        self.assertEqual([lost["id"] for lost in self.told()["lost"] if not lost["back"]], [])
+        self.check_counts()
+
+    def spike(self, step):
         answers = []
         threads = [threading.Thread(target=lambda seed=seed: answers.append(self.ask("alpha", f"spike {seed}")))
                    for seed in range(SPIKE)]  # fmt: skip
@@ -208,11 +265,11 @@ class MorningTest(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual([answer.status for answer in answers], [200] * SPIKE)
-        self.check_truth({"alpha": 2, "beta": 1}, "ok")
+        self.check_truth(step, {"alpha": 2, "beta": 1}, "ok")
         wait_until(lambda: self.router.metric("roost_router_queued_requests") == 0, "that nobody waits")
         self.check_counts()
 
-    def restart_the_router(self):
+    def restart_the_router(self, step):
         """Its first requests wait for the workers, which come back: none is refused."""
         http, link, admin, metrics = (url.split("//")[1] for url in
                                       (self.router.url, self.router.link, self.router.admin, self.router.metrics))  # fmt: skip
@@ -224,7 +281,7 @@ class MorningTest(unittest.TestCase):
         self.assertEqual([self.ask(model, "back").status for model in ("beta", "alpha")], [200, 200])
         self.assertLess(time.monotonic() - begun, 10)
         self.router.wait_for_workers(3)
-        self.check_truth({"alpha": 2, "beta": 1}, "ok")
+        self.check_truth(step, {"alpha": 2, "beta": 1}, "ok")
         self.check_counts()
         wait_until(lambda: self.router.completion("Who?", model="no-such-model").status == 404, "that others are unknown")
 

@@ -50,14 +50,15 @@ Result<wire::SamplingDefaults> ParseSampling(const JsonObject& config) {
   ROOST_ASSIGN_OR_RETURN(const double min_p, config.NumberOr("min_p", defaults.min_p));
   ROOST_ASSIGN_OR_RETURN(const double repetition, config.NumberOr("repetition_penalty", defaults.repetition_penalty));
   if (!(temperature >= 0 && temperature <= 100)) return config.Complain("temperature", "must lie between 0 and 100");
-  if (!(top_p > 0 && top_p <= 1)) return config.Complain("top_p", "must be greater than 0 and at most 1");
+  if (!(top_p >= 0 && top_p <= 1)) return config.Complain("top_p", "must lie between 0 and 1");
   if (!(min_p >= 0 && min_p <= 1)) return config.Complain("min_p", "must lie between 0 and 1");
   if (!(repetition >= wire::kMinRepetitionPenalty && repetition <= wire::kMaxRepetitionPenalty)) {
     return config.Complain("repetition_penalty", fmt::format("must lie between {} and {}", wire::kMinRepetitionPenalty,
                                                              wire::kMaxRepetitionPenalty));
   }
   defaults.temperature = static_cast<float>(temperature);
-  defaults.top_p = static_cast<float>(top_p);
+  if (top_p == 0) defaults.temperature = 0;  // the likeliest token alone, as with Transformers
+  if (top_p > 0) defaults.top_p = static_cast<float>(top_p);
   defaults.min_p = static_cast<float>(min_p);
   defaults.repetition_penalty = static_cast<float>(repetition);
   // Transformers then takes the likeliest token, whatever else the file says about sampling.

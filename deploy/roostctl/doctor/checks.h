@@ -61,6 +61,8 @@ struct WorkerFacts {
 // `router_release` is that of the router that knows them.
 [[nodiscard]] Findings CheckWorkers(const std::string& router, const std::vector<WorkerFacts>& workers,
                                     std::string_view router_release);
+// How each model stands, in the words of the router's verdict. Nothing from an older router, which tells no models.
+[[nodiscard]] Findings CheckModels(std::string_view workers_json);
 // Do two routers know the same workers?
 [[nodiscard]] Finding CheckSameWorkers(const std::string& router, const std::vector<WorkerFacts>& workers,
                                        const std::string& other, const std::vector<WorkerFacts>& others);

@@ -220,6 +220,21 @@ Findings CheckWorkers(const std::string& router, const std::vector<WorkerFacts>&
   return findings;
 }
 
+Findings CheckModels(std::string_view workers_json) {
+  Findings findings;
+  simdjson::dom::parser parser;
+  simdjson::dom::array models;
+  if (parser.parse(simdjson::padded_string(workers_json))["models"].get(models) != simdjson::SUCCESS) return findings;
+  for (const simdjson::dom::element model : models) {
+    const std::string level = Text(model, "level");
+    const bool is_down = level == "down";
+    const Severity severity = level == "ok" ? Severity::kOk : is_down ? Severity::kFailure : Severity::kNote;
+    findings.push_back({severity, "model", Text(model, "id"), Text(model, "text"),
+                        is_down ? "clients get 503: start a worker of it, or look at those above and their logs" : ""});
+  }
+  return findings;
+}
+
 Finding CheckSameWorkers(const std::string& router, const std::vector<WorkerFacts>& workers, const std::string& other,
                          const std::vector<WorkerFacts>& others) {
   const std::vector<std::string> known = NamesOf(workers);

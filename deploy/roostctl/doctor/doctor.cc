@@ -173,6 +173,7 @@ class Doctor {
     }
     workers_ = *std::move(facts);
     for (Finding& finding : CheckWorkers(admin_.access.url, workers_, release_)) Add(std::move(finding));
+    for (Finding& finding : CheckModels(workers->body)) Add(std::move(finding));
     return true;
   }
 

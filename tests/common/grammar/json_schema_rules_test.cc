@@ -31,6 +31,11 @@ TEST(JsonSchemaRulesTest, ObjectsHaveTheirPropertiesAlone) {
   EXPECT_EQ(Rewritten(R"({"type":"object"})"), R"({"type":"object","additionalProperties":{}})");
   EXPECT_EQ(Rewritten(R"({"type":"object","additionalProperties":{"type":"integer"}})"),
             R"({"type":"object","additionalProperties":{"type":"integer"}})");
+  for (const std::string_view names : {R"({"type":"string"})", "{}", "true"}) {
+    EXPECT_EQ(Rewritten(fmt::format(R"({{"type":"object","propertyNames":{},"additionalProperties":{{}}}})", names)),
+              R"({"type":"object","additionalProperties":{}})")
+        << "any name is a text";
+  }
 }
 
 TEST(JsonSchemaRulesTest, ArraysSayWhatTheirItemsAre) {
@@ -170,7 +175,10 @@ TEST(JsonSchemaRulesTest, WhatIsNotHeldToIsRefusedByItsKeyword) {
       {R"({"not":{}})", "'not'"},
       {R"({"if":{}})", "'if'"},
       {R"({"type":"object","patternProperties":{}})", "'patternProperties'"},
-      {R"({"type":"object","propertyNames":{}})", "'propertyNames'"},
+      {R"({"type":"object","propertyNames":{"pattern":"^a"}})", "'propertyNames'"},
+      {R"({"type":"object","propertyNames":{"type":"integer"}})", "'propertyNames'"},
+      {R"({"type":"object","propertyNames":false})", "'propertyNames'"},
+      {R"({"type":"string","propertyNames":{}})", "'propertyNames'"},
       {R"({"type":"object","dependentRequired":{}})", "'dependentRequired'"},
       {R"({"type":"object","unevaluatedProperties":false})", "'unevaluatedProperties'"},
       {R"({"type":"object","properties":{"a":{}},"additionalProperties":{"type":"null"}})", "'additionalProperties'"},

@@ -49,6 +49,21 @@ TEST(FindingsTest, TheExitCodeIsThatOfTheWorst) {
   EXPECT_EQ(ExitCodeOf({}), 0);
 }
 
+TEST(ModelsTest, AModelThatNobodyServesIsAFailureBesideOthersThatAreServed) {
+  const Findings findings = CheckModels(
+      R"({"models":[{"id":"a","level":"ok","text":"1 worker takes requests since 09:00 UTC"},)"
+      R"({"id":"b","level":"down","text":"no worker takes requests since 09:24 UTC; w1 lost 6 s ago"},)"
+      R"({"id":"c","level":"degraded","text":"1 of 2 workers take requests; w2 is cordoned"}],"workers":[]})");
+  ASSERT_EQ(findings.size(), 3U);
+  EXPECT_EQ(findings[0].severity, Severity::kOk);
+  EXPECT_EQ(findings[1].severity, Severity::kFailure);
+  EXPECT_EQ(findings[1].subject, "b");
+  EXPECT_THAT(findings[1].what, HasSubstr("w1 lost 6 s ago"));
+  EXPECT_THAT(findings[1].advice, HasSubstr("503"));
+  EXPECT_EQ(findings[2].severity, Severity::kNote);
+  EXPECT_TRUE(CheckModels(R"({"workers":[]})").empty()) << "an older router";
+}
+
 TEST(FindingsTest, AreToldWithTheirAdviceAndAsJson) {
   const Findings findings{{Severity::kOk, "ready", "http://a", "takes requests"},
                           {Severity::kWarning, "tls", "https://a", "ends soon", "renew it"}};

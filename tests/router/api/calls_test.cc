@@ -10,6 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 using wire::FinishReason;
@@ -122,6 +123,90 @@ TEST_F(CallsTest, ForcedCallsOfFamiliesWithoutASyntaxAreAList) {
   Write(R"([{"name": "add", "arguments": {"a": 1}}])");
   dispatcher_.Finish(FinishReason::kStop);
   EXPECT_EQ(At(responder->response->body, "/choices/0/message/tool_calls/0/function/name"), "\"add\"");
+}
+
+// ---- one call, where the request wants no more ----
+
+constexpr std::string_view kTwoCalls =
+    "I add.<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>\n"
+    "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 2}}\n</tool_call>";
+
+TEST_F(CallsTest, AnAnswerEndsBehindItsOnlyCall) {
+  for (const bool is_streamed : {false, true}) {
+    dispatcher_.cancelled.clear();
+    const auto responder = Ask(fmt::format(R"("stream":{},"parallel_tool_calls":false)", is_streamed));
+    Write(kTwoCalls);
+    const std::string where = is_streamed ? "/choices/0/delta" : "/choices/0/message";
+    const std::vector<std::string> all = is_streamed ? Events(*responder) : std::vector{responder->response->body};
+    std::string names;
+    std::string arguments;
+    std::string reason;
+    for (const std::string& event : all) {
+      names += At(event, where + "/tool_calls/0/function/name");
+      arguments += At(event, where + "/tool_calls/0/function/arguments");
+      if (const std::string each = At(event, "/choices/0/finish_reason"); each != "null") reason += each;
+      EXPECT_EQ(At(event, where + "/tool_calls/1"), "");
+    }
+    EXPECT_EQ(names, "\"add\"") << is_streamed;
+    EXPECT_THAT(arguments, Not(HasSubstr("2"))) << is_streamed;
+    EXPECT_EQ(reason, "\"tool_calls\"") << is_streamed;
+    EXPECT_THAT(dispatcher_.cancelled, SizeIs(1)) << "the worker need not go on";
+  }
+}
+
+TEST_F(CallsTest, AnthropicsWordForItDoesTheSame) {
+  const auto responder = ApiTest::Ask(
+      "POST", "/v1/messages",
+      R"({"model":"bytes","max_tokens":150,"messages":[{"role":"user","content":"hi"}],"tools":[{"name":"add",)"
+      R"("input_schema":{"type":"object"}}],"tool_choice":{"type":"auto","disable_parallel_tool_use":true}})");
+  dispatcher_.Dispatch(0);
+  Write(kTwoCalls);
+  EXPECT_EQ(At(responder->response->body, "/content/1/input"), R"({"a":1})");
+  EXPECT_EQ(At(responder->response->body, "/content/2"), "");
+  EXPECT_EQ(At(responder->response->body, "/stop_reason"), R"("tool_use")");
+}
+
+// ---- a form of the answer beside calls and reasoning ----
+
+constexpr std::string_view kForms[] = {R"("response_format":{"type":"json_object"})",
+                                       R"("guided_json":{"type":"object","properties":{"a":{"type":"integer"}}})",
+                                       R"("guided_regex":"[0-9]{5}")",
+                                       R"("guided_choice":["yes","no \"\n"])",
+                                       R"("guided_grammar":"root ::= \"x\"")",
+                                       R"("guided_grammar":"start: \"x\"")"};
+
+TEST_F(CallsTest, AJsonFormOfTheAnswerLeavesCallsPossible) {
+  for (const std::string_view form : kForms) {
+    dispatcher_.specs.clear();
+    Ask(fmt::format(R"("stream":false,{})", form));
+    ASSERT_THAT(dispatcher_.specs, SizeIs(1)) << form;
+    const wire::Constraint& constraint = dispatcher_.specs[0].constraint.value();
+    const bool is_json = form == kForms[0] || form == kForms[1];
+    EXPECT_EQ(constraint.kind == wire::ConstraintKind::kStructuralTag, is_json) << form;
+    EXPECT_EQ(constraint.text.find("<tool_call>") != std::string::npos, is_json) << form;
+    EXPECT_EQ(constraint.field, form.substr(1, form.find('"', 1) - 1));
+  }
+  dispatcher_.specs.clear();
+  Ask(fmt::format(R"("tool_choice":"none",{})", kForms[0]));
+  EXPECT_EQ(dispatcher_.specs.at(0).constraint->kind, wire::ConstraintKind::kJson);
+}
+
+TEST_F(CallsTest, AFormOfTheAnswerStandsBehindReasoningThatThePromptHasBegun) {
+  ServedModel model = ByteModel();
+  model.chat_template =
+      ChatTemplate::Parse("{% for m in messages %}{{ m.content }}{% endfor %}<think>", "test template").value();
+  Serve(std::move(model));
+  for (const std::string_view form : kForms) {
+    dispatcher_.specs.clear();
+    const auto responder =
+        Chat(fmt::format(R"({{"model":"bytes","messages":[{{"role":"user","content":"q"}}],{}}})", form));
+    ASSERT_THAT(dispatcher_.specs, SizeIs(1)) << form << responder->response->body;
+    EXPECT_THAT(dispatcher_.specs[0].constraint->text, HasSubstr("</think>")) << form;
+    dispatcher_.Dispatch(0);
+    Write("so\n</think>\n\n{}");
+    dispatcher_.Finish(FinishReason::kStop);
+    EXPECT_EQ(At(responder->response->body, "/choices/0/message/content"), R"("{}")");
+  }
 }
 
 TEST_F(CallsTest, StrictFunctionsConstrainTheirCallsAlone) {

@@ -7,6 +7,7 @@
 namespace roost::router {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class ClientBodiesTest : public ApiTest {
@@ -100,6 +101,97 @@ TEST_F(ClientBodiesTest, WhatWouldNotBeHeldToIsRefusedByName) {
   }
   EXPECT_THAT(ToldChat(kUser, R"(,"bad_words":[],"allowed_token_ids":null,"modalities":["text"],"best_of":1)"),
               HasSubstr("[user"));
+}
+
+TEST_F(ClientBodiesTest, FormsThatStandWhereNobodyReadsThemAreRefused) {
+  const std::string_view form = R"("extra_body":{"guided_regex":"[0-9]"})";
+  for (const std::string_view path : {"/v1/chat/completions", "/v1/responses", "/v1/messages"}) {
+    const std::string_view limit = path == "/v1/messages" ? R"("max_tokens":4,)" : "";
+    EXPECT_THAT(Told(path, fmt::format(R"({{"model":"bytes",{}"messages":[{}],"input":"q",{}}})", limit, kUser, form)),
+                HasSubstr("extra_body"))
+        << path;
+  }
+  EXPECT_THAT(ToldChat(kUser, R"(,"extra_body":{})"), HasSubstr("[user"));
+  EXPECT_THAT(Told("/v1/responses", R"({"model":"bytes","input":"q","include":["message.output_text.logprobs"]})"),
+              HasSubstr("include[0]"));
+  EXPECT_THAT(Told("/v1/responses", R"({"model":"bytes","input":"q","top_logprobs":2})"), HasSubstr("top_logprobs"));
+  EXPECT_THAT(Told("/v1/responses", R"({"model":"bytes","input":"q","top_logprobs":0,"include":["other"]})"),
+              HasSubstr("[user"));
+}
+
+TEST_F(ClientBodiesTest, LimitsOfOtherApisAreKeptOrRefused) {
+  const auto told = [this](std::string_view path, std::string_view field) {
+    return Told(path, fmt::format(R"({{"model":"bytes","messages":[{}],"input":"q",{}}})", kUser, field));
+  };
+  EXPECT_THAT(told("/v1/responses", R"("n":2)"), HasSubstr(R"("param":"n")"));
+  for (const std::string_view field : {R"("max_tokens":4)", R"("max_completion_tokens":4)"}) {
+    EXPECT_THAT(told("/v1/responses", field), HasSubstr(R"("param":"max_output_tokens")"));
+  }
+  for (const std::string_view field :
+       {R"("stop":["x"])", R"("max_completion_tokens":4)", R"("n":2)", R"("bad_words":["x"])"}) {
+    EXPECT_THAT(told("/v1/messages", fmt::format(R"("max_tokens":4,{})", field)),
+                HasSubstr(std::string(field.substr(1, field.find('"', 1) - 1))));
+  }
+  for (const std::string_view path : {"/v1/messages", "/v1/responses"}) {
+    const std::string_view limit = path == "/v1/messages" ? R"("max_tokens":9)" : R"("max_output_tokens":9)";
+    told(path, fmt::format(R"({},"presence_penalty":1.5,"logit_bias":{{"65":-100}},"min_tokens":2,"n":1)", limit));
+    ASSERT_EQ(dispatcher_.specs.size(), 1U) << path;
+    const GenerateSpec& spec = dispatcher_.specs[0];
+    EXPECT_EQ(spec.sampling.presence_penalty, 1.5F);
+    ASSERT_EQ(spec.sampling.logit_bias.size(), 1U);
+    EXPECT_EQ(spec.min_output_tokens, 2U);
+  }
+}
+
+TEST_F(ClientBodiesTest, OptionsOfAFormThatAreOffAskForNothing) {
+  const auto outputs = [this](std::string_view option) {
+    return ToldChat(kUser, fmt::format(R"(,"structured_outputs":{{"regex":"[0-9]","json":null,{}}})", option));
+  };
+  EXPECT_THAT(outputs(R"("disable_any_whitespace":false,"whitespace_pattern":null)"), HasSubstr("[user"));
+  EXPECT_THAT(outputs(R"("disable_any_whitespace":true)"), HasSubstr("structured_outputs.disable_any_whitespace"));
+  EXPECT_THAT(outputs(R"("whitespace_pattern":"x")"), HasSubstr("structured_outputs.whitespace_pattern"));
+}
+
+TEST_F(ClientBodiesTest, AnAssistantsLastMessageBeginsTheAnswerWhereItsApiSaysSo) {
+  const auto message = [this](std::string_view last) {
+    return Told("/v1/messages", fmt::format(R"({{"model":"bytes","max_tokens":4,"messages":[{},{}]}})", kUser, last));
+  };
+  EXPECT_THAT(message(R"({"role":"assistant","content":"{\"a\":"})"), EndsWith(R"([assistant||{"a":)"));
+  EXPECT_THAT(message(R"({"role":"assistant","content":[{"type":"text","text":"Dear"}]})"),
+              EndsWith("[assistant||Dear"));
+  EXPECT_THAT(message(R"({"role":"assistant","content":"  "})"), EndsWith("]"));
+  EXPECT_THAT(message(R"({"role":"assistant","content":"a"},{"role":"user","content":"b"})"), EndsWith("]"));
+  for (const std::string_view mark : {"prefix", "partial"}) {
+    EXPECT_THAT(ToldChat(fmt::format(R"({},{{"role":"assistant","content":"Dear","{}":true}})", kUser, mark)),
+                EndsWith("[assistant||Dear"));
+    EXPECT_THAT(ToldChat(fmt::format(R"({},{{"role":"assistant","content":"Dear","{}":false}})", kUser, mark)),
+                EndsWith("]"));
+  }
+}
+
+TEST_F(ClientBodiesTest, InstructionsThatSayNothingAreNoMessage) {
+  EXPECT_EQ(Told("/v1/responses", R"({"model":"bytes","input":"q","instructions":""})"), "[user||q|[]|]");
+  for (const std::string_view system : {R"("")", "[]", R"([{"type":"text","text":""}])"}) {
+    EXPECT_EQ(Told("/v1/messages",
+                   fmt::format(R"({{"model":"bytes","max_tokens":4,"messages":[{}],"system":{}}})", kUser, system)),
+              "[user||q|[]|]");
+  }
+}
+
+TEST_F(ClientBodiesTest, CallsOfAnInputMayHaveAnObjectForArguments) {
+  for (const std::string_view arguments : {R"(,"arguments":{"a":1})", R"(,"arguments":"{\"a\":1}")"}) {
+    EXPECT_THAT(
+        Told("/v1/responses", fmt::format(R"({{"model":"bytes","input":[{},{{"type":"function_call","call_id":"c",)"
+                                          R"("name":"f"{}}}]}})",
+                                          kUser, arguments)),
+        HasSubstr(R"("arguments": {"a": 1})"));
+  }
+}
+
+TEST_F(ClientBodiesTest, AToolWithoutATypeIsAFunction) {
+  EXPECT_THAT(ToldChat(kUser, R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":{"function":{"name":"f"}})"),
+              HasSubstr("tool_choice.type"));
+  EXPECT_THAT(ToldChat(kUser, R"(,"tools":[{"function":{"name":"f"}}])"), HasSubstr("[user"));
 }
 
 // Programs that cut texts by UTF-16 units leave halves of characters.

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "router/api/json_object.h"
+#include "router/api/tool_names.h"
 #include "tests/router/api/calls_fixture.h"
 
 namespace roost::router {
@@ -47,6 +49,24 @@ class CustomToolsTest : public CallsTest {
                ? ""
                : dispatcher_.specs.back().constraint->text;
   }
+  // The texts of a stream's events at `pointer`, as one.
+  static std::string TextAt(const FakeResponder& responder, std::string_view pointer,
+                            std::string_view event_type = "") {
+    std::string all;
+    for (std::string_view rest = responder.frames; !rest.empty();) {
+      const std::string_view line = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+      if (!line.starts_with("data: {")) continue;
+      const std::string event(line.substr(6));
+      if (!event_type.empty() && At(event, "/type") != fmt::format("\"{}\"", event_type)) continue;
+      const std::string part = At(event, pointer);
+      if (part.empty()) continue;
+      JsonBody json(fmt::format(R"({{"text":{}}})", part));
+      const Result<JsonObject> object = json.Parse();
+      all += object.value().String("text").value().value_or("");
+    }
+    return all;
+  }
   std::string Param(std::string_view tools, std::string_view members = R"("stream":false)") {
     const auto responder = Ask(members, tools);
     return responder->response && responder->response->status == 400 ? At(responder->response->body, "/error/param")
@@ -65,7 +85,7 @@ TEST_F(CustomToolsTest, ACallHoldsItsText) {
   EXPECT_EQ(At(body, "/choices/0/message/tool_calls/0/function"), "");
 }
 
-TEST_F(CustomToolsTest, AStreamTellsTheTextOnceBesideOtherCalls) {
+TEST_F(CustomToolsTest, AStreamsTextStandsBesideOtherCalls) {
   const auto responder = Ask(R"("stream":true)", fmt::format("{},{}", kNote, kTool));
   Write(
       "<tool_call>\n{\"name\": \"note\", \"arguments\": {\"input\": \"one\\ntwo\"}}\n</tool_call>\n"
@@ -84,6 +104,55 @@ TEST_F(CustomToolsTest, AStreamTellsTheTextOnceBesideOtherCalls) {
     }
   }
   EXPECT_THAT(texts, ElementsAre("one\\ntwo", R"({\"a\": 1})", "three"));
+}
+
+// ---- a stream's text ----
+
+constexpr std::string_view kEscaped = R"(a \"quote\" \\ \/\u00e9\ud83d\ude00\ud83d\tä}\n*** End)";
+constexpr std::string_view kUnescaped = "a \"quote\" \\ /é😀\uFFFD\tä}\n*** End";
+
+TEST_F(CustomToolsTest, AStreamsTextIsTheSameWhateverTheBordersOfItsPieces) {
+  const std::string call =
+      fmt::format("<tool_call>{{\"name\": \"note\", \"arguments\": {{ \"input\" :\"{}\"}}}}</tool_call>", kEscaped);
+  for (std::size_t size = 1; size <= call.size(); size += size < 16 ? 1 : 40) {
+    for (const bool is_chat : {true, false}) {
+      const auto responder =
+          is_chat ? Ask(R"("stream":true)", kNote)
+                  : Respond(R"({"model":"bytes","stream":true,"input":"q","tools":[{"type":"custom","name":"note"}]})");
+      if (!is_chat) dispatcher_.Dispatch(0);
+      for (std::size_t i = 0; i < call.size(); i += size) dispatcher_.Produce(Bytes(call.substr(i, size)));
+      dispatcher_.Finish(FinishReason::kStop);
+      if (is_chat) {
+        EXPECT_EQ(TextAt(*responder, "/choices/0/delta/tool_calls/0/custom/input"), kUnescaped) << size;
+        continue;
+      }
+      constexpr std::string_view kName = "response.custom_tool_call_input.";
+      EXPECT_EQ(TextAt(*responder, "/delta", fmt::format("{}delta", kName)), kUnescaped) << size;
+      EXPECT_EQ(TextAt(*responder, "/input", fmt::format("{}done", kName)), kUnescaped) << size;
+      EXPECT_EQ(TextAt(*responder, "/response/output/0/input", "response.completed"), kUnescaped) << size;
+    }
+  }
+}
+
+TEST_F(CustomToolsTest, AStreamTellsATextAsItComes) {
+  const auto responder = Ask(R"("stream":true)", kNote);
+  Write("<tool_call>{\"name\": \"note\", \"arguments\": {\"input\": \"first part, ");
+  EXPECT_THAT(TextAt(*responder, "/choices/0/delta/tool_calls/0/custom/input"), HasSubstr("first"));
+  Write("cut \\u00");
+  dispatcher_.Finish(FinishReason::kLength);
+  EXPECT_EQ(TextAt(*responder, "/choices/0/delta/tool_calls/0/custom/input"), "first part, cut ");
+}
+
+TEST_F(CustomToolsTest, OtherArgumentsAreTheTextAsTheyAre) {
+  for (const std::string_view arguments : {R"({})", R"({"patch":"x"})", R"({"input":5})"}) {
+    const auto responder = Ask(R"("stream":true)", kNote);
+    Write(fmt::format("<tool_call>{{\"name\": \"note\", \"arguments\": {}}}</tool_call>", arguments));
+    dispatcher_.Finish(FinishReason::kStop);
+    EXPECT_EQ(TextAt(*responder, "/choices/0/delta/tool_calls/0/custom/input"), arguments);
+  }
+  EXPECT_EQ(CustomInputOf(R"({"other":1,"input":"a"})"), "a");
+  EXPECT_EQ(CustomInputOf(R"({"input":"a\qb"})"), "a\\qb") << "no escape of JSON";
+  EXPECT_EQ(CustomInputOf(R"({"inp)"), "") << "nothing of the text has come";
 }
 
 TEST_F(CustomToolsTest, TheModelSeesAFunctionOfOneTextAndItsEarlierCalls) {

@@ -46,6 +46,9 @@ TEST_F(ApiTest, ReadyTellsOfEachModelAndOfTheOneThatIsAskedFor) {
   EXPECT_EQ(Ask("GET", "/ready")->response->body,
             R"({"status":"ready","ready_workers":2,"models":[{"id":"bytes","ready":true,"ready_workers":2},)"
             R"({"id":"other","ready":false,"ready_workers":0}]})");
+  dispatcher_.standing.models = {{"gone", {}, 0}, {"bytes", {}, 0}};
+  EXPECT_EQ(At(Ask("GET", "/ready")->response->body, "/models/1"), R"({"id":"gone","ready":false,"ready_workers":0})")
+      << "as the verdict has it";
   const auto ready_of = [this](std::string query) {
     HttpRequest request;
     request.method = "GET";

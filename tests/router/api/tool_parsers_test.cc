@@ -167,6 +167,10 @@ TEST(ToolParsersTest, ArgumentsWithoutQuotesAreReadByTheirSchema) {
     EXPECT_EQ(ArgumentJson(R"({"$defs":{"P":)" + schema + R"(},"$ref":"#/$defs/P"})", "b", "7"), "7");
   }
   EXPECT_EQ(ArgumentJson("", "a", "7"), "7");
+  const std::string map = R"({"properties":{"n":{"type":"integer"}},"additionalProperties":{"type":"string"}})";
+  EXPECT_EQ(ArgumentJson(map, "a", "7"), R"("7")") << "a name that the schema does not have";
+  EXPECT_EQ(ArgumentJson(map, "n", "7"), "7");
+  EXPECT_EQ(ArgumentJson(R"({"additionalProperties":false})", "a", "7"), "7");
   EXPECT_EQ(ArgumentJson(R"({"allOf":[{"properties":{"a":{"type":"string"}}}]})", "a", "7"), R"("7")");
 }
 

@@ -395,7 +395,7 @@ TEST_F(TranslationsTest, CallsOfClientToolsHaveTheClientsNames) {
   EXPECT_EQ(At(whole->response->body, "/tools/1/type"), R"("custom")");  // as the client sent them
 }
 
-TEST_F(TranslationsTest, AStreamedCustomCallTellsItsTextOnce) {
+TEST_F(TranslationsTest, AStreamedCustomCallTellsItsText) {
   ServedModel model = ByteModel();
   model.max_context_tokens = 4000;
   model.chat_template =
@@ -550,7 +550,7 @@ TEST_F(TranslationsTest, TheDocumentDescribesTheFieldsThatAreRead) {
 }
 
 TEST_F(TranslationsTest, UnknownFieldsOfOtherApisAreCounted) {
-  Message(R"({"model":"bytes","max_tokens":5,"messages":[{"role":"user","content":"hi"}],"min_p":0.1,"new_one":1,)"
+  Message(R"({"model":"bytes","max_tokens":5,"messages":[{"role":"user","content":"hi"}],"other_one":0.1,"new_one":1,)"
           R"("metadata":{},"session_id":"s"})");
   EXPECT_EQ(observer_.unknown_fields, 2U);
   Respond(R"({"model":"bytes","input":"hi","new_one":1,"truncation":"disabled"})");

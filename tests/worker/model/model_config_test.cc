@@ -297,6 +297,7 @@ TEST_F(SmallFilesTest, WithoutSamplingTheTemperatureIsZeroWhateverElseIsThere) {
   EXPECT_EQ(config.sampling.temperature, 0);
   EXPECT_FLOAT_EQ(config.sampling.repetition_penalty, 1.05F);
   EXPECT_FLOAT_EQ(Generation(R"({"do_sample": true, "temperature": 0.6})")->sampling.temperature, 0.6F);
+  EXPECT_EQ(Generation(R"({"temperature": 0.6, "top_p": 0.0})")->sampling.temperature, 0);
 }
 
 TEST_F(SmallFilesTest, BadGenerationValuesAreNamed) {
@@ -305,7 +306,7 @@ TEST_F(SmallFilesTest, BadGenerationValuesAreNamed) {
                                           {R"({"eos_token_id": "x"})", "eos_token_id"},
                                           {R"({"eos_token_id": [1, -1]})", "eos_token_id"},
                                           {R"({"temperature": -1})", "temperature"},
-                                          {R"({"top_p": 0})", "top_p"},
+                                          {R"({"top_p": -0.5})", "top_p"},
                                           {R"({"min_p": 2})", "min_p"},
                                           {R"({"repetition_penalty": 0})", "repetition_penalty"},
                                           {R"({"do_sample": "no"})", "do_sample"},
