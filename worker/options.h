@@ -77,6 +77,7 @@ struct WorkerOptions {
   std::uint32_t max_queue_wait_ms = 0;                                        // 0: no limit
   std::string plan_ahead = "auto";  // auto: on a device that computes while the host plans
   std::uint32_t threads = 0;        // 0: see UsableCpuCount
+  bool threads_vary = false;        // Complete sets it where `threads` was 0
 
   // Constrained output
   std::uint64_t grammar_cache_bytes = std::uint64_t{256} << 20U;  // 0: constraints are refused
