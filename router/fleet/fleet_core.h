@@ -50,7 +50,7 @@
 namespace roost::router {
 
 struct FleetCoreOptions {
-  // Workers report at least every 250 ms, so this is the time of eight reports.
+  // Workers report at least every 250 ms, so this is the time of eight reports; longer if they come late (LinkSilence).
   Duration worker_timeout = std::chrono::seconds(2);
   Duration ping_interval = std::chrono::seconds(1);
   RequestBookOptions requests;

@@ -20,6 +20,7 @@
 #include "router/fleet/first_tokens.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
+#include "router/fleet/link_silence.h"
 #include "router/fleet/step_costs.h"
 #include "router/fleet/told_prefixes.h"
 #include "router/index/pending_prefixes.h"
@@ -33,6 +34,7 @@ struct Worker {
   struct Options {
     ModeOptions modes;
     Duration stall_timeout = std::chrono::seconds(10);
+    Duration link_timeout = std::chrono::seconds(2);
   };
   // `turn` is the first value of last_sent. `pending` outlives the worker.
   Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index,
@@ -71,7 +73,7 @@ struct Worker {
   wire::Load load;  // without other_prompts, which are in `ledger` and `told`
   ToldPrefixes told;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
-  Instant last_heard;
+  LinkSilence link;
   std::uint64_t requests_total = 0;
   WorkerTotals totals;
   std::uint64_t generate_digest = 0;  // of the requests that it was sent; see wire::Ping
