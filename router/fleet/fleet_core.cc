@@ -132,6 +132,7 @@ void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Ins
   metrics_.OnResync(ResyncReason::kHello);
   journal_.OnJoined(hello.worker_id, hello.model, now);
   Welcome(identity, hello);
+  TellNeighbours(**added);
   AskForBundle(**added, now);
   TellArrivals(now);
 }
@@ -141,6 +142,16 @@ void FleetCore::Welcome(const std::string& identity, const wire::Hello& hello) {
                                         .epoch = hello.epoch,
                                         .version = options_.version,
                                         .crowding = roster_.CrowdingOf(hello)});
+}
+
+// The processors that its host's other workers share with it may be too few now.
+void FleetCore::TellNeighbours(const Worker& joined) {
+  const wire::ComputeShare& share = joined.hello.compute;
+  if (share.machine == 0 || share.threads == 0) return;
+  roster_.ForEach([&](const Worker& other) {
+    if (&other == &joined || other.hello.compute.machine != share.machine) return;
+    if (roster_.CrowdingOf(other.hello) != wire::Crowding()) Welcome(other.identity, other.hello);
+  });
 }
 
 void FleetCore::Refuse(const wire::Hello& hello, const std::string& identity, wire::RefusalCause cause,

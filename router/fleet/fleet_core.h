@@ -162,6 +162,7 @@ class FleetCore {
   void AskForHello(const std::string& identity, Instant now);
   void AskForBundle(const Worker& worker, Instant now);
   void Welcome(const std::string& identity, const wire::Hello& hello);
+  void TellNeighbours(const Worker& joined);
   void Refuse(const wire::Hello& hello, const std::string& identity, wire::RefusalCause cause, const Error& error);
   void LoseHungWorkers(Instant now);
   void ForgiveOwnPause(Instant now);
