@@ -1,5 +1,7 @@
 #include "worker/compute_threads.h"
 
+#include <prometheus/gauge.h>
+
 #include <string>
 #include <utility>
 

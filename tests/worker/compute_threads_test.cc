@@ -1,6 +1,7 @@
 #include "worker/compute_threads.h"
 
 #include <gtest/gtest.h>
+#include <prometheus/gauge.h>
 
 #include <chrono>
 
