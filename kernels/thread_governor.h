@@ -1,9 +1,10 @@
-// Decides with how many threads a pool computes on a machine that others use too. Threads that wait for processors hold
-// up the loops that they share, and fewer threads then get through sooner. Nothing says beforehand how many; so:
+// Decides with how many threads a pool computes on a machine that others use too. A thread that waits for a processor
+// holds up the loops that it shares; if some processors are free, as many threads get through sooner. If none is, all
+// threads are best, since the kernel shares processors out among threads. So:
 //
-//   most ── the threads wait much ──► as many as got processors ── a pause ──► a quarter more (probe) ──► …
-//                                         ▲                                        │
-//                                         └───────── they wait much again: the pause doubles
+//   most ── the threads wait much ──► as many as have processors for themselves ── a pause ──► a quarter more (probe)
+//    ▲                                   │   ▲                                                    │
+//    └── not even one has a processor ◄──┘   └──────── they wait much again: the pause doubles ◄──┘
 //
 // A decision follows from the times of all threads over a window. It is pure: no thread, no clock.
 #pragma once
@@ -23,6 +24,8 @@ class ThreadGovernor {
   static constexpr Duration kLeastTimes = std::chrono::milliseconds(100);
   // A quarter: of two threads beside one busy process, each waits a third of its time.
   static constexpr double kMuchWaiting = 0.25;
+  // Rounded to the nearest number of threads.
+  static constexpr double kLeastUndisturbed = 0.5;
   static constexpr Duration kFirstPause = std::chrono::seconds(4);
   static constexpr Duration kLongestPause = std::chrono::seconds(32);
 
@@ -36,7 +39,7 @@ class ThreadGovernor {
   [[nodiscard]] std::uint32_t settled() const { return settled_; }
 
  private:
-  void Lower(double waiting_share, Instant now);
+  void GiveWay(double waiting_share, Instant now);
   void Raise();
 
   const std::uint32_t most_;

@@ -18,10 +18,10 @@ void ComputeThreads::OnChange(std::uint32_t in_use, Instant now) {
   const News news = Note(in_use, now);
   if (gauge_ != nullptr) gauge_->Set(in_use);
   if (news == News::kFewer) {
-    LogInfo("other programs keep the processors busy: computing with fewer threads until they leave room",
+    LogInfo("other programs keep processors busy: computing with fewer threads until they leave them",
             {{"threads", std::to_string(in_use)}, {"of", std::to_string(most_)}});
   } else if (news == News::kAllAgain) {
-    LogInfo("the processors are free: computing with all threads again", {{"threads", std::to_string(in_use)}});
+    LogInfo("computing with all threads again", {{"threads", std::to_string(in_use)}});
   }
 }
 

@@ -65,12 +65,25 @@ TEST(ThreadGovernorTest, OneBusyProcessAmongManyProcessorsChangesNothing) {
   EXPECT_EQ(machine.governor().in_use(), 16U);
 }
 
-TEST(ThreadGovernorTest, KeepsOneThreadHoweverLongItWaits) {
+TEST(ThreadGovernorTest, KeepsAllThreadsWhereNotEvenOneHasAProcessor) {
+  for (const std::uint32_t busy : {2U, 4U, 30U}) {
+    Machine machine(2);
+    machine.SetBusyProcesses(busy);
+    machine.Run(seconds(60));
+    EXPECT_EQ(machine.governor().in_use(), 2U) << busy << " busy processes";
+  }
+}
+
+TEST(ThreadGovernorTest, TakesAllThreadsAgainWhenALoadGrowsBeyondTheProcessors) {
   Machine machine(2);
-  machine.SetBusyProcesses(30);
+  machine.SetBusyProcesses(1);
+  machine.Run(seconds(3));
+  ASSERT_EQ(machine.governor().in_use(), 1U);
+  machine.SetBusyProcesses(4);
+  machine.Run(seconds(1));
+  EXPECT_EQ(machine.governor().in_use(), 2U);
   machine.Run(seconds(60));
-  EXPECT_EQ(machine.governor().in_use(), 1U);
-  EXPECT_EQ(machine.raises(), 0) << "a thread that waits itself needs no second one";
+  EXPECT_EQ(machine.governor().in_use(), 2U);
 }
 
 TEST(ThreadGovernorTest, ProbesRarelyWhileTheMachineStaysBusy) {
@@ -94,9 +107,9 @@ TEST(ThreadGovernorTest, TakesAllProcessorsAgainWhenTheyAreFree) {
 
 TEST(ThreadGovernorTest, RisesThroughManyThreadsWithoutPauses) {
   Machine machine(64);
-  machine.SetBusyProcesses(64);
-  machine.Run(seconds(10));
-  EXPECT_LE(machine.governor().in_use(), 32U);
+  machine.SetBusyProcesses(40);
+  machine.Run(seconds(3));
+  EXPECT_EQ(machine.governor().in_use(), 24U);
   machine.SetBusyProcesses(0);
   machine.Run(ThreadGovernor::kLongestPause + seconds(8));
   EXPECT_EQ(machine.governor().in_use(), 64U);
@@ -118,7 +131,8 @@ TEST(ThreadGovernorTest, AShortPauseFollowsALoadThatHadEnded) {
 TEST(ThreadGovernorTest, CollectsTheTimesOfAnIdlePoolUntilTheyTellSomething) {
   ThreadGovernor governor(2);
   ManualClock clock;
-  const ThreadTimes little{.ran = milliseconds(20), .waited = milliseconds(20)};
+  const ThreadTimes little{.ran = milliseconds(20), .waited = milliseconds(10)};
+  EXPECT_EQ(governor.Decide(little, clock.Now()), 2U);
   EXPECT_EQ(governor.Decide(little, clock.Now()), 2U);
   EXPECT_EQ(governor.Decide(little, clock.Now()), 2U);
   EXPECT_EQ(governor.Decide(little, clock.Now()), 1U);
@@ -127,6 +141,7 @@ TEST(ThreadGovernorTest, CollectsTheTimesOfAnIdlePoolUntilTheyTellSomething) {
 TEST(ThreadGovernorTest, AOnlyThreadStays) {
   ThreadGovernor governor(1);
   EXPECT_EQ(governor.Decide({.ran = seconds(0), .waited = seconds(9)}, Instant(seconds(9))), 1U);
+  EXPECT_EQ(governor.Decide({.ran = seconds(7), .waited = seconds(3)}, Instant(seconds(19))), 1U);
   EXPECT_EQ(governor.Decide({.ran = seconds(9), .waited = seconds(0)}, Instant(seconds(99))), 1U);
 }
 
