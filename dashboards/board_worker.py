@@ -23,6 +23,8 @@ WORKER = {
                   quantiles("roost_worker_step_seconds", (0.5, 0.99))),
             panel("Time in steps", "Share of the time that a step was computed. Below 100 % there was nothing to do.", "percentunit",
                   [("{{worker}}", rate("roost_worker_step_seconds_sum", "worker"))], min=0),
+            panel("Compute threads", "Fewer while other programs keep the processors busy, with --threads 0. 0 if the CPU does not compute.",
+                  "short", [("{{worker}}", now("roost_worker_compute_threads", "worker"))], min=0),
             panel("Preemptions", "Requests put back into the queue because blocks ran out.", "cps",
                   [("{{worker}}", rate("roost_worker_preemptions_total", "worker"))]),
         ),

@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "kernels/device.h"
 #include "kernels/host_readbacks.h"
+#include "kernels/pool_watch.h"
 #include "kernels/work_pool.h"
 
 namespace roost::kernels {
@@ -17,7 +20,8 @@ class MatmulKernelCache;
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(std::uint32_t thread_count);
+  // `on_threads` as in DeviceOptions.
+  explicit CpuDevice(std::uint32_t thread_count, std::function<void(std::uint32_t)> on_threads = {});
   ~CpuDevice();
 
   [[nodiscard]] static CpuDevice& Of(Device& device) { return static_cast<CpuDevice&>(device); }
@@ -27,7 +31,7 @@ class CpuDevice final : public Device {
   [[nodiscard]] HostReadbacks& readbacks() { return readbacks_; }
   // The current batch. CPU ops are finished when they return.
   [[nodiscard]] const BatchShape& batch() const { return batch_; }
-  void BeginBatch(const BatchShape& batch) { batch_ = batch; }
+  void BeginBatch(const BatchShape& batch);
 
   [[nodiscard]] WorkPool& pool() { return pool_; }
 
@@ -48,6 +52,7 @@ class CpuDevice final : public Device {
   HostReadbacks readbacks_;
   BatchShape batch_;
   WorkPool pool_;
+  std::optional<PoolWatch> watch_;  // none: always all threads
 };
 
 }  // namespace roost::kernels

@@ -4,7 +4,9 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <utility>
 
+#include "common/base/clock.h"
 #include "kernels/cpu_device.h"
 #include "kernels/large_memory.h"
 #include "kernels/matmul_kernels.h"
@@ -12,12 +14,19 @@
 
 namespace roost::kernels {
 
-CpuDevice::CpuDevice(std::uint32_t thread_count)
+CpuDevice::CpuDevice(std::uint32_t thread_count, std::function<void(std::uint32_t)> on_threads)
     : scratch_(thread_count),
       matmul_kernels_(std::make_unique<MatmulKernelCache>(thread_count)),
-      pool_(thread_count, [] { omp_set_num_threads(1); }) {}
+      pool_(thread_count, [] { omp_set_num_threads(1); }) {
+  if (on_threads != nullptr && thread_count > 1) watch_.emplace(pool_, std::move(on_threads));
+}
 
 CpuDevice::~CpuDevice() = default;
+
+void CpuDevice::BeginBatch(const BatchShape& batch) {
+  batch_ = batch;
+  if (watch_) watch_->Look(SteadyClock().Now());
+}
 
 void CpuDevice::FreeDeleter::operator()(float* memory) const { std::free(memory); }
 
@@ -41,7 +50,7 @@ Result<Device*> Open(const DeviceOptions& options) {
     return InvalidArgument("threads", "must be 1 to {}, is {}", kMaxThreads, options.thread_count);
   }
   if (options.ordinal != 0) return InvalidArgument("device", "the CPU is device 0, there is no {}", options.ordinal);
-  return static_cast<Device*>(std::make_unique<CpuDevice>(options.thread_count).release());
+  return static_cast<Device*>(std::make_unique<CpuDevice>(options.thread_count, options.on_threads).release());
 }
 
 void Close(Device* device) { const std::unique_ptr<CpuDevice> owned(static_cast<CpuDevice*>(device)); }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "kernels/device_failure.h"
@@ -13,6 +14,9 @@ namespace roost::kernels {
 struct DeviceOptions {
   std::uint32_t thread_count = 1;  // compute threads of the CPU; they do not change results
   std::uint32_t ordinal = 0;       // the number among the backend's devices; the CPU has only 0
+  // If set, the CPU computes with fewer threads while others keep its processors busy, and calls this on the computing
+  // thread with the number in use whenever it has changed.
+  std::function<void(std::uint32_t in_use)> on_threads = {};
   // Ends the process. A parameter, because a shared object has its own copy of the log.
   void (*fail)(const DeviceFailure& failure) = EndOnDeviceFailure;
 };

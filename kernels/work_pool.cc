@@ -10,6 +10,7 @@
 
 #include "common/base/check.h"
 #include "common/base/thread_name.h"
+#include "common/base/thread_times.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -74,11 +75,12 @@ std::uint32_t Wake(std::atomic<std::uint32_t>& word, std::uint32_t most) {
 }  // namespace
 
 WorkPool::WorkPool(std::uint32_t thread_count, const std::function<void()>& on_start)
-    : thread_count_(thread_count), shares_(thread_count) {
+    : thread_count_(thread_count), shares_(thread_count), in_use_(thread_count), helper_ids_(thread_count) {
   ROOST_CHECK(thread_count > 0);
   for (std::uint32_t thread = 1; thread < thread_count; ++thread) {
     helpers_.emplace_back([this, thread, on_start] {
       NameThisThread("compute");
+      helper_ids_[thread].store(ThisThreadId(), std::memory_order_relaxed);
       if (on_start) on_start();
       Help(thread);
     });
@@ -87,9 +89,25 @@ WorkPool::WorkPool(std::uint32_t thread_count, const std::function<void()>& on_s
 
 WorkPool::~WorkPool() {
   stopping_.store(true);
+  SetThreadsInUse(thread_count_);
   signal_.fetch_add(1);
   Wake(signal_, INT_MAX);
   for (std::thread& helper : helpers_) helper.join();
+}
+
+void WorkPool::SetThreadsInUse(std::uint32_t count) {
+  ROOST_CHECK(count > 0 && count <= thread_count_, "{} of {} threads", count, thread_count_);
+  ROOST_CHECK(!running_.load(), "inside a loop");
+  if (in_use_.exchange(count) < count) Wake(in_use_, INT_MAX);
+}
+
+std::vector<pid_t> WorkPool::HelperIds() const {
+  std::vector<pid_t> ids;
+  for (const std::atomic<pid_t>& helper : helper_ids_) {
+    const pid_t id = helper.load(std::memory_order_relaxed);
+    if (id != 0) ids.push_back(id);
+  }
+  return ids;
 }
 
 void WorkPool::RunLoop(std::size_t count, const void* context, Call call) {
@@ -105,26 +123,29 @@ void WorkPool::RunLoop(std::size_t count, const void* context, Call call) {
 }
 
 // The shares are closed before anything else changes: a late helper that has read the word of the last loop, and then
-// reads the end of this one, must not claim what the last loop did not have.
+// reads the end of this one, must not claim what the last loop did not have. Those of threads that are not in use stay
+// closed.
 void WorkPool::Publish(std::uint32_t count, const void* context, Call call) {
   ++loop_;
   for (Share& share : shares_) share.word.store(loop_ << kTaskBits | kTaskMask, std::memory_order_relaxed);
   context_.store(context, std::memory_order_relaxed);
   call_.store(call, std::memory_order_relaxed);
   left_.store(count, std::memory_order_relaxed);
-  for (std::uint64_t thread = 0; thread < thread_count_; ++thread) {
+  const std::uint64_t sharers = threads_in_use();
+  for (std::uint64_t thread = 0; thread < sharers; ++thread) {
     Share& share = shares_[thread];
-    share.end.store(static_cast<std::uint32_t>(count * (thread + 1) / thread_count_), std::memory_order_release);
-    share.word.store(loop_ << kTaskBits | count * thread / thread_count_, std::memory_order_release);
+    share.end.store(static_cast<std::uint32_t>(count * (thread + 1) / sharers), std::memory_order_release);
+    share.word.store(loop_ << kTaskBits | count * thread / sharers, std::memory_order_release);
   }
 }
 
 // A helper counts itself as a sleeper and looks at signal_ once more; here it is the other way round: one of both sees
 // the other.
 void WorkPool::WakeHelpers(std::uint32_t count) {
+  const std::uint32_t wanted = std::min(count, threads_in_use()) - 1;
   signal_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers_.load(std::memory_order_seq_cst) == 0 || count == 1) return;
-  const std::uint32_t woken = Wake(signal_, std::min(count, thread_count_) - 1);
+  if (sleepers_.load(std::memory_order_seq_cst) == 0 || wanted == 0) return;
+  const std::uint32_t woken = Wake(signal_, wanted);
   if (woken > 0) sleepers_.fetch_sub(woken, std::memory_order_relaxed);
 }
 
@@ -167,9 +188,18 @@ void WorkPool::AwaitOthers() {
 void WorkPool::Help(std::uint32_t thread) {
   std::uint32_t seen = 0;
   while (true) {
+    AwaitUse(thread);
     seen = AwaitLoop(seen);
     if (stopping_.load(std::memory_order_acquire)) return;
     ClaimAll(thread);
+  }
+}
+
+// A helper may learn late that it is not in use, and take part in one more loop, as any late helper does.
+void WorkPool::AwaitUse(std::uint32_t thread) {
+  for (std::uint32_t count = in_use_.load(std::memory_order_acquire); thread >= count;
+       count = in_use_.load(std::memory_order_acquire)) {
+    (void)Sleep(in_use_, count);
   }
 }
 

@@ -13,8 +13,12 @@
 // No thread enters the kernel while all are busy. A waiting caller spins for as long as a task takes, and then sleeps,
 // so that its core is free for the thread that it waits for.
 //
+// A pool may compute with fewer threads for a while: those beyond the number in use sleep, and have no share.
+//
 // Threads: one caller at a time; tasks must not start loops. Both are checked. Tasks do not throw.
 #pragma once
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstddef>
@@ -34,6 +38,12 @@ class WorkPool {
   WorkPool& operator=(const WorkPool&) = delete;
 
   [[nodiscard]] std::uint32_t thread_count() const { return thread_count_; }
+  // The threads that share the loops from now on, the caller's among them: 1 … thread_count(), at first all. Not inside
+  // a loop.
+  void SetThreadsInUse(std::uint32_t count);
+  [[nodiscard]] std::uint32_t threads_in_use() const { return in_use_.load(std::memory_order_relaxed); }
+  // The helpers' numbers in /proc, of those that have begun.
+  [[nodiscard]] std::vector<pid_t> HelperIds() const;
 
   // Calls task(index, thread) for 0 … count-1, each once, in any order; `thread` < thread_count(), and no two run with
   // the same `thread` at once. At most kMaxTasks. Writes before it are visible to the tasks, and the tasks' writes are
@@ -63,6 +73,7 @@ class WorkPool {
   void FinishTask();
   void AwaitOthers();
   void Help(std::uint32_t thread);
+  void AwaitUse(std::uint32_t thread);
   [[nodiscard]] std::uint32_t AwaitLoop(std::uint32_t seen);
 
   const std::uint32_t thread_count_;
@@ -77,9 +88,11 @@ class WorkPool {
 
   alignas(64) std::atomic<std::uint32_t> signal_ = 0;  // counts loops; helpers sleep on it
   std::atomic<bool> stopping_ = false;
+  std::atomic<std::uint32_t> in_use_;                    // those that are not sleep on it
   alignas(64) std::atomic<std::uint32_t> sleepers_ = 0;  // at least the helpers that sleep
   alignas(64) std::atomic<std::uint32_t> left_ = 0;      // tasks that are not done; the caller sleeps on it
 
+  std::vector<std::atomic<pid_t>> helper_ids_;  // 0: it has not begun
   std::vector<std::thread> helpers_;
 };
 

@@ -138,7 +138,9 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "File with the public keys of workers, a JSON object per line: public_key, workers and models that it may "
            "have")
       .Add("worker-timeout-seconds", options.worker_timeout_seconds,
-           "Time without a message after which a worker counts as dead; workers report four times a second",
+           "Time without a message after which a worker counts as dead, up to five times as long if its messages come "
+           "late; "
+           "workers report four times a second",
            {0.5, 3600})
       .Add("stall-timeout-seconds", options.stall_timeout_seconds,
            "Time without a step or a part of one after which a worker that has work counts as hung; half of it without "

@@ -652,7 +652,8 @@ struct Welcome {
   # requests of the earlier one.
 
   epoch @1 :UInt64;
-  # The epoch of the hello that this answers. A worker ignores a welcome to another epoch than its current one.
+  # The epoch of the hello that this answers. A worker ignores a welcome to another epoch than its current one. Of one
+  # more to the same epoch it takes the last three fields: they have changed.
 
   protocolVersion @2 :UInt32 = 2;
   # The router's major version. A worker of another one logs an error and stays away. This field and epoch stay as they

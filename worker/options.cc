@@ -251,7 +251,8 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
                  "Plan the next step while the device computes the current one; auto does so on CUDA unless hits are "
                  "verified. On the CPU it is only for testing: tokens come a step later")
       .Add("threads", options.threads,
-           "Compute threads; 0 takes the processors that this process may use: of its affinity and its cgroup's quota",
+           "Compute threads; 0 takes the processors that this process may use, of its affinity and its cgroup's quota, "
+           "and fewer while other programs keep them busy",
            {0, kMaxThreads});
 }
 
@@ -355,7 +356,8 @@ Result<void> Complete(WorkerOptions& options) {
     return InvalidArgument("plan-ahead",
                            "can not be on together with verify-hits, which reads logits that the next step overwrites");
   }
-  if (options.threads == 0) options.threads = UsableCpuCount();
+  options.threads_vary = options.threads == 0;
+  if (options.threads_vary) options.threads = UsableCpuCount();
   return {};
 }
 

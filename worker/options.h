@@ -73,6 +73,7 @@ struct WorkerOptions {
   std::uint32_t max_queue_wait_ms = 0;                               // 0: no limit
   std::string plan_ahead = "auto";  // auto: on a device that computes while the host plans
   std::uint32_t threads = 0;        // 0: see UsableCpuCount
+  bool threads_vary = false;        // Complete sets it where `threads` was 0
 
   // Operation
   std::string metrics_address = "127.0.0.1:0";

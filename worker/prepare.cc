@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/memory_limit.h"
 #include "common/base/shared_cpus.h"
 #include "common/text/tokenizer.h"
 #include "worker/backend/choose_backend.h"
+#include "worker/compute_threads.h"
 #include "worker/model/load_model.h"
 #include "worker/prepare_foreign.h"
 #include "worker/prepare_parts.h"
@@ -105,6 +108,16 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernel
   return engine;
 }
 
+// Null where the CPU does not compute.
+std::shared_ptr<ComputeThreads> ComputeThreadsOf(const WorkerOptions& options, ModelOptions& model) {
+  if (KindOf(*model.ops) != DeviceKind::kCpu) return nullptr;
+  auto threads = std::make_shared<ComputeThreads>(options.threads);
+  if (options.threads_vary) {
+    model.on_threads = [threads](std::uint32_t in_use) { threads->OnChange(in_use, SteadyClock().Now()); };
+  }
+  return threads;
+}
+
 wire::ComputeShare ComputeShareOf(std::uint32_t threads) {
   const SharedCpus shared = ReadSharedCpus();
   return {.threads = threads,
@@ -121,6 +134,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   // Before there are weights, a device and threads.
   std::unique_ptr<JobServer> compiler = StartCompiler();
   ROOST_ASSIGN_OR_RETURN(ModelOptions model_options, ModelOptionsOf(options));
+  std::shared_ptr<ComputeThreads> compute_threads = ComputeThreadsOf(options, model_options);
   std::shared_ptr<const Tokenizer> tokenizer;
   model_options.check_text = [&tokenizer, &options](ModelText& text) -> Result<void> {
     ROOST_ASSIGN_OR_RETURN(tokenizer, CompleteText(text, options.model));
@@ -128,6 +142,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   };
   ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
   WorkerSetup setup;
+  setup.compute_threads = std::move(compute_threads);
   setup.own.model = std::move(loaded.model);
   ROOST_ASSIGN_OR_RETURN(setup.own.engine, EngineOptionsOf(options, *model_options.ops));
   setup.own.engine.stop_tokens = std::move(loaded.text.stop_tokens);

@@ -80,6 +80,8 @@ Worker::Worker(WorkerSetup setup)
       engine_(TakeEngine()),
       hello_(CompleteHello()) {
   metrics::ExportProcess(registry_, setup_.build);
+  prometheus::Gauge& threads = registry_.Gauge(metrics::kWorkerComputeThreads);
+  if (setup_.compute_threads) setup_.compute_threads->Export(threads);
 }
 
 std::unique_ptr<WorkerEngine> Worker::TakeEngine() {

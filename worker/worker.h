@@ -20,6 +20,7 @@
 #include "common/metrics/registry.h"
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
+#include "worker/compute_threads.h"
 #include "worker/engine_api/worker_engine.h"
 #include "worker/link/link_thread.h"
 #include "worker/link/router_keys.h"
@@ -43,6 +44,7 @@ struct WorkerSetup {
   std::string otlp_endpoint;  // empty: no traces
   WorkerListenerOptions listener;
   Duration stall_timeout = kDefaultStallTimeout;
+  std::shared_ptr<ComputeThreads> compute_threads;  // none where the CPU does not compute
 };
 
 class Worker {

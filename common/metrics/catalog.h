@@ -292,6 +292,9 @@ inline constexpr Metric kWorkerDecodeSeconds{Kind::kHistogram, "roost_worker_dec
     "Time from a request's first token to its last, of requests that ended by themselves.", kLatencySeconds};
 inline constexpr Metric kWorkerStepSeconds{Kind::kHistogram, "roost_worker_step_seconds", "",
     "Time of one engine step.", kLatencySeconds};
+inline constexpr Metric kWorkerComputeThreads{Kind::kGauge, "roost_worker_compute_threads", "",
+    "Threads that compute now: with --threads 0 fewer while other programs keep the processors busy. 0 if the CPU does not "
+    "compute."};
 inline constexpr Metric kWorkerGpuMemory{Kind::kGauge, "roost_worker_gpu_memory_bytes", "gpu,state",
     "Memory of the worker's GPUs by state: used (by all processes) or free. 0 on the CPU."};
 inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state",

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kStatusOk = 200;
 
-// Of answers as values. Below it the JSON takes well under a millisecond.
+// Applies to answers as values. Below it the JSON takes well under a millisecond.
 constexpr std::size_t kLargeAnswerBytes = std::size_t{64} << 10U;
 
 std::size_t SizeOf(std::span<const wire::TokenLogprobs> logprobs) {

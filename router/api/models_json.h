@@ -24,7 +24,7 @@ namespace roost::router {
 // because all go by WorkerStatus::state.
 class ReadyWorkers {
  public:
-  // `known`: all models that workers brought, also those that nobody serves now.
+  // `known`: all models that workers brought, also those without a worker now.
   ReadyWorkers(std::span<const WorkerStatus> workers, std::span<const ModelStanding> known);
 
   [[nodiscard]] std::size_t count() const { return count_; }

@@ -38,7 +38,7 @@ struct PinPlan {
   std::size_t block_count = 0;
 };
 
-// Of a block: `model` is a revision that has it.
+// The order for a block: `model` is a revision that has it.
 [[nodiscard]] PinOrder MakeBlockOrder(std::shared_ptr<const ServedModel> model, const PinRequest& request,
                                       PinAction action);
 // An error when the prompt is shorter than a block or longer than the model's context.

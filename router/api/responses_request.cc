@@ -375,7 +375,7 @@ Result<void> CheckInclude(JsonElement element, const std::string& path, ChatWrit
   return {};
 }
 
-// Of the other APIs.
+// Fields of the other APIs.
 Result<void> RefuseLength(JsonElement, const std::string& path, ChatWriter&) {
   return InvalidArgument("max_output_tokens", "is the limit here, '{}' is not", path);
 }

@@ -98,7 +98,7 @@ Result<void> ReadConstraint(JsonElement element, const std::string& path, Fields
   return SetConstraint(kRead(element, path), fields.constraint);
 }
 
-// Of a body that was written by hand. Its members would have no effect there.
+// Found in bodies that were written by hand. Its members would have no effect there.
 Result<void> CheckExtraBody(JsonElement element, const std::string& path, Fields&) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject extra, JsonObject::From(element, path));
   if (extra.members().empty()) return {};

@@ -25,7 +25,9 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
     : options_(std::move(options)),
       metrics_(metrics),
       router_instance_(Rng(seed)()),
-      roster_({.worker = {.modes = options_.modes, .stall_timeout = options_.stall_timeout},
+      roster_({.worker = {.modes = options_.modes,
+                          .stall_timeout = options_.stall_timeout,
+                          .link_timeout = options_.worker_timeout},
                .index_memory_bytes = options_.index_memory_bytes,
                .unix_seconds = options_.unix_seconds,
                .seed = Rng(~router_instance_)()}),
@@ -43,7 +45,7 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
     if (!std::holds_alternative<wire::Bye>(message)) AskForHello(identity, now);
     return;
   }
-  worker->last_heard = now;
+  worker->link.OnMessage(now);
   if (auto* const step = std::get_if<wire::Step>(&message)) {
     OnStep(*worker, std::move(*step), now);
   } else if (const auto* const chunk = std::get_if<wire::Snapshot>(&message)) {
@@ -76,7 +78,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   if (known->hello.process_id != hello.process_id && !YieldsName(*known, identity, hello, now)) return;
   if (known->hello.process_id == hello.process_id && known->hello.epoch == hello.epoch) {
     roster_.Reconnect(*known, identity);
-    known->last_heard = now;
+    known->link.OnMessage(now);
     return Welcome(identity, hello);
   }
   // The new epoch begins before the old one's requests are placed again, so that the worker can take them itself.
@@ -92,14 +94,14 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
 }
 
 bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now) {
-  if (worker.identity == identity || now - worker.last_heard >= kTakeOverSilence) return true;
+  if (worker.identity == identity || now - worker.link.heard() >= kTakeOverSilence) return true;
   // If the known worker's connection is gone, sending fails, and the next hello is accepted.
   effects_.Send(worker.identity, wire::Ping{.generate_digest = worker.generate_digest});
   Refuse(hello, identity, wire::RefusalCause::kNameTaken,
          InvalidArgument("worker_id",
                          "another process serves under the name {} and was heard {:.1f} s ago: each worker needs a "
                          "--worker-id of its own",
-                         hello.worker_id, ToSeconds(now - worker.last_heard)));
+                         hello.worker_id, ToSeconds(now - worker.link.heard())));
   return false;
 }
 
@@ -127,6 +129,7 @@ void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Ins
   metrics_.OnResync(ResyncReason::kHello);
   journal_.OnJoined(hello.worker_id, hello.model, now);
   Welcome(identity, hello);
+  TellNeighbours(**added);
   AskForBundle(**added, now);
   TellArrivals(now);
 }
@@ -136,6 +139,16 @@ void FleetCore::Welcome(const std::string& identity, const wire::Hello& hello) {
                                         .epoch = hello.epoch,
                                         .version = options_.version,
                                         .crowding = roster_.CrowdingOf(hello)});
+}
+
+// The processors that its host's other workers share with it may be too few now.
+void FleetCore::TellNeighbours(const Worker& joined) {
+  const wire::ComputeShare& share = joined.hello.compute;
+  if (share.machine == 0 || share.threads == 0) return;
+  roster_.ForEach([&](const Worker& other) {
+    if (&other == &joined || other.hello.compute.machine != share.machine) return;
+    if (roster_.CrowdingOf(other.hello) != wire::Crowding()) Welcome(other.identity, other.hello);
+  });
 }
 
 void FleetCore::Refuse(const wire::Hello& hello, const std::string& identity, wire::RefusalCause cause,
@@ -288,7 +301,7 @@ void FleetCore::Tick(Instant now) {
   if (ping) last_ping_ = now;
   std::vector<std::string> silent;
   roster_.ForEach([&](Worker& worker) {
-    if (now - worker.last_heard > options_.worker_timeout) {
+    if (worker.link.IsOver(now)) {
       silent.push_back(worker.hello.worker_id);
       return;
     }
@@ -325,7 +338,7 @@ void FleetCore::ForgiveOwnPause(Instant now) {
   const Duration since_last = now - std::exchange(last_tick_, now);
   if (since_last < options_.worker_timeout / 2) return;
   roster_.ForEach([&](Worker& worker) {
-    worker.last_heard = now;
+    worker.link.Forgive(now);
     worker.engine.Forgive(now);
     worker.first_tokens.Forgive(now);
     worker.later_tokens.Begin(now);

@@ -50,7 +50,7 @@
 namespace roost::router {
 
 struct FleetCoreOptions {
-  // Workers report at least every 250 ms, so this is the time of eight reports.
+  // Workers report at least every 250 ms, so this is the time of eight reports; longer if they come late (LinkSilence).
   Duration worker_timeout = std::chrono::seconds(2);
   Duration ping_interval = std::chrono::seconds(1);
   RequestBookOptions requests;
@@ -162,6 +162,7 @@ class FleetCore {
   void AskForHello(const std::string& identity, Instant now);
   void AskForBundle(const Worker& worker, Instant now);
   void Welcome(const std::string& identity, const wire::Hello& hello);
+  void TellNeighbours(const Worker& joined);
   void Refuse(const wire::Hello& hello, const std::string& identity, wire::RefusalCause cause, const Error& error);
   void LoseHungWorkers(Instant now);
   void ForgiveOwnPause(Instant now);

@@ -302,7 +302,7 @@ WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
           .model = worker.hello.model,
           .ready = IsReady(worker) && !worker.stalled_at.has_value(),
           .state = StateOf(worker),
-          .seconds_since_heard = ToSeconds(now - worker.last_heard),
+          .seconds_since_heard = ToSeconds(now - worker.link.heard()),
           .load = worker.load,
           .block_count = worker.hello.block_count,
           .block_tokens = worker.hello.block_tokens,

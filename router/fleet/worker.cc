@@ -30,7 +30,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       step_costs(std::move(its_step_costs)),
       busy(now),
       told(pending, slot),
-      last_heard(now),
+      link(options.link_timeout, now),
       last_sent(turn),
       engine(options.stall_timeout, now),
       first_tokens(options.stall_timeout / 2, now),

@@ -21,6 +21,7 @@
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/later_tokens.h"
+#include "router/fleet/link_silence.h"
 #include "router/fleet/step_costs.h"
 #include "router/fleet/told_prefixes.h"
 #include "router/index/pending_prefixes.h"
@@ -34,6 +35,7 @@ struct Worker {
   struct Options {
     ModeOptions modes;
     Duration stall_timeout = std::chrono::seconds(10);
+    Duration link_timeout = std::chrono::seconds(2);
   };
   // `turn` is the first value of last_sent. `pending` outlives the worker.
   Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index,
@@ -55,7 +57,7 @@ struct Worker {
   // follows too slowly when a machine gets another load.
   [[nodiscard]] double present_step_seconds() const { return std::max(last_step_seconds, load.step_under_way_seconds); }
 
-  // What a step of its decodes should take, or takes now if that is longer. 0 while nothing is known.
+  // The time that a step of its decodes should take, or takes now if that is longer. 0 while nothing is known.
   [[nodiscard]] double decode_step_seconds() const;
 
   // Whether the engine has work and has made no progress for longer than a step can take.
@@ -75,7 +77,7 @@ struct Worker {
   wire::Load load;  // without other_prompts, which are in `ledger` and `told`
   ToldPrefixes told;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
-  Instant last_heard;
+  LinkSilence link;
   std::uint64_t requests_total = 0;
   WorkerTotals totals;
   std::uint64_t generate_digest = 0;  // of the requests that it was sent; see wire::Ping

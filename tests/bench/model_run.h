@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -34,9 +35,13 @@ inline worker::HfConfig DemoLike() {
 // A model with memory for one sequence of `positions`, and random tokens for it.
 class ModelRun {
  public:
-  ModelRun(const worker::HfConfig& config, std::uint32_t positions, std::uint32_t threads) {
+  // `on_threads` as in DeviceOptions.
+  ModelRun(const worker::HfConfig& config, std::uint32_t positions, std::uint32_t threads,
+           std::function<void(std::uint32_t)> on_threads = {}) {
     const std::uint32_t block_count = (positions + kBlockTokens - 1) / kBlockTokens;
-    auto backend = kernels::Backend::Open(kernels::CpuOps(), {.thread_count = threads}).value();
+    auto backend =
+        kernels::Backend::Open(kernels::CpuOps(), {.thread_count = threads, .on_threads = std::move(on_threads)})
+            .value();
     const kernels::DType dtype = backend.ops().preferred_dtype(backend.device());
     step_bytes_ = StepBytes(config, positions, dtype);
     model_ = worker::Transformer::Create(std::move(backend), config, worker::RandomWeights(1),

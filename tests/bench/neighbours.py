@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The time of a model's steps on a machine that is not theirs alone, as ratios to the same steps on the quiet machine,
 in turns within one run: beside a busy process of normal and of low priority, under a CPU quota, and beside a second
-model.
+model. And what --threads 0 gains beside one and beside four busy processes, over a thread for each core.
 
     tests/bench/neighbours.py                    Qwen3-0.6B's shape, random weights, all cores
     tests/bench/neighbours.py --other BINARY     an older roost_stepper in the same turns
@@ -20,6 +20,7 @@ import sys
 BIN = pathlib.Path(__file__).resolve().parents[2] / "build/release/bin"
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 PERIOD_US = 100_000
+CORES = len(os.sched_getaffinity(0))
 
 
 class Stepper:
@@ -158,6 +159,31 @@ def in_a_quota(binary, shape, effort):
         figure(f"{name}_p99", steps[len(steps) * 99 // 100] / median, "x")
 
 
+def varied_threads(binary, shape, effort):
+    """Decode steps with --threads 0 over those with a thread for each core: beside busy processes, and quiet."""
+    with stepper(binary, shape, 0) as varied, stepper(binary, shape, CORES) as fixed:
+
+        def ratio_beside(count, settling):
+            times = {varied: [], fixed: []}
+            for _ in range(effort.rounds):
+                with contextlib.ExitStack() as stack:
+                    for _ in range(count):
+                        process = BusyProcess(0)
+                        stack.callback(process.end)
+                        stack.enter_context(process)
+                    varied.run(f"for {settling}")
+                    for model, all_times in times.items():
+                        all_times.extend(model.run(f"decode {effort.steps}"))
+            means = [statistics.mean(all_times) for all_times in times.values()]
+            figure(f"varied_decode_beside_{count}", means[0], "ms")
+            return means[0] / means[1]
+
+        figure("varied_over_fixed_quiet", ratio_beside(0, effort.recovery), "x")
+        for count in (1, 4):
+            figure(f"varied_over_fixed_beside_{count}", ratio_beside(count, effort.settling), "x")
+        figure("varied_over_fixed_quiet_again", ratio_beside(0, effort.recovery), "x")
+
+
 def two_models(models, name, effort):
     """Tokens/s of two models that decode at the same time, over those of one alone."""
     alone, together = [], []
@@ -175,25 +201,28 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=BIN, help="folder of roost_stepper")
     parser.add_argument("--other", type=pathlib.Path, help="an older roost_stepper to measure in the same turns")
     parser.add_argument("--shape", default="qwen3-0.6b")
-    parser.add_argument("--only", choices=["processes", "quota", "two"])
+    parser.add_argument("--only", choices=["processes", "quota", "two", "threads"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="tiny, to check that it runs")
     options = parser.parse_args()
     binary = options.bin / "roost_stepper"
     options.steps, options.prefills, options.quota_steps, options.seconds = (2, 1, 4, 0.1) if options.quick else (
         20, 2, 120, 3)
+    # Until --threads 0 has noticed a load, and until it has noticed that there is none.
+    options.settling, options.recovery = (0.1, 0.1) if options.quick else (2, 10)
     if options.only in (None, "processes"):
         with contextlib.ExitStack() as stack:
-            models = {"": stack.enter_context(stepper(binary, options.shape, 0))}
+            models = {"": stack.enter_context(stepper(binary, options.shape, CORES))}
             if options.other:
-                cores = str(len(os.sched_getaffinity(0)))
-                models["other_"] = stack.enter_context(stepper(options.other, options.shape, cores))
+                models["other_"] = stack.enter_context(stepper(options.other, options.shape, CORES))
             beside_processes(models, options)
     if options.only in (None, "quota"):
         in_a_quota(binary, options.shape, options)
+    if options.only in (None, "threads"):
+        varied_threads(binary, options.shape, options)
     if options.only in (None, "two"):
         for shape, name in ((options.shape, ""), ("demo", "_demo")):
-            with stepper(binary, shape, 0) as first, stepper(binary, shape, 0) as second:
+            with stepper(binary, shape, CORES) as first, stepper(binary, shape, CORES) as second:
                 two_models([first, second], name, options)
     return 0
 

@@ -5,7 +5,8 @@
 //   prefill N    N times 512 tokens
 //   for S        decode steps for S seconds
 //
-// With 0 threads it takes as many as a worker would.
+// With 0 threads it takes as many as a worker would, and fewer while other processes keep the processors busy; each
+// change is a line of standard error.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -55,7 +56,9 @@ int Main(std::string_view shape, std::string_view threads) {
     fmt::print(stderr, "roost_stepper: no shape '{}' with {} threads\n", shape, threads);
     return 64;
   }
-  ModelRun model(*config, kPrompt + 1, thread_count > 0 ? thread_count : UsableCpuCount());
+  const auto tell = [](std::uint32_t in_use) { fmt::print(stderr, "{} threads\n", in_use); };
+  ModelRun model = thread_count > 0 ? ModelRun(*config, kPrompt + 1, thread_count)
+                                    : ModelRun(*config, kPrompt + 1, UsableCpuCount(), tell);
   model.Run(0, kPrompt);
   fmt::print("ready\n");
   (void)std::fflush(stdout);

@@ -137,6 +137,64 @@ TEST(WorkPoolTest, EndsWhileItIsIdle) {
   }
 }
 
+class WorkPoolInUseTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kThreads = 4;
+
+  void AwaitSleepingHelpers() {
+    while (pool_.HelperIds().size() < kThreads - 1) std::this_thread::yield();
+    for (const pid_t helper : pool_.HelperIds()) {
+      while (!Sleeps(helper)) std::this_thread::yield();
+    }
+  }
+  // Ends only if as many threads come, since each waits for the others.
+  void RunWith(std::uint32_t count) {
+    std::barrier everybody(count);
+    pool_.Run(count, [&](std::size_t, std::uint32_t) { everybody.arrive_and_wait(); });
+  }
+
+  WorkPool pool_{kThreads};
+};
+
+TEST_F(WorkPoolInUseTest, ThreadsThatAreNotInUseSleepThroughLoops) {
+  pool_.SetThreadsInUse(1);
+  EXPECT_EQ(pool_.threads_in_use(), 1U);
+  AwaitSleepingHelpers();
+  for (int loop = 0; loop < 100; ++loop) {
+    std::vector<std::uint32_t> threads(50, 99);
+    pool_.Run(threads.size(), [&](std::size_t index, std::uint32_t thread) { threads[index] = thread; });
+    EXPECT_EQ(threads, std::vector<std::uint32_t>(50, 0));
+  }
+}
+
+TEST_F(WorkPoolInUseTest, ThreadsComeBackWhenTheyAreInUseAgain) {
+  for (int turn = 0; turn < 20; ++turn) {
+    for (const std::uint32_t count : {1U, 2U, 3U, kThreads}) {
+      pool_.SetThreadsInUse(count);
+      AwaitSleepingHelpers();
+      RunWith(count);
+    }
+  }
+}
+
+TEST_F(WorkPoolInUseTest, RunsEachTaskOnceWhileTheNumberChanges) {
+  constexpr std::size_t kTasks = 61;
+  for (std::uint32_t loop = 0; loop < 20'000; ++loop) {
+    pool_.SetThreadsInUse(1 + loop % kThreads);
+    std::vector<int> runs(kTasks);
+    pool_.Run(kTasks, [&](std::size_t index, std::uint32_t) { ++runs[index]; });
+    ASSERT_EQ(runs, std::vector<int>(kTasks, 1)) << "loop " << loop;
+  }
+}
+
+TEST(WorkPoolTest, EndsWhileThreadsAreNotInUse) {
+  for (int i = 0; i < 200; ++i) {
+    WorkPool pool(3);
+    if (i % 2 == 0) pool.Run(3, [](std::size_t, std::uint32_t) {});
+    pool.SetThreadsInUse(1 + static_cast<std::uint32_t>(i) % 2);
+  }
+}
+
 using WorkPoolDeathTest = testing::Test;
 
 TEST(WorkPoolDeathTest, RefusesALoopInsideALoop) {

@@ -77,7 +77,7 @@ class GrammarPool final : public Constrainer {
   void Compile(const Task& task, std::unique_lock<std::mutex>& lock);
   void Finish(std::uint64_t id, Result<std::unique_ptr<Automaton>> automaton);
   void EndLate(Instant now);
-  // What to answer to a remembered constraint, or null.
+  // The answer to a remembered constraint, or null.
   [[nodiscard]] const Error* FindCostly(const std::string& key) const;
   [[nodiscard]] bool HasLate(Instant now) const;
 
@@ -96,7 +96,7 @@ class GrammarPool final : public Constrainer {
   std::deque<Task> long_queue_;
   std::size_t long_count_ = 0;                        // that are being compiled
   std::deque<std::pair<std::string, Error>> costly_;  // bad constraints that took long to compile, the latest last
-  // What is being compiled, by key, with the tasks that wait for it.
+  // The compilations under way, by key, with the tasks that wait for it.
   std::unordered_map<std::string, std::vector<Task>> compiling_;
   struct Wanted {
     Instant deadline;

@@ -44,9 +44,13 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   if (!same_major.ok()) return NoteRefusal(link, wire::RefusalCause::kVersion, same_major.error().ToString());
   const bool other_process = link.router_instance && *link.router_instance != welcome.router_instance;
   if (link.state == State::kUp) {
-    // A second welcome from the same process answers a repeated hello. Another process does not know this life of the
-    // link.
-    if (other_process) Restart(link, ResyncReason::kRouterRestart);
+    // A second welcome from the same process answers a repeated hello, or tells of the host's new workers. Another
+    // process does not know this life of the link.
+    if (other_process) {
+      Restart(link, ResyncReason::kRouterRestart);
+    } else {
+      WarnOfCrowding(welcome.crowding);
+    }
     return;
   }
   if (other_process) link.resync_reason = ResyncReason::kRouterRestart;

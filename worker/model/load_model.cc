@@ -77,10 +77,12 @@ Result<void> CheckOptions(const ModelOptions& options) {
 Result<std::vector<kernels::Backend>> OpenBackends(const ModelOptions& options) {
   const auto ranks = RankCountOf(options);
   const std::uint32_t threads = ranks == 1 ? options.thread_count : std::max(1U, options.thread_count / ranks);
+  kernels::DeviceOptions device{.thread_count = threads};
+  if (ranks == 1) device.on_threads = options.on_threads;  // ranks wait for each other
   std::vector<kernels::Backend> backends;
   for (const std::uint32_t ordinal : options.device_ordinals) {
-    ROOST_ASSIGN_OR_RETURN(auto backend,
-                           kernels::Backend::Open(*options.ops, {.thread_count = threads, .ordinal = ordinal}));
+    device.ordinal = ordinal;
+    ROOST_ASSIGN_OR_RETURN(auto backend, kernels::Backend::Open(*options.ops, device));
     backends.push_back(std::move(backend));
   }
   return backends;

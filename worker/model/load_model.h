@@ -29,7 +29,8 @@ enum class ComputeDType : std::uint8_t { kAuto, kBF16, kF32 };
 [[nodiscard]] Result<ComputeDType> ParseComputeDType(std::string_view name);
 
 struct ModelOptions {
-  std::uint32_t thread_count = 1;  // of all ranks together
+  std::uint32_t thread_count = 1;                             // of all ranks together
+  std::function<void(std::uint32_t in_use)> on_threads = {};  // see DeviceOptions; not of several ranks
   ComputeDType compute_dtype = ComputeDType::kAuto;
   std::uint32_t block_tokens = 16;
   // The size of the KV pool: a number of blocks, or as many blocks as fit into this many bytes, over all ranks.

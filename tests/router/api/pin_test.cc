@@ -80,7 +80,7 @@ TEST_F(PinTest, ABlockIsNamedByItsHashAndPinnedWhereSomebodyHasIt) {
   EXPECT_EQ(unknown->response->status, 404);
   EXPECT_EQ(At(unknown->response->body, "/error/param"), "\"hash\"");
   EXPECT_TRUE(dispatcher_.orders.empty());
-  // What nobody has any more can be unpinned all the same.
+  // A block that no worker has any more can be unpinned all the same.
   (void)Ask("POST", "/admin/v1/unpin", R"({"model":"bytes","hash":"0123456789abcdef00000000000000ff"})");
   const BlockHash block{0x0123456789abcdef, 0xff};
   EXPECT_EQ(std::get<wire::Unpin>(dispatcher_.orders.back().message).hashes, std::vector{block});

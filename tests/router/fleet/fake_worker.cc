@@ -109,9 +109,9 @@ void FakeWorker::SayBye() {
 
 void FakeWorker::Receive(const wire::RouterMessage& message) {
   if (const auto* const welcome = std::get_if<wire::Welcome>(&message)) {
-    if (welcome->epoch != hello_.epoch || welcomed_) return;
-    welcomed_ = true;
+    if (welcome->epoch != hello_.epoch) return;
     crowding_ = welcome->crowding;
+    if (std::exchange(welcomed_, true)) return;
     if (hello_.sends_cache_events) SendSnapshot();
   } else if (const auto* const refused = std::get_if<wire::Refused>(&message)) {
     if (refused->epoch == hello_.epoch) refusals_.push_back(*refused);

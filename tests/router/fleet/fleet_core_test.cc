@@ -38,9 +38,12 @@ TEST(FleetCoreTest, WorkersOfOneMachineAreToldWhenTheirThreadsAreTooMany) {
     sim.DeliverAll();
     return worker;
   };
-  EXPECT_EQ(join("a", 1).crowding(), wire::Crowding());
+  const FakeWorker& first = join("a", 1);
+  EXPECT_EQ(first.crowding(), wire::Crowding());
   EXPECT_EQ(join("b", 2).crowding(), wire::Crowding());
-  EXPECT_EQ(join("c", 1).crowding(), (wire::Crowding{.workers = 2, .threads = 16, .cores = 8}));
+  const wire::Crowding crowding{.workers = 2, .threads = 16, .cores = 8};
+  EXPECT_EQ(join("c", 1).crowding(), crowding);
+  EXPECT_EQ(first.crowding(), crowding) << "those that were there are told, too";
   EXPECT_EQ(sim.StatusOf("c")->compute.threads, 8U);
 }
 

@@ -137,5 +137,37 @@ TEST_F(FleetSlowTest, LateFirstTokensLeaveTheRetriesForFailures) {
   ExpectWholeAnswer(request);
 }
 
+// A machine under a load that grows: its links' threads wait longer and longer for a processor.
+struct FleetLateReportsTest : FleetSlowTest {
+  void ReportsAfter(Duration gap) {
+    for (Duration passed{}; passed < gap; passed += 100ms) {
+      sim.clock.Advance(100ms);
+      sim.Tick();
+    }
+    for (auto& [id, worker] : sim.workers) worker->Step();
+    sim.DeliverAll();
+  }
+};
+
+TEST_F(FleetLateReportsTest, WorkersWhoseReportsComeLaterAndLaterAreNotLost) {
+  WarmUp();
+  const Request request = sim.Submit(MakePrompt(7, 30), 8);
+  sim.DeliverAll();
+  for (const Duration gap : {300ms, 1000ms, 1500ms, 3000ms, 6000ms, 9000ms}) ReportsAfter(gap);
+  EXPECT_TRUE(sim.metrics.lost.empty());
+  EXPECT_TRUE(sim.metrics.retries.empty());
+  sim.Run();
+  ExpectWholeAnswer(request);
+}
+
+TEST_F(FleetLateReportsTest, AWorkerThatDiesThereIsLostAfterFiveTimeouts) {
+  for (const Duration gap : {1500ms, 3000ms}) ReportsAfter(gap);
+  sim.Kill(a);
+  sim.Advance(9900ms);
+  EXPECT_TRUE(sim.metrics.lost.empty());
+  sim.Advance(300ms);
+  EXPECT_EQ(sim.metrics.lost["silent"], 1);
+}
+
 }  // namespace
 }  // namespace roost::router

@@ -110,6 +110,21 @@ TEST_F(LinkCoreTest, ACrowdedMachineIsToldInTheLogAndEachNewsOfItOnce) {
   EXPECT_EQ(second.find("--threads"), std::string::npos) << second;
 }
 
+TEST_F(LinkCoreTest, AMachineThatGetsCrowdedLaterIsToldInTheLogAndTheLinkStaysUp) {
+  const std::uint64_t epoch = Greet(kPeer);
+  Welcome(kPeer, epoch);
+  testing::internal::CaptureStderr();
+  core_.OnMessage(
+      kPeer,
+      wire::Welcome{
+          .router_instance = 1, .epoch = epoch, .version = {}, .crowding = {.workers = 3, .threads = 24, .cores = 8}});
+  FlushLog();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("--threads 2 for each"), std::string::npos) << log;
+  EXPECT_EQ(core_.up_count(), 1U);
+  EXPECT_EQ(core_.counts().resyncs, LinkCounts().resyncs);
+}
+
 TEST_F(LinkCoreTest, IgnoresAWelcomeToAnotherEpoch) {
   const std::uint64_t epoch = Greet(kPeer);
   Welcome(kPeer, epoch + 1);
