@@ -24,8 +24,8 @@ struct RequestRecord {
 };
 
 // Checks that every request arrives once, has at most one first token after that, and ends or is refused once. A worker
-// may go on with a request until it hears that its router has moved it: of two first tokens the later one counts, of two
-// ends the first.
+// may go on with a request until it hears that its router has moved it: of two first tokens the later one counts, of
+// two ends the first.
 class RequestLog {
  public:
   // `on_end` is called for every end and refusal.
