@@ -69,6 +69,10 @@ double FluidDecode::Stop(std::uint64_t id, Instant now) {
   return left;
 }
 
+double FluidDecode::TokensLeft(std::uint64_t id, Instant now) const {
+  return std::max(0.0, places_.at(id).mark - drawn_ - TokensIn(ToSeconds(now - now_)));
+}
+
 void FluidDecode::SetPrompts(const Prompts& prompts, Instant now) {
   AdvanceTo(now);
   if (model_.batching == Batching::kSeparate) return;

@@ -47,6 +47,9 @@ class FluidDecode {
   };
   void SetPrompts(const Prompts& prompts, Instant now);
 
+  // The tokens that the request still has to draw.
+  [[nodiscard]] double TokensLeft(std::uint64_t id, Instant now) const;
+
   // Removes and returns the requests that have drawn all their tokens. Requests that end together are in the order of
   // their ids.
   [[nodiscard]] std::vector<std::uint64_t> TakeEnded(Instant now);

@@ -1,6 +1,7 @@
 #include "deploy/roostctl/simulate/sim_worker.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/base/check.h"
@@ -306,6 +307,7 @@ void SimWorker::OnComputed(SequenceId id) {
                       timeline_.Now());
     wire::TokenEvent& event = EventFor(request);
     event.tokens = {0};
+    request.told_tokens = 1;
     event.cached_token_count = sequence.cached_token_count;
     event.queue_wait_seconds = ToSeconds(timeline_.Now() - request.arrival);
   }
@@ -316,12 +318,29 @@ void SimWorker::OnComputed(SequenceId id) {
                 timeline_.Now());
 }
 
-// The tokens after the first come with the end.
 void SimWorker::EndAnswer(SequenceId id) {
-  const std::uint32_t count = text_.trace().requests[requests_.at(id).number].output_token_count;
-  const std::vector<TokenId> tokens(std::max(count, 1U) - 1);
-  EventFor(requests_.at(id)).tokens.assign(tokens.begin(), tokens.end());
+  Request& request = requests_.at(id);
+  TellTokens(request, text_.trace().requests[request.number].output_token_count);
   Forget(id, wire::FinishReason::kLength);
+}
+
+// Not in every report, which would take most of a simulation's time.
+void SimWorker::TellDrawnTokens() {
+  if (timeline_.Now() - last_tokens_ < options_.load_interval) return;
+  last_tokens_ = timeline_.Now();
+  for (auto& [id, request] : requests_) {
+    if (request.phase != Phase::kDecode) continue;
+    const double left = decode_.TokensLeft(id.value(), timeline_.Now());
+    const double drawn = text_.trace().requests[request.number].output_token_count - std::ceil(left) - 1;
+    if (drawn > 0) TellTokens(request, static_cast<std::uint32_t>(drawn));
+  }
+}
+
+// `count` tokens are drawn.
+void SimWorker::TellTokens(Request& request, std::uint32_t count) {
+  if (count <= request.told_tokens) return;
+  EventFor(request).tokens.resize(count - request.told_tokens);
+  request.told_tokens = count;
 }
 
 void SimWorker::Forget(SequenceId id, wire::FinishReason reason) {
@@ -381,6 +400,7 @@ void SimWorker::Report(const wire::Load& load) {
   load_.step_prefill_tokens = 0;
   load_.step_decode_tokens = 0;
   load_.step_seconds = 0;
+  TellDrawnTokens();
   if (links_.size() > 1) prompt_board_.Assign(Queue(), last_taken_prompt_id_);
   const std::vector<wire::CacheEvent> events = kept_.cache().TakeEvents();
   for (std::uint32_t router = 0; router < links_.size(); ++router) {

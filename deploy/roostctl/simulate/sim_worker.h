@@ -118,6 +118,7 @@ class SimWorker {
     bool is_copy = false;          // of a prefix: no request waits for it, and it has no answer
     bool has_first_token = false;  // stays true while it is computed again after a preemption
     double tokens_to_draw = 0;     // while it does not decode
+    std::uint32_t told_tokens = 0;
     worker::OwnedPrompt prompt;    // as it arrived
   };
   struct Incoming {
@@ -141,7 +142,10 @@ class SimWorker {
   [[nodiscard]] double PlanPrompts(const std::vector<worker::ScheduledSlice>& slices);
   void EndStep(double step_seconds);
   void OnComputed(worker::SequenceId id);
+  // Tells the last tokens of the answer with its end.
   void EndAnswer(worker::SequenceId id);
+  void TellDrawnTokens();
+  void TellTokens(Request& request, std::uint32_t count);
   void Forget(worker::SequenceId id, wire::FinishReason reason);
   wire::TokenEvent& EventFor(const Request& request);
 
@@ -195,6 +199,7 @@ class SimWorker {
   std::function<void()> on_gone_;  // set while it leaves
   bool is_gone_ = false;
   Instant last_report_{};
+  Instant last_tokens_{};  // the last report with tokens of answers under way
   std::uint64_t report_count_ = 0;
   wire::Load load_;  // the last report, without its step
 };
