@@ -174,7 +174,7 @@ class DoubleTest(foreign_suite.ForeignSuite, unittest.TestCase):
             line = next(line for line in worker.stderr if "waiting for the engine" in line)
             worker.terminate()
             self.assertIn("127.0.0.1:9", line)
-        self.assertEqual(worker.returncode, -signal.SIGTERM)
+        self.assertEqual(worker.returncode, 128 + signal.SIGTERM)
 
     def test_a_wrong_engine_stops_the_start_with_one_line(self):
         for flags, code, words in [
