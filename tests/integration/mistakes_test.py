@@ -61,6 +61,7 @@ COMMANDS = [
      ["unknown option --admni", "did you mean --admin?"]),
     ("the flag of another command", [BIN / "roostctl", "status", "--router", "http://127.0.0.1:1"], 64,
      ["unknown option --router", "use --admin"]),
+    ("a size that is none", [*ROUTER, "--max-body-bytes", "8G"], 64, ["max-body-bytes", "8GB", "8GiB"]),
     ("a misspelt command", [BIN / "roostctl", "statsu"], 64, ["no command 'statsu'", "did you mean roostctl status?"]),
     ("an empty prompt", [BIN / "roostctl", "match", "--model", "demo-model", "--prompt", ""], 1,
      ["prompt: is missing or empty", "--messages"]),
@@ -70,7 +71,6 @@ COMMANDS = [
 FILES = [
     ("a misspelt key", "threads = 2\n\nmodle = \"demo\"\n", ["FILE:3", "unknown key 'modle'", "did you mean model?"]),
     ("a value that is no number", "# my worker\nthreads = many\n", ["FILE:2", "--threads", "many"]),
-    ("a size that is none", "grammar-cache-bytes = 8G\n", ["FILE:1", "grammar-cache-bytes", "8GiB"]),
     ("a section", "[worker]\nthreads = 2\n", ["FILE:1", "[worker]", "section"]),
     ("a key twice", "threads = 2\nkv-blocks = 4\nthreads = 3\n", ["FILE:3", "threads", "twice", "FILE:1"]),
     ("a line without a value", "threads 2\n", ["FILE:1", "KEY = VALUE"]),
