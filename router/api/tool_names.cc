@@ -111,7 +111,7 @@ void CustomInput::ReadText(std::string& text) {
 
 std::string CustomInput::Finish() {
   const State state = std::exchange(state_, State::kDone);
-  const std::string rest = std::exchange(pending_, {});
+  std::string rest = std::exchange(pending_, {});
   if (state != State::kOther) return "";
   JsonBody json(rest);
   const Result<JsonObject> object = json.Parse();
