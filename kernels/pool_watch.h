@@ -1,5 +1,5 @@
-// Lets a pool compute with as many threads as the machine has room for now: reads what the scheduler says about its
-// threads, and does what a ThreadGovernor decides. Where the kernel does not count, all threads stay in use.
+// Fits the number of a pool's threads to the processors that are free: reads the kernel's counts of running and waiting
+// for these threads, and applies a ThreadGovernor's decision. Where the kernel does not count, all threads stay in use.
 //
 // Threads: used by the pool's caller alone, between loops.
 #pragma once

@@ -88,7 +88,7 @@ class WorkPool {
 
   alignas(64) std::atomic<std::uint32_t> signal_ = 0;  // counts loops; helpers sleep on it
   std::atomic<bool> stopping_ = false;
-  std::atomic<std::uint32_t> in_use_;                    // those that are not sleep on it
+  std::atomic<std::uint32_t> in_use_;                    // threads beyond it sleep on it
   alignas(64) std::atomic<std::uint32_t> sleepers_ = 0;  // at least the helpers that sleep
   alignas(64) std::atomic<std::uint32_t> left_ = 0;      // tasks that are not done; the caller sleeps on it
 

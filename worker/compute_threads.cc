@@ -2,7 +2,6 @@
 
 #include <prometheus/gauge.h>
 
-#include <string>
 #include <utility>
 
 #include "common/base/log.h"
@@ -19,9 +18,9 @@ void ComputeThreads::OnChange(std::uint32_t in_use, Instant now) {
   if (gauge_ != nullptr) gauge_->Set(in_use);
   if (news == News::kFewer) {
     LogInfo("other programs keep processors busy: computing with fewer threads until they leave them",
-            {{"threads", std::to_string(in_use)}, {"of", std::to_string(most_)}});
+            {{"threads", in_use}, {"of", most_}});
   } else if (news == News::kAllAgain) {
-    LogInfo("computing with all threads again", {{"threads", std::to_string(in_use)}});
+    LogInfo("computing with all threads again", {{"threads", in_use}});
   }
 }
 
