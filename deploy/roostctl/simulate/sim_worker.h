@@ -119,7 +119,7 @@ class SimWorker {
     bool has_first_token = false;  // stays true while it is computed again after a preemption
     double tokens_to_draw = 0;     // while it does not decode
     std::uint32_t told_tokens = 0;
-    worker::OwnedPrompt prompt;    // as it arrived
+    worker::OwnedPrompt prompt;  // as it arrived
   };
   struct Incoming {
     std::uint32_t router = 0;

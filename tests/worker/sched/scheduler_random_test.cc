@@ -58,7 +58,9 @@ class RandomLife {
                 .min_hold = std::chrono::milliseconds(Between(0, 1) * Between(50, 2000)),
                 .held_share_limit = Between(0, 4) * 0.25,
                 .group_shares = {kShares.begin(), kShares.end()}},
-               MakeEvictionPolicy(kEvictionPolicyNames[rng_.Below(kEvictionPolicyNames.size())], pool_.block_count(), kShares).value()),
+               MakeEvictionPolicy(kEvictionPolicyNames[rng_.Below(kEvictionPolicyNames.size())], pool_.block_count(),
+                                  kShares)
+                   .value()),
         rows_(pool_.block_count()) {
     options_.max_context_tokens = Between(kBlockTokens, pool_.block_count() * kBlockTokens);
     scheduler_ = std::make_unique<Scheduler>(cache_, options_);
