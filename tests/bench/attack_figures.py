@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The harm of hostile clients to another client: the 99th percentile of its answers while each attack runs, over the
-same without, in turns.
+same without, in turns. Where an attack is ordinary traffic with a weapon in it (answers that are not read, hints that
+would fill the caches), the turns without it have the same traffic without the weapon: computing is what each client
+with a key may ask for, within its key's limits.
 
     ROOST_BIN=FOLDER attack_figures.py [--seconds S] [--turns N] [--rate R] [--list | NAME …]
 
@@ -13,6 +15,8 @@ from the client, the daemons' work for it does. `none` is the control: two quiet
 
 import argparse
 import collections
+import dataclasses
+import functools
 import http.client
 import json
 import math
@@ -20,12 +24,14 @@ import multiprocessing
 import os
 import pathlib
 import queue
+import select
 import socket
 import sys
 import tempfile
 import threading
 import time
 import urllib.parse
+from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 from cluster import Cluster, text, wait_until
@@ -148,16 +154,20 @@ def bodies_without_key(target):
 
 
 def idle_connections(target):
-    """64 idle connections at the admin and the metrics address, opened again as they are closed."""
+    """64 idle connections at each of the admin and the metrics address; one that is closed is opened again."""
+    streams = {}
+    ready = select.poll()
     while True:
-        streams = []
         for url in (target.admin, target.metrics):
             address = urllib.parse.urlparse(url)
-            for _ in range(64):
-                streams.append(socket.create_connection((address.hostname, address.port), timeout=3))
-        yield "opened"
-        for stream in streams:
-            stream.close()
+            while sum(1 for _, of in streams.values() if of == url) < 64:
+                stream = socket.create_connection((address.hostname, address.port), timeout=3)
+                streams[stream.fileno()] = (stream, url)
+                ready.register(stream, select.POLLIN | select.POLLHUP)
+                yield "opened"
+        for number, _ in ready.poll(1000):
+            ready.unregister(number)
+            streams.pop(number)[0].close()
 
 
 def schemas(target):
@@ -196,54 +206,75 @@ def large_answers(target):
         yield target.post("/v1/completions", body)[0]
 
 
-def unread_answers(target):
-    """Answers of many megabytes, of which the client reads the first bytes alone."""
+def large_bodies(target, read):
+    """Answers of many megabytes. Without `read`, the client reads their first bytes alone."""
     number = 0
     streams = collections.deque()
     while True:
         prompts = [text(15, number * 1000 + i) for i in range(40)]
         number += 1
         body = {"model": MODEL, "max_tokens": 1, "temperature": 0, "prompt": prompts, "echo": True, "logprobs": 20}
-        status, stream = target.post("/v1/completions", body, read=False, receive_buffer=2048)
-        streams.append(stream)
+        status, stream = target.post("/v1/completions", body, read, receive_buffer=None if read else 2048)
         yield status
+        if read:
+            continue
+        streams.append(stream)
         if len(streams) > 28:
             streams.popleft().close()
 
 
-def retention_hints(target):
-    """Prompts that are to stay in the caches for a year."""
+def new_prompts(target, hinted):
+    """Prompts that nobody sent before. Those that are `hinted` are to stay in the caches for a year."""
     number = 0
     while True:
         number += 1
-        hints = {"retention": {"priority": 100, "duration_ms": 366 * 86_400_000}}
-        yield target.post("/v1/completions", {"model": MODEL, "prompt": text(40, 10_000 + number), "max_tokens": 1,
-                                              "cache": hints, "session_id": f"s{number}", "expect_return_ms": 600_000})[0]
+        body = {"model": MODEL, "prompt": text(40, 10_000 + number), "max_tokens": 1, "session_id": f"s{number}"}
+        if hinted:
+            body |= {"cache": {"retention": {"priority": 100, "duration_ms": 366 * 86_400_000}}, "expect_return_ms": 600_000}
+        yield target.post("/v1/completions", body)[0]
 
 
-ATTACKS = {"none": None, "bodies_without_key": bodies_without_key, "idle_connections": idle_connections,
-           "schemas": schemas, "empty_grammars": empty_grammars, "many_blocks": many_blocks,
-           "large_answers": large_answers, "unread_answers": unread_answers, "retention_hints": retention_hints}
+@dataclasses.dataclass
+class Attack:
+    """`run` yields the outcome of each of its acts, for ever; so does `unarmed`, the same traffic without the weapon."""
+
+    run: Callable | None = None
+    unarmed: Callable | None = None
 
 
-def attack(name, target, told):
+ATTACKS = {
+    "none": Attack(),
+    "bodies_without_key": Attack(bodies_without_key),
+    "idle_connections": Attack(idle_connections),
+    "schemas": Attack(schemas),
+    "empty_grammars": Attack(empty_grammars),
+    "many_blocks": Attack(many_blocks),
+    "large_answers": Attack(large_answers),
+    "unread_answers": Attack(
+        functools.partial(large_bodies, read=False), functools.partial(large_bodies, read=True)),
+    "retention_hints": Attack(
+        functools.partial(new_prompts, hinted=True), functools.partial(new_prompts, hinted=False)),
+}  # fmt: skip
+
+
+def act(acts, target, told):
     os.nice(19)
-    for outcome in ATTACKS[name](target):
+    for outcome in acts(target):
         told.put(outcome)
 
 
 # ---- in turns ----
 
 
-class Attacker:
-    """Runs the attack while it is entered."""
+class Neighbour:
+    """Runs `acts`, if there are any, in a process of its own while it is entered."""
 
-    def __init__(self, name, target):
-        self.name, self.target, self.told, self.outcomes = name, target, multiprocessing.Queue(), collections.Counter()
+    def __init__(self, acts, target):
+        self.acts, self.target, self.told, self.outcomes = acts, target, multiprocessing.Queue(), collections.Counter()
 
     def __enter__(self):
-        if ATTACKS[self.name]:
-            self.process = multiprocessing.Process(target=attack, args=(self.name, self.target, self.told), daemon=True)
+        if self.acts:
+            self.process = multiprocessing.Process(target=act, args=(self.acts, self.target, self.told), daemon=True)
             self.process.start()
             self.count(self.told.get(timeout=60))  # it is under way
 
@@ -251,7 +282,7 @@ class Attacker:
         self.outcomes[outcome] += 1
 
     def __exit__(self, *_):
-        if not ATTACKS[self.name]:
+        if not self.acts:
             return
         try:
             while True:
@@ -274,20 +305,22 @@ def measure(name, options):
         wait_until(lambda: router.request("POST", "/v1/completions", body, bearer(alice)).status == 200, "an answer")
         client.run(options.rate, 1)
         client.statuses.clear()
-        attacker = Attacker(name, Target(router, mallory))
-        times = {"quiet": [], "attacked": []}
+        target = Target(router, mallory)
+        attacker, unarmed = Neighbour(ATTACKS[name].run, target), Neighbour(ATTACKS[name].unarmed, target)
+        times = {"without": [], "attacked": []}
         for turn in range(options.turns):
-            times["quiet"] += client.run(options.rate, options.seconds)
-            with attacker:
-                times["attacked"] += client.run(options.rate, options.seconds)
-            threading.Event().wait(0.5)  # meanwhile the attack's last requests end
+            for kind, neighbour in (("without", unarmed), ("attacked", attacker)):
+                with neighbour:
+                    times[kind] += client.run(options.rate, options.seconds)
+                threading.Event().wait(0.5)  # meanwhile the neighbour's last requests end
         if router.process.poll() is not None or worker.process.poll() is not None:
             sys.exit(f"{name}: a daemon ended")
     p99 = {kind: percentile(took, 0.99) for kind, took in times.items()}
-    print(f"{name}: p99 {1e3 * p99['quiet']:.1f} ms quiet, {1e3 * p99['attacked']:.1f} ms attacked; median "
-          f"{1e3 * percentile(times['quiet'], 0.5):.1f} and {1e3 * percentile(times['attacked'], 0.5):.1f}; client "
-          f"{dict(client.statuses)}; attacker {dict(attacker.outcomes)}", file=sys.stderr)
-    print(f"figure attack_{name}_p99_ratio {p99['attacked'] / p99['quiet']:.2f} x", flush=True)
+    print(f"{name}: p99 {1e3 * p99['without']:.1f} ms without, {1e3 * p99['attacked']:.1f} ms attacked; median "
+          f"{1e3 * percentile(times['without'], 0.5):.1f} and {1e3 * percentile(times['attacked'], 0.5):.1f}; client "
+          f"{dict(client.statuses)}; attacker {dict(attacker.outcomes)}, "
+          f"unarmed {dict(unarmed.outcomes)}", file=sys.stderr)
+    print(f"figure attack_{name}_p99_ratio {p99['attacked'] / p99['without']:.2f} x", flush=True)
     if set(client.statuses) != {200}:
         sys.exit(f"{name}: the client got other answers than 200")
 

@@ -4,7 +4,8 @@ in turns within one run: beside a busy process of normal and of low priority, un
 model. And what --threads 0 gains beside one and beside four busy processes, over a thread for each core.
 
     tests/bench/neighbours.py                    Qwen3-0.6B's shape, random weights, all cores
-    tests/bench/neighbours.py --other BINARY     an older roost_stepper in the same turns
+    tests/bench/neighbours.py --other BINARY     another program in the same turns: an older
+                                                 roost_stepper, or llama.cpp (llama_stepper.py)
 
 It prints a line per figure: figure <name> <value> <unit>. A quota needs a cgroup that this user may make.
 """
@@ -142,8 +143,8 @@ def beside_processes(models, effort):
             figure(f"{kind}_quiet_over_other", new / old, "x")
 
 
-def in_a_quota(binary, shape, effort):
-    for threads, name in ((0, "quota"), (2, "quota_2t")):
+def in_a_quota(binary, shape, prefix, effort):
+    for threads, name in ((0, f"{prefix}quota"), (2, f"{prefix}quota_2t")):
         try:
             quota = Quota(1.5)
         except OSError as error:
@@ -184,7 +185,7 @@ def varied_threads(binary, shape, effort):
         figure("varied_over_fixed_quiet_again", ratio_beside(0, effort.recovery), "x")
 
 
-def two_models(models, name, effort):
+def two_models(models, prefix, effort):
     """Tokens/s of two models that decode at the same time, over those of one alone."""
     alone, together = [], []
     for _ in range(effort.rounds):
@@ -193,13 +194,13 @@ def two_models(models, name, effort):
         for model in models:
             model.send(f"for {effort.seconds}")
         together.append(sum(len(model.receive()) / effort.seconds for model in models))
-    figure(f"two_workers{name}", statistics.mean(together) / statistics.mean(alone), "x")
+    figure(f"{prefix}two_workers", statistics.mean(together) / statistics.mean(alone), "x")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, default=BIN, help="folder of roost_stepper")
-    parser.add_argument("--other", type=pathlib.Path, help="an older roost_stepper to measure in the same turns")
+    parser.add_argument("--other", type=pathlib.Path, help="another program with the face of roost_stepper, to measure in the same turns")
     parser.add_argument("--shape", default="qwen3-0.6b")
     parser.add_argument("--only", choices=["processes", "quota", "two", "threads"])
     parser.add_argument("--rounds", type=int, default=3)
@@ -210,20 +211,21 @@ def main():
         20, 2, 120, 3)
     # Until --threads 0 has noticed a load, and until it has noticed that there is none.
     options.settling, options.recovery = (0.1, 0.1) if options.quick else (2, 10)
+    binaries = {"": binary} | ({"other_": options.other} if options.other else {})
     if options.only in (None, "processes"):
         with contextlib.ExitStack() as stack:
-            models = {"": stack.enter_context(stepper(binary, options.shape, CORES))}
-            if options.other:
-                models["other_"] = stack.enter_context(stepper(options.other, options.shape, CORES))
+            models = {prefix: stack.enter_context(stepper(of, options.shape, CORES)) for prefix, of in binaries.items()}
             beside_processes(models, options)
     if options.only in (None, "quota"):
-        in_a_quota(binary, options.shape, options)
+        for prefix, of in binaries.items():
+            in_a_quota(of, options.shape, prefix, options)
     if options.only in (None, "threads"):
         varied_threads(binary, options.shape, options)
     if options.only in (None, "two"):
-        for shape, name in ((options.shape, ""), ("demo", "_demo")):
-            with stepper(binary, shape, CORES) as first, stepper(binary, shape, CORES) as second:
-                two_models([first, second], name, options)
+        pairs = [(of, options.shape, prefix) for prefix, of in binaries.items()] + [(binary, "demo", "demo_")]
+        for of, shape, prefix in pairs:
+            with stepper(of, shape, CORES) as first, stepper(of, shape, CORES) as second:
+                two_models([first, second], prefix, options)
     return 0
 
 
