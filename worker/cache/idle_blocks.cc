@@ -31,11 +31,11 @@ void IdleBlocks::Insert(BlockId block, const BlockUse& use, TreePlace place, std
 }
 
 void IdleBlocks::InsertWanted(BlockId block, EvictionGroup group, TreePlace place) {
-  lists_.PushBack(group.value() * kListsPerGroup + kWantedList, block, place);
+  lists_.PushBack(group.value() * kListsPerGroup + kWantedRank, block, place);
 }
 
 void IdleBlocks::InsertHeld(BlockId block, EvictionGroup group, TreePlace place, std::uint64_t age_number) {
-  lists_.Insert(group.value() * kListsPerGroup + kHeldList, block, place, age_number);
+  lists_.Insert(group.value() * kListsPerGroup + kHeldRank, block, place, age_number);
 }
 
 void IdleBlocks::BecomeLeaf(BlockId block) {
@@ -56,8 +56,8 @@ void IdleBlocks::Erase(BlockId block) {
 }
 
 std::optional<BlockId> IdleBlocks::Victim(EvictionGroup group, Reach reach) {
-  if (reach == Reach::kHeld) return lists_.FrontLeaf(group.value() * kListsPerGroup + kHeldList);
-  if (reach == Reach::kWanted) return lists_.FrontLeaf(group.value() * kListsPerGroup + kWantedList);
+  if (reach == Reach::kHeld) return lists_.FrontLeaf(group.value() * kListsPerGroup + kHeldRank);
+  if (reach == Reach::kWanted) return lists_.FrontLeaf(group.value() * kListsPerGroup + kWantedRank);
   if (const auto low = FirstRetained(group, 0, kDefaultRetentionPriority)) return low;
   if (const auto plain = policy_->Victim(group)) return plain;
   return FirstRetained(group, kDefaultRetentionPriority + 1, kMaxRetentionPriority + 1);
@@ -88,7 +88,7 @@ std::optional<BlockId> IdleBlocks::FirstRetained(EvictionGroup group, std::uint3
 void IdleBlocks::NoteInUse(std::uint32_t list) {
   const std::uint32_t group = list / kListsPerGroup;
   const std::uint32_t priority = list % kListsPerGroup;
-  if (priority >= kWantedList) return;
+  if (priority >= kWantedRank) return;
   in_use_[group * kWordsPerGroup + priority / 64] |= std::uint64_t{1} << (priority % 64);
 }
 

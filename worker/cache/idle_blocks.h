@@ -32,6 +32,10 @@ namespace roost::worker {
 inline constexpr std::uint32_t kMaxRetentionPriority = 100;
 inline constexpr std::uint32_t kDefaultRetentionPriority = 35;
 
+// The place of an idle block in the order: its retention priority, or one of these.
+inline constexpr std::uint8_t kWantedRank = kMaxRetentionPriority + 1;
+inline constexpr std::uint8_t kHeldRank = kWantedRank + 1;
+
 class IdleBlocks {
  public:
   IdleBlocks(std::uint32_t block_count, std::uint32_t group_count, std::unique_ptr<EvictionPolicy> policy);
@@ -63,10 +67,8 @@ class IdleBlocks {
   void PrefetchInsert(std::uint64_t key) const { policy_->PrefetchInsert(key); }
 
  private:
-  // Lists of one group: one per priority, one for wanted blocks and one for held ones.
-  static constexpr std::uint32_t kWantedList = kMaxRetentionPriority + 1;
-  static constexpr std::uint32_t kHeldList = kWantedList + 1;
-  static constexpr std::uint32_t kListsPerGroup = kHeldList + 1;
+  // Lists of one group, one per rank.
+  static constexpr std::uint32_t kListsPerGroup = kHeldRank + 1;
 
   [[nodiscard]] std::optional<BlockId> FirstRetained(EvictionGroup group, std::uint32_t first, std::uint32_t last);
   void NoteInUse(std::uint32_t list);

@@ -1,4 +1,4 @@
-// Timers for blocks, at most one each: a hierarchical timing wheel (Varghese, Lauck: Hashed and Hierarchical Timing
+// Timers, each of a number: a hierarchical timing wheel (Varghese, Lauck: Hashed and Hierarchical Timing
 // Wheels, SOSP 1987, scheme 7).
 //
 //   level 0   64 slots of 1 tick      the deadlines that differ from `now` in the lowest 6 bits only
@@ -11,7 +11,7 @@
 // slots are in use, so `now` jumps from one such slot to the next, however far apart they are.
 //
 // Not thread-safe. Set and Clear are O(1). Expire is O(1) amortised over Set: a timer moves down at most 7 times.
-// 16 bytes per block and 8 KiB, from the first Set on; nothing is allocated after it.
+// 16 bytes per number and 8 KiB, from the first Set on; nothing is allocated after it.
 #pragma once
 
 #include <array>
@@ -24,29 +24,31 @@
 
 namespace roost::worker {
 
+using TimerId = StrongId<struct TimerTag, std::uint32_t>;
+
 class TimerWheel {
  public:
   // Deadlines are rounded up to whole ticks: a timer never expires early, and at most one tick late.
   static constexpr Duration kTick = std::chrono::milliseconds(1);
 
-  TimerWheel(std::uint32_t block_count, Instant now);
+  TimerWheel(std::uint32_t timer_count, Instant now);
 
-  // Sets the timer of `block`, in place of the one it has. A deadline in the past expires at the next Expire.
-  void Set(BlockId block, Instant deadline);
+  // Sets `timer`, also if it is set. A deadline in the past expires at the next Expire.
+  void Set(TimerId timer, Instant deadline);
 
-  // Clears the timer of `block`, if it has one.
-  void Clear(BlockId block);
+  // Clears `timer`, if it is set.
+  void Clear(TimerId timer);
 
-  // Appends the blocks whose deadline has come to `expired`, earlier ticks first; their timers are cleared. `now` never
-  // goes back.
-  void Expire(Instant now, std::vector<BlockId>& expired);
+  // Appends the timers whose deadline has come to `expired`, earlier ticks first, and of one tick those set earlier
+  // first, and clears them. `now` never goes back.
+  void Expire(Instant now, std::vector<TimerId>& expired);
 
-  [[nodiscard]] bool IsSet(BlockId block) const {
-    return !entries_.empty() && entries_[block.value()].next != block.value();
+  [[nodiscard]] bool IsSet(TimerId timer) const {
+    return !entries_.empty() && entries_[timer.value()].next != timer.value();
   }
   // The deadline of a timer that is set, rounded up.
-  [[nodiscard]] Instant DeadlineOf(BlockId block) const { return Instant(entries_[block.value()].tick * kTick); }
-  // Blocks that have a timer.
+  [[nodiscard]] Instant DeadlineOf(TimerId timer) const { return Instant(entries_[timer.value()].tick * kTick); }
+  // Timers that are set.
   [[nodiscard]] std::uint32_t size() const { return size_; }
 
  private:
@@ -54,7 +56,7 @@ class TimerWheel {
   static constexpr std::uint32_t kSlots = 1U << kDigitBits;
   static constexpr std::uint32_t kLevels = 8;
 
-  // A slot is a ring through its blocks and an entry of its own, which lies after the blocks' entries. An entry in no
+  // A slot is a ring through its timers and an entry of its own, which lies after the timers' entries. An entry in no
   // ring links to itself, as an empty slot does.
   struct Entry {
     std::uint64_t tick = 0;  // of the deadline
@@ -63,14 +65,14 @@ class TimerWheel {
   };
 
   void TakeMemory();
-  void Link(std::uint32_t block);
-  void Unlink(std::uint32_t block);
+  void Link(std::uint32_t timer);
+  void Unlink(std::uint32_t timer);
   // The level whose first slot in use is the earliest of all; kLevels when no slot is in use.
   [[nodiscard]] std::uint32_t FirstLevel() const;
-  void EmptyFirstSlot(std::uint32_t level, std::vector<BlockId>& expired);
+  void EmptyFirstSlot(std::uint32_t level, std::vector<TimerId>& expired);
   [[nodiscard]] std::uint64_t StartOfFirstSlot(std::uint32_t level) const;
 
-  const std::uint32_t block_count_;
+  const std::uint32_t timer_count_;
   std::uint64_t now_;  // in ticks
   std::uint32_t size_ = 0;
   // Bit s: slot s may have timers. It is set when one comes and stays when one is cleared.
