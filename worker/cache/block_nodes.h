@@ -12,9 +12,9 @@
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
 #include "worker/cache/claim_level.h"
-#include "worker/cache/eviction.h"
-#include "worker/cache/hash_index.h"
-#include "worker/cache/idle_blocks.h"
+#include "worker/cache/eviction/eviction.h"
+#include "worker/cache/eviction/idle_blocks.h"
+#include "worker/cache/structures/hash_index.h"
 #include "worker/cache/tenant_blocks.h"
 
 namespace roost::worker {

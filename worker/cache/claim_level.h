@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "common/base/big_vector.h"
-#include "worker/cache/sibling_tree.h"
+#include "worker/cache/structures/sibling_tree.h"
 
 namespace roost::worker {
 

@@ -54,12 +54,12 @@
 #include "worker/cache/block_nodes.h"
 #include "worker/cache/block_pool.h"
 #include "worker/cache/claim_level.h"
-#include "worker/cache/eviction.h"
-#include "worker/cache/idle_blocks.h"
+#include "worker/cache/eviction/eviction.h"
+#include "worker/cache/eviction/idle_blocks.h"
 #include "worker/cache/pin_table.h"
 #include "worker/cache/prefix_cache_types.h"
+#include "worker/cache/structures/timer_wheel.h"
 #include "worker/cache/tenant_blocks.h"
-#include "worker/cache/timer_wheel.h"
 
 namespace roost::worker {
 

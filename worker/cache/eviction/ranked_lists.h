@@ -23,8 +23,8 @@
 #include "common/base/big_vector.h"
 #include "common/base/ids.h"
 #include "common/base/prefetch.h"
-#include "worker/cache/leaf_lists.h"
-#include "worker/cache/reuse_model.h"
+#include "worker/cache/eviction/reuse_model.h"
+#include "worker/cache/structures/leaf_lists.h"
 
 namespace roost::worker {
 

@@ -1,8 +1,8 @@
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 
 #include <fmt/ranges.h>
 
-#include "worker/cache/class_aware_eviction.h"
+#include "worker/cache/eviction/class_aware_eviction.h"
 
 namespace roost::worker {
 namespace {

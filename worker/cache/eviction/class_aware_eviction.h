@@ -15,9 +15,9 @@
 #include <span>
 #include <vector>
 
-#include "worker/cache/class_learner.h"
-#include "worker/cache/eviction.h"
-#include "worker/cache/ranked_lists.h"
+#include "worker/cache/eviction/class_learner.h"
+#include "worker/cache/eviction/eviction.h"
+#include "worker/cache/eviction/ranked_lists.h"
 
 namespace roost::worker {
 

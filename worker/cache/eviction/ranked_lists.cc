@@ -1,4 +1,4 @@
-#include "worker/cache/ranked_lists.h"
+#include "worker/cache/eviction/ranked_lists.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "worker/cache/reuse_model.h"
+#include "worker/cache/eviction/reuse_model.h"
 
 #include <algorithm>
 #include <bit>

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
-#include "worker/cache/eviction.h"
+#include "worker/cache/eviction/eviction.h"
 
 namespace roost::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/cache/timer_wheel.h"
+#include "worker/cache/structures/timer_wheel.h"
 
 #include <algorithm>
 #include <bit>

@@ -24,7 +24,7 @@
 #include "common/base/big_vector.h"
 #include "common/base/ids.h"
 #include "common/base/prefetch.h"
-#include "worker/cache/number_trie.h"
+#include "worker/cache/structures/number_trie.h"
 
 namespace roost::worker {
 

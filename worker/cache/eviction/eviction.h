@@ -18,7 +18,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
-#include "worker/cache/leaf_lists.h"
+#include "worker/cache/structures/leaf_lists.h"
 
 namespace roost::worker {
 

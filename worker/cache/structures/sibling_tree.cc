@@ -1,4 +1,4 @@
-#include "worker/cache/sibling_tree.h"
+#include "worker/cache/structures/sibling_tree.h"
 
 #include "common/base/check.h"
 #include "common/base/rng.h"

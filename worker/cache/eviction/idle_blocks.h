@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "common/base/ids.h"
-#include "worker/cache/eviction.h"
-#include "worker/cache/leaf_lists.h"
+#include "worker/cache/eviction/eviction.h"
+#include "worker/cache/structures/leaf_lists.h"
 
 namespace roost::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/cache/eviction.h"
+#include "worker/cache/eviction/eviction.h"
 
 namespace roost::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/cache/class_aware_eviction.h"
+#include "worker/cache/eviction/class_aware_eviction.h"
 
 #include <algorithm>
 
