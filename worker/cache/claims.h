@@ -1,19 +1,17 @@
 // The reasons to keep a block, as one ladder. A block has at most one claim of each level; the highest one decides its
 // rank in the order of evictions (IdleBlocks), where a block always goes before its parent.
 //
-//   level      claimed by                        ends                               share that it may fill
-//   in use     the block table of a request      when that releases the block       all
-//   pinned     an operator, by the block's hash  at its end, or by Unpin            pinned_share_limit of the pool
-//   held       the minimum hold                  `min_hold` after it was stored     held_share_limit of a group's share
-//   wanted     a waiting request                 by Unwant                          all
-//   retained   a request's hint, of a priority   at its end, or when the session    retained_share_limit of the pool
-//   for
-//              from 0 to 100                     of the request comes back          each tenant, above the default
-//              priority
+//   level     claimed by                        ends                             share that it may fill
+//   in use    the block table of a request      when that releases the block     all
+//   pinned    an operator, by the block's hash  at its end, or by Unpin          pinned_share_limit of the pool
+//   held      the minimum hold                  `min_hold` after it was stored   held_share_limit of a group's share
+//   wanted    a waiting request                 by Unwant                        all
+//   retained  a request's hint, of a priority   at its end, or when the session  above the default priority:
+//             from 0 to 100                     comes back                       retained_share_limit for each tenant
 //
 // A block in use is not idle, a pinned one is never evicted, and a held one only by HeldVictim. When any other claim of
-// an idle block ends, the block counts as used at that time if its rank changes. A claim above the level `wanted`, and
-// a retention above the default priority, also keep the blocks before the claimed one (ClaimLevel).
+// an idle block ends, the block counts as used at that time if its rank changes. Pins, holds and retentions above the
+// default priority also keep the blocks before the claimed one (ClaimLevel).
 //
 // Pinned. A pin is by hash and may come before its block, so it has its end in a table of its own (PinTable), and
 // counts towards the limit from the start. A block with a pin is pinned, or its pin was refused, because the blocks
@@ -40,6 +38,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -81,28 +81,28 @@ TEST(TimerWheelDeathTest, StopsWhenTimeGoesBack) {
   EXPECT_DEATH(wheel.Expire(kStart - milliseconds(1), expired), "comes after");
 }
 
-// The naive wheel is a map from block to tick.
+// The naive wheel is a map from timer to tick.
 class Comparison {
  public:
   explicit Comparison(std::uint64_t seed)
       : rng_(seed), block_count_(static_cast<std::uint32_t>(1 + rng_.Below(60))), wheel_(block_count_, now_) {}
 
   void Step() {
-    const TimerId block(static_cast<std::uint32_t>(rng_.Below(block_count_)));
+    const TimerId timer(static_cast<std::uint32_t>(rng_.Below(block_count_)));
     switch (rng_.Below(4)) {
       case 0:
-        wheel_.Clear(block);
-        naive_.erase(block);
+        wheel_.Clear(timer);
+        naive_.erase(timer);
         break;
       case 1: Jump(); break;
       default:
         const Instant deadline = now_ + RandomDuration() - milliseconds(10);
-        wheel_.Set(block, deadline);
-        naive_[block] = std::max((deadline.time_since_epoch() + TimerWheel::kTick - nanoseconds(1)) / TimerWheel::kTick,
+        wheel_.Set(timer, deadline);
+        naive_[timer] = std::max((deadline.time_since_epoch() + TimerWheel::kTick - nanoseconds(1)) / TimerWheel::kTick,
                                  now_.time_since_epoch() / TimerWheel::kTick);
     }
     ASSERT_EQ(wheel_.size(), naive_.size());
-    ASSERT_EQ(wheel_.IsSet(block), naive_.contains(block));
+    ASSERT_EQ(wheel_.IsSet(timer), naive_.contains(timer));
   }
 
  private:
@@ -113,14 +113,14 @@ class Comparison {
     now_ += RandomDuration();
     const std::vector<TimerId> expired = Expired(wheel_, now_);
     std::vector<std::pair<std::int64_t, TimerId>> expected;
-    for (const auto& [block, tick] : naive_) {
-      if (tick <= now_.time_since_epoch() / TimerWheel::kTick) expected.emplace_back(tick, block);
+    for (const auto& [timer, tick] : naive_) {
+      if (tick <= now_.time_since_epoch() / TimerWheel::kTick) expected.emplace_back(tick, timer);
     }
     std::vector<std::pair<std::int64_t, TimerId>> actual;
-    for (const TimerId block : expired) {
-      ASSERT_TRUE(naive_.contains(block)) << block.value();
-      actual.emplace_back(naive_[block], block);
-      naive_.erase(block);
+    for (const TimerId timer : expired) {
+      ASSERT_TRUE(naive_.contains(timer)) << timer.value();
+      actual.emplace_back(naive_[timer], timer);
+      naive_.erase(timer);
     }
     ASSERT_TRUE(std::is_sorted(actual.begin(), actual.end(),
                                [](const auto& left, const auto& right) { return left.first < right.first; }));
