@@ -66,7 +66,7 @@ inline constexpr std::array kLatencySeconds{0.0005, 0.001, 0.0025, 0.005, 0.01, 
 inline constexpr std::array kShortSeconds{0.000001, 0.0000025, 0.000005, 0.00001, 0.000025, 0.00005, 0.0001,
                                           0.00025,  0.0005,    0.001,    0.0025,  0.005,    0.01,    0.025,
                                           0.05,     0.1,       0.25,     0.5,     1.0};
-// Buckets for the time that blocks stay in the cache. worker/cache/residency.h counts with the same bounds.
+// Buckets for the time that blocks stay in the cache. worker/cache/observe/residency.h counts with the same bounds.
 inline constexpr std::array kBlockSeconds{0.001, 0.002, 0.005, 0.01, 0.02, 0.05,  0.1,   0.2,   0.5,    1.0,   2.0,
                                           5.0,   10.0,  20.0,  30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0};
 

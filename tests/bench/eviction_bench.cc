@@ -5,7 +5,7 @@
 #include "tests/bench/bench.h"
 #include "tests/support/eviction_cells.h"
 #include "tests/support/shared_data.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 
 namespace roost::bench {
 namespace {

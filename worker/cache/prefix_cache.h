@@ -17,26 +17,8 @@
 //  - no operation scans or sorts: each is O(1) per block for any size of the pool. Finding a tail, storing and evicting
 //    are O(log siblings); for the rest of an eviction see EvictionPolicy.
 //
-// Only idle blocks without children are evicted, in the order of IdleBlocks. Pinned blocks are never evicted, held ones
-// only by EvictHeld. When the pin, the retention, the hold or the last Want of an idle block ends, the block counts as
-// used at that time.
-//
-// The minimum hold: a block is young until `min_hold` after it was stored. A block that becomes idle while it is young
-// is held until it is old, together with the blocks before it, because a parent never goes before its child. Held
-// blocks leave space for requests: at most held_share_limit of the unpinned blocks (and of a group's share of them) are
-// held, including held blocks that are in use at present. If there is no space for a block and those before it, it is
-// not held and is evicted like any other. So the blocks that came first are held, and a flood of new blocks only evicts
-// itself. (Two cases exceed the limit: blocks before a held one that were in use when it became held, and held blocks
-// whose pin ends.)
-//
-// Retention with a priority above the default keeps at most retained_share_limit of the pool for each tenant, with the
-// blocks that stay for it because they come before (RetentionBook). A prefix is retained from its front on as far as
-// there is room; the blocks after that are like any other.
-//
-// Blocks that a group (a tenant with a share of the pool) does not use are lent to others, and come back as those
-// release them. To make space for a group, blocks are evicted in this order: its own, if it has more than its share;
-// those of the group that is the furthest over its share; its own; those of the group that is the closest to its share.
-// Wanted blocks of any group go after the unwanted blocks of all groups.
+// Only idle blocks without children are evicted. Claims says which of them are kept and which one goes next: this file
+// is the plain path of blocks (match, take, commit, release, evict), and what an operator erases.
 //
 // A prompt, chain or tenant that an operator erases (ErasePrompt, EraseChain, EraseTenant) leaves the tree whatever
 // keeps it: pins end, and a block that is in use is free when its last holder releases it. It is no eviction: the
@@ -57,19 +39,15 @@
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
+#include "worker/cache/block_nodes.h"
 #include "worker/cache/block_pool.h"
-#include "worker/cache/eviction.h"
-#include "worker/cache/ghost_list.h"
-#include "worker/cache/hash_index.h"
-#include "worker/cache/hold_book.h"
-#include "worker/cache/idle_blocks.h"
-#include "worker/cache/pin_table.h"
+#include "worker/cache/claims.h"
+#include "worker/cache/eviction/eviction.h"
+#include "worker/cache/observe/ghost_list.h"
+#include "worker/cache/observe/residency.h"
 #include "worker/cache/prefix_cache_types.h"
-#include "worker/cache/residency.h"
-#include "worker/cache/retention_book.h"
-#include "worker/cache/sibling_tree.h"
+#include "worker/cache/structures/sibling_tree.h"
 #include "worker/cache/tenant_blocks.h"
-#include "worker/cache/timer_wheel.h"
 #include "worker/engine_api/event_log.h"
 
 namespace roost::worker {
@@ -177,14 +155,14 @@ class PrefixCache {
 
   // Pins these blocks of one chain, front to back, until `end`: those that are ready now, the others once they are
   // ready. Blocks over the limit are refused and counted. Pinning a pinned block sets a new end.
-  void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end);
+  void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end) { claims_.Pin(hashes, end); }
   // Ends the pins of these blocks, given front to back. A block stays pinned while a later block of its chain is
   // pinned, with or without a pin of its own, and counts towards the limit either way.
-  void Unpin(std::span<const BlockHash> hashes);
+  void Unpin(std::span<const BlockHash> hashes) { claims_.Unpin(hashes); }
   // Ends all pins. O(pins).
-  void UnpinAll();
+  void UnpinAll() { claims_.UnpinAll(); }
   // Counts how many of these blocks are pinned, will be pinned, or are not; each counts once. O(hashes).
-  [[nodiscard]] PinCounts PinsOf(std::span<const BlockHash> hashes) const;
+  [[nodiscard]] PinCounts PinsOf(std::span<const BlockHash> hashes) const { return claims_.PinsOf(hashes); }
 
   // ---- what it tells ----
 
@@ -206,26 +184,24 @@ class PrefixCache {
   [[nodiscard]] std::vector<wire::UsedPrefix> MostUsed(std::uint32_t most, wire::PrefixTokens tokens) const;
 
   [[nodiscard]] BlockHash digest() const { return digest_; }  // xor of the hashes of all ready blocks
-  [[nodiscard]] std::uint32_t ready_count() const { return index_.size(); }
-  [[nodiscard]] std::uint32_t pinned_count() const { return pinned_count_; }
+  [[nodiscard]] std::uint32_t ready_count() const { return nodes_.by_hash.size(); }
+  [[nodiscard]] std::uint32_t pinned_count() const { return claims_.pinned_count(); }
   // Blocks that retention keeps, and those for one tenant.
-  [[nodiscard]] std::uint32_t retained_count() const { return retained_.kept_count(); }
-  [[nodiscard]] std::uint32_t retained_count(TenantId tenant) const { return retained_.kept_count(tenant); }
+  [[nodiscard]] std::uint32_t retained_count() const { return claims_.retained_count(); }
+  [[nodiscard]] std::uint32_t retained_count(TenantId tenant) const { return claims_.retained_count(tenant); }
   // The number of blocks that Allocate can return at once.
-  [[nodiscard]] std::uint32_t available_count() const {
-    return pool_.free_count() + pool_.idle_count() - idle_pinned_ - holds_.held_count();
-  }
+  [[nodiscard]] std::uint32_t available_count() const { return pool_.free_count() + claims_.evictable_count(); }
   // True if the ready block `ref` is among these, so taking it leaves one fewer.
-  [[nodiscard]] bool IsAvailable(BlockRef ref) const { return IsEvictable(ref.block.value()); }
+  [[nodiscard]] bool IsAvailable(BlockRef ref) const { return claims_.IsEvictable(ref.block.value()); }
   // The number of blocks that EvictHeld can free, one after the other, when none is available.
-  [[nodiscard]] std::uint32_t held_count() const { return holds_.held_count(); }
-  [[nodiscard]] bool IsHeld(BlockRef ref) const { return holds_.IsHeld(ref.block); }
-  [[nodiscard]] bool IsPinned(BlockRef ref) const { return nodes_[ref.block.value()].pinned; }
-  [[nodiscard]] Duration min_hold() const { return holds_.min_hold(); }
-  [[nodiscard]] std::uint32_t block_tokens() const { return block_tokens_; }
-  [[nodiscard]] std::uint32_t group_count() const { return static_cast<std::uint32_t>(groups_.size()); }
-  [[nodiscard]] std::uint32_t ready_count_of(EvictionGroup group) const { return groups_[group.value()].ready_count; }
-  [[nodiscard]] const CacheCounters& counters() const { return counters_; }
+  [[nodiscard]] std::uint32_t held_count() const { return claims_.held_count(); }
+  [[nodiscard]] bool IsHeld(BlockRef ref) const { return claims_.IsHeld(ref.block.value()); }
+  [[nodiscard]] bool IsPinned(BlockRef ref) const { return claims_.IsPinned(ref.block.value()); }
+  [[nodiscard]] Duration min_hold() const { return claims_.min_hold(); }
+  [[nodiscard]] std::uint32_t block_tokens() const { return nodes_.block_tokens; }
+  [[nodiscard]] std::uint32_t group_count() const { return claims_.group_count(); }
+  [[nodiscard]] std::uint32_t ready_count_of(EvictionGroup group) const { return claims_.ready_count_of(group); }
+  [[nodiscard]] CacheCounters counters() const;
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
 
   // Checks everything that this header says must hold. `expected_references[b]` is the number of block tables that hold
@@ -233,44 +209,10 @@ class PrefixCache {
   [[nodiscard]] Result<void> CheckInvariants(std::span<const std::uint32_t> expected_references) const;
 
  private:
-  static constexpr std::uint32_t kNoBlock = SiblingTree::kNone;
-
-  // Node b describes block b.
-  struct Node {
-    BlockHash hash;
-    BlockHash root;
-    std::uint32_t parent = kNoBlock;
-    std::uint32_t children = kNoBlock;  // root of the tree of children
-    std::uint32_t position = 0;         // in blocks from the root
-    std::uint32_t hit_count = 0;        // requests that found it here
-    std::uint32_t pinned_children = 0;
-    std::uint16_t wanted_count = 0;
-    std::uint16_t token_count = 0;  // B, or fewer for a partial block
-    TenantId tenant;
-    std::uint8_t group = 0;
-    std::uint8_t retention_priority = kDefaultRetentionPriority;  // while its retention timer is set
-    std::uint8_t shelf_priority = kDefaultRetentionPriority;      // its priority in idle_
-    BlockOrigin origin : 1 = BlockOrigin::kPrompt;                // set at its last release
-    bool ready : 1 = false;
-    bool pinned : 1 = false;
-    bool has_pin : 1 = false;  // a pin of its own; a pinned block without one is pinned for its children
-  };
-  static_assert(sizeof(Node) == 64);  // one cache line
-
-  struct Group {
-    std::uint32_t share = 0;  // in blocks
-    std::uint32_t ready_count = 0;
-    std::uint32_t held_count = 0;
-    std::uint32_t reserved_count = 0;
-  };
-
   class TokenOrder;
 
-  [[nodiscard]] std::optional<BlockId> FindByHash(BlockHash hash) const {
-    return index_.Find(hash, [&](BlockId block) { return nodes_[block.value()].hash == hash; });
-  }
-  void PrefetchByHash(std::span<const BlockHash> hashes) const;
-  void PrefetchBlock(BlockId block) const;
+  // ---- the tree ----
+
   [[nodiscard]] std::optional<std::uint32_t> FindVerified(const BlockChain& chain, std::uint32_t index,
                                                           std::uint32_t parent);
   [[nodiscard]] bool Holds(std::uint32_t block, const BlockChain& chain, std::uint32_t index,
@@ -279,117 +221,62 @@ class PrefixCache {
   [[nodiscard]] std::span<const TokenId> StoredTokens(std::uint32_t block) const;
   [[nodiscard]] std::uint32_t& ChildrenOf(std::uint32_t parent);
   [[nodiscard]] std::uint32_t ChildrenOf(std::uint32_t parent) const;
-
+  [[nodiscard]] std::optional<std::uint32_t> FindPartialOf(const BlockChain& chain, std::uint32_t count,
+                                                           std::uint32_t parent) const;
+  [[nodiscard]] std::optional<std::uint32_t> FirstLike(std::uint32_t parent, BlockHash root,
+                                                       std::span<const TokenId> tokens) const;
   void Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent,
              EvictionGroup group);
-  void Link(const BlockChain& chain, std::uint32_t block, const Node& node);
+  void Link(const BlockChain& chain, std::uint32_t block, const BlockNode& node);
   void DropPrefixOf(std::uint32_t block);
-  [[nodiscard]] bool IsPartial(std::uint32_t block) const { return nodes_[block].token_count < block_tokens_; }
   void Remove(std::uint32_t block);
-  [[nodiscard]] bool IsTop(const Node& node) const;
+  [[nodiscard]] bool IsTop(const BlockNode& node) const;
+  void ReportStored(const BlockNode& node);
+
+  // ---- blocks that leave ----
+
+  void Evict(std::uint32_t victim);
+  void DiscardTree(std::uint32_t first);
+  void DiscardLeaf(std::uint32_t block);
   [[nodiscard]] EraseProgress EraseTree(std::uint32_t first, EraseStep& step);
   void EraseLeaf(std::uint32_t block, EraseStep& step);
   [[nodiscard]] EraseProgress EraseBehind(const BlockChain& chain, std::uint32_t count, std::uint32_t parent,
                                           EraseStep& step);
   [[nodiscard]] EraseProgress EraseChildless(std::uint32_t last, EraseStep& step);
-  [[nodiscard]] std::optional<std::uint32_t> FirstLike(std::uint32_t parent, BlockHash root,
-                                                       std::span<const TokenId> tokens) const;
   void ForgetMissing(std::span<const BlockHash> hashes);
-  void DiscardTree(std::uint32_t first);
-  void DiscardLeaf(std::uint32_t block);
-  [[nodiscard]] std::optional<std::uint32_t> FindPartialOf(const BlockChain& chain, std::uint32_t count,
-                                                           std::uint32_t parent) const;
-  void LoseChild(std::uint32_t parent);
-  void ReportStored(const Node& node);
 
-  [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, IdleBlocks::Reach reach);
-  [[nodiscard]] std::int64_t TurnToGive(EvictionGroup giver, EvictionGroup group) const;
-  void Evict(BlockId victim);
+  // ---- memory that is read soon ----
+
+  void PrefetchByHash(std::span<const BlockHash> hashes) const;
+  void PrefetchBlock(BlockId block) const;
   void PrefetchEvictionsAfter(std::uint32_t block) const;
-  void Shelve(std::uint32_t block, const RequestUse& use);
-  void ShelveToEvict(std::uint32_t block, const RequestUse& use);
-  void Unshelve(std::uint32_t block);
-  [[nodiscard]] RequestUse LatestUse(std::uint32_t block) const;
-  [[nodiscard]] bool IsIdle(std::uint32_t block) const;
-  [[nodiscard]] bool IsEvictable(std::uint32_t block) const;
-  [[nodiscard]] bool ShouldHold(std::uint32_t block);
-  [[nodiscard]] std::uint32_t HoldNeed(std::uint32_t block) const;
-  void Hold(std::uint32_t block);
-  void EndHold(std::uint32_t block);
-  void LetGo(std::uint32_t block);
-  void Reserve(std::uint32_t block);
-  void EndReservation(std::uint32_t block);
-  void SettleHolds(std::uint32_t last);
-  [[nodiscard]] std::optional<BlockId> ParentOf(std::uint32_t block) const;
-  [[nodiscard]] BlockUse UseOf(std::uint32_t block, const RequestUse& use) const;
-  [[nodiscard]] TreePlace PlaceOf(std::uint32_t block) const;
-  [[nodiscard]] std::uint32_t PriorityOf(std::uint32_t block) const;
-  [[nodiscard]] BlockOrigin OriginOf(std::uint32_t block, const RequestUse& use) const;
-  [[nodiscard]] bool Retain(std::uint32_t block, const BlockRetention& retention, TenantId tenant);
-  void RetainAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention);
-  [[nodiscard]] bool HasRoomToRetain(std::uint32_t block, TenantId tenant) const;
-  void StopRetaining(std::uint32_t block);
-  void EndRetentionIf(std::uint32_t block, const BlockRetention& retention);
-  void ReshelveByPriority(std::uint32_t block);
-  [[nodiscard]] std::size_t PinCount() const { return pins_.size() + pinned_for_children_; }
-  [[nodiscard]] bool HasRoomToPin(BlockHash hash) const;
-  void PinByHash(std::uint32_t block);
-  [[nodiscard]] bool PinParentsOf(std::uint32_t block);
-  void PinReady(std::uint32_t block);
-  void UnpinReady(std::uint32_t block);
-  void EndPin(BlockHash hash);
+
+  // ---- views ----
 
   // The used blocks where a prefix ends for MostUsed: every child was found less often, by more than one request, or
   // there is none.
   [[nodiscard]] std::vector<std::uint32_t> EndsOfUse() const;
   // The first block on the path to `block`; nothing if the path is longer than `steps_left`, which is counted down.
   [[nodiscard]] std::optional<std::uint32_t> FrontOf(std::uint32_t block, std::size_t& steps_left) const;
-
   [[nodiscard]] Result<void> CheckNode(std::uint32_t block) const;
   [[nodiscard]] Result<void> CheckChildren(std::uint32_t block) const;
-  [[nodiscard]] Result<void> CheckHold(std::uint32_t block) const;
   [[nodiscard]] Result<void> CheckTree() const;
-  [[nodiscard]] Result<void> CheckTotals() const;
-  [[nodiscard]] Result<void> CheckRetention() const;
   [[nodiscard]] Result<void> CheckTenants() const;
 
   BlockPool& pool_;
-  const std::uint32_t block_tokens_;
-  const std::uint32_t pin_limit_;  // in blocks
-  const double held_share_limit_;
-  std::vector<Group> groups_;
-
-  IdleBlocks idle_;
-  HashIndex index_;  // the ready blocks
-  BigVector<Node> nodes_;
+  BlockNodes nodes_;
   SiblingTree siblings_;
   TenantBlocks tenants_;
   BigVector<TokenId> tokens_;              // B per block
   std::uint32_t first_blocks_ = kNoBlock;  // root of the tree of the first blocks of all scopes
   BlockHash digest_;
+  Claims claims_;
 
   Instant now_;
-  std::uint64_t latest_request_ = 0;
-  HoldBook holds_;
-  // The HoldNeed of a block; reset when it may have changed.
-  struct CountedNeed {
-    std::uint32_t block = kNoBlock;
-    std::uint32_t need = 0;
-  };
-  CountedNeed counted_need_;
-  TimerWheel retention_timers_;
-  RetentionBook retained_;
-  PinTable pins_;
-  std::uint32_t pinned_count_ = 0;  // ready ones
-  std::uint32_t pinned_for_children_ = 0;
-  std::uint32_t idle_pinned_ = 0;
-
   GhostList ghosts_;
   Residency residency_;
-  CacheCounters counters_;
+  CacheCounters counters_;  // without those of the claims
   EventLog events_;
-  std::vector<BlockId> expired_timers_;
-  std::vector<BlockHash> expired_pins_;
 };
 
 }  // namespace roost::worker

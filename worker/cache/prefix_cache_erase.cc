@@ -10,9 +10,9 @@ EraseProgress PrefixCache::ErasePrompt(const BlockChain& chain, EraseStep& step)
   std::uint32_t parent = kNoBlock;
   std::uint32_t count = 0;
   while (count < chain.hashes.size()) {
-    const std::optional<BlockId> block = FindByHash(chain.hashes[count]);
-    if (!block || !Holds(block->value(), chain, count, parent)) break;
-    parent = block->value();
+    const std::optional<std::uint32_t> block = nodes_.FindByHash(chain.hashes[count]);
+    if (!block || !Holds(*block, chain, count, parent)) break;
+    parent = *block;
     ++count;
   }
   EraseProgress progress = EraseProgress::kComplete;
@@ -30,9 +30,9 @@ EraseProgress PrefixCache::ErasePrompt(const BlockChain& chain, EraseStep& step)
 
 std::vector<BlockHash> PrefixCache::ChainTo(BlockHash hash) const {
   std::vector<BlockHash> chain = {hash};
-  const std::optional<BlockId> last = FindByHash(hash);
+  const std::optional<std::uint32_t> last = nodes_.FindByHash(hash);
   if (!last) return chain;
-  for (std::uint32_t block = nodes_[last->value()].parent; block != kNoBlock; block = nodes_[block].parent) {
+  for (std::uint32_t block = nodes_[*last].parent; block != kNoBlock; block = nodes_[block].parent) {
     chain.push_back(nodes_[block].hash);
   }
   std::reverse(chain.begin(), chain.end());
@@ -41,11 +41,12 @@ std::vector<BlockHash> PrefixCache::ChainTo(BlockHash hash) const {
 
 EraseProgress PrefixCache::EraseChain(std::span<const BlockHash> chain, EraseStep& step) {
   EraseProgress progress = EraseProgress::kComplete;
-  if (const std::optional<BlockId> last = FindByHash(chain.back())) progress = EraseTree(last->value(), step);
+  if (const std::optional<std::uint32_t> last = nodes_.FindByHash(chain.back())) progress = EraseTree(*last, step);
   // After a pause the last blocks are gone: the front ends where a block is left.
-  const auto left = std::find_if(chain.rbegin(), chain.rend(), [this](BlockHash each) { return FindByHash(each); });
+  const auto is_left = [this](BlockHash hash) { return nodes_.FindByHash(hash).has_value(); };
+  const auto left = std::find_if(chain.rbegin(), chain.rend(), is_left);
   if (progress == EraseProgress::kComplete && left != chain.rend()) {
-    progress = EraseChildless(FindByHash(*left)->value(), step);
+    progress = EraseChildless(*nodes_.FindByHash(*left), step);
   }
   if (progress == EraseProgress::kComplete) ForgetMissing(chain);
   return progress;
@@ -75,9 +76,9 @@ EraseProgress PrefixCache::EraseTree(std::uint32_t first, EraseStep& step) {
 }
 
 void PrefixCache::EraseLeaf(std::uint32_t block, EraseStep& step) {
-  if (!IsPartial(block)) pins_.Remove(nodes_[block].hash);
-  const auto tokens = std::span(tokens_).subspan(std::size_t{block} * block_tokens_, block_tokens_);
-  ++(IsIdle(block) ? step.freed : step.busy);
+  if (!nodes_.IsPartial(block)) claims_.ForgetPin(nodes_[block].hash);
+  const auto tokens = std::span(tokens_).subspan(std::size_t{block} * nodes_.block_tokens, nodes_.block_tokens);
+  ++(claims_.IsIdle(block) ? step.freed : step.busy);
   --step.budget;
   DiscardLeaf(block);
   std::fill(tokens.begin(), tokens.end(), TokenId{0});
@@ -87,8 +88,8 @@ void PrefixCache::EraseLeaf(std::uint32_t block, EraseStep& step) {
 // that hold nothing but the prompt; for a prompt without a full block, those that begin with all of it.
 EraseProgress PrefixCache::EraseBehind(const BlockChain& chain, std::uint32_t count, std::uint32_t parent,
                                        EraseStep& step) {
-  const auto rest = chain.tokens.subspan(std::size_t{count} * block_tokens_);
-  for (std::size_t length = 1; length < block_tokens_ && length <= rest.size(); ++length) {
+  const auto rest = chain.tokens.subspan(std::size_t{count} * nodes_.block_tokens);
+  for (std::size_t length = 1; length < nodes_.block_tokens && length <= rest.size(); ++length) {
     const bool is_whole_prompt = length == chain.tokens.size();
     while (const std::optional<std::uint32_t> child = FirstLike(parent, chain.RootAt(count), rest.first(length))) {
       if (!is_whole_prompt && StoredTokens(*child).size() > length) break;
@@ -113,8 +114,8 @@ EraseProgress PrefixCache::EraseChildless(std::uint32_t last, EraseStep& step) {
 // Nothing is left to say that these blocks were here, or to pin them when they come again.
 void PrefixCache::ForgetMissing(std::span<const BlockHash> hashes) {
   for (const BlockHash hash : hashes) {
-    if (FindByHash(hash)) continue;
-    pins_.Remove(hash);
+    if (nodes_.FindByHash(hash)) continue;
+    claims_.ForgetPin(hash);
     ghosts_.Forget(hash.low);
   }
 }

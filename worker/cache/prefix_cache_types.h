@@ -10,7 +10,7 @@
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
 #include "worker/cache/block_pool.h"
-#include "worker/cache/idle_blocks.h"
+#include "worker/cache/eviction/idle_blocks.h"
 #include "worker/cache/tenant_blocks.h"
 
 namespace roost::worker {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 namespace roost::worker {
@@ -26,7 +25,7 @@ std::vector<wire::StoredRun> PrefixCache::Snapshot() const {
   while (!beginnings.empty()) {
     std::uint32_t block = beginnings.back();
     beginnings.pop_back();
-    if (IsPartial(block)) continue;
+    if (nodes_.IsPartial(block)) continue;
     wire::StoredRun& run = runs.emplace_back();
     run.first_position = nodes_[block].position;
     while (block != kNoBlock) {
@@ -34,7 +33,7 @@ std::vector<wire::StoredRun> PrefixCache::Snapshot() const {
       const std::size_t first_child = beginnings.size();
       siblings_.Append(nodes_[block].children, beginnings);
       block = kNoBlock;
-      while (beginnings.size() > first_child && IsPartial(beginnings.back())) beginnings.pop_back();
+      while (beginnings.size() > first_child && nodes_.IsPartial(beginnings.back())) beginnings.pop_back();
       if (beginnings.size() > first_child) {
         block = beginnings.back();
         beginnings.pop_back();
@@ -50,7 +49,7 @@ std::vector<std::uint32_t> PrefixCache::EndsOfUse() const {
   constexpr std::uint32_t kStrayHits = 1;
   std::vector<bool> goes_on(pool_.block_count());
   const auto is_used = [this](std::uint32_t block) {
-    return nodes_[block].ready && !IsPartial(block) && nodes_[block].hit_count > 0;
+    return nodes_[block].ready && !nodes_.IsPartial(block) && nodes_[block].hit_count > 0;
   };
   for (std::uint32_t block = 0; block < pool_.block_count(); ++block) {
     const std::uint32_t parent = nodes_[block].parent;
@@ -84,7 +83,7 @@ std::vector<wire::UsedPrefix> PrefixCache::MostUsed(std::uint32_t most, wire::Pr
   std::vector<wire::UsedPrefix> prefixes;
   std::size_t steps_left = kMaxFrontSteps;
   for (auto block = ends.begin(); block != end; ++block) {
-    const Node& node = nodes_[*block];
+    const BlockNode& node = nodes_[*block];
     wire::UsedPrefix& prefix = prefixes.emplace_back();
     prefix.hash = node.hash;
     prefix.block_count = node.position + 1;
@@ -113,7 +112,7 @@ Result<void> PrefixCache::CheckInvariants(std::span<const std::uint32_t> expecte
     }
     free_count += pool_.IsFree(id) ? 1 : 0;
     referenced_count += pool_.references(id) > 0 ? 1 : 0;
-    if (nodes_[block].ready && !IsPartial(block)) {
+    if (nodes_[block].ready && !nodes_.IsPartial(block)) {
       ++ready_count;
       digest = digest ^ nodes_[block].hash;
     }
@@ -123,69 +122,12 @@ Result<void> PrefixCache::CheckInvariants(std::span<const std::uint32_t> expecte
     return Broken("counted {} free and {} referenced, the pool says {} and {}", free_count, referenced_count,
                   pool_.free_count(), pool_.referenced_count());
   }
-  if (ready_count != index_.size()) return Broken("{} ready blocks, {} in the index", ready_count, index_.size());
+  if (ready_count != nodes_.by_hash.size())
+    return Broken("{} ready blocks, {} in the index", ready_count, nodes_.by_hash.size());
   if (digest != digest_) return Broken("digest is {}, should be {}", digest_.ToHex(), digest.ToHex());
   ROOST_RETURN_IF_ERROR(CheckTree());
   ROOST_RETURN_IF_ERROR(CheckTenants());
-  ROOST_RETURN_IF_ERROR(CheckRetention());
-  return CheckTotals();
-}
-
-Result<void> PrefixCache::CheckRetention() const {
-  std::vector<std::uint32_t> kept_children(nodes_.size());
-  std::uint32_t kept = 0;
-  for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
-    if (!retained_.IsKept(block)) continue;
-    ++kept;
-    if (nodes_[block].parent != kNoBlock) ++kept_children[nodes_[block].parent];
-  }
-  for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
-    const bool is_own =
-        retention_timers_.IsSet(BlockId(block)) && nodes_[block].retention_priority > kDefaultRetentionPriority;
-    const bool should_keep = is_own || kept_children[block] > 0;
-    if (is_own != retained_.IsOwn(block) || should_keep != retained_.IsKept(block) ||
-        kept_children[block] != retained_.kept_children(block)) {
-      return Broken("block {} is retained {}, with {} children that are", block, is_own, kept_children[block]);
-    }
-  }
-  if (kept != retained_.kept_count()) return Broken("{} blocks are retained", kept);
-  return {};
-}
-
-Result<void> PrefixCache::CheckTotals() const {
-  std::vector<std::uint32_t> ready(groups_.size());
-  std::uint32_t pinned = 0;
-  std::uint32_t pinned_for_children = 0;
-  std::uint32_t idle_pinned = 0;
-  std::vector<std::uint32_t> held(groups_.size());
-  std::vector<std::uint32_t> reserved(groups_.size());
-  for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
-    const Node& node = nodes_[block];
-    if (!node.ready) continue;
-    ++ready[node.group];
-    pinned += node.pinned ? 1 : 0;
-    pinned_for_children += node.pinned && !node.has_pin ? 1 : 0;
-    idle_pinned += node.pinned && IsIdle(block) ? 1 : 0;
-    held[node.group] += holds_.IsHeld(BlockId(block)) ? 1 : 0;
-    reserved[node.group] += holds_.IsReserved(BlockId(block)) ? 1 : 0;
-  }
-  for (std::uint32_t group = 0; group < groups_.size(); ++group) {
-    const Group& counted = groups_[group];
-    if (ready[group] != counted.ready_count || held[group] != counted.held_count ||
-        reserved[group] != counted.reserved_count) {
-      return Broken("group {} has {} ready, {} held and {} reserved blocks", group, ready[group], held[group],
-                    reserved[group]);
-    }
-  }
-  if (pinned != pinned_count_ || idle_pinned != idle_pinned_ || pinned_for_children != pinned_for_children_) {
-    return Broken("{} blocks are pinned, {} of them idle, {} for their children", pinned, idle_pinned,
-                  pinned_for_children);
-  }
-  if (std::accumulate(held.begin(), held.end(), 0U) != holds_.held_count()) {
-    return Broken("{} blocks are held, the groups say otherwise", holds_.held_count());
-  }
-  if (PinCount() > pin_limit_) return Broken("{} blocks are or will be pinned, of at most {}", PinCount(), pin_limit_);
-  return {};
+  return claims_.Check();
 }
 
 // Each tenant has as many tops as there are blocks of it behind none of it, and every block is a user.
@@ -195,7 +137,7 @@ Result<void> PrefixCache::CheckTenants() const {
     std::uint32_t tops = 0;
   };
   std::map<TenantId, Counts> counts;
-  for (const Node& node : nodes_) {
+  for (const BlockNode& node : nodes_.by_number) {
     if (!node.ready) continue;
     Counts& of_tenant = counts[node.tenant];
     ++of_tenant.blocks;
@@ -222,31 +164,31 @@ Result<void> PrefixCache::CheckTree() const {
   for (std::size_t seen = 0; !blocks.empty() && seen <= nodes_.size(); ++seen) {
     const std::uint32_t block = blocks.back();
     blocks.pop_back();
-    full += IsPartial(block) ? 0 : 1;
+    full += nodes_.IsPartial(block) ? 0 : 1;
     siblings_.Append(nodes_[block].children, blocks);
   }
-  if (!blocks.empty() || full != index_.size()) return Broken("{} ready blocks, {} in the tree", index_.size(), full);
+  if (!blocks.empty() || full != nodes_.by_hash.size())
+    return Broken("{} ready blocks, {} in the tree", nodes_.by_hash.size(), full);
   return {};
 }
 
 Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
-  const Node& node = nodes_[block];
+  const BlockNode& node = nodes_[block];
   const BlockId id(block);
   if (!node.ready) {
     if (!pool_.IsFree(id) && pool_.references(id) == 0) return Broken("block {} is lost: not ready, not free", block);
     return {};
   }
   if (pool_.IsFree(id)) return Broken("block {} is ready and free", block);
-  if (IsPartial(block)) {
-    if (node.children != kNoBlock || node.pinned) return Broken("partial block {} has children or a pin", block);
-  } else if (FindByHash(node.hash) != id) {
+  if (nodes_.IsPartial(block)) {
+    if (node.children != kNoBlock) return Broken("partial block {} has children", block);
+  } else if (nodes_.FindByHash(node.hash) != block) {
     return Broken("block {} is not in the index under its hash", block);
   }
-  ROOST_RETURN_IF_ERROR(CheckHold(block));
   if (node.parent == kNoBlock) {
     if (node.position != 0) return Broken("block {} at position {} has no parent", block, node.position);
   } else {
-    const Node& parent = nodes_[node.parent];
+    const BlockNode& parent = nodes_[node.parent];
     if (!parent.ready) return Broken("block {} is ready, its parent {} is not", block, node.parent);
     if (parent.position + 1 != node.position) {
       return Broken("block {} does not continue its parent {}", block, node.parent);
@@ -255,50 +197,18 @@ Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
   return CheckChildren(block);
 }
 
-// A held block is idle, not pinned, and has a reason to be held. The block before it is held too, unless it is in use
-// or pinned.
-Result<void> PrefixCache::CheckHold(std::uint32_t block) const {
-  const BlockId id(block);
-  std::vector<std::uint32_t> children;
-  siblings_.Append(nodes_[block].children, children);
-  const auto held_children = static_cast<std::uint32_t>(
-      std::count_if(children.begin(), children.end(), [this](auto child) { return holds_.IsHeld(BlockId(child)); }));
-  if (held_children != holds_.held_children(id)) {
-    return Broken("block {} has {} held children, {} counted", block, held_children, holds_.held_children(id));
-  }
-  const bool may_be_held = IsIdle(block) && !nodes_[block].pinned;
-  if (holds_.IsHeld(id) && !(may_be_held && (holds_.IsYoung(id) || held_children > 0))) {
-    return Broken("block {} is held without a reason", block);
-  }
-  if (holds_.IsReserved(id) && (IsIdle(block) || !holds_.IsYoung(id))) {
-    return Broken("block {} has its hold reserved, and is not young or not in use", block);
-  }
-  if (may_be_held && held_children > 0 && !holds_.IsHeld(id)) {
-    return Broken("block {} is not held, {} of its children are", block, held_children);
-  }
-  return {};
-}
-
 // The tree of children is complete, and a holder of a child also holds its parent.
 Result<void> PrefixCache::CheckChildren(std::uint32_t block) const {
   std::vector<std::uint32_t> children;
   siblings_.Append(nodes_[block].children, children);
   std::uint64_t references = 0;
-  std::uint32_t pinned = 0;
   for (const std::uint32_t child : children) {
-    const Node& node = nodes_[child];
+    const BlockNode& node = nodes_[child];
     if (!node.ready || node.parent != block) return Broken("child {} of block {} is linked wrongly", child, block);
     references += pool_.references(BlockId(child));
-    pinned += node.pinned ? 1 : 0;
   }
   if (references > pool_.references(BlockId(block))) {
     return Broken("block {} has {} holders, its children {}", block, pool_.references(BlockId(block)), references);
-  }
-  if (nodes_[block].has_pin != (nodes_[block].pinned && pins_.Contains(nodes_[block].hash))) {
-    return Broken("block {} is pinned by its hash, or not, other than the pin table says", block);
-  }
-  if (pinned != nodes_[block].pinned_children || (pinned > 0 && !nodes_[block].pinned)) {
-    return Broken("block {} has {} pinned children", block, pinned);
   }
   return {};
 }

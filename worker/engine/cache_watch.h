@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "common/base/clock.h"
+#include "worker/cache/observe/reuse_distance.h"
+#include "worker/cache/observe/salt_watch.h"
 #include "worker/cache/prefix_cache.h"
-#include "worker/cache/reuse_distance.h"
-#include "worker/cache/salt_watch.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/request_table.h"
 #include "worker/sched/scheduler.h"

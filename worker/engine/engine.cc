@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 #include "worker/engine/engine_state.h"
 #include "worker/sample/sampler.h"
 

@@ -27,7 +27,7 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/engine_api/step_report.h"
 #include "worker/model/model.h"

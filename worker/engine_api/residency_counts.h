@@ -1,4 +1,4 @@
-// Counts of how long blocks stay in a cache (worker/cache/residency.h).
+// Counts of how long blocks stay in a cache (worker/cache/observe/residency.h).
 #pragma once
 
 #include <algorithm>

@@ -48,7 +48,7 @@ Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
   waiting_.Push(*sequence, WaitingRank::Class::kNew);
   LookUp(*sequence);
   WantMatched(*sequence);
-  WelcomeBack(sequence->session);
+  OnSessionReturn(sequence->session);
   const SequenceId id = sequence->id;
   sequences_.Put(id, std::move(sequence));
   return id;

@@ -242,7 +242,7 @@ class Scheduler {
   void StorePartialBlock(const Sequence& sequence);
   void ReleaseBlocks(Sequence& sequence);
   void ExpectBack(const Sequence& sequence, const RequestRetention& retention);
-  void WelcomeBack(std::uint64_t session);
+  void OnSessionReturn(std::uint64_t session);
   [[nodiscard]] RequestRetention RetentionOf(const Sequence& sequence) const;
   [[nodiscard]] RequestUse UseOf(const Sequence& sequence) const;
 
@@ -272,12 +272,12 @@ class Scheduler {
 
   void DealOut(std::uint32_t budget);
   // The tokens dealt to sequences that would miss first_token_target, and whether one of them lacked space.
-  struct Pressing {
+  struct LateWork {
     std::uint32_t dealt_token_count = 0;
     bool lacks_room = false;
   };
-  [[nodiscard]] Pressing DealToPressing(std::uint32_t budget);
-  [[nodiscard]] double CollectPressing();
+  [[nodiscard]] LateWork ScheduleLate(std::uint32_t budget);
+  [[nodiscard]] double CollectLate();
   void CollectWithoutToken();
   // The room that is left in a step. Admission depends only on the budget, as if the step were full.
   struct Room {
@@ -345,7 +345,7 @@ class Scheduler {
 
   std::vector<ScheduledSlice> slices_;
   std::vector<ScheduledCopy> copies_;
-  std::vector<Sequence*> pressing_;       // sequences that would miss first_token_target, by age
+  std::vector<Sequence*> late_;           // sequences that would miss first_token_target, by age
   std::vector<Partial> partial_;          // by rank
   std::uint32_t scored_room_ = 0;         // tokens that may still be scored in the planned step
   std::size_t promised_block_count_ = 0;  // promised to running sequences in the planned step

@@ -11,10 +11,10 @@
 namespace roost::worker {
 namespace {
 
-// Shares of the prefill budget. Sequences are served first if they need at least kPressingShare to meet
-// first_token_target; they get at most kMostPressingShare.
-constexpr double kPressingShare = 0.5;
-constexpr double kMostPressingShare = 0.8;
+// Shares of the prefill budget. Sequences are served first if they need at least kLateShare to meet
+// first_token_target; they get at most kMaxLateShare.
+constexpr double kLateShare = 0.5;
+constexpr double kMaxLateShare = 0.8;
 // The number of oldest waiting sequences that a step checks for this.
 constexpr std::uint32_t kOldestLookedAt = 64;
 
@@ -28,12 +28,12 @@ constexpr double kHeldUpByEach = 10;
 // Serves the lowest rank first, among the running sequences with a partly computed prompt and the waiting ones. So
 // under a policy that prefers short prompts, a long prompt does not block a short one.
 void Scheduler::DealOut(std::uint32_t budget) {
-  const Pressing pressing = DealToPressing(budget);
-  budget -= pressing.dealt_token_count;
-  const bool may_be_short = options_.short_step_tokens > 0 && pressing.dealt_token_count == 0;
+  const LateWork late = ScheduleLate(budget);
+  budget -= late.dealt_token_count;
+  const bool may_be_short = options_.short_step_tokens > 0 && late.dealt_token_count == 0;
   Room room{budget, budget, may_be_short ? options_.short_step_tokens : budget, 0, 0};
   std::uint32_t passed_over = 0;
-  bool may_admit = !pressing.lacks_room;
+  bool may_admit = !late.lacks_room;
   Sequence* waiting = may_admit ? waiting_.First() : nullptr;
   std::size_t served = 0;
   while (room.budget > 0) {
@@ -95,12 +95,12 @@ std::uint32_t Scheduler::DealableTo(const Sequence& sequence) const {
 // Under a policy that prefers short prompts, a long one could wait as long as short ones come. It gets its first token
 // in time from a reserved part of the budget; the rest limits what the short ones lose. While there is no space for it,
 // no other sequence may take what becomes free.
-Scheduler::Pressing Scheduler::DealToPressing(std::uint32_t budget) {
-  const double needed_share = CollectPressing();
-  if (needed_share < kPressingShare) return {};
-  const auto limit = static_cast<std::uint32_t>(std::ceil(budget * std::min(needed_share, kMostPressingShare)));
-  Pressing result;
-  for (Sequence* sequence : pressing_) {
+Scheduler::LateWork Scheduler::ScheduleLate(std::uint32_t budget) {
+  const double needed_share = CollectLate();
+  if (needed_share < kLateShare) return {};
+  const auto limit = static_cast<std::uint32_t>(std::ceil(budget * std::min(needed_share, kMaxLateShare)));
+  LateWork result;
+  for (Sequence* sequence : late_) {
     const std::uint32_t left = limit - result.dealt_token_count;
     if (left == 0) break;
     if (sequence->state == Sequence::State::kWaiting) {
@@ -115,18 +115,18 @@ Scheduler::Pressing Scheduler::DealToPressing(std::uint32_t budget) {
   return result;
 }
 
-// Leaves in pressing_ the oldest sequences that together need the largest share of the budget to have their first
+// Leaves in late_ the oldest sequences that together need the largest share of the budget to have their first
 // tokens in time. Returns that share: the processor demand under earliest deadline first (Baruah, Rosier, Howell,
 // Algorithms and complexity concerning the preemptive scheduling of periodic, real-time tasks, 1990).
-double Scheduler::CollectPressing() {
-  pressing_.clear();
+double Scheduler::CollectLate() {
+  late_.clear();
   if (!options_.first_token_target || paced_seconds_ <= 0) return 0;
   CollectWithoutToken();
   double seconds = 0;
   double needed_share = 0;
   std::size_t needed_count = 0;
-  for (std::size_t i = 0; i < pressing_.size(); ++i) {
-    const Sequence& sequence = *pressing_[i];
+  for (std::size_t i = 0; i < late_.size(); ++i) {
+    const Sequence& sequence = *late_[i];
     const bool waits = sequence.state == Sequence::State::kWaiting;
     seconds += paced_seconds_ / paced_tokens_ * (waits ? sequence.expected_uncached_count : sequence.remaining_count());
     const double left = ToSeconds(sequence.arrival + *options_.first_token_target - now_);
@@ -135,20 +135,19 @@ double Scheduler::CollectPressing() {
     needed_share = share;
     needed_count = i + 1;
   }
-  pressing_.resize(needed_count);
+  late_.resize(needed_count);
   return needed_share;
 }
 
 void Scheduler::CollectWithoutToken() {
-  for (const Partial& partial : partial_) pressing_.push_back(partial.sequence);
+  for (const Partial& partial : partial_) late_.push_back(partial.sequence);
   std::uint32_t looked_at = 0;
   for (Sequence* oldest = waiting_.Oldest(); oldest != nullptr && looked_at < kOldestLookedAt; ++looked_at) {
-    pressing_.push_back(oldest);
+    late_.push_back(oldest);
     oldest = waiting_.YoungerThan(*oldest);
   }
-  std::erase_if(pressing_, [](const Sequence* each) { return each->token_count() > each->prompt_token_count; });
-  std::sort(pressing_.begin(), pressing_.end(),
-            [](const Sequence* a, const Sequence* b) { return a->age() < b->age(); });
+  std::erase_if(late_, [](const Sequence* each) { return each->token_count() > each->prompt_token_count; });
+  std::sort(late_.begin(), late_.end(), [](const Sequence* a, const Sequence* b) { return a->age() < b->age(); });
 }
 
 // Sets partial_, and counts the blocks that the running sequences need for their tokens, including this step's. Returns

@@ -144,7 +144,7 @@ void Scheduler::ExpectBack(const Sequence& sequence, const RequestRetention& ret
   sessions_.Expect(sequence.session, {cache_.pool().RefTo(last), retention});
 }
 
-void Scheduler::WelcomeBack(std::uint64_t session) {
+void Scheduler::OnSessionReturn(std::uint64_t session) {
   if (session == 0) return;
   const std::optional<SessionTable::Turn> turn = sessions_.TakeBack(session);
   if (!turn) return;

@@ -1,7 +1,7 @@
 #include "deploy/roostctl/simulate/kept_cache.h"
 
 #include "common/base/check.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 
 namespace roost::simulate {
 namespace {

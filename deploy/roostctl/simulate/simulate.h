@@ -11,7 +11,7 @@
 #include "deploy/roostctl/simulate/cost_profiles.h"
 #include "deploy/roostctl/simulate/simulation.h"
 #include "deploy/roostctl/workload/source.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 
 namespace roost::roostctl {
 

@@ -7,7 +7,7 @@
 
 #include "common/base/log.h"
 #include "deploy/roostctl/simulate/simulate.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 
 namespace roost::roostctl {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "deploy/roostctl/workload/trace.h"
-#include "worker/cache/eviction.h"
+#include "worker/cache/eviction/eviction.h"
 
 namespace roost::workload {
 

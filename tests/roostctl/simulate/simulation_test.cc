@@ -13,7 +13,7 @@
 #include "deploy/roostctl/workload/replay.h"
 #include "deploy/roostctl/workload/source.h"
 #include "tests/support/shared_data.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 
 namespace roost::simulate {
 namespace {

@@ -11,7 +11,7 @@
 #include "deploy/roostctl/workload/generators.h"
 #include "deploy/roostctl/workload/replay.h"
 #include "tests/support/shared_data.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 
 namespace roost::workload {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/cache/class_aware_eviction.h"
+#include "worker/cache/eviction/class_aware_eviction.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
+#include "worker/cache/eviction/class_learner.h"
 
 namespace roost::worker {
 namespace {

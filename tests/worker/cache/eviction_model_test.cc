@@ -6,8 +6,8 @@
 
 #include "common/base/rng.h"
 #include "tests/support/cache_user.h"
+#include "worker/cache/eviction/ranked_lists.h"
 #include "worker/cache/prefix_cache.h"
-#include "worker/cache/ranked_lists.h"
 
 namespace roost::worker {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "common/base/rng.h"
 #include "tests/support/cache_user.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::worker {

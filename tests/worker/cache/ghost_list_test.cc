@@ -1,4 +1,4 @@
-#include "worker/cache/ghost_list.h"
+#include "worker/cache/observe/ghost_list.h"
 
 #include <gtest/gtest.h>
 

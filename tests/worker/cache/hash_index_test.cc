@@ -1,4 +1,4 @@
-#include "worker/cache/hash_index.h"
+#include "worker/cache/structures/hash_index.h"
 
 #include <gtest/gtest.h>
 

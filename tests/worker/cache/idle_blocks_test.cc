@@ -1,4 +1,4 @@
-#include "worker/cache/idle_blocks.h"
+#include "worker/cache/eviction/idle_blocks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "worker/cache/leaf_lists.h"
+#include "worker/cache/structures/leaf_lists.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "worker/cache/number_trie.h"
+#include "worker/cache/structures/number_trie.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "worker/cache/residency.h"
+#include "worker/cache/observe/residency.h"
 
 #include <gtest/gtest.h>
 

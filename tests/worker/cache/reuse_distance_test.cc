@@ -1,4 +1,4 @@
-#include "worker/cache/reuse_distance.h"
+#include "worker/cache/observe/reuse_distance.h"
 
 #include <gtest/gtest.h>
 

@@ -13,8 +13,8 @@
 
 #include "tests/support/cache_user.h"
 #include "tests/support/shared_data.h"
+#include "worker/cache/observe/reuse_distance.h"
 #include "worker/cache/prefix_cache.h"
-#include "worker/cache/reuse_distance.h"
 
 namespace roost::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/cache/salt_watch.h"
+#include "worker/cache/observe/salt_watch.h"
 
 #include <gtest/gtest.h>
 

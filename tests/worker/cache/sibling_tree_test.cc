@@ -1,4 +1,4 @@
-#include "worker/cache/sibling_tree.h"
+#include "worker/cache/structures/sibling_tree.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 
 #include "tests/support/allocation_count.h"
 #include "tests/support/step_sample.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/sched/scheduler.h"
 

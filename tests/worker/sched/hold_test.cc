@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/worker/sched/scheduler_fixture.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 
 namespace roost::worker {
 namespace {

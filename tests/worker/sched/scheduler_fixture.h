@@ -14,7 +14,7 @@
 
 #include "tests/support/cache_user.h"
 #include "tests/support/step_sample.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/sched/scheduler.h"
 

@@ -10,7 +10,7 @@
 
 #include "common/base/rng.h"
 #include "tests/support/step_sample.h"
-#include "worker/cache/eviction_factory.h"
+#include "worker/cache/eviction/eviction_factory.h"
 #include "worker/sched/scheduler.h"
 
 namespace roost::worker {
