@@ -385,7 +385,7 @@ Result<void> Api::HoldAnswer(const Call& call, Prompt& prompt) {
   AnswerBound bound{.choices = prompt.specs.size() * fields.choice_count, .logprobs = fields.output_logprobs};
   for (const GenerateSpec& spec : prompt.specs) {
     bound.start_bytes += AnswerStartBytes(spec, shape);
-    bound.tokens = std::max<std::uint64_t>(bound.tokens, spec.max_output_tokens);
+    bound.tokens = std::max<std::uint64_t>(bound.tokens, spec.generate.max_output_tokens);
   }
   for (const std::string& echo : prompt.echoes) bound.start_bytes += echo.size();
   for (const ToolFunction& tool : prompt.tools.functions) {
@@ -432,7 +432,7 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
   for (GenerateSpec& spec : prompt.specs) {
     spec.answer_id = answer_id;
     spec.request_id = options.request_id;
-    spec.trace_parent = options.trace.trace_parent;
+    spec.generate.trace_parent = options.trace.trace_parent;
   }
   options.format = std::move(format);
   options.delivery = fields.delivery;

@@ -138,10 +138,10 @@ std::uint64_t SessionHash(BlockHash root, const std::string& session_id) {
 }
 
 void ApplyCacheFields(const CacheFields& fields, GenerateSpec& spec) {
-  spec.cache_mode = fields.mode;
-  spec.priority = fields.priority;
-  spec.retention = fields.retention;
-  spec.expect_return_ms = fields.expect_return_ms;
+  spec.generate.cache_mode = fields.mode;
+  spec.generate.priority = fields.priority;
+  spec.generate.retention = fields.retention;
+  spec.generate.expect_return_ms = fields.expect_return_ms;
 }
 
 }  // namespace
@@ -271,25 +271,26 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
                                       const SamplingFields& fields, const PromptSource& source) {
   if (prompt.tokens.empty()) return InvalidArgument(std::string(source.field), "must hold at least one token");
   GenerateSpec spec;
-  ROOST_ASSIGN_OR_RETURN(spec.max_output_tokens, OutputBound(*model, prompt.tokens.size(), fields, source.field));
+  ROOST_ASSIGN_OR_RETURN(spec.generate.max_output_tokens,
+                         OutputBound(*model, prompt.tokens.size(), fields, source.field));
   ROOST_RETURN_IF_ERROR(CheckLogitBias(*model, fields.logit_bias));
-  spec.sampling = MakeSampling(model->sampling, fields, source.default_seed);
-  spec.stop_tokens = fields.stop_tokens;
-  spec.ignore_eos = fields.ignore_eos;
-  ROOST_ASSIGN_OR_RETURN(spec.min_output_tokens, LeastOutput(spec.max_output_tokens, fields));
-  spec.output_logprobs = fields.output_logprobs;
-  spec.prompt_logprobs = fields.prompt_logprobs;
-  spec.sample_count = fields.choice_count;
-  spec.constraint = fields.constraint;
-  spec.tenant = source.scope.tenant;
+  spec.generate.sampling = MakeSampling(model->sampling, fields, source.default_seed);
+  spec.generate.stop_tokens = fields.stop_tokens;
+  spec.generate.ignore_eos = fields.ignore_eos;
+  ROOST_ASSIGN_OR_RETURN(spec.generate.min_output_tokens, LeastOutput(spec.generate.max_output_tokens, fields));
+  spec.generate.output_logprobs = fields.output_logprobs;
+  spec.generate.prompt_logprobs = fields.prompt_logprobs;
+  spec.generate.sample_count = fields.choice_count;
+  spec.generate.constraint = fields.constraint;
+  spec.generate.tenant = source.scope.tenant;
   spec.salt = fields.cache.salt;
-  const BlockHash scope_root = ScopeRoot(*model, spec.tenant, spec.salt);
-  spec.session_hash = SessionHash(scope_root, fields.cache.session_id);
-  spec.root = prompt.own ? ScopeRoot(*model, "", "") : scope_root;
-  spec.own = prompt.own;
+  const BlockHash scope_root = ScopeRoot(*model, spec.generate.tenant, spec.salt);
+  spec.generate.session_hash = SessionHash(scope_root, fields.cache.session_id);
+  spec.generate.root = prompt.own ? ScopeRoot(*model, "", "") : scope_root;
+  spec.generate.own = prompt.own;
   ApplyCacheFields(fields.cache, spec);
-  spec.block_hashes = std::move(prompt.block_hashes);
-  spec.prompt = std::move(prompt.tokens);
+  spec.generate.block_hashes = std::move(prompt.block_hashes);
+  spec.generate.prompt = std::move(prompt.tokens);
   spec.model = std::move(model);
   return spec;
 }

@@ -75,40 +75,20 @@ struct ServedModel {
 // One generation, ready to be routed: validated, rendered, tokenized, hashed.
 struct GenerateSpec {
   std::shared_ptr<const ServedModel> model;
-  std::vector<TokenId> prompt;
-  BlockHash root;
-  std::optional<OwnScope> own = {};
-  std::vector<BlockHash> block_hashes;
-  wire::Sampling sampling;
-  std::uint32_t max_output_tokens = 0;
-  std::vector<TokenId> stop_tokens;
-  bool ignore_eos = false;
-  std::uint32_t sample_count = 1;  // outputs, 1 to wire::kMaxSampleCount; choice i draws with sampling.seed + i
-  // Log probabilities of the output's and of the prompt's tokens that the observer wants, each with this number of the
-  // likeliest tokens: 0 to wire::kMaxTopLogprobs. Empty: none.
-  std::optional<std::uint32_t> output_logprobs;
-  std::optional<std::uint32_t> prompt_logprobs;
-  std::uint32_t min_output_tokens = 0;  // before this many, no stop token ends a choice; at most max_output_tokens
-  std::optional<wire::Constraint> constraint;  // for the whole output of each choice
-  std::string tenant;                          // of the key that the request came with; empty: no tenant in particular
-  // Hints for the worker's queue and cache; see wire::Generate.
-  wire::CacheMode cache_mode = wire::CacheMode::kOn;
-  std::uint32_t priority = 50;
-  std::optional<wire::Retention> retention;
-  std::uint64_t session_hash = 0;
-  std::uint64_t expect_return_ms = 0;
+  // The whole generation as a message. Each attempt sends it to a worker with what is its own (WorkerOrder):
+  // request_id, first_output_index, expected_cached_tokens, deadline_ms and adapter are not set here.
+  wire::Generate generate;
   // Ids by which a client can ask about the request later; see DecisionRecord.
   std::string answer_id;
   std::string request_id;
-  std::string trace_parent;         // see common/base/trace_context.h; may be empty
-  std::string salt;                 // from which `root` was made
+  std::string salt;                 // from which the message's `root` was made
   std::optional<Instant> deadline;  // when the request ends, even in mid-stream
   // The request's charge on the input memory budget, held until the last copy of this spec is gone; null: not counted.
   std::shared_ptr<ByteBudget::Guard> memory;
 };
 
 [[nodiscard]] inline bool WantsLogprobs(const GenerateSpec& spec) {
-  return spec.output_logprobs.has_value() || spec.prompt_logprobs.has_value();
+  return spec.generate.output_logprobs.has_value() || spec.generate.prompt_logprobs.has_value();
 }
 
 struct Dispatched {

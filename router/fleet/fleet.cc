@@ -277,7 +277,7 @@ Result<void> Fleet::CheckRoom(const ServedModel& model) const {
 Result<RequestId> Fleet::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) {
   const Instant start = clock_.Now();
   thread_local MatchBuffer lookup;  // reused, so that lookups do not allocate
-  spec.model->index->Match(spec.block_hashes, lookup);
+  spec.model->index->Match(spec.generate.block_hashes, lookup);
   Turn turn(*this);
   const Instant now = clock_.Now();
   Result<RequestId> id = core_.Submit(std::move(spec), std::move(observer), lookup.matches(), now);
@@ -303,7 +303,7 @@ Result<void> Fleet::MostUsed(PrefixesQuestion question, AnswersDone done) {
 }
 
 Result<void> Fleet::Warm(WarmOrder order, AnswersDone done) {
-  const std::vector<WorkerMatch> matches = order.spec.model->index->Match(order.spec.block_hashes);
+  const std::vector<WorkerMatch> matches = order.spec.model->index->Match(order.spec.generate.block_hashes);
   const Turn turn(*this);
   Result<void> sent = core_.Warm(order, matches, clock_.Now(), std::move(done));
   waker_.Wake();

@@ -102,14 +102,14 @@ Result<void> PrefixOrders::MostUsed(const PrefixesQuestion& question, Instant no
 Result<void> PrefixOrders::Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
                                 AnswersDone done) {
   const GenerateSpec& spec = order.spec;
-  if (spec.block_hashes.empty()) return InvalidArgument("prompt", "is shorter than a block");
-  if (spec.prompt.size() > wire::WireLimits::kMaxPromptTokens) {
-    return InvalidArgument("prompt", "has {} tokens, more than {}", spec.prompt.size(),
+  if (spec.generate.block_hashes.empty()) return InvalidArgument("prompt", "is shorter than a block");
+  if (spec.generate.prompt.size() > wire::WireLimits::kMaxPromptTokens) {
+    return InvalidArgument("prompt", "has {} tokens, more than {}", spec.generate.prompt.size(),
                            wire::WireLimits::kMaxPromptTokens);
   }
   ROOST_RETURN_IF_ERROR(inquiries_.CheckRoom());
   ROOST_ASSIGN_OR_RETURN(const std::vector<Worker*> workers,
-                         Chosen(*spec.model, order.workers, spec.block_hashes, matches));
+                         Chosen(*spec.model, order.workers, spec.generate.block_hashes, matches));
   const std::uint64_t id = inquiries_.NextId();
   std::vector<Inquiries::Asked> asked;
   for (Worker* worker : workers) {
@@ -123,7 +123,7 @@ Result<void> PrefixOrders::Warm(const WarmOrder& order, std::span<const WorkerMa
 Inquiries::Asked PrefixOrders::WarmOne(const WarmOrder& order, Worker& worker, std::uint32_t held_blocks,
                                        std::uint64_t inquiry, Instant now) {
   Inquiries::Asked asked{.worker_id = worker.hello.worker_id, .is_awaited = false};
-  const auto all = static_cast<std::uint32_t>(order.spec.block_hashes.size());
+  const auto all = static_cast<std::uint32_t>(order.spec.generate.block_hashes.size());
   if (held_blocks == all) {
     asked.known = WarmOutcome{.kind = WarmOutcome::Kind::kHeld, .block_count = all};
     return asked;

@@ -202,7 +202,7 @@ class RequestBook {
   [[nodiscard]] Sending SendParts(Request& request, Admission admission, Instant now);
   // Chooses a worker for the first part, sends it and charges the worker. `hashes` are those of prompt and output,
   // `matches` is the result of PrefixIndex::Match for them.
-  [[nodiscard]] Sending SendFirstPart(Request& request, std::vector<BlockHash> hashes,
+  [[nodiscard]] Sending SendFirstPart(Request& request, std::span<const BlockHash> hashes,
                                       std::span<const WorkerMatch> matches, Admission admission, Instant now);
   [[nodiscard]] std::uint32_t PriorityAtWorker(const GenerateSpec& spec, Instant now);
   // False when the request has tokens, or when no other served revision has the same tokenizer.

@@ -21,11 +21,11 @@ std::optional<Placement> RequestBook::FindPlace(PlacementQuery query, Admission 
 }
 
 RouteQuery RequestBook::WishesOf(const GenerateSpec& spec) {
-  return {.sample_count = spec.sample_count,
-          .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
+  return {.sample_count = spec.generate.sample_count,
+          .needs_full_sampling = wire::NeedsFullSampling(spec.generate.sampling),
           .needs_logprobs = WantsLogprobs(spec),
-          .needs_min_output_tokens = spec.min_output_tokens > 0,
-          .is_constrained = spec.constraint.has_value(),
+          .needs_min_output_tokens = spec.generate.min_output_tokens > 0,
+          .is_constrained = spec.generate.constraint.has_value(),
           .adapter = spec.model->adapter()};
 }
 
@@ -61,9 +61,9 @@ Error RequestBook::TooManyInFlight() const {
 QueuedRequest RequestBook::PlaceInQueue(Request& request, Instant now) const {
   if (!request.wait_deadline.has_value()) request.wait_deadline = now + options_.max_queue_wait;
   return {.id = request.id,
-          .tenant = request.spec.tenant,
-          .priority = request.spec.priority,
-          .token_count = static_cast<std::uint32_t>(request.spec.prompt.size()),
+          .tenant = request.spec.generate.tenant,
+          .priority = request.spec.generate.priority,
+          .token_count = static_cast<std::uint32_t>(request.spec.generate.prompt.size()),
           .queued_at = *request.wait_deadline - options_.max_queue_wait,
           .deadline = *request.wait_deadline};
 }

@@ -21,14 +21,14 @@ RequestRecord RecordOf(const GenerateSpec& spec, double arrival_seconds) {
   record.arrival_seconds = arrival_seconds;
   record.model = spec.model->name;
   record.block_tokens = spec.model->block_tokens;
-  record.input_token_count = static_cast<std::uint32_t>(spec.prompt.size());
-  record.prompt_blocks.reserve(spec.block_hashes.size());
-  for (const BlockHash hash : spec.block_hashes) record.prompt_blocks.push_back(hash.low);
-  record.last_hash = spec.block_hashes.empty() ? spec.root : spec.block_hashes.back();
-  const auto begin = static_cast<std::ptrdiff_t>(spec.block_hashes.size() * record.block_tokens);
-  record.open_tokens.assign(spec.prompt.begin() + begin, spec.prompt.end());
-  record.tenant_hash = HashOf(spec.tenant);
-  record.session_hash = spec.session_hash;
+  record.input_token_count = static_cast<std::uint32_t>(spec.generate.prompt.size());
+  record.prompt_blocks.reserve(spec.generate.block_hashes.size());
+  for (const BlockHash hash : spec.generate.block_hashes) record.prompt_blocks.push_back(hash.low);
+  record.last_hash = spec.generate.block_hashes.empty() ? spec.generate.root : spec.generate.block_hashes.back();
+  const auto begin = static_cast<std::ptrdiff_t>(spec.generate.block_hashes.size() * record.block_tokens);
+  record.open_tokens.assign(spec.generate.prompt.begin() + begin, spec.generate.prompt.end());
+  record.tenant_hash = HashOf(spec.generate.tenant);
+  record.session_hash = spec.generate.session_hash;
   return record;
 }
 

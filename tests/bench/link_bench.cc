@@ -148,9 +148,9 @@ double TokensPerSecond(const std::optional<BenchKeys>& keys, std::size_t step_co
   for (std::size_t i = 0; i < kStreams; ++i) {
     router::GenerateSpec spec;
     spec.model = fleet->FindModel("m");
-    spec.prompt.assign(32, static_cast<TokenId>(i));
-    spec.block_hashes = HashBlocks(spec.root, spec.prompt, 16);
-    spec.max_output_tokens = static_cast<std::uint32_t>(step_count);
+    spec.generate.prompt.assign(32, static_cast<TokenId>(i));
+    spec.generate.block_hashes = HashBlocks(spec.generate.root, spec.generate.prompt, 16);
+    spec.generate.max_output_tokens = static_cast<std::uint32_t>(step_count);
     ROOST_CHECK(fleet->Submit(std::move(spec), counter).ok());
   }
   while (counter->count() < kStreams) std::this_thread::yield();

@@ -170,9 +170,9 @@ std::vector<double> SubmitSeconds(router::Fleet& fleet, const SnapshotWorker& wo
     }
     router::GenerateSpec spec;
     spec.model = model;
-    spec.prompt.assign(kPromptBlocks * kBlockTokens, static_cast<TokenId>(rng.Below(1000)));
-    spec.block_hashes = HashBlocks(spec.root, spec.prompt, kBlockTokens);
-    spec.max_output_tokens = 1;
+    spec.generate.prompt.assign(kPromptBlocks * kBlockTokens, static_cast<TokenId>(rng.Below(1000)));
+    spec.generate.block_hashes = HashBlocks(spec.generate.root, spec.generate.prompt, kBlockTokens);
+    spec.generate.max_output_tokens = 1;
     const Instant start = clock.Now();
     const Result<RequestId> id = fleet.Submit(std::move(spec), observer);
     const double taken = ToSeconds(clock.Now() - start);

@@ -78,12 +78,12 @@ bool SimRouter::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tok
   router::GenerateSpec spec;
   spec.model = core_.FindModel("demo");
   if (spec.model == nullptr) return false;
-  spec.prompt = prompt;
-  spec.root = Root();
-  spec.block_hashes = HashBlocks(spec.root, prompt, spec.model->block_tokens);
-  spec.sampling.temperature = 0;
-  spec.max_output_tokens = max_output_tokens;
-  const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);
+  spec.generate.prompt = prompt;
+  spec.generate.root = Root();
+  spec.generate.block_hashes = HashBlocks(spec.generate.root, prompt, spec.model->block_tokens);
+  spec.generate.sampling.temperature = 0;
+  spec.generate.max_output_tokens = max_output_tokens;
+  const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.generate.block_hashes);
   auto client = std::make_shared<Client>(answers_, std::move(prompt));
   const Result<RequestId> id = core_.Submit(std::move(spec), client, matches, clock_.Now());
   if (id.ok()) requests_.emplace_back(*id, std::move(client));

@@ -133,7 +133,7 @@ Result<std::vector<OfflineRequest>> ReadPrompts(std::istream& in, const std::str
     if (text.empty()) continue;
     Result<OfflineRequest> request = ReadRequest(std::move(text), requests.size(), model, defaults);
     if (!request.ok()) return At(file, line_number, request.error());
-    token_count += request->spec.prompt.size();
+    token_count += request->spec.generate.prompt.size();
     if (requests.size() == kMaxPrompts || token_count > kMaxPromptFileTokens) {
       return At(file, line_number,
                 InvalidArgument("", "more than {} prompts or {} tokens", kMaxPrompts, kMaxPromptFileTokens));

@@ -26,7 +26,8 @@ TEST_F(PinTest, PinsTheBlocksThatACompletionAsksFor) {
             R"({"worker":"w1","answered":true,"kept_blocks":2,"pending_blocks":1,"refused_blocks":0},)"
             R"({"worker":"w2","answered":false}]})");
   Complete(R"({"model":"bytes","prompt":"some long text","cache_salt":"s"})");
-  EXPECT_EQ(LastPin(), (wire::Pin{dispatcher_.specs[0].root, dispatcher_.specs[0].block_hashes, 600'000}));
+  EXPECT_EQ(LastPin(),
+            (wire::Pin{dispatcher_.specs[0].generate.root, dispatcher_.specs[0].generate.block_hashes, 600'000}));
   EXPECT_EQ(dispatcher_.orders[0].workers, WorkerChoice{});
   EXPECT_EQ(observer_.answers.front(), "pin 200");
 }
@@ -60,7 +61,7 @@ TEST_F(PinTest, PinsTheFrontOfAChat) {
   ASSERT_EQ(dispatcher_.orders.size(), 1U);
   EXPECT_EQ(dispatcher_.orders[0].workers, WorkerChoice{PinTarget::kBestWorker});
   EXPECT_EQ(LastPin().duration_ms, 0U);
-  const std::vector<BlockHash>& asked = dispatcher_.specs[0].block_hashes;
+  const std::vector<BlockHash>& asked = dispatcher_.specs[0].generate.block_hashes;
   ASSERT_EQ(LastPin().hashes.size(), 6U);  // 24 tokens: <|im_start|>, "system\nYou are a hen.", <|im_end|>, "\n"
   EXPECT_EQ(LastPin().hashes, std::vector<BlockHash>(asked.begin(), asked.begin() + 6));
 }

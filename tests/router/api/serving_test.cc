@@ -38,7 +38,7 @@ class QueueDispatcher final : public Dispatcher {
   Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override {
     const std::lock_guard lock(mutex_);
     const RequestId id(++last_id_);
-    jobs_.push_back({id, std::move(spec.prompt), std::move(observer)});
+    jobs_.push_back({id, std::move(spec.generate.prompt), std::move(observer)});
     changed_.notify_all();
     return id;
   }

@@ -62,12 +62,12 @@ struct ClusterTest : ::testing::Test {
   std::shared_ptr<WaitingObserver> Submit(const std::vector<TokenId>& prompt, std::uint32_t max_output_tokens,
                                           GenerateSpec spec = {}) {
     spec.model = fleet->FindModel("fake");
-    spec.prompt = prompt;
-    spec.root = root;
-    spec.block_hashes = HashBlocks(root, prompt, kBlockTokens);
-    spec.sampling.temperature = 0;
-    spec.max_output_tokens = max_output_tokens;
-    spec.ignore_eos = true;
+    spec.generate.prompt = prompt;
+    spec.generate.root = root;
+    spec.generate.block_hashes = HashBlocks(root, prompt, kBlockTokens);
+    spec.generate.sampling.temperature = 0;
+    spec.generate.max_output_tokens = max_output_tokens;
+    spec.generate.ignore_eos = true;
     auto observer = std::make_shared<WaitingObserver>();
     EXPECT_TRUE(fleet->Submit(std::move(spec), observer).ok());
     return observer;
@@ -98,7 +98,7 @@ TEST_F(ClusterTest, AnEvictedTenantIsGoneFromEveryWorkerWhileItsStreamGoesOn) {
   ASSERT_TRUE(WaitForReady(2));
   const auto of = [](const std::string& tenant) {
     GenerateSpec spec;
-    spec.tenant = tenant;
+    spec.generate.tenant = tenant;
     return spec;
   };
   const std::vector<TokenId> hens(40, 7);
@@ -151,9 +151,9 @@ TEST_F(ClusterTest, LogprobsAreTheSameWhenTheirWorkerLeavesInTheMiddle) {
   std::vector<TokenId> prompt(200, 7);
   prompt.back() = 8;
   GenerateSpec wishes;
-  wishes.output_logprobs = 3;
-  wishes.prompt_logprobs = 1;
-  wishes.min_output_tokens = 700;
+  wishes.generate.output_logprobs = 3;
+  wishes.generate.prompt_logprobs = 1;
+  wishes.generate.min_output_tokens = 700;
   const auto undisturbed = Submit(prompt, 700, wishes);
   ASSERT_EQ(undisturbed->WaitForEnd().reason, wire::FinishReason::kLength);
   EXPECT_EQ(undisturbed->prompt_logprobs().size(), 199U);

@@ -199,9 +199,9 @@ TEST_F(FleetAdaptersTest, WarmingAndQuestionsGoToWorkersThatServeIt) {
   EXPECT_EQ(match->choice->worker_id, "a");
   WarmOrder order;
   order.spec.model = model;
-  order.spec.prompt = prompt;
-  order.spec.root = ScopeRoot(*model, "", "");
-  order.spec.block_hashes = hashes;
+  order.spec.generate.prompt = prompt;
+  order.spec.generate.root = ScopeRoot(*model, "", "");
+  order.spec.generate.block_hashes = hashes;
   order.workers.target = PinTarget::kAllWorkers;
   order.deadline = sim.clock.Now() + 10s;
   ASSERT_TRUE(sim.core.Warm(order, {}, sim.clock.Now(), [](const std::vector<WorkerAnswer>&) {}).ok());

@@ -36,7 +36,7 @@ class FleetEvictTest : public ::testing::Test {
   }
   static GenerateSpec Of(const std::string& tenant) {
     GenerateSpec spec;
-    spec.tenant = tenant;
+    spec.generate.tenant = tenant;
     return spec;
   }
 
@@ -109,12 +109,12 @@ TEST(EvictedTest, ABlockNamesTheChainsThatHaveIt) {
   ServedModel model;
   model.name = "demo";
   spec.model = std::make_shared<const ServedModel>(std::move(model));
-  spec.block_hashes = {{1, 1}, {2, 2}};
+  spec.generate.block_hashes = {{1, 1}, {2, 2}};
   const EvictOrder order{.what = wire::BlockToEvict{{1, 1}}};
   EXPECT_TRUE(IsNamed(order, spec));
-  EXPECT_TRUE(MayBeNamed(order, spec.block_hashes));
+  EXPECT_TRUE(MayBeNamed(order, spec.generate.block_hashes));
   EXPECT_FALSE(IsNamed({.what = wire::BlockToEvict{{1, 2}}}, spec));
-  EXPECT_FALSE(MayBeNamed({.what = wire::BlockToEvict{{1, 2}}}, spec.block_hashes));
+  EXPECT_FALSE(MayBeNamed({.what = wire::BlockToEvict{{1, 2}}}, spec.generate.block_hashes));
   EXPECT_FALSE(IsNamed({.what = wire::BlockToEvict{{1, 1}}, .model = "another"}, spec));
 }
 

@@ -27,8 +27,8 @@ struct FleetQueueTest : ::testing::Test {
 
   Request Submit(const std::string& tenant = "", std::uint32_t priority = 50) {
     GenerateSpec wishes;
-    wishes.tenant = tenant;
-    wishes.priority = priority;
+    wishes.generate.tenant = tenant;
+    wishes.generate.priority = priority;
     Request request = sim.Submit(MakePrompt(next_seed_++, 40), kOutput, std::move(wishes));
     sim.CarryOutEffects();
     return request;

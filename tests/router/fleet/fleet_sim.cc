@@ -82,10 +82,10 @@ FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t ma
 FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens, GenerateSpec wishes) {
   Request request{.prompt = std::move(prompt),
                   .max_output_tokens = max_output_tokens,
-                  .sample_count = wishes.sample_count,
-                  .min_output_tokens = wishes.min_output_tokens,
-                  .output_logprobs = wishes.output_logprobs,
-                  .prompt_logprobs = wishes.prompt_logprobs,
+                  .sample_count = wishes.generate.sample_count,
+                  .min_output_tokens = wishes.generate.min_output_tokens,
+                  .output_logprobs = wishes.generate.output_logprobs,
+                  .prompt_logprobs = wishes.generate.prompt_logprobs,
                   .id = {},
                   .refusal = {}};
   GenerateSpec spec = std::move(wishes);
@@ -94,11 +94,11 @@ FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t ma
     request.refusal = Error{ErrorCode::kNotFound, "no such model", "model"};
     return request;
   }
-  spec.prompt = request.prompt;
-  spec.root = kRoot;
-  spec.block_hashes = BlocksOf(request.prompt);
-  spec.max_output_tokens = max_output_tokens;
-  const std::vector<WorkerMatch> matches = Match(spec.block_hashes);
+  spec.generate.prompt = request.prompt;
+  spec.generate.root = kRoot;
+  spec.generate.block_hashes = BlocksOf(request.prompt);
+  spec.generate.max_output_tokens = max_output_tokens;
+  const std::vector<WorkerMatch> matches = Match(spec.generate.block_hashes);
   auto result = core.Submit(std::move(spec), request.observer, matches, clock.Now());
   if (result.ok()) {
     request.id = *result;

@@ -48,10 +48,10 @@ struct FleetTest : ::testing::Test {
     GenerateSpec spec;
     spec.model = fleet->FindModel("demo");
     if (spec.model == nullptr) return Error{ErrorCode::kNotFound, "no such model", "model"};
-    spec.prompt = prompt;
-    spec.root = RootHash({});
-    spec.block_hashes = BlocksOf(prompt);
-    spec.max_output_tokens = max_output_tokens;
+    spec.generate.prompt = prompt;
+    spec.generate.root = RootHash({});
+    spec.generate.block_hashes = BlocksOf(prompt);
+    spec.generate.max_output_tokens = max_output_tokens;
     return fleet->Submit(std::move(spec), std::move(observer));
   }
 };

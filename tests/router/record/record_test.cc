@@ -25,7 +25,7 @@ class OneRequestDispatcher final : public Dispatcher {
   [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t /*limit*/) const override { return {}; }
   [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view /*id*/) const override { return {}; }
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override {
-    if (spec.prompt.empty()) return InvalidArgument("prompt", "has no tokens");
+    if (spec.generate.prompt.empty()) return InvalidArgument("prompt", "has no tokens");
     observers.push_back(std::move(observer));
     return RequestId(observers.size());
   }
@@ -69,11 +69,11 @@ class RecordTest : public testing::Test {
     model->name = "demo";
     model->block_tokens = kBlockTokens;
     spec.model = std::move(model);
-    spec.prompt = prompt;
-    spec.root = kRoot;
-    spec.block_hashes = HashBlocks(kRoot, prompt, kBlockTokens);
-    spec.tenant = std::move(tenant);
-    spec.session_hash = 77;
+    spec.generate.prompt = prompt;
+    spec.generate.root = kRoot;
+    spec.generate.block_hashes = HashBlocks(kRoot, prompt, kBlockTokens);
+    spec.generate.tenant = std::move(tenant);
+    spec.generate.session_hash = 77;
     auto client = std::make_shared<Client>();
     submitted_.push_back(dispatcher_->Submit(std::move(spec), client).ok());
     return client;
