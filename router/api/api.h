@@ -25,8 +25,8 @@
 //   connection   Handle: route ── post ─────────────────────────────► Respond
 //   text                            └► JSON → tokens → Submit ─ post ─┘
 //
-// Text threads do all work that may take long or waits for the dispatcher's lock. They drop a request whose client has
-// gone. A request or an answer that does not fit into memory is answered 429, 413 or 503.
+// Text threads do all work that may take long or waits for the dispatcher's lock, as Submit and Send do. They drop a
+// request whose client has gone. A request or an answer that does not fit into memory is answered 429, 413 or 503.
 //
 // Threads: Handle runs on the server's threads, several at once; BeginDrain may be called from any.
 #pragma once
@@ -179,11 +179,14 @@ class Api {
   void ApplyCordon(Call& call, CordonVerb verb);
   [[nodiscard]] Result<void> SendCordon(Call& call, CordonVerb verb);
   [[nodiscard]] Result<void> SendWarm(Call& call);
-  [[nodiscard]] Result<std::string> AskMatch(Call& call);
+  [[nodiscard]] Result<void> AskMatch(Call& call);
+  [[nodiscard]] Result<void> AskDecisions(Call& call);
+  [[nodiscard]] Result<std::string> DecisionsAnswer(std::span<const WorkerAnswer> answers,
+                                                    const std::optional<std::string>& request_id) const;
   [[nodiscard]] Result<void> AskPrefixes(Call& call);
   // Returns a callback for the dispatcher. It answers the call with the body that `make_body` makes from the workers'
   // answers.
-  using MakeBody = std::function<std::string(std::span<const WorkerAnswer>)>;
+  using MakeBody = std::function<Result<std::string>(std::span<const WorkerAnswer>)>;
   [[nodiscard]] AnswersDone AnswerLater(const Call& call, MakeBody make_body);
   // Parses the request's body. An error if the model accepts no requests now.
   template <typename Request>

@@ -24,6 +24,7 @@
 #include "router/api/responses_answer.h"
 #include "router/api/text_memory.h"
 #include "router/api/token_request.h"
+#include "router/fleet/fleet_snapshot.h"
 
 namespace roost::router {
 namespace {
@@ -145,19 +146,20 @@ struct Api::ChatPrompt {
 };
 
 Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& name) const {
-  if (std::shared_ptr<const ServedModel> model = services_.dispatcher.ChooseModel(name)) return model;
+  if (std::shared_ptr<const ServedModel> model = services_.dispatcher.View()->models->Choose(name)) return model;
   return AwayOrUnknown(name);
 }
 
 std::vector<std::shared_ptr<const ServedModel>> Api::ModelsWithoutAdapters() const {
-  std::vector<std::shared_ptr<const ServedModel>> models = services_.dispatcher.Models();
+  std::vector<std::shared_ptr<const ServedModel>> models = services_.dispatcher.View()->models->models;
   std::erase_if(models, [](const auto& model) { return model->is_adapter(); });
   return models;
 }
 
 Error Api::AwayOrUnknown(const std::string& name) const {
   // A router that has just begun does not know yet what its workers bring.
-  if (!services_.dispatcher.IsExpected(name) && !services_.dispatcher.IsArriving(name)) return NotServed(name);
+  const std::shared_ptr<const FleetSnapshot> view = services_.dispatcher.View();
+  if (!view->IsExpected(name) && !view->IsArriving(name)) return NotServed(name);
   return {ErrorCode::kUnavailable, fmt::format("no worker of the model '{}' is ready now", name), "model"};
 }
 
@@ -204,11 +206,11 @@ Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
   if (!MayUse(call.admission, wanted)) return NotServed(wanted);
   call.asked_model = wanted;
   Result<std::shared_ptr<const ServedModel>> found = FindModel(wanted);
-  if (!found.ok() && call.arrival == Call::Arrival::kMayWait && services_.dispatcher.IsArriving(wanted)) {
+  if (!found.ok() && call.arrival == Call::Arrival::kMayWait && services_.dispatcher.View()->IsArriving(wanted)) {
     call.arrival = Call::Arrival::kWaits;
   }
   ROOST_ASSIGN_OR_RETURN(call.model, std::move(found));
-  return services_.dispatcher.CheckRoom(*call.model);
+  return services_.dispatcher.View()->CheckRoom(*call.model);
 }
 
 // ---- generation ----

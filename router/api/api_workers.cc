@@ -10,14 +10,13 @@
 #include "router/api/json_object.h"
 #include "router/api/models_json.h"
 #include "router/api/text_memory.h"
+#include "router/fleet/fleet_snapshot.h"
 
 namespace roost::router {
 
 void Api::Workers(Call& call) {
-  const std::vector<WorkerStatus> workers = services_.dispatcher.Workers();
-  const std::vector<QueueStatus> queues = services_.dispatcher.Queues();
-  const FleetStanding standing = services_.dispatcher.Standing();
-  Answer(call, JsonResponse(WorkersBody({workers, queues, standing, options_.unix_seconds_now()})));
+  const std::shared_ptr<const FleetSnapshot> view = services_.dispatcher.View();
+  Answer(call, JsonResponse(WorkersBody({view->workers, view->queues, view->standing, options_.unix_seconds_now()})));
 }
 
 void Api::History(Call& call) { Answer(call, JsonResponse(options_.history_json())); }
@@ -38,10 +37,10 @@ Result<void> Api::SendCordon(Call& call, CordonVerb verb) {
   JsonBody json(body.TakeText(JsonBody::kPadding));
   ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
   ROOST_ASSIGN_OR_RETURN(CordonOrder order, ParseCordonRequest(object, verb));
-  return services_.dispatcher.Cordon(std::move(order), AnswerLater(call, [](std::span<const WorkerAnswer> answers) {
-                                       ROOST_CHECK(answers.size() == 1);
-                                       return CordonBody(answers.front());
-                                     }));
+  return services_.dispatcher.Send(std::move(order), AnswerLater(call, [](std::span<const WorkerAnswer> answers) {
+                                     ROOST_CHECK(answers.size() == 1);
+                                     return CordonBody(answers.front());
+                                   }));
 }
 
 }  // namespace roost::router

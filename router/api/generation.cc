@@ -10,6 +10,7 @@
 
 #include "router/api/key_json.h"
 #include "router/api/text_memory.h"
+#include "router/fleet/fleet_snapshot.h"
 
 namespace roost::router {
 namespace {
@@ -458,7 +459,8 @@ std::vector<HttpHeader> Generation::RoutingHeaders(std::uint32_t cached_tokens) 
 
 Duration RetryAfter(const Dispatcher& dispatcher, const Error& error, std::string_view model) {
   if (error.code != ErrorCode::kOverloaded) return Duration(0);
-  for (const QueueStatus& queue : dispatcher.Queues()) {
+  const std::shared_ptr<const FleetSnapshot> view = dispatcher.View();
+  for (const QueueStatus& queue : view->queues) {
     if (queue.model == model) return FromSeconds(queue.drain_seconds);
   }
   return Duration(0);

@@ -215,19 +215,8 @@ void FleetCore::OnTextBundle(const std::string& digest, TextBundle bundle, Insta
   TellArrivals(now);
 }
 
-bool FleetCore::IsArriving(std::string_view model, Instant now) const {
-  if (shut_down_ || roster_.revisions().Main(model) != nullptr) return false;
-  return arrivals_.IsSettling(now) || roster_.IsStarting(model);
-}
-
-bool FleetCore::WhenServed(std::string_view model, std::function<void()> go, Instant now) {
-  if (shut_down_ || !arrivals_.Hold(model, std::move(go), now)) return false;
-  TellArrivals(now);  // a worker may have come meanwhile
-  return true;
-}
-
 void FleetCore::TellArrivals(Instant now) {
-  for (auto& go : arrivals_.Take(roster_.revisions(), now)) effects_.Push(NotifyArrival{std::move(go)});
+  for (AnswersDone& go : arrivals_.Take(*models(), now)) effects_.Push(NotifyAnswers{std::move(go), {}});
 }
 
 void FleetCore::OnBundleFault(const std::string& digest, const BundleError& error, Instant now) {
@@ -371,44 +360,81 @@ Result<void> FleetCore::CheckOpen() const {
   return {};
 }
 
-Result<void> FleetCore::CheckRoom(const ServedModel& model) const {
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  return requests_.CheckRoom(model);
-}
-
 Result<RequestId> FleetCore::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                     std::span<const WorkerMatch> matches, Instant now) {
   ROOST_RETURN_IF_ERROR(CheckOpen());
   return requests_.Submit(std::move(spec), std::move(observer), matches, now);
 }
 
-Result<void> FleetCore::Pin(PinOrder order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done) {
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  return prefix_orders_.Pin(std::move(order), matches, now, std::move(done));
-}
-
-Result<void> FleetCore::MostUsed(const PrefixesQuestion& question, Instant now, AnswersDone done) {
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  return prefix_orders_.MostUsed(question, now, std::move(done));
-}
-
-Result<void> FleetCore::Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
-                             AnswersDone done) {
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  return prefix_orders_.Warm(order, matches, now, std::move(done));
-}
-
 // A refused order changes nothing.
-Result<void> FleetCore::Evict(const EvictOrder& order, Instant now, AnswersDone done) {
+Result<void> FleetCore::Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done) {
+  if (shut_down_) return CheckOpen();
+  if (const auto* const query = std::get_if<PromptQuery>(&order)) {
+    ROOST_ASSIGN_OR_RETURN(const PromptMatch match, Match(*query, matches, now));
+    effects_.Push(NotifyAnswers{std::move(done), AnswersOf(match)});
+    return {};
+  }
+  if (const auto* const question = std::get_if<DecisionsQuestion>(&order)) {
+    effects_.Push(NotifyAnswers{std::move(done), Find(*question)});
+    return {};
+  }
+  if (const auto* const awaited = std::get_if<ModelAwaited>(&order)) return Await(*awaited, now, std::move(done));
   ROOST_RETURN_IF_ERROR(CheckOpen());
-  ROOST_RETURN_IF_ERROR(prefix_orders_.Evict(order, now, std::move(done)));
-  requests_.KeepOut(order);
+  if (auto* const pin = std::get_if<PinOrder>(&order)) {
+    return prefix_orders_.Pin(std::move(*pin), matches, now, std::move(done));
+  }
+  if (const auto* const question = std::get_if<PrefixesQuestion>(&order)) {
+    return prefix_orders_.MostUsed(*question, now, std::move(done));
+  }
+  if (const auto* const warm = std::get_if<WarmOrder>(&order)) {
+    return prefix_orders_.Warm(*warm, matches, now, std::move(done));
+  }
+  if (const auto* const cordon = std::get_if<CordonOrder>(&order)) {
+    return cordons_.Order(*cordon, now, std::move(done));
+  }
+  const auto& evict = std::get<EvictOrder>(order);
+  ROOST_RETURN_IF_ERROR(prefix_orders_.Evict(evict, now, std::move(done)));
+  requests_.KeepOut(evict);
   return {};
 }
 
-Result<void> FleetCore::Cordon(const CordonOrder& order, Instant now, AnswersDone done) {
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  return cordons_.Order(order, now, std::move(done));
+Result<void> FleetCore::Await(const ModelAwaited& awaited, Instant now, AnswersDone done) {
+  if (!arrivals_.Hold(awaited.model, std::move(done), now)) {
+    return Error{ErrorCode::kOverloaded, "too many requests wait for a worker to bring their model", ""};
+  }
+  TellArrivals(now);  // a worker may have come meanwhile
+  return {};
+}
+
+std::vector<WorkerAnswer> FleetCore::Find(const DecisionsQuestion& question) const {
+  const auto* const id = std::get_if<std::string>(&question.which);
+  std::vector<DecisionRecord> records =
+      id == nullptr ? decisions().Latest(std::get<std::size_t>(question.which)) : decisions().Find(*id);
+  std::vector<WorkerAnswer> answers;
+  answers.reserve(records.size());
+  for (DecisionRecord& record : records) answers.push_back({record.worker_id, std::move(record)});
+  return answers;
+}
+
+FleetSnapshot FleetCore::Snapshot(Instant now) {
+  FleetSnapshot snapshot;
+  snapshot.at = now;
+  snapshot.models = models();
+  if (!shut_down_) {
+    snapshot.starting = roster_.StartingNames();
+    snapshot.is_settling = arrivals_.IsSettling(now);
+  }
+  snapshot.workers = Workers(now);
+  snapshot.queues = Queues(now);
+  snapshot.standing = Standing(now);
+  snapshot.router_count = router_count();
+  const Result<void> open = CheckOpen();
+  snapshot.refusal = open.ok() ? requests_.Refusal() : std::optional(open.error());
+  for (auto& [line, error] : requests_.FullLines()) {
+    snapshot.full_queues.emplace(std::pair(line.revision, line.adapter), error);
+  }
+  snapshot.metrics = &metrics_;
+  return snapshot;
 }
 
 std::vector<WorkerStatus> FleetCore::Workers(Instant now) {
@@ -428,7 +454,7 @@ FleetStanding FleetCore::Standing(Instant now) {
 
 void FleetCore::Shutdown() {
   shut_down_ = true;
-  for (auto& go : arrivals_.TakeAll()) effects_.Push(NotifyArrival{std::move(go)});
+  for (AnswersDone& go : arrivals_.TakeAll()) effects_.Push(NotifyAnswers{std::move(go), {}});
   requests_.EndAll({ErrorCode::kUnavailable, "the router is stopping", ""});
   prefix_orders_.EndAll();
   cordons_.EndAll();

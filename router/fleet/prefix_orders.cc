@@ -52,6 +52,15 @@ const std::vector<BlockHash>& HashesOf(const PinOrder& order) {
   return std::visit([](const auto& message) -> const std::vector<BlockHash>& { return message.hashes; }, order.message);
 }
 
+std::vector<WorkerMatch> MatchesOf(const Order& order) {
+  if (const auto* const pin = std::get_if<PinOrder>(&order)) return pin->model->index->Match(HashesOf(*pin));
+  if (const auto* const query = std::get_if<PromptQuery>(&order))
+    return query->model->index->Match(query->block_hashes);
+  const auto* const warm = std::get_if<WarmOrder>(&order);
+  if (warm == nullptr) return {};
+  return warm->spec.model->index->Match(warm->spec.generate.block_hashes);
+}
+
 Result<std::vector<Worker*>> PrefixOrders::Chosen(const ServedModel& model, const WorkerChoice& choice,
                                                   std::span<const BlockHash> hashes,
                                                   std::span<const WorkerMatch> matches) {
@@ -84,8 +93,27 @@ void PrefixOrders::Ask(std::span<Worker* const> workers, Message message, Instan
   inquiries_.Begin(message.answer_id, std::move(asked), now + kAnswerPatience, std::move(done));
 }
 
+Result<void> PrefixOrders::FindHolder(PinOrder& order) {
+  const std::vector<BlockHash>& block = HashesOf(order);
+  std::shared_ptr<const ServedModel> holder;
+  for (const std::shared_ptr<const ServedModel>& model : roster_.revisions().directory()->AllOf(order.model->name)) {
+    const std::vector<WorkerMatch> matches = model->index->Match(block);
+    for (const Worker* const worker : roster_.Serving(*model)) {
+      if (HolderOf(*worker, matches).held_block_count > 0) holder = model;
+    }
+  }
+  if (holder != nullptr) {
+    order.model = std::move(holder);
+  } else if (std::holds_alternative<wire::Pin>(order.message)) {
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("no worker of {} has block {}", order.model->name, block.front().ToHex()), "hash"};
+  }
+  return {};
+}
+
 Result<void> PrefixOrders::Pin(PinOrder order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done) {
   ROOST_RETURN_IF_ERROR(inquiries_.CheckRoom());
+  if (order.what == PinOrder::What::kBlock) ROOST_RETURN_IF_ERROR(FindHolder(order));
   ROOST_ASSIGN_OR_RETURN(const std::vector<Worker*> workers,
                          Chosen(*order.model, order.workers, HashesOf(order), matches));
   std::visit([&](auto& message) { Ask(workers, std::move(message), now, std::move(done)); }, order.message);

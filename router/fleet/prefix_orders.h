@@ -29,6 +29,9 @@ namespace roost::router {
 // The blocks of an order, front to back.
 [[nodiscard]] const std::vector<BlockHash>& HashesOf(const PinOrder& order);
 
+// The blocks of the order's prompt in the index of its model. Any thread.
+[[nodiscard]] std::vector<WorkerMatch> MatchesOf(const Order& order);
+
 class PrefixOrders {
  public:
   // A worker answers at its next step. After this time its answer is empty.
@@ -63,6 +66,8 @@ class PrefixOrders {
   [[nodiscard]] Result<std::vector<Worker*>> Chosen(const ServedModel& model, const WorkerChoice& choice,
                                                     std::span<const BlockHash> hashes,
                                                     std::span<const WorkerMatch> matches);
+  // Lets an order for one block go to the revision that has it. kNotFound for a pin when none does.
+  [[nodiscard]] Result<void> FindHolder(PinOrder& order);
   // The workers of an order to evict, with the same errors.
   [[nodiscard]] Result<std::vector<Worker*>> ToEvictAt(const EvictOrder& order);
   [[nodiscard]] Inquiries::Asked EvictAt(const EvictOrder& order, Worker& worker, std::uint64_t inquiry);

@@ -151,7 +151,7 @@ std::uint32_t RequestBook::PriorityAtWorker(const GenerateSpec& spec, Instant no
 
 bool RequestBook::MoveToOtherRevision(Request& request) {
   if (HasOutput(request)) return false;
-  const std::shared_ptr<const ServedModel> other = roster_.revisions().Choose(request.spec.model->name);
+  const std::shared_ptr<const ServedModel> other = roster_.revisions().directory()->Choose(request.spec.model->name);
   if (other == nullptr || other->revision == request.spec.model->revision) return false;
   if (other->tokenizer != request.spec.model->tokenizer) return false;
   if (request.spec.generate.prompt.size() + request.spec.generate.max_output_tokens > other->max_context_tokens)

@@ -24,6 +24,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -83,8 +84,10 @@ class RequestBook {
   // only make the decision less good.
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
-  // See Dispatcher::CheckRoom.
-  [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
+  // The error with which Submit refuses every request now.
+  [[nodiscard]] std::optional<Error> Refusal() const;
+  // See WaitingRoom.
+  [[nodiscard]] std::map<WaitingRoom::Line, Error> FullLines() const { return waiting_.FullLines(); }
   void Cancel(RequestId id);
   // Lets the order's requests go on but leave nothing in a cache any more, wherever they are sent from now on; copies
   // of their prompts end. O(requests).

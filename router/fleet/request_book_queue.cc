@@ -49,9 +49,8 @@ bool RequestBook::AnyHasRoom(const WaitingRoom::Line& line) {
                      [&](const Worker* worker) { return roster_.TakesRequests(*worker) && HasRoom(*worker); });
 }
 
-Result<void> RequestBook::CheckRoom(const ServedModel& model) const {
-  if (requests_.size() >= options_.max_requests) return TooManyInFlight();
-  return waiting_.CheckRoom(WaitingRoom::LineOf(model));
+std::optional<Error> RequestBook::Refusal() const {
+  return requests_.size() >= options_.max_requests ? std::optional(TooManyInFlight()) : std::nullopt;
 }
 
 Error RequestBook::TooManyInFlight() const {
@@ -102,7 +101,7 @@ void RequestBook::DispatchWaitingTo(const Worker& worker, Instant now) {
 }
 
 void RequestBook::MoveWaiting(const WaitingRoom::Line& line, Instant now) {
-  const std::shared_ptr<const ServedModel> main = roster_.revisions().Main(waiting_.NameOf(line));
+  const std::shared_ptr<const ServedModel> main = roster_.revisions().directory()->Main(waiting_.NameOf(line));
   if (main == nullptr || main->revision == line.revision) return;
   std::vector<Request*> waiting_on;  // in the queue of their old or new revision
   while (const std::optional<QueuedRequest> next = waiting_.Pop(line)) {

@@ -76,7 +76,7 @@ void SimRouter::Tick() {
 
 bool SimRouter::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens) {
   router::GenerateSpec spec;
-  spec.model = core_.FindModel("demo");
+  spec.model = core_.models()->Main("demo");
   if (spec.model == nullptr) return false;
   spec.generate.prompt = prompt;
   spec.generate.root = Root();
@@ -98,7 +98,7 @@ void SimRouter::CancelOne(std::uint64_t choice) {
 }
 
 void SimRouter::Evict(std::vector<TokenId> prompt) {
-  const std::shared_ptr<const router::ServedModel> model = core_.FindModel("demo");
+  const std::shared_ptr<const router::ServedModel> model = core_.models()->Main("demo");
   if (model == nullptr) return;
   std::vector<BlockHash> hashes = HashBlocks(Root(), prompt, model->block_tokens);
   Order({.what = std::vector{router::PromptOfRevision{model, {Root(), std::move(prompt), std::move(hashes)}}}});
@@ -127,7 +127,7 @@ void SimRouter::CarryOut() {
 }
 
 bool SimRouter::ViewIs(const router::WorkerStatus& worker, const std::set<BlockHash>& held) const {
-  const std::shared_ptr<const router::ServedModel> model = core_.FindModel("demo");
+  const std::shared_ptr<const router::ServedModel> model = core_.models()->Main("demo");
   if (model == nullptr || worker.indexed_block_count != held.size()) return false;
   return std::all_of(held.begin(), held.end(), [&](const BlockHash hash) {
     const std::vector<WorkerMatch> holders = model->index->Match({&hash, 1});

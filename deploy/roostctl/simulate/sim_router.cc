@@ -50,7 +50,7 @@ SimRouter::SimRouter(std::unique_ptr<router::Policy> policy, const router::Fleet
 void SimRouter::Submit(std::uint32_t number) {
   const Instant now = timeline_.Now();
   log_.OnArrival(number, text_.PromptTokenCount(number), now);
-  const auto models = core_.Models();
+  const auto models = core_.models()->models;
   if (models.empty()) return log_.OnRefused(number, now);
   router::GenerateSpec spec = SpecOf(number, models.front());
   const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.generate.block_hashes);

@@ -52,7 +52,7 @@ struct ClusterTest : ::testing::Test {
   }
   [[nodiscard]] bool WaitForReady(std::size_t count) {
     return Eventually([&] {
-      const std::vector<WorkerStatus> workers = fleet->Workers();
+      const std::vector<WorkerStatus> workers = fleet->View()->workers;
       return workers.size() == count && std::all_of(workers.begin(), workers.end(), [](const WorkerStatus& status) {
                return status.ready && status.index_in_sync;
              });
@@ -61,7 +61,7 @@ struct ClusterTest : ::testing::Test {
 
   std::shared_ptr<WaitingObserver> Submit(const std::vector<TokenId>& prompt, std::uint32_t max_output_tokens,
                                           GenerateSpec spec = {}) {
-    spec.model = fleet->FindModel("fake");
+    spec.model = fleet->View()->models->Main("fake");
     spec.generate.prompt = prompt;
     spec.generate.root = root;
     spec.generate.block_hashes = HashBlocks(root, prompt, kBlockTokens);
@@ -125,8 +125,8 @@ TEST_F(ClusterTest, AnEvictedTenantIsGoneFromEveryWorkerWhileItsStreamGoesOn) {
   ASSERT_EQ(stream->WaitForEnd().reason, wire::FinishReason::kLength);
   EXPECT_EQ(stream->tokens(), undisturbed->tokens());
   // The answer came after the events, and the stream's end after its last step.
-  EXPECT_TRUE(fleet->FindModel("fake")->index->Match(HashBlocks(root, hens, kBlockTokens)).empty());
-  EXPECT_FALSE(fleet->FindModel("fake")->index->Match(HashBlocks(root, ducks, kBlockTokens)).empty());
+  EXPECT_TRUE(fleet->View()->models->Main("fake")->index->Match(HashBlocks(root, hens, kBlockTokens)).empty());
+  EXPECT_FALSE(fleet->View()->models->Main("fake")->index->Match(HashBlocks(root, ducks, kBlockTokens)).empty());
   const auto again = Submit(hens, 4, of("hens"));
   ASSERT_EQ(again->WaitForEnd().reason, wire::FinishReason::kLength);
   EXPECT_EQ(again->cached_token_count(), 0U);
@@ -178,7 +178,8 @@ TEST_F(ClusterTest, RestartedWorkerIsUsedAgainAndItsBlocksAreFresh) {
   ASSERT_TRUE(WaitForReady(1));
   holder = StartWorker(id);
   ASSERT_TRUE(WaitForReady(2));
-  for (const WorkerStatus& status : fleet->Workers()) EXPECT_EQ(status.indexed_block_count, 0U);
+  const std::shared_ptr<const FleetSnapshot> view = fleet->View();
+  for (const WorkerStatus& status : view->workers) EXPECT_EQ(status.indexed_block_count, 0U);
   spare.reset();
   ASSERT_TRUE(WaitForReady(1));
   const auto second = Submit(prompt, 4);

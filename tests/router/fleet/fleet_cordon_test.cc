@@ -13,11 +13,11 @@ class FleetCordonTest : public ::testing::Test {
  protected:
   Result<void> Order(Service service, const std::string& worker, Duration patience = {}) {
     reply_.reset();
-    Result<void> sent =
-        sim_.core.Cordon({worker, service, patience}, sim_.clock.Now(), [this](std::vector<WorkerAnswer> answers) {
-          ASSERT_EQ(answers.size(), 1U);
-          reply_ = std::move(answers[0].reply);
-        });
+    Result<void> sent = sim_.core.Send(CordonOrder{worker, service, patience}, {}, sim_.clock.Now(),
+                                       [this](std::vector<WorkerAnswer> answers) {
+                                         ASSERT_EQ(answers.size(), 1U);
+                                         reply_ = std::move(answers[0].reply);
+                                       });
     sim_.DeliverAll();
     return sent;
   }
@@ -182,7 +182,7 @@ TEST_F(FleetCordonTest, ManyOpenOrdersAreRefusedAndAllEndWithTheRouter) {
   a_.SetMute(true);
   int done = 0;
   const auto order = [&] {
-    return sim_.core.Cordon({"a"}, sim_.clock.Now(), [&](const std::vector<WorkerAnswer>&) { ++done; });
+    return sim_.core.Send(CordonOrder{"a"}, {}, sim_.clock.Now(), [&](const std::vector<WorkerAnswer>&) { ++done; });
   };
   for (std::size_t i = 0; i < Cordons::kMaxOpen; ++i) ASSERT_TRUE(order().ok());
   const Result<void> more = order();

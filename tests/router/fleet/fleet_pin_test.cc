@@ -11,12 +11,12 @@ using namespace std::chrono_literals;
 class FleetCorePinTest : public ::testing::Test {
  protected:
   PinOrder OrderOf(const std::vector<TokenId>& prompt, WorkerChoice workers = {}) {
-    return {sim_.core.FindModel("demo"), wire::Pin{RootHash({}), BlocksOf(prompt), 1000}, std::move(workers)};
+    return {sim_.core.models()->Main("demo"), wire::Pin{RootHash({}), BlocksOf(prompt), 1000}, std::move(workers)};
   }
   Result<void> Pin(PinOrder order) {
     const std::vector<WorkerMatch> matches = sim_.Match(HashesOf(order));
-    Result<void> sent = sim_.core.Pin(std::move(order), matches, sim_.clock.Now(),
-                                      [this](std::vector<WorkerAnswer> answers) { Take(std::move(answers)); });
+    Result<void> sent = sim_.core.Send(std::move(order), matches, sim_.clock.Now(),
+                                       [this](std::vector<WorkerAnswer> answers) { Take(std::move(answers)); });
     sim_.DeliverAll();
     return sent;
   }

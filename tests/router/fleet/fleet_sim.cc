@@ -89,7 +89,7 @@ FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t ma
                   .id = {},
                   .refusal = {}};
   GenerateSpec spec = std::move(wishes);
-  if (spec.model == nullptr) spec.model = core.ChooseModel("demo");
+  if (spec.model == nullptr) spec.model = core.models()->Choose("demo");
   if (spec.model == nullptr) {
     request.refusal = Error{ErrorCode::kNotFound, "no such model", "model"};
     return request;
@@ -191,7 +191,7 @@ void FleetSim::Revive(FakeWorker& worker) {
 }
 
 std::vector<WorkerMatch> FleetSim::Match(std::span<const BlockHash> chain) const {
-  const std::shared_ptr<const ServedModel> model = core.FindModel("demo");
+  const std::shared_ptr<const ServedModel> model = core.models()->Main("demo");
   return model == nullptr ? std::vector<WorkerMatch>() : model->index->Match(chain);
 }
 

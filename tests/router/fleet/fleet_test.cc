@@ -36,7 +36,7 @@ struct FleetTest : ::testing::Test {
 
   [[nodiscard]] bool WaitForReady(std::size_t count) {
     return Eventually([&] {
-      const std::vector<WorkerStatus> workers = fleet->Workers();
+      const std::vector<WorkerStatus> workers = fleet->View()->workers;
       return static_cast<std::size_t>(std::count_if(workers.begin(), workers.end(), [](const WorkerStatus& status) {
                return status.ready && status.index_in_sync;
              })) == count;
@@ -46,7 +46,7 @@ struct FleetTest : ::testing::Test {
   Result<RequestId> Submit(const std::vector<TokenId>& prompt, std::uint32_t max_output_tokens,
                            std::shared_ptr<GenerationObserver> observer) {
     GenerateSpec spec;
-    spec.model = fleet->FindModel("demo");
+    spec.model = fleet->View()->models->Main("demo");
     if (spec.model == nullptr) return Error{ErrorCode::kNotFound, "no such model", "model"};
     spec.generate.prompt = prompt;
     spec.generate.root = RootHash({});
@@ -72,7 +72,7 @@ TEST_F(FleetTest, ServesOverASocket) {
   ASSERT_TRUE(Submit(prompt, 30, observer).ok());
   EXPECT_EQ(observer->WaitForEnd().reason, wire::FinishReason::kLength);
   EXPECT_EQ(observer->tokens(), ExpectedOutput(prompt, 30));
-  EXPECT_TRUE(Eventually([&] { return fleet->Workers().at(0).indexed_block_count == prompt.size() / 4; }));
+  EXPECT_TRUE(Eventually([&] { return fleet->View()->workers.at(0).indexed_block_count == prompt.size() / 4; }));
 }
 
 TEST_F(FleetTest, StreamGoesOnWhenItsWorkerDies) {
@@ -137,7 +137,11 @@ TEST_F(FleetTest, ManyThreadsSubmitAndCancelAndEachRequestEndsOnce) {
   std::vector<std::thread> clients;
   for (TokenId seed = 1; seed <= 4; ++seed) clients.emplace_back(client, seed);
   for (std::thread& thread : clients) thread.join();
-  for (const WorkerStatus& status : fleet->Workers()) EXPECT_EQ(status.in_flight_requests, 0U);
+  EXPECT_TRUE(Eventually([&] {
+    const std::shared_ptr<const FleetSnapshot> view = fleet->View();
+    return std::all_of(view->workers.begin(), view->workers.end(),
+                       [](const WorkerStatus& status) { return status.in_flight_requests == 0; });
+  }));
 }
 
 // Submits another request when its own ends.
@@ -158,7 +162,7 @@ TEST_F(FleetTest, ObserversMayCallBack) {
   ASSERT_TRUE(WaitForReady(1));
   const auto last = std::make_shared<WaitingObserver>();
   const auto first = std::make_shared<ChainingObserver>([&] {
-    EXPECT_FALSE(fleet->Workers().empty());
+    EXPECT_FALSE(fleet->View()->workers.empty());
     EXPECT_TRUE(Submit(MakePrompt(2, 9), 5, last).ok());
   });
   ASSERT_TRUE(Submit(MakePrompt(1, 9), 5, first).ok());

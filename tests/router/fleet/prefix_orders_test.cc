@@ -18,7 +18,7 @@ class PrefixOrdersTest : public ::testing::Test {
   PromptMatch Match(const std::vector<TokenId>& prompt) {
     const std::vector<BlockHash> hashes = BlocksOf(prompt);
     return sim_.core
-        .Match({.model = sim_.core.FindModel("demo"),
+        .Match({.model = sim_.core.models()->Main("demo"),
                 .prompt_token_count = static_cast<std::uint32_t>(prompt.size()),
                 .block_hashes = hashes},
                sim_.Match(hashes), sim_.clock.Now())
@@ -27,11 +27,11 @@ class PrefixOrdersTest : public ::testing::Test {
 
   Result<void> Warm(const std::vector<TokenId>& prompt, WorkerChoice workers = {}, Duration time = 1h) {
     WarmOrder order{.spec = {}, .workers = std::move(workers), .deadline = sim_.clock.Now() + time};
-    order.spec.model = sim_.core.FindModel("demo");
+    order.spec.model = sim_.core.models()->Main("demo");
     order.spec.prompt = prompt;
     order.spec.root = RootHash({});
     order.spec.block_hashes = BlocksOf(prompt);
-    return sim_.core.Warm(order, sim_.Match(order.spec.block_hashes), sim_.clock.Now(), Done());
+    return sim_.core.Send(order, sim_.Match(order.spec.block_hashes), sim_.clock.Now(), Done());
   }
 
   AnswersDone Done() {
@@ -93,7 +93,7 @@ std::vector<std::string> WorkersOfSix(std::string_view policy, int asked) {
   std::vector<std::string> workers;
   for (TokenId seed = 1; seed <= 6; ++seed) {
     const std::vector<TokenId> prompt = MakePrompt(seed, 40);
-    const PromptQuery query{sim.core.FindModel("demo"), 40, BlocksOf(prompt)};
+    const PromptQuery query{sim.core.models()->Main("demo"), 40, BlocksOf(prompt)};
     for (int i = 0; i < asked; ++i) {
       EXPECT_TRUE(sim.core.Match(query, sim.Match(query.block_hashes), sim.clock.Now()).ok());
     }
@@ -113,7 +113,7 @@ TEST_F(PrefixOrdersTest, AMatchLeavesNoTrace) {
 }
 
 TEST_F(PrefixOrdersTest, AMatchWithoutAWorkerIsUnavailable) {
-  const auto model = sim_.core.FindModel("demo");
+  const auto model = sim_.core.models()->Main("demo");
   sim_.Kill(a_);
   sim_.Kill(b_);
   sim_.Advance(3s);
@@ -124,8 +124,8 @@ TEST_F(PrefixOrdersTest, AMatchWithoutAWorkerIsUnavailable) {
 
 TEST_F(PrefixOrdersTest, TheMostUsedAreAskedOfAllWorkers) {
   a_.SetUsedPrefixes({{.hash = {1, 2}, .block_count = 3, .hits = 4, .first_tokens = {}, .last_tokens = {}}});
-  const PrefixesQuestion question{sim_.core.FindModel("demo"), 5, wire::PrefixTokens::kTell};
-  ASSERT_TRUE(sim_.core.MostUsed(question, sim_.clock.Now(), Done()).ok());
+  const PrefixesQuestion question{sim_.core.models()->Main("demo"), 5, wire::PrefixTokens::kTell};
+  ASSERT_TRUE(sim_.core.Send(question, {}, sim_.clock.Now(), Done()).ok());
   sim_.DeliverAll();
   ASSERT_EQ(done_count_, 1);
   ASSERT_EQ(answers_.size(), 2U);

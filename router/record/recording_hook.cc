@@ -1,4 +1,4 @@
-#include "router/record/recording_dispatcher.h"
+#include "router/record/recording_hook.h"
 
 #include <algorithm>
 #include <utility>
@@ -63,13 +63,12 @@ class RecordingObserver final : public GenerationObserver {
 
 }  // namespace
 
-RecordingDispatcher::RecordingDispatcher(Dispatcher& inner, Recorder& recorder, const Clock& clock)
-    : inner_(inner), recorder_(recorder), clock_(clock), start_(clock.Now()) {}
-
-Result<RequestId> RecordingDispatcher::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) {
-  RequestRecord record = RecordOf(spec, ToSeconds(clock_.Now() - start_));
-  return inner_.Submit(std::move(spec),
-                       std::make_shared<RecordingObserver>(std::move(observer), std::move(record), recorder_));
+SubmitHook RecordTo(Recorder& recorder, const Clock& clock) {
+  return
+      [&recorder, &clock, start = clock.Now()](const GenerateSpec& spec, std::shared_ptr<GenerationObserver> observer) {
+        RequestRecord record = RecordOf(spec, ToSeconds(clock.Now() - start));
+        return std::make_shared<RecordingObserver>(std::move(observer), std::move(record), recorder);
+      };
 }
 
 }  // namespace roost::router
