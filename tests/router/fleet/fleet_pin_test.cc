@@ -158,5 +158,22 @@ TEST_F(FleetCorePinTest, WithoutAWorkerIsUnavailable) {
   EXPECT_EQ(done_count_, 0);
 }
 
+TEST_F(FleetCorePinTest, ABlockIsPinnedOnlyWhereSomeWorkerHasIt) {
+  const auto prompt = MakePrompt(1, 40);
+  PinOrder order = OrderOf(prompt);
+  order.message = wire::Pin{{}, {BlocksOf(prompt).at(2)}, 1000};
+  order.what = PinOrder::What::kBlock;
+  const Error unknown = Pin(order).error();
+  EXPECT_EQ(unknown.code, ErrorCode::kNotFound);
+  EXPECT_EQ(unknown.field, "hash");
+  PinOrder unpin = order;
+  unpin.message = wire::Unpin{{}, {BlocksOf(prompt).at(2)}};
+  EXPECT_TRUE(Pin(unpin).ok()) << "a block that no worker has any more can be unpinned all the same";
+  sim_.Submit(prompt, 4);
+  sim_.Run();
+  EXPECT_TRUE(Pin(order).ok());
+  EXPECT_EQ(done_count_, 2);
+}
+
 }  // namespace
 }  // namespace roost::router

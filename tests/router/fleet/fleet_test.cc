@@ -169,6 +169,46 @@ TEST_F(FleetTest, ObserversMayCallBack) {
   EXPECT_FALSE(last->WaitForEnd().error.has_value());
 }
 
+TEST_F(FleetTest, AViewThatIsTakenWhenAnOrderIsAnsweredShowsWhatItDid) {
+  const SocketWorker worker(fleet->endpoint(), "a", 1);
+  ASSERT_TRUE(WaitForReady(1));
+  for (int i = 0; i < 20; ++i) {
+    const Service service = i % 2 == 0 ? Service::kCordoned : Service::kOpen;
+    std::promise<WorkerState> shown;
+    const auto done = [&](const std::vector<WorkerAnswer>&) { shown.set_value(fleet->View()->workers.at(0).state); };
+    ASSERT_TRUE(fleet->Send(CordonOrder{.worker_id = "a", .service = service}, done).ok());
+    EXPECT_EQ(shown.get_future().get(), i % 2 == 0 ? WorkerState::kCordoned : WorkerState::kReady) << i;
+  }
+}
+
+TEST_F(FleetTest, AViewThatIsHeldStaysAsItWas) {
+  const std::shared_ptr<const FleetSnapshot> before = fleet->View();
+  const SocketWorker worker(fleet->endpoint(), "a", 1);
+  ASSERT_TRUE(WaitForReady(1));
+  EXPECT_TRUE(before->workers.empty());
+  EXPECT_EQ(before->models->Main("demo"), nullptr);
+  EXPECT_NE(fleet->View()->models->Main("demo"), nullptr);
+}
+
+TEST_F(FleetTest, AHookSeesEachRequestAndItsEvents) {
+  const auto heard = std::make_shared<WaitingObserver>();
+  std::size_t prompt_tokens = 0;
+  FleetOptions options;
+  options.bind = "tcp://127.0.0.1:0";
+  options.on_submit = [&](const GenerateSpec& spec, std::shared_ptr<GenerationObserver> /*observer*/) {
+    prompt_tokens = spec.generate.prompt.size();
+    return heard;
+  };
+  fleet = Fleet::Start(
+              options, [](const wire::Tokenizer&) -> Result<TextBundle> { return TextBundle{}; }, metrics)
+              .value();
+  const SocketWorker worker(fleet->endpoint(), "a", 1);
+  ASSERT_TRUE(WaitForReady(1));
+  ASSERT_TRUE(Submit(MakePrompt(1, 9), 5, std::make_shared<WaitingObserver>()).ok());
+  EXPECT_FALSE(heard->WaitForEnd().error.has_value());
+  EXPECT_EQ(prompt_tokens, 9U);
+}
+
 // A thread that gets what the link thread relays.
 struct CountedSleeper final : Sleeper {
   void Wake() override { ++wakes; }
