@@ -32,8 +32,7 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
                .unix_seconds = options_.unix_seconds,
                .seed = Rng(~router_instance_)()}),
       requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics),
-      prefix_orders_(Mix64(~seed), roster_, requests_.decider(), requests_.copies(), effects_),
-      cordons_(roster_, effects_) {}
+      orders_(Mix64(~seed), roster_, requests_, effects_) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
   if (const auto* const hello = std::get_if<wire::Hello>(&message)) {
@@ -46,18 +45,13 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
     return;
   }
   worker->link.OnMessage(now);
+  if (orders_.OnMessage(worker->hello.worker_id, message)) return;
   if (auto* const step = std::get_if<wire::Step>(&message)) {
     OnStep(*worker, std::move(*step), now);
   } else if (const auto* const chunk = std::get_if<wire::Snapshot>(&message)) {
     OnSnapshot(*worker, *chunk, now);
   } else if (auto* const bundle = std::get_if<wire::Tokenizer>(&message)) {
     OnTokenizer(*worker, std::move(*bundle));
-  } else if (const auto* const pinned = std::get_if<wire::PinAnswer>(&message)) {
-    prefix_orders_.OnAnswer(worker->hello.worker_id, *pinned);
-  } else if (auto* const prefixes = std::get_if<wire::Prefixes>(&message)) {
-    prefix_orders_.OnAnswer(worker->hello.worker_id, std::move(*prefixes));
-  } else if (const auto* const evicted = std::get_if<wire::EvictAnswer>(&message)) {
-    prefix_orders_.OnAnswer(worker->hello.worker_id, *evicted);
   } else if (const auto* const adapters = std::get_if<wire::Adapters>(&message)) {
     if (adapters->epoch == worker->hello.epoch) roster_.SetAdapters(*worker, adapters->names);
   } else if (const auto* const bye = std::get_if<wire::Bye>(&message)) {
@@ -89,8 +83,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   Begin(identity, hello, now);
   const Aftermath requests = requests_.OnWorkerLost(hello.worker_id, now);
   journal_.OnLost(hello.worker_id, model, LostReason::kRestarted, requests, now);
-  prefix_orders_.OnWorkerLost(hello.worker_id);
-  cordons_.OnWorkerLost(hello.worker_id);
+  orders_.OnWorkerLost(hello.worker_id);
 }
 
 bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now) {
@@ -179,7 +172,7 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
     requests_.OnEvent(worker.hello.worker_id, std::move(event), now);
   }
   requests_.DispatchWaitingTo(worker, now);
-  cordons_.OnReport(worker, now);
+  orders_.OnReport(worker, now);
 }
 
 void FleetCore::OnSnapshot(Worker& worker, const wire::Snapshot& chunk, Instant now) {
@@ -257,8 +250,7 @@ Aftermath FleetCore::Remove(const std::string& worker_id, Instant now) {
   metrics_.ForgetWorker(roster_.Find(worker_id)->hello.model, worker_id);
   roster_.Remove(worker_id, now);
   const Aftermath requests = requests_.OnWorkerLost(worker_id, now);
-  prefix_orders_.OnWorkerLost(worker_id);
-  cordons_.OnWorkerLost(worker_id);
+  orders_.OnWorkerLost(worker_id);
   return requests;
 }
 
@@ -304,8 +296,7 @@ void FleetCore::Tick(Instant now) {
   requests_.MoveOverdue(now);
   roster_.Readmit(now);
   requests_.Expire(now);
-  prefix_orders_.Expire(now);
-  cordons_.Expire(now);
+  orders_.Expire(now);
   requests_.DispatchWaiting(now);
   roster_.revisions().SweepIndexes();
   TellArrivals(now);
@@ -366,36 +357,13 @@ Result<RequestId> FleetCore::Submit(GenerateSpec spec, std::shared_ptr<Generatio
   return requests_.Submit(std::move(spec), std::move(observer), matches, now);
 }
 
-// A refused order changes nothing.
 Result<void> FleetCore::Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done) {
   if (shut_down_) return CheckOpen();
-  if (const auto* const query = std::get_if<PromptQuery>(&order)) {
-    ROOST_ASSIGN_OR_RETURN(const PromptMatch match, Match(*query, matches, now));
-    effects_.Push(NotifyAnswers{std::move(done), AnswersOf(match)});
-    return {};
-  }
-  if (const auto* const question = std::get_if<DecisionsQuestion>(&order)) {
-    effects_.Push(NotifyAnswers{std::move(done), Find(*question)});
-    return {};
-  }
   if (const auto* const awaited = std::get_if<ModelAwaited>(&order)) return Await(*awaited, now, std::move(done));
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  if (auto* const pin = std::get_if<PinOrder>(&order)) {
-    return prefix_orders_.Pin(std::move(*pin), matches, now, std::move(done));
-  }
-  if (const auto* const question = std::get_if<PrefixesQuestion>(&order)) {
-    return prefix_orders_.MostUsed(*question, now, std::move(done));
-  }
-  if (const auto* const warm = std::get_if<WarmOrder>(&order)) {
-    return prefix_orders_.Warm(*warm, matches, now, std::move(done));
-  }
-  if (const auto* const cordon = std::get_if<CordonOrder>(&order)) {
-    return cordons_.Order(*cordon, now, std::move(done));
-  }
-  const auto& evict = std::get<EvictOrder>(order);
-  ROOST_RETURN_IF_ERROR(prefix_orders_.Evict(evict, now, std::move(done)));
-  requests_.KeepOut(evict);
-  return {};
+  const bool goes_to_workers =
+      !std::holds_alternative<PromptQuery>(order) && !std::holds_alternative<DecisionsQuestion>(order);
+  if (goes_to_workers) ROOST_RETURN_IF_ERROR(CheckOpen());
+  return orders_.Send(std::move(order), matches, now, std::move(done));
 }
 
 Result<void> FleetCore::Await(const ModelAwaited& awaited, Instant now, AnswersDone done) {
@@ -404,16 +372,6 @@ Result<void> FleetCore::Await(const ModelAwaited& awaited, Instant now, AnswersD
   }
   TellArrivals(now);  // a worker may have come meanwhile
   return {};
-}
-
-std::vector<WorkerAnswer> FleetCore::Find(const DecisionsQuestion& question) const {
-  const auto* const id = std::get_if<std::string>(&question.which);
-  std::vector<DecisionRecord> records =
-      id == nullptr ? decisions().Latest(std::get<std::size_t>(question.which)) : decisions().Find(*id);
-  std::vector<WorkerAnswer> answers;
-  answers.reserve(records.size());
-  for (DecisionRecord& record : records) answers.push_back({record.worker_id, std::move(record)});
-  return answers;
 }
 
 FleetSnapshot FleetCore::Snapshot(Instant now) {
@@ -456,8 +414,7 @@ void FleetCore::Shutdown() {
   shut_down_ = true;
   for (AnswersDone& go : arrivals_.TakeAll()) effects_.Push(NotifyAnswers{std::move(go), {}});
   requests_.EndAll({ErrorCode::kUnavailable, "the router is stopping", ""});
-  prefix_orders_.EndAll();
-  cordons_.EndAll();
+  orders_.EndAll();
 }
 
 }  // namespace roost::router

@@ -36,13 +36,12 @@
 #include "common/base/result.h"
 #include "common/base/rng.h"
 #include "router/fleet/arrivals.h"
-#include "router/fleet/cordons.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_journal.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/fleet_snapshot.h"
-#include "router/fleet/prefix_orders.h"
+#include "router/fleet/orders.h"
 #include "router/fleet/request_book.h"
 #include "router/fleet/roster.h"
 #include "router/index/prefix_index.h"
@@ -88,7 +87,7 @@ class FleetCore {
   // are half the worker timeout or more apart, this process itself was paused, and the gap does not count as silence.
   void Tick(Instant now);
 
-  // ---- from clients: see Dispatcher, RequestBook and PrefixOrders ----
+  // ---- from clients: see Dispatcher, RequestBook and Orders ----
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
   void Cancel(RequestId id) { requests_.Cancel(id); }
@@ -96,7 +95,7 @@ class FleetCore {
   [[nodiscard]] Result<void> Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done);
   // What PromptQuery asks.
   [[nodiscard]] Result<PromptMatch> Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now) {
-    return prefix_orders_.Match(query, matches, now);
+    return orders_.Match(query, matches, now);
   }
 
   // All that Dispatcher::View shows. O(workers + the decision log · candidates).
@@ -125,7 +124,6 @@ class FleetCore {
   // An error when clients' requests can not be sent now.
   [[nodiscard]] Result<void> CheckOpen() const;
   [[nodiscard]] Result<void> Await(const ModelAwaited& awaited, Instant now, AnswersDone done);
-  [[nodiscard]] std::vector<WorkerAnswer> Find(const DecisionsQuestion& question) const;
   void OnHello(const std::string& identity, const wire::Hello& hello, Instant now);
   // False when another process has the name; then it refuses the hello.
   [[nodiscard]] bool YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now);
@@ -159,8 +157,7 @@ class FleetCore {
   EffectQueue effects_;
   Roster roster_;
   RequestBook requests_;
-  PrefixOrders prefix_orders_;
-  Cordons cordons_;
+  Orders orders_;
   Arrivals arrivals_;
   FleetJournal journal_;
 

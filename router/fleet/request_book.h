@@ -122,7 +122,7 @@ class RequestBook {
   [[nodiscard]] std::size_t waiting_count() const { return waiting_.size(); }
   // The number of prefix copies that workers are computing.
   [[nodiscard]] std::size_t copy_count() const { return copies_.size(); }
-  // Shared with the operators' commands: see PrefixOrders.
+  // Shared with operators' orders: see Orders.
   [[nodiscard]] Decider& decider() { return decider_; }
   [[nodiscard]] PrefixCopies& copies() { return copies_; }
 

@@ -184,13 +184,13 @@ TEST_F(FleetCordonTest, ManyOpenOrdersAreRefusedAndAllEndWithTheRouter) {
   const auto order = [&] {
     return sim_.core.Send(CordonOrder{"a"}, {}, sim_.clock.Now(), [&](const std::vector<WorkerAnswer>&) { ++done; });
   };
-  for (std::size_t i = 0; i < Cordons::kMaxOpen; ++i) ASSERT_TRUE(order().ok());
+  for (std::size_t i = 0; i < Orders::kMaxOpen; ++i) ASSERT_TRUE(order().ok());
   const Result<void> more = order();
   ASSERT_FALSE(more.ok());
   EXPECT_EQ(more.error().code, ErrorCode::kOverloaded);
   sim_.core.Shutdown();
   sim_.CarryOutEffects();
-  EXPECT_EQ(done, static_cast<int>(Cordons::kMaxOpen));
+  EXPECT_EQ(done, static_cast<int>(Orders::kMaxOpen));
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ TEST_F(FleetEvictTest, AWorkerThatDoesNotKnowOfItIsNotAskedAndSaidToBeSo) {
 TEST_F(FleetEvictTest, AWorkerThatTakesTooLongHasNoAnswer) {
   b_.SetMute(true);
   ASSERT_TRUE(Evict(OrderOf(MakePrompt(1, 40))).ok());
-  sim_.Advance(PrefixOrders::kEvictPatience - 200ms);
+  sim_.Advance(Orders::kEvictPatience - 200ms);
   EXPECT_EQ(done_count_, 0);
   sim_.Advance(400ms);
   ASSERT_EQ(done_count_, 1);

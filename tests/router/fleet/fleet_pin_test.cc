@@ -61,7 +61,7 @@ TEST_F(FleetCorePinTest, ReachesAllWorkersOfTheModelAndTellsWhatTheyKept) {
 TEST_F(FleetCorePinTest, AWorkerThatTakesTooLongHasNoAnswer) {
   b_.SetMute(true);
   ASSERT_TRUE(Pin(OrderOf(MakePrompt(1, 40))).ok());
-  sim_.Advance(PrefixOrders::kAnswerPatience - 200ms);
+  sim_.Advance(Orders::kAnswerPatience - 200ms);
   EXPECT_EQ(done_count_, 0);
   sim_.Advance(400ms);
   ASSERT_EQ(done_count_, 1);
@@ -106,10 +106,10 @@ TEST_F(FleetCorePinTest, AnAnswerThatNobodyAskedForIsIgnored) {
 
 TEST_F(FleetCorePinTest, OpenQuestionsAreBounded) {
   a_.SetMute(true);
-  for (std::size_t i = 0; i < Inquiries::kMaxOpen; ++i) ASSERT_TRUE(Pin(OrderOf(MakePrompt(1, 40))).ok());
+  for (std::size_t i = 0; i < Orders::kMaxOpen; ++i) ASSERT_TRUE(Pin(OrderOf(MakePrompt(1, 40))).ok());
   EXPECT_EQ(Pin(OrderOf(MakePrompt(1, 40))).error().code, ErrorCode::kOverloaded);
   sim_.Advance(3s);
-  EXPECT_EQ(done_count_, static_cast<int>(Inquiries::kMaxOpen));
+  EXPECT_EQ(done_count_, static_cast<int>(Orders::kMaxOpen));
   EXPECT_TRUE(Pin(OrderOf(MakePrompt(1, 40))).ok());
 }
 
