@@ -108,7 +108,7 @@ void SimRouter::EvictAll() { Order({.what = wire::TenantToEvict{}}); }
 
 // Refused while no worker is there.
 void SimRouter::Order(const router::EvictOrder& order) {
-  static_cast<void>(core_.Evict(order, clock_.Now(), [](const std::vector<router::WorkerAnswer>&) {}));
+  static_cast<void>(core_.Send(order, {}, clock_.Now(), [](const std::vector<router::WorkerAnswer>&) {}));
   CarryOut();
 }
 
