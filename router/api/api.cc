@@ -123,18 +123,27 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", Door::kAdmin, CallThread::kText, &Api::Workers},
       Route{"GET", "/admin/v1/models", Match::kExact, "models", Door::kAdmin, CallThread::kText, &Api::ModelFacts},
       Route{"GET", "/admin/v1/history", Match::kExact, "history", Door::kAdmin, CallThread::kText, &Api::History},
-      Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", Door::kAdmin, CallThread::kText, &Api::Decisions},
+      Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanDecisions>},
       Route{"GET", "/admin/v1/queues", Match::kExact, "queues", Door::kAdmin, CallThread::kText, &Api::Queues},
       Route{"GET", "/admin/v1/usage", Match::kExact, "usage", Door::kAdmin, CallThread::kText, &Api::UsageOfKeys},
       Route{"GET", "/admin/v1/prefixes", Match::kExact, "prefixes", Door::kAdmin, CallThread::kText, &Api::Prefixes},
-      Route{"POST", "/admin/v1/warm", Match::kExact, "warm", Door::kAdmin, CallThread::kText, &Api::Warm},
-      Route{"POST", "/admin/v1/match", Match::kExact, "match", Door::kAdmin, CallThread::kText, &Api::Match},
-      Route{"POST", "/admin/v1/pin", Match::kExact, "pin", Door::kAdmin, CallThread::kText, &Api::Pin},
-      Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", Door::kAdmin, CallThread::kText, &Api::Unpin},
-      Route{"POST", "/admin/v1/evict", Match::kExact, "evict", Door::kAdmin, CallThread::kText, &Api::Evict},
-      Route{"POST", "/admin/v1/cordon", Match::kExact, "cordon", Door::kAdmin, CallThread::kText, &Api::Cordon},
-      Route{"POST", "/admin/v1/uncordon", Match::kExact, "uncordon", Door::kAdmin, CallThread::kText, &Api::Uncordon},
-      Route{"POST", "/admin/v1/drain", Match::kExact, "drain", Door::kAdmin, CallThread::kText, &Api::Drain},
+      Route{"POST", "/admin/v1/warm", Match::kExact, "warm", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanWarmUp>},
+      Route{"POST", "/admin/v1/match", Match::kExact, "match", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanMatch>},
+      Route{"POST", "/admin/v1/pin", Match::kExact, "pin", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanPin>},
+      Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanUnpin>},
+      Route{"POST", "/admin/v1/evict", Match::kExact, "evict", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanEviction>},
+      Route{"POST", "/admin/v1/cordon", Match::kExact, "cordon", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanCordon>},
+      Route{"POST", "/admin/v1/uncordon", Match::kExact, "uncordon", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanUncordon>},
+      Route{"POST", "/admin/v1/drain", Match::kExact, "drain", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanDrain>},
   };
   return kRoutes;
 }
@@ -364,31 +373,20 @@ void Api::Version(Call& call) {
 
 void Api::OpenApi(Call& call) { Answer(call, JsonResponse(OpenApiBody(options_.version))); }
 
-void Api::Decisions(Call& call) {
-  const Result<void> asked = AskDecisions(call);
-  if (!asked.ok()) AnswerError(call, asked.error());
-}
-
-Result<void> Api::AskDecisions(Call& call) {
+Result<Api::Plan> Api::PlanDecisions(Call& call) {
   ROOST_ASSIGN_OR_RETURN(const DecisionsQuery query, ParseDecisionsQuery(call.request.query));
-  DecisionsQuestion question{.which = std::size_t{query.limit}};
+  DecisionsQuestion question{.which = query.limit};
   if (query.request_id) question.which = *query.request_id;
-  return services_.dispatcher.Send(
-      std::move(question), AnswerLater(call, [this, id = query.request_id](std::span<const WorkerAnswer> answers) {
-        return DecisionsAnswer(answers, id);
-      }));
-}
-
-Result<std::string> Api::DecisionsAnswer(std::span<const WorkerAnswer> answers,
-                                         const std::optional<std::string>& request_id) const {
-  std::vector<DecisionRecord> records;
-  for (const WorkerAnswer& answer : answers) records.push_back(std::get<DecisionRecord>(answer.reply));
-  if (request_id && records.empty()) {
-    return Error{ErrorCode::kNotFound,
-                 fmt::format("no decision about '{}' among the last {}", *request_id, DecisionLog::kCapacity),
-                 "request_id"};
-  }
-  return DecisionsBody(records, services_.clock.Now());
+  const auto body = [this, id = query.request_id](std::span<const WorkerAnswer> answers) -> Result<std::string> {
+    if (id && answers.empty()) {
+      return Error{ErrorCode::kNotFound,
+                   fmt::format("no decision about '{}' among the last {}", *id, DecisionLog::kCapacity), "request_id"};
+    }
+    std::vector<DecisionRecord> records;
+    for (const WorkerAnswer& answer : answers) records.push_back(std::get<DecisionRecord>(answer.reply));
+    return DecisionsBody(records, services_.clock.Now());
+  };
+  return Plan{std::move(question), body};
 }
 
 void Api::Queues(Call& call) { Answer(call, JsonResponse(QueuesBody(services_.dispatcher.View()->queues))); }

@@ -81,41 +81,33 @@ AnswersDone Api::AnswerLater(const Call& call, MakeBody make_body) {
   };
 }
 
-void Api::Pin(Call& call) { ApplyPin(call, PinAction::kPin); }
-void Api::Unpin(Call& call) { ApplyPin(call, PinAction::kUnpin); }
-
-void Api::ApplyPin(Call& call, PinAction action) {
-  const Result<void> sent = SendPin(call, action);
+void Api::SendOrder(const Call& call, Result<Plan> plan) {
+  Result<void> sent = plan.ok() ? Result<void>() : Result<void>(plan.error());
+  if (plan.ok()) sent = services_.dispatcher.Send(std::move(plan->order), AnswerLater(call, std::move(plan->body)));
   if (!sent.ok()) AnswerError(call, sent.error());
 }
 
-Result<void> Api::SendPin(Call& call, PinAction action) {
+Result<Api::Plan> Api::PlanPins(Call& call, PinAction action) {
   const std::size_t size = call.request.body.size();
   ROOST_ASSIGN_OR_RETURN(const PinRequest request, ReadBody(call, &ParsePinRequest));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), ParseBytes(size) + EncodeBytes(size)));
-  if (request.block) return SendBlockPin(call, request, action);
-  ROOST_ASSIGN_OR_RETURN(PinPlan plan, MakePinPlan(call.model, request, action, Settings()));
-  const PromptSize prompt = SizeOf(*call.model, plan.block_count, plan.prompt_token_count);
-  return services_.dispatcher.Send(
-      std::move(plan.order),
-      AnswerLater(call, [prompt](std::span<const WorkerAnswer> answers) { return PinBody(prompt, answers); }));
-}
-
-Result<void> Api::SendBlockPin(Call& call, const PinRequest& request, PinAction action) {
-  const BlockOfModel block{call.model->name, *request.block};
-  return services_.dispatcher.Send(
-      MakeBlockOrder(call.model, request, action),
-      AnswerLater(call, [block](std::span<const WorkerAnswer> answers) { return PinBody(block, answers); }));
-}
-
-void Api::Evict(Call& call) {
-  const Result<void> sent = SendEvict(call);
-  if (!sent.ok()) AnswerError(call, sent.error());
+  PinnedPart part;
+  Plan plan;
+  if (request.block) {
+    part = BlockOfModel{call.model->name, *request.block};
+    plan.order = MakeBlockOrder(call.model, request, action);
+  } else {
+    ROOST_ASSIGN_OR_RETURN(PinPlan pin, MakePinPlan(call.model, request, action, Settings()));
+    part = SizeOf(*call.model, pin.block_count, pin.prompt_token_count);
+    plan.order = std::move(pin.order);
+  }
+  plan.body = [part](std::span<const WorkerAnswer> answers) { return PinBody(part, answers); };
+  return plan;
 }
 
 // Taken also while the model's requests are refused because too many wait. This router's memory of texts goes as a
 // whole.
-Result<void> Api::SendEvict(Call& call) {
+Result<Api::Plan> Api::PlanEviction(Call& call) {
   HttpBody& body = call.request.body;
   const std::size_t size = body.size();
   ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size)));
@@ -131,25 +123,19 @@ Result<void> Api::SendEvict(Call& call) {
       revisions.push_back(std::move(model));
     }
   }
-  ROOST_ASSIGN_OR_RETURN(EvictPlan plan, MakeEvictPlan(revisions, request, Settings()));
+  ROOST_ASSIGN_OR_RETURN(EvictPlan eviction, MakeEvictPlan(revisions, request, Settings()));
   memo_->Clear();
-  const EvictedSize told{
-      .model = request.model,
-      .tenant = request.tenant,
-      .prompt = request.prompt ? std::optional(PromptSize{request.model, plan.block_count, plan.prompt_token_count})
-                               : std::nullopt,
-      .block = request.block};
-  return services_.dispatcher.Send(
-      std::move(plan.order),
-      AnswerLater(call, [told](std::span<const WorkerAnswer> answers) { return EvictBody(told, answers); }));
+  const EvictedSize told{.model = request.model,
+                         .tenant = request.tenant,
+                         .prompt = request.prompt ? std::optional(PromptSize{request.model, eviction.block_count,
+                                                                             eviction.prompt_token_count})
+                                                  : std::nullopt,
+                         .block = request.block};
+  return Plan{std::move(eviction.order),
+              [told](std::span<const WorkerAnswer> answers) { return EvictBody(told, answers); }};
 }
 
-void Api::Warm(Call& call) {
-  const Result<void> sent = SendWarm(call);
-  if (!sent.ok()) AnswerError(call, sent.error());
-}
-
-Result<void> Api::SendWarm(Call& call) {
+Result<Api::Plan> Api::PlanWarmUp(Call& call) {
   const std::size_t size = call.request.body.size();
   ROOST_ASSIGN_OR_RETURN(const WarmRequest request, ReadBody(call, &ParseWarmRequest));
   ByteBudget::Guard& memory = call.request.body.memory();
@@ -167,18 +153,12 @@ Result<void> Api::SendWarm(Call& call) {
   order.spec.salt = request.prompt.fields().cache.salt;
   ROOST_RETURN_IF_ERROR(Hold(memory, SpecBytes(order.spec)));
   order.spec.memory = std::make_shared<ByteBudget::Guard>(std::move(memory));
-  const PromptSize told = SizeOf(*call.model, order.spec.block_hashes.size(), order.spec.prompt.size());
-  return services_.dispatcher.Send(std::move(order), AnswerLater(call, [told](std::span<const WorkerAnswer> answers) {
-                                     return WarmBody(told, answers);
-                                   }));
+  const PromptSize told =
+      SizeOf(*call.model, order.spec.generate.block_hashes.size(), order.spec.generate.prompt.size());
+  return Plan{std::move(order), [told](std::span<const WorkerAnswer> answers) { return WarmBody(told, answers); }};
 }
 
-void Api::Match(Call& call) {
-  const Result<void> asked = AskMatch(call);
-  if (!asked.ok()) AnswerError(call, asked.error());
-}
-
-Result<void> Api::AskMatch(Call& call) {
+Result<Api::Plan> Api::PlanMatch(Call& call) {
   const std::size_t size = call.request.body.size();
   ROOST_ASSIGN_OR_RETURN(const PromptRequest request, ReadBody(call, &ParseQuestion));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), ParseBytes(size) + EncodeBytes(size)));
@@ -186,9 +166,7 @@ Result<void> Api::AskMatch(Call& call) {
   const PromptQuery query{.model = call.model,
                           .prompt_token_count = static_cast<std::uint32_t>(prompt.tokens.size()),
                           .block_hashes = std::move(prompt.hashes)};
-  return services_.dispatcher.Send(query, AnswerLater(call, [query](std::span<const WorkerAnswer> answers) {
-                                     return MatchBody(query, MatchOf(answers));
-                                   }));
+  return Plan{query, [query](std::span<const WorkerAnswer> answers) { return MatchBody(query, MatchOf(answers)); }};
 }
 
 void Api::Prefixes(Call& call) {

@@ -21,26 +21,17 @@ void Api::Workers(Call& call) {
 
 void Api::History(Call& call) { Answer(call, JsonResponse(options_.history_json())); }
 
-void Api::Cordon(Call& call) { ApplyCordon(call, CordonVerb::kCordon); }
-void Api::Uncordon(Call& call) { ApplyCordon(call, CordonVerb::kUncordon); }
-void Api::Drain(Call& call) { ApplyCordon(call, CordonVerb::kDrain); }
-
-void Api::ApplyCordon(Call& call, CordonVerb verb) {
-  const Result<void> sent = SendCordon(call, verb);
-  if (!sent.ok()) AnswerError(call, sent.error());
-}
-
 // Taken also while no worker takes requests.
-Result<void> Api::SendCordon(Call& call, CordonVerb verb) {
+Result<Api::Plan> Api::PlanService(Call& call, CordonVerb verb) {
   HttpBody& body = call.request.body;
   ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(body.size())));
   JsonBody json(body.TakeText(JsonBody::kPadding));
   ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
   ROOST_ASSIGN_OR_RETURN(CordonOrder order, ParseCordonRequest(object, verb));
-  return services_.dispatcher.Send(std::move(order), AnswerLater(call, [](std::span<const WorkerAnswer> answers) {
-                                     ROOST_CHECK(answers.size() == 1);
-                                     return CordonBody(answers.front());
-                                   }));
+  return Plan{std::move(order), [](std::span<const WorkerAnswer> answers) {
+                ROOST_CHECK(answers.size() == 1);
+                return CordonBody(answers.front());
+              }};
 }
 
 }  // namespace roost::router

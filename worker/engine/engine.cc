@@ -54,12 +54,6 @@ std::unique_ptr<EvictionPolicy> MakePolicy(const EngineOptions& options, std::ui
   return std::move(policy).value();
 }
 
-std::optional<Instant> After(std::uint64_t ms, Instant now) {
-  // A time beyond the clock's range counts as no time; adding it would wrap around.
-  if (ms == 0 || ms > wire::kMaxKeepMs) return std::nullopt;
-  return now + std::chrono::milliseconds(ms);
-}
-
 RetentionHint HintOf(std::uint32_t priority, std::uint64_t duration_ms, const wire::Generate& request) {
   RetentionHint hint{.priority = priority, .duration = std::chrono::milliseconds(duration_ms)};
   if (duration_ms == 0) hint.priority = kDefaultRetentionPriority;

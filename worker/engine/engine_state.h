@@ -79,6 +79,12 @@ struct ConstrainedSubmit {
   }
 };
 
+// Empty for 0. A time beyond the clock's range counts as none, too; adding it would wrap around.
+[[nodiscard]] inline std::optional<Instant> After(std::uint64_t ms, Instant now) {
+  if (ms == 0 || ms > wire::kMaxKeepMs) return std::nullopt;
+  return now + std::chrono::milliseconds(ms);
+}
+
 // An order to erase something, until it is complete.
 struct OpenEviction {
   LinkId link;

@@ -28,10 +28,10 @@ class OrdersTest : public ::testing::Test {
   Result<void> Warm(const std::vector<TokenId>& prompt, WorkerChoice workers = {}, Duration time = 1h) {
     WarmOrder order{.spec = {}, .workers = std::move(workers), .deadline = sim_.clock.Now() + time};
     order.spec.model = sim_.core.models()->Main("demo");
-    order.spec.prompt = prompt;
-    order.spec.root = RootHash({});
-    order.spec.block_hashes = BlocksOf(prompt);
-    return sim_.core.Send(order, sim_.Match(order.spec.block_hashes), sim_.clock.Now(), Done());
+    order.spec.generate.prompt = prompt;
+    order.spec.generate.root = RootHash({});
+    order.spec.generate.block_hashes = BlocksOf(prompt);
+    return sim_.core.Send(order, sim_.Match(order.spec.generate.block_hashes), sim_.clock.Now(), Done());
   }
 
   AnswersDone Done() {
