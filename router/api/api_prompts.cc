@@ -61,7 +61,7 @@ OpenAiAnswerOptions AnswerOptions(const ServedModel& model, const SamplingFields
   return {.tokenizer = model.tokenizer,
           .usage_report = fields.usage_report,
           .token_ids = fields.token_ids,
-          .logprobs = fields.output_logprobs ? Logprobs::kTell : Logprobs::kOmit,
+          .logprobs = fields.generate.output_logprobs ? Logprobs::kTell : Logprobs::kOmit,
           .echo = echo};
 }
 
@@ -119,7 +119,7 @@ Result<void> Api::CheckFreeCalls(const ToolSet& tools, ToolFamily calls) {
 // its place behind reasoning and beside calls.
 Result<void> Api::ConstrainCalls(const ServedModel& model, Prompt& prompt) {
   const ToolFamily calls = prompt.family.tools;
-  const bool has_own_form = !prompt.tools.is_forced() && prompt.fields.constraint;
+  const bool has_own_form = !prompt.tools.is_forced() && prompt.fields.generate.constraint;
   const bool limits_xml = HasXmlCalls(calls) && prompt.tools.use == ToolUse::kAuto && prompt.tools.limits_calls();
   if (!HasCallSyntax(calls) && !limits_xml) ROOST_RETURN_IF_ERROR(CheckFreeCalls(prompt.tools, calls));
   if (!HasCallSyntax(calls) && !limits_xml && !has_own_form) return {};
@@ -130,12 +130,12 @@ Result<void> Api::ConstrainCalls(const ServedModel& model, Prompt& prompt) {
   OutputFamily family = model.chat_template->family();
   family.tools = prompt.family.tools;
   const CallSyntax syntax{family, prompt.reasoning_start, special_token};
-  Result<std::optional<wire::Constraint>> read = has_own_form
-                                                     ? FormConstraint(*prompt.fields.constraint, prompt.tools, syntax)
-                                                     : CallConstraint(prompt.tools, syntax);
+  Result<std::optional<wire::Constraint>> read =
+      has_own_form ? FormConstraint(*prompt.fields.generate.constraint, prompt.tools, syntax)
+                   : CallConstraint(prompt.tools, syntax);
   ROOST_ASSIGN_OR_RETURN(std::optional<wire::Constraint> constraint, std::move(read));
   if (!constraint) return {};
-  prompt.fields.constraint = std::move(constraint);
+  prompt.fields.generate.constraint = std::move(constraint);
   prompt.tools.forced_form = ForcedForm::kFamily;
   return {};
 }
@@ -384,7 +384,8 @@ Result<void> Api::HoldAnswer(const Call& call, Prompt& prompt) {
   const SamplingFields& fields = prompt.fields;
   AnswerShape shape{.delivery = fields.delivery, .token_ids = fields.token_ids};
   for (const std::string& stop : fields.stop) shape.stop_bytes += stop.size();
-  AnswerBound bound{.choices = prompt.specs.size() * fields.choice_count, .logprobs = fields.output_logprobs};
+  AnswerBound bound{.choices = prompt.specs.size() * fields.generate.sample_count,
+                    .logprobs = fields.generate.output_logprobs};
   for (const GenerateSpec& spec : prompt.specs) {
     bound.start_bytes += AnswerStartBytes(spec, shape);
     bound.tokens = std::max<std::uint64_t>(bound.tokens, spec.generate.max_output_tokens);

@@ -108,25 +108,21 @@ Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_t
                fields.max_output_tokens_field};
 }
 
-Result<std::uint32_t> LeastOutput(std::uint32_t max_output_tokens, const SamplingFields& fields) {
-  if (fields.min_output_tokens <= max_output_tokens) return fields.min_output_tokens;
+Result<void> CheckLeastOutput(const wire::Generate& generate) {
+  if (generate.min_output_tokens <= generate.max_output_tokens) return {};
   return InvalidArgument("min_tokens", "{} is more than the {} tokens that the answer may have",
-                         fields.min_output_tokens, max_output_tokens);
+                         generate.min_output_tokens, generate.max_output_tokens);
 }
 
-wire::Sampling MakeSampling(const wire::SamplingDefaults& defaults, const SamplingFields& fields,
-                            std::uint64_t default_seed) {
-  wire::Sampling sampling;
+// Sets what the request leaves to the model.
+void ApplyDefaults(const wire::SamplingDefaults& defaults, const SamplingFields& fields, std::uint64_t default_seed,
+                   wire::Sampling& sampling) {
   sampling.temperature = fields.temperature.value_or(defaults.temperature);
   sampling.top_p = fields.top_p.value_or(defaults.top_p);
   sampling.top_k = fields.top_k.value_or(defaults.top_k);
   sampling.seed = fields.seed.value_or(default_seed);
   sampling.min_p = fields.min_p.value_or(defaults.min_p);
   sampling.repetition_penalty = fields.repetition_penalty.value_or(defaults.repetition_penalty);
-  sampling.presence_penalty = fields.presence_penalty;
-  sampling.frequency_penalty = fields.frequency_penalty;
-  sampling.logit_bias = fields.logit_bias;
-  return sampling;
 }
 
 // A hash of the session id and the root of its blocks. Never 0, which means no session.
@@ -271,17 +267,12 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
                                       const SamplingFields& fields, const PromptSource& source) {
   if (prompt.tokens.empty()) return InvalidArgument(std::string(source.field), "must hold at least one token");
   GenerateSpec spec;
+  spec.generate = fields.generate;
   ROOST_ASSIGN_OR_RETURN(spec.generate.max_output_tokens,
                          OutputBound(*model, prompt.tokens.size(), fields, source.field));
-  ROOST_RETURN_IF_ERROR(CheckLogitBias(*model, fields.logit_bias));
-  spec.generate.sampling = MakeSampling(model->sampling, fields, source.default_seed);
-  spec.generate.stop_tokens = fields.stop_tokens;
-  spec.generate.ignore_eos = fields.ignore_eos;
-  ROOST_ASSIGN_OR_RETURN(spec.generate.min_output_tokens, LeastOutput(spec.generate.max_output_tokens, fields));
-  spec.generate.output_logprobs = fields.output_logprobs;
-  spec.generate.prompt_logprobs = fields.prompt_logprobs;
-  spec.generate.sample_count = fields.choice_count;
-  spec.generate.constraint = fields.constraint;
+  ROOST_RETURN_IF_ERROR(CheckLogitBias(*model, fields.generate.sampling.logit_bias));
+  ROOST_RETURN_IF_ERROR(CheckLeastOutput(spec.generate));
+  ApplyDefaults(model->sampling, fields, source.default_seed, spec.generate.sampling);
   spec.generate.tenant = source.scope.tenant;
   spec.salt = fields.cache.salt;
   const BlockHash scope_root = ScopeRoot(*model, spec.generate.tenant, spec.salt);

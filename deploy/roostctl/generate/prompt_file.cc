@@ -93,7 +93,7 @@ void ApplyDefaults(const ServedModel& model, const PromptDefaults& defaults, Rea
     fields.max_output_tokens = std::min(defaults.max_tokens, room);
   }
   if (!fields.temperature) fields.temperature = defaults.temperature;
-  fields.ignore_eos = fields.ignore_eos || defaults.ignore_eos;
+  fields.generate.ignore_eos = fields.generate.ignore_eos || defaults.ignore_eos;
 }
 
 Result<OfflineRequest> ReadRequest(std::string text, std::size_t index, const std::shared_ptr<const ServedModel>& model,
