@@ -241,8 +241,8 @@ TEST_F(KeysTest, ATenantsBlocksAreItsOwnAndASaltDividesThem) {
   const std::vector<const GenerateSpec*> apart{&acme, &bird, &acme_salted, &bird_salted};
   for (std::size_t i = 0; i < apart.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      for (std::size_t block = 0; block < apart[i]->block_hashes.size(); ++block) {
-        EXPECT_NE(apart[i]->block_hashes[block], apart[j]->block_hashes[block]);
+      for (std::size_t block = 0; block < apart[i]->generate.block_hashes.size(); ++block) {
+        EXPECT_NE(apart[i]->generate.block_hashes[block], apart[j]->generate.block_hashes[block]);
       }
     }
   }

@@ -147,7 +147,7 @@ TEST_F(FleetAdaptersTest, WhoseWorkersAreGoneIsExpectedForAWhile) {
   EXPECT_EQ(sim.core.models()->Choose("poet"), nullptr);
   EXPECT_TRUE(sim.core.models()->IsExpected("poet", sim.clock.Now()));
   EXPECT_FALSE(sim.core.models()->IsExpected("clerk", sim.clock.Now()));
-  sim.clock.Advance(Revisions::kMemoryOfModels);
+  sim.clock.Advance(ModelDirectory::kMemoryOfModels);
   EXPECT_FALSE(sim.core.models()->IsExpected("poet", sim.clock.Now()));
 }
 
@@ -159,7 +159,7 @@ TEST_F(FleetAdaptersTest, AnAdapterWhoseOnlyWorkerIsAwayIsExpectedThoughOthersSe
   EXPECT_EQ(sim.core.models()->Choose("poet"), nullptr);
   EXPECT_NE(sim.core.models()->Choose("clerk"), nullptr);
   EXPECT_TRUE(sim.core.models()->IsExpected("poet", sim.clock.Now())) << "the worker may be restarting";
-  sim.clock.Advance(Revisions::kMemoryOfModels);
+  sim.clock.Advance(ModelDirectory::kMemoryOfModels);
   EXPECT_FALSE(sim.core.models()->IsExpected("poet", sim.clock.Now()));
 }
 

@@ -158,7 +158,7 @@ TEST_F(FleetCordonTest, AnOlderWorkerIsNotAsked) {
   older.SayHello();
   sim_.DeliverAll();
   ASSERT_TRUE(Cordon("older").ok());
-  EXPECT_EQ(reply_, WorkerReply{NotSupported{}});
+  EXPECT_TRUE(reply_ && std::holds_alternative<NotSupported>(*reply_));
   EXPECT_EQ(older.cordon_count(), 0);
   EXPECT_EQ(ShownState("older"), WorkerState::kReady);
 }
@@ -169,13 +169,13 @@ TEST_F(FleetCordonTest, NoAnswerOfAWorkerThatIsSilentOrLost) {
   sim_.Advance(1900ms);
   EXPECT_FALSE(reply_.has_value());
   sim_.Advance(200ms);
-  EXPECT_EQ(reply_, WorkerReply{});
+  EXPECT_TRUE(reply_ && std::holds_alternative<std::monostate>(*reply_));
 
   sim_.Submit(MakePrompt(1, 40), 30);
   ASSERT_TRUE(Drain("b", 60s).ok());
   sim_.Kill(b_);
   sim_.Advance(4s);
-  EXPECT_EQ(reply_, WorkerReply{});
+  EXPECT_TRUE(reply_ && std::holds_alternative<std::monostate>(*reply_));
 }
 
 TEST_F(FleetCordonTest, ManyOpenOrdersAreRefusedAndAllEndWithTheRouter) {
