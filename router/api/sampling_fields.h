@@ -37,8 +37,9 @@ enum class TokenIdReport { kOmit, kTell };
 enum class Logprobs { kOmit, kTell };
 
 struct SamplingFields {
-  // What workers are told as the request has it: penalties and biases, stop_tokens, ignore_eos, min_tokens, logprobs
-  // and prompt_logprobs, n, and the form of the output (structured_output.h). The rest is set by MakeGenerateSpec.
+  // The message to workers as far as the request makes it: penalties and biases, stop_tokens, ignore_eos, min_tokens,
+  // logprobs and prompt_logprobs, n, and the form of the output (structured_output.h). The rest is set by
+  // MakeGenerateSpec.
   wire::Generate generate;
   std::string model;  // empty: not given
   Delivery delivery = Delivery::kWhole;

@@ -224,7 +224,7 @@ struct ModelAwaited {
   std::string model;
 };
 
-// What operators want of workers, or want to know of them. The answers are one for each worker that the order goes to,
+// An operator's order to workers, or a question about them. The answers are one for each worker that the order goes to,
 // in PrefixesQuestion, PinOrder, WarmOrder and EvictOrder; one in CordonOrder; as AnswersOf says in PromptQuery; one
 // for each decision, with the worker that it chose, in DecisionsQuestion; none in ModelAwaited.
 using Order = std::variant<PinOrder, PrefixesQuestion, WarmOrder, EvictOrder, CordonOrder, PromptQuery,

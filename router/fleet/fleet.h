@@ -91,7 +91,7 @@ class Fleet final : public Dispatcher {
   void FeedOne(Incoming incoming, Instant now);
   // May the sender of a hello have its name and model?
   [[nodiscard]] Result<void> CheckHello(const std::string& public_key, const wire::Hello& hello) const;
-  // Swaps in a new view if it is time, or if `effects` tell somebody of what it should show. With the mutex.
+  // Swaps in a new view if it is time, or if `effects` answer an order. With the mutex.
   void Publish(const std::vector<Effect>& effects);
   // How long the link thread may wait for messages: until its next tick, or until a view is due.
   [[nodiscard]] std::chrono::milliseconds Patience() const;

@@ -93,7 +93,7 @@ class FleetCore {
   void Cancel(RequestId id) { requests_.Cancel(id); }
   // `matches` is MatchesOf(order).
   [[nodiscard]] Result<void> Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done);
-  // What PromptQuery asks.
+  // The result of a PromptQuery.
   [[nodiscard]] Result<PromptMatch> Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now) {
     return orders_.Match(query, matches, now);
   }

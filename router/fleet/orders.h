@@ -60,7 +60,7 @@ class Orders {
 
   // See Dispatcher; all but ModelAwaited. `matches` is MatchesOf(order). A refused order changes nothing.
   [[nodiscard]] Result<void> Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done);
-  // What PromptQuery asks.
+  // The result of a PromptQuery.
   [[nodiscard]] Result<PromptMatch> Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now);
 
   // False when the message is no answer. Ignores a second answer, one of a worker that was not asked, and one to an

@@ -73,7 +73,7 @@ struct WorkerAnswer {
   WorkerReply reply = {};
 };
 
-// What a request with a prompt would find.
+// The caches as a request with a prompt would find them.
 struct PromptMatch {
   std::vector<PromptHolder> holders;   // all workers that serve the model, those with most blocks first
   std::optional<PromptChoice> choice;  // empty when none of them takes requests now

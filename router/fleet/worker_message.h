@@ -31,7 +31,7 @@ struct ChoiceRange {
   std::uint32_t count = 1;
 };
 
-// What one attempt changes in its request's message: it generates `choices`, which already have the tokens of `output`
+// One attempt's changes to its request's message: it generates `choices`, which already have the tokens of `output`
 // after the prompt. `hashes` are those of the full blocks of prompt and output. Log probabilities of the prompt are
 // requested only once.
 struct WorkerOrder {

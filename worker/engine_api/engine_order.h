@@ -1,5 +1,5 @@
-// What routers ask of an engine's cache, and its replies. A new order is one alternative here, with its name and its
-// refusal, and one CarryOut in the engine (engine/engine_orders.cc); links and threads only pass it on.
+// Orders of routers about an engine's cache, and its replies. A new order is one alternative here, with its name and
+// its refusal, and one CarryOut in the engine (engine/engine_orders.cc); links and threads only pass it on.
 #pragma once
 
 #include <cstdint>
