@@ -37,7 +37,7 @@
 #include "router/listeners.h"
 #include "router/options.h"
 #include "router/record/recorder.h"
-#include "router/record/recording_dispatcher.h"
+#include "router/record/recording_hook.h"
 #include "router/text/prompt_memo.h"
 #include "router/text/text_pool.h"
 #include "router/throughput_log.h"
@@ -169,7 +169,8 @@ void Serve(HttpServer& server, Fleet& fleet, Diaries diaries, Termination& termi
     if (now < next_line) continue;
     next_line = now + kThroughputInterval;
     diaries.throughput.Tell();
-    diaries.history.OnWorkers(fleet.Standing(), fleet.Queues());
+    const std::shared_ptr<const FleetSnapshot> view = fleet.View();
+    diaries.history.OnWorkers(view->standing, view->queues);
   }
   notifier.Stopping();
 }
@@ -191,19 +192,17 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   const auto on_refused = [&fleet_metrics](wire::PeerRefusal refusal) { fleet_metrics->OnPeerRefused(refusal); };
   ROOST_ASSIGN_OR_RETURN(const std::optional<wire::ServerKeys> link_keys, ReadLinkKeys(options, clock, on_refused));
   ROOST_RETURN_IF_ERROR(WatchLinkPeers(options, link_keys, reloader));
-  ROOST_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Fleet> fleet,
-      Fleet::Start(FleetOptionsOf(options, link_keys, input_budget), &ReadTextBundle, *fleet_metrics));
-  std::optional<RecordingDispatcher> recording;
-  if (recorder != nullptr) recording.emplace(*fleet, *recorder, clock);
-  Dispatcher& dispatcher = recording ? static_cast<Dispatcher&>(*recording) : *fleet;
+  FleetOptions fleet_options = FleetOptionsOf(options, link_keys, input_budget);
+  if (recorder != nullptr) fleet_options.on_submit = RecordTo(*recorder, clock);
+  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
+                         Fleet::Start(fleet_options, &ReadTextBundle, *fleet_metrics));
   TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_in_flight_requests});
   ROOST_ASSIGN_OR_RETURN(const trace::SpanOutlet spans, OpenSpans(options, registry));
   const auto prompt_memo = std::make_shared<PromptMemo>(options.tokenization_memo_bytes);
   TrafficHistory history(api_metrics, &UnixSeconds);
   ThroughputLog throughput(history, clock);
   Api api(
-      dispatcher, throughput, clock, text,
+      *fleet, throughput, clock, text,
       {.version = std::string(Version()),
        .seed = RandomSeed(),
        .request_timeout = FromSeconds(options.request_timeout_seconds),
@@ -220,13 +219,14 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
        .metrics_text =
            [&] {
              api_metrics.OnPromptMemo(prompt_memo->counts());
-             api_metrics.OnModels(fleet->Models());
+             api_metrics.OnModels(fleet->View()->models->models);
              if (files.api_keys != nullptr) api_metrics.OnKeys(files.api_keys->Accounts());
              return registry.Text();
            },
        .history_json =
            [&] {
-             history.OnWorkers(fleet->Standing(), fleet->Queues());
+             const std::shared_ptr<const FleetSnapshot> view = fleet->View();
+             history.OnWorkers(view->standing, view->queues);
              return history.Json();
            },
        .unix_seconds_now = &UnixSeconds});

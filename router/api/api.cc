@@ -20,6 +20,7 @@
 #include "router/api/models_json.h"
 #include "router/api/openapi.h"
 #include "router/api/url.h"
+#include "router/fleet/fleet_snapshot.h"
 
 namespace roost::router {
 namespace {
@@ -122,18 +123,27 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", Door::kAdmin, CallThread::kText, &Api::Workers},
       Route{"GET", "/admin/v1/models", Match::kExact, "models", Door::kAdmin, CallThread::kText, &Api::ModelFacts},
       Route{"GET", "/admin/v1/history", Match::kExact, "history", Door::kAdmin, CallThread::kText, &Api::History},
-      Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", Door::kAdmin, CallThread::kText, &Api::Decisions},
+      Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanDecisions>},
       Route{"GET", "/admin/v1/queues", Match::kExact, "queues", Door::kAdmin, CallThread::kText, &Api::Queues},
       Route{"GET", "/admin/v1/usage", Match::kExact, "usage", Door::kAdmin, CallThread::kText, &Api::UsageOfKeys},
       Route{"GET", "/admin/v1/prefixes", Match::kExact, "prefixes", Door::kAdmin, CallThread::kText, &Api::Prefixes},
-      Route{"POST", "/admin/v1/warm", Match::kExact, "warm", Door::kAdmin, CallThread::kText, &Api::Warm},
-      Route{"POST", "/admin/v1/match", Match::kExact, "match", Door::kAdmin, CallThread::kText, &Api::Match},
-      Route{"POST", "/admin/v1/pin", Match::kExact, "pin", Door::kAdmin, CallThread::kText, &Api::Pin},
-      Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", Door::kAdmin, CallThread::kText, &Api::Unpin},
-      Route{"POST", "/admin/v1/evict", Match::kExact, "evict", Door::kAdmin, CallThread::kText, &Api::Evict},
-      Route{"POST", "/admin/v1/cordon", Match::kExact, "cordon", Door::kAdmin, CallThread::kText, &Api::Cordon},
-      Route{"POST", "/admin/v1/uncordon", Match::kExact, "uncordon", Door::kAdmin, CallThread::kText, &Api::Uncordon},
-      Route{"POST", "/admin/v1/drain", Match::kExact, "drain", Door::kAdmin, CallThread::kText, &Api::Drain},
+      Route{"POST", "/admin/v1/warm", Match::kExact, "warm", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanWarmUp>},
+      Route{"POST", "/admin/v1/match", Match::kExact, "match", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanMatch>},
+      Route{"POST", "/admin/v1/pin", Match::kExact, "pin", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanPin>},
+      Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanUnpin>},
+      Route{"POST", "/admin/v1/evict", Match::kExact, "evict", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanEviction>},
+      Route{"POST", "/admin/v1/cordon", Match::kExact, "cordon", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanCordon>},
+      Route{"POST", "/admin/v1/uncordon", Match::kExact, "uncordon", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanUncordon>},
+      Route{"POST", "/admin/v1/drain", Match::kExact, "drain", Door::kAdmin, CallThread::kText,
+            &Api::CarryOut<&Api::PlanDrain>},
   };
   return kRoutes;
 }
@@ -247,7 +257,7 @@ Result<void> Api::Admit(Call& call, const HttpRequest& head, const Route* route)
   ROOST_ASSIGN_OR_RETURN(const std::optional<KeyEntry> entry, LetIn(call.listener, head, route));
   if (!entry) return {};
   if (call.listener != Listener::kApi) return {};
-  const std::uint32_t router_count = services_.dispatcher.RouterCount();
+  const std::uint32_t router_count = services_.dispatcher.View()->router_count;
   const bool is_counted = route != nullptr && route->method == "POST";
   if (!is_counted) {
     call.admission = Admission::Uncounted(*entry, router_count);
@@ -289,12 +299,12 @@ void Api::RunText(const std::shared_ptr<Call>& call, const Route& route) {
 
 void Api::AwaitModel(const std::shared_ptr<Call>& call, const Route& route) {
   call->arrival = Call::Arrival::kWaited;
-  const auto again = [this, call, &route] {
+  const auto again = [this, call, &route](const std::vector<WorkerAnswer>&) {
     const std::size_t bytes = call->request.body.size();
     if (text_.TryPost(bytes, [this, call, &route] { RunText(call, route); })) return;
     AnswerError(*call, {ErrorCode::kOverloaded, "too many requests wait to be read", ""});
   };
-  if (!services_.dispatcher.WhenServed(call->asked_model, again)) RunText(call, route);
+  if (!services_.dispatcher.Send(ModelAwaited{call->asked_model}, again).ok()) RunText(call, route);
 }
 
 HttpResponse Api::UnroutedAnswer(const Call& call, const HttpRequest& head) {
@@ -314,17 +324,19 @@ HttpResponse Api::UnroutedAnswer(const Call& call, const HttpRequest& head) {
 }
 
 void Api::ListModels(Call& call) {
-  std::vector<std::shared_ptr<const ServedModel>> models = services_.dispatcher.Models();
+  std::vector<std::shared_ptr<const ServedModel>> models = services_.dispatcher.View()->models->models;
   std::erase_if(models, [&call](const auto& model) { return !MayUse(call.admission, model->name); });
   Answer(call, JsonResponse(ModelListBody(models)));
 }
 
-void Api::ModelFacts(Call& call) { Answer(call, JsonResponse(ModelFactsBody(services_.dispatcher.Models()))); }
+void Api::ModelFacts(Call& call) {
+  Answer(call, JsonResponse(ModelFactsBody(services_.dispatcher.View()->models->models)));
+}
 
 void Api::GetModel(Call& call) {
   const std::string name = PercentDecode(call.rest);
   if (!MayUse(call.admission, name)) return AnswerError(call, NotServed(name));
-  const std::shared_ptr<const ServedModel> model = services_.dispatcher.FindModel(name);
+  const std::shared_ptr<const ServedModel> model = services_.dispatcher.View()->models->Main(name);
   model == nullptr ? AnswerError(call, AwayOrUnknown(name)) : Answer(call, JsonResponse(ModelBody(*model)));
 }
 
@@ -337,7 +349,8 @@ void Api::Health(Call& call) {
 void Api::Ready(Call& call) {
   if (draining_) return AnswerError(call, {ErrorCode::kUnavailable, "the router is draining", ""});
   const std::optional<std::string> model = ModelOfQuery(call.request.query);
-  const ReadyWorkers ready(services_.dispatcher.Workers(), services_.dispatcher.Standing().models);
+  const std::shared_ptr<const FleetSnapshot> view = services_.dispatcher.View();
+  const ReadyWorkers ready(view->workers, view->standing.models);
   if (model && !ready.has(*model)) return AnswerError(call, AwayOrUnknown(*model));
   if (!model && ready.count() == 0) return AnswerError(call, {ErrorCode::kUnavailable, "no worker is ready", ""});
   // Names of models are for those with a key, where clients need one; the other listeners are the operators'.
@@ -360,22 +373,23 @@ void Api::Version(Call& call) {
 
 void Api::OpenApi(Call& call) { Answer(call, JsonResponse(OpenApiBody(options_.version))); }
 
-void Api::Decisions(Call& call) {
-  const Result<DecisionsQuery> query = ParseDecisionsQuery(call.request.query);
-  if (!query.ok()) return AnswerError(call, query.error());
-  const std::vector<DecisionRecord> records = query->request_id.has_value()
-                                                  ? services_.dispatcher.FindDecisions(*query->request_id)
-                                                  : services_.dispatcher.LatestDecisions(query->limit);
-  if (query->request_id.has_value() && records.empty()) {
-    return AnswerError(
-        call, {ErrorCode::kNotFound,
-               fmt::format("no decision about '{}' among the last {}", *query->request_id, DecisionLog::kCapacity),
-               "request_id"});
-  }
-  Answer(call, JsonResponse(DecisionsBody(records, services_.clock.Now())));
+Result<Api::Plan> Api::PlanDecisions(Call& call) {
+  ROOST_ASSIGN_OR_RETURN(const DecisionsQuery query, ParseDecisionsQuery(call.request.query));
+  DecisionsQuestion question{.which = query.limit};
+  if (query.request_id) question.which = *query.request_id;
+  const auto body = [this, id = query.request_id](std::span<const WorkerAnswer> answers) -> Result<std::string> {
+    if (id && answers.empty()) {
+      return Error{ErrorCode::kNotFound,
+                   fmt::format("no decision about '{}' among the last {}", *id, DecisionLog::kCapacity), "request_id"};
+    }
+    std::vector<DecisionRecord> records;
+    for (const WorkerAnswer& answer : answers) records.push_back(std::get<DecisionRecord>(answer.reply));
+    return DecisionsBody(records, services_.clock.Now());
+  };
+  return Plan{std::move(question), body};
 }
 
-void Api::Queues(Call& call) { Answer(call, JsonResponse(QueuesBody(services_.dispatcher.Queues()))); }
+void Api::Queues(Call& call) { Answer(call, JsonResponse(QueuesBody(services_.dispatcher.View()->queues))); }
 
 void Api::UsageOfKeys(Call& call) {
   if (options_.api_keys == nullptr) return Answer(call, JsonResponse(UsageBody({})));
@@ -416,7 +430,7 @@ void Api::AnswerError(const Call& call, const Error& error) {
 void Api::CountUnserved(const Call& call, const Error& error) const {
   if (!IsGeneration(call.route) || call.asked_model.empty()) return;
   if (error.code != ErrorCode::kUnavailable && error.code != ErrorCode::kModelNotFound) return;
-  const std::optional<std::string> known = services_.dispatcher.KnownModel(call.asked_model);
+  const std::optional<std::string> known = services_.dispatcher.View()->models->KnownModel(call.asked_model);
   if (!known && error.code == ErrorCode::kModelNotFound) return;
   services_.observer.OnUnserved(
       {.model = known ? *known : call.asked_model, .is_known = known.has_value(), .error = error.code});

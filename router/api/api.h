@@ -25,8 +25,8 @@
 //   connection   Handle: route ── post ─────────────────────────────► Respond
 //   text                            └► JSON → tokens → Submit ─ post ─┘
 //
-// Text threads do all work that may take long or waits for the dispatcher's lock. They drop a request whose client has
-// gone. A request or an answer that does not fit into memory is answered 429, 413 or 503.
+// Text threads do all work that may take long or waits for the dispatcher's lock, as Submit and Send do. They drop a
+// request whose client has gone. A request or an answer that does not fit into memory is answered 429, 413 or 503.
 //
 // Threads: Handle runs on the server's threads, several at once; BeginDrain may be called from any.
 #pragma once
@@ -159,31 +159,37 @@ class Api {
   void Version(Call& call);
   void Workers(Call& call);
   void History(Call& call);
-  void Decisions(Call& call);
   void Queues(Call& call);
   void UsageOfKeys(Call& call);
-  void Pin(Call& call);
-  void Unpin(Call& call);
-  void Evict(Call& call);
-  void Cordon(Call& call);
-  void Uncordon(Call& call);
-  void Drain(Call& call);
-  void Warm(Call& call);
-  void Match(Call& call);
   void Prefixes(Call& call);
 
-  void ApplyPin(Call& call, PinAction action);
-  [[nodiscard]] Result<void> SendPin(Call& call, PinAction action);
-  [[nodiscard]] Result<void> SendBlockPin(Call& call, const PinRequest& request, PinAction action);
-  [[nodiscard]] Result<void> SendEvict(Call& call);
-  void ApplyCordon(Call& call, CordonVerb verb);
-  [[nodiscard]] Result<void> SendCordon(Call& call, CordonVerb verb);
-  [[nodiscard]] Result<void> SendWarm(Call& call);
-  [[nodiscard]] Result<std::string> AskMatch(Call& call);
+  // ---- operators' orders (api_prefixes.cc, api_workers.cc): one plan for each verb ----
+  using MakeBody = std::function<Result<std::string>(std::span<const WorkerAnswer>)>;
+  // The order that a call asks for, and the answer's body as it is made from the workers' answers.
+  struct Plan {
+    Order order;
+    MakeBody body;
+  };
+  // The handler of a route whose plan this is.
+  template <Result<Plan> (Api::*kPlan)(Call&)>
+  void CarryOut(Call& call) {
+    SendOrder(call, (this->*kPlan)(call));
+  }
+  void SendOrder(const Call& call, Result<Plan> plan);
+  [[nodiscard]] Result<Plan> PlanPin(Call& call) { return PlanPins(call, PinAction::kPin); }
+  [[nodiscard]] Result<Plan> PlanUnpin(Call& call) { return PlanPins(call, PinAction::kUnpin); }
+  [[nodiscard]] Result<Plan> PlanPins(Call& call, PinAction action);
+  [[nodiscard]] Result<Plan> PlanEviction(Call& call);
+  [[nodiscard]] Result<Plan> PlanWarmUp(Call& call);
+  [[nodiscard]] Result<Plan> PlanCordon(Call& call) { return PlanService(call, CordonVerb::kCordon); }
+  [[nodiscard]] Result<Plan> PlanUncordon(Call& call) { return PlanService(call, CordonVerb::kUncordon); }
+  [[nodiscard]] Result<Plan> PlanDrain(Call& call) { return PlanService(call, CordonVerb::kDrain); }
+  [[nodiscard]] static Result<Plan> PlanService(Call& call, CordonVerb verb);
+  [[nodiscard]] Result<Plan> PlanMatch(Call& call);
+  [[nodiscard]] Result<Plan> PlanDecisions(Call& call);
+  // Asks the workers of each model, and so is no single order.
   [[nodiscard]] Result<void> AskPrefixes(Call& call);
-  // Returns a callback for the dispatcher. It answers the call with the body that `make_body` makes from the workers'
-  // answers.
-  using MakeBody = std::function<std::string(std::span<const WorkerAnswer>)>;
+  // Returns a callback for the dispatcher, which answers the call with the body.
   [[nodiscard]] AnswersDone AnswerLater(const Call& call, MakeBody make_body);
   // Parses the request's body. An error if the model accepts no requests now.
   template <typename Request>

@@ -2,7 +2,6 @@
 // on text threads.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "router/api/pin_request.h"
 #include "router/api/prefix_json.h"
 #include "router/api/prompt_request.h"
+#include "router/fleet/fleet_snapshot.h"
 
 namespace roost::router {
 namespace {
@@ -60,11 +60,6 @@ class GatheredPrefixes {
   std::vector<PrefixesOfModel> models_;
 };
 
-bool HasHolder(const PromptMatch& match) {
-  return std::any_of(match.holders.begin(), match.holders.end(),
-                     [](const PromptHolder& holder) { return holder.held_block_count > 0; });
-}
-
 PromptSize SizeOf(const ServedModel& model, std::size_t block_count, std::size_t token_count) {
   return {.model = model.name, .block_count = block_count, .token_count = token_count};
 }
@@ -80,57 +75,39 @@ AnswersDone Api::AnswerLater(const Call& call, MakeBody make_body) {
     later->route = route;
     later->thread = CallThread::kText;
     auto shared = std::make_shared<std::vector<WorkerAnswer>>(std::move(answers));
-    const auto job = [this, later, shared, make_body] { Answer(*later, JsonResponse(make_body(*shared))); };
+    const auto job = [this, later, shared, make_body] { AnswerResult(*later, make_body(*shared)); };
     if (text_.TryPost(0, job)) return;
     AnswerError(*later, {ErrorCode::kOverloaded, "too many requests wait to be read", ""});
   };
 }
 
-void Api::Pin(Call& call) { ApplyPin(call, PinAction::kPin); }
-void Api::Unpin(Call& call) { ApplyPin(call, PinAction::kUnpin); }
-
-void Api::ApplyPin(Call& call, PinAction action) {
-  const Result<void> sent = SendPin(call, action);
+void Api::SendOrder(const Call& call, Result<Plan> plan) {
+  Result<void> sent = plan.ok() ? Result<void>() : Result<void>(plan.error());
+  if (plan.ok()) sent = services_.dispatcher.Send(std::move(plan->order), AnswerLater(call, std::move(plan->body)));
   if (!sent.ok()) AnswerError(call, sent.error());
 }
 
-Result<void> Api::SendPin(Call& call, PinAction action) {
+Result<Api::Plan> Api::PlanPins(Call& call, PinAction action) {
   const std::size_t size = call.request.body.size();
   ROOST_ASSIGN_OR_RETURN(const PinRequest request, ReadBody(call, &ParsePinRequest));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), ParseBytes(size) + EncodeBytes(size)));
-  if (request.block) return SendBlockPin(call, request, action);
-  ROOST_ASSIGN_OR_RETURN(PinPlan plan, MakePinPlan(call.model, request, action, Settings()));
-  const PromptSize prompt = SizeOf(*call.model, plan.block_count, plan.prompt_token_count);
-  return services_.dispatcher.Pin(
-      std::move(plan.order),
-      AnswerLater(call, [prompt](std::span<const WorkerAnswer> answers) { return PinBody(prompt, answers); }));
-}
-
-// A pin needs a worker that has the block: what a typing error names would wait for ever, and fill the pins' share.
-Result<void> Api::SendBlockPin(Call& call, const PinRequest& request, PinAction action) {
-  std::shared_ptr<const ServedModel> holder = action == PinAction::kUnpin ? call.model : nullptr;
-  for (const std::shared_ptr<const ServedModel>& model : services_.dispatcher.RevisionsOf(call.model->name)) {
-    const Result<PromptMatch> match = services_.dispatcher.Match({.model = model, .block_hashes = {*request.block}});
-    if (match.ok() && HasHolder(*match)) holder = model;
+  PinnedPart part;
+  Plan plan;
+  if (request.block) {
+    part = BlockOfModel{call.model->name, *request.block};
+    plan.order = MakeBlockOrder(call.model, request, action);
+  } else {
+    ROOST_ASSIGN_OR_RETURN(PinPlan pin, MakePinPlan(call.model, request, action, Settings()));
+    part = SizeOf(*call.model, pin.block_count, pin.prompt_token_count);
+    plan.order = std::move(pin.order);
   }
-  const BlockOfModel block{call.model->name, *request.block};
-  if (holder == nullptr) {
-    return Error{ErrorCode::kNotFound, fmt::format("no worker of {} has block {}", block.model, block.hash.ToHex()),
-                 "hash"};
-  }
-  return services_.dispatcher.Pin(
-      MakeBlockOrder(std::move(holder), request, action),
-      AnswerLater(call, [block](std::span<const WorkerAnswer> answers) { return PinBody(block, answers); }));
-}
-
-void Api::Evict(Call& call) {
-  const Result<void> sent = SendEvict(call);
-  if (!sent.ok()) AnswerError(call, sent.error());
+  plan.body = [part](std::span<const WorkerAnswer> answers) { return PinBody(part, answers); };
+  return plan;
 }
 
 // Taken also while the model's requests are refused because too many wait. This router's memory of texts goes as a
 // whole.
-Result<void> Api::SendEvict(Call& call) {
+Result<Api::Plan> Api::PlanEviction(Call& call) {
   HttpBody& body = call.request.body;
   const std::size_t size = body.size();
   ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size)));
@@ -140,31 +117,25 @@ Result<void> Api::SendEvict(Call& call) {
   ROOST_ASSIGN_OR_RETURN(const EvictRequest request, ParseEvictRequest(object));
   std::vector<std::shared_ptr<const ServedModel>> revisions;
   if (!request.model.empty()) {
-    revisions = services_.dispatcher.RevisionsOf(request.model);
+    revisions = services_.dispatcher.View()->models->AllOf(request.model);
     if (revisions.empty()) {
       ROOST_ASSIGN_OR_RETURN(std::shared_ptr<const ServedModel> model, FindModel(request.model));
       revisions.push_back(std::move(model));
     }
   }
-  ROOST_ASSIGN_OR_RETURN(EvictPlan plan, MakeEvictPlan(revisions, request, Settings()));
+  ROOST_ASSIGN_OR_RETURN(EvictPlan eviction, MakeEvictPlan(revisions, request, Settings()));
   memo_->Clear();
-  const EvictedSize told{
-      .model = request.model,
-      .tenant = request.tenant,
-      .prompt = request.prompt ? std::optional(PromptSize{request.model, plan.block_count, plan.prompt_token_count})
-                               : std::nullopt,
-      .block = request.block};
-  return services_.dispatcher.Evict(
-      std::move(plan.order),
-      AnswerLater(call, [told](std::span<const WorkerAnswer> answers) { return EvictBody(told, answers); }));
+  const EvictedSize told{.model = request.model,
+                         .tenant = request.tenant,
+                         .prompt = request.prompt ? std::optional(PromptSize{request.model, eviction.block_count,
+                                                                             eviction.prompt_token_count})
+                                                  : std::nullopt,
+                         .block = request.block};
+  return Plan{std::move(eviction.order),
+              [told](std::span<const WorkerAnswer> answers) { return EvictBody(told, answers); }};
 }
 
-void Api::Warm(Call& call) {
-  const Result<void> sent = SendWarm(call);
-  if (!sent.ok()) AnswerError(call, sent.error());
-}
-
-Result<void> Api::SendWarm(Call& call) {
+Result<Api::Plan> Api::PlanWarmUp(Call& call) {
   const std::size_t size = call.request.body.size();
   ROOST_ASSIGN_OR_RETURN(const WarmRequest request, ReadBody(call, &ParseWarmRequest));
   ByteBudget::Guard& memory = call.request.body.memory();
@@ -174,26 +145,20 @@ Result<void> Api::SendWarm(Call& call) {
   order.workers = request.workers;
   ROOST_ASSIGN_OR_RETURN(order.deadline, DeadlineOf(call));
   order.spec.model = call.model;
-  order.spec.prompt = std::move(prompt.tokens);
-  order.spec.root = prompt.root;
-  order.spec.own = prompt.own;
-  order.spec.block_hashes = std::move(prompt.hashes);
-  order.spec.tenant = request.prompt.tenant;
+  order.spec.generate.prompt = std::move(prompt.tokens);
+  order.spec.generate.root = prompt.root;
+  order.spec.generate.own = prompt.own;
+  order.spec.generate.block_hashes = std::move(prompt.hashes);
+  order.spec.generate.tenant = request.prompt.tenant;
   order.spec.salt = request.prompt.fields().cache.salt;
   ROOST_RETURN_IF_ERROR(Hold(memory, SpecBytes(order.spec)));
   order.spec.memory = std::make_shared<ByteBudget::Guard>(std::move(memory));
-  const PromptSize told = SizeOf(*call.model, order.spec.block_hashes.size(), order.spec.prompt.size());
-  return services_.dispatcher.Warm(std::move(order), AnswerLater(call, [told](std::span<const WorkerAnswer> answers) {
-                                     return WarmBody(told, answers);
-                                   }));
+  const PromptSize told =
+      SizeOf(*call.model, order.spec.generate.block_hashes.size(), order.spec.generate.prompt.size());
+  return Plan{std::move(order), [told](std::span<const WorkerAnswer> answers) { return WarmBody(told, answers); }};
 }
 
-void Api::Match(Call& call) {
-  Result<std::string> body = AskMatch(call);
-  body.ok() ? Answer(call, JsonResponse(*std::move(body))) : AnswerError(call, body.error());
-}
-
-Result<std::string> Api::AskMatch(Call& call) {
+Result<Api::Plan> Api::PlanMatch(Call& call) {
   const std::size_t size = call.request.body.size();
   ROOST_ASSIGN_OR_RETURN(const PromptRequest request, ReadBody(call, &ParseQuestion));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), ParseBytes(size) + EncodeBytes(size)));
@@ -201,8 +166,7 @@ Result<std::string> Api::AskMatch(Call& call) {
   const PromptQuery query{.model = call.model,
                           .prompt_token_count = static_cast<std::uint32_t>(prompt.tokens.size()),
                           .block_hashes = std::move(prompt.hashes)};
-  ROOST_ASSIGN_OR_RETURN(const PromptMatch match, services_.dispatcher.Match(query));
-  return MatchBody(query, match);
+  return Plan{query, [query](std::span<const WorkerAnswer> answers) { return MatchBody(query, MatchOf(answers)); }};
 }
 
 void Api::Prefixes(Call& call) {
@@ -231,7 +195,7 @@ Result<void> Api::AskPrefixes(Call& call) {
       if (gathered->Take({model, std::move(answers)})) answer({});
     };
     const Result<void> sent =
-        services_.dispatcher.MostUsed({.model = model, .most = query.top, .tokens = tokens}, take);
+        services_.dispatcher.Send(PrefixesQuestion{.model = model, .most = query.top, .tokens = tokens}, take);
     if (sent.ok()) continue;
     refusal = sent;
     ++refused;

@@ -24,6 +24,7 @@
 #include "router/api/responses_answer.h"
 #include "router/api/text_memory.h"
 #include "router/api/token_request.h"
+#include "router/fleet/fleet_snapshot.h"
 
 namespace roost::router {
 namespace {
@@ -60,7 +61,7 @@ OpenAiAnswerOptions AnswerOptions(const ServedModel& model, const SamplingFields
   return {.tokenizer = model.tokenizer,
           .usage_report = fields.usage_report,
           .token_ids = fields.token_ids,
-          .logprobs = fields.output_logprobs ? Logprobs::kTell : Logprobs::kOmit,
+          .logprobs = fields.generate.output_logprobs ? Logprobs::kTell : Logprobs::kOmit,
           .echo = echo};
 }
 
@@ -118,7 +119,7 @@ Result<void> Api::CheckFreeCalls(const ToolSet& tools, ToolFamily calls) {
 // its place behind reasoning and beside calls.
 Result<void> Api::ConstrainCalls(const ServedModel& model, Prompt& prompt) {
   const ToolFamily calls = prompt.family.tools;
-  const bool has_own_form = !prompt.tools.is_forced() && prompt.fields.constraint;
+  const bool has_own_form = !prompt.tools.is_forced() && prompt.fields.generate.constraint;
   const bool limits_xml = HasXmlCalls(calls) && prompt.tools.use == ToolUse::kAuto && prompt.tools.limits_calls();
   if (!HasCallSyntax(calls) && !limits_xml) ROOST_RETURN_IF_ERROR(CheckFreeCalls(prompt.tools, calls));
   if (!HasCallSyntax(calls) && !limits_xml && !has_own_form) return {};
@@ -129,12 +130,12 @@ Result<void> Api::ConstrainCalls(const ServedModel& model, Prompt& prompt) {
   OutputFamily family = model.chat_template->family();
   family.tools = prompt.family.tools;
   const CallSyntax syntax{family, prompt.reasoning_start, special_token};
-  Result<std::optional<wire::Constraint>> read = has_own_form
-                                                     ? FormConstraint(*prompt.fields.constraint, prompt.tools, syntax)
-                                                     : CallConstraint(prompt.tools, syntax);
+  Result<std::optional<wire::Constraint>> read =
+      has_own_form ? FormConstraint(*prompt.fields.generate.constraint, prompt.tools, syntax)
+                   : CallConstraint(prompt.tools, syntax);
   ROOST_ASSIGN_OR_RETURN(std::optional<wire::Constraint> constraint, std::move(read));
   if (!constraint) return {};
-  prompt.fields.constraint = std::move(constraint);
+  prompt.fields.generate.constraint = std::move(constraint);
   prompt.tools.forced_form = ForcedForm::kFamily;
   return {};
 }
@@ -145,19 +146,20 @@ struct Api::ChatPrompt {
 };
 
 Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& name) const {
-  if (std::shared_ptr<const ServedModel> model = services_.dispatcher.ChooseModel(name)) return model;
+  if (std::shared_ptr<const ServedModel> model = services_.dispatcher.View()->models->Choose(name)) return model;
   return AwayOrUnknown(name);
 }
 
 std::vector<std::shared_ptr<const ServedModel>> Api::ModelsWithoutAdapters() const {
-  std::vector<std::shared_ptr<const ServedModel>> models = services_.dispatcher.Models();
+  std::vector<std::shared_ptr<const ServedModel>> models = services_.dispatcher.View()->models->models;
   std::erase_if(models, [](const auto& model) { return model->is_adapter(); });
   return models;
 }
 
 Error Api::AwayOrUnknown(const std::string& name) const {
   // A router that has just begun does not know yet what its workers bring.
-  if (!services_.dispatcher.IsExpected(name) && !services_.dispatcher.IsArriving(name)) return NotServed(name);
+  const std::shared_ptr<const FleetSnapshot> view = services_.dispatcher.View();
+  if (!view->IsExpected(name) && !view->IsArriving(name)) return NotServed(name);
   return {ErrorCode::kUnavailable, fmt::format("no worker of the model '{}' is ready now", name), "model"};
 }
 
@@ -204,11 +206,11 @@ Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
   if (!MayUse(call.admission, wanted)) return NotServed(wanted);
   call.asked_model = wanted;
   Result<std::shared_ptr<const ServedModel>> found = FindModel(wanted);
-  if (!found.ok() && call.arrival == Call::Arrival::kMayWait && services_.dispatcher.IsArriving(wanted)) {
+  if (!found.ok() && call.arrival == Call::Arrival::kMayWait && services_.dispatcher.View()->IsArriving(wanted)) {
     call.arrival = Call::Arrival::kWaits;
   }
   ROOST_ASSIGN_OR_RETURN(call.model, std::move(found));
-  return services_.dispatcher.CheckRoom(*call.model);
+  return services_.dispatcher.View()->CheckRoom(*call.model);
 }
 
 // ---- generation ----
@@ -382,10 +384,11 @@ Result<void> Api::HoldAnswer(const Call& call, Prompt& prompt) {
   const SamplingFields& fields = prompt.fields;
   AnswerShape shape{.delivery = fields.delivery, .token_ids = fields.token_ids};
   for (const std::string& stop : fields.stop) shape.stop_bytes += stop.size();
-  AnswerBound bound{.choices = prompt.specs.size() * fields.choice_count, .logprobs = fields.output_logprobs};
+  AnswerBound bound{.choices = prompt.specs.size() * fields.generate.sample_count,
+                    .logprobs = fields.generate.output_logprobs};
   for (const GenerateSpec& spec : prompt.specs) {
     bound.start_bytes += AnswerStartBytes(spec, shape);
-    bound.tokens = std::max<std::uint64_t>(bound.tokens, spec.max_output_tokens);
+    bound.tokens = std::max<std::uint64_t>(bound.tokens, spec.generate.max_output_tokens);
   }
   for (const std::string& echo : prompt.echoes) bound.start_bytes += echo.size();
   for (const ToolFunction& tool : prompt.tools.functions) {
@@ -432,7 +435,7 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
   for (GenerateSpec& spec : prompt.specs) {
     spec.answer_id = answer_id;
     spec.request_id = options.request_id;
-    spec.trace_parent = options.trace.trace_parent;
+    spec.generate.trace_parent = options.trace.trace_parent;
   }
   options.format = std::move(format);
   options.delivery = fields.delivery;

@@ -10,38 +10,28 @@
 #include "router/api/json_object.h"
 #include "router/api/models_json.h"
 #include "router/api/text_memory.h"
+#include "router/fleet/fleet_snapshot.h"
 
 namespace roost::router {
 
 void Api::Workers(Call& call) {
-  const std::vector<WorkerStatus> workers = services_.dispatcher.Workers();
-  const std::vector<QueueStatus> queues = services_.dispatcher.Queues();
-  const FleetStanding standing = services_.dispatcher.Standing();
-  Answer(call, JsonResponse(WorkersBody({workers, queues, standing, options_.unix_seconds_now()})));
+  const std::shared_ptr<const FleetSnapshot> view = services_.dispatcher.View();
+  Answer(call, JsonResponse(WorkersBody({view->workers, view->queues, view->standing, options_.unix_seconds_now()})));
 }
 
 void Api::History(Call& call) { Answer(call, JsonResponse(options_.history_json())); }
 
-void Api::Cordon(Call& call) { ApplyCordon(call, CordonVerb::kCordon); }
-void Api::Uncordon(Call& call) { ApplyCordon(call, CordonVerb::kUncordon); }
-void Api::Drain(Call& call) { ApplyCordon(call, CordonVerb::kDrain); }
-
-void Api::ApplyCordon(Call& call, CordonVerb verb) {
-  const Result<void> sent = SendCordon(call, verb);
-  if (!sent.ok()) AnswerError(call, sent.error());
-}
-
 // Taken also while no worker takes requests.
-Result<void> Api::SendCordon(Call& call, CordonVerb verb) {
+Result<Api::Plan> Api::PlanService(Call& call, CordonVerb verb) {
   HttpBody& body = call.request.body;
   ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(body.size())));
   JsonBody json(body.TakeText(JsonBody::kPadding));
   ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
   ROOST_ASSIGN_OR_RETURN(CordonOrder order, ParseCordonRequest(object, verb));
-  return services_.dispatcher.Cordon(std::move(order), AnswerLater(call, [](std::span<const WorkerAnswer> answers) {
-                                       ROOST_CHECK(answers.size() == 1);
-                                       return CordonBody(answers.front());
-                                     }));
+  return Plan{std::move(order), [](std::span<const WorkerAnswer> answers) {
+                ROOST_CHECK(answers.size() == 1);
+                return CordonBody(answers.front());
+              }};
 }
 
 }  // namespace roost::router

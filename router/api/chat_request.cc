@@ -382,9 +382,9 @@ Result<ChatRequest> ParseChatRequest(const JsonObject& body) {
     return InvalidArgument("continue_final_message",
                            "can not be given together with add_generation_prompt: leave one of them out");
   }
-  ROOST_RETURN_IF_ERROR(SetConstraint(ForcedCallConstraint(request.tool_set), request.sampling.constraint));
+  ROOST_RETURN_IF_ERROR(SetConstraint(ForcedCallConstraint(request.tool_set), request.sampling.generate.constraint));
   if (request.logprobs == Logprobs::kTell) {
-    request.sampling.output_logprobs = request.top_logprobs.value_or(0);
+    request.sampling.generate.output_logprobs = request.top_logprobs.value_or(0);
   } else if (request.top_logprobs.value_or(0) > 0) {
     return InvalidArgument("top_logprobs", "needs logprobs to be true");
   }

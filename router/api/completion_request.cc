@@ -69,7 +69,7 @@ Result<void> ReadPrompts(JsonElement element, const std::string&, Request& reque
 // best_of may only equal n, because then all choices are sent.
 Result<void> CheckBestOf(JsonElement element, const std::string& path, Request& request) {
   ROOST_ASSIGN_OR_RETURN(const std::int64_t best_of, IntegerOf(element, path, 1, kMaxChoices));
-  if (best_of == request.sampling.choice_count) return {};
+  if (best_of == request.sampling.generate.sample_count) return {};
   return InvalidArgument(path, "must be equal to n: this server sends every choice that it samples");
 }
 
@@ -85,8 +85,9 @@ constexpr auto kCompletionFields = std::to_array<RequestField<Request>>({
      Flag<Request>{[](Request& r, bool v) { r.echo = v ? Echo::kPrompt : Echo::kNone; }}},
     {"best_of", "Must equal n.", Own<Request>{kBestOfSchema, &CheckBestOf}},
     {"logprobs", "Log probabilities of the answer's tokens, and of this many of the likeliest tokens for each.",
-     Whole<Request>{0, wire::kMaxTopLogprobs,
-                    [](Request& r, std::int64_t v) { r.sampling.output_logprobs = static_cast<std::uint32_t>(v); }}},
+     Whole<Request>{
+         0, wire::kMaxTopLogprobs,
+         [](Request& r, std::int64_t v) { r.sampling.generate.output_logprobs = static_cast<std::uint32_t>(v); }}},
     {"suffix", "Not supported: this server does not fill in text before a suffix.", Refused{Refused::Accepts::kEmpty}},
 });
 
@@ -102,14 +103,14 @@ Result<CompletionRequest> ParseCompletionRequest(const JsonObject& body) {
       CountUnknown(body, SamplingFieldTable(), CacheFieldTable(), CompletionFieldTable());
   if (request.prompts.empty()) return InvalidArgument("prompt", "is missing");
   if (request.echo == Echo::kNone) ROOST_RETURN_IF_ERROR(CheckWantsAnswer(request.sampling));
-  if (request.prompts.size() * request.sampling.choice_count > kMaxChoicesOfAll) {
+  if (request.prompts.size() * request.sampling.generate.sample_count > kMaxChoicesOfAll) {
     return InvalidArgument("n", "makes {} choices of {} prompts: at most {} in all",
-                           request.prompts.size() * request.sampling.choice_count, request.prompts.size(),
+                           request.prompts.size() * request.sampling.generate.sample_count, request.prompts.size(),
                            kMaxChoicesOfAll);
   }
   // If the answer has log probabilities, an echoed prompt has them too.
-  if (request.echo == Echo::kPrompt && !request.sampling.prompt_logprobs) {
-    request.sampling.prompt_logprobs = request.sampling.output_logprobs;
+  if (request.echo == Echo::kPrompt && !request.sampling.generate.prompt_logprobs) {
+    request.sampling.generate.prompt_logprobs = request.sampling.generate.output_logprobs;
   }
   return request;
 }

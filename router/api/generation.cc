@@ -10,6 +10,7 @@
 
 #include "router/api/key_json.h"
 #include "router/api/text_memory.h"
+#include "router/fleet/fleet_snapshot.h"
 
 namespace roost::router {
 namespace {
@@ -89,8 +90,8 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
       responder_(std::move(responder)),
       options_(std::move(options)),
       model_(specs.front().model),
-      stop_tokens_(specs.front().stop_tokens),
-      choices_per_prompt_(specs.front().sample_count),
+      stop_tokens_(specs.front().generate.stop_tokens),
+      choices_per_prompt_(specs.front().generate.sample_count),
       routed_since_(services_.clock.Now()),
       requests_(specs.size()) {
   TextOptions text = options_.text;
@@ -98,8 +99,9 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
   for (const GenerateSpec& spec : specs) {
     Prompt& prompt = prompts_.emplace_back();
     request_bytes_ += SpecBytes(spec);
-    prompt.token_count = static_cast<std::uint32_t>(spec.prompt.size());
-    if (options_.token_ids == TokenIdReport::kTell || spec.prompt_logprobs) prompt.tokens = spec.prompt;
+    prompt.token_count = static_cast<std::uint32_t>(spec.generate.prompt.size());
+    if (options_.token_ids == TokenIdReport::kTell || spec.generate.prompt_logprobs)
+      prompt.tokens = spec.generate.prompt;
     for (std::uint32_t i = 0; i < choices_per_prompt_; ++i) {
       choices_.push_back({.stream = ChoiceText(model_->tokenizer, text),
                           .parser = options_.make_parser(static_cast<std::uint32_t>(choices_.size())),
@@ -457,7 +459,8 @@ std::vector<HttpHeader> Generation::RoutingHeaders(std::uint32_t cached_tokens) 
 
 Duration RetryAfter(const Dispatcher& dispatcher, const Error& error, std::string_view model) {
   if (error.code != ErrorCode::kOverloaded) return Duration(0);
-  for (const QueueStatus& queue : dispatcher.Queues()) {
+  const std::shared_ptr<const FleetSnapshot> view = dispatcher.View();
+  for (const QueueStatus& queue : view->queues) {
     if (queue.model == model) return FromSeconds(queue.drain_seconds);
   }
   return Duration(0);

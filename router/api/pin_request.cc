@@ -23,7 +23,10 @@ Result<PinRequest> ParsePinRequest(const JsonObject& body) {
 
 // The worker pins the blocks before a pinned one with it, so the scope need not be known.
 PinOrder MakeBlockOrder(std::shared_ptr<const ServedModel> model, const PinRequest& request, PinAction action) {
-  PinOrder order{.model = std::move(model), .message = wire::Unpin{{}, {*request.block}}, .workers = request.workers};
+  PinOrder order{.model = std::move(model),
+                 .message = wire::Unpin{{}, {*request.block}},
+                 .workers = request.workers,
+                 .what = PinOrder::What::kBlock};
   if (action == PinAction::kPin) order.message = wire::Pin{{}, {*request.block}, request.duration_ms};
   return order;
 }

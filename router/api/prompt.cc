@@ -108,25 +108,21 @@ Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_t
                fields.max_output_tokens_field};
 }
 
-Result<std::uint32_t> LeastOutput(std::uint32_t max_output_tokens, const SamplingFields& fields) {
-  if (fields.min_output_tokens <= max_output_tokens) return fields.min_output_tokens;
+Result<void> CheckLeastOutput(const wire::Generate& generate) {
+  if (generate.min_output_tokens <= generate.max_output_tokens) return {};
   return InvalidArgument("min_tokens", "{} is more than the {} tokens that the answer may have",
-                         fields.min_output_tokens, max_output_tokens);
+                         generate.min_output_tokens, generate.max_output_tokens);
 }
 
-wire::Sampling MakeSampling(const wire::SamplingDefaults& defaults, const SamplingFields& fields,
-                            std::uint64_t default_seed) {
-  wire::Sampling sampling;
+// Sets what the request leaves to the model.
+void ApplyDefaults(const wire::SamplingDefaults& defaults, const SamplingFields& fields, std::uint64_t default_seed,
+                   wire::Sampling& sampling) {
   sampling.temperature = fields.temperature.value_or(defaults.temperature);
   sampling.top_p = fields.top_p.value_or(defaults.top_p);
   sampling.top_k = fields.top_k.value_or(defaults.top_k);
   sampling.seed = fields.seed.value_or(default_seed);
   sampling.min_p = fields.min_p.value_or(defaults.min_p);
   sampling.repetition_penalty = fields.repetition_penalty.value_or(defaults.repetition_penalty);
-  sampling.presence_penalty = fields.presence_penalty;
-  sampling.frequency_penalty = fields.frequency_penalty;
-  sampling.logit_bias = fields.logit_bias;
-  return sampling;
 }
 
 // A hash of the session id and the root of its blocks. Never 0, which means no session.
@@ -138,10 +134,10 @@ std::uint64_t SessionHash(BlockHash root, const std::string& session_id) {
 }
 
 void ApplyCacheFields(const CacheFields& fields, GenerateSpec& spec) {
-  spec.cache_mode = fields.mode;
-  spec.priority = fields.priority;
-  spec.retention = fields.retention;
-  spec.expect_return_ms = fields.expect_return_ms;
+  spec.generate.cache_mode = fields.mode;
+  spec.generate.priority = fields.priority;
+  spec.generate.retention = fields.retention;
+  spec.generate.expect_return_ms = fields.expect_return_ms;
 }
 
 }  // namespace
@@ -271,25 +267,21 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
                                       const SamplingFields& fields, const PromptSource& source) {
   if (prompt.tokens.empty()) return InvalidArgument(std::string(source.field), "must hold at least one token");
   GenerateSpec spec;
-  ROOST_ASSIGN_OR_RETURN(spec.max_output_tokens, OutputBound(*model, prompt.tokens.size(), fields, source.field));
-  ROOST_RETURN_IF_ERROR(CheckLogitBias(*model, fields.logit_bias));
-  spec.sampling = MakeSampling(model->sampling, fields, source.default_seed);
-  spec.stop_tokens = fields.stop_tokens;
-  spec.ignore_eos = fields.ignore_eos;
-  ROOST_ASSIGN_OR_RETURN(spec.min_output_tokens, LeastOutput(spec.max_output_tokens, fields));
-  spec.output_logprobs = fields.output_logprobs;
-  spec.prompt_logprobs = fields.prompt_logprobs;
-  spec.sample_count = fields.choice_count;
-  spec.constraint = fields.constraint;
-  spec.tenant = source.scope.tenant;
+  spec.generate = fields.generate;
+  ROOST_ASSIGN_OR_RETURN(spec.generate.max_output_tokens,
+                         OutputBound(*model, prompt.tokens.size(), fields, source.field));
+  ROOST_RETURN_IF_ERROR(CheckLogitBias(*model, fields.generate.sampling.logit_bias));
+  ROOST_RETURN_IF_ERROR(CheckLeastOutput(spec.generate));
+  ApplyDefaults(model->sampling, fields, source.default_seed, spec.generate.sampling);
+  spec.generate.tenant = source.scope.tenant;
   spec.salt = fields.cache.salt;
-  const BlockHash scope_root = ScopeRoot(*model, spec.tenant, spec.salt);
-  spec.session_hash = SessionHash(scope_root, fields.cache.session_id);
-  spec.root = prompt.own ? ScopeRoot(*model, "", "") : scope_root;
-  spec.own = prompt.own;
+  const BlockHash scope_root = ScopeRoot(*model, spec.generate.tenant, spec.salt);
+  spec.generate.session_hash = SessionHash(scope_root, fields.cache.session_id);
+  spec.generate.root = prompt.own ? ScopeRoot(*model, "", "") : scope_root;
+  spec.generate.own = prompt.own;
   ApplyCacheFields(fields.cache, spec);
-  spec.block_hashes = std::move(prompt.block_hashes);
-  spec.prompt = std::move(prompt.tokens);
+  spec.generate.block_hashes = std::move(prompt.block_hashes);
+  spec.generate.prompt = std::move(prompt.tokens);
   spec.model = std::move(model);
   return spec;
 }

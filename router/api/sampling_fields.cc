@@ -40,9 +40,9 @@ Result<void> ReadLogitBias(JsonElement element, const std::string& path, Fields&
     if (!token) return InvalidArgument(member_path, "must have a token id as its name");
     ROOST_ASSIGN_OR_RETURN(const float bias, RealOf(member.second, member_path, -wire::kMaxLogitBias,
                                                     wire::kMaxLogitBias, LowEnd::kIncluded));
-    fields.logit_bias.push_back({.token = *token, .bias = bias});
+    fields.generate.sampling.logit_bias.push_back({.token = *token, .bias = bias});
   }
-  std::sort(fields.logit_bias.begin(), fields.logit_bias.end(),
+  std::sort(fields.generate.sampling.logit_bias.begin(), fields.generate.sampling.logit_bias.end(),
             [](const wire::LogitBias& a, const wire::LogitBias& b) { return a.token < b.token; });
   return {};
 }
@@ -76,7 +76,7 @@ Result<void> ReadStopTokens(JsonElement element, const std::string& path, Fields
   }
   for (std::size_t i = 0; i < ids.size(); ++i) {
     ROOST_ASSIGN_OR_RETURN(const std::int64_t id, IntegerOf(ids[i], fmt::format("{}[{}]", path, i), 0, kMaxTokenId));
-    fields.stop_tokens.push_back(static_cast<TokenId>(id));
+    fields.generate.stop_tokens.push_back(static_cast<TokenId>(id));
   }
   return {};
 }
@@ -95,7 +95,7 @@ Result<void> ReadStreamOptions(JsonElement element, const std::string& path, Fie
 // Each of these fields is a constraint read by `kRead`.
 template <auto kRead>
 Result<void> ReadConstraint(JsonElement element, const std::string& path, Fields& fields) {
-  return SetConstraint(kRead(element, path), fields.constraint);
+  return SetConstraint(kRead(element, path), fields.generate.constraint);
 }
 
 // Found in bodies that were written by hand. Its members would have no effect there.
@@ -168,7 +168,7 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
      Own<Fields>{kMaxTokensSchema, &ReadMaxTokens}},
     {"min_tokens", "The answer has at least this many tokens before a stop token may end it.",
      Whole<Fields>{0, kMaxTokens,
-                   [](Fields& f, std::int64_t v) { f.min_output_tokens = static_cast<std::uint32_t>(v); }}},
+                   [](Fields& f, std::int64_t v) { f.generate.min_output_tokens = static_cast<std::uint32_t>(v); }}},
     {"temperature", "0 is greedy. Absent: the model's default, as for the next four.",
      Real<Fields>{0, 2, [](Fields& f, float v) { f.temperature = v; }}},
     {"top_p", "Sample from the likeliest tokens whose probabilities add up to this.",
@@ -184,11 +184,14 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
     {"seed", "The same seed gives the same answer.",
      Whole<Fields>{kMinSeed, kMaxSeed, [](Fields& f, std::int64_t v) { f.seed = static_cast<std::uint64_t>(v); }}},
     {"n", "Choices for each prompt. Choice i samples with seed + i.",
-     Whole<Fields>{1, kMaxChoices, [](Fields& f, std::int64_t v) { f.choice_count = static_cast<std::uint32_t>(v); }}},
+     Whole<Fields>{1, kMaxChoices,
+                   [](Fields& f, std::int64_t v) { f.generate.sample_count = static_cast<std::uint32_t>(v); }}},
     {"presence_penalty", "Subtracted from the logits of tokens that the answer already has.",
-     Real<Fields>{-wire::kMaxPenalty, wire::kMaxPenalty, [](Fields& f, float v) { f.presence_penalty = v; }}},
+     Real<Fields>{-wire::kMaxPenalty, wire::kMaxPenalty,
+                  [](Fields& f, float v) { f.generate.sampling.presence_penalty = v; }}},
     {"frequency_penalty", "Subtracted from a token's logit once for each time it occurs in the answer.",
-     Real<Fields>{-wire::kMaxPenalty, wire::kMaxPenalty, [](Fields& f, float v) { f.frequency_penalty = v; }}},
+     Real<Fields>{-wire::kMaxPenalty, wire::kMaxPenalty,
+                  [](Fields& f, float v) { f.generate.sampling.frequency_penalty = v; }}},
     {"logit_bias", "Added to the logits of tokens; the keys are token ids.",
      Own<Fields>{kLogitBiasSchema, &ReadLogitBias}},
     {"stop", "Texts that end the answer.", Own<Fields>{kStopSchema, &ReadStop}},
@@ -197,7 +200,7 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
     {"include_stop_str_in_output", "Keep the stop text at the end of the answer.",
      Flag<Fields>{[](Fields& f, bool v) { f.stop_text = v ? StopText::kShow : StopText::kOmit; }}},
     {"ignore_eos", "The model's own stop tokens do not end the answer.",
-     Flag<Fields>{[](Fields& f, bool v) { f.ignore_eos = v; }}},
+     Flag<Fields>{[](Fields& f, bool v) { f.generate.ignore_eos = v; }}},
     {"skip_special_tokens", "False: special tokens show in the text.", Flag<Fields>{[](Fields& f, bool v) {
        f.special_text = v ? SpecialTokenOutput::kSkip : SpecialTokenOutput::kShow;
      }}},
@@ -205,7 +208,7 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
      Flag<Fields>{[](Fields& f, bool v) { f.token_ids = v ? TokenIdReport::kTell : TokenIdReport::kOmit; }}},
     {"prompt_logprobs", "Log probabilities of the prompt's tokens, and of this many of the likeliest tokens for each.",
      Whole<Fields>{0, wire::kMaxTopLogprobs,
-                   [](Fields& f, std::int64_t v) { f.prompt_logprobs = static_cast<std::uint32_t>(v); }}},
+                   [](Fields& f, std::int64_t v) { f.generate.prompt_logprobs = static_cast<std::uint32_t>(v); }}},
     {"response_format", "The form of the answer: text, any JSON object, or JSON that matches a schema.",
      Own<Fields>{kResponseFormatSchema, &ReadConstraint<&ReadResponseFormatConstraint>}},
     {"structured_outputs", "The form of the answer, as in vLLM: json, regex, choice, grammar or json_object.",

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/text/tokenizer.h"
 #include "common/wire/messages.h"
@@ -37,35 +36,29 @@ enum class TokenIdReport { kOmit, kTell };
 // Whether the answer has log probabilities of its tokens.
 enum class Logprobs { kOmit, kTell };
 
-// An absent value means the model's default.
 struct SamplingFields {
+  // The message to workers as far as the request makes it: penalties and biases, stop_tokens, ignore_eos, min_tokens,
+  // logprobs and prompt_logprobs, n, and the form of the output (structured_output.h). The rest is set by
+  // MakeGenerateSpec.
+  wire::Generate generate;
   std::string model;  // empty: not given
   Delivery delivery = Delivery::kWhole;
   UsageReport usage_report = UsageReport::kNever;
   std::optional<std::uint32_t> max_output_tokens;      // 0: only the echo is wanted
   std::string max_output_tokens_field = "max_tokens";  // the name that the client used
+  // Absent: the model's default.
   std::optional<float> temperature;
   std::optional<float> top_p;
   std::optional<std::uint32_t> top_k;  // 0: no limit
   std::optional<float> min_p;
   std::optional<float> repetition_penalty;
-  float presence_penalty = 0;
-  float frequency_penalty = 0;
-  std::vector<wire::LogitBias> logit_bias;  // each token at most once
   std::optional<std::uint64_t> seed;
   std::vector<std::string> stop;
-  std::vector<TokenId> stop_tokens;
-  bool ignore_eos = false;
-  std::uint32_t min_output_tokens = 0;           // min_tokens
-  std::optional<std::uint32_t> output_logprobs;  // this and the next: see GenerateSpec
-  std::optional<std::uint32_t> prompt_logprobs;
-  std::uint32_t choice_count = 1;  // n
   StopText stop_text = StopText::kOmit;
   SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;
   TokenIdReport token_ids = TokenIdReport::kOmit;
-  std::uint32_t unknown_field_count = 0;       // fields of the request that are ignored
-  std::string request_id;                      // the client's own name for the request; empty: none
-  std::optional<wire::Constraint> constraint;  // the form of the output; see structured_output.h
+  std::uint32_t unknown_field_count = 0;  // fields of the request that are ignored
+  std::string request_id;                 // the client's own name for the request; empty: none
   CacheFields cache;
 };
 

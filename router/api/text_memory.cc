@@ -55,9 +55,9 @@ std::uint64_t ParseBytes(std::size_t body_bytes, std::size_t nodes) {
 std::uint64_t EncodeBytes(std::size_t text_bytes) { return kRequestBytes + kEncodeFactor * text_bytes; }
 
 std::uint64_t SpecBytes(const GenerateSpec& spec) {
-  const std::uint64_t once = spec.prompt.capacity() * sizeof(TokenId) +
-                             spec.block_hashes.capacity() * sizeof(BlockHash) +
-                             (spec.constraint ? spec.constraint->text.size() : 0);
+  const std::uint64_t once = spec.generate.prompt.capacity() * sizeof(TokenId) +
+                             spec.generate.block_hashes.capacity() * sizeof(BlockHash) +
+                             (spec.generate.constraint ? spec.generate.constraint->text.size() : 0);
   return kRequestBytes + 2 * once;
 }
 
@@ -69,11 +69,12 @@ std::uint64_t AnswerBytes(const AnswerBound& bound) {
 
 std::uint64_t AnswerStartBytes(const GenerateSpec& spec, const AnswerShape& shape) {
   // A stream sends the prompt's part with each choice's first piece, and holds its values alone.
-  const std::uint64_t copies = shape.delivery == Delivery::kWhole ? spec.sample_count : 1;
-  const bool repeats = shape.token_ids == TokenIdReport::kTell || spec.prompt_logprobs;
-  const std::uint64_t repeated =
-      repeats ? spec.prompt.size() * kTokenBytes + ScoredBytes(spec.prompt.size(), spec.prompt_logprobs) : 0;
-  return spec.sample_count * (kChoiceBytes + shape.stop_bytes) + copies * repeated;
+  const std::uint64_t copies = shape.delivery == Delivery::kWhole ? spec.generate.sample_count : 1;
+  const bool repeats = shape.token_ids == TokenIdReport::kTell || spec.generate.prompt_logprobs;
+  const std::uint64_t repeated = repeats ? spec.generate.prompt.size() * kTokenBytes +
+                                               ScoredBytes(spec.generate.prompt.size(), spec.generate.prompt_logprobs)
+                                         : 0;
+  return spec.generate.sample_count * (kChoiceBytes + shape.stop_bytes) + copies * repeated;
 }
 
 std::uint64_t DeltaBytes(const AnswerDelta& delta) {

@@ -10,7 +10,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <list>
 #include <optional>
 #include <string>
@@ -19,7 +18,8 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "router/fleet/revisions.h"
+#include "router/fleet/fleet_snapshot.h"
+#include "router/fleet/worker_answer.h"
 
 namespace roost::router {
 
@@ -38,17 +38,17 @@ class Arrivals {
   [[nodiscard]] bool IsSettling(Instant now) const { return !began_ || now - *began_ < kSettling; }
 
   // False when too many are held.
-  [[nodiscard]] bool Hold(std::string_view model, std::function<void()> go, Instant now) {
+  [[nodiscard]] bool Hold(std::string_view model, AnswersDone go, Instant now) {
     if (held_.size() >= kMostHeld) return false;
     held_.push_back({std::string(model), std::move(go), now + kPatience});
     return true;
   }
 
   // Takes out those whose model is served, or whose time has passed.
-  [[nodiscard]] std::vector<std::function<void()>> Take(const Revisions& revisions, Instant now) {
-    return TakeIf([&](const Held& held) { return now >= held.until || revisions.Main(held.model) != nullptr; });
+  [[nodiscard]] std::vector<AnswersDone> Take(const ModelDirectory& models, Instant now) {
+    return TakeIf([&](const Held& held) { return now >= held.until || models.offers.contains(held.model); });
   }
-  [[nodiscard]] std::vector<std::function<void()>> TakeAll() {
+  [[nodiscard]] std::vector<AnswersDone> TakeAll() {
     return TakeIf([](const Held&) { return true; });
   }
   [[nodiscard]] std::size_t size() const { return held_.size(); }
@@ -56,13 +56,13 @@ class Arrivals {
  private:
   struct Held {
     std::string model;
-    std::function<void()> go;
+    AnswersDone go;
     Instant until;
   };
 
   template <typename Condition>
-  std::vector<std::function<void()>> TakeIf(Condition is_due) {
-    std::vector<std::function<void()>> due;
+  std::vector<AnswersDone> TakeIf(Condition is_due) {
+    std::vector<AnswersDone> due;
     for (auto held = held_.begin(); held != held_.end();) {
       if (!is_due(*held)) {
         ++held;

@@ -8,25 +8,25 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   const GenerateSpec& spec = query.spec;
   const FleetView* const fleet = roster_.FleetOf(*spec.model);
   if (fleet == nullptr) return std::nullopt;
-  RouteQuery route{
-      .prompt_token_count = query.prompt_token_count,
-      .sample_count = query.sample_count,
-      .answer = {.own = lengths_.Expect(spec.model->model_name(), spec.session_hash, spec.max_output_tokens),
-                 .of_others = lengths_.MeanOf(spec.model->model_name())},
-      .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
-      .needs_logprobs = WantsLogprobs(spec),
-      .needs_min_output_tokens = spec.min_output_tokens > 0,
-      .is_constrained = spec.constraint.has_value(),
-      .adapter = spec.model->adapter(),
-      .matches = query.matches,
-      .block_hashes = spec.block_hashes,
-      .session_hash = spec.session_hash,
-      .min_copies = wishes_.min_copies,
-      .slo = wishes_.slo,
-      .waiting_bound = query.waiting_bound,
-      .now = now};
+  RouteQuery route{.prompt_token_count = query.prompt_token_count,
+                   .sample_count = query.sample_count,
+                   .answer = {.own = lengths_.Expect(spec.model->model_name(), spec.generate.session_hash,
+                                                     spec.generate.max_output_tokens),
+                              .of_others = lengths_.MeanOf(spec.model->model_name())},
+                   .needs_full_sampling = wire::NeedsFullSampling(spec.generate.sampling),
+                   .needs_logprobs = WantsLogprobs(spec),
+                   .needs_min_output_tokens = spec.generate.min_output_tokens > 0,
+                   .is_constrained = spec.generate.constraint.has_value(),
+                   .adapter = spec.model->adapter(),
+                   .matches = query.matches,
+                   .block_hashes = spec.generate.block_hashes,
+                   .session_hash = spec.generate.session_hash,
+                   .min_copies = wishes_.min_copies,
+                   .slo = wishes_.slo,
+                   .waiting_bound = query.waiting_bound,
+                   .now = now};
   // A request that does not use the cache gains nothing from cached blocks.
-  if (spec.cache_mode == wire::CacheMode::kOff) {
+  if (spec.generate.cache_mode == wire::CacheMode::kOff) {
     route.matches = {};
     route.block_hashes = {};
   }
@@ -90,7 +90,7 @@ void Decider::OnOutcome(const Prediction& prediction, std::uint32_t cached_token
 
 void Decider::OnAnswer(const GenerateSpec& spec, std::uint32_t answer_tokens, const Prediction& prediction,
                        const std::optional<AttemptOutput>& output) {
-  lengths_.Observe(spec.model->model_name(), spec.session_hash, answer_tokens);
+  lengths_.Observe(spec.model->model_name(), spec.generate.session_hash, answer_tokens);
   if (!output.has_value() || output->tokens == 0) return;
   const double seconds = ToSeconds(output->ended_at - output->first_token_at);
   const double itl = output->tokens > 1 ? seconds / (output->tokens - 1) : 0;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -75,40 +76,20 @@ struct ServedModel {
 // One generation, ready to be routed: validated, rendered, tokenized, hashed.
 struct GenerateSpec {
   std::shared_ptr<const ServedModel> model;
-  std::vector<TokenId> prompt;
-  BlockHash root;
-  std::optional<OwnScope> own = {};
-  std::vector<BlockHash> block_hashes;
-  wire::Sampling sampling;
-  std::uint32_t max_output_tokens = 0;
-  std::vector<TokenId> stop_tokens;
-  bool ignore_eos = false;
-  std::uint32_t sample_count = 1;  // outputs, 1 to wire::kMaxSampleCount; choice i draws with sampling.seed + i
-  // Log probabilities of the output's and of the prompt's tokens that the observer wants, each with this number of the
-  // likeliest tokens: 0 to wire::kMaxTopLogprobs. Empty: none.
-  std::optional<std::uint32_t> output_logprobs;
-  std::optional<std::uint32_t> prompt_logprobs;
-  std::uint32_t min_output_tokens = 0;  // before this many, no stop token ends a choice; at most max_output_tokens
-  std::optional<wire::Constraint> constraint;  // for the whole output of each choice
-  std::string tenant;                          // of the key that the request came with; empty: no tenant in particular
-  // Hints for the worker's queue and cache; see wire::Generate.
-  wire::CacheMode cache_mode = wire::CacheMode::kOn;
-  std::uint32_t priority = 50;
-  std::optional<wire::Retention> retention;
-  std::uint64_t session_hash = 0;
-  std::uint64_t expect_return_ms = 0;
+  // The whole generation as a message. Each attempt sends it to a worker with what is its own (WorkerOrder):
+  // request_id, first_output_index, expected_cached_tokens, deadline_ms and adapter are not set here.
+  wire::Generate generate;
   // Ids by which a client can ask about the request later; see DecisionRecord.
   std::string answer_id;
   std::string request_id;
-  std::string trace_parent;         // see common/base/trace_context.h; may be empty
-  std::string salt;                 // from which `root` was made
+  std::string salt;                 // from which the message's `root` was made
   std::optional<Instant> deadline;  // when the request ends, even in mid-stream
   // The request's charge on the input memory budget, held until the last copy of this spec is gone; null: not counted.
   std::shared_ptr<ByteBudget::Guard> memory;
 };
 
 [[nodiscard]] inline bool WantsLogprobs(const GenerateSpec& spec) {
-  return spec.output_logprobs.has_value() || spec.prompt_logprobs.has_value();
+  return spec.generate.output_logprobs.has_value() || spec.generate.prompt_logprobs.has_value();
 }
 
 struct Dispatched {
@@ -157,6 +138,11 @@ class GenerationObserver {
   virtual void OnEnd(GenerationEnd end) = 0;
 };
 
+// Called with each request before it is routed: returns the observer that gets its events, which may pass them on to
+// the one given. Any thread.
+using SubmitHook =
+    std::function<std::shared_ptr<GenerationObserver>(const GenerateSpec&, std::shared_ptr<GenerationObserver>)>;
+
 // The workers of a model that an order goes to.
 enum class PinTarget : std::uint8_t {
   kAllWorkers,
@@ -172,9 +158,16 @@ struct WorkerChoice {
 
 // A pin or an unpin: at least one hash, all in the model's scope.
 struct PinOrder {
+  enum class What : std::uint8_t {
+    kPrompt,
+    // One block, named by its hash. The order goes to the revision of the model that has it: a pin needs a worker that
+    // does, or what a typing error names would wait for ever and fill the pins' share.
+    kBlock,
+  };
   std::shared_ptr<const ServedModel> model;
   std::variant<wire::Pin, wire::Unpin> message;  // the dispatcher sets its answer_id
   WorkerChoice workers = {};
+  What what = What::kPrompt;
 };
 
 // A prompt, hashed for one revision of its model.
@@ -221,24 +214,21 @@ struct PromptQuery {
   std::vector<BlockHash> block_hashes;
 };
 
-// The number of a prompt's blocks, front to back, that one worker has.
-struct PromptHolder {
-  std::string worker_id;
-  WorkerMode mode = WorkerMode::kExact;   // the source of the numbers
-  std::uint32_t held_block_count = 0;     // blocks in its cache
-  std::uint32_t pending_block_count = 0;  // blocks after these, which it is computing now
+// Asks for decisions: of one request, by its answer_id or request_id, oldest first; or the last ones, newest first.
+struct DecisionsQuestion {
+  std::variant<std::string, std::size_t> which = std::size_t{0};  // an id, or at most how many
 };
-struct PromptChoice {
-  std::string worker_id;  // the worker that the request would go to now
-  std::string policy;
-  DecisionReason reason = DecisionReason::kOnlyWorker;
-  std::uint32_t cached_tokens = 0;
-  std::optional<double> ttft_seconds;  // empty while no worker's speed is known
+
+// Waits until a worker serves the model, or for a second.
+struct ModelAwaited {
+  std::string model;
 };
-struct PromptMatch {
-  std::vector<PromptHolder> holders;   // all workers that serve the model, those with most blocks first
-  std::optional<PromptChoice> choice;  // empty when none of them takes requests now
-};
+
+// An operator's order to workers, or a question about them. The answers are one for each worker that the order goes to,
+// in PrefixesQuestion, PinOrder, WarmOrder and EvictOrder; one in CordonOrder; as AnswersOf says in PromptQuery; one
+// for each decision, with the worker that it chose, in DecisionsQuestion; none in ModelAwaited.
+using Order = std::variant<PinOrder, PrefixesQuestion, WarmOrder, EvictOrder, CordonOrder, PromptQuery,
+                           DecisionsQuestion, ModelAwaited>;
 
 // Totals of this router's requests at a worker.
 struct WorkerTotals {
@@ -283,77 +273,39 @@ struct QueueStatus {
       0;  // estimated time until they have left the queue, by the rate of recent departures; bounded by their deadlines
 };
 
+struct FleetSnapshot;  // fleet_snapshot.h
+
 class Dispatcher {
  public:
   virtual ~Dispatcher() = default;
-
-  // All that workers serve under this name now.
-  [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view name) const {
-    const std::shared_ptr<const ServedModel> model = FindModel(name);
-    return model == nullptr ? std::vector<std::shared_ptr<const ServedModel>>() : std::vector{model};
-  }
-  // Null when no worker serves it now. If there are several revisions, the one with the most workers.
-  [[nodiscard]] virtual std::shared_ptr<const ServedModel> FindModel(std::string_view name) const = 0;
-  // The revision for one more request. Several revisions share the requests by their numbers of workers.
-  [[nodiscard]] virtual std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) {
-    return FindModel(name);
-  }
-  // Whether a worker may serve the model soon: one is about to, or did recently, or no worker has come since the start.
-  [[nodiscard]] virtual bool IsExpected(std::string_view /*model*/) const { return false; }
-  [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
-  [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
-  // The state of the models, and the recent losses of workers.
-  [[nodiscard]] virtual FleetStanding Standing() const { return {}; }
-
-  // The model under which requests for a name count: the model's own name, of an adapter its base's. Empty when no
-  // worker has served the name since the start.
-  [[nodiscard]] virtual std::optional<std::string> KnownModel(std::string_view name) const {
-    const std::shared_ptr<const ServedModel> model = FindModel(name);
-    return model == nullptr ? std::nullopt : std::optional(model->model_name());
-  }
-  // Whether a worker is about to bring the model, which none serves: the router has just begun, so that its workers
-  // come back, or a worker's tokenizer is being read.
-  [[nodiscard]] virtual bool IsArriving(std::string_view /*model*/) const { return false; }
-  // Calls `go` once from the link thread, when a worker serves the model or after a second. False: too many wait.
-  // NOLINTNEXTLINE(performance-unnecessary-value-param): who overrides it keeps `go`
-  [[nodiscard]] virtual bool WhenServed(std::string_view /*model*/, std::function<void()> /*go*/) { return false; }
-  [[nodiscard]] virtual std::vector<QueueStatus> Queues() const = 0;
-
-  // Live routers that these workers serve, this one included, as most workers tell. At least 1.
-  [[nodiscard]] virtual std::uint32_t RouterCount() const { return 1; }
-
-  // The error with which Submit would refuse every request for the model now, so that such requests are not tokenized.
-  [[nodiscard]] virtual Result<void> CheckRoom(const ServedModel& /*model*/) const { return {}; }
 
   // Routes and sends the request. On success the observer sees OnEnd exactly once, perhaps before Submit returns; on an
   // error (kUnavailable, kOverloaded, kDeadlineExceeded, or kInvalidArgument for more than the wire can carry) it sees
   // nothing. The dispatcher keeps the observer until OnEnd.
   [[nodiscard]] virtual Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) = 0;
-
-  // Orders and questions for the workers that serve the model now; workers that join later do not get them. On success
-  // `done` is called once. Errors: kUnavailable when no worker serves the model, kInvalidArgument for the name of a
-  // worker that does not serve it, kOverloaded when the link does not keep up or too many orders are open. Pin and
-  // MostUsed take at most two seconds.
-  [[nodiscard]] virtual Result<void> Pin(PinOrder order, AnswersDone done) = 0;
-  [[nodiscard]] virtual Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) = 0;
-  [[nodiscard]] virtual Result<void> Warm(WarmOrder order, AnswersDone done) = 0;
-  // Goes to all workers of the model, also to those that take no requests now, and takes at most thirty seconds. The
-  // dispatcher's own memory of the blocks goes too. Open requests for that prompt or tenant leave nothing in a cache
-  // any more.
-  [[nodiscard]] virtual Result<void> Evict(EvictOrder order, AnswersDone done) = 0;
-  // Takes a worker out of service for all routers, or puts it back. kNotFound: there is no such worker. The answer
-  // comes within two seconds, or within the order's patience; its reply is a ServiceState.
-  [[nodiscard]] virtual Result<void> Cordon(CordonOrder order, AnswersDone done) = 0;
-  // Sends nothing and changes nothing. kUnavailable when no worker serves the model.
-  [[nodiscard]] virtual Result<PromptMatch> Match(PromptQuery query) = 0;
-
-  // The last decisions, the newest first, at most `limit`.
-  [[nodiscard]] virtual std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const = 0;
-  // The remembered decisions of one request, by its answer_id or request_id, oldest first.
-  [[nodiscard]] virtual std::vector<DecisionRecord> FindDecisions(std::string_view id) const = 0;
-
   // The client is gone: the worker gets a Cancel, and the observer an OnEnd with kCancelled. Unknown ids are ignored.
   virtual void Cancel(RequestId id) = 0;
+
+  // Carries out an order at the workers that there are now; workers that join later do not get it. On success `done` is
+  // called once. A View that is taken after that shows what the order did.
+  //
+  // Errors: kUnavailable when no worker serves the model, kInvalidArgument for the name of a worker that does not serve
+  // it, kNotFound for a worker to cordon, or a block to pin, that there is not, kOverloaded when the link does not keep
+  // up or too many orders are open.
+  //
+  //   PinOrder, PrefixesQuestion   at most two seconds
+  //   EvictOrder                   goes to all workers of the model, also to those that take no requests now, and takes
+  //                                at most thirty seconds. The dispatcher's own memory of the blocks goes too. Open
+  //                                requests for that prompt or tenant leave nothing in a cache any more
+  //   WarmOrder                    until its deadline
+  //   CordonOrder                  takes a worker out of service for all routers, or puts it back: within two seconds,
+  //                                or within the order's patience
+  //   PromptQuery, DecisionsQuestion  at once; they send nothing, change nothing, and never fail with kOverloaded
+  //   ModelAwaited                 at most a second
+  [[nodiscard]] virtual Result<void> Send(Order order, AnswersDone done) = 0;
+
+  // The last snapshot of the models, workers and queues; not null. Takes no lock that the link thread holds for long.
+  [[nodiscard]] virtual std::shared_ptr<const FleetSnapshot> View() const = 0;
 };
 
 }  // namespace roost::router

@@ -15,8 +15,6 @@ void NotifyObserver(Effect& effect) {
     end->observer->OnEnd(std::move(end->end));
   } else if (auto* const answers = std::get_if<NotifyAnswers>(&effect)) {
     answers->done(std::move(answers->answers));
-  } else if (auto* const arrival = std::get_if<NotifyArrival>(&effect)) {
-    arrival->go();
   }
 }
 

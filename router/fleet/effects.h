@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -49,21 +48,16 @@ struct NotifyEnd {
   GenerationEnd end;
 };
 
-// The end of an inquiry.
+// The end of an order.
 struct NotifyAnswers {
   AnswersDone done;
   std::vector<WorkerAnswer> answers;
 };
 
-// A held request may be tried again: see Arrivals.
-struct NotifyArrival {
-  std::function<void()> go;
-};
-
 using Effect = std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyPromptLogprobs, NotifyTokens,
-                            NotifyChoiceEnd, NotifyEnd, NotifyAnswers, NotifyArrival>;
+                            NotifyChoiceEnd, NotifyEnd, NotifyAnswers>;
 
-// If the effect is a call to an observer or an inquiry's callback, makes the call; otherwise does nothing.
+// If the effect is a call to an observer or an order's callback, makes the call; otherwise does nothing.
 void NotifyObserver(Effect& effect);
 
 // Not thread-safe.

@@ -12,10 +12,10 @@ bool Continues(std::span<const BlockHash> chain, const wire::PromptToEvict& prom
 }
 
 bool Continues(const GenerateSpec& spec, const wire::PromptToEvict& prompt) {
-  if (spec.root != prompt.root) return false;
-  if (!prompt.block_hashes.empty()) return Continues(spec.block_hashes, prompt);
-  return spec.prompt.size() >= prompt.tokens.size() &&
-         std::equal(prompt.tokens.begin(), prompt.tokens.end(), spec.prompt.begin());
+  if (spec.generate.root != prompt.root) return false;
+  if (!prompt.block_hashes.empty()) return Continues(spec.generate.block_hashes, prompt);
+  return spec.generate.prompt.size() >= prompt.tokens.size() &&
+         std::equal(prompt.tokens.begin(), prompt.tokens.end(), spec.generate.prompt.begin());
 }
 
 bool Holds(std::span<const BlockHash> chain, BlockHash block) {
@@ -27,9 +27,10 @@ bool Holds(std::span<const BlockHash> chain, BlockHash block) {
 bool IsNamed(const EvictOrder& order, const GenerateSpec& spec) {
   const bool is_of_model = spec.model->name == order.model || spec.model->base == order.model;
   if (!order.model.empty() && !is_of_model) return false;
-  if (const auto* const tenant = std::get_if<wire::TenantToEvict>(&order.what)) return spec.tenant == tenant->tenant;
+  if (const auto* const tenant = std::get_if<wire::TenantToEvict>(&order.what))
+    return spec.generate.tenant == tenant->tenant;
   if (const auto* const block = std::get_if<wire::BlockToEvict>(&order.what)) {
-    return Holds(spec.block_hashes, block->hash);
+    return Holds(spec.generate.block_hashes, block->hash);
   }
   const auto& prompts = std::get<std::vector<PromptOfRevision>>(order.what);
   return std::any_of(prompts.begin(), prompts.end(),

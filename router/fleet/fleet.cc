@@ -21,6 +21,9 @@ constexpr std::size_t kMaxBatch = 64;
 // A batch ends with the frame that exceeds this. The effects of a frame (a call for each token) take many times its
 // size.
 constexpr std::size_t kMaxBatchBytes = std::size_t{256} << 10U;
+constexpr Duration kMinViewInterval = std::chrono::milliseconds(1);
+// A view takes at most one part in this many of the link thread's time.
+constexpr int kViewTimeShare = 100;
 // Reading a tokenizer takes this many times the size of its file.
 constexpr std::uint64_t kReadingTakes = 6;
 
@@ -49,7 +52,9 @@ Fleet::Fleet(const FleetOptions& options, std::unique_ptr<Policy> policy, FleetM
       input_budget_(options.input_budget),
       guard_(options.link_keys ? options.link_keys->guard : nullptr),
       policy_(std::move(policy)),
-      core_(options.core, *policy_, metrics, RandomSeed()) {}
+      on_submit_(options.on_submit),
+      core_(options.core, *policy_, metrics, RandomSeed()),
+      view_(std::make_shared<const FleetSnapshot>(core_.Snapshot(clock_.Now()))) {}
 
 Fleet::~Fleet() { Stop(); }
 
@@ -88,13 +93,15 @@ void Fleet::RunLink() {
   NameThisThread("link");
   const std::array<const wire::Socket*, 1> sockets{&*socket_};
   while (!stopping_) {
-    wire::WaitForMessages(sockets, waker_, kTickInterval);
+    wire::WaitForMessages(sockets, waker_, Patience());
     CarryOutAll(Feed(ReceiveBatch()));
     turns_.Turn();
   }
   std::unique_lock lock(mutex_);
   core_.Shutdown();
   std::vector<Effect> effects = core_.TakeEffects();
+  next_view_ = {};
+  Publish(effects);
   lock.unlock();
   CarryOutAll(std::move(effects));
 }
@@ -113,17 +120,38 @@ std::vector<Fleet::Incoming> Fleet::ReceiveBatch() {
 
 std::vector<Effect> Fleet::Feed(std::vector<Incoming> batch) {
   const Instant now = clock_.Now();
-  for (Incoming& incoming : batch) {
-    FeedOne(std::move(incoming), now);
-    LetOthersIn();
-  }
+  for (Incoming& incoming : batch) FeedOne(std::move(incoming), now);
   const std::lock_guard lock(mutex_);
   if (now - last_tick_ >= kTickInterval) {
     last_tick_ = now;
     core_.Tick(now);
-    router_count_ = core_.router_count();
   }
-  return core_.TakeEffects();
+  std::vector<Effect> effects = core_.TakeEffects();
+  Publish(effects);
+  return effects;
+}
+
+void Fleet::Publish(const std::vector<Effect>& effects) {
+  const Instant start = clock_.Now();
+  const bool tells_of_it =
+      core_.models() != view_->models || std::any_of(effects.begin(), effects.end(), [](const Effect& effect) {
+        return std::holds_alternative<NotifyAnswers>(effect);
+      });
+  view_is_due_ = !tells_of_it && start < next_view_;
+  if (view_is_due_) return;
+  std::shared_ptr<const FleetSnapshot> view = std::make_shared<const FleetSnapshot>(core_.Snapshot(start));
+  {
+    const std::lock_guard lock(view_mutex_);
+    view_.swap(view);
+  }
+  const Instant end = clock_.Now();
+  next_view_ = end + std::max(kMinViewInterval, kViewTimeShare * (end - start));
+}
+
+std::chrono::milliseconds Fleet::Patience() const {
+  if (!view_is_due_) return kTickInterval;
+  const auto until_due = std::chrono::ceil<std::chrono::milliseconds>(next_view_ - clock_.Now());
+  return std::clamp(until_due, std::chrono::milliseconds(0), kTickInterval);
 }
 
 void Fleet::FeedOne(Incoming incoming, Instant now) {
@@ -150,11 +178,6 @@ Result<void> Fleet::CheckHello(const std::string& public_key, const wire::Hello&
   return guard_->CheckHello(public_key, hello.worker_id, hello.model);
 }
 
-void Fleet::LetOthersIn() const {
-  constexpr int kMostTurns = 200;
-  for (int turn = 0; waiting_threads_ > 0 && turn < kMostTurns; ++turn) std::this_thread::yield();
-}
-
 // The threads that serve clients are woken when all of them have been told, so that a step that gives many streams a
 // token wakes each thread once.
 void Fleet::CarryOutAll(std::vector<Effect> effects) {
@@ -168,6 +191,7 @@ void Fleet::CarryOutAll(std::vector<Effect> effects) {
     const std::lock_guard lock(mutex_);
     for (const std::string& identity : unreachable) core_.OnUnreachable(identity, clock_.Now());
     effects = core_.TakeEffects();
+    Publish(effects);
   }
 }
 
@@ -198,152 +222,37 @@ bool Fleet::LinkTurns() {
 
 // ---- any thread ----
 
-class Fleet::Turn {
- public:
-  explicit Turn(const Fleet& fleet) : lock_(fleet.mutex_, std::defer_lock) {
-    ++fleet.waiting_threads_;
-    lock_.lock();
-    --fleet.waiting_threads_;
-  }
-
-  void End() { lock_.unlock(); }
-
- private:
-  std::unique_lock<std::mutex> lock_;
-};
-
-std::shared_ptr<const ServedModel> Fleet::FindModel(std::string_view name) const {
-  const Turn turn(*this);
-  return core_.FindModel(name);
-}
-
-std::vector<std::shared_ptr<const ServedModel>> Fleet::RevisionsOf(std::string_view name) const {
-  const Turn turn(*this);
-  return core_.RevisionsOf(name);
-}
-
-std::shared_ptr<const ServedModel> Fleet::ChooseModel(std::string_view name) {
-  const Turn turn(*this);
-  return core_.ChooseModel(name);
-}
-
-bool Fleet::IsExpected(std::string_view model) const {
-  const Turn turn(*this);
-  return core_.IsExpected(model, clock_.Now());
-}
-
-std::vector<std::shared_ptr<const ServedModel>> Fleet::Models() const {
-  const Turn turn(*this);
-  return core_.Models();
-}
-
-std::vector<WorkerStatus> Fleet::Workers() const {
-  const Turn turn(*this);
-  return core_.Workers(clock_.Now());
-}
-
-FleetStanding Fleet::Standing() const {
-  const Turn turn(*this);
-  return core_.Standing(clock_.Now());
-}
-
-std::optional<std::string> Fleet::KnownModel(std::string_view name) const {
-  const Turn turn(*this);
-  return core_.KnownModel(name);
-}
-
-bool Fleet::IsArriving(std::string_view model) const {
-  const Turn turn(*this);
-  return core_.IsArriving(model, clock_.Now());
-}
-
-bool Fleet::WhenServed(std::string_view model, std::function<void()> go) {
-  const Turn turn(*this);
-  const bool is_held = core_.WhenServed(model, std::move(go), clock_.Now());
-  waker_.Wake();
-  return is_held;
-}
-
-std::vector<QueueStatus> Fleet::Queues() const {
-  const Turn turn(*this);
-  return core_.Queues(clock_.Now());
-}
-
-Result<void> Fleet::CheckRoom(const ServedModel& model) const {
-  const Turn turn(*this);
-  return core_.CheckRoom(model);
-}
-
 Result<RequestId> Fleet::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) {
+  if (on_submit_) observer = on_submit_(spec, std::move(observer));
   const Instant start = clock_.Now();
   thread_local MatchBuffer lookup;  // reused, so that lookups do not allocate
-  spec.model->index->Match(spec.block_hashes, lookup);
-  Turn turn(*this);
+  spec.model->index->Match(spec.generate.block_hashes, lookup);
+  std::unique_lock lock(mutex_);
   const Instant now = clock_.Now();
   Result<RequestId> id = core_.Submit(std::move(spec), std::move(observer), lookup.matches(), now);
-  turn.End();
+  lock.unlock();
   waker_.Wake();
   metrics_.OnDecisionSeconds(ToSeconds(clock_.Now() - start));
   return id;
 }
 
-Result<void> Fleet::Pin(PinOrder order, AnswersDone done) {
-  const std::vector<WorkerMatch> matches = order.model->index->Match(HashesOf(order));
-  const Turn turn(*this);
-  Result<void> sent = core_.Pin(std::move(order), matches, clock_.Now(), std::move(done));
-  waker_.Wake();
-  return sent;
-}
-
-Result<void> Fleet::MostUsed(PrefixesQuestion question, AnswersDone done) {
-  const Turn turn(*this);
-  Result<void> sent = core_.MostUsed(question, clock_.Now(), std::move(done));
-  waker_.Wake();
-  return sent;
-}
-
-Result<void> Fleet::Warm(WarmOrder order, AnswersDone done) {
-  const std::vector<WorkerMatch> matches = order.spec.model->index->Match(order.spec.block_hashes);
-  const Turn turn(*this);
-  Result<void> sent = core_.Warm(order, matches, clock_.Now(), std::move(done));
-  waker_.Wake();
-  return sent;
-}
-
-Result<void> Fleet::Evict(EvictOrder order, AnswersDone done) {
-  const Turn turn(*this);
-  Result<void> sent = core_.Evict(order, clock_.Now(), std::move(done));
-  waker_.Wake();
-  return sent;
-}
-
-Result<void> Fleet::Cordon(CordonOrder order, AnswersDone done) {
-  const Turn turn(*this);
-  Result<void> sent = core_.Cordon(order, clock_.Now(), std::move(done));
-  waker_.Wake();
-  return sent;
-}
-
-Result<PromptMatch> Fleet::Match(PromptQuery query) {
-  const std::vector<WorkerMatch> matches = query.model->index->Match(query.block_hashes);
-  const Turn turn(*this);
-  return core_.Match(query, matches, clock_.Now());
-}
-
-std::vector<DecisionRecord> Fleet::LatestDecisions(std::size_t limit) const {
-  const Turn turn(*this);
-  return core_.decisions().Latest(limit);
-}
-
-std::vector<DecisionRecord> Fleet::FindDecisions(std::string_view id) const {
-  const Turn turn(*this);
-  return core_.decisions().Find(id);
-}
-
 void Fleet::Cancel(RequestId id) {
-  const Turn turn(*this);
+  const std::lock_guard lock(mutex_);
   core_.Cancel(id);
   waker_.Wake();
+}
+
+Result<void> Fleet::Send(Order order, AnswersDone done) {
+  const std::vector<WorkerMatch> matches = MatchesOf(order);
+  const std::lock_guard lock(mutex_);
+  Result<void> sent = core_.Send(std::move(order), matches, clock_.Now(), std::move(done));
+  waker_.Wake();
+  return sent;
+}
+
+std::shared_ptr<const FleetSnapshot> Fleet::View() const {
+  const std::lock_guard lock(view_mutex_);
+  return view_;
 }
 
 }  // namespace roost::router

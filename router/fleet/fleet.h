@@ -4,22 +4,24 @@
 //   link thread     receive and decode → core under the mutex → encode and send, call observers (no lock held)
 //   reader thread   reads tokenizer bundles, then tells the core under the mutex
 //
-// The link thread holds the mutex for one message at a time; between messages it lets waiting HTTP threads go first.
-//
 // HTTP threads reach the link thread through the queue of the core's effects. The queue is bounded; when it is full,
 // Submit returns kOverloaded. Only the link thread calls observers, one at a time; they may call Submit and Cancel.
+//
+// **The age of a View.** The link thread makes a snapshot in each of its turns, and turns whenever a message comes, a
+// thread rings, and every 100 ms. So a view is as old as the time since the last of these. To take at most a hundredth
+// of the thread's time, it waits a hundred times as long as the last snapshot took, and a millisecond at least, before
+// it makes the next: some milliseconds with ten workers, tens with a hundred. Two changes show at once, before anybody
+// is told of them: the models that are served, and what an order did.
 #pragma once
 
 #include <atomic>
-#include <cstdint>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "common/base/byte_budget.h"
@@ -31,6 +33,7 @@
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/fleet_core.h"
 #include "router/fleet/fleet_metrics.h"
+#include "router/fleet/fleet_snapshot.h"
 #include "router/route/policy.h"
 
 namespace roost::router {
@@ -45,6 +48,7 @@ struct FleetOptions {
   // messages while they arrive.
   std::shared_ptr<ByteBudget> input_budget;
   std::shared_ptr<ByteBudget> frame_budget;
+  SubmitHook on_submit;  // null: none
 };
 
 class Fleet final : public Dispatcher {
@@ -65,29 +69,10 @@ class Fleet final : public Dispatcher {
   // The bound address, with the actual port.
   [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
 
-  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view name) const override;
-  [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override;
-  [[nodiscard]] std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) override;
-  [[nodiscard]] bool IsExpected(std::string_view model) const override;
-  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override;
-  [[nodiscard]] std::vector<WorkerStatus> Workers() const override;
-  [[nodiscard]] std::vector<QueueStatus> Queues() const override;
-  [[nodiscard]] FleetStanding Standing() const override;
-  [[nodiscard]] std::optional<std::string> KnownModel(std::string_view name) const override;
-  [[nodiscard]] bool IsArriving(std::string_view model) const override;
-  [[nodiscard]] bool WhenServed(std::string_view model, std::function<void()> go) override;
-  [[nodiscard]] std::uint32_t RouterCount() const override { return router_count_; }
-  [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const override;
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
-  [[nodiscard]] Result<void> Pin(PinOrder order, AnswersDone done) override;
-  [[nodiscard]] Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) override;
-  [[nodiscard]] Result<void> Warm(WarmOrder order, AnswersDone done) override;
-  [[nodiscard]] Result<void> Evict(EvictOrder order, AnswersDone done) override;
-  [[nodiscard]] Result<void> Cordon(CordonOrder order, AnswersDone done) override;
-  [[nodiscard]] Result<PromptMatch> Match(PromptQuery query) override;
-  [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override;
-  [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view id) const override;
   void Cancel(RequestId id) override;
+  [[nodiscard]] Result<void> Send(Order order, AnswersDone done) override;
+  [[nodiscard]] std::shared_ptr<const FleetSnapshot> View() const override;
 
  private:
   struct Incoming {
@@ -95,9 +80,6 @@ class Fleet final : public Dispatcher {
     std::string public_key;
     Result<std::optional<wire::WorkerMessage>> message;
   };
-
-  // Holds the mutex for an HTTP thread.
-  class Turn;
 
   Fleet(const FleetOptions& options, std::unique_ptr<Policy> policy, FleetMetrics& metrics);
 
@@ -109,8 +91,10 @@ class Fleet final : public Dispatcher {
   void FeedOne(Incoming incoming, Instant now);
   // May the sender of a hello have its name and model?
   [[nodiscard]] Result<void> CheckHello(const std::string& public_key, const wire::Hello& hello) const;
-  // Call it without the mutex. Waits until the threads that want the mutex have had it, or some time has passed.
-  void LetOthersIn() const;
+  // Swaps in a new view if it is time, or if `effects` answer an order. With the mutex.
+  void Publish(const std::vector<Effect>& effects);
+  // How long the link thread may wait for messages: until its next tick, or until a view is due.
+  [[nodiscard]] std::chrono::milliseconds Patience() const;
   // Carries out `effects`, and those that follow from them, until none is left.
   void CarryOutAll(std::vector<Effect> effects);
   // False when the effect was a message to a worker that can not be reached.
@@ -122,9 +106,15 @@ class Fleet final : public Dispatcher {
   const std::shared_ptr<wire::LinkGuard> guard_;    // null: no keys
   const std::unique_ptr<Policy> policy_;            // used only by the core
 
-  mutable std::mutex mutex_;
-  mutable FleetCore core_;                                  // guarded by mutex_
-  mutable std::atomic<std::uint32_t> waiting_threads_ = 0;  // HTTP threads that want the mutex
+  const SubmitHook on_submit_;  // null: none
+
+  std::mutex mutex_;
+  FleetCore core_;  // guarded by mutex_
+
+  mutable std::mutex view_mutex_;
+  std::shared_ptr<const FleetSnapshot> view_;  // guarded by view_mutex_, not null
+  Instant next_view_{};                        // link thread: when the next one may be made
+  bool view_is_due_ = false;                   // link thread: a turn made none, because it was too early
 
   std::string endpoint_;  // constant after Bind
   wire::Context context_;
@@ -132,7 +122,6 @@ class Fleet final : public Dispatcher {
   wire::Waker waker_;
   Instant last_tick_{};  // link thread
   TurnCount turns_;
-  std::atomic<std::uint32_t> router_count_ = 1;
 
   std::atomic<bool> stopping_ = false;
   std::optional<BundleReader> bundle_reader_;

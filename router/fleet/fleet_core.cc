@@ -32,8 +32,7 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
                .unix_seconds = options_.unix_seconds,
                .seed = Rng(~router_instance_)()}),
       requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics),
-      prefix_orders_(Mix64(~seed), roster_, requests_.decider(), requests_.copies(), effects_),
-      cordons_(roster_, effects_) {}
+      orders_(Mix64(~seed), roster_, requests_, effects_) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
   if (const auto* const hello = std::get_if<wire::Hello>(&message)) {
@@ -46,18 +45,13 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
     return;
   }
   worker->link.OnMessage(now);
+  if (orders_.OnMessage(worker->hello.worker_id, message)) return;
   if (auto* const step = std::get_if<wire::Step>(&message)) {
     OnStep(*worker, std::move(*step), now);
   } else if (const auto* const chunk = std::get_if<wire::Snapshot>(&message)) {
     OnSnapshot(*worker, *chunk, now);
   } else if (auto* const bundle = std::get_if<wire::Tokenizer>(&message)) {
     OnTokenizer(*worker, std::move(*bundle));
-  } else if (const auto* const pinned = std::get_if<wire::PinAnswer>(&message)) {
-    prefix_orders_.OnAnswer(worker->hello.worker_id, *pinned);
-  } else if (auto* const prefixes = std::get_if<wire::Prefixes>(&message)) {
-    prefix_orders_.OnAnswer(worker->hello.worker_id, std::move(*prefixes));
-  } else if (const auto* const evicted = std::get_if<wire::EvictAnswer>(&message)) {
-    prefix_orders_.OnAnswer(worker->hello.worker_id, *evicted);
   } else if (const auto* const adapters = std::get_if<wire::Adapters>(&message)) {
     if (adapters->epoch == worker->hello.epoch) roster_.SetAdapters(*worker, adapters->names);
   } else if (const auto* const bye = std::get_if<wire::Bye>(&message)) {
@@ -89,8 +83,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   Begin(identity, hello, now);
   const Aftermath requests = requests_.OnWorkerLost(hello.worker_id, now);
   journal_.OnLost(hello.worker_id, model, LostReason::kRestarted, requests, now);
-  prefix_orders_.OnWorkerLost(hello.worker_id);
-  cordons_.OnWorkerLost(hello.worker_id);
+  orders_.OnWorkerLost(hello.worker_id);
 }
 
 bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now) {
@@ -179,7 +172,7 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
     requests_.OnEvent(worker.hello.worker_id, std::move(event), now);
   }
   requests_.DispatchWaitingTo(worker, now);
-  cordons_.OnReport(worker, now);
+  orders_.OnReport(worker, now);
 }
 
 void FleetCore::OnSnapshot(Worker& worker, const wire::Snapshot& chunk, Instant now) {
@@ -215,19 +208,8 @@ void FleetCore::OnTextBundle(const std::string& digest, TextBundle bundle, Insta
   TellArrivals(now);
 }
 
-bool FleetCore::IsArriving(std::string_view model, Instant now) const {
-  if (shut_down_ || roster_.revisions().Main(model) != nullptr) return false;
-  return arrivals_.IsSettling(now) || roster_.IsStarting(model);
-}
-
-bool FleetCore::WhenServed(std::string_view model, std::function<void()> go, Instant now) {
-  if (shut_down_ || !arrivals_.Hold(model, std::move(go), now)) return false;
-  TellArrivals(now);  // a worker may have come meanwhile
-  return true;
-}
-
 void FleetCore::TellArrivals(Instant now) {
-  for (auto& go : arrivals_.Take(roster_.revisions(), now)) effects_.Push(NotifyArrival{std::move(go)});
+  for (AnswersDone& go : arrivals_.Take(*models(), now)) effects_.Push(NotifyAnswers{std::move(go), {}});
 }
 
 void FleetCore::OnBundleFault(const std::string& digest, const BundleError& error, Instant now) {
@@ -268,8 +250,7 @@ Aftermath FleetCore::Remove(const std::string& worker_id, Instant now) {
   metrics_.ForgetWorker(roster_.Find(worker_id)->hello.model, worker_id);
   roster_.Remove(worker_id, now);
   const Aftermath requests = requests_.OnWorkerLost(worker_id, now);
-  prefix_orders_.OnWorkerLost(worker_id);
-  cordons_.OnWorkerLost(worker_id);
+  orders_.OnWorkerLost(worker_id);
   return requests;
 }
 
@@ -315,8 +296,7 @@ void FleetCore::Tick(Instant now) {
   requests_.MoveOverdue(now);
   roster_.Readmit(now);
   requests_.Expire(now);
-  prefix_orders_.Expire(now);
-  cordons_.Expire(now);
+  orders_.Expire(now);
   requests_.DispatchWaiting(now);
   roster_.revisions().SweepIndexes();
   TellArrivals(now);
@@ -371,44 +351,48 @@ Result<void> FleetCore::CheckOpen() const {
   return {};
 }
 
-Result<void> FleetCore::CheckRoom(const ServedModel& model) const {
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  return requests_.CheckRoom(model);
-}
-
 Result<RequestId> FleetCore::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                     std::span<const WorkerMatch> matches, Instant now) {
   ROOST_RETURN_IF_ERROR(CheckOpen());
   return requests_.Submit(std::move(spec), std::move(observer), matches, now);
 }
 
-Result<void> FleetCore::Pin(PinOrder order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done) {
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  return prefix_orders_.Pin(std::move(order), matches, now, std::move(done));
+Result<void> FleetCore::Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done) {
+  if (shut_down_) return CheckOpen();
+  if (const auto* const awaited = std::get_if<ModelAwaited>(&order)) return Await(*awaited, now, std::move(done));
+  const bool goes_to_workers =
+      !std::holds_alternative<PromptQuery>(order) && !std::holds_alternative<DecisionsQuestion>(order);
+  if (goes_to_workers) ROOST_RETURN_IF_ERROR(CheckOpen());
+  return orders_.Send(std::move(order), matches, now, std::move(done));
 }
 
-Result<void> FleetCore::MostUsed(const PrefixesQuestion& question, Instant now, AnswersDone done) {
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  return prefix_orders_.MostUsed(question, now, std::move(done));
-}
-
-Result<void> FleetCore::Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
-                             AnswersDone done) {
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  return prefix_orders_.Warm(order, matches, now, std::move(done));
-}
-
-// A refused order changes nothing.
-Result<void> FleetCore::Evict(const EvictOrder& order, Instant now, AnswersDone done) {
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  ROOST_RETURN_IF_ERROR(prefix_orders_.Evict(order, now, std::move(done)));
-  requests_.KeepOut(order);
+Result<void> FleetCore::Await(const ModelAwaited& awaited, Instant now, AnswersDone done) {
+  if (!arrivals_.Hold(awaited.model, std::move(done), now)) {
+    return Error{ErrorCode::kOverloaded, "too many requests wait for a worker to bring their model", ""};
+  }
+  TellArrivals(now);  // a worker may have come meanwhile
   return {};
 }
 
-Result<void> FleetCore::Cordon(const CordonOrder& order, Instant now, AnswersDone done) {
-  ROOST_RETURN_IF_ERROR(CheckOpen());
-  return cordons_.Order(order, now, std::move(done));
+FleetSnapshot FleetCore::Snapshot(Instant now) {
+  FleetSnapshot snapshot;
+  snapshot.at = now;
+  snapshot.models = models();
+  if (!shut_down_) {
+    snapshot.starting = roster_.StartingNames();
+    snapshot.is_settling = arrivals_.IsSettling(now);
+  }
+  snapshot.workers = Workers(now);
+  snapshot.queues = Queues(now);
+  snapshot.standing = Standing(now);
+  snapshot.router_count = router_count();
+  const Result<void> open = CheckOpen();
+  snapshot.refusal = open.ok() ? requests_.Refusal() : std::optional(open.error());
+  for (auto& [line, error] : requests_.FullLines()) {
+    snapshot.full_queues.emplace(std::pair(line.revision, line.adapter), error);
+  }
+  snapshot.metrics = &metrics_;
+  return snapshot;
 }
 
 std::vector<WorkerStatus> FleetCore::Workers(Instant now) {
@@ -428,10 +412,9 @@ FleetStanding FleetCore::Standing(Instant now) {
 
 void FleetCore::Shutdown() {
   shut_down_ = true;
-  for (auto& go : arrivals_.TakeAll()) effects_.Push(NotifyArrival{std::move(go)});
+  for (AnswersDone& go : arrivals_.TakeAll()) effects_.Push(NotifyAnswers{std::move(go), {}});
   requests_.EndAll({ErrorCode::kUnavailable, "the router is stopping", ""});
-  prefix_orders_.EndAll();
-  cordons_.EndAll();
+  orders_.EndAll();
 }
 
 }  // namespace roost::router

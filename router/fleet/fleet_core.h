@@ -36,12 +36,12 @@
 #include "common/base/result.h"
 #include "common/base/rng.h"
 #include "router/fleet/arrivals.h"
-#include "router/fleet/cordons.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_journal.h"
 #include "router/fleet/fleet_metrics.h"
-#include "router/fleet/prefix_orders.h"
+#include "router/fleet/fleet_snapshot.h"
+#include "router/fleet/orders.h"
 #include "router/fleet/request_book.h"
 #include "router/fleet/roster.h"
 #include "router/index/prefix_index.h"
@@ -87,43 +87,25 @@ class FleetCore {
   // are half the worker timeout or more apart, this process itself was paused, and the gap does not count as silence.
   void Tick(Instant now);
 
-  // ---- from clients: see Dispatcher, RequestBook and PrefixOrders ----
-  [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
+  // ---- from clients: see Dispatcher, RequestBook and Orders ----
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
   void Cancel(RequestId id) { requests_.Cancel(id); }
-  [[nodiscard]] Result<void> Pin(PinOrder order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done);
-  [[nodiscard]] Result<void> MostUsed(const PrefixesQuestion& question, Instant now, AnswersDone done);
-  [[nodiscard]] Result<void> Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
-                                  AnswersDone done);
-  [[nodiscard]] Result<void> Evict(const EvictOrder& order, Instant now, AnswersDone done);
-  [[nodiscard]] Result<void> Cordon(const CordonOrder& order, Instant now, AnswersDone done);
+  // `matches` is MatchesOf(order).
+  [[nodiscard]] Result<void> Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done);
+  // The result of a PromptQuery.
   [[nodiscard]] Result<PromptMatch> Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now) {
-    return prefix_orders_.Match(query, matches, now);
+    return orders_.Match(query, matches, now);
   }
-  [[nodiscard]] std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) {
-    return roster_.revisions().Choose(name);
-  }
-  [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const {
-    return roster_.revisions().Main(name);
-  }
-  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const { return roster_.revisions().Models(); }
-  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view model) const {
-    return roster_.revisions().AllOf(model);
-  }
-  [[nodiscard]] bool IsExpected(std::string_view model, Instant now) const {
-    return roster_.revisions().IsExpected(model, now);
-  }
-  [[nodiscard]] std::optional<std::string> KnownModel(std::string_view name) const {
-    return roster_.revisions().KnownModel(name);
-  }
-  [[nodiscard]] bool IsArriving(std::string_view model, Instant now) const;
-  [[nodiscard]] bool WhenServed(std::string_view model, std::function<void()> go, Instant now);
-  // See Dispatcher::RouterCount.
-  [[nodiscard]] std::uint32_t router_count();
+
+  // All that Dispatcher::View shows. O(workers + the decision log · candidates).
+  [[nodiscard]] FleetSnapshot Snapshot(Instant now);
+  // Its parts.
+  [[nodiscard]] const std::shared_ptr<const ModelDirectory>& models() const { return roster_.revisions().directory(); }
   [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
   [[nodiscard]] FleetStanding Standing(Instant now);
   [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return requests_.Queues(now); }
+  [[nodiscard]] std::uint32_t router_count();
 
   [[nodiscard]] const DecisionLog& decisions() const { return requests_.decisions(); }
 
@@ -141,6 +123,7 @@ class FleetCore {
  private:
   // An error when clients' requests can not be sent now.
   [[nodiscard]] Result<void> CheckOpen() const;
+  [[nodiscard]] Result<void> Await(const ModelAwaited& awaited, Instant now, AnswersDone done);
   void OnHello(const std::string& identity, const wire::Hello& hello, Instant now);
   // False when another process has the name; then it refuses the hello.
   [[nodiscard]] bool YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now);
@@ -174,8 +157,7 @@ class FleetCore {
   EffectQueue effects_;
   Roster roster_;
   RequestBook requests_;
-  PrefixOrders prefix_orders_;
-  Cordons cordons_;
+  Orders orders_;
   Arrivals arrivals_;
   FleetJournal journal_;
 

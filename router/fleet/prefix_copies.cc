@@ -19,16 +19,17 @@ wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t b
                          std::uint32_t cached_tokens) {
   wire::Generate piece;
   piece.request_id = id;
-  piece.root = spec.root;
-  piece.own = spec.own;
-  piece.prompt.assign(spec.prompt.begin(), spec.prompt.begin() + std::int64_t{block_count} * spec.model->block_tokens);
-  piece.block_hashes.assign(spec.block_hashes.begin(), spec.block_hashes.begin() + block_count);
+  piece.root = spec.generate.root;
+  piece.own = spec.generate.own;
+  piece.prompt.assign(spec.generate.prompt.begin(),
+                      spec.generate.prompt.begin() + std::int64_t{block_count} * spec.model->block_tokens);
+  piece.block_hashes.assign(spec.generate.block_hashes.begin(), spec.generate.block_hashes.begin() + block_count);
   piece.max_output_tokens = 1;
   piece.ignore_eos = true;
   piece.expected_cached_tokens = cached_tokens;
-  piece.tenant = spec.tenant;
+  piece.tenant = spec.generate.tenant;
   piece.adapter = spec.model->adapter();
-  piece.priority = spec.priority;
+  piece.priority = spec.generate.priority;
   return piece;
 }
 
@@ -42,8 +43,8 @@ bool PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Insta
   if (!is_new) return false;
   Copy& fresh = entry->second;
   fresh.spec = spec;
-  fresh.spec.block_hashes.resize(copy.block_count);
-  fresh.spec.prompt.resize(std::size_t{copy.block_count} * spec.model->block_tokens);
+  fresh.spec.generate.block_hashes.resize(copy.block_count);
+  fresh.spec.generate.prompt.resize(std::size_t{copy.block_count} * spec.model->block_tokens);
   fresh.done_block_count = copy.held_block_count;
   fresh.done = std::move(done);
   worker.receives_copy = true;
@@ -54,14 +55,14 @@ bool PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Insta
 std::uint32_t PrefixCopies::NextPieceBlocks(const Worker& worker, const Copy& copy) {
   const double in_time = worker.prefill_tokens_per_second() * std::max(kPieceSeconds, copy.way_seconds.value_or(0));
   const auto tokens = static_cast<std::uint32_t>(std::clamp<double>(in_time, kMinPieceTokens, kMaxPieceTokens));
-  const auto all = static_cast<std::uint32_t>(copy.spec.block_hashes.size());
+  const auto all = static_cast<std::uint32_t>(copy.spec.generate.block_hashes.size());
   const std::uint32_t of_so_many = (all + kMaxPieces - 1) / kMaxPieces;
   return std::max({1U, tokens / copy.spec.model->block_tokens, of_so_many});
 }
 
 void PrefixCopies::SendNext(Worker& worker, Copy& copy, Instant now) {
   const std::uint32_t block_tokens = copy.spec.model->block_tokens;
-  const auto all = static_cast<std::uint32_t>(copy.spec.block_hashes.size());
+  const auto all = static_cast<std::uint32_t>(copy.spec.generate.block_hashes.size());
   copy.piece_block_count = std::min(all, copy.done_block_count + NextPieceBlocks(worker, copy));
   const std::uint32_t cached_tokens = copy.done_block_count * block_tokens;
   const std::uint32_t uncached_tokens = copy.piece_block_count * block_tokens - cached_tokens;
@@ -69,7 +70,7 @@ void PrefixCopies::SendNext(Worker& worker, Copy& copy, Instant now) {
   copy.sent_at = now;
   copy.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now);
   if (worker.view.mode() != WorkerMode::kBlind) {
-    const auto chain = std::span(copy.spec.block_hashes).first(copy.piece_block_count);
+    const auto chain = std::span(copy.spec.generate.block_hashes).first(copy.piece_block_count);
     copy.pending = roster_.pending().Add(worker.slot, chain, now + kPiecePatience);
   }
   effects_.Send(worker.identity, MessageOf(copy.spec, copy.id, copy.piece_block_count, cached_tokens),
@@ -93,7 +94,7 @@ bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent&
   if (!ended && event.tokens.empty()) return true;
   OnPieceDone(worker, copy, event.cached_token_count, now);
   if (!ended) effects_.Send(worker.identity, wire::Cancel{copy.id});  // a piece must end with its first token
-  if (copy.done_block_count == copy.spec.block_hashes.size()) {
+  if (copy.done_block_count == copy.spec.generate.block_hashes.size()) {
     Drop(worker, std::nullopt);
   } else {
     SendNext(worker, copy, now);
@@ -113,7 +114,7 @@ void PrefixCopies::OnPieceDone(Worker& worker, Copy& copy, std::optional<std::ui
   copy.computed_tokens += computed_tokens;
   copy.pending = {};  // the cache events of its blocks have already come
   copy.charge.OnFirstToken();
-  worker.view.OnComputed(std::span(copy.spec.block_hashes).first(copy.piece_block_count), now);
+  worker.view.OnComputed(std::span(copy.spec.generate.block_hashes).first(copy.piece_block_count), now);
   metrics_.OnCopied(copy.spec.model->model_name(), computed_tokens);
 }
 

@@ -51,19 +51,19 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.id = NextId();
   request.spec = std::move(spec);
   request.observer = std::move(observer);
-  request.choices.resize(request.spec.sample_count);
-  request.prompt_logprobs_told = !request.spec.prompt_logprobs.has_value();
-  request.parts = {{.choices = {0, request.spec.sample_count}}};
+  request.choices.resize(request.spec.generate.sample_count);
+  request.prompt_logprobs_told = !request.spec.generate.prompt_logprobs.has_value();
+  request.parts = {{.choices = {0, request.spec.generate.sample_count}}};
   Sending sending = Sending::kNoRoom;  // a new request must not overtake waiting ones
   if (waiting_.size(WaitingRoom::LineOf(*request.spec.model)) == 0) {
-    sending = SendFirstPart(request, request.spec.block_hashes, matches, Admission::kWithRoom, now);
+    sending = SendFirstPart(request, request.spec.generate.block_hashes, matches, Admission::kWithRoom, now);
     if (sending == Sending::kNoWorker && MoveToOtherRevision(request)) {
       sending = SendParts(request, Admission::kWithRoom, now);
     }
   }
   if (sending == Sending::kNoWorker) return WhyNobody(request.spec);
   if (sending == Sending::kNoRoom) ROOST_RETURN_IF_ERROR(Enqueue(request, now));
-  if (request.spec.cache_mode == wire::CacheMode::kOff) metrics_.OnCacheOff(request.spec.model->model_name());
+  if (request.spec.generate.cache_mode == wire::CacheMode::kOff) metrics_.OnCacheOff(request.spec.model->model_name());
   if (request.spec.deadline.has_value()) deadlines_.emplace(*request.spec.deadline, request.id);
   requests_.emplace(request.id, std::move(owned));
   return request.id;
@@ -71,16 +71,17 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
 
 // Either no worker serves the model, or none of those that do supports the request's constraint.
 Error RequestBook::WhyNobody(const GenerateSpec& spec) {
-  if (!spec.constraint.has_value() || roster_.Serving(*spec.model).empty()) return NobodyServes(*spec.model);
-  return InvalidArgument(spec.constraint->field, "no worker of '{}' can constrain its output", spec.model->name);
+  if (!spec.generate.constraint.has_value() || roster_.Serving(*spec.model).empty()) return NobodyServes(*spec.model);
+  return InvalidArgument(spec.generate.constraint->field, "no worker of '{}' can constrain its output",
+                         spec.model->name);
 }
 
 RequestBook::Sending RequestBook::SendParts(Request& request, Admission admission, Instant now) {
   while (!request.parts.empty()) {
     const std::vector<TokenId>& output = request.choices[request.parts.front().choices.first].output;
-    std::vector<BlockHash> hashes = HashesSoFar(request.spec, output, output.size());
+    const std::vector<BlockHash> hashes = HashesSoFar(request.spec, output, output.size());
     const std::vector<WorkerMatch> matches = MatchNow(*request.spec.model, hashes);
-    const Sending sending = SendFirstPart(request, std::move(hashes), matches, admission, now);
+    const Sending sending = SendFirstPart(request, hashes, matches, admission, now);
     if (sending == Sending::kSent || (sending == Sending::kNoWorker && MoveToOtherRevision(request))) continue;
     return sending;
   }
@@ -88,15 +89,15 @@ RequestBook::Sending RequestBook::SendParts(Request& request, Admission admissio
   return Sending::kSent;
 }
 
-RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<BlockHash> hashes,
+RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::span<const BlockHash> hashes,
                                                 std::span<const WorkerMatch> matches, Admission admission,
                                                 Instant now) {
   const Part part = request.parts.front();
-  const bool uses_cache = request.spec.cache_mode == wire::CacheMode::kOn;
+  const bool uses_cache = request.spec.generate.cache_mode == wire::CacheMode::kOn;
   std::vector<WorkerMatch> depths(matches.begin(), matches.end());
-  if (uses_cache) roster_.pending().Deepen(request.spec.block_hashes, now, depths);
+  if (uses_cache) roster_.pending().Deepen(request.spec.generate.block_hashes, now, depths);
   const std::size_t output_tokens = request.choices[part.choices.first].output.size();
-  const auto prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size() + output_tokens);
+  const auto prompt_tokens = static_cast<std::uint32_t>(request.spec.generate.prompt.size() + output_tokens);
   const PlacementQuery query{.spec = request.spec,
                              .prompt_token_count = prompt_tokens,
                              .sample_count = part.choices.count,
@@ -120,18 +121,18 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
   attempt.is_probe = worker.ejection.OnSent();
   if (uses_cache && worker.view.mode() != WorkerMode::kBlind) {
     attempt.pending =
-        roster_.pending().Add(worker.slot, request.spec.block_hashes, PendingUntil(now, placement->decision));
+        roster_.pending().Add(worker.slot, request.spec.generate.block_hashes, PendingUntil(now, placement->decision));
   }
   ++worker.requests_total;
   roster_.NoteSent(worker, attempt.id);
-  WorkerOrder order{attempt.id,
-                    part.choices,
-                    request.choices[part.choices.first].output,
-                    std::move(hashes),
-                    attempt.prediction.cached_tokens,
-                    request.prompt_logprobs_told ? std::nullopt : request.spec.prompt_logprobs,
-                    PriorityAtWorker(request.spec, now)};
-  effects_.Send(worker.identity, MessageOf(request.spec, std::move(order), now), request.spec.memory);
+  const WorkerOrder order{attempt.id,
+                          part.choices,
+                          request.choices[part.choices.first].output,
+                          hashes,
+                          attempt.prediction.cached_tokens,
+                          request.prompt_logprobs_told ? std::nullopt : request.spec.generate.prompt_logprobs,
+                          PriorityAtWorker(request.spec, now)};
+  effects_.Send(worker.identity, MessageOf(request.spec, order, now), request.spec.memory);
   if (placement->decision.copy.has_value()) copies_.Start(request.spec, *placement->decision.copy, now);
   effects_.Push(
       NotifyDispatched{request.observer, {.worker_id = attempt.worker_id, .decision = std::move(placement->decision)}});
@@ -144,21 +145,23 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
 
 // Counts it as sent.
 std::uint32_t RequestBook::PriorityAtWorker(const GenerateSpec& spec, Instant now) {
-  const bool within_share = tenant_shares_.OnSent(spec.tenant, now);
-  return within_share ? spec.priority : std::max(spec.priority, 1U) - 1;
+  const bool within_share = tenant_shares_.OnSent(spec.generate.tenant, now);
+  return within_share ? spec.generate.priority : std::max(spec.generate.priority, 1U) - 1;
 }
 
 bool RequestBook::MoveToOtherRevision(Request& request) {
   if (HasOutput(request)) return false;
-  const std::shared_ptr<const ServedModel> other = roster_.revisions().Choose(request.spec.model->name);
+  const std::shared_ptr<const ServedModel> other = roster_.revisions().directory()->Choose(request.spec.model->name);
   if (other == nullptr || other->revision == request.spec.model->revision) return false;
   if (other->tokenizer != request.spec.model->tokenizer) return false;
-  if (request.spec.prompt.size() + request.spec.max_output_tokens > other->max_context_tokens) return false;
+  if (request.spec.generate.prompt.size() + request.spec.generate.max_output_tokens > other->max_context_tokens)
+    return false;
   LeaveQueue(request);
   request.spec.model = other;
-  request.spec.own.reset();
-  request.spec.root = ScopeRoot(*other, request.spec.tenant, request.spec.salt);
-  request.spec.block_hashes = HashBlocks(request.spec.root, request.spec.prompt, other->block_tokens);
+  request.spec.generate.own.reset();
+  request.spec.generate.root = ScopeRoot(*other, request.spec.generate.tenant, request.spec.salt);
+  request.spec.generate.block_hashes =
+      HashBlocks(request.spec.generate.root, request.spec.generate.prompt, other->block_tokens);
   return true;
 }
 
@@ -251,7 +254,7 @@ void RequestBook::Cancel(RequestId id) {
 
 void RequestBook::KeepOut(const EvictOrder& order) {
   for (const auto& [id, request] : requests_) {
-    if (IsNamed(order, request->spec)) request->spec.cache_mode = wire::CacheMode::kOff;
+    if (IsNamed(order, request->spec)) request->spec.generate.cache_mode = wire::CacheMode::kOff;
   }
   for (auto& [id, attempt] : attempts_) {
     if (IsNamed(order, attempt.request->spec)) attempt.pending = {};
@@ -270,7 +273,7 @@ void RequestBook::Forget(const Attempt& attempt) {
   decider_.OnNoOutcome(attempt.prediction.number, attempt.prompt_computed_at ? "not_reported" : "request_ended");
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (attempt.is_probe && worker != nullptr) worker->ejection.OnProbeDropped();
-  tenant_shares_.OnEnded(attempt.request->spec.tenant);
+  tenant_shares_.OnEnded(attempt.request->spec.generate.tenant);
   std::erase(attempt.request->attempts, attempt.id);
   attempts_.erase(attempt.id);
   if (worker != nullptr) roster_.Refresh(*worker);

@@ -24,6 +24,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -83,8 +84,10 @@ class RequestBook {
   // only make the decision less good.
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
-  // See Dispatcher::CheckRoom.
-  [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
+  // The error with which Submit refuses every request now.
+  [[nodiscard]] std::optional<Error> Refusal() const;
+  // See WaitingRoom.
+  [[nodiscard]] std::map<WaitingRoom::Line, Error> FullLines() const { return waiting_.FullLines(); }
   void Cancel(RequestId id);
   // Lets the order's requests go on but leave nothing in a cache any more, wherever they are sent from now on; copies
   // of their prompts end. O(requests).
@@ -119,7 +122,7 @@ class RequestBook {
   [[nodiscard]] std::size_t waiting_count() const { return waiting_.size(); }
   // The number of prefix copies that workers are computing.
   [[nodiscard]] std::size_t copy_count() const { return copies_.size(); }
-  // Shared with the operators' commands: see PrefixOrders.
+  // Shared with operators' orders: see Orders.
   [[nodiscard]] Decider& decider() { return decider_; }
   [[nodiscard]] PrefixCopies& copies() { return copies_; }
 
@@ -202,7 +205,7 @@ class RequestBook {
   [[nodiscard]] Sending SendParts(Request& request, Admission admission, Instant now);
   // Chooses a worker for the first part, sends it and charges the worker. `hashes` are those of prompt and output,
   // `matches` is the result of PrefixIndex::Match for them.
-  [[nodiscard]] Sending SendFirstPart(Request& request, std::vector<BlockHash> hashes,
+  [[nodiscard]] Sending SendFirstPart(Request& request, std::span<const BlockHash> hashes,
                                       std::span<const WorkerMatch> matches, Admission admission, Instant now);
   [[nodiscard]] std::uint32_t PriorityAtWorker(const GenerateSpec& spec, Instant now);
   // False when the request has tokens, or when no other served revision has the same tokenizer.

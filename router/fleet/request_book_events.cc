@@ -50,7 +50,7 @@ void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, 
     OnFailure(*attempt, event, now);
   } else if (!choice.ended && event.finish.has_value()) {
     OnChoiceEnd(*attempt, {index, *event.finish, event.stop_token}, now);
-  } else if (!choice.ended && choice.output.size() >= attempt->request->spec.max_output_tokens) {
+  } else if (!choice.ended && choice.output.size() >= attempt->request->spec.generate.max_output_tokens) {
     // The worker continues beyond the limit: the answer is complete, and the worker gets a Cancel.
     attempt->cut_short = true;
     OnChoiceEnd(*attempt, {index, wire::FinishReason::kLength}, now);
@@ -68,9 +68,9 @@ void RequestBook::OnOrphan(const std::string& worker_id, const wire::TokenEvent&
 void RequestBook::OnPromptLogprobs(Request& request, wire::TokenEvent& event) {
   if (request.prompt_logprobs_told) return;
   std::move(event.prompt_logprobs.begin(), event.prompt_logprobs.end(), std::back_inserter(request.prompt_logprobs));
-  if (request.prompt_logprobs.size() + 1 < request.spec.prompt.size()) return;
+  if (request.prompt_logprobs.size() + 1 < request.spec.generate.prompt.size()) return;
   request.prompt_logprobs_told = true;
-  request.prompt_logprobs.resize(request.spec.prompt.size() - 1);
+  request.prompt_logprobs.resize(request.spec.generate.prompt.size() - 1);
   effects_.Push(NotifyPromptLogprobs{request.observer, std::exchange(request.prompt_logprobs, {})});
 }
 
@@ -80,9 +80,9 @@ Result<void> RequestBook::CheckLogprobs(const Request& request, const wire::Toke
   if (fails || (event.tokens.empty() && !event.finish.has_value())) return {};
   if (!request.prompt_logprobs_told) {
     return DataLoss("prompt_logprobs", "the worker sent {} of {}", request.prompt_logprobs.size(),
-                    request.spec.prompt.size() - 1);
+                    request.spec.generate.prompt.size() - 1);
   }
-  if (!request.spec.output_logprobs.has_value() || event.logprobs.size() == event.tokens.size()) return {};
+  if (!request.spec.generate.output_logprobs.has_value() || event.logprobs.size() == event.tokens.size()) return {};
   return DataLoss("logprobs", "the worker sent those of {} of {} tokens", event.logprobs.size(), event.tokens.size());
 }
 
@@ -90,10 +90,10 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
   Request& request = *attempt.request;
   const std::uint32_t index = attempt.part.choices.first + event.choice;
   std::vector<TokenId>& output = request.choices[index].output;
-  const std::size_t room = request.spec.max_output_tokens - output.size();
+  const std::size_t room = request.spec.generate.max_output_tokens - output.size();
   if (event.tokens.size() > room) event.tokens.resize(room);
   if (!HasComputedPrompt(event)) return;
-  event.logprobs.resize(request.spec.output_logprobs.has_value() ? event.tokens.size() : 0);
+  event.logprobs.resize(request.spec.generate.output_logprobs.has_value() ? event.tokens.size() : 0);
   NoteTokens(attempt, event.tokens.size(), now);
   OnPromptComputed(attempt, now);
   OnCacheOutcome(attempt, event, now);
@@ -101,9 +101,10 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
   std::optional<std::uint32_t> cached_tokens;
   if (!request.cache_outcome_told && event.cached_token_count.has_value()) {
     request.cache_outcome_told = true;
-    cached_tokens = std::min(*event.cached_token_count, static_cast<std::uint32_t>(request.spec.prompt.size()));
+    cached_tokens =
+        std::min(*event.cached_token_count, static_cast<std::uint32_t>(request.spec.generate.prompt.size()));
     metrics_.OnFirstToken(request.spec.model->model_name(),
-                          {.prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size()),
+                          {.prompt_tokens = static_cast<std::uint32_t>(request.spec.generate.prompt.size()),
                            .predicted_cached_tokens = attempt.prediction.cached_tokens,
                            .actual_cached_tokens = *cached_tokens,
                            .block_tokens = request.spec.model->block_tokens});
@@ -146,11 +147,11 @@ void RequestBook::OnPromptComputed(Attempt& attempt, Instant now) {
   const GenerateSpec& spec = attempt.request->spec;
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (worker == nullptr) return;
-  worker->totals.prompt_tokens += spec.prompt.size();
+  worker->totals.prompt_tokens += spec.generate.prompt.size();
   worker->totals.ttft_seconds += ToSeconds(now - attempt.prediction.decided_at);
   ++worker->totals.first_tokens;
-  if (spec.cache_mode == wire::CacheMode::kOff) return;
-  worker->view.OnComputed(spec.block_hashes, now);
+  if (spec.generate.cache_mode == wire::CacheMode::kOff) return;
+  worker->view.OnComputed(spec.generate.block_hashes, now);
 }
 
 // With the first token, or as late as with the last.
@@ -161,7 +162,7 @@ void RequestBook::OnCacheOutcome(Attempt& attempt, const wire::TokenEvent& event
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (worker == nullptr) return;
   worker->totals.cached_tokens += *event.cached_token_count;
-  if (attempt.request->spec.cache_mode == wire::CacheMode::kOff) return;
+  if (attempt.request->spec.generate.cache_mode == wire::CacheMode::kOff) return;
   const auto change = worker->view.OnOutcome(
       {attempt.prediction.decided_at, attempt.prediction.cached_tokens, *event.cached_token_count}, now);
   if (change.has_value()) TellModeChange(*worker, *change, metrics_);
@@ -171,7 +172,7 @@ void RequestBook::NoteOutput(const Attempt& attempt, std::uint32_t choice, Insta
   const GenerateSpec& spec = attempt.request->spec;
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (worker == nullptr || worker->view.mode() != WorkerMode::kPredicted) return;
-  if (spec.cache_mode == wire::CacheMode::kOff) return;
+  if (spec.generate.cache_mode == wire::CacheMode::kOff) return;
   const std::vector<TokenId>& output = attempt.request->choices[choice].output;
   if (output.empty()) return;
   // No token was sampled after the last one, so its KV was not computed.
@@ -180,8 +181,8 @@ void RequestBook::NoteOutput(const Attempt& attempt, std::uint32_t choice, Insta
 
 std::optional<Decider::AttemptOutput> RequestBook::OutputOf(const Attempt& attempt, Instant now) {
   const Request& request = *attempt.request;
-  if (request.spec.sample_count > 1 || !attempt.prompt_computed_at.has_value()) return std::nullopt;
-  const std::size_t tokens = request.spec.prompt.size() + request.choices[0].output.size();
+  if (request.spec.generate.sample_count > 1 || !attempt.prompt_computed_at.has_value()) return std::nullopt;
+  const std::size_t tokens = request.spec.generate.prompt.size() + request.choices[0].output.size();
   return Decider::AttemptOutput{.tokens = static_cast<std::uint32_t>(tokens - attempt.prompt_token_count),
                                 .first_token_at = *attempt.prompt_computed_at,
                                 .ended_at = now};
@@ -198,7 +199,7 @@ void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
     if (attempt.cut_short) SendTo(attempt.worker_id, wire::Cancel{attempt.id});
     Forget(attempt);
   }
-  if (HasOpenChoice(request, {0, request.spec.sample_count})) {
+  if (HasOpenChoice(request, {0, request.spec.generate.sample_count})) {
     effects_.Push(NotifyChoiceEnd{request.observer, end});
   } else {
     End(request, {.reason = end.reason, .error = std::nullopt, .stop_token = end.stop_token});

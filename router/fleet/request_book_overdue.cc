@@ -79,7 +79,7 @@ bool RequestBook::IsFirstTokenOverdue(const Attempt& attempt, const Worker& work
                                         .predicted_seconds = sent.in_seconds ? sent.ttft_seconds : 0,
                                         .expected_seconds = expected,
                                         .step_seconds = worker.present_step_seconds(),
-                                        .is_constrained = spec.constraint.has_value()},
+                                        .is_constrained = spec.generate.constraint.has_value()},
                                        now);
 }
 

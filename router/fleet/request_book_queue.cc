@@ -21,11 +21,11 @@ std::optional<Placement> RequestBook::FindPlace(PlacementQuery query, Admission 
 }
 
 RouteQuery RequestBook::WishesOf(const GenerateSpec& spec) {
-  return {.sample_count = spec.sample_count,
-          .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
+  return {.sample_count = spec.generate.sample_count,
+          .needs_full_sampling = wire::NeedsFullSampling(spec.generate.sampling),
           .needs_logprobs = WantsLogprobs(spec),
-          .needs_min_output_tokens = spec.min_output_tokens > 0,
-          .is_constrained = spec.constraint.has_value(),
+          .needs_min_output_tokens = spec.generate.min_output_tokens > 0,
+          .is_constrained = spec.generate.constraint.has_value(),
           .adapter = spec.model->adapter()};
 }
 
@@ -49,9 +49,8 @@ bool RequestBook::AnyHasRoom(const WaitingRoom::Line& line) {
                      [&](const Worker* worker) { return roster_.TakesRequests(*worker) && HasRoom(*worker); });
 }
 
-Result<void> RequestBook::CheckRoom(const ServedModel& model) const {
-  if (requests_.size() >= options_.max_requests) return TooManyInFlight();
-  return waiting_.CheckRoom(WaitingRoom::LineOf(model));
+std::optional<Error> RequestBook::Refusal() const {
+  return requests_.size() >= options_.max_requests ? std::optional(TooManyInFlight()) : std::nullopt;
 }
 
 Error RequestBook::TooManyInFlight() const {
@@ -61,9 +60,9 @@ Error RequestBook::TooManyInFlight() const {
 QueuedRequest RequestBook::PlaceInQueue(Request& request, Instant now) const {
   if (!request.wait_deadline.has_value()) request.wait_deadline = now + options_.max_queue_wait;
   return {.id = request.id,
-          .tenant = request.spec.tenant,
-          .priority = request.spec.priority,
-          .token_count = static_cast<std::uint32_t>(request.spec.prompt.size()),
+          .tenant = request.spec.generate.tenant,
+          .priority = request.spec.generate.priority,
+          .token_count = static_cast<std::uint32_t>(request.spec.generate.prompt.size()),
           .queued_at = *request.wait_deadline - options_.max_queue_wait,
           .deadline = *request.wait_deadline};
 }
@@ -102,7 +101,7 @@ void RequestBook::DispatchWaitingTo(const Worker& worker, Instant now) {
 }
 
 void RequestBook::MoveWaiting(const WaitingRoom::Line& line, Instant now) {
-  const std::shared_ptr<const ServedModel> main = roster_.revisions().Main(waiting_.NameOf(line));
+  const std::shared_ptr<const ServedModel> main = roster_.revisions().directory()->Main(waiting_.NameOf(line));
   if (main == nullptr || main->revision == line.revision) return;
   std::vector<Request*> waiting_on;  // in the queue of their old or new revision
   while (const std::optional<QueuedRequest> next = waiting_.Pop(line)) {

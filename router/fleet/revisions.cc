@@ -23,6 +23,7 @@ std::string RevisionKey(const wire::Hello& hello) {
 }
 
 std::shared_ptr<PrefixIndex> Revisions::Join(const std::string& key, const std::string& model) {
+  OnChange();
   Revision& revision = revisions_[key];
   if (revision.index == nullptr) {
     revision.model = model;
@@ -39,6 +40,7 @@ std::shared_ptr<PrefixIndex> Revisions::Join(const std::string& key, const std::
 void Revisions::Leave(const std::string& key, Instant now) {
   const auto found = revisions_.find(key);
   if (--found->second.joined_count > 0) return;
+  OnChange();
   shed_before_ += found->second.index->shed_block_total();
   const Revision left = std::move(found->second);
   revisions_.erase(found);
@@ -48,9 +50,10 @@ void Revisions::Leave(const std::string& key, Instant now) {
 }
 
 void Revisions::NoteLost(const AdapterNames& adapters, Instant now) {
+  const Offers offers = AdapterOffers();
   std::vector<std::string> lost;
   std::copy_if(adapters.begin(), adapters.end(), std::back_inserter(lost),
-               [this](const std::string& name) { return AdapterOffersOf(name).empty(); });
+               [&offers](const std::string& name) { return !offers.contains(name); });
   NoteGone(lost, now);
 }
 
@@ -58,19 +61,16 @@ void Revisions::NoteKnown(const std::string& name, const std::string& model) {
   if (known_.size() < kMaxKnownNames) known_.try_emplace(name, model);
 }
 
-std::optional<std::string> Revisions::KnownModel(std::string_view name) const {
-  const auto found = known_.find(name);
-  return found == known_.end() ? std::nullopt : std::optional(found->second);
-}
-
 void Revisions::NoteGone(const std::vector<std::string>& names, Instant now) {
-  std::erase_if(gone_, [&](const auto& entry) { return now - entry.second >= kMemoryOfModels; });
+  OnChange();
+  std::erase_if(gone_, [&](const auto& entry) { return now - entry.second >= ModelDirectory::kMemoryOfModels; });
   for (const std::string& name : names) {
     if (gone_.size() < kMaxGoneModels) gone_.insert_or_assign(name, now);
   }
 }
 
 void Revisions::Publish(const std::string& key, ServedModel served, const AdapterNames& adapters) {
+  OnChange();
   Revision& revision = revisions_.at(key);
   served.index = revision.index;
   served.revision = key;
@@ -95,6 +95,7 @@ void Revisions::Publish(const std::string& key, ServedModel served, const Adapte
 void Revisions::Withdraw(const std::string& key) {
   const auto found = revisions_.find(key);
   if (found == revisions_.end()) return;
+  OnChange();
   found->second.served = nullptr;
   found->second.adapters.clear();
 }
@@ -102,10 +103,12 @@ void Revisions::Withdraw(const std::string& key) {
 void Revisions::SetCapacity(const std::string& key, std::uint32_t worker_count) {
   const auto found = revisions_.find(key);
   if (found == revisions_.end() || found->second.capacity == worker_count) return;
+  OnChange();
   found->second.capacity = worker_count;
   // The counts were made under other shares, so they start again.
   for (auto& [other_key, other] : revisions_) {
-    if (other.model == found->second.model) other.chosen_count = 0;
+    if (other.model != found->second.model) continue;
+    other.chosen_count = std::make_shared<std::atomic<std::uint64_t>>(0);
   }
 }
 
@@ -114,57 +117,28 @@ std::shared_ptr<const ServedModel> Revisions::Find(std::string_view key) const {
   return found == revisions_.end() ? nullptr : found->second.served;
 }
 
-std::vector<Revisions::Offer> Revisions::OffersOf(std::string_view name) const {
-  std::vector<Offer> offers;
-  for (auto next = revisions_.lower_bound(name); next != revisions_.end() && next->first.starts_with(name); ++next) {
-    const Revision& revision = next->second;
-    if (revision.model == name && revision.served != nullptr) offers.push_back({&revision, revision.served});
-  }
-  return offers.empty() ? AdapterOffersOf(name) : offers;
-}
-
-std::vector<Revisions::Offer> Revisions::AdapterOffersOf(std::string_view name) const {
-  std::vector<Offer> offers;
+Revisions::Offers Revisions::ModelOffers() const {
+  Offers offers;
   for (const auto& [key, revision] : revisions_) {
-    if (!offers.empty() && offers.front().revision->model != revision.model) break;
-    const auto adapter = revision.adapters.find(name);
-    if (adapter != revision.adapters.end()) offers.push_back({&revision, adapter->second});
+    if (revision.served == nullptr) continue;
+    offers[revision.model].push_back({revision.served, revision.capacity, revision.chosen_count});
   }
   return offers;
 }
 
-std::shared_ptr<const ServedModel> Revisions::Choose(std::string_view name) {
-  const std::vector<Offer> offers = OffersOf(name);
-  const Offer* chosen = nullptr;
-  double least = 0;
-  for (const Offer& offer : offers) {
-    const Revision& revision = *offer.revision;
-    if (chosen != nullptr && revision.capacity == 0) continue;  // its workers only finish the requests that they have
-    const double share_used = static_cast<double>(revision.chosen_count + 1) / std::max(1U, revision.capacity);
-    if (chosen != nullptr && chosen->revision->capacity > 0 && share_used >= least) continue;
-    chosen = &offer;
-    least = share_used;
+Revisions::Offers Revisions::AdapterOffers() const {
+  Offers offers;
+  for (const auto& [key, revision] : revisions_) {
+    for (const auto& [name, adapter] : revision.adapters) {
+      std::vector<ModelDirectory::Offer>& of_name = offers[name];
+      if (!of_name.empty() && of_name.front().served->base != revision.model) continue;
+      of_name.push_back({adapter, revision.capacity, revision.chosen_count});
+    }
   }
-  if (chosen == nullptr) return nullptr;
-  ++revisions_.find(chosen->served->revision)->second.chosen_count;
-  return chosen->served;
+  return offers;
 }
 
-std::shared_ptr<const ServedModel> Revisions::Main(std::string_view name) const {
-  const std::vector<Offer> offers = OffersOf(name);
-  const auto main = std::max_element(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
-    return a.revision->capacity < b.revision->capacity;
-  });
-  return main == offers.end() ? nullptr : main->served;
-}
-
-std::vector<std::shared_ptr<const ServedModel>> Revisions::AllOf(std::string_view name) const {
-  std::vector<std::shared_ptr<const ServedModel>> all;
-  for (Offer& offer : OffersOf(name)) all.push_back(std::move(offer.served));
-  return all;
-}
-
-std::vector<std::shared_ptr<const ServedModel>> Revisions::Models() const {
+std::vector<std::shared_ptr<const ServedModel>> Revisions::ListModels(const ModelDirectory& directory) const {
   std::map<std::string_view, AdapterNames> adapters_of;  // by model
   for (const auto& [key, revision] : revisions_) {
     AdapterNames& names = adapters_of[revision.model];
@@ -172,21 +146,30 @@ std::vector<std::shared_ptr<const ServedModel>> Revisions::Models() const {
   }
   std::vector<std::shared_ptr<const ServedModel>> models;
   for (const auto& [model, adapters] : adapters_of) {
-    if (std::shared_ptr<const ServedModel> main = Main(model)) models.push_back(std::move(main));
+    if (std::shared_ptr<const ServedModel> main = directory.Main(model)) models.push_back(std::move(main));
     for (const std::string& name : adapters) {
-      std::shared_ptr<const ServedModel> adapter = Main(name);
+      std::shared_ptr<const ServedModel> adapter = directory.Main(name);
       if (adapter != nullptr && adapter->base == model) models.push_back(std::move(adapter));
     }
   }
   return models;
 }
 
-bool Revisions::IsExpected(std::string_view name, Instant now) const {
-  if (!has_begun_) return true;
-  const auto gone = gone_.find(name);
-  if (gone != gone_.end() && now - gone->second < kMemoryOfModels) return true;
-  return std::any_of(revisions_.begin(), revisions_.end(),
-                     [&](const auto& entry) { return entry.second.model == name; });
+ModelDirectory Revisions::MakeDirectory() const {
+  ModelDirectory directory;
+  directory.offers = ModelOffers();
+  directory.offers.merge(AdapterOffers());  // a name that a model has means the model
+  directory.models = ListModels(directory);
+  for (const auto& [key, revision] : revisions_) directory.joined.insert(revision.model);
+  directory.gone = gone_;
+  directory.known = known_;
+  directory.has_begun = has_begun_;
+  return directory;
+}
+
+const std::shared_ptr<const ModelDirectory>& Revisions::directory() const {
+  if (directory_ == nullptr) directory_ = std::make_shared<const ModelDirectory>(MakeDirectory());
+  return directory_;
 }
 
 void Revisions::SweepIndexes() {

@@ -11,12 +11,11 @@
 // Not thread-safe, no clock.
 #pragma once
 
-#include <chrono>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +23,7 @@
 #include "common/base/clock.h"
 #include "common/wire/messages.h"
 #include "router/fleet/dispatcher.h"
+#include "router/fleet/fleet_snapshot.h"
 #include "router/fleet/step_costs.h"
 #include "router/index/index_budget.h"
 #include "router/index/prefix_index.h"
@@ -36,8 +36,6 @@ namespace roost::router {
 
 class Revisions {
  public:
-  // The time for which a model without workers is remembered: its workers may be restarting.
-  static constexpr Duration kMemoryOfModels = std::chrono::minutes(10);
   static constexpr std::size_t kMaxGoneModels = 1024;
   static constexpr std::size_t kMaxKnownNames = 4096;
 
@@ -66,21 +64,9 @@ class Revisions {
 
   // Null when no ready worker serves it.
   [[nodiscard]] std::shared_ptr<const ServedModel> Find(std::string_view key) const;
-  // The revision for one more request of a model or adapter: the one that is furthest behind its share. Counts the
-  // request. Null when no worker serves it.
-  [[nodiscard]] std::shared_ptr<const ServedModel> Choose(std::string_view name);
-  // The revision with the most workers that take requests. Null when no worker serves the model or adapter.
-  [[nodiscard]] std::shared_ptr<const ServedModel> Main(std::string_view name) const;
-  // All revisions of the model or adapter that are served.
-  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> AllOf(std::string_view name) const;
-  // The main revision of each model, each followed by its adapters.
-  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
-  // Whether a worker serves the model or adapter now, will soon, or did recently. Before the first worker came, true
-  // for any name.
-  [[nodiscard]] bool IsExpected(std::string_view name, Instant now) const;
-
-  // The model of a name that a worker has served since the start: the name itself, or an adapter's model.
-  [[nodiscard]] std::optional<std::string> KnownModel(std::string_view name) const;
+  // The models under the names that clients ask for: made anew after each change, O(names), and the same object until
+  // the next one. Not null.
+  [[nodiscard]] const std::shared_ptr<const ModelDirectory>& directory() const;
 
   // Frees some of the entries that lost workers left in the indexes.
   void SweepIndexes();
@@ -97,25 +83,28 @@ class Revisions {
     std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> adapters;
     std::uint32_t joined_count = 0;  // workers
     std::uint32_t capacity = 0;      // the workers that take requests
-    std::uint64_t chosen_count = 0;  // since the model's revisions or their capacities changed
+    // See ModelDirectory::Offer.
+    std::shared_ptr<std::atomic<std::uint64_t>> chosen_count = std::make_shared<std::atomic<std::uint64_t>>(0);
   };
 
-  // The model that a client gets for a name, and the revision that serves it.
-  struct Offer {
-    const Revision* revision = nullptr;
-    std::shared_ptr<const ServedModel> served;
-  };
-  [[nodiscard]] std::vector<Offer> OffersOf(std::string_view name) const;
-  [[nodiscard]] std::vector<Offer> AdapterOffersOf(std::string_view name) const;
+  using Offers = std::map<std::string, std::vector<ModelDirectory::Offer>, std::less<>>;  // by name, never empty
+
+  [[nodiscard]] Offers ModelOffers() const;
+  // A name that adapters of several models have means that of the first model.
+  [[nodiscard]] Offers AdapterOffers() const;
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> ListModels(const ModelDirectory& directory) const;
+  [[nodiscard]] ModelDirectory MakeDirectory() const;
+  void OnChange() { directory_ = nullptr; }
   void NoteKnown(const std::string& name, const std::string& model);
   void NoteGone(const std::vector<std::string>& names, Instant now);
 
   const std::shared_ptr<IndexBudget> index_budget_;
-  std::uint64_t shed_before_ = 0;                           // blocks that indexes shed before they were destroyed
-  std::map<std::string, Revision, std::less<>> revisions_;  // by key, so that those of one model are neighbours
-  std::map<std::string, Instant, std::less<>> gone_;        // models and adapters: when the last worker left
-  std::map<std::string, std::string, std::less<>> known_;   // by name of a model or adapter: the model
-  bool has_begun_ = false;                                  // a worker has joined
+  std::uint64_t shed_before_ = 0;                            // blocks that indexes shed before they were destroyed
+  std::map<std::string, Revision, std::less<>> revisions_;   // by key, so that those of one model are neighbours
+  std::map<std::string, Instant, std::less<>> gone_;         // models and adapters: when the last worker left
+  std::map<std::string, std::string, std::less<>> known_;    // by name of a model or adapter: the model
+  bool has_begun_ = false;                                   // a worker has joined
+  mutable std::shared_ptr<const ModelDirectory> directory_;  // null: something has changed since it was made
 };
 
 }  // namespace roost::router

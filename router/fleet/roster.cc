@@ -202,12 +202,14 @@ IndexUse Roster::IndexesNow() const {
 
 // ---- which workers may get requests ----
 
-bool Roster::IsStarting(std::string_view model) const {
-  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
-    const Worker& worker = *entry.second;
-    if (worker.hello.model != model && !worker.adapters.contains(model)) return false;
-    return !IsReady(worker) && bundles_.FindUnreadable(worker.hello.tokenizer_digest) == nullptr;
-  });
+std::set<std::string, std::less<>> Roster::StartingNames() const {
+  std::set<std::string, std::less<>> names;
+  for (const auto& [id, worker] : workers_) {
+    if (IsReady(*worker) || bundles_.FindUnreadable(worker->hello.tokenizer_digest) != nullptr) continue;
+    names.insert(worker->hello.model);
+    names.insert(worker->adapters.begin(), worker->adapters.end());
+  }
+  return names;
 }
 
 bool Roster::IsServing(const Worker& worker) const {

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -81,8 +82,8 @@ class Roster {
     return bundles_.Find(worker.hello.tokenizer_digest) != nullptr;
   }
 
-  // Whether a worker of this model or adapter is here whose tokenizer is still to come.
-  [[nodiscard]] bool IsStarting(std::string_view model) const;
+  // The models and adapters of workers whose tokenizer is still to come.
+  [[nodiscard]] std::set<std::string, std::less<>> StartingNames() const;
 
   // Whether the worker serves its model, now or as soon as it has room.
   [[nodiscard]] bool IsServing(const Worker& worker) const;

@@ -55,11 +55,13 @@ WaitingRoom::Queue& WaitingRoom::QueueOf(const ServedModel& model, Instant now) 
   return queues_.try_emplace(LineOf(model), std::move(fresh)).first->second;
 }
 
-Result<void> WaitingRoom::CheckRoom(const Line& line) const {
-  const std::size_t waiting_requests = size(line);
-  if (waiting_requests == 0 || waiting_requests < options_.max_queue) return {};
-  metrics_.OnQueueRefused(queues_.at(line).model, QueueRefusal::kFull);
-  return QueueFull(waiting_requests);
+std::map<WaitingRoom::Line, Error> WaitingRoom::FullLines() const {
+  std::map<Line, Error> full;
+  for (const auto& [line, queue] : queues_) {
+    const std::size_t waiting_requests = queue.requests.size();
+    if (waiting_requests > 0 && waiting_requests >= options_.max_queue) full.emplace(line, QueueFull(waiting_requests));
+  }
+  return full;
 }
 
 Result<void> WaitingRoom::Push(const ServedModel& model, QueuedRequest request, Instant now) {

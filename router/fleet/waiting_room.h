@@ -54,9 +54,9 @@ class WaitingRoom {
   // those with the highest priority, the one that was popped longest ago. Empty when none waits.
   [[nodiscard]] std::optional<Line> NextFor(const std::string& revision, const AdapterNames& adapters) const;
 
-  // An error, which is counted, when no more request may wait. While none waits there is no error, because a worker may
-  // have room.
-  [[nodiscard]] Result<void> CheckRoom(const Line& line) const;
+  // The queues in which no more request may wait, with the error that it would get. An empty queue is never among them,
+  // because a worker may have room.
+  [[nodiscard]] std::map<Line, Error> FullLines() const;
   // Adds a request at the end of its priority. kOverloaded, and counted, when the queue is full.
   [[nodiscard]] Result<void> Push(const ServedModel& model, QueuedRequest request, Instant now);
   // Adds a request before all others of its priority, even when the queue is full.

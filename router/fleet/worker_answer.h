@@ -1,13 +1,18 @@
-// The workers' answers to an operator's question or order.
+// The answers to an operator's question or order: each is about one worker, and most come from it.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "common/wire/messages.h"
+#include "router/fleet/worker_mode.h"
+#include "router/route/decision_log.h"
+#include "router/route/policy.h"
 
 namespace roost::router {
 
@@ -43,16 +48,56 @@ struct NotSupported {
   bool operator==(const NotSupported&) const = default;
 };
 
+// The number of a prompt's blocks, front to back, that one worker has.
+struct PromptHolder {
+  std::string worker_id;
+  WorkerMode mode = WorkerMode::kExact;   // the source of the numbers
+  std::uint32_t held_block_count = 0;     // blocks in its cache
+  std::uint32_t pending_block_count = 0;  // blocks after these, which it is computing now
+};
+
+struct PromptChoice {
+  std::string worker_id;  // the worker that the request would go to now
+  std::string policy;
+  DecisionReason reason = DecisionReason::kOnlyWorker;
+  std::uint32_t cached_tokens = 0;
+  std::optional<double> ttft_seconds;  // empty while no worker's speed is known
+};
+
 // Empty: the worker does not answer such messages, was lost, or took too long.
 using WorkerReply = std::variant<std::monostate, wire::PinAnswer, wire::Prefixes, WarmOutcome, wire::EvictAnswer,
-                                 ServiceState, NotSupported>;
+                                 ServiceState, NotSupported, PromptHolder, PromptChoice, DecisionRecord>;
 
 struct WorkerAnswer {
   std::string worker_id;
   WorkerReply reply = {};
 };
 
-// Called once on the link thread, with one answer for each worker that was asked, in the same order. It must not block.
+// The caches as a request with a prompt would find them.
+struct PromptMatch {
+  std::vector<PromptHolder> holders;   // all workers that serve the model, those with most blocks first
+  std::optional<PromptChoice> choice;  // empty when none of them takes requests now
+};
+
+// As answers: one for each holder, then the choice, if there is one.
+[[nodiscard]] inline std::vector<WorkerAnswer> AnswersOf(const PromptMatch& match) {
+  std::vector<WorkerAnswer> answers;
+  for (const PromptHolder& holder : match.holders) answers.push_back({holder.worker_id, holder});
+  if (match.choice) answers.push_back({match.choice->worker_id, *match.choice});
+  return answers;
+}
+
+[[nodiscard]] inline PromptMatch MatchOf(std::span<const WorkerAnswer> answers) {
+  PromptMatch match;
+  for (const WorkerAnswer& answer : answers) {
+    if (const auto* const holder = std::get_if<PromptHolder>(&answer.reply)) match.holders.push_back(*holder);
+    if (const auto* const choice = std::get_if<PromptChoice>(&answer.reply)) match.choice = *choice;
+  }
+  return match;
+}
+
+// Called once on the link thread, with one answer for each worker that was asked, in the same order; Order says what
+// else there is. It must not block.
 using AnswersDone = std::function<void(std::vector<WorkerAnswer>)>;
 
 }  // namespace roost::router

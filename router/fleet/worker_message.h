@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -30,17 +31,18 @@ struct ChoiceRange {
   std::uint32_t count = 1;
 };
 
-// A message to generate `choices`, which already have the tokens of `output` after the prompt. `hashes` are those of
-// prompt and output. Log probabilities of the prompt are requested only once.
+// One attempt's changes to its request's message: it generates `choices`, which already have the tokens of `output`
+// after the prompt. `hashes` are those of the full blocks of prompt and output. Log probabilities of the prompt are
+// requested only once.
 struct WorkerOrder {
   RequestId id;
   ChoiceRange choices;
   const std::vector<TokenId>& output;
-  std::vector<BlockHash> hashes;
+  std::span<const BlockHash> hashes;
   std::uint32_t expected_cached_tokens = 0;
   std::optional<std::uint32_t> prompt_logprobs;
   std::uint32_t priority = 50;
 };
-[[nodiscard]] wire::Generate MessageOf(const GenerateSpec& spec, WorkerOrder order, Instant now);
+[[nodiscard]] wire::Generate MessageOf(const GenerateSpec& spec, const WorkerOrder& order, Instant now);
 
 }  // namespace roost::router

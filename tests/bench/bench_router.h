@@ -65,7 +65,7 @@ class BenchRouter {
 
   [[nodiscard]] const std::string& link() const { return fleet_->endpoint(); }
   void WaitForModel() const {
-    while (fleet_->FindModel("m") == nullptr) std::this_thread::yield();
+    while (fleet_->View()->models->Main("m") == nullptr) std::this_thread::yield();
   }
 
  private:

@@ -143,14 +143,14 @@ double TokensPerSecond(const std::optional<BenchKeys>& keys, std::size_t step_co
   const auto read = [](const wire::Tokenizer&) -> Result<router::TextBundle> { return router::TextBundle{}; };
   const std::unique_ptr<router::Fleet> fleet = std::move(router::Fleet::Start(options, read, metrics).value());
   const StepWorker worker(fleet->endpoint(), keys ? std::optional(keys->client) : std::nullopt, step_count);
-  while (fleet->FindModel("m") == nullptr) std::this_thread::yield();
+  while (fleet->View()->models->Main("m") == nullptr) std::this_thread::yield();
   const auto counter = std::make_shared<TokenCounter>();
   for (std::size_t i = 0; i < kStreams; ++i) {
     router::GenerateSpec spec;
-    spec.model = fleet->FindModel("m");
-    spec.prompt.assign(32, static_cast<TokenId>(i));
-    spec.block_hashes = HashBlocks(spec.root, spec.prompt, 16);
-    spec.max_output_tokens = static_cast<std::uint32_t>(step_count);
+    spec.model = fleet->View()->models->Main("m");
+    spec.generate.prompt.assign(32, static_cast<TokenId>(i));
+    spec.generate.block_hashes = HashBlocks(spec.generate.root, spec.generate.prompt, 16);
+    spec.generate.max_output_tokens = static_cast<std::uint32_t>(step_count);
     ROOST_CHECK(fleet->Submit(std::move(spec), counter).ok());
   }
   while (counter->count() < kStreams) std::this_thread::yield();

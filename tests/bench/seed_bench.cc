@@ -54,7 +54,7 @@ std::vector<OfflineRequest> MakeRequests(const OfflineModel& model, Size size) {
   router::SamplingFields fields;
   fields.max_output_tokens = kOutputTokens;
   fields.temperature = 0.0F;
-  fields.ignore_eos = true;
+  fields.generate.ignore_eos = true;
   const std::uint32_t vocab_size = model.setup.own.model->shape().vocab_size;
   std::vector<OfflineRequest> requests(size.request_count);
   for (std::uint32_t i = 0; i < size.request_count; ++i) {

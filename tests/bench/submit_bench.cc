@@ -158,7 +158,7 @@ std::vector<double> SubmitSeconds(router::Fleet& fleet, const SnapshotWorker& wo
                                   const std::function<bool()>& done) {
   const SteadyClock clock;
   const auto observer = std::make_shared<NobodyListens>();
-  const std::shared_ptr<const router::ServedModel> model = fleet.FindModel("m");
+  const std::shared_ptr<const router::ServedModel> model = fleet.View()->models->Main("m");
   Rng rng(11);
   std::vector<double> seconds;
   const std::size_t arrived_before = worker.requests();
@@ -170,9 +170,9 @@ std::vector<double> SubmitSeconds(router::Fleet& fleet, const SnapshotWorker& wo
     }
     router::GenerateSpec spec;
     spec.model = model;
-    spec.prompt.assign(kPromptBlocks * kBlockTokens, static_cast<TokenId>(rng.Below(1000)));
-    spec.block_hashes = HashBlocks(spec.root, spec.prompt, kBlockTokens);
-    spec.max_output_tokens = 1;
+    spec.generate.prompt.assign(kPromptBlocks * kBlockTokens, static_cast<TokenId>(rng.Below(1000)));
+    spec.generate.block_hashes = HashBlocks(spec.generate.root, spec.generate.prompt, kBlockTokens);
+    spec.generate.max_output_tokens = 1;
     const Instant start = clock.Now();
     const Result<RequestId> id = fleet.Submit(std::move(spec), observer);
     const double taken = ToSeconds(clock.Now() - start);
@@ -202,7 +202,7 @@ void BenchSubmit(Effort effort) {
   const std::unique_ptr<router::Fleet> fleet = std::move(router::Fleet::Start(options, read, metrics).value());
   SnapshotWorker worker(fleet->endpoint(), block_count);
   const auto in_sync = [&] {
-    const std::vector<router::WorkerStatus> workers = fleet->Workers();
+    const std::vector<router::WorkerStatus> workers = fleet->View()->workers;
     return !workers.empty() && workers[0].ready && workers[0].index_in_sync &&
            workers[0].indexed_block_count == block_count;
   };

@@ -26,15 +26,16 @@ void CheckSampling(const SamplingFields& fields) {
   ROOST_CHECK(fields.min_p.value_or(0) >= 0 && fields.min_p.value_or(0) <= 1);
   const float repetition = fields.repetition_penalty.value_or(1);
   ROOST_CHECK(repetition >= wire::kMinRepetitionPenalty && repetition <= wire::kMaxRepetitionPenalty);
-  ROOST_CHECK(std::abs(fields.presence_penalty) <= wire::kMaxPenalty);
-  ROOST_CHECK(std::abs(fields.frequency_penalty) <= wire::kMaxPenalty);
-  ROOST_CHECK(fields.logit_bias.size() <= kMaxLogitBiases);
-  for (std::size_t i = 0; i < fields.logit_bias.size(); ++i) {
-    ROOST_CHECK(std::abs(fields.logit_bias[i].bias) <= wire::kMaxLogitBias);
-    ROOST_CHECK(i == 0 || fields.logit_bias[i - 1].token < fields.logit_bias[i].token);
+  ROOST_CHECK(std::abs(fields.generate.sampling.presence_penalty) <= wire::kMaxPenalty);
+  ROOST_CHECK(std::abs(fields.generate.sampling.frequency_penalty) <= wire::kMaxPenalty);
+  ROOST_CHECK(fields.generate.sampling.logit_bias.size() <= kMaxLogitBiases);
+  for (std::size_t i = 0; i < fields.generate.sampling.logit_bias.size(); ++i) {
+    ROOST_CHECK(std::abs(fields.generate.sampling.logit_bias[i].bias) <= wire::kMaxLogitBias);
+    ROOST_CHECK(i == 0 ||
+                fields.generate.sampling.logit_bias[i - 1].token < fields.generate.sampling.logit_bias[i].token);
   }
-  ROOST_CHECK(fields.stop.size() <= kMaxStopStrings && fields.stop_tokens.size() <= kMaxStopTokens);
-  ROOST_CHECK(fields.choice_count >= 1 && fields.choice_count <= kMaxChoices);
+  ROOST_CHECK(fields.stop.size() <= kMaxStopStrings && fields.generate.stop_tokens.size() <= kMaxStopTokens);
+  ROOST_CHECK(fields.generate.sample_count >= 1 && fields.generate.sample_count <= kMaxChoices);
   ROOST_CHECK(fields.cache.priority <= wire::kMaxPriority && fields.cache.expect_return_ms <= wire::kMaxKeepMs);
   const wire::Retention retention = fields.cache.retention.value_or(wire::Retention());
   ROOST_CHECK(retention.prompt_priority <= wire::kMaxPriority && retention.decode_priority <= wire::kMaxPriority);

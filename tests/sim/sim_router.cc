@@ -76,14 +76,14 @@ void SimRouter::Tick() {
 
 bool SimRouter::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens) {
   router::GenerateSpec spec;
-  spec.model = core_.FindModel("demo");
+  spec.model = core_.models()->Main("demo");
   if (spec.model == nullptr) return false;
-  spec.prompt = prompt;
-  spec.root = Root();
-  spec.block_hashes = HashBlocks(spec.root, prompt, spec.model->block_tokens);
-  spec.sampling.temperature = 0;
-  spec.max_output_tokens = max_output_tokens;
-  const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);
+  spec.generate.prompt = prompt;
+  spec.generate.root = Root();
+  spec.generate.block_hashes = HashBlocks(spec.generate.root, prompt, spec.model->block_tokens);
+  spec.generate.sampling.temperature = 0;
+  spec.generate.max_output_tokens = max_output_tokens;
+  const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.generate.block_hashes);
   auto client = std::make_shared<Client>(answers_, std::move(prompt));
   const Result<RequestId> id = core_.Submit(std::move(spec), client, matches, clock_.Now());
   if (id.ok()) requests_.emplace_back(*id, std::move(client));
@@ -98,7 +98,7 @@ void SimRouter::CancelOne(std::uint64_t choice) {
 }
 
 void SimRouter::Evict(std::vector<TokenId> prompt) {
-  const std::shared_ptr<const router::ServedModel> model = core_.FindModel("demo");
+  const std::shared_ptr<const router::ServedModel> model = core_.models()->Main("demo");
   if (model == nullptr) return;
   std::vector<BlockHash> hashes = HashBlocks(Root(), prompt, model->block_tokens);
   Order({.what = std::vector{router::PromptOfRevision{model, {Root(), std::move(prompt), std::move(hashes)}}}});
@@ -108,7 +108,7 @@ void SimRouter::EvictAll() { Order({.what = wire::TenantToEvict{}}); }
 
 // Refused while no worker is there.
 void SimRouter::Order(const router::EvictOrder& order) {
-  static_cast<void>(core_.Evict(order, clock_.Now(), [](const std::vector<router::WorkerAnswer>&) {}));
+  static_cast<void>(core_.Send(order, {}, clock_.Now(), [](const std::vector<router::WorkerAnswer>&) {}));
   CarryOut();
 }
 
@@ -127,7 +127,7 @@ void SimRouter::CarryOut() {
 }
 
 bool SimRouter::ViewIs(const router::WorkerStatus& worker, const std::set<BlockHash>& held) const {
-  const std::shared_ptr<const router::ServedModel> model = core_.FindModel("demo");
+  const std::shared_ptr<const router::ServedModel> model = core_.models()->Main("demo");
   if (model == nullptr || worker.indexed_block_count != held.size()) return false;
   return std::all_of(held.begin(), held.end(), [&](const BlockHash hash) {
     const std::vector<WorkerMatch> holders = model->index->Match({&hash, 1});

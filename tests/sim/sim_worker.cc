@@ -78,7 +78,7 @@ void SimWorker::RunEngine() {
   worker::StepReport report = engine_.Step();
   report.tokens.insert(report.tokens.end(), rejected_.begin(), rejected_.end());
   rejected_.clear();
-  for (const worker::EvictReport& eviction : report.evictions) answers_.push_back({eviction.link, eviction.answer});
+  for (const worker::EngineAnswer& answer : report.answers) answers_.push_back(answer);
   if (std::exchange(lose_next_report_, false)) return core_.OnOutput(worker::OutputLost{});
   core_.OnOutput(std::move(report));
   for (const worker::EngineAnswer& answer : std::exchange(answers_, {})) core_.OnOutput(answer);

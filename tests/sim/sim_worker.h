@@ -63,14 +63,9 @@ class SimWorker final : private worker::LinkEffects {
   }
   void Apply(const worker::NudgeCommand&) {}
   void Apply(const worker::SnapshotCommand&) { snapshot_wanted_ = true; }
-  void Apply(const worker::PinCommand& command) { answers_.push_back({command.link, engine_.Pin(command.pin)}); }
-  void Apply(const worker::UnpinCommand& command) { answers_.push_back({command.link, engine_.Unpin(command.unpin)}); }
-  void Apply(const worker::EvictCommand& command) {
-    const auto refused = engine_.Evict(command.link, command.evict);
-    if (refused) answers_.push_back({command.link, *refused});
-  }
-  void Apply(const worker::WantPrefixesCommand& command) {
-    answers_.push_back({command.link, engine_.MostUsed(command.want)});
+  void Apply(const worker::OrderCommand& command) {
+    const std::optional<worker::OrderReply> reply = engine_.CarryOut(command.link, command.order);
+    if (reply) answers_.push_back({command.link, *reply});
   }
 
   static worker::LinkCore::Setup CoreSetup(const Setup& setup);

@@ -54,12 +54,6 @@ std::unique_ptr<EvictionPolicy> MakePolicy(const EngineOptions& options, std::ui
   return std::move(policy).value();
 }
 
-std::optional<Instant> After(std::uint64_t ms, Instant now) {
-  // A time beyond the clock's range counts as no time; adding it would wrap around.
-  if (ms == 0 || ms > wire::kMaxKeepMs) return std::nullopt;
-  return now + std::chrono::milliseconds(ms);
-}
-
 RetentionHint HintOf(std::uint32_t priority, std::uint64_t duration_ms, const wire::Generate& request) {
   RetentionHint hint{.priority = priority, .duration = std::chrono::milliseconds(duration_ms)};
   if (duration_ms == 0) hint.priority = kDefaultRetentionPriority;
@@ -223,26 +217,6 @@ void Engine::State::CancelLink(LinkId link) {
   std::erase_if(pending_events, [link](const RequestEvent& event) { return event.link == link; });
 }
 
-wire::PinAnswer Engine::State::PinsOf(std::uint64_t answer_id, std::span<const BlockHash> hashes) const {
-  const PinCounts counts = cache.PinsOf(hashes);
-  return {.answer_id = answer_id,
-          .kept_block_count = counts.kept,
-          .awaited_block_count = counts.awaited,
-          .refused_block_count = counts.refused};
-}
-
-wire::PinAnswer Engine::State::Pin(const wire::Pin& pin) {
-  const Instant now = clock.Now();
-  scheduler.AdvanceTo(now);
-  cache.Pin(pin.hashes, After(pin.duration_ms, now));
-  return PinsOf(pin.answer_id, pin.hashes);
-}
-
-wire::PinAnswer Engine::State::Unpin(const wire::Unpin& unpin) {
-  cache.Unpin(unpin.hashes);
-  return PinsOf(unpin.answer_id, unpin.hashes);
-}
-
 void Engine::State::Address(RequestEvent& event, const Choice& choice) {
   event.link = choice.request->key.link;
   event.event.request_id = choice.request->key.request;
@@ -305,13 +279,8 @@ Result<void> Engine::Submit(LinkId link, wire::Generate request, std::optional<I
 }
 void Engine::Cancel(RequestKey key) { state_->Cancel(key); }
 void Engine::CancelLink(LinkId link) { state_->CancelLink(link); }
-wire::PinAnswer Engine::Pin(const wire::Pin& pin) { return state_->Pin(pin); }
-wire::PinAnswer Engine::Unpin(const wire::Unpin& unpin) { return state_->Unpin(unpin); }
-std::optional<wire::EvictAnswer> Engine::Evict(LinkId link, wire::Evict order) {
-  return state_->Evict(link, std::move(order));
-}
-wire::Prefixes Engine::MostUsed(const wire::WantPrefixes& want) const {
-  return {.answer_id = want.answer_id, .prefixes = state_->cache.MostUsed(want.most, want.tokens)};
+std::optional<OrderReply> Engine::CarryOut(LinkId link, EngineOrder order) {
+  return std::visit([&](auto& each) { return state_->CarryOut(link, std::move(each)); }, order);
 }
 bool Engine::HasWork() const {
   return !state_->requests.empty() || !state_->pending_events.empty() || state_->verifier.busy() ||

@@ -110,20 +110,18 @@ class Engine {
   // Ends all requests of a link without events, because they would not be read.
   void CancelLink(LinkId link);
 
-  // Pins the blocks of a prefix: the ready ones at once, the others as they become ready; see wire::Pin.
-  wire::PinAnswer Pin(const wire::Pin& pin);
-  // Removes the pins of these blocks.
-  wire::PinAnswer Unpin(const wire::Unpin& unpin);
-
-  // Erases what the order names from the cache; see wire::Evict. At most kErasedPerStep blocks leave in one step, so
-  // the next step and perhaps others after it do it; the answer is in the report of the last one. While kMaxEvictions
-  // are open it is refused, with the answer that is returned.
+  // Carries out an order on the cache. Returns the reply, or nothing when it comes with a later report.
+  //
+  //   Pin           the ready blocks at once, the others as they become ready; see wire::Pin
+  //   Unpin         removes the pins of these blocks
+  //   Evict         erases what the order names; see wire::Evict. At most kErasedPerStep blocks leave in one step, so
+  //   the
+  //                 next step and perhaps others after it do it; the reply is in the report of the last one. While
+  //                 kMaxEvictions are open it is refused at once
+  //   WantPrefixes  the prefixes that requests found most often. O(blocks)
   static constexpr std::uint32_t kErasedPerStep = 4096;
   static constexpr std::size_t kMaxEvictions = 16;
-  [[nodiscard]] std::optional<wire::EvictAnswer> Evict(LinkId link, wire::Evict order);
-
-  // The prefixes that requests found most often. O(blocks).
-  [[nodiscard]] wire::Prefixes MostUsed(const wire::WantPrefixes& want) const;
+  [[nodiscard]] std::optional<OrderReply> CarryOut(LinkId link, EngineOrder order);
 
   // True if there is something to compute or to report.
   [[nodiscard]] bool HasWork() const;

@@ -79,6 +79,12 @@ struct ConstrainedSubmit {
   }
 };
 
+// Empty for 0. A time beyond the clock's range counts as none, too; adding it would wrap around.
+[[nodiscard]] inline std::optional<Instant> After(std::uint64_t ms, Instant now) {
+  if (ms == 0 || ms > wire::kMaxKeepMs) return std::nullopt;
+  return now + std::chrono::milliseconds(ms);
+}
+
 // An order to erase something, until it is complete.
 struct OpenEviction {
   LinkId link;
@@ -100,11 +106,12 @@ struct Engine::State {
   EvictionGroup GroupOf(const std::string& tenant) const;
   void Cancel(RequestKey key);
   void CancelLink(LinkId link);
-  wire::PinAnswer Pin(const wire::Pin& pin);
-  wire::PinAnswer Unpin(const wire::Unpin& unpin);
+  // ---- orders (engine_orders.cc) ----
+  std::optional<OrderReply> CarryOut(LinkId link, const wire::Pin& pin);
+  std::optional<OrderReply> CarryOut(LinkId link, const wire::Unpin& unpin);
+  std::optional<OrderReply> CarryOut(LinkId link, const wire::WantPrefixes& want);
+  std::optional<OrderReply> CarryOut(LinkId link, wire::Evict order);
   [[nodiscard]] wire::PinAnswer PinsOf(std::uint64_t answer_id, std::span<const BlockHash> hashes) const;
-  // ---- evictions on demand (engine_evictions.cc) ----
-  std::optional<wire::EvictAnswer> Evict(LinkId link, wire::Evict order);
   void KeepOut(const wire::PromptToEvict& prompt);
   void KeepOut(const wire::TenantToEvict& tenant);
   void KeepOut(const wire::BlockToEvict& block);

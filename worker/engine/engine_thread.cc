@@ -81,26 +81,10 @@ void EngineThread::Apply(const CancelLinkCommand& command) {
   report_due_ = true;
 }
 
-void EngineThread::Apply(const PinCommand& command) {
-  const wire::PinAnswer answer = engine_.Pin(command.pin);
-  if (answer.answer_id != 0) outbox_.Answer({command.link, answer});
-  report_due_ = true;
-}
-
-void EngineThread::Apply(const UnpinCommand& command) {
-  const wire::PinAnswer answer = engine_.Unpin(command.unpin);
-  if (answer.answer_id != 0) outbox_.Answer({command.link, answer});
-  report_due_ = true;
-}
-
-void EngineThread::Apply(EvictCommand command) {
+void EngineThread::Apply(OrderCommand command) {
   const LinkId link = command.link;
-  if (const auto refused = engine_.Evict(link, std::move(command.evict))) outbox_.Answer({link, *refused});
-  report_due_ = true;
-}
-
-void EngineThread::Apply(const WantPrefixesCommand& command) {
-  outbox_.Answer({command.link, engine_.MostUsed(command.want)});
+  const std::optional<OrderReply> reply = engine_.CarryOut(link, std::move(command.order));
+  if (reply) outbox_.Answer({link, *reply});
   report_due_ = true;
 }
 
@@ -108,9 +92,7 @@ void EngineThread::Apply(const WantPrefixesCommand& command) {
 void EngineThread::Round() {
   report_due_ = false;
   StepReport report = engine_.Step();
-  for (const EvictReport& eviction : report.evictions) {
-    if (eviction.answer.answer_id != 0) outbox_.Answer({eviction.link, eviction.answer});
-  }
+  for (const EngineAnswer& answer : report.answers) outbox_.Answer(answer);
   outbox_.PublishReport(std::move(report));
   if (!snapshot_wanted_ || !outbox_.CanPublish()) return;
   outbox_.Publish(EngineSnapshot{engine_.Snapshot()});

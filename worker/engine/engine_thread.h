@@ -52,10 +52,7 @@ class EngineThread final : public EngineHost {
   void Apply(const CancelCommand& command) { engine_.Cancel(command.key); }
   void Apply(const CancelLinkCommand& command);
   void Apply(const SnapshotCommand&) { snapshot_wanted_ = true; }
-  void Apply(const PinCommand& command);
-  void Apply(const UnpinCommand& command);
-  void Apply(EvictCommand command);
-  void Apply(const WantPrefixesCommand& command);
+  void Apply(OrderCommand command);
   void Apply(const NudgeCommand&) {}
 
   BoundedQueue<EngineCommand> inbox_{kInboxCapacity};

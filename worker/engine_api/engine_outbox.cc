@@ -13,7 +13,9 @@ void EngineOutbox::Refuse(LinkId link, RequestId request, Error error) {
   refusal.event.error = std::move(error);
 }
 
-void EngineOutbox::Answer(EngineAnswer answer) { answers_.push_back(std::move(answer)); }
+void EngineOutbox::Answer(EngineAnswer answer) {
+  if (AnswerIdOf(answer.answer) != 0) answers_.push_back(std::move(answer));
+}
 
 void EngineOutbox::PublishReport(StepReport report) {
   report.tokens.insert(report.tokens.end(), std::make_move_iterator(refusals_.begin()),

@@ -30,7 +30,7 @@ class EngineOutbox {
   // A request that the engine did not take: in the next report.
   void Refuse(LinkId link, RequestId request, Error error);
   [[nodiscard]] bool has_refusals() const { return !refusals_.empty(); }
-  // Goes out behind the next report.
+  // Goes out behind the next report. Dropped when no reply is wanted.
   void Answer(EngineAnswer answer);
   [[nodiscard]] bool has_answers() const { return !answers_.empty(); }
 

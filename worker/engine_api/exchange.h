@@ -14,6 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/wire/messages.h"
+#include "worker/engine_api/engine_order.h"
 #include "worker/engine_api/step_report.h"
 
 namespace roost::worker {
@@ -32,31 +33,19 @@ struct CancelLinkCommand {
 // Answered once, with an EngineSnapshot that is never lost. Takes O(blocks) on the engine's thread.
 struct SnapshotCommand {};
 
-// Pins belong to the worker. The link that asked for one only gets the answer, if it wants an answer.
-struct PinCommand {
+// The effect of an order belongs to the worker; the link that asked only gets the answer. A pin and an unpin take
+// O(their blocks) on the engine's thread, WantPrefixes takes O(blocks). An eviction is answered when it is complete,
+// some steps later; at once when it is refused.
+struct OrderCommand {
   LinkId link;
-  wire::Pin pin;
-};
-struct UnpinCommand {
-  LinkId link;
-  wire::Unpin unpin;
-};
-// Answered when it is complete, some steps later; at once when it is refused.
-struct EvictCommand {
-  LinkId link;
-  wire::Evict evict;
-};
-// Takes O(blocks) on the engine's thread.
-struct WantPrefixesCommand {
-  LinkId link;
-  wire::WantPrefixes want;
+  EngineOrder order;
 };
 
 // Something that the engine waits for is done. Wakes the engine's thread.
 struct NudgeCommand {};
 
-using EngineCommand = std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, PinCommand,
-                                   UnpinCommand, EvictCommand, WantPrefixesCommand, NudgeCommand>;
+using EngineCommand =
+    std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, OrderCommand, NudgeCommand>;
 
 // The ready blocks after the last reported step, parents before children.
 struct EngineSnapshot {
@@ -65,13 +54,6 @@ struct EngineSnapshot {
 
 // Reports between the previous output and the next one did not fit the queue: every link has missed something.
 struct OutputLost {};
-
-// The answer to a pin, an unpin, an eviction or a WantPrefixes from this link. It comes after the report that shows the
-// effect. It is dropped when there is no space; the router waits for it only for a limited time.
-struct EngineAnswer {
-  LinkId link;
-  std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer> answer;
-};
 
 // The standing of the engine. An engine of this process is always there and knows its cache. Another program may be
 // away, and events of its cache may have been lost. Sent when it changes.
@@ -83,6 +65,8 @@ struct EngineStanding {
   bool operator==(const EngineStanding&) const = default;
 };
 
+// An EngineAnswer comes after the report that shows the order's effect. It is dropped when there is no space; the
+// router waits for it only for a limited time.
 using EngineOutput = std::variant<StepReport, EngineSnapshot, OutputLost, EngineAnswer, EngineStanding>;
 
 }  // namespace roost::worker

@@ -12,6 +12,7 @@
 #include "common/base/ids.h"
 #include "common/wire/messages.h"
 #include "kernels/memory_use.h"
+#include "worker/engine_api/engine_order.h"
 #include "worker/engine_api/miss_reasons.h"
 #include "worker/engine_api/residency_counts.h"
 
@@ -76,10 +77,10 @@ struct LinkPrompt {
   std::uint32_t uncached_tokens = 0;
 };
 
-// Addressed like the tokens.
-struct EvictReport {
+// The reply to an order from this link.
+struct EngineAnswer {
   LinkId link;
-  wire::EvictAnswer answer;
+  OrderReply answer;
 };
 
 struct StepReport {
@@ -91,7 +92,7 @@ struct StepReport {
   std::vector<LinkPrompt> prompts;  // the first prompts that load.queued_prefill_tokens counts, in queue order
   std::uint64_t submit_count = 0;   // requests submitted since the start; the load includes them
   StepCounts counts;
-  std::vector<EvictReport> evictions;  // that are complete, with their last events in this report
+  std::vector<EngineAnswer> answers;  // to orders that are complete, with their last events in this report
   // Blocks by state; their sum is the pool.
   std::uint32_t free_blocks = 0;
   std::uint32_t referenced_blocks = 0;

@@ -162,28 +162,6 @@ void ForeignHost::Apply(SubmitCommand command) {
   if (!taken.ok()) outbox_.Refuse(command.link, request, std::move(taken).error());
 }
 
-void ForeignHost::Apply(const PinCommand& command) {
-  if (command.pin.answer_id == 0) return;
-  const auto refused = static_cast<std::uint32_t>(command.pin.hashes.size());
-  outbox_.Answer({command.link, wire::PinAnswer{.answer_id = command.pin.answer_id, .refused_block_count = refused}});
-}
-
-// Nothing is pinned, so nothing has to be done.
-void ForeignHost::Apply(const UnpinCommand& command) {
-  if (command.unpin.answer_id == 0) return;
-  outbox_.Answer({command.link, wire::PinAnswer{.answer_id = command.unpin.answer_id}});
-}
-
-void ForeignHost::Apply(const EvictCommand& command) {
-  if (command.evict.answer_id == 0) return;
-  outbox_.Answer(
-      {command.link, wire::EvictAnswer{.answer_id = command.evict.answer_id, .outcome = wire::EvictOutcome::kRefused}});
-}
-
-void ForeignHost::Apply(const WantPrefixesCommand& command) {
-  outbox_.Answer({command.link, wire::Prefixes{.answer_id = command.want.answer_id, .prefixes = {}}});
-}
-
 void ForeignHost::PollBlocks() {
   if (blocks_ == nullptr) return;
   blocks_wait_ = blocks_->Poll(clock_.Now());

@@ -91,10 +91,8 @@ class ForeignHost final : public EngineHost {
   void Apply(const CancelCommand& command) { engine_.Cancel(command.key); }
   void Apply(const CancelLinkCommand& command) { engine_.CancelLink(command.link); }
   void Apply(const SnapshotCommand&) { snapshot_wanted_ = true; }
-  void Apply(const PinCommand& command);
-  void Apply(const UnpinCommand& command);
-  void Apply(const EvictCommand& command);
-  void Apply(const WantPrefixesCommand& command);
+  // The engine's cache is its own.
+  void Apply(const OrderCommand& command) { outbox_.Answer({command.link, RefusalOf(command.order)}); }
   void Apply(const NudgeCommand&) {}
 
   const Clock& clock_;

@@ -241,10 +241,10 @@ class LinkCore {
   void Handle(Link& link, const wire::WantSnapshot&);
   void Handle(Link& link, const wire::WantTokenizer&);
   void Handle(Link& link, const wire::Ping& ping);
-  void Handle(Link& link, wire::Pin pin);
-  void Handle(Link& link, wire::Unpin unpin);
-  void Handle(Link& link, wire::Evict evict);
-  void Handle(Link& link, const wire::WantPrefixes& want);
+  template <typename Order>
+  requires kIsEngineOrder<Order>
+  void Handle(Link& link, Order order) { HandleOrder(link, std::move(order)); }
+  void HandleOrder(Link& link, EngineOrder order);
   void Handle(Link& link, const wire::Cordon& cordon);
 
   void WarnOfCrowding(const wire::Crowding& crowding);

@@ -106,31 +106,17 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   link.in_flight.emplace(id, std::move(in_flight));
 }
 
-// A pin for which the inbox has no space gets no answer; the router can send it again.
-void LinkCore::Handle(Link& link, wire::Pin pin) {
-  if (link.state != State::kUp || !setup_.hello.keeps_prefixes) return;
-  if (effects_.Submit(PinCommand{link.id, std::move(pin)})) return;
-  LogWarning("a pin is dropped: the inbox is full", {{"router", link.name}});
-}
-
-void LinkCore::Handle(Link& link, wire::Unpin unpin) {
-  if (link.state != State::kUp || effects_.Submit(UnpinCommand{link.id, std::move(unpin)})) return;
-  LogWarning("an unpin is dropped: the inbox is full", {{"router", link.name}});
-}
-
-// An eviction that is refused must be answered, so that its sender knows.
-void LinkCore::Handle(Link& link, wire::Evict evict) {
-  if (link.state != State::kUp) return;
-  const std::uint64_t answer_id = evict.answer_id;
-  if (effects_.Submit(EvictCommand{link.id, std::move(evict)})) return;
-  LogWarning("an eviction is refused: the inbox is full", {{"router", link.name}});
-  if (answer_id == 0) return;
-  Take(EngineAnswer{link.id, wire::EvictAnswer{.answer_id = answer_id, .outcome = wire::EvictOutcome::kRefused}});
-}
-
-void LinkCore::Handle(Link& link, const wire::WantPrefixes& want) {
-  if (link.state != State::kUp || effects_.Submit(WantPrefixesCommand{link.id, want})) return;
-  LogWarning("a request for the most used prefixes is dropped: the inbox is full", {{"router", link.name}});
+// An order for which the inbox has no space gets no answer, and the router can send it again. But an eviction that is
+// not carried out must be refused, so that its sender knows.
+void LinkCore::HandleOrder(Link& link, EngineOrder order) {
+  const bool is_pin = std::holds_alternative<wire::Pin>(order);
+  if (link.state != State::kUp || (is_pin && !setup_.hello.keeps_prefixes)) return;
+  const auto* const evict = std::get_if<wire::Evict>(&order);
+  const std::optional<OrderReply> refusal = evict == nullptr ? std::nullopt : std::optional(Refusal(*evict));
+  const std::string name(NameOf(order));
+  if (effects_.Submit(OrderCommand{link.id, std::move(order)})) return;
+  LogWarning("an order is not carried out: the inbox is full", {{"order", name}, {"router", link.name}});
+  if (refusal && AnswerIdOf(*refusal) != 0) Take(EngineAnswer{link.id, *refusal});
 }
 
 // A cordon in force already is told again: the router that asks may not have heard of it.

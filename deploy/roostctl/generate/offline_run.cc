@@ -16,23 +16,12 @@ RequestId IdOf(std::size_t index) { return RequestId(index + 1); }
 std::size_t IndexOf(RequestId id) { return id.value() - 1; }
 
 wire::Generate MessageOf(router::GenerateSpec& spec, std::size_t index, wire::CacheMode cache) {
-  return {.request_id = IdOf(index),
-          .prompt = std::move(spec.prompt),
-          .root = spec.root,
-          .block_hashes = std::move(spec.block_hashes),
-          .sampling = std::move(spec.sampling),
-          .max_output_tokens = spec.max_output_tokens,
-          .stop_tokens = spec.stop_tokens,
-          .ignore_eos = spec.ignore_eos,
-          .tenant = std::move(spec.tenant),
-          .cache_mode = cache == wire::CacheMode::kOff ? cache : spec.cache_mode,
-          .priority = spec.priority,
-          .retention = spec.retention,
-          .session_hash = spec.session_hash,
-          .expect_return_ms = spec.expect_return_ms,
-          .sample_count = spec.sample_count,
-          .min_output_tokens = spec.min_output_tokens,
-          .constraint = std::move(spec.constraint)};
+  wire::Generate message = std::move(spec.generate);
+  message.request_id = IdOf(index);
+  if (cache == wire::CacheMode::kOff) message.cache_mode = cache;
+  message.output_logprobs.reset();  // an OfflineAnswer has none
+  message.prompt_logprobs.reset();
+  return message;
 }
 
 // A request that was submitted to the engine and has not ended.
@@ -112,7 +101,7 @@ class OfflineRun {
     std::uint64_t block_count = 0;
     while (next_ < requests_.size() && open_.size() < setup_.engine.max_waiting_requests) {
       const router::GenerateSpec& spec = requests_[next_].spec;
-      choice_count += spec.sample_count;
+      choice_count += spec.generate.sample_count;
       block_count += MostBlocksOf(spec);
       const bool fits = choice_count <= setup_.engine.max_running_requests && block_count <= setup_.model.block_count();
       if (!fits && !open_.empty()) return;
@@ -122,8 +111,8 @@ class OfflineRun {
 
   [[nodiscard]] std::uint64_t MostBlocksOf(const router::GenerateSpec& spec) const {
     const std::uint64_t block_tokens = setup_.model.block_tokens();
-    const std::uint64_t tokens = spec.prompt.size() + std::uint64_t{spec.max_output_tokens};
-    return (tokens + block_tokens - 1) / block_tokens * spec.sample_count;
+    const std::uint64_t tokens = spec.generate.prompt.size() + std::uint64_t{spec.generate.max_output_tokens};
+    return (tokens + block_tokens - 1) / block_tokens * spec.generate.sample_count;
   }
 
   void SubmitNext() {
@@ -131,9 +120,9 @@ class OfflineRun {
     OfflineRequest request = std::move(requests_[index]);
     OpenRequest& open = open_[index];
     open.answer.index = index;
-    open.answer.prompt_token_count = static_cast<std::uint32_t>(request.spec.prompt.size());
-    open.stop_tokens = request.spec.stop_tokens;
-    for (std::uint32_t i = 0; i < request.spec.sample_count; ++i) {
+    open.answer.prompt_token_count = static_cast<std::uint32_t>(request.spec.generate.prompt.size());
+    open.stop_tokens = request.spec.generate.stop_tokens;
+    for (std::uint32_t i = 0; i < request.spec.generate.sample_count; ++i) {
       open.choices.push_back({router::ChoiceText(request.spec.model->tokenizer, {.stop = request.stop}), {}, false});
     }
     const Result<void> taken = engine_.Submit(kLink, MessageOf(request.spec, index, setup_.cache));

@@ -93,7 +93,7 @@ void ApplyDefaults(const ServedModel& model, const PromptDefaults& defaults, Rea
     fields.max_output_tokens = std::min(defaults.max_tokens, room);
   }
   if (!fields.temperature) fields.temperature = defaults.temperature;
-  fields.ignore_eos = fields.ignore_eos || defaults.ignore_eos;
+  fields.generate.ignore_eos = fields.generate.ignore_eos || defaults.ignore_eos;
 }
 
 Result<OfflineRequest> ReadRequest(std::string text, std::size_t index, const std::shared_ptr<const ServedModel>& model,
@@ -133,7 +133,7 @@ Result<std::vector<OfflineRequest>> ReadPrompts(std::istream& in, const std::str
     if (text.empty()) continue;
     Result<OfflineRequest> request = ReadRequest(std::move(text), requests.size(), model, defaults);
     if (!request.ok()) return At(file, line_number, request.error());
-    token_count += request->spec.prompt.size();
+    token_count += request->spec.generate.prompt.size();
     if (requests.size() == kMaxPrompts || token_count > kMaxPromptFileTokens) {
       return At(file, line_number,
                 InvalidArgument("", "more than {} prompts or {} tokens", kMaxPrompts, kMaxPromptFileTokens));

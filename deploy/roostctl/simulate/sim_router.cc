@@ -50,10 +50,10 @@ SimRouter::SimRouter(std::unique_ptr<router::Policy> policy, const router::Fleet
 void SimRouter::Submit(std::uint32_t number) {
   const Instant now = timeline_.Now();
   log_.OnArrival(number, text_.PromptTokenCount(number), now);
-  const auto models = core_.Models();
+  const auto models = core_.models()->models;
   if (models.empty()) return log_.OnRefused(number, now);
   router::GenerateSpec spec = SpecOf(number, models.front());
-  const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);
+  const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.generate.block_hashes);
   const Result<RequestId> id =
       core_.Submit(std::move(spec), std::make_shared<Client>(number, timeline_, log_), matches, now);
   if (!id.ok()) log_.OnRefused(number, now);
@@ -66,13 +66,13 @@ router::GenerateSpec SimRouter::SpecOf(std::uint32_t number, std::shared_ptr<con
   const workload::TraceRequest& request = text_.trace().requests[number];
   router::GenerateSpec spec;
   spec.model = std::move(model);
-  spec.prompt = text_.Prompt(number);
-  spec.root = TraceText::root();
-  spec.block_hashes = text_.PromptHashes(number);
-  spec.sampling.seed = number;
-  spec.max_output_tokens = max_output_tokens_;
-  spec.session_hash = request.session == 0 ? 0 : Mix64(request.session);
-  if (request.tenant != 0) spec.tenant = std::to_string(request.tenant);
+  spec.generate.prompt = text_.Prompt(number);
+  spec.generate.root = TraceText::root();
+  spec.generate.block_hashes = text_.PromptHashes(number);
+  spec.generate.sampling.seed = number;
+  spec.generate.max_output_tokens = max_output_tokens_;
+  spec.generate.session_hash = request.session == 0 ? 0 : Mix64(request.session);
+  if (request.tenant != 0) spec.generate.tenant = std::to_string(request.tenant);
   return spec;
 }
 

@@ -48,7 +48,7 @@ class OfflineRunTest : public ::testing::Test {
     router::SamplingFields fields;
     fields.max_output_tokens = output_tokens;
     fields.temperature = 0.0F;
-    fields.ignore_eos = true;
+    fields.generate.ignore_eos = true;
     return fields;
   }
 
@@ -193,9 +193,9 @@ TEST_F(OfflineRunTest, ChoiceDrawsAsARequestWithItsSeedDoes) {
   router::SamplingFields fields = Greedy(8);
   fields.temperature = 1.0F;
   fields.seed = 7;
-  fields.choice_count = 2;
+  fields.generate.sample_count = 2;
   const RecordedRun both = Run({}, {Ask(Prompt(1, 10), fields)});
-  fields.choice_count = 1;
+  fields.generate.sample_count = 1;
   const RecordedRun first = Run({}, {Ask(Prompt(1, 10), fields)});
   fields.seed = 8;
   const RecordedRun second = Run({}, {Ask(Prompt(1, 10), fields)});

@@ -38,11 +38,11 @@ TEST_F(PromptFileTest, LineIsTextOrTheBodyOfACompletionOrAChat) {
       "{\"messages\": [{\"role\": \"user\", \"content\": \"the queen\"}], \"model\": \"demo-model\"}\n  last");
   ASSERT_TRUE(requests.ok()) << requests.error().ToString();
   ASSERT_EQ(requests->size(), 4U);
-  EXPECT_EQ((*requests)[0].spec.prompt, Tokens("Once upon a time"));
-  EXPECT_EQ((*requests)[1].spec.prompt, Tokens("the king"));
-  EXPECT_EQ((*requests)[2].spec.prompt, Tokens("the queen"));
-  EXPECT_EQ((*requests)[3].spec.prompt, Tokens("  last"));
-  EXPECT_EQ((*requests)[3].spec.block_hashes.size(), (*requests)[3].spec.prompt.size() / 16);
+  EXPECT_EQ((*requests)[0].spec.generate.prompt, Tokens("Once upon a time"));
+  EXPECT_EQ((*requests)[1].spec.generate.prompt, Tokens("the king"));
+  EXPECT_EQ((*requests)[2].spec.generate.prompt, Tokens("the queen"));
+  EXPECT_EQ((*requests)[3].spec.generate.prompt, Tokens("  last"));
+  EXPECT_EQ((*requests)[3].spec.generate.block_hashes.size(), (*requests)[3].spec.generate.prompt.size() / 16);
 }
 
 TEST_F(PromptFileTest, FieldsOfALineGoBeforeTheDefaults) {
@@ -52,32 +52,33 @@ TEST_F(PromptFileTest, FieldsOfALineGoBeforeTheDefaults) {
       {.max_tokens = 5, .temperature = 0.25F, .ignore_eos = true});
   ASSERT_TRUE(requests.ok()) << requests.error().ToString();
   const router::GenerateSpec& text = requests->at(0).spec;
-  EXPECT_EQ(text.max_output_tokens, 5U);
-  EXPECT_EQ(text.sampling.temperature, 0.25F);
-  EXPECT_TRUE(text.ignore_eos);
-  EXPECT_EQ(text.cache_mode, wire::CacheMode::kOn);
+  EXPECT_EQ(text.generate.max_output_tokens, 5U);
+  EXPECT_EQ(text.generate.sampling.temperature, 0.25F);
+  EXPECT_TRUE(text.generate.ignore_eos);
+  EXPECT_EQ(text.generate.cache_mode, wire::CacheMode::kOn);
   const router::GenerateSpec& json = requests->at(1).spec;
-  EXPECT_EQ(json.max_output_tokens, 3U);
-  EXPECT_EQ(json.sampling.temperature, 1.5F);
-  EXPECT_EQ(json.sampling.seed, 9U);
-  EXPECT_EQ(json.sample_count, 2U);
-  EXPECT_EQ(json.cache_mode, wire::CacheMode::kOff);
+  EXPECT_EQ(json.generate.max_output_tokens, 3U);
+  EXPECT_EQ(json.generate.sampling.temperature, 1.5F);
+  EXPECT_EQ(json.generate.sampling.seed, 9U);
+  EXPECT_EQ(json.generate.sample_count, 2U);
+  EXPECT_EQ(json.generate.cache_mode, wire::CacheMode::kOff);
   EXPECT_THAT(requests->at(1).stop, ElementsAre("end"));
 }
 
 TEST_F(PromptFileTest, WithoutDefaultsTheModelsOwnCountAndTheContextIsFilled) {
   const auto requests = Read("a\n");
   const router::GenerateSpec& spec = requests.value().at(0).spec;
-  EXPECT_EQ(spec.max_output_tokens, 64 - spec.prompt.size());
-  EXPECT_EQ(spec.sampling.temperature, model_->sampling.temperature);
-  EXPECT_FALSE(spec.ignore_eos);
-  EXPECT_EQ(Read("a\n", {.max_tokens = 1000}).value().at(0).spec.max_output_tokens, 64 - spec.prompt.size());
+  EXPECT_EQ(spec.generate.max_output_tokens, 64 - spec.generate.prompt.size());
+  EXPECT_EQ(spec.generate.sampling.temperature, model_->sampling.temperature);
+  EXPECT_FALSE(spec.generate.ignore_eos);
+  EXPECT_EQ(Read("a\n", {.max_tokens = 1000}).value().at(0).spec.generate.max_output_tokens,
+            64 - spec.generate.prompt.size());
 }
 
 TEST_F(PromptFileTest, LinesDrawWithSeedsOfTheirOwnThatOneNumberGives) {
   const auto seeds = [this](std::uint64_t seed) {
     const auto requests = Read("a\na\n", {.seed = seed}).value();
-    return std::pair(requests.at(0).spec.sampling.seed, requests.at(1).spec.sampling.seed);
+    return std::pair(requests.at(0).spec.generate.sampling.seed, requests.at(1).spec.generate.sampling.seed);
   };
   EXPECT_EQ(seeds(1), seeds(1));
   EXPECT_NE(seeds(1), seeds(2));
@@ -104,7 +105,7 @@ TEST_F(PromptFileTest, LongLineIsReadWhole) {
   const auto requests = Read(head + "}\n" + head + "}");
   ASSERT_TRUE(requests.ok()) << requests.error().ToString();
   ASSERT_EQ(requests->size(), 2U);
-  EXPECT_EQ(requests->at(1).spec.prompt, Tokens("the king"));
+  EXPECT_EQ(requests->at(1).spec.generate.prompt, Tokens("the king"));
 }
 
 TEST_F(PromptFileTest, ListWithoutPromptAndALineWithoutEndAreErrors) {

@@ -84,7 +84,7 @@ TEST_F(AnswerMemoryTest, AStreamOrAnAnswerWithoutAStatedLengthIsNotRefused) {
 TEST_F(AnswerMemoryTest, ALongPromptThatNoAnswerRepeatsIsChargedOnce) {
   GenerateSpec spec;
   const std::uint64_t without = AnswerStartBytes(spec, {});
-  spec.prompt.resize(100'000);
+  spec.generate.prompt.resize(100'000);
   EXPECT_EQ(AnswerStartBytes(spec, {}), without);
   EXPECT_GE(AnswerStartBytes(spec, {.token_ids = TokenIdReport::kTell}), without + 400'000);
 }
@@ -261,7 +261,8 @@ TEST_F(AnswerMemoryTest, WhatAnAnswerRepeatsOfItsRequestIsCharged) {
 TEST_F(AnswerMemoryTest, AConstraintIsChargedWithItsRequest) {
   GenerateSpec spec;
   const std::uint64_t without = SpecBytes(spec);
-  spec.constraint = wire::Constraint{.kind = wire::ConstraintKind::kRegex, .text = std::string(1000, 'a'), .field = {}};
+  spec.generate.constraint =
+      wire::Constraint{.kind = wire::ConstraintKind::kRegex, .text = std::string(1000, 'a'), .field = {}};
   EXPECT_GE(SpecBytes(spec), without + 2000);
 }
 

@@ -109,7 +109,7 @@ TEST_F(CallsTest, ReasoningThatStaysInTheContentIsStopped) {
 
 TEST_F(CallsTest, ForcedCallsAskForTheFormOfTheFamily) {
   Ask(R"("tool_choice":"required")");
-  const auto& constraint = dispatcher_.specs.at(0).constraint;
+  const auto& constraint = dispatcher_.specs.at(0).generate.constraint;
   ASSERT_TRUE(constraint.has_value());
   EXPECT_EQ(constraint->kind, wire::ConstraintKind::kStructuralTag);
   EXPECT_THAT(constraint->text, HasSubstr("<tool_call>"));
@@ -119,7 +119,7 @@ TEST_F(CallsTest, ForcedCallsAskForTheFormOfTheFamily) {
 TEST_F(CallsTest, ForcedCallsOfFamiliesWithoutASyntaxAreAList) {
   ServeTemplate("<arg_key>");
   const auto responder = Ask(R"("tool_choice":"required","stream":false)");
-  EXPECT_EQ(dispatcher_.specs.at(0).constraint->kind, wire::ConstraintKind::kJsonSchema);
+  EXPECT_EQ(dispatcher_.specs.at(0).generate.constraint->kind, wire::ConstraintKind::kJsonSchema);
   Write(R"([{"name": "add", "arguments": {"a": 1}}])");
   dispatcher_.Finish(FinishReason::kStop);
   EXPECT_EQ(At(responder->response->body, "/choices/0/message/tool_calls/0/function/name"), "\"add\"");
@@ -180,7 +180,7 @@ TEST_F(CallsTest, AJsonFormOfTheAnswerLeavesCallsPossible) {
     dispatcher_.specs.clear();
     Ask(fmt::format(R"("stream":false,{})", form));
     ASSERT_THAT(dispatcher_.specs, SizeIs(1)) << form;
-    const wire::Constraint& constraint = dispatcher_.specs[0].constraint.value();
+    const wire::Constraint& constraint = dispatcher_.specs[0].generate.constraint.value();
     const bool is_json = form == kForms[0] || form == kForms[1];
     EXPECT_EQ(constraint.kind == wire::ConstraintKind::kStructuralTag, is_json) << form;
     EXPECT_EQ(constraint.text.find("<tool_call>") != std::string::npos, is_json) << form;
@@ -188,7 +188,7 @@ TEST_F(CallsTest, AJsonFormOfTheAnswerLeavesCallsPossible) {
   }
   dispatcher_.specs.clear();
   Ask(fmt::format(R"("tool_choice":"none",{})", kForms[0]));
-  EXPECT_EQ(dispatcher_.specs.at(0).constraint->kind, wire::ConstraintKind::kJson);
+  EXPECT_EQ(dispatcher_.specs.at(0).generate.constraint->kind, wire::ConstraintKind::kJson);
 }
 
 TEST_F(CallsTest, AFormOfTheAnswerStandsBehindReasoningThatThePromptHasBegun) {
@@ -201,7 +201,7 @@ TEST_F(CallsTest, AFormOfTheAnswerStandsBehindReasoningThatThePromptHasBegun) {
     const auto responder =
         Chat(fmt::format(R"({{"model":"bytes","messages":[{{"role":"user","content":"q"}}],{}}})", form));
     ASSERT_THAT(dispatcher_.specs, SizeIs(1)) << form << responder->response->body;
-    EXPECT_THAT(dispatcher_.specs[0].constraint->text, HasSubstr("</think>")) << form;
+    EXPECT_THAT(dispatcher_.specs[0].generate.constraint->text, HasSubstr("</think>")) << form;
     dispatcher_.Dispatch(0);
     Write("so\n</think>\n\n{}");
     dispatcher_.Finish(FinishReason::kStop);
@@ -213,10 +213,10 @@ TEST_F(CallsTest, StrictFunctionsConstrainTheirCallsAlone) {
   std::string strict(kTool);
   strict.insert(strict.find("\"name\""), "\"strict\":true,");
   Ask(R"("stream":false)", strict);
-  ASSERT_TRUE(dispatcher_.specs.at(0).constraint.has_value());
-  EXPECT_THAT(dispatcher_.specs.at(0).constraint->text, HasSubstr("triggered_tags"));
+  ASSERT_TRUE(dispatcher_.specs.at(0).generate.constraint.has_value());
+  EXPECT_THAT(dispatcher_.specs.at(0).generate.constraint->text, HasSubstr("triggered_tags"));
   Ask(R"("stream":false)");
-  EXPECT_FALSE(dispatcher_.specs.at(1).constraint.has_value());
+  EXPECT_FALSE(dispatcher_.specs.at(1).generate.constraint.has_value());
 }
 
 TEST_F(CallsTest, StrictFunctionsRefuseWhatNoFormCanExpress) {

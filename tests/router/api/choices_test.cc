@@ -35,7 +35,7 @@ class ChoicesTest : public ApiTest {
 TEST_F(ChoicesTest, AreOneRequestAndOneAnswer) {
   const auto responder = AskForTwo();
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
-  EXPECT_EQ(dispatcher_.specs[0].sample_count, 2U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.sample_count, 2U);
   dispatcher_.ProduceFor(1, Bytes("yo"), 4);
   dispatcher_.ProduceFor(0, Bytes("hel"));
   dispatcher_.FinishChoice(1, FinishReason::kStop);

@@ -28,7 +28,7 @@ class ClientBodiesTest : public ApiTest {
     const auto responder = Ask("POST", std::string(path), std::move(body));
     if (dispatcher_.specs.empty()) return "refused: " + responder->response->body;
     const GenerateSpec& spec = dispatcher_.specs.back();
-    return spec.model->tokenizer->Decode(spec.prompt, SpecialTokenOutput::kShow);
+    return spec.model->tokenizer->Decode(spec.generate.prompt, SpecialTokenOutput::kShow);
   }
   std::string ToldChat(std::string_view messages, std::string_view more = "") {
     return Told("/v1/chat/completions", fmt::format(R"({{"model":"bytes","messages":[{}]{}}})", messages, more));
@@ -137,9 +137,9 @@ TEST_F(ClientBodiesTest, LimitsOfOtherApisAreKeptOrRefused) {
     told(path, fmt::format(R"({},"presence_penalty":1.5,"logit_bias":{{"65":-100}},"min_tokens":2,"n":1)", limit));
     ASSERT_EQ(dispatcher_.specs.size(), 1U) << path;
     const GenerateSpec& spec = dispatcher_.specs[0];
-    EXPECT_EQ(spec.sampling.presence_penalty, 1.5F);
-    ASSERT_EQ(spec.sampling.logit_bias.size(), 1U);
-    EXPECT_EQ(spec.min_output_tokens, 2U);
+    EXPECT_EQ(spec.generate.sampling.presence_penalty, 1.5F);
+    ASSERT_EQ(spec.generate.sampling.logit_bias.size(), 1U);
+    EXPECT_EQ(spec.generate.min_output_tokens, 2U);
   }
 }
 

@@ -41,13 +41,13 @@ class CustomToolsTest : public CallsTest {
     return ApiTest::Ask("POST", "/v1/responses", std::move(body));
   }
   static std::string PromptOf(const GenerateSpec& spec) {
-    return spec.model->tokenizer->Decode(spec.prompt, SpecialTokenOutput::kShow);
+    return spec.model->tokenizer->Decode(spec.generate.prompt, SpecialTokenOutput::kShow);
   }
   // The constraint of the last request; empty without one.
   std::string Constraint() const {
-    return dispatcher_.specs.empty() || !dispatcher_.specs.back().constraint
+    return dispatcher_.specs.empty() || !dispatcher_.specs.back().generate.constraint
                ? ""
-               : dispatcher_.specs.back().constraint->text;
+               : dispatcher_.specs.back().generate.constraint->text;
   }
   // The texts of a stream's events at `pointer`, as one.
   static std::string TextAt(const FakeResponder& responder, std::string_view pointer,

@@ -38,7 +38,7 @@ TEST_F(EvictTest, NamesTheBlocksThatACompletionAsksFor) {
             R"({"worker":"w5","answered":false,"reason":"refused: it has too many evictions open"}]})");
   Complete(R"({"model":"bytes","prompt":"some long text","cache_salt":"s"})");
   const GenerateSpec& spec = dispatcher_.specs.at(0);
-  EXPECT_EQ(LastPrompt(), (wire::PromptToEvict{spec.root, spec.prompt, spec.block_hashes}));
+  EXPECT_EQ(LastPrompt(), (wire::PromptToEvict{spec.generate.root, spec.generate.prompt, spec.generate.block_hashes}));
   EXPECT_EQ(dispatcher_.evict_orders[0].model, "bytes");
   EXPECT_EQ(dispatcher_.evict_orders[0].workers, WorkerChoice{});
   EXPECT_EQ(observer_.answers.front(), "evict 200");

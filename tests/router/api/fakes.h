@@ -22,6 +22,7 @@
 #include "common/text/tokenizer.h"
 #include "router/api/api_observer.h"
 #include "router/fleet/dispatcher.h"
+#include "router/fleet/fleet_snapshot.h"
 #include "router/text/text_work.h"
 
 namespace roost::router {
@@ -110,29 +111,25 @@ inline ServedModel ByteModel() {
 
 class FakeDispatcher final : public Dispatcher {
  public:
-  std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override {
+  std::shared_ptr<const FleetSnapshot> View() const override {
+    ModelDirectory directory;
+    directory.has_begun = true;
+    directory.models = models;
     for (const auto& model : models) {
-      if (model->name == name) return model;
+      directory.offers[model->name].push_back({.served = model});
+      directory.known.emplace(model->name, model->model_name());
     }
-    return nullptr;
-  }
-  bool IsExpected(std::string_view model) const override { return expected == model; }
-  std::optional<std::string> KnownModel(std::string_view name) const override {
-    return known == name ? known : Dispatcher::KnownModel(name);
-  }
-  bool IsArriving(std::string_view model) const override { return arriving == model && FindModel(model) == nullptr; }
-  bool WhenServed(std::string_view, std::function<void()> go) override {
-    if (refuses_to_hold) return false;
-    held.push_back(std::move(go));
-    return true;
-  }
-  FleetStanding Standing() const override { return standing; }
-  std::vector<std::shared_ptr<const ServedModel>> Models() const override { return models; }
-  std::vector<WorkerStatus> Workers() const override { return workers; }
-  std::vector<QueueStatus> Queues() const override { return queues; }
-  std::uint32_t RouterCount() const override { return router_count; }
-  Result<void> CheckRoom(const ServedModel&) const override {
-    return no_room ? Result<void>(*no_room) : Result<void>();
+    if (expected) directory.joined.insert(*expected);
+    if (known) directory.known.emplace(*known, *known);
+    auto view = std::make_shared<FleetSnapshot>();
+    view->models = std::make_shared<const ModelDirectory>(std::move(directory));
+    if (arriving) view->starting.insert(*arriving);
+    view->workers = workers;
+    view->queues = queues;
+    view->standing = standing;
+    view->router_count = router_count;
+    view->refusal = no_room;
+    return view;
   }
   Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override {
     if (refusal) return *refusal;
@@ -142,53 +139,29 @@ class FakeDispatcher final : public Dispatcher {
     return RequestId(specs.size());
   }
   void Cancel(RequestId id) override { cancelled.push_back(id); }
-  // Workers answer when the test calls `done` with their answers.
-  Result<void> Pin(PinOrder order, AnswersDone its_done) override {
-    if (refusal) return *refusal;
-    orders.push_back(std::move(order));
-    done = std::move(its_done);
-    return {};
-  }
-  Result<void> MostUsed(PrefixesQuestion question, AnswersDone its_done) override {
-    if (refusal) return *refusal;
-    questions.push_back(std::move(question));
-    done = std::move(its_done);
-    dones.push_back(done);
-    return {};
-  }
-  Result<void> Warm(WarmOrder order, AnswersDone its_done) override {
-    if (refusal) return *refusal;
-    warm_orders.push_back(std::move(order));
-    done = std::move(its_done);
-    return {};
-  }
-  Result<void> Evict(EvictOrder order, AnswersDone its_done) override {
-    if (refusal) return *refusal;
-    evict_orders.push_back(std::move(order));
-    done = std::move(its_done);
-    return {};
-  }
-  Result<void> Cordon(CordonOrder order, AnswersDone its_done) override {
-    if (refusal) return *refusal;
-    cordon_orders.push_back(std::move(order));
-    done = std::move(its_done);
-    return {};
-  }
-  Result<PromptMatch> Match(PromptQuery query) override {
-    if (refusal) return *refusal;
-    queries.push_back(std::move(query));
-    return match;
-  }
-
-  std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override {
-    return {log.begin(), log.begin() + static_cast<std::ptrdiff_t>(std::min(limit, log.size()))};
-  }
-  std::vector<DecisionRecord> FindDecisions(std::string_view id) const override {
-    std::vector<DecisionRecord> found;
-    for (const DecisionRecord& record : log) {
-      if (record.answer_id == id) found.push_back(record);
+  // Workers answer when the test calls `done` with their answers; questions that need no worker are answered at once.
+  Result<void> Send(Order order, AnswersDone its_done) override {
+    if (auto* const awaited = std::get_if<ModelAwaited>(&order)) return Hold(std::move(its_done));
+    if (auto* const question = std::get_if<DecisionsQuestion>(&order)) {
+      its_done(Find(*question));
+      return {};
     }
-    return found;
+    if (refusal) return *refusal;
+    if (auto* const query = std::get_if<PromptQuery>(&order)) {
+      queries.push_back(std::move(*query));
+      its_done(AnswersOf(match));
+      return {};
+    }
+    done = std::move(its_done);
+    if (auto* const pin = std::get_if<PinOrder>(&order)) orders.push_back(std::move(*pin));
+    if (auto* const warm = std::get_if<WarmOrder>(&order)) warm_orders.push_back(std::move(*warm));
+    if (auto* const evict = std::get_if<EvictOrder>(&order)) evict_orders.push_back(std::move(*evict));
+    if (auto* const cordon = std::get_if<CordonOrder>(&order)) cordon_orders.push_back(std::move(*cordon));
+    if (auto* const question = std::get_if<PrefixesQuestion>(&order)) {
+      questions.push_back(std::move(*question));
+      dones.push_back(done);
+    }
+    return {};
   }
 
   // A worker takes the request and has `cached` tokens of its prompt.
@@ -236,6 +209,23 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<AnswersDone> dones;  // of all questions
   PromptMatch match;
   std::vector<DecisionRecord> log;
+
+ private:
+  Result<void> Hold(AnswersDone go) {
+    if (refuses_to_hold) return Error{ErrorCode::kOverloaded, "too many wait", ""};
+    held.emplace_back([go = std::move(go)] { go({}); });
+    return {};
+  }
+  std::vector<WorkerAnswer> Find(const DecisionsQuestion& question) const {
+    std::vector<WorkerAnswer> found;
+    const auto* const most = std::get_if<std::size_t>(&question.which);
+    for (const DecisionRecord& record : log) {
+      const bool is_asked =
+          most != nullptr ? found.size() < *most : record.answer_id == std::get<std::string>(question.which);
+      if (is_asked) found.push_back({record.worker_id, record});
+    }
+    return found;
+  }
 };
 
 // ---- the responder ----

@@ -31,8 +31,8 @@ class FieldsTest : public ApiTest {
 TEST_F(FieldsTest, EachPromptIsARequestAndTheAnswerHasTheirChoicesInOrder) {
   const auto responder = CompleteWith(R"("prompt":["ab",[66,67]],"n":2)");
   ASSERT_EQ(dispatcher_.specs.size(), 2U);
-  EXPECT_EQ(dispatcher_.specs[0].prompt, (std::vector<TokenId>{kBos, 'a', 'b'}));
-  EXPECT_EQ(dispatcher_.specs[1].prompt, (std::vector<TokenId>{66, 67}));
+  EXPECT_EQ(dispatcher_.specs[0].generate.prompt, (std::vector<TokenId>{kBos, 'a', 'b'}));
+  EXPECT_EQ(dispatcher_.specs[1].generate.prompt, (std::vector<TokenId>{66, 67}));
   Prompt(1).OnTokens({Bytes("y"), 1, 1});
   Prompt(0).OnTokens({Bytes("w"), 2, 0});
   Prompt(1).OnTokens({Bytes("xx"), {}, 0});
@@ -165,7 +165,7 @@ TEST_F(FieldsTest, AChatsLogProbabilitiesNameTokensTextAndBytes) {
   const auto responder =
       Chat(R"({"model":"bytes","messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":2})");
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
-  EXPECT_EQ(dispatcher_.specs[0].output_logprobs, 2U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.output_logprobs, 2U);
   Prompt(0).OnTokens({{'a'}, 0, 0, {Scored(-0.5F, {{'a', -0.5F}, {0xC3, -1.25F}})}});
   Prompt(0).OnEnd({FinishReason::kStop, {}});
   EXPECT_EQ(Choice(*responder, 0, "logprobs"),
@@ -176,7 +176,7 @@ TEST_F(FieldsTest, AChatsLogProbabilitiesNameTokensTextAndBytes) {
 TEST_F(FieldsTest, AStreamsLogProbabilitiesComeWithTheirTokensAlsoBeforeTheirTextIsCertain) {
   const auto responder =
       Chat(R"({"model":"bytes","messages":[{"role":"user","content":"hi"}],"logprobs":true,"stream":true})");
-  EXPECT_EQ(dispatcher_.specs[0].output_logprobs, 0U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.output_logprobs, 0U);
   Prompt(0).OnTokens({{0xC3}, 0, 0, {Scored(-1)}});
   Prompt(0).OnTokens({{0xA9}, {}, 0, {Scored(-2)}});
   Prompt(0).OnEnd({FinishReason::kStop, {}});
@@ -191,7 +191,7 @@ TEST_F(FieldsTest, AStreamsLogProbabilitiesComeWithTheirTokensAlsoBeforeTheirTex
 
 TEST_F(FieldsTest, ACompletionsLogProbabilitiesAreColumns) {
   const auto responder = CompleteWith(R"("prompt":"a","logprobs":1)");
-  EXPECT_EQ(dispatcher_.specs[0].output_logprobs, 1U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.output_logprobs, 1U);
   Prompt(0).OnTokens({{'b', 'c'}, 0, 0, {Scored(-0.5F, {{'b', -0.5F}}), Scored(-3, {{'x', -0.25F}})}});
   Prompt(0).OnEnd({FinishReason::kStop, {}});
   EXPECT_EQ(Choice(*responder, 0, "logprobs"),
@@ -201,7 +201,7 @@ TEST_F(FieldsTest, ACompletionsLogProbabilitiesAreColumns) {
 
 TEST_F(FieldsTest, AnEchoHasThePromptsLogProbabilitiesToo) {
   const auto responder = CompleteWith(R"("prompt":"ab","logprobs":0,"echo":true)");
-  EXPECT_EQ(dispatcher_.specs[0].prompt_logprobs, 0U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.prompt_logprobs, 0U);
   Prompt(0).OnPromptLogprobs({Scored(-1), Scored(-2)});
   Prompt(0).OnTokens({{'c'}, 0, 0, {Scored(-4)}});
   Prompt(0).OnEnd({FinishReason::kStop, {}});
@@ -213,7 +213,7 @@ TEST_F(FieldsTest, AnEchoHasThePromptsLogProbabilitiesToo) {
 
 TEST_F(FieldsTest, AnEchoAloneScoresThePromptAndHasNoTokenOfTheAnswer) {
   const auto responder = CompleteWith(R"("prompt":"ab","logprobs":0,"echo":true,"max_tokens":0,"stop_token_ids":[99])");
-  EXPECT_EQ(dispatcher_.specs[0].max_output_tokens, 1U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.max_output_tokens, 1U);
   Prompt(0).OnPromptLogprobs({Scored(-1), Scored(-2)});
   Prompt(0).OnTokens({{'c'}, 2, 0, {Scored(-4)}});
   Prompt(0).OnEnd({FinishReason::kStop, {}, TokenId{99}});
@@ -237,7 +237,7 @@ TEST_F(FieldsTest, AnEchoAloneIsStreamedToo) {
 
 TEST_F(FieldsTest, PromptLogProbabilitiesAreByTokenId) {
   const auto responder = CompleteWith(R"("prompt":"a","prompt_logprobs":1)");
-  EXPECT_EQ(dispatcher_.specs[0].prompt_logprobs, 1U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.prompt_logprobs, 1U);
   Prompt(0).OnPromptLogprobs({Scored(-2, {{'z', -0.5F}})});
   Prompt(0).OnTokens({{'c'}, 0, 0});
   Prompt(0).OnEnd({FinishReason::kStop, {}});
@@ -260,7 +260,7 @@ TEST_F(FieldsTest, AClientsTraceGoesToTheWorkerAndARubbishOneDoesNot) {
     request.headers = {{"Content-Type", "application/json"}, {"traceparent", std::move(trace)}};
     request.body = std::string(R"({"model":"bytes","prompt":"a"})");
     Handle(std::move(request));
-    return dispatcher_.specs.back().trace_parent;
+    return dispatcher_.specs.back().generate.trace_parent;
   };
   const std::string trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   EXPECT_EQ(ask(trace), trace);
@@ -274,7 +274,7 @@ TEST_F(FieldsTest, AnAnswerGoesOnWithTheLastMessage) {
     Chat(fmt::format(R"({{"model":"bytes","continue_final_message":true,"messages":[{{"role":"user","content":"hi"}},)"
                      R"({{"role":"assistant","content":"{}"}}]}})",
                      content));
-    return dispatcher_.specs.back().model->tokenizer->Decode(dispatcher_.specs.back().prompt);
+    return dispatcher_.specs.back().model->tokenizer->Decode(dispatcher_.specs.back().generate.prompt);
   };
   EXPECT_EQ(prompt_of("so far"), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nso far");
   EXPECT_EQ(prompt_of("hi"), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nhi");

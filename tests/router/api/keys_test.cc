@@ -235,21 +235,21 @@ TEST_F(KeysTest, ATenantsBlocksAreItsOwnAndASaltDividesThem) {
   const GenerateSpec& bird = specs[2];
   const GenerateSpec& acme_salted = specs[3];
   const GenerateSpec& bird_salted = specs[4];
-  EXPECT_EQ(acme.tenant, "acme");
-  EXPECT_EQ(bird.tenant, "bird");
-  EXPECT_EQ(acme.block_hashes, low.block_hashes);  // one tenant, two keys
+  EXPECT_EQ(acme.generate.tenant, "acme");
+  EXPECT_EQ(bird.generate.tenant, "bird");
+  EXPECT_EQ(acme.generate.block_hashes, low.generate.block_hashes);  // one tenant, two keys
   const std::vector<const GenerateSpec*> apart{&acme, &bird, &acme_salted, &bird_salted};
   for (std::size_t i = 0; i < apart.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      for (std::size_t block = 0; block < apart[i]->block_hashes.size(); ++block) {
-        EXPECT_NE(apart[i]->block_hashes[block], apart[j]->block_hashes[block]);
+      for (std::size_t block = 0; block < apart[i]->generate.block_hashes.size(); ++block) {
+        EXPECT_NE(apart[i]->generate.block_hashes[block], apart[j]->generate.block_hashes[block]);
       }
     }
   }
   // A client's body can not change its tenant.
   CompleteAs("acme", R"({"model":"bytes","prompt":"The hens came home to roost.","max_tokens":4,"tenant":"bird"})");
-  EXPECT_EQ(dispatcher_.specs.back().tenant, "acme");
-  EXPECT_EQ(dispatcher_.specs.back().block_hashes, acme.block_hashes);
+  EXPECT_EQ(dispatcher_.specs.back().generate.tenant, "acme");
+  EXPECT_EQ(dispatcher_.specs.back().generate.block_hashes, acme.generate.block_hashes);
 }
 
 TEST_F(KeysTest, AModelThatAKeyIsNotForIsNotServedToIt) {
@@ -272,9 +272,9 @@ TEST_F(KeysTest, PrioritiesEndAtTheKeysCeiling) {
   EXPECT_EQ(refused->response->status, 403);
   EXPECT_EQ(At(refused->response->body, "/error/param"), "\"priority\"");
   CompleteAs("acme", body(20));
-  EXPECT_EQ(dispatcher_.specs.back().priority, 20U);
+  EXPECT_EQ(dispatcher_.specs.back().generate.priority, 20U);
   CompleteAs("low");
-  EXPECT_EQ(dispatcher_.specs.back().priority, 30U);
+  EXPECT_EQ(dispatcher_.specs.back().generate.priority, 30U);
   EXPECT_EQ(StatusOf(*CompleteAs("low", body(31))), 403);
 }
 
@@ -302,7 +302,7 @@ TEST_F(KeysTest, OverItsRequestsAMinuteAKeyIsAnswered429WithTheTimeToWait) {
 
 TEST_F(KeysTest, TokensCountAsTheyAreUsed) {
   const auto answer = CompleteAs("limited");
-  const std::size_t prompt = dispatcher_.specs.back().prompt.size();
+  const std::size_t prompt = dispatcher_.specs.back().generate.prompt.size();
   EndLast(Bytes("abcd"));
   EXPECT_EQ(HeaderOf(answer->response->headers, "x-ratelimit-remaining-tokens"), std::to_string(1000 - prompt - 4));
 }
@@ -311,14 +311,14 @@ TEST_F(KeysTest, ARequestThatFailsBeforeItsFirstTokenCostsNoTokens) {
   CompleteAs("limited");
   dispatcher_.observers.back()->OnEnd({wire::FinishReason::kError, Error{}});
   const auto answer = CompleteAs("limited");
-  const std::size_t prompt = dispatcher_.specs.back().prompt.size();
+  const std::size_t prompt = dispatcher_.specs.back().generate.prompt.size();
   EndLast(Bytes("abcd"));
   EXPECT_EQ(HeaderOf(answer->response->headers, "x-ratelimit-remaining-tokens"), std::to_string(1000 - prompt - 4));
 }
 
 TEST_F(KeysTest, UsageTellsWhatWasComputedPerKey) {
   CompleteAs("acme");
-  const std::size_t prompt = dispatcher_.specs.back().prompt.size();
+  const std::size_t prompt = dispatcher_.specs.back().generate.prompt.size();
   EndLast(Bytes("abcd"));
   CompleteAs("acme");
   dispatcher_.observers.back()->OnEnd({wire::FinishReason::kError, Error{}});  // used nothing

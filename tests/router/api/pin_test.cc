@@ -26,7 +26,8 @@ TEST_F(PinTest, PinsTheBlocksThatACompletionAsksFor) {
             R"({"worker":"w1","answered":true,"kept_blocks":2,"pending_blocks":1,"refused_blocks":0},)"
             R"({"worker":"w2","answered":false}]})");
   Complete(R"({"model":"bytes","prompt":"some long text","cache_salt":"s"})");
-  EXPECT_EQ(LastPin(), (wire::Pin{dispatcher_.specs[0].root, dispatcher_.specs[0].block_hashes, 600'000}));
+  EXPECT_EQ(LastPin(),
+            (wire::Pin{dispatcher_.specs[0].generate.root, dispatcher_.specs[0].generate.block_hashes, 600'000}));
   EXPECT_EQ(dispatcher_.orders[0].workers, WorkerChoice{});
   EXPECT_EQ(observer_.answers.front(), "pin 200");
 }
@@ -60,7 +61,7 @@ TEST_F(PinTest, PinsTheFrontOfAChat) {
   ASSERT_EQ(dispatcher_.orders.size(), 1U);
   EXPECT_EQ(dispatcher_.orders[0].workers, WorkerChoice{PinTarget::kBestWorker});
   EXPECT_EQ(LastPin().duration_ms, 0U);
-  const std::vector<BlockHash>& asked = dispatcher_.specs[0].block_hashes;
+  const std::vector<BlockHash>& asked = dispatcher_.specs[0].generate.block_hashes;
   ASSERT_EQ(LastPin().hashes.size(), 6U);  // 24 tokens: <|im_start|>, "system\nYou are a hen.", <|im_end|>, "\n"
   EXPECT_EQ(LastPin().hashes, std::vector<BlockHash>(asked.begin(), asked.begin() + 6));
 }
@@ -74,24 +75,24 @@ TEST_F(PinTest, UnpinNamesTheSameBlocks) {
   EXPECT_EQ(std::get<wire::Unpin>(dispatcher_.orders.back().message), (wire::Unpin{pin.root, pin.hashes}));
 }
 
-TEST_F(PinTest, ABlockIsNamedByItsHashAndPinnedWhereSomebodyHasIt) {
-  const std::string body = R"({"model":"bytes","hash":"0123456789abcdef00000000000000ff","duration_ms":1000})";
-  const auto unknown = Pin(body);
-  EXPECT_EQ(unknown->response->status, 404);
-  EXPECT_EQ(At(unknown->response->body, "/error/param"), "\"hash\"");
-  EXPECT_TRUE(dispatcher_.orders.empty());
-  // A block that no worker has any more can be unpinned all the same.
-  (void)Ask("POST", "/admin/v1/unpin", R"({"model":"bytes","hash":"0123456789abcdef00000000000000ff"})");
+TEST_F(PinTest, ABlockIsNamedByItsHash) {
   const BlockHash block{0x0123456789abcdef, 0xff};
+  (void)Ask("POST", "/admin/v1/unpin", R"({"model":"bytes","hash":"0123456789abcdef00000000000000ff"})");
   EXPECT_EQ(std::get<wire::Unpin>(dispatcher_.orders.back().message).hashes, std::vector{block});
+  EXPECT_EQ(dispatcher_.orders.back().what, PinOrder::What::kBlock);
   std::exchange(dispatcher_.done, nullptr)({});
 
-  dispatcher_.match.holders = {{.worker_id = "w1", .held_block_count = 1}};
+  const std::string body = R"({"model":"bytes","hash":"0123456789abcdef00000000000000ff","duration_ms":1000})";
   const auto responder = Pin(body);
   EXPECT_EQ(responder->response->status, 200);
   EXPECT_EQ(At(responder->response->body, "/hash"), "\"0123456789abcdef00000000000000ff\"");
   EXPECT_EQ(LastPin(), (wire::Pin{{}, {block}, 1000}));
-  EXPECT_EQ(dispatcher_.queries.back().block_hashes, std::vector{block});
+  EXPECT_EQ(dispatcher_.orders.back().what, PinOrder::What::kBlock);
+
+  dispatcher_.refusal = Error{ErrorCode::kNotFound, "no worker of bytes has block 01", "hash"};
+  const auto unknown = Pin(body);
+  EXPECT_EQ(unknown->response->status, 404);
+  EXPECT_EQ(At(unknown->response->body, "/error/param"), "\"hash\"");
 }
 
 TEST_F(PinTest, BadRequestsNameTheField) {

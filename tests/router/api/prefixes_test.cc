@@ -43,8 +43,8 @@ TEST_F(MatchTest, AsksForTheBlocksThatARequestWouldHave) {
   Match("{" + fields);
   Chat("{" + fields);
   ASSERT_EQ(dispatcher_.queries.size(), 1U);
-  EXPECT_EQ(dispatcher_.queries[0].block_hashes, dispatcher_.specs[0].block_hashes);
-  EXPECT_EQ(dispatcher_.queries[0].prompt_token_count, dispatcher_.specs[0].prompt.size());
+  EXPECT_EQ(dispatcher_.queries[0].block_hashes, dispatcher_.specs[0].generate.block_hashes);
+  EXPECT_EQ(dispatcher_.queries[0].prompt_token_count, dispatcher_.specs[0].generate.prompt.size());
 }
 
 TEST_F(MatchTest, WithoutAChoiceTellsTheDeepestHolder) {
@@ -91,9 +91,9 @@ TEST_F(WarmTest, TellsWhatEachWorkerDid) {
   Complete(R"({"model":"bytes","prompt":"some long text","cache_salt":"s"})");
   ASSERT_EQ(dispatcher_.warm_orders.size(), 1U);
   const WarmOrder& order = dispatcher_.warm_orders[0];
-  EXPECT_EQ(order.spec.block_hashes, dispatcher_.specs[0].block_hashes);
-  EXPECT_EQ(order.spec.prompt, dispatcher_.specs[0].prompt);
-  EXPECT_EQ(order.spec.root, dispatcher_.specs[0].root);
+  EXPECT_EQ(order.spec.generate.block_hashes, dispatcher_.specs[0].generate.block_hashes);
+  EXPECT_EQ(order.spec.generate.prompt, dispatcher_.specs[0].generate.prompt);
+  EXPECT_EQ(order.spec.generate.root, dispatcher_.specs[0].generate.root);
   EXPECT_EQ(order.deadline, clock_.Now() + std::chrono::hours(1));
 }
 
@@ -102,7 +102,7 @@ TEST_F(WarmTest, ComputesTheFrontOfAChatOnNamedWorkers) {
   Warm(R"({"model":"bytes","messages":[)" + system + R"(],"workers":["w2"]})");
   ASSERT_EQ(dispatcher_.warm_orders.size(), 1U);
   EXPECT_EQ(dispatcher_.warm_orders[0].workers, (WorkerChoice{PinTarget::kNamedWorkers, {"w2"}}));
-  EXPECT_EQ(dispatcher_.warm_orders[0].spec.prompt.size(), 24U);  // without the generation prompt
+  EXPECT_EQ(dispatcher_.warm_orders[0].spec.generate.prompt.size(), 24U);  // without the generation prompt
 }
 
 TEST_F(WarmTest, BadRequestsAreRefused) {

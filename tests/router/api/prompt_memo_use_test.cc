@@ -40,8 +40,9 @@ TEST_F(PromptMemoUseTest, TheNextTurnKnowsTheOneBefore) {
   const GenerateSpec& spec = dispatcher_.specs.back();
   const std::string text = "<|im_start|>user\n" + std::string(300, 'a') +
                            "<|im_end|>\n<|im_start|>user\nc<|im_end|>\n" + "<|im_start|>assistant\n";
-  EXPECT_EQ(spec.prompt, *spec.model->tokenizer->Encode(text, SpecialTokens::kOmit));
-  EXPECT_EQ(spec.block_hashes, HashBlocks(ScopeRoot(*spec.model, "", ""), spec.prompt, spec.model->block_tokens));
+  EXPECT_EQ(spec.generate.prompt, *spec.model->tokenizer->Encode(text, SpecialTokens::kOmit));
+  EXPECT_EQ(spec.generate.block_hashes,
+            HashBlocks(ScopeRoot(*spec.model, "", ""), spec.generate.prompt, spec.model->block_tokens));
 }
 
 TEST_F(PromptMemoUseTest, PromptsOfOtherSaltsAreNotKnown) {
@@ -76,8 +77,9 @@ TEST_F(PromptMemoUseTest, CompletionsKnowTheirOwn) {
   EXPECT_EQ(KnownOf("/v1/completions", prompt), 0U);
   EXPECT_EQ(KnownOf("/v1/completions", prompt), 310U);
   const GenerateSpec& spec = dispatcher_.specs.back();
-  EXPECT_EQ(spec.prompt.front(), kBos);
-  EXPECT_EQ(spec.block_hashes, HashBlocks(ScopeRoot(*spec.model, "", ""), spec.prompt, spec.model->block_tokens));
+  EXPECT_EQ(spec.generate.prompt.front(), kBos);
+  EXPECT_EQ(spec.generate.block_hashes,
+            HashBlocks(ScopeRoot(*spec.model, "", ""), spec.generate.prompt, spec.model->block_tokens));
 }
 
 }  // namespace

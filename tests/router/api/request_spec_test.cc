@@ -37,10 +37,10 @@ TEST_F(ApiTest, FormsOfOutputBecomeConstraints) {
   for (const FormCase& each : cases) {
     Chat(ChatWith(each.members));
     ASSERT_FALSE(dispatcher_.specs.empty()) << each.members;
-    EXPECT_EQ(dispatcher_.specs.back().constraint, each.wanted) << each.members;
+    EXPECT_EQ(dispatcher_.specs.back().generate.constraint, each.wanted) << each.members;
   }
   Chat(ChatWith(R"("response_format":{"type":"text"})"));
-  EXPECT_EQ(dispatcher_.specs.back().constraint, std::nullopt);
+  EXPECT_EQ(dispatcher_.specs.back().generate.constraint, std::nullopt);
 }
 
 TEST_F(ApiTest, AcceptsNullsNeutralValuesAndUnknownFields) {
@@ -51,8 +51,8 @@ TEST_F(ApiTest, AcceptsNullsNeutralValuesAndUnknownFields) {
                 R"("prompt_cache_key":"k","reasoning_effort":"low","stream_options":null,"priority":3,)"
                 R"("some_new_field":{"x":[{"y":null}]},"seed":-1,"top_k":-1,"use_beam_search":false)"));
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
-  EXPECT_EQ(dispatcher_.specs[0].sampling.seed, ~std::uint64_t{0});
-  EXPECT_EQ(dispatcher_.specs[0].sampling.top_k, 0U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.sampling.seed, ~std::uint64_t{0});
+  EXPECT_EQ(dispatcher_.specs[0].generate.sampling.top_k, 0U);
   Complete(CompletionWith(R"("echo":false,"best_of":1,"logprobs":null,"suffix":null,"repetition_penalty":1.0)"));
   EXPECT_EQ(dispatcher_.specs.size(), 2U);
 }
@@ -68,7 +68,7 @@ TEST_F(ApiTest, TheBoundsOfMaxTokensAreThoseOfAnAnswer) {
 TEST_F(ApiTest, LastOfRepeatedFieldsCounts) {
   Complete(CompletionWith(R"("max_tokens":-1,"max_tokens":7)"));
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
-  EXPECT_EQ(dispatcher_.specs[0].max_output_tokens, 7U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.max_output_tokens, 7U);
 }
 
 TEST_F(ApiTest, DefaultsAreTheModels) {
@@ -76,12 +76,12 @@ TEST_F(ApiTest, DefaultsAreTheModels) {
   Complete(R"({"model":"bytes","prompt":"hi"})");
   ASSERT_EQ(dispatcher_.specs.size(), 2U);
   const GenerateSpec& spec = dispatcher_.specs[0];
-  EXPECT_EQ(spec.max_output_tokens, 197U);  // 200 less <s>, h and i
-  EXPECT_FLOAT_EQ(spec.sampling.temperature, 0.7F);
-  EXPECT_FLOAT_EQ(spec.sampling.top_p, 0.9F);
-  EXPECT_EQ(spec.sampling.top_k, 20U);
-  EXPECT_FALSE(spec.ignore_eos);
-  EXPECT_NE(spec.sampling.seed, dispatcher_.specs[1].sampling.seed);
+  EXPECT_EQ(spec.generate.max_output_tokens, 197U);  // 200 less <s>, h and i
+  EXPECT_FLOAT_EQ(spec.generate.sampling.temperature, 0.7F);
+  EXPECT_FLOAT_EQ(spec.generate.sampling.top_p, 0.9F);
+  EXPECT_EQ(spec.generate.sampling.top_k, 20U);
+  EXPECT_FALSE(spec.generate.ignore_eos);
+  EXPECT_NE(spec.generate.sampling.seed, dispatcher_.specs[1].generate.sampling.seed);
 }
 
 TEST_F(ApiTest, TakesTheRequestsOwnSettings) {
@@ -90,14 +90,14 @@ TEST_F(ApiTest, TakesTheRequestsOwnSettings) {
                      R"("stop_token_ids":[10,13],"ignore_eos":true,"min_tokens":5)"));
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
   const GenerateSpec& spec = dispatcher_.specs[0];
-  EXPECT_EQ(spec.max_output_tokens, 5U);
-  EXPECT_FLOAT_EQ(spec.sampling.temperature, 0);
-  EXPECT_FLOAT_EQ(spec.sampling.top_p, 0.5F);
-  EXPECT_EQ(spec.sampling.top_k, 3U);
-  EXPECT_EQ(spec.sampling.seed, 42U);
-  EXPECT_EQ(spec.stop_tokens, (std::vector<TokenId>{10, 13}));
-  EXPECT_TRUE(spec.ignore_eos);
-  EXPECT_EQ(spec.min_output_tokens, 5U);
+  EXPECT_EQ(spec.generate.max_output_tokens, 5U);
+  EXPECT_FLOAT_EQ(spec.generate.sampling.temperature, 0);
+  EXPECT_FLOAT_EQ(spec.generate.sampling.top_p, 0.5F);
+  EXPECT_EQ(spec.generate.sampling.top_k, 3U);
+  EXPECT_EQ(spec.generate.sampling.seed, 42U);
+  EXPECT_EQ(spec.generate.stop_tokens, (std::vector<TokenId>{10, 13}));
+  EXPECT_TRUE(spec.generate.ignore_eos);
+  EXPECT_EQ(spec.generate.min_output_tokens, 5U);
 }
 
 TEST_F(ApiTest, PenaltiesAndBiasGoAlong) {
@@ -105,13 +105,13 @@ TEST_F(ApiTest, PenaltiesAndBiasGoAlong) {
                           R"("logit_bias":{"100":5,"20":-100,"3":null})"));
   Complete(CompletionWith(R"("repetition_penalty":0.01)"));
   ASSERT_EQ(dispatcher_.specs.size(), 2U);
-  const wire::Sampling& sampling = dispatcher_.specs[0].sampling;
+  const wire::Sampling& sampling = dispatcher_.specs[0].generate.sampling;
   EXPECT_EQ(sampling.min_p, 0.05F);
   EXPECT_EQ(sampling.repetition_penalty, 1.2F);
   EXPECT_EQ(sampling.presence_penalty, -2);
   EXPECT_EQ(sampling.frequency_penalty, 0.5F);
   EXPECT_EQ(sampling.logit_bias, (std::vector<wire::LogitBias>{{20, -100}, {100, 5}}));
-  EXPECT_EQ(dispatcher_.specs[1].sampling.repetition_penalty, wire::kMinRepetitionPenalty);
+  EXPECT_EQ(dispatcher_.specs[1].generate.sampling.repetition_penalty, wire::kMinRepetitionPenalty);
 }
 
 TEST_F(ApiTest, PenaltiesDefaultToTheModels) {
@@ -122,21 +122,21 @@ TEST_F(ApiTest, PenaltiesDefaultToTheModels) {
   Complete(R"({"model":"bytes","prompt":"hi"})");
   Complete(CompletionWith(R"("min_p":0,"repetition_penalty":1)"));
   ASSERT_EQ(dispatcher_.specs.size(), 2U);
-  EXPECT_EQ(dispatcher_.specs[0].sampling.min_p, 0.1F);
-  EXPECT_EQ(dispatcher_.specs[0].sampling.repetition_penalty, 1.05F);
-  EXPECT_FALSE(wire::NeedsFullSampling(dispatcher_.specs[1].sampling));
+  EXPECT_EQ(dispatcher_.specs[0].generate.sampling.min_p, 0.1F);
+  EXPECT_EQ(dispatcher_.specs[0].generate.sampling.repetition_penalty, 1.05F);
+  EXPECT_FALSE(wire::NeedsFullSampling(dispatcher_.specs[1].generate.sampling));
 }
 
 TEST_F(ApiTest, CacheAndQueueAreToldNothingByDefault) {
   Complete(CompletionWith(R"("cache":null,"session_id":null,"expect_return_ms":null,"priority":null)"));
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
   const GenerateSpec& spec = dispatcher_.specs[0];
-  EXPECT_EQ(spec.cache_mode, wire::CacheMode::kOn);
-  EXPECT_EQ(spec.priority, 50U);
-  EXPECT_FALSE(spec.retention.has_value());
-  EXPECT_EQ(spec.session_hash, 0U);
-  EXPECT_EQ(spec.expect_return_ms, 0U);
-  EXPECT_EQ(spec.sample_count, 1U);
+  EXPECT_EQ(spec.generate.cache_mode, wire::CacheMode::kOn);
+  EXPECT_EQ(spec.generate.priority, 50U);
+  EXPECT_FALSE(spec.generate.retention.has_value());
+  EXPECT_EQ(spec.generate.session_hash, 0U);
+  EXPECT_EQ(spec.generate.expect_return_ms, 0U);
+  EXPECT_EQ(spec.generate.sample_count, 1U);
 }
 
 TEST_F(ApiTest, CacheAndQueueAreToldWhatTheRequestSays) {
@@ -148,24 +148,24 @@ TEST_F(ApiTest, CacheAndQueueAreToldWhatTheRequestSays) {
       CompletionWith(R"("cache":{"salt":"s","retention":{"duration_ms":7}},"cache_salt":"s","session_id":"c-18")"));
   ASSERT_EQ(dispatcher_.specs.size(), 3U);
   const GenerateSpec& spec = dispatcher_.specs[0];
-  EXPECT_EQ(spec.cache_mode, wire::CacheMode::kOff);
-  EXPECT_EQ(spec.priority, 70U);
-  EXPECT_EQ(spec.retention, (wire::Retention{80, 60'000, 20, 5'000}));
-  EXPECT_EQ(spec.expect_return_ms, 30'000U);
-  EXPECT_EQ(spec.sample_count, 4U);
-  EXPECT_EQ(dispatcher_.specs[1].cache_mode, wire::CacheMode::kOff);
-  EXPECT_EQ(dispatcher_.specs[1].root, spec.root);
-  EXPECT_EQ(dispatcher_.specs[2].retention, (wire::Retention{35, 7, 35, 0}));
-  EXPECT_EQ(dispatcher_.specs[2].root, spec.root);
-  EXPECT_NE(spec.session_hash, 0U);
-  EXPECT_EQ(dispatcher_.specs[1].session_hash, spec.session_hash);
-  EXPECT_NE(dispatcher_.specs[2].session_hash, spec.session_hash);
+  EXPECT_EQ(spec.generate.cache_mode, wire::CacheMode::kOff);
+  EXPECT_EQ(spec.generate.priority, 70U);
+  EXPECT_EQ(spec.generate.retention, (wire::Retention{80, 60'000, 20, 5'000}));
+  EXPECT_EQ(spec.generate.expect_return_ms, 30'000U);
+  EXPECT_EQ(spec.generate.sample_count, 4U);
+  EXPECT_EQ(dispatcher_.specs[1].generate.cache_mode, wire::CacheMode::kOff);
+  EXPECT_EQ(dispatcher_.specs[1].generate.root, spec.generate.root);
+  EXPECT_EQ(dispatcher_.specs[2].generate.retention, (wire::Retention{35, 7, 35, 0}));
+  EXPECT_EQ(dispatcher_.specs[2].generate.root, spec.generate.root);
+  EXPECT_NE(spec.generate.session_hash, 0U);
+  EXPECT_EQ(dispatcher_.specs[1].generate.session_hash, spec.generate.session_hash);
+  EXPECT_NE(dispatcher_.specs[2].generate.session_hash, spec.generate.session_hash);
 }
 
 TEST_F(ApiTest, BestOfMayBeN) {
   Complete(CompletionWith(R"("n":3,"best_of":3)"));
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
-  EXPECT_EQ(dispatcher_.specs[0].sample_count, 3U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.sample_count, 3U);
 }
 
 TEST_F(ApiTest, EveryFormOfOnePromptIsTheSame) {
@@ -174,7 +174,8 @@ TEST_F(ApiTest, EveryFormOfOnePromptIsTheSame) {
   Complete(R"({"model":"bytes","prompt":[258,104,105]})");
   Complete(R"({"model":"bytes","prompt":[[258,104,105]]})");
   ASSERT_EQ(dispatcher_.specs.size(), 4U);
-  for (const GenerateSpec& spec : dispatcher_.specs) EXPECT_EQ(spec.prompt, (std::vector<TokenId>{kBos, 'h', 'i'}));
+  for (const GenerateSpec& spec : dispatcher_.specs)
+    EXPECT_EQ(spec.generate.prompt, (std::vector<TokenId>{kBos, 'h', 'i'}));
 }
 
 std::vector<TokenId> Concatenate(std::initializer_list<std::vector<TokenId>> parts) {
@@ -187,16 +188,16 @@ TEST_F(ApiTest, ChatIsRenderedOnceWithItsOwnSpecialTokens) {
   Chat(ChatOf(R"([{"role":"system","content":"S"},{"role":"user","content":[{"type":"text","text":"a"},)"
               R"({"type":"text","text":"b"}]}])"));
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
-  EXPECT_EQ(dispatcher_.specs[0].prompt, Concatenate({{kImStart},
-                                                      Bytes("system\nS"),
-                                                      {kImEnd},
-                                                      Bytes("\n"),
-                                                      {kImStart},
-                                                      Bytes("user\na\nb"),
-                                                      {kImEnd},
-                                                      Bytes("\n"),
-                                                      {kImStart},
-                                                      Bytes("assistant\n")}));
+  EXPECT_EQ(dispatcher_.specs[0].generate.prompt, Concatenate({{kImStart},
+                                                               Bytes("system\nS"),
+                                                               {kImEnd},
+                                                               Bytes("\n"),
+                                                               {kImStart},
+                                                               Bytes("user\na\nb"),
+                                                               {kImEnd},
+                                                               Bytes("\n"),
+                                                               {kImStart},
+                                                               Bytes("assistant\n")}));
 }
 
 TEST_F(ApiTest, ToolsCallsAndVariablesReachTheTemplate) {
@@ -208,18 +209,18 @@ TEST_F(ApiTest, ToolsCallsAndVariablesReachTheTemplate) {
                    R"("add_generation_prompt":false}})",
                    messages, tools));
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
-  EXPECT_EQ(dispatcher_.specs[0].prompt, Concatenate({{kImStart},
-                                                      Bytes("assistant\nweather(Rome)"),
-                                                      {kImEnd},
-                                                      Bytes("\n"),
-                                                      {kImStart},
-                                                      Bytes("tool\nsun"),
-                                                      {kImEnd},
-                                                      Bytes("\ntools:weather\nHEY")}));
+  EXPECT_EQ(dispatcher_.specs[0].generate.prompt, Concatenate({{kImStart},
+                                                               Bytes("assistant\nweather(Rome)"),
+                                                               {kImEnd},
+                                                               Bytes("\n"),
+                                                               {kImStart},
+                                                               Bytes("tool\nsun"),
+                                                               {kImEnd},
+                                                               Bytes("\ntools:weather\nHEY")}));
   Chat(
       fmt::format(R"({{"model":"bytes","messages":[{{"role":"user","content":""}}],{},"tool_choice":"none"}})", tools));
   ASSERT_EQ(dispatcher_.specs.size(), 2U);
-  EXPECT_EQ(dispatcher_.specs[1].prompt,
+  EXPECT_EQ(dispatcher_.specs[1].generate.prompt,
             Concatenate({{kImStart}, Bytes("user\n"), {kImEnd}, Bytes("\n"), {kImStart}, Bytes("assistant\n")}));
 }
 
@@ -229,11 +230,12 @@ TEST_F(ApiTest, HashesTheWholeBlocksUnderTheScopeOfTheRequest) {
   ASSERT_EQ(dispatcher_.specs.size(), 2U);
   const PrefixScope scope{"0123456789abcdef0123456789abcdef", "", "", "s", 4, "f32"};
   const GenerateSpec& salted = dispatcher_.specs[0];
-  EXPECT_EQ(salted.root, RootHash(scope));
-  ASSERT_EQ(salted.block_hashes.size(), 2U);
-  EXPECT_EQ(salted.block_hashes[0], ChainHash(salted.root, std::vector<TokenId>{1, 2, 3, 4}));
-  EXPECT_EQ(salted.block_hashes[1], ChainHash(salted.block_hashes[0], std::vector<TokenId>{5, 6, 7, 8}));
-  EXPECT_NE(dispatcher_.specs[1].root, salted.root);
+  EXPECT_EQ(salted.generate.root, RootHash(scope));
+  ASSERT_EQ(salted.generate.block_hashes.size(), 2U);
+  EXPECT_EQ(salted.generate.block_hashes[0], ChainHash(salted.generate.root, std::vector<TokenId>{1, 2, 3, 4}));
+  EXPECT_EQ(salted.generate.block_hashes[1],
+            ChainHash(salted.generate.block_hashes[0], std::vector<TokenId>{5, 6, 7, 8}));
+  EXPECT_NE(dispatcher_.specs[1].generate.root, salted.generate.root);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ class RequestTraceTest : public ApiTest {
 
 TEST_F(RequestTraceTest, ARequestsSpanContinuesTheClientsAndTheWorkersContinuesIt) {
   const auto responder = Ask(std::string(kClient));
-  const std::optional<TraceContext> sent = ParseTraceParent(dispatcher_.specs.back().trace_parent);
+  const std::optional<TraceContext> sent = ParseTraceParent(dispatcher_.specs.back().generate.trace_parent);
   ASSERT_TRUE(sent.has_value());
   EXPECT_EQ(sent->trace_id, "0af7651916cd43dd8448eb211c80319c");
   EXPECT_NE(sent->parent_id, "b7ad6b7169203331");
@@ -83,14 +83,14 @@ TEST_F(RequestTraceTest, ARequestsSpanContinuesTheClientsAndTheWorkersContinuesI
 
 TEST_F(RequestTraceTest, AClientThatDoesNotTraceIsNotTraced) {
   Ask(std::string(kUntraced));
-  EXPECT_EQ(dispatcher_.specs.back().trace_parent, kUntraced);
+  EXPECT_EQ(dispatcher_.specs.back().generate.trace_parent, kUntraced);
   dispatcher_.observers.back()->OnEnd({wire::FinishReason::kError, Error{}});
   EXPECT_THAT(kept_->spans, SizeIs(0));
 }
 
 TEST_F(RequestTraceTest, WithoutATraceOfTheClientsANewOneBegins) {
   Ask("rubbish");
-  EXPECT_TRUE(IsTraceParent(dispatcher_.specs.back().trace_parent));
+  EXPECT_TRUE(IsTraceParent(dispatcher_.specs.back().generate.trace_parent));
   dispatcher_.observers.back()->OnEnd({wire::FinishReason::kError, Error{}});
   ASSERT_THAT(kept_->spans, SizeIs(1));
   EXPECT_EQ(kept_->spans.front().parent_span_id, "");

@@ -115,9 +115,9 @@ TEST_F(ApiTest, AnAdapterIsAModelToItsClients) {
   (void)Complete(R"({"model":"bytes","prompt":"abcdefgh"})");
   ASSERT_EQ(dispatcher_.specs.size(), 2U);
   EXPECT_EQ(dispatcher_.specs[0].model->adapter(), "poet");
-  EXPECT_EQ(dispatcher_.specs[0].prompt, dispatcher_.specs[1].prompt);
-  EXPECT_NE(dispatcher_.specs[0].root, dispatcher_.specs[1].root);
-  EXPECT_NE(dispatcher_.specs[0].block_hashes, dispatcher_.specs[1].block_hashes);
+  EXPECT_EQ(dispatcher_.specs[0].generate.prompt, dispatcher_.specs[1].generate.prompt);
+  EXPECT_NE(dispatcher_.specs[0].generate.root, dispatcher_.specs[1].generate.root);
+  EXPECT_NE(dispatcher_.specs[0].generate.block_hashes, dispatcher_.specs[1].generate.block_hashes);
   dispatcher_.observers[0]->OnEnd({.reason = wire::FinishReason::kLength, .error = {}});
   EXPECT_EQ(At(answer->response->body, "/model"), "\"poet\"");
   EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"ab"})")->response->status, 200) << "one model beside its adapters";

@@ -29,27 +29,23 @@ class QueueDispatcher final : public Dispatcher {
     std::shared_ptr<GenerationObserver> observer;
   };
 
-  std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override {
-    return name == model_->name ? model_ : nullptr;
+  std::shared_ptr<const FleetSnapshot> View() const override {
+    ModelDirectory directory;
+    directory.has_begun = true;
+    directory.models = {model_};
+    directory.offers[model_->name].push_back({.served = model_});
+    auto view = std::make_shared<FleetSnapshot>();
+    view->models = std::make_shared<const ModelDirectory>(std::move(directory));
+    return view;
   }
-  std::vector<std::shared_ptr<const ServedModel>> Models() const override { return {model_}; }
-  std::vector<WorkerStatus> Workers() const override { return {}; }
-  std::vector<QueueStatus> Queues() const override { return {}; }
   Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override {
     const std::lock_guard lock(mutex_);
     const RequestId id(++last_id_);
-    jobs_.push_back({id, std::move(spec.prompt), std::move(observer)});
+    jobs_.push_back({id, std::move(spec.generate.prompt), std::move(observer)});
     changed_.notify_all();
     return id;
   }
-  [[nodiscard]] Result<void> Pin(PinOrder /*order*/, AnswersDone /*done*/) override { return {}; }
-  [[nodiscard]] Result<void> MostUsed(PrefixesQuestion /*question*/, AnswersDone /*done*/) override { return {}; }
-  [[nodiscard]] Result<void> Warm(WarmOrder /*order*/, AnswersDone /*done*/) override { return {}; }
-  [[nodiscard]] Result<void> Evict(EvictOrder /*order*/, AnswersDone /*done*/) override { return {}; }
-  [[nodiscard]] Result<void> Cordon(CordonOrder /*order*/, AnswersDone /*done*/) override { return {}; }
-  [[nodiscard]] Result<PromptMatch> Match(PromptQuery /*query*/) override { return PromptMatch(); }
-  std::vector<DecisionRecord> LatestDecisions(std::size_t) const override { return {}; }
-  std::vector<DecisionRecord> FindDecisions(std::string_view) const override { return {}; }
+  [[nodiscard]] Result<void> Send(Order /*order*/, AnswersDone /*done*/) override { return {}; }
   void Cancel(RequestId id) override {
     const std::lock_guard lock(mutex_);
     cancelled_.insert(id);

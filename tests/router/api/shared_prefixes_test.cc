@@ -129,26 +129,26 @@ class SharedPrefixesApiTest : public ApiTest {
 TEST_F(SharedPrefixesApiTest, TheFrontIsInTheSharedScopeAndTheRestInTheTenants) {
   const GenerateSpec acme = SpecOf("acme");
   const GenerateSpec bird = SpecOf("bird");
-  ASSERT_TRUE(acme.own.has_value());
-  EXPECT_EQ(acme.own->first_block, 5U);
-  EXPECT_EQ(acme.root, ScopeRoot(*acme.model, "", ""));
-  EXPECT_EQ(acme.own->root, OwnRoot(ScopeRoot(*acme.model, "acme", ""), acme.block_hashes[4]));
-  EXPECT_EQ(acme.block_hashes, HashBlocks(acme.root, acme.own, acme.prompt, 4));
-  ASSERT_EQ(acme.block_hashes.size(), bird.block_hashes.size());
-  for (std::size_t i = 0; i < acme.block_hashes.size(); ++i) {
-    EXPECT_EQ(acme.block_hashes[i] == bird.block_hashes[i], i < 5) << i;
+  ASSERT_TRUE(acme.generate.own.has_value());
+  EXPECT_EQ(acme.generate.own->first_block, 5U);
+  EXPECT_EQ(acme.generate.root, ScopeRoot(*acme.model, "", ""));
+  EXPECT_EQ(acme.generate.own->root, OwnRoot(ScopeRoot(*acme.model, "acme", ""), acme.generate.block_hashes[4]));
+  EXPECT_EQ(acme.generate.block_hashes, HashBlocks(acme.generate.root, acme.generate.own, acme.generate.prompt, 4));
+  ASSERT_EQ(acme.generate.block_hashes.size(), bird.generate.block_hashes.size());
+  for (std::size_t i = 0; i < acme.generate.block_hashes.size(); ++i) {
+    EXPECT_EQ(acme.generate.block_hashes[i] == bird.generate.block_hashes[i], i < 5) << i;
   }
 }
 
 TEST_F(SharedPrefixesApiTest, APromptWithASaltSharesNothing) {
   const GenerateSpec salted = SpecOf("acme", R"(,"cache_salt":"s")");
-  EXPECT_FALSE(salted.own.has_value());
-  EXPECT_EQ(salted.root, ScopeRoot(*salted.model, "acme", "s"));
+  EXPECT_FALSE(salted.generate.own.has_value());
+  EXPECT_EQ(salted.generate.root, ScopeRoot(*salted.model, "acme", "s"));
 }
 
 TEST_F(SharedPrefixesApiTest, ASessionIsItsTenantsAlone) {
   const std::string session = R"(,"session_id":"c-1")";
-  EXPECT_NE(SpecOf("acme", session).session_hash, SpecOf("bird", session).session_hash);
+  EXPECT_NE(SpecOf("acme", session).generate.session_hash, SpecOf("bird", session).generate.session_hash);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ class SpecialTextInApiTest : public ApiTest {
     std::copy_if(ids.begin(), ids.end(), std::back_inserter(controls), [](TokenId id) { return id >= kImStart; });
     return controls;
   }
-  [[nodiscard]] const Ids& Prompt() const { return dispatcher_.specs.back().prompt; }
+  [[nodiscard]] const Ids& Prompt() const { return dispatcher_.specs.back().generate.prompt; }
   // The control tokens that POST `path` makes of a body, in which `written` replaces each "@".
   Ids ControlsAfter(const std::string& path, const std::string& body, std::string_view written) {
     const std::size_t before = dispatcher_.specs.size();
@@ -126,7 +126,7 @@ TEST_F(SpecialTextInApiTest, PinsAndWarmUpsMeanTheBlocksOfAChat) {
   Chat(messages);
   Ask("POST", "/admin/v1/match", messages);
   ASSERT_EQ(dispatcher_.queries.size(), 1U);
-  EXPECT_EQ(dispatcher_.queries[0].block_hashes, dispatcher_.specs.back().block_hashes);
+  EXPECT_EQ(dispatcher_.queries[0].block_hashes, dispatcher_.specs.back().generate.block_hashes);
 }
 
 TEST_F(SpecialTextInApiTest, CompletionsAndTextsToTokenizeSpellSpecialTokens) {

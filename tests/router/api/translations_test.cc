@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using wire::FinishReason;
 
 std::string TextOf(const GenerateSpec& spec) {
-  return spec.model->tokenizer->Decode(spec.prompt, SpecialTokenOutput::kShow);
+  return spec.model->tokenizer->Decode(spec.generate.prompt, SpecialTokenOutput::kShow);
 }
 
 class TranslationsTest : public ApiTest {
@@ -59,9 +59,9 @@ TEST_F(TranslationsTest, AMessageIsAskedForAsAChat) {
   EXPECT_EQ(TextOf(dispatcher_.specs[0]),
             "<|im_start|>system\nbe\nkind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyes"
             "<|im_end|>\n<|im_start|>user\na\nb<|im_end|>\n<|im_start|>assistant\n");
-  EXPECT_EQ(dispatcher_.specs[0].max_output_tokens, 9U);
-  EXPECT_EQ(dispatcher_.specs[0].sampling.top_k, 3U);
-  EXPECT_NE(dispatcher_.specs[0].session_hash, 0U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.max_output_tokens, 9U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.sampling.top_k, 3U);
+  EXPECT_NE(dispatcher_.specs[0].generate.session_hash, 0U);
   AnswerWith("fine END more");
   const std::string& body = responder->response->body;
   EXPECT_THAT(At(body, "/id"), HasSubstr("msg_"));
@@ -70,7 +70,7 @@ TEST_F(TranslationsTest, AMessageIsAskedForAsAChat) {
   EXPECT_EQ(At(body, "/stop_reason"), R"("stop_sequence")");
   EXPECT_EQ(At(body, "/stop_sequence"), R"("END")");
   EXPECT_EQ(At(body, "/usage/cache_read_input_tokens"), "4");
-  const std::size_t prompt = dispatcher_.specs[0].prompt.size();
+  const std::size_t prompt = dispatcher_.specs[0].generate.prompt.size();
   EXPECT_EQ(At(body, "/usage/input_tokens"), fmt::to_string(prompt - 4));
 }
 
@@ -166,7 +166,7 @@ TEST_F(TranslationsTest, AFormOfTheOutputIsEnforcedOnEveryRoute) {
   const auto constraint = [&](const std::string& body, bool is_message) {
     is_message ? Message(message + body) : Respond(response + body);
     EXPECT_FALSE(dispatcher_.specs.empty()) << body;
-    return dispatcher_.specs.empty() ? std::nullopt : dispatcher_.specs.back().constraint;
+    return dispatcher_.specs.empty() ? std::nullopt : dispatcher_.specs.back().generate.constraint;
   };
   const wire::Constraint schema{
       .kind = Kind::kJsonSchema, .text = R"({"type":"null"})", .field = "response_format.schema"};
@@ -226,7 +226,7 @@ TEST_F(TranslationsTest, ASystemMessageOfAConversationKeepsItsPlace) {
             "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>system\nno servers"
             "<|im_end|>\n<|im_start|>user\ndescribe<|im_end|>\n<|im_start|>assistant\n");
   const auto count = Ask("POST", "/v1/messages/count_tokens", body(""));
-  EXPECT_EQ(At(count->response->body, "/input_tokens"), fmt::to_string(dispatcher_.specs[0].prompt.size()));
+  EXPECT_EQ(At(count->response->body, "/input_tokens"), fmt::to_string(dispatcher_.specs[0].generate.prompt.size()));
 }
 
 TEST_F(TranslationsTest, ALineForAnthropicsAccountsIsNoPartOfThePrompt) {
@@ -433,7 +433,7 @@ TEST_F(TranslationsTest, AResponseIsAskedForAsAChat) {
   EXPECT_EQ(TextOf(dispatcher_.specs[0]),
             "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyes"
             "<|im_end|>\n<|im_start|>user\na\nb<|im_end|>\n<|im_start|>assistant\n");
-  EXPECT_EQ(dispatcher_.specs[0].max_output_tokens, 9U);
+  EXPECT_EQ(dispatcher_.specs[0].generate.max_output_tokens, 9U);
   AnswerWith("fine");
   const std::string& body = responder->response->body;
   EXPECT_EQ(At(body, "/object"), R"("response")");

@@ -52,7 +52,7 @@ struct ClusterTest : ::testing::Test {
   }
   [[nodiscard]] bool WaitForReady(std::size_t count) {
     return Eventually([&] {
-      const std::vector<WorkerStatus> workers = fleet->Workers();
+      const std::vector<WorkerStatus> workers = fleet->View()->workers;
       return workers.size() == count && std::all_of(workers.begin(), workers.end(), [](const WorkerStatus& status) {
                return status.ready && status.index_in_sync;
              });
@@ -61,13 +61,13 @@ struct ClusterTest : ::testing::Test {
 
   std::shared_ptr<WaitingObserver> Submit(const std::vector<TokenId>& prompt, std::uint32_t max_output_tokens,
                                           GenerateSpec spec = {}) {
-    spec.model = fleet->FindModel("fake");
-    spec.prompt = prompt;
-    spec.root = root;
-    spec.block_hashes = HashBlocks(root, prompt, kBlockTokens);
-    spec.sampling.temperature = 0;
-    spec.max_output_tokens = max_output_tokens;
-    spec.ignore_eos = true;
+    spec.model = fleet->View()->models->Main("fake");
+    spec.generate.prompt = prompt;
+    spec.generate.root = root;
+    spec.generate.block_hashes = HashBlocks(root, prompt, kBlockTokens);
+    spec.generate.sampling.temperature = 0;
+    spec.generate.max_output_tokens = max_output_tokens;
+    spec.generate.ignore_eos = true;
     auto observer = std::make_shared<WaitingObserver>();
     EXPECT_TRUE(fleet->Submit(std::move(spec), observer).ok());
     return observer;
@@ -98,7 +98,7 @@ TEST_F(ClusterTest, AnEvictedTenantIsGoneFromEveryWorkerWhileItsStreamGoesOn) {
   ASSERT_TRUE(WaitForReady(2));
   const auto of = [](const std::string& tenant) {
     GenerateSpec spec;
-    spec.tenant = tenant;
+    spec.generate.tenant = tenant;
     return spec;
   };
   const std::vector<TokenId> hens(40, 7);
@@ -125,8 +125,8 @@ TEST_F(ClusterTest, AnEvictedTenantIsGoneFromEveryWorkerWhileItsStreamGoesOn) {
   ASSERT_EQ(stream->WaitForEnd().reason, wire::FinishReason::kLength);
   EXPECT_EQ(stream->tokens(), undisturbed->tokens());
   // The answer came after the events, and the stream's end after its last step.
-  EXPECT_TRUE(fleet->FindModel("fake")->index->Match(HashBlocks(root, hens, kBlockTokens)).empty());
-  EXPECT_FALSE(fleet->FindModel("fake")->index->Match(HashBlocks(root, ducks, kBlockTokens)).empty());
+  EXPECT_TRUE(fleet->View()->models->Main("fake")->index->Match(HashBlocks(root, hens, kBlockTokens)).empty());
+  EXPECT_FALSE(fleet->View()->models->Main("fake")->index->Match(HashBlocks(root, ducks, kBlockTokens)).empty());
   const auto again = Submit(hens, 4, of("hens"));
   ASSERT_EQ(again->WaitForEnd().reason, wire::FinishReason::kLength);
   EXPECT_EQ(again->cached_token_count(), 0U);
@@ -151,9 +151,9 @@ TEST_F(ClusterTest, LogprobsAreTheSameWhenTheirWorkerLeavesInTheMiddle) {
   std::vector<TokenId> prompt(200, 7);
   prompt.back() = 8;
   GenerateSpec wishes;
-  wishes.output_logprobs = 3;
-  wishes.prompt_logprobs = 1;
-  wishes.min_output_tokens = 700;
+  wishes.generate.output_logprobs = 3;
+  wishes.generate.prompt_logprobs = 1;
+  wishes.generate.min_output_tokens = 700;
   const auto undisturbed = Submit(prompt, 700, wishes);
   ASSERT_EQ(undisturbed->WaitForEnd().reason, wire::FinishReason::kLength);
   EXPECT_EQ(undisturbed->prompt_logprobs().size(), 199U);
@@ -178,7 +178,8 @@ TEST_F(ClusterTest, RestartedWorkerIsUsedAgainAndItsBlocksAreFresh) {
   ASSERT_TRUE(WaitForReady(1));
   holder = StartWorker(id);
   ASSERT_TRUE(WaitForReady(2));
-  for (const WorkerStatus& status : fleet->Workers()) EXPECT_EQ(status.indexed_block_count, 0U);
+  const std::shared_ptr<const FleetSnapshot> view = fleet->View();
+  for (const WorkerStatus& status : view->workers) EXPECT_EQ(status.indexed_block_count, 0U);
   spare.reset();
   ASSERT_TRUE(WaitForReady(1));
   const auto second = Submit(prompt, 4);

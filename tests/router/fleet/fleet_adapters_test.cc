@@ -30,12 +30,12 @@ struct FleetAdaptersTest : ::testing::Test {
   }
   Request Ask(const std::string& name) {
     GenerateSpec wishes;
-    wishes.model = sim.core.ChooseModel(name);
+    wishes.model = sim.core.models()->Choose(name);
     return sim.Submit(MakePrompt(static_cast<TokenId>(next_seed_++), 30), 2, std::move(wishes));
   }
   std::vector<std::string> Names() {
     std::vector<std::string> names;
-    for (const auto& model : sim.core.Models()) names.push_back(model->name);
+    for (const auto& model : sim.core.models()->models) names.push_back(model->name);
     return names;
   }
 
@@ -45,19 +45,19 @@ struct FleetAdaptersTest : ::testing::Test {
 TEST_F(FleetAdaptersTest, AnAdapterIsServedUnderItsName) {
   Join("a", {"poet", "clerk"});
   EXPECT_THAT(Names(), ElementsAre("demo", "clerk", "poet"));
-  const auto poet = sim.core.FindModel("poet");
+  const auto poet = sim.core.models()->Main("poet");
   ASSERT_NE(poet, nullptr);
   EXPECT_EQ(poet->base, "demo");
   EXPECT_EQ(poet->adapter(), "poet");
-  EXPECT_EQ(poet->index, sim.core.FindModel("demo")->index);
-  EXPECT_EQ(sim.core.FindModel("demo")->adapter(), "");
-  EXPECT_EQ(sim.core.FindModel("cook"), nullptr);
+  EXPECT_EQ(poet->index, sim.core.models()->Main("demo")->index);
+  EXPECT_EQ(sim.core.models()->Main("demo")->adapter(), "");
+  EXPECT_EQ(sim.core.models()->Main("cook"), nullptr);
 }
 
 TEST_F(FleetAdaptersTest, ItsBlocksAreOthersThanTheModels) {
   Join("a", {"poet", "clerk"});
   std::set<BlockHash> roots;
-  for (const char* name : {"demo", "poet", "clerk"}) roots.insert(ScopeRoot(*sim.core.FindModel(name), "", ""));
+  for (const char* name : {"demo", "poet", "clerk"}) roots.insert(ScopeRoot(*sim.core.models()->Main(name), "", ""));
   EXPECT_EQ(roots.size(), 3U);
 }
 
@@ -82,7 +82,7 @@ TEST_F(FleetAdaptersTest, AStreamGoesOnAtAnotherWorkerWithTheAdapterOrFails) {
   FakeWorker& first = Join("a", {"poet"});
   FakeWorker& other = Join("b", {});
   GenerateSpec wishes;
-  wishes.model = sim.core.ChooseModel("poet");
+  wishes.model = sim.core.models()->Choose("poet");
   const Request request = sim.Submit(MakePrompt(1, 30), 40, std::move(wishes));
   sim.DeliverAll();
   first.Step();
@@ -97,12 +97,12 @@ TEST_F(FleetAdaptersTest, AStreamGoesOnAtAnotherWorkerWithTheAdapterOrFails) {
   EXPECT_FALSE(request.observer->end->error.has_value());
   sim.Kill(second);
   sim.Advance(3s);
-  EXPECT_EQ(sim.core.ChooseModel("poet"), nullptr) << "no worker has it";
+  EXPECT_EQ(sim.core.models()->Choose("poet"), nullptr) << "no worker has it";
 }
 
 TEST_F(FleetAdaptersTest, AdaptersComeAndGoWhileTheWorkerServes) {
   FakeWorker& worker = Join("a", {});
-  EXPECT_EQ(sim.core.ChooseModel("poet"), nullptr);
+  EXPECT_EQ(sim.core.models()->Choose("poet"), nullptr);
   worker.SetAdapters({"poet"});
   sim.DeliverAll();
   const Request request = Ask("poet");
@@ -111,7 +111,7 @@ TEST_F(FleetAdaptersTest, AdaptersComeAndGoWhileTheWorkerServes) {
   sim.Run();
   EXPECT_FALSE(request.observer->end->error.has_value()) << "a request that it has goes on";
   EXPECT_THAT(Names(), ElementsAre("demo", "clerk"));
-  EXPECT_FALSE(sim.core.IsExpected("poet", sim.clock.Now()));
+  EXPECT_FALSE(sim.core.models()->IsExpected("poet", sim.clock.Now()));
   EXPECT_THAT(sim.StatusOf("a")->adapters, ElementsAre("clerk"));
 }
 
@@ -129,7 +129,7 @@ TEST_F(FleetAdaptersTest, AWorkerWithoutTheAdapterAfterAllIsLeftAndTheRequestGoe
   const Request request = Ask("poet");
   sim.Run();
   EXPECT_EQ(request.observer->end->error->code, ErrorCode::kModelNotFound);
-  EXPECT_EQ(sim.core.ChooseModel("poet"), nullptr);
+  EXPECT_EQ(sim.core.models()->Choose("poet"), nullptr);
 }
 
 TEST_F(FleetAdaptersTest, AMessageOfAnEarlierEpochChangesNothing) {
@@ -144,11 +144,11 @@ TEST_F(FleetAdaptersTest, WhoseWorkersAreGoneIsExpectedForAWhile) {
   Join("b", {}, "other");
   sim.Kill(worker);
   sim.Advance(3s);
-  EXPECT_EQ(sim.core.ChooseModel("poet"), nullptr);
-  EXPECT_TRUE(sim.core.IsExpected("poet", sim.clock.Now()));
-  EXPECT_FALSE(sim.core.IsExpected("clerk", sim.clock.Now()));
-  sim.clock.Advance(Revisions::kMemoryOfModels);
-  EXPECT_FALSE(sim.core.IsExpected("poet", sim.clock.Now()));
+  EXPECT_EQ(sim.core.models()->Choose("poet"), nullptr);
+  EXPECT_TRUE(sim.core.models()->IsExpected("poet", sim.clock.Now()));
+  EXPECT_FALSE(sim.core.models()->IsExpected("clerk", sim.clock.Now()));
+  sim.clock.Advance(ModelDirectory::kMemoryOfModels);
+  EXPECT_FALSE(sim.core.models()->IsExpected("poet", sim.clock.Now()));
 }
 
 TEST_F(FleetAdaptersTest, AnAdapterWhoseOnlyWorkerIsAwayIsExpectedThoughOthersServeTheModel) {
@@ -156,18 +156,18 @@ TEST_F(FleetAdaptersTest, AnAdapterWhoseOnlyWorkerIsAwayIsExpectedThoughOthersSe
   Join("b", {"clerk"});
   sim.Kill(worker);
   sim.Advance(3s);
-  EXPECT_EQ(sim.core.ChooseModel("poet"), nullptr);
-  EXPECT_NE(sim.core.ChooseModel("clerk"), nullptr);
-  EXPECT_TRUE(sim.core.IsExpected("poet", sim.clock.Now())) << "the worker may be restarting";
-  sim.clock.Advance(Revisions::kMemoryOfModels);
-  EXPECT_FALSE(sim.core.IsExpected("poet", sim.clock.Now()));
+  EXPECT_EQ(sim.core.models()->Choose("poet"), nullptr);
+  EXPECT_NE(sim.core.models()->Choose("clerk"), nullptr);
+  EXPECT_TRUE(sim.core.models()->IsExpected("poet", sim.clock.Now())) << "the worker may be restarting";
+  sim.clock.Advance(ModelDirectory::kMemoryOfModels);
+  EXPECT_FALSE(sim.core.models()->IsExpected("poet", sim.clock.Now()));
 }
 
 TEST_F(FleetAdaptersTest, ANameThatAModelHasMeansTheModel) {
   Join("a", {"other", "shared"});
   Join("b", {"shared"}, "other");
-  EXPECT_EQ(sim.core.FindModel("other")->base, "");
-  EXPECT_EQ(sim.core.FindModel("shared")->base, "demo") << "the first of two models that have it";
+  EXPECT_EQ(sim.core.models()->Main("other")->base, "");
+  EXPECT_EQ(sim.core.models()->Main("shared")->base, "demo") << "the first of two models that have it";
   EXPECT_THAT(Names(), ElementsAre("demo", "shared", "other"));
 }
 
@@ -189,7 +189,7 @@ TEST_F(FleetAdaptersTest, EachRevisionThatHasItGetsAShare) {
 TEST_F(FleetAdaptersTest, WarmingAndQuestionsGoToWorkersThatServeIt) {
   FakeWorker& with = Join("a", {"poet"});
   FakeWorker& without = Join("b", {});
-  const auto model = sim.core.ChooseModel("poet");
+  const auto model = sim.core.models()->Choose("poet");
   const std::vector<TokenId> prompt = MakePrompt(9, 40);
   const std::vector<BlockHash> hashes = HashBlocks(ScopeRoot(*model, "", ""), prompt, FakeWorker::kBlockTokens);
   const auto match =
@@ -199,12 +199,12 @@ TEST_F(FleetAdaptersTest, WarmingAndQuestionsGoToWorkersThatServeIt) {
   EXPECT_EQ(match->choice->worker_id, "a");
   WarmOrder order;
   order.spec.model = model;
-  order.spec.prompt = prompt;
-  order.spec.root = ScopeRoot(*model, "", "");
-  order.spec.block_hashes = hashes;
+  order.spec.generate.prompt = prompt;
+  order.spec.generate.root = ScopeRoot(*model, "", "");
+  order.spec.generate.block_hashes = hashes;
   order.workers.target = PinTarget::kAllWorkers;
   order.deadline = sim.clock.Now() + 10s;
-  ASSERT_TRUE(sim.core.Warm(order, {}, sim.clock.Now(), [](const std::vector<WorkerAnswer>&) {}).ok());
+  ASSERT_TRUE(sim.core.Send(order, {}, sim.clock.Now(), [](const std::vector<WorkerAnswer>&) {}).ok());
   sim.Run();
   EXPECT_TRUE(without.received().empty());
   ASSERT_FALSE(with.received().empty());

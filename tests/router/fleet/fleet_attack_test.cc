@@ -156,17 +156,17 @@ struct FleetAttackTest : ::testing::Test {
   [[nodiscard]] int Refused(wire::PeerRefusal refusal) const { return refused.counts[IndexOf(refusal)]; }
 
   [[nodiscard]] bool IsReady() const {
-    const std::vector<WorkerStatus> workers = fleet->Workers();
+    const std::vector<WorkerStatus> workers = fleet->View()->workers;
     return workers.size() == 1 && workers[0].ready && workers[0].index_in_sync;
   }
   Result<RequestId> Submit(const std::vector<TokenId>& prompt, std::shared_ptr<GenerationObserver> observer) const {
     GenerateSpec spec;
-    spec.model = fleet->FindModel("demo");
+    spec.model = fleet->View()->models->Main("demo");
     if (spec.model == nullptr) return Error{ErrorCode::kNotFound, "no such model", "model"};
-    spec.prompt = prompt;
-    spec.root = RootHash({});
-    spec.block_hashes = BlocksOf(prompt);
-    spec.max_output_tokens = 20;
+    spec.generate.prompt = prompt;
+    spec.generate.root = RootHash({});
+    spec.generate.block_hashes = BlocksOf(prompt);
+    spec.generate.max_output_tokens = 20;
     return fleet->Submit(std::move(spec), std::move(observer));
   }
 
@@ -180,9 +180,9 @@ struct FleetAttackTest : ::testing::Test {
       EXPECT_FALSE(observer->WaitForEnd().error.has_value());
       EXPECT_EQ(observer->tokens(), ExpectedOutput(prompt, 20));
     }
-    ASSERT_EQ(fleet->Workers().size(), 1U);
-    EXPECT_EQ(fleet->Workers()[0].worker_id, "w1");
-    EXPECT_LT(fleet->Workers()[0].indexed_block_count, kInventedBlocks);
+    ASSERT_EQ(fleet->View()->workers.size(), 1U);
+    EXPECT_EQ(fleet->View()->workers[0].worker_id, "w1");
+    EXPECT_LT(fleet->View()->workers[0].indexed_block_count, kInventedBlocks);
   }
 
   void ExpectGotNothing(const Attacker& attacker) {
@@ -195,7 +195,8 @@ TEST_F(FleetAttackTest, WithoutKeysACopiedHelloHasTheNameTheRequestsAndTheIndex)
   StartFleet();
   const Attacker attacker(fleet->endpoint(), CopiedHello(), std::nullopt, Answers::kForged);
   ASSERT_TRUE(Eventually([this] { return IsReady(); }));
-  EXPECT_TRUE(Eventually([this] { return fleet->Workers()[0].indexed_block_count == kInventedBlocks; })) << "poison";
+  EXPECT_TRUE(Eventually([this] { return fleet->View()->workers[0].indexed_block_count == kInventedBlocks; }))
+      << "poison";
   const auto observer = std::make_shared<WaitingObserver>();
   ASSERT_TRUE(Eventually([&] { return Submit(MakePrompt(1, 40), observer).ok(); }));
   static_cast<void>(observer->WaitForEnd());
@@ -237,7 +238,7 @@ TEST_F(FleetAttackTest, AnotherWorkersKeyTakesNoName) {
   // Before the victim is there, and while it is.
   const Attacker attacker(fleet->endpoint(), CopiedHello(), As(w2), Answers::kForged);
   ASSERT_TRUE(Eventually([&] { return attacker.refusals() > 0; }));
-  EXPECT_TRUE(fleet->Workers().empty());
+  EXPECT_TRUE(fleet->View()->workers.empty());
   const SocketWorker victim(fleet->endpoint(), "w1", kVictimSeed, kUnlimited, As(w1));
   ASSERT_TRUE(Eventually([this] { return IsReady(); }));
   const int before = attacker.refusals();
@@ -253,7 +254,7 @@ TEST_F(FleetAttackTest, AKeyServesNoOtherModelThanItsOwn) {
   hello.model = "another";
   const Attacker attacker(fleet->endpoint(), hello, As(w2), Answers::kNone);
   ASSERT_TRUE(Eventually([&] { return attacker.refusals() > 0; }));
-  EXPECT_EQ(fleet->FindModel("another"), nullptr);
+  EXPECT_EQ(fleet->View()->models->Main("another"), nullptr);
   ExpectGotNothing(attacker);
 }
 

@@ -13,11 +13,11 @@ class FleetCordonTest : public ::testing::Test {
  protected:
   Result<void> Order(Service service, const std::string& worker, Duration patience = {}) {
     reply_.reset();
-    Result<void> sent =
-        sim_.core.Cordon({worker, service, patience}, sim_.clock.Now(), [this](std::vector<WorkerAnswer> answers) {
-          ASSERT_EQ(answers.size(), 1U);
-          reply_ = std::move(answers[0].reply);
-        });
+    Result<void> sent = sim_.core.Send(CordonOrder{worker, service, patience}, {}, sim_.clock.Now(),
+                                       [this](std::vector<WorkerAnswer> answers) {
+                                         ASSERT_EQ(answers.size(), 1U);
+                                         reply_ = std::move(answers[0].reply);
+                                       });
     sim_.DeliverAll();
     return sent;
   }
@@ -158,7 +158,7 @@ TEST_F(FleetCordonTest, AnOlderWorkerIsNotAsked) {
   older.SayHello();
   sim_.DeliverAll();
   ASSERT_TRUE(Cordon("older").ok());
-  EXPECT_EQ(reply_, WorkerReply{NotSupported{}});
+  EXPECT_TRUE(reply_ && std::holds_alternative<NotSupported>(*reply_));
   EXPECT_EQ(older.cordon_count(), 0);
   EXPECT_EQ(ShownState("older"), WorkerState::kReady);
 }
@@ -169,28 +169,28 @@ TEST_F(FleetCordonTest, NoAnswerOfAWorkerThatIsSilentOrLost) {
   sim_.Advance(1900ms);
   EXPECT_FALSE(reply_.has_value());
   sim_.Advance(200ms);
-  EXPECT_EQ(reply_, WorkerReply{});
+  EXPECT_TRUE(reply_ && std::holds_alternative<std::monostate>(*reply_));
 
   sim_.Submit(MakePrompt(1, 40), 30);
   ASSERT_TRUE(Drain("b", 60s).ok());
   sim_.Kill(b_);
   sim_.Advance(4s);
-  EXPECT_EQ(reply_, WorkerReply{});
+  EXPECT_TRUE(reply_ && std::holds_alternative<std::monostate>(*reply_));
 }
 
 TEST_F(FleetCordonTest, ManyOpenOrdersAreRefusedAndAllEndWithTheRouter) {
   a_.SetMute(true);
   int done = 0;
   const auto order = [&] {
-    return sim_.core.Cordon({"a"}, sim_.clock.Now(), [&](const std::vector<WorkerAnswer>&) { ++done; });
+    return sim_.core.Send(CordonOrder{"a"}, {}, sim_.clock.Now(), [&](const std::vector<WorkerAnswer>&) { ++done; });
   };
-  for (std::size_t i = 0; i < Cordons::kMaxOpen; ++i) ASSERT_TRUE(order().ok());
+  for (std::size_t i = 0; i < Orders::kMaxOpen; ++i) ASSERT_TRUE(order().ok());
   const Result<void> more = order();
   ASSERT_FALSE(more.ok());
   EXPECT_EQ(more.error().code, ErrorCode::kOverloaded);
   sim_.core.Shutdown();
   sim_.CarryOutEffects();
-  EXPECT_EQ(done, static_cast<int>(Cordons::kMaxOpen));
+  EXPECT_EQ(done, static_cast<int>(Orders::kMaxOpen));
 }
 
 }  // namespace

@@ -84,11 +84,12 @@ class FleetFuzz {
     // Few families of prompts, so that prefixes are shared.
     const auto prompt = MakePrompt(static_cast<TokenId>(rng_.Below(4)), 1 + rng_.Below(40));
     GenerateSpec wishes;
-    wishes.sample_count = rng_.Below(3) == 0 ? static_cast<std::uint32_t>(2 + rng_.Below(3)) : 1;
+    wishes.generate.sample_count = rng_.Below(3) == 0 ? static_cast<std::uint32_t>(2 + rng_.Below(3)) : 1;
     const auto max_output_tokens = static_cast<std::uint32_t>(1 + rng_.Below(30));
-    if (rng_.Below(3) == 0) wishes.output_logprobs = static_cast<std::uint32_t>(rng_.Below(3));
-    if (rng_.Below(4) == 0) wishes.prompt_logprobs = static_cast<std::uint32_t>(rng_.Below(3));
-    if (rng_.Below(4) == 0) wishes.min_output_tokens = static_cast<std::uint32_t>(rng_.Below(max_output_tokens + 1));
+    if (rng_.Below(3) == 0) wishes.generate.output_logprobs = static_cast<std::uint32_t>(rng_.Below(3));
+    if (rng_.Below(4) == 0) wishes.generate.prompt_logprobs = static_cast<std::uint32_t>(rng_.Below(3));
+    if (rng_.Below(4) == 0)
+      wishes.generate.min_output_tokens = static_cast<std::uint32_t>(rng_.Below(max_output_tokens + 1));
     requests_.push_back(sim_.Submit(prompt, max_output_tokens, wishes));
   }
 

@@ -17,13 +17,13 @@ using Request = FleetSim::Request;
 
 TEST(FleetCoreTest, ModelIsServedOnceItsTokenizerWasReadAndAskedForOnce) {
   FleetSim sim;
-  EXPECT_EQ(sim.core.FindModel("demo"), nullptr);
-  EXPECT_TRUE(sim.core.Models().empty());
+  EXPECT_EQ(sim.core.models()->Main("demo"), nullptr);
+  EXPECT_TRUE(sim.core.models()->models.empty());
   FakeWorker& first = sim.JoinWorker("a");
   FakeWorker& second = sim.JoinWorker("b");
-  ASSERT_NE(sim.core.FindModel("demo"), nullptr);
-  EXPECT_EQ(sim.core.FindModel("demo")->block_tokens, FakeWorker::kBlockTokens);
-  EXPECT_EQ(sim.core.Models().size(), 1U);
+  ASSERT_NE(sim.core.models()->Main("demo"), nullptr);
+  EXPECT_EQ(sim.core.models()->Main("demo")->block_tokens, FakeWorker::kBlockTokens);
+  EXPECT_EQ(sim.core.models()->models.size(), 1U);
   EXPECT_EQ(first.tokenizer_requests() + second.tokenizer_requests(), 1);
   EXPECT_TRUE(sim.StatusOf("a")->ready && sim.StatusOf("b")->ready);
   EXPECT_EQ(sim.metrics.resyncs["hello"], 2);
@@ -53,11 +53,11 @@ TEST(FleetCoreTest, AnotherWorkerIsAskedForTheTokenizerWhenTheFirstIsLost) {
   sim.Kill(first);  // receives messages and never answers
   sim.core.OnMessage("a", first.hello(), sim.clock.Now());
   FakeWorker& second = sim.JoinWorker("b");
-  EXPECT_EQ(sim.core.FindModel("demo"), nullptr);
+  EXPECT_EQ(sim.core.models()->Main("demo"), nullptr);
   EXPECT_EQ(second.tokenizer_requests(), 0);
   sim.Advance(3s);
   EXPECT_EQ(second.tokenizer_requests(), 1);
-  EXPECT_NE(sim.core.FindModel("demo"), nullptr);
+  EXPECT_NE(sim.core.models()->Main("demo"), nullptr);
 }
 
 TEST(FleetCoreTest, TokenizerThatDoesNotComeIsAskedForAgain) {
@@ -70,10 +70,10 @@ TEST(FleetCoreTest, TokenizerThatDoesNotComeIsAskedForAgain) {
   std::erase_if(worker.outbox(), [](const auto& message) { return std::holds_alternative<wire::Tokenizer>(message); });
   sim.Advance(9s);
   EXPECT_EQ(worker.tokenizer_requests(), 1);
-  EXPECT_EQ(sim.core.FindModel("demo"), nullptr);
+  EXPECT_EQ(sim.core.models()->Main("demo"), nullptr);
   sim.Advance(2s);
   EXPECT_EQ(worker.tokenizer_requests(), 2);
-  EXPECT_NE(sim.core.FindModel("demo"), nullptr);
+  EXPECT_NE(sim.core.models()->Main("demo"), nullptr);
 }
 
 TEST(FleetCoreTest, WorkerWithAnUnreadableTokenizerIsNotUsed) {
@@ -81,7 +81,7 @@ TEST(FleetCoreTest, WorkerWithAnUnreadableTokenizerIsNotUsed) {
   sim.bundle_error = {BundleFault::kUnreadable, DataLoss("tokenizer.json", "truncated")};
   sim.JoinWorker("a");
   sim.Advance(3s);
-  EXPECT_EQ(sim.core.FindModel("demo"), nullptr);
+  EXPECT_EQ(sim.core.models()->Main("demo"), nullptr);
   EXPECT_FALSE(sim.StatusOf("a")->ready);
   EXPECT_EQ(sim.workers["a"]->tokenizer_requests(), 1);
 }
@@ -104,14 +104,14 @@ TEST(FleetCoreTest, EachModelHasItsOwnIndexWhichGoesWithItsLastWorker) {
   second.hello().model = "other";
   second.SayHello();
   sim.DeliverAll();
-  const std::shared_ptr<const ServedModel> demo = sim.core.FindModel("demo");
-  ASSERT_NE(sim.core.FindModel("other"), nullptr);
-  EXPECT_NE(demo->index, sim.core.FindModel("other")->index);
+  const std::shared_ptr<const ServedModel> demo = sim.core.models()->Main("demo");
+  ASSERT_NE(sim.core.models()->Main("other"), nullptr);
+  EXPECT_NE(demo->index, sim.core.models()->Main("other")->index);
 
   const Request request = sim.Submit(MakePrompt(1, 40), 4);
   sim.Run();
   EXPECT_EQ(demo->index->Match(BlocksOf(request.prompt)).size(), 1U);
-  EXPECT_TRUE(sim.core.FindModel("other")->index->Match(BlocksOf(request.prompt)).empty());
+  EXPECT_TRUE(sim.core.models()->Main("other")->index->Match(BlocksOf(request.prompt)).empty());
 
   first.SayBye();
   sim.DeliverAll();
@@ -119,7 +119,7 @@ TEST(FleetCoreTest, EachModelHasItsOwnIndexWhichGoesWithItsLastWorker) {
   EXPECT_TRUE(demo->index->Match(BlocksOf(request.prompt)).empty());  // holders of the model may still ask
   first.SayHello();
   sim.DeliverAll();
-  EXPECT_NE(sim.core.FindModel("demo")->index, demo->index);
+  EXPECT_NE(sim.core.models()->Main("demo")->index, demo->index);
 }
 
 TEST(FleetCoreTest, HelloThatCanNotBelongIsRefused) {

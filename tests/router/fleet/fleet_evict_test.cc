@@ -13,13 +13,13 @@ using Request = FleetSim::Request;
 class FleetEvictTest : public ::testing::Test {
  protected:
   EvictOrder OrderOf(const std::vector<TokenId>& prompt) {
-    const std::shared_ptr<const ServedModel> model = sim_.core.FindModel("demo");
+    const std::shared_ptr<const ServedModel> model = sim_.core.models()->Main("demo");
     return {.what = std::vector{PromptOfRevision{model, {RootHash({}), prompt, BlocksOf(prompt)}}}, .model = "demo"};
   }
   static EvictOrder OrderOf(const std::string& tenant) { return {.what = wire::TenantToEvict{tenant}}; }
 
   Result<void> Evict(const EvictOrder& order) {
-    Result<void> sent = sim_.core.Evict(order, sim_.clock.Now(), [this](std::vector<WorkerAnswer> answers) {
+    Result<void> sent = sim_.core.Send(order, {}, sim_.clock.Now(), [this](std::vector<WorkerAnswer> answers) {
       ++done_count_;
       answers_ = std::move(answers);
     });
@@ -36,7 +36,7 @@ class FleetEvictTest : public ::testing::Test {
   }
   static GenerateSpec Of(const std::string& tenant) {
     GenerateSpec spec;
-    spec.tenant = tenant;
+    spec.generate.tenant = tenant;
     return spec;
   }
 
@@ -109,12 +109,12 @@ TEST(EvictedTest, ABlockNamesTheChainsThatHaveIt) {
   ServedModel model;
   model.name = "demo";
   spec.model = std::make_shared<const ServedModel>(std::move(model));
-  spec.block_hashes = {{1, 1}, {2, 2}};
+  spec.generate.block_hashes = {{1, 1}, {2, 2}};
   const EvictOrder order{.what = wire::BlockToEvict{{1, 1}}};
   EXPECT_TRUE(IsNamed(order, spec));
-  EXPECT_TRUE(MayBeNamed(order, spec.block_hashes));
+  EXPECT_TRUE(MayBeNamed(order, spec.generate.block_hashes));
   EXPECT_FALSE(IsNamed({.what = wire::BlockToEvict{{1, 2}}}, spec));
-  EXPECT_FALSE(MayBeNamed({.what = wire::BlockToEvict{{1, 2}}}, spec.block_hashes));
+  EXPECT_FALSE(MayBeNamed({.what = wire::BlockToEvict{{1, 2}}}, spec.generate.block_hashes));
   EXPECT_FALSE(IsNamed({.what = wire::BlockToEvict{{1, 1}}, .model = "another"}, spec));
 }
 
@@ -140,7 +140,7 @@ TEST_F(FleetEvictTest, AWorkerThatDoesNotKnowOfItIsNotAskedAndSaidToBeSo) {
 TEST_F(FleetEvictTest, AWorkerThatTakesTooLongHasNoAnswer) {
   b_.SetMute(true);
   ASSERT_TRUE(Evict(OrderOf(MakePrompt(1, 40))).ok());
-  sim_.Advance(PrefixOrders::kEvictPatience - 200ms);
+  sim_.Advance(Orders::kEvictPatience - 200ms);
   EXPECT_EQ(done_count_, 0);
   sim_.Advance(400ms);
   ASSERT_EQ(done_count_, 1);
@@ -165,9 +165,9 @@ TEST_F(FleetEvictTest, NobodyFollowsAPromptThatIsEvictedWhileItIsComputed) {
   sim_.Submit(MakePrompt(2, 200), 4, Of("ducks"));
   sim_.CarryOutEffects();
   EXPECT_EQ(sim_.core.pending_count(), 2U);
-  ASSERT_TRUE(sim_.core.Evict(OrderOf("hens"), sim_.clock.Now(), [](const auto&) {}).ok());
+  ASSERT_TRUE(sim_.core.Send(OrderOf("hens"), {}, sim_.clock.Now(), [](const auto&) {}).ok());
   EXPECT_EQ(sim_.core.pending_count(), 1U);
-  ASSERT_TRUE(sim_.core.Evict(OrderOf(MakePrompt(2, 200)), sim_.clock.Now(), [](const auto&) {}).ok());
+  ASSERT_TRUE(sim_.core.Send(OrderOf(MakePrompt(2, 200)), {}, sim_.clock.Now(), [](const auto&) {}).ok());
   EXPECT_EQ(sim_.core.pending_count(), 0U);
 }
 
@@ -177,7 +177,7 @@ TEST_F(FleetEvictTest, NobodyFollowsAnEvictedPromptOfAnotherRouter) {
   a_.Heartbeat();
   sim_.DeliverAll();
   EXPECT_EQ(sim_.core.pending_count(), 1U);
-  ASSERT_TRUE(sim_.core.Evict(OrderOf(prompt), sim_.clock.Now(), [](const auto&) {}).ok());
+  ASSERT_TRUE(sim_.core.Send(OrderOf(prompt), {}, sim_.clock.Now(), [](const auto&) {}).ok());
   EXPECT_EQ(sim_.core.pending_count(), 0U);
   a_.Heartbeat();  // the list has the prompt as ever
   sim_.DeliverAll();
@@ -214,7 +214,7 @@ TEST_F(FleetEvictTest, APredictedViewForgetsItsPredictions) {
   sim.Submit(prompt, 4);
   sim.Run();
   ASSERT_FALSE(sim.Match(BlocksOf(prompt)).empty());
-  ASSERT_TRUE(sim.core.Evict(OrderOf("hens"), sim.clock.Now(), [](const auto&) {}).ok());
+  ASSERT_TRUE(sim.core.Send(OrderOf("hens"), {}, sim.clock.Now(), [](const auto&) {}).ok());
   EXPECT_TRUE(sim.Match(BlocksOf(prompt)).empty());
 }
 

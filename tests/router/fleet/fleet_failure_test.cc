@@ -83,7 +83,7 @@ TEST_F(FleetCoreFailureTest, WithoutAnotherWorkerTheStreamEndsWithAnError) {
   sim.Advance(5s);
   ExpectError(request, ErrorCode::kUnavailable);
   EXPECT_FALSE(request.observer->tokens.empty());
-  EXPECT_EQ(sim.core.FindModel("demo"), nullptr);
+  EXPECT_EQ(sim.core.models()->Main("demo"), nullptr);
 }
 
 TEST_F(FleetCoreFailureTest, UnreachableMalformedAndDepartedWorkersAreGoneAtOnce) {

@@ -71,9 +71,9 @@ class Leaks {
 
   void Submit() {
     GenerateSpec wishes;
-    wishes.tenant = std::string(1, static_cast<char>('a' + rng_.Below(5)));
-    wishes.priority = static_cast<std::uint32_t>(50 * rng_.Below(3));
-    wishes.sample_count = rng_.Below(8) == 0 ? 3 : 1;
+    wishes.generate.tenant = std::string(1, static_cast<char>('a' + rng_.Below(5)));
+    wishes.generate.priority = static_cast<std::uint32_t>(50 * rng_.Below(3));
+    wishes.generate.sample_count = rng_.Below(8) == 0 ? 3 : 1;
     const auto prompt = MakePrompt(static_cast<TokenId>(rng_.Below(50)), 1 + rng_.Below(60));
     auto request = sim_.Submit(prompt, static_cast<std::uint32_t>(1 + rng_.Below(20)), std::move(wishes));
     if (request.id.has_value()) requests_.push_back(std::move(request));

@@ -19,9 +19,9 @@ class FleetLogprobsTest : public ::testing::Test {
   static GenerateSpec Wishes(std::optional<std::uint32_t> output, std::optional<std::uint32_t> prompt,
                              std::uint32_t sample_count = 1) {
     GenerateSpec wishes;
-    wishes.output_logprobs = output;
-    wishes.prompt_logprobs = prompt;
-    wishes.sample_count = sample_count;
+    wishes.generate.output_logprobs = output;
+    wishes.generate.prompt_logprobs = prompt;
+    wishes.generate.sample_count = sample_count;
     return wishes;
   }
 
@@ -74,7 +74,7 @@ TEST_F(FleetLogprobsTest, AStreamThatMovesGoesOnWithLogprobs) {
     sim.JoinWorker("a");
     sim.JoinWorker("b");
     GenerateSpec wishes = Wishes(2, 3, steps % 2 == 0 ? 1 : 2);
-    wishes.min_output_tokens = 25;
+    wishes.generate.min_output_tokens = 25;
     const Request request = sim.Submit(MakePrompt(7, 60), 40, wishes);
     sim.DeliverAll();
     FakeWorker& server = *sim.workers.at(request.observer->workers.back());
@@ -123,7 +123,7 @@ TEST_F(FleetLogprobsTest, AWorkerThatTellsNothingFailsTheRequest) {
 
 TEST_F(FleetLogprobsTest, LeastOutputsReachTheWorker) {
   GenerateSpec wishes;
-  wishes.min_output_tokens = 120;
+  wishes.generate.min_output_tokens = 120;
   const Request request = sim_.Submit(MakePrompt(1, 20), 130, wishes);
   sim_.Run();
   ExpectWholeAnswer(request);
@@ -137,7 +137,7 @@ TEST_F(FleetLogprobsTest, TheStopTokenIsTold) {
   const Request stopped = sim_.Submit(MakePrompt(seed, 20), 200);
   const Request full = sim_.Submit(TalkativePrompt(), 1);
   GenerateSpec wishes;
-  wishes.sample_count = 4;
+  wishes.generate.sample_count = 4;
   const Request several = sim_.Submit(MakePrompt(2, 20), 100, wishes);
   sim_.Run();
   EXPECT_EQ(stopped.observer->end->stop_token, 0U);

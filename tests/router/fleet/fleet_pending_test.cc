@@ -83,7 +83,7 @@ TEST_F(FleetPendingTest, NobodyFollowsAComputationThatIsFarTooLate) {
 
 TEST_F(FleetPendingTest, RequestsWithoutTheCacheNeitherFollowNorLead) {
   GenerateSpec wishes;
-  wishes.cache_mode = wire::CacheMode::kOff;
+  wishes.generate.cache_mode = wire::CacheMode::kOff;
   EXPECT_EQ(CandidateForSibling(std::move(wishes)).matched_tokens, 0U);
   EXPECT_EQ(sim.core.pending_count(), 1U);
 }

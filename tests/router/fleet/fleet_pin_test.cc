@@ -11,12 +11,12 @@ using namespace std::chrono_literals;
 class FleetCorePinTest : public ::testing::Test {
  protected:
   PinOrder OrderOf(const std::vector<TokenId>& prompt, WorkerChoice workers = {}) {
-    return {sim_.core.FindModel("demo"), wire::Pin{RootHash({}), BlocksOf(prompt), 1000}, std::move(workers)};
+    return {sim_.core.models()->Main("demo"), wire::Pin{RootHash({}), BlocksOf(prompt), 1000}, std::move(workers)};
   }
   Result<void> Pin(PinOrder order) {
     const std::vector<WorkerMatch> matches = sim_.Match(HashesOf(order));
-    Result<void> sent = sim_.core.Pin(std::move(order), matches, sim_.clock.Now(),
-                                      [this](std::vector<WorkerAnswer> answers) { Take(std::move(answers)); });
+    Result<void> sent = sim_.core.Send(std::move(order), matches, sim_.clock.Now(),
+                                       [this](std::vector<WorkerAnswer> answers) { Take(std::move(answers)); });
     sim_.DeliverAll();
     return sent;
   }
@@ -61,7 +61,7 @@ TEST_F(FleetCorePinTest, ReachesAllWorkersOfTheModelAndTellsWhatTheyKept) {
 TEST_F(FleetCorePinTest, AWorkerThatTakesTooLongHasNoAnswer) {
   b_.SetMute(true);
   ASSERT_TRUE(Pin(OrderOf(MakePrompt(1, 40))).ok());
-  sim_.Advance(PrefixOrders::kAnswerPatience - 200ms);
+  sim_.Advance(Orders::kAnswerPatience - 200ms);
   EXPECT_EQ(done_count_, 0);
   sim_.Advance(400ms);
   ASSERT_EQ(done_count_, 1);
@@ -106,10 +106,10 @@ TEST_F(FleetCorePinTest, AnAnswerThatNobodyAskedForIsIgnored) {
 
 TEST_F(FleetCorePinTest, OpenQuestionsAreBounded) {
   a_.SetMute(true);
-  for (std::size_t i = 0; i < Inquiries::kMaxOpen; ++i) ASSERT_TRUE(Pin(OrderOf(MakePrompt(1, 40))).ok());
+  for (std::size_t i = 0; i < Orders::kMaxOpen; ++i) ASSERT_TRUE(Pin(OrderOf(MakePrompt(1, 40))).ok());
   EXPECT_EQ(Pin(OrderOf(MakePrompt(1, 40))).error().code, ErrorCode::kOverloaded);
   sim_.Advance(3s);
-  EXPECT_EQ(done_count_, static_cast<int>(Inquiries::kMaxOpen));
+  EXPECT_EQ(done_count_, static_cast<int>(Orders::kMaxOpen));
   EXPECT_TRUE(Pin(OrderOf(MakePrompt(1, 40))).ok());
 }
 
@@ -156,6 +156,23 @@ TEST_F(FleetCorePinTest, WithoutAWorkerIsUnavailable) {
   sim_.Advance(3s);
   EXPECT_EQ(Pin(std::move(order)).error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(done_count_, 0);
+}
+
+TEST_F(FleetCorePinTest, ABlockIsPinnedOnlyWhereSomeWorkerHasIt) {
+  const auto prompt = MakePrompt(1, 40);
+  PinOrder order = OrderOf(prompt);
+  order.message = wire::Pin{{}, {BlocksOf(prompt).at(2)}, 1000};
+  order.what = PinOrder::What::kBlock;
+  const Error unknown = Pin(order).error();
+  EXPECT_EQ(unknown.code, ErrorCode::kNotFound);
+  EXPECT_EQ(unknown.field, "hash");
+  PinOrder unpin = order;
+  unpin.message = wire::Unpin{{}, {BlocksOf(prompt).at(2)}};
+  EXPECT_TRUE(Pin(unpin).ok()) << "a block that no worker has any more can be unpinned all the same";
+  sim_.Submit(prompt, 4);
+  sim_.Run();
+  EXPECT_TRUE(Pin(order).ok());
+  EXPECT_EQ(done_count_, 2);
 }
 
 }  // namespace

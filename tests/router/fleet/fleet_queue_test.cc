@@ -27,8 +27,8 @@ struct FleetQueueTest : ::testing::Test {
 
   Request Submit(const std::string& tenant = "", std::uint32_t priority = 50) {
     GenerateSpec wishes;
-    wishes.tenant = tenant;
-    wishes.priority = priority;
+    wishes.generate.tenant = tenant;
+    wishes.generate.priority = priority;
     Request request = sim.Submit(MakePrompt(next_seed_++, 40), kOutput, std::move(wishes));
     sim.CarryOutEffects();
     return request;
@@ -70,6 +70,26 @@ TEST_F(FleetQueueTest, RequestWaitsUntilAWorkerReportsRoom) {
   EXPECT_TRUE(sim.core.Queues(sim.clock.Now()).empty());
   sim.Run();
   EXPECT_EQ(third.observer->tokens, ExpectedOutput(third.prompt, kOutput));
+}
+
+TEST_F(FleetQueueTest, AViewTellsWhichQueuesAreFull) {
+  const auto model = sim.core.models()->Main("demo");
+  const auto room = [&] { return sim.core.Snapshot(sim.clock.Now()).CheckRoom(*model); };
+  FillWorkers();
+  std::vector<Request> waiting;
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(room().ok()) << i;
+    waiting.push_back(Submit(std::to_string(i)));
+  }
+  const int refused = sim.metrics.queue_refusals["full"];
+  ASSERT_FALSE(room().ok());
+  EXPECT_EQ(room().error().code, ErrorCode::kOverloaded);
+  EXPECT_EQ(sim.metrics.queue_refusals["full"], refused + 2);
+  EXPECT_EQ(Submit().refusal->message, room().error().message);
+  sim.core.Cancel(*waiting.front().id);
+  EXPECT_TRUE(room().ok());
+  sim.core.Shutdown();
+  EXPECT_EQ(room().error().code, ErrorCode::kUnavailable);
 }
 
 TEST_F(FleetQueueTest, NobodyWaitsWhileOneWorkerHasRoomAndFullOnesGetNothing) {

@@ -43,15 +43,15 @@ TEST_F(FleetRevisionsTest, BothServeAndEachGetsTheShareOfItsWorkers) {
   EXPECT_TRUE(rolled.welcomed());
   const auto spread = Spread(60);
   EXPECT_EQ(spread.at("c"), 20);
-  EXPECT_EQ(sim.core.Models().size(), 1U);
-  EXPECT_EQ(sim.core.FindModel("demo")->fingerprint, "old");
+  EXPECT_EQ(sim.core.models()->models.size(), 1U);
+  EXPECT_EQ(sim.core.models()->Main("demo")->fingerprint, "old");
 }
 
 TEST_F(FleetRevisionsTest, EachHasAnIndexOfItsOwn) {
   Join("a", "old");
   Join("b", "new");
-  const auto old_model = sim.core.ChooseModel("demo");
-  const auto new_model = sim.core.ChooseModel("demo");
+  const auto old_model = sim.core.models()->Choose("demo");
+  const auto new_model = sim.core.models()->Choose("demo");
   ASSERT_NE(old_model->fingerprint, new_model->fingerprint);
   EXPECT_NE(old_model->index, new_model->index);
 }
@@ -90,7 +90,7 @@ TEST_F(FleetRevisionsTest, ARequestWithoutTokensGoesOverWithItsBlocksHashedAnew)
   sim.Run();
   ASSERT_EQ(rolled.received().size(), 1U);
   const wire::Generate& moved = rolled.received().front();
-  const BlockHash root = ScopeRoot(*sim.core.FindModel("demo"), "", "");
+  const BlockHash root = ScopeRoot(*sim.core.models()->Main("demo"), "", "");
   EXPECT_EQ(moved.root, root);
   EXPECT_EQ(moved.block_hashes, HashBlocks(root, request.prompt, FakeWorker::kBlockTokens));
   EXPECT_FALSE(request.observer->end->error.has_value());
@@ -147,22 +147,22 @@ TEST_F(FleetRevisionsTest, WorkersRolledOneByOneUnderLoadFailNothing) {
     EXPECT_FALSE(request.observer->end->error.has_value()) << request.observer->end->error->message;
     EXPECT_EQ(request.observer->tokens, ExpectedOutput(request.prompt, request.max_output_tokens));
   }
-  EXPECT_EQ(sim.core.FindModel("demo")->fingerprint, "new");
+  EXPECT_EQ(sim.core.models()->Main("demo")->fingerprint, "new");
 }
 
 TEST_F(FleetRevisionsTest, AModelWhoseWorkersWentAwayIsExpectedForTenMinutes) {
-  EXPECT_TRUE(sim.core.IsExpected("demo", sim.clock.Now())) << "nobody knows yet what will be served";
+  EXPECT_TRUE(sim.core.models()->IsExpected("demo", sim.clock.Now())) << "nobody knows yet what will be served";
   FakeWorker& worker = Join("a", "old");
-  EXPECT_TRUE(sim.core.IsExpected("demo", sim.clock.Now()));
-  EXPECT_FALSE(sim.core.IsExpected("other", sim.clock.Now()));
+  EXPECT_TRUE(sim.core.models()->IsExpected("demo", sim.clock.Now()));
+  EXPECT_FALSE(sim.core.models()->IsExpected("other", sim.clock.Now()));
   worker.SayBye();
   sim.DeliverAll();
-  EXPECT_EQ(sim.core.FindModel("demo"), nullptr);
+  EXPECT_EQ(sim.core.models()->Main("demo"), nullptr);
   sim.clock.Advance(9min);
-  EXPECT_TRUE(sim.core.IsExpected("demo", sim.clock.Now()));
-  EXPECT_FALSE(sim.core.IsExpected("other", sim.clock.Now()));
+  EXPECT_TRUE(sim.core.models()->IsExpected("demo", sim.clock.Now()));
+  EXPECT_FALSE(sim.core.models()->IsExpected("other", sim.clock.Now()));
   sim.clock.Advance(2min);
-  EXPECT_FALSE(sim.core.IsExpected("demo", sim.clock.Now()));
+  EXPECT_FALSE(sim.core.models()->IsExpected("demo", sim.clock.Now()));
 }
 
 }  // namespace

@@ -82,23 +82,23 @@ FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t ma
 FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens, GenerateSpec wishes) {
   Request request{.prompt = std::move(prompt),
                   .max_output_tokens = max_output_tokens,
-                  .sample_count = wishes.sample_count,
-                  .min_output_tokens = wishes.min_output_tokens,
-                  .output_logprobs = wishes.output_logprobs,
-                  .prompt_logprobs = wishes.prompt_logprobs,
+                  .sample_count = wishes.generate.sample_count,
+                  .min_output_tokens = wishes.generate.min_output_tokens,
+                  .output_logprobs = wishes.generate.output_logprobs,
+                  .prompt_logprobs = wishes.generate.prompt_logprobs,
                   .id = {},
                   .refusal = {}};
   GenerateSpec spec = std::move(wishes);
-  if (spec.model == nullptr) spec.model = core.ChooseModel("demo");
+  if (spec.model == nullptr) spec.model = core.models()->Choose("demo");
   if (spec.model == nullptr) {
     request.refusal = Error{ErrorCode::kNotFound, "no such model", "model"};
     return request;
   }
-  spec.prompt = request.prompt;
-  spec.root = kRoot;
-  spec.block_hashes = BlocksOf(request.prompt);
-  spec.max_output_tokens = max_output_tokens;
-  const std::vector<WorkerMatch> matches = Match(spec.block_hashes);
+  spec.generate.prompt = request.prompt;
+  spec.generate.root = kRoot;
+  spec.generate.block_hashes = BlocksOf(request.prompt);
+  spec.generate.max_output_tokens = max_output_tokens;
+  const std::vector<WorkerMatch> matches = Match(spec.generate.block_hashes);
   auto result = core.Submit(std::move(spec), request.observer, matches, clock.Now());
   if (result.ok()) {
     request.id = *result;
@@ -191,7 +191,7 @@ void FleetSim::Revive(FakeWorker& worker) {
 }
 
 std::vector<WorkerMatch> FleetSim::Match(std::span<const BlockHash> chain) const {
-  const std::shared_ptr<const ServedModel> model = core.FindModel("demo");
+  const std::shared_ptr<const ServedModel> model = core.models()->Main("demo");
   return model == nullptr ? std::vector<WorkerMatch>() : model->index->Match(chain);
 }
 

@@ -143,10 +143,10 @@ struct FleetArrivalsTest : ::testing::Test {
   int calls = 0;
 
   bool Hold(std::string_view model = "demo") {
-    return sim.core.WhenServed(
-        model, [this] { ++calls; }, sim.clock.Now());
+    const auto go = [this](const std::vector<WorkerAnswer>& /*answers*/) { ++calls; };
+    return sim.core.Send(ModelAwaited{std::string(model)}, {}, sim.clock.Now(), go).ok();
   }
-  bool IsArriving(std::string_view model = "demo") { return sim.core.IsArriving(model, sim.clock.Now()); }
+  bool IsArriving(std::string_view model = "demo") { return sim.core.Snapshot(sim.clock.Now()).IsArriving(model); }
 };
 
 TEST_F(FleetArrivalsTest, ARouterThatHasJustBegunHoldsRequestsUntilTheirModelIsServed) {

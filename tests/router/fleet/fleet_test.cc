@@ -36,7 +36,7 @@ struct FleetTest : ::testing::Test {
 
   [[nodiscard]] bool WaitForReady(std::size_t count) {
     return Eventually([&] {
-      const std::vector<WorkerStatus> workers = fleet->Workers();
+      const std::vector<WorkerStatus> workers = fleet->View()->workers;
       return static_cast<std::size_t>(std::count_if(workers.begin(), workers.end(), [](const WorkerStatus& status) {
                return status.ready && status.index_in_sync;
              })) == count;
@@ -46,12 +46,12 @@ struct FleetTest : ::testing::Test {
   Result<RequestId> Submit(const std::vector<TokenId>& prompt, std::uint32_t max_output_tokens,
                            std::shared_ptr<GenerationObserver> observer) {
     GenerateSpec spec;
-    spec.model = fleet->FindModel("demo");
+    spec.model = fleet->View()->models->Main("demo");
     if (spec.model == nullptr) return Error{ErrorCode::kNotFound, "no such model", "model"};
-    spec.prompt = prompt;
-    spec.root = RootHash({});
-    spec.block_hashes = BlocksOf(prompt);
-    spec.max_output_tokens = max_output_tokens;
+    spec.generate.prompt = prompt;
+    spec.generate.root = RootHash({});
+    spec.generate.block_hashes = BlocksOf(prompt);
+    spec.generate.max_output_tokens = max_output_tokens;
     return fleet->Submit(std::move(spec), std::move(observer));
   }
 };
@@ -72,7 +72,7 @@ TEST_F(FleetTest, ServesOverASocket) {
   ASSERT_TRUE(Submit(prompt, 30, observer).ok());
   EXPECT_EQ(observer->WaitForEnd().reason, wire::FinishReason::kLength);
   EXPECT_EQ(observer->tokens(), ExpectedOutput(prompt, 30));
-  EXPECT_TRUE(Eventually([&] { return fleet->Workers().at(0).indexed_block_count == prompt.size() / 4; }));
+  EXPECT_TRUE(Eventually([&] { return fleet->View()->workers.at(0).indexed_block_count == prompt.size() / 4; }));
 }
 
 TEST_F(FleetTest, StreamGoesOnWhenItsWorkerDies) {
@@ -137,7 +137,11 @@ TEST_F(FleetTest, ManyThreadsSubmitAndCancelAndEachRequestEndsOnce) {
   std::vector<std::thread> clients;
   for (TokenId seed = 1; seed <= 4; ++seed) clients.emplace_back(client, seed);
   for (std::thread& thread : clients) thread.join();
-  for (const WorkerStatus& status : fleet->Workers()) EXPECT_EQ(status.in_flight_requests, 0U);
+  EXPECT_TRUE(Eventually([&] {
+    const std::shared_ptr<const FleetSnapshot> view = fleet->View();
+    return std::all_of(view->workers.begin(), view->workers.end(),
+                       [](const WorkerStatus& status) { return status.in_flight_requests == 0; });
+  }));
 }
 
 // Submits another request when its own ends.
@@ -158,11 +162,51 @@ TEST_F(FleetTest, ObserversMayCallBack) {
   ASSERT_TRUE(WaitForReady(1));
   const auto last = std::make_shared<WaitingObserver>();
   const auto first = std::make_shared<ChainingObserver>([&] {
-    EXPECT_FALSE(fleet->Workers().empty());
+    EXPECT_FALSE(fleet->View()->workers.empty());
     EXPECT_TRUE(Submit(MakePrompt(2, 9), 5, last).ok());
   });
   ASSERT_TRUE(Submit(MakePrompt(1, 9), 5, first).ok());
   EXPECT_FALSE(last->WaitForEnd().error.has_value());
+}
+
+TEST_F(FleetTest, AViewThatIsTakenWhenAnOrderIsAnsweredShowsWhatItDid) {
+  const SocketWorker worker(fleet->endpoint(), "a", 1);
+  ASSERT_TRUE(WaitForReady(1));
+  for (int i = 0; i < 20; ++i) {
+    const Service service = i % 2 == 0 ? Service::kCordoned : Service::kOpen;
+    std::promise<WorkerState> shown;
+    const auto done = [&](const std::vector<WorkerAnswer>&) { shown.set_value(fleet->View()->workers.at(0).state); };
+    ASSERT_TRUE(fleet->Send(CordonOrder{.worker_id = "a", .service = service}, done).ok());
+    EXPECT_EQ(shown.get_future().get(), i % 2 == 0 ? WorkerState::kCordoned : WorkerState::kReady) << i;
+  }
+}
+
+TEST_F(FleetTest, AViewThatIsHeldStaysAsItWas) {
+  const std::shared_ptr<const FleetSnapshot> before = fleet->View();
+  const SocketWorker worker(fleet->endpoint(), "a", 1);
+  ASSERT_TRUE(WaitForReady(1));
+  EXPECT_TRUE(before->workers.empty());
+  EXPECT_EQ(before->models->Main("demo"), nullptr);
+  EXPECT_NE(fleet->View()->models->Main("demo"), nullptr);
+}
+
+TEST_F(FleetTest, AHookSeesEachRequestAndItsEvents) {
+  const auto heard = std::make_shared<WaitingObserver>();
+  std::size_t prompt_tokens = 0;
+  FleetOptions options;
+  options.bind = "tcp://127.0.0.1:0";
+  options.on_submit = [&](const GenerateSpec& spec, std::shared_ptr<GenerationObserver> /*observer*/) {
+    prompt_tokens = spec.generate.prompt.size();
+    return heard;
+  };
+  fleet = Fleet::Start(
+              options, [](const wire::Tokenizer&) -> Result<TextBundle> { return TextBundle{}; }, metrics)
+              .value();
+  const SocketWorker worker(fleet->endpoint(), "a", 1);
+  ASSERT_TRUE(WaitForReady(1));
+  ASSERT_TRUE(Submit(MakePrompt(1, 9), 5, std::make_shared<WaitingObserver>()).ok());
+  EXPECT_FALSE(heard->WaitForEnd().error.has_value());
+  EXPECT_EQ(prompt_tokens, 9U);
 }
 
 // A thread that gets what the link thread relays.

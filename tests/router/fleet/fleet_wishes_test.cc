@@ -16,12 +16,12 @@ TEST(FleetCoreTest, WishesReachTheWorker) {
   FleetSim sim;
   const FakeWorker& worker = sim.JoinWorker("a");
   GenerateSpec wishes;
-  wishes.tenant = "roosters";
-  wishes.priority = 70;
-  wishes.retention = wire::Retention{80, 1000, 20, 2000};
-  wishes.session_hash = 7;
-  wishes.expect_return_ms = 3000;
-  wishes.sample_count = 2;
+  wishes.generate.tenant = "roosters";
+  wishes.generate.priority = 70;
+  wishes.generate.retention = wire::Retention{80, 1000, 20, 2000};
+  wishes.generate.session_hash = 7;
+  wishes.generate.expect_return_ms = 3000;
+  wishes.generate.sample_count = 2;
   sim.Submit(MakePrompt(1, 20), 4, wishes);
   sim.DeliverAll();
   ASSERT_EQ(worker.received().size(), 1U);
@@ -29,7 +29,7 @@ TEST(FleetCoreTest, WishesReachTheWorker) {
   EXPECT_EQ(sent.tenant, "roosters");
   EXPECT_EQ(sent.cache_mode, wire::CacheMode::kOn);
   EXPECT_EQ(sent.priority, 70U);
-  EXPECT_EQ(sent.retention, wishes.retention);
+  EXPECT_EQ(sent.retention, wishes.generate.retention);
   EXPECT_EQ(sent.session_hash, 7U);
   EXPECT_EQ(sent.expect_return_ms, 3000U);
   EXPECT_EQ(sent.sample_count, 2U);
@@ -41,7 +41,7 @@ TEST(FleetCoreTest, NothingIsExpectedOfTheCacheWhenItIsOff) {
   sim.Submit(MakePrompt(1, 40), 4);
   sim.Run();
   GenerateSpec off;
-  off.cache_mode = wire::CacheMode::kOff;
+  off.generate.cache_mode = wire::CacheMode::kOff;
   const Request request = sim.Submit(MakePrompt(1, 40), 4, off);
   sim.DeliverAll();
   EXPECT_EQ(worker.received().back().cache_mode, wire::CacheMode::kOff);
@@ -62,7 +62,7 @@ class FleetCoreChoicesTest : public ::testing::Test {
       prompt = MakePrompt(++seed, 30);
     }
     GenerateSpec wishes;
-    wishes.sample_count = 2;
+    wishes.generate.sample_count = 2;
     Request request = sim_.Submit(prompt, kOutput, wishes);
     sim_.DeliverAll();
     return request;
@@ -193,7 +193,7 @@ TEST(FleetCoreTest, ChoicesGoToWorkersThatKnowOfThem) {
   FakeWorker& old = sim.AddWorker("old");
   old.hello().max_sample_count = 1;
   GenerateSpec wishes;
-  wishes.sample_count = 2;
+  wishes.generate.sample_count = 2;
   ExpectOnlyNewWorkersGet(sim, old, wishes);
 }
 
@@ -202,7 +202,7 @@ TEST(FleetCoreTest, PenaltiesGoToWorkersThatKnowOfThem) {
   FakeWorker& old = sim.AddWorker("old");
   old.hello().full_sampling = false;
   GenerateSpec wishes;
-  wishes.sampling.frequency_penalty = 0.5F;
+  wishes.generate.sampling.frequency_penalty = 0.5F;
   ExpectOnlyNewWorkersGet(sim, old, wishes);
   EXPECT_TRUE(sim.Submit(MakePrompt(2, 20), 4).id.has_value());
 }
@@ -213,7 +213,7 @@ TEST(FleetCoreTest, LogprobsGoToWorkersThatKnowOfThem) {
     FakeWorker& old = sim.AddWorker("old");
     old.hello().logprobs = false;
     GenerateSpec wishes;
-    (of_prompt ? wishes.prompt_logprobs : wishes.output_logprobs) = 0;
+    (of_prompt ? wishes.generate.prompt_logprobs : wishes.generate.output_logprobs) = 0;
     ExpectOnlyNewWorkersGet(sim, old, wishes);
     EXPECT_TRUE(sim.Submit(MakePrompt(2, 20), 4).id.has_value());
   }
@@ -224,7 +224,7 @@ TEST(FleetCoreTest, LeastOutputsGoToWorkersThatKnowOfThem) {
   FakeWorker& old = sim.AddWorker("old");
   old.hello().min_output_tokens = false;
   GenerateSpec wishes;
-  wishes.min_output_tokens = 3;
+  wishes.generate.min_output_tokens = 3;
   ExpectOnlyNewWorkersGet(sim, old, wishes);
   EXPECT_TRUE(sim.Submit(MakePrompt(2, 20), 4).id.has_value());
 }
@@ -233,10 +233,10 @@ TEST(FleetCoreTest, MoreLogprobsThanTheWireCarriesAreRefused) {
   FleetSim sim;
   sim.JoinWorker("a");
   GenerateSpec wishes;
-  wishes.output_logprobs = wire::kMaxTopLogprobs + 1;
+  wishes.generate.output_logprobs = wire::kMaxTopLogprobs + 1;
   EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->field, "logprobs");
-  wishes.output_logprobs = 0;
-  wishes.prompt_logprobs = wire::kMaxTopLogprobs + 1;
+  wishes.generate.output_logprobs = 0;
+  wishes.generate.prompt_logprobs = wire::kMaxTopLogprobs + 1;
   EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->field, "prompt_logprobs");
 }
 
@@ -247,7 +247,7 @@ TEST(FleetCoreTest, ConstrainedRequestsGoToWorkersThatKnowOfConstraints) {
   old.SayHello();
   sim.DeliverAll();
   GenerateSpec wishes;
-  wishes.constraint = wire::Constraint{.text = "", .field = "response_format"};
+  wishes.generate.constraint = wire::Constraint{.text = "", .field = "response_format"};
   const auto refusal = sim.Submit(MakePrompt(1, 20), 4, wishes).refusal;
   EXPECT_EQ(refusal->code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(refusal->field, "response_format");
@@ -256,7 +256,7 @@ TEST(FleetCoreTest, ConstrainedRequestsGoToWorkersThatKnowOfConstraints) {
   sim.DeliverAll();
   EXPECT_TRUE(old.received().empty());
   ASSERT_EQ(able.received().size(), 4U);
-  EXPECT_EQ(able.received().front().constraint, wishes.constraint);
+  EXPECT_EQ(able.received().front().constraint, wishes.generate.constraint);
   EXPECT_TRUE(sim.Submit(MakePrompt(2, 20), 4).id.has_value());
 }
 
@@ -264,7 +264,7 @@ TEST(FleetCoreTest, TooManyChoicesAreRefused) {
   FleetSim sim;
   sim.JoinWorker("a");
   GenerateSpec wishes;
-  wishes.sample_count = wire::kMaxSampleCount + 1;
+  wishes.generate.sample_count = wire::kMaxSampleCount + 1;
   EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->field, "n");
 }
 

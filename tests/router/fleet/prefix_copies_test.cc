@@ -33,11 +33,11 @@ class PrefixCopiesTest : public ::testing::Test {
     model_->name = "demo";
     model_->block_tokens = kBlockTokens;
     spec_.model = model_;
-    spec_.root = {1, 1};
-    spec_.tenant = "acme";
+    spec_.generate.root = {1, 1};
+    spec_.generate.tenant = "acme";
     MakePrompt((kBlocks + 5) * kBlockTokens + 7);
-    spec_.max_output_tokens = 100;
-    spec_.session_hash = 9;
+    spec_.generate.max_output_tokens = 100;
+    spec_.generate.session_hash = 9;
   }
 
   static wire::Hello HelloOf(const std::string& id) {
@@ -57,9 +57,9 @@ class PrefixCopiesTest : public ::testing::Test {
     copies_.Start(spec_, {.worker = worker_->slot, .held_block_count = held_blocks, .block_count = blocks}, now_);
   }
   void MakePrompt(std::uint32_t token_count) {
-    spec_.prompt.resize(token_count);
-    std::iota(spec_.prompt.begin(), spec_.prompt.end(), TokenId{0});
-    spec_.block_hashes = HashBlocks(spec_.root, spec_.prompt, kBlockTokens);
+    spec_.generate.prompt.resize(token_count);
+    std::iota(spec_.generate.prompt.begin(), spec_.generate.prompt.end(), TokenId{0});
+    spec_.generate.block_hashes = HashBlocks(spec_.generate.root, spec_.generate.prompt, kBlockTokens);
   }
   void Measure(double tokens_per_second) {
     for (std::uint32_t tokens = 16; tokens <= 512; tokens += 16) {
@@ -141,9 +141,10 @@ TEST_F(PrefixCopiesTest, SendsThePrefixPieceByPiece) {
     SCOPED_TRACE(blocks);
     const wire::Generate piece = SentPiece();
     digest ^= wire::MixedId(piece.request_id);
-    EXPECT_EQ(piece.prompt, std::vector<TokenId>(spec_.prompt.begin(), spec_.prompt.begin() + blocks * kBlockTokens));
-    EXPECT_EQ(piece.block_hashes, HashBlocks(spec_.root, piece.prompt, kBlockTokens));
-    EXPECT_EQ(piece.root, spec_.root);
+    EXPECT_EQ(piece.prompt, std::vector<TokenId>(spec_.generate.prompt.begin(),
+                                                 spec_.generate.prompt.begin() + blocks * kBlockTokens));
+    EXPECT_EQ(piece.block_hashes, HashBlocks(spec_.generate.root, piece.prompt, kBlockTokens));
+    EXPECT_EQ(piece.root, spec_.generate.root);
     EXPECT_EQ(piece.max_output_tokens, 1U);
     EXPECT_EQ(piece.expected_cached_tokens, done * kBlockTokens);
     EXPECT_EQ(piece.tenant, "acme");
@@ -153,7 +154,7 @@ TEST_F(PrefixCopiesTest, SendsThePrefixPieceByPiece) {
     EXPECT_EQ(worker_->generate_digest, digest);
     // Siblings follow as far as the piece reaches.
     std::vector<WorkerMatch> matches;
-    roster_.pending().Deepen(spec_.block_hashes, now_, matches);
+    roster_.pending().Deepen(spec_.generate.block_hashes, now_, matches);
     ASSERT_EQ(matches.size(), 1U);
     EXPECT_EQ(matches[0].block_count, blocks);
     EXPECT_TRUE(Say(piece.request_id, wire::FinishReason::kLength, done * kBlockTokens));

@@ -7,38 +7,13 @@
 #include <sstream>
 
 #include "deploy/roostctl/workload/recording.h"
-#include "router/record/recording_dispatcher.h"
+#include "router/record/recording_hook.h"
 
 namespace roost::router {
 namespace {
 
 constexpr BlockHash kRoot{5, 5};
 constexpr std::uint32_t kBlockTokens = 4;
-
-// Takes every request and lets the test play its worker.
-class OneRequestDispatcher final : public Dispatcher {
- public:
-  [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view /*name*/) const override { return {}; }
-  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override { return {}; }
-  [[nodiscard]] std::vector<WorkerStatus> Workers() const override { return {}; }
-  [[nodiscard]] std::vector<QueueStatus> Queues() const override { return {}; }
-  [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t /*limit*/) const override { return {}; }
-  [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view /*id*/) const override { return {}; }
-  [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override {
-    if (spec.prompt.empty()) return InvalidArgument("prompt", "has no tokens");
-    observers.push_back(std::move(observer));
-    return RequestId(observers.size());
-  }
-  [[nodiscard]] Result<void> Pin(PinOrder /*order*/, AnswersDone /*done*/) override { return {}; }
-  [[nodiscard]] Result<void> MostUsed(PrefixesQuestion /*question*/, AnswersDone /*done*/) override { return {}; }
-  [[nodiscard]] Result<void> Warm(WarmOrder /*order*/, AnswersDone /*done*/) override { return {}; }
-  [[nodiscard]] Result<void> Evict(EvictOrder /*order*/, AnswersDone /*done*/) override { return {}; }
-  [[nodiscard]] Result<void> Cordon(CordonOrder /*order*/, AnswersDone /*done*/) override { return {}; }
-  [[nodiscard]] Result<PromptMatch> Match(PromptQuery /*query*/) override { return PromptMatch(); }
-  void Cancel(RequestId /*id*/) override {}
-
-  std::vector<std::shared_ptr<GenerationObserver>> observers;
-};
 
 class Client final : public GenerationObserver {
  public:
@@ -60,7 +35,7 @@ class RecordTest : public testing::Test {
     const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
     path_ = std::filesystem::path(testing::TempDir()) / (name + ".jsonl");
     recorder_ = Recorder::Open({.path = path_}).value();
-    dispatcher_.emplace(inner_, *recorder_, clock_);
+    hook_ = RecordTo(*recorder_, clock_);
   }
 
   std::shared_ptr<Client> Submit(const std::vector<TokenId>& prompt, std::string tenant = "") {
@@ -69,20 +44,20 @@ class RecordTest : public testing::Test {
     model->name = "demo";
     model->block_tokens = kBlockTokens;
     spec.model = std::move(model);
-    spec.prompt = prompt;
-    spec.root = kRoot;
-    spec.block_hashes = HashBlocks(kRoot, prompt, kBlockTokens);
-    spec.tenant = std::move(tenant);
-    spec.session_hash = 77;
+    spec.generate.prompt = prompt;
+    spec.generate.root = kRoot;
+    spec.generate.block_hashes = HashBlocks(kRoot, prompt, kBlockTokens);
+    spec.generate.tenant = std::move(tenant);
+    spec.generate.session_hash = 77;
     auto client = std::make_shared<Client>();
-    submitted_.push_back(dispatcher_->Submit(std::move(spec), client).ok());
+    observers_.push_back(hook_(spec, client));
     return client;
   }
 
   void Answer(std::size_t request, std::vector<TokenId> tokens) {
-    inner_.observers[request]->OnTokens({.tokens = std::move(tokens)});
+    observers_[request]->OnTokens({.tokens = std::move(tokens)});
   }
-  void End(std::size_t request) { inner_.observers[request]->OnEnd({}); }
+  void End(std::size_t request) { observers_[request]->OnEnd({}); }
 
   std::string Written() {
     recorder_.reset();
@@ -92,11 +67,10 @@ class RecordTest : public testing::Test {
   }
 
   ManualClock clock_;
-  OneRequestDispatcher inner_;
   std::filesystem::path path_;
   std::unique_ptr<Recorder> recorder_;
-  std::optional<RecordingDispatcher> dispatcher_;
-  std::vector<bool> submitted_;
+  SubmitHook hook_;
+  std::vector<std::shared_ptr<GenerationObserver>> observers_;
 };
 
 std::vector<TokenId> Numbers(TokenId first, std::size_t count) {
@@ -151,21 +125,21 @@ TEST_F(RecordTest, NeitherNamesNorTokensAreWritten) {
 TEST_F(RecordTest, OnlyTheFirstChoiceIsTheAnswer) {
   (void)Submit(Numbers(1, 4));
   Answer(0, {5});
-  inner_.observers[0]->OnTokens({.tokens = {6, 7}, .choice = 1});
+  observers_[0]->OnTokens({.tokens = {6, 7}, .choice = 1});
   End(0);
   EXPECT_THAT(Written(), testing::HasSubstr("\"output\":1,"));
 }
 
 TEST_F(RecordTest, LogprobsGoThrough) {
   const auto client = Submit(Numbers(1, 4));
-  inner_.observers[0]->OnPromptLogprobs({{-1, 1, {}}, {-2, 1, {}}, {-3, 1, {}}});
+  observers_[0]->OnPromptLogprobs({{-1, 1, {}}, {-2, 1, {}}, {-3, 1, {}}});
   EXPECT_EQ(client->prompt_logprobs.size(), 3U);
   End(0);
 }
 
 TEST_F(RecordTest, WhatIsRefusedIsNotRecorded) {
-  (void)Submit({});
-  EXPECT_FALSE(submitted_[0]);
+  (void)Submit(Numbers(1, 4));
+  observers_.clear();  // no observer of a refused request is called
   EXPECT_EQ(Written(), "");
 }
 

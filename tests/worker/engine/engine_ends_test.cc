@@ -218,7 +218,7 @@ TEST_F(EngineTest, NorDoOthersThatShareBlocksWithIt) {
   Submit(GreedyRequest(0, prompts[0], 40));
   harness_->Step();
   for (const std::size_t other : {1U, 2U}) Submit(GreedyRequest(other, prompts[other], 25));
-  harness_->engine().Pin({.root = kRoot, .hashes = HashBlocks(kRoot, shared, 16)});
+  (void)harness_->engine().CarryOut(LinkId(0), wire::Pin{.root = kRoot, .hashes = HashBlocks(kRoot, shared, 16)});
   while (harness_->engine().HasWork() && !harness_->outcome(0).finish) harness_->Step();
   EXPECT_EQ(harness_->outcome(0).finish, FinishReason::kError);
   EXPECT_EQ(harness_->outcome(1).cached_token_count, 64U);

@@ -156,7 +156,7 @@ class EngineFuzz {
         order.what = wire::PromptToEvict{root, std::move(prompt), {}};
       }
     }
-    (void)harness_->engine().Evict(LinkId(0), std::move(order));
+    (void)harness_->engine().CarryOut(LinkId(0), std::move(order));
   }
 
   // Pins a part of a prompt that has been seen.
@@ -167,9 +167,10 @@ class EngineFuzz {
     if (hashes.empty()) return;
     hashes.resize(1 + rng_.Below(hashes.size()));
     if (rng_.Below(3) == 0) {
-      harness_->engine().Unpin({.root = root, .hashes = std::move(hashes)});
+      (void)harness_->engine().CarryOut(LinkId(0), wire::Unpin{.root = root, .hashes = std::move(hashes)});
     } else {
-      harness_->engine().Pin({.root = root, .hashes = std::move(hashes), .duration_ms = rng_.Below(5000)});
+      (void)harness_->engine().CarryOut(
+          LinkId(0), wire::Pin{.root = root, .hashes = std::move(hashes), .duration_ms = rng_.Below(5000)});
     }
   }
 

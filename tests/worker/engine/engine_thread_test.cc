@@ -194,30 +194,30 @@ TEST_F(EngineThreadTest, AnEndedLinkIsSeenInTheLoadOfAnIdleEngineToo) {
 
 TEST_F(EngineThreadTest, PinsAreReportedByAnIdleEngineToo) {
   thread_.Start();
-  ASSERT_TRUE(thread_.TryPost(PinCommand{LinkId(1), {{1, 2}, {{3, 4}}, 0}}));
+  ASSERT_TRUE(thread_.TryPost(OrderCommand{LinkId(1), wire::Pin{{1, 2}, {{3, 4}}, 0}}));
   EXPECT_TRUE(std::holds_alternative<StepReport>(NextOutput()));
-  ASSERT_TRUE(thread_.TryPost(UnpinCommand{LinkId(1), {{1, 2}, {{3, 4}}}}));
+  ASSERT_TRUE(thread_.TryPost(OrderCommand{LinkId(1), wire::Unpin{{1, 2}, {{3, 4}}}}));
   EXPECT_TRUE(std::holds_alternative<StepReport>(NextOutput()));
 }
 
 TEST_F(EngineThreadTest, AnswersFollowTheReportOfWhatTheyAnswer) {
   thread_.Start();
-  ASSERT_TRUE(thread_.TryPost(PinCommand{LinkId(3), {{1, 2}, {{3, 4}, {5, 6}}, 0, 9}}));
+  ASSERT_TRUE(thread_.TryPost(OrderCommand{LinkId(3), wire::Pin{{1, 2}, {{3, 4}, {5, 6}}, 0, 9}}));
   EXPECT_TRUE(std::holds_alternative<StepReport>(NextOutput()));
   const auto pinned = std::get<EngineAnswer>(NextOutput());
   EXPECT_EQ(pinned.link, LinkId(3));
   EXPECT_EQ(std::get<wire::PinAnswer>(pinned.answer), (wire::PinAnswer{9, 0, 2, 0}));
-  ASSERT_TRUE(thread_.TryPost(UnpinCommand{LinkId(3), {{1, 2}, {{3, 4}}, 10}}));
+  ASSERT_TRUE(thread_.TryPost(OrderCommand{LinkId(3), wire::Unpin{{1, 2}, {{3, 4}}, 10}}));
   EXPECT_TRUE(std::holds_alternative<StepReport>(NextOutput()));
   EXPECT_EQ(std::get<wire::PinAnswer>(std::get<EngineAnswer>(NextOutput()).answer), (wire::PinAnswer{10, 0, 0, 1}));
-  ASSERT_TRUE(thread_.TryPost(WantPrefixesCommand{LinkId(4), {11, 5, wire::PrefixTokens::kOmit}}));
+  ASSERT_TRUE(thread_.TryPost(OrderCommand{LinkId(4), wire::WantPrefixes{11, 5, wire::PrefixTokens::kOmit}}));
   EXPECT_TRUE(std::holds_alternative<StepReport>(NextOutput()));
   EXPECT_EQ(std::get<wire::Prefixes>(std::get<EngineAnswer>(NextOutput()).answer), (wire::Prefixes{11, {}}));
 }
 
 TEST_F(EngineThreadTest, AnEvictionIsAnsweredAfterTheReportOfItsLastStep) {
   thread_.Start();
-  ASSERT_TRUE(thread_.TryPost(EvictCommand{LinkId(3), {wire::PromptToEvict{{1, 2}, {5, 6, 7}, {}}, 9}}));
+  ASSERT_TRUE(thread_.TryPost(OrderCommand{LinkId(3), wire::Evict{wire::PromptToEvict{{1, 2}, {5, 6, 7}, {}}, 9}}));
   EXPECT_TRUE(std::holds_alternative<StepReport>(NextOutput()));
   const auto answer = std::get<EngineAnswer>(NextOutput());
   EXPECT_EQ(answer.link, LinkId(3));

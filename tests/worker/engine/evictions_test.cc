@@ -27,16 +27,16 @@ class EngineEvictionsTest : public EngineTest {
   }
   static wire::Evict Tenant(const std::string& name) { return {wire::TenantToEvict{name}, 7}; }
 
-  void Order(wire::Evict order) { EXPECT_EQ(harness_->engine().Evict(kLink, std::move(order)), std::nullopt); }
+  void Order(wire::Evict order) { EXPECT_EQ(harness_->engine().CarryOut(kLink, std::move(order)), std::nullopt); }
   // Steps until the answer is there.
   wire::EvictAnswer Answer() {
     for (int step = 0; step < 100; ++step) {
       const StepReport report = harness_->Step();
-      if (report.evictions.empty()) continue;
-      EXPECT_EQ(report.evictions.size(), 1U);
-      EXPECT_EQ(report.evictions[0].link, kLink);
-      EXPECT_EQ(report.evictions[0].answer.answer_id, 7U);
-      return report.evictions[0].answer;
+      if (report.answers.empty()) continue;
+      EXPECT_EQ(report.answers.size(), 1U);
+      EXPECT_EQ(report.answers[0].link, kLink);
+      EXPECT_EQ(AnswerIdOf(report.answers[0].answer), 7U);
+      return std::get<wire::EvictAnswer>(report.answers[0].answer);
     }
     ADD_FAILURE() << "no answer";
     return {};
@@ -194,7 +194,7 @@ TEST_F(EngineEvictionsTest, ALargeTenantTakesSeveralStepsWhileOthersRun) {
     for (const wire::CacheEvent& event : report.events) removed += event.removed.size();
     EXPECT_LE(removed, Engine::kErasedPerStep);
     EXPECT_EQ(report.load.step_decode_tokens, 1U);  // the other one goes on
-    if (!report.evictions.empty()) answer = report.evictions[0].answer;
+    if (!report.answers.empty()) answer = std::get<wire::EvictAnswer>(report.answers[0].answer);
   }
   EXPECT_EQ(steps, 3U);
   EXPECT_GE(answer->evicted_block_count, kBlocks - 10);
@@ -205,9 +205,9 @@ TEST_F(EngineEvictionsTest, ALargeTenantTakesSeveralStepsWhileOthersRun) {
 TEST_F(EngineEvictionsTest, OpenOrdersAreBounded) {
   for (std::size_t i = 0; i < Engine::kMaxEvictions; ++i) Order(Tenant("a"));
   const wire::EvictAnswer refused{.answer_id = 7, .outcome = wire::EvictOutcome::kRefused};
-  EXPECT_EQ(harness_->engine().Evict(kLink, Tenant("a")), refused);
+  EXPECT_EQ(harness_->engine().CarryOut(kLink, Tenant("a")), OrderReply(refused));
   EXPECT_TRUE(harness_->engine().HasWork());
-  EXPECT_EQ(harness_->Step().evictions.size(), Engine::kMaxEvictions);
+  EXPECT_EQ(harness_->Step().answers.size(), Engine::kMaxEvictions);
   EXPECT_FALSE(harness_->engine().HasWork());
   Order(Tenant("a"));
 }

@@ -231,11 +231,11 @@ TEST_F(SharingTest, PinnedPrefixesStayUnderAnyPressureAndGoWhenUnpinned) {
   const auto prompt = Text(128, 1);
   (void)CachedOf(prompt);
   wire::Pin pin{.root = kRoot, .hashes = HashBlocks(kRoot, prompt, 16), .duration_ms = 0};
-  harness_->engine().Pin(pin);
+  (void)harness_->engine().CarryOut(LinkId(0), pin);
   Flood(2048);
   EXPECT_EQ(harness_->Step().pinned_blocks, 8U);
   EXPECT_EQ(CachedOf(prompt), 127U);
-  harness_->engine().Unpin({.root = kRoot, .hashes = pin.hashes});
+  (void)harness_->engine().CarryOut(LinkId(0), wire::Unpin{.root = kRoot, .hashes = pin.hashes});
   Flood(2048);
   EXPECT_EQ(harness_->Step().pinned_blocks, 0U);
   EXPECT_EQ(CachedOf(prompt), 0U);
@@ -244,7 +244,8 @@ TEST_F(SharingTest, PinnedPrefixesStayUnderAnyPressureAndGoWhenUnpinned) {
 TEST_F(SharingTest, PinsEndByThemselvesAndTakeNoMoreThanTheirShare) {
   Make({.block_count = 32}, {.pinned_share_limit = 0.25});
   const auto prompt = Text(256, 1);
-  harness_->engine().Pin({.root = kRoot, .hashes = HashBlocks(kRoot, prompt, 16), .duration_ms = 60'000});
+  (void)harness_->engine().CarryOut(
+      LinkId(0), wire::Pin{.root = kRoot, .hashes = HashBlocks(kRoot, prompt, 16), .duration_ms = 60'000});
   (void)CachedOf(prompt);
   const StepReport report = harness_->Step();
   EXPECT_EQ(report.pinned_blocks, 8U);
@@ -257,7 +258,8 @@ TEST_F(SharingTest, PinsEndByThemselvesAndTakeNoMoreThanTheirShare) {
 TEST_F(SharingTest, ARequestThatNeedsThePinnedBlocksEndsThePins) {
   Make({.block_count = 16}, {.pinned_share_limit = 1.0});
   const auto prompt = Text(160, 1);
-  harness_->engine().Pin({.root = kRoot, .hashes = HashBlocks(kRoot, prompt, 16), .duration_ms = 0});
+  (void)harness_->engine().CarryOut(
+      LinkId(0), wire::Pin{.root = kRoot, .hashes = HashBlocks(kRoot, prompt, 16), .duration_ms = 0});
   (void)CachedOf(prompt);
   EXPECT_EQ(harness_->Serve(GreedyRequest(900, Text(200, 2), 20)).tokens.size(), 20U);
   EXPECT_EQ(harness_->totals().dropped_pins, 1U);

@@ -373,10 +373,10 @@ TEST_F(ForeignHostTest, ARestartedEngineHasNoBlocks) {
 }
 
 TEST_F(ForeignHostTest, TheEnginesCacheIsItsOwn) {
-  Post(PinCommand{kLink, {.root = {}, .hashes = {BlockHash{1, 2}, BlockHash{3, 4}}, .answer_id = 1}});
-  Post(UnpinCommand{kLink, {.root = {}, .hashes = {BlockHash{1, 2}}, .answer_id = 2}});
-  Post(EvictCommand{kLink, {.what = wire::TenantToEvict{"t"}, .answer_id = 3}});
-  Post(WantPrefixesCommand{kLink, {.answer_id = 4, .most = 5}});
+  Post(OrderCommand{kLink, wire::Pin{.root = {}, .hashes = {BlockHash{1, 2}, BlockHash{3, 4}}, .answer_id = 1}});
+  Post(OrderCommand{kLink, wire::Unpin{.root = {}, .hashes = {BlockHash{1, 2}}, .answer_id = 2}});
+  Post(OrderCommand{kLink, wire::Evict{.what = wire::TenantToEvict{"t"}, .answer_id = 3}});
+  Post(OrderCommand{kLink, wire::WantPrefixes{.answer_id = 4, .most = 5}});
   ASSERT_TRUE(TakeUntil([&] { return answers_.size() == 4; }));
   EXPECT_EQ(std::get<wire::PinAnswer>(answers_[0].answer), (wire::PinAnswer{.answer_id = 1, .refused_block_count = 2}));
   EXPECT_EQ(std::get<wire::PinAnswer>(answers_[1].answer).answer_id, 2U);

@@ -201,10 +201,7 @@ class Rig final : private LinkEffects {
   void Apply(SubmitCommand& command) { EXPECT_TRUE(engine_.Submit(command.link, std::move(command.request)).ok()); }
   void Apply(const CancelCommand& command) { engine_.Cancel(command.key); }
   void Apply(const CancelLinkCommand& command) { engine_.CancelLink(command.link); }
-  void Apply(const PinCommand& command) { engine_.Pin(command.pin); }
-  void Apply(const UnpinCommand& command) { engine_.Unpin(command.unpin); }
-  void Apply(const EvictCommand& command) { (void)engine_.Evict(command.link, command.evict); }
-  void Apply(const WantPrefixesCommand& command) { (void)engine_.MostUsed(command.want); }
+  void Apply(const OrderCommand& command) { (void)engine_.CarryOut(command.link, command.order); }
   void Apply(const NudgeCommand&) {}
   void Apply(const SnapshotCommand&) {
     EXPECT_FALSE(snapshot_wanted_) << "one is asked for at a time";

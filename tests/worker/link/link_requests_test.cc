@@ -63,15 +63,15 @@ TEST_F(LinkCoreTest, PassesPinsToTheEngine) {
   core_.OnMessage(kPeer, pin);
   core_.OnMessage(kPeer, unpin);
   ASSERT_EQ(effects_.commands.size(), 2U);
-  EXPECT_EQ(std::get<PinCommand>(effects_.commands[0]).pin, pin);
-  EXPECT_EQ(std::get<UnpinCommand>(effects_.commands[1]).unpin, unpin);
+  EXPECT_EQ(std::get<OrderCommand>(effects_.commands[0]).order, EngineOrder(pin));
+  EXPECT_EQ(std::get<OrderCommand>(effects_.commands[1]).order, EngineOrder(unpin));
 }
 
 TEST_F(LinkCoreTest, AnswersGoToTheLinkThatAsked) {
   BringUp(kPeer);
   BringUp(kOther);
   core_.OnMessage(kOther, wire::Pin{{1, 2}, {{3, 4}}, 0, 9});
-  const LinkId asked = effects_.TakeCommands<PinCommand>().at(0).link;
+  const LinkId asked = effects_.TakeCommands<OrderCommand>().at(0).link;
   effects_.sent.clear();
   const wire::PinAnswer answer{9, 0, 1, 0};
   core_.OnOutput(EngineAnswer{asked, answer});
@@ -83,7 +83,7 @@ TEST_F(LinkCoreTest, AnswersGoToTheLinkThatAsked) {
 TEST_F(LinkCoreTest, AnAnswerForAnEarlierLifeOfTheLinkIsDropped) {
   BringUp(kPeer);
   core_.OnMessage(kPeer, wire::WantPrefixes{9, 5, wire::PrefixTokens::kOmit});
-  const LinkId asked = effects_.TakeCommands<WantPrefixesCommand>().at(0).link;
+  const LinkId asked = effects_.TakeCommands<OrderCommand>().at(0).link;
   core_.OnMessage(kPeer, wire::WantHello{});
   core_.Tick();
   Welcome(kPeer, effects_.Take<wire::Hello>().at(0).epoch);
@@ -97,7 +97,7 @@ TEST_F(LinkCoreTest, EvictionsGoToTheEngineAndAreRefusedWithoutRoom) {
   BringUp(kPeer);
   const wire::Evict evict{wire::TenantToEvict{"a"}, 9};
   core_.OnMessage(kPeer, evict);
-  EXPECT_EQ(effects_.TakeCommands<EvictCommand>().at(0).evict, evict);
+  EXPECT_EQ(effects_.TakeCommands<OrderCommand>().at(0).order, EngineOrder(evict));
   effects_.sent.clear();
   effects_.inbox_is_full = true;
   core_.OnMessage(kPeer, evict);
@@ -176,7 +176,7 @@ TEST_F(LinkWithoutPrefixesTest, EveryRequestLeavesTheCacheAloneAndPinsAreDropped
   const auto submitted = effects_.TakeCommands<SubmitCommand>();
   ASSERT_EQ(submitted.size(), 1U);
   EXPECT_EQ(submitted[0].request.cache_mode, wire::CacheMode::kOff);
-  EXPECT_TRUE(effects_.TakeCommands<PinCommand>().empty());
+  EXPECT_TRUE(effects_.TakeCommands<OrderCommand>().empty());
 }
 
 TEST_F(LinkWithoutPrefixesTest, NoRouterIsToldWhatAnothersPromptWillLeave) {

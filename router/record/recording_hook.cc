@@ -1,4 +1,4 @@
-#include "router/record/recording_dispatcher.h"
+#include "router/record/recording_hook.h"
 
 #include <algorithm>
 #include <utility>
@@ -21,14 +21,14 @@ RequestRecord RecordOf(const GenerateSpec& spec, double arrival_seconds) {
   record.arrival_seconds = arrival_seconds;
   record.model = spec.model->name;
   record.block_tokens = spec.model->block_tokens;
-  record.input_token_count = static_cast<std::uint32_t>(spec.prompt.size());
-  record.prompt_blocks.reserve(spec.block_hashes.size());
-  for (const BlockHash hash : spec.block_hashes) record.prompt_blocks.push_back(hash.low);
-  record.last_hash = spec.block_hashes.empty() ? spec.root : spec.block_hashes.back();
-  const auto begin = static_cast<std::ptrdiff_t>(spec.block_hashes.size() * record.block_tokens);
-  record.open_tokens.assign(spec.prompt.begin() + begin, spec.prompt.end());
-  record.tenant_hash = HashOf(spec.tenant);
-  record.session_hash = spec.session_hash;
+  record.input_token_count = static_cast<std::uint32_t>(spec.generate.prompt.size());
+  record.prompt_blocks.reserve(spec.generate.block_hashes.size());
+  for (const BlockHash hash : spec.generate.block_hashes) record.prompt_blocks.push_back(hash.low);
+  record.last_hash = spec.generate.block_hashes.empty() ? spec.generate.root : spec.generate.block_hashes.back();
+  const auto begin = static_cast<std::ptrdiff_t>(spec.generate.block_hashes.size() * record.block_tokens);
+  record.open_tokens.assign(spec.generate.prompt.begin() + begin, spec.generate.prompt.end());
+  record.tenant_hash = HashOf(spec.generate.tenant);
+  record.session_hash = spec.generate.session_hash;
   return record;
 }
 
@@ -63,13 +63,12 @@ class RecordingObserver final : public GenerationObserver {
 
 }  // namespace
 
-RecordingDispatcher::RecordingDispatcher(Dispatcher& inner, Recorder& recorder, const Clock& clock)
-    : inner_(inner), recorder_(recorder), clock_(clock), start_(clock.Now()) {}
-
-Result<RequestId> RecordingDispatcher::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) {
-  RequestRecord record = RecordOf(spec, ToSeconds(clock_.Now() - start_));
-  return inner_.Submit(std::move(spec),
-                       std::make_shared<RecordingObserver>(std::move(observer), std::move(record), recorder_));
+SubmitHook RecordTo(Recorder& recorder, const Clock& clock) {
+  return
+      [&recorder, &clock, start = clock.Now()](const GenerateSpec& spec, std::shared_ptr<GenerationObserver> observer) {
+        RequestRecord record = RecordOf(spec, ToSeconds(clock.Now() - start));
+        return std::make_shared<RecordingObserver>(std::move(observer), std::move(record), recorder);
+      };
 }
 
 }  // namespace roost::router

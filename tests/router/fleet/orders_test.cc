@@ -1,5 +1,5 @@
 // Operators' questions to the fleet about prefixes: what a prompt would hit, the most used ones, and warm-ups.
-#include "router/fleet/prefix_orders.h"
+#include "router/fleet/orders.h"
 
 #include <gtest/gtest.h>
 
@@ -13,12 +13,12 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t kBlocks = 100;
 constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;
 
-class PrefixOrdersTest : public ::testing::Test {
+class OrdersTest : public ::testing::Test {
  protected:
   PromptMatch Match(const std::vector<TokenId>& prompt) {
     const std::vector<BlockHash> hashes = BlocksOf(prompt);
     return sim_.core
-        .Match({.model = sim_.core.FindModel("demo"),
+        .Match({.model = sim_.core.models()->Main("demo"),
                 .prompt_token_count = static_cast<std::uint32_t>(prompt.size()),
                 .block_hashes = hashes},
                sim_.Match(hashes), sim_.clock.Now())
@@ -27,11 +27,11 @@ class PrefixOrdersTest : public ::testing::Test {
 
   Result<void> Warm(const std::vector<TokenId>& prompt, WorkerChoice workers = {}, Duration time = 1h) {
     WarmOrder order{.spec = {}, .workers = std::move(workers), .deadline = sim_.clock.Now() + time};
-    order.spec.model = sim_.core.FindModel("demo");
-    order.spec.prompt = prompt;
-    order.spec.root = RootHash({});
-    order.spec.block_hashes = BlocksOf(prompt);
-    return sim_.core.Warm(order, sim_.Match(order.spec.block_hashes), sim_.clock.Now(), Done());
+    order.spec.model = sim_.core.models()->Main("demo");
+    order.spec.generate.prompt = prompt;
+    order.spec.generate.root = RootHash({});
+    order.spec.generate.block_hashes = BlocksOf(prompt);
+    return sim_.core.Send(order, sim_.Match(order.spec.generate.block_hashes), sim_.clock.Now(), Done());
   }
 
   AnswersDone Done() {
@@ -59,7 +59,7 @@ class PrefixOrdersTest : public ::testing::Test {
 
 // ---- match ----
 
-TEST_F(PrefixOrdersTest, AMatchTellsWhoHoldsWhatAndWhereARequestWouldGo) {
+TEST_F(OrdersTest, AMatchTellsWhoHoldsWhatAndWhereARequestWouldGo) {
   const FleetSim::Request request = sim_.Submit(prompt_, 4);
   sim_.Run();
   const std::string holder = request.observer->workers.front();
@@ -77,7 +77,7 @@ TEST_F(PrefixOrdersTest, AMatchTellsWhoHoldsWhatAndWhereARequestWouldGo) {
   EXPECT_FALSE(match.choice->ttft_seconds.has_value());  // no speed is known yet
 }
 
-TEST_F(PrefixOrdersTest, AMatchTellsWhatIsBeingComputed) {
+TEST_F(OrdersTest, AMatchTellsWhatIsBeingComputed) {
   const FleetSim::Request request = sim_.Submit(prompt_, 4);
   sim_.DeliverAll();
   const PromptMatch match = Match(prompt_);
@@ -93,7 +93,7 @@ std::vector<std::string> WorkersOfSix(std::string_view policy, int asked) {
   std::vector<std::string> workers;
   for (TokenId seed = 1; seed <= 6; ++seed) {
     const std::vector<TokenId> prompt = MakePrompt(seed, 40);
-    const PromptQuery query{sim.core.FindModel("demo"), 40, BlocksOf(prompt)};
+    const PromptQuery query{sim.core.models()->Main("demo"), 40, BlocksOf(prompt)};
     for (int i = 0; i < asked; ++i) {
       EXPECT_TRUE(sim.core.Match(query, sim.Match(query.block_hashes), sim.clock.Now()).ok());
     }
@@ -105,15 +105,15 @@ std::vector<std::string> WorkersOfSix(std::string_view policy, int asked) {
   return workers;
 }
 
-TEST_F(PrefixOrdersTest, AMatchLeavesNoTrace) {
+TEST_F(OrdersTest, AMatchLeavesNoTrace) {
   for (const char* policy : {"cache-aware", "round-robin"}) {
     EXPECT_EQ(WorkersOfSix(policy, 0), WorkersOfSix(policy, 1)) << policy;
   }
   EXPECT_EQ(sim_.core.pending_count(), 0U);
 }
 
-TEST_F(PrefixOrdersTest, AMatchWithoutAWorkerIsUnavailable) {
-  const auto model = sim_.core.FindModel("demo");
+TEST_F(OrdersTest, AMatchWithoutAWorkerIsUnavailable) {
+  const auto model = sim_.core.models()->Main("demo");
   sim_.Kill(a_);
   sim_.Kill(b_);
   sim_.Advance(3s);
@@ -122,10 +122,10 @@ TEST_F(PrefixOrdersTest, AMatchWithoutAWorkerIsUnavailable) {
 
 // ---- the most used ----
 
-TEST_F(PrefixOrdersTest, TheMostUsedAreAskedOfAllWorkers) {
+TEST_F(OrdersTest, TheMostUsedAreAskedOfAllWorkers) {
   a_.SetUsedPrefixes({{.hash = {1, 2}, .block_count = 3, .hits = 4, .first_tokens = {}, .last_tokens = {}}});
-  const PrefixesQuestion question{sim_.core.FindModel("demo"), 5, wire::PrefixTokens::kTell};
-  ASSERT_TRUE(sim_.core.MostUsed(question, sim_.clock.Now(), Done()).ok());
+  const PrefixesQuestion question{sim_.core.models()->Main("demo"), 5, wire::PrefixTokens::kTell};
+  ASSERT_TRUE(sim_.core.Send(question, {}, sim_.clock.Now(), Done()).ok());
   sim_.DeliverAll();
   ASSERT_EQ(done_count_, 1);
   ASSERT_EQ(answers_.size(), 2U);
@@ -138,7 +138,7 @@ TEST_F(PrefixOrdersTest, TheMostUsedAreAskedOfAllWorkers) {
 
 // ---- warm ----
 
-TEST_F(PrefixOrdersTest, AWarmUpIsComputedByAllAndAnsweredOnce) {
+TEST_F(OrdersTest, AWarmUpIsComputedByAllAndAnsweredOnce) {
   ASSERT_TRUE(Warm(prompt_).ok());
   sim_.DeliverAll();
   EXPECT_EQ(done_count_, 0);
@@ -152,7 +152,7 @@ TEST_F(PrefixOrdersTest, AWarmUpIsComputedByAllAndAnsweredOnce) {
   EXPECT_EQ(sim_.core.request_count(), 0U);
 }
 
-TEST_F(PrefixOrdersTest, WhatAWorkerHoldsIsNotComputedAgain) {
+TEST_F(OrdersTest, WhatAWorkerHoldsIsNotComputedAgain) {
   ASSERT_TRUE(Warm(prompt_, {PinTarget::kNamedWorkers, {"b"}}).ok());
   sim_.Run();
   EXPECT_TRUE(a_.received().empty());
@@ -165,7 +165,7 @@ TEST_F(PrefixOrdersTest, WhatAWorkerHoldsIsNotComputedAgain) {
   EXPECT_EQ(b_.received().size(), pieces);
 }
 
-TEST_F(PrefixOrdersTest, OfAPrefixThatIsHeldOnlyTheRestIsComputed) {
+TEST_F(OrdersTest, OfAPrefixThatIsHeldOnlyTheRestIsComputed) {
   const std::vector<TokenId> front(prompt_.begin(), prompt_.begin() + kTokens / 2);
   ASSERT_TRUE(Warm(front).ok());
   sim_.Run();
@@ -176,7 +176,7 @@ TEST_F(PrefixOrdersTest, OfAPrefixThatIsHeldOnlyTheRestIsComputed) {
       (WarmOutcome{.kind = WarmOutcome::Kind::kComputed, .block_count = kBlocks, .computed_tokens = kTokens / 2}));
 }
 
-TEST_F(PrefixOrdersTest, AWorkerThatIsBusyWithAnotherPrefixRefuses) {
+TEST_F(OrdersTest, AWorkerThatIsBusyWithAnotherPrefixRefuses) {
   ASSERT_TRUE(Warm(prompt_).ok());
   ASSERT_TRUE(Warm(MakePrompt(2, kTokens), {PinTarget::kNamedWorkers, {"a"}}).ok());
   sim_.CarryOutEffects();
@@ -185,7 +185,7 @@ TEST_F(PrefixOrdersTest, AWorkerThatIsBusyWithAnotherPrefixRefuses) {
   EXPECT_NE(OutcomeOf("a").reason, "");
 }
 
-TEST_F(PrefixOrdersTest, WhatAWorkerSaysAgainstAWarmUpIsTold) {
+TEST_F(OrdersTest, WhatAWorkerSaysAgainstAWarmUpIsTold) {
   a_.SetFull(true);
   ASSERT_TRUE(Warm(prompt_).ok());
   sim_.Run();
@@ -194,7 +194,7 @@ TEST_F(PrefixOrdersTest, WhatAWorkerSaysAgainstAWarmUpIsTold) {
   EXPECT_EQ(OutcomeOf("b").kind, WarmOutcome::Kind::kComputed);
 }
 
-TEST_F(PrefixOrdersTest, AWarmUpOfALostWorkerOrPastItsDeadlineHasNoAnswer) {
+TEST_F(OrdersTest, AWarmUpOfALostWorkerOrPastItsDeadlineHasNoAnswer) {
   ASSERT_TRUE(Warm(prompt_, {PinTarget::kNamedWorkers, {"a"}}).ok());
   sim_.Kill(a_);
   sim_.Advance(3s);
@@ -207,12 +207,12 @@ TEST_F(PrefixOrdersTest, AWarmUpOfALostWorkerOrPastItsDeadlineHasNoAnswer) {
   EXPECT_TRUE(std::holds_alternative<std::monostate>(answers_[0].reply));
 }
 
-TEST_F(PrefixOrdersTest, AWarmUpOfNoBlockIsRefused) {
+TEST_F(OrdersTest, AWarmUpOfNoBlockIsRefused) {
   EXPECT_EQ(Warm({1, 2, 3}).error().field, "prompt");
   EXPECT_EQ(Warm(prompt_, {PinTarget::kNamedWorkers, {"c"}}).error().field, "workers");
 }
 
-TEST_F(PrefixOrdersTest, WhoStopsEndsWarmUps) {
+TEST_F(OrdersTest, WhoStopsEndsWarmUps) {
   ASSERT_TRUE(Warm(prompt_).ok());
   sim_.CarryOutEffects();
   sim_.core.Shutdown();

@@ -1,5 +1,5 @@
-// Evictions on demand: an order is taken at any time, and carried out at the beginning of the steps after it, a bounded
-// number of blocks in each, one order after the other.
+// Orders on the cache. Pins and questions are carried out at once. An eviction is taken at any time, and carried out at
+// the beginning of the steps after it, a bounded number of blocks in each, one order after the other.
 #include <algorithm>
 #include <utility>
 
@@ -14,10 +14,34 @@ BlockChain ChainOf(const wire::PromptToEvict& prompt) {
 
 }  // namespace
 
-std::optional<wire::EvictAnswer> Engine::State::Evict(LinkId link, wire::Evict order) {
-  if (evictions.size() >= kMaxEvictions) {
-    return wire::EvictAnswer{.answer_id = order.answer_id, .outcome = wire::EvictOutcome::kRefused};
-  }
+wire::PinAnswer Engine::State::PinsOf(std::uint64_t answer_id, std::span<const BlockHash> hashes) const {
+  const PinCounts counts = cache.PinsOf(hashes);
+  return {.answer_id = answer_id,
+          .kept_block_count = counts.kept,
+          .awaited_block_count = counts.awaited,
+          .refused_block_count = counts.refused};
+}
+
+std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::Pin& pin) {
+  const Instant now = clock.Now();
+  scheduler.AdvanceTo(now);
+  cache.Pin(pin.hashes, After(pin.duration_ms, now));
+  return PinsOf(pin.answer_id, pin.hashes);
+}
+
+std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::Unpin& unpin) {
+  cache.Unpin(unpin.hashes);
+  return PinsOf(unpin.answer_id, unpin.hashes);
+}
+
+std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::WantPrefixes& want) {
+  return wire::Prefixes{.answer_id = want.answer_id, .prefixes = cache.MostUsed(want.most, want.tokens)};
+}
+
+// ---- evictions ----
+
+std::optional<OrderReply> Engine::State::CarryOut(LinkId link, wire::Evict order) {
+  if (evictions.size() >= kMaxEvictions) return Refusal(order);
   OpenEviction& eviction = evictions.emplace_back();
   eviction.link = link;
   eviction.order = std::move(order);
@@ -80,10 +104,9 @@ void Engine::State::ContinueEvictions(StepReport& report) {
     eviction.erased.freed += step.freed;
     eviction.erased.busy += step.busy;
     if (progress == EraseProgress::kUnfinished) return;
-    report.evictions.push_back({eviction.link,
-                                {.answer_id = eviction.order.answer_id,
-                                 .evicted_block_count = eviction.erased.freed,
-                                 .busy_block_count = eviction.erased.busy}});
+    report.answers.push_back({eviction.link, wire::EvictAnswer{.answer_id = eviction.order.answer_id,
+                                                               .evicted_block_count = eviction.erased.freed,
+                                                               .busy_block_count = eviction.erased.busy}});
     evictions.pop_front();
   }
 }

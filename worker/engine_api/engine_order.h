@@ -1,0 +1,54 @@
+// Orders of routers about an engine's cache, and its replies. A new order is one alternative here, with its name and
+// its refusal, and one CarryOut in the engine (engine/engine_orders.cc); links and threads only pass it on.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "common/wire/messages.h"
+
+namespace roost::worker {
+
+// Each has an answer_id, which its reply repeats. 0: no reply is wanted.
+using EngineOrder = std::variant<wire::Pin, wire::Unpin, wire::Evict, wire::WantPrefixes>;
+using OrderReply = std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer>;
+
+// Is this message of a router an order?
+template <typename Message>
+inline constexpr bool kIsEngineOrder =
+    std::is_same_v<Message, wire::Pin> || std::is_same_v<Message, wire::Unpin> ||
+    std::is_same_v<Message, wire::Evict> || std::is_same_v<Message, wire::WantPrefixes>;
+
+[[nodiscard]] inline std::string_view NameOf(const EngineOrder& order) {
+  constexpr std::string_view kNames[] = {"pin", "unpin", "evict", "prefixes"};
+  static_assert(std::size(kNames) == std::variant_size_v<EngineOrder>);
+  return kNames[order.index()];
+}
+
+[[nodiscard]] inline std::uint64_t AnswerIdOf(const OrderReply& reply) {
+  return std::visit([](const auto& each) { return each.answer_id; }, reply);
+}
+
+// The replies of an engine that carries out no order.
+[[nodiscard]] inline OrderReply Refusal(const wire::Pin& pin) {
+  return wire::PinAnswer{.answer_id = pin.answer_id,
+                         .refused_block_count = static_cast<std::uint32_t>(pin.hashes.size())};
+}
+// Nothing is pinned, so nothing has to be done.
+[[nodiscard]] inline OrderReply Refusal(const wire::Unpin& unpin) {
+  return wire::PinAnswer{.answer_id = unpin.answer_id};
+}
+[[nodiscard]] inline OrderReply Refusal(const wire::Evict& evict) {
+  return wire::EvictAnswer{.answer_id = evict.answer_id, .outcome = wire::EvictOutcome::kRefused};
+}
+[[nodiscard]] inline OrderReply Refusal(const wire::WantPrefixes& want) {
+  return wire::Prefixes{.answer_id = want.answer_id, .prefixes = {}};
+}
+[[nodiscard]] inline OrderReply RefusalOf(const EngineOrder& order) {
+  return std::visit([](const auto& each) { return Refusal(each); }, order);
+}
+
+}  // namespace roost::worker
