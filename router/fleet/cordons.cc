@@ -26,7 +26,7 @@ Result<void> Cordons::Order(const CordonOrder& order, Instant now, AnswersDone d
     return Error{ErrorCode::kNotFound, fmt::format("there is no worker '{}'", order.worker_id), "worker"};
   }
   Open open{order, now + kAnswerPatience, now + order.patience, std::move(done)};
-  if (!worker->hello.cordons) {
+  if (!worker->hello.features.contains(wire::Feature::kCordons)) {
     End(open, NotSupported{});
     return {};
   }

@@ -107,10 +107,6 @@ struct GenerateSpec {
   std::shared_ptr<ByteBudget::Guard> memory;
 };
 
-[[nodiscard]] inline bool WantsLogprobs(const GenerateSpec& spec) {
-  return spec.output_logprobs.has_value() || spec.prompt_logprobs.has_value();
-}
-
 struct Dispatched {
   std::string worker_id;
   Decision decision;

@@ -78,7 +78,8 @@ void PrefixOrders::Ask(std::span<Worker* const> workers, Message message, Instan
   message.answer_id = inquiries_.NextId();
   std::vector<Inquiries::Asked> asked;
   for (const Worker* worker : workers) {
-    asked.push_back({.worker_id = worker->hello.worker_id, .is_awaited = worker->hello.answers});
+    asked.push_back(
+        {.worker_id = worker->hello.worker_id, .is_awaited = worker->hello.features.contains(wire::Feature::kAnswers)});
     effects_.Send(worker->identity, message);
   }
   inquiries_.Begin(message.answer_id, std::move(asked), now + kAnswerPatience, std::move(done));
@@ -197,8 +198,9 @@ Result<void> PrefixOrders::Evict(const EvictOrder& order, Instant now, AnswersDo
 // A worker whose revision the order lacks has just joined: no request was sent to it yet.
 Inquiries::Asked PrefixOrders::EvictAt(const EvictOrder& order, Worker& worker, std::uint64_t inquiry) {
   Inquiries::Asked asked{.worker_id = worker.hello.worker_id, .is_awaited = false};
-  const bool is_block = std::holds_alternative<wire::BlockToEvict>(order.what);
-  if (!worker.hello.evicts || (is_block && !worker.hello.evicts_blocks)) {
+  wire::Features needs{wire::Feature::kEvicts};
+  if (std::holds_alternative<wire::BlockToEvict>(order.what)) needs.insert(wire::Feature::kEvictsBlocks);
+  if (!worker.hello.features.contains(needs)) {
     asked.known = NotSupported{};
     return asked;
   }

@@ -21,12 +21,7 @@ std::optional<Placement> RequestBook::FindPlace(PlacementQuery query, Admission 
 }
 
 RouteQuery RequestBook::WishesOf(const GenerateSpec& spec) {
-  return {.sample_count = spec.sample_count,
-          .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
-          .needs_logprobs = WantsLogprobs(spec),
-          .needs_min_output_tokens = spec.min_output_tokens > 0,
-          .is_constrained = spec.constraint.has_value(),
-          .adapter = spec.model->adapter()};
+  return {.sample_count = spec.sample_count, .needs = wire::NeedsOf(spec), .adapter = spec.model->adapter()};
 }
 
 bool RequestBook::MayBeTaken(const Request& request) {
