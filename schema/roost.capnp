@@ -1,18 +1,19 @@
 # The wire between router and worker. One message per ZeroMQ frame, unpacked, in Cap'n Proto's stream framing.
 #
-# This file is the manual of the protocol; common/wire/messages.h has the same names as plain values. Fields are only
-# ever added; a number is never used again.
+# This file is the manual of the protocol, and the only description of a message: schema/generator makes from it the
+# plain values with these comments (common/wire/messages.h), their encoder and decoder, and the random messages of the
+# tests. annotations.capnp says what the words behind $ mean. Fields are only ever added; a number is never used again.
 #
 # Versions: hello and welcome tell each side's version. Peers of one major version understand each other; what a newer
-# worker can do more is told by flags of its hello, and a router uses no more than that. A receiver tolerates what it
-# does not know, and no such value costs the link:
+# worker can do more is told by the features in its hello, and a router uses no more than that. A receiver tolerates what
+# it does not know, and no such value costs the link:
 #
 #   another major version in a hello or welcome   refused, with both versions in the log of each side
 #   a field                                       ignored
 #   a member of WorkerMessage or RouterMessage    ignored and counted
 #   a member of CacheEvent                        ignored; if it changed the blocks, the load's digest shows it, and a
 #                                                 snapshot repairs the router's view
-#   a member of TokenEvent.state                  running
+#   a member of TokenEvent.finish                 running
 #   ErrorCode                                     internal
 #   FinishReason                                  that request fails with `internal`
 #   CacheMode                                     off
@@ -31,9 +32,9 @@
 #     │ ◄───────────────────────────────────────────────────────────────── │
 #     │   generate, cancel, pin, ping    step n+1, n+2, …                   one per engine step, and every 250 ms
 #     │ ◄─────────────────────────────────────────────────────────────────►│
-#     │   pin, wantPrefixes              pinAnswer, prefixes                to a worker that answers (Hello.answers)
-#     │   evict                          evictAnswer                        to a worker that evicts (Hello.evicts)
-#     │   cordon                         step with Load.cordoned            to a worker that knows it (Hello.cordons)
+#     │   pin, wantPrefixes              pinAnswer, prefixes                if it `answers` (Hello.features)
+#     │   evict                          evictAnswer                        if it `evicts`
+#     │   cordon                         step with Load.cordoned            if it `cordons`
 #     │                                  adapters                           when they are others than before
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #
@@ -49,17 +50,130 @@
 # ignored. Only the hello says who a worker is; all later messages of that connection are this worker's. On a link with
 # keys (CURVE) the key must allow the hello's workerId and model; otherwise the router answers refused.
 #
-# Limits (common/wire/codec.h has the numbers): bytes per frame, nesting, traversal, lengths of lists and texts. A
-# message over a limit is malformed. The receiver counts a malformed message and drops the link, but never ends the
-# process.
+# Limits: bytes per frame, nesting, traversal, lengths of lists and texts, ranges of numbers. A message over a limit is
+# malformed. The receiver counts a malformed message and drops the link, but never ends the process.
 @0x8995c1aacb79d859;
 
 using Cxx = import "/capnp/c++.capnp";
+using import "annotations.capnp".above;
+using import "annotations.capnp".after;
+using import "annotations.capnp".check;
+using import "annotations.capnp".choice;
+using import "annotations.capnp".cut;
+using import "annotations.capnp".cxx;
+using import "annotations.capnp".enoughIf;
+using import "annotations.capnp".form;
+using import "annotations.capnp".least;
+using import "annotations.capnp".local;
+using import "annotations.capnp".most;
+using import "annotations.capnp".mostEntries;
+using import "annotations.capnp".named;
+using import "annotations.capnp".omitEmpty;
+using import "annotations.capnp".optional;
+using import "annotations.capnp".presentIf;
+using import "annotations.capnp".text;
+using import "annotations.capnp".unknown;
+using import "annotations.capnp".valuesIn;
+using import "annotations.capnp".valuesInclude;
 $Cxx.namespace("roost::schema");
+$valuesIn("roost::wire");
+$valuesInclude(["common/base/enum_set.h", "common/base/error.h", "common/base/ids.h", "common/prefix/block_hash.h",
+                "common/wire/step_tokens.h", "common/wire/version.h"]);
+
+# ---- limits ----
+
+struct WireLimits {
+  # The limits of a message. The sender keeps to them; the receiver refuses a message over a limit.
+
+  const maxFrameBytes :UInt64 = 67108864;
+  # 64 MiB: a Tokenizer.
+
+  const maxPlainFrameBytes :UInt64 = 16777216;
+  # 16 MiB: every other message.
+
+  const maxTokenizerBytes :UInt64 = 67043328;
+  # A frame less 64 KiB: each text of a Tokenizer.
+
+  const maxTextBytes :UInt64 = 4096;
+  # Names, digests, error messages.
+
+  const maxWorkerIdBytes :UInt64 = 200;
+  # ZeroMQ allows 255.
+
+  const maxTenantBytes :UInt64 = 200;
+  const maxAdapterBytes :UInt64 = 200;
+  const maxPromptTokens :UInt64 = 1048576;
+  const maxPromptHashes :UInt64 = 262144;
+  # Of blocks of 4 tokens.
+
+  const maxStopTokens :UInt64 = 1024;
+  const maxLogitBiases :UInt64 = 1024;
+  const maxTokensPerEvent :UInt64 = 65536;
+  const maxPromptLogprobsPerEvent :UInt64 = 4096;
+  # Positions.
+
+  const maxHashesPerRun :UInt64 = 65536;
+  const maxSnapshotHashes :UInt64 = 4096;
+  # Hashes in all runs of one snapshot chunk. A router applies a chunk in one go, so this limits how long others wait.
+
+  const maxListItems :UInt64 = 65536;
+  # Events of a step.
+
+  const maxNesting :Int32 = 8;
+  # Of structs and lists.
+
+  const minStepSeconds :Float64 = 1e-7;
+  const maxStepSeconds :Float64 = 1e6;
+  const maxTokensPerSecond :Float64 = 1e9;
+  # Limits of what a worker reports about itself. They are far above what a real engine reports.
+
+  const maxTokensOfAWorker :UInt64 = 281474976710656;
+  # Queued, or in running contexts: 2^48.
+}
+
+const maxTopLogprobs :UInt32 = 20;
+# The likeliest tokens that a request may ask for at each position.
+
+const leastLogprob :Float32 = -9999;
+# Stands for all smaller ones.
+
+const maxAdapters :UInt64 = 1024;
+# Of one worker.
+
+const maxOtherPrompts :UInt64 = 1024;
+# In one report.
+
+const maxOtherHashes :UInt64 = 65536;
+# Of all reported prompts at one time: 1 MiB.
+
+const maxRouters :UInt32 = 1024;
+# That one worker serves.
+
+const maxUsedPrefixes :UInt32 = 1000;
+# In one answer.
+
+const minRepetitionPenalty :Float32 = 0.01;
+const maxRepetitionPenalty :Float32 = 100;
+const maxPenalty :Float32 = 2;
+# Of presence and frequency, on both sides of 0.
+
+const maxLogitBias :Float32 = 100;
+# On both sides of 0.
+
+const maxPriority :UInt32 = 100;
+# Of requests and of blocks.
+
+const maxSampleCount :UInt32 = 64;
+const maxKeepMs :UInt64 = 31622400000;
+# 366 days: adding it to any clock's time does not wrap around.
+
+const maxConstraintBytes :UInt64 = 262144;
+const maxReleaseBytes :UInt64 = 64;
+const maxHostBytes :UInt64 = 255;
 
 # ---- values ----
 
-struct BlockHash {
+struct BlockHash $cxx(type = "BlockHash", existing = true) {
   # 128 bits that name a KV block: SHA-256 over the parent's hash and the block's tokens, cut to its first 16 bytes. See
   # common/prefix/block_hash.h. An all-zero hash is a valid value.
 
@@ -70,18 +184,18 @@ struct BlockHash {
   # Bytes 8 to 15. The router's index keys on this half.
 }
 
-struct Error {
+struct Error $cxx(type = "Error", existing = true) $named("error") {
   code @0 :ErrorCode = internal;
   # The kind of failure, from the list that both daemons share. A receiver takes an unknown code as `internal`.
 
-  message @1 :Text;
+  message @1 :Text $cut $most(.WireLimits.maxTextBytes);
   # A clause for people. Never contains text of a prompt.
 
-  field @2 :Text;
+  field @2 :Text $cut $most(.WireLimits.maxTextBytes);
   # The part of the request that is wrong; may be empty.
 }
 
-enum ErrorCode {
+enum ErrorCode $cxx(type = "ErrorCode", existing = true) {
   # The rows of common/base/error.cc.
 
   invalidArgument @0;
@@ -97,7 +211,7 @@ enum ErrorCode {
   deadlineExceeded @10;
   cancelled @11;
   dataLoss @12;
-  internal @13;
+  internal @13 $unknown;
   modelNotFound @14;
   unsupportedMediaType @15;
   permissionDenied @16;
@@ -105,6 +219,8 @@ enum ErrorCode {
 }
 
 enum FinishReason {
+  # `stop` and `length` end one choice of a request; the request ends with its last choice.
+
   stop @0;
   # A stop token was drawn. It is not among the tokens sent; see TokenEvent.stopToken.
 
@@ -140,16 +256,16 @@ enum ConstraintKind {
   # A structural tag in JSON, in xgrammar's form: free text in which certain tags start a constrained part.
 }
 
-struct Constraint {
+struct Constraint $named("constraint") {
   # The rule that the whole output of each choice must match. The worker draws no token that would violate it, and a
   # stop token only where the output may end. ignoreEos does not keep an output from ending where nothing else can
   # follow. The prompt's last firstOutputIndex tokens are output that was already generated under the constraint.
 
   kind @0 :ConstraintKind;
-  text @1 :Text;
+  text @1 :Text $most(.maxConstraintBytes);
   # At most 262,144 bytes. The worker checks it too, and refuses what it can not enforce with invalidArgument.
 
-  field @2 :Text;
+  field @2 :Text $text(line) $most(.WireLimits.maxTextBytes);
   # The part of the client's request that errors about the text name.
 }
 
@@ -157,25 +273,25 @@ enum CacheMode {
   # A request's use of the worker's prefix cache.
 
   on @0;
-  off @1;
+  off @1 $unknown;
   # It neither uses cached blocks nor leaves any: its whole prompt is computed, and its blocks are freed when it ends.
   # Its own choices still share blocks.
 }
 
-struct Retention {
+struct Retention $named("retention") {
   # A hint how valuable a request's blocks are and for how long, in addition to what the eviction policy derives from
   # their use. The worker may limit it, and ignores it when the pool needs the blocks; a pin is stronger. A block of
   # several requests keeps the strongest of their hints. A block with children counts as at least as valuable as they
   # are.
 
-  promptPriority @0 :UInt8 = 35;
+  promptPriority @0 :UInt8 = 35 $most(.maxPriority);
   # Priority of the prompt's blocks: 0 is evicted first, 100 last. 35: the same as without a hint.
 
-  promptDurationMs @1 :UInt64 = 0;
+  promptDurationMs @1 :UInt64 = 0 $most(.maxKeepMs);
   # The time for which the priority holds after the request's end. 0: no hint for the prompt's blocks. At most 366 days.
 
-  decodePriority @2 :UInt8 = 35;
-  decodeDurationMs @3 :UInt64 = 0;
+  decodePriority @2 :UInt8 = 35 $most(.maxPriority);
+  decodeDurationMs @3 :UInt64 = 0 $most(.maxKeepMs);
   # The same for the blocks that the output fills.
 }
 
@@ -198,157 +314,185 @@ struct WorkerMessage {
   }
 }
 
-struct Hello {
-  # The worker's identity, and the model that it serves. Begins an epoch.
+struct Hello $check {
+  # The worker's identity, and the model that it serves. Begins an epoch. A hello of another major version is read as
+  # far as its epoch: enough to refuse it.
 
-  protocolVersion @0 :UInt32;
-  # Major version, now 2. Any other is refused. This field, workerId and epoch stay as they are in all major versions,
-  # so that the refusal can name the worker and reach it.
+  version :group $cxx(type = "PeerVersion", existing = true) {
+    major @0 :UInt32;
+    # Now 2. Any other is refused. This field, workerId and epoch stay as they are in all major versions, so that the
+    # refusal can name the worker and reach it.
 
-  workerId @1 :Text;
+    minor @28 :UInt32 = 0;
+    # Now 4. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
+    # told their version.
+
+    release @29 :Text $text(line) $most(.maxReleaseBytes) $omitEmpty;
+    # Version of the program, for logs: at most 64 bytes without control characters. May be empty.
+  }
+
+  workerId @1 :Text $text(label) $most(.WireLimits.maxWorkerIdBytes);
   # Stable name: 1 to 200 bytes of UTF-8 without control characters. Only one process at a time uses a name; see
   # processId.
 
-  epoch @2 :UInt64;
+  processId @21 :UInt64;
+  # Random, different for each process. Not 0. A hello from the process that already has the name moves its link to the
+  # new connection. Another process is refused until the earlier one has left, is lost, or was silent for two seconds.
+
+  epoch @2 :UInt64 $least(1) $enoughIf("IsOfAnotherMajor");
   # Different from all earlier ones of this worker, across restarts too. Receivers only compare for equality. Not 0.
 
-  model @3 :Text;
+  model @3 :Text $text(label) $most(.WireLimits.maxTextBytes);
   # The name that clients ask for. Not empty.
 
-  fingerprint @4 :Text;
+  fingerprint @4 :Text $text(line) $most(.WireLimits.maxTextBytes);
   # Covers config, tokenizer and weights. Workers with one model name and different fingerprints are two revisions of
   # the model: they share no blocks, and do not continue each other's requests.
 
-  kvDtype @5 :Text;
+  kvDtype @5 :Text $text(line) $most(.WireLimits.maxTextBytes);
   # "f32" or "bf16": part of block identity.
 
   blockTokens @6 :UInt32;
   # Tokens per block: a power of two from 4 to 256.
 
-  blockCount @7 :UInt32;
+  blockCount @7 :UInt32 $least(1);
   # Blocks in the pool, at least 1.
 
-  maxContextTokens @8 :UInt32;
+  maxContextTokens @8 :UInt32 $least(1);
   # Prompt and output of one request together.
 
   maxRunningRequests @9 :UInt32;
   # The most sequences in one batch.
 
-  tokenizerDigest @10 :Text;
+  tokenizerDigest @10 :Text $text(line) $most(.WireLimits.maxTextBytes);
   # SHA-256 of the tokenizer bundle in hexadecimal. A router without this bundle asks for it: wantTokenizer.
 
-  defaultTemperature @11 :Float32 = 1;
-  defaultTopP @12 :Float32 = 1;
-  defaultTopK @13 :UInt32 = 0;
-  # The model's own sampling defaults, for requests that set none. topK 0: no limit.
+  sampling :group $cxx(type = "SamplingDefaults") {
+    # The model's own sampling defaults (its generation_config.json), for requests that set none.
+
+    temperature @11 :Float32 = 1 $least(0);
+    topP @12 :Float32 = 1 $above(0) $most(1);
+    topK @13 :UInt32 = 0;
+    # 0: no limit.
+
+    minP @17 :Float32 = 0 $least(0) $most(1);
+    repetitionPenalty @18 :Float32 = 1 $least(.minRepetitionPenalty) $most(.maxRepetitionPenalty);
+  }
 
   maxBatchTokens @14 :UInt32 = 0;
   # Token budget of one engine step: the size of the chunks of a prefill. 0: not reported.
-
-  maxSampleCount @15 :UInt32 = 1;
-  # The largest Generate.sampleCount that the worker supports. A router sends it no larger one. Not 0.
-
-  sendsCacheEvents @16 :Bool = true;
-  # False: steps have no cache events, and the worker never sends a snapshot. Its load still counts cached blocks. The
-  # router then predicts the cache from what it sent to the worker itself.
-
-  defaultMinP @17 :Float32 = 0;
-  defaultRepetitionPenalty @18 :Float32 = 1;
-  # More of the model's own sampling defaults.
-
-  fullSampling @19 :Bool = false;
-  # The worker knows Generate.minP, the penalties and the bias. A router sends a request with one of these only to such
-  # a worker, because others would silently ignore it.
 
   ageingTokens @20 :UInt32 = 0;
   # Waiting prompts of equal priority run in the order of their uncached tokens, fewest first; a second of waiting
   # counts as this many tokens less. 0: another order, or not reported; then a router assumes that everything that waits
   # runs first.
 
-  processId @21 :UInt64;
-  # Random, different for each process. Not 0. A hello from the process that already has the name moves its link to the
-  # new connection. Another process is refused until the earlier one has left, is lost, or was silent for two seconds.
+  maxSampleCount @15 :UInt32 = 1 $least(1);
+  # The largest Generate.sampleCount that the worker supports. A router sends it no larger one. Not 0.
 
-  answers @22 :Bool = false;
-  # The worker answers a pin, an unpin and a wantPrefixes with an answerId. A router does not wait for answers of other
-  # workers.
+  features :group $form(set) $cxx(type = "Feature") {
+    # What the worker knows beyond the first release. A router sends a request only to a worker that has every feature
+    # which the request needs, because others would silently ignore a part of it; it sends no order to a worker that
+    # does not know it, and says so.
+
+    fullSampling @19 :Bool = false;
+    # Generate.sampling.minP, the penalties and the bias.
+
+    logprobs @24 :Bool = false;
+    # Generate.outputLogprobs and promptLogprobs.
+
+    minOutputTokens @25 :Bool = false;
+    # Generate.minOutputTokens.
+
+    constrainsOutput @26 :Bool = false;
+    # Generate.constraint.
+
+    answers @22 :Bool = false;
+    # It answers a pin, an unpin and a wantPrefixes with an answerId. A router does not wait for answers of other
+    # workers.
+
+    evicts @27 :Bool = false;
+    # Evict.
+
+    cordons @30 :Bool = false;
+    # Cordon.
+
+    evictsBlocks @38 :Bool = false;
+    # Evict.block.
+  }
+
+  sendsCacheEvents @16 :Bool = true;
+  # False: steps have no cache events, and the worker never sends a snapshot. Its load still counts cached blocks. The
+  # router then predicts the cache from what it sent to the worker itself.
 
   keepsPrefixes @23 :Bool = true;
   # False: the worker looks up no blocks and keeps none after a request. A router expects no cached tokens from it, and
   # chooses it only by its load.
 
-  logprobs @24 :Bool = false;
-  # The worker knows Generate.outputLogprobs and promptLogprobs. A router sends a request with one of these only to such
-  # a worker.
-
-  minOutputTokens @25 :Bool = false;
-  # The same for Generate.minOutputTokens.
-
-  constrainsOutput @26 :Bool = false;
-  # The worker knows Generate.constraint. A router sends a request with a constraint only to such a worker, because
-  # others would answer with any text.
-
-  evicts @27 :Bool = false;
-  # The worker knows Evict. A router sends none to a worker that does not, and says so.
-
-  protocolMinor @28 :UInt32 = 0;
-  # Minor version, now 4. Only for logs: the flags of this message decide what a router may send. 0: a worker of before
-  # routers told their version.
-
-  release @29 :Text;
-  # Version of the program, for logs: at most 64 bytes without control characters. May be empty.
-
-  cordons @30 :Bool = false;
-  # The worker knows Cordon. A router sends none to a worker that does not, and says so.
-
-  adapters @31 :List(Text);
+  adapters @31 :List(Text) $text(label) $most(.WireLimits.maxAdapterBytes) $mostEntries(.maxAdapters) $omitEmpty
+      $after(1);
   # The LoRA adapters that the worker serves beside its model, by the names that clients ask for: at most 1,024, each of
   # 1 to 200 bytes of UTF-8 without control characters. A router sends Generate.adapter only to a worker that names it.
 
-  host @32 :Text;
+  host @32 :Text $text(line) $most(.maxHostBytes) $omitEmpty;
   # Name of the machine, container or pod that the worker runs in, for operators: at most 255 bytes without control
   # characters. May be empty.
 
-  machine @33 :UInt64 = 0;
-  # Equal for all workers of one machine, in whatever containers, and different for each start of each machine. 0: not
-  # told.
+  compute :group $cxx(type = "ComputeShare") {
+    # The processors that a worker computes on. Zeros: not told.
 
-  computeThreads @34 :UInt32 = 0;
-  # Threads that compute on the machine's processors. 0: it computes elsewhere, or not told.
+    threads @34 :UInt32 = 0;
+    # Threads that compute on the machine's processors. 0: it computes elsewhere, or not told.
 
-  machineCores @35 :UInt32 = 0;
-  # Processors of the machine. 0: not told.
+    machine @33 :UInt64 = 0;
+    # Equal for all workers of one machine, in whatever containers, and different for each start of each machine. 0: not
+    # told.
 
-  cpuGroup @36 :UInt64 = 0;
-  cpuGroupCores @37 :UInt32 = 0;
-  # Equal for workers of a machine that are limited to the same part of its processors, by one quota or one set of
-  # processors, and how many these may use together. 0: no such limit, or not told.
+    machineCores @35 :UInt32 = 0;
+    # Processors of the machine. 0: not told.
 
-  evictsBlocks @38 :Bool = false;
-  # The worker knows Evict.block. A router sends it to no other worker, and says so.
+    cpuGroup @36 :UInt64 = 0;
+    cpuGroupCores @37 :UInt32 = 0;
+    # Equal for workers of a machine that are limited to the same part of its processors, by one quota or one set of
+    # processors, and how many these may use together. 0: no such limit, or not told.
+  }
 }
 
 struct TokenLogprobs {
   # Log probabilities at one position of a text: the log softmax in f32 of the model's logits, before biases, penalties,
   # temperature and all other steps of sampling. From -9999, which stands for all smaller values, to 0.
 
-  logprob @0 :Float32;
+  logprob @0 :Float32 $least(.leastLogprob) $most(0);
   # The log probability of the token at this position.
 
-  rank @1 :UInt32;
+  rank @1 :UInt32 $least(1) $cxx(initial = "1");
   # Its place among all tokens: 1 is the likeliest. Among equally likely tokens the lower id comes first.
 
-  topTokens @2 :List(UInt32);
-  topLogprobs @3 :List(Float32);
-  # The likeliest tokens in that order, as many as the request asked for, at most 20.
+  top :group $form(columns) $cxx(type = "TokenLogprob") {
+    # The likeliest tokens in that order, as many as the request asked for, at most 20.
+
+    topTokens @2 :List(UInt32) $most(.maxTopLogprobs) $omitEmpty $cxx(name = "token");
+    topLogprobs @3 :List(Float32) $least(.leastLogprob) $most(0) $omitEmpty $cxx(name = "logprob");
+  }
 }
 
-struct TokenEvent {
+struct TokenEvent $check {
   # The progress of one choice of a request in one step. A request has `sampleCount` choices.
 
-  requestId @0 :UInt64;
-  tokens @1 :List(UInt32);
+  requestId @0 :UInt64 $cxx(type = "RequestId");
+  choice @9 :UInt32 = 0 $most(63);
+  # The number of the output within the request: 0 to sampleCount - 1.
+
+  tokens @1 :List(UInt32) $most(.WireLimits.maxTokensPerEvent) $cxx(type = "StepTokens");
   # In order of generation. May be empty in an event that only ends a choice or a request.
+
+  logprobs @12 :List(TokenLogprobs) $most(.WireLimits.maxTokensPerEvent) $omitEmpty $after(1);
+  # One for each of the tokens, in their order, if the request has outputLogprobs. Empty otherwise.
+
+  promptLogprobs @13 :List(TokenLogprobs) $most(.WireLimits.maxPromptLogprobsPerEvent) $omitEmpty $after(2);
+  # If the request has promptLogprobs: of the prompt's tokens from the second on, in order, in pieces of at most 4,096
+  # as they are computed. The last piece comes at the latest with the request's first token, or with the end of its
+  # first choice. Only in events of choice 0, with or without tokens.
 
   cachedTokenCount :union {
     # Prompt tokens whose KV came from the cache. Set once: in the request's first event with tokens, or in its last
@@ -360,59 +504,48 @@ struct TokenEvent {
   queueWaitSeconds :union {
     # From receipt to the first step that computed part of the request. Set together with cachedTokenCount.
     absent @4 :Void;
-    seconds @5 :Float64;
+    seconds @5 :Float64 $least(0);
   }
 
-  state :union {
-    running @6 :Void;
-    finished @7 :FinishReason;
+  finish :union {
     # The choice's last event; nothing follows for it. `stop` and `length` end only this choice; the request ends with
     # its last choice. `cancelled` and `error` end the request: they are sent once, for any one choice, and nothing
     # follows for this request.
+    running @6 :Void;
+    finished @7 :FinishReason;
   }
 
-  error @8 :Error;
-  # Only with finished = error.
-
-  choice @9 :UInt32 = 0;
-  # The number of the output within the request: 0 to sampleCount - 1.
-
   stopToken :union {
-    # Only with finished = stop: the token that was drawn.
+    # Only with finished = stop: the token that was drawn, if the worker reports it.
     absent @10 :Void;
     token @11 :UInt32;
   }
 
-  logprobs @12 :List(TokenLogprobs);
-  # One for each of the tokens, in their order, if the request has outputLogprobs. Empty otherwise.
-
-  promptLogprobs @13 :List(TokenLogprobs);
-  # If the request has promptLogprobs: of the prompt's tokens from the second on, in order, in pieces of at most 4,096
-  # as they are computed. The last piece comes at the latest with the request's first token, or with the end of its
-  # first choice. Only in events of choice 0, with or without tokens.
+  error @8 :Error $optional;
+  # Only with finished = error.
 }
 
-struct StoredRun {
+struct StoredRun $named("run") {
   # Blocks that became ready, consecutive in one chain.
 
   firstPosition @0 :UInt32;
   # Position of hashes[0], counted in blocks from the chain's front. Its parent is already stored.
 
-  hashes @1 :List(BlockHash);
+  hashes @1 :List(BlockHash) $most(.WireLimits.maxHashesPerRun);
 }
 
-struct CacheEvent {
+struct CacheEvent $form(kinds) {
   # Receivers apply events in the order sent, stored runs front to back, and removed lists in the order given. So in the
   # receiver's view, every block's parent is present at every instant.
 
   union {
     stored @0 :StoredRun;
-    removed @1 :List(BlockHash);
+    removed @1 :List(BlockHash) $most(.WireLimits.maxHashesPerRun);
     # Each is a leaf at the time it is removed.
   }
 }
 
-struct OtherPrompt {
+struct OtherPrompt $named("otherPrompts") {
   # A prompt that another router sent.
 
   uncachedTokens @0 :UInt32;
@@ -424,22 +557,22 @@ struct OtherPrompt {
   id @2 :UInt64 = 0;
   # The worker's own id for this prompt, so that lists can be compared. 0: none.
 
-  hashes @3 :List(BlockHash);
+  hashes @3 :List(BlockHash) $most(.maxOtherHashes) $omitEmpty;
   # Hashes of its whole blocks, front to back, so that prompts with the same prefix can follow it to this worker while
   # it is computed. Sent once: they hold as long as every later list of this epoch has the id. Empty otherwise, and for
   # a prompt that leaves no blocks in the cache. At most 65,536 hashes hold at one time.
 }
 
-struct Load {
+struct Load $check {
   # The worker's state as its engine saw it after its latest step. Covers the requests of all routers.
 
   waitingRequests @0 :UInt32;
   runningRequests @1 :UInt32;
-  queuedPrefillTokens @2 :UInt64;
+  queuedPrefillTokens @2 :UInt64 $most(.WireLimits.maxTokensOfAWorker);
   # Prompt tokens still to be computed (not cached), of waiting and running requests. This and waitingRequests include
   # requests of other routers that the engine has not taken in yet. The receiver must add those that it has sent since.
 
-  runningContextTokens @3 :UInt64;
+  runningContextTokens @3 :UInt64 $most(.WireLimits.maxTokensOfAWorker);
   # Sum of the running requests' current lengths.
 
   freeBlockCount @4 :UInt32;
@@ -454,7 +587,7 @@ struct Load {
 
   stepPrefillTokens @7 :UInt32;
   stepDecodeTokens @8 :UInt32;
-  stepSeconds @9 :Float64;
+  stepSeconds @9 :Float64 $least(0);
   # The tokens and the time of the step, for fitting rates. All zero in a message without a step.
 
   draining @10 :Bool = false;
@@ -463,7 +596,7 @@ struct Load {
   pinnedBlockCount @11 :UInt32 = 0;
   # Ready blocks that are pinned. The worker limits them to a share of its pool.
 
-  otherPrompts @12 :List(OtherPrompt);
+  otherPrompts @12 :List(OtherPrompt) $most(.maxOtherPrompts);
   # The prompts in queuedPrefillTokens that came from other routers than the receiver, so that all routers see one
   # queue. At most 1,024, those that run first (a worker of this version reports 64, and new arrivals). Empty when there
   # is only one router.
@@ -473,7 +606,7 @@ struct Load {
   # heartbeats tell (before minor version 4 they repeat the last report's value). So if the worker has work and this
   # stands still, its engine hangs.
 
-  routerCount @14 :UInt32 = 1;
+  routerCount @14 :UInt32 = 1 $least(1) $most(.maxRouters);
   # The routers that the worker's links are up with, the receiver included: 1 to 1,024. Routers share the limits of API
   # keys by it.
 
@@ -486,58 +619,58 @@ struct Load {
   # sent to it until this is false again, and then ask for a snapshot. Its events and its digest go on meanwhile; they
   # are of a part of the cache.
 
-  savedPrefillSeconds @17 :Float64 = 0;
+  savedPrefillSeconds @17 :Float64 = 0 $least(0);
   # Estimated time that computing the cached prompt tokens would have taken, since the process began: what the worker
   # counts as roost_worker_saved_prefill_seconds_total.
 
-  stepUnderWaySeconds @18 :Float64 = 0;
-  # From the begin of the step that the engine computes now to the last part of it that is done. 0: no step is under way,
-  # no part of it is done, or not told. So a heartbeat tells a step that takes long from one that hangs.
+  stepUnderWaySeconds @18 :Float64 = 0 $least(0);
+  # From the begin of the step that the engine computes now to the last part of it that is done. 0: no step is under
+  # way, no part of it is done, or not told. So a heartbeat tells a step that takes long from one that hangs.
 }
 
 struct Step {
   # Sent to every welcomed router after each engine step: that router's tokens, all cache events, the load. After 250 ms
   # without a step, only the load is repeated, so this is also the worker's heartbeat.
 
-  epoch @0 :UInt64;
-  sequence @1 :UInt64;
-  tokens @2 :List(TokenEvent);
-  events @3 :List(CacheEvent);
+  epoch @0 :UInt64 $least(1);
+  sequence @1 :UInt64 $least(1);
+  tokens @2 :List(TokenEvent) $most(.WireLimits.maxListItems);
+  events @3 :List(CacheEvent) $most(.WireLimits.maxListItems);
   # Empty until the epoch's first snapshot is complete.
 
   load @4 :Load;
 }
 
-struct Snapshot {
+struct Snapshot $check {
   # All ready blocks at one instant, in consecutive chunks; no other message comes between them. The first chunk empties
   # the receiver's view. Answers welcome and wantSnapshot. It does not begin a new epoch: requests go on.
 
-  epoch @0 :UInt64;
-  sequence @1 :UInt64;
+  epoch @0 :UInt64 $least(1);
+  sequence @1 :UInt64 $least(1);
   chunkIndex @2 :UInt32;
   # 0, 1, 2, …
 
   last @3 :Bool;
   # This chunk completes the view. For an empty cache, chunk 0 is also the last.
 
-  runs @4 :List(StoredRun);
+  runs @4 :List(StoredRun) $most(.WireLimits.maxSnapshotHashes);
   # Parents before children, across chunks too. At most 4,096 hashes in all runs of one chunk.
 }
 
 struct Tokenizer {
   # The files and texts that a router needs to turn messages into token ids. The only large message: up to 64 MiB.
 
-  digest @0 :Text;
+  digest @0 :Text $text(label) $most(.WireLimits.maxTextBytes);
   # The same as in the hello.
 
-  tokenizerJson @1 :Text;
+  tokenizerJson @1 :Text $most(.WireLimits.maxTokenizerBytes);
   # The whole tokenizer.json of the model.
 
-  chatTemplate @2 :Text;
+  chatTemplate @2 :Text $most(.WireLimits.maxTokenizerBytes);
   # Jinja source; empty when the model has none.
 
-  bosToken @3 :Text;
-  eosToken @4 :Text;
+  bosToken @3 :Text $most(.WireLimits.maxTextBytes);
+  eosToken @4 :Text $most(.WireLimits.maxTextBytes);
   # As text, for the template. May be empty.
 }
 
@@ -545,15 +678,16 @@ struct Adapters {
   # The worker serves other adapters than its last message said: an engine can load and unload them while it runs.
   # Requests that it has go on.
 
-  epoch @0 :UInt64;
-  names @1 :List(Text);
+  epoch @0 :UInt64 $least(1);
+  names @1 :List(Text) $text(label) $most(.WireLimits.maxAdapterBytes) $mostEntries(.maxAdapters)
+      $named("adapters");
   # All of them, as in Hello.adapters.
 }
 
 struct Bye {
   # The worker leaves now. Its unfinished requests are lost; a worker that drains finishes them first.
 
-  epoch @0 :UInt64;
+  epoch @0 :UInt64 $least(1);
 }
 
 struct PinAnswer {
@@ -563,30 +697,30 @@ struct PinAnswer {
   answerId @0 :UInt64;
   # The id in the order.
 
-  keptBlocks @1 :UInt32;
+  keptBlockCount @1 :UInt32;
   # In the cache, and pinned. After an Unpin: still pinned, because a pinned block lies behind them.
 
-  awaitedBlocks @2 :UInt32;
+  awaitedBlockCount @2 :UInt32;
   # Not in the cache: pinned once a request has computed them.
 
-  refusedBlocks @3 :UInt32;
+  refusedBlockCount @3 :UInt32;
   # Not pinned, because the pins' share of the pool is full. After an Unpin: no longer pinned.
 }
 
-struct UsedPrefix {
+struct UsedPrefix $named("prefixes") {
   # A prefix in the cache, named by its last block: behind it, requests that used all of it diverged.
 
   hash @0 :BlockHash;
   # Hash of its last block.
 
-  blockCount @1 :UInt32;
+  blockCount @1 :UInt32 $least(1);
   # At least 1.
 
-  hits @2 :UInt64;
+  hits @2 :UInt64 $least(1);
   # Requests that found the last block in the cache since it was computed. At least 1.
 
-  firstTokens @3 :List(UInt32);
-  lastTokens @4 :List(UInt32);
+  firstTokens @3 :List(UInt32) $most(256);
+  lastTokens @4 :List(UInt32) $most(256);
   # Tokens of the first and of the last block, at most 256 each. Empty unless the request asked for tokens. firstTokens
   # is also empty for a prefix of one block, and where the front was too far away for the worker's search.
 }
@@ -595,7 +729,7 @@ struct Prefixes {
   # Answers a WantPrefixes.
 
   answerId @0 :UInt64;
-  prefixes @1 :List(UsedPrefix);
+  prefixes @1 :List(UsedPrefix) $most(.maxUsedPrefixes);
   # Most used first; at most 1,000.
 }
 
@@ -605,14 +739,14 @@ struct EvictAnswer {
   answerId @0 :UInt64;
   # The id of the order.
 
-  evictedBlocks @1 :UInt32;
+  evictedBlockCount @1 :UInt32;
   # Left the cache, and were free at once. Partly filled blocks count too.
 
-  busyBlocks @2 :UInt32;
+  busyBlockCount @2 :UInt32;
   # Left the cache while requests used them: each is free when the last of these requests ends.
 
-  refused @3 :Bool = false;
-  # The worker has too many of these orders already, and did nothing.
+  outcome @3 :Bool = false $choice(type = "EvictOutcome", no = "kDone", yes = "kRefused");
+  # True: the worker has too many of these orders already, and did nothing.
 }
 
 # ---- router → worker ----
@@ -623,6 +757,7 @@ struct RouterMessage {
     # Never sent: an empty message is malformed.
 
     welcome @1 :Welcome;
+    refused @10 :Refused;
     generate @2 :Generate;
     cancel @3 :Cancel;
     wantHello @4 :Void;
@@ -639,7 +774,6 @@ struct RouterMessage {
 
     pin @8 :Pin;
     unpin @9 :Unpin;
-    refused @10 :Refused;
     wantPrefixes @11 :WantPrefixes;
     evict @12 :Evict;
     cordon @13 :Cordon;
@@ -651,33 +785,41 @@ struct Welcome {
   # Random, different in every router process. When another instance than before welcomes a worker, the worker ends the
   # requests of the earlier one.
 
-  epoch @1 :UInt64;
+  epoch @1 :UInt64 $least(1);
   # The epoch of the hello that this answers. A worker ignores a welcome to another epoch than its current one. Of one
-  # more to the same epoch it takes the last three fields: they have changed.
+  # more to the same epoch it takes `crowding`: it has changed.
 
-  protocolVersion @2 :UInt32 = 2;
-  # The router's major version. A worker of another one logs an error and stays away. This field and epoch stay as they
-  # are in all major versions.
+  version :group $cxx(type = "PeerVersion", existing = true) {
+    major @2 :UInt32 = 2;
+    # Of the router. A worker of another one logs an error and stays away. This field and epoch stay as they are in all
+    # major versions.
 
-  protocolMinor @3 :UInt32 = 0;
-  release @4 :Text;
-  # As in Hello.
+    minor @3 :UInt32 = 0;
+    release @4 :Text $text(line) $most(.maxReleaseBytes) $omitEmpty;
+    # As in Hello.
+  }
 
-  crowdedWorkers @5 :UInt32 = 0;
-  crowdedThreads @6 :UInt32 = 0;
-  crowdedCores @7 :UInt32 = 0;
-  # So many workers of the worker's host or machine, itself included, compute with more threads than there are
-  # processors for them. All 0: they fit, or not told.
+  crowding :group $cxx(type = "Crowding") {
+    # So many workers of the worker's host or machine, itself included, compute with more threads than there are
+    # processors for them. All 0: they fit, or not told.
+
+    workers @5 :UInt32 = 0;
+    threads @6 :UInt32 = 0;
+    # Of all these workers.
+
+    cores @7 :UInt32 = 0;
+    # That they share.
+  }
 }
 
 struct Refused {
   # Answers a hello that the router does not accept. The worker logs the reason, shows it at /ready, and keeps saying
   # hello.
 
-  epoch @0 :UInt64;
+  epoch @0 :UInt64 $least(1);
   # The epoch of the hello that this answers.
 
-  reason @1 :Text;
+  reason @1 :Text $text(line) $cut $most(.WireLimits.maxTextBytes);
   # A clause for people. It may differ from one answer to the next.
 
   cause @2 :RefusalCause;
@@ -687,7 +829,7 @@ struct Refused {
 enum RefusalCause {
   # The reason why a router does not accept a hello. By it the worker knows a refusal that it has logged, and counts.
 
-  other @0;
+  other @0 $unknown;
   # Also what a router of before 2.2 means.
 
   version @1;
@@ -708,44 +850,65 @@ enum RefusalCause {
 
 struct LogitBias {
   token @0 :UInt32;
-  bias @1 :Float32;
+  bias @1 :Float32 $least(-100) $most(100) $named("logitBias");
   # Added to the token's logit before anything else: -100 to 100.
 }
 
-struct Generate {
+struct Generate $check $local(type = "std::optional<Error>", name = "refusal",
+    comment = "The worker's answer, if a newer router asks for what this version does not know. Never sent.") {
   # One generation from token ids.
 
-  requestId @0 :UInt64;
+  requestId @0 :UInt64 $cxx(type = "RequestId");
   # Unique during this router's lifetime. A second request with the id of a running one is ignored and counted.
 
-  prompt @1 :List(UInt32);
+  prompt @1 :List(UInt32) $least(1) $most(.WireLimits.maxPromptTokens);
   # At least one token.
 
   root @2 :BlockHash;
   # Root hash of the scope of the request's blocks.
 
-  blockHashes @3 :List(BlockHash);
+  blockHashes @3 :List(BlockHash) $most(.WireLimits.maxPromptHashes);
   # Hashes of the prompt's full blocks, front to back. The worker still verifies every hit against the tokens.
 
-  temperature @4 :Float32;
-  # 0: greedy.
+  sampling :group $cxx(type = "Sampling") {
+    # kernels/sample.h defines the order in which these apply, worker/sample/token_counts.h what the penalties count.
 
-  topP @5 :Float32 = 1;
-  # In (0, 1].
+    temperature @4 :Float32 $least(0) $cxx(initial = "1.0F");
+    # 0: greedy.
 
-  topK @6 :UInt32 = 0;
-  # 0: no limit.
+    topP @5 :Float32 = 1 $above(0) $most(1);
+    # In (0, 1].
 
-  seed @7 :UInt64;
-  # Token t of the output draws random number (seed, t), whatever happened in between. Choice i uses the seed `seed` +
-  # i, modulo 2^64.
+    topK @6 :UInt32 = 0;
+    # 0: no limit.
+
+    seed @7 :UInt64;
+    # Token t of the output draws random number (seed, t), whatever happened in between. Choice i uses the seed `seed` +
+    # i, modulo 2^64.
+
+    minP @21 :Float32 = 0 $least(0) $most(1);
+    # 0 to 1: keeps only tokens whose probability is at least this share of the likeliest one's. After temperature,
+    # before topK and topP. 0: no limit.
+
+    repetitionPenalty @22 :Float32 = 1 $least(.minRepetitionPenalty) $most(.maxRepetitionPenalty);
+    # 0.01 to 100. For tokens that occur in prompt or output: a logit above 0 is divided by it, any other is multiplied
+    # by it. 1: none.
+
+    presencePenalty @23 :Float32 = 0 $least(-2) $most(.maxPenalty);
+    frequencyPenalty @24 :Float32 = 0 $least(-2) $most(.maxPenalty);
+    # -2 to 2. Subtracted from the logits of tokens that occur in the output: presencePenalty once, frequencyPenalty
+    # once per occurrence. The prompt's last firstOutputIndex tokens count as output. 0: none.
+
+    logitBias @25 :List(LogitBias) $most(.WireLimits.maxLogitBiases) $omitEmpty;
+    # By token, each once. At most 1024.
+  }
 
   maxOutputTokens @8 :UInt32;
   firstOutputIndex @9 :UInt32 = 0;
   # The first token drawn is number firstOutputIndex of the output. So a continued request, whose earlier output is part
   # of `prompt`, draws the same tokens as without the interruption.
 
-  stopTokens @10 :List(UInt32);
+  stopTokens @10 :List(UInt32) $most(.WireLimits.maxStopTokens);
   # In addition to the model's own.
 
   ignoreEos @11 :Bool = false;
@@ -757,82 +920,69 @@ struct Generate {
   deadlineMs @13 :UInt64 = 0;
   # Milliseconds from receipt after which the answer is useless. 0: none.
 
-  tenant @14 :Text;
+  own :group $cxx(type = "OwnScope", existing = true) $presentIf("firstBlock") $after(5) {
+    # Blocks from firstBlock on belong to the tenant alone: the hash of that block is chained from this root, not from
+    # the block before it. The blocks before it belong to a prefix that all tenants share, in the scope of the request's
+    # `root`. firstBlock 0: all blocks are in the scope of that `root`.
+
+    firstBlock @33 :UInt32 = 0;
+    root @34 :BlockHash;
+  }
+
+  tenant @14 :Text $most(.WireLimits.maxTenantBytes) $omitEmpty $after(3);
   # The tenant that the request belongs to, for shares of the pool: at most 200 bytes. Empty: no tenant. `root`, not
   # this, decides whose blocks a request may use.
 
   cacheMode @15 :CacheMode = on;
-  priority @16 :UInt8 = 50;
+  priority @16 :UInt8 = 50 $most(.maxPriority);
   # 0 to 100. Waiting requests with a higher number go first.
 
-  retention @17 :Retention;
+  retention @17 :Retention $optional $after(6);
   # Absent: no hint.
 
   sessionHash @18 :UInt64 = 0;
   # Names the conversation of this request, only to compare. Blocks that the worker retains for the conversation's
   # return are released when its next request comes. 0: none.
 
-  expectReturnMs @19 :UInt64 = 0;
+  expectReturnMs @19 :UInt64 = 0 $most(.maxKeepMs);
   # The conversation returns about this long after the request's end, so its blocks are useful until then. The worker
   # limits it. 0: unknown. At most 366 days.
 
-  sampleCount @20 :UInt32 = 1;
+  sampleCount @20 :UInt32 = 1 $least(1) $most(.maxSampleCount);
   # Outputs to sample from the one prompt, whose blocks they share: 1 to 64. maxOutputTokens and firstOutputIndex apply
   # to each.
-
-  minP @21 :Float32 = 0;
-  # 0 to 1: keeps only tokens whose probability is at least this share of the likeliest one's. After temperature, before
-  # topK and topP. 0: no limit.
-
-  repetitionPenalty @22 :Float32 = 1;
-  # 0.01 to 100. For tokens that occur in prompt or output: a logit above 0 is divided by it, any other is multiplied by
-  # it. 1: none.
-
-  presencePenalty @23 :Float32 = 0;
-  frequencyPenalty @24 :Float32 = 0;
-  # -2 to 2. Subtracted from the logits of tokens that occur in the output: presencePenalty once, frequencyPenalty once
-  # per occurrence. The prompt's last firstOutputIndex tokens count as output. 0: none.
-
-  logitBias @25 :List(LogitBias);
-  # Each token once. At most 1024.
 
   outputLogprobs :union {
     # Report the log probabilities of the output's tokens, and of this many of the likeliest tokens at each position: 0
     # to 20.
     absent @26 :Void;
-    topCount @27 :UInt8;
+    topCount @27 :UInt8 $most(.maxTopLogprobs);
   }
 
   promptLogprobs :union {
     # The same for the prompt's tokens from the second on. The whole prompt is computed: none of its blocks comes from
     # the cache, though they may stay there for others.
     absent @28 :Void;
-    topCount @29 :UInt8;
+    topCount @29 :UInt8 $most(.maxTopLogprobs);
   }
 
   minOutputTokens @30 :UInt32 = 0;
   # Neither the model's own stop tokens nor stopTokens can be drawn before the output has this many tokens, including
   # those before firstOutputIndex.
 
-  constraint @31 :Constraint;
+  constraint @31 :Constraint $optional $after(2);
   # Absent: none.
 
-  traceParent @32 :Text;
+  traceParent @32 :Text $most(55) $after(1);
   # The trace of the request, in the form of the W3C's header traceparent; only for logs. May be empty. At most 55
   # bytes.
 
-  ownFirstBlock @33 :UInt32 = 0;
-  ownRoot @34 :BlockHash;
-  # Blocks from ownFirstBlock on belong to the tenant alone: the hash of that block is chained from ownRoot, not from the
-  # block before it. The blocks before it belong to a prefix that all tenants share, in the scope of `root`. 0: all
-  # blocks are in the scope of `root`.
-
-  adapter @35 :Text;
+  adapter @35 :Text $text(line) $most(.WireLimits.maxAdapterBytes) $omitEmpty $after(4);
   # The LoRA adapter that the tokens are computed with, one of Hello.adapters. Empty: the model alone. `root` covers it.
 }
 
 struct Cancel {
-  requestId @0 :UInt64;
+  requestId @0 :UInt64 $cxx(type = "RequestId");
   # Unknown ids are ignored, because the request may just have ended.
 }
 
@@ -854,10 +1004,10 @@ struct Pin {
   root @0 :BlockHash;
   # Root hash of the scope of the blocks.
 
-  hashes @1 :List(BlockHash);
+  hashes @1 :List(BlockHash) $least(1) $most(.WireLimits.maxPromptHashes);
   # Hashes of the prefix's full blocks, front to back. At least one.
 
-  durationMs @2 :UInt64 = 0;
+  durationMs @2 :UInt64 = 0 $most(.maxKeepMs);
   # From receipt. 0: until unpinned. At most 366 days.
 
   answerId @3 :UInt64 = 0;
@@ -869,7 +1019,7 @@ struct Unpin {
   # ignored.
 
   root @0 :BlockHash;
-  hashes @1 :List(BlockHash);
+  hashes @1 :List(BlockHash) $least(1) $most(.WireLimits.maxPromptHashes);
   # At least one.
 
   answerId @2 :UInt64 = 0;
@@ -879,13 +1029,14 @@ struct Unpin {
 struct WantPrefixes {
   # Asks which prefixes requests hit most often. The worker's engine scans all its blocks for the answer.
 
-  answerId @0 :UInt64;
+  answerId @0 :UInt64 $least(1);
   # Not 0.
 
-  most @1 :UInt32;
+  most @1 :UInt32 $least(1) $most(.maxUsedPrefixes);
   # The most prefixes in the answer: 1 to 1,000.
 
-  withTokens @2 :Bool = false;
+  tokens @2 :Bool = false $choice(type = "PrefixTokens", no = "kOmit", yes = "kTell");
+  # True: with the tokens of their first and last blocks.
 }
 
 struct Evict {
@@ -894,36 +1045,45 @@ struct Evict {
   # after a preemption. Requests that come later are cached as ever. The worker does it in parts, a bounded number of
   # blocks in each step, and answers when it is complete.
 
-  answerId @0 :UInt64;
-  # Not 0: the worker answers with an EvictAnswer of this id, once.
-
   what :union {
-    prompt :group {
+    prompt :group $cxx(type = "PromptToEvict") $check {
       # The prompt's last full block and all that continues it; then, towards the front, its earlier blocks as long as
       # nothing else in the cache continues them. If the last full block is not in the cache, the blocks that are there
       # go in the same way, with partly filled ones that hold nothing else. For a prompt without a full block, all that
       # begins with it.
 
       root @1 :BlockHash;
-      tokens @2 :List(UInt32);
+      tokens @2 :List(UInt32) $least(1) $most(.WireLimits.maxPromptTokens) $after(1);
       # At least one.
 
-      blockHashes @3 :List(BlockHash);
+      blockHashes @3 :List(BlockHash) $most(.WireLimits.maxPromptHashes) $after(2);
       # Hashes of the prompt's full blocks, front to back.
 
-      ownFirstBlock @5 :UInt32 = 0;
-      ownRoot @6 :BlockHash;
-      # As of a Generate.
+      own :group $cxx(type = "OwnScope", existing = true) $presentIf("firstBlock") {
+        # As of a Generate.
+
+        firstBlock @5 :UInt32 = 0;
+        root @6 :BlockHash;
+      }
     }
 
-    tenant @4 :Text;
-    # All blocks that requests of this tenant (Generate.tenant) computed for it alone, with all that continues them. At
-    # most 200 bytes.
+    tenant :group $cxx(type = "TenantToEvict") {
+      # All blocks that requests of this tenant (Generate.tenant) computed for it alone, with all that continues them.
+      # At most 200 bytes.
 
-    block @7 :BlockHash;
-    # The full block with this hash and all that continues it; then, towards the front, the blocks before it as long as
-    # nothing else in the cache continues them. Only to a worker that knows it (Hello.evictsBlocks).
+      tenant @4 :Text $most(.WireLimits.maxTenantBytes);
+    }
+
+    block :group $cxx(type = "BlockToEvict") {
+      # The full block with this hash and all that continues it; then, towards the front, the blocks before it as long
+      # as nothing else in the cache continues them. Only to a worker with Hello.features.evictsBlocks.
+
+      hash @7 :BlockHash;
+    }
   }
+
+  answerId @0 :UInt64;
+  # Not 0: the worker answers with an EvictAnswer of this id, once.
 }
 
 struct Cordon {

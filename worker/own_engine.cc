@@ -38,13 +38,11 @@ void OwnEngine::Describe(wire::Hello& hello) const {
   hello.max_batch_tokens = setup_.engine.max_batch_tokens;
   hello.ageing_tokens = AgeingTokens(setup_.engine.schedule_policy);
   hello.max_sample_count = wire::kMaxSampleCount;
-  hello.full_sampling = true;
-  hello.logprobs = TellsLogprobs(setup_.engine);
-  hello.min_output_tokens = true;
-  hello.constrains_output = grammar_pool_ != nullptr;
-  hello.answers = true;
-  hello.evicts = true;
-  hello.evicts_blocks = true;
+  using wire::Feature;
+  hello.features = {Feature::kFullSampling, Feature::kMinOutputTokens, Feature::kAnswers, Feature::kEvicts,
+                    Feature::kEvictsBlocks};
+  if (TellsLogprobs(setup_.engine)) hello.features.insert(Feature::kLogprobs);
+  if (grammar_pool_ != nullptr) hello.features.insert(Feature::kConstrainsOutput);
 }
 
 }  // namespace roost::worker

@@ -95,9 +95,9 @@ std::unique_ptr<WorkerEngine> Worker::TakeEngine() {
 wire::Hello Worker::CompleteHello() const {
   wire::Hello hello = setup_.hello;
   hello.process_id = RandomProcessId();
-  hello.cordons = true;
   hello.tokenizer_digest = setup_.tokenizer.digest;
   engine_->Describe(hello);
+  hello.features.insert(wire::Feature::kCordons);
   return hello;
 }
 

@@ -1,53 +1,62 @@
-// Reads and checks single values inside messages. Errors name the field. May throw kj::Exception, as any read of a
-// malformed message; Decode catches it.
+// Reads and checks single values inside messages, for the decoder that is made from the schema. Errors name the field.
+// May throw kj::Exception, as any read of a malformed message.
 #pragma once
 
-#include <capnp/common.h>
+#include <capnp/blob.h>
 
 #include <cstddef>
-#include <cstdint>
+#include <limits>
 #include <string>
-#include <vector>
 
 #include "common/base/result.h"
-#include "common/wire/messages.h"
-#include "schema/roost.capnp.h"
 
 namespace roost::wire {
 
-// Valid UTF-8 of at most `max_bytes`.
-[[nodiscard]] Result<std::string> ReadText(capnp::Text::Reader text, const char* field, std::size_t max_bytes);
-// The same without control characters: for logs, metrics and headers.
-[[nodiscard]] Result<std::string> ReadLine(capnp::Text::Reader text, const char* field, std::size_t max_bytes);
-// The same, not empty.
-[[nodiscard]] Result<std::string> ReadName(capnp::Text::Reader text, const char* field, std::size_t max_bytes);
+// The texts that a field may hold; schema/annotations.capnp.
+enum class TextKind { kAny, kLine, kLabel };
+struct TextRule {
+  TextKind kind = TextKind::kAny;
+  std::size_t most = 0;  // bytes
+};
+[[nodiscard]] Result<void> ReadText(capnp::Text::Reader text, TextRule rule, const char* field, std::string& out);
 
-template <typename List>
-[[nodiscard]] Result<void> CheckCount(const List& list, const char* field, std::size_t limit) {
-  if (list.size() > limit) return DataLoss(field, "{} items, limit {}", list.size(), limit);
+struct CountRule {
+  std::size_t least = 0;
+  std::size_t most = 0;
+};
+[[nodiscard]] inline Result<void> CheckCount(std::size_t count, CountRule rule, const char* field) {
+  if (count < rule.least) [[unlikely]]
+    return DataLoss(field, "empty");
+  if (count > rule.most) [[unlikely]]
+    return DataLoss(field, "{} items, limit {}", count, rule.most);
   return {};
 }
 
-[[nodiscard]] inline BlockHash ReadHash(schema::BlockHash::Reader hash) { return {hash.getHigh(), hash.getLow()}; }
-[[nodiscard]] Result<std::vector<BlockHash>> ReadHashes(capnp::List<schema::BlockHash>::Reader list, const char* field,
-                                                        std::size_t limit);
-[[nodiscard]] Result<std::vector<TokenId>> ReadTokens(capnp::List<std::uint32_t>::Reader list, const char* field,
-                                                      std::size_t limit);
-
-// Finite and not below zero.
-[[nodiscard]] Result<double> ReadSeconds(double seconds, const char* field);
-[[nodiscard]] Result<std::uint64_t> ReadNonZero(std::uint64_t value, const char* field);
-// At most kMaxPriority.
-[[nodiscard]] Result<std::uint32_t> ReadPriority(std::uint32_t priority, const char* field);
-// At most kMaxKeepMs.
-[[nodiscard]] Result<std::uint64_t> ReadKeepMs(std::uint64_t milliseconds, const char* field);
-
-// The same three fields in Hello and Welcome.
-template <typename Reader>
-[[nodiscard]] Result<PeerVersion> ReadVersion(Reader in) {
-  PeerVersion version{.major = in.getProtocolVersion(), .minor = in.getProtocolMinor()};
-  ROOST_ASSIGN_OR_RETURN(version.release, ReadLine(in.getRelease(), "release", kMaxReleaseBytes));
-  return version;
+// These refuse NaN too: it is not between any bounds.
+template <typename T>
+[[nodiscard]] Result<void> CheckBetween(T value, T least, T most, const char* field) {
+  if (!(value >= least && value <= most)) [[unlikely]]
+    return DataLoss(field, "{} is not from {} to {}", value, least, most);
+  return {};
+}
+template <typename T>
+[[nodiscard]] Result<void> CheckAbove(T value, T above, T most, const char* field) {
+  if (!(value > above && value <= most)) [[unlikely]]
+    return DataLoss(field, "{} is not in ({}, {}]", value, above, most);
+  return {};
+}
+template <typename T>
+[[nodiscard]] Result<void> CheckAtMost(T value, T most, const char* field) {
+  if (!(value <= most)) [[unlikely]]
+    return DataLoss(field, "{}, limit {}", value, most);
+  return {};
+}
+// Finite, too.
+template <typename T>
+[[nodiscard]] Result<void> CheckAtLeast(T value, T least, const char* field) {
+  if (!(value >= least && value <= std::numeric_limits<T>::max())) [[unlikely]]
+    return DataLoss(field, "{} is not a number from {} up", value, least);
+  return {};
 }
 
 }  // namespace roost::wire

@@ -1,6 +1,6 @@
-// The messages between router and worker, as plain values: worker_messages.h and router_messages.h.
-// schema/roost.capnp is the manual of the bytes; codec.h converts between them. Everything here is copyable, comparable
-// data; the codec bounds the vectors (see WireLimits).
+// The messages between router and worker, as plain values. They are made from schema/roost.capnp, the manual of the
+// protocol; codec.h converts between them and bytes. All of them are copyable, comparable data; the codec bounds their
+// vectors and texts.
 //
 //   worker → router   Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer, Adapters
 //   router → worker   Welcome, Refused, Generate, Cancel, Pin, Unpin, WantHello, WantSnapshot, WantTokenizer,
@@ -20,15 +20,37 @@
 // compares digests only after that chunk.
 #pragma once
 
-#include <variant>
+#include <cstddef>
+#include <cstdint>
 
-#include "common/wire/router_messages.h"
-#include "common/wire/worker_messages.h"
+#include "common/base/ids.h"
+#include "common/base/rng.h"
+#include "schema/messages.h"
 
 namespace roost::wire {
 
-using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer, Adapters>;
-using RouterMessage = std::variant<Welcome, Refused, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping,
-                                   Pin, Unpin, WantPrefixes, Evict, Cordon>;
+// Does this reason end the request, even if other choices are still running?
+[[nodiscard]] constexpr bool EndsAllChoices(FinishReason reason) {
+  return reason == FinishReason::kCancelled || reason == FinishReason::kError;
+}
+
+[[nodiscard]] constexpr std::size_t IndexOf(RefusalCause cause) { return static_cast<std::size_t>(cause); }
+
+// For digests, because the xor of consecutive ids would cancel out.
+[[nodiscard]] constexpr std::uint64_t MixedId(RequestId id) { return Mix64(id.value()); }
+
+// The features that a worker must have to take this request.
+[[nodiscard]] inline Features NeedsOf(const Generate& request) {
+  const Sampling& sampling = request.sampling;
+  Features needs;
+  if (sampling.min_p != 0 || sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||
+      sampling.frequency_penalty != 0 || !sampling.logit_bias.empty()) {
+    needs.insert(Feature::kFullSampling);
+  }
+  if (request.output_logprobs || request.prompt_logprobs) needs.insert(Feature::kLogprobs);
+  if (request.min_output_tokens > 0) needs.insert(Feature::kMinOutputTokens);
+  if (request.constraint) needs.insert(Feature::kConstrainsOutput);
+  return needs;
+}
 
 }  // namespace roost::wire

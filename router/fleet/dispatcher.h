@@ -88,10 +88,6 @@ struct GenerateSpec {
   std::shared_ptr<ByteBudget::Guard> memory;
 };
 
-[[nodiscard]] inline bool WantsLogprobs(const GenerateSpec& spec) {
-  return spec.generate.output_logprobs.has_value() || spec.generate.prompt_logprobs.has_value();
-}
-
 struct Dispatched {
   std::string worker_id;
   Decision decision;

@@ -174,8 +174,9 @@ Result<void> Orders::CarryOut(const EvictOrder& order, Arrival arrival) {
 // A worker whose revision the order lacks has just joined: no request was sent to it yet.
 Orders::Part Orders::EvictAt(const EvictOrder& order, Worker& worker, std::uint64_t id) {
   Part part{.worker_id = worker.hello.worker_id, .is_awaited = false};
-  const bool is_block = std::holds_alternative<wire::BlockToEvict>(order.what);
-  if (!worker.hello.evicts || (is_block && !worker.hello.evicts_blocks)) {
+  wire::Features needs{wire::Feature::kEvicts};
+  if (std::holds_alternative<wire::BlockToEvict>(order.what)) needs.insert(wire::Feature::kEvictsBlocks);
+  if (!worker.hello.features.contains(needs)) {
     part.reply = NotSupported{};
     return part;
   }
@@ -200,7 +201,7 @@ Result<void> Orders::CarryOut(const CordonOrder& order, Arrival arrival) {
             .done = std::move(arrival.done),
             .cordon = order,
             .idle_until = arrival.now + order.patience};
-  if (!worker->hello.cordons) {
+  if (!worker->hello.features.contains(wire::Feature::kCordons)) {
     open.parts.front() = {.worker_id = order.worker_id, .reply = NotSupported{}, .is_awaited = false};
     Begin(NextId(), std::move(open));
     return {};
@@ -301,7 +302,8 @@ void Orders::Ask(std::span<Worker* const> workers, Message message, Arrival arri
   message.answer_id = NextId();
   Open open{.parts = {}, .deadline = arrival.now + kAnswerPatience, .done = std::move(arrival.done)};
   for (const Worker* worker : workers) {
-    open.parts.push_back({.worker_id = worker->hello.worker_id, .is_awaited = worker->hello.answers});
+    open.parts.push_back(
+        {.worker_id = worker->hello.worker_id, .is_awaited = worker->hello.features.contains(wire::Feature::kAnswers)});
     effects_.Send(worker->identity, message);
   }
   Begin(message.answer_id, std::move(open));

@@ -22,10 +22,7 @@ std::optional<Placement> RequestBook::FindPlace(PlacementQuery query, Admission 
 
 RouteQuery RequestBook::WishesOf(const GenerateSpec& spec) {
   return {.sample_count = spec.generate.sample_count,
-          .needs_full_sampling = wire::NeedsFullSampling(spec.generate.sampling),
-          .needs_logprobs = WantsLogprobs(spec),
-          .needs_min_output_tokens = spec.generate.min_output_tokens > 0,
-          .is_constrained = spec.generate.constraint.has_value(),
+          .needs = wire::NeedsOf(spec.generate),
           .adapter = spec.model->adapter()};
 }
 

@@ -8,10 +8,8 @@ namespace roost::router {
 
 bool MayTake(const RouteQuery& query, const WorkerView& worker) {
   if (worker.max_sample_count < query.sample_count || worker.waiting_requests >= query.waiting_bound) return false;
-  if (query.is_constrained && !worker.constrains_output) return false;
   if (!query.adapter.empty() && (worker.adapters == nullptr || !worker.adapters->contains(query.adapter))) return false;
-  return (worker.full_sampling || !query.needs_full_sampling) && (worker.logprobs || !query.needs_logprobs) &&
-         (worker.min_output_tokens || !query.needs_min_output_tokens);
+  return worker.features.contains(query.needs);
 }
 
 PromptOnWorker PromptOn(const RouteQuery& query, const WorkerMatch& match) {

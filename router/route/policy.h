@@ -19,6 +19,7 @@
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
 #include "common/prefix/worker_match.h"
+#include "common/wire/messages.h"
 #include "router/route/cost.h"
 #include "router/route/fleet_view.h"
 
@@ -31,10 +32,7 @@ struct RouteQuery {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t sample_count = 1;
   AnswerLength answer = kUsualAnswer;
-  bool needs_full_sampling = false;
-  bool needs_logprobs = false;
-  bool needs_min_output_tokens = false;
-  bool is_constrained = false;
+  wire::Features needs = {};                     // that a worker must have
   std::string_view adapter = {};                 // that it names; empty: none
   std::span<const WorkerMatch> matches = {};     // from the index, deepest first; may have workers outside the fleet
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/base/rate_estimator.h"
+#include "common/wire/messages.h"
 #include "router/route/prompt_queue.h"
 
 namespace roost::router {
@@ -28,10 +29,7 @@ struct WorkerView {
   std::uint32_t max_batch_tokens = kUsualBatchTokens;  // token budget of one step, above 0
   std::uint32_t ageing_tokens = 0;                     // of its queue, if short prompts go first; see wire::Hello
   std::uint32_t max_sample_count = 1;
-  bool full_sampling = false;
-  bool logprobs = false;
-  bool min_output_tokens = false;
-  bool constrains_output = false;
+  wire::Features features = {};
   const AdapterNames* adapters = nullptr;  // null: none
 
   // From its reports. The first two also include what this router has sent since (its uncached tokens and requests).

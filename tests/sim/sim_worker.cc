@@ -37,8 +37,7 @@ worker::LinkCore::Setup SimWorker::CoreSetup(const Setup& setup) {
   core.hello.max_running_requests = 64;
   core.hello.tokenizer_digest = "digest";
   core.hello.sends_cache_events = setup.sends_cache_events;
-  core.hello.evicts = true;
-  core.hello.evicts_blocks = true;
+  core.hello.features = {wire::Feature::kEvicts, wire::Feature::kEvictsBlocks};
   core.tokenizer.digest = "digest";
   return core;
 }

@@ -70,10 +70,10 @@ Result<AnswerPiece> AnswerReader::ReadWhole(simdjson::dom::parser& parser, std::
 }
 
 void Dialect::Claim(const EngineFacts& facts, wire::Hello& hello) const {
-  hello.full_sampling = true;
-  hello.logprobs = true;
-  hello.min_output_tokens = true;
-  hello.constrains_output = true;
+  for (const wire::Feature feature : {wire::Feature::kFullSampling, wire::Feature::kLogprobs,
+                                      wire::Feature::kMinOutputTokens, wire::Feature::kConstrainsOutput}) {
+    hello.features.insert(feature);
+  }
   hello.max_sample_count = wire::kMaxSampleCount;
   hello.keeps_prefixes = facts.keeps_prefixes;
 }

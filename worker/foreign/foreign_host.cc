@@ -75,8 +75,7 @@ void ForeignHost::Describe(const Dialect& dialect, const EngineFacts& facts, con
   hello.block_count = facts.block_count;
   hello.max_context_tokens = facts.max_context_tokens;
   hello.max_running_requests = MaxRunning(facts, options);
-  hello.answers = true;
-  hello.evicts = false;
+  hello.features = {wire::Feature::kAnswers};
   hello.adapters.assign(facts.adapters.begin(), facts.adapters.end());
   dialect.Claim(facts, hello);
 }

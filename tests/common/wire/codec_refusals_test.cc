@@ -33,9 +33,6 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
   hello.block_tokens = 17;
   expect_refused(WorkerMessage(hello), "blockTokens");
   hello = random.MakeHello();
-  hello.worker_id = std::string(WireLimits::kMaxWorkerIdBytes + 1, 'w');
-  expect_refused(WorkerMessage(hello), "workerId");
-  hello = random.MakeHello();
   hello.max_sample_count = 0;
   expect_refused(WorkerMessage(hello), "maxSampleCount");
   hello = random.MakeHello();
@@ -269,6 +266,20 @@ TEST(CodecTest, RefusesMoreOfOtherRoutersThanMayBeTold) {
   const auto hashes = decode(2, kMaxOtherHashes / 2 + 1);
   ASSERT_FALSE(hashes.ok());
   EXPECT_EQ(hashes.error().field, "otherPrompts.hashes");
+}
+
+TEST(CodecTest, RefusesTextsOverTheirLimit) {
+  capnp::MallocMessageBuilder builder;
+  auto hello = builder.initRoot<schema::WorkerMessage>().initHello();
+  hello.getVersion().setMajor(kProtocolMajor);
+  hello.setEpoch(1);
+  const std::string worker_id(WireLimits::kMaxWorkerIdBytes + 1, 'w');
+  hello.setWorkerId(worker_id.c_str());
+  const auto words = capnp::messageToFlatArray(builder);
+  const auto decoded = DecodeWorkerMessage(std::as_bytes(std::span(words.begin(), words.size())));
+  ASSERT_FALSE(decoded.ok());
+  EXPECT_EQ(decoded.error().field, "workerId");
+  EXPECT_EQ(decoded.error().message, "201 bytes of text, limit 200");
 }
 
 TEST(CodecTest, RefusesMorePrefixesThanMayBeTold) {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -144,6 +147,39 @@ TEST(CodecTest, BytesOfAGenerateDoNotChange) {
             "060000000000c8c205000000000000000000000000000000726f6f7374657273"
             "0000000000000000706f657400000000733700000000000060ea000000000000"
             "8813000000000000");
+}
+
+// Older routers read each feature as a field of its own.
+TEST(CodecTest, FeaturesAreBooleansOnTheWire) {
+  RandomMessages random(21);
+  Hello hello = random.MakeHello();
+  hello.features = {};
+  const Bytes without = Encode(WorkerMessage(hello));
+  std::set<std::pair<std::size_t, std::byte>> changes;
+  for (std::size_t i = 0; i < kFeatureNames.size(); ++i) {
+    hello.features = {static_cast<Feature>(i)};
+    const Bytes with = Encode(WorkerMessage(hello));
+    ASSERT_EQ(with.size(), without.size());
+    const auto [a, b] = std::mismatch(with.begin(), with.end(), without.begin());
+    ASSERT_NE(a, with.end()) << kFeatureNames.at(i);
+    EXPECT_EQ(std::popcount(static_cast<unsigned>(*a ^ *b)), 1) << kFeatureNames.at(i);
+    EXPECT_TRUE(std::equal(a + 1, with.end(), b + 1));
+    changes.emplace(a - with.begin(), *a ^ *b);
+    ExpectRoundTrip(WorkerMessage(hello));
+  }
+  EXPECT_EQ(changes.size(), kFeatureNames.size());
+}
+
+TEST(CodecTest, ARequestNeedsTheFeaturesThatItUses) {
+  Generate generate;
+  EXPECT_TRUE(NeedsOf(generate).empty());
+  generate.sampling.presence_penalty = 1;
+  EXPECT_EQ(NeedsOf(generate), Features{Feature::kFullSampling});
+  generate.prompt_logprobs = 0;
+  generate.min_output_tokens = 1;
+  generate.constraint.emplace();
+  EXPECT_EQ(NeedsOf(generate), (Features{Feature::kFullSampling, Feature::kLogprobs, Feature::kMinOutputTokens,
+                                         Feature::kConstrainsOutput}));
 }
 
 TEST(CodecTest, BytesOfAPinDoNotChange) {

@@ -88,7 +88,7 @@ TEST_F(NewerPeerTest, ItsFinishReasonFailsTheRequest) {
   event.finish = FinishReason::kStop;
   event.stop_token = 9;
   const TokenEvent read = EventOf(event, [](schema::TokenEvent::Builder out) {
-    out.getState().setFinished(static_cast<schema::FinishReason>(static_cast<int>(FinishReason::kError) + 1));
+    out.getFinish().setFinished(static_cast<schema::FinishReason>(static_cast<int>(FinishReason::kError) + 1));
   });
   EXPECT_EQ(read.request_id, RequestId(7));
   EXPECT_EQ(read.finish, FinishReason::kError);
@@ -138,7 +138,7 @@ TEST_F(NewerPeerTest, ItsHelloOfAnotherMajorVersionNamesItself) {
   RandomMessages random(3);
   const Hello hello = random.MakeHello();
   const Bytes frame = FrameOf<schema::WorkerMessage>(WorkerMessage(hello), [](schema::WorkerMessage::Builder out) {
-    out.getHello().setProtocolVersion(kProtocolMajor + 1);
+    out.getHello().getVersion().setMajor(kProtocolMajor + 1);
     out.getHello().setBlockTokens(17);  // it may mean anything by its other fields
   });
   const auto decoded = DecodeWorkerMessage(frame);

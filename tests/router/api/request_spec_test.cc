@@ -124,7 +124,7 @@ TEST_F(ApiTest, PenaltiesDefaultToTheModels) {
   ASSERT_EQ(dispatcher_.specs.size(), 2U);
   EXPECT_EQ(dispatcher_.specs[0].generate.sampling.min_p, 0.1F);
   EXPECT_EQ(dispatcher_.specs[0].generate.sampling.repetition_penalty, 1.05F);
-  EXPECT_FALSE(wire::NeedsFullSampling(dispatcher_.specs[1].generate.sampling));
+  EXPECT_FALSE(wire::NeedsOf(dispatcher_.specs[1].generate).contains(wire::Feature::kFullSampling));
 }
 
 TEST_F(ApiTest, CacheAndQueueAreToldNothingByDefault) {

@@ -65,14 +65,9 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identit
   hello_.max_context_tokens = 4096;
   hello_.max_running_requests = 8;
   hello_.max_sample_count = wire::kMaxSampleCount;
-  hello_.full_sampling = true;
-  hello_.logprobs = true;
-  hello_.min_output_tokens = true;
-  hello_.constrains_output = true;
-  hello_.answers = true;
-  hello_.evicts = true;
-  hello_.evicts_blocks = true;
-  hello_.cordons = true;
+  using wire::Feature;
+  hello_.features = {Feature::kFullSampling, Feature::kLogprobs, Feature::kMinOutputTokens, Feature::kConstrainsOutput,
+                     Feature::kAnswers,      Feature::kEvicts,   Feature::kEvictsBlocks,    Feature::kCordons};
   hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }
 

@@ -154,7 +154,7 @@ TEST_F(FleetCordonTest, AnUnknownWorkerIsAnError) {
 
 TEST_F(FleetCordonTest, AnOlderWorkerIsNotAsked) {
   FakeWorker& older = sim_.AddWorker("older");
-  older.hello().cordons = false;
+  older.hello().features.erase(wire::Feature::kCordons);
   older.SayHello();
   sim_.DeliverAll();
   ASSERT_TRUE(Cordon("older").ok());

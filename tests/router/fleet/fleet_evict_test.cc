@@ -88,7 +88,7 @@ TEST_F(FleetEvictTest, OfATenantReachesTheWorkersOfAllModels) {
 
 TEST_F(FleetEvictTest, OfABlockReachesTheWorkersThatKnowSuchOrders) {
   FakeWorker& old = sim_.AddWorker("old");
-  old.hello().evicts_blocks = false;
+  old.hello().features.erase(wire::Feature::kEvictsBlocks);
   old.SayHello();
   sim_.DeliverAll();
   const auto prompt = MakePrompt(1, 40);
@@ -128,7 +128,7 @@ TEST_F(FleetEvictTest, ReachesWorkersThatTakeNoRequestsToo) {
 
 TEST_F(FleetEvictTest, AWorkerThatDoesNotKnowOfItIsNotAskedAndSaidToBeSo) {
   FakeWorker& old = sim_.AddWorker("old");
-  old.hello().evicts = false;
+  old.hello().features.erase(wire::Feature::kEvicts);
   old.SayHello();
   sim_.DeliverAll();
   ASSERT_TRUE(Evict(OrderOf(MakePrompt(1, 40))).ok());

@@ -73,7 +73,7 @@ TEST_F(FleetCorePinTest, AWorkerThatTakesTooLongHasNoAnswer) {
 
 TEST_F(FleetCorePinTest, NobodyWaitsForAWorkerThatDoesNotKnowOfAnswers) {
   FakeWorker& old = sim_.AddWorker("old");
-  old.hello().answers = false;
+  old.hello().features.erase(wire::Feature::kAnswers);
   old.SetMute(true);
   old.SayHello();
   sim_.DeliverAll();

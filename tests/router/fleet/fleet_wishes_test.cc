@@ -200,7 +200,7 @@ TEST(FleetCoreTest, ChoicesGoToWorkersThatKnowOfThem) {
 TEST(FleetCoreTest, PenaltiesGoToWorkersThatKnowOfThem) {
   FleetSim sim;
   FakeWorker& old = sim.AddWorker("old");
-  old.hello().full_sampling = false;
+  old.hello().features.erase(wire::Feature::kFullSampling);
   GenerateSpec wishes;
   wishes.generate.sampling.frequency_penalty = 0.5F;
   ExpectOnlyNewWorkersGet(sim, old, wishes);
@@ -211,7 +211,7 @@ TEST(FleetCoreTest, LogprobsGoToWorkersThatKnowOfThem) {
   for (const bool of_prompt : {false, true}) {
     FleetSim sim;
     FakeWorker& old = sim.AddWorker("old");
-    old.hello().logprobs = false;
+    old.hello().features.erase(wire::Feature::kLogprobs);
     GenerateSpec wishes;
     (of_prompt ? wishes.generate.prompt_logprobs : wishes.generate.output_logprobs) = 0;
     ExpectOnlyNewWorkersGet(sim, old, wishes);
@@ -222,7 +222,7 @@ TEST(FleetCoreTest, LogprobsGoToWorkersThatKnowOfThem) {
 TEST(FleetCoreTest, LeastOutputsGoToWorkersThatKnowOfThem) {
   FleetSim sim;
   FakeWorker& old = sim.AddWorker("old");
-  old.hello().min_output_tokens = false;
+  old.hello().features.erase(wire::Feature::kMinOutputTokens);
   GenerateSpec wishes;
   wishes.generate.min_output_tokens = 3;
   ExpectOnlyNewWorkersGet(sim, old, wishes);
@@ -243,7 +243,7 @@ TEST(FleetCoreTest, MoreLogprobsThanTheWireCarriesAreRefused) {
 TEST(FleetCoreTest, ConstrainedRequestsGoToWorkersThatKnowOfConstraints) {
   FleetSim sim;
   FakeWorker& old = sim.AddWorker("old");
-  old.hello().constrains_output = false;
+  old.hello().features.erase(wire::Feature::kConstrainsOutput);
   old.SayHello();
   sim.DeliverAll();
   GenerateSpec wishes;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -42,6 +43,10 @@ inline std::vector<BlockHash> Chain(std::uint64_t seed, std::size_t count) {
   return chain;
 }
 
+// The features that requests may need.
+inline constexpr std::array kNeeds{wire::Feature::kFullSampling, wire::Feature::kLogprobs,
+                                   wire::Feature::kMinOutputTokens, wire::Feature::kConstrainsOutput};
+
 // A possible situation: some workers, some of which hold something, are full, slow or of unknown speed.
 struct Situation {
   FleetView fleet;
@@ -49,10 +54,7 @@ struct Situation {
   std::vector<BlockHash> block_hashes;
   std::uint32_t prompt_token_count = 0;
   std::uint32_t sample_count = 1;
-  bool needs_full_sampling = false;
-  bool needs_logprobs = false;
-  bool needs_min_output_tokens = false;
-  bool is_constrained = false;
+  wire::Features needs;
   std::string adapter;
   std::uint64_t session_hash = 0;
   std::uint32_t waiting_bound = kNoBound;
@@ -60,10 +62,7 @@ struct Situation {
   [[nodiscard]] RouteQuery query() const {
     return {.prompt_token_count = prompt_token_count,
             .sample_count = sample_count,
-            .needs_full_sampling = needs_full_sampling,
-            .needs_logprobs = needs_logprobs,
-            .needs_min_output_tokens = needs_min_output_tokens,
-            .is_constrained = is_constrained,
+            .needs = needs,
             .adapter = adapter,
             .matches = matches,
             .block_hashes = block_hashes,
@@ -74,9 +73,10 @@ struct Situation {
   [[nodiscard]] std::vector<WorkerView> Eligible() const {
     std::vector<WorkerView> eligible;
     for (const WorkerView& worker : fleet.workers()) {
-      const bool knows = worker.max_sample_count >= sample_count && worker.full_sampling >= needs_full_sampling &&
-                         worker.logprobs >= needs_logprobs && worker.min_output_tokens >= needs_min_output_tokens &&
-                         worker.constrains_output >= is_constrained &&
+      const bool lacks_one = std::any_of(kNeeds.begin(), kNeeds.end(), [&](wire::Feature feature) {
+        return needs.contains(feature) && !worker.features.contains(feature);
+      });
+      const bool knows = worker.max_sample_count >= sample_count && !lacks_one &&
                          (adapter.empty() || (worker.adapters != nullptr && worker.adapters->count(adapter) == 1));
       if (worker.waiting_requests < waiting_bound && knows) eligible.push_back(worker);
     }
@@ -107,10 +107,9 @@ inline WorkerView RandomWorker(WorkerSlot slot, Rng& rng) {
   worker.in_flight_requests = below(80);
   worker.max_batch_tokens = 512 + below(2) * 1024;
   worker.max_sample_count = 1 + below(4);
-  worker.full_sampling = below(4) > 0;
-  worker.logprobs = below(4) > 0;
-  worker.min_output_tokens = below(4) > 0;
-  worker.constrains_output = below(4) > 0;
+  for (const wire::Feature feature : kNeeds) {
+    if (below(4) > 0) worker.features.insert(feature);
+  }
   static const AdapterNames kPoetAndClerk{"clerk", "poet"};
   static const AdapterNames kClerk{"clerk"};
   worker.adapters = below(2) == 0 ? &kPoetAndClerk : below(2) == 0 ? &kClerk : nullptr;
@@ -136,10 +135,9 @@ inline Situation RandomSituation(Rng& rng) {
                    [](const WorkerMatch& a, const WorkerMatch& b) { return a.block_count > b.block_count; });
   if (rng.Below(4) == 0) situation.waiting_bound = static_cast<std::uint32_t>(1 + rng.Below(10));
   situation.sample_count = rng.Below(4) == 0 ? 2 : 1;
-  situation.needs_full_sampling = rng.Below(4) == 0;
-  situation.needs_logprobs = rng.Below(4) == 0;
-  situation.needs_min_output_tokens = rng.Below(4) == 0;
-  situation.is_constrained = rng.Below(8) == 0;
+  for (const wire::Feature feature : kNeeds) {
+    if (rng.Below(4) == 0) situation.needs.insert(feature);
+  }
   if (rng.Below(4) == 0) situation.adapter = "poet";
   situation.session_hash = rng.Below(3);
   return situation;

@@ -30,7 +30,7 @@ worker::LinkCore::Setup LinkSetup(const ScriptedWorkerSetup& setup, std::uint32_
   hello.max_context_tokens = setup.context_tokens;
   hello.max_running_requests = kMaxRunning;
   hello.max_sample_count = wire::kMaxSampleCount;
-  hello.full_sampling = true;
+  hello.features = {wire::Feature::kFullSampling};
   hello.sends_cache_events = false;
   hello.tokenizer_digest = link.tokenizer.digest;
   link.first_epoch = RandomSeed() | 1U;

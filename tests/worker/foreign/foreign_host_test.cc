@@ -219,8 +219,9 @@ TEST_F(ForeignHostTest, TheEngineSaysWhatItIs) {
   EXPECT_EQ(hello.block_count, 71U);
   EXPECT_EQ(hello.max_context_tokens, 2048U);
   EXPECT_EQ(hello.max_running_requests, 256U);
-  EXPECT_TRUE(hello.full_sampling && hello.logprobs && hello.min_output_tokens && hello.constrains_output);
-  EXPECT_FALSE(hello.evicts);
+  using wire::Feature;
+  EXPECT_EQ(hello.features, (wire::Features{Feature::kFullSampling, Feature::kLogprobs, Feature::kMinOutputTokens,
+                                            Feature::kConstrainsOutput, Feature::kAnswers}));
 }
 
 TEST_F(ForeignHostTest, AnEngineThatDoesNotComeIsAnErrorWithTheReason) {

@@ -1,12 +1,15 @@
+#include "common/wire/codec.h"
+
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 #include <kj/exception.h>
+#include <kj/io.h>
 
 #include <cstring>
+#include <variant>
 
-#include "common/wire/codec.h"
-#include "common/wire/decode_messages.h"
-#include "schema/roost.capnp.h"
+#include "common/base/check.h"
+#include "common/wire/message_bytes.h"
 
 namespace roost::wire {
 namespace {
@@ -51,7 +54,31 @@ Result<std::optional<Message>> Decode(std::span<const std::byte> frame) {
   }
 }
 
+template <typename Schema, typename Message>
+Bytes EncodeAs(const Message& message) {
+  capnp::MallocMessageBuilder builder;
+  auto root = builder.initRoot<Schema>();
+  WriteMessage(message, root);
+  Bytes bytes(capnp::computeSerializedSizeInWords(builder) * sizeof(capnp::word));
+  kj::ArrayOutputStream stream(kj::arrayPtr(reinterpret_cast<kj::byte*>(bytes.data()), bytes.size()));
+  capnp::writeMessage(stream, builder);
+  return bytes;
+}
+
 }  // namespace
+
+Bytes Encode(const WorkerMessage& message) {
+  Bytes bytes = EncodeAs<schema::WorkerMessage>(message);
+  const bool large = std::holds_alternative<Tokenizer>(message);
+  ROOST_CHECK(bytes.size() <= (large ? WireLimits::kMaxFrameBytes : WireLimits::kMaxPlainFrameBytes));
+  return bytes;
+}
+
+Bytes Encode(const RouterMessage& message) {
+  Bytes bytes = EncodeAs<schema::RouterMessage>(message);
+  ROOST_CHECK(bytes.size() <= WireLimits::kMaxPlainFrameBytes);
+  return bytes;
+}
 
 Result<std::optional<WorkerMessage>> DecodeWorkerMessage(std::span<const std::byte> frame) {
   return Decode<WorkerMessage, schema::WorkerMessage>(frame);

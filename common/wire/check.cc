@@ -1,0 +1,116 @@
+#include "common/wire/check.h"
+
+#include <fmt/format.h>
+
+#include "common/base/trace_context.h"
+
+namespace roost::wire {
+namespace {
+
+static_assert(kMaxTraceParentBytes == 55 && kMaxBlockTokens == 256, "bounds that the schema repeats");
+static_assert(WireLimits::kMaxPromptHashes == WireLimits::kMaxPromptTokens / kMinBlockTokens);
+static_assert(WireLimits::kMaxPromptTokens * (sizeof(TokenId) + sizeof(BlockHash) / kMinBlockTokens) <
+              WireLimits::kMaxPlainFrameBytes);
+
+// The figures of a step, from which rates are fitted. Values that no engine can reach are refused.
+Result<void> CheckStep(const Load& load) {
+  if (load.step_seconds == 0) return {};
+  if (load.step_seconds < WireLimits::kMinStepSeconds || load.step_seconds > WireLimits::kMaxStepSeconds) {
+    return DataLoss("stepSeconds", "{} is not from {} to {}", load.step_seconds, WireLimits::kMinStepSeconds,
+                    WireLimits::kMaxStepSeconds);
+  }
+  const double tokens = static_cast<double>(load.step_prefill_tokens) + static_cast<double>(load.step_decode_tokens);
+  if (tokens <= WireLimits::kMaxTokensPerSecond * load.step_seconds) return {};
+  return DataLoss("stepPrefillTokens", "{} tokens in {} s are more than {} per second", tokens, load.step_seconds,
+                  WireLimits::kMaxTokensPerSecond);
+}
+
+// All hashes of a list of runs or prompts together.
+template <typename List>
+Result<void> CheckHashes(const List& list, std::size_t most, const char* field) {
+  std::size_t count = 0;
+  for (const auto& each : list) count += each.hashes.size();
+  if (count > most) return DataLoss(field, "{} items in all, limit {}", count, most);
+  return {};
+}
+
+Result<void> CheckBlockCount(std::size_t hashes, std::size_t tokens) {
+  if (hashes > tokens / kMinBlockTokens) return DataLoss("blockHashes", "{} for {} tokens", hashes, tokens);
+  return {};
+}
+
+// A kind that a newer router sent.
+void RefuseUnknownKinds(schema::Generate::Reader in, Generate& generate) {
+  const auto output = in.getOutputLogprobs();
+  const auto prompt = in.getPromptLogprobs();
+  if ((!output.isAbsent() && !output.isTopCount()) || (!prompt.isAbsent() && !prompt.isTopCount())) {
+    generate.refusal =
+        Error{ErrorCode::kInvalidArgument, "the worker does not know this kind of log probabilities", "logprobs"};
+  }
+  if (!generate.constraint) return;
+  const auto kind = static_cast<std::size_t>(in.getConstraint().getKind());
+  if (kind < kConstraintKindNames.size()) return;
+  generate.refusal =
+      Error{ErrorCode::kInvalidArgument, fmt::format("the worker does not know this kind of constraint ({})", kind),
+            generate.constraint->field};
+  generate.constraint.reset();
+}
+
+}  // namespace
+
+Result<void> Check(schema::Hello::Reader, const Hello& hello) {
+  if (!IsValidBlockTokens(hello.block_tokens)) return DataLoss("blockTokens", "{}", hello.block_tokens);
+  return {};
+}
+
+Result<void> Check(schema::TokenEvent::Reader in, TokenEvent& event) {
+  if (!event.logprobs.empty() && event.logprobs.size() != event.tokens.size()) {
+    return DataLoss("logprobs", "{} of {} tokens", event.logprobs.size(), event.tokens.size());
+  }
+  // A newer worker's reason can not be told to a client: its request fails.
+  if (event.finish && static_cast<std::size_t>(in.getFinish().getFinished()) >= kFinishReasonNames.size()) {
+    event.finish = FinishReason::kError;
+    event.stop_token.reset();
+    event.error = Error{ErrorCode::kInternal,
+                        fmt::format("the worker ended the request for a reason that this router does not know ({})",
+                                    static_cast<int>(in.getFinish().getFinished())),
+                        ""};
+    return {};
+  }
+  if (event.stop_token && event.finish != FinishReason::kStop) {
+    return DataLoss("stopToken", "is set, but the finish reason is not stop");
+  }
+  if ((event.finish == FinishReason::kError) != event.error.has_value()) {
+    return DataLoss("error", "must be there if, and only if, the finish reason is error");
+  }
+  return {};
+}
+
+Result<void> Check(schema::Load::Reader, const Load& load) {
+  ROOST_RETURN_IF_ERROR(CheckStep(load));
+  return CheckHashes(load.other_prompts, kMaxOtherHashes, "otherPrompts.hashes");
+}
+
+Result<void> Check(schema::Snapshot::Reader, const Snapshot& snapshot) {
+  return CheckHashes(snapshot.runs, WireLimits::kMaxSnapshotHashes, "run.hashes");
+}
+
+Result<void> Check(schema::Generate::Reader in, Generate& generate) {
+  ROOST_RETURN_IF_ERROR(CheckBlockCount(generate.block_hashes.size(), generate.prompt.size()));
+  const std::vector<LogitBias>& biases = generate.sampling.logit_bias;
+  for (std::size_t i = 1; i < biases.size(); ++i) {
+    if (biases[i].token > biases[i - 1].token) continue;
+    return DataLoss("logitBias", "token {} after token {}", biases[i].token, biases[i - 1].token);
+  }
+  if (!generate.trace_parent.empty() && !IsTraceParent(generate.trace_parent)) {
+    return DataLoss("traceParent", "is not a trace parent");
+  }
+  RefuseUnknownKinds(in, generate);
+  return {};
+}
+
+Result<void> Check(schema::Evict::What::Prompt::Reader, const PromptToEvict& prompt) {
+  return CheckBlockCount(prompt.block_hashes.size(), prompt.tokens.size());
+}
+
+}  // namespace roost::wire
