@@ -44,7 +44,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] SharedAllowances& shared_allowances() { return shared_allowances_; }
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
 
-  // Ends the process with one line, see device_failure.h. `call` is the function or kernel that failed.
+  // Ends the process with one line, see device.h. `call` is the function or kernel that failed.
   [[noreturn]] void Fail(const char* call, const char* error) const { FailFor(*this, call, error); }
   // The same for another device, which computes the same batch.
   [[noreturn]] void FailFor(const CudaDevice& device, const char* call, const char* error) const;

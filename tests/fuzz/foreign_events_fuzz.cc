@@ -7,8 +7,7 @@
 
 #include "common/base/check.h"
 #include "worker/foreign/block_book.h"
-#include "worker/foreign/sglang/sglang_events.h"
-#include "worker/foreign/vllm/vllm_events.h"
+#include "worker/foreign/cache_change.h"
 #include "worker/link/snapshot_mirror.h"
 
 namespace {

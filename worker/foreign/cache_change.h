@@ -1,5 +1,5 @@
-// The content of a foreign engine's event, in terms that all engines share: the decoders (vllm/vllm_events.h,
-// sglang/sglang_events.h) produce it, the book (block_book.h) follows it.
+// The content of a foreign engine's event, in terms that all engines share: the decoders (vllm/vllm_events.cc,
+// sglang/sglang_events.cc) produce it, the book (block_book.h) follows it.
 //
 // A hash here is the engine's own: opaque bytes, equal or not. An integer hash is its eight bytes, big-endian.
 #pragma once
@@ -83,5 +83,9 @@ using CacheChange = std::variant<Stored, Removed, Cleared, UnknownEvent>;
 
 // Decodes the payload of one message. kDataLoss: it is no such message. Never throws.
 using EventDecoder = Result<std::vector<CacheChange>> (*)(std::span<const std::byte> payload);
+
+// ---- the engines' decoders ----
+[[nodiscard]] Result<std::vector<CacheChange>> DecodeVllmEvents(std::span<const std::byte> payload);
+[[nodiscard]] Result<std::vector<CacheChange>> DecodeSglangEvents(std::span<const std::byte> payload);
 
 }  // namespace roost::worker::foreign

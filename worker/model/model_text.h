@@ -23,7 +23,7 @@ struct ModelText {
   std::vector<TokenId> stop_tokens;
   wire::SamplingDefaults sampling;
   std::string tokenizer_json;
-  std::string chat_template;  // of several, one that chooses (chat_templates.h); empty when the model has none
+  std::string chat_template;  // of several, one that chooses (generation_config.h); empty when the model has none
   std::string bos_token;      // text; may be empty
   std::string eos_token;
 };

@@ -17,7 +17,6 @@
 #include "common/base/rng.h"
 #include "kernels/device.h"
 #include "kernels/host_readbacks.h"
-#include "kernels/recording.h"
 #include "tests/support/simt/block.h"
 
 namespace roost::simt {

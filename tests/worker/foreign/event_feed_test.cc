@@ -15,7 +15,7 @@
 #include <zmq.hpp>
 
 #include "tests/worker/foreign/event_tools.h"
-#include "worker/foreign/vllm/vllm_events.h"
+#include "worker/foreign/cache_change.h"
 
 namespace roost::worker::foreign {
 namespace {

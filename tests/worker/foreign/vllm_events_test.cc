@@ -1,4 +1,4 @@
-#include "worker/foreign/vllm/vllm_events.h"
+#include "worker/foreign/cache_change.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,6 @@
 #include "common/base/rng.h"
 #include "tests/worker/foreign/event_tools.h"
 #include "worker/foreign/message_pack.h"
-#include "worker/foreign/sglang/sglang_events.h"
 
 namespace roost::worker::foreign {
 namespace {

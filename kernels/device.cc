@@ -1,4 +1,4 @@
-#include "kernels/device_failure.h"
+#include "kernels/device.h"
 
 #include <fmt/core.h>
 
