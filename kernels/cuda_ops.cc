@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "kernels/backend_module.h"
-#include "kernels/check_model_cuda.h"
 #include "kernels/cuda_device.h"
 #include "kernels/cuda_kernels.h"
 

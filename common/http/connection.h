@@ -39,7 +39,7 @@
 #include "common/base/deferred_wakes.h"
 #include "common/base/rng.h"
 #include "common/base/turn_count.h"
-#include "common/http/http_date.h"
+#include "common/http/http_message.h"
 #include "common/http/refused_connection.h"
 #include "common/http/responder.h"
 #include "common/http/server.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,5 +72,21 @@ struct HeadVerdict {
 
 // Whether `id` has 1 to 128 characters of [A-Za-z0-9._:-], so that it is safe to echo to clients and to log.
 [[nodiscard]] bool IsValidRequestId(std::string_view id);
+
+// The value of an answer's Date header (RFC 9110, 5.6.7): "Wed, 25 Nov 2026 02:30:00 GMT". Clients compare it with
+// their own clock; roostctl doctor does.
+
+[[nodiscard]] std::string HttpDate(std::int64_t unix_seconds);
+
+// Makes the text once a second. Not thread-safe.
+class HttpDateClock {
+ public:
+  // The date of the wall clock. The reference holds until the next call.
+  [[nodiscard]] const std::string& Now();
+
+ private:
+  std::int64_t made_for_ = -1;
+  std::string text_;
+};
 
 }  // namespace roost

@@ -1,10 +1,11 @@
-#include "common/trace/span_exporter.h"
-
 #include <curl/curl.h>
+#include <prometheus/counter.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <exception>
 #include <iterator>
@@ -16,6 +17,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/random_seed.h"
 #include "common/base/rng.h"
 #include "common/base/thread_name.h"
 
@@ -205,6 +207,23 @@ void SpanExporter::Add(Span span) {
   }
   if (is_full) return impl_->options.on_outcome(SpanOutcome::kQueueFull, 1);
   if (wakes) impl_->changed.notify_all();
+}
+
+Result<SpanOutlet> OpenCountedOutlet(const std::string& endpoint, Resource resource, metrics::Registry& registry,
+                                     const metrics::Metric& outcomes) {
+  std::array<prometheus::Counter*, kSpanOutcomes.size()> counters{};
+  for (std::size_t i = 0; i < counters.size(); ++i) {
+    counters[i] = &registry.Counter(outcomes, {std::string(NameOf(kSpanOutcomes[i]))});
+  }
+  if (endpoint.empty()) return SpanOutlet();
+  SpanExporterOptions options;
+  options.endpoint = endpoint;
+  options.resource = std::move(resource);
+  options.on_outcome = [counters](SpanOutcome outcome, std::size_t count) {
+    counters.at(static_cast<std::size_t>(outcome))->Increment(static_cast<double>(count));
+  };
+  ROOST_ASSIGN_OR_RETURN(std::shared_ptr<SpanSink> sink, SpanExporter::Start(std::move(options)));
+  return SpanOutlet{.sink = std::move(sink), .random = RandomNumbers(RandomSeed())};
 }
 
 }  // namespace roost::trace

@@ -17,6 +17,8 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "common/metrics/catalog.h"
+#include "common/metrics/registry.h"
 #include "common/trace/otlp_json.h"
 #include "common/trace/span.h"
 
@@ -63,5 +65,12 @@ class SpanExporter final : public SpanSink {
 
   const std::unique_ptr<Impl> impl_;
 };
+
+// The outlet that a daemon's --otlp-endpoint opens: sends spans to a collector, and counts them.
+
+// Closed without an endpoint. `outcomes` is a counter with the label outcome; its series are there from the start.
+// `registry` outlives the outlet's sink. Errors as SpanExporter::Start's.
+[[nodiscard]] Result<SpanOutlet> OpenCountedOutlet(const std::string& endpoint, Resource resource,
+                                                   metrics::Registry& registry, const metrics::Metric& outcomes);
 
 }  // namespace roost::trace

@@ -15,7 +15,7 @@
 #include "common/http/cors.h"
 #include "router/api/api_call.h"
 #include "router/api/decisions.h"
-#include "router/api/key_json.h"
+#include "router/api/key_file.h"
 #include "router/api/messages_answer.h"
 #include "router/api/models_json.h"
 #include "router/api/openapi.h"

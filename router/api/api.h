@@ -49,7 +49,6 @@
 #include "router/access/key_ring.h"
 #include "router/api/api_observer.h"
 #include "router/api/chat_request.h"
-#include "router/api/cordon_request.h"
 #include "router/api/generation.h"
 #include "router/api/openai_answer.h"
 #include "router/api/pin_request.h"

@@ -11,7 +11,6 @@
 
 #include "router/api/api_body.h"
 #include "router/api/api_call.h"
-#include "router/api/evict_request.h"
 #include "router/api/models_json.h"
 #include "router/api/pin_request.h"
 #include "router/api/prefix_json.h"

@@ -17,13 +17,13 @@
 #include "router/api/chat_request.h"
 #include "router/api/chat_translation.h"
 #include "router/api/completion_request.h"
-#include "router/api/family_output.h"
 #include "router/api/messages_answer.h"
 #include "router/api/openai_answer.h"
 #include "router/api/prompt.h"
 #include "router/api/responses_answer.h"
 #include "router/api/text_memory.h"
 #include "router/api/token_request.h"
+#include "router/api/tool_parsers/output_parser.h"
 
 namespace roost::router {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "common/base/json_writer.h"
 #include "common/grammar/constraint_rules.h"
-#include "router/api/marked_output.h"
 #include "router/api/tool_names.h"
+#include "router/api/tool_parsers/output_parser.h"
 
 namespace roost::router {
 namespace {

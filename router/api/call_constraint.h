@@ -28,7 +28,7 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
-#include "router/api/family_output.h"
+#include "router/api/tool_parsers/output_parser.h"
 #include "router/api/tool_set.h"
 
 namespace roost::router {

@@ -20,7 +20,6 @@
 #include "router/api/chat_request.h"
 #include "router/api/json_object.h"
 #include "router/api/request_field.h"
-#include "router/api/responses_answer.h"
 #include "router/api/tool_names.h"
 
 namespace roost::router {
@@ -47,6 +46,25 @@ struct Translation {
 // Translate a body and parse the resulting chat.
 [[nodiscard]] Result<ChatRequest> ParseMessagesRequest(const JsonObject& body);
 [[nodiscard]] Result<ChatRequest> ParseCountTokensRequest(const JsonObject& body);
+// The request's fields that the answer repeats, each as JSON text.
+struct ResponseEcho {
+  std::string instructions = "null";
+  std::string max_output_tokens = "null";
+  std::string metadata = "{}";
+  std::string parallel_tool_calls = "true";
+  std::string reasoning = R"({"effort":null,"summary":null})";
+  std::string temperature = "null";
+  std::string text = R"({"format":{"type":"text"}})";
+  std::string tool_choice = R"("auto")";
+  std::string tools = "[]";
+  std::string top_p = "null";
+  std::string user = "null";
+};
+
+[[nodiscard]] ResponseEcho EchoOfResponses(const JsonObject& body);
+// All of its text, in bytes.
+[[nodiscard]] std::size_t SizeOf(const ResponseEcho& echo);
+
 struct ResponsesRequest {
   ChatRequest chat;
   ResponseEcho echo;

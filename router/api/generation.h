@@ -35,19 +35,46 @@
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/http/responder.h"
+#include "common/trace/span.h"
 #include "router/access/key_account.h"
 #include "router/api/answer.h"
 #include "router/api/api_observer.h"
 #include "router/api/choice_text.h"
 #include "router/api/client_watch.h"
-#include "router/api/output_parser.h"
-#include "router/api/request_trace.h"
 #include "router/api/sampling_fields.h"
+#include "router/api/tool_parsers/output_parser.h"
 #include "router/api/tool_set.h"
 #include "router/fleet/dispatcher.h"
 #include "router/text/text_work.h"
 
 namespace roost::router {
+
+// The place of a request in a trace: where it comes from, what the router's span of it is called, and what workers are
+// told (www.w3.org/TR/trace-context).
+//
+//   client's span ─► the router's: from the handler's start to the end of the answer
+//                      ├─► "route": from the submission, or a lost worker, to the dispatch
+//                      └─► the worker's (worker/link/request_spans.h)
+struct Tracing {
+  trace::SpanOutlet spans = {};  // closed: a client's context goes to the worker as it is
+  double sample_ratio = 1;       // of the requests whose client says nothing about it
+};
+
+struct RequestTrace {
+  std::string trace_parent;  // for the worker; may be empty
+  // The ids of the router's span; empty unless it is recorded.
+  std::string trace_id;
+  std::string span_id;
+  std::string parent_span_id;
+
+  [[nodiscard]] bool is_recorded() const { return !span_id.empty(); }
+  // A span of this trace: the request's own, or with a name of its own a child of it.
+  [[nodiscard]] trace::Span Own(std::string name, Instant begin, Instant end) const;
+  [[nodiscard]] trace::Span Child(std::string name, Instant begin, Instant end, const trace::SpanOutlet& spans) const;
+};
+
+// `client`: its traceparent header, or anything else. A client that sends one decides whether the request is traced.
+[[nodiscard]] RequestTrace BeginTrace(const Tracing& tracing, std::string_view client);
 
 // Services that all generations share; they outlive the server.
 struct GenerationServices {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <utility>
 
 #include "common/base/json_writer.h"
@@ -14,10 +13,6 @@ std::string Quoted(std::string_view text) {
   std::string out;
   AppendJsonString(text, out);
   return out;
-}
-
-void CopyText(const JsonObject& body, std::string_view name, std::string& to) {
-  if (const std::optional<JsonElement> element = body.Find(name)) to = simdjson::minify(*element);
 }
 
 void WriteResponsesUsage(const Usage& usage, JsonWriter& json) {
@@ -35,32 +30,6 @@ std::string PartText(BlockKind kind, std::string_view text) {
 }
 
 }  // namespace
-
-ResponseEcho EchoOfResponses(const JsonObject& body) {
-  ResponseEcho echo;
-  CopyText(body, "instructions", echo.instructions);
-  CopyText(body, "max_output_tokens", echo.max_output_tokens);
-  CopyText(body, "metadata", echo.metadata);
-  CopyText(body, "parallel_tool_calls", echo.parallel_tool_calls);
-  CopyText(body, "reasoning", echo.reasoning);
-  CopyText(body, "temperature", echo.temperature);
-  CopyText(body, "text", echo.text);
-  CopyText(body, "tool_choice", echo.tool_choice);
-  CopyText(body, "tools", echo.tools);
-  CopyText(body, "top_p", echo.top_p);
-  CopyText(body, "user", echo.user);
-  return echo;
-}
-
-std::size_t SizeOf(const ResponseEcho& echo) {
-  std::size_t size = 0;
-  for (const std::string* part :
-       {&echo.instructions, &echo.max_output_tokens, &echo.metadata, &echo.parallel_tool_calls, &echo.reasoning,
-        &echo.temperature, &echo.text, &echo.tool_choice, &echo.tools, &echo.top_p, &echo.user}) {
-    size += part->size();
-  }
-  return size;
-}
 
 class ResponsesAnswer::EventSink final : public BlockSink {
  public:

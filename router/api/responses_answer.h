@@ -10,29 +10,10 @@
 
 #include "router/api/answer.h"
 #include "router/api/answer_blocks.h"
-#include "router/api/json_object.h"
+#include "router/api/chat_translation.h"
 #include "router/api/tool_names.h"
 
 namespace roost::router {
-
-// The request's fields that the answer repeats, each as JSON text.
-struct ResponseEcho {
-  std::string instructions = "null";
-  std::string max_output_tokens = "null";
-  std::string metadata = "{}";
-  std::string parallel_tool_calls = "true";
-  std::string reasoning = R"({"effort":null,"summary":null})";
-  std::string temperature = "null";
-  std::string text = R"({"format":{"type":"text"}})";
-  std::string tool_choice = R"("auto")";
-  std::string tools = "[]";
-  std::string top_p = "null";
-  std::string user = "null";
-};
-
-[[nodiscard]] ResponseEcho EchoOfResponses(const JsonObject& body);
-// All of its text, in bytes.
-[[nodiscard]] std::size_t SizeOf(const ResponseEcho& echo);
 
 struct ResponseIdentity {
   std::string id;      // "resp_…"

@@ -455,6 +455,10 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
     {"stream_options", "Without effect.", Ignored{}},
 });
 
+void CopyText(const JsonObject& body, std::string_view name, std::string& to) {
+  if (const std::optional<JsonElement> element = body.Find(name)) to = simdjson::minify(*element);
+}
+
 }  // namespace
 
 std::span<const RequestField<ChatWriter>> ResponsesFieldTable() { return kResponsesFields; }
@@ -477,6 +481,32 @@ std::string ResponsesFieldOf(std::string_view chat_field) {
     if (const std::size_t at = field.find(inner); at != std::string::npos) field.erase(at, inner.size());
   }
   return field;
+}
+
+ResponseEcho EchoOfResponses(const JsonObject& body) {
+  ResponseEcho echo;
+  CopyText(body, "instructions", echo.instructions);
+  CopyText(body, "max_output_tokens", echo.max_output_tokens);
+  CopyText(body, "metadata", echo.metadata);
+  CopyText(body, "parallel_tool_calls", echo.parallel_tool_calls);
+  CopyText(body, "reasoning", echo.reasoning);
+  CopyText(body, "temperature", echo.temperature);
+  CopyText(body, "text", echo.text);
+  CopyText(body, "tool_choice", echo.tool_choice);
+  CopyText(body, "tools", echo.tools);
+  CopyText(body, "top_p", echo.top_p);
+  CopyText(body, "user", echo.user);
+  return echo;
+}
+
+std::size_t SizeOf(const ResponseEcho& echo) {
+  std::size_t size = 0;
+  for (const std::string* part :
+       {&echo.instructions, &echo.max_output_tokens, &echo.metadata, &echo.parallel_tool_calls, &echo.reasoning,
+        &echo.temperature, &echo.text, &echo.tool_choice, &echo.tools, &echo.top_p, &echo.user}) {
+    size += part->size();
+  }
+  return size;
 }
 
 }  // namespace roost::router

@@ -14,9 +14,9 @@
 #include "common/text/tokenizer.h"
 #include "common/wire/messages.h"
 #include "router/api/cache_fields.h"
+#include "router/api/choice_text.h"
 #include "router/api/json_object.h"
 #include "router/api/request_field.h"
-#include "router/api/stop_filter.h"
 
 namespace roost::router {
 

@@ -10,7 +10,7 @@
 
 #include "common/base/utf8.h"
 #include "router/api/json_object.h"
-#include "router/api/partial_text.h"
+#include "router/api/tool_parsers/partial_text.h"
 
 namespace roost::router {
 namespace {

@@ -12,7 +12,6 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/rng.h"
-#include "deploy/roostctl/generate/offline_model.h"
 #include "deploy/roostctl/generate/offline_run.h"
 #include "router/api/prompt.h"
 #include "tests/bench/bench.h"

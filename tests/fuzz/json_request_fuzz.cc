@@ -9,7 +9,6 @@
 #include "router/api/chat_request.h"
 #include "router/api/chat_translation.h"
 #include "router/api/completion_request.h"
-#include "router/api/evict_request.h"
 #include "router/api/key_file.h"
 #include "router/api/pin_request.h"
 #include "router/api/prompt_request.h"

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/check_model_cuda.h"
 #include "kernels/cpu_device.h"
+#include "kernels/cuda_ops.h"
 
 namespace roost::kernels {
 namespace {

@@ -17,7 +17,6 @@
 #include "common/base/clock.h"
 #include "common/base/json_writer.h"
 #include "common/base/log.h"
-#include "deploy/roostctl/generate/offline_model.h"
 #include "deploy/roostctl/generate/offline_run.h"
 #include "deploy/roostctl/generate/prompt_file.h"
 #include "worker/grammar/grammar_pool.h"

@@ -1,23 +1,101 @@
-#include "deploy/roostctl/top/top.h"
-
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <iosfwd>
 #include <optional>
 #include <ostream>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "deploy/roostctl/http_client.h"
 #include "deploy/roostctl/refusal.h"
 #include "deploy/roostctl/top/frame.h"
-#include "deploy/roostctl/top/terminal.h"
 #include "deploy/roostctl/top/top_sample.h"
 
 namespace roost::roostctl {
 namespace {
+
+// The terminal of `roostctl top`: keys without Enter, a screen of its own, and its size.
+
+// From its construction to its end the terminal shows another screen without a cursor and passes keys on at once;
+// afterwards everything is as before. Standard input and output must be a terminal.
+class Terminal {
+ public:
+  explicit Terminal(std::ostream& out);
+  ~Terminal();
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  // Waits for a key, a new size or the end of `at_most`; returns the key, if there was one. '\x03' is Ctrl-C, and also
+  // stands for an input that is closed.
+  [[nodiscard]] std::optional<char> WaitForKey(Duration at_most);
+
+  [[nodiscard]] static Screen Size();
+
+  // Draws the lines from the top, over what was there.
+  void Show(const std::vector<std::string>& lines);
+
+ private:
+  std::ostream& out_;
+  termios before_{};
+};
+
+constexpr std::string_view kOtherScreen = "\x1b[?1049h\x1b[?25l";
+constexpr std::string_view kFirstScreen = "\x1b[?25h\x1b[?1049l";
+constexpr std::string_view kHome = "\x1b[H";
+constexpr std::string_view kEraseLine = "\x1b[K";
+constexpr std::string_view kEraseBelow = "\x1b[J";
+constexpr char kInterrupt = '\x03';
+
+// A handler that does nothing: so a new size ends a wait.
+void OnResize(int /*signal*/) {}
+
+Terminal::Terminal(std::ostream& out) : out_(out) {
+  ROOST_CHECK(tcgetattr(STDIN_FILENO, &before_) == 0);
+  termios keys = before_;
+  keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG);
+  tcsetattr(STDIN_FILENO, TCSANOW, &keys);
+  struct sigaction action {};
+  action.sa_handler = &OnResize;
+  sigaction(SIGWINCH, &action, nullptr);
+  out_ << kOtherScreen << std::flush;
+}
+
+Terminal::~Terminal() {
+  out_ << kFirstScreen << std::flush;
+  tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  std::signal(SIGWINCH, SIG_DFL);
+}
+
+std::optional<char> Terminal::WaitForKey(Duration at_most) {
+  pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  const auto wait_ms = std::chrono::duration_cast<std::chrono::milliseconds>(at_most).count();
+  if (poll(&input, 1, static_cast<int>(wait_ms)) <= 0) return std::nullopt;
+  char key = 0;
+  return read(STDIN_FILENO, &key, 1) == 1 ? key : kInterrupt;
+}
+
+Screen Terminal::Size() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return {};
+  return {.columns = size.ws_col, .rows = size.ws_row};
+}
+
+// Without a line feed behind the last line, which would scroll a full screen.
+void Terminal::Show(const std::vector<std::string>& lines) {
+  out_ << kHome;
+  for (std::size_t i = 0; i < lines.size(); ++i) out_ << (i == 0 ? "" : "\r\n") << lines[i] << kEraseLine;
+  out_ << kEraseBelow << std::flush;
+}
 
 constexpr double kPatienceSeconds = 5;
 // Each question about prefixes takes each worker's engine a pass over its blocks.

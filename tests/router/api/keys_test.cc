@@ -10,7 +10,7 @@
 
 #include "router/access/key_ring.h"
 #include "router/api/api.h"
-#include "router/api/key_json.h"
+#include "router/api/key_file.h"
 #include "tests/router/api/api_fixture.h"
 
 namespace roost::router {

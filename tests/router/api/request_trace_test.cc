@@ -1,4 +1,4 @@
-#include "router/api/request_trace.h"
+#include "router/api/generation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
 // Messages in the forms that templates render: nothing of a conversation is lost or refused for its roles.
-#include "router/api/template_messages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "router/api/family_output.h"
+#include "router/api/tool_parsers/output_parser.h"
 #include "router/api/tool_request.h"
 
 namespace roost::router {

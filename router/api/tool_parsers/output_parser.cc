@@ -1,57 +1,77 @@
-#include "router/api/family_output.h"
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
-#include "router/api/call_form.h"
-#include "router/api/harmony_output.h"
-#include "router/api/json_forms.h"
-#include "router/api/marked_output.h"
-#include "router/api/whole_forms.h"
+#include "common/base/rng.h"
+#include "router/api/tool_parsers/call_form.h"
 
 namespace roost::router {
 namespace {
 
-constexpr TaggedForm::Markers kKimiMarkers{"<|tool_calls_section_begin|>", "<|tool_call_begin|>",
-                                           "<|tool_call_argument_begin|>", "<|tool_call_end|>",
-                                           "<|tool_calls_section_end|>"};
-constexpr TaggedForm::Markers kDeepSeekMarkers{"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
-                                               "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"};
+constexpr std::size_t kMaxNameBytes = 256;
 
+// FNV-1a. Ids only need to be spread well.
+std::uint64_t SpreadHash(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
+
+bool IsNameByte(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte > ' ' && byte != 0x7f && std::string_view("<>\"'`{}()|").find(c) == std::string_view::npos;
+}
 bool EndsWith(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
 }  // namespace
 
-const ToolFunction* ToolSet::Find(std::string_view name) const {
-  for (const ToolFunction& function : functions) {
-    if (function.name == name) return &function;
+std::string CallWriter::IdOf(std::uint32_t index) const {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  constexpr int kUsualSize = 24;
+  constexpr int kNineSize = 9;
+  Rng random(SpreadHash(fmt::format("{}/{}/{}", ids_.answer_id, ids_.choice, index)));
+  const bool is_usual = ids_.form == CallIds::Form::kUsual;
+  std::string id = is_usual ? "call_" : "";
+  for (int i = 0; i < (is_usual ? kUsualSize : kNineSize); ++i) id += kLetters[random.Below(kLetters.size())];
+  return id;
+}
+
+void CallWriter::Begin(std::string name, AnswerDelta& delta) {
+  delta.tool_calls.push_back({.index = count_, .id = IdOf(count_), .name = std::move(name), .arguments = {}});
+  ++count_;
+}
+
+void CallWriter::Arguments(std::string_view text, AnswerDelta& delta) {
+  if (text.empty() || count_ == 0) return;
+  const std::uint32_t index = count_ - 1;
+  if (delta.tool_calls.empty() || delta.tool_calls.back().index != index) {
+    delta.tool_calls.push_back({.index = index, .id = {}, .name = {}, .arguments = {}});
   }
-  return nullptr;
+  delta.tool_calls.back().arguments += text;
+}
+
+bool IsFunctionName(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxNameBytes && std::all_of(name.begin(), name.end(), &IsNameByte);
 }
 
 std::unique_ptr<CallForm> MakeCallForm(ToolFamily family, const ToolSet& tools) {
-  using Markers = JsonObjectForm::Markers;
   switch (family) {
     case ToolFamily::kHermes:
-      return std::make_unique<JsonObjectForm>(Markers{.begin = "<tool_call>", .end = "</tool_call>"});
     case ToolFamily::kLlama:
-      return std::make_unique<JsonObjectForm>(Markers{.begin = "<|python_tag|>", .bare = '{', .separator = ";"});
-    case ToolFamily::kGranite: return std::make_unique<JsonObjectForm>(Markers{.begin = "<|tool_call|>"});
-    case ToolFamily::kMistral: return std::make_unique<MistralForm>();
-    case ToolFamily::kKimi: return std::make_unique<TaggedForm>(kKimiMarkers, TaggedForm::Naming::kKimi);
-    case ToolFamily::kDeepSeek: return std::make_unique<TaggedForm>(kDeepSeekMarkers, TaggedForm::Naming::kDeepSeek);
-    case ToolFamily::kGlm: return std::make_unique<XmlForm>(XmlForm::Dialect::kGlm, tools);
-    case ToolFamily::kQwenXml: return std::make_unique<XmlForm>(XmlForm::Dialect::kQwen, tools);
-    case ToolFamily::kPythonic: return std::make_unique<PythonicForm>();
+    case ToolFamily::kGranite:
+    case ToolFamily::kMistral:
+    case ToolFamily::kKimi:
+    case ToolFamily::kDeepSeek: return MakeJsonForm(family);
+    case ToolFamily::kGlm:
+    case ToolFamily::kQwenXml: return MakeXmlForm(family, tools);
+    case ToolFamily::kPythonic: return MakePythonicForm();
     case ToolFamily::kNone:
     case ToolFamily::kHarmony: break;
   }
   return nullptr;
-}
-
-std::unique_ptr<CallForm> MakeForcedCallForm() {
-  return std::make_unique<JsonObjectForm>(JsonObjectForm::Markers{.bare = '['});
 }
 
 ReasoningStart ReasoningStartOf(OutputFamily family, std::string_view prompt) {
@@ -79,7 +99,7 @@ std::unique_ptr<OutputParser> MakeFamilyOutput(FamilyOutputOptions options) {
   if (family == ToolFamily::kMistral) options.ids.form = CallIds::Form::kNine;
   const bool is_list = options.tools->is_forced() && options.tools->forced_form == ForcedForm::kList;
   if (!is_list && family == ToolFamily::kHarmony) {
-    return std::make_unique<HarmonyOutput>(std::move(options));
+    return MakeHarmonyParser(std::move(options));
   }
   // Reasoning that stays in the content has no beginning to look for.
   if (options.family.reasoning == ReasoningForm::kNone) options.reasoning_start = ReasoningStart::kNever;
@@ -91,7 +111,7 @@ std::unique_ptr<OutputParser> MakeFamilyOutput(FamilyOutputOptions options) {
     form = MakeCallForm(family, *options.tools);
   }
   if (form == nullptr && options.family.reasoning == ReasoningForm::kNone) return std::make_unique<PlainOutput>();
-  return std::make_unique<MarkedOutput>(std::move(options), std::move(form));
+  return MakeTaggedOutputParser(std::move(options), std::move(form));
 }
 
 }  // namespace roost::router

@@ -1,12 +1,56 @@
-#include "router/api/harmony_output.h"
+// Parses the output of gpt-oss, which writes messages, each with a header:
+//
+//   <|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…<|return|>
+//   <|start|>assistant to=functions.f<|channel|>commentary <|constrain|>json<|message|>{…}<|call|>
+//
+// An answer begins inside a header. The channel analysis is reasoning, a message to functions.f is a call, a message to
+// another tool is reasoning, everything else is content. Stop tokens do not reach the parser; the end of the text ends
+// the message.
 
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
-#include "router/api/call_form.h"
-#include "router/api/partial_text.h"
+#include "router/api/tool_parsers/call_form.h"
+#include "router/api/tool_parsers/output_parser.h"
+#include "router/api/tool_parsers/partial_text.h"
 
 namespace roost::router {
 namespace {
+
+class HarmonyParser final : public OutputParser {
+ public:
+  explicit HarmonyParser(FamilyOutputOptions options);
+
+  void Push(std::string_view text, AnswerDelta& delta) override;
+  void Finish(AnswerDelta& delta) override;
+  [[nodiscard]] bool is_reasoning() const override { return state_ == State::kReasoning; }
+
+ private:
+  // kCallBegin: before the arguments' first byte.
+  enum class State : std::uint8_t { kHeader, kReasoning, kContent, kCallBegin, kArguments };
+
+  bool Step(AnswerDelta& delta);
+  bool ReadHeader(AnswerDelta& delta);
+  bool ReadMessage(AnswerDelta& delta);
+  bool BeginCall(AnswerDelta& delta);
+  void ApplyHeader(std::string_view header);
+  void EndMessage(AnswerDelta& delta);
+  void Tell(std::string_view text, AnswerDelta& delta);
+  [[nodiscard]] std::string_view rest() const { return std::string_view(pending_).substr(taken_); }
+
+  const FamilyOutputOptions options_;
+  CallWriter writer_;
+  State state_ = State::kHeader;
+  std::string pending_;
+  std::size_t taken_ = 0;
+  bool ended_ = false;
+  std::string function_;
+  std::string checked_;  // with kChecked: arguments that are not reported yet
+};
 
 constexpr std::size_t kMaxHeaderBytes = 1024;  // without its kMessage
 constexpr std::string_view kMessage = "<|message|>";
@@ -51,28 +95,28 @@ std::vector<std::string_view> HarmonyMarkers() {
   return markers;
 }
 
-HarmonyOutput::HarmonyOutput(FamilyOutputOptions options) : options_(std::move(options)), writer_(options_.ids) {}
+HarmonyParser::HarmonyParser(FamilyOutputOptions options) : options_(std::move(options)), writer_(options_.ids) {}
 
-void HarmonyOutput::Push(std::string_view text, AnswerDelta& delta) {
+void HarmonyParser::Push(std::string_view text, AnswerDelta& delta) {
   pending_ += text;
   while (Step(delta)) continue;
   pending_.erase(0, std::exchange(taken_, 0));
 }
 
-void HarmonyOutput::Finish(AnswerDelta& delta) {
+void HarmonyParser::Finish(AnswerDelta& delta) {
   ended_ = true;
   while (Step(delta)) continue;
   EndMessage(delta);
 }
 
-bool HarmonyOutput::Step(AnswerDelta& delta) {
+bool HarmonyParser::Step(AnswerDelta& delta) {
   if (rest().empty()) return false;
   if (state_ == State::kHeader) return ReadHeader(delta);
   if (state_ == State::kCallBegin) return BeginCall(delta);
   return ReadMessage(delta);
 }
 
-bool HarmonyOutput::ReadHeader(AnswerDelta&) {
+bool HarmonyParser::ReadHeader(AnswerDelta&) {
   if (!IsHeader(rest()) || IsTooLong(rest())) {
     state_ = State::kContent;
     return true;
@@ -89,7 +133,7 @@ bool HarmonyOutput::ReadHeader(AnswerDelta&) {
   return true;
 }
 
-void HarmonyOutput::ApplyHeader(std::string_view header) {
+void HarmonyParser::ApplyHeader(std::string_view header) {
   std::string_view recipient = WordAfter(header, "to=");
   const std::string_view channel = WordAfter(header, kChannel);
   const bool is_function = recipient.substr(0, kFunctions.size()) == kFunctions;
@@ -104,7 +148,7 @@ void HarmonyOutput::ApplyHeader(std::string_view header) {
   }
 }
 
-bool HarmonyOutput::BeginCall(AnswerDelta& delta) {
+bool HarmonyParser::BeginCall(AnswerDelta& delta) {
   PartialText text(rest());
   text.SkipSpace();
   if (text.IsAt('{')) {
@@ -118,7 +162,7 @@ bool HarmonyOutput::BeginCall(AnswerDelta& delta) {
   return true;
 }
 
-bool HarmonyOutput::ReadMessage(AnswerDelta& delta) {
+bool HarmonyParser::ReadMessage(AnswerDelta& delta) {
   const std::string_view text = rest();
   if (const std::optional<FoundMark> found = FindMark(text, MessageEnds())) {
     Tell(text.substr(0, found->position), delta);
@@ -138,7 +182,7 @@ bool HarmonyOutput::ReadMessage(AnswerDelta& delta) {
   return false;
 }
 
-void HarmonyOutput::Tell(std::string_view text, AnswerDelta& delta) {
+void HarmonyParser::Tell(std::string_view text, AnswerDelta& delta) {
   if (state_ == State::kReasoning) delta.reasoning += text;
   if (state_ == State::kContent) delta.content += text;
   if (state_ != State::kArguments) return;
@@ -150,7 +194,7 @@ void HarmonyOutput::Tell(std::string_view text, AnswerDelta& delta) {
 }
 
 // A call whose arguments are not a JSON object becomes content.
-void HarmonyOutput::EndMessage(AnswerDelta& delta) {
+void HarmonyParser::EndMessage(AnswerDelta& delta) {
   if (state_ != State::kArguments || options_.delivery == CallDelivery::kAtOnce) return;
   const std::string arguments = std::exchange(checked_, {});
   if (!IsJsonObject(arguments)) {
@@ -159,6 +203,10 @@ void HarmonyOutput::EndMessage(AnswerDelta& delta) {
   }
   writer_.Begin(std::exchange(function_, {}), delta);
   writer_.Arguments(arguments, delta);
+}
+
+std::unique_ptr<OutputParser> MakeHarmonyParser(FamilyOutputOptions options) {
+  return std::make_unique<HarmonyParser>(std::move(options));
 }
 
 }  // namespace roost::router

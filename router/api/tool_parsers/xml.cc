@@ -1,16 +1,58 @@
-#include "router/api/argument_value.h"
+// Calls in XML. A call is read when it is complete, and its arguments are converted to JSON.
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "common/base/json_writer.h"
 #include "common/grammar/schema_place.h"
-#include "router/api/partial_text.h"
+#include "router/api/tool_parsers/call_form.h"
+#include "router/api/tool_parsers/partial_text.h"
 
 namespace roost::router {
 namespace {
+
+constexpr std::string_view kCallEnd = "</tool_call>";
+
+// GLM:         <tool_call>f ⏎ <arg_key>k</arg_key> ⏎ <arg_value>v</arg_value> … </tool_call>
+// Qwen3-Coder: <tool_call> <function=f> <parameter=k> v </parameter> … </function> </tool_call>
+class XmlForm final : public CallForm {
+ public:
+  enum class Dialect : std::uint8_t { kGlm, kQwen };
+  XmlForm(Dialect dialect, const ToolSet& tools) : dialect_(dialect), tools_(tools) {}
+
+  [[nodiscard]] std::vector<std::string_view> Begins() const override;
+  [[nodiscard]] std::vector<std::string_view> Strays() const override;
+  [[nodiscard]] bool is_whole() const override { return true; }
+  [[nodiscard]] CallHead ReadHead(std::string_view text) override;
+  [[nodiscard]] CallTail ReadTail(std::string_view text) override;
+
+ private:
+  [[nodiscard]] std::optional<ToolCall> ReadGlm(std::string_view body) const;
+  [[nodiscard]] std::optional<ToolCall> ReadQwen(std::string_view body) const;
+  [[nodiscard]] std::string ValueOf(const ToolFunction* function, std::string_view key, std::string_view value) const;
+
+  const Dialect dialect_;
+  const ToolSet& tools_;
+  std::size_t searched_ = 0;  // bytes already searched without finding the call's end
+};
+
+// Removes one line break at each end, which belongs to the family's syntax; others belong to the value.
+std::string_view WithoutLineBreaks(std::string_view text) {
+  if (!text.empty() && text.front() == '\n') text.remove_prefix(1);
+  if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  return text;
+}
+
+// ---- values ----
 
 using simdjson::dom::element;
 using Place = grammar::SchemaPlace;
@@ -145,6 +187,81 @@ std::optional<std::string> ConstantOf(const Allowed& allowed, std::string_view t
 }
 
 }  // namespace
+
+// ---- calls ----
+
+std::vector<std::string_view> XmlForm::Begins() const { return {"<tool_call>"}; }
+std::vector<std::string_view> XmlForm::Strays() const { return {kCallEnd}; }
+
+CallHead XmlForm::ReadHead(std::string_view text) {
+  const std::size_t end = text.find(kCallEnd, searched_);
+  if (end == std::string_view::npos) {
+    searched_ = text.size() - std::min(text.size(), kCallEnd.size() - 1);
+    return {.verdict = FormVerdict::kMore};
+  }
+  searched_ = 0;
+  const std::string_view body = Trimmed(text.substr(0, end));
+  std::optional<ToolCall> call = dialect_ == Dialect::kGlm ? ReadGlm(body) : ReadQwen(body);
+  CallHead head{.verdict = FormVerdict::kNone, .size = end + kCallEnd.size()};
+  if (!call || !IsFunctionName(call->name)) return head;
+  head.verdict = FormVerdict::kFound;
+  head.whole.push_back(std::move(*call));
+  return head;
+}
+
+CallTail XmlForm::ReadTail(std::string_view) { return {.verdict = FormVerdict::kFound}; }
+
+std::string XmlForm::ValueOf(const ToolFunction* function, std::string_view key, std::string_view value) const {
+  return ArgumentJson(function == nullptr ? std::string_view() : std::string_view(function->schema), key, value);
+}
+
+std::optional<ToolCall> XmlForm::ReadGlm(std::string_view body) const {
+  const std::size_t keys = std::min(body.size(), body.find("<arg_key>"));
+  ToolCall call{.id = {}, .name = std::string(Trimmed(body.substr(0, keys))), .arguments = {}};
+  JsonWriter json;
+  json.BeginObject();
+  PartialText text(body.substr(keys));
+  while (text.position() < body.size() - keys) {
+    if (!text.Take("<arg_key>")) return std::nullopt;
+    const std::optional<std::string_view> key = text.Until("</arg_key>");
+    text.SkipSpace();
+    if (!key || !text.Take("<arg_value>")) return std::nullopt;
+    const std::optional<std::string_view> value = text.Until("</arg_value>");
+    if (!value) return std::nullopt;
+    json.Key(*key).Raw(ValueOf(tools_.Find(call.name), *key, *value));
+    text.SkipSpace();
+  }
+  call.arguments = json.EndObject().Take();
+  return call;
+}
+
+std::optional<ToolCall> XmlForm::ReadQwen(std::string_view body) const {
+  PartialText text(body);
+  if (!text.Take("<function=")) return std::nullopt;
+  const std::optional<std::string_view> name = text.Until(">");
+  if (!name) return std::nullopt;
+  ToolCall call{.id = {}, .name = std::string(*name), .arguments = {}};
+  JsonWriter json;
+  json.BeginObject();
+  text.SkipSpace();
+  while (!text.Take("</function>")) {
+    if (!text.Take("<parameter=")) return std::nullopt;
+    const std::optional<std::string_view> key = text.Until(">");
+    if (!key) return std::nullopt;
+    const std::optional<std::string_view> value = text.Until("</parameter>");
+    if (!value) return std::nullopt;
+    json.Key(*key).Raw(ValueOf(tools_.Find(call.name), *key, WithoutLineBreaks(*value)));
+    text.SkipSpace();
+  }
+  if (text.position() != body.size()) return std::nullopt;
+  call.arguments = json.EndObject().Take();
+  return call;
+}
+
+std::unique_ptr<CallForm> MakeXmlForm(ToolFamily family, const ToolSet& tools) {
+  return std::make_unique<XmlForm>(family == ToolFamily::kGlm ? XmlForm::Dialect::kGlm : XmlForm::Dialect::kQwen,
+                                   tools);
+}
 
 std::string ArgumentJson(std::string_view schema, std::string_view name, std::string_view text) {
   const Allowed allowed = AllowedBy(schema, name, text);

@@ -1,12 +1,90 @@
-#include "router/api/json_forms.h"
+// Calls whose arguments are JSON: objects with a name, or a name between markers.
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
+
+#include "router/api/tool_parsers/call_form.h"
+#include "router/api/tool_parsers/partial_text.h"
 
 namespace roost::router {
 namespace {
 
-constexpr std::size_t kMaxNameBytes = 256;
+// {"name": "f", "arguments": {…}}, alone or in a list; "parameters" is accepted for "arguments".
+class JsonObjectForm : public CallForm {
+ public:
+  struct Markers {
+    std::string_view begin = {};
+    std::string_view end = {};
+    char bare = '\0';
+    std::string_view separator = {};  // between calls outside a list
+  };
+  explicit JsonObjectForm(Markers markers) : markers_(markers) {}
+
+  [[nodiscard]] std::vector<std::string_view> Begins() const override;
+  [[nodiscard]] std::vector<std::string_view> Strays() const override;
+  [[nodiscard]] char bare_begin() const override { return markers_.bare; }
+  void Reset() override { in_list_ = false; }
+  [[nodiscard]] CallHead ReadHead(std::string_view text) override;
+  [[nodiscard]] CallTail ReadTail(std::string_view text) override;
+
+ private:
+  [[nodiscard]] CallHead ReadMembers(PartialText& text, bool in_list);
+  [[nodiscard]] CallTail ReadSeparator(PartialText& text);
+
+  const Markers markers_;
+  bool in_list_ = false;
+  bool closed_ = false;  // the last call's object is closed
+};
+
+// Mistral: [TOOL_CALLS] and a list, or [TOOL_CALLS]f[ARGS]{…}.
+class MistralForm final : public JsonObjectForm {
+ public:
+  MistralForm() : JsonObjectForm({.begin = "[TOOL_CALLS]"}) {}
+
+  [[nodiscard]] CallHead ReadHead(std::string_view text) override;
+  [[nodiscard]] CallTail ReadTail(std::string_view text) override;
+
+ private:
+  bool named_ = false;
+};
+
+// section begin │ call begin │ f │ argument begin │ {…} │ call end │ … │ section end
+class TaggedForm final : public CallForm {
+ public:
+  enum class Naming : std::uint8_t {
+    kKimi,      // functions.f:0
+    kDeepSeek,  // f, or as V3 and R1 write it: function, argument begin, f, and the arguments in a code fence
+  };
+  struct Markers {
+    std::string_view section_begin;
+    std::string_view call_begin;
+    std::string_view argument_begin;
+    std::string_view call_end;
+    std::string_view section_end;
+  };
+  TaggedForm(Markers markers, Naming naming) : markers_(markers), naming_(naming) {}
+
+  [[nodiscard]] std::vector<std::string_view> Begins() const override;
+  [[nodiscard]] std::vector<std::string_view> Strays() const override;
+  [[nodiscard]] CallHead ReadHead(std::string_view text) override;
+  [[nodiscard]] CallTail ReadTail(std::string_view text) override;
+
+ private:
+  const Markers markers_;
+  const Naming naming_;
+};
+
+constexpr TaggedForm::Markers kKimiMarkers{"<|tool_calls_section_begin|>", "<|tool_call_begin|>",
+                                           "<|tool_call_argument_begin|>", "<|tool_call_end|>",
+                                           "<|tool_calls_section_end|>"};
+constexpr TaggedForm::Markers kDeepSeekMarkers{"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
+                                               "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"};
+
 constexpr std::string_view kFence = "```";
 
 FormVerdict FailureOf(const PartialText& text) { return text.cut() ? FormVerdict::kMore : FormVerdict::kNone; }
@@ -35,16 +113,7 @@ std::string KimiName(std::string_view id) {
   return std::string(id.substr(0, id.rfind(':')));
 }
 
-bool IsNameByte(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return byte > ' ' && byte != 0x7f && std::string_view("<>\"'`{}()|").find(c) == std::string_view::npos;
-}
-
 }  // namespace
-
-bool IsFunctionName(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameBytes && std::all_of(name.begin(), name.end(), &IsNameByte);
-}
 
 // ---- objects ----
 
@@ -184,6 +253,25 @@ CallTail TaggedForm::ReadTail(std::string_view bytes) {
   if (text.Take(markers_.section_end)) return TailOf(text, CallTail::Next::kContent);
   if (text.Take(markers_.call_begin)) return TailOf(text, CallTail::Next::kCall);
   return EndedTail(text, call);
+}
+
+std::unique_ptr<CallForm> MakeJsonForm(ToolFamily family) {
+  using Markers = JsonObjectForm::Markers;
+  switch (family) {
+    case ToolFamily::kHermes:
+      return std::make_unique<JsonObjectForm>(Markers{.begin = "<tool_call>", .end = "</tool_call>"});
+    case ToolFamily::kLlama:
+      return std::make_unique<JsonObjectForm>(Markers{.begin = "<|python_tag|>", .bare = '{', .separator = ";"});
+    case ToolFamily::kGranite: return std::make_unique<JsonObjectForm>(Markers{.begin = "<|tool_call|>"});
+    case ToolFamily::kMistral: return std::make_unique<MistralForm>();
+    case ToolFamily::kKimi: return std::make_unique<TaggedForm>(kKimiMarkers, TaggedForm::Naming::kKimi);
+    case ToolFamily::kDeepSeek: return std::make_unique<TaggedForm>(kDeepSeekMarkers, TaggedForm::Naming::kDeepSeek);
+    default: return nullptr;
+  }
+}
+
+std::unique_ptr<CallForm> MakeForcedCallForm() {
+  return std::make_unique<JsonObjectForm>(JsonObjectForm::Markers{.bare = '['});
 }
 
 }  // namespace roost::router

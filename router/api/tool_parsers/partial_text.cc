@@ -1,4 +1,4 @@
-#include "router/api/partial_text.h"
+#include "router/api/tool_parsers/partial_text.h"
 
 #include <algorithm>
 
@@ -131,6 +131,12 @@ std::size_t OpenMarkBytes(std::string_view text, const std::vector<std::string_v
     }
   }
   return most;
+}
+
+std::string_view Trimmed(std::string_view text) {
+  while (!text.empty() && IsSpace(text.front())) text.remove_prefix(1);
+  while (!text.empty() && IsSpace(text.back())) text.remove_suffix(1);
+  return text;
 }
 
 }  // namespace roost::router

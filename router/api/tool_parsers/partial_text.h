@@ -66,4 +66,7 @@ struct FoundMark {
 // The number of bytes at the end of `text` that may begin one of `marks`.
 [[nodiscard]] std::size_t OpenMarkBytes(std::string_view text, const std::vector<std::string_view>& marks);
 
+// Without the white space at its ends.
+[[nodiscard]] std::string_view Trimmed(std::string_view text);
+
 }  // namespace roost::router

@@ -1,16 +1,45 @@
-#include "router/api/python_calls.h"
+// A list of Python calls with keyword arguments, [f(a=1, b=["x", None]), g()], as calls with JSON arguments.
 
 #include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/json_writer.h"
 #include "common/base/utf8.h"
-#include "router/api/call_form.h"
-#include "router/api/partial_text.h"
+#include "router/api/answer.h"
+#include "router/api/tool_parsers/call_form.h"
+#include "router/api/tool_parsers/partial_text.h"
 
 namespace roost::router {
 namespace {
+
+constexpr std::string_view kListBegin = "<|tool_call_start|>";
+constexpr std::string_view kListEnd = "<|tool_call_end|>";
+
+// [f(a=1, b="x"), g()]
+class PythonicForm final : public CallForm {
+ public:
+  [[nodiscard]] std::vector<std::string_view> Begins() const override;
+  [[nodiscard]] std::vector<std::string_view> Strays() const override;
+  [[nodiscard]] char bare_begin() const override { return '['; }
+  [[nodiscard]] bool is_whole() const override { return true; }
+  [[nodiscard]] CallHead ReadHead(std::string_view text) override;
+  [[nodiscard]] CallTail ReadTail(std::string_view text) override;
+
+ private:
+  void Scan(std::string_view text);
+
+  std::size_t scanned_ = 0;
+  std::size_t depth_ = 0;
+  char quote_ = '\0';
+  bool escaped_ = false;
+};
 
 constexpr int kMaxPythonDepth = 64;
 
@@ -179,12 +208,61 @@ class PythonReader {
   std::string_view text_;
 };
 
-}  // namespace
-
+// Empty when `text` is anything else, or nests deeper than 64 levels. Linear time.
 std::optional<std::vector<ToolCall>> ReadPythonCalls(std::string_view text) {
   std::vector<ToolCall> calls;
   if (!PythonReader(text).Calls(calls)) return std::nullopt;
   return calls;
 }
+
+}  // namespace
+
+std::vector<std::string_view> PythonicForm::Begins() const { return {kListBegin, "<|python_start|>"}; }
+std::vector<std::string_view> PythonicForm::Strays() const { return {kListEnd, "<|python_end|>"}; }
+
+// Scans up to the bracket that closes the list.
+void PythonicForm::Scan(std::string_view text) {
+  while (scanned_ < text.size()) {
+    const char c = text[scanned_++];
+    if (quote_ != '\0') {
+      if (c == quote_ && !escaped_) quote_ = '\0';
+      escaped_ = c == '\\' && !escaped_;
+    } else if (c == '"' || c == '\'') {
+      quote_ = c;
+    } else if (c == '[' || c == '(' || c == '{') {
+      ++depth_;
+    } else if ((c == ']' || c == ')' || c == '}') && --depth_ == 0) {
+      return;
+    }
+  }
+}
+
+CallHead PythonicForm::ReadHead(std::string_view text) {
+  if (scanned_ == 0) {
+    PartialText begin(text);
+    begin.SkipSpace();
+    if (!begin.IsAt('[')) return {.verdict = begin.cut() ? FormVerdict::kMore : FormVerdict::kNone};
+  }
+  Scan(text);
+  if (depth_ > 0 || scanned_ == 0) return {.verdict = FormVerdict::kMore};
+  CallHead head{.verdict = FormVerdict::kNone, .size = std::exchange(scanned_, 0)};
+  std::optional<std::vector<ToolCall>> calls = ReadPythonCalls(Trimmed(text.substr(0, head.size)));
+  if (!calls) return head;
+  head.verdict = FormVerdict::kFound;
+  head.whole = std::move(*calls);
+  return head;
+}
+
+CallTail PythonicForm::ReadTail(std::string_view bytes) {
+  PartialText text(bytes);
+  text.SkipSpace();
+  if (text.Take(kListEnd) || text.Take("<|python_end|>")) {
+    return {.verdict = FormVerdict::kFound, .size = text.position()};
+  }
+  if (text.cut()) return {.verdict = FormVerdict::kMore};
+  return {.verdict = FormVerdict::kFound};
+}
+
+std::unique_ptr<CallForm> MakePythonicForm() { return std::make_unique<PythonicForm>(); }
 
 }  // namespace roost::router

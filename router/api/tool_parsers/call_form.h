@@ -57,11 +57,40 @@ class CallForm {
   [[nodiscard]] virtual CallTail ReadTail(std::string_view text) = 0;
 };
 
-// Null for kNone, and for kHarmony, which does not mark calls within text. `tools` outlives the form.
-[[nodiscard]] std::unique_ptr<CallForm> MakeCallForm(ToolFamily family, const ToolSet& tools);
+// ---- the forms: each is one file, and a row in MakeCallForm ----
+
+// Calls whose arguments are JSON: objects with a name, or a name between markers. Null for another family.
+[[nodiscard]] std::unique_ptr<CallForm> MakeJsonForm(ToolFamily family);
 // For answers that a constraint forces to be calls without markers.
 [[nodiscard]] std::unique_ptr<CallForm> MakeForcedCallForm();
+// kGlm or kQwenXml. `tools` outlives the form.
+[[nodiscard]] std::unique_ptr<CallForm> MakeXmlForm(ToolFamily family, const ToolSet& tools);
+// [f(a=1, b="x"), g()]
+[[nodiscard]] std::unique_ptr<CallForm> MakePythonicForm();
+
+// Null for kNone, and for kHarmony, which does not mark calls within text. `tools` outlives the form.
+[[nodiscard]] std::unique_ptr<CallForm> MakeCallForm(ToolFamily family, const ToolSet& tools);
 
 [[nodiscard]] bool IsFunctionName(std::string_view name);
+
+// Reads the value that an argument's text means, in a family's syntax that writes strings without
+// quotes (XML): the value that the parameter's schema allows, strings first.
+//
+//   schema                            text        value
+//   string; string or null            12345       "12345"
+//   string or null                    null        null
+//   string or integer                 12345       "12345"
+//   integer; none at all              12345       12345
+//   enum of "a", "b"                  a           "a"
+//   enum of "1", 2                    2           2
+//   boolean                           True        true, as templates in Python write it
+//   object                            {"a": 1}    {"a": 1}
+//
+// Schemas are followed through $ref, anyOf, oneOf and allOf.
+//
+// Pure. O(schema) for each argument.
+
+// `schema` is that of the function's parameters, or empty. The value as JSON; a string if it is nothing else.
+[[nodiscard]] std::string ArgumentJson(std::string_view schema, std::string_view name, std::string_view text);
 
 }  // namespace roost::router
