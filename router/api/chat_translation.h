@@ -46,6 +46,7 @@ struct Translation {
 // Translate a body and parse the resulting chat.
 [[nodiscard]] Result<ChatRequest> ParseMessagesRequest(const JsonObject& body);
 [[nodiscard]] Result<ChatRequest> ParseCountTokensRequest(const JsonObject& body);
+
 // The request's fields that the answer repeats, each as JSON text.
 struct ResponseEcho {
   std::string instructions = "null";

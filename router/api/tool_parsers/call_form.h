@@ -89,7 +89,7 @@ class CallForm {
 // Schemas are followed through $ref, anyOf, oneOf and allOf.
 //
 // Pure. O(schema) for each argument.
-
+//
 // `schema` is that of the function's parameters, or empty. The value as JSON; a string if it is nothing else.
 [[nodiscard]] std::string ArgumentJson(std::string_view schema, std::string_view name, std::string_view text);
 
