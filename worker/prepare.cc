@@ -14,7 +14,7 @@
 #include "worker/compute_threads.h"
 #include "worker/foreign/foreign_worker.h"
 #include "worker/model/load_model.h"
-#include "worker/model/model_text.h"
+#include "worker/model/loading/model_text.h"
 #include "worker/options.h"
 #include "worker/prepare_parts.h"
 #include "worker/worker.h"

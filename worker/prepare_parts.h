@@ -9,7 +9,7 @@
 #include "common/base/result.h"
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
-#include "worker/model/model_text.h"
+#include "worker/model/loading/model_text.h"
 #include "worker/options.h"
 #include "worker/worker.h"
 

@@ -6,7 +6,7 @@
 #include "common/base/utf8.h"
 #include "common/text/byte_level.h"
 #include "common/text/character_kinds.h"
-#include "common/text/rewrite_bounds.h"
+#include "common/text/regex/rewrite_bounds.h"
 #include "common/text/unicode.h"
 
 namespace roost::text {

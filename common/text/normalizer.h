@@ -14,7 +14,7 @@
 #include "common/base/result.h"
 #include "common/text/json_node.h"
 #include "common/text/prompt_text.h"
-#include "common/text/regex.h"
+#include "common/text/regex/regex.h"
 
 namespace roost::text {
 

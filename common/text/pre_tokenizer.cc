@@ -19,7 +19,7 @@
 #include "common/text/character_kinds.h"
 #include "common/text/metaspace.h"
 #include "common/text/normalizer.h"
-#include "common/text/regex.h"
+#include "common/text/regex/regex.h"
 #include "common/text/unicode.h"
 #include "common/text/word_scanner.h"
 

@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 #include "deploy/roostctl/command.h"
-#include "deploy/roostctl/prompt_options.h"
+#include "deploy/roostctl/remote/prompt_options.h"
 
 namespace roost::roostctl {
 

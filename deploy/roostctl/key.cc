@@ -10,8 +10,8 @@
 
 #include "common/base/result.h"
 #include "common/wire/link_keys.h"
-#include "deploy/roostctl/http_client.h"
-#include "deploy/roostctl/refusal.h"
+#include "deploy/roostctl/remote/http_client.h"
+#include "deploy/roostctl/remote/refusal.h"
 #include "router/access/api_key.h"
 #include "router/api/key_file.h"
 

@@ -13,8 +13,8 @@
 #include "common/base/log.h"
 #include "worker/engine_api/cache_view_counts.h"
 #include "worker/foreign/block_source.h"
-#include "worker/foreign/cache_salt.h"
-#include "worker/foreign/event_feed.h"
+#include "worker/foreign/events/cache_salt.h"
+#include "worker/foreign/events/event_feed.h"
 
 namespace roost::worker::foreign {
 namespace {

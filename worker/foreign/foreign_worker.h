@@ -12,7 +12,7 @@
 #include "common/wire/messages.h"
 #include "worker/engine_api/worker_engine.h"
 #include "worker/foreign/dialect.h"
-#include "worker/foreign/event_feed.h"
+#include "worker/foreign/events/event_feed.h"
 #include "worker/foreign/foreign_engine.h"
 #include "worker/foreign/foreign_host.h"
 #include "worker/foreign/http_calls.h"

@@ -10,7 +10,7 @@
 
 #include "common/base/result.h"
 #include "kernels/device_memory.h"
-#include "worker/model/hf_config.h"
+#include "worker/model/loading/hf_config.h"
 #include "worker/model/packed_arrays.h"
 #include "worker/model/step_size.h"
 

@@ -4,7 +4,7 @@
 
 #include "common/base/check.h"
 #include "kernels/watched_wait.h"
-#include "worker/model/shard.h"
+#include "worker/model/loading/shard.h"
 
 namespace roost::worker {
 

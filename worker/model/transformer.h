@@ -35,15 +35,15 @@
 #include "kernels/kv_layout.h"
 #include "kernels/ops.h"
 #include "worker/model/batch_plan.h"
-#include "worker/model/hf_config.h"
+#include "worker/model/loading/hf_config.h"
+#include "worker/model/loading/shard.h"
+#include "worker/model/loading/weights.h"
 #include "worker/model/model.h"
 #include "worker/model/packed_arrays.h"
-#include "worker/model/shard.h"
 #include "worker/model/step_memory.h"
 #include "worker/model/step_recorder.h"
 #include "worker/model/step_size.h"
 #include "worker/model/transformer_weights.h"
-#include "worker/model/weights.h"
 
 namespace roost::worker {
 

@@ -13,7 +13,7 @@
 #include "deploy/roostctl/bench/sessions.h"
 #include "deploy/roostctl/bench/summary.h"
 #include "deploy/roostctl/command.h"
-#include "deploy/roostctl/router_access.h"
+#include "deploy/roostctl/remote/router_access.h"
 
 namespace roost::roostctl {
 

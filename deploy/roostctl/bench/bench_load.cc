@@ -10,10 +10,10 @@
 #include "common/base/check.h"
 #include "common/base/json_writer.h"
 #include "common/base/rng.h"
-#include "deploy/roostctl/chat_stream.h"
-#include "deploy/roostctl/http_client.h"
-#include "deploy/roostctl/json_members.h"
-#include "deploy/roostctl/refusal.h"
+#include "deploy/roostctl/remote/chat_stream.h"
+#include "deploy/roostctl/remote/http_client.h"
+#include "deploy/roostctl/remote/json_members.h"
+#include "deploy/roostctl/remote/refusal.h"
 #include "deploy/roostctl/workload/source.h"
 
 namespace roost::roostctl {

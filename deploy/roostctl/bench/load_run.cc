@@ -21,8 +21,8 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/base/rng.h"
-#include "deploy/roostctl/curl_call.h"
-#include "deploy/roostctl/router_access.h"
+#include "deploy/roostctl/remote/curl_call.h"
+#include "deploy/roostctl/remote/router_access.h"
 
 namespace roost::roostctl {
 namespace {

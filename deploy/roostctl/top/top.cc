@@ -16,8 +16,8 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "deploy/roostctl/http_client.h"
-#include "deploy/roostctl/refusal.h"
+#include "deploy/roostctl/remote/http_client.h"
+#include "deploy/roostctl/remote/refusal.h"
 #include "deploy/roostctl/top/frame.h"
 #include "deploy/roostctl/top/top_sample.h"
 

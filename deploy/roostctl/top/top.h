@@ -6,7 +6,7 @@
 #include <string>
 
 #include "deploy/roostctl/command.h"
-#include "deploy/roostctl/router_access.h"
+#include "deploy/roostctl/remote/router_access.h"
 
 namespace roost::roostctl {
 

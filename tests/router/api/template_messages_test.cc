@@ -5,7 +5,7 @@
 
 #include "common/text/chat_template.h"
 #include "common/text/jinja/json.h"
-#include "router/api/prompt.h"
+#include "router/api/requests/prompt.h"
 #include "tests/common/text/jinja_support.h"
 #include "tests/router/api/api_fixture.h"
 #include "tests/router/api/request_bodies.h"

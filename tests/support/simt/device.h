@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "common/base/rng.h"
+#include "kernels/cpu/host_readbacks.h"
 #include "kernels/device.h"
-#include "kernels/host_readbacks.h"
 #include "tests/support/simt/block.h"
 
 namespace roost::simt {

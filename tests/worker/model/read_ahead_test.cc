@@ -1,4 +1,4 @@
-#include "worker/model/read_ahead.h"
+#include "worker/model/loading/read_ahead.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/worker/model/model_directory.h"
-#include "worker/model/weights.h"
+#include "worker/model/loading/weights.h"
 
 namespace roost::worker {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "common/base/json_writer.h"
 #include "worker/foreign/answer_json.h"
-#include "worker/foreign/cache_change.h"
 #include "worker/foreign/dialect.h"
+#include "worker/foreign/events/cache_change.h"
 #include "worker/foreign/metrics_page.h"
 #include "worker/foreign/sampling_fields.h"
 #include "worker/foreign/sglang/sglang_answer.h"

@@ -17,8 +17,8 @@
 #include <string_view>
 #include <utility>
 
-#include "worker/foreign/cache_change.h"
-#include "worker/foreign/event_fields.h"
+#include "worker/foreign/events/cache_change.h"
+#include "worker/foreign/events/event_fields.h"
 
 namespace roost::worker::foreign {
 namespace {
