@@ -14,7 +14,7 @@
 #include "common/base/log.h"
 #include "common/http/cors.h"
 #include "common/http/http_body.h"
-#include "common/http/request_head.h"
+#include "common/http/http_message.h"
 
 namespace roost {
 namespace {

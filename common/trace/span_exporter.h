@@ -13,16 +13,36 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/metrics/catalog.h"
 #include "common/metrics/registry.h"
-#include "common/trace/otlp_json.h"
 #include "common/trace/span.h"
 
 namespace roost::trace {
+
+// Spans as OTLP/HTTP has them in JSON (opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding"): ids in hexadecimal,
+// 64-bit numbers as strings.
+
+// The program that made the spans.
+struct Resource {
+  std::string service_name = {};         // service.name
+  std::string service_version = {};      // service.version
+  std::string service_instance_id = {};  // service.instance.id; may be empty
+};
+
+// An instant and the same moment in nanoseconds since 1970.
+struct WallTime {
+  Instant instant;
+  std::int64_t unix_nanoseconds;
+};
+
+// The body of a POST to /v1/traces.
+[[nodiscard]] std::string OtlpBody(const Resource& resource, std::span<const Span> spans, const WallTime& now);
 
 // The fate of a span.
 enum class SpanOutcome { kSent, kQueueFull, kRefused, kUnreachable };

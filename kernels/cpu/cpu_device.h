@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "kernels/cpu/host_readbacks.h"
-#include "kernels/cpu/pool_watch.h"
 #include "kernels/cpu/work_pool.h"
 #include "kernels/device.h"
 

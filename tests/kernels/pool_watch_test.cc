@@ -1,4 +1,4 @@
-#include "kernels/cpu/pool_watch.h"
+#include "kernels/cpu/work_pool.h"
 
 #include <gtest/gtest.h>
 

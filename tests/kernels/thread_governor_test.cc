@@ -1,5 +1,5 @@
 // A machine of equal processors, which the kernel shares out fairly among the pool's threads and busy processes.
-#include "kernels/cpu/pool_watch.h"
+#include "kernels/cpu/work_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,3 @@
-#include "worker/model/loading/read_ahead.h"
 
 #include <gtest/gtest.h>
 
