@@ -1,3 +1,5 @@
+#include "worker/prepare.h"
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>

@@ -1,3 +1,5 @@
+#include "worker/worker.h"
+
 #include <chrono>
 #include <string>
 #include <utility>

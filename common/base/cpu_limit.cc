@@ -1,3 +1,5 @@
+#include "common/base/cpu_limit.h"
+
 #include <sched.h>
 #include <unistd.h>
 

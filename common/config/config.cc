@@ -1,3 +1,5 @@
+#include "common/config/config.h"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

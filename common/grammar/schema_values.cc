@@ -1,3 +1,5 @@
+#include "common/grammar/schema_values.h"
+
 #include <fmt/format.h>
 #include <simdjson.h>
 

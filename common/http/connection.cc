@@ -1,3 +1,5 @@
+#include "common/http/connection.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "common/http/http_message.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "common/text/bpe.h"
+
 #include <fmt/format.h>
 #include <xxhash.h>
 

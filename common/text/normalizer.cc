@@ -1,3 +1,5 @@
+#include "common/text/normalizer.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

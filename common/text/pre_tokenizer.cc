@@ -1,3 +1,5 @@
+#include "common/text/pre_tokenizer.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "common/text/token_decoder.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "common/text/tokenizer.h"
+
 #include <algorithm>
 #include <utility>
 

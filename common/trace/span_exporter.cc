@@ -1,3 +1,5 @@
+#include "common/trace/span_exporter.h"
+
 #include <curl/curl.h>
 #include <fmt/format.h>
 #include <prometheus/counter.h>

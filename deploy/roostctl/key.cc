@@ -1,3 +1,5 @@
+#include "deploy/roostctl/key.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <simdjson.h>

@@ -1,3 +1,5 @@
+#include "deploy/roostctl/order_commands.h"
+
 #include <fmt/format.h>
 #include <simdjson.h>
 

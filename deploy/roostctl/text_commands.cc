@@ -1,3 +1,5 @@
+#include "deploy/roostctl/text_commands.h"
+
 #include <simdjson.h>
 
 #include <ctime>

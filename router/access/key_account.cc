@@ -1,3 +1,5 @@
+#include "router/access/key_account.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "router/api/choice_text.h"
+
 #include <algorithm>
 #include <cstddef>
 

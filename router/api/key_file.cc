@@ -1,3 +1,5 @@
+#include "router/api/key_file.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "router/index/prefix_index.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -1,3 +1,5 @@
+#include "router/route/replication.h"
+
 #include <algorithm>
 #include <optional>
 

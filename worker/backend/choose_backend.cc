@@ -1,3 +1,5 @@
+#include "worker/backend/choose_backend.h"
+
 #include <dlfcn.h>
 #include <fmt/format.h>
 

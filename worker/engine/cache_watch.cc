@@ -1,3 +1,5 @@
+#include "worker/engine/cache_watch.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>

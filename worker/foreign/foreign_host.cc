@@ -1,3 +1,5 @@
+#include "worker/foreign/foreign_host.h"
+
 #include <fmt/format.h>
 #include <poll.h>
 

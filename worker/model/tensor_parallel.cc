@@ -1,3 +1,5 @@
+#include "worker/model/tensor_parallel.h"
+
 #include <algorithm>
 #include <optional>
 #include <utility>

@@ -1,3 +1,5 @@
+#include "worker/model/transformer.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "common/text/regex/oniguruma.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

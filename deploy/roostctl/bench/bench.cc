@@ -1,3 +1,5 @@
+#include "deploy/roostctl/bench/bench.h"
+
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sysexits.h>

@@ -1,3 +1,5 @@
+#include "deploy/roostctl/bench/bench_load.h"
+
 #include <fmt/format.h>
 #include <simdjson.h>
 

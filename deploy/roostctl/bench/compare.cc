@@ -1,3 +1,5 @@
+#include "deploy/roostctl/bench/compare.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>

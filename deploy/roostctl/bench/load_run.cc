@@ -1,3 +1,5 @@
+#include "deploy/roostctl/bench/load_run.h"
+
 #include <curl/curl.h>
 #include <sys/timerfd.h>
 #include <unistd.h>

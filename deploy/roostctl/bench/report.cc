@@ -1,3 +1,5 @@
+#include "deploy/roostctl/bench/report.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "deploy/roostctl/bench/sessions.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

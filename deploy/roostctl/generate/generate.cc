@@ -1,3 +1,5 @@
+#include "deploy/roostctl/generate/generate.h"
+
 #include <fmt/format.h>
 #include <sysexits.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+#include "deploy/roostctl/generate/offline_run.h"
+
 #include <algorithm>
 #include <map>
 #include <utility>

@@ -1,3 +1,5 @@
+#include "deploy/roostctl/remote/chat_stream.h"
+
 #include <simdjson.h>
 
 #include <utility>

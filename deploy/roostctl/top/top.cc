@@ -1,3 +1,5 @@
+#include "deploy/roostctl/top/top.h"
+
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/ioctl.h>

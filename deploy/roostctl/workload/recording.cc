@@ -1,3 +1,5 @@
+#include "deploy/roostctl/workload/recording.h"
+
 #include <algorithm>
 #include <charconv>
 #include <limits>

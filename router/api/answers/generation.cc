@@ -1,3 +1,5 @@
+#include "router/api/answers/generation.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "router/api/answers/openai_answer.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "router/api/operator/order_request.h"
+
 #include <chrono>
 #include <optional>
 #include <string_view>

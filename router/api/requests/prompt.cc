@@ -1,3 +1,5 @@
+#include "router/api/requests/prompt.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "router/api/tool_parsers/output_parser.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "worker/foreign/events/block_book.h"
+
 #include <xxhash.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include "worker/foreign/events/event_feed.h"
+
 #include <array>
 #include <cerrno>
 #include <chrono>

@@ -1,3 +1,5 @@
+#include "worker/model/loading/generation_config.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

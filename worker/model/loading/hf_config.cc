@@ -1,3 +1,5 @@
+#include "worker/model/loading/hf_config.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>

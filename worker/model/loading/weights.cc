@@ -1,3 +1,5 @@
+#include "worker/model/loading/weights.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 #include <xxhash.h>

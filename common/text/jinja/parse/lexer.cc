@@ -1,3 +1,5 @@
+#include "common/text/jinja/parse/lexer.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
