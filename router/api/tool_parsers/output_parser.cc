@@ -7,6 +7,7 @@
 
 #include "common/base/rng.h"
 #include "router/api/tool_parsers/call_form.h"
+#include "router/api/tool_parsers/partial_text.h"
 
 namespace roost::router {
 namespace {
@@ -24,6 +25,7 @@ bool IsNameByte(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return byte > ' ' && byte != 0x7f && std::string_view("<>\"'`{}()|").find(c) == std::string_view::npos;
 }
+
 bool EndsWith(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
