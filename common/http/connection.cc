@@ -19,7 +19,6 @@
 #include "common/http/http_message.h"
 
 namespace roost {
-namespace {
 
 // Lets Boost.Beast's parser fill an HttpBody. Parsing fails with not_enough_memory when the budget has no room for the
 // body. Private to common/http.
@@ -53,6 +52,8 @@ struct BudgetedBody {
     HttpBody& body_;
   };
 };
+
+namespace {
 
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
