@@ -93,7 +93,7 @@ class PythonReader {
   bool Call(ToolCall& call) {
     call.name = std::string(Before("([])=,\"' \n"));
     if (!IsFunctionName(call.name) || !Is('(')) return false;
-    call.arguments = "{";
+    call.arguments = '{';
     while (!Is(')')) {
       if (call.arguments.size() > 1) call.arguments += ',';
       const std::string_view key = Before("([])=,\"' \n");
