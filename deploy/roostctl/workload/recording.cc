@@ -73,14 +73,6 @@ namespace {
 
 constexpr int kHexadecimal = 16;
 
-Result<std::uint32_t> Count(simdjson::dom::element object, std::string_view key) {
-  std::uint64_t value = 0;
-  if (object.at_key(key).get(value) != simdjson::SUCCESS || value > std::numeric_limits<std::uint32_t>::max()) {
-    return InvalidArgument(std::string(key), "{} must be an integer of 0 to 4294967295", key);
-  }
-  return static_cast<std::uint32_t>(value);
-}
-
 Result<std::uint64_t> Hash(simdjson::dom::element value, std::string_view key) {
   std::string_view text;
   std::uint64_t hash = 0;
