@@ -6,22 +6,56 @@
 //   broadcast        a                   (nothing)       →   a                   a
 //
 // An op waits, in its thread or on its device, for the same op of the other ranks. A rank that fails ends the process,
-// see device_failure.h; so no rank waits for it.
+// see device.h; so no rank waits for it.
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/result.h"
 #include "kernels/device.h"
 #include "kernels/dtype.h"
-#include "kernels/rank_barrier.h"
+#include "kernels/watched_wait.h"
 
 namespace roost::kernels {
+
+// A barrier for the threads of a group's ranks. A thread's writes before it are visible to all of them after it.
+//
+// No thread waits for a failed one: a rank that fails ends the process (device.h, ROOST_CHECK). If the failed
+// rank does not notice, a waiting thread with a watch ends the process.
+class RankBarrier {
+ public:
+  explicit RankBarrier(std::uint32_t rank_count) : rank_count_(rank_count) { ROOST_CHECK(rank_count > 0); }
+
+  // Returns when all ranks have called it as often as this one. `watch`: see watched_wait.h.
+  void ArriveAndWait(const std::function<void()>& watch = {}) {
+    std::unique_lock lock(mutex_);
+    if (++arrived_ == rank_count_) {
+      arrived_ = 0;
+      ++round_;
+      all_arrived_.notify_all();
+      return;
+    }
+    const std::uint64_t round = round_;
+    WatchedWait(all_arrived_, lock, watch, [&] { return round_ != round; });
+  }
+
+ private:
+  const std::uint32_t rank_count_;
+  std::mutex mutex_;
+  std::condition_variable all_arrived_;
+  // Guarded by mutex_.
+  std::uint32_t arrived_ = 0;
+  std::uint64_t round_ = 0;
+};
 
 // A rank's connection to the others. An op table's connect makes it; the rank's thread uses it. Destroy it before its
 // device and after the recordings of its ops.

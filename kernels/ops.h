@@ -3,7 +3,7 @@
 //
 // Pointers in an op's arguments are device memory unless its header says host. Ops of one device take effect in the
 // order of their calls. An op that fails for good (a lost device) ends the process with one clear line, see
-// device_failure.h; when memory is short, a function returns that instead.
+// device.h; when memory is short, a function returns that instead.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,6 @@
 #include "kernels/model_dims.h"
 #include "kernels/move_blocks.h"
 #include "kernels/place_sampled.h"
-#include "kernels/recording.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/sample.h"

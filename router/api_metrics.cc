@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "router/api/api.h"
+#include "router/api/routes/api.h"
 
 namespace roost::router {
 namespace {

@@ -15,7 +15,7 @@
 #include "common/metrics/registry.h"
 #include "router/access/key_account.h"
 #include "router/access/key_ring.h"
-#include "router/api/api_observer.h"
+#include "router/api/answers/api_observer.h"
 #include "router/fleet/dispatcher.h"
 #include "router/text/prompt_memo.h"
 

@@ -11,8 +11,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
@@ -22,19 +24,24 @@
 #include "common/base/memory_limit.h"
 #include "common/base/random_seed.h"
 #include "common/base/reload.h"
+#include "common/base/result.h"
 #include "common/base/service_notifier.h"
 #include "common/base/termination.h"
 #include "common/config/config.h"
+#include "common/http/listener_address.h"
+#include "common/http/listener_tls.h"
 #include "common/http/server.h"
 #include "common/metrics/process_metrics.h"
 #include "common/metrics/registry.h"
-#include "common/trace/counted_outlet.h"
-#include "router/api/api.h"
+#include "common/trace/span_exporter.h"
+#include "router/access/key_ring.h"
+#include "router/api/key_file.h"
+#include "router/api/requests/shared_prefixes.h"
+#include "router/api/routes/api.h"
 #include "router/api_metrics.h"
 #include "router/fleet/fleet.h"
 #include "router/fleet/registry_fleet_metrics.h"
 #include "router/fleet/text_bundle.h"
-#include "router/listeners.h"
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_hook.h"
@@ -42,10 +49,187 @@
 #include "router/text/text_pool.h"
 #include "router/throughput_log.h"
 #include "router/traffic_history.h"
-#include "router/watched_files.h"
 
 namespace roost::router {
 namespace {
+
+// The router's HTTP listeners: the API's for clients, and two for operators.
+struct ListenerPlan {
+  HttpServerOptions api;
+  HttpServerOptions admin;
+  std::optional<HttpServerOptions> metrics;
+};
+
+class Listeners {
+ public:
+  // Binds and serves; `api` outlives them. Errors name the flag.
+  [[nodiscard]] static Result<std::unique_ptr<Listeners>> Open(const ListenerPlan& plan, Api& api);
+
+  // With the real ports.
+  [[nodiscard]] const std::string& api_url() const { return api_url_; }
+  [[nodiscard]] const std::string& admin_url() const { return admin_url_; }
+  [[nodiscard]] const std::string& metrics_url() const { return metrics_url_; }  // "none" without
+  [[nodiscard]] HttpServer& api_server() { return *api_; }
+
+  // Operators can look on until the last request of a client has ended.
+  void StopOperators();
+
+ private:
+  std::unique_ptr<HttpServer> api_;
+  std::unique_ptr<HttpServer> admin_;
+  std::unique_ptr<HttpServer> metrics_;  // null without
+  std::string api_url_;
+  std::string admin_url_;
+  std::string metrics_url_ = "none";
+};
+
+// The flags that let clients in at an address.
+struct Admittance {
+  std::string flag;
+  std::string_view keys_flag;
+  const std::string& keys;  // file
+};
+
+Result<HttpServerOptions> OptionsAt(const std::string& address, const Admittance& admittance,
+                                    const RouterOptions& options) {
+  ROOST_ASSIGN_OR_RETURN(ListenerAddress parsed, ParseListenerAddress(address, admittance.flag));
+  const bool is_guarded = !admittance.keys.empty() || !options.tls_client_ca.empty();
+  if (parsed.IsBeyondLoopback() && !is_guarded && !options.insecure_bind) {
+    return InvalidArgument(admittance.flag,
+                           "{} is not a loopback address, and without --{} or --tls-client-ca requests are not "
+                           "authenticated; --insecure-bind allows it",
+                           address, admittance.keys_flag);
+  }
+  HttpServerOptions http;
+  http.address = std::move(parsed.host);
+  http.port = parsed.port;
+  http.unix_path = std::move(parsed.unix_path);
+  http.body_bytes = options.max_body_bytes;
+  http.header_timeout =
+      std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(options.request_head_timeout_seconds));
+  http.idle_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(options.http_idle_seconds));
+  return http;
+}
+
+void Observe(HttpServerOptions& http, ApiMetrics& metrics, std::shared_ptr<const TlsContext> tls) {
+  if (http.unix_path.empty()) http.tls = std::move(tls);
+  http.on_refused = [&metrics](const Error& error) { metrics.OnAnswer("other", TraitsOf(error.code).http_status); };
+  http.on_handshake_failed = [&metrics](HandshakeFailure failure) { metrics.OnHandshakeFailed(failure); };
+}
+
+// Few connections, and a budget of their own: clients who fill theirs keep no operator out.
+Result<HttpServerOptions> OperatorOptionsAt(const std::string& address, const std::string& flag,
+                                            const RouterOptions& options, std::shared_ptr<ByteBudget> memory) {
+  constexpr std::size_t kMostConnections = 64;
+  ROOST_ASSIGN_OR_RETURN(HttpServerOptions http, OptionsAt(address, {flag, "admin-keys", options.admin_keys}, options));
+  http.max_connections = kMostConnections;
+  http.input_budget = std::move(memory);
+  return http;
+}
+
+Result<std::unique_ptr<HttpServer>> Serve(HttpServerOptions options, const std::string& flag, Api& api,
+                                          Listener listener) {
+  options.check_head = [&api, listener](const HttpRequest& head) { return api.CheckHead(listener, head); };
+  Result<std::unique_ptr<HttpServer>> server = HttpServer::Start(
+      std::move(options), [&api, listener](HttpRequest request, std::shared_ptr<Responder> responder) {
+        api.Handle(listener, std::move(request), std::move(responder));
+      });
+  if (!server.ok()) return Error{server.error().code, server.error().message, flag};
+  return server;
+}
+
+// Reads the certificates, and checks that no address is open to others without keys or client certificates, unless the
+// operator wants it so. Errors name the flag.
+[[nodiscard]] Result<ListenerPlan> PlanListeners(const RouterOptions& options, Reloader& reloader,
+                                                 std::shared_ptr<ByteBudget> client_memory, ApiMetrics& metrics) {
+  ROOST_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const TlsContext> tls,
+      OpenTls({.certificate = options.tls_cert, .key = options.tls_key, .client_ca = options.tls_client_ca}, reloader,
+              [&metrics](const TlsValidity& validity) { metrics.OnCertificate(validity); }));
+  ListenerPlan plan;
+  ROOST_ASSIGN_OR_RETURN(plan.api,
+                         OptionsAt(options.http_address, {"http-address", "api-keys", options.api_keys}, options));
+  plan.api.thread_count = options.http_threads;
+  plan.api.max_connections = options.max_connections;
+  const InputShares shares = SharesOf(options.input_memory_bytes);
+  plan.api.input_budget = std::move(client_memory);
+  plan.api.head_budget = std::make_shared<ByteBudget>(shares.heads);
+  plan.api.cors_origins = options.cors_origins;
+  Observe(plan.api, metrics, tls);
+  const auto operator_memory = std::make_shared<ByteBudget>(shares.operators);
+  ROOST_ASSIGN_OR_RETURN(plan.admin,
+                         OperatorOptionsAt(options.admin_address, "admin-address", options, operator_memory));
+  Observe(plan.admin, metrics, tls);
+  if (options.metrics_address.empty()) return plan;
+  ROOST_ASSIGN_OR_RETURN(plan.metrics,
+                         OperatorOptionsAt(options.metrics_address, "metrics-address", options, operator_memory));
+  Observe(*plan.metrics, metrics, tls);
+  return plan;
+}
+
+Result<std::unique_ptr<Listeners>> Listeners::Open(const ListenerPlan& plan, Api& api) {
+  auto listeners = std::make_unique<Listeners>();
+  ROOST_ASSIGN_OR_RETURN(listeners->admin_, Serve(plan.admin, "admin-address", api, Listener::kAdmin));
+  listeners->admin_url_ = UrlOf(plan.admin, *listeners->admin_);
+  if (plan.metrics) {
+    ROOST_ASSIGN_OR_RETURN(listeners->metrics_, Serve(*plan.metrics, "metrics-address", api, Listener::kMetrics));
+    listeners->metrics_url_ = UrlOf(*plan.metrics, *listeners->metrics_);
+  }
+  // Last: who can reach the API can rely on the rest.
+  ROOST_ASSIGN_OR_RETURN(listeners->api_, Serve(plan.api, "http-address", api, Listener::kApi));
+  listeners->api_url_ = UrlOf(plan.api, *listeners->api_);
+  return listeners;
+}
+
+void Listeners::StopOperators() {
+  admin_->Stop(std::chrono::milliseconds(0));
+  if (metrics_ != nullptr) metrics_->Stop(std::chrono::milliseconds(0));
+}
+
+// The files that the router reads again when they change, but for its certificates (common/http/listener_tls.h).
+
+// Each is null where its flag names no file.
+struct WatchedFiles {
+  std::shared_ptr<KeyRing> api_keys;
+  std::shared_ptr<KeyRing> admin_keys;
+  std::shared_ptr<SharedPrefixes> shared_prefixes;
+};
+
+Result<std::shared_ptr<KeyRing>> OpenKeys(const std::string& path, const std::string& what,
+                                          std::shared_ptr<ByteBudget> memory, Reloader& reloader) {
+  if (path.empty()) return std::shared_ptr<KeyRing>();
+  auto ring = std::make_shared<KeyRing>(std::vector<ApiKey>(), std::move(memory));
+  const auto reload = [ring, path]() -> Result<void> {
+    ROOST_ASSIGN_OR_RETURN(std::vector<ApiKey> keys, ReadKeyFile(path));
+    ring->Replace(std::move(keys));
+    return {};
+  };
+  ROOST_RETURN_IF_ERROR(reloader.Add({.what = what, .paths = {path}, .reload = reload}));
+  return ring;
+}
+
+Result<std::shared_ptr<SharedPrefixes>> OpenSharedPrefixes(const std::string& path, Reloader& reloader) {
+  if (path.empty()) return std::shared_ptr<SharedPrefixes>();
+  auto shared = std::make_shared<SharedPrefixes>();
+  const auto reload = [shared, path]() -> Result<void> {
+    ROOST_ASSIGN_OR_RETURN(std::vector<SharedPrefix> prefixes, ReadSharedPrefixes(path));
+    shared->Replace(std::move(prefixes));
+    return {};
+  };
+  ROOST_RETURN_IF_ERROR(reloader.Add({.what = "the shared prefixes", .paths = {path}, .reload = reload}));
+  return shared;
+}
+
+// Reads them now, and whenever `reloader` finds a change. API keys share `client_memory`. Errors name the file.
+[[nodiscard]] Result<WatchedFiles> OpenFiles(const RouterOptions& options, std::shared_ptr<ByteBudget> client_memory,
+                                             Reloader& reloader) {
+  WatchedFiles files;
+  ROOST_ASSIGN_OR_RETURN(files.api_keys,
+                         OpenKeys(options.api_keys, "the API keys", std::move(client_memory), reloader));
+  ROOST_ASSIGN_OR_RETURN(files.admin_keys, OpenKeys(options.admin_keys, "the admin keys", nullptr, reloader));
+  ROOST_ASSIGN_OR_RETURN(files.shared_prefixes, OpenSharedPrefixes(options.shared_prefixes, reloader));
+  return files;
+}
 
 std::int64_t UnixSeconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -278,6 +462,7 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
+
 }  // namespace roost::router
 
 int main(int argc, char** argv) { return roost::router::Main(argc, argv); }

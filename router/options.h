@@ -12,7 +12,7 @@
 #include "common/config/config.h"
 #include "common/http/server.h"
 #include "common/wire/socket.h"
-#include "router/api/api.h"
+#include "router/api/routes/api.h"
 #include "router/fleet/fleet_core.h"
 #include "router/text/text_pool.h"
 

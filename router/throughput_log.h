@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/throughput.h"
-#include "router/api/api_observer.h"
+#include "router/api/answers/api_observer.h"
 
 namespace roost::router {
 

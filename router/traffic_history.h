@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-#include "router/api/api_observer.h"
+#include "router/api/answers/api_observer.h"
 #include "router/fleet/dispatcher.h"
 
 namespace roost::router {

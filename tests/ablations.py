@@ -86,7 +86,7 @@ for _name, _file, _old, *_values in (
     ("kRecentTime", "faded_sum.h", "kRecentTime = std::chrono::seconds({});", "60", "30", "120"),
     ("kLeastLoadedCount", "candidates.h", "kLeastLoadedCount = {};", "4", "1", "2"),
     ("kKeptHolders", "candidates.h", "kKeptHolders = {};", "12", "6"),
-    ("kSets", "prefix_sums.h", "kSets = {};", "256", "32"),
+    ("kSets", "replication.h", "kSets = {};", "256", "32"),
 ):
     for _row in constant(_name, _file, _old, *_values):
         ROWS[_row.title] = _row

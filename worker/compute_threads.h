@@ -1,5 +1,5 @@
 // The compute threads in use, told to the log and to the metrics. The number changes where --threads 0 leaves it to
-// what the machine has room for (kernels/pool_watch.h).
+// what the machine has room for (kernels/cpu/work_pool.h).
 //
 // Threads: OnChange on the thread that computes, Export before that thread serves.
 #pragma once

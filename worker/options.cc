@@ -14,7 +14,7 @@
 #include "common/wire/endpoint.h"
 #include "worker/foreign/dialect.h"
 #include "worker/link/router_keys.h"
-#include "worker/model/shard.h"
+#include "worker/model/loading/shard.h"
 
 namespace roost::worker {
 namespace {

@@ -2,22 +2,143 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/cpu_limit.h"
 #include "common/base/log.h"
 #include "common/base/memory_limit.h"
-#include "common/base/shared_cpus.h"
+#include "common/base/result.h"
 #include "common/text/tokenizer.h"
 #include "worker/backend/choose_backend.h"
 #include "worker/compute_threads.h"
+#include "worker/foreign/foreign_host.h"
 #include "worker/model/load_model.h"
-#include "worker/prepare_foreign.h"
-#include "worker/prepare_parts.h"
+#include "worker/model/loading/model_text.h"
+#include "worker/options.h"
+#include "worker/worker.h"
+#include "worker/worker_name.h"
 
 namespace roost::worker {
 namespace {
+
+void AddStopToken(std::optional<TokenId> token, std::string_view source, ModelText& text) {
+  if (!token || *token >= text.vocab_size) return;
+  if (std::find(text.stop_tokens.begin(), text.stop_tokens.end(), *token) != text.stop_tokens.end()) return;
+  text.stop_tokens.push_back(*token);
+  LogInfo("another token ends answers", {{"token", *token}, {"told_by", std::string(source)}});
+}
+
+}  // namespace
+
+std::optional<TokenId> TurnEndOf(const ModelText& text, const Tokenizer& tokenizer, const ChatTemplate& chat_template) {
+  if (chat_template.family().tools == ToolFamily::kHarmony) return std::nullopt;
+  std::string behind = TextBehindAnswer(chat_template, text.bos_token, text.eos_token);
+  behind.erase(0, behind.find_first_not_of(" \n"));
+  if (behind.empty()) return std::nullopt;
+  const Result<std::vector<TokenId>> tokens = tokenizer.Encode(behind, SpecialTokens::kOmit);
+  if (!tokens.ok() || tokens->empty() || !tokenizer.IsAdded(tokens->front())) return std::nullopt;
+  return tokens->front();
+}
+
+Result<std::shared_ptr<const Tokenizer>> CompleteText(ModelText& text, const std::string& model) {
+  const std::filesystem::path folder(model);
+  ROOST_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
+                         Tokenizer::FromJson(text.tokenizer_json, (folder / "tokenizer.json").string()));
+  if (!text.eos_token.empty()) AddStopToken(tokenizer->IdOf(text.eos_token), "tokenizer_config.json", text);
+  if (text.chat_template.empty()) return tokenizer;
+  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const ChatTemplate> chat_template,
+                         ChatTemplate::Parse(text.chat_template, (folder / "chat_template").string()));
+  AddStopToken(TurnEndOf(text, *tokenizer, *chat_template), "the chat template", text);
+  for (const std::string& loss : LossesOf(chat_template->traits())) LogInfo("the chat template " + loss);
+  return tokenizer;
+}
+
+void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup) {
+  setup.hello.version.release = Version();
+  setup.build = {.version = Version(), .revision = Revision()};
+  setup.hello.worker_id = options.worker_id;
+  setup.hello.host = HostName();
+  setup.hello.sends_cache_events = options.cache_events == "on";
+  setup.hello.keeps_prefixes = options.prefix_cache == "on";
+  setup.hello.model = options.served_model_name;
+  if (setup.hello.model.empty()) setup.hello.model = std::move(text.name);
+  setup.hello.sampling = text.sampling;
+  setup.tokenizer.tokenizer_json = std::move(text.tokenizer_json);
+  setup.tokenizer.chat_template = std::move(text.chat_template);
+  setup.tokenizer.bos_token = std::move(text.bos_token);
+  setup.tokenizer.eos_token = std::move(text.eos_token);
+  setup.routers = options.routers;
+  if (!options.link_secret_key.empty()) {
+    setup.link_keys = LinkKeyFiles{options.link_secret_key, options.link_peers};
+  }
+  setup.listener = ListenerOf(options);
+  setup.otlp_endpoint = options.otlp_endpoint;
+  setup.stall_timeout = FromSeconds(options.stall_timeout_seconds);
+}
+
+namespace {
+
+// Prepares a worker that stands beside another program's engine.
+
+// The time that another engine has to answer when its worker starts: it may have to load a large model. Kubernetes'
+// probe in deploy/ gives the pod a minute more.
+inline constexpr Duration kEngineStart = std::chrono::minutes(29);
+
+Result<foreign::EngineAddress> AddressOf(const WorkerOptions& options) {
+  foreign::EngineAddress address;
+  address.http.base_url = options.engine_url;
+  if (!options.engine_key_file.empty()) {
+    ROOST_ASSIGN_OR_RETURN(address.http.bearer_key, foreign::ReadBearerKey(options.engine_key_file));
+  }
+  if (options.cache_events == "on") {
+    address.events_endpoint = options.engine_events;
+    address.replay_endpoint = options.engine_replay;
+  }
+  return address;
+}
+
+foreign::ForeignOptions ForeignOptionsOf(const WorkerOptions& options) {
+  foreign::ForeignOptions foreign;
+  if (options.max_running_requests > 0) foreign.max_running_requests = options.max_running_requests;
+  foreign.max_waiting_requests = options.max_waiting_requests;
+  foreign.times.silence = FromSeconds(options.engine_timeout_seconds);
+  return foreign;
+}
+
+// As PrepareWorker, for options.engine other than kOwnEngine: waits until the engine answers, at most for kEngineStart.
+[[nodiscard]] Result<WorkerSetup> PrepareForeign(const WorkerOptions& options) {
+  const foreign::Dialect* const dialect = foreign::DialectOf(options.engine);
+  ROOST_CHECK(dialect != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
+  ROOST_ASSIGN_OR_RETURN(DescribedModel model, DescribeModel(options.model, options.chat_template));
+  ROOST_RETURN_IF_ERROR(CompleteText(model.text, options.model));
+  if (!model.has_weights) {
+    LogInfo("the model's folder has no weights: this worker is no fleet with workers that know them",
+            {{"model", options.model}});
+  }
+  WorkerSetup setup;
+  setup.hello.fingerprint = std::move(model.fingerprint);
+  setup.hello.kv_dtype = options.compute_dtype == "auto" ? "bf16" : options.compute_dtype;
+  FillIn(options, std::move(model.text), setup);
+  ROOST_ASSIGN_OR_RETURN(const foreign::EngineAddress address, AddressOf(options));
+  PrefixScope scope;
+  scope.fingerprint = setup.hello.fingerprint;
+  scope.kv_dtype = setup.hello.kv_dtype;
+  ROOST_ASSIGN_OR_RETURN(foreign::ConnectedEngine engine,
+                         foreign::ConnectEngine(*dialect, address, ForeignOptionsOf(options), std::move(scope),
+                                                SteadyClock(), kEngineStart));
+  // Made once; a std::function must be one that could be copied.
+  const auto connected = std::make_shared<foreign::ConnectedEngine>(std::move(engine));
+  setup.make_other = [connected](const EngineSurroundings& surroundings) {
+    return std::make_unique<foreign::ForeignWorker>(std::move(*connected), surroundings);
+  };
+  return setup;
+}
 
 // The memory of steps is reserved before this share is taken. The rest is for recordings, and for larger steps.
 constexpr double kDeviceKvShare = 0.9;

@@ -1,7 +1,7 @@
 // A whole worker: model, engine, links to routers, HTTP listener. main.cc makes one from flags; tests make several in
 // one process.
 //
-//   LinkThread ── commands ──► EngineHost, of the own engine (own_engine.h) or another one
+//   LinkThread ── commands ──► EngineHost, of the own engine (OwnEngine) or another one
 //        └◄────── outputs ─────────┘
 //
 // Threads: Start, Drain and Stop from one owner.
@@ -21,15 +21,49 @@
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
 #include "worker/compute_threads.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/engine_thread.h"
 #include "worker/engine_api/worker_engine.h"
+#include "worker/grammar/grammar_pool.h"
 #include "worker/link/link_thread.h"
 #include "worker/link/router_keys.h"
-#include "worker/own_engine.h"
+#include "worker/model/model.h"
 #include "worker/throughput_log.h"
 #include "worker/worker_listener.h"
 #include "worker/worker_metrics.h"
 
 namespace roost::worker {
+
+// Roost's own engine: the model, the engine with its thread, and the pool that makes automata for it.
+//
+//   OwnEngine ─ EngineThread ─ Engine ─ Model
+//                    ▲            └─ GrammarPool
+//                    └── Nudge ────────┘
+struct OwnEngineSetup {
+  std::unique_ptr<Model> model;
+  EngineOptions engine;
+  std::unique_ptr<const GrammarLibrary> grammar_library;  // null: requests under a constraint are refused
+  GrammarPoolOptions grammar;
+};
+
+class OwnEngine final : public WorkerEngine {
+ public:
+  OwnEngine(OwnEngineSetup setup, const EngineSurroundings& surroundings);
+  ~OwnEngine() override;
+
+  [[nodiscard]] EngineHost& host() override { return thread_; }
+  void Describe(wire::Hello& hello) const override;
+  [[nodiscard]] std::vector<kernels::MemoryUse> DeviceMemory() const override { return setup_.model->DeviceMemory(); }
+
+ private:
+  std::unique_ptr<GrammarPool> MakeGrammarPool(const Clock& clock);
+  [[nodiscard]] EngineOptions OptionsWithPool() const;
+
+  OwnEngineSetup setup_;
+  std::unique_ptr<GrammarPool> grammar_pool_;
+  Engine engine_;
+  EngineThread thread_;
+};
 
 struct WorkerSetup {
   OwnEngineSetup own;

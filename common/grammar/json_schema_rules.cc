@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "common/base/json_writer.h"
-#include "common/grammar/schema_alternatives.h"
 #include "common/grammar/schema_place.h"
 #include "common/grammar/schema_values.h"
 

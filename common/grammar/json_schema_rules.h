@@ -3,7 +3,7 @@
 // an error that names the keyword and its place.
 //
 //   every type   type, enum, const, $ref (within the document), $defs, definitions, anyOf, oneOf (alternatives that
-//                exclude each other: schema_alternatives.h), allOf of one schema; annotations, which mean nothing
+//                exclude each other: schema_values.h), allOf of one schema; annotations, which mean nothing
 //   string       minLength, maxLength, pattern (see regex_rules.h), format (those of kFormats and kNoteFormats)
 //   number       minimum, maximum, exclusiveMinimum, exclusiveMaximum; integer: multipleOf too
 //   array        items, prefixItems, minItems, maxItems

@@ -22,7 +22,7 @@
 #include "common/text/json_node.h"
 #include "common/text/normalizer.h"
 #include "common/text/prompt_text.h"
-#include "common/text/regex.h"
+#include "common/text/regex/regex.h"
 #include "common/text/vocabulary.h"
 
 namespace roost::text {

@@ -6,7 +6,7 @@
 
 #include "common/base/utf8.h"
 #include "common/text/jinja/interpreter.h"
-#include "common/text/jinja/parser.h"
+#include "common/text/jinja/parse/parser.h"
 
 namespace roost {
 

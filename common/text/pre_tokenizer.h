@@ -18,7 +18,7 @@
 
 #include "common/base/result.h"
 #include "common/text/json_node.h"
-#include "common/text/regex.h"
+#include "common/text/regex/regex.h"
 #include "common/text/word_scanner.h"
 
 namespace roost::text {

@@ -4,7 +4,7 @@
 //
 //   [system "m1", user "m2", assistant "m3", system "m4", user "m5"]  ──render──►  …m2…m3…m5…    m4 is dropped
 //
-// A router gives such messages a form that the template renders (router/api/template_messages.h); a worker and
+// A router gives such messages a form that the template renders (router/api/requests/prompt.h); a worker and
 // `roostctl doctor` say what is dropped. Costs a dozen short renders with small limits, whatever the template does.
 #pragma once
 

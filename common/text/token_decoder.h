@@ -20,11 +20,22 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/text/json_node.h"
 #include "common/text/metaspace.h"
 
 namespace roost::text {
+
+// The "post_processor" part of a tokenizer file: the special tokens before and after every text. Supports all kinds:
+// TemplateProcessing, BertProcessing, RobertaProcessing, Sequence, and ByteLevel, which only moves offsets and so does
+// nothing here.
+struct SpecialTokenFrame {
+  std::vector<TokenId> before;
+  std::vector<TokenId> after;
+
+  static Result<SpecialTokenFrame> FromJson(const std::optional<JsonNode>& node);
+};
 
 class TokenDecoder {
  public:

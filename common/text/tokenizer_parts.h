@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/text/rewrite_bounds.h"
+#include "common/text/regex/rewrite_bounds.h"
 #include "common/text/tokenizer.h"
 
 namespace roost {

@@ -13,14 +13,36 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "common/base/clock.h"
 #include "common/base/result.h"
-#include "common/trace/otlp_json.h"
+#include "common/metrics/catalog.h"
+#include "common/metrics/registry.h"
 #include "common/trace/span.h"
 
 namespace roost::trace {
+
+// Spans as OTLP/HTTP has them in JSON (opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding"): ids in hexadecimal,
+// 64-bit numbers as strings.
+
+// The program that made the spans.
+struct Resource {
+  std::string service_name = {};         // service.name
+  std::string service_version = {};      // service.version
+  std::string service_instance_id = {};  // service.instance.id; may be empty
+};
+
+// An instant and the same moment in nanoseconds since 1970.
+struct WallTime {
+  Instant instant;
+  std::int64_t unix_nanoseconds;
+};
+
+// The body of a POST to /v1/traces.
+[[nodiscard]] std::string OtlpBody(const Resource& resource, std::span<const Span> spans, const WallTime& now);
 
 // The fate of a span.
 enum class SpanOutcome { kSent, kQueueFull, kRefused, kUnreachable };
@@ -63,5 +85,12 @@ class SpanExporter final : public SpanSink {
 
   const std::unique_ptr<Impl> impl_;
 };
+
+// The outlet that a daemon's --otlp-endpoint opens: sends spans to a collector, and counts them.
+
+// Closed without an endpoint. `outcomes` is a counter with the label outcome; its series are there from the start.
+// `registry` outlives the outlet's sink. Errors as SpanExporter::Start's.
+[[nodiscard]] Result<SpanOutlet> OpenCountedOutlet(const std::string& endpoint, Resource resource,
+                                                   metrics::Registry& registry, const metrics::Metric& outcomes);
 
 }  // namespace roost::trace

@@ -13,7 +13,7 @@
 
 #include "common/base/check.h"
 #include "deploy/roostctl/block_tree.h"
-#include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/remote/http_client.h"
 
 namespace roost::roostctl {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "deploy/roostctl/chat_stream.h"
 #include "deploy/roostctl/command.h"
-#include "deploy/roostctl/router_access.h"
+#include "deploy/roostctl/remote/chat_stream.h"
+#include "deploy/roostctl/remote/router_access.h"
 
 namespace roost::roostctl {
 

@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 #include "deploy/roostctl/command.h"
-#include "deploy/roostctl/router_access.h"
+#include "deploy/roostctl/remote/router_access.h"
 
 namespace roost::roostctl {
 

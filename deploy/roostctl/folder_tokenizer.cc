@@ -4,11 +4,11 @@
 #include "common/prefix/block_hash.h"
 #include "common/text/tokenizer.h"
 #include "deploy/roostctl/prompt_tokenizer.h"
-#include "router/api/prompt_request.h"
+#include "router/api/requests/prompt_request.h"
 #include "router/fleet/text_bundle.h"
-#include "worker/model/generation_config.h"
-#include "worker/model/json_file.h"
 #include "worker/model/load_model.h"
+#include "worker/model/loading/generation_config.h"
+#include "worker/model/loading/json_file.h"
 
 namespace roost::roostctl {
 namespace {

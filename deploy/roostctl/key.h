@@ -9,9 +9,24 @@
 
 #include "common/base/result.h"
 #include "deploy/roostctl/command.h"
-#include "deploy/roostctl/router_access.h"
+#include "deploy/roostctl/remote/router_access.h"
 
 namespace roost::roostctl {
+
+// `roostctl key link`: makes the CURVE key of one end of the link between routers and workers.
+struct LinkKeyOptions {
+  std::string name = {};
+  std::string role = "worker";            // or router: whose key it is
+  std::string out = {};                   // file of the secret key; empty: NAME.key
+  std::vector<std::string> workers = {};  // names that a worker may have; empty: `name`
+  std::vector<std::string> models = {};   // that it may serve; empty: all
+};
+
+// Writes the secret key to a file that is not there yet and that no other user may read, and the line for the peers
+// file of the other end to `out`. Returns the exit code.
+int RunLinkKey(const LinkKeyOptions& options, std::ostream& out, std::ostream& err);
+
+extern const Command kLinkKeyCommand;
 
 struct NewKeyOptions {
   std::string name;

@@ -10,13 +10,13 @@
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "kernels/device_memory.h"
-#include "worker/model/generation_config.h"
-#include "worker/model/hf_config.h"
 #include "worker/model/load_model.h"
-#include "worker/model/safetensors.h"
-#include "worker/model/synthetic.h"
+#include "worker/model/loading/generation_config.h"
+#include "worker/model/loading/hf_config.h"
+#include "worker/model/loading/safetensors.h"
+#include "worker/model/loading/synthetic.h"
+#include "worker/model/loading/weight_shapes.h"
 #include "worker/model/transformer.h"
-#include "worker/model/weight_shapes.h"
 
 namespace roost::roostctl {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "deploy/roostctl/block_tree.h"
-#include "deploy/roostctl/http_client.h"
-#include "deploy/roostctl/json_members.h"
-#include "deploy/roostctl/refusal.h"
+#include "deploy/roostctl/remote/http_client.h"
+#include "deploy/roostctl/remote/json_members.h"
+#include "deploy/roostctl/remote/refusal.h"
 
 namespace roost::roostctl {
 namespace {

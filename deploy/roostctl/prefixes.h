@@ -8,8 +8,8 @@
 
 #include "common/base/result.h"
 #include "deploy/roostctl/command.h"
-#include "deploy/roostctl/prompt_options.h"
-#include "deploy/roostctl/router_access.h"
+#include "deploy/roostctl/remote/prompt_options.h"
+#include "deploy/roostctl/remote/router_access.h"
 
 namespace roost::roostctl {
 

@@ -10,8 +10,8 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
-#include "deploy/roostctl/prompt_body.h"
-#include "deploy/roostctl/router_access.h"
+#include "deploy/roostctl/remote/prompt_body.h"
+#include "deploy/roostctl/remote/router_access.h"
 
 namespace roost::roostctl {
 

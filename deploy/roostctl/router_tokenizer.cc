@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "common/base/json_writer.h"
-#include "deploy/roostctl/http_client.h"
-#include "deploy/roostctl/json_members.h"
 #include "deploy/roostctl/prompt_tokenizer.h"
-#include "deploy/roostctl/refusal.h"
+#include "deploy/roostctl/remote/http_client.h"
+#include "deploy/roostctl/remote/json_members.h"
+#include "deploy/roostctl/remote/refusal.h"
 
 namespace roost::roostctl {
 namespace {

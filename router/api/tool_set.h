@@ -44,7 +44,12 @@ struct ToolSet {
   ToolCallCount count = ToolCallCount::kMany;
   ForcedForm forced_form = ForcedForm::kList;
 
-  [[nodiscard]] const ToolFunction* Find(std::string_view name) const;
+  // Null when there is none.
+  [[nodiscard]] const ToolFunction* Find(std::string_view name) const {
+    const auto found = std::find_if(functions.begin(), functions.end(),
+                                    [name](const ToolFunction& each) { return each.name == name; });
+    return found == functions.end() ? nullptr : &*found;
+  }
   // Whether to look for tool calls in the model's output.
   [[nodiscard]] bool is_used() const { return !functions.empty() && use != ToolUse::kNone; }
   [[nodiscard]] bool has_strict() const {

@@ -37,7 +37,7 @@
 namespace roost::router {
 
 // The result of a lookup, and the lookup's memory: about 280 KiB. For one thread at a time. Keep it for the next
-// lookup, which is faster because of what it remembers (change_memory.h).
+// lookup, which is faster because of what it remembers (ChangeMemory).
 class MatchBuffer {
  public:
   // Deepest first.

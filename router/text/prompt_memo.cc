@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "common/base/utf8.h"
-#include "common/text/text_reading.h"
+#include "common/text/tokenizer.h"
 
 namespace roost::router {
 namespace {

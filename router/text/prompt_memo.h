@@ -7,7 +7,7 @@
 //                              └─ another piece 1
 //
 // A text is cut into pieces of at least kLeastPieceBytes. A piece ends right after an added token, because the text
-// before and the text after it are tokenized independently (common/text/text_reading.h). A piece is found by the piece
+// before and the text after it are tokenized independently (TextReading). A piece is found by the piece
 // before it and by a hash, and counts only if its bytes, the added tokens in it and its written ranges are equal. Each
 // piece has a unique number, which is part of the key of the pieces after it. So if all pieces are found, the whole
 // beginning of the text is equal.

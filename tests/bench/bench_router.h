@@ -16,7 +16,7 @@
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "common/wire/messages.h"
-#include "router/api/api.h"
+#include "router/api/routes/api.h"
 #include "router/fleet/fleet.h"
 #include "router/text/text_pool.h"
 #include "tests/bench/bench_worker.h"

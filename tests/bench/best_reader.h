@@ -16,8 +16,8 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "kernels/large_memory.h"
-#include "kernels/work_pool.h"
+#include "kernels/cpu/large_memory.h"
+#include "kernels/cpu/work_pool.h"
 
 namespace roost::bench {
 

@@ -10,7 +10,7 @@
 #include "common/prefix/block_hash.h"
 #include "tests/bench/gpu_bench.h"
 #include "worker/engine/engine.h"
-#include "worker/model/synthetic.h"
+#include "worker/model/loading/synthetic.h"
 #include "worker/model/transformer.h"
 
 namespace roost::bench {

@@ -11,7 +11,7 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/best_reader.h"
 #include "tests/bench/model_run.h"
-#include "worker/model/synthetic.h"
+#include "worker/model/loading/synthetic.h"
 
 namespace roost::bench {
 namespace {

@@ -12,7 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/rng.h"
 #include "kernels/ops.h"
-#include "worker/model/synthetic.h"
+#include "worker/model/loading/synthetic.h"
 #include "worker/model/transformer.h"
 
 namespace roost::bench {

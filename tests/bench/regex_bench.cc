@@ -9,7 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/rng.h"
-#include "common/text/regex.h"
+#include "common/text/regex/regex.h"
 #include "common/text/word_scanner.h"
 #include "tests/bench/bench.h"
 #include "tests/support/tokenizer_patterns.h"

@@ -12,9 +12,8 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/rng.h"
-#include "deploy/roostctl/generate/offline_model.h"
 #include "deploy/roostctl/generate/offline_run.h"
-#include "router/api/prompt.h"
+#include "router/api/requests/prompt.h"
 #include "tests/bench/bench.h"
 #include "tests/support/source_dir.h"
 

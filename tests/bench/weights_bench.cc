@@ -16,7 +16,7 @@
 #include "common/base/check.h"
 #include "kernels/parallel_copy.h"
 #include "tests/bench/bench.h"
-#include "worker/model/weights.h"
+#include "worker/model/loading/weights.h"
 
 namespace roost::bench {
 namespace {

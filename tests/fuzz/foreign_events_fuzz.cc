@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "worker/foreign/block_book.h"
-#include "worker/foreign/sglang/sglang_events.h"
-#include "worker/foreign/vllm/vllm_events.h"
+#include "worker/foreign/events/block_book.h"
+#include "worker/foreign/events/cache_change.h"
 #include "worker/link/snapshot_mirror.h"
 
 namespace {

@@ -6,15 +6,14 @@
 #include <string>
 
 #include "common/base/check.h"
-#include "router/api/chat_request.h"
-#include "router/api/chat_translation.h"
-#include "router/api/completion_request.h"
-#include "router/api/evict_request.h"
 #include "router/api/key_file.h"
-#include "router/api/pin_request.h"
-#include "router/api/prompt_request.h"
-#include "router/api/shared_prefixes.h"
-#include "router/api/token_request.h"
+#include "router/api/operator/order_request.h"
+#include "router/api/requests/chat_request.h"
+#include "router/api/requests/chat_translation.h"
+#include "router/api/requests/completion_request.h"
+#include "router/api/requests/prompt_request.h"
+#include "router/api/requests/shared_prefixes.h"
+#include "router/api/requests/token_request.h"
 
 namespace roost::router {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "common/base/check.h"
-#include "router/api/family_output.h"
-#include "router/api/partial_text.h"
+#include "router/api/tool_parsers/output_parser.h"
+#include "router/api/tool_parsers/partial_text.h"
 
 namespace roost::router {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/utf8.h"
-#include "common/text/regex.h"
+#include "common/text/regex/regex.h"
 #include "common/text/word_scanner.h"
 #include "tests/support/word_oracle.h"
 

@@ -9,7 +9,7 @@
 
 #include "common/base/rng.h"
 #include "common/base/utf8.h"
-#include "router/api/call_constraint.h"
+#include "router/api/tool_parsers/call_constraint.h"
 #include "worker/grammar/grammar_library.h"
 
 namespace roost::router {

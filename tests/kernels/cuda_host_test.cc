@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/collective.h"
-#include "kernels/cuda_device.h"
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/matmul.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 

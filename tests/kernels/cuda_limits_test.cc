@@ -1,9 +1,9 @@
-#include "kernels/cuda_limits.h"
+#include "kernels/cuda/cuda_limits.h"
 
 #include <gtest/gtest.h>
 
-#include "kernels/check_model_cuda.h"
-#include "kernels/cpu_device.h"
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/cuda/cuda_ops.h"
 
 namespace roost::kernels {
 namespace {

@@ -1,6 +1,6 @@
 // The op table of the CUDA backend on doubles of CUDA's libraries: which kernels each op launches and with which sizes,
 // and recordings: what is captured, instantiated, uploaded and launched, and how a failure on the way ends.
-#include "kernels/cuda_ops.h"
+#include "kernels/cuda/cuda_ops.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "kernels/backend_module.h"
-#include "kernels/cuda_limits.h"
+#include "kernels/cuda/cuda_limits.h"
 #include "kernels/device_memory.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/worker/model/model_testing.h"

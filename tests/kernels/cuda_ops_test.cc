@@ -1,5 +1,5 @@
 // The CUDA backend's ops except attention against the plain ones, over random shapes; see tested_ops.h.
-#include "kernels/cuda_limits.h"
+#include "kernels/cuda/cuda_limits.h"
 #include "kernels/device_memory.h"
 #include "tests/kernels/kernels_testing.h"
 #include "tests/kernels/tested_ops.h"

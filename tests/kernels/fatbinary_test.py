@@ -39,9 +39,9 @@ def contents(path):
 
 class FatbinaryTest(unittest.TestCase):
     def test_every_kernels_file_has_code_for_all_devices(self):
-        for source in sorted((ROOT / "kernels").glob("*_cuda.cu")):
+        for source in sorted((ROOT / "kernels/cuda").glob("*_cuda.cu")):
             with self.subTest(source=source.name):
-                self.assertEqual(contents(FOLDER / f"{source.name}.o"), WANTED)
+                self.assertEqual(contents(FOLDER / "cuda" / f"{source.name}.o"), WANTED)
 
     def test_an_object_that_lacks_some_is_told_from_others(self):
         entry = struct.pack("<HHIQ", 2, 0x101, 64, 8) + bytes(12) + struct.pack("<I", 80) + bytes(32) + bytes(8)

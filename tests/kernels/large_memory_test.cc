@@ -1,5 +1,5 @@
 // Memory that asks for large pages.
-#include "kernels/large_memory.h"
+#include "kernels/cpu/large_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // The CPU's products against the plain one, and their guarantee: a row's result depends on that row alone.
 #include <algorithm>
 
+#include "kernels/cpu/matmul_cpu.h"
+#include "kernels/cpu/matmul_kernels.h"
 #include "kernels/matmul_bucket.h"
-#include "kernels/matmul_cpu.h"
-#include "kernels/matmul_kernels.h"
 #include "tests/kernels/kernels_testing.h"
 
 namespace roost::kernels {

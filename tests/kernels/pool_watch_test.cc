@@ -1,4 +1,4 @@
-#include "kernels/pool_watch.h"
+#include "kernels/cpu/work_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -41,7 +41,7 @@ SHARED_OF_MULTIPROCESSOR = {"sm_80": 164 << 10, "sm_86": 100 << 10, "sm_90": 228
 SHARED_OF_DRIVER = 1 << 10
 # The dynamic shared memory of attention by head size, and the most that a kernel may have, as in the sources.
 SIZES = """
-#include "kernels/attention_cuda.cu"
+#include "kernels/cuda/attention_cuda.cu"
 namespace roost::kernels {
 extern "C" __device__ const unsigned of_64 = kSharedBytes<64>;
 extern "C" __device__ const unsigned of_128 = kSharedBytes<128>;
@@ -116,21 +116,21 @@ def sizes():
 
 
 def loaded(source):
-    """The number of kernels that the file's Load…Kernels names; see kernels/cuda_kernels.h."""
+    """The number of kernels that the file's Load…Kernels names; see kernels/cuda/cuda_kernels.h."""
     [body] = re.findall(r"^void Load\w+Kernels\(Device& device\) \{(.*?)\}", source.read_text(), re.MULTILINE | re.DOTALL)
     return len(re.findall(r"\w+Kernel\b", body))
 
 
 class PtxasTest(unittest.TestCase):
     def test_what_loads_a_files_kernels_is_called_when_a_device_is_opened(self):
-        opened = (ROOT / "kernels" / "cuda_ops.cc").read_text()
-        for source in sorted((ROOT / "kernels").glob("*_cuda.cu")):
+        opened = (ROOT / "kernels/cuda/cuda_ops.cc").read_text()
+        for source in sorted((ROOT / "kernels/cuda").glob("*_cuda.cu")):
             [load] = re.findall(r"^void (Load\w+Kernels)\(Device& device\)", source.read_text(), re.MULTILINE)
             self.assertRegex(opened, rf"\b{load}\b", source.name)
 
     def test_no_kernel_spills_and_each_has_room_for_the_blocks_that_it_wants(self):
         seen = set()
-        sources = sorted((ROOT / "kernels").glob("*_cuda.cu"))
+        sources = sorted((ROOT / "kernels/cuda").glob("*_cuda.cu"))
         self.assertTrue(sources)
         for source in sources:
             for architecture in ARCHITECTURES:

@@ -1,5 +1,5 @@
 // A machine of equal processors, which the kernel shares out fairly among the pool's threads and busy processes.
-#include "kernels/thread_governor.h"
+#include "kernels/cpu/work_pool.h"
 
 #include <gtest/gtest.h>
 

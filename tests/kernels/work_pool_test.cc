@@ -1,5 +1,5 @@
 // Helpers are held up on purpose: by a hook when they start, and by tasks that wait for other tasks.
-#include "kernels/work_pool.h"
+#include "kernels/cpu/work_pool.h"
 
 #include <gtest/gtest.h>
 #include <sys/syscall.h>

@@ -84,7 +84,7 @@ class VllmTest(unittest.TestCase):
 
     def test_the_worker_gives_up_before_its_probe_does(self):
         probe = self.worker["startupProbe"]
-        header = (ROOT / "worker/prepare_foreign.h").read_text()
+        header = (ROOT / "worker/prepare.cc").read_text()
         minutes = int(re.search(r"kEngineStart = std::chrono::minutes\((\d+)\)", header)[1])
         self.assertLess(60 * minutes, probe["periodSeconds"] * probe["failureThreshold"])
 

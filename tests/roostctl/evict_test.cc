@@ -1,4 +1,4 @@
-#include "deploy/roostctl/evict.h"
+#include "deploy/roostctl/order_commands.h"
 
 #include <gtest/gtest.h>
 

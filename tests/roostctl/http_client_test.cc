@@ -1,5 +1,5 @@
 // roostctl's client against the router's own HTTP server.
-#include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/remote/http_client.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

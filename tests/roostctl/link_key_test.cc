@@ -1,4 +1,4 @@
-#include "deploy/roostctl/link_key.h"
+#include "deploy/roostctl/key.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

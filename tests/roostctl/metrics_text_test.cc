@@ -1,4 +1,4 @@
-#include "deploy/roostctl/metrics_text.h"
+#include "deploy/roostctl/remote/metrics_text.h"
 
 #include <gtest/gtest.h>
 

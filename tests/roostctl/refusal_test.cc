@@ -1,4 +1,4 @@
-#include "deploy/roostctl/refusal.h"
+#include "deploy/roostctl/remote/refusal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

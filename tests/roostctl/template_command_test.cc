@@ -1,4 +1,4 @@
-#include "deploy/roostctl/template_command.h"
+#include "deploy/roostctl/text_commands.h"
 
 #include <gtest/gtest.h>
 

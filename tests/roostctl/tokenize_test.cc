@@ -1,4 +1,4 @@
-#include "deploy/roostctl/tokenize.h"
+#include "deploy/roostctl/text_commands.h"
 
 #include <gtest/gtest.h>
 #include <simdjson.h>

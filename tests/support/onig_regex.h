@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/text/regex.h"
+#include "common/text/regex/regex.h"
 
 namespace roost::testing_support {
 

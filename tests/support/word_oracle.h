@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/text/regex.h"
+#include "common/text/regex/regex.h"
 #include "common/text/unicode.h"
 #include "common/text/word_scanner.h"
 #include "tests/support/tokenizer_patterns.h"

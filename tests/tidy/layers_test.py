@@ -32,6 +32,17 @@ FORBIDDEN = {
     "router/fleet": {"router/api", "common/http"},
     "common/http": {"common/config", "common/metrics", "common/prefix", "common/text", "common/wire"},
 }
+# Folder -> its rooms (sub-folders; "." is the folder itself) from the lowest up. A room may include itself and the rooms of
+# earlier lines; those of one line do not know each other.
+ROOMS = {
+    "common/text": [{"regex"}, {"."}],
+    "common/text/jinja": [{"."}, {"parse", "strings"}],
+    "deploy/roostctl": [{"remote"}, {"."}],
+    "kernels": [{"."}, {"cpu", "cuda", "reference"}],
+    "router/api": [{"."}, {"tool_parsers"}, {"requests"}, {"answers"}, {"operator"}, {"routes"}],
+    "worker/foreign": [{"events"}, {"."}, {"sglang", "vllm"}],
+    "worker/model": [{"loading"}, {"."}],
+}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
@@ -66,6 +77,12 @@ def cycle_in(graph):
     return next(filter(None, map(visit, sorted(graph))), None)
 
 
+def room_of(include, folder):
+    """The room of `folder` that the included file is in; None if it is elsewhere."""
+    path = pathlib.PurePath(include)
+    return str(path.parent.relative_to(folder)) if path.is_relative_to(folder) else None
+
+
 def sources(folder):
     return [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in {".h", ".cc", ".cu", ".cuh"}]
 
@@ -88,6 +105,21 @@ class LayersTest(unittest.TestCase):
                         self.assertFalse(
                             include.startswith(other + "/"), f"{path.relative_to(ROOT)} includes {include}"
                         )
+
+    def test_rooms_include_only_those_below_them(self):
+        for folder, levels in ROOMS.items():
+            rooms = set().union(*levels)
+            below = set()
+            for level in levels:
+                for room in level:
+                    paths = [path for path in sources(folder) if path.parent == (ROOT / folder / room)]
+                    self.assertTrue(paths, f"{folder}/{room} is empty")
+                    for path in paths:
+                        for include in INCLUDE.findall(path.read_text()):
+                            other = room_of(include, folder)
+                            if other in rooms:
+                                self.assertIn(other, below | {room}, f"{path.relative_to(ROOT)} includes {include}")
+                below |= level
 
     def test_folders_form_no_cycle(self):
         self.assertEqual(cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}), ["b", "c", "b"])

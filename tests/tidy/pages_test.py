@@ -242,7 +242,7 @@ class PagesTest(unittest.TestCase):
         self.assertEqual(self.problems("`router/nowhere.cc`"), ["there is no router/nowhere.cc"])
         self.assertEqual(self.problems("```sh\n./deploy/nowhere.sh\n```"), ["there is no deploy/nowhere.sh"])
         self.assertEqual(self.problems("`nowhere.h` `model/no.h`"), ["there is no nowhere.h", "there is no model/no.h"])
-        there = "`router/main.cc` `worker/` `link_core.h` `model/weights.h` `kernels/*_cpu.cc` `a/b.cc`"
+        there = "`router/main.cc` `worker/` `link_core.h` `loading/weights.h` `kernels/cpu/*_cpu.cc` `a/b.cc`"
         self.assertEqual(self.problems(there), [])
 
     def test_an_unknown_flag_is_found(self):

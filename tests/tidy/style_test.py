@@ -26,7 +26,7 @@ EXCEPTIONS = {
     "deploy/roostctl/main.cc": [r"\bstd::(cout|cerr)\b"],
     # The library throws on failure; the caller catches it.
     # Templates may print the date.
-    "deploy/roostctl/template_command.cc": [r"\b(rand|srand|time)\("],
+    "deploy/roostctl/text_commands.cc": [r"\b(rand|srand|time)\("],
 }
 # Beginnings of comments that ask or leave out their subject, and words that name no one: say what the thing is or does.
 RIDDLE = re.compile(r"(What|Whose|Which|Who|Of)\b")

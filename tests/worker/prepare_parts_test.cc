@@ -1,5 +1,5 @@
 // The tokens that end an answer: those of the files, the tokenizer's end token, and what the template writes.
-#include "worker/prepare_parts.h"
+#include "worker/prepare.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,9 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/rng.h"
 #include "worker/cache/observe/reuse_distance.h"
 #include "worker/cache/observe/salt_watch.h"
 #include "worker/cache/prefix_cache.h"
@@ -16,6 +20,43 @@
 #include "worker/sched/scheduler.h"
 
 namespace roost::worker {
+
+// Checks a sample of cache hits: it computes the prompt of some requests again without the cache and compares the
+// logits of the last token. Off by default; each check costs a whole prefill.
+//
+// The same model computes both from the same tokens. They are equal bit for bit if the model computes each token
+// independently of its batch (the CPU), and otherwise equal up to rounding: kTolerance of the largest logit.
+//
+// One check at a time: while one waits, no other begins. Not thread-safe.
+class HitVerifier {
+ public:
+  static constexpr float kTolerance = 1e-2F;
+
+  // Checks this share of the requests with hits. `scheduler` outlives it.
+  HitVerifier(Scheduler& scheduler, double share);
+
+  // `sequence` has been computed up to the end of its prompt. May begin a check; calls `logits` only then.
+  void OnPromptComputed(const Sequence& sequence, const std::function<std::span<const float>()>& logits);
+
+  // True if this sequence belongs to the check.
+  [[nodiscard]] bool Owns(SequenceId sequence) const { return check_ && check_->sequence == sequence; }
+  [[nodiscard]] bool busy() const { return check_.has_value(); }
+
+  enum class Verdict : std::uint8_t { kRight, kWrong };
+  // Compares the logits of the check's sequence and removes the sequence.
+  [[nodiscard]] Verdict Judge(std::span<const float> logits);
+
+ private:
+  struct Check {
+    SequenceId sequence;
+    std::vector<float> expected;
+  };
+
+  Scheduler& scheduler_;
+  const double share_;
+  Rng rng_{1};
+  std::optional<Check> check_;
+};
 
 class CacheWatch {
  public:

@@ -23,7 +23,6 @@
 #include "worker/engine/constrained_output.h"
 #include "worker/engine/count_rows.h"
 #include "worker/engine/engine.h"
-#include "worker/engine/hit_verifier.h"
 #include "worker/engine/request_table.h"
 #include "worker/grammar/constrainer.h"
 #include "worker/model/model.h"

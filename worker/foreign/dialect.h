@@ -21,8 +21,8 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
-#include "worker/foreign/cache_change.h"
 #include "worker/foreign/engine_error.h"
+#include "worker/foreign/events/cache_change.h"
 #include "worker/foreign/http_port.h"
 
 namespace roost::worker::foreign {

@@ -6,17 +6,17 @@
 
 #include "common/base/byte_size.h"
 #include "common/prefix/block_hash.h"
-#include "worker/model/fingerprint.h"
-#include "worker/model/hf_config.h"
-#include "worker/model/load_progress.h"
-#include "worker/model/safetensors.h"
-#include "worker/model/shard.h"
-#include "worker/model/synthetic.h"
+#include "worker/model/loading/fingerprint.h"
+#include "worker/model/loading/hf_config.h"
+#include "worker/model/loading/load_progress.h"
+#include "worker/model/loading/safetensors.h"
+#include "worker/model/loading/shard.h"
+#include "worker/model/loading/synthetic.h"
+#include "worker/model/loading/weight_shapes.h"
+#include "worker/model/loading/weights.h"
 #include "worker/model/tensor_parallel.h"
 #include "worker/model/transformer.h"
 #include "worker/model/transformer_weights.h"
-#include "worker/model/weight_shapes.h"
-#include "worker/model/weights.h"
 
 namespace roost::worker {
 namespace {

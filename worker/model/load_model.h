@@ -13,8 +13,8 @@
 #include "common/base/result.h"
 #include "common/wire/messages.h"
 #include "kernels/ops.h"
+#include "worker/model/loading/model_text.h"
 #include "worker/model/model.h"
-#include "worker/model/model_text.h"
 #include "worker/model/step_size.h"
 
 namespace roost::worker {

@@ -18,8 +18,10 @@
 // see shard.h. Then embeddings, a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,22 +29,180 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/result.h"
 #include "kernels/device_memory.h"
 #include "kernels/kv_layout.h"
+#include "kernels/ops.h"
 #include "worker/model/batch_plan.h"
-#include "worker/model/draw_readbacks.h"
-#include "worker/model/hf_config.h"
+#include "worker/model/loading/hf_config.h"
+#include "worker/model/loading/shard.h"
+#include "worker/model/loading/weights.h"
 #include "worker/model/model.h"
 #include "worker/model/packed_arrays.h"
-#include "worker/model/shard.h"
-#include "worker/model/step_memory.h"
 #include "worker/model/step_recorder.h"
 #include "worker/model/step_size.h"
 #include "worker/model/transformer_weights.h"
-#include "worker/model/weights.h"
 
 namespace roost::worker {
+
+// The device memory that a step needs: inputs from the host, activations, logits, draws. It is reserved when the model
+// is loaded, for the largest step within the engine's bounds, and grows if a step is larger. Growing waits for the
+// device and moves the memory that recorded ops use.
+//
+// Not thread-safe.
+
+// The width of the rows of each buffer, in bytes; 0: this rank does not have the buffer.
+struct StepWidths {
+  std::size_t angles = 0;  // cos and sin, each
+  std::size_t hidden = 0;
+  std::size_t delta = 0;
+  std::size_t normed = 0;
+  std::size_t qkv = 0;
+  std::size_t q = 0;
+  std::size_t attended = 0;
+  std::size_t gate_up = 0;
+  std::size_t activated = 0;
+  std::size_t partial = 0;
+  std::size_t logits = 0;
+  std::size_t logits_part = 0;
+  std::size_t arriving = 0;
+  std::size_t counts = 0;
+  std::size_t mask = 0;
+};
+
+// The logits that a rank has: its own part, or all of them, alone or gathered from the other ranks.
+struct LogitsSource {
+  bool is_first_rank = true;
+  bool has_communicator = false;
+  std::uint32_t vocabulary_part = 0;  // tokens of this rank
+};
+
+// For a rank's `config` (see ConfigOf), with products that take `input` and give `result`.
+[[nodiscard]] StepWidths StepWidthsOf(const HfConfig& config, const LogitsSource& logits, kernels::DType input,
+                                      kernels::DType result);
+
+class StepMemory {
+ public:
+  StepMemory(const kernels::Backend& backend, const StepWidths& widths);
+
+  // Reserves memory for what draws bring back, and for every step up to this size. False when the device has too
+  // little.
+  [[nodiscard]] bool TryReserveAtLoad(const StepSize& largest);
+  // Reserves memory for this step. It grows in large pieces, so that it seldom waits for the device; if no memory is
+  // left, the device fails.
+  void Reserve(const StepSize& step);
+
+  [[nodiscard]] const StepSize& reserved() const { return reserved_; }
+  // A different count means that memory has moved. All ranks of a model grow at the same steps.
+  [[nodiscard]] std::uint64_t growth_count() const { return growth_count_; }
+
+  // [rows] is the number of the step's tokens, [wanted] the number of rows of logits.
+  PackedArrays inputs;              // see Transformer::StepInputs
+  PackedArrays masks;               // [adjusted draws][MaskWords(vocab_size)] or less, on rank 0
+  kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
+  kernels::DeviceBuffer hidden;     // [rows][hidden_size] f32
+  kernels::DeviceBuffer delta;      // [rows][hidden_size] in the activation dtype
+  kernels::DeviceBuffer normed;     // [rows][hidden_size] in the compute dtype
+  kernels::DeviceBuffer qkv, q;     // in the activation dtype
+  kernels::DeviceBuffer attended;   // [rows][query heads · head_dim] in the compute dtype
+  kernels::DeviceBuffer gate_up;    // [rows][2 · intermediate_size] in the activation dtype
+  kernels::DeviceBuffer activated;  // [rows][intermediate_size] in the compute dtype
+  kernels::DeviceBuffer partials;
+  kernels::DeviceBuffer logits;       // [wanted][vocab_size] f32, on rank 0
+  kernels::DeviceBuffer logits_part;  // [wanted][vocabulary of this rank] f32, empty with one rank
+  kernels::DeviceBuffer arriving;     // [wanted][vocab_size] f32, on rank 0 of several
+  kernels::DeviceBuffer sampled;      // [draws], the latest batch's; never grows
+  kernels::DeviceBuffer adjusted;     // [adjusted draws][vocab_size] f32, on rank 0
+  kernels::DeviceBuffer counts;       // [outputs with penalties][vocab_size] TokenCount, on rank 0; growing keeps them
+
+ private:
+  [[nodiscard]] bool TryReserve(const StepSize& step);
+  [[nodiscard]] bool TryReserveCounts(std::size_t row_count);
+
+  const kernels::Backend& backend_;
+  const StepWidths widths_;
+  StepSize reserved_;
+  std::size_t counts_row_count_ = 0;
+  std::uint64_t growth_count_ = 0;
+};
+
+// The batches whose draws are being copied back from the device: how many tokens each of them drew and scored, in the
+// order in which the batches began. All results of a batch come in one copy:
+//   SampledToken [draws]   ScoredToken [scored]   TopToken [top]      8 bytes each
+//
+// Not thread-safe.
+
+// The number of results of each kind that a batch brings back.
+struct DrawCounts {
+  std::size_t sampled = 0;
+  std::size_t scored = 0;
+  std::size_t top = 0;
+
+  static constexpr std::size_t kBytesOfEach = 8;
+  [[nodiscard]] std::size_t bytes() const { return (sampled + scored + top) * kBytesOfEach; }
+};
+static_assert(sizeof(kernels::SampledToken) == DrawCounts::kBytesOfEach &&
+              sizeof(kernels::ScoredToken) == DrawCounts::kBytesOfEach &&
+              sizeof(kernels::TopToken) == DrawCounts::kBytesOfEach);
+
+[[nodiscard]] inline DrawCounts CountsOf(const Draws& draws) {
+  return {.sampled = draws.rows.size(), .scored = draws.scored.size(), .top = draws.top_count};
+}
+
+// The place of the scores of `counts` on the device: behind the drawn tokens at `sampled`.
+[[nodiscard]] inline kernels::ScoredToken* ScoredBehind(kernels::SampledToken* sampled, const DrawCounts& counts) {
+  return reinterpret_cast<kernels::ScoredToken*>(sampled + counts.sampled);
+}
+[[nodiscard]] inline kernels::TopToken* TopBehind(kernels::SampledToken* sampled, const DrawCounts& counts) {
+  return reinterpret_cast<kernels::TopToken*>(sampled + counts.sampled + counts.scored);
+}
+
+class DrawReadbacks {
+ public:
+  // `backend` outlives it.
+  explicit DrawReadbacks(const kernels::Backend& backend) : backend_(backend) {}
+
+  // Starts the copy of what is at `sampled`, on the device. At most kMaxReadbacks copies are under way at a time.
+  void Begin(const void* sampled, const DrawCounts& counts) {
+    ROOST_CHECK(begun_count_ - ended_count_ < counts_.size(), "{} readbacks are on their way", counts_.size());
+    backend_.ops().begin_readback(backend_.device(), sampled, counts.bytes());
+    counts_[begun_count_++ % counts_.size()] = counts;
+  }
+
+  // Waits for the oldest copy under way. The result is valid until the next call.
+  [[nodiscard]] std::span<const kernels::SampledToken> Await() {
+    ROOST_CHECK(ended_count_ < begun_count_, "no batch has begun");
+    const DrawCounts& counts = counts_[ended_count_++ % counts_.size()];
+    bytes_.resize(counts.bytes());
+    backend_.ops().end_readback(backend_.device(), bytes_.data());
+    const std::byte* from = bytes_.data();
+    from = Take(from, counts.sampled, sampled_);
+    from = Take(from, counts.scored, scored_);
+    Take(from, counts.top, top_);
+    return sampled_;
+  }
+
+  // The scores of the batch that Await returned last; valid as long.
+  [[nodiscard]] Scores scores() const { return {scored_, top_}; }
+
+ private:
+  template <typename T>
+  static const std::byte* Take(const std::byte* from, std::size_t count, std::vector<T>& to) {
+    to.resize(count);
+    if (count > 0) std::memcpy(to.data(), from, count * sizeof(T));
+    return from + count * sizeof(T);
+  }
+
+  const kernels::Backend& backend_;
+  std::array<DrawCounts, kernels::kMaxReadbacks> counts_{};  // used in turn
+  std::size_t begun_count_ = 0;
+  std::size_t ended_count_ = 0;
+  std::vector<std::byte> bytes_;
+  std::vector<kernels::SampledToken> sampled_;
+  std::vector<kernels::ScoredToken> scored_;
+  std::vector<kernels::TopToken> top_;
+};
 
 struct TransformerOptions {
   std::uint32_t block_tokens = 16;  // see IsValidBlockTokens

@@ -8,9 +8,9 @@
 
 #include "common/base/result.h"
 #include "kernels/device_memory.h"
-#include "worker/model/hf_config.h"
-#include "worker/model/shard.h"
-#include "worker/model/weights.h"
+#include "worker/model/loading/hf_config.h"
+#include "worker/model/loading/shard.h"
+#include "worker/model/loading/weights.h"
 
 namespace roost::worker {
 

@@ -6,14 +6,41 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 
-#include "deploy/roostctl/bench/progress.h"
+#include "common/base/clock.h"
+#include "deploy/roostctl/bench/load_run.h"
 #include "deploy/roostctl/bench/sessions.h"
 #include "deploy/roostctl/bench/summary.h"
 #include "deploy/roostctl/command.h"
-#include "deploy/roostctl/router_access.h"
+#include "deploy/roostctl/remote/router_access.h"
 
 namespace roost::roostctl {
+
+// Shows how far a load is, on a terminal as a bar that is overwritten in place, elsewhere as a line every few seconds.
+
+enum class ProgressOutput { kTerminal, kLines, kNone };
+
+// "[#####     ] 50 %  12 of 24 sessions, 31 requests, 2 failed, 4 open"
+[[nodiscard]] std::string ProgressText(const LoadProgress& progress);
+
+class ProgressBar {
+ public:
+  // Both outlive it.
+  ProgressBar(std::ostream& out, const Clock& clock, ProgressOutput output);
+
+  // Writes if it is time. `label` says which load it is; may be empty.
+  void Update(std::string_view label, const LoadProgress& progress);
+  // Erases the bar.
+  void End();
+
+ private:
+  std::ostream& out_;
+  const Clock& clock_;
+  const ProgressOutput output_;
+  Instant written_;
+  bool is_shown_ = false;
+};
 
 struct BenchOptions {
   // Endpoint

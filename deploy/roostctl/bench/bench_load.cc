@@ -9,16 +9,29 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/json_writer.h"
 #include "common/base/rng.h"
-#include "deploy/roostctl/bench/arrivals.h"
-#include "deploy/roostctl/chat_stream.h"
-#include "deploy/roostctl/http_client.h"
-#include "deploy/roostctl/json_members.h"
-#include "deploy/roostctl/refusal.h"
+#include "deploy/roostctl/remote/chat_stream.h"
+#include "deploy/roostctl/remote/http_client.h"
+#include "deploy/roostctl/remote/json_members.h"
+#include "deploy/roostctl/remote/refusal.h"
 #include "deploy/roostctl/workload/source.h"
 
 namespace roost::roostctl {
+
+std::vector<double> ArrivalTimes(ArrivalKind kind, std::size_t count, double per_second, std::uint64_t seed) {
+  ROOST_CHECK(per_second > 0);
+  Rng rng(seed);
+  std::vector<double> times(count);
+  double now = 0;
+  for (double& time : times) {
+    time = now;
+    now += (kind == ArrivalKind::kConstant ? 1 : -std::log(1 - rng.Uniform())) / per_second;
+  }
+  return times;
+}
+
 namespace {
 
 constexpr std::uint32_t kMostBlocks = 10;

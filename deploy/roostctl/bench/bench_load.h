@@ -13,6 +13,15 @@
 
 namespace roost::roostctl {
 
+// The times when the sessions of a load begin.
+
+enum class ArrivalKind { kPoisson, kConstant };
+
+// Times of `count` arrivals since the load's start, ascending. `per_second` is their mean rate, above 0. A Poisson
+// process stands for many users who know nothing of each other: it has bursts and pauses.
+[[nodiscard]] std::vector<double> ArrivalTimes(ArrivalKind kind, std::size_t count, double per_second,
+                                               std::uint64_t seed);
+
 // One endpoint, or the two sides of a comparison. Asks each for its first model unless the options name one.
 [[nodiscard]] Result<std::vector<LoadTarget>> TargetsOf(const BenchOptions& options);
 

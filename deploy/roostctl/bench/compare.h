@@ -23,6 +23,14 @@
 
 namespace roost::roostctl {
 
+// Student's t distribution, for intervals of the mean of few values.
+
+// The share of the distribution with `freedom` degrees of freedom (above 0) that lies below `t`.
+[[nodiscard]] double StudentShareBelow(double t, double freedom);
+
+// The t that `share` (inside (0, 1)) of the distribution lies below. By bisection; exact to about 1e-9.
+[[nodiscard]] double StudentQuantile(double share, double freedom);
+
 // With fewer, the interval says nothing.
 inline constexpr std::size_t kFewestBlocks = 5;
 

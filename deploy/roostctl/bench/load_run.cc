@@ -1,19 +1,173 @@
 #include "deploy/roostctl/bench/load_run.h"
 
+#include <curl/curl.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <ctime>
+#include <functional>
 #include <memory>
 #include <queue>
+#include <string>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
 #include "common/base/rng.h"
-#include "deploy/roostctl/stream_client.h"
+#include "deploy/roostctl/remote/curl_call.h"
+#include "deploy/roostctl/remote/router_access.h"
 
 namespace roost::roostctl {
 namespace {
+
+// Many streamed answers at once, over libcurl and in one thread: for loads of requests that do not wait for each other.
+//
+// Not thread-safe.
+class StreamClient {
+ public:
+  struct Request {
+    std::string path;
+    std::string json;
+    OnData on_data;
+    std::function<void(const Result<HttpResponse>& response)> on_end;
+  };
+
+  // Each request ends after `timeout_seconds` at the latest.
+  StreamClient(RouterAccess access, double timeout_seconds);
+  ~StreamClient();
+  StreamClient(const StreamClient&) = delete;
+  StreamClient& operator=(const StreamClient&) = delete;
+
+  // Whether the access can be used: the key's file can be read.
+  [[nodiscard]] Result<void> Check() const;
+
+  // Begins a request. Its callbacks run in later calls of Run; they may call Start.
+  void Start(Request request);
+  // Ends all requests with kCancelled, with their callbacks.
+  void CancelAll();
+
+  // Moves bytes. Returns when there was something to do, or after `at_most`.
+  void Run(Duration at_most);
+
+  [[nodiscard]] std::size_t open_count() const { return open_.size(); }
+
+ private:
+  struct Transfer {
+    CurlCall call;
+    Request request;
+  };
+
+  void SetTimer(Duration time) const;
+  void EndFinished();
+  void End(CURL* handle, CURLcode code);
+
+  const RouterAccess access_;
+  const Result<std::string> key_;
+  const double timeout_seconds_;
+  std::unique_ptr<CURLM, decltype(&curl_multi_cleanup)> multi_;
+  const int timer_;  // a file descriptor, because curl itself waits for whole milliseconds
+  std::unordered_map<CURL*, std::unique_ptr<Transfer>> open_;
+  std::vector<std::unique_ptr<Transfer>> idle_;  // to use again
+};
+
+// Connections that are kept for later requests.
+constexpr long kKeptConnections = 4096;
+
+StreamClient::StreamClient(RouterAccess access, double timeout_seconds)
+    : access_(std::move(access)),
+      key_(KeyOf(access_)),
+      timeout_seconds_(timeout_seconds),
+      multi_(curl_multi_init(), &curl_multi_cleanup),
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  ROOST_CHECK(multi_ != nullptr && timer_ >= 0);
+  curl_multi_setopt(multi_.get(), CURLMOPT_MAXCONNECTS, kKeptConnections);
+}
+
+StreamClient::~StreamClient() {
+  for (const auto& [handle, transfer] : open_) curl_multi_remove_handle(multi_.get(), handle);
+  close(timer_);
+}
+
+Result<void> StreamClient::Check() const {
+  if (!key_.ok()) return key_.error();
+  return {};
+}
+
+void StreamClient::Start(Request request) {
+  ROOST_CHECK(key_.ok());
+  std::unique_ptr<Transfer> transfer;
+  if (idle_.empty()) {
+    transfer = std::make_unique<Transfer>();
+  } else {
+    transfer = std::move(idle_.back());
+    idle_.pop_back();
+  }
+  transfer->request = std::move(request);
+  transfer->call.Begin(access_, *key_,
+                       {.path = transfer->request.path,
+                        .json = &transfer->request.json,
+                        .on_data = transfer->request.on_data,
+                        .timeout_seconds = timeout_seconds_});
+  CURL* const handle = transfer->call.handle();
+  ROOST_CHECK(curl_multi_add_handle(multi_.get(), handle) == CURLM_OK);
+  open_.emplace(handle, std::move(transfer));
+  // Begins to connect and to write now, not at the next Run.
+  int running = 0;
+  curl_multi_perform(multi_.get(), &running);
+}
+
+// Setting it also takes back that it was over before.
+void StreamClient::SetTimer(Duration time) const {
+  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(time);
+  itimerspec spec{};
+  spec.it_value.tv_sec = whole.count();
+  spec.it_value.tv_nsec = (time - whole).count();
+  ROOST_CHECK(timerfd_settime(timer_, 0, &spec, nullptr) == 0);
+}
+
+void StreamClient::Run(Duration at_most) {
+  curl_waitfd timer{.fd = timer_, .events = CURL_WAIT_POLLIN, .revents = 0};
+  if (at_most > Duration(0)) {
+    SetTimer(at_most);
+    const auto wait_ms = std::chrono::ceil<std::chrono::milliseconds>(at_most).count();
+    curl_multi_poll(multi_.get(), &timer, 1, static_cast<int>(wait_ms), nullptr);
+  }
+  int running = 0;
+  curl_multi_perform(multi_.get(), &running);
+  EndFinished();
+}
+
+void StreamClient::EndFinished() {
+  int left = 0;
+  while (CURLMsg* const message = curl_multi_info_read(multi_.get(), &left)) {
+    if (message->msg == CURLMSG_DONE) End(message->easy_handle, message->data.result);
+  }
+}
+
+void StreamClient::CancelAll() {
+  while (!open_.empty()) End(open_.begin()->first, CURLE_ABORTED_BY_CALLBACK);
+}
+
+void StreamClient::End(CURL* handle, CURLcode code) {
+  const auto found = open_.find(handle);
+  ROOST_CHECK(found != open_.end());
+  std::unique_ptr<Transfer> transfer = std::move(found->second);
+  open_.erase(found);
+  curl_multi_remove_handle(multi_.get(), handle);
+  const Result<HttpResponse> response = transfer->call.End(code);
+  const Request request = std::exchange(transfer->request, {});
+  idle_.push_back(std::move(transfer));
+  request.on_end(response);
+}
 
 constexpr Duration kProgressInterval = std::chrono::milliseconds(100);
 

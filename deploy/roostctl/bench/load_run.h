@@ -20,8 +20,8 @@
 #include "common/base/clock.h"
 #include "deploy/roostctl/bench/sample.h"
 #include "deploy/roostctl/bench/sessions.h"
-#include "deploy/roostctl/chat_stream.h"
-#include "deploy/roostctl/router_access.h"
+#include "deploy/roostctl/remote/chat_stream.h"
+#include "deploy/roostctl/remote/router_access.h"
 
 namespace roost::roostctl {
 

@@ -11,7 +11,7 @@
 #include "common/base/result.h"
 #include "common/wire/messages.h"
 #include "deploy/roostctl/doctor/finding.h"
-#include "deploy/roostctl/metrics_text.h"
+#include "deploy/roostctl/remote/metrics_text.h"
 
 namespace roost::roostctl {
 

@@ -14,7 +14,7 @@
 
 #include "common/wire/crowding.h"
 #include "deploy/roostctl/doctor/checks.h"
-#include "deploy/roostctl/json_members.h"
+#include "deploy/roostctl/remote/json_members.h"
 
 namespace roost::roostctl {
 namespace {

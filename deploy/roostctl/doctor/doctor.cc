@@ -16,12 +16,12 @@
 #include "common/base/random_seed.h"
 #include "common/base/rng.h"
 #include "common/prefix/block_hash.h"
-#include "deploy/roostctl/chat_stream.h"
 #include "deploy/roostctl/doctor/checks.h"
-#include "deploy/roostctl/http_client.h"
-#include "deploy/roostctl/json_members.h"
 #include "deploy/roostctl/prompt_tokenizer.h"
-#include "deploy/roostctl/refusal.h"
+#include "deploy/roostctl/remote/chat_stream.h"
+#include "deploy/roostctl/remote/http_client.h"
+#include "deploy/roostctl/remote/json_members.h"
+#include "deploy/roostctl/remote/refusal.h"
 
 namespace roost::roostctl {
 namespace {

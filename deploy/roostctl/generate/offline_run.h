@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,12 +22,24 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/ids.h"
+#include "common/base/result.h"
 #include "common/wire/messages.h"
 #include "router/fleet/dispatcher.h"
 #include "worker/engine/engine.h"
 #include "worker/model/model.h"
+#include "worker/options.h"
+#include "worker/worker.h"
 
 namespace roost::roostctl {
+
+// A model, loaded as roost-worker loads it, with what a router would know about it.
+struct OfflineModel {
+  worker::WorkerSetup setup;
+  std::shared_ptr<const router::ServedModel> served;
+};
+
+// `options` must be complete. Errors are those of PrepareWorker. Takes as long as reading the weights.
+[[nodiscard]] Result<OfflineModel> LoadOfflineModel(const worker::WorkerOptions& options);
 
 enum class OfflineScheduler : std::uint8_t { kNaive, kOffline, kOnline };
 inline constexpr std::array kOfflineSchedulers{

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "common/base/rng.h"
-#include "router/api/chat_request.h"
-#include "router/api/completion_request.h"
-#include "router/api/prompt.h"
+#include "router/api/requests/chat_request.h"
+#include "router/api/requests/completion_request.h"
+#include "router/api/requests/prompt.h"
 
 namespace roost::roostctl {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "deploy/roostctl/json_members.h"
+#include "deploy/roostctl/remote/json_members.h"
 
 namespace roost::roostctl {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "deploy/roostctl/metrics_text.h"
+#include "deploy/roostctl/remote/metrics_text.h"
 
 namespace roost::roostctl {
 

@@ -10,7 +10,6 @@
 #include "common/base/rng.h"
 #include "deploy/roostctl/workload/agent_sessions.h"
 #include "deploy/roostctl/workload/generators.h"
-#include "deploy/roostctl/workload/mooncake.h"
 #include "deploy/roostctl/workload/recording.h"
 #include "deploy/roostctl/workload/text_sessions.h"
 

@@ -1,4 +1,4 @@
-#include "common/base/shared_cpus.h"
+#include "common/base/cpu_limit.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

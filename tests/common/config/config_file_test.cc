@@ -1,4 +1,4 @@
-#include "common/config/config_file.h"
+#include "common/config/config.h"
 
 #include <gtest/gtest.h>
 

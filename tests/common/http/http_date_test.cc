@@ -1,4 +1,4 @@
-#include "common/http/http_date.h"
+#include "common/http/http_message.h"
 
 #include <gtest/gtest.h>
 

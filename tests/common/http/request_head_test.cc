@@ -1,4 +1,4 @@
-#include "common/http/request_head.h"
+#include "common/http/http_message.h"
 
 #include <gtest/gtest.h>
 

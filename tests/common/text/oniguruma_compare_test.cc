@@ -12,7 +12,7 @@
 
 #include "common/base/rng.h"
 #include "common/base/utf8.h"
-#include "common/text/regex.h"
+#include "common/text/regex/regex.h"
 #include "tests/support/onig_regex.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/tokenizer_patterns.h"

@@ -1,5 +1,5 @@
 // Hostile tokenizer files: their rules would make a text too long or take too much time, and are stopped on that text.
-#include "common/text/rewrite_bounds.h"
+#include "common/text/regex/rewrite_bounds.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "common/text/jinja/parser.h"
+#include "common/text/jinja/parse/parser.h"
 #include "tests/common/text/jinja_support.h"
 
 namespace roost {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/base/utf8.h"
-#include "common/text/regex.h"
+#include "common/text/regex/regex.h"
 #include "common/text/tokenizer.h"
 #include "common/text/unicode.h"
 #include "tests/support/sanitized.h"

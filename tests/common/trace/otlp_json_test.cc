@@ -1,4 +1,4 @@
-#include "common/trace/otlp_json.h"
+#include "common/trace/span_exporter.h"
 
 #include <gtest/gtest.h>
 

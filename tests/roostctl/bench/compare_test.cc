@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "common/base/rng.h"
-#include "deploy/roostctl/bench/student_t.h"
 
 namespace roost::roostctl {
 namespace {

@@ -6,8 +6,7 @@
 
 #include <algorithm>
 
-#include "deploy/roostctl/bench/progress.h"
-#include "deploy/roostctl/bench/report_files.h"
+#include "deploy/roostctl/bench/bench.h"
 
 namespace roost::roostctl {
 namespace {

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "deploy/roostctl/bench/arrivals.h"
 #include "deploy/roostctl/bench/bench_load.h"
 
 namespace roost::roostctl {

@@ -1,4 +1,4 @@
-#include "deploy/roostctl/bench/texts.h"
+#include "deploy/roostctl/bench/sessions.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "deploy/roostctl/generate/live_line.h"
+#include "deploy/roostctl/generate/generate.h"
 
 #include <gtest/gtest.h>
 

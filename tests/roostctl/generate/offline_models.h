@@ -12,7 +12,7 @@
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "deploy/roostctl/generate/offline_run.h"
-#include "router/api/prompt.h"
+#include "router/api/requests/prompt.h"
 #include "tests/support/source_dir.h"
 
 namespace roost::roostctl {

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "deploy/roostctl/top/frame.h"
-
 namespace roost::roostctl {
 namespace {
 

@@ -8,7 +8,6 @@
 
 #include "deploy/roostctl/workload/agent_sessions.h"
 #include "deploy/roostctl/workload/generators.h"
-#include "deploy/roostctl/workload/mooncake.h"
 #include "deploy/roostctl/workload/recording.h"
 #include "deploy/roostctl/workload/replay.h"
 #include "deploy/roostctl/workload/source.h"

@@ -1,4 +1,4 @@
-#include "router/access/rate_limit.h"
+#include "router/access/key_account.h"
 
 #include <gtest/gtest.h>
 

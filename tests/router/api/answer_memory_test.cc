@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "router/api/text_memory.h"
+#include "router/api/answers/text_memory.h"
 #include "tests/router/api/api_fixture.h"
 
 namespace roost::router {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "router/api/api.h"
+#include "router/api/routes/api.h"
 #include "tests/router/api/fakes.h"
 
 namespace roost::router {

@@ -1,5 +1,5 @@
 // Answers, streams and failures over a dispatcher that the test drives.
-#include "router/api/api.h"
+#include "router/api/routes/api.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

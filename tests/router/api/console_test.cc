@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "router/access/key_ring.h"
-#include "router/api/api.h"
+#include "router/api/routes/api.h"
 #include "router/console/console_files.h"
 #include "tests/router/api/api_fixture.h"
 

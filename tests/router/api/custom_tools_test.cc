@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "router/api/json_object.h"
-#include "router/api/tool_names.h"
+#include "router/api/tool_parsers/tool_names.h"
 #include "tests/router/api/calls_fixture.h"
 
 namespace roost::router {

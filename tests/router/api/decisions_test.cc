@@ -1,5 +1,5 @@
 // GET /admin/v1/decisions.
-#include "router/api/decisions.h"
+#include "router/api/operator/decisions.h"
 
 #include <gtest/gtest.h>
 

@@ -20,7 +20,7 @@
 #include "common/http/responder.h"
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
-#include "router/api/api_observer.h"
+#include "router/api/answers/api_observer.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/fleet_snapshot.h"
 #include "router/text/text_work.h"

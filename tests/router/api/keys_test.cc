@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "router/access/key_ring.h"
-#include "router/api/api.h"
-#include "router/api/key_json.h"
+#include "router/api/key_file.h"
+#include "router/api/routes/api.h"
 #include "tests/router/api/api_fixture.h"
 
 namespace roost::router {

@@ -1,7 +1,7 @@
 // Operators' requests about prefixes: POST /admin/v1/match and /admin/v1/warm, GET /admin/v1/prefixes.
 #include <gtest/gtest.h>
 
-#include "router/api/prefix_json.h"
+#include "router/api/operator/prefix_json.h"
 #include "tests/router/api/api_fixture.h"
 
 namespace roost::router {

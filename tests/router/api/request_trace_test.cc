@@ -1,4 +1,4 @@
-#include "router/api/request_trace.h"
+#include "router/api/answers/generation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "router/api/shared_prefixes.h"
+#include "router/api/requests/shared_prefixes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "router/api/stop_filter.h"
+#include "router/api/choice_text.h"
 
 #include <gtest/gtest.h>
 

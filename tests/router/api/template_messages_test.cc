@@ -1,12 +1,11 @@
 // Messages in the forms that templates render: nothing of a conversation is lost or refused for its roles.
-#include "router/api/template_messages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/text/chat_template.h"
 #include "common/text/jinja/json.h"
-#include "router/api/prompt.h"
+#include "router/api/requests/prompt.h"
 #include "tests/common/text/jinja_support.h"
 #include "tests/router/api/api_fixture.h"
 #include "tests/router/api/request_bodies.h"

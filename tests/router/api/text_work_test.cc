@@ -1,5 +1,5 @@
 // A request between its connection and the dispatcher: its turn, its memory, a client that leaves.
-#include "router/api/text_memory.h"
+#include "router/api/answers/text_memory.h"
 #include "tests/router/api/api_fixture.h"
 #include "tests/support/out_of_memory.h"
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "router/api/family_output.h"
-#include "router/api/tool_request.h"
+#include "router/api/requests/tool_request.h"
+#include "router/api/tool_parsers/output_parser.h"
 
 namespace roost::router {
 

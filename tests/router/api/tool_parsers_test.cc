@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "router/api/argument_value.h"
-#include "router/api/family_output.h"
-#include "router/api/tool_request.h"
+#include "router/api/requests/tool_request.h"
+#include "router/api/tool_parsers/call_form.h"
+#include "router/api/tool_parsers/output_parser.h"
 #include "tests/router/api/tool_outputs.h"
 
 namespace roost::router {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "router/api/chat_translation.h"
+#include "router/api/requests/chat_translation.h"
 #include "tests/router/api/api_fixture.h"
 
 namespace roost::router {

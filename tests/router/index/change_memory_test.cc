@@ -1,4 +1,4 @@
-#include "router/index/change_memory.h"
+#include "router/index/chain_search.h"
 
 #include <gtest/gtest.h>
 

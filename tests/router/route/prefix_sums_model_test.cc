@@ -1,5 +1,5 @@
 // PrefixSums against a list of all additions.
-#include "router/route/prefix_sums.h"
+#include "router/route/replication.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/nccl_library.h"
+#include "kernels/cuda/nccl_library.h"
 
 // The handle types, which the headers only declare.
 struct CUstream_st {

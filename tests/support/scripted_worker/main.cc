@@ -11,9 +11,9 @@
 #include "common/base/termination.h"
 #include "common/config/config.h"
 #include "tests/support/scripted_worker/scripted_worker.h"
-#include "worker/model/generation_config.h"
-#include "worker/model/json_file.h"
 #include "worker/model/load_model.h"
+#include "worker/model/loading/generation_config.h"
+#include "worker/model/loading/json_file.h"
 
 namespace roost::testing_support {
 namespace {

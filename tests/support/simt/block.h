@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
-#include "kernels/cuda_limits.h"
+#include "kernels/cuda/cuda_limits.h"
 #include "tests/support/simt/fiber.h"
 #include "tests/support/simt/races.h"
 

@@ -2,13 +2,13 @@
 // For tests only. See block.h for what it guarantees and finds.
 //
 // A kernel compiles for both if:
-//   - it includes kernels/cuda_primitives.cuh and no CUDA header; everything beyond the names below (tensor cores,
+//   - it includes kernels/cuda/cuda_primitives.cuh and no CUDA header; everything beyond the names below (tensor cores,
 //     ldmatrix, cp.async, bf16, fast functions, launches) is a function of that header;
 //   - shared memory is DynamicShared() or ROOST_SHARED(type, name), never a plain __shared__;
 //   - its op function launches with Launch(device, shape, kernel, arguments …) of that header.
 //
-// To test it: roost_simt_test(<name> KERNELS kernels/x_cuda.cu … SOURCES x_test.cc DEPENDS …) in CMake compiles the
-// kernels with this header in front and gives the test the ctest label simt. The test calls the op function with a
+// To test it: roost_simt_test(<name> KERNELS kernels/cuda/x_cuda.cu … SOURCES x_test.cc DEPENDS …) in CMake compiles
+// the kernels with this header in front and gives the test the ctest label simt. The test calls the op function with a
 // roost::simt::Device (device.h) and pointers to plain memory:
 //
 //   simt::Device device;               // seed 0; another seed runs the threads in a different order

@@ -15,9 +15,8 @@
 #include <vector>
 
 #include "common/base/rng.h"
+#include "kernels/cpu/host_readbacks.h"
 #include "kernels/device.h"
-#include "kernels/host_readbacks.h"
-#include "kernels/recording.h"
 #include "tests/support/simt/block.h"
 
 namespace roost::simt {

@@ -1,8 +1,9 @@
-// The bodies of kernels/cuda_primitives.cuh and of the warp functions of cuda.h, lane by lane as PTX documents them.
+// The bodies of kernels/cuda/cuda_primitives.cuh and of the warp functions of cuda.h, lane by lane as PTX documents
+// them.
 #include <array>
 
 #include "common/base/check.h"
-#include "kernels/cuda_primitives.cuh"
+#include "kernels/cuda/cuda_primitives.cuh"
 #include "kernels/dtype.h"
 #include "tests/support/simt/device.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/check_model_cuda.h"
+#include "kernels/cuda/cuda_ops.h"
 #include "tests/support/simt/device.h"
 #include "tests/support/simt/ops.h"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "kernels/cuda_primitives.cuh"
+#include "kernels/cuda/cuda_primitives.cuh"
 #include "kernels/dtype.h"
 #include "tests/support/simt/device.h"
 #include "tests/support/simt/ops.h"

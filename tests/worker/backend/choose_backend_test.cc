@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/backend/backend_module_file.h"
-
 namespace roost::worker {
 namespace {
 

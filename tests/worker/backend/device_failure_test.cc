@@ -1,5 +1,5 @@
 // The remains of a worker whose device failed: one line and an exit code.
-#include "kernels/device_failure.h"
+#include "kernels/device.h"
 
 #include <gtest/gtest.h>
 

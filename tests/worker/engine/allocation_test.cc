@@ -11,7 +11,7 @@
 #include "common/base/rng.h"
 #include "tests/support/null_ops.h"
 #include "worker/engine/engine.h"
-#include "worker/model/synthetic.h"
+#include "worker/model/loading/synthetic.h"
 #include "worker/model/transformer.h"
 
 namespace roost::worker {

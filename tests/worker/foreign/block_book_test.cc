@@ -1,4 +1,4 @@
-#include "worker/foreign/block_book.h"
+#include "worker/foreign/events/block_book.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/worker/foreign/event_tools.h"
-#include "worker/foreign/cache_salt.h"
+#include "worker/foreign/events/cache_salt.h"
 #include "worker/link/snapshot_mirror.h"
 
 namespace roost::worker::foreign {

@@ -1,4 +1,4 @@
-#include "worker/foreign/cache_salt.h"
+#include "worker/foreign/events/cache_salt.h"
 
 #include <gtest/gtest.h>
 

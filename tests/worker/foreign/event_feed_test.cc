@@ -1,5 +1,5 @@
 // The feed over real sockets on loopback, with a fake engine that sends what vLLM 0.32 has sent.
-#include "worker/foreign/event_feed.h"
+#include "worker/foreign/events/event_feed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include <zmq.hpp>
 
 #include "tests/worker/foreign/event_tools.h"
-#include "worker/foreign/vllm/vllm_events.h"
+#include "worker/foreign/events/cache_change.h"
 
 namespace roost::worker::foreign {
 namespace {

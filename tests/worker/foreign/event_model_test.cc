@@ -17,8 +17,8 @@
 #include "common/base/clock.h"
 #include "common/base/rng.h"
 #include "tests/worker/foreign/event_tools.h"
-#include "worker/foreign/cache_salt.h"
-#include "worker/foreign/event_order.h"
+#include "worker/foreign/events/cache_salt.h"
+#include "worker/foreign/events/event_order.h"
 #include "worker/link/snapshot_mirror.h"
 
 namespace roost::worker::foreign {

@@ -1,4 +1,4 @@
-#include "worker/foreign/event_order.h"
+#include "worker/foreign/events/event_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -19,8 +19,8 @@
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
 #include "tests/support/source_dir.h"
-#include "worker/foreign/block_book.h"
-#include "worker/foreign/cache_change.h"
+#include "worker/foreign/events/block_book.h"
+#include "worker/foreign/events/cache_change.h"
 
 namespace roost::worker::foreign::testing_support {
 

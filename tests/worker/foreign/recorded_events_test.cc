@@ -12,9 +12,9 @@
 
 #include "common/base/clock.h"
 #include "tests/worker/foreign/event_tools.h"
-#include "worker/foreign/cache_salt.h"
-#include "worker/foreign/event_order.h"
-#include "worker/foreign/vllm/vllm_events.h"
+#include "worker/foreign/events/cache_change.h"
+#include "worker/foreign/events/cache_salt.h"
+#include "worker/foreign/events/event_order.h"
 
 namespace roost::worker::foreign {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/foreign/vllm/vllm_events.h"
+#include "worker/foreign/events/cache_change.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,7 @@
 
 #include "common/base/rng.h"
 #include "tests/worker/foreign/event_tools.h"
-#include "worker/foreign/message_pack.h"
-#include "worker/foreign/sglang/sglang_events.h"
+#include "worker/foreign/events/message_pack.h"
 
 namespace roost::worker::foreign {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/grammar/grammar_cache.h"
+#include "worker/grammar/grammar_pool.h"
 
 #include <gtest/gtest.h>
 

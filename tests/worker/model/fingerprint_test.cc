@@ -6,7 +6,7 @@
 
 #include "tests/worker/model/model_directory.h"
 #include "worker/model/load_model.h"
-#include "worker/model/tensor_hashes.h"
+#include "worker/model/loading/weights.h"
 
 namespace roost::worker {
 namespace {

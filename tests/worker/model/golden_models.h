@@ -11,7 +11,7 @@
 
 #include "common/base/ids.h"
 #include "tests/support/source_dir.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/loading/safetensors.h"
 
 namespace roost::worker {
 

@@ -10,11 +10,11 @@
 #include <set>
 
 #include "tests/worker/model/model_directory.h"
-#include "worker/model/fingerprint.h"
-#include "worker/model/synthetic.h"
+#include "worker/model/loading/fingerprint.h"
+#include "worker/model/loading/synthetic.h"
+#include "worker/model/loading/weight_shapes.h"
+#include "worker/model/loading/weights.h"
 #include "worker/model/transformer_weights.h"
-#include "worker/model/weight_shapes.h"
-#include "worker/model/weights.h"
 
 namespace roost::worker {
 namespace {

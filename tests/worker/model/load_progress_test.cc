@@ -1,4 +1,4 @@
-#include "worker/model/load_progress.h"
+#include "worker/model/loading/load_progress.h"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/worker/model/model_testing.h"
-#include "worker/model/weight_shapes.h"
+#include "worker/model/loading/weight_shapes.h"
 
 namespace roost::worker {
 namespace {

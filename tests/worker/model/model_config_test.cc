@@ -6,8 +6,8 @@
 #include "common/text/chat_template.h"
 #include "common/text/jinja/json.h"
 #include "tests/worker/model/model_directory.h"
-#include "worker/model/generation_config.h"
-#include "worker/model/hf_config.h"
+#include "worker/model/loading/generation_config.h"
+#include "worker/model/loading/hf_config.h"
 
 namespace roost::worker {
 namespace {

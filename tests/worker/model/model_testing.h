@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
-#include "worker/model/synthetic.h"
+#include "worker/model/loading/synthetic.h"
 #include "worker/model/transformer.h"
 
 namespace roost::worker {

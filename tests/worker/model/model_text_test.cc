@@ -1,5 +1,5 @@
 // A worker's knowledge of a model that another program computes.
-#include "worker/model/model_text.h"
+#include "worker/model/loading/model_text.h"
 
 #include <gmock/gmock.h>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "worker/model/hf_config.h"
-#include "worker/model/weights.h"
+#include "worker/model/loading/hf_config.h"
+#include "worker/model/loading/weights.h"
 
 namespace roost::worker {
 

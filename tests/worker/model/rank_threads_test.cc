@@ -1,4 +1,4 @@
-#include "worker/model/rank_threads.h"
+#include "worker/model/tensor_parallel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

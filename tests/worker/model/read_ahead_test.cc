@@ -1,4 +1,3 @@
-#include "worker/model/read_ahead.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +10,7 @@
 #include <vector>
 
 #include "tests/worker/model/model_directory.h"
-#include "worker/model/weights.h"
+#include "worker/model/loading/weights.h"
 
 namespace roost::worker {
 namespace {

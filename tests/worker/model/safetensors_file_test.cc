@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "tests/worker/model/model_directory.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/loading/safetensors.h"
 
 namespace roost::worker {
 namespace {

@@ -1,5 +1,5 @@
 // The part of each weight that each rank has.
-#include "worker/model/shard.h"
+#include "worker/model/loading/shard.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
-#include "worker/model/synthetic.h"
+#include "worker/model/loading/synthetic.h"
 
 namespace roost::worker {
 namespace {

@@ -1,5 +1,10 @@
-#include "worker/foreign/sglang/sglang_events.h"
-
+// The KV events of SGLang 0.5.23, as cache changes: maps with "type", as vLLM's, and these differences:
+//
+//   hashes      signed 64-bit integers
+//   medium      GPU, CPU_PINNED, DISK or EXTERNAL
+//   cache_salt  a text in the event, instead of extra keys
+//
+// Before issue 39991 was closed, blocks of an adapter may have the hashes of the base model's.
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -7,7 +12,8 @@
 #include <string_view>
 #include <utility>
 
-#include "worker/foreign/event_fields.h"
+#include "worker/foreign/events/cache_change.h"
+#include "worker/foreign/events/event_fields.h"
 
 namespace roost::worker::foreign {
 namespace {

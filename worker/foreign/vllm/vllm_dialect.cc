@@ -1,4 +1,5 @@
-#include "worker/foreign/vllm/vllm_dialect.h"
+// vLLM's `/v1/completions` with token ids both ways. This file holds what is sent and the pages, vllm_answer.h what
+// comes back. Recorded from 0.32.0: tests/engines/recordings. Needs 0.11 or later, for `return_token_ids`.
 
 #include <fmt/format.h>
 
@@ -6,16 +7,21 @@
 #include <charconv>
 #include <chrono>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/base/json_writer.h"
 #include "worker/foreign/answer_json.h"
+#include "worker/foreign/dialect.h"
+#include "worker/foreign/events/cache_change.h"
 #include "worker/foreign/metrics_page.h"
 #include "worker/foreign/sampling_fields.h"
 #include "worker/foreign/vllm/vllm_answer.h"
-#include "worker/foreign/vllm/vllm_events.h"
 
 namespace roost::worker::foreign::vllm {
 namespace {
@@ -116,6 +122,26 @@ void WriteLogprobs(JsonWriter& json, const CallPlan& plan) {
   }
   if (plan.scores_prompt) json.Key("prompt_logprobs").Number(plan.generate.prompt_logprobs.value_or(0));
 }
+
+class Vllm final : public Dialect {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "vllm"; }
+
+  [[nodiscard]] std::string_view health_page() const override { return "/health"; }
+  [[nodiscard]] Duration health_interval() const override;
+  [[nodiscard]] std::span<const std::string_view> fact_pages() const override;
+  [[nodiscard]] Result<void> ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const override;
+  [[nodiscard]] std::string_view adapters_page() const override { return "/v1/models"; }
+  [[nodiscard]] std::string_view load_page() const override { return "/metrics"; }
+  [[nodiscard]] EngineLoad ReadLoad(std::string_view body) const override;
+  [[nodiscard]] EventDecoder event_decoder() const override;
+
+  [[nodiscard]] Result<HttpCall> BuildRequest(const CallPlan& plan) const override;
+  [[nodiscard]] std::unique_ptr<AnswerReader> NewReader(const CallPlan& plan) const override;
+  // The end of the connection aborts.
+  [[nodiscard]] std::optional<HttpCall> BuildAbort(std::string_view) const override { return std::nullopt; }
+  [[nodiscard]] std::string_view FieldOf(std::string_view parameter) const override;
+};
 
 }  // namespace
 

@@ -1,0 +1,225 @@
+// Weights are always packed, so resident rows are of no use here. A CPU without bf16 instructions packs bf16 into
+// panels, see matmul_panels_cpu.cc; otherwise oneDNN packs. For oneDNN, W is cut into slabs of output columns. A task
+// is one slab times one tile of rows; threads take tasks in any order. A small W is one slab, so that its tiles write y
+// in place; else a tile's part of y is copied from scratch.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "kernels/cpu/cpu_parallel.h"
+#include "kernels/cpu/large_memory.h"
+#include "kernels/cpu/matmul_cpu.h"
+#include "kernels/cpu/matmul_kernels.h"
+#include "kernels/cpu/matmul_stream.h"
+
+namespace roost::kernels {
+namespace {
+
+constexpr std::uint32_t kSlabOutputs = 256;
+constexpr std::size_t kOneSlabElements = std::size_t{1} << 20U;
+constexpr std::uint32_t kSmallestTileForBalance = 16;
+
+struct Slab {
+  std::uint32_t first_output = 0;
+  MatmulKernelFamily* family = nullptr;  // the device's
+  std::size_t offset = 0;                // in the weights' memory
+  dnnl::memory packed;
+};
+
+class SlabWeights final : public CpuMatmulWeights {
+ public:
+  SlabWeights(std::uint32_t inputs, std::uint32_t outputs, DType compute_dtype)
+      : CpuMatmulWeights(inputs, outputs), dtype(compute_dtype) {}
+
+  void Multiply(CpuDevice& device, const MatmulArgs& args) const override;
+
+  DType dtype;
+  LargeArray<std::byte> memory;  // of all slabs
+  std::vector<Slab> slabs;
+  std::vector<float> bias;  // [outputs], or empty
+};
+
+// Copies the tile's part of y into place if needed, and adds the bias.
+void Deliver(const SlabWeights& weights, const Slab& slab, const MatmulTile& tile, const float* from, float* y) {
+  const std::size_t columns = slab.family->shape().outputs;
+  const float* bias = weights.bias.empty() ? nullptr : weights.bias.data() + slab.first_output;
+  for (std::size_t r = 0; r < tile.rows; ++r) {
+    float* to = y + (tile.first_row + r) * weights.outputs() + slab.first_output;
+    const float* row = from + r * columns;
+    if (bias != nullptr) {
+      for (std::size_t i = 0; i < columns; ++i) to[i] = row[i] + bias[i];
+    } else if (to != row) {
+      std::memcpy(to, row, columns * sizeof(float));
+    }
+  }
+}
+
+void RunTile(CpuDevice& device, const SlabWeights& weights, const MatmulArgs& args, const Slab& slab,
+             const MatmulTile& tile, std::uint32_t thread) {
+  const std::size_t columns = slab.family->shape().outputs;
+  const std::size_t tile_rows = slab.family->tile_rows(tile.kernel);
+  const std::size_t row_bytes = weights.inputs() * SizeOf(weights.dtype);
+  const bool whole_tile = tile.rows == tile_rows;
+  const bool in_place = whole_tile && columns == weights.outputs();
+  const std::byte* x = static_cast<const std::byte*>(args.x) + tile.first_row * row_bytes;
+  const std::size_t y_floats = in_place ? 0 : tile_rows * columns;
+  const std::size_t x_floats = whole_tile ? 0 : (tile_rows * row_bytes + sizeof(float) - 1) / sizeof(float);
+  float* scratch = device.Scratch(thread, y_floats + x_floats);
+  if (!whole_tile) {
+    float* padded = scratch + y_floats;
+    std::memset(padded, 0, x_floats * sizeof(float));
+    std::memcpy(padded, x, tile.rows * row_bytes);
+    x = reinterpret_cast<const std::byte*>(padded);
+  }
+  auto* out = static_cast<float*>(args.y);
+  float* y = in_place ? out + std::size_t{tile.first_row} * columns : scratch;
+  slab.family->Run(tile.kernel, thread, slab.packed, x, y);
+  Deliver(weights, slab, tile, y, out);
+}
+
+// Halves the tiles until there are enough for all threads; the size changes no result.
+std::uint32_t MaxTileRows(const CpuDevice& device, const SlabWeights& weights, std::uint32_t rows) {
+  std::uint32_t max_tile_rows = kLargestTileRows;
+  const auto wanted = std::size_t{2} * device.thread_count();
+  while (device.thread_count() > 1 && max_tile_rows > kSmallestTileForBalance &&
+         (rows + max_tile_rows - 1) / max_tile_rows * weights.slabs.size() < wanted) {
+    max_tile_rows /= 2;
+  }
+  return max_tile_rows;
+}
+
+// Decides the slabs' shapes, and allocates memory for all of them.
+Result<void> ReserveSlabs(CpuDevice& device, SlabWeights& weights) {
+  const std::uint32_t outputs = weights.outputs();
+  const bool is_small = std::size_t{outputs} * weights.inputs() <= kOneSlabElements;
+  const std::uint32_t width = is_small ? outputs : kSlabOutputs;
+  std::size_t bytes = 0;
+  for (std::uint32_t first = 0; first < outputs; first += width) {
+    const MatmulShape shape{std::min(width, outputs - first), weights.inputs(), weights.dtype};
+    ROOST_ASSIGN_OR_RETURN(MatmulKernelFamily * family, device.matmul_kernels().For(shape));
+    weights.slabs.push_back({first, family, bytes, {}});
+    bytes += family->packed_bytes();
+  }
+  weights.memory.reset(static_cast<std::byte*>(AllocateLarge(bytes)));
+  if (weights.memory != nullptr) return {};
+  return Error{ErrorCode::kInternal, fmt::format("no memory for {} bytes of weights", bytes), {}};
+}
+
+Result<void> PackSlabs(CpuDevice& device, const PrepareMatmulArgs& args, SlabWeights& weights) {
+  std::vector<std::optional<Error>> errors(weights.slabs.size());
+  const Cost packing{std::uint64_t{8} * weights.outputs() * weights.inputs()};
+  ParallelFor(device, weights.slabs.size(), packing, [&](std::size_t index, std::uint32_t thread) {
+    Slab& slab = weights.slabs[index];
+    const MatmulShape& shape = slab.family->shape();
+    const std::size_t bytes = std::size_t{shape.outputs} * shape.inputs * SizeOf(shape.dtype);
+    auto* plain = reinterpret_cast<std::byte*>(device.Scratch(thread, bytes / sizeof(float) + 1));
+    ConvertRows(args, slab.first_output, shape.outputs, plain);
+    auto packed = slab.family->Pack(plain, weights.memory.get() + slab.offset);
+    if (packed.ok()) {
+      slab.packed = *std::move(packed);
+    } else {
+      errors[index] = packed.error();
+    }
+  });
+  for (const std::optional<Error>& error : errors) {
+    if (error) return *error;
+  }
+  return {};
+}
+
+// A slab's panels of outputs, a few at a time, for products of a few rows: neighbours in memory, small enough that no
+// thread waits long for another one.
+class StreamPieces {
+ public:
+  explicit StreamPieces(const SlabWeights& weights)
+      : weights_(weights),
+        panels_at_once_(std::max<std::size_t>(1, kPieceBytes / StreamedPanelBytes(weights.inputs()))),
+        pieces_of_slab_(PiecesOf(weights.slabs.front())) {}
+
+  [[nodiscard]] std::size_t count() const {
+    return (weights_.slabs.size() - 1) * pieces_of_slab_ + PiecesOf(weights_.slabs.back());
+  }
+
+  void Run(const MatmulArgs& args, std::size_t index) const {
+    const Slab& slab = weights_.slabs[index / pieces_of_slab_];
+    const std::size_t panel = index % pieces_of_slab_ * panels_at_once_;
+    const auto first = static_cast<std::uint32_t>(panel * kStreamedPanelOutputs);
+    const auto most = static_cast<std::uint32_t>(panels_at_once_ * kStreamedPanelOutputs);
+    const std::uint32_t columns = std::min(most, slab.family->shape().outputs - first);
+    const std::size_t output = std::size_t{slab.first_output} + first;
+    float* y = static_cast<float*>(args.y) + output;
+    Stream({.packed = weights_.memory.get() + slab.offset + panel * StreamedPanelBytes(weights_.inputs()),
+            .inputs = weights_.inputs(),
+            .outputs = columns,
+            .x = static_cast<const std::uint16_t*>(args.x),
+            .rows = args.rows,
+            .y = y,
+            .y_stride = weights_.outputs()});
+    if (weights_.bias.empty()) return;
+    for (std::size_t row = 0; row < args.rows; ++row) {
+      for (std::size_t i = 0; i < columns; ++i) y[row * weights_.outputs() + i] += weights_.bias[output + i];
+    }
+  }
+
+ private:
+  static constexpr std::size_t kPieceBytes = std::size_t{512} << 10U;  // about 20 us of one core
+
+  [[nodiscard]] std::size_t PiecesOf(const Slab& slab) const {
+    const std::size_t panels = (slab.family->shape().outputs + kStreamedPanelOutputs - 1) / kStreamedPanelOutputs;
+    return (panels + panels_at_once_ - 1) / panels_at_once_;
+  }
+
+  const SlabWeights& weights_;
+  const std::size_t panels_at_once_;
+  const std::size_t pieces_of_slab_;  // of all slabs but the last, which may be narrower
+};
+
+// Reads W once, slab after slab.
+void StreamSlabs(CpuDevice& device, const SlabWeights& weights, const MatmulArgs& args) {
+  const StreamPieces pieces(weights);
+  const Cost cost{std::uint64_t{args.rows} * weights.outputs() * weights.inputs()};
+  ParallelFor(device, pieces.count(), cost, [&](std::size_t index, std::uint32_t) { pieces.Run(args, index); });
+}
+
+void SlabWeights::Multiply(CpuDevice& device, const MatmulArgs& args) const {
+  if (args.rows <= kMaxStreamedRows && slabs.front().family->can_stream() && slabs.back().family->can_stream()) {
+    StreamSlabs(device, *this, args);
+    return;
+  }
+  const ScopedSerialOpenMp serial;
+  // All slabs but the last share a family; a narrower last one may use other tile sizes.
+  const std::uint32_t max_tile_rows = MaxTileRows(device, *this, args.rows);
+  const std::vector<MatmulTile> tiles = slabs.front().family->Cut(args.rows, max_tile_rows);
+  const std::vector<MatmulTile> last_tiles = slabs.back().family->Cut(args.rows, max_tile_rows);
+  const std::size_t last_first = (slabs.size() - 1) * tiles.size();
+  const Cost cost{std::uint64_t{args.rows} * outputs() * inputs()};
+  ParallelFor(device, last_first + last_tiles.size(), cost, [&](std::size_t index, std::uint32_t thread) {
+    const bool last = index >= last_first;
+    const Slab& slab = last ? slabs.back() : slabs[index / tiles.size()];
+    const MatmulTile& tile = last ? last_tiles[index - last_first] : tiles[index % tiles.size()];
+    RunTile(device, *this, args, slab, tile, thread);
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MatmulWeights>> PrepareMatmulCpu(Device& device, const PrepareMatmulArgs& args) {
+  CpuDevice& cpu = CpuDevice::Of(device);
+  const std::uint32_t outputs = OutputsOf(args);
+  ROOST_CHECK(outputs > 0 && args.inputs > 0);
+  if (args.compute_dtype == DType::kBF16 && !CpuComputesBF16()) return PreparePanels(cpu, args);
+  auto weights = std::make_unique<SlabWeights>(args.inputs, outputs, args.compute_dtype);
+  weights->bias = StackedBias(args);
+  ROOST_RETURN_IF_ERROR(ReserveSlabs(cpu, *weights));
+  ROOST_RETURN_IF_ERROR(PackSlabs(cpu, args, *weights));
+  return std::unique_ptr<MatmulWeights>(std::move(weights));
+}
+
+void MatmulCpu(Device& device, const MatmulArgs& args) {
+  ROOST_CHECK(args.y_dtype == DType::kF32);
+  if (args.rows == 0) return;
+  static_cast<const CpuMatmulWeights&>(*args.weights).Multiply(CpuDevice::Of(device), args);
+}
+
+}  // namespace roost::kernels

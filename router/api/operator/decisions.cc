@@ -1,0 +1,156 @@
+#include "router/api/operator/decisions.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "common/base/json_writer.h"
+#include "router/api/operator/prefix_json.h"
+#include "router/api/url.h"
+
+namespace roost::router {
+namespace {
+
+Result<std::size_t> ParseLimit(const std::string& text) {
+  std::size_t limit = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, limit);
+  if (error == std::errc() && stop == end && limit >= 1 && limit <= DecisionLog::kCapacity) return limit;
+  return InvalidArgument("limit", "'{}' is not a number from 1 to {}", text, DecisionLog::kCapacity);
+}
+
+// Writes null if the value is not a time because no rate is known yet.
+void WriteSeconds(std::string_view key, double seconds, bool in_seconds, JsonWriter& json) {
+  json.Key(key);
+  in_seconds ? json.Number(seconds) : json.Null();
+}
+
+void WriteCandidate(const Candidate& candidate, std::string_view worker_id, JsonWriter& json) {
+  json.BeginObject().Key("worker").String(worker_id);
+  json.Key("matched_tokens").Number(candidate.matched_tokens);
+  json.Key("pending_tokens").Number(candidate.pending_tokens);
+  json.Key("queue_seconds").Number(candidate.queue_seconds);
+  json.Key("prefill_seconds").Number(candidate.prefill_seconds);
+  json.Key("decode_seconds").Number(candidate.decode_seconds);
+  json.Key("ttft_seconds").Number(candidate.ttft_seconds());
+  json.Key("growth_seconds").Number(candidate.growth_seconds);
+  json.Key("congestion").Number(candidate.congestion);
+  json.Key("pace").Number(candidate.pace);
+  json.Key("delay_seconds").Number(candidate.delay_seconds);
+  json.Key("answer_pace").Number(candidate.answer_pace);
+  json.Key("token_seconds").Number(candidate.token_seconds);
+  json.Key("answer_seconds").Number(candidate.answer_seconds);
+  json.Key("stall_seconds").Number(candidate.stall_seconds);
+  json.Key("cost_seconds").Number(candidate.cost_seconds());
+  json.EndObject();
+}
+
+// The copy's worker is one of the candidates.
+void WriteCopy(const DecisionRecord& record, JsonWriter& json) {
+  json.Key("copy");
+  if (!record.decision.copy.has_value()) {
+    json.Null();
+    return;
+  }
+  const PrefixCopy& copy = *record.decision.copy;
+  json.BeginObject();
+  for (std::size_t i = 0; i < record.candidate_ids.size(); ++i) {
+    if (record.decision.candidates[i].slot == copy.worker) json.Key("worker").String(record.candidate_ids[i]);
+  }
+  json.Key("blocks").Number(copy.block_count).EndObject();
+}
+
+// The tokens that it found cached; before its first token, the predicted number.
+void WriteHit(const DecisionRecord& record, JsonWriter& json) {
+  const std::uint32_t cached =
+      record.outcome.has_value() ? record.outcome->cached_tokens : record.decision.matched_tokens;
+  json.Key("block_tokens").Number(record.block_tokens);
+  json.Key("hit").String(HitLine(record.prompt_token_count, cached, record.block_tokens));
+}
+
+void WriteActual(const DecisionRecord::Outcome& outcome, JsonWriter& json) {
+  json.BeginObject().Key("cached_tokens").Number(outcome.cached_tokens);
+  json.Key("ttft_seconds").Number(outcome.ttft_seconds);
+  if (outcome.answer.has_value()) {
+    json.Key("output_tokens").Number(outcome.answer->tokens);
+    WriteSeconds("itl_seconds", outcome.answer->itl_seconds, outcome.answer->tokens > 1, json);
+    json.Key("whole_seconds").Number(outcome.answer->whole_seconds);
+  }
+  json.EndObject();
+}
+
+void WriteOutcome(const DecisionRecord& record, JsonWriter& json) {
+  const Decision& decision = record.decision;
+  json.Key("predicted").BeginObject().Key("cached_tokens").Number(decision.matched_tokens);
+  WriteSeconds("ttft_seconds", decision.predicted_ttft_seconds, decision.in_seconds, json);
+  WriteSeconds("itl_seconds", decision.predicted_itl_seconds, decision.in_seconds, json);
+  WriteSeconds("whole_seconds", decision.predicted_whole_seconds, decision.in_seconds, json);
+  json.EndObject().Key("actual");
+  if (record.outcome.has_value()) {
+    WriteActual(*record.outcome, json);
+  } else {
+    json.Null();
+  }
+  json.Key("no_actual");
+  record.no_outcome.empty() ? json.Null() : json.String(record.no_outcome);
+}
+
+void WriteAudit(const DecisionRecord& record, JsonWriter& json) {
+  const DecisionAudit& audit = record.audit;
+  const bool in_seconds = record.decision.in_seconds;
+  json.Key("regret").BeginObject().Key("cached_tokens").Number(audit.regret_tokens);
+  WriteSeconds("ttft_seconds", audit.regret_seconds, in_seconds, json);
+  WriteSeconds("whole_seconds", audit.regret_whole_seconds, in_seconds, json);
+  json.EndObject().Key("round_robin").BeginObject().Key("cached_tokens").Number(audit.rotation_matched_tokens);
+  WriteSeconds("ttft_seconds", audit.rotation_ttft_seconds, in_seconds, json);
+  WriteSeconds("whole_seconds", audit.rotation_whole_seconds, in_seconds, json);
+  json.EndObject();
+}
+
+void WriteRecord(const DecisionRecord& record, Instant now, JsonWriter& json) {
+  json.BeginObject().Key("id").String(record.answer_id).Key("request_id").String(record.request_id);
+  json.Key("model").String(record.model).Key("prompt_tokens").Number(record.prompt_token_count);
+  json.Key("retries").Number(record.retry_count).Key("seconds_ago").Number(ToSeconds(now - record.decided_at));
+  json.Key("policy").String(record.policy).Key("worker").String(record.worker_id);
+  json.Key("reason").String(NameOf(record.decision.reason));
+  json.Key("rates_known").Bool(record.decision.in_seconds);
+  WriteHit(record, json);
+  WriteCopy(record, json);
+  WriteOutcome(record, json);
+  WriteAudit(record, json);
+  json.Key("candidates").BeginArray();
+  for (std::size_t i = 0; i < record.candidate_ids.size(); ++i) {
+    WriteCandidate(record.decision.candidates[i], record.candidate_ids[i], json);
+  }
+  json.EndArray().EndObject();
+}
+
+}  // namespace
+
+Result<DecisionsQuery> ParseDecisionsQuery(std::string_view query) {
+  DecisionsQuery parsed;
+  bool limited = false;
+  for (const QueryParameter& parameter : ParseQuery(query)) {
+    if (parameter.name == "request_id") {
+      if (parameter.value.empty()) return InvalidArgument("request_id", "must not be empty");
+      parsed.request_id = parameter.value;
+    } else if (parameter.name == "limit") {
+      ROOST_ASSIGN_OR_RETURN(parsed.limit, ParseLimit(parameter.value));
+      limited = true;
+    } else {
+      return InvalidArgument(parameter.name, "is not a known parameter; the known ones are request_id and limit");
+    }
+  }
+  if (limited && parsed.request_id.has_value())
+    return InvalidArgument("limit", "can not be given together with request_id");
+  return parsed;
+}
+
+std::string DecisionsBody(std::span<const DecisionRecord> records, Instant now) {
+  JsonWriter json;
+  json.BeginObject().Key("decisions").BeginArray();
+  for (const DecisionRecord& record : records) WriteRecord(record, now, json);
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+}  // namespace roost::router

@@ -1,0 +1,468 @@
+#include "router/api/requests/prompt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/text/chat_template.h"
+#include "common/text/tokenizer.h"
+#include "router/api/requests/shared_prefixes.h"
+
+namespace roost::router {
+namespace {
+
+using jinja::Dict;
+using jinja::Kind;
+using jinja::Value;
+
+constexpr std::string_view kBetween = "\n\n";
+
+std::string_view RoleOf(const Value& message) {
+  const Value* role = message.AsDict().Find("role");
+  return role != nullptr && role->is(Kind::kString) ? std::string_view(role->AsString()) : std::string_view();
+}
+
+std::string TextOf(const Value& message) {
+  const Value* content = message.AsDict().Find("content");
+  return content != nullptr && content->is(Kind::kString) ? content->AsString() : std::string();
+}
+
+bool IsInstruction(const Value& message) { return RoleOf(message) == "system" || RoleOf(message) == "developer"; }
+
+// The message with another value for one member.
+Value With(const Value& message, std::string_view name, Value value) {
+  Dict changed;
+  for (const Dict::Entry& entry : message.AsDict().entries()) changed.Set(entry.key, entry.value);
+  changed.Set(name, std::move(value));
+  return Value::Mapping(std::move(changed));
+}
+
+Value WithText(const Value& message, std::string text) {
+  return With(message, "content", Value::String(std::move(text)));
+}
+
+Value WithRole(const Value& message, std::string_view role) {
+  if (RoleOf(message) == role) return message;
+  return With(message, "role", Value::WrittenString(std::string(role)));
+}
+
+std::string Joined(std::string first, std::string_view second) {
+  if (first.empty() || second.empty()) return first.append(second);
+  return first.append(kBetween).append(second);
+}
+
+// ---- one message by itself ----
+
+// The call with an object for arguments that are a text.
+Value WithObjectArguments(const Value& call) {
+  const Value* function = call.is(Kind::kDict) ? call.AsDict().Find("function") : nullptr;
+  if (function == nullptr || !function->is(Kind::kDict)) return call;
+  const Value* arguments = function->AsDict().Find("arguments");
+  if (arguments == nullptr || !arguments->is(Kind::kString)) return call;
+  Dict object;
+  object.Set("arguments", *arguments);
+  return With(call, "function", With(*function, "arguments", Value::Mapping(std::move(object))));
+}
+
+Value CallsForTemplate(Value message, const TemplateTraits& traits) {
+  const Value* calls = message.AsDict().Find("tool_calls");
+  if (calls == nullptr || !calls->is(Kind::kSequence)) return message;
+  if (traits.text_arguments != Rendering::kShown && traits.tool_calls != Rendering::kDropped) {
+    std::vector<Value> changed;
+    for (const Value& call : calls->AsSequence().items) changed.push_back(WithObjectArguments(call));
+    message = With(message, "tool_calls", Value::List(std::move(changed)));
+  }
+  const Value* content = message.AsDict().Find("content");
+  const bool is_none = content == nullptr || content->is(Kind::kNone);
+  const bool needs_text =
+      traits.tool_calls == Rendering::kRefused && traits.empty_text_beside_calls != Rendering::kRefused;
+  return is_none && needs_text ? WithText(message, "") : message;
+}
+
+// ---- the conversation ----
+
+class Conversation {
+ public:
+  explicit Conversation(const TemplateTraits& traits) : traits_(traits) {}
+
+  // The system and developer messages in front of all others.
+  void AddLeading(std::vector<Value> run) {
+    if (run.empty()) return;
+    const bool all_developer =
+        std::all_of(run.begin(), run.end(), [](const Value& each) { return RoleOf(each) == "developer"; });
+    const bool takes_system = traits_.first_system == Rendering::kShown;
+    const bool takes_developer = traits_.first_developer == Rendering::kShown;
+    std::string text = TextOf(run.front());
+    for (std::size_t i = 1; i < run.size(); ++i) text = Joined(std::move(text), TextOf(run[i]));
+    if (!takes_system && !takes_developer) return AddAsUserText(text);
+    const bool is_developer = takes_developer && (all_developer || !takes_system);
+    const Value message = WithRole(run.front(), is_developer ? "developer" : "system");
+    messages_.push_back(run.size() == 1 ? message : WithText(message, std::move(text)));
+  }
+
+  void Add(const Value& message) {
+    if (!IsInstruction(message)) return AddOther(message);
+    if (RoleOf(message) == "developer" && traits_.later_developer == Rendering::kShown) return AddOther(message);
+    if (traits_.later_system == Rendering::kShown) return AddOther(WithRole(message, "system"));
+    AddAsUserText(TextOf(message));
+  }
+
+  std::vector<Value> Take() {
+    Settle();
+    return std::move(messages_);
+  }
+
+ private:
+  // Waits for the message that follows.
+  void AddAsUserText(std::string_view text) { waiting_ = Joined(std::move(waiting_), text); }
+
+  void AddOther(const Value& message) {
+    if (RoleOf(message) == "user") return AddUser(message);
+    Settle();
+    messages_.push_back(CallsForTemplate(message, traits_));
+  }
+
+  void AddUser(const Value& message) {
+    if (user_ && traits_.adjacent_users != Rendering::kShown) {
+      behind_ = Joined(Joined(std::move(behind_), std::exchange(waiting_, {})), TextOf(message));
+      return;
+    }
+    FlushUser();
+    user_ = message;
+    in_front_ = std::exchange(waiting_, {});
+  }
+
+  // The next message is no user message: gives waiting text its place.
+  void Settle() {
+    if (user_) {
+      behind_ = Joined(std::move(behind_), std::exchange(waiting_, {}));
+      return FlushUser();
+    }
+    if (waiting_.empty()) return;
+    std::string text = std::exchange(waiting_, {});
+    const bool behind_result = !messages_.empty() && RoleOf(messages_.back()) == "tool";
+    const bool joins_result = traits_.user_after_tool != Rendering::kShown && traits_.tool_results == Rendering::kShown;
+    if (behind_result && joins_result) {
+      messages_.back() = WithText(messages_.back(), Joined(TextOf(messages_.back()), text));
+      return;
+    }
+    Dict message;
+    message.Set("role", Value::WrittenString("user"));
+    message.Set("content", Value::String(std::move(text)));
+    messages_.push_back(Value::Mapping(std::move(message)));
+  }
+
+  void FlushUser() {
+    if (!user_) return;
+    std::string front = std::exchange(in_front_, {});
+    const std::string behind = std::exchange(behind_, {});
+    const bool is_same = front.empty() && behind.empty();
+    messages_.push_back(is_same ? *user_ : WithText(*user_, Joined(Joined(std::move(front), TextOf(*user_)), behind)));
+    user_.reset();
+  }
+
+  const TemplateTraits& traits_;
+  std::vector<Value> messages_;
+  std::string waiting_;  // system text whose place is not known yet
+  // The last user message, to which more text may come. Empty when another message followed.
+  std::optional<Value> user_;
+  std::string in_front_;
+  std::string behind_;
+};
+
+}  // namespace
+
+Value MessagesForTemplate(const Value& messages, const TemplateTraits& traits) {
+  const std::vector<Value>& given = messages.AsSequence().items;
+  const auto rest = std::find_if_not(given.begin(), given.end(), &IsInstruction);
+  const auto leading = static_cast<std::size_t>(rest - given.begin());
+  const bool has_later = std::any_of(rest, given.end(), &IsInstruction);
+  const bool is_plain = traits == TemplateTraits() && leading <= 1 && !has_later;
+  if (is_plain) return messages;
+  Conversation conversation(traits);
+  conversation.AddLeading({given.begin(), rest});
+  for (auto each = rest; each != given.end(); ++each) conversation.Add(*each);
+  return Value::List(conversation.Take());
+}
+
+namespace {
+
+// A prompt that does not fit is still counted, so that its error can say by how much, but only up to this limit.
+std::size_t MaxCountedTokens(const ServedModel& model) {
+  constexpr std::size_t kCountedContexts = 4;
+  return kCountedContexts * std::size_t{model.max_context_tokens};
+}
+
+// The variables for every template. A client can add its own, but of these it can replace only reasoning_effort.
+jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& request, const jinja::Value& messages) {
+  jinja::Dict context;
+  if (!request.reasoning_effort.empty()) {
+    context.Set("reasoning_effort", jinja::Value::String(request.reasoning_effort));
+  }
+  for (const jinja::Dict::Entry& entry : request.template_variables.AsDict().entries()) {
+    context.Set(entry.key, entry.value);
+  }
+  const bool adds_prompt = request.generation_prompt == ChatRequest::GenerationPrompt::kAdd;
+  context.Set("messages", messages);
+  context.Set("tools", request.tools);
+  context.Set("documents", request.documents);
+  context.Set("add_generation_prompt", jinja::Value::Bool(adds_prompt));
+  context.Set("bos_token", jinja::Value::WrittenString(model.bos_token));
+  context.Set("eos_token", jinja::Value::WrittenString(model.eos_token));
+  return jinja::Value::Mapping(std::move(context));
+}
+
+// Clients search errors for this wording, to fall back to a model with a longer context.
+std::string ContextBound(std::size_t tokens) {
+  return fmt::format("this model's maximum context length is {} tokens", tokens);
+}
+
+Error TooLong(const ServedModel& model, std::size_t prompt_tokens, std::string_view field) {
+  return {ErrorCode::kContextTooLong,
+          fmt::format("the prompt has {}, which leaves no room for an answer: {}", CountedTokens(model, prompt_tokens),
+                      ContextBound(model.max_context_tokens)),
+          std::string(field)};
+}
+
+// A text that the tokenizer rejects is the client's: the error names the field and the tokenizer's reason.
+Result<std::vector<TokenId>> Encode(const ServedModel& model, PromptText text, SpecialTokens specials,
+                                    std::string_view field) {
+  ROOST_RETURN_IF_ERROR(CheckTextLength(model, text.bytes, field));
+  Result<std::vector<TokenId>> ids = model.tokenizer->Encode(text, specials, MaxCountedTokens(model));
+  if (!ids.ok()) return InvalidArgument(std::string(field), "can not be tokenized: {}", ids.error().message);
+  return ids;
+}
+
+struct TextToRead {
+  PromptText text;
+  SpecialTokens special_tokens;
+  std::string_view field;
+};
+
+Result<HashedTokens> Read(const ServedModel& model, const TextToRead& prompt, const MemoUse& use) {
+  ROOST_RETURN_IF_ERROR(CheckTextLength(model, prompt.text.bytes, prompt.field));
+  const PromptMemo::Scope scope{model.tokenizer, prompt.special_tokens,
+                                ScopeRoot(model, use.scope.tenant, use.cache.salt), model.block_tokens};
+  const std::size_t most = MaxCountedTokens(model);
+  Result<HashedTokens> read = use.cache.mode == wire::CacheMode::kOn ? use.memo.Read(scope, prompt.text, most)
+                                                                     : PromptMemo::ReadWhole(scope, prompt.text, most);
+  if (!read.ok()) return InvalidArgument(std::string(prompt.field), "can not be tokenized: {}", read.error().message);
+  ShareFront(model, use.scope, use.cache.salt, *read);
+  return read;
+}
+
+Result<void> CheckIds(const ServedModel& model, const std::vector<TokenId>& ids, std::string_view path) {
+  const auto unknown =
+      std::find_if(ids.begin(), ids.end(), [&](TokenId id) { return id >= model.tokenizer->vocab_size(); });
+  if (unknown == ids.end()) return {};
+  return InvalidArgument(fmt::format("{}[{}]", path, unknown - ids.begin()),
+                         "token id {} is not below the model's vocabulary size of {}", *unknown,
+                         model.tokenizer->vocab_size());
+}
+
+Result<void> CheckLogitBias(const ServedModel& model, const std::vector<wire::LogitBias>& biases) {
+  if (biases.empty() || biases.back().token < model.tokenizer->vocab_size()) return {};
+  return InvalidArgument(fmt::format("logit_bias.{}", biases.back().token),
+                         "the token id is not below the model's vocabulary size of {}", model.tokenizer->vocab_size());
+}
+
+Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_tokens, const SamplingFields& fields,
+                                  std::string_view field) {
+  const std::size_t context = model.max_context_tokens;
+  if (prompt_tokens >= context) return TooLong(model, prompt_tokens, field);
+  const auto room = static_cast<std::uint32_t>(context - prompt_tokens);
+  // A worker computes at least one token. If none is wanted, the answer leaves it out.
+  const std::uint32_t wanted = std::max<std::uint32_t>(fields.max_output_tokens.value_or(room), 1);
+  if (wanted <= room) return wanted;
+  return Error{ErrorCode::kContextTooLong,
+               fmt::format("the prompt's {} tokens and {} for the answer make {}, but {}", prompt_tokens, wanted,
+                           prompt_tokens + wanted, ContextBound(context)),
+               fields.max_output_tokens_field};
+}
+
+Result<void> CheckLeastOutput(const wire::Generate& generate) {
+  if (generate.min_output_tokens <= generate.max_output_tokens) return {};
+  return InvalidArgument("min_tokens", "{} is more than the {} tokens that the answer may have",
+                         generate.min_output_tokens, generate.max_output_tokens);
+}
+
+// Sets what the request leaves to the model.
+void ApplyDefaults(const wire::SamplingDefaults& defaults, const SamplingFields& fields, std::uint64_t default_seed,
+                   wire::Sampling& sampling) {
+  sampling.temperature = fields.temperature.value_or(defaults.temperature);
+  sampling.top_p = fields.top_p.value_or(defaults.top_p);
+  sampling.top_k = fields.top_k.value_or(defaults.top_k);
+  sampling.seed = fields.seed.value_or(default_seed);
+  sampling.min_p = fields.min_p.value_or(defaults.min_p);
+  sampling.repetition_penalty = fields.repetition_penalty.value_or(defaults.repetition_penalty);
+}
+
+// A hash of the session id and the root of its blocks. Never 0, which means no session.
+std::uint64_t SessionHash(BlockHash root, const std::string& session_id) {
+  if (session_id.empty()) return 0;
+  std::vector<TokenId> bytes;
+  for (const char c : session_id) bytes.push_back(static_cast<unsigned char>(c));
+  return std::max<std::uint64_t>(1, ChainHash(root, bytes).low);
+}
+
+void ApplyCacheFields(const CacheFields& fields, GenerateSpec& spec) {
+  spec.generate.cache_mode = fields.mode;
+  spec.generate.priority = fields.priority;
+  spec.generate.retention = fields.retention;
+  spec.generate.expect_return_ms = fields.expect_return_ms;
+}
+
+}  // namespace
+
+void ShareFront(const ServedModel& model, const PromptScope& scope, const std::string& salt, HashedTokens& prompt) {
+  if (scope.shared == nullptr || scope.tenant.empty() || !salt.empty()) return;
+  std::vector<BlockHash> hashes = scope.shared->SharedFront(model, prompt.tokens);
+  if (hashes.empty()) return;
+  prompt.own =
+      OwnScope{static_cast<std::uint32_t>(hashes.size()), OwnRoot(ScopeRoot(model, scope.tenant, salt), hashes.back())};
+  const auto rest = std::span(prompt.tokens).subspan(hashes.size() * model.block_tokens);
+  const std::vector<BlockHash> behind = HashBlocks(prompt.own->root, rest, model.block_tokens);
+  hashes.insert(hashes.end(), behind.begin(), behind.end());
+  prompt.block_hashes = std::move(hashes);
+}
+
+std::string CountedTokens(const ServedModel& model, std::size_t count) {
+  const std::size_t most = MaxCountedTokens(model);
+  return count > most ? fmt::format("more than {} tokens", most) : fmt::format("{} tokens", count);
+}
+
+Result<void> CheckTextLength(const ServedModel& model, std::string_view text, std::string_view field) {
+  const std::optional<std::size_t> most_bytes = model.tokenizer->most_bytes_per_token();
+  if (!most_bytes || text.size() / *most_bytes <= MaxCountedTokens(model)) return {};
+  return TooLong(model, text.size() / *most_bytes, field);
+}
+
+namespace {
+
+// Cuts what the template wrote after the last message's content. The template may have trimmed the content.
+Result<jinja::TracedText> CutBehindLastMessage(jinja::TracedText text, const jinja::Value& messages) {
+  constexpr std::string_view kField = "continue_final_message";
+  const jinja::Value* content = messages.AsSequence().items.back().AsDict().Find("content");
+  if (content == nullptr || !content->is(jinja::Kind::kString)) {
+    return InvalidArgument(std::string(kField), "needs a last message with text");
+  }
+  constexpr std::string_view kBlanks = " \t\r\n";
+  std::string_view wanted = content->AsString();
+  std::size_t at = wanted.empty() ? std::string::npos : text.bytes.rfind(wanted);
+  if (at == std::string::npos) {
+    wanted.remove_prefix(std::min(wanted.find_first_not_of(kBlanks), wanted.size()));
+    wanted = wanted.substr(0, wanted.find_last_not_of(kBlanks) + 1);
+    at = wanted.empty() ? std::string::npos : text.bytes.rfind(wanted);
+  }
+  if (at == std::string::npos) {
+    return InvalidArgument(std::string(kField), "the model's chat template does not show the last message's text");
+  }
+  text.Truncate(at + wanted.size());
+  return text;
+}
+
+}  // namespace
+
+Result<jinja::TracedText> RenderChat(const ServedModel& model, const ChatRequest& request,
+                                     const RenderSettings& settings) {
+  if (model.chat_template == nullptr) {
+    return InvalidArgument("model", "the model '{}' has no chat template: use /v1/completions", model.name);
+  }
+  if (!model.chat_template->has_names() && request.template_variables.AsDict().Find("chat_template") != nullptr) {
+    return InvalidArgument("chat_template_kwargs.chat_template", "the model '{}' has one chat template only",
+                           model.name);
+  }
+  RenderOptions options;
+  options.now = LocalTime(static_cast<std::time_t>(settings.unix_seconds));
+  const jinja::Value messages = MessagesForTemplate(request.messages, model.chat_template->traits());
+  Result<jinja::TracedText> text =
+      model.chat_template->RenderTraced(TemplateContext(model, request, messages), options);
+  if (!text.ok()) {
+    return InvalidArgument("messages", "the model's chat template refuses them: {}", text.error().message);
+  }
+  if (settings.content == RenderSettings::Content::kMaySpellSpecialTokens) {
+    text = jinja::TracedText::Written(std::move(text->bytes));
+  }
+  if (request.generation_prompt == ChatRequest::GenerationPrompt::kContinue) {
+    return CutBehindLastMessage(std::move(text).value(), messages);
+  }
+  return text;
+}
+
+Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, const jinja::TracedText& text) {
+  // The template has written the tokens that begin a text.
+  return Encode(model, {text.bytes, text.written}, SpecialTokens::kOmit, "messages");
+}
+
+Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionPrompt& prompt) {
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt.value)) {
+    ROOST_RETURN_IF_ERROR(CheckIds(model, *ids, prompt.path));
+    return *ids;
+  }
+  return Encode(model, WrittenText(std::get<std::string>(prompt.value)).prompt(), SpecialTokens::kAdd, prompt.path);
+}
+
+Result<HashedTokens> ReadRenderedPrompt(const ServedModel& model, const jinja::TracedText& text, const MemoUse& use) {
+  return Read(model, {{text.bytes, text.written}, SpecialTokens::kOmit, "messages"}, use);
+}
+
+Result<HashedTokens> ReadCompletionPrompt(const ServedModel& model, const CompletionPrompt& prompt,
+                                          const MemoUse& use) {
+  if (const auto* text = std::get_if<std::string>(&prompt.value)) {
+    return Read(model, {WrittenText(*text).prompt(), SpecialTokens::kAdd, prompt.path}, use);
+  }
+  HashedTokens read;
+  ROOST_ASSIGN_OR_RETURN(read.tokens, TokenizeCompletion(model, prompt));
+  read.block_hashes = HashBlocks(ScopeRoot(model, use.scope.tenant, use.cache.salt), read.tokens, model.block_tokens);
+  ShareFront(model, use.scope, use.cache.salt, read);
+  return read;
+}
+
+Result<HashedTokens> ReadTextPrompt(const ServedModel& model, std::string_view text, SpecialTokens specials,
+                                    const MemoUse& use) {
+  return Read(model, {WrittenText(text).prompt(), specials, "prompt"}, use);
+}
+
+Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, std::vector<TokenId> prompt,
+                                      const SamplingFields& fields, const PromptSource& source) {
+  HashedTokens hashed;
+  if (prompt.size() < model->max_context_tokens) {  // else it is refused
+    hashed.block_hashes =
+        HashBlocks(ScopeRoot(*model, source.scope.tenant, fields.cache.salt), prompt, model->block_tokens);
+  }
+  hashed.tokens = std::move(prompt);
+  if (!hashed.block_hashes.empty()) ShareFront(*model, source.scope, fields.cache.salt, hashed);
+  return MakeGenerateSpec(std::move(model), std::move(hashed), fields, source);
+}
+
+Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, HashedTokens prompt,
+                                      const SamplingFields& fields, const PromptSource& source) {
+  if (prompt.tokens.empty()) return InvalidArgument(std::string(source.field), "must hold at least one token");
+  GenerateSpec spec;
+  spec.generate = fields.generate;
+  ROOST_ASSIGN_OR_RETURN(spec.generate.max_output_tokens,
+                         OutputBound(*model, prompt.tokens.size(), fields, source.field));
+  ROOST_RETURN_IF_ERROR(CheckLogitBias(*model, fields.generate.sampling.logit_bias));
+  ROOST_RETURN_IF_ERROR(CheckLeastOutput(spec.generate));
+  ApplyDefaults(model->sampling, fields, source.default_seed, spec.generate.sampling);
+  spec.generate.tenant = source.scope.tenant;
+  spec.salt = fields.cache.salt;
+  const BlockHash scope_root = ScopeRoot(*model, spec.generate.tenant, spec.salt);
+  spec.generate.session_hash = SessionHash(scope_root, fields.cache.session_id);
+  spec.generate.root = prompt.own ? ScopeRoot(*model, "", "") : scope_root;
+  spec.generate.own = prompt.own;
+  ApplyCacheFields(fields.cache, spec);
+  spec.generate.block_hashes = std::move(prompt.block_hashes);
+  spec.generate.prompt = std::move(prompt.tokens);
+  spec.model = std::move(model);
+  return spec;
+}
+
+}  // namespace roost::router

@@ -1,0 +1,113 @@
+// Turns a validated request into the spec for a worker: renders, tokenizes, checks against the model's context, hashes.
+// Pure, except that a template may read the date.
+//
+// The text of a special token ("<|im_end|>") becomes that token if the template's author wrote it. If it came with the
+// request (in messages, names, tools, results, template variables), it is ordinary text, so a message can not end
+// itself early. A role is one of a fixed set, so it counts as the template's text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/prefix/block_hash.h"
+#include "common/text/jinja/traced_text.h"
+#include "common/text/jinja/value.h"
+#include "common/text/template_traits.h"
+#include "common/text/tokenizer.h"
+#include "router/api/requests/chat_request.h"
+#include "router/api/requests/completion_request.h"
+#include "router/fleet/dispatcher.h"
+#include "router/text/prompt_memo.h"
+
+namespace roost::router {
+
+// Messages in the forms that a model's chat template renders (common/text/template_traits.h).
+//
+//   developer         → system, where the template does not know the role
+//   leading ones      → system and developer messages in front of all others become one, joined with a blank line
+//   a system message  → where the template drops or refuses it at its place, user text at that place: in front of the
+//                       user message that follows it directly, else behind the user message (or, where the template
+//                       takes no user message behind a tool's result, the result) before it, else a user message
+//   user, user        → one message, joined with a blank line, where the template refuses two
+//   arguments         → of an earlier tool call that are a text, where the template needs an object: {"arguments":
+//   text} content null      → beside tool calls, "" where the template refuses null
+//
+// The form of a message depends on its neighbours up to the next answer only, so that the next turn of a conversation
+// begins with the text of this one and finds it in the cache.
+
+// `messages`: a list of dicts with a `role`, as in ChatRequest. Returns it as it is where nothing is to change.
+[[nodiscard]] jinja::Value MessagesForTemplate(const jinja::Value& messages, const TemplateTraits& traits);
+
+// The scope of a prompt's blocks: their tenant, and the prefixes that tenants share.
+
+class SharedPrefixes;
+
+struct PromptScope {
+  std::string tenant;                      // of the request's key; empty: no tenant in particular
+  std::shared_ptr<SharedPrefixes> shared;  // null: tenants share nothing
+};
+
+struct RenderSettings {
+  std::int64_t unix_seconds = 0;  // the time that templates see
+  // Whether a client's text may spell special tokens.
+  enum class Content { kText, kMaySpellSpecialTokens } content = Content::kText;
+  std::shared_ptr<SharedPrefixes> shared = {};  // null: tenants share nothing
+};
+
+// Errors name `messages`, or `model` if it has no template.
+[[nodiscard]] Result<jinja::TracedText> RenderChat(const ServedModel& model, const ChatRequest& request,
+                                                   const RenderSettings& settings);
+// kContextTooLong if the text's size in bytes alone proves it too long. Constant time; the functions below call it
+// first.
+[[nodiscard]] Result<void> CheckTextLength(const ServedModel& model, std::string_view text, std::string_view field);
+
+// Tokenizes a result of RenderChat.
+[[nodiscard]] Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, const jinja::TracedText& text);
+
+// Errors name the prompt, or the token id in it that the model does not have.
+[[nodiscard]] Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionPrompt& prompt);
+
+// The Read… functions also hash the blocks, and reuse the memo's work on earlier prompts. A prompt that must neither
+// use the cache nor be kept in it is not kept in the memo either.
+struct MemoUse {
+  PromptMemo& memo;
+  const CacheFields& cache;
+  const PromptScope& scope;
+};
+[[nodiscard]] Result<HashedTokens> ReadRenderedPrompt(const ServedModel& model, const jinja::TracedText& text,
+                                                      const MemoUse& use);
+[[nodiscard]] Result<HashedTokens> ReadCompletionPrompt(const ServedModel& model, const CompletionPrompt& prompt,
+                                                        const MemoUse& use);
+// Reads a plain text. Errors name `prompt`.
+[[nodiscard]] Result<HashedTokens> ReadTextPrompt(const ServedModel& model, std::string_view text,
+                                                  SpecialTokens specials, const MemoUse& use);
+
+// Moves the blocks of a prefix that all tenants share into the scope that they share. Nothing for a prompt with a salt
+// or without a tenant.
+void ShareFront(const ServedModel& model, const PromptScope& scope, const std::string& salt, HashedTokens& prompt);
+
+// "301 tokens", or "more than … tokens": the functions above stop counting at four times the context.
+[[nodiscard]] std::string CountedTokens(const ServedModel& model, std::size_t count);
+
+struct PromptSource {
+  std::string_view field;          // the request's field with the prompt, for errors
+  std::uint64_t default_seed = 0;  // used when the request has no seed
+  PromptScope scope = {};
+};
+
+// Makes the spec from `prompt` and from `fields`, filled up with the model's defaults. kContextTooLong if prompt and
+// answer exceed the model's context; its message has the numbers.
+[[nodiscard]] Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model,
+                                                    std::vector<TokenId> prompt, const SamplingFields& fields,
+                                                    const PromptSource& source);
+
+// The same for a prompt whose blocks are already hashed, under the salt of `fields`.
+[[nodiscard]] Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, HashedTokens prompt,
+                                                    const SamplingFields& fields, const PromptSource& source);
+
+}  // namespace roost::router

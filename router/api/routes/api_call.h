@@ -1,0 +1,67 @@
+// One HTTP request on its route. Private to the Api's sources.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/http/responder.h"
+#include "router/api/answers/client_watch.h"
+#include "router/api/routes/api.h"
+
+namespace roost::router {
+
+// The thread that answers: the connection's thread, at once, or a text thread.
+enum class CallThread { kConnection, kText };
+
+// The API whose error format is used.
+enum class ErrorForm { kOpenAi, kAnthropic };
+
+// Belongs to the connection's thread until it is posted, then to the text thread.
+struct Api::Call {
+  HttpRequest request;
+  std::shared_ptr<Responder> responder;
+  Instant started_at;
+  CallThread thread = CallThread::kConnection;
+  Listener listener = Listener::kApi;
+  std::shared_ptr<Admission> admission;  // of a key of the API; null where it needs none
+  Duration retry_after{};                // of a refusal by a limit
+  std::string_view route;                // a name of the route table
+  std::string_view rest;                 // of the path, after the part that a prefix route matched
+  ErrorForm error_form = ErrorForm::kOpenAi;
+  // For a request of another API: maps a chat's field name to that API's name for it.
+  std::string (*field_of)(std::string_view) = nullptr;
+  enum class ModelName { kRequired, kOptional } model_name = ModelName::kRequired;
+  std::shared_ptr<const ServedModel> model;  // set once the name is read and a worker serves the model
+  std::string asked_model;                   // the name in the body, once it is read and the key may use it
+  // Whether the call may wait for its model (see FleetSnapshot::IsArriving): it asks for it once.
+  enum class Arrival { kMayWait, kWaits, kWaited } arrival = Arrival::kMayWait;
+  std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
+};
+
+// Is the model among those that the key is for?
+[[nodiscard]] inline bool MayUse(const std::shared_ptr<Admission>& admission, std::string_view model) {
+  return admission == nullptr || admission->key().MayUse(model);
+}
+
+[[nodiscard]] inline Error NotServed(const std::string& model) {
+  return {ErrorCode::kModelNotFound,
+          fmt::format("the model '{}' is not served here; GET /v1/models lists those that are", model), "model"};
+}
+
+// The tenant that owns the blocks of a call's prompts: the key's, or none in particular.
+[[nodiscard]] inline std::string TenantOf(const std::shared_ptr<Admission>& admission) {
+  return admission == nullptr ? std::string() : admission->key().tenant;
+}
+
+[[nodiscard]] inline HttpResponse JsonResponse(std::string body) {
+  HttpResponse response;
+  response.body = std::move(body);
+  return response;
+}
+
+}  // namespace roost::router

@@ -1,0 +1,278 @@
+// Calls in XML. A call is read when it is complete, and its arguments are converted to JSON.
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/json_writer.h"
+#include "common/grammar/schema_place.h"
+#include "router/api/tool_parsers/call_form.h"
+#include "router/api/tool_parsers/partial_text.h"
+
+namespace roost::router {
+namespace {
+
+constexpr std::string_view kCallEnd = "</tool_call>";
+
+// GLM:         <tool_call>f ⏎ <arg_key>k</arg_key> ⏎ <arg_value>v</arg_value> … </tool_call>
+// Qwen3-Coder: <tool_call> <function=f> <parameter=k> v </parameter> … </function> </tool_call>
+class XmlForm final : public CallForm {
+ public:
+  enum class Dialect : std::uint8_t { kGlm, kQwen };
+  XmlForm(Dialect dialect, const ToolSet& tools) : dialect_(dialect), tools_(tools) {}
+
+  [[nodiscard]] std::vector<std::string_view> Begins() const override;
+  [[nodiscard]] std::vector<std::string_view> Strays() const override;
+  [[nodiscard]] bool is_whole() const override { return true; }
+  [[nodiscard]] CallHead ReadHead(std::string_view text) override;
+  [[nodiscard]] CallTail ReadTail(std::string_view text) override;
+
+ private:
+  [[nodiscard]] std::optional<ToolCall> ReadGlm(std::string_view body) const;
+  [[nodiscard]] std::optional<ToolCall> ReadQwen(std::string_view body) const;
+  [[nodiscard]] std::string ValueOf(const ToolFunction* function, std::string_view key, std::string_view value) const;
+
+  const Dialect dialect_;
+  const ToolSet& tools_;
+  std::size_t searched_ = 0;  // bytes already searched without finding the call's end
+};
+
+// Removes one line break at each end, which belongs to the family's syntax; others belong to the value.
+std::string_view WithoutLineBreaks(std::string_view text) {
+  if (!text.empty() && text.front() == '\n') text.remove_prefix(1);
+  if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  return text;
+}
+
+// ---- values ----
+
+using simdjson::dom::element;
+using Place = grammar::SchemaPlace;
+
+constexpr std::size_t kMaxDepth = 16;  // references and alternatives inside one another
+
+// The values that a schema allows for a text: as it stands, or as something else.
+struct Allowed {
+  bool string = false;   // this text, as a string
+  bool strings = false;  // some strings
+  bool others = false;   // values of other types
+  bool null = false;
+  bool boolean = false;
+};
+
+class Reader {
+ public:
+  Reader(element root, std::string_view text) : root_(root), text_(text) {}
+
+  // The schema of a parameter, or of all that have no name of their own; nothing if there is none.
+  [[nodiscard]] std::optional<element> Find(element schema, std::string_view name, std::size_t depth = 0) const {
+    if (!schema.is_object() || depth > kMaxDepth) return std::nullopt;
+    const Place place{schema, "", 0};
+    const std::optional<element> properties = place.Find("properties");
+    if (properties && properties->is_object()) {
+      if (const std::optional<element> found = Place{*properties, "", 0}.Find(name)) return found;
+    }
+    std::optional<element> found;
+    ForEachBelow(place, [&](element below) {
+      if (!found) found = Find(below, name, depth + 1);
+    });
+    const std::optional<element> others = place.Find("additionalProperties");
+    return !found && others && others->is_object() ? others : found;
+  }
+
+  void Add(element schema, Allowed& allowed, std::size_t depth = 0) const {
+    if (!schema.is_object() || depth > kMaxDepth) return AddAny(allowed);
+    const Place place{schema, "", 0};
+    if (const auto nullable = place.Find("nullable"); nullable && nullable->is_bool() && bool(*nullable)) {
+      AddOther("null", allowed);
+    }
+    bool has_below = false;
+    ForEachBelow(place, [&](element below) {
+      has_below = true;
+      Add(below, allowed, depth + 1);
+    });
+    if (has_below) return;
+    if (const std::optional<element> value = place.Find("const")) return AddValue(*value, allowed);
+    simdjson::dom::array values;
+    if (const std::optional<element> list = place.Find("enum"); list && list->get(values) == simdjson::SUCCESS) {
+      for (const element value : values) AddValue(value, allowed);
+      return;
+    }
+    AddTypes(place, allowed);
+  }
+
+ private:
+  // Calls `each` for the schema that a reference leads to, and for alternatives.
+  template <typename Each>
+  void ForEachBelow(const Place& place, const Each& each) const {
+    std::string_view uri;
+    if (const auto reference = place.Find("$ref"); reference && reference->get(uri) == simdjson::SUCCESS) {
+      if (const std::optional<Place> target = grammar::Resolve(root_, uri)) each(target->schema);
+    }
+    for (const char* const key : {"anyOf", "oneOf", "allOf"}) {
+      simdjson::dom::array list;
+      const std::optional<element> found = place.Find(key);
+      if (!found || found->get(list) != simdjson::SUCCESS) continue;
+      for (const element below : list) each(below);
+    }
+  }
+
+  // Without a type a schema allows anything, and what is JSON is read as JSON.
+  static void AddAny(Allowed& allowed) { allowed.others = true; }
+
+  void AddValue(element value, Allowed& allowed) const {
+    std::string_view string;
+    if (value.get(string) == simdjson::SUCCESS) {
+      allowed.strings = true;
+      allowed.string = allowed.string || string == text_;
+    } else {
+      AddOther(value.is_null() ? "null" : value.is_bool() ? "boolean" : "", allowed);
+    }
+  }
+
+  static void AddOther(std::string_view type, Allowed& allowed) {
+    allowed.others = true;
+    allowed.null = allowed.null || type == "null";
+    allowed.boolean = allowed.boolean || type == "boolean";
+  }
+
+  static void AddTypes(const Place& place, Allowed& allowed) {
+    const std::optional<element> type = place.Find("type");
+    std::string_view name;
+    simdjson::dom::array list;
+    const auto add = [&allowed](std::string_view each) {
+      if (each == "string") {
+        allowed.string = allowed.strings = true;
+      } else {
+        AddOther(each, allowed);
+      }
+    };
+    if (type && type->get(name) == simdjson::SUCCESS) return add(name);
+    if (!type || type->get(list) != simdjson::SUCCESS) return AddAny(allowed);
+    for (const element each : list) {
+      if (each.get(name) == simdjson::SUCCESS) add(name);
+    }
+  }
+
+  const element root_;
+  const std::string_view text_;
+};
+
+Allowed AllowedBy(std::string_view schema, std::string_view name, std::string_view text) {
+  const Allowed anything{.others = true};
+  simdjson::dom::parser parser;
+  element root;
+  if (schema.empty() || parser.parse(schema.data(), schema.size()).get(root) != simdjson::SUCCESS) return anything;
+  const Reader reader(root, text);
+  const std::optional<element> parameter = reader.Find(root, name);
+  if (!parameter) return anything;
+  Allowed allowed;
+  reader.Add(*parameter, allowed);
+  return allowed;
+}
+
+std::optional<std::string> ConstantOf(const Allowed& allowed, std::string_view text) {
+  if (allowed.null && (text == "null" || text == "None")) return "null";
+  if (allowed.boolean && (text == "true" || text == "True")) return "true";
+  if (allowed.boolean && (text == "false" || text == "False")) return "false";
+  return std::nullopt;
+}
+
+}  // namespace
+
+// ---- calls ----
+
+std::vector<std::string_view> XmlForm::Begins() const { return {"<tool_call>"}; }
+std::vector<std::string_view> XmlForm::Strays() const { return {kCallEnd}; }
+
+CallHead XmlForm::ReadHead(std::string_view text) {
+  const std::size_t end = text.find(kCallEnd, searched_);
+  if (end == std::string_view::npos) {
+    searched_ = text.size() - std::min(text.size(), kCallEnd.size() - 1);
+    return {.verdict = FormVerdict::kMore};
+  }
+  searched_ = 0;
+  const std::string_view body = Trimmed(text.substr(0, end));
+  std::optional<ToolCall> call = dialect_ == Dialect::kGlm ? ReadGlm(body) : ReadQwen(body);
+  CallHead head{.verdict = FormVerdict::kNone, .size = end + kCallEnd.size()};
+  if (!call || !IsFunctionName(call->name)) return head;
+  head.verdict = FormVerdict::kFound;
+  head.whole.push_back(std::move(*call));
+  return head;
+}
+
+CallTail XmlForm::ReadTail(std::string_view) { return {.verdict = FormVerdict::kFound}; }
+
+std::string XmlForm::ValueOf(const ToolFunction* function, std::string_view key, std::string_view value) const {
+  return ArgumentJson(function == nullptr ? std::string_view() : std::string_view(function->schema), key, value);
+}
+
+std::optional<ToolCall> XmlForm::ReadGlm(std::string_view body) const {
+  const std::size_t keys = std::min(body.size(), body.find("<arg_key>"));
+  ToolCall call{.id = {}, .name = std::string(Trimmed(body.substr(0, keys))), .arguments = {}};
+  JsonWriter json;
+  json.BeginObject();
+  PartialText text(body.substr(keys));
+  while (text.position() < body.size() - keys) {
+    if (!text.Take("<arg_key>")) return std::nullopt;
+    const std::optional<std::string_view> key = text.Until("</arg_key>");
+    text.SkipSpace();
+    if (!key || !text.Take("<arg_value>")) return std::nullopt;
+    const std::optional<std::string_view> value = text.Until("</arg_value>");
+    if (!value) return std::nullopt;
+    json.Key(*key).Raw(ValueOf(tools_.Find(call.name), *key, *value));
+    text.SkipSpace();
+  }
+  call.arguments = json.EndObject().Take();
+  return call;
+}
+
+std::optional<ToolCall> XmlForm::ReadQwen(std::string_view body) const {
+  PartialText text(body);
+  if (!text.Take("<function=")) return std::nullopt;
+  const std::optional<std::string_view> name = text.Until(">");
+  if (!name) return std::nullopt;
+  ToolCall call{.id = {}, .name = std::string(*name), .arguments = {}};
+  JsonWriter json;
+  json.BeginObject();
+  text.SkipSpace();
+  while (!text.Take("</function>")) {
+    if (!text.Take("<parameter=")) return std::nullopt;
+    const std::optional<std::string_view> key = text.Until(">");
+    if (!key) return std::nullopt;
+    const std::optional<std::string_view> value = text.Until("</parameter>");
+    if (!value) return std::nullopt;
+    json.Key(*key).Raw(ValueOf(tools_.Find(call.name), *key, WithoutLineBreaks(*value)));
+    text.SkipSpace();
+  }
+  if (text.position() != body.size()) return std::nullopt;
+  call.arguments = json.EndObject().Take();
+  return call;
+}
+
+std::unique_ptr<CallForm> MakeXmlForm(ToolFamily family, const ToolSet& tools) {
+  return std::make_unique<XmlForm>(family == ToolFamily::kGlm ? XmlForm::Dialect::kGlm : XmlForm::Dialect::kQwen,
+                                   tools);
+}
+
+std::string ArgumentJson(std::string_view schema, std::string_view name, std::string_view text) {
+  const Allowed allowed = AllowedBy(schema, name, text);
+  const bool is_null = allowed.null && text == "null";
+  if (is_null || (allowed.others && !allowed.string)) {
+    if (std::optional<std::string> constant = ConstantOf(allowed, text)) return *std::move(constant);
+    if (std::optional<std::string> json = CompactJson(text)) return *std::move(json);
+  }
+  std::string string;
+  AppendJsonString(text, string);
+  return string;
+}
+
+}  // namespace roost::router

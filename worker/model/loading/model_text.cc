@@ -1,0 +1,84 @@
+#include "worker/model/loading/model_text.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "worker/model/loading/fingerprint.h"
+#include "worker/model/loading/generation_config.h"
+#include "worker/model/loading/hf_config.h"
+#include "worker/model/loading/safetensors.h"
+#include "worker/model/loading/weights.h"
+
+namespace roost::worker {
+namespace {
+
+std::string DirectoryName(const std::filesystem::path& directory) {
+  std::error_code error;
+  const auto absolute = std::filesystem::weakly_canonical(directory, error);
+  return (error ? directory : absolute).filename().string();
+}
+
+// Models of text and images keep the size of the vocabulary with the rest of the text model.
+Result<std::uint32_t> VocabSizeOf(const JsonObject& config) {
+  ROOST_ASSIGN_OR_RETURN(const auto size, config.Count("vocab_size"));
+  if (size) return *size;
+  ROOST_ASSIGN_OR_RETURN(const auto text_config, config.Object("text_config"));
+  if (text_config) return text_config->RequiredCount("vocab_size");
+  return config.RequiredCount("vocab_size");
+}
+
+bool HasSafetensors(const std::filesystem::path& directory) {
+  std::error_code error;
+  return std::filesystem::exists(directory / "model.safetensors", error) ||
+         std::filesystem::exists(directory / "model.safetensors.index.json", error);
+}
+
+Result<std::vector<TensorRecord>> HashWeights(const std::filesystem::path& directory) {
+  ROOST_ASSIGN_OR_RETURN(SafetensorsDirectory files, SafetensorsDirectory::Open(directory));
+  return SafetensorsWeights(std::move(files)).FinishRecords();
+}
+
+}  // namespace
+
+Result<ModelText> ReadModelText(const std::filesystem::path& directory, const JsonObject& config,
+                                std::uint32_t vocab_size, std::string_view template_name) {
+  ModelText text;
+  text.vocab_size = vocab_size;
+  text.name = DirectoryName(directory);
+  ROOST_ASSIGN_OR_RETURN(const JsonFile tokenizer, JsonFile::Load(directory / "tokenizer.json", kMaxTokenizerBytes));
+  text.tokenizer_json = tokenizer.text();
+  ROOST_ASSIGN_OR_RETURN(GenerationConfig generation, LoadGenerationConfig(directory, config, vocab_size));
+  text.stop_tokens = std::move(generation.stop_tokens);
+  text.sampling = generation.sampling;
+  ROOST_ASSIGN_OR_RETURN(ChatFormat chat, LoadChatFormat(directory, template_name));
+  text.chat_template = std::move(chat.combined_template);
+  text.bos_token = std::move(chat.bos_token);
+  text.eos_token = std::move(chat.eos_token);
+  return text;
+}
+
+Result<void> CheckModelFolder(const std::filesystem::path& directory) {
+  std::error_code error;
+  if (std::filesystem::is_directory(directory, error)) return {};
+  return Error{ErrorCode::kNotFound,
+               fmt::format("'{}' is not a folder on this host; models are not downloaded", directory.string()),
+               "model"};
+}
+
+Result<DescribedModel> DescribeModel(const std::filesystem::path& directory, std::string_view template_name) {
+  ROOST_RETURN_IF_ERROR(CheckModelFolder(directory));
+  ROOST_ASSIGN_OR_RETURN(const JsonFile config, JsonFile::Load(directory / "config.json", kMaxConfigBytes));
+  ROOST_ASSIGN_OR_RETURN(const std::uint32_t vocab_size, VocabSizeOf(config.root()));
+  DescribedModel model;
+  ROOST_ASSIGN_OR_RETURN(model.text, ReadModelText(directory, config.root(), vocab_size, template_name));
+  std::vector<TensorRecord> tensors;
+  model.has_weights = HasSafetensors(directory);
+  if (model.has_weights) {
+    ROOST_ASSIGN_OR_RETURN(tensors, HashWeights(directory));
+  }
+  model.fingerprint = ModelFingerprint({config.text(), model.text.tokenizer_json}, tensors);
+  return model;
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,51 @@
+// The contents of a model folder beside the weights: the text that routers need, and the model's identity.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "worker/model/loading/json_file.h"
+
+namespace roost::worker {
+
+inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{256} << 20U;
+
+struct ModelText {
+  std::string name;              // the folder's or the preset's
+  std::uint32_t vocab_size = 0;  // all token ids are below
+  std::vector<TokenId> stop_tokens;
+  wire::SamplingDefaults sampling;
+  std::string tokenizer_json;
+  std::string chat_template;  // of several, one that chooses (generation_config.h); empty when the model has none
+  std::string bos_token;      // text; may be empty
+  std::string eos_token;
+};
+
+// `config` is the folder's config.json; stop tokens are below `vocab_size`. `template_name`: of the chat template,
+// empty for the default. tokenizer.json is only checked to be JSON; the tokenizer checks its content. An error names
+// the file.
+[[nodiscard]] Result<ModelText> ReadModelText(const std::filesystem::path& directory, const JsonObject& config,
+                                              std::uint32_t vocab_size, std::string_view template_name);
+
+struct DescribedModel {
+  ModelText text;
+  std::string fingerprint;   // of a folder with the same files and weights, LoadModel's; see PrefixScope
+  bool has_weights = false;  // false: the fingerprint covers config.json and tokenizer.json alone
+};
+
+// kNotFound (model) if there is no such folder.
+[[nodiscard]] Result<void> CheckModelFolder(const std::filesystem::path& directory);
+
+// A folder of any architecture, whose weights are hashed and not loaded: another program computes the model. Takes as
+// long as reading the weights once.
+[[nodiscard]] Result<DescribedModel> DescribeModel(const std::filesystem::path& directory,
+                                                   std::string_view template_name = {});
+
+}  // namespace roost::worker
