@@ -5,8 +5,8 @@
 # tests. annotations.capnp says what the words behind $ mean. Fields are only ever added; a number is never used again.
 #
 # Versions: hello and welcome tell each side's version. Peers of one major version understand each other; what a newer
-# worker can do more is told by the features in its hello, and a router uses no more than that. A receiver tolerates what
-# it does not know, and no such value costs the link:
+# worker can do more is told by the features in its hello, and a router uses no more than that. A receiver tolerates
+# what it does not know, and no such value costs the link:
 #
 #   another major version in a hello or welcome   refused, with both versions in the log of each side
 #   a field                                       ignored
