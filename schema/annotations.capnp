@@ -10,10 +10,10 @@ $Cxx.namespace("roost::schema");
 # The decoder refuses what is outside, with an error that names the field. Each list and text needs `most`.
 
 annotation least @0xe15a0e5bd0a1c001 (field) :Float64;
-# Of a number: its smallest value. Of a list or text: the fewest entries or bytes.
+# The smallest value of a number, or the fewest entries or bytes of a list or text.
 
 annotation most @0xe15a0e5bd0a1c002 (field) :Float64;
-# Of a number: its largest value. Of a list or text: the most entries or bytes; of a list of texts: the most bytes of
+# The largest value of a number, or the most entries or bytes of a list or text. In a list of texts: the most bytes of
 # each, and `mostEntries` bounds the list. The encoder checks lists and texts.
 
 annotation mostEntries @0xe15a0e5bd0a1c003 (field) :Float64;
@@ -34,7 +34,7 @@ enum TextKind {
 }
 
 annotation named @0xe15a0e5bd0a1c006 (struct, field) :Text;
-# In errors. Of a struct: stands before the names of its fields. Of a field: its whole name.
+# A name in errors: of a struct, it stands before the names of its fields; of a field, it is the whole name.
 
 annotation check @0xe15a0e5bd0a1c007 (struct, group) :Void;
 # Rules between its fields: the decoder calls Check(reader, value) of common/wire/check.h once all fields are read.

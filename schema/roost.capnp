@@ -5,8 +5,8 @@
 # tests. annotations.capnp says what the words behind $ mean. Fields are only ever added; a number is never used again.
 #
 # Versions: hello and welcome tell each side's version. Peers of one major version understand each other; what a newer
-# worker can do more is told by the features in its hello, and a router uses no more than that. A receiver tolerates what
-# it does not know, and no such value costs the link:
+# worker can do more is told by the features in its hello, and a router uses no more than that. A receiver tolerates
+# what it does not know, and no such value costs the link:
 #
 #   another major version in a hello or welcome   refused, with both versions in the log of each side
 #   a field                                       ignored
@@ -104,7 +104,7 @@ struct WireLimits {
   const maxAdapterBytes :UInt64 = 200;
   const maxPromptTokens :UInt64 = 1048576;
   const maxPromptHashes :UInt64 = 262144;
-  # Of blocks of 4 tokens.
+  # All blocks of the longest prompt, if they have 4 tokens each.
 
   const maxStopTokens :UInt64 = 1024;
   const maxLogitBiases :UInt64 = 1024;
@@ -120,7 +120,7 @@ struct WireLimits {
   # Events of a step.
 
   const maxNesting :Int32 = 8;
-  # Of structs and lists.
+  # Structs and lists within each other.
 
   const minStepSeconds :Float64 = 1e-7;
   const maxStepSeconds :Float64 = 1e6;
@@ -138,13 +138,13 @@ const leastLogprob :Float32 = -9999;
 # Stands for all smaller ones.
 
 const maxAdapters :UInt64 = 1024;
-# Of one worker.
+# One worker serves no more.
 
 const maxOtherPrompts :UInt64 = 1024;
 # In one report.
 
 const maxOtherHashes :UInt64 = 65536;
-# Of all reported prompts at one time: 1 MiB.
+# All reported prompts together, at one time: 1 MiB.
 
 const maxRouters :UInt32 = 1024;
 # That one worker serves.
@@ -155,13 +155,13 @@ const maxUsedPrefixes :UInt32 = 1000;
 const minRepetitionPenalty :Float32 = 0.01;
 const maxRepetitionPenalty :Float32 = 100;
 const maxPenalty :Float32 = 2;
-# Of presence and frequency, on both sides of 0.
+# The penalties of presence and frequency, on both sides of 0.
 
 const maxLogitBias :Float32 = 100;
 # On both sides of 0.
 
 const maxPriority :UInt32 = 100;
-# Of requests and of blocks.
+# The highest of requests and of blocks.
 
 const maxSampleCount :UInt32 = 64;
 const maxKeepMs :UInt64 = 31622400000;
@@ -391,7 +391,7 @@ struct Hello $check {
   # The largest Generate.sampleCount that the worker supports. A router sends it no larger one. Not 0.
 
   features :group $form(set) $cxx(type = "Feature") {
-    # What the worker knows beyond the first release. A router sends a request only to a worker that has every feature
+    # The worker knows these beyond the first release. A router sends a request only to a worker that has every feature
     # which the request needs, because others would silently ignore a part of it; it sends no order to a worker that
     # does not know it, and says so.
 
@@ -791,7 +791,7 @@ struct Welcome {
 
   version :group $cxx(type = "PeerVersion", existing = true) {
     major @2 :UInt32 = 2;
-    # Of the router. A worker of another one logs an error and stays away. This field and epoch stay as they are in all
+    # The router's. A worker of another one logs an error and stays away. This field and epoch stay as they are in all
     # major versions.
 
     minor @3 :UInt32 = 0;
@@ -805,7 +805,7 @@ struct Welcome {
 
     workers @5 :UInt32 = 0;
     threads @6 :UInt32 = 0;
-    # Of all these workers.
+    # All these workers' together.
 
     cores @7 :UInt32 = 0;
     # That they share.

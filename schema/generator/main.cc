@@ -3,14 +3,13 @@
 // working directory.
 #include <capnp/message.h>
 #include <capnp/serialize.h>
-
+#include <kj/exception.h>
 #include <unistd.h>
-#include <cstdio>
 
-#include <exception>
+#include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <limits>
-#include <stdexcept>
 #include <string>
 
 #include "schema/generator/model.h"
@@ -19,10 +18,15 @@
 namespace roost::generator {
 namespace {
 
+// Leaves a file as it is that has this text already: what includes it need not be compiled again.
 void WriteFile(const char* name, const std::string& text) {
+  {
+    std::ifstream file(name, std::ios::binary);
+    if (file && std::string(std::istreambuf_iterator<char>(file), {}) == text) return;
+  }
   std::ofstream file(name, std::ios::binary);
   file << text;
-  if (!file.flush()) throw std::runtime_error(std::string(name) + " can not be written");
+  if (!file.flush()) Fail(std::string(name) + " can not be written");
 }
 
 void Run() {
@@ -44,9 +48,6 @@ int main() {
     roost::generator::Run();
     return 0;
   } catch (const kj::Exception& exception) {
-    std::fprintf(stderr, "roost_schema_generator: %s\n", exception.getDescription().cStr());
-  } catch (const std::exception& exception) {
-    std::fprintf(stderr, "roost_schema_generator: %s\n", exception.what());
+    roost::generator::Fail(exception.getDescription().cStr());
   }
-  return 1;
 }

@@ -4,15 +4,19 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <sstream>
-#include <stdexcept>
+
+#include "schema/annotations.capnp.h"
 
 namespace roost::generator {
 namespace {
 
 namespace schema = capnp::schema;
+namespace forms = roost::schema;  // annotations.capnp
 
 // The ids of annotations.capnp.
 constexpr std::uint64_t kFirstAnnotation = 0xe15a0e5bd0a1c000;
@@ -55,23 +59,6 @@ std::string TextOf(Annotations annotations, Word word) {
 std::optional<double> NumberOf(Annotations annotations, Word word) {
   const auto value = Find(annotations, word);
   return value ? std::optional(value->getFloat64()) : std::nullopt;
-}
-
-// The structs of annotations.capnp, by their layout: the generator can not include what is made with its help.
-struct TextsReader {
-  explicit TextsReader(schema::Value::Reader value) : structure(value.getStruct()) {}
-  // Text number `index` of its pointers.
-  std::string Text(unsigned index) const;
-  bool Flag() const;
-  capnp::AnyPointer::Reader structure;
-};
-std::string TextsReader::Text(unsigned index) const {
-  const auto pointers = structure.getAs<capnp::AnyStruct>().getPointerSection();
-  return index < pointers.size() && !pointers[index].isNull() ? pointers[index].getAs<capnp::Text>().cStr() : "";
-}
-bool TextsReader::Flag() const {
-  const auto data = structure.getAs<capnp::AnyStruct>().getDataSection();
-  return data.size() > 0 && (data[0] & 1U) != 0;
 }
 
 std::vector<std::string> Lines(const std::string& text) {
@@ -119,7 +106,7 @@ class Reader {
         group.constants.push_back(ReadConstant(nodes_.at(nested.getId()), nested.getName().cStr()));
       }
     } else if (node.isStruct()) {
-      ReadStruct(node, name, Shape::kStruct);
+      ReadStruct(node, name);
     }
   }
 
@@ -142,7 +129,7 @@ class Reader {
       case schema::Value::UINT64: return Typed(constant, "std::uint64_t", fmt::format("{}", value.getUint64()));
       case schema::Value::FLOAT32: return Typed(constant, "float", Real(value.getFloat32(), 32));
       case schema::Value::FLOAT64: return Typed(constant, "double", Real(value.getFloat64(), 64));
-      default: throw std::runtime_error(name + ": a constant of this type has no form in C++");
+      default: Fail(name + ": a constant of this type has no form in C++");
     }
   }
   static Constant Typed(Constant constant, const char* type, std::string value) {
@@ -158,7 +145,8 @@ class Reader {
     const std::string name = node.getDisplayName().slice(node.getDisplayNamePrefixLength()).cStr();
     made->type = name;
     made->schema_type = "schema::" + name;
-    if (const auto cxx = Find(node.getAnnotations(), kCxx)) made->is_existing = TextsReader(*cxx).Flag();
+    if (const auto cxx = Find(node.getAnnotations(), kCxx))
+      made->is_existing = cxx->getStruct().getAs<forms::CxxForm>().getExisting();
     made->comment = CommentOf(node.getId());
     unsigned index = 0;
     for (const auto entry : node.getEnum().getEnumerants()) {
@@ -173,7 +161,7 @@ class Reader {
   }
 
   // The struct of this node, read if it is not yet. `path` is its name in the schema: "Evict::What::Prompt".
-  const Struct* ReadStruct(schema::Node::Reader node, const std::string& path, Shape usual) {
+  Struct* ReadStruct(schema::Node::Reader node, const std::string& path) {
     const auto known = structs_.find(node.getId());
     if (known != structs_.end()) return known->second;
     auto made = std::make_unique<Struct>();
@@ -184,7 +172,6 @@ class Reader {
     std::erase(structure.path, ':');
     structure.type = path;
     structure.comment = CommentOf(node.getId());
-    structure.shape = usual;
     ReadStructWords(node.getAnnotations(), structure);
     ReadFields(node, path, structure);
     ReadShape(node, structure);
@@ -198,18 +185,19 @@ class Reader {
     structure.has_check |= Has(words, kCheck);
     if (const auto form = Find(words, kForm)) structure.shape = ShapeOf(form->getEnum());
     if (const auto cxx = Find(words, kCxx)) {
-      const TextsReader texts(*cxx);
-      if (!texts.Text(0).empty()) structure.type = texts.Text(0);
-      structure.is_existing = texts.Flag();
+      const auto form = cxx->getStruct().getAs<forms::CxxForm>();
+      if (form.hasType()) structure.type = form.getType().cStr();
+      structure.is_existing = form.getExisting();
     }
     if (const auto local = Find(words, kLocal)) {
-      const TextsReader texts(*local);
-      structure.local = Local{texts.Text(0), texts.Text(1), texts.Text(2)};
+      const auto member = local->getStruct().getAs<forms::Local>();
+      structure.local = Local{member.getType().cStr(), member.getName().cStr(), member.getComment().cStr()};
     }
   }
   static Shape ShapeOf(unsigned form) {
     constexpr Shape kShapes[] = {Shape::kStruct, Shape::kKinds, Shape::kSet, Shape::kColumns};
-    return form < std::size(kShapes) ? kShapes[form] : throw std::runtime_error("an unknown form");
+    if (form >= std::size(kShapes)) Fail("an unknown form");
+    return kShapes[form];
   }
 
   void ReadFields(schema::Node::Reader node, const std::string& path, Struct& structure) {
@@ -235,10 +223,10 @@ class Reader {
     field.error = prefix.empty() ? field.name : prefix + "." + field.name;
     if (const std::string named = TextOf(words, kNamed); !named.empty()) field.error = named;
     if (const auto cxx = Find(words, kCxx)) {
-      const TextsReader texts(*cxx);
-      if (in.isSlot()) field.made_type = texts.Text(0);
-      if (!texts.Text(1).empty()) field.member = texts.Text(1);
-      field.initial = texts.Text(2);
+      const auto form = cxx->getStruct().getAs<forms::CxxForm>();
+      if (in.isSlot()) field.made_type = form.getType().cStr();
+      if (form.hasName()) field.member = form.getName().cStr();
+      field.initial = form.getInitial().cStr();
     }
     field.least = NumberOf(words, kLeast);
     field.most = NumberOf(words, kMost);
@@ -252,8 +240,8 @@ class Reader {
     field.present_if = Capitalised(TextOf(words, kPresentIf));
     field.enough_if = TextOf(words, kEnoughIf);
     if (const auto choice = Find(words, kChoice)) {
-      const TextsReader texts(*choice);
-      field.choice = Choice{texts.Text(0), texts.Text(1), texts.Text(2)};
+      const auto of_two = choice->getStruct().getAs<forms::Choice>();
+      field.choice = Choice{of_two.getType().cStr(), of_two.getNo().cStr(), of_two.getYes().cStr()};
     }
     in.isGroup() ? ReadGroup(in, path, field) : ReadSlot(in, field);
     CheckBounds(path, field);
@@ -264,7 +252,7 @@ class Reader {
     const auto node = nodes_.at(in.getGroup().getTypeId());
     field.is_group = true;
     field.type.kind = Kind::kStruct;
-    auto& made = const_cast<Struct&>(*ReadStruct(node, path + "::" + field.method, Shape::kStruct));
+    Struct& made = *ReadStruct(node, path + "::" + field.method);
     ReadStructWords(in.getAnnotations(), made);
     if (made.has_check && made.failure == Failure::kNone) made.failure = Failure::kMalformed;
     field.type.structure = &made;
@@ -314,11 +302,11 @@ class Reader {
       case schema::Type::STRUCT: {
         const auto node = nodes_.at(in.getStruct().getTypeId());
         const std::string name = node.getDisplayName().slice(node.getDisplayNamePrefixLength()).cStr();
-        return {.kind = Kind::kStruct, .structure = ReadStruct(node, name, Shape::kStruct)};
+        return {.kind = Kind::kStruct, .structure = ReadStruct(node, name)};
       }
       case schema::Type::LIST:
         return {.kind = Kind::kList, .element = std::make_shared<Type>(ReadType(in.getList().getElementType()))};
-      default: throw std::runtime_error("a field of a type that has no form in C++");
+      default: Fail("a field of a type that has no form in C++");
     }
   }
 
@@ -326,10 +314,10 @@ class Reader {
     const bool is_list = field.type.kind == Kind::kList;
     const bool has_bound = field.most || (is_list && field.type.element->kind == Kind::kReal);
     if ((is_list || field.type.kind == Kind::kText) && !has_bound) {
-      throw std::runtime_error(fmt::format("{}.{}: a list or text needs $most", path, field.name));
+      Fail(fmt::format("{}.{}: a list or text needs $most", path, field.name));
     }
     if (is_list && field.type.element->kind == Kind::kText && !field.most_entries) {
-      throw std::runtime_error(fmt::format("{}.{}: a list of texts needs $mostEntries", path, field.name));
+      Fail(fmt::format("{}.{}: a list of texts needs $mostEntries", path, field.name));
     }
   }
 
@@ -338,7 +326,7 @@ class Reader {
     const unsigned alternatives = node.getStruct().getDiscriminantCount();
     if (structure.shape != Shape::kStruct || alternatives == 0) return;
     if (alternatives != structure.fields.size()) {
-      throw std::runtime_error(structure.type + ": a union beside fields needs a name");
+      Fail(structure.type + ": a union beside fields needs a name");
     }
     const bool is_optional = alternatives == 2 && structure.fields[0].type.kind == Kind::kVoid;
     structure.shape = is_optional ? Shape::kOptional : Shape::kVariant;
@@ -364,11 +352,16 @@ class Reader {
   std::map<std::uint64_t, schema::Node::Reader> nodes_;
   std::map<std::uint64_t, schema::Node::SourceInfo::Reader> infos_;
   std::map<std::uint64_t, const Enum*> enums_;
-  std::map<std::uint64_t, const Struct*> structs_;
+  std::map<std::uint64_t, Struct*> structs_;
   Model model_;
 };
 
 }  // namespace
+
+void Fail(const std::string& message) {
+  std::fprintf(stderr, "roost_schema_generator: %s\n", message.c_str());
+  std::exit(1);
+}
 
 Model ReadModel(capnp::schema::CodeGeneratorRequest::Reader request) { return Reader(request).Read(); }
 

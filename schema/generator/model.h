@@ -118,8 +118,11 @@ struct Model {
   std::vector<std::unique_ptr<Struct>> structs;  // each behind those that it holds
 };
 
-// Throws std::runtime_error with the place of what the writers could not write, such as a list without a bound.
+// Ends the program at what the writers could not write, such as a list without a bound.
 Model ReadModel(capnp::schema::CodeGeneratorRequest::Reader request);
+
+// Ends the program with a message.
+[[noreturn]] void Fail(const std::string& message);
 
 // "top_p" for "topP", "TopP" with Capitalised, "k" + that for constants.
 std::string SnakeCase(const std::string& name);
