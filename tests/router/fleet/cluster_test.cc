@@ -113,8 +113,8 @@ TEST_F(ClusterTest, AnEvictedTenantIsGoneFromEveryWorkerWhileItsStreamGoesOn) {
 
   std::promise<std::vector<WorkerAnswer>> told;
   ASSERT_TRUE(fleet
-                  ->Evict({.what = wire::TenantToEvict{"hens"}},
-                          [&told](std::vector<WorkerAnswer> answers) { told.set_value(std::move(answers)); })
+                  ->Send(EvictOrder{.what = wire::TenantToEvict{"hens"}},
+                         [&told](std::vector<WorkerAnswer> answers) { told.set_value(std::move(answers)); })
                   .ok());
   std::uint32_t gone = 0;
   for (const WorkerAnswer& answer : told.get_future().get()) {
