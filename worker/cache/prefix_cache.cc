@@ -43,7 +43,7 @@ class PrefixCache::TokenOrder final : public SiblingTree::Order {
   const std::optional<std::uint32_t> block_ = std::nullopt;
 };
 
-PrefixCache::PrefixCache(BlockPool& pool, CacheOptions options, std::unique_ptr<EvictionPolicy> eviction)
+PrefixCache::PrefixCache(BlockPool& pool, const CacheOptions& options, std::unique_ptr<EvictionPolicy> eviction)
     : pool_(pool),
       nodes_(pool.block_count(), options.block_tokens),
       siblings_(pool.block_count()),

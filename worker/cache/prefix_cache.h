@@ -54,7 +54,7 @@ namespace roost::worker {
 
 class PrefixCache {
  public:
-  PrefixCache(BlockPool& pool, CacheOptions options, std::unique_ptr<EvictionPolicy> eviction);
+  PrefixCache(BlockPool& pool, const CacheOptions& options, std::unique_ptr<EvictionPolicy> eviction);
 
   // Sets the time, which never goes back. Ends expired retention and pins.
   void AdvanceTo(Instant now);
