@@ -15,6 +15,7 @@ import ablations  # noqa: E402
 import dynamo_replay  # noqa: E402
 import evictions  # noqa: E402
 import figures  # noqa: E402
+import loads  # noqa: E402
 import page_tables  # noqa: E402
 import simulations  # noqa: E402
 
@@ -310,9 +311,18 @@ class WrittenTablesTest(unittest.TestCase):
     """Scripts that measure write their tables into the pages, each between its own two markers."""
 
     def test_every_script_finds_its_places(self):
-        for script in (ablations, dynamo_replay, evictions, simulations):
+        for script in (ablations, dynamo_replay, evictions, loads, simulations):
             for page, place in script.PLACES:
                 self.assertIn("| new |", page_tables.replaced(page.read_text(), script.__name__, place, "| new |"))
+
+    def test_a_page_of_results_begins_with_the_command_that_writes_it(self):
+        pages = git_files("tests/results/*.md")
+        self.assertGreater(len(pages), 5)
+        for page in pages:
+            first = page.read_text().splitlines()[0]
+            script = re.match(r"Written (?:whole )?by `(tests/[\w/]+\.py)\b.*`", first)
+            self.assertTrue(script, f"{page.name}: {first}")
+            self.assertIn(f"tests/results/{page.name}", (ROOT / script.group(1)).read_text(), page.name)
 
     def test_a_table_replaces_what_stood_at_its_place_and_nothing_else(self):
         begin, end = page_tables.markers("evictions", "hits")
