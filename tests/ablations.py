@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The effect of each term and constant of the decision; router/route/README.md has the tables.
+"""The effect of each term and constant of the decision; tests/results/ablations.md has the tables.
 
     tests/ablations.py [--rows growth,pace] [--seeds 8]    prints the tables of these rows; by default of all
     tests/ablations.py --write --kept FILE                writes them into the page; an interrupted run continues
@@ -26,7 +26,7 @@ import simulations
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build/ablations"
 TREE = PLACE / "tree"
-PAGE = ROOT / "router/route/README.md"
+PAGE = ROOT / "tests/results/ablations.md"
 KEYS = ("ttft_mean_s", "ttft_p99_s", "whole_mean_s")  # of a cell
 PLACES = [(PAGE, "terms"), (PAGE, "constants")]
 AS_IS = "as it is"

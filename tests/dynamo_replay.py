@@ -9,7 +9,7 @@ Their program (run_mocker_trace_replay) plays the conversation trace of ROOST_SH
 and with its KV router; roostctl simulate plays it with round robin and our policies, with the mock's costs and limits: 8
 workers of 1,953 blocks of 512 tokens, 64 sequences, 8,192 tokens a step, first come first served, least recently used
 leaves first. Exits with 1 if the two programs differ by more than 5 % in round robin's mean times: then one of them does
-not simulate what the other does, and the other rows say nothing. --write puts the table into router/route/simulation.md.
+not simulate what the other does, and the other rows say nothing. --write puts the table into tests/results/dynamo.md.
 """
 import argparse
 import json
@@ -41,7 +41,8 @@ OUR_FLAGS = {
 THEIR_MODES = ("round_robin", "kv_router")
 OUR_POLICIES = ("round-robin", "cache-aware", "dynamo")
 MOST_DIFFERENCE = 0.05
-PLACES = [(simulations.PAGE, "dynamo")]
+PAGE = page_tables.ROOT / "tests/results/dynamo.md"
+PLACES = [(PAGE, "dynamo")]
 
 
 class Row(typing.NamedTuple):
@@ -133,7 +134,7 @@ def main():
         worst = max([worst, *map(abs, differences(ours["round-robin"], theirs["round_robin"]))])
     made = table(results, f"Round robin's means differ by at most {100 * worst:.1f} %. Commit {page_tables.commit()}.")
     if options.write:
-        page_tables.write(simulations.PAGE, "dynamo_replay", "dynamo", made)
+        page_tables.write(PAGE, "dynamo_replay", "dynamo", made)
     else:
         print(made)
     if worst > MOST_DIFFERENCE:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the table of hit rates by eviction policy of worker/cache/README.md.
+"""Makes the table of hit rates by eviction policy of tests/results/evictions.md.
 
     tests/evictions.py             measures (./tests/bench.sh eviction, some minutes) and prints the table
     tests/evictions.py --write     writes it into the page
@@ -13,7 +13,7 @@ import sys
 
 import page_tables
 
-PAGE = page_tables.ROOT / "worker/cache/README.md"
+PAGE = page_tables.ROOT / "tests/results/evictions.md"
 PLACES = [(PAGE, "hits")]
 POLICIES = ("lru", "class-aware", "foresight")
 # As the benchmark names them.

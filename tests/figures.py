@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures, and writes the values and the commit into the rows of these figures in tests/README.md.
+"""Measures, and writes the values and the commit into the rows of these figures in tests/results/figures.md.
 
     tests/figures.py index         runs ./tests/bench.sh index and prints the changes that it would make
     tests/figures.py index --write
@@ -13,7 +13,7 @@ import sys
 
 import page_tables
 
-PAGE = page_tables.ROOT / "tests/README.md"
+PAGE = page_tables.ROOT / "tests/results/figures.md"
 ROW = re.compile(r"^\| `(\w+)` \| [^|]* \| [^|]* \|", re.MULTILINE)
 
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Real daemons under loads with long answers: what each policy makes of them.
 
-    tests/loads.py [--loads system-prompt,restart] [--policies cache-aware,least-requests] [--seeds 3] [--capacity]
+    tests/loads.py [--loads system-prompt,restart] [--policies cache-aware,least-requests] [--seeds 3] [--capacity] [--write]
 
 For each load and seed, one policy after the other: a router and --workers workers of one thread, and roostctl bench
 with a load of --rate requests per second for --seconds. The loads are those of roostctl bench, with their lengths times
 --scale, so that the model holds them: system-prompt, zipf-systems, agents, reasoning; and restart, which is
 system-prompt while worker-a restarts in the middle. Prints a table for each load: means over the seeds. Needs the release
 build. With several seeds, the time of an answer and goodput of each policy have their difference to the first policy's
-on the same seeds, in per cent with 95 % intervals. --capacity searches the highest rate of which 99 % are good instead, with one seed. Exits with 1 if an answer failed.
+on the same seeds, in per cent with 95 % intervals. --capacity searches the highest rate of which 99 % are good instead, with
+one seed. --write puts each load's table into tests/results/real_daemons.md, unless an answer failed. Exits with 1 then.
 """
 import argparse
 import json
@@ -21,10 +22,13 @@ import threading
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "integration")]
 
+import page_tables  # noqa: E402
 import simulations  # noqa: E402
 from cluster import BIN, DEMO_MODEL, Cluster  # noqa: E402
 
 WORKLOADS = {name: name for name in ("system-prompt", "zipf-systems", "agents", "reasoning")} | {"restart": "system-prompt"}
+PAGE = page_tables.ROOT / "tests/results/real_daemons.md"
+PLACES = [(PAGE, load) for load in WORKLOADS]
 POLICIES = "cache-aware,least-requests,lmetric,dynamo,sglang,llm-d,round-robin"
 HEADS = ("TTFT mean, ms", "p99", "ITL mean, ms", "p99", "answer mean, s", "p99", "goodput, /s", "tokens/s", "hits, %")
 
@@ -98,6 +102,14 @@ def table(load, runs_of):
     return "\n".join(lines)
 
 
+def measured(options):
+    """What a table was measured with, and at which commit."""
+    seeds = f"Seeds 1 to {options.seeds}" if options.seeds > 1 else "Seed 1"
+    load = f"{options.rate:g} requests/s for {options.seconds:g} s, lengths times {options.scale:g}"
+    cache = f"{options.workers} workers of {options.kv_blocks:,} blocks"
+    return f"{seeds}, {load}, {cache}, model {pathlib.Path(options.model).name}, commit {page_tables.commit()}."
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--loads", default=",".join(WORKLOADS))
@@ -112,7 +124,10 @@ def main():
     parser.add_argument("--slo-ttft-ms", type=float, default=2000)
     parser.add_argument("--slo-itl-ms", type=float, default=50)
     parser.add_argument("--capacity", action="store_true")
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.write and options.capacity:
+        parser.error("--write writes tables of times, not capacities")
     loads, policies = options.loads.split(","), options.policies.split(",")
     unknown = set(loads) - set(WORKLOADS)
     if unknown:
@@ -127,8 +142,12 @@ def main():
         for seed in range(1, options.seeds + 1):
             for policy in policies:
                 runs_of[policy].append(play(load, policy, seed, options))
-        failed += sum(run["failed"] for runs in runs_of.values() for run in runs)
-        print(table(load, runs_of) + "\n", flush=True)
+        failed_here = sum(run["failed"] for runs in runs_of.values() for run in runs)
+        failed += failed_here
+        made = f"{table(load, runs_of)}\n\n{measured(options)}"
+        print(made + "\n", flush=True)
+        if options.write and not failed_here:
+            page_tables.write(PAGE, "loads", load, made)
     if failed:
         print(f"{failed} answers failed", file=sys.stderr)
     return 1 if failed else 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the simulation tables of router/route/simulation.md and README.md.
+"""Makes the simulation tables of tests/results/simulations.md and README.md.
 
     tests/simulations.py [--traces conversation,weka] [--policies cache-aware,llm-d] [--seed 1]    prints tables
     tests/simulations.py --write [--traces conversation,weka]    writes them into the pages
@@ -7,7 +7,7 @@
     tests/simulations.py --capacities [--cells NAMES] [--seed 1] [--write]    the highest load that each policy serves well
     tests/simulations.py --several-routers [--seeds 8] [--write]    the default with 1 to 16 routers
 
-router/route/simulation.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache, and the paired
+tests/results/simulations.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache, and the paired
 differences; README.md has a few policies and loads of the latter. One configuration for all:
 roostctl simulate's defaults, which are roost-worker's, and the costs that --costs names. Needs the release build and the
 traces of ROOST_SHARED (default ../shared). Exits with 1 if a request was refused.
@@ -84,7 +84,7 @@ PAIRED_WORKERS = 8
 ROUTER_COUNTS = (1, 2, 4, 16)
 # Student's t for 95 %, by the number of pairs.
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 12: 2.201, 16: 2.131}
-PAGE = ROOT / "router/route/simulation.md"
+PAGE = ROOT / "tests/results/simulations.md"
 FIRST_PAGE = ROOT / "README.md"
 PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired default"), (PAGE, "paired free-decode"), (PAGE, "capacity"), (PAGE, "routers"), (FIRST_PAGE, "summary")]
 OWN_POLICY = "cache-aware"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Keeps what leases have measured, and writes it into kernels/README.md.
+"""Keeps what leases have measured, and writes the page tests/results/gpu.md.
 
     gpu_results.py keep OUT …     merges the results of leases of one device into figures/<date>-<device>.json beside this file;
                                   figures and stages of later ones replace earlier ones
-    gpu_results.py write          the table of the newest file of each device, between its two marks in kernels/README.md
-    gpu_results.py check          exits with 1 if the page has another table
+    gpu_results.py write          the page, whole: the table of the newest file of each device
+    gpu_results.py check          exits with 1 if the page says something else
 """
 
 import json
@@ -16,8 +16,25 @@ import gpu_figures
 
 HERE = pathlib.Path(__file__).resolve().parent
 KEPT = HERE / "figures"
-PAGE = HERE.parents[1] / "kernels" / "README.md"
-BEGIN, END = "<!-- gpu_results.py writes what follows -->\n", "<!-- end of what gpu_results.py writes -->\n"
+PAGE = HERE.parent / "results" / "gpu.md"
+HEAD = """Written whole by `tests/bench/gpu_results.py write`.
+
+# Measured on a CUDA device
+
+[The page of the kernels](../../kernels/README.md#measured-on-a-device) says how.
+
+A target is a share of the best possible value on the device at hand (`tests/bench/gpu_bounds.py`): bytes at the speed of
+a plain copy or operations at that of a large product, whichever takes longer, both measured in the same run.
+
+"""
+FOOT = """
+`gpu_copy_bandwidth` counts bytes read and written. `gpu_decode_attention_NxC`: N requests behind C tokens, 64 query heads
+on 8 KV heads of 128, bytes of K and V. `gpu_prefill_attention`: 8,192 tokens, half of the square. `shared_prefix`: 64
+decodes behind 8,192 tokens that all share, against 64 prefixes. `serve_256`: 256 requests that come at once, prompts and
+outputs of 100 to 1,024 tokens. `host_step`: the host's part of a step of 256 decodes, which runs while the device
+computes. `inter_token`: one request behind 512 tokens. `ttft_hit_over_cold`: a prompt of 8,192 tokens, cached over new.
+`start`: from the start of the process to the first token at a client, weights in the page cache. Weights are random.
+"""
 
 
 def short_name(device):
@@ -98,11 +115,8 @@ def table(path):
     return "\n".join(lines + [row(name, figure) for name, figure in ours.items()]) + "\n"
 
 
-def page_with_tables():
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + BEGIN + "\n" + "\n".join(table(path) for path in newest()) + "\n" + END + after
+def page():
+    return HEAD + "\n".join(map(table, newest())) + FOOT
 
 
 def main():
@@ -110,10 +124,10 @@ def main():
     if verb == ["keep"] and folders:
         keep(folders)
     elif verb == ["write"] and not folders:
-        PAGE.write_text(page_with_tables(), encoding="utf-8")
+        PAGE.write_text(page(), encoding="utf-8")
     elif verb == ["check"] and not folders:
-        if PAGE.read_text(encoding="utf-8") != page_with_tables():
-            sys.exit("gpu_results.py: kernels/README.md has another table; gpu_results.py write makes it")
+        if PAGE.read_text(encoding="utf-8") != page():
+            sys.exit("gpu_results.py: tests/results/gpu.md says something else; gpu_results.py write makes it")
     else:
         sys.exit(__doc__)
 

@@ -2,6 +2,7 @@
 files. Run by ctest, or by hand: python3 tests/tidy/pages_test.py
 """
 
+import argparse
 import json
 import pathlib
 import re
@@ -15,6 +16,7 @@ import ablations  # noqa: E402
 import dynamo_replay  # noqa: E402
 import evictions  # noqa: E402
 import figures  # noqa: E402
+import loads  # noqa: E402
 import page_tables  # noqa: E402
 import simulations  # noqa: E402
 
@@ -310,9 +312,18 @@ class WrittenTablesTest(unittest.TestCase):
     """Scripts that measure write their tables into the pages, each between its own two markers."""
 
     def test_every_script_finds_its_places(self):
-        for script in (ablations, dynamo_replay, evictions, simulations):
+        for script in (ablations, dynamo_replay, evictions, loads, simulations):
             for page, place in script.PLACES:
                 self.assertIn("| new |", page_tables.replaced(page.read_text(), script.__name__, place, "| new |"))
+
+    def test_a_page_of_results_begins_with_the_command_that_writes_it(self):
+        pages = git_files("tests/results/*.md")
+        self.assertGreater(len(pages), 5)
+        for page in pages:
+            first = page.read_text().splitlines()[0]
+            script = re.match(r"Written (?:whole )?by `(tests/[\w/]+\.py)\b.*`", first)
+            self.assertTrue(script, f"{page.name}: {first}")
+            self.assertIn(f"tests/results/{page.name}", (ROOT / script.group(1)).read_text(), page.name)
 
     def test_a_table_replaces_what_stood_at_its_place_and_nothing_else(self):
         begin, end = page_tables.markers("evictions", "hits")
@@ -366,6 +377,11 @@ class WrittenTablesTest(unittest.TestCase):
         self.assertEqual(lines[3], "| ×6 | ours `round-robin` | 2.1 | 10 | 8 | 19 | 90 | 25.0 |")
         differences = dynamo_replay.differences(other, row)
         self.assertEqual([round(100 * value, 3) for value in differences], [5, 0, -5])
+
+    def test_a_table_of_real_daemons_says_what_it_was_measured_with(self):
+        options = argparse.Namespace(seeds=8, rate=12.0, seconds=6.0, scale=0.2, workers=2, kv_blocks=4096, model="a/demo-model")
+        said = "Seeds 1 to 8, 12 requests/s for 6 s, lengths times 0.2, 2 workers of 4,096 blocks, model demo-model, commit "
+        self.assertEqual(loads.measured(options), f"{said}{page_tables.commit()}.")
 
     def test_an_eviction_table_has_a_row_per_load_and_pool(self):
         line = "figure eviction_agents_48_500k_{} {} %"
