@@ -84,6 +84,11 @@ Result<void> CheckSetup(const WorkerSetup& setup) {
     return InvalidArgument("tokenizer.json", "has {} bytes with the chat template, at most {} are allowed", size,
                            wire::WireLimits::kMaxTokenizerBytes);
   }
+  for (const auto& [field, token] : {std::pair("bos_token", &bundle.bos_token), {"eos_token", &bundle.eos_token}}) {
+    if (token->size() <= wire::WireLimits::kMaxTextBytes) continue;
+    return InvalidArgument(field, "has {} bytes, at most {} are allowed", token->size(),
+                           wire::WireLimits::kMaxTextBytes);
+  }
   if (setup.routers.empty()) return InvalidArgument("router", "at least one address is needed");
   return {};
 }

@@ -332,6 +332,7 @@ TEST_F(WorkerTest, BadSetupsAreErrorsThatNameTheField) {
   };
   expect_error("worker-id", [](WorkerSetup& setup) { setup.hello.worker_id = std::string(300, 'w'); });
   expect_error("served-model-name", [](WorkerSetup& setup) { setup.hello.model = ""; });
+  expect_error("eos_token", [](WorkerSetup& setup) { setup.tokenizer.eos_token = std::string(5'000, 'e'); });
   expect_error("router", [](WorkerSetup& setup) { setup.routers = {"localhost"}; });
   expect_error("router", [](WorkerSetup& setup) { setup.routers.clear(); });
   expect_error("metrics-address", [](WorkerSetup& setup) { setup.listener.address = "here"; });
