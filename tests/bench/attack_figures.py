@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The harm of hostile clients to another client: the 99th percentile of its answers while each attack runs, over the
 same without, in turns. Where an attack is ordinary traffic with a weapon in it (answers that are not read, hints that
-would fill the caches), the turns without it have the same traffic without the weapon: computing is what each client
-with a key may ask for, within its key's limits.
+would fill the caches), a third kind of turn has the same traffic without the weapon: how much of the harm is that of
+any client with a key that asks for as much.
 
     ROOST_BIN=FOLDER attack_figures.py [--seconds S] [--turns N] [--rate R] [--list | NAME …]
 
@@ -10,7 +10,7 @@ Starts a real router with API keys and a worker with the demo model. A client wi
 fixed times, whether or not the earlier ones were answered (open loop), so that a router that stands still shows in all
 of them. The attacker is a process of its own with the least priority (nice 19): its own computing takes no processor
 from the client, the daemons' work for it does. `none` is the control: two quiet halves. Prints
-`figure attack_<name>_p99_ratio <value> x`, and on standard error the measurements and the answers to the attacker.
+`figure attack_<name>_p99_ratio <value> x`, `figure attack_<name>_over_unarmed_ratio <value> x`, and on standard error the measurements and the answers to the attacker.
 """
 
 import argparse
@@ -153,14 +153,14 @@ def bodies_without_key(target):
             streams.popleft().close()
 
 
-def idle_connections(target):
-    """64 idle connections at each of the admin and the metrics address; one that is closed is opened again."""
+def idle_connections(target, count):
+    """`count` idle connections at each of the admin and the metrics address; one that is closed is opened again."""
     streams = {}
     ready = select.poll()
     while True:
         for url in (target.admin, target.metrics):
             address = urllib.parse.urlparse(url)
-            while sum(1 for _, of in streams.values() if of == url) < 64:
+            while sum(1 for _, of in streams.values() if of == url) < count:
                 stream = socket.create_connection((address.hostname, address.port), timeout=3)
                 streams[stream.fileno()] = (stream, url)
                 ready.register(stream, select.POLLIN | select.POLLHUP)
@@ -245,7 +245,8 @@ class Attack:
 ATTACKS = {
     "none": Attack(),
     "bodies_without_key": Attack(bodies_without_key),
-    "idle_connections": Attack(idle_connections),
+    "idle_connections": Attack(functools.partial(idle_connections, count=64)),
+    "reopened_connections": Attack(functools.partial(idle_connections, count=128)),  # over the limit
     "schemas": Attack(schemas),
     "empty_grammars": Attack(empty_grammars),
     "many_blocks": Attack(many_blocks),
@@ -307,20 +308,25 @@ def measure(name, options):
         client.statuses.clear()
         target = Target(router, mallory)
         attacker, unarmed = Neighbour(ATTACKS[name].run, target), Neighbour(ATTACKS[name].unarmed, target)
-        times = {"without": [], "attacked": []}
+        neighbours = {"quiet": Neighbour(None, target), "attacked": attacker}
+        if unarmed.acts:
+            neighbours["unarmed"] = unarmed
+        times = {kind: [] for kind in neighbours}
         for turn in range(options.turns):
-            for kind, neighbour in (("without", unarmed), ("attacked", attacker)):
+            for kind, neighbour in neighbours.items():
                 with neighbour:
                     times[kind] += client.run(options.rate, options.seconds)
                 threading.Event().wait(0.5)  # meanwhile the neighbour's last requests end
         if router.process.poll() is not None or worker.process.poll() is not None:
             sys.exit(f"{name}: a daemon ended")
     p99 = {kind: percentile(took, 0.99) for kind, took in times.items()}
-    print(f"{name}: p99 {1e3 * p99['without']:.1f} ms without, {1e3 * p99['attacked']:.1f} ms attacked; median "
-          f"{1e3 * percentile(times['without'], 0.5):.1f} and {1e3 * percentile(times['attacked'], 0.5):.1f}; client "
-          f"{dict(client.statuses)}; attacker {dict(attacker.outcomes)}, "
+    told = "; ".join(f"{kind} p99 {1e3 * p99[kind]:.1f} ms, median {1e3 * percentile(took, 0.5):.1f}"
+                     for kind, took in times.items())
+    print(f"{name}: {told}; client {dict(client.statuses)}; attacker {dict(attacker.outcomes)}, "
           f"unarmed {dict(unarmed.outcomes)}", file=sys.stderr)
-    print(f"figure attack_{name}_p99_ratio {p99['attacked'] / p99['without']:.2f} x", flush=True)
+    print(f"figure attack_{name}_p99_ratio {p99['attacked'] / p99['quiet']:.2f} x", flush=True)
+    if unarmed.acts:
+        print(f"figure attack_{name}_over_unarmed_ratio {p99['attacked'] / p99['unarmed']:.2f} x", flush=True)
     if set(client.statuses) != {200}:
         sys.exit(f"{name}: the client got other answers than 200")
 
