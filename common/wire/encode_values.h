@@ -22,6 +22,7 @@ namespace roost::wire {
   ROOST_CHECK(text.size() <= most, "{}: {} bytes, limit {}", field, text.size(), most);
   return {text.c_str(), text.size()};
 }
+
 // Errors may quote long input. Only the front of a long text is sent, always as UTF-8.
 [[nodiscard]] std::string BoundedText(const std::string& text);
 
