@@ -12,11 +12,14 @@ on the same seeds, in per cent with 95 % intervals. --capacity searches the high
 one seed. --write puts each load's table into tests/results/real_daemons.md, unless an answer failed. Exits with 1 then.
 """
 import argparse
+import concurrent.futures
 import json
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -26,9 +29,13 @@ import page_tables  # noqa: E402
 import simulations  # noqa: E402
 from cluster import BIN, DEMO_MODEL, Cluster  # noqa: E402
 
-WORKLOADS = {name: name for name in ("system-prompt", "zipf-systems", "agents", "reasoning")} | {"restart": "system-prompt"}
+WORKLOADS = {name: name for name in ("system-prompt", "zipf-systems", "agents", "documents", "reasoning")}
+WORKLOADS |= {"restart": "system-prompt"}
+CONVERSATION = "conversation"
+TRACE = pathlib.Path(os.environ.get("ROOST_SHARED", page_tables.ROOT.parent / "shared")) / "traces/mooncake_conv_first20min.jsonl"
+LOADS = (*WORKLOADS, CONVERSATION)
 PAGE = page_tables.ROOT / "tests/results/real_daemons.md"
-PLACES = [(PAGE, load) for load in WORKLOADS]
+PLACES = [(PAGE, load) for load in LOADS]
 POLICIES = "cache-aware,least-requests,lmetric,dynamo,sglang,llm-d,round-robin"
 HEADS = ("TTFT mean, ms", "p99", "ITL mean, ms", "p99", "answer mean, s", "p99", "goodput, /s", "tokens/s", "hits, %")
 
@@ -43,7 +50,8 @@ def row_of(run):
 
 
 def start_worker(cluster, name, options):
-    return cluster.start_worker(name, "--kv-blocks", str(options.kv_blocks), model=options.model)
+    costs = ["--costs", options.costs] if options.costs else []
+    return cluster.start_worker(name, "--kv-blocks", str(options.kv_blocks), *costs, model=options.model)
 
 
 def restart(cluster, workers, options):
@@ -52,18 +60,39 @@ def restart(cluster, workers, options):
     start_worker(cluster, "worker-a", options)
 
 
+def window(seed, options, folder):
+    """The trace's part for a seed, as a file of its own, and its speed at --rate."""
+    lines = TRACE.read_text().splitlines()
+    count = round(options.rate * options.seconds)
+    first = (seed - 1) * count
+    if first + count > len(lines):
+        raise SystemExit(f"{TRACE} has {len(lines)} requests: too few for seed {seed} with {count} of them")
+    lines = lines[first : first + count]
+    path = pathlib.Path(folder) / "window.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    span = (json.loads(lines[-1])["timestamp"] - json.loads(lines[0])["timestamp"]) / 1e3
+    return ["--trace", path, "--speed", str(span / options.seconds)]
+
+
+def offered(load, seed, options, folder):
+    """The flags of roostctl bench that say what comes when."""
+    if load == CONVERSATION:
+        return window(seed, options, folder)
+    return ["--workload", WORKLOADS[load], "--rate", str(options.rate), "--seconds", str(options.seconds), "--scale",
+            str(options.scale), "--warm-up", "4"]  # fmt: skip
+
+
 def play(load, policy, seed, options):
     """The run of roostctl bench, as its JSON has it."""
-    with Cluster() as cluster:
+    with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
         router = cluster.start_router("--policy", policy)
         names = [f"worker-{chr(ord('a') + i)}" for i in range(options.workers)]
         workers = [start_worker(cluster, name, options) for name in names]
         router.wait_for_workers(len(workers))
         command = [
-            BIN / "roostctl", "bench", "--router", router.url, "--workload", WORKLOADS[load], "--ignore-eos", "--json", "-",
-            "--rate", str(options.rate), "--seconds", str(options.seconds), "--scale", str(options.scale),
-            "--slo-ttft-ms", str(options.slo_ttft_ms), "--slo-itl-ms", str(options.slo_itl_ms), "--seed", str(seed),
-            "--warm-up", "4", *(["--capacity"] if options.capacity else []),
+            BIN / "roostctl", "bench", "--router", router.url, *offered(load, seed, options, folder), "--ignore-eos",
+            "--json", "-", "--slo-ttft-ms", str(options.slo_ttft_ms), "--slo-itl-ms", str(options.slo_itl_ms),
+            "--seed", str(seed), *(["--capacity"] if options.capacity else []),
         ]  # fmt: skip
         timer = None
         if load == "restart":
@@ -112,15 +141,17 @@ def measured(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--loads", default=",".join(WORKLOADS))
+    parser.add_argument("--loads", default=",".join(LOADS))
     parser.add_argument("--policies", default=POLICIES)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--model", default=DEMO_MODEL, help="a folder, or synthetic:qwen3-0.6b")
+    parser.add_argument("--costs", default="", help="of roostctl simulate: workers that compute nothing, in their time")
     parser.add_argument("--kv-blocks", type=int, default=4096, help="of each worker")
     parser.add_argument("--rate", type=float, default=6)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--scale", type=float, default=0.2)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=1, help="plays side by side; with --costs, whose workers need little")
     parser.add_argument("--slo-ttft-ms", type=float, default=2000)
     parser.add_argument("--slo-itl-ms", type=float, default=50)
     parser.add_argument("--capacity", action="store_true")
@@ -129,19 +160,19 @@ def main():
     if options.write and options.capacity:
         parser.error("--write writes tables of times, not capacities")
     loads, policies = options.loads.split(","), options.policies.split(",")
-    unknown = set(loads) - set(WORKLOADS)
+    unknown = set(loads) - set(LOADS)
     if unknown:
-        parser.error(f"no such load: {', '.join(sorted(unknown))}; there are: {', '.join(WORKLOADS)}")
+        parser.error(f"no such load: {', '.join(sorted(unknown))}; there are: {', '.join(LOADS)}")
     failed = 0
     for load in loads:
         if options.capacity:
             capacities = {policy: play(load, policy, 1, options)["capacity_per_second"] for policy in policies}
             print(load, *(f"{policy} {rate:.3g}/s" for policy, rate in capacities.items()), flush=True)
             continue
-        runs_of = {policy: [] for policy in policies}
-        for seed in range(1, options.seeds + 1):
-            for policy in policies:
-                runs_of[policy].append(play(load, policy, seed, options))
+        plays = [(policy, seed) for seed in range(1, options.seeds + 1) for policy in policies]
+        with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
+            runs = list(pool.map(lambda each: play(load, *each, options), plays))
+        runs_of = {policy: runs[first :: len(policies)] for first, policy in enumerate(policies)}
         failed_here = sum(run["failed"] for runs in runs_of.values() for run in runs)
         failed += failed_here
         made = f"{table(load, runs_of)}\n\n{measured(options)}"

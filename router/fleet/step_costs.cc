@@ -9,8 +9,10 @@ namespace {
 
 // The share of a StepPace's sums that each step keeps.
 constexpr double kKept = 0.98;
-// A worker begins as if so many steps had taken what was expected.
+// A worker begins as if so many steps, and so many seconds of them, had taken what was expected: the first one may be
+// short, and the fit knows little of short steps before it has seen any.
 constexpr double kStepsAsExpected = 2;
+constexpr double kSecondsAsExpected = 0.1;
 constexpr double kLongestSeconds = 3600;
 
 }  // namespace
@@ -45,7 +47,9 @@ double StepCosts::ExpectedSeconds(const StepSample& step) const {
 
 void StepPace::Observe(double seconds, double expected_seconds) {
   if (!std::isfinite(seconds) || seconds <= 0 || expected_seconds <= 0) return;
-  if (expected_seconds_ == 0) seconds_ = expected_seconds_ = kStepsAsExpected * expected_seconds;
+  if (expected_seconds_ == 0) {
+    seconds_ = expected_seconds_ = std::max(kSecondsAsExpected, kStepsAsExpected * expected_seconds);
+  }
   seconds_ = kKept * seconds_ + seconds;
   expected_seconds_ = kKept * expected_seconds_ + expected_seconds;
 }

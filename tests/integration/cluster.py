@@ -250,8 +250,9 @@ class Cluster:
         return router
 
     def start_worker(self, name, *flags, model=DEMO_MODEL):
+        program = "roost-paced-worker" if "--costs" in flags else "roost-worker"
         worker = Daemon(
-            [BIN / "roost-worker", "--model", model, "--worker-id", name, "--router", self.router.link, "--threads", "1"]
+            [BIN / program, "--model", model, "--worker-id", name, "--router", self.router.link, "--threads", "1"]
             + ["--kv-blocks", "1024", "--log-format", "json", *flags]
         )
         self.daemons.append(worker)

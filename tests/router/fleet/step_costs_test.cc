@@ -113,6 +113,13 @@ TEST(StepPaceTest, FollowsQuicklyWhatAWorkerTakesMore) {
   EXPECT_NEAR(pace.slowness(), 1, 0.05);
 }
 
+// The fit has seen long steps only, and takes a short one for far shorter than it is.
+TEST(StepPaceTest, AShortFirstStepDoesNotMakeAWorkerSlow) {
+  StepPace pace;
+  pace.Observe(0.0068, 0.0004);
+  EXPECT_LT(pace.slowness(), 1.1);
+}
+
 TEST(StepPaceTest, IgnoresWhatIsNoStepOrNotExpected) {
   StepPace pace;
   pace.Observe(0.02, 0);
