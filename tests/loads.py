@@ -5,8 +5,10 @@
 
 For each load and seed, one policy after the other: a router and --workers workers of one thread, and roostctl bench
 with a load of --rate requests per second for --seconds. The loads are those of roostctl bench, with their lengths times
---scale, so that the model holds them: system-prompt, zipf-systems, agents, reasoning; and restart, which is
-system-prompt while worker-a restarts in the middle. Prints a table for each load: means over the seeds. Needs the release
+--scale, so that the model holds them: system-prompt, zipf-systems, agents, documents, reasoning; restart, which is
+system-prompt while worker-a restarts in the middle; and conversation, a part of Mooncake's trace of that name (from
+ROOST_SHARED, default ../shared), another part for each seed. With --costs the workers compute nothing and take the time of
+that profile of roostctl simulate (roost-paced-worker), so several plays fit on one machine: --at-once. Prints a table for each load: means over the seeds. Needs the release
 build. With several seeds, the time of an answer and goodput of each policy have their difference to the first policy's
 on the same seeds, in per cent with 95 % intervals. --capacity searches the highest rate of which 99 % are good instead, with
 one seed. --write puts each load's table into tests/results/real_daemons.md, unless an answer failed. Exits with 1 then.
@@ -131,12 +133,13 @@ def table(load, runs_of):
     return "\n".join(lines)
 
 
-def measured(options):
+def measured(load, options):
     """What a table was measured with, and at which commit."""
     seeds = f"Seeds 1 to {options.seeds}" if options.seeds > 1 else "Seed 1"
-    load = f"{options.rate:g} requests/s for {options.seconds:g} s, lengths times {options.scale:g}"
+    load = f"{options.rate:g} requests/s for {options.seconds:g} s" + f", lengths times {options.scale:g}" * (load != CONVERSATION)
     cache = f"{options.workers} workers of {options.kv_blocks:,} blocks"
-    return f"{seeds}, {load}, {cache}, model {pathlib.Path(options.model).name}, commit {page_tables.commit()}."
+    what = f"costs of `{options.costs}`" if options.costs else f"model {pathlib.Path(options.model).name}"
+    return f"{seeds}, {load}, {cache}, {what}, commit {page_tables.commit()}."
 
 
 def main():
@@ -175,7 +178,7 @@ def main():
         runs_of = {policy: runs[first :: len(policies)] for first, policy in enumerate(policies)}
         failed_here = sum(run["failed"] for runs in runs_of.values() for run in runs)
         failed += failed_here
-        made = f"{table(load, runs_of)}\n\n{measured(options)}"
+        made = f"{table(load, runs_of)}\n\n{measured(load, options)}"
         print(made + "\n", flush=True)
         if options.write and not failed_here:
             page_tables.write(PAGE, "loads", load, made)
