@@ -80,6 +80,7 @@ class Orders {
     std::string worker_id;
     WorkerReply reply = {};  // what has come, or was known without asking
     bool is_awaited = true;
+    std::shared_ptr<const ServedModel> model = {};  // see WorkerAnswer
   };
   struct Open {
     std::vector<Part> parts;
