@@ -91,8 +91,7 @@ struct Machine {
 [[nodiscard]] RouterOptions DefaultsFor(const Machine& machine);
 
 // The parts of memory_bytes. What comes in has half of it in four parts, so that a flood of one kind of input keeps no
-// other kind out. 3/16 are nobody's: they are for threads, sockets, tokenizers and allocator slack, which are not
-// counted.
+// other kind out. 3/16 are left for threads, sockets, tokenizers and allocator slack, which are not counted.
 struct MemoryShares {
   std::uint64_t clients = 0;    // 11/32: bodies, prompts and answers
   std::uint64_t workers = 0;    // 1/16, but at least room for the largest frame: messages that are still arriving

@@ -255,7 +255,7 @@ Result<PromptMatch> Orders::Match(const PromptQuery& query, std::span<const Work
 
 Result<void> Orders::CarryOut(const DecisionsQuestion& question, Arrival arrival) {
   const auto* const id = std::get_if<std::string>(&question.which);
-  const DecisionLog& log = requests_.decisions();
+  const DecisionLog& log = requests_.decider().log();
   std::vector<WorkerAnswer> answers;
   for (DecisionRecord& record : id == nullptr ? log.Latest(std::get<std::size_t>(question.which)) : log.Find(*id)) {
     answers.push_back({record.worker_id, std::move(record)});

@@ -25,7 +25,7 @@ namespace roost::router {
 // Whether operators may see the text of prompts.
 enum class PrefixText { kHide, kShow };
 
-// What a verb sees of its call, for the time of its plan.
+// The parts of a call that a verb may use, for the time of its plan.
 struct VerbCall {
   HttpRequest& request;
   std::shared_ptr<const ServedModel>& model;  // set once read_model has found it

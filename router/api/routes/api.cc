@@ -18,7 +18,6 @@
 #include "router/api/operator/models_json.h"
 #include "router/api/operator/verb.h"
 #include "router/api/routes/api_call.h"
-#include "router/api/routes/openapi.h"
 #include "router/api/url.h"
 #include "router/fleet/fleet_snapshot.h"
 

@@ -59,6 +59,9 @@ struct Api::Call {
   return admission == nullptr ? std::string() : admission->key().tenant;
 }
 
+// The API as an OpenAPI 3.1 document (spec.openapis.org), made from the field tables that also parse the requests.
+[[nodiscard]] std::string OpenApiBody(const std::string& version);
+
 [[nodiscard]] inline HttpResponse JsonResponse(std::string body) {
   HttpResponse response;
   response.body = std::move(body);

@@ -15,7 +15,6 @@
 #include "router/api/answers/messages_answer.h"
 #include "router/api/answers/openai_answer.h"
 #include "router/api/answers/read_body.h"
-#include "router/api/answers/responses_answer.h"
 #include "router/api/answers/text_memory.h"
 #include "router/api/requests/chat_request.h"
 #include "router/api/requests/chat_translation.h"
