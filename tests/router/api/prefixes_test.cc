@@ -183,7 +183,9 @@ TEST_F(PrefixesTest, BadQueriesNameTheParameter) {
 
 TEST_F(PrefixesTest, ShowsCutTextWhereItIsAllowed) {
   Api shows(dispatcher_, observer_, clock_, text_,
-            {.version = "1", .prefix_text = PrefixText::kShow, .metrics_text = {}, .unix_seconds_now = {}});
+            {.version = "1", .prefix_text = PrefixText::kShow, .metrics_text = {}, .unix_seconds_now = [] {
+               return std::int64_t{0};
+             }});
   HttpRequest request;
   request.method = "GET";
   request.path = "/admin/v1/prefixes";
