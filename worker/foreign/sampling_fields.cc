@@ -64,7 +64,7 @@ struct SamplingRow {
 
 constexpr SamplingRow kSamplingRows[] = {
     {"max_tokens", [](const SamplingValue& value) { value.json.Number(value.plan.max_tokens); }},
-    // Of this call: a continued request has the earlier ones already.
+    // The rest of the minimum: a continued request has the earlier ones already.
     {"min_tokens", [](const SamplingValue& value) { value.json.Number(MinTokens(value.plan.generate)); },
      [](const wire::Generate& generate) { return MinTokens(generate) > 0; }},
     {"temperature", &WriteReal<&wire::Sampling::temperature>},
