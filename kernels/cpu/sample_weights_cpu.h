@@ -12,12 +12,12 @@
 
 namespace roost::kernels {
 
-// A row of at most kMaxSampledVocab logits, none of them NaN or above `best`, which is finite, and the draw from it:
-// its temperature, above 0, and min_p.
+// A row of at most kMaxSampledVocab logits, none of them NaN or above `best`, which is finite.
 struct WeightedRow {
   std::span<const float> logits;
   float best = 0;
-  const SampleRow& draw;
+  float temperature = 1;  // above 0
+  float min_p = 0;
 };
 
 struct RowExtremes {
