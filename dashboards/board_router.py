@@ -58,7 +58,7 @@ ROUTER = {
             panel("Memory", "Of the index and of the prompt memo.", "bytes",
                   [("index {{instance}}", now("roost_router_index_bytes", "instance")),
                    ("memo {{instance}}", now("roost_router_prompt_memo_bytes", "instance"))]),
-            panel("Events", "Blocks that workers report per second; shed: left out or dropped because --index-memory-bytes is full.",
+            panel("Events", "Blocks that workers report per second; shed: left out or dropped because the index has filled its share of --memory.",
                   BLOCKS_PER_SECOND, [("{{kind}}", rate("roost_router_index_events_total", "kind")),
                                       ("shed", rate("roost_router_index_shed_blocks_total"))]),
         ),
@@ -69,7 +69,7 @@ ROUTER = {
             panel("Known to the prompt memo", "Share of the text that needed no tokenizer.", "percentunit",
                   [("known", ratio(rate("roost_router_prompt_memo_hit_bytes_total"), rate("roost_router_prompt_bytes_total")))],
                   min=0, max=1),
-            panel("Dropped by the prompt memo", "Pieces of prompts that had to make room. Many: raise --tokenization-memo-bytes.", "cps",
+            panel("Dropped by the prompt memo", "Pieces of prompts that had to make room. Many: raise --memory.", "cps",
                   [("{{instance}}", rate("roost_router_prompt_memo_evictions_total", "instance"))]),
         ),
         row(

@@ -105,8 +105,6 @@ Result<HttpServerOptions> OptionsAt(const std::string& address, const Admittance
   http.port = parsed.port;
   http.unix_path = std::move(parsed.unix_path);
   http.body_bytes = options.max_body_bytes;
-  http.header_timeout =
-      std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(options.request_head_timeout_seconds));
   http.idle_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(options.http_idle_seconds));
   return http;
 }
@@ -151,7 +149,7 @@ Result<std::unique_ptr<HttpServer>> Serve(HttpServerOptions options, const std::
                          OptionsAt(options.http_address, {"http-address", "api-keys", options.api_keys}, options));
   plan.api.thread_count = options.http_threads;
   plan.api.max_connections = options.max_connections;
-  const InputShares shares = SharesOf(options.input_memory_bytes);
+  const MemoryShares shares = SharesOf(options.memory_bytes);
   plan.api.input_budget = std::move(client_memory);
   plan.api.head_budget = std::make_shared<ByteBudget>(shares.heads);
   plan.api.cors_origins = options.cors_origins;
@@ -244,7 +242,7 @@ FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::Se
   FleetOptions fleet;
   fleet.link_keys = std::move(link_keys);
   fleet.input_budget = std::move(input_budget);
-  fleet.frame_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).workers);
+  fleet.frame_budget = std::make_shared<ByteBudget>(SharesOf(options.memory_bytes).workers);
   fleet.bind = options.link_address;
   fleet.insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse;
   fleet.policy = options.policy;
@@ -252,7 +250,7 @@ FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::Se
   fleet.core.max_routers = options.max_routers;
   fleet.core.stall_timeout = FromSeconds(options.stall_timeout_seconds);
   fleet.core.requests.max_requests = options.max_in_flight_requests;
-  fleet.core.index_memory_bytes = options.index_memory_bytes;
+  fleet.core.index_memory_bytes = SharesOf(options.memory_bytes).index;
   fleet.core.requests.worker_queue_bound = options.worker_queue_bound;
   fleet.core.requests.max_queue = options.max_queue;
   fleet.core.requests.max_queue_wait = std::chrono::milliseconds(options.max_queue_wait_ms);
@@ -369,7 +367,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   Reloader reloader;  // after what its entries touch
   const HangupReload hangup_reload(termination, [&reloader] { reloader.RequestAll(); });
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry, options.policy);
-  const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).clients);
+  const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.memory_bytes).clients);
   ROOST_ASSIGN_OR_RETURN(const ListenerPlan plan, PlanListeners(options, reloader, input_budget, api_metrics));
   ROOST_ASSIGN_OR_RETURN(const WatchedFiles files, OpenFiles(options, input_budget, reloader));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
@@ -382,7 +380,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
                          Fleet::Start(fleet_options, &ReadTextBundle, *fleet_metrics));
   TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_in_flight_requests});
   ROOST_ASSIGN_OR_RETURN(const trace::SpanOutlet spans, OpenSpans(options, registry));
-  const auto prompt_memo = std::make_shared<PromptMemo>(options.tokenization_memo_bytes);
+  const auto prompt_memo = std::make_shared<PromptMemo>(SharesOf(options.memory_bytes).memo);
   TrafficHistory history(api_metrics, &UnixSeconds);
   ThroughputLog throughput(history, clock);
   Api api(

@@ -16,46 +16,35 @@
 namespace roost::router {
 namespace {
 
-constexpr std::uint64_t kLeastMemoryBytes = 1U << 20U;
+constexpr std::uint64_t kMinMemoryBytes = std::uint64_t{16} << 20U;
 
 }  // namespace
 
 RouterOptions DefaultsFor(const Machine& machine) {
   RouterOptions options;
-  options.input_memory_bytes = std::clamp(machine.memory_bytes / 4, kLeastMemoryBytes, kMaxDefaultInputMemoryBytes);
-  options.index_memory_bytes = std::clamp(machine.memory_bytes / 4, kLeastMemoryBytes, kMaxDefaultIndexMemoryBytes);
-  options.tokenization_memo_bytes = std::min(machine.memory_bytes / 16, kMaxDefaultMemoBytes);
+  options.memory_bytes = std::clamp(machine.memory_bytes / 2, kMinMemoryBytes, kMaxDefaultMemoryBytes);
   // At least two, so that short requests need not wait for a long one. At most four, because workers on the same
   // machine need the processors more.
   options.text_threads = std::clamp(machine.processor_count, 2U, 4U);
   return options;
 }
 
-InputShares SharesOf(std::uint64_t input_memory_bytes) {
-  const std::uint64_t eighth = input_memory_bytes / 8;
-  const std::uint64_t heads = input_memory_bytes / 16;
-  return {.clients = input_memory_bytes - 2 * eighth - heads,
-          .workers = std::max<std::uint64_t>(eighth, wire::WireLimits::kMaxFrameBytes),
-          .operators = eighth,
-          .heads = heads};
+MemoryShares SharesOf(std::uint64_t memory_bytes) {
+  const std::uint64_t part = memory_bytes / 32;
+  return {.clients = 11 * part,
+          .workers = std::max<std::uint64_t>(2 * part, wire::WireLimits::kMaxFrameBytes),
+          .operators = 2 * part,
+          .heads = part,
+          .index = 8 * part,
+          .memo = 2 * part};
 }
 
 Result<void> CheckMemory(const RouterOptions& options, const Machine& machine) {
-  std::uint64_t left = machine.memory_bytes;
-  bool fits = true;
-  for (const std::uint64_t part :
-       {options.index_memory_bytes, options.input_memory_bytes, options.tokenization_memo_bytes}) {
-    fits = fits && part <= left;
-    if (fits) left -= part;
-  }
-  if (fits) return {};
-  return InvalidArgument(
-      "input-memory-bytes",
-      "{} for requests, {} for the index (index-memory-bytes) and {} for the memo (tokenization-memo-bytes) are more "
-      "than the {} that this process may use: the least of its cgroup's limit, its address space's and the machine's "
-      "memory",
-      ByteSizeText(options.input_memory_bytes), ByteSizeText(options.index_memory_bytes),
-      ByteSizeText(options.tokenization_memo_bytes), ByteSizeText(machine.memory_bytes));
+  if (options.memory_bytes <= machine.memory_bytes) return {};
+  return InvalidArgument("memory",
+                         "{} are more than the {} that this process may use: the least of its cgroup's limit, its "
+                         "address space's and the machine's memory",
+                         ByteSizeText(options.memory_bytes), ByteSizeText(machine.memory_bytes));
 }
 
 Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& options, const Clock& clock,
@@ -73,6 +62,17 @@ Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& option
 }
 
 void Declare(RouterOptions& options, ConfigParser& parser) {
+  parser.Section("Memory")
+      .AddBytes("memory", options.memory_bytes,
+                "Memory that the router may fill. Half of it is for requests, from their arrival until they can no "
+                "longer be sent again, and for answers until they are read; a request that does not fit is answered "
+                "429, or 413 if it can never fit. A quarter is for the index of what workers hold, which leaves out "
+                "the deepest blocks when it is full; a sixteenth is for the tokens and hashes of earlier prompts. The "
+                "rest is for what is not counted. Default: half of what the process may use, at most 4 GiB",
+                {kMinMemoryBytes, 1e15})
+      .Renamed("input-memory-bytes", "memory")
+      .Renamed("index-memory-bytes", "memory")
+      .Renamed("tokenization-memo-bytes", "memory");
   parser.Section("Clients")
       .Add("http-address", options.http_address, "Address and port of the HTTP API; port 0 takes a free one")
       .Add("http-threads", options.http_threads, "Threads that serve clients", {1, 256})
@@ -81,23 +81,7 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .AddBytes("max-body-bytes", options.max_body_bytes,
                 "Size of a request's body, in bytes or with a unit such as 8MiB; a larger one is answered 413",
                 {1024, 1e9})
-      .AddBytes(
-          "input-memory-bytes", options.input_memory_bytes,
-          "Memory for requests, from their arrival until they can no longer be sent again, and for answers until they "
-          "are read. An eighth of it is for workers' messages, one for operators, a sixteenth for heads of requests; "
-          "of the rest one key has at most half, where there are several. A request that does not fit is answered 429, "
-          "or 413 if it can never fit. Reading a body takes up to 60 times its size. Default: a quarter of what the "
-          "process may use, at most 2 GiB",
-          {kLeastMemoryBytes, 1e15})
-      .AddBytes(
-          "tokenization-memo-bytes", options.tokenization_memo_bytes,
-          "Memory for the tokens and hashes of earlier prompts, so that the next turn of a conversation costs only the "
-          "work for its new text; 0 turns the memo off. Default: a sixteenth of what the process may use, at most "
-          "256 MiB",
-          {0, 1e15})
       .Add("text-threads", options.text_threads, "Threads that parse, render, tokenize and hash requests", {1, 256})
-      .Add("request-head-timeout-seconds", options.request_head_timeout_seconds,
-           "Time that a client may take to send a request's head", {0.01, 3600})
       .Add("http-idle-seconds", options.http_idle_seconds,
            "Time after which a connection without a request is closed. Behind a load balancer, longer than it keeps "
            "connections: Google's keep theirs for 600",
@@ -156,11 +140,6 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            {0.1, 86'400})
       .Add("max-in-flight-requests", options.max_in_flight_requests,
            "Open requests, at most; another one is answered 429", {1, 1e6});
-  parser.Section("Index").AddBytes(
-      "index-memory-bytes", options.index_memory_bytes,
-      "Memory for the index of what workers hold, for all models together; when it is full, the index leaves out the "
-      "deepest blocks. Default: a quarter of what the process may use, at most 1 GiB",
-      {kLeastMemoryBytes, 1e15});
   parser.Section("Queue")
       .Add("worker-queue-bound", options.worker_queue_bound,
            "Requests that may wait at a worker; new ones wait at the router while every worker has that many", {1, 1e6})

@@ -18,23 +18,18 @@
 
 namespace roost::router {
 
-// Upper bounds of the two defaults; each default is a quarter of the memory that the process may use. The other half is
-// left for threads, sockets, answers, tokenizers and allocator slack, which neither flag bounds.
-inline constexpr std::uint64_t kMaxDefaultInputMemoryBytes = std::uint64_t{2} << 30U;
-inline constexpr std::uint64_t kMaxDefaultIndexMemoryBytes = kDefaultIndexMemoryBytes;
-// The default is a sixteenth of the memory, at most this. It suffices for about 100 MB of text.
-inline constexpr std::uint64_t kMaxDefaultMemoBytes = std::uint64_t{256} << 20U;
+// Upper bound of the default, which is half of the memory that the process may use.
+inline constexpr std::uint64_t kMaxDefaultMemoryBytes = std::uint64_t{4} << 30U;
 
 struct RouterOptions {
+  std::uint64_t memory_bytes = kMaxDefaultMemoryBytes;
+
   // Clients
   std::string http_address = "127.0.0.1:8000";
   std::uint32_t http_threads = HttpServerOptions().thread_count;
   std::size_t max_connections = HttpServerOptions().max_connections;
   std::size_t max_body_bytes = HttpServerOptions().body_bytes;
-  std::uint64_t input_memory_bytes = kMaxDefaultInputMemoryBytes;
-  std::uint64_t tokenization_memo_bytes = kMaxDefaultMemoBytes;
   std::uint32_t text_threads = TextPoolOptions().thread_count;
-  double request_head_timeout_seconds = ToSeconds(HttpServerOptions().header_timeout);
   double http_idle_seconds = ToSeconds(HttpServerOptions().idle_timeout);
   std::vector<std::string> cors_origins;
   std::string tls_cert;  // files; empty: plain HTTP
@@ -59,7 +54,6 @@ struct RouterOptions {
   double request_timeout_seconds = ToSeconds(ApiOptions().request_timeout);
 
   // Queue
-  std::uint64_t index_memory_bytes = kMaxDefaultIndexMemoryBytes;
   std::uint32_t worker_queue_bound = RequestBookOptions().worker_queue_bound;
   std::uint32_t max_queue = RequestBookOptions().max_queue;
   std::uint32_t max_queue_wait_ms = static_cast<std::uint32_t>(1000 * ToSeconds(RequestBookOptions().max_queue_wait));
@@ -96,23 +90,24 @@ struct Machine {
 };
 [[nodiscard]] RouterOptions DefaultsFor(const Machine& machine);
 
-// The parts of input_memory_bytes, so that a flood of one kind of input keeps no other kind out: an eighth for workers'
-// messages, but at least room for the largest frame; an eighth for operators' requests; a sixteenth for the heads of
-// requests, whose senders are not known yet; the rest for clients' bodies, prompts and answers.
-struct InputShares {
-  std::uint64_t clients = 0;
-  std::uint64_t workers = 0;
-  std::uint64_t operators = 0;
-  std::uint64_t heads = 0;
+// The parts of memory_bytes. What comes in has half of it in four parts, so that a flood of one kind of input keeps no
+// other kind out. 3/16 are left for threads, sockets, tokenizers and allocator slack, which are not counted.
+struct MemoryShares {
+  std::uint64_t clients = 0;    // 11/32: bodies, prompts and answers
+  std::uint64_t workers = 0;    // 1/16, but at least room for the largest frame: messages that are still arriving
+  std::uint64_t operators = 0;  // 1/16: bodies and answers
+  std::uint64_t heads = 0;      // 1/32: heads of requests, whose senders are not known yet
+  std::uint64_t index = 0;      // 1/4
+  std::uint64_t memo = 0;       // 1/16; 256 MiB suffice for about 100 MB of prompt text
 };
-[[nodiscard]] InputShares SharesOf(std::uint64_t input_memory_bytes);
+[[nodiscard]] MemoryShares SharesOf(std::uint64_t memory_bytes);
 
 // The keys of the link, from their files; nothing where none are named. `on_refused` is called from any thread, `clock`
 // outlives the keys. The error names the flag, or the file and its line.
 [[nodiscard]] Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& options, const Clock& clock,
                                                                    wire::LinkGuard::OnRefused on_refused);
 
-// An error when index, input and memo together exceed the memory. kInvalidArgument names the flags.
+// An error when memory_bytes exceeds the machine's memory. kInvalidArgument names the flag.
 [[nodiscard]] Result<void> CheckMemory(const RouterOptions& options, const Machine& machine);
 
 // `options` must outlive the parse.

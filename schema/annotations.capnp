@@ -37,7 +37,7 @@ annotation named @0xe15a0e5bd0a1c006 (struct, field) :Text;
 # A name in errors: of a struct, it stands before the names of its fields; of a field, it is the whole name.
 
 annotation check @0xe15a0e5bd0a1c007 (struct, group) :Void;
-# Rules between its fields: the decoder calls Check(reader, value) of common/wire/check.h once all fields are read.
+# Rules between its fields: the decoder calls Check(reader, value) of common/wire/made_codec.h once all fields are read.
 
 annotation enoughIf @0xe15a0e5bd0a1c008 (field) :Text;
 # A function of the message. If it is true once this field is read, the fields declared after it keep their defaults.

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace roost::worker {
 namespace {
@@ -70,47 +71,101 @@ void AddNew(const Counters& counters, std::array<std::uint64_t, kCount> counts,
   AddAll(counters, counts);
 }
 
+// ---- what steps report: a row for each metric ----
+
+struct StepCounter {
+  const metrics::Metric& metric;
+  double (*count)(const StepCounts&);
+};
+template <auto kField>
+double CountOf(const StepCounts& counts) {
+  return static_cast<double>(counts.*kField);
+}
+constexpr StepCounter kStepCounters[] = {
+    {metrics::kWorkerPromptTokens, &CountOf<&StepCounts::prompt_tokens>},
+    {metrics::kWorkerCachedTokens, &CountOf<&StepCounts::cached_prompt_tokens>},
+    {metrics::kWorkerTailCachedTokens, &CountOf<&StepCounts::tail_cached_tokens>},
+    {metrics::kWorkerSavedPrefillSeconds, &CountOf<&StepCounts::saved_prefill_seconds>},
+    {metrics::kWorkerUncachedRequests, &CountOf<&StepCounts::uncached_requests>},
+    {metrics::kWorkerOutputTokens, &CountOf<&StepCounts::output_tokens>},
+    {metrics::kWorkerRefusedPins, &CountOf<&StepCounts::refused_pins>},
+    {metrics::kWorkerRefusedRetentions, &CountOf<&StepCounts::refused_retentions>},
+    {metrics::kWorkerShortenedRetentions, &CountOf<&StepCounts::shortened_retentions>},
+    {metrics::kWorkerDroppedPins, &CountOf<&StepCounts::dropped_pins>},
+    {metrics::kWorkerReturnedSessions, &CountOf<&StepCounts::returned_sessions>},
+    {metrics::kWorkerEvictedBlocks, &CountOf<&StepCounts::evicted_blocks>},
+    {metrics::kWorkerPreemptions, &CountOf<&StepCounts::preemptions>},
+    {metrics::kWorkerVerificationMisses, &CountOf<&StepCounts::verification_misses>},
+    {metrics::kWorkerVerifiedHits, &CountOf<&StepCounts::verified_hits>},
+    {metrics::kWorkerWrongHits, &CountOf<&StepCounts::wrong_hits>},
+};
+
+struct StepGauge {
+  const metrics::Metric& metric;
+  double (*value)(const StepReport&);
+  std::string_view label = {};  // empty: the metric has none
+
+  [[nodiscard]] std::vector<std::string> labels() const {
+    return label.empty() ? std::vector<std::string>() : std::vector{std::string(label)};
+  }
+};
+template <auto kField>
+double LoadOf(const StepReport& report) {
+  return static_cast<double>(report.load.*kField);
+}
+template <auto kField>
+double BlocksOf(const StepReport& report) {
+  return static_cast<double>(report.*kField);
+}
+constexpr StepGauge kStepGauges[] = {
+    {metrics::kWorkerRunning, &LoadOf<&wire::Load::running_requests>},
+    {metrics::kWorkerWaiting, &LoadOf<&wire::Load::waiting_requests>},
+    {metrics::kWorkerBlocks, &BlocksOf<&StepReport::free_blocks>, "free"},
+    {metrics::kWorkerBlocks, &BlocksOf<&StepReport::referenced_blocks>, "referenced"},
+    {metrics::kWorkerBlocks, &BlocksOf<&StepReport::idle_blocks>, "idle"},
+    {metrics::kWorkerPinnedBlocks, &BlocksOf<&StepReport::pinned_blocks>},
+};
+
+struct StepTimes {
+  const metrics::Metric& metric;
+  std::vector<double> StepCounts::*times;
+};
+constexpr StepTimes kStepTimes[] = {
+    {metrics::kWorkerTtft, &StepCounts::ttft_seconds},
+    {metrics::kWorkerInterToken, &StepCounts::inter_token_seconds},
+    {metrics::kWorkerQueueWait, &StepCounts::queue_wait_seconds},
+    {metrics::kWorkerPrefillSeconds, &StepCounts::prefill_seconds},
+    {metrics::kWorkerDecodeSeconds, &StepCounts::decode_seconds},
+};
+
+// The results of `make` for each row.
+template <typename Row, std::size_t kCount, typename Make>
+auto MetricsOf(const Row (&rows)[kCount], Make make) {
+  std::vector<decltype(make(rows[0]))> made;
+  made.reserve(kCount);
+  for (const Row& row : rows) made.push_back(make(row));
+  return made;
+}
+
 }  // namespace
 
 WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
     : registry_(registry),
+      step_counters_(MetricsOf(kStepCounters, [&](const auto& row) { return std::ref(registry.Counter(row.metric)); })),
+      step_gauges_(
+          MetricsOf(kStepGauges, [&](const auto& row) { return std::ref(registry.Gauge(row.metric, row.labels())); })),
+      step_histograms_(
+          MetricsOf(kStepTimes, [&](const auto& row) { return std::ref(registry.Histogram(row.metric)); })),
       finished_requests_{registry.Counter(metrics::kWorkerRequests, {"stop"}),
                          registry.Counter(metrics::kWorkerRequests, {"length"}),
                          registry.Counter(metrics::kWorkerRequests, {"cancelled"}),
                          registry.Counter(metrics::kWorkerRequests, {"error"})},
-      running_(registry.Gauge(metrics::kWorkerRunning)),
-      waiting_(registry.Gauge(metrics::kWorkerWaiting)),
-      prompt_tokens_(registry.Counter(metrics::kWorkerPromptTokens)),
-      cached_tokens_(registry.Counter(metrics::kWorkerCachedTokens)),
-      tail_cached_tokens_(registry.Counter(metrics::kWorkerTailCachedTokens)),
       computed_prompt_tokens_(CountersOf(registry, metrics::kWorkerComputedPromptTokens, kMissReasonNames)),
-      saved_prefill_seconds_(registry.Counter(metrics::kWorkerSavedPrefillSeconds)),
-      uncached_requests_(registry.Counter(metrics::kWorkerUncachedRequests)),
-      output_tokens_(registry.Counter(metrics::kWorkerOutputTokens)),
-      free_blocks_(registry.Gauge(metrics::kWorkerBlocks, {"free"})),
-      referenced_blocks_(registry.Gauge(metrics::kWorkerBlocks, {"referenced"})),
-      idle_blocks_(registry.Gauge(metrics::kWorkerBlocks, {"idle"})),
       kv_usage_(registry.Gauge(metrics::kWorkerKvUsage)),
-      pinned_blocks_(registry.Gauge(metrics::kWorkerPinnedBlocks)),
-      refused_pins_(registry.Counter(metrics::kWorkerRefusedPins)),
-      refused_retentions_(registry.Counter(metrics::kWorkerRefusedRetentions)),
-      shortened_retentions_(registry.Counter(metrics::kWorkerShortenedRetentions)),
-      dropped_pins_(registry.Counter(metrics::kWorkerDroppedPins)),
-      returned_sessions_(registry.Counter(metrics::kWorkerReturnedSessions)),
-      evicted_blocks_(registry.Counter(metrics::kWorkerEvictedBlocks)),
       block_age_(registry.Histogram(metrics::kWorkerBlockAge)),
       block_idle_(registry.Histogram(metrics::kWorkerBlockIdle)),
       block_reuse_gap_(registry.Histogram(metrics::kWorkerBlockReuseGap)),
       estimated_hit_ratios_(HitRatioGauges(registry, std::make_index_sequence<kPoolMultiples.size()>())),
-      preemptions_(registry.Counter(metrics::kWorkerPreemptions)),
-      verification_misses_(registry.Counter(metrics::kWorkerVerificationMisses)),
-      verified_hits_(registry.Counter(metrics::kWorkerVerifiedHits)),
-      wrong_hits_(registry.Counter(metrics::kWorkerWrongHits)),
-      ttft_(registry.Histogram(metrics::kWorkerTtft)),
-      inter_token_(registry.Histogram(metrics::kWorkerInterToken)),
-      queue_wait_(registry.Histogram(metrics::kWorkerQueueWait)),
-      prefill_seconds_(registry.Histogram(metrics::kWorkerPrefillSeconds)),
-      decode_seconds_(registry.Histogram(metrics::kWorkerDecodeSeconds)),
       step_seconds_(registry.Histogram(metrics::kWorkerStepSeconds)),
       gpu_memory_{GpuMemoryOf(0)},
       links_up_(registry.Gauge(metrics::kWorkerLinks, {"up"})),
@@ -143,51 +198,27 @@ void WorkerMetrics::OnGpuMemory(std::span<const kernels::MemoryUse> gpus) {
 }
 
 void WorkerMetrics::OnStep(const StepReport& report) {
-  running_.Set(report.load.running_requests);
-  waiting_.Set(report.load.waiting_requests);
-  CountTokens(report.counts);
+  for (std::size_t i = 0; i < step_counters_.size(); ++i) {
+    if (const double count = kStepCounters[i].count(report.counts); count > 0) step_counters_[i].get().Increment(count);
+  }
+  for (std::size_t i = 0; i < step_gauges_.size(); ++i) step_gauges_[i].get().Set(kStepGauges[i].value(report));
+  for (std::size_t i = 0; i < step_histograms_.size(); ++i) {
+    ObserveAll(step_histograms_[i], report.counts.*kStepTimes[i].times);
+  }
+  AddAll(computed_prompt_tokens_, report.counts.computed_prompt_tokens);
   CountCache(report);
-  Add(preemptions_, report.counts.preemptions);
-  ObserveAll(ttft_, report.counts.ttft_seconds);
-  ObserveAll(inter_token_, report.counts.inter_token_seconds);
-  ObserveAll(queue_wait_, report.counts.queue_wait_seconds);
-  ObserveAll(prefill_seconds_, report.counts.prefill_seconds);
-  ObserveAll(decode_seconds_, report.counts.decode_seconds);
   if (report.device_memory) OnGpuMemory(*report.device_memory);
   // A report without a step has no step time.
   if (report.load.step_seconds > 0) step_seconds_.Observe(report.load.step_seconds);
 }
 
-void WorkerMetrics::CountTokens(const StepCounts& counts) {
-  Add(prompt_tokens_, counts.prompt_tokens);
-  Add(cached_tokens_, counts.cached_prompt_tokens);
-  Add(tail_cached_tokens_, counts.tail_cached_tokens);
-  AddAll(computed_prompt_tokens_, counts.computed_prompt_tokens);
-  saved_prefill_seconds_.Increment(counts.saved_prefill_seconds);
-  Add(output_tokens_, counts.output_tokens);
-}
-
 void WorkerMetrics::CountCache(const StepReport& report) {
-  free_blocks_.Set(report.free_blocks);
-  referenced_blocks_.Set(report.referenced_blocks);
-  idle_blocks_.Set(report.idle_blocks);
   const std::uint32_t pool = report.free_blocks + report.referenced_blocks + report.idle_blocks;
   kv_usage_.Set(pool == 0 ? 0 : static_cast<double>(report.referenced_blocks) / pool);
-  pinned_blocks_.Set(report.pinned_blocks);
-  const StepCounts& counts = report.counts;
-  Add(uncached_requests_, counts.uncached_requests);
-  Add(refused_pins_, counts.refused_pins);
-  Add(refused_retentions_, counts.refused_retentions);
-  Add(shortened_retentions_, counts.shortened_retentions);
-  Add(dropped_pins_, counts.dropped_pins);
-  Add(returned_sessions_, counts.returned_sessions);
-  Add(evicted_blocks_, counts.evicted_blocks);
-  Add(verification_misses_, counts.verification_misses);
-  Add(verified_hits_, counts.verified_hits);
-  Add(wrong_hits_, counts.wrong_hits);
-  ObserveAll(block_age_, counts.residency.age_at_eviction);
-  ObserveAll(block_idle_, counts.residency.idle_before_eviction);
-  ObserveAll(block_reuse_gap_, counts.residency.reuse_gap);
+  const ResidencyCounts& residency = report.counts.residency;
+  ObserveAll(block_age_, residency.age_at_eviction);
+  ObserveAll(block_idle_, residency.idle_before_eviction);
+  ObserveAll(block_reuse_gap_, residency.reuse_gap);
   if (!report.hit_rates) return;
   for (std::size_t i = 0; i < kPoolMultiples.size(); ++i) estimated_hit_ratios_[i].get().Set((*report.hit_rates)[i]);
 }

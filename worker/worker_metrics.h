@@ -41,46 +41,23 @@ class WorkerMetrics final : public LinkObserver {
     prometheus::Gauge& free;
   };
   using GaugeRef = std::reference_wrapper<prometheus::Gauge>;
+  using HistogramRef = std::reference_wrapper<prometheus::Histogram>;
 
   GpuMemory GpuMemoryOf(std::size_t gpu);
-  void CountTokens(const StepCounts& counts);
   void CountCache(const StepReport& report);
 
   metrics::Registry& registry_;
+  // One for each row of the tables of what steps report: StepCounts, StepReport and its load.
+  std::vector<CounterRef> step_counters_;
+  std::vector<GaugeRef> step_gauges_;
+  std::vector<HistogramRef> step_histograms_;
   std::array<CounterRef, 4> finished_requests_;  // by wire::FinishReason
-  prometheus::Gauge& running_;
-  prometheus::Gauge& waiting_;
-  prometheus::Counter& prompt_tokens_;
-  prometheus::Counter& cached_tokens_;
-  prometheus::Counter& tail_cached_tokens_;
   std::array<CounterRef, kMissReasonNames.size()> computed_prompt_tokens_;
-  prometheus::Counter& saved_prefill_seconds_;
-  prometheus::Counter& uncached_requests_;
-  prometheus::Counter& output_tokens_;
-  prometheus::Gauge& free_blocks_;
-  prometheus::Gauge& referenced_blocks_;
-  prometheus::Gauge& idle_blocks_;
   prometheus::Gauge& kv_usage_;
-  prometheus::Gauge& pinned_blocks_;
-  prometheus::Counter& refused_pins_;
-  prometheus::Counter& refused_retentions_;
-  prometheus::Counter& shortened_retentions_;
-  prometheus::Counter& dropped_pins_;
-  prometheus::Counter& returned_sessions_;
-  prometheus::Counter& evicted_blocks_;
   prometheus::Histogram& block_age_;
   prometheus::Histogram& block_idle_;
   prometheus::Histogram& block_reuse_gap_;
   std::array<GaugeRef, kPoolMultiples.size()> estimated_hit_ratios_;
-  prometheus::Counter& preemptions_;
-  prometheus::Counter& verification_misses_;
-  prometheus::Counter& verified_hits_;
-  prometheus::Counter& wrong_hits_;
-  prometheus::Histogram& ttft_;
-  prometheus::Histogram& inter_token_;
-  prometheus::Histogram& queue_wait_;
-  prometheus::Histogram& prefill_seconds_;
-  prometheus::Histogram& decode_seconds_;
   prometheus::Histogram& step_seconds_;
   std::vector<GpuMemory> gpu_memory_;  // of each GPU; the first is always there
   prometheus::Gauge& links_up_;

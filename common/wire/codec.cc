@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "common/base/check.h"
-#include "common/wire/message_bytes.h"
+#include "common/wire/made_codec.h"
 
 namespace roost::wire {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/wire/tcp_socket.h"
+#include "common/wire/gate.h"
 
 #include <fmt/format.h>
 #include <netdb.h>

@@ -1,4 +1,4 @@
-// The commands that give workers an order: cordon, uncordon and drain; evict; pin and unpin.
+// The commands that give workers an order, each in a file of its own: cordon.cc, evict.cc, pin.cc.
 #pragma once
 
 #include <cstdint>

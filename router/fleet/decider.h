@@ -50,7 +50,7 @@ struct Placement {
 
 class Decider {
  public:
-  Decider(const RoutingWishes& wishes, Roster& roster, Policy& policy, FleetMetrics& metrics)
+  Decider(const RoutingWishes& wishes, Roster& roster, Policy& policy, RequestMetrics& metrics)
       : wishes_(wishes), roster_(roster), policy_(policy), metrics_(metrics) {}
 
   // Empty when no worker may take it.
@@ -107,7 +107,7 @@ class Decider {
   const RoutingWishes wishes_;
   Roster& roster_;
   Policy& policy_;
-  FleetMetrics& metrics_;
+  RequestMetrics& metrics_;
   DecisionAuditor auditor_;
   DecisionLog log_;
   AnswerLengths lengths_;

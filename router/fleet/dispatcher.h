@@ -196,9 +196,10 @@ struct CordonOrder {
   Duration patience{};  // with kCordoned: how long the answer may wait for the worker's requests to end
 };
 
-// Asks which prefixes requests of this model find most often.
+// Asks which prefixes requests of these models find most often. A model whose workers have just left is left out,
+// unless it is the only one.
 struct PrefixesQuestion {
-  std::shared_ptr<const ServedModel> model;
+  std::vector<std::shared_ptr<const ServedModel>> models;
   std::uint32_t most = 0;  // prefixes from each worker: 1 to wire::kMaxUsedPrefixes
   wire::PrefixTokens tokens = wire::PrefixTokens::kOmit;
 };

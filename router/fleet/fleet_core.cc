@@ -338,7 +338,7 @@ void FleetCore::PublishGauges() {
     metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, worker.ledger->request_count());
     metrics_.SetMode(worker.hello.model, worker.hello.worker_id, worker.view.mode());
   });
-  requests_.PublishQueues();
+  requests_.waiting().Publish();
   for (const auto& [model, counts] : journal_.Counts()) metrics_.SetWorkers(model, counts);
   metrics_.SetIndex(roster_.IndexesNow());
 }
@@ -388,7 +388,7 @@ FleetSnapshot FleetCore::Snapshot(Instant now) {
   snapshot.router_count = router_count();
   const Result<void> open = CheckOpen();
   snapshot.refusal = open.ok() ? requests_.Refusal() : std::optional(open.error());
-  for (auto& [line, error] : requests_.FullLines()) {
+  for (auto& [line, error] : requests_.waiting().FullLines()) {
     snapshot.full_queues.emplace(std::pair(line.revision, line.adapter), error);
   }
   snapshot.metrics = &metrics_;

@@ -104,10 +104,10 @@ class FleetCore {
   [[nodiscard]] const std::shared_ptr<const ModelDirectory>& models() const { return roster_.revisions().directory(); }
   [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
   [[nodiscard]] FleetStanding Standing(Instant now);
-  [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return requests_.Queues(now); }
+  [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return requests_.waiting().Statuses(now); }
   [[nodiscard]] std::uint32_t router_count();
 
-  [[nodiscard]] const DecisionLog& decisions() const { return requests_.decisions(); }
+  [[nodiscard]] const DecisionLog& decisions() const { return requests_.decider().log(); }
 
   // Ends all requests; from now on Submit returns kUnavailable.
   void Shutdown();
@@ -115,8 +115,8 @@ class FleetCore {
   // The driver must carry them out in this order.
   [[nodiscard]] std::vector<Effect> TakeEffects() { return effects_.Take(); }
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
-  [[nodiscard]] std::size_t waiting_count() const { return requests_.waiting_count(); }
-  [[nodiscard]] std::size_t copy_count() const { return requests_.copy_count(); }
+  [[nodiscard]] std::size_t waiting_count() const { return requests_.waiting().size(); }
+  [[nodiscard]] std::size_t copy_count() const { return requests_.copies().size(); }
   [[nodiscard]] std::size_t pending_count() const { return roster_.pending().size(); }
   [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.revisions().indexed_block_count(); }
 

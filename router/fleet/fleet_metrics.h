@@ -36,11 +36,12 @@ struct IndexUse {
   std::uint64_t shed_blocks_total = 0;  // workers' blocks that were left out because memory was full
 };
 
-// All functions do nothing here; override those of interest. Callers serialise the calls, except OnDecisionSeconds,
-// OnMalformedMessage, OnUnknownMessage and OnPeerRefused, which any thread may call.
-class FleetMetrics {
+// Two interfaces, of requests and of workers. All functions do nothing here; override those of interest. Callers
+// serialise the calls, except OnDecisionSeconds, OnMalformedMessage, OnUnknownMessage and OnPeerRefused, which any
+// thread may call.
+class RequestMetrics {
  public:
-  virtual ~FleetMetrics() = default;
+  virtual ~RequestMetrics() = default;
   virtual void OnDecision(std::string_view /*policy*/, DecisionReason /*reason*/) {}
   virtual void OnDecisionAudit(const std::string& /*model*/, const Decision& /*decision*/,
                                const DecisionAudit& /*audit*/) {}
@@ -55,6 +56,11 @@ class FleetMetrics {
   virtual void OnQueueWait(const std::string& /*model*/, double /*seconds*/) {}
   virtual void OnQueueRefused(const std::string& /*model*/, QueueRefusal /*refusal*/) {}
   virtual void SetQueued(const std::string& /*model*/, std::uint32_t /*requests*/) {}
+};
+
+class WorkerMetrics {
+ public:
+  virtual ~WorkerMetrics() = default;
   virtual void OnWorkerLost(const std::string& /*model*/, LostReason /*reason*/) {}
   virtual void OnResync(ResyncReason /*reason*/) {}
   virtual void OnModeChange(WorkerMode /*to*/, ModeReason /*reason*/) {}
@@ -72,5 +78,7 @@ class FleetMetrics {
   // The worker is gone: removes its time series.
   virtual void ForgetWorker(const std::string& /*model*/, const std::string& /*worker_id*/) {}
 };
+
+class FleetMetrics : public RequestMetrics, public WorkerMetrics {};
 
 }  // namespace roost::router

@@ -114,8 +114,19 @@ Result<void> Orders::FindHolder(PinOrder& order) {
 
 Result<void> Orders::CarryOut(const PrefixesQuestion& question, Arrival arrival) {
   ROOST_RETURN_IF_ERROR(CheckRoom());
-  ROOST_ASSIGN_OR_RETURN(const std::vector<Worker*> workers, Chosen(*question.model, {}, {}, {}));
-  Ask(workers, wire::WantPrefixes{.most = question.most, .tokens = question.tokens}, std::move(arrival));
+  const std::uint64_t id = NextId();
+  const wire::WantPrefixes message{.answer_id = id, .most = question.most, .tokens = question.tokens};
+  Open open{.parts = {}, .deadline = arrival.now + kAnswerPatience, .done = std::move(arrival.done)};
+  for (const std::shared_ptr<const ServedModel>& model : question.models) {
+    for (const Worker* worker : roster_.Serving(*model)) {
+      open.parts.push_back({.worker_id = worker->hello.worker_id,
+                            .is_awaited = worker->hello.features.contains(wire::Feature::kAnswers),
+                            .model = model});
+      effects_.Send(worker->identity, message);
+    }
+  }
+  if (open.parts.empty() && !question.models.empty()) return NobodyServes(*question.models.front());
+  Begin(id, std::move(open));
   return {};
 }
 
@@ -244,7 +255,7 @@ Result<PromptMatch> Orders::Match(const PromptQuery& query, std::span<const Work
 
 Result<void> Orders::CarryOut(const DecisionsQuestion& question, Arrival arrival) {
   const auto* const id = std::get_if<std::string>(&question.which);
-  const DecisionLog& log = requests_.decisions();
+  const DecisionLog& log = requests_.decider().log();
   std::vector<WorkerAnswer> answers;
   for (DecisionRecord& record : id == nullptr ? log.Latest(std::get<std::size_t>(question.which)) : log.Find(*id)) {
     answers.push_back({record.worker_id, std::move(record)});
@@ -401,7 +412,8 @@ Orders::OpenOrders::iterator Orders::EndIfComplete(OpenOrders::iterator order) {
 Orders::OpenOrders::iterator Orders::End(OpenOrders::iterator order) {
   std::vector<WorkerAnswer> answers;
   answers.reserve(order->second.parts.size());
-  for (Part& each : order->second.parts) answers.push_back({std::move(each.worker_id), std::move(each.reply)});
+  for (Part& each : order->second.parts)
+    answers.push_back({std::move(each.worker_id), std::move(each.reply), std::move(each.model)});
   effects_.Push(NotifyAnswers{std::move(order->second.done), std::move(answers)});
   return open_.erase(order);
 }

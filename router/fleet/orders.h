@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -80,6 +81,7 @@ class Orders {
     std::string worker_id;
     WorkerReply reply = {};  // what has come, or was known without asking
     bool is_awaited = true;
+    std::shared_ptr<const ServedModel> model = {};  // see WorkerAnswer
   };
   struct Open {
     std::vector<Part> parts;

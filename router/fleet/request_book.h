@@ -23,6 +23,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -36,13 +37,13 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/ids.h"
 #include "common/base/result.h"
 #include "router/fleet/decider.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
-#include "router/fleet/orphans.h"
 #include "router/fleet/prefix_copies.h"
 #include "router/fleet/roster.h"
 #include "router/fleet/tenant_shares.h"
@@ -53,6 +54,33 @@
 #include "router/route/policy.h"
 
 namespace roost::router {
+
+// Requests that have ended at the router, but for which workers still send tokens. Tokens that were already on their
+// way are normal. If tokens still come after kPatience, the worker never got the Cancel, and the router sends it again.
+//
+// Not thread-safe. Bounded: with more than kMost such requests, all are forgotten, and their Cancel is only sent later.
+class Orphans {
+ public:
+  static constexpr Duration kPatience = std::chrono::seconds(1);
+  static constexpr std::size_t kMost = 4096;
+
+  // Tokens came for an ended request. True if the router should send the worker a Cancel now. It is true again after
+  // each further kPatience.
+  [[nodiscard]] bool OnTokens(RequestId id, Instant now) {
+    if (since_.size() >= kMost) since_.clear();
+    const auto [entry, is_new] = since_.try_emplace(id, now);
+    if (is_new || now - entry->second < kPatience) return false;
+    entry->second = now;
+    return true;
+  }
+  // The worker has ended the request.
+  void OnEnd(RequestId id) { since_.erase(id); }
+
+  [[nodiscard]] std::size_t size() const { return since_.size(); }
+
+ private:
+  std::unordered_map<RequestId, Instant> since_;  // when the first such tokens came, or the last Cancel was sent
+};
 
 struct RequestBookOptions {
   std::uint32_t max_requests = 10'000;  // above it Submit returns kOverloaded
@@ -86,8 +114,6 @@ class RequestBook {
                                          std::span<const WorkerMatch> matches, Instant now);
   // The error with which Submit refuses every request now.
   [[nodiscard]] std::optional<Error> Refusal() const;
-  // See WaitingRoom.
-  [[nodiscard]] std::map<WaitingRoom::Line, Error> FullLines() const { return waiting_.FullLines(); }
   void Cancel(RequestId id);
   // Lets the order's requests go on but leave nothing in a cache any more, wherever they are sent from now on; copies
   // of their prompts end. O(requests).
@@ -109,21 +135,18 @@ class RequestBook {
   // Ends requests that have waited too long (with kUnavailable when no worker serves their model any more) and those
   // whose deadline has passed.
   void Expire(Instant now);
-  void PublishQueues() { waiting_.Publish(); }
 
   // Ends all requests with `error`.
   void EndAll(const Error& error);
 
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
-  [[nodiscard]] const DecisionLog& decisions() const { return decider_.log(); }
   // The queues of the models for which requests wait.
-  [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return waiting_.Statuses(now); }
-  // The number of waiting requests.
-  [[nodiscard]] std::size_t waiting_count() const { return waiting_.size(); }
-  // The number of prefix copies that workers are computing.
-  [[nodiscard]] std::size_t copy_count() const { return copies_.size(); }
+  [[nodiscard]] const WaitingRoom& waiting() const { return waiting_; }
+  [[nodiscard]] WaitingRoom& waiting() { return waiting_; }
   // Shared with operators' orders: see Orders.
+  [[nodiscard]] const Decider& decider() const { return decider_; }
   [[nodiscard]] Decider& decider() { return decider_; }
+  [[nodiscard]] const PrefixCopies& copies() const { return copies_; }
   [[nodiscard]] PrefixCopies& copies() { return copies_; }
 
  private:

@@ -97,7 +97,7 @@ bool Worker::IsStalled(Instant now) const {
   return engine.IsStalled(step > 0 ? std::max(step, present_step_seconds()) : 0, now);
 }
 
-void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics) {
+void TellModeChange(const Worker& worker, ModeTracker::Change change, WorkerMetrics& metrics) {
   metrics.OnModeChange(change.to, change.reason);
   LogWarning("the mode of a worker's cache view changed", {{"worker", worker.hello.worker_id},
                                                            {"mode", std::string(NameOf(change.to))},

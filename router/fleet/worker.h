@@ -15,15 +15,11 @@
 #include "common/wire/messages.h"
 #include "router/fleet/cache_view.h"
 #include "router/fleet/dispatcher.h"
-#include "router/fleet/ejection.h"
-#include "router/fleet/engine_watch.h"
-#include "router/fleet/first_tokens.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
-#include "router/fleet/later_tokens.h"
-#include "router/fleet/link_silence.h"
 #include "router/fleet/step_costs.h"
 #include "router/fleet/told_prefixes.h"
+#include "router/fleet/worker_health.h"
 #include "router/index/pending_prefixes.h"
 #include "router/index/prefix_index.h"
 #include "router/route/busy_share.h"
@@ -103,6 +99,6 @@ struct Worker {
 };
 
 // Counts and logs that the mode of a worker's view has changed.
-void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics);
+void TellModeChange(const Worker& worker, ModeTracker::Change change, WorkerMetrics& metrics);
 
 }  // namespace roost::router

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -68,9 +69,12 @@ struct PromptChoice {
 using WorkerReply = std::variant<std::monostate, wire::PinAnswer, wire::Prefixes, WarmOutcome, wire::EvictAnswer,
                                  ServiceState, NotSupported, PromptHolder, PromptChoice, DecisionRecord>;
 
+struct ServedModel;
+
 struct WorkerAnswer {
   std::string worker_id;
   WorkerReply reply = {};
+  std::shared_ptr<const ServedModel> model = {};  // of a PrefixesQuestion: which of its models the worker serves
 };
 
 // The caches as a request with a prompt would find them.

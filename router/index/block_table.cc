@@ -21,7 +21,7 @@ bool BlockTable::InsertAt(Bucket* home, Key key, Payload payload) {
       if (!IsFree(slot.key().load(std::memory_order_relaxed))) continue;
       CountPassed(home, bucket, 1);
       slot.key().store(key, std::memory_order_release);
-      SetPayload(slot, payload);
+      slot.SetPayload(payload);
       ++size_;
       return true;
     }
@@ -31,7 +31,7 @@ bool BlockTable::InsertAt(Bucket* home, Key key, Payload payload) {
 
 void BlockTable::Erase(Slot slot) {
   Bucket* const home = HomeOf(slot.key().load(std::memory_order_relaxed));
-  SetPayload(slot, 0);
+  slot.SetPayload(0);
   slot.key().store(gate_.now(), std::memory_order_release);
   CountPassed(home, slot.bucket_, static_cast<std::uint32_t>(-1));
   --size_;

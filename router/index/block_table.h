@@ -75,15 +75,16 @@ class BlockTable {
   struct Search {
     Key key = 0;
     Bucket* home = nullptr;
+
+    // Prefetches the first bucket of the search.
+    void Fetch() const { roost::Prefetch(home); }
   };
   [[nodiscard]] Search Locate(Key key) const { return {key, HomeOf(key)}; }
-  // Prefetches the first bucket of the search.
-  static void Fetch(const Search& search) { roost::Prefetch(search.home); }
-  // Locate and Fetch, and a prefetch of the next bucket, which one search in thirty needs. Worth it for callers that
-  // wait for one block at a time.
+  // Locate and Search::Fetch, and a prefetch of the next bucket, which one search in thirty needs. Worth it for callers
+  // that wait for one block at a time.
   [[nodiscard]] Search Begin(Key key) const {
     const Search search = Locate(key);
-    Fetch(search);
+    search.Fetch();
     roost::Prefetch(search.home + 1);
     return search;
   }
@@ -101,6 +102,8 @@ class BlockTable {
 
     [[nodiscard]] explicit operator bool() const { return bucket_ != nullptr; }
     [[nodiscard]] Payload payload() const { return cell().load(std::memory_order_acquire); }
+    // For the writer; 0 empties it, and is for the table alone.
+    void SetPayload(Payload payload) const { cell().store(payload, std::memory_order_release); }
 
    private:
     friend class BlockTable;
@@ -114,8 +117,6 @@ class BlockTable {
   };
   // Empty when the key is not there. A slot is valid until the next Insert, Work or StartGrowth.
   [[nodiscard]] Slot Find(Key key) { return SlotOf({key, HomeOf(key)}); }
-  // `payload` must not be 0.
-  void SetPayload(Slot slot, Payload payload) { slot.cell().store(payload, std::memory_order_release); }
   void Erase(Slot slot);
   // The key must not be there, and the payload must not be 0. False in the rare case that there is no room near the
   // key's home, because long-running readers keep too many freed slots from reuse.
@@ -249,7 +250,7 @@ std::size_t BlockTable::Sweep(std::size_t bucket_count, Update& update) {
       if (after == 0) {
         Erase(slot);
       } else if (after != before) {
-        SetPayload(slot, after);
+        slot.SetPayload(after);
       }
     }
   }

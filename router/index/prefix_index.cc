@@ -14,7 +14,6 @@
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
 #include "router/index/block_table.h"
-#include "router/index/depth_limit.h"
 #include "router/index/epoch_gate.h"
 #include "router/index/holder_sets.h"
 #include "router/index/holders.h"
@@ -239,7 +238,7 @@ bool PrefixIndex::Core::StoreBlock(Lane lane, BlockTable::Key key, DepthClass de
     ShedDeepest();
     return false;
   }
-  table_.SetPayload(slot, Entry(*holders, entry.depth()).payload());
+  slot.SetPayload(Entry(*holders, entry.depth()).payload());
   lanes_.AddBlock(lane);
   return true;
 }
@@ -269,7 +268,7 @@ void PrefixIndex::Core::RemoveBlock(Lane lane, BlockTable::Key key) {
     return table_.Erase(slot);
   }
   lanes_.DropBlock(lane);
-  if (!rest->empty()) return table_.SetPayload(slot, Entry(*rest, entry.depth()).payload());
+  if (!rest->empty()) return slot.SetPayload(Entry(*rest, entry.depth()).payload());
   table_.Erase(slot);
   depth_limit_.Drop(entry.depth());
 }
@@ -427,7 +426,7 @@ void PrefixIndex::Match(std::span<const BlockHash> hashes, MatchBuffer& buffer) 
     std::span<const BlockHash> hashes;
 
     [[nodiscard]] BlockTable::Search Locate(std::uint32_t position) const { return core.Locate(hashes[position]); }
-    static void Fetch(const BlockTable::Search& search) { BlockTable::Fetch(search); }
+    static void Fetch(const BlockTable::Search& search) { search.Fetch(); }
     [[nodiscard]] Holders Finish(const BlockTable::Search& search) const { return core.Finish(search); }
     void Expect(Holders holders) const { core.sets().Prefetch(holders); }
   };

@@ -216,8 +216,7 @@ std::string WriteDecoder(const Model& model) {
     }
   }
   return Head("Reads and checks messages out of Cap'n Proto's readers. Errors name the field.") +
-         "#include <optional>\n#include <utility>\n#include <variant>\n\n#include \"common/wire/check.h\"\n"
-         "#include \"common/wire/decode_values.h\"\n#include \"common/wire/message_bytes.h\"\n\n" +
+         "#include <optional>\n#include <utility>\n#include <variant>\n\n#include \"common/wire/made_codec.h\"\n\n" +
          fmt::format("namespace {0} {{\nnamespace {{\n\n{1}}}  // namespace\n\n{2}}}  // namespace {0}\n",
                      model.values_namespace, inner, outer);
 }

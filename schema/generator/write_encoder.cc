@@ -148,8 +148,7 @@ std::string WriteEncoder(const Model& model) {
     }
   }
   return Head("Writes messages into Cap'n Proto's builders.") +
-         "#include <utility>\n#include <variant>\n\n#include \"common/wire/encode_values.h\"\n"
-         "#include \"common/wire/message_bytes.h\"\n\n" +
+         "#include <utility>\n#include <variant>\n\n#include \"common/wire/made_codec.h\"\n\n" +
          fmt::format("namespace {0} {{\nnamespace {{\n\n{1}\n}}  // namespace\n\n{2}}}  // namespace {0}\n",
                      model.values_namespace, inner, outer);
 }

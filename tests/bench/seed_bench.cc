@@ -52,7 +52,7 @@ OfflineModel LoadDemoModel() {
 std::vector<OfflineRequest> MakeRequests(const OfflineModel& model, Size size) {
   router::SamplingFields fields;
   fields.max_output_tokens = kOutputTokens;
-  fields.temperature = 0.0F;
+  fields.given.emplace_back([](wire::Sampling& sampling) { sampling.temperature = 0; });
   fields.generate.ignore_eos = true;
   const std::uint32_t vocab_size = model.setup.own.model->shape().vocab_size;
   std::vector<OfflineRequest> requests(size.request_count);

@@ -20,11 +20,13 @@ namespace {
 
 void CheckSampling(const SamplingFields& fields) {
   ROOST_CHECK(fields.max_output_tokens.value_or(1) >= 1);
-  ROOST_CHECK(fields.temperature.value_or(0) >= 0 && fields.temperature.value_or(0) <= 2);
-  ROOST_CHECK(fields.top_p.value_or(1) > 0 && fields.top_p.value_or(1) <= 1);
-  ROOST_CHECK(fields.min_p.value_or(0) >= 0 && fields.min_p.value_or(0) <= 1);
-  const float repetition = fields.repetition_penalty.value_or(1);
-  ROOST_CHECK(repetition >= wire::kMinRepetitionPenalty && repetition <= wire::kMaxRepetitionPenalty);
+  wire::Sampling sampling;
+  ApplySampling({}, fields, 1, sampling);
+  ROOST_CHECK(sampling.temperature >= 0 && sampling.temperature <= 2);
+  ROOST_CHECK(sampling.top_p > 0 && sampling.top_p <= 1);
+  ROOST_CHECK(sampling.min_p >= 0 && sampling.min_p <= 1);
+  ROOST_CHECK(sampling.repetition_penalty >= wire::kMinRepetitionPenalty &&
+              sampling.repetition_penalty <= wire::kMaxRepetitionPenalty);
   ROOST_CHECK(std::abs(fields.generate.sampling.presence_penalty) <= wire::kMaxPenalty);
   ROOST_CHECK(std::abs(fields.generate.sampling.frequency_penalty) <= wire::kMaxPenalty);
   ROOST_CHECK(fields.generate.sampling.logit_bias.size() <= kMaxLogitBiases);

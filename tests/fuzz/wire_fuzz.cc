@@ -1,11 +1,22 @@
 // Any bytes as a frame from either side. Decoding does not crash, and a message that it accepts can be encoded again
-// and reads back equal.
+// and reads back equal, but for what this version cannot send: the refusal of a request with kinds that it does not
+// know.
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <variant>
 
 #include "common/base/check.h"
 #include "common/wire/codec.h"
+
+namespace {
+
+roost::wire::RouterMessage WithoutRefusal(roost::wire::RouterMessage message) {
+  if (auto* const generate = std::get_if<roost::wire::Generate>(&message)) generate->refusal.reset();
+  return message;
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> frame(reinterpret_cast<const std::byte*>(data), size);
@@ -17,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto from_router = roost::wire::DecodeRouterMessage(frame);
   if (from_router.ok() && from_router.value().has_value()) {
     const auto again = roost::wire::DecodeRouterMessage(roost::wire::Encode(*from_router.value()));
-    ROOST_CHECK(again.ok() && again.value() == from_router.value());
+    ROOST_CHECK(again.ok() && again.value() == WithoutRefusal(*from_router.value()));
   }
   return 0;
 }

@@ -76,7 +76,7 @@ class AttacksTest(unittest.TestCase):
         cls.oncall = operators.add("oncall")
         cls.cluster = Cluster()
         cls.router = cls.cluster.start_router("--api-keys", keys.path, "--admin-keys", operators.path,
-                                              "--input-memory-bytes", str(INPUT_MEMORY), "--log-level", "info")
+                                              "--memory", str(2 * INPUT_MEMORY), "--log-level", "info")
         cls.cluster.start_worker("worker-a", "--kv-blocks", "2048")
         wait_until(lambda: cls.ask().status == 200, "that the worker is ready")
 

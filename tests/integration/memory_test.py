@@ -25,8 +25,8 @@ UNFINISHED_FRAMES = 200
 FRAME_BYTES = 50 << 20
 REQUESTS = int(os.environ.get("ROOST_MEMORY_TEST_REQUESTS", "300"))
 PACE = 4  # requests that are sent at a time
-# The short form fills a smaller budget: each request takes about 350 KB of it.
-INPUT_MEMORY_BYTES = (64 << 20) if REQUESTS < 1000 else None
+# The short form fills a smaller budget: each request takes about 350 KB of the clients' share.
+MEMORY_BYTES = (128 << 20) if REQUESTS < 1000 else None
 
 
 DESCRIPTORS = 100
@@ -148,8 +148,8 @@ class MemoryTest(unittest.TestCase):
 
     def test_long_prompts_that_wait(self):
         flags = ["--max-in-flight-requests", "20000", "--max-queue", "20000", "--worker-queue-bound", "2"]
-        if INPUT_MEMORY_BYTES:
-            flags += ["--input-memory-bytes", str(INPUT_MEMORY_BYTES)]
+        if MEMORY_BYTES:
+            flags += ["--memory", str(MEMORY_BYTES)]
         with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
             model = pathlib.Path(folder) / "demo-model"
             shutil.copytree(DEMO_MODEL, model)

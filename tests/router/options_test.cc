@@ -27,44 +27,41 @@ TEST(RouterOptionsTest, FlagsTakeTheDefaultsOfTheParts) {
   EXPECT_EQ(FromSeconds(flags.http_idle_seconds), HttpServerOptions().idle_timeout);
 }
 
-TEST(RouterOptionsTest, MemoryIsAQuarterOfThatOfTheMachineEach) {
+TEST(RouterOptionsTest, MemoryIsHalfOfThatOfTheMachine) {
   const RouterOptions options = DefaultsFor({.memory_bytes = 2 * kGiB, .processor_count = 1});
-  EXPECT_EQ(options.input_memory_bytes, kGiB / 2);
-  EXPECT_EQ(options.index_memory_bytes, kGiB / 2);
-  EXPECT_EQ(options.tokenization_memo_bytes, kGiB / 8);  // a sixteenth of the memory
+  EXPECT_EQ(options.memory_bytes, kGiB);
   EXPECT_EQ(options.text_threads, 2U);
 }
 
 TEST(RouterOptionsTest, MemoryIsBoundedOnLargeMachines) {
   const RouterOptions options = DefaultsFor({.memory_bytes = 1024 * kGiB, .processor_count = 128});
-  EXPECT_EQ(options.input_memory_bytes, 2 * kGiB);
-  EXPECT_EQ(options.index_memory_bytes, kGiB);
-  EXPECT_EQ(options.tokenization_memo_bytes, kGiB / 4);
+  EXPECT_EQ(options.memory_bytes, 4 * kGiB);
   EXPECT_EQ(options.text_threads, 4U);
 }
 
-TEST(RouterOptionsTest, WorkersHaveAPartOfTheInputMemoryThatTakesTheLargestFrame) {
-  EXPECT_EQ(SharesOf(2 * kGiB).clients, 11 * kGiB / 8);
-  EXPECT_EQ(SharesOf(2 * kGiB).operators, kGiB / 4);
-  EXPECT_EQ(SharesOf(2 * kGiB).heads, kGiB / 8);
-  EXPECT_EQ(SharesOf(2 * kGiB).workers, kGiB / 4);
+TEST(RouterOptionsTest, MemoryHasAShareForEachUse) {
+  const MemoryShares shares = SharesOf(4 * kGiB);
+  EXPECT_EQ(shares.clients, 11 * kGiB / 8);
+  EXPECT_EQ(shares.workers, kGiB / 4);
+  EXPECT_EQ(shares.operators, kGiB / 4);
+  EXPECT_EQ(shares.heads, kGiB / 8);
+  EXPECT_EQ(shares.index, kGiB);
+  EXPECT_EQ(shares.memo, kGiB / 4);
+  EXPECT_EQ(shares.index, FleetCoreOptions().index_memory_bytes);  // the default is that of the part
+}
+
+TEST(RouterOptionsTest, WorkersHaveAPartOfTheMemoryThatTakesTheLargestFrame) {
   EXPECT_EQ(SharesOf(kGiB / 16).workers, wire::WireLimits::kMaxFrameBytes);
 }
 
-TEST(RouterOptionsTest, MemoryBeyondTheLimitNamesBothFlags) {
+TEST(RouterOptionsTest, MemoryBeyondTheLimitNamesTheFlag) {
   const Machine machine{.memory_bytes = 2 * kGiB, .processor_count = 2};
   RouterOptions options = DefaultsFor(machine);
   EXPECT_TRUE(CheckMemory(options, machine).ok());
-  options.input_memory_bytes = 2 * kGiB - options.index_memory_bytes - options.tokenization_memo_bytes;
+  options.memory_bytes = 2 * kGiB;
   EXPECT_TRUE(CheckMemory(options, machine).ok());
-  ++options.input_memory_bytes;
-  const Result<void> checked = CheckMemory(options, machine);
-  ASSERT_FALSE(checked.ok());
-  EXPECT_EQ(checked.error().field, "input-memory-bytes");
-  EXPECT_NE(checked.error().message.find("index-memory-bytes"), std::string::npos);
-  EXPECT_NE(checked.error().message.find("tokenization-memo-bytes"), std::string::npos);
-  options.index_memory_bytes = 3 * kGiB;
-  EXPECT_FALSE(CheckMemory(options, machine).ok());
+  ++options.memory_bytes;
+  EXPECT_EQ(CheckMemory(options, machine).error().field, "memory");
 }
 
 TEST(RouterOptionsTest, MessagesSpellSpecialTokensOnlyWithTheirFlag) {

@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "deploy/roostctl/workload/agent_sessions.h"
 #include "deploy/roostctl/workload/generators.h"
-#include "deploy/roostctl/workload/recording.h"
+#include "deploy/roostctl/workload/source.h"
 #include "deploy/roostctl/workload/trace.h"
 
 namespace roost::testing_support {

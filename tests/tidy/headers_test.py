@@ -48,7 +48,7 @@ STD_HEADERS = {
     "future": "future promise",
     "initializer_list": "initializer_list",
     "iosfwd": "istream ostream",
-    "iterator": "back_inserter forward_iterator_tag input_iterator_tag next",
+    "iterator": "back_inserter forward_iterator_tag input_iterator_tag next size",
     "limits": "numeric_limits",
     "list": "list",
     "map": "map multimap",
@@ -74,7 +74,7 @@ STD_HEADERS = {
     "unordered_map": "unordered_map",
     "unordered_set": "unordered_set",
     "utility": "declval exchange forward in_place in_place_index in_place_t integer_sequence make_integer_sequence make_pair move pair swap",
-    "variant": "get get_if holds_alternative monostate variant visit",
+    "variant": "get get_if holds_alternative monostate variant variant_size_v visit",
     "vector": "vector",
 }
 HEADERS_OF_NAME = {}

@@ -49,6 +49,7 @@ PROGRAM_SOURCES = {
     "roostctl": ["deploy/roostctl/**/*.cc"],
 }
 COMMON_FLAGS = {"help", "version", "config", "print-config"}
+MAX_DAEMON_FLAGS = 80  # distinct names of router and worker together, without the common ones
 
 
 def git_files(*patterns):
@@ -250,6 +251,10 @@ class PagesTest(unittest.TestCase):
     def test_an_unknown_flag_is_found(self):
         self.assertEqual(self.problems("`--no-such-flag`"), ["'--no-such-flag': there is no --no-such-flag"])
         self.assertEqual(self.problems("`--kv-memory` `roostctl status --router URL` `kubectl scale --replicas=2`"), [])
+
+    def test_the_daemons_have_few_flags(self):
+        flags = (program_flags()["roost-router"] | program_flags()["roost-worker"]) - COMMON_FLAGS
+        self.assertLessEqual(len(flags), MAX_DAEMON_FLAGS, sorted(flags))
 
     def test_a_flag_of_another_program_is_found(self):
         command = "roost-router --link-address tcp://127.0.0.1:7001 --kv-memory 1"

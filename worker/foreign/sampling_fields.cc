@@ -31,17 +31,6 @@ std::uint32_t MinTokens(const wire::Generate& generate) {
   return generate.min_output_tokens > before ? generate.min_output_tokens - before : 0;
 }
 
-// Does the field say something that an engine would not do anyway?
-bool IsSaid(SamplingField field, const wire::Generate& generate) {
-  switch (field) {
-    case SamplingField::kMinTokens: return MinTokens(generate) > 0;
-    case SamplingField::kLogitBias: return !generate.sampling.logit_bias.empty();
-    case SamplingField::kStopTokens: return !generate.stop_tokens.empty();
-    case SamplingField::kIgnoreEos: return generate.ignore_eos;
-    default: return true;
-  }
-}
-
 void WriteTopK(JsonWriter& json, std::uint32_t top_k, int no_limit) {
   if (top_k == 0) {
     json.Number(no_limit);
@@ -56,38 +45,68 @@ void WriteStopTokens(JsonWriter& json, const wire::Generate& generate) {
   json.EndArray();
 }
 
-void WriteValue(JsonWriter& json, SamplingField field, const CallPlan& plan, int top_k_of_no_limit) {
-  const wire::Sampling& sampling = plan.generate.sampling;
-  switch (field) {
-    case SamplingField::kMaxTokens: json.Number(plan.max_tokens); return;
-    case SamplingField::kMinTokens: json.Number(MinTokens(plan.generate)); return;
-    case SamplingField::kTemperature: WriteFloat(json, sampling.temperature); return;
-    case SamplingField::kTopP: WriteFloat(json, sampling.top_p); return;
-    case SamplingField::kTopK: WriteTopK(json, sampling.top_k, top_k_of_no_limit); return;
-    case SamplingField::kMinP: WriteFloat(json, sampling.min_p); return;
-    case SamplingField::kSeed: json.Number(plan.seed()); return;
-    case SamplingField::kRepetitionPenalty: WriteFloat(json, sampling.repetition_penalty); return;
-    case SamplingField::kPresencePenalty: WriteFloat(json, sampling.presence_penalty); return;
-    case SamplingField::kFrequencyPenalty: WriteFloat(json, sampling.frequency_penalty); return;
-    case SamplingField::kLogitBias: WriteBiases(json, sampling); return;
-    case SamplingField::kStopTokens: WriteStopTokens(json, plan.generate); return;
-    case SamplingField::kIgnoreEos: json.Bool(plan.generate.ignore_eos); return;
+struct SamplingValue {
+  JsonWriter& json;
+  const CallPlan& plan;
+  int top_k_of_no_limit;
+};
+
+template <float wire::Sampling::*kField>
+void WriteReal(const SamplingValue& value) {
+  WriteFloat(value.json, value.plan.generate.sampling.*kField);
+}
+
+struct SamplingRow {
+  std::string_view name;  // in a client's request
+  void (*write)(const SamplingValue& value);
+  bool (*is_said)(const wire::Generate& generate) = [](const wire::Generate&) { return true; };
+};
+
+constexpr SamplingRow kSamplingRows[] = {
+    {"max_tokens", [](const SamplingValue& value) { value.json.Number(value.plan.max_tokens); }},
+    // The rest of the minimum: a continued request has the earlier ones already.
+    {"min_tokens", [](const SamplingValue& value) { value.json.Number(MinTokens(value.plan.generate)); },
+     [](const wire::Generate& generate) { return MinTokens(generate) > 0; }},
+    {"temperature", &WriteReal<&wire::Sampling::temperature>},
+    {"top_p", &WriteReal<&wire::Sampling::top_p>},
+    {"top_k",
+     [](const SamplingValue& value) {
+       WriteTopK(value.json, value.plan.generate.sampling.top_k, value.top_k_of_no_limit);
+     }},
+    {"min_p", &WriteReal<&wire::Sampling::min_p>},
+    {"seed", [](const SamplingValue& value) { value.json.Number(value.plan.seed()); }},
+    {"repetition_penalty", &WriteReal<&wire::Sampling::repetition_penalty>},
+    {"presence_penalty", &WriteReal<&wire::Sampling::presence_penalty>},
+    {"frequency_penalty", &WriteReal<&wire::Sampling::frequency_penalty>},
+    {"logit_bias", [](const SamplingValue& value) { WriteBiases(value.json, value.plan.generate.sampling); },
+     [](const wire::Generate& generate) { return !generate.sampling.logit_bias.empty(); }},
+    {"stop_token_ids", [](const SamplingValue& value) { WriteStopTokens(value.json, value.plan.generate); },
+     [](const wire::Generate& generate) { return !generate.stop_tokens.empty(); }},
+    {"ignore_eos", [](const SamplingValue& value) { value.json.Bool(true); },
+     [](const wire::Generate& generate) { return generate.ignore_eos; }},
+};
+
+std::string_view EngineNameOf(const SamplingFieldNames& names, std::string_view name) {
+  for (const SamplingFieldName& other : names.other_names) {
+    if (other.request_name == name) return other.engine_name;
   }
+  return name;
 }
 
 }  // namespace
 
 void WriteSamplingFields(JsonWriter& json, const CallPlan& plan, const SamplingFieldNames& names) {
-  for (const SamplingFieldName& row : names.rows) {
-    if (!IsSaid(row.field, plan.generate)) continue;
-    json.Key(row.engine_name);
-    WriteValue(json, row.field, plan, names.top_k_of_no_limit);
+  const SamplingValue value{json, plan, names.top_k_of_no_limit};
+  for (const SamplingRow& field : kSamplingRows) {
+    if (!field.is_said(plan.generate)) continue;
+    json.Key(EngineNameOf(names, field.name));
+    field.write(value);
   }
 }
 
-std::string_view RequestNameOf(std::span<const SamplingFieldName> rows, std::string_view engine_name) {
-  for (const SamplingFieldName& row : rows) {
-    if (row.engine_name == engine_name) return row.request_name;
+std::string_view RequestNameOf(const SamplingFieldNames& names, std::string_view engine_name) {
+  for (const SamplingRow& field : kSamplingRows) {
+    if (EngineNameOf(names, field.name) == engine_name) return field.name;
   }
   return {};
 }

@@ -1,9 +1,7 @@
-// The table of sampling fields: what each means in a Generate, and what an engine calls it. Every field whose default
-// an engine may take from elsewhere (the model's generation_config.json) is always written; the others only when they
-// say something.
+// The sampling fields of a Generate as an engine's API has them. Every field whose default an engine may take from
+// elsewhere (the model's generation_config.json) is always written; the others only when they say something.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -12,37 +10,21 @@
 
 namespace roost::worker::foreign {
 
-enum class SamplingField : std::uint8_t {
-  kMaxTokens,
-  kMinTokens,  // of this call: a continued request has the earlier ones already
-  kTemperature,
-  kTopP,
-  kTopK,
-  kMinP,
-  kSeed,
-  kRepetitionPenalty,
-  kPresencePenalty,
-  kFrequencyPenalty,
-  kLogitBias,
-  kStopTokens,
-  kIgnoreEos,
-};
-
+// A field that an engine calls differently from a client's request to Roost.
 struct SamplingFieldName {
-  SamplingField field;
+  std::string_view request_name;
   std::string_view engine_name;
-  std::string_view request_name;  // in a client's request to Roost, for errors
 };
 
 struct SamplingFieldNames {
-  std::span<const SamplingFieldName> rows;
+  std::span<const SamplingFieldName> other_names = {};
   int top_k_of_no_limit = 0;
 };
 
 // Writes keys and values into the object that is open.
 void WriteSamplingFields(JsonWriter& json, const CallPlan& plan, const SamplingFieldNames& names);
 
-// Empty if no row has this name.
-[[nodiscard]] std::string_view RequestNameOf(std::span<const SamplingFieldName> rows, std::string_view engine_name);
+// The client's name for the field, for errors. Empty if it is none of these.
+[[nodiscard]] std::string_view RequestNameOf(const SamplingFieldNames& names, std::string_view engine_name);
 
 }  // namespace roost::worker::foreign

@@ -58,6 +58,15 @@ Result<void> ValidateSampling(const wire::Sampling& sampling, std::uint32_t voca
   return CheckLogitBias(sampling.logit_bias, vocab_size);
 }
 
+kernels::SampleRow DrawOf(const wire::Sampling& sampling, std::uint64_t output_index) {
+  return {.seed = sampling.seed,
+          .output_index = output_index,
+          .temperature = sampling.temperature,
+          .top_k = sampling.top_k,
+          .top_p = sampling.top_p,
+          .min_p = sampling.min_p};
+}
+
 void BanTokens(std::vector<TokenId> tokens, std::uint32_t vocab_size, std::vector<kernels::LogitBias>& biases) {
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());

@@ -22,14 +22,7 @@ namespace roost::worker {
 [[nodiscard]] Result<void> ValidateSampling(const wire::Sampling& sampling, std::uint32_t vocab_size);
 
 // The draw of one token from row 0, without biases and penalties. `sampling` is valid.
-[[nodiscard]] inline kernels::SampleRow DrawOf(const wire::Sampling& sampling, std::uint64_t output_index) {
-  return {.seed = sampling.seed,
-          .output_index = output_index,
-          .temperature = sampling.temperature,
-          .top_k = sampling.top_k,
-          .top_p = sampling.top_p,
-          .min_p = sampling.min_p};
-}
+[[nodiscard]] kernels::SampleRow DrawOf(const wire::Sampling& sampling, std::uint64_t output_index);
 
 // Forbids these tokens: a bias of -inf replaces any bias that they have in `biases`. Tokens beyond the vocabulary are
 // skipped. O(tokens + biases, sorted).

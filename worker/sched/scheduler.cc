@@ -311,4 +311,29 @@ std::uint32_t Scheduler::MatchableBlocks(const Sequence& sequence) const {
   return (sequence.scoring() ? sequence.scored_so_far : sequence.token_count() - 1) / block_tokens_;
 }
 
+void SessionTable::Expect(std::uint64_t session, const Turn& turn) {
+  const std::optional<Instant> end = std::max(turn.retention.prompt.end, turn.retention.decode.end);
+  const auto before = turns_.find(session);
+  if (before != turns_.end()) Forget(before);
+  if (!end || turns_.size() >= kMaxSessions) return;
+  turns_.emplace(session, Expected{turn, ends_.emplace(*end, session)});
+}
+
+std::optional<SessionTable::Turn> SessionTable::TakeBack(std::uint64_t session) {
+  const auto found = turns_.find(session);
+  if (found == turns_.end()) return std::nullopt;
+  const Turn turn = found->second.turn;
+  Forget(found);
+  return turn;
+}
+
+void SessionTable::AdvanceTo(Instant now) {
+  while (!ends_.empty() && ends_.begin()->first <= now) Forget(turns_.find(ends_.begin()->second));
+}
+
+void SessionTable::Forget(std::unordered_map<std::uint64_t, Expected>::iterator session) {
+  ends_.erase(session->second.end);
+  turns_.erase(session);
+}
+
 }  // namespace roost::worker

@@ -48,10 +48,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -61,10 +63,48 @@
 #include "worker/engine_api/miss_reasons.h"
 #include "worker/sched/sequence.h"
 #include "worker/sched/sequence_slots.h"
-#include "worker/sched/session_table.h"
 #include "worker/sched/waiting_queue.h"
 
 namespace roost::worker {
+
+// The conversations whose next turn is expected, with what the cache retains for each until it comes. A turn replaces
+// the previous one, so retention for a session ends when the session comes back, not when its time is over: parts of
+// the conversation that the new prompt does not contain take no more space.
+//
+// At most kMaxSessions are expected; the blocks of further sessions are retained until their time is over.
+//
+// Every operation is O(log sessions).
+class SessionTable {
+ public:
+  static constexpr std::size_t kMaxSessions = 65'536;
+
+  // The last block of a turn in the cache, and its retention.
+  struct Turn {
+    BlockRef last;  // its last block
+    RequestRetention retention;
+  };
+
+  // A turn of the session has ended. A turn without retention is not recorded.
+  void Expect(std::uint64_t session, const Turn& turn);
+
+  // The session is back: returns what its last turn left, if it is still expected.
+  [[nodiscard]] std::optional<Turn> TakeBack(std::uint64_t session);
+
+  // Forgets the sessions whose retention has ended; `now` never goes back.
+  void AdvanceTo(Instant now);
+
+  [[nodiscard]] std::size_t size() const { return turns_.size(); }
+
+ private:
+  struct Expected {
+    Turn turn;
+    std::multimap<Instant, std::uint64_t>::iterator end;
+  };
+  void Forget(std::unordered_map<std::uint64_t, Expected>::iterator session);
+
+  std::unordered_map<std::uint64_t, Expected> turns_;
+  std::multimap<Instant, std::uint64_t> ends_;  // end of retention and session
+};
 
 // The most waiting sequences that a step passes over, because another sequence computes their next block, in search of
 // one that it can admit.

@@ -83,7 +83,7 @@ Result<Value> ClearList(Runtime& runtime, const Value& self, const Arguments& ar
 Result<Value> CopyList(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("copy", {}, 0));
   ROOST_ASSIGN_OR_RETURN(std::vector<Value> items, Items(self, runtime));
-  return runtime.NewList(std::move(items));
+  return runtime.NewSequence(SequenceKind::kList, std::move(items));
 }
 
 Result<std::optional<std::size_t>> PlaceOf(const Value& list, const Value& wanted, Runtime& runtime) {

@@ -192,7 +192,7 @@ Result<Value> Interpreter::Eval(const Name& node) { return Lookup(node.symbol); 
 
 Result<Value> Interpreter::Eval(const ListLiteral& node) {
   ROOST_ASSIGN_OR_RETURN(std::vector<Value> items, EvaluateAll(node.items));
-  return runtime_.NewList(std::move(items));
+  return runtime_.NewSequence(SequenceKind::kList, std::move(items));
 }
 
 Result<Value> Interpreter::Eval(const TupleLiteral& node) {

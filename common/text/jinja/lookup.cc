@@ -175,7 +175,7 @@ Result<std::shared_ptr<Sequence>> AsIterable(const Value& value, Runtime& runtim
     default: return InvalidArgument("", "'{}' object is not iterable", value.TypeName());
   }
   ROOST_RETURN_IF_ERROR(runtime.Spend(items.size()));
-  ROOST_ASSIGN_OR_RETURN(const Value sequence, runtime.NewList(std::move(items)));
+  ROOST_ASSIGN_OR_RETURN(const Value sequence, runtime.NewSequence(SequenceKind::kList, std::move(items)));
   return sequence.SharedSequence();
 }
 

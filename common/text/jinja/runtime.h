@@ -53,7 +53,6 @@ class Runtime {
   Result<void> Spend(std::uint64_t steps);
   // Charges one use of `value`: a step, and more for a long string, because it may be read from end to end.
   Result<void> SpendOn(const Value& value) { return Spend(1 + (value.is(Kind::kString) ? TextSteps(value) : 0)); }
-  [[nodiscard]] static std::uint64_t TextSteps(const Value& text) { return text.AsString().size() / kBytesPerStep; }
   // Charges a use of `value` that is free unless it is a string: then the steps for reading or copying it.
   Result<void> SpendOnCopy(const Value& value) { return Spend(value.is(Kind::kString) ? TextSteps(value) : 0); }
   // Charges work on each character, which takes about ten times longer than reading.
@@ -66,7 +65,6 @@ class Runtime {
   Result<Value> NewString(TracedText text, Markup markup = Markup::kNo);
   // A container that the template may change.
   Result<Value> NewSequence(SequenceKind kind, std::vector<Value> items);
-  Result<Value> NewList(std::vector<Value> items) { return NewSequence(SequenceKind::kList, std::move(items)); }
   Result<Value> NewDict(Dict dict);
   // For memory other than values.
   Result<void> SpendBytes(std::uint64_t bytes);
@@ -80,6 +78,8 @@ class Runtime {
  private:
   static constexpr std::uint64_t kBytesPerStep = 64;  // bytes that a filter or method reads per step
   static constexpr std::uint64_t kBytesPerCharacterStep = 4;
+
+  [[nodiscard]] static std::uint64_t TextSteps(const Value& text) { return text.AsString().size() / kBytesPerStep; }
 
   Limits limits_;
   std::tm now_;

@@ -105,11 +105,11 @@ Result<Value> SortFilter(Runtime& runtime, const Value& input, const Arguments& 
       ROOST_ASSIGN_OR_RETURN(key, Folded(std::move(key), CaseOf(bound, 1), runtime));
       keys.push_back(std::move(key));
     }
-    ROOST_ASSIGN_OR_RETURN(Value key, runtime.NewList(std::move(keys)));
+    ROOST_ASSIGN_OR_RETURN(Value key, runtime.NewSequence(SequenceKind::kList, std::move(keys)));
     keyed.push_back(Sortable{std::move(key), std::move(item)});
   }
   ROOST_RETURN_IF_ERROR(Sort(keyed, OrderOf(bound, 0), runtime));
-  return runtime.NewList(ValuesOf(std::move(keyed)));
+  return runtime.NewSequence(SequenceKind::kList, ValuesOf(std::move(keyed)));
 }
 
 Result<Value> DictSort(Runtime& runtime, const Value& input, const Arguments& arguments) {
@@ -126,7 +126,7 @@ Result<Value> DictSort(Runtime& runtime, const Value& input, const Arguments& ar
     keyed.push_back(Sortable{std::move(key), std::move(pair)});
   }
   ROOST_RETURN_IF_ERROR(Sort(keyed, OrderOf(bound, 2), runtime));
-  return runtime.NewList(ValuesOf(std::move(keyed)));
+  return runtime.NewSequence(SequenceKind::kList, ValuesOf(std::move(keyed)));
 }
 
 bool IsHashable(const Value& value) {
@@ -212,12 +212,12 @@ Result<Value> GroupBy(Runtime& runtime, const Value& input, const Arguments& arg
     }
     ROOST_ASSIGN_OR_RETURN(Value key, Walk(members[0], path, runtime));
     if (key.is(Kind::kUndefined) && bound.HasNotNone(1)) key = bound[1];
-    ROOST_ASSIGN_OR_RETURN(Value list, runtime.NewList(std::move(members)));
+    ROOST_ASSIGN_OR_RETURN(Value list, runtime.NewSequence(SequenceKind::kList, std::move(members)));
     ROOST_ASSIGN_OR_RETURN(Value group, runtime.NewSequence(SequenceKind::kTuple, {std::move(key), std::move(list)}));
     groups.push_back(std::move(group));
     begin = end;
   }
-  return runtime.NewList(std::move(groups));
+  return runtime.NewSequence(SequenceKind::kList, std::move(groups));
 }
 
 Arguments WithoutFirst(const Arguments& arguments, std::size_t count) {

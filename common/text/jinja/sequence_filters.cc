@@ -40,7 +40,7 @@ Result<Value> Last(Runtime& runtime, const Value& input, const Arguments& argume
 Result<Value> ListFilter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("list", {}, 0));
   ROOST_ASSIGN_OR_RETURN(std::vector<Value> items, Items(input, runtime));
-  return runtime.NewList(std::move(items));
+  return runtime.NewSequence(SequenceKind::kList, std::move(items));
 }
 
 Result<Value> Reverse(Runtime& runtime, const Value& input, const Arguments& arguments) {
@@ -108,7 +108,7 @@ Result<Value> Batch(Runtime& runtime, const Value& input, const Arguments& argum
       ROOST_RETURN_IF_ERROR(runtime.SpendBytes((width - row.size()) * sizeof(Value)));
       row.resize(width, bound[1]);
     }
-    ROOST_ASSIGN_OR_RETURN(Value list, runtime.NewList(std::move(row)));
+    ROOST_ASSIGN_OR_RETURN(Value list, runtime.NewSequence(SequenceKind::kList, std::move(row)));
     rows.push_back(std::move(list));
     begin = end;
   }
@@ -131,7 +131,7 @@ Result<Value> SliceFilter(Runtime& runtime, const Value& input, const Arguments&
     std::vector<Value> column(items.begin() + static_cast<std::ptrdiff_t>(begin),
                               items.begin() + static_cast<std::ptrdiff_t>(end));
     if (bound.HasNotNone(1) && i >= longer_count) column.push_back(bound[1]);
-    ROOST_ASSIGN_OR_RETURN(Value list, runtime.NewList(std::move(column)));
+    ROOST_ASSIGN_OR_RETURN(Value list, runtime.NewSequence(SequenceKind::kList, std::move(column)));
     columns.push_back(std::move(list));
     begin = end;
   }

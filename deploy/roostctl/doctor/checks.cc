@@ -54,7 +54,7 @@ constexpr ZeroCounter kRouterZeros[] = {
     {"roost_router_malformed_messages_total", Severity::kWarning, "messages of workers could not be read",
      "something else than a worker may use the port for workers"},
     {"roost_router_index_shed_blocks_total", Severity::kNote, "blocks were left out of the index: its memory is full",
-     "raise --index-memory-bytes"},
+     "raise --memory"},
 };
 constexpr ZeroCounter kWorkerZeros[] = {
     {"roost_worker_wrong_hits_total", Severity::kFailure,

@@ -92,7 +92,13 @@ void ApplyDefaults(const ServedModel& model, const PromptDefaults& defaults, Rea
     const auto room = static_cast<std::uint32_t>(context - line.tokens.size());
     fields.max_output_tokens = std::min(defaults.max_tokens, room);
   }
-  if (!fields.temperature) fields.temperature = defaults.temperature;
+  // Before what the line gives.
+  if (defaults.temperature) {
+    const auto set = [temperature = *defaults.temperature](wire::Sampling& sampling) {
+      sampling.temperature = temperature;
+    };
+    fields.given.insert(fields.given.begin(), set);
+  }
   fields.generate.ignore_eos = fields.generate.ignore_eos || defaults.ignore_eos;
 }
 

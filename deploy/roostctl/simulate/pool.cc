@@ -1,4 +1,4 @@
-#include "deploy/roostctl/simulate/pool.h"
+#include "deploy/roostctl/simulate/simulation.h"
 
 #include <algorithm>
 #include <iterator>

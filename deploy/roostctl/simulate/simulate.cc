@@ -13,8 +13,8 @@
 
 #include "deploy/roostctl/capacity.h"
 #include "deploy/roostctl/simulate/arrivals.h"
-#include "deploy/roostctl/simulate/pool.h"
 #include "deploy/roostctl/simulate/sim_router.h"
+#include "deploy/roostctl/simulate/simulation.h"
 
 namespace roost::roostctl {
 

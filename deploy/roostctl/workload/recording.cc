@@ -1,4 +1,4 @@
-#include "deploy/roostctl/workload/recording.h"
+#include "deploy/roostctl/workload/source.h"
 
 #include <algorithm>
 #include <charconv>

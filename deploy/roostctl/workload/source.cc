@@ -8,10 +8,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
-#include "deploy/roostctl/workload/agent_sessions.h"
 #include "deploy/roostctl/workload/generators.h"
-#include "deploy/roostctl/workload/recording.h"
-#include "deploy/roostctl/workload/text_sessions.h"
 
 namespace roost::workload {
 namespace {

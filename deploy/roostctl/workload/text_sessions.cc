@@ -1,4 +1,4 @@
-#include "deploy/roostctl/workload/text_sessions.h"
+#include "deploy/roostctl/workload/source.h"
 
 #include <algorithm>
 #include <cstring>

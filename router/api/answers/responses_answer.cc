@@ -1,4 +1,4 @@
-#include "router/api/answers/responses_answer.h"
+#include "router/api/answers/openai_answer.h"
 
 #include <fmt/format.h>
 

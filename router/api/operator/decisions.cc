@@ -1,14 +1,27 @@
-#include "router/api/operator/decisions.h"
+// GET /admin/v1/decisions?request_id=ID or ?limit=N: why requests went where they did. {"decisions": [...]}, of one
+// request, or the last ones.
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
 
-#include "common/base/json_writer.h"
-#include "router/api/operator/prefix_json.h"
+#include "router/api/operator/verb.h"
 #include "router/api/url.h"
+#include "router/route/decision_log.h"
 
 namespace roost::router {
 namespace {
+
+struct DecisionsQuery {
+  static constexpr std::size_t kDefaultLimit = 20;
+
+  std::optional<std::string> request_id;  // the decision of this request; if empty:
+  std::size_t limit = kDefaultLimit;      // this many of the last decisions
+};
 
 Result<std::size_t> ParseLimit(const std::string& text) {
   std::size_t limit = 0;
@@ -124,8 +137,7 @@ void WriteRecord(const DecisionRecord& record, Instant now, JsonWriter& json) {
   json.EndArray().EndObject();
 }
 
-}  // namespace
-
+// Parses "request_id=ID" or "limit=N", N from 1 to DecisionLog::kCapacity.
 Result<DecisionsQuery> ParseDecisionsQuery(std::string_view query) {
   DecisionsQuery parsed;
   bool limited = false;
@@ -152,5 +164,26 @@ std::string DecisionsBody(std::span<const DecisionRecord> records, Instant now) 
   json.EndArray().EndObject();
   return json.Take();
 }
+
+Result<OrderPlan> PlanDecisions(VerbCall& call) {
+  ROOST_ASSIGN_OR_RETURN(const DecisionsQuery query, ParseDecisionsQuery(call.request.query));
+  DecisionsQuestion question{.which = query.limit};
+  if (query.request_id) question.which = *query.request_id;
+  const auto body = [&clock = call.clock,
+                     id = query.request_id](std::span<const WorkerAnswer> answers) -> Result<std::string> {
+    if (id && answers.empty()) {
+      return Error{ErrorCode::kNotFound,
+                   fmt::format("no decision about '{}' among the last {}", *id, DecisionLog::kCapacity), "request_id"};
+    }
+    std::vector<DecisionRecord> records;
+    for (const WorkerAnswer& answer : answers) records.push_back(std::get<DecisionRecord>(answer.reply));
+    return DecisionsBody(records, clock.Now());
+  };
+  return OrderPlan{std::move(question), body};
+}
+
+}  // namespace
+
+extern const Verb kDecisionsVerb{"GET", "/admin/v1/decisions", "decisions", &PlanDecisions};
 
 }  // namespace roost::router

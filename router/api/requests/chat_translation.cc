@@ -3,8 +3,11 @@
 #include <array>
 #include <charconv>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "router/api/requests/cache_fields.h"
+#include "router/api/requests/sampling_fields.h"
 
 namespace roost::router {
 namespace {
@@ -69,10 +72,6 @@ constexpr auto kSharedFields = std::to_array<RequestField<ChatWriter>>({
     SameField("grammar"),
     {"guided_whitespace_pattern", "Not supported.", Refused{}},
     {"structural_tag", "Not supported.", Refused{}},
-    SameField("min_p"),
-    SameField("repetition_penalty"),
-    SameField("presence_penalty"),
-    SameField("frequency_penalty"),
     SameField("logit_bias"),
     SameField("min_tokens"),
     SameField("ignore_eos"),
@@ -86,6 +85,20 @@ constexpr auto kSharedFields = std::to_array<RequestField<ChatWriter>>({
     {"extra_body", "Must be empty, as in chat completions.",
      Own<ChatWriter>{R"({"type":"object","maxProperties":0})", &CopyField}},
 });
+
+// How tokens are drawn: the numbers of a chat, but for those that every API describes itself.
+bool IsSharedNumber(const RequestField<SamplingFields>& field) {
+  return std::holds_alternative<Real<SamplingFields>>(field.rule) && field.name != "temperature" &&
+         field.name != "top_p";
+}
+
+std::vector<RequestField<ChatWriter>> AllSharedFields() {
+  std::vector<RequestField<ChatWriter>> all(kSharedFields.begin(), kSharedFields.end());
+  for (const RequestField<SamplingFields>& field : SamplingFieldTable()) {
+    if (IsSharedNumber(field)) all.push_back(SameField(field.name));
+  }
+  return all;
+}
 
 Result<ChatRequest> ReadTranslation(Result<Translation>&& translation) { return ReadTranslation(translation); }
 
@@ -118,7 +131,10 @@ void ChatWriter::AddTool(std::string_view tool, std::string_view origin) {
   result.tool_origins.emplace_back(origin);
 }
 
-std::span<const RequestField<ChatWriter>> SharedFieldTable() { return kSharedFields; }
+std::span<const RequestField<ChatWriter>> SharedFieldTable() {
+  static const std::vector<RequestField<ChatWriter>> kAll = AllSharedFields();
+  return kAll;
+}
 
 Result<void> CopyField(JsonElement element, const std::string& path, ChatWriter& chat) {
   chat.json.Key(path).Raw(simdjson::minify(element));

@@ -293,17 +293,6 @@ Result<void> CheckLeastOutput(const wire::Generate& generate) {
                          generate.min_output_tokens, generate.max_output_tokens);
 }
 
-// Sets what the request leaves to the model.
-void ApplyDefaults(const wire::SamplingDefaults& defaults, const SamplingFields& fields, std::uint64_t default_seed,
-                   wire::Sampling& sampling) {
-  sampling.temperature = fields.temperature.value_or(defaults.temperature);
-  sampling.top_p = fields.top_p.value_or(defaults.top_p);
-  sampling.top_k = fields.top_k.value_or(defaults.top_k);
-  sampling.seed = fields.seed.value_or(default_seed);
-  sampling.min_p = fields.min_p.value_or(defaults.min_p);
-  sampling.repetition_penalty = fields.repetition_penalty.value_or(defaults.repetition_penalty);
-}
-
 // A hash of the session id and the root of its blocks. Never 0, which means no session.
 std::uint64_t SessionHash(BlockHash root, const std::string& session_id) {
   if (session_id.empty()) return 0;
@@ -451,7 +440,7 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
                          OutputBound(*model, prompt.tokens.size(), fields, source.field));
   ROOST_RETURN_IF_ERROR(CheckLogitBias(*model, fields.generate.sampling.logit_bias));
   ROOST_RETURN_IF_ERROR(CheckLeastOutput(spec.generate));
-  ApplyDefaults(model->sampling, fields, source.default_seed, spec.generate.sampling);
+  ApplySampling(model->sampling, fields, source.default_seed, spec.generate.sampling);
   spec.generate.tenant = source.scope.tenant;
   spec.salt = fields.cache.salt;
   const BlockHash scope_root = ScopeRoot(*model, spec.generate.tenant, spec.salt);

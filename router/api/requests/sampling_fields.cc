@@ -29,6 +29,12 @@ std::optional<TokenId> TokenIdOf(std::string_view text) {
 
 using Fields = SamplingFields;
 
+// Sets the field in place of the model's default.
+template <auto kField, typename Value>
+void Give(Fields& fields, Value value) {
+  fields.given.emplace_back([value](wire::Sampling& sampling) { sampling.*kField = value; });
+}
+
 Result<void> ReadLogitBias(JsonElement element, const std::string& path, Fields& fields) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject biases, JsonObject::From(element, path));
   if (biases.members().size() > kMaxLogitBiases) {
@@ -170,19 +176,22 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
      Whole<Fields>{0, kMaxTokens,
                    [](Fields& f, std::int64_t v) { f.generate.min_output_tokens = static_cast<std::uint32_t>(v); }}},
     {"temperature", "0 is greedy. Absent: the model's default, as for the next four.",
-     Real<Fields>{0, 2, [](Fields& f, float v) { f.temperature = v; }}},
+     Real<Fields>{0, 2, &Give<&wire::Sampling::temperature, float>}},
     {"top_p", "Sample from the likeliest tokens whose probabilities add up to this.",
-     Real<Fields>{0, 1, [](Fields& f, float v) { f.top_p = v; }, LowEnd::kExcluded}},
+     Real<Fields>{0, 1, &Give<&wire::Sampling::top_p, float>, LowEnd::kExcluded}},
     {"min_p", "Drop tokens that are less likely than this share of the likeliest token's probability.",
-     Real<Fields>{0, 1, [](Fields& f, float v) { f.min_p = v; }}},
+     Real<Fields>{0, 1, &Give<&wire::Sampling::min_p, float>}},
     {"top_k", "Sample from the k likeliest tokens; 0 or -1: from all.",
-     Whole<Fields>{-1, kMaxTokens,
-                   [](Fields& f, std::int64_t v) { f.top_k = v < 0 ? 0 : static_cast<std::uint32_t>(v); }}},
+     Whole<Fields>{
+         -1, kMaxTokens,
+         [](Fields& f,
+            std::int64_t v) { Give<&wire::Sampling::top_k>(f, v < 0 ? 0U : static_cast<std::uint32_t>(v)); }}},
     {"repetition_penalty", "For tokens of prompt and answer: divides logits above 0 and multiplies the others.",
      Real<Fields>{wire::kMinRepetitionPenalty, wire::kMaxRepetitionPenalty,
-                  [](Fields& f, float v) { f.repetition_penalty = v; }}},
+                  &Give<&wire::Sampling::repetition_penalty, float>}},
     {"seed", "The same seed gives the same answer.",
-     Whole<Fields>{kMinSeed, kMaxSeed, [](Fields& f, std::int64_t v) { f.seed = static_cast<std::uint64_t>(v); }}},
+     Whole<Fields>{kMinSeed, kMaxSeed,
+                   [](Fields& f, std::int64_t v) { Give<&wire::Sampling::seed>(f, static_cast<std::uint64_t>(v)); }}},
     {"n", "Choices for each prompt. Choice i samples with seed + i.",
      Whole<Fields>{1, kMaxChoices,
                    [](Fields& f, std::int64_t v) { f.generate.sample_count = static_cast<std::uint32_t>(v); }}},
@@ -255,6 +264,17 @@ Result<SamplingFields> ParseSamplingFields(const JsonObject& body) {
   ROOST_RETURN_IF_ERROR(ReadFields(body, SamplingFieldTable(), fields));
   ROOST_ASSIGN_OR_RETURN(fields.cache, ParseCacheFields(body));
   return fields;
+}
+
+void ApplySampling(const wire::SamplingDefaults& defaults, const SamplingFields& fields, std::uint64_t default_seed,
+                   wire::Sampling& sampling) {
+  sampling.temperature = defaults.temperature;
+  sampling.top_p = defaults.top_p;
+  sampling.top_k = defaults.top_k;
+  sampling.min_p = defaults.min_p;
+  sampling.repetition_penalty = defaults.repetition_penalty;
+  sampling.seed = default_seed;
+  for (const auto& set : fields.given) set(sampling);
 }
 
 Result<void> CheckWantsAnswer(const SamplingFields& fields) {

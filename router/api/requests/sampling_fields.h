@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -46,13 +47,8 @@ struct SamplingFields {
   UsageReport usage_report = UsageReport::kNever;
   std::optional<std::uint32_t> max_output_tokens;      // 0: only the echo is wanted
   std::string max_output_tokens_field = "max_tokens";  // the name that the client used
-  // Absent: the model's default.
-  std::optional<float> temperature;
-  std::optional<float> top_p;
-  std::optional<std::uint32_t> top_k;  // 0: no limit
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
-  std::optional<std::uint64_t> seed;
+  // Each sets a field that the request gives, in place of the model's default.
+  std::vector<std::function<void(wire::Sampling&)>> given;
   std::vector<std::string> stop;
   StopText stop_text = StopText::kOmit;
   SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;
@@ -64,6 +60,10 @@ struct SamplingFields {
 
 // Validates every shared field. The error names the field.
 [[nodiscard]] Result<SamplingFields> ParseSamplingFields(const JsonObject& body);
+
+// The model's defaults, with what the request gives in their place. The seed is `default_seed` if it gives none.
+void ApplySampling(const wire::SamplingDefaults& defaults, const SamplingFields& fields, std::uint64_t default_seed,
+                   wire::Sampling& sampling);
 
 // kInvalidArgument if the answer may have no token.
 [[nodiscard]] Result<void> CheckWantsAnswer(const SamplingFields& fields);

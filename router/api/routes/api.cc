@@ -15,10 +15,9 @@
 #include "common/http/cors.h"
 #include "router/api/answers/messages_answer.h"
 #include "router/api/key_file.h"
-#include "router/api/operator/decisions.h"
 #include "router/api/operator/models_json.h"
+#include "router/api/operator/verb.h"
 #include "router/api/routes/api_call.h"
-#include "router/api/routes/openapi.h"
 #include "router/api/url.h"
 #include "router/fleet/fleet_snapshot.h"
 
@@ -73,6 +72,7 @@ struct Api::Route {
   Door door;
   CallThread thread;
   void (Api::*handle)(Call&);
+  const Verb* verb = nullptr;  // that `handle` carries out
 
   [[nodiscard]] bool Matches(std::string_view asked) const {
     if (match == Match::kExact) return asked == path;
@@ -123,29 +123,18 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", Door::kAdmin, CallThread::kText, &Api::Workers},
       Route{"GET", "/admin/v1/models", Match::kExact, "models", Door::kAdmin, CallThread::kText, &Api::ModelFacts},
       Route{"GET", "/admin/v1/history", Match::kExact, "history", Door::kAdmin, CallThread::kText, &Api::History},
-      Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", Door::kAdmin, CallThread::kText,
-            &Api::CarryOut<&Api::PlanDecisions>},
       Route{"GET", "/admin/v1/queues", Match::kExact, "queues", Door::kAdmin, CallThread::kText, &Api::Queues},
       Route{"GET", "/admin/v1/usage", Match::kExact, "usage", Door::kAdmin, CallThread::kText, &Api::UsageOfKeys},
-      Route{"GET", "/admin/v1/prefixes", Match::kExact, "prefixes", Door::kAdmin, CallThread::kText, &Api::Prefixes},
-      Route{"POST", "/admin/v1/warm", Match::kExact, "warm", Door::kAdmin, CallThread::kText,
-            &Api::CarryOut<&Api::PlanWarmUp>},
-      Route{"POST", "/admin/v1/match", Match::kExact, "match", Door::kAdmin, CallThread::kText,
-            &Api::CarryOut<&Api::PlanMatch>},
-      Route{"POST", "/admin/v1/pin", Match::kExact, "pin", Door::kAdmin, CallThread::kText,
-            &Api::CarryOut<&Api::PlanPin>},
-      Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", Door::kAdmin, CallThread::kText,
-            &Api::CarryOut<&Api::PlanUnpin>},
-      Route{"POST", "/admin/v1/evict", Match::kExact, "evict", Door::kAdmin, CallThread::kText,
-            &Api::CarryOut<&Api::PlanEviction>},
-      Route{"POST", "/admin/v1/cordon", Match::kExact, "cordon", Door::kAdmin, CallThread::kText,
-            &Api::CarryOut<&Api::PlanCordon>},
-      Route{"POST", "/admin/v1/uncordon", Match::kExact, "uncordon", Door::kAdmin, CallThread::kText,
-            &Api::CarryOut<&Api::PlanUncordon>},
-      Route{"POST", "/admin/v1/drain", Match::kExact, "drain", Door::kAdmin, CallThread::kText,
-            &Api::CarryOut<&Api::PlanDrain>},
   };
-  return kRoutes;
+  static const std::vector<Route> kAll = [] {
+    std::vector<Route> all(kRoutes.begin(), kRoutes.end());
+    for (const Verb* verb : Verbs()) {
+      all.push_back(
+          {verb->method, verb->path, Match::kExact, verb->name, Door::kAdmin, CallThread::kText, &Api::CarryOut, verb});
+    }
+    return all;
+  }();
+  return kAll;
 }
 
 std::vector<Api::RouteName> Api::RouteNames() {
@@ -201,6 +190,7 @@ void Api::Handle(Listener listener, HttpRequest request, std::shared_ptr<Respond
   }
   if (route == nullptr) return Answer(*call, UnroutedAnswer(*call, call->request));
   call->route = route->name;
+  call->verb = route->verb;
   call->rest = std::string_view(call->request.path).substr(route->path.size());
   if (const Result<void> taken = CheckBody(call->request, route); !taken.ok()) {
     return AnswerError(*call, taken.error());
@@ -372,22 +362,6 @@ void Api::Version(Call& call) {
 }
 
 void Api::OpenApi(Call& call) { Answer(call, JsonResponse(OpenApiBody(options_.version))); }
-
-Result<Api::Plan> Api::PlanDecisions(Call& call) {
-  ROOST_ASSIGN_OR_RETURN(const DecisionsQuery query, ParseDecisionsQuery(call.request.query));
-  DecisionsQuestion question{.which = query.limit};
-  if (query.request_id) question.which = *query.request_id;
-  const auto body = [this, id = query.request_id](std::span<const WorkerAnswer> answers) -> Result<std::string> {
-    if (id && answers.empty()) {
-      return Error{ErrorCode::kNotFound,
-                   fmt::format("no decision about '{}' among the last {}", *id, DecisionLog::kCapacity), "request_id"};
-    }
-    std::vector<DecisionRecord> records;
-    for (const WorkerAnswer& answer : answers) records.push_back(std::get<DecisionRecord>(answer.reply));
-    return DecisionsBody(records, services_.clock.Now());
-  };
-  return Plan{std::move(question), body};
-}
 
 void Api::Queues(Call& call) { Answer(call, JsonResponse(QueuesBody(services_.dispatcher.View()->queues))); }
 

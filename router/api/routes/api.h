@@ -50,7 +50,7 @@
 #include "router/api/answers/api_observer.h"
 #include "router/api/answers/generation.h"
 #include "router/api/answers/openai_answer.h"
-#include "router/api/operator/order_request.h"
+#include "router/api/operator/verb.h"
 #include "router/api/requests/chat_request.h"
 #include "router/api/requests/prompt.h"
 #include "router/api/requests/sampling_fields.h"
@@ -62,9 +62,6 @@ namespace roost::router {
 
 // The listener that a request came in by.
 enum class Listener { kApi, kAdmin, kMetrics };
-
-// Whether operators may see the text of prompts.
-enum class PrefixText { kHide, kShow };
 
 struct ApiOptions {
   std::string version = {};
@@ -160,39 +157,17 @@ class Api {
   void History(Call& call);
   void Queues(Call& call);
   void UsageOfKeys(Call& call);
-  void Prefixes(Call& call);
 
-  // ---- operators' orders (api_prefixes.cc, api_workers.cc): one plan for each verb ----
-  using MakeBody = std::function<Result<std::string>(std::span<const WorkerAnswer>)>;
-  // The order that a call asks for, and the answer's body as it is made from the workers' answers.
-  struct Plan {
-    Order order;
-    MakeBody body;
-  };
-  // The handler of a route whose plan this is.
-  template <Result<Plan> (Api::*kPlan)(Call&)>
-  void CarryOut(Call& call) {
-    SendOrder(call, (this->*kPlan)(call));
-  }
-  void SendOrder(const Call& call, Result<Plan> plan);
-  [[nodiscard]] Result<Plan> PlanPin(Call& call) { return PlanPins(call, PinAction::kPin); }
-  [[nodiscard]] Result<Plan> PlanUnpin(Call& call) { return PlanPins(call, PinAction::kUnpin); }
-  [[nodiscard]] Result<Plan> PlanPins(Call& call, PinAction action);
-  [[nodiscard]] Result<Plan> PlanEviction(Call& call);
-  [[nodiscard]] Result<Plan> PlanWarmUp(Call& call);
-  [[nodiscard]] Result<Plan> PlanCordon(Call& call) { return PlanService(call, CordonVerb::kCordon); }
-  [[nodiscard]] Result<Plan> PlanUncordon(Call& call) { return PlanService(call, CordonVerb::kUncordon); }
-  [[nodiscard]] Result<Plan> PlanDrain(Call& call) { return PlanService(call, CordonVerb::kDrain); }
-  [[nodiscard]] static Result<Plan> PlanService(Call& call, CordonVerb verb);
-  [[nodiscard]] Result<Plan> PlanMatch(Call& call);
-  [[nodiscard]] Result<Plan> PlanDecisions(Call& call);
-  // Asks the workers of each model, and so is no single order.
-  [[nodiscard]] Result<void> AskPrefixes(Call& call);
+  // ---- operators' orders (api_workers.cc) ----
+  // The handler of the verbs' routes.
+  void CarryOut(Call& call);
+  [[nodiscard]] Result<OrderPlan> PlanOf(Call& call);
   // Returns a callback for the dispatcher, which answers the call with the body.
   [[nodiscard]] AnswersDone AnswerLater(const Call& call, MakeBody make_body);
+
   // Parses the request's body. An error if the model accepts no requests now.
   template <typename Request>
-  [[nodiscard]] Result<Request> ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const;
+  [[nodiscard]] Result<Request> ReadModelBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const;
   [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;
   [[nodiscard]] static Result<void> HoldToPriority(const Call& call, CacheFields& fields);
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;

@@ -32,6 +32,7 @@ struct Api::Call {
   Duration retry_after{};                // of a refusal by a limit
   std::string_view route;                // a name of the route table
   std::string_view rest;                 // of the path, after the part that a prefix route matched
+  const Verb* verb = nullptr;            // on the routes of operators' verbs
   ErrorForm error_form = ErrorForm::kOpenAi;
   // For a request of another API: maps a chat's field name to that API's name for it.
   std::string (*field_of)(std::string_view) = nullptr;
@@ -57,6 +58,9 @@ struct Api::Call {
 [[nodiscard]] inline std::string TenantOf(const std::shared_ptr<Admission>& admission) {
   return admission == nullptr ? std::string() : admission->key().tenant;
 }
+
+// The API as an OpenAPI 3.1 document (spec.openapis.org), made from the field tables that also parse the requests.
+[[nodiscard]] std::string OpenApiBody(const std::string& version);
 
 [[nodiscard]] inline HttpResponse JsonResponse(std::string body) {
   HttpResponse response;

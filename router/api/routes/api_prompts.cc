@@ -8,19 +8,19 @@
 #include <set>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/trace_context.h"
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "router/api/answers/messages_answer.h"
 #include "router/api/answers/openai_answer.h"
-#include "router/api/answers/responses_answer.h"
+#include "router/api/answers/read_body.h"
 #include "router/api/answers/text_memory.h"
 #include "router/api/requests/chat_request.h"
 #include "router/api/requests/chat_translation.h"
 #include "router/api/requests/completion_request.h"
 #include "router/api/requests/prompt.h"
 #include "router/api/requests/token_request.h"
-#include "router/api/routes/api_body.h"
 #include "router/api/routes/api_call.h"
 #include "router/api/tool_parsers/call_constraint.h"
 #include "router/api/tool_parsers/output_parser.h"
@@ -213,17 +213,28 @@ Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
   return services_.dispatcher.View()->CheckRoom(*call.model);
 }
 
+template <typename Request>
+Result<Request> Api::ReadModelBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const {
+  HttpBody& body = call.request.body;
+  // A request of another API is first translated into a chat request.
+  const std::size_t size = call.field_of == nullptr ? body.size() : 2 * body.size();
+  const auto check = [this, &call](const JsonObject& object) { return CheckModel(call, object); };
+  Result<Request> request = ReadBody(body, size, check, parse);
+  ROOST_CHECK(!request.ok() || call.model != nullptr, "a parsed request has a model");
+  return request;
+}
+
 // ---- generation ----
 
 void Api::ChatCompletions(Call& call) {
-  GenerateOpenAi(call, AnswerKind::kChat, ReadChat(call, ReadBody(call, &ParseChatRequest)));
+  GenerateOpenAi(call, AnswerKind::kChat, ReadChat(call, ReadModelBody(call, &ParseChatRequest)));
 }
 
 void Api::Completions(Call& call) { GenerateOpenAi(call, AnswerKind::kCompletion, ReadCompletion(call)); }
 
 void Api::Responses(Call& call) {
   call.field_of = &ResponsesFieldOf;
-  Result<ResponsesRequest> request = ReadBody(call, &ParseResponsesRequest);
+  Result<ResponsesRequest> request = ReadModelBody(call, &ParseResponsesRequest);
   if (!request.ok()) return AnswerError(call, request.error());
   Result<Prompt> prompt = ReadChat(call, std::move(request->chat));
   if (!prompt.ok()) return AnswerError(call, prompt.error());
@@ -243,7 +254,7 @@ void Api::Responses(Call& call) {
 
 void Api::Messages(Call& call) {
   call.field_of = &MessagesFieldOf;
-  Result<Prompt> prompt = ReadChat(call, ReadBody(call, &ParseMessagesRequest));
+  Result<Prompt> prompt = ReadChat(call, ReadModelBody(call, &ParseMessagesRequest));
   if (!prompt.ok()) return AnswerError(call, prompt.error());
   const std::string id = NewId("msg_");
   Generate(call, std::move(prompt).value(), id,
@@ -262,7 +273,7 @@ void Api::Tokenize(Call& call) {
 
 void Api::Detokenize(Call& call) {
   call.model_name = Call::ModelName::kOptional;
-  const Result<DetokenizeRequest> request = ReadBody(call, &ParseDetokenizeRequest);
+  const Result<DetokenizeRequest> request = ReadModelBody(call, &ParseDetokenizeRequest);
   if (!request.ok()) return AnswerError(call, request.error());
   AnswerResult(call, DetokenizeBody(*call.model, *request));
 }
@@ -319,13 +330,13 @@ OutputFamily Api::FamilyOfOutput(const ServedModel& model, const ChatRequest& ch
 }
 
 Result<std::string> Api::ReadCountTokens(Call& call) {
-  ROOST_ASSIGN_OR_RETURN(const ChatRequest chat, ReadBody(call, &ParseCountTokensRequest));
+  ROOST_ASSIGN_OR_RETURN(const ChatRequest chat, ReadModelBody(call, &ParseCountTokensRequest));
   ROOST_ASSIGN_OR_RETURN(const ChatPrompt prompt, ReadChatPrompt(call, chat));
   return fmt::format(R"({{"input_tokens":{}}})", prompt.read.tokens.size());
 }
 
 Result<std::string> Api::ReadTokenize(Call& call) {
-  ROOST_ASSIGN_OR_RETURN(const TokenizeRequest request, ReadBody(call, &ParseTokenizeRequest));
+  ROOST_ASSIGN_OR_RETURN(const TokenizeRequest request, ReadModelBody(call, &ParseTokenizeRequest));
   HashedTokens read;
   if (const auto* chat = std::get_if<ChatRequest>(&request.prompt)) {
     ROOST_ASSIGN_OR_RETURN(ChatPrompt prompt, ReadChatPrompt(call, *chat));
@@ -342,7 +353,7 @@ Result<std::string> Api::ReadTokenize(Call& call) {
 }
 
 Result<Api::Prompt> Api::ReadCompletion(Call& call) {
-  ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ReadBody(call, &ParseCompletionRequest));
+  ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ReadModelBody(call, &ParseCompletionRequest));
   ROOST_ASSIGN_OR_RETURN(const std::size_t size, CheckedSize(*call.model, completion));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(size)));
   Prompt prompt;

@@ -1,4 +1,4 @@
-// The Api's routes about workers, for operators: who is there, who shall get requests. They run on text threads.
+// The Api's routes for operators: who is there, and what they order. They run on text threads.
 
 #include <fmt/format.h>
 
@@ -15,12 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/check.h"
 #include "common/base/json_writer.h"
-#include "router/api/answers/text_memory.h"
-#include "router/api/json_object.h"
 #include "router/api/operator/models_json.h"
-#include "router/api/operator/order_request.h"
+#include "router/api/operator/verb.h"
 #include "router/api/routes/api_call.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/fleet_snapshot.h"
@@ -265,17 +262,42 @@ void Api::Workers(Call& call) {
 
 void Api::History(Call& call) { Answer(call, JsonResponse(options_.history_json())); }
 
-// Taken also while no worker takes requests.
-Result<Api::Plan> Api::PlanService(Call& call, CordonVerb verb) {
-  HttpBody& body = call.request.body;
-  ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(body.size())));
-  JsonBody json(body.TakeText(JsonBody::kPadding));
-  ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
-  ROOST_ASSIGN_OR_RETURN(CordonOrder order, ParseCordonRequest(object, verb));
-  return Plan{std::move(order), [](std::span<const WorkerAnswer> answers) {
-                ROOST_CHECK(answers.size() == 1);
-                return CordonBody(answers.front());
-              }};
+// ---- orders ----
+
+void Api::CarryOut(Call& call) {
+  Result<OrderPlan> plan = PlanOf(call);
+  Result<void> sent = plan.ok() ? Result<void>() : Result<void>(plan.error());
+  if (plan.ok()) sent = services_.dispatcher.Send(std::move(plan->order), AnswerLater(call, std::move(plan->body)));
+  if (!sent.ok()) AnswerError(call, sent.error());
+}
+
+Result<OrderPlan> Api::PlanOf(Call& call) {
+  VerbCall verb{.request = call.request,
+                .model = call.model,
+                .view = services_.dispatcher.View(),
+                .settings = Settings(),
+                .prefix_text = options_.prefix_text,
+                .deadline = DeadlineOf(call),
+                .clock = services_.clock,
+                .memo = *memo_,
+                .read_model = [this, &call](const JsonObject& body) { return CheckModel(call, body); },
+                .find_model = [this](const std::string& name) { return FindModel(name); }};
+  return call.verb->plan(verb);
+}
+
+// The workers' answers arrive on the link thread; a text thread turns them into the body.
+AnswersDone Api::AnswerLater(const Call& call, MakeBody make_body) {
+  return [this, responder = call.responder, route = call.route,
+          make_body = std::move(make_body)](std::vector<WorkerAnswer> answers) {
+    auto later = std::make_shared<Call>();
+    later->responder = responder;
+    later->route = route;
+    later->thread = CallThread::kText;
+    auto shared = std::make_shared<std::vector<WorkerAnswer>>(std::move(answers));
+    const auto job = [this, later, shared, make_body] { AnswerResult(*later, make_body(*shared)); };
+    if (text_.TryPost(0, job)) return;
+    AnswerError(*later, {ErrorCode::kOverloaded, "too many requests wait to be read", ""});
+  };
 }
 
 }  // namespace roost::router

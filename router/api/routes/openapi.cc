@@ -1,4 +1,4 @@
-#include "router/api/routes/openapi.h"
+#include "router/api/routes/api_call.h"
 
 #include <array>
 #include <initializer_list>

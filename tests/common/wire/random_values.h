@@ -1,4 +1,4 @@
-// Random values for the fields of messages, and the rules between the fields of one message (common/wire/check.h).
+// Random values for the fields of messages, and the rules between the fields of one message (common/wire/made_codec.h).
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
-#include "common/wire/decode_values.h"
+#include "common/wire/made_codec.h"
 #include "common/wire/messages.h"
 
 namespace roost::wire::testing {

@@ -1,4 +1,4 @@
-#include "deploy/roostctl/bench/compare.h"
+#include "deploy/roostctl/bench/report.h"
 
 #include <gtest/gtest.h>
 

@@ -47,7 +47,7 @@ class OfflineRunTest : public ::testing::Test {
   static router::SamplingFields Greedy(std::uint32_t output_tokens) {
     router::SamplingFields fields;
     fields.max_output_tokens = output_tokens;
-    fields.temperature = 0.0F;
+    fields.given.emplace_back([](wire::Sampling& sampling) { sampling.temperature = 0.0F; });
     fields.generate.ignore_eos = true;
     return fields;
   }
@@ -191,13 +191,13 @@ TEST_F(OfflineRunTest, RequestThatFailsLeavesTheOthersAlone) {
 
 TEST_F(OfflineRunTest, ChoiceDrawsAsARequestWithItsSeedDoes) {
   router::SamplingFields fields = Greedy(8);
-  fields.temperature = 1.0F;
-  fields.seed = 7;
+  fields.given.emplace_back([](wire::Sampling& sampling) { sampling.temperature = 1.0F; });
+  fields.given.emplace_back([](wire::Sampling& sampling) { sampling.seed = 7; });
   fields.generate.sample_count = 2;
   const RecordedRun both = Run({}, {Ask(Prompt(1, 10), fields)});
   fields.generate.sample_count = 1;
   const RecordedRun first = Run({}, {Ask(Prompt(1, 10), fields)});
-  fields.seed = 8;
+  fields.given.emplace_back([](wire::Sampling& sampling) { sampling.seed = 8; });
   const RecordedRun second = Run({}, {Ask(Prompt(1, 10), fields)});
   ASSERT_EQ(both.answers.at(0).choices.size(), 2U);
   EXPECT_EQ(both.answers[0].choices[0].tokens, first.answers.at(0).choices.at(0).tokens);

@@ -7,7 +7,6 @@
 #include "common/base/rng.h"
 #include "deploy/roostctl/simulate/arrivals.h"
 #include "deploy/roostctl/simulate/cost_profiles.h"
-#include "deploy/roostctl/simulate/pool.h"
 #include "deploy/roostctl/simulate/sim_router.h"
 #include "deploy/roostctl/workload/generators.h"
 #include "deploy/roostctl/workload/replay.h"

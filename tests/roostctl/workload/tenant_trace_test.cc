@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "deploy/roostctl/workload/agent_sessions.h"
 #include "deploy/roostctl/workload/generators.h"
 #include "deploy/roostctl/workload/replay.h"
+#include "deploy/roostctl/workload/source.h"
 #include "tests/support/shared_data.h"
 #include "worker/cache/eviction/eviction_factory.h"
 

@@ -6,12 +6,9 @@
 #include <map>
 #include <set>
 
-#include "deploy/roostctl/workload/agent_sessions.h"
 #include "deploy/roostctl/workload/generators.h"
-#include "deploy/roostctl/workload/recording.h"
 #include "deploy/roostctl/workload/replay.h"
 #include "deploy/roostctl/workload/source.h"
-#include "deploy/roostctl/workload/text_sessions.h"
 #include "tests/support/shared_data.h"
 
 namespace roost::workload {

@@ -1,6 +1,4 @@
 // GET /admin/v1/decisions.
-#include "router/api/operator/decisions.h"
-
 #include <gtest/gtest.h>
 
 #include "router/api/url.h"

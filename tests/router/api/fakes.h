@@ -157,10 +157,7 @@ class FakeDispatcher final : public Dispatcher {
     if (auto* const warm = std::get_if<WarmOrder>(&order)) warm_orders.push_back(std::move(*warm));
     if (auto* const evict = std::get_if<EvictOrder>(&order)) evict_orders.push_back(std::move(*evict));
     if (auto* const cordon = std::get_if<CordonOrder>(&order)) cordon_orders.push_back(std::move(*cordon));
-    if (auto* const question = std::get_if<PrefixesQuestion>(&order)) {
-      questions.push_back(std::move(*question));
-      dones.push_back(done);
-    }
+    if (auto* const question = std::get_if<PrefixesQuestion>(&order)) questions.push_back(std::move(*question));
     return {};
   }
 
@@ -205,8 +202,7 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<EvictOrder> evict_orders;
   std::vector<CordonOrder> cordon_orders;
   std::vector<PromptQuery> queries;
-  AnswersDone done;                // of the last order
-  std::vector<AnswersDone> dones;  // of all questions
+  AnswersDone done;  // of the last order
   PromptMatch match;
   std::vector<DecisionRecord> log;
 

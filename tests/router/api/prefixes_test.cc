@@ -1,7 +1,7 @@
 // Operators' requests about prefixes: POST /admin/v1/match and /admin/v1/warm, GET /admin/v1/prefixes.
 #include <gtest/gtest.h>
 
-#include "router/api/operator/prefix_json.h"
+#include "router/api/operator/verb.h"
 #include "tests/router/api/api_fixture.h"
 
 namespace roost::router {
@@ -125,9 +125,10 @@ class PrefixesTest : public ApiTest {
 
 TEST_F(PrefixesTest, AddsUpWhatWorkersCount) {
   const auto responder = Ask("model=bytes&top=2");
-  dispatcher_.done({{"w1", wire::Prefixes{1, {Used(1, 5, 7), Used(2, 3, 6)}}},
-                    {"w2", wire::Prefixes{1, {Used(3, 9, 8), Used(2, 3, 4)}}},
-                    {"w3"}});
+  const std::shared_ptr<const ServedModel> model = dispatcher_.models.front();
+  dispatcher_.done({{"w1", wire::Prefixes{1, {Used(1, 5, 7), Used(2, 3, 6)}}, model},
+                    {"w2", wire::Prefixes{1, {Used(3, 9, 8), Used(2, 3, 4)}}, model},
+                    {"w3", {}, model}});
   EXPECT_EQ(responder->response->body, R"({"model":"bytes","block_tokens":4,"prefixes":[)"
                                        R"({"hash":"00000000000000000000000000000002","blocks":3,"tokens":12,"hits":10,)"
                                        R"("workers":[{"worker":"w1","hits":6},{"worker":"w2","hits":4}]},)"
@@ -146,11 +147,11 @@ TEST_F(PrefixesTest, WithoutANameAllModelsAreAsked) {
   other.block_tokens = 8;
   dispatcher_.models.push_back(std::make_shared<const ServedModel>(other));
   const auto responder = Ask("");
-  ASSERT_EQ(dispatcher_.questions.size(), 2U);
-  EXPECT_EQ(dispatcher_.questions[1].most, PrefixesQuery::kDefaultTop);
-  dispatcher_.dones[1]({{"w2", wire::Prefixes{1, {Used(1, 2, 9)}}}});
-  EXPECT_FALSE(responder->done());
-  dispatcher_.dones[0]({{"w1", wire::Prefixes{1, {Used(1, 5, 7)}}}});
+  ASSERT_EQ(dispatcher_.questions.size(), 1U);
+  EXPECT_EQ(dispatcher_.questions[0].models, dispatcher_.models);
+  EXPECT_EQ(dispatcher_.questions[0].most, 20U);
+  dispatcher_.done({{"w2", wire::Prefixes{1, {Used(1, 2, 9)}}, dispatcher_.models[1]},
+                    {"w1", wire::Prefixes{1, {Used(1, 5, 7)}}, dispatcher_.models[0]}});
   EXPECT_EQ(responder->response->body, R"({"prefixes":[{"model":"other","hash":"00000000000000000000000000000001",)"
                                        R"("blocks":2,"tokens":16,"hits":9,"workers":[{"worker":"w2","hits":9}]},)"
                                        R"({"model":"bytes","hash":"00000000000000000000000000000001","blocks":5,)"
@@ -160,7 +161,9 @@ TEST_F(PrefixesTest, WithoutANameAllModelsAreAsked) {
 
 TEST_F(PrefixesTest, WithoutAModelThereAreNone) {
   dispatcher_.models.clear();
-  EXPECT_EQ(Ask("")->response->body, R"({"prefixes":[],"workers":[]})");
+  const auto responder = Ask("");
+  dispatcher_.done({});
+  EXPECT_EQ(responder->response->body, R"({"prefixes":[],"workers":[]})");
 }
 
 TEST_F(PrefixesTest, WhenNoWorkerCanBeAskedThatIsSaid) {
@@ -180,7 +183,9 @@ TEST_F(PrefixesTest, BadQueriesNameTheParameter) {
 
 TEST_F(PrefixesTest, ShowsCutTextWhereItIsAllowed) {
   Api shows(dispatcher_, observer_, clock_, text_,
-            {.version = "1", .prefix_text = PrefixText::kShow, .metrics_text = {}, .unix_seconds_now = {}});
+            {.version = "1", .prefix_text = PrefixText::kShow, .metrics_text = {}, .unix_seconds_now = [] {
+               return std::int64_t{0};
+             }});
   HttpRequest request;
   request.method = "GET";
   request.path = "/admin/v1/prefixes";
@@ -189,9 +194,9 @@ TEST_F(PrefixesTest, ShowsCutTextWhereItIsAllowed) {
   EXPECT_EQ(dispatcher_.questions[0].tokens, wire::PrefixTokens::kTell);
   wire::UsedPrefix used = Used(1, 2, 3);
   used.first_tokens = Bytes("a\x1b\"");
-  std::string tail(kMaxShownText - 1, 'x');
+  std::string tail(200 - 1, 'x');
   used.last_tokens = Bytes(tail + "é!");  // the cut falls into the é
-  dispatcher_.done({{"w1", wire::Prefixes{1, {used}}}});
+  dispatcher_.done({{"w1", wire::Prefixes{1, {used}}, dispatcher_.models.front()}});
   EXPECT_EQ(At(responder->response->body, "/prefixes/0/begins"), R"("a\u001b\"")");
   EXPECT_EQ(At(responder->response->body, "/prefixes/0/ends"), '"' + tail + '"');
 }

@@ -1,4 +1,4 @@
-#include "router/fleet/drain_rate.h"
+#include "router/fleet/waiting_room.h"
 
 #include <gtest/gtest.h>
 

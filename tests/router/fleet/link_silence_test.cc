@@ -1,4 +1,4 @@
-#include "router/fleet/link_silence.h"
+#include "router/fleet/worker_health.h"
 
 #include <gtest/gtest.h>
 

@@ -124,16 +124,38 @@ TEST_F(OrdersTest, AMatchWithoutAWorkerIsUnavailable) {
 
 TEST_F(OrdersTest, TheMostUsedAreAskedOfAllWorkers) {
   a_.SetUsedPrefixes({{.hash = {1, 2}, .block_count = 3, .hits = 4, .first_tokens = {}, .last_tokens = {}}});
-  const PrefixesQuestion question{sim_.core.models()->Main("demo"), 5, wire::PrefixTokens::kTell};
+  const auto model = sim_.core.models()->Main("demo");
+  const PrefixesQuestion question{{model}, 5, wire::PrefixTokens::kTell};
   ASSERT_TRUE(sim_.core.Send(question, {}, sim_.clock.Now(), Done()).ok());
   sim_.DeliverAll();
   ASSERT_EQ(done_count_, 1);
   ASSERT_EQ(answers_.size(), 2U);
   EXPECT_EQ(std::get<wire::Prefixes>(answers_[0].reply).prefixes.front().hits, 4U);
+  EXPECT_EQ(answers_[0].model, model);
   EXPECT_TRUE(std::get<wire::Prefixes>(answers_[1].reply).prefixes.empty());
   ASSERT_EQ(b_.questions().size(), 1U);
   EXPECT_EQ(b_.questions().front().most, 5U);
   EXPECT_EQ(b_.questions().front().tokens, wire::PrefixTokens::kTell);
+}
+
+TEST_F(OrdersTest, OfSeveralModelsThoseWithWorkersAreAsked) {
+  ServedModel gone = *sim_.core.models()->Main("demo");
+  gone.name = "gone";
+  gone.revision = "gone";
+  const auto none = std::make_shared<const ServedModel>(gone);
+  PrefixesQuestion question{{none}, 5, wire::PrefixTokens::kOmit};
+  EXPECT_EQ(sim_.core.Send(question, {}, sim_.clock.Now(), Done()).error().code, ErrorCode::kUnavailable);
+  question.models.push_back(sim_.core.models()->Main("demo"));
+  ASSERT_TRUE(sim_.core.Send(question, {}, sim_.clock.Now(), Done()).ok());
+  sim_.DeliverAll();
+  ASSERT_EQ(done_count_, 1);
+  ASSERT_EQ(answers_.size(), 2U);
+  EXPECT_EQ(answers_[1].model, question.models[1]);
+}
+
+TEST_F(OrdersTest, AQuestionAboutNoModelIsAnsweredAtOnce) {
+  ASSERT_TRUE(sim_.core.Send(PrefixesQuestion{{}, 5, wire::PrefixTokens::kOmit}, {}, sim_.clock.Now(), Done()).ok());
+  EXPECT_TRUE(answers_.empty());
 }
 
 // ---- warm ----

@@ -1,4 +1,4 @@
-#include "router/fleet/request_queue.h"
+#include "router/fleet/waiting_room.h"
 
 #include <gtest/gtest.h>
 

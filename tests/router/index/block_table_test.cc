@@ -31,7 +31,7 @@ TEST_F(BlockTableTest, FindsWhatWasInsertedAndNothingElse) {
   EXPECT_TRUE(table.Insert(KeyOfNumber(1), 10));
   EXPECT_EQ(PayloadOf(KeyOfNumber(1)), 10U);
   EXPECT_EQ(PayloadOf(KeyOfNumber(2)), 0U);
-  table.SetPayload(table.Find(KeyOfNumber(1)), 11);
+  table.Find(KeyOfNumber(1)).SetPayload(11);
   EXPECT_EQ(PayloadOf(KeyOfNumber(1)), 11U);
   table.Erase(table.Find(KeyOfNumber(1)));
   EXPECT_EQ(PayloadOf(KeyOfNumber(1)), 0U);
@@ -61,7 +61,7 @@ TEST_F(BlockTableTest, AgreesWithAMapUnderChurnAndGrowth) {
       table.Erase(table.Find(key));
       truth.erase(found);
     } else {
-      table.SetPayload(table.Find(key), ++found->second);
+      table.Find(key).SetPayload(++found->second);
     }
     ASSERT_EQ(table.size(), truth.size());
     if (table.growing()) table.Work(4, Keep);

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "router/index/depth_limit.h"
-
 namespace roost::router {
 namespace {
 

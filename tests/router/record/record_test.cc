@@ -6,7 +6,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "deploy/roostctl/workload/recording.h"
+#include "deploy/roostctl/workload/source.h"
 #include "router/record/recording_hook.h"
 
 namespace roost::router {

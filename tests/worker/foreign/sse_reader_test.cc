@@ -1,4 +1,4 @@
-#include "worker/foreign/sse_reader.h"
+#include "worker/foreign/foreign_engine.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "tests/worker/foreign/recordings.h"
-#include "worker/foreign/sse_reader.h"
+#include "worker/foreign/foreign_engine.h"
 
 namespace roost::worker::foreign::vllm {
 namespace {

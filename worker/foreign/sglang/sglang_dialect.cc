@@ -29,22 +29,9 @@ constexpr std::int64_t kUsualPriority = 50;  // of a Generate
 constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
 constexpr Duration kAbortTime = std::chrono::seconds(5);
 
-constexpr SamplingFieldName kFields[] = {
-    {SamplingField::kMaxTokens, "max_new_tokens", "max_tokens"},
-    {SamplingField::kMinTokens, "min_new_tokens", "min_tokens"},
-    {SamplingField::kTemperature, "temperature", "temperature"},
-    {SamplingField::kTopP, "top_p", "top_p"},
-    {SamplingField::kTopK, "top_k", "top_k"},
-    {SamplingField::kMinP, "min_p", "min_p"},
-    {SamplingField::kSeed, "sampling_seed", "seed"},
-    {SamplingField::kRepetitionPenalty, "repetition_penalty", "repetition_penalty"},
-    {SamplingField::kPresencePenalty, "presence_penalty", "presence_penalty"},
-    {SamplingField::kFrequencyPenalty, "frequency_penalty", "frequency_penalty"},
-    {SamplingField::kLogitBias, "logit_bias", "logit_bias"},
-    {SamplingField::kStopTokens, "stop_token_ids", "stop_token_ids"},
-    {SamplingField::kIgnoreEos, "ignore_eos", "ignore_eos"},
-};
-constexpr SamplingFieldNames kFieldNames{.rows = kFields, .top_k_of_no_limit = -1};
+constexpr SamplingFieldName kOtherNames[] = {
+    {"max_tokens", "max_new_tokens"}, {"min_tokens", "min_new_tokens"}, {"seed", "sampling_seed"}};
+constexpr SamplingFieldNames kFieldNames{.other_names = kOtherNames, .top_k_of_no_limit = -1};
 
 bool FlagAt(const simdjson::dom::element& object, std::string_view key) {
   bool flag = false;
@@ -206,7 +193,7 @@ std::optional<HttpCall> Sglang::BuildAbort(std::string_view id) const {
                   .max_body_bytes = kMaxPageBytes};
 }
 
-std::string_view Sglang::FieldOf(std::string_view parameter) const { return RequestNameOf(kFields, parameter); }
+std::string_view Sglang::FieldOf(std::string_view parameter) const { return RequestNameOf(kFieldNames, parameter); }
 
 }  // namespace roost::worker::foreign::sglang
 

@@ -34,22 +34,7 @@ constexpr std::string_view kConfigMetric = "vllm:cache_config_info";
 constexpr std::int64_t kUsualPriority = 50;  // of a Generate
 constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
 
-constexpr SamplingFieldName kFields[] = {
-    {SamplingField::kMaxTokens, "max_tokens", "max_tokens"},
-    {SamplingField::kMinTokens, "min_tokens", "min_tokens"},
-    {SamplingField::kTemperature, "temperature", "temperature"},
-    {SamplingField::kTopP, "top_p", "top_p"},
-    {SamplingField::kTopK, "top_k", "top_k"},
-    {SamplingField::kMinP, "min_p", "min_p"},
-    {SamplingField::kSeed, "seed", "seed"},
-    {SamplingField::kRepetitionPenalty, "repetition_penalty", "repetition_penalty"},
-    {SamplingField::kPresencePenalty, "presence_penalty", "presence_penalty"},
-    {SamplingField::kFrequencyPenalty, "frequency_penalty", "frequency_penalty"},
-    {SamplingField::kLogitBias, "logit_bias", "logit_bias"},
-    {SamplingField::kStopTokens, "stop_token_ids", "stop_token_ids"},
-    {SamplingField::kIgnoreEos, "ignore_eos", "ignore_eos"},
-};
-constexpr SamplingFieldNames kFieldNames{.rows = kFields, .top_k_of_no_limit = 0};
+constexpr SamplingFieldNames kFieldNames;  // the same as in requests
 
 Result<std::uint32_t> ConfigCount(const MetricsPage& page, std::string_view label) {
   const std::vector<std::string> values = page.Labels(kConfigMetric, label);
@@ -204,7 +189,7 @@ std::unique_ptr<AnswerReader> Vllm::NewReader(const CallPlan& plan) const {
 
 std::string_view Vllm::FieldOf(std::string_view parameter) const {
   if (parameter == "logprobs" || parameter == "prompt_logprobs" || parameter == "priority") return parameter;
-  return RequestNameOf(kFields, parameter);
+  return RequestNameOf(kFieldNames, parameter);
 }
 
 }  // namespace roost::worker::foreign::vllm

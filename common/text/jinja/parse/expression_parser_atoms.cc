@@ -31,7 +31,7 @@ Result<ExpressionPtr> ExpressionParser::ParseName() {
   if (token.text == "true" || token.text == "True") return Make(token.line, 0, Literal{Value::Bool(true)});
   if (token.text == "false" || token.text == "False") return Make(token.line, 0, Literal{Value::Bool(false)});
   if (token.text == "none" || token.text == "None") return Make(token.line, 0, Literal{Value::None()});
-  return Make(token.line, 0, Name{stream_.InternUse(token.text)});
+  return Make(token.line, 0, Name{stream_.names().InternUse(token.text)});
 }
 
 Result<ExpressionPtr> ExpressionParser::ParseStrings() {
@@ -116,13 +116,13 @@ Result<Target> ExpressionParser::ParseTargetPart() {
   ROOST_ASSIGN_OR_RETURN(const std::string name, stream_.ExpectName());
   if (stream_.SkipOperator(".")) {
     ROOST_ASSIGN_OR_RETURN(std::string attribute, stream_.ExpectName());
-    return Target{Target::Form::kAttribute, stream_.InternUse(name), std::move(attribute), {}};
+    return Target{Target::Form::kAttribute, stream_.names().InternUse(name), std::move(attribute), {}};
   }
   constexpr std::string_view kReserved[] = {"true", "false", "none", "True", "False", "None"};
   if (std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved)) {
     return stream_.Fail(fmt::format("can not assign to '{}'", name));
   }
-  return Target{Target::Form::kName, stream_.Intern(name), {}, {}};
+  return Target{Target::Form::kName, stream_.names().Intern(name), {}, {}};
 }
 
 Result<Target> ExpressionParser::ParseTarget() {

@@ -141,7 +141,7 @@ class StatementParser {
         if (stream_.IsOperator(")")) break;
       }
       ROOST_ASSIGN_OR_RETURN(std::string name, stream_.ExpectName());
-      MacroDefinition::Parameter parameter{stream_.Intern(name), std::move(name), nullptr};
+      MacroDefinition::Parameter parameter{stream_.names().Intern(name), std::move(name), nullptr};
       if (stream_.SkipOperator("=")) {
         ROOST_ASSIGN_OR_RETURN(parameter.fallback, expressions_.ParseExpression());
       } else if (!macro.parameters.empty() && macro.parameters.back().fallback != nullptr) {
@@ -155,13 +155,13 @@ class StatementParser {
 
   // A macro's body does not belong to a loop around the macro: break and continue are not allowed there.
   Result<void> ParseMacroBody(MacroDefinition& macro, std::string_view end) {
-    const std::size_t uses_before = stream_.use_count();
+    const std::size_t uses_before = stream_.names().use_count();
     const int outer_loops = std::exchange(loops_, 0);
     ROOST_ASSIGN_OR_RETURN(macro.body, ParseBlock(end));
     loops_ = outer_loops;
     const auto special = [&](const char* name) {
-      const Symbol symbol = stream_.Intern(name);
-      return stream_.WasUsed(symbol, uses_before) ? std::optional(symbol) : std::nullopt;
+      const Symbol symbol = stream_.names().Intern(name);
+      return stream_.names().WasUsed(symbol, uses_before) ? std::optional(symbol) : std::nullopt;
     };
     macro.caller = special("caller");
     macro.more_positional = special("varargs");
@@ -172,7 +172,7 @@ class StatementParser {
   Result<Statement::Node> ParseMacro() {
     auto macro = std::make_shared<MacroDefinition>();
     ROOST_ASSIGN_OR_RETURN(macro->name, stream_.ExpectName());
-    macro->symbol = stream_.Intern(macro->name);
+    macro->symbol = stream_.names().Intern(macro->name);
     ROOST_RETURN_IF_ERROR(ParseParameters(*macro));
     ROOST_RETURN_IF_ERROR(ParseMacroBody(*macro, "endmacro"));
     return Statement::Node(DefineMacro{std::move(macro)});
@@ -239,7 +239,7 @@ Result<TemplateTree> ParseTemplate(std::string_view source) {
   TokenStream stream(std::move(tokens));
   TemplateTree tree;
   ROOST_ASSIGN_OR_RETURN(tree.body, StatementParser(stream).ParseAll());
-  tree.names = stream.TakeNames();
+  tree.names = stream.names().Take();
   return tree;
 }
 

@@ -18,6 +18,35 @@
 
 namespace roost::jinja {
 
+// The names met so far, each with a number.
+class Names {
+ public:
+  // The number of `name`.
+  Symbol Intern(const std::string& name) {
+    const auto [entry, is_new] = symbols_.try_emplace(name, static_cast<Symbol>(names_.size()));
+    if (is_new) names_.push_back(name);
+    return entry->second;
+  }
+  // Like Intern, for a name that an expression reads; WasUsed sees it.
+  Symbol InternUse(const std::string& name) {
+    const Symbol symbol = Intern(name);
+    used_names_.push_back(symbol);
+    return symbol;
+  }
+  [[nodiscard]] std::size_t use_count() const { return used_names_.size(); }
+  // Was `name` read after the first `since` uses? Tells macros which names their body uses.
+  [[nodiscard]] bool WasUsed(Symbol name, std::size_t since) const {
+    return std::find(used_names_.begin() + static_cast<std::ptrdiff_t>(since), used_names_.end(), name) !=
+           used_names_.end();
+  }
+  [[nodiscard]] std::vector<std::string> Take() { return std::move(names_); }
+
+ private:
+  std::map<std::string, Symbol, std::less<>> symbols_;
+  std::vector<std::string> names_;
+  std::vector<Symbol> used_names_;
+};
+
 class TokenStream {
  public:
   // The last token is kEnd; reading never goes past it.
@@ -68,25 +97,7 @@ class TokenStream {
     return Fail(fmt::format("expected {}, found {}", wanted, Describe(Peek())));
   }
 
-  // The number of `name`.
-  Symbol Intern(const std::string& name) {
-    const auto [entry, is_new] = symbols_.try_emplace(name, static_cast<Symbol>(names_.size()));
-    if (is_new) names_.push_back(name);
-    return entry->second;
-  }
-  // Like Intern, for a name that an expression reads; WasUsed sees it.
-  Symbol InternUse(const std::string& name) {
-    const Symbol symbol = Intern(name);
-    used_names_.push_back(symbol);
-    return symbol;
-  }
-  [[nodiscard]] std::size_t use_count() const { return used_names_.size(); }
-  // Was `name` read after the first `since` uses? Tells macros which names their body uses.
-  [[nodiscard]] bool WasUsed(Symbol name, std::size_t since) const {
-    return std::find(used_names_.begin() + static_cast<std::ptrdiff_t>(since), used_names_.end(), name) !=
-           used_names_.end();
-  }
-  [[nodiscard]] std::vector<std::string> TakeNames() { return std::move(names_); }
+  [[nodiscard]] Names& names() { return names_; }
 
   // Limits the parsers' recursion: hold one while inside a bracket, operator or block.
   class Nested {
@@ -124,9 +135,7 @@ class TokenStream {
   std::vector<Token> tokens_;
   std::size_t place_ = 0;
   int nesting_ = 0;
-  std::map<std::string, Symbol, std::less<>> symbols_;
-  std::vector<std::string> names_;
-  std::vector<Symbol> used_names_;
+  Names names_;
 };
 
 }  // namespace roost::jinja

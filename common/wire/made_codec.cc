@@ -1,10 +1,15 @@
-#include "common/wire/check.h"
+#include "common/wire/made_codec.h"
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "common/base/trace_context.h"
+#include "common/base/utf8.h"
+#include "common/wire/messages.h"
 
 namespace roost::wire {
+
 namespace {
 
 static_assert(kMaxTraceParentBytes == 55 && kMaxBlockTokens == 256, "bounds that the schema repeats");
@@ -111,6 +116,26 @@ Result<void> Check(schema::Generate::Reader in, Generate& generate) {
 
 Result<void> Check(schema::Evict::What::Prompt::Reader, const PromptToEvict& prompt) {
   return CheckBlockCount(prompt.block_hashes.size(), prompt.tokens.size());
+}
+
+Result<void> ReadText(capnp::Text::Reader text, TextRule rule, const char* field, std::string& out) {
+  if (rule.kind == TextKind::kLabel && text.size() == 0) return DataLoss(field, "empty");
+  if (text.size() > rule.most) return DataLoss(field, "{} bytes of text, limit {}", text.size(), rule.most);
+  const std::string_view view(text.cStr(), text.size());
+  if (!IsValidUtf8(view)) return DataLoss(field, "text is not UTF-8");
+  if (rule.kind != TextKind::kAny && HasControlCharacter(view)) return DataLoss(field, "holds a control character");
+  if (rule.kind == TextKind::kLabel && HasInvisibleCharacter(view)) {
+    return DataLoss(field, "holds a character that nobody sees");
+  }
+  out = view;
+  return {};
+}
+
+// A third of the limit, because a replaced byte becomes three.
+std::string BoundedText(const std::string& text) {
+  std::string front = text.substr(0, WireLimits::kMaxTextBytes / 3);
+  front.resize(front.size() - IncompleteUtf8Suffix(front));
+  return ReplaceInvalidUtf8(front);
 }
 
 }  // namespace roost::wire
