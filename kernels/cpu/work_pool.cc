@@ -100,7 +100,6 @@ WorkPool::~WorkPool() {
 
 void WorkPool::SetThreadsInUse(std::uint32_t count) {
   ROOST_CHECK(count > 0 && count <= thread_count_, "{} of {} threads", count, thread_count_);
-  ROOST_CHECK(!running_.load(), "inside a loop");
   if (in_use_.exchange(count) < count) Wake(in_use_, INT_MAX);
 }
 

@@ -15,7 +15,8 @@
 //
 // A pool may compute with fewer threads for a while: those beyond the number in use sleep, and have no share.
 //
-// Threads: one caller at a time; tasks must not start loops. Both are checked. Tasks do not throw.
+// Threads: one caller at a time; tasks must not start loops. Both are checked. Any thread may set the number in use.
+// Tasks do not throw.
 #pragma once
 
 #include <sys/types.h>
@@ -45,8 +46,7 @@ class WorkPool {
   WorkPool& operator=(const WorkPool&) = delete;
 
   [[nodiscard]] std::uint32_t thread_count() const { return thread_count_; }
-  // The threads that share the loops from now on, the caller's among them: 1 … thread_count(), at first all. Not inside
-  // a loop.
+  // The threads that share the loops that begin from now on, the caller's among them: 1 … thread_count(), at first all.
   void SetThreadsInUse(std::uint32_t count);
   [[nodiscard]] std::uint32_t threads_in_use() const { return in_use_.load(std::memory_order_relaxed); }
   // The helpers' numbers in /proc, of those that have begun.
@@ -103,11 +103,6 @@ class WorkPool {
   std::vector<std::thread> helpers_;
 };
 
-// Fits the number of a pool's threads to the processors that are free: reads the kernel's counts of running and waiting
-// for these threads, and applies a ThreadGovernor's decision. Where the kernel does not count, all threads stay in use.
-//
-// Threads: used by the pool's caller alone, between loops.
-
 // Decides with how many threads a pool computes on a machine that others use too. A thread that waits for a processor
 // holds up the loops that it shares; if some processors are free, as many threads get through sooner. If none is, all
 // threads are best, since the kernel shares processors out among threads. So:
@@ -150,6 +145,10 @@ class ThreadGovernor {
   Instant next_probe_{};
 };
 
+// Fits the number of a pool's threads to the processors that are free: reads the kernel's counts of running and waiting
+// for these threads, and applies a ThreadGovernor's decision. Where the kernel does not count, all threads stay in use.
+//
+// Threads: used by the pool's caller alone, between loops.
 class PoolWatch {
  public:
   using ReadTimes = std::function<std::optional<ThreadTimes>(pid_t thread)>;

@@ -10,9 +10,12 @@
 #include <fstream>
 #include <latch>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "common/base/rng.h"
 
 namespace roost::kernels {
 namespace {
@@ -185,6 +188,25 @@ TEST_F(WorkPoolInUseTest, RunsEachTaskOnceWhileTheNumberChanges) {
     pool_.Run(kTasks, [&](std::size_t index, std::uint32_t) { ++runs[index]; });
     ASSERT_EQ(runs, std::vector<int>(kTasks, 1)) << "loop " << loop;
   }
+}
+
+TEST_F(WorkPoolInUseTest, RunsEachTaskOnceWhileAnotherThreadChangesTheNumber) {
+  constexpr std::size_t kTasks = 61;
+  constexpr std::size_t kLeastChanges = 1'000;
+  std::atomic<bool> stopping = false;
+  std::atomic<std::size_t> changes = 0;
+  std::thread changer([&] {
+    for (Rng rng(1); !stopping.load(); ++changes) {
+      pool_.SetThreadsInUse(1 + static_cast<std::uint32_t>(rng.Below(kThreads)));
+    }
+  });
+  for (std::size_t loop = 0; loop < 5'000 || changes.load() < kLeastChanges; ++loop) {
+    std::vector<int> runs(kTasks);
+    pool_.Run(kTasks, [&](std::size_t index, std::uint32_t) { ++runs[index]; });
+    EXPECT_EQ(runs, std::vector<int>(kTasks, 1)) << "loop " << loop;
+  }
+  stopping.store(true);
+  changer.join();
 }
 
 TEST(WorkPoolTest, EndsWhileThreadsAreNotInUse) {

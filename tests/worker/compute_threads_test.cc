@@ -1,9 +1,12 @@
 #include "worker/compute_threads.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <prometheus/gauge.h>
 
 #include <chrono>
+#include <cstdint>
+#include <thread>
 
 #include "common/metrics/catalog.h"
 
@@ -49,6 +52,19 @@ TEST_F(ComputeThreadsTest, TheGaugeFollows) {
   EXPECT_EQ(gauge.Value(), 4);
   threads_.OnChange(2, clock_.Now());
   EXPECT_EQ(gauge.Value(), 2);
+}
+
+TEST_F(ComputeThreadsTest, TheMetricsAreReadWhileTheNumberChanges) {
+  constexpr std::uint32_t kChanges = 2'000;
+  metrics::Registry registry;
+  threads_.Export(registry.Gauge(metrics::kWorkerComputeThreads));
+  std::thread computing([this] {
+    for (std::uint32_t i = 0; i < kChanges; ++i) threads_.OnChange(1 + i % 4, clock_.Now());
+    threads_.OnChange(3, clock_.Now());
+  });
+  for (int i = 0; i < 20; ++i) EXPECT_THAT(registry.Text(), testing::HasSubstr("roost_worker_compute_threads "));
+  computing.join();
+  EXPECT_THAT(registry.Text(), testing::HasSubstr("roost_worker_compute_threads 3\n"));
 }
 
 }  // namespace
