@@ -18,5 +18,6 @@ namespace roost::wire {
 [[nodiscard]] Result<void> Check(schema::Snapshot::Reader in, const Snapshot& snapshot);
 [[nodiscard]] Result<void> Check(schema::Generate::Reader in, Generate& generate);
 [[nodiscard]] Result<void> Check(schema::Evict::What::Prompt::Reader in, const PromptToEvict& prompt);
+[[nodiscard]] Result<void> Check(schema::Hold::Reader in, const Hold& hold);
 
 }  // namespace roost::wire

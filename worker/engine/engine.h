@@ -119,6 +119,7 @@ class Engine {
   //                 next step and perhaps others after it do it; the reply is in the report of the last one. While
   //                 kMaxEvictions are open it is refused at once
   //   WantPrefixes  the prefixes that requests found most often. O(blocks)
+  //   Hold          refused: this engine fetches no blocks
   static constexpr std::uint32_t kErasedPerStep = 4096;
   static constexpr std::size_t kMaxEvictions = 16;
   [[nodiscard]] std::optional<OrderReply> CarryOut(LinkId link, EngineOrder order);

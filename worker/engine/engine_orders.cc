@@ -38,6 +38,8 @@ std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::W
   return wire::Prefixes{.answer_id = want.answer_id, .prefixes = cache.MostUsed(want.most, want.tokens)};
 }
 
+std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::Hold& hold) { return Refusal(hold); }
+
 // ---- evictions ----
 
 std::optional<OrderReply> Engine::State::CarryOut(LinkId link, wire::Evict order) {

@@ -110,6 +110,7 @@ struct Engine::State {
   std::optional<OrderReply> CarryOut(LinkId link, const wire::Unpin& unpin);
   std::optional<OrderReply> CarryOut(LinkId link, const wire::WantPrefixes& want);
   std::optional<OrderReply> CarryOut(LinkId link, wire::Evict order);
+  static std::optional<OrderReply> CarryOut(LinkId link, const wire::Hold& hold);
   [[nodiscard]] wire::PinAnswer PinsOf(std::uint64_t answer_id, std::span<const BlockHash> hashes) const;
   void KeepOut(const wire::PromptToEvict& prompt);
   void KeepOut(const wire::TenantToEvict& tenant);
