@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <variant>
 
+#include "common/base/clock.h"
+#include "common/base/ids.h"
 #include "common/wire/messages.h"
 
 namespace roost::worker {
@@ -15,6 +17,15 @@ namespace roost::worker {
 // Each has an answer_id, which its reply repeats. 0: no reply is wanted.
 using EngineOrder = std::variant<wire::Pin, wire::Unpin, wire::Evict, wire::WantPrefixes, wire::Hold>;
 using OrderReply = std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer, wire::HoldAnswer>;
+
+// A Hold at this worker; ascending, and never used again.
+using HoldId = StrongId<struct HoldTag, std::uint64_t>;
+
+// The number that a Hold got when it came, and when that was. What comes for it is told under this number.
+struct HoldReceipt {
+  HoldId id;
+  Instant received;
+};
 
 // Is this message of a router an order?
 template <typename Message>

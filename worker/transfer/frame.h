@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -55,12 +56,34 @@ struct FrameBlock {
 // 0 for no tenant.
 [[nodiscard]] std::uint64_t TenantHash(std::string_view tenant);
 
-// Memory for one frame. The data begins at a multiple of 16 bytes.
+// Takes memory of frames back.
+class FrameMemoryOwner {
+ public:
+  virtual ~FrameMemoryOwner() = default;
+  virtual void TakeBack(std::byte* memory) = 0;
+};
+
+// Frees the memory of a frame, or gives it back to its owner.
+struct FrameDeleter {
+  std::shared_ptr<FrameMemoryOwner> owner;
+
+  void operator()(std::byte* memory) const {
+    if (owner == nullptr) {
+      delete[] memory;
+    } else {
+      owner->TakeBack(memory);
+    }
+  }
+};
+
+// Memory for one frame, from the heap or of an owner. The data begins at a multiple of 16 bytes.
 class FrameBuffer {
  public:
   FrameBuffer() = default;
   // Not cleared.
   explicit FrameBuffer(FrameSizes sizes) : sizes_(sizes), bytes_(new std::byte[sizes.frame_bytes()]) {}
+  FrameBuffer(FrameSizes sizes, std::byte* memory, std::shared_ptr<FrameMemoryOwner> owner)
+      : sizes_(sizes), bytes_(memory, FrameDeleter{std::move(owner)}) {}
 
   [[nodiscard]] const FrameSizes& sizes() const { return sizes_; }
   [[nodiscard]] std::span<std::byte> bytes() { return {bytes_.get(), bytes_ ? sizes_.frame_bytes() : 0}; }
@@ -72,7 +95,7 @@ class FrameBuffer {
 
  private:
   FrameSizes sizes_;
-  std::unique_ptr<std::byte[]> bytes_;  // NOLINT(modernize-avoid-c-arrays): not cleared
+  std::unique_ptr<std::byte[], FrameDeleter> bytes_;  // NOLINT(modernize-avoid-c-arrays): not cleared
 };
 
 // Writes header, tokens and sum around the data, which is in the frame already. There are block_tokens tokens.

@@ -8,55 +8,24 @@
 #include <map>
 #include <thread>
 
-#include "tests/worker/transfer/frame_tools.h"
+#include "tests/worker/transfer/pool_blocks.h"
 
 namespace roost::worker {
 namespace {
 
-// A pool of bytes, with a gate in each copy if a test wants one.
-class PoolReader final : public BlockReader {
- public:
-  explicit PoolReader(std::uint32_t block_count) : pool(block_count * kTestSizes.data_bytes) {}
-
-  [[nodiscard]] std::size_t block_bytes() const override { return kTestSizes.data_bytes; }
-  void Read(BlockId block, std::span<std::byte> to) const override {
-    if (during_read) during_read();
-    const auto from = std::span(pool).subspan(block.value() * block_bytes(), block_bytes());
-    std::copy(from.begin(), from.end(), to.begin());
-  }
-
-  std::vector<std::byte> pool;
-  std::function<void()> during_read;
-};
-
 class ReadableBlocksTest : public testing::Test {
  protected:
   void Make(std::uint32_t block_count) {
-    auto reader = std::make_unique<PoolReader>(block_count);
-    pool_ = reader.get();
-    blocks_ = std::make_unique<ReadableBlocks>(std::move(reader), block_count, kTestSizes.block_tokens);
+    side_ = std::make_unique<PoolBlocks>(block_count);
+    pool_ = side_->reader;
+    blocks_ = side_->blocks.get();
   }
+  void Put(const TestChain& chain, std::uint32_t index, std::uint32_t block) { side_->Put(chain, index, block); }
+  void Retract(std::uint32_t block) { side_->Retract(block); }
 
-  // Writes the chain's block into the pool and publishes it.
-  void Put(const TestChain& chain, std::uint32_t index, std::uint32_t block) {
-    FillData(chain.chain.hashes[index],
-             std::span(pool_->pool).subspan(block * kTestSizes.data_bytes, kTestSizes.data_bytes));
-    const PublishedBlock published{BlockId(block), chain.BlockAt(index), chain.TokensAt(index)};
-    blocks_->Publish(std::span(&published, 1));
-  }
-  void Retract(std::uint32_t block) {
-    const BlockId id(block);
-    blocks_->Retract(std::span(&id, 1));
-  }
-
-  // The frame equals the one made without a pool.
-  static bool IsRight(const FrameBuffer& frame, const TestChain& chain, std::uint32_t index) {
-    const FrameBuffer wanted = FrameOf(chain, index);
-    return std::equal(wanted.bytes().begin(), wanted.bytes().end(), frame.bytes().begin(), frame.bytes().end());
-  }
-
+  std::unique_ptr<PoolBlocks> side_;
   PoolReader* pool_ = nullptr;
-  std::unique_ptr<ReadableBlocks> blocks_;
+  ReadableBlocks* blocks_ = nullptr;
 };
 
 TEST_F(ReadableBlocksTest, AgreesWithAMap) {
