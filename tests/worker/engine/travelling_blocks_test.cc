@@ -191,18 +191,21 @@ TEST_F(TravellingBlocksTest, ARequestWaitsByThePaceOfTheArrival) {
   Order(*to_, HoldOf(prompt));
   const std::uint64_t request = ++last_id_;
   EXPECT_TRUE(to_->harness.Submit(GreedyRequest(request, prompt, 5)).ok());
+  const Instant begin = clock_.Now();
   (void)to_->harness.Step();
   EXPECT_FALSE(to_->harness.engine().HasWork()) << "it sleeps until a block comes";
   for (int block = 0; block < 5; ++block) {
-    clock_.Advance(std::chrono::milliseconds(70));
+    clock_.Advance(
+        std::chrono::milliseconds(10));  // with the step that writes the block: 90 ms, and computing takes 80
     to_->source.Tell();
     EXPECT_TRUE(to_->harness.engine().HasWork());
     while (to_->harness.engine().HasWork()) (void)to_->harness.Step();
   }
   EXPECT_EQ(to_->model.computed_token_count(), computed);
-  // Nothing more comes: what it has is 5 blocks, and a tenth of 20 is 2.
+  // Nothing more comes: it has 5 blocks, and a tenth of the 19 that it can use is 1.9.
   const Instant until = *to_->harness.engine().AwaitsBlocksUntil();
-  EXPECT_LE(until, clock_.Now() + std::chrono::milliseconds(7 * 80));
+  EXPECT_NEAR(ToSeconds(until - begin), 6.9 * 0.08, 1e-6);
+  ASSERT_GT(until, clock_.Now());
   clock_.Advance(until - clock_.Now());
   (void)to_->harness.Step();
   EXPECT_TRUE(to_->harness.engine().HasWork());

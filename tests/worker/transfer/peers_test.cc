@@ -217,14 +217,19 @@ TEST_F(PeersTest, MoreRequestsThanTheLimitAreBusy) {
 }
 
 TEST_F(PeersTest, ASourceThatStopsBreaksTheFetch) {
-  arrived_.keeps = true;
-  MakePeers(kLayout, 2);
+  std::atomic<int> read_count = 0;
+  std::atomic<bool> may_go_on = false;
+  from_.reader->during_read = [&] {
+    if (++read_count == 4) may_go_on.wait(false);
+  };
   Ask(1, chain_.chain);
-  arrived_.AwaitFrames(1, 2);
-  server_->Stop();
-  arrived_.keeps = false;
-  arrived_.kept.clear();
+  arrived_.AwaitFrames(1, 3);
+  std::thread stop([&] { server_->Stop(); });
   EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.frames[1], 3U);
+  may_go_on = true;
+  may_go_on.notify_all();
+  stop.join();
   Ask(2, chain_.chain);
   EXPECT_EQ(arrived_.EndOf(2), HoldOutcome::kBroken);
 }
