@@ -22,7 +22,7 @@ class LocalSource final : public worker::FrameSource {
   // Both outlive it. `inbox` is the asking engine's.
   LocalSource(worker::FrameInbox& inbox, const Clock& clock) : inbox_(inbox), clock_(clock) {}
 
-  // `from` is the blocks of the engine that is asked; null: nobody answers.
+  // `from` has the blocks of the engine that is asked, and outlives it.
   void Connect(worker::ReadableBlocks* from, std::size_t frame_limit) {
     from_ = from;
     memory_ = std::make_shared<worker::FrameMemory>(from->sizes(), frame_limit);

@@ -198,7 +198,7 @@ class PrefixCache {
     changes_.stored.clear();
     changes_.removed.clear();
   }
-  // Of a whole ready block.
+  // Describes a whole ready block.
   [[nodiscard]] ReadyBlock Describe(BlockId block) const;
 
   // All ready blocks as runs, parents before children. O(ready blocks).

@@ -11,7 +11,7 @@ void BlockPublisher::OnBegin() {
   ++begun_count_;
 }
 
-// What was committed since the last time was written by a step that has begun.
+// A block that was committed since the last time was written by a step that has begun.
 void BlockPublisher::TakeChanges() {
   const CacheChanges& changes = cache_.changes();
   readable_->Retract(changes.removed);

@@ -17,7 +17,7 @@ namespace roost::worker {
 
 class BlockPublisher {
  public:
-  // All outlive it. Null: nobody reads blocks, and nothing is done.
+  // Both outlive it. Without `readable` it does nothing.
   BlockPublisher(PrefixCache& cache, ReadableBlocks* readable);
 
   // The model begins the next step. Waits for copies of blocks that the step may write to.

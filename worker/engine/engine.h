@@ -78,7 +78,7 @@ struct EngineOptions {
   // refused.
   ReadableBlocks* readable = nullptr;  // where it tells which blocks may be read; of its model
   FrameInbox* arriving = nullptr;      // what has come for its Holds
-  FrameSource* source = nullptr;       // of what comes, to be told when nobody wants the rest
+  FrameSource* source = nullptr;       // of what comes; the engine cancels what it no longer wants
 
   // The queue.
   SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;

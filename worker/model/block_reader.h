@@ -15,8 +15,8 @@ class BlockReader {
   // The bytes of K and V of one block, of all heads.
   [[nodiscard]] virtual std::size_t block_bytes() const = 0;
 
-  // Copies a block as [layer][K|V][kv head][token][dim]. `to` has block_bytes(). From any thread, as long as nobody
-  // writes to the block: see ReadableBlocks.
+  // Copies a block as [layer][K|V][kv head][token][dim]. `to` has block_bytes(). Any thread may call it, as long as no
+  // batch writes to the block: see ReadableBlocks.
   virtual void Read(BlockId block, std::span<std::byte> to) const = 0;
 };
 

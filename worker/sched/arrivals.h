@@ -51,7 +51,7 @@ struct EndedArrival {
   std::uint32_t missing_count = 0;
   Instant begin;
   std::optional<Instant> first_frame;
-  bool source_ended = false;  // false: nobody has told the source
+  bool source_ended = false;  // false: the source goes on until it is told
 };
 
 // K and V for a block that has just been committed. The frame's memory must live until they are written.
@@ -69,7 +69,7 @@ class Arrivals {
   // False when there are too many. The arrival may be over at once: see TakeEnded.
   [[nodiscard]] bool Begin(ArrivalSpec spec);
 
-  // What the source tells. Of an arrival that is over: nothing happens.
+  // Takes news of the source. News of an arrival that is over are dropped.
   void Take(FrameNews news);
 
   // At a step's begin: commits what has come, and ends what is complete or too late. Appends the blocks to write before

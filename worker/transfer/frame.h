@@ -42,7 +42,7 @@ struct FrameSizes {
   bool operator==(const FrameSizes&) const = default;
 };
 
-// What a frame says of its block, besides the tokens.
+// A frame's description of its block, besides the tokens.
 struct FrameBlock {
   std::uint32_t position = 0;  // in blocks from the root
   BlockHash hash;

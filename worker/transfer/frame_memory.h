@@ -1,5 +1,5 @@
 // The memory for frames that have come and wait for the engine: a fixed number of frames, whose memory is used again.
-// Whoever receives waits here while it is full, and so the sender waits too.
+// A receiver waits here while it is full, and so the sender waits too.
 //
 // Thread-safe. Buffers keep it alive.
 #pragma once

@@ -104,7 +104,7 @@ class FrameSource {
 
   // Never waits. Frames and the end go to the inbox that the source was made with.
   virtual void Ask(FrameRequest request) = 0;
-  // Nobody wants the rest. Does nothing if the request has ended.
+  // The engine does not want the rest. Does nothing if the request has ended.
   virtual void Cancel(HoldId id) = 0;
 };
 

@@ -23,9 +23,9 @@ inline constexpr std::chrono::milliseconds kPeerSendTime{10'000};
 
 class PeerConnection {
  public:
-  // kUnavailable: nobody answers there.
+  // kUnavailable: no worker answers there.
   [[nodiscard]] static Result<PeerConnection> Connect(const wire::Endpoint& to);
-  // Of an accepted connection.
+  // Takes over an accepted connection.
   explicit PeerConnection(wire::Descriptor socket);
 
   [[nodiscard]] Result<void> Send(std::span<const std::byte> bytes);

@@ -43,7 +43,7 @@ struct MessageHead {
   std::uint32_t length = 0;  // of the payload
 };
 
-// What decides the bytes of blocks: see wire::Transfer.
+// Hashes of all that decides the bytes of blocks: see wire::Transfer.
 struct PeerLayout {
   std::uint64_t layout = 0;
   std::uint64_t numerics = 0;

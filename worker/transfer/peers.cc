@@ -183,7 +183,7 @@ Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, const Asked& asked, std::uint32
     if (head->kind != PeerMessage::kFrame || index == chain.size()) return broken();
     std::optional<FrameBuffer> frame = memory_->Take(is_wanted);
     if (!frame) {
-      // Nobody wants the rest: reads on until the peer has seen that.
+      // The engine does not want the rest: reads on until the peer has seen that.
       const bool is_first = !std::exchange(has_cancelled, true);
       if (stopping_ || (is_first && !peer.connection->Send(Encode(PeerMessage::kCancel)).ok())) return broken();
       frame.emplace(memory_->sizes());

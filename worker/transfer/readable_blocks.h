@@ -47,7 +47,7 @@ class ReadableBlocks {
 
   // None of the blocks is published, nor another one with the same hash.
   void Publish(std::span<const PublishedBlock> blocks);
-  // From here on nobody reads these blocks. Those that are not published are skipped. Waits while one of them is being
+  // From here on no thread reads these blocks. Skips those that are not published. Waits while one of them is being
   // copied.
   void Retract(std::span<const BlockId> blocks);
 

@@ -78,7 +78,7 @@ class TravellingFuzzTest : public testing::TestWithParam<std::uint64_t> {
     hold.patience_ms = 1 + rng_.Below(2000);
     const HoldReceipt receipt{HoldId(last_id_), clock_.Now()};
     FrameRequest request{.id = receipt.id, .chain = ChainOf(hold), .peer = {}};
-    // What the source tells may be there before the order.
+    // News of the source may be there before the order.
     const bool is_early = rng_.Below(2) == 0;
     if (is_early) side.source.Ask(request);
     if (is_early) TellSome(side);

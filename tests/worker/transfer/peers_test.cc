@@ -22,7 +22,7 @@ using wire::HoldOutcome;
 constexpr PeerLayout kLayout{.layout = 77, .numerics = 88};
 constexpr std::uint32_t kBlocks = 64;
 
-// What came for each hold, checked.
+// Collects the news of each hold, and checks them.
 class Arrived {
  public:
   explicit Arrived(const TestChain& chain) : chain_(chain), inbox([this] { changed_.notify_all(); }) {}
