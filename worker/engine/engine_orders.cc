@@ -80,8 +80,9 @@ void Engine::State::TakeNews() {
   }
 }
 
-void Engine::State::AnswerHolds(Instant now, StepReport& report) {
+void Engine::State::AnswerHolds(StepReport& report) {
   if (!scheduler.arrivals().has_ended()) return;
+  const Instant now = clock.Now();
   const auto micros = [](Duration time) {
     return static_cast<std::uint64_t>(
         std::max<Duration::rep>(std::chrono::duration_cast<std::chrono::microseconds>(time).count(), 0));

@@ -130,7 +130,7 @@ struct Engine::State {
   void ContinueEvictions(StepReport& report);
   std::optional<OrderReply> BeginHold(LinkId link, const wire::Hold& hold, HoldReceipt receipt);
   void TakeNews();
-  void AnswerHolds(Instant now, StepReport& report);
+  void AnswerHolds(StepReport& report);
   [[nodiscard]] EraseProgress Erase(const OpenEviction& eviction, EraseStep& step);
 
   void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event);

@@ -36,8 +36,10 @@ StepReport Engine::State::Step() {
     under_way.writes.clear();
   }
   publisher.Publish();
-  AnswerHolds(begin, report);
-  awaits_blocks_only = !is_under_way && scheduler.AwaitsArrivalsUntil().has_value();
+  // The end of an arrival may be what a sequence waited for.
+  awaits_blocks_only =
+      !is_under_way && !scheduler.arrivals().has_ended() && scheduler.AwaitsArrivalsUntil().has_value();
+  AnswerHolds(report);
   FillReport(report);
   if (options.check_invariants) {
     const Result<void> sound = scheduler.CheckInvariants();

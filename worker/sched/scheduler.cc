@@ -191,6 +191,8 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   arrivals_awaited_until_.reset();
   DealOut(budget);
   PlanSlices();
+  // A running sequence may end with this step and make room for one that waits.
+  if (!slices_.empty() || !running_.empty()) arrivals_awaited_until_.reset();
   return slices_;
 }
 

@@ -162,9 +162,9 @@ class Scheduler {
   // Blocks that come from elsewhere. Advance it before Schedule.
   [[nodiscard]] Arrivals& arrivals() { return arrivals_; }
   [[nodiscard]] const Arrivals& arrivals() const { return arrivals_; }
-  // After a Schedule without slices: until when there is nothing to compute unless something comes. Set if sequences
-  // wait for arrivals alone.
-  [[nodiscard]] std::optional<Instant> AwaitsArrivalsUntil() const;
+  // Set if the latest Schedule found nothing to compute because sequences wait for arrivals alone: the first time at
+  // which one of them stops waiting if no block comes.
+  [[nodiscard]] std::optional<Instant> AwaitsArrivalsUntil() const { return arrivals_awaited_until_; }
 
   // Chooses the slices of the next step and allocates their blocks. Valid until the next call; a slice's sequence is
   // valid until it is removed.

@@ -270,10 +270,6 @@ Instant Scheduler::PatienceWith(const Sequence::AwaitedPrefix& prefix) const {
   return *arrival.since + FromSeconds((come + kLead * whole) * block_tokens_ * paced_seconds_ / paced_tokens_);
 }
 
-std::optional<Instant> Scheduler::AwaitsArrivalsUntil() const {
-  return slices_.empty() && running_.empty() ? arrivals_awaited_until_ : std::nullopt;
-}
-
 bool Scheduler::IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const {
   if (prefix.arrival) {
     const std::optional<std::uint32_t> next = arrivals_.NextPosition(prefix.arrival->hold);
@@ -363,6 +359,7 @@ bool Scheduler::HasRoomFor(Sequence& sequence) const {
 // Arrivals give way if that makes the room.
 bool Scheduler::MakeRoomFor(Sequence& sequence) {
   if (HasRoomFor(sequence)) return true;
+  if (arrivals_.empty()) return false;
   const std::size_t alone = arrivals_.HeldAloneCount();
   const Need need = NeedOf(sequence);
   const std::size_t available = cache_.available_count() - need.available_matched;

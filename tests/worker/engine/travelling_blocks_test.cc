@@ -216,6 +216,27 @@ TEST_F(TravellingBlocksTest, ARequestWaitsByThePaceOfTheArrival) {
   EXPECT_EQ(to_->harness.outcome(request).cached_token_count, 5 * kBlockTokens);
 }
 
+// One request waits for blocks, and another one for the room of the request that has just ended.
+TEST_F(TravellingBlocksTest, TheEngineDoesNotSleepWhileAnotherRequestCanRun) {
+  for (const bool plan_ahead : {false, true}) {
+    Make({.block_count = 24, .plan_ahead = plan_ahead});
+    const std::vector<TokenId> prompt = Text(20 * kBlockTokens, 1);
+    Serve(*from_, prompt);
+    EXPECT_TRUE(to_->harness.Submit(GreedyRequest(++last_id_, Text(15 * kBlockTokens, 2), 3)).ok());
+    (void)to_->harness.Step();
+    Order(*to_, HoldOf(prompt));
+    EXPECT_TRUE(to_->harness.Submit(GreedyRequest(++last_id_, prompt, 5)).ok());
+    const std::uint64_t third = ++last_id_;
+    EXPECT_TRUE(to_->harness.Submit(GreedyRequest(third, Text(10 * kBlockTokens, 3), 5)).ok());
+    for (int step = 0; step < 100 && to_->harness.engine().HasWork(); ++step) (void)to_->harness.Step();
+    EXPECT_EQ(to_->harness.outcome(third).tokens, Reference(Text(10 * kBlockTokens, 3), 5))
+        << "plan ahead: " << plan_ahead;
+    to_->source.TellAll();
+    to_->harness.Run();
+    EXPECT_EQ(to_->harness.outcome(third - 1).tokens, Reference(prompt, 5));
+  }
+}
+
 TEST_F(TravellingBlocksTest, ARequestStartsAsSoonAsItsBlocksHaveCome) {
   const std::vector<TokenId> prompt = Text(20 * kBlockTokens, 1);
   Serve(*from_, prompt);
