@@ -35,6 +35,8 @@ namespace roost::kernels {
 
 struct OpTable {
   std::string_view name;  // "cpu", "reference", "cuda"
+  // Its memory is the host's, and ops are done when they return: other threads may read what no op writes.
+  bool has_host_memory = false;
 
   Result<Device*> (*open)(const DeviceOptions& options) = nullptr;
   void (*close)(Device* device) = nullptr;  // after all its memory and weights are released

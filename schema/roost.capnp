@@ -17,6 +17,8 @@
 #   ErrorCode                                     internal
 #   FinishReason                                  that request fails with `internal`
 #   CacheMode                                     off
+#   HoldPurpose                                   request
+#   HoldOutcome                                   broken
 #   RefusalCause                                  other
 #   ConstraintKind, a member of outputLogprobs    the worker refuses that request with invalidArgument
 #   or promptLogprobs
@@ -34,6 +36,7 @@
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #     │   pin, wantPrefixes              pinAnswer, prefixes                if it `answers` (Hello.features)
 #     │   evict                          evictAnswer                        if it `evicts`
+#     │   hold                           holdAnswer                         if it `holds`
 #     │   cordon                         step with Load.cordoned            if it `cordons`
 #     │                                  adapters                           when they are others than before
 #     │ ◄─────────────────────────────────────────────────────────────────►│
@@ -102,6 +105,9 @@ struct WireLimits {
 
   const maxTenantBytes :UInt64 = 200;
   const maxAdapterBytes :UInt64 = 200;
+  const maxAddressBytes :UInt64 = 64;
+  # "[IPv6]:port" in digits has at most 47.
+
   const maxPromptTokens :UInt64 = 1048576;
   const maxPromptHashes :UInt64 = 262144;
   # All blocks of the longest prompt, if they have 4 tokens each.
@@ -111,6 +117,9 @@ struct WireLimits {
   const maxTokensPerEvent :UInt64 = 65536;
   const maxPromptLogprobsPerEvent :UInt64 = 4096;
   # Positions.
+
+  const maxHeldHashes :UInt64 = 65536;
+  # Blocks of a Hold.
 
   const maxHashesPerRun :UInt64 = 65536;
   const maxSnapshotHashes :UInt64 = 4096;
@@ -168,6 +177,9 @@ const maxKeepMs :UInt64 = 31622400000;
 # 366 days: adding it to any clock's time does not wrap around.
 
 const maxConstraintBytes :UInt64 = 262144;
+const maxHoldMs :UInt64 = 600000;
+# 10 minutes: the longest patience of a Hold.
+
 const maxReleaseBytes :UInt64 = 64;
 const maxHostBytes :UInt64 = 255;
 
@@ -256,6 +268,47 @@ enum ConstraintKind {
   # A structural tag in JSON, in xgrammar's form: free text in which certain tags start a constrained part.
 }
 
+enum HoldPurpose {
+  # The use of the blocks that a Hold brings.
+
+  request @0 $unknown;
+  # A request that follows needs them.
+
+  copy @1;
+  # They are for later requests; no client waits for them.
+}
+
+enum HoldOutcome {
+  # The end of a Hold. Whatever it is, the blocks that arrived are in the cache, and the others can be computed.
+
+  complete @0;
+  # The worker holds all of the blocks now.
+
+  missing @1;
+  # The source does not hold the rest.
+
+  busy @2;
+  # The source, or this worker, has as many transfers as it takes.
+
+  slow @3;
+  # The patience was over.
+
+  broken @4 $unknown;
+  # The source could not be reached, or the connection to it ended or was silent.
+
+  wrong @5;
+  # A frame had a wrong sum, hash, parent or size. Nothing of it is used.
+
+  noRoom @6;
+  # Requests need the space of the blocks.
+
+  cancelled @7;
+  # Nobody waits for the blocks any more, or an Evict erased them.
+
+  refused @8;
+  # The worker takes no such Hold: it serves and fetches no blocks, or it has too many Holds already.
+}
+
 struct Constraint $named("constraint") {
   # The rule that the whole output of each choice must match. The worker draws no token that would violate it, and a
   # stop token only where the output may end. ignoreEos does not keep an output from ending where nothing else can
@@ -311,6 +364,7 @@ struct WorkerMessage {
     prefixes @7 :Prefixes;
     evictAnswer @8 :EvictAnswer;
     adapters @9 :Adapters;
+    holdAnswer @10 :HoldAnswer;
   }
 }
 
@@ -324,7 +378,7 @@ struct Hello $check {
     # refusal can name the worker and reach it.
 
     minor @28 :UInt32 = 0;
-    # Now 4. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
+    # Now 5. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
     # told their version.
 
     release @29 :Text $text(line) $most(.maxReleaseBytes) $omitEmpty;
@@ -419,6 +473,9 @@ struct Hello $check {
 
     evictsBlocks @38 :Bool = false;
     # Evict.block.
+
+    holds @39 :Bool = false;
+    # Hold.
   }
 
   sendsCacheEvents @16 :Bool = true;
@@ -455,6 +512,21 @@ struct Hello $check {
     cpuGroupCores @37 :UInt32 = 0;
     # Equal for workers of a machine that are limited to the same part of its processors, by one quota or one set of
     # processors, and how many these may use together. 0: no such limit, or not told.
+  }
+
+  transfer :group $cxx(type = "Transfer") {
+    # How other workers fetch blocks from this one. Blocks travel only between workers whose `layout` and `numerics` are
+    # equal.
+
+    address @40 :Text $text(line) $most(.WireLimits.maxAddressBytes) $omitEmpty $after(2);
+    # Numeric HOST:PORT that other workers dial; an IPv6 host stands in brackets. Empty: it serves no blocks.
+
+    layout @41 :UInt64 = 0;
+    # XXH3 of all that decides the bytes of a block: model fingerprint, KV dtype, layers, KV heads, head size, tokens of
+    # a block, version of the frame. 0: it serves and fetches no blocks.
+
+    numerics @42 :UInt64 = 0;
+    # Hash of the KV that the worker computes for a fixed block. Equal ones compute the same bits. 0: not told.
   }
 }
 
@@ -749,6 +821,34 @@ struct EvictAnswer {
   # True: the worker has too many of these orders already, and did nothing.
 }
 
+struct HoldAnswer {
+  # The result of a Hold: after the events that tell of the blocks. The counts are of blocks of the Hold, each in one of
+  # the three.
+
+  answerId @0 :UInt64;
+  # The id of the order.
+
+  heldBlockCount @1 :UInt32;
+  # In the cache before, from the front on.
+
+  arrivedBlockCount @2 :UInt32;
+  # Fetched from the source, and in the cache now.
+
+  missingBlockCount @3 :UInt32;
+  # Neither.
+
+  bytes @4 :UInt64;
+  # That arrived, as frames.
+
+  firstFrameMicroseconds @5 :UInt64;
+  # From receipt of the Hold to the first frame. 0: none came.
+
+  microseconds @6 :UInt64;
+  # From receipt of the Hold to its end.
+
+  outcome @7 :HoldOutcome;
+}
+
 # ---- router → worker ----
 
 struct RouterMessage {
@@ -777,6 +877,7 @@ struct RouterMessage {
     wantPrefixes @11 :WantPrefixes;
     evict @12 :Evict;
     cordon @13 :Cordon;
+    hold @14 :Hold;
   }
 }
 
@@ -1094,4 +1195,52 @@ struct Cordon {
 
   inForce @0 :Bool = true;
   # False: the worker takes requests again, unless it drains because it is about to leave.
+}
+
+struct Hold $check {
+  # The worker shall hold these blocks: it fetches from the source what it lacks, front to back, beginning as soon as it
+  # reads this. A block is in the cache, and told in a stored event, once it has arrived and the blocks before it are
+  # there. What does not arrive is computed by the request that needs it, as ever. A second Hold for the same blocks
+  # joins the first. Only to a worker with Hello.features.holds.
+
+  answerId @0 :UInt64 $least(1);
+  # Not 0: the worker answers with a HoldAnswer of this id, once.
+
+  root @1 :BlockHash;
+  # Root hash of the scope of the blocks.
+
+  parent @2 :BlockHash;
+  # Hash of the block before the first of `hashes`, which the worker holds already. If firstPosition is 0: `root`.
+
+  firstPosition @3 :UInt32;
+  # Position of hashes[0] in the prompt, counted in blocks. With all hashes at most maxPromptHashes.
+
+  hashes @4 :List(BlockHash) $least(1) $most(.WireLimits.maxHeldHashes) $after(1);
+  # Hashes of the blocks, front to back. At least one.
+
+  own :group $cxx(type = "OwnScope", existing = true) $presentIf("firstBlock") $after(5) {
+    # As of a Generate: the hash of the block at position firstBlock is chained from this root, not from the block
+    # before it.
+
+    firstBlock @5 :UInt32 = 0;
+    root @6 :BlockHash;
+  }
+
+  tenant @7 :Text $most(.WireLimits.maxTenantBytes) $omitEmpty $after(2);
+  # The tenant that the blocks belong to, as in a Generate. Empty: none.
+
+  purpose @8 :HoldPurpose = request;
+
+  patienceMs @9 :UInt64 $least(1) $most(.maxHoldMs);
+  # From receipt, at most 10 minutes. What has not arrived by then is missing.
+
+  source :group $cxx(type = "HoldSource") {
+    # The worker that holds the blocks.
+
+    workerId @10 :Text $text(label) $most(.WireLimits.maxWorkerIdBytes) $after(3);
+    # The name that it must tell in the handshake.
+
+    address @11 :Text $text(line) $most(.WireLimits.maxAddressBytes) $after(4);
+    # Its Hello.transfer.address.
+  }
 }

@@ -1,5 +1,8 @@
 #include "common/wire/endpoint.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <charconv>
 #include <string_view>
 
@@ -26,6 +29,16 @@ Result<Endpoint> ParseEndpoint(const std::string& text) {
   const std::string_view port = rest.substr(colon + 1);
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
   if (error != std::errc{} || end != port.data() + port.size()) return bad("the port is not a number from 0 to 65535");
+  return endpoint;
+}
+
+Result<Endpoint> ParseNumericAddress(const std::string& text) {
+  Result<Endpoint> endpoint = ParseEndpoint("tcp://" + text);
+  in6_addr bytes{};  // large enough for both families
+  const bool is_numeric = endpoint.ok() && endpoint->port != 0 &&
+                          inet_pton(endpoint->IsV6() ? AF_INET6 : AF_INET, endpoint->host.c_str(), &bytes) == 1 &&
+                          endpoint->IsV6() == text.starts_with('[');
+  if (!is_numeric) return InvalidArgument(text, "not a numeric address HOST:PORT");
   return endpoint;
 }
 

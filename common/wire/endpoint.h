@@ -21,4 +21,8 @@ struct Endpoint {
 // kInvalidArgument, with `text` as the field, when `text` is not an address.
 [[nodiscard]] Result<Endpoint> ParseEndpoint(const std::string& text);
 
+// "10.0.0.5:7100" or "[::1]:7100": an address that is dialled without a name service. kInvalidArgument, with `text` as
+// the field, for anything else, also without a port or with port 0.
+[[nodiscard]] Result<Endpoint> ParseNumericAddress(const std::string& text);
+
 }  // namespace roost::wire

@@ -6,6 +6,7 @@
 
 #include "common/base/trace_context.h"
 #include "common/base/utf8.h"
+#include "common/wire/endpoint.h"
 #include "common/wire/messages.h"
 
 namespace roost::wire {
@@ -13,6 +14,7 @@ namespace roost::wire {
 namespace {
 
 static_assert(kMaxTraceParentBytes == 55 && kMaxBlockTokens == 256, "bounds that the schema repeats");
+static_assert(WireLimits::kMaxHeldHashes <= WireLimits::kMaxPromptHashes);
 static_assert(WireLimits::kMaxPromptHashes == WireLimits::kMaxPromptTokens / kMinBlockTokens);
 static_assert(WireLimits::kMaxPromptTokens * (sizeof(TokenId) + sizeof(BlockHash) / kMinBlockTokens) <
               WireLimits::kMaxPlainFrameBytes);
@@ -44,6 +46,12 @@ Result<void> CheckBlockCount(std::size_t hashes, std::size_t tokens) {
   return {};
 }
 
+// Nobody looks up names that a peer chose.
+Result<void> CheckNumeric(const std::string& address, const char* field) {
+  if (ParseNumericAddress(address).ok()) return {};
+  return DataLoss(field, "is not a numeric address HOST:PORT");
+}
+
 // A kind that a newer router sent.
 void RefuseUnknownKinds(schema::Generate::Reader in, Generate& generate) {
   const auto output = in.getOutputLogprobs();
@@ -65,7 +73,8 @@ void RefuseUnknownKinds(schema::Generate::Reader in, Generate& generate) {
 
 Result<void> Check(schema::Hello::Reader, const Hello& hello) {
   if (!IsValidBlockTokens(hello.block_tokens)) return DataLoss("blockTokens", "{}", hello.block_tokens);
-  return {};
+  if (hello.transfer.address.empty()) return {};
+  return CheckNumeric(hello.transfer.address, "transfer.address");
 }
 
 Result<void> Check(schema::TokenEvent::Reader in, TokenEvent& event) {
@@ -116,6 +125,16 @@ Result<void> Check(schema::Generate::Reader in, Generate& generate) {
 
 Result<void> Check(schema::Evict::What::Prompt::Reader, const PromptToEvict& prompt) {
   return CheckBlockCount(prompt.block_hashes.size(), prompt.tokens.size());
+}
+
+Result<void> Check(schema::Hold::Reader, const Hold& hold) {
+  if (hold.first_position > WireLimits::kMaxPromptHashes - hold.hashes.size()) {
+    return DataLoss("firstPosition", "{}, with {} blocks behind it", hold.first_position, hold.hashes.size());
+  }
+  if (hold.first_position == 0 && hold.parent != hold.root) {
+    return DataLoss("parent", "is not the root, though firstPosition is 0");
+  }
+  return CheckNumeric(hold.source.address, "source.address");
 }
 
 Result<void> ReadText(capnp::Text::Reader text, TextRule rule, const char* field, std::string& out) {

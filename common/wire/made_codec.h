@@ -41,6 +41,7 @@ void WriteMessage(const RouterMessage& in, schema::RouterMessage::Builder out);
 [[nodiscard]] Result<void> Check(schema::Snapshot::Reader in, const Snapshot& snapshot);
 [[nodiscard]] Result<void> Check(schema::Generate::Reader in, Generate& generate);
 [[nodiscard]] Result<void> Check(schema::Evict::What::Prompt::Reader in, const PromptToEvict& prompt);
+[[nodiscard]] Result<void> Check(schema::Hold::Reader in, const Hold& hold);
 
 // Reads and checks single values inside messages, for the decoder that is made from the schema. Errors name the field.
 // May throw kj::Exception, as any read of a malformed message.

@@ -2,9 +2,9 @@
 // protocol; codec.h converts between them and bytes. All of them are copyable, comparable data; the codec bounds their
 // vectors and texts.
 //
-//   worker → router   Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer, Adapters
+//   worker → router   Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer, Adapters, HoldAnswer
 //   router → worker   Welcome, Refused, Generate, Cancel, Pin, Unpin, WantHello, WantSnapshot, WantTokenizer,
-//                     WantPrefixes, Evict, Ping, Cordon
+//                     WantPrefixes, Evict, Ping, Cordon, Hold
 //
 // A worker's life on a link: Hello until Welcome arrives, then a Snapshot and Steps. `epoch` names one life of the
 // link: with a new epoch both sides forget the blocks and requests of the earlier one. Snapshots and Steps share one

@@ -100,6 +100,7 @@ DType ReferencePreferredDType(Device& /*device*/) { return DType::kF32; }
 const OpTable& CpuOps() {
   static constexpr OpTable kOps{
       .name = "cpu",
+      .has_host_memory = true,
       .open = Open,
       .close = Close,
       .preferred_dtype = PreferredDType,
@@ -143,6 +144,7 @@ const OpTable& CpuOps() {
 const OpTable& ReferenceOps() {
   static constexpr OpTable kOps{
       .name = "reference",
+      .has_host_memory = true,
       .open = Open,
       .close = Close,
       .preferred_dtype = ReferencePreferredDType,

@@ -4,12 +4,16 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -62,6 +66,11 @@ class FakeModel final : public worker::Model {
 
   [[nodiscard]] std::span<const float> Logits() override { return logits_; }
 
+  // A slot of a block is its value and its position plus 1; 0: not written.
+  [[nodiscard]] std::unique_ptr<worker::BlockReader> MakeBlockReader() const override {
+    return std::make_unique<Reader>(*this);
+  }
+
   // The logits after `tokens`, from the definition, without blocks.
   [[nodiscard]] std::vector<float> ReferenceLogits(std::span<const TokenId> tokens) const {
     std::uint64_t state = kStart;
@@ -88,6 +97,27 @@ class FakeModel final : public worker::Model {
     std::uint64_t value = 0;
     std::optional<std::uint32_t> position;  // empty until written
   };
+  using SlotBytes = std::array<std::uint64_t, 2>;
+
+  class Reader final : public worker::BlockReader {
+   public:
+    explicit Reader(const FakeModel& model) : model_(model) {}
+
+    [[nodiscard]] std::size_t block_bytes() const override { return model_.BlockBytes(); }
+    void Read(BlockId block, std::span<std::byte> to) const override {
+      ROOST_CHECK(to.size() == block_bytes());
+      for (std::uint32_t row = 0; row < model_.options_.block_tokens; ++row) {
+        const Slot& slot = model_.slots_[std::size_t{block.value()} * model_.options_.block_tokens + row];
+        const SlotBytes bytes{slot.value, slot.position ? *slot.position + std::uint64_t{1} : 0};
+        std::memcpy(to.data() + row * sizeof(bytes), bytes.data(), sizeof(bytes));
+      }
+    }
+
+   private:
+    const FakeModel& model_;
+  };
+
+  [[nodiscard]] std::size_t BlockBytes() const { return options_.block_tokens * sizeof(SlotBytes); }
 
   static constexpr std::uint64_t kStart = 0x1234567;
 
@@ -95,6 +125,7 @@ class FakeModel final : public worker::Model {
     if (options_.before_forward) options_.before_forward();
     CheckBlocks(batch);
     for (const BlockId block : batch.poisoned) Poison(block);
+    for (const worker::BlockWrite& write : batch.writes) Write(write);
     for (const worker::BlockCopy& copy : batch.copies) CopyRows(copy);
     logits_.clear();
     std::size_t first_token = 0;
@@ -202,6 +233,17 @@ class FakeModel final : public worker::Model {
     ROOST_CHECK(block.value() < options_.block_count);
     for (std::uint32_t row = 0; row < options_.block_tokens; ++row) {
       slots_[std::size_t{block.value()} * options_.block_tokens + row].position.reset();
+    }
+  }
+
+  void Write(const worker::BlockWrite& write) {
+    ROOST_CHECK(write.to.value() < options_.block_count && write.bytes.size() == BlockBytes());
+    for (std::uint32_t row = 0; row < options_.block_tokens; ++row) {
+      SlotBytes bytes{};
+      std::memcpy(bytes.data(), write.bytes.data() + row * sizeof(bytes), sizeof(bytes));
+      Slot& slot = slots_[std::size_t{write.to.value()} * options_.block_tokens + row];
+      slot = {bytes[0], std::nullopt};
+      if (bytes[1] > 0) slot.position = static_cast<std::uint32_t>(bytes[1] - 1);
     }
   }
 

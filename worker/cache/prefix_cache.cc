@@ -186,18 +186,93 @@ CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, s
 
   const std::optional<std::uint32_t> holder = nodes_.FindByHash(chain.hashes[index]);
   if (!holder) {
-    Store(chain, index, own.value(), parent, group);
+    Store(TokensOf(chain, index), own.value(),
+          BlockNode{.hash = chain.hashes[index],
+                    .root = chain.RootAt(index),
+                    .parent = parent,
+                    .position = index,
+                    .tenant = chain.TenantAt(index),
+                    .token_count = static_cast<std::uint16_t>(nodes_.block_tokens),
+                    .group = static_cast<std::uint8_t>(group.value())});
     return {CommitResult::Kind::kStored, own};
   }
-  if (!Holds(*holder, chain, index, parent)) {
-    ++counters_.verification_misses;
-    return {CommitResult::Kind::kCollided, own};
-  }
-  const BlockId equal(*holder);
-  Acquire(pool_.RefTo(equal));
-  Release(own, {});
-  return {CommitResult::Kind::kMerged, equal};
+  return Holds(*holder, chain, index, parent) ? Merge(*holder, own) : Collide(own);
 }
+
+CommitResult PrefixCache::Merge(std::uint32_t equal, BlockId own) {
+  Acquire(pool_.RefTo(BlockId(equal)));
+  Release(own, {});
+  return {CommitResult::Kind::kMerged, BlockId(equal)};
+}
+
+CommitResult PrefixCache::Collide(BlockId own) {
+  ++counters_.verification_misses;
+  return {CommitResult::Kind::kCollided, own};
+}
+
+// ---- blocks that were computed elsewhere ----
+
+std::optional<BlockRef> PrefixCache::FindFollower(BlockHash hash, BlockHash root, std::optional<BlockId> parent) const {
+  const std::optional<std::uint32_t> block = nodes_.FindByHash(hash);
+  if (!block || nodes_[*block].root != root || nodes_[*block].parent != (parent ? parent->value() : kNoBlock))
+    return {};
+  return pool_.RefTo(BlockId(*block));
+}
+
+std::vector<BlockRef> PrefixCache::PathTo(BlockHash hash) const {
+  std::vector<BlockRef> path;
+  std::uint32_t block = nodes_.FindByHash(hash).value_or(kNoBlock);
+  for (; block != kNoBlock; block = nodes_[block].parent) path.push_back(pool_.RefTo(BlockId(block)));
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+void PrefixCache::Hold(BlockRef ref) {
+  const std::uint32_t block = ref.block.value();
+  ROOST_CHECK(ref.generation == pool_.generation(ref.block) && nodes_[block].ready, "block {} is stale", block);
+  if (pool_.references(ref.block) == 0) claims_.OnUsed(block);
+  pool_.AddReference(ref.block);
+}
+
+CommitResult PrefixCache::CommitForeign(const ForeignBlock& block, std::optional<BlockId> parent_id, BlockId own,
+                                        EvictionGroup group) {
+  const std::uint32_t parent = parent_id ? parent_id->value() : kNoBlock;
+  ROOST_CHECK(!nodes_[own.value()].ready && pool_.references(own) == 1, "block {} is not the caller's", own.value());
+  ROOST_CHECK(
+      parent == kNoBlock ? block.position == 0 : nodes_[parent].ready && nodes_[parent].position + 1 == block.position,
+      "block {} does not follow its parent", own.value());
+  ROOST_CHECK(block.tokens.size() == nodes_.block_tokens, "{} tokens", block.tokens.size());
+  const std::optional<std::uint32_t> holder = nodes_.FindByHash(block.hash);
+  if (!holder) {
+    Store(block.tokens, own.value(),
+          BlockNode{.hash = block.hash,
+                    .root = block.root,
+                    .parent = parent,
+                    .position = block.position,
+                    .tenant = block.tenant,
+                    .token_count = static_cast<std::uint16_t>(nodes_.block_tokens),
+                    .group = static_cast<std::uint8_t>(group.value())});
+    return {CommitResult::Kind::kStored, own};
+  }
+  const auto stored = StoredTokens(*holder);
+  const bool is_equal = nodes_[*holder].parent == parent && nodes_[*holder].root == block.root &&
+                        std::equal(stored.begin(), stored.end(), block.tokens.begin());
+  return is_equal ? Merge(*holder, own) : Collide(own);
+}
+
+ReadyBlock PrefixCache::Describe(BlockId block) const {
+  const BlockNode& node = nodes_[block.value()];
+  ROOST_CHECK(node.ready && !nodes_.IsPartial(block.value()), "block {} is not ready", block.value());
+  const bool begins_scope = node.parent == kNoBlock || nodes_[node.parent].root != node.root;
+  return {.position = node.position,
+          .hash = node.hash,
+          .parent = begins_scope ? node.root : nodes_[node.parent].hash,
+          .root = node.root,
+          .tenant = node.tenant,
+          .tokens = StoredTokens(block.value())};
+}
+
+// ---- what a request does, again ----
 
 void PrefixCache::PrefetchCommit(BlockHash hash, BlockId block) const {
   nodes_.by_hash.Prefetch(hash);
@@ -217,7 +292,7 @@ void PrefixCache::StorePartial(const BlockChain& chain, std::span<const BlockId>
   // No hash names it; its key only tells it from most others.
   const BlockHash root = chain.RootAt(static_cast<std::uint32_t>(before.size()));
   const std::uint64_t key = Mix64((parent == kNoBlock ? root.low : nodes_[parent].hash.low) + token_count);
-  Link(chain, own.value(),
+  Link(chain.tokens.subspan(before.size() * nodes_.block_tokens, token_count), own.value(),
        BlockNode{.hash = {0, key},
                  .root = root,
                  .parent = parent,
@@ -395,30 +470,21 @@ std::optional<std::uint32_t> PrefixCache::FirstLike(std::uint32_t parent, BlockH
   return begins_so ? std::optional(child) : std::nullopt;
 }
 
-void PrefixCache::Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent,
-                        EvictionGroup group) {
-  ROOST_CHECK((std::size_t{index} + 1) * nodes_.block_tokens <= chain.tokens.size(), "block {} has no tokens", index);
-  Link(chain, block,
-       BlockNode{.hash = chain.hashes[index],
-                 .root = chain.RootAt(index),
-                 .parent = parent,
-                 .position = index,
-                 .tenant = chain.TenantAt(index),
-                 .token_count = static_cast<std::uint16_t>(nodes_.block_tokens),
-                 .group = static_cast<std::uint8_t>(group.value())});
+void PrefixCache::Store(std::span<const TokenId> tokens, std::uint32_t block, const BlockNode& as) {
+  Link(tokens, block, as);
   const BlockNode& node = nodes_[block];
   nodes_.by_hash.Insert(node.hash, BlockId(block));
   digest_ = digest_ ^ node.hash;
   ghosts_.Forget(node.hash.low);
   claims_.PinIfAwaited(block);
   ReportStored(node);
+  if (notes_changes_) changes_.stored.push_back(pool_.RefTo(BlockId(block)));
 }
 
-// Puts `block` into the tree as `node` says.
-void PrefixCache::Link(const BlockChain& chain, std::uint32_t block, const BlockNode& node) {
+// Puts `block`, which holds `tokens`, into the tree as `node` says.
+void PrefixCache::Link(std::span<const TokenId> tokens, std::uint32_t block, const BlockNode& node) {
   nodes_[block] = node;
   nodes_[block].ready = true;
-  const auto tokens = chain.tokens.subspan(std::size_t{node.position} * nodes_.block_tokens, node.token_count);
   std::copy(tokens.begin(), tokens.end(), tokens_.begin() + std::ptrdiff_t{block} * nodes_.block_tokens);
   DropPrefixOf(block);
   siblings_.Insert(ChildrenOf(node.parent), block, TokenOrder(*this, block));
@@ -454,6 +520,7 @@ void PrefixCache::Remove(std::uint32_t block) {
     nodes_.by_hash.Erase(node.hash, BlockId(block));
     digest_ = digest_ ^ node.hash;
     events_.AddRemoved(node.hash);
+    if (notes_changes_) changes_.removed.push_back(BlockId(block));
   }
   node = BlockNode{};
 }

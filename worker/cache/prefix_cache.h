@@ -103,6 +103,23 @@ class PrefixCache {
   [[nodiscard]] CommitResult Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks,
                                     EvictionGroup group = EvictionGroup(0));
 
+  // ---- blocks that were computed elsewhere ----
+
+  // The ready block with this hash and root that follows `parent`, or begins a prompt. Its tokens are not compared: who
+  // asks knows the hash alone.
+  [[nodiscard]] std::optional<BlockRef> FindFollower(BlockHash hash, BlockHash root,
+                                                     std::optional<BlockId> parent) const;
+  // The ready blocks up to the one with this hash, front to back; none when it is not ready. O(blocks).
+  [[nodiscard]] std::vector<BlockRef> PathTo(BlockHash hash) const;
+  // As Acquire, for a holder that is no request: the block does not count as found.
+  void Hold(BlockRef ref);
+  // As Commit, of a block that was written with bytes from elsewhere: `own`, which the caller alone holds. The caller
+  // holds its ready `parent` too, unless the block is the first of a prompt.
+  [[nodiscard]] CommitResult CommitForeign(const ForeignBlock& block, std::optional<BlockId> parent, BlockId own,
+                                           EvictionGroup group);
+
+  // ---- what a request does, again ----
+
   // Prefetches what a later Commit of a block with this hash reads.
   void PrefetchCommit(BlockHash hash, BlockId block) const;
 
@@ -174,6 +191,16 @@ class PrefixCache {
   [[nodiscard]] std::vector<wire::CacheEvent> TakeEvents();
   [[nodiscard]] ResidencyCounts TakeResidency() { return residency_.Take(); }
 
+  // From now on changes are remembered, until they are taken.
+  void NoteChanges() { notes_changes_ = true; }
+  [[nodiscard]] const CacheChanges& changes() const { return changes_; }
+  void ForgetChanges() {
+    changes_.stored.clear();
+    changes_.removed.clear();
+  }
+  // Describes a whole ready block.
+  [[nodiscard]] ReadyBlock Describe(BlockId block) const;
+
   // All ready blocks as runs, parents before children. O(ready blocks).
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
 
@@ -225,9 +252,10 @@ class PrefixCache {
                                                            std::uint32_t parent) const;
   [[nodiscard]] std::optional<std::uint32_t> FirstLike(std::uint32_t parent, BlockHash root,
                                                        std::span<const TokenId> tokens) const;
-  void Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent,
-             EvictionGroup group);
-  void Link(const BlockChain& chain, std::uint32_t block, const BlockNode& node);
+  [[nodiscard]] CommitResult Merge(std::uint32_t equal, BlockId own);
+  [[nodiscard]] CommitResult Collide(BlockId own);
+  void Store(std::span<const TokenId> tokens, std::uint32_t block, const BlockNode& as);
+  void Link(std::span<const TokenId> tokens, std::uint32_t block, const BlockNode& node);
   void DropPrefixOf(std::uint32_t block);
   void Remove(std::uint32_t block);
   [[nodiscard]] bool IsTop(const BlockNode& node) const;
@@ -277,6 +305,8 @@ class PrefixCache {
   Residency residency_;
   CacheCounters counters_;  // without those of the claims
   EventLog events_;
+  bool notes_changes_ = false;
+  CacheChanges changes_;
 };
 
 }  // namespace roost::worker

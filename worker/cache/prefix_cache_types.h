@@ -53,6 +53,31 @@ struct CommitResult {
   BlockId block;
 };
 
+// A whole block whose K and V were computed elsewhere. A view that is valid for one call.
+struct ForeignBlock {
+  BlockHash hash;
+  BlockHash root;  // of the block's scope
+  std::uint32_t position = 0;
+  std::span<const TokenId> tokens;
+  TenantId tenant = {};  // a user of the cache's TenantBlocks
+};
+
+// A ready block, as others may be told of it. A view that is valid until the cache changes.
+struct ReadyBlock {
+  std::uint32_t position = 0;
+  BlockHash hash;
+  BlockHash parent;  // the hash that the block's hash is chained from
+  BlockHash root;
+  TenantId tenant = {};
+  std::span<const TokenId> tokens;
+};
+
+// The whole blocks that became ready, and those that left the tree: front to back, a block may be in both.
+struct CacheChanges {
+  std::vector<BlockRef> stored;
+  std::vector<BlockId> removed;
+};
+
 // The block that continues a matched prefix by the most tokens, usually not by all of its own.
 struct TailMatch {
   BlockRef block;

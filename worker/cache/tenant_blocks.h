@@ -35,6 +35,8 @@ class TenantBlocks {
   void Join(TenantId tenant) { ++tenants_[tenant.value()].user_count; }
   void Leave(TenantId tenant);
 
+  // Valid while the tenant has a user.
+  [[nodiscard]] const std::string& name(TenantId tenant) const { return tenants_[tenant.value()].name; }
   // Nothing when the tenant has no user.
   [[nodiscard]] std::optional<TenantId> Find(std::string_view name) const;
   [[nodiscard]] std::uint32_t user_count(TenantId tenant) const { return tenants_[tenant.value()].user_count; }

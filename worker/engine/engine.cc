@@ -78,6 +78,7 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
       scheduler(cache, SchedulerOptionsOf(options, max_context_tokens)),
       verifier(scheduler, options.verify_hits_share),
       watch(cache, scheduler),
+      publisher(cache, options.readable),
       count_rows(std::min(options.max_running_requests, options.max_batch_tokens)) {
   ROOST_CHECK(!options.plan_ahead || options.verify_hits_share == 0,
               "plan_ahead can not be combined with verify_hits_share");
@@ -275,16 +276,34 @@ Engine::~Engine() = default;
 Result<void> Engine::Submit(LinkId link, wire::Generate request, std::optional<Instant> received) {
   const RequestKey key{link, request.request_id};
   ++state_->submit_count;
+  state_->awaits_blocks_only = false;
   return state_->Submit(key, std::move(request), received.value_or(state_->clock.Now()));
 }
-void Engine::Cancel(RequestKey key) { state_->Cancel(key); }
-void Engine::CancelLink(LinkId link) { state_->CancelLink(link); }
-std::optional<OrderReply> Engine::CarryOut(LinkId link, EngineOrder order) {
+void Engine::Cancel(RequestKey key) {
+  state_->awaits_blocks_only = false;
+  state_->Cancel(key);
+}
+void Engine::CancelLink(LinkId link) {
+  state_->awaits_blocks_only = false;
+  state_->CancelLink(link);
+}
+std::optional<OrderReply> Engine::CarryOut(LinkId link, EngineOrder order, std::optional<HoldReceipt> receipt) {
+  state_->awaits_blocks_only = false;
+  if (auto* const hold = std::get_if<wire::Hold>(&order); hold != nullptr && receipt) {
+    return state_->BeginHold(link, *hold, *receipt);
+  }
   return std::visit([&](auto& each) { return state_->CarryOut(link, std::move(each)); }, order);
 }
 bool Engine::HasWork() const {
-  return !state_->requests.empty() || !state_->pending_events.empty() || state_->verifier.busy() ||
-         state_->is_under_way || state_->HasConstrained() || !state_->evictions.empty();
+  const bool has_requests = !state_->requests.empty() && !state_->awaits_blocks_only;
+  return has_requests || !state_->pending_events.empty() || state_->verifier.busy() || state_->is_under_way ||
+         state_->HasConstrained() || !state_->evictions.empty() || state_->scheduler.arrivals().has_ended() ||
+         (state_->options.arriving != nullptr && state_->options.arriving->has_news());
+}
+std::optional<Instant> Engine::AwaitsBlocksUntil() const {
+  const std::optional<Instant> end = state_->scheduler.arrivals().NextEnd();
+  const std::optional<Instant> wait = state_->scheduler.AwaitsArrivalsUntil();
+  return end && wait ? std::min(*end, *wait) : end;
 }
 bool Engine::AwaitsGrammars() const { return !state_->constraining.empty(); }
 StepReport Engine::Step() { return state_->Step(); }

@@ -29,6 +29,7 @@
 #include "common/wire/messages.h"
 #include "worker/cache/eviction/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
+#include "worker/engine_api/exchange.h"
 #include "worker/engine_api/step_report.h"
 #include "worker/model/model.h"
 #include "worker/sched/scheduler.h"
@@ -37,6 +38,9 @@
 namespace roost::worker {
 
 class Constrainer;
+class FrameInbox;
+class FrameSource;
+class ReadableBlocks;
 
 // The part of the pool that a tenant keeps when others want blocks too.
 struct TenantShare {
@@ -69,6 +73,12 @@ struct EngineOptions {
 
   // Makes automata for requests under a constraint, and outlives the engine. Null: such requests are refused.
   Constrainer* constrainer = nullptr;
+
+  // The ways of blocks to and from other workers; they outlive the engine. Null: blocks stay here, and Holds are
+  // refused.
+  ReadableBlocks* readable = nullptr;  // where it tells which blocks may be read; of its model
+  FrameInbox* arriving = nullptr;      // what has come for its Holds
+  FrameSource* source = nullptr;       // of what comes; the engine cancels what it no longer wants
 
   // The queue.
   SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;
@@ -119,15 +129,22 @@ class Engine {
   //                 next step and perhaps others after it do it; the reply is in the report of the last one. While
   //                 kMaxEvictions are open it is refused at once
   //   WantPrefixes  the prefixes that requests found most often. O(blocks)
+  //   Hold          holds what is here of the blocks, and takes what comes for this Hold (see Arrivals). The reply
+  //   comes
+  //                 with the report of the step that ends it. Refused without a receipt, and when there are too many
   static constexpr std::uint32_t kErasedPerStep = 4096;
   static constexpr std::size_t kMaxEvictions = 16;
-  [[nodiscard]] std::optional<OrderReply> CarryOut(LinkId link, EngineOrder order);
+  [[nodiscard]] std::optional<OrderReply> CarryOut(LinkId link, EngineOrder order,
+                                                   std::optional<HoldReceipt> receipt = std::nullopt);
 
   // True if there is something to compute or to report.
   [[nodiscard]] bool HasWork() const;
   // True if requests wait for their automata. That is nothing to compute here; who tells routers of this engine tells
   // them from time to time that it goes on.
   [[nodiscard]] bool AwaitsGrammars() const;
+  // Set while blocks from elsewhere are awaited: the time of the next step even if nothing comes. Who tells routers of
+  // this engine tells them from time to time that it goes on.
+  [[nodiscard]] std::optional<Instant> AwaitsBlocksUntil() const;
 
   // Runs one step. Without work the report has only the load.
   [[nodiscard]] StepReport Step();

@@ -1,6 +1,8 @@
 // Orders on the cache. Pins and questions are carried out at once. An eviction is taken at any time, and carried out at
 // the beginning of the steps after it, a bounded number of blocks in each, one order after the other.
 #include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "worker/engine/engine_state.h"
@@ -36,6 +38,70 @@ std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::U
 
 std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::WantPrefixes& want) {
   return wire::Prefixes{.answer_id = want.answer_id, .prefixes = cache.MostUsed(want.most, want.tokens)};
+}
+
+// Nothing comes for a Hold without a receipt.
+std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::Hold& hold) { return Refusal(hold); }
+
+// ---- holds ----
+
+std::optional<OrderReply> Engine::State::BeginHold(LinkId link, const wire::Hold& hold, HoldReceipt receipt) {
+  if (options.arriving == nullptr || options.readable == nullptr) return Refusal(hold);
+  const Instant now = clock.Now();
+  scheduler.AdvanceTo(now);
+  last_hold = receipt.id;
+  ArrivalSpec spec{.id = receipt.id,
+                   .chain = ChainOf(hold),
+                   .tenant = hold.tenant,
+                   .group = GroupOf(hold.tenant),
+                   .begin = receipt.received,
+                   .patience_end = receipt.received + std::chrono::milliseconds(hold.patience_ms)};
+  if (!scheduler.arrivals().Begin(std::move(spec))) {
+    if (options.source != nullptr) options.source->Cancel(receipt.id);
+    return Refusal(hold);
+  }
+  holds.emplace(receipt.id, OpenHold{link, hold.answer_id});
+  return std::nullopt;
+}
+
+// A source may be quicker than the order: what it tells waits for it.
+void Engine::State::TakeNews() {
+  if (options.arriving == nullptr || (!options.arriving->has_news() && early_news.empty())) return;
+  std::vector<FrameNews> all = std::exchange(early_news, {});
+  std::vector<FrameNews> fresh = options.arriving->Take();
+  std::move(fresh.begin(), fresh.end(), std::back_inserter(all));
+  for (FrameNews& news : all) {
+    const HoldId id = std::visit([](const auto& each) { return each.id; }, news);
+    if (id > last_hold) {
+      early_news.push_back(std::move(news));
+    } else {
+      scheduler.arrivals().Take(std::move(news));
+    }
+  }
+}
+
+void Engine::State::AnswerHolds(StepReport& report) {
+  if (!scheduler.arrivals().has_ended()) return;
+  const Instant now = clock.Now();
+  const auto micros = [](Duration time) {
+    return static_cast<std::uint64_t>(
+        std::max<Duration::rep>(std::chrono::duration_cast<std::chrono::microseconds>(time).count(), 0));
+  };
+  for (const EndedArrival& ended : scheduler.arrivals().TakeEnded()) {
+    if (!ended.source_ended && options.source != nullptr) options.source->Cancel(ended.id);
+    const auto hold = holds.find(ended.id);
+    wire::HoldAnswer answer{.answer_id = hold->second.answer_id,
+                            .held_block_count = ended.held_count,
+                            .arrived_block_count = ended.arrived_count,
+                            .missing_block_count = ended.missing_count,
+                            .bytes = std::uint64_t{ended.arrived_count} * options.readable->sizes().frame_bytes(),
+                            .microseconds = micros(now - ended.begin),
+                            .outcome = ended.outcome};
+    if (ended.first_frame)
+      answer.first_frame_microseconds = std::max<std::uint64_t>(1, micros(*ended.first_frame - ended.begin));
+    report.answers.push_back({hold->second.link, answer});
+    holds.erase(hold);
+  }
 }
 
 // ---- evictions ----

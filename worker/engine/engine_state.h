@@ -19,6 +19,7 @@
 #include "common/wire/messages.h"
 #include "worker/cache/block_pool.h"
 #include "worker/cache/prefix_cache.h"
+#include "worker/engine/block_publisher.h"
 #include "worker/engine/cache_watch.h"
 #include "worker/engine/constrained_output.h"
 #include "worker/engine/count_rows.h"
@@ -27,6 +28,8 @@
 #include "worker/grammar/constrainer.h"
 #include "worker/model/model.h"
 #include "worker/sched/scheduler.h"
+#include "worker/transfer/frame_source.h"
+#include "worker/transfer/readable_blocks.h"
 
 namespace roost::worker {
 
@@ -64,6 +67,9 @@ struct StepUnderWay {
   std::uint32_t prefill_token_count = 0;
   std::uint32_t decode_token_count = 0;
   Instant begin;
+  std::vector<ArrivedWrite> writes;  // of blocks that came from elsewhere
+
+  [[nodiscard]] bool computes() const { return prefill_token_count + decode_token_count > 0; }
 };
 
 // A request that waits for its automaton.
@@ -83,6 +89,12 @@ struct ConstrainedSubmit {
   if (ms == 0 || ms > wire::kMaxKeepMs) return std::nullopt;
   return now + std::chrono::milliseconds(ms);
 }
+
+// The order that an arrival belongs to.
+struct OpenHold {
+  LinkId link;
+  std::uint64_t answer_id = 0;
+};
 
 // An order to erase something, until it is complete.
 struct OpenEviction {
@@ -110,11 +122,15 @@ struct Engine::State {
   std::optional<OrderReply> CarryOut(LinkId link, const wire::Unpin& unpin);
   std::optional<OrderReply> CarryOut(LinkId link, const wire::WantPrefixes& want);
   std::optional<OrderReply> CarryOut(LinkId link, wire::Evict order);
+  std::optional<OrderReply> CarryOut(LinkId link, const wire::Hold& hold);
   [[nodiscard]] wire::PinAnswer PinsOf(std::uint64_t answer_id, std::span<const BlockHash> hashes) const;
   void KeepOut(const wire::PromptToEvict& prompt);
   void KeepOut(const wire::TenantToEvict& tenant);
   void KeepOut(const wire::BlockToEvict& block);
   void ContinueEvictions(StepReport& report);
+  std::optional<OrderReply> BeginHold(LinkId link, const wire::Hold& hold, HoldReceipt receipt);
+  void TakeNews();
+  void AnswerHolds(StepReport& report);
   [[nodiscard]] EraseProgress Erase(const OpenEviction& eviction, EraseStep& step);
 
   void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event);
@@ -186,6 +202,11 @@ struct Engine::State {
   std::uint64_t last_constraining_id = 0;
   std::vector<RequestEvent> pending_events;
   std::deque<OpenEviction> evictions;
+  BlockPublisher publisher;
+  std::map<HoldId, OpenHold> holds;
+  HoldId last_hold;                   // that was carried out
+  std::vector<FrameNews> early_news;  // of Holds that have not been carried out yet
+  bool awaits_blocks_only = false;    // after a step: nothing to do until a block comes, or an order
   std::uint64_t submit_count = 0;
   std::uint64_t uncached_requests = 0;     // since the last report
   std::uint64_t shortened_retentions = 0;  // the same

@@ -24,12 +24,22 @@ StepReport Engine::State::Step() {
   scheduler.AdvanceTo(begin);
   EndExpired(begin, report);
   ContinueEvictions(report);
+  TakeNews();
   if (is_under_way) AwaitTokens(under_way);
   const bool has_next = Begin(begin, report.counts);
   if (is_under_way) Finish(under_way, report);
+  under_way.writes.clear();
   std::swap(under_way, next);
   is_under_way = has_next;
-  if (is_under_way && !options.plan_ahead) Finish(under_way, report);
+  if (is_under_way && !options.plan_ahead) {
+    Finish(under_way, report);
+    under_way.writes.clear();
+  }
+  publisher.Publish();
+  // The end of an arrival may be what a sequence waited for.
+  awaits_blocks_only =
+      !is_under_way && !scheduler.arrivals().has_ended() && scheduler.AwaitsArrivalsUntil().has_value();
+  AnswerHolds(report);
   FillReport(report);
   if (options.check_invariants) {
     const Result<void> sound = scheduler.CheckInvariants();
@@ -63,11 +73,13 @@ void Engine::State::AwaitTokens(const StepUnderWay& step) {
   }
 }
 
-// Begins the next step, if there is something to compute. Its blocks count as ready from here on, because whatever
-// reads them is computed later.
+// Begins the next step, if there is something to compute or to write. Its blocks count as ready from here on, because
+// whatever reads them is computed later.
 bool Engine::State::Begin(Instant now, StepCounts& counts) {
+  next.writes.clear();
+  scheduler.arrivals().Advance(now, next.writes);
   const std::vector<ScheduledSlice>& slices = scheduler.Schedule();
-  if (slices.empty()) return false;
+  if (slices.empty() && next.writes.empty()) return false;
   next.begin = now;
   next.prefill_token_count = 0;
   next.decode_token_count = 0;
@@ -77,6 +89,7 @@ bool Engine::State::Begin(Instant now, StepCounts& counts) {
   BuildBatch(slices, now, counts);
   PlanDraws(slices, next);
   draws.mask_count = static_cast<std::uint32_t>(next.masks.size());
+  publisher.OnBegin();
   model.Compute(batch, draws);
   scheduler.Commit();
   BeginChoices(next);
@@ -85,6 +98,7 @@ bool Engine::State::Begin(Instant now, StepCounts& counts) {
 
 void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instant now, StepCounts& counts) {
   batch.Clear();
+  for (const ArrivedWrite& write : next.writes) batch.writes.push_back({.to = write.to, .bytes = write.frame.data()});
   for (const ScheduledCopy& copy : scheduler.copies()) {
     batch.copies.push_back({.from = copy.from, .to = copy.to, .row_count = copy.row_count});
   }

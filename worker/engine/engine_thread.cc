@@ -1,7 +1,9 @@
 #include "worker/engine/engine_thread.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
+#include <variant>
 
 #include "common/base/check.h"
 #include "common/base/thread_name.h"
@@ -9,8 +11,8 @@
 namespace roost::worker {
 namespace {
 
-// A command ends the wait at once. While requests wait for their grammars, a report after each wait tells routers that
-// this engine does not hang.
+// A command ends the wait at once. While requests wait for their grammars or for blocks, a report after each wait tells
+// routers that this engine does not hang.
 constexpr std::chrono::milliseconds kIdleWait{1000};
 // While an OutputLost or a snapshot waits for space in the queue.
 constexpr std::chrono::milliseconds kRoomWait{5};
@@ -18,7 +20,7 @@ constexpr std::chrono::milliseconds kRoomWait{5};
 }  // namespace
 
 EngineThread::EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker)
-    : outbox_(waker), stall_watch_(clock), engine_(engine) {}
+    : outbox_(waker), stall_watch_(clock), clock_(clock), engine_(engine) {}
 
 EngineThread::~EngineThread() { Stop(); }
 
@@ -36,6 +38,24 @@ void EngineThread::Stop() {
   engine_.SetPulse({});
 }
 
+bool EngineThread::TryPost(EngineCommand&& command) {
+  auto* const order = std::get_if<OrderCommand>(&command);
+  const bool is_hold = order != nullptr && std::holds_alternative<wire::Hold>(order->order);
+  return is_hold && source_ != nullptr ? TryPostHold(*order, command) : inbox_.TryPush(std::move(command));
+}
+
+// The blocks are asked for at once, not at the engine's next step. The engine has the order before anything comes.
+bool EngineThread::TryPostHold(OrderCommand& order, EngineCommand& command) {
+  const wire::Hold& hold = std::get<wire::Hold>(order.order);
+  const HoldId id(++last_hold_id_);
+  FrameRequest request{
+      .id = id, .chain = ChainOf(hold), .peer = {.worker_id = hold.source.worker_id, .address = hold.source.address}};
+  order.receipt = {id, clock_.Now()};
+  if (!inbox_.TryPush(std::move(command))) return false;
+  source_->Ask(std::move(request));
+  return true;
+}
+
 void EngineThread::Run() {
   NameThisThread("engine");
   while (!stopping_.load()) {
@@ -50,10 +70,10 @@ void EngineThread::Run() {
 void EngineThread::DrainInbox() {
   if (!engine_.HasWork()) {
     stall_watch_.OnWait();
-    std::optional<EngineCommand> first = inbox_.PopFor(outbox_.has_lost() || snapshot_wanted_ ? kRoomWait : kIdleWait);
+    std::optional<EngineCommand> first = inbox_.PopFor(IdleWait());
     stall_watch_.OnTurn();
     if (!first) {
-      report_due_ = report_due_ || engine_.AwaitsGrammars();
+      report_due_ = report_due_ || engine_.AwaitsGrammars() || engine_.AwaitsBlocksUntil().has_value();
       return;
     }
     ApplyAny(*std::move(first));
@@ -64,6 +84,12 @@ void EngineThread::DrainInbox() {
     if (!next) return;
     ApplyAny(*std::move(next));
   }
+}
+
+Duration EngineThread::IdleWait() const {
+  if (outbox_.has_lost() || snapshot_wanted_) return kRoomWait;
+  const std::optional<Instant> end = engine_.AwaitsBlocksUntil();
+  return end ? std::clamp<Duration>(*end - clock_.Now(), std::chrono::milliseconds(1), kIdleWait) : Duration(kIdleWait);
 }
 
 void EngineThread::ApplyAny(EngineCommand command) {
@@ -83,7 +109,7 @@ void EngineThread::Apply(const CancelLinkCommand& command) {
 
 void EngineThread::Apply(OrderCommand command) {
   const LinkId link = command.link;
-  const std::optional<OrderReply> reply = engine_.CarryOut(link, std::move(command.order));
+  const std::optional<OrderReply> reply = engine_.CarryOut(link, std::move(command.order), command.receipt);
   if (reply) outbox_.Answer({link, *reply});
   report_due_ = true;
 }

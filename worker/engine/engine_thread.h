@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "worker/engine_api/engine_outbox.h"
 #include "worker/engine_api/exchange.h"
 #include "worker/engine_api/stall_watch.h"
+#include "worker/transfer/frame_source.h"
 
 namespace roost::worker {
 
@@ -26,6 +28,8 @@ class EngineThread final : public EngineHost {
  public:
   // `engine`, `clock` and `waker` outlive it. The waker is rung after each output.
   EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker);
+  // Before anything is posted: from now on Holds are asked of `source`, which outlives it, as soon as they come.
+  void SetSource(FrameSource& source) { source_ = &source; }
   ~EngineThread() override;
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
@@ -34,7 +38,7 @@ class EngineThread final : public EngineHost {
   // After the running step.
   void Stop() override;
 
-  [[nodiscard]] bool TryPost(EngineCommand&& command) override { return inbox_.TryPush(std::move(command)); }
+  [[nodiscard]] bool TryPost(EngineCommand&& command) override;
   // Wakes the engine thread. Does nothing if the inbox is full, because then the thread does not wait.
   void Nudge() { (void)inbox_.TryPush(NudgeCommand{}); }
   // Watches steps and their parts: a step that hangs never ends, and no part of it.
@@ -43,8 +47,10 @@ class EngineThread final : public EngineHost {
   [[nodiscard]] std::optional<EngineOutput> TryTake() override { return outbox_.TryTake(); }
 
  private:
+  [[nodiscard]] bool TryPostHold(OrderCommand& hold, EngineCommand& command);
   void Run();
   void DrainInbox();
+  [[nodiscard]] Duration IdleWait() const;
   void Round();
 
   void ApplyAny(EngineCommand command);
@@ -60,6 +66,9 @@ class EngineThread final : public EngineHost {
   std::atomic<bool> stopping_{false};
   StallWatch stall_watch_;
   std::thread thread_;
+  const Clock& clock_;
+  FrameSource* source_ = nullptr;   // constant since before the first post
+  std::uint64_t last_hold_id_ = 0;  // the link thread's
 
   // The engine thread's own.
   Engine& engine_;

@@ -34,12 +34,15 @@ void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
   const std::span<const kernels::SampledToken> tokens = SampledUnderWay();
   const Instant end = std::exchange(sampled_under_way, std::nullopt)->time;
   ++step_number;
+  publisher.OnFinish();
   const Duration step_time = end - std::max(step.begin, last_end);
   last_end = end;
-  scheduler.NotePace({step.prefill_token_count, step.decode_token_count, ToSeconds(step_time)});
-  report.load.step_seconds = ToSeconds(step_time);
-  report.load.step_prefill_tokens = step.prefill_token_count;
-  report.load.step_decode_tokens = step.decode_token_count;
+  if (step.computes()) {
+    scheduler.NotePace({step.prefill_token_count, step.decode_token_count, ToSeconds(step_time)});
+    report.load.step_seconds = ToSeconds(step_time);
+    report.load.step_prefill_tokens = step.prefill_token_count;
+    report.load.step_decode_tokens = step.decode_token_count;
+  }
   TakeSamples(step, tokens, end, report);
 }
 

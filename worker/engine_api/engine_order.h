@@ -8,22 +8,34 @@
 #include <type_traits>
 #include <variant>
 
+#include "common/base/clock.h"
+#include "common/base/ids.h"
 #include "common/wire/messages.h"
 
 namespace roost::worker {
 
 // Each has an answer_id, which its reply repeats. 0: no reply is wanted.
-using EngineOrder = std::variant<wire::Pin, wire::Unpin, wire::Evict, wire::WantPrefixes>;
-using OrderReply = std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer>;
+using EngineOrder = std::variant<wire::Pin, wire::Unpin, wire::Evict, wire::WantPrefixes, wire::Hold>;
+using OrderReply = std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer, wire::HoldAnswer>;
+
+// A Hold at this worker; ascending, and never used again.
+using HoldId = StrongId<struct HoldTag, std::uint64_t>;
+
+// The number that a Hold got when it came, and when that was. What comes for it is told under this number.
+struct HoldReceipt {
+  HoldId id;
+  Instant received;
+};
 
 // Is this message of a router an order?
 template <typename Message>
 inline constexpr bool kIsEngineOrder =
     std::is_same_v<Message, wire::Pin> || std::is_same_v<Message, wire::Unpin> ||
-    std::is_same_v<Message, wire::Evict> || std::is_same_v<Message, wire::WantPrefixes>;
+    std::is_same_v<Message, wire::Evict> || std::is_same_v<Message, wire::WantPrefixes> ||
+    std::is_same_v<Message, wire::Hold>;
 
 [[nodiscard]] inline std::string_view NameOf(const EngineOrder& order) {
-  constexpr std::string_view kNames[] = {"pin", "unpin", "evict", "prefixes"};
+  constexpr std::string_view kNames[] = {"pin", "unpin", "evict", "prefixes", "hold"};
   static_assert(std::size(kNames) == std::variant_size_v<EngineOrder>);
   return kNames[order.index()];
 }
@@ -46,6 +58,11 @@ inline constexpr bool kIsEngineOrder =
 }
 [[nodiscard]] inline OrderReply Refusal(const wire::WantPrefixes& want) {
   return wire::Prefixes{.answer_id = want.answer_id, .prefixes = {}};
+}
+[[nodiscard]] inline OrderReply Refusal(const wire::Hold& hold) {
+  return wire::HoldAnswer{.answer_id = hold.answer_id,
+                          .missing_block_count = static_cast<std::uint32_t>(hold.hashes.size()),
+                          .outcome = wire::HoldOutcome::kRefused};
 }
 [[nodiscard]] inline OrderReply RefusalOf(const EngineOrder& order) {
   return std::visit([](const auto& each) { return Refusal(each); }, order);

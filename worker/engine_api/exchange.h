@@ -39,6 +39,7 @@ struct SnapshotCommand {};
 struct OrderCommand {
   LinkId link;
   EngineOrder order;
+  std::optional<HoldReceipt> receipt = {};  // of a Hold, from the host that has asked for its blocks
 };
 
 // Something that the engine waits for is done. Wakes the engine's thread.

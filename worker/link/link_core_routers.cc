@@ -13,6 +13,16 @@
 #include "worker/link/link_core.h"
 
 namespace roost::worker {
+namespace {
+
+// An order for which the inbox has no space gets no answer, and the router can send it again. But an eviction or a Hold
+// that is not carried out is refused, so that its sender knows.
+std::optional<OrderReply> RefusalWithoutRoom(const EngineOrder& order) {
+  if (std::holds_alternative<wire::Evict>(order) || std::holds_alternative<wire::Hold>(order)) return RefusalOf(order);
+  return std::nullopt;
+}
+
+}  // namespace
 
 void LinkCore::OnMessage(PeerId peer, wire::RouterMessage message) {
   Link* link = FindPeer(peer);
@@ -106,13 +116,10 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   link.in_flight.emplace(id, std::move(in_flight));
 }
 
-// An order for which the inbox has no space gets no answer, and the router can send it again. But an eviction that is
-// not carried out must be refused, so that its sender knows.
 void LinkCore::HandleOrder(Link& link, EngineOrder order) {
   const bool is_pin = std::holds_alternative<wire::Pin>(order);
   if (link.state != State::kUp || (is_pin && !setup_.hello.keeps_prefixes)) return;
-  const auto* const evict = std::get_if<wire::Evict>(&order);
-  const std::optional<OrderReply> refusal = evict == nullptr ? std::nullopt : std::optional(Refusal(*evict));
+  const std::optional<OrderReply> refusal = RefusalWithoutRoom(order);
   const std::string name(NameOf(order));
   if (effects_.Submit(OrderCommand{link.id, std::move(order)})) return;
   LogWarning("an order is not carried out: the inbox is full", {{"order", name}, {"router", link.name}});

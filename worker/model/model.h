@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "kernels/memory_use.h"
 #include "kernels/place_sampled.h"
 #include "kernels/sample.h"
+#include "worker/model/block_reader.h"
 
 namespace roost::worker {
 
@@ -48,12 +50,20 @@ struct BlockCopy {
   std::uint32_t row_count = 0;  // 1 to block_tokens
 };
 
+// Fills a block with K and V that another worker computed, as a BlockReader gives them.
+struct BlockWrite {
+  BlockId to;
+  std::span<const std::byte> bytes;  // valid until the batch's tokens have been awaited
+};
+
 // `tokens` holds the slices' tokens one after another. The draws of the previous batch replace the tokens at
 // `sampled_places`. K and V of every token are written to the slice's blocks. The copies are made before that, in
-// order. Before the copies the `poisoned` blocks are filled with NaN, so that reading a row that was not written shows;
-// they are for debugging, and normally there are none.
+// order, and the writes before the copies; a batch may have writes alone. Before the writes the `poisoned` blocks are
+// filled with NaN, so that reading a row that was not written shows; they are for debugging, and normally there are
+// none.
 struct Batch {
   std::vector<BlockId> poisoned;
+  std::vector<BlockWrite> writes;
   std::vector<BlockCopy> copies;
   std::vector<TokenId> tokens;
   std::vector<kernels::SampledPlace> sampled_places;
@@ -61,6 +71,7 @@ struct Batch {
 
   void Clear() {
     poisoned.clear();
+    writes.clear();
     copies.clear();
     tokens.clear();
     sampled_places.clear();
@@ -147,6 +158,10 @@ class Model {
 
   // The scores of the batch that AwaitSampled returned last; valid as long as its tokens.
   [[nodiscard]] virtual Scores AwaitedScores() const { return {}; }
+
+  // Null if its blocks can not be read beside its batches: then it takes no writes either. The reader does not outlive
+  // the model.
+  [[nodiscard]] virtual std::unique_ptr<BlockReader> MakeBlockReader() const { return nullptr; }
 
   // The logits of the latest batch in host memory, without the adjustments of any draw; valid until the next batch.
   // This is a long copy from a device.

@@ -115,6 +115,15 @@ std::uint32_t TensorParallelModel::block_count() const {
   return count;
 }
 
+std::unique_ptr<BlockReader> TensorParallelModel::MakeBlockReader() const {
+  std::vector<BlockPart> parts;
+  for (const auto& rank : ranks_) {
+    if (!rank->has_host_memory()) return nullptr;
+    parts.push_back(rank->part());
+  }
+  return MakePartsReader(std::move(parts));
+}
+
 void TensorParallelModel::Compute(const Batch& batch, const Draws& draws) {
   threads_.Run([&](std::uint32_t rank) { ranks_[rank]->Compute(batch, draws); });
 }

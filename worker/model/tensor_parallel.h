@@ -73,6 +73,7 @@ class TensorParallelModel final : public Model {
   [[nodiscard]] std::uint32_t block_tokens() const override { return ranks_.front()->block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override;
   void Compute(const Batch& batch, const Draws& draws) override;
+  [[nodiscard]] std::unique_ptr<BlockReader> MakeBlockReader() const override;
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override {
     return ranks_.front()->AwaitSampled();
   }

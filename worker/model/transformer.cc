@@ -180,6 +180,7 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       shard_(rank.shard),
       communicator_(std::move(rank.communicator)),
       peers_(communicator_.get()),
+      first_kv_head_(RangesOf(config, shard_).kv.begin / config.head_dim),
       vocabulary_(RangesOf(config, shard_).vocabulary),
       config_(ConfigOf(config, shard_)),
       attention_options_(AttentionOptionsOf(backend_, config_, options)),
@@ -257,7 +258,13 @@ Result<void> Transformer::ReserveKv() {
 
 void Transformer::Compute(const Batch& batch, const Draws& draws) {
   wanted_count_ = 0;
-  if (!batch.tokens.empty()) ComputeBatch(batch, draws);
+  if (batch.tokens.empty()) {
+    Poison(batch);
+    WriteBlocks(batch);
+    CopyRows(batch);
+  } else {
+    ComputeBatch(batch, draws);
+  }
   Sample(draws);
 }
 
@@ -266,6 +273,7 @@ void Transformer::ComputeBatch(const Batch& batch, const Draws& draws) {
   backend_.ops().begin_batch(backend_.device(), {.request_count = static_cast<std::uint32_t>(batch.slices.size()),
                                                  .token_count = static_cast<std::uint32_t>(batch.tokens.size())});
   Poison(batch);
+  WriteBlocks(batch);
   CopyRows(batch);
   Plan(batch);
   Upload(batch, draws);
@@ -321,6 +329,11 @@ void Transformer::Sample(const Draws& draws) {
   }
   if (shard_.rank != 0) return;
   readbacks_.Begin(work_.sampled.data(), CountsOf(draws));
+}
+
+std::unique_ptr<BlockReader> Transformer::MakeBlockReader() const {
+  if (!has_host_memory()) return nullptr;
+  return MakePartsReader({part()});
 }
 
 std::span<const kernels::SampledToken> Transformer::AwaitSampled() { return readbacks_.Await(); }
@@ -415,6 +428,20 @@ void Transformer::Poison(const Batch& batch) {
     ROOST_CHECK(block.value() < kv_.block_count, "block {} of {}", block.value(), kv_.block_count);
     void* bytes = static_cast<std::uint8_t*>(kv_.base) + block.value() * kv_.BlockBytes();
     backend_.ops().copy_to_device(backend_.device(), bytes, poison_.data(), poison_.size());
+  }
+}
+
+// The bytes are all heads'; this rank takes its own.
+void Transformer::WriteBlocks(const Batch& batch) {
+  for (const BlockWrite& write : batch.writes) {
+    ROOST_CHECK(has_host_memory() && write.to.value() < kv_.block_count, "a write to block {} of {}", write.to.value(),
+                kv_.block_count);
+    const BlockPart part = this->part();
+    ROOST_CHECK(write.bytes.size() == part.WholeBytes(), "{} bytes of {}", write.bytes.size(), part.WholeBytes());
+    std::byte* const block = static_cast<std::byte*>(kv_.base) + write.to.value() * kv_.BlockBytes();
+    part.VisitPieces([&](std::size_t to, std::size_t from, std::size_t bytes) {
+      backend_.ops().copy_to_device(backend_.device(), block + to, write.bytes.data() + from, bytes);
+    });
   }
 }
 

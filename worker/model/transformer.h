@@ -35,6 +35,7 @@
 #include "kernels/kv_layout.h"
 #include "kernels/ops.h"
 #include "worker/model/batch_plan.h"
+#include "worker/model/block_part.h"
 #include "worker/model/loading/hf_config.h"
 #include "worker/model/loading/shard.h"
 #include "worker/model/loading/weights.h"
@@ -238,6 +239,11 @@ class Transformer final : public Model {
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
   void Compute(const Batch& batch, const Draws& draws) override;
+  // Null on devices with memory of their own. Of a rank: see part().
+  [[nodiscard]] std::unique_ptr<BlockReader> MakeBlockReader() const override;
+  // The rank's part of every block.
+  [[nodiscard]] BlockPart part() const { return {kv_, first_kv_head_, shape_.kv_head_count}; }
+  [[nodiscard]] bool has_host_memory() const { return backend_.ops().has_host_memory; }
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override;
   [[nodiscard]] Scores AwaitedScores() const override { return readbacks_.scores(); }
   [[nodiscard]] std::span<const float> Logits() override;
@@ -284,6 +290,7 @@ class Transformer final : public Model {
   void Check(const Batch& batch) const;
   void Check(const Draws& draws) const;
   void Poison(const Batch& batch);
+  void WriteBlocks(const Batch& batch);
   void CopyRows(const Batch& batch);
   void ComputeBatch(const Batch& batch, const Draws& draws);
   void Plan(const Batch& batch);
@@ -312,6 +319,7 @@ class Transformer final : public Model {
   const Shard shard_;
   const std::unique_ptr<kernels::Communicator> communicator_;  // outlives the recordings of its ops
   kernels::Communicator* peers_;                               // the same; null while the rank warms up by itself
+  const std::uint32_t first_kv_head_;                          // of the whole model's
   const WeightRange vocabulary_;                               // tokens that this rank embeds and computes logits for
   const HfConfig config_;                                      // this rank's; see ConfigOf
   const AttentionPlanOptions attention_options_;

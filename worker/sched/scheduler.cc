@@ -104,7 +104,12 @@ void Scheduler::Discard(SequenceId id) {
   const auto none = static_cast<std::uint32_t>(sequence.hashes.size());
   cache_.Discard(sequence.chain(), sequence.first_stored_block.value_or(none));
   sequence.can_commit = false;
+  ForgetDiscarded();
+}
+
+void Scheduler::ForgetDiscarded() {
   for (Sequence* each : running_) ForgetDiscarded(*each);
+  arrivals_.CancelErased();
 }
 
 void Scheduler::ForgetDiscarded(Sequence& sequence) const {
@@ -128,12 +133,19 @@ void Scheduler::KeepOut(const BlockChain& prompt) {
     const bool is_longer = sequence.known_count() >= prompt.tokens.size();
     return is_longer && std::equal(prompt.tokens.begin(), prompt.tokens.end(), sequence.tokens.begin());
   };
+  // The tokens of blocks that are to come are not known: a prompt without a full block may be the front of any.
+  if (count > 0) {
+    arrivals_.Cancel(prompt.hashes.back());
+  } else {
+    arrivals_.CancelRoot(prompt.root);
+  }
   for (const auto& [id, sequence] : sequences_.slots()) {
     if (sequence != nullptr && continues(*sequence)) KeepOut(*sequence);
   }
 }
 
 void Scheduler::KeepOut(std::string_view tenant) {
+  arrivals_.CancelTenant(tenant);
   const std::optional<TenantId> known = cache_.tenants().Find(tenant);
   for (const auto& [id, sequence] : sequences_.slots()) {
     if (sequence != nullptr && sequence->tenant == known) KeepOut(*sequence);
@@ -141,6 +153,7 @@ void Scheduler::KeepOut(std::string_view tenant) {
 }
 
 void Scheduler::KeepOut(BlockHash block) {
+  arrivals_.Cancel(block);
   for (const auto& [id, sequence] : sequences_.slots()) {
     if (sequence == nullptr) continue;
     const std::vector<BlockHash>& hashes = sequence->hashes;
@@ -150,13 +163,13 @@ void Scheduler::KeepOut(BlockHash block) {
 
 EraseProgress Scheduler::EraseChain(std::span<const BlockHash> chain, EraseStep& step) {
   const EraseProgress progress = cache_.EraseChain(chain, step);
-  for (Sequence* each : running_) ForgetDiscarded(*each);
+  ForgetDiscarded();
   return progress;
 }
 
 EraseProgress Scheduler::Erase(const BlockChain& prompt, EraseStep& step) {
   const EraseProgress progress = cache_.ErasePrompt(prompt, step);
-  for (Sequence* each : running_) ForgetDiscarded(*each);
+  ForgetDiscarded();
   return progress;
 }
 
@@ -164,7 +177,7 @@ EraseProgress Scheduler::Erase(std::string_view tenant, EraseStep& step) {
   const std::optional<TenantId> known = cache_.tenants().Find(tenant);
   if (!known) return EraseProgress::kComplete;
   const EraseProgress progress = cache_.EraseTenant(*known, step);
-  for (Sequence* each : running_) ForgetDiscarded(*each);
+  ForgetDiscarded();
   return progress;
 }
 
@@ -175,8 +188,11 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   const std::uint32_t budget = options_.max_batch_tokens - SurveyRunning();
   prefill_budget_ = std::max(1U, budget);
   scored_room_ = options_.max_scored_tokens;
+  arrivals_awaited_until_.reset();
   DealOut(budget);
   PlanSlices();
+  // A running sequence may end with this step and make room for one that waits.
+  if (!slices_.empty() || !running_.empty()) arrivals_awaited_until_.reset();
   return slices_;
 }
 
@@ -299,6 +315,7 @@ Result<void> Scheduler::CheckInvariants() const {
       coming_forks != coming_forks_) {
     return Error{ErrorCode::kInternal, "the queues and the sequences disagree", "scheduler"};
   }
+  arrivals_.CountReferences(references);
   return cache_.CheckInvariants(references);
 }
 

@@ -32,6 +32,9 @@
 //   running one is cancelled or preempted, the waiting one goes first. Others may overtake it meanwhile. It waits at
 //   most as long as computing these blocks itself would take, at the pace of recent steps. The match with the cache is
 //   repeated at every chunk, for blocks that became ready since.
+// - A sequence whose next block is arriving from elsewhere (see Arrivals) waits for it too, by the pace rule: while the
+//   arrival has brought at least what would have been computed here since it was the sequence's turn, less a tenth of
+//   the whole. Then it computes the rest. Arrivals give way first when a sequence needs room.
 // - Tokens, not only blocks, are shared: where the match ends, the rows of the block with the most equal tokens are
 //   copied into the sequence's own block (see PrefixCache::FindTail). Forks also share the partial block, until one
 //   writes to it and gets a copy.
@@ -61,6 +64,7 @@
 #include "common/base/result.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/engine_api/miss_reasons.h"
+#include "worker/sched/arrivals.h"
 #include "worker/sched/sequence.h"
 #include "worker/sched/sequence_slots.h"
 #include "worker/sched/waiting_queue.h"
@@ -195,6 +199,13 @@ class Scheduler {
   // The sequences without output that wait beyond their deadline. They keep waiting until they are removed.
   [[nodiscard]] std::vector<SequenceId> Expired(Instant now) const { return waiting_.Expired(now); }
 
+  // Blocks that come from elsewhere. Advance it before Schedule.
+  [[nodiscard]] Arrivals& arrivals() { return arrivals_; }
+  [[nodiscard]] const Arrivals& arrivals() const { return arrivals_; }
+  // Set if the latest Schedule found nothing to compute because sequences wait for arrivals alone: the first time at
+  // which one of them stops waiting if no block comes.
+  [[nodiscard]] std::optional<Instant> AwaitsArrivalsUntil() const { return arrivals_awaited_until_; }
+
   // Chooses the slices of the next step and allocates their blocks. Valid until the next call; a slice's sequence is
   // valid until it is removed.
   [[nodiscard]] const std::vector<ScheduledSlice>& Schedule();
@@ -295,6 +306,7 @@ class Scheduler {
   [[nodiscard]] bool HasFullBlock(const Sequence& sequence) const;
   void HashFullBlock(Sequence& sequence) const;
   void CommitFullBlocks(Sequence& sequence);
+  void ForgetDiscarded();
   void ForgetDiscarded(Sequence& sequence) const;
   static void KeepOut(Sequence& sequence);
 
@@ -306,8 +318,9 @@ class Scheduler {
   };
   enum class Admission : std::uint8_t {
     kStarted,
-    kPassedOver,  // it can not start now, but one after it may
-    kRefused,     // neither it nor one after it can start now
+    kPassedOver,     // it can not start now, but one after it may
+    kAwaitsArrival,  // the same; it waits for blocks from elsewhere
+    kRefused,        // neither it nor one after it can start now
   };
 
   void DealOut(std::uint32_t budget);
@@ -346,7 +359,10 @@ class Scheduler {
   [[nodiscard]] bool IsAwaitingPrefix(const Sequence& sequence) const;
   [[nodiscard]] bool IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const;
   void AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_count);
+  [[nodiscard]] bool AwaitIfArriving(Sequence& sequence, std::uint32_t matched_count);
   [[nodiscard]] bool IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const;
+  [[nodiscard]] Instant PatienceWith(const Sequence::AwaitedPrefix& prefix) const;
+  void BeginWait(Sequence::AwaitedPrefix& prefix);
   [[nodiscard]] Sequence::AwaitedPrefix Await(const Sequence& other, std::uint32_t block_count,
                                               std::uint32_t missing_count) const;
   // Blocks that a sequence needs to start, besides those of its match.
@@ -359,6 +375,7 @@ class Scheduler {
   };
   [[nodiscard]] Need NeedOf(const Sequence& sequence) const;
   [[nodiscard]] bool HasRoomFor(Sequence& sequence) const;
+  [[nodiscard]] bool MakeRoomFor(Sequence& sequence);
   [[nodiscard]] bool MayTakeHeld(Sequence& sequence, const Need& need) const;
   void Start(Sequence& sequence);
   void Expect(Sequence& sequence, std::uint32_t matched_count);
@@ -380,7 +397,9 @@ class Scheduler {
   double paced_seconds_ = 0;      // time of steps with prefill; older steps weigh less
   double paced_tokens_ = 0;       // prompt tokens of these steps
   RateEstimator rates_;
-  std::uint64_t release_count_ = 0;  // times that a sequence released its blocks
+  std::uint64_t release_count_ = 0;  // times that a sequence, or an arrival, released its blocks
+  Arrivals arrivals_{cache_, release_count_};
+  std::optional<Instant> arrivals_awaited_until_;  // of the latest step: the first end of a wait for an arrival
   SchedulerCounters counters_;
 
   std::vector<ScheduledSlice> slices_;

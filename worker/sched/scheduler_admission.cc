@@ -43,6 +43,7 @@ void Scheduler::DealOut(std::uint32_t budget) {
       switch (TryAdmit(*waiting, room.budget, partial_.size() - served + room.scored_in_part)) {
         case Admission::kStarted: DealFrom(room, *waiting, partial_.size() - served + waiting_.size()); break;
         case Admission::kPassedOver: ++passed_over; break;
+        case Admission::kAwaitsArrival: break;
         case Admission::kRefused: may_admit = false; break;
       }
       waiting = may_admit && passed_over < kMaxPassedOver ? waiting_.After(rank) : nullptr;
@@ -107,7 +108,7 @@ Scheduler::LateWork Scheduler::ScheduleLate(std::uint32_t budget) {
       const Admission admission = TryAdmit(*sequence, left, 0);
       result.lacks_room = admission == Admission::kRefused;
       if (result.lacks_room) break;
-      if (admission == Admission::kPassedOver) continue;
+      if (admission != Admission::kStarted) continue;
       InsertPartial(*sequence);
     }
     result.dealt_token_count += Deal(*sequence, left);
@@ -189,9 +190,13 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence, std::uint32_t budge
   if (sequence.scoring() && scored_room_ == 0) return Admission::kPassedOver;
   const WaitingRank rank = sequence.rank;
   if (!IsAwaitingPrefix(sequence)) LookUp(sequence);
+  if (sequence.awaited && sequence.awaited->arrival) {
+    BeginWait(*sequence.awaited);
+    return Admission::kAwaitsArrival;
+  }
   // A sequence that has more to compute than expected may have moved back in the queue; the loop meets it again there.
   if (sequence.awaited || rank < sequence.rank) return Admission::kPassedOver;
-  if (!HasRoomFor(sequence) || !MayStartPrefill(sequence, budget, paused_count)) return Admission::kRefused;
+  if (!MakeRoomFor(sequence) || !MayStartPrefill(sequence, budget, paused_count)) return Admission::kRefused;
   Start(sequence);
   return Admission::kStarted;
 }
@@ -238,10 +243,38 @@ bool Scheduler::IsAwaitingPrefix(const Sequence& sequence) const {
 }
 
 bool Scheduler::IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const {
+  if (prefix.arrival) return !prefix.arrival->since || now_ < PatienceWith(prefix);
   return step_ <= prefix.last_step || now_ < prefix.until;
 }
 
+// The wait counts from the first time that it is the sequence's turn.
+void Scheduler::BeginWait(Sequence::AwaitedPrefix& prefix) {
+  if (!prefix.arrival->since) {
+    prefix.arrival->since = now_;
+    prefix.arrival->first_position = arrivals_.NextPosition(prefix.arrival->hold).value_or(0);
+  }
+  const Instant end = PatienceWith(prefix);
+  arrivals_awaited_until_ = arrivals_awaited_until_ ? std::min(*arrivals_awaited_until_, end) : end;
+}
+
+// The pace rule: until then this worker would have computed, since it was the sequence's turn, no more than what has
+// come since and a tenth of the whole. Without a known pace the arrival's own patience decides.
+Instant Scheduler::PatienceWith(const Sequence::AwaitedPrefix& prefix) const {
+  constexpr double kLead = 0.1;
+  const AwaitedArrival& arrival = *prefix.arrival;
+  const std::optional<std::uint32_t> next = arrivals_.NextPosition(arrival.hold);
+  if (!next) return *arrival.since;
+  if (paced_tokens_ <= 0) return now_ + std::chrono::hours(1);
+  const double come = *next - arrival.first_position;
+  const double whole = prefix.block_count - arrival.first_position;
+  return *arrival.since + FromSeconds((come + kLead * whole) * block_tokens_ * paced_seconds_ / paced_tokens_);
+}
+
 bool Scheduler::IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const {
+  if (prefix.arrival) {
+    const std::optional<std::uint32_t> next = arrivals_.NextPosition(prefix.arrival->hold);
+    return next && *next < prefix.block_count;
+  }
   const Sequence* const other = sequences_.Find(prefix.sequence);
   return other != nullptr && other->state == Sequence::State::kRunning && other->can_commit &&
          other->committed_block_count < prefix.block_count;
@@ -270,6 +303,22 @@ void Scheduler::AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_c
     Expect(sequence, common);
     return;
   }
+  if (AwaitIfArriving(sequence, matched_count) && before && before->arrival &&
+      before->arrival->hold == sequence.awaited->arrival->hold) {
+    sequence.awaited->arrival = before->arrival;  // the wait goes on
+  }
+}
+
+// If the block after the match is the next one of an arrival, the sequence awaits it and what else the two have in
+// common.
+bool Scheduler::AwaitIfArriving(Sequence& sequence, std::uint32_t matched_count) {
+  if (arrivals_.empty()) return false;
+  const auto wanted = std::min<std::size_t>(MatchableBlocks(sequence), sequence.hashes.size());
+  const auto coming = arrivals_.FindComing(std::span(sequence.hashes).first(wanted), matched_count);
+  if (!coming) return false;
+  sequence.awaited = {.sequence = {}, .arrival = AwaitedArrival{.hold = coming->id}, .block_count = coming->end};
+  Expect(sequence, coming->end);
+  return true;
 }
 
 // To compute `missing_count` blocks itself, the sequence would need this many steps, at the latest step's budget, and
@@ -305,6 +354,20 @@ bool Scheduler::HasRoomFor(Sequence& sequence) const {
   const std::size_t available = cache_.available_count() - need.available_matched;
   if (needed <= available) return true;
   return needed <= available + cache_.held_count() - need.held_matched && MayTakeHeld(sequence, need);
+}
+
+// Arrivals give way if that makes the room.
+bool Scheduler::MakeRoomFor(Sequence& sequence) {
+  if (HasRoomFor(sequence)) return true;
+  if (arrivals_.empty()) return false;
+  const std::size_t alone = arrivals_.HeldAloneCount();
+  const Need need = NeedOf(sequence);
+  const std::size_t available = cache_.available_count() - need.available_matched;
+  if (alone == 0 || need.block_count + promised_block_count_ > available + alone) return false;
+  while (!HasRoomFor(sequence)) {
+    if (!arrivals_.GiveWay()) return false;
+  }
+  return true;
 }
 
 // The sequence fits if it takes held blocks. It waits instead while the running sequences will free enough, but no

@@ -54,8 +54,10 @@ bool Scheduler::SecureBlock(Sequence& sequence) {
   }
 }
 
-// Takes a held block, ends the pins, or preempts the sequence admitted last. False: that was `sequence` itself.
+// Ends an arrival, takes a held block, ends the pins, or preempts the sequence admitted last. False: that was
+// `sequence` itself.
 bool Scheduler::MakeRoom(const Sequence& sequence) {
+  if (arrivals_.GiveWay()) return true;
   if (cache_.EvictHeld(sequence.group)) return true;
   if (running_.size() == 1 && cache_.pinned_count() > 0) {
     cache_.UnpinAll();

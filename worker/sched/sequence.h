@@ -20,6 +20,7 @@
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
 #include "worker/cache/prefix_cache.h"
+#include "worker/transfer/frame_source.h"
 
 namespace roost::worker {
 
@@ -68,16 +69,26 @@ struct SequenceAge {
   auto operator<=>(const SequenceAge&) const = default;
 };
 
+// The arrival that a sequence waits for, and how much of it had come when the sequence could have begun: the first time
+// that it was its turn.
+struct AwaitedArrival {
+  HoldId hold;
+  std::optional<Instant> since = {};
+  std::uint32_t first_position = 0;  // of the arrival's next block at that time
+};
+
 struct Sequence {
   enum class State : std::uint8_t { kWaiting, kRunning };
 
-  // Blocks that this sequence will match as soon as `sequence` has computed its first `block_count` blocks.
+  // Blocks that this sequence will match as soon as `sequence` has computed its first `block_count` blocks, or the
+  // arrival has brought them.
   struct AwaitedPrefix {
     SequenceId sequence;
+    std::optional<AwaitedArrival> arrival = {};  // set: no sequence is awaited
     std::uint32_t block_count = 0;
     // Waiting is worth it until both have passed.
     std::uint64_t last_step = 0;
-    Instant until;
+    Instant until = {};
   };
 
   // The fields that every step reads are next to each other.

@@ -8,6 +8,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,31 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
                         "prefixes.blockCount");
   expect_prefix_refused({.hash = {1, 2}, .block_count = 1, .hits = 0, .first_tokens = {}, .last_tokens = {}},
                         "prefixes.hits");
+  const auto expect_hold_refused = [&](auto change, const char* field) {
+    Hold hold = random.MakeHold();
+    change(hold);
+    expect_refused(RouterMessage(hold), field);
+  };
+  expect_hold_refused([](Hold& hold) { hold.answer_id = 0; }, "answerId");
+  expect_hold_refused([](Hold& hold) { hold.hashes.clear(); }, "hashes");
+  expect_hold_refused([](Hold& hold) { hold.patience_ms = 0; }, "patienceMs");
+  expect_hold_refused([](Hold& hold) { hold.patience_ms = kMaxHoldMs + 1; }, "patienceMs");
+  expect_hold_refused([](Hold& hold) { hold.source.worker_id.clear(); }, "workerId");
+  expect_hold_refused([](Hold& hold) { hold.first_position = WireLimits::kMaxPromptHashes; }, "firstPosition");
+  expect_hold_refused(
+      [](Hold& hold) {
+        hold.first_position = 0;
+        hold.parent = hold.root ^ BlockHash { 1, 1 };
+      },
+      "parent");
+  for (const char* const address : {"", "worker-a:7100", "localhost:7100", "10.0.0.1", "10.0.0.1:0", "10.0.0.1:x",
+                                    "::1:7100", "[10.0.0.1]:7100", "10.0.0.1:7100 "}) {
+    expect_hold_refused([address](Hold& hold) { hold.source.address = address; }, "source.address");
+    if (std::string_view(address).empty()) continue;  // a hello without it serves no blocks
+    hello = random.MakeHello();
+    hello.transfer.address = address;
+    expect_refused(WorkerMessage(hello), "transfer.address");
+  }
   Step step = random.MakeStep();
   step.tokens.assign(1, TokenEvent());
   step.tokens[0].choice = kMaxSampleCount;

@@ -106,6 +106,20 @@ TEST_F(NewerPeerTest, ItsCacheModeIsOff) {
   EXPECT_FALSE(read.refusal.has_value());
 }
 
+TEST_F(NewerPeerTest, ItsOutcomeOfAHoldIsBrokenAndItsPurposeARequest) {
+  const HoldAnswer answer{.answer_id = 7, .outcome = HoldOutcome::kComplete};
+  const Bytes answered = FrameOf<schema::WorkerMessage>(WorkerMessage(answer), [](auto out) {
+    out.getHoldAnswer().setOutcome(static_cast<schema::HoldOutcome>(kHoldOutcomeNames.size()));
+  });
+  EXPECT_EQ(std::get<HoldAnswer>(**DecodeWorkerMessage(answered)).outcome, HoldOutcome::kBroken);
+  Hold hold = RandomMessages(3).MakeHold();
+  hold.purpose = HoldPurpose::kCopy;
+  const Bytes asked = FrameOf<schema::RouterMessage>(RouterMessage(hold), [](auto out) {
+    out.getHold().setPurpose(static_cast<schema::HoldPurpose>(kHoldPurposeNames.size()));
+  });
+  EXPECT_EQ(std::get<Hold>(**DecodeRouterMessage(asked)).purpose, HoldPurpose::kRequest);
+}
+
 TEST_F(NewerPeerTest, ItsCauseOfARefusalIsAnother) {
   const Refused sent{.epoch = 7, .reason = "the moon is full", .cause = RefusalCause::kFull};
   const auto read_with = [&sent](int cause) {

@@ -105,6 +105,18 @@ TEST_F(LinkCoreTest, EvictionsGoToTheEngineAndAreRefusedWithoutRoom) {
   EXPECT_EQ(effects_.Take<wire::EvictAnswer>(), std::vector<wire::EvictAnswer>{refused});
 }
 
+TEST_F(LinkCoreTest, HoldsGoToTheEngineAndAreRefusedWithoutRoom) {
+  BringUp(kPeer);
+  const wire::Hold hold{.answer_id = 9, .root = {1, 2}, .parent = {1, 2}, .hashes = {{3, 4}, {5, 6}}};
+  core_.OnMessage(kPeer, hold);
+  EXPECT_EQ(effects_.TakeCommands<OrderCommand>().at(0).order, EngineOrder(hold));
+  effects_.sent.clear();
+  effects_.inbox_is_full = true;
+  core_.OnMessage(kPeer, hold);
+  const wire::HoldAnswer refused{.answer_id = 9, .missing_block_count = 2, .outcome = wire::HoldOutcome::kRefused};
+  EXPECT_EQ(effects_.Take<wire::HoldAnswer>(), std::vector<wire::HoldAnswer>{refused});
+}
+
 TEST_F(LinkCoreTest, PinsBeforeTheWelcomeOrWithoutRoomAreDropped) {
   (void)Greet(kPeer);
   core_.OnMessage(kPeer, wire::Pin{{1, 2}, {{3, 4}}, 0});

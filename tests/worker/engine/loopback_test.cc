@@ -1,0 +1,205 @@
+// Two engines with their threads, and blocks that go from one to the other over TCP: the whole way of a Hold, from the
+// link's post to the answer.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+
+#include "common/base/clock.h"
+#include "common/base/rng.h"
+#include "common/wire/socket.h"
+#include "tests/support/engine_harness.h"
+#include "tests/support/fake_model.h"
+#include "worker/engine/engine_thread.h"
+#include "worker/transfer/block_server.h"
+#include "worker/transfer/peers.h"
+
+namespace roost::worker {
+namespace {
+
+using testing_support::FakeModel;
+using testing_support::GreedyRequest;
+using testing_support::kRoot;
+using wire::HoldOutcome;
+
+constexpr std::uint32_t kBlockTokens = 16;
+constexpr std::uint32_t kBlockCount = 512;
+constexpr PeerLayout kLayout{.layout = 1, .numerics = 2};
+constexpr LinkId kLink{1};
+constexpr std::chrono::seconds kPatience{30};
+
+// One worker, without its link.
+class Station {
+ public:
+  Station(const std::string& name, std::function<void()> before_forward = {})
+      : model_({.block_tokens = kBlockTokens, .block_count = kBlockCount, .before_forward = std::move(before_forward)}),
+        readable_(model_.MakeBlockReader(), kBlockCount, kBlockTokens),
+        memory_(std::make_shared<FrameMemory>(readable_.sizes(), 16)),
+        peers_(inbox_, readable_, memory_, kLayout, clock_),
+        server_(
+            BlockServer::Start(readable_, {.worker_id = name, .layout = kLayout, .address = {"127.0.0.1", 0}}).value()),
+        name_(name),
+        engine_(model_, clock_, Options()),
+        thread_(engine_, clock_, waker_) {
+    thread_.SetSource(peers_);
+    thread_.Start();
+  }
+  // Peers first: their threads wake the engine's.
+  ~Station() {
+    peers_.Stop();
+    thread_.Stop();
+  }
+
+  void Post(EngineCommand command) { EXPECT_TRUE(thread_.TryPost(std::move(command))); }
+
+  // The answer of a prompt, and how many of its tokens were cached.
+  struct Served {
+    std::vector<TokenId> tokens;
+    std::uint32_t cached = 0;
+  };
+  Served Serve(std::uint64_t id, const std::vector<TokenId>& prompt) {
+    wire::Generate request = GreedyRequest(id, prompt, 3);
+    request.block_hashes = HashBlocks(kRoot, prompt, kBlockTokens);
+    Post(SubmitCommand{kLink, std::move(request)});
+    Served served;
+    bool is_over = false;
+    AwaitOutput([&](const EngineOutput& output) {
+      if (const auto* const report = std::get_if<StepReport>(&output)) {
+        for (const RequestEvent& event : report->tokens) {
+          served.tokens.insert(served.tokens.end(), event.event.tokens.begin(), event.event.tokens.end());
+          if (event.event.cached_token_count) served.cached = *event.event.cached_token_count;
+          is_over = is_over || event.event.finish.has_value();
+        }
+      }
+      return is_over;
+    });
+    return served;
+  }
+
+  void PostHold(std::uint64_t id, const std::vector<TokenId>& prompt, const Station& from) {
+    wire::Hold hold{.answer_id = id, .root = kRoot, .parent = kRoot};
+    hold.hashes = HashBlocks(kRoot, prompt, kBlockTokens);
+    hold.patience_ms = 20'000;
+    hold.source = {.worker_id = from.name_, .address = from.server_->address()};
+    Post(OrderCommand{kLink, std::move(hold)});
+  }
+  wire::HoldAnswer AwaitAnswer() {
+    wire::HoldAnswer answer;
+    AwaitOutput([&](const EngineOutput& output) {
+      const auto* const reply = std::get_if<EngineAnswer>(&output);
+      if (reply != nullptr) answer = std::get<wire::HoldAnswer>(reply->answer);
+      return reply != nullptr;
+    });
+    return answer;
+  }
+
+  [[nodiscard]] const FakeModel& model() const { return model_; }
+  [[nodiscard]] BlockServer& server() { return *server_; }
+  [[nodiscard]] std::size_t used_frames() const { return memory_->used(); }
+
+ private:
+  EngineOptions Options() {
+    EngineOptions options;
+    options.readable = &readable_;
+    options.arriving = &inbox_;
+    options.source = &peers_;
+    return options;
+  }
+
+  void AwaitOutput(const std::function<bool(const EngineOutput&)>& is_it) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      while (const std::optional<EngineOutput> output = thread_.TryTake()) {
+        if (is_it(*output)) return;
+      }
+      wire::WaitForMessages({}, waker_, std::chrono::milliseconds(10));
+    }
+    ADD_FAILURE() << "nothing came";
+  }
+
+  SteadyClock clock_;
+  wire::Waker waker_;
+  FakeModel model_;
+  ReadableBlocks readable_;
+  FrameInbox inbox_{[this] { thread_.Nudge(); }};
+  std::shared_ptr<FrameMemory> memory_;
+  Peers peers_;
+  std::unique_ptr<BlockServer> server_;
+  const std::string name_;
+  Engine engine_;
+  EngineThread thread_;
+};
+
+std::vector<TokenId> Text(std::size_t count, std::uint64_t stream) {
+  Rng rng(stream);
+  std::vector<TokenId> tokens(count);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(rng.Below(90));
+  return tokens;
+}
+
+TEST(LoopbackTest, APrefixMovesOnAnOrder) {
+  Station a("a");
+  Station b("b");
+  const std::vector<TokenId> prompt = Text(100 * kBlockTokens, 1);
+  const Station::Served first = a.Serve(1, prompt);
+  EXPECT_EQ(first.cached, 0U);
+  b.PostHold(7, prompt, a);
+  const wire::HoldAnswer answer = b.AwaitAnswer();
+  EXPECT_EQ(answer.answer_id, 7U);
+  EXPECT_EQ(answer.outcome, HoldOutcome::kComplete);
+  EXPECT_EQ(answer.arrived_block_count, 100U);
+  EXPECT_GT(answer.first_frame_microseconds, 0U);
+  EXPECT_GE(answer.microseconds, answer.first_frame_microseconds);
+  const Station::Served second = b.Serve(2, prompt);
+  EXPECT_EQ(second.tokens, first.tokens);
+  EXPECT_EQ(second.cached, 100 * kBlockTokens - 1);
+  EXPECT_EQ(b.model().computed_token_count(), 3U);
+  EXPECT_EQ(b.used_frames(), 0U);
+  b.PostHold(8, prompt, a);
+  EXPECT_EQ(b.AwaitAnswer().held_block_count, 100U);
+}
+
+TEST(LoopbackTest, ASourceThatIsGoneBreaksTheHoldAndThePromptIsComputed) {
+  Station a("a");
+  Station b("b");
+  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
+  const Station::Served first = a.Serve(1, prompt);
+  a.server().Stop();
+  b.PostHold(7, prompt, a);
+  const wire::HoldAnswer answer = b.AwaitAnswer();
+  EXPECT_EQ(answer.outcome, HoldOutcome::kBroken);
+  EXPECT_EQ(answer.missing_block_count, 10U);
+  const Station::Served second = b.Serve(2, prompt);
+  EXPECT_EQ(second.tokens, first.tokens);
+  EXPECT_EQ(second.cached, 0U);
+}
+
+TEST(LoopbackTest, TwoHoldsForTheSameBlocksFetchThemOnce) {
+  Station a("a");
+  Station b("b");
+  const std::vector<TokenId> prompt = Text(200 * kBlockTokens, 1);
+  (void)a.Serve(1, prompt);
+  b.PostHold(7, prompt, a);
+  b.PostHold(8, prompt, a);
+  const wire::HoldAnswer first = b.AwaitAnswer();
+  const wire::HoldAnswer second = b.AwaitAnswer();
+  EXPECT_EQ(first.outcome, HoldOutcome::kComplete);
+  EXPECT_EQ(second.outcome, HoldOutcome::kComplete);
+  EXPECT_EQ(first.held_block_count + first.arrived_block_count, 200U);
+  EXPECT_EQ(second.held_block_count + second.arrived_block_count, 200U);
+  EXPECT_EQ(b.Serve(2, prompt).cached, 200 * kBlockTokens - 1);
+}
+
+// The engines stop while blocks are on their way, in any state.
+TEST(LoopbackTest, StopsWhileBlocksAreOnTheirWay) {
+  const std::vector<TokenId> prompt = Text(200 * kBlockTokens, 1);
+  Station a("a");
+  (void)a.Serve(1, prompt);
+  for (int round = 0; round < 5; ++round) {
+    Station b("b");
+    b.PostHold(7, prompt, a);
+  }
+}
+
+}  // namespace
+}  // namespace roost::worker

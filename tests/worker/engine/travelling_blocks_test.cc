@@ -1,0 +1,333 @@
+// Blocks that travel from one engine to another one: the answers are those of an engine that computes all itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/rng.h"
+#include "tests/worker/engine/travelling_side.h"
+
+namespace roost::worker {
+namespace {
+
+using testing_support::GreedyRequest;
+using testing_support::kLink;
+using testing_support::kRoot;
+using wire::HoldOutcome;
+
+constexpr std::uint32_t kBlockTokens = kTravelBlockTokens;
+
+class TravellingBlocksTest : public testing::Test {
+ protected:
+  void SetUp() override { Make({}); }
+
+  void Make(const SideOptions& options, std::size_t frame_limit = 1000) {
+    from_ = std::make_unique<Side>(options, clock_);
+    to_ = std::make_unique<Side>(options, clock_);
+    to_->source.Connect(&from_->readable, frame_limit);
+    from_->source.Connect(&to_->readable, frame_limit);
+  }
+
+  static std::vector<TokenId> Text(std::size_t count, std::uint64_t stream) {
+    Rng rng(stream);
+    std::vector<TokenId> tokens(count);
+    for (TokenId& token : tokens) token = static_cast<TokenId>(rng.Below(90));
+    return tokens;
+  }
+
+  static wire::Hold HoldOf(const std::vector<TokenId>& prompt, std::uint32_t first = 0) {
+    const std::vector<BlockHash> hashes = HashBlocks(kRoot, prompt, kBlockTokens);
+    wire::Hold hold;
+    hold.root = kRoot;
+    hold.parent = first == 0 ? kRoot : hashes[first - 1];
+    hold.first_position = first;
+    hold.hashes.assign(hashes.begin() + first, hashes.end());
+    hold.patience_ms = 60'000;
+    return hold;
+  }
+
+  // As the host does: the order, and the request for the blocks.
+  std::optional<OrderReply> Order(Side& side, wire::Hold hold) {
+    hold.answer_id = ++last_id_;
+    const HoldReceipt receipt{HoldId(last_id_), clock_.Now()};
+    FrameRequest request{.id = receipt.id, .chain = ChainOf(hold), .peer = {}};
+    auto reply = side.harness.engine().CarryOut(kLink, std::move(hold), receipt);
+    side.source.Ask(std::move(request));
+    return reply;
+  }
+
+  // Steps `side` and its source until the hold is answered.
+  wire::HoldAnswer AwaitAnswer(Side& side, std::uint64_t answer_id) {
+    for (int step = 0; step < 10'000; ++step) {
+      side.source.TellAll();
+      for (const EngineAnswer& answer : side.harness.Step().answers) {
+        const auto* const held = std::get_if<wire::HoldAnswer>(&answer.answer);
+        if (held != nullptr && held->answer_id == answer_id) return *held;
+      }
+    }
+    ADD_FAILURE() << "no answer";
+    return {};
+  }
+  wire::HoldAnswer Hold(Side& side, wire::Hold hold) {
+    EXPECT_FALSE(Order(side, std::move(hold)).has_value());
+    return AwaitAnswer(side, last_id_);
+  }
+
+  std::vector<TokenId> Reference(const std::vector<TokenId>& prompt, std::uint32_t output_count) const {
+    std::vector<TokenId> all = prompt;
+    for (std::uint32_t i = 0; i < output_count; ++i) {
+      const std::vector<float> logits = to_->model.ReferenceLogits(all);
+      all.push_back(static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+    }
+    return {all.begin() + static_cast<std::ptrdiff_t>(prompt.size()), all.end()};
+  }
+
+  // Serves the prompt and checks its answer. Returns the cached tokens.
+  std::uint32_t Serve(Side& side, const std::vector<TokenId>& prompt) {
+    const auto outcome = side.harness.Serve(GreedyRequest(++last_id_, prompt, 5));
+    EXPECT_EQ(outcome.tokens, Reference(prompt, 5));
+    return outcome.cached_token_count.value_or(0);
+  }
+
+  ManualClock clock_;
+  std::unique_ptr<Side> from_;
+  std::unique_ptr<Side> to_;
+  std::uint64_t last_id_ = 0;
+};
+
+TEST_F(TravellingBlocksTest, APrefixMovesAndIsUsed) {
+  const std::vector<TokenId> prompt = Text(20 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  const wire::HoldAnswer answer = Hold(*to_, HoldOf(prompt));
+  EXPECT_EQ(answer.outcome, HoldOutcome::kComplete);
+  EXPECT_EQ(answer.held_block_count, 0U);
+  EXPECT_EQ(answer.arrived_block_count, 20U);
+  EXPECT_EQ(answer.missing_block_count, 0U);
+  EXPECT_EQ(answer.bytes, 20 * to_->readable.sizes().frame_bytes());
+  EXPECT_EQ(to_->model.computed_token_count(), 0U);
+  EXPECT_EQ(to_->harness.resident().size(), 20U);
+  EXPECT_EQ(Serve(*to_, prompt), 20 * kBlockTokens - 1);
+  EXPECT_EQ(to_->source.used_frames(), 0U);
+}
+
+TEST_F(TravellingBlocksTest, MovesOnFromThereToAThird) {
+  const std::vector<TokenId> prompt = Text(6 * kBlockTokens + 3, 1);
+  Serve(*from_, prompt);
+  Hold(*to_, HoldOf(prompt));
+  Side third({}, clock_);
+  third.source.Connect(&to_->readable, 100);
+  EXPECT_EQ(Hold(third, HoldOf(prompt)).arrived_block_count, 6U);
+  EXPECT_EQ(Serve(third, prompt), 6 * kBlockTokens);
+}
+
+TEST_F(TravellingBlocksTest, WhatIsHeldIsNotWrittenAgain) {
+  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  Serve(*to_, {prompt.begin(), prompt.begin() + 4 * kBlockTokens});
+  const wire::HoldAnswer answer = Hold(*to_, HoldOf(prompt));
+  EXPECT_EQ(answer.held_block_count, 4U);
+  EXPECT_EQ(answer.arrived_block_count, 6U);
+  const wire::HoldAnswer again = Hold(*to_, HoldOf(prompt));
+  EXPECT_EQ(again.held_block_count, 10U);
+  EXPECT_EQ(again.arrived_block_count, 0U);
+  EXPECT_EQ(again.outcome, HoldOutcome::kComplete);
+}
+
+TEST_F(TravellingBlocksTest, APartOfAChainFollowsWhatIsHeld) {
+  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  EXPECT_EQ(Hold(*to_, HoldOf(prompt, 4)).outcome, HoldOutcome::kRefused);
+  Serve(*to_, {prompt.begin(), prompt.begin() + 4 * kBlockTokens});
+  EXPECT_EQ(Hold(*to_, HoldOf(prompt, 4)).arrived_block_count, 6U);
+  EXPECT_EQ(Serve(*to_, prompt), 10 * kBlockTokens - 1);
+}
+
+TEST_F(TravellingBlocksTest, WhatTheSourceLacksIsMissingAndTheRestStays) {
+  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
+  Serve(*from_, {prompt.begin(), prompt.begin() + 7 * kBlockTokens});
+  const wire::HoldAnswer answer = Hold(*to_, HoldOf(prompt));
+  EXPECT_EQ(answer.outcome, HoldOutcome::kMissing);
+  EXPECT_EQ(answer.arrived_block_count, 7U);
+  EXPECT_EQ(answer.missing_block_count, 3U);
+  EXPECT_EQ(Serve(*to_, prompt), 7 * kBlockTokens);
+}
+
+TEST_F(TravellingBlocksTest, ASourceThatBreaksLeavesWhatHasCome) {
+  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  Order(*to_, HoldOf(prompt));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(to_->source.Tell());
+  to_->source.End(HoldOutcome::kBroken);
+  const wire::HoldAnswer answer = AwaitAnswer(*to_, last_id_);
+  EXPECT_EQ(answer.outcome, HoldOutcome::kBroken);
+  EXPECT_EQ(answer.arrived_block_count, 3U);
+  EXPECT_EQ(Serve(*to_, prompt), 3 * kBlockTokens);
+  EXPECT_EQ(to_->source.used_frames(), 0U);
+}
+
+TEST_F(TravellingBlocksTest, PatienceEnds) {
+  const std::vector<TokenId> prompt = Text(4 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  const Instant end = clock_.Now() + std::chrono::seconds(60);
+  Order(*to_, HoldOf(prompt));
+  to_->source.Tell();
+  EXPECT_TRUE(to_->harness.Step().answers.empty());
+  EXPECT_EQ(to_->harness.engine().AwaitsBlocksUntil(), end);
+  clock_.Advance(std::chrono::seconds(61));
+  const StepReport report = to_->harness.Step();
+  ASSERT_EQ(report.answers.size(), 1U);
+  const auto answer = std::get<wire::HoldAnswer>(report.answers[0].answer);
+  EXPECT_EQ(answer.outcome, HoldOutcome::kSlow);
+  EXPECT_EQ(answer.arrived_block_count, 1U);
+  EXPECT_EQ(to_->source.cancelled().size(), 1U);
+}
+
+// A request behind an arrival waits for it while it brings blocks faster than computing would, and computes the rest
+// when it falls behind.
+TEST_F(TravellingBlocksTest, ARequestWaitsByThePaceOfTheArrival) {
+  Make({.max_batch_tokens = 8, .step_duration = std::chrono::milliseconds(80)});  // 10 ms a token
+  const std::vector<TokenId> prompt = Text(20 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  Serve(*to_, Text(4 * kBlockTokens, 2));  // the pace is known
+  const std::uint64_t computed = to_->model.computed_token_count();
+  Order(*to_, HoldOf(prompt));
+  const std::uint64_t request = ++last_id_;
+  EXPECT_TRUE(to_->harness.Submit(GreedyRequest(request, prompt, 5)).ok());
+  const Instant begin = clock_.Now();
+  (void)to_->harness.Step();
+  EXPECT_FALSE(to_->harness.engine().HasWork()) << "it sleeps until a block comes";
+  for (int block = 0; block < 5; ++block) {
+    clock_.Advance(
+        std::chrono::milliseconds(10));  // with the step that writes the block: 90 ms, and computing takes 80
+    to_->source.Tell();
+    EXPECT_TRUE(to_->harness.engine().HasWork());
+    while (to_->harness.engine().HasWork()) (void)to_->harness.Step();
+  }
+  EXPECT_EQ(to_->model.computed_token_count(), computed);
+  // Nothing more comes: it has 5 blocks, and a tenth of the 19 that it can use is 1.9.
+  const Instant until = *to_->harness.engine().AwaitsBlocksUntil();
+  EXPECT_NEAR(ToSeconds(until - begin), 6.9 * 0.08, 1e-6);
+  ASSERT_GT(until, clock_.Now());
+  clock_.Advance(until - clock_.Now());
+  (void)to_->harness.Step();
+  EXPECT_TRUE(to_->harness.engine().HasWork());
+  EXPECT_GT(to_->model.computed_token_count(), computed);
+  to_->source.End(HoldOutcome::kBroken);
+  to_->harness.Run();
+  EXPECT_EQ(to_->harness.outcome(request).tokens, Reference(prompt, 5));
+  EXPECT_EQ(to_->harness.outcome(request).cached_token_count, 5 * kBlockTokens);
+}
+
+// One request waits for blocks, and another one for the room of the request that has just ended.
+TEST_F(TravellingBlocksTest, TheEngineDoesNotSleepWhileAnotherRequestCanRun) {
+  for (const bool plan_ahead : {false, true}) {
+    Make({.block_count = 24, .plan_ahead = plan_ahead});
+    const std::vector<TokenId> prompt = Text(20 * kBlockTokens, 1);
+    Serve(*from_, prompt);
+    EXPECT_TRUE(to_->harness.Submit(GreedyRequest(++last_id_, Text(15 * kBlockTokens, 2), 3)).ok());
+    (void)to_->harness.Step();
+    Order(*to_, HoldOf(prompt));
+    EXPECT_TRUE(to_->harness.Submit(GreedyRequest(++last_id_, prompt, 5)).ok());
+    const std::uint64_t third = ++last_id_;
+    EXPECT_TRUE(to_->harness.Submit(GreedyRequest(third, Text(10 * kBlockTokens, 3), 5)).ok());
+    for (int step = 0; step < 100 && to_->harness.engine().HasWork(); ++step) (void)to_->harness.Step();
+    EXPECT_EQ(to_->harness.outcome(third).tokens, Reference(Text(10 * kBlockTokens, 3), 5))
+        << "plan ahead: " << plan_ahead;
+    to_->source.TellAll();
+    to_->harness.Run();
+    EXPECT_EQ(to_->harness.outcome(third - 1).tokens, Reference(prompt, 5));
+  }
+}
+
+TEST_F(TravellingBlocksTest, ARequestStartsAsSoonAsItsBlocksHaveCome) {
+  const std::vector<TokenId> prompt = Text(20 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  Order(*to_, HoldOf(prompt));
+  const std::uint64_t request = ++last_id_;
+  EXPECT_TRUE(to_->harness.Submit(GreedyRequest(request, prompt, 5)).ok());
+  (void)to_->harness.Step();
+  EXPECT_FALSE(to_->harness.engine().HasWork());
+  to_->source.TellAll();
+  to_->harness.Run();
+  EXPECT_EQ(to_->harness.outcome(request).tokens, Reference(prompt, 5));
+  EXPECT_EQ(to_->harness.outcome(request).cached_token_count, 20 * kBlockTokens - 1);
+}
+
+// The pool has no room for both: the running request gets it, and nothing is preempted.
+TEST_F(TravellingBlocksTest, AnArrivalGivesWayToARunningRequest) {
+  Make({.block_count = 24});
+  const std::vector<TokenId> prompt = Text(12 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  Order(*to_, HoldOf(prompt));
+  for (int i = 0; i < 10; ++i) to_->source.Tell();
+  (void)to_->harness.Step();
+  const std::vector<TokenId> other = Text(13 * kBlockTokens, 2);
+  const std::uint64_t request = ++last_id_;
+  EXPECT_TRUE(to_->harness.Submit(GreedyRequest(request, other, 5 * kBlockTokens)).ok());
+  const wire::HoldAnswer answer = [&] {
+    for (int step = 0; step < 200; ++step) {
+      for (const EngineAnswer& each : to_->harness.Step().answers) {
+        if (const auto* const held = std::get_if<wire::HoldAnswer>(&each.answer)) return *held;
+      }
+    }
+    return wire::HoldAnswer();
+  }();
+  EXPECT_EQ(answer.outcome, HoldOutcome::kNoRoom);
+  EXPECT_EQ(answer.arrived_block_count, 10U);
+  to_->harness.Run();
+  EXPECT_EQ(to_->harness.outcome(request).tokens, Reference(other, 5 * kBlockTokens));
+  EXPECT_EQ(to_->harness.totals().preemptions, 0U);
+  EXPECT_EQ(to_->source.cancelled().size(), 1U);
+}
+
+TEST_F(TravellingBlocksTest, AnErasedPromptEndsItsHold) {
+  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  Order(*to_, HoldOf(prompt));
+  for (int i = 0; i < 3; ++i) to_->source.Tell();
+  (void)to_->harness.Step();
+  wire::Evict evict;
+  evict.answer_id = ++last_id_;
+  evict.what = wire::PromptToEvict{.root = kRoot, .tokens = prompt, .block_hashes = HoldOf(prompt).hashes};
+  EXPECT_FALSE(to_->harness.engine().CarryOut(kLink, evict).has_value());
+  to_->source.TellAll();
+  const StepReport report = to_->harness.Step();
+  bool is_cancelled = false;
+  for (const EngineAnswer& answer : report.answers) {
+    const auto* const held = std::get_if<wire::HoldAnswer>(&answer.answer);
+    if (held != nullptr) is_cancelled = held->outcome == HoldOutcome::kCancelled;
+  }
+  EXPECT_TRUE(is_cancelled);
+  EXPECT_TRUE(to_->harness.resident().empty());
+  to_->source.TellAll();
+  to_->harness.Run();
+  EXPECT_TRUE(to_->harness.resident().empty()) << "what came later was not taken";
+  EXPECT_EQ(to_->readable.size(), 0U);
+}
+
+// A block that the source still computes is not told: with plan_ahead it is ready a step before it is written.
+TEST_F(TravellingBlocksTest, OnlyFinishedBlocksAreReadable) {
+  Make({.max_batch_tokens = 2 * kBlockTokens, .plan_ahead = true});
+  const std::vector<TokenId> prompt = Text(6 * kBlockTokens, 1);
+  EXPECT_TRUE(from_->harness.Submit(GreedyRequest(++last_id_, prompt, 1)).ok());
+  std::uint32_t finished = 0;
+  for (int step = 1; step <= 3; ++step) {
+    (void)from_->harness.Step();
+    EXPECT_EQ(from_->harness.resident().size(), 2U * static_cast<unsigned>(step));
+    EXPECT_EQ(from_->readable.size(), finished);
+    finished += 2;
+  }
+  from_->harness.Run();
+  EXPECT_EQ(from_->readable.size(), 6U);
+}
+
+TEST_F(TravellingBlocksTest, WithoutWaysOfBlocksAHoldIsRefused) {
+  testing_support::EngineHarness alone(to_->model, clock_, {});
+  wire::Hold hold = HoldOf(Text(4 * kBlockTokens, 1));
+  hold.answer_id = 3;
+  const auto reply = alone.engine().CarryOut(kLink, hold, HoldReceipt{HoldId(1), clock_.Now()});
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(std::get<wire::HoldAnswer>(*reply).outcome, HoldOutcome::kRefused);
+  EXPECT_EQ(std::get<wire::HoldAnswer>(*reply).missing_block_count, 4U);
+}
+
+}  // namespace
+}  // namespace roost::worker

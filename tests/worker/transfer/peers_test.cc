@@ -1,0 +1,354 @@
+// Blocks over loopback: a server of one worker's blocks, and another worker that asks for them; and peers that do
+// wrong.
+#include "worker/transfer/peers.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "tests/worker/transfer/pool_blocks.h"
+#include "worker/transfer/block_server.h"
+
+namespace roost::worker {
+namespace {
+
+using wire::HoldOutcome;
+
+constexpr PeerLayout kLayout{.layout = 77, .numerics = 88};
+constexpr std::uint32_t kBlocks = 64;
+
+// Collects the news of each hold, and checks them.
+class Arrived {
+ public:
+  explicit Arrived(const TestChain& chain) : chain_(chain), inbox([this] { changed_.notify_all(); }) {}
+
+  // Waits until `id` has ended.
+  HoldOutcome EndOf(std::uint64_t id) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!ends.contains(id) && std::chrono::steady_clock::now() < end) Collect();
+    EXPECT_TRUE(ends.contains(id)) << "hold " << id << " has no end";
+    return ends.contains(id) ? ends[id] : HoldOutcome::kRefused;
+  }
+  void AwaitFrames(std::uint64_t id, std::size_t count) {
+    while (frames[id] < count && !ends.contains(id)) Collect();
+    EXPECT_GE(frames[id], count);
+  }
+
+ private:
+  const TestChain& chain_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+
+  void Collect() {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return inbox.has_news(); });
+    }
+    for (FrameNews& news : inbox.Take()) {
+      if (const auto* const frame = std::get_if<ArrivedFrame>(&news)) {
+        const std::uint64_t id = frame->id.value();
+        EXPECT_EQ(frame->opened.block, chain_.BlockAt(frame->index));
+        EXPECT_TRUE(IsRight(frame->buffer, chain_, frame->index));
+        EXPECT_FALSE(ends.contains(id));
+        EXPECT_EQ(frame->index, frames[id] + firsts[id]);
+        ++frames[id];
+        if (keeps) kept.push_back(std::get<ArrivedFrame>(std::move(news)));
+      } else if (const auto* const ended = std::get_if<FramesEnded>(&news)) {
+        EXPECT_TRUE(ends.emplace(ended->id.value(), ended->outcome).second) << "a second end";
+      } else {
+        joins[std::get<FramesJoined>(news).id.value()] = std::get<FramesJoined>(news).first.value();
+      }
+    }
+  }
+
+ public:
+  FrameInbox inbox;
+  std::map<std::uint64_t, std::size_t> frames;
+  std::map<std::uint64_t, std::uint32_t> firsts;  // index of the first frame that is awaited
+  std::map<std::uint64_t, HoldOutcome> ends;
+  std::map<std::uint64_t, std::uint64_t> joins;
+  bool keeps = false;
+  std::vector<ArrivedFrame> kept;
+};
+
+class PeersTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (std::uint32_t i = 0; i < 40; ++i) from_.Put(chain_, i, i);
+    server_ =
+        BlockServer::Start(*from_.blocks, {.worker_id = "a", .layout = kLayout, .address = {"127.0.0.1", 0}}).value();
+    MakePeers(kLayout, 8);
+  }
+  void TearDown() override {
+    peers_.reset();
+    arrived_.kept.clear();
+    (void)arrived_.inbox.Take();
+    EXPECT_EQ(memory_->used(), 0U) << "memory of a frame was not given back";
+  }
+
+  void MakePeers(PeerLayout layout, std::size_t frame_limit) {
+    peers_.reset();
+    memory_ = std::make_shared<FrameMemory>(kTestSizes, frame_limit);
+    peers_ = std::make_unique<Peers>(arrived_.inbox, *to_.blocks, memory_, layout, clock_);
+  }
+
+  void Ask(std::uint64_t id, FrameChain chain, const std::string& name = "a") {
+    peers_->Ask({.id = HoldId(id), .chain = std::move(chain), .peer = {name, server_->address()}});
+  }
+
+  const SteadyClock clock_;
+  const TestChain chain_{50};
+  PoolBlocks from_{kBlocks};
+  PoolBlocks to_{kBlocks};
+  Arrived arrived_{chain_};
+  std::shared_ptr<FrameMemory> memory_;
+  std::unique_ptr<BlockServer> server_;
+  std::unique_ptr<Peers> peers_;
+};
+
+TEST_F(PeersTest, AChainComesFrontToBackAsFarAsItIsThere) {
+  Ask(1, chain_.chain);
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kMissing);
+  EXPECT_EQ(arrived_.frames[1], 40U);
+  EXPECT_EQ(server_->counts().served_bytes, 40 * kTestSizes.frame_bytes());
+}
+
+TEST_F(PeersTest, WhatIsHeldIsNotAskedFor) {
+  for (std::uint32_t i = 0; i < 15; ++i) to_.Put(chain_, i, i);
+  arrived_.firsts[1] = 15;
+  FrameChain there = chain_.chain;
+  there.hashes.resize(40);
+  Ask(1, there);
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kComplete);
+  EXPECT_EQ(arrived_.frames[1], 25U);
+  for (std::uint32_t i = 15; i < 40; ++i) to_.Put(chain_, i, i);
+  Ask(2, there);
+  EXPECT_EQ(arrived_.EndOf(2), HoldOutcome::kComplete);
+  EXPECT_EQ(arrived_.frames[2], 0U);
+}
+
+TEST_F(PeersTest, OneConnectionServesOneFetchAfterTheOther) {
+  for (std::uint64_t id = 1; id <= 20; ++id) {
+    FrameChain part = chain_.chain;
+    part.hashes.resize(id);
+    Ask(id, part);
+    EXPECT_EQ(arrived_.EndOf(id), HoldOutcome::kComplete);
+    EXPECT_EQ(arrived_.frames[id], id);
+  }
+}
+
+TEST_F(PeersTest, MemoryThatIsFullHoldsTheSourceBack) {
+  arrived_.keeps = true;
+  MakePeers(kLayout, 3);
+  Ask(1, chain_.chain);
+  arrived_.AwaitFrames(1, 3);
+  EXPECT_EQ(memory_->used(), 3U);
+  EXPECT_FALSE(arrived_.ends.contains(1));
+  for (std::size_t count = 4; count <= 40; ++count) {
+    arrived_.kept.erase(arrived_.kept.begin());
+    arrived_.AwaitFrames(1, count);
+    EXPECT_LE(memory_->used(), 3U);
+  }
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kMissing);
+}
+
+TEST_F(PeersTest, ARequestForTheSameBlocksJoinsAndACancelledOneEnds) {
+  arrived_.keeps = true;
+  MakePeers(kLayout, 2);
+  Ask(1, chain_.chain);
+  arrived_.AwaitFrames(1, 2);
+  FrameChain part = chain_.chain;
+  part.hashes.resize(5);
+  Ask(2, part);
+  peers_->Cancel(HoldId(1));
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kCancelled);
+  EXPECT_EQ(arrived_.joins[2], 1U);
+  EXPECT_FALSE(arrived_.ends.contains(2));
+  // The connection goes on.
+  arrived_.keeps = false;
+  arrived_.kept.clear();
+  part.hashes.resize(4);
+  Ask(4, part);
+  EXPECT_EQ(arrived_.EndOf(4), HoldOutcome::kComplete);
+}
+
+TEST_F(PeersTest, AnotherLayoutNameOrPlaceIsRefused) {
+  MakePeers({.layout = 1, .numerics = 88}, 8);
+  Ask(1, chain_.chain);
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kBroken);
+  MakePeers({.layout = 77, .numerics = 1}, 8);
+  Ask(2, chain_.chain);
+  EXPECT_EQ(arrived_.EndOf(2), HoldOutcome::kBroken);
+  MakePeers(kLayout, 8);
+  Ask(3, chain_.chain, "b");
+  EXPECT_EQ(arrived_.EndOf(3), HoldOutcome::kBroken);
+  peers_->Ask({.id = HoldId(4), .chain = chain_.chain, .peer = {"a", "localhost:1"}});
+  EXPECT_EQ(arrived_.EndOf(4), HoldOutcome::kBroken);
+  const auto refused = server_->counts().refused;
+  EXPECT_EQ(refused[1], 1U);
+  EXPECT_EQ(refused[2], 1U);
+  EXPECT_EQ(refused[3], 1U);
+  EXPECT_TRUE(arrived_.frames.empty());
+}
+
+TEST_F(PeersTest, BlocksOfAnotherTenantAreMissing) {
+  FrameChain other = chain_.chain;
+  other.tenant = TenantHash("other");
+  Ask(1, other);
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kMissing);
+  EXPECT_EQ(arrived_.frames[1], 0U);
+}
+
+TEST_F(PeersTest, MoreRequestsThanTheLimitAreBusy) {
+  arrived_.keeps = true;
+  MakePeers(kLayout, 1);
+  for (std::uint64_t id = 1; id <= kMaxAsked + 1; ++id) {
+    FrameChain chain = chain_.chain;
+    chain.tenant = id;  // none joins another
+    if (id == 1) chain.tenant = chain_.chain.tenant;
+    Ask(id, chain);
+  }
+  EXPECT_EQ(arrived_.EndOf(kMaxAsked + 1), HoldOutcome::kBusy);
+}
+
+TEST_F(PeersTest, ASourceThatStopsBreaksTheFetch) {
+  std::atomic<int> read_count = 0;
+  std::atomic<bool> may_go_on = false;
+  from_.reader->during_read = [&] {
+    if (++read_count == 4) may_go_on.wait(false);
+  };
+  Ask(1, chain_.chain);
+  arrived_.AwaitFrames(1, 3);
+  std::thread stop([&] { server_->Stop(); });
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.frames[1], 3U);
+  may_go_on = true;
+  may_go_on.notify_all();
+  stop.join();
+  Ask(2, chain_.chain);
+  EXPECT_EQ(arrived_.EndOf(2), HoldOutcome::kBroken);
+}
+
+// A peer that sends what a test tells it to.
+class RawPeer {
+ public:
+  RawPeer() : listener_(wire::Listen({"127.0.0.1", 0}).value()) {}
+  ~RawPeer() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  [[nodiscard]] std::string address() const {
+    return "127.0.0.1:" + std::to_string(wire::BoundTo(listener_, {"127.0.0.1", 0}).port);
+  }
+  // Welcomes the next connection, takes its fetch, sends `answer`, and waits for its end.
+  void Serve(MessageBytes answer) {
+    thread_ = std::thread([this, answer = std::move(answer)] {
+      pollfd poll{.fd = listener_.get(), .events = POLLIN, .revents = 0};
+      if (::poll(&poll, 1, 10'000) != 1) return;
+      PeerConnection connection{wire::Descriptor(::accept(listener_.get(), nullptr, nullptr))};
+      for (const bool is_hello : {true, false}) {
+        const auto head = connection.ReceiveHead(kTestSizes.frame_bytes(), kPeerSilence);
+        if (!head.ok() || !connection.ReceivePayload(*head).ok()) return;
+        if (is_hello && !connection.Send(Encode(PeerMessage::kWelcome)).ok()) return;
+      }
+      if (!connection.Send(answer).ok()) return;
+      (void)connection.ReceiveHead(kTestSizes.frame_bytes(), std::chrono::seconds(10));
+    });
+  }
+
+ private:
+  wire::Descriptor listener_;
+  std::thread thread_;
+};
+
+class WrongPeerTest : public PeersTest {
+ protected:
+  static void Add(std::span<const std::byte> more, MessageBytes& to) { to.insert(to.end(), more.begin(), more.end()); }
+  MessageBytes Frames(std::uint32_t count) const {
+    MessageBytes bytes;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      Add(HeadOfFrame(kTestSizes.frame_bytes()), bytes);
+      Add(FrameOf(chain_, i).bytes(), bytes);
+    }
+    return bytes;
+  }
+  HoldOutcome EndWith(MessageBytes answer) {
+    RawPeer peer;
+    peer.Serve(std::move(answer));
+    peers_->Ask({.id = HoldId(++last_id_), .chain = chain_.chain, .peer = {"a", peer.address()}});
+    const HoldOutcome outcome = arrived_.EndOf(last_id_);
+    return outcome;
+  }
+
+  std::uint64_t last_id_ = 0;
+};
+
+TEST_F(WrongPeerTest, AnAlteredFrameEndsTheFetchAndIsNotUsed) {
+  for (const std::size_t at :
+       {std::size_t{0}, std::size_t{30}, kTestSizes.data_offset() + 7, kTestSizes.frame_bytes() - 1}) {
+    MessageBytes bytes = Frames(3);
+    bytes[2 * (kMessageHeadBytes + kTestSizes.frame_bytes()) + kMessageHeadBytes + at] ^= std::byte{1};
+    EXPECT_EQ(EndWith(std::move(bytes)), HoldOutcome::kWrong);
+    EXPECT_EQ(arrived_.frames[last_id_], 2U);
+  }
+}
+
+TEST_F(WrongPeerTest, AFrameOfAnotherBlockIsWrong) {
+  MessageBytes bytes = Frames(1);
+  Add(HeadOfFrame(kTestSizes.frame_bytes()), bytes);
+  Add(FrameOf(chain_, 5).bytes(), bytes);
+  EXPECT_EQ(EndWith(std::move(bytes)), HoldOutcome::kWrong);
+  EXPECT_EQ(arrived_.frames[last_id_], 1U);
+}
+
+TEST_F(WrongPeerTest, AMessageThatIsNoneOrAnEarlyEndBreaks) {
+  MessageBytes early = Frames(2);
+  Add(Encode(PeerEnd::kComplete), early);
+  EXPECT_EQ(EndWith(std::move(early)), HoldOutcome::kBroken);
+  MessageBytes junk = Frames(1);
+  junk.resize(junk.size() + 64, std::byte{0x5A});
+  EXPECT_EQ(EndWith(std::move(junk)), HoldOutcome::kBroken);
+  MessageBytes again = Frames(1);
+  Add(Encode(PeerMessage::kWelcome), again);
+  EXPECT_EQ(EndWith(std::move(again)), HoldOutcome::kBroken);
+}
+
+TEST_F(WrongPeerTest, APeerThatFallsSilentIsBroken) {
+  const auto begin = std::chrono::steady_clock::now();
+  MessageBytes bytes = Frames(2);
+  bytes.resize(bytes.size() - 100);
+  EXPECT_EQ(EndWith(std::move(bytes)), HoldOutcome::kBroken);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kPeerSilence);
+  EXPECT_EQ(arrived_.frames[last_id_], 1U);
+}
+
+// A server that gets anything but the protocol ends the connection, and goes on.
+TEST_F(PeersTest, TheServerEndsConnectionsThatAreNoPeers) {
+  Rng rng(1);
+  const auto endpoint = wire::ParseNumericAddress(server_->address()).value();
+  for (int round = 0; round < 30; ++round) {
+    PeerConnection connection = PeerConnection::Connect(endpoint).value();
+    MessageBytes bytes;
+    if (round % 3 > 0) bytes = Encode(PeerHello{.layout = kLayout, .source = "a"});
+    if (round % 3 > 1) bytes.push_back(std::byte{4});
+    for (int i = 0; i < 40; ++i) bytes.push_back(static_cast<std::byte>(rng.Below(256)));
+    EXPECT_TRUE(connection.Send(bytes).ok());
+    // All that comes until the end.
+    std::array<std::byte, 1> byte{};
+    std::size_t count = 0;
+    while (connection.Receive(byte, std::chrono::seconds(10)).ok()) ++count;
+    EXPECT_LE(count, 32U);
+  }
+  FrameChain part = chain_.chain;
+  part.hashes.resize(4);
+  Ask(1, part);
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kComplete);
+}
+
+}  // namespace
+}  // namespace roost::worker

@@ -1,0 +1,41 @@
+#include "worker/engine/block_publisher.h"
+
+namespace roost::worker {
+
+BlockPublisher::BlockPublisher(PrefixCache& cache, ReadableBlocks* readable) : cache_(cache), readable_(readable) {
+  if (readable_ != nullptr) cache_.NoteChanges();
+}
+
+void BlockPublisher::OnBegin() {
+  if (readable_ != nullptr) TakeChanges();
+  ++begun_count_;
+}
+
+// A block that was committed since the last time was written by a step that has begun.
+void BlockPublisher::TakeChanges() {
+  const CacheChanges& changes = cache_.changes();
+  readable_->Retract(changes.removed);
+  for (const BlockRef block : changes.stored) stored_.push_back({block, begun_count_});
+  cache_.ForgetChanges();
+}
+
+void BlockPublisher::Publish() {
+  if (readable_ == nullptr) return;
+  TakeChanges();
+  published_.clear();
+  for (; !stored_.empty() && stored_.front().step <= finished_count_; stored_.pop_front()) {
+    const BlockRef ref = stored_.front().block;
+    if (cache_.pool().generation(ref.block) != ref.generation || !cache_.IsReady(ref.block)) continue;
+    const ReadyBlock block = cache_.Describe(ref.block);
+    published_.push_back({.block = ref.block,
+                          .about = {.position = block.position,
+                                    .hash = block.hash,
+                                    .parent = block.parent,
+                                    .root = block.root,
+                                    .tenant = TenantHash(cache_.tenants().name(block.tenant))},
+                          .tokens = block.tokens});
+  }
+  readable_->Publish(published_);
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,244 @@
+#include "worker/sched/arrivals.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace roost::worker {
+
+using wire::HoldOutcome;
+
+bool Arrivals::Begin(ArrivalSpec spec) {
+  ROOST_CHECK(spec.chain.size() > 0 && Find(spec.id) == nullptr, "hold {}", spec.id.value());
+  if (arrivals_.size() >= kMaxArrivals) return false;
+  auto arrival = std::make_unique<Arrival>();
+  arrival->spec = std::move(spec);
+  arrival->tenant = cache_.tenants().Join(arrival->spec.tenant);
+  Arrival& begun = *arrivals_.emplace_back(std::move(arrival));
+  if (!TakePath(begun)) {
+    End(begun, HoldOutcome::kRefused);
+    return true;
+  }
+  TakeReady(begun);
+  if (begun.next == begun.spec.chain.size()) End(begun, HoldOutcome::kComplete);
+  return true;
+}
+
+// Holds the blocks before the chain. False when they are not here, or are not where the chain says.
+bool Arrivals::TakePath(Arrival& arrival) {
+  const FrameChain& chain = arrival.spec.chain;
+  if (chain.first_position == 0) return true;
+  const std::vector<BlockRef> path = cache_.PathTo(chain.parent);
+  if (path.size() != chain.first_position) return false;
+  for (const BlockRef ref : path) {
+    cache_.Hold(ref);
+    arrival.blocks.push_back(ref.block);
+  }
+  return true;
+}
+
+// Takes the next blocks that are in the cache: found there, computed meanwhile, or brought by the arrival it joined.
+void Arrivals::TakeReady(Arrival& arrival) {
+  const FrameChain& chain = arrival.spec.chain;
+  while (arrival.next < chain.size()) {
+    const auto parent = arrival.blocks.empty() ? std::nullopt : std::optional(arrival.blocks.back());
+    const std::optional<BlockRef> ref =
+        cache_.FindFollower(chain.hashes[arrival.next], chain.RootAt(arrival.next), parent);
+    if (!ref) return;
+    cache_.Hold(*ref);
+    arrival.blocks.push_back(ref->block);
+    ++arrival.next;
+    ++(arrival.joined ? arrival.arrived_count : arrival.held_count);
+  }
+}
+
+Arrivals::Arrival* Arrivals::Find(HoldId id) {
+  for (const auto& arrival : arrivals_) {
+    if (arrival->spec.id == id) return arrival.get();
+  }
+  return nullptr;
+}
+
+const Arrivals::Arrival* Arrivals::Find(HoldId id) const { return const_cast<Arrivals*>(this)->Find(id); }
+
+void Arrivals::Take(FrameNews news) {
+  if (auto* const frame = std::get_if<ArrivedFrame>(&news)) {
+    Arrival* const arrival = Find(frame->id);
+    if (arrival == nullptr) return;
+    if (!arrival->first_frame) arrival->first_frame = frame->at;
+    if (frame->index >= arrival->next) arrival->frames.push_back(std::move(*frame));
+  } else if (const auto* const ended = std::get_if<FramesEnded>(&news)) {
+    if (Arrival* const arrival = Find(ended->id)) arrival->source_outcome = ended->outcome;
+  } else {
+    const auto& joined = std::get<FramesJoined>(news);
+    if (Arrival* const arrival = Find(joined.id)) arrival->joined = joined.first;
+  }
+}
+
+void Arrivals::Advance(Instant now, std::vector<ArrivedWrite>& writes) {
+  for (std::size_t i = 0; i < arrivals_.size();) {
+    Arrival& arrival = *arrivals_[i];
+    const std::optional<HoldOutcome> outcome = OutcomeOf(arrival, now, writes);
+    if (outcome) {
+      End(arrival, *outcome);
+    } else {
+      ++i;
+    }
+  }
+}
+
+// Commits what has come of the arrival. Nothing: more is to come.
+std::optional<HoldOutcome> Arrivals::OutcomeOf(Arrival& arrival, Instant now, std::vector<ArrivedWrite>& writes) {
+  while (true) {
+    TakeReady(arrival);
+    while (!arrival.frames.empty() && arrival.frames.front().index < arrival.next) arrival.frames.pop_front();
+    if (arrival.next == arrival.spec.chain.size()) return HoldOutcome::kComplete;
+    if (arrival.frames.empty()) break;
+    // The source tells its blocks in order. A gap is what was here when it was asked, and has left since.
+    if (arrival.frames.front().index > arrival.next) return HoldOutcome::kMissing;
+    if (const std::optional<HoldOutcome> failure = CommitNext(arrival, writes)) return failure;
+  }
+  if (arrival.source_outcome) {
+    // It has told all, and yet a block is not here: it has left the cache since.
+    return *arrival.source_outcome == HoldOutcome::kComplete ? HoldOutcome::kMissing : *arrival.source_outcome;
+  }
+  if (arrival.joined && Find(*arrival.joined) == nullptr) return HoldOutcome::kMissing;
+  if (now >= arrival.spec.patience_end) return HoldOutcome::kSlow;
+  return std::nullopt;
+}
+
+// The frame of the next block is the first that waits.
+std::optional<HoldOutcome> Arrivals::CommitNext(Arrival& arrival, std::vector<ArrivedWrite>& writes) {
+  const std::optional<BlockId> own = cache_.Allocate(arrival.spec.group);
+  if (!own) return HoldOutcome::kNoRoom;
+  ArrivedFrame frame = std::move(arrival.frames.front());
+  arrival.frames.pop_front();
+  const FrameBlock& block = frame.opened.block;
+  const auto parent = arrival.blocks.empty() ? std::nullopt : std::optional(arrival.blocks.back());
+  const CommitResult result = cache_.CommitForeign({.hash = block.hash,
+                                                    .root = block.root,
+                                                    .position = block.position,
+                                                    .tokens = frame.opened.tokens,
+                                                    .tenant = block.tenant == 0 ? TenantId() : arrival.tenant},
+                                                   parent, *own, arrival.spec.group);
+  if (result.kind != CommitResult::Kind::kStored) {
+    // Another prefix has this hash; an equal block would have been found.
+    ROOST_CHECK(result.kind == CommitResult::Kind::kCollided, "block {} of a hold was there", arrival.next);
+    cache_.Release(*own, {});
+    return HoldOutcome::kMissing;
+  }
+  arrival.blocks.push_back(*own);
+  ++arrival.next;
+  ++arrival.arrived_count;
+  writes.push_back({*own, std::move(frame.buffer)});
+  return std::nullopt;
+}
+
+void Arrivals::End(Arrival& arrival, HoldOutcome outcome) {
+  const FrameChain& chain = arrival.spec.chain;
+  cache_.ReleaseAll(arrival.blocks,
+                    {.number = release_count_++,
+                     .prompt_token_count = (chain.first_position + chain.size()) * cache_.block_tokens()});
+  cache_.tenants().Leave(arrival.tenant);
+  ended_.push_back({.id = arrival.spec.id,
+                    .outcome = outcome,
+                    .held_count = arrival.held_count,
+                    .arrived_count = arrival.arrived_count,
+                    .missing_count = chain.size() - arrival.held_count - arrival.arrived_count,
+                    .begin = arrival.spec.begin,
+                    .first_frame = arrival.first_frame,
+                    .source_ended = arrival.source_outcome.has_value()});
+  std::erase_if(arrivals_, [&arrival](const auto& each) { return each.get() == &arrival; });
+}
+
+bool Arrivals::GiveWay() {
+  if (arrivals_.empty()) return false;
+  End(*arrivals_.back(), HoldOutcome::kNoRoom);
+  return true;
+}
+
+template <typename Which>
+void Arrivals::EndWhere(const Which& which, HoldOutcome outcome) {
+  for (std::size_t i = 0; i < arrivals_.size();) {
+    if (which(*arrivals_[i])) {
+      End(*arrivals_[i], outcome);
+    } else {
+      ++i;
+    }
+  }
+}
+
+void Arrivals::Cancel(BlockHash block) {
+  const auto has_block = [&](const Arrival& arrival) {
+    const std::vector<BlockHash>& hashes = arrival.spec.chain.hashes;
+    return arrival.spec.chain.parent == block || std::find(hashes.begin(), hashes.end(), block) != hashes.end();
+  };
+  EndWhere(has_block, HoldOutcome::kCancelled);
+}
+
+void Arrivals::CancelTenant(std::string_view tenant) {
+  EndWhere([&](const Arrival& arrival) { return arrival.spec.tenant == tenant; }, HoldOutcome::kCancelled);
+}
+
+void Arrivals::CancelRoot(BlockHash root) {
+  EndWhere([&](const Arrival& arrival) { return arrival.spec.chain.root == root; }, HoldOutcome::kCancelled);
+}
+
+void Arrivals::CancelErased() {
+  const auto is_erased = [&](const Arrival& arrival) {
+    return std::any_of(arrival.blocks.begin(), arrival.blocks.end(),
+                       [&](BlockId block) { return !cache_.IsReady(block); });
+  };
+  EndWhere(is_erased, HoldOutcome::kCancelled);
+}
+
+std::optional<Instant> Arrivals::NextEnd() const {
+  std::optional<Instant> next;
+  for (const auto& arrival : arrivals_) {
+    next = next ? std::min(*next, arrival->spec.patience_end) : arrival->spec.patience_end;
+  }
+  return next;
+}
+
+std::optional<Arrivals::Coming> Arrivals::FindComing(std::span<const BlockHash> hashes, std::uint32_t first) const {
+  for (const auto& arrival : arrivals_) {
+    const FrameChain& chain = arrival->spec.chain;
+    if (chain.first_position + arrival->next != first || first >= hashes.size()) continue;
+    std::uint32_t index = arrival->next;
+    std::uint32_t end = first;
+    while (end < hashes.size() && index < chain.size() && hashes[end] == chain.hashes[index]) {
+      ++end;
+      ++index;
+    }
+    if (end > first) return Coming{arrival->spec.id, end};
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint32_t> Arrivals::NextPosition(HoldId id) const {
+  const Arrival* const arrival = Find(id);
+  if (arrival == nullptr) return std::nullopt;
+  return arrival->spec.chain.first_position + arrival->next;
+}
+
+std::size_t Arrivals::HeldAloneCount() const {
+  if (arrivals_.empty()) return 0;
+  std::vector<BlockId> held;
+  for (const auto& arrival : arrivals_) held.insert(held.end(), arrival->blocks.begin(), arrival->blocks.end());
+  std::sort(held.begin(), held.end());
+  std::size_t alone = 0;
+  for (auto first = held.begin(); first != held.end();) {
+    const auto end = std::find_if(first, held.end(), [&](BlockId block) { return block != *first; });
+    if (cache_.pool().references(*first) == static_cast<std::uint32_t>(end - first)) ++alone;
+    first = end;
+  }
+  return alone;
+}
+
+void Arrivals::CountReferences(std::span<std::uint32_t> references) const {
+  for (const auto& arrival : arrivals_) {
+    for (const BlockId block : arrival->blocks) ++references[block.value()];
+  }
+}
+
+}  // namespace roost::worker

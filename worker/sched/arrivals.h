@@ -1,0 +1,144 @@
+// Blocks that come from elsewhere, on their way into the cache.
+//
+//   Begin ─▶ take what is in the cache ─▶ Advance: allocate, write, commit the next one … ─▶ end ─▶ TakeEnded
+//              │ path of held blocks: root … parent │ found │ arrived │ next │ … to come
+//
+// An arrival brings a chain of blocks front to back. Frames wait here until the next step begins; then each next block
+// is allocated, its bytes are handed to the batch, and it is committed behind its parent. So what has come stays useful
+// if the rest does not. Blocks that are computed here meanwhile are taken as they are.
+//
+// An arrival holds its blocks, and all before them, until it ends. It gives way to requests: GiveWay ends one and lets
+// its blocks go. A block that is erased ends the arrivals that hold it.
+//
+// Pure: no thread, no clock, no device. Not thread-safe. The cache outlives it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/wire/messages.h"
+#include "worker/cache/prefix_cache.h"
+#include "worker/transfer/frame_source.h"
+
+namespace roost::worker {
+
+// The most Holds at a time; more are refused.
+inline constexpr std::size_t kMaxArrivals = 64;
+
+struct ArrivalSpec {
+  HoldId id;
+  FrameChain chain;  // its tenant's hash is that of `tenant`
+  std::string tenant;
+  EvictionGroup group = EvictionGroup(0);
+  Instant begin;
+  Instant patience_end;
+};
+
+// An arrival that is over. The three counts add up to the chain.
+struct EndedArrival {
+  HoldId id;
+  wire::HoldOutcome outcome = wire::HoldOutcome::kBroken;
+  std::uint32_t held_count = 0;  // in the cache before, or computed here meanwhile
+  std::uint32_t arrived_count = 0;
+  std::uint32_t missing_count = 0;
+  Instant begin;
+  std::optional<Instant> first_frame;
+  bool source_ended = false;  // false: the source goes on until it is told
+};
+
+// K and V for a block that has just been committed. The frame's memory must live until they are written.
+struct ArrivedWrite {
+  BlockId to;
+  FrameBuffer frame;
+};
+
+class Arrivals {
+ public:
+  // `release_count` counts the requests, and the arrivals, that have let their blocks go; see RequestUse. It outlives
+  // this.
+  Arrivals(PrefixCache& cache, std::uint64_t& release_count) : cache_(cache), release_count_(release_count) {}
+
+  // False when there are too many. The arrival may be over at once: see TakeEnded.
+  [[nodiscard]] bool Begin(ArrivalSpec spec);
+
+  // Takes news of the source. News of an arrival that is over are dropped.
+  void Take(FrameNews news);
+
+  // At a step's begin: commits what has come, and ends what is complete or too late. Appends the blocks to write before
+  // anything of the step reads them.
+  void Advance(Instant now, std::vector<ArrivedWrite>& writes);
+
+  // Ends the youngest arrival and lets its blocks go. False when there is none.
+  [[nodiscard]] bool GiveWay();
+  // Ends the arrivals that bring or hold this block, belong to this tenant, or begin with this root.
+  void Cancel(BlockHash block);
+  void CancelTenant(std::string_view tenant);
+  void CancelRoot(BlockHash root);
+  // Ends the arrivals that hold a block which is no longer ready.
+  void CancelErased();
+
+  [[nodiscard]] std::vector<EndedArrival> TakeEnded() { return std::exchange(ended_, {}); }
+
+  [[nodiscard]] bool empty() const { return arrivals_.empty(); }
+  [[nodiscard]] bool has_ended() const { return !ended_.empty(); }
+  [[nodiscard]] std::size_t size() const { return arrivals_.size(); }
+  // When the first patience ends.
+  [[nodiscard]] std::optional<Instant> NextEnd() const;
+
+  // ---- for requests that wait ----
+
+  // The arrival whose next block is `hashes[first]`, a prompt's block at that position, and the end of what the two
+  // have in common from there.
+  struct Coming {
+    HoldId id;
+    std::uint32_t end = 0;  // in blocks from the prompt's begin
+  };
+  [[nodiscard]] std::optional<Coming> FindComing(std::span<const BlockHash> hashes, std::uint32_t first) const;
+  // The position of the arrival's next block; nothing when it is over.
+  [[nodiscard]] std::optional<std::uint32_t> NextPosition(HoldId id) const;
+
+  // Blocks that no request holds.
+  [[nodiscard]] std::size_t HeldAloneCount() const;
+  // Adds the holders of each block.
+  void CountReferences(std::span<std::uint32_t> references) const;
+
+ private:
+  struct Arrival {
+    ArrivalSpec spec;
+    TenantId tenant;               // a user of the cache's
+    std::vector<BlockId> blocks;   // held, from the prompt's begin
+    std::uint32_t next = 0;        // of the chain
+    std::uint32_t held_count = 0;  // see EndedArrival
+    std::uint32_t arrived_count = 0;
+    std::deque<ArrivedFrame> frames;  // ascending
+    std::optional<HoldId> joined;
+    std::optional<Instant> first_frame;
+    std::optional<wire::HoldOutcome> source_outcome;
+  };
+
+  [[nodiscard]] Arrival* Find(HoldId id);
+  [[nodiscard]] const Arrival* Find(HoldId id) const;
+  [[nodiscard]] bool TakePath(Arrival& arrival);
+  void TakeReady(Arrival& arrival);
+  [[nodiscard]] std::optional<wire::HoldOutcome> CommitNext(Arrival& arrival, std::vector<ArrivedWrite>& writes);
+  [[nodiscard]] std::optional<wire::HoldOutcome> OutcomeOf(Arrival& arrival, Instant now,
+                                                           std::vector<ArrivedWrite>& writes);
+  void End(Arrival& arrival, wire::HoldOutcome outcome);
+  template <typename Which>
+  void EndWhere(const Which& which, wire::HoldOutcome outcome);
+
+  PrefixCache& cache_;
+  std::uint64_t& release_count_;
+  std::vector<std::unique_ptr<Arrival>> arrivals_;  // oldest first
+  std::vector<EndedArrival> ended_;
+};
+
+}  // namespace roost::worker

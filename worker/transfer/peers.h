@@ -1,0 +1,95 @@
+// The other workers as a source of blocks: this worker dials them, and asks one for one chain at a time.
+//
+//   Ask ─▶ queue of the peer ─▶ its thread: dial, shake hands, fetch, check each frame ─▶ inbox
+//
+// Blocks that this worker holds already when the fetch begins are not asked for. A request for blocks that another one
+// asks for already joins it. A connection stays open for kPeerIdle after its last fetch. A frame that is not the block
+// asked for, whole, ends the fetch and the connection; nothing of it is used.
+//
+// Bounds: kMaxPeers peers at a time, kMaxAsked requests in all; more are told that this worker is busy. Frames that
+// have come wait in `memory`, and while it is full the peer waits.
+//
+// Thread-safe. Stop before the inbox goes; it waits for all threads.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "worker/transfer/frame_memory.h"
+#include "worker/transfer/frame_source.h"
+#include "worker/transfer/peer_connection.h"
+#include "worker/transfer/readable_blocks.h"
+
+namespace roost::worker {
+
+inline constexpr std::size_t kMaxPeers = 8;
+inline constexpr std::size_t kMaxAsked = 64;
+inline constexpr std::chrono::milliseconds kPeerIdle{10'000};
+
+class Peers final : public FrameSource {
+ public:
+  // All outlive it. `held` is this worker's blocks.
+  Peers(FrameInbox& inbox, const ReadableBlocks& held, std::shared_ptr<FrameMemory> memory, PeerLayout layout,
+        const Clock& clock);
+  ~Peers() override;
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+
+  void Ask(FrameRequest request) override;
+  void Cancel(HoldId id) override;
+
+  // Requests that have not ended are cancelled. Idempotent; afterwards every request ends at once.
+  void Stop();
+
+ private:
+  struct Asked {
+    FrameRequest request;
+    std::atomic<bool> is_cancelled = false;
+  };
+
+  // One peer's thread, and what it has to do. Its place changes only while it has nothing to do.
+  struct Peer {
+    PeerPlace place;                           // guarded by mutex_
+    std::deque<std::shared_ptr<Asked>> asked;  // guarded by mutex_; the first one is under way
+    std::condition_variable changed;
+    std::optional<PeerConnection> connection;  // its thread's; guarded by mutex_ when it is replaced, and for Shut
+    PeerPlace connected_to;                    // its thread's
+    std::thread thread;
+  };
+
+  [[nodiscard]] Peer* PeerFor(const PeerPlace& place);
+  [[nodiscard]] std::optional<HoldId> FindCovering(const FrameChain& chain) const;
+  void Run(Peer& peer);
+  [[nodiscard]] wire::HoldOutcome Fetch(Peer& peer, const Asked& asked);
+  [[nodiscard]] Result<void> Dial(Peer& peer, const PeerPlace& place);
+  [[nodiscard]] Result<void> Begin(Peer& peer, const Asked& asked, std::uint32_t first);
+  // How a fetch ended, and whether the connection waits for the next one.
+  struct FetchEnd {
+    wire::HoldOutcome outcome = wire::HoldOutcome::kBroken;
+    bool is_clean = false;
+  };
+  [[nodiscard]] FetchEnd ReceiveFrames(Peer& peer, const Asked& asked, std::uint32_t first);
+  [[nodiscard]] FetchEnd ReceiveEnd(Peer& peer, const MessageHead& head);
+  void HangUp(Peer& peer);
+
+  FrameInbox& inbox_;
+  const ReadableBlocks& held_;
+  const std::shared_ptr<FrameMemory> memory_;
+  const PeerLayout layout_;
+  const Clock& clock_;
+
+  std::atomic<bool> stopping_ = false;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // guarded by mutex_; grows only
+  std::size_t asked_count_ = 0;               // guarded by mutex_
+};
+
+}  // namespace roost::worker
