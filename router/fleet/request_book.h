@@ -41,6 +41,7 @@
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
+#include "router/fleet/hold_book.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/orphans.h"
 #include "router/fleet/prefix_copies.h"
@@ -102,12 +103,17 @@ class RequestBook {
   // other workers, if any takes them. O(requests) while there is such a worker.
   void MoveOverdue(Instant now);
 
+  // The answer to a Hold of a copy.
+  void OnHoldAnswer(const std::string& worker_id, const wire::HoldAnswer& answer, Instant now) {
+    holds_.OnAnswer(worker_id, answer, now);
+  }
+
   // Sends waiting requests while workers have room. O(workers) for each model that has waiting requests.
   void DispatchWaiting(Instant now);
   // The same for one worker, which has just reported. O(log workers), plus the cost of sending.
   void DispatchWaitingTo(const Worker& worker, Instant now);
-  // Ends requests that have waited too long (with kUnavailable when no worker serves their model any more) and those
-  // whose deadline has passed.
+  // Ends Holds without an answer, requests that have waited too long (with kUnavailable when no worker serves their
+  // model any more) and those whose deadline has passed.
   void Expire(Instant now);
   void PublishQueues() { waiting_.Publish(); }
 
@@ -120,7 +126,7 @@ class RequestBook {
   [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return waiting_.Statuses(now); }
   // The number of waiting requests.
   [[nodiscard]] std::size_t waiting_count() const { return waiting_.size(); }
-  // The number of prefix copies that workers are computing.
+  // The number of prefix copies that workers are fetching or computing.
   [[nodiscard]] std::size_t copy_count() const { return copies_.size(); }
   // Shared with operators' orders: see Orders.
   [[nodiscard]] Decider& decider() { return decider_; }
@@ -257,6 +263,7 @@ class RequestBook {
   FleetMetrics& metrics_;
   Decider decider_;
   WaitingRoom waiting_;
+  HoldBook holds_;
   PrefixCopies copies_;
   TenantShares tenant_shares_;
 
