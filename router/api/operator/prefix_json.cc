@@ -46,8 +46,19 @@ void WriteEvicted(const WorkerAnswer& answer, JsonWriter& json) {
 }
 
 std::string_view NameOf(WarmOutcome::Kind kind) {
-  if (kind == WarmOutcome::Kind::kComputed) return "computed";
-  return kind == WarmOutcome::Kind::kHeld ? "held" : "refused";
+  switch (kind) {
+    case WarmOutcome::Kind::kComputed: return "computed";
+    case WarmOutcome::Kind::kPulled: return "pulled";
+    case WarmOutcome::Kind::kHeld: return "held";
+    case WarmOutcome::Kind::kRefused: break;
+  }
+  return "refused";
+}
+
+void WritePull(const Pull& pull, JsonWriter& json) {
+  json.Key("pull").BeginObject().Key("from").String(pull.source).Key("outcome").String(router::NameOf(pull.outcome));
+  json.Key("blocks").Number(pull.block_count).Key("bytes").Number(pull.bytes).Key("seconds").Number(pull.seconds);
+  json.EndObject();
 }
 
 std::uint32_t CachedOn(const PromptQuery& query, const PromptHolder& holder) {
@@ -213,6 +224,7 @@ std::string WarmBody(const PromptSize& size, std::span<const WorkerAnswer> answe
     json.BeginObject().Key("worker").String(answer.worker_id).Key("answered").Bool(true);
     json.Key("outcome").String(NameOf(outcome->kind)).Key("held_blocks").Number(outcome->block_count);
     json.Key("computed_tokens").Number(outcome->computed_tokens);
+    if (outcome->pull) WritePull(*outcome->pull, json);
     if (outcome->kind == WarmOutcome::Kind::kRefused) json.Key("reason").String(outcome->reason);
     json.EndObject();
   }

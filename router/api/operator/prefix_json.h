@@ -45,7 +45,7 @@ struct EvictedSize {
 };
 // The sums, and each worker with what left its cache, or with "answered": false and the reason.
 [[nodiscard]] std::string EvictBody(const EvictedSize& size, std::span<const WorkerAnswer> answers);
-// Each worker with its outcome: computed, held, refused, or unanswered.
+// Each worker with its outcome: computed, pulled, held, refused, or unanswered; and what it fetched from another one.
 [[nodiscard]] std::string WarmBody(const PromptSize& size, std::span<const WorkerAnswer> answers);
 [[nodiscard]] std::string MatchBody(const PromptQuery& query, const PromptMatch& match);
 

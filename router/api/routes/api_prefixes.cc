@@ -24,12 +24,16 @@ Result<PromptRequest> ParseQuestion(const JsonObject& body) { return ParsePrompt
 struct WarmRequest {
   PromptRequest prompt;
   WorkerChoice workers;
+  std::string source;  // empty: the best for each worker
 };
 
 Result<WarmRequest> ParseWarmRequest(const JsonObject& body) {
   WarmRequest request;
   ROOST_ASSIGN_OR_RETURN(request.prompt, ParsePromptRequest(body, ChatPart::kFront));
   ROOST_ASSIGN_OR_RETURN(request.workers, ParseWorkerChoice(body));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> source, body.String("from"));
+  if (source && source->empty()) return InvalidArgument("from", "must be the name of a worker");
+  request.source = source.value_or("");
   return request;
 }
 
@@ -142,6 +146,7 @@ Result<Api::Plan> Api::PlanWarmUp(Call& call) {
   ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashBlocksOfPrompt(*call.model, request.prompt, Settings()));
   WarmOrder order;
   order.workers = request.workers;
+  order.source = request.source;
   ROOST_ASSIGN_OR_RETURN(order.deadline, DeadlineOf(call));
   order.spec.model = call.model;
   order.spec.generate.prompt = std::move(prompt.tokens);
