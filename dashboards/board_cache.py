@@ -46,6 +46,10 @@ CACHE = {
                   "per second.", "none", [("{{worker}}", rate("roost_worker_saved_prefill_seconds_total", "worker"))], stack=True, min=0),
             panel("Tokens computed for copies", "For copies of hot prefixes that no request waited for: what replication costs.",
                   TOKENS_PER_SECOND, [("{{model}}", rate("roost_router_copied_tokens_total", "model"))]),
+            panel("Tokens fetched from other workers", "Prompt tokens whose blocks workers fetched instead of computing them.",
+                  TOKENS_PER_SECOND, [("{{model}}", rate("roost_router_pulled_tokens_total", "model"))]),
+            panel("Fetches by outcome", "How orders to fetch blocks from another worker ended. missing: the source did not hold the rest. "
+                  "What does not come is computed.", "ops", [("{{outcome}}", rate("roost_router_pulls_total", "outcome"))], stack=True),
         ),
         row(
             "Why not more",

@@ -134,6 +134,10 @@ inline constexpr Metric kRouterCacheOff{Kind::kCounter, "roost_router_cache_off_
     "Generations whose request switched the cache off."};
 inline constexpr Metric kRouterCopiedTokens{Kind::kCounter, "roost_router_copied_tokens_total", "model",
     "Prompt tokens that workers computed for copies of hot prefixes, which no request waited for."};
+inline constexpr Metric kRouterPulls{Kind::kCounter, "roost_router_pulls_total", "model,outcome",
+    "Orders to workers to fetch blocks from another worker, by how they ended: complete, missing (the source does not hold the rest), busy, slow, broken, wrong, no_room, cancelled, refused or unanswered."};
+inline constexpr Metric kRouterPulledTokens{Kind::kCounter, "roost_router_pulled_tokens_total", "model",
+    "Prompt tokens whose blocks workers fetched from other workers instead of computing them."};
 inline constexpr Metric kRouterOutputTokens{Kind::kCounter, "roost_router_output_tokens_total", "model",
     "Tokens generated."};
 inline constexpr Metric kRouterKeyRequests{Kind::kCounter, "roost_router_key_requests_total", "key,tenant",

@@ -19,6 +19,7 @@ struct MatchOptions : PromptOptions {
 
 struct WarmOptions : PromptOptions {
   std::string workers = "all";  // or best, or names separated by commas
+  std::string source;           // the worker that they fetch from; empty: for each the best holder
 };
 
 struct PrefixesOptions {

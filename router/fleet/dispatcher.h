@@ -180,11 +180,13 @@ struct EvictOrder {
   WorkerChoice workers = {};
 };
 
-// A prompt whose full blocks workers should compute and keep in their caches. No answer is generated.
+// A prompt whose full blocks workers should fetch from others, or compute, and keep in their caches. No answer is
+// generated.
 struct WarmOrder {
   GenerateSpec spec;
   WorkerChoice workers = {};
-  Instant deadline{};  // of the answer; workers that have not answered by then still finish
+  std::string source = {};  // the worker to fetch from; empty: for each the best holder
+  Instant deadline{};       // of the answer; workers that have not answered by then still finish
 };
 
 // Whether an operator wants a worker to get new requests.

@@ -54,6 +54,8 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
     OnTokenizer(*worker, std::move(*bundle));
   } else if (const auto* const adapters = std::get_if<wire::Adapters>(&message)) {
     if (adapters->epoch == worker->hello.epoch) roster_.SetAdapters(*worker, adapters->names);
+  } else if (const auto* const held = std::get_if<wire::HoldAnswer>(&message)) {
+    requests_.OnHoldAnswer(worker->hello.worker_id, *held, now);
   } else if (const auto* const bye = std::get_if<wire::Bye>(&message)) {
     OnBye(*worker, *bye, now);
   }

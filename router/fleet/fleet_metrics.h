@@ -52,6 +52,7 @@ class RequestMetrics {
   virtual void OnFirstToken(const std::string& /*model*/, const CacheOutcome& /*outcome*/) {}
   virtual void OnCacheOff(const std::string& /*model*/) {}
   virtual void OnCopied(const std::string& /*model*/, std::uint32_t /*tokens*/) {}
+  virtual void OnPull(const std::string& /*model*/, PullOutcome /*outcome*/, std::uint64_t /*tokens*/) {}
   virtual void OnRetry(const std::string& /*model*/, RetryReason /*reason*/) {}
   virtual void OnQueueWait(const std::string& /*model*/, double /*seconds*/) {}
   virtual void OnQueueRefused(const std::string& /*model*/, QueueRefusal /*refusal*/) {}

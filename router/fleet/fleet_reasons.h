@@ -1,8 +1,12 @@
 // Reasons for events in the fleet, used as labels of its counters and in its log lines.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
+
+#include "common/wire/messages.h"
 
 namespace roost::router {
 
@@ -33,5 +37,12 @@ enum class ResyncReason : std::uint8_t { kHello, kGap, kDigest };
 // The reason why a request that had to wait at the router was refused.
 enum class QueueRefusal : std::uint8_t { kFull, kDeadline };
 [[nodiscard]] std::string_view NameOf(QueueRefusal refusal);
+
+// How a Hold ended: as its worker says, or, when empty, without an answer.
+using PullOutcome = std::optional<wire::HoldOutcome>;
+inline constexpr std::string_view kUnanswered = "unanswered";
+[[nodiscard]] inline std::string_view NameOf(PullOutcome outcome) {
+  return outcome ? wire::kHoldOutcomeNames[static_cast<std::size_t>(*outcome)] : kUnanswered;
+}
 
 }  // namespace roost::router

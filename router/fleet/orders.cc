@@ -37,7 +37,9 @@ bool HoldsMore(const PromptHolder& a, const PromptHolder& b) {
 WarmOutcome OutcomeOf(const CopyEnd& end) {
   WarmOutcome outcome{.kind = WarmOutcome::Kind::kComputed,
                       .block_count = end.done_block_count,
-                      .computed_tokens = end.computed_tokens};
+                      .computed_tokens = end.computed_tokens,
+                      .pull = end.pull};
+  if (end.pull && end.computed_tokens == 0) outcome.kind = WarmOutcome::Kind::kPulled;
   if (end.error.has_value()) {
     outcome.kind = WarmOutcome::Kind::kRefused;
     outcome.reason = end.error->message;
@@ -138,6 +140,7 @@ Result<void> Orders::CarryOut(const WarmOrder& order, Arrival arrival) {
                            wire::WireLimits::kMaxPromptTokens);
   }
   ROOST_RETURN_IF_ERROR(CheckRoom());
+  ROOST_RETURN_IF_ERROR(CheckSource(order));
   ROOST_ASSIGN_OR_RETURN(const std::vector<Worker*> workers,
                          Chosen(*spec.model, order.workers, spec.generate.block_hashes, arrival.matches));
   const std::uint64_t id = NextId();
@@ -148,6 +151,14 @@ Result<void> Orders::CarryOut(const WarmOrder& order, Arrival arrival) {
   }
   Begin(id, std::move(open));
   return {};
+}
+
+// A source may be cordoned, full or draining.
+Result<void> Orders::CheckSource(const WarmOrder& order) {
+  if (order.source.empty()) return {};
+  const Worker* const source = roster_.Find(order.source);
+  if (source != nullptr && source->revision == order.spec.model->revision) return {};
+  return InvalidArgument("from", "'{}' does not serve {} now", order.source, order.spec.model->name);
 }
 
 Orders::Part Orders::WarmAt(const WarmOrder& order, Worker& worker, std::uint32_t held_blocks, std::uint64_t id,
@@ -161,8 +172,9 @@ Orders::Part Orders::WarmAt(const WarmOrder& order, Worker& worker, std::uint32_
   const auto on_end = [this, id, name = worker.hello.worker_id](const CopyEnd& end) {
     OnReply(id, name, OutcomeOf(end));
   };
-  part.is_awaited = requests_.copies().Start(
-      order.spec, {.worker = worker.slot, .held_block_count = held_blocks, .block_count = all}, now, on_end);
+  part.is_awaited =
+      requests_.copies().Start(order.spec, {.worker = worker.slot, .held_block_count = held_blocks, .block_count = all},
+                               now, {.source = order.source, .pull_patience = order.deadline - now, .done = on_end});
   if (!part.is_awaited) {
     part.reply = WarmOutcome{.kind = WarmOutcome::Kind::kRefused,
                              .block_count = held_blocks,

@@ -9,8 +9,9 @@
 //   PinOrder, PrefixesQuestion     a message to each worker, an answer from each that sends such
 //   EvictOrder                     the same, to all workers that know such orders. The router forgets what the workers'
 //                                  views have of it, and keeps its open requests out of the caches
-//   WarmOrder                      pieces of a copy at each worker: PrefixCopies
-//   CordonOrder                    a message to the worker, which keeps the state and tells all routers of it
+//   WarmOrder                      a copy at each worker, which fetches blocks from another one or computes:
+//   PrefixCopies CordonOrder                    a message to the worker, which keeps the state and tells all routers of
+//   it
 //                                  (schema/roost.capnp, Cordon): its report is the answer. A drain waits for its
 //                                  requests
 //   PromptQuery, DecisionsQuestion no message: they ask the index and the policy, or the log of decisions
@@ -128,6 +129,8 @@ class Orders {
                                                     std::span<const WorkerMatch> matches);
   // The workers of an order to evict, with the same errors.
   [[nodiscard]] Result<std::vector<Worker*>> ToEvictAt(const EvictOrder& order);
+  // kInvalidArgument when the order names a worker to fetch from that has not joined with the model's blocks.
+  [[nodiscard]] Result<void> CheckSource(const WarmOrder& order);
   // Lets an order for one block go to the revision that has it. kNotFound for a pin when none does.
   [[nodiscard]] Result<void> FindHolder(PinOrder& order);
   [[nodiscard]] Part EvictAt(const EvictOrder& order, Worker& worker, std::uint64_t id);

@@ -35,7 +35,7 @@ wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t b
 
 }  // namespace
 
-bool PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now, CopyDone done) {
+bool PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now, Wishes wishes) {
   Worker* const found = roster_.FindAt(copy.worker);
   if (found == nullptr || !found->hello.keeps_prefixes) return false;
   Worker& worker = *found;
@@ -46,10 +46,38 @@ bool PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Insta
   fresh.spec.generate.block_hashes.resize(copy.block_count);
   fresh.spec.generate.prompt.resize(std::size_t{copy.block_count} * spec.model->block_tokens);
   fresh.done_block_count = copy.held_block_count;
-  fresh.done = std::move(done);
   worker.receives_copy = true;
-  SendNext(worker, fresh, now);
+  if (!StartPull(worker, fresh, wishes, now)) SendNext(worker, fresh, now);
+  fresh.done = std::move(wishes.done);
   return true;
+}
+
+bool PrefixCopies::StartPull(const Worker& worker, Copy& copy, const Wishes& wishes, Instant now) {
+  const std::optional<HoldSource> source = holds_.SourceFor(worker, copy.spec.generate.block_hashes, wishes.source);
+  if (!source) return false;
+  const auto on_end = [this, name = worker.hello.worker_id](const HoldEnd& end, Instant then) {
+    OnPulled(name, end, then);
+  };
+  copy.hold = holds_.Start(worker, *source, copy.spec, {.patience = wishes.pull_patience}, now, on_end);
+  return copy.hold.has_value();
+}
+
+void PrefixCopies::OnPulled(const std::string& worker_id, const HoldEnd& end, Instant now) {
+  Worker& worker = *roster_.Find(worker_id);
+  Copy& copy = copies_.at(worker_id);
+  copy.hold.reset();
+  copy.pull = end.pull;
+  copy.done_block_count = std::max(copy.done_block_count, end.block_count);
+  worker.view.OnComputed(std::span(copy.spec.generate.block_hashes).first(copy.done_block_count), now);
+  GoOn(worker, copy, now);
+}
+
+void PrefixCopies::GoOn(Worker& worker, Copy& copy, Instant now) {
+  if (copy.done_block_count == copy.spec.generate.block_hashes.size()) {
+    Drop(worker, std::nullopt);
+  } else {
+    SendNext(worker, copy, now);
+  }
 }
 
 std::uint32_t PrefixCopies::NextPieceBlocks(const Worker& worker, const Copy& copy) {
@@ -80,7 +108,7 @@ void PrefixCopies::SendNext(Worker& worker, Copy& copy, Instant now) {
 
 bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent& event, Instant now) {
   const auto found = copies_.find(worker_id);
-  if (found == copies_.end() || found->second.id != event.request_id) return false;
+  if (found == copies_.end() || found->second.hold || found->second.id != event.request_id) return false;
   Worker& worker = *roster_.Find(worker_id);
   Copy& copy = found->second;
   const bool ended = event.finish.has_value();
@@ -94,11 +122,7 @@ bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent&
   if (!ended && event.tokens.empty()) return true;
   OnPieceDone(worker, copy, event.cached_token_count, now);
   if (!ended) effects_.Send(worker.identity, wire::Cancel{copy.id});  // a piece must end with its first token
-  if (copy.done_block_count == copy.spec.generate.block_hashes.size()) {
-    Drop(worker, std::nullopt);
-  } else {
-    SendNext(worker, copy, now);
-  }
+  GoOn(worker, copy, now);
   return true;
 }
 
@@ -124,11 +148,27 @@ void PrefixCopies::Drop(Worker& worker, std::optional<Error> error) {
   if (copy.done) {
     copy.done({.done_block_count = copy.done_block_count,
                .computed_tokens = copy.computed_tokens,
+               .pull = copy.pull,
                .error = std::move(error)});
   }
   ended = {};
   worker.receives_copy = false;
   roster_.Refresh(worker);
+}
+
+void PrefixCopies::Stop(const Worker& worker, const Copy& copy) {
+  if (copy.hold) {
+    holds_.Forget(*copy.hold);
+  } else {
+    effects_.Send(worker.identity, wire::Cancel{copy.id});
+  }
+}
+
+void PrefixCopies::OnWorkerLost(const std::string& worker_id) {
+  const auto found = copies_.find(worker_id);
+  if (found == copies_.end()) return;
+  if (found->second.hold) holds_.Forget(*found->second.hold);
+  copies_.erase(found);
 }
 
 void PrefixCopies::Evict(const EvictOrder& order) {
@@ -137,13 +177,13 @@ void PrefixCopies::Evict(const EvictOrder& order) {
     if (IsNamed(order, copy.spec)) workers.push_back(roster_.Find(worker_id));
   }
   for (Worker* const worker : workers) {
-    effects_.Send(worker->identity, wire::Cancel{copies_.at(worker->hello.worker_id).id});
+    Stop(*worker, copies_.at(worker->hello.worker_id));
     Drop(*worker, Error{ErrorCode::kCancelled, "the prefix was evicted", ""});
   }
 }
 
 void PrefixCopies::EndAll() {
-  for (const auto& [worker_id, copy] : copies_) effects_.Send(roster_.Find(worker_id)->identity, wire::Cancel{copy.id});
+  for (const auto& [worker_id, copy] : copies_) Stop(*roster_.Find(worker_id), copy);
   while (!copies_.empty()) {
     Drop(*roster_.Find(copies_.begin()->first), Error{ErrorCode::kUnavailable, "the router is stopping", ""});
   }

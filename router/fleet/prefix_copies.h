@@ -1,6 +1,9 @@
-// Makes workers compute prefixes that only other workers hold, for later requests. No client waits for a copy.
+// Makes workers hold prefixes that only other workers hold, for later requests. No client waits for a copy.
 //
-//   Start ──► piece 1 ──► piece 2 ──► … ──► the whole prefix
+//   Start ──► pull ──► piece 1 ──► piece 2 ──► … ──► the whole prefix
+//
+// First the worker fetches blocks from one that holds them (hold_book.h), if it can. Then it computes what did not
+// come.
 //
 // A piece is a request for the prefix so far and one output token, which is dropped. So a request that comes to the
 // worker meanwhile waits for at most one piece. A piece has as many tokens as the worker computes in kPieceSeconds, or
@@ -25,6 +28,7 @@
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
+#include "router/fleet/hold_book.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/roster.h"
 #include "router/index/pending_prefixes.h"
@@ -36,6 +40,7 @@ namespace roost::router {
 struct CopyEnd {
   std::uint32_t done_block_count = 0;  // including those that the worker held before
   std::uint64_t computed_tokens = 0;
+  std::optional<Pull> pull = {};    // empty: there was none
   std::optional<Error> error = {};  // of the piece that failed; the rest of the copy was not made
 };
 using CopyDone = std::function<void(const CopyEnd&)>;
@@ -46,19 +51,26 @@ class PrefixCopies {
   static constexpr std::uint32_t kMaxPieceTokens = 256;
   static constexpr double kPieceSeconds = 0.005;
   static constexpr std::uint32_t kMaxPieces = 64;
+  static constexpr Duration kPullPatience = std::chrono::seconds(30);
 
   // The ids of pieces count up from `first_id`.
-  PrefixCopies(std::uint64_t first_id, Roster& roster, EffectQueue& effects, FleetMetrics& metrics)
-      : next_id_(first_id), roster_(roster), effects_(effects), metrics_(metrics) {}
+  PrefixCopies(std::uint64_t first_id, Roster& roster, EffectQueue& effects, FleetMetrics& metrics, HoldBook& holds)
+      : next_id_(first_id), roster_(roster), effects_(effects), metrics_(metrics), holds_(holds) {}
 
+  struct Wishes {
+    std::string source = {};  // the worker to fetch from; empty: the best holder
+    Duration pull_patience = kPullPatience;
+    CopyDone done = {};
+  };
   // Copies the prompt of `spec`. Returns false and does nothing while the worker makes another copy or takes no
   // requests. `done` is called at the end of the copy, but not when its worker is lost.
-  bool Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now, CopyDone done = {});
+  bool Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now) { return Start(spec, copy, now, Wishes()); }
+  bool Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now, Wishes wishes);
 
   // An event of a piece. False if the event belongs to no open copy.
   [[nodiscard]] bool OnEvent(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
   // The worker was removed from the roster.
-  void OnWorkerLost(const std::string& worker_id) { copies_.erase(worker_id); }
+  void OnWorkerLost(const std::string& worker_id);
   // Ends the copies of what the order names.
   void Evict(const EvictOrder& order);
   void EndAll();
@@ -67,7 +79,8 @@ class PrefixCopies {
 
  private:
   struct Copy {
-    RequestId id;  // of the current piece
+    std::optional<std::uint64_t> hold;  // while it fetches: the Hold's id
+    RequestId id;                       // otherwise: of the current piece
     GenerateSpec spec;
     std::uint32_t done_block_count = 0;
     std::uint32_t piece_block_count = 0;  // including those that are done
@@ -76,9 +89,17 @@ class PrefixCopies {
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;
     std::uint64_t computed_tokens = 0;
+    std::optional<Pull> pull;
     CopyDone done;  // may be empty
   };
 
+  // Has the worker fetch what another one holds. False when there is nothing to fetch.
+  [[nodiscard]] bool StartPull(const Worker& worker, Copy& copy, const Wishes& wishes, Instant now);
+  void OnPulled(const std::string& worker_id, const HoldEnd& end, Instant now);
+  // Ends what the worker does for the copy.
+  void Stop(const Worker& worker, const Copy& copy);
+  // The next piece, or the end.
+  void GoOn(Worker& worker, Copy& copy, Instant now);
   void SendNext(Worker& worker, Copy& copy, Instant now);
   [[nodiscard]] static std::uint32_t NextPieceBlocks(const Worker& worker, const Copy& copy);
   void OnPieceDone(Worker& worker, Copy& copy, std::optional<std::uint32_t> cached_tokens, Instant now);
@@ -89,6 +110,7 @@ class PrefixCopies {
   Roster& roster_;
   EffectQueue& effects_;
   FleetMetrics& metrics_;
+  HoldBook& holds_;
   std::map<std::string, Copy> copies_;  // by worker
 };
 

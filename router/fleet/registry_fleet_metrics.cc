@@ -42,10 +42,16 @@ std::vector<std::string> NamesOf() {
 }
 
 // The fleet's metrics with the label `model` alone, and with `choice` too.
-constexpr std::array kCountersOfModel{
-    &metrics::kRouterPromptTokens,          &metrics::kRouterCachedTokens,  &metrics::kRouterPredictedCachedTokens,
-    &metrics::kRouterPredictionErrorTokens, &metrics::kRouterCacheOff,      &metrics::kRouterCopiedTokens,
-    &metrics::kRouterRegretTokens,          &metrics::kRouterRegretSeconds, &metrics::kRouterRegretWhole};
+constexpr std::array kCountersOfModel{&metrics::kRouterPromptTokens,
+                                      &metrics::kRouterCachedTokens,
+                                      &metrics::kRouterPredictedCachedTokens,
+                                      &metrics::kRouterPredictionErrorTokens,
+                                      &metrics::kRouterCacheOff,
+                                      &metrics::kRouterCopiedTokens,
+                                      &metrics::kRouterPulledTokens,
+                                      &metrics::kRouterRegretTokens,
+                                      &metrics::kRouterRegretSeconds,
+                                      &metrics::kRouterRegretWhole};
 constexpr std::array kCountersOfChoice{&metrics::kRouterRoutedMatchedTokens, &metrics::kRouterRoutedTtft,
                                        &metrics::kRouterRoutedWhole};
 constexpr std::array kHistogramsOfModel{&metrics::kRouterPredictedTtft, &metrics::kRouterDispatchTtft,
@@ -116,6 +122,10 @@ class RegistryFleetMetrics final : public FleetMetrics {
   }
   void OnCopied(const std::string& model, std::uint32_t tokens) override {
     Counter(metrics::kRouterCopiedTokens, {model}).Increment(tokens);
+  }
+  void OnPull(const std::string& model, PullOutcome outcome, std::uint64_t tokens) override {
+    Counter(metrics::kRouterPulls, {model, std::string(NameOf(outcome))}).Increment();
+    Counter(metrics::kRouterPulledTokens, {model}).Increment(static_cast<double>(tokens));
   }
   void OnCacheOff(const std::string& model) override { Counter(metrics::kRouterCacheOff, {model}).Increment(); }
   void OnRetry(const std::string& model, RetryReason reason) override {
@@ -197,6 +207,10 @@ class RegistryFleetMetrics final : public FleetMetrics {
     for (auto& reason : NamesOf<RetryReason>()) Counter(metrics::kRouterRetries, {model, reason});
     for (auto& reason : NamesOf<LostReason>()) Counter(metrics::kRouterWorkersLost, {model, reason});
     for (auto& reason : NamesOf<QueueRefusal>()) Counter(metrics::kRouterQueueRefused, {model, reason});
+    for (const std::string_view outcome : wire::kHoldOutcomeNames) {
+      Counter(metrics::kRouterPulls, {model, std::string(outcome)});
+    }
+    Counter(metrics::kRouterPulls, {model, std::string(kUnanswered)});
     for (const Metric* metric : kCountersOfModel) Counter(*metric, {model});
     for (const Metric* metric : kCountersOfChoice) {
       for (const char* choice : {"chosen", "round_robin"}) Counter(*metric, {model, choice});

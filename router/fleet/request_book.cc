@@ -34,7 +34,8 @@ RequestBook::RequestBook(RequestBookOptions options, std::uint64_t first_id, Ros
       metrics_(metrics),
       decider_(options.routing, roster, policy, metrics),
       waiting_({options.max_queue, options.max_queue_wait}, metrics),
-      copies_(first_id ^ (std::uint64_t{1} << 63U), roster, effects, metrics),
+      holds_(first_id ^ (std::uint64_t{1} << 62U), roster, effects, metrics),
+      copies_(first_id ^ (std::uint64_t{1} << 63U), roster, effects, metrics, holds_),
       next_id_(first_id) {}
 
 RequestBook::~RequestBook() = default;

@@ -43,6 +43,7 @@
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
+#include "router/fleet/hold_book.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/prefix_copies.h"
 #include "router/fleet/roster.h"
@@ -128,12 +129,17 @@ class RequestBook {
   // other workers, if any takes them. O(requests) while there is such a worker.
   void MoveOverdue(Instant now);
 
+  // The answer to a Hold of a copy.
+  void OnHoldAnswer(const std::string& worker_id, const wire::HoldAnswer& answer, Instant now) {
+    holds_.OnAnswer(worker_id, answer, now);
+  }
+
   // Sends waiting requests while workers have room. O(workers) for each model that has waiting requests.
   void DispatchWaiting(Instant now);
   // The same for one worker, which has just reported. O(log workers), plus the cost of sending.
   void DispatchWaitingTo(const Worker& worker, Instant now);
-  // Ends requests that have waited too long (with kUnavailable when no worker serves their model any more) and those
-  // whose deadline has passed.
+  // Ends Holds without an answer, requests that have waited too long (with kUnavailable when no worker serves their
+  // model any more) and those whose deadline has passed.
   void Expire(Instant now);
 
   // Ends all requests with `error`.
@@ -280,6 +286,7 @@ class RequestBook {
   FleetMetrics& metrics_;
   Decider decider_;
   WaitingRoom waiting_;
+  HoldBook holds_;
   PrefixCopies copies_;
   TenantShares tenant_shares_;
 

@@ -234,6 +234,7 @@ void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Ins
 }
 
 Aftermath RequestBook::OnWorkerLost(const std::string& worker_id, Instant now) {
+  holds_.OnWorkerLost(worker_id);
   copies_.OnWorkerLost(worker_id);
   std::vector<RequestId> lost;  // sorted, so that runs are reproducible
   for (const auto& [id, attempt] : attempts_) {

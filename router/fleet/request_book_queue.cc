@@ -129,6 +129,7 @@ bool RequestBook::DispatchNext(const WaitingRoom::Line& line, Instant now) {
 }
 
 void RequestBook::Expire(Instant now) {
+  holds_.Expire(now);
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     Request& request = *requests_.at(deadlines_.begin()->second);
     End(request, {.reason = wire::FinishReason::kError,

@@ -11,22 +11,36 @@
 #include <vector>
 
 #include "common/wire/messages.h"
+#include "router/fleet/fleet_reasons.h"
 #include "router/fleet/worker_mode.h"
 #include "router/route/decision_log.h"
 #include "router/route/policy.h"
 
 namespace roost::router {
 
+// Blocks that a worker fetched from another one.
+struct Pull {
+  std::string source;  // the other worker
+  PullOutcome outcome = {};
+  std::uint32_t block_count = 0;  // that arrived
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+
+  bool operator==(const Pull&) const = default;
+};
+
 // The result of warming a prompt at one worker.
 struct WarmOutcome {
   enum class Kind : std::uint8_t {
-    kComputed,  // all of it is there now
+    kComputed,  // all of it is there now: some of it was computed
+    kPulled,    // all of it is there now: what was missing came from another worker
     kHeld,      // all of it was there already, as the index says
     kRefused,   // the worker computed none or only a part of it: see `reason`
   };
   Kind kind = Kind::kHeld;
   std::uint32_t block_count = 0;      // the prompt's leading blocks that the worker has now
   std::uint64_t computed_tokens = 0;  // for this order
+  std::optional<Pull> pull = {};      // before it computed; empty: it was not told to fetch
   std::string reason = {};
 
   bool operator==(const WarmOutcome&) const = default;

@@ -1,5 +1,5 @@
-"""A hot prefix has its only copy on one worker: the router lets the other worker compute it, and no request waits for
-that."""
+"""A hot prefix has its only copy on one worker: the router lets the other worker fetch or compute it, and no request waits
+for that."""
 
 import itertools
 import threading
@@ -51,7 +51,7 @@ class CopiesTest(unittest.TestCase):
                 return last if last["worker"] == copy["worker"] else None
 
             sibling = wait_until(found_by_a_sibling, "a request at the copy")
-            copied = router.metric("roost_router_copied_tokens_total")
+            copied = router.metric("roost_router_copied_tokens_total") + router.metric("roost_router_pulled_tokens_total")
 
         print(f"{copy['blocks']} blocks copied to {copy['worker']}, {copied:.0f} tokens in all; a sibling found "
               f"{sibling['actual']['cached_tokens']} of its {sibling['prompt_tokens']} tokens there")

@@ -55,7 +55,7 @@ class PrefixesTest(unittest.TestCase):
         self.assertEqual((warmed["worker-b"]["outcome"], warmed["worker-b"]["held_blocks"]), ("computed", blocks))
         again = self.by_worker("warm", {"prompt": prompt})
         self.assertEqual(again["worker-b"]["outcome"], "held")
-        self.assertEqual(again["worker-a"]["outcome"], "computed")
+        self.assertIn(again["worker-a"]["outcome"], ("computed", "pulled"))
 
         match = self.ask("match", {"prompt": prompt})
         self.assertEqual({worker["held_blocks"] for worker in match["workers"]}, {blocks})
@@ -67,7 +67,7 @@ class PrefixesTest(unittest.TestCase):
         self.assertIn(f"prompt {match['prompt_tokens']} tokens: ", told)
         self.assertIn(f"blocks 1-{blocks}: worker-a, worker-b", told)
         told = roostctl(self.router, "warm", "--model", "demo-model", "--prompt", prompt, "--workers", "worker-a")
-        self.assertIn(f"worker-a                 held all {blocks} blocks already", told)
+        self.assertIn(f"worker-a: held all {blocks} blocks already", told)
 
     def test_a_warm_up_generates_nothing_for_anybody(self):
         before = self.router.metric("roost_router_worker_requests_total")

@@ -104,6 +104,25 @@ TEST(WarmTest, AsksForThePromptOnTheWorkers) {
   EXPECT_EQ(WarmBody(options, "").value(), R"({"model":"demo","workers":"all","prompt":"text"})");
   options.workers = "a";
   EXPECT_EQ(WarmBody(options, "").value(), R"({"model":"demo","workers":["a"],"prompt":"text"})");
+  options.source = "b";
+  EXPECT_EQ(WarmBody(options, "").value(), R"({"model":"demo","workers":["a"],"from":"b","prompt":"text"})");
+}
+
+TEST(WarmTest, PrintsWhatCameFromAnotherWorker) {
+  EXPECT_EQ(
+      FormatWarm(R"({"blocks":93,"tokens":1502,"workers":[)"
+                 R"({"worker":"worker-b","answered":true,"outcome":"pulled","held_blocks":93,"computed_tokens":0,)"
+                 R"("pull":{"from":"worker-a","outcome":"complete","blocks":93,"bytes":171000000,"seconds":0.095}},)"
+                 R"({"worker":"worker-c","answered":true,"outcome":"computed","held_blocks":93,"computed_tokens":848,)"
+                 R"("pull":{"from":"worker-a","outcome":"missing","blocks":40,"bytes":40000000,"seconds":0.1}},)"
+                 R"({"worker":"worker-d","answered":true,"outcome":"computed","held_blocks":93,"computed_tokens":1488,)"
+                 R"("pull":{"from":"worker-a","outcome":"broken","blocks":0,"bytes":0,"seconds":1}}]})")
+          .value(),
+      "93 blocks of a prompt of 1502 tokens\n"
+      "  worker-b: holds 93 blocks, 93 pulled from worker-a in 95 ms (1.8 GB/s)\n"
+      "  worker-c: holds 93 blocks, computed 848 tokens, 40 pulled from worker-a in 100 ms (400.0 MB/s), then: "
+      "missing\n"
+      "  worker-d: holds 93 blocks, computed 1488 tokens, none pulled from worker-a: broken\n");
 }
 
 TEST(WarmTest, PrintsWhatEachWorkerDid) {
@@ -114,10 +133,10 @@ TEST(WarmTest, PrintsWhatEachWorkerDid) {
                        R"({"worker":"d","answered":false}]})")
                 .value(),
             "3 blocks of a prompt of 50 tokens\n"
-            "  a                        computed 32 tokens, holds all 3 blocks\n"
-            "  b                        held all 3 blocks already\n"
-            "  c                        refused, holds 1 blocks: full\\u001b\n"
-            "  d                        no answer\n");
+            "  a: holds 3 blocks, computed 32 tokens\n"
+            "  b: held all 3 blocks already\n"
+            "  c: refused, holds 1 blocks: full\\u001b\n"
+            "  d: no answer\n");
   EXPECT_FALSE(FormatWarm("{}").ok());
 }
 

@@ -1,5 +1,5 @@
 // POST /admin/v1/warm: a prompt, as prompt_request.h says, that workers compute; and each worker with its outcome:
-// computed, held, refused, or unanswered.
+// computed, pulled, held, refused, or unanswered; and what it fetched from another one.
 #include <memory>
 #include <utility>
 #include <variant>
@@ -14,18 +14,33 @@ namespace {
 struct WarmRequest {
   PromptRequest prompt;
   WorkerChoice workers;
+  std::string source;  // empty: the best for each worker
 };
 
 Result<WarmRequest> ParseWarmRequest(const JsonObject& body) {
   WarmRequest request;
   ROOST_ASSIGN_OR_RETURN(request.prompt, ParsePromptRequest(body, ChatPart::kFront));
   ROOST_ASSIGN_OR_RETURN(request.workers, ParseWorkerChoice(body));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> source, body.String("from"));
+  if (source && source->empty()) return InvalidArgument("from", "must be the name of a worker");
+  request.source = source.value_or("");
   return request;
 }
 
 std::string_view NameOf(WarmOutcome::Kind kind) {
-  if (kind == WarmOutcome::Kind::kComputed) return "computed";
-  return kind == WarmOutcome::Kind::kHeld ? "held" : "refused";
+  switch (kind) {
+    case WarmOutcome::Kind::kComputed: return "computed";
+    case WarmOutcome::Kind::kPulled: return "pulled";
+    case WarmOutcome::Kind::kHeld: return "held";
+    case WarmOutcome::Kind::kRefused: break;
+  }
+  return "refused";
+}
+
+void WritePull(const Pull& pull, JsonWriter& json) {
+  json.Key("pull").BeginObject().Key("from").String(pull.source).Key("outcome").String(router::NameOf(pull.outcome));
+  json.Key("blocks").Number(pull.block_count).Key("bytes").Number(pull.bytes).Key("seconds").Number(pull.seconds);
+  json.EndObject();
 }
 
 std::string WarmBody(const PromptSize& size, std::span<const WorkerAnswer> answers) {
@@ -42,6 +57,7 @@ std::string WarmBody(const PromptSize& size, std::span<const WorkerAnswer> answe
     json.BeginObject().Key("worker").String(answer.worker_id).Key("answered").Bool(true);
     json.Key("outcome").String(NameOf(outcome->kind)).Key("held_blocks").Number(outcome->block_count);
     json.Key("computed_tokens").Number(outcome->computed_tokens);
+    if (outcome->pull) WritePull(*outcome->pull, json);
     if (outcome->kind == WarmOutcome::Kind::kRefused) json.Key("reason").String(outcome->reason);
     json.EndObject();
   }
@@ -57,6 +73,7 @@ Result<OrderPlan> PlanWarmUp(VerbCall& call) {
   ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashBlocksOfPrompt(*call.model, request.prompt, call.settings));
   WarmOrder order;
   order.workers = request.workers;
+  order.source = request.source;
   ROOST_ASSIGN_OR_RETURN(order.deadline, std::move(call.deadline));
   order.spec.model = call.model;
   order.spec.generate.prompt = std::move(prompt.tokens);

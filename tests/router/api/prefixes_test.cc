@@ -1,4 +1,5 @@
 // Operators' requests about prefixes: POST /admin/v1/match and /admin/v1/warm, GET /admin/v1/prefixes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "router/api/operator/verb.h"
@@ -97,6 +98,19 @@ TEST_F(WarmTest, TellsWhatEachWorkerDid) {
   EXPECT_EQ(order.deadline, clock_.Now() + std::chrono::hours(1));
 }
 
+TEST_F(WarmTest, TellsWhatCameFromAnotherWorker) {
+  const auto responder = Warm(R"({"model":"bytes","prompt":"some long text","workers":["w2"],"from":"w1"})");
+  ASSERT_EQ(dispatcher_.warm_orders.size(), 1U);
+  EXPECT_EQ(dispatcher_.warm_orders[0].source, "w1");
+  const Pull pull{
+      .source = "w1", .outcome = wire::HoldOutcome::kMissing, .block_count = 2, .bytes = 64, .seconds = 0.5};
+  dispatcher_.done({{"w2", WarmOutcome{.kind = WarmOutcome::Kind::kPulled, .block_count = 3, .pull = pull}}});
+  EXPECT_EQ(responder->response->body,
+            R"({"model":"bytes","blocks":3,"tokens":15,"workers":[)"
+            R"({"worker":"w2","answered":true,"outcome":"pulled","held_blocks":3,"computed_tokens":0,)"
+            R"("pull":{"from":"w1","outcome":"missing","blocks":2,"bytes":64,"seconds":0.5}}]})");
+}
+
 TEST_F(WarmTest, ComputesTheFrontOfAChatOnNamedWorkers) {
   const std::string system = R"({"role":"system","content":"You are a hen."})";
   Warm(R"({"model":"bytes","messages":[)" + system + R"(],"workers":["w2"]})");
@@ -108,6 +122,10 @@ TEST_F(WarmTest, ComputesTheFrontOfAChatOnNamedWorkers) {
 TEST_F(WarmTest, BadRequestsAreRefused) {
   EXPECT_EQ(At(Warm(R"({"model":"bytes","prompt":"hi"})")->response->body, "/error/param"), R"("prompt")");
   EXPECT_EQ(Warm(R"({"model":"bytes","prompt":"text","workers":"some"})")->response->status, 400);
+  for (const char* const from : {R"("")", "7"}) {
+    const auto refused = Warm(fmt::format(R"({{"model":"bytes","prompt":"text","from":{}}})", from));
+    EXPECT_EQ(At(refused->response->body, "/error/param"), R"("from")") << from;
+  }
   dispatcher_.refusal = InvalidArgument("workers", "'w9' does not serve bytes now");
   EXPECT_EQ(Warm(R"({"model":"bytes","prompt":"text","workers":["w9"]})")->response->status, 400);
   EXPECT_TRUE(dispatcher_.warm_orders.empty());

@@ -122,6 +122,9 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
   } else if (const auto* const evict = std::get_if<wire::Evict>(&message)) {
     evictions_.push_back(*evict);
     CarryOut(*evict);
+  } else if (const auto* const hold = std::get_if<wire::Hold>(&message)) {
+    holds_.push_back(*hold);
+    CarryOut(*hold);
   } else if (const auto* const cordon = std::get_if<wire::Cordon>(&message)) {
     CarryOut(*cordon);
   } else if (const auto* const want = std::get_if<wire::WantPrefixes>(&message)) {
@@ -342,6 +345,35 @@ void FakeWorker::CarryOut(const wire::Cordon& order) {
   load_.cordoned = order.in_force;
   load_.draining = order.in_force;
   Heartbeat();
+}
+
+void FakeWorker::SetTransfers(std::string address) {
+  hello_.features.insert(wire::Feature::kHolds);
+  hello_.transfer = {.address = std::move(address), .layout = 7, .numerics = 9};
+  hello_.compute.machine = 5;
+  hello_.host = "host";
+}
+
+void FakeWorker::SetHoldResult(wire::HoldOutcome outcome, std::uint32_t arriving_blocks) {
+  hold_outcome_ = outcome;
+  arriving_blocks_ = arriving_blocks;
+}
+
+void FakeWorker::CarryOut(const wire::Hold& order) {
+  if (mute_) return;
+  const auto all = static_cast<std::uint32_t>(order.hashes.size());
+  const std::uint32_t held = Held(order.hashes);
+  const std::uint32_t arrived = std::min(arriving_blocks_, all - held);
+  Store(order.root, {order.hashes.begin(), order.hashes.begin() + held + arrived});
+  Heartbeat();
+  outbox_.emplace_back(wire::HoldAnswer{.answer_id = order.answer_id,
+                                        .held_block_count = held,
+                                        .arrived_block_count = arrived,
+                                        .missing_block_count = all - held - arrived,
+                                        .bytes = 1000 * arrived,
+                                        .first_frame_microseconds = 100,
+                                        .microseconds = 2000,
+                                        .outcome = hold_outcome_});
 }
 
 void FakeWorker::EvictSilently(std::size_t count) {

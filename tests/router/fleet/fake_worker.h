@@ -89,7 +89,12 @@ class FakeWorker {
   // The same without an event, so the router's view becomes wrong.
   void EvictSilently(std::size_t count);
 
-  // From now on pins, cordons and questions get no answer.
+  // Its hello says that it fetches and serves blocks; call it before the worker starts.
+  void SetTransfers(std::string address);
+  // From now on at most so many blocks of a Hold arrive, and its answer says this.
+  void SetHoldResult(wire::HoldOutcome outcome, std::uint32_t arriving_blocks);
+
+  // From now on pins, cordons, Holds and questions get no answer.
   void SetMute(bool mute) { mute_ = mute; }
   // Its answer to a question for the most used prefixes.
   void SetUsedPrefixes(std::vector<wire::UsedPrefix> prefixes) { used_prefixes_ = std::move(prefixes); }
@@ -115,6 +120,7 @@ class FakeWorker {
   [[nodiscard]] const std::vector<wire::Pin>& pins() const { return pins_; }
   [[nodiscard]] const std::vector<wire::Unpin>& unpins() const { return unpins_; }
   [[nodiscard]] const std::vector<wire::Evict>& evictions() const { return evictions_; }
+  [[nodiscard]] const std::vector<wire::Hold>& holds() const { return holds_; }
   [[nodiscard]] int cordon_count() const { return cordon_count_; }
   [[nodiscard]] const std::vector<wire::WantPrefixes>& questions() const { return questions_; }
   // The refusals that routers sent it.
@@ -146,6 +152,7 @@ class FakeWorker {
   // Erases a prompt or a tenant, with what continues it; nothing of it was in use.
   void CarryOut(const wire::Evict& order);
   void CarryOut(const wire::Cordon& order);
+  void CarryOut(const wire::Hold& order);
   void EraseTree(BlockHash hash, std::vector<BlockHash>& removed);
   void Admit(const wire::Generate& request);
   void SendSnapshot();
@@ -182,6 +189,9 @@ class FakeWorker {
   std::vector<wire::Pin> pins_;
   std::vector<wire::Unpin> unpins_;
   std::vector<wire::Evict> evictions_;
+  std::vector<wire::Hold> holds_;
+  wire::HoldOutcome hold_outcome_ = wire::HoldOutcome::kComplete;
+  std::uint32_t arriving_blocks_ = kBlockCount;
   std::vector<wire::WantPrefixes> questions_;
   std::vector<wire::UsedPrefix> used_prefixes_;
   bool mute_ = false;

@@ -65,6 +65,8 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->OnCacheOff("demo");
   fleet->OnCopied("demo", 256);
   fleet->OnCopied("demo", 44);
+  fleet->OnPull("demo", wire::HoldOutcome::kNoRoom, 96);
+  fleet->OnPull("demo", std::nullopt, 0);
   fleet->OnRetry("demo", RetryReason::kWorkerLost);
   fleet->OnWorkerLost("demo", LostReason::kSilent);
   fleet->OnResync(ResyncReason::kDigest);
@@ -110,6 +112,10 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_prediction_error_tokens_total{model="demo"} 24)",
                            R"(roost_router_cache_off_requests_total{model="demo"} 1)",
                            R"(roost_router_copied_tokens_total{model="demo"} 300)",
+                           R"(roost_router_pulls_total{model="demo",outcome="no_room"} 1)",
+                           R"(roost_router_pulls_total{model="demo",outcome="unanswered"} 1)",
+                           R"(roost_router_pulls_total{model="demo",outcome="complete"} 0)",
+                           R"(roost_router_pulled_tokens_total{model="demo"} 96)",
                            R"(roost_router_retries_total{model="demo",reason="worker_lost"} 1)",
                            R"(roost_router_workers_lost_total{model="demo",reason="silent"} 1)",
                            R"(roost_router_index_resyncs_total{reason="digest"} 1)",

@@ -58,6 +58,10 @@ struct CountingMetrics final : FleetMetrics {
   void ForgetWorker(const std::string&, const std::string& worker_id) override { series.erase(worker_id); }
   void OnCacheOff(const std::string&) override { ++cache_off; }
   void OnCopied(const std::string&, std::uint32_t tokens) override { copied_tokens += tokens; }
+  void OnPull(const std::string&, PullOutcome outcome, std::uint64_t tokens) override {
+    ++pulls[std::string(NameOf(outcome))];
+    pulled_tokens += tokens;
+  }
 
   void OnDecisionAudit(const std::string&, const Decision& decision, const DecisionAudit& audit) override {
     matched_tokens += decision.matched_tokens;
@@ -73,6 +77,8 @@ struct CountingMetrics final : FleetMetrics {
   std::vector<TimeOutcome> itls;
   int cache_off = 0;
   std::uint64_t copied_tokens = 0;
+  std::map<std::string, int> pulls;  // by outcome
+  std::uint64_t pulled_tokens = 0;
   std::vector<CacheOutcome> outcomes;
   void OnQueueRefused(const std::string&, QueueRefusal refusal) override {
     ++queue_refusals[std::string(NameOf(refusal))];

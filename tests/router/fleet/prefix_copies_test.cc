@@ -118,7 +118,8 @@ class PrefixCopiesTest : public ::testing::Test {
   Roster roster_{Roster::Options{.worker = {}, .unix_seconds = [] { return std::int64_t{0}; }, .seed = 1}};
   EffectQueue effects_;
   CopyCounter metrics_;
-  PrefixCopies copies_{1000, roster_, effects_, metrics_};
+  HoldBook holds_{500, roster_, effects_, metrics_};
+  PrefixCopies copies_{1000, roster_, effects_, metrics_, holds_};
   Worker* worker_ = nullptr;
   std::shared_ptr<ServedModel> model_;
   GenerateSpec spec_;

@@ -1,0 +1,143 @@
+#include "router/fleet/hold_book.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "common/wire/endpoint.h"
+
+namespace roost::router {
+namespace {
+
+bool IsLoopback(const std::string& address) {
+  const Result<wire::Endpoint> endpoint = wire::ParseNumericAddress(address);
+  return endpoint.ok() && endpoint->IsLoopback();
+}
+
+std::uint64_t QueuedTokens(const Worker& worker) {
+  return worker.load.queued_prefill_tokens + worker.ledger->uncovered_tokens();
+}
+
+// What the worker says of its blocks, within what it was asked for.
+HoldEnd EndOf(std::string source, std::uint32_t block_count, const std::optional<wire::HoldAnswer>& answer) {
+  HoldEnd end{.pull = {.source = std::move(source)}};
+  if (!answer) return end;
+  const std::uint32_t held = std::min(answer->held_block_count, block_count);
+  end.pull.outcome = answer->outcome;
+  end.pull.block_count = std::min(answer->arrived_block_count, block_count - held);
+  end.pull.bytes = answer->bytes;
+  end.pull.seconds = static_cast<double>(answer->microseconds) * 1e-6;
+  end.block_count = held + end.pull.block_count;
+  return end;
+}
+
+}  // namespace
+
+bool CanFetch(const wire::Hello& worker, const wire::Hello& source) {
+  const wire::Transfer& from = source.transfer;
+  const wire::Transfer& to = worker.transfer;
+  if (!worker.features.contains(wire::Feature::kHolds) || from.address.empty()) return false;
+  if (to.layout == 0 || to.layout != from.layout || to.numerics != from.numerics) return false;
+  const bool is_neighbour =
+      source.compute.machine != 0 && source.compute.machine == worker.compute.machine && source.host == worker.host;
+  return is_neighbour || !IsLoopback(from.address);
+}
+
+std::optional<HoldSource> HoldBook::SourceFor(const Worker& worker, std::span<const BlockHash> hashes,
+                                              std::string_view name) {
+  if (!worker.hello.features.contains(wire::Feature::kHolds)) return std::nullopt;
+  std::map<WorkerSlot, std::uint32_t> depths;
+  for (const WorkerMatch& match : worker.index->Match(hashes)) {
+    depths[match.worker] = match.block_count - match.pending_block_count;
+  }
+  const auto depth_of = [&depths](const Worker& other) {
+    const auto depth = depths.find(other.slot);
+    return depth == depths.end() ? 0 : depth->second;
+  };
+  const Worker* best = nullptr;
+  // Smaller is better.
+  const auto rank_of = [&depth_of](const Worker& other) {
+    return std::make_tuple(~depth_of(other), QueuedTokens(other), other.load.running_requests);
+  };
+  roster_.ForEach([&](const Worker& other) {
+    const bool is_meant = name.empty() || other.hello.worker_id == name;
+    if (&other == &worker || other.index != worker.index || !is_meant || !CanFetch(worker.hello, other.hello)) return;
+    if (depth_of(other) > depth_of(worker) && (best == nullptr || rank_of(other) < rank_of(*best))) best = &other;
+  });
+  if (best == nullptr) return std::nullopt;
+  return HoldSource{best->hello.worker_id, best->hello.transfer.address, depth_of(*best)};
+}
+
+// The Hold begins at the prompt's first block, whatever the index says of the worker: it fetches only what it lacks,
+// and what it had may have been evicted meanwhile.
+std::optional<std::uint64_t> HoldBook::Start(const Worker& worker, const HoldSource& source, const GenerateSpec& spec,
+                                             const Wishes& wishes, Instant now, HoldDone done) {
+  using std::chrono::milliseconds;
+  const std::vector<BlockHash>& hashes = spec.generate.block_hashes;
+  const std::size_t count =
+      std::min({hashes.size(), std::size_t{source.block_count}, std::size_t{wire::WireLimits::kMaxHeldHashes}});
+  if (count == 0 || open_.size() >= kMaxOpen) return std::nullopt;
+  const auto patience = std::clamp(std::chrono::duration_cast<milliseconds>(wishes.patience), milliseconds(1),
+                                   milliseconds(wire::kMaxHoldMs));
+  if (next_id_ == 0) ++next_id_;
+  const std::uint64_t id = next_id_++;
+  wire::Hold hold{.answer_id = id,
+                  .root = spec.generate.root,
+                  .parent = spec.generate.root,
+                  .hashes = {hashes.begin(), hashes.begin() + static_cast<std::ptrdiff_t>(count)},
+                  .own = spec.generate.own,
+                  .tenant = spec.generate.tenant,
+                  .purpose = wishes.purpose,
+                  .patience_ms = static_cast<std::uint64_t>(patience.count()),
+                  .source = {.worker_id = source.worker_id, .address = source.address}};
+  if (hold.own && hold.own->first_block >= count) hold.own.reset();
+  effects_.Send(worker.identity, std::move(hold), spec.memory);
+  open_.emplace(id, Open{.worker_id = worker.hello.worker_id,
+                         .source = source.worker_id,
+                         .model = spec.model->model_name(),
+                         .block_count = static_cast<std::uint32_t>(count),
+                         .block_tokens = spec.model->block_tokens,
+                         .deadline = now + patience + kAnswerPatience,
+                         .done = std::move(done)});
+  return id;
+}
+
+void HoldBook::OnAnswer(const std::string& worker_id, const wire::HoldAnswer& answer, Instant now) {
+  const auto hold = open_.find(answer.answer_id);
+  if (hold != open_.end() && hold->second.worker_id == worker_id) End(hold, answer, now);
+}
+
+void HoldBook::OnWorkerLost(const std::string& worker_id) {
+  for (auto hold = open_.begin(); hold != open_.end();) {
+    const bool is_lost = hold->second.worker_id == worker_id;
+    if (is_lost) metrics_.OnPull(hold->second.model, std::nullopt, 0);
+    hold = is_lost ? open_.erase(hold) : std::next(hold);
+  }
+}
+
+void HoldBook::Forget(std::uint64_t id) {
+  const auto hold = open_.find(id);
+  if (hold == open_.end()) return;
+  metrics_.OnPull(hold->second.model, wire::HoldOutcome::kCancelled, 0);
+  open_.erase(hold);
+}
+
+// `done` may start and forget others, so each overdue one is looked for anew.
+void HoldBook::Expire(Instant now) {
+  const auto is_overdue = [now](const auto& entry) { return now >= entry.second.deadline; };
+  while (true) {
+    const auto hold = std::find_if(open_.begin(), open_.end(), is_overdue);
+    if (hold == open_.end()) return;
+    End(hold, std::nullopt, now);
+  }
+}
+
+void HoldBook::End(OpenHolds::iterator hold, const std::optional<wire::HoldAnswer>& answer, Instant now) {
+  const Open ended = std::move(open_.extract(hold).mapped());
+  const HoldEnd end = EndOf(ended.source, ended.block_count, answer);
+  metrics_.OnPull(ended.model, end.pull.outcome, std::uint64_t{end.pull.block_count} * ended.block_tokens);
+  ended.done(end, now);
+}
+
+}  // namespace roost::router

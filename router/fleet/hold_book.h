@@ -1,0 +1,113 @@
+// Holds: orders to workers to fetch blocks from other workers. The one place that sends them, awaits their answers,
+// ends them in time and forgets them.
+//
+//   Start ──► Hold ──► the worker's HoldAnswer ────────────────────────► done, with what came
+//              ├─ none until kAnswerPatience after the Hold's patience ──► done, unanswered
+//              └─ the worker is lost, or Forget ───────────────────────► nothing
+//
+// A worker can fetch from another one that serves its blocks, with the same layout and numerics, at an address that it
+// reaches. A worker that takes no Holds, or finds no such source, computes. The source needs no place here: if it is
+// lost, the worker that fetches from it says so.
+//
+// Not thread-safe. The constructor's arguments outlive it. `done` is called within OnAnswer and Expire.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/base/clock.h"
+#include "common/wire/messages.h"
+#include "router/fleet/dispatcher.h"
+#include "router/fleet/effects.h"
+#include "router/fleet/fleet_metrics.h"
+#include "router/fleet/roster.h"
+#include "router/fleet/worker_answer.h"
+
+namespace roost::router {
+
+// Whether a worker may be told to fetch blocks from another one. An address of loopback is one only for workers that
+// run on the same host of the same machine.
+[[nodiscard]] bool CanFetch(const wire::Hello& worker, const wire::Hello& source);
+
+// A worker to fetch from.
+struct HoldSource {
+  std::string worker_id;
+  std::string address;
+  std::uint32_t block_count = 0;  // leading blocks that it holds
+};
+
+// The end of a Hold.
+struct HoldEnd {
+  Pull pull;
+  std::uint32_t block_count = 0;  // leading blocks of the Hold that the worker has now
+};
+using HoldDone = std::function<void(const HoldEnd&, Instant now)>;
+
+class HoldBook {
+ public:
+  // In the fleet at one time. More are not sent.
+  static constexpr std::size_t kMaxOpen = 1024;
+  // For the way, and for the engine's step that is under way when the patience ends.
+  static constexpr Duration kAnswerPatience = std::chrono::seconds(5);
+
+  // Ids of Holds count up from `first_id`, which is random, so that a late answer to an earlier router process matches
+  // none; no id is 0.
+  HoldBook(std::uint64_t first_id, Roster& roster, EffectQueue& effects, FleetMetrics& metrics)
+      : next_id_(first_id), roster_(roster), effects_(effects), metrics_(metrics) {}
+
+  // The holder of most of `hashes` (front to back) that `worker` can fetch from, of equals the one with the least to
+  // do; with `name`, that worker alone. Workers that take no requests are sources too. Empty when none holds more than
+  // the worker itself. O(workers · log workers).
+  [[nodiscard]] std::optional<HoldSource> SourceFor(const Worker& worker, std::span<const BlockHash> hashes,
+                                                    std::string_view name = {});
+
+  struct Wishes {
+    wire::HoldPurpose purpose = wire::HoldPurpose::kCopy;
+    Duration patience{};  // cut to what a Hold can say
+  };
+  // Has `worker` hold the leading blocks of the prompt that the source holds. Returns the Hold's id; empty when it was
+  // not sent.
+  [[nodiscard]] std::optional<std::uint64_t> Start(const Worker& worker, const HoldSource& source,
+                                                   const GenerateSpec& spec, const Wishes& wishes, Instant now,
+                                                   HoldDone done);
+
+  // Ignores an answer to a Hold that has ended, and one of another worker.
+  void OnAnswer(const std::string& worker_id, const wire::HoldAnswer& answer, Instant now);
+  // The worker was removed from the roster.
+  void OnWorkerLost(const std::string& worker_id);
+  // Nobody waits for this one any more.
+  void Forget(std::uint64_t id);
+  // Ends the Holds that are overdue.
+  void Expire(Instant now);
+
+  [[nodiscard]] std::size_t size() const { return open_.size(); }
+
+ private:
+  struct Open {
+    std::string worker_id;
+    std::string source;
+    std::string model;
+    std::uint32_t block_count = 0;
+    std::uint32_t block_tokens = 0;
+    Instant deadline;
+    HoldDone done;
+  };
+  using OpenHolds = std::map<std::uint64_t, Open>;
+
+  void End(OpenHolds::iterator hold, const std::optional<wire::HoldAnswer>& answer, Instant now);
+
+  std::uint64_t next_id_;
+  Roster& roster_;
+  EffectQueue& effects_;
+  FleetMetrics& metrics_;
+  OpenHolds open_;
+};
+
+}  // namespace roost::router
