@@ -28,9 +28,9 @@ inline std::size_t PartsFor(std::size_t amount, std::size_t least, std::size_t m
 // The ranges must not overlap. Pointers may be null when `bytes` is 0.
 inline void CopyInParallel(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  constexpr std::size_t kLeastBytesPerThread = std::size_t{1} << 20U;
+  constexpr std::size_t kMinBytesPerThread = std::size_t{1} << 20U;
   constexpr std::size_t kMaxThreads = 8;
-  const std::size_t threads = PartsFor(bytes, kLeastBytesPerThread, kMaxThreads);
+  const std::size_t threads = PartsFor(bytes, kMinBytesPerThread, kMaxThreads);
   const std::size_t share = (bytes + threads - 1) / threads;
   RunInParts(threads, [=](std::size_t part) {
     const std::size_t first = std::min(bytes, part * share);

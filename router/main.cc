@@ -118,9 +118,9 @@ void Observe(HttpServerOptions& http, ApiMetrics& metrics, std::shared_ptr<const
 // Few connections, and a budget of their own: clients who fill theirs keep no operator out.
 Result<HttpServerOptions> OperatorOptionsAt(const std::string& address, const std::string& flag,
                                             const RouterOptions& options, std::shared_ptr<ByteBudget> memory) {
-  constexpr std::size_t kMostConnections = 64;
+  constexpr std::size_t kMaxConnections = 64;
   ROOST_ASSIGN_OR_RETURN(HttpServerOptions http, OptionsAt(address, {flag, "admin-keys", options.admin_keys}, options));
-  http.max_connections = kMostConnections;
+  http.max_connections = kMaxConnections;
   http.input_budget = std::move(memory);
   return http;
 }

@@ -50,13 +50,13 @@ struct RouterOptions {
   double worker_timeout_seconds = ToSeconds(FleetCoreOptions().worker_timeout);
   double stall_timeout_seconds = ToSeconds(FleetCoreOptions().stall_timeout);
   std::uint32_t max_routers = FleetCoreOptions().max_routers;
-  std::uint32_t max_in_flight_requests = RequestBookOptions().max_requests;
+  std::uint32_t max_in_flight_requests = RequestTableOptions().max_requests;
   double request_timeout_seconds = ToSeconds(ApiOptions().request_timeout);
 
   // Queue
-  std::uint32_t worker_queue_bound = RequestBookOptions().worker_queue_bound;
-  std::uint32_t max_queue = RequestBookOptions().max_queue;
-  std::uint32_t max_queue_wait_ms = static_cast<std::uint32_t>(1000 * ToSeconds(RequestBookOptions().max_queue_wait));
+  std::uint32_t worker_queue_bound = RequestTableOptions().worker_queue_bound;
+  std::uint32_t max_queue = RequestTableOptions().max_queue;
+  std::uint32_t max_queue_wait_ms = static_cast<std::uint32_t>(1000 * ToSeconds(RequestTableOptions().max_queue_wait));
 
   // Routing
   std::string policy = "cache-aware";

@@ -31,7 +31,7 @@ bool IsServersFault(ErrorCode code) {
 TrafficHistory::Point& TrafficHistory::Now(std::string_view model) {
   const bool is_known = models_.find(model) != models_.end();
   std::deque<Point>& points =
-      models_[is_known || models_.size() < kMostModels ? std::string(model) : std::string(metrics::kOtherValue)];
+      models_[is_known || models_.size() < kMaxModels ? std::string(model) : std::string(metrics::kOtherValue)];
   const std::int64_t step = unix_seconds_() / kStepSeconds;
   if (!points.empty() && points.back().step >= step) return points.back();  // a clock may go back
   Point point{.step = step};

@@ -1,6 +1,6 @@
 // The last hour of a router's traffic, in steps of ten seconds, for the console. It passes on what it observes.
 //
-// Bounded: kPoints points for each of kMostModels models; further models count together as `other`. Tokens count when
+// Bounded: kPoints points for each of kMaxModels models; further models count together as `other`. Tokens count when
 // their generation ends.
 #pragma once
 
@@ -26,7 +26,7 @@ class TrafficHistory final : public ApiObserver {
  public:
   static constexpr std::int64_t kStepSeconds = 10;
   static constexpr std::size_t kPoints = 360;
-  static constexpr std::size_t kMostModels = 32;
+  static constexpr std::size_t kMaxModels = 32;
 
   // `next` outlives it. `unix_seconds` is the wall time.
   TrafficHistory(ApiObserver& next, std::function<std::int64_t()> unix_seconds)

@@ -143,7 +143,7 @@ struct WireLimits {
 const maxTopLogprobs :UInt32 = 20;
 # The likeliest tokens that a request may ask for at each position.
 
-const leastLogprob :Float32 = -9999;
+const minLogprob :Float32 = -9999;
 # Stands for all smaller ones.
 
 const maxAdapters :UInt64 = 1024;
@@ -534,7 +534,7 @@ struct TokenLogprobs {
   # Log probabilities at one position of a text: the log softmax in f32 of the model's logits, before biases, penalties,
   # temperature and all other steps of sampling. From -9999, which stands for all smaller values, to 0.
 
-  logprob @0 :Float32 $least(.leastLogprob) $most(0);
+  logprob @0 :Float32 $least(.minLogprob) $most(0);
   # The log probability of the token at this position.
 
   rank @1 :UInt32 $least(1) $cxx(initial = "1");
@@ -544,7 +544,7 @@ struct TokenLogprobs {
     # The likeliest tokens in that order, as many as the request asked for, at most 20.
 
     topTokens @2 :List(UInt32) $most(.maxTopLogprobs) $omitEmpty $cxx(name = "token");
-    topLogprobs @3 :List(Float32) $least(.leastLogprob) $most(0) $omitEmpty $cxx(name = "logprob");
+    topLogprobs @3 :List(Float32) $least(.minLogprob) $most(0) $omitEmpty $cxx(name = "logprob");
   }
 }
 

@@ -12,7 +12,7 @@
 #include "common/prefix/block_hash.h"
 #include "common/wire/codec.h"
 #include "common/wire/endpoint.h"
-#include "worker/foreign/dialect.h"
+#include "worker/adapters/engine_protocol.h"
 #include "worker/link/router_keys.h"
 #include "worker/model/loading/shard.h"
 
@@ -57,7 +57,7 @@ Result<TenantShare> ParseTenantShare(const std::string& value) {
 
 std::vector<std::string> EngineNames() {
   std::vector<std::string> names{std::string(kOwnEngine)};
-  names.insert(names.end(), foreign::kDialectNames.begin(), foreign::kDialectNames.end());
+  names.insert(names.end(), adapters::kEngineProtocolNames.begin(), adapters::kEngineProtocolNames.end());
   return names;
 }
 
@@ -84,7 +84,7 @@ std::string PlainAddressOf(const std::string& url) {
   return "tcp://" + authority + (has_port ? "" : ":80");
 }
 
-Result<void> CheckForeign(const WorkerOptions& options) {
+Result<void> CheckAdapter(const WorkerOptions& options) {
   if (options.engine == kOwnEngine) {
     if (options.engine_events.empty() && options.engine_replay.empty() && options.engine_key_file.empty()) return {};
     return InvalidArgument("engine", "is roost, which has no events, replay or key file: give vllm or sglang");
@@ -128,7 +128,7 @@ Result<void> CheckLinks(const WorkerOptions& options) {
 Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values) {
   // Decimal fractions that add up to 1 may come out a little above it.
   constexpr double kRounding = 1e-9;
-  constexpr std::size_t kMostTenants = 64;
+  constexpr std::size_t kMaxTenants = 64;
   std::vector<TenantShare> shares;
   double sum = 0;
   for (const std::string& value : values) {
@@ -140,16 +140,16 @@ Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string
     sum += share.share;
     shares.push_back(std::move(share));
   }
-  if (shares.size() > kMostTenants) {
-    return InvalidArgument("tenant-share", "{} tenants are more than {}", shares.size(), kMostTenants);
+  if (shares.size() > kMaxTenants) {
+    return InvalidArgument("tenant-share", "{} tenants are more than {}", shares.size(), kMaxTenants);
   }
   if (sum > 1 + kRounding) return InvalidArgument("tenant-share", "the shares add up to {}, which is more than 1", sum);
   return shares;
 }
 
 Result<KvMemory> ParseKvMemory(std::string_view value) {
-  constexpr std::uint64_t kLeastBytes = 1U << 20U;
-  constexpr std::uint64_t kMostBytes = 1'000'000'000'000'000;
+  constexpr std::uint64_t kMinBytes = 1U << 20U;
+  constexpr std::uint64_t kMaxBytes = 1'000'000'000'000'000;
   if (value == "auto") return KvMemory{};
   double number = 0;
   const auto [parsed_to, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -158,9 +158,9 @@ Result<KvMemory> ParseKvMemory(std::string_view value) {
   const Result<std::uint64_t> bytes = ParseByteSize(value);
   if (!bytes.ok())
     return InvalidArgument("kv-memory", "{}; or a share between 0 and 1, or auto", bytes.error().message);
-  if (*bytes < kLeastBytes || *bytes > kMostBytes) {
+  if (*bytes < kMinBytes || *bytes > kMaxBytes) {
     return InvalidArgument("kv-memory", "'{}' is not from {} to {}, nor a share between 0 and 1", value,
-                           ByteSizeText(kLeastBytes), ByteSizeText(kMostBytes));
+                           ByteSizeText(kMinBytes), ByteSizeText(kMaxBytes));
   }
   return KvMemory{.share = std::nullopt, .bytes = *bytes};
 }
@@ -256,7 +256,7 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
            {0, kMaxThreads});
 }
 
-void DeclareForeign(WorkerOptions& options, ConfigParser& parser) {
+void DeclareAdapter(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Another engine")
       .AddChoice(
           "engine", options.engine, EngineNames(),
@@ -279,7 +279,7 @@ void DeclareForeign(WorkerOptions& options, ConfigParser& parser) {
 
 void Declare(WorkerOptions& options, ConfigParser& parser) {
   DeclareModel(options, parser);
-  DeclareForeign(options, parser);
+  DeclareAdapter(options, parser);
   parser.Section("Links")
       .AddList("router", options.routers,
                "Router addresses tcp://HOST:PORT; names are resolved again every few seconds, and every address gets a "
@@ -347,7 +347,7 @@ Result<void> Complete(WorkerOptions& options) {
     return InvalidArgument("block-tokens", "{} is not a power of two from {} to {}", options.block_tokens,
                            kMinBlockTokens, kMaxBlockTokens);
   }
-  ROOST_RETURN_IF_ERROR(CheckForeign(options));
+  ROOST_RETURN_IF_ERROR(CheckAdapter(options));
   ROOST_RETURN_IF_ERROR(CheckLinks(options));
   ROOST_RETURN_IF_ERROR(WorkerListener::Check(ListenerOf(options)));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));

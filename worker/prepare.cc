@@ -15,9 +15,9 @@
 #include "common/base/memory_limit.h"
 #include "common/base/result.h"
 #include "common/text/tokenizer.h"
+#include "worker/adapters/adapter_host.h"
 #include "worker/backend/choose_backend.h"
 #include "worker/compute_threads.h"
-#include "worker/foreign/foreign_host.h"
 #include "worker/model/load_model.h"
 #include "worker/model/loading/model_text.h"
 #include "worker/options.h"
@@ -90,11 +90,11 @@ namespace {
 // probe in deploy/ gives the pod a minute more.
 inline constexpr Duration kEngineStart = std::chrono::minutes(29);
 
-Result<foreign::EngineAddress> AddressOf(const WorkerOptions& options) {
-  foreign::EngineAddress address;
+Result<adapters::EngineAddress> AddressOf(const WorkerOptions& options) {
+  adapters::EngineAddress address;
   address.http.base_url = options.engine_url;
   if (!options.engine_key_file.empty()) {
-    ROOST_ASSIGN_OR_RETURN(address.http.bearer_key, foreign::ReadBearerKey(options.engine_key_file));
+    ROOST_ASSIGN_OR_RETURN(address.http.bearer_key, adapters::ReadBearerKey(options.engine_key_file));
   }
   if (options.cache_events == "on") {
     address.events_endpoint = options.engine_events;
@@ -103,18 +103,18 @@ Result<foreign::EngineAddress> AddressOf(const WorkerOptions& options) {
   return address;
 }
 
-foreign::ForeignOptions ForeignOptionsOf(const WorkerOptions& options) {
-  foreign::ForeignOptions foreign;
-  if (options.max_running_requests > 0) foreign.max_running_requests = options.max_running_requests;
-  foreign.max_waiting_requests = options.max_waiting_requests;
-  foreign.times.silence = FromSeconds(options.engine_timeout_seconds);
-  return foreign;
+adapters::AdapterOptions AdapterOptionsOf(const WorkerOptions& options) {
+  adapters::AdapterOptions adapter;
+  if (options.max_running_requests > 0) adapter.max_running_requests = options.max_running_requests;
+  adapter.max_waiting_requests = options.max_waiting_requests;
+  adapter.times.silence = FromSeconds(options.engine_timeout_seconds);
+  return adapter;
 }
 
 // As PrepareWorker, for options.engine other than kOwnEngine: waits until the engine answers, at most for kEngineStart.
-[[nodiscard]] Result<WorkerSetup> PrepareForeign(const WorkerOptions& options) {
-  const foreign::Dialect* const dialect = foreign::DialectOf(options.engine);
-  ROOST_CHECK(dialect != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
+[[nodiscard]] Result<WorkerSetup> PrepareAdapter(const WorkerOptions& options) {
+  const adapters::EngineProtocol* const protocol = adapters::EngineProtocolOf(options.engine);
+  ROOST_CHECK(protocol != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
   ROOST_ASSIGN_OR_RETURN(DescribedModel model, DescribeModel(options.model, options.chat_template));
   ROOST_RETURN_IF_ERROR(CompleteText(model.text, options.model));
   if (!model.has_weights) {
@@ -125,17 +125,17 @@ foreign::ForeignOptions ForeignOptionsOf(const WorkerOptions& options) {
   setup.hello.fingerprint = std::move(model.fingerprint);
   setup.hello.kv_dtype = options.compute_dtype == "auto" ? "bf16" : options.compute_dtype;
   FillIn(options, std::move(model.text), setup);
-  ROOST_ASSIGN_OR_RETURN(const foreign::EngineAddress address, AddressOf(options));
+  ROOST_ASSIGN_OR_RETURN(const adapters::EngineAddress address, AddressOf(options));
   PrefixScope scope;
   scope.fingerprint = setup.hello.fingerprint;
   scope.kv_dtype = setup.hello.kv_dtype;
-  ROOST_ASSIGN_OR_RETURN(foreign::ConnectedEngine engine,
-                         foreign::ConnectEngine(*dialect, address, ForeignOptionsOf(options), std::move(scope),
-                                                SteadyClock(), kEngineStart));
+  ROOST_ASSIGN_OR_RETURN(adapters::ConnectedEngine engine,
+                         adapters::ConnectEngine(*protocol, address, AdapterOptionsOf(options), std::move(scope),
+                                                 SteadyClock(), kEngineStart));
   // Made once; a std::function must be one that could be copied.
-  const auto connected = std::make_shared<foreign::ConnectedEngine>(std::move(engine));
+  const auto connected = std::make_shared<adapters::ConnectedEngine>(std::move(engine));
   setup.make_other = [connected](const EngineSurroundings& surroundings) {
-    return std::make_unique<foreign::ForeignWorker>(std::move(*connected), surroundings);
+    return std::make_unique<adapters::AdapterWorker>(std::move(*connected), surroundings);
   };
   return setup;
 }
@@ -251,7 +251,7 @@ wire::ComputeShare ComputeShareOf(std::uint32_t threads) {
 }  // namespace
 
 Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
-  if (options.engine != kOwnEngine) return PrepareForeign(options);
+  if (options.engine != kOwnEngine) return PrepareAdapter(options);
   // Before there are weights, a device and threads.
   std::unique_ptr<JobServer> compiler = StartCompiler();
   ROOST_ASSIGN_OR_RETURN(ModelOptions model_options, ModelOptionsOf(options));

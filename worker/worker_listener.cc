@@ -13,8 +13,8 @@ constexpr const char* kFlag = "metrics-address";
 
 Result<HttpServerOptions> OptionsAt(const WorkerListenerOptions& options) {
   // Probes and a scraper need few connections, and no bodies.
-  constexpr std::size_t kMostConnections = 64;
-  constexpr std::size_t kMostBodyBytes = 4096;
+  constexpr std::size_t kMaxConnections = 64;
+  constexpr std::size_t kMaxBodyBytes = 4096;
   ROOST_ASSIGN_OR_RETURN(ListenerAddress address, ParseListenerAddress(options.address, kFlag));
   const bool is_guarded = !options.tls.client_ca.empty();
   if (address.IsBeyondLoopback() && !is_guarded && options.insecure_bind == wire::InsecureBind::kRefuse) {
@@ -27,8 +27,8 @@ Result<HttpServerOptions> OptionsAt(const WorkerListenerOptions& options) {
   http.address = std::move(address.host);
   http.port = address.port;
   http.unix_path = std::move(address.unix_path);
-  http.max_connections = kMostConnections;
-  http.body_bytes = kMostBodyBytes;
+  http.max_connections = kMaxConnections;
+  http.body_bytes = kMaxBodyBytes;
   return http;
 }
 

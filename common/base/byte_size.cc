@@ -11,7 +11,7 @@
 namespace roost {
 namespace {
 
-constexpr double kMostBytes = 1e18;
+constexpr double kMaxBytes = 1e18;
 constexpr std::string_view kPrefixes = "kmgt";  // each is a thousand times the one before
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -59,7 +59,7 @@ Result<std::uint64_t> ParseByteSize(std::string_view text) {
                            text);
   }
   const double bytes = number * *bytes_of_unit;
-  if (!(bytes <= kMostBytes)) return InvalidArgument("", "'{}' is more than {:g} bytes", text, kMostBytes);
+  if (!(bytes <= kMaxBytes)) return InvalidArgument("", "'{}' is more than {:g} bytes", text, kMaxBytes);
   return static_cast<std::uint64_t>(bytes);
 }
 

@@ -54,10 +54,10 @@ std::optional<double> QuotaIn(const fs::path& folder, CgroupVersion version) {
 
 std::optional<std::uint32_t> Affinity() {
   // Larger than any machine: the call fails for a set that is too small.
-  constexpr int kMostProcessors = 1 << 16;
-  cpu_set_t* const set = CPU_ALLOC(kMostProcessors);
+  constexpr int kMaxProcessors = 1 << 16;
+  cpu_set_t* const set = CPU_ALLOC(kMaxProcessors);
   if (set == nullptr) return std::nullopt;
-  const std::size_t bytes = CPU_ALLOC_SIZE(kMostProcessors);
+  const std::size_t bytes = CPU_ALLOC_SIZE(kMaxProcessors);
   std::optional<std::uint32_t> count;
   if (sched_getaffinity(0, bytes, set) == 0) count = static_cast<std::uint32_t>(CPU_COUNT_S(bytes, set));
   CPU_FREE(set);

@@ -19,7 +19,7 @@ constexpr std::size_t kContext = 4;
 
 // While only decodes come, the weight of the prefill data stops decaying below this value: nothing newer is known about
 // prefills.
-constexpr double kLeastPrefillWeight = 1e-6;
+constexpr double kMinPrefillWeight = 1e-6;
 // The weight of an imaginary step with a prefill of 0 tokens that took no time. Without it, the noise of a few prefills
 // of about the same length would be fitted as a base, and all tokens would seem free.
 constexpr double kEmptySteps = 0.1;
@@ -31,9 +31,9 @@ constexpr double kApartPenalty = 1e-4;
 // prefills that all look alike.
 constexpr double kDecodePenalty = 1e-6;
 // Limits the second penalty to this share of the prefills' weight: the prefill data must outlast many decodes.
-constexpr double kMostApart = 0.01;
+constexpr double kMaxApart = 0.01;
 // A prefill token costs at least this share of (the seconds of all prefill steps / their prefill tokens).
-constexpr double kLeastShare = 0.01;
+constexpr double kMinShare = 0.01;
 constexpr double kSingular = 1e-9;  // pivots below this share of their diagonal are noise
 constexpr unsigned kSubsets = 1U << kTerms;
 constexpr unsigned kAllTerms = kSubsets - 1;
@@ -142,7 +142,7 @@ void RateEstimator::Observe(const StepSample& step, double forgetting) {
   const bool with_prefill = step.prefill_tokens > 0;
   const Vector x{with_prefill ? 1.0 : 0.0, with_prefill ? 0.0 : 1.0, static_cast<double>(step.prefill_tokens),
                  static_cast<double>(step.decode_tokens), static_cast<double>(step.context_tokens)};
-  const bool keeps_prefills = !with_prefill && products_[kBase][kBase] < kLeastPrefillWeight;
+  const bool keeps_prefills = !with_prefill && products_[kBase][kBase] < kMinPrefillWeight;
   const auto kept = [&](std::size_t term) {
     return keeps_prefills && (term == kBase || term == kPrefill) ? 1 : forgetting;
   };
@@ -163,7 +163,7 @@ RateEstimator::Matrix RateEstimator::PenalizedProducts() const {
   Matrix matrix = products_;
   const double with_prefill = matrix[kBase][kBase];
   const double without = matrix[kDecodeBase][kDecodeBase];
-  const double most_apart = with_prefill > 0 ? kMostApart * with_prefill : std::numeric_limits<double>::infinity();
+  const double most_apart = with_prefill > 0 ? kMaxApart * with_prefill : std::numeric_limits<double>::infinity();
   const double apart = std::min(kApartPenalty * (with_prefill + without), most_apart);
   matrix[kBase][kBase] += kEmptySteps * std::min(1.0, with_prefill) + apart;
   matrix[kDecodeBase][kDecodeBase] += kBasePenalty * without + apart;
@@ -176,7 +176,7 @@ RateEstimator::Matrix RateEstimator::PenalizedProducts() const {
 
 double RateEstimator::AtLeastAShare(double seconds_per_token) const {
   const double all_seconds_per_token = targets_[kBase] / products_[kBase][kPrefill];
-  return std::max(seconds_per_token, kLeastShare * all_seconds_per_token);
+  return std::max(seconds_per_token, kMinShare * all_seconds_per_token);
 }
 
 double RateEstimator::prefill_tokens_per_second() const {

@@ -11,8 +11,8 @@ namespace roost {
 namespace {
 
 // Longer ones are no names, and the search takes quadratic time.
-constexpr std::size_t kMostLetters = 64;
-constexpr std::size_t kLeastPrefix = 4;
+constexpr std::size_t kMaxLetters = 64;
+constexpr std::size_t kMinPrefix = 4;
 
 std::string Plain(std::string_view name) {
   std::string plain(name);
@@ -40,11 +40,11 @@ std::size_t Distance(std::string_view a, std::string_view b) {
 
 std::optional<std::string> NearestName(std::string_view written, std::span<const std::string> names) {
   const std::string plain = Plain(written);
-  if (plain.empty() || plain.size() > kMostLetters) return std::nullopt;
+  if (plain.empty() || plain.size() > kMaxLetters) return std::nullopt;
   std::optional<std::string> nearest;
   std::size_t least = std::max<std::size_t>(1, plain.size() / 3) + 1;
   for (const std::string& name : names) {
-    const bool begins = plain.size() >= kLeastPrefix && name.starts_with(plain);
+    const bool begins = plain.size() >= kMinPrefix && name.starts_with(plain);
     const std::size_t distance = begins ? 1 : Distance(plain, name);
     if (distance >= least || distance >= plain.size()) continue;  // not a letter in common
     least = distance;

@@ -221,10 +221,10 @@ namespace {
 using simdjson::dom::element;
 using Place = SchemaPlace;
 
-constexpr double kMostInteger = 9007199254740992.0;  // 2^53
-constexpr double kMostNumber = 1e9;                  // with six digits after the point
-constexpr std::uint64_t kMostMultiple = 1024;
-constexpr double kMostMultipleRange = 10'000;
+constexpr double kMaxInteger = 9007199254740992.0;  // 2^53
+constexpr double kMaxNumber = 1e9;                  // with six digits after the point
+constexpr std::uint64_t kMaxMultiple = 1024;
+constexpr double kMaxMultipleRange = 10'000;
 
 std::optional<double> NumberOf(element value) {
   double number = 0;
@@ -328,11 +328,11 @@ Result<void> SchemaValues::WriteNumber(const Place& place, NumberTypes types) {
     if (!value) continue;
     const std::optional<double> number = NumberOf(*value);
     if (!number) return ComplainAt(place, field_, "'{}' must be a number", key);
-    if (types.integer && (*number != std::floor(*number) || std::abs(*number) > kMostInteger)) {
+    if (types.integer && (*number != std::floor(*number) || std::abs(*number) > kMaxInteger)) {
       return ComplainAt(place, field_, "'{}' of an integer must be a whole number of at most 53 bits", key);
     }
     const double millionths = *number * 1e6;
-    if (types.number && (std::abs(*number) > kMostNumber ||
+    if (types.number && (std::abs(*number) > kMaxNumber ||
                          std::abs(millionths - std::round(millionths)) > 1e-9 * std::max(1.0, std::abs(millionths)))) {
       return ComplainAt(place, field_, "'{}' of a number must be at most 1e9 with six digits after the point", key);
     }
@@ -353,15 +353,15 @@ Result<void> SchemaValues::WriteMultiple(const Place& place, Bounds bounds, Numb
   const std::optional<element> value = place.Find("multipleOf");
   if (!value) return {};
   std::uint64_t multiple = 0;
-  const bool is_good = value->get(multiple) == simdjson::SUCCESS && multiple > 0 && multiple <= kMostMultiple;
+  const bool is_good = value->get(multiple) == simdjson::SUCCESS && multiple > 0 && multiple <= kMaxMultiple;
   if (types.number || !is_good) {
-    return ComplainAt(place, field_, "'multipleOf' is supported for integers alone, and up to {}", kMostMultiple);
+    return ComplainAt(place, field_, "'multipleOf' is supported for integers alone, and up to {}", kMaxMultiple);
   }
   const auto [low, high] = bounds;
   const bool is_bounded = low && high;
-  if ((low || high) && (!is_bounded || *high - *low > kMostMultipleRange)) {
+  if ((low || high) && (!is_bounded || *high - *low > kMaxMultipleRange)) {
     return ComplainAt(place, field_, "'multipleOf' is supported without bounds or with both, at most {} apart",
-                      kMostMultipleRange);
+                      kMaxMultipleRange);
   }
   json_.Key("multipleOf").Number(multiple);
   return {};

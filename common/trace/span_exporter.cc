@@ -198,10 +198,10 @@ std::vector<Span> SpanExporter::Impl::NextBatch() {
 SpanOutcome SpanExporter::Impl::Send(const std::vector<Span>& batch) {
   const std::string body = OtlpBody(options.resource, batch, WallTimeNow());
   std::chrono::milliseconds pause = options.pause;
-  for (int attempt = 1; attempt <= kMostAttempts; ++attempt, pause *= 2) {
+  for (int attempt = 1; attempt <= kMaxAttempts; ++attempt, pause *= 2) {
     const Answer answer = Post(body);
     if (answer != Answer::kAgain) return answer == Answer::kTaken ? SpanOutcome::kSent : SpanOutcome::kRefused;
-    if (attempt == kMostAttempts || !Pause(pause)) break;
+    if (attempt == kMaxAttempts || !Pause(pause)) break;
   }
   return SpanOutcome::kUnreachable;
 }

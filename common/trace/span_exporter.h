@@ -2,7 +2,7 @@
 // in a bounded queue, a thread of its own sends them, and what does not fit or can not be sent is dropped and counted.
 //
 //   Add ─► queue (kMaxQueued) ─► the thread: kMaxBatch spans or kBatchTime ─► POST ENDPOINT/v1/traces
-//                                  429, 502, 503, 504, no answer: again after a pause, kMostAttempts times
+//                                  429, 502, 503, 504, no answer: again after a pause, kMaxAttempts times
 //
 // Thread-safe.
 #pragma once
@@ -67,7 +67,7 @@ class SpanExporter final : public SpanSink {
  public:
   static constexpr std::size_t kMaxQueued = 4096;
   static constexpr std::size_t kMaxBatch = 512;
-  static constexpr int kMostAttempts = 4;
+  static constexpr int kMaxAttempts = 4;
 
   // kInvalidArgument when the endpoint is no http or https URL. The collector need not run yet.
   [[nodiscard]] static Result<std::unique_ptr<SpanExporter>> Start(SpanExporterOptions options);

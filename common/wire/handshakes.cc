@@ -15,7 +15,7 @@ std::optional<std::uint64_t> Handshakes::Enter(std::uint64_t id, std::string sou
   const auto is_same = [&source](const Waiting& waiting) { return waiting.source == source; };
   const auto of_source = static_cast<std::size_t>(std::count_if(waiting_.begin(), waiting_.end(), is_same));
   std::optional<std::uint64_t> left;
-  if (of_source >= kMostOfASource) {
+  if (of_source >= kMaxOfASource) {
     left = Take(static_cast<std::size_t>(std::find_if(waiting_.begin(), waiting_.end(), is_same) - waiting_.begin()));
   } else if (waiting_.size() >= kMost) {
     left = Take(0);

@@ -21,7 +21,7 @@ namespace roost::wire {
 class Handshakes {
  public:
   static constexpr std::size_t kMost = 512;
-  static constexpr std::size_t kMostOfASource = 64;
+  static constexpr std::size_t kMaxOfASource = 64;
   static constexpr Duration kTime = std::chrono::seconds(5);
 
   Handshakes() { waiting_.reserve(kMost + 1); }

@@ -9,17 +9,17 @@ Result<double> HighestGoodSpeed(const GoodShareAt& at, double precision) {
   ROOST_ASSIGN_OR_RETURN(double share, at(good));
   while (share < kGoodShare) {
     good /= 2;
-    if (good < 1 / kMostSpeed) return 0.0;
+    if (good < 1 / kMaxSpeed) return 0.0;
     ROOST_ASSIGN_OR_RETURN(share, at(good));
   }
   double bad = 2 * good;
-  while (bad <= kMostSpeed) {
+  while (bad <= kMaxSpeed) {
     ROOST_ASSIGN_OR_RETURN(share, at(bad));
     if (share < kGoodShare) break;
     good = bad;
     bad *= 2;
   }
-  if (bad > kMostSpeed) return good;
+  if (bad > kMaxSpeed) return good;
   while (bad > good * precision) {
     const double middle = std::sqrt(good * bad);
     ROOST_ASSIGN_OR_RETURN(share, at(middle));

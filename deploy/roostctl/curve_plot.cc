@@ -22,7 +22,7 @@ constexpr double kBottom = 50;
 constexpr double kPlotWidth = kWidth - kLeft - kRight;
 constexpr double kPlotHeight = kHeight - kTop - kBottom;
 constexpr double kLegendLine = 20;
-constexpr std::size_t kMostPoints = 400;  // per curve
+constexpr std::size_t kMaxPoints = 400;  // per curve
 
 constexpr std::array<std::string_view, 10> kColours = {"#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd",
                                                        "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"};
@@ -90,7 +90,7 @@ void DrawAxes(const Axis& axis, std::string_view title, std::string& svg) {
 void DrawCurve(const Axis& axis, const Curve& curve, std::string_view colour, std::string& svg) {
   const auto out = std::back_inserter(svg);
   const std::size_t count = curve.seconds.size();
-  const std::size_t stride = count / kMostPoints + 1;
+  const std::size_t stride = count / kMaxPoints + 1;
   fmt::format_to(out, R"(<polyline fill="none" stroke="{}" stroke-width="1.5" points=")", colour);
   for (std::size_t i = 0; i < count; i += stride) {
     const double share = static_cast<double>(i + 1) / static_cast<double>(count);

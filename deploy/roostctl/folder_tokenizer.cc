@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Large, because prompts need not fit the model here: only their first difference matters.
-constexpr std::uint32_t kMostTokens = std::uint32_t{1} << 26U;
+constexpr std::uint32_t kMaxTokens = std::uint32_t{1} << 26U;
 
 class Folder final : public PromptTokenizer {
  public:
@@ -63,7 +63,7 @@ Result<std::unique_ptr<PromptTokenizer>> FolderTokenizer(const fs::path& folder,
   router::ServedModel model;
   model.name = folder.filename().string();
   model.block_tokens = block_tokens;
-  model.max_context_tokens = kMostTokens;
+  model.max_context_tokens = kMaxTokens;
   model.tokenizer = std::move(text.tokenizer);
   model.chat_template = std::move(text.chat_template);
   model.bos_token = std::move(text.bos_token);

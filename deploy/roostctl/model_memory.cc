@@ -23,11 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMostHostKvBytes = std::uint64_t{8} << 30U;
-constexpr std::uint64_t kMostHostContexts = 64;  // a CPU worker runs as many requests at a time
+constexpr std::uint64_t kMaxHostKvBytes = std::uint64_t{8} << 30U;
+constexpr std::uint64_t kMaxHostContexts = 64;  // a CPU worker runs as many requests at a time
 constexpr double kHostKvShare = 0.5;
 constexpr double kDeviceKvShare = 0.9;
-constexpr std::uint64_t kLeastKvTokens = 1024;
+constexpr std::uint64_t kMinKvTokens = 1024;
 // Memory of a process beside weights and KV: the program itself, and one step's activations and logits.
 constexpr std::uint64_t kProcessBytes = std::uint64_t{256} << 20U;
 constexpr std::uint64_t kStepPartOfWeights = 16;
@@ -117,7 +117,7 @@ Result<void> Describe(const MemoryOptions& options, std::ostream& out) {
 std::uint64_t KvBytes(const ModelSize& model, MemoryOf where, std::uint64_t left) {
   if (where == MemoryOf::kDevice) return static_cast<std::uint64_t>(kDeviceKvShare * static_cast<double>(left));
   const std::uint64_t context_bytes = model.context_tokens * model.kv_bytes_per_token;
-  const std::uint64_t most = std::max(context_bytes, std::min(kMostHostKvBytes, kMostHostContexts * context_bytes));
+  const std::uint64_t most = std::max(context_bytes, std::min(kMaxHostKvBytes, kMaxHostContexts * context_bytes));
   return std::min(static_cast<std::uint64_t>(kHostKvShare * static_cast<double>(left)), most);
 }
 
@@ -185,7 +185,7 @@ Result<ModelSize> MeasureModel(const fs::path& folder, MemoryOf where, kernels::
 }
 
 Result<MemoryPlan> PlanMemory(const ModelSize& model, FreeMemory free, std::uint32_t worker_count) {
-  const std::uint64_t least_tokens = std::min<std::uint64_t>(model.context_tokens, kLeastKvTokens);
+  const std::uint64_t least_tokens = std::min<std::uint64_t>(model.context_tokens, kMinKvTokens);
   const std::uint64_t of_each = free.bytes / worker_count;
   const std::uint64_t left = of_each - std::min(of_each, StepBytes(model));
   const std::uint64_t kv_bytes = KvBytes(model, free.where, left);

@@ -18,13 +18,13 @@ struct Cost {
 };
 
 // About 50 µs of one core: waking a thread takes some microseconds, too much for less work.
-inline constexpr Cost kLeastSharedCost{std::uint64_t{2} << 20U};
+inline constexpr Cost kMinSharedCost{std::uint64_t{2} << 20U};
 
 // Calls task(index, thread) for 0 … count-1, each once, in any order; see WorkPool. Shares only several tasks with
 // enough work.
 template <typename Task>
 void ParallelFor(CpuDevice& device, std::size_t count, Cost cost, const Task& task) {
-  if (device.thread_count() > 1 && count > 1 && cost.operations >= kLeastSharedCost.operations) {
+  if (device.thread_count() > 1 && count > 1 && cost.operations >= kMinSharedCost.operations) {
     device.pool().Run(count, task);
     return;
   }

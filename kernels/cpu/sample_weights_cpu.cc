@@ -20,7 +20,7 @@ using FloatTag = hn::ScalableTag<float>;
 // Buckets per factor e between weights. The last bucket also holds everything beyond.
 constexpr float kBucketsPerE = 64;
 // With a temperature near 0, the best logit's distance, 0, would be multiplied by infinity.
-constexpr float kMostBucketsPerLogit = 1e30F;
+constexpr float kMaxBucketsPerLogit = 1e30F;
 
 constexpr float kWeightUnits = 0x1p44F;
 
@@ -49,7 +49,7 @@ HWY_INLINE hn::Vec<hn::RebindToSigned<D>> BucketOf(D d, hn::Vec<D> logit, float 
 }
 
 HWY_INLINE float BucketScaleOf(const WeightedRow& row) {
-  return std::min(kBucketsPerE / row.temperature, kMostBucketsPerLogit);
+  return std::min(kBucketsPerE / row.temperature, kMaxBucketsPerLogit);
 }
 
 RowExtremes Extremes(std::span<const float> logits) {

@@ -224,7 +224,7 @@ std::uint32_t WorkPool::AwaitLoop(std::uint32_t seen) {
 std::uint32_t ThreadGovernor::Decide(const ThreadTimes& times, Instant now) {
   if (most_ == 1) return 1;
   times_ += times;
-  if (times_.ran + times_.waited < kLeastTimes) return in_use_;  // it has little to do
+  if (times_.ran + times_.waited < kMinTimes) return in_use_;  // it has little to do
   const ThreadTimes window = std::exchange(times_, ThreadTimes());
   const double waiting_share = ToSeconds(window.waited) / ToSeconds(window.ran + window.waited);
   if (waiting_share > kMuchWaiting) {
@@ -242,7 +242,7 @@ std::uint32_t ThreadGovernor::Decide(const ThreadTimes& times, Instant now) {
 void ThreadGovernor::GiveWay(double waiting_share, Instant now) {
   const double surplus = most_ * waiting_share / (1 - waiting_share);
   const double undisturbed = in_use_ - surplus;
-  if (undisturbed < kLeastUndisturbed) {
+  if (undisturbed < kMinUndisturbed) {
     in_use_ = settled_ = most_;
     return;
   }

@@ -116,11 +116,11 @@ class ThreadGovernor {
  public:
   // The least computing time of all threads, with their waiting, that tells anything; and how often to look.
   static constexpr Duration kWindow = std::chrono::milliseconds(500);
-  static constexpr Duration kLeastTimes = std::chrono::milliseconds(100);
+  static constexpr Duration kMinTimes = std::chrono::milliseconds(100);
   // A quarter: of two threads beside one busy process, each waits a third of its time.
   static constexpr double kMuchWaiting = 0.25;
   // Rounded to the nearest number of threads.
-  static constexpr double kLeastUndisturbed = 0.5;
+  static constexpr double kMinUndisturbed = 0.5;
   static constexpr Duration kFirstPause = std::chrono::seconds(4);
   static constexpr Duration kLongestPause = std::chrono::seconds(32);
 

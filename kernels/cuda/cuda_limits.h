@@ -13,14 +13,14 @@
 namespace roost::kernels {
 
 // The most shared memory of a block, declared by the kernel and dynamic together. It is the least that devices from
-// kLeastCudaMajor on allow on request: sm_86, sm_89 and sm_120 have it; sm_80 has 163 KiB and sm_90 227.
+// kMinCudaMajor on allow on request: sm_86, sm_89 and sm_120 have it; sm_80 has 163 KiB and sm_90 227.
 inline constexpr std::uint32_t kMaxSharedBytes = 99 * 1024;
 
 // The widest row of RMSNorm: it lies in shared memory as f32, beside the sums of the block's 32 warps.
 inline constexpr std::uint32_t kMaxNormedWidth = (kMaxSharedBytes - 32 * sizeof(float)) / sizeof(float);
 
 // The first with bf16 tensor cores and asynchronous copies.
-inline constexpr int kLeastCudaMajor = 8;
+inline constexpr int kMinCudaMajor = 8;
 
 struct CudaDeviceLimits {
   int major = 0;  // of the compute capability
@@ -30,9 +30,9 @@ struct CudaDeviceLimits {
 
 // The reason why the kernels can not run on such a device, with what it has and what they need; empty if they can.
 [[nodiscard]] inline std::string WhyUnusable(const CudaDeviceLimits& limits) {
-  if (limits.major < kLeastCudaMajor) {
+  if (limits.major < kMinCudaMajor) {
     return fmt::format("it has compute capability {}.{}, and the kernels need {}.0", limits.major, limits.minor,
-                       kLeastCudaMajor);
+                       kMinCudaMajor);
   }
   if (limits.shared_bytes < kMaxSharedBytes) {
     return fmt::format("its blocks have {} bytes of shared memory, and the kernels need {}", limits.shared_bytes,

@@ -17,13 +17,13 @@ namespace roost::kernels {
 
 // The op table's check_model.
 [[nodiscard]] inline Result<void> CheckModelCuda(Device& /*device*/, const ModelDims& model) {
-  constexpr std::uint32_t kLeastBlockTokens = 16;
+  constexpr std::uint32_t kMinBlockTokens = 16;
   if (model.kv.head_dim != 64 && model.kv.head_dim != 128) {
     return InvalidArgument("head_dim", "the CUDA backend computes heads of 64 and 128, not of {}", model.kv.head_dim);
   }
-  if (model.kv.block_tokens < kLeastBlockTokens) {
+  if (model.kv.block_tokens < kMinBlockTokens) {
     return InvalidArgument("block_tokens", "the CUDA backend takes blocks of at least {} tokens, not {}",
-                           kLeastBlockTokens, model.kv.block_tokens);
+                           kMinBlockTokens, model.kv.block_tokens);
   }
   if (model.hidden_size > kMaxNormedWidth) {
     return InvalidArgument("hidden_size", "the CUDA backend computes rows of at most {}, not of {}", kMaxNormedWidth,

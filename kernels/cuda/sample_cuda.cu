@@ -374,13 +374,13 @@ __global__ void __launch_bounds__(kThreads) SampleKernel(SampleArgs args) {
     sampled.token = 0;
   } else if (draw.temperature > 0) {
     // With a temperature near 0, the best logit's distance, 0, would be multiplied by infinity.
-    constexpr float kMostBuckets = 1e30F;
+    constexpr float kMaxBuckets = 1e30F;
     const Row row{.logits = logits,
                   .vocab_size = args.vocab_size,
                   .best = LogitOf(shared.key),
                   .temperature = draw.temperature,
                   .min_p = draw.min_p,
-                  .bucket_scale = fminf(kBucketsPerE / draw.temperature, kMostBuckets)};
+                  .bucket_scale = fminf(kBucketsPerE / draw.temperature, kMaxBuckets)};
     const double uniform = CounterUniform(draw.seed, draw.output_index);
     __syncthreads();
     sampled.token = draw.top_k == 0 && draw.top_p == 1.0F ? DrawById(row, uniform, shared)

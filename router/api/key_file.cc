@@ -61,7 +61,7 @@ std::string UsageBody(std::span<const NamedAccount> accounts) {
 namespace {
 
 constexpr std::size_t kMaxModels = 1024;
-constexpr auto kMostPerMinute = std::int64_t{1} << 50;
+constexpr auto kMaxPerMinute = std::int64_t{1} << 50;
 
 Result<KeyDigest> DigestOf(const JsonObject& object) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> hex, object.String("sha256"));
@@ -96,7 +96,7 @@ Result<std::vector<std::string>> ModelsOf(const JsonObject& object) {
 }
 
 Result<std::uint64_t> LimitOf(const JsonObject& object, std::string_view name) {
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> limit, object.Integer(name, 0, kMostPerMinute));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> limit, object.Integer(name, 0, kMaxPerMinute));
   return limit ? static_cast<std::uint64_t>(*limit) : kNoLimit;
 }
 

@@ -6,7 +6,7 @@ namespace roost::router {
 
 std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant now) {
   const GenerateSpec& spec = query.spec;
-  const FleetView* const fleet = roster_.FleetOf(*spec.model);
+  const FleetView* const fleet = worker_registry_.FleetOf(*spec.model);
   if (fleet == nullptr) return std::nullopt;
   RouteQuery route{.prompt_token_count = query.prompt_token_count,
                    .sample_count = query.sample_count,
@@ -33,12 +33,12 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   metrics_.OnDecision(policy_.name(), decision->reason);
   metrics_.OnDecisionAudit(spec.model->model_name(), *decision, audit);
   const std::uint64_t number = Log(query, *decision, audit, now);
-  return Placement{roster_.At(decision->slot), *std::move(decision), number, now};
+  return Placement{worker_registry_.At(decision->slot), *std::move(decision), number, now};
 }
 
 std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t prompt_token_count,
                                      std::span<const BlockHash> block_hashes, std::span<const WorkerMatch> matches) {
-  const FleetView* const fleet = roster_.FleetOf(model);
+  const FleetView* const fleet = worker_registry_.FleetOf(model);
   if (fleet == nullptr) return std::nullopt;
   const double length = lengths_.MeanOf(model.model_name());
   return policy_.Choose({.prompt_token_count = prompt_token_count,
@@ -53,7 +53,7 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
 
 double Decider::ExpectFirstToken(const Worker& worker, const ServedModel& model, std::uint32_t prompt_tokens,
                                  Instant now) const {
-  const FleetView* const fleet = roster_.FleetOf(model);
+  const FleetView* const fleet = worker_registry_.FleetOf(model);
   const FleetSpeed speed = fleet == nullptr ? FleetSpeed{} : fleet->speed();
   const WorkerView view = ViewOf(worker);
   if (view.prefill_tokens_per_second <= 0 && !speed.is_known()) return 0;
@@ -68,7 +68,7 @@ Worker* Decider::BestFor(const ServedModel& model, std::span<const BlockHash> bl
   // One token more than the blocks hold: the last token of a prompt is always computed.
   const auto prompt_tokens = static_cast<std::uint32_t>(block_hashes.size() * model.block_tokens + 1);
   const std::optional<Decision> decision = Ask(model, prompt_tokens, block_hashes, matches);
-  return decision.has_value() ? &roster_.At(decision->slot) : nullptr;
+  return decision.has_value() ? &worker_registry_.At(decision->slot) : nullptr;
 }
 
 Decider::Prediction Decider::PredictionOf(const Placement& placement) {
@@ -116,12 +116,12 @@ std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision
                         .decided_at = now,
                         .policy = std::string(policy_.name()),
                         .decision = decision,
-                        .worker_id = roster_.At(decision.slot).hello.worker_id,
+                        .worker_id = worker_registry_.At(decision.slot).hello.worker_id,
                         .candidate_ids = {},
                         .audit = audit};
   record.candidate_ids.reserve(decision.candidates.size());
   for (const Candidate& candidate : decision.candidates) {
-    record.candidate_ids.push_back(roster_.At(candidate.slot).hello.worker_id);
+    record.candidate_ids.push_back(worker_registry_.At(candidate.slot).hello.worker_id);
   }
   return log_.Add(std::move(record));
 }

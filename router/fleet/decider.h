@@ -17,7 +17,7 @@
 #include "common/base/clock.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/fleet_metrics.h"
-#include "router/fleet/roster.h"
+#include "router/fleet/worker_registry.h"
 #include "router/route/answer_lengths.h"
 #include "router/route/decision_audit.h"
 #include "router/route/decision_log.h"
@@ -50,8 +50,8 @@ struct Placement {
 
 class Decider {
  public:
-  Decider(const RoutingWishes& wishes, Roster& roster, Policy& policy, RequestMetrics& metrics)
-      : wishes_(wishes), roster_(roster), policy_(policy), metrics_(metrics) {}
+  Decider(const RoutingWishes& wishes, WorkerRegistry& registry, Policy& policy, RequestMetrics& metrics)
+      : wishes_(wishes), worker_registry_(registry), policy_(policy), metrics_(metrics) {}
 
   // Empty when no worker may take it.
   [[nodiscard]] std::optional<Placement> Decide(const PlacementQuery& query, Instant now);
@@ -105,7 +105,7 @@ class Decider {
                                   Instant now);
 
   const RoutingWishes wishes_;
-  Roster& roster_;
+  WorkerRegistry& worker_registry_;
   Policy& policy_;
   RequestMetrics& metrics_;
   DecisionAuditor auditor_;

@@ -25,21 +25,21 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
     : options_(std::move(options)),
       metrics_(metrics),
       router_instance_(Rng(seed)()),
-      roster_({.worker = {.modes = options_.modes,
-                          .stall_timeout = options_.stall_timeout,
-                          .link_timeout = options_.worker_timeout},
-               .index_memory_bytes = options_.index_memory_bytes,
-               .unix_seconds = options_.unix_seconds,
-               .seed = Rng(~router_instance_)()}),
-      requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics),
-      orders_(Mix64(~seed), roster_, requests_, effects_) {}
+      worker_registry_({.worker = {.modes = options_.modes,
+                                   .stall_timeout = options_.stall_timeout,
+                                   .link_timeout = options_.worker_timeout},
+                        .index_memory_bytes = options_.index_memory_bytes,
+                        .unix_seconds = options_.unix_seconds,
+                        .seed = Rng(~router_instance_)()}),
+      requests_(options_.requests, Rng(~seed)(), worker_registry_, policy, effects_, metrics),
+      orders_(Mix64(~seed), worker_registry_, requests_, effects_) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
   if (const auto* const hello = std::get_if<wire::Hello>(&message)) {
     OnHello(identity, *hello, now);
     return;
   }
-  Worker* const worker = roster_.FindByIdentity(identity);
+  Worker* const worker = worker_registry_.FindByIdentity(identity);
   if (worker == nullptr) {
     if (!std::holds_alternative<wire::Bye>(message)) AskForHello(identity, now);
     return;
@@ -53,7 +53,7 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
   } else if (auto* const bundle = std::get_if<wire::Tokenizer>(&message)) {
     OnTokenizer(*worker, std::move(*bundle));
   } else if (const auto* const adapters = std::get_if<wire::Adapters>(&message)) {
-    if (adapters->epoch == worker->hello.epoch) roster_.SetAdapters(*worker, adapters->names);
+    if (adapters->epoch == worker->hello.epoch) worker_registry_.SetAdapters(*worker, adapters->names);
   } else if (const auto* const held = std::get_if<wire::HoldAnswer>(&message)) {
     requests_.OnHoldAnswer(worker->hello.worker_id, *held, now);
   } else if (const auto* const bye = std::get_if<wire::Bye>(&message)) {
@@ -65,15 +65,15 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   const Result<void> same_major = wire::CheckMajors({.worker = hello.version, .router = options_.version});
   if (!same_major.ok()) return Refuse(hello, identity, wire::RefusalCause::kVersion, same_major.error());
   // A connection belongs to one worker.
-  const Worker* const other = roster_.FindByIdentity(identity);
+  const Worker* const other = worker_registry_.FindByIdentity(identity);
   if (other != nullptr && other->hello.worker_id != hello.worker_id) {
     Lose(std::string(other->hello.worker_id), LostReason::kBrokenLink, now);
   }
-  Worker* const known = roster_.Find(hello.worker_id);
+  Worker* const known = worker_registry_.Find(hello.worker_id);
   if (known == nullptr) return Begin(identity, hello, now);
   if (known->hello.process_id != hello.process_id && !YieldsName(*known, identity, hello, now)) return;
   if (known->hello.process_id == hello.process_id && known->hello.epoch == hello.epoch) {
-    roster_.Reconnect(*known, identity);
+    worker_registry_.Reconnect(*known, identity);
     known->link.OnMessage(now);
     return Welcome(identity, hello);
   }
@@ -81,7 +81,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   const std::string model = known->hello.model;
   metrics_.OnWorkerLost(model, LostReason::kRestarted);
   metrics_.ForgetWorker(model, known->hello.worker_id);
-  roster_.Remove(hello.worker_id, now);
+  worker_registry_.Remove(hello.worker_id, now);
   Begin(identity, hello, now);
   const Aftermath requests = requests_.OnWorkerLost(hello.worker_id, now);
   journal_.OnLost(hello.worker_id, model, LostReason::kRestarted, requests, now);
@@ -101,13 +101,13 @@ bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wi
 }
 
 void FleetCore::RefuseHello(const std::string& identity, const wire::Hello& hello, const Error& error, Instant now) {
-  const Worker* const worker = roster_.FindByIdentity(identity);
+  const Worker* const worker = worker_registry_.FindByIdentity(identity);
   if (worker != nullptr) Lose(std::string(worker->hello.worker_id), LostReason::kBrokenLink, now);
   Refuse(hello, identity, wire::RefusalCause::kKey, error);
 }
 
 void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Instant now) {
-  const Result<Worker*> added = roster_.Add(identity, hello, now);
+  const Result<Worker*> added = worker_registry_.Add(identity, hello, now);
   if (!added.ok()) {
     const bool is_full = added.error().code == ErrorCode::kOverloaded;
     return Refuse(hello, identity, is_full ? wire::RefusalCause::kFull : wire::RefusalCause::kHello, added.error());
@@ -133,16 +133,16 @@ void FleetCore::Welcome(const std::string& identity, const wire::Hello& hello) {
   effects_.Send(identity, wire::Welcome{.router_instance = router_instance_,
                                         .epoch = hello.epoch,
                                         .version = options_.version,
-                                        .crowding = roster_.CrowdingOf(hello)});
+                                        .crowding = worker_registry_.CrowdingOf(hello)});
 }
 
 // The processors that its host's other workers share with it may be too few now.
 void FleetCore::TellNeighbours(const Worker& joined) {
   const wire::ComputeShare& share = joined.hello.compute;
   if (share.machine == 0 || share.threads == 0) return;
-  roster_.ForEach([&](const Worker& other) {
+  worker_registry_.ForEach([&](const Worker& other) {
     if (&other == &joined || other.hello.compute.machine != share.machine) return;
-    if (roster_.CrowdingOf(other.hello) != wire::Crowding()) Welcome(other.identity, other.hello);
+    if (worker_registry_.CrowdingOf(other.hello) != wire::Crowding()) Welcome(other.identity, other.hello);
   });
 }
 
@@ -156,7 +156,7 @@ void FleetCore::Refuse(const wire::Hello& hello, const std::string& identity, wi
 }
 
 void FleetCore::AskForBundle(const Worker& worker, Instant now) {
-  if (roster_.ShouldAskForBundle(worker, now)) effects_.Send(worker.identity, wire::WantTokenizer{});
+  if (worker_registry_.ShouldAskForBundle(worker, now)) effects_.Send(worker.identity, wire::WantTokenizer{});
 }
 
 void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
@@ -167,8 +167,8 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
                          worker.view.sync().removed_block_count() - removed_before);
   if (const auto change = worker.view.OnLoad(step.load, now)) TellModeChange(worker, *change, metrics_);
   worker.Report(std::move(step.load), now);
-  roster_.Refresh(worker);
-  // A retry changes other workers' charges but not the roster, so `worker` stays valid.
+  worker_registry_.Refresh(worker);
+  // A retry changes other workers' charges but not the registry, so `worker` stays valid.
   for (wire::TokenEvent& event : step.tokens) {
     worker.totals.output_tokens += event.tokens.size();
     requests_.OnEvent(worker.hello.worker_id, std::move(event), now);
@@ -201,12 +201,12 @@ bool FleetCore::Settle(Worker& worker, ViewSync::Outcome outcome, Instant now) {
 }
 
 void FleetCore::OnTokenizer(const Worker& worker, wire::Tokenizer bundle) {
-  if (!roster_.TakeBundleAnswer(worker, bundle.digest)) return;
+  if (!worker_registry_.TakeBundleAnswer(worker, bundle.digest)) return;
   effects_.Push(ReadBundle{std::move(bundle)});
 }
 
 void FleetCore::OnTextBundle(const std::string& digest, TextBundle bundle, Instant now) {
-  roster_.SetBundle(digest, std::move(bundle));
+  worker_registry_.SetBundle(digest, std::move(bundle));
   TellArrivals(now);
 }
 
@@ -215,7 +215,7 @@ void FleetCore::TellArrivals(Instant now) {
 }
 
 void FleetCore::OnBundleFault(const std::string& digest, const BundleError& error, Instant now) {
-  roster_.SetBundleFault(digest, error, now);
+  worker_registry_.SetBundleFault(digest, error, now);
 }
 
 void FleetCore::OnBye(const Worker& worker, const wire::Bye& bye, Instant now) {
@@ -228,7 +228,7 @@ void FleetCore::OnBye(const Worker& worker, const wire::Bye& bye, Instant now) {
 }
 
 void FleetCore::OnMalformed(const std::string& identity, const Error& error, Instant now) {
-  const Worker* const worker = roster_.FindByIdentity(identity);
+  const Worker* const worker = worker_registry_.FindByIdentity(identity);
   if (worker == nullptr) return;  // an unknown sender gets no log line
   LogWarning("malformed message", {{"worker", worker->hello.worker_id}, {"error", error.ToString()}});
   Lose(std::string(worker->hello.worker_id), LostReason::kBrokenLink, now);
@@ -236,12 +236,12 @@ void FleetCore::OnMalformed(const std::string& identity, const Error& error, Ins
 }
 
 void FleetCore::OnUnreachable(const std::string& identity, Instant now) {
-  const Worker* const worker = roster_.FindByIdentity(identity);
+  const Worker* const worker = worker_registry_.FindByIdentity(identity);
   if (worker != nullptr) Lose(std::string(worker->hello.worker_id), LostReason::kUnreachable, now);
 }
 
 void FleetCore::Lose(const std::string& worker_id, LostReason reason, Instant now) {
-  const std::string model = roster_.Find(worker_id)->hello.model;
+  const std::string model = worker_registry_.Find(worker_id)->hello.model;
   LogWarning("worker lost", {{"worker", worker_id}, {"model", model}, {"reason", std::string(NameOf(reason))}});
   metrics_.OnWorkerLost(model, reason);
   const Aftermath requests = Remove(worker_id, now);
@@ -249,8 +249,8 @@ void FleetCore::Lose(const std::string& worker_id, LostReason reason, Instant no
 }
 
 Aftermath FleetCore::Remove(const std::string& worker_id, Instant now) {
-  metrics_.ForgetWorker(roster_.Find(worker_id)->hello.model, worker_id);
-  roster_.Remove(worker_id, now);
+  metrics_.ForgetWorker(worker_registry_.Find(worker_id)->hello.model, worker_id);
+  worker_registry_.Remove(worker_id, now);
   const Aftermath requests = requests_.OnWorkerLost(worker_id, now);
   orders_.OnWorkerLost(worker_id);
   return requests;
@@ -258,11 +258,11 @@ Aftermath FleetCore::Remove(const std::string& worker_id, Instant now) {
 
 void FleetCore::LoseHungWorkers(Instant now) {
   std::vector<std::string> hung;
-  roster_.ForEach([&](const Worker& worker) {
+  worker_registry_.ForEach([&](const Worker& worker) {
     if (!worker.stalled_at.has_value() && worker.IsStalled(now)) hung.push_back(worker.hello.worker_id);
   });
   for (const std::string& worker_id : hung) {
-    roster_.RememberStall(*roster_.Find(worker_id));
+    worker_registry_.RememberStall(*worker_registry_.Find(worker_id));
     Lose(worker_id, LostReason::kStalled, now);
   }
 }
@@ -283,24 +283,24 @@ void FleetCore::Tick(Instant now) {
   const bool ping = now - last_ping_ >= options_.ping_interval;
   if (ping) last_ping_ = now;
   std::vector<std::string> silent;
-  roster_.ForEach([&](Worker& worker) {
+  worker_registry_.ForEach([&](Worker& worker) {
     if (worker.link.IsOver(now)) {
       silent.push_back(worker.hello.worker_id);
       return;
     }
     if (ping) effects_.Send(worker.identity, wire::Ping{.generate_digest = worker.generate_digest});
-    if (!roster_.IsReady(worker)) AskForBundle(worker, now);
+    if (!worker_registry_.IsReady(worker)) AskForBundle(worker, now);
     if (const auto change = worker.view.Tick(now)) TellModeChange(worker, *change, metrics_);
     if (worker.view.TakeSnapshotDue(now)) effects_.Send(worker.identity, wire::WantSnapshot{});
   });
   for (const std::string& worker_id : silent) Lose(worker_id, LostReason::kSilent, now);
   LoseHungWorkers(now);
   requests_.MoveOverdue(now);
-  roster_.Readmit(now);
+  worker_registry_.Readmit(now);
   requests_.Expire(now);
   orders_.Expire(now);
   requests_.DispatchWaiting(now);
-  roster_.revisions().SweepIndexes();
+  worker_registry_.revisions().SweepIndexes();
   TellArrivals(now);
   Observe(now);
   PublishGauges();
@@ -308,7 +308,7 @@ void FleetCore::Tick(Instant now) {
 
 std::uint32_t FleetCore::router_count() {
   std::vector<std::uint32_t> counts;
-  roster_.ForEach([&counts](const Worker& worker) { counts.push_back(worker.load.router_count); });
+  worker_registry_.ForEach([&counts](const Worker& worker) { counts.push_back(worker.load.router_count); });
   if (counts.empty()) return 1;
   // More than half of the workers report this many, or more.
   const auto middle = counts.begin() + static_cast<std::ptrdiff_t>((counts.size() - 1) / 2);
@@ -319,7 +319,7 @@ std::uint32_t FleetCore::router_count() {
 void FleetCore::ForgiveOwnPause(Instant now) {
   const Duration since_last = now - std::exchange(last_tick_, now);
   if (since_last < options_.worker_timeout / 2) return;
-  roster_.ForEach([&](Worker& worker) {
+  worker_registry_.ForEach([&](Worker& worker) {
     worker.link.Forgive(now);
     worker.engine.Forgive(now);
     worker.first_tokens.Forgive(now);
@@ -329,20 +329,20 @@ void FleetCore::ForgiveOwnPause(Instant now) {
 
 void FleetCore::Observe(Instant now) {
   std::vector<FleetJournal::Observed> workers;
-  roster_.ForEach([&](const Worker& worker) {
-    workers.push_back({worker.hello.worker_id, worker.hello.model, roster_.StateOf(worker)});
+  worker_registry_.ForEach([&](const Worker& worker) {
+    workers.push_back({worker.hello.worker_id, worker.hello.model, worker_registry_.StateOf(worker)});
   });
   for (const std::string& model : journal_.Observe(workers, now)) metrics_.ForgetModel(model);
 }
 
 void FleetCore::PublishGauges() {
-  roster_.ForEach([&](const Worker& worker) {
+  worker_registry_.ForEach([&](const Worker& worker) {
     metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, worker.ledger->request_count());
     metrics_.SetMode(worker.hello.model, worker.hello.worker_id, worker.view.mode());
   });
   requests_.waiting().Publish();
   for (const auto& [model, counts] : journal_.Counts()) metrics_.SetWorkers(model, counts);
-  metrics_.SetIndex(roster_.IndexesNow());
+  metrics_.SetIndex(worker_registry_.IndexesNow());
 }
 
 Result<void> FleetCore::CheckOpen() const {
@@ -381,7 +381,7 @@ FleetSnapshot FleetCore::Snapshot(Instant now) {
   snapshot.at = now;
   snapshot.models = models();
   if (!shut_down_) {
-    snapshot.starting = roster_.StartingNames();
+    snapshot.starting = worker_registry_.StartingNames();
     snapshot.is_settling = arrivals_.IsSettling(now);
   }
   snapshot.workers = Workers(now);
@@ -399,7 +399,7 @@ FleetSnapshot FleetCore::Snapshot(Instant now) {
 
 std::vector<WorkerStatus> FleetCore::Workers(Instant now) {
   std::vector<WorkerStatus> statuses;
-  roster_.ForEach([&](const Worker& worker) { statuses.push_back(roster_.StatusOf(worker, now)); });
+  worker_registry_.ForEach([&](const Worker& worker) { statuses.push_back(worker_registry_.StatusOf(worker, now)); });
   std::map<std::string_view, std::size_t> ready;  // workers, by model
   for (const WorkerStatus& status : statuses) ready[status.model] += status.state == WorkerState::kReady ? 1 : 0;
   const WorkerShares shares(decisions());

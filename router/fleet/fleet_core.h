@@ -35,15 +35,15 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/base/rng.h"
-#include "router/fleet/arrivals.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_journal.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/fleet_snapshot.h"
+#include "router/fleet/model_arrivals.h"
 #include "router/fleet/orders.h"
-#include "router/fleet/request_book.h"
-#include "router/fleet/roster.h"
+#include "router/fleet/request_table.h"
+#include "router/fleet/worker_registry.h"
 #include "router/index/prefix_index.h"
 #include "router/route/policy.h"
 
@@ -53,7 +53,7 @@ struct FleetCoreOptions {
   // Workers report at least every 250 ms, so this is the time of eight reports; longer if they come late (LinkSilence).
   Duration worker_timeout = std::chrono::seconds(2);
   Duration ping_interval = std::chrono::seconds(1);
-  RequestBookOptions requests;
+  RequestTableOptions requests;
   ModeOptions modes;
   // Time without progress after which an engine with work counts as hung; longer if its steps take long (EngineWatch).
   Duration stall_timeout = std::chrono::seconds(10);
@@ -87,7 +87,7 @@ class FleetCore {
   // are half the worker timeout or more apart, this process itself was paused, and the gap does not count as silence.
   void Tick(Instant now);
 
-  // ---- from clients: see Dispatcher, RequestBook and Orders ----
+  // ---- from clients: see Dispatcher, RequestTable and Orders ----
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
   void Cancel(RequestId id) { requests_.Cancel(id); }
@@ -101,7 +101,9 @@ class FleetCore {
   // All that Dispatcher::View shows. O(workers + the decision log · candidates).
   [[nodiscard]] FleetSnapshot Snapshot(Instant now);
   // Its parts.
-  [[nodiscard]] const std::shared_ptr<const ModelDirectory>& models() const { return roster_.revisions().directory(); }
+  [[nodiscard]] const std::shared_ptr<const ModelDirectory>& models() const {
+    return worker_registry_.revisions().directory();
+  }
   [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
   [[nodiscard]] FleetStanding Standing(Instant now);
   [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return requests_.waiting().Statuses(now); }
@@ -117,8 +119,8 @@ class FleetCore {
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
   [[nodiscard]] std::size_t waiting_count() const { return requests_.waiting().size(); }
   [[nodiscard]] std::size_t copy_count() const { return requests_.copies().size(); }
-  [[nodiscard]] std::size_t pending_count() const { return roster_.pending().size(); }
-  [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.revisions().indexed_block_count(); }
+  [[nodiscard]] std::size_t pending_count() const { return worker_registry_.pending().size(); }
+  [[nodiscard]] std::uint64_t indexed_block_count() const { return worker_registry_.revisions().indexed_block_count(); }
 
  private:
   // An error when clients' requests can not be sent now.
@@ -155,8 +157,8 @@ class FleetCore {
   FleetMetrics& metrics_;
   const std::uint64_t router_instance_;
   EffectQueue effects_;
-  Roster roster_;
-  RequestBook requests_;
+  WorkerRegistry worker_registry_;
+  RequestTable requests_;
   Orders orders_;
   Arrivals arrivals_;
   FleetJournal journal_;

@@ -32,13 +32,13 @@ double SecondsSince(const Entry& entry, Instant now) {
 
 void FleetJournal::Tell(const std::string& worker_id, const std::string& model, std::string what, Instant now) {
   events_.push_back({now, {0, model, worker_id, std::move(what)}});
-  if (events_.size() > kMostEvents) events_.pop_front();
+  if (events_.size() > kMaxEvents) events_.pop_front();
 }
 
 FleetJournal::Model* FleetJournal::ModelOf(const std::string& name, Instant now) {
   const auto found = models_.find(name);
   if (found != models_.end()) return &found->second;
-  if (models_.size() >= kMostModels) return nullptr;
+  if (models_.size() >= kMaxModels) return nullptr;
   return &models_.emplace(name, Model{.workers = {}, .since = now}).first->second;
 }
 
@@ -64,7 +64,7 @@ void FleetJournal::OnLost(const std::string& worker_id, const std::string& model
   const bool is_back = reason == LostReason::kRestarted;  // by the hello that told of it
   LostWorker lost{worker_id, model, NameOf(reason), 0, requests, is_back};
   lost_.push_back({now, std::move(lost)});
-  if (lost_.size() > kMostLost) lost_.pop_front();
+  if (lost_.size() > kMaxLost) lost_.pop_front();
   Tell(worker_id, model, LossText(reason, requests), now);
 }
 

@@ -1,7 +1,7 @@
 // Remembers the recent losses of workers and changes of models, and since when each model is served or is not. It
 // watches: it decides nothing.
 //
-// Bounded: the losses of ten minutes, at most kMostLost; the last kMostEvents events; kMostModels models. A model whose
+// Bounded: the losses of ten minutes, at most kMaxLost; the last kMaxEvents events; kMaxModels models. A model whose
 // last worker left on its own (it said so) is forgotten ten minutes later: it was taken away. One whose workers were
 // lost stays, however long they are away.
 //
@@ -28,9 +28,9 @@ namespace roost::router {
 class FleetJournal {
  public:
   static constexpr Duration kMemory = std::chrono::minutes(10);
-  static constexpr std::size_t kMostLost = 256;
-  static constexpr std::size_t kMostEvents = 64;
-  static constexpr std::size_t kMostModels = 1024;
+  static constexpr std::size_t kMaxLost = 256;
+  static constexpr std::size_t kMaxEvents = 64;
+  static constexpr std::size_t kMaxModels = 1024;
 
   void OnJoined(const std::string& worker_id, const std::string& model, Instant now);
   void OnLeft(const std::string& worker_id, const std::string& model, Instant now);

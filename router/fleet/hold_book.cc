@@ -60,7 +60,7 @@ std::optional<HoldSource> HoldBook::SourceFor(const Worker& worker, std::span<co
   const auto rank_of = [&depth_of](const Worker& other) {
     return std::make_tuple(~depth_of(other), QueuedTokens(other), other.load.running_requests);
   };
-  roster_.ForEach([&](const Worker& other) {
+  worker_registry_.ForEach([&](const Worker& other) {
     const bool is_meant = name.empty() || other.hello.worker_id == name;
     if (&other == &worker || other.index != worker.index || !is_meant || !CanFetch(worker.hello, other.hello)) return;
     if (depth_of(other) > depth_of(worker) && (best == nullptr || rank_of(other) < rank_of(*best))) best = &other;

@@ -27,8 +27,8 @@
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
-#include "router/fleet/roster.h"
 #include "router/fleet/worker_answer.h"
+#include "router/fleet/worker_registry.h"
 
 namespace roost::router {
 
@@ -59,8 +59,8 @@ class HoldBook {
 
   // Ids of Holds count up from `first_id`, which is random, so that a late answer to an earlier router process matches
   // none; no id is 0.
-  HoldBook(std::uint64_t first_id, Roster& roster, EffectQueue& effects, FleetMetrics& metrics)
-      : next_id_(first_id), roster_(roster), effects_(effects), metrics_(metrics) {}
+  HoldBook(std::uint64_t first_id, WorkerRegistry& registry, EffectQueue& effects, FleetMetrics& metrics)
+      : next_id_(first_id), worker_registry_(registry), effects_(effects), metrics_(metrics) {}
 
   // The holder of most of `hashes` (front to back) that `worker` can fetch from, of equals the one with the least to
   // do; with `name`, that worker alone. Workers that take no requests are sources too. Empty when none holds more than
@@ -80,7 +80,7 @@ class HoldBook {
 
   // Ignores an answer to a Hold that has ended, and one of another worker.
   void OnAnswer(const std::string& worker_id, const wire::HoldAnswer& answer, Instant now);
-  // The worker was removed from the roster.
+  // The worker was removed from the registry.
   void OnWorkerLost(const std::string& worker_id);
   // Nobody waits for this one any more.
   void Forget(std::uint64_t id);
@@ -104,7 +104,7 @@ class HoldBook {
   void End(OpenHolds::iterator hold, const std::optional<wire::HoldAnswer>& answer, Instant now);
 
   std::uint64_t next_id_;
-  Roster& roster_;
+  WorkerRegistry& worker_registry_;
   EffectQueue& effects_;
   FleetMetrics& metrics_;
   OpenHolds open_;

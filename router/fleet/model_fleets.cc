@@ -1,7 +1,7 @@
 #include "router/fleet/model_fleets.h"
 
 #include "common/base/check.h"
-#include "router/fleet/roster.h"
+#include "router/fleet/worker_registry.h"
 
 namespace roost::router {
 

@@ -1,4 +1,4 @@
-// The workers that take requests, grouped by revision (revisions.h), in the form that decisions need. The roster
+// The workers that take requests, grouped by revision (revisions.h), in the form that decisions need. The registry
 // updates it when workers join, report, are charged or leave.
 //
 // Not thread-safe. Remove must be called before a worker is destroyed.

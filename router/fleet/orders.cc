@@ -99,9 +99,10 @@ Result<void> Orders::CarryOut(PinOrder& order, Arrival arrival) {
 Result<void> Orders::FindHolder(PinOrder& order) {
   const std::vector<BlockHash>& block = HashesOf(order);
   std::shared_ptr<const ServedModel> holder;
-  for (const std::shared_ptr<const ServedModel>& model : roster_.revisions().directory()->AllOf(order.model->name)) {
+  for (const std::shared_ptr<const ServedModel>& model :
+       worker_registry_.revisions().directory()->AllOf(order.model->name)) {
     const std::vector<WorkerMatch> matches = model->index->Match(block);
-    for (const Worker* const worker : roster_.Serving(*model)) {
+    for (const Worker* const worker : worker_registry_.Serving(*model)) {
       if (HolderOf(*worker, matches).held_block_count > 0) holder = model;
     }
   }
@@ -120,7 +121,7 @@ Result<void> Orders::CarryOut(const PrefixesQuestion& question, Arrival arrival)
   const wire::WantPrefixes message{.answer_id = id, .most = question.most, .tokens = question.tokens};
   Open open{.parts = {}, .deadline = arrival.now + kAnswerPatience, .done = std::move(arrival.done)};
   for (const std::shared_ptr<const ServedModel>& model : question.models) {
-    for (const Worker* worker : roster_.Serving(*model)) {
+    for (const Worker* worker : worker_registry_.Serving(*model)) {
       open.parts.push_back({.worker_id = worker->hello.worker_id,
                             .is_awaited = worker->hello.features.contains(wire::Feature::kAnswers),
                             .model = model});
@@ -156,7 +157,7 @@ Result<void> Orders::CarryOut(const WarmOrder& order, Arrival arrival) {
 // A source may be cordoned, full or draining.
 Result<void> Orders::CheckSource(const WarmOrder& order) {
   if (order.source.empty()) return {};
-  const Worker* const source = roster_.Find(order.source);
+  const Worker* const source = worker_registry_.Find(order.source);
   if (source != nullptr && source->revision == order.spec.model->revision) return {};
   return InvalidArgument("from", "'{}' does not serve {} now", order.source, order.spec.model->name);
 }
@@ -215,7 +216,7 @@ Orders::Part Orders::EvictAt(const EvictOrder& order, Worker& worker, std::uint6
 
 Result<void> Orders::CarryOut(const CordonOrder& order, Arrival arrival) {
   ROOST_RETURN_IF_ERROR(CheckRoomForCordon());
-  Worker* const worker = roster_.Find(order.worker_id);
+  Worker* const worker = worker_registry_.Find(order.worker_id);
   if (worker == nullptr) {
     return Error{ErrorCode::kNotFound, fmt::format("there is no worker '{}'", order.worker_id), "worker"};
   }
@@ -233,7 +234,7 @@ Result<void> Orders::CarryOut(const CordonOrder& order, Arrival arrival) {
   if (WantsCordon(order)) {
     // It would refuse what is sent from here on. Its next report says so itself.
     worker->is_leaving = true;
-    roster_.Refresh(*worker);
+    worker_registry_.Refresh(*worker);
   }
   Begin(NextId(), std::move(open));
   return {};
@@ -246,10 +247,10 @@ Result<void> Orders::CarryOut(const PromptQuery& query, Arrival arrival) {
 }
 
 Result<PromptMatch> Orders::Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now) {
-  const std::vector<Worker*> workers = roster_.Serving(*query.model);
+  const std::vector<Worker*> workers = worker_registry_.Serving(*query.model);
   if (workers.empty()) return NobodyServes(*query.model);
   std::vector<WorkerMatch> depths(matches.begin(), matches.end());
-  roster_.pending().Deepen(query.block_hashes, now, depths);
+  worker_registry_.pending().Deepen(query.block_hashes, now, depths);
   PromptMatch match;
   for (const Worker* worker : workers) match.holders.push_back(HolderOf(*worker, depths));
   std::stable_sort(match.holders.begin(), match.holders.end(), &HoldsMore);
@@ -257,7 +258,7 @@ Result<PromptMatch> Orders::Match(const PromptQuery& query, std::span<const Work
       requests_.decider().Ask(*query.model, query.prompt_token_count, query.block_hashes, depths);
   if (!decision.has_value()) return match;
   match.choice = {
-      .worker_id = roster_.At(decision->slot).hello.worker_id,
+      .worker_id = worker_registry_.At(decision->slot).hello.worker_id,
       .policy = std::string(requests_.decider().policy_name()),
       .reason = decision->reason,
       .cached_tokens = decision->matched_tokens,
@@ -280,7 +281,7 @@ Result<void> Orders::CarryOut(const DecisionsQuestion& question, Arrival arrival
 
 Result<std::vector<Worker*>> Orders::Chosen(const ServedModel& model, const WorkerChoice& choice,
                                             std::span<const BlockHash> hashes, std::span<const WorkerMatch> matches) {
-  std::vector<Worker*> workers = roster_.Serving(model);
+  std::vector<Worker*> workers = worker_registry_.Serving(model);
   if (workers.empty()) return NobodyServes(model);
   if (choice.target == PinTarget::kBestWorker) {
     Worker* const best = requests_.decider().BestFor(model, hashes, matches);
@@ -301,7 +302,7 @@ Result<std::vector<Worker*>> Orders::Chosen(const ServedModel& model, const Work
 Result<std::vector<Worker*>> Orders::ToEvictAt(const EvictOrder& order) {
   const std::string_view served = order.model.empty() ? "a model" : std::string_view(order.model);
   std::vector<Worker*> workers;
-  roster_.ForEach([&](Worker& worker) {
+  worker_registry_.ForEach([&](Worker& worker) {
     const bool serves = worker.hello.model == order.model || worker.adapters.contains(order.model);
     if (order.model.empty() || serves) workers.push_back(&worker);
   });
@@ -405,7 +406,7 @@ void Orders::OnWorkerLost(const std::string& worker_id) {
 void Orders::Expire(Instant now) {
   for (auto order = open_.begin(); order != open_.end();) {
     const std::optional<CordonOrder>& cordon = order->second.cordon;
-    const Worker* const worker = cordon ? roster_.Find(cordon->worker_id) : nullptr;
+    const Worker* const worker = cordon ? worker_registry_.Find(cordon->worker_id) : nullptr;
     const bool waits_on = worker != nullptr && IsConfirmed(*cordon, *worker);
     order = now >= order->second.deadline && !waits_on ? End(order) : std::next(order);
   }

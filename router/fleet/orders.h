@@ -19,7 +19,7 @@
 // A new verb is an alternative of Order, a CarryOut here, and an answer of workers with an answer_id.
 //
 // Not thread-safe. The constructor's arguments outlive it. No function calls `done`: it queues the call as an effect.
-// Each is O(open orders · workers) at most; kMaxOpen and Roster::kMaxWorkers bound both.
+// Each is O(open orders · workers) at most; kMaxOpen and WorkerRegistry::kMaxWorkers bound both.
 #pragma once
 
 #include <chrono>
@@ -36,8 +36,8 @@
 #include "common/base/result.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
-#include "router/fleet/request_book.h"
-#include "router/fleet/roster.h"
+#include "router/fleet/request_table.h"
+#include "router/fleet/worker_registry.h"
 
 namespace roost::router {
 
@@ -57,8 +57,8 @@ class Orders {
 
   // Ids of orders count up from `first_id`, which is random, so that a late answer to an earlier router process matches
   // none; no id is 0.
-  Orders(std::uint64_t first_id, Roster& roster, RequestBook& requests, EffectQueue& effects)
-      : next_id_(first_id), roster_(roster), requests_(requests), effects_(effects) {}
+  Orders(std::uint64_t first_id, WorkerRegistry& registry, RequestTable& requests, EffectQueue& effects)
+      : next_id_(first_id), worker_registry_(registry), requests_(requests), effects_(effects) {}
 
   // See Dispatcher; all but ModelAwaited. `matches` is MatchesOf(order). A refused order changes nothing.
   [[nodiscard]] Result<void> Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done);
@@ -70,7 +70,7 @@ class Orders {
   bool OnMessage(const std::string& worker_id, wire::WorkerMessage& message);
   // The worker has reported, and what its report says is applied.
   void OnReport(const Worker& worker, Instant now);
-  // The worker was removed from the roster: no reply from it is awaited any more.
+  // The worker was removed from the registry: no reply from it is awaited any more.
   void OnWorkerLost(const std::string& worker_id);
   // Ends the orders whose time has passed.
   void Expire(Instant now);
@@ -143,8 +143,8 @@ class Orders {
   OpenOrders::iterator End(OpenOrders::iterator order);
 
   std::uint64_t next_id_;
-  Roster& roster_;
-  RequestBook& requests_;
+  WorkerRegistry& worker_registry_;
+  RequestTable& requests_;
   EffectQueue& effects_;
   OpenOrders open_;
 };

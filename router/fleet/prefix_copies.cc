@@ -36,7 +36,7 @@ wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t b
 }  // namespace
 
 bool PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now, Wishes wishes) {
-  Worker* const found = roster_.FindAt(copy.worker);
+  Worker* const found = worker_registry_.FindAt(copy.worker);
   if (found == nullptr || !found->hello.keeps_prefixes) return false;
   Worker& worker = *found;
   const auto [entry, is_new] = copies_.try_emplace(worker.hello.worker_id);
@@ -63,7 +63,7 @@ bool PrefixCopies::StartPull(const Worker& worker, Copy& copy, const Wishes& wis
 }
 
 void PrefixCopies::OnPulled(const std::string& worker_id, const HoldEnd& end, Instant now) {
-  Worker& worker = *roster_.Find(worker_id);
+  Worker& worker = *worker_registry_.Find(worker_id);
   Copy& copy = copies_.at(worker_id);
   copy.hold.reset();
   copy.pull = end.pull;
@@ -99,17 +99,17 @@ void PrefixCopies::SendNext(Worker& worker, Copy& copy, Instant now) {
   copy.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now);
   if (worker.view.mode() != WorkerMode::kBlind) {
     const auto chain = std::span(copy.spec.generate.block_hashes).first(copy.piece_block_count);
-    copy.pending = roster_.pending().Add(worker.slot, chain, now + kPiecePatience);
+    copy.pending = worker_registry_.pending().Add(worker.slot, chain, now + kPiecePatience);
   }
   effects_.Send(worker.identity, MessageOf(copy.spec, copy.id, copy.piece_block_count, cached_tokens),
                 copy.spec.memory);
-  roster_.NoteSent(worker, copy.id);
+  worker_registry_.NoteSent(worker, copy.id);
 }
 
 bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent& event, Instant now) {
   const auto found = copies_.find(worker_id);
   if (found == copies_.end() || found->second.hold || found->second.id != event.request_id) return false;
-  Worker& worker = *roster_.Find(worker_id);
+  Worker& worker = *worker_registry_.Find(worker_id);
   Copy& copy = found->second;
   const bool ended = event.finish.has_value();
   const bool failed = ended && wire::EndsAllChoices(*event.finish);
@@ -153,7 +153,7 @@ void PrefixCopies::Drop(Worker& worker, std::optional<Error> error) {
   }
   ended = {};
   worker.receives_copy = false;
-  roster_.Refresh(worker);
+  worker_registry_.Refresh(worker);
 }
 
 void PrefixCopies::Stop(const Worker& worker, const Copy& copy) {
@@ -174,7 +174,7 @@ void PrefixCopies::OnWorkerLost(const std::string& worker_id) {
 void PrefixCopies::Evict(const EvictOrder& order) {
   std::vector<Worker*> workers;
   for (const auto& [worker_id, copy] : copies_) {
-    if (IsNamed(order, copy.spec)) workers.push_back(roster_.Find(worker_id));
+    if (IsNamed(order, copy.spec)) workers.push_back(worker_registry_.Find(worker_id));
   }
   for (Worker* const worker : workers) {
     Stop(*worker, copies_.at(worker->hello.worker_id));
@@ -183,9 +183,9 @@ void PrefixCopies::Evict(const EvictOrder& order) {
 }
 
 void PrefixCopies::EndAll() {
-  for (const auto& [worker_id, copy] : copies_) Stop(*roster_.Find(worker_id), copy);
+  for (const auto& [worker_id, copy] : copies_) Stop(*worker_registry_.Find(worker_id), copy);
   while (!copies_.empty()) {
-    Drop(*roster_.Find(copies_.begin()->first), Error{ErrorCode::kUnavailable, "the router is stopping", ""});
+    Drop(*worker_registry_.Find(copies_.begin()->first), Error{ErrorCode::kUnavailable, "the router is stopping", ""});
   }
 }
 

@@ -30,7 +30,7 @@
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/hold_book.h"
 #include "router/fleet/in_flight.h"
-#include "router/fleet/roster.h"
+#include "router/fleet/worker_registry.h"
 #include "router/index/pending_prefixes.h"
 #include "router/route/policy.h"
 
@@ -54,8 +54,9 @@ class PrefixCopies {
   static constexpr Duration kPullPatience = std::chrono::seconds(30);
 
   // The ids of pieces count up from `first_id`.
-  PrefixCopies(std::uint64_t first_id, Roster& roster, EffectQueue& effects, FleetMetrics& metrics, HoldBook& holds)
-      : next_id_(first_id), roster_(roster), effects_(effects), metrics_(metrics), holds_(holds) {}
+  PrefixCopies(std::uint64_t first_id, WorkerRegistry& registry, EffectQueue& effects, FleetMetrics& metrics,
+               HoldBook& holds)
+      : next_id_(first_id), worker_registry_(registry), effects_(effects), metrics_(metrics), holds_(holds) {}
 
   struct Wishes {
     std::string source = {};  // the worker to fetch from; empty: the best holder
@@ -69,7 +70,7 @@ class PrefixCopies {
 
   // An event of a piece. False if the event belongs to no open copy.
   [[nodiscard]] bool OnEvent(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
-  // The worker was removed from the roster.
+  // The worker was removed from the registry.
   void OnWorkerLost(const std::string& worker_id);
   // Ends the copies of what the order names.
   void Evict(const EvictOrder& order);
@@ -107,7 +108,7 @@ class PrefixCopies {
   void Drop(Worker& worker, std::optional<Error> error);
 
   std::uint64_t next_id_;
-  Roster& roster_;
+  WorkerRegistry& worker_registry_;
   EffectQueue& effects_;
   FleetMetrics& metrics_;
   HoldBook& holds_;

@@ -3,7 +3,7 @@
 
 #include "common/base/result.h"
 #include "common/wire/messages.h"
-#include "router/fleet/roster.h"
+#include "router/fleet/worker_registry.h"
 
 namespace roost::router {
 

@@ -17,8 +17,8 @@
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
+#include "router/fleet/peer_prompts.h"
 #include "router/fleet/step_costs.h"
-#include "router/fleet/told_prefixes.h"
 #include "router/fleet/worker_health.h"
 #include "router/index/pending_prefixes.h"
 #include "router/index/prefix_index.h"
@@ -71,7 +71,7 @@ struct Worker {
   StepPace decode_pace;
   BusyShare busy;
   wire::Load load;  // without other_prompts, which are in `ledger` and `told`
-  ToldPrefixes told;
+  PeerPrompts told;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
   LinkSilence link;
   std::uint64_t requests_total = 0;
@@ -91,7 +91,7 @@ struct Worker {
   Ejection ejection;
   std::optional<Instant> full_until;  // it refused a request because it was full
   bool is_leaving = false;            // it refused a request because it is leaving; valid until its next report
-  bool was_serving = false;           // at the roster's last Refresh
+  bool was_serving = false;           // at the registry's last Refresh
 
  private:
   // The step of `load`, which has just come.

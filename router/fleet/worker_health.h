@@ -17,11 +17,11 @@ namespace roost::router {
 // that other programs keep busy, its link's thread waits for a processor, and reports come later and later before they
 // stay away for as long as those of a dead worker. So the limit follows the gaps that this worker makes now:
 //
-//   limit = kPatience × the longest recent gap, at least the timeout, at most kMostTimeouts × the timeout
+//   limit = kPatience × the longest recent gap, at least the timeout, at most kMaxTimeouts × the timeout
 class LinkSilence {
  public:
   static constexpr int kPatience = 4;
-  static constexpr int kMostTimeouts = 5;
+  static constexpr int kMaxTimeouts = 5;
   // A gap counts for this part of a second less with each second that passes.
   static constexpr int kFading = 10;
 
@@ -29,7 +29,7 @@ class LinkSilence {
 
   void OnMessage(Instant now) {
     const Duration gap = now - heard_;
-    longest_gap_ = std::min(std::max(gap, longest_gap_ - gap / kFading), kMostTimeouts * timeout_ / kPatience);
+    longest_gap_ = std::min(std::max(gap, longest_gap_ - gap / kFading), kMaxTimeouts * timeout_ / kPatience);
     heard_ = now;
   }
   // Ignores the time until `now`, because this process itself was paused.
@@ -98,8 +98,8 @@ class FirstTokens {
   static constexpr double kSilencePatience = 2;
   // By telling of more work or of slower steps a worker lengthens the time of requests that it already has, up to the
   // larger of this and this many times the predicted time: a long prompt may take much longer than short ones promise.
-  static constexpr double kMostSecondsByReports = 30;
-  static constexpr double kMostPatienceByReports = 16;
+  static constexpr double kMaxSecondsByReports = 30;
+  static constexpr double kMaxPatienceByReports = 16;
   // Workers compile a constraint before the request's first step, for thirty seconds at most.
   static constexpr double kConstraintSeconds = 32;
 
@@ -120,7 +120,7 @@ class FirstTokens {
   // It is the first one of a request that was sent at `sent_at`. Call it before OnToken.
   void OnFirstToken(Instant sent_at, Instant now) {
     const double silence = ToSeconds(now - std::max(sent_at, heard_));
-    slowest_seconds_ = std::max(kFading * slowest_seconds_, std::min(silence, kMostSecondsByReports));
+    slowest_seconds_ = std::max(kFading * slowest_seconds_, std::min(silence, kMaxSecondsByReports));
   }
   // Ignores the time until `now`, because this process itself was paused.
   void Forgive(Instant now) { heard_ = now; }
@@ -131,7 +131,7 @@ class FirstTokens {
   // False while nothing is known of the worker's speed.
   [[nodiscard]] bool IsOverdue(const Owed& owed, Instant now) const {
     if (owed.predicted_seconds <= 0 && owed.expected_seconds <= 0) return false;
-    const double most_by_reports = std::max(kMostSecondsByReports, kMostPatienceByReports * owed.predicted_seconds);
+    const double most_by_reports = std::max(kMaxSecondsByReports, kMaxPatienceByReports * owed.predicted_seconds);
     const double by_reports = kPatience * (owed.expected_seconds + 2 * owed.step_seconds);
     const double seconds = std::max({kPatience * owed.predicted_seconds, std::min(by_reports, most_by_reports),
                                      kSilencePatience * slowest_seconds_});
@@ -163,7 +163,7 @@ class LaterTokens {
   // A step's tokens pay for this many times what a step takes …
   static constexpr double kPatience = 4;
   // … and for this at least: the engine also works between steps, and its machine may be busy.
-  static constexpr double kLeastSeconds = 0.5;
+  static constexpr double kMinSeconds = 0.5;
 
   // `least` is the unpaid time after which tokens may stay away at all.
   explicit LaterTokens(Duration least) : least_(least) {}
@@ -187,7 +187,7 @@ class LaterTokens {
  private:
   // Whatever the worker reports, it has a bound.
   [[nodiscard]] static double StepPays(double step_seconds) {
-    return std::clamp(kPatience * step_seconds, kLeastSeconds, FirstTokens::kMostSecondsByReports);
+    return std::clamp(kPatience * step_seconds, kMinSeconds, FirstTokens::kMaxSecondsByReports);
   }
 
   const Duration least_;

@@ -25,7 +25,7 @@ class ConsistentHash final : public ScanningPolicy {
  protected:
   [[nodiscard]] Pick PickFrom(const RouteQuery& query, std::span<const Prospect> prospects,
                               const FleetView& /*fleet*/) override {
-    if (query.block_hashes.empty()) return {LeastInFlight(prospects), DecisionReason::kLeastLoad};
+    if (query.block_hashes.empty()) return {LeastInFlight(prospects), DecisionReason::kMinLoad};
     const Loads loads = LoadsOf(prospects);
     std::optional<std::size_t> home;
     std::optional<std::size_t> chosen;

@@ -42,7 +42,7 @@ class Dynamo final : public ScanningPolicy {
   [[nodiscard]] Pick PickFrom(const RouteQuery& query, std::span<const Prospect> prospects,
                               const FleetView& /*fleet*/) override {
     const auto cost = [&](const Prospect& prospect) { return CostOf(query, prospect, overlap_credit_); };
-    return {Least(prospects, cost), DecisionReason::kLeastCost};
+    return {Least(prospects, cost), DecisionReason::kMinCost};
   }
 
  private:

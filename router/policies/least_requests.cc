@@ -15,7 +15,7 @@ class LeastRequests final : public ScanningPolicy {
  protected:
   [[nodiscard]] Pick PickFrom(const RouteQuery& /*query*/, std::span<const Prospect> prospects,
                               const FleetView& /*fleet*/) override {
-    return {LeastInFlight(prospects), DecisionReason::kLeastLoad};
+    return {LeastInFlight(prospects), DecisionReason::kMinLoad};
   }
 };
 

@@ -17,7 +17,7 @@ class LeastTokens final : public ScanningPolicy {
                               const FleetView& /*fleet*/) override {
     const std::size_t least =
         Least(prospects, [](const Prospect& prospect) { return prospect.worker->queued_prefill_tokens; });
-    return {least, DecisionReason::kLeastLoad};
+    return {least, DecisionReason::kMinLoad};
   }
 };
 

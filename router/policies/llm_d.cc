@@ -57,7 +57,7 @@ class LlmD final : public ScanningPolicy {
     const auto is_other = [&](const Prospect& prospect) { return !IsSticky(query, prospect); };
     const std::optional<std::uint64_t> sticky = FewestInFlight(prospects, is_sticky);
     const std::optional<std::uint64_t> other = FewestInFlight(prospects, is_other);
-    if (!sticky.has_value()) return {LeastTokens(prospects), DecisionReason::kLeastLoad};
+    if (!sticky.has_value()) return {LeastTokens(prospects), DecisionReason::kMinLoad};
     if (other.has_value() && IsSaturated(*sticky, *other, fleet.speed())) {
       return {LeastTokens(prospects), DecisionReason::kUnsticky};
     }

@@ -21,7 +21,7 @@ class Lmetric final : public ScanningPolicy {
  protected:
   [[nodiscard]] Pick PickFrom(const RouteQuery& /*query*/, std::span<const Prospect> prospects,
                               const FleetView& /*fleet*/) override {
-    return {Least(prospects, &ProductOf), DecisionReason::kLeastCost};
+    return {Least(prospects, &ProductOf), DecisionReason::kMinCost};
   }
 };
 

@@ -15,11 +15,11 @@ class PowerOfTwo final : public ScanningPolicy {
   [[nodiscard]] Pick PickFrom(const RouteQuery& /*query*/, std::span<const Prospect> prospects,
                               const FleetView& /*fleet*/) override {
     const std::size_t first = rng().Below(prospects.size());
-    if (prospects.size() == 1) return {first, DecisionReason::kLeastLoad};
+    if (prospects.size() == 1) return {first, DecisionReason::kMinLoad};
     std::size_t second = rng().Below(prospects.size() - 1);
     if (second >= first) ++second;  // never the same one
     const auto load = [&](std::size_t index) { return prospects[index].worker->in_flight_requests; };
-    return {load(second) < load(first) ? second : first, DecisionReason::kLeastLoad};
+    return {load(second) < load(first) ? second : first, DecisionReason::kMinLoad};
   }
 };
 

@@ -32,7 +32,7 @@ class ScanningPolicy : public Policy {
  protected:
   struct Pick {
     std::size_t index = 0;  // into the prospects
-    DecisionReason reason = DecisionReason::kLeastLoad;
+    DecisionReason reason = DecisionReason::kMinLoad;
   };
   // `prospects` is not empty, and is in no particular order.
   [[nodiscard]] virtual Pick PickFrom(const RouteQuery& query, std::span<const Prospect> prospects,

@@ -22,7 +22,7 @@ class Session final : public ScanningPolicy {
   [[nodiscard]] Pick PickFrom(const RouteQuery& query, std::span<const Prospect> prospects,
                               const FleetView& /*fleet*/) override {
     if (query.session_hash != 0) return {Home(Mix64(query.session_hash), prospects), DecisionReason::kSession};
-    if (query.block_hashes.empty()) return {LeastInFlight(prospects), DecisionReason::kLeastLoad};
+    if (query.block_hashes.empty()) return {LeastInFlight(prospects), DecisionReason::kMinLoad};
     return {Home(HashRing::KeyOf(query.block_hashes, kKeyBlocks), prospects), DecisionReason::kHash};
   }
 

@@ -43,12 +43,12 @@ class Sglang final : public ScanningPolicy {
     const std::size_t least = LeastInFlight(prospects);
     if (IsImbalanced(prospects)) return {least, DecisionReason::kImbalance};
     const std::optional<ApproximateTree::Match> match = tree_.Find(query.block_hashes);
-    if (!match.has_value()) return {least, DecisionReason::kLeastLoad};
+    if (!match.has_value()) return {least, DecisionReason::kMinLoad};
     const auto worker = std::find_if(prospects.begin(), prospects.end(),
                                      [&](const Prospect& prospect) { return prospect.worker->slot == match->slot; });
-    if (worker == prospects.end()) return {least, DecisionReason::kLeastLoad};
+    if (worker == prospects.end()) return {least, DecisionReason::kMinLoad};
     const double matched_tokens = static_cast<double>(match->block_count) * worker->worker->block_tokens;
-    if (matched_tokens <= kMatchThreshold * query.prompt_token_count) return {least, DecisionReason::kLeastLoad};
+    if (matched_tokens <= kMatchThreshold * query.prompt_token_count) return {least, DecisionReason::kMinLoad};
     return {static_cast<std::size_t>(worker - prospects.begin()), DecisionReason::kHistory};
   }
 

@@ -6,7 +6,7 @@ namespace roost::router {
 
 namespace {
 
-constexpr double kLeastSpanSeconds = 1;
+constexpr double kMinSpanSeconds = 1;
 
 }  // namespace
 
@@ -17,7 +17,7 @@ void BusyShare::Observe(double busy_seconds, Instant now) {
 }
 
 double BusyShare::value() const {
-  return std::min(1.0, busy_seconds_.value() / std::max(elapsed_seconds_.value(), kLeastSpanSeconds));
+  return std::min(1.0, busy_seconds_.value() / std::max(elapsed_seconds_.value(), kMinSpanSeconds));
 }
 
 }  // namespace roost::router

@@ -41,7 +41,7 @@ DecisionReason ReasonFor(const Candidate& chosen, std::span<const Candidate> tie
   if (chosen.matched_tokens > 0 && std::none_of(candidates.begin(), candidates.end(), holds_more)) {
     return DecisionReason::kDeepestMatch;
   }
-  return DecisionReason::kLeastLoad;
+  return DecisionReason::kMinLoad;
 }
 
 class CacheAwarePolicy final : public Policy {

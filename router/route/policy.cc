@@ -25,11 +25,11 @@ PromptOnWorker PromptOn(const RouteQuery& query, WorkerSlot slot) {
 std::string_view NameOf(DecisionReason reason) {
   switch (reason) {
     case DecisionReason::kDeepestMatch: return "deepest_match";
-    case DecisionReason::kLeastLoad: return "least_load";
+    case DecisionReason::kMinLoad: return "least_load";
     case DecisionReason::kNearTie: return "near_tie";
     case DecisionReason::kOnlyWorker: return "only_worker";
     case DecisionReason::kReplicate: return "replicate";
-    case DecisionReason::kLeastCost: return "least_cost";
+    case DecisionReason::kMinCost: return "least_cost";
     case DecisionReason::kRotation: return "rotation";
     case DecisionReason::kRandom: return "random";
     case DecisionReason::kHash: return "hash";

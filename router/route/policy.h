@@ -55,11 +55,11 @@ struct RouteQuery {
 // The reason why a worker was chosen; a label of roost_router_decisions_total.
 enum class DecisionReason : std::uint8_t {
   kDeepestMatch,  // held the longest match, and no other was cheaper by more than a tie
-  kLeastLoad,     // nothing useful matched, or the match was not worth the wait
+  kMinLoad,       // nothing useful matched, or the match was not worth the wait
   kNearTie,       // costs about as much as the cheapest: the difference is too small to notice
   kOnlyWorker,
   kReplicate,  // chosen for one of the reasons above; another worker gets a copy of the prefix (replication.h)
-  kLeastCost,  // the least score of a baseline policy
+  kMinCost,    // the least score of a baseline policy
   kRotation,   // round robin's turn
   kRandom,     // chosen at random
   kHash,       // the prompt's hash maps to it

@@ -54,7 +54,7 @@ PromptQueue::Place PromptQueue::PlaceOf(double uncached_tokens, Instant now, std
       continue;
     }
     const double seconds = ToSeconds(now - prompt.sent_at) + prompt.tokens_left * seconds_per_token;
-    place.overtaken += 1 + std::min(kMostImpatience, seconds / kPatienceSeconds);
+    place.overtaken += 1 + std::min(kMaxImpatience, seconds / kPatienceSeconds);
   }
   return place;
 }

@@ -50,9 +50,9 @@ class PromptQueue {
   // The number of this router's prompts.
   [[nodiscard]] std::size_t size() const { return prompts_.size() - other_count_; }
 
-  // A request whose first token takes t counts 1 + min(kMostImpatience, t / kPatienceSeconds) times.
+  // A request whose first token takes t counts 1 + min(kMaxImpatience, t / kPatienceSeconds) times.
   static constexpr double kPatienceSeconds = 0.5;
-  static constexpr double kMostImpatience = 19;
+  static constexpr double kMaxImpatience = 19;
 
  private:
   struct Prompt {

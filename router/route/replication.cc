@@ -38,7 +38,7 @@ double PrefixSums::At(BlockHash prefix, Instant now) const {
 namespace {
 
 // A prefix that was used less often in about the last minute is not kept at several workers.
-constexpr double kLeastUses = 3;
+constexpr double kMinUses = 3;
 
 // The prompt tokens of the prefixes that may deserve another holder: the deepest match, and, where one worker alone has
 // that, the deepest that another has. The former may be one conversation's, the latter what conversations share.
@@ -105,7 +105,7 @@ bool Replication::LacksCopies(const RouteQuery& query, const FleetView& fleet, B
   if (query.min_copies <= 1) return false;
   used_.Add(prefix, 1, *query.now);
   const auto receives = [](const WorkerView& worker) { return worker.receives_copy; };
-  return holder_count < query.min_copies && used_.At(prefix, *query.now) >= kLeastUses &&
+  return holder_count < query.min_copies && used_.At(prefix, *query.now) >= kMinUses &&
          std::none_of(fleet.workers().begin(), fleet.workers().end(), receives);
 }
 

@@ -47,7 +47,7 @@ WorkerShare WorkerShares::Of(std::string_view model, std::string_view worker_id,
   const OfModel& of_model = found->second;
   const auto place = of_model.workers.find(worker_id);
   const Tally tally = place == of_model.workers.end() ? Tally{} : place->second;
-  const bool is_known = of_model.decisions >= kLeastDecisions;
+  const bool is_known = of_model.decisions >= kMinDecisions;
   const bool takes_few = std::size_t{2} * tally.taken * worker_count < of_model.decisions;
   return {.taken = tally.taken,
           .decisions = of_model.decisions,

@@ -22,8 +22,8 @@ struct WorkerShare {
 
 class WorkerShares {
  public:
-  static constexpr std::uint32_t kDecisions = 50;       // of a model that count
-  static constexpr std::uint32_t kLeastDecisions = 10;  // below which nothing is said of a worker
+  static constexpr std::uint32_t kDecisions = 50;     // of a model that count
+  static constexpr std::uint32_t kMinDecisions = 10;  // below which nothing is said of a worker
 
   // O(decisions in the log · candidates).
   explicit WorkerShares(const DecisionLog& log);

@@ -80,7 +80,7 @@ struct PromptMemo::Reading {
     std::size_t segment_begin = 0;
     const std::span<const TextReading::Segment> segments = text_reading.segments();
     for (std::size_t i = 0; i < segments.size(); ++i) {
-      if (!segments[i].token || segments[i].range.end - begin < kLeastPieceBytes) continue;
+      if (!segments[i].token || segments[i].range.end - begin < kMinPieceBytes) continue;
       Piece piece;
       piece.range = {begin, segments[i].range.end};
       piece.segment_end = i + 1;
@@ -177,7 +177,7 @@ PromptMemo::PromptMemo(std::size_t most_bytes, std::uint64_t seed) : most_bytes_
 PromptMemo::~PromptMemo() = default;
 
 Result<HashedTokens> PromptMemo::Read(const Scope& scope, PromptText text, std::size_t max_tokens) {
-  if (most_bytes_ > 0 && text.bytes.size() >= kLeastPieceBytes && IsValidUtf8(text.bytes)) {
+  if (most_bytes_ > 0 && text.bytes.size() >= kMinPieceBytes && IsValidUtf8(text.bytes)) {
     return ReadInPieces(scope, text, max_tokens);
   }
   {

@@ -6,7 +6,7 @@
 //   memo      scope ─ piece 0 ─┬─ piece 1 ─ …
 //                              └─ another piece 1
 //
-// A text is cut into pieces of at least kLeastPieceBytes. A piece ends right after an added token, because the text
+// A text is cut into pieces of at least kMinPieceBytes. A piece ends right after an added token, because the text
 // before and the text after it are tokenized independently (TextReading). A piece is found by the piece
 // before it and by a hash, and counts only if its bytes, the added tokens in it and its written ranges are equal. Each
 // piece has a unique number, which is part of the key of the pieces after it. So if all pieces are found, the whole
@@ -57,7 +57,7 @@ struct HashedTokens {
 
 class PromptMemo {
  public:
-  static constexpr std::size_t kLeastPieceBytes = 256;
+  static constexpr std::size_t kMinPieceBytes = 256;
 
   struct Scope {
     std::shared_ptr<const Tokenizer> tokenizer;

@@ -23,7 +23,7 @@ constexpr std::uint64_t kFirstAnnotation = 0xe15a0e5bd0a1c000;
 enum Word : std::uint64_t {
   kLeast = kFirstAnnotation + 0x01,
   kMost,
-  kMostEntries,
+  kMaxEntries,
   kAbove,
   kText,
   kNamed,
@@ -230,7 +230,7 @@ class Reader {
     }
     field.least = NumberOf(words, kLeast);
     field.most = NumberOf(words, kMost);
-    field.most_entries = NumberOf(words, kMostEntries);
+    field.most_entries = NumberOf(words, kMaxEntries);
     field.above = NumberOf(words, kAbove);
     if (const auto text = Find(words, kText)) field.text = static_cast<TextKind>(text->getEnum());
     if (const auto after = Find(words, kAfter)) field.after = after->getUint16();

@@ -15,8 +15,8 @@ namespace roost::bench {
 namespace {
 
 constexpr std::uint32_t kBlockTokens = 16;  // the workers' default
-constexpr std::uint32_t kLeastContext = 100;
-constexpr std::uint32_t kMostContext = 2048;
+constexpr std::uint32_t kMinContext = 100;
+constexpr std::uint32_t kMaxContext = 2048;
 constexpr std::uint32_t kSteps = 64;  // steps per measurement; each sequence fills four blocks
 constexpr std::uint32_t kTimes = 8;   // measurements
 
@@ -39,7 +39,7 @@ wire::Generate MakeRequest(std::uint64_t number, Rng& rng) {
   wire::Generate request;
   request.request_id = RequestId(number);
   request.root = {1, 1};
-  request.prompt.resize(kLeastContext + rng.Below(kMostContext - kTimes * kSteps - kLeastContext));
+  request.prompt.resize(kMinContext + rng.Below(kMaxContext - kTimes * kSteps - kMinContext));
   for (TokenId& token : request.prompt) token = static_cast<TokenId>(rng.Below(Config().vocab_size));
   request.max_output_tokens = 1U << 12U;
   request.ignore_eos = true;
@@ -57,11 +57,11 @@ void BenchEngineHost(Effort effort) {
   auto backend = kernels::Backend::Open(testing_support::NullOps(), {}).value();
   const auto model = worker::Transformer::Create(std::move(backend), Config(), worker::RandomWeights(1),
                                                  {.block_tokens = kBlockTokens,
-                                                  .block_count = 2 * kRunning * kMostContext / kBlockTokens,
+                                                  .block_count = 2 * kRunning * kMaxContext / kBlockTokens,
                                                   .max_context_tokens = Config().max_positions})
                          .value();
   const SteadyClock clock;
-  worker::EngineOptions options{.max_batch_tokens = kRunning * kMostContext, .max_running_requests = kRunning};
+  worker::EngineOptions options{.max_batch_tokens = kRunning * kMaxContext, .max_running_requests = kRunning};
   options.plan_ahead = true;
   worker::Engine engine(*model, clock, std::move(options));
   Rng rng(1);

@@ -26,7 +26,7 @@ using roostctl::OfflineTotals;
 
 constexpr std::uint32_t kDistinctPrompts = 8;
 // Around 856, so that the prompts end at different places in a block.
-constexpr std::uint32_t kLeastPromptTokens = 835;
+constexpr std::uint32_t kMinPromptTokens = 835;
 constexpr std::uint32_t kPromptTokenStep = 6;
 constexpr std::uint32_t kOutputTokens = 16;
 // A quarter of the requests at a time, so that waves and continuous batching differ.
@@ -59,7 +59,7 @@ std::vector<OfflineRequest> MakeRequests(const OfflineModel& model, Size size) {
   for (std::uint32_t i = 0; i < size.request_count; ++i) {
     const std::uint32_t which = i % kDistinctPrompts;
     Rng rng(which);
-    std::vector<TokenId> prompt((kLeastPromptTokens + kPromptTokenStep * which) / size.prompt_divisor);
+    std::vector<TokenId> prompt((kMinPromptTokens + kPromptTokenStep * which) / size.prompt_divisor);
     for (TokenId& token : prompt) token = static_cast<TokenId>(rng.Below(vocab_size));
     requests[i].spec = router::MakeGenerateSpec(model.served, std::move(prompt), fields, {.field = "prompt"}).value();
   }

@@ -19,7 +19,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/integration"), str(ROOT / "tests/engines")]
 from cluster import DEMO_MODEL, Cluster  # noqa: E402
-from foreign_test import DoubleEngine  # noqa: E402
+from adapter_test import DoubleEngine  # noqa: E402
 
 WORKERS = 2
 CACHE_TOKENS = 8192  # of each

@@ -243,9 +243,9 @@ class ContractTest(unittest.TestCase):
         self.assertEqual(set(METRICS) - used, set(), "add a panel or a rule, or take the metric away")
 
     def test_code_makes_metrics_of_the_catalog_only(self):
-        """worker/foreign reads those of other programs."""
+        """worker/adapters reads those of other programs."""
         daemons = [*(ROOT / "router").rglob("*.cc"), *(ROOT / "worker").rglob("*.cc"), *(ROOT / "common").rglob("*.cc")]
-        for path in (path for path in daemons if "foreign" not in path.parts):
+        for path in (path for path in daemons if "adapters" not in path.parts):
             names = re.findall(r'"(roost_(?:router|worker)_\w+|process_(?!id)\w+)"', path.read_text())
             self.assertEqual(names, [], f"{path} names metrics that catalog.h should declare")
 

@@ -1,7 +1,7 @@
 """The time that Roost's router and a worker beside an engine add to a request, before a double of vLLM that answers at
 once: time to the first token against a direct request, in turns, and processor time of both daemons.
 
-    foreign_cost.py [REQUESTS]      needs a release build; prints figures
+    adapter_cost.py [REQUESTS]      needs a release build; prints figures
 """
 
 import http.client
@@ -12,10 +12,10 @@ import statistics
 import sys
 import time
 
-from foreign_suite import events_of
-from foreign_test import DoubleEngine
+from adapter_suite import events_of
+from adapter_test import DoubleEngine
 
-from cluster import Cluster  # foreign_test knows where it is
+from cluster import Cluster  # adapter_test knows where it is
 
 PROMPT_TOKENS, OUTPUT_TOKENS = 1000, 100
 
@@ -64,8 +64,8 @@ def main():
     finally:
         engine.kill()
     added = statistics.median(times[through]) - statistics.median(times[direct])
-    print(f"figure foreign_added_ttft_p50_ms {added * 1000:.2f} ms")
-    print(f"figure foreign_direct_ttft_p50_ms {statistics.median(times[direct]) * 1000:.2f} ms")
+    print(f"figure adapter_added_ttft_p50_ms {added * 1000:.2f} ms")
+    print(f"figure adapter_direct_ttft_p50_ms {statistics.median(times[direct]) * 1000:.2f} ms")
     for name, seconds in zip(("router", "worker"), spent):
         print(f"figure foreign_{name}_cpu_ms_per_request {seconds / requests * 1000:.2f} ms")
 

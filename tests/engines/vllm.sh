@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs workers beside real vLLM on a CPU: the whole suite of foreign_suite.py, twice. Outside CI: it installs 6 GB from
+# Runs workers beside real vLLM on a CPU: the whole suite of adapter_suite.py, twice. Outside CI: it installs 6 GB from
 # the Python package index and takes half an hour. Needs a release build.
 #
 #   tests/engines/vllm.sh                       both models

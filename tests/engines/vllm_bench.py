@@ -27,13 +27,13 @@ import tempfile
 import threading
 import time
 
-import foreign_suite
+import adapter_suite
 import vllm_engine
-from foreign_suite import BLOCK_TOKENS, DEMO_MODEL, wait_until
-from foreign_test import DoubleEngine
+from adapter_suite import BLOCK_TOKENS, DEMO_MODEL, wait_until
+from adapter_test import DoubleEngine
 from vllm_test import RealEngine
 
-from cluster import BIN, Cluster, Daemon  # noqa: E402  foreign_suite knows where it is
+from cluster import BIN, Cluster, Daemon  # noqa: E402  adapter_suite knows where it is
 
 SYSTEMS, CONVERSATIONS, TURNS, AT_ONCE = 6, 30, 5, 6
 SYSTEM_WORDS, TURN_WORDS, ANSWER_TOKENS = 400, 70, 24  # a word has some 1.5 tokens
@@ -72,7 +72,7 @@ def ask(address, prompt, tokens):
         if response.status != 200:
             raise AssertionError(f"{response.status} {response.read()[:500]}")
         seconds, answer = None, ""
-        for event in foreign_suite.events_of(response):
+        for event in adapter_suite.events_of(response):
             for choice in event["choices"]:
                 seconds = seconds or (time.monotonic() - begin if choice["text"] else None)
                 answer += choice["text"]

@@ -1,4 +1,4 @@
-"""Workers beside real vLLM, run by vllm.sh with vLLM's own Python: the suite that doubles pass in CI (foreign_suite.py).
+"""Workers beside real vLLM, run by vllm.sh with vLLM's own Python: the suite that doubles pass in CI (adapter_suite.py).
 
     vllm_test.py                   with the demo model
     vllm_test.py QwenShapeTest     with random weights of Qwen3-0.6B's shape
@@ -13,10 +13,10 @@ import sys
 import tempfile
 import unittest
 
-import foreign_suite
+import adapter_suite
 import lora_adapter
 import vllm_engine
-from foreign_suite import BLOCK_TOKENS, DEMO_MODEL
+from adapter_suite import BLOCK_TOKENS, DEMO_MODEL
 
 BLOCKS = 121  # one is vLLM's own
 
@@ -69,7 +69,7 @@ class RealEngine:
         return json.loads(answer)["choices"][0]["token_ids"]
 
 
-class RealSuite(foreign_suite.ForeignSuite):
+class RealSuite(adapter_suite.AdapterSuite):
     model = DEMO_MODEL
     flags = ("--num-gpu-blocks-override", str(BLOCKS))
     silence_seconds = "4"

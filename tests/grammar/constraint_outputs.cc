@@ -5,7 +5,7 @@
 //
 // and writes one: {"compile_seconds": …, "outputs": […], "slowest_mask_seconds": …, "bytes": …, "open": …, "allowed":
 // [for each probe, whether it is a whole text of the constraint]}, or {"refused": why}. `open` counts the outputs that
-// did not end within kMostTokens. Each token is drawn from all that may come next with equal chances.
+// did not end within kMaxTokens. Each token is drawn from all that may come next with equal chances.
 //
 //   constraint_outputs [VOCABULARY_SIZE [apart]]     apart: long compilations in a process of their own, as a worker
 //   has
@@ -32,7 +32,7 @@ namespace roost::worker {
 namespace {
 
 constexpr std::size_t kUsualVocabulary = 1024;
-constexpr int kMostTokens = 2000;
+constexpr int kMaxTokens = 2000;
 constexpr int kSkip = 77;
 
 wire::ConstraintKind KindOf(std::string_view name) {
@@ -84,7 +84,7 @@ class Outputs {
     const std::unique_ptr<Automaton> automaton = grammar.Start();
     std::vector<std::uint32_t> mask(MaskWords(texts_.size()));
     std::string output;
-    for (int step = 0; step < kMostTokens; ++step) {
+    for (int step = 0; step < kMaxTokens; ++step) {
       if (automaton->MayEnd() && rng_.Below(8) == 0) return output;
       const Instant begin = clock_.Now();
       automaton->FillMask(mask);

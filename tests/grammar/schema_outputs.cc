@@ -27,7 +27,7 @@ namespace roost::worker {
 namespace {
 
 constexpr std::uint32_t kVocab = 131'072;
-constexpr std::uint32_t kMostTokens = 20'000;
+constexpr std::uint32_t kMaxTokens = 20'000;
 constexpr int kSkip = 77;
 
 TokenTexts VocabularyOf(const char* tokenizer_json) {
@@ -88,7 +88,7 @@ void Write(const GrammarLibrary& library, const TokenTexts& texts, std::uint64_t
   std::string output;
   std::uint64_t token_count = 0;
   bool ended = false;
-  for (; token_count < kMostTokens; ++token_count) {
+  for (; token_count < kMaxTokens; ++token_count) {
     begin = clock.Now();
     automaton->FillMask(mask);
     times.mask_seconds += ToSeconds(clock.Now() - begin);

@@ -192,7 +192,7 @@ TEST_F(WorkPoolInUseTest, RunsEachTaskOnceWhileTheNumberChanges) {
 
 TEST_F(WorkPoolInUseTest, RunsEachTaskOnceWhileAnotherThreadChangesTheNumber) {
   constexpr std::size_t kTasks = 61;
-  constexpr std::size_t kLeastChanges = 1'000;
+  constexpr std::size_t kMinChanges = 1'000;
   std::atomic<bool> stopping = false;
   std::atomic<std::size_t> changes = 0;
   std::thread changer([&] {
@@ -200,7 +200,7 @@ TEST_F(WorkPoolInUseTest, RunsEachTaskOnceWhileAnotherThreadChangesTheNumber) {
       pool_.SetThreadsInUse(1 + static_cast<std::uint32_t>(rng.Below(kThreads)));
     }
   });
-  for (std::size_t loop = 0; loop < 5'000 || changes.load() < kLeastChanges; ++loop) {
+  for (std::size_t loop = 0; loop < 5'000 || changes.load() < kMinChanges; ++loop) {
     std::vector<int> runs(kTasks);
     pool_.Run(kTasks, [&](std::size_t index, std::uint32_t) { ++runs[index]; });
     EXPECT_EQ(runs, std::vector<int>(kTasks, 1)) << "loop " << loop;

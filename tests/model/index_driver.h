@@ -193,7 +193,7 @@ class IndexDriver {
     const bool indexed = bounded_ ? view.indexed_block_count <= held.size() : view.indexed_block_count == held.size();
     ROOST_RETURN_IF_ERROR(Expect(indexed, "{} of {} are indexed", view.indexed_block_count, held.size()));
     // A removal may overdraw the budget by one segment of sets.
-    const std::uint64_t bound = std::max<std::uint64_t>(budget_->limit_bytes(), kLeastBytes);
+    const std::uint64_t bound = std::max<std::uint64_t>(budget_->limit_bytes(), kMinBytes);
     return Expect(!bounded_ || index_.memory_bytes() <= bound + kSetSegmentBytes, "{} bytes", index_.memory_bytes());
   }
 
@@ -215,7 +215,7 @@ class IndexDriver {
     return all.size();
   }
 
-  static constexpr std::uint64_t kLeastBytes = 200'000;
+  static constexpr std::uint64_t kMinBytes = 200'000;
   static constexpr std::uint64_t kSetSegmentBytes = 400'000;
 
   Choices& choices_;

@@ -15,7 +15,7 @@ constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
 // Tests and the simulation use parts without flags; with equal defaults they measure what a router does.
 TEST(RouterOptionsTest, FlagsTakeTheDefaultsOfTheParts) {
   const RouterOptions flags;
-  const RequestBookOptions requests;
+  const RequestTableOptions requests;
   EXPECT_EQ(flags.max_in_flight_requests, requests.max_requests);
   EXPECT_EQ(flags.worker_queue_bound, requests.worker_queue_bound);
   EXPECT_EQ(flags.max_queue, requests.max_queue);

@@ -14,10 +14,10 @@
 
 namespace roost::testing_support {
 
-// At some positions only one token is allowed, at some the text may end, and after kMostTokens it must.
+// At some positions only one token is allowed, at some the text may end, and after kMaxTokens it must.
 class FakeAutomaton final : public worker::Automaton {
  public:
-  static constexpr std::uint32_t kMostTokens = 30;
+  static constexpr std::uint32_t kMaxTokens = 30;
 
   FakeAutomaton(std::uint64_t seed, std::uint32_t vocab_size) : state_(Mix64(seed)), vocab_size_(vocab_size) {}
 
@@ -33,7 +33,7 @@ class FakeAutomaton final : public worker::Automaton {
       if (Allows(token)) mask[token / 32] |= std::uint32_t{1} << token % 32;
     }
   }
-  [[nodiscard]] bool MayEnd() const override { return position_ >= kMostTokens || state_ % 11 == 0; }
+  [[nodiscard]] bool MayEnd() const override { return position_ >= kMaxTokens || state_ % 11 == 0; }
   [[nodiscard]] std::unique_ptr<worker::Automaton> Fork() const override {
     return std::make_unique<FakeAutomaton>(*this);
   }
@@ -41,7 +41,7 @@ class FakeAutomaton final : public worker::Automaton {
  private:
   // Token 0 is the stop token.
   [[nodiscard]] bool Allows(TokenId token) const {
-    if (token == 0 || token >= vocab_size_ || position_ >= kMostTokens) return false;
+    if (token == 0 || token >= vocab_size_ || position_ >= kMaxTokens) return false;
     if (state_ % 3 == 0) return token == 1 + state_ % (vocab_size_ - 1);
     return Mix64(state_ + token) % 5 == 0 || token == 1 + state_ % (vocab_size_ - 1);
   }

@@ -21,22 +21,22 @@ namespace roost::testing_support {
 
 class MemoDriver {
  public:
-  static constexpr std::size_t kMostBytes = 24 * 1024;  // some twenty pieces
+  static constexpr std::size_t kMaxBytes = 24 * 1024;  // some twenty pieces
 
   explicit MemoDriver(std::vector<std::shared_ptr<const Tokenizer>> tokenizers)
-      : tokenizers_(std::move(tokenizers)), memo_(kMostBytes, 1) {}
+      : tokenizers_(std::move(tokenizers)), memo_(kMaxBytes, 1) {}
 
   // Reads texts until the bytes are used up.
   void Run(std::span<const std::uint8_t> program) {
     program_ = program;
     const std::uint8_t home = Next();
-    for (int texts = 0; !program_.empty() && texts < kMostTexts; ++texts) ReadOne(NextText(), home);
+    for (int texts = 0; !program_.empty() && texts < kMaxTexts; ++texts) ReadOne(NextText(), home);
   }
   [[nodiscard]] router::PromptMemo::Counts counts() const { return memo_.counts(); }
 
  private:
-  static constexpr int kMostTexts = 64;
-  static constexpr std::size_t kMostTextBytes = 8 * 1024;
+  static constexpr int kMaxTexts = 64;
+  static constexpr std::size_t kMaxTextBytes = 8 * 1024;
 
   std::uint8_t Next() {
     if (program_.empty()) return 0;
@@ -72,7 +72,7 @@ class MemoDriver {
       }
     }
     const std::size_t fragments = Next() % 16;
-    for (std::size_t i = 0; i < fragments && text.bytes.size() < kMostTextBytes; ++i) {
+    for (std::size_t i = 0; i < fragments && text.bytes.size() < kMaxTextBytes; ++i) {
       const bool is_written = Next() % 4 != 0;
       const std::string fragment = Fragment();
       is_written ? text.Write(fragment) : text.Give(fragment);
@@ -109,7 +109,7 @@ class MemoDriver {
     if (!read.ok()) return;
     ROOST_CHECK(read->tokens == *expected, "of {} bytes", text.bytes.size());
     ROOST_CHECK(read->block_hashes == HashBlocks(scope.root, *expected, scope.block_tokens));
-    ROOST_CHECK(memo_.counts().held_bytes <= kMostBytes);
+    ROOST_CHECK(memo_.counts().held_bytes <= kMaxBytes);
   }
 
   const std::vector<std::shared_ptr<const Tokenizer>> tokenizers_;

@@ -21,11 +21,11 @@ FORBIDDEN = {
     "worker/cache": {"worker/sched", "worker/engine", "worker/link", "worker/model"},
     "worker/sched": {"worker/engine", "worker/link", "worker/model"},
     # Side by side on the engine's face: its own engine, the links, the adapters of other engines.
-    "worker/engine_api": {*WORKER_PARTS, "worker/engine", "worker/link", "worker/foreign"},
-    "worker/engine": {"worker/link", "worker/foreign"},
-    "worker/link": {*WORKER_PARTS, "worker/engine", "worker/foreign"},
-    "worker/foreign": {*WORKER_PARTS, "worker/engine", "worker/link", "worker/transfer"},
-    "worker/transfer": {*(WORKER_PARTS - {"worker/model"}), "worker/engine", "worker/link", "worker/foreign"},
+    "worker/engine_api": {*WORKER_PARTS, "worker/engine", "worker/link", "worker/adapters"},
+    "worker/engine": {"worker/link", "worker/adapters"},
+    "worker/link": {*WORKER_PARTS, "worker/engine", "worker/adapters"},
+    "worker/adapters": {*WORKER_PARTS, "worker/engine", "worker/link", "worker/transfer"},
+    "worker/transfer": {*(WORKER_PARTS - {"worker/model"}), "worker/engine", "worker/link", "worker/adapters"},
     "worker/model": {"worker/cache", "worker/sched", "worker/engine", "worker/link"},
     "router/index": {"router/route", "router/fleet", "router/api", "common/http"},
     "router/route": {"router/index", "router/policies", "router/fleet", "router/api", "common/http"},
@@ -41,7 +41,7 @@ ROOMS = {
     "deploy/roostctl": [{"remote"}, {"."}],
     "kernels": [{"."}, {"cpu", "cuda", "reference"}],
     "router/api": [{"."}, {"tool_parsers"}, {"requests"}, {"answers"}, {"operator"}, {"routes"}],
-    "worker/foreign": [{"events"}, {"."}, {"sglang", "vllm"}],
+    "worker/adapters": [{"events"}, {"."}, {"sglang", "vllm"}],
     "worker/model": [{"loading"}, {"."}],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

@@ -211,7 +211,7 @@ class PagesTest(unittest.TestCase):
     def test_vllm_gets_the_same_settings_of_events_everywhere(self):
         """README, the page of vLLM and the manifests: a reader who follows two of them must not wonder which is right."""
         found = {}
-        for name in ("README.md", "worker/foreign/README.md", "deploy/compose.vllm.yaml", "deploy/components/vllm/worker.yaml",
+        for name in ("README.md", "worker/adapters/README.md", "deploy/compose.vllm.yaml", "deploy/components/vllm/worker.yaml",
                      "deploy/helm/roost/templates/_vllm.tpl"):
             for settings in re.findall(r'\{[^{}]*"publisher"[^{}]*\}', (ROOT / name).read_text()):
                 found[name] = json.loads(settings)

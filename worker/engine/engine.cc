@@ -19,9 +19,9 @@ constexpr std::uint32_t kReturnPriority = 60;
 constexpr double kReturnMargin = 1.25;
 constexpr std::chrono::minutes kLongestReturn{10};
 
-static_assert((kMostScoredRequests + kMaxFurtherLogits) *
+static_assert((kMaxScoredRequests + kMaxFurtherLogits) *
                       (sizeof(kernels::ScoredToken) + wire::kMaxTopLogprobs * sizeof(kernels::TopToken)) +
-                  kMostScoredRequests * sizeof(kernels::SampledToken) <=
+                  kMaxScoredRequests * sizeof(kernels::SampledToken) <=
               kernels::kMaxReadbackBytes);
 
 CacheOptions CacheOptionsOf(const EngineOptions& options, const Model& model) {
@@ -97,7 +97,7 @@ Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& reque
   const bool wants_logprobs = request.output_logprobs.has_value() || request.prompt_logprobs.has_value();
   if (wants_logprobs && !TellsLogprobs(options)) {
     return InvalidArgument("logprobs", "are not reported by a worker that may run more than {} requests at a time",
-                           kMostScoredRequests);
+                           kMaxScoredRequests);
   }
   for (const std::optional<std::uint32_t> top_count : {request.output_logprobs, request.prompt_logprobs}) {
     if (top_count.value_or(0) <= wire::kMaxTopLogprobs) continue;

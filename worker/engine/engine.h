@@ -95,9 +95,9 @@ struct EngineOptions {
 
 // The limit on running requests of an engine that reports log probabilities: they come back with the drawn tokens, in a
 // copy of limited size. An engine that may run more requests refuses to report them.
-inline constexpr std::uint32_t kMostScoredRequests = 4096;
+inline constexpr std::uint32_t kMaxScoredRequests = 4096;
 [[nodiscard]] inline bool TellsLogprobs(const EngineOptions& options) {
-  return std::min(options.max_running_requests, options.max_batch_tokens) <= kMostScoredRequests;
+  return std::min(options.max_running_requests, options.max_batch_tokens) <= kMaxScoredRequests;
 }
 
 // Not thread-safe: all calls come from the engine thread. `model` and `clock` outlive it.

@@ -1,5 +1,5 @@
 // The link thread's interface to an engine: the engine of this process (engine_thread.h) or another program behind it
-// (worker/foreign).
+// (worker/adapters).
 //
 // Threads: the owner calls Start and Stop; only the link thread calls TryPost, HasRoomForRequest and TryTake. The waker
 // that the host was made with is rung after each output.

@@ -13,7 +13,7 @@ namespace {
 // Up to this many output tokens are accepted at once, on the engine's thread.
 constexpr std::size_t kQuickOutput = 64;
 constexpr std::size_t kLargestShare = 4;               // one grammar takes at most 1/4 of the cache
-constexpr std::size_t kMostRemembered = 64;            // bad constraints, of 256 KiB at most …
+constexpr std::size_t kMaxRemembered = 64;             // bad constraints, of 256 KiB at most …
 constexpr Duration kCostly = std::chrono::seconds(1);  // … that took this long to compile
 
 std::string KeyOf(const wire::Constraint& constraint) {
@@ -199,7 +199,7 @@ void GrammarPool::Compile(const Task& task, std::unique_lock<std::mutex>& lock) 
     cache_.Put(task.key, *compiled);
   } else if (compiled.error().code == ErrorCode::kInvalidArgument && clock_.Now() - begin >= kCostly) {
     costly_.emplace_back(task.key, compiled.error());
-    if (costly_.size() > kMostRemembered) costly_.pop_front();
+    if (costly_.size() > kMaxRemembered) costly_.pop_front();
   }
   Finish(task.job.id, std::move(automaton));
   for (Task& waiting : compiling_.at(task.key)) {

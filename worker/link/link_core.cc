@@ -61,7 +61,7 @@ void LinkCore::BeginLife(Link& link) {
   link.epoch = next_epoch_++;
   link.next_sequence = 1;
   link.generate_digest = 0;
-  link.prompt_teller = PromptTeller();
+  link.peer_prompt_sender = PeerPromptSender();
   link.has_news = false;
   link.adapters_due = false;
   link.snapshot_due = setup_.hello.sends_cache_events;
@@ -71,7 +71,7 @@ void LinkCore::BeginLife(Link& link) {
 // The router that sent the requests in flight has lost them.
 void LinkCore::EndLife(Link& link) {
   if (!link.in_flight.empty()) effects_.Command(CancelLinkCommand{link.id});
-  for (const auto& [id, request] : link.in_flight) prompt_board_.Remove(request.prompt.prompt.id);
+  for (const auto& [id, request] : link.in_flight) peer_prompt_board_.Remove(request.prompt.prompt.id);
   link.in_flight.clear();
 }
 
@@ -111,7 +111,7 @@ void LinkCore::OnOutput(EngineOutput output) {
 void LinkCore::NoteEvent(Link& link, const wire::TokenEvent& event) {
   if (event.tokens.empty() && !event.finish) return;
   const auto found = link.in_flight.find(event.request_id);
-  if (found != link.in_flight.end()) prompt_board_.Remove(found->second.prompt.prompt.id);
+  if (found != link.in_flight.end()) peer_prompt_board_.Remove(found->second.prompt.prompt.id);
   RequestSpans::Traced* const traced = found == link.in_flight.end() ? nullptr : found->second.traced.get();
   if (traced != nullptr) RequestSpans::Note(*traced, event, clock_.Now());
   if (!event.finish) return;
@@ -127,7 +127,7 @@ void LinkCore::NoteEvent(Link& link, const wire::TokenEvent& event) {
 }
 
 void LinkCore::NoteQueue(const StepReport& report) {
-  if (links_.size() < 2) return prompt_board_.Clear();
+  if (links_.size() < 2) return peer_prompt_board_.Clear();
   std::vector<OwnedPrompt> queue;
   queue.reserve(report.prompts.size());
   for (const LinkPrompt& prompt : report.prompts) {
@@ -138,7 +138,7 @@ void LinkCore::NoteQueue(const StepReport& report) {
     owned.prompt.uncached_tokens = prompt.uncached_tokens;
     owned.prompt.submitted = prompt.submitted;
   }
-  prompt_board_.Assign(std::move(queue), report.submit_count);
+  peer_prompt_board_.Assign(std::move(queue), report.submit_count);
 }
 
 void LinkCore::Take(StepReport report) {
@@ -264,7 +264,7 @@ void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const 
   step.load.router_count = static_cast<std::uint32_t>(std::clamp<std::size_t>(up_count(), 1, wire::kMaxRouters));
   link.last_step = clock_.Now();
   link.has_news = false;
-  prompt_board_.TellTo(link.id.value(), link.prompt_teller, link.last_step, step.load);
+  peer_prompt_board_.TellTo(link.id.value(), link.peer_prompt_sender, link.last_step, step.load);
   if (effects_.Send(link.peer, std::move(step)) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
 }
 

@@ -34,7 +34,7 @@
 // Lost reports mean lost tokens, so the links begin new lives. When only the digest differs, no token is lost: links
 // stay up, keep their requests, and get a snapshot as soon as the mirror is current.
 //
-// Each router is told which prompts the others have queued here (prompt_board.h): with every step, and within
+// Each router is told which prompts the others have queued here (peer_prompt_board.h): with every step, and within
 // LinkTimes::news_interval after another router has sent a request. So each router sees the whole queue.
 //
 // Threads: one (the link thread). An EngineSnapshot takes O(blocks), and so does a Tick for each link that is sent a
@@ -60,8 +60,8 @@
 #include "worker/engine_api/exchange.h"
 #include "worker/engine_api/stall_watch.h"
 #include "worker/link/link_status.h"
-#include "worker/link/prompt_board.h"
-#include "worker/link/prompt_teller.h"
+#include "worker/link/peer_prompt_board.h"
+#include "worker/link/peer_prompt_sender.h"
 #include "worker/link/request_spans.h"
 #include "worker/link/snapshot_mirror.h"
 
@@ -88,7 +88,7 @@ struct LinkTimes {
   Duration hello_interval = std::chrono::seconds(1);
   Duration unsent_hello_interval = std::chrono::milliseconds(50);  // while there is no connection
   Duration heartbeat_interval = std::chrono::milliseconds(250);
-  Duration news_interval = PromptBoard::kNewsInterval;  // before a message with other routers' prompts only
+  Duration news_interval = PeerPromptBoard::kNewsInterval;  // before a message with other routers' prompts only
   Duration router_timeout = std::chrono::seconds(3);
   Duration refusal_memory = std::chrono::seconds(10);    // several hellos and attempts to connect
   Duration refusal_reminder = std::chrono::seconds(60);  // between two log lines about one cause, or about silence
@@ -200,7 +200,7 @@ class LinkCore {
     Instant last_heard;  // or last dialled, if that is later
     Instant last_step;
     std::unordered_map<RequestId, InFlight> in_flight;
-    PromptTeller prompt_teller;
+    PeerPromptSender peer_prompt_sender;
     bool has_news = false;      // another router's prompt has arrived, and this router has not been told
     bool adapters_due = false;  // they have changed since the life began, and this router has not been told
     // About the last life that was up:
@@ -289,7 +289,7 @@ class LinkCore {
   bool is_leaving_ = false;           // BeginDrain was called
   std::string engine_absence_;
   std::vector<std::string> adapters_;  // that the engine serves now
-  PromptBoard prompt_board_;           // empty while there is one link
+  PeerPromptBoard peer_prompt_board_;  // empty while there is one link
   LinkCounts counts_;
   bool status_changed_ = true;
 

@@ -110,7 +110,7 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   }
   ++submit_count_;
   if (in_flight.prompt.prompt.id != 0) {
-    prompt_board_.Arrive(in_flight.prompt);
+    peer_prompt_board_.Arrive(in_flight.prompt);
     for (Link& other : links_) other.has_news = other.has_news || other.id != link.id;
   }
   link.in_flight.emplace(id, std::move(in_flight));

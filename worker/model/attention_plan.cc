@@ -22,7 +22,7 @@ using kernels::AttentionProfile;
 constexpr std::uint64_t kPartialCostPositions = 2;
 // Candidates for the number of pieces of average cost per place of the device. More pieces leave the device less idle
 // at the end, and cost more. Values a little below a whole number keep the rest from needing a round of its own.
-constexpr double kPiecesPerPlace[] = {0.9, 1, 1.8, 2, 2.7, 3, 4, kMostPiecesPerPlace};
+constexpr double kPiecesPerPlace[] = {0.9, 1, 1.8, 2, 2.7, 3, 4, kMaxPiecesPerPlace};
 // Times that differ by less than this share are equal: the estimates behind them are no more precise.
 constexpr double kEqualTimes = 0.03;
 constexpr std::uint32_t kNoGroup = std::numeric_limits<std::uint32_t>::max();

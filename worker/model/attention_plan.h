@@ -88,7 +88,7 @@ struct AttentionPlanScratch {
 // are not shared, so that planning is fast for every tree.
 inline constexpr std::uint32_t kMaxBranchings = 8;
 // The largest number of pieces of average cost into which the work is cut, per multiprocessor of the device.
-inline constexpr std::uint32_t kMostPiecesPerPlace = 6;
+inline constexpr std::uint32_t kMaxPiecesPerPlace = 6;
 
 struct AttentionPlanOptions {
   std::uint32_t block_tokens = 16;

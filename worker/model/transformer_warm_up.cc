@@ -9,7 +9,7 @@ namespace roost::worker {
 namespace {
 
 // Leaves some places for the steps of real traffic.
-constexpr std::size_t kMostRecordings = StepRecorder::kMaxShapes * 3 / 4;
+constexpr std::size_t kMaxRecordings = StepRecorder::kMaxShapes * 3 / 4;
 
 }  // namespace
 
@@ -75,7 +75,7 @@ std::size_t Transformer::RecordSteps(const StepBounds& bounds) {
   std::vector<BlockId> blocks;
   std::size_t count = 0;
   for (const WarmUpDecode& decode : WarmUpDecodes(limits)) {
-    if (count == kMostRecordings) break;
+    if (count == kMaxRecordings) break;
     const Batch batch = BatchOf(decode, kv_.block_tokens, blocks);
     Plan(batch);
     Upload(batch, {});

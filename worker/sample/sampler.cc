@@ -82,7 +82,7 @@ void BanTokens(std::vector<TokenId> tokens, std::uint32_t vocab_size, std::vecto
 wire::TokenLogprobs LogprobsOf(const kernels::ScoredToken& scored, std::span<const kernels::TopToken> top) {
   // NaN becomes the least value too.
   const auto bounded = [](float logprob) {
-    return logprob > wire::kLeastLogprob ? std::min(logprob, 0.0F) : wire::kLeastLogprob;
+    return logprob > wire::kMinLogprob ? std::min(logprob, 0.0F) : wire::kMinLogprob;
   };
   wire::TokenLogprobs position{.logprob = bounded(scored.logprob), .rank = scored.rank, .top = {}};
   position.top.reserve(top.size());

@@ -34,9 +34,9 @@ std::vector<double> ArrivalTimes(ArrivalKind kind, std::size_t count, double per
 
 namespace {
 
-constexpr std::uint32_t kMostBlocks = 10;
+constexpr std::uint32_t kMaxBlocks = 10;
 constexpr std::uint64_t kWarmUpSeed = 0x3a3;
-constexpr std::size_t kMostSessions = 1'000'000;
+constexpr std::size_t kMaxSessions = 1'000'000;
 constexpr std::uint32_t kDocuments = 14;
 
 // Base URLs of OpenAI's clients end with /v1.
@@ -115,7 +115,7 @@ Result<std::vector<BenchSession>> WorkloadOf(const BenchOptions& options) {
         MakeSessions({.workload = shape.workload, .session_count = 1, .turn_count = shape.turn_count}, given)[0]
             .turns.size();
     const double count = std::ceil(options.seconds * options.rate / static_cast<double>(turns));
-    shape.session_count = static_cast<std::uint32_t>(std::clamp(count, 1.0, static_cast<double>(kMostSessions)));
+    shape.session_count = static_cast<std::uint32_t>(std::clamp(count, 1.0, static_cast<double>(kMaxSessions)));
   }
   std::vector<BenchSession> sessions = MakeSessions(shape, given);
   shape.session_count = options.warm_up_count;
@@ -220,7 +220,7 @@ std::size_t SessionsOfBlock(const BenchOptions& options) {
 std::size_t BlockCount(const BenchOptions& options, const std::vector<BenchSession>& all) {
   const std::size_t sessions = all.size() - WarmUpCount(all);
   if (options.block_count > 0) return std::clamp<std::size_t>(options.block_count, 1, sessions);
-  return std::clamp<std::size_t>(sessions / SessionsOfBlock(options), 1, kMostBlocks);
+  return std::clamp<std::size_t>(sessions / SessionsOfBlock(options), 1, kMaxBlocks);
 }
 
 std::vector<std::vector<BenchSession>> CutIntoBlocks(std::vector<BenchSession> sessions, std::size_t count) {

@@ -345,7 +345,7 @@ std::string PlotRuns(std::span<const BenchRun> runs) {
 
 namespace {
 
-constexpr int kMostTerms = 300;
+constexpr int kMaxTerms = 300;
 constexpr double kPrecise = 1e-14;
 
 double NotZero(double value) {
@@ -358,7 +358,7 @@ double BetaFraction(double a, double b, double x) {
   double c = 1;
   double d = 1 / NotZero(1 - (a + b) * x / (a + 1));
   double h = d;
-  for (int m = 1; m <= kMostTerms; ++m) {
+  for (int m = 1; m <= kMaxTerms; ++m) {
     const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
     d = 1 / NotZero(1 + even * d);
     c = NotZero(1 + even / c);

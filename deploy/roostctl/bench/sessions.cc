@@ -122,7 +122,7 @@ constexpr Lengths kShortAnswers{24, 24};
 constexpr workload::SystemPromptOptions kSystem;
 constexpr Lengths kQuestions{kSystem.least_question_tokens, kSystem.most_question_tokens};
 constexpr Lengths kLongAnswers{kSystem.least_answer_tokens, kSystem.most_answer_tokens};
-constexpr Lengths kReasoning{workload::kLeastReasoningTokens, workload::kMostReasoningTokens};
+constexpr Lengths kReasoning{workload::kMinReasoningTokens, workload::kMaxReasoningTokens};
 constexpr std::uint32_t kSystems = workload::kZipfSystemPrompts;
 constexpr std::uint32_t kSystemTokens = kSystem.system_token_count;
 constexpr Kind kKinds[] = {

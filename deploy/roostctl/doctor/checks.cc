@@ -12,7 +12,7 @@ constexpr std::int64_t kDay = 24 * 3600;
 constexpr std::int64_t kDaysForWarning = 21;
 // The header has whole seconds, and the answer takes a moment.
 constexpr std::int64_t kClockTolerance = 2;
-constexpr double kMostOpenFilesShare = 0.8;
+constexpr double kMaxOpenFilesShare = 0.8;
 constexpr double kFewFiles = 4096;
 
 // The host of http://host:port/path.
@@ -34,8 +34,8 @@ void CheckFiles(const std::string& subject, const MetricsText& metrics, Findings
     return;
   }
   Finding finding{Severity::kOk, "limits", subject, fmt::format("{:.0f} of {:.0f} files are open", *open, *most)};
-  if (*open > kMostOpenFilesShare * *most || *most < kFewFiles) {
-    finding.severity = *open > kMostOpenFilesShare * *most ? Severity::kFailure : Severity::kWarning;
+  if (*open > kMaxOpenFilesShare * *most || *most < kFewFiles) {
+    finding.severity = *open > kMaxOpenFilesShare * *most ? Severity::kFailure : Severity::kWarning;
     finding.advice = "each client and each stream takes one: raise LimitNOFILE of the unit, or ulimit -n";
   }
   findings.push_back(std::move(finding));

@@ -20,7 +20,7 @@ namespace roost::roostctl {
 namespace {
 
 constexpr double kSilentSeconds = 2;
-constexpr double kMostPinnedShare = 0.4;
+constexpr double kMaxPinnedShare = 0.4;
 
 std::string Text(simdjson::dom::element object, const char* key) {
   std::string_view value;
@@ -103,7 +103,7 @@ void CheckWorker(const WorkerFacts& worker, std::string_view router_release, Fin
                  "look at the network, and at the load of both machines"));
   }
   if (worker.blocks > 0 &&
-      static_cast<double>(worker.pinned_blocks) > kMostPinnedShare * static_cast<double>(worker.blocks)) {
+      static_cast<double>(worker.pinned_blocks) > kMaxPinnedShare * static_cast<double>(worker.blocks)) {
     findings.push_back(OfWorker(worker, Severity::kWarning,
                                 fmt::format("{} of {} blocks are pinned", worker.pinned_blocks, worker.blocks),
                                 "unpin what is no longer needed; pins leave less for everything else"));

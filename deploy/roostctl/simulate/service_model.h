@@ -51,16 +51,16 @@ struct ServiceModel {
   // A step without prompts.
   [[nodiscard]] double DecodeStepSeconds(double running_requests, double context_tokens) const {
     const double base = decode_base_seconds + (batching == Batching::kMixed ? step_base_seconds : 0);
-    return std::max(kLeastStepSeconds, base + decode_seconds_per_request * running_requests +
-                                           context_tokens * (decode_seconds_per_context_token +
-                                                             decode_context_square_seconds * context_tokens));
+    return std::max(kMinStepSeconds, base + decode_seconds_per_request * running_requests +
+                                         context_tokens * (decode_seconds_per_context_token +
+                                                           decode_context_square_seconds * context_tokens));
   }
   // By how much one more context token lengthens it.
   [[nodiscard]] double SecondsPerContextToken(double context_tokens) const {
     return decode_seconds_per_context_token + 2 * decode_context_square_seconds * context_tokens;
   }
 
-  static constexpr double kLeastStepSeconds = 1e-7;
+  static constexpr double kMinStepSeconds = 1e-7;
 };
 
 }  // namespace roost::simulate

@@ -15,7 +15,7 @@ using worker::SequenceId;
 
 namespace {
 
-constexpr std::uint64_t kMostReserveTokens = std::uint64_t{4} << 20U;
+constexpr std::uint64_t kMaxReserveTokens = std::uint64_t{4} << 20U;
 constexpr Duration kLeaveNotice = std::chrono::seconds(1);
 
 std::uint64_t LongestRequest(const workload::Trace& trace) {
@@ -67,7 +67,7 @@ bool IsCopy(const wire::Generate& generate) { return generate.max_output_tokens 
 
 std::uint64_t ReserveTokens(const workload::Trace& trace, const WorkerOptions& options, std::uint32_t worker_count) {
   const std::uint64_t longest = LongestRequest(trace) + trace.block_tokens;
-  return worker_count * std::min(kMostReserveTokens, longest * options.max_running_requests);
+  return worker_count * std::min(kMaxReserveTokens, longest * options.max_running_requests);
 }
 
 SimWorker::SimWorker(const Identity& identity, std::uint32_t router_count, const TraceText& text,
@@ -120,7 +120,7 @@ void SimWorker::OnMessage(std::uint32_t router, wire::RouterMessage message) {
     worker::OwnedPrompt prompt;
     if (generate != nullptr && links_.size() > 1) {
       prompt = worker::PromptOf(*generate, router, next_prompt_id_++, timeline_.Now());
-      prompt_board_.Arrive(prompt);
+      peer_prompt_board_.Arrive(prompt);
       PlanNews(router);
     }
     inbox_.push_back({router, std::move(message), std::move(prompt)});
@@ -350,7 +350,7 @@ void SimWorker::Forget(SequenceId id, wire::FinishReason reason) {
 }
 
 wire::TokenEvent& SimWorker::EventFor(const Request& request) {
-  prompt_board_.Remove(request.prompt.prompt.id);
+  peer_prompt_board_.Remove(request.prompt.prompt.id);
   wire::TokenEvent& event = links_[request.router].tokens.emplace_back();
   event.request_id = request.id;
   return event;
@@ -401,7 +401,7 @@ void SimWorker::Report(const wire::Load& load) {
   load_.step_decode_tokens = 0;
   load_.step_seconds = 0;
   TellDrawnTokens();
-  if (links_.size() > 1) prompt_board_.Assign(Queue(), last_taken_prompt_id_);
+  if (links_.size() > 1) peer_prompt_board_.Assign(Queue(), last_taken_prompt_id_);
   const std::vector<wire::CacheEvent> events = kept_.cache().TakeEvents();
   for (std::uint32_t router = 0; router < links_.size(); ++router) {
     Link& link = links_[router];
@@ -428,7 +428,7 @@ void SimWorker::PlanNews(std::uint32_t router) {
   for (std::uint32_t other = 0; other < links_.size(); ++other) {
     Link& link = links_[other];
     if (other == router || !link.up || std::exchange(link.has_news, true)) continue;
-    timeline_.At(std::max(timeline_.Now(), link.last_step + worker::PromptBoard::kNewsInterval),
+    timeline_.At(std::max(timeline_.Now(), link.last_step + worker::PeerPromptBoard::kNewsInterval),
                  [this, other] { TellNews(other); });
   }
 }
@@ -456,7 +456,7 @@ void SimWorker::SendTo(std::uint32_t router, wire::Step step) {
   step.sequence = ++link.sequence;
   link.last_step = timeline_.Now();
   link.has_news = false;
-  prompt_board_.TellTo(router, link.prompt_teller, link.last_step, step.load);
+  peer_prompt_board_.TellTo(router, link.peer_prompt_sender, link.last_step, step.load);
   send_(router, std::move(step));
 }
 

@@ -33,8 +33,8 @@
 #include "deploy/roostctl/simulate/service_model.h"
 #include "deploy/roostctl/simulate/timeline.h"
 #include "deploy/roostctl/simulate/trace_text.h"
-#include "worker/link/prompt_board.h"
-#include "worker/link/prompt_teller.h"
+#include "worker/link/peer_prompt_board.h"
+#include "worker/link/peer_prompt_sender.h"
 #include "worker/sched/scheduler.h"
 
 namespace roost::simulate {
@@ -106,7 +106,7 @@ class SimWorker {
     bool has_news = false;  // prompts have arrived from other routers
     Instant last_step{};
     std::vector<wire::TokenEvent> tokens;  // for the next Step
-    worker::PromptTeller prompt_teller;
+    worker::PeerPromptSender peer_prompt_sender;
   };
   enum class Phase { kPrefill, kDecode, kDrawn };
   struct Request {
@@ -182,7 +182,7 @@ class SimWorker {
 
   std::vector<Link> links_;
   std::uint64_t copied_token_count_ = 0;
-  worker::PromptBoard prompt_board_;  // empty when there is only one router
+  worker::PeerPromptBoard peer_prompt_board_;  // empty when there is only one router
   std::uint64_t next_prompt_id_ = 1;
   std::uint64_t last_taken_prompt_id_ = 0;  // the last one that the engine took in
   std::vector<Incoming> inbox_;

@@ -210,8 +210,8 @@ std::vector<std::string> PrefixLines(const std::vector<TopPrefix>& prefixes, std
 std::vector<std::string> DrawFrame(std::string_view title, const TopSample& before, const TopSample& now,
                                    const Screen& screen) {
   const bool is_cut = screen.columns != kUncut;
-  const std::size_t columns = is_cut ? std::max(screen.columns, kLeastColumns) : SIZE_MAX;
-  std::size_t name_columns = kLeastColumns - kFixedColumns;
+  const std::size_t columns = is_cut ? std::max(screen.columns, kMinColumns) : SIZE_MAX;
+  std::size_t name_columns = kMinColumns - kFixedColumns;
   for (const TopWorker& worker : now.workers) name_columns = std::max(name_columns, ColumnsOf(worker.name) + 1);
   if (is_cut) name_columns = columns - kFixedColumns;
   Change all{.seconds = now.seconds - before.seconds, .totals = {}};

@@ -75,8 +75,8 @@ inline constexpr std::uint32_t kZipfSystemPrompts = 10;
 // A number below `count`, above 0, of which k comes in proportion to 1/(k + 1).
 [[nodiscard]] std::uint64_t Zipf(Rng& rng, std::uint32_t count);
 // The lengths of answers by models that think before they answer.
-inline constexpr std::uint32_t kLeastReasoningTokens = 2000;
-inline constexpr std::uint32_t kMostReasoningTokens = 16'000;
+inline constexpr std::uint32_t kMinReasoningTokens = 2000;
+inline constexpr std::uint32_t kMaxReasoningTokens = 16'000;
 
 // Prompts without a common front.
 struct NoReuseOptions {

@@ -78,8 +78,8 @@ Result<Trace> Generate(const TraceSource& source) {
     return SystemPrompts(options);
   }
   if (source.generator == "reasoning") {
-    options.least_answer_tokens = kLeastReasoningTokens;
-    options.most_answer_tokens = kMostReasoningTokens;
+    options.least_answer_tokens = kMinReasoningTokens;
+    options.most_answer_tokens = kMaxReasoningTokens;
     return SystemPrompts(options);
   }
   return InvalidArgument("generate", "there is no generator '{}'; the generators are {}", source.generator,

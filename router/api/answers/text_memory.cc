@@ -20,7 +20,7 @@ constexpr std::uint64_t kJsonFactor = 16;
 constexpr std::uint64_t kNodeBytes = 96;
 // Per byte of text: the worst case, a single endless word, takes 48; the rest is for the text and its source.
 constexpr std::uint64_t kEncodeFactor = 56;
-// The memory that every request needs in addition to its prompt: entries in the request book, the answer's state.
+// The memory that every request needs in addition to its prompt: entries in the request table, the answer's state.
 constexpr std::uint64_t kRequestBytes = 8 * 1024;
 // One token with its log probability, as a value (twice for a prompt's) and as JSON. The longest JSON is that of a
 // prompt whose answer has both OpenAI's and vLLM's form.

@@ -62,9 +62,9 @@ constexpr std::int64_t kMinute = 60;
 constexpr std::int64_t kHour = 60 * kMinute;
 constexpr std::int64_t kDay = 24 * kHour;
 // A line stays a line: of long lists the front.
-constexpr std::size_t kMostNames = 4;
-constexpr std::size_t kMostModels = 3;
-constexpr std::size_t kMostEvents = 10;
+constexpr std::size_t kMaxNames = 4;
+constexpr std::size_t kMaxModels = 3;
+constexpr std::size_t kMaxEvents = 10;
 
 std::int64_t Rounded(double seconds) { return static_cast<std::int64_t>(std::llround(seconds)); }
 
@@ -85,7 +85,7 @@ std::string TimeOfDay(std::int64_t unix_seconds, std::int64_t now) {
 }
 
 std::string Joined(const std::vector<std::string>& names) {
-  const std::size_t shown = std::min(names.size(), kMostNames);
+  const std::size_t shown = std::min(names.size(), kMaxNames);
   std::string text =
       fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
@@ -176,7 +176,7 @@ std::string Together(const std::vector<ModelVerdict>& models) {
   std::size_t left_out = 0;
   for (const ModelVerdict& model : models) {
     if (has_trouble && model.level == VerdictLevel::kOk) continue;
-    if (parts.size() == kMostModels) {
+    if (parts.size() == kMaxModels) {
       ++left_out;
       continue;
     }
@@ -213,7 +213,7 @@ void WriteLost(std::span<const LostWorker> lost, std::int64_t now, JsonWriter& j
 
 void WriteEvents(std::span<const FleetEvent> events, std::int64_t now, JsonWriter& json) {
   json.Key("events").BeginArray();
-  for (const FleetEvent& event : events.first(std::min(events.size(), kMostEvents))) {
+  for (const FleetEvent& event : events.first(std::min(events.size(), kMaxEvents))) {
     json.BeginObject().Key("seconds_ago").Number(event.seconds_ago);
     json.Key("unix_seconds").Number(now - Rounded(event.seconds_ago)).Key("model").String(event.model);
     json.Key("worker").String(event.worker_id).Key("what").String(event.what).EndObject();

@@ -217,7 +217,7 @@ TEST(CodecTest, RefusesLogprobsThatMakeNoSense) {
   };
   expect_refused([](TokenEvent& event) { event.logprobs[1].logprob = 0.25F; }, "logprob");
   expect_refused([](TokenEvent& event) { event.logprobs[0].logprob = std::nanf(""); }, "logprob");
-  expect_refused([](TokenEvent& event) { event.prompt_logprobs[0].logprob = 2 * kLeastLogprob; }, "logprob");
+  expect_refused([](TokenEvent& event) { event.prompt_logprobs[0].logprob = 2 * kMinLogprob; }, "logprob");
   expect_refused([](TokenEvent& event) { event.prompt_logprobs[1].rank = 0; }, "rank");
   expect_refused([](TokenEvent& event) { event.logprobs[0].top[0].logprob = -std::numeric_limits<float>::infinity(); },
                  "topLogprobs");

@@ -100,13 +100,13 @@ TEST(HandshakesTest, ASourceWithTooManyLosesItsOldestAndOthersLoseNone) {
   Handshakes handshakes;
   const Instant now{};
   EXPECT_FALSE(handshakes.Enter(1000, "worker", now).has_value());
-  for (std::uint64_t i = 0; i < Handshakes::kMostOfASource; ++i) {
+  for (std::uint64_t i = 0; i < Handshakes::kMaxOfASource; ++i) {
     EXPECT_FALSE(handshakes.Enter(i, "stranger", now).has_value());
   }
   for (std::uint64_t i = 0; i < 10 * Handshakes::kMost; ++i) {
-    EXPECT_EQ(handshakes.Enter(Handshakes::kMostOfASource + i, "stranger", now), i);
+    EXPECT_EQ(handshakes.Enter(Handshakes::kMaxOfASource + i, "stranger", now), i);
   }
-  EXPECT_EQ(handshakes.size(), Handshakes::kMostOfASource + 1);
+  EXPECT_EQ(handshakes.size(), Handshakes::kMaxOfASource + 1);
   EXPECT_EQ(handshakes.TakeOldest(), 1000U) << "the worker's";
 }
 

@@ -22,7 +22,7 @@ TEST(CapacityTest, FindsTheSpeedFromBothSides) {
 
 TEST(CapacityTest, EndsWhereNothingIsGoodOrEverything) {
   EXPECT_EQ(HighestGoodSpeed(Until(0), kPrecision).value(), 0);
-  EXPECT_EQ(HighestGoodSpeed(Until(1e9), kPrecision).value(), kMostSpeed);
+  EXPECT_EQ(HighestGoodSpeed(Until(1e9), kPrecision).value(), kMaxSpeed);
 }
 
 TEST(CapacityTest, AnErrorEndsTheSearch) {

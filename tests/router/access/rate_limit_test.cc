@@ -64,18 +64,18 @@ TEST_F(RateLimitTest, ALimitOfNothingNeverAllowsAnything) {
 
 TEST_F(RateLimitTest, OverAnyTimeTheUseIsBoundedWhateverTheClientDoes) {
   constexpr std::uint64_t kLimit = 600;
-  constexpr std::uint64_t kMostOfOne = 50;
+  constexpr std::uint64_t kMaxOfOne = 50;
   Rng random(7);
   const Instant begin = clock_.Now();
   std::uint64_t used = 0;
   for (int i = 0; i < 20'000; ++i) {
     clock_.Advance(std::chrono::milliseconds(random.Below(40)));
     if (limit_.Look(kLimit, clock_.Now()).remaining == 0) continue;
-    const std::uint64_t amount = 1 + random.Below(kMostOfOne);
+    const std::uint64_t amount = 1 + random.Below(kMaxOfOne);
     limit_.Take(amount, kLimit, clock_.Now());
     used += amount;
     const double minutes = ToSeconds(clock_.Now() - begin) / 60;
-    ASSERT_LE(static_cast<double>(used), kLimit * (1 + minutes) + kMostOfOne);
+    ASSERT_LE(static_cast<double>(used), kLimit * (1 + minutes) + kMaxOfOne);
   }
   EXPECT_GT(static_cast<double>(used), 0.9 * kLimit * ToSeconds(clock_.Now() - begin) / 60);
 }

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "router/fleet/arrivals.h"
 #include "router/fleet/fleet_journal.h"
+#include "router/fleet/model_arrivals.h"
 #include "tests/router/fleet/fleet_answers.h"
 #include "tests/router/fleet/fleet_sim.h"
 
@@ -113,9 +113,9 @@ TEST(FleetJournalTest, KeepsABoundedNumberOfEventsAndLosses) {
     journal.OnLost("w" + std::to_string(i), "demo", LostReason::kSilent, {}, now);
   }
   const FleetStanding standing = journal.StandingAt(now);
-  EXPECT_THAT(standing.lost, SizeIs(FleetJournal::kMostLost));
+  EXPECT_THAT(standing.lost, SizeIs(FleetJournal::kMaxLost));
   EXPECT_EQ(standing.lost.front().worker_id, "w999");
-  EXPECT_THAT(standing.events, SizeIs(FleetJournal::kMostEvents));
+  EXPECT_THAT(standing.events, SizeIs(FleetJournal::kMaxEvents));
   EXPECT_EQ(standing.events.front().what, "lost (silent): it had no requests");
 }
 
@@ -190,7 +190,7 @@ TEST_F(FleetArrivalsTest, OneThatHasRunForLongHoldsNobody) {
 
 TEST_F(FleetArrivalsTest, TheNumberOfHeldRequestsIsBounded) {
   sim.Tick();
-  for (std::size_t i = 0; i < Arrivals::kMostHeld; ++i) ASSERT_TRUE(Hold());
+  for (std::size_t i = 0; i < Arrivals::kMaxHeld; ++i) ASSERT_TRUE(Hold());
   EXPECT_FALSE(Hold());
 }
 

@@ -28,7 +28,7 @@ class PrefixCopiesTest : public ::testing::Test {
  protected:
   PrefixCopiesTest() {
     worker_ = Join("a");
-    roster_.SetBundle("digest", TextBundle());
+    worker_registry_.SetBundle("digest", TextBundle());
     model_ = std::make_shared<ServedModel>();
     model_->name = "demo";
     model_->block_tokens = kBlockTokens;
@@ -51,7 +51,7 @@ class PrefixCopiesTest : public ::testing::Test {
     hello.block_count = 4096;
     return hello;
   }
-  Worker* Join(const std::string& id) { return std::move(roster_.Add(id, HelloOf(id), now_)).value(); }
+  Worker* Join(const std::string& id) { return std::move(worker_registry_.Add(id, HelloOf(id), now_)).value(); }
 
   void Start(std::uint32_t held_blocks = 0, std::uint32_t blocks = kBlocks) {
     copies_.Start(spec_, {.worker = worker_->slot, .held_block_count = held_blocks, .block_count = blocks}, now_);
@@ -108,18 +108,19 @@ class PrefixCopiesTest : public ::testing::Test {
   }
   void ExpectNothingLeft() {
     EXPECT_EQ(copies_.size(), 0U);
-    EXPECT_EQ(roster_.pending().size(), 0U);
+    EXPECT_EQ(worker_registry_.pending().size(), 0U);
     EXPECT_EQ(worker_->ledger->request_count(), 0U);
     EXPECT_EQ(worker_->ledger->uncovered_tokens(), 0U);
     EXPECT_FALSE(worker_->receives_copy);
   }
 
   Instant now_{std::chrono::hours(1)};
-  Roster roster_{Roster::Options{.worker = {}, .unix_seconds = [] { return std::int64_t{0}; }, .seed = 1}};
+  WorkerRegistry worker_registry_{
+      WorkerRegistry::Options{.worker = {}, .unix_seconds = [] { return std::int64_t{0}; }, .seed = 1}};
   EffectQueue effects_;
   CopyCounter metrics_;
-  HoldBook holds_{500, roster_, effects_, metrics_};
-  PrefixCopies copies_{1000, roster_, effects_, metrics_, holds_};
+  HoldBook holds_{500, worker_registry_, effects_, metrics_};
+  PrefixCopies copies_{1000, worker_registry_, effects_, metrics_, holds_};
   Worker* worker_ = nullptr;
   std::shared_ptr<ServedModel> model_;
   GenerateSpec spec_;
@@ -128,7 +129,7 @@ class PrefixCopiesTest : public ::testing::Test {
 TEST_F(PrefixCopiesTest, WorkerThatKeepsNoPrefixesGetsNone) {
   wire::Hello hello = HelloOf("b");
   hello.keeps_prefixes = false;
-  worker_ = std::move(roster_.Add("b", hello, now_)).value();
+  worker_ = std::move(worker_registry_.Add("b", hello, now_)).value();
   Start();
   EXPECT_EQ(copies_.size(), 0U);
   EXPECT_FALSE(worker_->receives_copy);
@@ -155,7 +156,7 @@ TEST_F(PrefixCopiesTest, SendsThePrefixPieceByPiece) {
     EXPECT_EQ(worker_->generate_digest, digest);
     // Siblings follow as far as the piece reaches.
     std::vector<WorkerMatch> matches;
-    roster_.pending().Deepen(spec_.generate.block_hashes, now_, matches);
+    worker_registry_.pending().Deepen(spec_.generate.block_hashes, now_, matches);
     ASSERT_EQ(matches.size(), 1U);
     EXPECT_EQ(matches[0].block_count, blocks);
     EXPECT_TRUE(Say(piece.request_id, wire::FinishReason::kLength, done * kBlockTokens));
@@ -268,11 +269,11 @@ TEST_F(PrefixCopiesTest, EndsWithItsWorker) {
   Start();
   const RequestId id = SentPiece().request_id;
   const std::shared_ptr<InFlightLedger> ledger = worker_->ledger;
-  roster_.Remove("a", now_);
+  worker_registry_.Remove("a", now_);
   copies_.OnWorkerLost("a");
   EXPECT_EQ(copies_.size(), 0U);
   EXPECT_EQ(ledger->request_count(), 0U);
-  EXPECT_EQ(roster_.pending().size(), 0U);
+  EXPECT_EQ(worker_registry_.pending().size(), 0U);
   EXPECT_FALSE(Say(id, wire::FinishReason::kLength));
 }
 

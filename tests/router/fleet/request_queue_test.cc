@@ -1,4 +1,4 @@
-#include "router/fleet/waiting_room.h"
+#include "router/fleet/admission_queues.h"
 
 #include <gtest/gtest.h>
 

@@ -31,12 +31,12 @@ std::uint32_t DepthOf(std::span<const WorkerMatch> matches, WorkerSlot worker) {
 
 // Two threads call `read_ok` until `write` has ended and each has read a number of times; no call may return false.
 void ReadBeside(const std::function<bool(MatchBuffer&)>& read_ok, const std::function<void()>& write) {
-  constexpr int kLeastReads = 200;
+  constexpr int kMinReads = 200;
   std::atomic<bool> done = false;
   std::atomic<int> wrong = 0;
   const auto read = [&] {
     MatchBuffer buffer;
-    for (int reads = 0; reads < kLeastReads || !done.load(); ++reads) {
+    for (int reads = 0; reads < kMinReads || !done.load(); ++reads) {
       if (!read_ok(buffer)) ++wrong;
     }
   };

@@ -46,15 +46,15 @@ TEST(CacheAwarePolicyTest, DecidesAsTheSituationAsks) {
        {Idle(0), Queued(Idle(1), 20'000)},
        {Holds(1, 99)},
        0,
-       DecisionReason::kLeastLoad},
+       DecisionReason::kMinLoad},
       {"holder wins while its queue is shorter than the prefill that it saves",
        {Idle(0), Queued(Idle(1), 400)},
        {Holds(1, 99)},
        1,
        DecisionReason::kDeepestMatch},
-      {"slow worker loses", {Idle(0), slow}, {}, 0, DecisionReason::kLeastLoad},
-      {"slow holder of little loses", {Idle(0), slow}, {Holds(1, 20)}, 0, DecisionReason::kLeastLoad},
-      {"busy worker loses among empty ones", {Idle(0), Queued(Idle(1), 5000)}, {}, 0, DecisionReason::kLeastLoad},
+      {"slow worker loses", {Idle(0), slow}, {}, 0, DecisionReason::kMinLoad},
+      {"slow holder of little loses", {Idle(0), slow}, {Holds(1, 20)}, 0, DecisionReason::kMinLoad},
+      {"busy worker loses among empty ones", {Idle(0), Queued(Idle(1), 5000)}, {}, 0, DecisionReason::kMinLoad},
       {"the only worker is taken, however loaded",
        {Queued(Idle(1), 20'000)},
        {Holds(1, 99)},
@@ -261,7 +261,7 @@ TEST(FindCandidatesTest, AreTheDeepestHoldersAndAFewOfTheLeastLoaded) {
   }
   const RouteQuery query{.prompt_token_count = kPromptTokens, .matches = matches};
   const std::vector<Candidate> candidates = FindCandidates(query, fleet);
-  EXPECT_EQ(candidates.size(), kKeptHolders + kLeastLoadedCount);
+  EXPECT_EQ(candidates.size(), kKeptHolders + kMinLoadedCount);
   EXPECT_TRUE(std::is_sorted(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return a.cost_seconds() < b.cost_seconds();
   }));
@@ -306,7 +306,7 @@ TEST(CacheAwarePolicyTest, TakesTheLeastCostOfAll) {
   const auto policy = Make("cache-aware");
   for (int round = 0; round < 3000; ++round) {
     const Situation situation = RandomSituation(rng);
-    if (situation.fleet.size() > kLeastLoadedCount) continue;
+    if (situation.fleet.size() > kMinLoadedCount) continue;
     const std::optional<Decision> decision = policy->Choose(situation.query(), situation.fleet);
     if (!decision.has_value()) continue;
     double least = 1e300;

@@ -31,7 +31,7 @@ TEST(PromptQueueTest, WhoOvertakesHoldsUpAndMoreWhoIsLate) {
   queue.Add(1, 6000, kStart);  // 0.6 s at this pace
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart, kAgeing, kPace).overtaken, 1 + 0.6 / PromptQueue::kPatienceSeconds);
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 3s, kAgeing, kPace).overtaken, 1 + 3.6 / PromptQueue::kPatienceSeconds);
-  EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 30s, kAgeing, kPace).overtaken, 1 + PromptQueue::kMostImpatience);
+  EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 30s, kAgeing, kPace).overtaken, 1 + PromptQueue::kMaxImpatience);
   // A prompt that goes last overtakes no other.
   EXPECT_DOUBLE_EQ(queue.PlaceOf(7000, kStart, kAgeing, kPace).overtaken, 0);
 }
@@ -64,7 +64,7 @@ TEST(PromptQueueTest, OtherRoutersPromptsCountAlike) {
   PromptQueue::Place place = queue.PlaceOf(1000, kStart, kAgeing, kPace);
   EXPECT_DOUBLE_EQ(place.all_tokens, 11500);
   EXPECT_DOUBLE_EQ(place.before_tokens, 500);
-  EXPECT_DOUBLE_EQ(place.overtaken, 1 + 0.2 / PromptQueue::kPatienceSeconds + 1 + PromptQueue::kMostImpatience);
+  EXPECT_DOUBLE_EQ(place.overtaken, 1 + 0.2 / PromptQueue::kPatienceSeconds + 1 + PromptQueue::kMaxImpatience);
   EXPECT_EQ(queue.size(), 1U);
   // The worker first computes the others' prompts that go first, so this router's prompt loses 300 tokens.
   queue.OnComputed(800, kStart, kAgeing);

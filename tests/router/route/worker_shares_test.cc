@@ -52,7 +52,7 @@ TEST_F(WorkerSharesTest, CountsTheLastDecisionsOfTheModel) {
 }
 
 TEST_F(WorkerSharesTest, SaysNothingBeforeThereWereEnough) {
-  for (std::uint32_t i = 1; i < WorkerShares::kLeastDecisions; ++i) Decide(CandidateOn(1, 64), CandidateOn(2, 0));
+  for (std::uint32_t i = 1; i < WorkerShares::kMinDecisions; ++i) Decide(CandidateOn(1, 64), CandidateOn(2, 0));
   EXPECT_EQ(Of("w2").why, "");
   Decide(CandidateOn(1, 64), CandidateOn(2, 0));
   EXPECT_EQ(Of("w2").why, "it holds nothing that is asked for");

@@ -118,11 +118,11 @@ TEST_F(EngineLogprobsTest, AVocabularySmallerThanWhatIsAskedForIsToldWhole) {
 }
 
 TEST_F(EngineLogprobsTest, AnEngineThatRunsTooManyRequestsTellsNone) {
-  for (const std::uint32_t max_running : {kMostScoredRequests, kMostScoredRequests + 1}) {
+  for (const std::uint32_t max_running : {kMaxScoredRequests, kMaxScoredRequests + 1}) {
     Make({}, {.max_batch_tokens = 8192, .max_running_requests = max_running});
     auto request = GreedyRequest(1, Text(10, 1), 2);
     request.output_logprobs = 0;
-    EXPECT_EQ(harness_->Submit(request).ok(), max_running == kMostScoredRequests);
+    EXPECT_EQ(harness_->Submit(request).ok(), max_running == kMaxScoredRequests);
     harness_->Run();
   }
 }
@@ -230,7 +230,7 @@ TEST_F(EngineLogprobsTest, BrokenLogitsStayWithinTheWiresBounds) {
   const auto outcome = harness_->Serve(request);
   EXPECT_EQ(outcome.finish, wire::FinishReason::kLength);
   ASSERT_EQ(outcome.prompt_logprobs.size(), 3U);
-  EXPECT_EQ(outcome.prompt_logprobs[1].logprob, wire::kLeastLogprob);
+  EXPECT_EQ(outcome.prompt_logprobs[1].logprob, wire::kMinLogprob);
 }
 
 }  // namespace

@@ -197,7 +197,7 @@ TEST_F(LinkWithoutPrefixesTest, NoRouterIsToldWhatAnothersPromptWillLeave) {
   wire::Generate generate = GenerateNumber(1);
   generate.block_hashes = {{1, 1}};
   core_.OnMessage(kPeer, std::move(generate));
-  Pass(PromptBoard::kNewsInterval);
+  Pass(PeerPromptBoard::kNewsInterval);
   std::size_t told = 0;
   for (const auto& [peer, message] : effects_.sent) {
     const auto* step = std::get_if<wire::Step>(&message);

@@ -272,12 +272,12 @@ class ChangingThreadsTest : public testing::TestWithParam<DType> {
 };
 
 TEST_P(ChangingThreadsTest, NoBitChangesWhileTheNumberInUseDoes) {
-  constexpr std::size_t kLeastChanges = 1'000;
+  constexpr std::size_t kMinChanges = 1'000;
   const PooledModel pooled = Make(GetParam(), kThreads);
   const ThreadChanger changer(*pooled.pool);
   do {
     ExpectSame(MixedRun(*pooled.model).Run(), wanted_);
-  } while (changer.changes() < kLeastChanges && !HasFailure());
+  } while (changer.changes() < kMinChanges && !HasFailure());
 }
 
 TEST_P(ChangingThreadsTest, NoBitChangesWhileOthersTakeTheProcessors) {

@@ -16,7 +16,7 @@ class WaitingCostTest : public SchedulerTest, public testing::WithParamInterface
   // More than a step looks at, and many times more. Without its limits a step would cost 200 times as much.
   static constexpr TokenId kSome = 100;
   static constexpr TokenId kMany = 20'000;
-  static constexpr double kMostTimes = 8;
+  static constexpr double kMaxTimes = 8;
 
   static double ProcessorSeconds() {
     timespec time{};
@@ -74,7 +74,7 @@ TEST_P(WaitingCostTest, BehindAFullBatch) {
     return seconds;
   };
   const double with_some = seconds_with(kSome);
-  EXPECT_LE(seconds_with(kMany), kMostTimes * with_some);
+  EXPECT_LE(seconds_with(kMany), kMaxTimes * with_some);
 }
 
 TEST_P(WaitingCostTest, ForAPrefixThatIsBeingComputed) {
@@ -90,7 +90,7 @@ TEST_P(WaitingCostTest, ForAPrefixThatIsBeingComputed) {
     return seconds;
   };
   const double with_some = seconds_with(kSome);
-  EXPECT_LE(seconds_with(kMany), kMostTimes * with_some);
+  EXPECT_LE(seconds_with(kMany), kMaxTimes * with_some);
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, WaitingCostTest,

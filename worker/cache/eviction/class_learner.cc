@@ -221,7 +221,7 @@ std::uint32_t ClassLearner::LearnFrom(const BlockUse& use) {
   }
   const std::uint32_t reuse_class = ClassOf(use, std::max(visits_, use.hit_count));
   if (sampled) {
-    const std::uint32_t visits = std::min(BlockHistory::kMostVisits, (before ? before->visits : 0U) + 1);
+    const std::uint32_t visits = std::min(BlockHistory::kMaxVisits, (before ? before->visits : 0U) + 1);
     history_.Store(use.key, {.time = time,
                              .reuse_class = static_cast<std::uint8_t>(reuse_class),
                              .visits = static_cast<std::uint8_t>(visits)});

@@ -43,12 +43,12 @@ class BlockHistory {
  public:
   static constexpr std::uint64_t kSampleRate = 4;
   static constexpr std::uint32_t kTimeBits = 24;  // times wrap: ages are correct below 2^24 requests
-  static constexpr std::uint32_t kMostVisits = 255;
+  static constexpr std::uint32_t kMaxVisits = 255;
 
   struct Entry {
     std::uint32_t time = 0;  // in requests, modulo 2^kTimeBits
     std::uint8_t reuse_class = 0;
-    std::uint8_t visits = 0;  // requests that used it, counted up to kMostVisits
+    std::uint8_t visits = 0;  // requests that used it, counted up to kMaxVisits
   };
 
   explicit BlockHistory(std::uint32_t block_count);

@@ -293,9 +293,9 @@ Result<Weight> RandomWeights::GetPart(std::string_view name, std::span<const std
   const std::size_t width = part.columns.size();
   auto values = std::make_shared<std::vector<std::uint16_t>>(part.rows.size() * width);
   const std::uint64_t rows = part.rows.size();
-  constexpr std::size_t kLeastPerThread = std::size_t{1} << 18U;
+  constexpr std::size_t kMinPerThread = std::size_t{1} << 18U;
   constexpr std::size_t kMaxThreads = 16;
-  const std::uint64_t threads = kernels::PartsFor(rows * width, kLeastPerThread, kMaxThreads);
+  const std::uint64_t threads = kernels::PartsFor(rows * width, kMinPerThread, kMaxThreads);
   kernels::RunInParts(threads, [&](std::uint64_t thread) {
     for (std::uint64_t row = rows * thread / threads; row < rows * (thread + 1) / threads; ++row) {
       numbers.Fill((part.rows.begin + row) * row_size + part.columns.begin,

@@ -1,0 +1,193 @@
+"""Workers beside doubles of vLLM (vllm_double.py): the suite that real vLLM passes too, and failures that only a double
+has at will."""
+
+import http.client
+import json
+import random
+import signal
+import subprocess
+import sys
+import unittest
+
+import adapter_suite
+from adapter_suite import BLOCK_TOKENS, DEMO_MODEL, Fleet, wait_until
+from vllm_double_test import HERE, free_port
+
+from cluster import BIN, Cluster  # noqa: E402  adapter_suite knows where it is
+
+
+class DoubleEngine:
+    """A double that can be killed and started again at the same addresses."""
+
+    model = DEMO_MODEL
+
+    def __init__(self, *flags):
+        self.port, events_port, replay_port = free_port(), free_port(), free_port()
+        self.events = f"tcp://127.0.0.1:{events_port}"
+        self.replay = f"tcp://127.0.0.1:{replay_port}"
+        self.flags = flags
+        self.process = None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [sys.executable, HERE / "vllm_double.py", "--port", str(self.port), "--events", self.events, "--replay",
+             self.replay, *self.flags], stdout=subprocess.PIPE, text=True)
+        if self.process.stdout.readline() != "ready\n":
+            raise RuntimeError("the double did not start")
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def hang(self):
+        self.signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.signal(signal.SIGCONT)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def request(self, method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None)
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
+    def running(self):
+        page = self.request("GET", "/metrics")
+        return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if "num_requests_running{" in line)
+
+    def looks(self):
+        """The number of reads of its metrics."""
+        return int(self.request("GET", "/looks"))
+
+    def tokens(self, prompt, count, model="demo-model"):
+        body = {"model": model, "prompt": prompt, "max_tokens": count, "temperature": 0, "return_token_ids": True,
+                "stream": True}
+        return list(adapter_suite.tokens_of(line.encode() for line in
+                                            self.request("POST", "/v1/completions", body).splitlines()))
+
+
+class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
+    equal_prompts = 30
+    mixed_requests = 500
+    predicted_requests = 200
+    long_tokens = 200
+
+    def setUp(self):
+        self.engines = []
+        for _ in range(2):
+            self.engines.append(DoubleEngine("--blocks", "120", "--prefill-us", "5", "--token-ms", "2"))
+            self.addCleanup(self.engines[-1].kill)
+
+    def restart(self, engine):
+        engine.start()
+
+    def adapter_engine(self):
+        """An engine with the adapters poet and clerk."""
+        engine = DoubleEngine("--adapter", "poet", "--adapter", "clerk")
+        self.addCleanup(engine.kill)
+        return engine
+
+    def test_adapters_come_and_go_while_the_engine_serves(self):
+        engine = self.engines[0]
+        prompt = list(range(50))
+        with self.fleet(engine) as fleet:
+            # 503 while the router has just begun, so that a worker may yet bring it.
+            wait_until(lambda: fleet.router.completion(prompt, model="poet").status == 404, "that it is not found")
+            engine.request("POST", "/v1/load_lora_adapter", {"lora_name": "poet"})
+            wait_until(lambda: fleet.worker("beside-0")["adapters"] == ["poet"], "that the adapter is known")
+            self.assertEqual(fleet.tokens(prompt, model="poet"), engine.tokens(prompt, 8, model="poet"))
+            engine.request("POST", "/v1/unload_lora_adapter", {"lora_name": "poet"})
+            # The engine's own refusal, until the worker has looked; then the router's.
+            wait_until(lambda: fleet.router.completion(prompt, model="poet").status == 404, "that it is gone")
+            wait_until(lambda: fleet.worker("beside-0")["adapters"] == [], "that the worker knows it")
+            self.assertEqual(fleet.complete(prompt).status, 200)
+
+    def fleet(self, *engines, router_flags=(), worker_flags=()):
+        return super().fleet(*engines, router_flags=router_flags,
+                             worker_flags=("--engine-timeout-seconds", "2", *worker_flags))
+
+    def test_a_lost_event_is_replayed(self):
+        draw = random.Random(20)
+        prompts = list(adapter_suite.prompts_with_shared_prefixes(draw, 30))
+        engine = self.engines[0]
+        with self.fleet(engine) as fleet:
+            for i, prompt in enumerate(prompts):
+                if i == 10:
+                    engine.signal(signal.SIGUSR1)
+                fleet.complete(prompt)
+            self.assert_index_is_exact(fleet, [engine], prompts)
+
+    def test_a_lost_event_without_a_replay_makes_predictions_until_the_cache_is_emptied(self):
+        draw = random.Random(21)
+        prompts = list(adapter_suite.prompts_with_shared_prefixes(draw, 12))
+        engine = self.engines[0]
+        fleet = Fleet(self, [engine], worker_flags=("--engine-replay", ""))
+        with fleet.cluster:
+            wait_until(lambda: [(w["ready"], w["mode"]) for w in fleet.router.workers()] == [(True, "predicted")],
+                       "a worker that knows nothing")
+            fleet.complete(prompts[0])
+            wait_until(lambda: fleet.worker("beside-0")["mode"] == "exact", "that the first event is there")
+            for i, prompt in enumerate(prompts):
+                if i == 5:
+                    engine.signal(signal.SIGUSR1)
+                fleet.complete(prompt)
+            wait_until(lambda: fleet.worker("beside-0")["mode"] == "predicted", "that the cache is predicted")
+            engine.request("POST", "/reset_prefix_cache")
+            fleet.complete(prompts[0])
+            wait_until(lambda: fleet.worker("beside-0")["mode"] == "exact", "that the cache is known again")
+            self.assert_index_is_exact(fleet, [engine], prompts)
+
+    def test_without_events_the_router_goes_by_its_own_history(self):
+        prompt = [random.Random(22).randrange(1900) for _ in range(3 * BLOCK_TOKENS + 5)]
+        engine = self.engines[0]
+        cluster = Cluster()
+        with cluster:
+            router = cluster.start_router()
+            cluster.start_worker("beside-0", "--engine", "vllm", "--engine-url", f"http://127.0.0.1:{engine.port}")
+            wait_until(lambda: [w["ready"] for w in router.workers()] == [True], "a ready worker")
+            self.assertEqual(router.workers()[0]["mode"], "predicted")
+            router.completion(prompt, max_tokens=2, temperature=0)
+            looks = engine.looks()
+            wait_until(lambda: engine.looks() >= looks + 3, "that the worker has told the engine's load since")
+            router.completion(prompt, max_tokens=2, temperature=0)
+            self.assertEqual(router.decisions(1)[0]["predicted"]["cached_tokens"], 3 * BLOCK_TOKENS)
+
+    def test_our_own_workers_and_foreign_ones_serve_one_model(self):
+        draw = random.Random(23)
+        with self.fleet(self.engines[0]) as fleet:
+            fleet.cluster.start_worker("own", "--kv-blocks", "200")
+            wait_until(lambda: sum(w["ready"] for w in fleet.router.workers()) == 2, "both workers")
+            with adapter_suite.concurrent.futures.ThreadPoolExecutor(8) as clients:
+                list(clients.map(fleet.complete, adapter_suite.prompts_with_shared_prefixes(draw, 60)))
+            self.assertEqual({d["worker"] for d in fleet.router.decisions(60)}, {"beside-0", "own"})
+
+    def test_an_engine_that_is_not_there_is_waited_for(self):
+        with subprocess.Popen([BIN / "roost-worker", "--model", DEMO_MODEL, "--engine", "vllm", "--engine-url",
+                               "http://127.0.0.1:9"], stderr=subprocess.PIPE, text=True) as worker:
+            line = next(line for line in worker.stderr if "waiting for the engine" in line)
+            worker.terminate()
+            self.assertIn("127.0.0.1:9", line)
+        self.assertEqual(worker.returncode, 128 + signal.SIGTERM)
+
+    def test_a_wrong_engine_stops_the_start_with_one_line(self):
+        for flags, code, words in [
+            (["--engine-url", "ftp://x"], 78, "engine-url"),
+            (["--engine-url", f"http://127.0.0.1:{self.engines[0].port}", "--engine-events", "nowhere"], 64,
+             "engine-events"),
+        ]:
+            with self.subTest(flags):
+                done = subprocess.run([BIN / "roost-worker", "--model", DEMO_MODEL, "--engine", "vllm", "--log-format",
+                                       "json", *flags], capture_output=True, text=True, timeout=60, check=False)
+                self.assertIn(words, done.stderr)
+                self.assertEqual(done.returncode, code, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

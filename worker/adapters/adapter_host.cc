@@ -1,0 +1,378 @@
+#include "worker/adapters/adapter_host.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/random_seed.h"
+#include "common/base/thread_name.h"
+#include "common/wire/codec.h"
+#include "worker/adapters/block_source.h"
+#include "worker/adapters/events/cache_salt.h"
+#include "worker/adapters/events/event_feed.h"
+#include "worker/adapters/facts_round.h"
+#include "worker/engine_api/cache_view_counts.h"
+
+namespace roost::worker::adapters {
+namespace {
+
+using std::chrono::milliseconds;
+
+// While an OutputLost, a report or a snapshot waits for space in the queue.
+constexpr milliseconds kRoomWait{5};
+// A command or an event ends the wait at once; this limit is only a safety net.
+constexpr milliseconds kLongestWait{1000};
+// The most bytes of blocks' events in a report: a message holds them and half its bytes of tokens.
+constexpr std::size_t kMaxEventBytes = wire::WireLimits::kMaxPlainFrameBytes / 4;
+constexpr Duration kFactsPageTime = std::chrono::seconds(10);
+constexpr Duration kWaitingLogInterval = std::chrono::seconds(30);
+
+milliseconds WaitOf(Duration duration) {
+  return std::clamp(std::chrono::ceil<milliseconds>(duration), milliseconds(0), kLongestWait);
+}
+
+bool FitsAReport(const std::vector<wire::CacheEvent>& events) {
+  constexpr std::size_t kEventBytes = 64;
+  std::size_t bytes = 0;
+  for (const wire::CacheEvent& event : events) {
+    bytes += kEventBytes + (event.stored.hashes.size() + event.removed.size()) * sizeof(BlockHash);
+  }
+  return bytes <= kMaxEventBytes;
+}
+
+// Runs one round of pages to its end.
+Result<EngineFacts> RunRound(FactsRound& round, HttpCalls& calls) {
+  round.Begin();
+  for (;;) {
+    for (const HttpEvent& event : calls.Poll(kLongestWait, {})) (void)round.OnHttp(event);
+    if (std::optional<Result<EngineFacts>> outcome = round.TakeOutcome()) return *std::move(outcome);
+  }
+}
+
+}  // namespace
+
+Result<EngineFacts> AskForFacts(const EngineProtocol& protocol, HttpCalls& calls, const Clock& clock, AskTimes times) {
+  CallIds ids;
+  FactsRound round(protocol, ids, calls, kFactsPageTime);
+  const Instant deadline = clock.Now() + times.patience;
+  Instant next_log = clock.Now();
+  for (;;) {
+    Result<EngineFacts> facts = RunRound(round, calls);
+    if (facts.ok() || facts.error().code != ErrorCode::kUnavailable) return facts;
+    const Instant now = clock.Now();
+    if (now >= deadline) return facts;
+    if (now >= next_log)
+      LogInfo("waiting for the engine", {{"url", calls.base_url()}, {"reason", facts.error().message}});
+    if (now >= next_log) next_log = now + kWaitingLogInterval;
+    (void)calls.Poll(WaitOf(std::min(times.pause, deadline - now)), {});
+  }
+}
+
+void AdapterHost::Describe(const EngineProtocol& protocol, const EngineFacts& facts, const AdapterOptions& options,
+                           wire::Hello& hello) {
+  hello.block_tokens = facts.block_tokens;
+  hello.block_count = facts.block_count;
+  hello.max_context_tokens = facts.max_context_tokens;
+  hello.max_running_requests = MaxRunning(facts, options);
+  hello.features = {wire::Feature::kAnswers};
+  hello.adapters.assign(facts.adapters.begin(), facts.adapters.end());
+  protocol.Claim(facts, hello);
+}
+
+// An engine may still know requests of an earlier worker, or of another one beside it.
+AdapterOptions AdapterHost::WithOwnIds(AdapterOptions options) {
+  options.id_prefix = fmt::format("{}-{:x}", options.id_prefix, RandomSeed());
+  return options;
+}
+
+AdapterHost::AdapterHost(Setup setup, const Clock& clock, const wire::Waker& waker)
+    : clock_(clock),
+      calls_(std::move(setup.calls)),
+      blocks_(std::move(setup.blocks)),
+      outbox_(waker),
+      stall_watch_(clock),
+      engine_(setup.protocol, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_) {}
+
+AdapterHost::~AdapterHost() { Stop(); }
+
+void AdapterHost::Start() {
+  ROOST_CHECK(!thread_.joinable());
+  thread_ = std::thread([this] { Run(); });
+}
+
+void AdapterHost::Stop() {
+  stopping_.store(true);
+  inbox_.Close();
+  calls_->Wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool AdapterHost::TryPost(EngineCommand&& command) {
+  if (!inbox_.TryPush(std::move(command))) return false;
+  calls_->Wake();
+  return true;
+}
+
+// ---- the engine's thread ----
+
+void AdapterHost::Run() {
+  NameThisThread("engine");
+  while (!stopping_.load()) {
+    DrainInbox();
+    engine_.Tick();
+    if (engine_.TakeRestart() && blocks_ != nullptr) blocks_->OnEngineRestart(clock_.Now());
+    PollBlocks();  // after a restart, so that the report's digest is that of its events
+    PublishRound();
+    Wait();
+  }
+}
+
+// Other threads wake it by Wake, connections and the block source by their descriptors.
+void AdapterHost::Wait() {
+  const std::vector<int> fds = blocks_ == nullptr ? std::vector<int>() : blocks_->fds();
+  stall_watch_.OnWait();
+  const std::vector<HttpEvent> events = calls_->Poll(WaitOf(TimeToNextRound()), fds);
+  stall_watch_.OnTurn();
+  for (const HttpEvent& event : events) engine_.OnHttp(event);
+}
+
+Duration AdapterHost::TimeToNextRound() const {
+  if (blocks_wait_ || inbox_.size() > 0) return Duration(0);
+  Duration time = engine_.TimeToNextTick();
+  if (outbox_.has_lost() || snapshot_wanted_ || engine_.HasReport()) time = std::min<Duration>(time, kRoomWait);
+  if (blocks_ == nullptr) return time;
+  if (const std::optional<Instant> due = blocks_->deadline()) time = std::min(time, *due - clock_.Now());
+  return time;
+}
+
+// The limit keeps a sender that never pauses from delaying the tokens.
+void AdapterHost::DrainInbox() {
+  for (std::size_t taken = 0; taken < kInboxCapacity; ++taken) {
+    std::optional<EngineCommand> next = inbox_.TryPop();
+    if (!next) return;
+    std::visit([this](auto& command) { Apply(std::move(command)); }, *next);
+  }
+}
+
+void AdapterHost::Apply(SubmitCommand command) {
+  const RequestId request = command.request.request_id;
+  Result<void> taken = engine_.Submit(command.link, std::move(command.request), command.received);
+  if (!taken.ok()) outbox_.Refuse(command.link, request, std::move(taken).error());
+}
+
+void AdapterHost::PollBlocks() {
+  if (blocks_ == nullptr) return;
+  blocks_wait_ = blocks_->Poll(clock_.Now());
+  std::vector<wire::CacheEvent> fresh = blocks_->TakeEvents();
+  events_.insert(events_.end(), std::make_move_iterator(fresh.begin()), std::make_move_iterator(fresh.end()));
+  // Without them the next digest is another than the link's copy has, so the link asks for a snapshot.
+  if (!FitsAReport(events_)) events_.clear();
+}
+
+// ---- what the link thread gets ----
+
+// No event is taken between a report and the snapshot after it, so the snapshot holds what the reports have told.
+void AdapterHost::PublishRound() {
+  outbox_.TellOfLoss();
+  PublishStanding();
+  const bool wants_snapshot = snapshot_wanted_ && outbox_.CanPublish();
+  const bool is_due = engine_.HasReport() || outbox_.has_refusals() || outbox_.has_answers() || !events_.empty();
+  if (is_due || wants_snapshot) outbox_.PublishReport(MakeReport());
+  while (engine_.HasReport() && outbox_.CanPublish())
+    outbox_.PublishReport(MakeReport());  // of further steps, one each
+  if (wants_snapshot) PublishSnapshot();
+}
+
+StepReport AdapterHost::MakeReport() {
+  StepReport report = engine_.TakeReport();
+  report.events = std::exchange(events_, {});
+  if (blocks_ != nullptr) {
+    report.load.cached_block_count = static_cast<std::uint32_t>(blocks_->block_count());
+    report.load.digest = blocks_->digest();
+  }
+  const std::uint32_t pool = engine_.watch().facts().block_count;
+  report.idle_blocks = std::min(report.load.cached_block_count, report.load.free_block_count);
+  report.free_blocks = report.load.free_block_count - report.idle_blocks;
+  report.referenced_blocks = pool - report.load.free_block_count;
+  // Any block of an engine without events may hold something: a router that goes by its own history would forget it.
+  if (blocks_ == nullptr) report.load.cached_block_count = pool;
+  return report;
+}
+
+void AdapterHost::PublishStanding() {
+  const EngineWatch& watch = engine_.watch();
+  const std::set<std::string>& adapters = watch.facts().adapters;
+  EngineStanding standing{.absence = watch.is_away() ? watch.why() : std::string(),
+                          .knows_cache = blocks_ == nullptr || blocks_->exact(),
+                          .adapters = {adapters.begin(), adapters.end()}};
+  if (standing == told_standing_ || !outbox_.CanPublish()) return;
+  told_standing_ = standing;
+  outbox_.Publish(std::move(standing));
+}
+
+void AdapterHost::PublishSnapshot() {
+  if (!outbox_.CanPublish()) return;
+  outbox_.Publish(EngineSnapshot{blocks_ == nullptr ? std::vector<wire::StoredRun>() : blocks_->Snapshot()});
+  snapshot_wanted_ = false;
+}
+
+namespace {
+
+// The feed of an engine's events (event_feed.h) as the block source of its host.
+
+// In the order of EventTrouble.
+[[nodiscard]] inline CacheViewCounts ViewCountsOf(const EventFeed::Counts& counts) {
+  return {.trouble = {counts.order.gaps, counts.order.replay_failures, counts.order.restarts, counts.bad_messages,
+                      counts.overflows},
+          .left_out = counts.left_out};
+}
+
+class FeedSource final : public BlockSource {
+ public:
+  using OnCounts = std::function<void(const CacheViewCounts&)>;
+
+  // `on_counts` is called with the feed's counts after each Poll, unless it is null.
+  FeedSource(std::unique_ptr<EventFeed> feed, OnCounts on_counts)
+      : feed_(std::move(feed)), on_counts_(std::move(on_counts)) {}
+
+  [[nodiscard]] std::vector<int> fds() override { return feed_->fds(); }
+  [[nodiscard]] std::optional<Instant> deadline() const override { return feed_->deadline(); }
+  [[nodiscard]] bool Poll(Instant now) override {
+    const bool has_more = feed_->Poll(now);
+    if (on_counts_) on_counts_(ViewCountsOf(feed_->counts()));
+    return has_more;
+  }
+  [[nodiscard]] std::vector<wire::CacheEvent> TakeEvents() override { return feed_->TakeEvents(); }
+  // While a replay is under way, its outcome is waited for: routers would begin anew twice within milliseconds.
+  [[nodiscard]] bool exact() const override { return feed_->exact() || feed_->is_replaying(); }
+  [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const override { return feed_->Snapshot(); }
+  [[nodiscard]] BlockHash digest() const override { return feed_->digest(); }
+  [[nodiscard]] std::size_t block_count() const override { return feed_->block_count(); }
+  void OnEngineRestart(Instant now) override { feed_->OnEngineRestart(now); }
+
+ private:
+  const std::unique_ptr<EventFeed> feed_;
+  const OnCounts on_counts_;
+};
+
+using std::chrono::milliseconds;
+
+// The root of requests without tenant and salt, for an adapter or ("") for the model alone.
+using AdapterRoot = std::function<BlockHash(const std::string& adapter)>;
+
+// Descriptors of ZeroMQ tell of changes only, so it looks again after this long anyway.
+constexpr milliseconds kLook{20};
+
+Result<void> CheckFacts(const EngineProtocol& protocol, const EngineFacts& facts) {
+  if (!IsValidBlockTokens(facts.block_tokens)) {
+    return InvalidArgument("engine-url", "the engine's blocks have {} tokens: not a power of two from {} to {}",
+                           facts.block_tokens, kMinBlockTokens, kMaxBlockTokens);
+  }
+  if (!facts.keeps_prefixes) {
+    LogWarning("the engine keeps no prefixes: switch its prefix cache on", {{"engine", std::string(protocol.name())}});
+  }
+  return {};
+}
+
+Result<std::unique_ptr<EventFeed>> ConnectFeed(const EngineProtocol& protocol, const EngineAddress& address,
+                                               const EngineFacts& facts, const AdapterRoot& root, const Clock& clock) {
+  EventFeed::Options options;
+  options.sockets = {
+      .events_endpoint = address.events_endpoint, .replay_endpoint = address.replay_endpoint, .topic = ""};
+  options.book = {.block_tokens = facts.block_tokens,
+                  .default_root = root(""),
+                  .adapter_root = root,
+                  .max_blocks = facts.block_count};
+  options.decode = protocol.event_decoder();
+  return EventFeed::Connect(options, clock.Now());
+}
+
+// So that routers do not meet the worker as one whose cache is unknown, only to hear otherwise at once. Ends with the
+// feed's own patience at the latest.
+void AwaitFirstReplay(EventFeed& feed, const Clock& clock) {
+  while (feed.is_replaying()) {
+    std::vector<pollfd> waits;
+    for (const int fd : feed.fds()) waits.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+    (void)poll(waits.data(), waits.size(), static_cast<int>(kLook.count()));
+    while (feed.Poll(clock.Now())) {
+    }
+  }
+}
+
+void LogConnected(const EngineProtocol& protocol, const EngineFacts& facts, const EventFeed* feed) {
+  const char* const cache = feed == nullptr ? "no events" : (feed->exact() ? "exact" : "predicted until it is emptied");
+  LogInfo("beside an engine", {{"engine", std::string(protocol.name())},
+                               {"version", facts.version},
+                               {"model", facts.model},
+                               {"blocks", facts.block_count},
+                               {"block_tokens", facts.block_tokens},
+                               {"context_tokens", facts.max_context_tokens},
+                               {"cache", cache}});
+}
+
+std::unique_ptr<BlockSource> SourceOf(std::unique_ptr<EventFeed> feed, const EngineSurroundings& surroundings) {
+  if (feed == nullptr) return nullptr;
+  return std::make_unique<FeedSource>(std::move(feed), surroundings.on_view_counts);
+}
+
+}  // namespace
+
+Result<ConnectedEngine> ConnectEngine(const EngineProtocol& protocol, const EngineAddress& address,
+                                      AdapterOptions options, PrefixScope scope, const Clock& clock,
+                                      Duration patience) {
+  ConnectedEngine engine{.protocol = &protocol, .facts = {}, .options = std::move(options), .calls = nullptr};
+  ROOST_ASSIGN_OR_RETURN(engine.calls, HttpCalls::Make(address.http));
+  Result<EngineFacts> facts = AskForFacts(protocol, *engine.calls, clock, {.patience = patience});
+  if (!facts.ok()) {
+    return Error{facts.error().code, fmt::format("{}: {}", address.http.base_url, facts.error().message), "engine-url"};
+  }
+  engine.facts = std::move(facts).value();
+  ROOST_RETURN_IF_ERROR(CheckFacts(protocol, engine.facts));
+  scope.block_tokens = engine.facts.block_tokens;
+  const AdapterRoot root = [scope](const std::string& adapter) {
+    PrefixScope own = scope;
+    own.adapter = adapter;
+    return RootHash(own);
+  };
+  engine.options.salt_of = [root](const wire::Generate& generate) {
+    return SaltOf(generate.root, generate.own, root(generate.adapter));
+  };
+  if (!address.events_endpoint.empty()) {
+    ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine.facts, root, clock));
+    AwaitFirstReplay(*engine.feed, clock);
+  }
+  LogConnected(protocol, engine.facts, engine.feed.get());
+  return engine;
+}
+
+AdapterWorker::AdapterWorker(ConnectedEngine engine, const EngineSurroundings& surroundings)
+    : protocol_(*engine.protocol),
+      facts_(engine.facts),
+      options_(engine.options),
+      sends_events_(engine.feed != nullptr),
+      host_({.protocol = *engine.protocol,
+             .facts = std::move(engine.facts),
+             .options = std::move(engine.options),
+             .calls = std::move(engine.calls),
+             .blocks = SourceOf(std::move(engine.feed), surroundings)},
+            surroundings.clock, surroundings.waker) {}
+
+void AdapterWorker::Describe(wire::Hello& hello) const {
+  AdapterHost::Describe(protocol_, facts_, options_, hello);
+  hello.sends_cache_events = sends_events_;
+}
+
+}  // namespace roost::worker::adapters

@@ -1,0 +1,83 @@
+#include "worker/adapters/answer_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "worker/adapters/engine_error.h"
+
+namespace roost::worker::adapters {
+namespace {
+
+float Bounded(float logprob) { return std::clamp(logprob, wire::kMinLogprob, 0.0F); }
+
+}  // namespace
+
+std::optional<std::uint32_t> CountAt(const simdjson::dom::element& object, std::string_view key) {
+  std::uint64_t count = 0;
+  if (object[key].get(count) != simdjson::SUCCESS || count > std::numeric_limits<std::uint32_t>::max()) return {};
+  return static_cast<std::uint32_t>(count);
+}
+
+std::optional<std::string_view> TextAt(const simdjson::dom::element& object, std::string_view key) {
+  std::string_view text;
+  if (object[key].get(text) != simdjson::SUCCESS) return std::nullopt;
+  return text;
+}
+
+std::optional<simdjson::dom::array> ListAt(const simdjson::dom::element& object, std::string_view key) {
+  simdjson::dom::array list;
+  if (object[key].get(list) != simdjson::SUCCESS) return std::nullopt;
+  return list;
+}
+
+std::optional<simdjson::dom::element> ObjectAt(const simdjson::dom::element& object, std::string_view key) {
+  simdjson::dom::element member;
+  if (object[key].get(member) != simdjson::SUCCESS || !member.is_object()) return std::nullopt;
+  return member;
+}
+
+std::vector<simdjson::dom::element> Elements(const simdjson::dom::array& list) { return {list.begin(), list.end()}; }
+
+Result<std::vector<TokenId>> ReadTokens(const simdjson::dom::array& list) {
+  std::vector<TokenId> tokens;
+  tokens.reserve(list.size());
+  for (const simdjson::dom::element element : list) {
+    std::uint64_t token = 0;
+    if (element.get(token) != simdjson::SUCCESS || token > std::numeric_limits<TokenId>::max()) {
+      return Unreadable("a token id is no whole number");
+    }
+    tokens.push_back(static_cast<TokenId>(token));
+  }
+  return tokens;
+}
+
+Result<simdjson::dom::element> ParseAnswer(simdjson::dom::parser& parser, std::string_view text) {
+  simdjson::dom::element document;
+  if (parser.parse(text.data(), text.size()).get(document) != simdjson::SUCCESS || !document.is_object()) {
+    return Unreadable("it is no JSON object");
+  }
+  return document;
+}
+
+Error Unreadable(std::string_view what) {
+  return Unavailable(fmt::format("the engine's answer can not be read: {}", what));
+}
+
+wire::TokenLogprobs Ranked(wire::TokenLogprob own, std::vector<wire::TokenLogprob> likeliest, std::uint32_t wanted,
+                           std::optional<std::uint32_t> rank) {
+  std::sort(likeliest.begin(), likeliest.end(), [](const wire::TokenLogprob& a, const wire::TokenLogprob& b) {
+    return std::tuple(-a.logprob, a.token) < std::tuple(-b.logprob, b.token);
+  });
+  const auto is_own = [&own](const wire::TokenLogprob& other) { return other.token == own.token; };
+  const auto place = std::find_if(likeliest.begin(), likeliest.end(), is_own);
+  const auto counted = static_cast<std::uint32_t>(place - likeliest.begin()) + 1;
+  likeliest.resize(std::min<std::size_t>(likeliest.size(), wanted));
+  for (wire::TokenLogprob& other : likeliest) other.logprob = Bounded(other.logprob);
+  return {.logprob = Bounded(own.logprob), .rank = std::max(rank.value_or(counted), 1U), .top = std::move(likeliest)};
+}
+
+}  // namespace roost::worker::adapters

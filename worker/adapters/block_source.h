@@ -1,0 +1,40 @@
+// Tells a worker beside an engine which blocks the engine's cache holds. The events part implements it; the engine's
+// thread polls it. A worker without one sends no cache events.
+//
+// One thread (the engine's), from construction on.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/prefix/block_hash.h"
+#include "common/wire/messages.h"
+
+namespace roost::worker::adapters {
+
+class BlockSource {
+ public:
+  virtual ~BlockSource() = default;
+
+  // Become readable when Poll has something to do. They may differ after each Poll.
+  [[nodiscard]] virtual std::vector<int> fds() = 0;
+  // The time at which Poll has something to do although nothing becomes readable; nothing: never.
+  [[nodiscard]] virtual std::optional<Instant> deadline() const = 0;
+  // Takes what has come, up to a bound. True: there may be more, so call it again before waiting.
+  [[nodiscard]] virtual bool Poll(Instant now) = 0;
+  // The changes since the last call, in order. After each one, every stored block's parent is stored.
+  [[nodiscard]] virtual std::vector<wire::CacheEvent> TakeEvents() = 0;
+  // False while it may have missed events, so that its blocks differ from the engine's, and nothing is under way that
+  // brings them.
+  [[nodiscard]] virtual bool exact() const = 0;
+  // All blocks after the events that were taken, parents before children. O(blocks).
+  [[nodiscard]] virtual std::vector<wire::StoredRun> Snapshot() const = 0;
+  [[nodiscard]] virtual BlockHash digest() const = 0;  // xor of the hashes of these blocks
+  [[nodiscard]] virtual std::size_t block_count() const = 0;
+  // The engine is another process, with an empty cache. The removals are in the next TakeEvents.
+  virtual void OnEngineRestart(Instant now) = 0;
+};
+
+}  // namespace roost::worker::adapters

@@ -1,0 +1,88 @@
+#include "worker/adapters/engine_protocol.h"
+
+#include "common/base/utf8.h"
+#include "common/wire/codec.h"
+#include "worker/adapters/answer_json.h"
+
+namespace roost::worker::adapters {
+
+namespace {
+
+void AddAdapter(EngineFacts& facts, std::string_view name) {
+  const bool is_name = !name.empty() && name.size() <= wire::WireLimits::kMaxAdapterBytes && !HasControlCharacter(name);
+  if (is_name && facts.adapters.size() < wire::kMaxAdapters) facts.adapters.emplace(name);
+}
+
+}  // namespace
+
+Result<void> ReadModelList(std::string_view body, EngineFacts& facts) {
+  simdjson::dom::parser parser;
+  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
+  const std::optional<simdjson::dom::array> models = ListAt(document, "data");
+  if (!models) return Unreadable("/v1/models has no data");
+  for (const simdjson::dom::element model : *models) {
+    const std::string_view name = TextAt(model, "id").value_or("");
+    if (TextAt(model, "parent").has_value()) {
+      AddAdapter(facts, name);
+    } else if (facts.model.empty()) {
+      facts.model = name;
+      facts.max_context_tokens = CountAt(model, "max_model_len").value_or(0);
+    }
+  }
+  if (!facts.model.empty() && facts.max_context_tokens > 0) return {};
+  return Unreadable("/v1/models names no model with a max_model_len");
+}
+
+Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now) {
+  if (now.model != before.model) {
+    return InvalidArgument("engine-url", "the engine serves '{}' now, not '{}' as before", now.model, before.model);
+  }
+  if (now.block_tokens != before.block_tokens) {
+    return InvalidArgument("engine-url", "the engine's blocks have {} tokens now, not {} as before", now.block_tokens,
+                           before.block_tokens);
+  }
+  if (now.block_count < before.block_count) {
+    return InvalidArgument("engine-url", "the engine has {} blocks now, not {} as before", now.block_count,
+                           before.block_count);
+  }
+  if (now.max_context_tokens < before.max_context_tokens) {
+    return InvalidArgument("engine-url", "the engine's context has {} tokens now, not {} as before",
+                           now.max_context_tokens, before.max_context_tokens);
+  }
+  return {};
+}
+
+Result<AnswerPiece> AnswerReader::ReadEvent(simdjson::dom::parser& parser, std::string_view data) {
+  if (data == "[DONE]") {
+    AnswerPiece piece;
+    piece.is_last = true;
+    return piece;
+  }
+  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, data));
+  return ReadDocument(document);
+}
+
+Result<AnswerPiece> AnswerReader::ReadWhole(simdjson::dom::parser& parser, std::string_view body) {
+  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
+  ROOST_ASSIGN_OR_RETURN(AnswerPiece piece, ReadDocument(document));
+  piece.is_last = true;
+  return piece;
+}
+
+void EngineProtocol::Claim(const EngineFacts& facts, wire::Hello& hello) const {
+  for (const wire::Feature feature : {wire::Feature::kFullSampling, wire::Feature::kLogprobs,
+                                      wire::Feature::kMinOutputTokens, wire::Feature::kConstrainsOutput}) {
+    hello.features.insert(feature);
+  }
+  hello.max_sample_count = wire::kMaxSampleCount;
+  hello.keeps_prefixes = facts.keeps_prefixes;
+}
+
+const EngineProtocol* EngineProtocolOf(std::string_view name) {
+  for (const EngineProtocol* const protocol : {&VllmProtocol(), &SglangProtocol()}) {
+    if (protocol->name() == name) return protocol;
+  }
+  return nullptr;
+}
+
+}  // namespace roost::worker::adapters

@@ -1,0 +1,155 @@
+// The differences between engines: the form of a request, of its answer, and of the pages that tell facts and load. A
+// protocol has no state and does no input or output; its functions may be called from any thread.
+//
+// To add an engine: a folder with a EngineProtocol and an AnswerReader, its function in the list below, its row in
+// engine_protocol.cc, and transcripts of real answers for the tests.
+#pragma once
+
+#include <simdjson.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "worker/adapters/engine_error.h"
+#include "worker/adapters/events/cache_change.h"
+#include "worker/adapters/http_port.h"
+
+namespace roost::worker::adapters {
+
+// The facts that an engine tells of itself while it starts; constant during its life.
+struct EngineFacts {
+  std::string version = {};
+  std::string model = {};  // the name that it serves the model under
+  std::uint32_t block_tokens = 0;
+  std::uint32_t block_count = 0;                           // that can hold content
+  std::uint32_t max_context_tokens = 0;                    // prompt and output together
+  std::optional<std::uint32_t> max_running_requests = {};  // not every engine tells
+  bool keeps_prefixes = true;                              // its prefix cache is on
+  bool takes_priority = true;                              // it may be sent a request's priority
+  std::optional<double> started_at = {};                   // its process, in seconds of the wall clock
+  std::set<std::string> adapters = {};                     // LoRA adapters that requests may name; see wire::Hello
+};
+
+// Reads the list of models that both engines have at /v1/models: the model itself is the first entry without a parent,
+// adapters have one. Leaves out adapters whose names, or one more of which, a Hello can not hold.
+[[nodiscard]] Result<void> ReadModelList(std::string_view body, EngineFacts& facts);
+
+// Compares the facts that must not change while a worker lives: the router knows them from the worker's Hello. The
+// message names those that did. Adapters may come and go.
+[[nodiscard]] Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now);
+
+// The load that a page told last. Each number may be missing.
+struct EngineLoad {
+  std::optional<std::uint32_t> running_requests = {};
+  std::optional<std::uint32_t> waiting_requests = {};
+  std::optional<double> used_share = {};  // of the blocks, 0 to 1: those of requests, not those that are cached only
+  std::optional<double> computed_tokens =
+      {};  // of prompts and outputs since the start; a prompt counts once it is computed
+  std::optional<double> started_at = {};
+};
+
+// One call for one choice. The references last for the call.
+struct CallPlan {
+  const wire::Generate& generate;
+  const EngineFacts& facts;
+  std::string_view id;  // for the engine; unique among its requests
+  std::string_view salt = {};
+  std::uint32_t choice = 0;
+  std::uint32_t max_tokens = 0;
+  bool scores_prompt = false;  // asks for the prompt's log probabilities
+  // False: the answer comes in one piece at its end.
+  bool is_streamed = true;
+
+  // The seed of this choice, never negative and never -1 as a signed number: some engines take that for "none".
+  [[nodiscard]] std::uint64_t seed() const { return (generate.sampling.seed + choice) & (~std::uint64_t{0} >> 1U); }
+};
+
+// The end of a choice. An engine that gave it up is an error.
+struct ChoiceEnd {
+  wire::FinishReason reason = wire::FinishReason::kStop;  // kStop, kLength or kError
+  std::optional<TokenId> stop_token = {};
+  std::optional<Error> error = {};
+};
+
+// The content for one choice in a part of an answer. The stop token is not among the tokens.
+struct ChoicePiece {
+  std::uint32_t index = 0;
+  std::vector<TokenId> tokens = {};
+  std::vector<wire::TokenLogprobs> logprobs = {};         // one for each token, or none
+  std::vector<wire::TokenLogprobs> prompt_logprobs = {};  // of the prompt from its second token on, or none
+  std::optional<ChoiceEnd> end = {};
+};
+
+struct AnswerPiece {
+  std::vector<ChoicePiece> choices = {};
+  std::optional<std::uint32_t> cached_tokens = {};
+  std::optional<Complaint> complaint = {};
+  bool is_last = false;
+};
+
+// Reads the answer of one call. An Error means that the answer can not be read: an engine of another version.
+class AnswerReader {
+ public:
+  virtual ~AnswerReader() = default;
+  // The data of one server-sent event: a JSON document, or "[DONE]".
+  [[nodiscard]] Result<AnswerPiece> ReadEvent(simdjson::dom::parser& parser, std::string_view data);
+  // The body of an answer that is not streamed.
+  [[nodiscard]] Result<AnswerPiece> ReadWhole(simdjson::dom::parser& parser, std::string_view body);
+
+ private:
+  [[nodiscard]] virtual Result<AnswerPiece> ReadDocument(const simdjson::dom::element& document) = 0;
+};
+
+class EngineProtocol {
+ public:
+  virtual ~EngineProtocol() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+
+  // ---- facts and load ----
+  // Answers 200 while the engine can serve.
+  [[nodiscard]] virtual std::string_view health_page() const = 0;
+  [[nodiscard]] virtual Duration health_interval() const = 0;
+  // The pages that facts come from; each must answer 200.
+  [[nodiscard]] virtual std::span<const std::string_view> fact_pages() const = 0;
+  [[nodiscard]] virtual Result<void> ReadFacts(std::string_view page, std::string_view body,
+                                               EngineFacts& facts) const = 0;
+  // The fact page that tells of adapters, which is read again now and then.
+  [[nodiscard]] virtual std::string_view adapters_page() const = 0;
+  [[nodiscard]] virtual std::string_view load_page() const = 0;
+  [[nodiscard]] virtual EngineLoad ReadLoad(std::string_view body) const = 0;
+
+  [[nodiscard]] virtual EventDecoder event_decoder() const = 0;
+
+  // ---- requests ----
+  [[nodiscard]] virtual Result<HttpCall> BuildRequest(const CallPlan& plan) const = 0;
+  [[nodiscard]] virtual std::unique_ptr<AnswerReader> NewReader(const CallPlan& plan) const = 0;
+  // The call that ends the request beside its connection's end; nothing if that suffices.
+  [[nodiscard]] virtual std::optional<HttpCall> BuildAbort(std::string_view id) const = 0;
+  // The name in a request to Roost of what the engine names so; empty if there is none.
+  [[nodiscard]] virtual std::string_view FieldOf(std::string_view parameter) const = 0;
+
+  // Sets what a worker beside this engine can do: the flags of requests, and max_sample_count. An engine that lacks one
+  // of them overrides it.
+  virtual void Claim(const EngineFacts& facts, wire::Hello& hello) const;
+};
+
+// ---- the engines ----
+[[nodiscard]] const EngineProtocol& VllmProtocol();
+[[nodiscard]] const EngineProtocol& SglangProtocol();
+
+inline constexpr std::array<std::string_view, 2> kEngineProtocolNames{"vllm", "sglang"};
+// Null for a name that is not in the list.
+[[nodiscard]] const EngineProtocol* EngineProtocolOf(std::string_view name);
+
+}  // namespace roost::worker::adapters

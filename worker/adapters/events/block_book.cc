@@ -1,0 +1,326 @@
+#include "worker/adapters/events/block_book.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <memory>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+
+#include "common/base/check.h"
+#include "common/wire/codec.h"
+
+namespace roost::worker::adapters {
+namespace {
+
+constexpr std::size_t kMaxHashes = wire::WireLimits::kMaxHashesPerRun;
+
+// Cuts an event with too many hashes into several.
+void AppendSplit(wire::CacheEvent event, std::vector<wire::CacheEvent>& events) {
+  std::vector<BlockHash> stored = std::move(event.stored.hashes);
+  std::vector<BlockHash> removed = std::move(event.removed);
+  const bool is_stored = event.kind == wire::CacheEvent::Kind::kStored;
+  const std::vector<BlockHash>& all = is_stored ? stored : removed;
+  const std::uint32_t first_position = event.stored.first_position;
+  for (std::size_t begin = 0; begin < all.size(); begin += kMaxHashes) {
+    const std::size_t end = std::min(begin + kMaxHashes, all.size());
+    wire::CacheEvent& part = events.emplace_back();
+    part.kind = event.kind;
+    if (is_stored) part.stored.first_position = first_position + static_cast<std::uint32_t>(begin);
+    std::vector<BlockHash>& hashes = is_stored ? part.stored.hashes : part.removed;
+    hashes.assign(all.begin() + static_cast<std::ptrdiff_t>(begin), all.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+}
+
+BlockHash ParentHash(const TreeBlock& block) {
+  return block.parent == nullptr ? BlockHash() : block.parent->identity.hash;
+}
+
+template <typename Block>
+void PushChildren(const TreeBlock& block, std::vector<Block*>& stack) {
+  for (Block* child = block.first_child; child != nullptr; child = child->next) stack.push_back(child);
+}
+
+template <typename Block>
+Block* TakeLast(std::vector<Block*>& stack) {
+  Block* last = stack.back();
+  stack.pop_back();
+  return last;
+}
+
+}  // namespace
+
+std::size_t BlockTree::NameHasher::operator()(const std::string& name) const noexcept {
+  return XXH3_64bits_withSeed(name.data(), name.size(), BlockHashHasher::ProcessSeed());
+}
+
+TreeBlock* BlockTree::Find(std::string_view name) {
+  const auto found = blocks_.find(std::string(name));
+  return found == blocks_.end() ? nullptr : &found->second;
+}
+
+TreeBlock* BlockTree::Add(std::string_view name, TreeBlock* parent, BlockIdentity identity,
+                          std::optional<LeftOut> left_out) {
+  const auto [entry, is_new] = blocks_.try_emplace(std::string(name));
+  ROOST_CHECK(is_new, "a block is added twice");
+  TreeBlock& block = entry->second;
+  block.name = &entry->first;
+  block.identity = std::move(identity);
+  block.left_out = left_out;
+  block.parent = parent;
+  if (parent != nullptr) {
+    block.next = std::exchange(parent->first_child, &block);
+    if (block.next != nullptr) block.next->previous = &block;
+  }
+  return &block;
+}
+
+void BlockTree::AddCopy(TreeBlock& block) {
+  ++copy_count_;
+  if (++block.copies == 1 && (block.parent == nullptr || block.parent->visible)) Show(block);
+}
+
+void BlockTree::RemoveCopy(TreeBlock& block) {
+  ROOST_CHECK(block.copies > 0);
+  --copy_count_;
+  if (--block.copies > 0) return;
+  if (block.visible) Hide(block);
+  Drop(&block);
+}
+
+void BlockTree::Clear() {
+  for (auto& [name, block] : blocks_) {
+    if (block.visible && block.parent == nullptr) Hide(block);
+  }
+  ROOST_CHECK(shown_.empty() && digest_ == BlockHash(), "{} blocks are still visible", shown_.size());
+  blocks_.clear();
+  copy_count_ = 0;
+}
+
+void BlockTree::Drop(TreeBlock* block) {
+  while (block != nullptr && block->copies == 0 && block->first_child == nullptr) {
+    TreeBlock* parent = block->parent;
+    if (block->previous != nullptr) {
+      block->previous->next = block->next;
+    } else if (parent != nullptr) {
+      parent->first_child = block->next;
+    }
+    if (block->next != nullptr) block->next->previous = block->previous;
+    blocks_.erase(blocks_.find(*block->name));
+    block = parent;
+  }
+}
+
+// Those above it are visible.
+void BlockTree::Show(TreeBlock& top) {
+  std::vector<TreeBlock*> stack{&top};
+  while (!stack.empty()) {
+    TreeBlock& block = *TakeLast(stack);
+    if (block.copies > 0 && !block.left_out && Reveal(block)) PushChildren(block, stack);
+  }
+}
+
+void BlockTree::Hide(TreeBlock& top) {
+  std::vector<TreeBlock*> hidden;  // parents before children
+  std::vector<TreeBlock*> stack{&top};
+  while (!stack.empty()) {
+    TreeBlock& block = *TakeLast(stack);
+    if (!block.visible) continue;
+    hidden.push_back(&block);
+    PushChildren(block, stack);
+  }
+  for (auto block = hidden.rbegin(); block != hidden.rend(); ++block) Conceal(**block);
+}
+
+// False: another block claims its hash.
+bool BlockTree::Reveal(TreeBlock& block) {
+  const BlockIdentity& identity = block.identity;
+  const BlockHash parent = ParentHash(block);
+  const auto [entry, is_new] = shown_.try_emplace(identity.hash, Shown{parent, identity.position, 0});
+  Shown& shown = entry->second;
+  if (shown.parent != parent || shown.position != identity.position) return false;
+  ++shown.count;
+  block.visible = true;
+  if (!is_new) return true;
+  digest_ = digest_ ^ identity.hash;
+  const bool is_first = block.parent == nullptr;
+  log_.AddStored(identity.hash, identity.position, is_first ? std::nullopt : std::optional<BlockHash>(parent));
+  return true;
+}
+
+void BlockTree::Conceal(TreeBlock& block) {
+  block.visible = false;
+  const auto shown = shown_.find(block.identity.hash);
+  if (--shown->second.count > 0) return;
+  shown_.erase(shown);
+  digest_ = digest_ ^ block.identity.hash;
+  log_.AddRemoved(block.identity.hash);
+}
+
+void BlockTree::TakeEvents(std::vector<wire::CacheEvent>& events) {
+  std::vector<wire::CacheEvent> taken;
+  log_.TakeTo(taken);
+  for (wire::CacheEvent& event : taken) {
+    if (event.stored.hashes.size() <= kMaxHashes && event.removed.size() <= kMaxHashes) {
+      events.push_back(std::move(event));
+    } else {
+      AppendSplit(std::move(event), events);
+    }
+  }
+}
+
+std::vector<wire::StoredRun> BlockTree::Snapshot() const {
+  std::vector<wire::StoredRun> runs;
+  std::unordered_set<BlockHash, BlockHashHasher> told;
+  std::vector<const TreeBlock*> stack;
+  for (const auto& [name, root] : blocks_) {
+    if (!root.visible || root.parent != nullptr) continue;
+    const TreeBlock* last = nullptr;  // the end of the last run
+    stack.push_back(&root);
+    while (!stack.empty()) {
+      const TreeBlock& block = *TakeLast(stack);
+      if (!block.visible) continue;
+      PushChildren(block, stack);
+      if (!told.insert(block.identity.hash).second) continue;
+      if (last == nullptr || last != block.parent || runs.back().hashes.size() == kMaxHashes) {
+        runs.push_back({block.identity.position, {}});
+      }
+      runs.back().hashes.push_back(block.identity.hash);
+      last = &block;
+    }
+  }
+  return runs;
+}
+
+namespace {
+
+// Blocks without a copy stay while others behind them have one. An engine evicts the end of a prefix first, so they are
+// few.
+constexpr std::size_t kTreeBlocksPerBlock = 2;
+
+ExtraKeys KeysOf(const Stored& stored, std::size_t index) {
+  return index < stored.extra_keys.size() ? stored.extra_keys[index] : ExtraKeys::kNone;
+}
+
+std::optional<LeftOut> ReasonOfKeys(const Stored& stored, std::size_t index, bool is_first) {
+  switch (KeysOf(stored, index)) {
+    case ExtraKeys::kNone: return std::nullopt;
+    case ExtraKeys::kOther: return LeftOut::kExtraKeys;
+    case ExtraKeys::kSalt: break;
+  }
+  if (!is_first) return LeftOut::kExtraKeys;
+  return ParseSalt(stored.salt) ? std::nullopt : std::optional(LeftOut::kForeignSalt);
+}
+
+}  // namespace
+
+BlockBook::BlockBook(const Options& options) : options_(options) {
+  ROOST_CHECK(IsValidBlockTokens(options.block_tokens) && options.max_blocks > 0, "{} blocks of {} tokens",
+              options.max_blocks, options.block_tokens);
+}
+
+BlockBook::Outcome BlockBook::Apply(const CacheChange& change) {
+  if (const auto* stored = std::get_if<Stored>(&change)) {
+    Store(*stored);
+  } else if (const auto* removed = std::get_if<Removed>(&change)) {
+    Remove(*removed);
+  } else if (const auto* cleared = std::get_if<Cleared>(&change)) {
+    if (rank_ && rank_ != cleared->rank) return Outcome::kFollowed;
+    tree_.Clear();
+    return Outcome::kEmptied;
+  } else {
+    Count(LeftOut::kUnknownEvent);
+  }
+  const std::size_t most = kTreeBlocksPerBlock * options_.max_blocks;
+  if (tree_.copy_count() <= options_.max_blocks && tree_.size() <= most) return Outcome::kFollowed;
+  Clear();
+  return Outcome::kOverflow;
+}
+
+void BlockBook::Clear() {
+  tree_.Clear();
+  rank_.reset();
+  group_.reset();
+}
+
+void BlockBook::Store(const Stored& stored) {
+  if (const std::optional<LeftOut> reason = Elsewhere(stored)) return Count(*reason, stored.hashes.size());
+  TreeBlock* parent = nullptr;
+  if (stored.parent) {
+    parent = tree_.Find(*stored.parent);
+    if (parent == nullptr) return Count(LeftOut::kUnknownParent, stored.hashes.size());
+  }
+  // One message may hold more hashes than the engine has blocks.
+  const std::size_t most = std::min<std::size_t>(stored.hashes.size(), std::size_t{options_.max_blocks} + 1);
+  for (std::size_t index = 0; index < most; ++index) parent = StoreBlock(stored, index, parent);
+}
+
+void BlockBook::Remove(const Removed& removed) {
+  if (!IsFollowed(removed.place)) return;
+  for (const std::string& name : removed.hashes) {
+    TreeBlock* block = tree_.Find(name);
+    if (block != nullptr && block->copies > 0) tree_.RemoveCopy(*block);
+  }
+}
+
+std::optional<LeftOut> BlockBook::Elsewhere(const Stored& stored) {
+  if (!stored.place.on_device) return LeftOut::kMedium;
+  if (rank_ && *rank_ != stored.place.rank) return LeftOut::kRank;
+  if (stored.attention != Attention::kFull) return LeftOut::kAttention;
+  if (stored.block_tokens != options_.block_tokens) return LeftOut::kBlockTokens;
+  if (group_ && *group_ != stored.place.group) return LeftOut::kGroup;
+  rank_ = stored.place.rank;
+  group_ = stored.place.group;
+  return std::nullopt;
+}
+
+bool BlockBook::IsFollowed(const CachePlace& place) const {
+  return place.on_device && rank_ == place.rank && group_ == place.group;
+}
+
+TreeBlock* BlockBook::StoreBlock(const Stored& stored, std::size_t index, TreeBlock* parent) {
+  std::optional<LeftOut> reason = ReasonOf(stored, index, parent);
+  BlockIdentity identity = reason ? BlockIdentity() : IdentityOf(stored, index, parent);
+  TreeBlock* block = tree_.Find(stored.hashes[index]);
+  if (block == nullptr) {
+    block = tree_.Add(stored.hashes[index], parent, std::move(identity), reason);
+  } else if (!reason && (block->left_out || block->parent != parent || block->identity.hash != identity.hash)) {
+    reason = LeftOut::kConflict;  // the copy counts all the same: its removal will come
+  }
+  if (reason) Count(*reason);
+  tree_.AddCopy(*block);
+  return block;
+}
+
+std::optional<LeftOut> BlockBook::ReasonOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const {
+  if (parent != nullptr && parent->left_out) return parent->left_out;
+  const bool can_name = options_.adapter_root != nullptr && stored.adapter != "";
+  if (stored.adapter && !can_name) return LeftOut::kAdapter;
+  if (stored.token_form == TokenForm::kLookahead) return LeftOut::kLookahead;
+  const bool fits = stored.token_ids.size() == stored.hashes.size() * options_.block_tokens;
+  if (stored.token_form != TokenForm::kPlain || !fits) return LeftOut::kTokens;
+  return ReasonOfKeys(stored, index, parent == nullptr);
+}
+
+SaltedRoots BlockBook::RootsOf(const Stored& stored) const {
+  if (KeysOf(stored, 0) == ExtraKeys::kSalt) return *ParseSalt(stored.salt);
+  return {stored.adapter ? options_.adapter_root(*stored.adapter) : options_.default_root, std::nullopt};
+}
+
+BlockIdentity BlockBook::IdentityOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const {
+  const std::span<const TokenId> tokens =
+      std::span(stored.token_ids).subspan(index * options_.block_tokens, options_.block_tokens);
+  if (parent == nullptr) {
+    const SaltedRoots roots = RootsOf(stored);
+    auto own = roots.own ? std::make_shared<const OwnScope>(*roots.own) : nullptr;
+    return {.hash = ChainHash(roots.root, tokens), .position = 0, .own = std::move(own)};
+  }
+  const BlockIdentity& before = parent->identity;
+  const std::uint32_t position = before.position + 1;
+  const bool is_own = before.own != nullptr && before.own->first_block == position;
+  const BlockHash link = is_own ? before.own->root : before.hash;
+  return {.hash = ChainHash(link, tokens), .position = position, .own = is_own ? nullptr : before.own};
+}
+
+}  // namespace roost::worker::adapters

@@ -1,0 +1,204 @@
+// vLLM's `/v1/completions` with token ids both ways. This file holds what is sent and the pages, vllm_answer.h what
+// comes back. Recorded from 0.32.0: tests/engines/recordings. Needs 0.11 or later, for `return_token_ids`.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/json_writer.h"
+#include "worker/adapters/answer_json.h"
+#include "worker/adapters/engine_protocol.h"
+#include "worker/adapters/engine_sampling.h"
+#include "worker/adapters/events/cache_change.h"
+#include "worker/adapters/metrics_page.h"
+#include "worker/adapters/vllm/vllm_answer.h"
+
+namespace roost::worker::adapters::vllm {
+namespace {
+
+constexpr std::string_view kVersionPage = "/version";
+constexpr std::string_view kModelsPage = "/v1/models";
+constexpr std::string_view kMetricsPage = "/metrics";
+constexpr std::string_view kConfigMetric = "vllm:cache_config_info";
+// Waiting requests with a smaller number go first; a request without one has 0.
+constexpr std::int64_t kUsualPriority = 50;  // of a Generate
+constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
+
+constexpr SamplingFieldNames kFieldNames;  // the same as in requests
+
+Result<std::uint32_t> ConfigCount(const MetricsPage& page, std::string_view label) {
+  const std::vector<std::string> values = page.Labels(kConfigMetric, label);
+  if (values.empty()) return Unavailable(fmt::format("the engine's {} does not tell {} yet", kConfigMetric, label));
+  if (values.size() > 1) {
+    return InvalidArgument("engine-url", "the engine has {} data parallel ranks: a worker stands beside one engine",
+                           values.size());
+  }
+  const std::string& value = values.front();
+  std::uint32_t count = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), count);
+  if (error != std::errc() || end != value.data() + value.size() || count == 0) {
+    return Unavailable(fmt::format("the engine's {} is '{}'", label, value));
+  }
+  return count;
+}
+
+Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
+  const MetricsPage page(body);
+  ROOST_ASSIGN_OR_RETURN(facts.block_tokens, ConfigCount(page, "block_size"));
+  ROOST_ASSIGN_OR_RETURN(const std::uint32_t blocks, ConfigCount(page, "num_gpu_blocks"));
+  if (blocks < 2) return Unavailable("the engine has no block for content");
+  facts.block_count = blocks - 1;  // one is the engine's own
+  const std::vector<std::string> caching = page.Labels(kConfigMetric, "enable_prefix_caching");
+  facts.keeps_prefixes = caching.empty() || caching.front() == "True";
+  facts.started_at = page.Largest("process_start_time_seconds");
+  return {};
+}
+
+Result<void> ReadVersion(std::string_view body, EngineFacts& facts) {
+  simdjson::dom::parser parser;
+  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
+  facts.version = TextAt(document, "version").value_or("unknown");
+  return {};
+}
+
+// The constraint's text must be JSON where the engine takes JSON: it is written as it is.
+Result<void> WriteConstraint(JsonWriter& json, const wire::Constraint& constraint) {
+  constexpr std::string_view kKinds[] = {"json_object", "json", "regex", "choice", "grammar", "structural_tag"};
+  json.Key("structured_outputs").BeginObject().Key(kKinds[static_cast<std::size_t>(constraint.kind)]);
+  switch (constraint.kind) {
+    case wire::ConstraintKind::kJson: json.Bool(true); break;
+    case wire::ConstraintKind::kJsonSchema:
+    case wire::ConstraintKind::kChoice: {
+      simdjson::dom::parser parser;
+      if (parser.parse(constraint.text.data(), constraint.text.size()).error() != simdjson::SUCCESS) {
+        return InvalidArgument(constraint.field, "it is no JSON");
+      }
+      json.Raw(constraint.text);
+      break;
+    }
+    case wire::ConstraintKind::kRegex:
+    case wire::ConstraintKind::kGrammar:
+    case wire::ConstraintKind::kStructuralTag: json.String(constraint.text); break;
+  }
+  json.EndObject();
+  return {};
+}
+
+void WritePrompt(JsonWriter& json, const CallPlan& plan) {
+  json.Key("prompt").BeginArray();
+  for (const TokenId token : plan.generate.prompt) json.Number(token);
+  json.EndArray();
+}
+
+void WriteLogprobs(JsonWriter& json, const CallPlan& plan) {
+  if (plan.generate.output_logprobs) {
+    json.Key("logprobs").Number(std::max(*plan.generate.output_logprobs, 1U));  // without one there is no rank
+    json.Key("return_tokens_as_token_ids").Bool(true);
+  }
+  if (plan.scores_prompt) json.Key("prompt_logprobs").Number(plan.generate.prompt_logprobs.value_or(0));
+}
+
+class Vllm final : public EngineProtocol {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "vllm"; }
+
+  [[nodiscard]] std::string_view health_page() const override { return "/health"; }
+  [[nodiscard]] Duration health_interval() const override;
+  [[nodiscard]] std::span<const std::string_view> fact_pages() const override;
+  [[nodiscard]] Result<void> ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const override;
+  [[nodiscard]] std::string_view adapters_page() const override { return "/v1/models"; }
+  [[nodiscard]] std::string_view load_page() const override { return "/metrics"; }
+  [[nodiscard]] EngineLoad ReadLoad(std::string_view body) const override;
+  [[nodiscard]] EventDecoder event_decoder() const override;
+
+  [[nodiscard]] Result<HttpCall> BuildRequest(const CallPlan& plan) const override;
+  [[nodiscard]] std::unique_ptr<AnswerReader> NewReader(const CallPlan& plan) const override;
+  // The end of the connection aborts.
+  [[nodiscard]] std::optional<HttpCall> BuildAbort(std::string_view) const override { return std::nullopt; }
+  [[nodiscard]] std::string_view FieldOf(std::string_view parameter) const override;
+};
+
+}  // namespace
+
+Duration Vllm::health_interval() const { return std::chrono::seconds(1); }
+
+std::span<const std::string_view> Vllm::fact_pages() const {
+  static constexpr std::string_view kPages[] = {kVersionPage, kModelsPage, kMetricsPage};
+  return kPages;
+}
+
+Result<void> Vllm::ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const {
+  if (page == kVersionPage) return ReadVersion(body, facts);
+  if (page == kModelsPage) return ReadModelList(body, facts);
+  return ReadMetrics(body, facts);
+}
+
+EventDecoder Vllm::event_decoder() const { return DecodeVllmEvents; }
+
+// Names since 0.4; kv_cache_usage_perc was gpu_cache_usage_perc before 0.10.
+EngineLoad Vllm::ReadLoad(std::string_view body) const {
+  const MetricsPage page(body);
+  EngineLoad load;
+  load.running_requests = page.Count("vllm:num_requests_running");
+  load.waiting_requests = page.Count("vllm:num_requests_waiting");
+  load.used_share = page.Largest("vllm:kv_cache_usage_perc");
+  if (!load.used_share) load.used_share = page.Largest("vllm:gpu_cache_usage_perc");
+  load.computed_tokens =
+      page.Sum("vllm:prompt_tokens_total").value_or(0) + page.Sum("vllm:generation_tokens_total").value_or(0);
+  load.started_at = page.Largest("process_start_time_seconds");
+  return load;
+}
+
+Result<HttpCall> Vllm::BuildRequest(const CallPlan& plan) const {
+  JsonWriter json;
+  const std::string& adapter = plan.generate.adapter;
+  json.BeginObject().Key("model").String(adapter.empty() ? plan.facts.model : adapter);
+  WritePrompt(json, plan);
+  json.Key("stream").Bool(plan.is_streamed).Key("return_token_ids").Bool(true);
+  if (plan.is_streamed) json.Key("stream_options").BeginObject().Key("include_usage").Bool(true).EndObject();
+  WriteSamplingFields(json, plan, kFieldNames);
+  WriteLogprobs(json, plan);
+  if (plan.generate.constraint) ROOST_RETURN_IF_ERROR(WriteConstraint(json, *plan.generate.constraint));
+  if (!plan.salt.empty()) json.Key("cache_salt").String(plan.salt);
+  const std::int64_t priority = kUsualPriority - static_cast<std::int64_t>(plan.generate.priority);
+  if (priority != 0 && plan.facts.takes_priority) json.Key("priority").Number(priority);
+  json.EndObject();
+  return HttpCall{.method = HttpMethod::kPost,
+                  .path = "/v1/completions",
+                  .headers = {fmt::format("X-Request-Id: {}", plan.id)},
+                  .body = json.Take(),
+                  .max_body_bytes = plan.is_streamed ? kUnlimitedBody : kMaxAnswerBytes};
+}
+
+std::unique_ptr<AnswerReader> Vllm::NewReader(const CallPlan& plan) const {
+  return std::make_unique<VllmAnswer>(
+      VllmAnswer::Wanted{.output_logprobs = plan.generate.output_logprobs,
+                         .prompt_logprobs = plan.scores_prompt ? plan.generate.prompt_logprobs : std::nullopt,
+                         .prompt = plan.scores_prompt ? plan.generate.prompt : std::vector<TokenId>()});
+}
+
+std::string_view Vllm::FieldOf(std::string_view parameter) const {
+  if (parameter == "logprobs" || parameter == "prompt_logprobs" || parameter == "priority") return parameter;
+  return RequestNameOf(kFieldNames, parameter);
+}
+
+}  // namespace roost::worker::adapters::vllm
+
+namespace roost::worker::adapters {
+
+const EngineProtocol& VllmProtocol() {
+  static const vllm::Vllm protocol;
+  return protocol;
+}
+
+}  // namespace roost::worker::adapters
