@@ -84,7 +84,7 @@ for _name, _file, _old, *_values in (
     ("kTieShare", "cache_aware.h", "kTieShare = {};", "0.1", "0.05", "0.2"),
     ("kHalfLife", "busy_share.h", "kHalfLife = std::chrono::seconds({});", "20", "10", "40"),
     ("kRecentTime", "faded_sum.h", "kRecentTime = std::chrono::seconds({});", "60", "30", "120"),
-    ("kMinLoadedCount", "candidates.h", "kMinLoadedCount = {};", "4", "1", "2"),
+    ("kLeastLoadedCount", "candidates.h", "kLeastLoadedCount = {};", "4", "1", "2"),
     ("kKeptHolders", "candidates.h", "kKeptHolders = {};", "12", "6"),
     ("kSets", "replication.h", "kSets = {};", "256", "32"),
 ):

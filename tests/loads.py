@@ -136,10 +136,12 @@ def table(load, runs_of):
 def measured(load, options):
     """What a table was measured with, and at which commit."""
     seeds = f"Seeds 1 to {options.seeds}" if options.seeds > 1 else "Seed 1"
-    load = f"{options.rate:g} requests/s for {options.seconds:g} s" + f", lengths times {options.scale:g}" * (load != CONVERSATION)
+    offered_load = f"{options.rate:g} requests/s for {options.seconds:g} s"
+    if load != CONVERSATION:
+        offered_load += f", lengths times {options.scale:g}"
     cache = f"{options.workers} workers of {options.kv_blocks:,} blocks"
     what = f"costs of `{options.costs}`" if options.costs else f"model {pathlib.Path(options.model).name}"
-    return f"{seeds}, {load}, {cache}, {what}, commit {page_tables.commit()}."
+    return f"{seeds}, {offered_load}, {cache}, {what}, commit {page_tables.commit()}."
 
 
 def main():

@@ -55,7 +55,7 @@ OutputFamily FamilyOf(std::string_view template_source) {
   const auto* sign = std::find_if(kSigns.begin(), kSigns.end(),
                                   [&](const Sign& candidate) { return Holds(template_source, candidate.text); });
   if (sign != kSigns.end()) family.tools = sign->family;
-  if (Holds(template_source, "```json")) family.call_protocol = CallProtocol::kFenced;
+  if (Holds(template_source, "```json")) family.call_dialect = CallDialect::kFenced;
   const bool thinks = Holds(template_source, "<think>") || Holds(template_source, "</think>");
   if (thinks && family.tools != ToolFamily::kHarmony) family.reasoning = ReasoningForm::kThink;
   return family;

@@ -24,12 +24,12 @@ enum class ToolFamily : std::uint8_t {
 
 enum class ReasoningForm : std::uint8_t { kNone, kThink };  // kThink: <think>…</think> in front of the answer
 
-enum class CallProtocol : std::uint8_t { kUsual, kFenced };  // kFenced: DeepSeek's V3 and R1, arguments in a fence
+enum class CallDialect : std::uint8_t { kUsual, kFenced };  // kFenced: DeepSeek's V3 and R1, arguments in a fence
 
 struct OutputFamily {
   ToolFamily tools = ToolFamily::kNone;
   ReasoningForm reasoning = ReasoningForm::kNone;
-  CallProtocol call_protocol = CallProtocol::kUsual;
+  CallDialect call_dialect = CallDialect::kUsual;
 };
 
 [[nodiscard]] OutputFamily FamilyOf(std::string_view template_source);

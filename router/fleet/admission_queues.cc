@@ -18,7 +18,7 @@ Error QueueFull(std::size_t waiting_requests) {
 
 }  // namespace
 
-std::size_t AdmissionQueues::size(const Queue& line) const {
+std::size_t AdmissionQueues::size(const QueueName& line) const {
   const auto found = queues_.find(line);
   return found == queues_.end() ? 0 : found->second.requests.size();
 }
@@ -29,20 +29,20 @@ std::size_t AdmissionQueues::size() const {
   return count;
 }
 
-const std::string& AdmissionQueues::NameOf(const Queue& line) const {
+const std::string& AdmissionQueues::NameOf(const QueueName& line) const {
   return line.adapter.empty() ? queues_.at(line).model : line.adapter;
 }
 
-std::vector<AdmissionQueues::Queue> AdmissionQueues::Lines() const {
-  std::vector<Queue> lines;
+std::vector<AdmissionQueues::QueueName> AdmissionQueues::Lines() const {
+  std::vector<QueueName> lines;
   for (const auto& [line, queue] : queues_) {
     if (queue.requests.size() > 0) lines.push_back(line);
   }
   return lines;
 }
 
-std::optional<AdmissionQueues::Queue> AdmissionQueues::NextFor(const std::string& revision,
-                                                               const AdapterNames& adapters) const {
+std::optional<AdmissionQueues::QueueName> AdmissionQueues::NextFor(const std::string& revision,
+                                                                   const AdapterNames& adapters) const {
   auto next = queues_.end();
   for (auto at = queues_.lower_bound({revision, ""}); at != queues_.end() && at->first.revision == revision; ++at) {
     const auto& [line, queue] = *at;
@@ -58,8 +58,8 @@ AdmissionQueues::Queue& AdmissionQueues::QueueOf(const ServedModel& model, Insta
   return queues_.try_emplace(LineOf(model), std::move(fresh)).first->second;
 }
 
-std::map<AdmissionQueues::Queue, Error> AdmissionQueues::FullLines() const {
-  std::map<Queue, Error> full;
+std::map<AdmissionQueues::QueueName, Error> AdmissionQueues::FullLines() const {
+  std::map<QueueName, Error> full;
   for (const auto& [line, queue] : queues_) {
     const std::size_t waiting_requests = queue.requests.size();
     if (waiting_requests > 0 && waiting_requests >= options_.max_queue) full.emplace(line, QueueFull(waiting_requests));
@@ -78,14 +78,14 @@ void AdmissionQueues::PushFront(const ServedModel& model, QueuedRequest request,
   QueueOf(model, now).requests.PushFront(std::move(request));
 }
 
-std::optional<QueuedRequest> AdmissionQueues::Pop(const Queue& line) {
+std::optional<QueuedRequest> AdmissionQueues::Pop(const QueueName& line) {
   const auto found = queues_.find(line);
   if (found == queues_.end()) return std::nullopt;
   found->second.turn = ++turns_;
   return found->second.requests.Pop();
 }
 
-void AdmissionQueues::Remove(const Queue& line, RequestId id) {
+void AdmissionQueues::Remove(const QueueName& line, RequestId id) {
   const auto found = queues_.find(line);
   ROOST_CHECK(found != queues_.end() && found->second.requests.Remove(id), "request {} does not wait for {}",
               id.value(), line.revision);
@@ -99,7 +99,7 @@ std::vector<RequestId> AdmissionQueues::TakeExpired(Instant now) {
   return expired;
 }
 
-void AdmissionQueues::NoteDeparture(const Queue& line, const QueuedRequest& request, Instant now) {
+void AdmissionQueues::NoteDeparture(const QueueName& line, const QueuedRequest& request, Instant now) {
   const auto found = queues_.find(line);
   ROOST_CHECK(found != queues_.end(), "no request waited for {}", line.revision);
   found->second.drain.OnDeparture(now);

@@ -157,40 +157,42 @@ class AdmissionQueues {
   AdmissionQueues(Options options, RequestMetrics& metrics) : options_(options), metrics_(metrics) {}
 
   // Names a queue.
-  struct Queue {
+  struct QueueName {
     std::string revision;
     std::string adapter;  // empty: of the model itself
-    auto operator<=>(const Queue&) const = default;
+    auto operator<=>(const QueueName&) const = default;
   };
-  [[nodiscard]] static Queue LineOf(const ServedModel& model) { return {model.revision, std::string(model.adapter())}; }
+  [[nodiscard]] static QueueName LineOf(const ServedModel& model) {
+    return {model.revision, std::string(model.adapter())};
+  }
 
   // The number of requests that wait in the queue.
-  [[nodiscard]] std::size_t size(const Queue& line) const;
+  [[nodiscard]] std::size_t size(const QueueName& line) const;
   // The number of all waiting requests.
   [[nodiscard]] std::size_t size() const;
   // The name of the model or adapter that its clients ask for.
-  [[nodiscard]] const std::string& NameOf(const Queue& line) const;
+  [[nodiscard]] const std::string& NameOf(const QueueName& line) const;
   // The queues with waiting requests, in order.
-  [[nodiscard]] std::vector<Queue> Lines() const;
+  [[nodiscard]] std::vector<QueueName> Lines() const;
   // The queue whose turn it is among those from which a worker of this revision with these adapters takes requests: of
   // those with the highest priority, the one that was popped longest ago. Empty when none waits.
-  [[nodiscard]] std::optional<Queue> NextFor(const std::string& revision, const AdapterNames& adapters) const;
+  [[nodiscard]] std::optional<QueueName> NextFor(const std::string& revision, const AdapterNames& adapters) const;
 
   // The queues in which no more request may wait, with the error that it would get. An empty queue is never among them,
   // because a worker may have room.
-  [[nodiscard]] std::map<Queue, Error> FullLines() const;
+  [[nodiscard]] std::map<QueueName, Error> FullLines() const;
   // Adds a request at the end of its priority. kOverloaded, and counted, when the queue is full.
   [[nodiscard]] Result<void> Push(const ServedModel& model, QueuedRequest request, Instant now);
   // Adds a request before all others of its priority, even when the queue is full.
   void PushFront(const ServedModel& model, QueuedRequest request, Instant now);
   // The next request; empty when none waits.
-  [[nodiscard]] std::optional<QueuedRequest> Pop(const Queue& line);
-  void Remove(const Queue& line, RequestId id);
+  [[nodiscard]] std::optional<QueuedRequest> Pop(const QueueName& line);
+  void Remove(const QueueName& line, RequestId id);
   // Takes out the requests that have waited for too long.
   [[nodiscard]] std::vector<RequestId> TakeExpired(Instant now);
 
   // A popped request is at a worker, or has ended, and no longer waits.
-  void NoteDeparture(const Queue& line, const QueuedRequest& request, Instant now);
+  void NoteDeparture(const QueueName& line, const QueuedRequest& request, Instant now);
 
   // A status for each model with waiting requests.
   [[nodiscard]] std::vector<QueueStatus> Statuses(Instant now) const;
@@ -209,7 +211,7 @@ class AdmissionQueues {
 
   const Options options_;
   RequestMetrics& metrics_;
-  std::map<Queue, Queue> queues_;
+  std::map<QueueName, Queue> queues_;
   std::uint64_t turns_ = 0;
 };
 

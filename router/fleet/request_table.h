@@ -211,9 +211,9 @@ class RequestTable {
   // Whether some worker may take the request, regardless of room.
   [[nodiscard]] bool MayBeTaken(const Request& request);
   [[nodiscard]] Error WhyNobody(const GenerateSpec& spec);
-  [[nodiscard]] bool AnyHasRoom(const AdmissionQueues::Queue& line);
+  [[nodiscard]] bool AnyHasRoom(const AdmissionQueues::QueueName& line);
   // Serving workers that take requests from this queue.
-  [[nodiscard]] std::vector<Worker*> ServingLine(const AdmissionQueues::Queue& line);
+  [[nodiscard]] std::vector<Worker*> ServingLine(const AdmissionQueues::QueueName& line);
   [[nodiscard]] QueuedRequest PlaceInQueue(Request& request, Instant now) const;
   [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);
   // Adds the request before all others of its priority, even when the queue is full.
@@ -221,9 +221,9 @@ class RequestTable {
   // Does nothing when the request is not queued.
   void LeaveQueue(Request& request);
   // Sends the next request. False when none waits, or when it has to wait again.
-  bool DispatchNext(const AdmissionQueues::Queue& line, Instant now);
+  bool DispatchNext(const AdmissionQueues::QueueName& line, Instant now);
   // Moves requests whose revision has no worker left for them to another revision that can take them.
-  void MoveWaiting(const AdmissionQueues::Queue& line, Instant now);
+  void MoveWaiting(const AdmissionQueues::QueueName& line, Instant now);
   // Ends a request that has waited too long; `request` dangles afterwards.
   void EndWait(Request& request);
   [[nodiscard]] Error TooManyInFlight() const;

@@ -33,14 +33,14 @@ bool RequestTable::MayBeTaken(const Request& request) {
                      [&](const Worker* worker) { return MayTake(query, ViewOf(*worker)); });
 }
 
-std::vector<Worker*> RequestTable::ServingLine(const AdmissionQueues::Queue& line) {
+std::vector<Worker*> RequestTable::ServingLine(const AdmissionQueues::QueueName& line) {
   std::vector<Worker*> workers = worker_registry_.Serving(line.revision);
   const auto lacks = [&line](const Worker* worker) { return !worker->adapters.contains(line.adapter); };
   if (!line.adapter.empty()) std::erase_if(workers, lacks);
   return workers;
 }
 
-bool RequestTable::AnyHasRoom(const AdmissionQueues::Queue& line) {
+bool RequestTable::AnyHasRoom(const AdmissionQueues::QueueName& line) {
   const std::vector<Worker*> workers = ServingLine(line);
   return std::any_of(workers.begin(), workers.end(),
                      [&](const Worker* worker) { return worker_registry_.TakesRequests(*worker) && HasRoom(*worker); });
@@ -81,24 +81,24 @@ void RequestTable::LeaveQueue(Request& request) {
 
 // The queues take turns, so that none takes all the room.
 void RequestTable::DispatchWaiting(Instant now) {
-  std::vector<AdmissionQueues::Queue> lines = waiting_.Lines();
-  for (const AdmissionQueues::Queue& line : lines) {
+  std::vector<AdmissionQueues::QueueName> lines = waiting_.Lines();
+  for (const AdmissionQueues::QueueName& line : lines) {
     if (ServingLine(line).empty()) MoveWaiting(line, now);
   }
   while (!lines.empty()) {
-    std::erase_if(lines,
-                  [&](const AdmissionQueues::Queue& line) { return !AnyHasRoom(line) || !DispatchNext(line, now); });
+    std::erase_if(
+        lines, [&](const AdmissionQueues::QueueName& line) { return !AnyHasRoom(line) || !DispatchNext(line, now); });
   }
 }
 
 void RequestTable::DispatchWaitingTo(const Worker& worker, Instant now) {
   while (worker_registry_.TakesRequests(worker) && HasRoom(worker)) {
-    const std::optional<AdmissionQueues::Queue> line = waiting_.NextFor(worker.revision, worker.adapters);
+    const std::optional<AdmissionQueues::QueueName> line = waiting_.NextFor(worker.revision, worker.adapters);
     if (!line.has_value() || !DispatchNext(*line, now)) return;
   }
 }
 
-void RequestTable::MoveWaiting(const AdmissionQueues::Queue& line, Instant now) {
+void RequestTable::MoveWaiting(const AdmissionQueues::QueueName& line, Instant now) {
   const std::shared_ptr<const ServedModel> main = worker_registry_.revisions().directory()->Main(waiting_.NameOf(line));
   if (main == nullptr || main->revision == line.revision) return;
   std::vector<Request*> waiting_on;  // in the queue of their old or new revision
@@ -112,7 +112,7 @@ void RequestTable::MoveWaiting(const AdmissionQueues::Queue& line, Instant now) 
   for (auto request = waiting_on.rbegin(); request != waiting_on.rend(); ++request) EnqueueFirst(**request, now);
 }
 
-bool RequestTable::DispatchNext(const AdmissionQueues::Queue& line, Instant now) {
+bool RequestTable::DispatchNext(const AdmissionQueues::QueueName& line, Instant now) {
   const std::optional<QueuedRequest> next = waiting_.Pop(line);
   if (!next.has_value()) return false;
   Request& request = *requests_.at(next->id);

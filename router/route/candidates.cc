@@ -38,14 +38,14 @@ std::vector<Candidate> Cheapest(const std::vector<Candidate>& candidates, std::s
     std::sort(priced.begin(), priced.end());
   }
   std::vector<Candidate> cheapest;
-  cheapest.reserve(count + kMinLoadedCount + 1);  // room for the candidates that are added later
+  cheapest.reserve(count + kLeastLoadedCount + 1);  // room for the candidates that are added later
   for (const Priced& each : priced) cheapest.push_back(candidates[each.place]);
   return cheapest;
 }
 
 std::vector<Candidate> CheapestHolders(const RouteQuery& query, const FleetView& fleet, const FleetSpeed& speed) {
   std::vector<Candidate> holders;
-  holders.reserve(std::min(query.matches.size(), kMaxHolders) + kMinLoadedCount + 1);
+  holders.reserve(std::min(query.matches.size(), kMaxHolders) + kLeastLoadedCount + 1);
   for (const WorkerMatch& match : query.matches) {
     if (holders.size() == kMaxHolders) break;
     const WorkerView* const worker = fleet.Find(match.worker);
@@ -69,7 +69,7 @@ std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& 
   fleet.VisitLeastLoaded([&](const WorkerView& worker) {
     if (!MayTake(query, worker)) return true;
     if (!Contains(candidates, worker.slot)) candidates.push_back(CandidateFor(query, worker, speed));
-    return ++seen < kMinLoadedCount;
+    return ++seen < kLeastLoadedCount;
   });
   return Cheapest(candidates, candidates.size());
 }

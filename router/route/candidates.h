@@ -12,9 +12,9 @@
 
 namespace roost::router {
 
-inline constexpr std::size_t kMaxHolders = 64;     // the deepest holders, whose cost is computed
-inline constexpr std::size_t kKeptHolders = 12;    // the cheapest of them, which become candidates
-inline constexpr std::size_t kMinLoadedCount = 4;  // the least loaded workers, which become candidates too
+inline constexpr std::size_t kMaxHolders = 64;       // the deepest holders, whose cost is computed
+inline constexpr std::size_t kKeptHolders = 12;      // the cheapest of them, which become candidates
+inline constexpr std::size_t kLeastLoadedCount = 4;  // the least loaded workers, which become candidates too
 
 // Cheapest first, without duplicates. Empty if and only if no worker of the fleet may take the request.
 [[nodiscard]] std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet);

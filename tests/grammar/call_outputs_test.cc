@@ -201,9 +201,9 @@ TEST_P(CallOutputsTest, AreTheCallsThatWereAskedFor) {
     if (is_harmony && markers == Markers::kText) continue;
     for (const ReasoningStart start : {ReasoningStart::kNever, ReasoningStart::kInside, ReasoningStart::kOutside}) {
       if (is_harmony && start != ReasoningStart::kNever) continue;
-      OutputFamily family{GetParam(), is_harmony ? ReasoningForm::kNone : ReasoningForm::kThink, CallProtocol::kUsual};
+      OutputFamily family{GetParam(), is_harmony ? ReasoningForm::kNone : ReasoningForm::kThink, CallDialect::kUsual};
       for (const Case& each : CasesOf(family, markers, start)) ExpectCalls(each, 40);
-      family.call_protocol = CallProtocol::kFenced;
+      family.call_dialect = CallDialect::kFenced;
       if (GetParam() != ToolFamily::kDeepSeek) continue;
       for (const Case& each : CasesOf(family, markers, start)) ExpectCalls(each, 40);
     }
@@ -264,8 +264,7 @@ void ExpectFormOrCalls(const Case& which, const Form& form, int answer_count) {
 TEST_P(CallOutputsTest, HaveTheFormThatWasAskedForOrAreCalls) {
   if (!worker::HasGrammarLibrary()) GTEST_SKIP() << "built without xgrammar";
   const bool is_harmony = GetParam() == ToolFamily::kHarmony;
-  const OutputFamily family{GetParam(), is_harmony ? ReasoningForm::kNone : ReasoningForm::kThink,
-                            CallProtocol::kUsual};
+  const OutputFamily family{GetParam(), is_harmony ? ReasoningForm::kNone : ReasoningForm::kThink, CallDialect::kUsual};
   for (const Form& form : kForms) {
     if (is_harmony && form.kind != wire::ConstraintKind::kJsonSchema) continue;  // it stands alone
     Case each{family, Markers::kTokens, is_harmony ? ReasoningStart::kNever : ReasoningStart::kInside, TwoTools()};

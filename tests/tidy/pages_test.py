@@ -384,9 +384,9 @@ class WrittenTablesTest(unittest.TestCase):
         self.assertEqual([round(100 * value, 3) for value in differences], [5, 0, -5])
 
     def test_a_table_of_real_daemons_says_what_it_was_measured_with(self):
-        options = argparse.Namespace(seeds=8, rate=12.0, seconds=6.0, scale=0.2, workers=2, kv_blocks=4096, model="a/demo-model")
+        options = argparse.Namespace(seeds=8, rate=12.0, seconds=6.0, scale=0.2, workers=2, kv_blocks=4096, model="a/demo-model", costs="")
         said = "Seeds 1 to 8, 12 requests/s for 6 s, lengths times 0.2, 2 workers of 4,096 blocks, model demo-model, commit "
-        self.assertEqual(loads.measured(options), f"{said}{page_tables.commit()}.")
+        self.assertEqual(loads.measured("agents", options), f"{said}{page_tables.commit()}.")
 
     def test_an_eviction_table_has_a_row_per_load_and_pool(self):
         line = "figure eviction_agents_48_500k_{} {} %"

@@ -20,7 +20,7 @@
 
 #include "common/base/result.h"
 #include "common/wire/endpoint.h"
-#include "common/wire/tcp_socket.h"
+#include "common/wire/gate.h"
 #include "worker/transfer/peer_connection.h"
 #include "worker/transfer/peer_messages.h"
 #include "worker/transfer/readable_blocks.h"

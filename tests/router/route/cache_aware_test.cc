@@ -261,7 +261,7 @@ TEST(FindCandidatesTest, AreTheDeepestHoldersAndAFewOfTheLeastLoaded) {
   }
   const RouteQuery query{.prompt_token_count = kPromptTokens, .matches = matches};
   const std::vector<Candidate> candidates = FindCandidates(query, fleet);
-  EXPECT_EQ(candidates.size(), kKeptHolders + kMinLoadedCount);
+  EXPECT_EQ(candidates.size(), kKeptHolders + kLeastLoadedCount);
   EXPECT_TRUE(std::is_sorted(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return a.cost_seconds() < b.cost_seconds();
   }));
@@ -306,7 +306,7 @@ TEST(CacheAwarePolicyTest, TakesTheLeastCostOfAll) {
   const auto policy = Make("cache-aware");
   for (int round = 0; round < 3000; ++round) {
     const Situation situation = RandomSituation(rng);
-    if (situation.fleet.size() > kMinLoadedCount) continue;
+    if (situation.fleet.size() > kLeastLoadedCount) continue;
     const std::optional<Decision> decision = policy->Choose(situation.query(), situation.fleet);
     if (!decision.has_value()) continue;
     double least = 1e300;

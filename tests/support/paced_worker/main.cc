@@ -20,7 +20,7 @@
 namespace roost::testing_support {
 namespace {
 
-// Of the model folder, whose text is used and whose weights are not.
+// The model folder gives only its text.
 constexpr std::uint32_t kLoadedBlocks = 16;
 constexpr std::uint32_t kContextTokens = 262'144;
 // As a worker on a GPU has by default.
