@@ -49,7 +49,7 @@ CACHE = {
             panel("Tokens fetched from other workers", "Prompt tokens whose blocks workers fetched instead of computing them.",
                   TOKENS_PER_SECOND, [("{{model}}", rate("roost_router_pulled_tokens_total", "model"))]),
             panel("Fetches by outcome", "How orders to fetch blocks from another worker ended. missing: the source did not hold the rest. "
-                  "What does not come is computed.", "ops", [("{{outcome}}", rate("roost_router_pulls_total", "outcome"))], stack=True),
+                  "What does not come is computed.", "suffix: fetches/s", [("{{outcome}}", rate("roost_router_pulls_total", "outcome"))], stack=True),
         ),
         row(
             "Why not more",

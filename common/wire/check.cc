@@ -41,7 +41,7 @@ Result<void> CheckBlockCount(std::size_t hashes, std::size_t tokens) {
   return {};
 }
 
-// Nobody looks up names that a peer chose.
+// Names that a peer chose are not looked up.
 Result<void> CheckNumeric(const std::string& address, const char* field) {
   if (ParseNumericAddress(address).ok()) return {};
   return DataLoss(field, "is not a numeric address HOST:PORT");

@@ -19,7 +19,7 @@ std::uint64_t QueuedTokens(const Worker& worker) {
   return worker.load.queued_prefill_tokens + worker.ledger->uncovered_tokens();
 }
 
-// What the worker says of its blocks, within what it was asked for.
+// Limits the counts of the answer to the blocks that were asked for.
 HoldEnd EndOf(std::string source, std::uint32_t block_count, const std::optional<wire::HoldAnswer>& answer) {
   HoldEnd end{.pull = {.source = std::move(source)}};
   if (!answer) return end;

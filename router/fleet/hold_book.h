@@ -82,7 +82,7 @@ class HoldBook {
   void OnAnswer(const std::string& worker_id, const wire::HoldAnswer& answer, Instant now);
   // The worker was removed from the roster.
   void OnWorkerLost(const std::string& worker_id);
-  // Nobody waits for this one any more.
+  // Drops a Hold whose copy has ended.
   void Forget(std::uint64_t id);
   // Ends the Holds that are overdue.
   void Expire(Instant now);
