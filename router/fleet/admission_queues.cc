@@ -18,35 +18,35 @@ Error QueueFull(std::size_t waiting_requests) {
 
 }  // namespace
 
-std::size_t AdmissionQueues::size(const QueueName& line) const {
-  const auto found = queues_.find(line);
+std::size_t AdmissionQueues::size(const QueueName& name) const {
+  const auto found = queues_.find(name);
   return found == queues_.end() ? 0 : found->second.requests.size();
 }
 
 std::size_t AdmissionQueues::size() const {
   std::size_t count = 0;
-  for (const auto& [line, queue] : queues_) count += queue.requests.size();
+  for (const auto& [name, queue] : queues_) count += queue.requests.size();
   return count;
 }
 
-const std::string& AdmissionQueues::NameOf(const QueueName& line) const {
-  return line.adapter.empty() ? queues_.at(line).model : line.adapter;
+const std::string& AdmissionQueues::NameOf(const QueueName& name) const {
+  return name.adapter.empty() ? queues_.at(name).model : name.adapter;
 }
 
-std::vector<AdmissionQueues::QueueName> AdmissionQueues::Lines() const {
-  std::vector<QueueName> lines;
-  for (const auto& [line, queue] : queues_) {
-    if (queue.requests.size() > 0) lines.push_back(line);
+std::vector<AdmissionQueues::QueueName> AdmissionQueues::QueueNames() const {
+  std::vector<QueueName> names;
+  for (const auto& [name, queue] : queues_) {
+    if (queue.requests.size() > 0) names.push_back(name);
   }
-  return lines;
+  return names;
 }
 
 std::optional<AdmissionQueues::QueueName> AdmissionQueues::NextFor(const std::string& revision,
                                                                    const AdapterNames& adapters) const {
   auto next = queues_.end();
   for (auto at = queues_.lower_bound({revision, ""}); at != queues_.end() && at->first.revision == revision; ++at) {
-    const auto& [line, queue] = *at;
-    if (queue.requests.size() == 0 || (!line.adapter.empty() && !adapters.contains(line.adapter))) continue;
+    const auto& [name, queue] = *at;
+    if (queue.requests.size() == 0 || (!name.adapter.empty() && !adapters.contains(name.adapter))) continue;
     const auto place = [](const Queue& of) { return std::pair(-std::int64_t{of.requests.top_priority()}, of.turn); };
     if (next == queues_.end() || place(queue) < place(next->second)) next = at;
   }
@@ -55,14 +55,14 @@ std::optional<AdmissionQueues::QueueName> AdmissionQueues::NextFor(const std::st
 
 AdmissionQueues::Queue& AdmissionQueues::QueueOf(const ServedModel& model, Instant now) {
   Queue fresh{model.model_name(), RequestQueue(options_.max_queue), DrainRate(now)};
-  return queues_.try_emplace(LineOf(model), std::move(fresh)).first->second;
+  return queues_.try_emplace(QueueNameOf(model), std::move(fresh)).first->second;
 }
 
-std::map<AdmissionQueues::QueueName, Error> AdmissionQueues::FullLines() const {
+std::map<AdmissionQueues::QueueName, Error> AdmissionQueues::FullQueues() const {
   std::map<QueueName, Error> full;
-  for (const auto& [line, queue] : queues_) {
+  for (const auto& [name, queue] : queues_) {
     const std::size_t waiting_requests = queue.requests.size();
-    if (waiting_requests > 0 && waiting_requests >= options_.max_queue) full.emplace(line, QueueFull(waiting_requests));
+    if (waiting_requests > 0 && waiting_requests >= options_.max_queue) full.emplace(name, QueueFull(waiting_requests));
   }
   return full;
 }
@@ -78,37 +78,37 @@ void AdmissionQueues::PushFront(const ServedModel& model, QueuedRequest request,
   QueueOf(model, now).requests.PushFront(std::move(request));
 }
 
-std::optional<QueuedRequest> AdmissionQueues::Pop(const QueueName& line) {
-  const auto found = queues_.find(line);
+std::optional<QueuedRequest> AdmissionQueues::Pop(const QueueName& name) {
+  const auto found = queues_.find(name);
   if (found == queues_.end()) return std::nullopt;
   found->second.turn = ++turns_;
   return found->second.requests.Pop();
 }
 
-void AdmissionQueues::Remove(const QueueName& line, RequestId id) {
-  const auto found = queues_.find(line);
+void AdmissionQueues::Remove(const QueueName& name, RequestId id) {
+  const auto found = queues_.find(name);
   ROOST_CHECK(found != queues_.end() && found->second.requests.Remove(id), "request {} does not wait for {}",
-              id.value(), line.revision);
+              id.value(), name.revision);
 }
 
 std::vector<RequestId> AdmissionQueues::TakeExpired(Instant now) {
   std::vector<RequestId> expired;
-  for (auto& [line, queue] : queues_) {
+  for (auto& [name, queue] : queues_) {
     for (const QueuedRequest& request : queue.requests.TakeExpired(now)) expired.push_back(request.id);
   }
   return expired;
 }
 
-void AdmissionQueues::NoteDeparture(const QueueName& line, const QueuedRequest& request, Instant now) {
-  const auto found = queues_.find(line);
-  ROOST_CHECK(found != queues_.end(), "no request waited for {}", line.revision);
+void AdmissionQueues::NoteDeparture(const QueueName& name, const QueuedRequest& request, Instant now) {
+  const auto found = queues_.find(name);
+  ROOST_CHECK(found != queues_.end(), "no request waited for {}", name.revision);
   found->second.drain.OnDeparture(now);
   metrics_.OnQueueWait(found->second.model, ToSeconds(now - request.queued_at));
 }
 
 std::vector<QueueStatus> AdmissionQueues::Statuses(Instant now) const {
   std::map<std::string, QueueStatus> by_model;
-  for (const auto& [line, queue] : queues_) {
+  for (const auto& [name, queue] : queues_) {
     const RequestQueue& requests = queue.requests;
     if (requests.size() == 0) continue;
     const Duration drain = std::min(queue.drain.TimeFor(requests.size(), now), options_.max_wait);
@@ -126,7 +126,7 @@ std::vector<QueueStatus> AdmissionQueues::Statuses(Instant now) const {
 
 void AdmissionQueues::Publish() {
   std::map<std::string, std::uint32_t> counts;
-  for (const auto& [line, queue] : queues_) {
+  for (const auto& [name, queue] : queues_) {
     counts[queue.model] += static_cast<std::uint32_t>(queue.requests.size());
   }
   for (const auto& [model, count] : counts) metrics_.SetQueued(model, count);

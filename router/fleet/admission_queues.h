@@ -162,37 +162,37 @@ class AdmissionQueues {
     std::string adapter;  // empty: of the model itself
     auto operator<=>(const QueueName&) const = default;
   };
-  [[nodiscard]] static QueueName LineOf(const ServedModel& model) {
+  [[nodiscard]] static QueueName QueueNameOf(const ServedModel& model) {
     return {model.revision, std::string(model.adapter())};
   }
 
   // The number of requests that wait in the queue.
-  [[nodiscard]] std::size_t size(const QueueName& line) const;
+  [[nodiscard]] std::size_t size(const QueueName& name) const;
   // The number of all waiting requests.
   [[nodiscard]] std::size_t size() const;
   // The name of the model or adapter that its clients ask for.
-  [[nodiscard]] const std::string& NameOf(const QueueName& line) const;
+  [[nodiscard]] const std::string& NameOf(const QueueName& name) const;
   // The queues with waiting requests, in order.
-  [[nodiscard]] std::vector<QueueName> Lines() const;
+  [[nodiscard]] std::vector<QueueName> QueueNames() const;
   // The queue whose turn it is among those from which a worker of this revision with these adapters takes requests: of
   // those with the highest priority, the one that was popped longest ago. Empty when none waits.
   [[nodiscard]] std::optional<QueueName> NextFor(const std::string& revision, const AdapterNames& adapters) const;
 
   // The queues in which no more request may wait, with the error that it would get. An empty queue is never among them,
   // because a worker may have room.
-  [[nodiscard]] std::map<QueueName, Error> FullLines() const;
+  [[nodiscard]] std::map<QueueName, Error> FullQueues() const;
   // Adds a request at the end of its priority. kOverloaded, and counted, when the queue is full.
   [[nodiscard]] Result<void> Push(const ServedModel& model, QueuedRequest request, Instant now);
   // Adds a request before all others of its priority, even when the queue is full.
   void PushFront(const ServedModel& model, QueuedRequest request, Instant now);
   // The next request; empty when none waits.
-  [[nodiscard]] std::optional<QueuedRequest> Pop(const QueueName& line);
-  void Remove(const QueueName& line, RequestId id);
+  [[nodiscard]] std::optional<QueuedRequest> Pop(const QueueName& name);
+  void Remove(const QueueName& name, RequestId id);
   // Takes out the requests that have waited for too long.
   [[nodiscard]] std::vector<RequestId> TakeExpired(Instant now);
 
   // A popped request is at a worker, or has ended, and no longer waits.
-  void NoteDeparture(const QueueName& line, const QueuedRequest& request, Instant now);
+  void NoteDeparture(const QueueName& name, const QueuedRequest& request, Instant now);
 
   // A status for each model with waiting requests.
   [[nodiscard]] std::vector<QueueStatus> Statuses(Instant now) const;

@@ -55,7 +55,7 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
   } else if (const auto* const adapters = std::get_if<wire::Adapters>(&message)) {
     if (adapters->epoch == worker->hello.epoch) worker_registry_.SetAdapters(*worker, adapters->names);
   } else if (const auto* const held = std::get_if<wire::HoldAnswer>(&message)) {
-    requests_.OnHoldAnswer(worker->hello.worker_id, *held, now);
+    requests_.copies().OnHoldAnswer(worker->hello.worker_id, *held, now);
   } else if (const auto* const bye = std::get_if<wire::Bye>(&message)) {
     OnBye(*worker, *bye, now);
   }
@@ -390,8 +390,8 @@ FleetSnapshot FleetCore::Snapshot(Instant now) {
   snapshot.router_count = router_count();
   const Result<void> open = CheckOpen();
   snapshot.refusal = open.ok() ? requests_.Refusal() : std::optional(open.error());
-  for (auto& [line, error] : requests_.waiting().FullLines()) {
-    snapshot.full_queues.emplace(std::pair(line.revision, line.adapter), error);
+  for (auto& [name, error] : requests_.waiting().FullQueues()) {
+    snapshot.full_queues.emplace(std::pair(name.revision, name.adapter), error);
   }
   snapshot.metrics = &metrics_;
   return snapshot;

@@ -70,6 +70,10 @@ class PrefixCopies {
 
   // An event of a piece. False if the event belongs to no open copy.
   [[nodiscard]] bool OnEvent(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
+  // The answer to a Hold of a copy.
+  void OnHoldAnswer(const std::string& worker_id, const wire::HoldAnswer& answer, Instant now) {
+    holds_.OnAnswer(worker_id, answer, now);
+  }
   // The worker was removed from the registry.
   void OnWorkerLost(const std::string& worker_id);
   // Ends the copies of what the order names.

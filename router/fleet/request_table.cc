@@ -56,7 +56,7 @@ Result<RequestId> RequestTable::Submit(GenerateSpec spec, std::shared_ptr<Genera
   request.prompt_logprobs_told = !request.spec.generate.prompt_logprobs.has_value();
   request.parts = {{.choices = {0, request.spec.generate.sample_count}}};
   Sending sending = Sending::kNoRoom;  // a new request must not overtake waiting ones
-  if (waiting_.size(AdmissionQueues::LineOf(*request.spec.model)) == 0) {
+  if (waiting_.size(AdmissionQueues::QueueNameOf(*request.spec.model)) == 0) {
     sending = SendFirstPart(request, request.spec.generate.block_hashes, matches, Admission::kWithRoom, now);
     if (sending == Sending::kNoWorker && MoveToOtherRevision(request)) {
       sending = SendParts(request, Admission::kWithRoom, now);

@@ -129,11 +129,6 @@ class RequestTable {
   // other workers, if any takes them. O(requests) while there is such a worker.
   void MoveOverdue(Instant now);
 
-  // The answer to a Hold of a copy.
-  void OnHoldAnswer(const std::string& worker_id, const wire::HoldAnswer& answer, Instant now) {
-    holds_.OnAnswer(worker_id, answer, now);
-  }
-
   // Sends waiting requests while workers have room. O(workers) for each model that has waiting requests.
   void DispatchWaiting(Instant now);
   // The same for one worker, which has just reported. O(log workers), plus the cost of sending.
@@ -211,9 +206,9 @@ class RequestTable {
   // Whether some worker may take the request, regardless of room.
   [[nodiscard]] bool MayBeTaken(const Request& request);
   [[nodiscard]] Error WhyNobody(const GenerateSpec& spec);
-  [[nodiscard]] bool AnyHasRoom(const AdmissionQueues::QueueName& line);
+  [[nodiscard]] bool AnyHasRoom(const AdmissionQueues::QueueName& name);
   // Serving workers that take requests from this queue.
-  [[nodiscard]] std::vector<Worker*> ServingLine(const AdmissionQueues::QueueName& line);
+  [[nodiscard]] std::vector<Worker*> ServingQueue(const AdmissionQueues::QueueName& name);
   [[nodiscard]] QueuedRequest PlaceInQueue(Request& request, Instant now) const;
   [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);
   // Adds the request before all others of its priority, even when the queue is full.
@@ -221,9 +216,9 @@ class RequestTable {
   // Does nothing when the request is not queued.
   void LeaveQueue(Request& request);
   // Sends the next request. False when none waits, or when it has to wait again.
-  bool DispatchNext(const AdmissionQueues::QueueName& line, Instant now);
+  bool DispatchNext(const AdmissionQueues::QueueName& name, Instant now);
   // Moves requests whose revision has no worker left for them to another revision that can take them.
-  void MoveWaiting(const AdmissionQueues::QueueName& line, Instant now);
+  void MoveWaiting(const AdmissionQueues::QueueName& name, Instant now);
   // Ends a request that has waited too long; `request` dangles afterwards.
   void EndWait(Request& request);
   [[nodiscard]] Error TooManyInFlight() const;

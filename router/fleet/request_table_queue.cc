@@ -33,15 +33,15 @@ bool RequestTable::MayBeTaken(const Request& request) {
                      [&](const Worker* worker) { return MayTake(query, ViewOf(*worker)); });
 }
 
-std::vector<Worker*> RequestTable::ServingLine(const AdmissionQueues::QueueName& line) {
-  std::vector<Worker*> workers = worker_registry_.Serving(line.revision);
-  const auto lacks = [&line](const Worker* worker) { return !worker->adapters.contains(line.adapter); };
-  if (!line.adapter.empty()) std::erase_if(workers, lacks);
+std::vector<Worker*> RequestTable::ServingQueue(const AdmissionQueues::QueueName& name) {
+  std::vector<Worker*> workers = worker_registry_.Serving(name.revision);
+  const auto lacks = [&name](const Worker* worker) { return !worker->adapters.contains(name.adapter); };
+  if (!name.adapter.empty()) std::erase_if(workers, lacks);
   return workers;
 }
 
-bool RequestTable::AnyHasRoom(const AdmissionQueues::QueueName& line) {
-  const std::vector<Worker*> workers = ServingLine(line);
+bool RequestTable::AnyHasRoom(const AdmissionQueues::QueueName& name) {
+  const std::vector<Worker*> workers = ServingQueue(name);
   return std::any_of(workers.begin(), workers.end(),
                      [&](const Worker* worker) { return worker_registry_.TakesRequests(*worker) && HasRoom(*worker); });
 }
@@ -76,33 +76,34 @@ void RequestTable::EnqueueFirst(Request& request, Instant now) {
 }
 
 void RequestTable::LeaveQueue(Request& request) {
-  if (std::exchange(request.waits, false)) waiting_.Remove(AdmissionQueues::LineOf(*request.spec.model), request.id);
+  if (std::exchange(request.waits, false))
+    waiting_.Remove(AdmissionQueues::QueueNameOf(*request.spec.model), request.id);
 }
 
 // The queues take turns, so that none takes all the room.
 void RequestTable::DispatchWaiting(Instant now) {
-  std::vector<AdmissionQueues::QueueName> lines = waiting_.Lines();
-  for (const AdmissionQueues::QueueName& line : lines) {
-    if (ServingLine(line).empty()) MoveWaiting(line, now);
+  std::vector<AdmissionQueues::QueueName> names = waiting_.QueueNames();
+  for (const AdmissionQueues::QueueName& name : names) {
+    if (ServingQueue(name).empty()) MoveWaiting(name, now);
   }
-  while (!lines.empty()) {
+  while (!names.empty()) {
     std::erase_if(
-        lines, [&](const AdmissionQueues::QueueName& line) { return !AnyHasRoom(line) || !DispatchNext(line, now); });
+        names, [&](const AdmissionQueues::QueueName& name) { return !AnyHasRoom(name) || !DispatchNext(name, now); });
   }
 }
 
 void RequestTable::DispatchWaitingTo(const Worker& worker, Instant now) {
   while (worker_registry_.TakesRequests(worker) && HasRoom(worker)) {
-    const std::optional<AdmissionQueues::QueueName> line = waiting_.NextFor(worker.revision, worker.adapters);
-    if (!line.has_value() || !DispatchNext(*line, now)) return;
+    const std::optional<AdmissionQueues::QueueName> name = waiting_.NextFor(worker.revision, worker.adapters);
+    if (!name.has_value() || !DispatchNext(*name, now)) return;
   }
 }
 
-void RequestTable::MoveWaiting(const AdmissionQueues::QueueName& line, Instant now) {
-  const std::shared_ptr<const ServedModel> main = worker_registry_.revisions().directory()->Main(waiting_.NameOf(line));
-  if (main == nullptr || main->revision == line.revision) return;
+void RequestTable::MoveWaiting(const AdmissionQueues::QueueName& name, Instant now) {
+  const std::shared_ptr<const ServedModel> main = worker_registry_.revisions().directory()->Main(waiting_.NameOf(name));
+  if (main == nullptr || main->revision == name.revision) return;
   std::vector<Request*> waiting_on;  // in the queue of their old or new revision
-  while (const std::optional<QueuedRequest> next = waiting_.Pop(line)) {
+  while (const std::optional<QueuedRequest> next = waiting_.Pop(name)) {
     Request& request = *requests_.at(next->id);
     request.waits = false;
     const bool is_sent =
@@ -112,8 +113,8 @@ void RequestTable::MoveWaiting(const AdmissionQueues::QueueName& line, Instant n
   for (auto request = waiting_on.rbegin(); request != waiting_on.rend(); ++request) EnqueueFirst(**request, now);
 }
 
-bool RequestTable::DispatchNext(const AdmissionQueues::QueueName& line, Instant now) {
-  const std::optional<QueuedRequest> next = waiting_.Pop(line);
+bool RequestTable::DispatchNext(const AdmissionQueues::QueueName& name, Instant now) {
+  const std::optional<QueuedRequest> next = waiting_.Pop(name);
   if (!next.has_value()) return false;
   Request& request = *requests_.at(next->id);
   request.waits = false;
@@ -122,7 +123,7 @@ bool RequestTable::DispatchNext(const AdmissionQueues::QueueName& line, Instant 
     EnqueueFirst(request, now);
     return false;
   }
-  waiting_.NoteDeparture(line, *next, now);
+  waiting_.NoteDeparture(name, *next, now);
   if (sending == Sending::kNoWorker) {
     End(request, {.reason = wire::FinishReason::kError, .error = NobodyServes(*request.spec.model)});
   }

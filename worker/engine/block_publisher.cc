@@ -1,4 +1,4 @@
-#include "worker/engine/block_publisher.h"
+#include "worker/engine/engine_state.h"
 
 namespace roost::worker {
 

@@ -129,8 +129,7 @@ class Engine {
   //                 next step and perhaps others after it do it; the reply is in the report of the last one. While
   //                 kMaxEvictions are open it is refused at once
   //   WantPrefixes  the prefixes that requests found most often. O(blocks)
-  //   Hold          holds what is here of the blocks, and takes what comes for this Hold (see Arrivals). The reply
-  //   comes
+  //   Hold          holds what is here of the blocks, and takes what comes for it (see Arrivals). The reply comes
   //                 with the report of the step that ends it. Refused without a receipt, and when there are too many
   static constexpr std::uint32_t kErasedPerStep = 4096;
   static constexpr std::size_t kMaxEvictions = 16;

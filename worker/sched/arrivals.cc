@@ -176,7 +176,7 @@ void Arrivals::Cancel(BlockHash block) {
   EndWhere(has_block, HoldOutcome::kCancelled);
 }
 
-void Arrivals::CancelTenant(std::string_view tenant) {
+void Arrivals::Cancel(std::string_view tenant) {
   EndWhere([&](const Arrival& arrival) { return arrival.spec.tenant == tenant; }, HoldOutcome::kCancelled);
 }
 

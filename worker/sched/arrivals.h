@@ -80,7 +80,7 @@ class Arrivals {
   [[nodiscard]] bool GiveWay();
   // Ends the arrivals that bring or hold this block, belong to this tenant, or begin with this root.
   void Cancel(BlockHash block);
-  void CancelTenant(std::string_view tenant);
+  void Cancel(std::string_view tenant);
   void CancelRoot(BlockHash root);
   // Ends the arrivals that hold a block which is no longer ready.
   void CancelErased();
@@ -89,7 +89,6 @@ class Arrivals {
 
   [[nodiscard]] bool empty() const { return arrivals_.empty(); }
   [[nodiscard]] bool has_ended() const { return !ended_.empty(); }
-  [[nodiscard]] std::size_t size() const { return arrivals_.size(); }
   // When the first patience ends.
   [[nodiscard]] std::optional<Instant> NextEnd() const;
 

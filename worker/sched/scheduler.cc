@@ -145,7 +145,7 @@ void Scheduler::KeepOut(const BlockChain& prompt) {
 }
 
 void Scheduler::KeepOut(std::string_view tenant) {
-  arrivals_.CancelTenant(tenant);
+  arrivals_.Cancel(tenant);
   const std::optional<TenantId> known = cache_.tenants().Find(tenant);
   for (const auto& [id, sequence] : sequences_.slots()) {
     if (sequence != nullptr && sequence->tenant == known) KeepOut(*sequence);

@@ -55,7 +55,12 @@ void BlockServer::Accept() {
     pollfd poll{.fd = listener_.get(), .events = POLLIN, .revents = 0};
     if (::poll(&poll, 1, kAcceptWaitMs) > 0) {
       wire::Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (socket.is_open()) TakeIn(std::move(socket));
+      if (socket.is_open()) {
+        TakeIn(std::move(socket));
+      } else {
+        (void)::poll(nullptr, 0,
+                     kAcceptWaitMs);  // without a descriptor, the one who waits would be found at once again
+      }
     }
     JoinEnded();
   }

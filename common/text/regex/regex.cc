@@ -10,7 +10,6 @@
 
 #include "common/base/check.h"
 #include "common/base/utf8.h"
-#include "common/text/regex/oniguruma.h"
 
 namespace roost::text {
 namespace {

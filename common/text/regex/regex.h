@@ -1,5 +1,5 @@
 // Unicode regular expressions of tokenizer files: PCRE2 with its JIT compiler, over a translation of Oniguruma's syntax
-// (oniguruma.h). Finds the same matches as the reference library: left to right, no empty match right after a match.
+// (oniguruma.cc). Finds the same matches as the reference library: left to right, no empty match right after a match.
 //
 // A Regex is immutable and shared by threads; a RegexScratch, used by one thread at a time, holds what a match writes.
 // Steps and memory of one match are limited, and all matches of one text share a CpuBudget; a text that needs more is
@@ -76,5 +76,12 @@ class Regex {
 
   std::shared_ptr<const pcre2_real_code_8> code_;
 };
+
+// Longer patterns are refused. The longest in use, DeepSeek's list of letters, has under 4,000 bytes.
+inline constexpr std::size_t kMaxPatternBytes = 16 * 1024;
+
+// The pattern in PCRE2's syntax: see oniguruma.cc. Linear. The error has no field: only the caller knows the pattern's
+// place in the file.
+[[nodiscard]] Result<std::string> TranslateOniguruma(std::string_view pattern);
 
 }  // namespace roost::text

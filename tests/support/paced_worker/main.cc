@@ -45,8 +45,7 @@ Result<worker::WorkerSetup> SetupOf(Options options) {
   if (options.worker.max_running_requests == 0) options.worker.max_running_requests = kMaxRunningRequests;
   ROOST_ASSIGN_OR_RETURN(worker::WorkerSetup setup, worker::PrepareWorker(options.worker));
   const worker::Model& loaded = *setup.own.model;
-  // A letter: no end token, and text of its own.
-  constexpr TokenId kAnswer = 'a';
+  constexpr TokenId kAnswer = 97;  // an ordinary token, in any vocabulary of ours
   setup.own.model = std::make_unique<PacedModel>(PacedModel::Options{.service = service,
                                                                      .vocab_size = loaded.shape().vocab_size,
                                                                      .max_context_tokens = kContextTokens,
