@@ -16,6 +16,7 @@
 // Not thread-safe. The constructor's arguments outlive it.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -9,7 +9,9 @@
 // Threads: Start and Stop from one owner; counts from any.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -17,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "common/base/result.h"
 #include "common/wire/endpoint.h"

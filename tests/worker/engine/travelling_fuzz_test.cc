@@ -29,7 +29,7 @@ class TravellingFuzzTest : public testing::TestWithParam<std::uint64_t> {
                               .plan_ahead = rng_.Below(2) == 0,
                               .check_invariants = true};
     for (auto& side : sides_) side = std::make_unique<Side>(options, clock_);
-    for (int i = 0; i < 2; ++i) sides_[i]->source.Connect(&sides_[1 - i]->readable, 1 + rng_.Below(12));
+    for (std::size_t i = 0; i < 2; ++i) sides_[i]->source.Connect(&sides_[1 - i]->readable, 1 + rng_.Below(12));
     for (std::uint64_t stream = 0; stream < 6; ++stream) texts_.push_back(Text(stream));
   }
 

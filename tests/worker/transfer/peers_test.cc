@@ -101,7 +101,7 @@ class PeersTest : public testing::Test {
     peers_->Ask({.id = HoldId(id), .chain = std::move(chain), .peer = {name, server_->address()}});
   }
 
-  const SteadyClock clock_;
+  const SteadyClock clock_{};
   const TestChain chain_{50};
   PoolBlocks from_{kBlocks};
   PoolBlocks to_{kBlocks};
