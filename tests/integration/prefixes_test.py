@@ -3,10 +3,9 @@
 import json
 import subprocess
 import tempfile
-import threading
 import unittest
 
-from cluster import BIN, Cluster, text, wait_until
+from cluster import BIN, Answer, Cluster, text, wait_until
 
 BLOCK_TOKENS = 16
 PROMPT = text(100, "the prompt")
@@ -144,16 +143,19 @@ class PrefixesTest(unittest.TestCase):
         prompt = "Streamed. " + PROMPT
         body = {"model": "demo-model", "prompt": prompt, "temperature": 0, "max_tokens": 400, "ignore_eos": True}
         expected = self.router.request("POST", "/v1/completions", body).json()
-        answers = []
-        thread = threading.Thread(target=lambda: answers.append(self.router.request("POST", "/v1/completions", body)))
-        thread.start()
-        wait_until(lambda: any(worker["running_requests"] for worker in self.router.workers()), "that it runs")
+        connection = self.router.connect(self.router.url)
+        connection.request("POST", "/v1/completions", json.dumps({**body, "stream": True}),
+                           {"Content-Type": "application/json"})
+        stream = connection.getresponse()
+        first = stream.readline()
         evicted = self.ask("evict", {"prompt": prompt})
+        told = (first + stream.read()).decode()
+        connection.close()
         self.assertTrue(all(worker["answered"] for worker in evicted["workers"]))
         self.assertGreater(evicted["evicted_blocks"] + evicted["busy_blocks"], 0)
-        thread.join()
-        self.assertEqual(answers[0].status, 200)
-        self.assertEqual(answers[0].json()["choices"], expected["choices"])
+        answer = Answer(200, {"content-type": "text/event-stream"}, told)
+        self.assertEqual(answer.text(), expected["choices"][0]["text"])
+        self.assertTrue(answer.done)
         wait_until(lambda: max(self.held_by(self.router, prompt)) == 0, "that nothing of it is left")
         self.assertEqual(self.router.completion(prompt, temperature=0, max_tokens=1).cached_tokens(), 0)
 
