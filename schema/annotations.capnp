@@ -117,3 +117,12 @@ annotation valuesIn @0xe15a0e5bd0a1c013 (file) :Text;
 
 annotation valuesInclude @0xe15a0e5bd0a1c014 (file) :List(Text);
 # Headers of the existing types.
+
+# ---- what follows from a field ----
+
+annotation needs @0xe15a0e5bd0a1c015 (field, group, union) :Text;
+# A feature, a Bool of a group with `form` set: a message in which this field is not as in a new one may go only to a
+# peer that has it. NeedsOf(message) gives all that it needs.
+
+annotation shown @0xe15a0e5bd0a1c016 (field) :Text;
+# Operators see this number, under this name: ForEachShown(message, show) calls show(name, value) for each such field.

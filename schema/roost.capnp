@@ -71,9 +71,11 @@ using import "annotations.capnp".local;
 using import "annotations.capnp".most;
 using import "annotations.capnp".mostEntries;
 using import "annotations.capnp".named;
+using import "annotations.capnp".needs;
 using import "annotations.capnp".omitEmpty;
 using import "annotations.capnp".optional;
 using import "annotations.capnp".presentIf;
+using import "annotations.capnp".shown;
 using import "annotations.capnp".text;
 using import "annotations.capnp".unknown;
 using import "annotations.capnp".valuesIn;
@@ -638,19 +640,19 @@ struct OtherPrompt $named("otherPrompts") {
 struct Load $check {
   # The worker's state as its engine saw it after its latest step. Covers the requests of all routers.
 
-  waitingRequests @0 :UInt32;
-  runningRequests @1 :UInt32;
-  queuedPrefillTokens @2 :UInt64 $most(.WireLimits.maxTokensOfAWorker);
+  waitingRequests @0 :UInt32 $shown("waiting_requests");
+  runningRequests @1 :UInt32 $shown("running_requests");
+  queuedPrefillTokens @2 :UInt64 $most(.WireLimits.maxTokensOfAWorker) $shown("queued_prefill_tokens");
   # Prompt tokens still to be computed (not cached), of waiting and running requests. This and waitingRequests include
   # requests of other routers that the engine has not taken in yet. The receiver must add those that it has sent since.
 
   runningContextTokens @3 :UInt64 $most(.WireLimits.maxTokensOfAWorker);
   # Sum of the running requests' current lengths.
 
-  freeBlockCount @4 :UInt32;
+  freeBlockCount @4 :UInt32 $shown("free_blocks");
   # Blocks that a new request could get at once: never used, or idle in the cache.
 
-  cachedBlockCount @5 :UInt32;
+  cachedBlockCount @5 :UInt32 $shown("cached_blocks");
   # Ready blocks.
 
   digest @6 :BlockHash;
@@ -665,7 +667,7 @@ struct Load $check {
   draining @10 :Bool = false;
   # The worker finishes its requests and takes no new ones: it answers a generate with `unavailable`.
 
-  pinnedBlockCount @11 :UInt32 = 0;
+  pinnedBlockCount @11 :UInt32 = 0 $shown("pinned_blocks");
   # Ready blocks that are pinned. The worker limits them to a share of its pool.
 
   otherPrompts @12 :List(OtherPrompt) $most(.maxOtherPrompts);
@@ -691,7 +693,7 @@ struct Load $check {
   # sent to it until this is false again, and then ask for a snapshot. Its events and its digest go on meanwhile; they
   # are of a part of the cache.
 
-  savedPrefillSeconds @17 :Float64 = 0 $least(0);
+  savedPrefillSeconds @17 :Float64 = 0 $least(0) $shown("saved_prefill_seconds_total");
   # Estimated time that computing the cached prompt tokens would have taken, since the process began: what the worker
   # counts as roost_worker_saved_prefill_seconds_total.
 
@@ -987,20 +989,21 @@ struct Generate $check $local(type = "std::optional<Error>", name = "refusal",
     # Token t of the output draws random number (seed, t), whatever happened in between. Choice i uses the seed `seed` +
     # i, modulo 2^64.
 
-    minP @21 :Float32 = 0 $least(0) $most(1);
+    minP @21 :Float32 = 0 $least(0) $most(1) $needs("fullSampling");
     # 0 to 1: keeps only tokens whose probability is at least this share of the likeliest one's. After temperature,
     # before topK and topP. 0: no limit.
 
-    repetitionPenalty @22 :Float32 = 1 $least(.minRepetitionPenalty) $most(.maxRepetitionPenalty);
+    repetitionPenalty @22 :Float32 = 1 $least(.minRepetitionPenalty) $most(.maxRepetitionPenalty)
+        $needs("fullSampling");
     # 0.01 to 100. For tokens that occur in prompt or output: a logit above 0 is divided by it, any other is multiplied
     # by it. 1: none.
 
-    presencePenalty @23 :Float32 = 0 $least(-2) $most(.maxPenalty);
-    frequencyPenalty @24 :Float32 = 0 $least(-2) $most(.maxPenalty);
+    presencePenalty @23 :Float32 = 0 $least(-2) $most(.maxPenalty) $needs("fullSampling");
+    frequencyPenalty @24 :Float32 = 0 $least(-2) $most(.maxPenalty) $needs("fullSampling");
     # -2 to 2. Subtracted from the logits of tokens that occur in the output: presencePenalty once, frequencyPenalty
     # once per occurrence. The prompt's last firstOutputIndex tokens count as output. 0: none.
 
-    logitBias @25 :List(LogitBias) $most(.WireLimits.maxLogitBiases) $omitEmpty;
+    logitBias @25 :List(LogitBias) $most(.WireLimits.maxLogitBiases) $omitEmpty $needs("fullSampling");
     # By token, each once. At most 1024.
   }
 
@@ -1053,25 +1056,25 @@ struct Generate $check $local(type = "std::optional<Error>", name = "refusal",
   # Outputs to sample from the one prompt, whose blocks they share: 1 to 64. maxOutputTokens and firstOutputIndex apply
   # to each.
 
-  outputLogprobs :union {
+  outputLogprobs :union $needs("logprobs") {
     # Report the log probabilities of the output's tokens, and of this many of the likeliest tokens at each position: 0
     # to 20.
     absent @26 :Void;
     topCount @27 :UInt8 $most(.maxTopLogprobs);
   }
 
-  promptLogprobs :union {
+  promptLogprobs :union $needs("logprobs") {
     # The same for the prompt's tokens from the second on. The whole prompt is computed: none of its blocks comes from
     # the cache, though they may stay there for others.
     absent @28 :Void;
     topCount @29 :UInt8 $most(.maxTopLogprobs);
   }
 
-  minOutputTokens @30 :UInt32 = 0;
+  minOutputTokens @30 :UInt32 = 0 $needs("minOutputTokens");
   # Neither the model's own stop tokens nor stopTokens can be drawn before the output has this many tokens, including
   # those before firstOutputIndex.
 
-  constraint @31 :Constraint $optional $after(2);
+  constraint @31 :Constraint $optional $after(2) $needs("constrainsOutput");
   # Absent: none.
 
   traceParent @32 :Text $most(55) $after(1);

@@ -13,6 +13,8 @@
 #include "common/wire/endpoint.h"
 #include "common/wire/messages.h"
 #include "common/wire/tokenizer_digest.h"
+#include "worker/engine_api/engine_order.h"
+#include "worker/sample/sampler.h"
 
 namespace roost::worker {
 
@@ -49,8 +51,9 @@ void OwnEngine::Describe(wire::Hello& hello) const {
   hello.ageing_tokens = AgeingTokens(setup_.engine.schedule_policy);
   hello.max_sample_count = wire::kMaxSampleCount;
   using wire::Feature;
-  hello.features = {Feature::kFullSampling, Feature::kMinOutputTokens, Feature::kAnswers, Feature::kEvicts,
-                    Feature::kEvictsBlocks};
+  hello.features = {Feature::kMinOutputTokens};
+  hello.features.insert(SamplingFeatures());
+  hello.features.insert(kOrderFeatures);
   if (TellsLogprobs(setup_.engine)) hello.features.insert(Feature::kLogprobs);
   if (grammar_pool_ != nullptr) hello.features.insert(Feature::kConstrainsOutput);
 }

@@ -123,7 +123,7 @@ constexpr StepGauge kStepGauges[] = {
     {metrics::kWorkerBlocks, &BlocksOf<&StepReport::free_blocks>, "free"},
     {metrics::kWorkerBlocks, &BlocksOf<&StepReport::referenced_blocks>, "referenced"},
     {metrics::kWorkerBlocks, &BlocksOf<&StepReport::idle_blocks>, "idle"},
-    {metrics::kWorkerPinnedBlocks, &BlocksOf<&StepReport::pinned_blocks>},
+    {metrics::kWorkerPinnedBlocks, &LoadOf<&wire::Load::pinned_block_count>},
 };
 
 struct StepTimes {

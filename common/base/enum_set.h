@@ -15,6 +15,7 @@ class EnumSet {
   }
 
   constexpr void insert(Enum member) { bits_ |= BitOf(member); }
+  constexpr void insert(EnumSet members) { bits_ |= members.bits_; }
   constexpr void erase(Enum member) { bits_ &= ~BitOf(member); }
 
   [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }

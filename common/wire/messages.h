@@ -2,9 +2,8 @@
 // protocol; codec.h converts between them and bytes. All of them are copyable, comparable data; the codec bounds their
 // vectors and texts.
 //
-//   worker → router   Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer, Adapters, HoldAnswer
-//   router → worker   Welcome, Refused, Generate, Cancel, Pin, Unpin, WantHello, WantSnapshot, WantTokenizer,
-//                     WantPrefixes, Evict, Ping, Cordon, Hold
+//   worker → router   WorkerMessage
+//   router → worker   RouterMessage
 //
 // A worker's life on a link: Hello until Welcome arrives, then a Snapshot and Steps. `epoch` names one life of the
 // link: with a new epoch both sides forget the blocks and requests of the earlier one. Snapshots and Steps share one
@@ -38,19 +37,5 @@ namespace roost::wire {
 
 // For digests, because the xor of consecutive ids would cancel out.
 [[nodiscard]] constexpr std::uint64_t MixedId(RequestId id) { return Mix64(id.value()); }
-
-// The features that a worker must have to take this request.
-[[nodiscard]] inline Features NeedsOf(const Generate& request) {
-  const Sampling& sampling = request.sampling;
-  Features needs;
-  if (sampling.min_p != 0 || sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||
-      sampling.frequency_penalty != 0 || !sampling.logit_bias.empty()) {
-    needs.insert(Feature::kFullSampling);
-  }
-  if (request.output_logprobs || request.prompt_logprobs) needs.insert(Feature::kLogprobs);
-  if (request.min_output_tokens > 0) needs.insert(Feature::kMinOutputTokens);
-  if (request.constraint) needs.insert(Feature::kConstrainsOutput);
-  return needs;
-}
 
 }  // namespace roost::wire

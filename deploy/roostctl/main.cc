@@ -9,7 +9,7 @@
 
 #include "common/config/config.h"
 #include "common/config/nearest_name.h"
-#include "deploy/roostctl/bench/bench.h"
+#include "deploy/roostctl/bench/router_bench.h"
 #include "deploy/roostctl/chat.h"
 #include "deploy/roostctl/command.h"
 #include "deploy/roostctl/doctor/doctor.h"
@@ -17,7 +17,7 @@
 #include "deploy/roostctl/generate/generate.h"
 #include "deploy/roostctl/key.h"
 #include "deploy/roostctl/model_memory.h"
-#include "deploy/roostctl/order_commands.h"
+#include "deploy/roostctl/orders/order_commands.h"
 #include "deploy/roostctl/prefix_diff.h"
 #include "deploy/roostctl/prefixes.h"
 #include "deploy/roostctl/simulate/simulate.h"

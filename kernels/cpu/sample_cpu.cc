@@ -187,7 +187,7 @@ SampledToken SampleOnCpu(std::span<const float> logits, const SampleRow& draw, S
   const SampleStatus status = StatusOf(extremes);
   if (status != SampleStatus::kSampled) return {.token = 0, .status = status};
   if (draw.temperature == 0) return {.token = FindFirst(logits, extremes.best), .status = status};
-  const WeightedRow row{.logits = logits, .best = extremes.best, .temperature = draw.temperature, .min_p = draw.min_p};
+  const WeightedRow row{.logits = logits, .best = extremes.best, .draw = draw};
   const double uniform = CounterUniform(draw.seed, draw.output_index);
   const bool by_id = draw.top_k == 0 && draw.top_p == 1.0F;
   const TokenId token = by_id ? DrawById(row, uniform, scratch) : LikeliestFirst(row, scratch).Draw(draw, uniform);

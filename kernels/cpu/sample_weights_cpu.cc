@@ -33,12 +33,12 @@ HWY_INLINE std::uint64_t UnitsOf(float weight) {
 // others.
 template <class D>
 HWY_INLINE hn::Vec<D> WeightOf(D d, hn::Vec<D> logit, const WeightedRow& row) {
-  const auto distance = hn::Div(hn::Sub(logit, hn::Set(d, row.best)), hn::Set(d, row.temperature));
+  const auto distance = hn::Div(hn::Sub(logit, hn::Set(d, row.best)), hn::Set(d, row.draw.temperature));
   // Below -80 the weight is 0, and infinity must not enter the computation.
   const auto weight = hn::Exp(d, hn::Max(distance, hn::Set(d, -80.0F)));
   const auto magic = hn::Set(d, 0x1p-21F);
   const auto rounded = hn::IfThenElse(hn::Lt(weight, magic), hn::Sub(hn::Add(weight, magic), magic), weight);
-  return hn::IfThenZeroElse(hn::Lt(weight, hn::Set(d, row.min_p)), rounded);
+  return hn::IfThenZeroElse(hn::Lt(weight, hn::Set(d, row.draw.min_p)), rounded);
 }
 
 // Monotonic: a lower logit never has a lower bucket.
@@ -49,7 +49,7 @@ HWY_INLINE hn::Vec<hn::RebindToSigned<D>> BucketOf(D d, hn::Vec<D> logit, float 
 }
 
 HWY_INLINE float BucketScaleOf(const WeightedRow& row) {
-  return std::min(kBucketsPerE / row.temperature, kMaxBucketsPerLogit);
+  return std::min(kBucketsPerE / row.draw.temperature, kMaxBucketsPerLogit);
 }
 
 RowExtremes Extremes(std::span<const float> logits) {

@@ -12,12 +12,12 @@
 
 namespace roost::kernels {
 
-// A row of at most kMaxSampledVocab logits, none of them NaN or above `best`, which is finite.
+// A row of at most kMaxSampledVocab logits, none of them NaN or above `best`, which is finite; and the draw from it,
+// whose temperature is above 0. Without one: the probabilities of the logits as they are.
 struct WeightedRow {
   std::span<const float> logits;
   float best = 0;
-  float temperature = 1;  // above 0
-  float min_p = 0;
+  SampleRow draw = {.temperature = 1};
 };
 
 struct RowExtremes {

@@ -27,7 +27,6 @@
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
-#include "router/fleet/worker_answer.h"
 #include "router/fleet/worker_registry.h"
 
 namespace roost::router {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "router/fleet/dispatcher.h"
 #include "router/fleet/fleet_snapshot.h"
-#include "router/fleet/worker_answer.h"
 
 namespace roost::router {
 

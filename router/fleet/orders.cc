@@ -82,11 +82,7 @@ std::vector<WorkerMatch> MatchesOf(const Order& order) {
 
 // ---- orders ----
 
-Result<void> Orders::Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done) {
-  Arrival arrival{.matches = matches, .now = now, .done = std::move(done)};
-  return std::visit([&](auto& each) { return CarryOut(each, std::move(arrival)); }, order);
-}
-
+template <>
 Result<void> Orders::CarryOut(PinOrder& order, Arrival arrival) {
   ROOST_RETURN_IF_ERROR(CheckRoom());
   if (order.what == PinOrder::What::kBlock) ROOST_RETURN_IF_ERROR(FindHolder(order));
@@ -115,7 +111,8 @@ Result<void> Orders::FindHolder(PinOrder& order) {
   return {};
 }
 
-Result<void> Orders::CarryOut(const PrefixesQuestion& question, Arrival arrival) {
+template <>
+Result<void> Orders::CarryOut(PrefixesQuestion& question, Arrival arrival) {
   ROOST_RETURN_IF_ERROR(CheckRoom());
   const std::uint64_t id = NextId();
   const wire::WantPrefixes message{.answer_id = id, .most = question.most, .tokens = question.tokens};
@@ -133,7 +130,8 @@ Result<void> Orders::CarryOut(const PrefixesQuestion& question, Arrival arrival)
   return {};
 }
 
-Result<void> Orders::CarryOut(const WarmOrder& order, Arrival arrival) {
+template <>
+Result<void> Orders::CarryOut(WarmOrder& order, Arrival arrival) {
   const GenerateSpec& spec = order.spec;
   if (spec.generate.block_hashes.empty()) return InvalidArgument("prompt", "is shorter than a block");
   if (spec.generate.prompt.size() > wire::WireLimits::kMaxPromptTokens) {
@@ -184,7 +182,8 @@ Orders::Part Orders::WarmAt(const WarmOrder& order, Worker& worker, std::uint32_
   return part;
 }
 
-Result<void> Orders::CarryOut(const EvictOrder& order, Arrival arrival) {
+template <>
+Result<void> Orders::CarryOut(EvictOrder& order, Arrival arrival) {
   ROOST_RETURN_IF_ERROR(CheckRoom());
   ROOST_ASSIGN_OR_RETURN(const std::vector<Worker*> workers, ToEvictAt(order));
   const std::uint64_t id = NextId();
@@ -214,7 +213,8 @@ Orders::Part Orders::EvictAt(const EvictOrder& order, Worker& worker, std::uint6
   return part;
 }
 
-Result<void> Orders::CarryOut(const CordonOrder& order, Arrival arrival) {
+template <>
+Result<void> Orders::CarryOut(CordonOrder& order, Arrival arrival) {
   ROOST_RETURN_IF_ERROR(CheckRoomForCordon());
   Worker* const worker = worker_registry_.Find(order.worker_id);
   if (worker == nullptr) {
@@ -240,7 +240,8 @@ Result<void> Orders::CarryOut(const CordonOrder& order, Arrival arrival) {
   return {};
 }
 
-Result<void> Orders::CarryOut(const PromptQuery& query, Arrival arrival) {
+template <>
+Result<void> Orders::CarryOut(PromptQuery& query, Arrival arrival) {
   ROOST_ASSIGN_OR_RETURN(const PromptMatch match, Match(query, arrival.matches, arrival.now));
   effects_.Push(NotifyAnswers{std::move(arrival.done), AnswersOf(match)});
   return {};
@@ -266,7 +267,8 @@ Result<PromptMatch> Orders::Match(const PromptQuery& query, std::span<const Work
   return match;
 }
 
-Result<void> Orders::CarryOut(const DecisionsQuestion& question, Arrival arrival) {
+template <>
+Result<void> Orders::CarryOut(DecisionsQuestion& question, Arrival arrival) {
   const auto* const id = std::get_if<std::string>(&question.which);
   const DecisionLog& log = requests_.decider().log();
   std::vector<WorkerAnswer> answers;
@@ -275,6 +277,16 @@ Result<void> Orders::CarryOut(const DecisionsQuestion& question, Arrival arrival
   }
   effects_.Push(NotifyAnswers{std::move(arrival.done), std::move(answers)});
   return {};
+}
+
+template <>
+Result<void> Orders::CarryOut(ModelAwaited& /*awaited*/, Arrival /*arrival*/) {
+  return Error{ErrorCode::kInternal, "arrivals of models are awaited elsewhere", ""};
+}
+
+Result<void> Orders::Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done) {
+  Arrival arrival{.matches = matches, .now = now, .done = std::move(done)};
+  return std::visit([&](auto& each) { return CarryOut(each, std::move(arrival)); }, order);
 }
 
 // ---- the workers of an order ----

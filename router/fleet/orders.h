@@ -6,17 +6,12 @@
 //              │ the worker is lost, or the deadline passes: the part stays empty
 //              └────────────────────────────────────► done
 //
-//   PinOrder, PrefixesQuestion     a message to each worker, an answer from each that sends such
-//   EvictOrder                     the same, to all workers that know such orders. The router forgets what the workers'
-//                                  views have of it, and keeps its open requests out of the caches
-//   WarmOrder                      a copy at each worker, which fetches blocks from another one or computes:
-//   PrefixCopies CordonOrder                    a message to the worker, which keeps the state and tells all routers of
-//   it
-//                                  (schema/roost.capnp, Cordon): its report is the answer. A drain waits for its
-//                                  requests
-//   PromptQuery, DecisionsQuestion no message: they ask the index and the policy, or the log of decisions
+// Most orders are a message to each worker, and an answer from each that sends such. A warm-up is a copy at each
+// worker, which fetches blocks from another one or computes: PrefixCopies. A cordon is a message to the worker, which
+// keeps the state and tells all routers of it (schema/roost.capnp, Cordon): its report is the answer. Questions send no
+// message: they ask the index and the policy, or the log of decisions.
 //
-// A new verb is an alternative of Order, a CarryOut here, and an answer of workers with an answer_id.
+// A new verb is an alternative of Order, a CarryOut in orders.cc, and an answer of workers with an answer_id.
 //
 // Not thread-safe. The constructor's arguments outlive it. No function calls `done`: it queues the call as an effect.
 // Each is O(open orders · workers) at most; kMaxOpen and WorkerRegistry::kMaxWorkers bound both.
@@ -99,16 +94,8 @@ class Orders {
     AnswersDone done;
   };
 
-  [[nodiscard]] Result<void> CarryOut(PinOrder& order, Arrival arrival);
-  [[nodiscard]] Result<void> CarryOut(const PrefixesQuestion& question, Arrival arrival);
-  [[nodiscard]] Result<void> CarryOut(const WarmOrder& order, Arrival arrival);
-  [[nodiscard]] Result<void> CarryOut(const EvictOrder& order, Arrival arrival);
-  [[nodiscard]] Result<void> CarryOut(const CordonOrder& order, Arrival arrival);
-  [[nodiscard]] Result<void> CarryOut(const PromptQuery& query, Arrival arrival);
-  [[nodiscard]] Result<void> CarryOut(const DecisionsQuestion& question, Arrival arrival);
-  [[nodiscard]] static Result<void> CarryOut(const ModelAwaited& /*awaited*/, const Arrival& /*arrival*/) {
-    return Error{ErrorCode::kInternal, "arrivals of models are awaited elsewhere", ""};
-  }
+  template <typename One>  // one for each alternative of Order
+  [[nodiscard]] Result<void> CarryOut(One& order, Arrival arrival);
 
   // kOverloaded while kMaxOpen of its kind are open.
   [[nodiscard]] Result<void> CheckRoom() const;

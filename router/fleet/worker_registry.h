@@ -28,9 +28,9 @@
 #include "router/fleet/bundle_store.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/fleet_metrics.h"
+#include "router/fleet/known_worker.h"
 #include "router/fleet/model_fleets.h"
 #include "router/fleet/revisions.h"
-#include "router/fleet/worker.h"
 #include "router/index/pending_prefixes.h"
 
 namespace roost::router {

@@ -12,7 +12,7 @@
 #include <limits>
 #include <string>
 
-#include "schema/generator/model.h"
+#include "schema/generator/schema_model.h"
 #include "schema/generator/writers.h"
 
 namespace roost::generator {

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 
 #include "schema/generator/writers.h"
 
@@ -108,6 +109,57 @@ std::string MessageLines(const Struct& message) {
          fmt::format("using {} = std::variant<{}>;\n\n", message.type, types);
 }
 
+// The type of the set that has this feature.
+const std::string& SetWith(const std::string& feature, const Model& model) {
+  for (const auto& structure : model.structs) {
+    if (structure->shape != Shape::kSet) continue;
+    const auto has_it = [&feature](const Field& field) { return field.name == feature; };
+    if (std::any_of(structure->fields.begin(), structure->fields.end(), has_it)) return structure->type;
+  }
+  Fail(fmt::format("$needs(\"{}\"): no set has it", feature));
+}
+
+// NeedsOf for each struct with a field that needs a feature, itself or in a struct that it holds.
+std::string NeedsLines(const Model& model) {
+  std::string text;
+  std::map<const Struct*, std::string> sets;  // of the structs so far
+  for (const auto& structure : model.structs) {
+    if (structure->shape != Shape::kStruct) continue;
+    std::string set, lines;
+    for (const Field& field : structure->fields) {
+      const auto inner = field.is_optional ? sets.end() : sets.find(field.type.structure);
+      if (!field.needs.empty()) {
+        set = SetWith(field.needs, model);
+        lines += fmt::format("  if (value.{0} != plain.{0}) needs.insert({1}::k{2});\n", field.member, set,
+                             Capitalised(field.needs));
+      } else if (inner != sets.end()) {
+        set = inner->second;
+        lines += fmt::format("  needs.insert(NeedsOf(value.{}));\n", field.member);
+      }
+    }
+    if (lines.empty()) continue;
+    sets.emplace(structure.get(), set);
+    text += fmt::format(
+        "// The features that a peer must have to take it.\n[[nodiscard]] inline {0}s NeedsOf(const {1}& value) {{\n"
+        "  const {1} plain;\n  {0}s needs;\n{2}  return needs;\n}}\n\n",
+        set, structure->type, lines);
+  }
+  return text;
+}
+
+std::string ShownLines(const Struct& structure) {
+  std::string lines;
+  for (const Field& field : structure.fields) {
+    if (!field.shown.empty())
+      lines += fmt::format("  show(std::string_view(\"{}\"), value.{});\n", field.shown, field.member);
+  }
+  if (lines.empty()) return "";
+  return fmt::format(
+      "// Calls show(name, value) for each number that operators see.\ntemplate <typename Show>\n"
+      "void ForEachShown(const {}& value, const Show& show) {{\n{}}}\n\n",
+      structure.type, lines);
+}
+
 std::string Lines(const Struct& structure) {
   if (structure.is_message) return MessageLines(structure);
   if (structure.is_existing) return "";
@@ -132,6 +184,8 @@ std::string WriteValues(const Model& model) {
   for (const ConstantGroup& group : model.constants) text += ConstantLines(group);
   for (const auto& enumeration : model.enums) text += EnumLines(*enumeration);
   for (const auto& structure : model.structs) text += Lines(*structure);
+  for (const auto& structure : model.structs) text += ShownLines(*structure);
+  text += NeedsLines(model);
   return text + fmt::format("}}  // namespace {}\n", model.values_namespace);
 }
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "schema/generator/model.h"
+#include "schema/generator/schema_model.h"
 
 namespace roost::generator {
 

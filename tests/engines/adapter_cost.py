@@ -67,7 +67,7 @@ def main():
     print(f"figure adapter_added_ttft_p50_ms {added * 1000:.2f} ms")
     print(f"figure adapter_direct_ttft_p50_ms {statistics.median(times[direct]) * 1000:.2f} ms")
     for name, seconds in zip(("router", "worker"), spent):
-        print(f"figure foreign_{name}_cpu_ms_per_request {seconds / requests * 1000:.2f} ms")
+        print(f"figure adapter_{name}_cpu_ms_per_request {seconds / requests * 1000:.2f} ms")
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
             router.completion(prompt, max_tokens=2, temperature=0)
             self.assertEqual(router.decisions(1)[0]["predicted"]["cached_tokens"], 3 * BLOCK_TOKENS)
 
-    def test_our_own_workers_and_foreign_ones_serve_one_model(self):
+    def test_our_own_workers_and_workers_beside_other_engines_serve_one_model(self):
         draw = random.Random(23)
         with self.fleet(self.engines[0]) as fleet:
             fleet.cluster.start_worker("own", "--kv-blocks", "200")

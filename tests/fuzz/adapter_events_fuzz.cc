@@ -1,4 +1,4 @@
-// Any bytes as an event message of a foreign engine: decoders refuse it or agree on its bounds, and what the book makes
+// Any bytes as an event message of vLLM or SGLang: decoders refuse it or agree on its bounds, and what the book makes
 // of it keeps the contract of wire::CacheEvent.
 #include <cstddef>
 #include <cstdint>

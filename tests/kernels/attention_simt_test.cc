@@ -1,6 +1,6 @@
 // Properties of CUDA's attention that only the SIMT shim can show.
 #include "tests/kernels/attention_batch.h"
-#include "tests/support/simt/device.h"
+#include "tests/support/simt/simt_device.h"
 #include "tests/support/simt/simt_ops.h"
 
 namespace roost::kernels {

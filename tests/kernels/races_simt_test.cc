@@ -13,7 +13,7 @@
 
 #include "tests/kernels/attention_batch.h"
 #include "tests/kernels/logprobs_cases.h"
-#include "tests/support/simt/device.h"
+#include "tests/support/simt/simt_device.h"
 #include "tests/support/simt/simt_ops.h"
 
 namespace roost::kernels {

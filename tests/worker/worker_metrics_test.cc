@@ -43,7 +43,7 @@ TEST_F(WorkerMetricsTest, CountsOfStepsAddUp) {
   report.counts.refused_pins = 4;
   report.counts.verified_hits = 6;
   report.counts.wrong_hits = 1;
-  report.pinned_blocks = 9;
+  report.load.pinned_block_count = 9;
   metrics_.OnStep(report);
   metrics_.OnStep(report);
   const std::string text = registry_.Text();

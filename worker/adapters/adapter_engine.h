@@ -1,4 +1,4 @@
-// A worker's requests at a foreign engine, without a socket or a thread: Generates become calls of HTTP, and what comes
+// A worker's requests at vLLM or SGLang, without a socket or a thread: Generates become calls of HTTP, and what comes
 // back becomes the token events of a step report.
 //
 //   Submit ─► one call for each choice ─► tokens … end, usage ─► TokenEvents in the next report

@@ -3,6 +3,7 @@
 #include "common/base/utf8.h"
 #include "common/wire/codec.h"
 #include "worker/adapters/answer_json.h"
+#include "worker/adapters/engine_sampling.h"
 
 namespace roost::worker::adapters {
 
@@ -70,10 +71,8 @@ Result<AnswerPiece> AnswerReader::ReadWhole(simdjson::dom::parser& parser, std::
 }
 
 void EngineProtocol::Claim(const EngineFacts& facts, wire::Hello& hello) const {
-  for (const wire::Feature feature : {wire::Feature::kFullSampling, wire::Feature::kLogprobs,
-                                      wire::Feature::kMinOutputTokens, wire::Feature::kConstrainsOutput}) {
-    hello.features.insert(feature);
-  }
+  hello.features.insert(SamplingFeatures());
+  hello.features.insert({wire::Feature::kLogprobs, wire::Feature::kConstrainsOutput});
   hello.max_sample_count = wire::kMaxSampleCount;
   hello.keeps_prefixes = facts.keeps_prefixes;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
 
 namespace roost::worker::adapters {
@@ -59,6 +60,7 @@ void WriteReal(const SamplingValue& value) {
 struct SamplingRow {
   std::string_view name;  // in a client's request
   void (*write)(const SamplingValue& value);
+  std::optional<wire::Feature> feature = {};  // that requests with this field need
   bool (*is_said)(const wire::Generate& generate) = [](const wire::Generate&) { return true; };
 };
 
@@ -66,23 +68,28 @@ constexpr SamplingRow kSamplingRows[] = {
     {"max_tokens", [](const SamplingValue& value) { value.json.Number(value.plan.max_tokens); }},
     // The rest of the minimum: a continued request has the earlier ones already.
     {"min_tokens", [](const SamplingValue& value) { value.json.Number(MinTokens(value.plan.generate)); },
-     [](const wire::Generate& generate) { return MinTokens(generate) > 0; }},
+     wire::Feature::kMinOutputTokens, [](const wire::Generate& generate) { return MinTokens(generate) > 0; }},
     {"temperature", &WriteReal<&wire::Sampling::temperature>},
     {"top_p", &WriteReal<&wire::Sampling::top_p>},
     {"top_k",
      [](const SamplingValue& value) {
        WriteTopK(value.json, value.plan.generate.sampling.top_k, value.top_k_of_no_limit);
      }},
-    {"min_p", &WriteReal<&wire::Sampling::min_p>},
+    {"min_p", &WriteReal<&wire::Sampling::min_p>, wire::Feature::kFullSampling},
     {"seed", [](const SamplingValue& value) { value.json.Number(value.plan.seed()); }},
-    {"repetition_penalty", &WriteReal<&wire::Sampling::repetition_penalty>},
-    {"presence_penalty", &WriteReal<&wire::Sampling::presence_penalty>},
-    {"frequency_penalty", &WriteReal<&wire::Sampling::frequency_penalty>},
+    {"repetition_penalty", &WriteReal<&wire::Sampling::repetition_penalty>, wire::Feature::kFullSampling},
+    {"presence_penalty", &WriteReal<&wire::Sampling::presence_penalty>, wire::Feature::kFullSampling},
+    {"frequency_penalty", &WriteReal<&wire::Sampling::frequency_penalty>, wire::Feature::kFullSampling},
     {"logit_bias", [](const SamplingValue& value) { WriteBiases(value.json, value.plan.generate.sampling); },
+     wire::Feature::kFullSampling,
      [](const wire::Generate& generate) { return !generate.sampling.logit_bias.empty(); }},
-    {"stop_token_ids", [](const SamplingValue& value) { WriteStopTokens(value.json, value.plan.generate); },
+    {"stop_token_ids",
+     [](const SamplingValue& value) { WriteStopTokens(value.json, value.plan.generate); },
+     {},
      [](const wire::Generate& generate) { return !generate.stop_tokens.empty(); }},
-    {"ignore_eos", [](const SamplingValue& value) { value.json.Bool(true); },
+    {"ignore_eos",
+     [](const SamplingValue& value) { value.json.Bool(true); },
+     {},
      [](const wire::Generate& generate) { return generate.ignore_eos; }},
 };
 
@@ -102,6 +109,14 @@ void WriteSamplingFields(JsonWriter& json, const CallPlan& plan, const SamplingF
     json.Key(EngineNameOf(names, field.name));
     field.write(value);
   }
+}
+
+wire::Features SamplingFeatures() {
+  wire::Features features;
+  for (const SamplingRow& field : kSamplingRows) {
+    if (field.feature) features.insert(*field.feature);
+  }
+  return features;
 }
 
 std::string_view RequestNameOf(const SamplingFieldNames& names, std::string_view engine_name) {

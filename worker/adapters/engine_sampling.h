@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/base/json_writer.h"
+#include "common/wire/messages.h"
 #include "worker/adapters/engine_protocol.h"
 
 namespace roost::worker::adapters {
@@ -23,6 +24,9 @@ struct SamplingFieldNames {
 
 // Writes keys and values into the object that is open.
 void WriteSamplingFields(JsonWriter& json, const CallPlan& plan, const SamplingFieldNames& names);
+
+// The features of requests whose fields it writes.
+[[nodiscard]] wire::Features SamplingFeatures();
 
 // The client's name for the field, for errors. Empty if it is none of these.
 [[nodiscard]] std::string_view RequestNameOf(const SamplingFieldNames& names, std::string_view engine_name);

@@ -92,7 +92,6 @@ void CacheWatch::Fill(Instant now, StepReport& report) {
   reported_cache_ = cache;
   FillReasons(counts);
   counts.residency = cache_.TakeResidency();
-  report.pinned_blocks = cache_.pinned_count();
   if (!prompts_came_ || now < next_curve_) return;
   next_curve_ = now + kCurveInterval;
   HitRateCurve& curve = report.hit_rates.emplace();

@@ -292,7 +292,7 @@ std::optional<OrderReply> Engine::CarryOut(LinkId link, EngineOrder order, std::
   if (auto* const hold = std::get_if<wire::Hold>(&order); hold != nullptr && receipt) {
     return state_->BeginHold(link, *hold, *receipt);
   }
-  return std::visit([&](auto& each) { return state_->CarryOut(link, std::move(each)); }, order);
+  return state_->CarryOut(link, std::move(order));
 }
 bool Engine::HasWork() const {
   const bool has_requests = !state_->requests.empty() && !state_->awaits_blocks_only;

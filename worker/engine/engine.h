@@ -125,8 +125,7 @@ class Engine {
   //   Pin           the ready blocks at once, the others as they become ready; see wire::Pin
   //   Unpin         removes the pins of these blocks
   //   Evict         erases what the order names; see wire::Evict. At most kErasedPerStep blocks leave in one step, so
-  //   the
-  //                 next step and perhaps others after it do it; the reply is in the report of the last one. While
+  //                 the next step and perhaps others after it do it; the reply is in the report of the last one. While
   //                 kMaxEvictions are open it is refused at once
   //   WantPrefixes  the prefixes that requests found most often. O(blocks)
   //   Hold          holds what is here of the blocks, and takes what comes for it (see Arrivals). The reply comes

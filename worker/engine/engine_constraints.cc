@@ -6,7 +6,9 @@
 // the tokens of the previous step, the automata take them, and the masks for the draws are sent. The device computes
 // meanwhile.
 #include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 #include "worker/engine/engine_state.h"

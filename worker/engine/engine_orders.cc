@@ -24,24 +24,30 @@ wire::PinAnswer Engine::State::PinsOf(std::uint64_t answer_id, std::span<const B
           .refused_block_count = counts.refused};
 }
 
-std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::Pin& pin) {
+template <>
+std::optional<OrderReply> Engine::State::CarryOutOne(LinkId /*link*/, wire::Pin& pin) {
   const Instant now = clock.Now();
   scheduler.AdvanceTo(now);
   cache.Pin(pin.hashes, After(pin.duration_ms, now));
   return PinsOf(pin.answer_id, pin.hashes);
 }
 
-std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::Unpin& unpin) {
+template <>
+std::optional<OrderReply> Engine::State::CarryOutOne(LinkId /*link*/, wire::Unpin& unpin) {
   cache.Unpin(unpin.hashes);
   return PinsOf(unpin.answer_id, unpin.hashes);
 }
 
-std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::WantPrefixes& want) {
+template <>
+std::optional<OrderReply> Engine::State::CarryOutOne(LinkId /*link*/, wire::WantPrefixes& want) {
   return wire::Prefixes{.answer_id = want.answer_id, .prefixes = cache.MostUsed(want.most, want.tokens)};
 }
 
 // Nothing comes for a Hold without a receipt.
-std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, const wire::Hold& hold) { return Refusal(hold); }
+template <>
+std::optional<OrderReply> Engine::State::CarryOutOne(LinkId /*link*/, wire::Hold& hold) {
+  return Refusal(hold);
+}
 
 // ---- holds ----
 
@@ -106,7 +112,8 @@ void Engine::State::AnswerHolds(StepReport& report) {
 
 // ---- evictions ----
 
-std::optional<OrderReply> Engine::State::CarryOut(LinkId link, wire::Evict order) {
+template <>
+std::optional<OrderReply> Engine::State::CarryOutOne(LinkId link, wire::Evict& order) {
   if (evictions.size() >= kMaxEvictions) return Refusal(order);
   OpenEviction& eviction = evictions.emplace_back();
   eviction.link = link;
@@ -175,6 +182,10 @@ void Engine::State::ContinueEvictions(StepReport& report) {
                                                                .busy_block_count = eviction.erased.busy}});
     evictions.pop_front();
   }
+}
+
+std::optional<OrderReply> Engine::State::CarryOut(LinkId link, EngineOrder order) {
+  return std::visit([&](auto& each) { return CarryOutOne(link, each); }, order);
 }
 
 }  // namespace roost::worker

@@ -151,11 +151,9 @@ struct Engine::State {
   void Cancel(RequestKey key);
   void CancelLink(LinkId link);
   // ---- orders (engine_orders.cc) ----
-  std::optional<OrderReply> CarryOut(LinkId link, const wire::Pin& pin);
-  std::optional<OrderReply> CarryOut(LinkId link, const wire::Unpin& unpin);
-  std::optional<OrderReply> CarryOut(LinkId link, const wire::WantPrefixes& want);
-  std::optional<OrderReply> CarryOut(LinkId link, wire::Evict order);
-  std::optional<OrderReply> CarryOut(LinkId link, const wire::Hold& hold);
+  std::optional<OrderReply> CarryOut(LinkId link, EngineOrder order);
+  template <typename Order>  // one for each alternative
+  std::optional<OrderReply> CarryOutOne(LinkId link, Order& order);
   [[nodiscard]] wire::PinAnswer PinsOf(std::uint64_t answer_id, std::span<const BlockHash> hashes) const;
   void KeepOut(const wire::PromptToEvict& prompt);
   void KeepOut(const wire::TenantToEvict& tenant);

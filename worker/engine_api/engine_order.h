@@ -1,5 +1,6 @@
-// Orders of routers about an engine's cache, and its replies. A new order is one alternative here, with its name and
-// its refusal, and one CarryOut in the engine (engine/engine_orders.cc); links and threads only pass it on.
+// Orders of routers about an engine's cache, and its replies. A new order is one alternative here, with its name, its
+// refusal and the feature that it needs, and one CarryOut in the engine (engine/engine_orders.cc); links and threads
+// only pass it on.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,10 @@ namespace roost::worker {
 using EngineOrder = std::variant<wire::Pin, wire::Unpin, wire::Evict, wire::WantPrefixes, wire::Hold>;
 using OrderReply = std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer, wire::HoldAnswer>;
 
+// The features of an engine that carries out all of them but a Hold, which needs a source of blocks.
+inline constexpr wire::Features kOrderFeatures{wire::Feature::kAnswers, wire::Feature::kEvicts,
+                                               wire::Feature::kEvictsBlocks};
+
 // A Hold at this worker; ascending, and never used again.
 using HoldId = StrongId<struct HoldTag, std::uint64_t>;
 
@@ -28,11 +33,10 @@ struct HoldReceipt {
 };
 
 // Is this message of a router an order?
-template <typename Message>
-inline constexpr bool kIsEngineOrder =
-    std::is_same_v<Message, wire::Pin> || std::is_same_v<Message, wire::Unpin> ||
-    std::is_same_v<Message, wire::Evict> || std::is_same_v<Message, wire::WantPrefixes> ||
-    std::is_same_v<Message, wire::Hold>;
+template <typename Message, typename Order = EngineOrder>
+inline constexpr bool kIsEngineOrder = false;
+template <typename Message, typename... Orders>
+inline constexpr bool kIsEngineOrder<Message, std::variant<Orders...>> = (std::is_same_v<Message, Orders> || ...);
 
 [[nodiscard]] inline std::string_view NameOf(const EngineOrder& order) {
   constexpr std::string_view kNames[] = {"pin", "unpin", "evict", "prefixes", "hold"};

@@ -97,7 +97,6 @@ struct StepReport {
   std::uint32_t free_blocks = 0;
   std::uint32_t referenced_blocks = 0;
   std::uint32_t idle_blocks = 0;
-  std::uint32_t pinned_blocks = 0;                               // of the referenced and idle ones
   std::optional<HitRateCurve> hit_rates;                         // once a second, if new prompts have arrived
   std::optional<std::vector<kernels::MemoryUse>> device_memory;  // once a second; see Model::DeviceMemory
 };

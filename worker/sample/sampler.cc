@@ -43,6 +43,8 @@ Result<void> CheckLogitBias(const std::vector<wire::LogitBias>& biases, std::uin
 
 }  // namespace
 
+wire::Features SamplingFeatures() { return {wire::Feature::kFullSampling}; }
+
 Result<void> ValidateSampling(const wire::Sampling& sampling, std::uint32_t vocab_size) {
   if (!std::isfinite(sampling.temperature) || sampling.temperature < 0) {
     return InvalidArgument("temperature", "{} is not a number from 0", sampling.temperature);

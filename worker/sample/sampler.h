@@ -17,6 +17,9 @@
 
 namespace roost::worker {
 
+// The features of requests whose sampling fields DrawOf and PenaltiesOf read.
+[[nodiscard]] wire::Features SamplingFeatures();
+
 // Checks that temperature is finite and >= 0, top_p is in [0, 1], the other fields are as wire::Sampling describes
 // them, and biases are for tokens below `vocab_size`. The error names the field.
 [[nodiscard]] Result<void> ValidateSampling(const wire::Sampling& sampling, std::uint32_t vocab_size);

@@ -4,7 +4,7 @@
 #include "common/base/utf8.h"
 #include "common/text/jinja/lookup_table.h"
 #include "common/text/jinja/methods.h"
-#include "common/text/jinja/unicode.h"
+#include "common/text/jinja/python_strings.h"
 
 namespace roost::jinja {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/text/jinja/operators.h"
-#include "common/text/jinja/unicode.h"
+#include "common/text/jinja/python_strings.h"
 
 namespace roost::jinja {
 namespace {

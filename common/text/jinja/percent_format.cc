@@ -11,8 +11,8 @@
 
 #include "common/base/utf8.h"
 #include "common/text/jinja/operators.h"
+#include "common/text/jinja/python_strings.h"
 #include "common/text/jinja/text.h"
-#include "common/text/jinja/unicode.h"
 
 namespace roost::jinja {
 namespace {

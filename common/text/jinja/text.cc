@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "common/base/utf8.h"
-#include "common/text/jinja/unicode.h"
+#include "common/text/jinja/python_strings.h"
 
 namespace roost::jinja {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "deploy/roostctl/bench/bench.h"
+#include "deploy/roostctl/bench/router_bench.h"
 #include "deploy/roostctl/workload/source.h"
 
 namespace roost::roostctl {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "deploy/roostctl/bench/bench.h"
 #include "deploy/roostctl/bench/load_run.h"
+#include "deploy/roostctl/bench/router_bench.h"
 #include "deploy/roostctl/bench/sessions.h"
 
 namespace roost::roostctl {

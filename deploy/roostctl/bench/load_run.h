@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "deploy/roostctl/bench/sample.h"
+#include "deploy/roostctl/bench/request_sample.h"
 #include "deploy/roostctl/bench/sessions.h"
 #include "deploy/roostctl/remote/chat_stream.h"
 #include "deploy/roostctl/remote/router_access.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "deploy/roostctl/bench/sample.h"
+#include "deploy/roostctl/bench/request_sample.h"
 
 namespace roost::roostctl {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/arrival_times.h"
 #include "deploy/roostctl/simulate/fluid_decode.h"
 #include "deploy/roostctl/simulate/kept_cache.h"
 

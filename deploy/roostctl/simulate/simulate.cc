@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "deploy/roostctl/capacity.h"
-#include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/arrival_times.h"
 #include "deploy/roostctl/simulate/sim_router.h"
 #include "deploy/roostctl/simulate/simulation.h"
 

@@ -8,7 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/rng.h"
-#include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/arrival_times.h"
 #include "deploy/roostctl/simulate/sim_router.h"
 #include "router/policies/policies.h"
 

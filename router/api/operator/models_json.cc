@@ -21,13 +21,9 @@ void WriteModel(const ServedModel& model, JsonWriter& json) {
   json.EndObject();
 }
 
+// The fields of the report that the schema says are shown.
 void WriteLoad(const wire::Load& load, JsonWriter& json) {
-  json.Key("waiting_requests").Number(load.waiting_requests);
-  json.Key("running_requests").Number(load.running_requests);
-  json.Key("queued_prefill_tokens").Number(load.queued_prefill_tokens);
-  json.Key("free_blocks").Number(load.free_block_count);
-  json.Key("cached_blocks").Number(load.cached_block_count);
-  json.Key("pinned_blocks").Number(load.pinned_block_count);
+  wire::ForEachShown(load, [&json](std::string_view name, auto number) { json.Key(name).Number(number); });
 }
 
 void WriteTotals(const WorkerTotals& totals, JsonWriter& json) {
@@ -77,7 +73,7 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   for (const std::string& name : worker.adapters) json.String(name);
   json.EndArray().Key("host").String(worker.host);
   WriteCompute(worker.compute, json);
-  json.Key("saved_prefill_seconds_total").Number(worker.load.saved_prefill_seconds).EndObject();
+  json.EndObject();
 }
 
 }  // namespace

@@ -5,10 +5,7 @@
 //   POST /v1/messages   POST /v1/messages/count_tokens   POST /tokenize   POST /detokenize
 //   GET /v1/models   GET /v1/models/{id}   GET /openapi.json
 //   GET /health   GET /livez   GET /ping   GET /ready   GET /readyz   GET /metrics   GET /version
-//   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes
-//   GET /admin/v1/usage
-//   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match   POST /admin/v1/evict
-//   POST /admin/v1/cordon   POST /admin/v1/uncordon   POST /admin/v1/drain
+//   GET /admin/v1/workers   GET /admin/v1/queues   GET /admin/v1/usage   those of the verbs (operator/verb.h)
 //   GET /console   GET /console/{file}
 //
 // A router has three listeners, each with its own routes (Listener). The routes of health are on all of them and open

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "deploy/roostctl/bench/bench.h"
+#include "deploy/roostctl/bench/router_bench.h"
 
 namespace roost::roostctl {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "common/base/rng.h"
-#include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/arrival_times.h"
 #include "deploy/roostctl/simulate/cost_profiles.h"
 #include "deploy/roostctl/simulate/simulation.h"
 #include "deploy/roostctl/workload/generators.h"

@@ -1,4 +1,4 @@
-#include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/arrival_times.h"
 
 #include <gtest/gtest.h>
 

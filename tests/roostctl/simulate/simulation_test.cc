@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "common/base/rng.h"
-#include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/arrival_times.h"
 #include "deploy/roostctl/simulate/cost_profiles.h"
 #include "deploy/roostctl/simulate/sim_router.h"
 #include "deploy/roostctl/workload/generators.h"

@@ -5,7 +5,7 @@
 #include "common/base/check.h"
 #include "kernels/cuda/cuda_primitives.cuh"
 #include "kernels/dtype.h"
-#include "tests/support/simt/device.h"
+#include "tests/support/simt/simt_device.h"
 
 namespace roost::simt {
 namespace {

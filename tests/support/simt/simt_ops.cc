@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_ops.h"
-#include "tests/support/simt/device.h"
-#include "tests/support/simt/ops.h"
+#include "tests/support/simt/memory_ops.h"
+#include "tests/support/simt/simt_device.h"
 
 namespace roost::simt {
 namespace {

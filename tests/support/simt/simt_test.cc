@@ -6,8 +6,8 @@
 
 #include "kernels/cuda/cuda_primitives.cuh"
 #include "kernels/dtype.h"
-#include "tests/support/simt/device.h"
-#include "tests/support/simt/ops.h"
+#include "tests/support/simt/memory_ops.h"
+#include "tests/support/simt/simt_device.h"
 
 namespace roost::kernels {
 namespace {

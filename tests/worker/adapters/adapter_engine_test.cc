@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "common/wire/codec.h"
-#include "tests/worker/adapters/engine_fixture.h"
+#include "tests/worker/adapters/adapter_fixture.h"
 
 namespace roost::worker::adapters {
 namespace {

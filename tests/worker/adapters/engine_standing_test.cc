@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "tests/worker/adapters/engine_fixture.h"
+#include "tests/worker/adapters/adapter_fixture.h"
 
 namespace roost::worker::adapters {
 namespace {

@@ -1,5 +1,5 @@
-// Tools that tests of foreign engines' events share: recordings, messages built by hand, and a receiver that checks the
-// contract of wire::CacheEvent.
+// Tools that tests of vLLM's and SGLang's events share: recordings, messages built by hand, and a receiver that checks
+// the contract of wire::CacheEvent.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -230,7 +230,7 @@ TEST_F(EngineTest, NorDoOthersThatShareBlocksWithIt) {
   EXPECT_EQ(harness_->Step().free_blocks, 1024U);
   // The blocks that are computed in their place are pinned, as requested.
   (void)harness_->Serve(GreedyRequest(4, shared, 1));
-  EXPECT_EQ(harness_->Step().pinned_blocks, 4U);
+  EXPECT_EQ(harness_->Step().load.pinned_block_count, 4U);
 }
 
 }  // namespace

@@ -233,11 +233,11 @@ TEST_F(SharingTest, PinnedPrefixesStayUnderAnyPressureAndGoWhenUnpinned) {
   wire::Pin pin{.root = kRoot, .hashes = HashBlocks(kRoot, prompt, 16), .duration_ms = 0};
   (void)harness_->engine().CarryOut(LinkId(0), pin);
   Flood(2048);
-  EXPECT_EQ(harness_->Step().pinned_blocks, 8U);
+  EXPECT_EQ(harness_->Step().load.pinned_block_count, 8U);
   EXPECT_EQ(CachedOf(prompt), 127U);
   (void)harness_->engine().CarryOut(LinkId(0), wire::Unpin{.root = kRoot, .hashes = pin.hashes});
   Flood(2048);
-  EXPECT_EQ(harness_->Step().pinned_blocks, 0U);
+  EXPECT_EQ(harness_->Step().load.pinned_block_count, 0U);
   EXPECT_EQ(CachedOf(prompt), 0U);
 }
 
@@ -248,11 +248,10 @@ TEST_F(SharingTest, PinsEndByThemselvesAndTakeNoMoreThanTheirShare) {
       LinkId(0), wire::Pin{.root = kRoot, .hashes = HashBlocks(kRoot, prompt, 16), .duration_ms = 60'000});
   (void)CachedOf(prompt);
   const StepReport report = harness_->Step();
-  EXPECT_EQ(report.pinned_blocks, 8U);
   EXPECT_EQ(report.load.pinned_block_count, 8U);
   EXPECT_EQ(harness_->totals().refused_pins, 8U);
   clock_.Advance(std::chrono::seconds(61));
-  EXPECT_EQ(harness_->Step().pinned_blocks, 0U);
+  EXPECT_EQ(harness_->Step().load.pinned_block_count, 0U);
 }
 
 TEST_F(SharingTest, ARequestThatNeedsThePinnedBlocksEndsThePins) {

@@ -1,4 +1,4 @@
-// Follows the blocks in a foreign engine's cache by its events, and tells of them in our terms: as wire::CacheEvents
+// Follows the blocks in the cache of vLLM or SGLang by its events, and tells of them in our terms: as wire::CacheEvents
 // with our hashes. The engine's own hashes only say which block an event means; ours come from the tokens, the salt and
 // the parent:
 //
@@ -37,8 +37,8 @@
 
 namespace roost::worker::adapters {
 
-// The blocks that a foreign engine holds, as a tree, and what of it the router may see. The engine names a block by its
-// own hash; several such blocks (of requests with different salts) may be one block of ours.
+// The blocks that the engine beside holds, as a tree, and what of it the router may see. The engine names a block by
+// its own hash; several such blocks (of requests with different salts) may be one block of ours.
 //
 //   engine's blocks         a ─ b ─ c        visible: a has a copy, and so has each block above it
 //                             └ d

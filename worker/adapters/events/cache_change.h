@@ -1,4 +1,4 @@
-// The content of a foreign engine's event, in terms that all engines share: the decoders (vllm/vllm_events.cc,
+// The content of an engine's event, in terms that vLLM and SGLang share: the decoders (vllm/vllm_events.cc,
 // sglang/sglang_events.cc) produce it, the book (block_book.h) follows it.
 //
 // A hash here is the engine's own: opaque bytes, equal or not. An integer hash is its eight bytes, big-endian.

@@ -1,4 +1,4 @@
-// The salt that a foreign engine's request carries, so that the engine's events tell which of our roots its blocks
+// The salt that a request to vLLM or SGLang carries, so that the engine's events tell which of our roots its blocks
 // have:
 //
 //   ""                           the default root of the request's adapter, which requests of other clients have too
@@ -7,7 +7,7 @@
 //
 // Roots are 32 lowercase hexadecimal digits, FIRST is a decimal number from 1 on. The engine takes a salt into the hash
 // of the first block, so requests share blocks in the engine only if their salts are equal. A prefix that tenants share
-// in our own engine is therefore computed once per tenant in a foreign one.
+// in our own engine is therefore computed once per tenant there.
 #pragma once
 
 #include <optional>

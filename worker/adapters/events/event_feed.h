@@ -1,4 +1,4 @@
-// A foreign engine's cache, as seen from here: receives the engine's events, puts them in order (event_order.h),
+// The cache of vLLM or SGLang, as seen from here: receives the engine's events, puts them in order (event_order.h),
 // follows them in our terms (block_book.h), and gives out wire::CacheEvents.
 //
 //   engine ── SUB, DEALER ──→ EventSockets ──→ EventOrder ──→ decode ──→ BlockBook ──→ TakeEvents(), Snapshot()
@@ -28,7 +28,7 @@
 
 namespace roost::worker::adapters {
 
-// The ZeroMQ connections to a foreign engine's events: what the engine publishes (SUB), and at times its replay socket
+// The ZeroMQ connections to an engine's events: what the engine publishes (SUB), and at times its replay socket
 // (DEALER). Both reconnect by themselves; nothing waits. No encryption: the engines have none.
 //
 //   published  topic │ number, u64 big-endian │ payload

@@ -1,4 +1,4 @@
-// Puts a foreign engine's event messages in order: they have numbers from 0 on, may be lost on the way, and can be
+// Puts an engine's event messages in order: they have numbers from 0 on, may be lost on the way, and can be
 // asked for again while the engine's buffer has them. Pure: no sockets, no clock.
 //
 //   live      0 1 2 · · 5 6        3 and 4 are missing: ask for a replay from 3; 5 and 6 wait

@@ -13,7 +13,7 @@
 
 #include "common/base/result.h"
 #include "common/base/utf8.h"
-#include "common/text/jinja/unicode.h"
+#include "common/text/jinja/python_strings.h"
 #include "common/text/jinja/value.h"
 
 namespace roost::jinja {

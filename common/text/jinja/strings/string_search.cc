@@ -11,9 +11,9 @@
 
 #include "common/text/jinja/lookup_table.h"
 #include "common/text/jinja/operators.h"
+#include "common/text/jinja/python_strings.h"
 #include "common/text/jinja/strings/string_methods.h"
 #include "common/text/jinja/text.h"
-#include "common/text/jinja/unicode.h"
 
 namespace roost::jinja {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/text/jinja/lookup_table.h"
+#include "common/text/jinja/python_strings.h"
 #include "common/text/jinja/strings/string_methods.h"
-#include "common/text/jinja/unicode.h"
 
 namespace roost::jinja {
 namespace {

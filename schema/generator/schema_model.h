@@ -68,6 +68,8 @@ struct Field {
   std::string made_type;  // a type made of numbers: "RequestId"
   std::string initial;    // C++; empty: {}
   std::optional<Choice> choice;
+  std::string needs;  // the feature: "fullSampling"
+  std::string shown;  // the name for operators
 };
 
 struct Enum {

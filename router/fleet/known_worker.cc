@@ -1,4 +1,4 @@
-#include "router/fleet/worker.h"
+#include "router/fleet/known_worker.h"
 
 #include <algorithm>
 #include <utility>

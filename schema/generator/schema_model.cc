@@ -1,4 +1,4 @@
-#include "schema/generator/model.h"
+#include "schema/generator/schema_model.h"
 
 #include <fmt/core.h>
 
@@ -41,6 +41,8 @@ enum Word : std::uint64_t {
   kLocal,
   kValuesIn,
   kValuesInclude,
+  kNeeds,
+  kShown,
 };
 
 using Annotations = capnp::List<schema::Annotation>::Reader;
@@ -239,6 +241,8 @@ class Reader {
     field.is_optional = Has(words, kOptional) || Has(words, kPresentIf);
     field.present_if = Capitalised(TextOf(words, kPresentIf));
     field.enough_if = TextOf(words, kEnoughIf);
+    field.needs = TextOf(words, kNeeds);
+    field.shown = TextOf(words, kShown);
     if (const auto choice = Find(words, kChoice)) {
       const auto of_two = choice->getStruct().getAs<forms::Choice>();
       field.choice = Choice{of_two.getType().cStr(), of_two.getNo().cStr(), of_two.getYes().cStr()};

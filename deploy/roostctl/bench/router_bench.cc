@@ -1,4 +1,4 @@
-#include "deploy/roostctl/bench/bench.h"
+#include "deploy/roostctl/bench/router_bench.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>

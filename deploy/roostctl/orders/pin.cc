@@ -1,4 +1,4 @@
-#include "deploy/roostctl/order_commands.h"
+#include "deploy/roostctl/orders/order_commands.h"
 
 #include <fmt/format.h>
 #include <simdjson.h>

@@ -1,4 +1,4 @@
-#include "common/text/jinja/unicode.h"
+#include "common/text/jinja/python_strings.h"
 
 #include <utf8proc.h>
 

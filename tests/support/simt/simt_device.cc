@@ -1,4 +1,4 @@
-#include "tests/support/simt/device.h"
+#include "tests/support/simt/simt_device.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "tests/support/simt/ops.h"
+#include "tests/support/simt/memory_ops.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,7 +6,7 @@
 #include <memory>
 #include <string_view>
 
-#include "tests/support/simt/device.h"
+#include "tests/support/simt/simt_device.h"
 
 namespace roost::simt {
 namespace {
