@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import threading
+import types
 import unittest
 import urllib.parse
 
@@ -152,7 +153,10 @@ class TransferTest(unittest.TestCase):
         self.computed_before = self.router.metric("roost_router_copied_tokens_total")
 
     def start_source(self):
-        return self.cluster.start_worker("worker-a", "--router", f"tcp://127.0.0.1:{self.stand_in.link.port}")
+        self.cluster.router = types.SimpleNamespace(link=f"tcp://127.0.0.1:{self.stand_in.link.port}")
+        worker = self.cluster.start_worker("worker-a")
+        self.cluster.router = self.router
+        return worker
 
     def roostctl_warm(self, *flags):
         arguments = [BIN / "roostctl", "warm", "--admin", self.router.admin, "--model", "demo-model", "--prompt",
@@ -162,13 +166,13 @@ class TransferTest(unittest.TestCase):
     def warm(self, *flags):
         """The blocks of the prompt."""
         told = self.roostctl_warm(*flags)
-        self.assertEqual(told.returncode, 0, told)
+        self.assertEqual(told.returncode, 0, told.stdout + told.stderr)
         return int(re.match(r"(\d+) blocks", told.stdout).group(1))
 
     def pull(self):
         """The line about worker-b."""
         told = self.roostctl_warm("--workers", "worker-b", "--from", "worker-a")
-        self.assertEqual(told.returncode, 0, told)
+        self.assertEqual(told.returncode, 0, told.stdout + told.stderr)
         return told.stdout.splitlines()[1].strip()
 
     def answer_of(self, worker):
@@ -379,7 +383,7 @@ class TransferTest(unittest.TestCase):
             self.stand_in.reset()
             if kind == "kill the worker":
                 continue
-            self.assertRegex(told.stdout, rf"worker-b: holds {self.blocks} blocks", f"{kind}: {told}")
+            self.assertRegex(told.stdout, rf"worker-b: holds {self.blocks} blocks", kind)
             self.expect_exact_at_b()
         self.restore()
         self.expect_nothing_left(self.a, self.b)
