@@ -27,7 +27,19 @@
 namespace roost::bench {
 namespace {
 
-using namespace worker;  // NOLINT(google-build-using-namespace): one file
+using worker::ArrivedFrame;
+using worker::BlockReader;
+using worker::BlockServer;
+using worker::FrameChain;
+using worker::FrameInbox;
+using worker::FrameMemory;
+using worker::FrameNews;
+using worker::FramesEnded;
+using worker::HoldId;
+using worker::PeerLayout;
+using worker::Peers;
+using worker::PublishedBlock;
+using worker::ReadableBlocks;
 
 constexpr std::uint32_t kTokensOfBlock = 16;
 constexpr BlockHash kScope{3, 4};
@@ -80,7 +92,7 @@ void Publish(const Prompt& prompt, ReadableBlocks& blocks) {
   }
 }
 
-// Sends the bytes to whoever connects, until `end` has something to read.
+// Sends the bytes on each connection that comes, until `end` can be read.
 void ServeStream(const wire::Descriptor& listener, std::span<const std::byte> bytes, int end) {
   while (true) {
     std::array<pollfd, 2> waits{pollfd{listener.get(), POLLIN, 0}, pollfd{end, POLLIN, 0}};

@@ -14,11 +14,9 @@
 #include "worker/transfer/frame.h"
 #include "worker/transfer/peer_messages.h"
 
+namespace roost::worker {
 namespace {
 
-using namespace roost::worker;  // NOLINT(google-build-using-namespace): one file
-using roost::BlockHash;
-using roost::TokenId;
 using Bytes = std::span<const std::byte>;
 
 constexpr FrameSizes kSizes{.block_tokens = 4, .data_bytes = 32};
@@ -36,7 +34,7 @@ void Repair(Repairs repairs, std::span<std::byte> frame) {
     std::memcpy(&parent, frame.data() + kParentOffset, sizeof(parent));
     std::vector<TokenId> tokens(kSizes.block_tokens);
     std::memcpy(tokens.data(), frame.data() + kFrameHeaderBytes, tokens.size() * sizeof(TokenId));
-    const BlockHash hash = roost::ChainHash(parent, tokens);
+    const BlockHash hash = ChainHash(parent, tokens);
     std::memcpy(frame.data() + kHashOffset, &hash, sizeof(hash));
   }
   if (repairs.sum) {
@@ -57,7 +55,7 @@ bool TakeFrame(Bytes payload, Repairs repairs) {
   std::copy(frame.data().begin(), frame.data().end(), again.data().begin());
   SealFrame(opened->block, opened->tokens, again);
   ROOST_CHECK(std::equal(again.bytes().begin(), again.bytes().end(), frame.bytes().begin()));
-  // Of a chain that asks for exactly this block it is the block, of one that begins a block later it is not.
+  // It is the block of a chain that asks for exactly this block, and not of one that begins a block later.
   FrameChain chain{.root = opened->block.root,
                    .parent = opened->block.parent,
                    .first_position = opened->block.position,
@@ -71,7 +69,7 @@ bool TakeFrame(Bytes payload, Repairs repairs) {
 }
 
 template <typename Decoded>
-bool IsSame(const roost::Result<Decoded>& decoded, Bytes message) {
+bool IsSame(const Result<Decoded>& decoded, Bytes message) {
   if (!decoded.ok()) return false;
   const MessageBytes again = Encode(*decoded);
   ROOST_CHECK(std::equal(again.begin(), again.end(), message.begin(), message.end()));
@@ -93,18 +91,28 @@ bool Take(const MessageHead& head, Bytes message, Repairs repairs) {
   return true;
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
-  const Repairs repairs{.sum = (data[0] & 1) != 0, .hash = (data[0] & 2) != 0};
-  Bytes rest(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
+// Takes messages until the first that is wrong.
+void TakeAll(Bytes rest, Repairs repairs) {
   while (rest.size() >= kMessageHeadBytes) {
     const auto head = DecodeHead(rest.first<kMessageHeadBytes>(), kSizes.frame_bytes());
-    if (!head.ok() || rest.size() - kMessageHeadBytes < head->length) return 0;
+    if (!head.ok() || rest.size() - kMessageHeadBytes < head->length) return;
     const std::size_t message_bytes = kMessageHeadBytes + head->length;
-    if (!Take(*head, rest.first(message_bytes), repairs)) return 0;
+    if (!Take(*head, rest.first(message_bytes), repairs)) return;
     rest = rest.subspan(message_bytes);
   }
+}
+
+}  // namespace
+
+void TakeInput(Bytes input) {
+  if (input.empty()) return;
+  const auto repairs = static_cast<unsigned>(input.front());
+  TakeAll(input.subspan(1), {.sum = (repairs & 1U) != 0, .hash = (repairs & 2U) != 0});
+}
+
+}  // namespace roost::worker
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  roost::worker::TakeInput({reinterpret_cast<const std::byte*>(data), size});
   return 0;
 }

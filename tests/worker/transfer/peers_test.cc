@@ -133,7 +133,7 @@ TEST_F(PeersTest, WhatIsHeldIsNotAskedFor) {
 }
 
 TEST_F(PeersTest, AnAddressBeyondLoopbackIsNotDialled) {
-  // Of all addresses, which the system takes for this host.
+  // The system takes this address for the host itself.
   server_ = BlockServer::Start(*from_.blocks, {.worker_id = "a", .layout = kLayout, .address = {"0.0.0.0", 0}}).value();
   Ask(1, chain_.chain);
   EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kBroken);
