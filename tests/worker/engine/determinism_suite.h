@@ -292,7 +292,7 @@ class FetchingEngine {
     if (hold.hashes.empty()) return;
     const worker::HoldReceipt receipt{worker::HoldId(last_id_), clock_.Now()};
     if (!harness_.engine().CarryOut(kLink, hold, receipt)) {
-      source_.Ask({.id = receipt.id, .chain = ChainOf(hold), .peer = {}});
+      source_.Ask({.id = receipt.id, .chain = worker::ChainOf(hold), .peer = {}});
     }
   }
   void Disturb() {
