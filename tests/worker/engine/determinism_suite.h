@@ -262,7 +262,7 @@ class FetchingEngine {
   }
 
   void Submit(const wire::Generate& request) {
-    if (rng_.Below(2) == 0) Hold(request);
+    if (rng_.Below(4) > 0) Hold(request);
     EXPECT_TRUE(harness_.Submit(request).ok());
     Disturb();
   }
@@ -296,7 +296,7 @@ class FetchingEngine {
     }
   }
   void Disturb() {
-    for (std::uint64_t count = rng_.Below(4); count > 0; --count) (void)source_.Tell();
+    for (std::uint64_t count = rng_.Below(8); count > 0; --count) (void)source_.Tell();
     if (rng_.Below(12) == 0) source_.End(wire::HoldOutcome::kBroken);
     if (rng_.Below(2) == 0) arrived_block_count_ += harness_.Step().counts.arrived_blocks;
   }
@@ -331,7 +331,7 @@ TEST_P(DeterminismTest, OutputIsTheSameWithBlocksThatArriveAtRandom) {
       EXPECT_TRUE(OutputOf(outcome) == reference_[key.request.value()]) << "request " << key.request.value();
     }
     EXPECT_EQ(fetching.harness().outcomes().size(), requests_.size());
-    EXPECT_GT(fetching.arrived_block_count(), 10U);
+    EXPECT_GT(fetching.arrived_block_count(), 0U) << "nothing has travelled";
   }
 }
 
