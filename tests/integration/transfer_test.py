@@ -17,7 +17,7 @@ import types
 import unittest
 import urllib.parse
 
-from cluster import BIN, Cluster, text, wait_until
+from cluster import BIN, DEMO_MODEL, Cluster, text, wait_until
 
 ROUNDS = int(os.environ.get("ROOST_TRANSFER_ROUNDS", "60"))
 BLOCK_TOKENS = 16
@@ -397,6 +397,15 @@ class TransferTest(unittest.TestCase):
 
 class AbsenceTest(unittest.TestCase):
     """Workers whose blocks stay with them say why, and compute."""
+
+    def test_an_address_that_is_taken_stops_the_start(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            command = [BIN / "roost-worker", "--model", DEMO_MODEL, "--transfer-address", address]
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(ended.returncode, 69)
+        self.assertIn("transfer-address", ended.stderr)
+        self.assertIn(address, ended.stderr)
 
     def test_the_start_says_whether_blocks_travel(self):
         with Cluster() as cluster:
