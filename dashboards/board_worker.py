@@ -57,6 +57,28 @@ WORKER = {
                    ("refused", rate("roost_worker_verification_misses_total"))]),
         ),
         row(
+            "Blocks of other workers",
+            panel("Fetches by outcome", "Orders to hold blocks that another worker has. What does not come is computed. wrong: a block "
+                  "that came was not the one asked for; nothing of it was used.", "cps",
+                  [("{{outcome}}", rate("roost_worker_arrivals_total", "outcome"))], stack=True),
+            panel("Blocks that came", "Into the cache.", BLOCKS_PER_SECOND,
+                  [("{{worker}}", rate("roost_worker_arrived_blocks_total", "worker"))]),
+            panel("Bytes", "came: into the cache. served: to other workers.", "Bps",
+                  [("{{worker}}, came", rate("roost_worker_arrived_bytes_total", "worker")),
+                   ("{{worker}}, served", rate("roost_worker_served_bytes_total", "worker"))]),
+            panel("Prefill that blocks saved", "Time that computing what came would have taken, per second.", "short",
+                  [("{{worker}}", rate("roost_worker_arrived_prefill_seconds_total", "worker"))]),
+            panel("Time of a fetch", "From the order to its end, of those that brought something.", "s",
+                  quantiles("roost_worker_arrival_seconds")),
+            panel("First block", "From the order to the first block.", "s", quantiles("roost_worker_arrival_first_frame_seconds")),
+            panel("Readers", "Fetches of other workers that are served now; at most 16.", "short",
+                  [("{{worker}}", now("roost_worker_transfer_readers", "worker"))]),
+            panel("Memory of blocks on their way", "That have come and wait for a step; at most --transfer-memory.", "bytes",
+                  [("{{worker}}", now("roost_worker_transfer_memory_bytes", "worker"))]),
+            panel("Refused", "Workers that were refused blocks. layout, numerics: another model, or other arithmetic. busy: more than 16 "
+                  "at a time.", "cps", [("{{worker}}, {{reason}}", rate("roost_worker_transfer_refused_total", "worker, reason"))]),
+        ),
+        row(
             "GPU",
             panel("GPU memory in use", "By all processes. 0 on the CPU.", "bytes",
                   [("{{worker}}, GPU {{gpu}}", now("roost_worker_gpu_memory_bytes", "worker, gpu", 'state="used"'))]),

@@ -247,9 +247,8 @@ FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::Se
   fleet.insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse;
   fleet.policy = options.policy;
   fleet.core.worker_timeout = FromSeconds(options.worker_timeout_seconds);
-  fleet.core.max_routers = options.max_routers;
   fleet.core.stall_timeout = FromSeconds(options.stall_timeout_seconds);
-  fleet.core.requests.max_requests = options.max_in_flight_requests;
+  fleet.core.requests.max_requests = static_cast<std::uint32_t>(options.max_connections);
   fleet.core.index_memory_bytes = SharesOf(options.memory_bytes).index;
   fleet.core.requests.worker_queue_bound = options.worker_queue_bound;
   fleet.core.requests.max_queue = options.max_queue;
@@ -378,7 +377,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   if (recorder != nullptr) fleet_options.on_submit = RecordTo(*recorder, clock);
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
                          Fleet::Start(fleet_options, &ReadTextBundle, *fleet_metrics));
-  TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_in_flight_requests});
+  TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_connections});
   ROOST_ASSIGN_OR_RETURN(const trace::SpanOutlet spans, OpenSpans(options, registry));
   const auto prompt_memo = std::make_shared<PromptMemo>(SharesOf(options.memory_bytes).memo);
   TrafficHistory history(api_metrics, &UnixSeconds);

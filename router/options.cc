@@ -76,12 +76,12 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Clients")
       .Add("http-address", options.http_address, "Address and port of the HTTP API; port 0 takes a free one")
       .Add("http-threads", options.http_threads, "Threads that serve clients", {1, 256})
-      .Add("max-connections", options.max_connections, "Open client connections, at most; another one is answered 429",
-           {1, 1e6})
+      .Add("max-connections", options.max_connections,
+           "Open client connections, and open requests, at most; another one is answered 429", {1, 1e6})
+      .Renamed("max-in-flight-requests", "max-connections")
       .AddBytes("max-body-bytes", options.max_body_bytes,
                 "Size of a request's body, in bytes or with a unit such as 8MiB; a larger one is answered 413",
                 {1024, 1e9})
-      .Add("text-threads", options.text_threads, "Threads that parse, render, tokenize and hash requests", {1, 256})
       .Add("http-idle-seconds", options.http_idle_seconds,
            "Time after which a connection without a request is closed. Behind a load balancer, longer than it keeps "
            "connections: Google's keep theirs for 600",
@@ -130,16 +130,10 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "Time without a step or a part of one after which a worker that has work counts as hung; half of it without "
            "a token leaves out a worker that owes a first token; both are longer if its steps take long",
            {0.5, 3600})
-      .Add("max-routers", options.max_routers,
-           "Routers that share the limits of API keys, at most. Workers tell how many there are; most of them must "
-           "agree",
-           {1, wire::kMaxRouters})
       .Add("request-timeout-seconds", options.request_timeout_seconds,
            "Time after which a request ends with an error, even in mid-stream; a request may shorten it with "
            "x-request-timeout-ms",
-           {0.1, 86'400})
-      .Add("max-in-flight-requests", options.max_in_flight_requests,
-           "Open requests, at most; another one is answered 429", {1, 1e6});
+           {0.1, 86'400});
   parser.Section("Queue")
       .Add("worker-queue-bound", options.worker_queue_bound,
            "Requests that may wait at a worker; new ones wait at the router while every worker has that many", {1, 1e6})

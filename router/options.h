@@ -49,8 +49,6 @@ struct RouterOptions {
   std::string link_peers;
   double worker_timeout_seconds = ToSeconds(FleetCoreOptions().worker_timeout);
   double stall_timeout_seconds = ToSeconds(FleetCoreOptions().stall_timeout);
-  std::uint32_t max_routers = FleetCoreOptions().max_routers;
-  std::uint32_t max_in_flight_requests = RequestTableOptions().max_requests;
   double request_timeout_seconds = ToSeconds(ApiOptions().request_timeout);
 
   // Queue

@@ -35,6 +35,7 @@ void LogStarted(const Worker& worker, const WorkerOptions& options) {
   LogInfo("worker started", {{"worker", worker.hello().worker_id},
                              {"routers", fmt::format("{}", fmt::join(options.routers, ","))},
                              {"metrics", MetricsUrlOf(worker)},
+                             {"transfer", worker.transfer()},
                              {"version", std::string(Version())}});
 }
 

@@ -28,6 +28,7 @@ constexpr double kMaxBlocks = 1U << 24U;
 constexpr StepBounds kCpuSteps{.token_count = 512, .request_count = 64};
 constexpr StepBounds kCudaSteps{.token_count = 4096, .request_count = 256};
 constexpr double kMaxHoldMs = 24.0 * 3600 * 1000;
+constexpr double kMaxTransferBytes = 1e15;
 
 template <typename Table>
 std::vector<std::string> Names(const Table& table) {
@@ -165,6 +166,20 @@ Result<KvMemory> ParseKvMemory(std::string_view value) {
   return KvMemory{.share = std::nullopt, .bytes = *bytes};
 }
 
+Result<wire::Endpoint> ParseTransferAddress(const std::string& text) {
+  constexpr const char* kFlag = "transfer-address";
+  const Result<wire::Endpoint> endpoint = wire::ParseEndpoint("tcp://" + text);
+  if (!endpoint.ok()) return InvalidArgument(kFlag, "'{}' is not HOST:PORT", text);
+  if (!wire::ParseNumericAddress(text.substr(0, text.rfind(':')) + ":1").ok()) {
+    return InvalidArgument(kFlag, "'{}' has no numeric host, such as 127.0.0.1:0", text);
+  }
+  if (endpoint->IsLoopback()) return *endpoint;
+  return InvalidArgument(kFlag,
+                         "{} is beyond loopback: blocks travel only between workers of one machine; give 127.0.0.1:0, "
+                         "or --transfer off",
+                         text);
+}
+
 void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Model")
       .Add("model", options.model, "Model folder in Hugging Face layout, or synthetic:PRESET with random weights")
@@ -277,6 +292,21 @@ void DeclareAdapter(WorkerOptions& options, ConfigParser& parser) {
            {0.5, 3600});
 }
 
+void DeclareTransfer(WorkerOptions& options, ConfigParser& parser) {
+  parser.Section("Blocks of other workers")
+      .AddChoice(
+          "transfer", options.transfer, {"auto", "off"},
+          "Fetch KV blocks from other workers of this machine when a router says so, and serve them blocks; auto "
+          "does so on the CPU with prefix cache and cache events on")
+      .Add("transfer-address", options.transfer_address,
+           "Address and port where other workers fetch blocks, numeric and on loopback; port 0 takes a free one")
+      .AddBytes(
+          "transfer-memory", options.transfer_bytes,
+          "Memory for blocks that have come and wait for a step, at least 8 blocks; 0 takes 256 MiB, or a sixteenth "
+          "of the memory if that is less",
+          {0, kMaxTransferBytes});
+}
+
 void Declare(WorkerOptions& options, ConfigParser& parser) {
   DeclareModel(options, parser);
   DeclareAdapter(options, parser);
@@ -295,6 +325,7 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
            "Name of this worker, unique in the cluster; by default the host's name and the first free number");
   DeclareCache(options, parser);
   DeclareEngine(options, parser);
+  DeclareTransfer(options, parser);
   parser.Section("Operation")
       .Add("metrics-address", options.metrics_address,
            "Address and port of /health, /livez, /ready, /metrics and /version, or unix:PATH of a socket for this user "
@@ -350,6 +381,7 @@ Result<void> Complete(WorkerOptions& options) {
   ROOST_RETURN_IF_ERROR(CheckAdapter(options));
   ROOST_RETURN_IF_ERROR(CheckLinks(options));
   ROOST_RETURN_IF_ERROR(WorkerListener::Check(ListenerOf(options)));
+  ROOST_RETURN_IF_ERROR(ParseTransferAddress(options.transfer_address));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.plan_ahead == "on" && options.verify_hits > 0) {

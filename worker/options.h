@@ -13,6 +13,7 @@
 #include "common/base/error.h"
 #include "common/base/result.h"
 #include "common/config/config.h"
+#include "common/wire/endpoint.h"
 #include "worker/engine/engine.h"
 #include "worker/model/step_size.h"
 #include "worker/worker_api.h"
@@ -75,6 +76,11 @@ struct WorkerOptions {
   std::uint32_t threads = 0;        // 0: see UsableCpuCount
   bool threads_vary = false;        // Complete sets it where `threads` was 0
 
+  // Blocks of other workers
+  std::string transfer = "auto";  // auto: where this worker can, see prepare.cc
+  std::string transfer_address = "127.0.0.1:0";
+  std::uint64_t transfer_bytes = 0;  // 0: see FrameCountOf
+
   // Operation
   std::string metrics_address = "127.0.0.1:0";
   std::string tls_cert;  // files; empty: plain HTTP
@@ -119,6 +125,9 @@ struct KvMemory {
 
 // "auto", a share above 0 and below 1, or a size (ParseByteSize) from 1 MiB.
 [[nodiscard]] Result<KvMemory> ParseKvMemory(std::string_view value);
+
+// A numeric address of loopback, HOST:PORT; port 0: any.
+[[nodiscard]] Result<wire::Endpoint> ParseTransferAddress(const std::string& text);
 
 // The exit code of a process that can not start, after sysexits.h: 65 a damaged file, 66 a missing file, 69 an address
 // that can not be bound, 78 a model or value that is not supported, 70 anything else. (64: wrong flags.)

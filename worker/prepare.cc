@@ -15,6 +15,7 @@
 #include "common/base/memory_limit.h"
 #include "common/base/result.h"
 #include "common/text/tokenizer.h"
+#include "common/wire/gate.h"
 #include "worker/adapters/adapter_host.h"
 #include "worker/backend/choose_backend.h"
 #include "worker/compute_threads.h"
@@ -122,6 +123,7 @@ adapters::AdapterOptions AdapterOptionsOf(const WorkerOptions& options) {
             {{"model", options.model}});
   }
   WorkerSetup setup;
+  setup.transfer_absence = options.transfer == "off" ? "off" : "off: blocks of another engine stay there";
   setup.hello.fingerprint = std::move(model.fingerprint);
   setup.hello.kv_dtype = options.compute_dtype == "auto" ? "bf16" : options.compute_dtype;
   FillIn(options, std::move(model.text), setup);
@@ -248,6 +250,43 @@ wire::ComputeShare ComputeShareOf(std::uint32_t threads) {
           .cpu_group_cores = shared.group_cores};
 }
 
+// Why blocks stay at this worker; empty: they travel.
+std::string TransferAbsence(const WorkerOptions& options, DeviceKind device) {
+  if (options.transfer == "off") return "off";
+  if (device == DeviceKind::kCuda) return "off: blocks on CUDA stay there";
+  if (options.prefix_cache == "off") return "off: the prefix cache is off";
+  if (options.cache_events == "off") return "off: cache events are off";
+  return "";
+}
+
+// Listens before the model is read: an address that can not be bound stops the start at once.
+Result<TransferSetup> ListenForWorkers(const WorkerOptions& options) {
+  TransferSetup transfer{.worker_id = options.worker_id};
+  ROOST_ASSIGN_OR_RETURN(transfer.address, ParseTransferAddress(options.transfer_address));
+  Result<wire::Descriptor> listener = wire::Listen(transfer.address);
+  if (!listener.ok()) return Error{listener.error().code, listener.error().message, "transfer-address"};
+  transfer.listener = std::move(listener).value();
+  return transfer;
+}
+
+// Has the memory for blocks on their way counted when the model is loaded.
+void CountTransferMemory(const WorkerOptions& options, TransferSetup& transfer, ModelOptions& model) {
+  model.memory_beside = [&, available = model.memory_limit_bytes](std::uint64_t block_bytes) -> Result<std::uint64_t> {
+    const FrameSizes sizes{.block_tokens = options.block_tokens, .data_bytes = block_bytes};
+    ROOST_ASSIGN_OR_RETURN(transfer.frame_count, FrameCountOf(sizes, options.transfer_bytes, available));
+    return std::uint64_t{transfer.frame_count + kMaxReaders} * sizes.frame_bytes();
+  };
+}
+
+// Lets blocks of the loaded model travel.
+void AddTransfer(const WorkerOptions& options, const LoadedModel& loaded, TransferSetup transfer, WorkerSetup& setup) {
+  Model& model = *setup.own.model;
+  const StepBounds steps = StepBoundsOf(options, DeviceKind::kCpu);
+  transfer.layout = {.layout = LayoutHash(model, loaded.fingerprint, loaded.kv_dtype),
+                     .numerics = NumericsHash(model, steps.token_count)};
+  setup.own.transfer = std::move(transfer);
+}
+
 }  // namespace
 
 Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
@@ -261,10 +300,17 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
     ROOST_ASSIGN_OR_RETURN(tokenizer, CompleteText(text, options.model));
     return {};
   };
-  ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
+  std::optional<TransferSetup> transfer;
   WorkerSetup setup;
+  setup.transfer_absence = TransferAbsence(options, KindOf(*model_options.ops));
+  if (setup.transfer_absence.empty()) {
+    ROOST_ASSIGN_OR_RETURN(transfer, ListenForWorkers(options));
+    CountTransferMemory(options, *transfer, model_options);
+  }
+  ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
   setup.compute_threads = std::move(compute_threads);
   setup.own.model = std::move(loaded.model);
+  if (transfer) AddTransfer(options, loaded, *std::move(transfer), setup);
   ROOST_ASSIGN_OR_RETURN(setup.own.engine, EngineOptionsOf(options, *model_options.ops));
   setup.own.engine.stop_tokens = std::move(loaded.text.stop_tokens);
   PrepareGrammar(*tokenizer, setup.own.engine, std::move(compiler), setup);

@@ -21,10 +21,14 @@ namespace roost::worker {
 OwnEngine::OwnEngine(OwnEngineSetup setup, const EngineSurroundings& surroundings)
     : setup_(std::move(setup)),
       grammar_pool_(MakeGrammarPool(surroundings.clock)),
-      engine_(*setup_.model, surroundings.clock, OptionsWithPool()),
-      thread_(engine_, surroundings.clock, surroundings.waker) {}
+      transfer_(MakeTransfer(surroundings.clock)),
+      engine_(*setup_.model, surroundings.clock, OptionsWithParts()),
+      thread_(engine_, surroundings.clock, surroundings.waker) {
+  if (transfer_ != nullptr) thread_.SetSource(transfer_->source());
+}
 
 OwnEngine::~OwnEngine() {
+  if (transfer_ != nullptr) transfer_->StopFetching();  // its threads wake the engine's
   thread_.Stop();
   grammar_pool_.reset();  // before the thread is destroyed: the pool wakes it
 }
@@ -36,9 +40,21 @@ std::unique_ptr<GrammarPool> OwnEngine::MakeGrammarPool(const Clock& clock) {
                                        [this] { thread_.Nudge(); });
 }
 
-EngineOptions OwnEngine::OptionsWithPool() const {
+// Nothing comes before a Hold was posted, so the engine thread exists when what has come wakes it.
+std::unique_ptr<BlockTransfer> OwnEngine::MakeTransfer(const Clock& clock) {
+  if (!setup_.transfer) return nullptr;
+  return std::make_unique<BlockTransfer>(*setup_.model, *std::move(setup_.transfer), clock,
+                                         [this] { thread_.Nudge(); });
+}
+
+EngineOptions OwnEngine::OptionsWithParts() const {
   EngineOptions options = setup_.engine;
   options.constrainer = grammar_pool_.get();
+  if (transfer_ != nullptr) {
+    options.readable = &transfer_->readable();
+    options.arriving = &transfer_->inbox();
+    options.source = &transfer_->source();
+  }
   return options;
 }
 
@@ -56,6 +72,9 @@ void OwnEngine::Describe(wire::Hello& hello) const {
   hello.features.insert(kOrderFeatures);
   if (TellsLogprobs(setup_.engine)) hello.features.insert(Feature::kLogprobs);
   if (grammar_pool_ != nullptr) hello.features.insert(Feature::kConstrainsOutput);
+  if (transfer_ == nullptr) return;
+  hello.features.insert(Feature::kHolds);
+  hello.transfer = transfer_->Describe();
 }
 
 namespace {
@@ -138,7 +157,11 @@ std::unique_ptr<WorkerEngine> Worker::TakeEngine() {
                                           metrics_.OnViewCounts(counts);
                                         }};
   if (setup_.make_other) return setup_.make_other(surroundings);
-  return std::make_unique<OwnEngine>(std::move(setup_.own), surroundings);
+  auto own = std::make_unique<OwnEngine>(std::move(setup_.own), surroundings);
+  if (own->transfer() != nullptr) {
+    metrics_.SetTransfer([transfer = own->transfer()] { return transfer->counts(); });
+  }
+  return own;
 }
 
 wire::Hello Worker::CompleteHello() const {

@@ -29,6 +29,7 @@
 #include "worker/link/router_keys.h"
 #include "worker/model/model.h"
 #include "worker/throughput_log.h"
+#include "worker/transfer/block_transfer.h"
 #include "worker/worker_listener.h"
 #include "worker/worker_metrics.h"
 
@@ -39,11 +40,13 @@ namespace roost::worker {
 //   OwnEngine ─ EngineThread ─ Engine ─ Model
 //                    ▲            └─ GrammarPool
 //                    └── Nudge ────────┘
+// and BlockTransfer, which wakes the thread too when blocks have come.
 struct OwnEngineSetup {
   std::unique_ptr<Model> model;
   EngineOptions engine;
   std::unique_ptr<const GrammarLibrary> grammar_library;  // null: requests under a constraint are refused
   GrammarPoolOptions grammar;
+  std::optional<TransferSetup> transfer;  // none: blocks stay here
 };
 
 class OwnEngine final : public WorkerEngine {
@@ -54,13 +57,17 @@ class OwnEngine final : public WorkerEngine {
   [[nodiscard]] EngineHost& host() override { return thread_; }
   void Describe(wire::Hello& hello) const override;
   [[nodiscard]] std::vector<kernels::MemoryUse> DeviceMemory() const override { return setup_.model->DeviceMemory(); }
+  // Null: blocks stay here.
+  [[nodiscard]] const BlockTransfer* transfer() const { return transfer_.get(); }
 
  private:
   std::unique_ptr<GrammarPool> MakeGrammarPool(const Clock& clock);
-  [[nodiscard]] EngineOptions OptionsWithPool() const;
+  std::unique_ptr<BlockTransfer> MakeTransfer(const Clock& clock);
+  [[nodiscard]] EngineOptions OptionsWithParts() const;
 
   OwnEngineSetup setup_;
   std::unique_ptr<GrammarPool> grammar_pool_;
+  std::unique_ptr<BlockTransfer> transfer_;
   Engine engine_;
   EngineThread thread_;
 };
@@ -68,6 +75,7 @@ class OwnEngine final : public WorkerEngine {
 struct WorkerSetup {
   OwnEngineSetup own;
   MakeEngine make_other = nullptr;  // set: the worker stands for this engine, and `own` is not used
+  std::string transfer_absence;     // why blocks stay here, for the log; empty: they travel
   // The setup gives worker_id, model, fingerprint, kv_dtype, sampling, sends_cache_events and keeps_prefixes. The other
   // fields follow from the process and the engine.
   wire::Hello hello;
@@ -101,6 +109,10 @@ class Worker {
   void Stop();
 
   [[nodiscard]] const wire::Hello& hello() const { return hello_; }
+  // Where other workers fetch blocks, or why they do not.
+  [[nodiscard]] const std::string& transfer() const {
+    return hello_.transfer.address.empty() ? setup_.transfer_absence : hello_.transfer.address;
+  }
   // The URL of the listener, without a path; empty without one.
   [[nodiscard]] std::string url() const { return listener_ ? listener_->url() : ""; }
   // Reads the listener's TLS files again, as it does whenever they change.

@@ -37,6 +37,15 @@ auto CountersOf(metrics::Registry& registry, const metrics::Metric& metric,
   return CountersOf(registry, metric, names, std::make_index_sequence<kCount>());
 }
 
+// Where blocks came from: the label `source`.
+constexpr const char* kPeerSource = "peer";
+
+template <std::size_t... kIndex>
+auto ArrivalCounters(metrics::Registry& registry, std::index_sequence<kIndex...>) {
+  return std::array{std::ref(
+      registry.Counter(metrics::kWorkerArrivals, {kPeerSource, std::string(wire::kHoldOutcomeNames[kIndex])}))...};
+}
+
 // "0.5x", "1x" …
 template <std::size_t... kIndex>
 auto HitRatioGauges(metrics::Registry& registry, std::index_sequence<kIndex...>) {
@@ -76,6 +85,7 @@ void AddNew(const Counters& counters, std::array<std::uint64_t, kCount> counts,
 struct StepCounter {
   const metrics::Metric& metric;
   double (*count)(const StepCounts&);
+  std::string_view label = {};  // empty: the metric has none
 };
 template <auto kField>
 double CountOf(const StepCounts& counts) {
@@ -98,16 +108,15 @@ constexpr StepCounter kStepCounters[] = {
     {metrics::kWorkerVerificationMisses, &CountOf<&StepCounts::verification_misses>},
     {metrics::kWorkerVerifiedHits, &CountOf<&StepCounts::verified_hits>},
     {metrics::kWorkerWrongHits, &CountOf<&StepCounts::wrong_hits>},
+    {metrics::kWorkerArrivedBytes, &CountOf<&StepCounts::arrived_bytes>, kPeerSource},
+    {metrics::kWorkerArrivedBlocks, &CountOf<&StepCounts::arrived_blocks>, kPeerSource},
+    {metrics::kWorkerArrivedPrefillSeconds, &CountOf<&StepCounts::arrived_prefill_seconds>, kPeerSource},
 };
 
 struct StepGauge {
   const metrics::Metric& metric;
   double (*value)(const StepReport&);
   std::string_view label = {};  // empty: the metric has none
-
-  [[nodiscard]] std::vector<std::string> labels() const {
-    return label.empty() ? std::vector<std::string>() : std::vector{std::string(label)};
-  }
 };
 template <auto kField>
 double LoadOf(const StepReport& report) {
@@ -129,6 +138,7 @@ constexpr StepGauge kStepGauges[] = {
 struct StepTimes {
   const metrics::Metric& metric;
   std::vector<double> StepCounts::*times;
+  std::string_view label = {};  // empty: the metric has none
 };
 constexpr StepTimes kStepTimes[] = {
     {metrics::kWorkerTtft, &StepCounts::ttft_seconds},
@@ -136,7 +146,14 @@ constexpr StepTimes kStepTimes[] = {
     {metrics::kWorkerQueueWait, &StepCounts::queue_wait_seconds},
     {metrics::kWorkerPrefillSeconds, &StepCounts::prefill_seconds},
     {metrics::kWorkerDecodeSeconds, &StepCounts::decode_seconds},
+    {metrics::kWorkerArrivalSeconds, &StepCounts::arrival_seconds, kPeerSource},
+    {metrics::kWorkerArrivalFirstFrameSeconds, &StepCounts::arrival_first_frame_seconds, kPeerSource},
 };
+
+template <typename Row>
+std::vector<std::string> LabelsOf(const Row& row) {
+  return row.label.empty() ? std::vector<std::string>() : std::vector{std::string(row.label)};
+}
 
 // The results of `make` for each row.
 template <typename Row, std::size_t kCount, typename Make>
@@ -151,11 +168,12 @@ auto MetricsOf(const Row (&rows)[kCount], Make make) {
 
 WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
     : registry_(registry),
-      step_counters_(MetricsOf(kStepCounters, [&](const auto& row) { return std::ref(registry.Counter(row.metric)); })),
+      step_counters_(MetricsOf(kStepCounters,
+                               [&](const auto& row) { return std::ref(registry.Counter(row.metric, LabelsOf(row))); })),
       step_gauges_(
-          MetricsOf(kStepGauges, [&](const auto& row) { return std::ref(registry.Gauge(row.metric, row.labels())); })),
-      step_histograms_(
-          MetricsOf(kStepTimes, [&](const auto& row) { return std::ref(registry.Histogram(row.metric)); })),
+          MetricsOf(kStepGauges, [&](const auto& row) { return std::ref(registry.Gauge(row.metric, LabelsOf(row))); })),
+      step_histograms_(MetricsOf(
+          kStepTimes, [&](const auto& row) { return std::ref(registry.Histogram(row.metric, LabelsOf(row))); })),
       finished_requests_{registry.Counter(metrics::kWorkerRequests, {"stop"}),
                          registry.Counter(metrics::kWorkerRequests, {"length"}),
                          registry.Counter(metrics::kWorkerRequests, {"cancelled"}),
@@ -168,6 +186,11 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       estimated_hit_ratios_(HitRatioGauges(registry, std::make_index_sequence<kPoolMultiples.size()>())),
       step_seconds_(registry.Histogram(metrics::kWorkerStepSeconds)),
       gpu_memory_{GpuMemoryOf(0)},
+      arrivals_(ArrivalCounters(registry, std::make_index_sequence<wire::kHoldOutcomeNames.size()>())),
+      served_bytes_(registry.Counter(metrics::kWorkerServedBytes)),
+      transfer_readers_(registry.Gauge(metrics::kWorkerTransferReaders)),
+      transfer_memory_(registry.Gauge(metrics::kWorkerTransferMemory)),
+      transfer_refused_(CountersOf(registry, metrics::kWorkerTransferRefused, kPeerRefusalNames)),
       links_up_(registry.Gauge(metrics::kWorkerLinks, {"up"})),
       links_down_(registry.Gauge(metrics::kWorkerLinks, {"down"})),
       refusals_(CountersOf(registry, metrics::kWorkerRefusals, kRefusalReasons)),
@@ -206,6 +229,7 @@ void WorkerMetrics::OnStep(const StepReport& report) {
     ObserveAll(step_histograms_[i], report.counts.*kStepTimes[i].times);
   }
   AddAll(computed_prompt_tokens_, report.counts.computed_prompt_tokens);
+  AddAll(arrivals_, report.counts.arrivals);
   CountCache(report);
   if (report.device_memory) OnGpuMemory(*report.device_memory);
   // A report without a step has no step time.
@@ -235,6 +259,15 @@ void WorkerMetrics::OnRound(const LinkCounts& counts, Links links) {
   engine_available_.Set(links.engine_is_away ? 0 : 1);
   Add(engine_absences_, counts.engine_absences - counted_.engine_absences);
   counted_ = counts;
+  if (transfer_) CountTransfer(transfer_());
+}
+
+void WorkerMetrics::CountTransfer(const TransferCounts& counts) {
+  Add(served_bytes_, counts.served.served_bytes - counted_transfer_.served.served_bytes);
+  transfer_readers_.Set(static_cast<double>(counts.served.readers));
+  transfer_memory_.Set(static_cast<double>(counts.waiting_bytes));
+  AddNew(transfer_refused_, counts.served.refused, counted_transfer_.served.refused);
+  counted_transfer_ = counts;
 }
 
 void WorkerMetrics::OnViewCounts(const CacheViewCounts& counts) {

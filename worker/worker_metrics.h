@@ -9,6 +9,7 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/http/tls_context.h"
@@ -16,6 +17,7 @@
 #include "kernels/memory_use.h"
 #include "worker/engine_api/cache_view_counts.h"
 #include "worker/link/link_thread.h"
+#include "worker/transfer/block_transfer.h"
 
 namespace roost::worker {
 
@@ -29,6 +31,8 @@ class WorkerMetrics final : public LinkObserver {
 
   void OnStep(const StepReport& report) override;
   void OnRound(const LinkCounts& counts, Links links) override;
+  // Before the first round: from now on each round asks for what other workers have fetched.
+  void SetTransfer(std::function<TransferCounts()> transfer) { transfer_ = std::move(transfer); }
   // The totals of an engine's events. From one thread, any.
   void OnViewCounts(const CacheViewCounts& counts);
   // From any thread.
@@ -45,6 +49,7 @@ class WorkerMetrics final : public LinkObserver {
 
   GpuMemory GpuMemoryOf(std::size_t gpu);
   void CountCache(const StepReport& report);
+  void CountTransfer(const TransferCounts& counts);
 
   metrics::Registry& registry_;
   // One for each row of the tables of what steps report: StepCounts, StepReport and its load.
@@ -60,6 +65,11 @@ class WorkerMetrics final : public LinkObserver {
   std::array<GaugeRef, kPoolMultiples.size()> estimated_hit_ratios_;
   prometheus::Histogram& step_seconds_;
   std::vector<GpuMemory> gpu_memory_;  // of each GPU; the first is always there
+  std::array<CounterRef, wire::kHoldOutcomeNames.size()> arrivals_;
+  prometheus::Counter& served_bytes_;
+  prometheus::Gauge& transfer_readers_;
+  prometheus::Gauge& transfer_memory_;
+  std::array<CounterRef, kPeerRefusalNames.size()> transfer_refused_;
   prometheus::Gauge& links_up_;
   prometheus::Gauge& links_down_;
   std::array<CounterRef, kRefusalReasonCount> refusals_;
@@ -75,7 +85,9 @@ class WorkerMetrics final : public LinkObserver {
   std::array<CounterRef, kLeftOutNames.size()> left_out_;
 
   CacheViewCounts counted_view_;  // as below, of OnViewCounts
-  LinkCounts counted_;            // the link's counts that the counters include already
+  std::function<TransferCounts()> transfer_;
+  TransferCounts counted_transfer_;  // as below, of transfer_
+  LinkCounts counted_;               // the link's counts that the counters include already
 };
 
 }  // namespace roost::worker

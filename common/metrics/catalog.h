@@ -52,6 +52,7 @@ inline constexpr std::array kLabels{
     Label{"reason", 16, Label::Bound::kFixed, "as the metric says"},
     Label{"revision", 1, Label::Bound::kFixed, "of the source, where the build was told it (ROOST_REVISION)"},
     Label{"route", 28, Label::Bound::kFixed, "route of the API, without its path; other: no route"},
+    Label{"source", 2, Label::Bound::kFixed, "where blocks came from: peer (another worker)"},
     Label{"state", 6, Label::Bound::kFixed, "as the metric says"},
     Label{"tenant", 1000, Label::Bound::kRegistry, "tenant of an API key"},
     Label{"version", 1, Label::Bound::kFixed, "release of the program"},
@@ -301,6 +302,26 @@ inline constexpr Metric kWorkerComputeThreads{Kind::kGauge, "roost_worker_comput
     "compute."};
 inline constexpr Metric kWorkerGpuMemory{Kind::kGauge, "roost_worker_gpu_memory_bytes", "gpu,state",
     "Memory of the worker's GPUs by state: used (by all processes) or free. 0 on the CPU."};
+inline constexpr Metric kWorkerArrivals{Kind::kCounter, "roost_worker_arrivals_total", "source,outcome",
+    "Orders to hold blocks that another worker has, by how they ended: complete, missing (the source does not hold the rest), busy, slow, broken, wrong, no_room, cancelled or refused."};
+inline constexpr Metric kWorkerArrivedBytes{Kind::kCounter, "roost_worker_arrived_bytes_total", "source",
+    "Bytes of blocks that came and are in the cache."};
+inline constexpr Metric kWorkerArrivedBlocks{Kind::kCounter, "roost_worker_arrived_blocks_total", "source",
+    "Blocks that came and are in the cache."};
+inline constexpr Metric kWorkerArrivedPrefillSeconds{Kind::kCounter, "roost_worker_arrived_prefill_seconds_total", "source",
+    "Time that computing the blocks that came would have taken, by the times of earlier steps."};
+inline constexpr Metric kWorkerArrivalSeconds{Kind::kHistogram, "roost_worker_arrival_seconds", "source",
+    "Time from an order to hold blocks to its end, of those that brought some.", kLatencySeconds};
+inline constexpr Metric kWorkerArrivalFirstFrameSeconds{Kind::kHistogram, "roost_worker_arrival_first_frame_seconds", "source",
+    "Time from an order to hold blocks to the first block.", kLatencySeconds};
+inline constexpr Metric kWorkerServedBytes{Kind::kCounter, "roost_worker_served_bytes_total", "",
+    "Bytes of blocks that other workers fetched here."};
+inline constexpr Metric kWorkerTransferReaders{Kind::kGauge, "roost_worker_transfer_readers", "",
+    "Fetches of other workers that are served now; at most 16."};
+inline constexpr Metric kWorkerTransferMemory{Kind::kGauge, "roost_worker_transfer_memory_bytes", "",
+    "Memory of blocks that have come and wait for a step, at most --transfer-memory."};
+inline constexpr Metric kWorkerTransferRefused{Kind::kCounter, "roost_worker_transfer_refused_total", "reason",
+    "Workers that were refused blocks, by reason: busy, layout, numerics or handshake."};
 inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state",
     "Links to routers, by state: up or down."};
 inline constexpr Metric kWorkerRefusals{Kind::kCounter, "roost_worker_refusals_total", "reason",

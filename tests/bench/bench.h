@@ -58,6 +58,7 @@ void BenchShortSteps(Effort effort);
 void BenchSnapshot(Effort effort);
 void BenchSubmit(Effort effort);
 void BenchText(Effort effort);
+void BenchTransfer(Effort effort);
 void BenchWeights(Effort effort);
 
 }  // namespace roost::bench

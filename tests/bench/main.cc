@@ -40,6 +40,7 @@ constexpr Entry kEntries[] = {
     {"cache_snapshot", &BenchSnapshot},
     {"submit", &BenchSubmit},
     {"text", &BenchText},
+    {"transfer", &BenchTransfer},
     {"weights", &BenchWeights},
 };
 

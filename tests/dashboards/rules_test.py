@@ -241,6 +241,14 @@ CASES = {
         {"job": "w", "worker": "w1"},
         "A cache hit of w1 gave other logits than computing it",
     ),
+    "RoostWrongBlocks": Case(
+        "25m",
+        once('roost_worker_arrivals_total{job="w",worker="w1",source="peer",outcome="wrong"}'),
+        never('roost_worker_arrivals_total{job="w",worker="w1",source="peer",outcome="wrong"}')
+        | {'roost_worker_arrivals_total{job="w",worker="w1",source="peer",outcome="broken"}': growing(9)},
+        {"job": "w", "worker": "w1", "source": "peer", "outcome": "wrong"},
+        "A block that w1 fetched was not the one it had asked for",
+    ),
     "RoostHitRateFell": Case(
         f"{MINUTES_BEFORE + 60}m",
         hits(80, 10),

@@ -51,14 +51,16 @@ class CopiesTest(unittest.TestCase):
                 return last if last["worker"] == copy["worker"] else None
 
             sibling = wait_until(found_by_a_sibling, "a request at the copy")
-            copied = router.metric("roost_router_copied_tokens_total") + router.metric("roost_router_pulled_tokens_total")
+            pulled = router.metric("roost_router_pulled_tokens_total")
+            copied = router.metric("roost_router_copied_tokens_total") + pulled
 
-        print(f"{copy['blocks']} blocks copied to {copy['worker']}, {copied:.0f} tokens in all; a sibling found "
+        print(f"{copy['blocks']} blocks copied to {copy['worker']}, {copied:.0f} tokens in all, {pulled:.0f} of them pulled; a sibling found "
               f"{sibling['actual']['cached_tokens']} of its {sibling['prompt_tokens']} tokens there")
         copy_tokens = copy["blocks"] * BLOCK_TOKENS
         for each in waiting:  # siblings that came while the copy was made
             self.assertLess(each["prompt_tokens"] - each["actual"]["cached_tokens"], copy_tokens)
         self.assertGreater(copied, copy_tokens / 4)
+        self.assertGreater(pulled, 0)
         self.assertGreater(sibling["actual"]["cached_tokens"], 0.9 * copy_tokens)
 
 

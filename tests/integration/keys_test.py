@@ -278,8 +278,7 @@ class ScriptedTest(unittest.TestCase):
 
     def start(self, cluster, folder, *flags, step_ms=0, hold_until=1):
         router = cluster.start_router("--worker-queue-bound", str(2 * STREAMS), "--max-connections", str(2 * STREAMS),
-                                      "--max-in-flight-requests", str(2 * STREAMS), "--max-queue", str(4 * STREAMS),
-                                      "--stall-timeout-seconds", "60", *flags)
+                                      "--max-queue", str(4 * STREAMS), "--stall-timeout-seconds", "60", *flags)
         script = pathlib.Path(folder) / "script.json"
         script.write_text(json.dumps([{"answer": ANSWER}]))
         cluster.daemons.append(

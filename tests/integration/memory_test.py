@@ -147,7 +147,7 @@ class MemoryTest(unittest.TestCase):
                 client.close()
 
     def test_long_prompts_that_wait(self):
-        flags = ["--max-in-flight-requests", "20000", "--max-queue", "20000", "--worker-queue-bound", "2"]
+        flags = ["--max-connections", "20000", "--max-queue", "20000", "--worker-queue-bound", "2"]
         if MEMORY_BYTES:
             flags += ["--memory", str(MEMORY_BYTES)]
         with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:

@@ -190,6 +190,7 @@ class MixedTest(unittest.TestCase):
                 for name in ("malformed", "unknown"):
                     self.assertEqual(router.metric(f"roost_router_{name}_messages_total"), 0)
                 self.assertEqual(router.metric("roost_router_index_resyncs_total", reason="digest"), 0)
+                self.assertEqual(router.metric("roost_router_pulls_total"), 0)  # it takes no Holds
 
     def test_todays_worker_serves_under_an_older_router(self):
         for path in RECORDINGS:
@@ -207,6 +208,7 @@ class MixedTest(unittest.TestCase):
                 for choice in counts.keys() - cancelled:
                     self.assertEqual(router.token_counts[choice], counts[choice], choice)
                 self.assertEqual(router.version, 2)
+                self.assertRegex(worker.wait_for_log("worker started")["transfer"], r"^127\.0\.0\.1:\d+$")
                 self.assertEqual(worker.wait_for_log("router link up")["protocol"], "2.0")
                 for line in ("malformed message from a router", "router link starts again"):
                     self.assertFalse(worker.has_logged(line), worker.lines)

@@ -54,7 +54,7 @@ class PrefixesTest(unittest.TestCase):
         self.assertEqual((warmed["worker-b"]["outcome"], warmed["worker-b"]["held_blocks"]), ("computed", blocks))
         again = self.by_worker("warm", {"prompt": prompt})
         self.assertEqual(again["worker-b"]["outcome"], "held")
-        self.assertEqual(again["worker-a"]["outcome"], "computed")
+        self.assertEqual((again["worker-a"]["outcome"], again["worker-a"]["held_blocks"]), ("pulled", blocks))
 
         match = self.ask("match", {"prompt": prompt})
         self.assertEqual({worker["held_blocks"] for worker in match["workers"]}, {blocks})

@@ -56,8 +56,7 @@ class StreamsTest(unittest.TestCase):
 
     def start(self, cluster, folder):
         router = cluster.start_router("--worker-queue-bound", str(2 * STREAMS), "--max-connections", str(2 * STREAMS),
-                                      "--max-in-flight-requests", str(2 * STREAMS), "--max-queue", str(2 * STREAMS),
-                                      "--stall-timeout-seconds", "60")
+                                      "--max-queue", str(2 * STREAMS), "--stall-timeout-seconds", "60")
         script = folder / "script.json"
         script.write_text(json.dumps([{"answer": ANSWER}]))
         cluster.daemons.append(

@@ -79,8 +79,7 @@ class TlsTest(unittest.TestCase):
         if not load.allow_descriptors(2 * STREAMS + 200):
             self.skipTest(f"{STREAMS} streams need more descriptors than this process may have")
         router = self.start_router("--worker-queue-bound", 2 * STREAMS, "--max-connections", 2 * STREAMS,
-                                   "--max-in-flight-requests", 2 * STREAMS, "--max-queue", 2 * STREAMS,
-                                   "--stall-timeout-seconds", 60)
+                                   "--max-queue", 2 * STREAMS, "--stall-timeout-seconds", 60)
         script = self.folder / "script.json"
         script.write_text(json.dumps([{"answer": ANSWER}]))
         self.cluster.daemons.append(

@@ -16,7 +16,7 @@ constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
 TEST(RouterOptionsTest, FlagsTakeTheDefaultsOfTheParts) {
   const RouterOptions flags;
   const RequestTableOptions requests;
-  EXPECT_EQ(flags.max_in_flight_requests, requests.max_requests);
+  EXPECT_EQ(flags.max_connections, requests.max_requests);
   EXPECT_EQ(flags.worker_queue_bound, requests.worker_queue_bound);
   EXPECT_EQ(flags.max_queue, requests.max_queue);
   EXPECT_EQ(std::chrono::milliseconds(flags.max_queue_wait_ms), requests.max_queue_wait);

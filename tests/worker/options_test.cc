@@ -225,6 +225,23 @@ TEST(WorkerOptionsTest, WrongCacheAndQueueValuesAreErrors) {
   EXPECT_FALSE(ParseSchedulePolicy("lifo").ok());
 }
 
+TEST(WorkerOptionsTest, BlocksTravelOnLoopbackAlone) {
+  const auto defaults = Parse({"--model", "m"});
+  EXPECT_EQ(defaults->transfer, "auto");
+  EXPECT_EQ(defaults->transfer_address, "127.0.0.1:0");
+  EXPECT_EQ(defaults->transfer_bytes, 0U);
+  for (const char* address : {"127.0.0.1:7100", "127.0.0.2:0", "[::1]:0"}) {
+    EXPECT_TRUE(Parse({"--model", "m", "--transfer-address", address}).ok()) << address;
+  }
+  for (const char* address : {"10.0.0.5:7100", "0.0.0.0:0", "[::]:0", "localhost:0", "127.example.org:0", "127.0.0.1",
+                              "tcp://127.0.0.1:0", "::1:0", ""}) {
+    EXPECT_EQ(Parse({"--model", "m", "--transfer-address", address}).error().field, "transfer-address") << address;
+    EXPECT_FALSE(Parse({"--model", "m", "--transfer-address", address, "--insecure-bind"}).ok()) << address;
+  }
+  EXPECT_EQ(Parse({"--model", "m", "--transfer-memory", "64MiB"})->transfer_bytes, std::uint64_t{64} << 20U);
+  EXPECT_FALSE(Parse({"--model", "m", "--transfer", "on"}).ok());
+}
+
 TEST(WorkerOptionsTest, ExitCodesTellFilesFromAddresses) {
   EXPECT_EQ(ExitCodeOf({ErrorCode::kDataLoss, "", ""}), 65);
   EXPECT_EQ(ExitCodeOf({ErrorCode::kNotFound, "", ""}), 66);

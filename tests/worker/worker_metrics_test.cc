@@ -55,6 +55,37 @@ TEST_F(WorkerMetricsTest, CountsOfStepsAddUp) {
   }
 }
 
+TEST_F(WorkerMetricsTest, BlocksThatCameAndWereServedAddUp) {
+  StepReport report;
+  report.counts.arrivals[static_cast<std::size_t>(wire::HoldOutcome::kNoRoom)] = 2;
+  report.counts.arrived_blocks = 3;
+  report.counts.arrived_bytes = 400;
+  report.counts.arrived_prefill_seconds = 0.5;
+  report.counts.arrival_seconds = {0.25, 1};
+  report.counts.arrival_first_frame_seconds = {0.125};
+  metrics_.OnStep(report);
+  metrics_.OnStep(report);
+  TransferCounts counts;
+  metrics_.SetTransfer([&counts] { return counts; });
+  for (int round = 0; round < 2; ++round) {
+    counts.served.served_bytes += 1000;
+    counts.served.readers = 2;
+    counts.served.refused[static_cast<std::size_t>(PeerRefusal::kNumerics)] += 1;
+    counts.waiting_bytes = 70;
+    metrics_.OnRound({}, {});
+  }
+  const std::string text = registry_.Text();
+  for (const char* line :
+       {"arrivals_total{outcome=\"no_room\",source=\"peer\"} 4",
+        "arrivals_total{outcome=\"complete\",source=\"peer\"} 0", "arrived_blocks_total{source=\"peer\"} 6",
+        "arrived_bytes_total{source=\"peer\"} 800", "arrived_prefill_seconds_total{source=\"peer\"} 1",
+        "arrival_seconds_sum{source=\"peer\"} 2.5", "arrival_first_frame_seconds_count{source=\"peer\"} 2",
+        "served_bytes_total 2000", "transfer_readers 2", "transfer_memory_bytes 70",
+        "transfer_refused_total{reason=\"numerics\"} 2", "transfer_refused_total{reason=\"busy\"} 0"}) {
+    EXPECT_THAT(text, HasSubstr("\nroost_worker_" + std::string(line) + "\n"));
+  }
+}
+
 TEST_F(WorkerMetricsTest, ResidencyKeepsItsBuckets) {
   StepReport report;
   report.counts.residency.age_at_eviction.Add(std::chrono::milliseconds(5));  // a bound is inclusive

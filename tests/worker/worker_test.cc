@@ -13,6 +13,7 @@
 #include <string>
 
 #include "common/wire/endpoint.h"
+#include "common/wire/gate.h"
 #include "common/wire/tokenizer_digest.h"
 #include "tests/support/fake_model.h"
 #include "tests/support/test_router.h"
@@ -109,6 +110,79 @@ TEST_F(WorkerTest, GreetsServesAndReportsItsCache) {
   const TestRouter::Answer warm = router.Finish("worker-1", RequestId(2));
   EXPECT_EQ(warm.tokens, cold.tokens);
   EXPECT_GT(warm.cached_token_count.value_or(0), 30U);
+}
+
+void LetTravel(WorkerSetup& setup) {
+  TransferSetup transfer{
+      .worker_id = setup.hello.worker_id, .address = {"127.0.0.1", 0}, .layout = {.layout = 5, .numerics = 6}};
+  transfer.listener = wire::Listen(transfer.address).value();
+  setup.own.transfer = std::move(transfer);
+}
+
+TEST_F(WorkerTest, FetchesBlocksFromAnotherWorkerOnAnOrder) {
+  TestRouter router(1);
+  const auto worker_a = Start("worker-a", {router.endpoint()}, LetTravel);
+  const wire::Hello a = router.BringUp("worker-a");
+  const std::uint64_t next_of_a = router.next_sequence;
+  const auto worker_b = Start("worker-b", {router.endpoint()}, LetTravel);
+  const wire::Hello b = router.BringUp("worker-b");
+  EXPECT_TRUE(b.features.contains(wire::Feature::kHolds));
+  EXPECT_THAT(a.transfer.address, StartsWith("127.0.0.1:"));
+  EXPECT_EQ(b.transfer.layout, 5U);
+  EXPECT_EQ(b.transfer.numerics, 6U);
+  EXPECT_EQ(worker_b->transfer(), b.transfer.address);
+
+  const wire::Generate request = Request(1, 40, 8);
+  router.next_sequence = next_of_a;
+  router.Send("worker-a", request);
+  const TestRouter::Answer cold = router.Finish("worker-a", RequestId(1));
+  router.Send("worker-b", wire::Hold{.answer_id = 9,
+                                     .root = kRoot,
+                                     .parent = kRoot,
+                                     .hashes = request.block_hashes,
+                                     .patience_ms = 20'000,
+                                     .source = {.worker_id = "worker-a", .address = a.transfer.address}});
+  const auto answer = router.Next<wire::HoldAnswer>("worker-b");
+  EXPECT_EQ(answer.answer_id, 9U);
+  EXPECT_EQ(answer.outcome, wire::HoldOutcome::kComplete);
+  EXPECT_EQ(answer.arrived_block_count, request.block_hashes.size());
+
+  wire::Generate again = request;
+  again.request_id = RequestId(2);
+  router.Send("worker-b", again);
+  std::vector<TokenId> tokens;
+  std::uint32_t cached = 0;
+  (void)router.NextWhere<wire::Step>("worker-b", [&](const wire::Step& step) {
+    for (const wire::TokenEvent& event : step.tokens) {
+      tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
+      cached = event.cached_token_count.value_or(cached);
+      if (event.finish) return true;
+    }
+    return false;
+  });
+  EXPECT_EQ(tokens, cold.tokens);
+  EXPECT_GE(cached, 36U);
+  const std::string metrics = worker_b->metrics().Text();
+  EXPECT_THAT(metrics, HasSubstr("source=\"peer\""));
+  EXPECT_THAT(metrics, testing::ContainsRegex("arrivals_total.*outcome=\"complete\".* 1\n"));
+  EXPECT_THAT(metrics, testing::ContainsRegex("arrived_blocks_total.* 10\n"));
+}
+
+TEST_F(WorkerTest, AWorkerWhoseBlocksStayRefusesHolds) {
+  TestRouter router(1);
+  const auto worker = Start("worker-1", {router.endpoint()},
+                            [](WorkerSetup& setup) { setup.transfer_absence = "off: told by a test"; });
+  const wire::Hello hello = router.BringUp("worker-1");
+  EXPECT_FALSE(hello.features.contains(wire::Feature::kHolds));
+  EXPECT_EQ(hello.transfer, wire::Transfer());
+  EXPECT_EQ(worker->transfer(), "off: told by a test");
+  router.Send("worker-1", wire::Hold{.answer_id = 9,
+                                     .root = kRoot,
+                                     .parent = kRoot,
+                                     .hashes = Request(1, 40, 8).block_hashes,
+                                     .patience_ms = 20'000,
+                                     .source = {.worker_id = "worker-a", .address = "127.0.0.1:1"}});
+  EXPECT_EQ(router.Next<wire::HoldAnswer>("worker-1").outcome, wire::HoldOutcome::kRefused);
 }
 
 TEST_F(WorkerTest, WorkersAgreeAndAWorkerServesSeveralRouters) {

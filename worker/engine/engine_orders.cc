@@ -86,6 +86,17 @@ void Engine::State::TakeNews() {
   }
 }
 
+void Engine::State::CountArrival(const wire::HoldAnswer& answer, StepCounts& counts) const {
+  constexpr double kMicrosecond = 1e-6;
+  ++counts.arrivals[static_cast<std::size_t>(answer.outcome)];
+  if (answer.arrived_block_count == 0) return;
+  counts.arrived_blocks += answer.arrived_block_count;
+  counts.arrived_bytes += answer.bytes;
+  counts.arrived_prefill_seconds += scheduler.PrefillSecondsOf(answer.arrived_block_count * model.block_tokens());
+  counts.arrival_seconds.push_back(static_cast<double>(answer.microseconds) * kMicrosecond);
+  counts.arrival_first_frame_seconds.push_back(static_cast<double>(answer.first_frame_microseconds) * kMicrosecond);
+}
+
 void Engine::State::AnswerHolds(StepReport& report) {
   if (!scheduler.arrivals().has_ended()) return;
   const Instant now = clock.Now();
@@ -105,6 +116,7 @@ void Engine::State::AnswerHolds(StepReport& report) {
                             .outcome = ended.outcome};
     if (ended.first_frame)
       answer.first_frame_microseconds = std::max<std::uint64_t>(1, micros(*ended.first_frame - ended.begin));
+    CountArrival(answer, report.counts);
     report.answers.push_back({hold->second.link, answer});
     holds.erase(hold);
   }

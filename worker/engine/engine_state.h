@@ -161,6 +161,7 @@ struct Engine::State {
   void ContinueEvictions(StepReport& report);
   std::optional<OrderReply> BeginHold(LinkId link, const wire::Hold& hold, HoldReceipt receipt);
   void TakeNews();
+  void CountArrival(const wire::HoldAnswer& answer, StepCounts& counts) const;
   void AnswerHolds(StepReport& report);
   [[nodiscard]] EraseProgress Erase(const OpenEviction& eviction, EraseStep& step);
 

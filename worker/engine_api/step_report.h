@@ -53,6 +53,13 @@ struct StepCounts {
   std::uint64_t verified_hits = 0;         // requests with hits that were computed again and agreed
   std::uint64_t wrong_hits = 0;            // requests with hits that were computed again and did not agree
   ResidencyCounts residency;
+  // Ends of Holds, and what they brought.
+  std::array<std::uint64_t, wire::kHoldOutcomeNames.size()> arrivals{};  // by outcome
+  std::uint64_t arrived_blocks = 0;
+  std::uint64_t arrived_bytes = 0;
+  double arrived_prefill_seconds = 0;  // the time that computing them would have taken
+  std::vector<double> arrival_seconds;
+  std::vector<double> arrival_first_frame_seconds;
   double saved_prefill_seconds = 0;  // the time that computing the cached prompt tokens would have taken; see Scheduler
   std::vector<double> ttft_seconds;
   std::vector<double> prefill_seconds;  // from a request's first step to its first token

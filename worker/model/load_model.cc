@@ -34,10 +34,14 @@ kernels::DType ResolveDType(const kernels::Backend& backend, ComputeDType wanted
   return backend.ops().preferred_dtype(backend.device());
 }
 
-Result<std::uint32_t> ResolveBlockCount(const HfConfig& config, const ModelOptions& options, kernels::DType dtype) {
-  if (options.block_count) return *options.block_count;
+// Over all ranks.
+std::uint64_t BlockBytesOf(const HfConfig& config, const ModelOptions& options, kernels::DType dtype) {
   const auto ranks = RankCountOf(options);
-  const std::size_t block_bytes = ranks * KvBlockBytes(ConfigOf(config, {0, ranks}), options.block_tokens, dtype);
+  return std::uint64_t{ranks} * KvBlockBytes(ConfigOf(config, {0, ranks}), options.block_tokens, dtype);
+}
+
+Result<std::uint32_t> ResolveBlockCount(const ModelOptions& options, std::uint64_t block_bytes) {
+  if (options.block_count) return *options.block_count;
   const std::uint64_t most = std::numeric_limits<std::uint32_t>::max() / std::max(options.block_tokens, 1U);
   const std::uint64_t count = block_bytes == 0 ? 0 : std::min(options.kv_bytes / block_bytes, most);
   if (count == 0) {
@@ -49,20 +53,25 @@ Result<std::uint32_t> ResolveBlockCount(const HfConfig& config, const ModelOptio
 
 // The host grants memory that it does not have, and kills the process when it is used. So the sizes are compared
 // before.
-Result<void> CheckHostMemory(const HfConfig& config, const ModelOptions& options, kernels::DType dtype,
-                             std::uint32_t block_count) {
+struct HostMemory {
+  std::uint64_t kv_bytes = 0;
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t bytes_beside = 0;
+};
+Result<void> CheckHostMemory(const ModelOptions& options, const HostMemory& memory) {
   if (!options.memory_limit_bytes) return {};
-  const auto ranks = RankCountOf(options);
-  const std::uint64_t kv_bytes =
-      std::uint64_t{block_count} * ranks * KvBlockBytes(ConfigOf(config, {0, ranks}), options.block_tokens, dtype);
-  const std::uint64_t weight_bytes = MatrixElements(config, TiedTable::kTwice) * SizeOf(dtype);
   const std::uint64_t limit = *options.memory_limit_bytes;
-  if (kv_bytes + weight_bytes <= limit) return {};
+  if (memory.kv_bytes + memory.weight_bytes + memory.bytes_beside <= limit) return {};
+  const std::string beside =
+      memory.bytes_beside == 0
+          ? ""
+          : fmt::format(", with {} bytes ({}) for blocks that travel between workers (transfer-memory),",
+                        memory.bytes_beside, ByteSizeText(memory.bytes_beside));
   return InvalidArgument(options.block_count ? "kv-blocks" : "kv-memory",
-                         "{} bytes of KV blocks ({}) and {} bytes of weights ({}) are more than the {} bytes of "
+                         "{} bytes of KV blocks ({}) and {} bytes of weights ({}){} are more than the {} bytes of "
                          "memory ({}) that this process may use now",
-                         kv_bytes, ByteSizeText(kv_bytes), weight_bytes, ByteSizeText(weight_bytes), limit,
-                         ByteSizeText(limit));
+                         memory.kv_bytes, ByteSizeText(memory.kv_bytes), memory.weight_bytes,
+                         ByteSizeText(memory.weight_bytes), beside, limit, ByteSizeText(limit));
 }
 
 Result<void> CheckOptions(const ModelOptions& options) {
@@ -112,9 +121,15 @@ Result<void> BuildModel(const HfConfig& config, const SizedWeights& weights, con
   const kernels::DType dtype = ResolveDType(backends.front(), options.compute_dtype);
   std::uint32_t block_count = 0;
   const bool by_share = options.kv_share && !options.block_count;
+  const std::uint64_t block_bytes = BlockBytesOf(config, options, dtype);
+  HostMemory memory{.weight_bytes = MatrixElements(config, TiedTable::kTwice) * SizeOf(dtype)};
+  if (options.memory_beside) {
+    ROOST_ASSIGN_OR_RETURN(memory.bytes_beside, options.memory_beside(block_bytes));
+  }
   if (!by_share) {
-    ROOST_ASSIGN_OR_RETURN(block_count, ResolveBlockCount(config, options, dtype));
-    ROOST_RETURN_IF_ERROR(CheckHostMemory(config, options, dtype, block_count));
+    ROOST_ASSIGN_OR_RETURN(block_count, ResolveBlockCount(options, block_bytes));
+    memory.kv_bytes = block_count * block_bytes;
+    ROOST_RETURN_IF_ERROR(CheckHostMemory(options, memory));
   }
   loaded.kv_dtype = NameOf(dtype);
   loaded.max_context_tokens = std::min(config.max_positions, options.max_context_tokens.value_or(config.max_positions));

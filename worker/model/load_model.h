@@ -38,6 +38,9 @@ struct ModelOptions {
   std::uint64_t kv_bytes = std::uint64_t{1} << 30U;
   // The limit for everything together if device memory is host memory, see AvailableMemoryBytes; empty: not checked.
   std::optional<std::uint64_t> memory_limit_bytes = std::nullopt;
+  // Called with the bytes of a KV block, over all ranks, before the weights are read. Returns the memory that the
+  // process needs beside weights and KV, which counts too. Its error ends the loading.
+  std::function<Result<std::uint64_t>(std::uint64_t block_bytes)> memory_beside = {};
   // Or as many blocks as fit into a share of the device memory that the weights leave free; see TransformerOptions.
   std::optional<double> kv_share = std::nullopt;
   // The largest step that the engine will ask for; see TransformerOptions.

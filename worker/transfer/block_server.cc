@@ -21,7 +21,7 @@ std::string TextOf(const wire::Endpoint& endpoint) {
 
 Result<std::unique_ptr<BlockServer>> BlockServer::Start(ReadableBlocks& blocks, BlockServerOptions options) {
   ROOST_ASSIGN_OR_RETURN(wire::Descriptor listener, wire::Listen(options.address));
-  return std::unique_ptr<BlockServer>(new BlockServer(blocks, std::move(options), std::move(listener)));
+  return std::make_unique<BlockServer>(blocks, std::move(options), std::move(listener));
 }
 
 BlockServer::BlockServer(ReadableBlocks& blocks, BlockServerOptions options, wire::Descriptor listener)

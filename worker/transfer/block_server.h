@@ -52,6 +52,8 @@ class BlockServer {
  public:
   // Listens. kUnavailable: the address can not be bound. `blocks` outlives it.
   [[nodiscard]] static Result<std::unique_ptr<BlockServer>> Start(ReadableBlocks& blocks, BlockServerOptions options);
+  // The same with a socket that listens at options.address.
+  BlockServer(ReadableBlocks& blocks, BlockServerOptions options, wire::Descriptor listener);
   ~BlockServer();
   BlockServer(const BlockServer&) = delete;
   BlockServer& operator=(const BlockServer&) = delete;
@@ -71,8 +73,6 @@ class BlockServer {
     std::atomic<bool> is_over = false;
     std::thread thread;
   };
-
-  BlockServer(ReadableBlocks& blocks, BlockServerOptions options, wire::Descriptor listener);
 
   void Accept();
   void TakeIn(wire::Descriptor socket);

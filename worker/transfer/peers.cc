@@ -149,6 +149,7 @@ Result<void> Peers::Begin(Peer& peer, const Asked& asked, std::uint32_t first) {
 
 Result<void> Peers::Dial(Peer& peer, const PeerPlace& place) {
   ROOST_ASSIGN_OR_RETURN(const wire::Endpoint endpoint, wire::ParseNumericAddress(place.address));
+  if (!endpoint.IsLoopback()) return InvalidArgument("address", "{} is beyond loopback", place.address);
   ROOST_ASSIGN_OR_RETURN(PeerConnection connection, PeerConnection::Connect(endpoint));
   {
     const std::lock_guard lock(mutex_);

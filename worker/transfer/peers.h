@@ -4,7 +4,8 @@
 //
 // Blocks that this worker holds already when the fetch begins are not asked for. A request for blocks that another one
 // asks for already joins it. A connection stays open for kPeerIdle after its last fetch. A frame that is not the block
-// asked for, whole, ends the fetch and the connection; nothing of it is used.
+// asked for, whole, ends the fetch and the connection; nothing of it is used. Addresses of loopback alone are dialled,
+// because nothing protects what travels.
 //
 // Bounds: kMaxPeers peers at a time, kMaxAsked requests in all; more are told that this worker is busy. Frames that
 // have come wait in `memory`, and while it is full the peer waits.

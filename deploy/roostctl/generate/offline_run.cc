@@ -12,8 +12,10 @@
 namespace roost::roostctl {
 
 Result<OfflineModel> LoadOfflineModel(const worker::WorkerOptions& options) {
+  worker::WorkerOptions alone = options;
+  alone.transfer = "off";
   OfflineModel model;
-  ROOST_ASSIGN_OR_RETURN(model.setup, worker::PrepareWorker(options));
+  ROOST_ASSIGN_OR_RETURN(model.setup, worker::PrepareWorker(alone));
   ROOST_ASSIGN_OR_RETURN(router::TextBundle text, router::ReadTextBundle(model.setup.tokenizer));
   const wire::Hello& hello = model.setup.hello;
   auto served = std::make_shared<router::ServedModel>();

@@ -38,7 +38,8 @@ struct OfflineModel {
   std::shared_ptr<const router::ServedModel> served;
 };
 
-// `options` must be complete. Errors are those of PrepareWorker. Takes as long as reading the weights.
+// `options` must be complete. Blocks stay in this process. Errors are those of PrepareWorker. Takes as long as reading
+// the weights.
 [[nodiscard]] Result<OfflineModel> LoadOfflineModel(const worker::WorkerOptions& options);
 
 enum class OfflineScheduler : std::uint8_t { kNaive, kOffline, kOnline };

@@ -43,6 +43,7 @@ Result<worker::WorkerSetup> SetupOf(Options options) {
   options.worker.kv_blocks = kLoadedBlocks;
   if (options.worker.max_batch_tokens == 0) options.worker.max_batch_tokens = kMaxBatchTokens;
   if (options.worker.max_running_requests == 0) options.worker.max_running_requests = kMaxRunningRequests;
+  options.worker.transfer = "off";  // its blocks have no bytes
   ROOST_ASSIGN_OR_RETURN(worker::WorkerSetup setup, worker::PrepareWorker(options.worker));
   const worker::Model& loaded = *setup.own.model;
   constexpr TokenId kAnswer = 97;  // an ordinary token, in any vocabulary of ours

@@ -21,6 +21,8 @@
 #include "common/base/clock.h"
 #include "common/base/rng.h"
 #include "tests/support/engine_harness.h"
+#include "tests/support/local_source.h"
+#include "worker/transfer/readable_blocks.h"
 
 namespace roost::testing_support {
 
@@ -246,6 +248,91 @@ TEST_P(DeterminismTest, OutputIsTheSameAfterPreemptionDownToTheSmallestPool) {
     }
   }
   EXPECT_GT(preemptions, 0U);
+}
+
+// A model's engine that fetches blocks of another engine, some of them for each prompt: at random moments, in a pool of
+// its own, with ends in mid chain.
+class FetchingEngine {
+ public:
+  FetchingEngine(std::unique_ptr<worker::Model> model, worker::EngineOptions options, worker::ReadableBlocks& from)
+      : model_(std::move(model)),
+        readable_(model_->MakeBlockReader(), model_->block_count(), model_->block_tokens()),
+        harness_(*model_, clock_, WithWays(std::move(options))) {
+    source_.Connect(&from, kFrames);
+  }
+
+  void Submit(const wire::Generate& request) {
+    if (rng_.Below(4) > 0) Hold(request);
+    EXPECT_TRUE(harness_.Submit(request).ok());
+    Disturb();
+  }
+  void Run() {
+    while (source_.is_asked()) Disturb();
+    harness_.Run();
+    EXPECT_EQ(source_.used_frames(), 0U);
+  }
+
+  [[nodiscard]] const EngineHarness& harness() const { return harness_; }
+  [[nodiscard]] std::uint64_t arrived_block_count() const { return arrived_block_count_; }
+
+ private:
+  static constexpr std::size_t kFrames = 5;
+
+  worker::EngineOptions WithWays(worker::EngineOptions options) {
+    options.readable = &readable_;
+    options.arriving = &inbox_;
+    options.source = &source_;
+    return options;
+  }
+
+  void Hold(const wire::Generate& request) {
+    wire::Hold hold{.answer_id = ++last_id_, .root = request.root, .parent = request.root};
+    hold.hashes = HashBlocks(request.root, request.prompt, model_->block_tokens());
+    hold.patience_ms = 60'000;
+    if (hold.hashes.empty()) return;
+    const worker::HoldReceipt receipt{worker::HoldId(last_id_), clock_.Now()};
+    if (!harness_.engine().CarryOut(kLink, hold, receipt)) {
+      source_.Ask({.id = receipt.id, .chain = worker::ChainOf(hold), .peer = {}});
+    }
+  }
+  void Disturb() {
+    for (std::uint64_t count = rng_.Below(8); count > 0; --count) (void)source_.Tell();
+    if (rng_.Below(12) == 0) source_.End(wire::HoldOutcome::kBroken);
+    if (rng_.Below(2) == 0) arrived_block_count_ += harness_.Step().counts.arrived_blocks;
+  }
+
+  Rng rng_{9};
+  const ManualClock clock_;
+  const std::unique_ptr<worker::Model> model_;
+  worker::FrameInbox inbox_{[] {}};
+  LocalSource source_{inbox_, clock_};
+  worker::ReadableBlocks readable_;
+  EngineHarness harness_;
+  std::uint64_t last_id_ = 0;
+  std::uint64_t arrived_block_count_ = 0;
+};
+
+TEST_P(DeterminismTest, OutputIsTheSameWithBlocksThatArriveAtRandom) {
+  const ManualClock clock;
+  const std::unique_ptr<worker::Model> model = GetParam().make({16, AmpleBlocks(16)});
+  worker::ReadableBlocks served(model->MakeBlockReader(), model->block_count(), 16);
+  worker::EngineOptions serving = Wide();
+  serving.readable = &served;
+  EngineHarness source(*model, clock, serving);
+  for (const wire::Generate& request : requests_) ASSERT_TRUE(source.Submit(request).ok());
+  source.Run();
+  for (const std::uint32_t block_count : {AmpleBlocks(16), 2 * FewestBlocks(16)}) {
+    worker::EngineOptions options = Wide();
+    options.max_batch_tokens = 128;
+    FetchingEngine fetching(GetParam().make({16, block_count}), options, served);
+    for (const wire::Generate& request : requests_) fetching.Submit(request);
+    fetching.Run();
+    for (const auto& [key, outcome] : fetching.harness().outcomes()) {
+      EXPECT_TRUE(OutputOf(outcome) == reference_[key.request.value()]) << "request " << key.request.value();
+    }
+    EXPECT_EQ(fetching.harness().outcomes().size(), requests_.size());
+    EXPECT_GT(fetching.arrived_block_count(), 0U) << "nothing has travelled";
+  }
 }
 
 TEST_P(DeterminismTest, OutputIsTheSameWithBlocksOfAnySize) {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <memory>
+#include <optional>
 
 #include "common/base/clock.h"
 #include "common/base/rng.h"
@@ -11,8 +11,7 @@
 #include "tests/support/engine_harness.h"
 #include "tests/support/fake_model.h"
 #include "worker/engine/engine_thread.h"
-#include "worker/transfer/block_server.h"
-#include "worker/transfer/peers.h"
+#include "worker/transfer/block_transfer.h"
 
 namespace roost::worker {
 namespace {
@@ -33,20 +32,16 @@ class Station {
  public:
   Station(const std::string& name, std::function<void()> before_forward = {})
       : model_({.block_tokens = kBlockTokens, .block_count = kBlockCount, .before_forward = std::move(before_forward)}),
-        readable_(model_.MakeBlockReader(), kBlockCount, kBlockTokens),
-        memory_(std::make_shared<FrameMemory>(readable_.sizes(), 16)),
-        peers_(inbox_, readable_, memory_, kLayout, clock_),
-        server_(
-            BlockServer::Start(readable_, {.worker_id = name, .layout = kLayout, .address = {"127.0.0.1", 0}}).value()),
+        transfer_(model_, SetupOf(name), clock_, [this] { thread_.Nudge(); }),
         name_(name),
         engine_(model_, clock_, Options()),
         thread_(engine_, clock_, waker_) {
-    thread_.SetSource(peers_);
+    thread_.SetSource(transfer_.source());
     thread_.Start();
   }
-  // Peers first: their threads wake the engine's.
+  // Fetches first: their threads wake the engine's.
   ~Station() {
-    peers_.Stop();
+    transfer_.StopFetching();
     thread_.Stop();
   }
 
@@ -76,11 +71,11 @@ class Station {
     return served;
   }
 
-  void PostHold(std::uint64_t id, const std::vector<TokenId>& prompt, const Station& from) {
+  void PostHold(std::uint64_t id, const std::vector<TokenId>& prompt, const PeerPlace& from) {
     wire::Hold hold{.answer_id = id, .root = kRoot, .parent = kRoot};
     hold.hashes = HashBlocks(kRoot, prompt, kBlockTokens);
     hold.patience_ms = 20'000;
-    hold.source = {.worker_id = from.name_, .address = from.server_->address()};
+    hold.source = {.worker_id = from.worker_id, .address = from.address};
     Post(OrderCommand{kLink, std::move(hold)});
   }
   wire::HoldAnswer AwaitAnswer() {
@@ -94,15 +89,20 @@ class Station {
   }
 
   [[nodiscard]] const FakeModel& model() const { return model_; }
-  [[nodiscard]] BlockServer& server() { return *server_; }
-  [[nodiscard]] std::size_t used_frames() const { return memory_->used(); }
+  [[nodiscard]] PeerPlace place() const { return {.worker_id = name_, .address = transfer_.Describe().address}; }
+  [[nodiscard]] TransferCounts counts() const { return transfer_.counts(); }
 
  private:
+  static TransferSetup SetupOf(const std::string& name) {
+    TransferSetup setup{.worker_id = name, .address = {"127.0.0.1", 0}, .layout = kLayout, .frame_count = 16};
+    setup.listener = wire::Listen(setup.address).value();
+    return setup;
+  }
   EngineOptions Options() {
     EngineOptions options;
-    options.readable = &readable_;
-    options.arriving = &inbox_;
-    options.source = &peers_;
+    options.readable = &transfer_.readable();
+    options.arriving = &transfer_.inbox();
+    options.source = &transfer_.source();
     return options;
   }
 
@@ -120,11 +120,7 @@ class Station {
   SteadyClock clock_;
   wire::Waker waker_;
   FakeModel model_;
-  ReadableBlocks readable_;
-  FrameInbox inbox_{[this] { thread_.Nudge(); }};
-  std::shared_ptr<FrameMemory> memory_;
-  Peers peers_;
-  std::unique_ptr<BlockServer> server_;
+  BlockTransfer transfer_;
   const std::string name_;
   Engine engine_;
   EngineThread thread_;
@@ -143,7 +139,7 @@ TEST(LoopbackTest, APrefixMovesOnAnOrder) {
   const std::vector<TokenId> prompt = Text(100 * kBlockTokens, 1);
   const Station::Served first = a.Serve(1, prompt);
   EXPECT_EQ(first.cached, 0U);
-  b.PostHold(7, prompt, a);
+  b.PostHold(7, prompt, a.place());
   const wire::HoldAnswer answer = b.AwaitAnswer();
   EXPECT_EQ(answer.answer_id, 7U);
   EXPECT_EQ(answer.outcome, HoldOutcome::kComplete);
@@ -154,18 +150,20 @@ TEST(LoopbackTest, APrefixMovesOnAnOrder) {
   EXPECT_EQ(second.tokens, first.tokens);
   EXPECT_EQ(second.cached, 100 * kBlockTokens - 1);
   EXPECT_EQ(b.model().computed_token_count(), 3U);
-  EXPECT_EQ(b.used_frames(), 0U);
-  b.PostHold(8, prompt, a);
+  EXPECT_EQ(b.counts().waiting_bytes, 0U);
+  EXPECT_GT(a.counts().served.served_bytes, 100 * kBlockTokens * sizeof(TokenId));
+  b.PostHold(8, prompt, a.place());
   EXPECT_EQ(b.AwaitAnswer().held_block_count, 100U);
 }
 
 TEST(LoopbackTest, ASourceThatIsGoneBreaksTheHoldAndThePromptIsComputed) {
-  Station a("a");
+  std::optional<Station> a(std::in_place, "a");
   Station b("b");
   const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
-  const Station::Served first = a.Serve(1, prompt);
-  a.server().Stop();
-  b.PostHold(7, prompt, a);
+  const Station::Served first = a->Serve(1, prompt);
+  const PeerPlace place = a->place();
+  a.reset();
+  b.PostHold(7, prompt, place);
   const wire::HoldAnswer answer = b.AwaitAnswer();
   EXPECT_EQ(answer.outcome, HoldOutcome::kBroken);
   EXPECT_EQ(answer.missing_block_count, 10U);
@@ -179,8 +177,8 @@ TEST(LoopbackTest, TwoHoldsForTheSameBlocksFetchThemOnce) {
   Station b("b");
   const std::vector<TokenId> prompt = Text(200 * kBlockTokens, 1);
   (void)a.Serve(1, prompt);
-  b.PostHold(7, prompt, a);
-  b.PostHold(8, prompt, a);
+  b.PostHold(7, prompt, a.place());
+  b.PostHold(8, prompt, a.place());
   const wire::HoldAnswer first = b.AwaitAnswer();
   const wire::HoldAnswer second = b.AwaitAnswer();
   EXPECT_EQ(first.outcome, HoldOutcome::kComplete);
@@ -197,7 +195,7 @@ TEST(LoopbackTest, StopsWhileBlocksAreOnTheirWay) {
   (void)a.Serve(1, prompt);
   for (int round = 0; round < 5; ++round) {
     Station b("b");
-    b.PostHold(7, prompt, a);
+    b.PostHold(7, prompt, a.place());
   }
 }
 

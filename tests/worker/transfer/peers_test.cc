@@ -132,6 +132,14 @@ TEST_F(PeersTest, WhatIsHeldIsNotAskedFor) {
   EXPECT_EQ(arrived_.frames[2], 0U);
 }
 
+TEST_F(PeersTest, AnAddressBeyondLoopbackIsNotDialled) {
+  // The system takes this address for the host itself.
+  server_ = BlockServer::Start(*from_.blocks, {.worker_id = "a", .layout = kLayout, .address = {"0.0.0.0", 0}}).value();
+  Ask(1, chain_.chain);
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.frames[1], 0U);
+}
+
 TEST_F(PeersTest, OneConnectionServesOneFetchAfterTheOther) {
   for (std::uint64_t id = 1; id <= 20; ++id) {
     FrameChain part = chain_.chain;

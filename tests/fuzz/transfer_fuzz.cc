@@ -1,0 +1,118 @@
+// Any bytes as what one worker sends another: message after message, until one is wrong. Decoding does not crash, and a
+// message that is accepted is encoded to the same bytes. The first byte repairs frames, so that the checks behind the
+// sum are reached: bit 0 their sum, bit 1 also their hash.
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "common/base/check.h"
+#include "worker/transfer/frame.h"
+#include "worker/transfer/peer_messages.h"
+
+namespace roost::worker {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+constexpr FrameSizes kSizes{.block_tokens = 4, .data_bytes = 32};
+constexpr std::size_t kHashOffset = 24;
+constexpr std::size_t kParentOffset = 40;
+
+struct Repairs {
+  bool sum = false;
+  bool hash = false;
+};
+
+void Repair(Repairs repairs, std::span<std::byte> frame) {
+  if (repairs.hash) {
+    BlockHash parent;
+    std::memcpy(&parent, frame.data() + kParentOffset, sizeof(parent));
+    std::vector<TokenId> tokens(kSizes.block_tokens);
+    std::memcpy(tokens.data(), frame.data() + kFrameHeaderBytes, tokens.size() * sizeof(TokenId));
+    const BlockHash hash = ChainHash(parent, tokens);
+    std::memcpy(frame.data() + kHashOffset, &hash, sizeof(hash));
+  }
+  if (repairs.sum) {
+    const XXH128_hash_t sum = XXH3_128bits(frame.data(), frame.size() - kFrameSumBytes);
+    std::memcpy(frame.data() + frame.size() - kFrameSumBytes, &sum.low64, sizeof(sum.low64));
+    std::memcpy(frame.data() + frame.size() - sizeof(sum.high64), &sum.high64, sizeof(sum.high64));
+  }
+}
+
+// A frame that is opened, sealed again from what was read, is the same.
+bool TakeFrame(Bytes payload, Repairs repairs) {
+  FrameBuffer frame(kSizes);
+  std::copy(payload.begin(), payload.end(), frame.bytes().begin());
+  Repair(repairs, frame.bytes());
+  const auto opened = OpenFrame(frame);
+  if (!opened.ok()) return false;
+  FrameBuffer again(kSizes);
+  std::copy(frame.data().begin(), frame.data().end(), again.data().begin());
+  SealFrame(opened->block, opened->tokens, again);
+  ROOST_CHECK(std::equal(again.bytes().begin(), again.bytes().end(), frame.bytes().begin()));
+  // It is the block of a chain that asks for exactly this block, and not of one that begins a block later.
+  FrameChain chain{.root = opened->block.root,
+                   .parent = opened->block.parent,
+                   .first_position = opened->block.position,
+                   .hashes = {opened->block.hash},
+                   .tenant = opened->block.tenant};
+  const bool begins_its_scope = chain.first_position > 0 || chain.parent == chain.root;
+  ROOST_CHECK(OpenFrame(frame, chain, 0).ok() == begins_its_scope);
+  ++chain.first_position;
+  ROOST_CHECK(!OpenFrame(frame, chain, 0).ok());
+  return true;
+}
+
+template <typename Decoded>
+bool IsSame(const Result<Decoded>& decoded, Bytes message) {
+  if (!decoded.ok()) return false;
+  const MessageBytes again = Encode(*decoded);
+  ROOST_CHECK(std::equal(again.begin(), again.end(), message.begin(), message.end()));
+  return true;
+}
+
+bool Take(const MessageHead& head, Bytes message, Repairs repairs) {
+  const Bytes payload = message.subspan(kMessageHeadBytes);
+  switch (head.kind) {
+    case PeerMessage::kHello: return IsSame(DecodeHello(payload), message);
+    case PeerMessage::kRefused: return IsSame(DecodeRefused(payload), message);
+    case PeerMessage::kFetch: return IsSame(DecodeFetch(payload), message);
+    case PeerMessage::kEnd: return IsSame(DecodeEnd(payload), message);
+    case PeerMessage::kFrame: return TakeFrame(payload, repairs);
+    case PeerMessage::kWelcome:
+    case PeerMessage::kCancel: break;
+  }
+  ROOST_CHECK(payload.empty());
+  return true;
+}
+
+// Takes messages until the first that is wrong.
+void TakeAll(Bytes rest, Repairs repairs) {
+  while (rest.size() >= kMessageHeadBytes) {
+    const auto head = DecodeHead(rest.first<kMessageHeadBytes>(), kSizes.frame_bytes());
+    if (!head.ok() || rest.size() - kMessageHeadBytes < head->length) return;
+    const std::size_t message_bytes = kMessageHeadBytes + head->length;
+    if (!Take(*head, rest.first(message_bytes), repairs)) return;
+    rest = rest.subspan(message_bytes);
+  }
+}
+
+}  // namespace
+
+void TakeInput(Bytes input) {
+  if (input.empty()) return;
+  const auto repairs = static_cast<unsigned>(input.front());
+  TakeAll(input.subspan(1), {.sum = (repairs & 1U) != 0, .hash = (repairs & 2U) != 0});
+}
+
+}  // namespace roost::worker
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  roost::worker::TakeInput({reinterpret_cast<const std::byte*>(data), size});
+  return 0;
+}

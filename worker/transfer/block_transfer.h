@@ -1,0 +1,88 @@
+// A worker's whole part in the travel of blocks: the listener that serves its blocks to other workers, and the way in
+// for blocks of others.
+//
+//   engine ─ Publish ─▶ ReadableBlocks ─▶ BlockServer ─▶ other workers
+//      ◄───────────────── FrameInbox ◄─ Peers ◄───────── other workers
+//
+// Threads: made, ended and destroyed by one owner; counts from any. The destructor waits for all threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/wire/endpoint.h"
+#include "common/wire/gate.h"
+#include "common/wire/messages.h"
+#include "worker/model/model.h"
+#include "worker/transfer/block_server.h"
+#include "worker/transfer/frame_memory.h"
+#include "worker/transfer/frame_source.h"
+#include "worker/transfer/peers.h"
+#include "worker/transfer/readable_blocks.h"
+
+namespace roost::worker {
+
+// The least number of frames that wait, and the memory for them where none is given.
+inline constexpr std::size_t kMinFrames = 8;
+inline constexpr std::uint64_t kDefaultTransferBytes = std::uint64_t{256} << 20U;
+
+// The number of frames that `bytes` hold; 0 bytes: kDefaultTransferBytes, or a sixteenth of `available` if that is
+// less, and at least kMinFrames. kInvalidArgument when given bytes hold fewer than kMinFrames.
+[[nodiscard]] Result<std::size_t> FrameCountOf(FrameSizes sizes, std::uint64_t bytes,
+                                               std::optional<std::uint64_t> available);
+
+struct TransferSetup {
+  std::string worker_id;
+  wire::Descriptor listener = {};
+  wire::Endpoint address = {};  // that the listener was asked to bind
+  PeerLayout layout = {};
+  std::size_t frame_count = kMinFrames;  // that may wait for the engine
+};
+
+struct TransferCounts {
+  BlockServerCounts served;
+  std::uint64_t waiting_bytes = 0;  // of frames that have come and wait for the engine
+};
+
+class BlockTransfer {
+ public:
+  // `model` has a block reader; it and the clock outlive this. `wake` is called from any thread when something has come
+  // that was asked for.
+  BlockTransfer(const Model& model, TransferSetup setup, const Clock& clock, std::function<void()> wake);
+
+  // Ends the way in, and waits for its threads: `wake` is not called afterwards. Idempotent.
+  void StopFetching() { peers_.Stop(); }
+
+  [[nodiscard]] ReadableBlocks& readable() { return readable_; }
+  [[nodiscard]] FrameInbox& inbox() { return inbox_; }
+  [[nodiscard]] FrameSource& source() { return peers_; }
+  // For the worker's hello.
+  [[nodiscard]] wire::Transfer Describe() const;
+  [[nodiscard]] TransferCounts counts() const;
+
+ private:
+  const PeerLayout layout_;
+  ReadableBlocks readable_;
+  FrameInbox inbox_;
+  const std::shared_ptr<FrameMemory> memory_;
+  Peers peers_;
+  BlockServer server_;
+};
+
+// Hash of all that decides the bytes of a block but the arithmetic: fingerprint of the model, KV dtype, layers, KV
+// heads, head size, tokens of a block, version of the frame. Never 0.
+[[nodiscard]] std::uint64_t LayoutHash(const Model& model, std::string_view fingerprint, std::string_view kv_dtype);
+
+// Hash of K and V of a fixed block, which the model computes now: equal for models that compute the same bits. At most
+// `most_tokens` in a batch. It writes to the pool's first block, so it comes before any engine. 0 where the model takes
+// no whole block.
+[[nodiscard]] std::uint64_t NumericsHash(Model& model, std::uint32_t most_tokens);
+
+}  // namespace roost::worker
