@@ -257,6 +257,9 @@ class Scheduler {
 
   // Valid until it is removed.
   [[nodiscard]] const Sequence& Get(SequenceId id) const { return sequences_.At(id); }
+  [[nodiscard]] std::string_view TenantOf(const Sequence& sequence) const {
+    return cache_.tenants().name(sequence.tenant);
+  }
 
   [[nodiscard]] std::uint32_t waiting_count() const { return waiting_.size(); }
   [[nodiscard]] std::uint32_t running_count() const { return static_cast<std::uint32_t>(running_.size()); }

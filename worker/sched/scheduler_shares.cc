@@ -86,14 +86,15 @@ bool Scheduler::IsWithinShare(const Sequence& sequence) {
          use.block_count + BlocksFor(sequence.token_count() + 1) + sequence.fork_count <= share_.block_count;
 }
 
-// True if sequences of tenants above their shares were preempted for it. Preempts nothing if that would not be enough,
-// and only once until it starts: what they leave may be held.
+// True if it has a place and space once arrivals give way: for the rest, sequences of tenants above their shares were
+// preempted. Preempts nothing if that would not be enough, and only once until it starts: what they leave may be held.
 bool Scheduler::GiveUpFor(Sequence& sequence) {
   if (!IsAwaitingPrefix(sequence)) LookUp(sequence);
   if (sequence.awaited) return false;
   std::uint32_t lacking_places = LackingPlaces(sequence);
   std::size_t lacking_blocks = LackingBlocks(sequence);
   if (lacking_places == 0 && lacking_blocks == 0) return false;
+  lacking_blocks -= std::min(lacking_blocks, arrivals_.HeldAloneCount());
   giving_.clear();
   for (std::size_t i = running_.size(); i-- > 0 && (lacking_places > 0 || lacking_blocks > 0);) {
     Sequence& candidate = *running_[i];
@@ -110,7 +111,7 @@ bool Scheduler::GiveUpFor(Sequence& sequence) {
   }
   if (lacking_places > 0 || lacking_blocks > 0) return false;
   for (Sequence* each : giving_) Preempt(*each);
-  sequence.was_given_way = true;
+  sequence.was_given_way = !giving_.empty();
   return true;
 }
 

@@ -25,6 +25,15 @@ class SharesTest : public SchedulerTest {
     for (std::uint32_t i = 0; i < count; ++i) ids.push_back(SubmitOf(tenant, Text(tokens, 100 + next_stream_++)));
     return ids;
   }
+  // An arrival that holds the blocks of `here` tokens, and whose next block does not come.
+  void BeginArrival(std::uint32_t here) {
+    (void)CommitElsewhere(Text(here, 1));
+    ArrivalSpec spec;
+    spec.id = HoldId(1);
+    spec.chain = {.root = kRoot, .hashes = HashBlocks(kRoot, {}, Text(here + kBlockTokens, 1), kBlockTokens)};
+    ASSERT_TRUE(scheduler_->arrivals().Begin(std::move(spec)));
+    ASSERT_EQ(scheduler_->arrivals().HeldAloneCount(), here / kBlockTokens);
+  }
   [[nodiscard]] std::uint32_t RunningOf(const std::vector<SequenceId>& ids) const {
     std::uint32_t count = 0;
     for (const SequenceId id : ids) count += Waits(id) ? 0 : 1;
@@ -75,6 +84,28 @@ TEST_F(SharesTest, AnotherTenantGetsSpace) {
   ASSERT_EQ(RunningOf(greedy), 4U);
   const SequenceId client = SubmitOf("client", Text(30, 1));
   EXPECT_THAT(Step(), Contains(Key(client)));
+  EXPECT_EQ(RunningOf(greedy), 3U);
+}
+
+TEST_F(SharesTest, ArrivalsGiveWayBeforeRequestsDo) {
+  Make({.block_count = 40});
+  BeginArrival(40);
+  const std::vector<SequenceId> greedy = SubmitMany("greedy", 3, 36);  // ten blocks each, with their first output
+  Steps(2);
+  const SequenceId client = SubmitOf("client", Text(30, 2));
+  EXPECT_THAT(Step(), Contains(Key(client)));
+  EXPECT_TRUE(scheduler_->arrivals().empty());
+  EXPECT_EQ(RunningOf(greedy), 3U);
+}
+
+TEST_F(SharesTest, ArrivalsGiveWhatTheyHaveAndRequestsTheRest) {
+  Make({.block_count = 40});
+  BeginArrival(12);
+  const std::vector<SequenceId> greedy = SubmitMany("greedy", 4, 32);  // nine blocks each, with their first output
+  Steps(2);
+  const SequenceId client = SubmitOf("client", Text(50, 2));  // 13 blocks
+  EXPECT_THAT(Step(), Contains(Key(client)));
+  EXPECT_TRUE(scheduler_->arrivals().empty());
   EXPECT_EQ(RunningOf(greedy), 3U);
 }
 
