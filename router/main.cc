@@ -44,7 +44,6 @@
 #include "router/fleet/text_bundle.h"
 #include "router/options.h"
 #include "router/record/recorder.h"
-#include "router/record/recording_hook.h"
 #include "router/text/prompt_memo.h"
 #include "router/text/text_pool.h"
 #include "router/throughput_log.h"

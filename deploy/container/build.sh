@@ -44,6 +44,8 @@ case "${engine%% *}" in
   *docker) times=(--build-arg "SOURCE_DATE_EPOCH=$seconds") ;;
   *) times=(--timestamp "$seconds") ;;
 esac
+# buildah would compile again for each image.
+export BUILDAH_LAYERS=${BUILDAH_LAYERS:-true}
 network=()
 if [ -n "${ROOST_BUILD_CA:-}" ]; then
   authority=$(cat "$ROOST_BUILD_CA") || { echo "build.sh: ROOST_BUILD_CA: $ROOST_BUILD_CA can not be read" >&2; exit 2; }

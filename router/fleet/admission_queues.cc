@@ -23,6 +23,11 @@ std::size_t AdmissionQueues::size(const QueueName& name) const {
   return found == queues_.end() ? 0 : found->second.requests.size();
 }
 
+bool AdmissionQueues::HasAnyOf(const std::string& tenant, const QueueName& name) const {
+  const auto found = queues_.find(name);
+  return found != queues_.end() && found->second.requests.HasAnyOf(tenant);
+}
+
 std::size_t AdmissionQueues::size() const {
   std::size_t count = 0;
   for (const auto& [name, queue] : queues_) count += queue.requests.size();

@@ -77,6 +77,8 @@ class RequestQueue {
   bool Remove(RequestId id);
 
   [[nodiscard]] std::size_t size() const { return places_.size(); }
+  // Does a request of this tenant wait?
+  [[nodiscard]] bool HasAnyOf(const std::string& tenant) const { return counts_.contains(tenant); }
   // The priority of the next request; the queue is not empty.
   [[nodiscard]] std::uint32_t top_priority() const { return rounds_.begin()->first; }
   // The time when the oldest waiting request was queued; empty when none waits. O(requests).
@@ -168,6 +170,8 @@ class AdmissionQueues {
 
   // The number of requests that wait in the queue.
   [[nodiscard]] std::size_t size(const QueueName& name) const;
+  // Does a request of this tenant wait in the queue?
+  [[nodiscard]] bool HasAnyOf(const std::string& tenant, const QueueName& name) const;
   // The number of all waiting requests.
   [[nodiscard]] std::size_t size() const;
   // The name of the model or adapter that its clients ask for.

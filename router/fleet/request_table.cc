@@ -55,9 +55,12 @@ Result<RequestId> RequestTable::Submit(GenerateSpec spec, std::shared_ptr<Genera
   request.choices.resize(request.spec.generate.sample_count);
   request.prompt_logprobs_told = !request.spec.generate.prompt_logprobs.has_value();
   request.parts = {{.choices = {0, request.spec.generate.sample_count}}};
-  Sending sending = Sending::kNoRoom;  // a new request must not overtake waiting ones
-  if (waiting_.size(AdmissionQueues::QueueNameOf(*request.spec.model)) == 0) {
-    sending = SendFirstPart(request, request.spec.generate.block_hashes, matches, Admission::kWithRoom, now);
+  Sending sending = Sending::kNoRoom;
+  const bool in_reserve = MayUseReserve(request.spec);
+  // Otherwise a new request must not overtake waiting ones.
+  if (in_reserve || waiting_.size(AdmissionQueues::QueueNameOf(*request.spec.model)) == 0) {
+    const Admission admission = in_reserve ? Admission::kInReserve : Admission::kWithRoom;
+    sending = SendFirstPart(request, request.spec.generate.block_hashes, matches, admission, now);
     if (sending == Sending::kNoWorker && MoveToOtherRevision(request)) {
       sending = SendParts(request, Admission::kWithRoom, now);
     }

@@ -91,7 +91,11 @@ struct RequestTableOptions {
   // A worker has room while fewer requests than this wait there, counting those that it reported and those sent since.
   // A new request waits at the router only while no worker that serves its model or adapter has room, or behind others
   // that wait for it. A request that continues after a failure waits only while no worker takes requests.
+  //
+  // For a tenant within its share (see TenantShares) of which nothing waits at the router, a worker has room for one in
+  // kReservePart more: so requests of another tenant that wait there do not make it wait.
   std::uint32_t worker_queue_bound = 128;
+  static constexpr std::uint32_t kReservePart = 4;
   // Requests that may wait for one model, and for each adapter; above it Submit returns kOverloaded.
   std::uint32_t max_queue = 1024;
   Duration max_queue_wait = std::chrono::seconds(30);  // then the request ends with kOverloaded
@@ -223,7 +227,7 @@ class RequestTable {
   void EndWait(Request& request);
   [[nodiscard]] Error TooManyInFlight() const;
 
-  enum class Admission : std::uint8_t { kWithRoom, kAnyway };
+  enum class Admission : std::uint8_t { kWithRoom, kInReserve, kAnyway };
   enum class Sending : std::uint8_t { kSent, kNoRoom, kNoWorker };
   // Sends the parts that are at no worker. Parts that could not be sent stay in `parts`, and the result is not kSent.
   [[nodiscard]] Sending SendParts(Request& request, Admission admission, Instant now);
@@ -231,6 +235,7 @@ class RequestTable {
   // `matches` is the result of PrefixIndex::Match for them.
   [[nodiscard]] Sending SendFirstPart(Request& request, std::span<const BlockHash> hashes,
                                       std::span<const WorkerMatch> matches, Admission admission, Instant now);
+  [[nodiscard]] bool MayUseReserve(const GenerateSpec& spec) const;
   [[nodiscard]] std::uint32_t PriorityAtWorker(const GenerateSpec& spec, Instant now);
   // False when the request has tokens, or when no other served revision has the same tokenizer.
   [[nodiscard]] bool MoveToOtherRevision(Request& request);

@@ -16,8 +16,15 @@ std::optional<Placement> RequestTable::FindPlace(PlacementQuery query, Admission
   query.waiting_bound = options_.worker_queue_bound;
   std::optional<Placement> with_room = decider_.Decide(query, now);
   if (with_room.has_value() || admission == Admission::kWithRoom) return with_room;
-  query.waiting_bound = kNoBound;
+  const std::uint32_t reserve = options_.worker_queue_bound / RequestTableOptions::kReservePart;
+  query.waiting_bound = admission == Admission::kInReserve ? options_.worker_queue_bound + reserve : kNoBound;
   return decider_.Decide(query, now);
+}
+
+// A tenant's own requests go in order.
+bool RequestTable::MayUseReserve(const GenerateSpec& spec) const {
+  const std::string& tenant = spec.generate.tenant;
+  return tenant_shares_.HasShareLeft(tenant) && !waiting_.HasAnyOf(tenant, AdmissionQueues::QueueNameOf(*spec.model));
 }
 
 RouteQuery RequestTable::WishesOf(const GenerateSpec& spec) {

@@ -1,6 +1,7 @@
 // Counts the requests of each tenant at workers, so that one tenant's load does not make others wait there. The queue
-// at the router gives tenants turns (request_queue.h), but what has been sent waits at a worker in the order of its
-// priority. So requests of a tenant that has more at workers than its share go behind the others of their priority.
+// at the router gives tenants turns (admission_queues.h), but what has been sent waits at a worker in the order of its
+// priority. So requests of a tenant that has more at workers than its share go behind the others of their priority, and
+// a tenant that has less need not wait at the router until workers have room for others.
 //
 // The share is an equal part of all requests at workers, among the tenants of the last minute. A single tenant always
 // has its share.
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <string>
@@ -32,7 +34,15 @@ class TenantShares {
     one.seen = now;
     ++one.open;
     ++open_;
-    return one.open <= std::max<std::uint64_t>(kFree, open_ / tenants_.size());
+    return one.open <= ShareOf(open_, tenants_.size());
+  }
+
+  // Would one more be within the tenant's share? False for a single tenant, which has all.
+  [[nodiscard]] bool HasShareLeft(const std::string& tenant) const {
+    const auto found = tenants_.find(tenant);
+    const std::uint64_t open = found == tenants_.end() ? 0 : found->second.open;
+    const std::size_t count = tenants_.size() + (found == tenants_.end() ? 1 : 0);
+    return count > 1 && open + 1 <= ShareOf(open_ + 1, count);
   }
 
   void OnEnded(const std::string& tenant) {
@@ -47,6 +57,10 @@ class TenantShares {
     std::uint32_t open = 0;
     Instant seen;
   };
+
+  [[nodiscard]] static std::uint64_t ShareOf(std::uint64_t open, std::size_t tenant_count) {
+    return std::max<std::uint64_t>(kFree, open / tenant_count);
+  }
 
   void Forget(Instant now) {
     if (now < next_look_) return;

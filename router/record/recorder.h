@@ -17,9 +17,11 @@
 #include <vector>
 
 #include "common/base/bounded_queue.h"
+#include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
+#include "router/fleet/dispatcher.h"
 
 namespace roost::router {
 
@@ -78,5 +80,10 @@ class Recorder {
   std::atomic<bool> closing_ = false;
   std::thread writer_;
 };
+
+// Records each accepted request when it ends, with the first choice as its answer: so neither the fleet nor the HTTP
+// side depends on recording. Arrivals are counted from now on. `clock` outlives the hook; `recorder` also outlives
+// every request that was submitted with it.
+[[nodiscard]] SubmitHook RecordTo(Recorder& recorder, const Clock& clock);
 
 }  // namespace roost::router

@@ -1,4 +1,4 @@
-#include "router/record/recording_hook.h"
+#include "router/record/recorder.h"
 
 #include <algorithm>
 #include <utility>

@@ -32,7 +32,9 @@ void HitVerifier::OnPromptComputed(const Sequence& sequence, const std::function
                                                           .own = sequence.own,
                                                           .prompt = {sequence.tokens.begin(), prompt_end},
                                                           .priority = 0,
-                                                          .cache_mode = wire::CacheMode::kOff});
+                                                          .cache_mode = wire::CacheMode::kOff,
+                                                          .group = sequence.group,
+                                                          .tenant = scheduler_.TenantOf(sequence)});
   // A full queue leaves no room for checks.
   if (!submitted.ok()) return;
   const std::span<const float> expected = logits();

@@ -13,6 +13,7 @@ Scheduler::Scheduler(PrefixCache& cache, SchedulerOptions options)
       options_(options),
       block_tokens_(cache.block_tokens()),
       waiting_(options.policy),
+      majority_(cache.tenants(), std::uint64_t{kMajoritySteps} * options.max_batch_tokens),
       prefill_budget_(options.max_batch_tokens) {
   ROOST_CHECK(options.max_batch_tokens > 0 && options.max_running > 0 && options.max_waiting > 0);
   ROOST_CHECK(options.max_scored_tokens > 0);
@@ -37,7 +38,7 @@ Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
                     spec.prompt.size(), options_.max_context_tokens),
         "prompt"};
   }
-  if (spec.fork_count >= std::min(options_.max_running, options_.max_batch_tokens)) {
+  if (spec.fork_count >= MostRunning()) {
     return InvalidArgument("sample_count", "{} choices are more than this worker runs at the same time",
                            spec.fork_count + 1);
   }
@@ -45,6 +46,7 @@ Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
     return Error{ErrorCode::kOverloaded, fmt::format("{} requests are waiting", waiting_.size()), ""};
   }
   std::unique_ptr<Sequence> sequence = MakeSequence(std::move(spec));
+  majority_.OnCame(sequence->tenant);
   waiting_.Push(*sequence, WaitingRank::Class::kNew);
   LookUp(*sequence);
   WantMatched(*sequence);
@@ -92,6 +94,7 @@ void Scheduler::Remove(SequenceId id) {
     coming_forks_ -= sequence.fork_count;
     ReleaseBlocks(sequence);
   }
+  majority_.OnWent(sequence.tenant);
   cache_.tenants().Leave(sequence.tenant);
   sequences_.Erase(id);
   ids_.Return(id);
@@ -185,10 +188,13 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   ++step_;
   slices_.clear();
   copies_.clear();
-  const std::uint32_t budget = options_.max_batch_tokens - SurveyRunning();
+  const std::uint32_t decode_count = SurveyRunning();
+  const std::uint32_t budget = options_.max_batch_tokens - decode_count;
   prefill_budget_ = std::max(1U, budget);
   scored_room_ = options_.max_scored_tokens;
   arrivals_awaited_until_.reset();
+  yielding_ = majority_.Yielding();
+  if (yielding_) yielding_room_ = RoomForYielding(decode_count);
   DealOut(budget);
   PlanSlices();
   // A running sequence may end with this step and make room for one that waits.
@@ -200,6 +206,7 @@ void Scheduler::Commit() {
   for (const ScheduledSlice& slice : slices_) {
     Sequence& sequence = sequences_.At(slice.sequence->id);
     CountComputed(sequence, slice);
+    if (!slice.is_decode) majority_.OnComputed(sequence.tenant, slice.token_count);
     sequence.computed_token_count += slice.token_count;
     sequence.scored_so_far += slice.scored_token_count;
     sequence.counted_token_count =
@@ -259,6 +266,7 @@ SequenceId Scheduler::Fork(SequenceId id) {
   fork->id = ids_.Take();
   fork->fork_count = 0;
   cache_.tenants().Join(fork->tenant);
+  majority_.OnCame(fork->tenant);
   for (const BlockId block : fork->blocks) cache_.Share(block);
   running_.push_back(fork.get());
   const SequenceId fork_id = fork->id;
@@ -270,8 +278,7 @@ bool Scheduler::CanFork(SequenceId id) const { return sequences_.At(id).fork_cou
 
 // Each running sequence needs a token in every step.
 bool Scheduler::HasPlaceFor(std::uint32_t sequence_count) const {
-  const std::uint32_t most = std::min(options_.max_running, options_.max_batch_tokens);
-  return running_.size() + coming_forks_ + sequence_count <= most;
+  return running_.size() + coming_forks_ + sequence_count <= MostRunning();
 }
 
 // ---- sums and checks ----

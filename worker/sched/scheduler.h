@@ -16,12 +16,19 @@
 //   and newly admitted sequences, in the order of the WaitingQueue. So a partly computed prompt may pause, with its
 //   blocks, for one that goes before it. There are at most max_partial_prefills such prompts, in addition to those that
 //   would miss first_token_target.
+// - A tenant that has computed most of the recent prompt tokens yields while requests of others are here (see
+//   PromptMajority): its prompts get no more tokens in a step than take as long as the step takes besides them. So it
+//   at most doubles the time of a step, and its paused prompts do not count against max_partial_prefills for others.
+// - Running places and blocks have equal shares for the tenants that are here. For a sequence that its tenant's share
+//   is for, and that lacks a place or blocks, the sequences admitted last of tenants above their shares are preempted,
+//   but never a tenant's first. So long answers of one tenant do not keep another out.
 // - A step that completes a prompt is short (short_step_tokens): the chunk of a long prompt that would fill it comes
 //   with the next step. It is filled up if one more step would cost the waiting prompts more than the first token
 //   gains.
 // - A sequence is admitted when its prompt fits the free and evictable blocks. When blocks still run out (outputs
-//   grow), the sequence admitted last is preempted and recomputed later. So the one admitted first always continues,
-//   and every sequence ends. Pins do not prevent that: they end if a sequence that runs alone needs their blocks.
+//   grow), the sequence admitted last is preempted and recomputed later, that of a tenant with more than its share
+//   first. So the one admitted first always continues, and every sequence ends. Pins do not prevent that: they end if a
+//   sequence that runs alone needs their blocks.
 // - Held blocks (the minimum hold, see PrefixCache) are taken only for a sequence that could not run otherwise, the
 //   oldest first. A waiting sequence without space waits while the running ones will free enough, but at most min_hold.
 //   It takes held blocks at once when no sequence runs, or when all running ones together could not free enough. A
@@ -46,9 +53,10 @@
 //
 // Pure: no thread, no clock, no device. Not thread-safe. The cache outlives it. A step costs O(running sequences +
 // kMaxPassedOver + blocks matched), and allocates on the heap only when sequences arrive; waiting sequences beyond
-// these cost nothing.
+// these cost nothing, unless several tenants are here: then a step looks at all of them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -65,6 +73,7 @@
 #include "worker/cache/prefix_cache.h"
 #include "worker/engine_api/miss_reasons.h"
 #include "worker/sched/arrivals.h"
+#include "worker/sched/prompt_majority.h"
 #include "worker/sched/sequence.h"
 #include "worker/sched/sequence_slots.h"
 #include "worker/sched/waiting_queue.h"
@@ -113,6 +122,9 @@ class SessionTable {
 // The most waiting sequences that a step passes over, because another sequence computes their next block, in search of
 // one that it can admit.
 inline constexpr std::uint32_t kMaxPassedOver = 64;
+
+// The prompt tokens of so many full steps are recent enough to make a tenant yield: see PromptMajority.
+inline constexpr std::uint32_t kMajoritySteps = 8;
 
 struct SchedulerOptions {
   std::uint32_t max_batch_tokens = 512;
@@ -245,6 +257,9 @@ class Scheduler {
 
   // Valid until it is removed.
   [[nodiscard]] const Sequence& Get(SequenceId id) const { return sequences_.At(id); }
+  [[nodiscard]] std::string_view TenantOf(const Sequence& sequence) const {
+    return cache_.tenants().name(sequence.tenant);
+  }
 
   [[nodiscard]] std::uint32_t waiting_count() const { return waiting_.size(); }
   [[nodiscard]] std::uint32_t running_count() const { return static_cast<std::uint32_t>(running_.size()); }
@@ -273,6 +288,8 @@ class Scheduler {
   [[nodiscard]] Result<void> CheckInvariants() const;
 
  private:
+  // Each running sequence needs a token in every step.
+  [[nodiscard]] std::uint32_t MostRunning() const { return std::min(options_.max_running, options_.max_batch_tokens); }
   [[nodiscard]] bool HasPlaceFor(std::uint32_t sequence_count) const;
   [[nodiscard]] std::uint32_t BlocksFor(std::uint32_t token_count) const;
   [[nodiscard]] std::uint32_t MatchableBlocks(const Sequence& sequence) const;
@@ -289,7 +306,7 @@ class Scheduler {
   [[nodiscard]] bool SecureBlock(Sequence& sequence);
   [[nodiscard]] bool MakeRoom(const Sequence& sequence);
   [[nodiscard]] bool OwnLastBlock(Sequence& sequence);
-  void PreemptLast();
+  void Preempt(Sequence& sequence);
   void StorePartialBlock(const Sequence& sequence);
   void ReleaseBlocks(Sequence& sequence);
   void ExpectBack(const Sequence& sequence, const RequestRetention& retention);
@@ -338,7 +355,8 @@ class Scheduler {
     std::uint32_t dealable = 0;   // the part that may still be dealt before the step ends
     std::uint32_t for_short = 0;  // the part that may be dealt if the step is short
     std::uint32_t complete_count = 0;
-    std::uint32_t scored_in_part = 0;  // prompts that got the rest of max_scored_tokens and now pause
+    std::uint32_t scored_in_part = 0;   // prompts that got the rest of max_scored_tokens and now pause
+    std::uint32_t yielded_in_part = 0;  // the same of what the tenant that yields may have
   };
   // `later_count` prompts come after it.
   void DealFrom(Room& room, Sequence& sequence, std::size_t later_count);
@@ -380,6 +398,32 @@ class Scheduler {
   void Start(Sequence& sequence);
   void Expect(Sequence& sequence, std::uint32_t matched_count);
 
+  // ---- tenants' shares (scheduler_shares.cc) ----
+  [[nodiscard]] bool Yields(const Sequence& sequence) const { return yielding_ == sequence.tenant; }
+  [[nodiscard]] std::uint32_t RoomForYielding(std::uint32_t decode_count) const;
+  // The prompts that pause if this one is computed in part, when the first `served` of partial_ have had their turns.
+  [[nodiscard]] std::size_t PausedBehind(const Sequence& sequence, std::size_t served, const Room& room) const;
+  // Places and blocks of running sequences, of a tenant or as a share.
+  struct Use {
+    TenantId tenant = {};
+    std::uint32_t place_count = 0;
+    std::size_t block_count = 0;
+  };
+  // Both return the tokens dealt.
+  [[nodiscard]] std::uint32_t ScheduleShares(std::uint32_t budget);
+  [[nodiscard]] std::uint32_t StartFirst(Sequence& sequence, std::uint32_t budget);
+  [[nodiscard]] bool MayLack(const Sequence& sequence) const;
+  void SurveyUse();
+  // Valid until the next call.
+  [[nodiscard]] Use& UseOfTenant(TenantId tenant);
+  [[nodiscard]] bool IsWithinShare(const Sequence& sequence);
+  [[nodiscard]] bool GiveUpFor(Sequence& sequence);
+  [[nodiscard]] std::uint32_t LackingPlaces(const Sequence& sequence) const;
+  [[nodiscard]] std::size_t LackingBlocks(Sequence& sequence) const;
+  [[nodiscard]] std::size_t FreedBy(const Sequence& sequence) const;
+  [[nodiscard]] bool IsFirstOfTenant(std::size_t running_index) const;
+  [[nodiscard]] Sequence& VictimFor(const Sequence& sequence);
+
   PrefixCache& cache_;
   const SchedulerOptions options_;
   const std::uint32_t block_tokens_;
@@ -389,6 +433,7 @@ class Scheduler {
   SequenceSlots<Sequence> sequences_;
   WaitingQueue waiting_;
   SessionTable sessions_;
+  PromptMajority majority_;
   std::vector<Sequence*> running_;  // in order of admission
   std::uint32_t coming_forks_ = 0;  // forks that running sequences still expect
   std::uint32_t wanted_count_ = 0;  // blocks that waiting sequences want, counted once per sequence
@@ -406,7 +451,12 @@ class Scheduler {
   std::vector<ScheduledCopy> copies_;
   std::vector<Sequence*> late_;           // sequences that would miss first_token_target, by age
   std::vector<Partial> partial_;          // by rank
+  std::vector<Use> uses_;                 // of tenants with running sequences
+  Use share_;                             // of each tenant that is here
+  std::vector<Sequence*> giving_;         // sequences that give up their places or blocks
   std::uint32_t scored_room_ = 0;         // tokens that may still be scored in the planned step
+  std::optional<TenantId> yielding_;      // in the planned step
+  std::uint32_t yielding_room_ = 0;       // prompt tokens that it may still have there
   std::size_t promised_block_count_ = 0;  // promised to running sequences in the planned step
   std::vector<SequenceId> resolved_;      // sequences that have a block to commit
   std::vector<BlockRef> matched_;         // match of the sequence that is being considered

@@ -28,10 +28,11 @@ constexpr double kHeldUpByEach = 10;
 // Serves the lowest rank first, among the running sequences with a partly computed prompt and the waiting ones. So
 // under a policy that prefers short prompts, a long prompt does not block a short one.
 void Scheduler::DealOut(std::uint32_t budget) {
+  budget -= ScheduleShares(budget);
   const LateWork late = ScheduleLate(budget);
   budget -= late.dealt_token_count;
   const bool may_be_short = options_.short_step_tokens > 0 && late.dealt_token_count == 0;
-  Room room{budget, budget, may_be_short ? options_.short_step_tokens : budget, 0, 0};
+  Room room{.budget = budget, .dealable = budget, .for_short = may_be_short ? options_.short_step_tokens : budget};
   std::uint32_t passed_over = 0;
   bool may_admit = !late.lacks_room;
   Sequence* waiting = may_admit ? waiting_.First() : nullptr;
@@ -40,7 +41,7 @@ void Scheduler::DealOut(std::uint32_t budget) {
     Sequence* const partial = served < partial_.size() ? partial_[served].sequence : nullptr;
     if (waiting != nullptr && (partial == nullptr || GoesBefore(*waiting, partial_[served].rank))) {
       const WaitingRank rank = waiting->rank;
-      switch (TryAdmit(*waiting, room.budget, partial_.size() - served + room.scored_in_part)) {
+      switch (TryAdmit(*waiting, room.budget, PausedBehind(*waiting, served, room))) {
         case Admission::kStarted: DealFrom(room, *waiting, partial_.size() - served + waiting_.size()); break;
         case Admission::kPassedOver: ++passed_over; break;
         case Admission::kAwaitsArrival: break;
@@ -64,7 +65,11 @@ void Scheduler::DealFrom(Room& room, Sequence& sequence, std::size_t later_count
   room.for_short -= std::min(room.for_short, dealt);
   const bool is_complete = sequence.dealt_token_count == sequence.remaining_count();
   if (is_complete) ++room.complete_count;
-  if (!is_complete && sequence.scoring()) ++room.scored_in_part;
+  if (!is_complete && Yields(sequence)) {
+    ++room.yielded_in_part;
+  } else if (!is_complete && sequence.scoring()) {
+    ++room.scored_in_part;
+  }
   if (ShouldEnd(room, later_count)) room.dealable = std::min(room.dealable, room.for_short);
 }
 
@@ -84,13 +89,16 @@ bool Scheduler::ShouldEnd(const Room& room, std::size_t later_count) const {
 std::uint32_t Scheduler::Deal(Sequence& sequence, std::uint32_t limit) {
   const std::uint32_t token_count = std::min(limit, DealableTo(sequence));
   if (sequence.scoring()) scored_room_ -= token_count;
+  if (Yields(sequence)) yielding_room_ -= token_count;
   sequence.dealt_token_count += token_count;
   return token_count;
 }
 
 std::uint32_t Scheduler::DealableTo(const Sequence& sequence) const {
-  const std::uint32_t left = sequence.remaining_count() - sequence.dealt_token_count;
-  return sequence.scoring() ? std::min(left, scored_room_) : left;
+  std::uint32_t most = sequence.remaining_count() - sequence.dealt_token_count;
+  if (sequence.scoring()) most = std::min(most, scored_room_);
+  if (Yields(sequence)) most = std::min(most, yielding_room_);
+  return most;
 }
 
 // Under a policy that prefers short prompts, a long one could wait as long as short ones come. It gets its first token
@@ -187,7 +195,8 @@ bool Scheduler::GoesBefore(const Sequence& waiting, const WaitingRank& running) 
 // `paused_count` is the number of sequences with a partly computed prompt that would come after this one.
 Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence, std::uint32_t budget, std::size_t paused_count) {
   if (!HasPlaceFor(1 + sequence.fork_count)) return Admission::kRefused;
-  if (sequence.scoring() && scored_room_ == 0) return Admission::kPassedOver;
+  if (sequence.awaited_draw) return Admission::kPassedOver;  // preempted for another in this step
+  if (DealableTo(sequence) == 0) return Admission::kPassedOver;
   const WaitingRank rank = sequence.rank;
   if (!IsAwaitingPrefix(sequence)) LookUp(sequence);
   if (sequence.awaited && sequence.awaited->arrival) {
@@ -388,6 +397,7 @@ void Scheduler::Start(Sequence& sequence) {
   sequence.hashes.reserve(sequence.most_tokens / block_tokens_);
   sequence.blocks.reserve(BlocksFor(sequence.most_tokens));
   sequence.state = Sequence::State::kRunning;
+  sequence.was_given_way = false;
   running_.push_back(&sequence);
   coming_forks_ += sequence.fork_count;
   for (const BlockRef ref : matched_) TakeMatched(sequence, ref);

@@ -13,11 +13,12 @@ namespace roost::worker {
 
 // Sequences are served in order of admission, and only later ones are preempted, so a planned slice stays planned.
 void Scheduler::PlanSlices() {
-  for (std::size_t i = 0; i < running_.size(); ++i) {
+  for (std::size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
     const std::uint32_t dealt_token_count = std::exchange(sequence.dealt_token_count, 0);
     const std::uint32_t token_count = sequence.decoding() ? 1 : dealt_token_count;
     if (token_count > 0 && SecureBlocks(sequence, token_count)) PlanSlice(sequence, token_count);
+    if (sequence.state == Sequence::State::kRunning) ++i;
   }
 }
 
@@ -54,8 +55,7 @@ bool Scheduler::SecureBlock(Sequence& sequence) {
   }
 }
 
-// Ends an arrival, takes a held block, ends the pins, or preempts the sequence admitted last. False: that was
-// `sequence` itself.
+// Ends an arrival, takes a held block, ends the pins, or preempts a sequence. False: that was `sequence` itself.
 bool Scheduler::MakeRoom(const Sequence& sequence) {
   if (arrivals_.GiveWay()) return true;
   if (cache_.EvictHeld(sequence.group)) return true;
@@ -64,9 +64,9 @@ bool Scheduler::MakeRoom(const Sequence& sequence) {
     ++counters_.dropped_pins;
     return true;
   }
-  const bool is_last = running_.back() == &sequence;
-  PreemptLast();
-  return !is_last;
+  Sequence& victim = VictimFor(sequence);
+  Preempt(victim);
+  return &victim != &sequence;
 }
 
 // If the next token goes to a partly filled block that forks share, replaces that block by a copy. The shared block
@@ -88,9 +88,8 @@ bool Scheduler::OwnLastBlock(Sequence& sequence) {
   return true;
 }
 
-void Scheduler::PreemptLast() {
-  Sequence& sequence = *running_.back();
-  running_.pop_back();
+void Scheduler::Preempt(Sequence& sequence) {
+  running_.erase(std::find(running_.begin(), running_.end(), &sequence));
   coming_forks_ -= sequence.fork_count;
   ReleaseBlocks(sequence);
   waiting_.Push(sequence, WaitingRank::Class::kPreempted);

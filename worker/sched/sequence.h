@@ -134,7 +134,8 @@ struct Sequence {
   // 0: none.
   std::uint32_t given_up_block_count = 0;
 
-  // While waiting.
+  // While waiting. Given way: others were preempted so that it can start.
+  bool was_given_way = false;
   Instant arrival;
   WaitingRank rank;
   std::uint32_t expected_uncached_count = 0;

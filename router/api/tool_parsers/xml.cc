@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -94,11 +95,14 @@ class Reader {
     if (const auto nullable = place.Find("nullable"); nullable && nullable->is_bool() && bool(*nullable)) {
       AddOther("null", allowed);
     }
+    // A type limits what stands below it, which often says no type.
     bool has_below = false;
-    ForEachBelow(place, [&](element below) {
-      has_below = true;
-      Add(below, allowed, depth + 1);
-    });
+    if (!place.Contains("type")) {
+      ForEachBelow(place, [&](element below) {
+        has_below = true;
+        Add(below, allowed, depth + 1);
+      });
+    }
     if (has_below) return;
     if (const std::optional<element> value = place.Find("const")) return AddValue(*value, allowed);
     simdjson::dom::array values;
@@ -128,6 +132,13 @@ class Reader {
   // Without a type a schema allows anything, and what is JSON is read as JSON.
   static void AddAny(Allowed& allowed) { allowed.others = true; }
 
+  // Does the schema speak of strings alone? Then its author forgot the type.
+  static bool HasKeywordOfStrings(const Place& place) {
+    constexpr std::array<std::string_view, 5> kKeywords{"pattern", "minLength", "maxLength", "contentEncoding",
+                                                        "contentMediaType"};
+    return std::any_of(kKeywords.begin(), kKeywords.end(), [&place](auto keyword) { return place.Contains(keyword); });
+  }
+
   void AddValue(element value, Allowed& allowed) const {
     std::string_view string;
     if (value.get(string) == simdjson::SUCCESS) {
@@ -156,6 +167,7 @@ class Reader {
       }
     };
     if (type && type->get(name) == simdjson::SUCCESS) return add(name);
+    if (!type && HasKeywordOfStrings(place)) return add("string");
     if (!type || type->get(list) != simdjson::SUCCESS) return AddAny(allowed);
     for (const element each : list) {
       if (each.get(name) == simdjson::SUCCESS) add(name);

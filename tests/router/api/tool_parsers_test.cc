@@ -156,6 +156,12 @@ TEST(ToolParsersTest, ArgumentsWithoutQuotesAreReadByTheirSchema) {
       {R"({"type":"boolean"})", "True", "true"},
       {R"({"anyOf":[{"type":"integer"},{"type":"null"}]})", "None", "null"},
       {R"({"type":"object"})", R"({"a": 1})", R"({"a":1})"},
+      {R"({"type":"string","anyOf":[{"pattern":"^7"},{"format":"date"}]})", "7", R"("7")"},
+      {R"({"type":"string","allOf":[{"minLength":1}]})", "7", R"("7")"},
+      {R"({"type":["string","null"],"anyOf":[{"maxLength":9},{"type":"null"}]})", "null", "null"},
+      {R"({"pattern":"^[0-9]+$"})", "7", R"("7")"},
+      {R"({"anyOf":[{"maxLength":9},{"type":"null"}]})", "7", R"("7")"},
+      {R"({"maximum":9})", "7", "7"},
       {R"({})", "7", "7"},
       {R"({})", "True", R"("True")"},
   };

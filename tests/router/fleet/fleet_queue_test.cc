@@ -13,16 +13,19 @@ using Request = FleetSim::Request;
 
 constexpr std::uint32_t kOutput = 3;
 
-FleetCoreOptions SmallQueue() {
+FleetCoreOptions SmallQueue(std::uint32_t bound = 2) {
   FleetCoreOptions options;
-  options.requests.worker_queue_bound = 2;
+  options.requests.worker_queue_bound = bound;
   options.requests.max_queue = 10;
   options.requests.max_queue_wait = 5s;
   return options;
 }
 
 struct FleetQueueTest : ::testing::Test {
-  FleetSim sim{1, "cache-aware", SmallQueue()};
+  FleetQueueTest() : FleetQueueTest(SmallQueue()) {}
+  explicit FleetQueueTest(const FleetCoreOptions& options) : sim(1, "cache-aware", options) {}
+
+  FleetSim sim;
   FakeWorker& a = sim.JoinWorker("a");
 
   Request Submit(const std::string& tenant = "", std::uint32_t priority = 50) {
@@ -222,6 +225,49 @@ TEST_F(FleetQueueTest, RequestThatGoesOnAfterAFailureDoesNotWait) {
   sim.CarryOutEffects();
   EXPECT_EQ(b.received().size(), 4U);
   EXPECT_EQ(sim.core.waiting_count(), 0U);
+}
+
+// A worker's queue has a reserve, here for two, for tenants within their shares.
+struct ReserveTest : FleetQueueTest {
+  ReserveTest() : FleetQueueTest(SmallQueue(8)) {}
+
+  std::vector<Request> SubmitMany(const std::string& tenant, int count) {
+    std::vector<Request> requests;
+    for (int i = 0; i < count; ++i) requests.push_back(Submit(tenant));
+    return requests;
+  }
+  static std::ptrdiff_t AtWorkers(const std::vector<Request>& requests) {
+    return std::count_if(requests.begin(), requests.end(), IsAtWorker);
+  }
+};
+
+TEST_F(ReserveTest, ATenantWithinItsShareDoesNotWaitBehindAFlood) {
+  const std::vector<Request> flood = SubmitMany("flood", 12);
+  ASSERT_EQ(AtWorkers(flood), 8);
+  EXPECT_TRUE(IsAtWorker(Submit("modest")));
+  EXPECT_FALSE(IsAtWorker(Submit("flood")));
+}
+
+TEST_F(ReserveTest, ItIsBounded) {
+  SubmitMany("flood", 12);
+  const std::vector<Request> modest = SubmitMany("modest", 3);
+  EXPECT_EQ(AtWorkers(modest), 2);
+  EXPECT_EQ(a.received().size(), 10U);
+}
+
+TEST_F(ReserveTest, ATenantsOwnRequestsGoInOrder) {
+  SubmitMany("flood", 12);
+  const std::vector<Request> modest = SubmitMany("modest", 3);
+  sim.core.Cancel(*modest[0].id);
+  sim.CarryOutEffects();
+  sim.Advance(200ms);  // the worker tells that it has one less
+  ASSERT_FALSE(IsAtWorker(modest[2]));
+  EXPECT_FALSE(IsAtWorker(Submit("modest")));
+}
+
+TEST_F(ReserveTest, ASingleTenantHasNone) {
+  EXPECT_EQ(AtWorkers(SubmitMany("one", 12)), 8);
+  EXPECT_EQ(a.received().size(), 8U);
 }
 
 }  // namespace

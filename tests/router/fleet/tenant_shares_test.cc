@@ -50,5 +50,18 @@ TEST_F(TenantSharesTest, AFewRequestsAreNeverTooMany) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(Behind("tenant " + std::to_string(i), 4), 0);
 }
 
+TEST_F(TenantSharesTest, WhoHasLessThanAnEqualPartHasSomeLeft) {
+  EXPECT_FALSE(shares_.HasShareLeft("greedy"));  // a single tenant has all
+  Behind("greedy", 100);
+  EXPECT_FALSE(shares_.HasShareLeft("greedy"));
+  EXPECT_TRUE(shares_.HasShareLeft("modest"));
+  EXPECT_FALSE(shares_.HasShareLeft("greedy"));
+  Behind("modest", 4);
+  EXPECT_TRUE(shares_.HasShareLeft("modest"));
+  EXPECT_FALSE(shares_.HasShareLeft("greedy"));
+  Behind("modest", 96);
+  EXPECT_FALSE(shares_.HasShareLeft("modest"));  // both have the same
+}
+
 }  // namespace
 }  // namespace roost::router

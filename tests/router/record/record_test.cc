@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "deploy/roostctl/workload/source.h"
-#include "router/record/recording_hook.h"
+#include "router/record/recorder.h"
 
 namespace roost::router {
 namespace {

@@ -324,6 +324,19 @@ TEST_F(SharingTest, HitsAreVerifiedAndWrongOnesFound) {
   EXPECT_EQ(harness_->totals().wrong_hits, 1U);
 }
 
+TEST_F(SharingTest, AVerificationIsItsRequestsTenants) {
+  Make({}, {.max_running_requests = 2, .verify_hits_share = 1.0});
+  (void)CachedOf(Text(100, 1));
+  for (const std::uint64_t id : {901U, 902U}) {
+    wire::Generate request = GreedyRequest(id, Text(100, 1), 30);
+    request.tenant = "one";
+    ASSERT_TRUE(harness_->Submit(request).ok());
+  }
+  harness_->Run();
+  EXPECT_EQ(harness_->totals().verified_hits, 1U);
+  EXPECT_EQ(harness_->totals().preemptions, 0U) << "another tenant would have had half of the places";
+}
+
 TEST_F(SharingTest, WhoWaitsTooLongIsRefused) {
   Make({}, {.max_running_requests = 1, .max_queue_wait = std::chrono::seconds(5)});
   ASSERT_TRUE(harness_->Submit(GreedyRequest(1, Text(10, 1), 600)).ok());

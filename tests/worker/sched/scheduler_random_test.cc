@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <string_view>
 
 #include "common/base/rng.h"
 #include "tests/support/step_sample.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::uint32_t kBlockTokens = 4;
 constexpr std::array<double, 2> kShares{0.3, 0.2};
+constexpr std::array<std::string_view, 3> kTenants{"", "one", "two"};
 
 // The rows of all blocks: each row identifies the tokens up to its own.
 class RowsOfBlocks {
@@ -50,6 +52,7 @@ class RandomLife {
  public:
   explicit RandomLife(std::uint64_t seed)
       : rng_(seed),
+        tenant_count_(Between(1, kTenants.size())),
         options_(RandomOptions()),
         pool_(Between(4, 40)),
         cache_(pool_,
@@ -139,6 +142,7 @@ class RandomLife {
     const auto limit = static_cast<std::uint32_t>(prompt.size()) + Between(1, 30);
     SequenceSpec spec{.root = {1, rng_.Below(2)}, .prompt = std::move(prompt)};
     spec.priority = Between(0, 1) * 50;
+    spec.tenant = kTenants[rng_.Below(tenant_count_) * rng_.Below(2)];  // the first has most
     spec.cache_mode = rng_.Below(6) == 0 ? wire::CacheMode::kOff : wire::CacheMode::kOn;
     spec.group = EvictionGroup(Between(0, 2));
     spec.prompt_retention = RandomHint();
@@ -234,7 +238,9 @@ class RandomLife {
     seen_.pauses += paused;
     const bool is_bounded =
         options_.max_partial_prefills > 0 && options_.short_step_tokens == 0 && !options_.first_token_target;
-    ASSERT_TRUE(!is_bounded || partial <= options_.max_partial_prefills) << partial;
+    // Those of a tenant that yields come on top.
+    const std::uint32_t most = options_.max_partial_prefills * (tenant_count_ > 1 ? 2 : 1);
+    ASSERT_TRUE(!is_bounded || partial <= most) << partial;
   }
 
   // A block that is written in a step is in no other sequence's table.
@@ -265,6 +271,7 @@ class RandomLife {
   }
 
   Rng rng_;
+  const std::uint32_t tenant_count_;
   SchedulerOptions options_;
   BlockPool pool_;
   PrefixCache cache_;

@@ -1,0 +1,157 @@
+// Tenants' shares of a step, of the running places and of the pool's blocks, while requests of several are here.
+#include <algorithm>
+#include <cstdint>
+
+#include "common/base/check.h"
+#include "worker/sched/scheduler.h"
+
+namespace roost::worker {
+namespace {
+
+// A tenant that yields gets at least this part of a step, however short the step is without it.
+constexpr std::uint32_t kMinPartOfYielding = 32;  // one in so many tokens
+// The most waiting sequences that a step looks up in the cache for their tenants' shares.
+constexpr int kMaxLookedUp = 8;
+
+}  // namespace
+
+// As many tokens as take the time of the step without them.
+std::uint32_t Scheduler::RoomForYielding(std::uint32_t decode_count) const {
+  const double tokens = rates_.seconds_beside_prefill(decode_count) * rates_.prefill_tokens_per_second();
+  const std::uint32_t least = std::max(1U, options_.max_batch_tokens / kMinPartOfYielding);
+  return std::max(least, static_cast<std::uint32_t>(std::min<double>(tokens, options_.max_batch_tokens)));
+}
+
+std::size_t Scheduler::PausedBehind(const Sequence& sequence, std::size_t served, const Room& room) const {
+  if (!yielding_ || Yields(sequence)) return partial_.size() - served + room.scored_in_part + room.yielded_in_part;
+  const auto others = std::count_if(partial_.begin() + static_cast<std::ptrdiff_t>(served), partial_.end(),
+                                    [this](const Partial& each) { return !Yields(*each.sequence); });
+  return static_cast<std::size_t>(others) + room.scored_in_part;
+}
+
+// Starts the first waiting sequence that its tenant's share is for, if it lacks a place or space, and others must give
+// that up. It needs to be the first in the step, because those that give up go to the front of the queue.
+std::uint32_t Scheduler::ScheduleShares(std::uint32_t budget) {
+  if (majority_.tenant_count() < 2 || waiting_.size() == 0) return 0;
+  SurveyUse();
+  const bool anyone_above = std::any_of(uses_.begin(), uses_.end(), [this](const Use& use) {
+    return use.place_count > share_.place_count || use.block_count > share_.block_count;
+  });
+  int looked_up = 0;
+  Sequence* waiting = anyone_above ? waiting_.First() : nullptr;
+  for (; waiting != nullptr && looked_up < kMaxLookedUp; waiting = waiting_.After(waiting->rank)) {
+    if (!MayLack(*waiting) || !IsWithinShare(*waiting)) continue;
+    ++looked_up;
+    if (GiveUpFor(*waiting)) return StartFirst(*waiting, budget);
+  }
+  return 0;
+}
+
+std::uint32_t Scheduler::StartFirst(Sequence& sequence, std::uint32_t budget) {
+  (void)SurveyRunning();
+  if (TryAdmit(sequence, budget, 0) != Admission::kStarted) return 0;
+  InsertPartial(sequence);
+  return Deal(sequence, budget);
+}
+
+// False if it is sure that it does not lack a place or blocks, whatever it finds in the cache, or that nothing can be
+// done for it now.
+bool Scheduler::MayLack(const Sequence& sequence) const {
+  if (sequence.was_given_way || sequence.awaited_draw) return false;
+  const std::size_t most = BlocksFor(sequence.token_count() + 1) + sequence.fork_count + promised_block_count_;
+  return LackingPlaces(sequence) > 0 || most > cache_.available_count();
+}
+
+void Scheduler::SurveyUse() {
+  const std::uint32_t tenant_count = std::max(1U, majority_.tenant_count());
+  uses_.clear();
+  share_ = {.place_count = std::max(1U, MostRunning() / tenant_count),
+            .block_count = cache_.pool().block_count() / tenant_count};
+  for (const Sequence* sequence : running_) {
+    Use& use = UseOfTenant(sequence->tenant);
+    use.place_count += 1 + sequence->fork_count;
+    use.block_count += sequence->blocks.size();
+  }
+}
+
+Scheduler::Use& Scheduler::UseOfTenant(TenantId tenant) {
+  const auto found = std::find_if(uses_.begin(), uses_.end(), [&](const Use& use) { return use.tenant == tenant; });
+  return found != uses_.end() ? *found : uses_.emplace_back(Use{.tenant = tenant});
+}
+
+// With this sequence, and with its answer's first tokens.
+bool Scheduler::IsWithinShare(const Sequence& sequence) {
+  const Use& use = UseOfTenant(sequence.tenant);
+  return use.place_count + 1 + sequence.fork_count <= share_.place_count &&
+         use.block_count + BlocksFor(sequence.token_count() + 1) + sequence.fork_count <= share_.block_count;
+}
+
+// True if it has a place and space once arrivals give way: for the rest, sequences of tenants above their shares were
+// preempted. Preempts nothing if that would not be enough, and only once until it starts: what they leave may be held.
+bool Scheduler::GiveUpFor(Sequence& sequence) {
+  if (!IsAwaitingPrefix(sequence)) LookUp(sequence);
+  if (sequence.awaited) return false;
+  std::uint32_t lacking_places = LackingPlaces(sequence);
+  std::size_t lacking_blocks = LackingBlocks(sequence);
+  if (lacking_places == 0 && lacking_blocks == 0) return false;
+  lacking_blocks -= std::min(lacking_blocks, arrivals_.HeldAloneCount());
+  giving_.clear();
+  for (std::size_t i = running_.size(); i-- > 0 && (lacking_places > 0 || lacking_blocks > 0);) {
+    Sequence& candidate = *running_[i];
+    Use& use = UseOfTenant(candidate.tenant);
+    const bool gives_place = lacking_places > 0 && use.place_count > share_.place_count;
+    const bool gives_blocks = lacking_blocks > 0 && use.block_count > share_.block_count;
+    if ((!gives_place && !gives_blocks) || IsFirstOfTenant(i)) continue;
+    giving_.push_back(&candidate);
+    const std::uint32_t places = 1 + candidate.fork_count;
+    lacking_places -= std::min(lacking_places, places);
+    lacking_blocks -= std::min(lacking_blocks, FreedBy(candidate));
+    use.place_count -= places;
+    use.block_count -= candidate.blocks.size();
+  }
+  if (lacking_places > 0 || lacking_blocks > 0) return false;
+  for (Sequence* each : giving_) Preempt(*each);
+  sequence.was_given_way = !giving_.empty();
+  return true;
+}
+
+std::uint32_t Scheduler::LackingPlaces(const Sequence& sequence) const {
+  const std::size_t needed = running_.size() + coming_forks_ + 1 + sequence.fork_count;
+  return static_cast<std::uint32_t>(needed - std::min<std::size_t>(needed, MostRunning()));
+}
+
+// Its match is in matched_.
+std::size_t Scheduler::LackingBlocks(Sequence& sequence) const {
+  if (HasRoomFor(sequence)) return 0;
+  const Need need = NeedOf(sequence);
+  const std::size_t needed = need.block_count + promised_block_count_ + need.available_matched;
+  return needed - std::min<std::size_t>(needed, cache_.available_count());
+}
+
+// The blocks that no other sequence uses.
+std::size_t Scheduler::FreedBy(const Sequence& sequence) const {
+  return static_cast<std::size_t>(std::count_if(sequence.blocks.begin(), sequence.blocks.end(), [this](BlockId block) {
+    return cache_.pool().references(block) == 1;
+  }));
+}
+
+bool Scheduler::IsFirstOfTenant(std::size_t running_index) const {
+  const TenantId tenant = running_[running_index]->tenant;
+  return std::none_of(running_.begin(), running_.begin() + static_cast<std::ptrdiff_t>(running_index),
+                      [tenant](const Sequence* each) { return each->tenant == tenant; });
+}
+
+// The sequence that is preempted if `sequence` lacks a block: the last one of a tenant with more than its share of the
+// blocks, else the last one of all. None that was admitted before `sequence`.
+Sequence& Scheduler::VictimFor(const Sequence& sequence) {
+  if (majority_.tenant_count() < 2) return *running_.back();
+  SurveyUse();
+  for (std::size_t i = running_.size(); i-- > 0;) {
+    const bool is_above = UseOfTenant(running_[i]->tenant).block_count > share_.block_count;
+    if (is_above && !IsFirstOfTenant(i)) return *running_[i];
+    if (running_[i] == &sequence) break;
+  }
+  return *running_.back();
+}
+
+}  // namespace roost::worker
