@@ -264,7 +264,10 @@ Result<TransferSetup> ListenForWorkers(const WorkerOptions& options) {
   TransferSetup transfer{.worker_id = options.worker_id};
   ROOST_ASSIGN_OR_RETURN(transfer.address, ParseTransferAddress(options.transfer_address));
   Result<wire::Descriptor> listener = wire::Listen(transfer.address);
-  if (!listener.ok()) return Error{listener.error().code, listener.error().message, "transfer-address"};
+  if (!listener.ok()) {
+    const Error& error = listener.error();
+    return Error{error.code, options.transfer_address + ": " + error.message, "transfer-address"};
+  }
   transfer.listener = std::move(listener).value();
   return transfer;
 }

@@ -1,7 +1,7 @@
 """Blocks travel between real workers on command: exact answers from what came, and from what did not. A proxy stands in for
 the source's address, and alters frames, cuts the connection or holds it in mid pull.
 
-ROOST_TRANSFER_ROUNDS (60) is the number of pulls that are spoilt at random, one after the other."""
+ROOST_TRANSFER_ROUNDS (30) is the number of pulls that are spoilt at random, one after the other."""
 
 import contextlib
 import http.client
@@ -19,7 +19,7 @@ import urllib.parse
 
 from cluster import BIN, DEMO_MODEL, Cluster, text, wait_until
 
-ROUNDS = int(os.environ.get("ROOST_TRANSFER_ROUNDS", "60"))
+ROUNDS = int(os.environ.get("ROOST_TRANSFER_ROUNDS", "30"))
 BLOCK_TOKENS = 16
 PROMPT_WORDS = 400  # about 100 blocks
 # Of worker/transfer/peer_messages.h: kind and length in front of each message; the source begins with an empty one.
