@@ -96,6 +96,7 @@ TEST_F(SharesTest, ArrivalsGiveWayBeforeRequestsDo) {
   EXPECT_THAT(Step(), Contains(Key(client)));
   EXPECT_TRUE(scheduler_->arrivals().empty());
   EXPECT_EQ(RunningOf(greedy), 3U);
+  EXPECT_EQ(scheduler_->counters().preemptions, 0U);
 }
 
 TEST_F(SharesTest, ArrivalsGiveWhatTheyHaveAndRequestsTheRest) {
@@ -107,6 +108,7 @@ TEST_F(SharesTest, ArrivalsGiveWhatTheyHaveAndRequestsTheRest) {
   EXPECT_THAT(Step(), Contains(Key(client)));
   EXPECT_TRUE(scheduler_->arrivals().empty());
   EXPECT_EQ(RunningOf(greedy), 3U);
+  EXPECT_EQ(scheduler_->counters().preemptions, 1U);
 }
 
 TEST_F(SharesTest, WhatNeedsMoreThanTheShareWaits) {
