@@ -417,7 +417,7 @@ class Scheduler {
   // Valid until the next call.
   [[nodiscard]] Use& UseOfTenant(TenantId tenant);
   [[nodiscard]] bool IsWithinShare(const Sequence& sequence);
-  [[nodiscard]] bool GiveUpFor(Sequence& sequence);
+  [[nodiscard]] bool GiveUpFor(Sequence& sequence, std::uint32_t budget);
   [[nodiscard]] std::uint32_t LackingPlaces(const Sequence& sequence) const;
   [[nodiscard]] std::size_t LackingBlocks(Sequence& sequence) const;
   [[nodiscard]] std::size_t FreedBy(const Sequence& sequence) const;

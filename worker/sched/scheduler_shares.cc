@@ -42,7 +42,7 @@ std::uint32_t Scheduler::ScheduleShares(std::uint32_t budget) {
   for (; waiting != nullptr && looked_up < kMaxLookedUp; waiting = waiting_.After(waiting->rank)) {
     if (!MayLack(*waiting) || !IsWithinShare(*waiting)) continue;
     ++looked_up;
-    if (GiveUpFor(*waiting)) return StartFirst(*waiting, budget);
+    if (GiveUpFor(*waiting, budget)) return StartFirst(*waiting, budget);
   }
   return 0;
 }
@@ -87,10 +87,11 @@ bool Scheduler::IsWithinShare(const Sequence& sequence) {
 }
 
 // True if it has a place and space once arrivals give way: for the rest, sequences of tenants above their shares were
-// preempted. Preempts nothing if that would not be enough, and only once until it starts: what they leave may be held.
-bool Scheduler::GiveUpFor(Sequence& sequence) {
+// preempted. Preempts nothing if that would not be enough or too many prompts would pause, and only once until it
+// starts: what they leave may be held.
+bool Scheduler::GiveUpFor(Sequence& sequence, std::uint32_t budget) {
   if (!IsAwaitingPrefix(sequence)) LookUp(sequence);
-  if (sequence.awaited) return false;
+  if (sequence.awaited || !MayStartPrefill(sequence, budget, PausedBehind(sequence, 0, {}))) return false;
   std::uint32_t lacking_places = LackingPlaces(sequence);
   std::size_t lacking_blocks = LackingBlocks(sequence);
   if (lacking_places == 0 && lacking_blocks == 0) return false;
