@@ -32,7 +32,8 @@ class BackendTest(unittest.TestCase):
     def test_more_kv_memory_than_the_machine_has_is_refused_with_both_numbers(self):
         done = run_worker("--backend", "cpu", "--kv-memory", "1e13")
         self.assertEqual(done.returncode, 78, done.stderr)
-        self.assertRegex(done.stderr, r"kv-memory: 9\d{12} bytes of KV blocks \(9\.09 TiB\) and \d+ bytes of weights \(.*\) are more than the \d+ ")
+        self.assertRegex(done.stderr, r"kv-memory: 9\d{12} bytes of KV blocks \(9\.09 TiB\) and \d+ bytes of weights \(.*\), "
+                         r"with \d+ bytes \(.*\) for blocks that travel between workers \(transfer-memory\), are more than the \d+ ")
 
     def test_auto_without_a_module_serves_on_the_cpu_and_says_why(self):
         with Cluster() as cluster:
