@@ -77,7 +77,7 @@ class RequestQueue {
   bool Remove(RequestId id);
 
   [[nodiscard]] std::size_t size() const { return places_.size(); }
-  // Does a request of this tenant wait?
+  // True while a request of this tenant waits in any queue.
   [[nodiscard]] bool HasAnyOf(const std::string& tenant) const { return counts_.contains(tenant); }
   // The priority of the next request; the queue is not empty.
   [[nodiscard]] std::uint32_t top_priority() const { return rounds_.begin()->first; }
@@ -170,7 +170,7 @@ class AdmissionQueues {
 
   // The number of requests that wait in the queue.
   [[nodiscard]] std::size_t size(const QueueName& name) const;
-  // Does a request of this tenant wait in the queue?
+  // True while one waits in this queue.
   [[nodiscard]] bool HasAnyOf(const std::string& tenant, const QueueName& name) const;
   // The number of all waiting requests.
   [[nodiscard]] std::size_t size() const;

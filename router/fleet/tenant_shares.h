@@ -37,7 +37,7 @@ class TenantShares {
     return one.open <= ShareOf(open_, tenants_.size());
   }
 
-  // Would one more be within the tenant's share? False for a single tenant, which has all.
+  // True if one more is within the tenant's share. False for a single tenant, which has all.
   [[nodiscard]] bool HasShareLeft(const std::string& tenant) const {
     const auto found = tenants_.find(tenant);
     const std::uint64_t open = found == tenants_.end() ? 0 : found->second.open;

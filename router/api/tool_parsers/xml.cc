@@ -132,7 +132,7 @@ class Reader {
   // Without a type a schema allows anything, and what is JSON is read as JSON.
   static void AddAny(Allowed& allowed) { allowed.others = true; }
 
-  // Does the schema speak of strings alone? Then its author forgot the type.
+  // A schema with one of these and no type means a string.
   static bool HasKeywordOfStrings(const Place& place) {
     constexpr std::array<std::string_view, 5> kKeywords{"pattern", "minLength", "maxLength", "contentEncoding",
                                                         "contentMediaType"};

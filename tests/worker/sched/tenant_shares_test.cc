@@ -87,6 +87,21 @@ TEST_F(SharesTest, AnotherTenantGetsSpace) {
   EXPECT_EQ(RunningOf(greedy), 3U);
 }
 
+// Others give a place only for a prompt that may start.
+TEST_F(SharesTest, AShareStartsNoPromptInPartBeyondThoseThatMayPause) {
+  Make({.max_batch_tokens = 8, .max_running = 4, .max_partial_prefills = 1});
+  const std::vector<SequenceId> greedy = SubmitMany("greedy", 4);
+  Steps(6);
+  ASSERT_EQ(RunningOf(greedy), 4U);
+  const std::vector<SequenceId> client = SubmitMany("client", 2, 40);
+  Steps(2);
+  EXPECT_EQ(RunningOf(client), 1U);
+  EXPECT_EQ(RunningOf(greedy), 3U);
+  Steps(20);
+  EXPECT_EQ(RunningOf(client), 2U);
+  EXPECT_EQ(RunningOf(greedy), 2U);
+}
+
 TEST_F(SharesTest, ArrivalsGiveWayBeforeRequestsDo) {
   Make({.block_count = 40});
   BeginArrival(40);
