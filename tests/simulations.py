@@ -19,6 +19,7 @@ kept line counts for the program that wrote it, so begin a new file after a chan
 """
 import argparse
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -281,16 +282,19 @@ def run_capacities(options, pool):
     cells = list({name: (name, *rest) for _, name, *rest in reversed(chosen_cells(options))}.items())
     cells = [cell for _, cell in reversed(cells)]
 
-    def play(cell):
-        name, utilisation, total_tokens = cell
-        load = ALL_LOADS[name]._replace(utilisation=utilisation)
-        policies = ",".join(CAPACITY_POLICIES) if options.policies == "all" else options.policies
-        return simulate(
-            load, PAIRED_WORKERS, total_tokens, policies, options.seed, costs=options.costs, capacity=True
-        )
+    policies = CAPACITY_POLICIES if options.policies == "all" else options.policies.split(",")
 
-    results = list(pool.map(play, cells))
-    lines = ((policy, [f"{result[policy]['capacity_rps']:.3g}" for result in results]) for policy in results[0])
+    def play(search):
+        (name, utilisation, total_tokens), policy = search
+        load = ALL_LOADS[name]._replace(utilisation=utilisation)
+        (line,) = simulate(
+            load, PAIRED_WORKERS, total_tokens, policy, options.seed, costs=options.costs, capacity=True
+        ).values()
+        return line
+
+    found = list(pool.map(play, itertools.product(cells, policies)))
+    results = [dict(zip(policies, found[start : start + len(policies)])) for start in range(0, len(found), len(policies))]
+    lines = ((policy, [f"{result[policy]['capacity_rps']:.3g}" for result in results]) for policy in policies)
     measured = f"Seed {options.seed}{costs_text(options)}, commit {page_tables.commit()}."
     titles = [ALL_LOADS[cell[0]].title for cell in cells]
     made = f"{rows(titles, lines)}\n\n{measured}"

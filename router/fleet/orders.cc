@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "common/wire/codec.h"
@@ -279,14 +280,17 @@ Result<void> Orders::CarryOut(DecisionsQuestion& question, Arrival arrival) {
   return {};
 }
 
-template <>
-Result<void> Orders::CarryOut(ModelAwaited& /*awaited*/, Arrival /*arrival*/) {
-  return Error{ErrorCode::kInternal, "arrivals of models are awaited elsewhere", ""};
-}
-
 Result<void> Orders::Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done) {
   Arrival arrival{.matches = matches, .now = now, .done = std::move(done)};
-  return std::visit([&](auto& each) { return CarryOut(each, std::move(arrival)); }, order);
+  return std::visit(
+      [&]<typename One>(One& each) -> Result<void> {
+        if constexpr (std::is_same_v<One, ModelAwaited>) {
+          return Error{ErrorCode::kInternal, "arrivals of models are awaited elsewhere", ""};
+        } else {
+          return CarryOut(each, std::move(arrival));
+        }
+      },
+      order);
 }
 
 // ---- the workers of an order ----
