@@ -12,6 +12,7 @@
 
 #include "common/base/check.h"
 #include "worker/engine/engine_state.h"
+#include "worker/sample/sampler.h"
 
 namespace roost::worker {
 namespace {
