@@ -20,8 +20,6 @@ wire::Load WithoutStep(wire::Load load) {
   return load;
 }
 
-std::size_t IndexOf(wire::FinishReason reason) { return static_cast<std::size_t>(reason); }
-
 }  // namespace
 
 LinkCore::LinkCore(Setup setup, const Clock& clock, LinkEffects& effects)

@@ -120,6 +120,8 @@ inline constexpr std::array<std::string_view, 2> kMirrorLossNames{"digest", "ove
 inline constexpr std::size_t kRefusalReasonCount = wire::kRefusalCauseNames.size() + 1;
 inline constexpr std::size_t kHandshakeRefusal = kRefusalReasonCount - 1;
 
+[[nodiscard]] constexpr std::size_t IndexOf(wire::FinishReason reason) { return static_cast<std::size_t>(reason); }
+
 // Totals since the start, for metrics.
 struct LinkCounts {
   std::array<std::uint64_t, kRefusalReasonCount> refusals{};           // by RefusalCause; then handshakes that failed
