@@ -13,7 +13,7 @@ namespace {
 
 // How often the acceptor looks whether it shall stop.
 constexpr int kAcceptWaitMs = 50;
-// Of connections, also those that are about to end.
+// One for each connection, also while it is about to end.
 constexpr std::size_t kMaxThreads = kMaxServed + 2 * kMaxHandshakes;
 
 }  // namespace

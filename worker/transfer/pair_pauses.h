@@ -1,5 +1,5 @@
-// Which sources are left alone for a while, because fetching from them went wrong. A pair is this worker and a source
-// at its place: a source that starts again at another address begins anew.
+// Leaves sources alone for a while after fetching from them went wrong. A pair is this worker and a source at its place:
+// a source that starts again at another address begins anew.
 //
 //   a wrong frame                      pause of kWrongPause
 //   kFailureCount failures in a row    pause of kFirstPause, then twice as long after each further one, at most

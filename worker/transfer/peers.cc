@@ -192,7 +192,7 @@ Result<void> Peers::Dial(Peer& peer, const FrameRequest& request) {
   return {};
 }
 
-// What may be dialled without a ticket.
+// May this be dialled without a ticket?
 Result<void> Peers::CheckOpen(const wire::Endpoint& endpoint) const {
   if (options_.access == TransferAccess::kTicketsOnly) {
     return Error{ErrorCode::kUnauthenticated, "there is no ticket for it", "ticket"};
