@@ -1,9 +1,9 @@
-// Leaves sources alone for a while after fetching from them went wrong. A pair is this worker and a source at its place:
-// a source that starts again at another address begins anew.
+// Leaves sources alone for a while after fetching from them went wrong. A pair is this worker and a source at its
+// place: a source that starts again at another address begins anew.
 //
-//   a wrong frame                      pause of kWrongPause
-//   kFailureCount failures in a row    pause of kFirstPause, then twice as long after each further one, at most
-//   kLastPause an end that the source told        neither happened
+//   a wrong frame                      a pause of kWrongPause
+//   kFailureCount failures in a row    a pause of kFirstPause, twice as long after each further one, up to kLastPause
+//   an end that the source told        forgets both
 //
 // At most kMaxPairs pairs; the one whose pause ends first is forgotten for another one. Pure. O(log pairs) per call,
 // O(pairs) when one is forgotten.
