@@ -124,6 +124,19 @@ Result<void> CheckLinks(const WorkerOptions& options) {
   return {};
 }
 
+// A numeric HOST:PORT; with kMaybeAny the port may be 0.
+enum class TransferPort { kMaybeAny, kOne };
+
+Result<wire::Endpoint> ParseTransferAddress(const char* flag, const std::string& text, TransferPort port) {
+  const Result<wire::Endpoint> endpoint = wire::ParseEndpoint("tcp://" + text);
+  if (!endpoint.ok()) return InvalidArgument(flag, "'{}' is not HOST:PORT", text);
+  if (!wire::ParseNumericAddress(text.substr(0, text.rfind(':')) + ":1").ok()) {
+    return InvalidArgument(flag, "'{}' has no numeric host, such as 10.0.0.5:7100", text);
+  }
+  if (endpoint->port == 0 && port == TransferPort::kOne) return InvalidArgument(flag, "'{}' has no port", text);
+  return *endpoint;
+}
+
 }  // namespace
 
 Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values) {
@@ -166,18 +179,31 @@ Result<KvMemory> ParseKvMemory(std::string_view value) {
   return KvMemory{.share = std::nullopt, .bytes = *bytes};
 }
 
-Result<wire::Endpoint> ParseTransferAddress(const std::string& text) {
-  constexpr const char* kFlag = "transfer-address";
-  const Result<wire::Endpoint> endpoint = wire::ParseEndpoint("tcp://" + text);
-  if (!endpoint.ok()) return InvalidArgument(kFlag, "'{}' is not HOST:PORT", text);
-  if (!wire::ParseNumericAddress(text.substr(0, text.rfind(':')) + ":1").ok()) {
-    return InvalidArgument(kFlag, "'{}' has no numeric host, such as 127.0.0.1:0", text);
+Result<TransferPlace> PlaceOfTransfer(const WorkerOptions& options) {
+  constexpr const char* kAddress = "transfer-address";
+  constexpr const char* kAdvertise = "transfer-advertise";
+  TransferPlace place;
+  ROOST_ASSIGN_OR_RETURN(place.address,
+                         ParseTransferAddress(kAddress, options.transfer_address, TransferPort::kMaybeAny));
+  if (!options.transfer_advertise.empty()) {
+    ROOST_ASSIGN_OR_RETURN(place.advertised,
+                           ParseTransferAddress(kAdvertise, options.transfer_advertise, TransferPort::kOne));
+    if (place.advertised->IsAnyAddress()) {
+      return InvalidArgument(kAdvertise, "{} is an address that no other host can dial", options.transfer_advertise);
+    }
+    if (place.address.port == 0) {
+      return InvalidArgument(kAddress, "{} takes any free port, but {} names one", options.transfer_address,
+                             kAdvertise);
+    }
+  } else if (place.address.IsAnyAddress()) {
+    return InvalidArgument(kAdvertise, "is missing: {} is an address that no other host can dial",
+                           options.transfer_address);
   }
-  if (endpoint->IsLoopback()) return *endpoint;
-  return InvalidArgument(kFlag,
-                         "{} is beyond loopback: blocks travel only between workers of one machine; give 127.0.0.1:0, "
-                         "or --transfer off",
-                         text);
+  if (place.address.IsLoopback() || options.insecure_bind || !options.link_secret_key.empty()) return place;
+  return InvalidArgument(kAddress,
+                         "{} is beyond loopback, where anyone on the way reads blocks, and anyone may fetch them: "
+                         "--link-secret-key and --link-peers protect them, --insecure-bind allows it",
+                         options.transfer_address);
 }
 
 void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
@@ -290,14 +316,18 @@ void DeclareTransfer(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Blocks of other workers")
       .AddChoice(
           "transfer", options.transfer, {"auto", "off"},
-          "Fetch KV blocks from other workers of this machine when a router says so, and serve them blocks; auto "
-          "does so on the CPU with prefix cache and cache events on")
+          "Fetch KV blocks from other workers when a router says so, and serve them blocks; auto does so on the CPU "
+          "with prefix cache and cache events on")
       .AddChoice(
           "transfer-numerics", options.transfer_numerics, {"same", "any"},
           "Workers to exchange blocks with: same, those that compute the same bits as this one; any, all with the "
           "same flag, also on other processors, so that answers may differ in their bits")
       .Add("transfer-address", options.transfer_address,
-           "Address and port where other workers fetch blocks, numeric and on loopback; port 0 takes a free one")
+           "Address and port where other workers fetch blocks, numeric; port 0 takes a free one. Beyond loopback it "
+           "needs link-secret-key, with which blocks are encrypted")
+      .Add(
+          "transfer-advertise", options.transfer_advertise,
+          "Address and port that other workers dial instead, numeric; needed where transfer-address is 0.0.0.0 or [::]")
       .AddBytes(
           "transfer-memory", options.transfer_bytes,
           "Memory for blocks that have come and wait for a step, at least 8 blocks; 0 takes 256 MiB, or a sixteenth "
@@ -345,8 +375,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
           "URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; the worker then "
           "sends spans of the requests that the router traces")
       .AddSwitch("insecure-bind", options.insecure_bind,
-                 "Allow metrics-address beyond loopback without tls-client-ca, links to such routers without "
-                 "link-secret-key, and such an engine without https")
+                 "Allow metrics-address beyond loopback without tls-client-ca, links to such routers and such a "
+                 "transfer-address without link-secret-key, and such an engine without https")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
            "Time that running requests have to end after SIGTERM", {0, 86400})
       .AddSwitch("core-dumps", options.core_dumps,
@@ -379,7 +409,7 @@ Result<void> Complete(WorkerOptions& options) {
   ROOST_RETURN_IF_ERROR(CheckAdapter(options));
   ROOST_RETURN_IF_ERROR(CheckLinks(options));
   ROOST_RETURN_IF_ERROR(WorkerListener::Check(ListenerOf(options)));
-  ROOST_RETURN_IF_ERROR(ParseTransferAddress(options.transfer_address));
+  ROOST_RETURN_IF_ERROR(PlaceOfTransfer(options));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.plan_ahead == "on" && options.verify_hits > 0) {

@@ -257,10 +257,17 @@ std::string TransferAbsence(const WorkerOptions& options, DeviceKind device) {
   return "";
 }
 
+TransferAccess TransferAccessOf(const WorkerOptions& options) {
+  if (!options.link_secret_key.empty()) return TransferAccess::kTicketsOnly;
+  return options.insecure_bind ? TransferAccess::kAnywhere : TransferAccess::kLoopback;
+}
+
 // Listens before the model is read: an address that can not be bound stops the start at once.
 Result<TransferSetup> ListenForWorkers(const WorkerOptions& options) {
-  TransferSetup transfer{.worker_id = options.worker_id};
-  ROOST_ASSIGN_OR_RETURN(transfer.address, ParseTransferAddress(options.transfer_address));
+  TransferSetup transfer{.worker_id = options.worker_id, .access = TransferAccessOf(options)};
+  ROOST_ASSIGN_OR_RETURN(TransferPlace place, PlaceOfTransfer(options));
+  transfer.address = std::move(place.address);
+  transfer.advertised = std::move(place.advertised);
   Result<wire::Descriptor> listener = wire::Listen(transfer.address);
   if (!listener.ok()) {
     const Error& error = listener.error();
