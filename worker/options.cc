@@ -256,12 +256,6 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
       .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
                  "Policy that chooses which idle block is evicted first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
-      .Add("retention-limit", options.retention_limit,
-           "Largest part of the blocks that the retention hints of one tenant may keep; the hint of a block over this "
-           "limit is ignored. Requests without a key are one tenant",
-           {0, 1})
-      .Add("max-retention-seconds", options.max_retention_seconds,
-           "Longest time that a retention hint keeps a block; a longer one is shortened", {0, 86'400.0 * 366})
       .Add("min-hold-ms", options.min_hold_ms,
            "Time that a new block stays in the cache. A younger block is evicted only if a request could not run "
            "otherwise, the oldest first, and such blocks are at most half of the unpinned ones",
@@ -334,6 +328,10 @@ void DeclareTransfer(WorkerOptions& options, ConfigParser& parser) {
           "transfer", options.transfer, {"auto", "off"},
           "Fetch KV blocks from other workers when a router says so, and serve them blocks; auto does so on the CPU "
           "with prefix cache and cache events on")
+      .AddChoice(
+          "transfer-numerics", options.transfer_numerics, {"same", "any"},
+          "Workers to exchange blocks with: same, those that compute the same bits as this one; any, all with the "
+          "same flag, also on other processors, so that answers may differ in their bits")
       .Add("transfer-address", options.transfer_address,
            "Address and port where other workers fetch blocks, numeric; port 0 takes a free one. Beyond loopback it "
            "needs link-secret-key, with which blocks are encrypted")

@@ -57,9 +57,7 @@ struct WorkerOptions {
   std::uint32_t kv_blocks = 0;     // 0: as many as kv_memory holds
   std::string kv_memory = "auto";  // see ParseKvMemory
   std::string eviction = std::string(kDefaultEvictionPolicy);
-  double pin_limit = EngineOptions().pinned_share_limit;          // share of the pool
-  double retention_limit = EngineOptions().retained_share_limit;  // share of the pool, for each tenant
-  double max_retention_seconds = ToSeconds(EngineOptions().max_retention);
+  double pin_limit = EngineOptions().pinned_share_limit;  // share of the pool
   std::uint32_t min_hold_ms = 0;
   std::vector<std::string> tenant_share;  // NAME=FRACTION; see ParseTenantShares
   double verify_hits = 0;                 // share of the requests with hits
@@ -78,6 +76,7 @@ struct WorkerOptions {
 
   // Blocks of other workers
   std::string transfer = "auto";  // auto: where this worker can, see prepare.cc
+  std::string transfer_numerics = "same";
   std::string transfer_address = "127.0.0.1:0";
   std::string transfer_advertise;    // empty: transfer_address as bound
   std::uint64_t transfer_bytes = 0;  // 0: see FrameCountOf

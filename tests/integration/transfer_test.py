@@ -264,6 +264,33 @@ class TransferTest(unittest.TestCase):
         self.assertEqual(self.answer_of("worker-c").text(), self.expected.text())
         self.expect_nothing_left(self.a, self.b, c)
 
+    def test_a_cordoned_worker_is_a_source(self):
+        self.post("cordon", {"worker": "worker-a"})
+        self.assertRegex(self.pull(), rf"^worker-b: holds {self.blocks} blocks, {self.blocks} pulled from worker-a in ")
+        self.post("uncordon", {"worker": "worker-a"})
+        self.expect_exact_at_b()
+
+    def test_a_draining_worker_is_a_source_while_its_answers_last(self):
+        stream = threading.Thread(target=lambda: self.router.completion(text(10, "long"), max_tokens=3000, ignore_eos=True))
+        self.post("cordon", {"worker": "worker-b"})
+        stream.start()
+        running = lambda: [each for each in self.router.workers() if each["running_requests"]]  # noqa: E731
+        wait_until(running, "that worker-a answers")
+        self.post("uncordon", {"worker": "worker-b"})
+        self.a.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: any(each["state"] == "draining" for each in self.router.workers()), "that worker-a drains")
+        self.assertRegex(self.pull(), rf"^worker-b: holds {self.blocks} blocks, {self.blocks} pulled from worker-a in ")
+        self.assertTrue(running(), "it still answers")
+        self.expect_exact_at_b()
+        stream.join()
+
+    def test_an_evicted_prompt_is_not_served(self):
+        self.post("evict", {"model": "demo-model", "prompt": self.prompt, "workers": ["worker-a"]})
+        told = self.roostctl_warm("--workers", "worker-b", "--from", "worker-a")
+        self.assertRegex(told.stdout, rf"worker-b: holds {self.blocks} blocks, computed \d+ tokens")
+        self.assertEqual(self.router.metric("roost_router_pulls_total"), 0)
+        self.assertEqual(metric_of(self.a, "roost_worker_served_bytes_total"), 0)
+
     def test_of_an_altered_frame_nothing_is_used(self):
         altered = []
 
@@ -521,6 +548,26 @@ class AbsenceTest(unittest.TestCase):
         self.assertEqual(ended.returncode, 69)
         self.assertIn("transfer-address", ended.stderr)
         self.assertIn(address, ended.stderr)
+
+    def test_workers_that_take_any_numerics_exchange_blocks_with_each_other_alone(self):
+        with Cluster() as cluster:
+            router = cluster.start_router()
+            told = {}
+            for name, numerics in (("any-a", "any"), ("any-b", "any"), ("same", "same")):
+                told[name] = cluster.start_worker(name, "--transfer-numerics", numerics).wait_for_log("worker started")
+            self.assertEqual(told["any-a"]["transfer_numerics"], "any: answers may differ in their bits")
+            self.assertEqual(told["same"]["transfer_numerics"], "same")
+            router.wait_for_workers(3)
+            body = {"model": "demo-model", "prompt": text(100, self.id())}
+            outcomes = {}
+            for name in ("any-a", "any-b", "same"):
+                answer = router.request("POST", "/admin/v1/warm", {**body, "workers": [name]}).json()
+                outcomes[name] = answer["workers"][0]["outcome"]
+            self.assertEqual(outcomes, {"any-a": "computed", "any-b": "pulled", "same": "computed"})
+            doctor = subprocess.run([BIN / "roostctl", "doctor", "--router", router.url, "--admin",
+                                     router.admin, "--no-requests"], capture_output=True, text=True, check=False)
+            self.assertRegex(doctor.stdout, r"transfer +any-a, any-b: no blocks travel between them and same: .*\n"
+                                            r".*--transfer-numerics")
 
     def test_the_start_says_whether_blocks_travel(self):
         with Cluster() as cluster:

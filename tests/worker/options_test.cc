@@ -166,34 +166,12 @@ TEST(WorkerOptionsTest, SharesNameTenantsOfKeysAndRequestsWithoutAKey) {
 }
 
 TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
-  const auto options = Parse({"--model",
-                              "m",
-                              "--eviction",
-                              "lru",
-                              "--pin-limit",
-                              "0.25",
-                              "--retention-limit",
-                              "0.5",
-                              "--max-retention-seconds",
-                              "60",
-                              "--min-hold-ms",
-                              "1500",
-                              "--tenant-share",
-                              "=0.5",
-                              "--schedule",
-                              "longest-prefix",
-                              "--max-queue-wait-ms",
-                              "2000",
-                              "--verify-hits",
-                              "0.01",
-                              "--check-invariants",
-                              "--cache-events",
-                              "off"});
+  const auto options = Parse({"--model", "m", "--eviction", "lru", "--pin-limit", "0.25", "--min-hold-ms", "1500",
+                              "--tenant-share", "=0.5", "--schedule", "longest-prefix", "--max-queue-wait-ms", "2000",
+                              "--verify-hits", "0.01", "--check-invariants", "--cache-events", "off"});
   ASSERT_TRUE(options.ok()) << options.error().ToString();
   EXPECT_EQ(options->eviction, "lru");
   EXPECT_EQ(options->pin_limit, 0.25);
-  EXPECT_EQ(options->retention_limit, 0.5);
-  EXPECT_EQ(options->max_retention_seconds, 60);
   EXPECT_EQ(options->min_hold_ms, 1500U);
   EXPECT_EQ(options->tenant_share, std::vector<std::string>{"=0.5"});
   EXPECT_EQ(ParseSchedulePolicy(options->schedule).value(), SchedulePolicy::kLongestPrefix);
@@ -201,6 +179,12 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
   EXPECT_EQ(options->verify_hits, 0.01);
   EXPECT_TRUE(options->check_invariants);
   EXPECT_EQ(options->cache_events, "off");
+}
+
+TEST(WorkerOptionsTest, BlocksAreTakenOfWorkersWithTheSameNumericsUnlessAnyDo) {
+  EXPECT_EQ(Parse({"--model", "m"})->transfer_numerics, "same");
+  EXPECT_EQ(Parse({"--model", "m", "--transfer-numerics", "any"})->transfer_numerics, "any");
+  EXPECT_EQ(Parse({"--model", "m", "--transfer-numerics", "equal"}).error().field, "transfer-numerics");
 }
 
 TEST(WorkerOptionsTest, HitsAreNotVerifiedOfStepsThatArePlannedAhead) {

@@ -119,7 +119,8 @@ std::optional<HoldOutcome> Arrivals::CommitNext(Arrival& arrival, std::vector<Ar
                                                     .root = block.root,
                                                     .position = block.position,
                                                     .tokens = frame.opened.tokens,
-                                                    .tenant = block.tenant == 0 ? TenantId() : arrival.tenant},
+                                                    .tenant = block.tenant == 0 ? TenantId() : arrival.tenant,
+                                                    .source = arrival.spec.source},
                                                    parent, *own, arrival.spec.group);
   if (result.kind != CommitResult::Kind::kStored) {
     // Another prefix has this hash; an equal block would have been found.
@@ -192,10 +193,38 @@ void Arrivals::CancelErased() {
   EndWhere(is_erased, HoldOutcome::kCancelled);
 }
 
+void Arrivals::EndFrom(SourceId source) {
+  EndWhere([&](const Arrival& arrival) { return arrival.spec.source == source; }, HoldOutcome::kWrong);
+}
+
+bool Arrivals::IsNext(const Arrival& arrival, std::span<const BlockHash> hashes) {
+  const FrameChain& chain = arrival.spec.chain;
+  const std::size_t position = std::size_t{chain.first_position} + arrival.next;
+  return position < hashes.size() && arrival.next < chain.size() && hashes[position] == chain.hashes[arrival.next];
+}
+
+void Arrivals::OnWaiterGone(std::span<const BlockHash> hashes, Instant now) {
+  for (const auto& arrival : arrivals_) {
+    if (arrival->spec.purpose == wire::HoldPurpose::kRequest && IsNext(*arrival, hashes)) arrival->unwanted_since = now;
+  }
+}
+
+void Arrivals::EndUnwanted(Instant now, const std::function<bool(BlockHash, std::uint32_t)>& is_wanted) {
+  const auto is_over = [&](Arrival& arrival) {
+    if (!arrival.unwanted_since || now < *arrival.unwanted_since + kUnwantedPatience) return false;
+    arrival.unwanted_since.reset();
+    const FrameChain& chain = arrival.spec.chain;
+    return arrival.next < chain.size() && !is_wanted(chain.hashes[arrival.next], chain.first_position + arrival.next);
+  };
+  EndWhere(is_over, HoldOutcome::kCancelled);
+}
+
 std::optional<Instant> Arrivals::NextEnd() const {
   std::optional<Instant> next;
   for (const auto& arrival : arrivals_) {
-    next = next ? std::min(*next, arrival->spec.patience_end) : arrival->spec.patience_end;
+    Instant end = arrival->spec.patience_end;
+    if (arrival->unwanted_since) end = std::min(end, *arrival->unwanted_since + kUnwantedPatience);
+    next = next ? std::min(*next, end) : end;
   }
   return next;
 }

@@ -86,6 +86,7 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
 
 void Scheduler::Remove(SequenceId id) {
   Sequence& sequence = sequences_.At(id);
+  if (sequence.uses_cache()) arrivals_.OnWaiterGone(sequence.hashes, now_);
   if (sequence.state == Sequence::State::kWaiting) {
     UnwantAll(sequence);
     waiting_.Erase(sequence);
@@ -108,6 +109,40 @@ void Scheduler::Discard(SequenceId id) {
   cache_.Discard(sequence.chain(), sequence.first_stored_block.value_or(none));
   sequence.can_commit = false;
   ForgetDiscarded();
+}
+
+std::vector<SourceId> Scheduler::SourcesOf(const Sequence& sequence) const {
+  std::vector<SourceId> sources;
+  const std::size_t found = std::min<std::size_t>(BlocksFor(sequence.cached_token_count), sequence.blocks.size());
+  for (const BlockId block : std::span(sequence.blocks).first(found)) {
+    const SourceId source = cache_.SourceOf(block);
+    if (source == SourceId() || std::find(sources.begin(), sources.end(), source) != sources.end()) continue;
+    sources.push_back(source);
+  }
+  return sources;
+}
+
+// Rows of such a block may be in a block of a running sequence that is not committed yet.
+std::uint32_t Scheduler::DiscardFrom(SourceId source) {
+  arrivals_.EndFrom(source);
+  for (Sequence* const each : running_) {
+    const auto own = std::span(each->blocks).subspan(each->committed_block_count);
+    const auto is_of_it = [&](BlockId block) { return cache_.SourceOf(block) == source; };
+    if (std::any_of(own.begin(), own.end(), is_of_it)) each->can_commit = false;
+  }
+  const std::uint32_t count = cache_.DiscardFrom(source);
+  ForgetDiscarded();
+  return count;
+}
+
+bool Scheduler::Wants(BlockHash block, std::uint32_t position) const {
+  const auto wants = [&](const Sequence& sequence) {
+    return sequence.uses_cache() && position < sequence.hashes.size() && sequence.hashes[position] == block &&
+           sequence.committed_block_count <= position;
+  };
+  const auto& slots = sequences_.slots();
+  return std::any_of(slots.begin(), slots.end(),
+                     [&](const auto& slot) { return slot.value != nullptr && wants(*slot.value); });
 }
 
 void Scheduler::ForgetDiscarded() {
