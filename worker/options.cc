@@ -1,5 +1,7 @@
 #include "worker/options.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sysexits.h>
 
 #include <algorithm>
@@ -124,6 +126,14 @@ Result<void> CheckLinks(const WorkerOptions& options) {
   return {};
 }
 
+// 0.0.0.0 or ::, which stand for all addresses of a host. `endpoint` is numeric.
+bool IsAnyAddress(const wire::Endpoint& endpoint) {
+  in6_addr bytes{};  // large enough for both families
+  (void)inet_pton(endpoint.IsV6() ? AF_INET6 : AF_INET, endpoint.host.c_str(), &bytes);
+  if (!endpoint.IsV6()) return bytes.s6_addr32[0] == 0;
+  return IN6_IS_ADDR_UNSPECIFIED(&bytes) || (IN6_IS_ADDR_V4MAPPED(&bytes) && bytes.s6_addr32[3] == 0);
+}
+
 // A numeric HOST:PORT; with kMaybeAny the port may be 0.
 enum class TransferPort { kMaybeAny, kOne };
 
@@ -188,14 +198,14 @@ Result<TransferPlace> PlaceOfTransfer(const WorkerOptions& options) {
   if (!options.transfer_advertise.empty()) {
     ROOST_ASSIGN_OR_RETURN(place.advertised,
                            ParseTransferAddress(kAdvertise, options.transfer_advertise, TransferPort::kOne));
-    if (place.advertised->IsAnyAddress()) {
+    if (IsAnyAddress(*place.advertised)) {
       return InvalidArgument(kAdvertise, "{} is an address that no other host can dial", options.transfer_advertise);
     }
     if (place.address.port == 0) {
       return InvalidArgument(kAddress, "{} takes any free port, but {} names one", options.transfer_address,
                              kAdvertise);
     }
-  } else if (place.address.IsAnyAddress()) {
+  } else if (IsAnyAddress(place.address)) {
     return InvalidArgument(kAdvertise, "is missing: {} is an address that no other host can dial",
                            options.transfer_address);
   }

@@ -42,18 +42,8 @@ Result<Endpoint> ParseNumericAddress(const std::string& text) {
   return endpoint;
 }
 
-std::string Endpoint::ToString() const { return "tcp://" + Authority(); }
-
-std::string Endpoint::Authority() const {
-  return IsV6() ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
-}
-
-bool Endpoint::IsAnyAddress() const {
-  in6_addr bytes{};  // large enough for both families
-  if (host == "*") return true;
-  if (inet_pton(IsV6() ? AF_INET6 : AF_INET, host.c_str(), &bytes) != 1) return false;
-  if (!IsV6()) return bytes.s6_addr32[0] == 0;
-  return IN6_IS_ADDR_UNSPECIFIED(&bytes) || (IN6_IS_ADDR_V4MAPPED(&bytes) && bytes.s6_addr32[3] == 0);
+std::string Endpoint::ToString() const {
+  return IsV6() ? fmt::format("tcp://[{}]:{}", host, port) : fmt::format("tcp://{}:{}", host, port);
 }
 
 bool Endpoint::IsLoopback() const { return host == "localhost" || host == "::1" || host.starts_with("127."); }

@@ -13,10 +13,6 @@ struct Endpoint {
   std::uint16_t port = 0;
 
   [[nodiscard]] std::string ToString() const;
-  // "10.0.0.5:7100", "[::1]:7100".
-  [[nodiscard]] std::string Authority() const;
-  // 0.0.0.0, :: or *: every address of the host, and none that another host could dial.
-  [[nodiscard]] bool IsAnyAddress() const;
   [[nodiscard]] bool IsV6() const { return host.find(':') != std::string::npos; }
   // Looks at the spelling only: localhost, 127.x.x.x or ::1.
   [[nodiscard]] bool IsLoopback() const;

@@ -241,10 +241,10 @@ TEST(WorkerOptionsTest, AnAddressThatNoOtherHostCouldDialNeedsAnother) {
     EXPECT_EQ(parse("10.0.0.5:7100", any).error().field, "transfer-advertise") << any;
     const auto options = parse(any, "10.0.0.5:7101");
     ASSERT_TRUE(options.ok()) << any;
-    EXPECT_EQ(PlaceOfTransfer(*options)->advertised->Authority(), "10.0.0.5:7101");
+    EXPECT_EQ(PlaceOfTransfer(*options)->advertised->ToString(), "tcp://10.0.0.5:7101");
   }
-  EXPECT_EQ(PlaceOfTransfer(*parse("0.0.0.0:7100", "[2001:db8::5]:7100"))->advertised->Authority(),
-            "[2001:db8::5]:7100");
+  EXPECT_EQ(PlaceOfTransfer(*parse("0.0.0.0:7100", "[2001:db8::5]:7100"))->advertised->ToString(),
+            "tcp://[2001:db8::5]:7100");
   EXPECT_FALSE(PlaceOfTransfer(*parse("127.0.0.1:0", ""))->advertised.has_value());
   for (const char* wrong : {"10.0.0.5", "10.0.0.5:0", "worker-a:7100", "2001:db8::5:7100"}) {
     EXPECT_EQ(parse("0.0.0.0:7100", wrong).error().field, "transfer-advertise") << wrong;

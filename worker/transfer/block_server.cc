@@ -16,6 +16,10 @@ constexpr int kAcceptWaitMs = 50;
 // One for each connection, also while it is about to end.
 constexpr std::size_t kMaxThreads = kMaxServed + 2 * kMaxHandshakes;
 
+std::string TextOf(const wire::Endpoint& endpoint) {
+  return (endpoint.IsV6() ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<BlockServer>> BlockServer::Start(ReadableBlocks& blocks, BlockServerOptions options) {
@@ -27,7 +31,7 @@ BlockServer::BlockServer(ReadableBlocks& blocks, BlockServerOptions options, wir
     : blocks_(blocks),
       options_(std::move(options)),
       listener_(std::move(listener)),
-      address_(wire::BoundTo(listener_, options_.address).Authority()) {
+      address_(TextOf(options_.advertised.value_or(wire::BoundTo(listener_, options_.address)))) {
   acceptor_ = std::thread([this] { Accept(); });
 }
 

@@ -46,7 +46,8 @@ inline constexpr std::chrono::milliseconds kServedIdle{30'000};
 struct BlockServerOptions {
   std::string worker_id;  // the name that consumers must ask for
   PeerLayout layout;
-  wire::Endpoint address;  // port 0: any
+  wire::Endpoint address;                                   // port 0: any
+  std::optional<wire::Endpoint> advertised = std::nullopt;  // where others dial it; none: where it is bound
   TransferAccess access = TransferAccess::kLoopback;
   wire::TransferSecret secret = wire::TransferSecret::Random();  // kTicketsOnly: its tickets let consumers in
   std::function<wire::WallSeconds()> wall_now = &wire::WallNow;
@@ -72,7 +73,7 @@ class BlockServer {
   // Ends all connections, and waits for their threads. Idempotent.
   void Stop();
 
-  // HOST:PORT as bound.
+  // HOST:PORT that others dial.
   [[nodiscard]] const std::string& address() const { return address_; }
   [[nodiscard]] BlockServerCounts counts() const;
 

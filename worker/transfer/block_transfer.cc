@@ -33,7 +33,6 @@ Result<std::size_t> FrameCountOf(FrameSizes sizes, std::uint64_t bytes, std::opt
 
 BlockTransfer::BlockTransfer(const Model& model, TransferSetup setup, const Clock& clock, std::function<void()> wake)
     : access_(setup.access),
-      advertised_(std::move(setup.advertised)),
       layout_(setup.layout),
       readable_(model.MakeBlockReader(), model.block_count(), model.block_tokens()),
       inbox_(std::move(wake)),
@@ -43,14 +42,13 @@ BlockTransfer::BlockTransfer(const Model& model, TransferSetup setup, const Cloc
               {.worker_id = setup.worker_id,
                .layout = layout_,
                .address = setup.address,
+               .advertised = setup.advertised,
                .access = access_,
                .secret = secret_},
               std::move(setup.listener)) {}
 
 wire::Transfer BlockTransfer::Describe() const {
-  return {.address = advertised_ ? advertised_->Authority() : server_.address(),
-          .layout = layout_.layout,
-          .numerics = layout_.numerics};
+  return {.address = server_.address(), .layout = layout_.layout, .numerics = layout_.numerics};
 }
 
 std::optional<wire::TransferSecret> BlockTransfer::secret() const {

@@ -43,7 +43,7 @@ inline constexpr std::uint64_t kDefaultTransferBytes = std::uint64_t{256} << 20U
 struct TransferSetup {
   std::string worker_id;
   wire::Descriptor listener = {};
-  wire::Endpoint address = {};                           // that the listener was asked to bind
+  wire::Endpoint address = {};                              // that the listener was asked to bind
   std::optional<wire::Endpoint> advertised = std::nullopt;  // where others dial it; none: where it is bound
   PeerLayout layout = {};
   TransferAccess access = TransferAccess::kLoopback;
@@ -76,7 +76,6 @@ class BlockTransfer {
  private:
   const TransferAccess access_;
   const wire::TransferSecret secret_ = wire::TransferSecret::Random();
-  const std::optional<wire::Endpoint> advertised_;
   const PeerLayout layout_;
   ReadableBlocks readable_;
   FrameInbox inbox_;

@@ -362,7 +362,8 @@ TEST_F(EncryptedPeersTest, ASourceWithACertificateIsRefused) {
     EXPECT_NE(SSL_accept(session), 1);
     SSL_free(session);
   });
-  EXPECT_EQ(Fetch(Ticket(), wire::BoundTo(listener, {"127.0.0.1", 0}).Authority()), HoldOutcome::kBroken);
+  EXPECT_EQ(Fetch(Ticket(), "127.0.0.1:" + std::to_string(wire::BoundTo(listener, {"127.0.0.1", 0}).port)),
+            HoldOutcome::kBroken);
   source.join();
   SSL_CTX_free(context);
   X509_free(certificate);
