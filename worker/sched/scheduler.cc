@@ -113,8 +113,8 @@ void Scheduler::Discard(SequenceId id) {
 
 std::vector<SourceId> Scheduler::SourcesOf(const Sequence& sequence) const {
   std::vector<SourceId> sources;
-  const std::size_t found = std::min<std::size_t>(BlocksFor(sequence.cached_token_count), sequence.blocks.size());
-  for (const BlockId block : std::span(sequence.blocks).first(found)) {
+  const std::size_t count = std::min<std::size_t>(BlocksFor(sequence.prompt_token_count), sequence.blocks.size());
+  for (const BlockId block : std::span(sequence.blocks).first(count)) {
     const SourceId source = cache_.SourceOf(block);
     if (source == SourceId() || std::find(sources.begin(), sources.end(), source) != sources.end()) continue;
     sources.push_back(source);
