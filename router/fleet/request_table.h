@@ -153,7 +153,6 @@ class RequestTable {
   [[nodiscard]] Decider& decider() { return decider_; }
   [[nodiscard]] const PrefixCopies& copies() const { return copies_; }
   [[nodiscard]] PrefixCopies& copies() { return copies_; }
-  [[nodiscard]] const HoldBook& holds() const { return holds_; }
 
  private:
   struct Choice {

@@ -13,7 +13,7 @@ using wire::HoldOutcome;
 
 constexpr std::size_t kFramesPerRun = 2;
 
-// Of this process alone, and the same in each run of the seed.
+// Differs for each process, and is the same in each run of the seed.
 wire::TransferSecret SecretOf(std::uint64_t seed) {
   Rng rng(seed);
   std::array<std::uint8_t, wire::kTransferKeyBytes> bytes{};

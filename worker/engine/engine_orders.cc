@@ -90,7 +90,6 @@ void Engine::State::TakeNews() {
 
 // Requests that wait for their automata are no sequences yet.
 void Engine::State::EndUnwantedHolds(Instant now) {
-  if (scheduler.arrivals().empty()) return;
   scheduler.arrivals().EndUnwanted(now, [this](BlockHash block, std::uint32_t position) {
     const auto is_of = [&](const auto& each) {
       const std::vector<BlockHash>& hashes = each.second.generate.block_hashes;

@@ -110,9 +110,8 @@ void Engine::State::Distrust(std::span<const SourceId> wrong, StepCounts& counts
   for (const SourceId source : wrong) {
     const std::uint32_t count = scheduler.DiscardFrom(source);
     counts.distrusted_blocks += count;
-    spdlog::warn(
-        "all {} blocks that came from {} are discarded, with those computed behind them: a hit on one was wrong", count,
-        sources.NameOf(source));
+    spdlog::warn("{} blocks are discarded, because they came from {} or stand behind such a block", count,
+                 sources.NameOf(source));
   }
 }
 

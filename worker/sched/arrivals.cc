@@ -159,7 +159,7 @@ bool Arrivals::GiveWay() {
 }
 
 template <typename Which>
-void Arrivals::EndWhere(const Which& which, HoldOutcome outcome) {
+void Arrivals::EndEach(const Which& which, HoldOutcome outcome) {
   for (std::size_t i = 0; i < arrivals_.size();) {
     if (which(*arrivals_[i])) {
       End(*arrivals_[i], outcome);
@@ -169,20 +169,12 @@ void Arrivals::EndWhere(const Which& which, HoldOutcome outcome) {
   }
 }
 
-void Arrivals::Cancel(BlockHash block) {
-  const auto has_block = [&](const Arrival& arrival) {
-    const std::vector<BlockHash>& hashes = arrival.spec.chain.hashes;
-    return arrival.spec.chain.parent == block || std::find(hashes.begin(), hashes.end(), block) != hashes.end();
-  };
-  EndWhere(has_block, HoldOutcome::kCancelled);
+bool ArrivalSpec::Names(BlockHash block) const {
+  return chain.parent == block || std::find(chain.hashes.begin(), chain.hashes.end(), block) != chain.hashes.end();
 }
 
-void Arrivals::Cancel(std::string_view tenant) {
-  EndWhere([&](const Arrival& arrival) { return arrival.spec.tenant == tenant; }, HoldOutcome::kCancelled);
-}
-
-void Arrivals::CancelRoot(BlockHash root) {
-  EndWhere([&](const Arrival& arrival) { return arrival.spec.chain.root == root; }, HoldOutcome::kCancelled);
+void Arrivals::EndWhere(const std::function<bool(const ArrivalSpec&)>& is_meant, HoldOutcome outcome) {
+  EndEach([&](const Arrival& arrival) { return is_meant(arrival.spec); }, outcome);
 }
 
 void Arrivals::CancelErased() {
@@ -190,11 +182,7 @@ void Arrivals::CancelErased() {
     return std::any_of(arrival.blocks.begin(), arrival.blocks.end(),
                        [&](BlockId block) { return !cache_.IsReady(block); });
   };
-  EndWhere(is_erased, HoldOutcome::kCancelled);
-}
-
-void Arrivals::EndFrom(SourceId source) {
-  EndWhere([&](const Arrival& arrival) { return arrival.spec.source == source; }, HoldOutcome::kWrong);
+  EndEach(is_erased, HoldOutcome::kCancelled);
 }
 
 bool Arrivals::IsNext(const Arrival& arrival, std::span<const BlockHash> hashes) {
@@ -216,7 +204,7 @@ void Arrivals::EndUnwanted(Instant now, const std::function<bool(BlockHash, std:
     const FrameChain& chain = arrival.spec.chain;
     return arrival.next < chain.size() && !is_wanted(chain.hashes[arrival.next], chain.first_position + arrival.next);
   };
-  EndWhere(is_over, HoldOutcome::kCancelled);
+  EndEach(is_over, HoldOutcome::kCancelled);
 }
 
 std::optional<Instant> Arrivals::NextEnd() const {

@@ -50,6 +50,9 @@ struct ArrivalSpec {
   wire::HoldPurpose purpose = wire::HoldPurpose::kCopy;
   Instant begin;
   Instant patience_end;
+
+  // It brings this block, or begins right behind it.
+  [[nodiscard]] bool Names(BlockHash block) const;
 };
 
 // An arrival that is over. The three counts add up to the chain.
@@ -88,14 +91,10 @@ class Arrivals {
 
   // Ends the youngest arrival and lets its blocks go. False when there is none.
   [[nodiscard]] bool GiveWay();
-  // Ends the arrivals that bring or hold this block, belong to this tenant, or begin with this root.
-  void Cancel(BlockHash block);
-  void Cancel(std::string_view tenant);
-  void CancelRoot(BlockHash root);
+  // Ends those that an order names, or whose source computes wrong.
+  void EndWhere(const std::function<bool(const ArrivalSpec&)>& is_meant, wire::HoldOutcome outcome);
   // Ends the arrivals that hold a block which is no longer ready.
   void CancelErased();
-  // Ends those from a source that computes wrong.
-  void EndFrom(SourceId source);
 
   // A request with these blocks has gone. If it may have waited for an arrival, that one ends kUnwantedPatience later,
   // unless others wait.
@@ -106,9 +105,8 @@ class Arrivals {
 
   [[nodiscard]] std::vector<EndedArrival> TakeEnded() { return std::exchange(ended_, {}); }
 
-  [[nodiscard]] bool empty() const { return arrivals_.empty(); }
   [[nodiscard]] bool has_ended() const { return !ended_.empty(); }
-  // When the first patience ends, or the first unwanted one.
+  // When the first patience ends, or the first unwanted one. Nothing when there is no arrival.
   [[nodiscard]] std::optional<Instant> NextEnd() const;
 
   // ---- for requests that wait ----
@@ -153,7 +151,7 @@ class Arrivals {
                                                            std::vector<ArrivedWrite>& writes);
   void End(Arrival& arrival, wire::HoldOutcome outcome);
   template <typename Which>
-  void EndWhere(const Which& which, wire::HoldOutcome outcome);
+  void EndEach(const Which& which, wire::HoldOutcome outcome);
 
   PrefixCache& cache_;
   std::uint64_t& release_count_;

@@ -113,8 +113,8 @@ void Scheduler::Discard(SequenceId id) {
 
 std::vector<SourceId> Scheduler::SourcesOf(const Sequence& sequence) const {
   std::vector<SourceId> sources;
-  const std::size_t found = std::min<std::size_t>(BlocksFor(sequence.cached_token_count), sequence.blocks.size());
-  for (const BlockId block : std::span(sequence.blocks).first(found)) {
+  const std::size_t count = std::min<std::size_t>(BlocksFor(sequence.prompt_token_count), sequence.blocks.size());
+  for (const BlockId block : std::span(sequence.blocks).first(count)) {
     const SourceId source = cache_.SourceOf(block);
     if (source == SourceId() || std::find(sources.begin(), sources.end(), source) != sources.end()) continue;
     sources.push_back(source);
@@ -124,7 +124,7 @@ std::vector<SourceId> Scheduler::SourcesOf(const Sequence& sequence) const {
 
 // Rows of such a block may be in a block of a running sequence that is not committed yet.
 std::uint32_t Scheduler::DiscardFrom(SourceId source) {
-  arrivals_.EndFrom(source);
+  arrivals_.EndWhere([source](const ArrivalSpec& spec) { return spec.source == source; }, wire::HoldOutcome::kWrong);
   for (Sequence* const each : running_) {
     const auto own = std::span(each->blocks).subspan(each->committed_block_count);
     const auto is_of_it = [&](BlockId block) { return cache_.SourceOf(block) == source; };
@@ -172,18 +172,18 @@ void Scheduler::KeepOut(const BlockChain& prompt) {
     return is_longer && std::equal(prompt.tokens.begin(), prompt.tokens.end(), sequence.tokens.begin());
   };
   // The tokens of blocks that are to come are not known: a prompt without a full block may be the front of any.
-  if (count > 0) {
-    arrivals_.Cancel(prompt.hashes.back());
-  } else {
-    arrivals_.CancelRoot(prompt.root);
-  }
+  const auto may_bring = [&](const ArrivalSpec& spec) {
+    return count > 0 ? spec.Names(prompt.hashes.back()) : spec.chain.root == prompt.root;
+  };
+  arrivals_.EndWhere(may_bring, wire::HoldOutcome::kCancelled);
   for (const auto& [id, sequence] : sequences_.slots()) {
     if (sequence != nullptr && continues(*sequence)) KeepOut(*sequence);
   }
 }
 
 void Scheduler::KeepOut(std::string_view tenant) {
-  arrivals_.Cancel(tenant);
+  arrivals_.EndWhere([tenant](const ArrivalSpec& spec) { return spec.tenant == tenant; },
+                     wire::HoldOutcome::kCancelled);
   const std::optional<TenantId> known = cache_.tenants().Find(tenant);
   for (const auto& [id, sequence] : sequences_.slots()) {
     if (sequence != nullptr && sequence->tenant == known) KeepOut(*sequence);
@@ -191,7 +191,7 @@ void Scheduler::KeepOut(std::string_view tenant) {
 }
 
 void Scheduler::KeepOut(BlockHash block) {
-  arrivals_.Cancel(block);
+  arrivals_.EndWhere([block](const ArrivalSpec& spec) { return spec.Names(block); }, wire::HoldOutcome::kCancelled);
   for (const auto& [id, sequence] : sequences_.slots()) {
     if (sequence == nullptr) continue;
     const std::vector<BlockHash>& hashes = sequence->hashes;

@@ -196,7 +196,7 @@ class Scheduler {
   // behind it, which they keep for themselves. Remove the sequence afterwards. Not between Schedule and Commit.
   void Discard(SequenceId id);
 
-  // The workers that blocks came from which the sequence found in the cache, each once.
+  // The workers that blocks of its prompt came from, each once.
   [[nodiscard]] std::vector<SourceId> SourcesOf(const Sequence& sequence) const;
   // Distrusts all blocks that came from this source: they leave the cache with what was computed behind them, and what
   // still comes from there is not taken. Returns how many left. Not between Schedule and Commit. O(blocks).

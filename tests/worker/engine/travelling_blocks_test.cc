@@ -450,11 +450,11 @@ TEST_F(TravellingBlocksTest, AWrongHitDiscardsAllThatCameFromItsSource) {
   (void)to_->harness.Serve(GreedyRequest(++last_id_, longer, 5));
   EXPECT_EQ(to_->harness.totals().wrong_hits, 1U);
   EXPECT_EQ(to_->harness.totals().distrusted_blocks, 6U + 2U + 5U) << "with what was computed behind them";
-  for (const std::vector<TokenId>* const gone : {&longer, &also}) {
-    for (const BlockHash hash : HoldOf(*gone).hashes) EXPECT_FALSE(to_->harness.resident().contains(hash));
+  for (const std::vector<TokenId>& gone : {longer, also}) {
+    for (const BlockHash hash : HoldOf(gone).hashes) EXPECT_FALSE(to_->harness.resident().contains(hash));
   }
-  for (const std::vector<TokenId>* const kept : {&own, &right}) {
-    for (const BlockHash hash : HoldOf(*kept).hashes) EXPECT_TRUE(to_->harness.resident().contains(hash));
+  for (const std::vector<TokenId>& kept : {own, right}) {
+    for (const BlockHash hash : HoldOf(kept).hashes) EXPECT_TRUE(to_->harness.resident().contains(hash));
   }
   EXPECT_EQ(Serve(*to_, wrong), 0U) << "computed again, and right";
   EXPECT_EQ(to_->harness.totals().wrong_hits, 1U);
@@ -482,8 +482,8 @@ TEST_F(TravellingBlocksTest, WhatStillComesFromAWrongSourceIsNotTaken) {
   Make({.check_invariants = true, .verify_hits_share = 1});
   const std::vector<TokenId> wrong = Text(3 * kBlockTokens, 1);
   const std::vector<TokenId> coming = Text(4 * kBlockTokens, 2);
-  for (const std::vector<TokenId>* const prompt : {&wrong, &coming}) {
-    from_->harness.Serve(GreedyRequest(++last_id_, *prompt, 1));
+  for (const std::vector<TokenId>& prompt : {wrong, coming}) {
+    from_->harness.Serve(GreedyRequest(++last_id_, prompt, 1));
   }
   from_->model.CorruptKv();
   EXPECT_EQ(Hold(*to_, HoldOf(wrong)).arrived_block_count, 3U);
