@@ -48,12 +48,13 @@ WORKER = {
             panel("Pins that failed", "refused: blocks beyond --pin-limit. dropped: times that all pins ended because a request that ran "
                   "alone needed their blocks.", "cps", [("refused", rate("roost_worker_refused_pins_total")),
                                                         ("dropped", rate("roost_worker_dropped_pins_total"))]),
-            panel("Retention that was cut", "refused: blocks beyond --retention-limit of their tenant. shortened: requests that asked for more "
-                  "than --max-retention-seconds.", "cps", [("refused", rate("roost_worker_refused_retentions_total")),
+            panel("Retention that was cut", "refused: blocks beyond an eighth of the pool for their tenant. shortened: requests that "
+                  "asked for more than an hour.", "cps", [("refused", rate("roost_worker_refused_retentions_total")),
                                                            ("shortened", rate("roost_worker_shortened_retentions_total"))]),
             panel("Hits checked", "verified and wrong: requests that --verify-hits computed again; a wrong one is a bug. refused: blocks "
-                  "whose hash was right and whose tokens were not.", "cps",
+                  "whose hash was right and whose tokens were not. distrusted: blocks that came from the worker of a wrong one.", "cps",
                   [("verified", rate("roost_worker_verified_hits_total")), ("wrong", rate("roost_worker_wrong_hits_total")),
+                   ("distrusted", rate("roost_worker_distrusted_blocks_total")),
                    ("refused", rate("roost_worker_verification_misses_total"))]),
         ),
         row(

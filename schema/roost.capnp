@@ -182,6 +182,10 @@ const maxConstraintBytes :UInt64 = 262144;
 const maxHoldMs :UInt64 = 600000;
 # 10 minutes: the longest patience of a Hold.
 
+const transferSecretBytes :UInt64 = 64;
+const transferTicketBytes :UInt64 = 74;
+# Digits of a transfer's secret and ticket.
+
 const maxReleaseBytes :UInt64 = 64;
 const maxHostBytes :UInt64 = 255;
 
@@ -299,7 +303,8 @@ enum HoldOutcome {
   # The source could not be reached, or the connection to it ended or was silent.
 
   wrong @5;
-  # A frame had a wrong sum, hash, parent or size. Nothing of it is used.
+  # A frame had a wrong sum, hash, parent or size, and nothing of it is used; or what had come from there before was found
+  # to be computed wrong.
 
   noRoom @6;
   # Requests need the space of the blocks.
@@ -380,7 +385,7 @@ struct Hello $check {
     # refusal can name the worker and reach it.
 
     minor @28 :UInt32 = 0;
-    # Now 5. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
+    # Now 6. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
     # told their version.
 
     release @29 :Text $text(line) $most(.maxReleaseBytes) $omitEmpty;
@@ -528,7 +533,12 @@ struct Hello $check {
     # a block, version of the frame. 0: it serves and fetches no blocks.
 
     numerics @42 :UInt64 = 0;
-    # Hash of the KV that the worker computes for a fixed block. Equal ones compute the same bits. 0: not told.
+    # Hash of the KV that the worker computes for a fixed block. Equal ones compute the same bits. 0: it exchanges blocks
+    # with all others that tell 0, whatever bits they compute.
+
+    secret @43 :Text $text(line) $most(.transferSecretBytes) $omitEmpty $after(3);
+    # Of this process alone: with it routers make the tickets of those who may fetch from it, Hold.source.ticket. In the
+    # form of common/wire/transfer_ticket.h. Empty: none; always so on a link without keys, where all on the way read it.
   }
 }
 
@@ -1245,5 +1255,10 @@ struct Hold $check {
 
     address @11 :Text $text(line) $most(.WireLimits.maxAddressBytes) $after(4);
     # Its Hello.transfer.address.
+
+    ticket @12 :Text $text(line) $most(.transferTicketBytes) $omitEmpty $after(6);
+    # Shows the source that a router sends this worker, and is the key of what travels: made from the source's
+    # Hello.transfer.secret, for this worker's name. In the form of common/wire/transfer_ticket.h. Empty: the source told
+    # no secret, and blocks travel in the clear.
   }
 }

@@ -1,5 +1,7 @@
 #include "worker/options.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sysexits.h>
 
 #include <algorithm>
@@ -124,6 +126,27 @@ Result<void> CheckLinks(const WorkerOptions& options) {
   return {};
 }
 
+// 0.0.0.0 or ::, which stand for all addresses of a host. `endpoint` is numeric.
+bool IsAnyAddress(const wire::Endpoint& endpoint) {
+  in6_addr bytes{};  // large enough for both families
+  (void)inet_pton(endpoint.IsV6() ? AF_INET6 : AF_INET, endpoint.host.c_str(), &bytes);
+  if (!endpoint.IsV6()) return bytes.s6_addr32[0] == 0;
+  return IN6_IS_ADDR_UNSPECIFIED(&bytes) || (IN6_IS_ADDR_V4MAPPED(&bytes) && bytes.s6_addr32[3] == 0);
+}
+
+// A numeric HOST:PORT; with kMaybeAny the port may be 0.
+enum class TransferPort { kMaybeAny, kOne };
+
+Result<wire::Endpoint> ParseTransferAddress(const char* flag, const std::string& text, TransferPort port) {
+  const Result<wire::Endpoint> endpoint = wire::ParseEndpoint("tcp://" + text);
+  if (!endpoint.ok()) return InvalidArgument(flag, "'{}' is not HOST:PORT", text);
+  if (!wire::ParseNumericAddress(text.substr(0, text.rfind(':')) + ":1").ok()) {
+    return InvalidArgument(flag, "'{}' has no numeric host, such as 10.0.0.5:7100", text);
+  }
+  if (endpoint->port == 0 && port == TransferPort::kOne) return InvalidArgument(flag, "'{}' has no port", text);
+  return *endpoint;
+}
+
 }  // namespace
 
 Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values) {
@@ -166,18 +189,31 @@ Result<KvMemory> ParseKvMemory(std::string_view value) {
   return KvMemory{.share = std::nullopt, .bytes = *bytes};
 }
 
-Result<wire::Endpoint> ParseTransferAddress(const std::string& text) {
-  constexpr const char* kFlag = "transfer-address";
-  const Result<wire::Endpoint> endpoint = wire::ParseEndpoint("tcp://" + text);
-  if (!endpoint.ok()) return InvalidArgument(kFlag, "'{}' is not HOST:PORT", text);
-  if (!wire::ParseNumericAddress(text.substr(0, text.rfind(':')) + ":1").ok()) {
-    return InvalidArgument(kFlag, "'{}' has no numeric host, such as 127.0.0.1:0", text);
+Result<TransferPlace> PlaceOfTransfer(const WorkerOptions& options) {
+  constexpr const char* kAddress = "transfer-address";
+  constexpr const char* kAdvertise = "transfer-advertise";
+  TransferPlace place;
+  ROOST_ASSIGN_OR_RETURN(place.address,
+                         ParseTransferAddress(kAddress, options.transfer_address, TransferPort::kMaybeAny));
+  if (!options.transfer_advertise.empty()) {
+    ROOST_ASSIGN_OR_RETURN(place.advertised,
+                           ParseTransferAddress(kAdvertise, options.transfer_advertise, TransferPort::kOne));
+    if (IsAnyAddress(*place.advertised)) {
+      return InvalidArgument(kAdvertise, "{} is an address that no other host can dial", options.transfer_advertise);
+    }
+    if (place.address.port == 0) {
+      return InvalidArgument(kAddress, "{} takes any free port, but {} names one", options.transfer_address,
+                             kAdvertise);
+    }
+  } else if (IsAnyAddress(place.address)) {
+    return InvalidArgument(kAdvertise, "is missing: {} is an address that no other host can dial",
+                           options.transfer_address);
   }
-  if (endpoint->IsLoopback()) return *endpoint;
-  return InvalidArgument(kFlag,
-                         "{} is beyond loopback: blocks travel only between workers of one machine; give 127.0.0.1:0, "
-                         "or --transfer off",
-                         text);
+  if (place.address.IsLoopback() || options.insecure_bind || !options.link_secret_key.empty()) return place;
+  return InvalidArgument(kAddress,
+                         "{} is beyond loopback, where anyone on the way reads blocks, and anyone may fetch them: "
+                         "--link-secret-key and --link-peers protect them, --insecure-bind allows it",
+                         options.transfer_address);
 }
 
 void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
@@ -220,12 +256,6 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
       .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
                  "Policy that chooses which idle block is evicted first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
-      .Add("retention-limit", options.retention_limit,
-           "Largest part of the blocks that the retention hints of one tenant may keep; the hint of a block over this "
-           "limit is ignored. Requests without a key are one tenant",
-           {0, 1})
-      .Add("max-retention-seconds", options.max_retention_seconds,
-           "Longest time that a retention hint keeps a block; a longer one is shortened", {0, 86'400.0 * 366})
       .Add("min-hold-ms", options.min_hold_ms,
            "Time that a new block stays in the cache. A younger block is evicted only if a request could not run "
            "otherwise, the oldest first, and such blocks are at most half of the unpinned ones",
@@ -296,10 +326,18 @@ void DeclareTransfer(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Blocks of other workers")
       .AddChoice(
           "transfer", options.transfer, {"auto", "off"},
-          "Fetch KV blocks from other workers of this machine when a router says so, and serve them blocks; auto "
-          "does so on the CPU with prefix cache and cache events on")
+          "Fetch KV blocks from other workers when a router says so, and serve them blocks; auto does so on the CPU "
+          "with prefix cache and cache events on")
+      .AddChoice(
+          "transfer-numerics", options.transfer_numerics, {"same", "any"},
+          "Workers to exchange blocks with: same, those that compute the same bits as this one; any, all with the "
+          "same flag, also on other processors, so that answers may differ in their bits")
       .Add("transfer-address", options.transfer_address,
-           "Address and port where other workers fetch blocks, numeric and on loopback; port 0 takes a free one")
+           "Address and port where other workers fetch blocks, numeric; port 0 takes a free one. Beyond loopback it "
+           "needs link-secret-key, with which blocks are encrypted")
+      .Add(
+          "transfer-advertise", options.transfer_advertise,
+          "Address and port that other workers dial instead, numeric; needed where transfer-address is 0.0.0.0 or [::]")
       .AddBytes(
           "transfer-memory", options.transfer_bytes,
           "Memory for blocks that have come and wait for a step, at least 8 blocks; 0 takes 256 MiB, or a sixteenth "
@@ -347,8 +385,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
           "URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; the worker then "
           "sends spans of the requests that the router traces")
       .AddSwitch("insecure-bind", options.insecure_bind,
-                 "Allow metrics-address beyond loopback without tls-client-ca, links to such routers without "
-                 "link-secret-key, and such an engine without https")
+                 "Allow metrics-address beyond loopback without tls-client-ca, links to such routers and such a "
+                 "transfer-address without link-secret-key, and such an engine without https")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
            "Time that running requests have to end after SIGTERM", {0, 86400})
       .AddSwitch("core-dumps", options.core_dumps,
@@ -381,7 +419,7 @@ Result<void> Complete(WorkerOptions& options) {
   ROOST_RETURN_IF_ERROR(CheckAdapter(options));
   ROOST_RETURN_IF_ERROR(CheckLinks(options));
   ROOST_RETURN_IF_ERROR(WorkerListener::Check(ListenerOf(options)));
-  ROOST_RETURN_IF_ERROR(ParseTransferAddress(options.transfer_address));
+  ROOST_RETURN_IF_ERROR(PlaceOfTransfer(options));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.plan_ahead == "on" && options.verify_hits > 0) {

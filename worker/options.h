@@ -57,9 +57,7 @@ struct WorkerOptions {
   std::uint32_t kv_blocks = 0;     // 0: as many as kv_memory holds
   std::string kv_memory = "auto";  // see ParseKvMemory
   std::string eviction = std::string(kDefaultEvictionPolicy);
-  double pin_limit = EngineOptions().pinned_share_limit;          // share of the pool
-  double retention_limit = EngineOptions().retained_share_limit;  // share of the pool, for each tenant
-  double max_retention_seconds = ToSeconds(EngineOptions().max_retention);
+  double pin_limit = EngineOptions().pinned_share_limit;  // share of the pool
   std::uint32_t min_hold_ms = 0;
   std::vector<std::string> tenant_share;  // NAME=FRACTION; see ParseTenantShares
   double verify_hits = 0;                 // share of the requests with hits
@@ -78,7 +76,9 @@ struct WorkerOptions {
 
   // Blocks of other workers
   std::string transfer = "auto";  // auto: where this worker can, see prepare.cc
+  std::string transfer_numerics = "same";
   std::string transfer_address = "127.0.0.1:0";
+  std::string transfer_advertise;    // empty: transfer_address as bound
   std::uint64_t transfer_bytes = 0;  // 0: see FrameCountOf
 
   // Operation
@@ -126,8 +126,15 @@ struct KvMemory {
 // "auto", a share above 0 and below 1, or a size (ParseByteSize) from 1 MiB.
 [[nodiscard]] Result<KvMemory> ParseKvMemory(std::string_view value);
 
-// A numeric address of loopback, HOST:PORT; port 0: any.
-[[nodiscard]] Result<wire::Endpoint> ParseTransferAddress(const std::string& text);
+// Where other workers fetch blocks.
+struct TransferPlace {
+  wire::Endpoint address;                    // numeric; port 0: any
+  std::optional<wire::Endpoint> advertised;  // none: they dial the address that is bound
+};
+
+// Beyond loopback blocks need keys of the link, or insecure_bind; an address that no other host could dial needs
+// transfer_advertise. kInvalidArgument names the flag.
+[[nodiscard]] Result<TransferPlace> PlaceOfTransfer(const WorkerOptions& options);
 
 // The exit code of a process that can not start, after sysexits.h: 65 a damaged file, 66 a missing file, 69 an address
 // that can not be bound, 78 a model or value that is not supported, 70 anything else. (64: wrong flags.)

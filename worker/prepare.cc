@@ -215,8 +215,6 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernel
   engine.max_waiting_requests = options.max_waiting_requests;
   engine.eviction = options.eviction;
   engine.pinned_share_limit = options.pin_limit;
-  engine.retained_share_limit = options.retention_limit;
-  engine.max_retention = FromSeconds(options.max_retention_seconds);
   engine.min_hold = std::chrono::milliseconds(options.min_hold_ms);
   ROOST_ASSIGN_OR_RETURN(engine.tenant_shares, ParseTenantShares(options.tenant_share));
   engine.verify_hits_share = options.verify_hits;
@@ -259,10 +257,17 @@ std::string TransferAbsence(const WorkerOptions& options, DeviceKind device) {
   return "";
 }
 
+TransferAccess TransferAccessOf(const WorkerOptions& options) {
+  if (!options.link_secret_key.empty()) return TransferAccess::kTicketsOnly;
+  return options.insecure_bind ? TransferAccess::kAnywhere : TransferAccess::kLoopback;
+}
+
 // Listens before the model is read: an address that can not be bound stops the start at once.
 Result<TransferSetup> ListenForWorkers(const WorkerOptions& options) {
-  TransferSetup transfer{.worker_id = options.worker_id};
-  ROOST_ASSIGN_OR_RETURN(transfer.address, ParseTransferAddress(options.transfer_address));
+  TransferSetup transfer{.worker_id = options.worker_id, .access = TransferAccessOf(options)};
+  ROOST_ASSIGN_OR_RETURN(TransferPlace place, PlaceOfTransfer(options));
+  transfer.address = std::move(place.address);
+  transfer.advertised = std::move(place.advertised);
   Result<wire::Descriptor> listener = wire::Listen(transfer.address);
   if (!listener.ok()) {
     const Error& error = listener.error();
@@ -285,8 +290,9 @@ void CountTransferMemory(const WorkerOptions& options, TransferSetup& transfer, 
 void AddTransfer(const WorkerOptions& options, const LoadedModel& loaded, TransferSetup transfer, WorkerSetup& setup) {
   Model& model = *setup.own.model;
   const StepBounds steps = StepBoundsOf(options, DeviceKind::kCpu);
-  transfer.layout = {.layout = LayoutHash(model, loaded.fingerprint, loaded.kv_dtype),
-                     .numerics = NumericsHash(model, steps.token_count)};
+  transfer.layout.layout = LayoutHash(model, loaded.fingerprint, loaded.kv_dtype);
+  // 0: equal to that of all others that take any.
+  if (options.transfer_numerics == "same") transfer.layout.numerics = NumericsHash(model, steps.token_count);
   setup.own.transfer = std::move(transfer);
 }
 

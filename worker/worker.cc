@@ -1,6 +1,7 @@
 #include "worker/worker.h"
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "common/wire/endpoint.h"
 #include "common/wire/messages.h"
 #include "common/wire/tokenizer_digest.h"
+#include "common/wire/transfer_ticket.h"
 #include "worker/engine_api/engine_order.h"
 #include "worker/sample/sampler.h"
 
@@ -75,6 +77,9 @@ void OwnEngine::Describe(wire::Hello& hello) const {
   if (transfer_ == nullptr) return;
   hello.features.insert(Feature::kHolds);
   hello.transfer = transfer_->Describe();
+  if (const std::optional<wire::TransferSecret> secret = transfer_->secret()) {
+    hello.transfer.secret = secret->ToText();
+  }
 }
 
 namespace {

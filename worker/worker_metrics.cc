@@ -108,6 +108,7 @@ constexpr StepCounter kStepCounters[] = {
     {metrics::kWorkerVerificationMisses, &CountOf<&StepCounts::verification_misses>},
     {metrics::kWorkerVerifiedHits, &CountOf<&StepCounts::verified_hits>},
     {metrics::kWorkerWrongHits, &CountOf<&StepCounts::wrong_hits>},
+    {metrics::kWorkerDistrustedBlocks, &CountOf<&StepCounts::distrusted_blocks>},
     {metrics::kWorkerArrivedBytes, &CountOf<&StepCounts::arrived_bytes>, kPeerSource},
     {metrics::kWorkerArrivedBlocks, &CountOf<&StepCounts::arrived_blocks>, kPeerSource},
     {metrics::kWorkerArrivedPrefillSeconds, &CountOf<&StepCounts::arrived_prefill_seconds>, kPeerSource},

@@ -262,9 +262,9 @@ inline constexpr Metric kWorkerRefusedPins{Kind::kCounter, "roost_worker_refused
 inline constexpr Metric kWorkerDroppedPins{Kind::kCounter, "roost_worker_dropped_pins_total", "",
     "Times that all pins ended, because a request that ran alone needed their blocks."};
 inline constexpr Metric kWorkerRefusedRetentions{Kind::kCounter, "roost_worker_refused_retentions_total", "",
-    "Blocks whose retention was ignored because their tenant's retained blocks had reached --retention-limit."};
+    "Blocks whose retention was ignored because their tenant's retained blocks had reached an eighth of the pool."};
 inline constexpr Metric kWorkerShortenedRetentions{Kind::kCounter, "roost_worker_shortened_retentions_total", "",
-    "Requests whose retention was shortened to --max-retention-seconds."};
+    "Requests whose retention was shortened to an hour."};
 inline constexpr Metric kWorkerReturnedSessions{Kind::kCounter, "roost_worker_returned_sessions_total", "",
     "Requests of a session that came while the session's blocks were still retained for it."};
 inline constexpr Metric kWorkerEvictedBlocks{Kind::kCounter, "roost_worker_evicted_blocks_total", "",
@@ -285,6 +285,8 @@ inline constexpr Metric kWorkerVerifiedHits{Kind::kCounter, "roost_worker_verifi
     "Requests with cache hits that were computed again without the cache, with the same result."};
 inline constexpr Metric kWorkerWrongHits{Kind::kCounter, "roost_worker_wrong_hits_total", "",
     "Requests with cache hits that were computed again without the cache, with another result."};
+inline constexpr Metric kWorkerDistrustedBlocks{Kind::kCounter, "roost_worker_distrusted_blocks_total", "",
+    "Blocks that were discarded after a wrong hit because they, or blocks before them, came from the same worker."};
 inline constexpr Metric kWorkerTtft{Kind::kHistogram, "roost_worker_ttft_seconds", "",
     "Time from a request's receipt to its first token.", kLatencySeconds};
 inline constexpr Metric kWorkerInterToken{Kind::kHistogram, "roost_worker_inter_token_seconds", "",
@@ -321,7 +323,7 @@ inline constexpr Metric kWorkerTransferReaders{Kind::kGauge, "roost_worker_trans
 inline constexpr Metric kWorkerTransferMemory{Kind::kGauge, "roost_worker_transfer_memory_bytes", "",
     "Memory of blocks that have come and wait for a step, at most --transfer-memory."};
 inline constexpr Metric kWorkerTransferRefused{Kind::kCounter, "roost_worker_transfer_refused_total", "reason",
-    "Workers that were refused blocks, by reason: busy, layout, numerics or handshake."};
+    "Workers that were refused blocks, by reason: ticket, layout, numerics, busy or handshake."};
 inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state",
     "Links to routers, by state: up or down."};
 inline constexpr Metric kWorkerRefusals{Kind::kCounter, "roost_worker_refusals_total", "reason",

@@ -8,12 +8,14 @@
 #include "common/base/utf8.h"
 #include "common/wire/endpoint.h"
 #include "common/wire/messages.h"
+#include "common/wire/transfer_ticket.h"
 
 namespace roost::wire {
 
 namespace {
 
 static_assert(kMaxTraceParentBytes == 55 && kMaxBlockTokens == 256, "bounds that the schema repeats");
+static_assert(kTransferSecretBytes == kTransferSecretTextBytes && kTransferTicketBytes == kTransferTicketTextBytes);
 static_assert(WireLimits::kMaxHeldHashes <= WireLimits::kMaxPromptHashes);
 static_assert(WireLimits::kMaxPromptHashes == WireLimits::kMaxPromptTokens / kMinBlockTokens);
 static_assert(WireLimits::kMaxPromptTokens * (sizeof(TokenId) + sizeof(BlockHash) / kMinBlockTokens) <
@@ -73,6 +75,9 @@ void RefuseUnknownKinds(schema::Generate::Reader in, Generate& generate) {
 
 Result<void> Check(schema::Hello::Reader, const Hello& hello) {
   if (!IsValidBlockTokens(hello.block_tokens)) return DataLoss("blockTokens", "{}", hello.block_tokens);
+  if (!hello.transfer.secret.empty() && !TransferSecret::Parse(hello.transfer.secret).ok()) {
+    return DataLoss("transfer.secret", "is none");
+  }
   if (hello.transfer.address.empty()) return {};
   return CheckNumeric(hello.transfer.address, "transfer.address");
 }
@@ -133,6 +138,9 @@ Result<void> Check(schema::Hold::Reader, const Hold& hold) {
   }
   if (hold.first_position == 0 && hold.parent != hold.root) {
     return DataLoss("parent", "is not the root, though firstPosition is 0");
+  }
+  if (!hold.source.ticket.empty() && !TransferTicket::Parse(hold.source.ticket).ok()) {
+    return DataLoss("source.ticket", "is none");
   }
   return CheckNumeric(hold.source.address, "source.address");
 }

@@ -365,6 +365,7 @@ struct WorkerStatus {
   WorkerShare share = {};                  // of its model's last requests
   std::string host = {};                   // the host that it runs on; empty: not told
   wire::ComputeShare compute = {};
+  wire::Transfer transfer = {};  // without its secret
 };
 
 // Requests of a model that wait at the router for a worker with room; at least one.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/wire/endpoint.h"
+#include "common/wire/transfer_ticket.h"
 
 namespace roost::router {
 namespace {
@@ -69,6 +70,16 @@ std::optional<HoldSource> HoldBook::SourceFor(const Worker& worker, std::span<co
   return HoldSource{best->hello.worker_id, best->hello.transfer.address, depth_of(*best)};
 }
 
+// Empty where the source asks for none, and between two revisions.
+std::string HoldBook::TicketFor(const Worker& worker, const std::string& source_id) {
+  const Worker* const source = worker_registry_.Find(source_id);
+  if (source == nullptr || source->revision != worker.revision) return {};
+  const Result<wire::TransferSecret> secret = wire::TransferSecret::Parse(source->hello.transfer.secret);
+  if (!secret.ok()) return {};
+  const wire::WallSeconds now{std::chrono::seconds(worker_registry_.UnixSeconds())};
+  return wire::MintTicket(*secret, worker.hello.worker_id, now).ToText();
+}
+
 // The Hold begins at the prompt's first block, whatever the index says of the worker: it fetches only what it lacks,
 // and what it had may have been evicted meanwhile.
 std::optional<std::uint64_t> HoldBook::Start(const Worker& worker, const HoldSource& source, const GenerateSpec& spec,
@@ -82,15 +93,17 @@ std::optional<std::uint64_t> HoldBook::Start(const Worker& worker, const HoldSou
                                    milliseconds(wire::kMaxHoldMs));
   if (next_id_ == 0) ++next_id_;
   const std::uint64_t id = next_id_++;
-  wire::Hold hold{.answer_id = id,
-                  .root = spec.generate.root,
-                  .parent = spec.generate.root,
-                  .hashes = {hashes.begin(), hashes.begin() + static_cast<std::ptrdiff_t>(count)},
-                  .own = spec.generate.own,
-                  .tenant = spec.generate.tenant,
-                  .purpose = wishes.purpose,
-                  .patience_ms = static_cast<std::uint64_t>(patience.count()),
-                  .source = {.worker_id = source.worker_id, .address = source.address}};
+  wire::Hold hold{
+      .answer_id = id,
+      .root = spec.generate.root,
+      .parent = spec.generate.root,
+      .hashes = {hashes.begin(), hashes.begin() + static_cast<std::ptrdiff_t>(count)},
+      .own = spec.generate.own,
+      .tenant = spec.generate.tenant,
+      .purpose = wishes.purpose,
+      .patience_ms = static_cast<std::uint64_t>(patience.count()),
+      .source = {
+          .worker_id = source.worker_id, .address = source.address, .ticket = TicketFor(worker, source.worker_id)}};
   if (hold.own && hold.own->first_block >= count) hold.own.reset();
   effects_.Send(worker.identity, std::move(hold), spec.memory);
   open_.emplace(id, Open{.worker_id = worker.hello.worker_id,

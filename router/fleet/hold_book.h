@@ -6,8 +6,9 @@
 //              └─ the worker is lost, or Forget ───────────────────────► nothing
 //
 // A worker can fetch from another one that serves its blocks, with the same layout and numerics, at an address that it
-// reaches. A worker that takes no Holds, or finds no such source, computes. The source needs no place here: if it is
-// lost, the worker that fetches from it says so.
+// reaches. The Hold has a ticket for that source, if the source's hello has a secret. A worker that takes no Holds, or
+// finds no such source, computes. The source needs no place here: if it is lost, the worker that fetches from it says
+// so.
 //
 // Not thread-safe. The constructor's arguments outlive it. `done` is called within OnAnswer and Expire.
 #pragma once
@@ -100,6 +101,7 @@ class HoldBook {
   };
   using OpenHolds = std::map<std::uint64_t, Open>;
 
+  [[nodiscard]] std::string TicketFor(const Worker& worker, const std::string& source_id);
   void End(OpenHolds::iterator hold, const std::optional<wire::HoldAnswer>& answer, Instant now);
 
   std::uint64_t next_id_;

@@ -82,6 +82,8 @@ class PrefixCopies {
   void EndAll();
 
   [[nodiscard]] std::size_t size() const { return copies_.size(); }
+  // Holds that are not answered yet.
+  [[nodiscard]] std::size_t hold_count() const { return holds_.size(); }
 
  private:
   struct Copy {

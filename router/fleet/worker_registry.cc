@@ -290,6 +290,16 @@ wire::Crowding WorkerRegistry::CrowdingOf(const wire::Hello& hello) const {
   return wire::CrowdingOf(hello.compute, all);
 }
 
+namespace {
+
+// Without the secret.
+wire::Transfer PublicPartOf(wire::Transfer transfer) {
+  transfer.secret.clear();
+  return transfer;
+}
+
+}  // namespace
+
 WorkerState WorkerRegistry::StateOf(const Worker& worker) const {
   if (!IsReady(worker)) return WorkerState::kStarting;
   if (worker.load.cordoned) return WorkerState::kCordoned;
@@ -319,7 +329,8 @@ WorkerStatus WorkerRegistry::StatusOf(const Worker& worker, Instant now) const {
           .kv_dtype = worker.hello.kv_dtype,
           .adapters = {worker.adapters.begin(), worker.adapters.end()},
           .host = worker.hello.host,
-          .compute = worker.hello.compute};
+          .compute = worker.hello.compute,
+          .transfer = PublicPartOf(worker.hello.transfer)};
 }
 
 }  // namespace roost::router

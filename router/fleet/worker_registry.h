@@ -97,6 +97,8 @@ class WorkerRegistry {
   [[nodiscard]] const PendingPrefixes& pending() const { return pending_; }
 
   [[nodiscard]] IndexUse IndexesNow() const;
+  // Wall time.
+  [[nodiscard]] std::int64_t UnixSeconds() const { return options_.unix_seconds(); }
 
   // The workers of this revision that are serving.
   [[nodiscard]] std::vector<Worker*> Serving(std::string_view revision);

@@ -1,5 +1,6 @@
 // Blocks of one process' pool into another one's, over loopback: copied out under their guard, sealed, sent, checked
-// and copied in; beside a bare TCP stream of as many bytes between the same processes.
+// and copied in, in the clear and encrypted under a ticket; beside a bare TCP stream of as many bytes between the same
+// processes.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -109,11 +110,12 @@ void ServeStream(const wire::Descriptor& listener, std::span<const std::byte> by
 
 struct Ports {
   std::uint16_t blocks = 0;
+  std::uint16_t encrypted = 0;
   std::uint16_t stream = 0;
 };
 
 // The process with the blocks: tells its ports to `out` and serves until `end` closes.
-[[noreturn]] void RunSource(const Shape& shape, int out, int end) {
+[[noreturn]] void RunSource(const Shape& shape, const wire::TransferSecret& secret, int out, int end) {
   auto pool = std::make_unique<Pool>(shape);
   const std::span<std::byte> bytes = pool->bytes();
   ReadableBlocks blocks(std::move(pool), shape.block_count, kTokensOfBlock);
@@ -121,9 +123,16 @@ struct Ports {
   const wire::Endpoint any{"127.0.0.1", 0};
   const auto server =
       BlockServer::Start(blocks, {.worker_id = "source", .layout = kSameLayout, .address = any}).value();
+  const auto encrypted = BlockServer::Start(blocks, {.worker_id = "source",
+                                                     .layout = kSameLayout,
+                                                     .address = any,
+                                                     .access = worker::TransferAccess::kTicketsOnly,
+                                                     .secret = secret})
+                             .value();
   const wire::Descriptor stream = wire::Listen(any).value();
-  const auto blocks_at = wire::ParseNumericAddress(server->address()).value();
-  const Ports ports{.blocks = blocks_at.port, .stream = wire::BoundTo(stream, any).port};
+  const auto port_of = [](const BlockServer& of) { return wire::ParseNumericAddress(of.address()).value().port; };
+  const Ports ports{
+      .blocks = port_of(*server), .encrypted = port_of(*encrypted), .stream = wire::BoundTo(stream, any).port};
   ROOST_CHECK(::write(out, &ports, sizeof(ports)) == sizeof(ports));
   ServeStream(stream, bytes, end);
   ::_exit(0);
@@ -139,7 +148,7 @@ class Source {
     ROOST_CHECK(process_ >= 0);
     if (process_ == 0) {
       ::close(end[1]);
-      RunSource(shape, told[1], end[0]);
+      RunSource(shape, secret_, told[1], end[0]);
     }
     ::close(told[1]);
     ::close(end[0]);
@@ -155,8 +164,12 @@ class Source {
   Source& operator=(const Source&) = delete;
 
   [[nodiscard]] const Ports& ports() const { return ports_; }
+  [[nodiscard]] wire::TransferTicket MakeTicket() const {
+    return wire::MintTicket(secret_, "consumer", wire::WallNow());
+  }
 
  private:
+  const wire::TransferSecret secret_ = wire::TransferSecret::Random();
   pid_t process_ = -1;
   wire::Descriptor end_;
   Ports ports_;
@@ -169,13 +182,15 @@ class Consumer {
       : pool_(shape),
         held_(std::make_unique<Pool>(Shape{shape.block_bytes, 1}), 1, kTokensOfBlock),
         inbox_([this] { Wake(); }),
-        peers_(inbox_, held_, std::make_shared<FrameMemory>(held_.sizes(), kFrames), kSameLayout, clock_) {}
+        peers_(inbox_, held_, std::make_shared<FrameMemory>(held_.sizes(), kFrames),
+               {.worker_id = "consumer", .layout = kSameLayout}, clock_) {}
   ~Consumer() { peers_.Stop(); }
 
-  void Fetch(const Prompt& prompt, std::uint16_t port) {
+  void Fetch(const Prompt& prompt, std::uint16_t port, std::optional<wire::TransferTicket> ticket = std::nullopt) {
     peers_.Ask({.id = HoldId(++last_id_),
                 .chain = prompt.chain,
-                .peer = {.worker_id = "source", .address = "127.0.0.1:" + std::to_string(port)}});
+                .peer = {.worker_id = "source", .address = "127.0.0.1:" + std::to_string(port)},
+                .ticket = std::move(ticket)});
     while (!TakeNews()) {
       std::unique_lock lock(mutex_);
       woken_.wait(lock, [this] { return is_woken_; });
@@ -238,20 +253,26 @@ void BenchTransfer(Effort effort) {
   const Prompt prompt(shape);
   const SteadyClock clock;
   double fetched = std::numeric_limits<double>::max();
+  double encrypted = fetched;
   double streamed = fetched;
   // In turns, the fastest of each: what other programs take from one, they take from the other.
   for (int round = 0; round < rounds; ++round) {
     const Instant begin = clock.Now();
     consumer.Fetch(prompt, source.ports().blocks);
-    const Instant middle = clock.Now();
+    const Instant in_the_clear = clock.Now();
+    consumer.Fetch(prompt, source.ports().encrypted, source.MakeTicket());
+    const Instant under_a_ticket = clock.Now();
     consumer.Receive(source.ports().stream);
-    fetched = std::min(fetched, ToSeconds(middle - begin));
-    streamed = std::min(streamed, ToSeconds(clock.Now() - middle));
+    fetched = std::min(fetched, ToSeconds(in_the_clear - begin));
+    encrypted = std::min(encrypted, ToSeconds(under_a_ticket - in_the_clear));
+    streamed = std::min(streamed, ToSeconds(clock.Now() - under_a_ticket));
   }
   const double gigabytes = static_cast<double>(shape.bytes()) * 1e-9;
   Figure("transfer_pool_to_pool_gb_per_s", gigabytes / fetched, "GB/s");
+  Figure("transfer_encrypted_pool_to_pool_gb_per_s", gigabytes / encrypted, "GB/s");
   Figure("transfer_bare_stream_gb_per_s", gigabytes / streamed, "GB/s");
   Figure("transfer_over_bare_stream", streamed / fetched, "x");
+  Figure("transfer_encrypted_over_bare_stream", streamed / encrypted, "x");
 }
 
 }  // namespace roost::bench

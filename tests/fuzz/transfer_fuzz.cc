@@ -1,18 +1,26 @@
 // Any bytes as what one worker sends another: message after message, until one is wrong. Decoding does not crash, and a
 // message that is accepted is encoded to the same bytes. The first byte repairs frames, so that the checks behind the
-// sum are reached: bit 0 their sum, bit 1 also their hash.
+// sum are reached: bit 0 their sum, bit 1 also their hash. With bit 2 the bytes are texts of secrets and tickets, and
+// names of tickets. With bit 3 they are what a source, with bit 4 what a consumer gets as its peer's handshake of TLS,
+// which never succeeds.
+#include <sys/socket.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/wire/transfer_ticket.h"
 #include "worker/transfer/frame.h"
+#include "worker/transfer/peer_connection.h"
 #include "worker/transfer/peer_messages.h"
+#include "worker/transfer/peer_tls.h"
 
 namespace roost::worker {
 namespace {
@@ -102,12 +110,58 @@ void TakeAll(Bytes rest, Repairs repairs) {
   }
 }
 
+// ---- tickets ----
+
+constexpr wire::WallSeconds kNow{std::chrono::seconds(1'800'000'000)};
+
+wire::TransferSecret FixedSecret() { return wire::TransferSecret(wire::TransferKey()); }
+
+void TakeText(std::string_view text) {
+  if (const auto secret = wire::TransferSecret::Parse(text); secret.ok()) ROOST_CHECK(secret->ToText() == text);
+  if (const auto ticket = wire::TransferTicket::Parse(text); ticket.ok()) ROOST_CHECK(ticket->ToText() == text);
+  const auto identity = wire::DecodeIdentity(text);
+  if (!identity.ok()) return;
+  ROOST_CHECK(wire::EncodeIdentity(*identity) == text);
+  const auto ticket = wire::DeriveTicket(FixedSecret(), *identity, kNow);
+  const bool is_in_time = identity->expiry + wire::kTicketClockSkew >= kNow &&
+                          identity->expiry <= kNow + wire::kTicketLife + wire::kTicketClockSkew;
+  ROOST_CHECK(ticket.ok() == is_in_time);
+}
+
+template <typename Shake>
+void TakeHandshake(Bytes bytes, const Shake& shake) {
+  std::array<int, 2> sockets{};
+  ROOST_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sockets.data()) == 0);
+  PeerConnection connection{wire::Descriptor(sockets[0])};
+  const wire::Descriptor other(sockets[1]);
+  (void)::send(other.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  (void)::shutdown(other.get(), SHUT_WR);
+  ROOST_CHECK(!shake(connection));
+}
+
+// Is one of these asked for?
+bool TakeTicket(unsigned kind, Bytes bytes) {
+  if ((kind & 4U) != 0) TakeText({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if ((kind & 8U) != 0) {
+    static const PeerTlsRules rules(PeerSide::kSource);
+    const wire::TransferSecret secret = FixedSecret();
+    TakeHandshake(bytes, [&](PeerConnection& connection) { return connection.AwaitTicket(rules, secret, kNow).ok(); });
+  }
+  if ((kind & 16U) != 0) {
+    static const PeerTlsRules rules(PeerSide::kConsumer);
+    const wire::TransferTicket ticket = wire::MintTicket(FixedSecret(), "b", kNow);
+    TakeHandshake(bytes, [&](PeerConnection& connection) { return connection.ShowTicket(rules, "b", ticket).ok(); });
+  }
+  return (kind & 28U) != 0;
+}
+
 }  // namespace
 
 void TakeInput(Bytes input) {
   if (input.empty()) return;
-  const auto repairs = static_cast<unsigned>(input.front());
-  TakeAll(input.subspan(1), {.sum = (repairs & 1U) != 0, .hash = (repairs & 2U) != 0});
+  const auto kind = static_cast<unsigned>(input.front());
+  if (TakeTicket(kind, input.subspan(1))) return;
+  TakeAll(input.subspan(1), {.sum = (kind & 1U) != 0, .hash = (kind & 2U) != 0});
 }
 
 }  // namespace roost::worker

@@ -4,18 +4,16 @@ Relay stands between a worker and its router and keeps what passes. So a capture
 captured can be sent again.
 """
 
-import json
-import pathlib
 import select
 import signal
 import socket
 import struct
 import subprocess
-import tempfile
 import threading
 import unittest
 
 from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, Cluster, wait_until
+from link_keys import LinkKeys
 
 PROMPT = "The canary sings of the innkeeper who counts the lanterns of the harbour twice"
 
@@ -125,49 +123,13 @@ def numbers_in(capture, numbers):
     return [number for number in numbers if struct.pack("<f", number) in capture]
 
 
-class Keys:
-    """A folder of keys: those of a router, and of workers w1 and w2."""
-
-    def __init__(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = pathlib.Path(self.folder.name)
-        self.lines = {name: self.make(name, role) for name, role in
-                      [("router", "router"), ("w1", "worker"), ("w2", "worker")]}
-        self.write("routers.jsonl", self.lines["router"])
-        self.write("workers.jsonl", self.lines["w1"], self.lines["w2"])
-
-    def make(self, name, role="worker", *flags):
-        command = [BIN / "roostctl", "key", "link", name, "--role", role, "--out", self.path / f"{name}.key", *flags]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    def write(self, name, *lines):
-        """In one step, as an operator should."""
-        (self.path / (name + ".new")).write_text("# peers\n" + "".join(lines))
-        (self.path / (name + ".new")).rename(self.path / name)
-
-    def router(self, key="router"):
-        return ["--link-secret-key", self.path / f"{key}.key", "--link-peers", self.path / "workers.jsonl"]
-
-    def worker(self, key, peers="routers.jsonl"):
-        return ["--link-secret-key", self.path / f"{key}.key", "--link-peers", self.path / peers]
-
-    def public(self, name):
-        return json.loads(self.lines[name])["public_key"]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.folder.cleanup()
-
-
 def refused(router, reason):
     return router.metric("roost_router_link_refused_peers_total", reason=reason)
 
 
 class KeysTest(unittest.TestCase):
     def run(self, result=None):
-        with Keys() as self.keys, Cluster() as self.cluster:
+        with LinkKeys("w1", "w2") as self.keys, Cluster() as self.cluster:
             super().run(result)
 
     def start_router(self, *flags, **addresses):

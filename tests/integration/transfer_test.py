@@ -18,6 +18,7 @@ import unittest
 import urllib.parse
 
 from cluster import BIN, DEMO_MODEL, Cluster, text, wait_until
+from link_keys import LinkKeys
 
 ROUNDS = int(os.environ.get("ROOST_TRANSFER_ROUNDS", "30"))
 BLOCK_TOKENS = 16
@@ -263,6 +264,33 @@ class TransferTest(unittest.TestCase):
         self.assertEqual(self.answer_of("worker-c").text(), self.expected.text())
         self.expect_nothing_left(self.a, self.b, c)
 
+    def test_a_cordoned_worker_is_a_source(self):
+        self.post("cordon", {"worker": "worker-a"})
+        self.assertRegex(self.pull(), rf"^worker-b: holds {self.blocks} blocks, {self.blocks} pulled from worker-a in ")
+        self.post("uncordon", {"worker": "worker-a"})
+        self.expect_exact_at_b()
+
+    def test_a_draining_worker_is_a_source_while_its_answers_last(self):
+        stream = threading.Thread(target=lambda: self.router.completion(text(10, "long"), max_tokens=3000, ignore_eos=True))
+        self.post("cordon", {"worker": "worker-b"})
+        stream.start()
+        running = lambda: [each for each in self.router.workers() if each["running_requests"]]  # noqa: E731
+        wait_until(running, "that worker-a answers")
+        self.post("uncordon", {"worker": "worker-b"})
+        self.a.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: any(each["state"] == "draining" for each in self.router.workers()), "that worker-a drains")
+        self.assertRegex(self.pull(), rf"^worker-b: holds {self.blocks} blocks, {self.blocks} pulled from worker-a in ")
+        self.assertTrue(running(), "it still answers")
+        self.expect_exact_at_b()
+        stream.join()
+
+    def test_an_evicted_prompt_is_not_served(self):
+        self.post("evict", {"model": "demo-model", "prompt": self.prompt, "workers": ["worker-a"]})
+        told = self.roostctl_warm("--workers", "worker-b", "--from", "worker-a")
+        self.assertRegex(told.stdout, rf"worker-b: holds {self.blocks} blocks, computed \d+ tokens")
+        self.assertEqual(self.router.metric("roost_router_pulls_total"), 0)
+        self.assertEqual(metric_of(self.a, "roost_worker_served_bytes_total"), 0)
+
     def test_of_an_altered_frame_nothing_is_used(self):
         altered = []
 
@@ -368,6 +396,7 @@ class TransferTest(unittest.TestCase):
     def test_pulls_that_are_spoilt_at_random_cost_no_token(self):
         draw = random.Random(f"{self.id()} {ROUNDS}")
         self.pull()  # tells the stand-in the size of a frame
+        failures = 0  # in a row
         before = {}
         kinds = {}
         for _ in range(ROUNDS):
@@ -377,6 +406,7 @@ class TransferTest(unittest.TestCase):
             # A pull that went well leaves a connection open, whose first bytes were the handshake's.
             kind = self.spoil(draw)
             kinds[kind] = kinds.get(kind, 0) + 1
+            failures = failures + 1 if kind in ("cut", "kill the source") else 0
             told = self.roostctl_warm("--workers", "worker-b", "--from", "worker-a")
             self.stand_in.reset()
             if kind == "kill the worker":
@@ -386,6 +416,10 @@ class TransferTest(unittest.TestCase):
                 self.a.process.wait(60)
                 wait_until(lambda: len(self.router.workers()) == 1, "the loss of the source")
             self.expect_exact_at_b()
+            # It would ask the source no more for a while; the next pull is to be spoilt too.
+            if kind == "alter" or failures == 2:
+                self.b.kill()
+                failures = 0
         self.restore()
         self.expect_nothing_left(self.a, self.b)
         print(f"{ROUNDS} spoilt pulls: {kinds}")
@@ -393,6 +427,114 @@ class TransferTest(unittest.TestCase):
             growth = resident_bytes(worker) - before.get(worker, resident_bytes(worker))
             print(f"{growth / 2**20:.1f} MiB more after them")
             self.assertLess(growth, MAX_GROWTH_BYTES)
+
+
+class EncryptedTransferTest(unittest.TestCase):
+    """With keys of the link blocks travel under tickets. A proxy at the advertised address sees and changes what passes."""
+
+    def setUp(self):
+        self.keys = self.enterContext(LinkKeys("worker-a", "worker-b"))
+        self.cluster = self.enterContext(Cluster())
+        self.router = self.cluster.start_router(*self.keys.router())
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.forth, self.back = bytearray(), bytearray()
+        self.alter_at = None  # a byte of what the source sends
+        self.proxy = Proxy(lambda: self.port, self.pass_forth, self.pass_back)
+        self.addCleanup(self.proxy.close)
+        self.a = self.start("worker-a", "--transfer-address", f"0.0.0.0:{self.port}",
+                            "--transfer-advertise", f"127.0.0.1:{self.proxy.port}")
+        self.b = self.start("worker-b")
+        self.router.wait_for_workers(2)
+        self.prompt = text(PROMPT_WORDS, self.id())
+
+    def start(self, name, *flags):
+        return self.cluster.start_worker(name, *self.keys.worker(name), "--log-level", "debug", *flags)
+
+    def pass_forth(self, piece):
+        self.forth += piece
+        return piece
+
+    def pass_back(self, piece):
+        at = None if self.alter_at is None else self.alter_at - len(self.back)
+        self.back += piece
+        if at is None or not 0 <= at < len(piece):
+            return piece
+        return piece[:at] + bytes([piece[at] ^ 1]) + piece[at + 1:]
+
+    def warm(self, worker, **source):
+        body = {"model": "demo-model", "prompt": self.prompt, "workers": [worker], **source}
+        answer = self.router.request("POST", "/admin/v1/warm", body)
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json()["workers"][0]
+
+    def answers(self):
+        """Of both workers: the text of an answer, and how much of its prompt was cached."""
+        told = {}
+        for worker, other in (("worker-a", "worker-b"), ("worker-b", "worker-a")):
+            self.assertEqual(self.router.request("POST", "/admin/v1/cordon", {"worker": other}).status, 200)
+            answer = self.router.completion(self.prompt, temperature=0, max_tokens=24)
+            self.assertEqual(self.router.request("POST", "/admin/v1/uncordon", {"worker": other}).status, 200)
+            self.assertEqual(answer.headers["x-roost-worker"], worker)
+            told[worker] = (answer.text(), answer.cached_tokens())
+        return told
+
+    def expect_equal_answers(self):
+        told = self.answers()
+        self.assertEqual(told["worker-a"], told["worker-b"])
+        self.assertGreater(told["worker-b"][1], PROMPT_WORDS)
+
+    def refused(self, reason):
+        return metric_of(self.a, "roost_worker_transfer_refused_total", reason=reason)
+
+    def test_a_prefix_moves_and_nothing_of_it_is_seen_on_the_way(self):
+        self.assertEqual(self.a.wait_for_log("worker started")["transfer"], f"127.0.0.1:{self.proxy.port}")
+        self.assertEqual(self.warm("worker-a")["outcome"], "computed")
+        self.assertEqual(self.warm("worker-b", **{"from": "worker-a"})["outcome"], "pulled")
+        self.expect_equal_answers()
+        served = metric_of(self.a, "roost_worker_served_bytes_total")
+        self.assertGreater(served, 1 << 20)
+        self.assertGreater(len(self.back), served)
+        # Records of TLS, of which the first is a ClientHello with the consumer's name. All else is encrypted.
+        self.assertEqual(bytes(self.forth[:2]), b"\x16\x03")
+        self.assertIn(b"worker-b", self.forth)
+        for name in (b"worker-a", b"BTSR", b"RSTB"):
+            self.assertNotIn(name, self.forth[:4096] + self.back[:4096])
+        self.assertEqual(sum(self.refused(reason) for reason in ("ticket", "handshake", "busy")), 0)
+
+    def test_an_altered_byte_costs_no_answer(self):
+        self.warm("worker-a")
+        self.alter_at = 1 << 20
+        self.assertEqual(self.warm("worker-b", **{"from": "worker-a"})["outcome"], "computed")
+        self.assertEqual(metric_of(self.b, "roost_worker_arrivals_total", outcome="broken"), 1)
+        self.assertGreater(metric_of(self.b, "roost_worker_arrived_blocks_total"), 0)
+        self.expect_equal_answers()
+
+    def test_a_stranger_gets_no_further_than_the_handshake(self):
+        self.warm("worker-a")
+        hello = struct.pack("<IIIQQI", 1, 24 + 8, 1, 0, 0, 8) + b"worker-a"
+        for said in (hello, b"GET / HTTP/1.1\r\n\r\n", os.urandom(300)):
+            with socket.create_connection(("127.0.0.1", self.port), timeout=10) as stranger:
+                stranger.sendall(said)
+                with contextlib.suppress(ConnectionError):
+                    self.assertLessEqual(len(stranger.recv(4096)), 7, "no more than an alert")
+        wait_until(lambda: self.refused("handshake") == 3, "that all are refused")
+        silent = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(20)]
+        self.assertEqual(self.warm("worker-b", **{"from": "worker-a"})["outcome"], "pulled")
+        for each in silent:
+            each.close()
+
+    def test_a_source_that_starts_again_takes_the_tickets_of_its_new_secret(self):
+        self.warm("worker-a")
+        self.assertEqual(self.warm("worker-b", **{"from": "worker-a"})["outcome"], "pulled")
+        self.a.kill()
+        wait_until(lambda: len(self.router.workers()) == 1, "the loss of the source")
+        self.a = self.start("worker-a", "--transfer-address", f"127.0.0.1:{self.port}")
+        self.router.wait_for_workers(2)
+        self.prompt = text(PROMPT_WORDS, "another prompt")
+        self.warm("worker-a")
+        self.assertEqual(self.warm("worker-b", **{"from": "worker-a"})["outcome"], "pulled")
+        self.assertEqual(self.refused("ticket"), 0)
 
 
 class AbsenceTest(unittest.TestCase):
@@ -406,6 +548,26 @@ class AbsenceTest(unittest.TestCase):
         self.assertEqual(ended.returncode, 69)
         self.assertIn("transfer-address", ended.stderr)
         self.assertIn(address, ended.stderr)
+
+    def test_workers_that_take_any_numerics_exchange_blocks_with_each_other_alone(self):
+        with Cluster() as cluster:
+            router = cluster.start_router()
+            told = {}
+            for name, numerics in (("any-a", "any"), ("any-b", "any"), ("same", "same")):
+                told[name] = cluster.start_worker(name, "--transfer-numerics", numerics).wait_for_log("worker started")
+            self.assertEqual(told["any-a"]["transfer_numerics"], "any: answers may differ in their bits")
+            self.assertEqual(told["same"]["transfer_numerics"], "same")
+            router.wait_for_workers(3)
+            body = {"model": "demo-model", "prompt": text(100, self.id())}
+            outcomes = {}
+            for name in ("any-a", "any-b", "same"):
+                answer = router.request("POST", "/admin/v1/warm", {**body, "workers": [name]}).json()
+                outcomes[name] = answer["workers"][0]["outcome"]
+            self.assertEqual(outcomes, {"any-a": "computed", "any-b": "pulled", "same": "computed"})
+            doctor = subprocess.run([BIN / "roostctl", "doctor", "--router", router.url, "--admin",
+                                     router.admin, "--no-requests"], capture_output=True, text=True, check=False)
+            self.assertRegex(doctor.stdout, r"transfer +any-a, any-b: no blocks travel between them and same: .*\n"
+                                            r".*--transfer-numerics")
 
     def test_the_start_says_whether_blocks_travel(self):
         with Cluster() as cluster:

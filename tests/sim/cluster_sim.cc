@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <variant>
 
 namespace roost::sim {
 
@@ -25,8 +27,9 @@ void ForgetEvents(wire::WorkerMessage& message) {
 
 }  // namespace
 
-ClusterSim::ClusterSim(std::uint64_t seed)
+ClusterSim::ClusterSim(std::uint64_t seed, Blocks blocks)
     : rng_(seed),
+      blocks_(blocks),
       router_count_(rng_.Below(4) == 0 ? 2 : 1),
       worker_count_(1 + Number(rng_.Below(kMaxNodes))),
       routers_(router_count_),
@@ -54,9 +57,24 @@ void ClusterSim::StartWorker(std::uint32_t worker) {
                                .block_count = 24 + Number(rng_.Below(40)),
                                .sends_cache_events = sends_cache_events_[worker],
                                .first_epoch = next_epoch_,
-                               .router_count = router_count_};
+                               .router_count = router_count_,
+                               .exchanges_blocks = blocks_ == Blocks::kTravel};
+  const auto send_blocks = [this, worker](const std::string& to, TransferMessage message) {
+    SendBlocks(worker, to, std::move(message));
+  };
   next_epoch_ += 1U << 20U;  // more than the lives of one process
-  workers_[worker] = std::make_unique<SimWorker>(setup, clock_, send);
+  workers_[worker] = std::make_unique<SimWorker>(setup, clock_, send, send_blocks);
+}
+
+// A few frames are altered or torn on their way.
+void ClusterSim::SendBlocks(std::uint32_t from, const std::string& to, TransferMessage message) {
+  auto* const frame = std::get_if<FrameMessage>(&message);
+  if (frame != nullptr && rng_.Below(1000) < faults_.dropped) {
+    frame->bytes[rng_.Below(frame->bytes.size())] ^= std::byte{0x40};
+  } else if (frame != nullptr && rng_.Below(1000) < faults_.dropped) {
+    frame->bytes.resize(rng_.Below(frame->bytes.size()));
+  }
+  block_lines_[{from, WorkerNumber(to)}].Send(std::move(message), clock_.Now(), faults_, rng_);
 }
 
 std::uint32_t ClusterSim::WorkerNumber(const std::string& id) const {
@@ -78,9 +96,15 @@ void ClusterSim::RunWithFaults(int rounds) {
     lines.to_router.Heal();
     lines.to_worker.Heal();
   }
+  for (auto& [nodes, line] : block_lines_) line.Heal();
 }
 
 void ClusterSim::Misfortune() {
+  if (blocks_ == Blocks::kTravel && rng_.Below(4) == 0) {
+    FaultyLine<TransferMessage>& line =
+        block_lines_[{Number(rng_.Below(worker_count_)), Number(rng_.Below(worker_count_))}];
+    return line.CutUntil(clock_.Now() + std::chrono::milliseconds(rng_.Below(4000)));
+  }
   const std::uint32_t router = Number(rng_.Below(router_count_));
   const std::uint32_t worker = Number(rng_.Below(worker_count_));
   Lines& lines = lines_[{router, worker}];
@@ -104,6 +128,20 @@ void ClusterSim::ClientsAct() {
   if (rng_.Below(30) == 0) router.CancelOne(rng_());
   if (rng_.Below(50) == 0) router.Evict(RandomPrompt());
   if (rng_.Below(200) == 0) router.EvictAll();
+  if (blocks_ == Blocks::kTravel) BlocksAct();
+}
+
+// Prompts are pulled ahead of requests, which may be sent elsewhere or leave.
+void ClusterSim::BlocksAct() {
+  SimRouter& router = *routers_[rng_.Below(router_count_)];
+  const std::string& worker = workers_[rng_.Below(worker_count_)]->id();
+  const std::string& source = workers_[rng_.Below(worker_count_)]->id();
+  const auto patience = std::chrono::milliseconds(1 + rng_.Below(3000));
+  if (rng_.Below(20) == 0) router.Warm(RandomPrompt(), worker, patience);
+  if (rng_.Below(8) > 0 || worker == source) return;
+  std::vector<TokenId> prompt = RandomPrompt();
+  router.Hold(prompt, worker, source, patience);
+  if (rng_.Below(3) > 0) static_cast<void>(router.Submit(std::move(prompt), 1 + Number(rng_.Below(12))));
 }
 
 // Few families of prompts, so that prefixes are shared; the pools are small, so that blocks are evicted.
@@ -118,6 +156,11 @@ void ClusterSim::Round() {
   for (const auto& worker : workers_) worker->Run();
   for (std::uint32_t router = 0; router < router_count_; ++router) {
     for (std::uint32_t worker = 0; worker < worker_count_; ++worker) Deliver(router, worker);
+  }
+  for (auto& [nodes, line] : block_lines_) {
+    while (auto message = line.Receive(clock_.Now())) {
+      workers_[nodes.second]->Receive(workers_[nodes.first]->id(), *std::move(message));
+    }
   }
   if (clock_.Now() < next_tick_) return;
   next_tick_ = clock_.Now() + kTickInterval;
@@ -153,7 +196,7 @@ bool ClusterSim::AllAreReady() const {
 }
 
 void ClusterSim::Drain() {
-  constexpr int kPatience = 2000;
+  constexpr int kPatience = 4000;  // a Hold that was lost is given up after 35 s
   for (int i = 0; i < kPatience && !AllHaveEnded(); ++i) Round();
 }
 
@@ -190,8 +233,23 @@ void ClusterSim::CheckNothingIsLeft() {
   for (const auto& router : routers_) {
     ASSERT_EQ(router->core().request_count(), 0U);
     ASSERT_EQ(router->core().pending_count(), 0U);
+    ASSERT_EQ(router->core().copy_count(), 0U);
+    ASSERT_EQ(router->core().hold_count(), 0U);
     for (const router::WorkerStatus& status : router->Workers()) ASSERT_EQ(status.in_flight_requests, 0U);
   }
+  for (const auto& worker : workers_) {
+    ASSERT_TRUE(worker->is_idle()) << worker->id() << " has a Hold, a fetch, a reader or a frame";
+    ASSERT_EQ(worker->ReadableCount(), blocks_ == Blocks::kTravel ? worker->Held().size() : 0) << worker->id();
+    ASSERT_EQ(worker->CountHeldBlocks(), 0U) << worker->id();
+  }
+}
+
+SimWorker::HoldEnds ClusterSim::HoldEnds() const {
+  SimWorker::HoldEnds ends{};
+  for (const auto& worker : workers_) {
+    for (std::size_t i = 0; i < ends.size(); ++i) ends[i] += worker->hold_ends()[i];
+  }
+  return ends;
 }
 
 }  // namespace roost::sim

@@ -17,9 +17,12 @@
 
 namespace roost::sim {
 
+// Whether workers fetch blocks from each other.
+enum class Blocks : std::uint8_t { kStay, kTravel };
+
 class ClusterSim {
  public:
-  explicit ClusterSim(std::uint64_t seed);
+  explicit ClusterSim(std::uint64_t seed, Blocks blocks = Blocks::kStay);
 
   // Time passes in rounds of 5 to 25 ms. In each round a fault may happen: a line is cut for up to four seconds, either
   // side restarts, a report is lost, events are dropped. Clients come and go.
@@ -33,8 +36,10 @@ class ClusterSim {
 
   // Checks that every router's view of every worker equals what the worker holds, hash by hash.
   void CheckViews();
-  // Checks that nothing is charged, pending or in flight.
+  // Checks that nothing is charged, pending or in flight; call it last.
   void CheckNothingIsLeft();
+  // The ends of Holds at the workers that live, by outcome.
+  [[nodiscard]] SimWorker::HoldEnds HoldEnds() const;
 
  private:
   static constexpr std::uint32_t kMaxNodes = 3;
@@ -46,6 +51,8 @@ class ClusterSim {
   };
 
   void StartRouter(std::uint32_t router);
+  void SendBlocks(std::uint32_t from, const std::string& to, TransferMessage message);
+  void BlocksAct();
   void StartWorker(std::uint32_t worker);
   void Misfortune();
   void ClientsAct();
@@ -60,11 +67,13 @@ class ClusterSim {
   ManualClock clock_;
   Faults faults_;
   std::uint32_t forgotten_events_ = 0;  // steps in a thousand that lose their events
+  const Blocks blocks_;
   const std::uint32_t router_count_;
   const std::uint32_t worker_count_;
   std::uint64_t next_epoch_ = 1;
   std::vector<bool> sends_cache_events_;  // by worker
   std::map<std::pair<std::uint32_t, std::uint32_t>, Lines> lines_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, FaultyLine<TransferMessage>> block_lines_;  // from, to
   Answers answers_;
   std::vector<std::unique_ptr<SimRouter>> routers_;
   std::vector<std::unique_ptr<SimWorker>> workers_;

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <variant>
 
+#include "common/wire/transfer_ticket.h"
 #include "router/index/prefix_index.h"
 #include "router/policies/policies.h"
 #include "router/route/policy.h"
@@ -16,10 +18,15 @@ namespace {
 
 BlockHash Root() { return RootHash({}); }
 
+std::int64_t WallTime(const Clock& clock) {
+  return std::chrono::duration_cast<std::chrono::seconds>(clock.Now().time_since_epoch()).count();
+}
+
 // The pools are so small that promised blocks are gone when their request arrives. Modes have their own tests.
-router::FleetCoreOptions WithoutDemotion() {
+router::FleetCoreOptions WithoutDemotion(const Clock& clock) {
   router::FleetCoreOptions options;
   options.modes.missing_share = 1;
+  options.unix_seconds = [&clock] { return WallTime(clock); };
   return options;
 }
 
@@ -56,7 +63,7 @@ SimRouter::SimRouter(const Clock& clock, Carry carry, Answers& answers, std::uin
       carry_(std::move(carry)),
       answers_(answers),
       policy_(std::move(router::MakePolicy("cache-aware", seed)).value()),
-      core_(WithoutDemotion(), *policy_, metrics_, seed) {}
+      core_(WithoutDemotion(clock), *policy_, metrics_, seed) {}
 
 SimRouter::~SimRouter() {
   core_.Shutdown();
@@ -65,6 +72,7 @@ SimRouter::~SimRouter() {
 }
 
 void SimRouter::Receive(const std::string& worker_id, wire::WorkerMessage message) {
+  if (const auto* const hello = std::get_if<wire::Hello>(&message)) transfers_[worker_id] = hello->transfer;
   core_.OnMessage(worker_id, std::move(message), clock_.Now());
   CarryOut();
 }
@@ -89,6 +97,37 @@ bool SimRouter::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tok
   if (id.ok()) requests_.emplace_back(*id, std::move(client));
   CarryOut();
   return id.ok();
+}
+
+void SimRouter::Warm(std::vector<TokenId> prompt, const std::string& worker, Duration patience) {
+  router::WarmOrder order{
+      .spec = {}, .workers = {router::PinTarget::kNamedWorkers, {worker}}, .deadline = clock_.Now() + patience};
+  order.spec.model = core_.models()->Main("demo");
+  if (order.spec.model == nullptr) return;
+  order.spec.generate.root = Root();
+  order.spec.generate.block_hashes = HashBlocks(Root(), prompt, order.spec.model->block_tokens);
+  order.spec.generate.prompt = std::move(prompt);
+  if (order.spec.generate.block_hashes.empty()) return;
+  const std::vector<WorkerMatch> matches = order.spec.model->index->Match(order.spec.generate.block_hashes);
+  static_cast<void>(core_.Send(order, matches, clock_.Now(), [](const std::vector<router::WorkerAnswer>&) {}));
+  CarryOut();
+}
+
+void SimRouter::Hold(const std::vector<TokenId>& prompt, const std::string& worker, const std::string& source,
+                     Duration patience) {
+  const std::shared_ptr<const router::ServedModel> model = core_.models()->Main("demo");
+  const Result<wire::TransferSecret> secret = wire::TransferSecret::Parse(transfers_[source].secret);
+  if (model == nullptr || !secret.ok()) return;
+  wire::Hold hold{.answer_id = ++last_hold_, .root = Root(), .parent = Root()};
+  hold.hashes = HashBlocks(Root(), prompt, model->block_tokens);
+  if (hold.hashes.empty()) return;
+  hold.patience_ms =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(patience).count());
+  const wire::WallSeconds now{std::chrono::seconds(WallTime(clock_))};
+  hold.source = {.worker_id = source,
+                 .address = transfers_[source].address,
+                 .ticket = wire::MintTicket(*secret, worker, now).ToText()};
+  carry_(worker, hold);
 }
 
 void SimRouter::CancelOne(std::uint64_t choice) {

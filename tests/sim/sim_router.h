@@ -33,12 +33,18 @@ class SimRouter {
   // Cancels a request that was accepted, ended or not. Does nothing if none was accepted.
   void CancelOne(std::uint64_t choice);
 
+  // Orders a worker to hold a prompt's blocks: with a warm-up, which fetches and then computes; or with a Hold of its
+  // own for requests, from that source, whose answer is ignored.
+  void Warm(std::vector<TokenId> prompt, const std::string& worker, Duration patience);
+  void Hold(const std::vector<TokenId>& prompt, const std::string& worker, const std::string& source,
+            Duration patience);
+
   // Orders to erase a prompt from every cache, or everything: all requests are without a tenant.
   void Evict(std::vector<TokenId> prompt);
   void EvictAll();
 
   router::FleetCore& core() { return core_; }
-  [[nodiscard]] bool is_idle() const { return core_.request_count() == 0; }
+  [[nodiscard]] bool is_idle() const { return core_.request_count() == 0 && core_.copy_count() == 0; }
   [[nodiscard]] std::vector<router::WorkerStatus> Workers() { return core_.Workers(clock_.Now()); }
   // True if its index holds exactly `held` for this worker.
   [[nodiscard]] bool ViewIs(const router::WorkerStatus& worker, const std::set<BlockHash>& held) const;
@@ -56,6 +62,8 @@ class SimRouter {
   const std::unique_ptr<router::Policy> policy_;
   router::FleetCore core_;
   std::vector<std::pair<RequestId, std::shared_ptr<Client>>> requests_;
+  std::map<std::string, wire::Transfer> transfers_;  // of the workers' last hellos
+  std::uint64_t last_hold_ = std::uint64_t{1} << 50U;
 };
 
 }  // namespace roost::sim

@@ -2,6 +2,8 @@
 // a few lines. A process that dies and comes back under the same name is a new SimWorker.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -11,6 +13,7 @@
 
 #include "common/base/clock.h"
 #include "common/wire/messages.h"
+#include "tests/sim/sim_transfer.h"
 #include "tests/support/fake_model.h"
 #include "worker/engine/engine.h"
 #include "worker/link/link_core.h"
@@ -28,14 +31,18 @@ class SimWorker final : private worker::LinkEffects {
     bool sends_cache_events = true;
     std::uint64_t first_epoch = 1;
     std::uint32_t router_count = 1;
+    bool exchanges_blocks = false;
   };
   using Carry = std::function<void(worker::PeerId router, wire::WorkerMessage message)>;
 
-  // `carry` takes messages to their line; `clock` outlives it.
-  SimWorker(const Setup& setup, const Clock& clock, Carry carry);
+  // `carry` takes messages to their line, and `carry_blocks` those to other workers; `clock` outlives it.
+  SimWorker(const Setup& setup, const Clock& clock, Carry carry, SimTransfer::Carry carry_blocks = {});
 
   void Receive(worker::PeerId router, wire::RouterMessage message) { core_.OnMessage(router, std::move(message)); }
-  // Runs what is due now: steps of the engine, snapshots, heartbeats, hellos.
+  void Receive(const std::string& worker_id, TransferMessage message) {
+    transfer_.Receive(worker_id, std::move(message));
+  }
+  // Runs what is due now: steps of the engine, snapshots, heartbeats, hellos, fetches.
   void Run();
   // The next report is lost before the link, as when the link falls behind the engine.
   void LoseNextReport() { lose_next_report_ = true; }
@@ -43,10 +50,18 @@ class SimWorker final : private worker::LinkEffects {
 
   [[nodiscard]] const std::string& id() const { return setup_.id; }
   [[nodiscard]] bool sends_cache_events() const { return setup_.sends_cache_events; }
-  [[nodiscard]] bool is_idle() const { return !engine_.HasWork(); }
+  [[nodiscard]] bool is_idle() const {
+    return !engine_.HasWork() && !engine_.AwaitsBlocksUntil() && !inbox_.has_news() && transfer_.is_idle();
+  }
   [[nodiscard]] bool is_up() const { return core_.up_count() == setup_.router_count; }
   // The hashes of the blocks that its cache has ready.
   [[nodiscard]] std::set<BlockHash> Held() const;
+  // Call them when it is idle: blocks that others may read, and blocks that something holds.
+  [[nodiscard]] std::size_t ReadableCount() const { return readable_.size(); }
+  [[nodiscard]] std::size_t CountHeldBlocks() { return engine_.Step().referenced_blocks; }
+  // The ends of its Holds, by outcome.
+  using HoldEnds = std::array<std::uint64_t, wire::kHoldOutcomeNames.size()>;
+  [[nodiscard]] const HoldEnds& hold_ends() const { return hold_ends_; }
 
  private:
   void Redial(worker::PeerId /*peer*/) override {}
@@ -63,17 +78,19 @@ class SimWorker final : private worker::LinkEffects {
   }
   void Apply(const worker::NudgeCommand&) {}
   void Apply(const worker::SnapshotCommand&) { snapshot_wanted_ = true; }
-  void Apply(const worker::OrderCommand& command) {
-    const std::optional<worker::OrderReply> reply = engine_.CarryOut(command.link, command.order);
-    if (reply) answers_.push_back({command.link, *reply});
-  }
+  void Apply(const worker::OrderCommand& command);
+  [[nodiscard]] bool IsStepDue() const;
 
-  static worker::LinkCore::Setup CoreSetup(const Setup& setup);
+  worker::EngineOptions OptionsOf(const Setup& setup);
+  worker::LinkCore::Setup CoreSetup(const Setup& setup) const;
 
   const Setup setup_;
   const Clock& clock_;
   const Carry carry_;
   testing_support::FakeModel model_;
+  worker::ReadableBlocks readable_;
+  worker::FrameInbox inbox_;
+  SimTransfer transfer_;
   worker::Engine engine_;
   worker::LinkCore core_;
   std::vector<worker::RequestEvent> rejected_;  // sent with the next report
@@ -81,6 +98,8 @@ class SimWorker final : private worker::LinkEffects {
   bool snapshot_wanted_ = false;
   bool report_due_ = false;
   bool lose_next_report_ = false;
+  std::uint64_t last_hold_ = 0;
+  HoldEnds hold_ends_{};
   Instant next_step_;
 };
 

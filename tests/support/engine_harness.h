@@ -80,6 +80,7 @@ class EngineHarness {
     totals_.shortened_retentions += report.counts.shortened_retentions;
     totals_.verified_hits += report.counts.verified_hits;
     totals_.wrong_hits += report.counts.wrong_hits;
+    totals_.distrusted_blocks += report.counts.distrusted_blocks;
     for (std::size_t i = 0; i < totals_.computed_prompt_tokens.size(); ++i) {
       totals_.computed_prompt_tokens[i] += report.counts.computed_prompt_tokens[i];
     }

@@ -166,34 +166,12 @@ TEST(WorkerOptionsTest, SharesNameTenantsOfKeysAndRequestsWithoutAKey) {
 }
 
 TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
-  const auto options = Parse({"--model",
-                              "m",
-                              "--eviction",
-                              "lru",
-                              "--pin-limit",
-                              "0.25",
-                              "--retention-limit",
-                              "0.5",
-                              "--max-retention-seconds",
-                              "60",
-                              "--min-hold-ms",
-                              "1500",
-                              "--tenant-share",
-                              "=0.5",
-                              "--schedule",
-                              "longest-prefix",
-                              "--max-queue-wait-ms",
-                              "2000",
-                              "--verify-hits",
-                              "0.01",
-                              "--check-invariants",
-                              "--cache-events",
-                              "off"});
+  const auto options = Parse({"--model", "m", "--eviction", "lru", "--pin-limit", "0.25", "--min-hold-ms", "1500",
+                              "--tenant-share", "=0.5", "--schedule", "longest-prefix", "--max-queue-wait-ms", "2000",
+                              "--verify-hits", "0.01", "--check-invariants", "--cache-events", "off"});
   ASSERT_TRUE(options.ok()) << options.error().ToString();
   EXPECT_EQ(options->eviction, "lru");
   EXPECT_EQ(options->pin_limit, 0.25);
-  EXPECT_EQ(options->retention_limit, 0.5);
-  EXPECT_EQ(options->max_retention_seconds, 60);
   EXPECT_EQ(options->min_hold_ms, 1500U);
   EXPECT_EQ(options->tenant_share, std::vector<std::string>{"=0.5"});
   EXPECT_EQ(ParseSchedulePolicy(options->schedule).value(), SchedulePolicy::kLongestPrefix);
@@ -201,6 +179,12 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
   EXPECT_EQ(options->verify_hits, 0.01);
   EXPECT_TRUE(options->check_invariants);
   EXPECT_EQ(options->cache_events, "off");
+}
+
+TEST(WorkerOptionsTest, BlocksAreTakenOfWorkersWithTheSameNumericsUnlessAnyDo) {
+  EXPECT_EQ(Parse({"--model", "m"})->transfer_numerics, "same");
+  EXPECT_EQ(Parse({"--model", "m", "--transfer-numerics", "any"})->transfer_numerics, "any");
+  EXPECT_EQ(Parse({"--model", "m", "--transfer-numerics", "equal"}).error().field, "transfer-numerics");
 }
 
 TEST(WorkerOptionsTest, HitsAreNotVerifiedOfStepsThatArePlannedAhead) {
@@ -225,7 +209,7 @@ TEST(WorkerOptionsTest, WrongCacheAndQueueValuesAreErrors) {
   EXPECT_FALSE(ParseSchedulePolicy("lifo").ok());
 }
 
-TEST(WorkerOptionsTest, BlocksTravelOnLoopbackAlone) {
+TEST(WorkerOptionsTest, BlocksTravelOnLoopbackWithoutKeys) {
   const auto defaults = Parse({"--model", "m"});
   EXPECT_EQ(defaults->transfer, "auto");
   EXPECT_EQ(defaults->transfer_address, "127.0.0.1:0");
@@ -233,13 +217,39 @@ TEST(WorkerOptionsTest, BlocksTravelOnLoopbackAlone) {
   for (const char* address : {"127.0.0.1:7100", "127.0.0.2:0", "[::1]:0"}) {
     EXPECT_TRUE(Parse({"--model", "m", "--transfer-address", address}).ok()) << address;
   }
-  for (const char* address : {"10.0.0.5:7100", "0.0.0.0:0", "[::]:0", "localhost:0", "127.example.org:0", "127.0.0.1",
-                              "tcp://127.0.0.1:0", "::1:0", ""}) {
+  for (const char* address : {"10.0.0.5:7100", "[2001:db8::5]:0"}) {
     EXPECT_EQ(Parse({"--model", "m", "--transfer-address", address}).error().field, "transfer-address") << address;
-    EXPECT_FALSE(Parse({"--model", "m", "--transfer-address", address, "--insecure-bind"}).ok()) << address;
+    EXPECT_TRUE(Parse({"--model", "m", "--transfer-address", address, "--insecure-bind"}).ok()) << address;
+  }
+  for (const char* address : {"localhost:0", "127.example.org:0", "127.0.0.1", "tcp://127.0.0.1:0", "::1:0", "*:7100",
+                              "10.0.0.5:70000", ""}) {
+    EXPECT_EQ(Parse({"--model", "m", "--transfer-address", address, "--insecure-bind"}).error().field,
+              "transfer-address")
+        << address;
   }
   EXPECT_EQ(Parse({"--model", "m", "--transfer-memory", "64MiB"})->transfer_bytes, std::uint64_t{64} << 20U);
   EXPECT_FALSE(Parse({"--model", "m", "--transfer", "on"}).ok());
+}
+
+TEST(WorkerOptionsTest, AnAddressThatNoOtherHostCouldDialNeedsAnother) {
+  const auto parse = [](const char* address, const char* advertised) {
+    return Parse(
+        {"--model", "m", "--insecure-bind", "--transfer-address", address, "--transfer-advertise", advertised});
+  };
+  for (const char* any : {"0.0.0.0:7100", "[::]:7100", "[0:0::0]:7100", "[::ffff:0.0.0.0]:7100"}) {
+    EXPECT_EQ(parse(any, "").error().field, "transfer-advertise") << any;
+    EXPECT_EQ(parse("10.0.0.5:7100", any).error().field, "transfer-advertise") << any;
+    const auto options = parse(any, "10.0.0.5:7101");
+    ASSERT_TRUE(options.ok()) << any;
+    EXPECT_EQ(PlaceOfTransfer(*options)->advertised->ToString(), "tcp://10.0.0.5:7101");
+  }
+  EXPECT_EQ(PlaceOfTransfer(*parse("0.0.0.0:7100", "[2001:db8::5]:7100"))->advertised->ToString(),
+            "tcp://[2001:db8::5]:7100");
+  EXPECT_FALSE(PlaceOfTransfer(*parse("127.0.0.1:0", ""))->advertised.has_value());
+  for (const char* wrong : {"10.0.0.5", "10.0.0.5:0", "worker-a:7100", "2001:db8::5:7100"}) {
+    EXPECT_EQ(parse("0.0.0.0:7100", wrong).error().field, "transfer-advertise") << wrong;
+  }
+  EXPECT_EQ(parse("0.0.0.0:0", "10.0.0.5:7100").error().field, "transfer-address");
 }
 
 TEST(WorkerOptionsTest, ExitCodesTellFilesFromAddresses) {

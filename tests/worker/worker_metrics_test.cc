@@ -26,7 +26,7 @@ TEST_F(WorkerMetricsTest, AllSeriesAreThereFromTheStart) {
     EXPECT_THAT(text, HasSubstr("roost_worker_estimated_hit_ratio{pool=\"" + std::string(pool) + "\"} 0"));
   }
   for (const char* name : {"tail_cached_tokens_total", "uncached_requests_total", "refused_pins_total",
-                           "verified_hits_total", "wrong_hits_total", "pinned_blocks",
+                           "verified_hits_total", "wrong_hits_total", "distrusted_blocks_total", "pinned_blocks",
                            "block_age_at_eviction_seconds_count", "block_idle_before_eviction_seconds_count",
                            "block_reuse_gap_seconds_count", "mirror_losses_total{reason=\"digest\"}",
                            "resyncs_total{reason=\"unsent\"}", "refusals_total{reason=\"name_taken\"}",
@@ -43,6 +43,7 @@ TEST_F(WorkerMetricsTest, CountsOfStepsAddUp) {
   report.counts.refused_pins = 4;
   report.counts.verified_hits = 6;
   report.counts.wrong_hits = 1;
+  report.counts.distrusted_blocks = 7;
   report.load.pinned_block_count = 9;
   metrics_.OnStep(report);
   metrics_.OnStep(report);
@@ -50,7 +51,7 @@ TEST_F(WorkerMetricsTest, CountsOfStepsAddUp) {
   for (const char* line :
        {"computed_prompt_tokens_total{reason=\"evicted\"} 10", "computed_prompt_tokens_total{reason=\"cold\"} 0",
         "tail_cached_tokens_total 6", "uncached_requests_total 4", "refused_pins_total 8", "verified_hits_total 12",
-        "wrong_hits_total 2", "pinned_blocks 9"}) {
+        "wrong_hits_total 2", "distrusted_blocks_total 14", "pinned_blocks 9"}) {
     EXPECT_THAT(text, HasSubstr("\nroost_worker_" + std::string(line) + "\n"));
   }
 }

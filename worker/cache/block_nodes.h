@@ -14,6 +14,7 @@
 #include "worker/cache/claim_level.h"
 #include "worker/cache/eviction/eviction.h"
 #include "worker/cache/eviction/idle_blocks.h"
+#include "worker/cache/prefix_cache_types.h"
 #include "worker/cache/structures/hash_index.h"
 #include "worker/cache/tenant_blocks.h"
 
@@ -27,6 +28,7 @@ struct BlockNode {
   std::uint32_t position = 0;         // in blocks from the root
   std::uint32_t hit_count = 0;        // requests that found it here
   TenantId tenant;
+  SourceId source;                // also of a block that is not in the tree yet
   std::uint16_t token_count = 0;  // B, or fewer for a partial block
   std::uint16_t wanted_count = 0;
   std::uint8_t group = 0;

@@ -173,7 +173,9 @@ void PrefixCache::ReleaseAll(std::span<const BlockId> blocks, const RequestUse& 
 
 std::optional<BlockId> PrefixCache::Allocate(EvictionGroup group) {
   if (pool_.free_count() == 0 && !EvictOne(group)) return std::nullopt;
-  return pool_.Allocate();
+  const std::optional<BlockId> block = pool_.Allocate();
+  if (block) nodes_[block->value()].source = {};
+  return block;
 }
 
 CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks,
@@ -192,6 +194,7 @@ CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, s
                     .parent = parent,
                     .position = index,
                     .tenant = chain.TenantAt(index),
+                    .source = SourceOf(own),
                     .token_count = static_cast<std::uint16_t>(nodes_.block_tokens),
                     .group = static_cast<std::uint8_t>(group.value())});
     return {CommitResult::Kind::kStored, own};
@@ -250,6 +253,7 @@ CommitResult PrefixCache::CommitForeign(const ForeignBlock& block, std::optional
                     .parent = parent,
                     .position = block.position,
                     .tenant = block.tenant,
+                    .source = block.source,
                     .token_count = static_cast<std::uint16_t>(nodes_.block_tokens),
                     .group = static_cast<std::uint8_t>(group.value())});
     return {CommitResult::Kind::kStored, own};
@@ -298,6 +302,7 @@ void PrefixCache::StorePartial(const BlockChain& chain, std::span<const BlockId>
                  .parent = parent,
                  .position = static_cast<std::uint32_t>(before.size()),
                  .tenant = chain.TenantAt(static_cast<std::uint32_t>(before.size())),
+                 .source = SourceOf(own),
                  .token_count = static_cast<std::uint16_t>(token_count),
                  .group = static_cast<std::uint8_t>(group.value())});
 }
@@ -353,6 +358,14 @@ void PrefixCache::Discard(const BlockChain& chain, std::uint32_t first) {
     ++index;
   }
   while (const std::optional<std::uint32_t> partial = FindPartialOf(chain, index, parent)) DiscardTree(*partial);
+}
+
+std::uint32_t PrefixCache::DiscardFrom(SourceId source) {
+  const std::uint32_t before = ready_count();
+  for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
+    if (nodes_[block].ready && nodes_[block].source == source) DiscardTree(block);
+  }
+  return before - ready_count();
 }
 
 // Discards children before parents.

@@ -118,6 +118,14 @@ class PrefixCache {
   [[nodiscard]] CommitResult CommitForeign(const ForeignBlock& block, std::optional<BlockId> parent, BlockId own,
                                            EvictionGroup group);
 
+  // Rows of a block have been copied to `to`, which is not in the tree: it has the same source, when it is committed
+  // too.
+  void NoteCopied(BlockId from, BlockId to) { nodes_[to.value()].source = nodes_[from.value()].source; }
+  [[nodiscard]] SourceId SourceOf(BlockId block) const { return nodes_[block.value()].source; }
+  // As Discard, for all blocks that came from this source: they leave the tree with all behind them. Returns how many
+  // left. O(blocks).
+  std::uint32_t DiscardFrom(SourceId source);
+
   // ---- what a request does, again ----
 
   // Prefetches what a later Commit of a block with this hash reads.

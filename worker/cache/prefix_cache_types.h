@@ -15,6 +15,9 @@
 
 namespace roost::worker {
 
+// The worker that a block's K and V came from. 0: they were computed here.
+using SourceId = StrongId<struct SourceTag, std::uint16_t>;
+
 // A sequence as the cache sees it: block i has hash hashes[i] and tokens[i·B .. (i+1)·B). A view that is valid for one
 // call.
 struct BlockChain {
@@ -60,6 +63,7 @@ struct ForeignBlock {
   std::uint32_t position = 0;
   std::span<const TokenId> tokens;
   TenantId tenant = {};  // a user of the cache's TenantBlocks
+  SourceId source = {};
 };
 
 // A ready block, as others may be told of it. A view that is valid until the cache changes.

@@ -38,14 +38,14 @@ void HitVerifier::OnPromptComputed(const Sequence& sequence, const std::function
   // A full queue leaves no room for checks.
   if (!submitted.ok()) return;
   const std::span<const float> expected = logits();
-  check_ = Check{*submitted, {expected.begin(), expected.end()}};
+  check_ = Check{*submitted, {expected.begin(), expected.end()}, scheduler_.SourcesOf(sequence)};
 }
 
-HitVerifier::Verdict HitVerifier::Judge(std::span<const float> logits) {
-  const Check check = std::move(*check_);
+HitVerifier::Judgement HitVerifier::Judge(std::span<const float> logits) {
+  Check check = std::move(*check_);
   check_.reset();
   scheduler_.Remove(check.sequence);
-  return Agree(check.expected, logits) ? Verdict::kRight : Verdict::kWrong;
+  return {Agree(check.expected, logits), std::move(check.sources)};
 }
 
 namespace {

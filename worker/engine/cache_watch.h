@@ -42,14 +42,18 @@ class HitVerifier {
   [[nodiscard]] bool Owns(SequenceId sequence) const { return check_ && check_->sequence == sequence; }
   [[nodiscard]] bool busy() const { return check_.has_value(); }
 
-  enum class Verdict : std::uint8_t { kRight, kWrong };
+  struct Judgement {
+    bool is_right = false;
+    std::vector<SourceId> sources = {};  // the workers that blocks of the hit came from
+  };
   // Compares the logits of the check's sequence and removes the sequence.
-  [[nodiscard]] Verdict Judge(std::span<const float> logits);
+  [[nodiscard]] Judgement Judge(std::span<const float> logits);
 
  private:
   struct Check {
     SequenceId sequence;
     std::vector<float> expected;
+    std::vector<SourceId> sources;
   };
 
   Scheduler& scheduler_;

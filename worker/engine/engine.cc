@@ -207,12 +207,14 @@ EvictionGroup Engine::State::GroupOf(const std::string& tenant) const {
 }
 
 void Engine::State::Cancel(RequestKey key) {
+  scheduler.AdvanceTo(clock.Now());
   const Request* request = requests.Find(key);
   if (request == nullptr) return CancelConstraining(key);
   pending_events.push_back(End(request->sequences.front(), wire::FinishReason::kCancelled, std::nullopt));
 }
 
 void Engine::State::CancelLink(LinkId link) {
+  scheduler.AdvanceTo(clock.Now());
   for (const RequestKey key : requests.KeysOf(link)) ForgetRequest(key);
   ForgetConstraining(link);
   std::erase_if(pending_events, [link](const RequestEvent& event) { return event.link == link; });

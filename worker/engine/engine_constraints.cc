@@ -78,6 +78,7 @@ std::vector<RequestKey> Engine::State::DropConstraining(const Which& which) {
     }
     options.constrainer->Drop(each->first);
     dropped.push_back(each->second.key);
+    scheduler.arrivals().OnWaiterGone(each->second.generate.block_hashes, clock.Now());
     each = constraining.erase(each);
   }
   return dropped;

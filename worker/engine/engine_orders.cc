@@ -60,6 +60,8 @@ std::optional<OrderReply> Engine::State::BeginHold(LinkId link, const wire::Hold
                    .chain = ChainOf(hold),
                    .tenant = hold.tenant,
                    .group = GroupOf(hold.tenant),
+                   .source = sources.IdOf(hold.source.worker_id),
+                   .purpose = hold.purpose,
                    .begin = receipt.received,
                    .patience_end = receipt.received + std::chrono::milliseconds(hold.patience_ms)};
   if (!scheduler.arrivals().Begin(std::move(spec))) {
@@ -84,6 +86,17 @@ void Engine::State::TakeNews() {
       scheduler.arrivals().Take(std::move(news));
     }
   }
+}
+
+// Requests that wait for their automata are no sequences yet.
+void Engine::State::EndUnwantedHolds(Instant now) {
+  scheduler.arrivals().EndUnwanted(now, [this](BlockHash block, std::uint32_t position) {
+    const auto is_of = [&](const auto& each) {
+      const std::vector<BlockHash>& hashes = each.second.generate.block_hashes;
+      return position < hashes.size() && hashes[position] == block;
+    };
+    return scheduler.Wants(block, position) || std::any_of(constraining.begin(), constraining.end(), is_of);
+  });
 }
 
 void Engine::State::CountArrival(const wire::HoldAnswer& answer, StepCounts& counts) const {

@@ -2,6 +2,7 @@
 // takes their tokens.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -123,6 +124,28 @@ struct ConstrainedSubmit {
   return now + std::chrono::milliseconds(ms);
 }
 
+// The workers that blocks came from. The names of the first kMaxNamed are kept; all others are one source.
+class BlockSources {
+ public:
+  static constexpr std::size_t kMaxNamed = 1024;
+
+  [[nodiscard]] SourceId IdOf(const std::string& name) {
+    const auto known = ids_.find(name);
+    if (known != ids_.end()) return known->second;
+    if (ids_.size() == kMaxNamed) return SourceId(kMaxNamed + 1);
+    return ids_.emplace(name, SourceId(static_cast<std::uint16_t>(ids_.size() + 1))).first->second;
+  }
+  // O(names).
+  [[nodiscard]] std::string NameOf(SourceId id) const {
+    const auto is_it = [id](const auto& known) { return known.second == id; };
+    const auto known = std::find_if(ids_.begin(), ids_.end(), is_it);
+    return known == ids_.end() ? "one of many workers" : known->first;
+  }
+
+ private:
+  std::map<std::string, SourceId> ids_;
+};
+
 // The order that an arrival belongs to.
 struct OpenHold {
   LinkId link;
@@ -161,6 +184,7 @@ struct Engine::State {
   void ContinueEvictions(StepReport& report);
   std::optional<OrderReply> BeginHold(LinkId link, const wire::Hold& hold, HoldReceipt receipt);
   void TakeNews();
+  void EndUnwantedHolds(Instant now);
   void CountArrival(const wire::HoldAnswer& answer, StepCounts& counts) const;
   void AnswerHolds(StepReport& report);
   [[nodiscard]] EraseProgress Erase(const OpenEviction& eviction, EraseStep& step);
@@ -215,6 +239,7 @@ struct Engine::State {
   void TellPromptLogprobs(const StepUnderWay& step, const Scores& scores, StepReport& report);
   std::span<const float> LogitsOf(std::uint32_t row);
   void Verify(std::span<const float> logits, StepCounts& counts);
+  void Distrust(std::span<const SourceId> wrong, StepCounts& counts);
   void TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now, StepReport& report);
   void NoteToken(Choice& choice, Instant now, StepCounts& counts);
   static void NoteEnd(const Choice& choice, StepCounts& counts);
@@ -236,6 +261,7 @@ struct Engine::State {
   std::deque<OpenEviction> evictions;
   BlockPublisher publisher;
   std::map<HoldId, OpenHold> holds;
+  BlockSources sources;
   HoldId last_hold;                   // that was carried out
   std::vector<FrameNews> early_news;  // of Holds that have not been carried out yet
   bool awaits_blocks_only = false;    // after a step: nothing to do until a block comes, or an order

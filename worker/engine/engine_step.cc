@@ -25,6 +25,7 @@ StepReport Engine::State::Step() {
   EndExpired(begin, report);
   ContinueEvictions(report);
   TakeNews();
+  EndUnwantedHolds(begin);
   if (is_under_way) AwaitTokens(under_way);
   const bool has_next = Begin(begin, report.counts);
   if (is_under_way) Finish(under_way, report);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -16,6 +17,12 @@ namespace {
 constexpr std::chrono::milliseconds kIdleWait{1000};
 // While an OutputLost or a snapshot waits for space in the queue.
 constexpr std::chrono::milliseconds kRoomWait{5};
+
+// The decoder has checked its form.
+std::optional<wire::TransferTicket> TicketOf(const wire::Hold& hold) {
+  Result<wire::TransferTicket> ticket = wire::TransferTicket::Parse(hold.source.ticket);
+  return ticket.ok() ? std::optional(std::move(ticket).value()) : std::nullopt;
+}
 
 }  // namespace
 
@@ -48,8 +55,10 @@ bool EngineThread::TryPost(EngineCommand&& command) {
 bool EngineThread::TryPostHold(OrderCommand& order, EngineCommand& command) {
   const wire::Hold& hold = std::get<wire::Hold>(order.order);
   const HoldId id(++last_hold_id_);
-  FrameRequest request{
-      .id = id, .chain = ChainOf(hold), .peer = {.worker_id = hold.source.worker_id, .address = hold.source.address}};
+  FrameRequest request{.id = id,
+                       .chain = ChainOf(hold),
+                       .peer = {.worker_id = hold.source.worker_id, .address = hold.source.address},
+                       .ticket = TicketOf(hold)};
   order.receipt = {id, clock_.Now()};
   if (!inbox_.TryPush(std::move(command))) return false;
   source_->Ask(std::move(request));

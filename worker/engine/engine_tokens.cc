@@ -95,12 +95,24 @@ void Engine::State::TellPromptLogprobs(const StepUnderWay& step, const Scores& s
 }
 
 void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
-  if (verifier.Judge(logits) == HitVerifier::Verdict::kRight) {
+  const HitVerifier::Judgement judgement = verifier.Judge(logits);
+  if (judgement.is_right) {
     ++counts.verified_hits;
     return;
   }
   ++counts.wrong_hits;
   spdlog::error("a prompt has different logits with its cached blocks and without them");
+  Distrust(judgement.sources, counts);
+}
+
+// Any of the blocks that came from elsewhere may be the wrong one.
+void Engine::State::Distrust(std::span<const SourceId> wrong, StepCounts& counts) {
+  for (const SourceId source : wrong) {
+    const std::uint32_t count = scheduler.DiscardFrom(source);
+    counts.distrusted_blocks += count;
+    spdlog::warn("{} blocks are discarded, because they came from {} or stand behind such a block", count,
+                 sources.NameOf(source));
+  }
 }
 
 // Applies a sampled token to its choice: one more token, or the end, or both.

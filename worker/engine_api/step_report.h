@@ -51,6 +51,7 @@ struct StepCounts {
   std::uint64_t dropped_pins = 0;          // times that all pins ended because a request needed their blocks
   std::uint64_t returned_sessions = 0;     // sessions that came back while their blocks were retained
   std::uint64_t verified_hits = 0;         // requests with hits that were computed again and agreed
+  std::uint64_t distrusted_blocks = 0;     // that came from a worker and were discarded, because one of them was wrong
   std::uint64_t wrong_hits = 0;            // requests with hits that were computed again and did not agree
   ResidencyCounts residency;
   // Ends of Holds, and what they brought.

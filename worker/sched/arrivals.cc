@@ -119,7 +119,8 @@ std::optional<HoldOutcome> Arrivals::CommitNext(Arrival& arrival, std::vector<Ar
                                                     .root = block.root,
                                                     .position = block.position,
                                                     .tokens = frame.opened.tokens,
-                                                    .tenant = block.tenant == 0 ? TenantId() : arrival.tenant},
+                                                    .tenant = block.tenant == 0 ? TenantId() : arrival.tenant,
+                                                    .source = arrival.spec.source},
                                                    parent, *own, arrival.spec.group);
   if (result.kind != CommitResult::Kind::kStored) {
     // Another prefix has this hash; an equal block would have been found.
@@ -158,7 +159,7 @@ bool Arrivals::GiveWay() {
 }
 
 template <typename Which>
-void Arrivals::EndWhere(const Which& which, HoldOutcome outcome) {
+void Arrivals::EndEach(const Which& which, HoldOutcome outcome) {
   for (std::size_t i = 0; i < arrivals_.size();) {
     if (which(*arrivals_[i])) {
       End(*arrivals_[i], outcome);
@@ -168,20 +169,12 @@ void Arrivals::EndWhere(const Which& which, HoldOutcome outcome) {
   }
 }
 
-void Arrivals::Cancel(BlockHash block) {
-  const auto has_block = [&](const Arrival& arrival) {
-    const std::vector<BlockHash>& hashes = arrival.spec.chain.hashes;
-    return arrival.spec.chain.parent == block || std::find(hashes.begin(), hashes.end(), block) != hashes.end();
-  };
-  EndWhere(has_block, HoldOutcome::kCancelled);
+bool ArrivalSpec::Names(BlockHash block) const {
+  return chain.parent == block || std::find(chain.hashes.begin(), chain.hashes.end(), block) != chain.hashes.end();
 }
 
-void Arrivals::Cancel(std::string_view tenant) {
-  EndWhere([&](const Arrival& arrival) { return arrival.spec.tenant == tenant; }, HoldOutcome::kCancelled);
-}
-
-void Arrivals::CancelRoot(BlockHash root) {
-  EndWhere([&](const Arrival& arrival) { return arrival.spec.chain.root == root; }, HoldOutcome::kCancelled);
+void Arrivals::EndWhere(const std::function<bool(const ArrivalSpec&)>& is_meant, HoldOutcome outcome) {
+  EndEach([&](const Arrival& arrival) { return is_meant(arrival.spec); }, outcome);
 }
 
 void Arrivals::CancelErased() {
@@ -189,13 +182,37 @@ void Arrivals::CancelErased() {
     return std::any_of(arrival.blocks.begin(), arrival.blocks.end(),
                        [&](BlockId block) { return !cache_.IsReady(block); });
   };
-  EndWhere(is_erased, HoldOutcome::kCancelled);
+  EndEach(is_erased, HoldOutcome::kCancelled);
+}
+
+bool Arrivals::IsNext(const Arrival& arrival, std::span<const BlockHash> hashes) {
+  const FrameChain& chain = arrival.spec.chain;
+  const std::size_t position = std::size_t{chain.first_position} + arrival.next;
+  return position < hashes.size() && arrival.next < chain.size() && hashes[position] == chain.hashes[arrival.next];
+}
+
+void Arrivals::OnWaiterGone(std::span<const BlockHash> hashes, Instant now) {
+  for (const auto& arrival : arrivals_) {
+    if (arrival->spec.purpose == wire::HoldPurpose::kRequest && IsNext(*arrival, hashes)) arrival->unwanted_since = now;
+  }
+}
+
+void Arrivals::EndUnwanted(Instant now, const std::function<bool(BlockHash, std::uint32_t)>& is_wanted) {
+  const auto is_over = [&](Arrival& arrival) {
+    if (!arrival.unwanted_since || now < *arrival.unwanted_since + kUnwantedPatience) return false;
+    arrival.unwanted_since.reset();
+    const FrameChain& chain = arrival.spec.chain;
+    return arrival.next < chain.size() && !is_wanted(chain.hashes[arrival.next], chain.first_position + arrival.next);
+  };
+  EndEach(is_over, HoldOutcome::kCancelled);
 }
 
 std::optional<Instant> Arrivals::NextEnd() const {
   std::optional<Instant> next;
   for (const auto& arrival : arrivals_) {
-    next = next ? std::min(*next, arrival->spec.patience_end) : arrival->spec.patience_end;
+    Instant end = arrival->spec.patience_end;
+    if (arrival->unwanted_since) end = std::min(end, *arrival->unwanted_since + kUnwantedPatience);
+    next = next ? std::min(*next, end) : end;
   }
   return next;
 }

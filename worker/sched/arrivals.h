@@ -7,14 +7,19 @@
 // is allocated, its bytes are handed to the batch, and it is committed behind its parent. So what has come stays useful
 // if the rest does not. Blocks that are computed here meanwhile are taken as they are.
 //
+// One that came for requests ends when the last of these has gone for kUnwantedPatience. Then a request that comes
+// back, to be sent again, finds it still there.
+//
 // An arrival holds its blocks, and all before them, until it ends. It gives way to requests: GiveWay ends one and lets
 // its blocks go. A block that is erased ends the arrivals that hold it.
 //
 // Pure: no thread, no clock, no device. Not thread-safe. The cache outlives it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,13 +38,21 @@ namespace roost::worker {
 // The most Holds at a time; more are refused.
 inline constexpr std::size_t kMaxArrivals = 64;
 
+// An arrival without a request goes on for so long after the last one was cancelled.
+inline constexpr Duration kUnwantedPatience = std::chrono::seconds(1);
+
 struct ArrivalSpec {
   HoldId id;
   FrameChain chain;  // its tenant's hash is that of `tenant`
   std::string tenant;
   EvictionGroup group = EvictionGroup(0);
+  SourceId source = {};
+  wire::HoldPurpose purpose = wire::HoldPurpose::kCopy;
   Instant begin;
   Instant patience_end;
+
+  // It brings this block, or begins right behind it.
+  [[nodiscard]] bool Names(BlockHash block) const;
 };
 
 // An arrival that is over. The three counts add up to the chain.
@@ -78,18 +91,22 @@ class Arrivals {
 
   // Ends the youngest arrival and lets its blocks go. False when there is none.
   [[nodiscard]] bool GiveWay();
-  // Ends the arrivals that bring or hold this block, belong to this tenant, or begin with this root.
-  void Cancel(BlockHash block);
-  void Cancel(std::string_view tenant);
-  void CancelRoot(BlockHash root);
+  // Ends those that an order names, or whose source computes wrong.
+  void EndWhere(const std::function<bool(const ArrivalSpec&)>& is_meant, wire::HoldOutcome outcome);
   // Ends the arrivals that hold a block which is no longer ready.
   void CancelErased();
 
+  // A request with these blocks has gone. If it may have waited for an arrival, that one ends kUnwantedPatience later,
+  // unless others wait.
+  void OnWaiterGone(std::span<const BlockHash> hashes, Instant now);
+  // Ends the arrivals whose last request has gone for long enough. `is_wanted` says whether a request waits for this
+  // block at this position.
+  void EndUnwanted(Instant now, const std::function<bool(BlockHash block, std::uint32_t position)>& is_wanted);
+
   [[nodiscard]] std::vector<EndedArrival> TakeEnded() { return std::exchange(ended_, {}); }
 
-  [[nodiscard]] bool empty() const { return arrivals_.empty(); }
   [[nodiscard]] bool has_ended() const { return !ended_.empty(); }
-  // When the first patience ends.
+  // When the first patience ends, or the first unwanted one. Nothing when there is no arrival.
   [[nodiscard]] std::optional<Instant> NextEnd() const;
 
   // ---- for requests that wait ----
@@ -119,12 +136,14 @@ class Arrivals {
     std::uint32_t arrived_count = 0;
     std::deque<ArrivedFrame> frames;  // ascending
     std::optional<HoldId> joined;
+    std::optional<Instant> unwanted_since;
     std::optional<Instant> first_frame;
     std::optional<wire::HoldOutcome> source_outcome;
   };
 
   [[nodiscard]] Arrival* Find(HoldId id);
   [[nodiscard]] const Arrival* Find(HoldId id) const;
+  [[nodiscard]] static bool IsNext(const Arrival& arrival, std::span<const BlockHash> hashes);
   [[nodiscard]] bool TakePath(Arrival& arrival);
   void TakeReady(Arrival& arrival);
   [[nodiscard]] std::optional<wire::HoldOutcome> CommitNext(Arrival& arrival, std::vector<ArrivedWrite>& writes);
@@ -132,7 +151,7 @@ class Arrivals {
                                                            std::vector<ArrivedWrite>& writes);
   void End(Arrival& arrival, wire::HoldOutcome outcome);
   template <typename Which>
-  void EndWhere(const Which& which, wire::HoldOutcome outcome);
+  void EndEach(const Which& which, wire::HoldOutcome outcome);
 
   PrefixCache& cache_;
   std::uint64_t& release_count_;

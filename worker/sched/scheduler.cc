@@ -86,6 +86,7 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
 
 void Scheduler::Remove(SequenceId id) {
   Sequence& sequence = sequences_.At(id);
+  if (sequence.uses_cache()) arrivals_.OnWaiterGone(sequence.hashes, now_);
   if (sequence.state == Sequence::State::kWaiting) {
     UnwantAll(sequence);
     waiting_.Erase(sequence);
@@ -108,6 +109,40 @@ void Scheduler::Discard(SequenceId id) {
   cache_.Discard(sequence.chain(), sequence.first_stored_block.value_or(none));
   sequence.can_commit = false;
   ForgetDiscarded();
+}
+
+std::vector<SourceId> Scheduler::SourcesOf(const Sequence& sequence) const {
+  std::vector<SourceId> sources;
+  const std::size_t count = std::min<std::size_t>(BlocksFor(sequence.prompt_token_count), sequence.blocks.size());
+  for (const BlockId block : std::span(sequence.blocks).first(count)) {
+    const SourceId source = cache_.SourceOf(block);
+    if (source == SourceId() || std::find(sources.begin(), sources.end(), source) != sources.end()) continue;
+    sources.push_back(source);
+  }
+  return sources;
+}
+
+// Rows of such a block may be in a block of a running sequence that is not committed yet.
+std::uint32_t Scheduler::DiscardFrom(SourceId source) {
+  arrivals_.EndWhere([source](const ArrivalSpec& spec) { return spec.source == source; }, wire::HoldOutcome::kWrong);
+  for (Sequence* const each : running_) {
+    const auto own = std::span(each->blocks).subspan(each->committed_block_count);
+    const auto is_of_it = [&](BlockId block) { return cache_.SourceOf(block) == source; };
+    if (std::any_of(own.begin(), own.end(), is_of_it)) each->can_commit = false;
+  }
+  const std::uint32_t count = cache_.DiscardFrom(source);
+  ForgetDiscarded();
+  return count;
+}
+
+bool Scheduler::Wants(BlockHash block, std::uint32_t position) const {
+  const auto wants = [&](const Sequence& sequence) {
+    return sequence.uses_cache() && position < sequence.hashes.size() && sequence.hashes[position] == block &&
+           sequence.committed_block_count <= position;
+  };
+  const auto& slots = sequences_.slots();
+  return std::any_of(slots.begin(), slots.end(),
+                     [&](const auto& slot) { return slot.value != nullptr && wants(*slot.value); });
 }
 
 void Scheduler::ForgetDiscarded() {
@@ -137,18 +172,18 @@ void Scheduler::KeepOut(const BlockChain& prompt) {
     return is_longer && std::equal(prompt.tokens.begin(), prompt.tokens.end(), sequence.tokens.begin());
   };
   // The tokens of blocks that are to come are not known: a prompt without a full block may be the front of any.
-  if (count > 0) {
-    arrivals_.Cancel(prompt.hashes.back());
-  } else {
-    arrivals_.CancelRoot(prompt.root);
-  }
+  const auto may_bring = [&](const ArrivalSpec& spec) {
+    return count > 0 ? spec.Names(prompt.hashes.back()) : spec.chain.root == prompt.root;
+  };
+  arrivals_.EndWhere(may_bring, wire::HoldOutcome::kCancelled);
   for (const auto& [id, sequence] : sequences_.slots()) {
     if (sequence != nullptr && continues(*sequence)) KeepOut(*sequence);
   }
 }
 
 void Scheduler::KeepOut(std::string_view tenant) {
-  arrivals_.Cancel(tenant);
+  arrivals_.EndWhere([tenant](const ArrivalSpec& spec) { return spec.tenant == tenant; },
+                     wire::HoldOutcome::kCancelled);
   const std::optional<TenantId> known = cache_.tenants().Find(tenant);
   for (const auto& [id, sequence] : sequences_.slots()) {
     if (sequence != nullptr && sequence->tenant == known) KeepOut(*sequence);
@@ -156,7 +191,7 @@ void Scheduler::KeepOut(std::string_view tenant) {
 }
 
 void Scheduler::KeepOut(BlockHash block) {
-  arrivals_.Cancel(block);
+  arrivals_.EndWhere([block](const ArrivalSpec& spec) { return spec.Names(block); }, wire::HoldOutcome::kCancelled);
   for (const auto& [id, sequence] : sequences_.slots()) {
     if (sequence == nullptr) continue;
     const std::vector<BlockHash>& hashes = sequence->hashes;

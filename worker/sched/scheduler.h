@@ -196,6 +196,12 @@ class Scheduler {
   // behind it, which they keep for themselves. Remove the sequence afterwards. Not between Schedule and Commit.
   void Discard(SequenceId id);
 
+  // The workers that blocks of its prompt came from, each once.
+  [[nodiscard]] std::vector<SourceId> SourcesOf(const Sequence& sequence) const;
+  // Distrusts all blocks that came from this source: they leave the cache with what was computed behind them, and what
+  // still comes from there is not taken. Returns how many left. Not between Schedule and Commit. O(blocks).
+  std::uint32_t DiscardFrom(SourceId source);
+
   // Erases a prompt, a block, or all blocks of a tenant, as much as the step's budget allows: see
   // PrefixCache::ErasePrompt. Call it again, with the same values, until it is complete. Not between Schedule and
   // Commit. Call KeepOut first, once: then no sequence that is here now, waiting or running, leaves blocks of it in the
@@ -214,6 +220,8 @@ class Scheduler {
   // Blocks that come from elsewhere. Advance it before Schedule.
   [[nodiscard]] Arrivals& arrivals() { return arrivals_; }
   [[nodiscard]] const Arrivals& arrivals() const { return arrivals_; }
+  // Is there a sequence that has this block at this place, and not in the cache yet? O(sequences).
+  [[nodiscard]] bool Wants(BlockHash block, std::uint32_t position) const;
   // Set if the latest Schedule found nothing to compute because sequences wait for arrivals alone: the first time at
   // which one of them stops waiting if no block comes.
   [[nodiscard]] std::optional<Instant> AwaitsArrivalsUntil() const { return arrivals_awaited_until_; }

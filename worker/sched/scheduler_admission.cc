@@ -321,7 +321,6 @@ void Scheduler::AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_c
 // If the block after the match is the next one of an arrival, the sequence awaits it and what else the two have in
 // common.
 bool Scheduler::AwaitIfArriving(Sequence& sequence, std::uint32_t matched_count) {
-  if (arrivals_.empty()) return false;
   const auto wanted = std::min<std::size_t>(MatchableBlocks(sequence), sequence.hashes.size());
   const auto coming = arrivals_.FindComing(std::span(sequence.hashes).first(wanted), matched_count);
   if (!coming) return false;
@@ -368,11 +367,11 @@ bool Scheduler::HasRoomFor(Sequence& sequence) const {
 // Arrivals give way if that makes the room.
 bool Scheduler::MakeRoomFor(Sequence& sequence) {
   if (HasRoomFor(sequence)) return true;
-  if (arrivals_.empty()) return false;
   const std::size_t alone = arrivals_.HeldAloneCount();
+  if (alone == 0) return false;
   const Need need = NeedOf(sequence);
   const std::size_t available = cache_.available_count() - need.available_matched;
-  if (alone == 0 || need.block_count + promised_block_count_ > available + alone) return false;
+  if (need.block_count + promised_block_count_ > available + alone) return false;
   while (!HasRoomFor(sequence)) {
     if (!arrivals_.GiveWay()) return false;
   }

@@ -80,6 +80,7 @@ bool Scheduler::OwnLastBlock(Sequence& sequence) {
     if (const std::optional<BlockId> own = cache_.Allocate(sequence.group)) {
       sequence.blocks.back() = *own;
       copies_.push_back({shared, *own, rows});
+      cache_.NoteCopied(shared, *own);
       cache_.Release(shared, UseOf(sequence));
       return true;
     }
@@ -200,6 +201,7 @@ void Scheduler::TakeTail(Sequence& sequence) {
   ROOST_CHECK(own.has_value(), "{} blocks were available", cache_.available_count());
   sequence.blocks.push_back(*own);
   copies_.push_back({tail->block.block, *own, tail->token_count});
+  cache_.NoteCopied(tail->block.block, *own);
   cache_.Release(tail->block.block, UseOf(sequence));
   const std::uint32_t counted = sequence.cached_token_count;
   sequence.computed_token_count += tail->token_count;

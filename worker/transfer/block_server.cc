@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/thread_name.h"
@@ -12,6 +13,8 @@ namespace {
 
 // How often the acceptor looks whether it shall stop.
 constexpr int kAcceptWaitMs = 50;
+// One for each connection, also while it is about to end.
+constexpr std::size_t kMaxThreads = kMaxServed + 2 * kMaxHandshakes;
 
 std::string TextOf(const wire::Endpoint& endpoint) {
   return (endpoint.IsV6() ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);
@@ -28,7 +31,7 @@ BlockServer::BlockServer(ReadableBlocks& blocks, BlockServerOptions options, wir
     : blocks_(blocks),
       options_(std::move(options)),
       listener_(std::move(listener)),
-      address_(TextOf(wire::BoundTo(listener_, options_.address))) {
+      address_(TextOf(options_.advertised.value_or(wire::BoundTo(listener_, options_.address)))) {
   acceptor_ = std::thread([this] { Accept(); });
 }
 
@@ -68,19 +71,27 @@ void BlockServer::Accept() {
 
 void BlockServer::TakeIn(wire::Descriptor socket) {
   const std::lock_guard lock(mutex_);
-  if (served_.size() >= kMaxServed) {
-    PeerConnection connection(std::move(socket));
-    (void)Refuse(connection, PeerRefusal::kBusy);
-    return;
-  }
+  if (served_.size() >= kMaxThreads) return Count(PeerRefusal::kBusy);  // the socket closes
+  DropForAnother();
   Served& served = served_.emplace_back(std::move(socket));
   served.thread = std::thread([this, &served] { Serve(served); });
+}
+
+void BlockServer::DropForAnother() {
+  const auto is_waiting = [](const Served& served) { return served.stage == Stage::kHandshake; };
+  if (static_cast<std::size_t>(std::count_if(served_.begin(), served_.end(), is_waiting)) < kMaxHandshakes) return;
+  for (Served& served : served_) {
+    Stage stage = Stage::kHandshake;
+    if (!served.stage.compare_exchange_strong(stage, Stage::kDropped)) continue;
+    served.connection.Shut();
+    return;
+  }
 }
 
 void BlockServer::JoinEnded() {
   const std::lock_guard lock(mutex_);
   for (auto served = served_.begin(); served != served_.end();) {
-    if (!served->is_over) {
+    if (served->stage != Stage::kOver) {
       ++served;
       continue;
     }
@@ -92,41 +103,78 @@ void BlockServer::JoinEnded() {
 // The connection ends with the first thing that is wrong; the consumer sees that.
 void BlockServer::Serve(Served& served) {
   NameThisThread("blocks-out");
-  Result<void> going = ShakeHands(served.connection);
-  while (going.ok()) going = ServeFetch(served.connection);
+  if (ShakeHands(served).ok()) {
+    Result<void> going;
+    while (going.ok()) going = ServeFetch(served);
+    --served_count_;
+  }
   served.connection.Shut();
-  served.is_over = true;
+  served.stage = Stage::kOver;
 }
 
-Result<void> BlockServer::ShakeHands(PeerConnection& connection) {
-  Result<MessageHead> head = connection.ReceiveHead(blocks_.sizes().frame_bytes(), kPeerHandshakeTime);
+// When it succeeds the connection is one of served_count_.
+Result<void> BlockServer::ShakeHands(Served& served) {
+  PeerConnection& connection = served.connection;
+  connection.LimitTo(kPeerHandshakeTime);
+  if (options_.access == TransferAccess::kTicketsOnly) ROOST_RETURN_IF_ERROR(CheckTicket(served));
+  ROOST_RETURN_IF_ERROR(AwaitHello(connection));
+  Stage stage = Stage::kHandshake;
+  if (!served.stage.compare_exchange_strong(stage, Stage::kServed)) return Refuse(connection, PeerRefusal::kHandshake);
+  if (++served_count_ > kMaxServed) {
+    --served_count_;
+    return Refuse(connection, PeerRefusal::kBusy);
+  }
+  const Result<void> welcomed = connection.Send(Encode(PeerMessage::kWelcome));
+  connection.LimitTo(std::nullopt);
+  if (!welcomed.ok()) --served_count_;
+  return welcomed;
+}
+
+Result<void> BlockServer::CheckTicket(Served& served) {
+  const auto ticket = served.connection.AwaitTicket(tls_rules_, options_.secret, options_.wall_now());
+  if (ticket.ok()) {
+    served.ticket_expiry = ticket->expiry;
+    return {};
+  }
+  Count(ticket.error().code == ErrorCode::kUnauthenticated ? PeerRefusal::kTicket : PeerRefusal::kHandshake);
+  return ticket.error();
+}
+
+Result<void> BlockServer::AwaitHello(PeerConnection& connection) {
+  const Result<MessageHead> head = connection.ReceiveHead(blocks_.sizes().frame_bytes(), kPeerHandshakeTime);
   if (!head.ok() || head->kind != PeerMessage::kHello) return Refuse(connection, PeerRefusal::kHandshake);
-  ROOST_ASSIGN_OR_RETURN(const MessageBytes payload, connection.ReceivePayload(*head));
-  const Result<PeerHello> hello = DecodeHello(payload);
+  const Result<MessageBytes> payload = connection.ReceivePayload(*head);
+  if (!payload.ok()) return Refuse(connection, PeerRefusal::kHandshake);
+  const Result<PeerHello> hello = DecodeHello(*payload);
   if (!hello.ok() || hello->version != kPeerVersion || hello->source != options_.worker_id) {
     return Refuse(connection, PeerRefusal::kHandshake);
   }
   if (hello->layout.layout != options_.layout.layout) return Refuse(connection, PeerRefusal::kLayout);
   if (hello->layout.numerics != options_.layout.numerics) return Refuse(connection, PeerRefusal::kNumerics);
-  return connection.Send(Encode(PeerMessage::kWelcome));
+  return {};
 }
 
 Result<void> BlockServer::Refuse(PeerConnection& connection, PeerRefusal cause) {
-  ++refused_[static_cast<std::size_t>(cause)];
+  Count(cause);
   (void)connection.Send(Encode(cause));
   return Error{ErrorCode::kUnavailable, "refused", "peer"};
 }
 
-Result<void> BlockServer::ServeFetch(PeerConnection& connection) {
+Result<void> BlockServer::ServeFetch(Served& served) {
+  PeerConnection& connection = served.connection;
   ROOST_ASSIGN_OR_RETURN(const MessageHead head, connection.ReceiveHead(blocks_.sizes().frame_bytes(), kServedIdle));
   // A cancel may cross the end of what it cancels.
   if (head.kind == PeerMessage::kCancel) return {};
   if (head.kind != PeerMessage::kFetch) return InvalidArgument("kind", "a fetch was awaited");
   ROOST_ASSIGN_OR_RETURN(const MessageBytes payload, connection.ReceivePayload(head));
   ROOST_ASSIGN_OR_RETURN(const PeerFetch fetch, DecodeFetch(payload));
+  if (served.ticket_expiry && options_.wall_now() > *served.ticket_expiry + wire::kTicketClockSkew) {
+    Count(PeerRefusal::kTicket);
+    return Error{ErrorCode::kUnauthenticated, "the ticket has ended", "peer"};
+  }
   if (++reader_count_ > kMaxReaders) {
     --reader_count_;
-    ++refused_[static_cast<std::size_t>(PeerRefusal::kBusy)];
+    Count(PeerRefusal::kBusy);
     return connection.Send(Encode(PeerEnd::kBusy));
   }
   const Result<PeerEnd> end = SendFrames(connection, fetch);

@@ -1,10 +1,14 @@
 // Serves the blocks of this worker to other workers: a listener, and a thread for each connection.
 //
-//   listener ─ accept ─▶ connection: hello ─ welcome ─ fetch ─ frames … ─ end ─ fetch …
-//                                     └─ refused: another layout, another name, too many connections
+//   listener ─ accept ─▶ connection: (ticket ─) hello ─ welcome ─ fetch ─ frames … ─ end ─ fetch …
+//                                     └─ refused: no ticket, another layout, another name, too many connections
 //
-// Bounds: kMaxReaders connections that read, each with memory for one frame; a fetch beyond them is told that the
-// source is busy. kMaxServed connections in all.
+// With TransferAccess::kTicketsOnly each connection is encrypted under a ticket, and ends when the ticket does.
+//
+// Bounds: kMaxReaders fetches at a time, each with memory for one frame; a fetch beyond them is told that the source is
+// busy. kMaxServed connections after their handshake; one beyond them is told the same. kMaxHandshakes before it,
+// within kPeerHandshakeTime: a newcomer is let in, and the oldest makes room, so that strangers keep a worker out only
+// while they come faster than its handshake ends.
 //
 // Threads: Start and Stop from one owner; counts from any.
 #pragma once
@@ -13,6 +17,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -24,21 +29,28 @@
 #include "common/base/result.h"
 #include "common/wire/endpoint.h"
 #include "common/wire/gate.h"
+#include "common/wire/transfer_ticket.h"
 #include "worker/transfer/peer_connection.h"
 #include "worker/transfer/peer_messages.h"
+#include "worker/transfer/peer_tls.h"
 #include "worker/transfer/readable_blocks.h"
 
 namespace roost::worker {
 
 inline constexpr std::size_t kMaxReaders = 16;
 inline constexpr std::size_t kMaxServed = kMaxReaders + 8;
+inline constexpr std::size_t kMaxHandshakes = 8;
 // A connection without a fetch ends after this time. Consumers end theirs earlier.
 inline constexpr std::chrono::milliseconds kServedIdle{30'000};
 
 struct BlockServerOptions {
   std::string worker_id;  // the name that consumers must ask for
   PeerLayout layout;
-  wire::Endpoint address;  // port 0: any
+  wire::Endpoint address;                                   // port 0: any
+  std::optional<wire::Endpoint> advertised = std::nullopt;  // where others dial it; none: where it is bound
+  TransferAccess access = TransferAccess::kLoopback;
+  wire::TransferSecret secret = wire::TransferSecret::Random();  // kTicketsOnly: its tickets let consumers in
+  std::function<wire::WallSeconds()> wall_now = &wire::WallNow;
 };
 
 // Totals since the start, and what is under way.
@@ -61,40 +73,51 @@ class BlockServer {
   // Ends all connections, and waits for their threads. Idempotent.
   void Stop();
 
-  // HOST:PORT as bound.
+  // HOST:PORT that others dial.
   [[nodiscard]] const std::string& address() const { return address_; }
   [[nodiscard]] BlockServerCounts counts() const;
 
  private:
+  // kDropped: it has to make room for another one. A connection is served only if it was not dropped before.
+  enum class Stage { kHandshake, kDropped, kServed, kOver };
+
   struct Served {
     explicit Served(wire::Descriptor socket) : connection(std::move(socket)) {}
 
     PeerConnection connection;
-    std::atomic<bool> is_over = false;
+    std::optional<wire::WallSeconds> ticket_expiry;  // its thread's
+    std::atomic<Stage> stage = Stage::kHandshake;
     std::thread thread;
   };
 
   void Accept();
   void TakeIn(wire::Descriptor socket);
+  // Where kMaxHandshakes are under way, the oldest of these ends.
+  void DropForAnother();
   void JoinEnded();
   void Serve(Served& served);
-  [[nodiscard]] Result<void> ShakeHands(PeerConnection& connection);
+  [[nodiscard]] Result<void> ShakeHands(Served& served);
+  [[nodiscard]] Result<void> CheckTicket(Served& served);
+  [[nodiscard]] Result<void> AwaitHello(PeerConnection& connection);
   [[nodiscard]] Result<void> Refuse(PeerConnection& connection, PeerRefusal cause);
-  [[nodiscard]] Result<void> ServeFetch(PeerConnection& connection);
+  void Count(PeerRefusal cause) { ++refused_[static_cast<std::size_t>(cause)]; }
+  [[nodiscard]] Result<void> ServeFetch(Served& served);
   [[nodiscard]] Result<PeerEnd> SendFrames(PeerConnection& connection, const PeerFetch& fetch);
 
   ReadableBlocks& blocks_;
   const BlockServerOptions options_;
   const wire::Descriptor listener_;
+  const PeerTlsRules tls_rules_{PeerSide::kSource};
   std::string address_;
 
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> served_bytes_ = 0;
   std::atomic<std::size_t> reader_count_ = 0;
+  std::atomic<std::size_t> served_count_ = 0;  // after their handshake
   std::array<std::atomic<std::uint64_t>, kPeerRefusalNames.size()> refused_{};
 
   std::mutex mutex_;
-  std::list<Served> served_;  // guarded by mutex_
+  std::list<Served> served_;  // guarded by mutex_; in the order of their coming
   std::thread acceptor_;
 };
 

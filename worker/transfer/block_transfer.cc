@@ -32,16 +32,27 @@ Result<std::size_t> FrameCountOf(FrameSizes sizes, std::uint64_t bytes, std::opt
 }
 
 BlockTransfer::BlockTransfer(const Model& model, TransferSetup setup, const Clock& clock, std::function<void()> wake)
-    : layout_(setup.layout),
+    : access_(setup.access),
+      layout_(setup.layout),
       readable_(model.MakeBlockReader(), model.block_count(), model.block_tokens()),
       inbox_(std::move(wake)),
       memory_(std::make_shared<FrameMemory>(readable_.sizes(), setup.frame_count)),
-      peers_(inbox_, readable_, memory_, layout_, clock),
-      server_(readable_, {.worker_id = std::move(setup.worker_id), .layout = layout_, .address = setup.address},
+      peers_(inbox_, readable_, memory_, {.worker_id = setup.worker_id, .layout = layout_, .access = access_}, clock),
+      server_(readable_,
+              {.worker_id = setup.worker_id,
+               .layout = layout_,
+               .address = setup.address,
+               .advertised = setup.advertised,
+               .access = access_,
+               .secret = secret_},
               std::move(setup.listener)) {}
 
 wire::Transfer BlockTransfer::Describe() const {
   return {.address = server_.address(), .layout = layout_.layout, .numerics = layout_.numerics};
+}
+
+std::optional<wire::TransferSecret> BlockTransfer::secret() const {
+  return access_ == TransferAccess::kTicketsOnly ? std::optional(secret_) : std::nullopt;
 }
 
 TransferCounts BlockTransfer::counts() const {

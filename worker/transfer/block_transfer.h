@@ -20,10 +20,12 @@
 #include "common/wire/endpoint.h"
 #include "common/wire/gate.h"
 #include "common/wire/messages.h"
+#include "common/wire/transfer_ticket.h"
 #include "worker/model/model.h"
 #include "worker/transfer/block_server.h"
 #include "worker/transfer/frame_memory.h"
 #include "worker/transfer/frame_source.h"
+#include "worker/transfer/peer_tls.h"
 #include "worker/transfer/peers.h"
 #include "worker/transfer/readable_blocks.h"
 
@@ -41,8 +43,10 @@ inline constexpr std::uint64_t kDefaultTransferBytes = std::uint64_t{256} << 20U
 struct TransferSetup {
   std::string worker_id;
   wire::Descriptor listener = {};
-  wire::Endpoint address = {};  // that the listener was asked to bind
+  wire::Endpoint address = {};                              // that the listener was asked to bind
+  std::optional<wire::Endpoint> advertised = std::nullopt;  // where others dial it; none: where it is bound
   PeerLayout layout = {};
+  TransferAccess access = TransferAccess::kLoopback;
   std::size_t frame_count = kMinFrames;  // that may wait for the engine
 };
 
@@ -65,9 +69,13 @@ class BlockTransfer {
   [[nodiscard]] FrameSource& source() { return peers_; }
   // For the worker's hello.
   [[nodiscard]] wire::Transfer Describe() const;
+  // With kTicketsOnly: the secret of this process, for routers alone.
+  [[nodiscard]] std::optional<wire::TransferSecret> secret() const;
   [[nodiscard]] TransferCounts counts() const;
 
  private:
+  const TransferAccess access_;
+  const wire::TransferSecret secret_ = wire::TransferSecret::Random();
   const PeerLayout layout_;
   ReadableBlocks readable_;
   FrameInbox inbox_;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -18,6 +19,7 @@
 
 #include "common/base/clock.h"
 #include "common/wire/messages.h"
+#include "common/wire/transfer_ticket.h"
 #include "worker/engine_api/engine_order.h"
 #include "worker/transfer/frame.h"
 
@@ -45,6 +47,7 @@ struct FrameRequest {
   HoldId id;
   FrameChain chain;
   PeerPlace peer;
+  std::optional<wire::TransferTicket> ticket = std::nullopt;  // with one the transfer is encrypted
 };
 
 // A checked frame: block `index` of the chain that was asked for.

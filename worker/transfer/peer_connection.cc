@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -17,11 +18,9 @@ namespace {
 
 Error Broken(const char* what) { return Error{ErrorCode::kUnavailable, what, "peer"}; }
 
-// Waits for `events`. False when they do not come in time.
-bool Await(int socket, short events, std::chrono::milliseconds time) {
-  const auto end = std::chrono::steady_clock::now() + time;
+bool AwaitUntil(int socket, short events, std::chrono::steady_clock::time_point end) {
   while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     pollfd poll{.fd = socket, .events = events, .revents = 0};
     const int ready = ::poll(&poll, 1, static_cast<int>(std::max<std::chrono::milliseconds::rep>(left.count(), 0)));
     if (ready > 0) return true;
@@ -54,7 +53,8 @@ Result<PeerConnection> PeerConnection::Connect(const wire::Endpoint& to) {
   wire::Descriptor socket(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.is_open()) return Broken("no socket is left");
   if (::connect(socket.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) return Broken("refused");
-  if (!Await(socket.get(), POLLOUT, kPeerConnectTime)) return Broken("does not answer");
+  const auto end = std::chrono::steady_clock::now() + kPeerConnectTime;
+  if (!AwaitUntil(socket.get(), POLLOUT, end)) return Broken("does not answer");
   int error = 0;
   socklen_t size = sizeof(error);
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) return Broken("refused");
@@ -67,9 +67,56 @@ PeerConnection::PeerConnection(wire::Descriptor socket) : socket_(std::move(sock
   (void)::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
+void PeerConnection::LimitTo(std::optional<std::chrono::milliseconds> time) {
+  limit_ = time ? std::optional(std::chrono::steady_clock::now() + *time) : std::nullopt;
+}
+
+bool PeerConnection::Await(short events, std::chrono::milliseconds time) const {
+  const Time now = std::chrono::steady_clock::now();
+  if (limit_ && now >= *limit_) return false;  // also while bytes keep coming
+  const Time end = now + time;
+  return AwaitUntil(socket_.get(), events, limit_ ? std::min(*limit_, end) : end);
+}
+
+Result<void> PeerConnection::ShowTicket(const PeerTlsRules& rules, std::string_view consumer,
+                                        const wire::TransferTicket& ticket) {
+  tls_ = std::make_unique<PeerTls>(rules, socket_.get(), consumer, ticket);
+  return ShakeHands(kPeerHandshakeTime);
+}
+
+Result<wire::TicketIdentity> PeerConnection::AwaitTicket(const PeerTlsRules& rules, const wire::TransferSecret& secret,
+                                                         wire::WallSeconds now) {
+  tls_ = std::make_unique<PeerTls>(rules, socket_.get(), secret, now);
+  const Result<void> shaken = ShakeHands(kPeerHandshakeTime);
+  if (shaken.ok()) return tls_->identity();
+  if (tls_->has_refused_ticket()) return Error{ErrorCode::kUnauthenticated, "has no ticket that is valid now", "peer"};
+  return shaken.error();
+}
+
+Result<void> PeerConnection::ShakeHands(std::chrono::milliseconds silence) {
+  while (true) {
+    switch (tls_->Handshake()) {
+      case PeerTls::Outcome::kDone: return {};
+      case PeerTls::Outcome::kFailed: return Broken("no handshake of TLS");
+      case PeerTls::Outcome::kWaitInput:
+        if (!Await(POLLIN, silence)) return Broken("is silent in the handshake");
+        break;
+      case PeerTls::Outcome::kWaitOutput:
+        if (!Await(POLLOUT, silence)) return Broken("takes nothing in the handshake");
+        break;
+    }
+  }
+}
+
 Result<void> PeerConnection::Send(std::span<const std::byte> bytes) { return Send(bytes, {}); }
 
 Result<void> PeerConnection::Send(std::span<const std::byte> head, std::span<const std::byte> rest) {
+  if (tls_ == nullptr) return SendPlain(head, rest);
+  ROOST_RETURN_IF_ERROR(SendEncrypted(head));
+  return SendEncrypted(rest);
+}
+
+Result<void> PeerConnection::SendPlain(std::span<const std::byte> head, std::span<const std::byte> rest) {
   while (!head.empty() || !rest.empty()) {
     std::array<iovec, 2> parts{iovec{const_cast<std::byte*>(head.data()), head.size()},
                                iovec{const_cast<std::byte*>(rest.data()), rest.size()}};
@@ -80,7 +127,7 @@ Result<void> PeerConnection::Send(std::span<const std::byte> head, std::span<con
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) return Broken("the connection ended");
-      if (!Await(socket_.get(), POLLOUT, kPeerSendTime)) return Broken("takes nothing");
+      if (!Await(POLLOUT, kPeerSendTime)) return Broken("takes nothing");
       continue;
     }
     const auto of_head = std::min(head.size(), static_cast<std::size_t>(sent));
@@ -90,19 +137,43 @@ Result<void> PeerConnection::Send(std::span<const std::byte> head, std::span<con
   return {};
 }
 
-Result<void> PeerConnection::Receive(std::span<std::byte> to, std::chrono::milliseconds silence) {
-  while (!to.empty()) {
-    const ssize_t received = ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
-    if (received > 0) {
-      to = to.subspan(static_cast<std::size_t>(received));
-      continue;
+Result<void> PeerConnection::SendEncrypted(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const PeerTls::Step step = tls_->Write(bytes);
+    if (step.outcome == PeerTls::Outcome::kFailed) return Broken("the connection ended");
+    if (step.outcome == PeerTls::Outcome::kDone) {
+      bytes = bytes.subspan(step.bytes);
+    } else if (!Await(step.outcome == PeerTls::Outcome::kWaitInput ? POLLIN : POLLOUT, kPeerSendTime)) {
+      return Broken("takes nothing");
     }
-    if (received == 0) return Broken("the connection ended");
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) return Broken("the connection ended");
-    if (!Await(socket_.get(), POLLIN, silence)) return Broken("is silent");
   }
   return {};
+}
+
+Result<void> PeerConnection::Receive(std::span<std::byte> to, std::chrono::milliseconds silence) {
+  while (!to.empty()) {
+    ROOST_ASSIGN_OR_RETURN(const std::size_t received, ReceiveSome(to, silence));
+    to = to.subspan(received);
+  }
+  return {};
+}
+
+Result<std::size_t> PeerConnection::ReceiveSome(std::span<std::byte> to, std::chrono::milliseconds silence) {
+  while (true) {
+    short awaited = POLLIN;
+    if (tls_ != nullptr) {
+      const PeerTls::Step step = tls_->Read(to);
+      if (step.outcome == PeerTls::Outcome::kDone) return step.bytes;
+      if (step.outcome == PeerTls::Outcome::kFailed) return Broken("the connection ended");
+      if (step.outcome == PeerTls::Outcome::kWaitOutput) awaited = POLLOUT;
+    } else {
+      const ssize_t received = ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
+      if (received > 0) return static_cast<std::size_t>(received);
+      if (received < 0 && errno == EINTR) continue;
+      if (received == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return Broken("the connection ended");
+    }
+    if (!Await(awaited, silence)) return Broken("is silent");
+  }
 }
 
 Result<MessageHead> PeerConnection::ReceiveHead(std::size_t frame_bytes, std::chrono::milliseconds silence) {
@@ -117,7 +188,10 @@ Result<MessageBytes> PeerConnection::ReceivePayload(const MessageHead& head) {
   return payload;
 }
 
-bool PeerConnection::HasInput() const { return Await(socket_.get(), POLLIN, std::chrono::milliseconds(0)); }
+bool PeerConnection::HasInput() const {
+  if (tls_ != nullptr && tls_->HasInput()) return true;
+  return Await(POLLIN, std::chrono::milliseconds(0));
+}
 
 void PeerConnection::Shut() const { (void)::shutdown(socket_.get(), SHUT_RDWR); }
 

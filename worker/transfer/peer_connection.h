@@ -1,17 +1,22 @@
-// One TCP connection between two workers, with blocking calls. Each call fails when the peer is silent for too long, is
-// gone, or Shut was called; a connection that has failed is of no use.
+// One TCP connection between two workers, with blocking calls: in the clear, or encrypted (peer_tls.h). Each call fails
+// when the peer is silent for too long, is gone, or Shut was called; a connection that has failed is of no use.
 //
 // Threads: one at a time; Shut from any.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
 
 #include "common/base/result.h"
 #include "common/wire/endpoint.h"
 #include "common/wire/gate.h"
+#include "common/wire/transfer_ticket.h"
 #include "worker/transfer/peer_messages.h"
+#include "worker/transfer/peer_tls.h"
 
 namespace roost::worker {
 
@@ -28,6 +33,18 @@ class PeerConnection {
   // Takes over an accepted connection.
   explicit PeerConnection(wire::Descriptor socket);
 
+  // From here on calls fail once `time` is over, whatever comes meanwhile; nothing: no such limit.
+  void LimitTo(std::optional<std::chrono::milliseconds> time);
+
+  // The consumer's handshake: shows the ticket, and encrypts all that follows. The rules outlive the connection.
+  [[nodiscard]] Result<void> ShowTicket(const PeerTlsRules& rules, std::string_view consumer,
+                                        const wire::TransferTicket& ticket);
+  // The source's. kUnauthenticated: the consumer has no ticket of this secret that is valid now. kUnavailable: it does
+  // not speak TLS, or left.
+  [[nodiscard]] Result<wire::TicketIdentity> AwaitTicket(const PeerTlsRules& rules, const wire::TransferSecret& secret,
+                                                         wire::WallSeconds now);
+  [[nodiscard]] bool is_encrypted() const { return tls_ != nullptr; }
+
   [[nodiscard]] Result<void> Send(std::span<const std::byte> bytes);
   // Two parts, as one.
   [[nodiscard]] Result<void> Send(std::span<const std::byte> head, std::span<const std::byte> rest);
@@ -43,7 +60,19 @@ class PeerConnection {
   [[nodiscard]] int descriptor() const { return socket_.get(); }
 
  private:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // Waits for `events`. False when they do not come in time.
+  [[nodiscard]] bool Await(short events, std::chrono::milliseconds time) const;
+  [[nodiscard]] Result<void> ShakeHands(std::chrono::milliseconds silence);
+  [[nodiscard]] Result<void> SendPlain(std::span<const std::byte> head, std::span<const std::byte> rest);
+  [[nodiscard]] Result<void> SendEncrypted(std::span<const std::byte> bytes);
+  // At least a byte.
+  [[nodiscard]] Result<std::size_t> ReceiveSome(std::span<std::byte> to, std::chrono::milliseconds silence);
+
   wire::Descriptor socket_;
+  std::unique_ptr<PeerTls> tls_;  // null: in the clear
+  std::optional<Time> limit_;
 };
 
 }  // namespace roost::worker

@@ -103,6 +103,9 @@ std::array<std::byte, kMessageHeadBytes> HeadOfFrame(std::size_t frame_bytes) {
 Result<MessageHead> DecodeHead(std::span<const std::byte, kMessageHeadBytes> head, std::size_t frame_bytes) {
   const auto kind = Read<std::uint32_t>(head, 0);
   const auto length = Read<std::uint32_t>(head, sizeof(kind));
+  if (static_cast<PeerMessage>(kind) == PeerMessage::kFrame && length != frame_bytes) {
+    return DataLoss("size", "a frame of {} bytes instead of {}", length, frame_bytes);
+  }
   if (!CanHave(static_cast<PeerMessage>(kind), length, frame_bytes)) {
     return InvalidArgument("kind", "a message of kind {} with {} bytes", kind, length);
   }

@@ -59,9 +59,10 @@ struct PeerHello {
   bool operator==(const PeerHello&) const = default;
 };
 
-enum class PeerRefusal : std::uint32_t { kBusy, kLayout, kNumerics, kHandshake };
+// kTicket is counted, and never sent: a consumer without a ticket is told nothing but that its handshake failed.
+enum class PeerRefusal : std::uint32_t { kBusy, kLayout, kNumerics, kHandshake, kTicket };
 // For metrics, by cause.
-inline constexpr std::array<std::string_view, 4> kPeerRefusalNames{"busy", "layout", "numerics", "handshake"};
+inline constexpr std::array<std::string_view, 5> kPeerRefusalNames{"busy", "layout", "numerics", "handshake", "ticket"};
 
 struct PeerFetch {
   std::uint64_t tenant = 0;
@@ -83,7 +84,7 @@ using MessageBytes = std::vector<std::byte>;
 // Before the frame's bytes.
 [[nodiscard]] std::array<std::byte, kMessageHeadBytes> HeadOfFrame(std::size_t frame_bytes);
 
-// kInvalidArgument: no such message, or one of an impossible length. A frame has `frame_bytes`.
+// kInvalidArgument: no such message, or one of an impossible length. kDataLoss: a frame that has not `frame_bytes`.
 [[nodiscard]] Result<MessageHead> DecodeHead(std::span<const std::byte, kMessageHeadBytes> head,
                                              std::size_t frame_bytes);
 // kInvalidArgument, naming the field.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/base/thread_name.h"
 
 namespace roost::worker {
@@ -27,9 +28,9 @@ HoldOutcome OutcomeOf(const Error& error) {
 
 }  // namespace
 
-Peers::Peers(FrameInbox& inbox, const ReadableBlocks& held, std::shared_ptr<FrameMemory> memory, PeerLayout layout,
+Peers::Peers(FrameInbox& inbox, const ReadableBlocks& held, std::shared_ptr<FrameMemory> memory, PeersOptions options,
              const Clock& clock)
-    : inbox_(inbox), held_(held), memory_(std::move(memory)), layout_(layout), clock_(clock) {}
+    : inbox_(inbox), held_(held), memory_(std::move(memory)), options_(std::move(options)), clock_(clock) {}
 
 Peers::~Peers() { Stop(); }
 
@@ -54,6 +55,7 @@ void Peers::Ask(FrameRequest request) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return inbox_.Push(FramesEnded{id, HoldOutcome::kCancelled});
   if (const std::optional<HoldId> first = FindCovering(request.chain)) return inbox_.Push(FramesJoined{id, *first});
+  if (pauses_.IsPaused(request.peer, clock_.Now())) return inbox_.Push(FramesEnded{id, HoldOutcome::kBroken});
   Peer* const peer = asked_count_ < kMaxAsked ? PeerFor(request.peer) : nullptr;
   if (peer == nullptr) return inbox_.Push(FramesEnded{id, HoldOutcome::kBusy});
   auto asked = std::make_shared<Asked>();
@@ -110,6 +112,7 @@ void Peers::Run(Peer& peer) {
   NameThisThread("blocks-in");
   while (true) {
     std::shared_ptr<Asked> asked;
+    bool is_paused = false;
     {
       std::unique_lock lock(mutex_);
       const auto has_work = [&] { return stopping_ || !peer.asked.empty(); };
@@ -119,80 +122,134 @@ void Peers::Run(Peer& peer) {
       }
       if (peer.asked.empty()) return;
       asked = peer.asked.front();
+      is_paused = pauses_.IsPaused(asked->request.peer, clock_.Now());
     }
-    const HoldOutcome outcome = Fetch(peer, *asked);
-    const std::lock_guard lock(mutex_);
-    peer.asked.pop_front();
-    --asked_count_;
-    inbox_.Push(FramesEnded{asked->request.id, outcome});
+    End(peer, is_paused ? FetchEnd{.was_tried = false} : Fetch(peer, *asked));
   }
 }
 
-HoldOutcome Peers::Fetch(Peer& peer, const Asked& asked) {
-  if (stopping_ || asked.is_cancelled) return HoldOutcome::kCancelled;
+void Peers::End(Peer& peer, const FetchEnd& end) {
+  std::optional<std::chrono::seconds> pause;
+  PeerPlace source;
+  {
+    const std::lock_guard lock(mutex_);
+    const FrameRequest& request = peer.asked.front()->request;
+    source = request.peer;
+    if (end.was_tried) pause = pauses_.OnEnd(source, end.outcome, clock_.Now());
+    inbox_.Push(FramesEnded{request.id, end.outcome});
+    peer.asked.pop_front();
+    --asked_count_;
+  }
+  // One line for a series of failures.
+  if (!pause || (end.outcome == HoldOutcome::kBroken && *pause > PairPauses::kFirstPause)) return;
+  LogWarning("blocks are not fetched from a worker for a while",
+             {{"source", source.worker_id},
+              {"address", source.address},
+              {"seconds", pause->count()},
+              {"why", end.outcome == HoldOutcome::kWrong ? "a wrong frame: " + end.why : end.why}});
+}
+
+Peers::FetchEnd Peers::Fetch(Peer& peer, const Asked& asked) {
+  if (stopping_ || asked.is_cancelled) return {.outcome = HoldOutcome::kCancelled, .was_tried = false};
   const std::uint32_t first = held_.CountFront(asked.request.chain);
-  if (first == asked.request.chain.size()) return HoldOutcome::kComplete;
+  if (first == asked.request.chain.size()) return {.outcome = HoldOutcome::kComplete, .was_tried = false};
   const Result<void> begun = Begin(peer, asked, first);
-  const FetchEnd end = begun.ok() ? ReceiveFrames(peer, asked, first) : FetchEnd{.outcome = OutcomeOf(begun.error())};
+  FetchEnd end = begun.ok() ? ReceiveFrames(peer, asked, first)
+                            : FetchEnd{.outcome = OutcomeOf(begun.error()), .why = begun.error().ToString()};
   if (!end.is_clean) HangUp(peer);
-  return end.outcome;
+  return end;
 }
 
 // Asks on the open connection; if its peer has ended it meanwhile, on a new one.
 Result<void> Peers::Begin(Peer& peer, const Asked& asked, std::uint32_t first) {
   const FrameChain& chain = asked.request.chain;
-  if (peer.connection && (peer.connected_to != asked.request.peer || peer.connection->HasInput())) HangUp(peer);
-  if (!peer.connection) ROOST_RETURN_IF_ERROR(Dial(peer, asked.request.peer));
+  if (peer.connection && !MayGoOn(peer, asked.request)) HangUp(peer);
+  if (!peer.connection) ROOST_RETURN_IF_ERROR(Dial(peer, asked.request));
   const PeerFetch fetch{.tenant = chain.tenant, .hashes = {chain.hashes.begin() + first, chain.hashes.end()}};
   return peer.connection->Send(Encode(fetch));
 }
 
-Result<void> Peers::Dial(Peer& peer, const PeerPlace& place) {
-  ROOST_ASSIGN_OR_RETURN(const wire::Endpoint endpoint, wire::ParseNumericAddress(place.address));
-  if (!endpoint.IsLoopback()) return InvalidArgument("address", "{} is beyond loopback", place.address);
+// May the open connection serve the request?
+bool Peers::MayGoOn(const Peer& peer, const FrameRequest& request) const {
+  return peer.connected_to == request.peer && peer.connection->is_encrypted() == request.ticket.has_value() &&
+         clock_.Now() - peer.connected_at <= kPeerConnectionAge && !peer.connection->HasInput();
+}
+
+Result<void> Peers::Dial(Peer& peer, const FrameRequest& request) {
+  ROOST_ASSIGN_OR_RETURN(const wire::Endpoint endpoint, wire::ParseNumericAddress(request.peer.address));
+  if (!request.ticket) ROOST_RETURN_IF_ERROR(CheckOpen(endpoint));
   ROOST_ASSIGN_OR_RETURN(PeerConnection connection, PeerConnection::Connect(endpoint));
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return Error{ErrorCode::kUnavailable, "this worker stops", "peer"};
     peer.connection.emplace(std::move(connection));
-    peer.connected_to = place;
+    peer.connected_to = request.peer;
+    peer.connected_at = clock_.Now();
   }
-  ROOST_RETURN_IF_ERROR(peer.connection->Send(Encode(PeerHello{.layout = layout_, .source = place.worker_id})));
+  peer.connection->LimitTo(kPeerHandshakeTime);
+  ROOST_RETURN_IF_ERROR(Introduce(peer, request));
+  peer.connection->LimitTo(std::nullopt);
+  return {};
+}
+
+// May this be dialled without a ticket?
+Result<void> Peers::CheckOpen(const wire::Endpoint& endpoint) const {
+  if (options_.access == TransferAccess::kTicketsOnly) {
+    return Error{ErrorCode::kUnauthenticated, "there is no ticket for it", "ticket"};
+  }
+  if (options_.access == TransferAccess::kAnywhere || endpoint.IsLoopback()) return {};
+  return InvalidArgument("address", "{} is beyond loopback", endpoint.ToString());
+}
+
+Result<void> Peers::Introduce(Peer& peer, const FrameRequest& request) {
+  PeerConnection& connection = *peer.connection;
+  if (request.ticket) {
+    ROOST_RETURN_IF_ERROR(connection.ShowTicket(tls_rules_, options_.worker_id, *request.ticket));
+  }
+  const PeerHello hello{.layout = options_.layout, .source = request.peer.worker_id};
+  ROOST_RETURN_IF_ERROR(connection.Send(Encode(hello)));
   ROOST_ASSIGN_OR_RETURN(const MessageHead head,
-                         peer.connection->ReceiveHead(memory_->sizes().frame_bytes(), kPeerHandshakeTime));
+                         connection.ReceiveHead(memory_->sizes().frame_bytes(), kPeerHandshakeTime));
   if (head.kind == PeerMessage::kWelcome) return {};
   if (head.kind != PeerMessage::kRefused) return InvalidArgument("kind", "a welcome was awaited");
-  ROOST_ASSIGN_OR_RETURN(const MessageBytes payload, peer.connection->ReceivePayload(head));
+  ROOST_ASSIGN_OR_RETURN(const MessageBytes payload, connection.ReceivePayload(head));
   ROOST_ASSIGN_OR_RETURN(const PeerRefusal cause, DecodeRefused(payload));
   const ErrorCode code = cause == PeerRefusal::kBusy ? ErrorCode::kOverloaded : ErrorCode::kUnavailable;
-  return Error{code, std::string(kPeerRefusalNames[static_cast<std::size_t>(cause)]), "peer"};
+  return Error{code, "refuses: " + std::string(kPeerRefusalNames[static_cast<std::size_t>(cause)]), "peer"};
 }
 
 Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, const Asked& asked, std::uint32_t first) {
   const FrameChain& chain = asked.request.chain;
   const auto is_wanted = [&] { return !asked.is_cancelled && !stopping_; };
-  const auto broken = [&] { return FetchEnd{is_wanted() ? HoldOutcome::kBroken : HoldOutcome::kCancelled}; };
+  const auto broken = [&](std::string why) {
+    return FetchEnd{.outcome = is_wanted() ? HoldOutcome::kBroken : HoldOutcome::kCancelled, .why = std::move(why)};
+  };
   bool has_cancelled = false;
   for (std::uint32_t index = first;;) {
     const Result<MessageHead> head = peer.connection->ReceiveHead(memory_->sizes().frame_bytes(), kPeerSilence);
-    if (!head.ok()) return broken();
+    if (!head.ok() && head.error().code == ErrorCode::kDataLoss) {
+      return {.outcome = HoldOutcome::kWrong, .why = head.error().ToString()};
+    }
+    if (!head.ok()) return broken(head.error().ToString());
     if (head->kind == PeerMessage::kEnd) {
       FetchEnd end = ReceiveEnd(peer, *head);
       if (has_cancelled) end.outcome = HoldOutcome::kCancelled;
-      return end.outcome == HoldOutcome::kComplete && index < chain.size() ? broken() : end;
+      const bool is_early = end.outcome == HoldOutcome::kComplete && index < chain.size();
+      return is_early ? broken("ends before the last block") : end;
     }
-    if (head->kind != PeerMessage::kFrame || index == chain.size()) return broken();
+    if (head->kind != PeerMessage::kFrame || index == chain.size()) return broken("a frame or an end was awaited");
     std::optional<FrameBuffer> frame = memory_->Take(is_wanted);
     if (!frame) {
       // The engine does not want the rest: reads on until the peer has seen that.
       const bool is_first = !std::exchange(has_cancelled, true);
-      if (stopping_ || (is_first && !peer.connection->Send(Encode(PeerMessage::kCancel)).ok())) return broken();
+      if (stopping_ || (is_first && !peer.connection->Send(Encode(PeerMessage::kCancel)).ok())) return broken({});
       frame.emplace(memory_->sizes());
     }
-    if (!peer.connection->Receive(frame->bytes(), kPeerSilence).ok()) return broken();
+    const Result<void> received = peer.connection->Receive(frame->bytes(), kPeerSilence);
+    if (!received.ok()) return broken(received.error().ToString());
     if (has_cancelled) continue;
     Result<OpenedFrame> opened = OpenFrame(*frame, chain, index);
-    if (!opened.ok()) return {HoldOutcome::kWrong};
+    if (!opened.ok()) return {.outcome = HoldOutcome::kWrong, .why = opened.error().ToString()};
     inbox_.Push(ArrivedFrame{.id = asked.request.id,
                              .index = index++,
                              .buffer = *std::move(frame),
@@ -203,10 +260,10 @@ Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, const Asked& asked, std::uint32
 
 Peers::FetchEnd Peers::ReceiveEnd(Peer& peer, const MessageHead& head) {
   const Result<MessageBytes> payload = peer.connection->ReceivePayload(head);
-  if (!payload.ok()) return {};
+  if (!payload.ok()) return {.why = payload.error().ToString()};
   const Result<PeerEnd> end = DecodeEnd(*payload);
-  if (!end.ok()) return {};
-  return {OutcomeOf(*end), true};
+  if (!end.ok()) return {.why = end.error().ToString()};
+  return {.outcome = OutcomeOf(*end), .is_clean = true};
 }
 
 void Peers::HangUp(Peer& peer) {

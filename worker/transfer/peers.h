@@ -3,9 +3,12 @@
 //   Ask ─▶ queue of the peer ─▶ its thread: dial, shake hands, fetch, check each frame ─▶ inbox
 //
 // Blocks that this worker holds already when the fetch begins are not asked for. A request for blocks that another one
-// asks for already joins it. A connection stays open for kPeerIdle after its last fetch. A frame that is not the block
-// asked for, whole, ends the fetch and the connection; nothing of it is used. Addresses of loopback alone are dialled,
-// because nothing protects what travels.
+// asks for already joins it. A connection stays open for kPeerIdle after its last fetch, and is not used for longer
+// than kPeerConnectionAge, so that its ticket is younger than any clock may be wrong. A frame that is not the block
+// asked for, whole, ends the fetch and the connection; nothing of it is used. A source that fails pauses
+// (pair_pauses.h): meanwhile its requests end at once, as broken.
+//
+// A request with a ticket is encrypted. One without is dialled as `access` says: kTicketsOnly not at all.
 //
 // Bounds: kMaxPeers peers at a time, kMaxAsked requests in all; more are told that this worker is busy. Frames that
 // have come wait in `memory`, and while it is full the peer waits.
@@ -21,13 +24,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "worker/transfer/frame_memory.h"
 #include "worker/transfer/frame_source.h"
+#include "worker/transfer/pair_pauses.h"
 #include "worker/transfer/peer_connection.h"
+#include "worker/transfer/peer_tls.h"
 #include "worker/transfer/readable_blocks.h"
 
 namespace roost::worker {
@@ -35,11 +41,18 @@ namespace roost::worker {
 inline constexpr std::size_t kMaxPeers = 8;
 inline constexpr std::size_t kMaxAsked = 64;
 inline constexpr std::chrono::milliseconds kPeerIdle{10'000};
+inline constexpr std::chrono::minutes kPeerConnectionAge{5};
+
+struct PeersOptions {
+  std::string worker_id;  // this worker's name, for which its tickets are
+  PeerLayout layout;
+  TransferAccess access = TransferAccess::kLoopback;
+};
 
 class Peers final : public FrameSource {
  public:
   // All outlive it. `held` is this worker's blocks.
-  Peers(FrameInbox& inbox, const ReadableBlocks& held, std::shared_ptr<FrameMemory> memory, PeerLayout layout,
+  Peers(FrameInbox& inbox, const ReadableBlocks& held, std::shared_ptr<FrameMemory> memory, PeersOptions options,
         const Clock& clock);
   ~Peers() override;
   Peers(const Peers&) = delete;
@@ -64,34 +77,45 @@ class Peers final : public FrameSource {
     std::condition_variable changed;
     std::optional<PeerConnection> connection;  // its thread's; guarded by mutex_ when it is replaced, and for Shut
     PeerPlace connected_to;                    // its thread's
+    Instant connected_at{};                    // its thread's
     std::thread thread;
   };
 
   [[nodiscard]] Peer* PeerFor(const PeerPlace& place);
   [[nodiscard]] std::optional<HoldId> FindCovering(const FrameChain& chain) const;
   void Run(Peer& peer);
-  [[nodiscard]] wire::HoldOutcome Fetch(Peer& peer, const Asked& asked);
-  [[nodiscard]] Result<void> Dial(Peer& peer, const PeerPlace& place);
-  [[nodiscard]] Result<void> Begin(Peer& peer, const Asked& asked, std::uint32_t first);
   // How a fetch ended, and whether the connection waits for the next one.
   struct FetchEnd {
     wire::HoldOutcome outcome = wire::HoldOutcome::kBroken;
     bool is_clean = false;
+    bool was_tried = true;  // the source was asked, or dialled for it
+    std::string why = {};   // it failed
   };
+
+  [[nodiscard]] FetchEnd Fetch(Peer& peer, const Asked& asked);
+  [[nodiscard]] Result<void> Begin(Peer& peer, const Asked& asked, std::uint32_t first);
+  [[nodiscard]] bool MayGoOn(const Peer& peer, const FrameRequest& request) const;
+  [[nodiscard]] Result<void> Dial(Peer& peer, const FrameRequest& request);
+  [[nodiscard]] Result<void> CheckOpen(const wire::Endpoint& endpoint) const;
+  [[nodiscard]] Result<void> Introduce(Peer& peer, const FrameRequest& request);
   [[nodiscard]] FetchEnd ReceiveFrames(Peer& peer, const Asked& asked, std::uint32_t first);
   [[nodiscard]] FetchEnd ReceiveEnd(Peer& peer, const MessageHead& head);
   void HangUp(Peer& peer);
+  // The peer's first request has ended.
+  void End(Peer& peer, const FetchEnd& end);
 
   FrameInbox& inbox_;
   const ReadableBlocks& held_;
   const std::shared_ptr<FrameMemory> memory_;
-  const PeerLayout layout_;
+  const PeersOptions options_;
   const Clock& clock_;
+  const PeerTlsRules tls_rules_{PeerSide::kConsumer};
 
   std::atomic<bool> stopping_ = false;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Peer>> peers_;  // guarded by mutex_; grows only
   std::size_t asked_count_ = 0;               // guarded by mutex_
+  PairPauses pauses_;                         // guarded by mutex_
 };
 
 }  // namespace roost::worker

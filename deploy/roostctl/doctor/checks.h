@@ -55,6 +55,7 @@ struct WorkerFacts {
   std::uint64_t pinned_blocks = 0;
   std::uint64_t waiting_requests = 0;
   wire::ComputeShare compute = {};
+  wire::Transfer transfer = {};  // zeros: it serves and fetches no blocks, or the router does not tell
 };
 [[nodiscard]] Result<std::vector<WorkerFacts>> ReadWorkerFacts(std::string_view workers_json);
 

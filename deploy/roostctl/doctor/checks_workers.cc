@@ -8,8 +8,11 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <map>
+#include <optional>
 #include <set>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "common/wire/crowding.h"
@@ -44,6 +47,14 @@ wire::ComputeShare ComputeOf(simdjson::dom::element worker) {
           .machine_cores = count("/machine_cores"),
           .cpu_group = NumberIn(Text(worker, "cpu_group")),
           .cpu_group_cores = count("/cpu_group_cores")};
+}
+
+wire::Transfer TransferOf(simdjson::dom::element worker) {
+  simdjson::dom::element transfer;
+  if (worker["transfer"].get(transfer) != simdjson::SUCCESS) return {};
+  return {.address = Text(transfer, "address"),
+          .layout = NumberIn(Text(transfer, "layout")),
+          .numerics = NumberIn(Text(transfer, "numerics"))};
 }
 
 Finding OfWorker(const WorkerFacts& worker, Severity severity, std::string what, std::string advice = {}) {
@@ -167,6 +178,59 @@ void CheckRevisions(const std::string& router, const std::vector<WorkerFacts>& w
   }
 }
 
+// The reason why blocks do not travel between two workers of one revision, though both take part.
+struct Barrier {
+  const char* what;
+  const char* advice;
+};
+
+std::optional<Barrier> BarrierBetween(const wire::Transfer& one, const wire::Transfer& other) {
+  if (one.layout != other.layout) {
+    return Barrier{"their blocks have different layouts", "start them with the same release"};
+  }
+  if (one.numerics == other.numerics) return std::nullopt;
+  if (one.numerics == 0 || other.numerics == 0) {
+    return Barrier{"one side takes blocks of any numerics, and so may hold other bits than the other side computes",
+                   "start all with the same --transfer-numerics"};
+  }
+  return Barrier{"they compute different bits, as processors with other instructions do",
+                 "give all processors of one kind and the same --compute-dtype; or start all with "
+                 "--transfer-numerics any, if answers may differ in their bits"};
+}
+
+using Revision = std::tuple<std::string, std::string, std::string, std::uint64_t>;
+Revision RevisionOf(const WorkerFacts& worker) {
+  return {worker.model, worker.fingerprint, worker.kv_dtype, worker.block_tokens};
+}
+
+// Workers whose blocks are alike are one group; each two groups of a revision between which none travel are a finding.
+void CheckTransfers(const std::vector<WorkerFacts>& workers, Findings& findings) {
+  std::map<std::tuple<Revision, std::uint64_t, std::uint64_t>, std::vector<const WorkerFacts*>> groups;
+  for (const WorkerFacts& worker : workers) {
+    const wire::Transfer& transfer = worker.transfer;
+    if (transfer.layout == 0) continue;
+    groups[{RevisionOf(worker), transfer.layout, transfer.numerics}].push_back(&worker);
+  }
+  const auto names_of = [](const std::vector<const WorkerFacts*>& group) {
+    std::vector<std::string> names;
+    for (const WorkerFacts* const worker : group) names.push_back(worker->name);
+    return fmt::format("{}", fmt::join(names, ", "));
+  };
+  for (auto one = groups.begin(); one != groups.end(); ++one) {
+    for (auto other = std::next(one); other != groups.end(); ++other) {
+      const WorkerFacts& first = *one->second.front();
+      const WorkerFacts& second = *other->second.front();
+      if (RevisionOf(first) != RevisionOf(second)) continue;
+      const std::optional<Barrier> barrier = BarrierBetween(first.transfer, second.transfer);
+      if (!barrier) continue;
+      findings.push_back(
+          {Severity::kNote, "transfer", names_of(one->second),
+           fmt::format("no blocks travel between them and {}: {}", names_of(other->second), barrier->what),
+           barrier->advice});
+    }
+  }
+}
+
 }  // namespace
 
 Result<std::vector<WorkerFacts>> ReadWorkerFacts(std::string_view workers_json) {
@@ -193,7 +257,8 @@ Result<std::vector<WorkerFacts>> ReadWorkerFacts(std::string_view workers_json) 
                        .block_tokens = CountAt(worker, "/block_tokens"),
                        .pinned_blocks = CountAt(worker, "/pinned_blocks"),
                        .waiting_requests = CountAt(worker, "/waiting_requests"),
-                       .compute = ComputeOf(worker)});
+                       .compute = ComputeOf(worker),
+                       .transfer = TransferOf(worker)});
   }
   return workers;
 }
@@ -217,6 +282,7 @@ Findings CheckWorkers(const std::string& router, const std::vector<WorkerFacts>&
   }
   CheckRevisions(router, workers, findings);
   CheckThreads(workers, findings);
+  CheckTransfers(workers, findings);
   return findings;
 }
 

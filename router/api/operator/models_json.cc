@@ -51,6 +51,12 @@ void WriteCompute(const wire::ComputeShare& compute, JsonWriter& json) {
   json.Key("cpu_group_cores").Number(compute.cpu_group_cores);
 }
 
+void WriteTransfer(const wire::Transfer& transfer, JsonWriter& json) {
+  json.Key("transfer").BeginObject().Key("address").String(transfer.address);
+  json.Key("layout").String(fmt::format("{:016x}", transfer.layout));
+  json.Key("numerics").String(fmt::format("{:016x}", transfer.numerics)).EndObject();
+}
+
 void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.BeginObject().Key("id").String(worker.worker_id).Key("model").String(worker.model);
   json.Key("state")
@@ -73,6 +79,7 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   for (const std::string& name : worker.adapters) json.String(name);
   json.EndArray().Key("host").String(worker.host);
   WriteCompute(worker.compute, json);
+  WriteTransfer(worker.transfer, json);
   json.EndObject();
 }
 

@@ -97,6 +97,12 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
     hello.transfer.address = address;
     expect_refused(WorkerMessage(hello), "transfer.address");
   }
+  for (const std::string& wrong : {std::string("secret"), std::string(kTransferSecretBytes, 'x')}) {
+    hello = random.MakeHello();
+    hello.transfer.secret = wrong;
+    expect_refused(WorkerMessage(hello), "transfer.secret");
+    expect_hold_refused([&wrong](Hold& hold) { hold.source.ticket = wrong; }, "source.ticket");
+  }
   Step step = random.MakeStep();
   step.tokens.assign(1, TokenEvent());
   step.tokens[0].choice = kMaxSampleCount;
@@ -292,6 +298,25 @@ TEST(CodecTest, RefusesMoreOfOtherRoutersThanMayBeTold) {
   const auto hashes = decode(2, kMaxOtherHashes / 2 + 1);
   ASSERT_FALSE(hashes.ok());
   EXPECT_EQ(hashes.error().field, "otherPrompts.hashes");
+}
+
+TEST(CodecTest, RefusesAHoldOfMoreBlocksThanTheLimit) {
+  const auto decode = [](unsigned count) {
+    capnp::MallocMessageBuilder builder;
+    auto hold = builder.initRoot<schema::RouterMessage>().initHold();
+    hold.setAnswerId(1);
+    hold.setPatienceMs(1);
+    hold.getSource().setWorkerId("worker-a");
+    hold.getSource().setAddress("127.0.0.1:7100");
+    hold.initHashes(count);
+    const auto words = capnp::messageToFlatArray(builder);
+    return DecodeRouterMessage(std::as_bytes(std::span(words.begin(), words.size())));
+  };
+  const auto most = decode(WireLimits::kMaxHeldHashes);
+  EXPECT_TRUE(most.ok()) << most.error().ToString();
+  const auto more = decode(WireLimits::kMaxHeldHashes + 1);
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().field, "hashes");
 }
 
 TEST(CodecTest, RefusesTextsOverTheirLimit) {

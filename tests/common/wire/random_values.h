@@ -54,17 +54,24 @@ class RandomValues {
     return text.empty() && kind == TextKind::kLabel ? "a" : text;
   }
 
+  std::string HexDigits(std::size_t count) {
+    std::string digits(count, '0');
+    for (char& digit : digits) digit = "0123456789abcdef"[rng_.Below(16)];
+    return digits;
+  }
   std::string Address() { return Coin() ? "10.1.2.3:7100" : "[fe80::1]:65535"; }
 
   void Fit(Hello& hello) {
     hello.version.major = kProtocolMajor;
     hello.block_tokens = kMinBlockTokens << rng_.Below(7);
     if (!hello.transfer.address.empty()) hello.transfer.address = Address();
+    hello.transfer.secret = Coin() ? "" : HexDigits(kTransferSecretBytes);
   }
   void Fit(Hold& hold) {
     hold.first_position = Coin() ? 0 : Number<std::uint32_t>(1, 1000);
     if (hold.first_position == 0) hold.parent = hold.root;
     hold.source.address = Address();
+    hold.source.ticket = Coin() ? "" : HexDigits(kTransferTicketBytes);
   }
   void Fit(TokenEvent& event) {
     if (!event.logprobs.empty()) event.tokens.resize(event.logprobs.size());

@@ -1,5 +1,5 @@
 // Frames of released protocols, with random values, four of each kind of message: those of 2.4, which a hand-written
-// codec wrote, and those that 2.5 added or lengthened. Changing these bytes changes the protocol.
+// codec wrote, and those that 2.5 and 2.6 added or lengthened. Changing these bytes changes the protocol.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -62,15 +62,15 @@ void ForEachMessage(const std::string& recording, Function check) {
 TEST(RecordedFramesTest, AreReadAndWrittenByteForByte) {
   std::set<std::pair<char, std::size_t>> kinds;
   const auto expect_same = [&kinds](char sender, const Bytes& frame, const auto& message) {
-    // A hello has had more fields since 2.5: the recording of that has its bytes.
-    const bool is_shorter =
-        sender == 'w' && message.index() == WorkerMessage(Hello()).index() && Encode(message).size() > frame.size();
-    if (is_shorter) return;
+    // These have had more fields since: the recording of a later protocol has their bytes.
+    const std::size_t lengthened = sender == 'w' ? WorkerMessage(Hello()).index() : RouterMessage(Hold()).index();
+    if (message.index() == lengthened && Encode(message).size() > frame.size()) return;
     kinds.emplace(sender, message.index());
     EXPECT_EQ(Encode(message), frame) << sender << " " << message.index();
   };
   ForEachMessage("protocol-2.4.bin", expect_same);
   ForEachMessage("protocol-2.5.bin", expect_same);
+  ForEachMessage("protocol-2.6.bin", expect_same);
   EXPECT_EQ(kinds.size(), std::variant_size_v<WorkerMessage> + std::variant_size_v<RouterMessage>);
 }
 
@@ -86,6 +86,22 @@ TEST(RecordedFramesTest, AnOlderWorkerServesNoBlocks) {
     }
   });
   EXPECT_EQ(hellos, 4U);
+}
+
+TEST(RecordedFramesTest, OlderPeersKnowNoSecretAndNoTicket) {
+  std::size_t count = 0;
+  ForEachMessage("protocol-2.5.bin", [&count](char /*sender*/, const Bytes& /*frame*/, const auto& message) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(message)>, WorkerMessage>) {
+      if (const auto* const hello = std::get_if<Hello>(&message)) {
+        ++count;
+        EXPECT_TRUE(hello->transfer.secret.empty());
+      }
+    } else if (const auto* const hold = std::get_if<Hold>(&message)) {
+      ++count;
+      EXPECT_TRUE(hold->source.ticket.empty());
+    }
+  });
+  EXPECT_EQ(count, 8U);
 }
 
 }  // namespace

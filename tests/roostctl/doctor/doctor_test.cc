@@ -167,6 +167,36 @@ TEST(WorkersTest, ManyWorkersOfOneThreadAreOnlyNoted) {
   EXPECT_EQ(Worst(CheckWorkers("r", workers, "1")).check, "threads");
 }
 
+TEST(WorkersTest, ThoseThatExchangeNoBlocksAreNamedWithTheReason) {
+  const auto worker = [](const char* name, std::uint64_t layout, std::uint64_t numerics) {
+    WorkerFacts facts = Ready(name);
+    facts.transfer = {.address = "127.0.0.1:7100", .layout = layout, .numerics = numerics};
+    return facts;
+  };
+  const auto told = [](const std::vector<WorkerFacts>& workers) {
+    Findings findings = CheckWorkers("r", workers, "1");
+    std::erase_if(findings, [](const Finding& finding) { return finding.check != "transfer"; });
+    return findings;
+  };
+  EXPECT_TRUE(told({worker("a", 1, 7), worker("b", 1, 7), Ready("off")}).empty());
+  EXPECT_TRUE(told({worker("a", 1, 0), worker("b", 1, 0)}).empty()) << "both take any";
+  const Findings other_bits = told({worker("a", 1, 7), worker("b", 1, 8), worker("c", 1, 7), worker("d", 1, 8)});
+  ASSERT_EQ(other_bits.size(), 1U) << "groups, not pairs";
+  EXPECT_EQ(other_bits[0].severity, Severity::kNote);
+  EXPECT_EQ(other_bits[0].subject, "a, c");
+  EXPECT_THAT(other_bits[0].what, HasSubstr("no blocks travel between them and b, d: they compute different bits"));
+  EXPECT_THAT(other_bits[0].advice, HasSubstr("--transfer-numerics any"));
+  const Findings mixed = told({worker("a", 1, 7), worker("b", 1, 0)});
+  ASSERT_EQ(mixed.size(), 1U);
+  EXPECT_THAT(mixed[0].advice, HasSubstr("the same --transfer-numerics"));
+  const Findings layouts = told({worker("a", 1, 7), worker("b", 2, 7)});
+  ASSERT_EQ(layouts.size(), 1U);
+  EXPECT_THAT(layouts[0].what, HasSubstr("different layouts"));
+  WorkerFacts other_revision = worker("b", 2, 8);
+  other_revision.fingerprint = "g";
+  EXPECT_TRUE(told({worker("a", 1, 7), other_revision}).empty()) << "two revisions share no blocks anyway";
+}
+
 TEST(WorkersTest, TwoRoutersKnowTheSameOnes) {
   EXPECT_EQ(CheckSameWorkers("a", {Ready("w1"), Ready("w2")}, "b", {Ready("w2"), Ready("w1")}).severity, Severity::kOk);
   const Finding missing = CheckSameWorkers("a", {Ready("w1"), Ready("w2")}, "b", {Ready("w2"), Ready("w3")});

@@ -196,6 +196,10 @@ TEST_F(ApiTest, ShowsWorkers) {
   dispatcher_.workers = {worker};
   worker.host = "node-7";
   worker.compute = {.threads = 2, .machine = 0xabc, .machine_cores = 4, .cpu_group = 0x1d, .cpu_group_cores = 3};
+  worker.transfer = {.address = "10.0.0.5:7100",
+                     .layout = 0xfe,
+                     .numerics = 0x1,
+                     .secret = "5ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7"};
   worker.load.saved_prefill_seconds = 12.5;
   dispatcher_.workers = {worker};
   const std::string body = Ask("GET", "/admin/v1/workers")->response->body;
@@ -208,8 +212,10 @@ TEST_F(ApiTest, ShowsWorkers) {
       R"("requests_total":77,"share":{"taken":2,"of":50,"why":"answers would take longer there"},"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"
       R"("first_tokens_total":70,"ttft_seconds_total":3.5,"release":"0.1.0","protocol":"2.2","fingerprint":"f1",)"
       R"("kv_dtype":"f32","adapters":["poet"],"host":"node-7","threads":2,"machine":"0000000000000abc","machine_cores":4,"cpu_group":"000000000000001d",)"
-      R"("cpu_group_cores":3}])";
+      R"("cpu_group_cores":3,"transfer":{"address":"10.0.0.5:7100","layout":"00000000000000fe",)"
+      R"("numerics":"0000000000000001"}}])";
   EXPECT_THAT(body, testing::HasSubstr(told));
+  EXPECT_THAT(body, testing::Not(testing::HasSubstr("5ec7e7"))) << "the secret of its transfers";
 }
 
 // 1'800'000'000 is 08:00:00 UTC.

@@ -1,6 +1,7 @@
 // Prefixes that a worker fetches from another one: warm-ups and copies with Holds. What does not come is computed.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/wire/transfer_ticket.h"
 #include "tests/router/fleet/fleet_sim.h"
 
 namespace roost::router {
@@ -15,6 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr std::int64_t kUnixSeconds = 1'800'000'000;
 constexpr std::uint32_t kBlocks = 100;
 constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;
 
@@ -75,7 +78,13 @@ class FleetHoldTest : public ::testing::Test {
     EXPECT_EQ(worker.Held(BlocksOf(prompt_)), kBlocks);
   }
 
-  FleetSim sim_;
+  static FleetCoreOptions Options() {
+    FleetCoreOptions options;
+    options.unix_seconds = [] { return kUnixSeconds; };
+    return options;
+  }
+
+  FleetSim sim_{1, "cache-aware", Options()};
   const std::vector<TokenId> prompt_ = MakePrompt(1, kTokens + 2);
   std::vector<WorkerAnswer> answers_;
   std::uint64_t forgotten_ = 0;  // tokens that were computed to prepare a test
@@ -333,6 +342,20 @@ TEST_F(FleetHoldTest, TheNamedSourceIsTheOnlyOne) {
 }
 
 TEST_F(FleetHoldTest, ACordonedWorkerIsASource) {
+  Join("a");
+  Fill(prompt_, {"a"});
+  FakeWorker& b = Join("b");
+  const CordonOrder cordon{.worker_id = "a", .service = Service::kCordoned};
+  ASSERT_TRUE(sim_.core.Send(cordon, {}, sim_.clock.Now(), [](std::vector<WorkerAnswer>) {}).ok());
+  sim_.Advance(1s);
+  ASSERT_EQ(sim_.core.Workers(sim_.clock.Now()).front().state, WorkerState::kCordoned);
+  ASSERT_TRUE(Warm(prompt_, {"b"}).ok());
+  sim_.Run();
+  EXPECT_EQ(b.holds().size(), 1U);
+  EXPECT_EQ(Outcome().kind, WarmOutcome::Kind::kPulled);
+}
+
+TEST_F(FleetHoldTest, ADrainingWorkerIsASource) {
   FakeWorker& a = Join("a");
   Fill(prompt_, {"a"});
   FakeWorker& b = Join("b");
@@ -342,6 +365,74 @@ TEST_F(FleetHoldTest, ACordonedWorkerIsASource) {
   sim_.Run();
   EXPECT_EQ(b.holds().size(), 1U);
   EXPECT_EQ(Outcome().kind, WarmOutcome::Kind::kPulled);
+}
+
+// It has no room for a request, and others wait there already.
+TEST_F(FleetHoldTest, AFullWorkerIsASource) {
+  FakeWorker& a = Join("a");
+  Fill(prompt_, {"a"});
+  FakeWorker& b = Join("b");
+  std::vector<wire::OtherPrompt> queue;
+  for (std::uint64_t id = 1; id <= 100; ++id) queue.push_back({.uncached_tokens = 5000, .waited_ms = 0, .id = id});
+  a.SetOtherPrompts(queue);
+  sim_.Advance(1s);
+  ASSERT_TRUE(Warm(prompt_, {"b"}).ok());
+  sim_.Run();
+  ASSERT_EQ(b.holds().size(), 1U);
+  EXPECT_EQ(b.holds().front().source.worker_id, "a");
+  EXPECT_EQ(Outcome().kind, WarmOutcome::Kind::kPulled);
+}
+
+TEST_F(FleetHoldTest, AHoldHasATicketForItsSource) {
+  const auto secret = wire::TransferSecret::Random();
+  Join("a", [&secret](wire::Hello& hello) { hello.transfer.secret = secret.ToText(); });
+  Fill(prompt_, {"a"});
+  FakeWorker& b = Join("b", [](wire::Hello& hello) {
+    hello.transfer.secret = wire::TransferSecret::Random().ToText();  // its own does not matter
+  });
+  ASSERT_TRUE(Warm(prompt_, {"b"}).ok());
+  sim_.Run();
+  ASSERT_EQ(b.holds().size(), 1U);
+  const Result<wire::TransferTicket> ticket = wire::TransferTicket::Parse(b.holds().front().source.ticket);
+  ASSERT_TRUE(ticket.ok()) << ticket.error().ToString();
+  const wire::WallSeconds now{std::chrono::seconds(kUnixSeconds)};
+  EXPECT_EQ(ticket->expiry(), now + wire::kTicketLife);
+  const auto derived = wire::DeriveTicket(secret, {.consumer = "b", .expiry = ticket->expiry()}, now);
+  ASSERT_TRUE(derived.ok()) << derived.error().ToString();
+  EXPECT_EQ(*derived, *ticket) << "the source derives the same one";
+}
+
+TEST_F(FleetHoldTest, ASourceWithoutASecretNeedsNoTicket) {
+  Join("a");
+  Fill(prompt_, {"a"});
+  FakeWorker& b = Join("b");
+  ASSERT_TRUE(Warm(prompt_, {"b"}).ok());
+  sim_.Run();
+  ASSERT_EQ(b.holds().size(), 1U);
+  EXPECT_TRUE(b.holds().front().source.ticket.empty());
+}
+
+// They tell numerics 0: they exchange blocks with each other, and with no one else.
+TEST_F(FleetHoldTest, WorkersThatTakeAnyNumericsAreAFleetOfTheirOwn) {
+  const Change any = [](wire::Hello& hello) { hello.transfer.numerics = 0; };
+  Join("a", any);
+  Fill(prompt_, {"a"});
+  ExpectComputedWithoutAHold(Join("same"));
+  FakeWorker& b = Join("b", any);
+  ASSERT_TRUE(Warm(prompt_, {"b"}, "a").ok());
+  sim_.Run();
+  EXPECT_EQ(b.holds().size(), 1U);
+  EXPECT_EQ(Outcome().kind, WarmOutcome::Kind::kPulled);
+}
+
+TEST_F(FleetHoldTest, ASecretIsInNoAnswerOfTheRouter) {
+  const std::string secret = wire::TransferSecret::Random().ToText();
+  Join("a", [&secret](wire::Hello& hello) { hello.transfer.secret = secret; });
+  const std::vector<WorkerStatus> workers = sim_.core.Workers(sim_.clock.Now());
+  ASSERT_EQ(workers.size(), 1U);
+  EXPECT_EQ(workers[0].transfer.address, "127.0.0.1:7101");
+  EXPECT_EQ(workers[0].transfer.layout, 7U);
+  EXPECT_TRUE(workers[0].transfer.secret.empty());
 }
 
 TEST_F(FleetHoldTest, AnEvictionEndsThePull) {

@@ -319,6 +319,192 @@ TEST_F(TravellingBlocksTest, OnlyFinishedBlocksAreReadable) {
   EXPECT_EQ(from_->readable.size(), 6U);
 }
 
+// ---- orders that end ----
+
+TEST_F(TravellingBlocksTest, ACancelledRequestEndsItsHoldASecondLater) {
+  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  wire::Hold hold = HoldOf(prompt);
+  hold.purpose = wire::HoldPurpose::kRequest;
+  Order(*to_, hold);
+  const std::uint64_t request = ++last_id_;
+  EXPECT_TRUE(to_->harness.Submit(GreedyRequest(request, prompt, 5)).ok());
+  to_->source.Tell();
+  while (to_->harness.engine().HasWork()) (void)to_->harness.Step();
+  to_->harness.engine().Cancel({kLink, RequestId(request)});
+  const Instant cancelled = clock_.Now();
+  EXPECT_TRUE(to_->harness.Step().answers.empty());
+  EXPECT_EQ(to_->harness.engine().AwaitsBlocksUntil(), cancelled + kUnwantedPatience) << "then the engine wakes up";
+  clock_.Advance(kUnwantedPatience);
+  const StepReport report = to_->harness.Step();
+  ASSERT_EQ(report.answers.size(), 1U);
+  const auto answer = std::get<wire::HoldAnswer>(report.answers[0].answer);
+  EXPECT_EQ(answer.outcome, HoldOutcome::kCancelled);
+  EXPECT_EQ(answer.arrived_block_count, 1U);
+  EXPECT_EQ(to_->source.cancelled().size(), 1U);
+  EXPECT_EQ(to_->harness.resident().size(), 1U) << "what has come stays";
+}
+
+TEST_F(TravellingBlocksTest, AHoldGoesOnWhileOthersWaitForIt) {
+  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  wire::Hold hold = HoldOf(prompt);
+  hold.purpose = wire::HoldPurpose::kRequest;
+  Order(*to_, hold);
+  const std::uint64_t first = ++last_id_;
+  const std::uint64_t second = ++last_id_;
+  for (const std::uint64_t request : {first, second}) {
+    EXPECT_TRUE(to_->harness.Submit(GreedyRequest(request, prompt, 5)).ok());
+  }
+  (void)to_->harness.Step();
+  to_->harness.engine().Cancel({kLink, RequestId(first)});
+  (void)to_->harness.Step();
+  clock_.Advance(2 * kUnwantedPatience);
+  EXPECT_TRUE(to_->harness.Step().answers.empty());
+  to_->source.TellAll();
+  to_->harness.Run();
+  EXPECT_EQ(to_->harness.outcome(second).cached_token_count, 10 * kBlockTokens - 1);
+}
+
+TEST_F(TravellingBlocksTest, ACopyNeedsNoRequest) {
+  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  wire::Hold hold = HoldOf(prompt);
+  hold.purpose = wire::HoldPurpose::kCopy;
+  Order(*to_, hold);
+  const std::uint64_t request = ++last_id_;
+  EXPECT_TRUE(to_->harness.Submit(GreedyRequest(request, prompt, 5)).ok());
+  (void)to_->harness.Step();
+  to_->harness.engine().Cancel({kLink, RequestId(request)});
+  (void)to_->harness.Step();
+  clock_.Advance(2 * kUnwantedPatience);
+  EXPECT_TRUE(to_->harness.Step().answers.empty());
+  EXPECT_EQ(AwaitAnswer(*to_, last_id_ - 1).outcome, HoldOutcome::kComplete);
+}
+
+TEST_F(TravellingBlocksTest, OneMoreHoldThanTheLimitIsRefused) {
+  for (std::size_t i = 0; i < kMaxArrivals; ++i) {
+    EXPECT_FALSE(Order(*to_, HoldOf(Text(2 * kBlockTokens, i))).has_value()) << i;
+  }
+  const auto reply = Order(*to_, HoldOf(Text(2 * kBlockTokens, 1000)));
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(std::get<wire::HoldAnswer>(*reply).outcome, HoldOutcome::kRefused);
+  EXPECT_EQ(std::get<wire::HoldAnswer>(*reply).missing_block_count, 2U);
+  EXPECT_TRUE(to_->source.cancelled().contains(HoldId(last_id_))) << "its source is told";
+}
+
+// At once: in the step that takes the order no block is readable any more, though the model still computes.
+TEST_F(TravellingBlocksTest, AnEvictionRetractsAtTheSource) {
+  for (const bool plan_ahead : {false, true}) {
+    Make({.plan_ahead = plan_ahead});
+    const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
+    const std::vector<TokenId> other = Text(10 * kBlockTokens, 2);
+    Serve(*from_, prompt);
+    Serve(*from_, other);
+    Order(*to_, HoldOf(prompt));
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(to_->source.Tell());
+    EXPECT_TRUE(from_->harness.Submit(GreedyRequest(++last_id_, Text(9 * kBlockTokens, 3), 5)).ok());
+    wire::Evict evict;
+    evict.answer_id = ++last_id_;
+    evict.what = wire::PromptToEvict{.root = kRoot, .tokens = prompt, .block_hashes = HoldOf(prompt).hashes};
+    EXPECT_FALSE(from_->harness.engine().CarryOut(kLink, evict).has_value());
+    (void)from_->harness.Step();
+    FrameBuffer frame(from_->readable.sizes());
+    for (const BlockHash hash : HoldOf(prompt).hashes) EXPECT_FALSE(from_->readable.Read(hash, 0, frame));
+    for (const BlockHash hash : HoldOf(other).hashes) EXPECT_TRUE(from_->readable.Read(hash, 0, frame));
+    to_->source.TellAll();
+    const wire::HoldAnswer answer = AwaitAnswer(*to_, last_id_ - 2);
+    EXPECT_EQ(answer.outcome, HoldOutcome::kMissing);
+    EXPECT_EQ(answer.arrived_block_count, 3U);
+  }
+}
+
+// ---- a source that computes wrong ----
+
+TEST_F(TravellingBlocksTest, AWrongHitDiscardsAllThatCameFromItsSource) {
+  Make({.check_invariants = true, .verify_hits_share = 1});
+  Side third({}, clock_);
+  const std::vector<TokenId> right = Text(6 * kBlockTokens, 3);
+  third.harness.Serve(GreedyRequest(++last_id_, right, 1));
+  const std::vector<TokenId> own = Text(6 * kBlockTokens, 4);
+  Serve(*to_, own);
+  const auto hold_from = [&](const char* name, const std::vector<TokenId>& prompt) {
+    wire::Hold hold = HoldOf(prompt);
+    hold.source.worker_id = name;
+    EXPECT_EQ(Hold(*to_, hold).outcome, HoldOutcome::kComplete);
+  };
+  to_->source.Connect(&third.readable, 100);
+  hold_from("third", right);
+  const std::vector<TokenId> wrong = Text(6 * kBlockTokens, 1);
+  const std::vector<TokenId> also = Text(5 * kBlockTokens, 2);
+  from_->harness.Serve(GreedyRequest(++last_id_, wrong, 1));
+  from_->harness.Serve(GreedyRequest(++last_id_, also, 1));
+  from_->model.CorruptKv();
+  to_->source.Connect(&from_->readable, 100);
+  hold_from("from", wrong);
+  hold_from("from", also);
+  // A request goes on behind the wrong blocks, and another one is under way from there.
+  std::vector<TokenId> longer = wrong;
+  for (const TokenId token : Text(2 * kBlockTokens, 5)) longer.push_back(token);
+  Order(*to_, HoldOf(Text(3 * kBlockTokens, 6)));
+  (void)to_->harness.Serve(GreedyRequest(++last_id_, longer, 5));
+  EXPECT_EQ(to_->harness.totals().wrong_hits, 1U);
+  EXPECT_EQ(to_->harness.totals().distrusted_blocks, 6U + 2U + 5U) << "with what was computed behind them";
+  for (const std::vector<TokenId>& gone : {longer, also}) {
+    for (const BlockHash hash : HoldOf(gone).hashes) EXPECT_FALSE(to_->harness.resident().contains(hash));
+  }
+  for (const std::vector<TokenId>& kept : {own, right}) {
+    for (const BlockHash hash : HoldOf(kept).hashes) EXPECT_TRUE(to_->harness.resident().contains(hash));
+  }
+  EXPECT_EQ(Serve(*to_, wrong), 0U) << "computed again, and right";
+  EXPECT_EQ(to_->harness.totals().wrong_hits, 1U);
+}
+
+// Its first rows were copied from a block that came; the rest was computed here.
+TEST_F(TravellingBlocksTest, ABlockWithRowsOfAWrongOneIsDiscardedToo) {
+  Make({.check_invariants = true, .verify_hits_share = 1});
+  const std::vector<TokenId> wrong = Text(3 * kBlockTokens, 1);
+  from_->harness.Serve(GreedyRequest(++last_id_, wrong, 1));
+  from_->model.CorruptKv();
+  wire::Hold hold = HoldOf(wrong);
+  hold.source.worker_id = "from";
+  EXPECT_EQ(Hold(*to_, hold).arrived_block_count, 3U);
+  std::vector<TokenId> other(wrong.begin(), wrong.begin() + 5);
+  for (const TokenId token : Text(2 * kBlockTokens, 2)) other.push_back(token);
+  (void)to_->harness.Serve(GreedyRequest(++last_id_, other, 5));
+  EXPECT_EQ(to_->harness.totals().tail_cached_tokens, 5U);
+  EXPECT_EQ(to_->harness.totals().wrong_hits, 1U);
+  EXPECT_TRUE(to_->harness.resident().empty());
+  EXPECT_EQ(Serve(*to_, other), 0U);
+}
+
+TEST_F(TravellingBlocksTest, WhatStillComesFromAWrongSourceIsNotTaken) {
+  Make({.check_invariants = true, .verify_hits_share = 1});
+  const std::vector<TokenId> wrong = Text(3 * kBlockTokens, 1);
+  const std::vector<TokenId> coming = Text(4 * kBlockTokens, 2);
+  for (const std::vector<TokenId>& prompt : {wrong, coming}) {
+    from_->harness.Serve(GreedyRequest(++last_id_, prompt, 1));
+  }
+  from_->model.CorruptKv();
+  EXPECT_EQ(Hold(*to_, HoldOf(wrong)).arrived_block_count, 3U);
+  Order(*to_, HoldOf(coming));
+  const std::uint64_t under_way = last_id_;
+  EXPECT_TRUE(to_->source.Tell());
+  EXPECT_TRUE(to_->harness.Submit(GreedyRequest(++last_id_, wrong, 5)).ok());
+  std::optional<HoldOutcome> outcome;
+  for (int step = 0; step < 100 && to_->harness.engine().HasWork(); ++step) {
+    for (const EngineAnswer& answer : to_->harness.Step().answers) {
+      const auto* const held = std::get_if<wire::HoldAnswer>(&answer.answer);
+      if (held != nullptr && held->answer_id == under_way) outcome = held->outcome;
+    }
+  }
+  EXPECT_EQ(outcome, HoldOutcome::kWrong);
+  to_->source.TellAll();
+  to_->harness.Run();
+  EXPECT_TRUE(to_->harness.resident().empty());
+  EXPECT_EQ(to_->source.used_frames(), 0U);
+}
+
 TEST_F(TravellingBlocksTest, WithoutWaysOfBlocksAHoldIsRefused) {
   testing_support::EngineHarness alone(to_->model, clock_, {});
   wire::Hold hold = HoldOf(Text(4 * kBlockTokens, 1));

@@ -20,6 +20,7 @@ struct SideOptions {
   std::uint32_t max_running_requests = 64;
   bool plan_ahead = false;
   bool check_invariants = false;
+  double verify_hits_share = 0;
   Duration step_duration = std::chrono::milliseconds(10);
 };
 
@@ -39,6 +40,7 @@ struct Side {
                          .max_running_requests = options.max_running_requests};
     engine.check_invariants = options.check_invariants;
     engine.plan_ahead = options.plan_ahead;
+    engine.verify_hits_share = options.verify_hits_share;
     engine.readable = &readable;
     engine.arriving = &inbox;
     engine.source = &source;

@@ -109,7 +109,7 @@ TEST_F(SharesTest, ArrivalsGiveWayBeforeRequestsDo) {
   Steps(2);
   const SequenceId client = SubmitOf("client", Text(30, 2));
   EXPECT_THAT(Step(), Contains(Key(client)));
-  EXPECT_TRUE(scheduler_->arrivals().empty());
+  EXPECT_FALSE(scheduler_->arrivals().NextEnd().has_value());
   EXPECT_EQ(RunningOf(greedy), 3U);
   EXPECT_EQ(scheduler_->counters().preemptions, 0U);
 }
@@ -121,7 +121,7 @@ TEST_F(SharesTest, ArrivalsGiveWhatTheyHaveAndRequestsTheRest) {
   Steps(2);
   const SequenceId client = SubmitOf("client", Text(50, 2));  // 13 blocks
   EXPECT_THAT(Step(), Contains(Key(client)));
-  EXPECT_TRUE(scheduler_->arrivals().empty());
+  EXPECT_FALSE(scheduler_->arrivals().NextEnd().has_value());
   EXPECT_EQ(RunningOf(greedy), 3U);
   EXPECT_EQ(scheduler_->counters().preemptions, 1U);
 }

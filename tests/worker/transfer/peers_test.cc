@@ -6,11 +6,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <condition_variable>
-#include <map>
-#include <mutex>
+#include <atomic>
 #include <thread>
 
+#include "tests/worker/transfer/arrived.h"
 #include "tests/worker/transfer/pool_blocks.h"
 #include "worker/transfer/block_server.h"
 
@@ -18,63 +17,6 @@ namespace roost::worker {
 namespace {
 
 using wire::HoldOutcome;
-
-constexpr PeerLayout kLayout{.layout = 77, .numerics = 88};
-constexpr std::uint32_t kBlocks = 64;
-
-// Collects the news of each hold, and checks them.
-class Arrived {
- public:
-  explicit Arrived(const TestChain& chain) : chain_(chain), inbox([this] { changed_.notify_all(); }) {}
-
-  // Waits until `id` has ended.
-  HoldOutcome EndOf(std::uint64_t id) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!ends.contains(id) && std::chrono::steady_clock::now() < end) Collect();
-    EXPECT_TRUE(ends.contains(id)) << "hold " << id << " has no end";
-    return ends.contains(id) ? ends[id] : HoldOutcome::kRefused;
-  }
-  void AwaitFrames(std::uint64_t id, std::size_t count) {
-    while (frames[id] < count && !ends.contains(id)) Collect();
-    EXPECT_GE(frames[id], count);
-  }
-
- private:
-  const TestChain& chain_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-
-  void Collect() {
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return inbox.has_news(); });
-    }
-    for (FrameNews& news : inbox.Take()) {
-      if (const auto* const frame = std::get_if<ArrivedFrame>(&news)) {
-        const std::uint64_t id = frame->id.value();
-        EXPECT_EQ(frame->opened.block, chain_.BlockAt(frame->index));
-        EXPECT_TRUE(IsRight(frame->buffer, chain_, frame->index));
-        EXPECT_FALSE(ends.contains(id));
-        EXPECT_EQ(frame->index, frames[id] + firsts[id]);
-        ++frames[id];
-        if (keeps) kept.push_back(std::get<ArrivedFrame>(std::move(news)));
-      } else if (const auto* const ended = std::get_if<FramesEnded>(&news)) {
-        EXPECT_TRUE(ends.emplace(ended->id.value(), ended->outcome).second) << "a second end";
-      } else {
-        joins[std::get<FramesJoined>(news).id.value()] = std::get<FramesJoined>(news).first.value();
-      }
-    }
-  }
-
- public:
-  FrameInbox inbox;
-  std::map<std::uint64_t, std::size_t> frames;
-  std::map<std::uint64_t, std::uint32_t> firsts;  // index of the first frame that is awaited
-  std::map<std::uint64_t, HoldOutcome> ends;
-  std::map<std::uint64_t, std::uint64_t> joins;
-  bool keeps = false;
-  std::vector<ArrivedFrame> kept;
-};
 
 class PeersTest : public testing::Test {
  protected:
@@ -94,14 +36,15 @@ class PeersTest : public testing::Test {
   void MakePeers(PeerLayout layout, std::size_t frame_limit) {
     peers_.reset();
     memory_ = std::make_shared<FrameMemory>(kTestSizes, frame_limit);
-    peers_ = std::make_unique<Peers>(arrived_.inbox, *to_.blocks, memory_, layout, clock_);
+    peers_ = std::make_unique<Peers>(arrived_.inbox, *to_.blocks, memory_,
+                                     PeersOptions{.worker_id = "b", .layout = layout}, clock_);
   }
 
   void Ask(std::uint64_t id, FrameChain chain, const std::string& name = "a") {
     peers_->Ask({.id = HoldId(id), .chain = std::move(chain), .peer = {name, server_->address()}});
   }
 
-  const SteadyClock clock_{};
+  SharedClock clock_;
   const TestChain chain_{50};
   PoolBlocks from_{kBlocks};
   PoolBlocks to_{kBlocks};
@@ -246,15 +189,14 @@ TEST_F(PeersTest, ASourceThatStopsBreaksTheFetch) {
 class RawPeer {
  public:
   RawPeer() : listener_(wire::Listen({"127.0.0.1", 0}).value()) {}
-  ~RawPeer() {
-    if (thread_.joinable()) thread_.join();
-  }
+  ~RawPeer() { AwaitEnd(); }
 
   [[nodiscard]] std::string address() const {
     return "127.0.0.1:" + std::to_string(wire::BoundTo(listener_, {"127.0.0.1", 0}).port);
   }
   // Welcomes the next connection, takes its fetch, sends `answer`, and waits for its end.
   void Serve(MessageBytes answer) {
+    AwaitEnd();
     thread_ = std::thread([this, answer = std::move(answer)] {
       pollfd poll{.fd = listener_.get(), .events = POLLIN, .revents = 0};
       if (::poll(&poll, 1, 10'000) != 1) return;
@@ -270,6 +212,10 @@ class RawPeer {
   }
 
  private:
+  void AwaitEnd() {
+    if (thread_.joinable()) thread_.join();
+  }
+
   wire::Descriptor listener_;
   std::thread thread_;
 };
@@ -285,12 +231,14 @@ class WrongPeerTest : public PeersTest {
     }
     return bytes;
   }
+  HoldOutcome EndAt(const std::string& address) {
+    peers_->Ask({.id = HoldId(++last_id_), .chain = chain_.chain, .peer = {"a", address}});
+    return arrived_.EndOf(last_id_);
+  }
   HoldOutcome EndWith(MessageBytes answer) {
     RawPeer peer;
     peer.Serve(std::move(answer));
-    peers_->Ask({.id = HoldId(++last_id_), .chain = chain_.chain, .peer = {"a", peer.address()}});
-    const HoldOutcome outcome = arrived_.EndOf(last_id_);
-    return outcome;
+    return EndAt(peer.address());
   }
 
   std::uint64_t last_id_ = 0;
@@ -312,6 +260,52 @@ TEST_F(WrongPeerTest, AFrameOfAnotherBlockIsWrong) {
   Add(FrameOf(chain_, 5).bytes(), bytes);
   EXPECT_EQ(EndWith(std::move(bytes)), HoldOutcome::kWrong);
   EXPECT_EQ(arrived_.frames[last_id_], 1U);
+}
+
+TEST_F(WrongPeerTest, AFrameOfAnotherSizeIsWrong) {
+  for (const std::size_t size : {std::size_t{0}, kTestSizes.frame_bytes() - 1, kTestSizes.frame_bytes() + 1}) {
+    MessageBytes bytes = Frames(2);
+    Add(HeadOfFrame(size), bytes);
+    EXPECT_EQ(EndWith(std::move(bytes)), HoldOutcome::kWrong);
+    EXPECT_EQ(arrived_.frames[last_id_], 2U);
+  }
+}
+
+TEST_F(WrongPeerTest, AfterAWrongFrameItsSourceIsNotAskedForAMinute) {
+  RawPeer peer;
+  MessageBytes wrong = Frames(1);
+  wrong.back() ^= std::byte{1};
+  peer.Serve(std::move(wrong));
+  EXPECT_EQ(EndAt(peer.address()), HoldOutcome::kWrong);
+  MessageBytes right = Frames(50);
+  Add(Encode(PeerEnd::kComplete), right);
+  peer.Serve(std::move(right));
+  clock_.Advance(PairPauses::kWrongPause - std::chrono::milliseconds(1));
+  EXPECT_EQ(EndAt(peer.address()), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.frames[last_id_], 0U);
+  // Another source is asked all the same.
+  Ask(++last_id_, chain_.chain);
+  EXPECT_EQ(arrived_.EndOf(last_id_), HoldOutcome::kMissing);
+  clock_.Advance(std::chrono::milliseconds(1));
+  EXPECT_EQ(EndAt(peer.address()), HoldOutcome::kComplete);
+  EXPECT_EQ(arrived_.frames[last_id_], 50U);
+  peers_->Stop();  // hangs up
+}
+
+TEST_F(WrongPeerTest, AfterThreeFailuresItsSourceIsNotAskedForASecond) {
+  RawPeer peer;
+  for (int i = 0; i < 3; ++i) {
+    peer.Serve(Encode(PeerEnd::kComplete));
+    EXPECT_EQ(EndAt(peer.address()), HoldOutcome::kBroken);
+  }
+  MessageBytes right = Frames(50);
+  Add(Encode(PeerEnd::kComplete), right);
+  peer.Serve(std::move(right));
+  EXPECT_EQ(EndAt(peer.address()), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.frames[last_id_], 0U);
+  clock_.Advance(PairPauses::kFirstPause);
+  EXPECT_EQ(EndAt(peer.address()), HoldOutcome::kComplete);
+  peers_->Stop();  // hangs up
 }
 
 TEST_F(WrongPeerTest, AMessageThatIsNoneOrAnEarlyEndBreaks) {

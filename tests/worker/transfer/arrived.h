@@ -1,0 +1,86 @@
+// The side of an engine that asks other workers for blocks.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "tests/worker/transfer/pool_blocks.h"
+#include "worker/transfer/frame_source.h"
+#include "worker/transfer/peer_messages.h"
+
+namespace roost::worker {
+
+inline constexpr PeerLayout kLayout{.layout = 77, .numerics = 88};
+inline constexpr std::uint32_t kBlocks = 64;  // of a pool
+
+// Stands still until told to move, for all threads.
+class SharedClock final : public Clock {
+ public:
+  [[nodiscard]] Instant Now() const override { return Instant(Duration(now_.load())); }
+  void Advance(Duration by) { now_ += by.count(); }
+
+ private:
+  std::atomic<Duration::rep> now_{Duration(std::chrono::seconds(1)).count()};
+};
+
+// Collects the news of each hold, and checks them.
+class Arrived {
+ public:
+  explicit Arrived(const TestChain& chain) : chain_(chain), inbox([this] { changed_.notify_all(); }) {}
+
+  // Waits until `id` has ended.
+  wire::HoldOutcome EndOf(std::uint64_t id) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!ends.contains(id) && std::chrono::steady_clock::now() < end) Collect();
+    EXPECT_TRUE(ends.contains(id)) << "hold " << id << " has no end";
+    return ends.contains(id) ? ends[id] : wire::HoldOutcome::kRefused;
+  }
+  void AwaitFrames(std::uint64_t id, std::size_t count) {
+    while (frames[id] < count && !ends.contains(id)) Collect();
+    EXPECT_GE(frames[id], count);
+  }
+
+ private:
+  const TestChain& chain_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+
+  void Collect() {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return inbox.has_news(); });
+    }
+    for (FrameNews& news : inbox.Take()) {
+      if (const auto* const frame = std::get_if<ArrivedFrame>(&news)) {
+        const std::uint64_t id = frame->id.value();
+        EXPECT_EQ(frame->opened.block, chain_.BlockAt(frame->index));
+        EXPECT_TRUE(IsRight(frame->buffer, chain_, frame->index));
+        EXPECT_FALSE(ends.contains(id));
+        EXPECT_EQ(frame->index, frames[id] + firsts[id]);
+        ++frames[id];
+        if (keeps) kept.push_back(std::get<ArrivedFrame>(std::move(news)));
+      } else if (const auto* const ended = std::get_if<FramesEnded>(&news)) {
+        EXPECT_TRUE(ends.emplace(ended->id.value(), ended->outcome).second) << "a second end";
+      } else {
+        joins[std::get<FramesJoined>(news).id.value()] = std::get<FramesJoined>(news).first.value();
+      }
+    }
+  }
+
+ public:
+  FrameInbox inbox;
+  std::map<std::uint64_t, std::size_t> frames;
+  std::map<std::uint64_t, std::uint32_t> firsts;  // index of the first frame that is awaited
+  std::map<std::uint64_t, wire::HoldOutcome> ends;
+  std::map<std::uint64_t, std::uint64_t> joins;
+  bool keeps = false;
+  std::vector<ArrivedFrame> kept;
+};
+
+}  // namespace roost::worker
