@@ -21,6 +21,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_cpu.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
+#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
@@ -206,10 +207,13 @@ HWY_INLINE void LoadColumns(D d, const std::uint16_t* const* rows, std::size_t f
   }
 }
 
+constexpr std::size_t kLineBytes = 64;
+
 template <typename Kv>
 constexpr std::size_t kKeyColumns = 16 / sizeof(Kv);
 
-// scores[0 … 2·lanes of a vector - 1][kFewLanes] of these keys; lanes from kUsed on become 0.
+// scores[0 … 2·lanes of a vector - 1][kFewLanes] of these keys; lanes from kUsed on become 0. Prefetches as many keys
+// behind them.
 template <int kUsed, typename Kv>
 HWY_INLINE void ScoreKeysOfFewLanes(std::size_t head_dim, const float* q, const Kv* const* k, float* scores) {
   const hn::CappedTag<float, 16> d;
@@ -221,6 +225,9 @@ HWY_INLINE void ScoreKeysOfFewLanes(std::size_t head_dim, const float* q, const 
     for (std::uint32_t lane = 0; lane < kFewLanes; ++lane) sums[half][lane] = hn::Zero(d);
   }
   for (std::size_t i = 0; i < head_dim; i += kKeyColumns<Kv>) {
+    if (i * sizeof(Kv) % kLineBytes == 0) {
+      for (std::size_t row = 2 * n; row < 4 * n; ++row) hwy::Prefetch(k[row] + i);
+    }
     HWY_UNROLL(2)
     for (int half = 0; half < 2; ++half) {
       hn::Vec<decltype(d)> columns[kKeyColumns<Kv>];
