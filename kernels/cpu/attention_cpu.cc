@@ -21,6 +21,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_cpu.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
+#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
@@ -44,19 +45,22 @@ struct Pack {
 
 // Rows of K that are scored together: enough independent sums to hide the latency of a multiply-add.
 constexpr std::uint32_t kKeyTile = 8;
+// With few lanes, keys fill the vectors instead.
+constexpr std::uint32_t kFewLanes = 4;
+constexpr std::uint32_t kFewLanesKeyTile = 32;
+static_assert(kAttentionSpan % kFewLanesKeyTile == 0 && kFewLanesKeyTile % kKeyTile == 0);
 
 // Working memory of one pack; see AttentionScratchFloats.
 struct PackScratch {
   float* q;       // [head_dim][lanes], scaled
-  float* scores;  // [kAttentionSpan + kKeyTile][lanes]; becomes p
+  float* scores;  // [kAttentionSpan][lanes]; becomes p
   float* keys;    // [kKeyTile][head_dim], widened
   float* spans;   // [lanes] partials of the span
   float* totals;  // [lanes] partials folded so far
 };
 
 std::size_t AttentionScratchFloats(std::size_t head_dim) {
-  return kMaxPackLanes *
-             (head_dim + kAttentionSpan + kKeyTile + 2 * PartialFloats(static_cast<std::uint32_t>(head_dim))) +
+  return kMaxPackLanes * (head_dim + kAttentionSpan + 2 * PartialFloats(static_cast<std::uint32_t>(head_dim))) +
          kKeyTile * head_dim;
 }
 
@@ -64,7 +68,7 @@ PackScratch Carve(float* memory, std::size_t head_dim) {
   PackScratch scratch{};
   scratch.q = memory;
   scratch.scores = scratch.q + kMaxPackLanes * head_dim;
-  scratch.keys = scratch.scores + std::size_t{kMaxPackLanes} * (kAttentionSpan + kKeyTile);
+  scratch.keys = scratch.scores + std::size_t{kMaxPackLanes} * kAttentionSpan;
   scratch.spans = scratch.keys + kKeyTile * head_dim;
   scratch.totals = scratch.spans + kMaxPackLanes * PartialFloats(static_cast<std::uint32_t>(head_dim));
   return scratch;
@@ -77,11 +81,15 @@ PackScratch Carve(float* memory, std::size_t head_dim) {
 HWY_BEFORE_NAMESPACE();
 namespace roost::kernels::HWY_NAMESPACE {
 
+constexpr std::uint32_t RoundUpToTile(std::uint32_t keys) {
+  return (keys + kFewLanesKeyTile - 1) / kFewLanesKeyTile * kFewLanesKeyTile;
+}
+
 // The positions of one span: where their K rows are, and how many of them each lane sees.
 template <typename Kv>
 struct Span {
-  const Kv* k[kAttentionSpan + kKeyTile];  // the last one is repeated to fill the last tile
-  std::size_t v_offset;                    // from a K row to the V row of the same position
+  const Kv* k[kAttentionSpan + kFewLanesKeyTile];  // the last one is repeated to fill the last tile, and one more
+  std::size_t v_offset;                            // from a K row to the V row of the same position
   std::uint32_t count;
   std::uint32_t visible[kMaxPackLanes];
 };
@@ -93,12 +101,16 @@ void LocateSpan(const AttentionArgs& args, const Pack& pack, std::uint32_t first
   span.count = std::min(kAttentionSpan, item.first_position + item.position_count - first);
   span.v_offset = kv.HeadElements() * kv.kv_head_count;
   const std::uint32_t in_item = first - item.first_position;
-  for (std::uint32_t j = 0; j < span.count + kKeyTile; ++j) {
-    const std::uint32_t at = in_item + std::min(j, span.count - 1);
-    const std::uint32_t block = args.blocks[item.first_block + at / kv.block_tokens];
-    span.k[j] = static_cast<const Kv*>(kv.base) + kv.KOffset(block, args.layer, pack.kv_head) +
-                std::size_t{at % kv.block_tokens} * kv.head_dim;
+  std::uint32_t j = 0;
+  while (j < span.count) {
+    const std::uint32_t block = args.blocks[item.first_block + (in_item + j) / kv.block_tokens];
+    const std::uint32_t in_block = (in_item + j) % kv.block_tokens;
+    const Kv* key = static_cast<const Kv*>(kv.base) + kv.KOffset(block, args.layer, pack.kv_head) +
+                    std::size_t{in_block} * kv.head_dim;
+    const std::uint32_t end = std::min(span.count, j + kv.block_tokens - in_block);
+    for (; j < end; ++j, key += kv.head_dim) span.k[j] = key;
   }
+  std::fill(span.k + j, span.k + RoundUpToTile(j) + kFewLanesKeyTile, span.k[j - 1]);
   for (std::uint32_t lane = 0; lane < pack.lane_count(); ++lane) {
     const std::uint32_t end = args.rows[pack.RowOf(lane)].position + 1;
     span.visible[lane] = end <= first ? 0 : std::min(span.count, end - first);
@@ -134,6 +146,129 @@ HWY_INLINE void ScoreKeyTile(D d, std::size_t head_dim, std::size_t lanes, const
   }
 }
 
+#if HWY_TARGET == HWY_SCALAR
+
+template <typename Kv>
+HWY_INLINE bool ScoreSpanOfFewLanes(const Span<Kv>& /*span*/, std::size_t /*head_dim*/, std::uint32_t /*lanes_used*/,
+                                    const PackScratch& /*scratch*/) {
+  return false;
+}
+
+#else
+
+// blocks[b] = rows[4·b][first … first + 15 bytes]
+template <class D32, typename Kv>
+HWY_INLINE hn::Vec<D32> LoadBlocks(D32 d32, const Kv* const* rows, std::size_t first) {
+  if constexpr (hn::MaxLanes(D32()) <= 4) {
+    return hn::BitCast(d32, hn::LoadU(hn::Repartition<Kv, D32>(), rows[0] + first));
+  } else {
+    const hn::Half<D32> half;
+    return hn::Combine(d32, LoadBlocks(half, rows + hn::Lanes(half), first), LoadBlocks(half, rows, first));
+  }
+}
+
+// words[w][row] = word w of rows[row][first … first + 15 bytes], for as many rows as d32 has lanes
+template <class D32, typename Kv>
+HWY_INLINE void LoadWordColumns(D32 d32, const Kv* const* rows, std::size_t first, hn::Vec<D32> (&words)[4]) {
+  const hn::RepartitionToWide<D32> d64;
+  const auto a = LoadBlocks(d32, rows, first);
+  const auto b = LoadBlocks(d32, rows + 1, first);
+  const auto c = LoadBlocks(d32, rows + 2, first);
+  const auto d = LoadBlocks(d32, rows + 3, first);
+  const auto lower_ab = hn::BitCast(d64, hn::InterleaveLower(d32, a, b));
+  const auto upper_ab = hn::BitCast(d64, hn::InterleaveUpper(d32, a, b));
+  const auto lower_cd = hn::BitCast(d64, hn::InterleaveLower(d32, c, d));
+  const auto upper_cd = hn::BitCast(d64, hn::InterleaveUpper(d32, c, d));
+  words[0] = hn::BitCast(d32, hn::InterleaveLower(d64, lower_ab, lower_cd));
+  words[1] = hn::BitCast(d32, hn::InterleaveUpper(d64, lower_ab, lower_cd));
+  words[2] = hn::BitCast(d32, hn::InterleaveLower(d64, upper_ab, upper_cd));
+  words[3] = hn::BitCast(d32, hn::InterleaveUpper(d64, upper_ab, upper_cd));
+}
+
+// columns[i][row] = rows[row][first + i], widened
+template <class D>
+HWY_INLINE void LoadColumns(D d, const float* const* rows, std::size_t first, hn::Vec<D> (&columns)[4]) {
+  const hn::RebindToUnsigned<D> d32;
+  hn::Vec<decltype(d32)> words[4];
+  LoadWordColumns(d32, rows, first, words);
+  HWY_UNROLL(4)
+  for (int w = 0; w < 4; ++w) columns[w] = hn::BitCast(d, words[w]);
+}
+
+template <class D>
+HWY_INLINE void LoadColumns(D d, const std::uint16_t* const* rows, std::size_t first, hn::Vec<D> (&columns)[8]) {
+  const hn::RebindToUnsigned<D> d32;
+  hn::Vec<decltype(d32)> words[4];
+  LoadWordColumns(d32, rows, first, words);
+  HWY_UNROLL(4)
+  for (int w = 0; w < 4; ++w) {
+    columns[2 * w] = hn::BitCast(d, hn::ShiftLeft<16>(words[w]));
+    columns[2 * w + 1] = hn::BitCast(d, hn::And(words[w], hn::Set(d32, 0xffff0000U)));
+  }
+}
+
+constexpr std::size_t kLineBytes = 64;
+
+template <typename Kv>
+constexpr std::size_t kKeyColumns = 16 / sizeof(Kv);
+
+// scores[0 … 2·lanes of a vector - 1][kFewLanes] of these keys; lanes from kUsed on become 0. Prefetches as many keys
+// behind them.
+template <int kUsed, typename Kv>
+HWY_INLINE void ScoreKeysOfFewLanes(std::size_t head_dim, const float* q, const Kv* const* k, float* scores) {
+  const hn::CappedTag<float, 16> d;
+  const std::size_t n = hn::Lanes(d);
+  hn::Vec<decltype(d)> sums[2][kFewLanes];
+  HWY_UNROLL(2)
+  for (int half = 0; half < 2; ++half) {
+    HWY_UNROLL(4)
+    for (std::uint32_t lane = 0; lane < kFewLanes; ++lane) sums[half][lane] = hn::Zero(d);
+  }
+  for (std::size_t i = 0; i < head_dim; i += kKeyColumns<Kv>) {
+    if (i * sizeof(Kv) % kLineBytes == 0) {
+      for (std::size_t row = 2 * n; row < 4 * n; ++row) hwy::Prefetch(k[row] + i);
+    }
+    HWY_UNROLL(2)
+    for (int half = 0; half < 2; ++half) {
+      hn::Vec<decltype(d)> columns[kKeyColumns<Kv>];
+      LoadColumns(d, k + static_cast<std::size_t>(half) * n, i, columns);
+      HWY_UNROLL(8)
+      for (std::size_t c = 0; c < kKeyColumns<Kv>; ++c) {
+        HWY_UNROLL(4)
+        for (int lane = 0; lane < kUsed; ++lane) {
+          const auto qi = hn::Set(d, q[(i + c) * kFewLanes + static_cast<std::size_t>(lane)]);
+          sums[half][lane] = hn::MulAdd(columns[c], qi, sums[half][lane]);
+        }
+      }
+    }
+  }
+  HWY_UNROLL(2)
+  for (int half = 0; half < 2; ++half) {
+    hn::StoreInterleaved4(sums[half][0], sums[half][1], sums[half][2], sums[half][3], d,
+                          scores + static_cast<std::size_t>(half) * n * kFewLanes);
+  }
+}
+
+// False where head_dim does not suit it.
+template <typename Kv>
+HWY_INLINE bool ScoreSpanOfFewLanes(const Span<Kv>& span, std::size_t head_dim, std::uint32_t lanes_used,
+                                    const PackScratch& scratch) {
+  if (head_dim % kKeyColumns<Kv> != 0) return false;
+  const hn::CappedTag<float, 16> d;
+  const auto tile = static_cast<std::uint32_t>(2 * hn::Lanes(d));
+  for (std::uint32_t j = 0; j < span.count; j += tile) {
+    float* const scores = scratch.scores + std::size_t{j} * kFewLanes;
+    if (lanes_used <= 2) {
+      ScoreKeysOfFewLanes<2>(head_dim, scratch.q, span.k + j, scores);
+    } else {
+      ScoreKeysOfFewLanes<kFewLanes>(head_dim, scratch.q, span.k + j, scores);
+    }
+  }
+  return true;
+}
+
+#endif
+
 HWY_INLINE const float* WidenKey(const float* row, std::size_t /*head_dim*/, float* /*to*/) { return row; }
 
 HWY_INLINE const float* WidenKey(const std::uint16_t* row, std::size_t head_dim, float* to) {
@@ -144,16 +279,32 @@ HWY_INLINE const float* WidenKey(const std::uint16_t* row, std::size_t head_dim,
 template <class D, typename Kv>
 HWY_INLINE void ScoreSpan(D d, const Span<Kv>& span, std::size_t head_dim, std::size_t lanes, std::uint32_t lanes_used,
                           const PackScratch& scratch) {
-  for (std::uint32_t j = 0; j < span.count; j += kKeyTile) {
-    const float* keys[kKeyTile];
-    for (std::uint32_t t = 0; t < kKeyTile; ++t) {
-      keys[t] = WidenKey(span.k[j + t], head_dim, scratch.keys + t * head_dim);
+  if (lanes != kFewLanes || !ScoreSpanOfFewLanes(span, head_dim, lanes_used, scratch)) {
+    for (std::uint32_t j = 0; j < span.count; j += kKeyTile) {
+      const float* keys[kKeyTile];
+      for (std::uint32_t t = 0; t < kKeyTile; ++t) {
+        keys[t] = WidenKey(span.k[j + t], head_dim, scratch.keys + t * head_dim);
+      }
+      ScoreKeyTile(d, head_dim, lanes, scratch.q, keys, scratch.scores + j * lanes);
     }
-    ScoreKeyTile(d, head_dim, lanes, scratch.q, keys, scratch.scores + j * lanes);
   }
   for (std::uint32_t lane = 0; lane < lanes_used; ++lane) {
     for (std::uint32_t j = span.visible[lane]; j < span.count; ++j) {
       scratch.scores[j * lanes + lane] = -std::numeric_limits<float>::infinity();
+    }
+  }
+}
+
+// scores[i] = exp(scores[i] - max_of[i mod lanes]), and the same of a vector's rest behind `count`. Several keys fill a
+// vector.
+HWY_INLINE void ExpSpan(std::size_t count, std::size_t lanes, float* max_of, float* scores) {
+  const hn::CappedTag<float, kMaxPackLanes> d;
+  const std::size_t n = hn::Lanes(d);
+  for (std::size_t i = lanes; i < n; ++i) max_of[i] = max_of[i - lanes];
+  for (std::size_t first = 0; first < lanes; first += n) {
+    const auto max = hn::LoadU(d, max_of + first);
+    for (std::size_t i = first; i < count; i += std::max(lanes, n)) {
+      hn::StoreU(hn::Exp(d, hn::Sub(hn::LoadU(d, scores + i), max)), d, scores + i);
     }
   }
 }
@@ -165,17 +316,15 @@ HWY_INLINE void SoftmaxSpan(D d, std::uint32_t count, std::size_t lanes, std::ui
   HWY_ALIGN float max_of[kMaxPackLanes];
   HWY_ALIGN float sum_of[kMaxPackLanes];
   for (std::size_t lane = 0; lane < lanes; lane += hn::Lanes(d)) {
-    float* scores = scratch.scores + lane;
     // Starts finite: if a lane sees nothing, every p is exp(-inf) = 0.
     auto max = hn::Set(d, std::numeric_limits<float>::lowest());
-    for (std::uint32_t j = 0; j < count; ++j) max = hn::Max(max, hn::LoadU(d, scores + j * lanes));
-    auto sum = hn::Zero(d);
-    for (std::uint32_t j = 0; j < count; ++j) {
-      const auto p = hn::Exp(d, hn::Sub(hn::LoadU(d, scores + j * lanes), max));
-      hn::StoreU(p, d, scores + j * lanes);
-      sum = hn::Add(sum, p);
-    }
+    for (std::uint32_t j = 0; j < count; ++j) max = hn::Max(max, hn::LoadU(d, scratch.scores + j * lanes + lane));
     hn::StoreU(max, d, max_of + lane);
+  }
+  ExpSpan(count * lanes, lanes, max_of, scratch.scores);
+  for (std::size_t lane = 0; lane < lanes; lane += hn::Lanes(d)) {
+    auto sum = hn::Zero(d);
+    for (std::uint32_t j = 0; j < count; ++j) sum = hn::Add(sum, hn::LoadU(d, scratch.scores + j * lanes + lane));
     hn::StoreU(sum, d, sum_of + lane);
   }
   for (std::size_t lane = 0; lane < lanes; ++lane) {
@@ -231,8 +380,11 @@ HWY_INLINE void WeightValuesOfLanes(const Span<Kv>& span, std::uint32_t lane, st
   float* partials = scratch.spans + lane * floats;
   const std::uint32_t count = *std::max_element(span.visible + lane, span.visible + lane + kLanes);
   const std::size_t n = hn::Lanes(d);
+  constexpr int kVectors = kLanes <= 2 ? 4 : 2;  // enough independent sums to hide the latency of a multiply-add
   std::size_t i = 0;
-  for (; i + 2 * n <= head_dim; i += 2 * n) WeightValues<kLanes, 2>(d, span, count, lanes, p, i, floats, partials);
+  for (; i + kVectors * n <= head_dim; i += kVectors * n) {
+    WeightValues<kLanes, kVectors>(d, span, count, lanes, p, i, floats, partials);
+  }
   for (; i + n <= head_dim; i += n) WeightValues<kLanes, 1>(d, span, count, lanes, p, i, floats, partials);
   for (; i < head_dim; ++i) WeightValues<kLanes, 1>(one, span, count, lanes, p, i, floats, partials);
 }
@@ -292,6 +444,7 @@ HWY_INLINE void RunSpan(D d, const AttentionArgs& args, const Pack& pack, std::u
   SoftmaxSpan(d, span.count, lanes, floats, scratch);
   std::uint32_t lane = 0;
   for (; lane + 4 <= lanes_used; lane += 4) WeightValuesOfLanes<4>(span, lane, lanes, head_dim, scratch);
+  for (; lane + 2 <= lanes_used; lane += 2) WeightValuesOfLanes<2>(span, lane, lanes, head_dim, scratch);
   for (; lane < lanes_used; ++lane) WeightValuesOfLanes<1>(span, lane, lanes, head_dim, scratch);
   for (lane = 0; lane < lanes_used; ++lane) {
     if (span.visible[lane] > 0) Fold(scratch.spans + lane * floats, head_dim, scratch.totals + lane * floats);

@@ -128,13 +128,15 @@ Result<void> PackSlabs(CpuDevice& device, const PrepareMatmulArgs& args, SlabWei
   return {};
 }
 
-// A slab's panels of outputs, a few at a time, for products of a few rows: neighbours in memory, small enough that no
-// thread waits long for another one.
+// A streamed product in pieces: some neighbouring panels of a slab times some rows, so few that no thread waits long
+// for another one. Neighbouring pieces have the same panels, which stay in a core's cache.
 class StreamPieces {
  public:
-  explicit StreamPieces(const SlabWeights& weights)
+  StreamPieces(const CpuDevice& device, const SlabWeights& weights, std::uint32_t rows)
       : weights_(weights),
-        panels_at_once_(std::max<std::size_t>(1, kPieceBytes / StreamedPanelBytes(weights.inputs()))),
+        rows_(rows),
+        row_parts_(CeilDiv(rows, RowsAtOnce(device))),
+        panels_at_once_(PanelsAtOnce(device)),
         pieces_of_slab_(PiecesOf(weights.slabs.front())) {}
 
   [[nodiscard]] std::size_t count() const {
@@ -143,47 +145,81 @@ class StreamPieces {
 
   void Run(const MatmulArgs& args, std::size_t index) const {
     const Slab& slab = weights_.slabs[index / pieces_of_slab_];
-    const std::size_t panel = index % pieces_of_slab_ * panels_at_once_;
+    const std::size_t in_slab = index % pieces_of_slab_;
+    const std::size_t panel = in_slab / row_parts_ * panels_at_once_;
+    const std::size_t first_row = rows_ * (in_slab % row_parts_) / row_parts_;
+    const std::size_t end_row = rows_ * (in_slab % row_parts_ + 1) / row_parts_;
     const auto first = static_cast<std::uint32_t>(panel * kStreamedPanelOutputs);
     const auto most = static_cast<std::uint32_t>(panels_at_once_ * kStreamedPanelOutputs);
     const std::uint32_t columns = std::min(most, slab.family->shape().outputs - first);
     const std::size_t output = std::size_t{slab.first_output} + first;
-    float* y = static_cast<float*>(args.y) + output;
-    Stream({.packed = weights_.memory.get() + slab.offset + panel * StreamedPanelBytes(weights_.inputs()),
-            .inputs = weights_.inputs(),
-            .outputs = columns,
-            .x = static_cast<const std::uint16_t*>(args.x),
-            .rows = args.rows,
-            .y = y,
-            .y_stride = weights_.outputs()});
+    const StreamedProduct product{.packed = weights_.memory.get() + slab.offset + panel * panel_bytes(),
+                                  .inputs = weights_.inputs(),
+                                  .depth = slab.family->stream_depth(),
+                                  .outputs = columns,
+                                  .x = static_cast<const std::uint16_t*>(args.x) + first_row * weights_.inputs(),
+                                  .rows = static_cast<std::uint32_t>(end_row - first_row),
+                                  .y = static_cast<float*>(args.y) + first_row * weights_.outputs() + output,
+                                  .y_stride = weights_.outputs()};
+    Stream(product);
     if (weights_.bias.empty()) return;
-    for (std::size_t row = 0; row < args.rows; ++row) {
-      for (std::size_t i = 0; i < columns; ++i) y[row * weights_.outputs() + i] += weights_.bias[output + i];
+    for (std::size_t row = 0; row < product.rows; ++row) {
+      for (std::size_t i = 0; i < columns; ++i) product.y[row * product.y_stride + i] += weights_.bias[output + i];
     }
   }
 
  private:
-  static constexpr std::size_t kPieceBytes = std::size_t{512} << 10U;  // about 20 us of one core
+  // A piece takes one core some 20 us to read, or 45 us to compute.
+  static constexpr std::size_t kPieceBytes = std::size_t{512} << 10U;
+  static constexpr std::size_t kPieceProducts = std::size_t{5} << 20U;
+  static constexpr std::size_t kLeastPieceProducts = std::size_t{256} << 10U;
+  // A panel of more bytes does not stay in a core's cache beside x, so a piece has more rows for it.
+  static constexpr std::size_t kKeptPanelBytes = std::size_t{768} << 10U;
+  static constexpr std::size_t kRowsOfLargePanel = std::size_t{4} * kStreamedRowsAtOnce;
+
+  static std::size_t CeilDiv(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+
+  [[nodiscard]] std::size_t panel_bytes() const { return StreamedPanelBytes(weights_.inputs()); }
+  [[nodiscard]] std::size_t row_products() const { return kStreamedPanelOutputs * weights_.inputs(); }
+
+  // The products of a piece: fewer if there would be too few pieces for all threads.
+  [[nodiscard]] std::size_t ProductsAtOnce(const CpuDevice& device) const {
+    if (device.thread_count() == 1) return kPieceProducts;
+    const std::size_t all = rows_ * weights_.outputs() * weights_.inputs();
+    return std::clamp(all / (4 * device.thread_count()), kLeastPieceProducts, kPieceProducts);
+  }
+
+  [[nodiscard]] std::size_t RowsAtOnce(const CpuDevice& device) const {
+    const std::size_t least = panel_bytes() <= kKeptPanelBytes ? kStreamedRowsAtOnce : kRowsOfLargePanel;
+    return std::max(least, ProductsAtOnce(device) / row_products());
+  }
+
+  [[nodiscard]] std::size_t PanelsAtOnce(const CpuDevice& device) const {
+    const std::size_t rows = CeilDiv(rows_, row_parts_);
+    const std::size_t most = std::min(kPieceBytes / panel_bytes(), ProductsAtOnce(device) / (rows * row_products()));
+    return std::max<std::size_t>(1, most);
+  }
 
   [[nodiscard]] std::size_t PiecesOf(const Slab& slab) const {
-    const std::size_t panels = (slab.family->shape().outputs + kStreamedPanelOutputs - 1) / kStreamedPanelOutputs;
-    return (panels + panels_at_once_ - 1) / panels_at_once_;
+    const std::size_t panels = CeilDiv(slab.family->shape().outputs, kStreamedPanelOutputs);
+    return CeilDiv(panels, panels_at_once_) * row_parts_;
   }
 
   const SlabWeights& weights_;
+  const std::size_t rows_;
+  const std::size_t row_parts_;
   const std::size_t panels_at_once_;
   const std::size_t pieces_of_slab_;  // of all slabs but the last, which may be narrower
 };
 
-// Reads W once, slab after slab.
 void StreamSlabs(CpuDevice& device, const SlabWeights& weights, const MatmulArgs& args) {
-  const StreamPieces pieces(weights);
+  const StreamPieces pieces(device, weights, args.rows);
   const Cost cost{std::uint64_t{args.rows} * weights.outputs() * weights.inputs()};
   ParallelFor(device, pieces.count(), cost, [&](std::size_t index, std::uint32_t) { pieces.Run(args, index); });
 }
 
 void SlabWeights::Multiply(CpuDevice& device, const MatmulArgs& args) const {
-  if (args.rows <= kMaxStreamedRows && slabs.front().family->can_stream() && slabs.back().family->can_stream()) {
+  if (slabs.front().family->MayStream(args.rows) && slabs.back().family->MayStream(args.rows)) {
     StreamSlabs(device, *this, args);
     return;
   }

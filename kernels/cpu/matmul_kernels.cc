@@ -44,16 +44,18 @@ std::vector<T> RotatedRows(const std::vector<T>& matrix, std::size_t rows, std::
   return rotated;
 }
 
+bool CpuHas(dnnl::cpu_isa instructions) {
+  const auto wanted = static_cast<unsigned>(instructions);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
 bool BitEqual(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 }  // namespace
 
-bool CpuComputesBF16() {
-  constexpr auto kWanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kWanted) == kWanted;
-}
+bool CpuComputesBF16() { return CpuHas(dnnl::cpu_isa::avx512_core_bf16); }
 
 Result<std::unique_ptr<MatmulKernelFamily>> MatmulKernelFamily::Create(const MatmulShape& shape,
                                                                        std::uint32_t thread_count) {
@@ -152,7 +154,7 @@ Result<void> MatmulKernelFamily::DropUnequalKernels() {
     }
   }
   kernels_ = std::move(kept);
-  can_stream_ = StreamsLikeKernels(packed, x, *wanted);
+  stream_depth_ = FindStreamDepth(packed, x, *wanted);
   if (!dropped.empty()) {
     LogDebug("tile sizes whose rows differ are not used",
              {{"shape", fmt::format("{}x{} {}", shape_.outputs, shape_.inputs, NameOf(shape_.dtype))},
@@ -161,23 +163,44 @@ Result<void> MatmulKernelFamily::DropUnequalKernels() {
   return {};
 }
 
-bool MatmulKernelFamily::StreamsLikeKernels(const dnnl::memory& packed, const std::vector<std::byte>& x,
-                                            const std::vector<float>& wanted) const {
-  if (!CanStream() || shape_.dtype != DType::kBF16 || !CpuComputesBF16()) return false;
+// oneDNN sums up so many inputs at once as it finds good for a processor's caches: all of them, or a power of two.
+std::uint32_t MatmulKernelFamily::FindStreamDepth(const dnnl::memory& packed, const std::vector<std::byte>& x,
+                                                  const std::vector<float>& wanted) const {
+  constexpr std::uint32_t kLeastDepth = 64;
+  if (!CanStream() || shape_.dtype != DType::kBF16 || !CpuComputesBF16()) return 0;
   const dnnl::memory::desc streamed({shape_.inputs, shape_.outputs}, DnnlType(shape_.dtype),
                                     dnnl::memory::format_tag::BA16a64b2a);
-  if (packed.get_desc() != streamed) return false;
-  std::vector<float> y(wanted.size());
-  for (std::uint32_t row = 0, rows = 1; row < kLargestTileRows; row += rows, rows = rows % kMaxStreamedRows + 1) {
+  if (packed.get_desc() != streamed) return 0;
+  if (StreamsLikeKernels(shape_.inputs, packed, x, wanted)) return shape_.inputs;
+  for (std::uint32_t depth = kLeastDepth; depth < shape_.inputs; depth *= 2) {
+    if (StreamsLikeKernels(depth, packed, x, wanted)) return depth;
+  }
+  return 0;
+}
+
+// Stops at the first rows that differ.
+bool MatmulKernelFamily::StreamsLikeKernels(std::uint32_t depth, const dnnl::memory& packed,
+                                            const std::vector<std::byte>& x, const std::vector<float>& wanted) const {
+  constexpr std::uint32_t kMostRows = 2 * kStreamedRowsAtOnce + 1;
+  const std::size_t outputs = shape_.outputs;
+  std::vector<float> y(kMostRows * outputs);
+  for (std::uint32_t row = 0, rows = 1; row < kLargestTileRows; row += rows, rows = rows % kMostRows + 1) {
+    rows = std::min(rows, kLargestTileRows - row);
     Stream({.packed = packed.get_data_handle(),
             .inputs = shape_.inputs,
+            .depth = depth,
             .outputs = shape_.outputs,
             .x = reinterpret_cast<const std::uint16_t*>(x.data()) + std::size_t{row} * shape_.inputs,
-            .rows = std::min(rows, kLargestTileRows - row),
-            .y = y.data() + std::size_t{row} * shape_.outputs,
-            .y_stride = shape_.outputs});
+            .rows = rows,
+            .y = y.data(),
+            .y_stride = outputs});
+    if (std::memcmp(y.data(), wanted.data() + row * outputs, rows * outputs * sizeof(float)) != 0) return false;
   }
-  return BitEqual(y, wanted);
+  return true;
+}
+
+bool MatmulKernelFamily::MayStream(std::uint32_t rows) const {
+  return stream_depth_ > 0 && (rows <= kStreamedRowsAtOnce || !CpuHas(dnnl::cpu_isa::avx512_core_amx));
 }
 
 std::vector<std::uint32_t> MatmulKernelFamily::TileSizes() const {

@@ -53,8 +53,11 @@ class MatmulKernelFamily {
   // All tile sizes in use, ascending.
   [[nodiscard]] std::vector<std::uint32_t> TileSizes() const;
 
-  // May products of up to kMaxStreamedRows rows be streamed? True if their rows equal those from tiles, bit for bit.
-  [[nodiscard]] bool can_stream() const { return can_stream_; }
+  // May products of this many rows be streamed? Only if their rows equal those from tiles, bit for bit; and only few
+  // rows where oneDNN's tiles use matrix instructions, which Stream does not.
+  [[nodiscard]] bool MayStream(std::uint32_t rows) const;
+  // As StreamedProduct has it.
+  [[nodiscard]] std::uint32_t stream_depth() const { return stream_depth_; }
 
   // Cuts `rows` into tiles of at most `max_tile_rows` (where the sizes in use allow).
   [[nodiscard]] std::vector<MatmulTile> Cut(std::uint32_t rows, std::uint32_t max_tile_rows) const;
@@ -86,8 +89,10 @@ class MatmulKernelFamily {
   void Generate();
   [[nodiscard]] Kernel MakeKernel(std::uint32_t tile_rows, const dnnl::memory::desc& packed) const;
   [[nodiscard]] Result<void> DropUnequalKernels();
-  [[nodiscard]] bool StreamsLikeKernels(const dnnl::memory& packed, const std::vector<std::byte>& x,
-                                        const std::vector<float>& wanted) const;
+  [[nodiscard]] std::uint32_t FindStreamDepth(const dnnl::memory& packed, const std::vector<std::byte>& x,
+                                              const std::vector<float>& wanted) const;
+  [[nodiscard]] bool StreamsLikeKernels(std::uint32_t depth, const dnnl::memory& packed,
+                                        const std::vector<std::byte>& x, const std::vector<float>& wanted) const;
   [[nodiscard]] std::vector<float> RunAll(std::size_t kernel, const dnnl::memory& packed,
                                           const std::vector<std::byte>& x);
 
@@ -96,7 +101,7 @@ class MatmulKernelFamily {
   dnnl::engine engine_;
   std::vector<dnnl::stream> streams_;  // per thread
   std::vector<Kernel> kernels_;        // ascending tile_rows
-  bool can_stream_ = false;
+  std::uint32_t stream_depth_ = 0;     // 0: streamed rows would differ
 };
 
 // The families of one device.
