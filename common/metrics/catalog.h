@@ -323,7 +323,7 @@ inline constexpr Metric kWorkerTransferReaders{Kind::kGauge, "roost_worker_trans
 inline constexpr Metric kWorkerTransferMemory{Kind::kGauge, "roost_worker_transfer_memory_bytes", "",
     "Memory of blocks that have come and wait for a step, at most --transfer-memory."};
 inline constexpr Metric kWorkerTransferRefused{Kind::kCounter, "roost_worker_transfer_refused_total", "reason",
-    "Workers that were refused blocks, by reason: busy, layout, numerics or handshake."};
+    "Workers that were refused blocks, by reason: ticket, layout, numerics, busy or handshake."};
 inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state",
     "Links to routers, by state: up or down."};
 inline constexpr Metric kWorkerRefusals{Kind::kCounter, "roost_worker_refusals_total", "reason",
