@@ -384,6 +384,10 @@ class TransferTest(unittest.TestCase):
 
     def restore(self):
         """Starts again what was killed, and lets worker-b forget the prompt."""
+        for name, worker in (("worker-a", self.a), ("worker-b", self.b)):
+            if worker.process.poll() is not None:
+                wait_until(lambda: name not in {each["id"] for each in self.router.workers()},  # noqa: B023
+                           f"the loss of {name}")
         if self.a.process.poll() is not None:
             self.a = self.start_source()
         if self.b.process.poll() is not None:
