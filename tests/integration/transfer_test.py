@@ -384,6 +384,10 @@ class TransferTest(unittest.TestCase):
 
     def restore(self):
         """Starts again what was killed, and lets worker-b forget the prompt."""
+        for name, worker in (("worker-a", self.a), ("worker-b", self.b)):
+            if worker.process.poll() is not None:
+                wait_until(lambda: name not in {each["id"] for each in self.router.workers()},  # noqa: B023
+                           f"the loss of {name}")
         if self.a.process.poll() is not None:
             self.a = self.start_source()
         if self.b.process.poll() is not None:
@@ -410,6 +414,7 @@ class TransferTest(unittest.TestCase):
             told = self.roostctl_warm("--workers", "worker-b", "--from", "worker-a")
             self.stand_in.reset()
             if kind == "kill the worker":
+                self.b.process.wait(60)
                 continue
             self.assertRegex(told.stdout, rf"worker-b: holds {self.blocks} blocks", kind)
             if kind == "kill the source":
