@@ -213,8 +213,10 @@ class StreamPieces {
 };
 
 void StreamSlabs(CpuDevice& device, const SlabWeights& weights, const MatmulArgs& args) {
+  constexpr std::uint64_t kRowsPerReading = 4;  // are computed while the weights are read
   const StreamPieces pieces(device, weights, args.rows);
-  const Cost cost{std::uint64_t{args.rows} * weights.outputs() * weights.inputs()};
+  const Cost cost{std::max<std::uint64_t>(args.rows, kRowsPerReading) * weights.outputs() * weights.inputs() /
+                  kRowsPerReading};
   ParallelFor(device, pieces.count(), cost, [&](std::size_t index, std::uint32_t) { pieces.Run(args, index); });
 }
 

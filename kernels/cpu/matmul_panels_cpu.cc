@@ -220,6 +220,9 @@ HWY_EXPORT(MultiplyAll);
 
 constexpr std::size_t kPanelsPerTask = 8;
 constexpr std::size_t kTilesPerTask = 16;
+constexpr std::size_t kMinTilesPerTask = 4;  // widening the weights for fewer costs too much
+// A task takes one core some 50 us to compute, so that no thread waits long for another one.
+constexpr std::size_t kTaskProducts = std::size_t{3} << 20U;
 constexpr std::size_t kTilesAtOnce = 64;  // limits the tiles' memory
 
 constexpr std::size_t CeilDiv(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
@@ -273,6 +276,7 @@ class PanelWeights final : public CpuMatmulWeights {
   void PackPanel(const std::uint16_t* rows, std::size_t panel, std::size_t outputs);
   void MultiplyAtOnce(CpuDevice& device, const Rows& rows) const;
   void WidenTile(const Rows& rows, std::size_t tile) const;
+  [[nodiscard]] std::size_t TilesPerTask(const Rows& rows) const;
   [[nodiscard]] std::size_t PanelsPerTask(const CpuDevice& device, const Rows& rows) const;
   void MultiplyTask(const Rows& rows, const IndexRange& panels, const IndexRange& tiles) const;
   void MultiplyParts(std::span<const TilePart> parts, std::size_t panel) const;
@@ -335,22 +339,31 @@ void PanelWeights::MultiplyAtOnce(CpuDevice& device, const Rows& rows) const {
   ParallelFor(device, rows.tile_count(), Cost{std::uint64_t{4} * rows.count * inputs()},
               [&](std::size_t tile, std::uint32_t) { WidenTile(rows, tile); });
   const std::size_t panels_per_task = PanelsPerTask(device, rows);
-  const std::size_t tile_groups = CeilDiv(rows.tile_count(), kTilesPerTask);
+  const std::size_t tiles_per_task = TilesPerTask(rows);
+  const std::size_t tile_groups = CeilDiv(rows.tile_count(), tiles_per_task);
   const std::size_t tasks = CeilDiv(panel_count_, panels_per_task) * tile_groups;
   const Cost cost{std::uint64_t{rows.count} * outputs() * inputs()};
   ParallelFor(device, tasks, cost, [&](std::size_t task, std::uint32_t) {
     const std::size_t panel = task / tile_groups * panels_per_task;
-    const std::size_t tile = task % tile_groups * kTilesPerTask;
+    const std::size_t tile = task % tile_groups * tiles_per_task;
     MultiplyTask(rows, {panel, std::min(panel_count_, panel + panels_per_task)},
-                 {tile, std::min(rows.tile_count(), tile + kTilesPerTask)});
+                 {tile, std::min(rows.tile_count(), tile + tiles_per_task)});
   });
 }
 
-// With several tiles, a task takes several panels for all its tiles, as long as there are enough tasks for all threads.
-// With one tile, each panel is read on its own from begin to end.
+std::size_t PanelWeights::TilesPerTask(const Rows& rows) const {
+  const std::size_t tile_products = kTileRows * kPanelOutputs * inputs();
+  return std::min(rows.tile_count(), std::clamp(kTaskProducts / tile_products, kMinTilesPerTask, kTilesPerTask));
+}
+
+// With several tiles, a task takes several panels for all its tiles, as long as it stays short and there are enough
+// tasks for all threads. With one tile, each panel is read on its own from begin to end.
 std::size_t PanelWeights::PanelsPerTask(const CpuDevice& device, const Rows& rows) const {
   if (rows.tile_count() == 1) return 1;
-  return std::clamp<std::size_t>(panel_count_ / (std::size_t{4} * device.thread_count()), 1, kPanelsPerTask);
+  const std::size_t panel_products = TilesPerTask(rows) * kTileRows * kPanelOutputs * inputs();
+  const std::size_t most = std::min(kPanelsPerTask, kTaskProducts / panel_products);
+  return std::clamp<std::size_t>(panel_count_ / (std::size_t{4} * device.thread_count()), 1,
+                                 std::max<std::size_t>(1, most));
 }
 
 void PanelWeights::WidenTile(const Rows& rows, std::size_t tile) const {

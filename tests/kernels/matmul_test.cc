@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/matmul_cpu.h"
 #include "kernels/cpu/matmul_kernels.h"
+#include "kernels/cpu/matmul_stream.h"
 #include "kernels/matmul_bucket.h"
 #include "tests/kernels/kernels_testing.h"
 
@@ -138,6 +139,79 @@ TEST_F(MatmulTest, TilesCoverEveryRowOnce) {
       EXPECT_EQ(next, rows);
     }
   }
+}
+
+// One panel, packed as oneDNN packs it.
+class StreamTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kInputs = 271;
+  static constexpr std::uint32_t kOutputs = 50;
+  static constexpr std::uint32_t kRows = 27;
+
+  void SetUp() override {
+    if (!CanStream() || !CpuComputesBF16()) GTEST_SKIP() << "this CPU has no bf16 products";
+    Rng rng(3);
+    x_ = Tensor(DType::kBF16, RandomFloats(rng, std::size_t{kRows} * kInputs));
+    weight_ = Tensor(DType::kBF16, RandomFloats(rng, std::size_t{kOutputs} * kInputs));
+    packed_.resize(StreamedPanelBytes(kInputs) / sizeof(std::uint16_t));
+    for (std::size_t output = 0; output < kOutputs; ++output) {
+      for (std::size_t k = 0; k < kInputs; ++k) {
+        packed_[(k / 2 * kStreamedPanelOutputs + output) * 2 + k % 2] = Bits(weight_)[output * kInputs + k];
+      }
+    }
+  }
+
+  static const std::uint16_t* Bits(Tensor& tensor) { return reinterpret_cast<const std::uint16_t*>(tensor.data()); }
+
+  // Rows from `first_row` on, inputs from `first` on.
+  std::vector<float> Streamed(std::uint32_t first_row, std::uint32_t rows, std::uint32_t depth, std::uint32_t first = 0,
+                              std::uint32_t inputs = kInputs) {
+    std::vector<float> y(std::size_t{rows} * kOutputs);
+    Stream({.packed = packed_.data() + std::size_t{first} * kStreamedPanelOutputs,
+            .inputs = inputs,
+            .depth = depth,
+            .outputs = kOutputs,
+            .x = Bits(x_) + std::size_t{first_row} * kInputs + first,
+            .rows = rows,
+            .y = y.data(),
+            .y_stride = kOutputs});
+    return y;
+  }
+
+  Tensor x_{DType::kBF16, 0};
+  Tensor weight_{DType::kBF16, 0};
+  std::vector<std::uint16_t> packed_;
+};
+
+TEST_F(StreamTest, ARowsBitsDoNotDependOnTheRowsBesideIt) {
+  for (const std::uint32_t depth : {64U, kInputs}) {
+    const std::vector<float> all = Streamed(0, kRows, depth);
+    for (std::uint32_t rows = 1; rows < kRows; ++rows) {
+      const std::vector<float> y = Streamed(kRows - rows, rows, depth);
+      ASSERT_EQ(std::memcmp(y.data(), all.data() + (kRows - rows) * std::size_t{kOutputs}, y.size() * sizeof(float)), 0)
+          << rows << " rows";
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      double wanted = 0;
+      for (std::size_t k = 0; k < kInputs; ++k) {
+        wanted += double{BF16ToFloat(Bits(x_)[i / kOutputs * kInputs + k])} *
+                  double{BF16ToFloat(Bits(weight_)[i % kOutputs * kInputs + k])};
+      }
+      ASSERT_NEAR(all[i], wanted, 1e-4) << i;
+    }
+  }
+}
+
+TEST_F(StreamTest, EachDepthOfInputsIsAChainOfItsOwn) {
+  constexpr std::uint32_t kDepth = 64;
+  std::vector<float> wanted = Streamed(0, 1, kDepth, 0, kDepth);
+  for (std::uint32_t first = kDepth; first < kInputs; first += kDepth) {
+    const std::uint32_t inputs = std::min(kDepth, kInputs - first);
+    const std::vector<float> chain = Streamed(0, 1, inputs, first, inputs);
+    for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += chain[i];
+  }
+  EXPECT_EQ(Streamed(0, 1, kDepth), wanted);
+  EXPECT_NE(Streamed(0, 1, kInputs), wanted);
 }
 
 TEST(MatmulBucketTest, BatchesOfABucketArePlannedForItsLargest) {
