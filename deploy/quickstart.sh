@@ -4,7 +4,7 @@
 #
 #   ./deploy/quickstart.sh                    the demo model, two workers, the same load under two routing policies
 #   ./deploy/quickstart.sh --model DIR        your model instead: checks its folder and memory, serves it; or
-#                                             synthetic:PRESET, a known shape with random weights (synthetic:tiny)
+#                                             synthetic:PRESET, a known shape with random weights (synthetic:small)
 #   ./deploy/quickstart.sh … --threads N      threads of your model's worker on the CPU; by default one for each processor
 #                                             that it may use. Give fewer where builds or other programs run beside it
 #   ./deploy/quickstart.sh … --once           stops at the end; exits with 0 only if all answers were complete and right

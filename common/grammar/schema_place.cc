@@ -93,7 +93,8 @@ class Mover {
     constexpr std::array<std::string_view, 5> kMaps{"properties", "$defs", "definitions", "patternProperties",
                                                     "dependentSchemas"};
     std::string_view uri;
-    if (key == "$ref" && value.get(uri) == simdjson::SUCCESS && uri.starts_with('#')) {
+    const bool is_reference = key == "$ref" && value.get(uri) == simdjson::SUCCESS;
+    if (is_reference && (uri == "#" || uri.starts_with("#/"))) {
       json_.String(pointer_ + std::string(uri.substr(1)));
     } else if (std::find(kValues.begin(), kValues.end(), key) != kValues.end()) {
       json_.Raw(simdjson::minify(value));

@@ -37,7 +37,8 @@ struct RenderOptions {
 // `time` in this machine's time zone. Thread-safe.
 [[nodiscard]] std::tm LocalTime(std::time_t time);
 
-// The test with which a source that is made of several templates asks for a name.
+// A source that is made of several templates asks for a name with this test, and raises this where none has it.
+inline constexpr std::string_view kUnknownTemplateName = "no chat template has this name";
 inline constexpr std::string_view kTemplateNameTest = "chat_template is defined and chat_template == ";
 
 class ChatTemplate {

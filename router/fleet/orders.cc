@@ -322,7 +322,7 @@ Result<std::vector<Worker*>> Orders::ToEvictAt(const EvictOrder& order) {
     const bool serves = worker.hello.model == order.model || worker.adapters.contains(order.model);
     if (order.model.empty() || serves) workers.push_back(&worker);
   });
-  if (workers.empty()) return Error{ErrorCode::kUnavailable, fmt::format("no worker serves {} now", served), ""};
+  if (workers.empty()) return Error{ErrorCode::kUnavailable, fmt::format("no worker serves {} now", served), "model"};
   if (order.workers.target != PinTarget::kNamedWorkers) return workers;
   const std::vector<std::string>& names = order.workers.names;
   const auto is_named = [&names](const Worker* worker) {

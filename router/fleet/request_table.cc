@@ -23,7 +23,7 @@ Instant PendingUntil(Instant now, const Decision& decision) {
 }  // namespace
 
 Error NobodyServes(const ServedModel& model) {
-  return {ErrorCode::kUnavailable, fmt::format("no worker serves {} now", model.name), ""};
+  return {ErrorCode::kUnavailable, fmt::format("no worker serves {} now", model.name), "model"};
 }
 
 RequestTable::RequestTable(RequestTableOptions options, std::uint64_t first_id, WorkerRegistry& registry,

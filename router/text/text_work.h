@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <string_view>
 
 namespace roost::router {
 
@@ -11,9 +12,10 @@ class TextWork {
  public:
   virtual ~TextWork() = default;
 
-  // May be called from any thread. Runs `job` later on another thread, or drops it if the pool stops first. `bytes` is
-  // the size of the text, which decides its turn. False when too many jobs wait; then the job is dropped at once.
-  [[nodiscard]] virtual bool TryPost(std::size_t bytes, std::function<void()> job) = 0;
+  // May be called from any thread. Runs `job` later on another thread, or drops it if the pool stops first. `tenant`,
+  // empty for none in particular, and `bytes`, the size of the text, decide its turn. False when too many jobs wait;
+  // then the job is dropped at once.
+  [[nodiscard]] virtual bool TryPost(std::string_view tenant, std::size_t bytes, std::function<void()> job) = 0;
 };
 
 }  // namespace roost::router

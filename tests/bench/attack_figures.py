@@ -10,7 +10,8 @@ Starts a real router with API keys and a worker with the demo model. A client wi
 fixed times, whether or not the earlier ones were answered (open loop), so that a router that stands still shows in all
 of them. The attacker is a process of its own with the least priority (nice 19): its own computing takes no processor
 from the client, the daemons' work for it does. `none` is the control: two quiet halves. Prints
-`figure attack_<name>_p99_ratio <value> x`, `figure attack_<name>_over_unarmed_ratio <value> x`, and on standard error the measurements and the answers to the attacker.
+`figure attack_<name>_p99_ratio <value> x`, `figure attack_<name>_over_unarmed_ratio <value> x`, and on standard error the
+measurements, the answers to the attacker, and the processors that each process kept busy.
 """
 
 import argparse
@@ -259,6 +260,7 @@ ATTACKS = {
 
 
 def act(acts, target, told):
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # also where the run has real-time priority
     os.nice(19)
     for outcome in acts(target):
         told.put(outcome)
@@ -295,6 +297,37 @@ class Neighbour:
         self.told = multiprocessing.Queue()  # the killed process may have left the old one locked
 
 
+class Processors:
+    """The processor seconds that processes took, by kind of turn."""
+
+    def __init__(self, pids):
+        self.pids = pids
+        self.taken = collections.defaultdict(collections.Counter)
+        self.lasted = collections.Counter()
+
+    def seconds(self, neighbour):
+        pids = self.pids | ({"attacker": neighbour.process.pid} if neighbour.acts else {})
+        return {name: self.seconds_of(pid) for name, pid in pids.items()}
+
+    @staticmethod
+    def seconds_of(pid):
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def watch(self, kind, neighbour, run):
+        before, began = self.seconds(neighbour), time.monotonic()
+        result = run()
+        for name, seconds in self.seconds(neighbour).items():
+            self.taken[kind][name] += seconds - before[name]
+        self.lasted[kind] += time.monotonic() - began
+        return result
+
+    def told(self):
+        return "; ".join(
+            f"{kind} " + ", ".join(f"{name} {seconds / self.lasted[kind]:.2f}" for name, seconds in taken.items())
+            for kind, taken in self.taken.items())
+
+
 def measure(name, options):
     with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
         keys = KeyFile(pathlib.Path(folder))
@@ -312,10 +345,12 @@ def measure(name, options):
         if unarmed.acts:
             neighbours["unarmed"] = unarmed
         times = {kind: [] for kind in neighbours}
+        processors = Processors({"client": os.getpid(), "router": router.process.pid, "worker": worker.process.pid})
+        run = functools.partial(client.run, options.rate, options.seconds)
         for turn in range(options.turns):
             for kind, neighbour in neighbours.items():
                 with neighbour:
-                    times[kind] += client.run(options.rate, options.seconds)
+                    times[kind] += processors.watch(kind, neighbour, run)
                 threading.Event().wait(0.5)  # meanwhile the neighbour's last requests end
         if router.process.poll() is not None or worker.process.poll() is not None:
             sys.exit(f"{name}: a daemon ended")
@@ -323,7 +358,7 @@ def measure(name, options):
     told = "; ".join(f"{kind} p99 {1e3 * p99[kind]:.1f} ms, median {1e3 * percentile(took, 0.5):.1f}"
                      for kind, took in times.items())
     print(f"{name}: {told}; client {dict(client.statuses)}; attacker {dict(attacker.outcomes)}, "
-          f"unarmed {dict(unarmed.outcomes)}", file=sys.stderr)
+          f"unarmed {dict(unarmed.outcomes)}; busy processors: {processors.told()}", file=sys.stderr)
     print(f"figure attack_{name}_p99_ratio {p99['attacked'] / p99['quiet']:.2f} x", flush=True)
     if unarmed.acts:
         print(f"figure attack_{name}_over_unarmed_ratio {p99['attacked'] / p99['unarmed']:.2f} x", flush=True)

@@ -1,9 +1,9 @@
 """Attacks by hostile clients and peers, against real daemons: none of it may cost others their answers.
 
-The same by unit tests: a worker that reports progress and sends no token, and one that reports a thousand routers
-(tests/router/fleet/fleet_silence_test.cc); blocks that were joined in quadratic time (tests/router/api); endless
-answers and control sequences (tests/roostctl/http_client_test.cc). Other integration tests: unfinished bodies and
-messages (memory), workers of one name and hung engines (upgrade), keys of the link (link).
+The same by unit tests: a worker that reports progress and sends no token (tests/router/fleet/fleet_silence_test.cc);
+blocks that were joined in quadratic time (tests/router/api); endless answers and control sequences
+(tests/roostctl/http_client_test.cc). Other integration tests: unfinished bodies and messages (memory), workers of one
+name and hung engines (upgrade), keys of the link (link).
 """
 
 import json
@@ -18,7 +18,7 @@ import unittest
 from cluster import DEADLINE_SECONDS, Cluster, text, wait_until
 from keys import KeyFile, bearer
 from upgrade_test import StoppedThread, engine_thread
-from wire_peer import COMMAND, GREETING
+from wire_peer import COMMAND, GREETING, Tap, with_router_count, worker_kind
 
 NOTHING = 'root ::= a\na ::= b | ""\nb ::= a | ""'  # it derives the empty text alone, in endless ways
 
@@ -99,6 +99,37 @@ class ConstraintsTest(unittest.TestCase):
 
 
 class BodiesTest(unittest.TestCase):
+    def test_bodies_of_one_key_do_not_go_before_those_of_another(self):
+        """Thirty bodies of 7 MB, sent before one of 300 KB with another key."""
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            keys = KeyFile(pathlib.Path(folder))
+            alice, mallory = keys.add("alice"), keys.add("mallory")
+            router = cluster.start_router("--api-keys", str(keys.path))
+            cluster.start_worker("worker-a")
+            router.wait_for_workers(1)
+
+            def ask(secret, size):
+                body = {"model": "demo-model", "max_tokens": 1, "messages": [{"role": "user", "content": "a " * (size // 2)}]}
+                answer = router.request("POST", "/v1/chat/completions", body, bearer(secret))
+                return answer.status, time.monotonic()
+
+            ended = []
+            threads = [threading.Thread(target=lambda: ended.append(ask(mallory, 7_000_000))) for _ in range(30)]
+            began = time.monotonic()
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: ended, "the first of the large bodies")
+            sent = time.monotonic()
+            status, answered = ask(alice, 300_000)
+            for thread in threads:
+                thread.join()
+            self.assertEqual(status, 400, "longer than the context")
+            self.assertLessEqual({of for of, _ in ended}, {400, 429})
+            before = sum(1 for of, at in ended if of == 400 and sent < at < answered)
+            print(f"a body of 300 KB beside thirty of 7 MB of another key: {answered - sent:.2f} s, {before} of them ended "
+                  f"meanwhile; all took {max(at for _, at in ended) - began:.1f} s")
+            self.assertLessEqual(before, 4, "it waits for those that had begun")
+
     def test_streams_go_on_beside_bodies_of_eight_megabytes(self):
         with Cluster() as cluster:
             router = cluster.start_router("--http-threads", "1")
@@ -164,6 +195,33 @@ class PeersTest(unittest.TestCase):
             cluster.start_worker("worker-a")
             router.wait_for_workers(1)
             self.assertEqual(router.completion("Who comes", max_tokens=2).status, 200)
+
+    def test_a_worker_that_reports_a_thousand_routers_takes_nothing_from_a_keys_limits(self):
+        """As one with a stolen key of the link would. Each router applies its part of a key's limits."""
+        lies = []
+
+        def lie(name, frame):
+            if name != "worker" or worker_kind(frame) != "step":
+                return frame
+            lies.append(time.monotonic())
+            return with_router_count(frame, 1024)
+
+        with tempfile.TemporaryDirectory() as folder:
+            secret = KeyFile(pathlib.Path(folder)).add("limited", "--requests-per-minute", "600")
+            with Cluster() as cluster:
+                router = cluster.start_router("--api-keys", str(pathlib.Path(folder) / "keys.jsonl"))
+                cluster.start_worker("worker-a")
+                honest, tap = router.link, Tap(router.link, lie)
+                router.link = tap.endpoint
+                cluster.start_worker("worker-b")
+                router.link = honest
+                router.wait_for_workers(2)
+                wait_until(lambda: len(lies) > 3, "some lies")
+                body = {"model": "demo-model", "prompt": "Who comes", "max_tokens": 1}
+                for _ in range(20):
+                    answer = router.request("POST", "/v1/completions", body, bearer(secret))
+                    self.assertEqual((answer.status, answer.headers["x-ratelimit-limit-requests"]), (200, "600"), answer.body)
+            tap.close()
 
     def test_an_engine_that_hangs_in_its_first_step_keeps_no_request(self):
         with Cluster() as cluster:

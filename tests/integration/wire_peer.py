@@ -135,6 +135,14 @@ def with_number(frame, form, offset, value):
     return bytes(changed)
 
 
+def with_router_count(frame, count):
+    """A step whose load tells this number of routers."""
+    default, offset = 1, 64
+    changed = bytearray(frame)
+    struct.pack_into("<I", changed, Message(frame).body.pointer(2).at + offset, count ^ default)
+    return bytes(changed)
+
+
 def empty_message(kind):
     """A message of this kind without content."""
     return struct.pack("<IIQQQ", 0, 3, 1 << 32 | 1 << 48, kind, 0)
@@ -255,10 +263,12 @@ class Listener:
 
 
 class Tap:
-    """Stands between one worker and a router, and keeps what they say."""
+    """Stands between one worker and a router, and keeps what they say. `change(name, frame)`, if there is one, gives the
+    frame that goes on in place of the "worker"'s or the "router"'s: one of as many bytes."""
 
-    def __init__(self, endpoint):
+    def __init__(self, endpoint, change=None):
         self.target = endpoint.removeprefix("tcp://").rsplit(":", 1)
+        self.change = change
         self.server = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"tcp://127.0.0.1:{self.server.getsockname()[1]}"
         self.entries = []
@@ -272,6 +282,7 @@ class Tap:
         worker, _ = self.server.accept()
         router = socket.create_connection((self.target[0], int(self.target[1])))
         sides = {worker: ("worker", router, Splitter()), router: ("router", worker, Splitter())}
+        held = {worker: b"", router: b""}  # an unfinished message, which may still change
         with selectors.DefaultSelector() as selector, worker, router:
             for side in sides:
                 selector.register(side, selectors.EVENT_READ)
@@ -281,9 +292,15 @@ class Tap:
                     data = key.fileobj.recv(1 << 16)
                     if not data:
                         return
+                    held[key.fileobj] += data
                     for frame in splitter.feed(data):
                         self.note(name, frame)
-                    other.sendall(data)
+                        if self.change:
+                            changed = self.change(name, frame)
+                            held[key.fileobj] = held[key.fileobj].replace(frame, changed, 1)
+                    if not self.change or not splitter.greeted or not splitter.rest:
+                        other.sendall(held[key.fileobj])
+                        held[key.fileobj] = b""
 
     def close(self):
         self.thread.join()

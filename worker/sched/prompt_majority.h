@@ -65,9 +65,12 @@ class PromptMajority {
     count_ = std::min(ceiling_, prompt_tokens);
   }
 
+  // The tenant with the majority, whether or not others are here.
+  [[nodiscard]] std::optional<TenantId> Majority() const { return count_ * 2 < ceiling_ ? std::nullopt : candidate_; }
+
   [[nodiscard]] std::optional<TenantId> Yielding() const {
-    if (!candidate_ || count_ * 2 < ceiling_) return std::nullopt;
-    return present_count_ > PresentOf(*candidate_) ? candidate_ : std::nullopt;
+    const std::optional<TenantId> majority = Majority();
+    return majority && present_count_ > PresentOf(*majority) ? majority : std::nullopt;
   }
 
  private:

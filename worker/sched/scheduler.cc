@@ -228,9 +228,7 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   prefill_budget_ = std::max(1U, budget);
   scored_room_ = options_.max_scored_tokens;
   arrivals_awaited_until_.reset();
-  yielding_ = majority_.Yielding();
-  if (yielding_) yielding_room_ = RoomForYielding(decode_count);
-  DealOut(budget);
+  DealOutShares(budget, decode_count);
   PlanSlices();
   // A running sequence may end with this step and make room for one that waits.
   if (!slices_.empty() || !running_.empty()) arrivals_awaited_until_.reset();
@@ -238,6 +236,7 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
 }
 
 void Scheduler::Commit() {
+  CountOwed();
   for (const ScheduledSlice& slice : slices_) {
     Sequence& sequence = sequences_.At(slice.sequence->id);
     CountComputed(sequence, slice);

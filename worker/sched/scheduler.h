@@ -17,8 +17,11 @@
 //   blocks, for one that goes before it. There are at most max_partial_prefills such prompts, in addition to those that
 //   would miss first_token_target.
 // - A tenant that has computed most of the recent prompt tokens yields while requests of others are here (see
-//   PromptMajority): its prompts get no more tokens in a step than take as long as the step takes besides them. So it
+//   PromptMajority). Its prompts pause while others have had less time than these tokens took, as far as half a full
+//   step back. From then on they get no more tokens in a step than take as long as the step takes besides them. So it
 //   at most doubles the time of a step, and its paused prompts do not count against max_partial_prefills for others.
+//   For a second after others were here its own steps are short too: the fixed time of a step is a 20th of them at
+//   most.
 // - Running places and blocks have equal shares for the tenants that are here. For a sequence that its tenant's share
 //   is for, and that lacks a place or blocks, the sequences admitted last of tenants above their shares are preempted,
 //   but never a tenant's first. So long answers of one tenant do not keep another out.
@@ -409,6 +412,11 @@ class Scheduler {
   // ---- tenants' shares (scheduler_shares.cc) ----
   [[nodiscard]] bool Yields(const Sequence& sequence) const { return yielding_ == sequence.tenant; }
   [[nodiscard]] std::uint32_t RoomForYielding(std::uint32_t decode_count) const;
+  // The most prompt tokens of a step that the tenant with the majority has for itself while others may come.
+  [[nodiscard]] std::uint32_t RoomForMajority(std::uint32_t decode_count) const;
+  void DealOutShares(std::uint32_t budget, std::uint32_t decode_count);
+  [[nodiscard]] bool ServesOthers() const;
+  void CountOwed();
   // The prompts that pause if this one is computed in part, when the first `served` of partial_ have had their turns.
   [[nodiscard]] std::size_t PausedBehind(const Sequence& sequence, std::size_t served, const Room& room) const;
   // Places and blocks of running sequences, of a tenant or as a share.
@@ -465,6 +473,9 @@ class Scheduler {
   std::uint32_t scored_room_ = 0;         // tokens that may still be scored in the planned step
   std::optional<TenantId> yielding_;      // in the planned step
   std::uint32_t yielding_room_ = 0;       // prompt tokens that it may still have there
+  std::optional<Instant> others_seen_;    // others than the tenant with the majority: when they were last here
+  std::optional<TenantId> owing_;         // the tenant with the majority, as of the latest step
+  std::uint32_t owed_ = 0;                // tokens' time that it owes to others
   std::size_t promised_block_count_ = 0;  // promised to running sequences in the planned step
   std::vector<SequenceId> resolved_;      // sequences that have a block to commit
   std::vector<BlockRef> matched_;         // match of the sequence that is being considered

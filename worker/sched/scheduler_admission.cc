@@ -41,6 +41,10 @@ void Scheduler::DealOut(std::uint32_t budget) {
     Sequence* const partial = served < partial_.size() ? partial_[served].sequence : nullptr;
     if (waiting != nullptr && (partial == nullptr || GoesBefore(*waiting, partial_[served].rank))) {
       const WaitingRank rank = waiting->rank;
+      if (Yields(*waiting) && yielding_room_ == 0) {
+        waiting = waiting_.After(rank);
+        continue;
+      }
       switch (TryAdmit(*waiting, room.budget, PausedBehind(*waiting, served, room))) {
         case Admission::kStarted: DealFrom(room, *waiting, partial_.size() - served + waiting_.size()); break;
         case Admission::kPassedOver: ++passed_over; break;

@@ -1,6 +1,7 @@
 // Tenants' shares of a step, of the running places and of the pool's blocks, while requests of several are here.
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "common/base/check.h"
 #include "worker/sched/scheduler.h"
@@ -10,6 +11,9 @@ namespace {
 
 // A tenant that yields gets at least this part of a step, however short the step is without it.
 constexpr std::uint32_t kMinPartOfYielding = 32;  // one in so many tokens
+// While others may come, the fixed time of a step of its own is at most this part of it.
+constexpr double kFixedPartAlone = 20;
+constexpr Duration kOthersMayCome = std::chrono::seconds(1);
 // The most waiting sequences that a step looks up in the cache for their tenants' shares.
 constexpr int kMaxLookedUp = 8;
 
@@ -20,6 +24,56 @@ std::uint32_t Scheduler::RoomForYielding(std::uint32_t decode_count) const {
   const double tokens = rates_.seconds_beside_prefill(decode_count) * rates_.prefill_tokens_per_second();
   const std::uint32_t least = std::max(1U, options_.max_batch_tokens / kMinPartOfYielding);
   return std::max(least, static_cast<std::uint32_t>(std::min<double>(tokens, options_.max_batch_tokens)));
+}
+
+// All, until the fixed time of a step is known.
+std::uint32_t Scheduler::RoomForMajority(std::uint32_t decode_count) const {
+  const double tokens = rates_.seconds_beside_prefill(decode_count) * rates_.prefill_tokens_per_second();
+  if (tokens <= 0) return options_.max_batch_tokens;
+  return static_cast<std::uint32_t>(std::clamp<double>(kFixedPartAlone * tokens, 1, options_.max_batch_tokens));
+}
+
+// Others have the time that is owed to them first, if any of them can use it now.
+void Scheduler::DealOutShares(std::uint32_t budget, std::uint32_t decode_count) {
+  yielding_ = majority_.Yielding();
+  if (yielding_) {
+    others_seen_ = now_;
+    yielding_room_ = 0;
+    if (owed_ > 0) DealOut(budget);
+    if (owed_ > 0 && ServesOthers()) return;
+    yielding_room_ = RoomForYielding(decode_count);
+  } else if (others_seen_ && now_ - *others_seen_ <= kOthersMayCome) {
+    yielding_ = majority_.Majority();
+    yielding_room_ = RoomForMajority(decode_count);
+  }
+  DealOut(budget);
+}
+
+bool Scheduler::ServesOthers() const {
+  return std::any_of(running_.begin(), running_.end(), [this](const Sequence* each) {
+    if (Yields(*each)) return false;
+    return each->dealt_token_count > 0 || (each->decoding() && each->remaining_count() > 0);
+  });
+}
+
+// After a step: its tokens of the tenant with the majority are owed to others, and their time in it is paid back.
+void Scheduler::CountOwed() {
+  const std::optional<TenantId> before = std::exchange(owing_, majority_.Majority());
+  if (owing_ != before) owed_ = 0;
+  if (!owing_) return;
+  std::uint32_t taken = 0;
+  std::uint32_t given = 0;
+  std::uint32_t decode_count = 0;
+  bool serves_others = false;
+  for (const ScheduledSlice& slice : slices_) {
+    const bool is_owing = slice.sequence->tenant == owing_;
+    decode_count += slice.is_decode ? 1 : 0;
+    serves_others = serves_others || !is_owing;
+    if (!slice.is_decode) (is_owing ? taken : given) += slice.token_count;
+  }
+  if (serves_others) given += RoomForYielding(decode_count);
+  owed_ = std::min(options_.max_batch_tokens / 2, owed_ + taken);
+  owed_ -= std::min(owed_, given);
 }
 
 std::size_t Scheduler::PausedBehind(const Sequence& sequence, std::size_t served, const Room& room) const {

@@ -457,7 +457,8 @@ bool Generation::WriteElsewhere(std::shared_ptr<std::vector<ChoiceAnswer>> answe
       self->Fail({ErrorCode::kUnavailable, "the server is out of memory", ""}, Duration(0));
     });
   };
-  is_being_written_ = services_.text->TryPost(bytes, write);
+  const std::string_view tenant = options_.admission == nullptr ? std::string_view() : options_.admission->key().tenant;
+  is_being_written_ = services_.text->TryPost(tenant, bytes, write);
   return is_being_written_;
 }
 

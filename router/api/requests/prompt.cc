@@ -200,7 +200,8 @@ std::size_t MaxCountedTokens(const ServedModel& model) {
   return kCountedContexts * std::size_t{model.max_context_tokens};
 }
 
-// The variables for every template. A client can add its own, but of these it can replace only reasoning_effort.
+// The variables for every template. A client can add its own, but of these it can replace only reasoning_effort, and
+// documents where the request has none beside.
 jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& request, const jinja::Value& messages) {
   jinja::Dict context;
   if (!request.reasoning_effort.empty()) {
@@ -212,7 +213,9 @@ jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& reques
   const bool adds_prompt = request.generation_prompt == ChatRequest::GenerationPrompt::kAdd;
   context.Set("messages", messages);
   context.Set("tools", request.tools);
-  context.Set("documents", request.documents);
+  if (request.documents.is(jinja::Kind::kSequence) || context.Find("documents") == nullptr) {
+    context.Set("documents", request.documents);
+  }
   context.Set("add_generation_prompt", jinja::Value::Bool(adds_prompt));
   context.Set("bos_token", jinja::Value::WrittenString(model.bos_token));
   context.Set("eos_token", jinja::Value::WrittenString(model.eos_token));
@@ -357,6 +360,14 @@ Result<jinja::TracedText> CutBehindLastMessage(jinja::TracedText text, const jin
   return text;
 }
 
+Error RenderError(const ChatRequest& request, std::string_view reason) {
+  const std::size_t unknown_name = reason.find(kUnknownTemplateName);
+  if (unknown_name != std::string_view::npos && request.template_variables.AsDict().Find("chat_template") != nullptr) {
+    return InvalidArgument("chat_template_kwargs.chat_template", "{}", reason.substr(unknown_name));
+  }
+  return InvalidArgument("messages", "the model's chat template refuses them: {}", reason);
+}
+
 }  // namespace
 
 Result<jinja::TracedText> RenderChat(const ServedModel& model, const ChatRequest& request,
@@ -373,9 +384,7 @@ Result<jinja::TracedText> RenderChat(const ServedModel& model, const ChatRequest
   const jinja::Value messages = MessagesForTemplate(request.messages, model.chat_template->traits());
   Result<jinja::TracedText> text =
       model.chat_template->RenderTraced(TemplateContext(model, request, messages), options);
-  if (!text.ok()) {
-    return InvalidArgument("messages", "the model's chat template refuses them: {}", text.error().message);
-  }
+  if (!text.ok()) return RenderError(request, text.error().message);
   if (settings.content == RenderSettings::Content::kMaySpellSpecialTokens) {
     text = jinja::TracedText::Written(std::move(text->bytes));
   }

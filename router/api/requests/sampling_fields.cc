@@ -111,6 +111,16 @@ Result<void> CheckExtraBody(JsonElement element, const std::string& path, Fields
   return InvalidArgument(path, "must be empty: its members belong beside the other fields of the request");
 }
 
+// Dynamo's extension. Its other members ask for nothing that an answer must hold to.
+Result<void> CheckExtension(JsonElement element, const std::string& path, Fields&) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject extension, JsonObject::From(element, path));
+  for (const auto& [name, value] : extension.members()) {
+    if (!name.starts_with("guided_") || value.is_null()) continue;
+    return InvalidArgument(extension.PathOf(name), "is not supported here: it belongs beside the other fields");
+  }
+  return {};
+}
+
 Result<void> ReadRequestId(JsonElement element, const std::string& path, Fields& fields) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view id, StringOf(element, path));
   if (!IsValidRequestId(id)) {
@@ -239,6 +249,10 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
     {"structural_tag", "Not supported: see tools.", Refused{}},
     {"extra_body", "Must be empty: clients' libraries put its members beside the other fields.",
      Own<Fields>{R"({"type":"object","maxProperties":0})", &CheckExtraBody}},
+    {"nvext", "Without effect; members that begin with guided_ are refused.",
+     Own<Fields>{R"({"type":"object"})", &CheckExtension}},
+    {"guided_decoding", "Not supported: see guided_json.", Refused{Refused::Accepts::kEmpty}},
+    {"guided_options", "Not supported: see guided_json.", Refused{Refused::Accepts::kEmpty}},
     {"request_id", "The client's own name for the request, in logs and decisions.",
      Own<Fields>{kRequestIdSchema, &ReadRequestId}},
     {"bad_words", "Not supported.", Refused{Refused::Accepts::kEmpty}},

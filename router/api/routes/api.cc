@@ -269,7 +269,7 @@ void Api::PostToText(const std::shared_ptr<Call>& call, const Route& route) {
   call->responder->OnClosed([client = call->client] { client->OnGone(); });
   const std::size_t bytes = call->request.body.size();
   call->thread = CallThread::kText;
-  if (text_.TryPost(bytes, [this, call, &route] { RunText(call, route); })) return;
+  if (text_.TryPost(TenantOf(call->admission), bytes, [this, call, &route] { RunText(call, route); })) return;
   call->thread = CallThread::kConnection;
   AnswerError(*call, {ErrorCode::kOverloaded, "too many requests wait to be read", ""});
 }
@@ -291,7 +291,7 @@ void Api::AwaitModel(const std::shared_ptr<Call>& call, const Route& route) {
   call->arrival = Call::Arrival::kWaited;
   const auto again = [this, call, &route](const std::vector<WorkerAnswer>&) {
     const std::size_t bytes = call->request.body.size();
-    if (text_.TryPost(bytes, [this, call, &route] { RunText(call, route); })) return;
+    if (text_.TryPost(TenantOf(call->admission), bytes, [this, call, &route] { RunText(call, route); })) return;
     AnswerError(*call, {ErrorCode::kOverloaded, "too many requests wait to be read", ""});
   };
   if (!services_.dispatcher.Send(ModelAwaited{call->asked_model}, again).ok()) RunText(call, route);

@@ -295,7 +295,7 @@ AnswersDone Api::AnswerLater(const Call& call, MakeBody make_body) {
     later->thread = CallThread::kText;
     auto shared = std::make_shared<std::vector<WorkerAnswer>>(std::move(answers));
     const auto job = [this, later, shared, make_body] { AnswerResult(*later, make_body(*shared)); };
-    if (text_.TryPost(0, job)) return;
+    if (text_.TryPost({}, 0, job)) return;
     AnswerError(*later, {ErrorCode::kOverloaded, "too many requests wait to be read", ""});
   };
 }

@@ -107,6 +107,8 @@ TEST(JsonSchemaRulesTest, AMovedSchemaKeepsItsReferences) {
       R"("default":{"$ref":"#"},"description":"\"$ref\":\"#\""})";
   EXPECT_EQ(moved(values), values);
   EXPECT_EQ(moved(R"({"properties":{"const":{"$ref":"#"}}})"), R"({"properties":{"const":{"$ref":"#/$defs/f0"}}})");
+  // Errors repeat a reference that leads nowhere as the client wrote it.
+  EXPECT_EQ(moved(R"({"$ref":"#anchor"})"), R"({"$ref":"#anchor"})");
   EXPECT_EQ(MovedSchema("{", "#/$defs/f0", "tools").error().field, "tools");
 }
 

@@ -111,12 +111,46 @@ TEST_F(ClientBodiesTest, FormsThatStandWhereNobodyReadsThemAreRefused) {
                 HasSubstr("extra_body"))
         << path;
   }
-  EXPECT_THAT(ToldChat(kUser, R"(,"extra_body":{})"), HasSubstr("[user"));
+  EXPECT_THAT(ToldChat(kUser, R"(,"extra_body":{},"nvext":{"ignore_eos":true,"guided_json":null})"),
+              HasSubstr("[user"));
+  for (const std::string_view path : {"/v1/chat/completions", "/v1/responses", "/v1/messages"}) {
+    const std::string_view limit = path == "/v1/messages" ? R"("max_tokens":4,)" : "";
+    for (const std::string_view other :
+         {R"("nvext":{"guided_regex":"[0-9]"})", R"("guided_decoding":{"regex":"[0-9]"})",
+          R"("guided_options":{"regex":"[0-9]"})"}) {
+      const std::string name(other.substr(1, other.find('"', 1) - 1));
+      EXPECT_THAT(
+          Told(path, fmt::format(R"({{"model":"bytes",{}"messages":[{}],"input":"q",{}}})", limit, kUser, other)),
+          HasSubstr(name))
+          << path;
+    }
+  }
   EXPECT_THAT(Told("/v1/responses", R"({"model":"bytes","input":"q","include":["message.output_text.logprobs"]})"),
               HasSubstr("include[0]"));
   EXPECT_THAT(Told("/v1/responses", R"({"model":"bytes","input":"q","top_logprobs":2})"), HasSubstr("top_logprobs"));
   EXPECT_THAT(Told("/v1/responses", R"({"model":"bytes","input":"q","top_logprobs":0,"include":["other"]})"),
               HasSubstr("[user"));
+}
+
+TEST_F(ClientBodiesTest, TemplatesHaveNamesAndVariables) {
+  ServedModel model = ByteModel();
+  model.max_context_tokens = 4000;
+  model.chat_template =
+      std::move(ChatTemplate::Parse(
+                    fmt::format("{{% if {}'rag' %}}{{{{ documents | tojson }}}}{{% elif chat_template is defined %}}"
+                                "{{{{ raise_exception('{}, there are: rag') }}}}{{% else %}}-{{% endif %}}",
+                                kTemplateNameTest, kUnknownTemplateName),
+                    "named")
+                    .value());
+  Serve(std::move(model));
+  EXPECT_THAT(ToldChat(kUser, R"(,"chat_template_kwargs":{"chat_template":"rag","documents":[{"text":"t"}]})"),
+              HasSubstr(R"([{"text": "t"}])"));
+  EXPECT_THAT(ToldChat(kUser, R"(,"chat_template_kwargs":{"chat_template":"rag","documents":[{"text":"t"}]},)"
+                              R"("documents":[{"text":"beside"}])"),
+              HasSubstr(R"([{"text": "beside"}])"));
+  const std::string unknown = ToldChat(kUser, R"(,"chat_template_kwargs":{"chat_template":"rga"})");
+  EXPECT_THAT(unknown, HasSubstr(R"("param":"chat_template_kwargs.chat_template")"));
+  EXPECT_THAT(unknown, HasSubstr("chat_template_kwargs.chat_template: no chat template has this name, there are: rag"));
 }
 
 TEST_F(ClientBodiesTest, LimitsOfOtherApisAreKeptOrRefused) {

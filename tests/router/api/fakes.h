@@ -284,7 +284,8 @@ class FakeResponder final : public Responder {
 // Runs a job at once, or keeps it until the test runs it.
 class FakeTextWork final : public TextWork {
  public:
-  bool TryPost(std::size_t bytes, std::function<void()> job) override {
+  bool TryPost(std::string_view tenant, std::size_t bytes, std::function<void()> job) override {
+    tenants.emplace_back(tenant);
     sizes.push_back(bytes);
     if (is_full) return false;
     if (!holds) {
@@ -300,6 +301,7 @@ class FakeTextWork final : public TextWork {
 
   bool is_full = false;
   bool holds = false;
+  std::vector<std::string> tenants;
   std::vector<std::size_t> sizes;
   std::vector<std::function<void()>> held;
 };

@@ -250,6 +250,8 @@ TEST_F(KeysTest, ATenantsBlocksAreItsOwnAndASaltDividesThem) {
   CompleteAs("acme", R"({"model":"bytes","prompt":"The hens came home to roost.","max_tokens":4,"tenant":"bird"})");
   EXPECT_EQ(dispatcher_.specs.back().generate.tenant, "acme");
   EXPECT_EQ(dispatcher_.specs.back().generate.block_hashes, acme.generate.block_hashes);
+  EXPECT_EQ(text_.tenants, (std::vector<std::string>{"acme", "acme", "bird", "acme", "bird", "acme"}))
+      << "for its turn";
 }
 
 TEST_F(KeysTest, AModelThatAKeyIsNotForIsNotServedToIt) {

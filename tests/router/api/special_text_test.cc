@@ -81,6 +81,8 @@ const PlaceCase kPlaces[] = {
      R"("description":"@"}}}}}]})"},
     {"documents", "/v1/chat/completions",
      R"({"model":"bytes","messages":[{"role":"user","content":"hi"}],"documents":[{"text":"@"}]})"},
+    {"documents as a variable", "/v1/chat/completions",
+     R"({"model":"bytes","messages":[{"role":"user","content":"hi"}],"chat_template_kwargs":{"documents":[{"text":"@"}]}})"},
     {"variables", "/v1/chat/completions",
      R"({"model":"bytes","messages":[{"role":"user","content":"hi"}],"chat_template_kwargs":{"mood":"@"}})"},
     {"effort", "/v1/chat/completions",

@@ -251,7 +251,7 @@ TEST(SyntheticModelTest, TinyLoadsAndDependsOnItsSeed) {
 }
 
 TEST(SyntheticModelTest, EveryPresetHasAShapeAndOthersAreRefused) {
-  for (const char* preset : {"llama-3.1-8b", "qwen3-0.6b", "qwen3-8b", "tiny"}) {
+  for (const char* preset : {"llama-3.1-8b", "qwen3-0.6b", "qwen3-8b", "small", "tiny"}) {
     EXPECT_TRUE(SyntheticConfig(preset)) << preset;
     EXPECT_THAT(std::string(kSyntheticPresets), HasSubstr(preset));
   }

@@ -97,9 +97,9 @@ class YieldingTest : public SchedulerTest {
       scheduler_->Remove(id);
     }
   }
-  // A running sequence that has computed its prompt.
+  // A running sequence that has computed its prompt. Half a full step is all that may be owed to others.
   SequenceId StartDecoding(std::string_view tenant, TokenId stream) {
-    const SequenceId id = SubmitOf(tenant, Text(4, stream));
+    const SequenceId id = SubmitOf(tenant, Text(512, stream));
     (void)Step();
     return id;
   }
@@ -132,6 +132,9 @@ TEST_F(YieldingTest, AStepTakesAtMostTwiceItsTime) {
     (void)Compute(std::chrono::milliseconds(50 + tokens));
     scheduler_->Remove(id);
   }
+  const SequenceId owed = SubmitOf("client", Text(512, 3));
+  (void)Compute(std::chrono::milliseconds(50 + 512));
+  scheduler_->Remove(owed);
   const SequenceId client = SubmitOf("client", Text(4, 1));
   const SequenceId greedy = SubmitOf("greedy", Text(400, 2));
   const std::map<SequenceId, std::uint32_t> computed = Compute();
@@ -139,11 +142,32 @@ TEST_F(YieldingTest, AStepTakesAtMostTwiceItsTime) {
   EXPECT_NEAR(computed.at(greedy), 50, 5);
 }
 
-TEST_F(YieldingTest, TheStepIsTheOthersFirst) {
+// Half a full step is owed. In each step the decode pays for the 16 tokens that take as long.
+TEST_F(YieldingTest, OthersHaveTheirTimeFirst) {
   Flood("greedy");
   const SequenceId greedy = SubmitOf("greedy", Text(400, 2));
-  const SequenceId client = SubmitOf("client", Text(450, 3));  // later, and longer
-  EXPECT_THAT(Step(), UnorderedElementsAre(Pair(greedy, 16), Pair(client, 450)));
+  const SequenceId client = SubmitOf("client", Text(200, 3));  // later
+  EXPECT_THAT(Step(), ElementsAre(Pair(client, 200)));
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(Step(), ElementsAre(Pair(client, 1))) << i;
+  for (int i = 0; i < 10; ++i) EXPECT_THAT(Step(), UnorderedElementsAre(Pair(greedy, 16), Pair(client, 1))) << i;
+  scheduler_->Remove(client);
+  EXPECT_THAT(Step(), ElementsAre(Pair(greedy, 240)));
+}
+
+TEST_F(YieldingTest, NothingIsOwedOnceOthersHadTheirTime) {
+  Flood("greedy");
+  const SequenceId client = StartDecoding("client", 1);
+  for (int i = 0; i < 10; ++i) (void)Step();  // it pays for more than it gets
+  const SequenceId greedy = SubmitOf("greedy", Text(400, 2));
+  EXPECT_THAT(Step(), ElementsAre(Pair(client, 1), Pair(greedy, 16)));
+}
+
+TEST_F(YieldingTest, ItsManyPromptsDoNotHideOthers) {
+  Make({.block_count = 1024, .max_running = 8});
+  Flood("greedy");
+  for (TokenId stream = 200; stream < 300; ++stream) (void)SubmitOf("greedy", Text(40, stream));
+  const SequenceId client = SubmitOf("client", Text(50, 1));
+  EXPECT_THAT(Step(), ElementsAre(Pair(client, 50)));
 }
 
 TEST_F(YieldingTest, ItsPausedPromptsDoNotKeepOthersOut) {

@@ -130,10 +130,9 @@ std::string CombineTemplates(const std::vector<NamedTemplate>& templates, std::s
     AppendBranch(fmt::format("{} {}'{}'", source.empty() ? "if" : "elif", kTemplateNameTest, each.name), each.source,
                  source);
   }
-  AppendBranch(
-      "elif chat_template is defined",
-      fmt::format("{{{{ raise_exception('no chat template has this name, there are: {}') }}}}", NamesOf(templates)),
-      source);
+  AppendBranch("elif chat_template is defined",
+               fmt::format("{{{{ raise_exception('{}, there are: {}') }}}}", kUnknownTemplateName, NamesOf(templates)),
+               source);
   const NamedTemplate* with_tools = chosen.empty() ? Find(templates, kToolUse) : nullptr;
   if (with_tools != nullptr) AppendBranch("elif tools", with_tools->source, source);
   AppendBranch("else", Find(templates, UsualName(chosen))->source, source);

@@ -71,6 +71,18 @@ HfConfig Tiny() {
   return config;
 }
 
+// Nearly all of its ids are words.
+HfConfig Small() {
+  HfConfig config = Tiny();
+  config.vocab_size = 8192;
+  config.hidden_size = 256;
+  config.intermediate_size = 512;
+  config.layer_count = 4;
+  config.query_head_count = 8;
+  config.head_dim = 32;
+  return config;
+}
+
 // The printable character that stands for a byte in byte-level vocabularies: itself, or the next unused from U+0100.
 std::string ByteLetter(unsigned byte, char32_t& next_unused) {
   const bool printable = (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte != 0xad);
@@ -113,6 +125,7 @@ std::optional<HfConfig> SyntheticConfig(std::string_view preset) {
   if (preset == "llama-3.1-8b") return Llama31Of8B();
   if (preset == "qwen3-0.6b") return Qwen3Of600M();
   if (preset == "qwen3-8b") return Qwen3Of8B();
+  if (preset == "small") return Small();
   if (preset == "tiny") return Tiny();
   return std::nullopt;
 }

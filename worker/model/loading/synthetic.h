@@ -12,7 +12,7 @@
 
 namespace roost::worker {
 
-// "llama-3.1-8b", "qwen3-0.6b", "qwen3-8b", "tiny".
+// "llama-3.1-8b", "qwen3-0.6b", "qwen3-8b", "small", "tiny".
 [[nodiscard]] std::optional<HfConfig> SyntheticConfig(std::string_view preset);
 
 // The preset in "synthetic:PRESET", which stands where a model folder is wanted. Nothing if it is a folder.
@@ -22,7 +22,7 @@ namespace roost::worker {
 [[nodiscard]] Error UnknownPreset(std::string_view preset);
 
 // For error messages.
-inline constexpr std::string_view kSyntheticPresets = "llama-3.1-8b, qwen3-0.6b, qwen3-8b, tiny";
+inline constexpr std::string_view kSyntheticPresets = "llama-3.1-8b, qwen3-0.6b, qwen3-8b, small, tiny";
 
 // The synthetic tokenizer: ids 0 … 255 are bytes, then come the special tokens. All higher ids are words of two or
 // three syllables with a space before them, each another one. Text is encoded to bytes alone.
