@@ -423,6 +423,8 @@ class TransferTest(unittest.TestCase):
             # It would ask the source no more for a while; the next pull is to be spoilt too.
             if kind == "alter" or failures == 2:
                 self.b.kill()
+                left = int(self.a.process.poll() is None)
+                wait_until(lambda: len(self.router.workers()) == left, "the loss of worker-b")  # noqa: B023
                 failures = 0
         self.restore()
         self.expect_nothing_left(self.a, self.b)
