@@ -66,15 +66,19 @@ void ClusterSim::StartWorker(std::uint32_t worker) {
   workers_[worker] = std::make_unique<SimWorker>(setup, clock_, send, send_blocks);
 }
 
-// A few frames are altered or torn on their way.
+// Worse than the lines between routers and workers. A few frames are altered or torn.
 void ClusterSim::SendBlocks(std::uint32_t from, const std::string& to, TransferMessage message) {
+  const Faults faults{.dropped = 3 * faults_.dropped,
+                      .doubled = 3 * faults_.doubled,
+                      .overtaking = 3 * faults_.overtaking,
+                      .longest_delay = faults_.longest_delay};
   auto* const frame = std::get_if<FrameMessage>(&message);
-  if (frame != nullptr && rng_.Below(1000) < faults_.dropped) {
+  if (frame != nullptr && rng_.Below(1000) < faults.dropped) {
     frame->bytes[rng_.Below(frame->bytes.size())] ^= std::byte{0x40};
-  } else if (frame != nullptr && rng_.Below(1000) < faults_.dropped) {
+  } else if (frame != nullptr && rng_.Below(1000) < faults.dropped) {
     frame->bytes.resize(rng_.Below(frame->bytes.size()));
   }
-  block_lines_[{from, WorkerNumber(to)}].Send(std::move(message), clock_.Now(), faults_, rng_);
+  block_lines_[{from, WorkerNumber(to)}].Send(std::move(message), clock_.Now(), faults, rng_);
 }
 
 std::uint32_t ClusterSim::WorkerNumber(const std::string& id) const {

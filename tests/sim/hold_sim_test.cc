@@ -4,9 +4,7 @@
 
 #include <charconv>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
-#include <string>
 #include <string_view>
 
 #include "common/base/log.h"
@@ -18,6 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kShardCount = 4;
+constexpr std::uint64_t kSeedsForAll = 100;  // in so many, Holds end in every way
 
 // The build's number, or ROOST_HOLD_SEEDS: 10000 for all.
 std::uint64_t SeedCount() {
@@ -49,13 +48,12 @@ TEST_P(HoldSimTest, ViewsAreExactAndNothingIsLeftOver) {
     if (!HasFailure()) sim.CheckNothingIsLeft();
     if (HasFailure()) return;
   }
+  if (seeds_per_shard < kSeedsForAll) return;
   for (const auto outcome :
        {wire::HoldOutcome::kComplete, wire::HoldOutcome::kMissing, wire::HoldOutcome::kSlow, wire::HoldOutcome::kBroken,
         wire::HoldOutcome::kWrong, wire::HoldOutcome::kNoRoom, wire::HoldOutcome::kCancelled}) {
     const auto index = static_cast<std::size_t>(outcome);
-    std::printf("%s %llu\n", std::string(wire::kHoldOutcomeNames[index]).c_str(),
-                static_cast<unsigned long long>(ends[index]));
-    EXPECT_GT(ends[index], 0U) << wire::kHoldOutcomeNames[index];
+    EXPECT_GT(ends[index], 0U) << "no Hold has ended as " << wire::kHoldOutcomeNames[index];
   }
 }
 
