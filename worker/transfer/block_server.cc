@@ -124,7 +124,7 @@ Result<void> BlockServer::ShakeHands(Served& served) {
     --served_count_;
     return Refuse(connection, PeerRefusal::kBusy);
   }
-  const Result<void> welcomed = connection.Send(Encode(PeerMessage::kWelcome));
+  Result<void> welcomed = connection.Send(Encode(PeerMessage::kWelcome));
   connection.LimitTo(std::nullopt);
   if (!welcomed.ok()) --served_count_;
   return welcomed;

@@ -24,7 +24,7 @@ constexpr std::size_t kReadBytes = std::size_t{128} << 10U;
 
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-int SocketOf(BIO* bio) { return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio))); }
+int SocketOf(BIO* bio) { return *static_cast<const int*>(BIO_get_data(bio)); }
 
 int ReadSocket(BIO* bio, char* out, int size) {
   BIO_clear_retry_flags(bio);
@@ -42,8 +42,8 @@ int WriteSocket(BIO* bio, const char* bytes, int size) {
 
 long ControlSocket(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 
-// OpenSSL's own BIO of a socket would raise SIGPIPE.
-BIO* NewBio(int socket) {
+// OpenSSL's own BIO of a socket would raise SIGPIPE. `socket` outlives it.
+BIO* NewBio(int& socket) {
   static BIO_METHOD* const method = [] {
     BIO_METHOD* const made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "roost peer");
     ROOST_CHECK(made != nullptr, "no memory for TLS");
@@ -54,7 +54,7 @@ BIO* NewBio(int socket) {
   }();
   BIO* const bio = BIO_new(method);
   ROOST_CHECK(bio != nullptr, "no memory for TLS");
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket)));
+  BIO_set_data(bio, &socket);
   BIO_set_init(bio, 1);
   return bio;
 }
@@ -104,9 +104,9 @@ PeerTlsRules::PeerTlsRules(PeerSide side)
 
 PeerTlsRules::~PeerTlsRules() { SSL_CTX_free(context_); }
 
-PeerTls::PeerTls(const PeerTlsRules& rules, int socket) : session_(SSL_new(rules.get())) {
+PeerTls::PeerTls(const PeerTlsRules& rules, int socket) : socket_(socket), session_(SSL_new(rules.get())) {
   ROOST_CHECK(session_ != nullptr, "no memory for TLS");
-  BIO* const bio = NewBio(socket);
+  BIO* const bio = NewBio(socket_);
   SSL_set_bio(session_, bio, bio);
   SSL_set_app_data(session_, this);
 }

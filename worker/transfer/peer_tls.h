@@ -98,6 +98,7 @@ class PeerTls {
 
   [[nodiscard]] Outcome OutcomeOf(int result);
 
+  int socket_;
   ssl_st* const session_;
   std::optional<wire::TransferKey> key_;  // the consumer's, until the handshake is over
   std::optional<SourceKeys> source_;      // the source's, until the handshake is over
