@@ -213,6 +213,7 @@ void CheckTransfers(const std::vector<WorkerFacts>& workers, Findings& findings)
   }
   const auto names_of = [](const std::vector<const WorkerFacts*>& group) {
     std::vector<std::string> names;
+    names.reserve(group.size());
     for (const WorkerFacts* const worker : group) names.push_back(worker->name);
     return fmt::format("{}", fmt::join(names, ", "));
   };
