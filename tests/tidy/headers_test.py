@@ -29,7 +29,7 @@ STD_HEADERS = {
     "atomic": "atomic memory_order_acq_rel memory_order_acquire memory_order_relaxed memory_order_release memory_order_seq_cst atomic_thread_fence",
     "bit": "bit_cast bit_ceil bit_width countl_zero countr_zero endian has_single_bit popcount rotl",
     "charconv": "from_chars to_chars",
-    "chrono": "chrono duration duration_cast hours microseconds milliseconds minutes nanoseconds seconds steady_clock system_clock time_point",
+    "chrono": "chrono duration duration_cast hours microseconds milliseconds minutes nanoseconds seconds steady_clock sys_seconds system_clock time_point",
     "cmath": "abs ceil exp exp2 floor isfinite log log2 pow sqrt",
     "compare": "strong_ordering",
     "concepts": "convertible_to same_as integral invocable floating_point",
