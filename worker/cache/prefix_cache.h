@@ -118,8 +118,8 @@ class PrefixCache {
   [[nodiscard]] CommitResult CommitForeign(const ForeignBlock& block, std::optional<BlockId> parent, BlockId own,
                                            EvictionGroup group);
 
-  // Rows of a block have been copied to `to`, which is not in the tree: it has the same source, when it is committed
-  // too.
+  // Rows of a block have been copied to `to`, which is not in the tree yet. It takes that block's source, and keeps it
+  // when it is committed.
   void NoteCopied(BlockId from, BlockId to) { nodes_[to.value()].source = nodes_[from.value()].source; }
   [[nodiscard]] SourceId SourceOf(BlockId block) const { return nodes_[block.value()].source; }
   // As Discard, for all blocks that came from this source: they leave the tree with all behind them. Returns how many

@@ -223,7 +223,7 @@ class Scheduler {
   // Blocks that come from elsewhere. Advance it before Schedule.
   [[nodiscard]] Arrivals& arrivals() { return arrivals_; }
   [[nodiscard]] const Arrivals& arrivals() const { return arrivals_; }
-  // Is there a sequence that has this block at this place, and not in the cache yet? O(sequences).
+  // True if a sequence has this block at this place and has not committed it yet. O(sequences).
   [[nodiscard]] bool Wants(BlockHash block, std::uint32_t position) const;
   // Set if the latest Schedule found nothing to compute because sequences wait for arrivals alone: the first time at
   // which one of them stops waiting if no block comes.

@@ -1,4 +1,4 @@
-// The side of an engine that asks other workers for blocks.
+// Two workers over loopback: the source, and the engine's side of the one that asks it for blocks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,13 +6,17 @@
 #include <atomic>
 #include <condition_variable>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "tests/worker/transfer/pool_blocks.h"
+#include "worker/transfer/block_server.h"
+#include "worker/transfer/frame_memory.h"
 #include "worker/transfer/frame_source.h"
 #include "worker/transfer/peer_messages.h"
+#include "worker/transfer/peers.h"
 
 namespace roost::worker {
 
@@ -81,6 +85,32 @@ class Arrived {
   std::map<std::uint64_t, std::uint64_t> joins;
   bool keeps = false;
   std::vector<ArrivedFrame> kept;
+};
+
+// The source holds the first 40 of the chain's 50 blocks. Tests start the server and the peers. Memory of frames is
+// given back in the end.
+class TransferTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (std::uint32_t i = 0; i < 40; ++i) from_.Put(chain_, i, i);
+  }
+  // Here, while all that a test's server and peers use is still there.
+  void TearDown() override {
+    peers_.reset();
+    server_.reset();
+    arrived_.kept.clear();
+    (void)arrived_.inbox.Take();
+    EXPECT_EQ(memory_->used(), 0U) << "memory of a frame was not given back";
+  }
+
+  SharedClock clock_;
+  const TestChain chain_{50};
+  PoolBlocks from_{kBlocks};
+  PoolBlocks to_{kBlocks};
+  Arrived arrived_{chain_};
+  std::shared_ptr<FrameMemory> memory_;
+  std::unique_ptr<BlockServer> server_;
+  std::unique_ptr<Peers> peers_;
 };
 
 }  // namespace roost::worker

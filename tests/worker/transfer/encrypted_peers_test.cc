@@ -107,17 +107,12 @@ class Relay {
   std::thread acceptor_;
 };
 
-class EncryptedPeersTest : public testing::Test {
+class EncryptedPeersTest : public TransferTest {
  protected:
   void SetUp() override {
-    for (std::uint32_t i = 0; i < 40; ++i) from_.Put(chain_, i, i);
+    TransferTest::SetUp();
     StartServer(TransferAccess::kTicketsOnly);
     MakePeers(TransferAccess::kTicketsOnly);
-  }
-  void TearDown() override {
-    peers_.reset();
-    (void)arrived_.inbox.Take();
-    EXPECT_EQ(memory_->used(), 0U) << "memory of a frame was not given back";
   }
 
   void StartServer(TransferAccess access) {
@@ -173,14 +168,6 @@ class EncryptedPeersTest : public testing::Test {
 
   const TransferSecret secret_ = TransferSecret::Random();
   std::atomic<std::int64_t> source_clock_ = 0;  // seconds after kNow
-  SharedClock clock_;
-  const TestChain chain_{50};
-  PoolBlocks from_{kBlocks};
-  PoolBlocks to_{kBlocks};
-  Arrived arrived_{chain_};
-  std::shared_ptr<FrameMemory> memory_;
-  std::unique_ptr<BlockServer> server_;
-  std::unique_ptr<Peers> peers_;
   std::uint64_t last_id_ = 0;
 };
 

@@ -18,21 +18,14 @@ namespace {
 
 using wire::HoldOutcome;
 
-class PeersTest : public testing::Test {
+class PeersTest : public TransferTest {
  protected:
   void SetUp() override {
-    for (std::uint32_t i = 0; i < 40; ++i) from_.Put(chain_, i, i);
+    TransferTest::SetUp();
     server_ =
         BlockServer::Start(*from_.blocks, {.worker_id = "a", .layout = kLayout, .address = {"127.0.0.1", 0}}).value();
     MakePeers(kLayout, 8);
   }
-  void TearDown() override {
-    peers_.reset();
-    arrived_.kept.clear();
-    (void)arrived_.inbox.Take();
-    EXPECT_EQ(memory_->used(), 0U) << "memory of a frame was not given back";
-  }
-
   void MakePeers(PeerLayout layout, std::size_t frame_limit) {
     peers_.reset();
     memory_ = std::make_shared<FrameMemory>(kTestSizes, frame_limit);
@@ -43,15 +36,6 @@ class PeersTest : public testing::Test {
   void Ask(std::uint64_t id, FrameChain chain, const std::string& name = "a") {
     peers_->Ask({.id = HoldId(id), .chain = std::move(chain), .peer = {name, server_->address()}});
   }
-
-  SharedClock clock_;
-  const TestChain chain_{50};
-  PoolBlocks from_{kBlocks};
-  PoolBlocks to_{kBlocks};
-  Arrived arrived_{chain_};
-  std::shared_ptr<FrameMemory> memory_;
-  std::unique_ptr<BlockServer> server_;
-  std::unique_ptr<Peers> peers_;
 };
 
 TEST_F(PeersTest, AChainComesFrontToBackAsFarAsItIsThere) {
