@@ -385,7 +385,7 @@ struct Hello $check {
     # refusal can name the worker and reach it.
 
     minor @28 :UInt32 = 0;
-    # Now 6. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
+    # Now 7. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
     # told their version.
 
     release @29 :Text $text(line) $most(.maxReleaseBytes) $omitEmpty;
@@ -710,6 +710,13 @@ struct Load $check {
   stepUnderWaySeconds @18 :Float64 = 0 $least(0);
   # From the begin of the step that the engine computes now to the last part of it that is done. 0: no step is under
   # way, no part of it is done, or not told. So a heartbeat tells a step that takes long from one that hangs.
+
+  arrivingBytes @19 :UInt64 = 0;
+  # Blocks that this worker has asked other workers for and that have not come yet, so that all routers see each
+  # other's Holds. 0 before minor version 7.
+
+  leavingBytes @20 :UInt64 = 0;
+  # Blocks that other workers have asked this one for and that it has not sent yet. 0 before minor version 7.
 }
 
 struct Step {
