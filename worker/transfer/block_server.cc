@@ -47,7 +47,9 @@ void BlockServer::Stop() {
 }
 
 BlockServerCounts BlockServer::counts() const {
-  BlockServerCounts counts{.served_bytes = served_bytes_.load(), .readers = reader_count_.load()};
+  BlockServerCounts counts{.served_bytes = served_bytes_.load(),
+                           .readers = reader_count_.load(),
+                           .leaving_bytes = leaving_count_.load() * blocks_.sizes().frame_bytes()};
   for (std::size_t i = 0; i < refused_.size(); ++i) counts.refused[i] = refused_[i].load();
   return counts;
 }
@@ -177,14 +179,17 @@ Result<void> BlockServer::ServeFetch(Served& served) {
     Count(PeerRefusal::kBusy);
     return connection.Send(Encode(PeerEnd::kBusy));
   }
-  const Result<PeerEnd> end = SendFrames(connection, fetch);
+  std::uint64_t left = fetch.hashes.size();
+  leaving_count_ += left;
+  const Result<PeerEnd> end = SendFrames(connection, fetch, left);
+  leaving_count_ -= left;
   --reader_count_;
   ROOST_RETURN_IF_ERROR(end);
   return connection.Send(Encode(*end));
 }
 
 // Anything that comes meanwhile must be a cancel.
-Result<PeerEnd> BlockServer::SendFrames(PeerConnection& connection, const PeerFetch& fetch) {
+Result<PeerEnd> BlockServer::SendFrames(PeerConnection& connection, const PeerFetch& fetch, std::uint64_t& left) {
   FrameBuffer frame(blocks_.sizes());
   const auto head = HeadOfFrame(blocks_.sizes().frame_bytes());
   for (const BlockHash hash : fetch.hashes) {
@@ -196,6 +201,8 @@ Result<PeerEnd> BlockServer::SendFrames(PeerConnection& connection, const PeerFe
     if (stopping_ || !blocks_.Read(hash, fetch.tenant, frame)) return PeerEnd::kMissing;
     ROOST_RETURN_IF_ERROR(connection.Send(head, frame.bytes()));
     served_bytes_ += frame.bytes().size();
+    --left;
+    --leaving_count_;
   }
   return PeerEnd::kComplete;
 }
