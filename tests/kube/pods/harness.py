@@ -185,7 +185,8 @@ class Harness:
         """The answer of roostctl in a router's pod, as the command of the page for `status` calls it."""
         command, file = page.executed(page.commands("Keys and TLS" if self.options.is_secure else "Start"))
         assert command[:2] == ["roostctl", "status"]
-        return self.routers()[0].execute(["roostctl", *words, *command[2:]], (self.folder / "keys" / file).read_bytes() if file else b"")
+        standard_input = (self.folder / "keys" / file).read_bytes() if file else b""
+        return self.routers()[0].execute(["roostctl", *words, *command[2:]], standard_input)
 
 
 def record_times(pod, message):
