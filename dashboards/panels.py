@@ -52,8 +52,8 @@ MISS_REASONS = [("{{reason}}", rate("roost_worker_computed_prompt_tokens_total",
 MISS_REASONS_SAY = (
     "Prompt tokens that were computed, by why they were not cached. cold: nobody sent them before. evicted: they were "
     "cached once; a larger pool or another eviction policy keeps them. tail: behind the last full block. in_flight: "
-    "another request was computing them. not_arrived: their blocks were on their way from another worker and did not come in "
-    "time. other_salt: cached for another tenant or salt. disabled: the request wanted no cache."
+    "another request was computing them. other_salt: cached for another tenant or salt. disabled: the request wanted no cache. "
+    "not_arrived: their blocks were to come from another worker and did not."
 )
 # No certificate is 0.
 CERTIFICATE = "(roost_router_tls_certificate_expiry_timestamp_seconds > 0) - time()"
