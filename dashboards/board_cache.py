@@ -12,7 +12,7 @@ from panels import (
     panel,
     row,
 )
-from promql import now, quantile, rate, ratio
+from promql import now, quantile, quantiles, rate, ratio
 
 HIT_RATE_BY_WORKER = ratio(
     rate("roost_worker_cached_tokens_total", "worker"), rate("roost_worker_prompt_tokens_total", "worker")
@@ -46,10 +46,23 @@ CACHE = {
                   "per second.", "none", [("{{worker}}", rate("roost_worker_saved_prefill_seconds_total", "worker"))], stack=True, min=0),
             panel("Tokens computed for copies", "For copies of hot prefixes that no request waited for: what replication costs.",
                   TOKENS_PER_SECOND, [("{{model}}", rate("roost_router_copied_tokens_total", "model"))]),
+        ),
+        row(
+            "Blocks that travel",
             panel("Tokens fetched from other workers", "Prompt tokens whose blocks workers fetched instead of computing them.",
                   TOKENS_PER_SECOND, [("{{model}}", rate("roost_router_pulled_tokens_total", "model"))]),
             panel("Fetches by outcome", "How orders to fetch blocks from another worker ended. missing: the source did not hold the rest. "
                   "What does not come is computed.", "cps", [("{{outcome}}", rate("roost_router_pulls_total", "outcome"))], stack=True),
+            panel("Time of a fetch: error of its prediction", "Between what the router expected of a fetch for a request when it decided, "
+                  "and what it took.", "s", quantiles("roost_router_pull_error_seconds")),
+            panel("Tokens that were awaited and did not come", "Prompt tokens that were computed though their blocks were on their way: the "
+                  "fetch failed, or was slower than computing.", TOKENS_PER_SECOND,
+                  [("{{model}}", rate("roost_worker_computed_prompt_tokens_total", "model", 'reason="not_arrived"'))]),
+            panel("Bytes between workers", "came: into caches. served: to other workers, also what was not used.", "Bps",
+                  [("came", rate("roost_worker_arrived_bytes_total")), ("served", rate("roost_worker_served_bytes_total"))]),
+            panel("Fetches that failed, by worker", "broken: no connection, or it ended. wrong: a block was not the one asked for. slow, busy: "
+                  "the source could not keep up. The board Worker has all outcomes, and whom a source refuses.", "cps",
+                  [("{{worker}}: {{outcome}}", rate("roost_worker_arrivals_total", "worker, outcome", 'outcome=~"broken|wrong|slow|busy"'))]),
         ),
         row(
             "Why not more",

@@ -58,7 +58,7 @@ WORKER = {
                    ("refused", rate("roost_worker_verification_misses_total"))]),
         ),
         row(
-            "Blocks of other workers",
+            "Blocks that travel",
             panel("Fetches by outcome", "Orders to hold blocks that another worker has. What does not come is computed. wrong: a block "
                   "that came was not the one asked for; nothing of it was used.", "cps",
                   [("{{outcome}}", rate("roost_worker_arrivals_total", "outcome"))], stack=True),
@@ -76,8 +76,8 @@ WORKER = {
                   [("{{worker}}", now("roost_worker_transfer_readers", "worker"))]),
             panel("Memory of blocks on their way", "That have come and wait for a step; at most --transfer-memory.", "bytes",
                   [("{{worker}}", now("roost_worker_transfer_memory_bytes", "worker"))]),
-            panel("Refused", "Workers that were refused blocks. layout, numerics: another model, or other arithmetic. busy: more than 16 "
-                  "at a time.", "cps", [("{{worker}}, {{reason}}", rate("roost_worker_transfer_refused_total", "worker, reason"))]),
+            panel("Refused", "Workers that were refused blocks. ticket: none that is valid now: look at the clocks. layout, numerics: "
+                  "another model, or other arithmetic. busy: more than 16 at a time. handshake: no worker, or one without keys.", "cps", [("{{worker}}, {{reason}}", rate("roost_worker_transfer_refused_total", "worker, reason"))]),
         ),
         row(
             "GPU",

@@ -24,6 +24,7 @@
 #include "deploy/roostctl/status.h"
 #include "deploy/roostctl/text_commands.h"
 #include "deploy/roostctl/top/top.h"
+#include "deploy/roostctl/transfers.h"
 
 namespace roost::roostctl {
 namespace {
@@ -45,6 +46,7 @@ constexpr const Command* kCommands[] = {
     &kPrefixesCommand,
     &kPrefixDiffCommand,
     &kWarmCommand,
+    &kTransfersCommand,
     &kGenerateCommand,
     &kChatCommand,
     &kBenchCommand,

@@ -12,6 +12,7 @@
 #include "deploy/roostctl/remote/http_client.h"
 #include "deploy/roostctl/remote/json_members.h"
 #include "deploy/roostctl/remote/refusal.h"
+#include "deploy/roostctl/transfers.h"
 
 namespace roost::roostctl {
 namespace {
@@ -38,12 +39,6 @@ std::string ChoiceText(element answer) {
   return fmt::format("would go to {} now, by {}: {}; first token after {}\n", TextAt(answer, "/choice/worker"),
                      TextAt(answer, "/choice/policy"), TextAt(answer, "/choice/reason"),
                      seconds.has_value() ? fmt::format("{:.1f} ms", *seconds * 1e3) : "an unknown time");
-}
-
-// "1.8 GB/s".
-std::string RateText(double bytes_per_second) {
-  if (bytes_per_second >= 1e9) return fmt::format("{:.1f} GB/s", bytes_per_second * 1e-9);
-  return fmt::format("{:.1f} MB/s", bytes_per_second * 1e-6);
 }
 
 // ", 93 pulled from worker-a in 95 ms (1.8 GB/s)"; with the reason where not all that was wanted came.

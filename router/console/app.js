@@ -12,6 +12,7 @@ import { History, Overview, secondsPerToken } from './overview.js';
 import { MOST_PREFIXES, Prefixes } from './prefixes.js';
 import { Savings } from './savings.js';
 import { Events, Lost, VerdictLine } from './standing.js';
+import { Transfers } from './transfers.js';
 import { Shares, Workers } from './workers.js';
 
 const INTERVAL_MS = 2000;
@@ -33,6 +34,7 @@ const overview = new Overview(by('tiles'), by('now-note'));
 const workersPanel = new Workers(by('workers'), by('workers-note'));
 const decisionsPanel = new Decisions(by('decisions'), by('decisions-note'));
 const prefixesPanel = new Prefixes(by('prefixes'), by('prefixes-note'));
+const transfersPanel = new Transfers(by('transfers-section'), by('transfers'), by('transfers-note'));
 const keysPanel = new Keys(by('keys'), by('keys-note'));
 const savingsPanel = new Savings(by('savings'));
 
@@ -95,6 +97,7 @@ function showAll() {
   eventsPanel.show(told.events.filter(isShown));
   if (answers.hour !== undefined) hourPanel.show(answers.hour, model);
   overview.show(history, { model, queues, inFlight });
+  showTransfers();
   workersPanel.show(shownWorkers, shares, told.lost.filter((each) => isShown(each) && !each.back).length);
   decisionsPanel.show(shownDecisions.slice(0, MOST_DECISIONS));
   const readyCount = shownWorkers.filter((worker) => worker.state === 'ready').length;
@@ -115,7 +118,8 @@ async function askForNumbers() {
     getJson('admin/v1/workers'), getJson('admin/v1/queues'), getJson(`admin/v1/decisions?limit=${ASKED_DECISIONS}`),
     getText('metrics'),
   ]);
-  answers = { told: workers, workers: workers.workers, queues: queues.queues, decisions: decisions.decisions, hour: answers?.hour };
+  answers = { told: workers, workers: workers.workers, queues: queues.queues, decisions: decisions.decisions, hour: answers?.hour,
+    pairs: answers?.pairs };
   const time = seconds();
   history.add(metrics, time, answers.queues, answers.workers);
   shares.add(answers.workers, time);
@@ -142,8 +146,17 @@ async function askSlowly(asker) {
   answers.hour = await getJson('admin/v1/history');
   hourPanel.show(answers.hour, chosenModel());
   await askForPrefixes();
+  const { pairs } = await getJson('admin/v1/transfers');
+  if (key.get() !== asker) return;
+  answers.pairs = pairs;
+  showTransfers();
   const { keys } = await getJson('admin/v1/usage');
   if (key.get() === asker) keysPanel.show(keys);
+}
+
+function showTransfers() {
+  const model = chosenModel();
+  transfersPanel.show((answers.pairs ?? []).filter((pair) => model === undefined || pair.model === model));
 }
 
 function showLost() {

@@ -66,6 +66,12 @@ function longTime(total) {
   return total + SPACE + 's';
 }
 
+// 25.4 MB/s · 1.84 GB/s
+export function bytesPerSecond(value) {
+  if (!isNumber(value)) return NO_VALUE;
+  return value < 999.5e6 ? threeDigits(value / 1e6) + SPACE + 'MB/s' : threeDigits(value / 1e9) + SPACE + 'GB/s';
+}
+
 // 5 s · 3 min 12 s, for ages.
 export function age(value) {
   return isNumber(value) ? longTime(Math.max(0, Math.round(value))) : NO_VALUE;

@@ -249,6 +249,24 @@ CASES = {
         {"job": "w", "worker": "w1", "source": "peer", "outcome": "wrong"},
         "A block that w1 fetched was not the one it had asked for",
     ),
+    "RoostFetchesFail": Case(
+        "45m",
+        {'roost_worker_arrivals_total{job="w",model="m",worker="w1",source="peer",outcome="broken"}': growing(1),
+         'roost_worker_arrivals_total{job="w",model="m",worker="w1",source="peer",outcome="complete"}': growing(50)},
+        burst('roost_worker_arrivals_total{job="w",model="m",worker="w1",source="peer",outcome="broken"}', 30, 20, 1)
+        | {'roost_worker_arrivals_total{job="w",model="m",worker="w1",source="peer",outcome="slow"}': growing(9)},
+        {"job": "w", "model": "m", "worker": "w1"},
+        "w1 again and again gets no blocks from another worker",
+    ),
+    "RoostFetchesRefused": Case(
+        "40m",
+        {'roost_worker_transfer_refused_total{job="w",model="m",worker="w1",reason="ticket"}': growing(1)},
+        once('roost_worker_transfer_refused_total{job="w",model="m",worker="w1",reason="ticket"}')
+        | {f'roost_worker_transfer_refused_total{{job="w",model="m",worker="w1",reason="{reason}"}}': growing(9)
+           for reason in ("busy", "handshake")},
+        {"job": "w", "model": "m", "worker": "w1", "reason": "ticket"},
+        "w1 refuses its blocks to other workers: ticket",
+    ),
     "RoostHitRateFell": Case(
         f"{MINUTES_BEFORE + 60}m",
         hits(80, 10),

@@ -2,6 +2,7 @@
 its commands as processes on a network of their own, where the names of its services lead to the loopback.
 """
 
+import ipaddress
 import json
 import os
 import pathlib
@@ -93,15 +94,31 @@ class ComposeTest(Policy, unittest.TestCase):
     def test_its_commands_serve(self):
         if os.geteuid() != 0:
             self.skipTest("needs root")
+        addresses = [service["networks"]["link"]["ipv4_address"] for name, service in services(self.file).items() if name != "router"]
         with tempfile.NamedTemporaryFile("w") as hosts:
             hosts.write("127.0.0.1 localhost " + " ".join(services(self.file)) + "\n")
             hosts.flush()
-            script = 'ip link set lo up; mount --bind "$1" /etc/hosts; shift; exec "$@"'
+            script = "ip link set lo up; " + "".join(f"ip address add {address}/32 dev lo; " for address in addresses)
+            script += 'mount --bind "$1" /etc/hosts; shift; exec "$@"'
             here = [sys.executable, pathlib.Path(__file__).resolve(), "--serve"]
             done = subprocess.run(["unshare", "--net", "--mount", "sh", "-ec", script, "sh", hosts.name, *here],
                                   capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, "(?s)worker-1 .*worker-2 ")
+        self.assertRegex(done.stdout, r"worker-2: holds (\d+) blocks, \1 pulled from worker-1 ")
+
+    def test_workers_serve_blocks_at_addresses_of_their_own(self):
+        link = yaml.safe_load(FILES[self.file].read_text())["networks"]["link"]
+        subnet = ipaddress.ip_network(link["ipam"]["config"][0]["subnet"])
+        seen = set()
+        for name, service in services(self.file).items():
+            if name == "router":
+                continue
+            address = service["networks"]["link"]["ipv4_address"]
+            self.assertIn(ipaddress.ip_address(address), subnet)
+            self.assertIn(f"--transfer-address={address}:7100", service["command"])
+            seen.add(address)
+        self.assertEqual(len(seen), len(services(self.file)) - 1)
 
 
 class VllmComposeTest(Policy, unittest.TestCase):
@@ -155,6 +172,10 @@ def serve():
         assert router.chat([{"role": "user", "content": "Who comes here?"}], max_tokens=4).status == 200
         healthy = of_file["router"]["healthcheck"]["test"]
         print(subprocess.run([BIN / healthy[1], *healthy[2:]], capture_output=True, text=True, check=True).stdout)
+        # A prefix that worker-1 has computed goes to worker-2 over their network.
+        warm = [BIN / "roostctl", "warm", "--model", "demo-model", "--prompt", "Now is the winter of our discontent. " * 20, "--workers"]
+        for worker in ("worker-1", "worker-2"):
+            print(subprocess.run([*warm, worker], capture_output=True, text=True, check=True).stdout)
 
 
 if __name__ == "__main__":

@@ -204,6 +204,21 @@ class ConsoleTest(unittest.TestCase):
         page.wait_for("/No request has found a cached prefix/.test(document.querySelector('#prefixes').innerText)", "what prefixes are")
         self.check_quiet(page, router.admin)
 
+    def test_pairs_of_workers_are_shown_once_blocks_travelled(self):
+        _, router = self.start()
+        router.wait_for_workers(2)
+        page = self.open(router)
+        self.wait_for_live(page)
+        self.assertFalse(page.is_shown("#transfers-section"))
+        for worker in ("worker-a", "worker-b"):
+            warm = {"model": "demo-model", "prompt": DOCUMENTS[0], "workers": [worker]}
+            self.assertEqual(router.request("POST", "/admin/v1/warm", warm).status, 200)
+        wait_until(lambda: page.is_shown("#transfers-section"), "that it is shown")
+        self.assertRegex(page.text("#transfers li"), r"(?s)worker-a.*worker-b.*[MG]B/s.*complete")
+        self.assertIn("1\u00a0pair of workers", page.text("#transfers-note"))
+        self.check_layout(page, SIZES["desktop"][0])
+        self.check_quiet(page, router.admin)
+
     def test_a_lost_worker_stays_visible_with_what_became_of_its_requests(self):
         cluster, router = self.start(workers=1)
         lost = cluster.start_worker("worker-lost")

@@ -27,7 +27,7 @@ BACKEND = BIN / "libroost_cuda.so"
 NOT_HERE = why_not("buildah")
 BASE = "localhost/debian:12"
 MOST_MEGABYTES = 130  # of an image without CUDA
-PORTS = {"router": {8000, 8002, 7001}, "worker-cpu": {9101}, "worker-cuda": {9101}}
+PORTS = {"router": {8000, 8002, 7001}, "worker-cpu": {9101, 7100}, "worker-cuda": {9101, 7100}}
 COMPOSE = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())["services"]
 
 
@@ -219,16 +219,18 @@ class ImagesTest(unittest.TestCase):
         router = Daemon(podman.arguments("router", service, self.images["router"], *service["command"]))
         name = podman.names[-1]
         router.wait_for_log("router ready")
+        process = run(*podman.command, "inspect", "--format", "{{.State.Pid}}", name).strip()
+        within = ["nsenter", "--target", process, "--net"]
         service = COMPOSE["worker-1"]
+        address = service["networks"]["link"]["ipv4_address"]
+        run(*within, "ip", "address", "add", f"{address}/32", "dev", "lo")
         worker = Daemon(podman.arguments("worker", service, self.images["worker-cpu"], *service["command"],
                                          network=f"container:{name}"))
         worker.wait_for_log("worker ready")
-        process = run(*podman.command, "inspect", "--format", "{{.State.Pid}}", name).strip()
         status = pathlib.Path(f"/proc/{process}/status").read_text()
         for line in (r"Uid:(\t65532){4}", r"Gid:(\t65532){4}", r"CapEff:\t0{16}", r"CapBnd:\t0{16}", r"NoNewPrivs:\t1"):
             self.assertRegex(status, line)
         self.assertRegex(pathlib.Path(f"/proc/{process}/mountinfo").read_text(), r"(?m)^\S+ \S+ \S+ \S+ / ro,")
-        within = ["nsenter", "--target", process, "--net"]
         body = {"model": "demo-model", "max_tokens": 8, "messages": [{"role": "user", "content": "Who comes here?"}]}
         answer = run(*within, "curl", "--silent", "--fail-with-body", "--max-time", str(DEADLINE_SECONDS),
                      "--header", "Content-Type: application/json", "--data", json.dumps(body),

@@ -126,7 +126,7 @@ class LeaksTest(unittest.TestCase):
         self.expect_clean("/metrics", self.router.request("GET", "/metrics").body)
         with urllib.request.urlopen(self.worker.wait_for_log("worker ready")["metrics"]) as answer:
             self.expect_clean("the worker's metrics", answer.read().decode())
-        for path in ("workers", "queues", "usage", "decisions?limit=100", "prefixes?top=100"):
+        for path in ("workers", "queues", "transfers", "usage", "decisions?limit=100", "prefixes?top=100"):
             self.expect_clean(path, self.router.request("GET", f"/admin/v1/{path}").body)
 
     def test_errors_of_others_have_none(self):

@@ -108,6 +108,15 @@ class ChartTest(unittest.TestCase):
         self.assertEqual(manifests.variables(worker)["ROOST_LOG_FORMAT"], "text")
         self.assertEqual(manifests.variables(worker)["ROOST_WORKER_ID"], {"fieldRef": {"fieldPath": "metadata.name"}})
 
+    def test_transfers_can_be_switched_off(self):
+        documents = chart(values_of(transfer={"enabled": False}))
+        worker = manifests.pods(documents)["roost-worker"]["spec"]["containers"][0]
+        given = manifests.variables(worker)
+        self.assertEqual(given["ROOST_TRANSFER"], "off")
+        self.assertEqual({"POD_IP", "ROOST_TRANSFER_ADDRESS", "ROOST_TRANSFER_ADVERTISE"} & given.keys(), set())
+        self.assertEqual([port["name"] for port in worker["ports"]], ["metrics"])
+        self.assertNotIn("transfer", json.dumps(list(manifests.of_kind(documents, "NetworkPolicy").values())))
+
     def test_the_grace_period_follows_the_drain(self):
         values = values_of(router={"drainTimeoutSeconds": 900}, worker={"drainTimeoutSeconds": 120})
         for pod in manifests.pods(chart(values)).values():

@@ -3,6 +3,7 @@
 import copy
 import functools
 import pathlib
+import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -50,6 +51,19 @@ def containers(pod):
 def variables(container):
     """Its environment; a value that comes from a field or a Secret is given as {…}."""
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container.get("env", [])}
+
+
+# What fields of a pod may be, for a daemon that reads them.
+FIELDS = {"metadata.name": "roost-worker-0", "status.podIP": "10.77.0.5"}
+
+
+def environment(container):
+    """The variables as a kubelet passes them on: fields filled in, and $(NAME) of variables that stand before."""
+    values = {}
+    for name, value in variables(container).items():
+        text = value if isinstance(value, str) else FIELDS[value["fieldRef"]["fieldPath"]]
+        values[name] = re.sub(r"\$\((\w+)\)", lambda found: values.get(found[1], found[0]), text)
+    return values
 
 
 def matches(selector, labels):

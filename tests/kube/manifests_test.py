@@ -13,7 +13,20 @@ import urllib.request
 import yaml
 
 import manifests
-from manifests import DEPLOY, ENGINE, FOLDERS, ROOT, containers, matches, of_kind, pods, rendered, variables
+from manifests import (
+    DEPLOY,
+    ENGINE,
+    FIELDS,
+    FOLDERS,
+    ROOT,
+    containers,
+    environment,
+    matches,
+    of_kind,
+    pods,
+    rendered,
+    variables,
+)
 
 sys.path.insert(0, str(ROOT / "tests/integration"))
 
@@ -66,7 +79,7 @@ class Policy:
 
     def test_every_variable_is_an_option_and_is_understood(self):
         for name, _, container in own_containers(self.documents):
-            given = {key: value if isinstance(value, str) else "roost-worker-0" for key, value in variables(container).items()}
+            given = {key: value for key, value in environment(container).items() if key.startswith("ROOST_")}
             understood = printed_configuration(container["command"][0], given)
             if "ROOST_ADMIN" in given:  # for roostctl in the pod
                 self.assertEqual(given["ROOST_ADMIN"], given["ROOST_ADMIN_ADDRESS"])
@@ -80,12 +93,17 @@ class Policy:
         for name, _, container in own_containers(self.documents):
             names = [entry["name"] for entry in container["env"]]
             self.assertEqual(len(names), len(set(names)), name)
-            self.assertTrue(all(variable.startswith("ROOST_") for variable in names), name)
+            # Others only as parts of these.
+            parts = {part for value in variables(container).values() for part in re.findall(r"\$\((\w+)\)", str(value))}
+            self.assertEqual({variable for variable in names if not variable.startswith("ROOST_")}, parts, name)
             self.assertNotIn("args", container, "flags would win over variables that a patch changes")
 
     def test_ports_are_those_that_the_daemons_listen_on(self):
-        addresses = {"http": "ROOST_HTTP_ADDRESS", "metrics": "ROOST_METRICS_ADDRESS", "link": "ROOST_LINK_ADDRESS"}
+        addresses = {"http": "ROOST_HTTP_ADDRESS", "metrics": "ROOST_METRICS_ADDRESS", "link": "ROOST_LINK_ADDRESS",
+                     "transfer": "ROOST_TRANSFER_ADDRESS"}
         for name, _, container in own_containers(self.documents):
+            named = {port["name"] for port in container["ports"]}
+            self.assertEqual(named, {"metrics", "transfer"} if container["name"] == "worker" else {"http", "metrics", "link"}, name)
             for port in container["ports"]:
                 address = variables(container)[addresses[port["name"]]]
                 self.assertEqual(int(address.rpartition(":")[2]), port["containerPort"], f"{name}: {port}")
@@ -116,6 +134,13 @@ class Policy:
         service = of_kind(self.documents, "Service")[host]["spec"]
         self.assertIn(int(port), [p["port"] for p in service["ports"]])
         self.assertEqual((service["clusterIP"], service["publishNotReadyAddresses"]), ("None", True))
+
+    def test_workers_advertise_the_address_of_their_pod(self):
+        for name, _, container in own_containers(self.documents):
+            given = environment(container)
+            if container["name"] == "worker":
+                self.assertEqual(given["ROOST_TRANSFER_ADVERTISE"], FIELDS["status.podIP"] + ":7100", name)
+                self.assertIn("ROOST_LINK_SECRET_KEY", given, "nothing travels in the clear")
 
     def test_selectors_take_the_pods_of_their_workload(self):
         for name, workload in of_kind(self.documents, "Deployment", "StatefulSet").items():
@@ -293,6 +318,25 @@ class NetworkPolicyTest(unittest.TestCase):
                         if port["port"] == "link":
                             worker = pods(documents)["roost-worker"]["metadata"]["labels"]
                             self.assertTrue(all(matches(peer["podSelector"], worker) for peer in rule["from"]))
+
+    def test_workers_reach_each_others_blocks_and_nobody_else_does(self):
+        for folder in FOLDERS:
+            documents = rendered(folder)
+            workers = {name: pod["metadata"]["labels"] for name, pod in pods(documents).items() if name.startswith("roost-worker")}
+            outside = [pods(documents)["roost-router"]["metadata"]["labels"], {"app.kubernetes.io/component": "worker"},
+                       {**workers["roost-worker"], "app.kubernetes.io/instance": "another-release"}]
+            for name in workers:
+                for direction, side in (("Ingress", "from"), ("Egress", "to")):
+                    rules = [rule for rule in self.policies_of(documents, name, direction)
+                             if any(port["port"] in ("transfer", 7100) for port in rule["ports"])]
+                    # A namespaceSelector would admit pods of other namespaces.
+                    peers = [peer for rule in rules for peer in rule[side]]
+                    self.assertTrue(all(peer.keys() == {"podSelector"} for peer in peers), f"{folder}: {name}")
+                    for other, labels in workers.items():
+                        self.assertTrue(any(matches(peer["podSelector"], labels) for peer in peers),
+                                        f"{folder}: {direction} of {name}: {other}")
+                    for labels in outside:
+                        self.assertFalse(any(matches(peer["podSelector"], labels) for peer in peers), f"{folder}: {labels}")
 
     def test_routers_open_no_connection(self):
         for folder in FOLDERS:

@@ -58,7 +58,7 @@ class VllmTest(unittest.TestCase):
         policies = [policy["spec"] for policy in of_kind(self.documents, "NetworkPolicy").values()
                     if matches(policy["spec"]["podSelector"], labels) and "Ingress" in policy["spec"]["policyTypes"]]
         admitted = {named[port["port"]] for spec in policies for rule in spec.get("ingress", []) for port in rule["ports"]}
-        self.assertEqual(admitted, {9101}, "the worker's metrics and probes")
+        self.assertEqual(admitted, {9101, 7100}, "the worker's metrics and probes; nothing listens at 7100 beside an engine")
 
     def test_vllm_tells_what_the_worker_needs(self):
         self.assertEqual(self.engine["command"][:3], ["vllm", "serve", variables(self.worker)["ROOST_MODEL"]])

@@ -11,12 +11,18 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace roost::worker {
 namespace {
 
-Error Broken(const char* what) { return Error{ErrorCode::kUnavailable, what, "peer"}; }
+Error Broken(std::string what) { return Error{ErrorCode::kUnavailable, std::move(what), "peer"}; }
+
+Error NotConnected(int error) {
+  return Broken("can not be connected: " + std::error_code(error, std::generic_category()).message());
+}
 
 bool AwaitUntil(int socket, short events, std::chrono::steady_clock::time_point end) {
   while (true) {
@@ -52,12 +58,13 @@ Result<PeerConnection> PeerConnection::Connect(const wire::Endpoint& to) {
   ROOST_ASSIGN_OR_RETURN(wire::Address address, AddressOf(to));
   wire::Descriptor socket(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.is_open()) return Broken("no socket is left");
-  if (::connect(socket.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) return Broken("refused");
+  if (::connect(socket.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) return NotConnected(errno);
   const auto end = std::chrono::steady_clock::now() + kPeerConnectTime;
-  if (!AwaitUntil(socket.get(), POLLOUT, end)) return Broken("does not answer");
+  if (!AwaitUntil(socket.get(), POLLOUT, end)) return Broken("does not answer: is its port open to this host?");
   int error = 0;
   socklen_t size = sizeof(error);
-  if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) return Broken("refused");
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return NotConnected(errno);
+  if (error != 0) return NotConnected(error);
   return PeerConnection(std::move(socket));
 }
 
@@ -97,7 +104,9 @@ Result<void> PeerConnection::ShakeHands(std::chrono::milliseconds silence) {
   while (true) {
     switch (tls_->Handshake()) {
       case PeerTls::Outcome::kDone: return {};
-      case PeerTls::Outcome::kFailed: return Broken("no handshake of TLS");
+      case PeerTls::Outcome::kFailed:
+        return Broken(
+            "ends the handshake of TLS: a ticket that is not valid there now (are the clocks right?), or no keys");
       case PeerTls::Outcome::kWaitInput:
         if (!Await(POLLIN, silence)) return Broken("is silent in the handshake");
         break;

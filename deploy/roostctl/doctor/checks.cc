@@ -47,6 +47,9 @@ struct ZeroCounter {
   Severity severity;
   std::string_view what;
   std::string_view advice;
+  // The label and its value that are meant; empty: all samples.
+  std::string_view label = {};
+  std::string_view value = {};
 };
 constexpr ZeroCounter kRouterZeros[] = {
     {"roost_router_link_refused_peers_total", Severity::kWarning, "peers were refused on the port for workers",
@@ -65,10 +68,18 @@ constexpr ZeroCounter kWorkerZeros[] = {
      "the pool is too small for the longest requests beside the pins: raise --kv-memory or unpin"},
     {"roost_worker_malformed_messages_total", Severity::kWarning, "messages of routers could not be read",
      "look at the worker's log"},
+    {"roost_worker_arrivals_total", Severity::kWarning, "fetches brought a block that was not the one asked for",
+     "nothing of it was used; look for faults of memory and network of this worker and those in its log", "outcome",
+     "wrong"},
+    {"roost_worker_transfer_refused_total", Severity::kWarning,
+     "times another worker came for blocks with a ticket that is not valid now",
+     "its clock and its routers' may differ by five minutes: set both by NTP", "reason", "ticket"},
 };
 
 void CheckZero(const std::string& subject, const ZeroCounter& counter, const MetricsText& metrics, Findings& findings) {
-  const double count = metrics.Sum(counter.name).value_or(0);
+  MetricsText::Labels labels;
+  if (!counter.label.empty()) labels.emplace_back(counter.label, counter.value);
+  const double count = metrics.Sum(counter.name, labels).value_or(0);
   if (count == 0) return;
   findings.push_back({counter.severity, "metrics", subject, fmt::format("{:.0f} {}", count, counter.what),
                       std::string(counter.advice)});
@@ -109,7 +120,7 @@ Finding CheckClock(const std::string& subject, std::int64_t theirs, std::int64_t
   if (std::abs(ahead) <= kClockTolerance) return {Severity::kOk, "clock", subject, "agrees with this machine's"};
   return {Severity::kWarning, "clock", subject,
           fmt::format("is {} s {} this machine's", std::abs(ahead), ahead > 0 ? "ahead of" : "behind"),
-          "set both by NTP: certificates, logs and templates with a date depend on it; requests do not"};
+          "set both by NTP: certificates, tickets for blocks, logs and templates with a date depend on it"};
 }
 
 Finding CheckCertificate(const std::string& subject, std::int64_t ends, std::int64_t now) {

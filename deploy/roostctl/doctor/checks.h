@@ -48,6 +48,7 @@ struct WorkerFacts {
   std::string protocol = {};
   std::string fingerprint = {};
   std::string kv_dtype = {};
+  std::string host = {};
   bool is_in_sync = false;
   double seconds_since_heard = 0;
   std::uint64_t blocks = 0;
@@ -64,6 +65,8 @@ struct WorkerFacts {
                                     std::string_view router_release);
 // How each model stands, in the words of the router's verdict. Nothing from an older router, which tells no models.
 [[nodiscard]] Findings CheckModels(std::string_view workers_json);
+// The pairs of GET /admin/v1/transfers from which nothing comes, or that fail now. Nothing from a router without pairs.
+[[nodiscard]] Findings CheckPairs(std::string_view transfers_json);
 // Do two routers know the same workers?
 [[nodiscard]] Finding CheckSameWorkers(const std::string& router, const std::vector<WorkerFacts>& workers,
                                        const std::string& other, const std::vector<WorkerFacts>& others);

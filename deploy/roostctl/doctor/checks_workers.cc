@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "common/wire/crowding.h"
+#include "common/wire/endpoint.h"
 #include "deploy/roostctl/doctor/checks.h"
 #include "deploy/roostctl/remote/json_members.h"
 
@@ -203,6 +204,33 @@ Revision RevisionOf(const WorkerFacts& worker) {
   return {worker.model, worker.fingerprint, worker.kv_dtype, worker.block_tokens};
 }
 
+std::string NamesIn(const std::vector<const WorkerFacts*>& group) {
+  std::vector<std::string> names;
+  names.reserve(group.size());
+  for (const WorkerFacts* const worker : group) names.push_back(worker->name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+bool ServesOnLoopback(const WorkerFacts& worker) {
+  const Result<wire::Endpoint> address = wire::ParseNumericAddress(worker.transfer.address);
+  return address.ok() && address->IsLoopback();
+}
+
+// Workers with the same blocks on several hosts, some of which serve theirs to their own host alone.
+void CheckReach(const std::vector<const WorkerFacts*>& group, Findings& findings) {
+  std::set<std::pair<std::uint64_t, std::string>> hosts;
+  std::vector<const WorkerFacts*> local;
+  for (const WorkerFacts* const worker : group) {
+    hosts.emplace(worker->compute.machine, worker->host);
+    if (ServesOnLoopback(*worker)) local.push_back(worker);
+  }
+  if (hosts.size() < 2 || local.empty()) return;
+  findings.push_back({Severity::kNote, "transfer", NamesIn(local),
+                      "blocks travel to workers of the same host alone: the address where they are fetched is loopback",
+                      "--transfer-address with an address of the worker's host, keys of the link, and the port open "
+                      "to the hosts of workers"});
+}
+
 // Workers whose blocks are alike are one group; each two groups of a revision between which none travel are a finding.
 void CheckTransfers(const std::vector<WorkerFacts>& workers, Findings& findings) {
   std::map<std::tuple<Revision, std::uint64_t, std::uint64_t>, std::vector<const WorkerFacts*>> groups;
@@ -211,12 +239,7 @@ void CheckTransfers(const std::vector<WorkerFacts>& workers, Findings& findings)
     if (transfer.layout == 0) continue;
     groups[{RevisionOf(worker), transfer.layout, transfer.numerics}].push_back(&worker);
   }
-  const auto names_of = [](const std::vector<const WorkerFacts*>& group) {
-    std::vector<std::string> names;
-    names.reserve(group.size());
-    for (const WorkerFacts* const worker : group) names.push_back(worker->name);
-    return fmt::format("{}", fmt::join(names, ", "));
-  };
+  for (const auto& [blocks, group] : groups) CheckReach(group, findings);
   for (auto one = groups.begin(); one != groups.end(); ++one) {
     for (auto other = std::next(one); other != groups.end(); ++other) {
       const WorkerFacts& first = *one->second.front();
@@ -225,14 +248,65 @@ void CheckTransfers(const std::vector<WorkerFacts>& workers, Findings& findings)
       const std::optional<Barrier> barrier = BarrierBetween(first.transfer, second.transfer);
       if (!barrier) continue;
       findings.push_back(
-          {Severity::kNote, "transfer", names_of(one->second),
-           fmt::format("no blocks travel between them and {}: {}", names_of(other->second), barrier->what),
+          {Severity::kNote, "transfer", NamesIn(one->second),
+           fmt::format("no blocks travel between them and {}: {}", NamesIn(other->second), barrier->what),
            barrier->advice});
     }
   }
 }
 
+// Why a pair's last Hold brought nothing, as far as a router is told, and what to look at.
+Barrier WhyFailing(std::string_view outcome) {
+  if (outcome == "broken") {
+    return {"there was no connection, or it ended in mid-transfer",
+            "the log of the worker that fetches has the reason. Is the source's --transfer-address open to that host "
+            "(firewall, network policy), do both have keys of the link, and do the clocks of source and router agree?"};
+  }
+  if (outcome == "wrong") {
+    return {
+        "a block that came was not the one asked for",
+        "look for faults of memory and network of both, and whether another program answers at the source's address"};
+  }
+  if (outcome == "slow") {
+    return {"it was slower than computing", "look at the network between them, and at the load of the source"};
+  }
+  if (outcome == "busy") return {"the source serves as many fetches as it can", "start more workers"};
+  if (outcome == "refused") {
+    return {"the worker has as many fetches under way as it takes", "look at the load of the worker that fetches"};
+  }
+  return {"the worker gave no answer", "look at the log of the worker that fetches"};
+}
+
+// Failed, other than a few times among many that went well.
+constexpr std::uint64_t kManyFailures = 3;
+
+std::optional<Finding> OfPair(simdjson::dom::element pair) {
+  const std::uint64_t done = CountAt(pair, "/done");
+  const std::uint64_t failed = CountAt(pair, "/failed");
+  const bool is_paused = SecondsAt(pair, "/paused_seconds").value_or(0) > 0;
+  const bool never_came = done == 0 && failed >= kManyFailures;
+  if (!never_came && !(is_paused && failed >= kManyFailures)) return std::nullopt;
+  const Barrier why = WhyFailing(TextAt(pair, "/last_outcome"));
+  const std::string what = never_came
+                               ? fmt::format("none of {} fetches brought all that it should: {}", failed, why.what)
+                               : fmt::format("fetches fail now, {} of {} so far: {}", failed, done + failed, why.what);
+  return Finding{never_came ? Severity::kWarning : Severity::kNote, "transfer",
+                 fmt::format("{} from {}", TextAt(pair, "/to"), TextAt(pair, "/from")),
+                 what + "; prompts are computed instead", why.advice};
+}
+
 }  // namespace
+
+Findings CheckPairs(std::string_view transfers_json) {
+  Findings findings;
+  simdjson::dom::parser parser;
+  simdjson::dom::element body;
+  if (parser.parse(simdjson::padded_string(transfers_json)).get(body) != simdjson::SUCCESS) return findings;
+  for (const simdjson::dom::element pair : ListAt(body, "/pairs")) {
+    if (std::optional<Finding> finding = OfPair(pair)) findings.push_back(*std::move(finding));
+  }
+  return findings;
+}
 
 Result<std::vector<WorkerFacts>> ReadWorkerFacts(std::string_view workers_json) {
   simdjson::dom::parser parser;
@@ -252,6 +326,7 @@ Result<std::vector<WorkerFacts>> ReadWorkerFacts(std::string_view workers_json) 
                        .protocol = Text(worker, "protocol"),
                        .fingerprint = Text(worker, "fingerprint"),
                        .kv_dtype = Text(worker, "kv_dtype"),
+                       .host = Text(worker, "host"),
                        .is_in_sync = FlagAt(worker, "/index_in_sync"),
                        .seconds_since_heard = SecondsAt(worker, "/seconds_since_heard").value_or(0),
                        .blocks = CountAt(worker, "/blocks"),

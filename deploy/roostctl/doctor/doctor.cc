@@ -68,6 +68,7 @@ class Doctor {
     for (const std::string& url : options_.worker_urls) CheckDaemonMetrics(PlaceOf("worker", url), DaemonKind::kWorker);
     for (const std::string& url : options_.more_routers) static_cast<void>(CheckApi(PlaceOf("api", url)));
     for (const std::string& url : options_.more_admins) CheckOtherAdmin(PlaceOf("admin", url));
+    if (has_admin) CheckTransfers();
     if (has_admin) CheckTemplates();
     if (!has_api || !FindModel()) return std::move(findings_);
     CheckPrompt(has_admin);
@@ -135,6 +136,14 @@ class Doctor {
            ready.ok() ? RefusalOf(*ready).message : ready.error().ToString(), "see what is said of the workers"});
     }
     return true;
+  }
+
+  // Names the pairs of workers that fail. An older router tells none.
+  void CheckTransfers() {
+    HttpClient client(admin_.access, kPatienceSeconds);
+    const Result<HttpResponse> answer = client.Get("/admin/v1/transfers");
+    if (!answer.ok() || answer->status != 200) return;
+    for (Finding& finding : CheckPairs(answer->body)) Add(std::move(finding));
   }
 
   // Checks the parts of messages that models' chat templates leave out, as their router found.

@@ -1,4 +1,4 @@
-// Bodies about models, workers and queues. Pure functions from values to JSON text.
+// Bodies about models, workers, queues and transfers. Pure functions from values to JSON text.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 
 #include "common/base/json_writer.h"
 #include "router/fleet/dispatcher.h"
+#include "router/fleet/fleet_snapshot.h"
 
 namespace roost::router {
 
@@ -52,5 +53,8 @@ void WriteWorkers(std::span<const WorkerStatus> workers, JsonWriter& json);
 
 // {"queues":[…]}: the requests that wait at the router.
 [[nodiscard]] std::string QueuesBody(std::span<const QueueStatus> queues);
+
+// {"pairs":[…]}: each pair of workers between which blocks travelled, in the order given. Null: nothing is known yet.
+[[nodiscard]] std::string TransfersBody(std::span<const TransferPair> pairs);
 
 }  // namespace roost::router

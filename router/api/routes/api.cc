@@ -124,6 +124,7 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/admin/v1/models", Match::kExact, "models", Door::kAdmin, CallThread::kText, &Api::ModelFacts},
       Route{"GET", "/admin/v1/history", Match::kExact, "history", Door::kAdmin, CallThread::kText, &Api::History},
       Route{"GET", "/admin/v1/queues", Match::kExact, "queues", Door::kAdmin, CallThread::kText, &Api::Queues},
+      Route{"GET", "/admin/v1/transfers", Match::kExact, "transfers", Door::kAdmin, CallThread::kText, &Api::Transfers},
       Route{"GET", "/admin/v1/usage", Match::kExact, "usage", Door::kAdmin, CallThread::kText, &Api::UsageOfKeys},
   };
   static const std::vector<Route> kAll = [] {
@@ -364,6 +365,8 @@ void Api::Version(Call& call) {
 void Api::OpenApi(Call& call) { Answer(call, JsonResponse(OpenApiBody(options_.version))); }
 
 void Api::Queues(Call& call) { Answer(call, JsonResponse(QueuesBody(services_.dispatcher.View()->queues))); }
+
+void Api::Transfers(Call& call) { Answer(call, JsonResponse(TransfersBody(*services_.dispatcher.View()->transfers))); }
 
 void Api::UsageOfKeys(Call& call) {
   if (options_.api_keys == nullptr) return Answer(call, JsonResponse(UsageBody({})));

@@ -5,7 +5,8 @@
 //   POST /v1/messages   POST /v1/messages/count_tokens   POST /tokenize   POST /detokenize
 //   GET /v1/models   GET /v1/models/{id}   GET /openapi.json
 //   GET /health   GET /livez   GET /ping   GET /ready   GET /readyz   GET /metrics   GET /version
-//   GET /admin/v1/workers   GET /admin/v1/queues   GET /admin/v1/usage   those of the verbs (operator/verb.h)
+//   GET /admin/v1/workers   GET /admin/v1/queues   GET /admin/v1/transfers   GET /admin/v1/usage
+//   those of the verbs (operator/verb.h)
 //   GET /console   GET /console/{file}
 //
 // A router has three listeners, each with its own routes (Listener). The routes of health are on all of them and open
@@ -153,6 +154,7 @@ class Api {
   void Workers(Call& call);
   void History(Call& call);
   void Queues(Call& call);
+  void Transfers(Call& call);
   void UsageOfKeys(Call& call);
 
   // ---- operators' orders (api_workers.cc) ----

@@ -181,10 +181,12 @@ class Harness:
     def workers(self):
         return self.cluster.workloads["roost-worker"].pods
 
-    def status(self):
-        """The answer of roostctl in a router's pod, by the command of the page."""
+    def roostctl(self, *words):
+        """The answer of roostctl in a router's pod, as the command of the page for `status` calls it."""
         command, file = page.executed(page.commands("Keys and TLS" if self.options.is_secure else "Start"))
-        return self.routers()[0].execute(command, (self.folder / "keys" / file).read_bytes() if file else b"")
+        assert command[:2] == ["roostctl", "status"]
+        standard_input = (self.folder / "keys" / file).read_bytes() if file else b""
+        return self.routers()[0].execute(["roostctl", *words, *command[2:]], standard_input)
 
 
 def record_times(pod, message):

@@ -20,6 +20,12 @@ except OSError:
 """
 
 
+def reaches(pause, address, port):
+    """Whether the pod of the process `pause` gets a connection there."""
+    command = ["nsenter", f"--net=/proc/{pause.pid}/ns/net", sys.executable, "-c", KNOCK, address, str(port)]
+    return subprocess.run(command).returncode == 0
+
+
 class Outsider:
     def __init__(self, network, address=None):
         self.pause = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"],
@@ -29,9 +35,6 @@ class Outsider:
 
     def start(self, *command, **pipes):
         return subprocess.Popen(["nsenter", f"--net=/proc/{self.pause.pid}/ns/net", *command], **pipes)
-
-    def reaches(self, address, port):
-        return self.start(sys.executable, "-c", KNOCK, address, str(port)).wait() == 0
 
     def stop(self):
         self.pause.kill()

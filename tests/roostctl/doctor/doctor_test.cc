@@ -1,5 +1,6 @@
 #include "deploy/roostctl/doctor/doctor.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
@@ -197,6 +198,52 @@ TEST(WorkersTest, ThoseThatExchangeNoBlocksAreNamedWithTheReason) {
   EXPECT_TRUE(told({worker("a", 1, 7), other_revision}).empty()) << "two revisions share no blocks anyway";
 }
 
+TEST(WorkersTest, OfSeveralHostsThatServeOnLoopbackAloneAreNamed) {
+  const auto worker = [](const char* name, const char* host, const char* address) {
+    WorkerFacts facts = Ready(name);
+    facts.host = host;
+    facts.transfer = {.address = address, .layout = 1, .numerics = 7};
+    return facts;
+  };
+  const auto told = [](const std::vector<WorkerFacts>& workers) {
+    Findings findings = CheckWorkers("r", workers, "1");
+    std::erase_if(findings, [](const Finding& finding) { return finding.check != "transfer"; });
+    return findings;
+  };
+  EXPECT_TRUE(told({worker("a", "one", "127.0.0.1:7100"), worker("b", "one", "127.0.0.1:7101")}).empty());
+  EXPECT_TRUE(told({worker("a", "one", "10.0.0.1:7100"), worker("b", "two", "10.0.0.2:7100")}).empty());
+  const Findings apart = told(
+      {worker("a", "one", "127.0.0.1:7100"), worker("b", "two", "10.0.0.2:7100"), worker("c", "three", "[::1]:7100")});
+  ASSERT_EQ(apart.size(), 1U);
+  EXPECT_EQ(apart[0].severity, Severity::kNote);
+  EXPECT_EQ(apart[0].subject, "a, c");
+  EXPECT_THAT(apart[0].advice, HasSubstr("--transfer-address"));
+}
+
+TEST(PairsTest, ThatAlwaysFailAreNamedWithTheReason) {
+  const auto told = [](int done, int failed, const char* outcome, double paused) {
+    return CheckPairs(fmt::format(
+        R"({{"pairs":[{{"from":"a","to":"b","done":{},"failed":{},"last_outcome":"{}","paused_seconds":{}}}]}})", done,
+        failed, outcome, paused));
+  };
+  EXPECT_TRUE(told(9, 0, "complete", 0).empty());
+  EXPECT_TRUE(told(9, 1, "broken", 1).empty()) << "one failure";
+  EXPECT_TRUE(told(0, 2, "broken", 2).empty()) << "a source that has just ended";
+  EXPECT_TRUE(told(90, 20, "complete", 0).empty()) << "it is well again";
+  const Findings never = told(0, 7, "broken", 30);
+  ASSERT_EQ(never.size(), 1U);
+  EXPECT_EQ(never[0].severity, Severity::kWarning);
+  EXPECT_EQ(never[0].subject, "b from a");
+  EXPECT_THAT(never[0].what, HasSubstr("none of 7 fetches brought all that it should: there was no connection"));
+  EXPECT_THAT(never[0].advice, HasSubstr("clocks"));
+  const Findings now = told(90, 20, "wrong", 60);
+  ASSERT_EQ(now.size(), 1U);
+  EXPECT_EQ(now[0].severity, Severity::kNote);
+  EXPECT_THAT(now[0].what, HasSubstr("20 of 110 so far: a block that came was not the one asked for"));
+  EXPECT_NE(told(0, 7, "slow", 0)[0].what, told(0, 7, "unanswered", 0)[0].what);
+  EXPECT_TRUE(CheckPairs("<html>").empty()) << "an older router";
+}
+
 TEST(WorkersTest, TwoRoutersKnowTheSameOnes) {
   EXPECT_EQ(CheckSameWorkers("a", {Ready("w1"), Ready("w2")}, "b", {Ready("w2"), Ready("w1")}).severity, Severity::kOk);
   const Finding missing = CheckSameWorkers("a", {Ready("w1"), Ready("w2")}, "b", {Ready("w2"), Ready("w3")});
@@ -233,6 +280,14 @@ TEST(MetricsCheckTest, LooksAtLimitsAndAtWhatShouldBeZero) {
   constexpr const char* kWrong = "process_open_fds 1\nprocess_max_fds 65536\nroost_worker_wrong_hits_total 1\n";
   EXPECT_EQ(worst(DaemonKind::kWorker, kWrong).severity, Severity::kFailure);
   EXPECT_EQ(worst(DaemonKind::kRouter, kWrong).severity, Severity::kOk);
+  constexpr const char* kTickets =
+      "process_open_fds 1\nprocess_max_fds 65536\nroost_worker_transfer_refused_total{reason=\"handshake\"} 9\n"
+      "roost_worker_transfer_refused_total{reason=\"ticket\"} 2\n";
+  EXPECT_THAT(worst(DaemonKind::kWorker, kTickets).what, HasSubstr("2 times another worker came"));
+  EXPECT_THAT(worst(DaemonKind::kWorker, kTickets).advice, HasSubstr("clock"));
+  constexpr const char* kBlocks =
+      "process_open_fds 1\nprocess_max_fds 65536\nroost_worker_arrivals_total{outcome=\"complete\"} 9\n";
+  EXPECT_EQ(worst(DaemonKind::kWorker, kBlocks).severity, Severity::kOk);
   constexpr const char* kDown = "process_open_fds 1\nprocess_max_fds 65536\nroost_worker_links{state=\"down\"} 2\n";
   EXPECT_THAT(worst(DaemonKind::kWorker, kDown).what, HasSubstr("2 of its links"));
 }

@@ -126,6 +126,7 @@ class FakeDispatcher final : public Dispatcher {
     if (arriving) view->starting.insert(*arriving);
     view->workers = workers;
     view->queues = queues;
+    view->transfers = std::make_shared<const std::vector<TransferPair>>(transfers);
     view->standing = standing;
     view->router_count = router_count;
     view->refusal = no_room;
@@ -189,6 +190,7 @@ class FakeDispatcher final : public Dispatcher {
   FleetStanding standing;
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;
+  std::vector<TransferPair> transfers;
   std::uint32_t router_count = 1;
   std::optional<Error> refusal;
   std::optional<Error> no_room;

@@ -276,5 +276,31 @@ TEST_F(ApiTest, QueuesTellWhatWaitsAtTheRouter) {
             R"({"queues":[{"model":"bytes","waiting_requests":3,"oldest_wait_seconds":1.5,"drain_seconds":2}]})");
 }
 
+TEST_F(ApiTest, TransfersTellEachPairOfWorkers) {
+  EXPECT_EQ(Ask("GET", "/admin/v1/transfers")->response->body, R"({"pairs":[]})");
+  dispatcher_.transfers = {{.from = "worker-a",
+                            .to = "worker-b",
+                            .model = "bytes",
+                            .start_seconds = 0.25,
+                            .bytes_per_second = 2e9,
+                            .in_flight_count = 1,
+                            .done_count = 7,
+                            .failed_count = 2,
+                            .last_outcome = "broken",
+                            .paused_seconds = 1.5},
+                           {.from = "worker-b",
+                            .to = "worker-a",
+                            .model = "bytes",
+                            .start_seconds = {},
+                            .bytes_per_second = {},
+                            .in_flight_count = 1,
+                            .last_outcome = {}}};
+  EXPECT_EQ(Ask("GET", "/admin/v1/transfers")->response->body,
+            R"({"pairs":[{"from":"worker-a","to":"worker-b","model":"bytes","bytes_per_second":2000000000,)"
+            R"("start_seconds":0.25,"in_flight":1,"done":7,"failed":2,"last_outcome":"broken","paused_seconds":1.5},)"
+            R"({"from":"worker-b","to":"worker-a","model":"bytes","bytes_per_second":null,"start_seconds":null,)"
+            R"("in_flight":1,"done":0,"failed":0,"last_outcome":null,"paused_seconds":0}]})");
+}
+
 }  // namespace
 }  // namespace roost::router
