@@ -13,7 +13,8 @@ bool MayTake(const RouteQuery& query, const WorkerView& worker) {
 }
 
 PromptOnWorker PromptOn(const RouteQuery& query, const WorkerMatch& match) {
-  return {query.prompt_token_count, match.block_count, match.pending_block_count, query.answer, query.slo};
+  return {query.prompt_token_count, match.block_count, match.pending_block_count, query.answer, query.slo,
+          match.pending_seconds};
 }
 
 PromptOnWorker PromptOn(const RouteQuery& query, WorkerSlot slot) {
@@ -28,6 +29,7 @@ std::string_view NameOf(DecisionReason reason) {
     case DecisionReason::kMinLoad: return "least_load";
     case DecisionReason::kNearTie: return "near_tie";
     case DecisionReason::kOnlyWorker: return "only_worker";
+    case DecisionReason::kPull: return "pull";
     case DecisionReason::kReplicate: return "replicate";
     case DecisionReason::kMinCost: return "least_cost";
     case DecisionReason::kRotation: return "rotation";
