@@ -176,7 +176,7 @@ class Station {
   EngineThread thread_;
   std::uint64_t last_id_ = 0;
   std::optional<wire::HoldAnswer> answer_;  // the latest
-  bool has_token_ = false;  // of the latest request
+  bool has_token_ = false;                  // of the latest request
   double longest_step_ = 0;
 };
 
