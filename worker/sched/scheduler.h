@@ -393,6 +393,7 @@ class Scheduler {
   static void Promise(Sequence& sequence, BlockRange blocks);
   [[nodiscard]] bool IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const;
   [[nodiscard]] Instant PatienceWith(const Sequence::AwaitedPrefix& prefix) const;
+  [[nodiscard]] double SecondsPerPromptToken() const;
   void BeginWait(Sequence::AwaitedPrefix& prefix);
   [[nodiscard]] Sequence::AwaitedPrefix Await(const Sequence& other, std::uint32_t block_count,
                                               std::uint32_t missing_count) const;

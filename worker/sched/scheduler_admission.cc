@@ -277,10 +277,22 @@ Instant Scheduler::PatienceWith(const Sequence::AwaitedPrefix& prefix) const {
   const AwaitedArrival& arrival = *prefix.arrival;
   const std::optional<std::uint32_t> next = arrivals_.NextPosition(arrival.hold);
   if (!next) return *arrival.since;
-  if (paced_tokens_ <= 0) return now_ + std::chrono::hours(1);
+  const double token_seconds = SecondsPerPromptToken();
+  if (token_seconds <= 0) return now_ + std::chrono::hours(1);
   const double come = *next - arrival.first_position;
   const double whole = prefix.block_count - arrival.first_position;
-  return *arrival.since + FromSeconds((come + kLead * whole) * block_tokens_ * paced_seconds_ / paced_tokens_);
+  return *arrival.since + FromSeconds((come + kLead * whole) * block_tokens_ * token_seconds);
+}
+
+// In full steps, beside those that decode now. Not the mean of recent steps: those that compute the last token of a hit
+// take long for a token.
+double Scheduler::SecondsPerPromptToken() const {
+  const StepSample full{
+      .prefill_tokens = prefill_budget_,
+      .decode_tokens = options_.max_batch_tokens - std::min(options_.max_batch_tokens, prefill_budget_)};
+  const double seconds = rates_.prefill_step_seconds(full) / prefill_budget_;
+  if (seconds > 0) return seconds;
+  return paced_tokens_ > 0 ? paced_seconds_ / paced_tokens_ : 0;
 }
 
 bool Scheduler::IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const {

@@ -142,6 +142,12 @@ Result<void> BlockServer::CheckTicket(Served& served) {
   return ticket.error();
 }
 
+Result<void> BlockServer::CheckTicketTime(const Served& served) {
+  if (!served.ticket_expiry || options_.wall_now() <= *served.ticket_expiry + wire::kTicketClockSkew) return {};
+  Count(PeerRefusal::kTicket);
+  return Error{ErrorCode::kUnauthenticated, "the ticket has ended", "peer"};
+}
+
 Result<void> BlockServer::AwaitHello(PeerConnection& connection) {
   const Result<MessageHead> head = connection.ReceiveHead(blocks_.sizes().frame_bytes(), kPeerHandshakeTime);
   if (!head.ok() || head->kind != PeerMessage::kHello) return Refuse(connection, PeerRefusal::kHandshake);
@@ -170,10 +176,7 @@ Result<void> BlockServer::ServeFetch(Served& served) {
   if (head.kind != PeerMessage::kFetch) return InvalidArgument("kind", "a fetch was awaited");
   ROOST_ASSIGN_OR_RETURN(const MessageBytes payload, connection.ReceivePayload(head));
   ROOST_ASSIGN_OR_RETURN(const PeerFetch fetch, DecodeFetch(payload));
-  if (served.ticket_expiry && options_.wall_now() > *served.ticket_expiry + wire::kTicketClockSkew) {
-    Count(PeerRefusal::kTicket);
-    return Error{ErrorCode::kUnauthenticated, "the ticket has ended", "peer"};
-  }
+  ROOST_RETURN_IF_ERROR(CheckTicketTime(served));
   if (++reader_count_ > kMaxReaders) {
     --reader_count_;
     Count(PeerRefusal::kBusy);
@@ -181,7 +184,7 @@ Result<void> BlockServer::ServeFetch(Served& served) {
   }
   std::uint64_t left = fetch.hashes.size();
   leaving_count_ += left;
-  const Result<PeerEnd> end = SendFrames(connection, fetch, left);
+  const Result<PeerEnd> end = SendFrames(served, fetch, left);
   leaving_count_ -= left;
   --reader_count_;
   ROOST_RETURN_IF_ERROR(end);
@@ -189,7 +192,8 @@ Result<void> BlockServer::ServeFetch(Served& served) {
 }
 
 // Anything that comes meanwhile must be a cancel.
-Result<PeerEnd> BlockServer::SendFrames(PeerConnection& connection, const PeerFetch& fetch, std::uint64_t& left) {
+Result<PeerEnd> BlockServer::SendFrames(Served& served, const PeerFetch& fetch, std::uint64_t& left) {
+  PeerConnection& connection = served.connection;
   FrameBuffer frame(blocks_.sizes());
   const auto head = HeadOfFrame(blocks_.sizes().frame_bytes());
   for (const BlockHash hash : fetch.hashes) {
@@ -198,6 +202,7 @@ Result<PeerEnd> BlockServer::SendFrames(PeerConnection& connection, const PeerFe
       if (input.kind != PeerMessage::kCancel) return InvalidArgument("kind", "a cancel was awaited");
       return PeerEnd::kCancelled;
     }
+    ROOST_RETURN_IF_ERROR(CheckTicketTime(served));
     if (stopping_ || !blocks_.Read(hash, fetch.tenant, frame)) return PeerEnd::kMissing;
     ROOST_RETURN_IF_ERROR(connection.Send(head, frame.bytes()));
     served_bytes_ += frame.bytes().size();
