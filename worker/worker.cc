@@ -26,7 +26,8 @@ OwnEngine::OwnEngine(OwnEngineSetup setup, const EngineSurroundings& surrounding
       transfer_(MakeTransfer(surroundings.clock)),
       engine_(*setup_.model, surroundings.clock, OptionsWithParts()),
       thread_(engine_, surroundings.clock, surroundings.waker) {
-  if (transfer_ != nullptr) thread_.SetSource(transfer_->source());
+  if (transfer_ == nullptr) return;
+  thread_.SetTransfer(transfer_->source(), [transfer = transfer_.get()] { return transfer->travelling_bytes(); });
 }
 
 OwnEngine::~OwnEngine() {

@@ -245,7 +245,8 @@ inline constexpr Metric kWorkerCachedTokens{Kind::kCounter, "roost_worker_cached
 inline constexpr Metric kWorkerTailCachedTokens{Kind::kCounter, "roost_worker_tail_cached_tokens_total", "",
     "Of the cached tokens, those copied from a block that equals the prompt's only at its beginning."};
 inline constexpr Metric kWorkerComputedPromptTokens{Kind::kCounter, "roost_worker_computed_prompt_tokens_total", "reason",
-    "Prompt tokens computed, by why they were not cached: cold, evicted, tail, in_flight, other_salt or disabled."};
+    "Prompt tokens computed, by why they were not cached: cold, evicted, tail, in_flight, other_salt, "
+    "disabled or not_arrived."};
 inline constexpr Metric kWorkerSavedPrefillSeconds{Kind::kCounter, "roost_worker_saved_prefill_seconds_total", "",
     "Estimated time that computing the cached tokens would have taken, by the worker's measured speed of prefill; nothing "
     "until that is known."};

@@ -59,6 +59,8 @@ void BenchSnapshot(Effort effort);
 void BenchSubmit(Effort effort);
 void BenchText(Effort effort);
 void BenchTransfer(Effort effort);
+// A part of it; `bytes_per_second` from pool to pool.
+void BenchRequestPull(Effort effort, double bytes_per_second);
 void BenchWeights(Effort effort);
 
 }  // namespace roost::bench

@@ -273,6 +273,7 @@ void BenchTransfer(Effort effort) {
   Figure("transfer_bare_stream_gb_per_s", gigabytes / streamed, "GB/s");
   Figure("transfer_over_bare_stream", streamed / fetched, "x");
   Figure("transfer_encrypted_over_bare_stream", streamed / encrypted, "x");
+  BenchRequestPull(effort, static_cast<double>(shape.bytes()) / fetched);
 }
 
 }  // namespace roost::bench

@@ -120,12 +120,14 @@ void Engine::State::AnswerHolds(StepReport& report) {
   for (const EndedArrival& ended : scheduler.arrivals().TakeEnded()) {
     if (!ended.source_ended && options.source != nullptr) options.source->Cancel(ended.id);
     const auto hold = holds.find(ended.id);
+    // The time that the blocks took, without that of the step under way when the last one came.
+    const Instant end = ended.outcome == wire::HoldOutcome::kComplete ? ended.last_frame.value_or(now) : now;
     wire::HoldAnswer answer{.answer_id = hold->second.answer_id,
                             .held_block_count = ended.held_count,
                             .arrived_block_count = ended.arrived_count,
                             .missing_block_count = ended.missing_count,
                             .bytes = std::uint64_t{ended.arrived_count} * options.readable->sizes().frame_bytes(),
-                            .microseconds = micros(now - ended.begin),
+                            .microseconds = micros(end - ended.begin),
                             .outcome = ended.outcome};
     if (ended.first_frame)
       answer.first_frame_microseconds = std::max<std::uint64_t>(1, micros(*ended.first_frame - ended.begin));

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -29,7 +30,11 @@ class EngineThread final : public EngineHost {
   // `engine`, `clock` and `waker` outlive it. The waker is rung after each output.
   EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker);
   // Before anything is posted: from now on Holds are asked of `source`, which outlives it, as soon as they come.
-  void SetSource(FrameSource& source) { source_ = &source; }
+  // `travelling` tells what is on its way, from any thread.
+  void SetTransfer(FrameSource& source, std::function<TravellingBytes()> travelling) {
+    source_ = &source;
+    travelling_ = std::move(travelling);
+  }
   ~EngineThread() override;
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
@@ -43,6 +48,9 @@ class EngineThread final : public EngineHost {
   void Nudge() { (void)inbox_.TryPush(NudgeCommand{}); }
   // Watches steps and their parts: a step that hangs never ends, and no part of it.
   [[nodiscard]] const StallWatch& stall_watch() const override { return stall_watch_; }
+  [[nodiscard]] TravellingBytes travelling_bytes() const override {
+    return travelling_ ? travelling_() : TravellingBytes();
+  }
   [[nodiscard]] bool HasRoomForRequest() const override { return inbox_.size() < kInboxRequestLimit; }
   [[nodiscard]] std::optional<EngineOutput> TryTake() override { return outbox_.TryTake(); }
 
@@ -67,7 +75,8 @@ class EngineThread final : public EngineHost {
   StallWatch stall_watch_;
   std::thread thread_;
   const Clock& clock_;
-  FrameSource* source_ = nullptr;   // constant since before the first post
+  FrameSource* source_ = nullptr;  // constant since before the first post
+  std::function<TravellingBytes()> travelling_;
   std::uint64_t last_hold_id_ = 0;  // the link thread's
 
   // The engine thread's own.

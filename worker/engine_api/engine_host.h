@@ -32,6 +32,8 @@ class EngineHost {
   [[nodiscard]] virtual std::optional<EngineOutput> TryTake() = 0;
   // From any thread.
   [[nodiscard]] virtual const StallWatch& stall_watch() const = 0;
+  // At this time; none where blocks stay.
+  [[nodiscard]] virtual TravellingBytes travelling_bytes() const { return {}; }
 };
 
 }  // namespace roost::worker

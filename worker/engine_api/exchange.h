@@ -7,6 +7,7 @@
 //   report 1 ─ report 2 ─ report 3 ─ snapshot ─ report 4 …    the snapshot holds the events of 1 to 3 and none of 4
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
@@ -64,6 +65,12 @@ struct EngineStanding {
   std::vector<std::string> adapters = {};  // that it serves; see wire::Hello
 
   bool operator==(const EngineStanding&) const = default;
+};
+
+// Bytes of blocks on their way from and to other workers: see wire::Load.
+struct TravellingBytes {
+  std::uint64_t arriving = 0;
+  std::uint64_t leaving = 0;
 };
 
 // An EngineAnswer comes after the report that shows the order's effect. It is dropped when there is no space; the

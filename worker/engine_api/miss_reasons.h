@@ -10,7 +10,8 @@
 
 namespace roost::worker {
 
-// If several reasons apply, the first of this order counts: disabled, tail, in flight, evicted, other salt, cold.
+// If several reasons apply, the first of this order counts: disabled, tail, not arrived, in flight, evicted, other
+// salt, cold.
 enum class MissReason : std::uint8_t {
   // No other reason: the block was never here, or so long ago that it is forgotten.
   kCold,
@@ -26,11 +27,15 @@ enum class MissReason : std::uint8_t {
   kOtherSalt,
   // The request switched the cache off, or asks for log probabilities of its prompt.
   kDisabled,
+  // The token's block was to come from another worker, by a Hold for this request or one that it waited for, and did
+  // not
+  // come, or came too slowly to wait for.
+  kNotArrived,
 };
 
 // Values of the metric's label, by reason.
-inline constexpr std::array<std::string_view, 6> kMissReasonNames{"cold",      "evicted",    "tail",
-                                                                  "in_flight", "other_salt", "disabled"};
+inline constexpr std::array<std::string_view, 7> kMissReasonNames{"cold",       "evicted",  "tail",       "in_flight",
+                                                                  "other_salt", "disabled", "not_arrived"};
 
 [[nodiscard]] constexpr std::size_t IndexOf(MissReason reason) { return static_cast<std::size_t>(reason); }
 

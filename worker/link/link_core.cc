@@ -165,6 +165,11 @@ void LinkCore::OnStepParts(StallWatch::Parts parts) {
   load_.step_under_way_seconds = ToSeconds(parts.under_way);
 }
 
+void LinkCore::OnTravellingBytes(TravellingBytes bytes) {
+  load_.arriving_bytes = bytes.arriving;
+  load_.leaving_bytes = bytes.leaving;
+}
+
 void LinkCore::Take(const EngineSnapshot& snapshot) {
   mirror_.Assign(snapshot.runs);
   mirror_state_ = MirrorState::kCurrent;
@@ -238,6 +243,8 @@ void LinkCore::FillOwn(wire::Load& load) const {
   load.cache_unknown = load_.cache_unknown;
   load.progress = progress_count_ + part_count_;
   load.saved_prefill_seconds = saved_prefill_seconds_;
+  load.arriving_bytes = load_.arriving_bytes;
+  load.leaving_bytes = load_.leaving_bytes;
   if (load.cache_unknown) load.cached_block_count = setup_.hello.block_count;
 }
 

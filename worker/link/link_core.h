@@ -159,6 +159,8 @@ class LinkCore {
   // The parts of steps that the engine has done. Heartbeats tell routers of them, so that they do not take a slow step
   // for a hung one.
   void OnStepParts(StallWatch::Parts parts);
+  // The blocks that are on their way now. Reports and heartbeats tell routers of them.
+  void OnTravellingBytes(TravellingBytes bytes);
   // Sends what is due. Call it often; TimeToNextTick() tells when something is due next.
   void Tick();
 

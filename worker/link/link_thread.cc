@@ -81,6 +81,7 @@ void LinkThread::Round() {
     ReceiveFrom(peer);
     LookAtHandshake(endpoint, peer);
   }
+  core_.OnTravellingBytes(engine_.travelling_bytes());
   ReceiveOutputs();
   core_.OnStepParts(engine_.stall_watch().parts());
   core_.Tick();

@@ -8,9 +8,22 @@ namespace roost::worker {
 
 using wire::HoldOutcome;
 
+namespace {
+
+// The number of equal hashes at the begin of both.
+std::uint32_t CountCommon(std::span<const BlockHash> a, std::span<const BlockHash> b) {
+  const auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  return static_cast<std::uint32_t>(end - a.begin());
+}
+
+}  // namespace
+
 bool Arrivals::Begin(ArrivalSpec spec) {
   ROOST_CHECK(spec.chain.size() > 0 && Find(spec.id) == nullptr, "hold {}", spec.id.value());
-  if (arrivals_.size() >= kMaxArrivals) return false;
+  if (arrivals_.size() >= kMaxArrivals) {
+    Miss(spec, 0);
+    return false;
+  }
   auto arrival = std::make_unique<Arrival>();
   arrival->spec = std::move(spec);
   arrival->tenant = cache_.tenants().Join(arrival->spec.tenant);
@@ -66,6 +79,7 @@ void Arrivals::Take(FrameNews news) {
     Arrival* const arrival = Find(frame->id);
     if (arrival == nullptr) return;
     if (!arrival->first_frame) arrival->first_frame = frame->at;
+    arrival->last_frame = frame->at;
     if (frame->index >= arrival->next) arrival->frames.push_back(std::move(*frame));
   } else if (const auto* const ended = std::get_if<FramesEnded>(&news)) {
     if (Arrival* const arrival = Find(ended->id)) arrival->source_outcome = ended->outcome;
@@ -141,6 +155,7 @@ void Arrivals::End(Arrival& arrival, HoldOutcome outcome) {
                     {.number = release_count_++,
                      .prompt_token_count = (chain.first_position + chain.size()) * cache_.block_tokens()});
   cache_.tenants().Leave(arrival.tenant);
+  Miss(arrival.spec, arrival.next);
   ended_.push_back({.id = arrival.spec.id,
                     .outcome = outcome,
                     .held_count = arrival.held_count,
@@ -148,8 +163,19 @@ void Arrivals::End(Arrival& arrival, HoldOutcome outcome) {
                     .missing_count = chain.size() - arrival.held_count - arrival.arrived_count,
                     .begin = arrival.spec.begin,
                     .first_frame = arrival.first_frame,
+                    .last_frame = arrival.last_frame,
                     .source_ended = arrival.source_outcome.has_value()});
   std::erase_if(arrivals_, [&arrival](const auto& each) { return each.get() == &arrival; });
+}
+
+// `next`: the first block that has not come.
+void Arrivals::Miss(const ArrivalSpec& spec, std::uint32_t next) {
+  if (spec.purpose != wire::HoldPurpose::kRequest || next == spec.chain.size()) return;
+  if (missed_.size() == kMaxArrivals) missed_.pop_front();
+  const std::vector<BlockHash>& hashes = spec.chain.hashes;
+  missed_.push_back({.first_position = spec.chain.first_position + next,
+                     .hashes = {hashes.begin() + next, hashes.end()},
+                     .forgotten_at = std::max(now_, spec.begin) + kUnwantedPatience});
 }
 
 bool Arrivals::GiveWay() {
@@ -199,12 +225,18 @@ void Arrivals::OnWaiterGone(std::span<const BlockHash> hashes, Instant now) {
 
 void Arrivals::EndUnwanted(Instant now, const std::function<bool(BlockHash, std::uint32_t)>& is_wanted) {
   const auto is_over = [&](Arrival& arrival) {
-    if (!arrival.unwanted_since || now < *arrival.unwanted_since + kUnwantedPatience) return false;
-    arrival.unwanted_since.reset();
+    const bool is_new =
+        arrival.spec.purpose == wire::HoldPurpose::kRequest && !std::exchange(arrival.was_checked, true);
+    if (!is_new && !(arrival.unwanted_since && now >= *arrival.unwanted_since + kUnwantedPatience)) return false;
     const FrameChain& chain = arrival.spec.chain;
-    return arrival.next < chain.size() && !is_wanted(chain.hashes[arrival.next], chain.first_position + arrival.next);
+    const bool is_free =
+        arrival.next < chain.size() && !is_wanted(chain.hashes[arrival.next], chain.first_position + arrival.next);
+    arrival.unwanted_since = is_new && is_free ? std::optional(now) : std::nullopt;
+    return !is_new && is_free;
   };
   EndEach(is_over, HoldOutcome::kCancelled);
+  now_ = now;
+  std::erase_if(missed_, [now](const Missed& missed) { return now >= missed.forgotten_at; });
 }
 
 std::optional<Instant> Arrivals::NextEnd() const {
@@ -217,17 +249,22 @@ std::optional<Instant> Arrivals::NextEnd() const {
   return next;
 }
 
-std::optional<Arrivals::Coming> Arrivals::FindComing(std::span<const BlockHash> hashes, std::uint32_t first) const {
+std::optional<Arrivals::Coming> Arrivals::FindComing(std::span<const BlockHash> hashes, std::uint32_t first,
+                                                     Instant now) const {
   for (const auto& arrival : arrivals_) {
-    const FrameChain& chain = arrival->spec.chain;
-    if (chain.first_position + arrival->next != first || first >= hashes.size()) continue;
-    std::uint32_t index = arrival->next;
-    std::uint32_t end = first;
-    while (end < hashes.size() && index < chain.size() && hashes[end] == chain.hashes[index]) {
-      ++end;
-      ++index;
-    }
-    if (end > first) return Coming{arrival->spec.id, end};
+    if (arrival->spec.chain.first_position + arrival->next != first || !IsNext(*arrival, hashes)) continue;
+    const auto rest = std::span(arrival->spec.chain.hashes).subspan(arrival->next);
+    return Coming{arrival->spec.id, {first, first + CountCommon(hashes.subspan(first), rest)}};
+  }
+  return FindMissed(hashes, now);
+}
+
+std::optional<Arrivals::Coming> Arrivals::FindMissed(std::span<const BlockHash> hashes, Instant now) const {
+  for (const Missed& missed : missed_) {
+    const std::uint32_t first = missed.first_position;
+    if (now >= missed.forgotten_at || first >= hashes.size()) continue;
+    const std::uint32_t count = CountCommon(hashes.subspan(first), missed.hashes);
+    if (count > 0) return Coming{std::nullopt, {first, first + count}};
   }
   return std::nullopt;
 }

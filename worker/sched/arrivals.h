@@ -7,8 +7,9 @@
 // is allocated, its bytes are handed to the batch, and it is committed behind its parent. So what has come stays useful
 // if the rest does not. Blocks that are computed here meanwhile are taken as they are.
 //
-// One that came for requests ends when the last of these has gone for kUnwantedPatience. Then a request that comes
-// back, to be sent again, finds it still there.
+// One that came for requests ends when no request has wanted its next block for kUnwantedPatience: the last one has
+// gone, or none has come. Then a request that comes back, to be sent again, finds it still there. What such an arrival
+// did not bring is remembered as long, so that a request that comes after it is known to compute what it was promised.
 //
 // An arrival holds its blocks, and all before them, until it ends. It gives way to requests: GiveWay ends one and lets
 // its blocks go. A block that is erased ends the arrivals that hold it.
@@ -31,6 +32,7 @@
 #include "common/base/clock.h"
 #include "common/wire/messages.h"
 #include "worker/cache/prefix_cache.h"
+#include "worker/sched/sequence.h"
 #include "worker/transfer/frame_source.h"
 
 namespace roost::worker {
@@ -38,7 +40,7 @@ namespace roost::worker {
 // The most Holds at a time; more are refused.
 inline constexpr std::size_t kMaxArrivals = 64;
 
-// An arrival without a request goes on for so long after the last one was cancelled.
+// An arrival for requests goes on for so long without one.
 inline constexpr Duration kUnwantedPatience = std::chrono::seconds(1);
 
 struct ArrivalSpec {
@@ -64,6 +66,7 @@ struct EndedArrival {
   std::uint32_t missing_count = 0;
   Instant begin;
   std::optional<Instant> first_frame;
+  std::optional<Instant> last_frame;
   bool source_ended = false;  // false: the source goes on until it is told
 };
 
@@ -99,8 +102,8 @@ class Arrivals {
   // A request with these blocks has gone. If it may have waited for an arrival, that one ends kUnwantedPatience later,
   // unless others wait.
   void OnWaiterGone(std::span<const BlockHash> hashes, Instant now);
-  // Ends the arrivals whose last request has gone for long enough. `is_wanted` says whether a request waits for this
-  // block at this position.
+  // Ends the arrivals that no request has wanted for long enough, and forgets what did not come. `is_wanted` says
+  // whether a request waits for this block at this position.
   void EndUnwanted(Instant now, const std::function<bool(BlockHash block, std::uint32_t position)>& is_wanted);
 
   [[nodiscard]] std::vector<EndedArrival> TakeEnded() { return std::exchange(ended_, {}); }
@@ -111,13 +114,15 @@ class Arrivals {
 
   // ---- for requests that wait ----
 
-  // The arrival whose next block is `hashes[first]`, a prompt's block at that position, and the end of what the two
-  // have in common from there.
+  // Blocks of a prompt that an arrival brings. Without an id: that an arrival for requests was to bring and has not; it
+  // ended less than kUnwantedPatience ago.
   struct Coming {
-    HoldId id;
-    std::uint32_t end = 0;  // in blocks from the prompt's begin
+    std::optional<HoldId> id;
+    BlockRange blocks;
   };
-  [[nodiscard]] std::optional<Coming> FindComing(std::span<const BlockHash> hashes, std::uint32_t first) const;
+  // The prompt's part of the arrival whose next block is `hashes[first]`, or else of one that has ended.
+  [[nodiscard]] std::optional<Coming> FindComing(std::span<const BlockHash> hashes, std::uint32_t first,
+                                                 Instant now) const;
   // The position of the arrival's next block; nothing when it is over.
   [[nodiscard]] std::optional<std::uint32_t> NextPosition(HoldId id) const;
 
@@ -136,9 +141,18 @@ class Arrivals {
     std::uint32_t arrived_count = 0;
     std::deque<ArrivedFrame> frames;  // ascending
     std::optional<HoldId> joined;
+    bool was_checked = false;  // whether a request wants it
     std::optional<Instant> unwanted_since;
     std::optional<Instant> first_frame;
+    std::optional<Instant> last_frame;
     std::optional<wire::HoldOutcome> source_outcome;
+  };
+
+  // The rest of a chain that came for requests, from the first block that did not come.
+  struct Missed {
+    std::uint32_t first_position = 0;
+    std::vector<BlockHash> hashes;
+    Instant forgotten_at;
   };
 
   [[nodiscard]] Arrival* Find(HoldId id);
@@ -150,6 +164,8 @@ class Arrivals {
   [[nodiscard]] std::optional<wire::HoldOutcome> OutcomeOf(Arrival& arrival, Instant now,
                                                            std::vector<ArrivedWrite>& writes);
   void End(Arrival& arrival, wire::HoldOutcome outcome);
+  void Miss(const ArrivalSpec& spec, std::uint32_t next);
+  [[nodiscard]] std::optional<Coming> FindMissed(std::span<const BlockHash> hashes, Instant now) const;
   template <typename Which>
   void EndEach(const Which& which, wire::HoldOutcome outcome);
 
@@ -157,6 +173,8 @@ class Arrivals {
   std::uint64_t& release_count_;
   std::vector<std::unique_ptr<Arrival>> arrivals_;  // oldest first
   std::vector<EndedArrival> ended_;
+  std::deque<Missed> missed_;  // oldest first; at most kMaxArrivals
+  Instant now_;                // of the latest step
 };
 
 }  // namespace roost::worker

@@ -228,6 +228,7 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   prefill_budget_ = std::max(1U, budget);
   scored_room_ = options_.max_scored_tokens;
   arrivals_awaited_until_.reset();
+  if (arrivals_.has_ended()) LookUpLeftBehind();
   DealOutShares(budget, decode_count);
   PlanSlices();
   // A running sequence may end with this step and make room for one that waits.

@@ -388,9 +388,12 @@ class Scheduler {
   [[nodiscard]] bool IsAwaitingPrefix(const Sequence& sequence) const;
   [[nodiscard]] bool IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const;
   void AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_count);
+  void LookUpLeftBehind();
   [[nodiscard]] bool AwaitIfArriving(Sequence& sequence, std::uint32_t matched_count);
+  static void Promise(Sequence& sequence, BlockRange blocks);
   [[nodiscard]] bool IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const;
   [[nodiscard]] Instant PatienceWith(const Sequence::AwaitedPrefix& prefix) const;
+  [[nodiscard]] double SecondsPerPromptToken() const;
   void BeginWait(Sequence::AwaitedPrefix& prefix);
   [[nodiscard]] Sequence::AwaitedPrefix Await(const Sequence& other, std::uint32_t block_count,
                                               std::uint32_t missing_count) const;

@@ -277,10 +277,22 @@ Instant Scheduler::PatienceWith(const Sequence::AwaitedPrefix& prefix) const {
   const AwaitedArrival& arrival = *prefix.arrival;
   const std::optional<std::uint32_t> next = arrivals_.NextPosition(arrival.hold);
   if (!next) return *arrival.since;
-  if (paced_tokens_ <= 0) return now_ + std::chrono::hours(1);
+  const double token_seconds = SecondsPerPromptToken();
+  if (token_seconds <= 0) return now_ + std::chrono::hours(1);
   const double come = *next - arrival.first_position;
   const double whole = prefix.block_count - arrival.first_position;
-  return *arrival.since + FromSeconds((come + kLead * whole) * block_tokens_ * paced_seconds_ / paced_tokens_);
+  return *arrival.since + FromSeconds((come + kLead * whole) * block_tokens_ * token_seconds);
+}
+
+// In full steps, beside those that decode now. Not the mean of recent steps: those that compute the last token of a hit
+// take long for a token.
+double Scheduler::SecondsPerPromptToken() const {
+  const StepSample full{
+      .prefill_tokens = prefill_budget_,
+      .decode_tokens = options_.max_batch_tokens - std::min(options_.max_batch_tokens, prefill_budget_)};
+  const double seconds = rates_.prefill_step_seconds(full) / prefill_budget_;
+  if (seconds > 0) return seconds;
+  return paced_tokens_ > 0 ? paced_seconds_ / paced_tokens_ : 0;
 }
 
 bool Scheduler::IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const {
@@ -322,15 +334,33 @@ void Scheduler::AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_c
   }
 }
 
+// Sequences whose arrival has ended have more to compute than expected, if it did not bring all.
+void Scheduler::LookUpLeftBehind() {
+  for (const auto& [id, sequence] : sequences_.slots()) {
+    if (sequence == nullptr || sequence->state != Sequence::State::kWaiting) continue;
+    const auto& awaited = sequence->awaited;
+    if (awaited && awaited->arrival && !arrivals_.NextPosition(awaited->arrival->hold)) LookUp(*sequence);
+  }
+}
+
 // If the block after the match is the next one of an arrival, the sequence awaits it and what else the two have in
 // common.
 bool Scheduler::AwaitIfArriving(Sequence& sequence, std::uint32_t matched_count) {
   const auto wanted = std::min<std::size_t>(MatchableBlocks(sequence), sequence.hashes.size());
-  const auto coming = arrivals_.FindComing(std::span(sequence.hashes).first(wanted), matched_count);
+  const auto coming = arrivals_.FindComing(std::span(sequence.hashes).first(wanted), matched_count, now_);
   if (!coming) return false;
-  sequence.awaited = {.sequence = {}, .arrival = AwaitedArrival{.hold = coming->id}, .block_count = coming->end};
-  Expect(sequence, coming->end);
+  Promise(sequence, coming->blocks);
+  if (!coming->id) return false;
+  sequence.awaited = {
+      .sequence = {}, .arrival = AwaitedArrival{.hold = *coming->id}, .block_count = coming->blocks.end};
+  Expect(sequence, coming->blocks.end);
   return true;
+}
+
+void Scheduler::Promise(Sequence& sequence, BlockRange blocks) {
+  BlockRange& promised = sequence.promised;
+  if (promised.end > 0) blocks.first = std::min(blocks.first, promised.first);
+  promised = {blocks.first, std::max(blocks.end, promised.end)};
 }
 
 // To compute `missing_count` blocks itself, the sequence would need this many steps, at the latest step's budget, and

@@ -138,6 +138,7 @@ void Scheduler::ReleaseBlocks(Sequence& sequence) {
   sequence.committed_block_count = 0;
   sequence.can_commit = sequence.leaves_blocks();
   sequence.given_up_block_count = 0;
+  sequence.promised = {};
 }
 
 void Scheduler::ExpectBack(const Sequence& sequence, const RequestRetention& retention) {
@@ -238,6 +239,7 @@ MissReason Scheduler::ReasonOf(const Sequence& sequence, std::uint32_t block) co
   const bool is_scored = block * block_tokens_ < sequence.scored_token_count;
   if (!sequence.uses_cache() || is_scored) return MissReason::kDisabled;
   if (block >= sequence.prompt_token_count / block_tokens_) return MissReason::kTail;
+  if (sequence.promised.Contains(block)) return MissReason::kNotArrived;
   if (block < sequence.given_up_block_count) return MissReason::kInFlight;
   return cache_.WasEvicted(sequence.hashes[block]) ? MissReason::kEvicted : MissReason::kCold;
 }

@@ -69,6 +69,14 @@ struct SequenceAge {
   auto operator<=>(const SequenceAge&) const = default;
 };
 
+// Blocks first … end - 1 of a prompt; none by default.
+struct BlockRange {
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+
+  [[nodiscard]] bool Contains(std::uint32_t block) const { return first <= block && block < end; }
+};
+
 // The arrival that a sequence waits for, and how much of it had come when the sequence could have begun: the first time
 // that it was its turn.
 struct AwaitedArrival {
@@ -133,6 +141,8 @@ struct Sequence {
   // Blocks before this index are computed although another sequence was computing them, because waiting took too long.
   // 0: none.
   std::uint32_t given_up_block_count = 0;
+  // Blocks that were to come from elsewhere; those that it computes have not arrived.
+  BlockRange promised;
 
   // While waiting. Given way: others were preempted so that it can start.
   bool was_given_way = false;

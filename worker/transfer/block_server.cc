@@ -47,7 +47,9 @@ void BlockServer::Stop() {
 }
 
 BlockServerCounts BlockServer::counts() const {
-  BlockServerCounts counts{.served_bytes = served_bytes_.load(), .readers = reader_count_.load()};
+  BlockServerCounts counts{.served_bytes = served_bytes_.load(),
+                           .readers = reader_count_.load(),
+                           .leaving_bytes = leaving_count_.load() * blocks_.sizes().frame_bytes()};
   for (std::size_t i = 0; i < refused_.size(); ++i) counts.refused[i] = refused_[i].load();
   return counts;
 }
@@ -140,6 +142,12 @@ Result<void> BlockServer::CheckTicket(Served& served) {
   return ticket.error();
 }
 
+Result<void> BlockServer::CheckTicketTime(const Served& served) {
+  if (!served.ticket_expiry || options_.wall_now() <= *served.ticket_expiry + wire::kTicketClockSkew) return {};
+  Count(PeerRefusal::kTicket);
+  return Error{ErrorCode::kUnauthenticated, "the ticket has ended", "peer"};
+}
+
 Result<void> BlockServer::AwaitHello(PeerConnection& connection) {
   const Result<MessageHead> head = connection.ReceiveHead(blocks_.sizes().frame_bytes(), kPeerHandshakeTime);
   if (!head.ok() || head->kind != PeerMessage::kHello) return Refuse(connection, PeerRefusal::kHandshake);
@@ -168,23 +176,24 @@ Result<void> BlockServer::ServeFetch(Served& served) {
   if (head.kind != PeerMessage::kFetch) return InvalidArgument("kind", "a fetch was awaited");
   ROOST_ASSIGN_OR_RETURN(const MessageBytes payload, connection.ReceivePayload(head));
   ROOST_ASSIGN_OR_RETURN(const PeerFetch fetch, DecodeFetch(payload));
-  if (served.ticket_expiry && options_.wall_now() > *served.ticket_expiry + wire::kTicketClockSkew) {
-    Count(PeerRefusal::kTicket);
-    return Error{ErrorCode::kUnauthenticated, "the ticket has ended", "peer"};
-  }
+  ROOST_RETURN_IF_ERROR(CheckTicketTime(served));
   if (++reader_count_ > kMaxReaders) {
     --reader_count_;
     Count(PeerRefusal::kBusy);
     return connection.Send(Encode(PeerEnd::kBusy));
   }
-  const Result<PeerEnd> end = SendFrames(connection, fetch);
+  std::uint64_t left = fetch.hashes.size();
+  leaving_count_ += left;
+  const Result<PeerEnd> end = SendFrames(served, fetch, left);
+  leaving_count_ -= left;
   --reader_count_;
   ROOST_RETURN_IF_ERROR(end);
   return connection.Send(Encode(*end));
 }
 
 // Anything that comes meanwhile must be a cancel.
-Result<PeerEnd> BlockServer::SendFrames(PeerConnection& connection, const PeerFetch& fetch) {
+Result<PeerEnd> BlockServer::SendFrames(Served& served, const PeerFetch& fetch, std::uint64_t& left) {
+  PeerConnection& connection = served.connection;
   FrameBuffer frame(blocks_.sizes());
   const auto head = HeadOfFrame(blocks_.sizes().frame_bytes());
   for (const BlockHash hash : fetch.hashes) {
@@ -193,9 +202,12 @@ Result<PeerEnd> BlockServer::SendFrames(PeerConnection& connection, const PeerFe
       if (input.kind != PeerMessage::kCancel) return InvalidArgument("kind", "a cancel was awaited");
       return PeerEnd::kCancelled;
     }
+    ROOST_RETURN_IF_ERROR(CheckTicketTime(served));
     if (stopping_ || !blocks_.Read(hash, fetch.tenant, frame)) return PeerEnd::kMissing;
     ROOST_RETURN_IF_ERROR(connection.Send(head, frame.bytes()));
     served_bytes_ += frame.bytes().size();
+    --left;
+    --leaving_count_;
   }
   return PeerEnd::kComplete;
 }

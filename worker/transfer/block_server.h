@@ -3,7 +3,8 @@
 //   listener ─ accept ─▶ connection: (ticket ─) hello ─ welcome ─ fetch ─ frames … ─ end ─ fetch …
 //                                     └─ refused: no ticket, another layout, another name, too many connections
 //
-// With TransferAccess::kTicketsOnly each connection is encrypted under a ticket, and ends when the ticket does.
+// With TransferAccess::kTicketsOnly each connection is encrypted under a ticket, and ends when the ticket does, also in
+// mid fetch: with the frame under way.
 //
 // Bounds: kMaxReaders fetches at a time, each with memory for one frame; a fetch beyond them is told that the source is
 // busy. kMaxServed connections after their handshake; one beyond them is told the same. kMaxHandshakes before it,
@@ -56,7 +57,8 @@ struct BlockServerOptions {
 // Totals since the start, and what is under way.
 struct BlockServerCounts {
   std::uint64_t served_bytes = 0;
-  std::uint64_t readers = 0;  // fetches under way
+  std::uint64_t readers = 0;        // fetches under way
+  std::uint64_t leaving_bytes = 0;  // that these have asked for and that are not sent
   std::array<std::uint64_t, kPeerRefusalNames.size()> refused{};
 };
 
@@ -98,11 +100,14 @@ class BlockServer {
   void Serve(Served& served);
   [[nodiscard]] Result<void> ShakeHands(Served& served);
   [[nodiscard]] Result<void> CheckTicket(Served& served);
+  // Has its ticket not ended?
+  [[nodiscard]] Result<void> CheckTicketTime(const Served& served);
   [[nodiscard]] Result<void> AwaitHello(PeerConnection& connection);
   [[nodiscard]] Result<void> Refuse(PeerConnection& connection, PeerRefusal cause);
   void Count(PeerRefusal cause) { ++refused_[static_cast<std::size_t>(cause)]; }
   [[nodiscard]] Result<void> ServeFetch(Served& served);
-  [[nodiscard]] Result<PeerEnd> SendFrames(PeerConnection& connection, const PeerFetch& fetch);
+  // Counts down the blocks that are `left` to send.
+  [[nodiscard]] Result<PeerEnd> SendFrames(Served& served, const PeerFetch& fetch, std::uint64_t& left);
 
   ReadableBlocks& blocks_;
   const BlockServerOptions options_;
@@ -113,7 +118,8 @@ class BlockServer {
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> served_bytes_ = 0;
   std::atomic<std::size_t> reader_count_ = 0;
-  std::atomic<std::size_t> served_count_ = 0;  // after their handshake
+  std::atomic<std::uint64_t> leaving_count_ = 0;  // blocks that fetches have asked for and that are not sent
+  std::atomic<std::size_t> served_count_ = 0;     // after their handshake
   std::array<std::atomic<std::uint64_t>, kPeerRefusalNames.size()> refused_{};
 
   std::mutex mutex_;

@@ -59,6 +59,10 @@ TransferCounts BlockTransfer::counts() const {
   return {.served = server_.counts(), .waiting_bytes = std::uint64_t{memory_->used()} * memory_->sizes().frame_bytes()};
 }
 
+TravellingBytes BlockTransfer::travelling_bytes() const {
+  return {.arriving = peers_.awaited_bytes(), .leaving = server_.counts().leaving_bytes};
+}
+
 std::uint64_t LayoutHash(const Model& model, std::string_view fingerprint, std::string_view kv_dtype) {
   const ModelShape& shape = model.shape();
   const std::string text =

@@ -21,6 +21,7 @@
 #include "common/wire/gate.h"
 #include "common/wire/messages.h"
 #include "common/wire/transfer_ticket.h"
+#include "worker/engine_api/exchange.h"
 #include "worker/model/model.h"
 #include "worker/transfer/block_server.h"
 #include "worker/transfer/frame_memory.h"
@@ -72,6 +73,7 @@ class BlockTransfer {
   // With kTicketsOnly: the secret of this process, for routers alone.
   [[nodiscard]] std::optional<wire::TransferSecret> secret() const;
   [[nodiscard]] TransferCounts counts() const;
+  [[nodiscard]] TravellingBytes travelling_bytes() const;
 
  private:
   const TransferAccess access_;

@@ -59,6 +59,8 @@ void Peers::Ask(FrameRequest request) {
   Peer* const peer = asked_count_ < kMaxAsked ? PeerFor(request.peer) : nullptr;
   if (peer == nullptr) return inbox_.Push(FramesEnded{id, HoldOutcome::kBusy});
   auto asked = std::make_shared<Asked>();
+  asked->awaited_count = request.chain.size();
+  awaited_count_ += asked->awaited_count;
   asked->request = std::move(request);
   peer->asked.push_back(std::move(asked));
   ++asked_count_;
@@ -124,8 +126,15 @@ void Peers::Run(Peer& peer) {
       asked = peer.asked.front();
       is_paused = pauses_.IsPaused(asked->request.peer, clock_.Now());
     }
-    End(peer, is_paused ? FetchEnd{.was_tried = false} : Fetch(peer, *asked));
+    const FetchEnd end = is_paused ? FetchEnd{.was_tried = false} : Fetch(peer, *asked);
+    Drop(*asked, asked->awaited_count);
+    End(peer, end);
   }
+}
+
+void Peers::Drop(Asked& asked, std::uint32_t count) {
+  asked.awaited_count -= count;
+  awaited_count_ -= count;
 }
 
 void Peers::End(Peer& peer, const FetchEnd& end) {
@@ -149,9 +158,10 @@ void Peers::End(Peer& peer, const FetchEnd& end) {
               {"why", end.outcome == HoldOutcome::kWrong ? "a wrong frame: " + end.why : end.why}});
 }
 
-Peers::FetchEnd Peers::Fetch(Peer& peer, const Asked& asked) {
+Peers::FetchEnd Peers::Fetch(Peer& peer, Asked& asked) {
   if (stopping_ || asked.is_cancelled) return {.outcome = HoldOutcome::kCancelled, .was_tried = false};
   const std::uint32_t first = held_.CountFront(asked.request.chain);
+  Drop(asked, first);
   if (first == asked.request.chain.size()) return {.outcome = HoldOutcome::kComplete, .was_tried = false};
   const Result<void> begun = Begin(peer, asked, first);
   FetchEnd end = begun.ok() ? ReceiveFrames(peer, asked, first)
@@ -218,7 +228,7 @@ Result<void> Peers::Introduce(Peer& peer, const FrameRequest& request) {
   return Error{code, "refuses: " + std::string(kPeerRefusalNames[static_cast<std::size_t>(cause)]), "peer"};
 }
 
-Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, const Asked& asked, std::uint32_t first) {
+Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t first) {
   const FrameChain& chain = asked.request.chain;
   const auto is_wanted = [&] { return !asked.is_cancelled && !stopping_; };
   const auto broken = [&](std::string why) {
@@ -250,6 +260,7 @@ Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, const Asked& asked, std::uint32
     if (has_cancelled) continue;
     Result<OpenedFrame> opened = OpenFrame(*frame, chain, index);
     if (!opened.ok()) return {.outcome = HoldOutcome::kWrong, .why = opened.error().ToString()};
+    Drop(asked, 1);
     inbox_.Push(ArrivedFrame{.id = asked.request.id,
                              .index = index++,
                              .buffer = *std::move(frame),

@@ -64,9 +64,13 @@ class Peers final : public FrameSource {
   // Requests that have not ended are cancelled. Idempotent; afterwards every request ends at once.
   void Stop();
 
+  // Bytes of the blocks that are asked for and have not come.
+  [[nodiscard]] std::uint64_t awaited_bytes() const { return awaited_count_.load() * memory_->sizes().frame_bytes(); }
+
  private:
   struct Asked {
     FrameRequest request;
+    std::uint32_t awaited_count = 0;  // blocks that have not come; its peer's thread's
     std::atomic<bool> is_cancelled = false;
   };
 
@@ -92,14 +96,16 @@ class Peers final : public FrameSource {
     std::string why = {};   // it failed
   };
 
-  [[nodiscard]] FetchEnd Fetch(Peer& peer, const Asked& asked);
+  [[nodiscard]] FetchEnd Fetch(Peer& peer, Asked& asked);
   [[nodiscard]] Result<void> Begin(Peer& peer, const Asked& asked, std::uint32_t first);
   [[nodiscard]] bool MayGoOn(const Peer& peer, const FrameRequest& request) const;
   [[nodiscard]] Result<void> Dial(Peer& peer, const FrameRequest& request);
   [[nodiscard]] Result<void> CheckOpen(const wire::Endpoint& endpoint) const;
   [[nodiscard]] Result<void> Introduce(Peer& peer, const FrameRequest& request);
-  [[nodiscard]] FetchEnd ReceiveFrames(Peer& peer, const Asked& asked, std::uint32_t first);
+  [[nodiscard]] FetchEnd ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t first);
   [[nodiscard]] FetchEnd ReceiveEnd(Peer& peer, const MessageHead& head);
+  // So many of its blocks are not awaited any more.
+  void Drop(Asked& asked, std::uint32_t count);
   void HangUp(Peer& peer);
   // The peer's first request has ended.
   void End(Peer& peer, const FetchEnd& end);
@@ -112,6 +118,7 @@ class Peers final : public FrameSource {
   const PeerTlsRules tls_rules_{PeerSide::kConsumer};
 
   std::atomic<bool> stopping_ = false;
+  std::atomic<std::uint64_t> awaited_count_ = 0;  // blocks, of all that is asked for
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Peer>> peers_;  // guarded by mutex_; grows only
   std::size_t asked_count_ = 0;               // guarded by mutex_

@@ -36,7 +36,7 @@ class Station {
         name_(name),
         engine_(model_, clock_, Options()),
         thread_(engine_, clock_, waker_) {
-    thread_.SetSource(transfer_.source());
+    thread_.SetTransfer(transfer_.source(), [this] { return transfer_.travelling_bytes(); });
     thread_.Start();
   }
   // Fetches first: their threads wake the engine's.
@@ -51,6 +51,7 @@ class Station {
   struct Served {
     std::vector<TokenId> tokens;
     std::uint32_t cached = 0;
+    std::size_t waiting_reports = 0;  // reports before it was begun
   };
   Served Serve(std::uint64_t id, const std::vector<TokenId>& prompt) {
     wire::Generate request = GreedyRequest(id, prompt, 3);
@@ -65,6 +66,7 @@ class Station {
           if (event.event.cached_token_count) served.cached = *event.event.cached_token_count;
           is_over = is_over || event.event.finish.has_value();
         }
+        if (report->made_progress && report->load.waiting_requests > 0) ++served.waiting_reports;
       }
       return is_over;
     });
@@ -73,6 +75,7 @@ class Station {
 
   void PostHold(std::uint64_t id, const std::vector<TokenId>& prompt, const PeerPlace& from) {
     wire::Hold hold{.answer_id = id, .root = kRoot, .parent = kRoot};
+    hold.purpose = wire::HoldPurpose::kCopy;
     hold.hashes = HashBlocks(kRoot, prompt, kBlockTokens);
     hold.patience_ms = 20'000;
     hold.source = {.worker_id = from.worker_id, .address = from.address};
@@ -170,6 +173,19 @@ TEST(LoopbackTest, ASourceThatIsGoneBreaksTheHoldAndThePromptIsComputed) {
   const Station::Served second = b.Serve(2, prompt);
   EXPECT_EQ(second.tokens, first.tokens);
   EXPECT_EQ(second.cached, 0U);
+}
+
+// A source that takes the connection and says nothing. Meanwhile no router may take the worker for hung.
+TEST(LoopbackTest, AWorkerThatWaitsForBlocksReportsAllTheSame) {
+  const wire::Endpoint any{"127.0.0.1", 0};
+  const wire::Descriptor silent = wire::Listen(any).value();
+  Station b("b");
+  b.PostHold(7, Text(10 * kBlockTokens, 1),
+             {.worker_id = "a", .address = "127.0.0.1:" + std::to_string(wire::BoundTo(silent, any).port)});
+  const Station::Served served = b.Serve(1, Text(10 * kBlockTokens, 1));
+  EXPECT_EQ(served.tokens.size(), 3U);
+  EXPECT_EQ(served.cached, 0U);
+  EXPECT_GE(served.waiting_reports, 2U) << "when it comes, and a second later";
 }
 
 TEST(LoopbackTest, TwoHoldsForTheSameBlocksFetchThemOnce) {

@@ -2,8 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/base/rng.h"
-#include "tests/worker/engine/travelling_side.h"
+#include "tests/worker/engine/travelling_fixture.h"
 
 namespace roost::worker {
 namespace {
@@ -12,86 +11,6 @@ using testing_support::GreedyRequest;
 using testing_support::kLink;
 using testing_support::kRoot;
 using wire::HoldOutcome;
-
-constexpr std::uint32_t kBlockTokens = kTravelBlockTokens;
-
-class TravellingBlocksTest : public testing::Test {
- protected:
-  void SetUp() override { Make({}); }
-
-  void Make(const SideOptions& options, std::size_t frame_limit = 1000) {
-    from_ = std::make_unique<Side>(options, clock_);
-    to_ = std::make_unique<Side>(options, clock_);
-    to_->source.Connect(&from_->readable, frame_limit);
-    from_->source.Connect(&to_->readable, frame_limit);
-  }
-
-  static std::vector<TokenId> Text(std::size_t count, std::uint64_t stream) {
-    Rng rng(stream);
-    std::vector<TokenId> tokens(count);
-    for (TokenId& token : tokens) token = static_cast<TokenId>(rng.Below(90));
-    return tokens;
-  }
-
-  static wire::Hold HoldOf(const std::vector<TokenId>& prompt, std::uint32_t first = 0) {
-    const std::vector<BlockHash> hashes = HashBlocks(kRoot, prompt, kBlockTokens);
-    wire::Hold hold;
-    hold.root = kRoot;
-    hold.parent = first == 0 ? kRoot : hashes[first - 1];
-    hold.first_position = first;
-    hold.hashes.assign(hashes.begin() + first, hashes.end());
-    hold.patience_ms = 60'000;
-    return hold;
-  }
-
-  // As the host does: the order, and the request for the blocks.
-  std::optional<OrderReply> Order(Side& side, wire::Hold hold) {
-    hold.answer_id = ++last_id_;
-    const HoldReceipt receipt{HoldId(last_id_), clock_.Now()};
-    FrameRequest request{.id = receipt.id, .chain = ChainOf(hold), .peer = {}};
-    auto reply = side.harness.engine().CarryOut(kLink, std::move(hold), receipt);
-    side.source.Ask(std::move(request));
-    return reply;
-  }
-
-  // Steps `side` and its source until the hold is answered.
-  wire::HoldAnswer AwaitAnswer(Side& side, std::uint64_t answer_id) {
-    for (int step = 0; step < 10'000; ++step) {
-      side.source.TellAll();
-      for (const EngineAnswer& answer : side.harness.Step().answers) {
-        const auto* const held = std::get_if<wire::HoldAnswer>(&answer.answer);
-        if (held != nullptr && held->answer_id == answer_id) return *held;
-      }
-    }
-    ADD_FAILURE() << "no answer";
-    return {};
-  }
-  wire::HoldAnswer Hold(Side& side, wire::Hold hold) {
-    EXPECT_FALSE(Order(side, std::move(hold)).has_value());
-    return AwaitAnswer(side, last_id_);
-  }
-
-  std::vector<TokenId> Reference(const std::vector<TokenId>& prompt, std::uint32_t output_count) const {
-    std::vector<TokenId> all = prompt;
-    for (std::uint32_t i = 0; i < output_count; ++i) {
-      const std::vector<float> logits = to_->model.ReferenceLogits(all);
-      all.push_back(static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
-    }
-    return {all.begin() + static_cast<std::ptrdiff_t>(prompt.size()), all.end()};
-  }
-
-  // Serves the prompt and checks its answer. Returns the cached tokens.
-  std::uint32_t Serve(Side& side, const std::vector<TokenId>& prompt) {
-    const auto outcome = side.harness.Serve(GreedyRequest(++last_id_, prompt, 5));
-    EXPECT_EQ(outcome.tokens, Reference(prompt, 5));
-    return outcome.cached_token_count.value_or(0);
-  }
-
-  ManualClock clock_;
-  std::unique_ptr<Side> from_;
-  std::unique_ptr<Side> to_;
-  std::uint64_t last_id_ = 0;
-};
 
 TEST_F(TravellingBlocksTest, APrefixMovesAndIsUsed) {
   const std::vector<TokenId> prompt = Text(20 * kBlockTokens, 1);
@@ -214,6 +133,8 @@ TEST_F(TravellingBlocksTest, ARequestWaitsByThePaceOfTheArrival) {
   to_->harness.Run();
   EXPECT_EQ(to_->harness.outcome(request).tokens, Reference(prompt, 5));
   EXPECT_EQ(to_->harness.outcome(request).cached_token_count, 5 * kBlockTokens);
+  EXPECT_EQ(Computed(*to_, MissReason::kNotArrived), 14 * kBlockTokens);
+  EXPECT_EQ(Computed(*to_, MissReason::kCold), 4 * kBlockTokens + kBlockTokens) << "the last block can not be a hit";
 }
 
 // One request waits for blocks, and another one for the room of the request that has just ended.
@@ -317,106 +238,6 @@ TEST_F(TravellingBlocksTest, OnlyFinishedBlocksAreReadable) {
   }
   from_->harness.Run();
   EXPECT_EQ(from_->readable.size(), 6U);
-}
-
-// ---- orders that end ----
-
-TEST_F(TravellingBlocksTest, ACancelledRequestEndsItsHoldASecondLater) {
-  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
-  Serve(*from_, prompt);
-  wire::Hold hold = HoldOf(prompt);
-  hold.purpose = wire::HoldPurpose::kRequest;
-  Order(*to_, hold);
-  const std::uint64_t request = ++last_id_;
-  EXPECT_TRUE(to_->harness.Submit(GreedyRequest(request, prompt, 5)).ok());
-  to_->source.Tell();
-  while (to_->harness.engine().HasWork()) (void)to_->harness.Step();
-  to_->harness.engine().Cancel({kLink, RequestId(request)});
-  const Instant cancelled = clock_.Now();
-  EXPECT_TRUE(to_->harness.Step().answers.empty());
-  EXPECT_EQ(to_->harness.engine().AwaitsBlocksUntil(), cancelled + kUnwantedPatience) << "then the engine wakes up";
-  clock_.Advance(kUnwantedPatience);
-  const StepReport report = to_->harness.Step();
-  ASSERT_EQ(report.answers.size(), 1U);
-  const auto answer = std::get<wire::HoldAnswer>(report.answers[0].answer);
-  EXPECT_EQ(answer.outcome, HoldOutcome::kCancelled);
-  EXPECT_EQ(answer.arrived_block_count, 1U);
-  EXPECT_EQ(to_->source.cancelled().size(), 1U);
-  EXPECT_EQ(to_->harness.resident().size(), 1U) << "what has come stays";
-}
-
-TEST_F(TravellingBlocksTest, AHoldGoesOnWhileOthersWaitForIt) {
-  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
-  Serve(*from_, prompt);
-  wire::Hold hold = HoldOf(prompt);
-  hold.purpose = wire::HoldPurpose::kRequest;
-  Order(*to_, hold);
-  const std::uint64_t first = ++last_id_;
-  const std::uint64_t second = ++last_id_;
-  for (const std::uint64_t request : {first, second}) {
-    EXPECT_TRUE(to_->harness.Submit(GreedyRequest(request, prompt, 5)).ok());
-  }
-  (void)to_->harness.Step();
-  to_->harness.engine().Cancel({kLink, RequestId(first)});
-  (void)to_->harness.Step();
-  clock_.Advance(2 * kUnwantedPatience);
-  EXPECT_TRUE(to_->harness.Step().answers.empty());
-  to_->source.TellAll();
-  to_->harness.Run();
-  EXPECT_EQ(to_->harness.outcome(second).cached_token_count, 10 * kBlockTokens - 1);
-}
-
-TEST_F(TravellingBlocksTest, ACopyNeedsNoRequest) {
-  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
-  Serve(*from_, prompt);
-  wire::Hold hold = HoldOf(prompt);
-  hold.purpose = wire::HoldPurpose::kCopy;
-  Order(*to_, hold);
-  const std::uint64_t request = ++last_id_;
-  EXPECT_TRUE(to_->harness.Submit(GreedyRequest(request, prompt, 5)).ok());
-  (void)to_->harness.Step();
-  to_->harness.engine().Cancel({kLink, RequestId(request)});
-  (void)to_->harness.Step();
-  clock_.Advance(2 * kUnwantedPatience);
-  EXPECT_TRUE(to_->harness.Step().answers.empty());
-  EXPECT_EQ(AwaitAnswer(*to_, last_id_ - 1).outcome, HoldOutcome::kComplete);
-}
-
-TEST_F(TravellingBlocksTest, OneMoreHoldThanTheLimitIsRefused) {
-  for (std::size_t i = 0; i < kMaxArrivals; ++i) {
-    EXPECT_FALSE(Order(*to_, HoldOf(Text(2 * kBlockTokens, i))).has_value()) << i;
-  }
-  const auto reply = Order(*to_, HoldOf(Text(2 * kBlockTokens, 1000)));
-  ASSERT_TRUE(reply.has_value());
-  EXPECT_EQ(std::get<wire::HoldAnswer>(*reply).outcome, HoldOutcome::kRefused);
-  EXPECT_EQ(std::get<wire::HoldAnswer>(*reply).missing_block_count, 2U);
-  EXPECT_TRUE(to_->source.cancelled().contains(HoldId(last_id_))) << "its source is told";
-}
-
-// At once: in the step that takes the order no block is readable any more, though the model still computes.
-TEST_F(TravellingBlocksTest, AnEvictionRetractsAtTheSource) {
-  for (const bool plan_ahead : {false, true}) {
-    Make({.plan_ahead = plan_ahead});
-    const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
-    const std::vector<TokenId> other = Text(10 * kBlockTokens, 2);
-    Serve(*from_, prompt);
-    Serve(*from_, other);
-    Order(*to_, HoldOf(prompt));
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(to_->source.Tell());
-    EXPECT_TRUE(from_->harness.Submit(GreedyRequest(++last_id_, Text(9 * kBlockTokens, 3), 5)).ok());
-    wire::Evict evict;
-    evict.answer_id = ++last_id_;
-    evict.what = wire::PromptToEvict{.root = kRoot, .tokens = prompt, .block_hashes = HoldOf(prompt).hashes};
-    EXPECT_FALSE(from_->harness.engine().CarryOut(kLink, evict).has_value());
-    (void)from_->harness.Step();
-    FrameBuffer frame(from_->readable.sizes());
-    for (const BlockHash hash : HoldOf(prompt).hashes) EXPECT_FALSE(from_->readable.Read(hash, 0, frame));
-    for (const BlockHash hash : HoldOf(other).hashes) EXPECT_TRUE(from_->readable.Read(hash, 0, frame));
-    to_->source.TellAll();
-    const wire::HoldAnswer answer = AwaitAnswer(*to_, last_id_ - 2);
-    EXPECT_EQ(answer.outcome, HoldOutcome::kMissing);
-    EXPECT_EQ(answer.arrived_block_count, 3U);
-  }
 }
 
 // ---- a source that computes wrong ----

@@ -94,6 +94,20 @@ TEST_F(LinkCoreTest, AHeartbeatTellsHowFarTheStepUnderWayIs) {
   EXPECT_EQ(ended.step_under_way_seconds, 0);
 }
 
+TEST_F(LinkCoreTest, ReportsAndHeartbeatsTellTheBlocksOnTheirWay) {
+  BringUp(kPeer);
+  core_.OnTravellingBytes({.arriving = 700, .leaving = 30});
+  Report({});
+  const wire::Load load = effects_.Take<wire::Step>().at(0).load;
+  EXPECT_EQ(load.arriving_bytes, 700U);
+  EXPECT_EQ(load.leaving_bytes, 30U);
+  core_.OnTravellingBytes({.arriving = 0, .leaving = 20});
+  Pass(milliseconds(250));
+  const wire::Load later = effects_.Take<wire::Step>().at(0).load;
+  EXPECT_EQ(later.arriving_bytes, 0U);
+  EXPECT_EQ(later.leaving_bytes, 20U);
+}
+
 TEST_F(LinkCoreTest, ACrowdedMachineIsToldInTheLogAndEachNewsOfItOnce) {
   const wire::Crowding crowding{.workers = 2, .threads = 16, .cores = 8};
   const auto log_of_welcome = [&](PeerId peer, std::uint64_t epoch) {

@@ -96,11 +96,19 @@ class TransferTest : public testing::Test {
   }
   // Here, while all that a test's server and peers use is still there.
   void TearDown() override {
+    if (peers_ != nullptr) peers_->Stop();
+    if (server_ != nullptr) server_->Stop();
+    ExpectNothingOnItsWay();
     peers_.reset();
     server_.reset();
     arrived_.kept.clear();
     (void)arrived_.inbox.Take();
     EXPECT_EQ(memory_->used(), 0U) << "memory of a frame was not given back";
+  }
+
+  void ExpectNothingOnItsWay() const {
+    EXPECT_EQ(peers_ == nullptr ? 0 : peers_->awaited_bytes(), 0U);
+    EXPECT_EQ(server_ == nullptr ? 0 : server_->counts().leaving_bytes, 0U);
   }
 
   SharedClock clock_;

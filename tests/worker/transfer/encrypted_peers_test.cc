@@ -218,14 +218,23 @@ TEST_F(EncryptedPeersTest, AWorkerWithoutKeysUsesATicketTheSame) {
   EXPECT_EQ(arrived_.frames[last_id_], 40U);
 }
 
-// One direction gets new keys meanwhile.
-TEST(PeerTlsTest, MoreBytesComeThanOneKeyMayProtect) {
+// Counts the messages that announce a new key; see SSL_CTX_set_msg_callback.
+void CountKeyUpdates(int /*is_write*/, int /*version*/, int kind, const void* bytes, std::size_t size, SSL* /*session*/,
+                     void* count) {
+  if (kind != SSL3_RT_HANDSHAKE || size == 0 || *static_cast<const unsigned char*>(bytes) != SSL3_MT_KEY_UPDATE) return;
+  ++*static_cast<std::atomic<int>*>(count);
+}
+
+TEST(PeerTlsTest, MoreBytesThanOneKeyMayProtectComeUnderTwo) {
   const TransferSecret secret = TransferSecret::Random();
   const wire::Descriptor listener = wire::Listen({"127.0.0.1", 0}).value();
   PeerConnection consumer = PeerConnection::Connect(wire::BoundTo(listener, {"127.0.0.1", 0})).value();
   PeerConnection source{wire::Descriptor(::accept(listener.get(), nullptr, nullptr))};
   const PeerTlsRules source_rules(PeerSide::kSource);
   const PeerTlsRules consumer_rules(PeerSide::kConsumer);
+  std::atomic<int> key_updates = 0;
+  SSL_CTX_set_msg_callback(consumer_rules.get(), &CountKeyUpdates);
+  SSL_CTX_set_msg_callback_arg(consumer_rules.get(), &key_updates);
   constexpr std::size_t kPiece = std::size_t{1} << 20U;
   constexpr std::size_t kPieces = kTlsKeyBytes / kPiece + 16;
   std::thread sender([&] {
@@ -241,8 +250,11 @@ TEST(PeerTlsTest, MoreBytesComeThanOneKeyMayProtect) {
   for (std::size_t i = 0; i < kPieces; ++i) {
     ASSERT_TRUE(consumer.Receive(piece, kPatience).ok()) << i;
     ASSERT_TRUE(piece.front() == static_cast<std::byte>(i) && piece.back() == piece.front()) << i;
+    const bool may_have_one = (i + 1) * kPiece > kTlsKeyBytes;
+    ASSERT_TRUE(may_have_one || key_updates == 0) << i;
   }
   sender.join();
+  EXPECT_EQ(key_updates, 1);
 }
 
 // ---- tickets that do not fit ----
@@ -285,6 +297,16 @@ TEST_F(EncryptedPeersTest, AnOpenConnectionEndsWithItsTicket) {
   EXPECT_EQ(Fetch(Ticket()), HoldOutcome::kMissing);
   source_clock_ = seconds(minutes(15)).count() + 1;
   EXPECT_EQ(Fetch(Ticket()), HoldOutcome::kBroken);
+  ExpectRefused(PeerRefusal::kTicket, 1);
+}
+
+TEST_F(EncryptedPeersTest, AFetchEndsWithItsTicketToo) {
+  std::atomic<int> read_count = 0;
+  from_.reader->during_read = [&] {
+    if (++read_count == 10) source_clock_ = seconds(minutes(15)).count() + 1;
+  };
+  EXPECT_EQ(Fetch(Ticket()), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.frames[last_id_], 10U) << "with the frame under way";
   ExpectRefused(PeerRefusal::kTicket, 1);
 }
 

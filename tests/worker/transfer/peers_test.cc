@@ -92,6 +92,49 @@ TEST_F(PeersTest, MemoryThatIsFullHoldsTheSourceBack) {
   EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kMissing);
 }
 
+// Asked for and not come, of both sides: in the end there is nothing, however it ends.
+TEST_F(PeersTest, BytesOnTheirWayAreTheBlocksThatHaveNotCome) {
+  for (std::uint32_t i = 0; i < 15; ++i) to_.Put(chain_, i, i);
+  arrived_.firsts[1] = 15;
+  arrived_.keeps = true;
+  MakePeers(kLayout, 3);
+  Ask(1, chain_.chain);
+  arrived_.AwaitFrames(1, 3);
+  const std::size_t frame = kTestSizes.frame_bytes();
+  EXPECT_EQ(peers_->awaited_bytes(), 32 * frame);
+  // The source sends on as far as the sockets take it, and to the end of what it has.
+  EXPECT_LE(server_->counts().leaving_bytes, 32 * frame);
+  FrameChain other = chain_.chain;
+  other.hashes.resize(20);
+  Ask(2, other);
+  EXPECT_EQ(peers_->awaited_bytes(), 32 * frame) << "it joins the first";
+  other.tenant = TenantHash("other");
+  Ask(3, other);
+  EXPECT_EQ(peers_->awaited_bytes(), 52 * frame);
+  peers_->Cancel(HoldId(1));
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kCancelled);
+  EXPECT_EQ(arrived_.EndOf(3), HoldOutcome::kMissing);
+  ExpectNothingOnItsWay();
+}
+
+TEST_F(PeersTest, ABrokenFetchLeavesNoBytesOnTheirWay) {
+  std::atomic<int> read_count = 0;
+  std::atomic<bool> may_go_on = false;
+  from_.reader->during_read = [&] {
+    if (++read_count == 4) may_go_on.wait(false);
+  };
+  Ask(1, chain_.chain);
+  arrived_.AwaitFrames(1, 3);
+  EXPECT_EQ(peers_->awaited_bytes(), 47 * kTestSizes.frame_bytes());
+  EXPECT_EQ(server_->counts().leaving_bytes, 47 * kTestSizes.frame_bytes());
+  peers_->Stop();
+  may_go_on = true;
+  may_go_on.notify_all();
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kCancelled);
+  server_->Stop();
+  ExpectNothingOnItsWay();
+}
+
 TEST_F(PeersTest, ARequestForTheSameBlocksJoinsAndACancelledOneEnds) {
   arrived_.keeps = true;
   MakePeers(kLayout, 2);
