@@ -274,7 +274,12 @@ Barrier WhyFailing(std::string_view outcome) {
   if (outcome == "refused") {
     return {"the worker has as many fetches under way as it takes", "look at the load of the worker that fetches"};
   }
-  return {"the worker gave no answer", "look at the log of the worker that fetches"};
+  if (outcome == "missing") {
+    return {"the source did not hold what the router expected there",
+            "is its pool so small that blocks leave it as they are asked for? roost_worker_evicted_blocks_total"};
+  }
+  if (outcome == "unanswered") return {"the worker gave no answer", "look at the log of the worker that fetches"};
+  return {"the last one was ended, and an earlier one failed", "look at the log of the worker that fetches"};
 }
 
 // Failed, other than a few times among many that went well.
