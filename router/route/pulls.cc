@@ -33,9 +33,10 @@ Pulls::Pulls(const RouteQuery& query, const FleetView& fleet) : query_(query), f
 void Pulls::Improve(std::vector<Candidate>& candidates) {
   double cheapest = std::numeric_limits<double>::infinity();
   for (const Candidate& candidate : candidates) cheapest = std::min(cheapest, candidate.cost_seconds());
-  for (Candidate& candidate : candidates) {
-    Improve(candidate, cheapest + std::min(kTieSeconds, kTieShare * cheapest));
-    cheapest = std::min(cheapest, candidate.cost_seconds());
+  // The least loaded come last, and gain the most.
+  for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
+    Improve(*candidate, cheapest + std::min(kTieSeconds, kTieShare * cheapest));
+    cheapest = std::min(cheapest, candidate->cost_seconds());
   }
 }
 
@@ -65,16 +66,15 @@ void Pulls::Improve(Candidate& candidate, double bound) {
     if (!offer.has_value()) continue;
     ++compared;
     prompt.pull = {.source = source.slot, .first_block = first, .block_count = end - first, .price = {}};
-    const bool is_hopeful =
-        offer->hope.has_value() && (!offer->price.has_value() || offer->hope->seconds < offer->price->seconds);
-    if (is_hopeful) {
-      prompt.pull->price = *offer->hope;
-      Hope(PredictCost(prompt, worker, speed_, query_.now));
-    }
-    if (!offer->price.has_value()) continue;
-    prompt.pull->price = *offer->price;
-    const Candidate pulling = PredictCost(prompt, worker, speed_, query_.now);
-    if (pulling.cost_seconds() < candidate.cost_seconds()) candidate = pulling;
+    prompt.pull->price = offer->price.has_value() ? *offer->price : *offer->hope;
+    Candidate pulling = PredictCost(prompt, worker, speed_, query_.now);
+    if (offer->price.has_value() && pulling.cost_seconds() < candidate.cost_seconds()) candidate = pulling;
+    const bool is_hopeful = offer->hope.has_value() && offer->hope->seconds <= prompt.pull->price.seconds;
+    if (!is_hopeful) continue;
+    // The same at a lower price.
+    pulling.transfer_seconds = std::max(prompt.pending_seconds, offer->hope->seconds);
+    pulling.displaced_seconds = std::min(pulling.displaced_seconds, pulling.congestion / 2 * offer->hope->own_seconds);
+    Hope(pulling);
   }
 }
 
