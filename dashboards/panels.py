@@ -13,6 +13,9 @@ COLOURS = {
         "stop": "green", "length": "blue", "tool_calls": "purple", "client_gone": "#8e8e8e", "overloaded": "orange",
         "rate_limited": "yellow", "unavailable": "red", "internal": "dark-red", "data_loss": "#c4162a",
         "deadline_exceeded": "#e02f44", "model_not_found": "#fa6400", "invalid_argument": "#b877d9",
+        # Of Holds.
+        "complete": "green", "missing": "blue", "busy": "yellow", "slow": "orange", "broken": "red", "wrong": "dark-red",
+        "no_room": "purple", "cancelled": "#8e8e8e", "refused": "#fa6400", "unanswered": "#e02f44",
     },
     "state": {
         "ready": "green", "starting": "blue", "cordoned": "purple", "draining": "yellow", "ejected": "orange", "stalled": "red",
