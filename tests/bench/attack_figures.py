@@ -40,6 +40,7 @@ from keys import KeyFile, bearer
 
 MODEL = "demo-model"
 SENDERS = 48  # requests of the client that may be open at a time
+WARM_SECONDS = 2  # before the first turn, with and without neighbours
 SHARED_WORDS = 60  # of a system prompt before each of its questions
 
 
@@ -337,13 +338,15 @@ def measure(name, options):
         client = Client(router.url, alice)
         body = {"model": MODEL, "prompt": "Who comes", "max_tokens": 1}
         wait_until(lambda: router.request("POST", "/v1/completions", body, bearer(alice)).status == 200, "an answer")
-        client.run(options.rate, 1)
-        client.statuses.clear()
         target = Target(router, mallory)
         attacker, unarmed = Neighbour(ATTACKS[name].run, target), Neighbour(ATTACKS[name].unarmed, target)
         neighbours = {"quiet": Neighbour(None, target), "attacked": attacker}
         if unarmed.acts:
             neighbours["unarmed"] = unarmed
+        for neighbour in neighbours.values():  # the cache is full then: its memory has been touched
+            with neighbour:
+                client.run(options.rate, min(WARM_SECONDS, options.seconds))
+        client.statuses.clear()
         times = {kind: [] for kind in neighbours}
         processors = Processors({"client": os.getpid(), "router": router.process.pid, "worker": worker.process.pid})
         run = functools.partial(client.run, options.rate, options.seconds)

@@ -14,7 +14,8 @@ Scheduler::Scheduler(PrefixCache& cache, SchedulerOptions options)
       block_tokens_(cache.block_tokens()),
       waiting_(options.policy),
       majority_(cache.tenants(), std::uint64_t{kMajoritySteps} * options.max_batch_tokens),
-      prefill_budget_(options.max_batch_tokens) {
+      prefill_budget_(options.max_batch_tokens),
+      majority_step_(options.max_batch_tokens) {
   ROOST_CHECK(options.max_batch_tokens > 0 && options.max_running > 0 && options.max_waiting > 0);
   ROOST_CHECK(options.max_scored_tokens > 0);
   ROOST_CHECK(BlocksFor(options.max_context_tokens) <= cache.pool().block_count(),

@@ -20,8 +20,9 @@
 //   PromptMajority). Its prompts pause while others have had less time than these tokens took, as far as half a full
 //   step back. From then on they get no more tokens in a step than take as long as the step takes besides them. So it
 //   at most doubles the time of a step, and its paused prompts do not count against max_partial_prefills for others.
-//   For a second after others were here its own steps are short too: the fixed time of a step is a 20th of them at
-//   most.
+//   For half a minute after others were here its own steps are short too, so that a request that comes waits little
+//   for the step under way: as short as costs little (see StepLength); beside decodes of its own, the fixed time of a
+//   step is a 20th of them at most.
 // - Running places and blocks have equal shares for the tenants that are here. For a sequence that its tenant's share
 //   is for, and that lacks a place or blocks, the sequences admitted last of tenants above their shares are preempted,
 //   but never a tenant's first. So long answers of one tenant do not keep another out.
@@ -416,7 +417,7 @@ class Scheduler {
   [[nodiscard]] bool Yields(const Sequence& sequence) const { return yielding_ == sequence.tenant; }
   [[nodiscard]] std::uint32_t RoomForYielding(std::uint32_t decode_count) const;
   // The most prompt tokens of a step that the tenant with the majority has for itself while others may come.
-  [[nodiscard]] std::uint32_t RoomForMajority(std::uint32_t decode_count) const;
+  [[nodiscard]] std::uint32_t RoomForMajority(std::uint32_t decode_count);
   void DealOutShares(std::uint32_t budget, std::uint32_t decode_count);
   [[nodiscard]] bool ServesOthers() const;
   void CountOwed();
@@ -476,6 +477,8 @@ class Scheduler {
   std::uint32_t scored_room_ = 0;         // tokens that may still be scored in the planned step
   std::optional<TenantId> yielding_;      // in the planned step
   std::uint32_t yielding_room_ = 0;       // prompt tokens that it may still have there
+  StepLength majority_step_;              // of the tenant with the majority, while others may come
+  bool is_shortened_ = false;             // the planned step is of that length at most
   std::optional<Instant> others_seen_;    // others than the tenant with the majority: when they were last here
   std::optional<TenantId> owing_;         // the tenant with the majority, as of the latest step
   std::uint32_t owed_ = 0;                // tokens' time that it owes to others

@@ -215,6 +215,7 @@ void Scheduler::NotePace(const StepSample& step) {
   constexpr double kForgetting = 0.9;
   if (step.seconds <= 0) return;
   rates_.Observe(step);
+  if (is_shortened_) majority_step_.Observe(step);
   if (step.prefill_tokens == 0) return;
   paced_seconds_ = paced_seconds_ * kForgetting + step.seconds;
   paced_tokens_ = paced_tokens_ * kForgetting + step.prefill_tokens + step.decode_tokens;

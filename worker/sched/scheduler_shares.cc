@@ -11,9 +11,9 @@ namespace {
 
 // A tenant that yields gets at least this part of a step, however short the step is without it.
 constexpr std::uint32_t kMinPartOfYielding = 32;  // one in so many tokens
-// While others may come, the fixed time of a step of its own is at most this part of it.
+// While others may come, the fixed time of a step with decodes of its own is at most this part of it.
 constexpr double kFixedPartAlone = 20;
-constexpr Duration kOthersMayCome = std::chrono::seconds(1);
+constexpr Duration kOthersMayCome = std::chrono::seconds(30);
 // The most waiting sequences that a step looks up in the cache for their tenants' shares.
 constexpr int kMaxLookedUp = 8;
 
@@ -26,8 +26,9 @@ std::uint32_t Scheduler::RoomForYielding(std::uint32_t decode_count) const {
   return std::max(least, static_cast<std::uint32_t>(std::min<double>(tokens, options_.max_batch_tokens)));
 }
 
-// All, until the fixed time of a step is known.
-std::uint32_t Scheduler::RoomForMajority(std::uint32_t decode_count) const {
+// Beside decodes all, until the fixed time of a step is known.
+std::uint32_t Scheduler::RoomForMajority(std::uint32_t decode_count) {
+  if (decode_count == 0) return majority_step_.Next();
   const double tokens = rates_.seconds_beside_prefill(decode_count) * rates_.prefill_tokens_per_second();
   if (tokens <= 0) return options_.max_batch_tokens;
   return static_cast<std::uint32_t>(std::clamp<double>(kFixedPartAlone * tokens, 1, options_.max_batch_tokens));
@@ -36,6 +37,7 @@ std::uint32_t Scheduler::RoomForMajority(std::uint32_t decode_count) const {
 // Others have the time that is owed to them first, if any of them can use it now.
 void Scheduler::DealOutShares(std::uint32_t budget, std::uint32_t decode_count) {
   yielding_ = majority_.Yielding();
+  is_shortened_ = false;
   if (yielding_) {
     others_seen_ = now_;
     yielding_room_ = 0;
@@ -45,6 +47,7 @@ void Scheduler::DealOutShares(std::uint32_t budget, std::uint32_t decode_count) 
   } else if (others_seen_ && now_ - *others_seen_ <= kOthersMayCome) {
     yielding_ = majority_.Majority();
     yielding_room_ = RoomForMajority(decode_count);
+    is_shortened_ = yielding_.has_value() && decode_count == 0;
   }
   DealOut(budget);
 }

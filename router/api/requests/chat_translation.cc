@@ -61,6 +61,7 @@ Result<void> CheckOneChoice(JsonElement element, const std::string& path, ChatWr
 }
 
 constexpr auto kSharedFields = std::to_array<RequestField<ChatWriter>>({
+    SameField("format"),
     SameField("structured_outputs"),
     SameField("guided_json"),
     SameField("guided_regex"),

@@ -157,6 +157,7 @@ constexpr std::string_view kResponseFormatSchema =
     R"("schema":{"type":"object"},)"
     R"("json_schema":{"type":"object","required":["schema"],"properties":{"name":{"type":"string"},)"
     R"("schema":{"type":"object"},"strict":{"type":["boolean","null"]}}}}})";
+constexpr std::string_view kFormatSchema = R"({"anyOf":[{"enum":["","json"]},{"type":"object"}]})";
 constexpr std::string_view kStructuredOutputsSchema =
     R"({"type":"object","properties":{"json":{"type":["object","string"]},"regex":{"type":"string"},)"
     R"("choice":{"type":"array","items":{"type":"string"}},"grammar":{"type":"string"},)"
@@ -230,6 +231,8 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
                    [](Fields& f, std::int64_t v) { f.generate.prompt_logprobs = static_cast<std::uint32_t>(v); }}},
     {"response_format", "The form of the answer: text, any JSON object, or JSON that matches a schema.",
      Own<Fields>{kResponseFormatSchema, &ReadConstraint<&ReadResponseFormatConstraint>}},
+    {"format", "The form of the answer, as in Ollama: json, or a JSON schema.",
+     Own<Fields>{kFormatSchema, &ReadConstraint<&ReadFormat>}},
     {"structured_outputs", "The form of the answer, as in vLLM: json, regex, choice, grammar or json_object.",
      Own<Fields>{kStructuredOutputsSchema, &ReadConstraint<&ReadStructuredOutputs>}},
     {"guided_json", "The answer is JSON that matches this schema.",

@@ -82,6 +82,16 @@ ConstraintRead ReadGuidedGrammar(JsonElement element, const std::string& path) {
   return CheckedText(ConstraintKind::kGrammar, element, path);
 }
 
+// Clients write the empty text where none was chosen.
+ConstraintRead ReadFormat(JsonElement element, const std::string& path) {
+  if (element.is_object()) return ReadGuidedJson(element, path);
+  if (!element.is_string()) return InvalidArgument(path, "must be json or a JSON schema, not {}", TypeName(element));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
+  if (text.empty()) return std::optional<wire::Constraint>();
+  if (text != "json") return InvalidArgument(path, "must be json or a JSON schema, not '{}'", text);
+  return Checked(ConstraintKind::kJson, "", path);
+}
+
 ConstraintRead ReadStructuredOutputs(JsonElement element, const std::string& path) {
   using Read = ConstraintRead (*)(JsonElement, const std::string&);
   struct Form {

@@ -81,6 +81,7 @@ class CallForm {
 //   string or null                    null        null
 //   string or integer                 12345       "12345"
 //   integer; none at all              12345       12345
+//   integer                           12.5        "12.5"
 //   enum of "a", "b"                  a           "a"
 //   enum of "1", 2                    2           2
 //   boolean                           True        true, as templates in Python write it

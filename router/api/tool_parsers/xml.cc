@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -64,9 +67,11 @@ constexpr std::size_t kMaxDepth = 16;  // references and alternatives inside one
 struct Allowed {
   bool string = false;   // this text, as a string
   bool strings = false;  // some strings
-  bool others = false;   // values of other types
   bool null = false;
   bool boolean = false;
+  bool integer = false;
+  bool number = false;
+  bool any = false;  // objects, arrays, or of a type that is not told: what is JSON is read as JSON
 };
 
 class Reader {
@@ -130,7 +135,7 @@ class Reader {
   }
 
   // Without a type a schema allows anything, and what is JSON is read as JSON.
-  static void AddAny(Allowed& allowed) { allowed.others = true; }
+  static void AddAny(Allowed& allowed) { allowed.any = true; }
 
   // A schema with one of these and no type means a string.
   static bool HasKeywordOfStrings(const Place& place) {
@@ -145,14 +150,17 @@ class Reader {
       allowed.strings = true;
       allowed.string = allowed.string || string == text_;
     } else {
-      AddOther(value.is_null() ? "null" : value.is_bool() ? "boolean" : "", allowed);
+      AddOther(value.is_null() ? "null" : value.is_bool() ? "boolean" : value.is_number() ? "number" : "", allowed);
     }
   }
 
   static void AddOther(std::string_view type, Allowed& allowed) {
-    allowed.others = true;
-    allowed.null = allowed.null || type == "null";
-    allowed.boolean = allowed.boolean || type == "boolean";
+    bool* const known = type == "null"      ? &allowed.null
+                        : type == "boolean" ? &allowed.boolean
+                        : type == "integer" ? &allowed.integer
+                        : type == "number"  ? &allowed.number
+                                            : &allowed.any;
+    *known = true;
   }
 
   static void AddTypes(const Place& place, Allowed& allowed) {
@@ -179,7 +187,7 @@ class Reader {
 };
 
 Allowed AllowedBy(std::string_view schema, std::string_view name, std::string_view text) {
-  const Allowed anything{.others = true};
+  const Allowed anything{.any = true};
   simdjson::dom::parser parser;
   element root;
   if (schema.empty() || parser.parse(schema.data(), schema.size()).get(root) != simdjson::SUCCESS) return anything;
@@ -189,6 +197,26 @@ Allowed AllowedBy(std::string_view schema, std::string_view name, std::string_vi
   Allowed allowed;
   reader.Add(*parameter, allowed);
   return allowed;
+}
+
+bool IsWhole(std::string_view number) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  return error == std::errc() && value == std::floor(value);
+}
+
+// `json` is a value without spaces around it.
+bool Allows(const Allowed& allowed, std::string_view json) {
+  if (allowed.any) return true;
+  switch (json.front()) {
+    case 'n': return allowed.null;
+    case 't':
+    case 'f': return allowed.boolean;
+    case '"':
+    case '[':
+    case '{': return false;
+    default: return allowed.number || (allowed.integer && IsWhole(json));
+  }
 }
 
 std::optional<std::string> ConstantOf(const Allowed& allowed, std::string_view text) {
@@ -278,9 +306,9 @@ std::unique_ptr<CallForm> MakeXmlForm(ToolFamily family, const ToolSet& tools) {
 std::string ArgumentJson(std::string_view schema, std::string_view name, std::string_view text) {
   const Allowed allowed = AllowedBy(schema, name, text);
   const bool is_null = allowed.null && text == "null";
-  if (is_null || (allowed.others && !allowed.string)) {
+  if (is_null || !allowed.string) {
     if (std::optional<std::string> constant = ConstantOf(allowed, text)) return *std::move(constant);
-    if (std::optional<std::string> json = CompactJson(text)) return *std::move(json);
+    if (std::optional<std::string> json = CompactJson(text); json && Allows(allowed, *json)) return *std::move(json);
   }
   std::string string;
   AppendJsonString(text, string);

@@ -22,6 +22,8 @@ TEST_F(ApiTest, FormsOfOutputBecomeConstraints) {
        {Kind::kJsonSchema, R"({"type":"null"})", "response_format.schema"}},
       {R"("response_format":{"type":"json_object","schema":{"type":"null"}})",
        {Kind::kJsonSchema, R"({"type":"null"})", "response_format.schema"}},
+      {R"("format":"json")", {Kind::kJson, "", "format"}},
+      {R"("format":{ "type" : "null" })", {Kind::kJsonSchema, R"({"type":"null"})", "format"}},
       {R"("json_schema":{"type":"null"})", {Kind::kJsonSchema, R"({"type":"null"})", "json_schema"}},
       {R"("regex":"a")", {Kind::kRegex, "a", "regex"}},
       {R"("ebnf":"root ::= \"a\"")", {Kind::kGrammar, R"(root ::= "a")", "ebnf"}},
@@ -38,9 +40,15 @@ TEST_F(ApiTest, FormsOfOutputBecomeConstraints) {
     Chat(ChatWith(each.members));
     ASSERT_FALSE(dispatcher_.specs.empty()) << each.members;
     EXPECT_EQ(dispatcher_.specs.back().generate.constraint, each.wanted) << each.members;
+    Complete(CompletionWith(each.members));
+    EXPECT_EQ(dispatcher_.specs.back().generate.constraint, each.wanted) << each.members;
   }
-  Chat(ChatWith(R"("response_format":{"type":"text"})"));
-  EXPECT_EQ(dispatcher_.specs.back().generate.constraint, std::nullopt);
+  for (const char* const any : {R"("response_format":{"type":"text"})", R"("format":"")", R"("format":null)"}) {
+    const std::size_t taken = dispatcher_.specs.size();
+    Chat(ChatWith(any));
+    ASSERT_EQ(dispatcher_.specs.size(), taken + 1) << any;
+    EXPECT_EQ(dispatcher_.specs.back().generate.constraint, std::nullopt) << any;
+  }
 }
 
 TEST_F(ApiTest, AcceptsNullsNeutralValuesAndUnknownFields) {

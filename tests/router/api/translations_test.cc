@@ -180,6 +180,8 @@ TEST_F(TranslationsTest, AFormOfTheOutputIsEnforcedOnEveryRoute) {
     EXPECT_EQ(constraint(R"("guided_choice":["a"]})", is_message)->kind, Kind::kChoice);
     EXPECT_EQ(constraint(R"("guided_grammar":"root ::= [a]"})", is_message)->kind, Kind::kGrammar);
     EXPECT_EQ(constraint(R"("guided_json":{}})", is_message)->kind, Kind::kJsonSchema);
+    EXPECT_EQ(constraint(R"("format":"json"})", is_message)->kind, Kind::kJson);
+    EXPECT_EQ(constraint(R"("format":{}})", is_message)->kind, Kind::kJsonSchema);
     EXPECT_EQ(constraint(R"("structured_outputs":{"regex":"a"}})", is_message)->kind, Kind::kRegex);
   }
   EXPECT_EQ(constraint(R"("output_config":{"effort":"low"}})", true), std::nullopt);

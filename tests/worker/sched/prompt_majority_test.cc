@@ -112,7 +112,7 @@ TEST_F(YieldingTest, ItsPromptsHaveAPartOfAStepWhileOthersAreHere) {
   EXPECT_THAT(Step(), ElementsAre(Pair(client, 1), Pair(greedy, 16)));
   EXPECT_THAT(Step(), ElementsAre(Pair(client, 1), Pair(greedy, 16)));
   scheduler_->Remove(client);
-  EXPECT_THAT(Step(), ElementsAre(Pair(greedy, 368)));
+  EXPECT_THAT(Step(), ElementsAre(Pair(greedy, 64)));  // the next one may come
 }
 
 TEST_F(YieldingTest, AllItsPromptsShareThatPart) {
@@ -151,7 +151,7 @@ TEST_F(YieldingTest, OthersHaveTheirTimeFirst) {
   for (int i = 0; i < 3; ++i) EXPECT_THAT(Step(), ElementsAre(Pair(client, 1))) << i;
   for (int i = 0; i < 10; ++i) EXPECT_THAT(Step(), UnorderedElementsAre(Pair(greedy, 16), Pair(client, 1))) << i;
   scheduler_->Remove(client);
-  EXPECT_THAT(Step(), ElementsAre(Pair(greedy, 240)));
+  EXPECT_THAT(Step(), ElementsAre(Pair(greedy, 64)));  // the next one may come
 }
 
 TEST_F(YieldingTest, NothingIsOwedOnceOthersHadTheirTime) {
