@@ -87,7 +87,8 @@ class RequestPullsTest(TransferCase):
         self.expect_nothing_left(self.a, self.b)
 
     def restore(self):
-        self.post("uncordon", {"worker": "worker-a"})
+        if self.a.process.poll() is None:
+            self.post("uncordon", {"worker": "worker-a"})
         super().restore()
         self.post("cordon", {"worker": "worker-a"})
 
