@@ -28,7 +28,7 @@ void Pulls::Improve(Candidate& candidate) {
   PromptOnWorker prompt = PromptOn(query_, candidate.slot);
   const std::uint32_t usable =
       std::min<std::uint32_t>((query_.prompt_token_count - 1) / worker.block_tokens, wire::WireLimits::kMaxHeldHashes);
-  // What others fetch for it need not be fetched once more; what it computes must.
+  // Blocks on their way to it need not be fetched once more; those that it computes must.
   const bool is_coming = prompt.pending_seconds > 0;
   const std::uint32_t first = prompt.matched_block_count - (is_coming ? 0 : prompt.pending_block_count);
   std::size_t compared = 0;

@@ -1,4 +1,4 @@
-// Which candidates fetch a prompt's blocks from another worker, from which, and at what price.
+// Candidates that fetch a prompt's blocks from another worker: from which one, and at what price.
 #include "router/route/pulls.h"
 
 #include <gtest/gtest.h>
@@ -162,7 +162,7 @@ TEST_F(PullsTest, ABlockWithNothingBehindItIsNotFetched) {
   EXPECT_EQ(decision.pull->block_count, kBlocks - 1);
 }
 
-// What a source is still computing can not be fetched from it; what a candidate is computing is fetched too.
+// Blocks that a source is still computing can not be fetched; those that a candidate is computing are fetched too.
 TEST_F(PullsTest, PendingBlocksAreNoSource) {
   Teach(transfers_, Pair(0, 1), 1e8);
   const WorkerMatch computing{.worker = WorkerSlot(0), .block_count = kBlocks, .pending_block_count = kBlocks};
