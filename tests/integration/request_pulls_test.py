@@ -5,11 +5,15 @@ ROOST_TRANSFER_ROUNDS (30) is the number of requests whose pulls are spoilt at r
 
 import json
 import random
+import re
 import threading
 import unittest
 
 from cluster import text, wait_until
 from transfers import BLOCK_TOKENS, MAX_GROWTH_BYTES, PROMPT_WORDS, ROUNDS, TransferCase, metric_of, resident_bytes
+
+MOST_LESSONS = 5
+FAST_MS = 50  # computing takes 200
 
 
 class RequestPullsTest(TransferCase):
@@ -19,13 +23,19 @@ class RequestPullsTest(TransferCase):
         super().setUp()
         self.router.learn_rates()
         self.teach()
+        self.stand_in.reset()
         self.post("cordon", {"worker": "worker-a"})
 
     def teach(self):
-        """Shows the router how fast blocks travel from worker-a."""
-        prompt, self.prompt = self.prompt, text(PROMPT_WORDS, f"{self.id()} another prompt")
-        self.warm("--workers", "worker-a")
-        self.assertRegex(self.pull(), "pulled from worker-a in")
+        """Shows the router how fast blocks travel from worker-a; again, if other programs had the cores meanwhile."""
+        prompt = self.prompt
+        for turn in range(MOST_LESSONS):
+            self.prompt = text(PROMPT_WORDS, f"{self.id()} {turn}")
+            self.warm("--workers", "worker-a")
+            took = re.search(r"pulled from worker-a in (\d+) ms", self.pull())
+            self.assertTrue(took)
+            if int(took.group(1)) < FAST_MS:
+                break
         self.prompt = prompt
 
     def ask(self):
@@ -64,7 +74,7 @@ class RequestPullsTest(TransferCase):
         self.expect_nothing_left(self.a, self.b)
 
     def test_a_request_whose_source_stops_does_not_wait_for_it(self):
-        held, gone = self.hold_in_mid_pull(lambda piece: b"")
+        held, gone = self.hold_in_mid_pull(lambda piece: b"", frame=0)
         answers = []
         asking = threading.Thread(target=lambda: answers.append(self.ask()))
         asking.start()
@@ -75,11 +85,11 @@ class RequestPullsTest(TransferCase):
         self.expect_nothing_left(self.b)
 
     def test_a_client_that_goes_ends_its_pull(self):
-        held, gone = self.hold_in_mid_pull(lambda piece: b"")
+        held, gone = self.hold_in_mid_pull(lambda piece: b"", frame=0)
         connection = self.router.connect(self.router.url)
+        self.addCleanup(connection.close)
         body = {"model": "demo-model", "prompt": self.prompt, "max_tokens": 24, "stream": True}
-        connection.request("POST", "/v1/completions", json.dumps(body),
-                           {"Content-Type": "application/json"})
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         self.assertTrue(held.wait(60))
         connection.close()
         self.expect_nothing_left(self.b)
@@ -87,7 +97,8 @@ class RequestPullsTest(TransferCase):
         self.expect_nothing_left(self.a, self.b)
 
     def restore(self):
-        self.post("uncordon", {"worker": "worker-a"})
+        if self.a.process.poll() is None:
+            self.post("uncordon", {"worker": "worker-a"})
         super().restore()
         self.post("cordon", {"worker": "worker-a"})
 

@@ -70,6 +70,7 @@ class StandIn:
 
     def __init__(self, router_link):
         self.served_at = None  # where the worker serves its blocks
+        self.begin = b""  # of what the worker sends on its first connection: a welcome, and the head of a frame
         self.frame_bytes = 0  # with the head of the message
         self.blocks = Proxy(lambda: self.served_at, back=self._pass_blocks)
         self.link = Proxy(lambda: int(router_link.rsplit(":", 1)[1]), forth=self._pass_link)
@@ -88,8 +89,10 @@ class StandIn:
         return re.sub(rb"127\.0\.0\.1:(\d{5})", readdress, piece)
 
     def _pass_blocks(self, piece):
-        if self.frame_bytes == 0 and len(piece) >= 2 * HEAD_BYTES:
-            self.frame_bytes = HEAD_BYTES + struct.unpack_from("<I", piece, HEAD_BYTES + 4)[0]
+        if self.frame_bytes == 0:
+            self.begin += piece[:2 * HEAD_BYTES]
+            if len(self.begin) >= 2 * HEAD_BYTES:
+                self.frame_bytes = HEAD_BYTES + struct.unpack_from("<I", self.begin, HEAD_BYTES + 4)[0]
         changed = self.change(piece)
         self.sent += len(piece)
         return changed
@@ -217,17 +220,20 @@ class TransferCase(unittest.TestCase):
         self.expect_exact_at_b()
         self.expect_nothing_left(self.b)
 
-    def is_half_sent(self):
-        return self.stand_in.frame_bytes > 0 and self.stand_in.sent >= self.stand_in.offset_of_frame(self.blocks // 2)
+    def is_sent(self, frame):
+        return self.stand_in.frame_bytes > 0 and self.stand_in.sent >= self.stand_in.offset_of_frame(frame)
 
-    def hold_in_mid_pull(self, end):
-        """From the middle on nothing more of the source passes; `end` says what a held piece becomes. Returns two events: it
+    def is_half_sent(self):
+        return self.is_sent(self.blocks // 2)
+
+    def hold_in_mid_pull(self, end, frame=None):
+        """From this frame on, or the middle, nothing more of the source passes; `end` says what a held piece becomes. Returns two events: it
         is held, and may go on."""
         held = threading.Event()
         gone = threading.Event()
 
         def hold(piece):
-            if not self.is_half_sent():
+            if not self.is_sent(self.blocks // 2 if frame is None else frame):
                 return piece
             held.set()
             gone.wait(60)

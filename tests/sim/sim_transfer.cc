@@ -179,6 +179,14 @@ void SimTransfer::RunAsked() {
   std::erase_if(asked_, [](const Asked& asked) { return asked.is_over; });
 }
 
+worker::TravellingBytes SimTransfer::travelling_bytes() const {
+  worker::TravellingBytes blocks;
+  for (const Asked& asked : asked_) blocks.arriving += asked.request.chain.size() - asked.next;
+  for (const Served& served : served_) blocks.leaving += served.fetch.hashes.size() - served.next;
+  const std::uint64_t block_bytes = readable_.sizes().frame_bytes();
+  return {.arriving = blocks.arriving * block_bytes, .leaving = blocks.leaving * block_bytes};
+}
+
 void SimTransfer::Run() {
   RunAsked();
   for (std::size_t i = 0; i < kFramesPerRun; ++i) {

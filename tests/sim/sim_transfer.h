@@ -19,6 +19,7 @@
 
 #include "common/base/clock.h"
 #include "common/wire/transfer_ticket.h"
+#include "worker/engine_api/exchange.h"
 #include "worker/transfer/frame_memory.h"
 #include "worker/transfer/frame_source.h"
 #include "worker/transfer/readable_blocks.h"
@@ -69,6 +70,7 @@ class SimTransfer final : public worker::FrameSource {
   void Run();
 
   [[nodiscard]] const wire::TransferSecret& secret() const { return secret_; }
+  [[nodiscard]] worker::TravellingBytes travelling_bytes() const;
   // No fetch, no reader, no memory of frames.
   [[nodiscard]] bool is_idle() const { return asked_.empty() && served_.empty() && memory_->used() == 0; }
 

@@ -110,6 +110,7 @@ bool SimWorker::IsStepDue() const {
 
 void SimWorker::Run() {
   transfer_.Run();
+  core_.OnTravellingBytes(transfer_.travelling_bytes());
   if (IsStepDue() && clock_.Now() >= next_step_) {
     next_step_ = clock_.Now() + kStepDuration;
     RunEngine();
