@@ -49,7 +49,7 @@ inline constexpr std::array kLabels{
     Label{"outcome", 24, Label::Bound::kFixed, "how a request ended"},
     Label{"policy", 1, Label::Bound::kFixed, "the router's --policy"},
     Label{"pool", 4, Label::Bound::kFixed, "0.5x, 1x, 2x, 4x"},
-    Label{"reason", 16, Label::Bound::kFixed, "as the metric says"},
+    Label{"reason", 20, Label::Bound::kFixed, "as the metric says"},
     Label{"revision", 1, Label::Bound::kFixed, "of the source, where the build was told it (ROOST_REVISION)"},
     Label{"route", 28, Label::Bound::kFixed, "route of the API, without its path; other: no route"},
     Label{"source", 2, Label::Bound::kFixed, "where blocks came from: peer (another worker)"},
@@ -139,6 +139,8 @@ inline constexpr Metric kRouterPulls{Kind::kCounter, "roost_router_pulls_total",
     "Orders to workers to fetch blocks from another worker, by how they ended: complete, missing (the source does not hold the rest), busy, slow, broken, wrong, no_room, cancelled, refused or unanswered."};
 inline constexpr Metric kRouterPulledTokens{Kind::kCounter, "roost_router_pulled_tokens_total", "model",
     "Prompt tokens whose blocks workers fetched from other workers instead of computing them."};
+inline constexpr Metric kRouterPullError{Kind::kHistogram, "roost_router_pull_error_seconds", "model",
+    "Absolute difference between predicted and actual time of the blocks that workers fetched for requests.", kLatencySeconds};
 inline constexpr Metric kRouterOutputTokens{Kind::kCounter, "roost_router_output_tokens_total", "model",
     "Tokens generated."};
 inline constexpr Metric kRouterKeyRequests{Kind::kCounter, "roost_router_key_requests_total", "key,tenant",

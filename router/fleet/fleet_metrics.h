@@ -23,7 +23,7 @@ struct CacheOutcome {
   std::uint32_t block_tokens = 1;  // a worker may find up to one token less than these beyond the blocks it reports
 };
 
-// The time from the decision to the first token, or the mean time between two tokens.
+// The time from the decision to the first token, the mean time between two tokens, or the time of a pull.
 struct TimeOutcome {
   double predicted_seconds = 0;
   double actual_seconds = 0;
@@ -53,6 +53,8 @@ class RequestMetrics {
   virtual void OnCacheOff(const std::string& /*model*/) {}
   virtual void OnCopied(const std::string& /*model*/, std::uint32_t /*tokens*/) {}
   virtual void OnPull(const std::string& /*model*/, PullOutcome /*outcome*/, std::uint64_t /*tokens*/) {}
+  // From the Hold of a request to its last block.
+  virtual void OnPullSeconds(const std::string& /*model*/, const TimeOutcome& /*outcome*/) {}
   virtual void OnRetry(const std::string& /*model*/, RetryReason /*reason*/) {}
   virtual void OnQueueWait(const std::string& /*model*/, double /*seconds*/) {}
   virtual void OnQueueRefused(const std::string& /*model*/, QueueRefusal /*refusal*/) {}

@@ -62,6 +62,20 @@ struct ModelDirectory {
   [[nodiscard]] std::optional<std::string> KnownModel(std::string_view name) const;
 };
 
+// Blocks that travel, or travelled, from one worker to another.
+struct TransferPair {
+  std::string from;  // worker
+  std::string to;    // worker
+  std::string model;
+  std::optional<double> start_seconds;     // learned; empty: nothing came yet
+  std::optional<double> bytes_per_second;  // learned
+  std::uint32_t in_flight_count = 0;       // Holds of this router
+  std::uint64_t done_count = 0;
+  std::uint64_t failed_count = 0;
+  std::string_view last_outcome;  // of the last Hold that ended, a literal; empty: none has ended
+  double paused_seconds = 0;      // for which no request's Hold is sent; 0: it is not paused
+};
+
 struct FleetSnapshot {
   Instant at{};  // all times below are as of this one
   std::shared_ptr<const ModelDirectory> models = std::make_shared<const ModelDirectory>();  // not null
@@ -71,7 +85,10 @@ struct FleetSnapshot {
   bool is_settling = false;
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;  // those with waiting requests
-  FleetStanding standing;           // the state of the models, and the recent losses of workers
+  // The last pairs over which blocks travelled, at most PairRates::kMaxPairs, the latest first; not null. Remade with
+  // each tick, several times a second.
+  std::shared_ptr<const std::vector<TransferPair>> transfers = std::make_shared<const std::vector<TransferPair>>();
+  FleetStanding standing;  // the state of the models, and the recent losses of workers
   // Live routers that these workers serve, this one included, as most workers tell. At least 1.
   std::uint32_t router_count = 1;
 

@@ -135,6 +135,15 @@ double SloSeconds(const PromptOnWorker& prompt, const WorkerView& worker, const 
          of_others * worker.running_requests * prompt.answer.of_others * candidate.token_seconds;
 }
 
+void AddPull(const PromptOnWorker& prompt, std::uint32_t block_tokens, Candidate& candidate) {
+  PromptOnWorker with_pull = prompt;
+  with_pull.matched_block_count += prompt.pull->block_count;
+  const std::uint32_t tokens = CachedTokens(with_pull, block_tokens);
+  candidate.pulled_tokens = tokens - candidate.matched_tokens;
+  candidate.matched_tokens = tokens;
+  candidate.source = prompt.pull->source;
+}
+
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached, double answer_tokens) {
   // Counts as if the tokens of a usual step took one second.
   const double weight = (Batch(worker) + 1) / kUsualBatchTokens;
@@ -146,19 +155,29 @@ Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, doubl
 
 }  // namespace
 
-std::uint32_t CachedTokens(PromptOnWorker prompt, std::uint32_t block_tokens) {
+std::string_view NameOf(Way way) {
+  switch (way) {
+    case Way::kHeld: return "held";
+    case Way::kCompute: return "compute";
+    case Way::kPull: return "pull";
+  }
+  return "unknown";
+}
+
+std::uint32_t CachedTokens(const PromptOnWorker& prompt, std::uint32_t block_tokens) {
   if (prompt.prompt_token_count == 0) return 0;
   const std::uint32_t usable_blocks = (prompt.prompt_token_count - 1) / block_tokens;
   return std::min(prompt.matched_block_count, usable_blocks) * block_tokens;
 }
 
-Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed,
+Candidate PredictCost(const PromptOnWorker& prompt, const WorkerView& worker, const FleetSpeed& speed,
                       std::optional<Instant> now) {
   Candidate candidate;
   candidate.slot = worker.slot;
   candidate.matched_tokens = CachedTokens(prompt, worker.block_tokens);
   const std::uint32_t held_tokens = (prompt.matched_block_count - prompt.pending_block_count) * worker.block_tokens;
   candidate.pending_tokens = candidate.matched_tokens - std::min(candidate.matched_tokens, held_tokens);
+  if (prompt.pull.has_value()) AddPull(prompt, worker.block_tokens, candidate);
   const auto uncached = static_cast<double>(prompt.prompt_token_count - candidate.matched_tokens);
   const Rates rates = RatesOf(worker, speed);
   if (rates.prefill_tokens_per_second <= 0) return OrderWithoutRates(worker, candidate, uncached, prompt.answer.own);
@@ -168,6 +187,8 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.queue_seconds = standing.tokens_before * seconds_per_token;
   const double saturation = SaturationOf(speed);
   candidate.growth_seconds = (1 - saturation) * standing.growth_tokens * seconds_per_token;
+  candidate.transfer_seconds =
+      std::max(prompt.pending_seconds, prompt.pull.has_value() ? prompt.pull->price.seconds : 0.0);
   candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
   candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));
   candidate.delay_seconds = candidate.prefill_seconds * DelayedBy(standing, worker, saturation);
@@ -183,6 +204,11 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   const double answer_slowness = worker.decode_slowness / speed.decode_slowness;
   candidate.answer_pace = WithoutNoise(answer_slowness) / answer_slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);
+  if (prompt.pull.has_value()) {
+    const double computing_seconds = candidate.pulled_tokens / rates.prefill_tokens_per_second;
+    candidate.displaced_seconds =
+        candidate.congestion / kPriceOfAMiss * std::min(computing_seconds, prompt.pull->price.own_seconds);
+  }
   return candidate;
 }
 

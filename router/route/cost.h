@@ -1,14 +1,16 @@
 // The cost of a request on a worker, in seconds: the sum that the cache-aware policy minimises, and that every decision
 // reports, term by term.
 //
-//   ttft  = queue + prefill + decode
-//   cost  = pace · (queue + growth + congestion · (prefill + decode) + delay + stall)
+//   ttft  = max(queue, transfer) + prefill + decode
+//   cost  = max(pace · queue, transfer) + pace · (growth + congestion · (prefill + decode) + delay + stall + displaced)
 //           + answer pace · (answer + slo)
 //
 // So it is what the request and the others wait until their last tokens; a second of any request counts the same.
 //
 //   queue       the uncached tokens before it, at the worker's pace. Where short prompts go first, these are those of
 //               the shorter prompts of all routers, and of the current step
+//   transfer    the time until the blocks are there that the worker fetches from another one (transfers.h), if it does.
+//               They come while its queue is computed. Not a matter of the worker's speed, so `pace` leaves it alone
 //   prefill     its own uncached tokens ÷ prefill rate
 //   decode      the running decodes that its own prefill steps also compute, at least one step
 //   growth      shorter prompts that may arrive and overtake it while it waits: the queue divided by
@@ -23,6 +25,8 @@
 //               once
 //   stall       the answers that run there stand still while its prompt is computed: 0.4 of its prefill for each, as
 //               decodes and prompts share their steps
+//   displaced   blocks that come evict as many others, which are then computed or fetched again: half of congestion
+//               (its other half is the work itself, which a transfer is not) times the lesser of the two for what comes
 //   slo         only with bounds: an answer that breaks one is lost to its user, and counts with all of its seconds
 //               once more: the request's own, and those that run there and would break theirs because of it. An
 //               answer near a bound counts in part, from none at half of it to all at the bound
@@ -49,8 +53,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "router/route/transfers.h"
 #include "router/route/worker_view.h"
 
 namespace roost::router {
@@ -65,12 +72,24 @@ struct FleetSpeed {
   [[nodiscard]] bool is_known() const { return prefill_tokens_per_second > 0; }
 };
 
+// How a worker gets the longest part of the prompt that it need not compute.
+enum class Way : std::uint8_t {
+  kHeld,     // it has it, or will when its queue is done
+  kCompute,  // there is none
+  kPull,     // it fetches blocks from another worker
+};
+[[nodiscard]] std::string_view NameOf(Way way);
+
 // One worker with its price for a request.
 struct Candidate {
   WorkerSlot slot;
   std::uint32_t matched_tokens = 0;  // prompt tokens that the worker need not compute
-  std::uint32_t pending_tokens = 0;  // those of them that it is still computing, and that so are in its queue
+  std::uint32_t pending_tokens = 0;  // those of them that it is still computing, and so are in its queue, or fetches
+  std::uint32_t pulled_tokens = 0;   // those of them that it would fetch for this request
+  std::optional<WorkerSlot> source;  // from which it would fetch them
   double queue_seconds = 0;
+  double transfer_seconds = 0;   // until all blocks are there that it fetches: for this request, and for others before
+  double displaced_seconds = 0;  // for what has to make room for the blocks that come
   double growth_seconds = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
@@ -83,7 +102,16 @@ struct Candidate {
   double pace = 1;
   double answer_pace = 1;
 
-  [[nodiscard]] double ttft_seconds() const { return queue_seconds + prefill_seconds + decode_seconds; }
+  [[nodiscard]] Way way() const {
+    if (source.has_value()) return Way::kPull;
+    return matched_tokens > 0 ? Way::kHeld : Way::kCompute;
+  }
+  // Those that it holds, computes for others or fetches for others.
+  [[nodiscard]] std::uint32_t held_tokens() const { return matched_tokens - pulled_tokens; }
+  // Blocks come while prompts before it are computed.
+  [[nodiscard]] double ttft_seconds() const {
+    return std::max(queue_seconds, transfer_seconds) + prefill_seconds + decode_seconds;
+  }
   // From the decision to the last of so many tokens.
   [[nodiscard]] double whole_seconds(double answer_tokens) const {
     return ttft_seconds() + std::max(0.0, answer_tokens - 1) * token_seconds;
@@ -91,8 +119,9 @@ struct Candidate {
   // The worker's computing time for the request, with the congestion weight.
   [[nodiscard]] double work_seconds() const { return congestion * (prefill_seconds + decode_seconds); }
   [[nodiscard]] double cost_seconds() const {
-    return pace * (queue_seconds + growth_seconds + work_seconds() + delay_seconds + stall_seconds) +
-           answer_pace * (answer_seconds + slo_seconds);
+    return pace *
+               (queue_seconds + growth_seconds + work_seconds() + delay_seconds + stall_seconds + displaced_seconds) +
+           answer_pace * (answer_seconds + slo_seconds) + std::max(0.0, transfer_seconds - pace * queue_seconds);
   }
 };
 
@@ -111,20 +140,29 @@ struct SloBounds {
   double itl_seconds = 0;  // mean time between tokens
 };
 
+// Blocks that a worker could fetch for a request.
+struct PullOffer {
+  WorkerSlot source;
+  std::uint32_t block_count = 0;  // behind those that the worker holds
+  TransferPrice price;
+};
+
 struct PromptOnWorker {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t matched_block_count = 0;  // leading blocks that the worker holds, or will hold when its queue is done
-  std::uint32_t pending_block_count = 0;  // the last of them, which are still being computed
+  std::uint32_t pending_block_count = 0;  // the last of them, which are still being computed, or on their way
   AnswerLength answer = {};
   SloBounds slo = {};
+  double pending_seconds = 0;          // until those that are on their way are there
+  std::optional<PullOffer> pull = {};  // blocks to fetch behind the matched ones
 };
 
 // The prompt tokens that a worker need not compute. Full blocks only, and never the whole prompt: its last token is
 // always computed, for its logits.
-[[nodiscard]] std::uint32_t CachedTokens(PromptOnWorker prompt, std::uint32_t block_tokens);
+[[nodiscard]] std::uint32_t CachedTokens(const PromptOnWorker& prompt, std::uint32_t block_tokens);
 
 // Without `now` the order of the worker's queue is ignored: all of it goes before the prompt. O(prompts queued there).
-[[nodiscard]] Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed,
+[[nodiscard]] Candidate PredictCost(const PromptOnWorker& prompt, const WorkerView& worker, const FleetSpeed& speed,
                                     std::optional<Instant> now = {});
 
 // The load by which workers are ordered: the time of an uncached prompt of one full step, and what the answers that run

@@ -24,6 +24,10 @@ void DecisionLog::SetAnswer(std::uint64_t number, const DecisionRecord::Outcome:
   if (outcome.has_value()) outcome->answer = answer;
 }
 
+void DecisionLog::SetPulled(std::uint64_t number, const DecisionRecord::Pulled& pulled) {
+  if (number >= first() && number < next_) ring_[number % kCapacity].pulled = pulled;
+}
+
 std::vector<DecisionRecord> DecisionLog::Latest(std::size_t limit) const {
   std::vector<DecisionRecord> records;
   const std::size_t count = std::min(limit, ring_.size());

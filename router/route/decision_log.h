@@ -36,6 +36,7 @@ struct DecisionRecord {
   Decision decision;
   std::string worker_id;
   std::vector<std::string> candidate_ids;  // workers of decision.candidates, in that order
+  std::vector<std::string> source_ids;     // from which they would fetch blocks, in that order; empty: from none
   DecisionAudit audit;
 
   // The result.
@@ -51,6 +52,14 @@ struct DecisionRecord {
     std::optional<Answer> answer = std::nullopt;
   };
   std::optional<Outcome> outcome = std::nullopt;
+  // The end of decision.pull, as the worker tells it.
+  struct Pulled {
+    std::string_view outcome;       // a literal
+    std::uint32_t block_count = 0;  // that arrived
+    std::uint64_t bytes = 0;
+    double seconds = 0;
+  };
+  std::optional<Pulled> pulled = std::nullopt;
   std::string_view no_outcome = {};  // the reason why there will be none; empty: it is there, or may come
 };
 
@@ -64,6 +73,8 @@ class DecisionLog {
   void SetOutcome(std::uint64_t number, const DecisionRecord::Outcome& outcome);
   // Does nothing if there is no outcome, or the record was overwritten.
   void SetAnswer(std::uint64_t number, const DecisionRecord::Outcome::Answer& answer);
+  // Does nothing if the record was overwritten.
+  void SetPulled(std::uint64_t number, const DecisionRecord::Pulled& pulled);
   // `why` outlives the log. Does nothing if there is an outcome, or the record was overwritten.
   void SetNoOutcome(std::uint64_t number, std::string_view why) {
     if (number < first() || number >= next_) return;

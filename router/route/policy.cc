@@ -28,6 +28,7 @@ std::string_view NameOf(DecisionReason reason) {
     case DecisionReason::kMinLoad: return "least_load";
     case DecisionReason::kNearTie: return "near_tie";
     case DecisionReason::kOnlyWorker: return "only_worker";
+    case DecisionReason::kPull: return "pull";
     case DecisionReason::kReplicate: return "replicate";
     case DecisionReason::kMinCost: return "least_cost";
     case DecisionReason::kRotation: return "rotation";

@@ -22,6 +22,7 @@
 #include "common/wire/messages.h"
 #include "router/route/cost.h"
 #include "router/route/fleet_view.h"
+#include "router/route/transfers.h"
 
 namespace roost::router {
 
@@ -39,6 +40,7 @@ struct RouteQuery {
   std::uint64_t session_hash = 0;                // of the conversation; 0: none
   std::uint32_t min_copies = 1;                  // holders that a prefix of many requests should have
   SloBounds slo = {};
+  const Transfers* transfers = nullptr;    // null: no worker fetches blocks for this request
   std::uint32_t waiting_bound = kNoBound;  // a worker with this many waiting requests has no room for it
   std::optional<Instant> now = {};         // empty for a question without a request
   bool is_question = false;                // policies do not change their turns and histories
@@ -58,6 +60,7 @@ enum class DecisionReason : std::uint8_t {
   kMinLoad,       // nothing useful matched, or the match was not worth the wait
   kNearTie,       // costs about as much as the cheapest: the difference is too small to notice
   kOnlyWorker,
+  kPull,       // costs least, because it fetches blocks from another worker
   kReplicate,  // chosen for one of the reasons above; another worker gets a copy of the prefix (replication.h)
   kMinCost,    // the least score of a baseline policy
   kRotation,   // round robin's turn
@@ -79,6 +82,23 @@ struct PrefixCopy {
   std::uint32_t block_count = 0;
 };
 
+// Blocks that the chosen worker fetches for the request.
+struct PrefixPull {
+  WorkerSlot source;
+  std::uint32_t first_block = 0;  // those before it are there, or on their way
+  std::uint32_t block_count = 0;  // from that one on
+  double seconds = 0;             // predicted, from the decision on, until the last one is there
+  double bytes = 0;
+
+  [[nodiscard]] std::uint32_t end_block() const { return first_block + block_count; }
+};
+
+// A pair whose rate would have mattered: as fast as the fastest one it would have won.
+struct PairToMeasure {
+  WorkerPair ends;
+  std::uint32_t block_count = 0;  // leading blocks of the prompt that the source holds
+};
+
 struct Decision {
   WorkerSlot slot;
   DecisionReason reason = DecisionReason::kOnlyWorker;
@@ -91,6 +111,8 @@ struct Decision {
   // The workers that the cache-aware policy compared, and the chosen one; cheapest first. Bounded; see candidates.h.
   std::vector<Candidate> candidates = {};
   std::optional<PrefixCopy> copy = {};  // to make, regardless of what happens to the request
+  std::optional<PrefixPull> pull = {};  // to send before the request
+  std::optional<PairToMeasure> measure = {};
 };
 
 class Policy {

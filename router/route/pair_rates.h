@@ -1,0 +1,116 @@
+// How fast blocks travel from one worker to another, learned from the answers to Holds. A pair is a source and a
+// worker that fetches from it; each direction is a pair of its own.
+//
+//   start   until the first byte comes from an idle source
+//   rate    bytes per second from then on
+//
+//   a pair of which nothing is known     the slower of what the source has given and what the worker has got, in the
+//                                        mean; else what all have, in the mean; else unknown
+//   a pair that has failed               is not chosen for a while: 60 s after a wrong frame, else 1 s, twice as long
+//                                        after each further failure in a row, up to 60 s
+//
+// Remembers the last kMaxPairs pairs to which something happened. Means fade: a new observation counts a quarter.
+//
+// Pure and not thread-safe. O(1) per call, except where it says otherwise.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/wire/messages.h"
+
+namespace roost::router {
+
+struct WorkerPair {
+  WorkerSlot from;  // the source
+  WorkerSlot to;
+
+  bool operator==(const WorkerPair&) const = default;
+};
+
+struct PairRate {
+  double start_seconds = 0;
+  double bytes_per_second = 0;  // above 0
+
+  [[nodiscard]] double Seconds(double bytes) const { return start_seconds + bytes / bytes_per_second; }
+  bool operator==(const PairRate&) const = default;
+};
+
+// What came with one Hold, by the worker's answer.
+struct Arrival {
+  std::uint64_t bytes = 0;
+  std::uint32_t block_count = 0;   // above 0; each has as many bytes
+  double first_block_seconds = 0;  // from the Hold to its first block
+  double seconds = 0;              // from the Hold to its last block; at least the above
+  double queued_bytes = 0;         // that went before it
+};
+
+class PairRates {
+ public:
+  static constexpr std::size_t kMaxPairs = 4096;
+  static constexpr double kNewShare = 0.25;
+  static constexpr Duration kWrongPause = std::chrono::seconds(60);
+  static constexpr Duration kFirstPause = std::chrono::seconds(1);
+  static constexpr Duration kLastPause = std::chrono::seconds(60);
+
+  struct Pair {
+    WorkerPair ends;
+    std::optional<PairRate> rate = {};  // its own
+    std::uint64_t done_count = 0;       // Holds that brought all, or all that the source held
+    std::uint64_t failed_count = 0;
+    std::optional<wire::HoldOutcome> last_outcome = {};  // empty: unanswered, or none has ended
+    Duration next_pause = kFirstPause;                   // of the next failure
+    Instant paused_until{};
+  };
+
+  // Blocks came over the pair. Ignores what no transfer can be: no blocks, no bytes, no time.
+  void Observe(WorkerPair ends, const Arrival& arrival);
+  // A Hold has ended; empty: unanswered. What is neither the pair's merit nor its fault changes no pause: the worker
+  // had no room, or the Hold was ended.
+  void OnEnd(WorkerPair ends, std::optional<wire::HoldOutcome> outcome, Instant now);
+  // Another worker may get the slot. O(pairs).
+  void Forget(WorkerSlot worker);
+
+  struct Expected {
+    std::optional<PairRate> rate = {};  // empty while no pair is known
+    bool is_own = false;                // the pair's, not a mean
+    bool is_paused = false;
+  };
+  [[nodiscard]] Expected Expect(WorkerPair ends, Instant now) const;
+  // The fastest of all pairs; empty while no pair is known.
+  [[nodiscard]] const std::optional<PairRate>& fastest() const { return fastest_; }
+
+  // The pairs, the last one to which something happened first.
+  [[nodiscard]] const std::list<Pair>& pairs() const { return pairs_; }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const WorkerPair& ends) const {
+      const std::uint64_t both = (std::uint64_t{ends.from.value()} << 32U) | ends.to.value();
+      return static_cast<std::size_t>((both * 0x9E3779B97F4A7C15ULL) >> 16U);
+    }
+  };
+
+  // Of a pair of which nothing is known.
+  [[nodiscard]] std::optional<PairRate> MeanOf(WorkerPair ends) const;
+  // Moves it to the front; makes it, and forgets the last one when there are too many.
+  [[nodiscard]] Pair& Touch(WorkerPair ends);
+  void FindFastest();
+
+  std::list<Pair> pairs_;
+  std::unordered_map<WorkerPair, std::list<Pair>::iterator, Hash> places_;
+  // Means, by slot.
+  std::vector<std::optional<PairRate>> out_;
+  std::vector<std::optional<PairRate>> in_;
+  std::optional<PairRate> of_all_;
+  std::optional<PairRate> fastest_;
+};
+
+}  // namespace roost::router
