@@ -253,7 +253,8 @@ FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::Se
   fleet.core.requests.max_queue = options.max_queue;
   fleet.core.requests.max_queue_wait = std::chrono::milliseconds(options.max_queue_wait_ms);
   fleet.core.requests.routing = {.min_copies = options.min_copies,
-                                 .slo = {options.slo_ttft_ms / 1e3, options.slo_itl_ms / 1e3}};
+                                 .slo = {options.slo_ttft_ms / 1e3, options.slo_itl_ms / 1e3},
+                                 .pulls = options.pulls == "on" ? RequestPulls::kOn : RequestPulls::kOff};
   fleet.core.unix_seconds = &UnixSeconds;
   fleet.core.version.release = Version();
   return fleet;

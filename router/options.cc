@@ -155,7 +155,10 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "Workers that should hold a prefix that many requests share, by the default policy; more than 1 copies it "
            "before "
            "anyone waits for it",
-           {1, kMaxHolders});
+           {1, kMaxHolders})
+      .AddChoice("pulls", options.pulls, {"on", "off"},
+                 "Whether workers may fetch blocks for a request from workers that hold them, by the default policy; "
+                 "copies and warm-ups do in any case");
   parser.Section("Answers").AddChoice(
       "tool-parser", options.tool_parser,
       {"auto", "none", "hermes", "llama", "pythonic", "mistral", "harmony", "deepseek", "granite", "glm", "qwen-xml",

@@ -61,6 +61,7 @@ struct RouterOptions {
   double slo_ttft_ms = 0;  // 0: no bound
   double slo_itl_ms = 0;
   std::uint32_t min_copies = RoutingWishes().min_copies;
+  std::string pulls = "on";  // or "off"
 
   // Answers
   std::string tool_parser = "auto";

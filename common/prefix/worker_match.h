@@ -11,8 +11,9 @@ namespace roost {
 struct WorkerMatch {
   WorkerSlot worker;
   std::uint32_t block_count = 0;
-  std::uint32_t pending_block_count = 0;  // the last ones of these, which are still being computed; see
-                                          // PendingPrefixes
+  std::uint32_t pending_block_count = 0;  // the last ones of these, which are still being computed, or on their way
+                                          // from another worker; see PendingPrefixes
+  float pending_seconds = 0;              // until those on their way are there; 0: they are being computed
 };
 
 }  // namespace roost

@@ -11,6 +11,7 @@ const REASONS = {
   least_load: ['least load', 'nothing useful was cached, or the match was not worth the wait'],
   near_tie: ['near tie', 'its cost was within a tie of the cheapest; of those it holds the most, then the shortest queue'],
   only_worker: ['only worker', 'no other worker could take the request'],
+  pull: ['cheapest with a pull', 'it costs least, because it fetches blocks from another worker'],
   replicate: ['cheapest, and copied', 'it was the cheapest; and another worker gets a copy of the prefix, because that saves more waiting than it costs'],
 };
 // Why the number of tokens that it found, and when its first token came, will never be known.
@@ -26,15 +27,17 @@ const TERMS = [
   ['matched', 'matched_tokens', 'prompt tokens that it holds', count],
   ['pending', 'pending_tokens', 'of them, tokens that it is still computing', count],
   ['queue', 'queue_seconds', 'uncached tokens before it'],
+  ['transfer', 'transfer_seconds', 'until the blocks are there that it fetches from another worker'],
   ['prefill', 'prefill_seconds', 'its own uncached tokens'],
   ['decode', 'decode_seconds', 'running answers in the same steps'],
-  ['first token', 'ttft_seconds', 'queue + prefill + decode'],
+  ['first token', 'ttft_seconds', 'the longer of queue and transfer, + prefill + decode'],
   ['growth', 'growth_seconds', 'shorter prompts that may overtake it'],
   ['weight', 'congestion', 'of computing, in a busy fleet', (value) => value.toFixed(2)],
   ['pace', 'pace', 'evens out small differences of speed', (value) => value.toFixed(2)],
   ['delay', 'delay_seconds', 'for the prompts that it delays'],
   ['answer', 'answer_seconds', 'from its first token to its last'],
   ['stall', 'stall_seconds', 'for the answers that run there, while its prompt is computed'],
+  ['displaced', 'displaced_seconds', 'for what makes room for the blocks that come'],
   ['cost', 'cost_seconds', 'what the policy minimises'],
 ];
 

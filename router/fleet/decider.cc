@@ -20,6 +20,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
                    .session_hash = spec.generate.session_hash,
                    .min_copies = wishes_.min_copies,
                    .slo = wishes_.slo,
+                   .transfers = wishes_.pulls == RequestPulls::kOn ? &worker_registry_.transfers() : nullptr,
                    .waiting_bound = query.waiting_bound,
                    .now = now};
   // A request that does not use the cache gains nothing from cached blocks.
@@ -47,6 +48,7 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
                          .matches = matches,
                          .block_hashes = block_hashes,
                          .slo = wishes_.slo,
+                         .transfers = wishes_.pulls == RequestPulls::kOn ? &worker_registry_.transfers() : nullptr,
                          .is_question = true},
                         *fleet);
 }
@@ -77,12 +79,21 @@ Decider::Prediction Decider::PredictionOf(const Placement& placement) {
           .ttft_seconds = placement.decision.predicted_ttft_seconds,
           .itl_seconds = placement.decision.predicted_itl_seconds,
           .in_seconds = placement.decision.in_seconds,
-          .cached_tokens = placement.decision.matched_tokens};
+          .cached_tokens = placement.decision.matched_tokens,
+          .arriving_tokens = placement.decision.arriving_tokens};
 }
 
 void Decider::OnOutcome(const Prediction& prediction, std::uint32_t cached_tokens, Instant first_token_at) {
   log_.SetOutcome(prediction.number,
                   {.cached_tokens = cached_tokens, .ttft_seconds = ToSeconds(first_token_at - prediction.decided_at)});
+}
+
+void Decider::OnPulled(const ServedModel& model, std::uint64_t number, const Pull& pull, double predicted_seconds) {
+  log_.SetPulled(
+      number,
+      {.outcome = NameOf(pull.outcome), .block_count = pull.block_count, .bytes = pull.bytes, .seconds = pull.seconds});
+  if (pull.outcome != wire::HoldOutcome::kComplete || pull.block_count == 0) return;
+  metrics_.OnPullSeconds(model.model_name(), {.predicted_seconds = predicted_seconds, .actual_seconds = pull.seconds});
 }
 
 void Decider::OnAnswer(const GenerateSpec& spec, std::uint32_t answer_tokens, const Prediction& prediction,
@@ -118,10 +129,14 @@ std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision
                         .decision = decision,
                         .worker_id = worker_registry_.At(decision.slot).hello.worker_id,
                         .candidate_ids = {},
+                        .source_ids = {},
                         .audit = audit};
   record.candidate_ids.reserve(decision.candidates.size());
+  record.source_ids.reserve(decision.candidates.size());
   for (const Candidate& candidate : decision.candidates) {
     record.candidate_ids.push_back(worker_registry_.At(candidate.slot).hello.worker_id);
+    const Worker* const source = candidate.pull ? worker_registry_.InSlot(candidate.pull->source) : nullptr;
+    record.source_ids.push_back(source == nullptr ? std::string() : source->hello.worker_id);
   }
   return log_.Add(std::move(record));
 }

@@ -35,10 +35,14 @@ struct PlacementQuery {
   std::uint32_t waiting_bound = kNoBound;     // see RouteQuery
 };
 
+// Whether workers may fetch blocks for a request. Copies and warm-ups fetch regardless.
+enum class RequestPulls : std::uint8_t { kOff, kOn };
+
 // The operator's wishes for the policy.
 struct RoutingWishes {
   std::uint32_t min_copies = 1;  // see RouteQuery
   SloBounds slo;
+  RequestPulls pulls = RequestPulls::kOn;
 };
 
 struct Placement {
@@ -77,12 +81,15 @@ class Decider {
     double itl_seconds = 0;   // mean time between tokens
     bool in_seconds = false;  // see Decision
     std::uint32_t cached_tokens = 0;
+    std::uint32_t arriving_tokens = 0;  // the last of these, which come from another worker
   };
   [[nodiscard]] static Prediction PredictionOf(const Placement& placement);
   // It is known how many tokens an attempt found cached, with its first token or later.
   void OnOutcome(const Prediction& prediction, std::uint32_t cached_tokens, Instant first_token_at);
   // The attempt has no outcome and will have none; `why` is a literal.
   void OnNoOutcome(std::uint64_t number, std::string_view why) { log_.SetNoOutcome(number, why); }
+  // The blocks have come that the decision let the worker fetch, or will not. `predicted_seconds` is of all of them.
+  void OnPulled(const ServedModel& model, std::uint64_t number, const Pull& pull, double predicted_seconds);
   // The same as OnOutcome of a request's first attempt that has one. The token came at `at`.
   void OnFirstToken(const ServedModel& model, const Prediction& prediction, Instant at);
 

@@ -167,6 +167,7 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
                          worker.view.sync().removed_block_count() - removed_before);
   if (const auto change = worker.view.OnLoad(step.load, now)) TellModeChange(worker, *change, metrics_);
   worker.Report(std::move(step.load), now);
+  worker_registry_.transfers().Report(worker.slot, worker.load, now);
   worker_registry_.Refresh(worker);
   // A retry changes other workers' charges but not the registry, so `worker` stays valid.
   for (wire::TokenEvent& event : step.tokens) {
@@ -304,6 +305,32 @@ void FleetCore::Tick(Instant now) {
   TellArrivals(now);
   Observe(now);
   PublishGauges();
+  ListTransfers(now);
+}
+
+void FleetCore::ListTransfers(Instant now) {
+  std::vector<TransferPair> pairs;
+  const Transfers& transfers = worker_registry_.transfers();
+  const std::map<WorkerPair, std::uint32_t> in_flight = transfers.InFlight();
+  for (const PairRates::Pair& pair : transfers.rates().pairs()) {
+    const Worker* const from = worker_registry_.InSlot(pair.ends.from);
+    const Worker* const to = worker_registry_.InSlot(pair.ends.to);
+    if (from == nullptr || to == nullptr) continue;
+    TransferPair& told = pairs.emplace_back();
+    told.from = from->hello.worker_id;
+    told.to = to->hello.worker_id;
+    told.model = to->hello.model;
+    if (pair.rate) told.start_seconds = pair.rate->start_seconds;
+    if (pair.rate) told.bytes_per_second = pair.rate->bytes_per_second;
+    const auto open = in_flight.find(pair.ends);
+    told.in_flight_count = open == in_flight.end() ? 0 : open->second;
+    told.done_count = pair.done_count;
+    told.failed_count = pair.failed_count;
+    if (pair.has_ended) told.last_outcome = NameOf(pair.last_outcome);
+    told.paused_seconds = std::max(0.0, ToSeconds(pair.paused_until - now));
+  }
+  if (pairs.empty() && transfers_->empty()) return;
+  transfers_ = std::make_shared<const std::vector<TransferPair>>(std::move(pairs));
 }
 
 std::uint32_t FleetCore::router_count() {
@@ -386,6 +413,7 @@ FleetSnapshot FleetCore::Snapshot(Instant now) {
   }
   snapshot.workers = Workers(now);
   snapshot.queues = Queues(now);
+  snapshot.transfers = transfers_;
   snapshot.standing = Standing(now);
   snapshot.router_count = router_count();
   const Result<void> open = CheckOpen();

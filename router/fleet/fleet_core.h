@@ -153,6 +153,7 @@ class FleetCore {
   void LoseHungWorkers(Instant now);
   void ForgiveOwnPause(Instant now);
   void PublishGauges();
+  void ListTransfers(Instant now);
 
   const FleetCoreOptions options_;
   FleetMetrics& metrics_;
@@ -163,6 +164,7 @@ class FleetCore {
   Orders orders_;
   Arrivals arrivals_;
   FleetJournal journal_;
+  std::shared_ptr<const std::vector<TransferPair>> transfers_ = std::make_shared<const std::vector<TransferPair>>();
 
   bool shut_down_ = false;
   Instant last_tick_{};

@@ -5,16 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/wire/endpoint.h"
+#include "common/prefix/block_hash.h"
 #include "common/wire/transfer_ticket.h"
 
 namespace roost::router {
 namespace {
-
-bool IsLoopback(const std::string& address) {
-  const Result<wire::Endpoint> endpoint = wire::ParseNumericAddress(address);
-  return endpoint.ok() && endpoint->IsLoopback();
-}
 
 std::uint64_t QueuedTokens(const Worker& worker) {
   return worker.load.queued_prefill_tokens + worker.ledger->uncovered_tokens();
@@ -35,16 +30,6 @@ HoldEnd EndOf(std::string source, std::uint32_t block_count, const std::optional
 
 }  // namespace
 
-bool CanFetch(const wire::Hello& worker, const wire::Hello& source) {
-  const wire::Transfer& from = source.transfer;
-  const wire::Transfer& to = worker.transfer;
-  if (!worker.features.contains(wire::Feature::kHolds) || from.address.empty()) return false;
-  if (to.layout == 0 || to.layout != from.layout || to.numerics != from.numerics) return false;
-  const bool is_neighbour =
-      source.compute.machine != 0 && source.compute.machine == worker.compute.machine && source.host == worker.host;
-  return is_neighbour || !IsLoopback(from.address);
-}
-
 std::optional<HoldSource> HoldBook::SourceFor(const Worker& worker, std::span<const BlockHash> hashes,
                                               std::string_view name) {
   if (!worker.hello.features.contains(wire::Feature::kHolds)) return std::nullopt;
@@ -57,17 +42,18 @@ std::optional<HoldSource> HoldBook::SourceFor(const Worker& worker, std::span<co
     return depth == depths.end() ? 0 : depth->second;
   };
   const Worker* best = nullptr;
+  const TransferPlace place = PlaceOf(worker.hello);
   // Smaller is better.
   const auto rank_of = [&depth_of](const Worker& other) {
     return std::make_tuple(~depth_of(other), QueuedTokens(other), other.load.running_requests);
   };
   worker_registry_.ForEach([&](const Worker& other) {
     const bool is_meant = name.empty() || other.hello.worker_id == name;
-    if (&other == &worker || other.index != worker.index || !is_meant || !CanFetch(worker.hello, other.hello)) return;
+    if (&other == &worker || other.index != worker.index || !is_meant || !CanFetch(place, PlaceOf(other.hello))) return;
     if (depth_of(other) > depth_of(worker) && (best == nullptr || rank_of(other) < rank_of(*best))) best = &other;
   });
   if (best == nullptr) return std::nullopt;
-  return HoldSource{best->hello.worker_id, best->hello.transfer.address, depth_of(*best)};
+  return HoldSource{best->hello.worker_id, best->hello.transfer.address, depth_of(*best), depth_of(worker)};
 }
 
 // Empty where the source asks for none, and between two revisions.
@@ -80,40 +66,62 @@ std::string HoldBook::TicketFor(const Worker& worker, const std::string& source_
   return wire::MintTicket(*secret, worker.hello.worker_id, now).ToText();
 }
 
-// The Hold begins at the prompt's first block, whatever the index says of the worker: it fetches only what it lacks,
-// and what it had may have been evicted meanwhile.
 std::optional<std::uint64_t> HoldBook::Start(const Worker& worker, const HoldSource& source, const GenerateSpec& spec,
-                                             const Wishes& wishes, Instant now, HoldDone done) {
+                                             std::span<const BlockHash> hashes, const Wishes& wishes, Instant now,
+                                             HoldDone done) {
   using std::chrono::milliseconds;
-  const std::vector<BlockHash>& hashes = spec.generate.block_hashes;
-  const std::size_t count =
-      std::min({hashes.size(), std::size_t{source.block_count}, std::size_t{wire::WireLimits::kMaxHeldHashes}});
-  if (count == 0 || open_.size() >= kMaxOpen) return std::nullopt;
+  const std::uint32_t first = wishes.range == Range::kAll ? 0 : source.first_block;
+  const std::size_t end =
+      std::min({hashes.size(), std::size_t{source.block_count}, first + std::size_t{wire::WireLimits::kMaxHeldHashes}});
+  if (end <= first || open_.size() >= kMaxOpen) return std::nullopt;
   const auto patience = std::clamp(std::chrono::duration_cast<milliseconds>(wishes.patience), milliseconds(1),
                                    milliseconds(wire::kMaxHoldMs));
   if (next_id_ == 0) ++next_id_;
   const std::uint64_t id = next_id_++;
+  const std::span<const BlockHash> named = hashes.subspan(first, end - first);
+  const BlockHash before = first == 0 ? spec.generate.root : hashes[first - 1];
   wire::Hold hold{
       .answer_id = id,
       .root = spec.generate.root,
-      .parent = spec.generate.root,
-      .hashes = {hashes.begin(), hashes.begin() + static_cast<std::ptrdiff_t>(count)},
+      .parent = before,
+      .first_position = first,
+      .hashes = {named.begin(), named.end()},
       .own = spec.generate.own,
       .tenant = spec.generate.tenant,
       .purpose = wishes.purpose,
       .patience_ms = static_cast<std::uint64_t>(patience.count()),
       .source = {
           .worker_id = source.worker_id, .address = source.address, .ticket = TicketFor(worker, source.worker_id)}};
-  if (hold.own && hold.own->first_block >= count) hold.own.reset();
+  if (hold.own && hold.own->first_block >= end) hold.own.reset();
   effects_.Send(worker.identity, std::move(hold), spec.memory);
+  const Worker* const from = worker_registry_.Find(source.worker_id);
+  if (from != nullptr && end > source.first_block) {
+    worker_registry_.transfers().Send(id, {.from = from->slot, .to = worker.slot},
+                                      static_cast<std::uint32_t>(end) - source.first_block, now);
+  }
   open_.emplace(id, Open{.worker_id = worker.hello.worker_id,
                          .source = source.worker_id,
                          .model = spec.model->model_name(),
-                         .block_count = static_cast<std::uint32_t>(count),
+                         .first_block = first,
+                         .hashes = {named.begin(), named.end()},
+                         .memory = spec.memory,
                          .block_tokens = spec.model->block_tokens,
                          .deadline = now + patience + kAnswerPatience,
                          .done = std::move(done)});
   return id;
+}
+
+std::optional<std::uint64_t> HoldBook::Join(const Worker& worker, std::span<const BlockHash> hashes) {
+  if (hashes.empty()) return std::nullopt;
+  for (auto& [id, hold] : open_) {
+    const std::size_t last = hashes.size() - 1;
+    if (hold.worker_id != worker.hello.worker_id || last < hold.first_block) continue;
+    const std::size_t place = last - hold.first_block;
+    if (place >= hold.hashes.size() || hold.hashes[place] != hashes[last]) continue;
+    ++hold.waiter_count;
+    return id;
+  }
+  return std::nullopt;
 }
 
 void HoldBook::OnAnswer(const std::string& worker_id, const wire::HoldAnswer& answer, Instant now) {
@@ -124,15 +132,19 @@ void HoldBook::OnAnswer(const std::string& worker_id, const wire::HoldAnswer& an
 void HoldBook::OnWorkerLost(const std::string& worker_id) {
   for (auto hold = open_.begin(); hold != open_.end();) {
     const bool is_lost = hold->second.worker_id == worker_id;
-    if (is_lost) metrics_.OnPull(hold->second.model, std::nullopt, 0);
+    if (is_lost) {
+      metrics_.OnPull(hold->second.model, std::nullopt, 0);
+      worker_registry_.transfers().Drop(hold->first);
+    }
     hold = is_lost ? open_.erase(hold) : std::next(hold);
   }
 }
 
-void HoldBook::Forget(std::uint64_t id) {
+void HoldBook::Leave(std::uint64_t id) {
   const auto hold = open_.find(id);
-  if (hold == open_.end()) return;
+  if (hold == open_.end() || --hold->second.waiter_count > 0) return;
   metrics_.OnPull(hold->second.model, wire::HoldOutcome::kCancelled, 0);
+  worker_registry_.transfers().Drop(id);
   open_.erase(hold);
 }
 
@@ -147,8 +159,10 @@ void HoldBook::Expire(Instant now) {
 }
 
 void HoldBook::End(OpenHolds::iterator hold, const std::optional<wire::HoldAnswer>& answer, Instant now) {
+  worker_registry_.transfers().End(hold->first, answer, now);
   const Open ended = std::move(open_.extract(hold).mapped());
-  const HoldEnd end = EndOf(ended.source, ended.block_count, answer);
+  HoldEnd end = EndOf(ended.source, static_cast<std::uint32_t>(ended.hashes.size()), answer);
+  if (answer) end.block_count += ended.first_block;
   metrics_.OnPull(ended.model, end.pull.outcome, std::uint64_t{end.pull.block_count} * ended.block_tokens);
   ended.done(end, now);
 }

@@ -3,7 +3,10 @@
 //
 //   Start ──► Hold ──► the worker's HoldAnswer ────────────────────────► done, with what came
 //              ├─ none until kAnswerPatience after the Hold's patience ──► done, unanswered
-//              └─ the worker is lost, or Forget ───────────────────────► nothing
+//              └─ the worker is lost, or all who wait have left ───────► nothing
+//
+// Requests, copies, warm-ups and measurements of pairs wait for Holds; several may wait for one. What a Hold teaches of
+// its pair goes to route/transfers.h.
 //
 // A worker can fetch from another one that serves its blocks, with the same layout and numerics, at an address that it
 // reaches. The Hold has a ticket for that source, if the source's hello has a secret. A worker that takes no Holds, or
@@ -18,10 +21,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/wire/messages.h"
@@ -32,15 +37,12 @@
 
 namespace roost::router {
 
-// Whether a worker may be told to fetch blocks from another one. An address of loopback is one only for workers that
-// run on the same host of the same machine.
-[[nodiscard]] bool CanFetch(const wire::Hello& worker, const wire::Hello& source);
-
 // A worker to fetch from.
 struct HoldSource {
   std::string worker_id;
   std::string address;
   std::uint32_t block_count = 0;  // leading blocks that it holds
+  std::uint32_t first_block = 0;  // those before it the worker itself holds
 };
 
 // The end of a Hold.
@@ -68,25 +70,33 @@ class HoldBook {
   [[nodiscard]] std::optional<HoldSource> SourceFor(const Worker& worker, std::span<const BlockHash> hashes,
                                                     std::string_view name = {});
 
+  // From where on a Hold names blocks. The worker fetches only what it lacks, so that it may name all; what it held may
+  // have been evicted.
+  enum class Range : std::uint8_t { kAll, kFromFirstBlock };
   struct Wishes {
     wire::HoldPurpose purpose = wire::HoldPurpose::kCopy;
     Duration patience{};  // cut to what a Hold can say
+    Range range = Range::kAll;
   };
-  // Has `worker` hold the leading blocks of the prompt that the source holds. Returns the Hold's id; empty when it was
-  // not sent.
+  // Has `worker` hold the blocks of the source among `hashes`, which are in the scope of `spec`, front to back. Returns
+  // the Hold's id; empty when it was not sent.
   [[nodiscard]] std::optional<std::uint64_t> Start(const Worker& worker, const HoldSource& source,
-                                                   const GenerateSpec& spec, const Wishes& wishes, Instant now,
-                                                   HoldDone done);
+                                                   const GenerateSpec& spec, std::span<const BlockHash> hashes,
+                                                   const Wishes& wishes, Instant now, HoldDone done);
+  // Waits too for a Hold that brings the last of `hashes` to the worker. Returns its id; empty when there is none.
+  // O(Holds).
+  [[nodiscard]] std::optional<std::uint64_t> Join(const Worker& worker, std::span<const BlockHash> hashes);
 
   // Ignores an answer to a Hold that has ended, and one of another worker.
   void OnAnswer(const std::string& worker_id, const wire::HoldAnswer& answer, Instant now);
   // The worker was removed from the registry.
   void OnWorkerLost(const std::string& worker_id);
-  // No copy waits for this one any more.
-  void Forget(std::uint64_t id);
+  // One of those who wait for it has left; with the last one it is forgotten. The worker ends its own part.
+  void Leave(std::uint64_t id);
   // Ends the Holds that are overdue.
   void Expire(Instant now);
 
+  [[nodiscard]] bool IsOpen(std::uint64_t id) const { return open_.contains(id); }
   [[nodiscard]] std::size_t size() const { return open_.size(); }
 
  private:
@@ -94,8 +104,11 @@ class HoldBook {
     std::string worker_id;
     std::string source;
     std::string model;
-    std::uint32_t block_count = 0;
+    std::uint32_t first_block = 0;
+    std::vector<BlockHash> hashes;       // from that one on
+    std::shared_ptr<const void> memory;  // of the request, which counts the hashes
     std::uint32_t block_tokens = 0;
+    std::uint32_t waiter_count = 1;
     Instant deadline;
     HoldDone done;
   };

@@ -1,10 +1,13 @@
 #include "router/fleet/known_worker.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/base/rng.h"
+#include "common/wire/endpoint.h"
 #include "router/fleet/model_fleets.h"
 #include "router/fleet/revisions.h"
 
@@ -15,8 +18,27 @@ namespace {
 // An allowance for the time from sending a request until a step can include it.
 constexpr Duration kLinkDelay = std::chrono::milliseconds(2);
 constexpr double kLongestStepSeconds = 3600;
+// Loads tell the bytes on their way from this minor version on.
+constexpr std::uint32_t kTellsBytes = 7;
+
+bool IsLoopback(const std::string& address) {
+  const Result<wire::Endpoint> endpoint = wire::ParseNumericAddress(address);
+  return endpoint.ok() && endpoint->IsLoopback();
+}
 
 }  // namespace
+
+TransferPlace PlaceOf(const wire::Hello& hello) {
+  const wire::Transfer& transfer = hello.transfer;
+  const std::uint64_t machine = hello.compute.machine;
+  return {.fetches = hello.features.contains(wire::Feature::kHolds),
+          .serves = !transfer.address.empty(),
+          .is_loopback = IsLoopback(transfer.address),
+          .tells_bytes = hello.version.minor >= kTellsBytes,
+          .layout = transfer.layout,
+          .numerics = transfer.numerics,
+          .host = machine == 0 ? 0 : std::max<std::uint64_t>(1, Mix64(machine ^ std::hash<std::string>()(hello.host)))};
+}
 
 Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index,
                std::shared_ptr<StepCosts> its_step_costs, PendingPrefixes& pending, const Options& options,

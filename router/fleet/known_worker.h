@@ -23,8 +23,12 @@
 #include "router/index/pending_prefixes.h"
 #include "router/index/prefix_index.h"
 #include "router/route/busy_share.h"
+#include "router/route/transfers.h"
 
 namespace roost::router {
+
+// How blocks travel to and from the worker of this hello.
+[[nodiscard]] TransferPlace PlaceOf(const wire::Hello& hello);
 
 // One epoch of a worker: from an accepted hello to its end or its next hello.
 struct Worker {

@@ -58,7 +58,8 @@ bool PrefixCopies::StartPull(const Worker& worker, Copy& copy, const Wishes& wis
   const auto on_end = [this, name = worker.hello.worker_id](const HoldEnd& end, Instant then) {
     OnPulled(name, end, then);
   };
-  copy.hold = holds_.Start(worker, *source, copy.spec, {.patience = wishes.pull_patience}, now, on_end);
+  copy.hold = holds_.Start(worker, *source, copy.spec, copy.spec.generate.block_hashes,
+                           {.patience = wishes.pull_patience}, now, on_end);
   return copy.hold.has_value();
 }
 
@@ -158,7 +159,7 @@ void PrefixCopies::Drop(Worker& worker, std::optional<Error> error) {
 
 void PrefixCopies::Stop(const Worker& worker, const Copy& copy) {
   if (copy.hold) {
-    holds_.Forget(*copy.hold);
+    holds_.Leave(*copy.hold);
   } else {
     effects_.Send(worker.identity, wire::Cancel{copy.id});
   }
@@ -167,7 +168,7 @@ void PrefixCopies::Stop(const Worker& worker, const Copy& copy) {
 void PrefixCopies::OnWorkerLost(const std::string& worker_id) {
   const auto found = copies_.find(worker_id);
   if (found == copies_.end()) return;
-  if (found->second.hold) holds_.Forget(*found->second.hold);
+  if (found->second.hold) holds_.Leave(*found->second.hold);
   copies_.erase(found);
 }
 

@@ -57,7 +57,7 @@ constexpr std::array kCountersOfChoice{&metrics::kRouterRoutedMatchedTokens, &me
 constexpr std::array kHistogramsOfModel{&metrics::kRouterPredictedTtft, &metrics::kRouterDispatchTtft,
                                         &metrics::kRouterTtftError,     &metrics::kRouterPredictedItl,
                                         &metrics::kRouterMeanItl,       &metrics::kRouterItlError,
-                                        &metrics::kRouterQueueWait};
+                                        &metrics::kRouterPullError,     &metrics::kRouterQueueWait};
 
 class RegistryFleetMetrics final : public FleetMetrics {
  public:
@@ -126,6 +126,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
   void OnPull(const std::string& model, PullOutcome outcome, std::uint64_t tokens) override {
     Counter(metrics::kRouterPulls, {model, std::string(NameOf(outcome))}).Increment();
     Counter(metrics::kRouterPulledTokens, {model}).Increment(static_cast<double>(tokens));
+  }
+  void OnPullSeconds(const std::string& model, const TimeOutcome& outcome) override {
+    Histogram(metrics::kRouterPullError, model).Observe(std::abs(outcome.predicted_seconds - outcome.actual_seconds));
   }
   void OnCacheOff(const std::string& model) override { Counter(metrics::kRouterCacheOff, {model}).Increment(); }
   void OnRetry(const std::string& model, RetryReason reason) override {

@@ -12,13 +12,16 @@ namespace roost::router {
 
 namespace {
 
-// The time by which a prompt should be computed, with slack. After it, the prompt no longer counts as pending.
-Instant PendingUntil(Instant now, const Decision& decision) {
+// The time within which something should be done that was predicted to take `seconds`, with slack.
+Duration PatienceFor(double seconds) {
   constexpr double kSlack = 4;
   constexpr double kMinSeconds = 1;
   constexpr double kMaxSeconds = 120;
-  return now + FromSeconds(std::clamp(kSlack * decision.predicted_ttft_seconds, kMinSeconds, kMaxSeconds));
+  return FromSeconds(std::clamp(kSlack * seconds, kMinSeconds, kMaxSeconds));
 }
+
+// For a Hold that measures a pair.
+constexpr Duration kMeasurePatience = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -120,13 +123,19 @@ RequestTable::Sending RequestTable::SendFirstPart(Request& request, std::span<co
   attempt.id = std::exchange(request.was_sent, true) ? NextId() : request.id;
   attempt.worker_id = worker.hello.worker_id;
   attempt.prompt_token_count = prompt_tokens;
+  BeginPull(attempt, placement->decision, worker, hashes, now);
   attempt.prediction = Decider::PredictionOf(*placement);
   const std::uint32_t uncached_tokens = prompt_tokens - attempt.prediction.cached_tokens;
   attempt.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now, attempt.prediction.cached_tokens);
   attempt.is_probe = worker.ejection.OnSent();
   if (uses_cache && worker.view.mode() != WorkerMode::kBlind) {
-    attempt.pending = worker_registry_.pending().Add(worker.slot, request.spec.generate.block_hashes,
-                                                     PendingUntil(now, placement->decision));
+    const std::optional<PrefixPull>& pull = placement->decision.pull;
+    PendingPrefixes::Coming coming;
+    if (pull) coming = {.block_count = pull->end_block(), .at = now + FromSeconds(pull->price.seconds)};
+    // After this time the prompt no longer counts as pending.
+    attempt.pending_until = now + PatienceFor(placement->decision.predicted_ttft_seconds);
+    attempt.pending =
+        worker_registry_.pending().Add(worker.slot, request.spec.generate.block_hashes, attempt.pending_until, coming);
   }
   ++worker.requests_total;
   worker_registry_.NoteSent(worker, attempt.id);
@@ -139,6 +148,7 @@ RequestTable::Sending RequestTable::SendFirstPart(Request& request, std::span<co
                           PriorityAtWorker(request.spec, now)};
   effects_.Send(worker.identity, MessageOf(request.spec, order, now), request.spec.memory);
   if (placement->decision.copy.has_value()) copies_.Start(request.spec, *placement->decision.copy, now);
+  if (placement->decision.measure.has_value()) Measure(*placement->decision.measure, request.spec, now);
   effects_.Push(
       NotifyDispatched{request.observer, {.worker_id = attempt.worker_id, .decision = std::move(placement->decision)}});
   const RequestId id = attempt.id;
@@ -146,6 +156,57 @@ RequestTable::Sending RequestTable::SendFirstPart(Request& request, std::span<co
   request.attempts.push_back(id);
   attempts_.emplace(id, std::move(attempt));
   return Sending::kSent;
+}
+
+// ---- blocks that travel ----
+
+void RequestTable::BeginPull(Attempt& attempt, Decision& decision, const Worker& worker,
+                             std::span<const BlockHash> hashes, Instant now) {
+  if (!decision.pull.has_value()) {
+    const std::uint32_t blocks = decision.matched_tokens / worker.hello.block_tokens;
+    if (decision.arriving_tokens > 0) attempt.hold = holds_.Join(worker, hashes.first(blocks));
+    return;
+  }
+  const PrefixPull& pull = *decision.pull;
+  const double seconds = pull.price.seconds;
+  if (const Worker* const source = worker_registry_.InSlot(pull.source)) {
+    attempt.hold = holds_.Start(
+        worker, {source->hello.worker_id, source->hello.transfer.address, pull.end_block(), pull.first_block},
+        attempt.request->spec, hashes, {.purpose = wire::HoldPurpose::kRequest, .patience = PatienceFor(seconds)}, now,
+        [this, id = attempt.id, seconds](const HoldEnd& end, Instant /*now*/) { OnPulled(id, end, seconds); });
+  }
+  if (attempt.hold.has_value()) return;
+  decision.pull.reset();
+  decision.matched_tokens -= std::min(decision.matched_tokens, decision.arriving_tokens);
+  decision.arriving_tokens = 0;
+}
+
+void RequestTable::OnPulled(RequestId attempt_id, const HoldEnd& end, double predicted_seconds) {
+  const auto found = attempts_.find(attempt_id);
+  if (found == attempts_.end()) return;
+  Attempt& attempt = found->second;
+  attempt.hold.reset();
+  const GenerateSpec& spec = attempt.request->spec;
+  decider_.OnPulled(*spec.model, attempt.prediction.number, end.pull, predicted_seconds);
+  const Worker* const worker = worker_registry_.Find(attempt.worker_id);
+  if (worker == nullptr || attempt.prompt_computed_at.has_value() || !attempt.pending.guards()) return;
+  // From now on the worker computes what it lacks.
+  attempt.pending = {};
+  attempt.pending = worker_registry_.pending().Add(worker->slot, spec.generate.block_hashes, attempt.pending_until);
+}
+
+void RequestTable::Measure(const PairToMeasure& pair, const GenerateSpec& spec, Instant now) {
+  const bool is_measuring = measuring_.has_value() && holds_.IsOpen(*measuring_);
+  const Worker* const source = worker_registry_.InSlot(pair.ends.from);
+  const Worker* const worker = worker_registry_.InSlot(pair.ends.to);
+  if (is_measuring || now < measure_after_ || source == nullptr || worker == nullptr) return;
+  const HoldSource from{source->hello.worker_id, source->hello.transfer.address, pair.first_block + pair.block_count,
+                        pair.first_block};
+  measuring_ = holds_.Start(*worker, from, spec, spec.generate.block_hashes,
+                            {.patience = kMeasurePatience, .range = HoldBook::Range::kFromFirstBlock}, now,
+                            [this](const HoldEnd& end, Instant then) {
+                              if (end.pull.block_count == 0) measure_after_ = then + RequestTableOptions::kMeasurePause;
+                            });
 }
 
 // Counts it as sent.
@@ -280,6 +341,7 @@ void RequestTable::Forget(const Attempt& attempt) {
   decider_.OnNoOutcome(attempt.prediction.number, attempt.prompt_computed_at ? "not_reported" : "request_ended");
   Worker* const worker = worker_registry_.Find(attempt.worker_id);
   if (attempt.is_probe && worker != nullptr) worker->ejection.OnProbeDropped();
+  if (attempt.hold.has_value()) holds_.Leave(*attempt.hold);
   tenant_shares_.OnEnded(attempt.request->spec.generate.tenant);
   std::erase(attempt.request->attempts, attempt.id);
   attempts_.erase(attempt.id);

@@ -17,7 +17,9 @@
 // Every accepted request ends exactly once: it leaves the book in the same call that queues its NotifyEnd, and nothing
 // is queued for a request that is not in the book.
 //
-// A decision may also start a copy of a prefix: prefix_copies.h.
+// A decision may let the worker fetch blocks for the request (hold_book.h): the Hold goes out right before the request.
+// What does not come, the worker computes; a retry decides anew. A decision may also start a copy of a prefix
+// (prefix_copies.h), or have a pair of workers measured: a small Hold in the background, one in the fleet at a time.
 //
 // Not thread-safe. The constructor's arguments outlive it.
 #pragma once
@@ -98,6 +100,8 @@ struct RequestTableOptions {
   static constexpr std::uint32_t kReservePart = 4;
   // Requests that may wait for one model, and for each adapter; above it Submit returns kOverloaded.
   std::uint32_t max_queue = 1024;
+  // After a measurement that brought nothing, before the next one.
+  static constexpr Duration kMeasurePause = std::chrono::seconds(1);
   Duration max_queue_wait = std::chrono::seconds(30);  // then the request ends with kOverloaded
   RoutingWishes routing;
 };
@@ -188,6 +192,8 @@ class RequestTable {
     Decider::Prediction prediction;
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
+    Instant pending_until{};
+    std::optional<std::uint64_t> hold;  // that it waits for: its own, or another one's that brings the same blocks
     std::optional<Instant> prompt_computed_at;
     bool cache_outcome_known = false;
     bool cut_short = false;   // the router ended a choice that its worker still computes
@@ -235,6 +241,13 @@ class RequestTable {
   // `matches` is the result of PrefixIndex::Match for them.
   [[nodiscard]] Sending SendFirstPart(Request& request, std::span<const BlockHash> hashes,
                                       std::span<const WorkerMatch> matches, Admission admission, Instant now);
+  // Has the chosen worker fetch what the decision says, or lets the attempt wait for what comes to it anyway. If the
+  // Hold can not be sent, the decision expects nothing from it any more.
+  void BeginPull(Attempt& attempt, Decision& decision, const Worker& worker, std::span<const BlockHash> hashes,
+                 Instant now);
+  void OnPulled(RequestId attempt_id, const HoldEnd& end, double predicted_seconds);
+  // Has the pair measured, unless one is measured already.
+  void Measure(const PairToMeasure& pair, const GenerateSpec& spec, Instant now);
   [[nodiscard]] bool MayUseReserve(const GenerateSpec& spec) const;
   [[nodiscard]] std::uint32_t PriorityAtWorker(const GenerateSpec& spec, Instant now);
   // False when the request has tokens, or when no other served revision has the same tokenizer.
@@ -289,6 +302,8 @@ class RequestTable {
   HoldBook holds_;
   PrefixCopies copies_;
   TenantShares tenant_shares_;
+  std::optional<std::uint64_t> measuring_;  // the Hold of the last measurement
+  Instant measure_after_{};
 
   std::uint64_t next_id_;
   Requests requests_;

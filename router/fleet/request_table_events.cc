@@ -163,8 +163,11 @@ void RequestTable::OnCacheOutcome(Attempt& attempt, const wire::TokenEvent& even
   if (worker == nullptr) return;
   worker->totals.cached_tokens += *event.cached_token_count;
   if (attempt.request->spec.generate.cache_mode == wire::CacheMode::kOff) return;
-  const auto change = worker->view.OnOutcome(
-      {attempt.prediction.decided_at, attempt.prediction.cached_tokens, *event.cached_token_count}, now);
+  const auto change = worker->view.OnOutcome({.promised_at = attempt.prediction.decided_at,
+                                              .promised = attempt.prediction.cached_tokens,
+                                              .found = *event.cached_token_count,
+                                              .arriving = attempt.prediction.arriving_tokens},
+                                             now);
   if (change.has_value()) TellModeChange(*worker, *change, metrics_);
 }
 

@@ -51,7 +51,7 @@ std::optional<ModeTracker::Change> ModeTracker::OnEvents(Events events, Instant 
 
 std::optional<ModeTracker::Change> ModeTracker::OnOutcome(const PromisedTokens& outcome, Instant now) {
   if (mode_ == WorkerMode::kBlind || !has_snapshot_) return std::nullopt;
-  if (outcome.promised == 0 || outcome.promised_at < since_) return std::nullopt;
+  if (outcome.promised <= outcome.arriving || outcome.promised_at < since_) return std::nullopt;
   const Verdict verdict = Judge(outcome);
   if (verdict == Verdict::kOpen) return std::nullopt;
   BeginWindow(since_);
@@ -65,8 +65,9 @@ std::optional<ModeTracker::Change> ModeTracker::OnOutcome(const PromisedTokens& 
 }
 
 ModeTracker::Verdict ModeTracker::Judge(const PromisedTokens& outcome) {
-  promised_tokens_ += outcome.promised;
-  missing_tokens_ += outcome.promised > outcome.found ? outcome.promised - outcome.found : 0;
+  const std::uint32_t promised = outcome.promised - outcome.arriving;
+  promised_tokens_ += promised;
+  missing_tokens_ += promised > outcome.found ? promised - outcome.found : 0;
   if (++request_count_ < options_.window_requests) return Verdict::kOpen;
   const double allowed = options_.missing_share * static_cast<double>(promised_tokens_);
   return static_cast<double>(missing_tokens_) > allowed ? Verdict::kBad : Verdict::kGood;

@@ -45,6 +45,8 @@ struct PromisedTokens {
   Instant promised_at;
   std::uint32_t promised = 0;  // prompt tokens expected in the cache
   std::uint32_t found = 0;     // prompt tokens that were
+  std::uint32_t arriving = 0;  // the last of the promised ones, which were to come from another worker: no promise of
+                               // the worker's own cache
 };
 
 // The reason why the mode changed, or the exact mode started again with a snapshot.

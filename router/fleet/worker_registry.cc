@@ -57,6 +57,10 @@ Result<Worker*> WorkerRegistry::Add(const std::string& identity, const wire::Hel
   const auto stalled = stalled_.find(hello.process_id);
   if (stalled != stalled_.end()) worker->stalled_at = stalled->second;
   Worker* const added = workers_.insert_or_assign(hello.worker_id, std::move(worker)).first->second.get();
+  const std::size_t slot = added->slot.value();
+  if (by_slot_.size() <= slot) by_slot_.resize(slot + 1);
+  by_slot_[slot] = added;
+  transfers_.Join(added->slot, PlaceOf(hello));
   Reconnect(*added, identity);
   RefreshRevision(revision);
   if (const Error* const unreadable = bundles_.FindUnreadable(hello.tokenizer_digest)) {
@@ -89,6 +93,8 @@ void WorkerRegistry::Remove(std::string_view worker_id, Instant now) {
   const std::string revision = found->second->revision;
   const AdapterNames adapters = std::move(found->second->adapters);
   fleets_.Remove(*found->second);
+  transfers_.Leave(found->second->slot);
+  by_slot_[found->second->slot.value()] = nullptr;
   by_identity_.erase(found->second->identity);
   workers_.erase(found);
   revisions_.Leave(revision, now);
@@ -102,11 +108,8 @@ void WorkerRegistry::RememberStall(const Worker& worker) {
 }
 
 WorkerSlot WorkerRegistry::FreeSlot() const {
-  std::set<WorkerSlot> used;
-  for (const auto& [id, worker] : workers_) used.insert(worker->slot);
-  std::uint32_t slot = 0;
-  while (used.contains(WorkerSlot(slot))) ++slot;
-  return WorkerSlot(slot);
+  const auto free = std::find(by_slot_.begin(), by_slot_.end(), nullptr);
+  return WorkerSlot(static_cast<std::uint32_t>(free - by_slot_.begin()));
 }
 
 // ---- bundles ----

@@ -32,6 +32,7 @@
 #include "router/fleet/model_fleets.h"
 #include "router/fleet/revisions.h"
 #include "router/index/pending_prefixes.h"
+#include "router/route/transfers.h"
 
 namespace roost::router {
 
@@ -96,6 +97,14 @@ class WorkerRegistry {
   [[nodiscard]] PendingPrefixes& pending() { return pending_; }
   [[nodiscard]] const PendingPrefixes& pending() const { return pending_; }
 
+  // Blocks on their way between workers, and how fast they travel.
+  [[nodiscard]] Transfers& transfers() { return transfers_; }
+  [[nodiscard]] const Transfers& transfers() const { return transfers_; }
+  // The worker in a slot, whether it takes requests or not; null when the slot is free.
+  [[nodiscard]] const Worker* InSlot(WorkerSlot slot) const {
+    return slot.value() < by_slot_.size() ? by_slot_[slot.value()] : nullptr;
+  }
+
   [[nodiscard]] IndexUse IndexesNow() const;
   // Wall time.
   [[nodiscard]] std::int64_t UnixSeconds() const { return options_.unix_seconds(); }
@@ -156,10 +165,12 @@ class WorkerRegistry {
   PendingPrefixes pending_;                 // outlives the workers and the requests at them, which use it
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
   std::unordered_map<std::string, Worker*> by_identity_;
+  std::vector<Worker*> by_slot_;                              // null: free
   std::unordered_map<std::uint64_t, std::uint64_t> stalled_;  // by process: its progress when it was removed
   BundleStore bundles_;
   Revisions revisions_;
   ModelFleets fleets_;
+  Transfers transfers_;
 };
 
 }  // namespace roost::router

@@ -118,8 +118,9 @@ void PendingPrefixes::Guard::Release() {
   if (entries_ != nullptr) std::exchange(entries_, nullptr)->erase(entry_);
 }
 
-PendingPrefixes::Guard PendingPrefixes::Add(WorkerSlot worker, Chain chain, Instant deadline) {
-  const auto [entry, is_new] = entries_.insert({chain, worker, deadline, ++next_number_});
+PendingPrefixes::Guard PendingPrefixes::Add(WorkerSlot worker, Chain chain, Instant deadline, Coming coming) {
+  const auto [entry, is_new] =
+      entries_.insert({chain, worker, deadline, ++next_number_, coming.block_count, coming.at});
   ROOST_CHECK(is_new);
   return {entries_, entry};
 }
@@ -136,6 +137,10 @@ void PendingPrefixes::Deepen(Chain chain, Instant now, std::vector<WorkerMatch>&
                               [&](const WorkerMatch& other) { return other.worker == item->entry->worker; });
     if (match == matches.end()) match = matches.insert(match, WorkerMatch{.worker = item->entry->worker});
     if (match->block_count >= depth) continue;
+    if (match->block_count < item->entry->coming_block_count) {
+      const float seconds = static_cast<float>(ToSeconds(std::max(item->entry->comes_at - now, kLeastWait)));
+      match->pending_seconds = std::max(match->pending_seconds, seconds);
+    }
     match->pending_block_count += depth - match->block_count;
     match->block_count = depth;
     changed = true;

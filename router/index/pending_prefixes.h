@@ -1,5 +1,5 @@
-// Prefixes that workers are computing now and have not reported yet. So requests with the same prefix that arrive
-// together follow the first of them, instead of being spread over workers that do not have it.
+// Prefixes that workers are computing or fetching now and have not reported yet. So requests with the same prefix that
+// arrive together follow the first of them, instead of being spread over workers that do not have it.
 //
 // A block's hash covers all tokens before it, so two chains share their blocks up to one place and none after it.
 // Bisection finds that place. When chains are sorted by their hashes, those that share a prefix are neighbours, and the
@@ -19,6 +19,7 @@
 // Not thread-safe. It outlives its guards; a chain outlives its guard.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -39,6 +40,8 @@ class PendingPrefixes {
     WorkerSlot worker;
     Instant deadline;
     std::uint64_t number = 0;  // distinguishes equal chains
+    std::uint32_t coming_block_count = 0;
+    Instant comes_at{};
   };
   struct ByChain {
     bool operator()(const Entry& a, const Entry& b) const;
@@ -48,6 +51,8 @@ class PendingPrefixes {
  public:
   // A lookup reads at most this many entries, those that share the most. A decision compares only a few workers.
   static constexpr std::size_t kMaxRead = 64;
+  // For what should have come already.
+  static constexpr Duration kLeastWait = std::chrono::milliseconds(1);
 
   // Removes its entry when it is destroyed or reassigned.
   class Guard {
@@ -56,6 +61,7 @@ class PendingPrefixes {
     Guard(Guard&& other) noexcept;
     Guard& operator=(Guard&& other) noexcept;
     ~Guard() { Release(); }
+    [[nodiscard]] bool guards() const { return entries_ != nullptr; }
 
    private:
     friend class PendingPrefixes;
@@ -66,11 +72,20 @@ class PendingPrefixes {
     Entries::iterator entry_;
   };
 
+  // Leading blocks of a chain that come from another worker, and when they should be there.
+  struct Coming {
+    std::uint32_t block_count = 0;
+    Instant at{};
+  };
   // `worker` will hold all of `chain` (front to back), and should by `deadline`.
-  [[nodiscard]] Guard Add(WorkerSlot worker, std::span<const BlockHash> chain, Instant deadline);
+  [[nodiscard]] Guard Add(WorkerSlot worker, std::span<const BlockHash> chain, Instant deadline) {
+    return Add(worker, chain, deadline, {});
+  }
+  [[nodiscard]] Guard Add(WorkerSlot worker, std::span<const BlockHash> chain, Instant deadline, Coming coming);
 
   // Adds pending blocks to `matches`, an index's matches for `chain`, which are and stay ordered deepest first. A
-  // worker's depth becomes the larger of both; its pending_block_count is the difference to what the index has.
+  // worker's depth becomes the larger of both; its pending_block_count is the difference to what the index has, and its
+  // pending_seconds the time until what it lacks has come from elsewhere, at least kLeastWait.
   void Deepen(std::span<const BlockHash> chain, Instant now, std::vector<WorkerMatch>& matches) const;
 
   [[nodiscard]] std::size_t size() const { return entries_.size(); }

@@ -13,10 +13,12 @@ namespace roost::router {
 
 namespace {
 
+// What costs no more than this counts as equal to the cheapest.
+double TieBound(double cheapest) { return cheapest + std::min(kTieSeconds, kTieShare * cheapest); }
+
 // The candidates within a tie of the first, which is the cheapest.
 std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
-  const double cheapest = candidates.front().cost_seconds();
-  const double bound = cheapest + std::min(kTieSeconds, kTieShare * cheapest);
+  const double bound = TieBound(candidates.front().cost_seconds());
   const auto end = std::find_if(candidates.begin(), candidates.end(),
                                 [bound](const Candidate& candidate) { return candidate.cost_seconds() > bound; });
   return {candidates.begin(), end};
@@ -25,7 +27,7 @@ std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
 // `tied` must not be empty.
 const Candidate& FirstOf(std::span<const Candidate> tied, const FleetView& fleet) {
   const auto goes_before = [&fleet](const Candidate& a, const Candidate& b) {
-    if (a.matched_tokens != b.matched_tokens) return a.matched_tokens > b.matched_tokens;
+    if (a.held_tokens() != b.held_tokens()) return a.held_tokens() > b.held_tokens();
     if (a.queue_seconds != b.queue_seconds) return a.queue_seconds < b.queue_seconds;
     return fleet.Find(a.slot)->last_sent < fleet.Find(b.slot)->last_sent;
   };
@@ -34,9 +36,10 @@ const Candidate& FirstOf(std::span<const Candidate> tied, const FleetView& fleet
 
 DecisionReason ReasonFor(const Candidate& chosen, std::span<const Candidate> tied,
                          const std::vector<Candidate>& candidates) {
-  const auto holds_as_much = [&](const Candidate& other) { return other.matched_tokens >= chosen.matched_tokens; };
-  const auto holds_more = [&](const Candidate& other) { return other.matched_tokens > chosen.matched_tokens; };
+  const auto holds_as_much = [&](const Candidate& other) { return other.held_tokens() >= chosen.held_tokens(); };
+  const auto holds_more = [&](const Candidate& other) { return other.held_tokens() > chosen.held_tokens(); };
   if (candidates.size() == 1) return DecisionReason::kOnlyWorker;
+  if (chosen.way() == Way::kPull) return DecisionReason::kPull;
   if (std::count_if(tied.begin(), tied.end(), holds_as_much) > 1) return DecisionReason::kNearTie;
   if (chosen.matched_tokens > 0 && std::none_of(candidates.begin(), candidates.end(), holds_more)) {
     return DecisionReason::kDeepestMatch;
@@ -51,13 +54,15 @@ class CacheAwarePolicy final : public Policy {
   [[nodiscard]] std::string_view name() const override { return "cache-aware"; }
 
   [[nodiscard]] std::optional<Decision> Choose(const RouteQuery& query, const FleetView& fleet) override {
-    std::vector<Candidate> candidates = FindCandidates(query, fleet);
+    std::optional<HopefulPull> hope;
+    std::vector<Candidate> candidates = FindCandidates(query, fleet, &hope);
     if (candidates.empty()) return std::nullopt;
     const std::span<const Candidate> tied = NearBest(candidates);
     const Candidate& cheapest = FirstOf(tied, fleet);
     const auto [chosen, reason, copy] =
         LookAhead(query, fleet, candidates, {cheapest, ReasonFor(cheapest, tied, candidates)});
     Decision decision = DecisionFor(chosen, reason, query, fleet);
+    if (hope.has_value() && chosen.cost_seconds() > TieBound(hope->cost_seconds)) decision.measure = hope->pair;
     decision.candidates = std::move(candidates);
     decision.copy = copy;
     return decision;

@@ -62,7 +62,8 @@ Candidate CandidateFor(const RouteQuery& query, const WorkerView& worker, const 
 
 }  // namespace
 
-std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet) {
+std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet,
+                                      std::optional<HopefulPull>* hope) {
   const FleetSpeed speed = fleet.speed();
   std::vector<Candidate> candidates = CheapestHolders(query, fleet, speed);
   std::size_t seen = 0;
@@ -71,6 +72,11 @@ std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& 
     if (!Contains(candidates, worker.slot)) candidates.push_back(CandidateFor(query, worker, speed));
     return ++seen < kLeastLoadedCount;
   });
+  Pulls pulls(query, fleet);
+  if (!pulls.empty()) {
+    for (Candidate& candidate : candidates) pulls.Improve(candidate);
+    if (hope != nullptr) *hope = pulls.hope();
+  }
   return Cheapest(candidates, candidates.size());
 }
 
@@ -78,13 +84,17 @@ Decision DecisionFor(const Candidate& chosen, DecisionReason reason, const Route
   return {.slot = chosen.slot,
           .reason = reason,
           .matched_tokens = chosen.matched_tokens,
+          .arriving_tokens = chosen.arriving_tokens(),
           .predicted_ttft_seconds = chosen.ttft_seconds(),
           .predicted_itl_seconds = chosen.token_seconds,
           .predicted_whole_seconds = chosen.whole_seconds(query.answer.own),
-          .in_seconds = fleet.speed().is_known()};
+          .in_seconds = fleet.speed().is_known(),
+          .pull = chosen.pull};
 }
 
-Decision Decide(const RouteQuery& query, const FleetView& fleet, WorkerSlot slot, DecisionReason reason) {
+Decision Decide(const RouteQuery& asked, const FleetView& fleet, WorkerSlot slot, DecisionReason reason) {
+  RouteQuery query = asked;
+  query.transfers = nullptr;
   std::vector<Candidate> candidates = FindCandidates(query, fleet);
   if (!Contains(candidates, slot)) {
     const WorkerView* const worker = fleet.Find(slot);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "router/route/policy.h"
+#include "router/route/pulls.h"
 
 namespace roost::router {
 
@@ -16,15 +17,18 @@ inline constexpr std::size_t kMaxHolders = 64;       // the deepest holders, who
 inline constexpr std::size_t kKeptHolders = 12;      // the cheapest of them, which become candidates
 inline constexpr std::size_t kLeastLoadedCount = 4;  // the least loaded workers, which become candidates too
 
-// Cheapest first, without duplicates. Empty if and only if no worker of the fleet may take the request.
-[[nodiscard]] std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet);
+// Cheapest first, without duplicates, each with its cheapest way (pulls.h). Empty if and only if no worker of the fleet
+// may take the request. `hope` gets the cheapest way over a pair without a rate, if there is one.
+[[nodiscard]] std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet,
+                                                    std::optional<HopefulPull>* hope = nullptr);
 
 // A decision for this candidate, without its list of candidates.
 [[nodiscard]] Decision DecisionFor(const Candidate& chosen, DecisionReason reason, const RouteQuery& query,
                                    const FleetView& fleet);
 
-// The decision for the worker in `slot`, with everything that a decision reports. The worker must be in the fleet and
-// may take the request. The reason is kOnlyWorker instead of `reason` if there was no choice.
+// The decision for the worker in `slot`, with everything that a decision reports. No worker fetches anything for it.
+// The worker must be in the fleet and may take the request. The reason is kOnlyWorker instead of `reason` if there was
+// no choice.
 [[nodiscard]] Decision Decide(const RouteQuery& query, const FleetView& fleet, WorkerSlot slot, DecisionReason reason);
 
 }  // namespace roost::router

@@ -137,11 +137,11 @@ double SloSeconds(const PromptOnWorker& prompt, const WorkerView& worker, const 
 
 void AddPull(const PromptOnWorker& prompt, std::uint32_t block_tokens, Candidate& candidate) {
   PromptOnWorker with_pull = prompt;
-  with_pull.matched_block_count += prompt.pull->block_count;
+  with_pull.matched_block_count = prompt.pull->end_block();
   const std::uint32_t tokens = CachedTokens(with_pull, block_tokens);
   candidate.pulled_tokens = tokens - candidate.matched_tokens;
   candidate.matched_tokens = tokens;
-  candidate.source = prompt.pull->source;
+  candidate.pull = prompt.pull;
 }
 
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached, double answer_tokens) {
@@ -177,6 +177,7 @@ Candidate PredictCost(const PromptOnWorker& prompt, const WorkerView& worker, co
   candidate.matched_tokens = CachedTokens(prompt, worker.block_tokens);
   const std::uint32_t held_tokens = (prompt.matched_block_count - prompt.pending_block_count) * worker.block_tokens;
   candidate.pending_tokens = candidate.matched_tokens - std::min(candidate.matched_tokens, held_tokens);
+  candidate.is_pending_coming = prompt.pending_seconds > 0;
   if (prompt.pull.has_value()) AddPull(prompt, worker.block_tokens, candidate);
   const auto uncached = static_cast<double>(prompt.prompt_token_count - candidate.matched_tokens);
   const Rates rates = RatesOf(worker, speed);

@@ -80,13 +80,23 @@ enum class Way : std::uint8_t {
 };
 [[nodiscard]] std::string_view NameOf(Way way);
 
+// Blocks that a worker fetches for a request.
+struct PrefixPull {
+  WorkerSlot source;
+  std::uint32_t first_block = 0;  // those before it are there, or on their way
+  std::uint32_t block_count = 0;  // from that one on
+  TransferPrice price;            // predicted, from the decision on
+
+  [[nodiscard]] std::uint32_t end_block() const { return first_block + block_count; }
+};
+
 // One worker with its price for a request.
 struct Candidate {
   WorkerSlot slot;
   std::uint32_t matched_tokens = 0;  // prompt tokens that the worker need not compute
   std::uint32_t pending_tokens = 0;  // those of them that it is still computing, and so are in its queue, or fetches
   std::uint32_t pulled_tokens = 0;   // those of them that it would fetch for this request
-  std::optional<WorkerSlot> source;  // from which it would fetch them
+  std::optional<PrefixPull> pull;    // that would bring them
   double queue_seconds = 0;
   double transfer_seconds = 0;   // until all blocks are there that it fetches: for this request, and for others before
   double displaced_seconds = 0;  // for what has to make room for the blocks that come
@@ -94,20 +104,25 @@ struct Candidate {
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double delay_seconds = 0;
-  double token_seconds = 0;   // between two tokens of its answer
-  double answer_seconds = 0;  // of the tokens that count, see above
-  double stall_seconds = 0;   // by which its prefill lengthens the answers that run there
-  double slo_seconds = 0;     // of answers that break a bound
+  double token_seconds = 0;        // between two tokens of its answer
+  double answer_seconds = 0;       // of the tokens that count, see above
+  double stall_seconds = 0;        // by which its prefill lengthens the answers that run there
+  double slo_seconds = 0;          // of answers that break a bound
+  bool is_pending_coming = false;  // `pending_tokens` are on their way; otherwise the worker computes them
   double congestion = 1;
   double pace = 1;
   double answer_pace = 1;
 
   [[nodiscard]] Way way() const {
-    if (source.has_value()) return Way::kPull;
+    if (pull.has_value()) return Way::kPull;
     return matched_tokens > 0 ? Way::kHeld : Way::kCompute;
   }
   // Those that it holds, computes for others or fetches for others.
   [[nodiscard]] std::uint32_t held_tokens() const { return matched_tokens - pulled_tokens; }
+  // Those that come from another worker.
+  [[nodiscard]] std::uint32_t arriving_tokens() const {
+    return pulled_tokens + (is_pending_coming ? pending_tokens : 0);
+  }
   // Blocks come while prompts before it are computed.
   [[nodiscard]] double ttft_seconds() const {
     return std::max(queue_seconds, transfer_seconds) + prefill_seconds + decode_seconds;
@@ -140,21 +155,14 @@ struct SloBounds {
   double itl_seconds = 0;  // mean time between tokens
 };
 
-// Blocks that a worker could fetch for a request.
-struct PullOffer {
-  WorkerSlot source;
-  std::uint32_t block_count = 0;  // behind those that the worker holds
-  TransferPrice price;
-};
-
 struct PromptOnWorker {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t matched_block_count = 0;  // leading blocks that the worker holds, or will hold when its queue is done
   std::uint32_t pending_block_count = 0;  // the last of them, which are still being computed, or on their way
   AnswerLength answer = {};
   SloBounds slo = {};
-  double pending_seconds = 0;          // until those that are on their way are there
-  std::optional<PullOffer> pull = {};  // blocks to fetch behind the matched ones
+  double pending_seconds = 0;           // until those that are on their way are there
+  std::optional<PrefixPull> pull = {};  // to a block behind the matched ones
 };
 
 // The prompt tokens that a worker need not compute. Full blocks only, and never the whole prompt: its last token is

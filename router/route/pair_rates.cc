@@ -44,8 +44,9 @@ bool IsNoFault(std::optional<wire::HoldOutcome> outcome) {
   return outcome == wire::HoldOutcome::kNoRoom || outcome == wire::HoldOutcome::kCancelled;
 }
 
-bool IsDone(std::optional<wire::HoldOutcome> outcome) {
-  return outcome == wire::HoldOutcome::kComplete || outcome == wire::HoldOutcome::kMissing;
+// A source that holds nothing of what it is asked for was asked in vain.
+bool IsDone(std::optional<wire::HoldOutcome> outcome, std::uint32_t block_count) {
+  return outcome == wire::HoldOutcome::kComplete || (outcome == wire::HoldOutcome::kMissing && block_count > 0);
 }
 
 }  // namespace
@@ -65,22 +66,25 @@ PairRates::Pair& PairRates::Touch(WorkerPair ends) {
   return pairs_.front();
 }
 
-void PairRates::Observe(WorkerPair ends, const Arrival& arrival) {
+void PairRates::Observe(WorkerPair ends, const Arrival& arrival, Instant now) {
   if (arrival.block_count == 0 || arrival.bytes == 0 || arrival.seconds <= 0) return;
   Pair& pair = Touch(ends);
   const PairRate seen = RateOfArrival(arrival, pair.rate ? pair.rate->start_seconds : 0);
   Blend(pair.rate, seen);
+  pair.observed_at = now;
   Blend(At(out_, ends.from), seen);
   Blend(At(in_, ends.to), seen);
   Blend(of_all_, seen);
   FindFastest();
 }
 
-void PairRates::OnEnd(WorkerPair ends, std::optional<wire::HoldOutcome> outcome, Instant now) {
+void PairRates::OnEnd(WorkerPair ends, std::optional<wire::HoldOutcome> outcome, std::uint32_t block_count,
+                      Instant now) {
   Pair& pair = Touch(ends);
+  pair.has_ended = true;
   pair.last_outcome = outcome;
   if (IsNoFault(outcome)) return;
-  if (IsDone(outcome)) {
+  if (IsDone(outcome, block_count)) {
     ++pair.done_count;
     pair.next_pause = kFirstPause;
     pair.paused_until = {};
@@ -130,6 +134,7 @@ PairRates::Expected PairRates::Expect(WorkerPair ends, Instant now) const {
   const Pair& pair = *place->second;
   return {.rate = pair.rate ? pair.rate : MeanOf(ends),
           .is_own = pair.rate.has_value(),
+          .is_fresh = pair.rate.has_value() && now - pair.observed_at < kFreshTime,
           .is_paused = now < pair.paused_until};
 }
 

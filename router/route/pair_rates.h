@@ -15,6 +15,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -32,7 +33,7 @@ struct WorkerPair {
   WorkerSlot from;  // the source
   WorkerSlot to;
 
-  bool operator==(const WorkerPair&) const = default;
+  auto operator<=>(const WorkerPair&) const = default;
 };
 
 struct PairRate {
@@ -56,6 +57,8 @@ class PairRates {
  public:
   static constexpr std::size_t kMaxPairs = 4096;
   static constexpr double kNewShare = 0.25;
+  // An older rate is worth a new measurement, if it keeps the pair from being chosen.
+  static constexpr Duration kFreshTime = std::chrono::minutes(10);
   static constexpr Duration kWrongPause = std::chrono::seconds(60);
   static constexpr Duration kFirstPause = std::chrono::seconds(1);
   static constexpr Duration kLastPause = std::chrono::seconds(60);
@@ -63,24 +66,28 @@ class PairRates {
   struct Pair {
     WorkerPair ends;
     std::optional<PairRate> rate = {};  // its own
-    std::uint64_t done_count = 0;       // Holds that brought all, or all that the source held
+    Instant observed_at{};              // when it last taught that
+    std::uint64_t done_count = 0;       // Holds that brought all, or some and then all that the source held
     std::uint64_t failed_count = 0;
-    std::optional<wire::HoldOutcome> last_outcome = {};  // empty: unanswered, or none has ended
+    bool has_ended = false;                              // some Hold has, whatever came of it
+    std::optional<wire::HoldOutcome> last_outcome = {};  // of the last one that has; empty: unanswered
     Duration next_pause = kFirstPause;                   // of the next failure
     Instant paused_until{};
   };
 
+  void OnSent(WorkerPair ends) { static_cast<void>(Touch(ends)); }
   // Blocks came over the pair. Ignores what no transfer can be: no blocks, no bytes, no time.
-  void Observe(WorkerPair ends, const Arrival& arrival);
-  // A Hold has ended; empty: unanswered. What is neither the pair's merit nor its fault changes no pause: the worker
-  // had no room, or the Hold was ended.
-  void OnEnd(WorkerPair ends, std::optional<wire::HoldOutcome> outcome, Instant now);
+  void Observe(WorkerPair ends, const Arrival& arrival, Instant now);
+  // A Hold has ended, and brought so many blocks; empty: unanswered. What is neither the pair's merit nor its fault
+  // changes no pause: the worker had no room, or the Hold was ended.
+  void OnEnd(WorkerPair ends, std::optional<wire::HoldOutcome> outcome, std::uint32_t block_count, Instant now);
   // Another worker may get the slot. O(pairs).
   void Forget(WorkerSlot worker);
 
   struct Expected {
     std::optional<PairRate> rate = {};  // empty while no pair is known
     bool is_own = false;                // the pair's, not a mean
+    bool is_fresh = false;              // its own, and not older than kFreshTime
     bool is_paused = false;
   };
   [[nodiscard]] Expected Expect(WorkerPair ends, Instant now) const;

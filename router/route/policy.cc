@@ -13,7 +13,8 @@ bool MayTake(const RouteQuery& query, const WorkerView& worker) {
 }
 
 PromptOnWorker PromptOn(const RouteQuery& query, const WorkerMatch& match) {
-  return {query.prompt_token_count, match.block_count, match.pending_block_count, query.answer, query.slo};
+  return {query.prompt_token_count, match.block_count, match.pending_block_count, query.answer, query.slo,
+          match.pending_seconds};
 }
 
 PromptOnWorker PromptOn(const RouteQuery& query, WorkerSlot slot) {

@@ -82,27 +82,18 @@ struct PrefixCopy {
   std::uint32_t block_count = 0;
 };
 
-// Blocks that the chosen worker fetches for the request.
-struct PrefixPull {
-  WorkerSlot source;
-  std::uint32_t first_block = 0;  // those before it are there, or on their way
-  std::uint32_t block_count = 0;  // from that one on
-  double seconds = 0;             // predicted, from the decision on, until the last one is there
-  double bytes = 0;
-
-  [[nodiscard]] std::uint32_t end_block() const { return first_block + block_count; }
-};
-
 // A pair whose rate would have mattered: as fast as the fastest one it would have won.
 struct PairToMeasure {
   WorkerPair ends;
-  std::uint32_t block_count = 0;  // leading blocks of the prompt that the source holds
+  std::uint32_t first_block = 0;  // of the prompt, that the worker lacks
+  std::uint32_t block_count = 0;  // from that one on, that the source holds; as few as a measurement takes
 };
 
 struct Decision {
   WorkerSlot slot;
   DecisionReason reason = DecisionReason::kOnlyWorker;
-  std::uint32_t matched_tokens = 0;  // predicted cached tokens
+  std::uint32_t matched_tokens = 0;   // predicted cached tokens
+  std::uint32_t arriving_tokens = 0;  // those of them that come from another worker, for this request or one before
   double predicted_ttft_seconds = 0;
   double predicted_itl_seconds = 0;    // mean time between the answer's tokens
   double predicted_whole_seconds = 0;  // from the decision to the last token

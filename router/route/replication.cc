@@ -52,7 +52,7 @@ SharedPrefixes PrefixesOf(const FleetView& fleet, const std::vector<Candidate>& 
   bool several_hold_deepest = false;
   for (const Candidate& candidate : candidates) {
     if (fleet.Find(candidate.slot)->receives_copy) continue;  // its part of the copy is no prefix of its own
-    const std::uint32_t tokens = candidate.matched_tokens;
+    const std::uint32_t tokens = candidate.held_tokens();
     if (tokens > prefixes.deepest) {
       prefixes = {.deepest = tokens, .of_several = prefixes.deepest};
       several_hold_deepest = false;
@@ -72,9 +72,11 @@ std::size_t HolderCount(const RouteQuery& query, std::uint32_t block_count) {
                     [&](const WorkerMatch& match) { return match.block_count >= block_count; }));
 }
 
-// The part of the cost for the worker's computing. The prompts that it overtakes are left out, because a shorter prompt
-// overtakes more.
-double WorkCost(const Candidate& candidate) { return candidate.pace * candidate.work_seconds(); }
+// The part of the cost for the worker's computing, and for the blocks that come instead. The prompts that it overtakes
+// are left out, because a shorter prompt overtakes more.
+double WorkCost(const Candidate& candidate) {
+  return candidate.pace * (candidate.work_seconds() + candidate.displaced_seconds);
+}
 
 // The worker that would receive a copy: the cheapest of those that may receive one and lack some of the prefix. Null
 // when there is none.
@@ -82,7 +84,7 @@ const Candidate* FindReceiver(const FleetView& fleet, const std::vector<Candidat
                               std::uint32_t prefix_tokens) {
   const Candidate* receiver = nullptr;
   for (const Candidate& each : candidates) {
-    if (each.matched_tokens >= prefix_tokens || fleet.Find(each.slot)->receives_copy) continue;
+    if (each.held_tokens() >= prefix_tokens || fleet.Find(each.slot)->receives_copy) continue;
     if (receiver == nullptr || each.cost_seconds() < receiver->cost_seconds()) receiver = &each;
   }
   return receiver;
@@ -124,8 +126,8 @@ std::optional<PrefixCopy> Replication::Judge(std::uint32_t prefix_tokens, const 
   const std::uint32_t block_count = prefix_tokens / block_tokens;
   if (block_count == 0 || block_count > query.block_hashes.size()) return std::nullopt;
   const BlockHash prefix = query.block_hashes[block_count - 1];
-  // The request itself makes the chosen worker compute the prefix.
-  if (chosen.matched_tokens < prefix_tokens) {
+  // The request itself makes the chosen worker compute or fetch the prefix.
+  if (chosen.held_tokens() < prefix_tokens) {
     waited_.Clear(prefix);
     return std::nullopt;
   }
@@ -141,9 +143,8 @@ std::optional<PrefixCopy> Replication::Judge(std::uint32_t prefix_tokens, const 
     return std::nullopt;
   }
   waited_.Clear(prefix);
-  return PrefixCopy{.worker = receiver->slot,
-                    .held_block_count = receiver->matched_tokens / block_tokens,
-                    .block_count = block_count};
+  return PrefixCopy{
+      .worker = receiver->slot, .held_block_count = receiver->held_tokens() / block_tokens, .block_count = block_count};
 }
 
 }  // namespace roost::router

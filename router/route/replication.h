@@ -7,7 +7,8 @@
 // copy is made:
 //
 //   saved    Σ over recent requests: cost at the holder - cost at the receiver, if it held as much   (faded sum)
-//   price    the prefill of the copy at the receiver, with the weight that it has in the cost
+//   price    the prefill of the copy at the receiver, with the weight that it has in the cost; or what makes room for
+//            it, where the receiver would fetch it
 //   copy     when saved by the requests before this one ≥ price; then the sum begins again, towards the next copy
 //
 // So copies never cost more than what requests waited without them, and a prefix is never copied while no request waits

@@ -72,6 +72,7 @@ void Transfers::Send(std::uint64_t id, WorkerPair ends, std::uint32_t block_coun
   from->sent_out += hold.bytes;
   to->sent_in += hold.bytes;
   open_.emplace(id, hold);
+  rates_.OnSent(ends);
 }
 
 // Counts in no queue any more.
@@ -95,21 +96,26 @@ void Transfers::End(std::uint64_t id, const std::optional<wire::HoldAnswer>& ans
   if (hold == open_.end()) return;
   const Open ended = hold->second;
   Drop(id);
-  if (!answer) return rates_.OnEnd(ended.ends, std::nullopt, now);
+  if (!answer) return rates_.OnEnd(ended.ends, std::nullopt, 0, now);
   if (answer->arrived_block_count > 0 && answer->bytes > 0) {
     const double block_bytes = static_cast<double>(answer->bytes) / answer->arrived_block_count;
     LearnBlockBytes(Find(ended.ends.from)->place.layout, block_bytes);
-    const double seconds = static_cast<double>(answer->microseconds) * 1e-6;
-    rates_.Observe(ended.ends, {.bytes = answer->bytes,
-                                .block_count = answer->arrived_block_count,
-                                .first_block_seconds =
-                                    std::min(static_cast<double>(answer->first_frame_microseconds) * 1e-6, seconds),
-                                .seconds = seconds,
-                                .queued_bytes = ended.queued_bytes});
+    Observe(ended, *answer, now);
   }
-  // Nothing had to come: that is no word about the pair.
-  if (answer->arrived_block_count == 0 && answer->outcome == wire::HoldOutcome::kComplete) return;
-  rates_.OnEnd(ended.ends, answer->outcome, now);
+  rates_.OnEnd(ended.ends, answer->outcome, answer->arrived_block_count, now);
+}
+
+void Transfers::Observe(const Open& ended, const wire::HoldAnswer& answer, Instant now) {
+  if (answer.arrived_block_count == 1 && BlocksToMeasure(ended.ends.from) > 1) return;
+  const double seconds = static_cast<double>(answer.microseconds) * 1e-6;
+  const double first_seconds = static_cast<double>(answer.first_frame_microseconds) * 1e-6;
+  rates_.Observe(ended.ends,
+                 {.bytes = answer.bytes,
+                  .block_count = answer.arrived_block_count,
+                  .first_block_seconds = std::min(first_seconds, seconds),
+                  .seconds = seconds,
+                  .queued_bytes = ended.queued_bytes},
+                 now);
 }
 
 void Transfers::LearnBlockBytes(std::uint64_t layout, double bytes) {
@@ -143,7 +149,7 @@ std::optional<TransferOffer> Transfers::Offer(WorkerPair ends, std::uint32_t blo
   const double bytes = from->block_bytes * block_count;
   TransferOffer offer;
   if (expected.rate && bytes > 0) offer.price = PriceAt(*expected.rate, bytes, Queued(ends));
-  if (expected.is_own && bytes > 0) return offer;
+  if (expected.is_fresh && bytes > 0) return offer;
   const std::optional<PairRate>& fastest = rates_.fastest();
   offer.hope = fastest && bytes > 0 ? PriceAt(*fastest, bytes, Queued(ends)) : TransferPrice{.bytes = bytes};
   return offer;
@@ -155,9 +161,10 @@ std::uint32_t Transfers::BlocksToMeasure(WorkerSlot from) const {
   return std::max(1U, static_cast<std::uint32_t>(static_cast<double>(kMeasuredBytes) / source->block_bytes));
 }
 
-std::uint32_t Transfers::InFlight(WorkerPair ends) const {
-  return static_cast<std::uint32_t>(
-      std::count_if(open_.begin(), open_.end(), [&](const auto& hold) { return hold.second.ends == ends; }));
+std::map<WorkerPair, std::uint32_t> Transfers::InFlight() const {
+  std::map<WorkerPair, std::uint32_t> counts;
+  for (const auto& [id, hold] : open_) ++counts[hold.ends];
+  return counts;
 }
 
 }  // namespace roost::router

@@ -57,7 +57,8 @@ struct TransferPrice {
 struct TransferOffer {
   // Empty while there is no rate or no size of blocks.
   std::optional<TransferPrice> price = {};
-  // Of a pair without a rate of its own: the price if it is as fast as the fastest known one; free while none is known.
+  // Of a pair without a fresh rate of its own: the price if it is as fast as the fastest known one; free while none is
+  // known.
   std::optional<TransferPrice> hope = {};
 };
 
@@ -67,8 +68,6 @@ class Transfers {
   static constexpr Duration kReportDelay = std::chrono::milliseconds(20);
   // A Hold that measures a pair brings at most this much, but at least one block.
   static constexpr std::uint64_t kMeasuredBytes = std::uint64_t{16} << 20U;
-  // As many sources are compared for each worker.
-  static constexpr std::size_t kMaxSources = 4;
 
   // ---- what the fleet tells ----
 
@@ -89,6 +88,10 @@ class Transfers {
 
   // Whether any worker can fetch from any other one, as far as a count of those that serve and fetch tells.
   [[nodiscard]] bool any() const { return serving_count_ > 1 || (serving_count_ == 1 && fetching_count_ > 1); }
+  // Whether others can fetch from it, if they are of its kind.
+  [[nodiscard]] bool Serves(WorkerSlot worker) const {
+    return worker.value() < workers_.size() && workers_[worker.value()] && workers_[worker.value()]->place.serves;
+  }
   // Of a pair that can fetch and is not paused; empty of all others.
   [[nodiscard]] std::optional<TransferOffer> Offer(WorkerPair ends, std::uint32_t block_count, Instant now) const;
   // Bytes that wait at the source, by its report and this router's Holds since.
@@ -98,8 +101,8 @@ class Transfers {
   [[nodiscard]] std::uint32_t BlocksToMeasure(WorkerSlot from) const;
 
   [[nodiscard]] const PairRates& rates() const { return rates_; }
-  // Holds under way over the pair. O(Holds).
-  [[nodiscard]] std::uint32_t InFlight(WorkerPair ends) const;
+  // The pairs with Holds under way, and how many. O(Holds).
+  [[nodiscard]] std::map<WorkerPair, std::uint32_t> InFlight() const;
   [[nodiscard]] std::size_t open_count() const { return open_.size(); }
 
  private:
@@ -126,6 +129,7 @@ class Transfers {
   [[nodiscard]] double Queued(WorkerPair ends) const;
   [[nodiscard]] static TransferPrice PriceAt(const PairRate& rate, double bytes, double queued_bytes);
   void Cover(OpenHolds::iterator hold);
+  void Observe(const Open& ended, const wire::HoldAnswer& answer, Instant now);
   void LearnBlockBytes(std::uint64_t layout, double bytes);
   void Count(const TransferPlace& place, int by);
 

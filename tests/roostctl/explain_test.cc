@@ -57,7 +57,7 @@ TEST(FormatDecisionsTest, PrintsOneRowPerCandidateAndMarksTheChosenOne) {
   EXPECT_THAT(chosen, HasSubstr("239.0"));
   EXPECT_THAT(chosen, HasSubstr("2.50"));
   EXPECT_THAT(chosen, HasSubstr(" 62.5 "));
-  EXPECT_THAT(chosen, HasSubstr("4.0     250.0   1.00    3500.0   1.00     239.0"));
+  EXPECT_THAT(chosen, HasSubstr("4.0     250.0       0.0   1.00    3500.0   1.00     239.0"));
   EXPECT_THAT(other, HasSubstr("2000.0"));
 }
 
@@ -98,6 +98,34 @@ TEST(FormatDecisionsTest, SaysWhoGetsACopy) {
       HasSubstr("copy         of its first 90 blocks, by w1; no request waits for it\n"));
   EXPECT_THAT(Formatted(With(std::string(kDecision), R"("predicted")", R"("copy":null,"predicted")")),
               Not(HasSubstr("no request waits")));
+}
+
+TEST(FormatDecisionsTest, SaysWhatIsFetchedFromWhereAndWhatCame) {
+  constexpr std::string_view kPull =
+      R"("pull":{"source":"w3","blocks":80,"bytes":1000,"predicted_seconds":0.012,"actual":null},"predicted")";
+  std::string decision = With(std::string(kDecision), R"("predicted")", kPull);
+  EXPECT_THAT(Formatted(decision),
+              HasSubstr("  pull         of 80 blocks from w3, predicted 12.0 ms: not ended yet\n"));
+  decision =
+      With(decision, R"("actual":null)", R"("actual":{"outcome":"missing","blocks":7,"bytes":9,"seconds":0.025})");
+  decision = With(decision, R"("pending_tokens":0,)",
+                  R"("pending_tokens":0,"way":"pull","source":"w3","pulled_tokens":1280,"transfer_seconds":0.0123,)"
+                  R"("displaced_seconds":0.0456,)");
+  decision = With(decision, "deepest_match", "pull");
+  const std::string text = Formatted(decision);
+  EXPECT_THAT(text, HasSubstr("  pull         of 80 blocks from w3, predicted 12.0 ms: 7 came in 25.0 ms (missing)\n"));
+  EXPECT_THAT(text, HasSubstr("pull (it costs least, because it fetches blocks from another worker)"));
+  EXPECT_THAT(text, HasSubstr("* w2                   pull w3"));
+  EXPECT_THAT(text, HasSubstr(" 12.3 "));
+  EXPECT_THAT(text, HasSubstr(" 45.6 "));
+  EXPECT_THAT(Formatted(With(std::string(kDecision), R"("predicted")", R"("pull":null,"predicted")")),
+              Not(HasSubstr("  pull  ")));
+}
+
+TEST(FormatDecisionsTest, SaysWhatARouterThatKnowsNoPullsMeans) {
+  const std::string text = Formatted(kDecision);
+  EXPECT_THAT(text, HasSubstr("* w2                   held"));
+  EXPECT_THAT(text, Not(HasSubstr("  pull  ")));
 }
 
 TEST(FormatDecisionsTest, SaysWhatIsNotKnown) {

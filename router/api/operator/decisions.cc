@@ -37,11 +37,17 @@ void WriteSeconds(std::string_view key, double seconds, bool in_seconds, JsonWri
   in_seconds ? json.Number(seconds) : json.Null();
 }
 
-void WriteCandidate(const Candidate& candidate, std::string_view worker_id, JsonWriter& json) {
+// `source_id` is the worker from which it would fetch blocks; empty: from none.
+void WriteCandidate(const Candidate& candidate, std::string_view worker_id, std::string_view source_id,
+                    JsonWriter& json) {
   json.BeginObject().Key("worker").String(worker_id);
+  json.Key("way").String(NameOf(candidate.way())).Key("source");
+  source_id.empty() ? json.Null() : json.String(source_id);
   json.Key("matched_tokens").Number(candidate.matched_tokens);
   json.Key("pending_tokens").Number(candidate.pending_tokens);
+  json.Key("pulled_tokens").Number(candidate.pulled_tokens);
   json.Key("queue_seconds").Number(candidate.queue_seconds);
+  json.Key("transfer_seconds").Number(candidate.transfer_seconds);
   json.Key("prefill_seconds").Number(candidate.prefill_seconds);
   json.Key("decode_seconds").Number(candidate.decode_seconds);
   json.Key("ttft_seconds").Number(candidate.ttft_seconds());
@@ -53,6 +59,7 @@ void WriteCandidate(const Candidate& candidate, std::string_view worker_id, Json
   json.Key("token_seconds").Number(candidate.token_seconds);
   json.Key("answer_seconds").Number(candidate.answer_seconds);
   json.Key("stall_seconds").Number(candidate.stall_seconds);
+  json.Key("displaced_seconds").Number(candidate.displaced_seconds);
   json.Key("cost_seconds").Number(candidate.cost_seconds());
   json.EndObject();
 }
@@ -70,6 +77,34 @@ void WriteCopy(const DecisionRecord& record, JsonWriter& json) {
     if (record.decision.candidates[i].slot == copy.worker) json.Key("worker").String(record.candidate_ids[i]);
   }
   json.Key("blocks").Number(copy.block_count).EndObject();
+}
+
+// Empty: the candidate would fetch nothing.
+std::string_view SourceOf(const DecisionRecord& record, std::size_t candidate) {
+  return candidate < record.source_ids.size() ? std::string_view(record.source_ids[candidate]) : "";
+}
+
+// Null: the worker fetches nothing for the request.
+void WritePull(const DecisionRecord& record, JsonWriter& json) {
+  json.Key("pull");
+  if (!record.decision.pull.has_value()) {
+    json.Null();
+    return;
+  }
+  const PrefixPull& pull = *record.decision.pull;
+  json.BeginObject();
+  for (std::size_t i = 0; i < record.source_ids.size(); ++i) {
+    if (record.decision.candidates[i].slot == record.decision.slot) json.Key("source").String(SourceOf(record, i));
+  }
+  json.Key("blocks").Number(pull.block_count).Key("bytes").Number(pull.price.bytes);
+  json.Key("predicted_seconds").Number(pull.price.seconds).Key("actual");
+  if (record.pulled.has_value()) {
+    json.BeginObject().Key("outcome").String(record.pulled->outcome).Key("blocks").Number(record.pulled->block_count);
+    json.Key("bytes").Number(record.pulled->bytes).Key("seconds").Number(record.pulled->seconds).EndObject();
+  } else {
+    json.Null();
+  }
+  json.EndObject();
 }
 
 // The tokens that it found cached; before its first token, the predicted number.
@@ -128,11 +163,12 @@ void WriteRecord(const DecisionRecord& record, Instant now, JsonWriter& json) {
   json.Key("rates_known").Bool(record.decision.in_seconds);
   WriteHit(record, json);
   WriteCopy(record, json);
+  WritePull(record, json);
   WriteOutcome(record, json);
   WriteAudit(record, json);
   json.Key("candidates").BeginArray();
   for (std::size_t i = 0; i < record.candidate_ids.size(); ++i) {
-    WriteCandidate(record.decision.candidates[i], record.candidate_ids[i], json);
+    WriteCandidate(record.decision.candidates[i], record.candidate_ids[i], SourceOf(record, i), json);
   }
   json.EndArray().EndObject();
 }

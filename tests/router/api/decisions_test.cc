@@ -60,15 +60,16 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
       responder->response->body,
       R"({"decisions":[{"id":"chatcmpl-1","request_id":"req-9","model":"bytes","prompt_tokens":100,"retries":0,)"
       R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,)"
-      R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,)"
+      R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,"pull":null,)"
       R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5,"itl_seconds":0.03125,"whole_seconds":8},)"
       R"("actual":null,"no_actual":null,)"
       R"("regret":{"cached_tokens":16,"ttft_seconds":0.25,"whole_seconds":1.5},)"
       R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75,"whole_seconds":9},)"
-      R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
+      R"("candidates":[{"worker":"w1","way":"held","source":null,"matched_tokens":64,"pending_tokens":0,)"
+      R"("pulled_tokens":0,"queue_seconds":0.25,"transfer_seconds":0,)"
       R"("prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
       R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"answer_pace":1,"token_seconds":0.03125,"answer_seconds":4,)"
-      R"("stall_seconds":0.5,"cost_seconds":6}]}]})");
+      R"("stall_seconds":0.5,"displaced_seconds":0,"cost_seconds":6}]}]})");
   EXPECT_EQ(observer_.answers.back(), "decisions 200");
 }
 
@@ -113,6 +114,35 @@ TEST_F(DecisionsTest, TellsWhoGetsACopy) {
   record.candidate_ids.emplace_back("w7");
   record.decision.copy = PrefixCopy{.worker = WorkerSlot(7), .block_count = 4};
   EXPECT_EQ(At(Ask("")->response->body, "/decisions/0/copy"), R"({"worker":"w7","blocks":4})");
+}
+
+TEST_F(DecisionsTest, TellsWhatIsFetchedAndWhatCame) {
+  Log("chatcmpl-1");
+  DecisionRecord& record = dispatcher_.log[0];
+  Candidate& chosen = record.decision.candidates[0];
+  chosen.pulled_tokens = 48;
+  chosen.transfer_seconds = 0.5;
+  chosen.displaced_seconds = 0.25;
+  chosen.pull = PrefixPull{.source = WorkerSlot(9),
+                           .first_block = 1,
+                           .block_count = 3,
+                           .price = {.seconds = 0.5, .own_seconds = 0.25, .bytes = 3000}};
+  record.decision.reason = DecisionReason::kPull;
+  record.decision.pull = chosen.pull;
+  record.source_ids = {"w9"};
+  std::string body = Ask("")->response->body;
+  EXPECT_EQ(At(body, "/decisions/0/reason"), R"("pull")");
+  EXPECT_EQ(At(body, "/decisions/0/pull"),
+            R"({"source":"w9","blocks":3,"bytes":3000,"predicted_seconds":0.5,"actual":null})");
+  EXPECT_EQ(At(body, "/decisions/0/candidates/0/way"), R"("pull")");
+  EXPECT_EQ(At(body, "/decisions/0/candidates/0/source"), R"("w9")");
+  EXPECT_EQ(At(body, "/decisions/0/candidates/0/pulled_tokens"), "48");
+  EXPECT_EQ(At(body, "/decisions/0/candidates/0/transfer_seconds"), "0.5");
+  EXPECT_EQ(At(body, "/decisions/0/candidates/0/displaced_seconds"), "0.25");
+  EXPECT_EQ(At(body, "/decisions/0/candidates/0/ttft_seconds"), "0.75") << "it comes while the queue is computed";
+  record.pulled = DecisionRecord::Pulled{.outcome = "missing", .block_count = 2, .bytes = 2000, .seconds = 0.125};
+  body = Ask("")->response->body;
+  EXPECT_EQ(At(body, "/decisions/0/pull/actual"), R"({"outcome":"missing","blocks":2,"bytes":2000,"seconds":0.125})");
 }
 
 TEST_F(DecisionsTest, GivesTheLastOnesUpToTheLimit) {

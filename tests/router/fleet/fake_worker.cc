@@ -124,6 +124,7 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
     CarryOut(*evict);
   } else if (const auto* const hold = std::get_if<wire::Hold>(&message)) {
     holds_.push_back(*hold);
+    requests_before_holds_.push_back(received_.size());
     CarryOut(*hold);
   } else if (const auto* const cordon = std::get_if<wire::Cordon>(&message)) {
     CarryOut(*cordon);

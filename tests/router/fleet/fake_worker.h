@@ -78,6 +78,13 @@ class FakeWorker {
   void GiveUp(RequestId request_id, Error error = {ErrorCode::kOverloaded, "queue is full", ""});
   // The number of other routers' requests that it reports as waiting.
   void SetWaiting(std::uint32_t count) { load_.waiting_requests = count; }
+  // Prompt tokens that it reports as queued, of other routers.
+  void SetQueuedTokens(std::uint64_t count) { load_.queued_prefill_tokens = count; }
+  // Bytes of blocks that it reports as on their way to it, and from it.
+  void SetTransferBytes(std::uint64_t arriving, std::uint64_t leaving) {
+    load_.arriving_bytes = arriving;
+    load_.leaving_bytes = leaving;
+  }
   // Prompts that other routers have queued there.
   void SetOtherPrompts(std::vector<wire::OtherPrompt> prompts);
   // Its engine loads and unloads adapters.
@@ -121,6 +128,8 @@ class FakeWorker {
   [[nodiscard]] const std::vector<wire::Unpin>& unpins() const { return unpins_; }
   [[nodiscard]] const std::vector<wire::Evict>& evictions() const { return evictions_; }
   [[nodiscard]] const std::vector<wire::Hold>& holds() const { return holds_; }
+  // How many requests it had received before each of them.
+  [[nodiscard]] const std::vector<std::size_t>& requests_before_holds() const { return requests_before_holds_; }
   [[nodiscard]] int cordon_count() const { return cordon_count_; }
   [[nodiscard]] const std::vector<wire::WantPrefixes>& questions() const { return questions_; }
   // The refusals that routers sent it.
@@ -190,6 +199,7 @@ class FakeWorker {
   std::vector<wire::Unpin> unpins_;
   std::vector<wire::Evict> evictions_;
   std::vector<wire::Hold> holds_;
+  std::vector<std::size_t> requests_before_holds_;
   wire::HoldOutcome hold_outcome_ = wire::HoldOutcome::kComplete;
   std::uint32_t arriving_blocks_ = kBlockCount;
   std::vector<wire::WantPrefixes> questions_;

@@ -68,6 +68,7 @@ struct CountingMetrics final : FleetMetrics {
     audits.push_back(audit);
   }
   void OnTtft(const std::string&, const TimeOutcome& outcome) override { ttfts.push_back(outcome); }
+  void OnPullSeconds(const std::string&, const TimeOutcome& outcome) override { pull_seconds.push_back(outcome); }
   void OnItl(const std::string&, const TimeOutcome& outcome) override { itls.push_back(outcome); }
 
   int decisions = 0;
@@ -75,6 +76,7 @@ struct CountingMetrics final : FleetMetrics {
   std::vector<DecisionAudit> audits;
   std::vector<TimeOutcome> ttfts;
   std::vector<TimeOutcome> itls;
+  std::vector<TimeOutcome> pull_seconds;
   int cache_off = 0;
   std::uint64_t copied_tokens = 0;
   std::map<std::string, int> pulls;  // by outcome
