@@ -430,6 +430,8 @@ wire::Load SimWorker::CurrentLoad() const {
 void SimWorker::Report(const wire::Load& load) {
   last_report_ = timeline_.Now();
   load_ = load;
+  // Blocks that arrive change the cache in the middle of a step.
+  if (block_links_ != nullptr) load_.digest = kept_.cache().digest();
   load_.progress = ++report_count_;
   load_.step_prefill_tokens = 0;
   load_.step_decode_tokens = 0;
@@ -443,6 +445,7 @@ void SimWorker::Report(const wire::Load& load) {
     wire::Step step;
     step.load = load;
     step.load.progress = load_.progress;
+    step.load.digest = load_.digest;
     step.tokens = std::exchange(link.tokens, {});
     if (!link.snapshot_due) step.events = events;
     SendTo(router, std::move(step));
