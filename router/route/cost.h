@@ -25,9 +25,8 @@
 //               once
 //   stall       the answers that run there stand still while its prompt is computed: 0.4 of its prefill for each, as
 //               decodes and prompts share their steps
-//   displaced   blocks that come evict as many others, which then are nowhere else and are computed again: what
-//   computing
-//               here what comes would cost, with the congestion weight, less the request's own time, for which it waits
+//   displaced   blocks that come evict as many others, which then are nowhere else and are computed again: the cost of
+//               computing here what comes, with the congestion weight, less the request's own time, for which it waits
 //               for the transfer instead
 //   slo         only with bounds: an answer that breaks one is lost to its user, and counts with all of its seconds
 //               once more: the request's own, and those that run there and would break theirs because of it. An
