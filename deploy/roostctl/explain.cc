@@ -62,7 +62,7 @@ std::string PullText(element decision) {
 std::string WayText(element candidate) {
   const std::string_view way = TextAt(candidate, "/way");
   if (way == "pull") return fmt::format("pull {}", TextAt(candidate, "/source"));
-  if (!way.empty()) return std::string(way);
+  if (way != "?") return std::string(way);
   return CountAt(candidate, "/matched_tokens") > 0 ? "held" : "compute";
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "router/route/pair_rates.h"
 
 namespace roost::router {
 

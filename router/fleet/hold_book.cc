@@ -159,9 +159,11 @@ void HoldBook::Expire(Instant now) {
 }
 
 void HoldBook::End(OpenHolds::iterator hold, const std::optional<wire::HoldAnswer>& answer, Instant now) {
-  worker_registry_.transfers().End(hold->first, answer, now);
+  const std::uint64_t id = hold->first;
+  worker_registry_.transfers().End(id, answer, now);
   const Open ended = std::move(open_.extract(hold).mapped());
   HoldEnd end = EndOf(ended.source, static_cast<std::uint32_t>(ended.hashes.size()), answer);
+  end.id = id;
   if (answer) end.block_count += ended.first_block;
   metrics_.OnPull(ended.model, end.pull.outcome, std::uint64_t{end.pull.block_count} * ended.block_tokens);
   ended.done(end, now);

@@ -47,9 +47,11 @@ struct HoldSource {
 
 // The end of a Hold.
 struct HoldEnd {
+  std::uint64_t id = 0;
   Pull pull;
   std::uint32_t block_count = 0;  // leading blocks of the Hold that the worker has now
 };
+// Called even if the one who started the Hold has left and others wait for it.
 using HoldDone = std::function<void(const HoldEnd&, Instant now)>;
 
 class HoldBook {

@@ -60,13 +60,31 @@ bool PrefixCopies::StartPull(const Worker& worker, Copy& copy, const Wishes& wis
   };
   copy.hold = holds_.Start(worker, *source, copy.spec, copy.spec.generate.block_hashes,
                            {.patience = wishes.pull_patience}, now, on_end);
-  return copy.hold.has_value();
+  if (!copy.hold.has_value()) return false;
+  Expect(worker, copy, *source, now);
+  return true;
+}
+
+// Requests that come meanwhile follow the blocks, if it is known how long these take.
+void PrefixCopies::Expect(const Worker& worker, Copy& copy, const HoldSource& source, Instant now) {
+  const Worker* const from = worker_registry_.Find(source.worker_id);
+  if (from == nullptr || worker.view.mode() == WorkerMode::kBlind) return;
+  const std::uint32_t count = source.block_count - source.first_block;
+  const auto offer = worker_registry_.transfers().Offer({.from = from->slot, .to = worker.slot}, count, now);
+  if (!offer || !offer->price) return;
+  const auto chain = std::span(copy.spec.generate.block_hashes).first(source.block_count);
+  copy.pending = worker_registry_.pending().Add(
+      worker.slot, chain, now + kPiecePatience,
+      {.block_count = source.block_count, .at = now + FromSeconds(offer->price->seconds)});
 }
 
 void PrefixCopies::OnPulled(const std::string& worker_id, const HoldEnd& end, Instant now) {
+  const auto found = copies_.find(worker_id);
+  if (found == copies_.end() || found->second.hold != end.id) return;  // the copy has ended, and a request waits on
   Worker& worker = *worker_registry_.Find(worker_id);
-  Copy& copy = copies_.at(worker_id);
+  Copy& copy = found->second;
   copy.hold.reset();
+  copy.pending = {};
   copy.pull = end.pull;
   copy.done_block_count = std::max(copy.done_block_count, end.block_count);
   worker.view.OnComputed(std::span(copy.spec.generate.block_hashes).first(copy.done_block_count), now);

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "router/route/candidates.h"
+#include "router/route/pulls.h"
 #include "router/route/replication.h"
 
 namespace roost::router {
 
 namespace {
 
-// What costs no more than this counts as equal to the cheapest.
+// The most that a candidate may cost to count as equal to the cheapest.
 double TieBound(double cheapest) { return cheapest + std::min(kTieSeconds, kTieShare * cheapest); }
 
 // The candidates within a tie of the first, which is the cheapest.

@@ -74,7 +74,7 @@ std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& 
   });
   Pulls pulls(query, fleet);
   if (!pulls.empty()) {
-    for (Candidate& candidate : candidates) pulls.Improve(candidate);
+    pulls.Improve(candidates);
     if (hope != nullptr) *hope = pulls.hope();
   }
   return Cheapest(candidates, candidates.size());

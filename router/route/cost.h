@@ -134,6 +134,8 @@ struct Candidate {
   }
   // The worker's computing time for the request, with the congestion weight.
   [[nodiscard]] double work_seconds() const { return congestion * (prefill_seconds + decode_seconds); }
+  // Before its prefill, in the cost.
+  [[nodiscard]] double wait_seconds() const { return std::max(pace * queue_seconds, transfer_seconds); }
   [[nodiscard]] double cost_seconds() const {
     return pace *
                (queue_seconds + growth_seconds + work_seconds() + delay_seconds + stall_seconds + displaced_seconds) +

@@ -44,7 +44,7 @@ struct PairRate {
   bool operator==(const PairRate&) const = default;
 };
 
-// What came with one Hold, by the worker's answer.
+// The blocks that came with one Hold, by the worker's answer.
 struct Arrival {
   std::uint64_t bytes = 0;
   std::uint32_t block_count = 0;   // above 0; each has as many bytes
@@ -105,7 +105,7 @@ class PairRates {
     }
   };
 
-  // Of a pair of which nothing is known.
+  // The rate of a pair of which nothing is known.
   [[nodiscard]] std::optional<PairRate> MeanOf(WorkerPair ends) const;
   // Moves it to the front; makes it, and forgets the last one when there are too many.
   [[nodiscard]] Pair& Touch(WorkerPair ends);

@@ -9,8 +9,8 @@
 // A pair without a rate of its own is priced with means (pair_rates.h). If it is as fast as the fastest known one, it
 // may be the best: such a hope is remembered, so that the pair can be measured.
 //
-// Lives for one decision. O(matches) once, then O(kMaxSources) per candidate where all workers serve each other, and
-// O(kMaxListed) at most.
+// Lives for one decision. O(kMaxListed + equals of the last) once, then one more cost per candidate, and for those that
+// may win O(kMaxSources) per candidate where all workers serve each other, and O(kMaxListed) at most.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,9 @@ class Pulls {
 
   // No candidate can fetch anything.
   [[nodiscard]] bool empty() const { return sources_.empty(); }
-  // Makes it the cheapest way. The candidate's worker is in the fleet, and fetches nothing yet.
-  void Improve(Candidate& candidate);
+  // Makes each the cheapest way. Their workers are in the fleet, and fetch nothing yet. A candidate that would cost
+  // more than another one by more than a tie, even if it had all that the deepest source has, stays as it is.
+  void Improve(std::vector<Candidate>& candidates);
   [[nodiscard]] const std::optional<HopefulPull>& hope() const { return hope_; }
 
  private:
@@ -49,6 +50,9 @@ class Pulls {
     double queued_bytes = 0;        // out of it
   };
 
+  // The cost that it would have with the first `end` blocks. No pull to there costs less.
+  [[nodiscard]] double LeastCost(PromptOnWorker prompt, const WorkerView& worker, std::uint32_t end) const;
+  void Improve(Candidate& candidate, double bound);
   // `pulling` fetches over a pair without a rate.
   void Hope(const Candidate& pulling);
 

@@ -57,8 +57,8 @@ struct TransferPrice {
 struct TransferOffer {
   // Empty while there is no rate or no size of blocks.
   std::optional<TransferPrice> price = {};
-  // Of a pair without a fresh rate of its own: the price if it is as fast as the fastest known one; free while none is
-  // known.
+  // A pair without a fresh rate of its own has it: the price if it is as fast as the fastest known one; free while none
+  // is known.
   std::optional<TransferPrice> hope = {};
 };
 
@@ -92,7 +92,7 @@ class Transfers {
   [[nodiscard]] bool Serves(WorkerSlot worker) const {
     return worker.value() < workers_.size() && workers_[worker.value()] && workers_[worker.value()]->place.serves;
   }
-  // Of a pair that can fetch and is not paused; empty of all others.
+  // Empty for a pair that can not fetch, or is paused.
   [[nodiscard]] std::optional<TransferOffer> Offer(WorkerPair ends, std::uint32_t block_count, Instant now) const;
   // Bytes that wait at the source, by its report and this router's Holds since.
   [[nodiscard]] double QueuedOut(WorkerSlot from) const;

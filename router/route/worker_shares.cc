@@ -4,6 +4,15 @@
 
 namespace roost::router {
 
+namespace {
+
+double PrefillCost(const Candidate& candidate) {
+  return candidate.pace *
+         (candidate.work_seconds() + candidate.delay_seconds + candidate.stall_seconds + candidate.displaced_seconds);
+}
+
+}  // namespace
+
 WorkerShares::WorkerShares(const DecisionLog& log) {
   log.VisitLatest([this](const DecisionRecord& record) { Count(record); });
 }
@@ -21,12 +30,11 @@ void WorkerShares::Count(const DecisionRecord& record) {
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& other = candidates[i];
     Tally& tally = model.workers[record.candidate_ids[i]];
-    tally.matched_tokens += other.matched_tokens;
+    tally.matched_tokens += other.held_tokens();
     if (other.slot == chosen->slot) continue;
     ++tally.compared;
-    tally.queue_seconds += other.pace * other.queue_seconds - chosen->pace * chosen->queue_seconds;
-    tally.prefill_seconds += other.pace * (other.work_seconds() + other.delay_seconds + other.stall_seconds) -
-                             chosen->pace * (chosen->work_seconds() + chosen->delay_seconds + chosen->stall_seconds);
+    tally.queue_seconds += other.wait_seconds() - chosen->wait_seconds();
+    tally.prefill_seconds += PrefillCost(other) - PrefillCost(*chosen);
     tally.answer_seconds += other.pace * other.answer_seconds - chosen->pace * chosen->answer_seconds;
   }
 }

@@ -13,6 +13,7 @@
 #include "router/policies/policies.h"
 #include "router/route/decision_audit.h"
 #include "router/route/policy.h"
+#include "router/route/transfers.h"
 #include "tests/bench/bench.h"
 
 namespace roost::bench {
@@ -54,8 +55,27 @@ class Cluster {
     fleet.Set(worker);
   }
 
+  // All workers fetch from each other, at rates between 1 and 2 GB/s.
+  void LetBlocksTravel() {
+    for (std::uint32_t slot = 0; slot < kWorkers; ++slot) {
+      transfers.Join(WorkerSlot(slot), {.fetches = true, .serves = true, .layout = 1});
+    }
+    for (std::uint32_t i = 0; i < router::PairRates::kMaxPairs; ++i) {
+      const router::WorkerPair pair{.from = WorkerSlot(i % kWorkers),
+                                    .to = WorkerSlot((i + 1 + i / kWorkers) % kWorkers)};
+      transfers.Send(i, pair, 2, kStart);
+      const wire::HoldAnswer answer{.arrived_block_count = 2,
+                                    .bytes = 4'000'000,
+                                    .first_frame_microseconds = 2000,
+                                    .microseconds = 3000 + rng_.Below(1000),
+                                    .outcome = wire::HoldOutcome::kComplete};
+      transfers.End(i, answer, kStart);
+    }
+  }
+
   PrefixIndex index;
   FleetView fleet;
+  router::Transfers transfers;
   std::vector<std::vector<BlockHash>> prompts;
 
  private:
@@ -92,7 +112,7 @@ struct Timings {
   std::vector<double> policy;  // the decision alone
 };
 
-Timings Measure(Cluster& cluster, Policy& policy, std::size_t rounds) {
+Timings Measure(Cluster& cluster, Policy& policy, std::size_t rounds, const router::Transfers* transfers = nullptr) {
   const SteadyClock clock;
   Rng rng(2);
   router::MatchBuffer lookup;  // kept between decisions, as in the daemon
@@ -104,8 +124,12 @@ Timings Measure(Cluster& cluster, Policy& policy, std::size_t rounds) {
     cluster.index.Match(prompt, lookup);
     const std::span<const WorkerMatch> matches = lookup.matches();
     const Instant matched = clock.Now();
-    const std::optional<Decision> decision = policy.Choose(
-        {.prompt_token_count = kPromptTokens, .matches = matches, .block_hashes = prompt, .now = now}, cluster.fleet);
+    const std::optional<Decision> decision = policy.Choose({.prompt_token_count = kPromptTokens,
+                                                            .matches = matches,
+                                                            .block_hashes = prompt,
+                                                            .transfers = transfers,
+                                                            .now = now},
+                                                           cluster.fleet);
     now += std::chrono::milliseconds(1);
     const Instant decided = clock.Now();
     ROOST_CHECK(decision.has_value() && !matches.empty());
@@ -138,7 +162,7 @@ double AuditSeconds(Effort effort, Cluster& cluster, Policy& policy) {
 }  // namespace
 
 // A decision of the default policy over 256 workers, of which 64 hold parts of the 512-block prompt: with its lookup in
-// the index, without it, and the cost of auditing it.
+// the index, without it, and the cost of auditing it; and where each may fetch blocks from each other one.
 void BenchDecide(Effort effort) {
   const bool quick = effort == Effort::kQuick;
   Cluster cluster(quick ? 4 : 200);
@@ -147,6 +171,10 @@ void BenchDecide(Effort effort) {
   Figure("decide_p50_us", Quantile(timings.whole, 0.5) * 1e6, "us");
   Figure("decide_p99_us", Quantile(timings.whole, 0.99) * 1e6, "us");
   Figure("decide_policy_p99_us", Quantile(timings.policy, 0.99) * 1e6, "us");
+  cluster.LetBlocksTravel();
+  const Timings pulling = Measure(cluster, *policy, quick ? 100 : 100'000, &cluster.transfers);
+  Figure("decide_pulls_p50_us", Quantile(pulling.whole, 0.5) * 1e6, "us");
+  Figure("decide_pulls_p99_us", Quantile(pulling.whole, 0.99) * 1e6, "us");
   Figure("decide_audit_us", AuditSeconds(effort, cluster, *policy) * 1e6, "us");
 }
 

@@ -39,6 +39,10 @@ class FleetPullTest : public ::testing::Test {
   }
   // The worker computes the prompt's blocks, or fetches them from one that has them.
   void Warm(const std::vector<TokenId>& prompt, const std::string& name) {
+    BeginWarmUp(prompt, name);
+    sim_.Run();
+  }
+  void BeginWarmUp(const std::vector<TokenId>& prompt, const std::string& name) {
     WarmOrder order{.spec = {}, .workers = {PinTarget::kNamedWorkers, {name}}, .deadline = sim_.clock.Now() + 1h};
     order.spec.model = sim_.core.models()->Main("demo");
     order.spec.generate.prompt = prompt;
@@ -48,7 +52,6 @@ class FleetPullTest : public ::testing::Test {
                     .Send(order, sim_.Match(order.spec.generate.block_hashes), sim_.clock.Now(),
                           [](std::vector<WorkerAnswer>) {})
                     .ok());
-    sim_.Run();
   }
   // The pair's rate is known.
   void LearnRate(const std::string& from, const std::string& to) {
@@ -244,6 +247,29 @@ TEST_F(FleetPullTest, ARequestForBlocksOnTheirWayJoinsTheirHold) {
   EXPECT_EQ(sim_.core.hold_count(), 0U);
 }
 
+// A copy's Hold goes on for the requests that wait for it, also when the copy has ended.
+TEST_F(FleetPullTest, ARequestJoinsTheHoldOfAWarmUpAndKeepsIt) {
+  PrepareAPull();
+  b_.SetMute(true);
+  BeginWarmUp(prompt_, "b");
+  sim_.CarryOutEffects();
+  ASSERT_EQ(Holds().size(), 1U);
+  const Request request = sim_.Submit(prompt_, 3);
+  sim_.CarryOutEffects();
+  EXPECT_EQ(Holds().size(), 1U);
+  EXPECT_EQ(LastDecision().decision.arriving_tokens, kTokens);
+  const std::shared_ptr<const ServedModel> model = sim_.core.models()->Main("demo");
+  const EvictOrder evict{.what = std::vector<PromptOfRevision>{{model, {RootHash({}), prompt_, BlocksOf(prompt_)}}},
+                         .model = "demo"};
+  ASSERT_TRUE(sim_.core.Send(evict, {}, sim_.clock.Now(), [](std::vector<WorkerAnswer>) {}).ok());
+  EXPECT_EQ(sim_.core.copy_count(), 0U);
+  EXPECT_EQ(sim_.core.hold_count(), 1U);
+  Answer(b_, Holds().front());
+  sim_.Run();
+  EXPECT_EQ(request.observer->tokens, ExpectedOutput(prompt_, 3));
+  ExpectNothingLeft();
+}
+
 TEST_F(FleetPullTest, ALostWorkersHoldIsForgottenAndTheRetryDecidesAnew) {
   Join("c");
   PrepareAPull();
@@ -353,7 +379,7 @@ TEST_F(FleetPullTest, TheSnapshotListsThePairs) {
   EXPECT_TRUE(sim_.core.Snapshot(sim_.clock.Now()).transfers->empty());
 }
 
-// What other routers have on its way to a worker delays a pull.
+// Bytes that other routers have under way delay a pull.
 TEST_F(FleetPullTest, ReportsOfBytesOnTheirWayCount) {
   PrepareAPull();
   a_.SetTransferBytes(0, std::uint64_t{1} << 40U);
