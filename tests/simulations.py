@@ -6,6 +6,7 @@
     tests/simulations.py --paired [--cells NAMES] [--seeds 8] [--kept FILE] [--write]    differences on the same seeds
     tests/simulations.py --capacities [--cells NAMES] [--seed 1] [--write]    the highest load that each policy serves well
     tests/simulations.py --several-routers [--seeds 8] [--write]    the default with 1 to 16 routers
+    tests/simulations.py --links [--cells NAMES] [--seeds 8] [--kept FILE] [--write]    workers that fetch from each other
 
 tests/results/simulations.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache, and the paired
 differences; README.md has a few policies and loads of the latter. One configuration for all:
@@ -83,11 +84,20 @@ PAIRED_CELLS = [
 ]
 PAIRED_WORKERS = 8
 ROUTER_COUNTS = (1, 2, 4, 16)
+# Gbit/s of each worker's link, and the loads on which blocks travel.
+LINK_RATES = (0, 10, 25, 100)
+LINK_CELLS = [
+    ("conversation 0.8", "conversation", 0.8, 8e6),
+    ("conversation 0.95", "conversation", 0.95, 8e6),
+    ("coding agents 0.6, 8 × 1M", "weka", 0.6, 8e6),
+    ("synthetic 0.6", "synthetic", 0.6, 8e6),
+    ("tau-bench 0.6", "taubench", 0.6, 512e3),
+]
 # Student's t for 95 %, by the number of pairs.
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 12: 2.201, 16: 2.131}
 PAGE = ROOT / "tests/results/simulations.md"
 FIRST_PAGE = ROOT / "README.md"
-PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired default"), (PAGE, "paired free-decode"), (PAGE, "capacity"), (PAGE, "routers"), (FIRST_PAGE, "summary")]
+PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired default"), (PAGE, "paired free-decode"), (PAGE, "capacity"), (PAGE, "routers"), (PAGE, "links"), (FIRST_PAGE, "summary")]
 OWN_POLICY = "cache-aware"
 # The table of the first page: these policies and columns of the paired runs.
 SUMMARY_POLICIES = (OWN_POLICY, "lmetric", "sglang", "llm-d", "dynamo", "least-requests")
@@ -204,11 +214,16 @@ class KeptRuns:
             for line in map(json.loads, path.read_text().splitlines()):
                 self.lines[line["title"], line["seed"]] = line["results"]
 
-    def run(self, cell, options, seed):
+    def run(self, cell, options, seed, more=None, policies=None):
+        """`more` has further flags of roostctl simulate, which are part of the title."""
         title, name, utilisation, total_tokens = cell
+        for flag, value in (more or {}).items():
+            title += f", {flag} {value}"
         if (title, seed) not in self.lines:
-            load = ALL_LOADS[name]._replace(utilisation=utilisation)
-            results = simulate(load, PAIRED_WORKERS, total_tokens, options.policies, seed, costs=options.costs)
+            load = ALL_LOADS[name]
+            load = load._replace(utilisation=utilisation, flags={**load.flags, **(more or {})})
+            policies = policies or options.policies
+            results = simulate(load, PAIRED_WORKERS, total_tokens, policies, seed, costs=options.costs)
             self.lines[title, seed] = results
             if self.path:
                 with self.path.open("a") as file:
@@ -247,14 +262,14 @@ def paired_tables(runs_of, measured):
     return "\n\n".join(parts) + f"\n\n{measured}"
 
 
-def chosen_cells(options):
+def chosen_cells(options, cells=PAIRED_CELLS):
     if not options.cells:
-        return PAIRED_CELLS
+        return cells
     names = options.cells.split(",")
-    unknown = set(names) - {cell[0] for cell in PAIRED_CELLS}
+    unknown = {name for name in names if not any(cell[0].startswith(name) for cell in cells)}
     if unknown:
         raise SystemExit(f"--cells: there is no {', '.join(sorted(unknown))}")
-    return [cell for cell in PAIRED_CELLS if cell[0] in names]
+    return [cell for cell in cells if cell[0] in names or cell[0].split(",")[0] in names]
 
 
 def costs_text(options):
@@ -344,6 +359,66 @@ def run_routers(options, pool):
     return sum(run["refused"] for by_count in runs_of.values() for runs in by_count for run in runs)
 
 
+def closed_text(without, with_links, pooled, figure):
+    """The share of the gap between the means without links and of the pool that links close, in per cent."""
+    own, linked, least = (statistics.mean(run[figure.key] for run in runs) for runs in (without, with_links, pooled))
+    return f"{100 * (own - linked) / (own - least):.0f}" if least < own else "no gap"
+
+
+def links_tables(runs_of, measured):
+    """`runs_of` has, by a cell's title, the runs of each rate and of "pooled", seed by seed."""
+    gaps = [figure for figure in FIGURES if figure.key in ("ttft_mean_s", "whole_mean_s")]
+    heads = [*(figure.title for figure in FIGURES), "pulls", "pulled, % of prompts", "gap closed, %: TTFT / answer"]
+    lines_of = lambda cells: "\n".join("| " + " | ".join(cell) + " |" for cell in cells)
+    parts = []
+    for title, by_rate in runs_of.items():
+        without = by_rate[0]
+
+        def texts(runs):
+            for figure in FIGURES:
+                own = [run[figure.key] for run in without]
+                mean, half = difference([run[figure.key] for run in runs], own)
+                digits = 1 if abs(mean) < 5 and half < 5 else 0
+                yield f"{mean:+.{digits}f} ± {half:.{digits}f}"
+
+        cells = [["0", *(f"{f.scale * statistics.mean(run[f.key] for run in without):.3g}" for f in FIGURES), "", "", ""]]
+        for rate in LINK_RATES[1:]:
+            runs = by_rate[rate]
+            pulls = f"{statistics.mean(run['pulls'] for run in runs):.0f}"
+            share = f"{100 * statistics.mean(run['pulled_share'] for run in runs):.2g}"
+            closed = " / ".join(closed_text(without, runs, by_rate["pooled"], figure) for figure in gaps)
+            cells.append([f"{rate}", *texts(runs), pulls, share, closed])
+        cells.append(["`pooled`", *texts(by_rate["pooled"]), "", "", ""])
+        head = lines_of([["Gbit/s", *heads], ["---"] * (len(heads) + 1)])
+        parts.append(f"**{title}**\n\n{head}\n{lines_of(cells)}")
+    return "\n\n".join(parts) + f"\n\n{measured}"
+
+
+def run_links(options, pool):
+    kept = KeptRuns(options.kept)
+    cells = chosen_cells(options, LINK_CELLS)
+    seeds = range(1, options.seeds + 1)
+    jobs = [(cell, rate, seed) for seed in seeds for cell in cells for rate in LINK_RATES]
+
+    def play(job):
+        cell, rate, seed = job
+        policies = OWN_POLICY if rate else f"{OWN_POLICY},pooled"
+        return kept.run(cell, options, seed, {"link-gbps": rate}, policies)
+
+    results = list(pool.map(play, jobs))
+    runs_of = {cell[0]: {key: [] for key in (*LINK_RATES, "pooled")} for cell in cells}
+    for (cell, rate, _), result in zip(jobs, results):
+        for policy, line in result.items():
+            runs_of[cell[0]][rate if policy == OWN_POLICY else policy].append(line)
+    measured = f"Seeds 1 to {options.seeds}{costs_text(options)}, commit {page_tables.commit()}."
+    made = links_tables(runs_of, measured)
+    if options.write:
+        page_tables.write(PAGE, "simulations", "links", made)
+    else:
+        print(made)
+    return sum(line["refused"] for result in results for line in result.values())
+
+
 def run_tables(options, pool):
     measured = f"Seed {options.seed}{costs_text(options)}, commit {page_tables.commit()}."
     results_of = {}
@@ -372,6 +447,7 @@ def main():
     parser.add_argument("--paired", action="store_true")
     parser.add_argument("--capacities", action="store_true")
     parser.add_argument("--several-routers", action="store_true")
+    parser.add_argument("--links", action="store_true")
     parser.add_argument("--cells")
     parser.add_argument("--costs", help="of roostctl simulate; by default its default")
     parser.add_argument("--seeds", type=int, choices=sorted(T_95), default=8)
@@ -387,6 +463,8 @@ def main():
             run = run_capacities
         elif options.several_routers:
             run = run_routers
+        elif options.links:
+            run = run_links
         refused = run(options, pool)
     if refused:
         print(f"{refused} requests were refused", file=sys.stderr)

@@ -205,11 +205,8 @@ Candidate PredictCost(const PromptOnWorker& prompt, const WorkerView& worker, co
   const double answer_slowness = worker.decode_slowness / speed.decode_slowness;
   candidate.answer_pace = WithoutNoise(answer_slowness) / answer_slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);
-  if (prompt.pull.has_value()) {
-    const double computing_seconds = candidate.pulled_tokens / rates.prefill_tokens_per_second;
-    candidate.displaced_seconds =
-        candidate.congestion / kPriceOfAMiss * std::min(computing_seconds, prompt.pull->price.own_seconds);
-  }
+  const double computing_seconds = candidate.pulled_tokens / rates.prefill_tokens_per_second;
+  candidate.displaced_seconds = (candidate.congestion - 1) * computing_seconds;
   return candidate;
 }
 

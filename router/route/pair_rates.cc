@@ -5,13 +5,20 @@
 namespace roost::router {
 namespace {
 
-void Blend(std::optional<PairRate>& mean, const PairRate& seen) {
+// The rate that an arrival shows: at least `least`, at most `most_bytes_per_second`.
+struct Shown {
+  PairRate least;
+  double most_bytes_per_second = 0;
+};
+
+void Blend(std::optional<PairRate>& mean, const Shown& shown) {
   if (!mean) {
-    mean = seen;
+    mean = shown.least;
     return;
   }
-  mean->start_seconds += PairRates::kNewShare * (seen.start_seconds - mean->start_seconds);
-  mean->bytes_per_second += PairRates::kNewShare * (seen.bytes_per_second - mean->bytes_per_second);
+  const double rate = std::clamp(mean->bytes_per_second, shown.least.bytes_per_second, shown.most_bytes_per_second);
+  mean->start_seconds += PairRates::kNewShare * (shown.least.start_seconds - mean->start_seconds);
+  mean->bytes_per_second += PairRates::kNewShare * (rate - mean->bytes_per_second);
 }
 
 std::optional<PairRate>& At(std::vector<std::optional<PairRate>>& means, WorkerSlot worker) {
@@ -24,19 +31,24 @@ std::optional<PairRate> In(const std::vector<std::optional<PairRate>>& means, Wo
 }
 
 // Blocks after the first tell the rate, and the first one the start. One block alone, or all at once, tells only both
-// together: then all of the time counts for the bytes. What was queued before came in the same time, so that the wait
-// for it neither counts as a start nor as slowness.
-PairRate RateOfArrival(const Arrival& arrival, double known_start) {
+// together: then all of the time counts for the bytes. Behind a queue the start says nothing, and the link was shared
+// while the blocks came: it is as fast as they were, and no faster than if all that was queued came in the same time.
+// Only a part of that may have: what a report tells is old, and fetches take turns.
+Shown RateOfArrival(const Arrival& arrival, double known_start) {
   const auto bytes = static_cast<double>(arrival.bytes);
   const double first_bytes = bytes / arrival.block_count;
   const double rest_seconds = arrival.seconds - arrival.first_block_seconds;
-  if (arrival.block_count == 1 || rest_seconds <= 0) return {0, (bytes + arrival.queued_bytes) / arrival.seconds};
-  if (arrival.queued_bytes > 0) {
-    const double flowing = std::max(arrival.seconds - known_start, rest_seconds);
-    return {known_start, (bytes + arrival.queued_bytes) / flowing};
+  const double all_bytes = bytes + arrival.queued_bytes;
+  if (arrival.block_count == 1 || rest_seconds <= 0) {
+    return {.least = {0, bytes / arrival.seconds}, .most_bytes_per_second = all_bytes / arrival.seconds};
   }
   const double rate = (bytes - first_bytes) / rest_seconds;
-  return {std::max(0.0, arrival.first_block_seconds - first_bytes / rate), rate};
+  if (arrival.queued_bytes > 0) {
+    const double flowing = std::max(arrival.seconds - known_start, rest_seconds);
+    return {.least = {known_start, rate}, .most_bytes_per_second = std::max(rate, all_bytes / flowing)};
+  }
+  return {.least = {std::max(0.0, arrival.first_block_seconds - first_bytes / rate), rate},
+          .most_bytes_per_second = rate};
 }
 
 // Neither says anything of the pair.
@@ -69,12 +81,12 @@ PairRates::Pair& PairRates::Touch(WorkerPair ends) {
 void PairRates::Observe(WorkerPair ends, const Arrival& arrival, Instant now) {
   if (arrival.block_count == 0 || arrival.bytes == 0 || arrival.seconds <= 0) return;
   Pair& pair = Touch(ends);
-  const PairRate seen = RateOfArrival(arrival, pair.rate ? pair.rate->start_seconds : 0);
-  Blend(pair.rate, seen);
+  const Shown shown = RateOfArrival(arrival, pair.rate ? pair.rate->start_seconds : 0);
+  Blend(pair.rate, shown);
   pair.observed_at = now;
-  Blend(At(out_, ends.from), seen);
-  Blend(At(in_, ends.to), seen);
-  Blend(of_all_, seen);
+  Blend(At(out_, ends.from), shown);
+  Blend(At(in_, ends.to), shown);
+  Blend(of_all_, shown);
   FindFastest();
 }
 

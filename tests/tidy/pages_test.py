@@ -366,6 +366,17 @@ class WrittenTablesTest(unittest.TestCase):
         self.assertEqual(rows[0], "| load | 1 router | 2 routers | 4 routers | 16 routers |")
         self.assertEqual(rows[2], "| conversation 0.6 |" + " 1.5 / 20 / 5 / 7 |" * 4)
 
+    def test_a_table_of_links_has_a_row_per_rate_and_the_share_of_the_gap_that_they_close(self):
+        def run(ttft, **more):
+            return {**FIGURES, "ttft_mean_s": ttft, **more}
+
+        pulls = {"pulls": 7, "pulled_share": 0.015}
+        by_rate = {0: [run(2)] * 2, 10: [run(2, **pulls)] * 2, 25: [run(1.8, **pulls)] * 2, 100: [run(1.5, **pulls)] * 2}
+        rows = simulations.links_tables({"conversation 0.8": {**by_rate, "pooled": [run(1)] * 2}}, "Now.").splitlines()
+        self.assertEqual(rows[4], "| 0 | 2 | 10 | 8 | 20 | 5 | 9 | 7 | 25 |  |  |  |")
+        self.assertEqual(rows[7], "| 100 | -25 ± 0 |" + " +0.0 ± 0.0 |" * 7 + " 7 | 1.5 | 50 / no gap |")
+        self.assertTrue(rows[8].startswith("| `pooled` | -50 ± 0 |"))
+
     def test_the_first_page_has_a_few_policies_on_some_of_the_paired_loads(self):
         run = dict.fromkeys(simulations.SUMMARY_POLICIES, FIGURES)
         runs_of = {title: [run, run] for title in simulations.SUMMARY_CELLS}

@@ -110,6 +110,11 @@ void Outcome::FillRestart(const RestartTimes& times, std::size_t workers) {
              .hit_ratio = static_cast<double>(cached_tokens) / static_cast<double>(prompt_tokens)};
 }
 
+double Outcome::pulled_share() const {
+  if (!pulls || prompt_token_count == 0) return 0;
+  return static_cast<double>(pulls->token_count) / static_cast<double>(prompt_token_count);
+}
+
 std::string ToJson(const Outcome& outcome) {
   JsonWriter json;
   const auto optional = [&json](std::string_view key, bool is_there, auto value) {
@@ -138,6 +143,10 @@ std::string ToJson(const Outcome& outcome) {
     json.Key("restarted_share").Number(outcome.restart->share);
     json.Key("restart_hit_ratio").Number(outcome.restart->hit_ratio);
   }
+  if (outcome.pulls) {
+    json.Key("pulls").Number(outcome.pulls->pull_count).Key("pulled_tokens").Number(outcome.pulls->token_count);
+    json.Key("pulled_share").Number(outcome.pulled_share());
+  }
   json.EndObject();
   return json.Take();
 }
@@ -156,13 +165,17 @@ std::string TableRow(const Outcome& outcome) {
                                   ? fmt::format("  restarted worker's share {:.2f}, hits meanwhile {:.1f} %",
                                                 outcome.restart->share, 100 * outcome.restart->hit_ratio)
                                   : std::string();
+  const std::string pulls =
+      outcome.pulls ? fmt::format("  {} pulls of {} tokens, {:.1f} % of the prompts'", outcome.pulls->pull_count,
+                                  outcome.pulls->token_count, 100 * outcome.pulled_share())
+                    : std::string();
   return fmt::format(
       "{:<16}{:>8}{:>13}{:>8.1f}{:>13.3f}{:>9.3f}{:>9.3f}{:>9.3f}{:>9.2f}{:>9.2f}{:>11.2f}{:>9.2f}{:>10.2f}{:>8.1f}"
-      "{:>10.3f}{:>9}{}{}\n",
+      "{:>10.3f}{:>9}{}{}{}\n",
       outcome.policy, outcome.worker_count, cache, outcome.hit_ratio * 100, outcome.ttft.mean, outcome.ttft.p50,
       outcome.ttft.p99, outcome.ttft.max, 1e3 * outcome.itl.mean, 1e3 * outcome.itl.p99, outcome.whole.mean,
       outcome.whole.p99, outcome.good_per_second, 100 * outcome.good_share, outcome.imbalance, outcome.refused_count,
-      capacity, restart);
+      capacity, restart, pulls);
 }
 
 }  // namespace roost::simulate

@@ -59,6 +59,7 @@ struct Outcome {
   double imbalance = 0;                           // most prompt tokens computed by one worker / mean over the workers
   std::uint64_t refused_count = 0;
   std::optional<RestartFigures> restart = std::nullopt;
+  std::optional<PullCounts> pulls = std::nullopt;  // with links
 
   std::uint64_t prompt_token_count = 0;    // of requests that were not refused
   std::uint64_t cached_token_count = 0;    // part of prompt_token_count
@@ -71,7 +72,10 @@ struct Outcome {
   std::vector<std::uint64_t> computed_tokens_by_worker;       // prompt tokens; a pool has one sum
   std::map<router::DecisionReason, std::uint64_t> decisions;  // of all routers
 
-  // Fills all fields but the first three, the capacity and the decisions.
+  // Of all prompt tokens; 0 without links.
+  [[nodiscard]] double pulled_share() const;
+
+  // Fills all fields but the first three, the capacity, the pulls and the decisions.
   void Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t> computed_tokens,
             const ServiceLimits& limits);
   void FillRestart(const RestartTimes& times, std::size_t workers);
@@ -82,11 +86,12 @@ struct Outcome {
 // {"policy": …, "workers": …, "cache_tokens": …, "hit_ratio": …, "ttft_mean_s": …, "ttft_p50_s": …, "ttft_p99_s": …,
 // "ttft_max_s": …, "itl_mean_s": …, "itl_p99_s": …, "whole_mean_s": …, "whole_p99_s": …, "goodput_rps": …,
 // "good_share": …, "requests_per_s": …, "capacity_rps": …, "imbalance": …, "refused": …}; cache_tokens is null when
-// unlimited, capacity_rps when it was not searched. After a restart also "restarted_share": …, "restart_hit_ratio": ….
+// unlimited, capacity_rps when it was not searched. After a restart also "restarted_share": …, "restart_hit_ratio": …;
+// with links "pulls": …, "pulled_tokens": …, "pulled_share": ….
 [[nodiscard]] std::string ToJson(const Outcome& outcome);
 
-// A table's header, and its row for an outcome; both end with a line feed. A capacity and a restart make the row
-// longer.
+// A table's header, and its row for an outcome; both end with a line feed. A capacity, a restart and links make the
+// row longer.
 [[nodiscard]] std::string TableHead();
 [[nodiscard]] std::string TableRow(const Outcome& outcome);
 

@@ -23,6 +23,12 @@ struct RequestRecord {
   bool refused = false;
 };
 
+// The blocks that came from other workers in a run, for requests and for copies.
+struct PullCounts {
+  std::uint64_t pull_count = 0;  // Holds that brought any
+  std::uint64_t token_count = 0;
+};
+
 // Checks that every request arrives once, has at most one first token after that, and ends or is refused once. A worker
 // may go on with a request until it hears that its router has moved it: of two first tokens the later one counts, of
 // two ends the first.

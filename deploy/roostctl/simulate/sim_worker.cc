@@ -1,5 +1,7 @@
 #include "deploy/roostctl/simulate/sim_worker.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -60,6 +62,11 @@ wire::Hello HelloOf(std::string id, const KeptCache& kept, const TraceText& text
   return hello;
 }
 
+// Workers fetch from each other, wherever they are. All compute the same bits.
+wire::Transfer TransferOf(std::uint32_t index) {
+  return {.address = fmt::format("10.0.{}.{}:7100", index / 256, index % 256), .layout = 1, .numerics = 1};
+}
+
 // Only a router's copies ask for one token; see SimRouter::SpecOf.
 bool IsCopy(const wire::Generate& generate) { return generate.max_output_tokens == 1; }
 
@@ -70,28 +77,42 @@ std::uint64_t ReserveTokens(const workload::Trace& trace, const WorkerOptions& o
   return worker_count * std::min(kMaxReserveTokens, longest * options.max_running_requests);
 }
 
-SimWorker::SimWorker(const Identity& identity, std::uint32_t router_count, const TraceText& text,
-                     const WorkerOptions& options, const WorkerSpec& spec, Timeline& timeline, RequestLog& log,
-                     Send send)
+SimWorker::SimWorker(const Identity& identity, std::uint32_t router_count, const Surroundings& surroundings,
+                     const WorkerOptions& options, const WorkerSpec& spec, Send send)
     : index_(identity.index),
-      text_(text),
+      text_(surroundings.text),
       options_(options),
       spec_(spec),
-      timeline_(timeline),
-      log_(log),
+      timeline_(surroundings.timeline),
+      log_(surroundings.log),
+      block_links_(surroundings.links),
       send_(std::move(send)),
-      kept_(CacheOptionsOf(text, options)),
+      kept_(CacheOptionsOf(text_, options)),
       scheduler_(kept_.cache(), SchedulerOptionsOf(options, kept_.pool().block_count() * kept_.cache().block_tokens())),
       decode_(options_.service, spec.speed),
       links_(router_count) {
-  hello_ = HelloOf(identity.id(), kept_, text, options);
+  hello_ = HelloOf(identity.id(), kept_, text_, options);
   hello_.process_id = identity.epoch;
   hello_.epoch = identity.epoch;
+  if (block_links_ == nullptr) return;
+  hello_.features.insert(wire::Feature::kHolds);
+  hello_.transfer = TransferOf(index_);
+  kept_.cache().NoteChanges();
+  readable_.emplace(MakeEmptyBlockReader(), kept_.pool().block_count(), text_.block_tokens());
 }
 
 // ---- the link ----
 
 void SimWorker::Join() {
+  if (block_links_ != nullptr) {
+    block_links_->Attach({.worker_id = hello_.worker_id,
+                          .index = index_,
+                          .readable = &*readable_,
+                          .tell = [this](worker::FrameNews news) {
+                            news_.push_back(std::move(news));
+                            StartStep();
+                          }});
+  }
   for (std::uint32_t router = 0; router < links_.size(); ++router) send_(router, hello_);
   PlanLoadReport();
 }
@@ -109,6 +130,7 @@ void SimWorker::LeaveWhenIdle() {
     return;
   }
   is_gone_ = true;
+  if (block_links_ != nullptr) block_links_->Detach(index_);
   for (std::uint32_t router = 0; router < links_.size(); ++router) send_(router, wire::Bye{.epoch = hello_.epoch});
   std::exchange(on_gone_, nullptr)();
 }
@@ -125,6 +147,8 @@ void SimWorker::OnMessage(std::uint32_t router, wire::RouterMessage message) {
     }
     inbox_.push_back({router, std::move(message), std::move(prompt)});
     StartStep();
+  } else if (auto* const hold = std::get_if<wire::Hold>(&message)) {
+    TakeHold(router, std::move(*hold));
   } else if (std::holds_alternative<wire::Welcome>(message)) {
     OnWelcome(links_[router]);
   } else if (std::holds_alternative<wire::WantSnapshot>(message)) {
@@ -161,12 +185,14 @@ void SimWorker::RunStep() {
   scheduler_.AdvanceTo(timeline_.Now());
   AppendAnswers();
   DrainInbox();
+  TakeArrived();
   const std::vector<ScheduledSlice>& slices = scheduler_.Schedule();
   kept_.Settle();
+  Retract();
   PausePreempted();
   const bool has_news =
       std::any_of(links_.begin(), links_.end(), [](const Link& link) { return !link.tokens.empty(); });
-  if (slices.empty() && !has_news) return;
+  if (slices.empty() && !has_news && !HasArrivalNews()) return AwaitArrivals();
   const double step_seconds = PlanPrompts(slices);
   PlanDecodeEnd();
   stepping_ = true;
@@ -177,6 +203,8 @@ void SimWorker::DrainInbox() {
   for (Incoming& incoming : std::exchange(inbox_, {})) {
     if (auto* const generate = std::get_if<wire::Generate>(&incoming.message)) {
       Submit(incoming.router, std::move(*generate), std::move(incoming.prompt));
+    } else if (const auto* const hold = std::get_if<wire::Hold>(&incoming.message)) {
+      BeginHold(incoming.router, *hold, *incoming.receipt);
     } else {
       Cancel(incoming.router, std::get<wire::Cancel>(incoming.message).request_id);
     }
@@ -281,11 +309,13 @@ void SimWorker::EndStep(double step_seconds) {
   for (const SequenceId id : wanting_) OnComputed(id);
   PlanDecodeEnd();
   kept_.Settle();
+  Publish();
   wire::Load load = CurrentLoad();
   load.step_prefill_tokens = step_prefill_tokens_;
   load.step_decode_tokens = step_decode_tokens_;
   load.step_seconds = step_prefill_tokens_ > 0 ? step_seconds : 0;
   Report(load);
+  AnswerHolds();
   StartStep();
 }
 
@@ -390,12 +420,18 @@ wire::Load SimWorker::CurrentLoad() const {
   wire::Load load = scheduler_.Load();
   load.running_context_tokens += static_cast<std::uint64_t>(decode_.drawn_token_count());
   load.draining = on_gone_ != nullptr;
+  if (block_links_ != nullptr) {
+    load.arriving_bytes = block_links_->ArrivingBytes(index_);
+    load.leaving_bytes = block_links_->LeavingBytes(index_);
+  }
   return load;
 }
 
 void SimWorker::Report(const wire::Load& load) {
   last_report_ = timeline_.Now();
   load_ = load;
+  // Blocks that arrive change the cache in the middle of a step.
+  if (block_links_ != nullptr) load_.digest = kept_.cache().digest();
   load_.progress = ++report_count_;
   load_.step_prefill_tokens = 0;
   load_.step_decode_tokens = 0;
@@ -409,6 +445,7 @@ void SimWorker::Report(const wire::Load& load) {
     wire::Step step;
     step.load = load;
     step.load.progress = load_.progress;
+    step.load.digest = load_.digest;
     step.tokens = std::exchange(link.tokens, {});
     if (!link.snapshot_due) step.events = events;
     SendTo(router, std::move(step));

@@ -15,18 +15,23 @@
 // every step that is an event, and once per load interval while there is none; if requests decode then, it is sent as
 // the report of one of their steps.
 //
+// With links (block_links.h) it carries out Holds as the daemon does: what has come is committed when a step begins,
+// and can be read by other workers when the step has ended. Writing it takes no time.
+//
 // Runs on one Timeline. The constructor's arguments outlive it.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "common/wire/messages.h"
+#include "deploy/roostctl/simulate/block_links.h"
 #include "deploy/roostctl/simulate/fluid_decode.h"
 #include "deploy/roostctl/simulate/kept_cache.h"
 #include "deploy/roostctl/simulate/request_log.h"
@@ -54,6 +59,7 @@ struct WorkerOptions {
   std::uint32_t max_partial_prefills = worker::SchedulerOptions().max_partial_prefills;
   Duration load_interval = std::chrono::milliseconds(250);
   ServiceModel service;
+  LinkOptions links;
 };
 
 // The differences between workers.
@@ -62,6 +68,7 @@ struct WorkerSpec {
   Duration joins_after = Duration(0);  // after the start of the run
   // After the start of the run it ends its requests, leaves, and comes back kRestartTime later with an empty cache.
   std::optional<Duration> restarts_after = {};
+  LinkSpec link;
 };
 inline constexpr Duration kRestartTime = std::chrono::seconds(10);
 
@@ -81,8 +88,15 @@ class SimWorker {
 
     [[nodiscard]] std::string id() const { return "worker-" + std::to_string(index); }
   };
-  SimWorker(const Identity& identity, std::uint32_t router_count, const TraceText& text, const WorkerOptions& options,
-            const WorkerSpec& spec, Timeline& timeline, RequestLog& log, Send send);
+  // `links` is null where there are none.
+  struct Surroundings {
+    const TraceText& text;
+    Timeline& timeline;
+    RequestLog& log;
+    BlockLinks* links = nullptr;
+  };
+  SimWorker(const Identity& identity, std::uint32_t router_count, const Surroundings& surroundings,
+            const WorkerOptions& options, const WorkerSpec& spec, Send send);
 
   // Says hello to all routers.
   void Join();
@@ -96,6 +110,7 @@ class SimWorker {
   [[nodiscard]] std::uint64_t prefill_token_count() const { return prefill_token_count_; }
   // The number of these that were for copies of prefixes.
   [[nodiscard]] std::uint64_t copied_token_count() const { return copied_token_count_; }
+  [[nodiscard]] const PullCounts& pulls() const { return pulls_; }
   [[nodiscard]] const worker::Scheduler& scheduler() const { return scheduler_; }
 
  private:
@@ -123,8 +138,14 @@ class SimWorker {
   };
   struct Incoming {
     std::uint32_t router = 0;
-    wire::RouterMessage message;  // Generate or Cancel
-    worker::OwnedPrompt prompt;   // for a Generate, to report to other routers
+    wire::RouterMessage message;                      // Generate, Cancel or Hold
+    worker::OwnedPrompt prompt = {};                  // for a Generate, to report to other routers
+    std::optional<worker::HoldReceipt> receipt = {};  // for a Hold
+  };
+  // The order that an arrival belongs to.
+  struct OpenHold {
+    std::uint32_t router = 0;
+    std::uint64_t answer_id = 0;
   };
 
   void OnWelcome(Link& link);
@@ -148,6 +169,18 @@ class SimWorker {
   void TellTokens(Request& request, std::uint32_t count);
   void Forget(worker::SequenceId id, wire::FinishReason reason);
   wire::TokenEvent& EventFor(const Request& request);
+
+  // ---- blocks that travel (sim_worker_holds.cc) ----
+  void TakeHold(std::uint32_t router, wire::Hold hold);
+  void BeginHold(std::uint32_t router, const wire::Hold& hold, worker::HoldReceipt receipt);
+  // Commits what has come.
+  void TakeArrived();
+  [[nodiscard]] bool HasArrivalNews() const { return !writes_.empty() || scheduler_.arrivals().has_ended(); }
+  // Nothing is to be computed now: looks again when a wait for blocks ends, or with the next step that decodes.
+  void AwaitArrivals();
+  void AnswerHolds();
+  void Publish();
+  void Retract();
 
   // ---- decoding ----
   void PlanDecodeEnd();
@@ -173,12 +206,23 @@ class SimWorker {
   const WorkerSpec spec_;
   Timeline& timeline_;
   RequestLog& log_;
+  BlockLinks* const block_links_;
   Send send_;
   wire::Hello hello_;
 
   KeptCache kept_;
   worker::Scheduler scheduler_;
   FluidDecode decode_;
+
+  std::optional<worker::ReadableBlocks> readable_;  // with links
+  std::vector<worker::FrameNews> news_;             // that the engine has not taken
+  std::map<worker::HoldId, OpenHold> holds_;
+  std::vector<worker::ArrivedWrite> writes_;  // of the running step
+  std::vector<worker::BlockRef> stored_;      // that others may read when the running step has ended
+  std::uint64_t last_received_hold_ = 0;
+  worker::HoldId last_hold_;     // that the engine took in
+  std::uint64_t wait_plan_ = 0;  // the latest plan; events of earlier ones do nothing
+  PullCounts pulls_;
 
   std::vector<Link> links_;
   std::uint64_t copied_token_count_ = 0;

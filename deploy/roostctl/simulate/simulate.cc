@@ -84,6 +84,8 @@ Result<SimulationOptions> SimulationOf(const SimulateOptions& options) {
   simulation.worker.load_interval = FromSeconds(options.load_interval_ms * kMillisecond);
   ROOST_ASSIGN_OR_RETURN(simulation.worker.service, simulate::ParseCosts(options.costs));
   if (options.kv_tokens > 0) simulation.worker.kv_tokens = options.kv_tokens;
+  simulation.worker.links = {.gigabits_per_second = options.link_gbps,
+                             .kv_bytes_per_token = options.kv_bytes_per_token};
   simulation.router_count = options.router_count;
   simulation.event_delay = FromSeconds(options.event_delay_ms * kMillisecond);
   simulation.seed = options.seed;
@@ -209,13 +211,16 @@ std::string DescribeLoad(const SimulateOptions& options, const SimulationOptions
   const std::string name =
       options.generator.empty() ? fmt::format("{} ({})", options.trace, options.format) : options.generator;
   const std::string rate = seconds > 0 ? fmt::format(", {:.3g} requests/s", count / seconds) : std::string();
+  const std::string links = options.link_gbps > 0 ? fmt::format("; links of {:g} Gbit/s, {} bytes per token",
+                                                                options.link_gbps, options.kv_bytes_per_token)
+                                                  : std::string();
   return fmt::format(
-      "load {}: {} requests in {:.0f} s{}; on average {:.0f} prompt tokens and {:.0f} of the answer\n"
+      "load {}: {} requests in {:.0f} s{}; on average {:.0f} prompt tokens and {:.0f} of the answer{}\n"
       "Times are in seconds (s) or milliseconds (ms). TTFT: until the first token; ITL: between tokens; answer: until "
       "its end.\nhits: prompt tokens found in a cache; good: first token within {:g} s and at most {:g} ms between "
       "tokens.\n\n",
       name, trace.requests.size(), seconds, rate, static_cast<double>(prompt_tokens) / count,
-      static_cast<double>(answer_tokens) / count, simulation.limits.ttft_seconds,
+      static_cast<double>(answer_tokens) / count, links, simulation.limits.ttft_seconds,
       simulation.limits.itl_seconds / kMillisecond);
 }
 

@@ -49,7 +49,9 @@ struct SimulateOptions {
   std::vector<std::string> costs{std::string(simulate::kCostProfiles[0].name)};  // see ParseCosts
   bool weigh_slo = false;        // routers know the limits of good requests
   std::uint32_t min_copies = 1;  // roost-router's
-  double restart_at = 0;         // share of the trace's time; 0: no worker restarts
+  double link_gbps = 0;          // of each worker's link, in each direction; 0: no links
+  std::uint64_t kv_bytes_per_token = simulate::LinkOptions().kv_bytes_per_token;
+  double restart_at = 0;  // share of the trace's time; 0: no worker restarts
 
   // Limits of good requests
   double slo_ttft_ms = 1000 * simulate::ServiceLimits().ttft_seconds;

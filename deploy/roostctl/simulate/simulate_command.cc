@@ -75,6 +75,11 @@ void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
       .AddList("costs", options.costs,
                fmt::format("How long steps take: one of {}; after it, changes as TERM=NUMBER of {}",
                            fmt::join(simulate::CostProfileNames(), ", "), simulate::CostTermNames()))
+      .Add("link-gbps", options.link_gbps,
+           "Gbit/s of each worker's link, in each direction, over which workers fetch blocks from each other; 0: none",
+           {.low = 0, .high = 100'000})
+      .Add("kv-bytes-per-token", options.kv_bytes_per_token, "KV of one token of the model, for --link-gbps",
+           {.low = 1, .high = 1 << 24})
       .Add("min-copies", options.min_copies, "The option of roost-router", {.low = 1, .high = 64})
       .Add("restart-at", options.restart_at,
            "Share of the trace's time at which worker 0 ends its requests and leaves; it comes back with an empty "

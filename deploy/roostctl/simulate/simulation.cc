@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/rng.h"
 #include "deploy/roostctl/simulate/arrival_times.h"
+#include "deploy/roostctl/simulate/block_links.h"
 #include "deploy/roostctl/simulate/sim_router.h"
 #include "router/policies/policies.h"
 
@@ -30,6 +31,7 @@ class Cluster {
 
   Result<void> Build(std::string_view policy) {
     for (std::uint32_t i = 0; i < options_.router_count; ++i) ROOST_RETURN_IF_ERROR(AddRouter(policy));
+    MakeLinks();
     for (std::uint32_t i = 0; i < options_.workers.size(); ++i) AddWorker(i);
     return {};
   }
@@ -67,7 +69,13 @@ class Cluster {
     Outcome outcome;
     outcome.Fill(log_.records(), std::move(computed), options_.limits);
     if (restart_) outcome.FillRestart(*restart_, options_.workers.size());
-    for (const auto& worker : workers_) outcome.copied_token_count += worker->copied_token_count();
+    if (links_) outcome.pulls.emplace();
+    for (const auto& worker : workers_) {
+      outcome.copied_token_count += worker->copied_token_count();
+      if (!links_) continue;
+      outcome.pulls->pull_count += worker->pulls().pull_count;
+      outcome.pulls->token_count += worker->pulls().token_count;
+    }
     for (const auto& router : routers_) {
       for (const auto& [reason, count] : router->decisions()) outcome.decisions[reason] += count;
     }
@@ -92,6 +100,13 @@ class Cluster {
     return {};
   }
 
+  void MakeLinks() {
+    if (!options_.worker.links.is_on()) return;
+    std::vector<LinkSpec> specs;
+    for (const WorkerSpec& worker : options_.workers) specs.push_back(worker.link);
+    links_.emplace(options_.worker.links, text_.block_tokens(), std::move(specs), options_.event_delay, timeline_);
+  }
+
   void AddWorker(std::uint32_t index) {
     const WorkerSpec& spec = options_.workers[index];
     StartWorker({.index = index}, spec.joins_after);
@@ -101,8 +116,10 @@ class Cluster {
   // The messages of a worker that has left may still arrive, so it stays until the end of the run.
   void StartWorker(const SimWorker::Identity& identity, Duration delay) {
     const std::string id = identity.id();
+    const SimWorker::Surroundings surroundings{
+        .text = text_, .timeline = timeline_, .log = log_, .links = links_ ? &*links_ : nullptr};
     auto worker = std::make_unique<SimWorker>(
-        identity, options_.router_count, text_, options_.worker, options_.workers[identity.index], timeline_, log_,
+        identity, options_.router_count, surroundings, options_.worker, options_.workers[identity.index],
         [this, id](std::uint32_t router, wire::WorkerMessage message) { Send(router, id, std::move(message)); });
     workers_by_id_[id] = worker.get();
     timeline_.After(delay, [joining = worker.get()] { joining->Join(); });
@@ -140,6 +157,7 @@ class Cluster {
   RequestLog log_;
   Arrivals arrivals_;
   std::vector<std::unique_ptr<SimRouter>> routers_;
+  std::optional<BlockLinks> links_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::optional<RestartTimes> restart_;
   std::unordered_map<std::string, SimWorker*> workers_by_id_;

@@ -325,5 +325,88 @@ TEST(AdversarialTest, AnAbruptChangeOfPopularityIsOverSoon) {
   EXPECT_LE(Mean(Ttfts(trace, outcome, upheaval)), Mean(Ttfts(trace, Play(trace, "least-tokens", Fleet(4)), upheaval)));
 }
 
+// ---- workers that fetch blocks from each other ----
+
+// GPUs with links of 25 Gbit/s: a block of 64 tokens has 8 MiB and takes 2.7 ms, computing it 1.4 ms and more.
+SimulationOptions LinkedFleet(std::size_t worker_count) {
+  SimulationOptions options = Fleet(worker_count);
+  options.worker.service = kLlama8bOnH100;
+  options.worker.links.gigabits_per_second = 25;
+  return options;
+}
+
+Outcome WithoutPulls(const Trace& trace, SimulationOptions options) {
+  options.routing.pulls = router::RequestPulls::kOff;
+  return Play(trace, "cache-aware", options);
+}
+
+// The mean times to the first token and of the answer are at most `ratio` times those without pulls.
+void ExpectNoWorse(const Outcome& with_pulls, const Outcome& without, double ratio) {
+  EXPECT_LE(with_pulls.ttft.mean, ratio * without.ttft.mean);
+  EXPECT_LE(with_pulls.whole.mean, ratio * without.whole.mean);
+}
+
+// A worker holds a long document, and all ask for it within seconds. Each other worker fetches it once.
+TEST(AdversarialTest, PullsOfAHotPrefixDoNotPileOnOneLink) {
+  constexpr std::uint32_t kDocumentTokens = 32'768;
+  const Trace trace = Load(1)
+                          .Add({.requests_per_second = 0.1, .until_seconds = 30, .front_tokens = kDocumentTokens})
+                          .Add({.requests_per_second = 200,
+                                .from_seconds = 30,
+                                .until_seconds = 33,
+                                .front_tokens = kDocumentTokens,
+                                .output_tokens = 128})
+                          .Take();
+  const SimulationOptions options = LinkedFleet(8);
+  const Outcome outcome = Play(trace, "cache-aware", options);
+  ExpectNoWorse(outcome, WithoutPulls(trace, options), 1.05);
+  EXPECT_GE(outcome.pulls->token_count, std::uint64_t{kDocumentTokens});
+  EXPECT_LE(outcome.pulls->token_count, std::uint64_t{2 * 7 * kDocumentTokens});
+}
+
+// Conversations of many fronts, more than one worker can keep.
+Trace FrontsForLinks(std::uint64_t seed) {
+  return Load(seed)
+      .Add({.requests_per_second = 14,
+            .until_seconds = 120,
+            .front_count = 40,
+            .front_tokens = 16'384,
+            .own_tokens = 1024,
+            .output_tokens = 256})
+      .Take();
+}
+
+TEST(AdversarialTest, AWorkerWithASlowLinkIsLeftAlone) {
+  const Trace trace = FrontsForLinks(1);
+  SimulationOptions options = LinkedFleet(4);
+  const std::uint64_t pulled = Play(trace, "cache-aware", options).pulls->token_count;
+  EXPECT_GT(pulled, 0U);
+  options.workers.front().link.speed = 0.01;
+  ExpectNoWorse(Play(trace, "cache-aware", options), WithoutPulls(trace, options), 1.05);
+}
+
+// Its link is silent, so that each fetch from it breaks after two seconds.
+TEST(AdversarialTest, ALinkThatBreaksCostsLittle) {
+  const Trace trace = FrontsForLinks(1);
+  SimulationOptions options = LinkedFleet(4);
+  options.workers.front().link.breaks_after = std::chrono::seconds(40);
+  ExpectNoWorse(Play(trace, "cache-aware", options), WithoutPulls(trace, options), 1.1);
+}
+
+TEST(AdversarialTest, ASourceThatLeavesCostsNoMoreThanWithoutPulls) {
+  const Trace trace = FrontsForLinks(1);
+  SimulationOptions options = LinkedFleet(4);
+  options.workers.front().restarts_after = std::chrono::seconds(40);
+  ExpectNoWorse(Play(trace, "cache-aware", options), WithoutPulls(trace, options), 1.05);
+}
+
+// Routers see each other's pulls in the workers' reports.
+TEST(AdversarialTest, PullsOfFourRoutersDoNoHarm) {
+  const Trace trace = FrontsForLinks(1);
+  SimulationOptions options = LinkedFleet(4);
+  options.router_count = 4;
+  ExpectNoWorse(Play(trace, "cache-aware", options), WithoutPulls(trace, options), 1.05);
+}
+
 }  // namespace
 }  // namespace roost::simulate

@@ -81,6 +81,38 @@ TEST(SimulateCommandTest, TheTableNamesTheLoadAndTheUnits) {
   EXPECT_THAT(Simulated(options).out, testing::StartsWith("{"));
 }
 
+TEST(SimulateCommandTest, LinksAreNamedAndTheirPullsCounted) {
+  SimulateOptions options = Small();
+  options.rate = 5;
+  EXPECT_THAT(Simulated(options).out, testing::Not(HasSubstr("pulls")));
+  options.link_gbps = 25;
+  const Answer table = Simulated(options);
+  ASSERT_EQ(table.code, EX_OK) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("; links of 25 Gbit/s, 131072 bytes per token\n"));
+  EXPECT_THAT(table.out, testing::ContainsRegex("[0-9]+ pulls of [0-9]+ tokens, [0-9.]+ % of the prompts'"));
+  options.json = true;
+  simdjson::dom::parser parser;
+  const simdjson::dom::element object = parser.parse(Simulated(options).out);
+  EXPECT_GT(std::uint64_t{object["pulls"]}, 0U);
+  EXPECT_GE(std::uint64_t{object["pulled_tokens"]}, std::uint64_t{object["pulls"]});
+  EXPECT_GT(double{object["pulled_share"]}, 0);
+}
+
+TEST(SimulateCommandTest, LinksHaveBounds) {
+  const auto run = [](const char* argument) {
+    std::istringstream in;
+    std::ostringstream out;
+    std::ostringstream err;
+    const std::vector<const char*> arguments{"--generate=sglang-gsp", argument};
+    const int code = kSimulateCommand.run(arguments, {in, out, err});
+    return Answer{code, out.str(), err.str()};
+  };
+  EXPECT_THAT(run("--link-gbps=-1").err, HasSubstr("link-gbps"));
+  EXPECT_THAT(run("--link-gbps=100001").err, HasSubstr("link-gbps"));
+  EXPECT_THAT(run("--kv-bytes-per-token=0").err, HasSubstr("kv-bytes-per-token"));
+  EXPECT_EQ(run("--kv-bytes-per-token=16777217").code, EX_USAGE);
+}
+
 TEST(SimulateCommandTest, ShowsItsProgressBesideItsAnswer) {
   SimulateOptions options = Small();
   options.show_progress = true;

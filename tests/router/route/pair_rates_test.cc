@@ -64,6 +64,30 @@ TEST(PairRatesTest, APairThatBecomesSlowIsSeenBehindAQueue) {
   EXPECT_NEAR(RateOf(rates, Pair(kA, kB)), 1e7, 1e6);
 }
 
+// A report tells what was queued some time ago. It may have come long since, or come in turns with these blocks.
+TEST(PairRatesTest, AQueueThatWasNotThereMakesNoPairFaster) {
+  PairRates rates;
+  rates.Observe(Pair(kA, kB), Of(0.02, 1e8), kNow);
+  for (int i = 0; i < 20; ++i) {
+    Arrival arrival = Of(0.02, 1e8);
+    arrival.queued_bytes = 1e9;
+    rates.Observe(Pair(kA, kB), arrival, kNow);
+  }
+  EXPECT_NEAR(RateOf(rates, Pair(kA, kB)), 1e8, 1e6);
+}
+
+// Half of the link was another's.
+TEST(PairRatesTest, APairThatSharesItsLinkIsNotSlower) {
+  PairRates rates;
+  rates.Observe(Pair(kA, kB), Of(0.02, 1e8), kNow);
+  for (int i = 0; i < 20; ++i) {
+    Arrival arrival = Of(0.02, 5e7);
+    arrival.queued_bytes = 2e6;
+    rates.Observe(Pair(kA, kB), arrival, kNow);
+  }
+  EXPECT_NEAR(RateOf(rates, Pair(kA, kB)), 1e8, 1e6);
+}
+
 TEST(PairRatesTest, OneBlockAloneCountsWithAllOfItsTime) {
   PairRates rates;
   rates.Observe(Pair(kA, kB), {.bytes = 1000, .block_count = 1, .first_block_seconds = 0.01, .seconds = 0.01}, kNow);

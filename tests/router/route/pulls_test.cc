@@ -93,7 +93,7 @@ TEST_F(PullsTest, AnIdleWorkerFetchesWhatABusyOneHolds) {
   EXPECT_EQ(chosen.way(), Way::kPull);
   EXPECT_NEAR(chosen.transfer_seconds, 0.064, 1e-6);
   EXPECT_NEAR(chosen.prefill_seconds, 1 / 2000.0, 1e-9) << "of what is computed";
-  EXPECT_NEAR(chosen.displaced_seconds, chosen.congestion / 2 * 0.064, 1e-6);
+  EXPECT_NEAR(chosen.displaced_seconds, (chosen.congestion - 1) * chosen.pulled_tokens / 2000.0, 1e-6);
   EXPECT_NEAR(decision.predicted_ttft_seconds, 0.064 + 1 / 2000.0 + 0.02, 1e-6);
   EXPECT_EQ(decision.candidates.back().way(), Way::kHeld);
 }
@@ -313,7 +313,7 @@ TEST_F(PullsTest, ACopyThatIsFetchedIsCheaper) {
 double CostBy(const Candidate& base, const Candidate& pulling, const TransferPrice& price, double rate) {
   const double wait = std::max(base.pace * pulling.queue_seconds, price.seconds);
   const double computing = pulling.pulled_tokens / rate;
-  const double displaced = pulling.congestion / 2 * std::min(computing, price.own_seconds);
+  const double displaced = (pulling.congestion - 1) * computing;
   return wait +
          pulling.pace *
              (pulling.growth_seconds + pulling.congestion * (pulling.prefill_seconds + pulling.decode_seconds) +
