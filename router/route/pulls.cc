@@ -73,7 +73,6 @@ void Pulls::Improve(Candidate& candidate, double bound) {
     if (!is_hopeful) continue;
     // The same at a lower price.
     pulling.transfer_seconds = std::max(prompt.pending_seconds, offer->hope->seconds);
-    pulling.displaced_seconds = std::min(pulling.displaced_seconds, pulling.congestion / 2 * offer->hope->own_seconds);
     Hope(pulling);
   }
 }
