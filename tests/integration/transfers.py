@@ -258,6 +258,7 @@ class TransferCase(unittest.TestCase):
             if kind == "alter":
                 return self.stand_in.altered(piece, frame, draw.randrange(1000))
             if kind != "nothing" and is_there(piece):
+                self.killed = {"kill the source": self.a, "kill the worker": self.b}.get(kind)
                 if kind == "kill the source":
                     self.a.process.send_signal(signal.SIGKILL)
                 elif kind == "kill the worker":
@@ -265,6 +266,7 @@ class TransferCase(unittest.TestCase):
                 return None
             return piece
 
+        self.killed = None  # a request may end before the place is reached
         self.stand_in.reset()
         self.stand_in.change = change
         return kind
