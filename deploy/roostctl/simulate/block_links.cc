@@ -56,7 +56,7 @@ void BlockLinks::Detach(std::uint32_t consumer) {
   }
   worker.asked_count = 0;
   worker.stalled.clear();
-  // What others fetch from it ends when they see it, at their next frame.
+  // Fetches from it end when the others see it, at their next frame.
 }
 
 // ---- a consumer's requests ----
@@ -167,7 +167,7 @@ void BlockLinks::QueueFrame(const FetchPtr& fetch) {
   waiting_.push_back(fetch);
 }
 
-// What ends within may ask for more, which waits for its turn.
+// A fetch that ends within may ask for more, and that waits for its turn.
 void BlockLinks::StartFrames() {
   if (std::exchange(is_starting_, true)) return;
   for (auto each = waiting_.begin(); each != waiting_.end();) {

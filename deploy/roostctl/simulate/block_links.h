@@ -73,7 +73,7 @@ class BlockLinks {
   // The consumer's engine has taken or dropped frames.
   void OnRoom(std::uint32_t consumer);
 
-  // Of one block on its way.
+  // A block's size on its way.
   [[nodiscard]] std::uint64_t frame_bytes() const { return frame_bytes_; }
   // Bytes that the worker has asked for and that have not come.
   [[nodiscard]] std::uint64_t ArrivingBytes(std::uint32_t consumer) const;

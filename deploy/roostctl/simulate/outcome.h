@@ -72,7 +72,7 @@ struct Outcome {
   std::vector<std::uint64_t> computed_tokens_by_worker;       // prompt tokens; a pool has one sum
   std::map<router::DecisionReason, std::uint64_t> decisions;  // of all routers
 
-  // Of all prompt tokens; 0 without links.
+  // A share of all prompt tokens; 0 without links.
   [[nodiscard]] double pulled_share() const;
 
   // Fills all fields but the first three, the capacity, the pulls and the decisions.
