@@ -329,7 +329,7 @@ TEST_F(FleetPullTest, APairWithoutARateIsMeasuredOneAtATime) {
   Answer(b_, Holds().front());
   sim_.Run();
   // One block tells its size; so the next time as much as 16 MiB tell the rate; after that it is fetched.
-  for (const TokenId seed : {3, 4}) {
+  for (const TokenId seed : {3U, 4U}) {
     const std::vector<TokenId> next = MakePrompt(seed, kTokens + 2);
     a_.SetQueuedTokens(0);
     Warm(next, "a");
