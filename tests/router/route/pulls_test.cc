@@ -189,13 +189,13 @@ TEST_F(PullsTest, BlocksOnTheirWayAreJoined) {
 }
 
 TEST_F(PullsTest, OfEqualSourcesTheOneWithTheLeastQueuedOut) {
-  for (const std::uint32_t from : {2, 3, 4, 5, 6}) Teach(transfers_, Pair(from, 1), 1e8);
+  for (const std::uint32_t from : {2U, 3U, 4U, 5U, 6U}) Teach(transfers_, Pair(from, 1), 1e8);
   const auto load = [&](std::uint32_t slot, std::uint64_t leaving) {
     wire::Load told;
     told.leaving_bytes = leaving;
     transfers_.Report(WorkerSlot(slot), told, kNow);
   };
-  for (const std::uint32_t slot : {2, 3, 4, 6}) load(slot, 1'000'000 * slot);
+  for (const std::uint32_t slot : {2U, 3U, 4U, 6U}) load(slot, 1'000'000 * slot);
   const std::vector<WorkerMatch> matches{Holds(2, kBlocks), Holds(3, kBlocks), Holds(4, kBlocks), Holds(5, kBlocks),
                                          Holds(6, kBlocks)};
   EXPECT_EQ(Choose({Idle(1)}, matches).pull->source, WorkerSlot(5));
@@ -205,7 +205,7 @@ TEST_F(PullsTest, OfEqualSourcesTheOneWithTheLeastQueuedOut) {
 
 // The deepest four are compared, and the fifth is not, though it would be the fastest.
 TEST_F(PullsTest, FourSourcesAreCompared) {
-  for (const std::uint32_t from : {2, 3, 4, 5}) Teach(transfers_, Pair(from, 1), 1e6);
+  for (const std::uint32_t from : {2U, 3U, 4U, 5U}) Teach(transfers_, Pair(from, 1), 1e6);
   Teach(transfers_, Pair(6, 1), 1e9);
   const std::vector<WorkerMatch> matches{Holds(2, 64), Holds(3, 63), Holds(4, 62), Holds(5, 61), Holds(6, 60)};
   EXPECT_FALSE(Choose({Idle(1)}, matches).pull.has_value());
@@ -277,7 +277,7 @@ TEST_F(PullsTest, WithoutSpeedsThereIsNoPrice) {
 }
 
 TEST_F(PullsTest, TheRulesOfOtherRoutersFetchNothing) {
-  for (const std::uint32_t to : {1, 2}) Teach(transfers_, Pair(0, to), 1e8);
+  for (const std::uint32_t to : {1U, 2U}) Teach(transfers_, Pair(0, to), 1e8);
   const std::vector<WorkerMatch> matches{Holds(0, kBlocks)};
   for (const std::string_view name : PolicyNames()) {
     if (name == "cache-aware") continue;
