@@ -76,7 +76,7 @@ class PairRates {
   };
 
   void OnSent(WorkerPair ends) { static_cast<void>(Touch(ends)); }
-  // Blocks came over the pair. Ignores what no transfer can be: no blocks, no bytes, no time.
+  // Blocks came over the pair. Ignores what no transfer can be: no blocks, no bytes, no time. O(pairs), for fastest().
   void Observe(WorkerPair ends, const Arrival& arrival, Instant now);
   // A Hold has ended, and brought so many blocks; empty: unanswered. What is neither the pair's merit nor its fault
   // changes no pause: the worker had no room, or the Hold was ended.
