@@ -176,6 +176,7 @@ def in_namespace():
         wait_until(lambda: "broken" in pull(f"filtered {os.urandom(4).hex()}"), "that the open connection is given up")
         for number in range(5):
             assert "none pulled from worker-a: broken" in pull(f"filtered {number}"), number
+        pair_when(router, ("worker-a", "worker-b"), lambda found: found["failed"] >= 6, "the failures")
         print(roostctl("transfers", router).stdout)
         [finding] = doctor(router)
         print(json.dumps(finding, indent=1))
@@ -196,6 +197,7 @@ def in_namespace():
             prompt = text(200, f"clocks {number}")
             warm(router, prompt, "--workers", "worker-c")
             assert "none pulled from worker-c: broken" in warm(router, prompt, "--workers", "worker-b"), number
+        pair_when(router, ("worker-c", "worker-b"), lambda found: found["failed"] == 3, "the refusals")
         print(roostctl("transfers", router).stdout)
         metrics = fast.wait_for_log("worker ready")["metrics"]
         findings = {finding["subject"]: finding for finding in doctor(router, "--worker-metrics", metrics)}
