@@ -83,10 +83,13 @@ def idle_router():
 class FullCluster:
     """One request runs, one waits at the worker and one at the router; the next one is refused, until free() is called."""
 
+    # The choices of one request fill the worker, so that it takes seconds on a fast machine too.
+    CHOICES = 16
+
     def __init__(self, cluster):
         self.cluster = cluster
         self.router = cluster.start_router("--worker-queue-bound", "1", "--max-queue", "1")
-        cluster.start_worker("worker-a", "--max-running-requests", "1")
+        cluster.start_worker("worker-a", "--max-running-requests", self.CHOICES)
         self.router.wait_for_workers(1)
         self.connections = []
         self.freed = threading.Event()
@@ -113,7 +116,7 @@ class FullCluster:
         """Streams until free(); sends a new request when one was refused or has ended."""
         import http.client
 
-        body = {"model": DEMO, "prompt": "Who waits?", "max_tokens": 3000, "ignore_eos": True, "stream": True}
+        body = {"model": DEMO, "prompt": "Who waits?", "max_tokens": 3000, "ignore_eos": True, "stream": True, "n": self.CHOICES}
         while not self.freed.is_set():
             connection = http.client.HTTPConnection(self.router.address)
             self.connections.append(connection)
