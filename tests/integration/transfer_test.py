@@ -144,7 +144,7 @@ class TransferTest(TransferCase):
         failures = 0  # in a row
         before = {}
         kinds = {}
-        for _ in range(ROUNDS):
+        for _ in self.rounds(kinds):
             self.restore()
             for worker in (self.a, self.b):
                 before.setdefault(worker, resident_bytes(worker))
