@@ -19,6 +19,7 @@
 #   CacheMode                                     off
 #   HoldPurpose                                   request
 #   HoldOutcome                                   broken
+#   HoldCause                                     none
 #   RefusalCause                                  other
 #   ConstraintKind, a member of outputLogprobs    the worker refuses that request with invalidArgument
 #   or promptLogprobs
@@ -314,6 +315,46 @@ enum HoldOutcome {
 
   refused @8;
   # The worker takes no such Hold: it serves and fetches no blocks, or it has too many Holds already.
+}
+
+enum HoldCause {
+  # Why a Hold ended as broken, wrong or busy, for operators.
+
+  none @0 $unknown;
+  # There is nothing to add to the outcome, or the worker does not tell.
+
+  paused @1;
+  # The source was not asked: it had failed shortly before.
+
+  unreachable @2;
+  # Nothing answers at the source's address, or this worker may not dial it.
+
+  handshake @3;
+  # The source ended the handshake of TLS: a ticket that is not valid there now, or no keys on one side.
+
+  refused @4;
+  # The source refused the fetch: another worker answers there, or blocks of another layout or other numerics.
+
+  silent @5;
+  # The source sent nothing for a while, or took nothing.
+
+  closed @6;
+  # The connection ended in mid transfer.
+
+  malformed @7;
+  # A message without the form of one, or a frame of another size or version.
+
+  sum @8;
+  # The bytes of a frame do not match its sum.
+
+  otherBlock @9;
+  # A whole frame with another block than the one asked for.
+
+  computedWrong @10;
+  # Computing again showed that what had come from the source was computed wrong.
+
+  ownLimit @11;
+  # The worker itself fetches from as many sources as it takes.
 }
 
 struct Constraint $named("constraint") {
@@ -711,11 +752,11 @@ struct Load $check {
   # From the begin of the step that the engine computes now to the last part of it that is done. 0: no step is under
   # way, no part of it is done, or not told. So a heartbeat tells a step that takes long from one that hangs.
 
-  arrivingBytes @19 :UInt64 = 0;
+  arrivingBytes @19 :UInt64 = 0 $shown("arriving_bytes");
   # Blocks that this worker has asked other workers for and that have not come yet, so that all routers see each
   # other's Holds. 0 before minor version 7.
 
-  leavingBytes @20 :UInt64 = 0;
+  leavingBytes @20 :UInt64 = 0 $shown("leaving_bytes");
   # Blocks that other workers have asked this one for and that it has not sent yet. 0 before minor version 7.
 }
 
@@ -866,6 +907,9 @@ struct HoldAnswer {
   # From receipt of the Hold to its end.
 
   outcome @7 :HoldOutcome;
+
+  cause @8 :HoldCause = none;
+  # Why, where the outcome alone does not tell.
 }
 
 # ---- router → worker ----

@@ -342,7 +342,13 @@ void DeclareTransfer(WorkerOptions& options, ConfigParser& parser) {
           "transfer-memory", options.transfer_bytes,
           "Memory for blocks that have come and wait for a step, at least 8 blocks; 0 takes 256 MiB, or a sixteenth "
           "of the memory if that is less",
-          {0, kMaxTransferBytes});
+          {0, kMaxTransferBytes})
+      .Add("transfer-pulls", options.transfer_pulls,
+           "Workers that blocks are fetched from at one time, one fetch from each; 0 fetches none", {0, kMostPulls})
+      .Add("transfer-readers", options.transfer_readers,
+           "Fetches of other workers that are served at one time, each with memory of one block; 0 serves none, and "
+           "there is no transfer-address",
+           {0, kMostReaders});
 }
 
 void Declare(WorkerOptions& options, ConfigParser& parser) {

@@ -16,6 +16,7 @@
 #include "common/wire/endpoint.h"
 #include "worker/engine/engine.h"
 #include "worker/model/step_size.h"
+#include "worker/transfer/block_transfer.h"
 #include "worker/worker_api.h"
 #include "worker/worker_listener.h"
 
@@ -80,6 +81,8 @@ struct WorkerOptions {
   std::string transfer_address = "127.0.0.1:0";
   std::string transfer_advertise;    // empty: transfer_address as bound
   std::uint64_t transfer_bytes = 0;  // 0: see FrameCountOf
+  std::uint32_t transfer_pulls = kDefaultPulls;
+  std::uint32_t transfer_readers = kDefaultReaders;
 
   // Operation
   std::string metrics_address = "127.0.0.1:0";

@@ -254,6 +254,7 @@ std::string TransferAbsence(const WorkerOptions& options, DeviceKind device) {
   if (device == DeviceKind::kCuda) return "off: blocks on CUDA stay there";
   if (options.prefix_cache == "off") return "off: the prefix cache is off";
   if (options.cache_events == "off") return "off: cache events are off";
+  if (options.transfer_pulls + options.transfer_readers == 0) return "off: neither pulls nor readers";
   return "";
 }
 
@@ -264,7 +265,11 @@ TransferAccess TransferAccessOf(const WorkerOptions& options) {
 
 // Listens before the model is read: an address that can not be bound stops the start at once.
 Result<TransferSetup> ListenForWorkers(const WorkerOptions& options) {
-  TransferSetup transfer{.worker_id = options.worker_id, .access = TransferAccessOf(options)};
+  TransferSetup transfer{.worker_id = options.worker_id,
+                         .access = TransferAccessOf(options),
+                         .pull_count = options.transfer_pulls,
+                         .reader_count = options.transfer_readers};
+  if (transfer.reader_count == 0) return transfer;
   ROOST_ASSIGN_OR_RETURN(TransferPlace place, PlaceOfTransfer(options));
   transfer.address = std::move(place.address);
   transfer.advertised = std::move(place.advertised);
@@ -282,7 +287,7 @@ void CountTransferMemory(const WorkerOptions& options, TransferSetup& transfer, 
   model.memory_beside = [&, available = model.memory_limit_bytes](std::uint64_t block_bytes) -> Result<std::uint64_t> {
     const FrameSizes sizes{.block_tokens = options.block_tokens, .data_bytes = block_bytes};
     ROOST_ASSIGN_OR_RETURN(transfer.frame_count, FrameCountOf(sizes, options.transfer_bytes, available));
-    return std::uint64_t{transfer.frame_count + kMaxReaders} * sizes.frame_bytes();
+    return FrameBytesOf(transfer, sizes);
   };
 }
 
@@ -315,6 +320,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   if (setup.transfer_absence.empty()) {
     ROOST_ASSIGN_OR_RETURN(transfer, ListenForWorkers(options));
     CountTransferMemory(options, *transfer, model_options);
+    if (options.transfer_readers == 0) setup.transfer_absence = "fetches only: no readers";
   }
   ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
   setup.compute_threads = std::move(compute_threads);

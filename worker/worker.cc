@@ -27,7 +27,8 @@ OwnEngine::OwnEngine(OwnEngineSetup setup, const EngineSurroundings& surrounding
       engine_(*setup_.model, surroundings.clock, OptionsWithParts()),
       thread_(engine_, surroundings.clock, surroundings.waker) {
   if (transfer_ == nullptr) return;
-  thread_.SetTransfer(transfer_->source(), [transfer = transfer_.get()] { return transfer->travelling_bytes(); });
+  thread_.SetTransfer(transfer_->fetches() ? &transfer_->source() : nullptr,
+                      [transfer = transfer_.get()] { return transfer->travelling_bytes(); });
 }
 
 OwnEngine::~OwnEngine() {
@@ -55,6 +56,8 @@ EngineOptions OwnEngine::OptionsWithParts() const {
   options.constrainer = grammar_pool_.get();
   if (transfer_ != nullptr) {
     options.readable = &transfer_->readable();
+  }
+  if (transfer_ != nullptr && transfer_->fetches()) {
     options.arriving = &transfer_->inbox();
     options.source = &transfer_->source();
   }
@@ -76,7 +79,7 @@ void OwnEngine::Describe(wire::Hello& hello) const {
   if (TellsLogprobs(setup_.engine)) hello.features.insert(Feature::kLogprobs);
   if (grammar_pool_ != nullptr) hello.features.insert(Feature::kConstrainsOutput);
   if (transfer_ == nullptr) return;
-  hello.features.insert(Feature::kHolds);
+  if (transfer_->fetches()) hello.features.insert(Feature::kHolds);
   hello.transfer = transfer_->Describe();
   if (const std::optional<wire::TransferSecret> secret = transfer_->secret()) {
     hello.transfer.secret = secret->ToText();

@@ -109,9 +109,11 @@ class Worker {
   void Stop();
 
   [[nodiscard]] const wire::Hello& hello() const { return hello_; }
-  // Where other workers fetch blocks, or why they do not.
-  [[nodiscard]] const std::string& transfer() const {
-    return hello_.transfer.address.empty() ? setup_.transfer_absence : hello_.transfer.address;
+  // Where other workers fetch blocks, or why they do not; and whether this worker fetches none.
+  [[nodiscard]] std::string transfer() const {
+    if (hello_.transfer.address.empty()) return setup_.transfer_absence;
+    const bool fetches = hello_.features.contains(wire::Feature::kHolds);
+    return hello_.transfer.address + (fetches ? "" : ", fetches none");
   }
   // The URL of the listener, without a path; empty without one.
   [[nodiscard]] std::string url() const { return listener_ ? listener_->url() : ""; }

@@ -8,6 +8,7 @@
 #include <map>
 #include <ostream>
 
+#include "common/base/byte_size.h"
 #include "deploy/roostctl/block_tree.h"
 #include "deploy/roostctl/remote/http_client.h"
 #include "deploy/roostctl/remote/json_members.h"
@@ -70,6 +71,15 @@ std::string IdleLine(simdjson::dom::element worker) {
   }
   return fmt::format("{} takes {} of the last {} requests of {}: {}\n", Text(worker, "id"), taken, of,
                      Text(worker, "model"), why);
+}
+
+// Blocks that other workers send it, and that it sends them. Empty if none are on their way.
+std::string TravelLine(simdjson::dom::element worker) {
+  const std::uint64_t arriving = Count(worker, "arriving_bytes");
+  const std::uint64_t leaving = Count(worker, "leaving_bytes");
+  if (arriving + leaving == 0) return "";
+  return fmt::format("{} exchanges blocks with other workers: {} to come, {} to send\n", Text(worker, "id"),
+                     ByteSizeText(arriving), ByteSizeText(leaving));
 }
 
 // "6 s", "4 min"
@@ -151,7 +161,7 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
                          Count(worker, "pinned_blocks"), Count(worker, "requests_total"), revision);
   }
   if (workers.size() == 0) table += "(no workers)\n";
-  for (const simdjson::dom::element worker : workers) table += IdleLine(worker);
+  for (const simdjson::dom::element worker : workers) table += IdleLine(worker) + TravelLine(worker);
   return table + LostTable(body);
 }
 

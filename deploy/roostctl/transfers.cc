@@ -23,7 +23,11 @@ std::string StartText(std::optional<double> seconds) {
 std::string PauseText(double seconds) { return seconds > 0 ? fmt::format("{:.0f} s", seconds + 0.5) : "-"; }
 
 std::string OutcomeText(element pair) {
-  return pair["last_outcome"].is_null() ? "-" : Printable(TextAt(pair, "/last_outcome"));
+  if (pair["last_outcome"].is_null()) return "-";
+  const std::string outcome = Printable(TextAt(pair, "/last_outcome"));
+  std::string_view cause;  // an older router has none
+  const bool is_told = pair["last_cause"].get(cause) == simdjson::SUCCESS;
+  return is_told ? fmt::format("{} ({})", outcome, Printable(cause)) : outcome;
 }
 
 std::string PairLine(element pair) {
@@ -48,7 +52,7 @@ int RunTransfersCommand(Arguments arguments, const Console& console) {
       "roostctl transfers",
       "Prints the pairs of workers between which blocks of prompts travelled, the last one first, as this router has "
       "learned them: from which worker to which, how many bytes per second, how long until the first one, Holds in "
-      "flight, done and failed, for how long the router leaves the pair alone, and how the last Hold ended.");
+      "flight, done and failed, for how long the router leaves the pair alone, and how and why the last Hold ended.");
   DeclareAdmin(options.admin, parser);
   parser.AddSwitch("json", options.json, "Print the router's answer: an object for programs");
   if (const auto code = Ended(parser, arguments, console)) return *code;
@@ -76,6 +80,9 @@ Result<std::string> FormatTransfers(std::string_view transfers_json) {
                                   "model", "rate", "start", "in flight", "done", "failed", "paused", "last");
   for (const element pair : pairs) table += PairLine(pair);
   if (pairs.size() == 0) table += "(no blocks have travelled)\n";
+  if (TextAt(body, "/pulls") == "off") {
+    table += "pulls are off (roost-router --pulls off): requests fetch no blocks; copies and warm-ups do\n";
+  }
   return table;
 }
 

@@ -119,7 +119,7 @@ async function askForNumbers() {
     getText('metrics'),
   ]);
   answers = { told: workers, workers: workers.workers, queues: queues.queues, decisions: decisions.decisions, hour: answers?.hour,
-    pairs: answers?.pairs };
+    transfers: answers?.transfers };
   const time = seconds();
   history.add(metrics, time, answers.queues, answers.workers);
   shares.add(answers.workers, time);
@@ -146,9 +146,9 @@ async function askSlowly(asker) {
   answers.hour = await getJson('admin/v1/history');
   hourPanel.show(answers.hour, chosenModel());
   await askForPrefixes();
-  const { pairs } = await getJson('admin/v1/transfers');
+  const transfers = await getJson('admin/v1/transfers');
   if (key.get() !== asker) return;
-  answers.pairs = pairs;
+  answers.transfers = transfers;
   showTransfers();
   const { keys } = await getJson('admin/v1/usage');
   if (key.get() === asker) keysPanel.show(keys);
@@ -156,7 +156,8 @@ async function askSlowly(asker) {
 
 function showTransfers() {
   const model = chosenModel();
-  transfersPanel.show((answers.pairs ?? []).filter((pair) => model === undefined || pair.model === model));
+  const { pairs = [], pulls } = answers.transfers ?? {};
+  transfersPanel.show(pairs.filter((pair) => model === undefined || pair.model === model), pulls);
 }
 
 function showLost() {

@@ -66,10 +66,15 @@ function longTime(total) {
   return total + SPACE + 's';
 }
 
+// 25.4 MB · 1.84 GB
+export function bytes(value) {
+  if (!isNumber(value)) return NO_VALUE;
+  return value < 999.5e6 ? threeDigits(value / 1e6) + SPACE + 'MB' : threeDigits(value / 1e9) + SPACE + 'GB';
+}
+
 // 25.4 MB/s · 1.84 GB/s
 export function bytesPerSecond(value) {
-  if (!isNumber(value)) return NO_VALUE;
-  return value < 999.5e6 ? threeDigits(value / 1e6) + SPACE + 'MB/s' : threeDigits(value / 1e9) + SPACE + 'GB/s';
+  return isNumber(value) ? `${bytes(value)}/s` : NO_VALUE;
 }
 
 // 5 s · 3 min 12 s, for ages.

@@ -18,10 +18,10 @@ export class Transfers {
   }
 
   // The latest first, as the router tells them; only if there are any.
-  show(pairs) {
+  show(pairs, pulls) {
     this.section.hidden = pairs.length === 0;
     const failing = pairs.filter(fails);
-    setText(this.note, `${plural(pairs.length, 'pair')} of workers${failing.length > 0 ? `, ${count(failing.length)} paused` : ''}`);
+    setText(this.note, `${plural(pairs.length, 'pair')} of workers${failing.length > 0 ? `, ${count(failing.length)} paused` : ''}${pulls === 'off' ? '; requests fetch no blocks (--pulls off)' : ''}`);
     const shown = [...failing, ...pairs.filter((pair) => !fails(pair))].slice(0, MOST_SHOWN);
     reconcile(this.table.list, shown, (pair) => `${pair.from}/${pair.to}`, create, update);
     const left = pairs.length - shown.length;
@@ -50,6 +50,7 @@ function update({ parts }, pair) {
   setText(parts.done, count(pair.done));
   setText(parts.failed, count(pair.failed));
   parts.failed.className = pair.failed > 0 ? 'warn' : 'muted';
-  setText(parts.last, `${pair.last_outcome ?? 'none yet'}${fails(pair) ? `; paused for ${age(pair.paused_seconds)}` : ''}`);
+  const cause = pair.last_cause == null ? '' : ` (${pair.last_cause})`;
+  setText(parts.last, `${pair.last_outcome ?? 'none yet'}${cause}${fails(pair) ? `; paused for ${age(pair.paused_seconds)}` : ''}`);
   parts.last.className = fails(pair) ? 'bad' : '';
 }

@@ -1,7 +1,7 @@
 // The workers: their state, load and memory, and what share of the requests each gets.
 
 import { bar, cell, element, nothing, reconcile, rows, setBar, setText } from './draw.js';
-import { age, count, percent, plural } from './format.js';
+import { age, bytes, count, percent, plural } from './format.js';
 
 const MOST_SHOWN = 100;
 const WINDOW_SECONDS = 60;
@@ -92,6 +92,12 @@ function create() {
   return row;
 }
 
+// Blocks of other workers on their way to it, and its own on their way to others.
+function travels(worker) {
+  const way = (value, verb) => (value > 0 ? `; ${bytes(value)} ${verb}` : '');
+  return way(worker.arriving_bytes, 'come') + way(worker.leaving_bytes, 'leave');
+}
+
 function update({ parts }, worker, { shares, recent, ever }) {
   const [state, kind] = stateOf(worker);
   const used = worker.blocks - worker.free_blocks;
@@ -104,7 +110,7 @@ function update({ parts }, worker, { shares, recent, ever }) {
   setText(parts.state, state);
   parts.state.className = `state-dot ${kind}`;
   setText(parts.load, `${count(worker.running_requests)} running, ${count(worker.waiting_requests)} waiting`);
-  setText(parts.queued, `${count(worker.queued_prefill_tokens)} tokens to prefill; ${count(worker.in_flight_requests)} from here`);
+  setText(parts.queued, `${count(worker.queued_prefill_tokens)} tokens to prefill; ${count(worker.in_flight_requests)} from here${travels(worker)}`);
   setBar(parts.used, used / worker.blocks);
   setText(parts.usedText, percent(used / worker.blocks));
   setText(parts.free, `${count(worker.free_blocks)} of ${count(worker.blocks)} free`);

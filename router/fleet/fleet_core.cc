@@ -328,6 +328,8 @@ void FleetCore::ListTransfers(Instant now) {
     told.done_count = pair.done_count;
     told.failed_count = pair.failed_count;
     if (pair.has_ended) told.last_outcome = NameOf(pair.last_outcome);
+    const wire::HoldCause cause = requests_.copies().holds().LastCause(told.from, told.to);
+    if (cause != wire::HoldCause::kNone) told.last_cause = wire::kHoldCauseNames[static_cast<std::size_t>(cause)];
     told.paused_seconds = std::max(0.0, ToSeconds(pair.paused_until - now));
   }
   if (pairs.empty() && transfers_->empty()) return;
@@ -415,6 +417,7 @@ FleetSnapshot FleetCore::Snapshot(Instant now) {
   snapshot.workers = Workers(now);
   snapshot.queues = Queues(now);
   snapshot.transfers = transfers_;
+  snapshot.requests_pull = options_.requests.routing.pulls == RequestPulls::kOn;
   snapshot.standing = Standing(now);
   snapshot.router_count = router_count();
   const Result<void> open = CheckOpen();

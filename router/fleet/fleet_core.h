@@ -119,7 +119,7 @@ class FleetCore {
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
   [[nodiscard]] std::size_t waiting_count() const { return requests_.waiting().size(); }
   [[nodiscard]] std::size_t copy_count() const { return requests_.copies().size(); }
-  [[nodiscard]] std::size_t hold_count() const { return requests_.copies().hold_count(); }
+  [[nodiscard]] std::size_t hold_count() const { return requests_.copies().holds().size(); }
   [[nodiscard]] std::size_t pending_count() const { return worker_registry_.pending().size(); }
   [[nodiscard]] std::uint64_t indexed_block_count() const { return worker_registry_.revisions().indexed_block_count(); }
 

@@ -73,6 +73,7 @@ struct TransferPair {
   std::uint64_t done_count = 0;
   std::uint64_t failed_count = 0;
   std::string_view last_outcome;  // of the last Hold that ended, a literal; empty: none has ended
+  std::string_view last_cause;    // the same; empty: there is no more to tell
   double paused_seconds = 0;      // for which no request's Hold is sent; 0: it is not paused
 };
 
@@ -88,7 +89,8 @@ struct FleetSnapshot {
   // The last pairs over which blocks travelled, at most PairRates::kMaxPairs, the latest first; not null. Remade with
   // each tick, several times a second.
   std::shared_ptr<const std::vector<TransferPair>> transfers = std::make_shared<const std::vector<TransferPair>>();
-  FleetStanding standing;  // the state of the models, and the recent losses of workers
+  bool requests_pull = true;  // workers may fetch blocks for requests
+  FleetStanding standing;     // the state of the models, and the recent losses of workers
   // Live routers that these workers serve, this one included, as most workers tell. At least 1.
   std::uint32_t router_count = 1;
 

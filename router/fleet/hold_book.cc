@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/log.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/transfer_ticket.h"
 
@@ -130,6 +131,9 @@ void HoldBook::OnAnswer(const std::string& worker_id, const wire::HoldAnswer& an
 }
 
 void HoldBook::OnWorkerLost(const std::string& worker_id) {
+  std::erase_if(last_ends_, [&worker_id](const auto& known) {
+    return known.first.source == worker_id || known.first.worker == worker_id;
+  });
   for (auto hold = open_.begin(); hold != open_.end();) {
     const bool is_lost = hold->second.worker_id == worker_id;
     if (is_lost) {
@@ -158,10 +162,38 @@ void HoldBook::Expire(Instant now) {
   }
 }
 
+wire::HoldCause HoldBook::LastCause(const std::string& source, const std::string& worker) const {
+  const auto known = last_ends_.find({source, worker});
+  return known == last_ends_.end() ? wire::HoldCause::kNone : known->second.cause;
+}
+
+// A worker that leaves a source alone, or has its hands full, told why the source had failed before.
+void HoldBook::NoteCause(const Open& ended, const wire::HoldAnswer& answer, Instant now) {
+  const Ends ends{ended.source, ended.worker_id};
+  const auto known = last_ends_.find(ends);
+  if (answer.cause == wire::HoldCause::kNone) {
+    if (known != last_ends_.end()) known->second.cause = answer.cause;
+    return;
+  }
+  if (known == last_ends_.end() && last_ends_.size() >= kMaxLastEnds) return;
+  LastEnd& last = last_ends_[ends];
+  const bool is_failure = answer.cause != wire::HoldCause::kPaused && answer.cause != wire::HoldCause::kOwnLimit;
+  if (!is_failure && last.cause != wire::HoldCause::kNone) return;
+  const bool is_other = std::exchange(last.cause, answer.cause) != answer.cause;
+  if (!is_failure || (last.told_at && now < *last.told_at + kLogPause && !is_other)) return;
+  last.told_at = now;
+  LogWarning("a worker could not fetch blocks",
+             {{"worker", ended.worker_id},
+              {"source", ended.source},
+              {"outcome", NameOf(answer.outcome)},
+              {"cause", wire::kHoldCauseNames[static_cast<std::size_t>(answer.cause)]}});
+}
+
 void HoldBook::End(OpenHolds::iterator hold, const std::optional<wire::HoldAnswer>& answer, Instant now) {
   const std::uint64_t id = hold->first;
   worker_registry_.transfers().End(id, answer, now);
   const Open ended = std::move(open_.extract(hold).mapped());
+  if (answer) NoteCause(ended, *answer, now);
   HoldEnd end = EndOf(ended.source, static_cast<std::uint32_t>(ended.hashes.size()), answer);
   end.id = id;
   if (answer) end.block_count += ended.first_block;

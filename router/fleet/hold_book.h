@@ -60,6 +60,10 @@ class HoldBook {
   static constexpr std::size_t kMaxOpen = 1024;
   // For the way, and for the engine's step that is under way when the patience ends.
   static constexpr Duration kAnswerPatience = std::chrono::seconds(5);
+  // Pairs of workers whose last failure is remembered.
+  static constexpr std::size_t kMaxLastEnds = 4096;
+  // Failures of one pair are logged so often at most, and when the cause is another one.
+  static constexpr Duration kLogPause = std::chrono::minutes(1);
 
   // Ids of Holds count up from `first_id`, which is random, so that a late answer to an earlier router process matches
   // none; no id is 0.
@@ -98,6 +102,10 @@ class HoldBook {
   // Ends the Holds that are overdue.
   void Expire(Instant now);
 
+  // Why the last Hold from `source` to `worker` that was answered ended as it did, as far as the worker tells more than
+  // the outcome; while the worker leaves the source alone, why it does.
+  [[nodiscard]] wire::HoldCause LastCause(const std::string& source, const std::string& worker) const;
+
   [[nodiscard]] bool IsOpen(std::uint64_t id) const { return open_.contains(id); }
   [[nodiscard]] std::size_t size() const { return open_.size(); }
 
@@ -116,7 +124,20 @@ class HoldBook {
   };
   using OpenHolds = std::map<std::uint64_t, Open>;
 
+  // Workers, by name.
+  struct Ends {
+    std::string source;
+    std::string worker;
+
+    auto operator<=>(const Ends&) const = default;
+  };
+  struct LastEnd {
+    wire::HoldCause cause = wire::HoldCause::kNone;
+    std::optional<Instant> told_at;  // in the log
+  };
+
   [[nodiscard]] std::string TicketFor(const Worker& worker, const std::string& source_id);
+  void NoteCause(const Open& ended, const wire::HoldAnswer& answer, Instant now);
   void End(OpenHolds::iterator hold, const std::optional<wire::HoldAnswer>& answer, Instant now);
 
   std::uint64_t next_id_;
@@ -124,6 +145,7 @@ class HoldBook {
   EffectQueue& effects_;
   FleetMetrics& metrics_;
   OpenHolds open_;
+  std::map<Ends, LastEnd> last_ends_;  // of pairs of which a Hold has failed, at most kMaxLastEnds
 };
 
 }  // namespace roost::router

@@ -83,7 +83,7 @@ class PrefixCopies {
 
   [[nodiscard]] std::size_t size() const { return copies_.size(); }
   // Holds that are not answered yet.
-  [[nodiscard]] std::size_t hold_count() const { return holds_.size(); }
+  [[nodiscard]] const HoldBook& holds() const { return holds_; }
 
  private:
   struct Copy {

@@ -63,7 +63,7 @@ class Station {
         transfer_(*model_.model, SetupOf(), clock_, [this] { thread_.Nudge(); }),
         engine_(*model_.model, clock_, Options()),
         thread_(engine_, clock_, waker_) {
-    thread_.SetTransfer(transfer_.source(), [this] { return transfer_.travelling_bytes(); });
+    thread_.SetTransfer(&transfer_.source(), [this] { return transfer_.travelling_bytes(); });
     thread_.Start();
   }
   ~Station() {

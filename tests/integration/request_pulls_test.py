@@ -112,7 +112,7 @@ class RequestPullsTest(TransferCase):
         before = {}
         kinds = {}
         pulled = 0
-        for _ in range(ROUNDS):
+        for _ in self.rounds(kinds):
             self.restore()
             for worker in (self.a, self.b):
                 before.setdefault(worker, resident_bytes(worker))

@@ -104,7 +104,9 @@ class PairsTest(unittest.TestCase):
         pair = pair_when(self.router, ("worker-a", "worker-b"), lambda found: found["failed"] == 6, "six failures")
         self.assertEqual((pair["done"], pair["bytes_per_second"], pair["last_outcome"]), (0, None, "broken"))
         self.assertTrue(0 < pair["paused_seconds"] <= 60, pair)
-        self.assertRegex(roostctl("transfers", self.router).stdout, r"\nworker-a +worker-b +demo-model +- +- +0 +0 +6 +\d+ s  broken\n")
+        self.assertRegex(roostctl("transfers", self.router).stdout, r"\nworker-a +worker-b +demo-model +- +- +0 +0 +6 +\d+ s  broken \(unreachable\)\n")
+        self.assertEqual(pair["last_cause"], "unreachable")
+        self.assertEqual(self.router.wait_for_log("a worker could not fetch blocks")["cause"], "unreachable")
         [finding] = doctor(self.router)
         self.assertEqual((finding["severity"], finding["subject"]), ("warning", "worker-b from worker-a"))
         self.assertIn("none of 6 fetches", finding["what"])
@@ -180,7 +182,7 @@ def in_namespace():
         print(roostctl("transfers", router).stdout)
         [finding] = doctor(router)
         print(json.dumps(finding, indent=1))
-        assert finding["severity"] == "note" and "there was no connection" in finding["what"], finding
+        assert finding["severity"] == "note" and "nothing answers" in finding["what"], finding
 
         # It goes: the pair is tried again after its pause, and is well.
         assert filtered("delete table inet wall\n")

@@ -144,7 +144,7 @@ class TransferTest(TransferCase):
         failures = 0  # in a row
         before = {}
         kinds = {}
-        for _ in range(ROUNDS):
+        for _ in self.rounds(kinds):
             self.restore()
             for worker in (self.a, self.b):
                 before.setdefault(worker, resident_bytes(worker))
@@ -315,6 +315,26 @@ class AbsenceTest(unittest.TestCase):
             self.assertRegex(doctor.stdout, r"transfer +any-a, any-b: no blocks travel between them and same: .*\n"
                                             r".*--transfer-numerics")
 
+    def test_without_pulls_a_worker_only_serves_and_without_readers_it_only_fetches(self):
+        with Cluster() as cluster:
+            router = cluster.start_router()
+            serves = cluster.start_worker("serves", "--transfer-pulls", "0")
+            fetches = cluster.start_worker("fetches", "--transfer-readers", "0")
+            router.wait_for_workers(2)
+            self.assertRegex(serves.wait_for_log("worker started")["transfer"], r"^127\.0\.0\.1:\d+, fetches none$")
+            self.assertEqual(fetches.wait_for_log("worker started")["transfer"], "fetches only: no readers")
+
+            def warm(worker, prompt):
+                body = {"model": "demo-model", "prompt": prompt, "workers": [worker]}
+                return router.request("POST", "/admin/v1/warm", body).json()["workers"][0]["outcome"]
+
+            one, two = text(100, f"{self.id()} one"), text(100, f"{self.id()} two")
+            self.assertEqual([warm("serves", one), warm("fetches", one)], ["computed", "pulled"])
+            self.assertEqual([warm("fetches", two), warm("serves", two)], ["computed", "computed"])
+            self.assertEqual(router.metric("roost_router_pulls_total"), 1)
+            self.assertGreater(metric_of(serves, "roost_worker_served_bytes_total"), 0)
+            self.assertEqual(metric_of(fetches, "roost_worker_served_bytes_total"), 0)
+
     def test_the_start_says_whether_blocks_travel(self):
         with Cluster() as cluster:
             router = cluster.start_router()
@@ -324,6 +344,7 @@ class AbsenceTest(unittest.TestCase):
                 "off": (["--transfer", "off"], "off"),
                 "no-events": (["--cache-events", "off"], "off: cache events are off"),
                 "no-cache": (["--prefix-cache", "off"], "off: the prefix cache is off"),
+                "neither": (["--transfer-pulls", "0", "--transfer-readers", "0"], "off: neither pulls nor readers"),
             }
             for name, (flags, words) in cases.items():
                 told = cluster.start_worker(name, *flags).wait_for_log("worker started")

@@ -17,6 +17,7 @@ import urllib.parse
 from cluster import BIN, Cluster, text, wait_until
 
 ROUNDS = int(os.environ.get("ROOST_TRANSFER_ROUNDS", "30"))
+TOLD_ROUNDS = 100
 BLOCK_TOKENS = 16
 PROMPT_WORDS = 400  # about 100 blocks
 # Of worker/transfer/peer_messages.h: kind and length in front of each message; the source begins with an empty one.
@@ -270,6 +271,13 @@ class TransferCase(unittest.TestCase):
         self.stand_in.reset()
         self.stand_in.change = change
         return kind
+
+    def rounds(self, kinds):
+        """Counts up to ROUNDS, and prints now and then how far it has come."""
+        for done in range(ROUNDS):
+            if done > 0 and done % TOLD_ROUNDS == 0:
+                print(f"{done} of {ROUNDS}: {kinds}", flush=True)
+            yield done
 
     def restore(self):
         """Starts again what was killed, and lets worker-b forget the prompt."""

@@ -47,6 +47,13 @@ TEST(FormatStatusTest, SaysWhyAWorkerTakesFewRequests) {
   EXPECT_THAT(table, testing::Not(HasSubstr("w3 takes")));
 }
 
+TEST(FormatStatusTest, SaysWhichBlocksAreOnTheirWay) {
+  const auto table = FormatStatus(R"({"workers":[{"id":"w1","arriving_bytes":4194304,"leaving_bytes":0},)"
+                                  R"({"id":"w2","arriving_bytes":0,"leaving_bytes":0},{"id":"w3"}]})")
+                         .value();
+  EXPECT_THAT(table, testing::EndsWith("\nw1 exchanges blocks with other workers: 4 MiB to come, 0 bytes to send\n"));
+}
+
 TEST(FormatStatusTest, ShowsRevisionsOnlyWhileAModelHasSeveral) {
   const std::string one = R"({"id":"w1","model":"demo","fingerprint":"0123456789abcdef"})";
   const std::string same = R"({"id":"w2","model":"demo","fingerprint":"0123456789abcdef"})";

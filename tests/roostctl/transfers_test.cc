@@ -33,6 +33,18 @@ TEST(FormatTransfersTest, NamesCanNotChangeTheTerminal) {
   EXPECT_THAT(Table(R"({"from":"\u001b[2Ja","to":"b"})"), testing::Not(HasSubstr("\x1b")));
 }
 
+TEST(FormatTransfersTest, SaysWhyThePairFailed) {
+  EXPECT_THAT(Table(R"({"from":"a","to":"b","last_outcome":"broken","last_cause":"silent","paused_seconds":0})"),
+              HasSubstr("  broken (silent)\n"));
+  EXPECT_THAT(Table(R"({"from":"a","to":"b","last_outcome":"complete","last_cause":null,"paused_seconds":0})"),
+              HasSubstr("  complete\n"));
+}
+
+TEST(FormatTransfersTest, SaysThatRequestsFetchNoBlocks) {
+  EXPECT_THAT(FormatTransfers(R"({"pulls":"off","pairs":[]})").value(), HasSubstr("pulls are off"));
+  EXPECT_THAT(FormatTransfers(R"({"pulls":"on","pairs":[]})").value(), testing::Not(HasSubstr("pulls are")));
+}
+
 TEST(FormatTransfersTest, SaysWhenThereIsNone) { EXPECT_THAT(Table(""), HasSubstr("(no blocks have travelled)")); }
 
 TEST(FormatTransfersTest, AnotherAnswerIsAnError) {

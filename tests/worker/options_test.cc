@@ -231,6 +231,23 @@ TEST(WorkerOptionsTest, BlocksTravelOnLoopbackWithoutKeys) {
   EXPECT_FALSE(Parse({"--model", "m", "--transfer", "on"}).ok());
 }
 
+TEST(WorkerOptionsTest, PullsAndReadersHaveBoundsAndMayBeNone) {
+  const auto defaults = Parse({"--model", "m"});
+  EXPECT_EQ(defaults->transfer_pulls, 8U);
+  EXPECT_EQ(defaults->transfer_readers, 16U);
+  for (const auto& [flag, most] : {std::pair("transfer-pulls", 64), std::pair("transfer-readers", 256)}) {
+    const std::string name = std::string("--") + flag;
+    for (const int value : {0, 1, most}) {
+      EXPECT_TRUE(Parse({"--model", "m", name.c_str(), std::to_string(value).c_str()}).ok()) << flag << " " << value;
+    }
+    for (const std::string& value : {std::to_string(most + 1), std::string("-1"), std::string("all")}) {
+      const auto refused = Parse({"--model", "m", name.c_str(), value.c_str()});
+      ASSERT_FALSE(refused.ok()) << flag << " " << value;
+      EXPECT_THAT(refused.error().message, testing::HasSubstr(name)) << value;
+    }
+  }
+}
+
 TEST(WorkerOptionsTest, AnAddressThatNoOtherHostCouldDialNeedsAnother) {
   const auto parse = [](const char* address, const char* advertised) {
     return Parse(

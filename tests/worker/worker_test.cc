@@ -168,6 +168,57 @@ TEST_F(WorkerTest, FetchesBlocksFromAnotherWorkerOnAnOrder) {
   EXPECT_THAT(metrics, testing::ContainsRegex("arrived_blocks_total.* 10\n"));
 }
 
+TEST_F(WorkerTest, WithoutPullsItServesAndRefusesHolds) {
+  TestRouter router(1);
+  const auto worker = Start("worker-1", {router.endpoint()}, [](WorkerSetup& setup) {
+    LetTravel(setup);
+    setup.own.transfer->pull_count = 0;
+  });
+  const wire::Hello hello = router.BringUp("worker-1");
+  EXPECT_FALSE(hello.features.contains(wire::Feature::kHolds));
+  EXPECT_THAT(hello.transfer.address, StartsWith("127.0.0.1:"));
+  EXPECT_EQ(hello.transfer.layout, 5U);
+  EXPECT_EQ(worker->transfer(), hello.transfer.address + ", fetches none");
+  router.Send("worker-1", wire::Hold{.answer_id = 9,
+                                     .root = kRoot,
+                                     .parent = kRoot,
+                                     .hashes = Request(1, 40, 8).block_hashes,
+                                     .patience_ms = 20'000,
+                                     .source = {.worker_id = "worker-1", .address = hello.transfer.address}});
+  EXPECT_EQ(router.Next<wire::HoldAnswer>("worker-1").outcome, wire::HoldOutcome::kRefused);
+}
+
+TEST_F(WorkerTest, WithoutReadersItFetchesAndHasNoAddress) {
+  TestRouter router(1);
+  const auto worker_a = Start("worker-a", {router.endpoint()}, LetTravel);
+  const wire::Hello a = router.BringUp("worker-a");
+  const std::uint64_t next_of_a = router.next_sequence;
+  const auto worker_b = Start("worker-b", {router.endpoint()}, [](WorkerSetup& setup) {
+    LetTravel(setup);
+    setup.own.transfer->listener = {};
+    setup.own.transfer->reader_count = 0;
+    setup.transfer_absence = "fetches only: told by a test";
+  });
+  const wire::Hello b = router.BringUp("worker-b");
+  EXPECT_TRUE(b.features.contains(wire::Feature::kHolds));
+  EXPECT_EQ(b.transfer, (wire::Transfer{.layout = 5, .numerics = 6}));
+  EXPECT_EQ(worker_b->transfer(), "fetches only: told by a test");
+  EXPECT_THAT(worker_b->metrics().Text(), testing::ContainsRegex("transfer_readers.* 0\n"));
+  const wire::Generate request = Request(1, 40, 8);
+  router.next_sequence = next_of_a;
+  router.Send("worker-a", request);
+  (void)router.Finish("worker-a", RequestId(1));
+  router.Send("worker-b", wire::Hold{.answer_id = 9,
+                                     .root = kRoot,
+                                     .parent = kRoot,
+                                     .hashes = request.block_hashes,
+                                     .patience_ms = 20'000,
+                                     .source = {.worker_id = "worker-a", .address = a.transfer.address}});
+  const auto answer = router.Next<wire::HoldAnswer>("worker-b");
+  EXPECT_EQ(answer.outcome, wire::HoldOutcome::kComplete);
+  EXPECT_EQ(answer.arrived_block_count, request.block_hashes.size());
+}
+
 TEST_F(WorkerTest, AWorkerWhoseBlocksStayRefusesHolds) {
   TestRouter router(1);
   const auto worker = Start("worker-1", {router.endpoint()},

@@ -2,6 +2,13 @@
 
 namespace roost::worker {
 
+namespace {
+
+// So few that their descriptions and all that is written of them stay in the processor's nearest cache.
+constexpr std::size_t kPublishedAtOnce = 16;
+
+}  // namespace
+
 BlockPublisher::BlockPublisher(PrefixCache& cache, ReadableBlocks* readable) : cache_(cache), readable_(readable) {
   if (readable_ != nullptr) cache_.NoteChanges();
 }
@@ -22,7 +29,6 @@ void BlockPublisher::TakeChanges() {
 void BlockPublisher::Publish() {
   if (readable_ == nullptr) return;
   TakeChanges();
-  published_.clear();
   for (; !stored_.empty() && stored_.front().step <= finished_count_; stored_.pop_front()) {
     const BlockRef ref = stored_.front().block;
     if (cache_.pool().generation(ref.block) != ref.generation || !cache_.IsReady(ref.block)) continue;
@@ -34,8 +40,14 @@ void BlockPublisher::Publish() {
                                     .root = block.root,
                                     .tenant = TenantHash(cache_.tenants().name(block.tenant))},
                           .tokens = block.tokens});
+    if (published_.size() == kPublishedAtOnce) PublishDescribed();
   }
+  PublishDescribed();
+}
+
+void BlockPublisher::PublishDescribed() {
   readable_->Publish(published_);
+  published_.clear();
 }
 
 }  // namespace roost::worker

@@ -128,7 +128,8 @@ void Engine::State::AnswerHolds(StepReport& report) {
                             .missing_block_count = ended.missing_count,
                             .bytes = std::uint64_t{ended.arrived_count} * options.readable->sizes().frame_bytes(),
                             .microseconds = micros(end - ended.begin),
-                            .outcome = ended.outcome};
+                            .outcome = ended.outcome,
+                            .cause = ended.cause};
     if (ended.first_frame)
       answer.first_frame_microseconds = std::max<std::uint64_t>(1, micros(*ended.first_frame - ended.begin));
     CountArrival(answer, report.counts);

@@ -58,13 +58,14 @@ class BlockPublisher {
   };
 
   void TakeChanges();
+  void PublishDescribed();
 
   PrefixCache& cache_;
   ReadableBlocks* const readable_;
   std::uint64_t begun_count_ = 0;
   std::uint64_t finished_count_ = 0;
   std::deque<Stored> stored_;              // by step
-  std::vector<PublishedBlock> published_;  // memory that is used again
+  std::vector<PublishedBlock> published_;  // described, and not yet published
 };
 
 // A step that the model has begun, until the engine has taken its tokens.

@@ -29,10 +29,10 @@ class EngineThread final : public EngineHost {
  public:
   // `engine`, `clock` and `waker` outlive it. The waker is rung after each output.
   EngineThread(Engine& engine, const Clock& clock, const wire::Waker& waker);
-  // Before anything is posted: from now on Holds are asked of `source`, which outlives it, as soon as they come.
-  // `travelling` tells what is on its way, from any thread.
-  void SetTransfer(FrameSource& source, std::function<TravellingBytes()> travelling) {
-    source_ = &source;
+  // Before anything is posted: from now on Holds are asked of `source`, which outlives it, as soon as they come; null:
+  // they are refused. `travelling` tells what is on its way, from any thread.
+  void SetTransfer(FrameSource* source, std::function<TravellingBytes()> travelling) {
+    source_ = source;
     travelling_ = std::move(travelling);
   }
   ~EngineThread() override;

@@ -82,7 +82,10 @@ void Arrivals::Take(FrameNews news) {
     arrival->last_frame = frame->at;
     if (frame->index >= arrival->next) arrival->frames.push_back(std::move(*frame));
   } else if (const auto* const ended = std::get_if<FramesEnded>(&news)) {
-    if (Arrival* const arrival = Find(ended->id)) arrival->source_outcome = ended->outcome;
+    Arrival* const arrival = Find(ended->id);
+    if (arrival == nullptr) return;
+    arrival->source_outcome = ended->outcome;
+    arrival->source_cause = ended->cause;
   } else {
     const auto& joined = std::get<FramesJoined>(news);
     if (Arrival* const arrival = Find(joined.id)) arrival->joined = joined.first;
@@ -158,6 +161,7 @@ void Arrivals::End(Arrival& arrival, HoldOutcome outcome) {
   Miss(arrival.spec, arrival.next);
   ended_.push_back({.id = arrival.spec.id,
                     .outcome = outcome,
+                    .cause = CauseOf(arrival, outcome),
                     .held_count = arrival.held_count,
                     .arrived_count = arrival.arrived_count,
                     .missing_count = chain.size() - arrival.held_count - arrival.arrived_count,
@@ -166,6 +170,12 @@ void Arrivals::End(Arrival& arrival, HoldOutcome outcome) {
                     .last_frame = arrival.last_frame,
                     .source_ended = arrival.source_outcome.has_value()});
   std::erase_if(arrivals_, [&arrival](const auto& each) { return each.get() == &arrival; });
+}
+
+// An arrival that ends as wrong without its source's word was found to be computed wrong.
+wire::HoldCause Arrivals::CauseOf(const Arrival& arrival, HoldOutcome outcome) {
+  if (arrival.source_outcome == outcome) return arrival.source_cause;
+  return outcome == HoldOutcome::kWrong ? wire::HoldCause::kComputedWrong : wire::HoldCause::kNone;
 }
 
 // `next`: the first block that has not come.

@@ -61,6 +61,7 @@ struct ArrivalSpec {
 struct EndedArrival {
   HoldId id;
   wire::HoldOutcome outcome = wire::HoldOutcome::kBroken;
+  wire::HoldCause cause = wire::HoldCause::kNone;
   std::uint32_t held_count = 0;  // in the cache before, or computed here meanwhile
   std::uint32_t arrived_count = 0;
   std::uint32_t missing_count = 0;
@@ -146,6 +147,7 @@ class Arrivals {
     std::optional<Instant> first_frame;
     std::optional<Instant> last_frame;
     std::optional<wire::HoldOutcome> source_outcome;
+    wire::HoldCause source_cause = wire::HoldCause::kNone;
   };
 
   // The rest of a chain that came for requests, from the first block that did not come.
@@ -164,6 +166,7 @@ class Arrivals {
   [[nodiscard]] std::optional<wire::HoldOutcome> OutcomeOf(Arrival& arrival, Instant now,
                                                            std::vector<ArrivedWrite>& writes);
   void End(Arrival& arrival, wire::HoldOutcome outcome);
+  [[nodiscard]] static wire::HoldCause CauseOf(const Arrival& arrival, wire::HoldOutcome outcome);
   void Miss(const ArrivalSpec& spec, std::uint32_t next);
   [[nodiscard]] std::optional<Coming> FindMissed(std::span<const BlockHash> hashes, Instant now) const;
   template <typename Which>

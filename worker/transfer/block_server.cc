@@ -13,8 +13,6 @@ namespace {
 
 // How often the acceptor looks whether it shall stop.
 constexpr int kAcceptWaitMs = 50;
-// One for each connection, also while it is about to end.
-constexpr std::size_t kMaxThreads = kMaxServed + 2 * kMaxHandshakes;
 
 std::string TextOf(const wire::Endpoint& endpoint) {
   return (endpoint.IsV6() ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);
@@ -73,7 +71,8 @@ void BlockServer::Accept() {
 
 void BlockServer::TakeIn(wire::Descriptor socket) {
   const std::lock_guard lock(mutex_);
-  if (served_.size() >= kMaxThreads) return Count(PeerRefusal::kBusy);  // the socket closes
+  // One thread for each connection, also while it is about to end.
+  if (served_.size() >= most_served() + 2 * kMaxHandshakes) return Count(PeerRefusal::kBusy);  // the socket closes
   DropForAnother();
   Served& served = served_.emplace_back(std::move(socket));
   served.thread = std::thread([this, &served] { Serve(served); });
@@ -122,7 +121,7 @@ Result<void> BlockServer::ShakeHands(Served& served) {
   ROOST_RETURN_IF_ERROR(AwaitHello(connection));
   Stage stage = Stage::kHandshake;
   if (!served.stage.compare_exchange_strong(stage, Stage::kServed)) return Refuse(connection, PeerRefusal::kHandshake);
-  if (++served_count_ > kMaxServed) {
+  if (++served_count_ > most_served()) {
     --served_count_;
     return Refuse(connection, PeerRefusal::kBusy);
   }
@@ -177,7 +176,7 @@ Result<void> BlockServer::ServeFetch(Served& served) {
   ROOST_ASSIGN_OR_RETURN(const MessageBytes payload, connection.ReceivePayload(head));
   ROOST_ASSIGN_OR_RETURN(const PeerFetch fetch, DecodeFetch(payload));
   ROOST_RETURN_IF_ERROR(CheckTicketTime(served));
-  if (++reader_count_ > kMaxReaders) {
+  if (++reader_count_ > options_.most_readers) {
     --reader_count_;
     Count(PeerRefusal::kBusy);
     return connection.Send(Encode(PeerEnd::kBusy));

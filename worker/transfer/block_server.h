@@ -6,10 +6,10 @@
 // With TransferAccess::kTicketsOnly each connection is encrypted under a ticket, and ends when the ticket does, also in
 // mid fetch: with the frame under way.
 //
-// Bounds: kMaxReaders fetches at a time, each with memory for one frame; a fetch beyond them is told that the source is
-// busy. kMaxServed connections after their handshake; one beyond them is told the same. kMaxHandshakes before it,
-// within kPeerHandshakeTime: a newcomer is let in, and the oldest makes room, so that strangers keep a worker out only
-// while they come faster than its handshake ends.
+// Bounds: most_readers fetches at a time, each with memory for one frame; a fetch beyond them is told that the source
+// is busy. So many connections after their handshake, and kServedBeside more; one beyond them is told the same.
+// kMaxHandshakes before it, within kPeerHandshakeTime: a newcomer is let in, and the oldest makes room, so that
+// strangers keep a worker out only while they come faster than its handshake ends.
 //
 // Threads: Start and Stop from one owner; counts from any.
 #pragma once
@@ -38,8 +38,10 @@
 
 namespace roost::worker {
 
-inline constexpr std::size_t kMaxReaders = 16;
-inline constexpr std::size_t kMaxServed = kMaxReaders + 8;
+inline constexpr std::uint32_t kDefaultReaders = 16;
+inline constexpr std::uint32_t kMostReaders = 256;
+// Connections that wait for their next fetch while others are served.
+inline constexpr std::size_t kServedBeside = 8;
 inline constexpr std::size_t kMaxHandshakes = 8;
 // A connection without a fetch ends after this time. Consumers end theirs earlier.
 inline constexpr std::chrono::milliseconds kServedIdle{30'000};
@@ -51,6 +53,7 @@ struct BlockServerOptions {
   std::optional<wire::Endpoint> advertised = std::nullopt;  // where others dial it; none: where it is bound
   TransferAccess access = TransferAccess::kLoopback;
   wire::TransferSecret secret = wire::TransferSecret::Random();  // kTicketsOnly: its tickets let consumers in
+  std::uint32_t most_readers = kDefaultReaders;                  // at least 1
   std::function<wire::WallSeconds()> wall_now = &wire::WallNow;
 };
 
@@ -92,6 +95,7 @@ class BlockServer {
     std::thread thread;
   };
 
+  [[nodiscard]] std::size_t most_served() const { return options_.most_readers + kServedBeside; }
   void Accept();
   void TakeIn(wire::Descriptor socket);
   // Where kMaxHandshakes are under way, the oldest of these ends.

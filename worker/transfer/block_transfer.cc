@@ -31,36 +31,50 @@ Result<std::size_t> FrameCountOf(FrameSizes sizes, std::uint64_t bytes, std::opt
                          bytes, ByteSizeText(bytes), kMinFrames, frame_bytes, ByteSizeText(frame_bytes));
 }
 
+std::uint64_t FrameBytesOf(const TransferSetup& setup, FrameSizes sizes) {
+  const std::uint64_t waiting = setup.pull_count == 0 ? 0 : setup.frame_count;
+  return (waiting + setup.reader_count) * sizes.frame_bytes();
+}
+
 BlockTransfer::BlockTransfer(const Model& model, TransferSetup setup, const Clock& clock, std::function<void()> wake)
     : access_(setup.access),
+      pull_count_(setup.pull_count),
       layout_(setup.layout),
       readable_(model.MakeBlockReader(), model.block_count(), model.block_tokens()),
       inbox_(std::move(wake)),
       memory_(std::make_shared<FrameMemory>(readable_.sizes(), setup.frame_count)),
-      peers_(inbox_, readable_, memory_, {.worker_id = setup.worker_id, .layout = layout_, .access = access_}, clock),
-      server_(readable_,
-              {.worker_id = setup.worker_id,
-               .layout = layout_,
-               .address = setup.address,
-               .advertised = setup.advertised,
-               .access = access_,
-               .secret = secret_},
-              std::move(setup.listener)) {}
+      peers_(inbox_, readable_, memory_,
+             {.worker_id = setup.worker_id, .layout = layout_, .access = access_, .most_peers = setup.pull_count},
+             clock) {
+  if (!setup.listener.is_open()) return;
+  server_ = std::make_unique<BlockServer>(readable_,
+                                          BlockServerOptions{.worker_id = setup.worker_id,
+                                                             .layout = layout_,
+                                                             .address = setup.address,
+                                                             .advertised = setup.advertised,
+                                                             .access = access_,
+                                                             .secret = secret_,
+                                                             .most_readers = setup.reader_count},
+                                          std::move(setup.listener));
+}
 
 wire::Transfer BlockTransfer::Describe() const {
-  return {.address = server_.address(), .layout = layout_.layout, .numerics = layout_.numerics};
+  return {
+      .address = server_ == nullptr ? "" : server_->address(), .layout = layout_.layout, .numerics = layout_.numerics};
 }
 
 std::optional<wire::TransferSecret> BlockTransfer::secret() const {
-  return access_ == TransferAccess::kTicketsOnly ? std::optional(secret_) : std::nullopt;
+  const bool has_tickets = access_ == TransferAccess::kTicketsOnly && server_ != nullptr;
+  return has_tickets ? std::optional(secret_) : std::nullopt;
 }
 
 TransferCounts BlockTransfer::counts() const {
-  return {.served = server_.counts(), .waiting_bytes = std::uint64_t{memory_->used()} * memory_->sizes().frame_bytes()};
+  return {.served = server_ == nullptr ? BlockServerCounts() : server_->counts(),
+          .waiting_bytes = std::uint64_t{memory_->used()} * memory_->sizes().frame_bytes()};
 }
 
 TravellingBytes BlockTransfer::travelling_bytes() const {
-  return {.arriving = peers_.awaited_bytes(), .leaving = server_.counts().leaving_bytes};
+  return {.arriving = peers_.awaited_bytes(), .leaving = counts().served.leaving_bytes};
 }
 
 std::uint64_t LayoutHash(const Model& model, std::string_view fingerprint, std::string_view kv_dtype) {

@@ -43,13 +43,18 @@ inline constexpr std::uint64_t kDefaultTransferBytes = std::uint64_t{256} << 20U
 
 struct TransferSetup {
   std::string worker_id;
-  wire::Descriptor listener = {};
+  wire::Descriptor listener = {};                           // not open: serves no blocks
   wire::Endpoint address = {};                              // that the listener was asked to bind
   std::optional<wire::Endpoint> advertised = std::nullopt;  // where others dial it; none: where it is bound
   PeerLayout layout = {};
   TransferAccess access = TransferAccess::kLoopback;
-  std::size_t frame_count = kMinFrames;  // that may wait for the engine
+  std::size_t frame_count = kMinFrames;      // that may wait for the engine
+  std::uint32_t pull_count = kDefaultPulls;  // 0: fetches no blocks
+  std::uint32_t reader_count = kDefaultReaders;
 };
+
+// Bytes that frames may take: those that wait, and one of each reader.
+[[nodiscard]] std::uint64_t FrameBytesOf(const TransferSetup& setup, FrameSizes sizes);
 
 struct TransferCounts {
   BlockServerCounts served;
@@ -68,22 +73,24 @@ class BlockTransfer {
   [[nodiscard]] ReadableBlocks& readable() { return readable_; }
   [[nodiscard]] FrameInbox& inbox() { return inbox_; }
   [[nodiscard]] FrameSource& source() { return peers_; }
+  [[nodiscard]] bool fetches() const { return pull_count_ > 0; }
   // For the worker's hello.
   [[nodiscard]] wire::Transfer Describe() const;
-  // With kTicketsOnly: the secret of this process, for routers alone.
+  // With kTicketsOnly, if it serves: the secret of this process, for routers alone.
   [[nodiscard]] std::optional<wire::TransferSecret> secret() const;
   [[nodiscard]] TransferCounts counts() const;
   [[nodiscard]] TravellingBytes travelling_bytes() const;
 
  private:
   const TransferAccess access_;
+  const std::uint32_t pull_count_;
   const wire::TransferSecret secret_ = wire::TransferSecret::Random();
   const PeerLayout layout_;
   ReadableBlocks readable_;
   FrameInbox inbox_;
   const std::shared_ptr<FrameMemory> memory_;
   Peers peers_;
-  BlockServer server_;
+  std::unique_ptr<BlockServer> server_;  // null: serves no blocks
 };
 
 // Hash of all that decides the bytes of a block but the arithmetic: fingerprint of the model, KV dtype, layers, KV

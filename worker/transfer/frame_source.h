@@ -63,6 +63,7 @@ struct ArrivedFrame {
 struct FramesEnded {
   HoldId id;
   wire::HoldOutcome outcome = wire::HoldOutcome::kBroken;
+  wire::HoldCause cause = wire::HoldCause::kNone;
 };
 
 // The request asks for what another one asks for already: its blocks come with that one.

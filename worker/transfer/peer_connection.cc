@@ -20,8 +20,12 @@ namespace {
 
 Error Broken(std::string what) { return Error{ErrorCode::kUnavailable, std::move(what), "peer"}; }
 
+Error Silent(std::string what) { return Error{ErrorCode::kTimeout, std::move(what), "peer"}; }
+
+Error Unreachable(std::string what) { return Error{ErrorCode::kUnavailable, std::move(what), "address"}; }
+
 Error NotConnected(int error) {
-  return Broken("can not be connected: " + std::error_code(error, std::generic_category()).message());
+  return Unreachable("can not be connected: " + std::error_code(error, std::generic_category()).message());
 }
 
 bool AwaitUntil(int socket, short events, std::chrono::steady_clock::time_point end) {
@@ -57,10 +61,10 @@ Result<wire::Address> AddressOf(const wire::Endpoint& endpoint) {
 Result<PeerConnection> PeerConnection::Connect(const wire::Endpoint& to) {
   ROOST_ASSIGN_OR_RETURN(wire::Address address, AddressOf(to));
   wire::Descriptor socket(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.is_open()) return Broken("no socket is left");
+  if (!socket.is_open()) return Unreachable("no socket is left");
   if (::connect(socket.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) return NotConnected(errno);
   const auto end = std::chrono::steady_clock::now() + kPeerConnectTime;
-  if (!AwaitUntil(socket.get(), POLLOUT, end)) return Broken("does not answer: is its port open to this host?");
+  if (!AwaitUntil(socket.get(), POLLOUT, end)) return Unreachable("does not answer: is its port open to this host?");
   int error = 0;
   socklen_t size = sizeof(error);
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return NotConnected(errno);
@@ -105,13 +109,15 @@ Result<void> PeerConnection::ShakeHands(std::chrono::milliseconds silence) {
     switch (tls_->Handshake()) {
       case PeerTls::Outcome::kDone: return {};
       case PeerTls::Outcome::kFailed:
-        return Broken(
-            "ends the handshake of TLS: a ticket that is not valid there now (are the clocks right?), or no keys");
+        return Error{
+            ErrorCode::kUnavailable,
+            "ends the handshake of TLS: a ticket that is not valid there now (are the clocks right?), or no keys",
+            "ticket"};
       case PeerTls::Outcome::kWaitInput:
-        if (!Await(POLLIN, silence)) return Broken("is silent in the handshake");
+        if (!Await(POLLIN, silence)) return Silent("is silent in the handshake");
         break;
       case PeerTls::Outcome::kWaitOutput:
-        if (!Await(POLLOUT, silence)) return Broken("takes nothing in the handshake");
+        if (!Await(POLLOUT, silence)) return Silent("takes nothing in the handshake");
         break;
     }
   }
@@ -136,7 +142,7 @@ Result<void> PeerConnection::SendPlain(std::span<const std::byte> head, std::spa
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) return Broken("the connection ended");
-      if (!Await(POLLOUT, kPeerSendTime)) return Broken("takes nothing");
+      if (!Await(POLLOUT, kPeerSendTime)) return Silent("takes nothing");
       continue;
     }
     const auto of_head = std::min(head.size(), static_cast<std::size_t>(sent));
@@ -153,7 +159,7 @@ Result<void> PeerConnection::SendEncrypted(std::span<const std::byte> bytes) {
     if (step.outcome == PeerTls::Outcome::kDone) {
       bytes = bytes.subspan(step.bytes);
     } else if (!Await(step.outcome == PeerTls::Outcome::kWaitInput ? POLLIN : POLLOUT, kPeerSendTime)) {
-      return Broken("takes nothing");
+      return Silent("takes nothing");
     }
   }
   return {};
@@ -181,7 +187,7 @@ Result<std::size_t> PeerConnection::ReceiveSome(std::span<std::byte> to, std::ch
       if (received < 0 && errno == EINTR) continue;
       if (received == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return Broken("the connection ended");
     }
-    if (!Await(awaited, silence)) return Broken("is silent");
+    if (!Await(awaited, silence)) return Silent("is silent");
   }
 }
 

@@ -1,5 +1,6 @@
 // One TCP connection between two workers, with blocking calls: in the clear, or encrypted (peer_tls.h). Each call fails
-// when the peer is silent for too long, is gone, or Shut was called; a connection that has failed is of no use.
+// when the peer is silent for too long (kTimeout), is gone, or Shut was called (kUnavailable); a connection that has
+// failed is of no use.
 //
 // Threads: one at a time; Shut from any.
 #pragma once
@@ -28,7 +29,7 @@ inline constexpr std::chrono::milliseconds kPeerSendTime{10'000};
 
 class PeerConnection {
  public:
-  // kUnavailable: no worker answers there.
+  // kUnavailable for `address`: nothing answers there.
   [[nodiscard]] static Result<PeerConnection> Connect(const wire::Endpoint& to);
   // Takes over an accepted connection.
   explicit PeerConnection(wire::Descriptor socket);
@@ -40,7 +41,7 @@ class PeerConnection {
   [[nodiscard]] Result<void> ShowTicket(const PeerTlsRules& rules, std::string_view consumer,
                                         const wire::TransferTicket& ticket);
   // The source's. kUnauthenticated: the consumer has no ticket of this secret that is valid now. kUnavailable: it does
-  // not speak TLS, or left.
+  // not speak TLS, or left. kTimeout: it is silent.
   [[nodiscard]] Result<wire::TicketIdentity> AwaitTicket(const PeerTlsRules& rules, const wire::TransferSecret& secret,
                                                          wire::WallSeconds now);
   [[nodiscard]] bool is_encrypted() const { return tls_ != nullptr; }

@@ -9,6 +9,7 @@
 namespace roost::worker {
 namespace {
 
+using wire::HoldCause;
 using wire::HoldOutcome;
 
 HoldOutcome OutcomeOf(PeerEnd end) {
@@ -24,6 +25,24 @@ HoldOutcome OutcomeOf(PeerEnd end) {
 // A peer that speaks another way is broken; one that is only busy says so.
 HoldOutcome OutcomeOf(const Error& error) {
   return error.code == ErrorCode::kOverloaded ? HoldOutcome::kBusy : HoldOutcome::kBroken;
+}
+
+// The field of an error of a connection or a message says where it arose.
+HoldCause CauseOf(const Error& error) {
+  if (error.code == ErrorCode::kOverloaded) return HoldCause::kNone;  // busy says it
+  if (error.code == ErrorCode::kTimeout) return HoldCause::kSilent;
+  if (error.field == "address") return HoldCause::kUnreachable;
+  if (error.field == "ticket") return HoldCause::kHandshake;
+  if (error.field == "refusal") return HoldCause::kRefused;
+  return error.code == ErrorCode::kUnavailable ? HoldCause::kClosed : HoldCause::kMalformed;
+}
+
+// The error is that of a frame which was not opened.
+HoldCause CauseOfFrame(const Error& error) {
+  if (error.field == "sum") return HoldCause::kSum;
+  const bool is_of_form =
+      error.field == "magic" || error.field == "version" || error.field == "token_count" || error.field == "data_bytes";
+  return is_of_form ? HoldCause::kMalformed : HoldCause::kOtherBlock;
 }
 
 }  // namespace
@@ -55,9 +74,11 @@ void Peers::Ask(FrameRequest request) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return inbox_.Push(FramesEnded{id, HoldOutcome::kCancelled});
   if (const std::optional<HoldId> first = FindCovering(request.chain)) return inbox_.Push(FramesJoined{id, *first});
-  if (pauses_.IsPaused(request.peer, clock_.Now())) return inbox_.Push(FramesEnded{id, HoldOutcome::kBroken});
+  if (pauses_.IsPaused(request.peer, clock_.Now())) {
+    return inbox_.Push(FramesEnded{id, HoldOutcome::kBroken, HoldCause::kPaused});
+  }
   Peer* const peer = asked_count_ < kMaxAsked ? PeerFor(request.peer) : nullptr;
-  if (peer == nullptr) return inbox_.Push(FramesEnded{id, HoldOutcome::kBusy});
+  if (peer == nullptr) return inbox_.Push(FramesEnded{id, HoldOutcome::kBusy, HoldCause::kOwnLimit});
   auto asked = std::make_shared<Asked>();
   asked->awaited_count = request.chain.size();
   awaited_count_ += asked->awaited_count;
@@ -88,7 +109,7 @@ Peers::Peer* Peers::PeerFor(const PeerPlace& place) {
     if (peer->place == place) return peer.get();
     if (peer->asked.empty()) idle = peer.get();
   }
-  if (peers_.size() < kMaxPeers) {
+  if (peers_.size() < options_.most_peers) {
     Peer& peer = *peers_.emplace_back(std::make_unique<Peer>());
     peer.place = place;
     peer.thread = std::thread([this, &peer] { Run(peer); });
@@ -126,7 +147,7 @@ void Peers::Run(Peer& peer) {
       asked = peer.asked.front();
       is_paused = pauses_.IsPaused(asked->request.peer, clock_.Now());
     }
-    const FetchEnd end = is_paused ? FetchEnd{.was_tried = false} : Fetch(peer, *asked);
+    const FetchEnd end = is_paused ? FetchEnd{.was_tried = false, .cause = HoldCause::kPaused} : Fetch(peer, *asked);
     Drop(*asked, asked->awaited_count);
     End(peer, end);
   }
@@ -145,7 +166,7 @@ void Peers::End(Peer& peer, const FetchEnd& end) {
     const FrameRequest& request = peer.asked.front()->request;
     source = request.peer;
     if (end.was_tried) pause = pauses_.OnEnd(source, end.outcome, clock_.Now());
-    inbox_.Push(FramesEnded{request.id, end.outcome});
+    inbox_.Push(FramesEnded{request.id, end.outcome, end.cause});
     peer.asked.pop_front();
     --asked_count_;
   }
@@ -165,7 +186,9 @@ Peers::FetchEnd Peers::Fetch(Peer& peer, Asked& asked) {
   if (first == asked.request.chain.size()) return {.outcome = HoldOutcome::kComplete, .was_tried = false};
   const Result<void> begun = Begin(peer, asked, first);
   FetchEnd end = begun.ok() ? ReceiveFrames(peer, asked, first)
-                            : FetchEnd{.outcome = OutcomeOf(begun.error()), .why = begun.error().ToString()};
+                            : FetchEnd{.outcome = OutcomeOf(begun.error()),
+                                       .cause = CauseOf(begun.error()),
+                                       .why = begun.error().ToString()};
   if (!end.is_clean) HangUp(peer);
   return end;
 }
@@ -225,41 +248,48 @@ Result<void> Peers::Introduce(Peer& peer, const FrameRequest& request) {
   ROOST_ASSIGN_OR_RETURN(const MessageBytes payload, connection.ReceivePayload(head));
   ROOST_ASSIGN_OR_RETURN(const PeerRefusal cause, DecodeRefused(payload));
   const ErrorCode code = cause == PeerRefusal::kBusy ? ErrorCode::kOverloaded : ErrorCode::kUnavailable;
-  return Error{code, "refuses: " + std::string(kPeerRefusalNames[static_cast<std::size_t>(cause)]), "peer"};
+  return Error{code, "refuses: " + std::string(kPeerRefusalNames[static_cast<std::size_t>(cause)]), "refusal"};
 }
 
 Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t first) {
   const FrameChain& chain = asked.request.chain;
   const auto is_wanted = [&] { return !asked.is_cancelled && !stopping_; };
-  const auto broken = [&](std::string why) {
-    return FetchEnd{.outcome = is_wanted() ? HoldOutcome::kBroken : HoldOutcome::kCancelled, .why = std::move(why)};
+  const auto broken = [&](const Error& error) {
+    if (!is_wanted()) return FetchEnd{.outcome = HoldOutcome::kCancelled};
+    return FetchEnd{.cause = CauseOf(error), .why = error.ToString()};
   };
   bool has_cancelled = false;
   for (std::uint32_t index = first;;) {
     const Result<MessageHead> head = peer.connection->ReceiveHead(memory_->sizes().frame_bytes(), kPeerSilence);
     if (!head.ok() && head.error().code == ErrorCode::kDataLoss) {
-      return {.outcome = HoldOutcome::kWrong, .why = head.error().ToString()};
+      return {.outcome = HoldOutcome::kWrong, .cause = HoldCause::kMalformed, .why = head.error().ToString()};
     }
-    if (!head.ok()) return broken(head.error().ToString());
+    if (!head.ok()) return broken(head.error());
     if (head->kind == PeerMessage::kEnd) {
       FetchEnd end = ReceiveEnd(peer, *head);
       if (has_cancelled) end.outcome = HoldOutcome::kCancelled;
       const bool is_early = end.outcome == HoldOutcome::kComplete && index < chain.size();
-      return is_early ? broken("ends before the last block") : end;
+      return is_early ? broken(InvalidArgument("end", "comes before the last block")) : end;
     }
-    if (head->kind != PeerMessage::kFrame || index == chain.size()) return broken("a frame or an end was awaited");
+    if (head->kind != PeerMessage::kFrame || index == chain.size()) {
+      return broken(InvalidArgument("kind", "a frame or an end was awaited"));
+    }
     std::optional<FrameBuffer> frame = memory_->Take(is_wanted);
     if (!frame) {
       // The engine does not want the rest: reads on until the peer has seen that.
       const bool is_first = !std::exchange(has_cancelled, true);
-      if (stopping_ || (is_first && !peer.connection->Send(Encode(PeerMessage::kCancel)).ok())) return broken({});
+      if (stopping_ || (is_first && !peer.connection->Send(Encode(PeerMessage::kCancel)).ok())) {
+        return {.outcome = HoldOutcome::kCancelled};
+      }
       frame.emplace(memory_->sizes());
     }
     const Result<void> received = peer.connection->Receive(frame->bytes(), kPeerSilence);
-    if (!received.ok()) return broken(received.error().ToString());
+    if (!received.ok()) return broken(received.error());
     if (has_cancelled) continue;
     Result<OpenedFrame> opened = OpenFrame(*frame, chain, index);
-    if (!opened.ok()) return {.outcome = HoldOutcome::kWrong, .why = opened.error().ToString()};
+    if (!opened.ok()) {
+      return {.outcome = HoldOutcome::kWrong, .cause = CauseOfFrame(opened.error()), .why = opened.error().ToString()};
+    }
     Drop(asked, 1);
     inbox_.Push(ArrivedFrame{.id = asked.request.id,
                              .index = index++,
@@ -271,9 +301,9 @@ Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t fir
 
 Peers::FetchEnd Peers::ReceiveEnd(Peer& peer, const MessageHead& head) {
   const Result<MessageBytes> payload = peer.connection->ReceivePayload(head);
-  if (!payload.ok()) return {.why = payload.error().ToString()};
+  if (!payload.ok()) return {.cause = CauseOf(payload.error()), .why = payload.error().ToString()};
   const Result<PeerEnd> end = DecodeEnd(*payload);
-  if (!end.ok()) return {.why = end.error().ToString()};
+  if (!end.ok()) return {.cause = CauseOf(end.error()), .why = end.error().ToString()};
   return {.outcome = OutcomeOf(*end), .is_clean = true};
 }
 

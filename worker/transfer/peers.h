@@ -10,7 +10,7 @@
 //
 // A request with a ticket is encrypted. One without is dialled as `access` says: kTicketsOnly not at all.
 //
-// Bounds: kMaxPeers peers at a time, kMaxAsked requests in all; more are told that this worker is busy. Frames that
+// Bounds: most_peers peers at a time, kMaxAsked requests in all; more are told that this worker is busy. Frames that
 // have come wait in `memory`, and while it is full the peer waits.
 //
 // Thread-safe. Stop before the inbox goes; it waits for all threads.
@@ -38,7 +38,8 @@
 
 namespace roost::worker {
 
-inline constexpr std::size_t kMaxPeers = 8;
+inline constexpr std::uint32_t kDefaultPulls = 8;
+inline constexpr std::uint32_t kMostPulls = 64;
 inline constexpr std::size_t kMaxAsked = 64;
 inline constexpr std::chrono::milliseconds kPeerIdle{10'000};
 inline constexpr std::chrono::minutes kPeerConnectionAge{5};
@@ -47,6 +48,7 @@ struct PeersOptions {
   std::string worker_id;  // this worker's name, for which its tickets are
   PeerLayout layout;
   TransferAccess access = TransferAccess::kLoopback;
+  std::uint32_t most_peers = kDefaultPulls;
 };
 
 class Peers final : public FrameSource {
@@ -93,7 +95,8 @@ class Peers final : public FrameSource {
     wire::HoldOutcome outcome = wire::HoldOutcome::kBroken;
     bool is_clean = false;
     bool was_tried = true;  // the source was asked, or dialled for it
-    std::string why = {};   // it failed
+    wire::HoldCause cause = wire::HoldCause::kNone;
+    std::string why = {};  // it failed
   };
 
   [[nodiscard]] FetchEnd Fetch(Peer& peer, Asked& asked);

@@ -255,9 +255,40 @@ void CheckTransfers(const std::vector<WorkerFacts>& workers, Findings& findings)
   }
 }
 
+// Why a pair's last Hold broke, as far as the worker that fetches tells.
+std::optional<Barrier> WhyBroken(std::string_view cause) {
+  if (cause == "unreachable") {
+    return Barrier{"nothing answers at the source's address",
+                   "is the source's --transfer-address open to that host (firewall, network policy), and is its "
+                   "--transfer-advertise right?"};
+  }
+  if (cause == "handshake") {
+    return Barrier{"the source ends the handshake of TLS",
+                   "do both have keys of the link, and do the clocks of source and router agree?"};
+  }
+  if (cause == "refused") {
+    return Barrier{"the source refuses it", "roost_worker_transfer_refused_total of the source has the reason"};
+  }
+  if (cause == "silent") {
+    return Barrier{"the source fell silent in mid-transfer", "look at the load of the source, and at the network"};
+  }
+  if (cause == "closed") {
+    return Barrier{"the connection ended in mid-transfer",
+                   "does the source end again and again, or a firewall cut connections? Its log has the reason"};
+  }
+  if (cause == "malformed") {
+    return Barrier{"what came was no message of a worker", "does another program answer at the source's address?"};
+  }
+  return std::nullopt;
+}
+
 // Why a pair's last Hold brought nothing, as far as a router is told, and what to look at.
-Barrier WhyFailing(std::string_view outcome) {
+Barrier WhyFailing(std::string_view outcome, std::string_view cause) {
+  if (cause == "own_limit") {
+    return {"the worker fetches from as many sources as it takes", "--transfer-pulls of the worker that fetches"};
+  }
   if (outcome == "broken") {
+    if (const std::optional<Barrier> told = WhyBroken(cause)) return *told;
     return {"there was no connection, or it ended in mid-transfer",
             "the log of the worker that fetches has the reason. Is the source's --transfer-address open to that host "
             "(firewall, network policy), do both have keys of the link, and do the clocks of source and router agree?"};
@@ -270,7 +301,9 @@ Barrier WhyFailing(std::string_view outcome) {
   if (outcome == "slow") {
     return {"it was slower than computing", "look at the network between them, and at the load of the source"};
   }
-  if (outcome == "busy") return {"the source serves as many fetches as it can", "start more workers"};
+  if (outcome == "busy") {
+    return {"the source serves as many fetches as it can", "start more workers, or raise its --transfer-readers"};
+  }
   if (outcome == "refused") {
     return {"the worker has as many fetches under way as it takes", "look at the load of the worker that fetches"};
   }
@@ -291,7 +324,7 @@ std::optional<Finding> OfPair(simdjson::dom::element pair) {
   const bool is_paused = SecondsAt(pair, "/paused_seconds").value_or(0) > 0;
   const bool never_came = done == 0 && failed >= kManyFailures;
   if (!never_came && !(is_paused && failed >= kManyFailures)) return std::nullopt;
-  const Barrier why = WhyFailing(TextAt(pair, "/last_outcome"));
+  const Barrier why = WhyFailing(TextAt(pair, "/last_outcome"), TextAt(pair, "/last_cause"));
   const std::string what = never_came
                                ? fmt::format("none of {} fetches brought all that it should: {}", failed, why.what)
                                : fmt::format("fetches fail now, {} of {} so far: {}", failed, done + failed, why.what);

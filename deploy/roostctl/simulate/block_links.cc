@@ -102,7 +102,7 @@ BlockLinks::Peer* BlockLinks::PeerFor(Worker& consumer, const worker::PeerPlace&
     if (peer->place == place) return peer.get();
     if (peer->fetches.empty()) idle = peer.get();
   }
-  if (consumer.peers.size() < worker::kMaxPeers) {
+  if (consumer.peers.size() < worker::kDefaultPulls) {
     consumer.peers.push_back(std::make_unique<Peer>(Peer{.place = place, .fetches = {}}));
     return consumer.peers.back().get();
   }
@@ -146,7 +146,7 @@ void BlockLinks::ReachSource(const FetchPtr& fetch) {
   if (fetch->is_over) return;
   Worker& source = workers_[fetch->source];
   if (!source.place) return End(fetch, {});
-  if (source.reader_count >= worker::kMaxReaders) return End(fetch, {.outcome = HoldOutcome::kBusy});
+  if (source.reader_count >= worker::kDefaultReaders) return End(fetch, {.outcome = HoldOutcome::kBusy});
   fetch->is_served = true;
   ++source.reader_count;
   source.leaving_count += fetch->request.chain.size() - fetch->next;

@@ -191,20 +191,25 @@ std::string QueuesBody(std::span<const QueueStatus> queues) {
   return json.Take();
 }
 
-std::string TransfersBody(std::span<const TransferPair> pairs) {
+std::string TransfersBody(const FleetSnapshot& fleet) {
   JsonWriter json;
   const auto number = [&json](std::string_view name, const std::optional<double>& value) {
     json.Key(name);
     value ? json.Number(*value) : json.Null();
   };
-  json.BeginObject().Key("pairs").BeginArray();
-  for (const TransferPair& pair : pairs) {
+  const auto text = [&json](std::string_view name, std::string_view value) {
+    json.Key(name);
+    value.empty() ? json.Null() : json.String(value);
+  };
+  json.BeginObject().Key("pulls").String(fleet.requests_pull ? "on" : "off").Key("pairs").BeginArray();
+  for (const TransferPair& pair : *fleet.transfers) {
     json.BeginObject().Key("from").String(pair.from).Key("to").String(pair.to).Key("model").String(pair.model);
     number("bytes_per_second", pair.bytes_per_second);
     number("start_seconds", pair.start_seconds);
     json.Key("in_flight").Number(pair.in_flight_count).Key("done").Number(pair.done_count);
-    json.Key("failed").Number(pair.failed_count).Key("last_outcome");
-    pair.last_outcome.empty() ? json.Null() : json.String(pair.last_outcome);
+    json.Key("failed").Number(pair.failed_count);
+    text("last_outcome", pair.last_outcome);
+    text("last_cause", pair.last_cause);
     json.Key("paused_seconds").Number(pair.paused_seconds).EndObject();
   }
   json.EndArray().EndObject();

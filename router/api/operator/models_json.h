@@ -54,7 +54,8 @@ void WriteWorkers(std::span<const WorkerStatus> workers, JsonWriter& json);
 // {"queues":[…]}: the requests that wait at the router.
 [[nodiscard]] std::string QueuesBody(std::span<const QueueStatus> queues);
 
-// {"pairs":[…]}: each pair of workers between which blocks travelled, in the order given. Null: nothing is known yet.
-[[nodiscard]] std::string TransfersBody(std::span<const TransferPair> pairs);
+// {"pulls":"on","pairs":[…]}: whether requests fetch blocks, and each pair of workers between which blocks travelled,
+// in the order given. Null: nothing is known yet.
+[[nodiscard]] std::string TransfersBody(const FleetSnapshot& fleet);
 
 }  // namespace roost::router

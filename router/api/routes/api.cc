@@ -366,7 +366,7 @@ void Api::OpenApi(Call& call) { Answer(call, JsonResponse(OpenApiBody(options_.v
 
 void Api::Queues(Call& call) { Answer(call, JsonResponse(QueuesBody(services_.dispatcher.View()->queues))); }
 
-void Api::Transfers(Call& call) { Answer(call, JsonResponse(TransfersBody(*services_.dispatcher.View()->transfers))); }
+void Api::Transfers(Call& call) { Answer(call, JsonResponse(TransfersBody(*services_.dispatcher.View()))); }
 
 void Api::UsageOfKeys(Call& call) {
   if (options_.api_keys == nullptr) return Answer(call, JsonResponse(UsageBody({})));

@@ -110,8 +110,10 @@ TEST_F(NewerPeerTest, ItsOutcomeOfAHoldIsBrokenAndItsPurposeARequest) {
   const HoldAnswer answer{.answer_id = 7, .outcome = HoldOutcome::kComplete};
   const Bytes answered = FrameOf<schema::WorkerMessage>(WorkerMessage(answer), [](auto out) {
     out.getHoldAnswer().setOutcome(static_cast<schema::HoldOutcome>(kHoldOutcomeNames.size()));
+    out.getHoldAnswer().setCause(static_cast<schema::HoldCause>(kHoldCauseNames.size()));
   });
   EXPECT_EQ(std::get<HoldAnswer>(**DecodeWorkerMessage(answered)).outcome, HoldOutcome::kBroken);
+  EXPECT_EQ(std::get<HoldAnswer>(**DecodeWorkerMessage(answered)).cause, HoldCause::kNone);
   Hold hold = RandomMessages(3).MakeHold();
   hold.purpose = HoldPurpose::kCopy;
   const Bytes asked = FrameOf<schema::RouterMessage>(RouterMessage(hold), [](auto out) {

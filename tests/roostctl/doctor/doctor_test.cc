@@ -246,6 +246,17 @@ TEST(PairsTest, ThatAlwaysFailAreNamedWithTheReason) {
   for (const std::string_view outcome : wire::kHoldOutcomeNames) reasons.insert(told(0, 7, outcome.data(), 0)[0].what);
   reasons.insert(told(0, 7, "unanswered", 0)[0].what);
   EXPECT_EQ(reasons.size(), 8U) << "complete, no_room and cancelled say nothing of a failure";
+  std::set<std::string> advice;
+  for (const std::string_view cause :
+       {"none", "unreachable", "handshake", "refused", "silent", "closed", "malformed", "own_limit"}) {
+    const Findings found =
+        CheckPairs(fmt::format(R"({{"pairs":[{{"from":"a","to":"b","done":0,"failed":7,"last_outcome":"broken",)"
+                               R"("last_cause":"{}","paused_seconds":0}}]}})",
+                               cause));
+    ASSERT_EQ(found.size(), 1U);
+    advice.insert(found[0].what + found[0].advice);
+  }
+  EXPECT_EQ(advice.size(), 8U) << "each cause has a word of its own";
   EXPECT_TRUE(CheckPairs("<html>").empty()) << "an older router";
 }
 

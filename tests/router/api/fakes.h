@@ -127,6 +127,7 @@ class FakeDispatcher final : public Dispatcher {
     view->workers = workers;
     view->queues = queues;
     view->transfers = std::make_shared<const std::vector<TransferPair>>(transfers);
+    view->requests_pull = requests_pull;
     view->standing = standing;
     view->router_count = router_count;
     view->refusal = no_room;
@@ -191,6 +192,7 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;
   std::vector<TransferPair> transfers;
+  bool requests_pull = true;
   std::uint32_t router_count = 1;
   std::optional<Error> refusal;
   std::optional<Error> no_room;

@@ -201,13 +201,14 @@ TEST_F(ApiTest, ShowsWorkers) {
                      .numerics = 0x1,
                      .secret = "5ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7"};
   worker.load.saved_prefill_seconds = 12.5;
+  worker.load.arriving_bytes = 4096;
   dispatcher_.workers = {worker};
   const std::string body = Ask("GET", "/admin/v1/workers")->response->body;
   const std::string told =
       R"("workers":[{"id":"w1","model":"bytes","state":"cordoned","ready":true,"seconds_since_heard":0.25,)"
       R"("waiting_requests":1,)"
       R"("running_requests":2,"queued_prefill_tokens":30,"free_blocks":4,"cached_blocks":5,"pinned_blocks":3,)"
-      R"("saved_prefill_seconds_total":12.5,"blocks":9,)"
+      R"("saved_prefill_seconds_total":12.5,"arriving_bytes":4096,"leaving_bytes":0,"blocks":9,)"
       R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact",)"
       R"("requests_total":77,"share":{"taken":2,"of":50,"why":"answers would take longer there"},"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"
       R"("first_tokens_total":70,"ttft_seconds_total":3.5,"release":"0.1.0","protocol":"2.2","fingerprint":"f1",)"
@@ -277,7 +278,8 @@ TEST_F(ApiTest, QueuesTellWhatWaitsAtTheRouter) {
 }
 
 TEST_F(ApiTest, TransfersTellEachPairOfWorkers) {
-  EXPECT_EQ(Ask("GET", "/admin/v1/transfers")->response->body, R"({"pairs":[]})");
+  EXPECT_EQ(Ask("GET", "/admin/v1/transfers")->response->body, R"({"pulls":"on","pairs":[]})");
+  dispatcher_.requests_pull = false;
   dispatcher_.transfers = {{.from = "worker-a",
                             .to = "worker-b",
                             .model = "bytes",
@@ -287,6 +289,7 @@ TEST_F(ApiTest, TransfersTellEachPairOfWorkers) {
                             .done_count = 7,
                             .failed_count = 2,
                             .last_outcome = "broken",
+                            .last_cause = "silent",
                             .paused_seconds = 1.5},
                            {.from = "worker-b",
                             .to = "worker-a",
@@ -294,12 +297,15 @@ TEST_F(ApiTest, TransfersTellEachPairOfWorkers) {
                             .start_seconds = {},
                             .bytes_per_second = {},
                             .in_flight_count = 1,
-                            .last_outcome = {}}};
-  EXPECT_EQ(Ask("GET", "/admin/v1/transfers")->response->body,
-            R"({"pairs":[{"from":"worker-a","to":"worker-b","model":"bytes","bytes_per_second":2000000000,)"
-            R"("start_seconds":0.25,"in_flight":1,"done":7,"failed":2,"last_outcome":"broken","paused_seconds":1.5},)"
-            R"({"from":"worker-b","to":"worker-a","model":"bytes","bytes_per_second":null,"start_seconds":null,)"
-            R"("in_flight":1,"done":0,"failed":0,"last_outcome":null,"paused_seconds":0}]})");
+                            .last_outcome = {},
+                            .last_cause = {}}};
+  EXPECT_EQ(
+      Ask("GET", "/admin/v1/transfers")->response->body,
+      R"({"pulls":"off","pairs":[{"from":"worker-a","to":"worker-b","model":"bytes","bytes_per_second":2000000000,)"
+      R"("start_seconds":0.25,"in_flight":1,"done":7,"failed":2,"last_outcome":"broken",)"
+      R"("last_cause":"silent","paused_seconds":1.5},)"
+      R"({"from":"worker-b","to":"worker-a","model":"bytes","bytes_per_second":null,"start_seconds":null,)"
+      R"("in_flight":1,"done":0,"failed":0,"last_outcome":null,"last_cause":null,"paused_seconds":0}]})");
 }
 
 }  // namespace

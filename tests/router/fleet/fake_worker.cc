@@ -355,8 +355,9 @@ void FakeWorker::SetTransfers(std::string address) {
   hello_.host = "host";
 }
 
-void FakeWorker::SetHoldResult(wire::HoldOutcome outcome, std::uint32_t arriving_blocks) {
+void FakeWorker::SetHoldResult(wire::HoldOutcome outcome, std::uint32_t arriving_blocks, wire::HoldCause cause) {
   hold_outcome_ = outcome;
+  hold_cause_ = cause;
   arriving_blocks_ = arriving_blocks;
 }
 
@@ -374,7 +375,8 @@ void FakeWorker::CarryOut(const wire::Hold& order) {
                                         .bytes = 1000 * arrived,
                                         .first_frame_microseconds = 100,
                                         .microseconds = 2000,
-                                        .outcome = hold_outcome_});
+                                        .outcome = hold_outcome_,
+                                        .cause = hold_cause_});
 }
 
 void FakeWorker::EvictSilently(std::size_t count) {

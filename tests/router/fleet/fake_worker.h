@@ -99,7 +99,8 @@ class FakeWorker {
   // Its hello says that it fetches and serves blocks; call it before the worker starts.
   void SetTransfers(std::string address);
   // From now on at most so many blocks of a Hold arrive, and its answer says this.
-  void SetHoldResult(wire::HoldOutcome outcome, std::uint32_t arriving_blocks);
+  void SetHoldResult(wire::HoldOutcome outcome, std::uint32_t arriving_blocks,
+                     wire::HoldCause cause = wire::HoldCause::kNone);
 
   // From now on pins, cordons, Holds and questions get no answer.
   void SetMute(bool mute) { mute_ = mute; }
@@ -201,6 +202,7 @@ class FakeWorker {
   std::vector<wire::Hold> holds_;
   std::vector<std::size_t> requests_before_holds_;
   wire::HoldOutcome hold_outcome_ = wire::HoldOutcome::kComplete;
+  wire::HoldCause hold_cause_ = wire::HoldCause::kNone;
   std::uint32_t arriving_blocks_ = kBlockCount;
   std::vector<wire::WantPrefixes> questions_;
   std::vector<wire::UsedPrefix> used_prefixes_;

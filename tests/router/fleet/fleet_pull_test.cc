@@ -366,13 +366,16 @@ TEST_F(FleetPullTest, TheSnapshotListsThePairs) {
   EXPECT_EQ(pair.paused_seconds, 0);
   ASSERT_TRUE(pair.bytes_per_second && pair.start_seconds);
   EXPECT_GT(*pair.bytes_per_second, 1e7);
-  b_.SetHoldResult(wire::HoldOutcome::kWrong, 0);
+  EXPECT_EQ(pair.last_cause, "");
+  EXPECT_TRUE(sim_.core.Snapshot(sim_.clock.Now()).requests_pull);
+  b_.SetHoldResult(wire::HoldOutcome::kWrong, 0, wire::HoldCause::kSum);
   Answer(b_, Holds().front());
   sim_.Tick();
   pairs = sim_.core.Snapshot(sim_.clock.Now()).transfers;
   EXPECT_EQ(pairs->front().in_flight_count, 0U);
   EXPECT_EQ(pairs->front().failed_count, 1U);
   EXPECT_EQ(pairs->front().last_outcome, "wrong");
+  EXPECT_EQ(pairs->front().last_cause, "sum");
   EXPECT_NEAR(pairs->front().paused_seconds, 60, 1e-6);
   sim_.Kill(a_);
   sim_.Advance(5s);

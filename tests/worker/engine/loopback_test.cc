@@ -36,7 +36,7 @@ class Station {
         name_(name),
         engine_(model_, clock_, Options()),
         thread_(engine_, clock_, waker_) {
-    thread_.SetTransfer(transfer_.source(), [this] { return transfer_.travelling_bytes(); });
+    thread_.SetTransfer(&transfer_.source(), [this] { return transfer_.travelling_bytes(); });
     thread_.Start();
   }
   // Fetches first: their threads wake the engine's.

@@ -45,6 +45,8 @@ class Arrived {
     EXPECT_TRUE(ends.contains(id)) << "hold " << id << " has no end";
     return ends.contains(id) ? ends[id] : wire::HoldOutcome::kRefused;
   }
+  // The hold has ended.
+  wire::HoldCause CauseOf(std::uint64_t id) { return causes[id]; }
   void AwaitFrames(std::uint64_t id, std::size_t count) {
     while (frames[id] < count && !ends.contains(id)) Collect();
     EXPECT_GE(frames[id], count);
@@ -71,6 +73,7 @@ class Arrived {
         if (keeps) kept.push_back(std::get<ArrivedFrame>(std::move(news)));
       } else if (const auto* const ended = std::get_if<FramesEnded>(&news)) {
         EXPECT_TRUE(ends.emplace(ended->id.value(), ended->outcome).second) << "a second end";
+        causes[ended->id.value()] = ended->cause;
       } else {
         joins[std::get<FramesJoined>(news).id.value()] = std::get<FramesJoined>(news).first.value();
       }
@@ -82,6 +85,7 @@ class Arrived {
   std::map<std::uint64_t, std::size_t> frames;
   std::map<std::uint64_t, std::uint32_t> firsts;  // index of the first frame that is awaited
   std::map<std::uint64_t, wire::HoldOutcome> ends;
+  std::map<std::uint64_t, wire::HoldCause> causes;
   std::map<std::uint64_t, std::uint64_t> joins;
   bool keeps = false;
   std::vector<ArrivedFrame> kept;

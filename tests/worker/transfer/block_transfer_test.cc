@@ -38,6 +38,17 @@ TEST(TransferMemoryTest, TheDefaultIsBoundedByTheMemoryThatThereIs) {
   EXPECT_EQ(FrameCountOf({.block_tokens = 256, .data_bytes = 100 * kMiB}, 0, std::nullopt).value(), kMinFrames);
 }
 
+TEST(TransferMemoryTest, CountsTheFramesThatWaitAndOneForEachReader) {
+  const auto frames = [](std::uint32_t pulls, std::uint32_t readers) {
+    return FrameBytesOf({.worker_id = "w", .frame_count = 100, .pull_count = pulls, .reader_count = readers}, kSizes) /
+           kSizes.frame_bytes();
+  };
+  EXPECT_EQ(frames(8, 16), 116U);
+  EXPECT_EQ(frames(1, 256), 356U);
+  EXPECT_EQ(frames(8, 0), 100U);
+  EXPECT_EQ(frames(0, 16), 16U) << "nothing comes";
+}
+
 TEST(LayoutHashTest, DiffersWithAllThatDecidesABlocksBytes) {
   const FakeModel model({.block_tokens = 16});
   const FakeModel larger_blocks({.block_tokens = 32});

@@ -460,7 +460,7 @@ TEST_F(EncryptedPeersTest, MoreConnectionsThanTheLimitAreToldBusy) {
     EXPECT_TRUE(connection.Send(Encode(PeerHello{.layout = kLayout, .source = "a"})).ok());
     return connection.ReceiveHead(kTestSizes.frame_bytes(), kPatience)->kind;
   };
-  for (std::size_t i = 0; i < kMaxServed; ++i) ASSERT_EQ(shake(), PeerMessage::kWelcome) << i;
+  for (std::size_t i = 0; i < kDefaultReaders + kServedBeside; ++i) ASSERT_EQ(shake(), PeerMessage::kWelcome) << i;
   EXPECT_EQ(shake(), PeerMessage::kRefused);
   ExpectRefused(PeerRefusal::kBusy, 1);
   EXPECT_EQ(Fetch(Ticket()), HoldOutcome::kBusy);

@@ -16,6 +16,7 @@
 namespace roost::worker {
 namespace {
 
+using wire::HoldCause;
 using wire::HoldOutcome;
 
 class PeersTest : public TransferTest {
@@ -192,6 +193,49 @@ TEST_F(PeersTest, MoreRequestsThanTheLimitAreBusy) {
     Ask(id, chain);
   }
   EXPECT_EQ(arrived_.EndOf(kMaxAsked + 1), HoldOutcome::kBusy);
+  EXPECT_EQ(arrived_.CauseOf(kMaxAsked + 1), HoldCause::kOwnLimit);
+}
+
+TEST_F(PeersTest, MoreSourcesThanPullsAreBusy) {
+  PeersOptions options{.worker_id = "b", .layout = kLayout, .most_peers = 1};
+  peers_ = std::make_unique<Peers>(arrived_.inbox, *to_.blocks, memory_, options, clock_);
+  std::atomic<bool> may_go_on = false;
+  from_.reader->during_read = [&] { may_go_on.wait(false); };
+  Ask(1, chain_.chain);
+  FrameChain other = chain_.chain;
+  other.tenant = 2;
+  peers_->Ask({.id = HoldId(2), .chain = std::move(other), .peer = {"c", server_->address()}});
+  EXPECT_EQ(arrived_.EndOf(2), HoldOutcome::kBusy);
+  EXPECT_EQ(arrived_.CauseOf(2), HoldCause::kOwnLimit);
+  may_go_on = true;
+  may_go_on.notify_all();
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kMissing);
+}
+
+TEST_F(PeersTest, MoreFetchesThanReadersAreBusy) {
+  server_ = BlockServer::Start(*from_.blocks,
+                               {.worker_id = "a", .layout = kLayout, .address = {"127.0.0.1", 0}, .most_readers = 1})
+                .value();
+  std::atomic<bool> is_read = false;
+  std::atomic<bool> may_go_on = false;
+  from_.reader->during_read = [&] {
+    is_read = true;
+    is_read.notify_all();
+    may_go_on.wait(false);
+  };
+  Ask(1, chain_.chain);
+  is_read.wait(false);
+  const auto second_memory = std::make_shared<FrameMemory>(kTestSizes, 8);
+  Peers second(arrived_.inbox, *to_.blocks, second_memory, {.worker_id = "c", .layout = kLayout}, clock_);
+  second.Ask({.id = HoldId(2), .chain = chain_.chain, .peer = {"a", server_->address()}});
+  EXPECT_EQ(arrived_.EndOf(2), HoldOutcome::kBusy);
+  EXPECT_EQ(arrived_.CauseOf(2), HoldCause::kNone);
+  may_go_on = true;
+  may_go_on.notify_all();
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kMissing);
+  second.Ask({.id = HoldId(3), .chain = chain_.chain, .peer = {"a", server_->address()}});
+  EXPECT_EQ(arrived_.EndOf(3), HoldOutcome::kMissing);
+  second.Stop();
 }
 
 TEST_F(PeersTest, ASourceThatStopsBreaksTheFetch) {
@@ -204,12 +248,14 @@ TEST_F(PeersTest, ASourceThatStopsBreaksTheFetch) {
   arrived_.AwaitFrames(1, 3);
   std::thread stop([&] { server_->Stop(); });
   EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.CauseOf(1), HoldCause::kClosed);
   EXPECT_EQ(arrived_.frames[1], 3U);
   may_go_on = true;
   may_go_on.notify_all();
   stop.join();
   Ask(2, chain_.chain);
   EXPECT_EQ(arrived_.EndOf(2), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.CauseOf(2), HoldCause::kSilent) << "it may be connected, and says nothing";
 }
 
 // A peer that sends what a test tells it to.
@@ -277,6 +323,7 @@ TEST_F(WrongPeerTest, AnAlteredFrameEndsTheFetchAndIsNotUsed) {
     MessageBytes bytes = Frames(3);
     bytes[2 * (kMessageHeadBytes + kTestSizes.frame_bytes()) + kMessageHeadBytes + at] ^= std::byte{1};
     EXPECT_EQ(EndWith(std::move(bytes)), HoldOutcome::kWrong);
+    EXPECT_EQ(arrived_.CauseOf(last_id_), at == 0 ? HoldCause::kMalformed : HoldCause::kSum);
     EXPECT_EQ(arrived_.frames[last_id_], 2U);
   }
 }
@@ -286,6 +333,7 @@ TEST_F(WrongPeerTest, AFrameOfAnotherBlockIsWrong) {
   Add(HeadOfFrame(kTestSizes.frame_bytes()), bytes);
   Add(FrameOf(chain_, 5).bytes(), bytes);
   EXPECT_EQ(EndWith(std::move(bytes)), HoldOutcome::kWrong);
+  EXPECT_EQ(arrived_.CauseOf(last_id_), HoldCause::kOtherBlock);
   EXPECT_EQ(arrived_.frames[last_id_], 1U);
 }
 
@@ -294,6 +342,7 @@ TEST_F(WrongPeerTest, AFrameOfAnotherSizeIsWrong) {
     MessageBytes bytes = Frames(2);
     Add(HeadOfFrame(size), bytes);
     EXPECT_EQ(EndWith(std::move(bytes)), HoldOutcome::kWrong);
+    EXPECT_EQ(arrived_.CauseOf(last_id_), HoldCause::kMalformed);
     EXPECT_EQ(arrived_.frames[last_id_], 2U);
   }
 }
@@ -309,6 +358,7 @@ TEST_F(WrongPeerTest, AfterAWrongFrameItsSourceIsNotAskedForAMinute) {
   peer.Serve(std::move(right));
   clock_.Advance(PairPauses::kWrongPause - std::chrono::milliseconds(1));
   EXPECT_EQ(EndAt(peer.address()), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.CauseOf(last_id_), HoldCause::kPaused);
   EXPECT_EQ(arrived_.frames[last_id_], 0U);
   // Another source is asked all the same.
   Ask(++last_id_, chain_.chain);
@@ -339,12 +389,26 @@ TEST_F(WrongPeerTest, AMessageThatIsNoneOrAnEarlyEndBreaks) {
   MessageBytes early = Frames(2);
   Add(Encode(PeerEnd::kComplete), early);
   EXPECT_EQ(EndWith(std::move(early)), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.CauseOf(last_id_), HoldCause::kMalformed);
   MessageBytes junk = Frames(1);
   junk.resize(junk.size() + 64, std::byte{0x5A});
   EXPECT_EQ(EndWith(std::move(junk)), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.CauseOf(last_id_), HoldCause::kMalformed);
   MessageBytes again = Frames(1);
   Add(Encode(PeerMessage::kWelcome), again);
   EXPECT_EQ(EndWith(std::move(again)), HoldOutcome::kBroken);
+}
+
+TEST_F(WrongPeerTest, APeerThatIsNotThereIsBroken) {
+  const std::string address = RawPeer().address();
+  EXPECT_EQ(EndAt(address), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.CauseOf(last_id_), HoldCause::kUnreachable);
+}
+
+TEST_F(WrongPeerTest, APeerOfAnotherNameIsRefused) {
+  peers_->Ask({.id = HoldId(++last_id_), .chain = chain_.chain, .peer = {"another", server_->address()}});
+  EXPECT_EQ(arrived_.EndOf(last_id_), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.CauseOf(last_id_), HoldCause::kRefused);
 }
 
 TEST_F(WrongPeerTest, APeerThatFallsSilentIsBroken) {
@@ -352,6 +416,7 @@ TEST_F(WrongPeerTest, APeerThatFallsSilentIsBroken) {
   MessageBytes bytes = Frames(2);
   bytes.resize(bytes.size() - 100);
   EXPECT_EQ(EndWith(std::move(bytes)), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.CauseOf(last_id_), HoldCause::kSilent);
   EXPECT_GE(std::chrono::steady_clock::now() - begin, kPeerSilence);
   EXPECT_EQ(arrived_.frames[last_id_], 1U);
 }
