@@ -143,13 +143,15 @@ Transport::Input Transport::ReadPlain(std::span<char> buffer) {
 // ---- writing ----
 
 Transport::Outcome Transport::WriteSome(std::string_view& bytes) {
-  while (!bytes.empty()) {
+  // A call that is repeated after a wait must offer no fewer bytes than before. It does: the room begins anew.
+  for (std::size_t room = kTurnBytes; !bytes.empty() && room > 0;) {
     if (broken_) return Outcome::kFailed;
     std::size_t written = 0;
     ERR_clear_error();
-    const int result = SSL_write_ex(session_.get(), bytes.data(), bytes.size(), &written);
+    const int result = SSL_write_ex(session_.get(), bytes.data(), std::min(bytes.size(), room), &written);
     if (result != 1) return OutcomeOf(result);
     bytes.remove_prefix(written);
+    room -= written;
   }
   return Outcome::kDone;
 }

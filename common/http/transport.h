@@ -31,6 +31,8 @@ class Transport {
   using SystemError = boost::system::error_code;
   // A handshake has a few kilobytes, with a client's certificates some ten; a request that comes with it may follow.
   static constexpr std::size_t kMaxHandshakeBytes = 96 * 1024;
+  // Written at a time, so that a long answer holds up no other connection of its thread. Plain: Asio's 64 KiB.
+  static constexpr std::size_t kTurnBytes = 128 * 1024;
 
   enum class Outcome {
     kDone,
@@ -104,15 +106,19 @@ class Transport {
   template <typename Handler>
   void WriteRecords(std::string_view bytes, Handler handler) {
     const Outcome outcome = WriteSome(bytes);
-    if (outcome == Outcome::kDone) return Post(std::move(handler), {});
-    if (outcome != Outcome::kWaitOutput) return Post(std::move(handler), boost::asio::error::broken_pipe);
-    AsyncWaitOutput([this, bytes, handler = std::move(handler)](SystemError error) mutable {
+    if (outcome == Outcome::kDone && bytes.empty()) return Post(std::move(handler), {});
+    if (outcome != Outcome::kDone && outcome != Outcome::kWaitOutput) {
+      return Post(std::move(handler), boost::asio::error::broken_pipe);
+    }
+    auto go_on = [this, bytes, handler = std::move(handler)](SystemError error) mutable {
       if (error) return handler(error);
       WriteRecords(bytes, std::move(handler));
-    });
+    };
+    outcome == Outcome::kDone ? Post(std::move(go_on), {}) : AsyncWaitOutput(std::move(go_on));
   }
 
-  Outcome WriteSome(std::string_view& bytes);  // takes what it wrote off the front
+  // Takes what it wrote off the front. After kDone there may be more to write, in a turn of its own.
+  Outcome WriteSome(std::string_view& bytes);
   Input ReadPlain(std::span<char> buffer);
   // The outcome of a call of the library that did not succeed.
   Outcome OutcomeOf(int result);

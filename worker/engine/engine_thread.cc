@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "common/base/check.h"
+#include "common/base/give_way.h"
 #include "common/base/thread_name.h"
 
 namespace roost::worker {
@@ -129,6 +130,7 @@ void EngineThread::Round() {
   StepReport report = engine_.Step();
   for (const EngineAnswer& answer : report.answers) outbox_.Answer(answer);
   outbox_.PublishReport(std::move(report));
+  GiveWay();  // to the thread that sends it
   if (!snapshot_wanted_ || !outbox_.CanPublish()) return;
   outbox_.Publish(EngineSnapshot{engine_.Snapshot()});
   snapshot_wanted_ = false;

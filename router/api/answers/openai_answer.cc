@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/give_way.h"
 #include "common/base/ids.h"
 #include "common/base/json_writer.h"
 #include "common/base/utf8.h"
@@ -87,7 +88,10 @@ void ForEachToken(std::span<const ScoredTokens> parts, Write write) {
   for (const ScoredTokens& part : parts) {
     ROOST_CHECK(part.tokens.size() - part.logprobs.size() <= 1,
                 "every token, except perhaps the first, has log probabilities");
-    for (std::size_t i = 0; i < part.tokens.size(); ++i) write(part.tokens[i], LogprobsOf(part, i));
+    for (std::size_t i = 0; i < part.tokens.size(); ++i) {
+      write(part.tokens[i], LogprobsOf(part, i));
+      GiveWay();
+    }
   }
 }
 

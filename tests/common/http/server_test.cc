@@ -43,6 +43,36 @@ TEST_P(HttpServerTest, AnswersPipelinedRequestsInOrderOneAtATime) {
   }
 }
 
+// Larger than the kernel's buffers, so that each is written in many turns.
+std::string LargeBody(std::size_t number) {
+  std::string body(std::size_t{16} << 20U, '\0');
+  for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>((i + number) * 2'654'435'761U >> 24U);
+  return body;
+}
+
+TEST_P(HttpServerTest, WritesLargeAnswersOfPipelinedRequestsInOrder) {
+  Serve([](const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
+    responder->Respond(Text(LargeBody(request.path.size())));
+  });
+  RawClient client = Connect();
+  client.Write("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /22 HTTP/1.1\r\nHost: a\r\n\r\n");
+  for (const std::size_t size : {2U, 3U}) EXPECT_TRUE(client.ReadResponse().body == LargeBody(size));
+}
+
+TEST_P(HttpServerTest, AClientThatLeavesInTheMiddleOfALargeAnswerHarmsNoOther) {
+  Serve(
+      [](const HttpRequest&, const std::shared_ptr<Responder>& responder) { responder->Respond(Text(LargeBody(0))); });
+  for (const std::size_t read : {1U, 100'000U, 1'000'000U}) {
+    RawClient leaver = Connect();
+    leaver.Write(kGet);
+    EXPECT_TRUE(leaver.ReadExactly(read).has_value());
+    leaver.Close();
+  }
+  RawClient client = Connect();
+  client.Write(kGet);
+  EXPECT_TRUE(client.ReadResponse().body == LargeBody(0));
+}
+
 TEST_P(HttpServerTest, AnswersARequestThatArrivesByteByByte) {
   Serve(Echo);
   RawClient client = Connect();
