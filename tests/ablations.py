@@ -2,12 +2,13 @@
 """The effect of each term and constant of the decision; tests/results/ablations.md has the tables.
 
     tests/ablations.py [--rows growth,pace] [--seeds 8]    prints the tables of these rows; by default of all
+    tests/ablations.py --rows displaced,displaced_half,displaced_lesser --write    writes the table that these rows fill
     tests/ablations.py --write --kept FILE                writes them into the page; an interrupted run continues
 
 A row is a change of the source (ROWS): one term left out, or one constant halved or doubled. The script applies it to a
 copy of the tree in build/ablations, builds roostctl there, and plays the same seeds with and without the change, on the
-clusters of tests/simulations.py --paired. Needs the traces of ROOST_SHARED (default ../shared). A row of eight seeds
-takes about half a minute on two cores, half of it for the build. --kept FILE has a line for each finished simulation.
+clusters of tests/simulations.py --paired; rows of blocks that travel on those of --links. Needs the traces of ROOST_SHARED
+(default ../shared). A row of eight seeds takes about half a minute on two cores, half of it for the build. --kept FILE has a line for each finished simulation.
 Programs and lines of another commit are not used; commit a change before you measure it.
 """
 import argparse
@@ -28,8 +29,34 @@ PLACE = ROOT / "build/ablations"
 TREE = PLACE / "tree"
 PAGE = ROOT / "tests/results/ablations.md"
 KEYS = ("ttft_mean_s", "ttft_p99_s", "whole_mean_s")  # of a cell
-PLACES = [(PAGE, "terms"), (PAGE, "constants")]
+PLACES = [(PAGE, "terms"), (PAGE, "constants"), (PAGE, "links")]
 AS_IS = "as it is"
+LINK_GBPS = 100
+
+
+class Cell(typing.NamedTuple):
+    title: str
+    load: str
+    utilisation: float
+    total_tokens: float  # of cache, in all workers together
+    link_gbps: float = 0
+
+    @property
+    def name(self):
+        return f"{self.title}, {self.link_gbps} Gbit/s" if self.link_gbps else self.title
+
+
+class Table(typing.NamedTuple):
+    head: str  # of its first column
+    cells: list
+
+
+PAIRED = [Cell(*cell) for cell in simulations.PAIRED_CELLS]
+TABLES = {
+    "terms": Table("without", PAIRED),
+    "constants": Table("with", PAIRED),
+    "links": Table("`displaced` is, for what comes", [Cell(*cell, LINK_GBPS) for cell in simulations.LINK_CELLS]),
+}
 
 
 class Change(typing.NamedTuple):
@@ -59,18 +86,26 @@ def constant(name, file, old, *values):
 ROWS = {
     "queue": without("the queue's order: `queue` counts all", "cost.cc", ".tokens_before = before,", ".tokens_before = queued,"),
     "growth": without("`growth`", "cost.cc", "before * (StretchOf(uncached, busy_share) - 1)", "0 * StretchOf(uncached, busy_share)"),
-    "decode": without("`decode`", "cost.cc", "candidate.decode_seconds = ", "candidate.decode_seconds = 0 * "),
-    "answer": without("`answer`", "cost.cc", "candidate.answer_seconds = overlap", "candidate.answer_seconds = 0 * overlap"),
-    "stall": without("`stall`", "cost.cc", "candidate.stall_seconds = ", "candidate.stall_seconds = 0 * "),
-    "delay": without("`delay`", "cost.cc", "candidate.delay_seconds = ", "candidate.delay_seconds = 0 * "),
+    "decode": without("`decode`", "cost.cc", "terms.decode_seconds = ", "terms.decode_seconds = 0 * "),
+    "answer": without("`answer`", "cost.cc", "answer_seconds_ = overlap", "answer_seconds_ = 0 * overlap"),
+    "stall": without("`stall`", "cost.cc", "terms.stall_seconds = ", "terms.stall_seconds = 0 * "),
+    "delay": without("`delay`", "cost.cc", "terms.delay_seconds = ", "terms.delay_seconds = 0 * "),
     "impatience": without("`delay`: late prompts count more", "prompt_queue.h", "kMaxImpatience = 19;", "kMaxImpatience = 0;"),
     "saturation": without("a saturated fleet counts who waits", "cost.cc", "return std::clamp((speed.busy_share - kMaxBusyShare)", "return 0 * std::clamp((speed.busy_share - kMaxBusyShare)"),
-    "busy": without("`congestion`: ρ", "cost.cc", "kPriceOfAMiss / (1 - busy_share)", "kPriceOfAMiss"),
-    "miss": without("`congestion`: twice", "cost.cc", "kPriceOfAMiss / (1 - busy_share)", "1 / (1 - busy_share)"),
+    "busy": without("`congestion`: ρ", "cost.cc", "kPriceOfAMiss / (1 - busy_share_)", "kPriceOfAMiss"),
+    "miss": without("`congestion`: twice", "cost.cc", "kPriceOfAMiss / (1 - busy_share_)", "1 / (1 - busy_share)"),
     "pace": without("`pace`", "cost.cc", "WithoutNoise(slowness) / slowness", "WithoutNoise(slowness) / WithoutNoise(slowness)"),
     "ties": without("ties", "cache_aware.h", "kTieSeconds = 0.02", "kTieSeconds = 0"),
     "copies": without("copies", "replication.cc", "block_count == 0 ||", "block_count == 0 || block_count > 0 ||"),
 }  # fmt: skip
+_DISPLACED = "terms.displaced_seconds = (terms.congestion - 1) * computing_seconds;"
+for _name, _title, _new in (
+    ("displaced", "left out", "static_cast<void>(computing_seconds);"),
+    ("displaced_half", "half of congestion · computing", "terms.displaced_seconds = terms.congestion / 2 * computing_seconds;"),
+    ("displaced_lesser", "(congestion - 1) · the lesser of computing and transfer",
+     "terms.displaced_seconds = (terms.congestion - 1) * std::min(computing_seconds, terms.transfer_seconds);"),
+):  # fmt: skip
+    ROWS[_name] = Row("links", _title, (Change("cost.cc", _DISPLACED, _new),))
 for _name, _file, _old, *_values in (
     ("kMaxBusyShare", "cost.cc", "kMaxBusyShare = {};", "0.97", "0.9", "0.98"),
     ("kPriceOfAMiss", "cost.cc", "kPriceOfAMiss = {};", "2", "1.5", "4"),
@@ -150,31 +185,36 @@ class KeptRuns:
                 self.results[line["row"], line["title"], line["seed"]] = line["result"]
 
     def run(self, name, program, cell, seed):
-        title, load_name, utilisation, total_tokens = cell
-        key = name, title, seed
+        key = name, cell.name, seed
         if key not in self.results:
-            load = simulations.ALL_LOADS[load_name]._replace(utilisation=utilisation)
+            load = simulations.ALL_LOADS[cell.load]
+            more = {"link-gbps": cell.link_gbps} if cell.link_gbps else {}
+            load = load._replace(utilisation=cell.utilisation, flags={**load.flags, **more})
             lines = simulations.simulate(
-                load, simulations.PAIRED_WORKERS, total_tokens, simulations.OWN_POLICY, seed, program
+                load, simulations.PAIRED_WORKERS, cell.total_tokens, simulations.OWN_POLICY, seed, program
             )
             self.results[key] = lines[simulations.OWN_POLICY]
             if self.path:
                 with self.path.open("a") as file:
-                    line = {"commit": self.commit, "row": name, "title": title, "seed": seed, "result": self.results[key]}
+                    line = {"commit": self.commit, "row": name, "title": cell.name, "seed": seed, "result": self.results[key]}
                     file.write(json.dumps(line) + "\n")
         return self.results[key]
 
 
 def measure(names, seeds, kept):
-    """Results by row and cell, seed by seed."""
+    """Results by row and cell, seed by seed; of the unchanged tree for the cells of all these rows."""
     results = {}
+    tables = {row.table for row in map(ROWS.get, names)}
+    all_cells = list(dict.fromkeys(cell for table in sorted(tables) for cell in TABLES[table].cells))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name in names:
-            program = build(name, ROWS[name] if name in ROWS else Row("", AS_IS, ()))
-            jobs = [(cell, seed) for cell in simulations.PAIRED_CELLS for seed in range(1, seeds + 1)]
+        for name in [AS_IS, *names]:
+            row = ROWS.get(name, Row("", AS_IS, ()))
+            program = build(name, row)
+            cells = TABLES[row.table].cells if name in ROWS else all_cells
+            jobs = [(cell, seed) for cell in cells for seed in range(1, seeds + 1)]
             done = pool.map(lambda job, n=name, p=program: kept.run(n, p, *job), jobs)
             for (cell, _), result in zip(jobs, done):
-                results.setdefault((name, cell[0]), []).append(result)
+                results.setdefault((name, cell.name), []).append(result)
     return results
 
 
@@ -188,15 +228,14 @@ def cell_text(others, own):
 
 def table(name, rows, results, measured):
     """The rows of this table. A change without any effect is named in a sentence."""
-    titles = [cell[0] for cell in simulations.PAIRED_CELLS]
-    first = "without" if name == "terms" else "with"
-    lines = [f"| {first} | " + " | ".join(titles) + " |", "| --- |" + " --- |" * len(titles)]
+    head, cells = TABLES[name]
+    lines = [f"| {head} | " + " | ".join(cell.title for cell in cells) + " |", "| --- |" + " --- |" * len(cells)]
     for key in rows:
         if ROWS[key].table != name:
             continue
-        cells = [cell_text(results[key, title], results[AS_IS, title]) for title in titles]
-        cells = ["same" if cell == " / ".join(["+0.0 ± 0.0"] * len(KEYS)) else cell for cell in cells]
-        lines.append(f"| {ROWS[key].title} | " + " | ".join(cells) + " |")
+        texts = [cell_text(results[key, cell.name], results[AS_IS, cell.name]) for cell in cells]
+        texts = ["same" if text == " / ".join(["+0.0 ± 0.0"] * len(KEYS)) else text for text in texts]
+        lines.append(f"| {ROWS[key].title} | " + " | ".join(texts) + " |")
     return "\n".join(lines) + f"\n\n{measured}"
 
 
@@ -211,9 +250,9 @@ def main():
     unknown = [row for row in rows if row not in ROWS]
     if unknown:
         parser.error(f"no such row: {', '.join(unknown)}; there are: {', '.join(ROWS)}")
-    results = measure([AS_IS, *rows], options.seeds, KeptRuns(options.kept))
+    results = measure(rows, options.seeds, KeptRuns(options.kept))
     measured = f"Seeds 1 to {options.seeds}, commit {page_tables.commit()}."
-    for name in ("terms", "constants"):
+    for name in TABLES:
         if not any(ROWS[row].table == name for row in rows):
             continue
         made = table(name, rows, results, measured)

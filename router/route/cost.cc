@@ -126,13 +126,14 @@ double ShareBeyond(double seconds, double bound) {
 }
 
 // `step_before` is the mean time between tokens there without the request.
-double SloSeconds(const PromptOnWorker& prompt, const WorkerView& worker, const Candidate& candidate,
+double SloSeconds(const AnswerLength& answer, const SloBounds& slo, const WorkerView& worker, const CostTerms& terms,
                   double step_before) {
-  const double slow_tokens = ShareBeyond(candidate.token_seconds, prompt.slo.itl_seconds);
-  const double own = std::max(slow_tokens, ShareBeyond(candidate.ttft_seconds(), prompt.slo.ttft_seconds));
-  const double of_others = slow_tokens - ShareBeyond(step_before, prompt.slo.itl_seconds);
-  return own * candidate.whole_seconds(prompt.answer.own) +
-         of_others * worker.running_requests * prompt.answer.of_others * candidate.token_seconds;
+  if (slo.ttft_seconds <= 0 && slo.itl_seconds <= 0) return 0;
+  const double slow_tokens = ShareBeyond(terms.token_seconds, slo.itl_seconds);
+  const double own = std::max(slow_tokens, ShareBeyond(terms.ttft_seconds(), slo.ttft_seconds));
+  const double of_others = slow_tokens - ShareBeyond(step_before, slo.itl_seconds);
+  return own * terms.whole_seconds(answer.own) +
+         of_others * worker.running_requests * answer.of_others * terms.token_seconds;
 }
 
 void AddPull(const PromptOnWorker& prompt, std::uint32_t block_tokens, Candidate& candidate) {
@@ -170,44 +171,81 @@ std::uint32_t CachedTokens(const PromptOnWorker& prompt, std::uint32_t block_tok
   return std::min(prompt.matched_block_count, usable_blocks) * block_tokens;
 }
 
-Candidate PredictCost(const PromptOnWorker& prompt, const WorkerView& worker, const FleetSpeed& speed,
-                      std::optional<Instant> now) {
+WorkerPrices::WorkerPrices(const PromptOnWorker& prompt, const WorkerView& worker, const FleetSpeed& speed,
+                           std::optional<Instant> now)
+    : worker_(worker),
+      now_(now),
+      prompt_token_count_(prompt.prompt_token_count),
+      answer_(prompt.answer),
+      slo_(prompt.slo) {
+  const Rates rates = RatesOf(worker, speed);
+  if (rates.prefill_tokens_per_second <= 0) return;
+  prefill_tokens_per_second_ = rates.prefill_tokens_per_second;
+  decode_step_seconds_ = rates.decode_step_seconds;
+  seconds_per_token_ = SecondsPerToken(worker, rates);
+  busy_share_ = std::clamp(speed.busy_share, 0.0, kMaxBusyShare);
+  saturation_ = SaturationOf(speed);
+  const double overlap = OverlapOf(answer_);
+  step_before_ = StepWithAll(worker, rates, overlap);
+  token_seconds_ = step_before_ + AddedStepSeconds(worker, prompt_token_count_, answer_.own);
+  answer_seconds_ = overlap * token_seconds_;
+  const double slowness = SlownessOf(worker, seconds_per_token_, speed);
+  pace_ = WithoutNoise(slowness) / slowness;
+  const double answer_slowness = worker.decode_slowness / speed.decode_slowness;
+  answer_pace_ = WithoutNoise(answer_slowness) / answer_slowness;
+  congestion_ = kPriceOfAMiss / (1 - busy_share_);
+}
+
+[[gnu::always_inline]] inline void WorkerPrices::Fill(const There& there, CostTerms& terms) const {
+  const WorkerView& worker = worker_;
+  const auto uncached = static_cast<double>(prompt_token_count_ - there.tokens);
+  const Standing standing = StandingOf(worker, seconds_per_token_, uncached, busy_share_, now_);
+  terms.queue_seconds = standing.tokens_before * seconds_per_token_;
+  terms.growth_seconds = (1 - saturation_) * standing.growth_tokens * seconds_per_token_;
+  terms.transfer_seconds = there.transfer_seconds;
+  terms.prefill_seconds = uncached / prefill_tokens_per_second_;
+  terms.decode_seconds = decode_step_seconds_ * std::max(1.0, uncached / StepTokens(worker));
+  terms.delay_seconds = terms.prefill_seconds * DelayedBy(standing, worker, saturation_);
+  terms.token_seconds = token_seconds_;
+  terms.answer_seconds = answer_seconds_;
+  terms.stall_seconds = kStallShare * worker.running_requests * terms.prefill_seconds;
+  terms.slo_seconds = SloSeconds(answer_, slo_, worker, terms, step_before_);
+  terms.congestion = congestion_;
+  terms.pace = pace_;
+  terms.answer_pace = answer_pace_;
+  const double computing_seconds = there.pulled_tokens / prefill_tokens_per_second_;
+  terms.displaced_seconds = (terms.congestion - 1) * computing_seconds;
+}
+
+CostTerms WorkerPrices::TermsWith(const There& there) const {
+  CostTerms terms;
+  Fill(there, terms);
+  return terms;
+}
+
+Candidate WorkerPrices::With(const PromptOnWorker& prompt) const {
   Candidate candidate;
-  candidate.slot = worker.slot;
-  candidate.matched_tokens = CachedTokens(prompt, worker.block_tokens);
-  const std::uint32_t held_tokens = (prompt.matched_block_count - prompt.pending_block_count) * worker.block_tokens;
+  candidate.slot = worker_.slot;
+  candidate.matched_tokens = CachedTokens(prompt, worker_.block_tokens);
+  const std::uint32_t held_tokens = (prompt.matched_block_count - prompt.pending_block_count) * worker_.block_tokens;
   candidate.pending_tokens = candidate.matched_tokens - std::min(candidate.matched_tokens, held_tokens);
   candidate.is_pending_coming = prompt.pending_seconds > 0;
-  if (prompt.pull.has_value()) AddPull(prompt, worker.block_tokens, candidate);
-  const auto uncached = static_cast<double>(prompt.prompt_token_count - candidate.matched_tokens);
-  const Rates rates = RatesOf(worker, speed);
-  if (rates.prefill_tokens_per_second <= 0) return OrderWithoutRates(worker, candidate, uncached, prompt.answer.own);
-  const double busy_share = std::clamp(speed.busy_share, 0.0, kMaxBusyShare);
-  const double seconds_per_token = SecondsPerToken(worker, rates);
-  const Standing standing = StandingOf(worker, seconds_per_token, uncached, busy_share, now);
-  candidate.queue_seconds = standing.tokens_before * seconds_per_token;
-  const double saturation = SaturationOf(speed);
-  candidate.growth_seconds = (1 - saturation) * standing.growth_tokens * seconds_per_token;
-  candidate.transfer_seconds =
-      std::max(prompt.pending_seconds, prompt.pull.has_value() ? prompt.pull->price.seconds : 0.0);
-  candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
-  candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));
-  candidate.delay_seconds = candidate.prefill_seconds * DelayedBy(standing, worker, saturation);
-  const double overlap = OverlapOf(prompt.answer);
-  const double added = AddedStepSeconds(worker, prompt.prompt_token_count, prompt.answer.own);
-  const double step_before = StepWithAll(worker, rates, overlap);
-  candidate.token_seconds = step_before + added;
-  candidate.answer_seconds = overlap * candidate.token_seconds;
-  candidate.stall_seconds = kStallShare * worker.running_requests * candidate.prefill_seconds;
-  candidate.slo_seconds = SloSeconds(prompt, worker, candidate, step_before);
-  const double slowness = SlownessOf(worker, seconds_per_token, speed);
-  candidate.pace = WithoutNoise(slowness) / slowness;
-  const double answer_slowness = worker.decode_slowness / speed.decode_slowness;
-  candidate.answer_pace = WithoutNoise(answer_slowness) / answer_slowness;
-  candidate.congestion = kPriceOfAMiss / (1 - busy_share);
-  const double computing_seconds = candidate.pulled_tokens / rates.prefill_tokens_per_second;
-  candidate.displaced_seconds = (candidate.congestion - 1) * computing_seconds;
+  if (prompt.pull.has_value()) AddPull(prompt, worker_.block_tokens, candidate);
+  if (prefill_tokens_per_second_ <= 0) {
+    const auto uncached = static_cast<double>(prompt_token_count_ - candidate.matched_tokens);
+    return OrderWithoutRates(worker_, candidate, uncached, answer_.own);
+  }
+  const double transfer_seconds = prompt.pull.has_value() ? prompt.pull->price.seconds : 0.0;
+  Fill({.tokens = candidate.matched_tokens,
+        .pulled_tokens = candidate.pulled_tokens,
+        .transfer_seconds = std::max(prompt.pending_seconds, transfer_seconds)},
+       candidate);
   return candidate;
+}
+
+Candidate PredictCost(const PromptOnWorker& prompt, const WorkerView& worker, const FleetSpeed& speed,
+                      std::optional<Instant> now) {
+  return WorkerPrices(prompt, worker, speed, now).With(prompt);
 }
 
 double LoadTokens(const WorkerView& worker, const FleetSpeed& speed) {

@@ -91,13 +91,8 @@ struct PrefixPull {
   [[nodiscard]] std::uint32_t end_block() const { return first_block + block_count; }
 };
 
-// One worker with its price for a request.
-struct Candidate {
-  WorkerSlot slot;
-  std::uint32_t matched_tokens = 0;  // prompt tokens that the worker need not compute
-  std::uint32_t pending_tokens = 0;  // those of them that it is still computing, and so are in its queue, or fetches
-  std::uint32_t pulled_tokens = 0;   // those of them that it would fetch for this request
-  std::optional<PrefixPull> pull;    // that would bring them
+// The cost's terms.
+struct CostTerms {
   double queue_seconds = 0;
   double transfer_seconds = 0;   // until all blocks are there that it fetches: for this request, and for others before
   double displaced_seconds = 0;  // for what has to make room for the blocks that come
@@ -105,25 +100,14 @@ struct Candidate {
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double delay_seconds = 0;
-  double token_seconds = 0;        // between two tokens of its answer
-  double answer_seconds = 0;       // of the tokens that count, see above
-  double stall_seconds = 0;        // by which its prefill lengthens the answers that run there
-  double slo_seconds = 0;          // of answers that break a bound
-  bool is_pending_coming = false;  // `pending_tokens` are on their way; otherwise the worker computes them
+  double token_seconds = 0;   // between two tokens of its answer
+  double answer_seconds = 0;  // of the tokens that count, see above
+  double stall_seconds = 0;   // by which its prefill lengthens the answers that run there
+  double slo_seconds = 0;     // of answers that break a bound
   double congestion = 1;
   double pace = 1;
   double answer_pace = 1;
 
-  [[nodiscard]] Way way() const {
-    if (pull.has_value()) return Way::kPull;
-    return matched_tokens > 0 ? Way::kHeld : Way::kCompute;
-  }
-  // Those that it holds, computes for others or fetches for others.
-  [[nodiscard]] std::uint32_t held_tokens() const { return matched_tokens - pulled_tokens; }
-  // Those that come from another worker.
-  [[nodiscard]] std::uint32_t arriving_tokens() const {
-    return pulled_tokens + (is_pending_coming ? pending_tokens : 0);
-  }
   // Blocks come while prompts before it are computed.
   [[nodiscard]] double ttft_seconds() const {
     return std::max(queue_seconds, transfer_seconds) + prefill_seconds + decode_seconds;
@@ -140,6 +124,27 @@ struct Candidate {
     return pace *
                (queue_seconds + growth_seconds + work_seconds() + delay_seconds + stall_seconds + displaced_seconds) +
            answer_pace * (answer_seconds + slo_seconds) + std::max(0.0, transfer_seconds - pace * queue_seconds);
+  }
+};
+
+// One worker with its price for a request.
+struct Candidate : CostTerms {
+  WorkerSlot slot;
+  std::uint32_t matched_tokens = 0;  // prompt tokens that the worker need not compute
+  std::uint32_t pending_tokens = 0;  // those of them that it is still computing, and so are in its queue, or fetches
+  std::uint32_t pulled_tokens = 0;   // those of them that it would fetch for this request
+  bool is_pending_coming = false;    // `pending_tokens` are on their way; otherwise the worker computes them
+  std::optional<PrefixPull> pull;    // that would bring the pulled ones
+
+  [[nodiscard]] Way way() const {
+    if (pull.has_value()) return Way::kPull;
+    return matched_tokens > 0 ? Way::kHeld : Way::kCompute;
+  }
+  // Those that it holds, computes for others or fetches for others.
+  [[nodiscard]] std::uint32_t held_tokens() const { return matched_tokens - pulled_tokens; }
+  // Those that come from another worker.
+  [[nodiscard]] std::uint32_t arriving_tokens() const {
+    return pulled_tokens + (is_pending_coming ? pending_tokens : 0);
   }
 };
 
@@ -171,6 +176,48 @@ struct PromptOnWorker {
 // The prompt tokens that a worker need not compute. Full blocks only, and never the whole prompt: its last token is
 // always computed, for its logits.
 [[nodiscard]] std::uint32_t CachedTokens(const PromptOnWorker& prompt, std::uint32_t block_tokens);
+
+// One prompt on one worker, however much of it is there or comes from elsewhere: computes once what does not depend on
+// that. Exactly what PredictCost returns. The worker outlives it.
+class WorkerPrices {
+ public:
+  // Takes only the length, the answer and the bounds from `prompt`. See PredictCost for `now`. O(1).
+  WorkerPrices(const PromptOnWorker& prompt, const WorkerView& worker, const FleetSpeed& speed,
+               std::optional<Instant> now);
+
+  // O(prompts queued there).
+  [[nodiscard]] Candidate With(const PromptOnWorker& prompt) const;
+
+  // As many tokens are there when `transfer_seconds` are over, of which these are fetched for the request. Only where
+  // some worker's rates are known. O(prompts queued there).
+  struct There {
+    std::uint32_t tokens = 0;
+    std::uint32_t pulled_tokens = 0;
+    double transfer_seconds = 0;
+  };
+  [[nodiscard]] CostTerms TermsWith(const There& there) const;
+
+ private:
+  void Fill(const There& there, CostTerms& terms) const;
+
+  const WorkerView& worker_;
+  const std::optional<Instant> now_;
+  const std::uint32_t prompt_token_count_;
+  const AnswerLength answer_;
+  const SloBounds slo_;
+  double prefill_tokens_per_second_ = 0;  // 0: no worker's rates are known, and then nothing below is
+  double decode_step_seconds_ = 0;
+  double seconds_per_token_ = 0;
+  double busy_share_ = 0;
+  double saturation_ = 0;
+  double step_before_ = 0;  // the mean time between tokens there without the request
+  // Terms that are the same however much is there.
+  double token_seconds_ = 0;
+  double answer_seconds_ = 0;
+  double congestion_ = 1;
+  double pace_ = 1;
+  double answer_pace_ = 1;
+};
 
 // Without `now` the order of the worker's queue is ignored: all of it goes before the prompt. O(prompts queued there).
 [[nodiscard]] Candidate PredictCost(const PromptOnWorker& prompt, const WorkerView& worker, const FleetSpeed& speed,

@@ -21,6 +21,13 @@ void Blend(std::optional<PairRate>& mean, const Shown& shown) {
   mean->bytes_per_second += PairRates::kNewShare * (rate - mean->bytes_per_second);
 }
 
+// The least start and the most bytes per second of both.
+void Join(std::optional<PairRate>& fastest, const PairRate& rate) {
+  if (!fastest) fastest = rate;
+  fastest->start_seconds = std::min(fastest->start_seconds, rate.start_seconds);
+  fastest->bytes_per_second = std::max(fastest->bytes_per_second, rate.bytes_per_second);
+}
+
 std::optional<PairRate>& At(std::vector<std::optional<PairRate>>& means, WorkerSlot worker) {
   if (means.size() <= worker.value()) means.resize(worker.value() + std::size_t{1});
   return means[worker.value()];
@@ -63,31 +70,50 @@ bool IsDone(std::optional<wire::HoldOutcome> outcome, std::uint32_t block_count)
 
 }  // namespace
 
+const PairRates::Pair* PairRates::Find(WorkerPair ends) const {
+  const std::optional<std::uint32_t> slot = slots_.Find(KeyOf(ends));
+  return slot ? &*places_[*slot] : nullptr;
+}
+
+void PairRates::Erase(std::list<Pair>::iterator pair) {
+  const std::uint32_t slot = *slots_.Find(KeyOf(pair->ends));
+  if (pair->rate && IsAnEnd(*pair->rate)) is_fastest_stale_ = true;
+  slots_.Erase(slot);
+  free_.push_back(slot);
+  pairs_.erase(pair);
+}
+
 PairRates::Pair& PairRates::Touch(WorkerPair ends) {
-  const auto place = places_.find(ends);
-  if (place != places_.end()) {
-    pairs_.splice(pairs_.begin(), pairs_, place->second);
+  ++change_count_;
+  if (const std::optional<std::uint32_t> slot = slots_.Find(KeyOf(ends))) {
+    pairs_.splice(pairs_.begin(), pairs_, places_[*slot]);
     return pairs_.front();
   }
-  if (pairs_.size() == kMaxPairs) {
-    places_.erase(pairs_.back().ends);
-    pairs_.pop_back();
+  if (pairs_.size() == kMaxPairs) Erase(std::prev(pairs_.end()));
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(places_.size()));
+    places_.emplace_back();
   }
+  const std::uint32_t slot = free_.back();
+  free_.pop_back();
   pairs_.push_front({.ends = ends});
-  places_.emplace(ends, pairs_.begin());
+  slots_.Put(slot, KeyOf(ends));
+  places_[slot] = pairs_.begin();
   return pairs_.front();
 }
 
 void PairRates::Observe(WorkerPair ends, const Arrival& arrival, Instant now) {
   if (arrival.block_count == 0 || arrival.bytes == 0 || arrival.seconds <= 0) return;
   Pair& pair = Touch(ends);
+  const bool was_an_end = pair.rate && IsAnEnd(*pair.rate);
   const Shown shown = RateOfArrival(arrival, pair.rate ? pair.rate->start_seconds : 0);
   Blend(pair.rate, shown);
   pair.observed_at = now;
   Blend(At(out_, ends.from), shown);
   Blend(At(in_, ends.to), shown);
   Blend(of_all_, shown);
-  FindFastest();
+  if (was_an_end || is_fastest_stale_) return FindFastest();
+  Join(fastest_, *pair.rate);
 }
 
 void PairRates::OnEnd(WorkerPair ends, std::optional<wire::HoldOutcome> outcome, std::uint32_t block_count,
@@ -112,10 +138,10 @@ void PairRates::OnEnd(WorkerPair ends, std::optional<wire::HoldOutcome> outcome,
 }
 
 void PairRates::Forget(WorkerSlot worker) {
+  ++change_count_;
   for (auto pair = pairs_.begin(); pair != pairs_.end();) {
-    const bool is_of_it = pair->ends.from == worker || pair->ends.to == worker;
-    if (is_of_it) places_.erase(pair->ends);
-    pair = is_of_it ? pairs_.erase(pair) : std::next(pair);
+    const auto each = pair++;
+    if (each->ends.from == worker || each->ends.to == worker) Erase(each);
   }
   At(out_, worker).reset();
   At(in_, worker).reset();
@@ -124,12 +150,15 @@ void PairRates::Forget(WorkerSlot worker) {
 
 void PairRates::FindFastest() {
   fastest_.reset();
+  is_fastest_stale_ = false;
   for (const Pair& pair : pairs_) {
-    if (!pair.rate) continue;
-    if (!fastest_) fastest_ = pair.rate;
-    fastest_->start_seconds = std::min(fastest_->start_seconds, pair.rate->start_seconds);
-    fastest_->bytes_per_second = std::max(fastest_->bytes_per_second, pair.rate->bytes_per_second);
+    if (pair.rate) Join(fastest_, *pair.rate);
   }
+}
+
+bool PairRates::IsAnEnd(const PairRate& rate) const {
+  return fastest_ &&
+         (rate.start_seconds <= fastest_->start_seconds || rate.bytes_per_second >= fastest_->bytes_per_second);
 }
 
 std::optional<PairRate> PairRates::MeanOf(WorkerPair ends) const {
@@ -141,13 +170,12 @@ std::optional<PairRate> PairRates::MeanOf(WorkerPair ends) const {
 }
 
 PairRates::Expected PairRates::Expect(WorkerPair ends, Instant now) const {
-  const auto place = places_.find(ends);
-  if (place == places_.end()) return {.rate = MeanOf(ends)};
-  const Pair& pair = *place->second;
-  return {.rate = pair.rate ? pair.rate : MeanOf(ends),
-          .is_own = pair.rate.has_value(),
-          .is_fresh = pair.rate.has_value() && now - pair.observed_at < kFreshTime,
-          .is_paused = now < pair.paused_until};
+  const Pair* const pair = Find(ends);
+  if (pair == nullptr) return {.rate = MeanOf(ends)};
+  return {.rate = pair->rate ? pair->rate : MeanOf(ends),
+          .is_own = pair->rate.has_value(),
+          .is_fresh = pair->rate.has_value() && now - pair->observed_at < kFreshTime,
+          .is_paused = now < pair->paused_until};
 }
 
 }  // namespace roost::router

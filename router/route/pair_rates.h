@@ -20,11 +20,11 @@
 #include <cstdint>
 #include <list>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/ids.h"
+#include "common/prefix/keyed_slots.h"
 #include "common/wire/messages.h"
 
 namespace roost::router {
@@ -76,11 +76,14 @@ class PairRates {
   };
 
   void OnSent(WorkerPair ends) { static_cast<void>(Touch(ends)); }
-  // Blocks came over the pair. Ignores what no transfer can be: no blocks, no bytes, no time. O(pairs), for fastest().
+  // Blocks came over the pair. Ignores what no transfer can be: no blocks, no bytes, no time. O(1), and O(pairs) where
+  // the fastest pair has become slower, or was forgotten since.
   void Observe(WorkerPair ends, const Arrival& arrival, Instant now);
   // A Hold has ended, and brought so many blocks; empty: unanswered. What is neither the pair's merit nor its fault
   // changes no pause: the worker had no room, or the Hold was ended.
   void OnEnd(WorkerPair ends, std::optional<wire::HoldOutcome> outcome, std::uint32_t block_count, Instant now);
+  // A Hold is under way no more.
+  void OnGone() { ++change_count_; }
   // Another worker may get the slot. O(pairs).
   void Forget(WorkerSlot worker);
 
@@ -94,30 +97,36 @@ class PairRates {
   // The fastest of all pairs; empty while no pair is known.
   [[nodiscard]] const std::optional<PairRate>& fastest() const { return fastest_; }
 
+  // Grows with all of these.
+  [[nodiscard]] std::uint64_t change_count() const { return change_count_; }
   // The pairs, the last one to which something happened first.
   [[nodiscard]] const std::list<Pair>& pairs() const { return pairs_; }
 
  private:
-  struct Hash {
-    std::size_t operator()(const WorkerPair& ends) const {
-      const std::uint64_t both = (std::uint64_t{ends.from.value()} << 32U) | ends.to.value();
-      return static_cast<std::size_t>((both * 0x9E3779B97F4A7C15ULL) >> 16U);
-    }
-  };
+  static std::uint64_t KeyOf(WorkerPair ends) { return (std::uint64_t{ends.from.value()} << 32U) | ends.to.value(); }
+  [[nodiscard]] const Pair* Find(WorkerPair ends) const;
+  void Erase(std::list<Pair>::iterator pair);
 
   // The rate of a pair of which nothing is known.
   [[nodiscard]] std::optional<PairRate> MeanOf(WorkerPair ends) const;
   // Moves it to the front; makes it, and forgets the last one when there are too many.
   [[nodiscard]] Pair& Touch(WorkerPair ends);
   void FindFastest();
+  // The rate has the least start or the most bytes per second of all.
+  [[nodiscard]] bool IsAnEnd(const PairRate& rate) const;
 
   std::list<Pair> pairs_;
-  std::unordered_map<WorkerPair, std::list<Pair>::iterator, Hash> places_;
+  // Half empty when all are there, so that the search for one that is not there is short.
+  KeyedSlots<std::uint64_t> slots_{2 * kMaxPairs, 2 * kMaxPairs};
+  std::vector<std::list<Pair>::iterator> places_;  // by slot
+  std::vector<std::uint32_t> free_;                // slots
   // Means, by slot.
   std::vector<std::optional<PairRate>> out_;
   std::vector<std::optional<PairRate>> in_;
   std::optional<PairRate> of_all_;
   std::optional<PairRate> fastest_;
+  std::uint64_t change_count_ = 0;
+  bool is_fastest_stale_ = false;  // a pair that had one of its ends is gone
 };
 
 }  // namespace roost::router

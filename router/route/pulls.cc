@@ -7,6 +7,45 @@
 
 namespace roost::router {
 
+namespace {
+
+// The least that a candidate costs which fetches blocks. Terms that grow with what it computes are their share of those
+// of the candidate that fetches nothing; it waits at least as long as one that has most. This holds because a longer
+// prompt waits for more and goes before fewer. It saves the price of a pull that can not be the best.
+class LeastCosts {
+ public:
+  // The candidate's terms as it is, with so many uncached tokens, and with all that it could fetch.
+  LeastCosts(const CostTerms& as_it_is, double uncached_tokens, const CostTerms& with_most)
+      : uncached_tokens_(uncached_tokens),
+        wait_seconds_(with_most.pace * with_most.queue_seconds),
+        fixed_(with_most.pace * (with_most.growth_seconds + as_it_is.prefill_seconds * (as_it_is.congestion - 1)) +
+               with_most.answer_pace * with_most.answer_seconds),
+        growing_(as_it_is.pace * (as_it_is.prefill_seconds + as_it_is.delay_seconds + as_it_is.stall_seconds)),
+        decode_(as_it_is.pace * as_it_is.congestion * as_it_is.decode_seconds),
+        least_decode_(with_most.pace * with_most.congestion * with_most.decode_seconds) {}
+
+  // With so many uncached tokens, the rest of which come in this time.
+  [[nodiscard]] double With(double uncached_tokens, double transfer_seconds) const {
+    const double share = uncached_tokens / uncached_tokens_;
+    const double sum = std::max(wait_seconds_, transfer_seconds) + fixed_ + share * growing_ +
+                       std::max(least_decode_, share * decode_);
+    return kRounding * sum;
+  }
+
+ private:
+  // More than what sums of doubles may differ by.
+  static constexpr double kRounding = 1 - 1e-12;
+
+  double uncached_tokens_;
+  double wait_seconds_;
+  double fixed_;
+  double growing_;
+  double decode_;
+  double least_decode_;
+};
+
+}  // namespace
+
 Pulls::Pulls(const RouteQuery& query, const FleetView& fleet) : query_(query), fleet_(fleet), speed_(fleet.speed()) {
   if (query.transfers == nullptr || query.prompt_token_count == 0) return;
   if (!query.transfers->any() || !speed_.is_known()) return;
@@ -40,13 +79,6 @@ void Pulls::Improve(std::vector<Candidate>& candidates) {
   }
 }
 
-double Pulls::LeastCost(PromptOnWorker prompt, const WorkerView& worker, std::uint32_t end) const {
-  prompt.matched_block_count = end;
-  prompt.pending_block_count = 0;
-  prompt.pending_seconds = 0;
-  return PredictCost(prompt, worker, speed_, query_.now).cost_seconds();
-}
-
 void Pulls::Improve(Candidate& candidate, double bound) {
   const WorkerView& worker = *fleet_.Find(candidate.slot);
   PromptOnWorker prompt = PromptOn(query_, candidate.slot);
@@ -56,35 +88,53 @@ void Pulls::Improve(Candidate& candidate, double bound) {
   const bool is_coming = prompt.pending_seconds > 0;
   const std::uint32_t first = prompt.matched_block_count - (is_coming ? 0 : prompt.pending_block_count);
   const std::uint32_t deepest = std::min(sources_.front().block_count, usable);
-  if (deepest <= prompt.matched_block_count || LeastCost(prompt, worker, deepest) > bound) return;
+  if (deepest <= prompt.matched_block_count) return;
+  const WorkerPrices prices(prompt, worker, speed_, query_.now);
+  // No pull costs less than having all that the deepest source has.
+  const CostTerms with_most = prices.TermsWith({.tokens = deepest * worker.block_tokens});
+  if (with_most.cost_seconds() > bound) return;
+  const LeastCosts least_costs(candidate, query_.prompt_token_count - candidate.matched_tokens, with_most);
+  double least = candidate.cost_seconds();
+  std::optional<PrefixPull> best;
   std::size_t compared = 0;
   for (const Source& source : sources_) {
     const std::uint32_t end = std::min(source.block_count, usable);
-    if (end <= prompt.matched_block_count || compared == kMaxSources) return;
+    if (end <= prompt.matched_block_count || compared == kMaxSources) break;
     const std::optional<TransferOffer> offer = query_.transfers->Offer({.from = source.slot, .to = candidate.slot},
                                                                        end - first, query_.now.value_or(Instant{}));
     if (!offer.has_value()) continue;
     ++compared;
-    prompt.pull = {.source = source.slot, .first_block = first, .block_count = end - first, .price = {}};
-    prompt.pull->price = offer->price.has_value() ? *offer->price : *offer->hope;
-    Candidate pulling = PredictCost(prompt, worker, speed_, query_.now);
-    if (offer->price.has_value() && pulling.cost_seconds() < candidate.cost_seconds()) candidate = pulling;
-    const bool is_hopeful = offer->hope.has_value() && offer->hope->seconds <= prompt.pull->price.seconds;
-    if (!is_hopeful) continue;
+    const TransferPrice& price = offer->price.has_value() ? *offer->price : *offer->hope;
+    const std::uint32_t tokens = end * worker.block_tokens;
+    const bool is_hopeful = offer->hope.has_value() && offer->hope->seconds <= price.seconds;
+    const double uncached = query_.prompt_token_count - tokens;
+    const bool may_win = offer->price.has_value() && least_costs.With(uncached, price.seconds) < least;
+    const bool may_be_hope = is_hopeful && IsBetterHope(least_costs.With(uncached, offer->hope->seconds));
+    if (!may_win && !may_be_hope) continue;
+    CostTerms terms = prices.TermsWith({.tokens = tokens,
+                                        .pulled_tokens = tokens - candidate.matched_tokens,
+                                        .transfer_seconds = std::max(prompt.pending_seconds, price.seconds)});
+    const PrefixPull pull{.source = source.slot, .first_block = first, .block_count = end - first, .price = price};
+    if (const double cost = terms.cost_seconds(); offer->price.has_value() && cost < least) {
+      least = cost;
+      best = pull;
+    }
+    if (!may_be_hope) continue;
     // The same at a lower price.
-    pulling.transfer_seconds = std::max(prompt.pending_seconds, offer->hope->seconds);
-    Hope(pulling);
+    terms.transfer_seconds = std::max(prompt.pending_seconds, offer->hope->seconds);
+    Hope(pull, candidate.slot, terms.cost_seconds());
   }
+  if (!best.has_value()) return;
+  prompt.pull = best;
+  candidate = prices.With(prompt);
 }
 
-void Pulls::Hope(const Candidate& pulling) {
-  const double cost = pulling.cost_seconds();
-  if (hope_.has_value() && hope_->cost_seconds <= cost) return;
-  const PrefixPull& pull = *pulling.pull;
-  hope_ = {.pair = {.ends = {.from = pull.source, .to = pulling.slot},
+void Pulls::Hope(const PrefixPull& pull, WorkerSlot to, double cost_seconds) {
+  if (!IsBetterHope(cost_seconds)) return;
+  hope_ = {.pair = {.ends = {.from = pull.source, .to = to},
                     .first_block = pull.first_block,
                     .block_count = std::min(pull.block_count, query_.transfers->BlocksToMeasure(pull.source))},
-           .cost_seconds = cost};
+           .cost_seconds = cost_seconds};
 }
 
 }  // namespace roost::router

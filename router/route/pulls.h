@@ -50,11 +50,12 @@ class Pulls {
     double queued_bytes = 0;        // out of it
   };
 
-  // The cost that it would have with the first `end` blocks. No pull to there costs less.
-  [[nodiscard]] double LeastCost(PromptOnWorker prompt, const WorkerView& worker, std::uint32_t end) const;
   void Improve(Candidate& candidate, double bound);
-  // `pulling` fetches over a pair without a rate.
-  void Hope(const Candidate& pulling);
+  [[nodiscard]] bool IsBetterHope(double cost_seconds) const {
+    return !hope_.has_value() || cost_seconds < hope_->cost_seconds;
+  }
+  // The pull is over a pair without a rate, and the request costs so much with it.
+  void Hope(const PrefixPull& pull, WorkerSlot to, double cost_seconds);
 
   const RouteQuery& query_;
   const FleetView& fleet_;

@@ -88,6 +88,7 @@ void Transfers::Drop(std::uint64_t id) {
   const auto hold = open_.find(id);
   if (hold == open_.end()) return;
   Cover(hold);
+  rates_.OnGone();
   open_.erase(hold);
 }
 
@@ -126,18 +127,24 @@ void Transfers::LearnBlockBytes(std::uint64_t layout, double bytes) {
 
 double Transfers::QueuedOut(WorkerSlot from) const {
   const Worker* const worker = Find(from);
-  return worker == nullptr ? 0 : worker->reported_out + std::max(0.0, worker->sent_out);
+  return worker == nullptr ? 0 : worker->queued_out();
 }
 
 double Transfers::QueuedIn(WorkerSlot to) const {
   const Worker* const worker = Find(to);
-  return worker == nullptr ? 0 : worker->reported_in + std::max(0.0, worker->sent_in);
+  return worker == nullptr ? 0 : worker->queued_in();
 }
 
 double Transfers::Queued(WorkerPair ends) const { return std::max(QueuedOut(ends.from), QueuedIn(ends.to)); }
 
 TransferPrice Transfers::PriceAt(const PairRate& rate, double bytes, double queued_bytes) {
   return {.seconds = rate.Seconds(bytes + queued_bytes), .own_seconds = rate.Seconds(bytes), .bytes = bytes};
+}
+
+bool Transfers::MayFetch(WorkerPair ends) const {
+  const Worker* const from = Find(ends.from);
+  const Worker* const to = Find(ends.to);
+  return from != nullptr && to != nullptr && from != to && CanFetch(to->place, from->place);
 }
 
 std::optional<TransferOffer> Transfers::Offer(WorkerPair ends, std::uint32_t block_count, Instant now) const {
@@ -147,11 +154,12 @@ std::optional<TransferOffer> Transfers::Offer(WorkerPair ends, std::uint32_t blo
   const PairRates::Expected expected = rates_.Expect(ends, now);
   if (expected.is_paused) return std::nullopt;
   const double bytes = from->block_bytes * block_count;
+  const double queued_bytes = std::max(from->queued_out(), to->queued_in());
   TransferOffer offer;
-  if (expected.rate && bytes > 0) offer.price = PriceAt(*expected.rate, bytes, Queued(ends));
+  if (expected.rate && bytes > 0) offer.price = PriceAt(*expected.rate, bytes, queued_bytes);
   if (expected.is_fresh && bytes > 0) return offer;
   const std::optional<PairRate>& fastest = rates_.fastest();
-  offer.hope = fastest && bytes > 0 ? PriceAt(*fastest, bytes, Queued(ends)) : TransferPrice{.bytes = bytes};
+  offer.hope = fastest && bytes > 0 ? PriceAt(*fastest, bytes, queued_bytes) : TransferPrice{.bytes = bytes};
   return offer;
 }
 

@@ -19,6 +19,7 @@
 // where it says otherwise.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -92,6 +93,8 @@ class Transfers {
   [[nodiscard]] bool Serves(WorkerSlot worker) const {
     return worker.value() < workers_.size() && workers_[worker.value()] && workers_[worker.value()]->place.serves;
   }
+  // Whether one may be told to fetch from the other.
+  [[nodiscard]] bool MayFetch(WorkerPair ends) const;
   // Empty for a pair that can not fetch, or is paused.
   [[nodiscard]] std::optional<TransferOffer> Offer(WorkerPair ends, std::uint32_t block_count, Instant now) const;
   // Bytes that wait at the source, by its report and this router's Holds since.
@@ -103,7 +106,6 @@ class Transfers {
   [[nodiscard]] const PairRates& rates() const { return rates_; }
   // The pairs with Holds under way, and how many. O(Holds).
   [[nodiscard]] std::map<WorkerPair, std::uint32_t> InFlight() const;
-  [[nodiscard]] std::size_t open_count() const { return open_.size(); }
 
  private:
   struct Worker {
@@ -113,6 +115,9 @@ class Transfers {
     double reported_in = 0;
     double sent_out = 0;  // by this router, in no report yet
     double sent_in = 0;
+
+    [[nodiscard]] double queued_out() const { return reported_out + std::max(0.0, sent_out); }
+    [[nodiscard]] double queued_in() const { return reported_in + std::max(0.0, sent_in); }
   };
   struct Open {
     WorkerPair ends;

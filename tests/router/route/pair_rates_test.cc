@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/base/rng.h"
@@ -187,6 +188,26 @@ TEST(PairRatesTest, TheSlotOfAWorkerThatLeftBeginsAnew) {
   EXPECT_NEAR(RateOf(rates, Pair(kB, kD)), 4e8, 1) << "what came into d; nothing is known of b";
   rates.Forget(kD);
   EXPECT_FALSE(rates.fastest().has_value());
+}
+
+// Against a look at all pairs, while some are forgotten.
+TEST(PairRatesTest, TheFastestIsAsFastAsAnyPair) {
+  Rng rng(4);
+  PairRates rates;
+  for (int i = 0; i < 12'000; ++i) {
+    const WorkerPair ends = Pair(WorkerSlot(static_cast<std::uint32_t>(rng.Below(70))),
+                                 WorkerSlot(static_cast<std::uint32_t>(rng.Below(70))));
+    if (rng.Below(500) == 0) rates.Forget(ends.from);
+    rates.Observe(ends, Of(rng.Uniform(), 1e6 * static_cast<double>(1 + rng.Below(1000))), kNow);
+    double start = rates.pairs().front().rate->start_seconds;
+    double most = 0;
+    for (const PairRates::Pair& pair : rates.pairs()) {
+      start = std::min(start, pair.rate->start_seconds);
+      most = std::max(most, pair.rate->bytes_per_second);
+    }
+    ASSERT_EQ(rates.fastest()->start_seconds, start);
+    ASSERT_EQ(rates.fastest()->bytes_per_second, most);
+  }
 }
 
 // Against a plain list: the last kMaxPairs pairs, the latest first.

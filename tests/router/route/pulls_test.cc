@@ -3,49 +3,18 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "router/route/cache_aware.h"
-#include "router/route/candidates.h"
+#include "tests/router/route/block_travel.h"
 #include "tests/router/route/fleets.h"
 
 namespace roost::router {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr Instant kNow{1h};
 constexpr std::uint32_t kBlocks = 64;
 constexpr std::uint32_t kTokens = kBlocks * 16 + 1;  // 512 ms at 2,000 tokens/s
-constexpr std::uint64_t kBlockBytes = 100'000;
-
-TransferPlace Place(std::uint64_t layout = 7) {
-  return {.fetches = true,
-          .serves = true,
-          .is_loopback = false,
-          .tells_bytes = true,
-          .layout = layout,
-          .numerics = 0,
-          .host = 0};
-}
-
-WorkerPair Pair(std::uint32_t from, std::uint32_t to) { return {.from = WorkerSlot(from), .to = WorkerSlot(to)}; }
-
-// The pair gives so many bytes a second, at once.
-void Teach(Transfers& transfers, WorkerPair ends, double bytes_per_second) {
-  const auto block_us = static_cast<std::uint64_t>(1e6 * kBlockBytes / bytes_per_second);
-  transfers.Send(1, ends, 10, kNow);
-  transfers.End(1,
-                wire::HoldAnswer{.arrived_block_count = 10,
-                                 .bytes = 10 * kBlockBytes,
-                                 .first_frame_microseconds = block_us,
-                                 .microseconds = 10 * block_us,
-                                 .outcome = wire::HoldOutcome::kComplete},
-                kNow);
-}
 
 WorkerView Busy(std::uint32_t slot, std::uint64_t queued_tokens) {
   WorkerView worker = Idle(slot);
@@ -305,149 +274,6 @@ TEST_F(PullsTest, ACopyThatIsFetchedIsCheaper) {
   const int fetched = copies_at(&transfers_);
   const int computed = copies_at(nullptr);
   EXPECT_LT(fetched, computed);
-}
-
-// ---- against a naive model ----
-
-// The cost of a way, each term from its definition.
-double CostBy(const Candidate& base, const Candidate& pulling, const TransferPrice& price, double rate) {
-  const double wait = std::max(base.pace * pulling.queue_seconds, price.seconds);
-  const double computing = pulling.pulled_tokens / rate;
-  const double displaced = (pulling.congestion - 1) * computing;
-  return wait +
-         pulling.pace *
-             (pulling.growth_seconds + pulling.congestion * (pulling.prefill_seconds + pulling.decode_seconds) +
-              pulling.delay_seconds + pulling.stall_seconds + displaced) +
-         pulling.answer_pace * (pulling.answer_seconds + pulling.slo_seconds);
-}
-
-struct NaiveWay {
-  double cost = 0;
-  std::optional<WorkerSlot> source;
-};
-
-// Tries every source of those that count.
-NaiveWay CheapestWay(const RouteQuery& query, const FleetView& fleet, const WorkerView& worker) {
-  const Candidate base = PredictCost(PromptOn(query, worker.slot), worker, fleet.speed(), query.now);
-  NaiveWay best{base.cost_seconds(), std::nullopt};
-  const WorkerMatch* own = nullptr;
-  std::vector<std::pair<std::uint32_t, WorkerSlot>> sources;
-  for (const WorkerMatch& match : query.matches) {
-    if (match.worker == worker.slot) own = &match;
-    sources.emplace_back(match.block_count - match.pending_block_count, match.worker);
-  }
-  const std::uint32_t matched = own == nullptr ? 0 : own->block_count;
-  const std::uint32_t computing = own == nullptr || own->pending_seconds > 0 ? 0 : own->pending_block_count;
-  const std::uint32_t first = matched - computing;
-  const std::uint32_t usable = (query.prompt_token_count - 1) / worker.block_tokens;
-  std::sort(sources.begin(), sources.end(), [&](const auto& a, const auto& b) {
-    return std::make_tuple(~a.first, query.transfers->QueuedOut(a.second), a.second) <
-           std::make_tuple(~b.first, query.transfers->QueuedOut(b.second), b.second);
-  });
-  int tried = 0;
-  for (const auto& [held, slot] : sources) {
-    const std::uint32_t end = std::min(held, usable);
-    if (end <= matched || tried == 4) break;
-    const auto offer = query.transfers->Offer({.from = slot, .to = worker.slot}, end - first, *query.now);
-    if (!offer) continue;
-    ++tried;
-    if (!offer->price) continue;
-    PromptOnWorker prompt = PromptOn(query, worker.slot);
-    const double arriving = prompt.pending_seconds;
-    prompt.matched_block_count = end;  // as if it held them
-    prompt.pending_block_count = 0;
-    prompt.pending_seconds = 0;
-    Candidate pulling = PredictCost(prompt, worker, fleet.speed(), query.now);
-    pulling.pulled_tokens = pulling.matched_tokens - base.matched_tokens;
-    TransferPrice price = *offer->price;
-    price.seconds = std::max(price.seconds, arriving);
-    const double rate = worker.prefill_tokens_per_second > 0 ? worker.prefill_tokens_per_second
-                                                             : fleet.speed().prefill_tokens_per_second;
-    const double cost = CostBy(base, pulling, price, rate);
-    if (cost < best.cost - 1e-12) best = {cost, slot};
-  }
-  return best;
-}
-
-// Random workers of two kinds, some of which serve, with random rates, queues and pauses.
-void Fill(Transfers& transfers, Rng& rng) {
-  for (std::uint32_t slot = 0; slot < 40; ++slot) {
-    TransferPlace place = Place(7 + rng.Below(2));
-    place.fetches = rng.Below(4) > 0;
-    place.serves = rng.Below(3) > 0;
-    transfers.Join(WorkerSlot(slot), place);
-  }
-  for (int i = 0; i < 200; ++i) {
-    const WorkerPair ends = Pair(static_cast<std::uint32_t>(rng.Below(40)), static_cast<std::uint32_t>(rng.Below(40)));
-    Teach(transfers, ends, 1e5 * static_cast<double>(1 + rng.Below(1000)));
-    if (rng.Below(8) > 0) continue;
-    transfers.Send(1, ends, 1, kNow);
-    transfers.End(1, wire::HoldAnswer{.outcome = wire::HoldOutcome::kBroken}, kNow);
-  }
-  for (std::uint32_t slot = 0; slot < 40; ++slot) {
-    wire::Load load;
-    load.leaving_bytes = rng.Below(2) * rng.Below(10'000'000);
-    load.arriving_bytes = rng.Below(2) * rng.Below(10'000'000);
-    transfers.Report(WorkerSlot(slot), load, kNow);
-  }
-}
-
-// The answer has its length for bounds too: ttft counts there, so this compares without them.
-TEST(PullsModelTest, EachCandidateHasItsCheapestWay) {
-  Rng rng(11);
-  int pulling = 0;
-  for (int round = 0; round < 3000; ++round) {
-    SCOPED_TRACE(round);
-    Situation situation = RandomSituation(rng);
-    if (situation.matches.size() > Pulls::kMaxListed) situation.matches.resize(Pulls::kMaxListed);
-    for (WorkerMatch& match : situation.matches) {
-      match.pending_block_count = rng.Below(3) == 0 ? static_cast<std::uint32_t>(rng.Below(match.block_count + 1)) : 0;
-      if (match.pending_block_count > 0 && rng.Below(2) == 0) match.pending_seconds = static_cast<float>(rng.Uniform());
-    }
-    Transfers transfers;
-    Fill(transfers, rng);
-    RouteQuery query = situation.query();
-    query.transfers = &transfers;
-    query.now = kNow;
-    const std::vector<Candidate> candidates = FindCandidates(query, situation.fleet);
-    const double least = candidates.empty() ? 0 : candidates.front().cost_seconds();
-    for (const Candidate& candidate : candidates) {
-      const WorkerView& worker = *situation.fleet.Find(candidate.slot);
-      const NaiveWay naive = situation.fleet.speed().is_known() ? CheapestWay(query, situation.fleet, worker)
-                                                                : NaiveWay{candidate.cost_seconds(), std::nullopt};
-      // Ways that would not have won are not looked for.
-      if (!candidate.pull && naive.cost > least + std::min(kTieSeconds, kTieShare * least)) continue;
-      EXPECT_NEAR(candidate.cost_seconds(), naive.cost, 1e-9 * std::max(1.0, naive.cost));
-      EXPECT_EQ(candidate.pull.has_value(), naive.source.has_value());
-      pulling += candidate.pull.has_value() ? 1 : 0;
-    }
-    if (HasFailure()) return;
-  }
-  EXPECT_GT(pulling, 1000);
-}
-
-// Where no worker can fetch, and where the fleet has no transfers: the same decisions, bit for bit.
-TEST(PullsModelTest, WithoutPullsNothingChanges) {
-  Rng rng(12);
-  Transfers idle;
-  for (std::uint32_t slot = 0; slot < 40; ++slot) idle.Join(WorkerSlot(slot), {});
-  for (int round = 0; round < 1000; ++round) {
-    const Situation situation = RandomSituation(rng);
-    RouteQuery query = situation.query();
-    query.now = kNow;
-    const std::vector<Candidate> before = FindCandidates(query, situation.fleet);
-    query.transfers = &idle;
-    std::optional<HopefulPull> hope;
-    const std::vector<Candidate> after = FindCandidates(query, situation.fleet, &hope);
-    EXPECT_FALSE(hope.has_value());
-    ASSERT_EQ(before.size(), after.size());
-    for (std::size_t i = 0; i < before.size(); ++i) {
-      EXPECT_EQ(before[i].slot, after[i].slot);
-      EXPECT_EQ(before[i].cost_seconds(), after[i].cost_seconds());
-      EXPECT_EQ(after[i].transfer_seconds, 0);
-      EXPECT_EQ(after[i].displaced_seconds, 0);
-    }
-  }
 }
 
 }  // namespace

@@ -204,7 +204,7 @@ TEST_F(TransfersTest, AWorkerThatLeavesTakesItsHoldsAlong) {
   transfers_.Send(2, Pair(kA, kB), 40, kNow);
   transfers_.Send(3, Pair(kC, kB), 5, kNow);
   transfers_.Leave(kA);
-  EXPECT_EQ(transfers_.open_count(), 1U);
+  EXPECT_EQ(transfers_.InFlight().size(), 1U);
   EXPECT_EQ(transfers_.QueuedIn(kB), 5'000);
   EXPECT_EQ(transfers_.QueuedOut(kA), 0);
   EXPECT_FALSE(transfers_.Offer(Pair(kA, kB), 1, kNow).has_value());
@@ -254,7 +254,7 @@ TEST_F(TransfersTest, QueuesAreEmptyWhenAllHasEnded) {
     }
   }
   for (const std::uint64_t id : open) transfers_.End(id, std::nullopt, now);
-  EXPECT_EQ(transfers_.open_count(), 0U);
+  EXPECT_EQ(transfers_.InFlight().size(), 0U);
   for (const WorkerSlot worker : {kA, kB, kC}) {
     EXPECT_NEAR(transfers_.QueuedOut(worker), 0, 1e-3);
     EXPECT_NEAR(transfers_.QueuedIn(worker), 0, 1e-3);
