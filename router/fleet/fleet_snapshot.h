@@ -85,8 +85,8 @@ struct FleetSnapshot {
   bool is_settling = false;
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;  // those with waiting requests
-  // The last pairs over which blocks travelled, at most PairRates::kMaxPairs, the latest first; not null. Remade with
-  // each tick, several times a second.
+  // The last pairs over which blocks travelled, at most PairRates::kMaxPairs, the latest first; not null. Remade once a
+  // second, if anything has changed.
   std::shared_ptr<const std::vector<TransferPair>> transfers = std::make_shared<const std::vector<TransferPair>>();
   FleetStanding standing;  // the state of the models, and the recent losses of workers
   // Live routers that these workers serve, this one included, as most workers tell. At least 1.
