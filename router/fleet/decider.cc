@@ -20,7 +20,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
                    .session_hash = spec.generate.session_hash,
                    .min_copies = wishes_.min_copies,
                    .slo = wishes_.slo,
-                   .transfers = wishes_.pulls == RequestPulls::kOn ? &worker_registry_.transfers() : nullptr,
+                   .transfers = query.may_pull ? TransfersOrNone() : nullptr,
                    .waiting_bound = query.waiting_bound,
                    .now = now};
   // A request that does not use the cache gains nothing from cached blocks.
@@ -48,7 +48,7 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
                          .matches = matches,
                          .block_hashes = block_hashes,
                          .slo = wishes_.slo,
-                         .transfers = wishes_.pulls == RequestPulls::kOn ? &worker_registry_.transfers() : nullptr,
+                         .transfers = TransfersOrNone(),
                          .is_question = true},
                         *fleet);
 }

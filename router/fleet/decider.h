@@ -33,6 +33,7 @@ struct PlacementQuery {
   std::uint32_t retry_count = 0;
   std::span<const WorkerMatch> matches = {};  // deepest first
   std::uint32_t waiting_bound = kNoBound;     // see RouteQuery
+  bool may_pull = true;                       // a Hold can be sent
 };
 
 // Whether workers may fetch blocks for a request. Copies and warm-ups fetch regardless.
@@ -108,6 +109,9 @@ class Decider {
   [[nodiscard]] std::string_view policy_name() const { return policy_.name(); }
 
  private:
+  [[nodiscard]] const Transfers* TransfersOrNone() const {
+    return wishes_.pulls == RequestPulls::kOn ? &worker_registry_.transfers() : nullptr;
+  }
   [[nodiscard]] std::uint64_t Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,
                                   Instant now);
 

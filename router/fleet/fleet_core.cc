@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kFingerprintDigits = 12;
 constexpr Duration kHelloPatience = std::chrono::seconds(1);
+constexpr Duration kListInterval = std::chrono::seconds(1);  // of pairs of workers
 // The maximum number of remembered senders that are not workers (yet). They are remembered so that the router does not
 // ask them or log them too often.
 constexpr std::size_t kMaxStrangers = 1024;
@@ -309,7 +310,14 @@ void FleetCore::Tick(Instant now) {
   ListTransfers(now);
 }
 
+// A pause grows shorter without a change.
 void FleetCore::ListTransfers(Instant now) {
+  const auto is_paused = [](const TransferPair& pair) { return pair.paused_seconds > 0; };
+  if (now < list_transfers_at_) return;
+  list_transfers_at_ = now + kListInterval;
+  const std::uint64_t change = worker_registry_.transfers().rates().change_count();
+  if (change == listed_change_ && std::none_of(transfers_->begin(), transfers_->end(), is_paused)) return;
+  listed_change_ = change;
   std::vector<TransferPair> pairs;
   const Transfers& transfers = worker_registry_.transfers();
   const std::map<WorkerPair, std::uint32_t> in_flight = transfers.InFlight();
@@ -332,7 +340,6 @@ void FleetCore::ListTransfers(Instant now) {
     if (cause != wire::HoldCause::kNone) told.last_cause = wire::kHoldCauseNames[static_cast<std::size_t>(cause)];
     told.paused_seconds = std::max(0.0, ToSeconds(pair.paused_until - now));
   }
-  if (pairs.empty() && transfers_->empty()) return;
   transfers_ = std::make_shared<const std::vector<TransferPair>>(std::move(pairs));
 }
 

@@ -165,6 +165,8 @@ class FleetCore {
   Arrivals arrivals_;
   FleetJournal journal_;
   std::shared_ptr<const std::vector<TransferPair>> transfers_ = std::make_shared<const std::vector<TransferPair>>();
+  std::uint64_t listed_change_ = 0;  // of Transfers, when they were listed
+  Instant list_transfers_at_{};      // not before then
 
   bool shut_down_ = false;
   Instant last_tick_{};

@@ -86,8 +86,8 @@ struct FleetSnapshot {
   bool is_settling = false;
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;  // those with waiting requests
-  // The last pairs over which blocks travelled, at most PairRates::kMaxPairs, the latest first; not null. Remade with
-  // each tick, several times a second.
+  // The last pairs over which blocks travelled, at most PairRates::kMaxPairs, the latest first; not null. Remade once a
+  // second, if anything has changed.
   std::shared_ptr<const std::vector<TransferPair>> transfers = std::make_shared<const std::vector<TransferPair>>();
   bool requests_pull = true;  // workers may fetch blocks for requests
   FleetStanding standing;     // the state of the models, and the recent losses of workers

@@ -43,14 +43,15 @@ std::optional<HoldSource> HoldBook::SourceFor(const Worker& worker, std::span<co
     return depth == depths.end() ? 0 : depth->second;
   };
   const Worker* best = nullptr;
-  const TransferPlace place = PlaceOf(worker.hello);
   // Smaller is better.
   const auto rank_of = [&depth_of](const Worker& other) {
     return std::make_tuple(~depth_of(other), QueuedTokens(other), other.load.running_requests);
   };
+  const Transfers& transfers = worker_registry_.transfers();
   worker_registry_.ForEach([&](const Worker& other) {
     const bool is_meant = name.empty() || other.hello.worker_id == name;
-    if (&other == &worker || other.index != worker.index || !is_meant || !CanFetch(place, PlaceOf(other.hello))) return;
+    if (!is_meant || other.index != worker.index) return;
+    if (!transfers.MayFetch({.from = other.slot, .to = worker.slot})) return;
     if (depth_of(other) > depth_of(worker) && (best == nullptr || rank_of(other) < rank_of(*best))) best = &other;
   });
   if (best == nullptr) return std::nullopt;
@@ -74,7 +75,7 @@ std::optional<std::uint64_t> HoldBook::Start(const Worker& worker, const HoldSou
   const std::uint32_t first = wishes.range == Range::kAll ? 0 : source.first_block;
   const std::size_t end =
       std::min({hashes.size(), std::size_t{source.block_count}, first + std::size_t{wire::WireLimits::kMaxHeldHashes}});
-  if (end <= first || open_.size() >= kMaxOpen) return std::nullopt;
+  if (end <= first || is_full()) return std::nullopt;
   const auto patience = std::clamp(std::chrono::duration_cast<milliseconds>(wishes.patience), milliseconds(1),
                                    milliseconds(wire::kMaxHoldMs));
   if (next_id_ == 0) ++next_id_;

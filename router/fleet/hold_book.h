@@ -67,14 +67,18 @@ class HoldBook {
 
   // Ids of Holds count up from `first_id`, which is random, so that a late answer to an earlier router process matches
   // none; no id is 0.
-  HoldBook(std::uint64_t first_id, WorkerRegistry& registry, EffectQueue& effects, FleetMetrics& metrics)
-      : next_id_(first_id), worker_registry_(registry), effects_(effects), metrics_(metrics) {}
+  HoldBook(std::uint64_t first_id, WorkerRegistry& registry, EffectQueue& effects, FleetMetrics& metrics,
+           std::size_t max_open = kMaxOpen)
+      : max_open_(max_open), next_id_(first_id), worker_registry_(registry), effects_(effects), metrics_(metrics) {}
 
   // The holder of most of `hashes` (front to back) that `worker` can fetch from, of equals the one with the least to
   // do; with `name`, that worker alone. Workers that take no requests are sources too. Empty when none holds more than
   // the worker itself. O(workers · log workers).
   [[nodiscard]] std::optional<HoldSource> SourceFor(const Worker& worker, std::span<const BlockHash> hashes,
                                                     std::string_view name = {});
+
+  // Whether as many are open as may be, so that none is sent.
+  [[nodiscard]] bool is_full() const { return open_.size() >= max_open_; }
 
   // From where on a Hold names blocks. The worker fetches only what it lacks, so that it may name all; what it held may
   // have been evicted.
@@ -140,6 +144,7 @@ class HoldBook {
   void NoteCause(const Open& ended, const wire::HoldAnswer& answer, Instant now);
   void End(OpenHolds::iterator hold, const std::optional<wire::HoldAnswer>& answer, Instant now);
 
+  std::size_t max_open_;
   std::uint64_t next_id_;
   WorkerRegistry& worker_registry_;
   EffectQueue& effects_;

@@ -37,7 +37,7 @@ RequestTable::RequestTable(RequestTableOptions options, std::uint64_t first_id, 
       metrics_(metrics),
       decider_(options.routing, registry, policy, metrics),
       waiting_({options.max_queue, options.max_queue_wait}, metrics),
-      holds_(first_id ^ (std::uint64_t{1} << 62U), registry, effects, metrics),
+      holds_(first_id ^ (std::uint64_t{1} << 62U), registry, effects, metrics, options.max_open_holds),
       copies_(first_id ^ (std::uint64_t{1} << 63U), registry, effects, metrics, holds_),
       next_id_(first_id) {}
 
@@ -110,7 +110,8 @@ RequestTable::Sending RequestTable::SendFirstPart(Request& request, std::span<co
                              .prompt_token_count = prompt_tokens,
                              .sample_count = part.choices.count,
                              .retry_count = part.retry_count + part.late_count,
-                             .matches = depths};
+                             .matches = depths,
+                             .may_pull = !holds_.is_full()};
   std::optional<Placement> placement = FindPlace(query, admission, now);
   if (!placement.has_value()) return MayBeTaken(request) ? Sending::kNoRoom : Sending::kNoWorker;
   Worker& worker = placement->worker;

@@ -100,6 +100,8 @@ struct RequestTableOptions {
   static constexpr std::uint32_t kReservePart = 4;
   // Requests that may wait for one model, and for each adapter; above it Submit returns kOverloaded.
   std::uint32_t max_queue = 1024;
+  // In the fleet at one time. While they are open, no further request fetches anything.
+  std::size_t max_open_holds = HoldBook::kMaxOpen;
   // After a measurement that brought nothing, before the next one.
   static constexpr Duration kMeasurePause = std::chrono::seconds(1);
   Duration max_queue_wait = std::chrono::seconds(30);  // then the request ends with kOverloaded

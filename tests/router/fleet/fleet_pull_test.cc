@@ -352,7 +352,7 @@ TEST_F(FleetPullTest, TheSnapshotListsThePairs) {
   b_.SetMute(true);
   sim_.Submit(prompt_, 3);
   sim_.CarryOutEffects();
-  sim_.Tick();
+  sim_.Advance(1s);
   std::shared_ptr<const std::vector<TransferPair>> pairs = sim_.core.Snapshot(sim_.clock.Now()).transfers;
   ASSERT_EQ(pairs->size(), 1U);
   const TransferPair& pair = pairs->front();
@@ -371,12 +371,16 @@ TEST_F(FleetPullTest, TheSnapshotListsThePairs) {
   b_.SetHoldResult(wire::HoldOutcome::kWrong, 0, wire::HoldCause::kSum);
   Answer(b_, Holds().front());
   sim_.Tick();
+  EXPECT_EQ(sim_.core.Snapshot(sim_.clock.Now()).transfers, pairs) << "listed once a second";
+  sim_.Advance(1s);
   pairs = sim_.core.Snapshot(sim_.clock.Now()).transfers;
   EXPECT_EQ(pairs->front().in_flight_count, 0U);
   EXPECT_EQ(pairs->front().failed_count, 1U);
   EXPECT_EQ(pairs->front().last_outcome, "wrong");
   EXPECT_EQ(pairs->front().last_cause, "sum");
-  EXPECT_NEAR(pairs->front().paused_seconds, 60, 1e-6);
+  EXPECT_NEAR(pairs->front().paused_seconds, 59, 0.5);
+  sim_.Advance(2s);
+  EXPECT_NEAR(sim_.core.Snapshot(sim_.clock.Now()).transfers->front().paused_seconds, 57, 0.5);
   sim_.Kill(a_);
   sim_.Advance(5s);
   EXPECT_TRUE(sim_.core.Snapshot(sim_.clock.Now()).transfers->empty());
@@ -392,6 +396,39 @@ TEST_F(FleetPullTest, ReportsOfBytesOnTheirWayCount) {
   sim_.DeliverAll();
   EXPECT_TRUE(Holds().empty());
   EXPECT_EQ(LastDecision().decision.candidates.front().way(), Way::kCompute);
+}
+
+class FleetPullFullTest : public FleetPullTest {
+ protected:
+  static FleetCoreOptions Options() {
+    FleetCoreOptions options;
+    options.requests.max_open_holds = 1;
+    return options;
+  }
+  FleetPullFullTest() : FleetPullTest(Options()) {}
+};
+
+// A pull that can not be sent is not decided, so that the log tells what was done.
+TEST_F(FleetPullFullTest, WhileNoMoreHoldsMayBeOpenNothingIsFetched) {
+  const std::vector<TokenId> second = MakePrompt(2, kTokens + 2);
+  const std::vector<TokenId> third = MakePrompt(3, kTokens + 2);
+  Warm(second, "a");
+  Warm(third, "a");
+  PrepareAPull();
+  b_.SetMute(true);
+  const Request first = sim_.Submit(prompt_, 3);
+  sim_.CarryOutEffects();
+  ASSERT_EQ(Holds().size(), 1U);
+  EXPECT_TRUE(LastDecision().decision.pull.has_value());
+  const Request other = sim_.Submit(second, 3);
+  sim_.CarryOutEffects();
+  EXPECT_EQ(Holds().size(), 1U);
+  EXPECT_FALSE(LastDecision().decision.pull.has_value());
+  EXPECT_EQ(LastDecision().decision.arriving_tokens, 0U);
+  for (const Candidate& candidate : LastDecision().decision.candidates) EXPECT_NE(candidate.way(), Way::kPull);
+  Answer(b_, Holds().front());
+  sim_.Submit(third, 3);
+  EXPECT_TRUE(LastDecision().decision.pull.has_value()) << "there is room again";
 }
 
 class FleetPullOffTest : public FleetPullTest {
