@@ -9,12 +9,6 @@
 
 namespace roost::worker {
 
-namespace {
-
-constexpr std::size_t kAhead = 8;  // blocks, whose memory is on its way while others are retracted
-
-}  // namespace
-
 ReadableBlocks::ReadableBlocks(std::unique_ptr<BlockReader> reader, std::uint32_t block_count,
                                std::uint32_t block_tokens)
     : reader_(std::move(reader)),
@@ -29,14 +23,10 @@ std::span<TokenId> ReadableBlocks::TokensOf(std::uint32_t block) {
   return std::span(tokens_).subspan(std::size_t{block} * sizes_.block_tokens, sizes_.block_tokens);
 }
 
-void ReadableBlocks::PrefetchEntry(std::uint32_t block) const {
-  const Entry* const entry = &entries_[block];
+void ReadableBlocks::PrefetchPublish(const PublishedBlock& block) {
+  const Entry* const entry = &entries_[block.block.value()];
   Prefetch(entry);
   Prefetch(entry + 1);  // an entry is longer than a line
-}
-
-void ReadableBlocks::PrefetchPublish(const PublishedBlock& block) {
-  PrefetchEntry(block.block.value());
   const std::span<const TokenId> tokens = TokensOf(block.block.value());
   Prefetch(tokens.data());
   Prefetch(tokens.data() + tokens.size() - 1);
@@ -64,11 +54,8 @@ void ReadableBlocks::Retract(std::span<const BlockId> blocks) {
   if (blocks.empty()) return;
   std::unique_lock lock(mutex_);
   awaited_.clear();
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (i + 2 * kAhead < blocks.size()) PrefetchEntry(blocks[i + 2 * kAhead].value());
-    if (i + kAhead < blocks.size()) Prefetch(&FirstOf(entries_[blocks[i + kAhead].value()].about.hash));
-    const std::uint32_t block = blocks[i].value();
-    if (TakeOut(block) && entries_[block].copy_count > 0) awaited_.push_back(block);
+  for (const BlockId block : blocks) {
+    if (TakeOut(block.value()) && entries_[block.value()].copy_count > 0) awaited_.push_back(block.value());
   }
   for (const std::uint32_t block : awaited_) {
     copied_.wait(lock, [&] { return entries_[block].copy_count == 0; });

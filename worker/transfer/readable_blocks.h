@@ -71,9 +71,8 @@ class ReadableBlocks {
   };
 
   [[nodiscard]] std::uint32_t& FirstOf(BlockHash hash) { return first_[hasher_(hash) & (first_.size() - 1)]; }
-  // Publish and Retract work on many blocks, whose memory has left the processor's caches.
+  // The memory of a block to publish has left the processor's caches.
   void PrefetchPublish(const PublishedBlock& block);
-  void PrefetchEntry(std::uint32_t block) const;
   [[nodiscard]] std::optional<std::uint32_t> Find(BlockHash hash, std::uint64_t tenant) const;
   [[nodiscard]] std::span<TokenId> TokensOf(std::uint32_t block);
   // Takes it out of the index. False if it was not there.
