@@ -2,7 +2,7 @@
 """The effect of each term and constant of the decision; tests/results/ablations.md has the tables.
 
     tests/ablations.py [--rows growth,pace] [--seeds 8]    prints the tables of these rows; by default of all
-    tests/ablations.py --rows displaced,displaced_half,displaced_lesser --write    writes the table that these rows fill
+    tests/ablations.py --rows displaced,displaced_stall,displaced_half,displaced_lesser --write    writes the table that these rows fill
     tests/ablations.py --write --kept FILE                writes them into the page; an interrupted run continues
 
 A row is a change of the source (ROWS): one term left out, or one constant halved or doubled. The script applies it to a
@@ -98,9 +98,10 @@ ROWS = {
     "ties": without("ties", "cache_aware.h", "kTieSeconds = 0.02", "kTieSeconds = 0"),
     "copies": without("copies", "replication.cc", "block_count == 0 ||", "block_count == 0 || block_count > 0 ||"),
 }  # fmt: skip
-_DISPLACED = "terms.displaced_seconds = (terms.congestion - 1) * computing_seconds;"
+_DISPLACED = "terms.displaced_seconds = (terms.congestion - 1 + stalled / kPriceOfAMiss) * computing_seconds;"
 for _name, _title, _new in (
     ("displaced", "left out", "static_cast<void>(computing_seconds);"),
+    ("displaced_stall", "(congestion - 1) · computing", "terms.displaced_seconds = (terms.congestion - 1) * computing_seconds;"),
     ("displaced_half", "half of congestion · computing", "terms.displaced_seconds = terms.congestion / 2 * computing_seconds;"),
     ("displaced_lesser", "(congestion - 1) · the lesser of computing and transfer",
      "terms.displaced_seconds = (terms.congestion - 1) * std::min(computing_seconds, terms.transfer_seconds);"),

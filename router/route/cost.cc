@@ -208,13 +208,14 @@ WorkerPrices::WorkerPrices(const PromptOnWorker& prompt, const WorkerView& worke
   terms.delay_seconds = terms.prefill_seconds * DelayedBy(standing, worker, saturation_);
   terms.token_seconds = token_seconds_;
   terms.answer_seconds = answer_seconds_;
-  terms.stall_seconds = kStallShare * worker.running_requests * terms.prefill_seconds;
+  const double stalled = kStallShare * worker.running_requests;  // seconds, for each of prefill
+  terms.stall_seconds = stalled * terms.prefill_seconds;
   terms.slo_seconds = SloSeconds(answer_, slo_, worker, terms, step_before_);
   terms.congestion = congestion_;
   terms.pace = pace_;
   terms.answer_pace = answer_pace_;
   const double computing_seconds = there.pulled_tokens / prefill_tokens_per_second_;
-  terms.displaced_seconds = (terms.congestion - 1) * computing_seconds;
+  terms.displaced_seconds = (terms.congestion - 1 + stalled / kPriceOfAMiss) * computing_seconds;
 }
 
 CostTerms WorkerPrices::TermsWith(const There& there) const {

@@ -26,8 +26,8 @@
 //   stall       the answers that run there stand still while its prompt is computed: 0.4 of its prefill for each, as
 //               decodes and prompts share their steps
 //   displaced   blocks that come evict as many others, which then are nowhere else and are computed again: the cost of
-//               computing here what comes, with the congestion weight, less the request's own time, for which it waits
-//               for the transfer instead
+//               computing here what comes, with the congestion weight and half of its stall, less the request's own
+//               time, for which it waits for the transfer instead
 //   slo         only with bounds: an answer that breaks one is lost to its user, and counts with all of its seconds
 //               once more: the request's own, and those that run there and would break theirs because of it. An
 //               answer near a bound counts in part, from none at half of it to all at the bound
