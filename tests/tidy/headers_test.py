@@ -66,7 +66,7 @@ STD_HEADERS = {
     "string": "string to_string",
     "string_view": "string_view",
     "system_error": "error_code",
-    "thread": "get_id jthread thread",
+    "thread": "get_id jthread thread yield",
     "tuple": "tie tuple",
     "type_traits": "conditional_t decay_t enable_if_t false_type invoke_result_t is_constructible_v is_convertible_v is_enum_v "
     "is_floating_point_v is_integral_v is_pointer_v is_same_v is_trivially_copyable_v is_trivially_destructible_v is_unsigned_v is_void_v remove_const_t "
