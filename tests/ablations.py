@@ -93,7 +93,7 @@ ROWS = {
     "impatience": without("`delay`: late prompts count more", "prompt_queue.h", "kMaxImpatience = 19;", "kMaxImpatience = 0;"),
     "saturation": without("a saturated fleet counts who waits", "cost.cc", "return std::clamp((speed.busy_share - kMaxBusyShare)", "return 0 * std::clamp((speed.busy_share - kMaxBusyShare)"),
     "busy": without("`congestion`: ρ", "cost.cc", "kPriceOfAMiss / (1 - busy_share_)", "kPriceOfAMiss"),
-    "miss": without("`congestion`: twice", "cost.cc", "kPriceOfAMiss / (1 - busy_share_)", "1 / (1 - busy_share)"),
+    "miss": without("`congestion`: twice", "cost.cc", "kPriceOfAMiss / (1 - busy_share_)", "1 / (1 - busy_share_)"),
     "pace": without("`pace`", "cost.cc", "WithoutNoise(slowness) / slowness", "WithoutNoise(slowness) / WithoutNoise(slowness)"),
     "ties": without("ties", "cache_aware.h", "kTieSeconds = 0.02", "kTieSeconds = 0"),
     "copies": without("copies", "replication.cc", "block_count == 0 ||", "block_count == 0 || block_count > 0 ||"),

@@ -11,6 +11,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "common/wire/endpoint.h"
 #include "common/wire/gate.h"
@@ -58,6 +59,16 @@ class WorkerTest : public ::testing::Test {
     generate.max_output_tokens = output_tokens;
     generate.ignore_eos = true;
     return generate;
+  }
+
+  // Has the blocks of the request's prompt fetched from worker-a.
+  static wire::Hold HoldFromA(const wire::Generate& request, std::string address) {
+    return {.answer_id = 9,
+            .root = kRoot,
+            .parent = kRoot,
+            .hashes = request.block_hashes,
+            .patience_ms = 20'000,
+            .source = {.worker_id = "worker-a", .address = std::move(address)}};
   }
 };
 
@@ -136,12 +147,7 @@ TEST_F(WorkerTest, FetchesBlocksFromAnotherWorkerOnAnOrder) {
   router.next_sequence = next_of_a;
   router.Send("worker-a", request);
   const TestRouter::Answer cold = router.Finish("worker-a", RequestId(1));
-  router.Send("worker-b", wire::Hold{.answer_id = 9,
-                                     .root = kRoot,
-                                     .parent = kRoot,
-                                     .hashes = request.block_hashes,
-                                     .patience_ms = 20'000,
-                                     .source = {.worker_id = "worker-a", .address = a.transfer.address}});
+  router.Send("worker-b", HoldFromA(request, a.transfer.address));
   const auto answer = router.Next<wire::HoldAnswer>("worker-b");
   EXPECT_EQ(answer.answer_id, 9U);
   EXPECT_EQ(answer.outcome, wire::HoldOutcome::kComplete);
@@ -179,12 +185,7 @@ TEST_F(WorkerTest, WithoutPullsItServesAndRefusesHolds) {
   EXPECT_THAT(hello.transfer.address, StartsWith("127.0.0.1:"));
   EXPECT_EQ(hello.transfer.layout, 5U);
   EXPECT_EQ(worker->transfer(), hello.transfer.address + ", fetches none");
-  router.Send("worker-1", wire::Hold{.answer_id = 9,
-                                     .root = kRoot,
-                                     .parent = kRoot,
-                                     .hashes = Request(1, 40, 8).block_hashes,
-                                     .patience_ms = 20'000,
-                                     .source = {.worker_id = "worker-1", .address = hello.transfer.address}});
+  router.Send("worker-1", HoldFromA(Request(1, 40, 8), hello.transfer.address));
   EXPECT_EQ(router.Next<wire::HoldAnswer>("worker-1").outcome, wire::HoldOutcome::kRefused);
 }
 
@@ -208,12 +209,7 @@ TEST_F(WorkerTest, WithoutReadersItFetchesAndHasNoAddress) {
   router.next_sequence = next_of_a;
   router.Send("worker-a", request);
   (void)router.Finish("worker-a", RequestId(1));
-  router.Send("worker-b", wire::Hold{.answer_id = 9,
-                                     .root = kRoot,
-                                     .parent = kRoot,
-                                     .hashes = request.block_hashes,
-                                     .patience_ms = 20'000,
-                                     .source = {.worker_id = "worker-a", .address = a.transfer.address}});
+  router.Send("worker-b", HoldFromA(request, a.transfer.address));
   const auto answer = router.Next<wire::HoldAnswer>("worker-b");
   EXPECT_EQ(answer.outcome, wire::HoldOutcome::kComplete);
   EXPECT_EQ(answer.arrived_block_count, request.block_hashes.size());
@@ -227,12 +223,7 @@ TEST_F(WorkerTest, AWorkerWhoseBlocksStayRefusesHolds) {
   EXPECT_FALSE(hello.features.contains(wire::Feature::kHolds));
   EXPECT_EQ(hello.transfer, wire::Transfer());
   EXPECT_EQ(worker->transfer(), "off: told by a test");
-  router.Send("worker-1", wire::Hold{.answer_id = 9,
-                                     .root = kRoot,
-                                     .parent = kRoot,
-                                     .hashes = Request(1, 40, 8).block_hashes,
-                                     .patience_ms = 20'000,
-                                     .source = {.worker_id = "worker-a", .address = "127.0.0.1:1"}});
+  router.Send("worker-1", HoldFromA(Request(1, 40, 8), "127.0.0.1:1"));
   EXPECT_EQ(router.Next<wire::HoldAnswer>("worker-1").outcome, wire::HoldOutcome::kRefused);
 }
 
