@@ -228,9 +228,7 @@ WorkerPrices::WorkerPrices(const PromptOnWorker& prompt, const WorkerView& worke
   terms.pace = pace_;
   terms.answer_pace = answer_pace_;
   const double computing_seconds = there.pulled_tokens / prefill_tokens_per_second_;
-  const double stalled =
-      worker.running_requests * StallShare(answer_, worker, token_seconds_, uncached + there.pulled_tokens);
-  terms.displaced_seconds = (terms.congestion - 1 + stalled / 2) * computing_seconds;
+  terms.displaced_seconds = (terms.congestion - 1) * computing_seconds;
 }
 
 CostTerms WorkerPrices::TermsWith(const There& there) const {
