@@ -8,7 +8,8 @@ namespace {
 
 // Above this busy share a fleet counts as saturated. It bounds the factor 1 / (1 - ρ) at 33.
 constexpr double kMaxBusyShare = 0.97;
-// A computed token costs its own time, that of the token that it evicts and that is computed again, and what both delay.
+// A computed token costs its own time and that of the token that it evicts, which is computed again; both twice, as a
+// session that leaves its holder takes its next turns along.
 constexpr double kPriceOfAMiss = 4;
 // A prompt of this many uncached tokens is overtaken by half of the work that arrives while it waits; a longer one by
 // more.
@@ -17,7 +18,7 @@ constexpr double kHalfOvertakenTokens = 1000;
 constexpr double kSpeedNoise = 1.5;
 // In a saturated fleet, each request that waits at the worker counts as this many more overtaken prompts.
 constexpr double kSaturatedDelay = 16;
-// What may overtake a prompt also delays those behind it.
+// A prompt that overtakes another one also delays those behind that.
 constexpr double kPriceOfGrowth = 2;
 
 struct Rates {
@@ -112,10 +113,10 @@ double OverlapOf(const AnswerLength& answer) {
   return sum > 0 ? answer.own * answer.of_others / sum : 0;
 }
 
-// What a second of prefill costs each answer that runs there, in seconds, if these tokens are computed in one go. The first
-// step stands in its way in full. What it does not draw in later ones it draws afterwards beside others, where a token
-// costs the batch's share of a step: the weights are read anyway. It counts for the part of that answer which is drawn
-// beside the new one.
+// What a second of prefill costs each answer that runs there, in seconds, if these tokens are computed in one go. The
+// first step stands in its way in full. What it does not draw in later ones it draws afterwards beside others, where a
+// token costs the batch's share of a step: the weights are read anyway. It counts for the part of that answer which is
+// drawn beside the new one.
 double StallShare(const AnswerLength& answer, const WorkerView& worker, double token_seconds, double tokens) {
   const double sum = answer.own + answer.of_others;
   if (sum <= 0) return 0;

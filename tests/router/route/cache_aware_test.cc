@@ -186,8 +186,8 @@ TEST(CacheAwarePolicyTest, MillisecondsDecideNothing) {
   EXPECT_EQ(Choose(workers, {}, 20).slot.value(), 1U);  // with equal matches it goes elsewhere
 }
 
-// The choice moves once as the holder's queue grows: at the point where waiting costs four times what the match saves (see
-// cost.h). It does not move earlier, and does not move back.
+// The choice moves once as the holder's queue grows: at the point where waiting costs four times what the match saves
+// (see cost.h). It does not move earlier, and does not move back.
 TEST(CacheAwarePolicyTest, GrowingQueueMovesTheChoiceOnceAndAtTheBreakEvenPoint) {
   int changes = 0;
   std::uint32_t previous = 1;

@@ -222,8 +222,8 @@ TEST(PredictCostTest, AnAnswerCostsItsStepsBesideThoseThatRun) {
   EXPECT_NEAR(CostOf(busy, 0).answer_seconds - before, 64 * 3000 * 1e-6, 1e-12);
 }
 
-// In the first step in full, in later ones by the batch's share of a step; both for the half of their tokens that is drawn
-// beside the new answer, which is as long.
+// In the first step in full, in later ones by the batch's share of a step; both for the half of their tokens that is
+// drawn beside the new answer, which is as long.
 TEST(PredictCostTest, TheAnswersThatRunWaitForItsPrefill) {
   WorkerView worker = Idle(0);
   worker.max_batch_tokens = 500;
