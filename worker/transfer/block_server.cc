@@ -38,6 +38,7 @@ BlockServer::~BlockServer() { Stop(); }
 void BlockServer::Stop() {
   stopping_ = true;
   if (acceptor_.joinable()) acceptor_.join();
+  listener_.Close();  // a peer that dials hears at once that none listens
   const std::lock_guard lock(mutex_);
   for (const Served& served : served_) served.connection.Shut();
   for (Served& served : served_) served.thread.join();

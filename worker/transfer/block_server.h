@@ -75,7 +75,7 @@ class BlockServer {
   BlockServer(const BlockServer&) = delete;
   BlockServer& operator=(const BlockServer&) = delete;
 
-  // Ends all connections, and waits for their threads. Idempotent.
+  // Listens no more, ends all connections, and waits for their threads. Idempotent.
   void Stop();
 
   // HOST:PORT that others dial.
@@ -115,7 +115,7 @@ class BlockServer {
 
   ReadableBlocks& blocks_;
   const BlockServerOptions options_;
-  const wire::Descriptor listener_;
+  wire::Descriptor listener_;  // the acceptor's; closed when it has ended
   const PeerTlsRules tls_rules_{PeerSide::kSource};
   std::string address_;
 

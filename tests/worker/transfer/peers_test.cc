@@ -255,7 +255,7 @@ TEST_F(PeersTest, ASourceThatStopsBreaksTheFetch) {
   stop.join();
   Ask(2, chain_.chain);
   EXPECT_EQ(arrived_.EndOf(2), HoldOutcome::kBroken);
-  EXPECT_EQ(arrived_.CauseOf(2), HoldCause::kSilent) << "it may be connected, and says nothing";
+  EXPECT_EQ(arrived_.CauseOf(2), HoldCause::kUnreachable);
 }
 
 // A peer that sends what a test tells it to.
