@@ -2,7 +2,7 @@
 """The effect of each term and constant of the decision; tests/results/ablations.md has the tables.
 
     tests/ablations.py [--rows growth,pace] [--seeds 8]    prints the tables of these rows; by default of all
-    tests/ablations.py --rows displaced,displaced_half,displaced_lesser --write    writes the table that these rows fill
+    tests/ablations.py --rows displaced,displaced_stall,displaced_half,displaced_lesser --write    writes the table that these rows fill
     tests/ablations.py --write --kept FILE                writes them into the page; an interrupted run continues
 
 A row is a change of the source (ROWS): one term left out, or one constant halved or doubled. The script applies it to a
@@ -88,22 +88,20 @@ ROWS = {
     "growth": without("`growth`", "cost.cc", "before * (StretchOf(uncached, busy_share) - 1)", "0 * StretchOf(uncached, busy_share)"),
     "decode": without("`decode`", "cost.cc", "terms.decode_seconds = ", "terms.decode_seconds = 0 * "),
     "answer": without("`answer`", "cost.cc", "answer_seconds_ = overlap", "answer_seconds_ = 0 * overlap"),
-    "stall": without("`stall`", "cost.cc", "terms.stall_seconds =", "terms.stall_seconds = 0 *"),
-    "stall_first": without("`stall`: the first step in full", "cost.cc", "(first_share + (1 - first_share) * batch_share)", "(0 * first_share + batch_share)"),
-    "stall_batch": without("`stall`: later steps by the batch's share", "cost.cc", "(first_share + (1 - first_share) * batch_share)", "(1 + 0 * first_share * batch_share)"),
-    "stall_beside": without("`stall`: what is drawn beside the new answer", "cost.cc", "answer.own / sum * (first", "(first"),
+    "stall": without("`stall`", "cost.cc", "terms.stall_seconds = ", "terms.stall_seconds = 0 * "),
     "delay": without("`delay`", "cost.cc", "terms.delay_seconds = ", "terms.delay_seconds = 0 * "),
-    "impatience": without("`delay`: late prompts count more", "prompt_queue.h", "kMaxImpatience = 5;", "kMaxImpatience = 0;"),
+    "impatience": without("`delay`: late prompts count more", "prompt_queue.h", "kMaxImpatience = 19;", "kMaxImpatience = 0;"),
     "saturation": without("a saturated fleet counts who waits", "cost.cc", "return std::clamp((speed.busy_share - kMaxBusyShare)", "return 0 * std::clamp((speed.busy_share - kMaxBusyShare)"),
     "busy": without("`congestion`: ρ", "cost.cc", "kPriceOfAMiss / (1 - busy_share_)", "kPriceOfAMiss"),
-    "miss": without("`congestion`: four times", "cost.cc", "kPriceOfAMiss / (1 - busy_share_)", "kPriceOfAMiss / kPriceOfAMiss / (1 - busy_share_)"),
+    "miss": without("`congestion`: twice", "cost.cc", "kPriceOfAMiss / (1 - busy_share_)", "1 / (1 - busy_share_)"),
     "pace": without("`pace`", "cost.cc", "WithoutNoise(slowness) / slowness", "WithoutNoise(slowness) / WithoutNoise(slowness)"),
-    "ties": without("ties", "cache_aware.h", "kTieSeconds = 0.04", "kTieSeconds = 0"),
+    "ties": without("ties", "cache_aware.h", "kTieSeconds = 0.02", "kTieSeconds = 0"),
     "copies": without("copies", "replication.cc", "block_count == 0 ||", "block_count == 0 || block_count > 0 ||"),
 }  # fmt: skip
-_DISPLACED = "terms.displaced_seconds = (terms.congestion - 1) * computing_seconds;"
+_DISPLACED = "terms.displaced_seconds = (terms.congestion - 1 + stalled / kPriceOfAMiss) * computing_seconds;"
 for _name, _title, _new in (
     ("displaced", "left out", "static_cast<void>(computing_seconds);"),
+    ("displaced_stall", "(congestion - 1) · computing", "terms.displaced_seconds = (terms.congestion - 1) * computing_seconds;"),
     ("displaced_half", "half of congestion · computing", "terms.displaced_seconds = terms.congestion / 2 * computing_seconds;"),
     ("displaced_lesser", "(congestion - 1) · the lesser of computing and transfer",
      "terms.displaced_seconds = (terms.congestion - 1) * std::min(computing_seconds, terms.transfer_seconds);"),
@@ -111,14 +109,14 @@ for _name, _title, _new in (
     ROWS[_name] = Row("links", _title, (Change("cost.cc", _DISPLACED, _new),))
 for _name, _file, _old, *_values in (
     ("kMaxBusyShare", "cost.cc", "kMaxBusyShare = {};", "0.97", "0.9", "0.98"),
-    ("kPriceOfAMiss", "cost.cc", "kPriceOfAMiss = {};", "4", "2", "8"),
-    ("kPriceOfGrowth", "cost.cc", "kPriceOfGrowth = {};", "2", "1", "4"),
+    ("kPriceOfAMiss", "cost.cc", "kPriceOfAMiss = {};", "2", "1.5", "4"),
     ("kSaturatedDelay", "cost.cc", "kSaturatedDelay = {};", "16", "8", "32"),
     ("kHalfOvertakenTokens", "cost.cc", "kHalfOvertakenTokens = {};", "1000", "500", "2000"),
     ("kSpeedNoise", "cost.cc", "kSpeedNoise = {};", "1.5", "1.25", "2"),
+    ("kStallShare", "cost.cc", "kStallShare = {};", "0.4", "0.2", "0.8"),
     ("kPatienceSeconds", "prompt_queue.h", "kPatienceSeconds = {};", "0.5", "0.25", "1"),
-    ("kMaxImpatience", "prompt_queue.h", "kMaxImpatience = {};", "5", "2", "9"),
-    ("kTieSeconds", "cache_aware.h", "kTieSeconds = {};", "0.04", "0.02", "0.08"),
+    ("kMaxImpatience", "prompt_queue.h", "kMaxImpatience = {};", "19", "9", "39"),
+    ("kTieSeconds", "cache_aware.h", "kTieSeconds = {};", "0.02", "0.01", "0.04"),
     ("kTieShare", "cache_aware.h", "kTieShare = {};", "0.1", "0.05", "0.2"),
     ("kHalfLife", "busy_share.h", "kHalfLife = std::chrono::seconds({});", "20", "10", "40"),
     ("kRecentTime", "faded_sum.h", "kRecentTime = std::chrono::seconds({});", "60", "30", "120"),

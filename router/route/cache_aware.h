@@ -20,7 +20,7 @@ namespace roost::router {
 
 // A difference of cost that no client notices. Without this tolerance every new prefix would go to the worker whose
 // measured speed is a little higher.
-inline constexpr double kTieSeconds = 0.04;
+inline constexpr double kTieSeconds = 0.02;
 // A small model's whole answers may take no longer than that.
 inline constexpr double kTieShare = 0.1;
 

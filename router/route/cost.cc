@@ -8,9 +8,8 @@ namespace {
 
 // Above this busy share a fleet counts as saturated. It bounds the factor 1 / (1 - ρ) at 33.
 constexpr double kMaxBusyShare = 0.97;
-// A computed token costs its own time and that of the token that it evicts, which is computed again; both twice, as a
-// session that leaves its holder takes its next turns along.
-constexpr double kPriceOfAMiss = 4;
+// A computed token costs its own time, and the time to compute again the token that it evicts.
+constexpr double kPriceOfAMiss = 2;
 // A prompt of this many uncached tokens is overtaken by half of the work that arrives while it waits; a longer one by
 // more.
 constexpr double kHalfOvertakenTokens = 1000;
@@ -18,8 +17,8 @@ constexpr double kHalfOvertakenTokens = 1000;
 constexpr double kSpeedNoise = 1.5;
 // In a saturated fleet, each request that waits at the worker counts as this many more overtaken prompts.
 constexpr double kSaturatedDelay = 16;
-// A prompt that overtakes another one also delays those behind that.
-constexpr double kPriceOfGrowth = 2;
+// The share of a prefill's time that an answer which runs there pays for it.
+constexpr double kStallShare = 0.4;
 
 struct Rates {
   double prefill_tokens_per_second = 0;
@@ -86,7 +85,7 @@ Standing StandingOf(const WorkerView& worker, double seconds_per_token, double u
   const double under_way = StepTokens(worker);  // no prompt overtakes the current step
   const double before = std::min(queued, place.before_tokens + of_others + under_way);
   return {.tokens_before = before,
-          .growth_tokens = kPriceOfGrowth * before * (StretchOf(uncached, busy_share) - 1),
+          .growth_tokens = before * (StretchOf(uncached, busy_share) - 1),
           .overtaken = place.overtaken};
 }
 
@@ -111,19 +110,6 @@ double AddedStepSeconds(const WorkerView& worker, double prompt_tokens, double a
 double OverlapOf(const AnswerLength& answer) {
   const double sum = answer.own + answer.of_others;
   return sum > 0 ? answer.own * answer.of_others / sum : 0;
-}
-
-// What a second of prefill costs each answer that runs there, in seconds, if these tokens are computed in one go. The
-// first step stands in its way in full. What it does not draw in later ones it draws afterwards beside others, where a
-// token costs the batch's share of a step: the weights are read anyway. It counts for the part of that answer which is
-// drawn beside the new one.
-double StallShare(const AnswerLength& answer, const WorkerView& worker, double token_seconds, double tokens) {
-  const double sum = answer.own + answer.of_others;
-  if (sum <= 0) return 0;
-  const double base = worker.decode.base_seconds;
-  const double batch_share = token_seconds > base ? 1 - base / token_seconds : 0;
-  const double first_share = std::min(1.0, StepTokens(worker) / std::max(1.0, tokens));
-  return answer.own / sum * (first_share + (1 - first_share) * batch_share);
 }
 
 // The mean step of so many tokens: with those that run there and those that wait there, whose contexts grow meanwhile.
@@ -222,14 +208,14 @@ WorkerPrices::WorkerPrices(const PromptOnWorker& prompt, const WorkerView& worke
   terms.delay_seconds = terms.prefill_seconds * DelayedBy(standing, worker, saturation_);
   terms.token_seconds = token_seconds_;
   terms.answer_seconds = answer_seconds_;
-  terms.stall_seconds =
-      worker.running_requests * StallShare(answer_, worker, token_seconds_, uncached) * terms.prefill_seconds;
+  const double stalled = kStallShare * worker.running_requests;  // seconds, for each of prefill
+  terms.stall_seconds = stalled * terms.prefill_seconds;
   terms.slo_seconds = SloSeconds(answer_, slo_, worker, terms, step_before_);
   terms.congestion = congestion_;
   terms.pace = pace_;
   terms.answer_pace = answer_pace_;
   const double computing_seconds = there.pulled_tokens / prefill_tokens_per_second_;
-  terms.displaced_seconds = (terms.congestion - 1) * computing_seconds;
+  terms.displaced_seconds = (terms.congestion - 1 + stalled / kPriceOfAMiss) * computing_seconds;
 }
 
 CostTerms WorkerPrices::TermsWith(const There& there) const {

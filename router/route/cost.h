@@ -14,30 +14,27 @@
 //   prefill     its own uncached tokens ÷ prefill rate
 //   decode      the running decodes that its own prefill steps also compute, at least one step
 //   growth      shorter prompts that may arrive and overtake it while it waits: the queue divided by
-//               1 - ρ · (the share of the work that is shorter), minus the queue; twice, because they also delay the
-//               prompts behind it. It affects the choice only, not the prediction
+//               1 - ρ · (the share of the work that is shorter), minus the queue. It affects the choice only, not the
+//               prediction
 //   delay       the prompts that its prefill delays: prefill · the prompts that it overtakes. A prompt that has waited
-//               long counts up to 6 times (prompt_queue.h). In a saturated fleet each request that waits at the worker
+//               long counts up to 20 times (prompt_queue.h). In a saturated fleet each request that waits at the worker
 //               counts as 16 more overtaken prompts
 //   answer      its own tokens at the step that the worker would have with the requests that run and wait there, and
 //               with this one; as many as it draws while those run too. Its later tokens cost the same everywhere
 //               (answer_lengths.h predicts lengths). The time that it adds to their steps is about as much, and counts
 //               once
-//   stall       the answers that run there stand still while its prompt is computed. For each of them its prefill
-//               counts: the first step in full, later ones by the batch's share of a step, as what an answer does not
-//               draw in them it draws afterwards beside others. It counts for the part of that answer which is drawn
-//               beside the new one: own length ÷ (own length + what is left of the other)
+//   stall       the answers that run there stand still while its prompt is computed: 0.4 of its prefill for each, as
+//               decodes and prompts share their steps
 //   displaced   blocks that come evict as many others, which then are nowhere else and are computed again: the cost of
-//               computing here what comes, with the congestion weight, less the request's own time, for which it waits
-//               for the transfer instead
+//               computing here what comes, with the congestion weight and half of its stall, less the request's own
+//               time, for which it waits for the transfer instead
 //   slo         only with bounds: an answer that breaks one is lost to its user, and counts with all of its seconds
 //               once more: the request's own, and those that run there and would break theirs because of it. An
 //               answer near a bound counts in part, from none at half of it to all at the bound
-//   congestion  4 / (1 - ρ), where ρ is the busy share of the fleet. Computing tokens that a longer match would have
-//               saved delays all later requests, and more so in a busier fleet. Computed blocks evict as many others,
-//               which are then computed again; and either is worth two of waiting, as a session that loses its holder
-//               takes its next turns along. Without this term a router minimises each request's own wait and
-//               recomputes prefixes until the fleet is full
+//   congestion  2 / (1 - ρ), where ρ is the busy share of the fleet. Computing tokens that a longer match would have
+//               saved delays all later requests, and more so in a busier fleet. It counts twice, because computed
+//               blocks evict as many others, which are then computed again. Without this term a router minimises each
+//               request's own wait and recomputes prefixes until the fleet is full
 //   pace        makes workers equal whose measured speeds differ by no more than the noise of measurements (a factor of
 //               1.5 from the mean); one of prompts, one of answers. Otherwise the worker that seems a little faster
 //               would get every new prefix of an idle fleet, and the others' caches would stay empty

@@ -52,7 +52,7 @@ class PromptQueue {
 
   // A request whose first token takes t counts 1 + min(kMaxImpatience, t / kPatienceSeconds) times.
   static constexpr double kPatienceSeconds = 0.5;
-  static constexpr double kMaxImpatience = 5;
+  static constexpr double kMaxImpatience = 19;
 
  private:
   struct Prompt {

@@ -9,10 +9,9 @@ namespace roost::router {
 
 namespace {
 
-// The least that a candidate costs which fetches blocks. Terms that grow with what it computes are at least their share
-// of those of the candidate that fetches nothing, as the first step of a prompt stalls most; it waits at least as long
-// as one that has most. This holds because a longer prompt waits for more and goes before fewer. It saves the price of
-// a pull that can not be the best.
+// The least that a candidate costs which fetches blocks. Terms that grow with what it computes are their share of those
+// of the candidate that fetches nothing; it waits at least as long as one that has most. This holds because a longer
+// prompt waits for more and goes before fewer. It saves the price of a pull that can not be the best.
 class LeastCosts {
  public:
   // The candidate's terms as it is, with so many uncached tokens, and with all that it could fetch.

@@ -117,11 +117,11 @@ TEST(CacheAwarePolicyTest, EqualWorkersTakeTurns) {
 
 TEST(CacheAwarePolicyTest, NearTiePrefersDeeperMatchThenShorterWait) {
   // First the queue there costs slightly more than the match saves, then clearly more.
-  const Decision tied = Choose({Queued(Idle(0), 3160), Idle(1)}, {Holds(0, 50), Holds(1, 1)});
+  const Decision tied = Choose({Queued(Idle(0), 1590), Idle(1)}, {Holds(0, 50), Holds(1, 1)});
   EXPECT_EQ(tied.candidates.front().slot.value(), 1U);
   EXPECT_EQ(tied.slot.value(), 0U);
   EXPECT_EQ(tied.reason, DecisionReason::kDeepestMatch);
-  EXPECT_EQ(Choose({Queued(Idle(0), 3260), Idle(1)}, {Holds(0, 50), Holds(1, 1)}).slot.value(), 1U);
+  EXPECT_EQ(Choose({Queued(Idle(0), 1640), Idle(1)}, {Holds(0, 50), Holds(1, 1)}).slot.value(), 1U);
   EXPECT_EQ(Choose({Queued(Idle(1), 10), Idle(2)}, {}).slot.value(), 2U);
 }
 
@@ -186,13 +186,13 @@ TEST(CacheAwarePolicyTest, MillisecondsDecideNothing) {
   EXPECT_EQ(Choose(workers, {}, 20).slot.value(), 1U);  // with equal matches it goes elsewhere
 }
 
-// The choice moves once as the holder's queue grows: at the point where waiting costs four times what the match saves
-// (see cost.h). It does not move earlier, and does not move back.
+// The choice moves once as the holder's queue grows: at the point where waiting costs twice what the match saves (see
+// cost.h). It does not move earlier, and does not move back.
 TEST(CacheAwarePolicyTest, GrowingQueueMovesTheChoiceOnceAndAtTheBreakEvenPoint) {
   int changes = 0;
   std::uint32_t previous = 1;
   std::uint64_t moved_at = 0;
-  for (std::uint64_t queued = 0; queued <= 8000; queued += 20) {
+  for (std::uint64_t queued = 0; queued <= 4000; queued += 20) {
     const std::uint32_t slot = Choose({Idle(0), Queued(Idle(1), queued)}, {Holds(1, 80)}).slot.value();
     if (slot != previous) {
       ++changes;
@@ -201,11 +201,11 @@ TEST(CacheAwarePolicyTest, GrowingQueueMovesTheChoiceOnceAndAtTheBreakEvenPoint)
     previous = slot;
   }
   EXPECT_EQ(changes, 1);
-  EXPECT_NEAR(static_cast<double>(moved_at), 4 * 80 * 16, 0.1 * kPromptTokens);
+  EXPECT_NEAR(static_cast<double>(moved_at), 2 * 80 * 16, 0.1 * kPromptTokens);
 }
 
 TEST(CacheAwarePolicyTest, BusyFleetWaitsLongerForAMatch) {
-  std::vector<WorkerView> workers{Idle(0), Queued(Idle(1), 8000)};
+  std::vector<WorkerView> workers{Idle(0), Queued(Idle(1), 6000)};
   EXPECT_EQ(Choose(workers, {Holds(1, 99)}).slot.value(), 0U);
   for (WorkerView& worker : workers) worker.busy_share = 0.8;
   EXPECT_EQ(Choose(workers, {Holds(1, 99)}).slot.value(), 1U);
@@ -229,8 +229,8 @@ TEST(CacheAwarePolicyTest, OneHotPrefixDoesNotPinEverything) {
   for (const WorkerView& worker : fleet.workers()) EXPECT_GT(worker.waiting_requests, 40U) << worker.slot.value();
 }
 
-// Compares the burst with balancing alone: affinity may make it end a little later, by less than a tenth.
-TEST(CacheAwarePolicyTest, BurstEndsAboutAsSoonAsWithoutAffinity) {
+// Compares the burst with balancing alone: affinity may not make it end later.
+TEST(CacheAwarePolicyTest, BurstEndsNoLaterThanWithoutAffinity) {
   const auto longest_queue = [](std::string_view name) {
     const auto policy = Make(name);
     FleetView fleet = FleetOf({Idle(0), Idle(1), Idle(2), Idle(3)});
@@ -248,7 +248,7 @@ TEST(CacheAwarePolicyTest, BurstEndsAboutAsSoonAsWithoutAffinity) {
     for (const WorkerView& worker : fleet.workers()) longest = std::max(longest, worker.queued_prefill_tokens);
     return longest;
   };
-  EXPECT_LE(10 * longest_queue("cache-aware"), 11 * longest_queue("least-requests"));
+  EXPECT_LE(longest_queue("cache-aware"), longest_queue("least-requests"));
 }
 
 TEST(FindCandidatesTest, AreTheDeepestHoldersAndAFewOfTheLeastLoaded) {

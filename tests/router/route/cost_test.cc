@@ -43,7 +43,7 @@ TEST(PredictCostTest, IdleWorkerCostsItsPrefillAndOneStep) {
   EXPECT_EQ(cost.queue_seconds, 0);
   EXPECT_EQ(cost.delay_seconds, 0);
   EXPECT_DOUBLE_EQ(cost.ttft_seconds(), 0.12);
-  EXPECT_DOUBLE_EQ(cost.cost_seconds(), 4 * 0.12);  // computing it evicts as much, and both delay others
+  EXPECT_DOUBLE_EQ(cost.cost_seconds(), 2 * 0.12);  // computing it evicts as much
 }
 
 TEST(PredictCostTest, QueueIsWaitedForAtTheWorkersPace) {
@@ -112,9 +112,8 @@ TEST(PredictCostTest, AWaitGrowsByThoseThatComeMeanwhileAndOvertake) {
   const double long_wait = grown(3000);
   const double predicted = cost(3000).ttft_seconds();
   speed.busy_share = 0.5;
-  // Twice what comes before it goes before those behind it too.
-  EXPECT_DOUBLE_EQ(grown(1000), short_wait + 2 * short_wait * (1 / (1 - 0.25) - 1));
-  EXPECT_DOUBLE_EQ(grown(3000), long_wait + 2 * long_wait * (1 / (1 - 0.375) - 1));
+  EXPECT_DOUBLE_EQ(grown(1000), short_wait / (1 - 0.25));
+  EXPECT_DOUBLE_EQ(grown(3000), long_wait / (1 - 0.375));
   // It counts in the cost, but not in the prediction.
   EXPECT_DOUBLE_EQ(cost(3000).ttft_seconds(), predicted);
   EXPECT_DOUBLE_EQ(cost(3000).cost_seconds(),
@@ -159,11 +158,11 @@ TEST(PredictCostTest, OwnWorkWeighsMoreInABusyFleet) {
   WorkerView worker = Idle(0);
   worker.queued_prefill_tokens = 5120;
   const Candidate cost = CostOf(worker, 1000, speed);
-  EXPECT_DOUBLE_EQ(cost.congestion, 4 * 4);
-  EXPECT_DOUBLE_EQ(cost.cost_seconds(), cost.queue_seconds + 4 * 4 * (0.5 + 0.02 * 1000 / 512) + cost.answer_seconds);
+  EXPECT_DOUBLE_EQ(cost.congestion, 2 * 4);
+  EXPECT_DOUBLE_EQ(cost.cost_seconds(), cost.queue_seconds + 2 * 4 * (0.5 + 0.02 * 1000 / 512) + cost.answer_seconds);
   EXPECT_DOUBLE_EQ(cost.ttft_seconds(), CostOf(worker, 1000).ttft_seconds());
   speed.busy_share = 1;
-  EXPECT_NEAR(CostOf(worker, 1000, speed).congestion, 4 / 0.03, 1e-9);
+  EXPECT_NEAR(CostOf(worker, 1000, speed).congestion, 2 / 0.03, 1e-9);
 }
 
 TEST(PredictCostTest, WithoutAnyRateUncachedTimesBatchGivesTheOrder) {
@@ -222,32 +221,11 @@ TEST(PredictCostTest, AnAnswerCostsItsStepsBesideThoseThatRun) {
   EXPECT_NEAR(CostOf(busy, 0).answer_seconds - before, 64 * 3000 * 1e-6, 1e-12);
 }
 
-// In the first step in full, in later ones by the batch's share of a step; both for the half of their tokens that is
-// drawn beside the new answer, which is as long.
 TEST(PredictCostTest, TheAnswersThatRunWaitForItsPrefill) {
   WorkerView worker = Idle(0);
-  worker.max_batch_tokens = 500;
-  worker.decode = {.base_seconds = 0.02, .per_request_seconds = 0.002};
   EXPECT_EQ(CostOf(worker, 1000).stall_seconds, 0);
-  worker.running_requests = 4;
-  worker.decode_step_seconds = 0.028;
-  const Candidate cost = CostOf(worker, 2000);
-  ASSERT_DOUBLE_EQ(cost.token_seconds, 0.03);  // a third is the batch's
-  EXPECT_NEAR(cost.stall_seconds, 4 * 0.5 * (0.25 + 0.75 / 3), 1e-12);
-  EXPECT_NEAR(CostOf(worker, 500).stall_seconds, 4 * 0.5 * 0.25, 1e-12);
-  EXPECT_NEAR(CostOf(worker, 100).stall_seconds, 4 * 0.5 * 0.05, 1e-12);
-}
-
-// An answer that is over soon pays little for another's prompt; one of which most is left pays most.
-TEST(PredictCostTest, AStallCountsForWhatIsDrawnBesideTheNewAnswer) {
-  WorkerView worker = Idle(0);
-  worker.running_requests = 1;
-  const auto stall = [&](AnswerLength answer) {
-    return PredictCost({.prompt_token_count = 400, .answer = answer}, worker, kSpeed).stall_seconds;
-  };
-  EXPECT_NEAR(stall({.own = 300, .of_others = 100}), 0.75 * 0.2, 1e-12);
-  EXPECT_NEAR(stall({.own = 100, .of_others = 300}), 0.25 * 0.2, 1e-12);
-  EXPECT_EQ(stall({}), 0);
+  worker.running_requests = 6;
+  EXPECT_DOUBLE_EQ(CostOf(worker, 1000).stall_seconds, 6 * 0.4 * 0.5);
 }
 
 Candidate WithBounds(SloBounds slo, const WorkerView& worker) {

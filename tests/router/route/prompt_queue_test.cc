@@ -30,7 +30,7 @@ TEST(PromptQueueTest, WhoOvertakesHoldsUpAndMoreWhoIsLate) {
   PromptQueue queue;
   queue.Add(1, 6000, kStart);  // 0.6 s at this pace
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart, kAgeing, kPace).overtaken, 1 + 0.6 / PromptQueue::kPatienceSeconds);
-  EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 1s, kAgeing, kPace).overtaken, 1 + 1.6 / PromptQueue::kPatienceSeconds);
+  EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 3s, kAgeing, kPace).overtaken, 1 + 3.6 / PromptQueue::kPatienceSeconds);
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 30s, kAgeing, kPace).overtaken, 1 + PromptQueue::kMaxImpatience);
   // A prompt that goes last overtakes no other.
   EXPECT_DOUBLE_EQ(queue.PlaceOf(7000, kStart, kAgeing, kPace).overtaken, 0);

@@ -21,10 +21,11 @@ namespace {
 // ---- the cheapest way ----
 
 // The cost of a way, each term from its definition.
-double CostBy(const Candidate& base, const Candidate& pulling, const TransferPrice& price, double rate) {
+double CostBy(const Candidate& base, const Candidate& pulling, const TransferPrice& price, double rate,
+              std::uint32_t running_requests) {
   const double wait = std::max(base.pace * pulling.queue_seconds, price.seconds);
   const double computing = pulling.pulled_tokens / rate;
-  const double displaced = (pulling.congestion - 1) * computing;
+  const double displaced = (pulling.congestion - 1) * computing + 0.4 * running_requests * computing / 2;
   return wait +
          pulling.pace *
              (pulling.growth_seconds + pulling.congestion * (pulling.prefill_seconds + pulling.decode_seconds) +
@@ -74,7 +75,7 @@ NaiveWay CheapestWay(const RouteQuery& query, const FleetView& fleet, const Work
     price.seconds = std::max(price.seconds, arriving);
     const double rate = worker.prefill_tokens_per_second > 0 ? worker.prefill_tokens_per_second
                                                              : fleet.speed().prefill_tokens_per_second;
-    const double cost = CostBy(base, pulling, price, rate);
+    const double cost = CostBy(base, pulling, price, rate, worker.running_requests);
     if (cost < best.cost - 1e-12) best = {cost, slot};
   }
   return best;

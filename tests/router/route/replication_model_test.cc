@@ -19,7 +19,7 @@ Situation Some(Rng& rng) {
   Situation situation;
   for (std::uint32_t slot = 0; slot < 4; ++slot) {
     WorkerView worker = Idle(slot);
-    worker.queued_prefill_tokens = rng.Below(2) * rng.Below(800);
+    worker.queued_prefill_tokens = rng.Below(2) * rng.Below(400);
     worker.busy_share = rng.Uniform();
     worker.receives_copy = rng.Below(8) == 0;
     situation.fleet.Set(worker);

@@ -88,10 +88,10 @@ TEST_F(ReplicationTest, APrefixOfFewRequestsGetsNoCopyThoughTwoAreAskedFor) {
 }
 
 // Each waits 0.2 s for 400 tokens, and for the decodes of those steps. The copy costs 0.72 s of prefill and its steps,
-// and this counts four times.
+// and this counts twice because it evicts as much.
 TEST_F(ReplicationTest, CopiesWhenWhatWasWaitedForPaysForTheCopy) {
   const FleetView fleet = FleetOf({Idle(0), Queued(1, 400)});
-  for (int i = 0; i < 16; ++i) {
+  for (int i = 0; i < 8; ++i) {
     const Decision before = Ask(fleet, {Holds(1, kPrefixBlocks)});
     EXPECT_EQ(before.slot.value(), 1U) << i;
     EXPECT_EQ(before.reason, DecisionReason::kDeepestMatch) << i;
