@@ -426,7 +426,7 @@ struct Hello $check {
     # refusal can name the worker and reach it.
 
     minor @28 :UInt32 = 0;
-    # Now 7. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
+    # Now 8. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
     # told their version.
 
     release @29 :Text $text(line) $most(.maxReleaseBytes) $omitEmpty;
@@ -688,6 +688,14 @@ struct OtherPrompt $named("otherPrompts") {
   # a prompt that leaves no blocks in the cache. At most 65,536 hashes hold at one time.
 }
 
+struct OwnPrompt $named("ownPrompts") {
+  # A prompt that the receiver of the report sent.
+
+  requestId @0 :UInt64 $cxx(type = "RequestId");
+  uncachedTokens @1 :UInt32;
+  # Still to be computed.
+}
+
 struct Load $check {
   # The worker's state as its engine saw it after its latest step. Covers the requests of all routers.
 
@@ -758,6 +766,11 @@ struct Load $check {
 
   leavingBytes @20 :UInt64 = 0 $shown("leaving_bytes");
   # Blocks that other workers have asked this one for and that it has not sent yet. 0 before minor version 7.
+
+  ownPrompts @21 :List(OwnPrompt) $most(.maxOtherPrompts);
+  # The prompts in queuedPrefillTokens that the receiver sent and that the engine has taken in, so that it need not guess
+  # which of them a step has computed. At most 1,024, those that run first (a worker of this version reports 64, with
+  # those of other routers). A request of several choices may be there several times. Empty before minor version 8.
 }
 
 struct Step {

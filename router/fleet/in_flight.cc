@@ -42,12 +42,12 @@ void InFlightLedger::Charge::Release() {
 }
 
 InFlightLedger::Charge InFlightLedger::Add(const std::shared_ptr<InFlightLedger>& ledger, std::uint32_t prefill_tokens,
-                                           Instant now, std::uint32_t cached_tokens) {
+                                           Instant now, std::uint32_t cached_tokens, RequestId request) {
   const std::uint64_t number = ledger->next_number_++;
   ledger->uncovered_.emplace(number, Entry{prefill_tokens, cached_tokens, now});
   ledger->uncovered_tokens_ += prefill_tokens;
   ledger->uncovered_cached_tokens_ += cached_tokens;
-  ledger->prompts_.Add(number, prefill_tokens, now);
+  ledger->prompts_.Add(number, prefill_tokens, now, request);
   ++ledger->request_count_;
   return Charge(ledger, number);
 }
@@ -70,6 +70,13 @@ void InFlightLedger::SetOthers(std::span<const wire::OtherPrompt> prompts, Insta
     others.push_back({prompt.uncached_tokens, now - std::chrono::milliseconds(prompt.waited_ms)});
   }
   prompts_.SetOthers(others);
+}
+
+void InFlightLedger::SetOwn(std::span<const wire::OwnPrompt> prompts) {
+  std::vector<PromptQueue::Left> left;
+  left.reserve(prompts.size());
+  for (const wire::OwnPrompt& prompt : prompts) left.push_back({prompt.request_id, prompt.uncached_tokens});
+  prompts_.SetLeft(left);
 }
 
 }  // namespace roost::router

@@ -45,14 +45,17 @@ class InFlightLedger {
   };
 
   // A prompt of which `prefill_tokens` are to be computed, behind `cached_tokens` that are not. `now` never goes back.
+  // `request` is its name on the link.
   [[nodiscard]] static Charge Add(const std::shared_ptr<InFlightLedger>& ledger, std::uint32_t prefill_tokens,
-                                  Instant now, std::uint32_t cached_tokens = 0);
+                                  Instant now, std::uint32_t cached_tokens = 0, RequestId request = {});
 
   // A load report includes everything that was charged up to `instant`; its step computed `computed_tokens` of prompts.
   void CoverUntil(Instant instant, std::uint32_t computed_tokens, std::uint32_t ageing);
 
   // Sets the prompts that the worker still has to compute for other routers.
   void SetOthers(std::span<const wire::OtherPrompt> prompts, Instant now);
+  // Sets how much is left of this router's prompts.
+  void SetOwn(std::span<const wire::OwnPrompt> prompts);
 
   // Charges that no report covers yet.
   [[nodiscard]] std::uint64_t uncovered_tokens() const { return uncovered_tokens_; }

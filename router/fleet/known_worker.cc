@@ -62,6 +62,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
 
 void Worker::Report(wire::Load report, Instant now) {
   std::vector<wire::OtherPrompt> others = std::exchange(report.other_prompts, {});
+  const std::vector<wire::OwnPrompt> own = std::exchange(report.own_prompts, {});
   const double was_under_way_seconds = load.step_under_way_seconds;
   load = std::move(report);
   load.free_block_count = std::min(load.free_block_count, hello.block_count);
@@ -83,6 +84,7 @@ void Worker::Report(wire::Load report, Instant now) {
     busy.Observe(0, now);
   }
   ledger->SetOthers(others, now);
+  ledger->SetOwn(own);
   // In blind mode the router does not know what the worker caches, so it does not know whether these will stay cached.
   if (view.mode() == WorkerMode::kBlind) others.clear();
   told.Follow(std::move(others));

@@ -115,7 +115,7 @@ void PrefixCopies::SendNext(Worker& worker, Copy& copy, Instant now) {
   const std::uint32_t uncached_tokens = copy.piece_block_count * block_tokens - cached_tokens;
   copy.id = RequestId(next_id_++);
   copy.sent_at = now;
-  copy.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now);
+  copy.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now, 0, copy.id);
   if (worker.view.mode() != WorkerMode::kBlind) {
     const auto chain = std::span(copy.spec.generate.block_hashes).first(copy.piece_block_count);
     copy.pending = worker_registry_.pending().Add(worker.slot, chain, now + kPiecePatience);

@@ -127,7 +127,8 @@ RequestTable::Sending RequestTable::SendFirstPart(Request& request, std::span<co
   BeginPull(attempt, placement->decision, worker, hashes, now);
   attempt.prediction = Decider::PredictionOf(*placement);
   const std::uint32_t uncached_tokens = prompt_tokens - attempt.prediction.cached_tokens;
-  attempt.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now, attempt.prediction.cached_tokens);
+  attempt.charge =
+      InFlightLedger::Add(worker.ledger, uncached_tokens, now, attempt.prediction.cached_tokens, attempt.id);
   attempt.is_probe = worker.ejection.OnSent();
   if (uses_cache && worker.view.mode() != WorkerMode::kBlind) {
     const std::optional<PrefixPull>& pull = placement->decision.pull;

@@ -6,9 +6,10 @@
 
 namespace roost::router {
 
-void PromptQueue::Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at) {
+void PromptQueue::Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at, RequestId request) {
   ROOST_CHECK(size() == 0 || prompts_.back().number < number, "number {} is not new", number);
-  prompts_.push_back({number, static_cast<double>(uncached_tokens), sent_at, ToSeconds(sent_at.time_since_epoch())});
+  prompts_.push_back(
+      {number, static_cast<double>(uncached_tokens), sent_at, ToSeconds(sent_at.time_since_epoch()), request});
 }
 
 void PromptQueue::SetOthers(std::span<const Other> others) {
@@ -19,6 +20,19 @@ void PromptQueue::SetOthers(std::span<const Other> others) {
     return Prompt{0, static_cast<double>(other.uncached_tokens), other.sent_at,
                   ToSeconds(other.sent_at.time_since_epoch())};
   });
+}
+
+void PromptQueue::SetLeft(std::span<const Left> reported) {
+  if (reported.empty()) return;
+  std::vector<Left> sorted(reported.begin(), reported.end());
+  std::sort(sorted.begin(), sorted.end(), [](const Left& a, const Left& b) {
+    return a.request != b.request ? a.request < b.request : a.tokens > b.tokens;
+  });
+  for (auto prompt = FirstOwn(); prompt != prompts_.end(); ++prompt) {
+    const auto found = std::lower_bound(sorted.begin(), sorted.end(), prompt->request,
+                                        [](const Left& left, RequestId wanted) { return left.request < wanted; });
+    if (found != sorted.end() && found->request == prompt->request) prompt->tokens_left = found->tokens;
+  }
 }
 
 void PromptQueue::Remove(std::uint64_t number) {

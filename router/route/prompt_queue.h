@@ -6,9 +6,10 @@
 //
 // That is the order of the worker's WaitingQueue.
 //
-// The rest of each prompt is an estimate. The prompt tokens of a reported step are subtracted from the first prompts in
-// that order, regardless of the router that sent them. If the worker reports more queued tokens than these prompts
-// have, the rest counts as going first. All prompts are assumed to have equal priority.
+// Of the first prompts the worker reports how much is left. The rest of the others is an estimate: the prompt tokens of
+// a reported step are subtracted from the first prompts in that order, regardless of the router that sent them. If the
+// worker reports more queued tokens than these prompts have, the rest counts as going first. All prompts are assumed to
+// have equal priority.
 //
 // Not thread-safe. Operations are O(prompts), which is bounded by the worker's queue bound.
 #pragma once
@@ -19,19 +20,27 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/ids.h"
 
 namespace roost::router {
 
 class PromptQueue {
  public:
-  // `number` must be larger than all numbers before.
-  void Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at);
+  // `number` must be larger than all numbers before. `request` is its name in the worker's reports.
+  void Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at, RequestId request = {});
   // Replaces the prompts of other routers.
   struct Other {
     std::uint32_t uncached_tokens = 0;
     Instant sent_at{};
   };
   void SetOthers(std::span<const Other> others);
+  // The tokens that are left of this router's prompts, as the worker reports them; of a request's choices the largest
+  // number counts. Others keep their estimate. O((prompts + reported) · log reported).
+  struct Left {
+    RequestId request;
+    std::uint32_t tokens = 0;
+  };
+  void SetLeft(std::span<const Left> reported);
   // The prompt's first token came, or its request ended. Does nothing if the prompt is not there.
   void Remove(std::uint64_t number);
   // The worker computed this many prompt tokens in a step that included everything sent until `sent_until`.
@@ -60,6 +69,7 @@ class PromptQueue {
     double tokens_left = 0;
     Instant sent_at{};
     double sent_seconds = 0;  // `sent_at` in seconds, for Rank
+    RequestId request = {};
 
     // The lowest rank goes first.
     [[nodiscard]] double Rank(std::uint32_t ageing) const { return tokens_left + ageing * sent_seconds; }

@@ -125,7 +125,6 @@ void LinkCore::NoteEvent(Link& link, const wire::TokenEvent& event) {
 }
 
 void LinkCore::NoteQueue(const StepReport& report) {
-  if (links_.size() < 2) return peer_prompt_board_.Clear();
   std::vector<OwnedPrompt> queue;
   queue.reserve(report.prompts.size());
   for (const LinkPrompt& prompt : report.prompts) {
@@ -133,6 +132,7 @@ void LinkCore::NoteQueue(const StepReport& report) {
     OwnedPrompt& owned = queue.emplace_back();
     if (request != nullptr) owned = request->prompt;  // else it is cancelled, and the engine does not know yet
     owned.link = prompt.key.link.value();
+    owned.request = prompt.key.request;
     owned.prompt.uncached_tokens = prompt.uncached_tokens;
     owned.prompt.submitted = prompt.submitted;
   }

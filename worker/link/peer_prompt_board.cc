@@ -11,6 +11,7 @@ OwnedPrompt PromptOf(const wire::Generate& generate, std::uint32_t link, std::ui
   const auto token_count = static_cast<std::uint32_t>(generate.prompt.size());
   OwnedPrompt owned;
   owned.link = link;
+  owned.request = generate.request_id;
   owned.prompt.id = id;
   owned.prompt.uncached_tokens = token_count - std::min(token_count, generate.expected_cached_tokens);
   owned.prompt.submitted = now;
@@ -39,7 +40,11 @@ void PeerPromptBoard::Clear() {
 void PeerPromptBoard::TellTo(std::uint32_t link, PeerPromptSender& teller, Instant now, wire::Load& load) const {
   std::vector<QueuedPrompt> others;
   for (const OwnedPrompt& each : queue_) {
-    if (each.link != link) others.push_back(each.prompt);
+    if (each.link == link) {
+      load.own_prompts.push_back({each.request, each.prompt.uncached_tokens});
+    } else {
+      others.push_back(each.prompt);
+    }
   }
   for (const auto& [id, each] : arrived_) {
     if (each.link == link) continue;

@@ -1,5 +1,5 @@
-// The prompts that a worker still has to compute, by the router that sent them, so that each router can be told about
-// the others' prompts.
+// The prompts that a worker still has to compute, by the router that sent them, so that each router can be told how
+// much is left of its own, and about the others' prompts.
 //
 //   router ──► Arrive ──► the engine's inbox ──► a report says that the engine has it: Assign
 //                              └── its link has ended: Remove
@@ -27,9 +27,10 @@
 
 namespace roost::worker {
 
-// A prompt and the link on which it came.
+// A prompt, the link on which it came, and its name there.
 struct OwnedPrompt {
   std::uint32_t link = 0;
+  RequestId request;
   QueuedPrompt prompt;
   std::shared_ptr<const std::vector<BlockHash>> hashes;  // owns the hashes of `prompt`; null when it has none
 };
@@ -52,8 +53,8 @@ class PeerPromptBoard {
   void Clear();
 
   // Turns a load from the engine's report into one for the router of `link`: adds the requests that have arrived from
-  // other routers, which that router can not know, and lists all prompts of theirs. The router counts its own arrived
-  // requests itself.
+  // other routers, which that router can not know, and lists all prompts of theirs, and its own ones that the engine
+  // has. The router counts its own arrived requests itself.
   void TellTo(std::uint32_t link, PeerPromptSender& teller, Instant now, wire::Load& load) const;
 
   [[nodiscard]] std::size_t arrived_count() const { return arrived_.size(); }

@@ -437,7 +437,7 @@ void SimWorker::Report(const wire::Load& load) {
   load_.step_decode_tokens = 0;
   load_.step_seconds = 0;
   TellDrawnTokens();
-  if (links_.size() > 1) peer_prompt_board_.Assign(Queue(), last_taken_prompt_id_);
+  peer_prompt_board_.Assign(Queue(), last_taken_prompt_id_);
   const std::vector<wire::CacheEvent> events = kept_.cache().TakeEvents();
   for (std::uint32_t router = 0; router < links_.size(); ++router) {
     Link& link = links_[router];
@@ -455,8 +455,11 @@ void SimWorker::Report(const wire::Load& load) {
 std::vector<worker::OwnedPrompt> SimWorker::Queue() const {
   std::vector<worker::OwnedPrompt> queue;
   scheduler_.VisitQueued(worker::kMaxReportedPrompts, [&](const Sequence& sequence, std::uint32_t uncached_tokens) {
-    queue.push_back(requests_.at(sequence.id).prompt);
-    queue.back().prompt.uncached_tokens = uncached_tokens;
+    const Request& request = requests_.at(sequence.id);
+    worker::OwnedPrompt& owned = queue.emplace_back(request.prompt);
+    owned.link = request.router;
+    owned.request = request.id;
+    owned.prompt.uncached_tokens = uncached_tokens;
   });
   return queue;
 }

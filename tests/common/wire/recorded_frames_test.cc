@@ -1,5 +1,5 @@
 // Frames of released protocols, with random values, four of each kind of message: those of 2.4, which a hand-written
-// codec wrote, and those that 2.5 to 2.7 added or lengthened. Changing these bytes changes the protocol.
+// codec wrote, and those that 2.5 to 2.8 added or lengthened. Changing these bytes changes the protocol.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -74,6 +74,7 @@ TEST(RecordedFramesTest, AreReadAndWrittenByteForByte) {
   ForEachMessage("protocol-2.5.bin", expect_same);
   ForEachMessage("protocol-2.6.bin", expect_same);
   ForEachMessage("protocol-2.7.bin", expect_same);
+  ForEachMessage("protocol-2.8.bin", expect_same);
   EXPECT_EQ(kinds.size(), std::variant_size_v<WorkerMessage> + std::variant_size_v<RouterMessage>);
 }
 
@@ -104,6 +105,21 @@ TEST(RecordedFramesTest, AnOlderWorkerTellsNoBytesOnTheirWay) {
   };
   EXPECT_EQ(count("protocol-2.4.bin"), 0U);
   EXPECT_EQ(count("protocol-2.7.bin"), 4U);
+}
+
+TEST(RecordedFramesTest, AnOlderWorkerDoesNotSayHowMuchIsLeftOfARoutersPrompts) {
+  const auto count = [](const std::string& recording) {
+    std::size_t told = 0;
+    ForEachMessage(recording, [&told](char /*sender*/, const Bytes& /*frame*/, const auto& message) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(message)>, WorkerMessage>) {
+        const auto* const step = std::get_if<Step>(&message);
+        if (step != nullptr && !step->load.own_prompts.empty()) ++told;
+      }
+    });
+    return told;
+  };
+  EXPECT_EQ(count("protocol-2.7.bin"), 0U);
+  EXPECT_EQ(count("protocol-2.8.bin"), 4U);
 }
 
 TEST(RecordedFramesTest, OlderPeersKnowNoSecretAndNoTicket) {

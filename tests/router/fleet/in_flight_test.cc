@@ -91,6 +91,17 @@ TEST(InFlightLedgerTest, OtherRoutersPromptsAreAsLastReported) {
   EXPECT_DOUBLE_EQ(ledger->prompts().PlaceOf(1000, kStart + 4s, 1, 0).all_tokens, 100);
 }
 
+TEST(InFlightLedgerTest, ItsOwnPromptsAreAsLastReported) {
+  const auto ledger = std::make_shared<InFlightLedger>();
+  const Charge first = InFlightLedger::Add(ledger, 100, kStart, 0, RequestId(4));
+  const Charge second = InFlightLedger::Add(ledger, 300, kStart, 0, RequestId(5));
+  ledger->CoverUntil(kStart, 100, 1);  // the shorter one's, as it seems
+  ledger->SetOwn(std::vector<wire::OwnPrompt>{{RequestId(4), 100}, {RequestId(5), 200}});
+  EXPECT_DOUBLE_EQ(ledger->prompts().PlaceOf(150, kStart, 1, 0).before_tokens, 100);
+  EXPECT_DOUBLE_EQ(ledger->prompts().PlaceOf(150, kStart, 1, 0).all_tokens, 300);
+  EXPECT_EQ(ledger->request_count(), 2U);
+}
+
 TEST(InFlightLedgerTest, ChargeMayOutliveItsWorker) {
   auto ledger = std::make_shared<InFlightLedger>();
   const Charge charge = InFlightLedger::Add(ledger, 10, kStart);

@@ -69,6 +69,20 @@ TEST_F(LinkCoreQueueTest, EachRouterIsToldWhatTheOthersHaveQueued) {
   for (const auto& [peer, prompts] : ReportQueue({})) EXPECT_TRUE(prompts.empty());
 }
 
+TEST_F(LinkCoreQueueTest, ARouterAloneIsToldHowMuchIsLeftOfItsPrompts) {
+  BringUp(kPeer);
+  const LinkId link = Submit(kPeer, 1);
+  Submit(kPeer, 2);
+  StepReport report = cache_.Report({});
+  report.prompts = {Queued(link, 2, 40), Queued(link, 1, 7000)};
+  report.submit_count = effects_.submit_count;
+  core_.OnOutput(std::move(report));
+  const auto step = effects_.Take<wire::Step>();
+  ASSERT_EQ(step.size(), 1U);
+  EXPECT_EQ(step[0].load.own_prompts, (std::vector<wire::OwnPrompt>{{RequestId(2), 40}, {RequestId(1), 7000}}));
+  EXPECT_TRUE(step[0].load.other_prompts.empty());
+}
+
 TEST_F(LinkCoreQueueTest, APromptWhoseLogprobsAreToldInPartIsStillQueued) {
   BringUp(kPeer);
   BringUp(kOther);

@@ -70,6 +70,21 @@ TEST_F(PeerPromptBoardTest, AReportTakesOverWhatTheEngineHas) {
   EXPECT_TRUE(Told(kMine).other_prompts.empty());
 }
 
+TEST_F(PeerPromptBoardTest, ARouterIsToldHowMuchIsLeftOfItsOwnThatTheEngineHas) {
+  wire::Generate generate = GenerateOf(40);
+  generate.request_id = RequestId(77);
+  OwnedPrompt mine = PromptOf(generate, kMine, 5, kToday);
+  generate.request_id = RequestId(78);
+  board.Arrive(mine);
+  board.Arrive(PromptOf(generate, kMine, 6, kToday));
+  EXPECT_TRUE(Told(kMine).own_prompts.empty());  // it knows what it has sent
+  mine.prompt.uncached_tokens = 30;
+  board.Assign({mine}, 5);
+  EXPECT_EQ(Told(kMine).own_prompts, (std::vector<wire::OwnPrompt>{{RequestId(77), 30}}));
+  EXPECT_TRUE(Told(kMine).other_prompts.empty());
+  EXPECT_TRUE(Told(kOther).own_prompts.empty());
+}
+
 // The engine's load counts it already.
 TEST_F(PeerPromptBoardTest, WhatTheEngineHasIsNotCountedAgainIfNoReportListsIt) {
   board.Arrive(PromptOf(GenerateOf(40), kOther, 5, kToday));
