@@ -87,6 +87,8 @@ class FakeWorker {
   }
   // Prompts that other routers have queued there.
   void SetOtherPrompts(std::vector<wire::OtherPrompt> prompts);
+  // How much is left of the router's own prompts.
+  void SetOwnPrompts(std::vector<wire::OwnPrompt> prompts) { load_.own_prompts = std::move(prompts); }
   // Its engine loads and unloads adapters.
   void SetAdapters(std::vector<std::string> names);
   void SetDraining(bool draining) { load_.draining = draining; }

@@ -146,6 +146,32 @@ TEST(FleetDecisionsTest, OtherRoutersPromptsStandInLineLikeOwnOnes) {
   EXPECT_GT(behind_old.queue_seconds, 20 * behind_long.queue_seconds);
 }
 
+// A new prompt overtakes a long one, but not what is left of it when the worker says that it is nearly done.
+TEST(FleetDecisionsTest, OwnPromptsStandInLineWithWhatTheWorkerSaysIsLeftOfThem) {
+  FleetSim sim;
+  FakeWorker& worker = sim.AddWorker("a");
+  worker.hello().ageing_tokens = 100;
+  worker.hello().max_batch_tokens = 100;
+  worker.SayHello();
+  sim.DeliverAll();
+  for (TokenId seed = 1; seed <= 3; ++seed) {  // then its speed is known
+    sim.Submit(MakePrompt(seed, 200), 1);
+    sim.Run();
+  }
+  const auto long_one = sim.Submit(MakePrompt(8, 4000), 1);
+  const auto delay_of_another = [&] {
+    const auto request = sim.Submit(MakePrompt(9, 200), 1);
+    sim.core.Cancel(*request.id);
+    sim.CarryOutEffects();
+    return request.observer->decisions.front().candidates.front().delay_seconds;
+  };
+  EXPECT_GT(delay_of_another(), 0);
+  worker.SetOwnPrompts({{*long_one.id, 20}});
+  worker.Heartbeat();
+  sim.DeliverAll();
+  EXPECT_EQ(delay_of_another(), 0);
+}
+
 // Otherwise routers that start together would all send their first requests to one worker, then all to the next.
 TEST(FleetDecisionsTest, EveryRouterHasAnOrderOfItsOwnInWhichWorkersHaveTheirFirstTurn) {
   constexpr std::size_t kWorkers = 8;
