@@ -6,8 +6,8 @@
 //
 // That is the order of the worker's WaitingQueue.
 //
-// Of the first prompts the worker reports how much is left. The rest of the others is an estimate: the prompt tokens of
-// a reported step are subtracted from the first prompts in that order, regardless of the router that sent them. If the
+// The worker reports how much is left of the first prompts. The rest of the others is an estimate: the prompt tokens of a
+// reported step are subtracted from the first prompts in that order, regardless of the router that sent them. If the
 // worker reports more queued tokens than these prompts have, the rest counts as going first. All prompts are assumed to
 // have equal priority.
 //
