@@ -21,13 +21,16 @@ namespace roost::bench {
 namespace {
 
 constexpr std::uint32_t kWorkers = 256;
-constexpr std::size_t kBlocks = 512;   // blocks of a prompt
-constexpr std::uint64_t kOthers = 16;  // other routers' prompts at each worker; each prompt is in as many reports
+constexpr std::size_t kBlocks = 512;         // blocks of a prompt
+constexpr std::uint64_t kOtherPrompts = 16;  // other routers' prompts at each worker; each prompt is in as many reports
+constexpr std::uint32_t kOwnPrompts = 64;    // the router's own prompts that a report lists
+
+enum class Tells : std::uint8_t { kNoPrompts, kOthers, kOwn };
 
 // The workers' reports as bytes: one of each worker, round after round.
 class Reports {
  public:
-  explicit Reports(bool tells_of_others) : tells_of_others_(tells_of_others) {}
+  explicit Reports(Tells tells) : tells_(tells) {}
 
   static std::string IdOf(std::uint32_t worker) { return "worker-" + std::to_string(worker); }
 
@@ -68,7 +71,10 @@ class Reports {
       step.load.free_block_count = 65'536;
       step.load.step_decode_tokens = 32;
       step.load.step_seconds = 0.02;
-      if (tells_of_others_) step.load.other_prompts = Others();
+      if (tells_ == Tells::kOthers) step.load.other_prompts = Others();
+      if (tells_ == Tells::kOwn) {
+        for (std::uint32_t i = 0; i < kOwnPrompts; ++i) step.load.own_prompts.push_back({RequestId(rng_()), 1000 + i});
+      }
       frames.push_back(wire::Encode(wire::WorkerMessage(std::move(step))));
     }
     return frames;
@@ -78,17 +84,17 @@ class Reports {
   // Each report has one new prompt, with its hashes.
   std::vector<wire::OtherPrompt> Others() {
     std::vector<wire::OtherPrompt> others;
-    for (std::uint64_t age = 0; age < kOthers; ++age) {
+    for (std::uint64_t age = 0; age < kOtherPrompts; ++age) {
       wire::OtherPrompt& other = others.emplace_back();
       other.uncached_tokens = 1000 + static_cast<std::uint32_t>(age);
       other.waited_ms = static_cast<std::uint32_t>(10 * age);
-      other.id = kOthers + round_ - age;
+      other.id = kOtherPrompts + round_ - age;
     }
     for (std::size_t i = 0; i < kBlocks; ++i) others.front().hashes.push_back({rng_(), rng_()});
     return others;
   }
 
-  const bool tells_of_others_;
+  const Tells tells_;
   std::uint64_t round_ = 0;
   Rng rng_{1};
 };
@@ -100,11 +106,11 @@ void Take(router::FleetCore& core, std::uint32_t worker, const wire::Bytes& fram
 }
 
 // CPU time per report of the thread that receives the workers' messages, including reading the bytes.
-double ReportSeconds(Effort effort, bool tells_of_others) {
+double ReportSeconds(Effort effort, Tells tells) {
   router::FleetMetrics metrics;
   const std::unique_ptr<router::Policy> policy = std::move(router::MakePolicy("cache-aware", 1)).value();
   router::FleetCore core({}, *policy, metrics, 1);
-  Reports reports(tells_of_others);
+  Reports reports(tells);
   Instant now{std::chrono::hours(1)};
   for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
     core.OnMessage(Reports::IdOf(worker), Reports::HelloOf(worker), now);
@@ -123,19 +129,21 @@ double ReportSeconds(Effort effort, bool tells_of_others) {
     seconds.push_back(ToSeconds(clock.Now() - start) / kWorkers);
     (void)core.TakeEffects();
   }
-  ROOST_CHECK(core.pending_count() == (tells_of_others ? kWorkers * std::min<std::uint64_t>(rounds, kOthers) : 0));
+  ROOST_CHECK(core.pending_count() ==
+              (tells == Tells::kOthers ? kWorkers * std::min<std::uint64_t>(rounds, kOtherPrompts) : 0));
   std::nth_element(seconds.begin(), seconds.begin() + rounds / 2, seconds.end());
   return seconds[static_cast<std::size_t>(rounds) / 2];
 }
 
 }  // namespace
 
-// The cost of a load report to a router with 256 workers: from a worker with only this router, and from one with 16
-// queued prompts of other routers, one of them new and with 512 blocks.
+// The cost of a load report to a router with 256 workers: from an idle worker, from one with 16 queued prompts of other
+// routers, one of them new and with 512 blocks, and from one that lists 64 of the router's own.
 void BenchReport(Effort effort) {
   SetUpLogging(LogLevel::kWarning, LogFormat::kText);  // no line for each worker that joins
-  Figure("report_us", ReportSeconds(effort, false) * 1e6, "us");
-  Figure("report_others_us", ReportSeconds(effort, true) * 1e6, "us");
+  Figure("report_us", ReportSeconds(effort, Tells::kNoPrompts) * 1e6, "us");
+  Figure("report_others_us", ReportSeconds(effort, Tells::kOthers) * 1e6, "us");
+  Figure("report_own_us", ReportSeconds(effort, Tells::kOwn) * 1e6, "us");
 }
 
 }  // namespace roost::bench
