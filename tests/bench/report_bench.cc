@@ -130,7 +130,7 @@ double ReportSeconds(Effort effort, Tells tells) {
     (void)core.TakeEffects();
   }
   ROOST_CHECK(core.pending_count() ==
-              (tells == Tells::kOthers ? kWorkers * std::min<std::uint64_t>(rounds, kOtherPrompts) : 0));
+              (tells == Tells::kOthers ? kWorkers * std::min(static_cast<std::uint64_t>(rounds), kOtherPrompts) : 0));
   std::nth_element(seconds.begin(), seconds.begin() + rounds / 2, seconds.end());
   return seconds[static_cast<std::size_t>(rounds) / 2];
 }
