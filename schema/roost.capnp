@@ -731,8 +731,8 @@ struct Load $check {
 
   otherPrompts @12 :List(OtherPrompt) $most(.maxOtherPrompts);
   # The prompts in queuedPrefillTokens that came from other routers than the receiver, so that all routers see one
-  # queue. At most 1,024, those that run first (a worker of this version reports 64, and new arrivals). Empty when there
-  # is only one router.
+  # queue. At most 1,024, those that run first (a worker of this version reports 64, and new arrivals). Where there is only
+  # one router: what the engine still has of an earlier life of its link.
 
   progress @13 :UInt64 = 0;
   # Grows with each report of the engine, also with one without a step, and with each part of a step that is done, which

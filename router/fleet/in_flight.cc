@@ -73,10 +73,10 @@ void InFlightLedger::SetOthers(std::span<const wire::OtherPrompt> prompts, Insta
 }
 
 void InFlightLedger::SetOwn(std::span<const wire::OwnPrompt> prompts) {
-  std::vector<PromptQueue::Left> left;
-  left.reserve(prompts.size());
-  for (const wire::OwnPrompt& prompt : prompts) left.push_back({prompt.request_id, prompt.uncached_tokens});
-  prompts_.SetLeft(left);
+  std::vector<PromptQueue::Own> own;
+  own.reserve(prompts.size());
+  for (const wire::OwnPrompt& prompt : prompts) own.push_back({prompt.request_id, prompt.uncached_tokens});
+  prompts_.SetOwn(std::move(own));
 }
 
 }  // namespace roost::router

@@ -22,16 +22,15 @@ void PromptQueue::SetOthers(std::span<const Other> others) {
   });
 }
 
-void PromptQueue::SetLeft(std::span<const Left> reported) {
+void PromptQueue::SetOwn(std::vector<Own> reported) {
   if (reported.empty()) return;
-  std::vector<Left> sorted(reported.begin(), reported.end());
-  std::sort(sorted.begin(), sorted.end(), [](const Left& a, const Left& b) {
-    return a.request != b.request ? a.request < b.request : a.tokens > b.tokens;
+  std::sort(reported.begin(), reported.end(), [](const Own& a, const Own& b) {
+    return a.request != b.request ? a.request < b.request : a.uncached_tokens > b.uncached_tokens;
   });
   for (auto prompt = FirstOwn(); prompt != prompts_.end(); ++prompt) {
-    const auto found = std::lower_bound(sorted.begin(), sorted.end(), prompt->request,
-                                        [](const Left& left, RequestId wanted) { return left.request < wanted; });
-    if (found != sorted.end() && found->request == prompt->request) prompt->tokens_left = found->tokens;
+    const auto found = std::lower_bound(reported.begin(), reported.end(), prompt->request,
+                                        [](const Own& own, RequestId wanted) { return own.request < wanted; });
+    if (found != reported.end() && found->request == prompt->request) prompt->tokens_left = found->uncached_tokens;
   }
 }
 

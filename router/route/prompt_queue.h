@@ -6,10 +6,10 @@
 //
 // That is the order of the worker's WaitingQueue.
 //
-// The worker reports how much is left of the first prompts. The rest of the others is an estimate: the prompt tokens of a
-// reported step are subtracted from the first prompts in that order, regardless of the router that sent them. If the
-// worker reports more queued tokens than these prompts have, the rest counts as going first. All prompts are assumed to
-// have equal priority.
+// The worker reports how much is left of those at its queue's front. For others this is an estimate: the prompt tokens
+// of a reported step are subtracted from the first prompts in that order, regardless of the router that sent them. If
+// the worker reports more queued tokens than all these prompts have, the difference counts as going first. All prompts
+// are assumed to have equal priority.
 //
 // Not thread-safe. Operations are O(prompts), which is bounded by the worker's queue bound.
 #pragma once
@@ -34,13 +34,13 @@ class PromptQueue {
     Instant sent_at{};
   };
   void SetOthers(std::span<const Other> others);
-  // The tokens that are left of this router's prompts, as the worker reports them; of a request's choices the largest
-  // number counts. Others keep their estimate. O((prompts + reported) · log reported).
-  struct Left {
+  // Sets how much is left of this router's prompts; of a request's choices the largest number counts. Those that are
+  // not reported keep their estimate. O((prompts + reported) · log reported).
+  struct Own {
     RequestId request;
-    std::uint32_t tokens = 0;
+    std::uint32_t uncached_tokens = 0;
   };
-  void SetLeft(std::span<const Left> reported);
+  void SetOwn(std::vector<Own> reported);
   // The prompt's first token came, or its request ended. Does nothing if the prompt is not there.
   void Remove(std::uint64_t number);
   // The worker computed this many prompt tokens in a step that included everything sent until `sent_until`.

@@ -32,11 +32,6 @@ void PeerPromptBoard::Assign(std::vector<OwnedPrompt> queue, std::uint64_t last_
   arrived_.erase(arrived_.begin(), arrived_.upper_bound(last_taken_id));
 }
 
-void PeerPromptBoard::Clear() {
-  queue_.clear();
-  arrived_.clear();
-}
-
 void PeerPromptBoard::TellTo(std::uint32_t link, PeerPromptSender& teller, Instant now, wire::Load& load) const {
   std::vector<QueuedPrompt> others;
   for (const OwnedPrompt& each : queue_) {

@@ -50,7 +50,6 @@ class PeerPromptBoard {
   void Assign(std::vector<OwnedPrompt> queue, std::uint64_t last_taken_id);
   // Removes an arrived prompt that was computed or given up. Does nothing if the engine has received it.
   void Remove(std::uint64_t id) { arrived_.erase(id); }
-  void Clear();
 
   // Turns a load from the engine's report into one for the router of `link`: adds the requests that have arrived from
   // other routers, which that router can not know, and lists all prompts of theirs, and its own ones that the engine

@@ -92,34 +92,28 @@ TEST(RecordedFramesTest, AnOlderWorkerServesNoBlocks) {
   EXPECT_EQ(hellos, 4U);
 }
 
+// The steps of the recording whose load is so.
+std::size_t CountSteps(const std::string& recording, bool (*is_so)(const Load&)) {
+  std::size_t count = 0;
+  ForEachMessage(recording, [&](char /*sender*/, const Bytes& /*frame*/, const auto& message) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(message)>, WorkerMessage>) {
+      const auto* const step = std::get_if<Step>(&message);
+      if (step != nullptr && is_so(step->load)) ++count;
+    }
+  });
+  return count;
+}
+
 TEST(RecordedFramesTest, AnOlderWorkerTellsNoBytesOnTheirWay) {
-  const auto count = [](const std::string& recording) {
-    std::size_t told = 0;
-    ForEachMessage(recording, [&told](char /*sender*/, const Bytes& /*frame*/, const auto& message) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(message)>, WorkerMessage>) {
-        const auto* const step = std::get_if<Step>(&message);
-        if (step != nullptr && step->load.arriving_bytes > 0 && step->load.leaving_bytes > 0) ++told;
-      }
-    });
-    return told;
-  };
-  EXPECT_EQ(count("protocol-2.4.bin"), 0U);
-  EXPECT_EQ(count("protocol-2.7.bin"), 4U);
+  const auto tells = [](const Load& load) { return load.arriving_bytes > 0 && load.leaving_bytes > 0; };
+  EXPECT_EQ(CountSteps("protocol-2.4.bin", tells), 0U);
+  EXPECT_EQ(CountSteps("protocol-2.7.bin", tells), 4U);
 }
 
 TEST(RecordedFramesTest, AnOlderWorkerDoesNotSayHowMuchIsLeftOfARoutersPrompts) {
-  const auto count = [](const std::string& recording) {
-    std::size_t told = 0;
-    ForEachMessage(recording, [&told](char /*sender*/, const Bytes& /*frame*/, const auto& message) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(message)>, WorkerMessage>) {
-        const auto* const step = std::get_if<Step>(&message);
-        if (step != nullptr && !step->load.own_prompts.empty()) ++told;
-      }
-    });
-    return told;
-  };
-  EXPECT_EQ(count("protocol-2.7.bin"), 0U);
-  EXPECT_EQ(count("protocol-2.8.bin"), 4U);
+  const auto says = [](const Load& load) { return !load.own_prompts.empty(); };
+  EXPECT_EQ(CountSteps("protocol-2.7.bin", says), 0U);
+  EXPECT_EQ(CountSteps("protocol-2.8.bin", says), 4U);
 }
 
 TEST(RecordedFramesTest, OlderPeersKnowNoSecretAndNoTicket) {

@@ -115,18 +115,24 @@ TEST(FleetDecisionsTest, DecisionsSeeChargesComeAndGo) {
   EXPECT_EQ(queue_of("three"), 0);
 }
 
-// If short prompts go first, they overtake the other routers' long prompts, but not their short ones.
-TEST(FleetDecisionsTest, OtherRoutersPromptsStandInLineLikeOwnOnes) {
-  FleetSim sim;
+// A worker of known speed that takes short prompts first.
+FakeWorker& JoinShortestFirst(FleetSim& sim) {
   FakeWorker& worker = sim.AddWorker("a");
   worker.hello().ageing_tokens = 100;
   worker.hello().max_batch_tokens = 100;
   worker.SayHello();
   sim.DeliverAll();
-  for (TokenId seed = 1; seed <= 3; ++seed) {  // then its speed is known
+  for (TokenId seed = 1; seed <= 3; ++seed) {
     sim.Submit(MakePrompt(seed, 200), 1);
     sim.Run();
   }
+  return worker;
+}
+
+// If short prompts go first, they overtake the other routers' long prompts, but not their short ones.
+TEST(FleetDecisionsTest, OtherRoutersPromptsStandInLineLikeOwnOnes) {
+  FleetSim sim;
+  FakeWorker& worker = JoinShortestFirst(sim);
   const auto queue_behind = [&](std::vector<wire::OtherPrompt> prompts) {
     worker.SetOtherPrompts(std::move(prompts));
     worker.Heartbeat();
@@ -149,15 +155,7 @@ TEST(FleetDecisionsTest, OtherRoutersPromptsStandInLineLikeOwnOnes) {
 // A new prompt overtakes a long one, but not what is left of it when the worker says that it is nearly done.
 TEST(FleetDecisionsTest, OwnPromptsStandInLineWithWhatTheWorkerSaysIsLeftOfThem) {
   FleetSim sim;
-  FakeWorker& worker = sim.AddWorker("a");
-  worker.hello().ageing_tokens = 100;
-  worker.hello().max_batch_tokens = 100;
-  worker.SayHello();
-  sim.DeliverAll();
-  for (TokenId seed = 1; seed <= 3; ++seed) {  // then its speed is known
-    sim.Submit(MakePrompt(seed, 200), 1);
-    sim.Run();
-  }
+  FakeWorker& worker = JoinShortestFirst(sim);
   const auto long_one = sim.Submit(MakePrompt(8, 4000), 1);
   const auto delay_of_another = [&] {
     const auto request = sim.Submit(MakePrompt(9, 200), 1);

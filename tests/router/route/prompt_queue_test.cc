@@ -42,18 +42,18 @@ TEST(PromptQueueTest, WhatTheWorkerSaysIsLeftReplacesTheEstimate) {
   queue.Add(1, 5000, kStart, RequestId(11));
   queue.Add(2, 300, kStart, RequestId(7));
   queue.Add(3, 600, kStart, RequestId(9));
-  queue.OnComputed(400, kStart,
-                   kAgeing);  // the step seems to have computed the other's, the second, and 60 of the third
+  // The step seems to have computed the other router's, the second, and 60 tokens of the third.
+  queue.OnComputed(400, kStart, kAgeing);
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart, kAgeing, kPace).before_tokens, 540);
   // It was the first, which has waited for long. One request has two choices, of which one is further.
-  queue.SetLeft(std::vector<PromptQueue::Left>{
+  queue.SetOwn(std::vector<PromptQueue::Own>{
       {RequestId(11), 4600}, {RequestId(7), 100}, {RequestId(7), 300}, {RequestId(8), 77}});
   const PromptQueue::Place place = queue.PlaceOf(1000, kStart, kAgeing, kPace);
   EXPECT_DOUBLE_EQ(place.before_tokens, 300 + 540);
   EXPECT_DOUBLE_EQ(place.all_tokens, 4600 + 300 + 540);
-  queue.SetLeft({});  // an older worker tells nothing
+  queue.SetOwn({});  // an older worker tells nothing
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart, kAgeing, kPace).all_tokens, 4600 + 300 + 540);
-  queue.SetLeft(std::vector<PromptQueue::Left>{{RequestId(11), 0}, {RequestId(7), 0}, {RequestId(9), 0}});
+  queue.SetOwn(std::vector<PromptQueue::Own>{{RequestId(11), 0}, {RequestId(7), 0}, {RequestId(9), 0}});
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart, kAgeing, kPace).all_tokens, 0);
 }
 
