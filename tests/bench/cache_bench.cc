@@ -34,12 +34,13 @@ CacheUser Prompt(std::uint64_t number) {
 // time.
 enum class Layout { kTogether, kScattered };
 
-// A pool whose blocks are all ready and idle.
+// A pool whose blocks are all ready and idle. The last blocks of a prompt cost five times as much as the first.
 struct FullCache {
   explicit FullCache(std::uint32_t block_count, Layout layout = Layout::kTogether)
       : pool(block_count),
         cache(pool, {.block_tokens = kBlockTokens},
               worker::MakeEvictionPolicy(worker::kDefaultEvictionPolicy, block_count).value()) {
+    cache.SetRecomputeCost({.growth = 4.0F / kPromptBlocks});
     const std::uint32_t at_once = layout == Layout::kTogether ? 1 : std::min(61U, block_count / kPromptBlocks);
     while (pool.free_count() > 0) Fill(at_once);
   }

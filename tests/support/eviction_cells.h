@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "deploy/roostctl/simulate/cost_profiles.h"
 #include "deploy/roostctl/workload/generators.h"
 #include "deploy/roostctl/workload/source.h"
 #include "deploy/roostctl/workload/trace.h"
+#include "worker/cache/eviction/eviction.h"
 
 namespace roost::testing_support {
 
@@ -21,6 +23,10 @@ struct EvictionCase {
 
   [[nodiscard]] std::uint32_t BlockCount(std::uint32_t kilotokens) const {
     return static_cast<std::uint32_t>(std::uint64_t{kilotokens} * 1000 / trace.block_tokens);
+  }
+  // The cost of the trace's blocks with an 8B model on an H100.
+  [[nodiscard]] worker::RecomputeCost Cost() const {
+    return {static_cast<float>(simulate::kLlama8bOnH100.DepthGrowth() * trace.block_tokens)};
   }
 };
 

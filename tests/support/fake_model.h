@@ -37,7 +37,8 @@ class FakeModel final : public worker::Model {
     std::optional<TokenId> poison_token = std::nullopt;  // logits after it are NaN
     ManualClock* clock = nullptr;                        // advanced by step_duration in every batch
     Duration step_duration = std::chrono::milliseconds(10);
-    std::function<void()> before_forward = {};  // called first in every batch; may wait
+    std::function<Duration(const worker::Batch&)> duration_of = {};  // instead of step_duration
+    std::function<void()> before_forward = {};                       // called first in every batch; may wait
   };
 
   explicit FakeModel(Options options)
@@ -138,7 +139,8 @@ class FakeModel final : public worker::Model {
     ROOST_CHECK(row_count <= batch.slices.size() + worker::kMaxFurtherLogits, "{} rows of logits", row_count);
     computed_token_count_ += first_token;
     largest_batch_ = std::max(largest_batch_, first_token);
-    if (options_.clock != nullptr) options_.clock->Advance(options_.step_duration);
+    if (options_.clock == nullptr) return;
+    options_.clock->Advance(options_.duration_of ? options_.duration_of(batch) : options_.step_duration);
   }
 
   void Draw(const worker::Draws& draws, const std::vector<TokenId>& tokens) {

@@ -400,9 +400,11 @@ class WrittenTablesTest(unittest.TestCase):
         self.assertEqual(loads.measured("agents", options), f"{said}{page_tables.commit()}.")
 
     def test_an_eviction_table_has_a_row_per_load_and_pool(self):
-        line = "figure eviction_agents_48_500k_{} {} %"
-        lines = [line.format(policy, 10 + i) for i, policy in enumerate(evictions.POLICIES)]
-        self.assertIn("| coding agents (Weka), 48 sessions | 500k | 10.0 |", evictions.table("\n".join(lines)))
+        line = "figure eviction_{}_agents_48_500k_{} {} %"
+        for kind in evictions.KINDS:
+            lines = [line.format(each, policy, 10 * i) for i, policy in enumerate(evictions.POLICIES) for each in (kind, "other")]
+            row = "| coding agents (Weka), 48 sessions | 500k | 0.0 | 10.0 | **20.0** | 30.0 |"
+            self.assertIn(row, evictions.table("\n".join(lines), kind))
 
     def test_every_ablation_changes_what_stands_in_the_source(self):
         for row in ablations.ROWS.values():

@@ -96,6 +96,8 @@ class Claims {
 
   // ---- the order of evictions ----
 
+  void SetRecomputeCost(RecomputeCost cost) { idle_.SetRecomputeCost(cost); }
+
   // The next block to evict for the group, that is neither pinned nor held.
   [[nodiscard]] std::optional<std::uint32_t> Victim(EvictionGroup group);
   // The next held block to evict for the group.

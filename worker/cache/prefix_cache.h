@@ -59,6 +59,9 @@ class PrefixCache {
   // Sets the time, which never goes back. Ends expired retention and pins.
   void AdvanceTo(Instant now);
 
+  // Says what blocks cost to compute again from now on; until then all cost the same.
+  void SetRecomputeCost(RecomputeCost cost) { claims_.SetRecomputeCost(cost); }
+
   // ---- what a request does, in this order ----
 
   // Appends the longest ready prefix of `chain`, at most `limit` blocks, to `matched`. Changes no block's state.

@@ -101,6 +101,7 @@ struct StepUnderWay {
   std::vector<CountRows::Place> counts;      // for each draw, if it has penalties
   std::uint32_t prefill_token_count = 0;
   std::uint32_t decode_token_count = 0;
+  std::uint64_t tokens_before_prefill = 0;  // see Scheduler::NotePace
   Instant begin;
   std::vector<ArrivedWrite> writes;  // of blocks that came from elsewhere
 

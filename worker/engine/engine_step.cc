@@ -84,8 +84,10 @@ bool Engine::State::Begin(Instant now, StepCounts& counts) {
   next.begin = now;
   next.prefill_token_count = 0;
   next.decode_token_count = 0;
+  next.tokens_before_prefill = 0;
   for (const ScheduledSlice& slice : slices) {
     (slice.is_decode ? next.decode_token_count : next.prefill_token_count) += slice.token_count;
+    if (!slice.is_decode) next.tokens_before_prefill += TokensBefore(slice.first_position, slice.token_count);
   }
   BuildBatch(slices, now, counts);
   PlanDraws(slices, next);

@@ -38,7 +38,8 @@ void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
   const Duration step_time = end - std::max(step.begin, last_end);
   last_end = end;
   if (step.computes()) {
-    scheduler.NotePace({step.prefill_token_count, step.decode_token_count, ToSeconds(step_time)});
+    scheduler.NotePace({step.prefill_token_count, step.decode_token_count, ToSeconds(step_time)},
+                       step.tokens_before_prefill);
     report.load.step_seconds = ToSeconds(step_time);
     report.load.step_prefill_tokens = step.prefill_token_count;
     report.load.step_decode_tokens = step.decode_token_count;

@@ -181,6 +181,12 @@ struct ScheduledSlice {
   bool is_decode = false;
 };
 
+// For each of these tokens of a prompt the tokens before it, added up: what attention reads.
+[[nodiscard]] constexpr std::uint64_t TokensBefore(std::uint32_t first_position, std::uint32_t token_count) {
+  const std::uint64_t count = token_count;
+  return count * first_position + count * (count - 1) / 2;
+}
+
 class Scheduler {
  public:
   // The context must fit the pool: max_context_tokens <= block count · B.
@@ -239,8 +245,10 @@ class Scheduler {
   // The slices have been computed, or will be before anything that is scheduled from now on: their full blocks enter
   // the cache.
   void Commit();
-  // Tells the time of a step, once it is known; Commit may come before.
-  void NotePace(const StepSample& step);
+  // Tells the time of a step, once it is known; Commit may come before. `tokens_before`: the TokensBefore its slices
+  // that are not decodes. From several such steps follows how much longer a block takes the more come before it, and
+  // the cache evicts by that.
+  void NotePace(const StepSample& step, std::uint64_t tokens_before = 0);
 
   // The time that prefill of this many tokens would take at the pace of recent steps, beside other tokens of a step;
   // zero until that is known.
@@ -307,6 +315,7 @@ class Scheduler {
   [[nodiscard]] std::uint32_t MatchableBlocks(const Sequence& sequence) const;
   [[nodiscard]] std::unique_ptr<Sequence> MakeSequence(SequenceSpec spec);
 
+  void NoteDepth(const StepSample& step, std::uint64_t tokens_before);
   void Append(Sequence& sequence, std::span<const TokenId> tokens) const;
   // ---- the running sequences (scheduler_running.cc) ----
   void PlanSlices();
@@ -462,6 +471,8 @@ class Scheduler {
   double paced_seconds_ = 0;      // time of steps with prefill; older steps weigh less
   double paced_tokens_ = 0;       // prompt tokens of these steps
   RateEstimator rates_;
+  RateEstimator depth_rates_;  // of steps with prefill; its context tokens are their tokens before
+  std::uint64_t prefill_steps_ = 0;
   std::uint64_t release_count_ = 0;  // times that a sequence, or an arrival, released its blocks
   Arrivals arrivals_{cache_, release_count_};
   std::optional<Instant> arrivals_awaited_until_;  // of the latest step: the first end of a wait for an arrival

@@ -211,7 +211,7 @@ void Scheduler::TakeTail(Sequence& sequence) {
 }
 
 // Updates how long prefill took per token in recent steps.
-void Scheduler::NotePace(const StepSample& step) {
+void Scheduler::NotePace(const StepSample& step, std::uint64_t tokens_before) {
   constexpr double kForgetting = 0.9;
   if (step.seconds <= 0) return;
   rates_.Observe(step);
@@ -219,6 +219,20 @@ void Scheduler::NotePace(const StepSample& step) {
   if (step.prefill_tokens == 0) return;
   paced_seconds_ = paced_seconds_ * kForgetting + step.seconds;
   paced_tokens_ = paced_tokens_ * kForgetting + step.prefill_tokens + step.decode_tokens;
+  NoteDepth(step, tokens_before);
+}
+
+// A fit of its own, which forgets slowly: how time grows with depth is a property of the model and the device. From few
+// steps it would be the noise of one.
+void Scheduler::NoteDepth(const StepSample& step, std::uint64_t tokens_before) {
+  constexpr double kForgetting = 0.9999;
+  constexpr std::uint64_t kMinSteps = 32;
+  constexpr std::uint64_t kFar = 1U << 20U;
+  depth_rates_.Observe({step.prefill_tokens, step.decode_tokens, step.seconds, tokens_before}, kForgetting);
+  if (++prefill_steps_ < kMinSteps) return;
+  const double seconds = depth_rates_.seconds_beside_prefill(0, kFar) - depth_rates_.seconds_beside_prefill(0);
+  const double growth_per_token = seconds / kFar * depth_rates_.prefill_tokens_per_second();
+  cache_.SetRecomputeCost({.growth = static_cast<float>(growth_per_token * block_tokens_)});
 }
 
 double Scheduler::PrefillSecondsOf(std::uint32_t token_count) const { return rates_.prefill_seconds(token_count); }

@@ -44,6 +44,8 @@ class Pool {
         log_(text.trace().requests.size(), [this](std::uint32_t number) { arrivals_.OnEnd(number); }),
         arrivals_(text.trace(), options.speed, timeline_, [this](std::uint32_t number) { Arrive(number); }) {
     for (const WorkerSpec& spec : options.workers) free_speeds_.insert(spec.speed);
+    const double growth = options.worker.service.DepthGrowth() * text.block_tokens();
+    cache().SetRecomputeCost({.growth = static_cast<float>(growth)});
   }
 
   void Run(const Progress& progress) {

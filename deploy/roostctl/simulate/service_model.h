@@ -43,6 +43,8 @@ struct ServiceModel {
     const double before = static_cast<double>(first_position) + (count - 1) / 2;  // average over the chunk
     return count / prefill_tokens_per_second + attention_seconds * count * before;
   }
+  // By how much longer a token takes for each token before it, relative to a prompt's first token.
+  [[nodiscard]] double DepthGrowth() const { return attention_seconds * prefill_tokens_per_second; }
   // The time that prompts add to a step that computes this many of their tokens, in chunks of these seconds together.
   [[nodiscard]] double PromptSeconds(double chunk_seconds, std::uint32_t token_count) const {
     const auto count = static_cast<double>(token_count);

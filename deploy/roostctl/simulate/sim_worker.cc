@@ -278,6 +278,7 @@ double SimWorker::PlanPrompts(const std::vector<ScheduledSlice>& slices) {
   const ServiceModel& service = options_.service;
   double chunk_seconds = 0;
   step_prefill_tokens_ = 0;
+  step_tokens_before_ = 0;
   wanting_.clear();
   for (const ScheduledSlice& slice : slices) {
     if (slice.wants_logits) wanting_.push_back(slice.sequence->id);
@@ -286,6 +287,7 @@ double SimWorker::PlanPrompts(const std::vector<ScheduledSlice>& slices) {
     const std::uint32_t count = std::min(slice.token_count, prompt_end - slice.first_position);
     chunk_seconds += service.ChunkSeconds(slice.first_position, count);
     step_prefill_tokens_ += count;
+    step_tokens_before_ += worker::TokensBefore(slice.first_position, count);
   }
   step_decode_tokens_ = 0;
   if (step_prefill_tokens_ == 0) return 0;
@@ -304,7 +306,8 @@ void SimWorker::EndStep(double step_seconds) {
   scheduler_.AdvanceTo(timeline_.Now());
   scheduler_.Commit();
   scheduler_.NotePace(
-      {.prefill_tokens = step_prefill_tokens_, .decode_tokens = step_decode_tokens_, .seconds = step_seconds});
+      {.prefill_tokens = step_prefill_tokens_, .decode_tokens = step_decode_tokens_, .seconds = step_seconds},
+      step_tokens_before_);
   prefill_token_count_ += step_prefill_tokens_;
   for (const SequenceId id : wanting_) OnComputed(id);
   PlanDecodeEnd();

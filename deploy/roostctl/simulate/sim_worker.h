@@ -236,6 +236,7 @@ class SimWorker {
   bool stepping_ = false;
   bool step_is_planned_ = false;  // for the end of the running decode step
   std::uint32_t step_prefill_tokens_ = 0;
+  std::uint64_t step_tokens_before_ = 0;  // see worker::TokensBefore
   std::uint32_t step_decode_tokens_ = 0;
   std::uint64_t preemptions_ = 0;
   std::uint64_t prefill_token_count_ = 0;

@@ -19,6 +19,7 @@ using worker::BlockUse;
 using worker::EvictionGroup;
 using worker::EvictionPolicy;
 using worker::PrefixCache;
+using worker::RecomputeCost;
 using worker::RequestUse;
 using worker::TreePlace;
 
@@ -40,6 +41,7 @@ class TraceScale final : public EvictionPolicy {
     policy_->Insert(block, scaled, place);
   }
   void BecomeLeaf(BlockId block) override { policy_->BecomeLeaf(block); }
+  void SetRecomputeCost(RecomputeCost cost) override { policy_->SetRecomputeCost(cost); }
   void Erase(BlockId block) override { policy_->Erase(block); }
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group) override { return policy_->Victim(group); }
   void Evict(BlockId block) override { policy_->Evict(block); }
@@ -52,11 +54,14 @@ class TraceScale final : public EvictionPolicy {
 class Player {
  public:
   Player(const Trace& trace, std::uint32_t block_count, std::unique_ptr<EvictionPolicy> policy,
-         std::span<const double> tenant_shares)
+         std::span<const double> tenant_shares, RecomputeCost cost)
       : trace_(trace),
+        cost_(cost),
         pool_(block_count),
         cache_(pool_, {.block_tokens = kCacheBlockTokens, .group_shares = {tenant_shares.begin(), tenant_shares.end()}},
-               std::make_unique<TraceScale>(std::move(policy), use_)) {}
+               std::make_unique<TraceScale>(std::move(policy), use_)) {
+    cache_.SetRecomputeCost(cost);
+  }
 
   ReplayResult Play() {
     for (const TraceRequest& request : trace_.requests) {
@@ -108,7 +113,15 @@ class Player {
     for (HitCount* count : {static_cast<HitCount*>(&result_), &result_.tenants[request.tenant]}) {
       count->prompt_token_count += request.input_token_count;
       count->hit_token_count += use_.cached_token_count;
+      count->prompt_cost += CostOf(request.input_token_count);
+      count->hit_cost += CostOf(use_.cached_token_count);
     }
+  }
+
+  // The cost of a prompt's first tokens.
+  [[nodiscard]] double CostOf(std::uint32_t token_count) const {
+    const double count = token_count;
+    return count * (1 + cost_.growth * count / trace_.block_tokens / 2);
   }
 
   [[nodiscard]] EvictionGroup GroupOf(const TraceRequest& request) const {
@@ -125,6 +138,7 @@ class Player {
   }
 
   const Trace& trace_;
+  const RecomputeCost cost_;
   BlockPool pool_;
   RequestUse use_;  // of the current request, in the trace's tokens
   PrefixCache cache_;
@@ -190,12 +204,12 @@ class Foresight final : public EvictionPolicy {
 }  // namespace
 
 ReplayResult Replay(const Trace& trace, std::uint32_t block_count, std::unique_ptr<EvictionPolicy> eviction,
-                    std::span<const double> tenant_shares) {
-  return Player(trace, block_count, std::move(eviction), tenant_shares).Play();
+                    std::span<const double> tenant_shares, RecomputeCost cost) {
+  return Player(trace, block_count, std::move(eviction), tenant_shares, cost).Play();
 }
 
-ReplayResult ReplayWithForesight(const Trace& trace, std::uint32_t block_count) {
-  return Replay(trace, block_count, std::make_unique<Foresight>(trace, block_count));
+ReplayResult ReplayWithForesight(const Trace& trace, std::uint32_t block_count, RecomputeCost cost) {
+  return Replay(trace, block_count, std::make_unique<Foresight>(trace, block_count), {}, cost);
 }
 
 }  // namespace roost::workload

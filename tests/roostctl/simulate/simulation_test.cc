@@ -53,6 +53,25 @@ Trace SomeLoad() {
   return workload::MultiTurnChat(options);
 }
 
+// Prompts of 32k and of 2k tokens, chosen at random among more than 200k tokens.
+Trace LongAndShortPrompts() {
+  constexpr std::uint32_t kBlockTokens = 64;
+  constexpr std::uint32_t kLongPrompts = 6;
+  constexpr std::uint32_t kShortPrompts = 96;
+  Trace trace{.block_tokens = kBlockTokens, .requests = {}};
+  Rng rng(1);
+  for (int i = 0; i < 1500; ++i) {
+    const std::uint64_t prompt = rng.Below(kLongPrompts + kShortPrompts);
+    const std::uint32_t block_count = prompt < kLongPrompts ? 512 : 32;
+    workload::TraceRequest& request = trace.requests.emplace_back();
+    request.arrival_seconds = i;
+    request.input_token_count = block_count * kBlockTokens;
+    request.output_token_count = 1;
+    for (std::uint32_t block = 0; block < block_count; ++block) request.blocks.push_back(prompt * 1000 + block + 1);
+  }
+  return trace;
+}
+
 // ---- computed by hand ----
 
 // One worker, 1,000 tokens per second, 100 per step, blocks of 16.
@@ -252,6 +271,26 @@ TEST(SimulationTest, OneWorkerHitsWhatAReplayOfARealTraceHits) {
     const Outcome outcome = Play(Scaled(trace, 0.05, options), "round-robin", options);
     EXPECT_NEAR(outcome.hit_ratio, replay.hit_ratio(), 0.02) << blocks << " blocks";
   }
+}
+
+// A replay is told what blocks cost; a worker fits it to its steps. Of prompts that do not fit all, both keep the long
+// ones, which save the most time.
+TEST(SimulationTest, AWorkerEvictsByTheCostThatItsStepsHave) {
+  const Trace trace = LongAndShortPrompts();
+  SimulationOptions options = Fleet(1);
+  options.worker.eviction = "class-aware";
+  options.worker.cache_tokens = 200'000;
+  options.worker.service = kLlama8bOnH100;
+  options.worker.service.attention_seconds *= 10;
+  const auto blocks = static_cast<std::uint32_t>(options.worker.cache_tokens / trace.block_tokens);
+  const auto growth = static_cast<float>(options.worker.service.DepthGrowth() * trace.block_tokens);
+  const auto hits_of_replay = [&](worker::RecomputeCost cost) {
+    return workload::Replay(trace, blocks, worker::MakeEvictionPolicy("class-aware", blocks).value(), {}, cost)
+        .hit_ratio();
+  };
+  const double hits = Play(Scaled(trace, 0.02, options), "round-robin", options).hit_ratio;
+  EXPECT_NEAR(hits, hits_of_replay({growth}), 0.015);
+  EXPECT_GT(hits, hits_of_replay({}) + 0.05);
 }
 
 // ---- properties of all runs ----

@@ -295,6 +295,16 @@ TEST(ReplayTest, ARequestLargerThanThePoolKeepsWhatFits) {
   EXPECT_EQ(result.hit_token_count, 48U);
 }
 
+// A block takes half of the first block's time longer for each block before it: the prompt takes the time of 128 tokens
+// at its beginning, its first three blocks that of 84.
+TEST(ReplayTest, HitsSaveMoreTimeTheDeeperTheyAre) {
+  const TraceRequest request{.input_token_count = 64, .output_token_count = 0, .blocks = {1, 2, 3, 4}};
+  const Trace trace{.block_tokens = 16, .requests = {request, request}};
+  const ReplayResult result = Replay(trace, 3, std::make_unique<worker::LruEviction>(3), {}, {.growth = 0.5F});
+  EXPECT_DOUBLE_EQ(result.saved_ratio(), 84.0 / 256);
+  EXPECT_EQ(result.hit_token_count, 48U);
+}
+
 // A tenant comes back after another one has filled the pool with new blocks, for which it borrows unused shares.
 TEST(ReplayTest, ATenantKeepsItsShareAndIsCountedAlone) {
   Trace trace{.block_tokens = 16, .requests = {}};

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -68,23 +69,43 @@ TEST(ReuseModelTest, WithoutCountsAllClassesAreAlike) {
   }
 }
 
-TEST(RankedListsTest, WhatWasJustUsedGoesBeforeWhatIsDueSoon) {
+// Blocks of class 0 come back after 10 requests.
+ReuseModel OneClass() {
   ReuseModel model;
   for (int request = 0; request < 500; ++request) {
     model.CountRelease(0);
     if (request >= 10) model.CountReuse(0, 10);
     model.EndRequest();
   }
+  return model;
+}
+
+TEST(RankedListsTest, WhatWasJustUsedGoesBeforeWhatIsDueSoon) {
+  const ReuseModel model = OneClass();
   RankedLists lists(4, 1);
-  lists.PushBack(0, 0, BlockId(0), {.request = 0, .place = 0}, TreePlace::kLeaf);
-  lists.PushBack(0, 0, BlockId(1), {.request = 8, .place = 0}, TreePlace::kLeaf);
-  lists.PushBack(0, 0, BlockId(2), {.request = 8, .place = 1}, TreePlace::kInner);
+  lists.PushBack(0, 0, BlockId(0), 0, {.request = 0, .place = 0}, TreePlace::kLeaf);
+  lists.PushBack(0, 0, BlockId(1), 0, {.request = 8, .place = 0}, TreePlace::kLeaf);
+  lists.PushBack(0, 0, BlockId(2), 0, {.request = 8, .place = 1}, TreePlace::kInner);
   EXPECT_EQ(lists.FirstToGo(0, Ranking::kLastUse, model, 9), BlockId(0));
   EXPECT_EQ(lists.FirstToGo(0, Ranking::kHitDensity, model, 9), BlockId(1));
   lists.Erase(BlockId(1));
   EXPECT_EQ(lists.FirstToGo(0, Ranking::kHitDensity, model, 9), BlockId(0));  // the newest block is not a leaf
   lists.BecomeLeaf(BlockId(2));
   EXPECT_EQ(lists.FirstToGo(0, Ranking::kHitDensity, model, 9), BlockId(2));
+}
+
+// A block that costs four times as much stays, whichever is the older one; by last use the older one goes.
+TEST(RankedListsTest, WhatIsCheapToComputeAgainGoesFirst) {
+  const ReuseModel model = OneClass();
+  for (const std::uint32_t deep : {0U, 1U}) {
+    RankedLists lists(2, 1);
+    lists.SetRecomputeCost({.growth = 0.03F});
+    for (const std::uint32_t block : {0U, 1U}) {
+      lists.PushBack(0, 0, BlockId(block), block == deep ? 100 : 0, {.request = 7 + block}, TreePlace::kLeaf);
+    }
+    EXPECT_EQ(lists.FirstToGo(0, Ranking::kHitDensity, model, 9), BlockId(1 - deep));
+    EXPECT_EQ(lists.FirstToGo(0, Ranking::kLastUse, model, 9), BlockId(0));
+  }
 }
 
 TEST(ShadowCacheTest, CountsTheHitsOfLruOnSingleBlocks) {
@@ -96,7 +117,7 @@ TEST(ShadowCacheTest, CountsTheHitsOfLruOnSingleBlocks) {
   for (std::uint64_t request = 0; request < 3000; ++request) {
     const std::uint64_t key = rng.Below(40);
     const auto held = std::find(lru.begin(), lru.end(), key);
-    const std::uint32_t hits = held != lru.end() ? 1 : 0;
+    const float hits = held != lru.end() ? 1 : 0;
     if (held != lru.end()) lru.erase(held);
     lru.push_back(key);
     if (lru.size() > kEntries) lru.pop_front();
@@ -112,13 +133,17 @@ TEST(ShadowCacheTest, ABlockBehindAMissingOneIsNoHit) {
     shadow.Use({.key = key, .position = position, .reuse_class = 0, .time = {.request = request}}, model);
   };
   use(2, 1, 0);  // the block before it was still in use at that time
-  EXPECT_EQ(shadow.EndRequest(), 0U);
+  EXPECT_EQ(shadow.EndRequest(), 0);
   use(2, 1, 1);
   use(1, 0, 1);  // missing
-  EXPECT_EQ(shadow.EndRequest(), 0U);
+  EXPECT_EQ(shadow.EndRequest(), 0);
   use(2, 1, 2);
   use(1, 0, 2);
-  EXPECT_EQ(shadow.EndRequest(), 2U);
+  EXPECT_EQ(shadow.EndRequest(), 2);
+  shadow.SetRecomputeCost({.growth = 0.5F});
+  use(2, 1, 3);
+  use(1, 0, 3);
+  EXPECT_EQ(shadow.EndRequest(), 2.5F);
 }
 
 // Requests of one block each, for a cache that consists of the policy and a map of held blocks.
@@ -130,7 +155,7 @@ class OneBlockRequests {
   }
 
   // Was it a hit?
-  bool Request(std::uint64_t key, std::uint32_t prompt_token_count) {
+  bool Request(std::uint64_t key, std::uint32_t prompt_token_count, std::uint32_t position = 0) {
     const auto held = held_.find(key);
     const bool hit = held != held_.end();
     std::uint32_t block = 0;
@@ -145,6 +170,7 @@ class OneBlockRequests {
     now_held = {block, hit ? now_held.hit_count + 1 : 0};
     policy_->Insert(BlockId(block),
                     {.key = Mix64(key + 1),
+                     .position = position,
                      .hit_count = now_held.hit_count,
                      .group = EvictionGroup(0),
                      .request = {.number = number_++, .prompt_token_count = prompt_token_count}},
@@ -197,6 +223,33 @@ double HitsOfTwoClasses(std::uint32_t block_count) {
 TEST(ClassAwareEvictionTest, KeepsTheClassThatComesBack) {
   EXPECT_LT(HitsOfTwoClasses<LruEviction>(200), 0.01);
   EXPECT_GT(HitsOfTwoClasses<ClassAwareEviction>(200), 0.9);
+}
+
+// Blocks at the beginning and at position 100 come back alike, twice as many as the cache holds. Returns the hits among
+// those at the beginning, and among the others.
+std::pair<int, int> HitsByDepth(RecomputeCost cost) {
+  auto policy = std::make_unique<ClassAwareEviction>(100);
+  policy->SetRecomputeCost(cost);
+  OneBlockRequests requests(std::move(policy), 100);
+  Rng rng(4);
+  std::pair<int, int> hits;
+  for (int i = 0; i < 10'000; ++i) {
+    const std::uint64_t key = rng.Below(200);
+    const bool deep = key % 2 == 1;
+    (deep ? hits.second : hits.first) += requests.Request(key, 500, deep ? 100 : 0) ? 1 : 0;
+  }
+  return hits;
+}
+
+TEST(ClassAwareEvictionTest, KeepsWhatIsDearToComputeAgain) {
+  const auto [early, deep] = HitsByDepth({.growth = 0.03F});
+  EXPECT_GT(deep, 3 * early);
+}
+
+TEST(ClassAwareEvictionTest, WithoutACostAllDepthsAreAlike) {
+  const auto [early, deep] = HitsByDepth({});
+  EXPECT_NEAR(early, deep, 0.1 * early);
+  EXPECT_GT(early, 2000);
 }
 
 // At first long prompts come back, sooner or later, and short ones never. After the turn it is the other way round:

@@ -1,7 +1,10 @@
-// LRU against a plain list, on blocks that are all leaves; and the ranking by recency against LRU in the cache itself.
+// LRU against a plain list, on blocks that are all leaves; the ranking by recency against LRU in the cache itself; and
+// the ranking by density and cost against plain lists.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -60,7 +63,7 @@ class RankedByLastUse final : public EvictionPolicy {
 
   void Insert(BlockId block, const BlockUse& use, TreePlace place) override {
     const auto reuse_class = static_cast<std::uint32_t>(rng_.Below(ReuseModel::kClassCount));
-    lists_.PushBack(0, reuse_class, block, {.request = use.request.number, .place = place_++}, place);
+    lists_.PushBack(0, reuse_class, block, use.position, {.request = use.request.number, .place = place_++}, place);
   }
   void BecomeLeaf(BlockId block) override { lists_.BecomeLeaf(block); }
   void Erase(BlockId block) override { lists_.Erase(block); }
@@ -117,6 +120,122 @@ class SeededCache {
   std::vector<CacheUser> users_;
   std::uint64_t released_ = 0;
 };
+
+constexpr std::uint32_t kModelClasses = 5;
+
+// Classes that come back at different times.
+ReuseModel SomeClasses(Rng& rng) {
+  ReuseModel model;
+  for (int request = 0; request < 300; ++request) {
+    for (std::uint32_t reuse_class = 0; reuse_class < kModelClasses; ++reuse_class) {
+      model.CountRelease(reuse_class);
+      if (rng.Below(kModelClasses) >= reuse_class) {
+        model.CountReuse(reuse_class, static_cast<std::uint32_t>(rng.Below(10 + 20 * reuse_class)));
+      }
+    }
+    model.EndRequest();
+  }
+  return model;
+}
+
+// Blocks by class and depth, each in the order of its release; every request releases one. The least of the first and
+// the last of each list goes.
+class NaiveRanking {
+ public:
+  struct Idle {
+    std::uint32_t block = 0;
+    std::uint32_t position = 0;
+    std::uint64_t request = 0;
+  };
+
+  void SetGrowth(double growth) { growth_ = growth; }
+
+  void Push(std::uint32_t reuse_class, const Idle& idle) {
+    lists_[{reuse_class, DepthOf(idle.position)}].push_back(idle);
+  }
+  void Erase(std::uint32_t block) {
+    for (auto& [key, list] : lists_) {
+      list.erase(std::remove_if(list.begin(), list.end(), [&](const Idle& idle) { return idle.block == block; }),
+                 list.end());
+    }
+  }
+  [[nodiscard]] std::uint32_t FirstToGo(const ReuseModel& model, std::uint64_t request) const {
+    std::pair<double, std::uint64_t> least{1e30, 0};
+    std::uint32_t block = 0;
+    for (const auto& [key, list] : lists_) {
+      if (list.empty()) continue;
+      for (const Idle& idle : {list.front(), list.back()}) {
+        const double density = model.DensityAt(key.first, request - idle.request);
+        const std::pair<double, std::uint64_t> value{density * (1 + growth_ * idle.position), idle.request};
+        if (value >= least) continue;
+        least = value;
+        block = idle.block;
+      }
+    }
+    return block;
+  }
+
+ private:
+  [[nodiscard]] int DepthOf(std::uint32_t position) const {
+    const double cost = 1 + growth_ * position;
+    return cost < 2 ? 0 : cost < 4 ? 1 : 2;
+  }
+
+  double growth_ = 0;
+  std::map<std::pair<std::uint32_t, int>, std::vector<Idle>> lists_;
+};
+
+// Random events on both. The growth is a power of two, so that both compute the same values.
+void ExpectLeastValueFirst(std::uint64_t seed, const std::vector<double>& growths) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  constexpr std::uint32_t kBlockCount = 40;
+  Rng rng(seed);
+  const ReuseModel model = SomeClasses(rng);
+  RankedLists lists(kBlockCount, 1);
+  NaiveRanking naive;
+  std::vector<std::uint32_t> idle;
+  for (std::uint64_t step = 0; step < 4000; ++step) {
+    if (!growths.empty() && rng.Below(100) == 0) {
+      const double growth = growths[rng.Below(growths.size())];
+      naive.SetGrowth(growth);
+      lists.SetRecomputeCost({.growth = static_cast<float>(growth)});
+    }
+    const auto block = static_cast<std::uint32_t>(rng.Below(kBlockCount));
+    const auto place = std::find(idle.begin(), idle.end(), block);
+    if (place == idle.end()) {
+      const auto reuse_class = static_cast<std::uint32_t>(rng.Below(kModelClasses));
+      const auto position = static_cast<std::uint32_t>(rng.Below(300));
+      lists.PushBack(0, reuse_class, BlockId(block), position, {.request = step}, TreePlace::kLeaf);
+      naive.Push(reuse_class, {block, position, step});
+      idle.push_back(block);
+      continue;
+    }
+    std::uint32_t goes = block;
+    if (rng.Below(2) == 0) {
+      const std::optional<BlockId> victim = lists.FirstToGo(0, Ranking::kHitDensity, model, step);
+      ASSERT_TRUE(victim.has_value());
+      ASSERT_EQ(victim->value(), naive.FirstToGo(model, step)) << "step " << step;
+      goes = victim->value();
+    }
+    lists.Erase(BlockId(goes));
+    naive.Erase(goes);
+    idle.erase(std::find(idle.begin(), idle.end(), goes));
+  }
+}
+
+TEST(EvictionModelTest, TheLeastDensityTimesCostGoesFirst) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    ExpectLeastValueFirst(seed, {0, 0.0078125, 0.03125});
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(EvictionModelTest, BeforeACostIsKnownTheLeastDensityGoesFirst) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    ExpectLeastValueFirst(seed, {});
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
 
 TEST(EvictionModelTest, LruEvictsWhatHasBeenIdleForTheLongestTime) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {

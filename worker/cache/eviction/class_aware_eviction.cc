@@ -19,7 +19,12 @@ ClassAwareEviction::ClassAwareEviction(std::uint32_t block_count, std::span<cons
 void ClassAwareEviction::Insert(BlockId block, const BlockUse& use, TreePlace place) {
   const std::uint32_t group = use.group.value();
   const ClassLearner::Release release = learners_[group].OnRelease(use);
-  lists_.PushBack(group, release.reuse_class, block, release.time, place);
+  lists_.PushBack(group, release.reuse_class, block, use.position, release.time, place);
+}
+
+void ClassAwareEviction::SetRecomputeCost(RecomputeCost cost) {
+  lists_.SetRecomputeCost(cost);
+  for (ClassLearner& learner : learners_) learner.SetRecomputeCost(cost);
 }
 
 void ClassAwareEviction::BecomeLeaf(BlockId block) { lists_.BecomeLeaf(block); }

@@ -1,5 +1,9 @@
 // Class-aware eviction: idle blocks are ranked by the hit density of their class at their age, as learned from the
-// traffic (see ReuseModel). If this ranking had fewer hits than recency, recency ranks them.
+// traffic (see ReuseModel), times the block's RecomputeCost: the time that keeping it is expected to save, by time that
+// it is kept. Weighing an eviction by its cost is the idea of GreedyDual-Size (Cao and Irani, Cost-aware WWW proxy
+// caching algorithms, USITS 1997) and of GDSF, which multiplies cost and frequency (Cherkasova, Improving WWW proxies
+// performance with Greedy-Dual-Size-Frequency caching policy, HP Laboratories 1998). If this ranking saved less time
+// than recency would, recency ranks them.
 //
 //   Insert(block) ─▶ class of the block ─▶ its list            Victim: least value over the heads of the group's lists
 //                    (ClassLearner)
@@ -7,7 +11,7 @@
 // All classes are learned; no rule says which are good. Every group learns for itself, so one tenant's traffic does not
 // decide what is kept of another's. Switching between the rankings is free, because no list changes.
 //
-// 44 bytes per block, and less than 1 MiB per group in addition. See EvictionPolicy for which calls are allowed when.
+// 48 bytes per block, and less than 1 MiB per group in addition. See EvictionPolicy for which calls are allowed when.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +32,7 @@ class ClassAwareEviction final : public EvictionPolicy {
   explicit ClassAwareEviction(std::uint32_t block_count, std::span<const double> group_shares = {},
                               std::optional<std::uint32_t> kept_count = std::nullopt);
 
+  void SetRecomputeCost(RecomputeCost cost) override;  // O(groups)
   void Insert(BlockId block, const BlockUse& use, TreePlace place) override;
   void BecomeLeaf(BlockId block) override;
   void Erase(BlockId block) override;

@@ -90,10 +90,15 @@ ShadowCache::ShadowCache(std::uint32_t entry_count, Ranking ranking)
   ROOST_CHECK(entry_count > 0);
 }
 
+void ShadowCache::SetRecomputeCost(RecomputeCost cost) {
+  cost_ = cost;
+  lists_.SetRecomputeCost(cost);
+}
+
 void ShadowCache::Use(const ShadowUse& use, const ReuseModel& model) {
   const std::optional<BlockId> held =
       index_.Find(HashOf(use.key), [&](BlockId entry) { return entries_[entry.value()].key == use.key; });
-  hits_ = held ? hits_ + 1 : 0;
+  saved_ = held ? saved_ + cost_.At(use.position) : 0;
   const BlockId entry = held ? *held : TakeEntry(model, use.time.request);
   if (held) {
     lists_.Erase(entry);
@@ -103,13 +108,13 @@ void ShadowCache::Use(const ShadowUse& use, const ReuseModel& model) {
   }
   LinkLatestTo(entry);
   const TreePlace place = entries_[entry.value()].child_count == 0 ? TreePlace::kLeaf : TreePlace::kInner;
-  lists_.PushBack(0, use.reuse_class, entry, use.time, place);
+  lists_.PushBack(0, use.reuse_class, entry, use.position, use.time, place);
   latest_ = entry;
 }
 
-std::uint32_t ShadowCache::EndRequest() {
+float ShadowCache::EndRequest() {
   latest_.reset();
-  return std::exchange(hits_, 0);
+  return std::exchange(saved_, 0.0F);
 }
 
 // A parent must have a lower position than its child, whatever the caller says, so there is always a leaf.
@@ -143,7 +148,7 @@ namespace {
 
 constexpr std::uint32_t kShadowEntries = 4096;  // at most; a smaller pool is shadowed as a whole
 constexpr float kGuardFadingRequests = 200;
-constexpr float kAllowedLag = 0.005F;  // share of the shadows' uses by which density may trail: their noise
+constexpr float kAllowedLag = 0.005F;  // share of what the shadows used by which density may trail: their noise
 constexpr std::uint64_t kShadowSalt = 0x2545f4914f6cdd1dULL;
 
 // The parts of a class.
@@ -189,6 +194,12 @@ ClassLearner::ClassLearner(std::uint32_t block_count)
       by_recency_(ShadowEntriesFor(block_count), Ranking::kLastUse),
       by_density_(ShadowEntriesFor(block_count), Ranking::kHitDensity) {}
 
+void ClassLearner::SetRecomputeCost(RecomputeCost cost) {
+  cost_ = cost;
+  by_recency_.SetRecomputeCost(cost);
+  by_density_.SetRecomputeCost(cost);
+}
+
 ClassLearner::Release ClassLearner::OnRelease(const BlockUse& use) {
   if (!began_ || use.request.number != number_) BeginRequest(use.request.number);
   const std::uint32_t reuse_class = LearnFrom(use);
@@ -232,7 +243,7 @@ std::uint32_t ClassLearner::LearnFrom(const BlockUse& use) {
 
 void ClassLearner::Compare(const BlockUse& use, std::uint32_t reuse_class) {
   if (Mix64(use.key ^ kShadowSalt) > shadow_bound_) return;
-  ++uses_;
+  used_ += cost_.At(use.position);
   const ShadowUse shadow_use{.key = use.key, .position = use.position, .reuse_class = reuse_class, .time = now_};
   by_density_.Use(shadow_use, model_);
   by_recency_.Use(shadow_use, model_);
@@ -240,9 +251,9 @@ void ClassLearner::Compare(const BlockUse& use, std::uint32_t reuse_class) {
 
 void ClassLearner::ChooseRanking() {
   const float factor = std::exp(-1 / kGuardFadingRequests);
-  lead_ = lead_ * factor + static_cast<float>(by_density_.EndRequest()) - static_cast<float>(by_recency_.EndRequest());
-  faded_uses_ = faded_uses_ * factor + static_cast<float>(std::exchange(uses_, 0));
-  ranking_ = lead_ >= -kAllowedLag * faded_uses_ ? Ranking::kHitDensity : Ranking::kLastUse;
+  lead_ = lead_ * factor + by_density_.EndRequest() - by_recency_.EndRequest();
+  faded_used_ = faded_used_ * factor + std::exchange(used_, 0.0F);
+  ranking_ = lead_ >= -kAllowedLag * faded_used_ ? Ranking::kHitDensity : Ranking::kLastUse;
 }
 
 }  // namespace roost::worker

@@ -1,17 +1,17 @@
 // Learns from the traffic of one group: the class of each block, how soon blocks of each class are used again, and
-// whether ranking by that has given more hits than recency.
+// whether ranking by that has saved more time than recency.
 //
 //   release of a block ─▶ its class                  says how often the content was used before (also before it was
 //        │ sampled                                   evicted), how much of the request's prompt was not cached, how
 //        │                                           long the answer was, and whether decoding made the block
 //        ├──▶ BlockHistory: seen before, in which class, how long ago ─▶ ReuseModel: density(class, age)
-//        └──▶ two ShadowCaches, by recency and by density ─▶ the one with more hits ─▶ the ranking in use
+//        └──▶ two ShadowCaches, by recency and by density ─▶ the one that saves more ─▶ the ranking in use
 //
 // Time is counted in the group's own requests, so that the traffic of others does not change it.
 //
 // The guard: two shadow caches see a sample of the same releases, as if the group had exactly its share of the pool. If
-// the ranking by density recently had clearly fewer hits there than the ranking by recency, the group is ranked by
-// recency, which is exactly LRU.
+// the ranking by density recently saved clearly less there than the ranking by recency, the group is ranked by
+// recency, which is exactly LRU. A hit saves the block's RecomputeCost.
 //
 // Not thread-safe. Every operation is O(1). 16 bytes per block of the share, and less than 1 MiB in addition.
 #pragma once
@@ -88,9 +88,9 @@ struct ShadowUse {
 };
 
 // A small cache of keys only, which shows how well a ranking would do. It sees a sample of the real cache's releases,
-// has the same share of its blocks, and counts the hits that it would have had (Waldspurger and others, Cache modeling
-// and optimization using miniature simulations, USENIX ATC 2017). As in the real cache only leaves are evicted. The
-// tree of the sampled blocks is learned from the order in which requests release theirs, back to front:
+// has the same share of its blocks, and adds up what the hits that it would have had save (Waldspurger and others,
+// Cache modeling and optimization using miniature simulations, USENIX ATC 2017). As in the real cache only leaves are
+// evicted. The tree of the sampled blocks is learned from the order in which requests release theirs, back to front:
 //
 //     request:   a ─ B ─ c ─ d ─ E ─ F     (capitals are sampled)      told of: F, E, B     tree: B ◀─ E ◀─ F
 //
@@ -99,12 +99,14 @@ class ShadowCache {
  public:
   ShadowCache(std::uint32_t entry_count, Ranking ranking);
 
+  void SetRecomputeCost(RecomputeCost cost);
+
   // A request's later blocks come first.
   void Use(const ShadowUse& use, const ReuseModel& model);
 
-  // All blocks of the request have been seen. Returns how many were hits: held together with every sampled block before
-  // them.
-  [[nodiscard]] std::uint32_t EndRequest();
+  // All blocks of the request have been seen. Returns the cost of those that were hits: held together with every
+  // sampled block before them.
+  [[nodiscard]] float EndRequest();
 
  private:
   struct Entry {
@@ -124,7 +126,8 @@ class ShadowCache {
   RankedLists lists_;
   std::vector<Entry> entries_;
   std::optional<BlockId> latest_;  // the request's entry that was used last
-  std::uint32_t hits_ = 0;         // the request's blocks since the last missing one
+  RecomputeCost cost_;
+  float saved_ = 0;  // the cost of the request's blocks since the last missing one
 };
 
 class ClassLearner {
@@ -139,6 +142,8 @@ class ClassLearner {
   };
   // A request releases a block; its later blocks are released before its earlier ones.
   [[nodiscard]] Release OnRelease(const BlockUse& use);
+
+  void SetRecomputeCost(RecomputeCost cost);
 
   void Prefetch(std::uint64_t key) const {
     if (BlockHistory::Samples(key)) history_.Prefetch(key);
@@ -169,9 +174,10 @@ class ClassLearner {
   std::uint64_t shadow_bound_;  // keys whose hash is not above it are in the shadows' sample
   ShadowCache by_recency_;
   ShadowCache by_density_;
-  std::uint32_t uses_ = 0;  // blocks of this request that the shadows have seen
-  float lead_ = 0;          // hits by density less hits by recency, fading
-  float faded_uses_ = 0;
+  RecomputeCost cost_;
+  float used_ = 0;  // the cost of this request's blocks that the shadows have seen
+  float lead_ = 0;  // saved by density less saved by recency, fading
+  float faded_used_ = 0;
   Ranking ranking_ = Ranking::kHitDensity;
 };
 

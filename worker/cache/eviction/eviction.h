@@ -45,6 +45,14 @@ struct BlockUse {
   RequestUse request;
 };
 
+// The time to compute a block again if it is evicted, relative to the first block of a prompt. It rises with the tokens
+// before the block, to all of which attention looks back.
+struct RecomputeCost {
+  float growth = 0;  // per block before it, not negative; 0: all blocks cost the same
+
+  [[nodiscard]] float At(std::uint32_t position) const { return 1 + growth * static_cast<float>(position); }
+};
+
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
@@ -61,6 +69,9 @@ class EvictionPolicy {
   // The idle leaf of the group that should be evicted next; empty when the group has none. It stays until it is evicted
   // or erased.
   [[nodiscard]] virtual std::optional<BlockId> Victim(EvictionGroup group) = 0;
+
+  // Says what blocks cost from now on. Until then all cost the same. A policy that only counts hits ignores it.
+  virtual void SetRecomputeCost(RecomputeCost /*cost*/) {}
 
   // Prefetches what a later Erase reads.
   virtual void Prefetch(BlockId /*block*/) const {}

@@ -40,6 +40,8 @@ class IdleBlocks {
  public:
   IdleBlocks(std::uint32_t block_count, std::uint32_t group_count, std::unique_ptr<EvictionPolicy> policy);
 
+  void SetRecomputeCost(RecomputeCost cost) { policy_->SetRecomputeCost(cost); }
+
   // `block` is idle, with this retention priority.
   void Insert(BlockId block, const BlockUse& use, TreePlace place, std::uint32_t priority);
   // `block` is idle, and a waiting request will hit it.

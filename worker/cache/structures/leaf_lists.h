@@ -33,6 +33,8 @@ enum class TreePlace : std::uint8_t { kLeaf, kInner };
 
 class LeafLists {
  public:
+  static constexpr std::uint32_t kMaxLists = 1U << 15U;
+
   LeafLists(std::uint32_t block_count, std::uint32_t list_count);
 
   // `block` is in no list.
@@ -86,7 +88,6 @@ class LeafLists {
       number_high = static_cast<std::uint8_t>(number >> 32U);
     }
   };
-  static constexpr std::uint32_t kMaxLists = 1U << 15U;
 
   // The entries in the form that NumberTrie needs.
   class TrieNodes {
