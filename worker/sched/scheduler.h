@@ -472,6 +472,8 @@ class Scheduler {
   double paced_tokens_ = 0;       // prompt tokens of these steps
   RateEstimator rates_;
   RateEstimator depth_rates_;  // of steps with prefill; its context tokens are their tokens before
+  double depth_seconds_ = 0;   // time of these steps; older ones weigh less
+  double depth_tokens_ = 0;    // prompt tokens of these steps
   std::uint64_t prefill_steps_ = 0;
   std::uint64_t release_count_ = 0;  // times that a sequence, or an arrival, released its blocks
   Arrivals arrivals_{cache_, release_count_};

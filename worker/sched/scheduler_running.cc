@@ -223,16 +223,27 @@ void Scheduler::NotePace(const StepSample& step, std::uint64_t tokens_before) {
 }
 
 // A fit of its own, which forgets slowly: how time grows with depth is a property of the model and the device. From few
-// steps it would be the noise of one.
+// steps it would be the noise of one. A step that takes far longer than expected was interrupted, and would be
+// remembered for as long. Where hardly any prompt begins, a fit can not tell what its first tokens take, and might give
+// all time to depth.
 void Scheduler::NoteDepth(const StepSample& step, std::uint64_t tokens_before) {
   constexpr double kForgetting = 0.9999;
   constexpr std::uint64_t kMinSteps = 32;
+  constexpr double kMostLate = 2;      // times the expected time
+  constexpr double kLeastShare = 0.2;  // of the mean time of a token, that one without tokens before it takes
   constexpr std::uint64_t kFar = 1U << 20U;
-  depth_rates_.Observe({step.prefill_tokens, step.decode_tokens, step.seconds, tokens_before}, kForgetting);
+  StepSample seen{step.prefill_tokens, step.decode_tokens, step.seconds, tokens_before};
+  if (prefill_steps_ >= kMinSteps) {
+    seen.seconds = std::min(seen.seconds, kMostLate * depth_rates_.prefill_step_seconds(seen));
+  }
+  depth_rates_.Observe(seen, kForgetting);
+  depth_seconds_ = depth_seconds_ * kForgetting + seen.seconds;
+  depth_tokens_ = depth_tokens_ * kForgetting + step.prefill_tokens;
   if (++prefill_steps_ < kMinSteps) return;
-  const double seconds = depth_rates_.seconds_beside_prefill(0, kFar) - depth_rates_.seconds_beside_prefill(0);
-  const double growth_per_token = seconds / kFar * depth_rates_.prefill_tokens_per_second();
-  cache_.SetRecomputeCost({.growth = static_cast<float>(growth_per_token * block_tokens_)});
+  const double deep = (depth_rates_.seconds_beside_prefill(0, kFar) - depth_rates_.seconds_beside_prefill(0)) / kFar;
+  const double first =
+      std::max(1 / depth_rates_.prefill_tokens_per_second(), kLeastShare * depth_seconds_ / depth_tokens_);
+  cache_.SetRecomputeCost({.growth = static_cast<float>(deep / first * block_tokens_)});
 }
 
 double Scheduler::PrefillSecondsOf(std::uint32_t token_count) const { return rates_.prefill_seconds(token_count); }

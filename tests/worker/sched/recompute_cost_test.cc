@@ -42,14 +42,14 @@ class RecomputeCostTest : public testing::Test {
 
   // The steps of an 8B model on an H100, with so much noise: 7 ms, 21 us for a token, `per_token_before` for each token
   // before it, 0.2 ms for a decode.
-  void Steps(int count, double per_token_before, double noise = 0) {
+  void Steps(int count, double per_token_before, double noise = 0, double slowness = 1) {
     for (int i = 0; i < count; ++i) {
       const auto tokens = static_cast<std::uint32_t>(rng_.Below(8) == 0 ? 1 + rng_.Below(200) : 2048);
       const auto first = static_cast<std::uint32_t>(rng_.Below(60'000));
       const auto decodes = static_cast<std::uint32_t>(rng_.Below(30));
       const std::uint64_t before = TokensBefore(first, tokens);
       const double seconds = 7e-3 + 21e-6 * tokens + per_token_before * static_cast<double>(before) + 0.2e-3 * decodes;
-      const double factor = 1 + noise * (2 * rng_.Uniform() - 1);
+      const double factor = slowness * (1 + noise * (2 * rng_.Uniform() - 1));
       scheduler_.NotePace({tokens, decodes, seconds * factor}, before);
     }
   }
@@ -86,6 +86,22 @@ TEST_F(RecomputeCostTest, IsAboutRightThoughStepsAreNoisy) {
   Steps(300, kPerTokenBefore, 0.2);
   const double expected = kPerTokenBefore / 21e-6 * kBlockTokens;
   EXPECT_NEAR(growth_.value(), expected, 0.2 * expected);
+}
+
+TEST_F(RecomputeCostTest, IsNotMisledByAProcessThatWasPaused) {
+  const double expected = kPerTokenBefore / 21e-6 * kBlockTokens;
+  Steps(300, kPerTokenBefore);
+  scheduler_.NotePace({2048, 0, 60}, TokensBefore(100'000, 2048));
+  EXPECT_NEAR(growth_.value(), expected, 0.5 * expected);
+  scheduler_.NotePace({2048, 0, 60}, 0);
+  EXPECT_NEAR(growth_.value(), expected, 0.5 * expected);
+}
+
+TEST_F(RecomputeCostTest, StaysOnADeviceThatHasBecomeSlower) {
+  Steps(100, kPerTokenBefore);
+  Steps(300, kPerTokenBefore, 0.2, 20);
+  const double expected = kPerTokenBefore / 21e-6 * kBlockTokens;
+  EXPECT_NEAR(growth_.value(), expected, 0.5 * expected);
 }
 
 TEST_F(RecomputeCostTest, DoesNotGrowWhereStepsDoNot) {
