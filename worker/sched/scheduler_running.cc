@@ -230,7 +230,7 @@ void Scheduler::NoteDepth(const StepSample& step, std::uint64_t tokens_before) {
   constexpr double kForgetting = 0.9999;
   constexpr std::uint64_t kMinSteps = 32;
   constexpr double kMostLate = 2;      // times the expected time
-  constexpr double kLeastShare = 0.2;  // of the mean time of a token, that one without tokens before it takes
+  constexpr double kLeastShare = 0.1;  // of the mean time of a token, that one without tokens before it takes
   constexpr std::uint64_t kFar = 1U << 20U;
   StepSample seen{step.prefill_tokens, step.decode_tokens, step.seconds, tokens_before};
   if (prefill_steps_ >= kMinSteps) {

@@ -39,13 +39,14 @@ class RecomputeCostTest : public testing::Test {
   PrefixCache cache_{pool_, {.block_tokens = kBlockTokens}, std::make_unique<TellsCost>(growth_)};
   Scheduler scheduler_{cache_, {.max_context_tokens = kBlockCount * kBlockTokens}};
   Rng rng_{1};
+  std::uint32_t deepest_ = 60'000;  // tokens before a step's first
 
   // The steps of an 8B model on an H100, with so much noise: 7 ms, 21 us for a token, `per_token_before` for each token
   // before it, 0.2 ms for a decode.
   void Steps(int count, double per_token_before, double noise = 0, double slowness = 1) {
     for (int i = 0; i < count; ++i) {
       const auto tokens = static_cast<std::uint32_t>(rng_.Below(8) == 0 ? 1 + rng_.Below(200) : 2048);
-      const auto first = static_cast<std::uint32_t>(rng_.Below(60'000));
+      const auto first = static_cast<std::uint32_t>(rng_.Below(deepest_));
       const auto decodes = static_cast<std::uint32_t>(rng_.Below(30));
       const std::uint64_t before = TokensBefore(first, tokens);
       const double seconds = 7e-3 + 21e-6 * tokens + per_token_before * static_cast<double>(before) + 0.2e-3 * decodes;
@@ -94,6 +95,15 @@ TEST_F(RecomputeCostTest, IsNotMisledByAProcessThatWasPaused) {
   scheduler_.NotePace({2048, 0, 60}, TokensBefore(100'000, 2048));
   EXPECT_NEAR(growth_.value(), expected, 0.5 * expected);
   scheduler_.NotePace({2048, 0, 60}, 0);
+  EXPECT_NEAR(growth_.value(), expected, 0.5 * expected);
+}
+
+TEST_F(RecomputeCostTest, IsLearnedFromLongPromptsAfterShortOnes) {
+  const double expected = kPerTokenBefore / 21e-6 * kBlockTokens;
+  deepest_ = 1000;
+  Steps(1000, kPerTokenBefore, 0.2);
+  deepest_ = 200'000;
+  Steps(100, kPerTokenBefore, 0.2);
   EXPECT_NEAR(growth_.value(), expected, 0.5 * expected);
 }
 
