@@ -245,9 +245,9 @@ class Scheduler {
   // The slices have been computed, or will be before anything that is scheduled from now on: their full blocks enter
   // the cache.
   void Commit();
-  // Tells the time of a step, once it is known; Commit may come before. `tokens_before`: the TokensBefore its slices
-  // that are not decodes. From several such steps follows how much longer a block takes the more come before it, and
-  // the cache evicts by that.
+  // Tells the time of a step, once it is known; Commit may come before. `tokens_before`: the TokensBefore of its
+  // slices that are not decodes, added up. From many such steps follows how much longer a block takes the more come
+  // before it, and the cache evicts by that.
   void NotePace(const StepSample& step, std::uint64_t tokens_before = 0);
 
   // The time that prefill of this many tokens would take at the pace of recent steps, beside other tokens of a step;
@@ -315,9 +315,9 @@ class Scheduler {
   [[nodiscard]] std::uint32_t MatchableBlocks(const Sequence& sequence) const;
   [[nodiscard]] std::unique_ptr<Sequence> MakeSequence(SequenceSpec spec);
 
-  void NoteDepth(const StepSample& step, std::uint64_t tokens_before);
   void Append(Sequence& sequence, std::span<const TokenId> tokens) const;
   // ---- the running sequences (scheduler_running.cc) ----
+  void NoteDepth(const StepSample& step, std::uint64_t tokens_before);
   void PlanSlices();
   void PlanSlice(const Sequence& sequence, std::uint32_t token_count);
 

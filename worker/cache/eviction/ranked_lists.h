@@ -1,9 +1,9 @@
 // Idle blocks in lists by (group, reuse class), each in the order in which blocks became idle. It returns the least
 // valuable leaf. The value is either the time of the last use (exact LRU over all classes) or the ReuseModel's density
 // for class and age, times the cost of computing the block again. All blocks of a list have one class, so two leaves
-// represent it, and values may change at any time without moving a block. A list's order does not depend on the cost,
-// so that cheap blocks do not wait behind expensive ones each class has a list for each of three depths: blocks that
-// cost less than 2 times the first block of a prompt, less than 4 times, and more.
+// represent it, and values may change at any time without moving a block. A list's order does not depend on the cost.
+// So that cheap blocks do not wait behind expensive ones, each class has a list for each of three depths: blocks that
+// cost less than 2 times the first block of a prompt, less than 4 times, and more, when they become idle.
 //
 //     group 0, depth 0, class 0:  [b7 t=3][b2 t=9] …  [b8 t=40][b5 t=40]    ┐
 //     group 0, depth 0, class 1:  [b4 t=1][b9 t=5] …  [b3 t=41]             ├─ the least value of oldest and newest
@@ -14,7 +14,7 @@
 // one of them, the older one stays. The newest leaf is searched for among the blocks that the latest request pushed (a
 // run, deepest first), and when they are gone, in the previous run.
 //
-// Not thread-safe. Every operation is O(1), FirstToGo in the number of classes and amortised over the pushes. 32 bytes
+// Not thread-safe. Every operation is O(1), FirstToGo in the lists of a group and amortised over the pushes. 32 bytes
 // per block and 40 per list.
 #pragma once
 
