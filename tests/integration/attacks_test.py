@@ -143,7 +143,8 @@ class BodiesTest(unittest.TestCase):
             before = sum(1 for of, at in ended if of == 400 and sent < at < answered)
             print(f"a body of 300 KB beside thirty of 7 MB of another key: {answered - sent:.2f} s, {before} of them ended "
                   f"meanwhile; all took {max(at for _, at in ended) - began:.1f} s")
-            self.assertLessEqual(before, 4, "it waits for those that had begun")
+            # In the order in which they came it would be 29.
+            self.assertLess(before, 10, "it waits for those that had begun")
 
     def test_streams_go_on_beside_bodies_of_eight_megabytes(self):
         with Cluster() as cluster:

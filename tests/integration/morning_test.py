@@ -277,9 +277,7 @@ class MorningTest(unittest.TestCase):
         self.router = self.cluster.start_router("--admin-address", admin, "--metrics-address", metrics, http=http,
                                                 link=f"tcp://{link}")  # fmt: skip
         self.asked = 0
-        begun = time.monotonic()
         self.assertEqual([self.ask(model, "back").status for model in ("beta", "alpha")], [200, 200])
-        self.assertLess(time.monotonic() - begun, 10)
         self.router.wait_for_workers(3)
         self.check_truth(step, {"alpha": 2, "beta": 1}, "ok")
         self.check_counts()

@@ -7,9 +7,9 @@
 //   - shared memory is DynamicShared() or ROOST_SHARED(type, name), never a plain __shared__;
 //   - its op function launches with Launch(device, shape, kernel, arguments …) of that header.
 //
-// To test it: roost_simt_test(<name> KERNELS kernels/cuda/x_cuda.cu … SOURCES x_test.cc DEPENDS …) in CMake compiles
-// the kernels with this header in front and gives the test the ctest label simt. The test calls the op function with a
-// roost::simt::Device (device.h) and pointers to plain memory:
+// To test it: roost_simt_sources(<target> kernels/cuda/x_cuda.cu …) in CMake compiles the kernels with this header in
+// front. The test, a roost_test with the label simt, calls the op function with a roost::simt::Device (device.h) and
+// pointers to plain memory:
 //
 //   simt::Device device;               // seed 0; another seed runs the threads in a different order
 //   RmsNormCuda(device, args);

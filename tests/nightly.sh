@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Every test in the release build, with all its seeds: also those that take minutes each (packages and images, clients from the
+# Python package index, command lines of agents, pods in network namespaces, scaling, the quickstart, each benchmark once,
+# 10,000 simulated clusters), and the races between threads of CUDA kernels. An hour on two cores.
+#
+#   ./tests/nightly.sh               everything
+#   ./tests/nightly.sh -L nightly    arguments go to ctest: here what takes minutes alone
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+./deploy/packages.sh test
+cmake --preset release -DROOST_BUILD_TESTS=ON -DROOST_TEST_LABELS=
+cmake --build --preset release
+echo "nightly.sh: built in $SECONDS s"
+code=0
+python3 tests/run_ctest.py build/release --no-tests=error --timeout 1800 --parallel "$(nproc)" "$@" || code=$?
+echo "nightly.sh: all of it in $SECONDS s"
+exit "$code"
