@@ -13,7 +13,7 @@
 #include "common/http/server.h"
 #include "common/wire/socket.h"
 #include "router/api/routes/api.h"
-#include "router/fleet/fleet_core.h"
+#include "router/fleet/core/fleet_core.h"
 #include "router/text/text_pool.h"
 
 namespace roost::router {

@@ -5,7 +5,7 @@
 #include "common/text/tokenizer.h"
 #include "deploy/roostctl/prompt_tokenizer.h"
 #include "router/api/requests/prompt_request.h"
-#include "router/fleet/text_bundle.h"
+#include "router/fleet/workers/text_bundle.h"
 #include "worker/model/load_model.h"
 #include "worker/model/loading/generation_config.h"
 #include "worker/model/loading/json_file.h"

@@ -17,7 +17,7 @@
 #include "common/text/tokenizer.h"
 #include "common/wire/messages.h"
 #include "router/api/routes/api.h"
-#include "router/fleet/fleet.h"
+#include "router/fleet/core/fleet.h"
 #include "router/text/text_pool.h"
 #include "tests/bench/bench_worker.h"
 

@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "common/wire/codec.h"
 #include "common/wire/socket.h"
-#include "router/fleet/fleet.h"
+#include "router/fleet/core/fleet.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_worker.h"
 

@@ -12,7 +12,7 @@
 #include "common/base/rng.h"
 #include "common/wire/codec.h"
 #include "common/wire/messages.h"
-#include "router/fleet/fleet_core.h"
+#include "router/fleet/core/fleet_core.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/policies/policies.h"
 #include "tests/bench/bench.h"

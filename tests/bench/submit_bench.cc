@@ -16,7 +16,7 @@
 #include "common/wire/codec.h"
 #include "common/wire/socket.h"
 #include "common/wire/tokenizer_digest.h"
-#include "router/fleet/fleet.h"
+#include "router/fleet/core/fleet.h"
 #include "tests/bench/bench.h"
 
 namespace roost::bench {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "router/fleet/fleet_core.h"
+#include "router/fleet/core/fleet_core.h"
 
 namespace roost::sim {
 

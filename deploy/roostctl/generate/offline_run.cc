@@ -6,7 +6,7 @@
 
 #include "common/base/check.h"
 #include "router/api/choice_text.h"
-#include "router/fleet/text_bundle.h"
+#include "router/fleet/workers/text_bundle.h"
 #include "worker/prepare.h"
 
 namespace roost::roostctl {

@@ -18,7 +18,7 @@
 #include "deploy/roostctl/simulate/request_log.h"
 #include "deploy/roostctl/simulate/timeline.h"
 #include "deploy/roostctl/simulate/trace_text.h"
-#include "router/fleet/fleet_core.h"
+#include "router/fleet/core/fleet_core.h"
 
 namespace roost::simulate {
 

@@ -19,7 +19,7 @@
 #include "deploy/roostctl/simulate/outcome.h"
 #include "deploy/roostctl/simulate/sim_worker.h"
 #include "deploy/roostctl/simulate/trace_text.h"
-#include "router/fleet/decider.h"
+#include "router/fleet/requests/decider.h"
 
 namespace roost::simulate {
 

@@ -1,4 +1,4 @@
-#include "router/fleet/bundle_reader.h"
+#include "router/fleet/workers/bundle_reader.h"
 
 #include <gtest/gtest.h>
 

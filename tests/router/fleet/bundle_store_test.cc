@@ -1,4 +1,4 @@
-#include "router/fleet/bundle_store.h"
+#include "router/fleet/workers/bundle_store.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/rng.h"
-#include "router/fleet/fleet.h"
+#include "router/fleet/core/fleet.h"
 #include "tests/router/fleet/waiting.h"
 #include "tests/support/fake_model.h"
 #include "worker/worker.h"

@@ -1,4 +1,4 @@
-#include "router/fleet/admission_queues.h"
+#include "router/fleet/requests/admission_queues.h"
 
 #include <gtest/gtest.h>
 

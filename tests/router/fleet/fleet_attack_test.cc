@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "router/fleet/fleet.h"
+#include "router/fleet/core/fleet.h"
 #include "tests/router/fleet/fleet_sim.h"
 #include "tests/router/fleet/socket_worker.h"
 #include "tests/router/fleet/waiting.h"

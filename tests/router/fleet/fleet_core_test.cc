@@ -1,4 +1,4 @@
-#include "router/fleet/fleet_core.h"
+#include "router/fleet/core/fleet_core.h"
 
 #include <gtest/gtest.h>
 

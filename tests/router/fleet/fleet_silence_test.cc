@@ -1,7 +1,7 @@
 // Workers that owe tokens, and what one worker's word about the number of routers is worth.
 #include <gtest/gtest.h>
 
-#include "router/fleet/worker_health.h"
+#include "router/fleet/workers/worker_health.h"
 #include "tests/router/fleet/fleet_answers.h"
 #include "tests/router/fleet/fleet_sim.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "router/fleet/fleet_core.h"
+#include "router/fleet/core/fleet_core.h"
 #include "tests/router/fleet/fake_worker.h"
 
 namespace roost::router {

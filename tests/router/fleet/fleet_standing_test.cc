@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "router/fleet/fleet_journal.h"
-#include "router/fleet/model_arrivals.h"
+#include "router/fleet/core/fleet_journal.h"
+#include "router/fleet/core/model_arrivals.h"
 #include "tests/router/fleet/fleet_answers.h"
 #include "tests/router/fleet/fleet_sim.h"
 

@@ -1,5 +1,5 @@
 // The fleet over real loopback sockets: fake workers on their own threads connect to it.
-#include "router/fleet/fleet.h"
+#include "router/fleet/core/fleet.h"
 
 #include <gtest/gtest.h>
 

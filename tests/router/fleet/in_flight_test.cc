@@ -1,4 +1,4 @@
-#include "router/fleet/in_flight.h"
+#include "router/fleet/workers/in_flight.h"
 
 #include <gtest/gtest.h>
 

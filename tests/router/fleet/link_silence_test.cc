@@ -1,4 +1,4 @@
-#include "router/fleet/worker_health.h"
+#include "router/fleet/workers/worker_health.h"
 
 #include <gtest/gtest.h>
 

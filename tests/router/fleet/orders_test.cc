@@ -1,5 +1,5 @@
 // Operators' questions to the fleet about prefixes: what a prompt would hit, the most used ones, and warm-ups.
-#include "router/fleet/orders.h"
+#include "router/fleet/core/orders.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "router/fleet/prefix_copies.h"
+#include "router/fleet/blocks/prefix_copies.h"
 
 #include <gtest/gtest.h>
 

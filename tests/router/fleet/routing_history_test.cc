@@ -1,5 +1,5 @@
 // The history of a worker that does not report what it holds, against a list that is scanned.
-#include "router/fleet/routing_history.h"
+#include "router/fleet/workers/routing_history.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "router/fleet/step_costs.h"
+#include "router/fleet/workers/step_costs.h"
 
 #include <gtest/gtest.h>
 

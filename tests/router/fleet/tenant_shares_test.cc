@@ -1,4 +1,4 @@
-#include "router/fleet/tenant_shares.h"
+#include "router/fleet/requests/tenant_shares.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "router/fleet/text_bundle.h"
+#include "router/fleet/workers/text_bundle.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "router/fleet/view_sync.h"
+#include "router/fleet/workers/view_sync.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,193 @@
+#include "router/fleet/workers/revisions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace roost::router {
+
+namespace {
+
+bool AreEqual(const ServedModel& a, const ServedModel& b) {
+  return a.max_context_tokens == b.max_context_tokens && a.index == b.index && a.tokenizer == b.tokenizer;
+}
+
+}  // namespace
+
+// Names have no control characters, so different parts never give the same key.
+std::string RevisionKey(const wire::Hello& hello) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}", hello.model, hello.fingerprint, hello.kv_dtype, hello.block_tokens,
+                     hello.tokenizer_digest);
+}
+
+std::shared_ptr<PrefixIndex> Revisions::Join(const std::string& key, const std::string& model) {
+  OnChange();
+  Revision& revision = revisions_[key];
+  if (revision.index == nullptr) {
+    revision.model = model;
+    revision.index = std::make_shared<PrefixIndex>(index_budget_);
+    revision.step_costs = std::make_shared<StepCosts>();
+  }
+  ++revision.joined_count;
+  NoteKnown(model, model);
+  gone_.erase(model);
+  has_begun_ = true;
+  return revision.index;
+}
+
+void Revisions::Leave(const std::string& key, Instant now) {
+  const auto found = revisions_.find(key);
+  if (--found->second.joined_count > 0) return;
+  OnChange();
+  shed_before_ += found->second.index->shed_block_total();
+  const Revision left = std::move(found->second);
+  revisions_.erase(found);
+  const bool is_last = std::none_of(revisions_.begin(), revisions_.end(),
+                                    [&](const auto& entry) { return entry.second.model == left.model; });
+  if (is_last) NoteGone({left.model}, now);
+}
+
+void Revisions::NoteLost(const AdapterNames& adapters, Instant now) {
+  const Offers offers = AdapterOffers();
+  std::vector<std::string> lost;
+  std::copy_if(adapters.begin(), adapters.end(), std::back_inserter(lost),
+               [&offers](const std::string& name) { return !offers.contains(name); });
+  NoteGone(lost, now);
+}
+
+void Revisions::NoteKnown(const std::string& name, const std::string& model) {
+  if (known_.size() < kMaxKnownNames) known_.try_emplace(name, model);
+}
+
+void Revisions::NoteGone(const std::vector<std::string>& names, Instant now) {
+  OnChange();
+  std::erase_if(gone_, [&](const auto& entry) { return now - entry.second >= ModelDirectory::kMemoryOfModels; });
+  for (const std::string& name : names) {
+    if (gone_.size() < kMaxGoneModels) gone_.insert_or_assign(name, now);
+  }
+}
+
+void Revisions::Publish(const std::string& key, ServedModel served, const AdapterNames& adapters) {
+  OnChange();
+  Revision& revision = revisions_.at(key);
+  served.index = revision.index;
+  served.revision = key;
+  const std::int64_t now = served.created_unix_seconds;
+  if (revision.served != nullptr) served.created_unix_seconds = revision.served->created_unix_seconds;
+  if (revision.served == nullptr || !AreEqual(*revision.served, served)) {
+    revision.served = std::make_shared<const ServedModel>(std::move(served));
+    revision.adapters.clear();
+  }
+  std::erase_if(revision.adapters, [&adapters](const auto& entry) { return !adapters.contains(entry.first); });
+  for (const std::string& name : adapters) {
+    gone_.erase(name);
+    NoteKnown(name, revision.model);
+    if (revision.adapters.contains(name)) continue;
+    ServedModel adapter = *revision.served;
+    adapter.base = std::exchange(adapter.name, name);
+    adapter.created_unix_seconds = now;
+    revision.adapters.emplace(name, std::make_shared<const ServedModel>(std::move(adapter)));
+  }
+}
+
+void Revisions::Withdraw(const std::string& key) {
+  const auto found = revisions_.find(key);
+  if (found == revisions_.end()) return;
+  OnChange();
+  found->second.served = nullptr;
+  found->second.adapters.clear();
+}
+
+void Revisions::SetCapacity(const std::string& key, std::uint32_t worker_count) {
+  const auto found = revisions_.find(key);
+  if (found == revisions_.end() || found->second.capacity == worker_count) return;
+  OnChange();
+  found->second.capacity = worker_count;
+  // The counts were made under other shares, so they start again.
+  for (auto& [other_key, other] : revisions_) {
+    if (other.model != found->second.model) continue;
+    other.chosen_count = std::make_shared<std::atomic<std::uint64_t>>(0);
+  }
+}
+
+std::shared_ptr<const ServedModel> Revisions::Find(std::string_view key) const {
+  const auto found = revisions_.find(key);
+  return found == revisions_.end() ? nullptr : found->second.served;
+}
+
+Revisions::Offers Revisions::ModelOffers() const {
+  Offers offers;
+  for (const auto& [key, revision] : revisions_) {
+    if (revision.served == nullptr) continue;
+    offers[revision.model].push_back({revision.served, revision.capacity, revision.chosen_count});
+  }
+  return offers;
+}
+
+Revisions::Offers Revisions::AdapterOffers() const {
+  Offers offers;
+  for (const auto& [key, revision] : revisions_) {
+    for (const auto& [name, adapter] : revision.adapters) {
+      std::vector<ModelDirectory::Offer>& of_name = offers[name];
+      if (!of_name.empty() && of_name.front().served->base != revision.model) continue;
+      of_name.push_back({adapter, revision.capacity, revision.chosen_count});
+    }
+  }
+  return offers;
+}
+
+std::vector<std::shared_ptr<const ServedModel>> Revisions::ListModels(const ModelDirectory& directory) const {
+  std::map<std::string_view, AdapterNames> adapters_of;  // by model
+  for (const auto& [key, revision] : revisions_) {
+    AdapterNames& names = adapters_of[revision.model];
+    for (const auto& [name, adapter] : revision.adapters) names.insert(name);
+  }
+  std::vector<std::shared_ptr<const ServedModel>> models;
+  for (const auto& [model, adapters] : adapters_of) {
+    if (std::shared_ptr<const ServedModel> main = directory.Main(model)) models.push_back(std::move(main));
+    for (const std::string& name : adapters) {
+      std::shared_ptr<const ServedModel> adapter = directory.Main(name);
+      if (adapter != nullptr && adapter->base == model) models.push_back(std::move(adapter));
+    }
+  }
+  return models;
+}
+
+ModelDirectory Revisions::MakeDirectory() const {
+  ModelDirectory directory;
+  directory.offers = ModelOffers();
+  directory.offers.merge(AdapterOffers());  // a name that a model has means the model
+  directory.models = ListModels(directory);
+  for (const auto& [key, revision] : revisions_) directory.joined.insert(revision.model);
+  directory.gone = gone_;
+  directory.known = known_;
+  directory.has_begun = has_begun_;
+  return directory;
+}
+
+const std::shared_ptr<const ModelDirectory>& Revisions::directory() const {
+  if (directory_ == nullptr) directory_ = std::make_shared<const ModelDirectory>(MakeDirectory());
+  return directory_;
+}
+
+void Revisions::SweepIndexes() {
+  // Takes some tens of microseconds for each revision.
+  constexpr std::size_t kBuckets = 4096;
+  for (const auto& [key, revision] : revisions_) revision.index->Sweep(kBuckets);
+}
+
+std::uint64_t Revisions::indexed_block_count() const {
+  std::uint64_t count = 0;
+  for (const auto& [key, revision] : revisions_) count += revision.index->block_count();
+  return count;
+}
+
+std::uint64_t Revisions::shed_block_total() const {
+  std::uint64_t total = shed_before_;
+  for (const auto& [key, revision] : revisions_) total += revision.index->shed_block_total();
+  return total;
+}
+
+}  // namespace roost::router
