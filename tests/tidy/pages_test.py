@@ -23,6 +23,8 @@ import simulations  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README_LINES = 250
 RESULT_LINES = 150
+MOST_WORDS = 65_000  # of all pages that people write
+GENERATED_PAGES = {"dashboards/metrics.md"}  # dashboards/generate.py
 FOLDERS_WITH_A_PAGE = (
     "common", "dashboards", "deploy", "deploy/roostctl", "kernels", "router", "router/route", "schema", "tests", "worker",
     "worker/cache",
@@ -223,6 +225,12 @@ class PagesTest(unittest.TestCase):
     def test_the_first_page_is_short(self):
         count = len((ROOT / "README.md").read_text().splitlines())
         self.assertLessEqual(count, README_LINES, "README.md: move what is long into the README.md of its folder")
+
+    def test_all_pages_can_be_read(self):
+        pages = [page for page in git_files("*.md") if str(page.relative_to(ROOT)) not in GENERATED_PAGES]
+        words = {str(page.relative_to(ROOT)): len(page.read_text().split()) for page in pages}
+        longest = sorted(words, key=words.get)[-5:]
+        self.assertLessEqual(sum(words.values()), MOST_WORDS, f"shorten pages; the longest: {longest}")
 
     def test_every_page_names_what_is_there(self):
         found = []
