@@ -12,7 +12,6 @@ Programs and lines of another commit are not used; commit a change before you me
 """
 import argparse
 import concurrent.futures
-import json
 import os
 import pathlib
 import shutil
@@ -162,33 +161,13 @@ def build(name, row):
     return program
 
 
-class KeptRuns:
-    """Results of simulations, written to a file one by one."""
-
-    def __init__(self, path):
-        self.path = path
-        self.results = {}
-        self.commit = page_tables.commit()
-        if path and path.exists():
-            lines = map(json.loads, path.read_text().splitlines())
-            for line in (line for line in lines if line["commit"] == self.commit):
-                self.results[line["row"], line["title"], line["seed"]] = line["result"]
-
-    def run(self, name, program, cell, seed):
-        key = name, cell.name, seed
-        if key not in self.results:
-            load = simulations.ALL_LOADS[cell.load]
-            more = {"link-gbps": cell.link_gbps} if cell.link_gbps else {}
-            load = load._replace(utilisation=cell.utilisation, flags={**load.flags, **more})
-            lines = simulations.simulate(
-                load, simulations.PAIRED_WORKERS, cell.total_tokens, simulations.OWN_POLICY, seed, program
-            )
-            self.results[key] = lines[simulations.OWN_POLICY]
-            if self.path:
-                with self.path.open("a") as file:
-                    line = {"commit": self.commit, "row": name, "title": cell.name, "seed": seed, "result": self.results[key]}
-                    file.write(json.dumps(line) + "\n")
-        return self.results[key]
+def play(kept, name, program, cell, seed):
+    load = simulations.ALL_LOADS[cell.load]
+    more = {"link-gbps": cell.link_gbps} if cell.link_gbps else {}
+    load = load._replace(utilisation=cell.utilisation, flags={**load.flags, **more})
+    workers, policy = simulations.PAIRED_WORKERS, simulations.OWN_POLICY
+    key = (page_tables.commit(), name, cell.name, seed)
+    return kept.run(key, lambda: simulations.simulate(load, workers, cell.total_tokens, policy, seed, program)[policy])
 
 
 def measure(names, seeds, kept):
@@ -202,7 +181,7 @@ def measure(names, seeds, kept):
             program = build(name, row)
             cells = TABLES[row.table].cells if name in ROWS else all_cells
             jobs = [(cell, seed) for cell in cells for seed in range(1, seeds + 1)]
-            done = pool.map(lambda job, n=name, p=program: kept.run(n, p, *job), jobs)
+            done = pool.map(lambda job, n=name, p=program: play(kept, n, p, *job), jobs)
             for (cell, _), result in zip(jobs, done):
                 results.setdefault((name, cell.name), []).append(result)
     return results
@@ -229,7 +208,7 @@ def main():
     unknown = [row for row in rows if row not in ROWS]
     if unknown:
         parser.error(f"no such row: {', '.join(unknown)}; there are: {', '.join(ROWS)}")
-    results = measure(rows, options.seeds, KeptRuns(options.kept))
+    results = measure(rows, options.seeds, simulations.KeptRuns(options.kept))
     note = f"Seeds 1 to {options.seeds}, commit {page_tables.commit()}."
     for name in TABLES:
         if any(ROWS[row].table == name for row in rows):

@@ -83,16 +83,12 @@ def finish(write, script, table):
 
 
 def difference(others, own):
-    """The mean of the differences in per cent, pair by pair, and half of its 95 % interval."""
-    percents = [100 * (other / mine - 1) for other, mine in zip(others, own)]
-    half = T_95[len(percents)] * statistics.stdev(percents) / len(percents) ** 0.5
-    return statistics.mean(percents), half
-
-
-def difference_text(others, own):
+    """The mean of the differences in per cent, pair by pair, and half of its 95 % interval; "" where there was nothing."""
     if min(own) == 0:
         return ""
-    mean, half = difference(others, own)
+    percents = [100 * (other / mine - 1) for other, mine in zip(others, own)]
+    mean = statistics.mean(percents)
+    half = T_95[len(percents)] * statistics.stdev(percents) / len(percents) ** 0.5
     digits = 1 if abs(mean) < 5 and half < 5 else 0
     return f"{mean:+.{digits}f} ± {half:.{digits}f}"
 
@@ -107,7 +103,7 @@ def compared(name, note, heads, runs_of):
         columns = {figure: [run[figure] for run in runs] for figure in runs[0]}
         row = [load, what, *(f"{statistics.mean(values):.3g}" for values in columns.values())]
         if runs is not first and len(runs) > 1:
-            row += [difference_text(values, [run[figure] for run in first]) for figure, values in columns.items()]
+            row += [difference(values, [run[figure] for run in first]) for figure, values in columns.items()]
         rows.append(row)
     some_runs = next(iter(runs_of.values()))
     differences = [f"{figure} %" for figure in some_runs[0]] if len(some_runs) > 1 else []

@@ -150,30 +150,30 @@ def figures_of(lines, figures=FIGURES):
 
 
 class KeptRuns:
-    """Results by cell and seed, written to a file one by one, so that a long measurement can be continued."""
+    """Results by key, written to a file one by one, so that a long measurement can be continued."""
 
     def __init__(self, path):
         self.path = path
-        self.lines = {}
+        self.results = {}
         if path and path.exists():
-            for line in map(json.loads, path.read_text().splitlines()):
-                self.lines[line["title"], line["seed"]] = line["results"]
+            self.results = {tuple(key): results for key, results in map(json.loads, path.read_text().splitlines())}
 
-    def run(self, cell, options, seed, more=None, policies=None):
-        """`more` has further flags of roostctl simulate, which are part of the title."""
-        title, name, utilisation, total_tokens = cell
-        for flag, value in (more or {}).items():
-            title += f", {flag} {value}"
-        if (title, seed) not in self.lines:
-            load = ALL_LOADS[name]
-            load = load._replace(utilisation=utilisation, flags={**load.flags, **(more or {})})
-            policies = policies or options.policies
-            results = simulate(load, PAIRED_WORKERS, total_tokens, policies, seed, costs=options.costs)
-            self.lines[title, seed] = results
+    def run(self, key, play):
+        if key not in self.results:
+            self.results[key] = play()
             if self.path:
                 with self.path.open("a") as file:
-                    file.write(json.dumps({"title": title, "seed": seed, "results": results}) + "\n")
-        return self.lines[title, seed]
+                    file.write(json.dumps([key, self.results[key]]) + "\n")
+        return self.results[key]
+
+
+def play_cell(kept, cell, options, seed, policies, **flags):
+    """`flags` are more flags of roostctl simulate, without dashes."""
+    title, name, utilisation, total_tokens = cell
+    load = ALL_LOADS[name]
+    load = load._replace(utilisation=utilisation, flags={**load.flags, **flags})
+    key = (title, *flags.values(), seed)
+    return kept.run(key, lambda: simulate(load, PAIRED_WORKERS, total_tokens, policies, seed, costs=options.costs))
 
 
 def chosen_cells(options, cells=PAIRED_CELLS):
@@ -202,7 +202,7 @@ def run_paired(options, pool):
     kept = KeptRuns(options.kept)
     cells = chosen_cells(options)
     jobs = [(cell, seed) for seed in range(1, options.seeds + 1) for cell in cells]
-    results = list(pool.map(lambda job: kept.run(job[0], options, job[1]), jobs))
+    results = list(pool.map(lambda job: play_cell(kept, job[0], options, job[1], options.policies), jobs))
     lines_of = {(cell[0], policy): [] for cell in cells for policy in results[0]}
     for (cell, _), result in zip(jobs, results):
         for policy, line in result.items():
@@ -255,7 +255,7 @@ def run_links(options, pool):
     def play(job):
         cell, rate, seed = job
         policies = OWN_POLICY if rate else f"{OWN_POLICY},pooled"
-        return kept.run(cell, options, seed, {"link-gbps": rate}, policies)
+        return play_cell(kept, cell, options, seed, policies, **{"link-gbps": rate})
 
     lines_of = {(cell[0], link): [] for cell in cells for link in (*(f"{rate} Gbit/s" for rate in LINK_RATES), "pooled")}
     for (cell, rate, _), result in zip(jobs, pool.map(play, jobs)):
