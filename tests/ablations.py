@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""The effect of each term and constant of the decision; tests/results/ablations.md has the tables.
+"""The effect of each term and constant of the decision; tests/results/ablations.tsv has the tables.
 
     tests/ablations.py [--rows growth,pace] [--seeds 8]    prints the tables of these rows; by default of all
-    tests/ablations.py --rows displaced,displaced_stall,displaced_half,displaced_lesser --write    writes the table that these rows fill
-    tests/ablations.py --write --kept FILE                writes them into the page; an interrupted run continues
+    tests/ablations.py --write [--kept FILE]    keeps them, for the page of results too; with --kept an interrupted run continues
 
 A row is a change of the source (ROWS): one term left out, or one constant halved or doubled. The script applies it to a
 copy of the tree in build/ablations, builds roostctl there, and plays the same seeds with and without the change, on the
@@ -13,7 +12,6 @@ Programs and lines of another commit are not used; commit a change before you me
 """
 import argparse
 import concurrent.futures
-import json
 import os
 import pathlib
 import shutil
@@ -27,9 +25,6 @@ import simulations
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build/ablations"
 TREE = PLACE / "tree"
-PAGE = ROOT / "tests/results/ablations.md"
-KEYS = ("ttft_mean_s", "ttft_p99_s", "whole_mean_s")  # of a cell
-PLACES = [(PAGE, "terms"), (PAGE, "constants"), (PAGE, "links")]
 AS_IS = "as it is"
 LINK_GBPS = 100
 
@@ -47,7 +42,7 @@ class Cell(typing.NamedTuple):
 
 
 class Table(typing.NamedTuple):
-    head: str  # of its first column
+    head: str  # of the column of changes
     cells: list
 
 
@@ -55,7 +50,7 @@ PAIRED = [Cell(*cell) for cell in simulations.PAIRED_CELLS]
 TABLES = {
     "terms": Table("without", PAIRED),
     "constants": Table("with", PAIRED),
-    "links": Table("`displaced` is, for what comes", [Cell(*cell, LINK_GBPS) for cell in simulations.LINK_CELLS]),
+    "links": Table("displaced is, for what comes", [Cell(*cell, LINK_GBPS) for cell in simulations.LINK_CELLS]),
 }
 
 
@@ -99,14 +94,7 @@ ROWS = {
     "copies": without("copies", "replication.cc", "block_count == 0 ||", "block_count == 0 || block_count > 0 ||"),
 }  # fmt: skip
 _DISPLACED = "terms.displaced_seconds = (terms.congestion - 1 + stalled / kPriceOfAMiss) * computing_seconds;"
-for _name, _title, _new in (
-    ("displaced", "left out", "static_cast<void>(computing_seconds);"),
-    ("displaced_stall", "(congestion - 1) · computing", "terms.displaced_seconds = (terms.congestion - 1) * computing_seconds;"),
-    ("displaced_half", "half of congestion · computing", "terms.displaced_seconds = terms.congestion / 2 * computing_seconds;"),
-    ("displaced_lesser", "(congestion - 1) · the lesser of computing and transfer",
-     "terms.displaced_seconds = (terms.congestion - 1) * std::min(computing_seconds, terms.transfer_seconds);"),
-):  # fmt: skip
-    ROWS[_name] = Row("links", _title, (Change("cost.cc", _DISPLACED, _new),))
+ROWS["displaced"] = Row("links", "left out", (Change("cost.cc", _DISPLACED, "static_cast<void>(computing_seconds);"),))
 for _name, _file, _old, *_values in (
     ("kMaxBusyShare", "cost.cc", "kMaxBusyShare = {};", "0.97", "0.9", "0.98"),
     ("kPriceOfAMiss", "cost.cc", "kPriceOfAMiss = {};", "2", "1.5", "4"),
@@ -173,33 +161,13 @@ def build(name, row):
     return program
 
 
-class KeptRuns:
-    """Results of simulations, written to a file one by one."""
-
-    def __init__(self, path):
-        self.path = path
-        self.results = {}
-        self.commit = page_tables.commit()
-        if path and path.exists():
-            lines = map(json.loads, path.read_text().splitlines())
-            for line in (line for line in lines if line["commit"] == self.commit):
-                self.results[line["row"], line["title"], line["seed"]] = line["result"]
-
-    def run(self, name, program, cell, seed):
-        key = name, cell.name, seed
-        if key not in self.results:
-            load = simulations.ALL_LOADS[cell.load]
-            more = {"link-gbps": cell.link_gbps} if cell.link_gbps else {}
-            load = load._replace(utilisation=cell.utilisation, flags={**load.flags, **more})
-            lines = simulations.simulate(
-                load, simulations.PAIRED_WORKERS, cell.total_tokens, simulations.OWN_POLICY, seed, program
-            )
-            self.results[key] = lines[simulations.OWN_POLICY]
-            if self.path:
-                with self.path.open("a") as file:
-                    line = {"commit": self.commit, "row": name, "title": cell.name, "seed": seed, "result": self.results[key]}
-                    file.write(json.dumps(line) + "\n")
-        return self.results[key]
+def play(kept, name, program, cell, seed):
+    load = simulations.ALL_LOADS[cell.load]
+    more = {"link-gbps": cell.link_gbps} if cell.link_gbps else {}
+    load = load._replace(utilisation=cell.utilisation, flags={**load.flags, **more})
+    workers, policy = simulations.PAIRED_WORKERS, simulations.OWN_POLICY
+    key = (page_tables.commit(), name, cell.name, seed)
+    return kept.run(key, lambda: simulations.simulate(load, workers, cell.total_tokens, policy, seed, program)[policy])
 
 
 def measure(names, seeds, kept):
@@ -213,37 +181,26 @@ def measure(names, seeds, kept):
             program = build(name, row)
             cells = TABLES[row.table].cells if name in ROWS else all_cells
             jobs = [(cell, seed) for cell in cells for seed in range(1, seeds + 1)]
-            done = pool.map(lambda job, n=name, p=program: kept.run(n, p, *job), jobs)
+            done = pool.map(lambda job, n=name, p=program: play(kept, n, p, *job), jobs)
             for (cell, _), result in zip(jobs, done):
                 results.setdefault((name, cell.name), []).append(result)
     return results
 
 
-def cell_text(others, own):
-    parts = []
-    for key in KEYS:
-        mean, half = simulations.difference([run[key] for run in others], [run[key] for run in own])
-        parts.append(f"{mean:+.1f} ± {half:.1f}" if abs(mean) < 10 and half < 10 else f"{mean:+.0f} ± {half:.0f}")
-    return " / ".join(parts)
-
-
-def table(name, rows, results, measured):
-    """The rows of this table. A change without any effect is named in a sentence."""
+def table(name, rows, results, note):
+    """The rows of this table, each beside the decision as it is."""
     head, cells = TABLES[name]
-    lines = [f"| {head} | " + " | ".join(cell.title for cell in cells) + " |", "| --- |" + " --- |" * len(cells)]
-    for key in rows:
-        if ROWS[key].table != name:
-            continue
-        texts = [cell_text(results[key, cell.name], results[AS_IS, cell.name]) for cell in cells]
-        texts = ["same" if text == " / ".join(["+0.0 ± 0.0"] * len(KEYS)) else text for text in texts]
-        lines.append(f"| {ROWS[key].title} | " + " | ".join(texts) + " |")
-    return "\n".join(lines) + f"\n\n{measured}"
+    rows = {AS_IS: AS_IS, **{row: ROWS[row].title for row in rows if ROWS[row].table == name}}
+    runs_of = {
+        (cell.title, title): simulations.figures_of(results[row, cell.name]) for cell in cells for row, title in rows.items()
+    }
+    return page_tables.compared(name, note, ("load", head), runs_of)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", default=",".join(ROWS))
-    parser.add_argument("--seeds", type=int, choices=sorted(simulations.T_95), default=8)
+    parser.add_argument("--seeds", type=int, choices=sorted(page_tables.T_95), default=8)
     parser.add_argument("--kept", type=pathlib.Path)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
@@ -251,16 +208,11 @@ def main():
     unknown = [row for row in rows if row not in ROWS]
     if unknown:
         parser.error(f"no such row: {', '.join(unknown)}; there are: {', '.join(ROWS)}")
-    results = measure(rows, options.seeds, KeptRuns(options.kept))
-    measured = f"Seeds 1 to {options.seeds}, commit {page_tables.commit()}."
+    results = measure(rows, options.seeds, simulations.KeptRuns(options.kept))
+    note = f"Seeds 1 to {options.seeds}, commit {page_tables.commit()}."
     for name in TABLES:
-        if not any(ROWS[row].table == name for row in rows):
-            continue
-        made = table(name, rows, results, measured)
-        if options.write:
-            page_tables.write(PAGE, "ablations", name, made)
-        else:
-            print(made + "\n")
+        if any(ROWS[row].table == name for row in rows):
+            page_tables.finish(options.write, "ablations", table(name, rows, results, note))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ Their program (run_mocker_trace_replay) plays the conversation trace of ROOST_SH
 and with its KV router; roostctl simulate plays it with round robin and our policies, with the mock's costs and limits: 8
 workers of 1,953 blocks of 512 tokens, 64 sequences, 8,192 tokens a step, first come first served, least recently used
 leaves first. Exits with 1 if the two programs differ by more than 5 % in round robin's mean times: then one of them does
-not simulate what the other does, and the other rows say nothing. --write puts the table into tests/results/dynamo.md.
+not simulate what the other does, and the other rows say nothing. --write keeps the table
+in tests/results/dynamo_replay.tsv, for the page of results too.
 """
 import argparse
 import json
@@ -41,8 +42,6 @@ OUR_FLAGS = {
 THEIR_MODES = ("round_robin", "kv_router")
 OUR_POLICIES = ("round-robin", "cache-aware", "dynamo")
 MOST_DIFFERENCE = 0.05
-PAGE = page_tables.ROOT / "tests/results/dynamo.md"
-PLACES = [(PAGE, "dynamo")]
 
 
 class Row(typing.NamedTuple):
@@ -56,7 +55,7 @@ class Row(typing.NamedTuple):
     hits: float
 
 
-HEADS = ("TTFT mean, s", "p99", "ITL mean, ms", "answer mean, s", "p99", "hits, %")
+HEADS = ("ttft_mean_s", "ttft_p99_s", "itl_mean_ms", "whole_mean_s", "whole_p99_s", "hits_percent")
 
 
 def play_theirs(package, mode, speed):
@@ -98,25 +97,21 @@ def play_ours(speed):
     }  # fmt: skip
 
 
-def row_text(name, row):
-    cells = [f"{value:.3g}" for value in row[:-1]] + [f"{100 * row.hits:.1f}"]
-    return f"| {name} | " + " | ".join(cells) + " |"
-
-
 def differences(ours, theirs):
     """The deviations of round robin's mean times, in the order of `HEADS`."""
     pairs = ((ours.ttft_mean, theirs.ttft_mean), (ours.itl_mean, theirs.itl_mean), (ours.whole_mean, theirs.whole_mean))
     return [own / other - 1 for own, other in pairs]
 
 
-def table(results, measured):
+def table(results, note):
     """`results` has, by speed, the rows of both programs by the names of their policies."""
-    lines = ["| arrivals | router and engine | " + " | ".join(HEADS) + " |", "| --- |" + " --- |" * (1 + len(HEADS))]
+    rows = []
     for speed, (theirs, ours) in results.items():
-        named = [(f"Dynamo 1.6.1 `{mode}`", row) for mode, row in theirs.items()]
-        named += [(f"ours `{policy}`", row) for policy, row in ours.items()]
-        lines += [row_text(f"×{speed:g} | {name}", row) for name, row in named]
-    return "\n".join(lines) + f"\n\n{measured}"
+        named = {f"Dynamo 1.6.1 {mode}": row for mode, row in theirs.items()}
+        named |= {f"ours {policy}": row for policy, row in ours.items()}
+        for name, row in named.items():
+            rows.append([f"×{speed:g}", name, *(f"{value:.3g}" for value in row[:-1]), f"{100 * row.hits:.1f}"])
+    return page_tables.Table("dynamo", [note], ["arrivals", "router", *HEADS], rows)
 
 
 def main():
@@ -132,11 +127,8 @@ def main():
         ours = play_ours(speed)
         results[speed] = theirs, ours
         worst = max([worst, *map(abs, differences(ours["round-robin"], theirs["round_robin"]))])
-    made = table(results, f"Round robin's means differ by at most {100 * worst:.1f} %. Commit {page_tables.commit()}.")
-    if options.write:
-        page_tables.write(PAGE, "dynamo_replay", "dynamo", made)
-    else:
-        print(made)
+    note = f"Round robin's means differ by at most {100 * worst:.1f} %. Commit {page_tables.commit()}."
+    page_tables.finish(options.write, "dynamo_replay", table(results, note))
     if worst > MOST_DIFFERENCE:
         print("the two programs do not agree on round robin", file=sys.stderr)
     return 1 if worst > MOST_DIFFERENCE else 0

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the tables of tests/results/evictions.md: hits by eviction policy, and the time that they save.
+"""Hits by eviction policy, and the time that they save: the first tables of tests/results/evictions.tsv.
 
     tests/evictions.py             measures (./tests/bench.sh eviction, some minutes) and prints the tables
-    tests/evictions.py --write     writes them into the page
+    tests/evictions.py --write     keeps them, for the page of results too
 
 Needs the traces of ROOST_SHARED (default ../shared).
 """
@@ -13,13 +13,11 @@ import sys
 
 import page_tables
 
-PAGE = page_tables.ROOT / "tests/results/evictions.md"
-KINDS = ("hits", "time")  # as in the benchmark's figures and on the page
-PLACES = [(PAGE, kind) for kind in KINDS]
+KINDS = ("hits", "time")  # as in the benchmark's figures and of the tables
 POLICIES = {
     "lru": "LRU",
     "equal-costs": "class-aware, equal costs",
-    "class-aware": "**class-aware**",
+    "class-aware": "class-aware",
     "foresight": "foresight",
 }
 # As the benchmark names them.
@@ -49,14 +47,11 @@ def cells(output, kind):
 
 
 def table(output, kind):
-    lines = [
-        f"| load | pool, tokens | {' | '.join(POLICIES.values())} |",
-        "| --- |" + " --- |" * (len(POLICIES) + 1),
+    rows = [
+        [LOADS[load], size(kilotokens), *(f"{of[policy]:.1f}" for policy in POLICIES)]
+        for (load, kilotokens), of in cells(output, kind).items()
     ]
-    for (load, kilotokens), of in cells(output, kind).items():
-        row = [f"**{of[policy]:.1f}**" if policy == "class-aware" else f"{of[policy]:.1f}" for policy in POLICIES]
-        lines.append(f"| {LOADS[load]} | {size(kilotokens)} | " + " | ".join(row) + " |")
-    return "\n".join(lines)
+    return page_tables.Table(kind, [f"Commit {page_tables.commit()}."], ["load", "pool", *POLICIES.values()], rows)
 
 
 def main():
@@ -66,11 +61,7 @@ def main():
     command = [page_tables.ROOT / "tests/bench.sh", "eviction"]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     for kind in KINDS:
-        made = f"`tests/evictions.py --write`, commit {page_tables.commit()}.\n\n{table(output, kind)}"
-        if options.write:
-            page_tables.write(PAGE, "evictions", kind, made)
-        else:
-            print(made)
+        page_tables.finish(options.write, "evictions", table(output, kind))
     return 0
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures, and writes the values and the commit into the rows of these figures in tests/results/figures.md.
+"""Measures, and writes the values and the commit into the rows of these figures in tests/results/figures.tsv.
 
     tests/figures.py index         runs ./tests/bench.sh index and prints the changes that it would make
     tests/figures.py index --write
 
-Rows begin with | `figure` | value | `commit` |. A figure without a row is printed, and gets no row.
+A figure without a row is printed, and gets no row: add figure, value, commit and what it is by hand, separated by tabs.
 """
 import argparse
 import re
@@ -13,8 +13,8 @@ import sys
 
 import page_tables
 
-PAGE = page_tables.ROOT / "tests/results/figures.md"
-ROW = re.compile(r"^\| `(\w+)` \| [^|]* \| [^|]* \|", re.MULTILINE)
+DATA = page_tables.data("figures")
+ROW = re.compile(r"^(\w+)\t[^\t]*\t\w*\t", re.MULTILINE)
 
 
 def measured(output):
@@ -26,7 +26,7 @@ def measured(output):
 def replaced(text, values, commit):
     def row(match):
         name = match.group(1)
-        return f"| `{name}` | {values[name]} | `{commit}` |" if name in values else match.group(0)
+        return f"{name}\t{values[name]}\t{commit}\t" if name in values else match.group(0)
 
     return ROW.sub(row, text)
 
@@ -38,12 +38,13 @@ def main():
     options = parser.parse_args()
     command = [page_tables.ROOT / "tests/bench.sh", options.filter]
     values = measured(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-    text = PAGE.read_text()
+    text = DATA.read_text()
     rows = set(ROW.findall(text))
     for name, value in values.items():
         print(f"{name} {value}" + ("" if name in rows else " (has no row)"))
     if options.write:
-        PAGE.write_text(replaced(text, values, page_tables.commit()))
+        DATA.write_text(replaced(text, values, page_tables.commit()))
+        page_tables.write_pages()
     return 0
 
 

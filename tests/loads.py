@@ -11,7 +11,8 @@ ROOST_SHARED, default ../shared), another part for each seed. With --costs the w
 that profile of roostctl simulate (roost-paced-worker), so several plays fit on one machine: --at-once. Prints a table for each load: means over the seeds. Needs the release
 build. With several seeds, the time of an answer and goodput of each policy have their difference to the first policy's
 on the same seeds, in per cent with 95 % intervals. --capacity searches the highest rate of which 99 % are good instead, with
-one seed. --write puts each load's table into tests/results/real_daemons.md, unless an answer failed. Exits with 1 then.
+one seed. --write keeps each load's table in tests/results/loads.tsv, for the page of results too, unless an answer failed.
+Exits with 1 then.
 """
 import argparse
 import concurrent.futures
@@ -28,7 +29,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "integration")]
 
 import page_tables  # noqa: E402
-import simulations  # noqa: E402
 from cluster import BIN, DEMO_MODEL, Cluster  # noqa: E402
 
 WORKLOADS = {name: name for name in ("system-prompt", "zipf-systems", "agents", "documents", "reasoning")}
@@ -36,19 +36,18 @@ WORKLOADS |= {"restart": "system-prompt"}
 CONVERSATION = "conversation"
 TRACE = pathlib.Path(os.environ.get("ROOST_SHARED", page_tables.ROOT.parent / "shared")) / "traces/mooncake_conv_first20min.jsonl"
 LOADS = (*WORKLOADS, CONVERSATION)
-PAGE = page_tables.ROOT / "tests/results/real_daemons.md"
-PLACES = [(PAGE, load) for load in LOADS]
 POLICIES = "cache-aware,least-requests,lmetric,dynamo,sglang,llm-d,round-robin"
-HEADS = ("TTFT mean, ms", "p99", "ITL mean, ms", "p99", "answer mean, s", "p99", "goodput, /s", "tokens/s", "hits, %")
 
 
-def row_of(run):
-    """The figures of a run of roostctl bench, in the order of `HEADS`."""
+def figures_of(run):
+    """The figures of a run of roostctl bench."""
     ttft, itl, whole = run["ttft_seconds"], run["itl_seconds"], run["total_seconds"]
-    return [
-        1e3 * ttft["mean"], 1e3 * ttft["p99"], 1e3 * itl["mean"], 1e3 * itl["p99"], whole["mean"], whole["p99"],
-        run["good_per_second"], run["output_tokens_per_second"], 100 * run["cached_ratio"],
-    ]  # fmt: skip
+    return {
+        "ttft_mean_ms": 1e3 * ttft["mean"], "ttft_p99_ms": 1e3 * ttft["p99"], "itl_mean_ms": 1e3 * itl["mean"],
+        "itl_p99_ms": 1e3 * itl["p99"], "whole_mean_s": whole["mean"], "whole_p99_s": whole["p99"],
+        "goodput_rps": run["good_per_second"], "tokens_per_s": run["output_tokens_per_second"],
+        "hits_percent": 100 * run["cached_ratio"],
+    }  # fmt: skip
 
 
 def start_worker(cluster, name, options):
@@ -108,29 +107,16 @@ def play(load, policy, seed, options):
         return json.loads(told.stdout)["runs"][0]
 
 
-def cells_of(runs, first_runs):
-    """Means over the seeds. The columns that users pay for have the difference to the first policy's runs too."""
-    columns, first_columns = (list(zip(*map(row_of, of))) for of in (runs, first_runs))
-    cells = [f"{statistics.mean(values):.3g}" for values in columns]
-    if runs is first_runs or len(runs) < 2:
-        return cells
-    for column in (HEADS.index("answer mean, s"), HEADS.index("goodput, /s")):
-        mean, half = simulations.difference(columns[column], first_columns[column])
-        cells[column] += f" ({mean:+.1f} ± {half:.1f} %)"
-    return cells
-
-
-def table(load, runs_of):
+def table(load, runs_of, note):
     """`runs_of` has the runs by policy, seed by seed."""
-    first_runs = next(iter(runs_of.values()))
-    lines = [f"**{load}**", "", "| policy | " + " | ".join(HEADS) + " | requests at each |"]
-    lines.append("| --- |" + " --- |" * (len(HEADS) + 1))
-    for policy, runs in runs_of.items():
-        cells = cells_of(runs, first_runs)
+    figures = {(load, policy): list(map(figures_of, runs)) for policy, runs in runs_of.items()}
+    made = page_tables.compared(load, note, ("load", "policy"), figures)
+    made.heads.append("requests at each")
+    for row, runs in zip(made.rows, runs_of.values()):
         names = sorted({name for run in runs for name in run["share_by_worker"]})
         shares = [f"{100 * statistics.mean(run['share_by_worker'].get(name, 0) for run in runs):.0f} %" for name in names]
-        lines.append(f"| `{policy}` | " + " | ".join([*cells, " ".join(shares)]) + " |")
-    return "\n".join(lines)
+        row += [""] * (len(made.heads) - 1 - len(row)) + [" ".join(shares)]
+    return made
 
 
 def measured(load, options):
@@ -180,10 +166,7 @@ def main():
         runs_of = {policy: runs[first :: len(policies)] for first, policy in enumerate(policies)}
         failed_here = sum(run["failed"] for runs in runs_of.values() for run in runs)
         failed += failed_here
-        made = f"{table(load, runs_of)}\n\n{measured(load, options)}"
-        print(made + "\n", flush=True)
-        if options.write and not failed_here:
-            page_tables.write(PAGE, "loads", load, made)
+        page_tables.finish(options.write and not failed_here, "loads", table(load, runs_of, measured(load, options)))
     if failed:
         print(f"{failed} answers failed", file=sys.stderr)
     return 1 if failed else 0

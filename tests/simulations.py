@@ -1,22 +1,19 @@
 #!/usr/bin/env python3
-"""Makes the simulation tables of tests/results/simulations.md and README.md.
+"""Simulates the policies on recorded and generated loads; tests/results/simulations.tsv has what they made of them.
 
-    tests/simulations.py [--traces conversation,weka] [--policies cache-aware,llm-d] [--seed 1]    prints tables
-    tests/simulations.py --write [--traces conversation,weka]    writes them into the pages
-    tests/simulations.py --paired [--cells NAMES] [--seeds 8] [--kept FILE] [--write]    differences on the same seeds
-    tests/simulations.py --capacities [--cells NAMES] [--seed 1] [--write]    the highest load that each policy serves well
-    tests/simulations.py --several-routers [--seeds 8] [--write]    the default with 1 to 16 routers
-    tests/simulations.py --links [--cells NAMES] [--seeds 8] [--kept FILE] [--write]    workers that fetch from each other
+    tests/simulations.py [--traces conversation,weka] [--policies cache-aware,llm-d] [--seed 1]    clusters of 4, 8 and 16 workers
+    tests/simulations.py --paired [--cells NAMES] [--seeds 8] [--kept FILE]    differences to the default on the same seeds
+    tests/simulations.py --capacities [--cells NAMES] [--seed 1]    the highest load that each policy serves well
+    tests/simulations.py --several-routers [--seeds 8]    the default with 1 to 16 routers
+    tests/simulations.py --links [--cells NAMES] [--seeds 8] [--kept FILE]    workers that fetch from each other
 
-tests/results/simulations.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache, and the paired
-differences; README.md has a few policies and loads of the latter. One configuration for all:
-roostctl simulate's defaults, which are roost-worker's, and the costs that --costs names. Needs the release build and the
-traces of ROOST_SHARED (default ../shared). Exits with 1 if a request was refused.
+Prints the tables. --write keeps them instead, and writes what tests/results/README.md and README.md show of them. One
+configuration for all: roostctl simulate's defaults, which are roost-worker's, and the costs that --costs names. Needs the
+release build and the traces of ROOST_SHARED (default ../shared). Exits with 1 if a request was refused.
 
---paired compares every policy with the default on 8 workers, on the traces, also at and beyond saturation, and on the
-generated loads: the same seeds for both, the mean difference in per cent and its 95 % interval. --cells picks columns by
-their names, separated by commas. With --kept an interrupted run continues: FILE has a line for each finished simulation. A
-kept line counts for the program that wrote it, so begin a new file after a change.
+--paired plays every policy on 8 workers, on the traces, also at and beyond saturation, and on the generated loads. --cells
+picks loads by their names, separated by commas. With --kept an interrupted run continues: FILE has a line for each finished
+simulation. A kept line counts for the program that wrote it, so begin a new file after a change.
 """
 import argparse
 import concurrent.futures
@@ -24,7 +21,6 @@ import itertools
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import typing
@@ -48,7 +44,7 @@ def trace_load(title, file, form, utilisation, total_tokens):
     return Load(title, {"trace": TRACES / file, "format": form}, utilisation, total_tokens)
 
 
-# The names are those of the markers on the page.
+# The names are those of the tables.
 LOADS = {
     "conversation": trace_load(
         "Mooncake conversation", "mooncake_conv_first20min.jsonl", "mooncake", 0.8, (4e6, 8e6, 16e6)
@@ -74,7 +70,7 @@ GENERATED_LOADS = {
     "reasoning": generated_load("one system prompt, reasoning answers", "reasoning", 2.5, 900),
 }
 ALL_LOADS = {**LOADS, **GENERATED_LOADS}
-# Columns of the table of differences: title, load, utilisation, tokens of cache in all 8 workers together.
+# Loads of the paired runs: title, load, utilisation, tokens of cache in all 8 workers together.
 PAIRED_CELLS = [
     *((f"conversation {utilisation}", "conversation", utilisation, 8e6) for utilisation in (0.6, 0.8, 0.95, 1.1)),
     ("synthetic 0.6", "synthetic", 0.6, 8e6),
@@ -93,16 +89,7 @@ LINK_CELLS = [
     ("synthetic 0.6", "synthetic", 0.6, 8e6),
     ("tau-bench 0.6", "taubench", 0.6, 512e3),
 ]
-# Student's t for 95 %, by the number of pairs.
-T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 12: 2.201, 16: 2.131}
-PAGE = ROOT / "tests/results/simulations.md"
-FIRST_PAGE = ROOT / "README.md"
-PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired default"), (PAGE, "paired free-decode"), (PAGE, "capacity"), (PAGE, "routers"), (PAGE, "links"), (FIRST_PAGE, "summary")]
-OWN_POLICY = "cache-aware"
-# The table of the first page: these policies and columns of the paired runs.
-SUMMARY_POLICIES = (OWN_POLICY, "lmetric", "sglang", "llm-d", "dynamo", "least-requests")
-SUMMARY_CELLS = ("one system prompt", "ten system prompts", "reasoning", "conversation 0.8", "synthetic 0.6", "coding agents 0.6",
-                 "tau-bench 0.6")  # fmt: skip
+OWN_POLICY = page_tables.OWN_POLICY
 # The loads that have a capacity. Of conversation and synthetic more than 3 % of the prompts take longer than the first limit
 # on idle workers, and more of coding agents; tau-bench is so short that it keeps the limits when all of it comes at once.
 CAPACITY_CELLS = ("one system prompt", "ten system prompts")
@@ -137,129 +124,56 @@ def columns_of(load):
     return [(workers, total) for total in load.total_tokens for workers in WORKERS]
 
 
-def name_of(policy):
-    return f"**`{policy}`**" if policy == OWN_POLICY else f"`{policy}`"
-
-
 class Figure(typing.NamedTuple):
-    title: str
+    name: str  # of its column
     key: str  # of roostctl simulate's JSON
     scale: float = 1
 
 
-# One column each, in this order.
 FIGURES = (
-    Figure("TTFT mean, s", "ttft_mean_s"),
-    Figure("p99", "ttft_p99_s"),
-    Figure("ITL mean, ms", "itl_mean_s", 1e3),
-    Figure("p99", "itl_p99_s", 1e3),
-    Figure("answer mean, s", "whole_mean_s"),
-    Figure("p99", "whole_p99_s"),
-    Figure("goodput, /s", "goodput_rps"),
-    Figure("hits, %", "hit_ratio", 100),
+    Figure("ttft_mean_s", "ttft_mean_s"),
+    Figure("ttft_p50_s", "ttft_p50_s"),
+    Figure("ttft_p99_s", "ttft_p99_s"),
+    Figure("itl_mean_ms", "itl_mean_s", 1e3),
+    Figure("itl_p99_ms", "itl_p99_s", 1e3),
+    Figure("whole_mean_s", "whole_mean_s"),
+    Figure("whole_p99_s", "whole_p99_s"),
+    Figure("goodput_rps", "goodput_rps"),
+    Figure("hits_percent", "hit_ratio", 100),
+    Figure("imbalance", "imbalance"),
 )
+LINK_FIGURES = (*FIGURES, Figure("pulls", "pulls"), Figure("pulled_percent", "pulled_share", 100))
 
 
-def cell(line):
-    ttft = " / ".join(f"{line[f'ttft_{key}_s']:.3g}" for key in ("mean", "p50", "p99"))
-    itl = " / ".join(f"{1e3 * line[f'itl_{key}_s']:.3g}" for key in ("mean", "p99"))
-    whole = " / ".join(f"{line[f'whole_{key}_s']:.3g}" for key in ("mean", "p99"))
-    good = f"{line['goodput_rps']:.3g}"
-    return f"{ttft}; {itl}; {whole}; {good}; {100 * line['hit_ratio']:.1f}, {line['imbalance']:.2f}"
-
-
-CELL_KEY = (
-    "Cells: mean / p50 / p99 time to first token in s; mean / p99 time between tokens in ms; mean / p99 time of the whole "
-    "answer in s; goodput in requests/s (first token within 2 s, 50 ms between tokens); hits in per cent, imbalance."
-)
-
-
-def rows(heads, cells):
-    """A table: `cells` has a policy and its cells for each row."""
-    lines = ["| policy | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
-    lines += [f"| {name_of(policy)} | " + " | ".join(row) + " |" for policy, row in cells]
-    return "\n".join(lines)
-
-
-def table(load, results, measured):
-    """A folded table, because it is long. `measured` names the seed and the commit."""
-    columns = columns_of(load)
-    cells = ((policy, [cell(results[column][policy]) for column in columns]) for policy in results[columns[0]])
-    title = f"{load.title}, load {load.utilisation}: 4, 8 and 16 workers, three sizes of cache"
-    body = rows([cluster(column) for column in columns], cells)
-    return f"<details><summary>{title}</summary>\n\n{CELL_KEY} {measured}\n\n{body}\n\n</details>"
-
-
-def summary(runs_of, measured):
-    """`runs_of` has the runs by the title of their cell, seed by seed."""
-
-    def text(runs, policy):
-        def mean(key, scale=1):
-            return f"{scale * statistics.mean(run[policy][key] for run in runs):.3g}"
-
-        whole = f"{mean('whole_mean_s')} / {mean('whole_p99_s')}"
-        return f"{whole}; {mean('ttft_mean_s')}; {mean('itl_mean_s', 1e3)}; {mean('goodput_rps')}"
-
-    cells = ((policy, [text(runs_of[title], policy) for title in SUMMARY_CELLS]) for policy in SUMMARY_POLICIES)
-    return f"{rows(SUMMARY_CELLS, cells)}\n\n{measured}"
+def figures_of(lines, figures=FIGURES):
+    return [{figure.name: figure.scale * line.get(figure.key, 0) for figure in figures} for line in lines]
 
 
 class KeptRuns:
-    """Results by cell and seed, written to a file one by one, so that a long measurement can be continued."""
+    """Results by key, written to a file one by one, so that a long measurement can be continued."""
 
     def __init__(self, path):
         self.path = path
-        self.lines = {}
+        self.results = {}
         if path and path.exists():
-            for line in map(json.loads, path.read_text().splitlines()):
-                self.lines[line["title"], line["seed"]] = line["results"]
+            self.results = {tuple(key): results for key, results in map(json.loads, path.read_text().splitlines())}
 
-    def run(self, cell, options, seed, more=None, policies=None):
-        """`more` has further flags of roostctl simulate, which are part of the title."""
-        title, name, utilisation, total_tokens = cell
-        for flag, value in (more or {}).items():
-            title += f", {flag} {value}"
-        if (title, seed) not in self.lines:
-            load = ALL_LOADS[name]
-            load = load._replace(utilisation=utilisation, flags={**load.flags, **(more or {})})
-            policies = policies or options.policies
-            results = simulate(load, PAIRED_WORKERS, total_tokens, policies, seed, costs=options.costs)
-            self.lines[title, seed] = results
+    def run(self, key, play):
+        if key not in self.results:
+            self.results[key] = play()
             if self.path:
                 with self.path.open("a") as file:
-                    file.write(json.dumps({"title": title, "seed": seed, "results": results}) + "\n")
-        return self.lines[title, seed]
+                    file.write(json.dumps([key, self.results[key]]) + "\n")
+        return self.results[key]
 
 
-def difference(others, own):
-    """The mean of the differences in per cent, pair by pair, and half of its 95 % interval."""
-    percents = [100 * (other / mine - 1) for other, mine in zip(others, own)]
-    half = T_95[len(percents)] * statistics.stdev(percents) / len(percents) ** 0.5
-    return statistics.mean(percents), half
-
-
-def difference_text(runs, policy, figure):
-    """`runs` has the results of one cell, seed by seed. The default's value; of another policy the difference to it."""
-
-    def values(name):
-        return [run[name][figure.key] for run in runs]
-
-    own = values(OWN_POLICY)
-    if policy == OWN_POLICY or min(own) == 0:
-        return f"{figure.scale * statistics.mean(values(policy)):.3g}"
-    mean, half = difference(values(policy), own)
-    digits = 1 if abs(mean) < 5 and half < 5 else 0
-    return f"{mean:+.{digits}f} ± {half:.{digits}f}"
-
-
-def paired_tables(runs_of, measured):
-    """A table for each cell: `runs_of` has the runs by its title, seed by seed."""
-    heads = [figure.title for figure in FIGURES]
-    parts = []
-    for title, runs in runs_of.items():
-        cells = ((policy, [difference_text(runs, policy, figure) for figure in FIGURES]) for policy in runs[0])
-        parts.append(f"**{title}**\n\n{rows(heads, cells)}")
-    return "\n\n".join(parts) + f"\n\n{measured}"
+def play_cell(kept, cell, options, seed, policies, **flags):
+    """`flags` are more flags of roostctl simulate, without dashes."""
+    title, name, utilisation, total_tokens = cell
+    load = ALL_LOADS[name]
+    load = load._replace(utilisation=utilisation, flags={**load.flags, **flags})
+    key = (title, *flags.values(), seed)
+    return kept.run(key, lambda: simulate(load, PAIRED_WORKERS, total_tokens, policies, seed, costs=options.costs))
 
 
 def chosen_cells(options, cells=PAIRED_CELLS):
@@ -276,29 +190,30 @@ def costs_text(options):
     return f", costs {options.costs}" if options.costs else ""
 
 
+def finish(options, name, heads, lines_of, seeds, figures=FIGURES):
+    """Keeps or prints a table of the results in `lines_of`, seed by seed; the number of refused requests."""
+    note = f"{seeds}{costs_text(options)}, commit {page_tables.commit()}."
+    runs_of = {key: figures_of(lines, figures) for key, lines in lines_of.items()}
+    page_tables.finish(options.write, "simulations", page_tables.compared(name, note, heads, runs_of))
+    return sum(line["refused"] for lines in lines_of.values() for line in lines)
+
+
 def run_paired(options, pool):
     kept = KeptRuns(options.kept)
     cells = chosen_cells(options)
     jobs = [(cell, seed) for seed in range(1, options.seeds + 1) for cell in cells]
-    results = list(pool.map(lambda job: kept.run(job[0], options, job[1]), jobs))
-    runs_of = {cell[0]: [] for cell in cells}
+    results = list(pool.map(lambda job: play_cell(kept, job[0], options, job[1], options.policies), jobs))
+    lines_of = {(cell[0], policy): [] for cell in cells for policy in results[0]}
     for (cell, _), result in zip(jobs, results):
-        runs_of[cell[0]].append(result)
-    measured = f"Seeds 1 to {options.seeds}{costs_text(options)}, commit {page_tables.commit()}."
-    made = paired_tables(runs_of, measured)
-    if options.write:
-        page_tables.write(PAGE, "simulations", "paired " + (options.costs or "default"), made)
-        if not options.costs:
-            page_tables.write(FIRST_PAGE, "simulations", "summary", summary(runs_of, measured))
-    else:
-        print(made)
-    return sum(line["refused"] for result in results for line in result.values())
+        for policy, line in result.items():
+            lines_of[cell[0], policy].append(line)
+    name = "paired " + (options.costs or "default")
+    return finish(options, name, ("load", "policy"), lines_of, f"Seeds 1 to {options.seeds}")
 
 
 def run_capacities(options, pool):
     """The highest load, in requests per second, of which 99 % keep both limits. It has one column for each load."""
     cells = [cell for title, *cell in chosen_cells(options) if options.cells or title in CAPACITY_CELLS]
-
     policies = CAPACITY_POLICIES if options.policies == "all" else options.policies.split(",")
 
     def play(search):
@@ -307,135 +222,62 @@ def run_capacities(options, pool):
         (line,) = simulate(
             load, PAIRED_WORKERS, total_tokens, policy, options.seed, costs=options.costs, capacity=True
         ).values()
-        return line
+        return f"{line['capacity_rps']:.3g}"
 
     found = list(pool.map(play, itertools.product(cells, policies)))
-    results = [dict(zip(policies, found[start : start + len(policies)])) for start in range(0, len(found), len(policies))]
-    lines = ((policy, [f"{result[policy]['capacity_rps']:.3g}" for result in results]) for policy in policies)
-    measured = f"Seed {options.seed}{costs_text(options)}, commit {page_tables.commit()}."
-    titles = [ALL_LOADS[cell[0]].title for cell in cells]
-    made = f"{rows(titles, lines)}\n\n{measured}"
-    if options.write:
-        page_tables.write(PAGE, "simulations", "capacity", made)
-    else:
-        print(made)
+    note = f"Seed {options.seed}{costs_text(options)}, commit {page_tables.commit()}."
+    heads = ["policy", *(ALL_LOADS[cell[0]].title for cell in cells)]
+    lines = [[policy, *found[i :: len(policies)]] for i, policy in enumerate(policies)]
+    page_tables.finish(options.write, "simulations", page_tables.Table("capacity", [note], heads, lines))
     return 0
 
 
-def routers_table(runs_of, measured):
-    """`runs_of` has, by a cell's title, the runs of each number of routers, seed by seed."""
-
-    def text(runs):
-        keys = ("ttft_mean_s", "ttft_p99_s", "whole_mean_s", "goodput_rps")
-        return " / ".join(f"{statistics.mean(run[key] for run in runs):.3g}" for key in keys)
-
-    heads = [f"{count} router{'s' if count > 1 else ''}" for count in ROUTER_COUNTS]
-    lines = ["| load | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
-    lines += [f"| {title} | " + " | ".join(map(text, by_count)) + " |" for title, by_count in runs_of.items()]
-    return "\n".join(lines) + f"\n\n{measured}"
-
-
 def run_routers(options, pool):
-    seeds = range(1, options.seeds + 1)
-    runs_of = {}
-    for title, name, utilisation, total_tokens in chosen_cells(options):
+    cells = chosen_cells(options)
+    jobs = list(itertools.product(cells, ROUTER_COUNTS, range(1, options.seeds + 1)))
+
+    def play(job):
+        (_, name, utilisation, total_tokens), count, seed = job
         load = ALL_LOADS[name]._replace(utilisation=utilisation)
+        return simulate(load, PAIRED_WORKERS, total_tokens, OWN_POLICY, seed, routers=count, costs=options.costs)
 
-        def play(job, load=load, total_tokens=total_tokens):
-            count, seed = job
-            result = simulate(
-                load, PAIRED_WORKERS, total_tokens, OWN_POLICY, seed, routers=count, costs=options.costs
-            )
-            return result[OWN_POLICY]
-
-        jobs = [(count, seed) for count in ROUTER_COUNTS for seed in seeds]
-        runs = list(pool.map(play, jobs))
-        runs_of[title] = [runs[i : i + len(seeds)] for i in range(0, len(runs), len(seeds))]
-    made = routers_table(runs_of, f"Seeds 1 to {options.seeds}, commit {page_tables.commit()}.")
-    if options.write:
-        page_tables.write(PAGE, "simulations", "routers", made)
-    else:
-        print(made)
-    return sum(run["refused"] for by_count in runs_of.values() for runs in by_count for run in runs)
-
-
-def closed_text(without, with_links, pooled, figure):
-    """The share of the gap between the means without links and of the pool that links close, in per cent."""
-    own, linked, least = (statistics.mean(run[figure.key] for run in runs) for runs in (without, with_links, pooled))
-    return f"{100 * (own - linked) / (own - least):.0f}" if least < own else "no gap"
-
-
-def links_tables(runs_of, measured):
-    """`runs_of` has, by a cell's title, the runs of each rate and of "pooled", seed by seed."""
-    gaps = [figure for figure in FIGURES if figure.key in ("ttft_mean_s", "whole_mean_s")]
-    heads = [*(figure.title for figure in FIGURES), "pulls", "pulled, % of prompts", "gap closed, %: TTFT / answer"]
-    lines_of = lambda cells: "\n".join("| " + " | ".join(cell) + " |" for cell in cells)
-    parts = []
-    for title, by_rate in runs_of.items():
-        without = by_rate[0]
-
-        def texts(runs):
-            for figure in FIGURES:
-                own = [run[figure.key] for run in without]
-                mean, half = difference([run[figure.key] for run in runs], own)
-                digits = 1 if abs(mean) < 5 and half < 5 else 0
-                yield f"{mean:+.{digits}f} ± {half:.{digits}f}"
-
-        cells = [["0", *(f"{f.scale * statistics.mean(run[f.key] for run in without):.3g}" for f in FIGURES), "", "", ""]]
-        for rate in LINK_RATES[1:]:
-            runs = by_rate[rate]
-            pulls = f"{statistics.mean(run['pulls'] for run in runs):.0f}"
-            share = f"{100 * statistics.mean(run['pulled_share'] for run in runs):.2g}"
-            closed = " / ".join(closed_text(without, runs, by_rate["pooled"], figure) for figure in gaps)
-            cells.append([f"{rate}", *texts(runs), pulls, share, closed])
-        cells.append(["`pooled`", *texts(by_rate["pooled"]), "", "", ""])
-        head = lines_of([["Gbit/s", *heads], ["---"] * (len(heads) + 1)])
-        parts.append(f"**{title}**\n\n{head}\n{lines_of(cells)}")
-    return "\n\n".join(parts) + f"\n\n{measured}"
+    lines_of = {}
+    for (cell, count, _), result in zip(jobs, pool.map(play, jobs)):
+        lines_of.setdefault((cell[0], str(count)), []).append(result[OWN_POLICY])
+    return finish(options, "routers", ("load", "routers"), lines_of, f"Seeds 1 to {options.seeds}")
 
 
 def run_links(options, pool):
     kept = KeptRuns(options.kept)
     cells = chosen_cells(options, LINK_CELLS)
-    seeds = range(1, options.seeds + 1)
-    jobs = [(cell, rate, seed) for seed in seeds for cell in cells for rate in LINK_RATES]
+    jobs = list(itertools.product(cells, LINK_RATES, range(1, options.seeds + 1)))
 
     def play(job):
         cell, rate, seed = job
         policies = OWN_POLICY if rate else f"{OWN_POLICY},pooled"
-        return kept.run(cell, options, seed, {"link-gbps": rate}, policies)
+        return play_cell(kept, cell, options, seed, policies, **{"link-gbps": rate})
 
-    results = list(pool.map(play, jobs))
-    runs_of = {cell[0]: {key: [] for key in (*LINK_RATES, "pooled")} for cell in cells}
-    for (cell, rate, _), result in zip(jobs, results):
+    lines_of = {(cell[0], link): [] for cell in cells for link in (*(f"{rate} Gbit/s" for rate in LINK_RATES), "pooled")}
+    for (cell, rate, _), result in zip(jobs, pool.map(play, jobs)):
         for policy, line in result.items():
-            runs_of[cell[0]][rate if policy == OWN_POLICY else policy].append(line)
-    measured = f"Seeds 1 to {options.seeds}{costs_text(options)}, commit {page_tables.commit()}."
-    made = links_tables(runs_of, measured)
-    if options.write:
-        page_tables.write(PAGE, "simulations", "links", made)
-    else:
-        print(made)
-    return sum(line["refused"] for result in results for line in result.values())
+            lines_of[cell[0], f"{rate} Gbit/s" if policy == OWN_POLICY else policy].append(line)
+    return finish(options, "links", ("load", "link"), lines_of, f"Seeds 1 to {options.seeds}", LINK_FIGURES)
 
 
 def run_tables(options, pool):
-    measured = f"Seed {options.seed}{costs_text(options)}, commit {page_tables.commit()}."
-    results_of = {}
+    refused = 0
     for name in options.traces.split(","):
         load = LOADS[name]
 
         def play(column, load=load):
             return simulate(load, *column, options.policies, options.seed, costs=options.costs)
 
-        results_of[name] = dict(zip(columns_of(load), pool.map(play, columns_of(load))))
-        made = table(load, results_of[name], measured)
-        if options.write:
-            page_tables.write(PAGE, "simulations", name, made)
-        else:
-            print(made, flush=True)
-    lines = (line for results in results_of.values() for by_policy in results.values() for line in by_policy.values())
-    return sum(line["refused"] for line in lines)
+        columns = columns_of(load)
+        lines_of = {}
+        for column, result in zip(columns, pool.map(play, columns)):
+            lines_of |= {(cluster(column), policy): [line] for policy, line in result.items()}
+        refused += finish(options, name, ("cluster", "policy"), lines_of, f"Seed {options.seed}")
+    return refused
 
 
 def main():
@@ -450,11 +292,11 @@ def main():
     parser.add_argument("--links", action="store_true")
     parser.add_argument("--cells")
     parser.add_argument("--costs", help="of roostctl simulate; by default its default")
-    parser.add_argument("--seeds", type=int, choices=sorted(T_95), default=8)
+    parser.add_argument("--seeds", type=int, choices=sorted(page_tables.T_95), default=8)
     parser.add_argument("--kept", type=pathlib.Path)
     options = parser.parse_args()
     if options.write and (options.cells or options.policies != "all"):
-        parser.error("--write needs all policies and cells: they stand in one table")
+        parser.error("--write needs all policies and cells: they are one table")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         run = run_tables
         if options.paired:

@@ -40,7 +40,7 @@
 //               would get every new prefix of an idle fleet, and the others' caches would stay empty
 //
 // Every term is continuous in the load, so a small change of load changes the costs only a little.
-// tests/results/ablations.md says what each term and constant is worth.
+// tests/results/ablations.tsv says what each term and constant is worth.
 //
 // A worker with unknown rates counts as fast as the mean of the known ones. While no rates are known, the cost is not a
 // time but only an order: (queued + uncached + answer) · (batch + 1), after LMetric's product of new prefill tokens and

@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
-"""Keeps what leases have measured, and writes the page tests/results/gpu.md.
+"""Keeps what leases have measured, and writes the table of the page tests/results/README.md.
 
     gpu_results.py keep OUT …     merges the results of leases of one device into figures/<date>-<device>.json beside this file;
                                   figures and stages of later ones replace earlier ones
-    gpu_results.py write          the page, whole: the table of the newest file of each device
+    gpu_results.py write          the table of figures with a target, from the newest file of each device
     gpu_results.py check          exits with 1 if the page says something else
+
+Attention: 64 query heads on 8 KV heads of 128, bytes of K and V; prefill_attention: 8,192 tokens, half of the square.
+shared_prefix: 64 decodes behind 8,192 tokens that all share, against 64 prefixes. serve_256: 256 requests at once, prompts
+and outputs of 100 to 1,024 tokens. host_step: the host's part of a step of 256 decodes, which runs while the device
+computes. inter_token: one request behind 512 tokens. ttft_hit_over_cold: 8,192 tokens, cached over new. start: from the
+start of the process to a client's first token, weights in the page cache. copy_bandwidth: bytes read and written.
 """
 
 import json
@@ -15,26 +21,12 @@ import sys
 import gpu_figures
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import page_tables  # noqa: E402
+
 KEPT = HERE / "figures"
-PAGE = HERE.parent / "results" / "gpu.md"
-HEAD = """Written whole by `tests/bench/gpu_results.py write`.
-
-# Measured on a CUDA device
-
-[The page of the kernels](../../kernels/README.md#measured-on-a-device) says how.
-
-A target is a share of the best possible value on the device at hand (`tests/bench/gpu_bounds.py`): bytes at the speed of
-a plain copy or operations at that of a large product, whichever takes longer, both measured in the same run.
-
-"""
-FOOT = """
-`gpu_copy_bandwidth` counts bytes read and written. `gpu_decode_attention_NxC`: N requests behind C tokens, 64 query heads
-on 8 KV heads of 128, bytes of K and V. `gpu_prefill_attention`: 8,192 tokens, half of the square. `shared_prefix`: 64
-decodes behind 8,192 tokens that all share, against 64 prefixes. `serve_256`: 256 requests that come at once, prompts and
-outputs of 100 to 1,024 tokens. `host_step`: the host's part of a step of 256 decodes, which runs while the device
-computes. `inter_token`: one request behind 512 tokens. `ttft_hit_over_cold`: a prompt of 8,192 tokens, cached over new.
-`start`: from the start of the process to the first token at a client, weights in the page cache. Weights are random.
-"""
+PAGE = page_tables.PAGE
 
 
 def short_name(device):
@@ -100,23 +92,21 @@ def row(name, figure):
     met = {True: "met", False: "**missed**", None: ""}[figure.get("met")]
     target = f"{figure['target'].replace('>=', '≥').replace('<=', '≤')}, {met}" if "target" in figure else ""
     others = figure.get("torch", figure.get("transformers"))
-    return f"| `{name}` | {number(figure['value'])} {figure['unit']} | {share} | {target} | {number(others) if others else ''} |"
+    return [f"`{name}`", f"{number(figure['value'])} {figure['unit']}", share, target, number(others) if others else ""]
 
 
 def table(path):
     kept = json.loads(path.read_text(encoding="utf-8"))
     ours = {name: figure for name, figure in kept["figures"].items() if name.startswith(gpu_figures.OURS)}
-    stages = kept["stages"].values()
-    good = [record["stage"] for record in stages if record["rc"] == 0]
-    failed = [record["stage"] for record in stages if record["rc"] not in (0, None)]
-    lines = [f"{kept['device']}, {kept['date'][:10]}, commit {kept['commit']} (`tests/bench/figures/{path.name}`).",
-             f"Stages that passed: {', '.join(good)}." + (f" **Failed: {', '.join(failed)}.**" if failed else ""), "",
-             "| figure | value | share of the bound | target | PyTorch |", "| --- | --- | --- | --- | --- |"]
-    return "\n".join(lines + [row(name, figure) for name, figure in ours.items()]) + "\n"
+    failed = [record["stage"] for record in kept["stages"].values() if record["rc"] not in (0, None)]
+    about = f"{kept['device']}, {kept['date'][:10]}, commit {kept['commit']}."
+    about += f" **Failed: {', '.join(failed)}.**" if failed else ""
+    rows = [row(name, figure) for name, figure in ours.items() if "target" in figure]
+    return page_tables.markdown([about, "value", "share of the bound", "target", "PyTorch"], rows)
 
 
 def page():
-    return HEAD + "\n".join(map(table, newest())) + FOOT
+    return page_tables.replaced(PAGE.read_text(encoding="utf-8"), "bench/gpu_results", "gpu", "\n\n".join(map(table, newest())))
 
 
 def main():
@@ -127,7 +117,7 @@ def main():
         PAGE.write_text(page(), encoding="utf-8")
     elif verb == ["check"] and not folders:
         if PAGE.read_text(encoding="utf-8") != page():
-            sys.exit("gpu_results.py: tests/results/gpu.md says something else; gpu_results.py write makes it")
+            sys.exit("gpu_results.py: tests/results/README.md says something else; gpu_results.py write makes it")
     else:
         sys.exit(__doc__)
 

@@ -1,5 +1,5 @@
-"""Measurements of leases, merged and written into a page; and that tests/results/gpu.md says what the kept files
-say."""
+"""Measurements of leases, merged and written into a page; and that tests/results/README.md says what the kept
+files say."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ class GpuResultsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        for name, value in (("KEPT", self.folder / "figures"), ("PAGE", self.folder / "gpu.md")):
+        for name, value in (("KEPT", self.folder / "figures"), ("PAGE", self.folder / "README.md")):
             patch = mock.patch.object(gpu_results, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -54,12 +54,13 @@ class GpuResultsTest(unittest.TestCase):
     def test_the_page_has_device_date_commit_and_failures_beside_the_figures(self):
         figures = {"gpu_llama-3.1-8b_start": figure(6, "s"), "torch_llama-3.1-8b_start": figure(7, "s")}
         gpu_results.keep([self.lease("1", figures, [("ops", 0), ("serve", 3)])])
-        gpu_results.PAGE.write_text("old")
+        begin, end = gpu_results.page_tables.markers("bench/gpu_results", "gpu")
+        gpu_results.PAGE.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
         page = gpu_results.page()
         self.assertIn("H100 80GB HBM3, sm_90, 2030-01-02, commit a1", page)
         self.assertIn("**Failed: serve.**", page)
         self.assertIn("| `gpu_llama-3.1-8b_start` | 6 s |  | ≤ 5 s, **missed** | 7 |", page)
-        self.assertTrue(page.startswith("Written whole by") and page.endswith(gpu_results.FOOT))
+        self.assertTrue(page.startswith("before\n") and page.endswith("\nafter\n"))
 
 
 class PageTest(unittest.TestCase):

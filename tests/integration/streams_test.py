@@ -1,6 +1,6 @@
 """Many streams at once through one router: every token arrives once and in order, and streams take little memory.
 
-ROOST_STREAMS sets how many (500 here; the figures in tests/results/figures.md are for 5,000); with ROOST_STREAMS_STEP_MS=0
+ROOST_STREAMS sets how many (500 here; the figures in tests/results/figures.tsv are for 5,000); with ROOST_STREAMS_STEP_MS=0
 the worker sends as fast as it can.
 """
 

@@ -1,7 +1,7 @@
 """Times of answers: what they tell of keys and of other tenants, and how long tenants wait for each other, on real
 daemons.
 
-ROOST_KEYS_PROBES (120 here, 500 for the figures of tests/results/figures.md) and ROOST_KEYS_COMPARISONS (20,000; 100,000 for the
+ROOST_KEYS_PROBES (120 here, 500 for the figures of tests/results/figures.tsv) and ROOST_KEYS_COMPARISONS (20,000; 100,000 for the
 figure) set the sizes.
 """
 

@@ -22,6 +22,9 @@ import simulations  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README_LINES = 250
+RESULT_LINES = 150
+MOST_WORDS = 65_000  # of all pages that people write
+GENERATED_PAGES = {"dashboards/metrics.md"}  # dashboards/generate.py
 FOLDERS_WITH_A_PAGE = (
     "common", "dashboards", "deploy", "deploy/roostctl", "kernels", "router", "router/route", "schema", "tests", "worker",
     "worker/cache",
@@ -223,6 +226,12 @@ class PagesTest(unittest.TestCase):
         count = len((ROOT / "README.md").read_text().splitlines())
         self.assertLessEqual(count, README_LINES, "README.md: move what is long into the README.md of its folder")
 
+    def test_all_pages_can_be_read(self):
+        pages = [page for page in git_files("*.md") if str(page.relative_to(ROOT)) not in GENERATED_PAGES]
+        words = {str(page.relative_to(ROOT)): len(page.read_text().split()) for page in pages}
+        longest = sorted(words, key=words.get)[-5:]
+        self.assertLessEqual(sum(words.values()), MOST_WORDS, f"shorten pages; the longest: {longest}")
+
     def test_every_page_names_what_is_there(self):
         found = []
         for page in git_files("*.md"):
@@ -307,28 +316,28 @@ class RoostctlPageTest(unittest.TestCase):
 
 
 # Members of roostctl simulate's JSON.
-FIGURES = {
-    "ttft_mean_s": 1.234, "ttft_p99_s": 10, "itl_mean_s": 0.008, "itl_p99_s": 0.02, "whole_mean_s": 5, "whole_p99_s": 9,
-    "goodput_rps": 7, "hit_ratio": 0.25,
+LINE = {
+    "ttft_mean_s": 1.234, "ttft_p50_s": 0.5, "ttft_p99_s": 10, "itl_mean_s": 0.008, "itl_p99_s": 0.02, "whole_mean_s": 5,
+    "whole_p99_s": 9, "goodput_rps": 7, "hit_ratio": 0.25, "imbalance": 1.5,
 }  # fmt: skip
 
 
-class WrittenTablesTest(unittest.TestCase):
-    """Scripts that measure write their tables into the pages, each between its own two markers."""
+class ResultsTest(unittest.TestCase):
+    """Scripts that measure keep data; the tables of the pages are made of these, each between its own two markers."""
 
-    def test_every_script_finds_its_places(self):
-        for script in (ablations, dynamo_replay, evictions, loads, simulations):
-            for page, place in script.PLACES:
-                self.assertIn("| new |", page_tables.replaced(page.read_text(), script.__name__, place, "| new |"))
+    def test_the_page_of_results_says_what_the_data_say(self):
+        self.assertEqual(page_tables.PAGE.read_text(), page_tables.written(page_tables.PAGE), "tests/page_tables.py writes it")
+        self.assertLessEqual(len(page_tables.PAGE.read_text().splitlines()), RESULT_LINES)
 
-    def test_a_page_of_results_begins_with_the_command_that_writes_it(self):
-        pages = git_files("tests/results/*.md")
-        self.assertGreater(len(pages), 5)
-        for page in pages:
-            first = page.read_text().splitlines()[0]
-            script = re.match(r"Written (?:whole )?by `(tests/[\w/]+\.py)\b.*`", first)
-            self.assertTrue(script, f"{page.name}: {first}")
-            self.assertIn(f"tests/results/{page.name}", (ROOT / script.group(1)).read_text(), page.name)
+    def test_the_first_page_has_a_place_for_its_table(self):
+        self.assertIn("| policy |", page_tables.written(page_tables.FIRST_PAGE))
+
+    def test_data_are_read_as_they_were_written(self):
+        for path in git_files("tests/results/*.tsv"):
+            tables = page_tables.parse(path.read_text())
+            self.assertEqual("\n".join(table.text() for table in tables.values()), path.read_text(), path.name)
+            for table in tables.values():
+                self.assertLessEqual(max(map(len, table.rows)), len(table.heads), f"{path.name}: {table.name}")
 
     def test_a_table_replaces_what_stood_at_its_place_and_nothing_else(self):
         begin, end = page_tables.markers("evictions", "hits")
@@ -341,58 +350,48 @@ class WrittenTablesTest(unittest.TestCase):
         with self.assertRaisesRegex(SystemExit, "needs '<!-- tests/evictions.py hits -->'"):
             page_tables.replaced("no place", "evictions", "hits", "new")
 
-    def test_a_simulated_table_has_a_row_per_policy_and_a_column_per_cluster(self):
-        line = {"ttft_p50_s": 0.5, "imbalance": 1.5, **FIGURES}
-        load = simulations.LOADS["weka"]
-        results = {column: {"cache-aware": line, "random": line} for column in simulations.columns_of(load)}
-        rows = simulations.table(load, results, "Seed 1.").splitlines()
-        self.assertIn("| policy | 4 × 1.5M |", rows[4])
-        self.assertEqual(rows[6], "| **`cache-aware`** |" + " 1.23 / 0.5 / 10; 8 / 20; 5 / 9; 7; 25.0, 1.50 |" * 9)
+    def test_runs_are_compared_with_the_first_of_their_load_seed_by_seed(self):
+        def runs(*means):
+            return [{"ttft_mean_s": mean, "goodput_rps": 7} for mean in means]
 
-    def test_a_paired_table_has_differences_on_the_same_seeds_and_their_intervals(self):
-        def run(own, other):
-            return {"cache-aware": {**FIGURES, "ttft_mean_s": own}, "random": {**FIGURES, "ttft_mean_s": other}}
+        runs_of = {("one", "ours"): runs(1, 2), ("one", "theirs"): runs(1.1, 2.6), ("two", "ours"): runs(3, 3)}
+        table = page_tables.compared("paired", "Seeds 1 to 2.", ("load", "policy"), runs_of)
+        self.assertEqual(table.heads, ["load", "policy", "ttft_mean_s", "goodput_rps", "ttft_mean_s %", "goodput_rps %"])
+        self.assertEqual(table.rows[0], ["one", "ours", "1.5", "7"])
+        # 10 and 30 % more: 20 ± 12.706 · 14.14 / √2
+        self.assertEqual(table.rows[1], ["one", "theirs", "1.85", "7", "+20 ± 127", "+0.0 ± 0.0"])
+        self.assertEqual(table.rows[2], ["two", "ours", "3", "7"])
 
-        runs = [run(1, 1.1), run(2, 2.6)]  # 10 and 30 % more: 20 ± 12.706 · 14.14 / √2
-        rows = simulations.paired_tables({"conversation 0.6": runs}, "Seeds 1 to 2.").splitlines()
-        self.assertEqual(rows[0], "**conversation 0.6**")
-        self.assertIn("| policy | TTFT mean, s | p99 | ITL mean, ms |", rows[2])
-        self.assertEqual(rows[4], "| **`cache-aware`** | 1.5 | 10 | 8 | 20 | 5 | 9 | 7 | 25 |")
-        self.assertEqual(rows[5], "| `random` | +20 ± 127 |" + " +0.0 ± 0.0 |" * 7)
+    def test_a_single_seed_has_no_differences(self):
+        table = page_tables.compared("weka", "Seed 1.", ("cluster", "policy"), {("4 × 2M", "random"): [{"goodput_rps": 7}]})
+        self.assertEqual(table.text(), "# weka\n# Seed 1.\ncluster\tpolicy\tgoodput_rps\n4 × 2M\trandom\t7\n")
 
-    def test_a_table_of_routers_has_the_means_over_the_seeds(self):
-        runs = [{**FIGURES, "ttft_mean_s": 1, "ttft_p99_s": 10}, {**FIGURES, "ttft_mean_s": 2, "ttft_p99_s": 30}]
-        rows = simulations.routers_table({"conversation 0.6": [runs] * 4}, "Seeds 1 to 2.").splitlines()
-        self.assertEqual(rows[0], "| load | 1 router | 2 routers | 4 routers | 16 routers |")
-        self.assertEqual(rows[2], "| conversation 0.6 |" + " 1.5 / 20 / 5 / 7 |" * 4)
+    def test_a_difference_is_bold_beyond_its_interval(self):
+        told = [page_tables.later(text) for text in ("+3.1 ± 2.0", "+3 ± 3", "-7 ± 1", "same")]
+        self.assertEqual(told, ["**+3.1 ± 2.0**", "+3 ± 3", "-7 ± 1", "same"])
 
-    def test_a_table_of_links_has_a_row_per_rate_and_the_share_of_the_gap_that_they_close(self):
-        def run(ttft, **more):
-            return {**FIGURES, "ttft_mean_s": ttft, **more}
-
-        pulls = {"pulls": 7, "pulled_share": 0.015}
-        by_rate = {0: [run(2)] * 2, 10: [run(2, **pulls)] * 2, 25: [run(1.8, **pulls)] * 2, 100: [run(1.5, **pulls)] * 2}
-        rows = simulations.links_tables({"conversation 0.8": {**by_rate, "pooled": [run(1)] * 2}}, "Now.").splitlines()
-        self.assertEqual(rows[4], "| 0 | 2 | 10 | 8 | 20 | 5 | 9 | 7 | 25 |  |  |  |")
-        self.assertEqual(rows[7], "| 100 | -25 ± 0 |" + " +0.0 ± 0.0 |" * 7 + " 7 | 1.5 | 50 / no gap |")
-        self.assertTrue(rows[8].startswith("| `pooled` | -50 ± 0 |"))
-
-    def test_the_first_page_has_a_few_policies_on_some_of_the_paired_loads(self):
-        run = dict.fromkeys(simulations.SUMMARY_POLICIES, FIGURES)
-        runs_of = {title: [run, run] for title in simulations.SUMMARY_CELLS}
-        rows = simulations.summary(runs_of, "Seeds 1 to 2.").splitlines()
-        self.assertIn("coding agents 0.6", rows[0])
-        self.assertEqual(rows[2], "| **`cache-aware`** |" + " 5 / 9; 1.23; 8; 7 |" * len(simulations.SUMMARY_CELLS))
-        self.assertEqual(len(rows), 2 + len(simulations.SUMMARY_POLICIES) + 2)
+    def test_simulated_times_have_the_units_of_their_columns(self):
+        (figures,) = simulations.figures_of([LINE])
+        self.assertEqual([figures["itl_mean_ms"], figures["itl_p99_ms"], figures["hits_percent"]], [8, 20, 25])
+        (figures,) = simulations.figures_of([{**LINE, "pulls": 7, "pulled_share": 0.015}], simulations.LINK_FIGURES)
+        self.assertEqual([figures["pulls"], figures["pulled_percent"]], [7, 1.5])
 
     def test_a_replay_beside_dynamo_has_both_programs_and_their_difference_in_round_robin(self):
         row = dynamo_replay.Row(2, 10, 8, 20, 90, 0.25)
         other = row._replace(ttft_mean=2.1, whole_mean=19)
-        lines = dynamo_replay.table({6.0: ({"round_robin": row}, {"round-robin": other})}, "Now.").splitlines()
-        self.assertEqual(lines[2], "| ×6 | Dynamo 1.6.1 `round_robin` | 2 | 10 | 8 | 20 | 90 | 25.0 |")
-        self.assertEqual(lines[3], "| ×6 | ours `round-robin` | 2.1 | 10 | 8 | 19 | 90 | 25.0 |")
+        rows = dynamo_replay.table({6.0: ({"round_robin": row}, {"round-robin": other})}, "Now.").rows
+        self.assertEqual(rows[0], ["×6", "Dynamo 1.6.1 round_robin", "2", "10", "8", "20", "90", "25.0"])
+        self.assertEqual(rows[1], ["×6", "ours round-robin", "2.1", "10", "8", "19", "90", "25.0"])
         differences = dynamo_replay.differences(other, row)
         self.assertEqual([round(100 * value, 3) for value in differences], [5, 0, -5])
+
+    def test_a_table_of_real_daemons_has_the_requests_of_each_worker(self):
+        times = {"mean": 0.5, "p99": 2}
+        run = {"ttft_seconds": times, "itl_seconds": times, "total_seconds": times, "good_per_second": 3,
+               "output_tokens_per_second": 4, "cached_ratio": 0.25, "share_by_worker": {"a": 0.4, "b": 0.6}}  # fmt: skip
+        table = loads.table("agents", {"cache-aware": [run] * 2, "lmetric": [run] * 2}, "Now.")
+        self.assertEqual([table.heads[-1], *(row[-1] for row in table.rows)], ["requests at each", "40 % 60 %", "40 % 60 %"])
+        self.assertEqual({len(row) for row in table.rows}, {len(table.heads)})
 
     def test_a_table_of_real_daemons_says_what_it_was_measured_with(self):
         options = argparse.Namespace(seeds=8, rate=12.0, seconds=6.0, scale=0.2, workers=2, kv_blocks=4096, model="a/demo-model", costs="")
@@ -403,8 +402,8 @@ class WrittenTablesTest(unittest.TestCase):
         line = "figure eviction_{}_agents_48_500k_{} {} %"
         for kind in evictions.KINDS:
             lines = [line.format(each, policy, 10 * i) for i, policy in enumerate(evictions.POLICIES) for each in (kind, "other")]
-            row = "| coding agents (Weka), 48 sessions | 500k | 0.0 | 10.0 | **20.0** | 30.0 |"
-            self.assertIn(row, evictions.table("\n".join(lines), kind))
+            row = ["coding agents (Weka), 48 sessions", "500k", "0.0", "10.0", "20.0", "30.0"]
+            self.assertEqual(evictions.table("\n".join(lines), kind).rows, [row])
 
     def test_every_ablation_changes_what_stands_in_the_source(self):
         for row in ablations.ROWS.values():
@@ -416,24 +415,20 @@ class WrittenTablesTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "cost.cc has 2 times, not once: kTwo"):
             ablations.changed("kTwo kTwo", ablations.Change("cost.cc", "kTwo", "kOne"))
 
-    def test_an_ablation_is_told_as_differences_on_the_same_seeds(self):
-        def runs(*means):
-            return [{**FIGURES, "ttft_mean_s": mean} for mean in means]
-
+    def test_an_ablation_is_beside_the_decision_as_it_is(self):
         results = {}
         for cell in simulations.PAIRED_CELLS:
-            results[ablations.AS_IS, cell[0]] = runs(1, 2)
-            results["growth", cell[0]] = runs(1.1, 2.6)
-            results["pace", cell[0]] = runs(1, 2)
-        rows = ablations.table("terms", ["growth", "pace"], results, "Seeds 1 to 2.").splitlines()
-        self.assertEqual(rows[2], "| `growth` |" + " +20 ± 127 / +0.0 ± 0.0 / +0.0 ± 0.0 |" * len(simulations.PAIRED_CELLS))
-        self.assertEqual(rows[3], "| `pace` |" + " same |" * len(simulations.PAIRED_CELLS))
+            results[ablations.AS_IS, cell[0]] = [LINE] * 2
+            results["pace", cell[0]] = [{**LINE, "ttft_mean_s": 2.468}] * 2
+        table = ablations.table("terms", ["pace", "displaced"], results, "Seeds 1 to 2.")
+        self.assertEqual([row[1] for row in table.rows], [ablations.AS_IS, "`pace`"] * len(simulations.PAIRED_CELLS))
+        self.assertEqual(table.by("load", "without")["reasoning", "`pace`"]["ttft_mean_s %"], "+100 ± 0")
 
     def test_figures_change_the_values_of_their_rows_alone(self):
-        row = "| `{}_us` | {} us | `{}` | what |\n"
-        page = "| figure | value | commit | |\n| --- | --- | --- | --- |\n" + row.format("b", 2, "old")
-        changed = figures.replaced(page + row.format("a", 1, "old"), {"a_us": "3.5 us"}, "new")
-        self.assertEqual(changed, page + row.format("a", 3.5, "new"))
+        row = "{}_us\t{} us\t{}\twhat\n"
+        data = "# index\nfigure\tvalue\tcommit\t\n" + row.format("b", 2, "old")
+        changed = figures.replaced(data + row.format("a", 1, "old"), {"a_us": "3.5 us"}, "new")
+        self.assertEqual(changed, data + row.format("a", 3.5, "new"))
 
     def test_figures_are_read_from_the_lines_of_the_benchmarks(self):
         self.assertEqual(figures.measured("noise\nfigure a_us 3.456 us\n"), {"a_us": "3.46 us"})

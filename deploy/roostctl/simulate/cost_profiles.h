@@ -49,7 +49,7 @@ inline constexpr ServiceModel kDynamoMocker{
     .decode_seconds_per_context_token = 54.01e-3 / kDynamoKvTokens,
     .decode_context_square_seconds = -25.74e-3 / kDynamoKvTokens / kDynamoKvTokens};
 
-// The demo model on one thread of this project's CPU backend: model_prefill_demo_1t of tests/results/figures.md, and a
+// The demo model on one thread of this project's CPU backend: model_prefill_demo_1t of tests/results/figures.tsv, and a
 // fit to roostctl bench with 1 to 16 answers at a time behind prompts of 80 and 1,500 tokens, on a machine that others
 // used: it is rough.
 inline constexpr ServiceModel kRoostCpu{.step_base_seconds = 0.6e-3,
