@@ -1,4 +1,5 @@
-# The wire between router and worker. One message per ZeroMQ frame, unpacked, in Cap'n Proto's stream framing.
+# The wire between router and worker. One message per ZeroMQ frame, unpacked, in Cap'n Proto's stream framing. What two
+# workers say to each other stands at the end: PeerMessage.
 #
 # This file is the manual of the protocol, and the only description of a message: schema/generator makes from it the
 # plain values with these comments (common/wire/messages.h), their encoder and decoder, and the random messages of the
@@ -21,6 +22,7 @@
 #   HoldOutcome                                   broken
 #   HoldCause                                     none
 #   RefusalCause                                  other
+#   FetchRefusal                                  handshake
 #   ConstraintKind, a member of outputLogprobs    the worker refuses that request with invalidArgument
 #   or promptLogprobs
 #   a member of Evict.what                        ignored and counted, with its message
@@ -122,7 +124,10 @@ struct WireLimits {
   # Positions.
 
   const maxHeldHashes :UInt64 = 65536;
-  # Blocks of a Hold.
+  # Blocks of a Hold, and of a PeerFetch.
+
+  const maxPeerMessageBytes :UInt64 = 1052672;
+  # 1 MiB and 4 KiB: a PeerFetch.
 
   const maxHashesPerRun :UInt64 = 65536;
   const maxSnapshotHashes :UInt64 = 4096;
@@ -571,7 +576,7 @@ struct Hello $check {
 
     layout @41 :UInt64 = 0;
     # XXH3 of all that decides the bytes of a block: model fingerprint, KV dtype, layers, KV heads, head size, tokens of
-    # a block, version of the frame. 0: it serves and fetches no blocks.
+    # a block, versions of the frame and of PeerMessage. 0: it serves and fetches no blocks.
 
     numerics @42 :UInt64 = 0;
     # Hash of the KV that the worker computes for a fixed block. Equal ones compute the same bits. 0: it exchanges blocks
@@ -1325,4 +1330,80 @@ struct Hold $check {
     # Hello.transfer.secret, for this worker's name. In the form of common/wire/transfer_ticket.h. Empty: the source told
     # no secret, and blocks travel in the clear.
   }
+}
+
+# ---- between two workers ----
+#
+#   consumer, which has dialled                    source
+#     │ ── hello ──────────────────────────────────► │
+#     │ ◄──────────────────── peerWelcome or refused │  refused: the connection ends
+#     │ ── fetch ──────────────────────────────────► │
+#     │ ◄─────────────────── a frame for each block │  worker/transfer/frame.h
+#     │ ── peerCancel (at any time) ───────────────► │
+#     │ ◄────────────────────────────────────── end │  then the next fetch
+#
+# On a TCP connection: worker/transfer/peer_messages.h. Anything else ends it.
+
+const peerMessageVersion :UInt32 = 2;
+# Of these messages. Workers of two versions tell different layouts, so that no router lets them meet.
+
+struct PeerMessage {
+  union {
+    hello @0 :PeerHello;
+    peerWelcome @1 :Void;
+    # The source serves this consumer.
+
+    refused @2 :PeerRefused;
+    fetch @3 :PeerFetch;
+    peerCancel @4 :Void;
+    # The consumer wants no more of its fetch. It may cross the fetch's end.
+
+    end @5 :PeerEnd;
+  }
+}
+
+struct PeerHello {
+  version @0 :UInt32;
+  # peerMessageVersion. Another one is refused.
+
+  layout :group $cxx(type = "PeerLayout") {
+    # As in the hellos to routers. Others than the source's are refused.
+
+    layout @1 :UInt64;
+    numerics @2 :UInt64;
+  }
+
+  source @3 :Text $text(label) $most(.WireLimits.maxWorkerIdBytes);
+  # The worker that the consumer wants to reach. Another one refuses it.
+}
+
+struct PeerRefused {
+  cause @0 :FetchRefusal;
+}
+
+enum FetchRefusal {
+  # Why a source serves no consumer; a label of roost_worker_transfer_refused_total.
+
+  busy @0;
+  layout @1;
+  numerics @2;
+  handshake @3 $unknown;
+  # No hello, one of another version, or for another worker.
+
+  ticket @4;
+  # Only counted: a consumer without a ticket is told nothing but that its handshake failed.
+}
+
+struct PeerFetch {
+  tenant @0 :UInt64;
+  # Whose blocks: TenantHash of worker/transfer/frame.h. 0: no tenant's.
+
+  hashes @1 :List(BlockHash) $least(1) $most(.WireLimits.maxHeldHashes);
+  # The blocks, front to back. They come in this order.
+}
+
+struct PeerEnd {
+  outcome @0 :HoldOutcome;
+  # complete: all blocks were sent. missing: the next one is not there. busy: the source serves as many fetches as it
+  # can. cancelled: as the consumer wanted. Any other counts as broken.
 }

@@ -191,7 +191,7 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       served_bytes_(registry.Counter(metrics::kWorkerServedBytes)),
       transfer_readers_(registry.Gauge(metrics::kWorkerTransferReaders)),
       transfer_memory_(registry.Gauge(metrics::kWorkerTransferMemory)),
-      transfer_refused_(CountersOf(registry, metrics::kWorkerTransferRefused, kPeerRefusalNames)),
+      transfer_refused_(CountersOf(registry, metrics::kWorkerTransferRefused, wire::kFetchRefusalNames)),
       links_up_(registry.Gauge(metrics::kWorkerLinks, {"up"})),
       links_down_(registry.Gauge(metrics::kWorkerLinks, {"down"})),
       refusals_(CountersOf(registry, metrics::kWorkerRefusals, kRefusalReasons)),

@@ -69,7 +69,7 @@ class WorkerMetrics final : public LinkObserver {
   prometheus::Counter& served_bytes_;
   prometheus::Gauge& transfer_readers_;
   prometheus::Gauge& transfer_memory_;
-  std::array<CounterRef, kPeerRefusalNames.size()> transfer_refused_;
+  std::array<CounterRef, wire::kFetchRefusalNames.size()> transfer_refused_;
   prometheus::Gauge& links_up_;
   prometheus::Gauge& links_down_;
   std::array<CounterRef, kRefusalReasonCount> refusals_;

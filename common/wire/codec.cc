@@ -22,6 +22,8 @@ bool IsOverPlainLimit(schema::RouterMessage::Reader, std::size_t size) {
   return size > WireLimits::kMaxPlainFrameBytes;
 }
 
+bool IsOverPlainLimit(schema::PeerMessage::Reader, std::size_t size) { return size > WireLimits::kMaxPeerMessageBytes; }
+
 // The frame as aligned words: the frame itself if it is aligned, else a copy.
 kj::ArrayPtr<const capnp::word> AlignedWords(std::span<const std::byte> frame, kj::Array<capnp::word>& copy) {
   const std::size_t word_count = frame.size() / sizeof(capnp::word);
@@ -80,12 +82,22 @@ Bytes Encode(const RouterMessage& message) {
   return bytes;
 }
 
+Bytes Encode(const PeerMessage& message) {
+  Bytes bytes = EncodeAs<schema::PeerMessage>(message);
+  ROOST_CHECK(bytes.size() <= WireLimits::kMaxPeerMessageBytes);
+  return bytes;
+}
+
 Result<std::optional<WorkerMessage>> DecodeWorkerMessage(std::span<const std::byte> frame) {
   return Decode<WorkerMessage, schema::WorkerMessage>(frame);
 }
 
 Result<std::optional<RouterMessage>> DecodeRouterMessage(std::span<const std::byte> frame) {
   return Decode<RouterMessage, schema::RouterMessage>(frame);
+}
+
+Result<std::optional<PeerMessage>> DecodePeerMessage(std::span<const std::byte> frame) {
+  return Decode<PeerMessage, schema::PeerMessage>(frame);
 }
 
 }  // namespace roost::wire

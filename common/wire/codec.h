@@ -23,9 +23,11 @@ using Bytes = std::vector<std::byte>;
 // A message over a limit of WireLimits stops the program.
 [[nodiscard]] Bytes Encode(const WorkerMessage& message);
 [[nodiscard]] Bytes Encode(const RouterMessage& message);
+[[nodiscard]] Bytes Encode(const PeerMessage& message);
 
 // Nothing if the message is well-formed, but of a kind that this version does not know.
 [[nodiscard]] Result<std::optional<WorkerMessage>> DecodeWorkerMessage(std::span<const std::byte> frame);
 [[nodiscard]] Result<std::optional<RouterMessage>> DecodeRouterMessage(std::span<const std::byte> frame);
+[[nodiscard]] Result<std::optional<PeerMessage>> DecodePeerMessage(std::span<const std::byte> frame);
 
 }  // namespace roost::wire

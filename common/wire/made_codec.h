@@ -23,10 +23,12 @@ namespace roost::wire {
 // May throw kj::Exception, as any read of a malformed message.
 [[nodiscard]] Result<std::optional<WorkerMessage>> ReadMessage(schema::WorkerMessage::Reader in);
 [[nodiscard]] Result<std::optional<RouterMessage>> ReadMessage(schema::RouterMessage::Reader in);
+[[nodiscard]] Result<std::optional<PeerMessage>> ReadMessage(schema::PeerMessage::Reader in);
 
 // A list or text over its limit stops the program.
 void WriteMessage(const WorkerMessage& in, schema::WorkerMessage::Builder out);
 void WriteMessage(const RouterMessage& in, schema::RouterMessage::Builder out);
+void WriteMessage(const PeerMessage& in, schema::PeerMessage::Builder out);
 
 // The rules between the fields of a message, which no bound of one field tells: $check in schema/roost.capnp. The
 // decoder calls them once the message is read. They also give a meaning to what a newer peer sent: `in` has the values

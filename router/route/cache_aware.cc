@@ -7,19 +7,16 @@
 #include <vector>
 
 #include "router/route/candidates.h"
-#include "router/route/pulls.h"
 #include "router/route/replication.h"
 
 namespace roost::router {
 
 namespace {
 
-// The most that a candidate may cost to count as equal to the cheapest.
-double TieBound(double cheapest) { return cheapest + std::min(kTieSeconds, kTieShare * cheapest); }
-
 // The candidates within a tie of the first, which is the cheapest.
 std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
-  const double bound = TieBound(candidates.front().cost_seconds());
+  const double cheapest = candidates.front().cost_seconds();
+  const double bound = cheapest + std::min(kTieSeconds, kTieShare * cheapest);
   const auto end = std::find_if(candidates.begin(), candidates.end(),
                                 [bound](const Candidate& candidate) { return candidate.cost_seconds() > bound; });
   return {candidates.begin(), end};
@@ -55,15 +52,13 @@ class CacheAwarePolicy final : public Policy {
   [[nodiscard]] std::string_view name() const override { return "cache-aware"; }
 
   [[nodiscard]] std::optional<Decision> Choose(const RouteQuery& query, const FleetView& fleet) override {
-    std::optional<HopefulPull> hope;
-    std::vector<Candidate> candidates = FindCandidates(query, fleet, &hope);
+    std::vector<Candidate> candidates = FindCandidates(query, fleet);
     if (candidates.empty()) return std::nullopt;
     const std::span<const Candidate> tied = NearBest(candidates);
     const Candidate& cheapest = FirstOf(tied, fleet);
     const auto [chosen, reason, copy] =
         LookAhead(query, fleet, candidates, {cheapest, ReasonFor(cheapest, tied, candidates)});
     Decision decision = DecisionFor(chosen, reason, query, fleet);
-    if (hope.has_value() && chosen.cost_seconds() > TieBound(hope->cost_seconds)) decision.measure = hope->pair;
     decision.candidates = std::move(candidates);
     decision.copy = copy;
     return decision;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "router/route/pulls.h"
 
 namespace roost::router {
 
@@ -62,8 +63,7 @@ Candidate CandidateFor(const RouteQuery& query, const WorkerView& worker, const 
 
 }  // namespace
 
-std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet,
-                                      std::optional<HopefulPull>* hope) {
+std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet) {
   const FleetSpeed speed = fleet.speed();
   std::vector<Candidate> candidates = CheapestHolders(query, fleet, speed);
   std::size_t seen = 0;
@@ -73,10 +73,7 @@ std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& 
     return ++seen < kLeastLoadedCount;
   });
   Pulls pulls(query, fleet);
-  if (!pulls.empty()) {
-    pulls.Improve(candidates);
-    if (hope != nullptr) *hope = pulls.hope();
-  }
+  if (!pulls.empty()) pulls.Improve(candidates);
   return Cheapest(candidates, candidates.size());
 }
 

@@ -5,11 +5,9 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "router/route/policy.h"
-#include "router/route/pulls.h"
 
 namespace roost::router {
 
@@ -18,9 +16,8 @@ inline constexpr std::size_t kKeptHolders = 12;      // the cheapest of them, wh
 inline constexpr std::size_t kLeastLoadedCount = 4;  // the least loaded workers, which become candidates too
 
 // Cheapest first, without duplicates, each with its cheapest way (pulls.h). Empty if and only if no worker of the fleet
-// may take the request. `hope` gets the cheapest way over a pair without a rate, if there is one.
-[[nodiscard]] std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet,
-                                                    std::optional<HopefulPull>* hope = nullptr);
+// may take the request.
+[[nodiscard]] std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet);
 
 // A decision for this candidate, without its list of candidates.
 [[nodiscard]] Decision DecisionFor(const Candidate& chosen, DecisionReason reason, const RouteQuery& query,

@@ -21,13 +21,6 @@ void Blend(std::optional<PairRate>& mean, const Shown& shown) {
   mean->bytes_per_second += PairRates::kNewShare * (rate - mean->bytes_per_second);
 }
 
-// The least start and the most bytes per second of both.
-void Join(std::optional<PairRate>& fastest, const PairRate& rate) {
-  if (!fastest) fastest = rate;
-  fastest->start_seconds = std::min(fastest->start_seconds, rate.start_seconds);
-  fastest->bytes_per_second = std::max(fastest->bytes_per_second, rate.bytes_per_second);
-}
-
 std::optional<PairRate>& At(std::vector<std::optional<PairRate>>& means, WorkerSlot worker) {
   if (means.size() <= worker.value()) means.resize(worker.value() + std::size_t{1});
   return means[worker.value()];
@@ -37,8 +30,8 @@ std::optional<PairRate> In(const std::vector<std::optional<PairRate>>& means, Wo
   return worker.value() < means.size() ? means[worker.value()] : std::nullopt;
 }
 
-// Blocks after the first tell the rate, and the first one the start. One block alone, or all at once, tells only both
-// together: then all of the time counts for the bytes. Behind a queue the start says nothing, and the link was shared
+// Blocks after the first tell the rate, and the first one the start. All at once they tell only both together: then all
+// of the time counts for the bytes. Behind a queue the start says nothing, and the link was shared
 // while the blocks came: it is as fast as they were, and no faster than if all that was queued came in the same time.
 // Only a part of that may have: what a report tells is old, and fetches take turns.
 Shown RateOfArrival(const Arrival& arrival, double known_start) {
@@ -46,7 +39,7 @@ Shown RateOfArrival(const Arrival& arrival, double known_start) {
   const double first_bytes = bytes / arrival.block_count;
   const double rest_seconds = arrival.seconds - arrival.first_block_seconds;
   const double all_bytes = bytes + arrival.queued_bytes;
-  if (arrival.block_count == 1 || rest_seconds <= 0) {
+  if (rest_seconds <= 0) {
     return {.least = {0, bytes / arrival.seconds}, .most_bytes_per_second = all_bytes / arrival.seconds};
   }
   const double rate = (bytes - first_bytes) / rest_seconds;
@@ -77,7 +70,6 @@ const PairRates::Pair* PairRates::Find(WorkerPair ends) const {
 
 void PairRates::Erase(std::list<Pair>::iterator pair) {
   const std::uint32_t slot = *slots_.Find(KeyOf(pair->ends));
-  if (pair->rate && IsAnEnd(*pair->rate)) is_fastest_stale_ = true;
   slots_.Erase(slot);
   free_.push_back(slot);
   pairs_.erase(pair);
@@ -103,17 +95,14 @@ PairRates::Pair& PairRates::Touch(WorkerPair ends) {
 }
 
 void PairRates::Observe(WorkerPair ends, const Arrival& arrival, Instant now) {
-  if (arrival.block_count == 0 || arrival.bytes == 0 || arrival.seconds <= 0) return;
+  if (arrival.block_count < 2 || arrival.bytes == 0 || arrival.seconds <= 0) return;
   Pair& pair = Touch(ends);
-  const bool was_an_end = pair.rate && IsAnEnd(*pair.rate);
   const Shown shown = RateOfArrival(arrival, pair.rate ? pair.rate->start_seconds : 0);
   Blend(pair.rate, shown);
   pair.observed_at = now;
   Blend(At(out_, ends.from), shown);
   Blend(At(in_, ends.to), shown);
   Blend(of_all_, shown);
-  if (was_an_end || is_fastest_stale_) return FindFastest();
-  Join(fastest_, *pair.rate);
 }
 
 void PairRates::OnEnd(WorkerPair ends, std::optional<wire::HoldOutcome> outcome, std::uint32_t block_count,
@@ -145,37 +134,21 @@ void PairRates::Forget(WorkerSlot worker) {
   }
   At(out_, worker).reset();
   At(in_, worker).reset();
-  FindFastest();
 }
 
-void PairRates::FindFastest() {
-  fastest_.reset();
-  is_fastest_stale_ = false;
-  for (const Pair& pair : pairs_) {
-    if (pair.rate) Join(fastest_, *pair.rate);
-  }
-}
-
-bool PairRates::IsAnEnd(const PairRate& rate) const {
-  return fastest_ &&
-         (rate.start_seconds <= fastest_->start_seconds || rate.bytes_per_second >= fastest_->bytes_per_second);
-}
-
-std::optional<PairRate> PairRates::MeanOf(WorkerPair ends) const {
+PairRate PairRates::MeanOf(WorkerPair ends) const {
   const std::optional<PairRate> out = In(out_, ends.from);
   const std::optional<PairRate> in = In(in_, ends.to);
-  if (out && in) return out->bytes_per_second < in->bytes_per_second ? out : in;
-  if (out || in) return out ? out : in;
-  return of_all_;
+  if (out && in) return out->bytes_per_second < in->bytes_per_second ? *out : *in;
+  if (out || in) return out ? *out : *in;
+  return of_all_.value_or(PairRate());
 }
 
 PairRates::Expected PairRates::Expect(WorkerPair ends, Instant now) const {
   const Pair* const pair = Find(ends);
   if (pair == nullptr) return {.rate = MeanOf(ends)};
-  return {.rate = pair->rate ? pair->rate : MeanOf(ends),
-          .is_own = pair->rate.has_value(),
-          .is_fresh = pair->rate.has_value() && now - pair->observed_at < kFreshTime,
-          .is_paused = now < pair->paused_until};
+  const bool is_fresh = pair->rate.has_value() && now - pair->observed_at < kFreshTime;
+  return {.rate = is_fresh ? *pair->rate : MeanOf(ends), .is_paused = now < pair->paused_until};
 }
 
 }  // namespace roost::router

@@ -4,8 +4,8 @@
 //   start   until the first byte comes from an idle source
 //   rate    bytes per second from then on
 //
-//   a pair of which nothing is known     the slower of what the source has given and what the worker has got, in the
-//                                        mean; else what all have, in the mean; else unknown
+//   a pair of which nothing is known,    the slower of what the source has given and what the worker has got, in the
+//   or nothing new for kFreshTime        mean; else what all have, in the mean; else 1 GB/s. A pull measures it
 //   a pair that has failed               is not chosen for a while: 60 s after a wrong frame, else 1 s, twice as long
 //                                        after each further failure in a row, up to 60 s
 //
@@ -36,9 +36,10 @@ struct WorkerPair {
   auto operator<=>(const WorkerPair&) const = default;
 };
 
+// The one of a fleet's first pair, until it is known.
 struct PairRate {
   double start_seconds = 0;
-  double bytes_per_second = 0;  // above 0
+  double bytes_per_second = 1e9;  // above 0
 
   [[nodiscard]] double Seconds(double bytes) const { return start_seconds + bytes / bytes_per_second; }
   bool operator==(const PairRate&) const = default;
@@ -47,7 +48,7 @@ struct PairRate {
 // The blocks that came with one Hold, by the worker's answer.
 struct Arrival {
   std::uint64_t bytes = 0;
-  std::uint32_t block_count = 0;   // above 0; each has as many bytes
+  std::uint32_t block_count = 0;   // each has as many bytes
   double first_block_seconds = 0;  // from the Hold to its first block
   double seconds = 0;              // from the Hold to its last block; at least the above
   double queued_bytes = 0;         // that went before it
@@ -57,7 +58,7 @@ class PairRates {
  public:
   static constexpr std::size_t kMaxPairs = 4096;
   static constexpr double kNewShare = 0.25;
-  // An older rate is worth a new measurement, if it keeps the pair from being chosen.
+  // A rate that was last observed before counts no more.
   static constexpr Duration kFreshTime = std::chrono::minutes(10);
   static constexpr Duration kWrongPause = std::chrono::seconds(60);
   static constexpr Duration kFirstPause = std::chrono::seconds(1);
@@ -76,8 +77,8 @@ class PairRates {
   };
 
   void OnSent(WorkerPair ends) { static_cast<void>(Touch(ends)); }
-  // Blocks came over the pair. Ignores what no transfer can be: no blocks, no bytes, no time. O(1), and O(pairs) where
-  // the fastest pair has become slower, or was forgotten since.
+  // Blocks came over the pair. Ignores what tells no rate: fewer than two blocks, as one alone tells start and rate
+  // only together; no bytes; no time.
   void Observe(WorkerPair ends, const Arrival& arrival, Instant now);
   // A Hold has ended, and brought so many blocks; empty: unanswered. What is neither the pair's merit nor its fault
   // changes no pause: the worker had no room, or the Hold was ended.
@@ -88,14 +89,10 @@ class PairRates {
   void Forget(WorkerSlot worker);
 
   struct Expected {
-    std::optional<PairRate> rate = {};  // empty while no pair is known
-    bool is_own = false;                // the pair's, not a mean
-    bool is_fresh = false;              // its own, and not older than kFreshTime
+    PairRate rate;
     bool is_paused = false;
   };
   [[nodiscard]] Expected Expect(WorkerPair ends, Instant now) const;
-  // The fastest of all pairs; empty while no pair is known.
-  [[nodiscard]] const std::optional<PairRate>& fastest() const { return fastest_; }
 
   // Grows with all of these.
   [[nodiscard]] std::uint64_t change_count() const { return change_count_; }
@@ -108,12 +105,9 @@ class PairRates {
   void Erase(std::list<Pair>::iterator pair);
 
   // The rate of a pair of which nothing is known.
-  [[nodiscard]] std::optional<PairRate> MeanOf(WorkerPair ends) const;
+  [[nodiscard]] PairRate MeanOf(WorkerPair ends) const;
   // Moves it to the front; makes it, and forgets the last one when there are too many.
   [[nodiscard]] Pair& Touch(WorkerPair ends);
-  void FindFastest();
-  // The rate has the least start or the most bytes per second of all.
-  [[nodiscard]] bool IsAnEnd(const PairRate& rate) const;
 
   std::list<Pair> pairs_;
   // Half empty when all are there, so that the search for one that is not there is short.
@@ -124,9 +118,7 @@ class PairRates {
   std::vector<std::optional<PairRate>> out_;
   std::vector<std::optional<PairRate>> in_;
   std::optional<PairRate> of_all_;
-  std::optional<PairRate> fastest_;
   std::uint64_t change_count_ = 0;
-  bool is_fastest_stale_ = false;  // a pair that had one of its ends is gone
 };
 
 }  // namespace roost::router

@@ -82,13 +82,6 @@ struct PrefixCopy {
   std::uint32_t block_count = 0;
 };
 
-// A pair whose rate would have mattered: as fast as the fastest one it would have won.
-struct PairToMeasure {
-  WorkerPair ends;
-  std::uint32_t first_block = 0;  // of the prompt, that the worker lacks
-  std::uint32_t block_count = 0;  // from that one on, that the source holds; as few as a measurement takes
-};
-
 struct Decision {
   WorkerSlot slot;
   DecisionReason reason = DecisionReason::kOnlyWorker;
@@ -103,7 +96,6 @@ struct Decision {
   std::vector<Candidate> candidates = {};
   std::optional<PrefixCopy> copy = {};  // to make, regardless of what happens to the request
   std::optional<PrefixPull> pull = {};  // to send before the request
-  std::optional<PairToMeasure> measure = {};
 };
 
 class Policy {

@@ -107,7 +107,6 @@ void Transfers::End(std::uint64_t id, const std::optional<wire::HoldAnswer>& ans
 }
 
 void Transfers::Observe(const Open& ended, const wire::HoldAnswer& answer, Instant now) {
-  if (answer.arrived_block_count == 1 && BlocksToMeasure(ended.ends.from) > 1) return;
   const double seconds = static_cast<double>(answer.microseconds) * 1e-6;
   const double first_seconds = static_cast<double>(answer.first_frame_microseconds) * 1e-6;
   rates_.Observe(ended.ends,
@@ -137,36 +136,15 @@ double Transfers::QueuedIn(WorkerSlot to) const {
 
 double Transfers::Queued(WorkerPair ends) const { return std::max(QueuedOut(ends.from), QueuedIn(ends.to)); }
 
-TransferPrice Transfers::PriceAt(const PairRate& rate, double bytes, double queued_bytes) {
-  return {.seconds = rate.Seconds(bytes + queued_bytes), .own_seconds = rate.Seconds(bytes), .bytes = bytes};
-}
-
-bool Transfers::MayFetch(WorkerPair ends) const {
-  const Worker* const from = Find(ends.from);
-  const Worker* const to = Find(ends.to);
-  return from != nullptr && to != nullptr && from != to && CanFetch(to->place, from->place);
-}
-
 std::optional<TransferOffer> Transfers::Offer(WorkerPair ends, std::uint32_t block_count, Instant now) const {
   const Worker* const from = Find(ends.from);
   const Worker* const to = Find(ends.to);
   if (from == nullptr || to == nullptr || from == to || !CanFetch(to->place, from->place)) return std::nullopt;
   const PairRates::Expected expected = rates_.Expect(ends, now);
-  if (expected.is_paused) return std::nullopt;
   const double bytes = from->block_bytes * block_count;
   const double queued_bytes = std::max(from->queued_out(), to->queued_in());
-  TransferOffer offer;
-  if (expected.rate && bytes > 0) offer.price = PriceAt(*expected.rate, bytes, queued_bytes);
-  if (expected.is_fresh && bytes > 0) return offer;
-  const std::optional<PairRate>& fastest = rates_.fastest();
-  offer.hope = fastest && bytes > 0 ? PriceAt(*fastest, bytes, queued_bytes) : TransferPrice{.bytes = bytes};
-  return offer;
-}
-
-std::uint32_t Transfers::BlocksToMeasure(WorkerSlot from) const {
-  const Worker* const source = Find(from);
-  if (source == nullptr || source->block_bytes <= 0) return 1;
-  return std::max(1U, static_cast<std::uint32_t>(static_cast<double>(kMeasuredBytes) / source->block_bytes));
+  return TransferOffer{.price = {.seconds = expected.rate.Seconds(bytes + queued_bytes), .bytes = bytes},
+                       .is_paused = expected.is_paused};
 }
 
 std::map<WorkerPair, std::uint32_t> Transfers::InFlight() const {

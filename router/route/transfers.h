@@ -12,8 +12,7 @@
 // wait.
 //
 // A source need not take requests: cordoned, full and draining workers serve. How many bytes a block has is learned
-// with the first that comes to any worker of the same layout; until then, and while no rate is known, there is no
-// price.
+// with the first that comes to any worker of the same layout; until then blocks count as empty, so that some come.
 //
 // Workers are named by their slots, which are free again after Leave. Not thread-safe, no clock. O(1) per call, except
 // where it says otherwise.
@@ -50,25 +49,19 @@ struct TransferPlace {
 
 // The price of blocks that one worker fetches from another one.
 struct TransferPrice {
-  double seconds = 0;      // until the last one is there, behind what is queued
-  double own_seconds = 0;  // the same without the queue
+  double seconds = 0;  // until the last one is there, behind what is queued
   double bytes = 0;
 };
 
 struct TransferOffer {
-  // Empty while there is no rate or no size of blocks.
-  std::optional<TransferPrice> price = {};
-  // A pair without a fresh rate of its own has it: the price if it is as fast as the fastest known one; free while none
-  // is known.
-  std::optional<TransferPrice> hope = {};
+  TransferPrice price;
+  bool is_paused = false;  // the pair, after a failure
 };
 
 class Transfers {
  public:
   // A report that comes this long after a Hold was sent includes it.
   static constexpr Duration kReportDelay = std::chrono::milliseconds(20);
-  // A Hold that measures a pair brings at most this much, but at least one block.
-  static constexpr std::uint64_t kMeasuredBytes = std::uint64_t{16} << 20U;
 
   // ---- what the fleet tells ----
 
@@ -93,15 +86,11 @@ class Transfers {
   [[nodiscard]] bool Serves(WorkerSlot worker) const {
     return worker.value() < workers_.size() && workers_[worker.value()] && workers_[worker.value()]->place.serves;
   }
-  // Whether one may be told to fetch from the other.
-  [[nodiscard]] bool MayFetch(WorkerPair ends) const;
-  // Empty for a pair that can not fetch, or is paused.
+  // Empty for a pair that can not fetch.
   [[nodiscard]] std::optional<TransferOffer> Offer(WorkerPair ends, std::uint32_t block_count, Instant now) const;
   // Bytes that wait at the source, by its report and this router's Holds since.
   [[nodiscard]] double QueuedOut(WorkerSlot from) const;
   [[nodiscard]] double QueuedIn(WorkerSlot to) const;
-  // The blocks that a Hold which measures a pair asks for, at most.
-  [[nodiscard]] std::uint32_t BlocksToMeasure(WorkerSlot from) const;
 
   [[nodiscard]] const PairRates& rates() const { return rates_; }
   // The pairs with Holds under way, and how many. O(Holds).
@@ -132,7 +121,6 @@ class Transfers {
   [[nodiscard]] Worker* Find(WorkerSlot worker);
   [[nodiscard]] const Worker* Find(WorkerSlot worker) const;
   [[nodiscard]] double Queued(WorkerPair ends) const;
-  [[nodiscard]] static TransferPrice PriceAt(const PairRate& rate, double bytes, double queued_bytes);
   void Cover(OpenHolds::iterator hold);
   void Observe(const Open& ended, const wire::HoldAnswer& answer, Instant now);
   void LearnBlockBytes(std::uint64_t layout, double bytes);

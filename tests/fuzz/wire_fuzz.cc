@@ -1,6 +1,6 @@
-// Any bytes as a frame from either side. Decoding does not crash, and a message that it accepts can be encoded again
-// and reads back equal, but for what this version cannot send: the refusal of a request with kinds that it does not
-// know.
+// Any bytes as a frame from either side, and as a message between two workers. Decoding does not crash, and a message
+// that it accepts can be encoded again and reads back equal, but for what this version cannot send: the refusal of a
+// request with kinds that it does not know.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,6 +29,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (from_router.ok() && from_router.value().has_value()) {
     const auto again = roost::wire::DecodeRouterMessage(roost::wire::Encode(*from_router.value()));
     ROOST_CHECK(again.ok() && again.value() == WithoutRefusal(*from_router.value()));
+  }
+  const auto from_peer = roost::wire::DecodePeerMessage(frame);
+  if (from_peer.ok() && from_peer.value().has_value()) {
+    const auto again = roost::wire::DecodePeerMessage(roost::wire::Encode(*from_peer.value()));
+    ROOST_CHECK(again.ok() && again.value() == from_peer.value());
   }
   return 0;
 }

@@ -20,7 +20,7 @@ ROUNDS = int(os.environ.get("ROOST_TRANSFER_ROUNDS", "30"))
 TOLD_ROUNDS = 100
 BLOCK_TOKENS = 16
 PROMPT_WORDS = 400  # about 100 blocks
-# Of worker/transfer/peer_messages.h: kind and length in front of each message; the source begins with an empty one.
+# Of worker/transfer/peer_messages.h: kind and length in front of each message and frame; the source begins with a message.
 HEAD_BYTES = 8
 FRAME_HEADER_BYTES = 80
 # By how much a worker's memory may grow over all spoilt pulls: a frame of the demo model has 50 kB, a pull 5 MB.
@@ -72,7 +72,8 @@ class StandIn:
     def __init__(self, router_link):
         self.served_at = None  # where the worker serves its blocks
         self.begin = b""  # of what the worker sends on its first connection: a welcome, and the head of a frame
-        self.frame_bytes = 0  # with the head of the message
+        self.welcome_bytes = 0  # with its head
+        self.frame_bytes = 0  # with its head
         self.blocks = Proxy(lambda: self.served_at, back=self._pass_blocks)
         self.link = Proxy(lambda: int(router_link.rsplit(":", 1)[1]), forth=self._pass_link)
         self.reset()
@@ -91,16 +92,22 @@ class StandIn:
 
     def _pass_blocks(self, piece):
         if self.frame_bytes == 0:
-            self.begin += piece[:2 * HEAD_BYTES]
-            if len(self.begin) >= 2 * HEAD_BYTES:
-                self.frame_bytes = HEAD_BYTES + struct.unpack_from("<I", self.begin, HEAD_BYTES + 4)[0]
+            self.begin += piece[:1024]
+            self.welcome_bytes = self._part_bytes(0)
+            self.frame_bytes = self._part_bytes(self.welcome_bytes) if self.welcome_bytes > 0 else 0
         changed = self.change(piece)
         self.sent += len(piece)
         return changed
 
+    def _part_bytes(self, offset):
+        """0 while its head is not there."""
+        if len(self.begin) < offset + HEAD_BYTES:
+            return 0
+        return HEAD_BYTES + struct.unpack_from("<I", self.begin, offset + 4)[0]
+
     def offset_of_frame(self, number):
         """In what the worker sends on a new connection."""
-        return HEAD_BYTES + number * self.frame_bytes
+        return self.welcome_bytes + number * self.frame_bytes
 
     def altered(self, piece, frame, byte=100):
         """The piece with a bit of the frame's data changed, if it is there."""

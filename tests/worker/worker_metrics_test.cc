@@ -71,7 +71,7 @@ TEST_F(WorkerMetricsTest, BlocksThatCameAndWereServedAddUp) {
   for (int round = 0; round < 2; ++round) {
     counts.served.served_bytes += 1000;
     counts.served.readers = 2;
-    counts.served.refused[static_cast<std::size_t>(PeerRefusal::kNumerics)] += 1;
+    counts.served.refused[static_cast<std::size_t>(wire::FetchRefusal::kNumerics)] += 1;
     counts.waiting_bytes = 70;
     metrics_.OnRound({}, {});
   }

@@ -5,14 +5,20 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "common/base/thread_name.h"
 
 namespace roost::worker {
 namespace {
 
+using wire::FetchRefusal;
+using wire::HoldOutcome;
+
 // How often the acceptor looks whether it shall stop.
 constexpr int kAcceptWaitMs = 50;
+// More than any hello has. A stranger can make this worker wait for no more.
+constexpr std::size_t kMaxHelloBytes = 512;
 
 std::string TextOf(const wire::Endpoint& endpoint) {
   return (endpoint.IsV6() ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);
@@ -73,7 +79,7 @@ void BlockServer::Accept() {
 void BlockServer::TakeIn(wire::Descriptor socket) {
   const std::lock_guard lock(mutex_);
   // One thread for each connection, also while it is about to end.
-  if (served_.size() >= most_served() + 2 * kMaxHandshakes) return Count(PeerRefusal::kBusy);  // the socket closes
+  if (served_.size() >= most_served() + 2 * kMaxHandshakes) return Count(FetchRefusal::kBusy);  // the socket closes
   DropForAnother();
   Served& served = served_.emplace_back(std::move(socket));
   served.thread = std::thread([this, &served] { Serve(served); });
@@ -121,12 +127,12 @@ Result<void> BlockServer::ShakeHands(Served& served) {
   if (options_.access == TransferAccess::kTicketsOnly) ROOST_RETURN_IF_ERROR(CheckTicket(served));
   ROOST_RETURN_IF_ERROR(AwaitHello(connection));
   Stage stage = Stage::kHandshake;
-  if (!served.stage.compare_exchange_strong(stage, Stage::kServed)) return Refuse(connection, PeerRefusal::kHandshake);
+  if (!served.stage.compare_exchange_strong(stage, Stage::kServed)) return Refuse(connection, FetchRefusal::kHandshake);
   if (++served_count_ > most_served()) {
     --served_count_;
-    return Refuse(connection, PeerRefusal::kBusy);
+    return Refuse(connection, FetchRefusal::kBusy);
   }
-  Result<void> welcomed = connection.Send(Encode(PeerMessage::kWelcome));
+  Result<void> welcomed = connection.Send(wire::PeerWelcome());
   connection.LimitTo(std::nullopt);
   if (!welcomed.ok()) --served_count_;
   return welcomed;
@@ -138,78 +144,78 @@ Result<void> BlockServer::CheckTicket(Served& served) {
     served.ticket_expiry = ticket->expiry;
     return {};
   }
-  Count(ticket.error().code == ErrorCode::kUnauthenticated ? PeerRefusal::kTicket : PeerRefusal::kHandshake);
+  Count(ticket.error().code == ErrorCode::kUnauthenticated ? FetchRefusal::kTicket : FetchRefusal::kHandshake);
   return ticket.error();
 }
 
 Result<void> BlockServer::CheckTicketTime(const Served& served) {
   if (!served.ticket_expiry || options_.wall_now() <= *served.ticket_expiry + wire::kTicketClockSkew) return {};
-  Count(PeerRefusal::kTicket);
+  Count(FetchRefusal::kTicket);
   return Error{ErrorCode::kUnauthenticated, "the ticket has ended", "peer"};
 }
 
 Result<void> BlockServer::AwaitHello(PeerConnection& connection) {
-  const Result<MessageHead> head = connection.ReceiveHead(blocks_.sizes().frame_bytes(), kPeerHandshakeTime);
-  if (!head.ok() || head->kind != PeerMessage::kHello) return Refuse(connection, PeerRefusal::kHandshake);
-  const Result<MessageBytes> payload = connection.ReceivePayload(*head);
-  if (!payload.ok()) return Refuse(connection, PeerRefusal::kHandshake);
-  const Result<PeerHello> hello = DecodeHello(*payload);
-  if (!hello.ok() || hello->version != kPeerVersion || hello->source != options_.worker_id) {
-    return Refuse(connection, PeerRefusal::kHandshake);
+  const Result<PartHead> head = connection.ReceiveHead(blocks_.sizes().frame_bytes(), kPeerHandshakeTime);
+  if (!head.ok()) return Refuse(connection, FetchRefusal::kHandshake);
+  const Result<wire::PeerMessage> message = connection.ReceiveMessage(*head, kMaxHelloBytes);
+  const auto* const hello = message.ok() ? std::get_if<wire::PeerHello>(&message.value()) : nullptr;
+  if (hello == nullptr || hello->version != wire::kPeerMessageVersion || hello->source != options_.worker_id) {
+    return Refuse(connection, FetchRefusal::kHandshake);
   }
-  if (hello->layout.layout != options_.layout.layout) return Refuse(connection, PeerRefusal::kLayout);
-  if (hello->layout.numerics != options_.layout.numerics) return Refuse(connection, PeerRefusal::kNumerics);
+  if (hello->layout.layout != options_.layout.layout) return Refuse(connection, FetchRefusal::kLayout);
+  if (hello->layout.numerics != options_.layout.numerics) return Refuse(connection, FetchRefusal::kNumerics);
   return {};
 }
 
-Result<void> BlockServer::Refuse(PeerConnection& connection, PeerRefusal cause) {
+Result<void> BlockServer::Refuse(PeerConnection& connection, FetchRefusal cause) {
   Count(cause);
-  (void)connection.Send(Encode(cause));
+  (void)connection.Send(wire::PeerRefused{cause});
   return Error{ErrorCode::kUnavailable, "refused", "peer"};
 }
 
 Result<void> BlockServer::ServeFetch(Served& served) {
   PeerConnection& connection = served.connection;
-  ROOST_ASSIGN_OR_RETURN(const MessageHead head, connection.ReceiveHead(blocks_.sizes().frame_bytes(), kServedIdle));
+  ROOST_ASSIGN_OR_RETURN(const PartHead head, connection.ReceiveHead(blocks_.sizes().frame_bytes(), kServedIdle));
+  ROOST_ASSIGN_OR_RETURN(const wire::PeerMessage message, connection.ReceiveMessage(head));
   // A cancel may cross the end of what it cancels.
-  if (head.kind == PeerMessage::kCancel) return {};
-  if (head.kind != PeerMessage::kFetch) return InvalidArgument("kind", "a fetch was awaited");
-  ROOST_ASSIGN_OR_RETURN(const MessageBytes payload, connection.ReceivePayload(head));
-  ROOST_ASSIGN_OR_RETURN(const PeerFetch fetch, DecodeFetch(payload));
+  if (std::holds_alternative<wire::PeerCancel>(message)) return {};
+  const auto* const fetch = std::get_if<wire::PeerFetch>(&message);
+  if (fetch == nullptr) return InvalidArgument("kind", "a fetch was awaited");
   ROOST_RETURN_IF_ERROR(CheckTicketTime(served));
   if (++reader_count_ > options_.most_readers) {
     --reader_count_;
-    Count(PeerRefusal::kBusy);
-    return connection.Send(Encode(PeerEnd::kBusy));
+    Count(FetchRefusal::kBusy);
+    return connection.Send(wire::PeerEnd{HoldOutcome::kBusy});
   }
-  std::uint64_t left = fetch.hashes.size();
+  std::uint64_t left = fetch->hashes.size();
   leaving_count_ += left;
-  const Result<PeerEnd> end = SendFrames(served, fetch, left);
+  const Result<HoldOutcome> outcome = SendFrames(served, *fetch, left);
   leaving_count_ -= left;
   --reader_count_;
-  ROOST_RETURN_IF_ERROR(end);
-  return connection.Send(Encode(*end));
+  ROOST_RETURN_IF_ERROR(outcome);
+  return connection.Send(wire::PeerEnd{*outcome});
 }
 
 // Anything that comes meanwhile must be a cancel.
-Result<PeerEnd> BlockServer::SendFrames(Served& served, const PeerFetch& fetch, std::uint64_t& left) {
+Result<HoldOutcome> BlockServer::SendFrames(Served& served, const wire::PeerFetch& fetch, std::uint64_t& left) {
   PeerConnection& connection = served.connection;
   FrameBuffer frame(blocks_.sizes());
-  const auto head = HeadOfFrame(blocks_.sizes().frame_bytes());
+  const auto head = EncodeHead(PeerPart::kFrame, blocks_.sizes().frame_bytes());
   for (const BlockHash hash : fetch.hashes) {
     if (connection.HasInput()) {
-      ROOST_ASSIGN_OR_RETURN(const MessageHead input, connection.ReceiveHead(frame.bytes().size(), kPeerSilence));
-      if (input.kind != PeerMessage::kCancel) return InvalidArgument("kind", "a cancel was awaited");
-      return PeerEnd::kCancelled;
+      ROOST_ASSIGN_OR_RETURN(const PartHead input, connection.ReceiveHead(frame.bytes().size(), kPeerSilence));
+      ROOST_ASSIGN_OR_RETURN(const wire::PeerMessage message, connection.ReceiveMessage(input));
+      if (!std::holds_alternative<wire::PeerCancel>(message)) return InvalidArgument("kind", "a cancel was awaited");
+      return HoldOutcome::kCancelled;
     }
     ROOST_RETURN_IF_ERROR(CheckTicketTime(served));
-    if (stopping_ || !blocks_.Read(hash, fetch.tenant, frame)) return PeerEnd::kMissing;
+    if (stopping_ || !blocks_.Read(hash, fetch.tenant, frame)) return HoldOutcome::kMissing;
     ROOST_RETURN_IF_ERROR(connection.Send(head, frame.bytes()));
     served_bytes_ += frame.bytes().size();
     --left;
     --leaving_count_;
   }
-  return PeerEnd::kComplete;
+  return HoldOutcome::kComplete;
 }
 
 }  // namespace roost::worker

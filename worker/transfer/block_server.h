@@ -62,7 +62,7 @@ struct BlockServerCounts {
   std::uint64_t served_bytes = 0;
   std::uint64_t readers = 0;        // fetches under way
   std::uint64_t leaving_bytes = 0;  // that these have asked for and that are not sent
-  std::array<std::uint64_t, kPeerRefusalNames.size()> refused{};
+  std::array<std::uint64_t, wire::kFetchRefusalNames.size()> refused{};
 };
 
 class BlockServer {
@@ -107,11 +107,11 @@ class BlockServer {
   // Has its ticket not ended?
   [[nodiscard]] Result<void> CheckTicketTime(const Served& served);
   [[nodiscard]] Result<void> AwaitHello(PeerConnection& connection);
-  [[nodiscard]] Result<void> Refuse(PeerConnection& connection, PeerRefusal cause);
-  void Count(PeerRefusal cause) { ++refused_[static_cast<std::size_t>(cause)]; }
+  [[nodiscard]] Result<void> Refuse(PeerConnection& connection, wire::FetchRefusal cause);
+  void Count(wire::FetchRefusal cause) { ++refused_[static_cast<std::size_t>(cause)]; }
   [[nodiscard]] Result<void> ServeFetch(Served& served);
   // Counts down the blocks that are `left` to send.
-  [[nodiscard]] Result<PeerEnd> SendFrames(Served& served, const PeerFetch& fetch, std::uint64_t& left);
+  [[nodiscard]] Result<wire::HoldOutcome> SendFrames(Served& served, const wire::PeerFetch& fetch, std::uint64_t& left);
 
   ReadableBlocks& blocks_;
   const BlockServerOptions options_;
@@ -124,7 +124,7 @@ class BlockServer {
   std::atomic<std::size_t> reader_count_ = 0;
   std::atomic<std::uint64_t> leaving_count_ = 0;  // blocks that fetches have asked for and that are not sent
   std::atomic<std::size_t> served_count_ = 0;     // after their handshake
-  std::array<std::atomic<std::uint64_t>, kPeerRefusalNames.size()> refused_{};
+  std::array<std::atomic<std::uint64_t>, wire::kFetchRefusalNames.size()> refused_{};
 
   std::mutex mutex_;
   std::list<Served> served_;  // guarded by mutex_; in the order of their coming

@@ -79,9 +79,9 @@ TravellingBytes BlockTransfer::travelling_bytes() const {
 
 std::uint64_t LayoutHash(const Model& model, std::string_view fingerprint, std::string_view kv_dtype) {
   const ModelShape& shape = model.shape();
-  const std::string text =
-      fmt::format("{}\n{}\n{} layers, {} KV heads of {}, {} tokens, frame {}", fingerprint, kv_dtype, shape.layer_count,
-                  shape.kv_head_count, shape.head_dim, model.block_tokens(), kFrameVersion);
+  const std::string text = fmt::format("{}\n{}\n{} layers, {} KV heads of {}, {} tokens, frame {}, peers {}",
+                                       fingerprint, kv_dtype, shape.layer_count, shape.kv_head_count, shape.head_dim,
+                                       model.block_tokens(), kFrameVersion, wire::kPeerMessageVersion);
   return HashOf(std::as_bytes(std::span(text)));
 }
 

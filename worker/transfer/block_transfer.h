@@ -94,7 +94,7 @@ class BlockTransfer {
 };
 
 // Hash of all that decides the bytes of a block but the arithmetic: fingerprint of the model, KV dtype, layers, KV
-// heads, head size, tokens of a block, version of the frame. Never 0.
+// heads, head size, tokens of a block, versions of the frame and of the messages between workers. Never 0.
 [[nodiscard]] std::uint64_t LayoutHash(const Model& model, std::string_view fingerprint, std::string_view kv_dtype);
 
 // Hash of K and V of a fixed block, which the model computes now: equal for models that compute the same bits. At most

@@ -123,7 +123,10 @@ Result<void> PeerConnection::ShakeHands(std::chrono::milliseconds silence) {
   }
 }
 
-Result<void> PeerConnection::Send(std::span<const std::byte> bytes) { return Send(bytes, {}); }
+Result<void> PeerConnection::Send(const wire::PeerMessage& message) {
+  const wire::Bytes bytes = wire::Encode(message);
+  return Send(EncodeHead(PeerPart::kMessage, bytes.size()), bytes);
+}
 
 Result<void> PeerConnection::Send(std::span<const std::byte> head, std::span<const std::byte> rest) {
   if (tls_ == nullptr) return SendPlain(head, rest);
@@ -191,16 +194,21 @@ Result<std::size_t> PeerConnection::ReceiveSome(std::span<std::byte> to, std::ch
   }
 }
 
-Result<MessageHead> PeerConnection::ReceiveHead(std::size_t frame_bytes, std::chrono::milliseconds silence) {
-  std::array<std::byte, kMessageHeadBytes> head{};
+Result<PartHead> PeerConnection::ReceiveHead(std::size_t frame_bytes, std::chrono::milliseconds silence) {
+  std::array<std::byte, kPartHeadBytes> head{};
   ROOST_RETURN_IF_ERROR(Receive(head, silence));
   return DecodeHead(head, frame_bytes);
 }
 
-Result<MessageBytes> PeerConnection::ReceivePayload(const MessageHead& head) {
-  MessageBytes payload(head.length);
-  ROOST_RETURN_IF_ERROR(Receive(payload, kPeerSilence));
-  return payload;
+Result<wire::PeerMessage> PeerConnection::ReceiveMessage(const PartHead& head, std::size_t most_bytes) {
+  if (head.kind != PeerPart::kMessage || head.length > most_bytes) {
+    return InvalidArgument("kind", "another message was awaited");
+  }
+  wire::Bytes bytes(head.length);
+  ROOST_RETURN_IF_ERROR(Receive(bytes, kPeerSilence));
+  ROOST_ASSIGN_OR_RETURN(std::optional<wire::PeerMessage> message, wire::DecodePeerMessage(bytes));
+  if (!message.has_value()) return InvalidArgument("kind", "a message of an unknown kind");
+  return *std::move(message);
 }
 
 bool PeerConnection::HasInput() const {

@@ -46,14 +46,16 @@ class PeerConnection {
                                                          wire::WallSeconds now);
   [[nodiscard]] bool is_encrypted() const { return tls_ != nullptr; }
 
-  [[nodiscard]] Result<void> Send(std::span<const std::byte> bytes);
-  // Two parts, as one.
+  [[nodiscard]] Result<void> Send(const wire::PeerMessage& message);
+  // Two spans, as one.
   [[nodiscard]] Result<void> Send(std::span<const std::byte> head, std::span<const std::byte> rest);
   // All of `to`. Waits at most for `silence` until the next bytes come.
   [[nodiscard]] Result<void> Receive(std::span<std::byte> to, std::chrono::milliseconds silence);
-  // The next message's head; kInvalidArgument if it is none.
-  [[nodiscard]] Result<MessageHead> ReceiveHead(std::size_t frame_bytes, std::chrono::milliseconds silence);
-  [[nodiscard]] Result<MessageBytes> ReceivePayload(const MessageHead& head);
+  // The head of the next message or frame; kInvalidArgument if it is none.
+  [[nodiscard]] Result<PartHead> ReceiveHead(std::size_t frame_bytes, std::chrono::milliseconds silence);
+  // The message behind its head; an error if this version does not know it, or if it has more than `most_bytes`.
+  [[nodiscard]] Result<wire::PeerMessage> ReceiveMessage(
+      const PartHead& head, std::size_t most_bytes = wire::WireLimits::kMaxPeerMessageBytes);
   // Is there anything to receive, also the end of the connection?
   [[nodiscard]] bool HasInput() const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "common/base/log.h"
 #include "common/base/thread_name.h"
@@ -12,14 +13,14 @@ namespace {
 using wire::HoldCause;
 using wire::HoldOutcome;
 
-HoldOutcome OutcomeOf(PeerEnd end) {
-  switch (end) {
-    case PeerEnd::kComplete: return HoldOutcome::kComplete;
-    case PeerEnd::kMissing: return HoldOutcome::kMissing;
-    case PeerEnd::kBusy: return HoldOutcome::kBusy;
-    case PeerEnd::kCancelled: return HoldOutcome::kCancelled;
+HoldOutcome OutcomeOf(const wire::PeerEnd& end) {
+  switch (end.outcome) {
+    case HoldOutcome::kComplete:
+    case HoldOutcome::kMissing:
+    case HoldOutcome::kBusy:
+    case HoldOutcome::kCancelled: return end.outcome;
+    default: return HoldOutcome::kBroken;
   }
-  return HoldOutcome::kBroken;
 }
 
 // A peer that speaks another way is broken; one that is only busy says so.
@@ -198,8 +199,8 @@ Result<void> Peers::Begin(Peer& peer, const Asked& asked, std::uint32_t first) {
   const FrameChain& chain = asked.request.chain;
   if (peer.connection && !MayGoOn(peer, asked.request)) HangUp(peer);
   if (!peer.connection) ROOST_RETURN_IF_ERROR(Dial(peer, asked.request));
-  const PeerFetch fetch{.tenant = chain.tenant, .hashes = {chain.hashes.begin() + first, chain.hashes.end()}};
-  return peer.connection->Send(Encode(fetch));
+  return peer.connection->Send(
+      wire::PeerFetch{.tenant = chain.tenant, .hashes = {chain.hashes.begin() + first, chain.hashes.end()}});
 }
 
 // May the open connection serve the request?
@@ -239,16 +240,18 @@ Result<void> Peers::Introduce(Peer& peer, const FrameRequest& request) {
   if (request.ticket) {
     ROOST_RETURN_IF_ERROR(connection.ShowTicket(tls_rules_, options_.worker_id, *request.ticket));
   }
-  const PeerHello hello{.layout = options_.layout, .source = request.peer.worker_id};
-  ROOST_RETURN_IF_ERROR(connection.Send(Encode(hello)));
-  ROOST_ASSIGN_OR_RETURN(const MessageHead head,
+  ROOST_RETURN_IF_ERROR(connection.Send(wire::PeerHello{
+      .version = wire::kPeerMessageVersion, .layout = options_.layout, .source = request.peer.worker_id}));
+  ROOST_ASSIGN_OR_RETURN(const PartHead head,
                          connection.ReceiveHead(memory_->sizes().frame_bytes(), kPeerHandshakeTime));
-  if (head.kind == PeerMessage::kWelcome) return {};
-  if (head.kind != PeerMessage::kRefused) return InvalidArgument("kind", "a welcome was awaited");
-  ROOST_ASSIGN_OR_RETURN(const MessageBytes payload, connection.ReceivePayload(head));
-  ROOST_ASSIGN_OR_RETURN(const PeerRefusal cause, DecodeRefused(payload));
-  const ErrorCode code = cause == PeerRefusal::kBusy ? ErrorCode::kOverloaded : ErrorCode::kUnavailable;
-  return Error{code, "refuses: " + std::string(kPeerRefusalNames[static_cast<std::size_t>(cause)]), "refusal"};
+  ROOST_ASSIGN_OR_RETURN(const wire::PeerMessage message, connection.ReceiveMessage(head));
+  if (std::holds_alternative<wire::PeerWelcome>(message)) return {};
+  const auto* const refused = std::get_if<wire::PeerRefused>(&message);
+  if (refused == nullptr) return InvalidArgument("kind", "a welcome was awaited");
+  const bool is_busy = refused->cause == wire::FetchRefusal::kBusy;
+  return Error{is_busy ? ErrorCode::kOverloaded : ErrorCode::kUnavailable,
+               "refuses: " + std::string(wire::kFetchRefusalNames[static_cast<std::size_t>(refused->cause)]),
+               "refusal"};
 }
 
 Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t first) {
@@ -260,25 +263,23 @@ Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t fir
   };
   bool has_cancelled = false;
   for (std::uint32_t index = first;;) {
-    const Result<MessageHead> head = peer.connection->ReceiveHead(memory_->sizes().frame_bytes(), kPeerSilence);
+    const Result<PartHead> head = peer.connection->ReceiveHead(memory_->sizes().frame_bytes(), kPeerSilence);
     if (!head.ok() && head.error().code == ErrorCode::kDataLoss) {
       return {.outcome = HoldOutcome::kWrong, .cause = HoldCause::kMalformed, .why = head.error().ToString()};
     }
     if (!head.ok()) return broken(head.error());
-    if (head->kind == PeerMessage::kEnd) {
+    if (head->kind == PeerPart::kMessage) {
       FetchEnd end = ReceiveEnd(peer, *head);
       if (has_cancelled) end.outcome = HoldOutcome::kCancelled;
       const bool is_early = end.outcome == HoldOutcome::kComplete && index < chain.size();
       return is_early ? broken(InvalidArgument("end", "comes before the last block")) : end;
     }
-    if (head->kind != PeerMessage::kFrame || index == chain.size()) {
-      return broken(InvalidArgument("kind", "a frame or an end was awaited"));
-    }
+    if (index == chain.size()) return broken(InvalidArgument("kind", "an end was awaited"));
     std::optional<FrameBuffer> frame = memory_->Take(is_wanted);
     if (!frame) {
       // The engine does not want the rest: reads on until the peer has seen that.
       const bool is_first = !std::exchange(has_cancelled, true);
-      if (stopping_ || (is_first && !peer.connection->Send(Encode(PeerMessage::kCancel)).ok())) {
+      if (stopping_ || (is_first && !peer.connection->Send(wire::PeerCancel()).ok())) {
         return {.outcome = HoldOutcome::kCancelled};
       }
       frame.emplace(memory_->sizes());
@@ -299,11 +300,11 @@ Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t fir
   }
 }
 
-Peers::FetchEnd Peers::ReceiveEnd(Peer& peer, const MessageHead& head) {
-  const Result<MessageBytes> payload = peer.connection->ReceivePayload(head);
-  if (!payload.ok()) return {.cause = CauseOf(payload.error()), .why = payload.error().ToString()};
-  const Result<PeerEnd> end = DecodeEnd(*payload);
-  if (!end.ok()) return {.cause = CauseOf(end.error()), .why = end.error().ToString()};
+Peers::FetchEnd Peers::ReceiveEnd(Peer& peer, const PartHead& head) {
+  const Result<wire::PeerMessage> message = peer.connection->ReceiveMessage(head);
+  if (!message.ok()) return {.cause = CauseOf(message.error()), .why = message.error().ToString()};
+  const auto* const end = std::get_if<wire::PeerEnd>(&message.value());
+  if (end == nullptr) return {.cause = HoldCause::kMalformed, .why = "a frame or an end was awaited"};
   return {.outcome = OutcomeOf(*end), .is_clean = true};
 }
 

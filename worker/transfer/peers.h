@@ -106,7 +106,7 @@ class Peers final : public FrameSource {
   [[nodiscard]] Result<void> CheckOpen(const wire::Endpoint& endpoint) const;
   [[nodiscard]] Result<void> Introduce(Peer& peer, const FrameRequest& request);
   [[nodiscard]] FetchEnd ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t first);
-  [[nodiscard]] FetchEnd ReceiveEnd(Peer& peer, const MessageHead& head);
+  [[nodiscard]] FetchEnd ReceiveEnd(Peer& peer, const PartHead& head);
   // So many of its blocks are not awaited any more.
   void Drop(Asked& asked, std::uint32_t count);
   void HangUp(Peer& peer);

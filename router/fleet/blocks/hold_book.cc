@@ -1,20 +1,20 @@
 #include "router/fleet/blocks/hold_book.h"
 
 #include <algorithm>
-#include <tuple>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "common/base/log.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/transfer_ticket.h"
+#include "router/route/pulls.h"
 
 namespace roost::router {
 namespace {
 
-std::uint64_t QueuedTokens(const Worker& worker) {
-  return worker.load.queued_prefill_tokens + worker.ledger->uncovered_tokens();
-}
+// While a worker's speed is unknown, what matters is that it computes few blocks.
+constexpr double kUnknownBlockSeconds = 1;
 
 // The worker's account of its blocks, within what it was asked for.
 HoldEnd EndOf(std::string source, std::uint32_t block_count, const std::optional<wire::HoldAnswer>& answer) {
@@ -31,80 +31,67 @@ HoldEnd EndOf(std::string source, std::uint32_t block_count, const std::optional
 
 }  // namespace
 
-std::optional<HoldSource> HoldBook::SourceFor(const Worker& worker, std::span<const BlockHash> hashes,
-                                              std::string_view name) {
-  if (!worker.hello.features.contains(wire::Feature::kHolds)) return std::nullopt;
-  std::map<WorkerSlot, std::uint32_t> depths;
-  for (const WorkerMatch& match : worker.index->Match(hashes)) {
-    depths[match.worker] = match.block_count - match.pending_block_count;
-  }
-  const auto depth_of = [&depths](const Worker& other) {
-    const auto depth = depths.find(other.slot);
-    return depth == depths.end() ? 0 : depth->second;
-  };
-  const Worker* best = nullptr;
-  // Smaller is better.
-  const auto rank_of = [&depth_of](const Worker& other) {
-    return std::make_tuple(~depth_of(other), QueuedTokens(other), other.load.running_requests);
-  };
-  const Transfers& transfers = worker_registry_.transfers();
-  worker_registry_.ForEach([&](const Worker& other) {
-    const bool is_meant = name.empty() || other.hello.worker_id == name;
-    if (!is_meant || other.index != worker.index) return;
-    if (!transfers.MayFetch({.from = other.slot, .to = worker.slot})) return;
-    if (depth_of(other) > depth_of(worker) && (best == nullptr || rank_of(other) < rank_of(*best))) best = &other;
-  });
-  if (best == nullptr) return std::nullopt;
-  return HoldSource{best->hello.worker_id, best->hello.transfer.address, depth_of(*best), depth_of(worker)};
+std::optional<PrefixPull> HoldBook::BestSource(const Worker& worker, std::span<const BlockHash> hashes,
+                                               std::string_view name, Instant now) {
+  std::vector<WorkerMatch> holders = worker.index->Match(hashes);
+  const auto own = std::find_if(holders.begin(), holders.end(),
+                                [&worker](const WorkerMatch& holder) { return holder.worker == worker.slot; });
+  const std::uint32_t held = own == holders.end() ? 0 : own->block_count;
+  const Worker* const named = worker_registry_.Find(name);
+  const auto is_other = [named](const WorkerMatch& holder) { return named == nullptr || holder.worker != named->slot; };
+  if (!name.empty()) std::erase_if(holders, is_other);
+  const auto all = static_cast<std::uint32_t>(std::min(hashes.size(), std::size_t{wire::WireLimits::kMaxHeldHashes}));
+  const double rate = worker.prefill_tokens_per_second();
+  const double block_seconds = rate > 0 ? worker.hello.block_tokens / rate : kUnknownBlockSeconds;
+  return Sources(holders, worker_registry_.transfers())
+      .BestSource({.by = worker.slot, .held = held, .first = held, .end = all, .from_paused = true}, now,
+                  std::numeric_limits<double>::infinity(), [&](const PrefixPull& pull, double /*least*/) {
+                    return pull.price.seconds + block_seconds * (all - pull.end_block());
+                  });
 }
 
 // Empty where the source asks for none, and between two revisions.
-std::string HoldBook::TicketFor(const Worker& worker, const std::string& source_id) {
-  const Worker* const source = worker_registry_.Find(source_id);
-  if (source == nullptr || source->revision != worker.revision) return {};
-  const Result<wire::TransferSecret> secret = wire::TransferSecret::Parse(source->hello.transfer.secret);
+std::string HoldBook::TicketFor(const Worker& worker, const Worker& source) {
+  if (source.revision != worker.revision) return {};
+  const Result<wire::TransferSecret> secret = wire::TransferSecret::Parse(source.hello.transfer.secret);
   if (!secret.ok()) return {};
   const wire::WallSeconds now{std::chrono::seconds(worker_registry_.UnixSeconds())};
   return wire::MintTicket(*secret, worker.hello.worker_id, now).ToText();
 }
 
-std::optional<std::uint64_t> HoldBook::Start(const Worker& worker, const HoldSource& source, const GenerateSpec& spec,
+std::optional<std::uint64_t> HoldBook::Start(const Worker& worker, const PrefixPull& pull, const GenerateSpec& spec,
                                              std::span<const BlockHash> hashes, const Wishes& wishes, Instant now,
                                              HoldDone done) {
   using std::chrono::milliseconds;
-  const std::uint32_t first = wishes.range == Range::kAll ? 0 : source.first_block;
+  const Worker* const source = worker_registry_.InSlot(pull.source);
   const std::size_t end =
-      std::min({hashes.size(), std::size_t{source.block_count}, first + std::size_t{wire::WireLimits::kMaxHeldHashes}});
-  if (end <= first || is_full()) return std::nullopt;
+      std::min({hashes.size(), std::size_t{pull.end_block()}, std::size_t{wire::WireLimits::kMaxHeldHashes}});
+  if (source == nullptr || end == 0 || is_full()) return std::nullopt;
   const auto patience = std::clamp(std::chrono::duration_cast<milliseconds>(wishes.patience), milliseconds(1),
                                    milliseconds(wire::kMaxHoldMs));
   if (next_id_ == 0) ++next_id_;
   const std::uint64_t id = next_id_++;
-  const std::span<const BlockHash> named = hashes.subspan(first, end - first);
-  const BlockHash before = first == 0 ? spec.generate.root : hashes[first - 1];
-  wire::Hold hold{
-      .answer_id = id,
-      .root = spec.generate.root,
-      .parent = before,
-      .first_position = first,
-      .hashes = {named.begin(), named.end()},
-      .own = spec.generate.own,
-      .tenant = spec.generate.tenant,
-      .purpose = wishes.purpose,
-      .patience_ms = static_cast<std::uint64_t>(patience.count()),
-      .source = {
-          .worker_id = source.worker_id, .address = source.address, .ticket = TicketFor(worker, source.worker_id)}};
+  const std::span<const BlockHash> named = hashes.first(end);
+  wire::Hold hold{.answer_id = id,
+                  .root = spec.generate.root,
+                  .parent = spec.generate.root,
+                  .hashes = {named.begin(), named.end()},
+                  .own = spec.generate.own,
+                  .tenant = spec.generate.tenant,
+                  .purpose = wishes.purpose,
+                  .patience_ms = static_cast<std::uint64_t>(patience.count()),
+                  .source = {.worker_id = source->hello.worker_id,
+                             .address = source->hello.transfer.address,
+                             .ticket = TicketFor(worker, *source)}};
   if (hold.own && hold.own->first_block >= end) hold.own.reset();
   effects_.Send(worker.identity, std::move(hold), spec.memory);
-  const Worker* const from = worker_registry_.Find(source.worker_id);
-  if (from != nullptr && end > source.first_block) {
-    worker_registry_.transfers().Send(id, {.from = from->slot, .to = worker.slot},
-                                      static_cast<std::uint32_t>(end) - source.first_block, now);
+  if (end > pull.first_block) {
+    worker_registry_.transfers().Send(id, {.from = pull.source, .to = worker.slot},
+                                      static_cast<std::uint32_t>(end) - pull.first_block, now);
   }
   open_.emplace(id, Open{.worker_id = worker.hello.worker_id,
-                         .source = source.worker_id,
+                         .source = source->hello.worker_id,
                          .model = spec.model->model_name(),
-                         .first_block = first,
                          .hashes = {named.begin(), named.end()},
                          .memory = spec.memory,
                          .block_tokens = spec.model->block_tokens,
@@ -117,9 +104,8 @@ std::optional<std::uint64_t> HoldBook::Join(const Worker& worker, std::span<cons
   if (hashes.empty()) return std::nullopt;
   for (auto& [id, hold] : open_) {
     const std::size_t last = hashes.size() - 1;
-    if (hold.worker_id != worker.hello.worker_id || last < hold.first_block) continue;
-    const std::size_t place = last - hold.first_block;
-    if (place >= hold.hashes.size() || hold.hashes[place] != hashes[last]) continue;
+    if (hold.worker_id != worker.hello.worker_id || last >= hold.hashes.size()) continue;
+    if (hold.hashes[last] != hashes[last]) continue;
     ++hold.waiter_count;
     return id;
   }
@@ -197,7 +183,6 @@ void HoldBook::End(OpenHolds::iterator hold, const std::optional<wire::HoldAnswe
   if (answer) NoteCause(ended, *answer, now);
   HoldEnd end = EndOf(ended.source, static_cast<std::uint32_t>(ended.hashes.size()), answer);
   end.id = id;
-  if (answer) end.block_count += ended.first_block;
   metrics_.OnPull(ended.model, end.pull.outcome, std::uint64_t{end.pull.block_count} * ended.block_tokens);
   ended.done(end, now);
 }

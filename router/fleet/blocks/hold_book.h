@@ -5,8 +5,8 @@
 //              ├─ none until kAnswerPatience after the Hold's patience ──► done, unanswered
 //              └─ the worker is lost, or all who wait have left ───────► nothing
 //
-// Requests, copies, warm-ups and measurements of pairs wait for Holds; several may wait for one. What a Hold teaches of
-// its pair goes to route/transfers.h.
+// Requests, copies and warm-ups wait for Holds; several may wait for one. What a Hold teaches of its pair goes to
+// route/transfers.h.
 //
 // A worker can fetch from another one that serves its blocks, with the same layout and numerics, at an address that it
 // reaches. The Hold has a ticket for that source, if the source's hello has a secret. A worker that takes no Holds, or
@@ -34,16 +34,9 @@
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/workers/worker_registry.h"
+#include "router/route/cost.h"
 
 namespace roost::router {
-
-// A worker to fetch from.
-struct HoldSource {
-  std::string worker_id;
-  std::string address;
-  std::uint32_t block_count = 0;  // leading blocks that it holds
-  std::uint32_t first_block = 0;  // those before it the worker itself holds
-};
 
 // The end of a Hold.
 struct HoldEnd {
@@ -71,26 +64,23 @@ class HoldBook {
            std::size_t max_open = kMaxOpen)
       : max_open_(max_open), next_id_(first_id), worker_registry_(registry), effects_(effects), metrics_(metrics) {}
 
-  // The holder of most of `hashes` (front to back) that `worker` can fetch from, of equals the one with the least to
-  // do; with `name`, that worker alone. Workers that take no requests are sources too. Empty when none holds more than
-  // the worker itself. O(workers · log workers).
-  [[nodiscard]] std::optional<HoldSource> SourceFor(const Worker& worker, std::span<const BlockHash> hashes,
-                                                    std::string_view name = {});
+  // The pull with which the worker has all of `hashes` (front to back) the soonest: fetched, and the rest computed.
+  // With `name`, from that worker alone. Workers that take no requests are sources too. Empty when none holds more than
+  // the worker itself. O(matches).
+  [[nodiscard]] std::optional<PrefixPull> BestSource(const Worker& worker, std::span<const BlockHash> hashes,
+                                                     std::string_view name, Instant now);
 
   // Whether as many are open as may be, so that none is sent.
   [[nodiscard]] bool is_full() const { return open_.size() >= max_open_; }
 
-  // From where on a Hold names blocks. The worker fetches only what it lacks, so that it may name all; what it held may
-  // have been evicted.
-  enum class Range : std::uint8_t { kAll, kFromFirstBlock };
   struct Wishes {
     wire::HoldPurpose purpose = wire::HoldPurpose::kCopy;
     Duration patience{};  // cut to what a Hold can say
-    Range range = Range::kAll;
   };
-  // Has `worker` hold the blocks of the source among `hashes`, which are in the scope of `spec`, front to back. Returns
+  // Has `worker` hold the blocks of the pull's source among `hashes`, which are in the scope of `spec`, front to back.
+  // The Hold names all of them: the worker fetches only what it lacks, and what it held may have been evicted. Returns
   // the Hold's id; empty when it was not sent.
-  [[nodiscard]] std::optional<std::uint64_t> Start(const Worker& worker, const HoldSource& source,
+  [[nodiscard]] std::optional<std::uint64_t> Start(const Worker& worker, const PrefixPull& pull,
                                                    const GenerateSpec& spec, std::span<const BlockHash> hashes,
                                                    const Wishes& wishes, Instant now, HoldDone done);
   // Waits too for a Hold that brings the last of `hashes` to the worker. Returns its id; empty when there is none.
@@ -118,8 +108,7 @@ class HoldBook {
     std::string worker_id;
     std::string source;
     std::string model;
-    std::uint32_t first_block = 0;
-    std::vector<BlockHash> hashes;       // from that one on
+    std::vector<BlockHash> hashes;
     std::shared_ptr<const void> memory;  // of the request, which counts the hashes
     std::uint32_t block_tokens = 0;
     std::uint32_t waiter_count = 1;
@@ -140,7 +129,7 @@ class HoldBook {
     std::optional<Instant> told_at;  // in the log
   };
 
-  [[nodiscard]] std::string TicketFor(const Worker& worker, const std::string& source_id);
+  [[nodiscard]] std::string TicketFor(const Worker& worker, const Worker& source);
   void NoteCause(const Open& ended, const wire::HoldAnswer& answer, Instant now);
   void End(OpenHolds::iterator hold, const std::optional<wire::HoldAnswer>& answer, Instant now);
 

@@ -53,29 +53,25 @@ bool PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Insta
 }
 
 bool PrefixCopies::StartPull(const Worker& worker, Copy& copy, const Wishes& wishes, Instant now) {
-  const std::optional<HoldSource> source = holds_.SourceFor(worker, copy.spec.generate.block_hashes, wishes.source);
-  if (!source) return false;
+  const std::optional<PrefixPull> pull = holds_.BestSource(worker, copy.spec.generate.block_hashes, wishes.source, now);
+  if (!pull) return false;
   const auto on_end = [this, name = worker.hello.worker_id](const HoldEnd& end, Instant then) {
     OnPulled(name, end, then);
   };
-  copy.hold = holds_.Start(worker, *source, copy.spec, copy.spec.generate.block_hashes,
+  copy.hold = holds_.Start(worker, *pull, copy.spec, copy.spec.generate.block_hashes,
                            {.patience = wishes.pull_patience}, now, on_end);
   if (!copy.hold.has_value()) return false;
-  Expect(worker, copy, *source, now);
+  Expect(worker, copy, *pull, now);
   return true;
 }
 
 // Requests that come meanwhile follow the blocks, if it is known how long these take.
-void PrefixCopies::Expect(const Worker& worker, Copy& copy, const HoldSource& source, Instant now) {
-  const Worker* const from = worker_registry_.Find(source.worker_id);
-  if (from == nullptr || worker.view.mode() == WorkerMode::kBlind) return;
-  const std::uint32_t count = source.block_count - source.first_block;
-  const auto offer = worker_registry_.transfers().Offer({.from = from->slot, .to = worker.slot}, count, now);
-  if (!offer || !offer->price) return;
-  const auto chain = std::span(copy.spec.generate.block_hashes).first(source.block_count);
-  copy.pending = worker_registry_.pending().Add(
-      worker.slot, chain, now + kPiecePatience,
-      {.block_count = source.block_count, .at = now + FromSeconds(offer->price->seconds)});
+void PrefixCopies::Expect(const Worker& worker, Copy& copy, const PrefixPull& pull, Instant now) {
+  if (pull.price.bytes <= 0 || worker.view.mode() == WorkerMode::kBlind) return;
+  const auto chain = std::span(copy.spec.generate.block_hashes).first(pull.end_block());
+  copy.pending =
+      worker_registry_.pending().Add(worker.slot, chain, now + kPiecePatience,
+                                     {.block_count = pull.end_block(), .at = now + FromSeconds(pull.price.seconds)});
 }
 
 void PrefixCopies::OnPulled(const std::string& worker_id, const HoldEnd& end, Instant now) {

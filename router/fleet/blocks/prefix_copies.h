@@ -103,7 +103,7 @@ class PrefixCopies {
 
   // Has the worker fetch what another one holds. False when there is nothing to fetch.
   [[nodiscard]] bool StartPull(const Worker& worker, Copy& copy, const Wishes& wishes, Instant now);
-  void Expect(const Worker& worker, Copy& copy, const HoldSource& source, Instant now);
+  void Expect(const Worker& worker, Copy& copy, const PrefixPull& pull, Instant now);
   void OnPulled(const std::string& worker_id, const HoldEnd& end, Instant now);
   // Ends what the worker does for the copy.
   void Stop(const Worker& worker, const Copy& copy);

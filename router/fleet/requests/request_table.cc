@@ -10,21 +10,6 @@
 
 namespace roost::router {
 
-namespace {
-
-// The time within which something should be done that was predicted to take `seconds`, with slack.
-Duration PatienceFor(double seconds) {
-  constexpr double kSlack = 4;
-  constexpr double kMinSeconds = 1;
-  constexpr double kMaxSeconds = 120;
-  return FromSeconds(std::clamp(kSlack * seconds, kMinSeconds, kMaxSeconds));
-}
-
-// For a Hold that measures a pair.
-constexpr Duration kMeasurePatience = std::chrono::seconds(30);
-
-}  // namespace
-
 Error NobodyServes(const ServedModel& model) {
   return {ErrorCode::kUnavailable, fmt::format("no worker serves {} now", model.name), "model"};
 }
@@ -100,115 +85,68 @@ RequestTable::Sending RequestTable::SendParts(Request& request, Admission admiss
 RequestTable::Sending RequestTable::SendFirstPart(Request& request, std::span<const BlockHash> hashes,
                                                   std::span<const WorkerMatch> matches, Admission admission,
                                                   Instant now) {
-  const Part part = request.parts.front();
-  const bool uses_cache = request.spec.generate.cache_mode == wire::CacheMode::kOn;
-  std::vector<WorkerMatch> depths(matches.begin(), matches.end());
-  if (uses_cache) worker_registry_.pending().Deepen(request.spec.generate.block_hashes, now, depths);
-  const std::size_t output_tokens = request.choices[part.choices.first].output.size();
-  const auto prompt_tokens = static_cast<std::uint32_t>(request.spec.generate.prompt.size() + output_tokens);
-  const PlacementQuery query{.spec = request.spec,
-                             .prompt_token_count = prompt_tokens,
-                             .sample_count = part.choices.count,
-                             .retry_count = part.retry_count + part.late_count,
-                             .matches = depths,
-                             .may_pull = !holds_.is_full()};
-  std::optional<Placement> placement = FindPlace(query, admission, now);
+  std::optional<Placement> placement = Place(request, matches, admission, now);
   if (!placement.has_value()) return MayBeTaken(request) ? Sending::kNoRoom : Sending::kNoWorker;
-  Worker& worker = placement->worker;
-  metrics_.OnSent(worker.hello.model, worker.hello.worker_id);
+  const Attempt& attempt = Prepare(request, *placement, hashes, now);
+  Dispatch(attempt, *placement, hashes, now);
+  return Sending::kSent;
+}
 
-  Attempt attempt;
-  attempt.request = &request;
-  attempt.part = part;
+std::optional<Placement> RequestTable::Place(const Request& request, std::span<const WorkerMatch> matches,
+                                             Admission admission, Instant now) {
+  const Part& part = request.parts.front();
+  std::vector<WorkerMatch> depths(matches.begin(), matches.end());
+  if (UsesCache(request)) worker_registry_.pending().Deepen(request.spec.generate.block_hashes, now, depths);
+  return FindPlace({.spec = request.spec,
+                    .prompt_token_count = TokensBefore(request, part),
+                    .sample_count = part.choices.count,
+                    .retry_count = part.retry_count + part.late_count,
+                    .matches = depths,
+                    .may_pull = !holds_.is_full()},
+                   admission, now);
+}
+
+RequestTable::Attempt& RequestTable::Prepare(Request& request, Placement& placement, std::span<const BlockHash> hashes,
+                                             Instant now) {
+  Worker& worker = placement.worker;
   // The first attempt has the request's id.
-  attempt.id = std::exchange(request.was_sent, true) ? NextId() : request.id;
+  const RequestId id = std::exchange(request.was_sent, true) ? NextId() : request.id;
+  Attempt& attempt = attempts_[id];
+  attempt.id = id;
+  attempt.request = &request;
+  attempt.part = request.parts.front();
   attempt.worker_id = worker.hello.worker_id;
-  attempt.prompt_token_count = prompt_tokens;
-  BeginPull(attempt, placement->decision, worker, hashes, now);
-  attempt.prediction = Decider::PredictionOf(*placement);
-  const std::uint32_t uncached_tokens = prompt_tokens - attempt.prediction.cached_tokens;
+  attempt.prompt_token_count = TokensBefore(request, attempt.part);
+  request.parts.erase(request.parts.begin());
+  request.attempts.push_back(id);
+  BeginPull(attempt, placement.decision, worker, hashes, now);
+  attempt.prediction = Decider::PredictionOf(placement);
+  const std::uint32_t cached_tokens = attempt.prediction.cached_tokens;
   attempt.charge =
-      InFlightLedger::Add(worker.ledger, uncached_tokens, now, attempt.prediction.cached_tokens, attempt.id);
+      InFlightLedger::Add(worker.ledger, attempt.prompt_token_count - cached_tokens, now, cached_tokens, id);
   attempt.is_probe = worker.ejection.OnSent();
-  if (uses_cache && worker.view.mode() != WorkerMode::kBlind) {
-    const std::optional<PrefixPull>& pull = placement->decision.pull;
-    PendingPrefixes::Coming coming;
-    if (pull) coming = {.block_count = pull->end_block(), .at = now + FromSeconds(pull->price.seconds)};
-    // After this time the prompt no longer counts as pending.
-    attempt.pending_until = now + PatienceFor(placement->decision.predicted_ttft_seconds);
-    attempt.pending =
-        worker_registry_.pending().Add(worker.slot, request.spec.generate.block_hashes, attempt.pending_until, coming);
-  }
+  ExpectPrompt(attempt, placement.decision, worker, now);
   ++worker.requests_total;
-  worker_registry_.NoteSent(worker, attempt.id);
+  worker_registry_.NoteSent(worker, id);
+  return attempt;
+}
+
+void RequestTable::Dispatch(const Attempt& attempt, Placement& placement, std::span<const BlockHash> hashes,
+                            Instant now) {
+  const Request& request = *attempt.request;
+  const Worker& worker = placement.worker;
   const WorkerOrder order{attempt.id,
-                          part.choices,
-                          request.choices[part.choices.first].output,
+                          attempt.part.choices,
+                          request.choices[attempt.part.choices.first].output,
                           hashes,
                           attempt.prediction.cached_tokens,
                           request.prompt_logprobs_told ? std::nullopt : request.spec.generate.prompt_logprobs,
                           PriorityAtWorker(request.spec, now)};
   effects_.Send(worker.identity, MessageOf(request.spec, order, now), request.spec.memory);
-  if (placement->decision.copy.has_value()) copies_.Start(request.spec, *placement->decision.copy, now);
-  if (placement->decision.measure.has_value()) Measure(*placement->decision.measure, request.spec, now);
+  metrics_.OnSent(worker.hello.model, worker.hello.worker_id);
+  if (placement.decision.copy.has_value()) copies_.Start(request.spec, *placement.decision.copy, now);
   effects_.Push(
-      NotifyDispatched{request.observer, {.worker_id = attempt.worker_id, .decision = std::move(placement->decision)}});
-  const RequestId id = attempt.id;
-  request.parts.erase(request.parts.begin());
-  request.attempts.push_back(id);
-  attempts_.emplace(id, std::move(attempt));
-  return Sending::kSent;
-}
-
-// ---- blocks that travel ----
-
-void RequestTable::BeginPull(Attempt& attempt, Decision& decision, const Worker& worker,
-                             std::span<const BlockHash> hashes, Instant now) {
-  if (!decision.pull.has_value()) {
-    const std::uint32_t blocks = decision.matched_tokens / worker.hello.block_tokens;
-    if (decision.arriving_tokens > 0) attempt.hold = holds_.Join(worker, hashes.first(blocks));
-    return;
-  }
-  const PrefixPull& pull = *decision.pull;
-  const double seconds = pull.price.seconds;
-  if (const Worker* const source = worker_registry_.InSlot(pull.source)) {
-    attempt.hold = holds_.Start(
-        worker, {source->hello.worker_id, source->hello.transfer.address, pull.end_block(), pull.first_block},
-        attempt.request->spec, hashes, {.purpose = wire::HoldPurpose::kRequest, .patience = PatienceFor(seconds)}, now,
-        [this, id = attempt.id, seconds](const HoldEnd& end, Instant /*now*/) { OnPulled(id, end, seconds); });
-  }
-  if (attempt.hold.has_value()) return;
-  decision.pull.reset();
-  decision.matched_tokens -= std::min(decision.matched_tokens, decision.arriving_tokens);
-  decision.arriving_tokens = 0;
-}
-
-void RequestTable::OnPulled(RequestId attempt_id, const HoldEnd& end, double predicted_seconds) {
-  const auto found = attempts_.find(attempt_id);
-  if (found == attempts_.end()) return;
-  Attempt& attempt = found->second;
-  attempt.hold.reset();
-  const GenerateSpec& spec = attempt.request->spec;
-  decider_.OnPulled(*spec.model, attempt.prediction.number, end.pull, predicted_seconds);
-  const Worker* const worker = worker_registry_.Find(attempt.worker_id);
-  if (worker == nullptr || attempt.prompt_computed_at.has_value() || !attempt.pending.guards()) return;
-  // From now on the worker computes what it lacks.
-  attempt.pending = {};
-  attempt.pending = worker_registry_.pending().Add(worker->slot, spec.generate.block_hashes, attempt.pending_until);
-}
-
-void RequestTable::Measure(const PairToMeasure& pair, const GenerateSpec& spec, Instant now) {
-  const bool is_measuring = measuring_.has_value() && holds_.IsOpen(*measuring_);
-  const Worker* const source = worker_registry_.InSlot(pair.ends.from);
-  const Worker* const worker = worker_registry_.InSlot(pair.ends.to);
-  if (is_measuring || now < measure_after_ || source == nullptr || worker == nullptr) return;
-  const HoldSource from{source->hello.worker_id, source->hello.transfer.address, pair.first_block + pair.block_count,
-                        pair.first_block};
-  measuring_ = holds_.Start(*worker, from, spec, spec.generate.block_hashes,
-                            {.patience = kMeasurePatience, .range = HoldBook::Range::kFromFirstBlock}, now,
-                            [this](const HoldEnd& end, Instant then) {
-                              if (end.pull.block_count == 0) measure_after_ = then + RequestTableOptions::kMeasurePause;
-                            });
+      NotifyDispatched{request.observer, {.worker_id = attempt.worker_id, .decision = std::move(placement.decision)}});
 }
 
 // Counts it as sent.
@@ -248,6 +186,15 @@ RequestTable::Attempt* RequestTable::FindAttempt(const std::string& worker_id, R
 bool RequestTable::HasOpenChoice(const Request& request, ChoiceRange range) {
   const auto first = request.choices.begin() + range.first;
   return std::any_of(first, first + range.count, [](const Choice& choice) { return !choice.ended; });
+}
+
+bool RequestTable::UsesCache(const Request& request) {
+  return request.spec.generate.cache_mode == wire::CacheMode::kOn;
+}
+
+std::uint32_t RequestTable::TokensBefore(const Request& request, const Part& part) {
+  return static_cast<std::uint32_t>(request.spec.generate.prompt.size() +
+                                    request.choices[part.choices.first].output.size());
 }
 
 bool RequestTable::HasOutput(const Request& request) {

@@ -19,7 +19,7 @@
 //
 // A decision may let the worker fetch blocks for the request (hold_book.h): the Hold goes out right before the request.
 // What does not come, the worker computes; a retry decides anew. A decision may also start a copy of a prefix
-// (prefix_copies.h), or have a pair of workers measured: a small Hold in the background, one in the fleet at a time.
+// (prefix_copies.h).
 //
 // Not thread-safe. The constructor's arguments outlive it.
 #pragma once
@@ -102,8 +102,6 @@ struct RequestTableOptions {
   std::uint32_t max_queue = 1024;
   // In the fleet at one time. While they are open, no further request fetches anything.
   std::size_t max_open_holds = HoldBook::kMaxOpen;
-  // After a measurement that brought nothing, before the next one.
-  static constexpr Duration kMeasurePause = std::chrono::seconds(1);
   Duration max_queue_wait = std::chrono::seconds(30);  // then the request ends with kOverloaded
   RoutingWishes routing;
 };
@@ -209,6 +207,9 @@ class RequestTable {
   [[nodiscard]] Attempt* FindAttempt(const std::string& worker_id, RequestId attempt_id);
   [[nodiscard]] static bool HasOpenChoice(const Request& request, ChoiceRange range);
   [[nodiscard]] static bool HasOutput(const Request& request);
+  [[nodiscard]] static bool UsesCache(const Request& request);
+  // The prompt of an attempt with these choices: the request's, and what they have of their output.
+  [[nodiscard]] static std::uint32_t TokensBefore(const Request& request, const Part& part);
   void SendTo(const std::string& worker_id, wire::RouterMessage message);
 
   // ---- the queue (request_table_queue.cc) ----
@@ -239,17 +240,18 @@ class RequestTable {
   enum class Sending : std::uint8_t { kSent, kNoRoom, kNoWorker };
   // Sends the parts that are at no worker. Parts that could not be sent stay in `parts`, and the result is not kSent.
   [[nodiscard]] Sending SendParts(Request& request, Admission admission, Instant now);
-  // Chooses a worker for the first part, sends it and charges the worker. `hashes` are those of prompt and output,
-  // `matches` is the result of PrefixIndex::Match for them.
+  // Places, prepares and dispatches the first part. `hashes` are those of prompt and output, `matches` is the result of
+  // PrefixIndex::Match for them.
   [[nodiscard]] Sending SendFirstPart(Request& request, std::span<const BlockHash> hashes,
                                       std::span<const WorkerMatch> matches, Admission admission, Instant now);
-  // Has the chosen worker fetch what the decision says, or lets the attempt wait for what comes to it anyway. If the
-  // Hold can not be sent, the decision expects nothing from it any more.
-  void BeginPull(Attempt& attempt, Decision& decision, const Worker& worker, std::span<const BlockHash> hashes,
-                 Instant now);
-  void OnPulled(RequestId attempt_id, const HoldEnd& end, double predicted_seconds);
-  // Has the pair measured, unless one is measured already.
-  void Measure(const PairToMeasure& pair, const GenerateSpec& spec, Instant now);
+  // The worker for the first part; empty: none may take it.
+  [[nodiscard]] std::optional<Placement> Place(const Request& request, std::span<const WorkerMatch> matches,
+                                               Admission admission, Instant now);
+  // Makes an attempt of the first part, and charges the worker.
+  [[nodiscard]] Attempt& Prepare(Request& request, Placement& placement, std::span<const BlockHash> hashes,
+                                 Instant now);
+  // Sends the attempt, and tells the observer.
+  void Dispatch(const Attempt& attempt, Placement& placement, std::span<const BlockHash> hashes, Instant now);
   [[nodiscard]] bool MayUseReserve(const GenerateSpec& spec) const;
   [[nodiscard]] std::uint32_t PriorityAtWorker(const GenerateSpec& spec, Instant now);
   // False when the request has tokens, or when no other served revision has the same tokenizer.
@@ -263,6 +265,15 @@ class RequestTable {
   void Forget(const Attempt& attempt);
   // Forgets the request and cancels its attempts; `request` dangles afterwards.
   void End(Request& request, GenerationEnd end);
+
+  // ---- blocks and prompts that come (request_table_blocks.cc) ----
+  // Has the chosen worker fetch what the decision says, or lets the attempt wait for what comes to it anyway. If the
+  // Hold can not be sent, the decision expects nothing from it any more.
+  void BeginPull(Attempt& attempt, Decision& decision, const Worker& worker, std::span<const BlockHash> hashes,
+                 Instant now);
+  // The worker will hold the prompt's blocks.
+  void ExpectPrompt(Attempt& attempt, const Decision& decision, const Worker& worker, Instant now);
+  void OnPulled(RequestId attempt_id, const HoldEnd& end, double predicted_seconds);
 
   // ---- tokens that stay away (request_table_overdue.cc) ----
   // In the order of their ids, so that runs are reproducible.
@@ -304,8 +315,6 @@ class RequestTable {
   HoldBook holds_;
   PrefixCopies copies_;
   TenantShares tenant_shares_;
-  std::optional<std::uint64_t> measuring_;  // the Hold of the last measurement
-  Instant measure_after_{};
 
   std::uint64_t next_id_;
   Requests requests_;

@@ -16,6 +16,9 @@ inline Result<std::optional<WorkerMessage>> Decode(const WorkerMessage&, std::sp
 inline Result<std::optional<RouterMessage>> Decode(const RouterMessage&, std::span<const std::byte> frame) {
   return DecodeRouterMessage(frame);
 }
+inline Result<std::optional<PeerMessage>> Decode(const PeerMessage&, std::span<const std::byte> frame) {
+  return DecodePeerMessage(frame);
+}
 
 inline Generate GenerateWithoutWishes() {
   Generate generate;

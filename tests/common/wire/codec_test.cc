@@ -69,6 +69,7 @@ TEST(CodecTest, EveryMessageReadsBackEqual) {
     RandomMessages random(seed);
     ExpectRoundTrip(random.Worker());
     ExpectRoundTrip(random.Router());
+    ExpectRoundTrip(random.Peer());
   }
 }
 
@@ -79,6 +80,7 @@ TEST(CodecTest, DamagedFramesGetAnAnswer) {
     Rng rng(seed);
     DamageInManyWays(random.Worker(), rng);
     DamageInManyWays(random.Router(), rng);
+    DamageInManyWays(random.Peer(), rng);
   }
 }
 
@@ -89,6 +91,7 @@ TEST(CodecTest, NoiseIsRefused) {
     for (std::byte& byte : noise) byte = static_cast<std::byte>(rng());
     ExpectAnswer(WorkerMessage(), noise);
     ExpectAnswer(RouterMessage(), noise);
+    ExpectAnswer(PeerMessage(), noise);
   }
 }
 

@@ -12,6 +12,7 @@ class RandomMessages : public MessageMaker {
 
   [[nodiscard]] WorkerMessage Worker() { return MakeWorkerMessage(); }
   [[nodiscard]] RouterMessage Router() { return MakeRouterMessage(); }
+  [[nodiscard]] PeerMessage Peer() { return MakePeerMessage(); }
 };
 
 }  // namespace roost::wire::testing

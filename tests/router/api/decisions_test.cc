@@ -123,10 +123,8 @@ TEST_F(DecisionsTest, TellsWhatIsFetchedAndWhatCame) {
   chosen.pulled_tokens = 48;
   chosen.transfer_seconds = 0.5;
   chosen.displaced_seconds = 0.25;
-  chosen.pull = PrefixPull{.source = WorkerSlot(9),
-                           .first_block = 1,
-                           .block_count = 3,
-                           .price = {.seconds = 0.5, .own_seconds = 0.25, .bytes = 3000}};
+  chosen.pull =
+      PrefixPull{.source = WorkerSlot(9), .first_block = 1, .block_count = 3, .price = {.seconds = 0.5, .bytes = 3000}};
   record.decision.reason = DecisionReason::kPull;
   record.decision.pull = chosen.pull;
   record.source_ids = {"w9"};

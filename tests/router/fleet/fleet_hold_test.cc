@@ -299,7 +299,7 @@ TEST_F(FleetHoldTest, AnAddressBeyondLoopbackIsOneForAllMachines) {
   EXPECT_EQ(Outcome().kind, WarmOutcome::Kind::kPulled);
 }
 
-TEST_F(FleetHoldTest, TheDeepestHolderIsTheSourceAndOfEqualsTheOneWithTheLeastToDo) {
+TEST_F(FleetHoldTest, TheDeepestHolderIsTheSourceAndOfEqualsTheOneWithTheLeastToSend) {
   FakeWorker& a = Join("a");
   FakeWorker& b = Join("b");
   Join("c");
@@ -308,15 +308,15 @@ TEST_F(FleetHoldTest, TheDeepestHolderIsTheSourceAndOfEqualsTheOneWithTheLeastTo
     Fill(prompt_, {name});
     if (a.Held(BlocksOf(prompt_)) == 0) FAIL() << "a computes first";
   }
-  a.SetOtherPrompts({{.uncached_tokens = 500, .waited_ms = 0, .id = 1}});
+  a.SetTransferBytes(0, 1'000'000);
   sim_.Advance(1s);
   FakeWorker& d = Join("d");
   ASSERT_TRUE(Warm(prompt_, {"d"}).ok());
   sim_.Run();
   ASSERT_EQ(d.holds().size(), 1U);
   EXPECT_EQ(d.holds().front().source.worker_id, "b");
-  a.SetOtherPrompts({});
-  b.SetOtherPrompts({{.uncached_tokens = 500, .waited_ms = 0, .id = 2}});
+  a.SetTransferBytes(0, 0);
+  b.SetTransferBytes(0, 1'000'000);
   sim_.Advance(1s);
   FakeWorker& e = Join("e", [](wire::Hello& hello) { hello.worker_id = "e"; });
   ASSERT_TRUE(Warm(prompt_, {"e"}).ok());

@@ -309,41 +309,34 @@ TEST_F(FleetPullTest, AHoldWithoutAnAnswerIsForgottenInTime) {
   EXPECT_EQ(LastDecision().pulled->outcome, "unanswered");
 }
 
-TEST_F(FleetPullTest, APairWithoutARateIsMeasuredOneAtATime) {
+// Nothing is known of how fast blocks travel, nor how large they are: the first one finds out.
+TEST_F(FleetPullTest, TheFirstPullIsTheMeasurement) {
   LearnSpeeds();
   Warm(prompt_, "a");
-  const std::vector<TokenId> other = MakePrompt(2, kTokens + 2);
-  Warm(other, "a");
   a_.SetQueuedTokens(20'000);
   a_.Heartbeat();
   sim_.DeliverAll();
   holds_before_ = b_.holds().size();
   b_.SetMute(true);
   sim_.Submit(prompt_, 3);
-  sim_.Submit(other, 3);
   sim_.CarryOutEffects();
   ASSERT_EQ(Holds().size(), 1U);
-  EXPECT_EQ(Holds().front().purpose, wire::HoldPurpose::kCopy);
-  EXPECT_EQ(Holds().front().hashes.size(), 1U) << "the size of a block is not known";
-  EXPECT_LE(Holds().front().patience_ms, 30'000U);
+  EXPECT_EQ(Holds().front().purpose, wire::HoldPurpose::kRequest);
+  EXPECT_EQ(Holds().front().patience_ms, 1000U);
+  EXPECT_EQ(LastDecision().decision.pull->price.bytes, 0);
   Answer(b_, Holds().front());
   sim_.Run();
-  // One block tells its size; so the next time as much as 16 MiB tell the rate; after that it is fetched.
-  for (const TokenId seed : {3U, 4U}) {
-    const std::vector<TokenId> next = MakePrompt(seed, kTokens + 2);
-    a_.SetQueuedTokens(0);
-    Warm(next, "a");
-    a_.SetQueuedTokens(20'000);
-    a_.Heartbeat();
-    sim_.DeliverAll();
-    sim_.Submit(next, 3);
-    sim_.Run();
-    EXPECT_EQ(LastDecision().decision.pull.has_value(), seed == 4);
-  }
-  ASSERT_EQ(Holds().size(), 4U) << "the first one was received twice";
-  EXPECT_EQ(Holds()[2].purpose, wire::HoldPurpose::kCopy);
-  EXPECT_EQ(Holds()[2].hashes.size(), kBlocks);
-  EXPECT_EQ(Holds()[3].purpose, wire::HoldPurpose::kRequest);
+  const std::vector<TokenId> next = MakePrompt(2, kTokens + 2);
+  a_.SetQueuedTokens(0);
+  Warm(next, "a");
+  a_.SetQueuedTokens(20'000);
+  a_.Heartbeat();
+  sim_.DeliverAll();
+  sim_.Submit(next, 3);
+  sim_.Run();
+  ASSERT_TRUE(LastDecision().decision.pull.has_value());
+  EXPECT_EQ(LastDecision().decision.pull->price.bytes, 1000.0 * kBlocks);
+  EXPECT_NEAR(LastDecision().decision.pull->price.seconds, 0.002, 1e-6);
 }
 
 // The same pairs, for operators.
@@ -441,14 +434,13 @@ class FleetPullOffTest : public FleetPullTest {
   FleetPullOffTest() : FleetPullTest(Options()) {}
 };
 
-TEST_F(FleetPullOffTest, OffNoRequestFetchesAndNothingIsMeasured) {
+TEST_F(FleetPullOffTest, OffNoRequestFetches) {
   PrepareAPull();
   ASSERT_GT(holds_before_, 0U) << "warm-ups fetch all the same";
   sim_.Submit(prompt_, 3);
   sim_.Run();
   EXPECT_TRUE(Holds().empty());
   EXPECT_EQ(LastDecision().decision.candidates.front().way(), Way::kCompute);
-  EXPECT_FALSE(LastDecision().decision.measure.has_value());
 }
 
 }  // namespace

@@ -61,9 +61,8 @@ NaiveWay CheapestWay(const RouteQuery& query, const FleetView& fleet, const Work
     const std::uint32_t end = std::min(held, usable);
     if (end <= matched || tried == 4) break;
     const auto offer = query.transfers->Offer({.from = slot, .to = worker.slot}, end - first, *query.now);
-    if (!offer) continue;
+    if (!offer || offer->is_paused) continue;
     ++tried;
-    if (!offer->price) continue;
     PromptOnWorker prompt = PromptOn(query, worker.slot);
     const double arriving = prompt.pending_seconds;
     prompt.matched_block_count = end;  // as if it held them
@@ -71,7 +70,7 @@ NaiveWay CheapestWay(const RouteQuery& query, const FleetView& fleet, const Work
     prompt.pending_seconds = 0;
     Candidate pulling = PredictCost(prompt, worker, fleet.speed(), query.now);
     pulling.pulled_tokens = pulling.matched_tokens - base.matched_tokens;
-    TransferPrice price = *offer->price;
+    TransferPrice price = offer->price;
     price.seconds = std::max(price.seconds, arriving);
     const double rate = worker.prefill_tokens_per_second > 0 ? worker.prefill_tokens_per_second
                                                              : fleet.speed().prefill_tokens_per_second;
@@ -111,7 +110,7 @@ TEST(PullsModelTest, EachCandidateHasItsCheapestWay) {
   for (int round = 0; round < 3000; ++round) {
     SCOPED_TRACE(round);
     Situation situation = RandomSituation(rng);
-    if (situation.matches.size() > Pulls::kMaxListed) situation.matches.resize(Pulls::kMaxListed);
+    if (situation.matches.size() > Sources::kMaxListed) situation.matches.resize(Sources::kMaxListed);
     for (WorkerMatch& match : situation.matches) {
       match.pending_block_count = rng.Below(3) == 0 ? static_cast<std::uint32_t>(rng.Below(match.block_count + 1)) : 0;
       if (match.pending_block_count > 0 && rng.Below(2) == 0) match.pending_seconds = static_cast<float>(rng.Uniform());
@@ -164,9 +163,8 @@ std::vector<double> ValuesOf(const Candidate& candidate) {
                              candidate.cost_seconds()};
   if (!candidate.pull) return values;
   const PrefixPull& pull = *candidate.pull;
-  values.insert(values.end(),
-                {static_cast<double>(pull.source.value()), static_cast<double>(pull.first_block),
-                 static_cast<double>(pull.block_count), pull.price.seconds, pull.price.own_seconds, pull.price.bytes});
+  values.insert(values.end(), {static_cast<double>(pull.source.value()), static_cast<double>(pull.first_block),
+                               static_cast<double>(pull.block_count), pull.price.seconds, pull.price.bytes});
   return values;
 }
 
@@ -194,8 +192,6 @@ class NaivePulls {
     }
   }
 
-  std::optional<std::pair<WorkerPair, double>> hope;
-
  private:
   void Improve(Candidate& candidate, double bound) {
     const WorkerView& worker = *fleet_.Find(candidate.slot);
@@ -214,19 +210,12 @@ class NaivePulls {
       if (end <= own.matched_block_count || tried == 4) return;
       const auto offer =
           query_.transfers->Offer({.from = source, .to = candidate.slot}, end - first, query_.now.value());
-      if (!offer) continue;
+      if (!offer || offer->is_paused) continue;
       ++tried;
       PromptOnWorker prompt = own;
-      prompt.pull = {.source = source,
-                     .first_block = first,
-                     .block_count = end - first,
-                     .price = offer->price ? *offer->price : *offer->hope};
-      Candidate pulling = PredictCost(prompt, worker, fleet_.speed(), query_.now);
-      if (offer->price && pulling.cost_seconds() < candidate.cost_seconds()) candidate = pulling;
-      if (!offer->hope || offer->hope->seconds > prompt.pull->price.seconds) continue;
-      pulling.transfer_seconds = std::max(own.pending_seconds, offer->hope->seconds);
-      const double cost = pulling.cost_seconds();
-      if (!hope || cost < hope->second) hope = {{.from = source, .to = candidate.slot}, cost};
+      prompt.pull = {.source = source, .first_block = first, .block_count = end - first, .price = offer->price};
+      const Candidate pulling = PredictCost(prompt, worker, fleet_.speed(), query_.now);
+      if (pulling.cost_seconds() < candidate.cost_seconds()) candidate = pulling;
     }
   }
 
@@ -252,7 +241,6 @@ void FillQueues(FleetView& fleet, std::vector<PromptQueue>& queues, Rng& rng) {
 TEST(PullsModelTest, PricesAreThoseOfEachWayByItself) {
   Rng rng(13);
   int pulling = 0;
-  int hoping = 0;
   for (int round = 0; round < 3000; ++round) {
     SCOPED_TRACE(round);
     Situation situation = RandomSituation(rng);
@@ -282,16 +270,9 @@ TEST(PullsModelTest, PricesAreThoseOfEachWayByItself) {
       EXPECT_EQ(ValuesOf(candidates[i]), ValuesOf(naive[i]));
       pulling += naive[i].pull ? 1 : 0;
     }
-    ASSERT_EQ(pulls.hope().has_value(), naive_pulls.hope.has_value());
-    if (pulls.hope()) {
-      ++hoping;
-      EXPECT_EQ(pulls.hope()->pair.ends, naive_pulls.hope->first);
-      EXPECT_EQ(pulls.hope()->cost_seconds, naive_pulls.hope->second);
-    }
     if (HasFailure()) return;
   }
   EXPECT_GT(pulling, 1000);
-  EXPECT_GT(hoping, 100);
 }
 
 // Where no worker can fetch, and where the fleet has no transfers: the same decisions, bit for bit.
@@ -305,9 +286,7 @@ TEST(PullsModelTest, WithoutPullsNothingChanges) {
     query.now = kNow;
     const std::vector<Candidate> before = FindCandidates(query, situation.fleet);
     query.transfers = &idle;
-    std::optional<HopefulPull> hope;
-    const std::vector<Candidate> after = FindCandidates(query, situation.fleet, &hope);
-    EXPECT_FALSE(hope.has_value());
+    const std::vector<Candidate> after = FindCandidates(query, situation.fleet);
     ASSERT_EQ(before.size(), after.size());
     for (std::size_t i = 0; i < before.size(); ++i) {
       EXPECT_EQ(before[i].slot, after[i].slot);

@@ -182,50 +182,45 @@ TEST_F(PullsTest, FourSourcesAreCompared) {
   EXPECT_EQ(Choose({Idle(1)}, matches).pull->source, WorkerSlot(6)) << "one that is gone is not counted";
 }
 
-TEST_F(PullsTest, APairWithoutARateIsPricedWithMeansAndMeasuredOnlyIfThatLoses) {
+TEST_F(PullsTest, APairWithoutARateIsPricedWithMeans) {
   Teach(transfers_, Pair(0, 1), 1e8);
   Decision decision = Choose({Busy(0, 20'000), Busy(1, 20'000), Idle(2)}, {Holds(0, kBlocks)});
   EXPECT_EQ(decision.slot, WorkerSlot(2));
   ASSERT_TRUE(decision.pull.has_value()) << "as what came out of worker 0 so far";
   EXPECT_NEAR(decision.pull->price.seconds, 0.064, 1e-6);
-  EXPECT_FALSE(decision.measure.has_value()) << "the pull itself measures it";
   Teach(transfers_, Pair(0, 3), 1e6);
   for (int i = 0; i < 20; ++i) Teach(transfers_, Pair(0, 3), 1e6);
   decision = Choose({Busy(0, 20'000), Busy(1, 20'000), Idle(2)}, {Holds(0, kBlocks)});
   EXPECT_EQ(decision.slot, WorkerSlot(2));
   EXPECT_FALSE(decision.pull.has_value()) << "slow in the mean";
-  ASSERT_TRUE(decision.measure.has_value()) << "as fast as the fastest it would win";
-  EXPECT_EQ(decision.measure->ends, Pair(0, 2));
-  EXPECT_EQ(decision.measure->first_block, 0U);
-  EXPECT_EQ(decision.measure->block_count, kBlocks);
 }
 
-TEST_F(PullsTest, AMeasurementIsBounded) {
-  Decision decision = Choose({Busy(0, 20'000), Idle(1)}, {Holds(0, kBlocks)});
-  EXPECT_FALSE(decision.pull.has_value());
-  ASSERT_TRUE(decision.measure.has_value());
-  EXPECT_EQ(decision.measure->block_count, 1U) << "the size of a block is not known";
-  Transfers big;
-  for (std::uint32_t slot = 0; slot < 8; ++slot) big.Join(WorkerSlot(slot), Place());
-  big.Send(1, Pair(2, 3), 2, kNow);
-  big.End(1,
-          wire::HoldAnswer{.arrived_block_count = 2,
-                           .bytes = 2U << 20U,
-                           .first_frame_microseconds = 1'000'000,
-                           .microseconds = 2'000'000,
-                           .outcome = wire::HoldOutcome::kComplete},
-          kNow);
-  RouteQuery query = Query({});
+// Nothing is known of a slow pair any more: its next pull measures it again.
+TEST_F(PullsTest, AnOldRateIsPricedWithTheMean) {
+  Teach(transfers_, Pair(0, 1), 1e6);
+  for (int i = 0; i < 20; ++i) Teach(transfers_, Pair(0, 2), 1e8);
+  for (int i = 0; i < 20; ++i) Teach(transfers_, Pair(3, 1), 1e8);
   const std::vector<WorkerMatch> matches{Holds(0, kBlocks)};
-  query.matches = matches;
-  query.transfers = &big;
-  decision = policy_->Choose(query, FleetOf({Busy(0, 20'000), Idle(1)})).value();
-  EXPECT_FALSE(decision.measure.has_value()) << "even as fast as the fastest it would lose";
-  EXPECT_EQ(big.BlocksToMeasure(WorkerSlot(0)), 16U);
+  RouteQuery query = Query(matches);
+  const FleetView fleet = FleetOf({Busy(0, 20'000), Idle(1)});
+  EXPECT_FALSE(policy_->Choose(query, fleet)->pull.has_value());
+  query.now = kNow + PairRates::kFreshTime;
+  EXPECT_TRUE(policy_->Choose(query, fleet)->pull.has_value());
 }
 
-TEST_F(PullsTest, NothingIsMeasuredWhereNothingWouldBeGained) {
-  EXPECT_FALSE(Choose({Idle(0), Idle(1)}, {Holds(0, kBlocks)}).measure.has_value());
+// One block has told its size, and no pair its rate.
+TEST_F(PullsTest, TheFirstPairCountsAsAGigabyteASecond) {
+  transfers_.Send(1, Pair(2, 3), 1, kNow);
+  transfers_.End(1,
+                 wire::HoldAnswer{.arrived_block_count = 1,
+                                  .bytes = kBlockBytes,
+                                  .first_frame_microseconds = 1'000'000,
+                                  .microseconds = 1'000'000,
+                                  .outcome = wire::HoldOutcome::kComplete},
+                 kNow);
+  const Decision decision = Choose({Busy(0, 20'000), Idle(1)}, {Holds(0, kBlocks)});
+  ASSERT_TRUE(decision.pull.has_value());
+  EXPECT_NEAR(decision.pull->price.seconds, 64.0 * kBlockBytes / 1e9, 1e-12);
 }
 
 TEST_F(PullsTest, APausedPairIsComputed) {
@@ -234,7 +229,6 @@ TEST_F(PullsTest, APausedPairIsComputed) {
   transfers_.End(2, wire::HoldAnswer{.outcome = wire::HoldOutcome::kBroken}, kNow);
   const Decision decision = Choose({Busy(0, 20'000), Idle(1)}, {Holds(0, kBlocks)});
   EXPECT_FALSE(decision.pull.has_value());
-  EXPECT_FALSE(decision.measure.has_value());
 }
 
 TEST_F(PullsTest, WithoutSpeedsThereIsNoPrice) {

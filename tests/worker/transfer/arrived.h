@@ -23,6 +23,18 @@ namespace roost::worker {
 inline constexpr PeerLayout kLayout{.layout = 77, .numerics = 88};
 inline constexpr std::uint32_t kBlocks = 64;  // of a pool
 
+inline wire::PeerMessage HelloTo(const char* source) {
+  return wire::PeerHello{.version = wire::kPeerMessageVersion, .layout = kLayout, .source = source};
+}
+
+// The message as it travels.
+inline wire::Bytes BytesOf(const wire::PeerMessage& message) {
+  wire::Bytes bytes = wire::Encode(message);
+  const auto head = EncodeHead(PeerPart::kMessage, bytes.size());
+  bytes.insert(bytes.begin(), head.begin(), head.end());
+  return bytes;
+}
+
 // Stands still until told to move, for all threads.
 class SharedClock final : public Clock {
  public:

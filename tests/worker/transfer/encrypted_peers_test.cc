@@ -141,13 +141,13 @@ class EncryptedPeersTest : public TransferTest {
   }
 
   // Refusals of the source, once there are some.
-  void ExpectRefused(PeerRefusal cause, std::uint64_t count) {
+  void ExpectRefused(wire::FetchRefusal cause, std::uint64_t count) {
     const auto index = static_cast<std::size_t>(cause);
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (server_->counts().refused[index] < count && std::chrono::steady_clock::now() < end)
       std::this_thread::yield();
-    for (std::size_t i = 0; i < kPeerRefusalNames.size(); ++i) {
-      EXPECT_EQ(server_->counts().refused[i], i == index ? count : 0U) << kPeerRefusalNames[i];
+    for (std::size_t i = 0; i < wire::kFetchRefusalNames.size(); ++i) {
+      EXPECT_EQ(server_->counts().refused[i], i == index ? count : 0U) << wire::kFetchRefusalNames[i];
     }
   }
   void ExpectServes() {
@@ -242,7 +242,7 @@ TEST(PeerTlsTest, MoreBytesThanOneKeyMayProtectComeUnderTwo) {
     std::vector<std::byte> piece(kPiece);
     for (std::size_t i = 0; i < kPieces; ++i) {
       piece.front() = piece.back() = static_cast<std::byte>(i);
-      ASSERT_TRUE(source.Send(piece).ok());
+      ASSERT_TRUE(source.Send(piece, {}).ok());
     }
   });
   EXPECT_TRUE(consumer.ShowTicket(consumer_rules, "b", wire::MintTicket(secret, "b", kNow)).ok());
@@ -261,18 +261,18 @@ TEST(PeerTlsTest, MoreBytesThanOneKeyMayProtectComeUnderTwo) {
 
 TEST_F(EncryptedPeersTest, ATicketOfAnotherSecretIsRefused) {
   EXPECT_EQ(Fetch(wire::MintTicket(TransferSecret::Random(), "b", kNow)), HoldOutcome::kBroken);
-  ExpectRefused(PeerRefusal::kTicket, 1);
+  ExpectRefused(wire::FetchRefusal::kTicket, 1);
   EXPECT_EQ(arrived_.frames[last_id_], 0U);
 }
 
 TEST_F(EncryptedPeersTest, ATicketOfAnotherConsumerIsRefused) {
   EXPECT_EQ(Fetch(Ticket("c")), HoldOutcome::kBroken);
-  ExpectRefused(PeerRefusal::kTicket, 1);
+  ExpectRefused(wire::FetchRefusal::kTicket, 1);
 }
 
 TEST_F(EncryptedPeersTest, ATicketWithAnotherExpiryIsRefused) {
   EXPECT_EQ(Fetch(TransferTicket(kNow + minutes(9), Ticket().key())), HoldOutcome::kBroken);
-  ExpectRefused(PeerRefusal::kTicket, 1);
+  ExpectRefused(wire::FetchRefusal::kTicket, 1);
 }
 
 TEST_F(EncryptedPeersTest, ClocksMayDifferByFiveMinutes) {
@@ -281,7 +281,7 @@ TEST_F(EncryptedPeersTest, ClocksMayDifferByFiveMinutes) {
     MakePeers(TransferAccess::kTicketsOnly);
     source_clock_ = seconds(source_clock).count();
     EXPECT_EQ(Fetch(Ticket()), is_right ? HoldOutcome::kMissing : HoldOutcome::kBroken) << source_clock.count();
-    if (!is_right) ExpectRefused(PeerRefusal::kTicket, ++refused);
+    if (!is_right) ExpectRefused(wire::FetchRefusal::kTicket, ++refused);
   };
   // A new ticket, at a source whose clock is behind.
   try_at(minutes(-4), true);
@@ -297,7 +297,7 @@ TEST_F(EncryptedPeersTest, AnOpenConnectionEndsWithItsTicket) {
   EXPECT_EQ(Fetch(Ticket()), HoldOutcome::kMissing);
   source_clock_ = seconds(minutes(15)).count() + 1;
   EXPECT_EQ(Fetch(Ticket()), HoldOutcome::kBroken);
-  ExpectRefused(PeerRefusal::kTicket, 1);
+  ExpectRefused(wire::FetchRefusal::kTicket, 1);
 }
 
 TEST_F(EncryptedPeersTest, AFetchEndsWithItsTicketToo) {
@@ -307,7 +307,7 @@ TEST_F(EncryptedPeersTest, AFetchEndsWithItsTicketToo) {
   };
   EXPECT_EQ(Fetch(Ticket()), HoldOutcome::kBroken);
   EXPECT_EQ(arrived_.frames[last_id_], 10U) << "with the frame under way";
-  ExpectRefused(PeerRefusal::kTicket, 1);
+  ExpectRefused(wire::FetchRefusal::kTicket, 1);
 }
 
 TEST_F(EncryptedPeersTest, AConsumerDialsAgainLongBeforeThat) {
@@ -333,14 +333,14 @@ TEST_F(EncryptedPeersTest, AConsumerDialsAgainLongBeforeThat) {
 TEST_F(EncryptedPeersTest, APlainConsumerIsRefused) {
   MakePeers(TransferAccess::kLoopback);
   EXPECT_EQ(Fetch(std::nullopt), HoldOutcome::kBroken);
-  ExpectRefused(PeerRefusal::kHandshake, 1);
+  ExpectRefused(wire::FetchRefusal::kHandshake, 1);
   ExpectServes();
 }
 
 TEST_F(EncryptedPeersTest, APlainSourceIsRefused) {
   StartServer(TransferAccess::kLoopback);
   EXPECT_EQ(Fetch(Ticket()), HoldOutcome::kBroken);
-  ExpectRefused(PeerRefusal::kHandshake, 1);
+  ExpectRefused(wire::FetchRefusal::kHandshake, 1);
 }
 
 TEST_F(EncryptedPeersTest, AWorkerWithKeysDialsNobodyWithoutATicket) {
@@ -388,7 +388,7 @@ TEST_F(EncryptedPeersTest, SilentStrangersKeepNoWorkerOut) {
   ExpectServes();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kPeerHandshakeTime);
   for (PeerConnection& connection : silent) EXPECT_EQ(CountUntilEnd(connection), 0U);
-  ExpectRefused(PeerRefusal::kHandshake, kMaxHandshakes + 1);
+  ExpectRefused(wire::FetchRefusal::kHandshake, kMaxHandshakes + 1);
   ExpectServes();
 }
 
@@ -400,30 +400,30 @@ TEST_F(EncryptedPeersTest, AHandshakeByteByByteEndsInTimeToo) {
   bool has_ended = false;
   for (std::size_t i = 0; !has_ended && i < 100; ++i) {
     byte[0] = static_cast<std::byte>(i < record.size() ? record[i] : 'x');
-    has_ended = !connection.Send(byte).ok();
+    has_ended = !connection.Send(byte, {}).ok();
     // Waits for an answer, which does not come.
     const Result<void> received = connection.Receive(byte, std::chrono::milliseconds(250));
     has_ended = has_ended || (!received.ok() && received.error().message == "the connection ended");
   }
   EXPECT_TRUE(has_ended);
   EXPECT_GE(std::chrono::steady_clock::now() - begin, kPeerHandshakeTime - std::chrono::milliseconds(100));
-  ExpectRefused(PeerRefusal::kHandshake, 1);
+  ExpectRefused(wire::FetchRefusal::kHandshake, 1);
 }
 
 TEST_F(EncryptedPeersTest, GarbageEndsItsConnectionAlone) {
   Rng rng(1);
   for (std::size_t round = 0; round < 60; ++round) {
     PeerConnection connection = Dial();
-    MessageBytes bytes;
+    wire::Bytes bytes;
     // The beginning of a ClientHello, or of a record of another kind.
     if (round % 3 == 1)
       bytes = {std::byte{0x16}, std::byte{3}, std::byte{1}, std::byte{0}, std::byte{200}, std::byte{1}};
     if (round % 3 == 2) bytes = {std::byte{0x17}, std::byte{3}, std::byte{3}, std::byte{0}, std::byte{200}};
     for (int i = 0; i < 300; ++i) bytes.push_back(static_cast<std::byte>(rng.Below(256)));
-    (void)connection.Send(bytes);
+    (void)connection.Send(bytes, {});
     EXPECT_LE(CountUntilEnd(connection), 7U) << "more than an alert";
   }
-  ExpectRefused(PeerRefusal::kHandshake, 60);
+  ExpectRefused(wire::FetchRefusal::kHandshake, 60);
   ExpectServes();
 }
 
@@ -447,22 +447,25 @@ TEST_F(EncryptedPeersTest, AHandshakeThatIsCutAnywhereBreaks) {
       EXPECT_EQ(arrived_.frames[last_id_], 0U);
     }
   }
-  EXPECT_EQ(server_->counts().refused[static_cast<std::size_t>(PeerRefusal::kTicket)], 0U);
+  EXPECT_EQ(server_->counts().refused[static_cast<std::size_t>(wire::FetchRefusal::kTicket)], 0U);
   ExpectServes();
 }
 
 TEST_F(EncryptedPeersTest, MoreConnectionsThanTheLimitAreToldBusy) {
   const PeerTlsRules rules(PeerSide::kConsumer);
   std::vector<PeerConnection> open;
-  const auto shake = [&]() -> PeerMessage {
+  const auto is_welcome = [&] {
     PeerConnection& connection = open.emplace_back(Dial());
     EXPECT_TRUE(connection.ShowTicket(rules, "b", Ticket()).ok());
-    EXPECT_TRUE(connection.Send(Encode(PeerHello{.layout = kLayout, .source = "a"})).ok());
-    return connection.ReceiveHead(kTestSizes.frame_bytes(), kPatience)->kind;
+    EXPECT_TRUE(connection.Send(HelloTo("a")).ok());
+    const PartHead head = connection.ReceiveHead(kTestSizes.frame_bytes(), kPatience).value();
+    const wire::PeerMessage answer = connection.ReceiveMessage(head).value();
+    EXPECT_NE(std::holds_alternative<wire::PeerWelcome>(answer), std::holds_alternative<wire::PeerRefused>(answer));
+    return std::holds_alternative<wire::PeerWelcome>(answer);
   };
-  for (std::size_t i = 0; i < kDefaultReaders + kServedBeside; ++i) ASSERT_EQ(shake(), PeerMessage::kWelcome) << i;
-  EXPECT_EQ(shake(), PeerMessage::kRefused);
-  ExpectRefused(PeerRefusal::kBusy, 1);
+  for (std::size_t i = 0; i < kDefaultReaders + kServedBeside; ++i) ASSERT_TRUE(is_welcome()) << i;
+  EXPECT_FALSE(is_welcome());
+  ExpectRefused(wire::FetchRefusal::kBusy, 1);
   EXPECT_EQ(Fetch(Ticket()), HoldOutcome::kBusy);
   open.clear();
   const auto end = std::chrono::steady_clock::now() + kPatience;
