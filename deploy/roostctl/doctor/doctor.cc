@@ -226,10 +226,10 @@ class Doctor {
   // The end of the certificate that a server shows first.
   void CheckTlsOf(const Place& place) {
     if (place.access.url.rfind("https:", 0) != 0) return;
-    CurlCall call;
+    RouterCall call;
     call.Begin(place.access, "", {.path = "/health", .timeout_seconds = kPatienceSeconds});
     curl_easy_setopt(call.handle(), CURLOPT_CERTINFO, 1L);
-    const CURLcode code = curl_easy_perform(call.handle());
+    const CURLcode code = call.Perform();
     curl_certinfo* chain = nullptr;
     if (code == CURLE_OK) curl_easy_getinfo(call.handle(), CURLINFO_CERTINFO, &chain);
     static_cast<void>(call.End(code));
