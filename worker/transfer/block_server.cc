@@ -11,7 +11,7 @@
 namespace roost::worker {
 namespace {
 
-// How often the acceptor looks whether it shall stop.
+// The acceptor looks this often if it shall stop.
 constexpr int kAcceptWaitMs = 50;
 
 std::string TextOf(const wire::Endpoint& endpoint) {
