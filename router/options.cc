@@ -62,23 +62,19 @@ Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& option
 }
 
 void Declare(RouterOptions& options, ConfigParser& parser) {
-  parser.Section("Memory")
-      .AddBytes("memory", options.memory_bytes,
-                "Memory that the router may fill. Half of it is for requests, from their arrival until they can no "
-                "longer be sent again, and for answers until they are read; a request that does not fit is answered "
-                "429, or 413 if it can never fit. A quarter is for the index of what workers hold, which leaves out "
-                "the deepest blocks when it is full; a sixteenth is for the tokens and hashes of earlier prompts. The "
-                "rest is for what is not counted. Default: half of what the process may use, at most 4 GiB",
-                {kMinMemoryBytes, 1e15})
-      .Renamed("input-memory-bytes", "memory")
-      .Renamed("index-memory-bytes", "memory")
-      .Renamed("tokenization-memo-bytes", "memory");
+  parser.Section("Memory").AddBytes(
+      "memory", options.memory_bytes,
+      "Memory that the router may fill. Half of it is for requests, from their arrival until they can no "
+      "longer be sent again, and for answers until they are read; a request that does not fit is answered "
+      "429, or 413 if it can never fit. A quarter is for the index of what workers hold, which leaves out "
+      "the deepest blocks when it is full; a sixteenth is for the tokens and hashes of earlier prompts. The "
+      "rest is for what is not counted. Default: half of what the process may use, at most 4 GiB",
+      {kMinMemoryBytes, 1e15});
   parser.Section("Clients")
       .Add("http-address", options.http_address, "Address and port of the HTTP API; port 0 takes a free one")
       .Add("http-threads", options.http_threads, "Threads that serve clients", {1, 256})
       .Add("max-connections", options.max_connections,
            "Open client connections, and open requests, at most; another one is answered 429", {1, 1e6})
-      .Renamed("max-in-flight-requests", "max-connections")
       .AddBytes("max-body-bytes", options.max_body_bytes,
                 "Size of a request's body, in bytes or with a unit such as 8MiB; a larger one is answered 413",
                 {1024, 1e9})

@@ -50,9 +50,6 @@ annotation unknown @0xe15a0e5bd0a1c009 (enumerant) :Void;
 annotation omitEmpty @0xe15a0e5bd0a1c00a (field) :Void;
 # An empty list or text is not written.
 
-annotation after @0xe15a0e5bd0a1c00b (field, group) :UInt16;
-# Lists, texts and structs lie in a frame in the order of declaration. Those with a number come last, in its order.
-
 annotation cut @0xe15a0e5bd0a1c00c (field) :Void;
 # The encoder writes only the front of a long text, and always as valid UTF-8.
 

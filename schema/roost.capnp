@@ -62,7 +62,6 @@
 
 using Cxx = import "/capnp/c++.capnp";
 using import "annotations.capnp".above;
-using import "annotations.capnp".after;
 using import "annotations.capnp".check;
 using import "annotations.capnp".choice;
 using import "annotations.capnp".cut;
@@ -539,8 +538,7 @@ struct Hello $check {
   # False: the worker looks up no blocks and keeps none after a request. A router expects no cached tokens from it, and
   # chooses it only by its load.
 
-  adapters @31 :List(Text) $text(label) $most(.WireLimits.maxAdapterBytes) $mostEntries(.maxAdapters) $omitEmpty
-      $after(1);
+  adapters @31 :List(Text) $text(label) $most(.WireLimits.maxAdapterBytes) $mostEntries(.maxAdapters) $omitEmpty;
   # The LoRA adapters that the worker serves beside its model, by the names that clients ask for: at most 1,024, each of
   # 1 to 200 bytes of UTF-8 without control characters. A router sends Generate.adapter only to a worker that names it.
 
@@ -571,7 +569,7 @@ struct Hello $check {
     # How other workers fetch blocks from this one. Blocks travel only between workers whose `layout` and `numerics` are
     # equal.
 
-    address @40 :Text $text(line) $most(.WireLimits.maxAddressBytes) $omitEmpty $after(2);
+    address @40 :Text $text(line) $most(.WireLimits.maxAddressBytes) $omitEmpty;
     # Numeric HOST:PORT that other workers dial; an IPv6 host stands in brackets. Empty: it serves no blocks.
 
     layout @41 :UInt64 = 0;
@@ -582,7 +580,7 @@ struct Hello $check {
     # Hash of the KV that the worker computes for a fixed block. Equal ones compute the same bits. 0: it exchanges blocks
     # with all others that tell 0, whatever bits they compute.
 
-    secret @43 :Text $text(line) $most(.transferSecretBytes) $omitEmpty $after(3);
+    secret @43 :Text $text(line) $most(.transferSecretBytes) $omitEmpty;
     # Of this process alone: with it routers make the tickets of those who may fetch from it, Hold.source.ticket. In the
     # form of common/wire/transfer_ticket.h. Empty: none; always so on a link without keys, where all on the way read it.
   }
@@ -616,10 +614,10 @@ struct TokenEvent $check {
   tokens @1 :List(UInt32) $most(.WireLimits.maxTokensPerEvent) $cxx(type = "StepTokens");
   # In order of generation. May be empty in an event that only ends a choice or a request.
 
-  logprobs @12 :List(TokenLogprobs) $most(.WireLimits.maxTokensPerEvent) $omitEmpty $after(1);
+  logprobs @12 :List(TokenLogprobs) $most(.WireLimits.maxTokensPerEvent) $omitEmpty;
   # One for each of the tokens, in their order, if the request has outputLogprobs. Empty otherwise.
 
-  promptLogprobs @13 :List(TokenLogprobs) $most(.WireLimits.maxPromptLogprobsPerEvent) $omitEmpty $after(2);
+  promptLogprobs @13 :List(TokenLogprobs) $most(.WireLimits.maxPromptLogprobsPerEvent) $omitEmpty;
   # If the request has promptLogprobs: of the prompt's tokens from the second on, in order, in pieces of at most 4,096
   # as they are computed. The last piece comes at the latest with the request's first token, or with the end of its
   # first choice. Only in events of choice 0, with or without tokens.
@@ -741,8 +739,8 @@ struct Load $check {
 
   progress @13 :UInt64 = 0;
   # Grows with each report of the engine, also with one without a step, and with each part of a step that is done, which
-  # heartbeats tell (before minor version 4 they repeat the last report's value). So if the worker has work and this
-  # stands still, its engine hangs.
+  # heartbeats tell.
+  # So if the worker has work and this stands still, its engine hangs.
 
   routerCount @14 :UInt32 = 1 $least(1) $most(.maxRouters);
   # The routers that the worker's links are up with, the receiver included: 1 to 1,024. Routers share the limits of API
@@ -767,15 +765,15 @@ struct Load $check {
 
   arrivingBytes @19 :UInt64 = 0 $shown("arriving_bytes");
   # Blocks that this worker has asked other workers for and that have not come yet, so that all routers see each
-  # other's Holds. 0 before minor version 7.
+  # other's Holds.
 
   leavingBytes @20 :UInt64 = 0 $shown("leaving_bytes");
-  # Blocks that other workers have asked this one for and that it has not sent yet. 0 before minor version 7.
+  # Blocks that other workers have asked this one for and that it has not sent yet.
 
   ownPrompts @21 :List(OwnPrompt) $most(.maxOtherPrompts);
   # The prompts in queuedPrefillTokens that the receiver sent and that the engine has taken in, so that it need not guess
   # which of them a step has computed. At most 1,024, those that run first (a worker of this version reports 64, with
-  # those of other routers). A request of several choices may be there several times. Empty before minor version 8.
+  # those of other routers). A request of several choices may be there several times.
 }
 
 struct Step {
@@ -1103,7 +1101,7 @@ struct Generate $check $local(type = "std::optional<Error>", name = "refusal",
   deadlineMs @13 :UInt64 = 0;
   # Milliseconds from receipt after which the answer is useless. 0: none.
 
-  own :group $cxx(type = "OwnScope", existing = true) $presentIf("firstBlock") $after(5) {
+  own :group $cxx(type = "OwnScope", existing = true) $presentIf("firstBlock") {
     # Blocks from firstBlock on belong to the tenant alone: the hash of that block is chained from this root, not from
     # the block before it. The blocks before it belong to a prefix that all tenants share, in the scope of the request's
     # `root`. firstBlock 0: all blocks are in the scope of that `root`.
@@ -1112,7 +1110,7 @@ struct Generate $check $local(type = "std::optional<Error>", name = "refusal",
     root @34 :BlockHash;
   }
 
-  tenant @14 :Text $most(.WireLimits.maxTenantBytes) $omitEmpty $after(3);
+  tenant @14 :Text $most(.WireLimits.maxTenantBytes) $omitEmpty;
   # The tenant that the request belongs to, for shares of the pool: at most 200 bytes. Empty: no tenant. `root`, not
   # this, decides whose blocks a request may use.
 
@@ -1120,7 +1118,7 @@ struct Generate $check $local(type = "std::optional<Error>", name = "refusal",
   priority @16 :UInt8 = 50 $most(.maxPriority);
   # 0 to 100. Waiting requests with a higher number go first.
 
-  retention @17 :Retention $optional $after(6);
+  retention @17 :Retention $optional;
   # Absent: no hint.
 
   sessionHash @18 :UInt64 = 0;
@@ -1153,14 +1151,14 @@ struct Generate $check $local(type = "std::optional<Error>", name = "refusal",
   # Neither the model's own stop tokens nor stopTokens can be drawn before the output has this many tokens, including
   # those before firstOutputIndex.
 
-  constraint @31 :Constraint $optional $after(2) $needs("constrainsOutput");
+  constraint @31 :Constraint $optional $needs("constrainsOutput");
   # Absent: none.
 
-  traceParent @32 :Text $most(55) $after(1);
+  traceParent @32 :Text $most(55);
   # The trace of the request, in the form of the W3C's header traceparent; only for logs. May be empty. At most 55
   # bytes.
 
-  adapter @35 :Text $text(line) $most(.WireLimits.maxAdapterBytes) $omitEmpty $after(4);
+  adapter @35 :Text $text(line) $most(.WireLimits.maxAdapterBytes) $omitEmpty;
   # The LoRA adapter that the tokens are computed with, one of Hello.adapters. Empty: the model alone. `root` covers it.
 }
 
@@ -1236,10 +1234,10 @@ struct Evict {
       # begins with it.
 
       root @1 :BlockHash;
-      tokens @2 :List(UInt32) $least(1) $most(.WireLimits.maxPromptTokens) $after(1);
+      tokens @2 :List(UInt32) $least(1) $most(.WireLimits.maxPromptTokens);
       # At least one.
 
-      blockHashes @3 :List(BlockHash) $most(.WireLimits.maxPromptHashes) $after(2);
+      blockHashes @3 :List(BlockHash) $most(.WireLimits.maxPromptHashes);
       # Hashes of the prompt's full blocks, front to back.
 
       own :group $cxx(type = "OwnScope", existing = true) $presentIf("firstBlock") {
@@ -1297,10 +1295,10 @@ struct Hold $check {
   firstPosition @3 :UInt32;
   # Position of hashes[0] in the prompt, counted in blocks. With all hashes at most maxPromptHashes.
 
-  hashes @4 :List(BlockHash) $least(1) $most(.WireLimits.maxHeldHashes) $after(1);
+  hashes @4 :List(BlockHash) $least(1) $most(.WireLimits.maxHeldHashes);
   # Hashes of the blocks, front to back. At least one.
 
-  own :group $cxx(type = "OwnScope", existing = true) $presentIf("firstBlock") $after(5) {
+  own :group $cxx(type = "OwnScope", existing = true) $presentIf("firstBlock") {
     # As of a Generate: the hash of the block at position firstBlock is chained from this root, not from the block
     # before it.
 
@@ -1308,7 +1306,7 @@ struct Hold $check {
     root @6 :BlockHash;
   }
 
-  tenant @7 :Text $most(.WireLimits.maxTenantBytes) $omitEmpty $after(2);
+  tenant @7 :Text $most(.WireLimits.maxTenantBytes) $omitEmpty;
   # The tenant that the blocks belong to, as in a Generate. Empty: none.
 
   purpose @8 :HoldPurpose = request;
@@ -1319,13 +1317,13 @@ struct Hold $check {
   source :group $cxx(type = "HoldSource") {
     # The worker that holds the blocks.
 
-    workerId @10 :Text $text(label) $most(.WireLimits.maxWorkerIdBytes) $after(3);
+    workerId @10 :Text $text(label) $most(.WireLimits.maxWorkerIdBytes);
     # The name that it must tell in the handshake.
 
-    address @11 :Text $text(line) $most(.WireLimits.maxAddressBytes) $after(4);
+    address @11 :Text $text(line) $most(.WireLimits.maxAddressBytes);
     # Its Hello.transfer.address.
 
-    ticket @12 :Text $text(line) $most(.transferTicketBytes) $omitEmpty $after(6);
+    ticket @12 :Text $text(line) $most(.transferTicketBytes) $omitEmpty;
     # Shows the source that a router sends this worker, and is the key of what travels: made from the source's
     # Hello.transfer.secret, for this worker's name. In the form of common/wire/transfer_ticket.h. Empty: the source told
     # no secret, and blocks travel in the clear.

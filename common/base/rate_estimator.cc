@@ -94,7 +94,7 @@ unsigned TermsOf(const Vector& solution) {
   return terms;
 }
 
-// Whether none of `terms` that is zero would lower the error if it rose (Karush, Kuhn and Tucker's condition).
+// True if none of `terms` that is zero would lower the error if it rose (Karush, Kuhn and Tucker's condition).
 bool IsBest(const Matrix& matrix, const Vector& right, const Vector& solution, unsigned terms) {
   for (std::size_t row = 0; row < kTerms; ++row) {
     if ((terms >> row & 1U) == 0 || solution[row] > 0) continue;

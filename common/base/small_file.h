@@ -14,7 +14,7 @@ namespace roost {
 // The bytes of a regular file with at most `max_bytes`. Errors name the path. kNotFound: there is no such file.
 [[nodiscard]] Result<std::string> ReadSmallFile(const std::filesystem::path& path, std::size_t max_bytes);
 
-// Whether users other than the file's owner may change it.
+// True if users other than the file's owner may change it.
 [[nodiscard]] bool OthersMayWrite(const std::filesystem::path& path);
 
 // For a file that decides who may do what, such as one with keys: logs a warning if OthersMayWrite.

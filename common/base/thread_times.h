@@ -1,4 +1,4 @@
-// How long a thread has computed, and how long it could have computed but waited for a processor, as the scheduler
+// The time that a thread has computed, and that it could have computed but waited for a processor, as the scheduler
 // counts it (/proc/…/schedstat). Sleeping and waiting for locks count as neither. The time that a cgroup's quota holds
 // a thread back counts as waiting.
 #pragma once

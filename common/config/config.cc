@@ -103,7 +103,6 @@ struct ConfigParser::State {
   std::string section = "Options";
   std::vector<std::string> names;
   std::map<std::string, std::string, std::less<>> instead;  // of an option that is none, the one to use
-  std::map<std::string, std::string, std::less<>> renamed;  // the same, of options that there were
   bool print_config = false;
 };
 
@@ -284,11 +283,6 @@ ConfigParser& ConfigParser::Instead(const std::string& other, const std::string&
   return *this;
 }
 
-ConfigParser& ConfigParser::Renamed(const std::string& old, const std::string& name) {
-  state_->renamed[old] = name;
-  return Instead(old, name);
-}
-
 ConfigParser& ConfigParser::Require(const std::string& name) {
   state_->app.get_option("--" + name)->required();
   return *this;
@@ -296,7 +290,6 @@ ConfigParser& ConfigParser::Require(const std::string& name) {
 
 Result<ParseOutcome> ConfigParser::Parse(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  ROOST_RETURN_IF_ERROR(CheckVariables());
   // CLI11 would let the file win over the environment. Variables become arguments here, so that they win.
   std::vector<std::string> from_environment;
   for (const std::string& name : state_->names) {
@@ -345,20 +338,7 @@ Result<void> ConfigParser::CheckKeys(const ConfigFile& file) const {
       return InvalidArgument(file.PlaceOf(key), "'{}' can not be set in a file: use the option or its variable",
                              key.name);
     }
-    const auto renamed = state_->renamed.find(key.name);
-    return InvalidArgument(
-        file.PlaceOf(key), "unknown key '{}'{}", key.name,
-        renamed == state_->renamed.end() ? DidYouMean(key.name, state_->names, "") : "; use " + renamed->second);
-  }
-  return {};
-}
-
-Result<void> ConfigParser::CheckVariables() const {
-  for (const auto& [old, name] : state_->renamed) {
-    const std::string variable = EnvironmentName(old);
-    if (std::getenv(variable.c_str()) == nullptr) continue;
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{} sets no option; use {}", variable, EnvironmentName(name)),
-                 ""};
+    return InvalidArgument(file.PlaceOf(key), "unknown key '{}'{}", key.name, DidYouMean(key.name, state_->names, ""));
   }
   return {};
 }

@@ -102,9 +102,6 @@ class ConfigParser {
   // The error for --`other`, which is no option here, suggests --`name`.
   ConfigParser& Instead(const std::string& other, const std::string& name);
 
-  // `old` was an option: where it is given as a flag, a variable or a key, the error names --`name`.
-  ConfigParser& Renamed(const std::string& old, const std::string& name);
-
   // The command line, the environment or the file must give the value.
   ConfigParser& Require(const std::string& name);
 
@@ -114,8 +111,6 @@ class ConfigParser {
  private:
   // kInvalidArgument names file, line and key of one that is not declared.
   [[nodiscard]] Result<void> CheckKeys(const ConfigFile& file) const;
-  // kInvalidArgument names a variable of an option that was renamed.
-  [[nodiscard]] Result<void> CheckVariables() const;
 
   struct State;
   std::unique_ptr<State> state_;

@@ -1,7 +1,6 @@
 #include "common/grammar/constraint_rules.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 #include "common/grammar/json_schema_rules.h"
 #include "common/grammar/lark_rules.h"
 #include "common/grammar/regex_rules.h"
+#include "common/json/kept_numbers.h"
 
 namespace roost::grammar {
 namespace {
@@ -36,11 +36,9 @@ std::string EbnfString(std::string_view text) {
 }
 
 Result<std::string> ChoiceGrammar(const wire::Constraint& constraint) {
-  simdjson::dom::parser parser;
-  simdjson::dom::array choices;
-  if (parser.parse(constraint.text.data(), constraint.text.size()).get(choices) != simdjson::SUCCESS) {
-    return InvalidArgument(constraint.field, "must be an array of strings");
-  }
+  const json::Document document(constraint.text);
+  if (!document.root().is_array()) return InvalidArgument(constraint.field, "must be an array of strings");
+  const json::Array choices(document.root());
   if (choices.size() == 0 || choices.size() > kMaxChoices) {
     return InvalidArgument(constraint.field, "must hold 1 to {} strings, not {}", kMaxChoices, choices.size());
   }
@@ -162,12 +160,9 @@ class StructuralTag {
   explicit StructuralTag(const wire::Constraint& constraint) : field_(constraint.field) {}
 
   Result<std::string> Rewrite(std::string_view text) {
-    simdjson::dom::parser parser;
-    element root;
-    if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS || !root.is_object()) {
-      return InvalidArgument(field_, "the structural tag is not a JSON object");
-    }
-    ROOST_RETURN_IF_ERROR(Write(root, 0));
+    const json::Document document(text, json::Document::KeepNumbers());
+    if (!document.root().is_object()) return InvalidArgument(field_, "the structural tag is not a JSON object");
+    ROOST_RETURN_IF_ERROR(Write(document.root(), 0));
     return json_.Take();
   }
   [[nodiscard]] CompileCost cost() const { return cost_; }
@@ -188,7 +183,7 @@ class StructuralTag {
       return {};
     }
     if (!value.is_object()) {
-      json_.Raw(simdjson::minify(value));
+      json_.Raw(json::JsonText(value));
       return {};
     }
     std::string_view kind;
@@ -206,7 +201,7 @@ class StructuralTag {
         tokens_.push_back(static_cast<TokenId>(token));
       }
       if (member.key == "json_schema") {
-        ROOST_ASSIGN_OR_RETURN(const CostedText schema, LibrarySchema(simdjson::minify(member.value), field_));
+        ROOST_ASSIGN_OR_RETURN(const CostedText schema, LibrarySchema(json::JsonText(member.value), field_));
         ROOST_RETURN_IF_ERROR(AddCost(schema.cost));
         json_.Raw(schema.text);
       } else {

@@ -34,7 +34,7 @@ struct LibraryInput {
   bool has_grammar = false;  // a client's own, whose cost is not known before it is compiled
 };
 
-// Whether a grammar is Lark and not EBNF, which has ::= in each rule; Lark has it nowhere but in texts.
+// Tells Lark from EBNF, which has ::= in each rule; Lark has it nowhere but in texts.
 [[nodiscard]] bool IsLark(std::string_view grammar);
 
 // kInvalidArgument names the constraint's field.

@@ -1,7 +1,6 @@
 #include "common/grammar/json_schema_rules.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include "common/base/json_writer.h"
 #include "common/grammar/schema_place.h"
 #include "common/grammar/schema_values.h"
+#include "common/json/kept_numbers.h"
 
 namespace roost::grammar {
 namespace {
@@ -42,15 +42,16 @@ bool Has(const Names& names, std::string_view name) {
 
 bool IsAnnotation(std::string_view key) { return Has(kAnnotations, key) || key.starts_with("x-"); }
 
-std::vector<element> ElementsOf(simdjson::dom::array list) {
-  std::vector<element> all;
-  for (const element each : list) all.push_back(each);
-  return all;
-}
-
 bool IsEmptyObject(element value) { return value.is_object() && simdjson::dom::object(value).size() == 0; }
 
+// True if it is kept because 64 bits can not hold it.
+bool IsKeptInteger(element value) {
+  const auto kept = json::KeptNumber(value);
+  return kept && kept->find_first_of(".eE") == std::string_view::npos;
+}
+
 std::string_view TypeOf(element value) {
+  if (json::KeptNumber(value)) return IsKeptInteger(value) ? "integer" : "number";
   switch (value.type()) {
     case element_type::STRING: return "string";
     case element_type::INT64:
@@ -181,7 +182,7 @@ class Rewriter {
       if (HasLargeNumber(value)) return ComplainAt(place, field_, "'{}' has an integer beyond 64 bits", key);
     }
     json_.Key(key);
-    json_.Raw(simdjson::minify(*place.Find(key)));
+    json_.Raw(json::JsonText(*place.Find(key)));
     return {};
   }
 
@@ -195,7 +196,7 @@ class Rewriter {
         if (HasLargeNumber(member.value)) return true;
       }
     }
-    return value.type() == element_type::UINT64 && !value.is_int64();
+    return IsKeptInteger(value) || (value.type() == element_type::UINT64 && !value.is_int64());
   }
 
   Result<void> WriteAlternatives(const Place& place, const char* key) {
@@ -381,7 +382,7 @@ class Rewriter {
     simdjson::dom::array list;
     if (required && required->get(list) != simdjson::SUCCESS)
       return ComplainAt(place, field_, "'required' must be an array");
-    const std::vector<element> more = required ? ElementsOf(list) : std::vector<element>();
+    const std::vector<element> more = required ? json::Elements(list) : std::vector<element>();
     for (const element each : more) {
       std::string_view name;
       if (each.get(name) != simdjson::SUCCESS) return ComplainAt(place, field_, "'required' must hold strings");
@@ -408,15 +409,9 @@ class Rewriter {
 }  // namespace
 
 Result<CostedText> LibrarySchema(std::string_view document, const std::string& field) {
-  simdjson::dom::parser parser;
-  if (parser.allocate(document.size() + simdjson::SIMDJSON_PADDING, kMaxJsonDepth) != simdjson::SUCCESS) {
-    return InvalidArgument(field, "the schema is too large");
-  }
-  const auto parsed = parser.parse(document.data(), document.size());
-  if (parsed.error() != simdjson::SUCCESS) {
-    return InvalidArgument(field, "the schema is not JSON: {}", simdjson::error_message(parsed.error()));
-  }
-  return Rewriter(parsed.value_unsafe(), field).Run();
+  const json::Document schema(document, json::Document::KeepNumbers{.max_depth = kMaxJsonDepth});
+  if (!schema.ok()) return InvalidArgument(field, "the schema is not JSON: {}", schema.error());
+  return Rewriter(schema.root(), field).Run();
 }
 
 }  // namespace roost::grammar

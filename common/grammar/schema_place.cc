@@ -6,6 +6,7 @@
 
 #include "common/base/json_writer.h"
 #include "common/grammar/json_schema_rules.h"
+#include "common/json/kept_numbers.h"
 
 namespace roost::grammar {
 namespace {
@@ -71,7 +72,7 @@ class Mover {
       return;
     }
     if (!value.is_object()) {
-      json_.Raw(simdjson::minify(value));
+      json_.Raw(json::JsonText(value));
       return;
     }
     json_.BeginObject();
@@ -97,7 +98,7 @@ class Mover {
     if (is_reference && (uri == "#" || uri.starts_with("#/"))) {
       json_.String(pointer_ + std::string(uri.substr(1)));
     } else if (std::find(kValues.begin(), kValues.end(), key) != kValues.end()) {
-      json_.Raw(simdjson::minify(value));
+      json_.Raw(json::JsonText(value));
     } else {
       const bool is_map = std::find(kMaps.begin(), kMaps.end(), key) != kMaps.end();
       Copy(value, is_map ? Members::kNames : Members::kKeywords);
@@ -167,14 +168,12 @@ Result<void> ReferenceCheck::FollowAll(const Place& place) {
 }
 
 Result<std::string> MovedSchema(std::string_view schema, std::string_view pointer, const std::string& field) {
-  simdjson::dom::parser parser;
-  element root;
-  if (parser.allocate(schema.size() + simdjson::SIMDJSON_PADDING, kMaxJsonDepth) != simdjson::SUCCESS ||
-      parser.parse(schema.data(), schema.size()).get(root) != simdjson::SUCCESS) {
+  const json::Document document(schema, json::Document::KeepNumbers{.max_depth = kMaxJsonDepth});
+  if (!document.ok()) {
     return InvalidArgument(field, "the schema is not JSON, or has values more than {} deep", kMaxJsonDepth);
   }
   Mover mover(pointer);
-  mover.Copy(root, Mover::Members::kKeywords);
+  mover.Copy(document.root(), Mover::Members::kKeywords);
   return mover.Take();
 }
 

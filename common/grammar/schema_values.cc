@@ -1,7 +1,6 @@
 #include "common/grammar/schema_values.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 
 #include "common/grammar/json_schema_rules.h"
 #include "common/grammar/regex_rules.h"
+#include "common/json/kept_numbers.h"
 
 namespace roost::grammar {
 namespace {
@@ -33,6 +33,7 @@ unsigned TypeBit(std::string_view name) {
 constexpr unsigned kObject = 1U << 5U;
 
 unsigned TypeBitOf(element value) {
+  if (json::KeptNumber(value)) return TypeBit("number");
   switch (value.type()) {
     case element_type::STRING: return TypeBit("string");
     case element_type::INT64:
@@ -76,8 +77,8 @@ unsigned TypesOf(const Place& place) {
 
 bool AreEqual(element left, element right) {
   // 1 and 1.0 are one value.
-  const bool are_numbers = left.is_number() && right.is_number();
-  if (are_numbers && (left.is_double() || right.is_double())) return true;
+  const bool are_numbers = json::NumberOf(left) && json::NumberOf(right);
+  if (are_numbers && !((left.is_int64() || left.is_uint64()) && (right.is_int64() || right.is_uint64()))) return true;
   return simdjson::minify(left) == simdjson::minify(right);
 }
 
@@ -91,7 +92,7 @@ Place PropertyPlace(const Place& place, std::string_view name, element property)
   return place.Below(property, fmt::format("properties/{}", name));
 }
 
-// Whether the schema allows no properties but those that it lists.
+// True if the schema allows no properties but those that it lists.
 bool IsClosed(const Place& place) {
   const std::optional<element> others = place.Find("additionalProperties");
   return others && others->is_bool() && !bool(*others);
@@ -226,12 +227,6 @@ constexpr double kMaxNumber = 1e9;                  // with six digits after the
 constexpr std::uint64_t kMaxMultiple = 1024;
 constexpr double kMaxMultipleRange = 10'000;
 
-std::optional<double> NumberOf(element value) {
-  double number = 0;
-  if (value.get(number) != simdjson::SUCCESS || !std::isfinite(number)) return std::nullopt;
-  return number;
-}
-
 // An exact pattern for formats that the library reads too widely: it would write days that no month has, and numbers
 // with leading zeros. For e-mail addresses the library's own grammar is so ambiguous that a mask takes milliseconds.
 // Empty: the library is exact.
@@ -263,7 +258,7 @@ Result<SchemaValues::Counts> SchemaValues::CountsOf(const Place& place, const st
 Result<std::optional<std::uint64_t>> SchemaValues::CountOf(const Place& place, const std::string& key) const {
   const std::optional<element> value = place.Find(key);
   if (!value) return std::optional<std::uint64_t>();
-  const std::optional<double> number = NumberOf(*value);
+  const std::optional<double> number = json::NumberOf(*value);
   if (!number || *number != std::floor(*number) || *number < 0 || *number > static_cast<double>(kMaxSchemaCount)) {
     return ComplainAt(place, field_, "'{}' must be a whole number from 0 to {}", key, kMaxSchemaCount);
   }
@@ -326,7 +321,7 @@ Result<void> SchemaValues::WriteNumber(const Place& place, NumberTypes types) {
   for (const char* const key : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) {
     const std::optional<element> value = place.Find(key);
     if (!value) continue;
-    const std::optional<double> number = NumberOf(*value);
+    const std::optional<double> number = json::NumberOf(*value);
     if (!number) return ComplainAt(place, field_, "'{}' must be a number", key);
     if (types.integer && (*number != std::floor(*number) || std::abs(*number) > kMaxInteger)) {
       return ComplainAt(place, field_, "'{}' of an integer must be a whole number of at most 53 bits", key);

@@ -18,7 +18,7 @@
 
 namespace roost::grammar {
 
-// Whether the alternatives of `oneOf` exclude each other, so that it says what `anyOf` says, which the library follows
+// Finds alternatives of `oneOf` that exclude each other: then it says what `anyOf` says, which the library follows
 // through references too. Alternatives do if their types or values differ, or, for objects, those of a property that
 // both require; or if one requires a property that the other has not and forbids.
 //

@@ -152,7 +152,7 @@ std::size_t SchemeLength(std::string_view target) {
   return 0;
 }
 
-// Whether `text` is a host with or without a port. User names are refused, as RFC 9110, section 4.2.4, requires.
+// Accepts a host with or without a port. User names are refused, as RFC 9110, section 4.2.4, requires.
 bool IsAuthority(std::string_view text) {
   return !text.empty() && text.front() != ':' && text.find_first_of("@\\") == std::string_view::npos;
 }

@@ -71,7 +71,7 @@ struct HeadVerdict {
 // Is the Content-Type JSON: application/json or application/…+json, with any parameters?
 [[nodiscard]] bool IsJson(std::string_view content_type);
 
-// Whether `id` has 1 to 128 characters of [A-Za-z0-9._:-], so that it is safe to echo to clients and to log.
+// True for 1 to 128 characters of [A-Za-z0-9._:-], which are safe to echo to clients and to log.
 [[nodiscard]] bool IsValidRequestId(std::string_view id);
 
 // The value of an answer's Date header (RFC 9110, 5.6.7): "Wed, 25 Nov 2026 02:30:00 GMT". Clients compare it with

@@ -22,11 +22,11 @@ Result<AddedToken> TokenFromJson(const JsonNode& node) {
   if (token.content.size() > kMaxAddedTokenBytes) {
     return content.Complain(fmt::format("is over the limit of {} bytes", kMaxAddedTokenBytes));
   }
-  ROOST_ASSIGN_OR_RETURN(token.single_word, node.GetBool("single_word"));
-  ROOST_ASSIGN_OR_RETURN(token.strip_left, node.GetBool("lstrip"));
-  ROOST_ASSIGN_OR_RETURN(token.strip_right, node.GetBool("rstrip"));
-  ROOST_ASSIGN_OR_RETURN(token.normalized, node.GetBool("normalized"));
-  ROOST_ASSIGN_OR_RETURN(token.special, node.GetBool("special"));
+  ROOST_ASSIGN_OR_RETURN(token.single_word, node.Get<bool>("single_word"));
+  ROOST_ASSIGN_OR_RETURN(token.strip_left, node.Get<bool>("lstrip"));
+  ROOST_ASSIGN_OR_RETURN(token.strip_right, node.Get<bool>("rstrip"));
+  ROOST_ASSIGN_OR_RETURN(token.normalized, node.Get<bool>("normalized"));
+  ROOST_ASSIGN_OR_RETURN(token.special, node.Get<bool>("special"));
   return token;
 }
 

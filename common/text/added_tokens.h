@@ -19,7 +19,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
-#include "common/text/json_node.h"
+#include "common/json/json_node.h"
 #include "common/text/normalizer.h"
 #include "common/text/prompt_text.h"
 #include "common/text/regex/regex.h"

@@ -203,9 +203,9 @@ Result<BpeModel> BpeModel::FromJson(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode merges_node, node.Get("merges"));
   ROOST_ASSIGN_OR_RETURN(MergeTable merges, MergesFromJson(merges_node, vocabulary));
   BpeModel model(std::move(vocabulary), std::move(merges));
-  ROOST_ASSIGN_OR_RETURN(model.fuse_unknown_, node.FindBool("fuse_unk", false));
-  ROOST_ASSIGN_OR_RETURN(model.byte_fallback_, node.FindBool("byte_fallback", false));
-  ROOST_ASSIGN_OR_RETURN(model.ignore_merges_, node.FindBool("ignore_merges", false));
+  ROOST_ASSIGN_OR_RETURN(model.fuse_unknown_, node.Or<bool>("fuse_unk", false));
+  ROOST_ASSIGN_OR_RETURN(model.byte_fallback_, node.Or<bool>("byte_fallback", false));
+  ROOST_ASSIGN_OR_RETURN(model.ignore_merges_, node.Or<bool>("ignore_merges", false));
   ROOST_ASSIGN_OR_RETURN(const std::optional<JsonNode> unknown, node.Find("unk_token"));
   if (unknown) {
     ROOST_ASSIGN_OR_RETURN(model.unknown_token_, unknown->AsString());

@@ -28,7 +28,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
-#include "common/text/json_node.h"
+#include "common/json/json_node.h"
 #include "common/text/vocabulary.h"
 
 namespace roost::text {

@@ -57,7 +57,7 @@ class ChatTemplate {
   [[nodiscard]] OutputFamily family() const { return family_; }
   // Its treatment of messages that not every template knows.
   [[nodiscard]] const TemplateTraits& traits() const { return traits_; }
-  // Whether it is made of several, of which the variable `chat_template` names one.
+  // True if it is made of several, of which the variable `chat_template` names one.
   [[nodiscard]] bool has_names() const { return has_names_; }
 
  private:

@@ -25,7 +25,7 @@ Result<Metaspace> Metaspace::FromJson(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const PrependScheme scheme, SchemeFromJson(node));
   // The older way to say "never". Files of that time have no scheme; a file that says both and contradicts itself is
   // refused.
-  ROOST_ASSIGN_OR_RETURN(const bool add_prefix_space, node.FindBool("add_prefix_space", true));
+  ROOST_ASSIGN_OR_RETURN(const bool add_prefix_space, node.Or<bool>("add_prefix_space", true));
   if (!add_prefix_space && scheme != PrependScheme::kNever) {
     return node.Complain("add_prefix_space false needs prepend_scheme 'never'");
   }

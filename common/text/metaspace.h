@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/base/result.h"
-#include "common/text/json_node.h"
+#include "common/json/json_node.h"
 
 namespace roost::text {
 

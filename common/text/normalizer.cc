@@ -262,7 +262,7 @@ std::unique_ptr<const NormalizerStep> StepWithoutOptions(std::string_view name) 
 
 Result<std::unique_ptr<const NormalizerStep>> MakeReplace(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const Pattern pattern, Pattern::FromJson(node));
-  ROOST_ASSIGN_OR_RETURN(const std::string_view content, node.GetString("content"));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view content, node.Get<std::string_view>("content"));
   if (pattern.kind == Pattern::Kind::kString) {
     if (pattern.text.empty()) return pattern.node.Complain("must not be empty");
     return std::unique_ptr<const NormalizerStep>(std::make_unique<ReplaceStringStep>(pattern.text, content));
@@ -279,8 +279,8 @@ void Normalizer::Append(const JsonNode& node, std::unique_ptr<const NormalizerSt
 }
 
 Result<void> Normalizer::AppendStrip(const JsonNode& node) {
-  ROOST_ASSIGN_OR_RETURN(const bool left, node.GetBool("strip_left"));
-  ROOST_ASSIGN_OR_RETURN(const bool right, node.GetBool("strip_right"));
+  ROOST_ASSIGN_OR_RETURN(const bool left, node.Get<bool>("strip_left"));
+  ROOST_ASSIGN_OR_RETURN(const bool right, node.Get<bool>("strip_right"));
   if (right) Append(node, std::make_unique<StripStep>(StripStep::Side::kRight));
   if (left) Append(node, std::make_unique<StripStep>(StripStep::Side::kLeft));
   return {};
@@ -291,13 +291,13 @@ Result<void> Normalizer::Append(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());
   if (name == "Sequence") {
-    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.GetArray("normalizers"));
+    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.Get<std::vector<JsonNode>>("normalizers"));
     for (const JsonNode& part : parts) ROOST_RETURN_IF_ERROR(Append(part));
     return {};
   }
   if (name == "Strip") return AppendStrip(node);
   if (name == "Prepend") {
-    ROOST_ASSIGN_OR_RETURN(const std::string_view prefix, node.GetString("prepend"));
+    ROOST_ASSIGN_OR_RETURN(const std::string_view prefix, node.Get<std::string_view>("prepend"));
     Append(node, std::make_unique<PrependStep>(prefix));
     return {};
   }

@@ -12,7 +12,7 @@
 
 #include "common/base/byte_range.h"
 #include "common/base/result.h"
-#include "common/text/json_node.h"
+#include "common/json/json_node.h"
 #include "common/text/prompt_text.h"
 #include "common/text/regex/regex.h"
 

@@ -315,7 +315,7 @@ Result<void> AppendSplit(const JsonNode& node, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(Regex regex, pattern.Compile());
   ROOST_ASSIGN_OR_RETURN(const JsonNode behavior_node, node.Get("behavior"));
   ROOST_ASSIGN_OR_RETURN(const Behavior behavior, BehaviorFromJson(behavior_node));
-  ROOST_ASSIGN_OR_RETURN(const bool invert, node.GetBool("invert"));
+  ROOST_ASSIGN_OR_RETURN(const bool invert, node.Get<bool>("invert"));
   const Delimiter delimiter = invert ? Delimiter::kGaps : Delimiter::kMatches;
   if (pattern.kind == Pattern::Kind::kRegex && !invert && WordScanner::ForPattern(pattern.text)) {
     return AppendSplit(pattern.text, behavior, steps);
@@ -325,8 +325,8 @@ Result<void> AppendSplit(const JsonNode& node, PreTokenizerSteps& steps) {
 }
 
 Result<void> AppendByteLevelSteps(const JsonNode& node, PreTokenizerSteps& steps) {
-  ROOST_ASSIGN_OR_RETURN(const bool add_prefix_space, node.GetBool("add_prefix_space"));
-  ROOST_ASSIGN_OR_RETURN(const bool use_regex, node.FindBool("use_regex", true));
+  ROOST_ASSIGN_OR_RETURN(const bool add_prefix_space, node.Get<bool>("add_prefix_space"));
+  ROOST_ASSIGN_OR_RETURN(const bool use_regex, node.Or<bool>("use_regex", true));
   if (add_prefix_space) steps.push_back(std::make_unique<PrefixSpaceStep>());
   if (use_regex) ROOST_RETURN_IF_ERROR(AppendSplit(kGpt2Pattern, Behavior::kIsolated, steps));
   steps.push_back(std::make_unique<ByteLevelStep>());
@@ -335,14 +335,14 @@ Result<void> AppendByteLevelSteps(const JsonNode& node, PreTokenizerSteps& steps
 
 Result<void> AppendMetaspace(const JsonNode& node, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(const Metaspace options, Metaspace::FromJson(node));
-  ROOST_ASSIGN_OR_RETURN(const bool split, node.FindBool("split", true));
+  ROOST_ASSIGN_OR_RETURN(const bool split, node.Or<bool>("split", true));
   steps.push_back(std::make_unique<MetaspaceStep>(options));
   if (!split) return {};
   return AppendSplit("\\" + options.replacement, Behavior::kMergedWithNext, steps);
 }
 
 Result<void> AppendDigits(const JsonNode& node, PreTokenizerSteps& steps) {
-  ROOST_ASSIGN_OR_RETURN(const bool individual, node.GetBool("individual_digits"));
+  ROOST_ASSIGN_OR_RETURN(const bool individual, node.Get<bool>("individual_digits"));
   steps.push_back(MakeCharacterSplit(IsNumeric, individual ? Behavior::kIsolated : Behavior::kContiguous));
   return {};
 }
@@ -437,7 +437,7 @@ Result<void> PreTokenizer::Append(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());
   if (name == "Sequence") {
-    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.GetArray("pretokenizers"));
+    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.Get<std::vector<JsonNode>>("pretokenizers"));
     for (const JsonNode& part : parts) ROOST_RETURN_IF_ERROR(Append(part));
     return {};
   }

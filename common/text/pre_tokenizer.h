@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/text/json_node.h"
+#include "common/json/json_node.h"
 #include "common/text/regex/regex.h"
 #include "common/text/word_scanner.h"
 

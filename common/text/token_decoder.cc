@@ -19,7 +19,7 @@ namespace {
 Result<void> AppendSpecialIds(const JsonNode& processor, std::string_view name, std::vector<TokenId>& ids) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode specials, processor.Get("special_tokens"));
   ROOST_ASSIGN_OR_RETURN(const JsonNode special, specials.Get(name));
-  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> nodes, special.GetArray("ids"));
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> nodes, special.Get<std::vector<JsonNode>>("ids"));
   for (const JsonNode& node : nodes) {
     ROOST_ASSIGN_OR_RETURN(const TokenId id, node.AsCount(kMaxVocabularyIds));
     ids.push_back(id);
@@ -35,12 +35,12 @@ Result<SpecialTokenFrame> FrameFromTemplate(const JsonNode& processor) {
   for (const JsonNode& piece : pieces) {
     ROOST_ASSIGN_OR_RETURN(const std::optional<JsonNode> special, piece.Find("SpecialToken"));
     if (special) {
-      ROOST_ASSIGN_OR_RETURN(const std::string_view name, special->GetString("id"));
+      ROOST_ASSIGN_OR_RETURN(const std::string_view name, special->Get<std::string_view>("id"));
       ROOST_RETURN_IF_ERROR(AppendSpecialIds(processor, name, after_text ? frame.after : frame.before));
       continue;
     }
     ROOST_ASSIGN_OR_RETURN(const JsonNode sequence, piece.Get("Sequence"));
-    ROOST_ASSIGN_OR_RETURN(const std::string_view name, sequence.GetString("id"));
+    ROOST_ASSIGN_OR_RETURN(const std::string_view name, sequence.Get<std::string_view>("id"));
     if (name != "A" || after_text) return piece.Complain("only one sequence, 'A', is supported");
     after_text = true;
   }
@@ -69,7 +69,7 @@ Result<void> AddFrames(const JsonNode& node, SpecialTokenFrame& frame) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());
   if (name == "ByteLevel") return {};
   if (name == "Sequence") {
-    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.GetArray("processors"));
+    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.Get<std::vector<JsonNode>>("processors"));
     for (const JsonNode& part : parts) ROOST_RETURN_IF_ERROR(AddFrames(part, frame));
     return {};
   }
@@ -140,7 +140,7 @@ Result<void> TokenDecoder::Add(const JsonNode& node, Phase& phase) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());
   if (name == "Sequence") {
-    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.GetArray("decoders"));
+    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.Get<std::vector<JsonNode>>("decoders"));
     for (const JsonNode& part : parts) ROOST_RETURN_IF_ERROR(Add(part, phase));
     return {};
   }
@@ -166,7 +166,7 @@ Result<void> TokenDecoder::Add(const JsonNode& node, Phase& phase) {
 
 Result<void> TokenDecoder::AddReplace(const JsonNode& node, Phase phase) {
   ROOST_ASSIGN_OR_RETURN(const Pattern pattern, Pattern::FromJson(node));
-  ROOST_ASSIGN_OR_RETURN(const std::string_view content, node.GetString("content"));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view content, node.Get<std::string_view>("content"));
   if (pattern.kind == Pattern::Kind::kRegex) return pattern.node.Complain("is not supported in a decoder");
   if (pattern.text.empty()) return pattern.node.Complain("must not be empty");
   // The factor by which all rules together may lengthen a text. Files have few rules, and those seen shorten.

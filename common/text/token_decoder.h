@@ -22,7 +22,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
-#include "common/text/json_node.h"
+#include "common/json/json_node.h"
 #include "common/text/metaspace.h"
 
 namespace roost::text {

@@ -82,7 +82,7 @@ class Tokenizer {
   // The bytes of the token inside a text, not always whole characters; empty for an id without a token.
   [[nodiscard]] std::string BytesOf(TokenId id) const;
   [[nodiscard]] bool IsSpecial(TokenId id) const;
-  // Whether it is one of the file's added tokens, which the model's merges do not make.
+  // True for one of the file's added tokens, which the model's merges do not make.
   [[nodiscard]] bool IsAdded(TokenId id) const;
 
  private:

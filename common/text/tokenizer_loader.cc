@@ -7,13 +7,11 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/text/json_node.h"
+#include "common/json/json_node.h"
 #include "common/text/tokenizer.h"
 #include "common/text/tokenizer_parts.h"
 
 namespace roost {
-
-using text::JsonNode;
 
 namespace {
 

@@ -1,6 +1,5 @@
 #include "common/trace/span_exporter.h"
 
-#include <curl/curl.h>
 #include <fmt/format.h>
 #include <prometheus/counter.h>
 
@@ -25,6 +24,7 @@
 #include "common/base/random_seed.h"
 #include "common/base/rng.h"
 #include "common/base/thread_name.h"
+#include "common/http/curl_call.h"
 
 namespace roost::trace {
 namespace {
@@ -104,8 +104,6 @@ WallTime WallTimeNow() {
   return {SteadyClock().Now(), std::chrono::duration_cast<std::chrono::nanoseconds>(unix_time).count()};
 }
 
-std::size_t IgnoreBody(char*, std::size_t size, std::size_t count, void*) { return size * count; }
-
 enum class Answer { kTaken, kRefused, kAgain };
 
 Answer AnswerOf(long status) {
@@ -132,9 +130,7 @@ std::function<std::uint64_t()> RandomNumbers(std::uint64_t seed) {
 }
 
 struct SpanExporter::Impl {
-  explicit Impl(SpanExporterOptions chosen, std::string target)
-      : options(std::move(chosen)), url(std::move(target)), curl(curl_easy_init()) {
-    ROOST_CHECK(curl != nullptr);
+  explicit Impl(SpanExporterOptions chosen, std::string target) : options(std::move(chosen)), url(std::move(target)) {
     thread = std::thread([this] { Run(); });
   }
   ~Impl() {
@@ -144,7 +140,6 @@ struct SpanExporter::Impl {
     }
     changed.notify_all();
     thread.join();
-    curl_easy_cleanup(curl);
   }
 
   void Run();
@@ -158,7 +153,7 @@ struct SpanExporter::Impl {
 
   const SpanExporterOptions options;
   const std::string url;
-  CURL* const curl;       // the thread's
+  CurlCall call;          // the thread's
   bool reachable = true;  // the thread's: a change is logged
 
   std::mutex mutex;
@@ -216,24 +211,12 @@ bool SpanExporter::Impl::DropsAllAtTheEnd() {
 }
 
 Answer SpanExporter::Impl::Post(const std::string& body) {
-  const std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(
-      curl_slist_append(nullptr, "Content-Type: application/json"), &curl_slist_free_all);
-  curl_easy_reset(curl);  // the connection stays
-  curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(curl, CURLOPT_PROXY, "");
-  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(options.request_time.count()));
-  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &IgnoreBody);
-  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
-  curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body.c_str());
-  curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
-  const CURLcode code = curl_easy_perform(curl);
-  if (code != CURLE_OK) {
+  call.Begin({.url = url, .json = &body, .time_limit = options.request_time});
+  if (const CURLcode code = call.Perform(); code != CURLE_OK) {
     Tell(curl_easy_strerror(code));
     return Answer::kAgain;
   }
-  long status = 0;
-  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  const long status = call.status();
   const Answer answer = AnswerOf(status);
   Tell(answer == Answer::kTaken ? std::string() : "it answers with status " + std::to_string(status));
   return answer;

@@ -74,7 +74,7 @@ class LinkGuard {
     LinkPeer admitted;  // as the file had it then
   };
 
-  // Whether a line is due. Guarded by mutex_.
+  // True if a line is due. Guarded by mutex_.
   [[nodiscard]] bool TakesLine(PeerRefusal refusal);
 
   const Clock& clock_;

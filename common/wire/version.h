@@ -12,7 +12,7 @@
 namespace roost::wire {
 
 inline constexpr std::uint32_t kProtocolMajor = 2;
-// Grows with each release that adds a message or a field. 0: peers of before versions were told in both directions.
+// Grows with each release that adds a message or a field.
 inline constexpr std::uint32_t kProtocolMinor = 8;
 
 struct PeerVersion {

@@ -1,7 +1,6 @@
 #include "deploy/roostctl/explain.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <optional>
@@ -17,7 +16,7 @@
 namespace roost::roostctl {
 namespace {
 
-using simdjson::dom::element;
+using json::Element;
 
 std::string Milliseconds(std::optional<double> seconds) {
   return seconds.has_value() ? fmt::format("{:.1f} ms", *seconds * 1e3) : "unknown";
@@ -37,37 +36,32 @@ std::string ReasonText(std::string_view reason) {
 }
 
 // Empty when the decision makes no copy.
-std::string CopyText(element decision) {
-  element copy;
-  if (decision["copy"].get(copy) != simdjson::SUCCESS || copy.is_null()) return "";
+std::string CopyText(Element decision) {
+  if (!json::At<json::Object>(decision, "copy")) return "";
   return fmt::format("  copy         of its first {} blocks, by {}; no request waits for it\n",
-                     CountAt(copy, "/blocks"), TextAt(copy, "/worker"));
+                     CountAt(decision, "/copy/blocks"), TextAt(decision, "/copy/worker"));
 }
 
-// "46 blocks from worker-a, predicted 12.0 ms: 46 came in 13.1 ms". Empty when the worker fetches nothing, or an older
-// router decided.
-std::string PullText(element decision) {
-  element pull;
-  if (decision["pull"].get(pull) != simdjson::SUCCESS || pull.is_null()) return "";
+// "46 blocks from worker-a, predicted 12.0 ms: 46 came in 13.1 ms". Empty when the worker fetches nothing.
+std::string PullText(Element decision) {
+  const auto pull = json::At<Element>(decision, "pull");
+  if (!pull || pull->is_null()) return "";
   std::string actual = "not ended yet";
-  if (!pull["actual"].is_null()) {
-    actual = fmt::format("{} came in {} ({})", CountAt(pull, "/actual/blocks"),
-                         Milliseconds(SecondsAt(pull, "/actual/seconds")), TextAt(pull, "/actual/outcome"));
+  if (!(*pull)["actual"].is_null()) {
+    actual = fmt::format("{} came in {} ({})", CountAt(*pull, "/actual/blocks"),
+                         Milliseconds(SecondsAt(*pull, "/actual/seconds")), TextAt(*pull, "/actual/outcome"));
   }
-  return fmt::format("  pull         of {} blocks from {}, predicted {}: {}\n", CountAt(pull, "/blocks"),
-                     TextAt(pull, "/source"), Milliseconds(SecondsAt(pull, "/predicted_seconds")), actual);
+  return fmt::format("  pull         of {} blocks from {}, predicted {}: {}\n", CountAt(*pull, "/blocks"),
+                     TextAt(*pull, "/source"), Milliseconds(SecondsAt(*pull, "/predicted_seconds")), actual);
 }
 
-// "held", "compute" or "pull worker-a". An older router does not tell: what is matched is held.
-std::string WayText(element candidate) {
+// "held", "compute" or "pull worker-a".
+std::string WayText(Element candidate) {
   const std::string_view way = TextAt(candidate, "/way");
-  if (way == "pull") return fmt::format("pull {}", TextAt(candidate, "/source"));
-  if (way != "?") return std::string(way);
-  return CountAt(candidate, "/matched_tokens") > 0 ? "held" : "compute";
+  return way == "pull" ? fmt::format("pull {}", TextAt(candidate, "/source")) : std::string(way);
 }
 
-// An older router does not tell why there is no result.
-std::string_view NoActualText(element decision) {
+std::string_view NoActualText(Element decision) {
   const std::string_view why = TextAt(decision, "/no_actual");
   if (why == "worker_lost") return "unknown: the worker went away, and the request continued elsewhere";
   if (why == "overloaded") return "unknown: the worker had no room, and the request continued elsewhere";
@@ -77,8 +71,8 @@ std::string_view NoActualText(element decision) {
   return "no token yet";
 }
 
-// An older router, and an answer that has not ended, tell of the first token only.
-std::string TimesText(element times) {
+// An answer that has not ended tells of the first token only.
+std::string TimesText(Element times) {
   std::string text = fmt::format("first token after {}", Milliseconds(SecondsAt(times, "/ttft_seconds")));
   const auto between = SecondsAt(times, "/itl_seconds");
   if (between.has_value()) text += fmt::format(", {} between tokens", Milliseconds(between));
@@ -87,7 +81,7 @@ std::string TimesText(element times) {
   return text;
 }
 
-std::string ActualText(element decision) {
+std::string ActualText(Element decision) {
   if (decision["actual"].is_null()) return std::string(NoActualText(decision));
   std::string text =
       fmt::format("{} cached tokens, {}", CountAt(decision, "/actual/cached_tokens"), TimesText(decision["actual"]));
@@ -97,11 +91,11 @@ std::string ActualText(element decision) {
 
 // The hit as it came, before that as it is predicted; and what was known of the candidates' caches at the decision, in
 // full blocks. Empty when the router does not report block sizes.
-std::string HitText(element decision) {
+std::string HitText(Element decision) {
   const std::uint64_t block_tokens = CountAt(decision, "/block_tokens");
   if (block_tokens == 0) return "";
   std::vector<BlockHolder> holders;
-  for (const element candidate : ListAt(decision, "/candidates")) {
+  for (const Element candidate : json::ElementsAt(decision, "/candidates")) {
     const std::uint64_t matched = CountAt(candidate, "/matched_tokens");
     const std::uint64_t blocks = (matched - std::min(matched, CountAt(candidate, "/pulled_tokens"))) / block_tokens;
     const std::uint64_t pending = std::min(blocks, CountAt(candidate, "/pending_tokens") / block_tokens);
@@ -115,7 +109,7 @@ std::string HitText(element decision) {
                      decision["actual"].is_null() ? ", as predicted" : "", picture);
 }
 
-std::string CandidateRow(element candidate, std::string_view chosen) {
+std::string CandidateRow(Element candidate, std::string_view chosen) {
   const std::string_view worker = TextAt(candidate, "/worker");
   const auto cell = [&](const char* pointer) { return SecondsAt(candidate, pointer).value_or(0) * 1e3; };
   return fmt::format(
@@ -129,7 +123,7 @@ std::string CandidateRow(element candidate, std::string_view chosen) {
       SecondsAt(candidate, "/answer_pace").value_or(1), cell("/cost_seconds"));
 }
 
-std::string DecisionText(element decision) {
+std::string DecisionText(Element decision) {
   const std::string_view worker = TextAt(decision, "/worker");
   const std::string_view reason = TextAt(decision, "/reason");
   std::string text = fmt::format("{} ({}), model {}, {} prompt tokens, {:.1f} s ago\n", TextAt(decision, "/id"),
@@ -151,8 +145,7 @@ std::string DecisionText(element decision) {
                   Milliseconds(SecondsAt(decision, "/regret/whole_seconds")));
   text += fmt::format("  round robin  {} cached tokens, {}\n", CountAt(decision, "/round_robin/cached_tokens"),
                       TimesText(decision["round_robin"]));
-  bool rates_known = false;
-  if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {
+  if (!json::At<bool>(decision, "rates_known").value_or(true)) {
     text += "  no worker's speed is known yet: the columns below give an order, not times\n";
   }
   text += fmt::format(
@@ -160,9 +153,7 @@ std::string DecisionText(element decision) {
       "{:>9}\n",
       "candidate, in ms", "way", "matched", "pending", "queue", "transfer", "prefill", "decode", "ttft", "growth",
       "weight", "delay", "stall", "displaced", "pace", "answer", "pace", "cost");
-  simdjson::dom::array candidates;
-  if (decision["candidates"].get(candidates) != simdjson::SUCCESS) return text;
-  for (const element candidate : candidates) text += CandidateRow(candidate, worker);
+  for (const Element candidate : json::ElementsAt(decision, "candidates")) text += CandidateRow(candidate, worker);
   return text;
 }
 
@@ -194,15 +185,11 @@ std::string ExplainPath(const ExplainOptions& options) {
 }
 
 Result<std::string> FormatDecisions(std::string_view decisions_json) {
-  simdjson::dom::parser parser;
-  element body;
-  simdjson::dom::array decisions;
-  if (parser.parse(simdjson::padded_string(decisions_json)).get(body) != simdjson::SUCCESS ||
-      body["decisions"].get(decisions) != simdjson::SUCCESS) {
-    return DataLoss("/admin/v1/decisions", "the answer holds no list of decisions");
-  }
+  const json::Document body(decisions_json);
+  const auto decisions = json::At<json::Array>(body.root(), "decisions");
+  if (!decisions) return DataLoss("/admin/v1/decisions", "the answer holds no list of decisions");
   std::string text;
-  for (const element decision : decisions) text += (text.empty() ? "" : "\n") + DecisionText(decision);
+  for (const Element decision : *decisions) text += (text.empty() ? "" : "\n") + DecisionText(decision);
   return text.empty() ? "(no decisions yet)\n" : text;
 }
 

@@ -1,6 +1,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/json/json_node.h"
 #include "common/prefix/block_hash.h"
 #include "common/text/tokenizer.h"
 #include "deploy/roostctl/prompt_tokenizer.h"
@@ -8,7 +9,6 @@
 #include "router/fleet/workers/text_bundle.h"
 #include "worker/model/load_model.h"
 #include "worker/model/loading/generation_config.h"
-#include "worker/model/loading/json_file.h"
 
 namespace roost::roostctl {
 namespace {
@@ -51,8 +51,7 @@ Result<std::unique_ptr<PromptTokenizer>> FolderTokenizer(const fs::path& folder,
     return InvalidArgument("block-tokens", "must be a power of two from {} to {}, not {}", kMinBlockTokens,
                            kMaxBlockTokens, block_tokens);
   }
-  ROOST_ASSIGN_OR_RETURN(const auto tokenizer,
-                         worker::JsonFile::Load(folder / "tokenizer.json", worker::kMaxTokenizerBytes));
+  ROOST_ASSIGN_OR_RETURN(const auto tokenizer, JsonFile::Load(folder / "tokenizer.json", worker::kMaxTokenizerBytes));
   ROOST_ASSIGN_OR_RETURN(worker::ChatFormat chat, worker::LoadChatFormat(folder));
   wire::Tokenizer bundle;
   bundle.tokenizer_json = tokenizer.text();

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <simdjson.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include "common/base/result.h"
 #include "common/wire/link_keys.h"
 #include "deploy/roostctl/remote/http_client.h"
+#include "deploy/roostctl/remote/json_members.h"
 #include "deploy/roostctl/remote/refusal.h"
 #include "router/access/api_key.h"
 #include "router/api/key_file.h"
@@ -80,11 +80,6 @@ int RunLinkKey(const LinkKeyOptions& options, std::ostream& out, std::ostream& e
 namespace {
 
 std::uint64_t LimitOf(std::uint64_t flag) { return flag == 0 ? router::kNoLimit : flag; }
-
-std::uint64_t Count(simdjson::dom::element object, const char* key) {
-  std::uint64_t value = 0;
-  return object[key].get(value) == simdjson::SUCCESS ? value : 0;
-}
 
 Result<std::string> AskUsage(const RouterAccess& admin) {
   HttpClient client(admin, 10);
@@ -155,25 +150,21 @@ int RunNewKey(const NewKeyOptions& options, std::ostream& out, std::ostream& err
 }
 
 Result<std::string> FormatUsage(std::string_view usage_json) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  simdjson::dom::array keys;
-  if (parser.parse(simdjson::padded_string(usage_json)).get(body) != simdjson::SUCCESS ||
-      body["keys"].get(keys) != simdjson::SUCCESS) {
-    return DataLoss("/admin/v1/usage", "the answer holds no list of keys");
-  }
+  const json::Document body(usage_json);
+  const auto keys = json::At<json::Array>(body.root(), "keys");
+  if (!keys) return DataLoss("/admin/v1/usage", "the answer holds no list of keys");
   std::string table = fmt::format("{:<24} {:>10} {:>10} {:>15} {:>15} {:>7} {:>14}\n", "key", "requests", "refused",
                                   "prompt tokens", "cached tokens", "cached", "output tokens");
-  for (const simdjson::dom::element key : keys) {
-    std::string_view name;
-    if (key["name"].get(name) != simdjson::SUCCESS) continue;
-    const std::uint64_t prompt = Count(key, "prompt_tokens");
-    const std::uint64_t cached = Count(key, "cached_tokens");
+  for (const json::Element key : *keys) {
+    const auto name = json::At<std::string_view>(key, "name");
+    if (!name) continue;
+    const std::uint64_t prompt = CountAt(key, "prompt_tokens");
+    const std::uint64_t cached = CountAt(key, "cached_tokens");
     const double share = prompt == 0 ? 0 : 100 * static_cast<double>(cached) / static_cast<double>(prompt);
-    table += fmt::format("{:<24} {:>10} {:>10} {:>15} {:>15} {:>6.1f}% {:>14}\n", name, Count(key, "requests"),
-                         Count(key, "refused_requests"), prompt, cached, share, Count(key, "output_tokens"));
+    table += fmt::format("{:<24} {:>10} {:>10} {:>15} {:>15} {:>6.1f}% {:>14}\n", *name, CountAt(key, "requests"),
+                         CountAt(key, "refused_requests"), prompt, cached, share, CountAt(key, "output_tokens"));
   }
-  if (keys.size() == 0) table += "(no keys)\n";
+  if (keys->size() == 0) table += "(no keys)\n";
   return table;
 }
 

@@ -171,8 +171,7 @@ Result<ModelSize> MeasureModel(const fs::path& folder, MemoryOf where, kernels::
   if (const auto preset = worker::SyntheticPresetOf(folder.native())) return MeasurePreset(*preset, where, dtype);
   std::error_code error;
   if (!fs::is_directory(folder, error)) return Error{ErrorCode::kNotFound, "is not a folder", folder.string()};
-  ROOST_ASSIGN_OR_RETURN(const worker::JsonFile file,
-                         worker::JsonFile::Load(folder / "config.json", worker::kMaxConfigBytes));
+  ROOST_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::Load(folder / "config.json", worker::kMaxConfigBytes));
   ROOST_ASSIGN_OR_RETURN(const worker::HfConfig config, worker::ParseHfConfig(file.root()));
   ROOST_RETURN_IF_ERROR(worker::LoadGenerationConfig(folder, file.root(), config.vocab_size));
   ROOST_ASSIGN_OR_RETURN(const worker::ChatFormat chat, worker::LoadChatFormat(folder));

@@ -1,7 +1,6 @@
 #include "deploy/roostctl/prefixes.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <optional>
@@ -17,23 +16,18 @@
 namespace roost::roostctl {
 namespace {
 
-using simdjson::dom::element;
+using json::Element;
 
 // A prompt may take long to compute; the router has its own limit.
 constexpr double kWarmSeconds = 3600;
 constexpr const char* kJsonHelp = "Print the router's answer: an object for programs";
 
-Result<element> Parse(simdjson::dom::parser& parser, std::string_view json, const char* list) {
-  element answer;
-  simdjson::dom::array found;
-  if (parser.parse(simdjson::padded_string(json)).get(answer) != simdjson::SUCCESS ||
-      answer[list].get(found) != simdjson::SUCCESS) {
-    return DataLoss("answer", "it has no list of {}", list);
-  }
-  return answer;
+Result<Element> RootOf(const json::Document& answer, const char* list) {
+  if (!json::At<json::Array>(answer.root(), list)) return DataLoss("answer", "it has no list of {}", list);
+  return answer.root();
 }
 
-std::string ChoiceText(element answer) {
+std::string ChoiceText(Element answer) {
   if (answer["choice"].is_null()) return "no worker takes requests now\n";
   const std::optional<double> seconds = SecondsAt(answer, "/choice/ttft_seconds");
   return fmt::format("would go to {} now, by {}: {}; first token after {}\n", TextAt(answer, "/choice/worker"),
@@ -42,20 +36,20 @@ std::string ChoiceText(element answer) {
 }
 
 // ", 93 pulled from worker-a in 95 ms (1.8 GB/s)"; with the reason where not all that was wanted came.
-std::string PullText(element worker) {
-  element pull;
-  if (worker["pull"].get(pull) != simdjson::SUCCESS) return "";
-  const std::string from = Printable(TextAt(pull, "/from"));
-  const std::string_view outcome = TextAt(pull, "/outcome");
-  const std::uint64_t blocks = CountAt(pull, "/blocks");
+std::string PullText(Element worker) {
+  if (!json::At<Element>(worker, "pull")) return "";
+  const std::string from = Printable(TextAt(worker, "/pull/from"));
+  const std::string_view outcome = TextAt(worker, "/pull/outcome");
+  const std::uint64_t blocks = CountAt(worker, "/pull/blocks");
   if (blocks == 0) return fmt::format(", none pulled from {}: {}", from, Printable(outcome));
-  const double seconds = SecondsAt(pull, "/seconds").value_or(0);
+  const double seconds = SecondsAt(worker, "/pull/seconds").value_or(0);
   std::string text = fmt::format(", {} pulled from {} in {:.0f} ms", blocks, from, seconds * 1e3);
-  if (seconds > 0) text += fmt::format(" ({})", RateText(static_cast<double>(CountAt(pull, "/bytes")) / seconds));
+  if (seconds > 0)
+    text += fmt::format(" ({})", RateText(static_cast<double>(CountAt(worker, "/pull/bytes")) / seconds));
   return outcome == "complete" ? text : text + fmt::format(", then: {}", Printable(outcome));
 }
 
-std::string WarmLine(element worker) {
+std::string WarmLine(Element worker) {
   const std::string_view outcome = TextAt(worker, "/outcome");
   if (!FlagAt(worker, "/answered")) return "no answer";
   const std::uint64_t blocks = CountAt(worker, "/held_blocks");
@@ -68,33 +62,30 @@ std::string WarmLine(element worker) {
   return fmt::format("refused, holds {} blocks{}: {}", blocks, pulled, Printable(TextAt(worker, "/reason")));
 }
 
-std::string PrefixText(element prefix) {
+std::string PrefixText(Element prefix) {
   std::string workers;
-  for (const element worker : ListAt(prefix, "/workers")) {
+  for (const Element worker : json::ElementsAt(prefix, "/workers")) {
     workers += fmt::format("{}{} {}", workers.empty() ? "" : ", ", TextAt(worker, "/worker"), CountAt(worker, "/hits"));
   }
   // If there are several models, each prefix names its own.
-  std::string_view model;
-  if (prefix["model"].get(model) == simdjson::SUCCESS) workers = fmt::format("{}: {}", Printable(model), workers);
+  const auto model = json::At<std::string_view>(prefix, "model");
+  if (model) workers = fmt::format("{}: {}", Printable(*model), workers);
   std::string text =
       fmt::format("{:>8} {:>8} {:>9}  {:<32}  {}\n", CountAt(prefix, "/hits"), CountAt(prefix, "/blocks"),
                   CountAt(prefix, "/tokens"), TextAt(prefix, "/hash"), workers);
   for (const char* member : {"begins", "ends"}) {
-    std::string_view shown;
-    if (prefix[member].get(shown) != simdjson::SUCCESS) continue;
-    text += fmt::format("{:>28} {:<6} \"{}\"\n", "", member, Printable(shown));
+    const auto shown = json::At<std::string_view>(prefix, member);
+    if (shown) text += fmt::format("{:>28} {:<6} \"{}\"\n", "", member, Printable(*shown));
   }
   return text;
 }
 
 bool IsWarm(std::string_view answer_json) {
-  simdjson::dom::parser parser;
-  const Result<element> answer = Parse(parser, answer_json, "workers");
-  if (!answer.ok()) return false;
-  const std::vector<element> workers = ListAt(*answer, "/workers");
-  return std::all_of(workers.begin(), workers.end(), [](element worker) {
-    return FlagAt(worker, "/answered") && TextAt(worker, "/outcome") != "refused";
-  });
+  const json::Document answer(answer_json);
+  const auto workers = json::At<json::Array>(answer.root(), "workers");
+  return workers && std::all_of(workers->begin(), workers->end(), [](Element worker) {
+           return FlagAt(worker, "/answered") && TextAt(worker, "/outcome") != "refused";
+         });
 }
 
 Result<std::string> Post(const PromptOptions& options, const char* path, const Result<std::string>& body,
@@ -204,12 +195,12 @@ std::string PrefixesPath(const PrefixesOptions& options) {
 }
 
 Result<std::string> FormatMatch(std::string_view answer_json) {
-  simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const element answer, Parse(parser, answer_json, "workers"));
+  const json::Document document(answer_json);
+  ROOST_ASSIGN_OR_RETURN(const Element answer, RootOf(document, "workers"));
   std::vector<BlockHolder> holders;
   std::string table =
       fmt::format("{:<24} {:>8} {:>8} {:>14}  {}\n", "worker", "held", "pending", "cached tokens", "index");
-  for (const element worker : ListAt(answer, "/workers")) {
+  for (const Element worker : json::ElementsAt(answer, "/workers")) {
     const BlockHolder& holder = holders.emplace_back(BlockHolder{
         std::string(TextAt(worker, "/worker")), CountAt(worker, "/held_blocks"), CountAt(worker, "/pending_blocks")});
     table += fmt::format("{:<24} {:>8} {:>8} {:>14}  {}\n", holder.name, holder.held_blocks, holder.pending_blocks,
@@ -222,26 +213,26 @@ Result<std::string> FormatMatch(std::string_view answer_json) {
 }
 
 Result<std::string> FormatWarm(std::string_view answer_json) {
-  simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const element answer, Parse(parser, answer_json, "workers"));
+  const json::Document document(answer_json);
+  ROOST_ASSIGN_OR_RETURN(const Element answer, RootOf(document, "workers"));
   std::string text =
       fmt::format("{} blocks of a prompt of {} tokens\n", CountAt(answer, "/blocks"), CountAt(answer, "/tokens"));
-  for (const element worker : ListAt(answer, "/workers")) {
+  for (const Element worker : json::ElementsAt(answer, "/workers")) {
     text += fmt::format("  {}: {}\n", TextAt(worker, "/worker"), WarmLine(worker));
   }
   return text;
 }
 
 Result<std::string> FormatPrefixes(std::string_view answer_json) {
-  simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const element answer, Parse(parser, answer_json, "prefixes"));
+  const json::Document document(answer_json);
+  ROOST_ASSIGN_OR_RETURN(const Element answer, RootOf(document, "prefixes"));
   std::string text =
       fmt::format("{:>8} {:>8} {:>9}  {:<32}  {}\n", "hits", "blocks", "tokens", "hash", "hits by worker");
-  const std::vector<element> prefixes = ListAt(answer, "/prefixes");
-  for (const element prefix : prefixes) text += PrefixText(prefix);
-  const std::vector<element> workers = ListAt(answer, "/workers");
+  const std::vector<Element> prefixes = json::ElementsAt(answer, "/prefixes");
+  for (const Element prefix : prefixes) text += PrefixText(prefix);
+  const std::vector<Element> workers = json::ElementsAt(answer, "/workers");
   if (prefixes.empty()) text += workers.empty() ? "(no workers)\n" : "(no prefix was found by a request yet)\n";
-  for (const element worker : workers) {
+  for (const Element worker : workers) {
     if (!FlagAt(worker, "/answered")) text += fmt::format("no answer from {}\n", TextAt(worker, "/worker"));
   }
   return text;

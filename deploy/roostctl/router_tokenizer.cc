@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <utility>
 
@@ -14,31 +13,18 @@ namespace {
 
 constexpr double kSeconds = 60;
 
-// Encodes a name for a path.
-std::string PercentEncode(std::string_view text) {
-  std::string encoded;
-  for (const char c : text) {
-    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                          c == '.' || c == '_' || c == '~' || c == '/';
-    is_plain ? encoded += c : encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return encoded;
-}
-
 class Router final : public PromptTokenizer {
  public:
   Router(const RouterAccess& router, std::string model) : client_(router, kSeconds), model_(std::move(model)) {}
 
   Result<std::vector<TokenId>> Tokenize(const PromptBody& body) override {
     ROOST_ASSIGN_OR_RETURN(const std::string answer, Post("/tokenize", BodyOf(body)));
-    simdjson::dom::parser parser;
-    simdjson::dom::array ids;
-    if (parser.parse(simdjson::padded_string(answer)).at_pointer("/tokens").get(ids) != simdjson::SUCCESS) {
-      return DataLoss("answer", "/tokenize returned no tokens");
-    }
+    const json::Document document(answer);
+    const auto ids = json::At<json::Array>(document.root(), "tokens");
+    if (!ids) return DataLoss("answer", "/tokenize returned no tokens");
     std::vector<TokenId> tokens;
-    tokens.reserve(ids.size());
-    for (const simdjson::dom::element id : ids) {
+    tokens.reserve(ids->size());
+    for (const json::Element id : *ids) {
       std::uint64_t token = 0;
       if (id.get(token) != simdjson::SUCCESS)
         return DataLoss("answer", "/tokenize returned a token that is not a number");
@@ -53,22 +39,16 @@ class Router final : public PromptTokenizer {
     for (const TokenId token : tokens) json.Number(token);
     json.EndArray().EndObject();
     ROOST_ASSIGN_OR_RETURN(const std::string answer, Post("/detokenize", json.Take()));
-    simdjson::dom::parser parser;
-    std::string_view text;
-    if (parser.parse(simdjson::padded_string(answer)).at_pointer("/prompt").get(text) != simdjson::SUCCESS) {
-      return DataLoss("answer", "/detokenize returned no prompt");
-    }
-    return std::string(text);
+    const json::Document document(answer);
+    const auto text = json::At<std::string_view>(document.root(), "prompt");
+    if (!text) return DataLoss("answer", "/detokenize returned no prompt");
+    return std::string(*text);
   }
 
   Result<std::uint32_t> BlockTokens() override {
     ROOST_ASSIGN_OR_RETURN(const std::string answer, Get("/v1/models/" + PercentEncode(model_)));
-    simdjson::dom::parser parser;
-    std::uint64_t tokens = 0;
-    if (parser.parse(simdjson::padded_string(answer)).at_pointer("/block_tokens").get(tokens) != simdjson::SUCCESS ||
-        tokens == 0) {
-      return DataLoss("answer", "/v1/models returned no block_tokens");
-    }
+    const std::uint64_t tokens = CountAt(json::Document(answer).root(), "block_tokens");
+    if (tokens == 0) return DataLoss("answer", "/v1/models returned no block_tokens");
     return static_cast<std::uint32_t>(tokens);
   }
 

@@ -1,7 +1,6 @@
 #include "deploy/roostctl/status.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -17,68 +16,39 @@
 namespace roost::roostctl {
 namespace {
 
-std::string_view Text(simdjson::dom::element object, const char* key) {
-  std::string_view value;
-  return object[key].get(value) == simdjson::SUCCESS ? value : "?";
-}
-
-std::uint64_t Count(simdjson::dom::element object, const char* key) {
-  std::uint64_t value = 0;
-  return object[key].get(value) == simdjson::SUCCESS ? value : 0;
-}
-
-bool Flag(simdjson::dom::element object, const char* key) {
-  bool value = false;
-  return object[key].get(value) == simdjson::SUCCESS && value;
-}
-
 // The first digits tell revisions apart, as in the router's log.
 constexpr std::size_t kRevisionDigits = 12;
-std::string_view RevisionOf(simdjson::dom::element worker) {
-  return Text(worker, "fingerprint").substr(0, kRevisionDigits);
-}
+std::string_view RevisionOf(json::Element worker) { return TextAt(worker, "fingerprint").substr(0, kRevisionDigits); }
 
-// Whether workers of one model serve different weights, as during an upgrade.
-bool HasSeveralRevisions(simdjson::dom::array workers) {
+// True if workers of one model serve different weights, as during an upgrade.
+bool HasSeveralRevisions(json::Array workers) {
   std::map<std::string_view, std::string_view> revisions;
-  return std::any_of(workers.begin(), workers.end(), [&](simdjson::dom::element worker) {
-    const auto [known, is_first] = revisions.try_emplace(Text(worker, "model"), RevisionOf(worker));
+  return std::any_of(workers.begin(), workers.end(), [&](json::Element worker) {
+    const auto [known, is_first] = revisions.try_emplace(TextAt(worker, "model"), RevisionOf(worker));
     return known->second != RevisionOf(worker);
   });
 }
 
 // The router's view of the worker's cache, or that its snapshot is still to come.
-std::string_view View(simdjson::dom::element worker) {
-  const std::string_view mode = Text(worker, "mode");
-  return mode == "exact" && !Flag(worker, "index_in_sync") ? "syncing" : mode;
-}
-
-// An older router tells no state.
-std::string_view StateOf(simdjson::dom::element worker) {
-  std::string_view state;
-  if (worker["state"].get(state) == simdjson::SUCCESS) return state;
-  return Flag(worker, "ready") ? "ready" : "starting";
+std::string_view View(json::Element worker) {
+  const std::string_view mode = TextAt(worker, "mode");
+  return mode == "exact" && !FlagAt(worker, "index_in_sync") ? "syncing" : mode;
 }
 
 // Says why a worker takes few requests. Empty if it takes enough, or the router does not tell.
-std::string IdleLine(simdjson::dom::element worker) {
-  std::string_view why;
-  std::uint64_t taken = 0;
-  std::uint64_t of = 0;
-  if (worker["share"]["why"].get(why) != simdjson::SUCCESS ||
-      worker["share"]["taken"].get(taken) != simdjson::SUCCESS || worker["share"]["of"].get(of) != simdjson::SUCCESS) {
-    return "";
-  }
-  return fmt::format("{} takes {} of the last {} requests of {}: {}\n", Text(worker, "id"), taken, of,
-                     Text(worker, "model"), why);
+std::string IdleLine(json::Element worker) {
+  const auto why = json::At<std::string_view>(worker, "/share/why");
+  if (!why) return "";
+  return fmt::format("{} takes {} of the last {} requests of {}: {}\n", TextAt(worker, "id"),
+                     CountAt(worker, "/share/taken"), CountAt(worker, "/share/of"), TextAt(worker, "model"), *why);
 }
 
 // Blocks that other workers send it, and that it sends them. Empty if none are on their way.
-std::string TravelLine(simdjson::dom::element worker) {
-  const std::uint64_t arriving = Count(worker, "arriving_bytes");
-  const std::uint64_t leaving = Count(worker, "leaving_bytes");
+std::string TravelLine(json::Element worker) {
+  const std::uint64_t arriving = CountAt(worker, "arriving_bytes");
+  const std::uint64_t leaving = CountAt(worker, "leaving_bytes");
   if (arriving + leaving == 0) return "";
-  return fmt::format("{} exchanges blocks with other workers: {} to come, {} to send\n", Text(worker, "id"),
+  return fmt::format("{} exchanges blocks with other workers: {} to come, {} to send\n", TextAt(worker, "id"),
                      ByteSizeText(arriving), ByteSizeText(leaving));
 }
 
@@ -88,7 +58,7 @@ std::string Age(double seconds) {
   return seconds < kMinute ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / kMinute);
 }
 
-std::string FateOf(simdjson::dom::element lost) {
+std::string FateOf(json::Element lost) {
   std::string text;
   const auto add = [&](const char* member, std::string_view what) {
     const std::uint64_t count = CountAt(lost, member);
@@ -100,13 +70,13 @@ std::string FateOf(simdjson::dom::element lost) {
   return text.empty() ? "none" : text;
 }
 
-// The workers that were lost in the last ten minutes. An older router tells none.
-std::string LostTable(simdjson::dom::element body) {
-  const std::vector<simdjson::dom::element> lost = ListAt(body, "/lost");
+// The workers that were lost in the last ten minutes.
+std::string LostTable(json::Element body) {
+  const std::vector<json::Element> lost = json::ElementsAt(body, "/lost");
   if (lost.empty()) return "";
   std::string table =
       fmt::format("\n{:<24} {:<20} {:<24} {:<12} {}\n", "lost worker", "model", "when", "why", "its requests");
-  for (const simdjson::dom::element worker : lost) {
+  for (const json::Element worker : lost) {
     const std::string when = fmt::format("{} ago{}", Age(SecondsAt(worker, "/seconds_ago").value_or(0)),
                                          FlagAt(worker, "/back") ? ", it is back" : "");
     table += fmt::format("{:<24} {:<20} {:<24} {:<12} {}\n", Printable(TextAt(worker, "/id")),
@@ -138,31 +108,27 @@ int RunStatusCommand(Arguments arguments, const Console& console) {
 const Command kStatusCommand{"status", "the workers that a router knows", &RunStatusCommand};
 
 Result<std::string> FormatStatus(std::string_view workers_json) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  simdjson::dom::array workers;
-  if (parser.parse(simdjson::padded_string(workers_json)).get(body) != simdjson::SUCCESS ||
-      body["workers"].get(workers) != simdjson::SUCCESS) {
-    return DataLoss("/admin/v1/workers", "the answer holds no list of workers");
-  }
-  const bool shows_revisions = HasSeveralRevisions(workers);
-  std::string table;
-  std::string_view verdict;  // an older router has none
-  if (body.at_pointer("/verdict/text").get(verdict) == simdjson::SUCCESS) table = Printable(verdict) + "\n\n";
+  const json::Document body(workers_json);
+  const auto workers = json::At<json::Array>(body.root(), "workers");
+  if (!workers) return DataLoss("/admin/v1/workers", "the answer holds no list of workers");
+  const bool shows_revisions = HasSeveralRevisions(*workers);
+  const auto verdict = json::At<std::string_view>(body.root(), "/verdict/text");
+  std::string table = verdict ? Printable(*verdict) + "\n\n" : "";
   table += fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}{}\n", "worker", "model", "state",
                        "index", "running", "waiting", "in flight", "cached/blocks", "pinned", "requests",
                        shows_revisions ? "  revision" : "");
-  for (const simdjson::dom::element worker : workers) {
-    const std::string blocks = fmt::format("{}/{}", Count(worker, "cached_blocks"), Count(worker, "blocks"));
+  for (const json::Element worker : *workers) {
+    const std::string blocks = fmt::format("{}/{}", CountAt(worker, "cached_blocks"), CountAt(worker, "blocks"));
     const std::string revision = shows_revisions ? fmt::format("  {}", RevisionOf(worker)) : "";
-    table += fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}{}\n", Text(worker, "id"),
-                         Text(worker, "model"), StateOf(worker), View(worker), Count(worker, "running_requests"),
-                         Count(worker, "waiting_requests"), Count(worker, "in_flight_requests"), blocks,
-                         Count(worker, "pinned_blocks"), Count(worker, "requests_total"), revision);
+    table +=
+        fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}{}\n", TextAt(worker, "id"),
+                    TextAt(worker, "model"), TextAt(worker, "state"), View(worker), CountAt(worker, "running_requests"),
+                    CountAt(worker, "waiting_requests"), CountAt(worker, "in_flight_requests"), blocks,
+                    CountAt(worker, "pinned_blocks"), CountAt(worker, "requests_total"), revision);
   }
-  if (workers.size() == 0) table += "(no workers)\n";
-  for (const simdjson::dom::element worker : workers) table += IdleLine(worker) + TravelLine(worker);
-  return table + LostTable(body);
+  if (workers->size() == 0) table += "(no workers)\n";
+  for (const json::Element worker : *workers) table += IdleLine(worker) + TravelLine(worker);
+  return table + LostTable(body.root());
 }
 
 int RunStatus(const StatusOptions& options, std::ostream& out, std::ostream& err) {

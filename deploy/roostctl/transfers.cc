@@ -1,7 +1,6 @@
 #include "deploy/roostctl/transfers.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <optional>
 #include <ostream>
@@ -14,23 +13,20 @@
 namespace roost::roostctl {
 namespace {
 
-using simdjson::dom::element;
-
 std::string StartText(std::optional<double> seconds) {
   return seconds ? fmt::format("{:.1f} ms", *seconds * 1e3) : "-";
 }
 
 std::string PauseText(double seconds) { return seconds > 0 ? fmt::format("{:.0f} s", seconds + 0.5) : "-"; }
 
-std::string OutcomeText(element pair) {
+std::string OutcomeText(json::Element pair) {
   if (pair["last_outcome"].is_null()) return "-";
   const std::string outcome = Printable(TextAt(pair, "/last_outcome"));
-  std::string_view cause;  // an older router has none
-  const bool is_told = pair["last_cause"].get(cause) == simdjson::SUCCESS;
-  return is_told ? fmt::format("{} ({})", outcome, Printable(cause)) : outcome;
+  const auto cause = json::At<std::string_view>(pair, "last_cause");
+  return cause ? fmt::format("{} ({})", outcome, Printable(*cause)) : outcome;
 }
 
-std::string PairLine(element pair) {
+std::string PairLine(json::Element pair) {
   const std::optional<double> rate = SecondsAt(pair, "/bytes_per_second");
   return fmt::format(
       "{:<24} {:<24} {:<20} {:>10} {:>9} {:>9} {:>7} {:>7} {:>7}  {}\n", Printable(TextAt(pair, "/from")),
@@ -69,18 +65,14 @@ std::string RateText(double bytes_per_second) {
 }
 
 Result<std::string> FormatTransfers(std::string_view transfers_json) {
-  simdjson::dom::parser parser;
-  element body;
-  simdjson::dom::array pairs;
-  if (parser.parse(simdjson::padded_string(transfers_json)).get(body) != simdjson::SUCCESS ||
-      body["pairs"].get(pairs) != simdjson::SUCCESS) {
-    return DataLoss("/admin/v1/transfers", "the answer holds no list of pairs");
-  }
+  const json::Document body(transfers_json);
+  const auto pairs = json::At<json::Array>(body.root(), "pairs");
+  if (!pairs) return DataLoss("/admin/v1/transfers", "the answer holds no list of pairs");
   std::string table = fmt::format("{:<24} {:<24} {:<20} {:>10} {:>9} {:>9} {:>7} {:>7} {:>7}  {}\n", "from", "to",
                                   "model", "rate", "start", "in flight", "done", "failed", "paused", "last");
-  for (const element pair : pairs) table += PairLine(pair);
-  if (pairs.size() == 0) table += "(no blocks have travelled)\n";
-  if (TextAt(body, "/pulls") == "off") {
+  for (const json::Element pair : *pairs) table += PairLine(pair);
+  if (pairs->size() == 0) table += "(no blocks have travelled)\n";
+  if (TextAt(body.root(), "/pulls") == "off") {
     table += "pulls are off (roost-router --pulls off): requests fetch no blocks; copies and warm-ups do\n";
   }
   return table;

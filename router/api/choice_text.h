@@ -26,7 +26,7 @@ namespace roost::router {
 // same one, so the cut does not depend on the borders. Text that could be the beginning of a stop string is held back
 // until more text decides. Pure; not thread-safe.
 
-// Whether the text includes the stop string that ended it.
+// Leaves the stop string that ended a text out, or in.
 enum class StopText { kOmit, kShow };
 
 class StopFilter {
@@ -81,7 +81,7 @@ class ChoiceText {
   // Returns the text that was held back. Push must not be called afterwards.
   [[nodiscard]] std::string Flush();
 
-  // Whether a stop string was found.
+  // True if a stop string was found.
   [[nodiscard]] bool stopped() const { return stop_filter_->stopped(); }
   // The stop string that ended it; null when none did.
   [[nodiscard]] const std::string* stopped_by() const { return stop_filter_->stopped_by(); }

@@ -12,6 +12,8 @@ namespace {
 
 namespace dom = simdjson::dom;
 
+bool IsInteger(std::string_view number) { return number.find_first_of(".eE") == std::string_view::npos; }
+
 Error WrongType(std::string_view path, std::string_view wanted, JsonElement element) {
   return InvalidArgument(std::string(path), "must be {}, not {}", wanted, TypeName(element));
 }
@@ -31,6 +33,7 @@ void KeepLast(std::vector<std::pair<std::string_view, JsonElement>>& members) {
 }  // namespace
 
 std::string_view TypeName(JsonElement element) {
+  if (const auto kept = json::KeptNumber(element)) return IsInteger(*kept) ? "an integer" : "a number";
   switch (element.type()) {
     case dom::element_type::ARRAY: return "an array";
     case dom::element_type::OBJECT: return "an object";
@@ -44,28 +47,29 @@ std::string_view TypeName(JsonElement element) {
   return "unknown";
 }
 
+bool IsString(JsonElement element) { return json::TextOf(element).has_value(); }
+
 Result<std::string_view> StringOf(JsonElement element, std::string_view path) {
-  std::string_view text;
-  if (element.get(text) != simdjson::SUCCESS) return WrongType(path, "a string", element);
-  return text;
+  const std::optional<std::string_view> text = json::TextOf(element);
+  if (!text) return WrongType(path, "a string", element);
+  return *text;
 }
 
 Result<std::int64_t> IntegerOf(JsonElement element, std::string_view path, std::int64_t low, std::int64_t high) {
   std::int64_t value = 0;
-  double real = 0;
   std::uint64_t large = 0;
   const auto out_of_range = [&](const auto& number) {
     return InvalidArgument(std::string(path), "must be between {} and {}, not {}", low, high, number);
   };
+  if (const auto kept = json::KeptNumber(element); kept && IsInteger(*kept)) return out_of_range(*kept);
   if (element.is<std::uint64_t>() && !element.is<std::int64_t>() && element.get(large) == simdjson::SUCCESS) {
     return out_of_range(large);
   }
   if (element.get(value) != simdjson::SUCCESS) {
-    if (!element.is<double>() || element.get(real) != simdjson::SUCCESS || std::trunc(real) != real) {
-      return WrongType(path, "an integer", element);
-    }
-    if (std::abs(real) > 9e15) return out_of_range(real);
-    value = static_cast<std::int64_t>(real);
+    const std::optional<double> real = json::NumberOf(element);
+    if (!real || std::trunc(*real) != *real) return WrongType(path, "an integer", element);
+    if (std::abs(*real) > 9e15) return out_of_range(*real);
+    value = static_cast<std::int64_t>(*real);
   }
   if (value < low || value > high) return out_of_range(value);
   return value;
@@ -78,7 +82,7 @@ Result<std::vector<JsonElement>> ElementsOf(JsonElement array, std::string_view 
 }
 
 Result<jinja::Value> TemplateValueOf(JsonElement element, std::string_view path) {
-  return jinja::FromJson(simdjson::minify(element), path);
+  return jinja::FromJson(element, path);
 }
 
 Result<JsonObject> JsonObject::From(JsonElement element, std::string path) {
@@ -135,9 +139,9 @@ Result<std::optional<std::int64_t>> JsonObject::Integer(std::string_view name, s
 Result<std::optional<double>> JsonObject::Number(std::string_view name) const {
   const std::optional<JsonElement> element = Find(name);
   if (!element) return std::optional<double>();
-  double value = 0;
-  if (element->get(value) != simdjson::SUCCESS) return WrongType(PathOf(name), "a number", *element);
-  return std::optional<double>(value);
+  const std::optional<double> value = json::NumberOf(*element);
+  if (!value) return WrongType(PathOf(name), "a number", *element);
+  return value;
 }
 
 Result<std::optional<JsonObject>> JsonObject::Object(std::string_view name) const {
@@ -161,14 +165,14 @@ namespace {
 bool IsHex4(std::string_view text) {
   return text.size() >= 4 && text.substr(0, 4).find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
 }
-// Whether \uHHHH begins here, with a surrogate of the half whose second digit is one of `digits`.
+// True if \uHHHH begins here, with a surrogate of the half whose second digit is one of `digits`.
 bool IsSurrogate(std::string_view text, std::string_view digits) {
   return text.starts_with("\\u") && IsHex4(text.substr(2)) && (text[2] | 0x20) == 'd' &&
          digits.find(text[3]) != std::string_view::npos;
 }
 
 // Makes halves of characters U+FFFD, in place: programs that cut texts by UTF-16 units send them, again in every later
-// turn. Backslashes stand in strings alone. Whether there was one.
+// turn. Backslashes stand in strings alone. True if there was one.
 bool ReplaceLoneSurrogates(std::string& json) {
   constexpr std::string_view kFirst = "89abAB";
   constexpr std::string_view kSecond = "cdefCDEF";
@@ -194,14 +198,24 @@ bool ReplaceLoneSurrogates(std::string& json) {
 }  // namespace
 
 Result<JsonObject> JsonBody::Parse() {
-  const std::size_t size = body_.size();
-  // The parser reads whole SIMD vectors, so also bytes after the end.
-  body_.resize(size + kPadding);
   JsonElement root;
-  simdjson::error_code error = parser_.allocate(size, kMaxJsonDepth);
-  if (!error) error = parser_.parse(body_.data(), size, false).get(root);
-  if (error == simdjson::STRING_ERROR && ReplaceLoneSurrogates(body_)) {
-    error = parser_.parse(body_.data(), size, false).get(root);
+  const auto parse = [&] {
+    const std::size_t size = body_.size();
+    // The parser reads whole SIMD vectors, so also bytes after the end.
+    body_.resize(size + kPadding);
+    simdjson::error_code error = parser_.allocate(size, kMaxJsonDepth);
+    if (!error) error = parser_.parse(body_.data(), size, false).get(root);
+    if (error == simdjson::STRING_ERROR && ReplaceLoneSurrogates(body_)) {
+      error = parser_.parse(body_.data(), size, false).get(root);
+    }
+    return error;
+  };
+  const bool is_kept = json::HasLongNumber(body_);
+  if (is_kept) body_ = json::WithKeptNumbers(body_);
+  simdjson::error_code error = parse();
+  if (error == simdjson::NUMBER_ERROR && !is_kept) {
+    body_ = json::WithKeptNumbers(Release());
+    error = parse();
   }
   if (error == simdjson::EMPTY) return InvalidArgument("", "the request body is empty");
   if (error) return InvalidArgument("", "the request body is not valid JSON: {}", simdjson::error_message(error));

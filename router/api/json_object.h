@@ -3,10 +3,10 @@
 //
 // Null counts as absent, because clients send null for unset fields. If a name is repeated, the last member counts.
 //
+// Numbers that a parser can not hold keep their text (kept_numbers.h).
+//
 // A view: the parser and the body outlive it. Reading a member costs O(log members).
 #pragma once
-
-#include <simdjson.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,11 +17,12 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/json/kept_numbers.h"
 #include "common/text/jinja/value.h"
 
 namespace roost::router {
 
-using JsonElement = simdjson::dom::element;
+using JsonElement = json::Element;
 
 // The most that arrays and objects may nest in a request.
 inline constexpr std::size_t kMaxJsonDepth = 64;
@@ -59,6 +60,9 @@ class JsonObject {
 
 // "a string", "an object", …, for error messages.
 [[nodiscard]] std::string_view TypeName(JsonElement element);
+
+// False for a kept number.
+[[nodiscard]] bool IsString(JsonElement element);
 
 // The result is valid UTF-8, because the parser rejects anything else. `path` names the element in the error.
 [[nodiscard]] Result<std::string_view> StringOf(JsonElement element, std::string_view path);

@@ -50,7 +50,7 @@ struct ToolSet {
                                     [name](const ToolFunction& each) { return each.name == name; });
     return found == functions.end() ? nullptr : &*found;
   }
-  // Whether to look for tool calls in the model's output.
+  // True if the model's output may hold tool calls.
   [[nodiscard]] bool is_used() const { return !functions.empty() && use != ToolUse::kNone; }
   [[nodiscard]] bool has_strict() const {
     return std::any_of(functions.begin(), functions.end(),
@@ -60,7 +60,7 @@ struct ToolSet {
     return std::any_of(functions.begin(), functions.end(),
                        [](const ToolFunction& each) { return each.grammar.has_value(); });
   }
-  // Whether calls that the model makes by itself are limited in their names, or in all of their text.
+  // True if calls that the model makes by itself are limited in their names, or in all of their text.
   [[nodiscard]] bool limits_calls() const { return has_grammar() || choice_set == ToolChoiceSet::kSome; }
   [[nodiscard]] bool is_forced() const { return use == ToolUse::kRequired || use == ToolUse::kNamed; }
 };

@@ -54,7 +54,7 @@ class EpochGate {
   }
 
   [[nodiscard]] Epoch now() const { return epoch_.load(std::memory_order_relaxed); }
-  // Whether no reader can see data that was unlinked in `epoch`.
+  // True if no reader can see data that was unlinked in `epoch`.
   [[nodiscard]] bool IsOver(Epoch epoch) const { return now() - epoch >= 2; }
 
  private:

@@ -31,8 +31,7 @@ enum Word : std::uint64_t {
   kEnoughIf,
   kUnknown,
   kOmitEmpty,
-  kAfter,
-  kCut,
+  kCut = kFirstAnnotation + 0x0c,
   kOptional,
   kPresentIf,
   kForm,
@@ -235,7 +234,6 @@ class Reader {
     field.most_entries = NumberOf(words, kMaxEntries);
     field.above = NumberOf(words, kAbove);
     if (const auto text = Find(words, kText)) field.text = static_cast<TextKind>(text->getEnum());
-    if (const auto after = Find(words, kAfter)) field.after = after->getUint16();
     field.omits_empty = Has(words, kOmitEmpty);
     field.is_cut = Has(words, kCut);
     field.is_optional = Has(words, kOptional) || Has(words, kPresentIf);

@@ -38,7 +38,7 @@ struct Type {
   std::shared_ptr<Type> element = {};  // kList
 };
 
-// How a decoder may fail.
+// The ways in which a decoder may fail.
 enum class Failure {
   kNone,
   kMalformed,
@@ -62,7 +62,6 @@ struct Field {
   bool is_optional = false;  // a std::optional, absent as a null pointer or by presentIf
   bool omits_empty = false;
   bool is_cut = false;
-  unsigned after = 0;
   std::string present_if;  // method of the field that is not 0 then
   std::string enough_if;
   std::string made_type;  // a type made of numbers: "RequestId"

@@ -1,7 +1,5 @@
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "schema/generator/writers.h"
 
 namespace roost::generator {
@@ -119,10 +117,7 @@ std::string Body(const Struct& structure) {
       return text + "  }\n";
     default: break;
   }
-  std::vector<const Field*> fields;
-  for (const Field& field : structure.fields) fields.push_back(&field);
-  std::stable_sort(fields.begin(), fields.end(), [](const Field* a, const Field* b) { return a->after < b->after; });
-  for (const Field* field : fields) text += FieldLines(*field, "in." + field->member, "out");
+  for (const Field& field : structure.fields) text += FieldLines(field, "in." + field.member, "out");
   return text;
 }
 

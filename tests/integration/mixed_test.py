@@ -1,40 +1,21 @@
-"""Routers and workers of different releases on one link. The other release is a recorded session (record_link.py): its
-worker's frames are played to today's router, and its router's frames to today's worker, byte for byte except for ids."""
+"""Routers and workers of two releases on one link. The release before is a recorded session (record_link.py): its
+worker's frames are played to today's router, and its router's frames to today's worker, byte for byte except for ids.
+Before the first tag there is no release before: the session is one of today."""
 
-import http.client
-import json
 import pathlib
 import threading
 import unittest
 
+import record_link
 import wire_peer
-from cluster import DEADLINE_SECONDS, Cluster
+from cluster import Cluster
+from record_link import ask
 from wire_peer import id_of, router_kind, worker_kind
 
 RECORDINGS = sorted((pathlib.Path(__file__).parent / "recordings").glob("*.bin"))
+ENTRIES = []
 CANCELLED = 2  # FinishReason
 PLAYED_ROUTER_FLAGS = ("--worker-timeout-seconds", "60", "--stall-timeout-seconds", "600")
-
-
-def ask(router, call):
-    """Sends a call of a recording; returns what a later release must answer too."""
-    method = "GET" if call["body"] is None else "POST"
-    if not call.get("leave"):
-        answer = router.request(method, call["path"], call["body"])
-        result = {"status": answer.status}
-        if answer.status == 200 and "choices" in answer.json():
-            result["choices"] = [
-                {"text": choice["text"] if "text" in choice else choice["message"]["content"],
-                 "finish_reason": choice["finish_reason"]} for choice in answer.json()["choices"]]
-        return result
-    # The client goes away after the first event.
-    connection = http.client.HTTPConnection(router.address, timeout=DEADLINE_SECONDS)
-    connection.request(method, call["path"], json.dumps(call["body"]), {"Content-Type": "application/json"})
-    response = connection.getresponse()
-    response.readline()
-    connection.close()
-    response.close()
-    return {"status": response.status}
 
 
 class OldWorker:
@@ -45,7 +26,6 @@ class OldWorker:
         self.peer = wire_peer.Peer.connect(router.link)
         self.ids = {}  # of the recording: the router's of today
         self.results = []  # (call, recorded, now)
-        self.told_of_block = None  # what an operator is told who has a block evicted
 
     def play(self):
         client = None
@@ -59,8 +39,6 @@ class OldWorker:
                 if not is_known:
                     self.router.wait_for_workers(1)  # the router reads the tokenizer for a while
                     is_known = True
-                    evicted = self.router.request("POST", "/admin/v1/evict", {"hash": "0123456789abcdef" * 2})
-                    self.told_of_block = evicted.json()["workers"]
                 client = threading.Thread(target=self.call, args=(value, self.answer_to(i)))
                 client.start()
             elif kind == "told":
@@ -161,68 +139,59 @@ def recorded_counts(entries):
     return ends, counts
 
 
+def setUpModule():
+    ENTRIES.extend(wire_peer.read_recording(RECORDINGS[-1]) if RECORDINGS else record_link.record())
+
+
 class MixedTest(unittest.TestCase):
     def test_there_is_a_recording_of_every_kind_of_message(self):
-        self.assertTrue(RECORDINGS)
-        for path in RECORDINGS:
-            entries = wire_peer.read_recording(path)
-            from_worker = {worker_kind(value) for kind, value in entries if kind == "worker"}
-            from_router = {router_kind(value) for kind, value in entries if kind == "router"}
-            self.assertLessEqual({"hello", "step", "snapshot", "tokenizer", "bye", "pinAnswer", "prefixes"}, from_worker)
-            self.assertLessEqual(
-                {"welcome", "generate", "cancel", "wantTokenizer", "ping", "pin", "unpin", "wantPrefixes"}, from_router)
+        from_worker = {worker_kind(value) for kind, value in ENTRIES if kind == "worker"}
+        from_router = {router_kind(value) for kind, value in ENTRIES if kind == "router"}
+        self.assertLessEqual({"hello", "step", "snapshot", "tokenizer", "bye", "pinAnswer", "prefixes", "evictAnswer"},
+                             from_worker)
+        self.assertLessEqual(
+            {"welcome", "generate", "cancel", "wantTokenizer", "ping", "pin", "unpin", "wantPrefixes", "evict"}, from_router)
 
     def test_an_older_worker_serves_under_todays_router(self):
-        for path in RECORDINGS:
-            with self.subTest(path.name), Cluster() as cluster:
-                entries = wire_peer.read_recording(path)
-                router = cluster.start_router(*PLAYED_ROUTER_FLAGS)
-                worker = OldWorker(entries, router)
-                self.addCleanup(worker.peer.close)
-                worker.play()
-                for call, recorded, now in worker.results:
-                    self.assertEqual(now, recorded, call)
-                self.assertEqual(len(worker.results), sum(kind == "ask" for kind, _ in entries))
-                self.assertEqual(worker.told_of_block,
-                                 [{"worker": "recorded", "answered": False, "reason": "not supported"}])
-                self.assertEqual(router.wait_for_log("worker left")["level"], "info")
-                self.assertEqual(router.wait_for_log("worker joined")["protocol"], "2.0")
-                for name in ("malformed", "unknown"):
-                    self.assertEqual(router.metric(f"roost_router_{name}_messages_total"), 0)
-                self.assertEqual(router.metric("roost_router_index_resyncs_total", reason="digest"), 0)
-                self.assertEqual(router.metric("roost_router_pulls_total"), 0)  # it takes no Holds
+        with Cluster() as cluster:
+            router = cluster.start_router(*PLAYED_ROUTER_FLAGS)
+            worker = OldWorker(ENTRIES, router)
+            self.addCleanup(worker.peer.close)
+            worker.play()
+            for call, recorded, now in worker.results:
+                self.assertEqual(now, recorded, call)
+            self.assertEqual(len(worker.results), sum(kind == "ask" for kind, _ in ENTRIES))
+            self.assertEqual(router.wait_for_log("worker left")["level"], "info")
+            self.assertRegex(router.wait_for_log("worker joined")["protocol"], r"^2\.\d+")
+            for name in ("malformed", "unknown"):
+                self.assertEqual(router.metric(f"roost_router_{name}_messages_total"), 0)
+            self.assertEqual(router.metric("roost_router_index_resyncs_total", reason="digest"), 0)
 
     def test_todays_worker_serves_under_an_older_router(self):
-        for path in RECORDINGS:
-            with self.subTest(path.name), Cluster() as cluster:
-                entries = wire_peer.read_recording(path)
-                listener = played_router(self, cluster)
-                worker = cluster.start_worker("today", "--kv-blocks", "256")
-                router = OldRouter(entries, accepted(self, listener))
-                router.play(worker.process.terminate)
-                self.assertEqual(worker.stop(), 0)
-                ends, counts = recorded_counts(entries)
-                self.assertEqual(sorted(router.ends), sorted(ends))
-                cancelled = {end[:2] for end in ends if end[2] == CANCELLED}
-                self.assertTrue(cancelled)
-                for choice in counts.keys() - cancelled:
-                    self.assertEqual(router.token_counts[choice], counts[choice], choice)
-                self.assertEqual(router.version, 2)
-                self.assertRegex(worker.wait_for_log("worker started")["transfer"], r"^127\.0\.0\.1:\d+$")
-                self.assertEqual(worker.wait_for_log("router link up")["protocol"], "2.0")
-                for line in ("malformed message from a router", "router link starts again"):
-                    self.assertFalse(worker.has_logged(line), worker.lines)
+        with Cluster() as cluster:
+            listener = played_router(self, cluster)
+            worker = cluster.start_worker("today", "--kv-blocks", "256")
+            router = OldRouter(ENTRIES, accepted(self, listener))
+            router.play(worker.process.terminate)
+            self.assertEqual(worker.stop(), 0)
+            ends, counts = recorded_counts(ENTRIES)
+            self.assertEqual(sorted(router.ends), sorted(ends))
+            cancelled = {end[:2] for end in ends if end[2] == CANCELLED}
+            self.assertTrue(cancelled)
+            for choice in counts.keys() - cancelled:
+                self.assertEqual(router.token_counts[choice], counts[choice], choice)
+            self.assertEqual(router.version, 2)
+            self.assertRegex(worker.wait_for_log("worker started")["transfer"], r"^127\.0\.0\.1:\d+$")
+            self.assertRegex(worker.wait_for_log("router link up")["protocol"], r"^2\.\d+")
+            for line in ("malformed message from a router", "router link starts again"):
+                self.assertFalse(worker.has_logged(line), worker.lines)
 
 
 class OtherMajorVersionTest(unittest.TestCase):
     """Peers of the next major version, made of the recorded ones."""
 
-    @classmethod
-    def setUpClass(cls):
-        cls.entries = wire_peer.read_recording(RECORDINGS[-1])
-
     def first(self, side, kind_of, kind):
-        return next(value for name, value in self.entries if name == side and kind_of(value) == kind)
+        return next(value for name, value in ENTRIES if name == side and kind_of(value) == kind)
 
     def test_its_worker_is_refused_in_plain_words_on_both_sides_and_others_serve_on(self):
         with Cluster() as cluster:
@@ -235,7 +204,7 @@ class OtherMajorVersionTest(unittest.TestCase):
             refusal = peer.wait_for(lambda frame: router_kind(frame) == "refused")
             refused = router.wait_for_log("worker refused")
             self.assertEqual((refused["level"], refused["worker"]), ("error", "recorded"))
-            self.assertRegex(refused["error"], r"worker speaks protocol 3\.0, the router protocol 2\.\d+, release \d")
+            self.assertRegex(refused["error"], r"worker speaks protocol 3\.\d+, release [\d.]+, the router protocol 2\.\d+, release \d")
             self.assertIn(refused["error"].encode(), refusal)
             self.assertEqual(router.metric("roost_router_malformed_messages_total"), 0)
             self.assertEqual(router.completion("Who?", max_tokens=4).status, 200)

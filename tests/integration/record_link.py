@@ -1,14 +1,15 @@
-"""Records what a router and a worker of this release say to each other, for mixed_test.py of later releases:
+"""Records what a router and a worker of this release say to each other, for mixed_test.py of the next release:
 
     ROOST_BIN=build/release/bin tests/integration/record_link.py tests/integration/recordings/NAME.bin
 """
 
+import http.client
+import json
 import pathlib
 import sys
 
 import wire_peer
-from cluster import Cluster, text, wait_until
-from mixed_test import ask
+from cluster import DEADLINE_SECONDS, Cluster, text, wait_until
 
 LONG_PROMPT = text(30, "a recording")
 BIRDS = {"type": "object", "properties": {"birds": {"type": "boolean"}}, "required": ["birds"],
@@ -32,11 +33,34 @@ CALLS = [
     completion(LONG_PROMPT, temperature=0, max_tokens=4, ignore_eos=True),
     {"path": "/admin/v1/unpin", "body": {"model": "demo-model", "prompt": LONG_PROMPT}},
     {"path": "/admin/v1/prefixes?top=5", "body": None},
+    {"path": "/admin/v1/evict", "body": {"hash": "0123456789abcdef" * 2}},
     {**completion(LONG_PROMPT, temperature=0, max_tokens=400, ignore_eos=True, stream=True), "leave": True},
 ]
 
 
-def record(path):
+def ask(router, call):
+    """Sends a call of a recording; returns what a later release must answer too."""
+    method = "GET" if call["body"] is None else "POST"
+    if not call.get("leave"):
+        answer = router.request(method, call["path"], call["body"])
+        result = {"status": answer.status}
+        if answer.status == 200 and "choices" in answer.json():
+            result["choices"] = [
+                {"text": choice["text"] if "text" in choice else choice["message"]["content"],
+                 "finish_reason": choice["finish_reason"]} for choice in answer.json()["choices"]]
+        return result
+    # The client goes away after the first event.
+    connection = http.client.HTTPConnection(router.address, timeout=DEADLINE_SECONDS)
+    connection.request(method, call["path"], json.dumps(call["body"]), {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    response.readline()
+    connection.close()
+    response.close()
+    return {"status": response.status}
+
+
+def record():
+    """The entries of a session; wire_peer.py describes them."""
     with Cluster() as cluster:
         router = cluster.start_router()
         tap = wire_peer.Tap(router.link)
@@ -47,11 +71,14 @@ def record(path):
             tap.note("ask", call)
             tap.note("told", ask(router, call))
         wait_until(lambda: not router.workers()[0]["running_requests"], "the end of the last request")
+        wait_until(lambda: any(kind == "router" and wire_peer.router_kind(frame) == "ping" for kind, frame in tap.entries),
+                   "a ping, which comes each second")
         worker.stop()
         tap.close()
-    wire_peer.write_recording(path, tap.entries)
-    print(f"{len(tap.entries)} entries, {path.stat().st_size} bytes")
+    return tap.entries
 
 
 if __name__ == "__main__":
-    record(pathlib.Path(sys.argv[1]))
+    entries, target = record(), pathlib.Path(sys.argv[1])
+    wire_peer.write_recording(target, entries)
+    print(f"{len(entries)} entries, {target.stat().st_size} bytes")

@@ -4,7 +4,7 @@ Proto to read some fields. With this a test plays an older router or worker from
 A recording is a list of entries:
     ("worker", frame)    a message of the worker
     ("router", frame)    a message of the router
-    ("ask", call)        what a client then asked the router for; see mixed_test.py
+    ("ask", call)        what a client then asked the router for; see record_link.py
     ("told", result)     the answer to the latest call
 """
 
@@ -102,7 +102,7 @@ def epoch_of(frame):
 
 def id_of(frame):
     """The id that a router's message gives to a request or an order, None if it has none."""
-    offset = {"generate": 0, "cancel": 0, "pin": 8, "unpin": 0, "wantPrefixes": 0}.get(router_kind(frame))
+    offset = {"generate": 0, "cancel": 0, "pin": 8, "unpin": 0, "wantPrefixes": 0, "evict": 0}.get(router_kind(frame))
     return None if offset is None else Message(frame).body.number("Q", offset)
 
 

@@ -122,12 +122,6 @@ TEST(FormatDecisionsTest, SaysWhatIsFetchedFromWhereAndWhatCame) {
               Not(HasSubstr("  pull  ")));
 }
 
-TEST(FormatDecisionsTest, SaysWhatARouterThatKnowsNoPullsMeans) {
-  const std::string text = Formatted(kDecision);
-  EXPECT_THAT(text, HasSubstr("* w2                   held"));
-  EXPECT_THAT(text, Not(HasSubstr("  pull  ")));
-}
-
 TEST(FormatDecisionsTest, SaysWhatIsNotKnown) {
   std::string decision = With(std::string(kDecision), R"({"cached_tokens":1424,"ttft_seconds":0.125})", "null");
   decision =

@@ -10,7 +10,7 @@ using testing::HasSubstr;
 
 TEST(FormatStatusTest, PrintsOneRowPerWorker) {
   const auto table = FormatStatus(
-      R"({"workers":[{"id":"w1","model":"demo","ready":true,"index_in_sync":true,"mode":"exact","running_requests":3,)"
+      R"({"workers":[{"id":"w1","model":"demo","state":"ready","index_in_sync":true,"mode":"exact","running_requests":3,)"
       R"("waiting_requests":1,"in_flight_requests":4,"cached_blocks":20,"blocks":64,"requests_total":9}]})");
   ASSERT_TRUE(table.ok());
   EXPECT_THAT(*table, HasSubstr("w1"));

@@ -17,7 +17,7 @@ ALLOWED = {
 WORKER_PARTS = {"worker/backend", "worker/cache", "worker/grammar", "worker/model", "worker/sample", "worker/sched"}
 # Within the daemons: pure parts do not include the parts with threads and sockets. Folder -> folders that it must not include.
 FORBIDDEN = {
-    "common/base": {"common/config", "common/http", "common/metrics", "common/prefix", "common/text", "common/trace", "common/wire"},
+    "common/base": {"common/config", "common/http", "common/json", "common/metrics", "common/prefix", "common/text", "common/trace", "common/wire"},
     "worker/cache": {"worker/sched", "worker/engine", "worker/link", "worker/model"},
     "worker/sched": {"worker/engine", "worker/link", "worker/model"},
     # Side by side on the engine's face: its own engine, the links, the adapters of other engines.

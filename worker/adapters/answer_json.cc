@@ -16,36 +16,10 @@ float Bounded(float logprob) { return std::clamp(logprob, wire::kMinLogprob, 0.0
 
 }  // namespace
 
-std::optional<std::uint32_t> CountAt(const simdjson::dom::element& object, std::string_view key) {
-  std::uint64_t count = 0;
-  if (object[key].get(count) != simdjson::SUCCESS || count > std::numeric_limits<std::uint32_t>::max()) return {};
-  return static_cast<std::uint32_t>(count);
-}
-
-std::optional<std::string_view> TextAt(const simdjson::dom::element& object, std::string_view key) {
-  std::string_view text;
-  if (object[key].get(text) != simdjson::SUCCESS) return std::nullopt;
-  return text;
-}
-
-std::optional<simdjson::dom::array> ListAt(const simdjson::dom::element& object, std::string_view key) {
-  simdjson::dom::array list;
-  if (object[key].get(list) != simdjson::SUCCESS) return std::nullopt;
-  return list;
-}
-
-std::optional<simdjson::dom::element> ObjectAt(const simdjson::dom::element& object, std::string_view key) {
-  simdjson::dom::element member;
-  if (object[key].get(member) != simdjson::SUCCESS || !member.is_object()) return std::nullopt;
-  return member;
-}
-
-std::vector<simdjson::dom::element> Elements(const simdjson::dom::array& list) { return {list.begin(), list.end()}; }
-
-Result<std::vector<TokenId>> ReadTokens(const simdjson::dom::array& list) {
+Result<std::vector<TokenId>> ReadTokens(const json::Array& list) {
   std::vector<TokenId> tokens;
   tokens.reserve(list.size());
-  for (const simdjson::dom::element element : list) {
+  for (const json::Element element : list) {
     std::uint64_t token = 0;
     if (element.get(token) != simdjson::SUCCESS || token > std::numeric_limits<TokenId>::max()) {
       return Unreadable("a token id is no whole number");
@@ -55,8 +29,8 @@ Result<std::vector<TokenId>> ReadTokens(const simdjson::dom::array& list) {
   return tokens;
 }
 
-Result<simdjson::dom::element> ParseAnswer(simdjson::dom::parser& parser, std::string_view text) {
-  simdjson::dom::element document;
+Result<json::Element> ParseAnswer(simdjson::dom::parser& parser, std::string_view text) {
+  json::Element document;
   if (parser.parse(text.data(), text.size()).get(document) != simdjson::SUCCESS || !document.is_object()) {
     return Unreadable("it is no JSON object");
   }

@@ -1,8 +1,6 @@
-// Functions that the readers of all engines' answers share: values of simdjson, and log probabilities in the wire's
+// Functions that the readers of all engines' answers share: tokens, and log probabilities in the wire's
 // order.
 #pragma once
-
-#include <simdjson.h>
 
 #include <cstdint>
 #include <optional>
@@ -12,24 +10,16 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/json/json_read.h"
 #include "common/wire/messages.h"
 
 namespace roost::worker::adapters {
 
-// The member; nothing if it is absent, null or of a type that does not convert.
-[[nodiscard]] std::optional<std::uint32_t> CountAt(const simdjson::dom::element& object, std::string_view key);
-[[nodiscard]] std::optional<std::string_view> TextAt(const simdjson::dom::element& object, std::string_view key);
-[[nodiscard]] std::optional<simdjson::dom::array> ListAt(const simdjson::dom::element& object, std::string_view key);
-[[nodiscard]] std::optional<simdjson::dom::element> ObjectAt(const simdjson::dom::element& object,
-                                                             std::string_view key);
-
-// The list's elements: simdjson's own at() counts from the front each time.
-[[nodiscard]] std::vector<simdjson::dom::element> Elements(const simdjson::dom::array& list);
 // A list of token ids.
-[[nodiscard]] Result<std::vector<TokenId>> ReadTokens(const simdjson::dom::array& list);
+[[nodiscard]] Result<std::vector<TokenId>> ReadTokens(const json::Array& list);
 
 // Parses a document, or says that the engine's answer is none.
-[[nodiscard]] Result<simdjson::dom::element> ParseAnswer(simdjson::dom::parser& parser, std::string_view text);
+[[nodiscard]] Result<json::Element> ParseAnswer(simdjson::dom::parser& parser, std::string_view text);
 
 // An error about an answer that another version of the engine may give.
 [[nodiscard]] Error Unreadable(std::string_view what);

@@ -18,15 +18,13 @@ std::string Shortened(std::string_view text) {
   return std::string(text.substr(0, size));
 }
 
-std::string ShortTextAt(const simdjson::dom::element& object, std::string_view key) {
-  std::string_view text;
-  return object[key].get(text) == simdjson::SUCCESS ? Shortened(text) : std::string();
+std::string ShortTextAt(json::Element object, std::string_view key) {
+  return Shortened(json::At<std::string_view>(object, key).value_or(""));
 }
 
-int CodeAt(const simdjson::dom::element& object, int fallback) {
-  std::int64_t code = 0;
-  const bool is_status = object["code"].get(code) == simdjson::SUCCESS && code >= 400 && code < 600;
-  return is_status ? static_cast<int>(code) : fallback;
+int CodeAt(json::Element object, int fallback) {
+  const std::uint32_t code = json::At<std::uint32_t>(object, "code").value_or(0);
+  return code >= 400 && code < 600 ? static_cast<int>(code) : fallback;
 }
 
 ErrorCode CodeOf(int status) {
@@ -42,21 +40,21 @@ ErrorCode CodeOf(int status) {
 
 }  // namespace
 
-std::optional<Complaint> ReadComplaint(const simdjson::dom::element& document, int status) {
-  simdjson::dom::element error;
-  std::string_view text;
-  if (document["error"].get(error) == simdjson::SUCCESS && error.is_object()) {
+std::optional<Complaint> ReadComplaint(json::Element document, int status) {
+  if (json::At<json::Object>(document, "error")) {
+    const json::Element error = document["error"];
     return Complaint{CodeAt(error, status), ShortTextAt(error, "message"), ShortTextAt(error, "param")};
   }
-  if (document["error"].get(text) == simdjson::SUCCESS) return Complaint{status, Shortened(text), ""};
-  if (document["object"].get(text) == simdjson::SUCCESS && text == "error") {
+  const auto text = json::At<std::string_view>(document, "error");
+  if (text) return Complaint{status, Shortened(*text), ""};
+  if (json::At<std::string_view>(document, "object") == "error") {
     return Complaint{CodeAt(document, status), ShortTextAt(document, "message"), ShortTextAt(document, "param")};
   }
   return std::nullopt;
 }
 
 Complaint ReadRefusal(simdjson::dom::parser& parser, int status, std::string_view body) {
-  simdjson::dom::element document;
+  json::Element document;
   if (parser.parse(body.data(), body.size()).get(document) == simdjson::SUCCESS) {
     if (std::optional<Complaint> complaint = ReadComplaint(document, status)) return *std::move(complaint);
   }

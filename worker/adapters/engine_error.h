@@ -7,13 +7,12 @@
 //   no or half an answer   kUnavailable
 #pragma once
 
-#include <simdjson.h>
-
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "common/base/error.h"
+#include "common/json/json_read.h"
 #include "worker/adapters/http_port.h"
 
 namespace roost::worker::adapters {
@@ -27,7 +26,7 @@ struct Complaint {
 
 // From a document {"error": {"message", "param", "code"}}, or from an older one with these at its top. Nothing if it is
 // no error. `status` stands in for a code that is not there.
-[[nodiscard]] std::optional<Complaint> ReadComplaint(const simdjson::dom::element& document, int status);
+[[nodiscard]] std::optional<Complaint> ReadComplaint(json::Element document, int status);
 
 // From the body of an answer with this status, which need not be JSON.
 [[nodiscard]] Complaint ReadRefusal(simdjson::dom::parser& parser, int status, std::string_view body);

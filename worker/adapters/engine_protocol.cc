@@ -18,16 +18,16 @@ void AddAdapter(EngineFacts& facts, std::string_view name) {
 
 Result<void> ReadModelList(std::string_view body, EngineFacts& facts) {
   simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
-  const std::optional<simdjson::dom::array> models = ListAt(document, "data");
+  ROOST_ASSIGN_OR_RETURN(const json::Element document, ParseAnswer(parser, body));
+  const std::optional<json::Array> models = json::At<json::Array>(document, "data");
   if (!models) return Unreadable("/v1/models has no data");
-  for (const simdjson::dom::element model : *models) {
-    const std::string_view name = TextAt(model, "id").value_or("");
-    if (TextAt(model, "parent").has_value()) {
+  for (const json::Element model : *models) {
+    const std::string_view name = json::At<std::string_view>(model, "id").value_or("");
+    if (json::At<std::string_view>(model, "parent").has_value()) {
       AddAdapter(facts, name);
     } else if (facts.model.empty()) {
       facts.model = name;
-      facts.max_context_tokens = CountAt(model, "max_model_len").value_or(0);
+      facts.max_context_tokens = json::At<std::uint32_t>(model, "max_model_len").value_or(0);
     }
   }
   if (!facts.model.empty() && facts.max_context_tokens > 0) return {};
@@ -59,12 +59,12 @@ Result<AnswerPiece> AnswerReader::ReadEvent(simdjson::dom::parser& parser, std::
     piece.is_last = true;
     return piece;
   }
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, data));
+  ROOST_ASSIGN_OR_RETURN(const json::Element document, ParseAnswer(parser, data));
   return ReadDocument(document);
 }
 
 Result<AnswerPiece> AnswerReader::ReadWhole(simdjson::dom::parser& parser, std::string_view body) {
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
+  ROOST_ASSIGN_OR_RETURN(const json::Element document, ParseAnswer(parser, body));
   ROOST_ASSIGN_OR_RETURN(AnswerPiece piece, ReadDocument(document));
   piece.is_last = true;
   return piece;

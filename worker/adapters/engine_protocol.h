@@ -5,8 +5,6 @@
 // engine_protocol.cc, and transcripts of real answers for the tests.
 #pragma once
 
-#include <simdjson.h>
-
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -20,6 +18,7 @@
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/json/json_read.h"
 #include "common/wire/messages.h"
 #include "worker/adapters/engine_error.h"
 #include "worker/adapters/events/cache_change.h"
@@ -108,7 +107,7 @@ class AnswerReader {
   [[nodiscard]] Result<AnswerPiece> ReadWhole(simdjson::dom::parser& parser, std::string_view body);
 
  private:
-  [[nodiscard]] virtual Result<AnswerPiece> ReadDocument(const simdjson::dom::element& document) = 0;
+  [[nodiscard]] virtual Result<AnswerPiece> ReadDocument(json::Element document) = 0;
 };
 
 class EngineProtocol {

@@ -1,29 +1,22 @@
 #include "worker/adapters/http_calls.h"
 
-#include <curl/curl.h>
-
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
-#include "common/base/check.h"
 #include "common/base/small_file.h"
+#include "common/http/curl_call.h"
 
 namespace roost::worker::adapters {
 
 // One call that is under way.
-struct HttpTransfer {
+struct HttpTransfer : CurlCall {
   CallId id;
-  std::string url;
   std::string body;
-  std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers{nullptr, &curl_slist_free_all};
   std::size_t max_body_bytes = 0;
   std::size_t received_bytes = 0;
   bool status_told = false;
-  bool is_too_large = false;
-  std::vector<HttpEvent>* events = nullptr;
-  std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> easy{nullptr, &curl_easy_cleanup};
 };
 
 namespace {
@@ -31,13 +24,6 @@ namespace {
 constexpr std::size_t kMaxKeyBytes = 8192;
 // The most connections that wait for their next call.
 constexpr long kMaxKeptConnections = 1024;
-
-void AddHeader(HttpTransfer& transfer, const std::string& line) {
-  curl_slist* const longer = curl_slist_append(transfer.headers.get(), line.c_str());
-  ROOST_CHECK(longer != nullptr);
-  (void)transfer.headers.release();
-  transfer.headers.reset(longer);
-}
 
 Result<std::string> CheckedUrl(std::string url) {
   const std::size_t scheme = url.find("://");
@@ -58,29 +44,24 @@ void Tell(std::vector<HttpEvent>& events, CallId id, What what) {
   event.what = std::move(what);
 }
 
-void TellStatus(HttpTransfer& transfer) {
+void TellStatus(HttpTransfer& transfer, std::vector<HttpEvent>& events) {
   if (std::exchange(transfer.status_told, true)) return;
-  long status = 0;
-  curl_easy_getinfo(transfer.easy.get(), CURLINFO_RESPONSE_CODE, &status);
-  Tell(*transfer.events, transfer.id, HttpStatus{static_cast<int>(status)});
+  Tell(events, transfer.id, HttpStatus{static_cast<int>(transfer.status())});
 }
 
-std::size_t OnBytes(char* bytes, std::size_t size, std::size_t count, void* user) {
-  HttpTransfer& transfer = *static_cast<HttpTransfer*>(user);
-  const std::size_t length = size * count;
-  TellStatus(transfer);
-  transfer.is_too_large = length > transfer.max_body_bytes - transfer.received_bytes;
-  if (transfer.is_too_large) return CURL_WRITEFUNC_ERROR;
-  transfer.received_bytes += length;
-  std::vector<HttpEvent>& events = *transfer.events;
+// False if the body is too large.
+bool TellBytes(HttpTransfer& transfer, std::string_view bytes, std::vector<HttpEvent>& events) {
+  TellStatus(transfer, events);
+  if (bytes.size() > transfer.max_body_bytes - transfer.received_bytes) return false;
+  transfer.received_bytes += bytes.size();
   const bool follows = !events.empty() && events.back().call == transfer.id;
   HttpBytes* const last = follows ? std::get_if<HttpBytes>(&events.back().what) : nullptr;
   if (last != nullptr) {
-    last->bytes.append(bytes, length);
+    last->bytes.append(bytes);
   } else {
-    Tell(events, transfer.id, HttpBytes{std::string(bytes, length)});
+    Tell(events, transfer.id, HttpBytes{std::string(bytes)});
   }
-  return length;
+  return true;
 }
 
 CallEnd EndOf(const HttpTransfer& transfer, CURLcode code) {
@@ -91,79 +72,44 @@ CallEnd EndOf(const HttpTransfer& transfer, CURLcode code) {
     case CURLE_OPERATION_TIMEDOUT: {
       curl_off_t connected_after = 0;  // 0 on a connection of an earlier call, too
       long sent_bytes = 0;
-      curl_easy_getinfo(transfer.easy.get(), CURLINFO_CONNECT_TIME_T, &connected_after);
-      curl_easy_getinfo(transfer.easy.get(), CURLINFO_REQUEST_SIZE, &sent_bytes);
+      curl_easy_getinfo(transfer.handle(), CURLINFO_CONNECT_TIME_T, &connected_after);
+      curl_easy_getinfo(transfer.handle(), CURLINFO_REQUEST_SIZE, &sent_bytes);
       return connected_after == 0 && sent_bytes == 0 ? CallEnd::kNotConnected : CallEnd::kTooSlow;
     }
     default: return CallEnd::kBroken;
   }
 }
 
-long MillisecondsOf(Duration duration) {
-  return static_cast<long>(std::chrono::ceil<std::chrono::milliseconds>(duration).count());
-}
-
 }  // namespace
 
 struct HttpCalls::Impl {
   HttpOptions options;
-  std::unique_ptr<CURLM, decltype(&curl_multi_cleanup)> multi{curl_multi_init(), &curl_multi_cleanup};
+  CurlCalls calls{kMaxKeptConnections};
   std::unordered_map<CallId, std::unique_ptr<HttpTransfer>> transfers;
   std::vector<HttpEvent> events;
 
-  void SetUp(HttpTransfer& transfer, const HttpCall& call);
   void Perform();
-  void Finish(CURL* easy, CURLcode code);
+  void Finish(HttpTransfer& transfer, CURLcode code);
   void Remove(CallId id);
 };
 
-void HttpCalls::Impl::SetUp(HttpTransfer& transfer, const HttpCall& call) {
-  CURL* const easy = transfer.easy.get();
-  for (const std::string& line : call.headers) AddHeader(transfer, line);
-  if (!options.bearer_key.empty()) AddHeader(transfer, "Authorization: Bearer " + options.bearer_key);
-  AddHeader(transfer, "Expect:");  // no question before a long prompt is sent
-  curl_easy_setopt(easy, CURLOPT_URL, transfer.url.c_str());
-  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(easy, CURLOPT_PROXY, "");
-  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout.count()));
-  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, MillisecondsOf(call.time_limit));
-  curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, kMaxIdleSeconds);
-  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &OnBytes);
-  curl_easy_setopt(easy, CURLOPT_WRITEDATA, static_cast<void*>(&transfer));
-  curl_easy_setopt(easy, CURLOPT_PRIVATE, static_cast<void*>(&transfer));
-  if (call.method == HttpMethod::kPost) {
-    AddHeader(transfer, "Content-Type: application/json");
-    curl_easy_setopt(easy, CURLOPT_POSTFIELDS, transfer.body.c_str());
-    curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(transfer.body.size()));
-  }
-  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer.headers.get());
-}
-
 void HttpCalls::Impl::Perform() {
-  int running = 0;
-  curl_multi_perform(multi.get(), &running);
-  int left = 0;
-  while (const CURLMsg* const message = curl_multi_info_read(multi.get(), &left)) {
-    if (message->msg == CURLMSG_DONE) Finish(message->easy_handle, message->data.result);
-  }
+  calls.Move();
+  while (const auto ended = calls.NextEnded()) Finish(static_cast<HttpTransfer&>(*ended->call), ended->code);
 }
 
-void HttpCalls::Impl::Finish(CURL* easy, CURLcode code) {
-  HttpTransfer* transfer = nullptr;
-  curl_easy_getinfo(easy, CURLINFO_PRIVATE, &transfer);
-  if (code == CURLE_OK) TellStatus(*transfer);
+void HttpCalls::Impl::Finish(HttpTransfer& transfer, CURLcode code) {
+  if (code == CURLE_OK) TellStatus(transfer, events);
   std::string why = code == CURLE_OK ? "" : curl_easy_strerror(code);
-  if (transfer->is_too_large) why = "the answer is larger than " + std::to_string(transfer->max_body_bytes) + " bytes";
-  Tell(events, transfer->id, HttpEnd{EndOf(*transfer, code), std::move(why)});
-  Remove(transfer->id);
+  if (transfer.is_too_large()) why = "the answer is larger than " + std::to_string(transfer.max_body_bytes) + " bytes";
+  Tell(events, transfer.id, HttpEnd{EndOf(transfer, code), std::move(why)});
+  transfers.erase(CallId(transfer.id));
 }
 
 void HttpCalls::Impl::Remove(CallId id) {
   const auto found = transfers.find(id);
   if (found == transfers.end()) return;
-  curl_multi_remove_handle(multi.get(), found->second->easy.get());
+  calls.Remove(*found->second);
   transfers.erase(found);
 }
 
@@ -176,24 +122,28 @@ HttpCalls::~HttpCalls() {
 Result<std::unique_ptr<HttpCalls>> HttpCalls::Make(HttpOptions options) {
   ROOST_ASSIGN_OR_RETURN(options.base_url, CheckedUrl(std::move(options.base_url)));
   auto impl = std::make_unique<Impl>();
-  ROOST_CHECK(impl->multi != nullptr);
   impl->options = std::move(options);
-  curl_multi_setopt(impl->multi.get(), CURLMOPT_MAXCONNECTS, kMaxKeptConnections);
   return std::unique_ptr<HttpCalls>(new HttpCalls(std::move(impl)));
 }
 
 void HttpCalls::Start(CallId id, HttpCall call) {
-  auto transfer = std::make_unique<HttpTransfer>();
-  transfer->id = id;
-  transfer->url = impl_->options.base_url + call.path;
-  transfer->body = std::move(call.body);
-  transfer->max_body_bytes = call.max_body_bytes;
-  transfer->events = &impl_->events;
-  transfer->easy.reset(curl_easy_init());
-  ROOST_CHECK(transfer->easy != nullptr);
-  impl_->SetUp(*transfer, call);
-  curl_multi_add_handle(impl_->multi.get(), transfer->easy.get());
-  impl_->transfers.emplace(id, std::move(transfer));
+  auto owned = std::make_unique<HttpTransfer>();
+  HttpTransfer& transfer = *owned;
+  transfer.id = id;
+  transfer.body = std::move(call.body);
+  transfer.max_body_bytes = call.max_body_bytes;
+  const HttpOptions& options = impl_->options;
+  std::vector<HttpEvent>& events = impl_->events;
+  transfer.Begin({.url = options.base_url + call.path,
+                  .bearer_key = options.bearer_key,
+                  .headers = std::move(call.headers),
+                  .json = call.method == HttpMethod::kPost ? &transfer.body : nullptr,
+                  .time_limit = std::chrono::ceil<std::chrono::milliseconds>(call.time_limit),
+                  .connect_limit = options.connect_timeout,
+                  .max_idle_seconds = kMaxIdleSeconds,
+                  .on_body = [&](std::string_view bytes) { return TellBytes(transfer, bytes, events); }});
+  impl_->calls.Add(transfer);
+  impl_->transfers.emplace(id, std::move(owned));
 }
 
 void HttpCalls::Close(CallId id) {
@@ -208,17 +158,13 @@ void HttpCalls::Close(CallId id) {
 std::vector<HttpEvent> HttpCalls::Poll(std::chrono::milliseconds timeout, std::span<const int> fds) {
   impl_->Perform();
   if (impl_->events.empty()) {
-    std::vector<curl_waitfd> waits;
-    waits.reserve(fds.size());
-    for (const int fd : fds) waits.push_back({.fd = fd, .events = CURL_WAIT_POLLIN, .revents = 0});
-    curl_multi_poll(impl_->multi.get(), waits.data(), static_cast<unsigned>(waits.size()),
-                    static_cast<int>(timeout.count()), nullptr);
+    impl_->calls.Wait(timeout, fds);
     impl_->Perform();
   }
   return std::exchange(impl_->events, {});
 }
 
-void HttpCalls::Wake() { curl_multi_wakeup(impl_->multi.get()); }
+void HttpCalls::Wake() { impl_->calls.Wake(); }
 
 const std::string& HttpCalls::base_url() const { return impl_->options.base_url; }
 

@@ -15,7 +15,7 @@ namespace {
 using wire::FetchRefusal;
 using wire::HoldOutcome;
 
-// How often the acceptor looks whether it shall stop.
+// The acceptor looks this often if it shall stop.
 constexpr int kAcceptWaitMs = 50;
 // More than any hello has. A stranger can make this worker wait for no more.
 constexpr std::size_t kMaxHelloBytes = 512;

@@ -29,7 +29,7 @@ struct ssl_session_st;
 
 namespace roost::worker {
 
-// How blocks leave this worker, and come to it.
+// The ways in which blocks leave this worker, and come to it.
 enum class TransferAccess {
   kLoopback,     // in the clear, and on this machine alone
   kAnywhere,     // in the clear

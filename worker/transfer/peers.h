@@ -90,7 +90,7 @@ class Peers final : public FrameSource {
   [[nodiscard]] Peer* PeerFor(const PeerPlace& place);
   [[nodiscard]] std::optional<HoldId> FindCovering(const FrameChain& chain) const;
   void Run(Peer& peer);
-  // How a fetch ended, and whether the connection waits for the next one.
+  // The end of a fetch. After a clean one the connection waits for the next one.
   struct FetchEnd {
     wire::HoldOutcome outcome = wire::HoldOutcome::kBroken;
     bool is_clean = false;

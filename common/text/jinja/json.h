@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "common/json/json_read.h"
 #include "common/text/jinja/value.h"
 
 namespace roost::jinja {
@@ -14,5 +15,7 @@ inline constexpr int kMaxJsonDepth = 64;
 
 // An error names the path of the wrong value, starting with `name`: "context.messages[1].content". Thread-safe.
 Result<Value> FromJson(std::string_view json, std::string_view name);
+// The same for a value that is parsed already, with its numbers kept (common/json/kept_numbers.h).
+Result<Value> FromJson(json::Element value, std::string_view name);
 
 }  // namespace roost::jinja

@@ -1,12 +1,10 @@
-#include <simdjson.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/json/kept_numbers.h"
 #include "common/text/jinja/json.h"
 
 namespace roost::jinja {
@@ -46,33 +44,29 @@ Result<Value> Convert(const dom::element& element, std::string& path) {
     case dom::element_type::ARRAY: return ConvertArray(dom::array(element), path);
     case dom::element_type::OBJECT: return ConvertObject(dom::object(element), path);
     case dom::element_type::INT64: return Value::Int(std::int64_t(element));
-    case dom::element_type::UINT64: return InvalidArgument(path, "is an integer of more than 64 bits with sign");
+    case dom::element_type::UINT64: return Value::LargeInt(std::to_string(std::uint64_t(element)));
     case dom::element_type::DOUBLE: return Value::Float(double(element));
-    case dom::element_type::STRING: return Value::String(std::string(std::string_view(element)));
+    case dom::element_type::STRING: break;
     case dom::element_type::BOOL: return Value::Bool(bool(element));
     case dom::element_type::NULL_VALUE: return Value::None();
   }
-  return InvalidArgument(path, "is of no JSON type");
+  const auto kept = json::KeptNumber(element);
+  if (!kept) return Value::String(std::string(std::string_view(element)));
+  const bool is_integer = kept->find_first_of(".eE") == std::string_view::npos;
+  return is_integer ? Value::LargeInt(std::string(*kept)) : Value::Float(*json::NumberOf(element));
 }
 
 }  // namespace
 
-Result<Value> FromJson(std::string_view json, std::string_view name) {
+Result<Value> FromJson(std::string_view text, std::string_view name) {
+  const json::Document document(text, json::Document::KeepNumbers{.max_depth = std::size_t{kMaxJsonDepth} + 1});
+  if (!document.ok()) return InvalidArgument(std::string(name), "is not valid JSON: {}", document.error());
+  return FromJson(document.root(), name);
+}
+
+Result<Value> FromJson(json::Element value, std::string_view name) {
   std::string path(name);
-  try {
-    dom::parser parser;
-    if (const auto error = parser.allocate(json.size(), static_cast<std::size_t>(kMaxJsonDepth) + 1)) {
-      return InvalidArgument(path, "{}", simdjson::error_message(error));
-    }
-    const simdjson::padded_string padded(json);
-    dom::element root;
-    if (const auto error = parser.parse(padded).get(root)) {
-      return InvalidArgument(path, "is not valid JSON: {}", simdjson::error_message(error));
-    }
-    return Convert(root, path);
-  } catch (const simdjson::simdjson_error& error) {
-    return InvalidArgument(path, "is not valid JSON: {}", error.what());
-  }
+  return Convert(value, path);
 }
 
 }  // namespace roost::jinja

@@ -40,10 +40,12 @@ void AppendEscaped(char32_t c, std::string_view bytes, Charset charset, std::str
   out += bytes;
 }
 
-std::string JsonFloat(double value) {
+std::string JsonFloat(const Value& number) {
+  const double value = number.AsFloat();
+  const std::string text = number.FloatText();
   if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
-  return FormatFloat(value);
+  if (text == "inf" || text == "-inf") return value < 0 ? "-Infinity" : "Infinity";
+  return text;
 }
 
 class JsonTextWriter {
@@ -78,7 +80,7 @@ class JsonTextWriter {
     if (value.is(Kind::kNone)) return "null";
     if (value.is(Kind::kBool)) return value.AsBool() ? "true" : "false";
     if (value.is(Kind::kInt)) return std::to_string(value.AsInt());
-    return JsonFloat(value.AsFloat());
+    return JsonFloat(value);
   }
 
   void WriteString(std::string_view text) {

@@ -30,7 +30,7 @@ class ReprWriter {
       case Kind::kNone: out_ += "None"; return {};
       case Kind::kBool: out_ += value.AsBool() ? "True" : "False"; return {};
       case Kind::kInt: fmt::format_to(std::back_inserter(out_), "{}", value.AsInt()); return {};
-      case Kind::kFloat: out_ += FormatFloat(value.AsFloat()); return {};
+      case Kind::kFloat: out_ += value.FloatText(); return {};
       case Kind::kString: WriteString(value); return {};
       case Kind::kSequence: return Nested([&] { return WriteSequence(value.AsSequence()); });
       case Kind::kDict: return Nested([&] { return WriteDict(value.AsDict()); });

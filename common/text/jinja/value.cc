@@ -1,8 +1,10 @@
 #include "common/text/jinja/value.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "common/base/utf8.h"
+#include "common/text/jinja/text.h"
 
 namespace roost::jinja {
 
@@ -15,6 +17,20 @@ Value Value::Undefined(std::string reason) {
     reason += "…";
   }
   return Value(Storage(std::in_place_index<0>, std::make_shared<const std::string>(std::move(reason))));
+}
+
+Value Value::LargeInt(std::string digits) {
+  return Value(Storage(std::in_place_index<kLargeInt>, std::make_shared<const std::string>(std::move(digits))));
+}
+
+double Value::AsFloat() const {
+  const auto* digits = std::get_if<kLargeInt>(&storage_);
+  return digits == nullptr ? *std::get_if<4>(&storage_) : std::strtod((*digits)->c_str(), nullptr);
+}
+
+std::string Value::FloatText() const {
+  const auto* digits = std::get_if<kLargeInt>(&storage_);
+  return digits == nullptr ? FormatFloat(AsFloat()) : **digits;
 }
 
 Value Value::String(std::string text, Markup markup) {

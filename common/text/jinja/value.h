@@ -55,6 +55,8 @@ class Value {
   static Value Bool(bool value) { return Value(Storage(std::in_place_index<2>, value)); }
   static Value Int(std::int64_t value) { return Value(Storage(std::in_place_index<3>, value)); }
   static Value Float(double value) { return Value(Storage(std::in_place_index<4>, value)); }
+  // An integer beyond 64 bits, in decimal: computes as the nearest Float, and is written as it is.
+  static Value LargeInt(std::string digits);
   // Counts as given, like a client's texts.
   static Value String(std::string text, Markup markup = Markup::kNo);
   static Value String(TracedText text, Markup markup = Markup::kNo);
@@ -67,14 +69,18 @@ class Value {
   static Value Of(std::shared_ptr<Object> object) { return Value(Storage(std::move(object))); }
   static Value Mapping(Dict dict);
 
-  [[nodiscard]] Kind kind() const { return static_cast<Kind>(storage_.index()); }
+  [[nodiscard]] Kind kind() const {
+    return storage_.index() == kLargeInt ? Kind::kFloat : static_cast<Kind>(storage_.index());
+  }
   [[nodiscard]] bool is(Kind wanted) const { return kind() == wanted; }
   [[nodiscard]] bool is_number() const { return is(Kind::kInt) || is(Kind::kFloat) || is(Kind::kBool); }
 
   // Each requires the value's kind.
   [[nodiscard]] bool AsBool() const { return *std::get_if<2>(&storage_); }
   [[nodiscard]] std::int64_t AsInt() const { return *std::get_if<3>(&storage_); }
-  [[nodiscard]] double AsFloat() const { return *std::get_if<4>(&storage_); }
+  [[nodiscard]] double AsFloat() const;
+  // Python's text of a Float.
+  [[nodiscard]] std::string FloatText() const;
   [[nodiscard]] const std::string& AsString() const { return (*std::get_if<5>(&storage_))->bytes; }
   [[nodiscard]] const WrittenRanges& written() const { return (*std::get_if<5>(&storage_))->written; }
   // Is all of it written? False for containers, whatever they hold.
@@ -106,7 +112,8 @@ class Value {
  private:
   using Storage = std::variant<std::shared_ptr<const std::string>, std::monostate, bool, std::int64_t, double,
                                std::shared_ptr<const Text>, std::shared_ptr<Sequence>, std::shared_ptr<Dict>,
-                               std::shared_ptr<Object>>;
+                               std::shared_ptr<Object>, std::shared_ptr<const std::string>>;
+  static constexpr std::size_t kLargeInt = 9;
   explicit Value(Storage storage) : storage_(std::move(storage)) {}
 
   Storage storage_;

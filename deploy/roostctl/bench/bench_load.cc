@@ -1,7 +1,6 @@
 #include "deploy/roostctl/bench/bench_load.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <cmath>
@@ -76,12 +75,9 @@ Result<std::uint64_t> PromptTokensOf(HttpClient& client, const LoadTarget& targe
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response,
                          client.PostJson(is_chat ? "/v1/chat/completions" : "/v1/completions", body.Take()));
   if (response.status != 200) return RefusalOf(response);
-  simdjson::dom::parser parser;
-  simdjson::dom::element answer;
-  if (parser.parse(simdjson::padded_string(response.body)).get(answer) != simdjson::SUCCESS) {
-    return DataLoss("answer", "it is not JSON");
-  }
-  return CountAt(answer, "/usage/prompt_tokens");
+  const json::Document answer(response.body);
+  if (!answer.ok()) return DataLoss("answer", "it is not JSON");
+  return CountAt(answer.root(), "/usage/prompt_tokens");
 }
 
 Result<std::vector<BenchSession>> TraceLoad(const BenchOptions& options) {

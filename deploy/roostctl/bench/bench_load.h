@@ -32,7 +32,7 @@ enum class ArrivalKind { kPoisson, kConstant };
 // The sessions with their start times, those to warm up first. Errors name the option or the file.
 [[nodiscard]] Result<std::vector<BenchSession>> MakeLoad(const BenchOptions& options);
 
-// Whether sessions have start times.
+// True if sessions have start times.
 [[nodiscard]] bool IsOpen(const BenchOptions& options);
 
 // The least number of sessions in a block, unless --blocks is given.

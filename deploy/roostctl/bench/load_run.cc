@@ -1,6 +1,5 @@
 #include "deploy/roostctl/bench/load_run.h"
 
-#include <curl/curl.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -13,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <queue>
+#include <span>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -23,8 +23,9 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/base/rng.h"
-#include "deploy/roostctl/remote/curl_call.h"
+#include "common/http/curl_call.h"
 #include "deploy/roostctl/remote/router_access.h"
+#include "deploy/roostctl/remote/router_call.h"
 
 namespace roost::roostctl {
 namespace {
@@ -47,7 +48,7 @@ class StreamClient {
   StreamClient(const StreamClient&) = delete;
   StreamClient& operator=(const StreamClient&) = delete;
 
-  // Whether the access can be used: the key's file can be read.
+  // An Error if the access can not be used: the key's file can not be read.
   [[nodiscard]] Result<void> Check() const;
 
   // Begins a request. Its callbacks run in later calls of Run; they may call Start.
@@ -61,21 +62,19 @@ class StreamClient {
   [[nodiscard]] std::size_t open_count() const { return open_.size(); }
 
  private:
-  struct Transfer {
-    CurlCall call;
+  struct Transfer : RouterCall {
     Request request;
   };
 
   void SetTimer(Duration time) const;
-  void EndFinished();
-  void End(CURL* handle, CURLcode code);
+  void End(CurlCall* call, CURLcode code);
 
   const RouterAccess access_;
   const Result<std::string> key_;
   const double timeout_seconds_;
-  std::unique_ptr<CURLM, decltype(&curl_multi_cleanup)> multi_;
+  CurlCalls calls_;
   const int timer_;  // a file descriptor, because curl itself waits for whole milliseconds
-  std::unordered_map<CURL*, std::unique_ptr<Transfer>> open_;
+  std::unordered_map<CurlCall*, std::unique_ptr<Transfer>> open_;
   std::vector<std::unique_ptr<Transfer>> idle_;  // to use again
 };
 
@@ -86,14 +85,13 @@ StreamClient::StreamClient(RouterAccess access, double timeout_seconds)
     : access_(std::move(access)),
       key_(KeyOf(access_)),
       timeout_seconds_(timeout_seconds),
-      multi_(curl_multi_init(), &curl_multi_cleanup),
+      calls_(kKeptConnections),
       timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
-  ROOST_CHECK(multi_ != nullptr && timer_ >= 0);
-  curl_multi_setopt(multi_.get(), CURLMOPT_MAXCONNECTS, kKeptConnections);
+  ROOST_CHECK(timer_ >= 0);
 }
 
 StreamClient::~StreamClient() {
-  for (const auto& [handle, transfer] : open_) curl_multi_remove_handle(multi_.get(), handle);
+  for (const auto& [call, transfer] : open_) calls_.Remove(*call);
   close(timer_);
 }
 
@@ -112,17 +110,15 @@ void StreamClient::Start(Request request) {
     idle_.pop_back();
   }
   transfer->request = std::move(request);
-  transfer->call.Begin(access_, *key_,
-                       {.path = transfer->request.path,
-                        .json = &transfer->request.json,
-                        .on_data = transfer->request.on_data,
-                        .timeout_seconds = timeout_seconds_});
-  CURL* const handle = transfer->call.handle();
-  ROOST_CHECK(curl_multi_add_handle(multi_.get(), handle) == CURLM_OK);
-  open_.emplace(handle, std::move(transfer));
-  // Begins to connect and to write now, not at the next Run.
-  int running = 0;
-  curl_multi_perform(multi_.get(), &running);
+  transfer->Begin(access_, *key_,
+                  {.path = transfer->request.path,
+                   .json = &transfer->request.json,
+                   .on_data = transfer->request.on_data,
+                   .timeout_seconds = timeout_seconds_});
+  calls_.Add(*transfer);
+  CurlCall* const call = transfer.get();
+  open_.emplace(call, std::move(transfer));
+  calls_.Move();  // begins to connect and to write now, not at the next Run
 }
 
 // Setting it also takes back that it was over before.
@@ -135,35 +131,28 @@ void StreamClient::SetTimer(Duration time) const {
 }
 
 void StreamClient::Run(Duration at_most) {
-  curl_waitfd timer{.fd = timer_, .events = CURL_WAIT_POLLIN, .revents = 0};
   if (at_most > Duration(0)) {
     SetTimer(at_most);
-    const auto wait_ms = std::chrono::ceil<std::chrono::milliseconds>(at_most).count();
-    curl_multi_poll(multi_.get(), &timer, 1, static_cast<int>(wait_ms), nullptr);
+    calls_.Wait(std::chrono::ceil<std::chrono::milliseconds>(at_most), std::span(&timer_, 1));
   }
-  int running = 0;
-  curl_multi_perform(multi_.get(), &running);
-  EndFinished();
-}
-
-void StreamClient::EndFinished() {
-  int left = 0;
-  while (CURLMsg* const message = curl_multi_info_read(multi_.get(), &left)) {
-    if (message->msg == CURLMSG_DONE) End(message->easy_handle, message->data.result);
-  }
+  calls_.Move();
+  while (const auto ended = calls_.NextEnded()) End(ended->call, ended->code);
 }
 
 void StreamClient::CancelAll() {
-  while (!open_.empty()) End(open_.begin()->first, CURLE_ABORTED_BY_CALLBACK);
+  while (!open_.empty()) {
+    CurlCall* const call = open_.begin()->first;
+    calls_.Remove(*call);
+    End(call, CURLE_ABORTED_BY_CALLBACK);
+  }
 }
 
-void StreamClient::End(CURL* handle, CURLcode code) {
-  const auto found = open_.find(handle);
+void StreamClient::End(CurlCall* call, CURLcode code) {
+  const auto found = open_.find(call);
   ROOST_CHECK(found != open_.end());
   std::unique_ptr<Transfer> transfer = std::move(found->second);
   open_.erase(found);
-  curl_multi_remove_handle(multi_.get(), handle);
-  const Result<HttpResponse> response = transfer->call.End(code);
+  const Result<HttpResponse> response = transfer->End(code);
   const Request request = std::exchange(transfer->request, {});
   idle_.push_back(std::move(transfer));
   request.on_end(response);

@@ -17,7 +17,7 @@ namespace roost::roostctl {
 
 // ---- addresses ----
 
-// Whether only this machine reaches the address: a loopback address, localhost or a local socket.
+// True if only this machine reaches the address: a loopback address, localhost or a local socket.
 [[nodiscard]] bool IsLocalUrl(std::string_view url);
 
 // An answer to a request without a key.
@@ -63,9 +63,9 @@ struct WorkerFacts {
 // `router_release` is that of the router that knows them.
 [[nodiscard]] Findings CheckWorkers(const std::string& router, const std::vector<WorkerFacts>& workers,
                                     std::string_view router_release);
-// How each model stands, in the words of the router's verdict. Nothing from an older router, which tells no models.
+// The state of each model, in the words of the router's verdict.
 [[nodiscard]] Findings CheckModels(std::string_view workers_json);
-// The pairs of GET /admin/v1/transfers from which nothing comes, or that fail now. Nothing from a router without pairs.
+// The pairs of GET /admin/v1/transfers from which nothing comes, or that fail now.
 [[nodiscard]] Findings CheckPairs(std::string_view transfers_json);
 // Do two routers know the same workers?
 [[nodiscard]] Finding CheckSameWorkers(const std::string& router, const std::vector<WorkerFacts>& workers,

@@ -1,7 +1,6 @@
 // Checks a router's view of its workers.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <charconv>
@@ -26,9 +25,8 @@ namespace {
 constexpr double kSilentSeconds = 2;
 constexpr double kMaxPinnedShare = 0.4;
 
-std::string Text(simdjson::dom::element object, const char* key) {
-  std::string_view value;
-  return object[key].get(value) == simdjson::SUCCESS ? std::string(value) : "";
+std::string Text(json::Element object, const char* key) {
+  return std::string(json::At<std::string_view>(object, key).value_or(""));
 }
 
 // A number of 64 bits in hexadecimal; 0 for anything else.
@@ -38,7 +36,7 @@ std::uint64_t NumberIn(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? number : 0;
 }
 
-wire::ComputeShare ComputeOf(simdjson::dom::element worker) {
+wire::ComputeShare ComputeOf(json::Element worker) {
   const auto count = [&](const char* key) {
     const std::uint64_t number = CountAt(worker, key);
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(number, std::numeric_limits<std::uint32_t>::max()));
@@ -50,12 +48,10 @@ wire::ComputeShare ComputeOf(simdjson::dom::element worker) {
           .cpu_group_cores = count("/cpu_group_cores")};
 }
 
-wire::Transfer TransferOf(simdjson::dom::element worker) {
-  simdjson::dom::element transfer;
-  if (worker["transfer"].get(transfer) != simdjson::SUCCESS) return {};
-  return {.address = Text(transfer, "address"),
-          .layout = NumberIn(Text(transfer, "layout")),
-          .numerics = NumberIn(Text(transfer, "numerics"))};
+wire::Transfer TransferOf(json::Element worker) {
+  return {.address = Text(worker, "/transfer/address"),
+          .layout = NumberIn(Text(worker, "/transfer/layout")),
+          .numerics = NumberIn(Text(worker, "/transfer/numerics"))};
 }
 
 Finding OfWorker(const WorkerFacts& worker, Severity severity, std::string what, std::string advice = {}) {
@@ -318,7 +314,7 @@ Barrier WhyFailing(std::string_view outcome, std::string_view cause) {
 // Failed, other than a few times among many that went well.
 constexpr std::uint64_t kManyFailures = 3;
 
-std::optional<Finding> OfPair(simdjson::dom::element pair) {
+std::optional<Finding> OfPair(json::Element pair) {
   const std::uint64_t done = CountAt(pair, "/done");
   const std::uint64_t failed = CountAt(pair, "/failed");
   const bool is_paused = SecondsAt(pair, "/paused_seconds").value_or(0) > 0;
@@ -337,25 +333,19 @@ std::optional<Finding> OfPair(simdjson::dom::element pair) {
 
 Findings CheckPairs(std::string_view transfers_json) {
   Findings findings;
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  if (parser.parse(simdjson::padded_string(transfers_json)).get(body) != simdjson::SUCCESS) return findings;
-  for (const simdjson::dom::element pair : ListAt(body, "/pairs")) {
+  const json::Document body(transfers_json);
+  for (const json::Element pair : json::ElementsAt(body.root(), "/pairs")) {
     if (std::optional<Finding> finding = OfPair(pair)) findings.push_back(*std::move(finding));
   }
   return findings;
 }
 
 Result<std::vector<WorkerFacts>> ReadWorkerFacts(std::string_view workers_json) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  simdjson::dom::array list;
-  if (parser.parse(simdjson::padded_string(workers_json)).get(body) != simdjson::SUCCESS ||
-      body["workers"].get(list) != simdjson::SUCCESS) {
-    return DataLoss("/admin/v1/workers", "the answer holds no list of workers");
-  }
+  const json::Document body(workers_json);
+  const auto list = json::At<json::Array>(body.root(), "workers");
+  if (!list) return DataLoss("/admin/v1/workers", "the answer holds no list of workers");
   std::vector<WorkerFacts> workers;
-  for (const simdjson::dom::element worker : list) {
+  for (const json::Element worker : *list) {
     workers.push_back({.name = Text(worker, "id"),
                        .model = Text(worker, "model"),
                        .state = Text(worker, "state"),
@@ -402,10 +392,8 @@ Findings CheckWorkers(const std::string& router, const std::vector<WorkerFacts>&
 
 Findings CheckModels(std::string_view workers_json) {
   Findings findings;
-  simdjson::dom::parser parser;
-  simdjson::dom::array models;
-  if (parser.parse(simdjson::padded_string(workers_json))["models"].get(models) != simdjson::SUCCESS) return findings;
-  for (const simdjson::dom::element model : models) {
+  const json::Document body(workers_json);
+  for (const json::Element model : json::ElementsAt(body.root(), "models")) {
     const std::string level = Text(model, "level");
     const bool is_down = level == "down";
     const Severity severity = level == "ok" ? Severity::kOk : is_down ? Severity::kFailure : Severity::kNote;

@@ -2,7 +2,6 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <chrono>
 #include <ctime>
@@ -46,10 +45,7 @@ struct Place {
 
 // "takes requests: 2 workers are ready", as /ready says.
 std::string ReadyText(const std::string& body) {
-  simdjson::dom::parser parser;
-  std::uint64_t count = 0;
-  const bool tells = parser.parse(simdjson::padded_string(body))["ready_workers"].get(count) == simdjson::SUCCESS;
-  if (!tells) return "takes requests";
+  const std::uint64_t count = CountAt(json::Document(body).root(), "ready_workers");
   return fmt::format("takes requests: {} worker{} ready", count, count == 1 ? " is" : "s are");
 }
 
@@ -120,10 +116,8 @@ class Doctor {
     CheckOpen(place, "/v1/models", "use the models");
     const auto version = Ask(place, "/version", "give --api-key-file with a key of the router's --api-keys");
     if (!version) return false;
-    simdjson::dom::parser parser;
-    simdjson::dom::element body;
-    if (parser.parse(simdjson::padded_string(version->body)).get(body) == simdjson::SUCCESS) {
-      const std::string release(TextAt(body, "/version"));
+    if (const json::Document body(version->body); body.ok()) {
+      const std::string release(TextAt(body.root(), "/version"));
       if (release_.empty()) release_ = release;
       Add(CheckRelease(place.access.url, release, Version()));
     }
@@ -138,7 +132,7 @@ class Doctor {
     return true;
   }
 
-  // Names the pairs of workers that fail. An older router tells none.
+  // Names the pairs of workers that fail.
   void CheckTransfers() {
     HttpClient client(admin_.access, kPatienceSeconds);
     const Result<HttpResponse> answer = client.Get("/admin/v1/transfers");
@@ -150,19 +144,12 @@ class Doctor {
   void CheckTemplates() {
     HttpClient client(admin_.access, kPatienceSeconds);
     const Result<HttpResponse> answer = client.Get("/admin/v1/models");
-    simdjson::dom::parser parser;
-    simdjson::dom::array models;
-    const bool is_told = answer.ok() && answer->status == 200 &&
-                         parser.parse(simdjson::padded_string(answer->body))["models"].get(models) == simdjson::SUCCESS;
-    if (!is_told) return;  // an older router
-    for (const simdjson::dom::element model : models) {
-      simdjson::dom::array losses;
-      if (model["chat_template_losses"].get(losses) != simdjson::SUCCESS) continue;
-      for (const simdjson::dom::element loss : losses) {
-        std::string_view text;
-        if (loss.get(text) != simdjson::SUCCESS) continue;
+    if (!answer.ok() || answer->status != 200) return;
+    const json::Document body(answer->body);
+    for (const json::Element model : json::ElementsAt(body.root(), "models")) {
+      for (const json::Element loss : json::ElementsAt(model, "chat_template_losses")) {
         Add({Severity::kNote, "template", std::string(TextAt(model, "/id")),
-             fmt::format("its chat template {}", text)});
+             fmt::format("its chat template {}", TextAt(loss, ""))});
       }
     }
   }
@@ -226,10 +213,10 @@ class Doctor {
   // The end of the certificate that a server shows first.
   void CheckTlsOf(const Place& place) {
     if (place.access.url.rfind("https:", 0) != 0) return;
-    CurlCall call;
+    RouterCall call;
     call.Begin(place.access, "", {.path = "/health", .timeout_seconds = kPatienceSeconds});
     curl_easy_setopt(call.handle(), CURLOPT_CERTINFO, 1L);
-    const CURLcode code = curl_easy_perform(call.handle());
+    const CURLcode code = call.Perform();
     curl_certinfo* chain = nullptr;
     if (code == CURLE_OK) curl_easy_getinfo(call.handle(), CURLINFO_CERTINFO, &chain);
     static_cast<void>(call.End(code));
@@ -313,14 +300,9 @@ class Doctor {
     HttpClient client(place.access, kPatienceSeconds);
     const Result<HttpResponse> response = client.PostJson("/admin/v1/match", body.Take());
     if (!response.ok() || response->status != 200) return std::nullopt;
-    simdjson::dom::parser parser;
-    simdjson::dom::element answer;
-    std::string_view hash;
-    if (parser.parse(simdjson::padded_string(response->body)).get(answer) != simdjson::SUCCESS ||
-        answer["last_block_hash"].get(hash) != simdjson::SUCCESS) {
-      return std::nullopt;
-    }
-    return std::string(hash);
+    const json::Document answer(response->body);
+    const auto hash = json::At<std::string_view>(answer.root(), "last_block_hash");
+    return hash ? std::optional<std::string>(*hash) : std::nullopt;
   }
 
   // Its hashes are in the scope of the first worker that serves the model: the folder's weights are not read.
@@ -378,9 +360,9 @@ class Doctor {
   }
 
   void TakeAnswer(const HttpResponse& response, bool has_admin, HitTrial& trial) {
-    simdjson::dom::parser parser;
-    simdjson::dom::element answer;
-    if (parser.parse(simdjson::padded_string(response.body)).get(answer) != simdjson::SUCCESS) return;
+    const json::Document document(response.body);
+    if (!document.ok()) return;
+    const json::Element answer = document.root();
     trial.prompt_tokens = CountAt(answer, "/usage/prompt_tokens");
     trial.cached_tokens = CountAt(answer, "/usage/prompt_tokens_details/cached_tokens");
     const auto worker = response.headers.find("x-roost-worker");
@@ -397,15 +379,8 @@ class Doctor {
     HttpClient client(admin_.access, kPatienceSeconds);
     const Result<HttpResponse> response =
         client.Get(fmt::format("/admin/v1/decisions?request_id={}", PercentEncode(id)));
-    simdjson::dom::parser parser;
-    simdjson::dom::element body;
-    std::uint64_t predicted = 0;
-    if (!response.ok() || response->status != 200 ||
-        parser.parse(simdjson::padded_string(response->body)).get(body) != simdjson::SUCCESS ||
-        body.at_pointer("/decisions/0/predicted/cached_tokens").get(predicted) != simdjson::SUCCESS) {
-      return std::nullopt;
-    }
-    return predicted;
+    if (!response.ok() || response->status != 200) return std::nullopt;
+    return json::At<std::uint64_t>(json::Document(response->body).root(), "/decisions/0/predicted/cached_tokens");
   }
 
   const DoctorOptions& options_;

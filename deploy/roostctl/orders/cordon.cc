@@ -1,7 +1,6 @@
 #include "deploy/roostctl/orders/order_commands.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <optional>
@@ -111,16 +110,13 @@ const Command kUncordonCommand{"uncordon", "put a worker back into service", &Ru
 const Command kDrainCommand{"drain", "cordon a worker and wait for its requests", &RunDrainCommand};
 
 Result<CordonReport> ReadCordonAnswer(std::string_view answer_json) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element answer;
-  std::string_view worker;
-  bool answered = false;
-  if (parser.parse(simdjson::padded_string(answer_json)).get(answer) != simdjson::SUCCESS ||
-      answer["worker"].get(worker) != simdjson::SUCCESS || answer["answered"].get(answered) != simdjson::SUCCESS) {
-    return DataLoss("answer", "it lacks worker or answered");
-  }
-  if (!answered) return Error{ErrorCode::kUnavailable, fmt::format("{}: {}", worker, TextAt(answer, "/reason")), ""};
-  return CordonReport{.worker = std::string(worker),
+  const json::Document document(answer_json);
+  const json::Element answer = document.root();
+  const auto worker = json::At<std::string_view>(answer, "worker");
+  const auto answered = json::At<bool>(answer, "answered");
+  if (!worker || !answered) return DataLoss("answer", "it lacks worker or answered");
+  if (!*answered) return Error{ErrorCode::kUnavailable, fmt::format("{}: {}", *worker, TextAt(answer, "/reason")), ""};
+  return CordonReport{.worker = std::string(*worker),
                       .is_cordoned = FlagAt(answer, "/cordoned"),
                       .is_idle = FlagAt(answer, "/idle"),
                       .running_requests = CountAt(answer, "/running_requests"),

@@ -1,7 +1,6 @@
 #include "deploy/roostctl/orders/order_commands.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <optional>
@@ -16,7 +15,7 @@
 namespace roost::roostctl {
 namespace {
 
-std::string EvictionText(simdjson::dom::element worker) {
+std::string EvictionText(json::Element worker) {
   if (!FlagAt(worker, "/answered")) return std::string(TextAt(worker, "/reason"));
   const std::uint64_t busy = CountAt(worker, "/busy_blocks");
   std::string text = fmt::format("{} blocks", CountAt(worker, "/evicted_blocks"));
@@ -57,15 +56,10 @@ Result<std::string> WithMembersOf(const EvictOptions& options, std::string objec
 bool IsUnknownTenant(HttpClient& client, std::string_view tenant) {
   const Result<HttpResponse> usage = client.Get("/admin/v1/usage");
   if (!usage.ok() || usage->status != 200) return false;
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  simdjson::dom::array keys;
-  if (parser.parse(simdjson::padded_string(usage->body)).get(body) != simdjson::SUCCESS ||
-      body["keys"].get(keys) != simdjson::SUCCESS) {
-    return false;
-  }
-  return std::none_of(keys.begin(), keys.end(),
-                      [tenant](simdjson::dom::element key) { return TextAt(key, "/tenant") == tenant; });
+  const json::Document body(usage->body);
+  const auto keys = json::At<json::Array>(body.root(), "keys");
+  return keys && std::none_of(keys->begin(), keys->end(),
+                              [tenant](json::Element key) { return TextAt(key, "/tenant") == tenant; });
 }
 
 Result<EvictReport> AskToEvict(const EvictOptions& options) {
@@ -132,18 +126,13 @@ Result<std::string> EvictBody(const EvictOptions& options) {
 }
 
 Result<EvictReport> FormatEvictAnswer(std::string_view answer_json) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element answer;
-  std::uint64_t evicted = 0;
-  simdjson::dom::array workers;
-  if (parser.parse(simdjson::padded_string(answer_json)).get(answer) != simdjson::SUCCESS ||
-      answer["evicted_blocks"].get(evicted) != simdjson::SUCCESS ||
-      answer["workers"].get(workers) != simdjson::SUCCESS) {
-    return DataLoss("answer", "it lacks evicted_blocks or workers");
-  }
-  EvictReport report{.text = {}, .is_complete = true, .block_count = evicted + CountAt(answer, "/busy_blocks")};
+  const json::Document answer(answer_json);
+  const auto evicted = json::At<std::uint64_t>(answer.root(), "evicted_blocks");
+  const auto workers = json::At<json::Array>(answer.root(), "workers");
+  if (!evicted || !workers) return DataLoss("answer", "it lacks evicted_blocks or workers");
+  EvictReport report{.text = {}, .is_complete = true, .block_count = *evicted + CountAt(answer.root(), "/busy_blocks")};
   report.text = fmt::format("evicted {} blocks\n", report.block_count);
-  for (const simdjson::dom::element worker : workers) {
+  for (const json::Element worker : *workers) {
     report.is_complete = report.is_complete && FlagAt(worker, "/answered");
     report.text += fmt::format("  {:<24} {}\n", TextAt(worker, "/worker"), EvictionText(worker));
   }

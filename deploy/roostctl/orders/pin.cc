@@ -1,7 +1,6 @@
 #include "deploy/roostctl/orders/order_commands.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <charconv>
 #include <cstddef>
@@ -27,7 +26,7 @@ constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
 
 std::string_view NameOf(PinVerb verb) { return verb == PinVerb::kPin ? "pin" : "unpin"; }
 
-std::string WorkerText(PinVerb verb, simdjson::dom::element worker) {
+std::string WorkerText(PinVerb verb, json::Element worker) {
   if (!FlagAt(worker, "/answered")) return "no answer";
   const std::uint64_t kept = CountAt(worker, "/kept_blocks");
   if (verb == PinVerb::kUnpin) {
@@ -39,7 +38,7 @@ std::string WorkerText(PinVerb verb, simdjson::dom::element worker) {
 }
 
 // The order named one block; the worker's counts are of it.
-std::string BlockText(PinVerb verb, simdjson::dom::element worker) {
+std::string BlockText(PinVerb verb, json::Element worker) {
   if (!FlagAt(worker, "/answered")) return "no answer";
   const bool is_kept = CountAt(worker, "/kept_blocks") > 0;
   if (verb == PinVerb::kUnpin) return is_kept ? "still pinned, because pinned blocks follow it" : "not pinned";
@@ -48,9 +47,9 @@ std::string BlockText(PinVerb verb, simdjson::dom::element worker) {
   return "refused";
 }
 
-std::string BlockPinText(PinVerb verb, std::string_view hash, simdjson::dom::array workers) {
+std::string BlockPinText(PinVerb verb, std::string_view hash, json::Array workers) {
   std::string text = fmt::format("{} of block {}\n", NameOf(verb), hash);
-  for (const simdjson::dom::element worker : workers) {
+  for (const json::Element worker : workers) {
     text += fmt::format("  {:<24} {}\n", TextAt(worker, "/worker"), BlockText(verb, worker));
   }
   return text;
@@ -137,22 +136,15 @@ Result<std::string> PinBody(const PinOptions& options, std::string_view messages
 }
 
 Result<std::string> FormatPinAnswer(PinVerb verb, std::string_view answer_json) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element answer;
-  std::uint64_t blocks = 0;
-  std::uint64_t tokens = 0;
-  simdjson::dom::array workers;
-  std::string_view hash;
-  if (parser.parse(simdjson::padded_string(answer_json)).get(answer) != simdjson::SUCCESS ||
-      answer["workers"].get(workers) != simdjson::SUCCESS) {
-    return DataLoss("answer", "it lacks workers");
-  }
-  if (answer["hash"].get(hash) == simdjson::SUCCESS) return BlockPinText(verb, hash, workers);
-  if (answer["blocks"].get(blocks) != simdjson::SUCCESS || answer["tokens"].get(tokens) != simdjson::SUCCESS) {
-    return DataLoss("answer", "it lacks blocks or tokens");
-  }
-  std::string text = fmt::format("{} of {} blocks ({} tokens)\n", NameOf(verb), blocks, tokens);
-  for (const simdjson::dom::element worker : workers) {
+  const json::Document answer(answer_json);
+  const auto workers = json::At<json::Array>(answer.root(), "workers");
+  if (!workers) return DataLoss("answer", "it lacks workers");
+  if (const auto hash = json::At<std::string_view>(answer.root(), "hash")) return BlockPinText(verb, *hash, *workers);
+  const auto blocks = json::At<std::uint64_t>(answer.root(), "blocks");
+  const auto tokens = json::At<std::uint64_t>(answer.root(), "tokens");
+  if (!blocks || !tokens) return DataLoss("answer", "it lacks blocks or tokens");
+  std::string text = fmt::format("{} of {} blocks ({} tokens)\n", NameOf(verb), *blocks, *tokens);
+  for (const json::Element worker : *workers) {
     text += fmt::format("  {:<24} {}\n", TextAt(worker, "/worker"), WorkerText(verb, worker));
   }
   return text;

@@ -1,7 +1,5 @@
 #include "deploy/roostctl/remote/chat_stream.h"
 
-#include <simdjson.h>
-
 #include <utility>
 
 #include "common/base/clock.h"
@@ -11,8 +9,6 @@
 
 namespace roost::roostctl {
 
-using simdjson::dom::element;
-
 struct AnswerEvents::State {
   State(const Clock& its_clock, Instant its_start, OnAnswer its_on_answer)
       : clock(its_clock), start(its_start), on_answer(std::move(its_on_answer)) {}
@@ -21,7 +17,7 @@ struct AnswerEvents::State {
   const Instant start;
   const OnAnswer on_answer;
   ChatAnswer answer;
-  simdjson::dom::parser parser;
+  json::Document last_event;
   bool has_begun = false;
   bool has_ended = false;
   bool has_usage = false;
@@ -39,33 +35,28 @@ struct AnswerEvents::State {
     if (!std::exchange(has_begun, true)) answer.ttft_seconds = SecondsSinceStart();
   }
 
-  void TakeUsage(element event) {
-    simdjson::dom::object usage;
-    if (event["usage"].get(usage) != simdjson::SUCCESS) return;
+  void TakeUsage(json::Element event) {
+    if (!json::At<json::Object>(event, "usage")) return;
     has_usage = true;
     answer.prompt_tokens = CountAt(event, "/usage/prompt_tokens");
     answer.output_tokens = CountAt(event, "/usage/completion_tokens");
-    std::uint64_t cached = 0;
-    const auto told = event.at_pointer("/usage/prompt_tokens_details/cached_tokens");
-    if (told.get(cached) == simdjson::SUCCESS) answer.cached_tokens = cached;
+    const auto cached = json::At<std::uint64_t>(event, "/usage/prompt_tokens_details/cached_tokens");
+    if (cached) answer.cached_tokens = cached;
   }
 
-  void TakeChoice(element event) {
-    element choice;
-    if (event["choices"].at(0).get(choice) != simdjson::SUCCESS) return;
-    bool has_text = TakeText(choice, "/delta/reasoning_content", AnswerPart::kReasoning);
-    has_text |= TakeText(choice, "/delta/content", AnswerPart::kText);
-    has_text |= TakeText(choice, "/text", AnswerPart::kText);
+  void TakeChoice(json::Element event) {
+    bool has_text = TakeText(event, "/choices/0/delta/reasoning_content", AnswerPart::kReasoning);
+    has_text |= TakeText(event, "/choices/0/delta/content", AnswerPart::kText);
+    has_text |= TakeText(event, "/choices/0/text", AnswerPart::kText);
     if (has_text) answer.piece_seconds.push_back(SecondsSinceStart());
-    std::string_view reason;
-    if (choice["finish_reason"].get(reason) != simdjson::SUCCESS) return;
+    if (!json::At<std::string_view>(event, "/choices/0/finish_reason")) return;
     has_ended = true;
     NoteFirst();
   }
 
-  bool TakeText(element choice, const char* pointer, AnswerPart part) {
-    std::string_view text;
-    if (choice.at_pointer(pointer).get(text) != simdjson::SUCCESS || text.empty()) return false;
+  bool TakeText(json::Element event, const char* pointer, AnswerPart part) {
+    const std::string_view text = json::At<std::string_view>(event, pointer).value_or("");
+    if (text.empty()) return false;
     NoteFirst();
     if (part == AnswerPart::kText) answer.text += text;
     if (on_answer) on_answer(part, text);
@@ -80,16 +71,13 @@ AnswerEvents::~AnswerEvents() = default;
 
 void AnswerEvents::Take(std::string_view data) {
   if (data == "[DONE]") return;
-  element event;
-  if (state_->parser.parse(simdjson::padded_string(data)).get(event) != simdjson::SUCCESS) {
-    return state_->Fail("not JSON", "an event is not JSON");
-  }
-  std::string_view message;
-  if (event.at_pointer("/error/message").get(message) == simdjson::SUCCESS) {
-    state_->Fail("error event", std::string(message));
-  }
-  state_->TakeUsage(event);
-  state_->TakeChoice(event);
+  json::Document& event = state_->last_event;
+  event.Parse(data);
+  if (!event.ok()) return state_->Fail("not JSON", "an event is not JSON");
+  const auto message = json::At<std::string_view>(event.root(), "/error/message");
+  if (message) state_->Fail("error event", std::string(*message));
+  state_->TakeUsage(event.root());
+  state_->TakeChoice(event.root());
 }
 
 ChatAnswer AnswerEvents::End(const Result<HttpResponse>& response) {
@@ -151,14 +139,10 @@ Result<std::string> FirstModel(const RouterAccess& router) {
   HttpClient client(router);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get("/v1/models"));
   if (response.status != 200) return RefusalOf(response);
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  std::string_view id;
-  if (parser.parse(simdjson::padded_string(response.body)).get(body) != simdjson::SUCCESS ||
-      body["data"].at(0)["id"].get(id) != simdjson::SUCCESS) {
-    return Error{ErrorCode::kUnavailable, "the router serves no model yet", router.url};
-  }
-  return std::string(id);
+  const json::Document body(response.body);
+  const auto id = json::At<std::string_view>(body.root(), "/data/0/id");
+  if (!id) return Error{ErrorCode::kUnavailable, "the router serves no model yet", router.url};
+  return std::string(*id);
 }
 
 }  // namespace roost::roostctl

@@ -11,9 +11,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
-#include "deploy/roostctl/remote/curl_call.h"
 #include "deploy/roostctl/remote/http_client.h"
 #include "deploy/roostctl/remote/router_access.h"
+#include "deploy/roostctl/remote/router_call.h"
 
 namespace roost::roostctl {
 

@@ -23,7 +23,7 @@ Result<HttpResponse> HttpClient::PostForEvents(const std::string& path, const st
   return Perform({.path = path, .json = &json, .on_data = std::move(on_data)});
 }
 
-Result<HttpResponse> HttpClient::Perform(CurlCall::Ask ask) {
+Result<HttpResponse> HttpClient::Perform(RouterCall::Ask ask) {
   if (!key_.ok()) return key_.error();
   ask.timeout_seconds = timeout_seconds_;
   call_.Begin(access_, *key_, std::move(ask));
@@ -32,7 +32,7 @@ Result<HttpResponse> HttpClient::Perform(CurlCall::Ask ask) {
     curl_easy_setopt(call_.handle(), CURLOPT_XFERINFOFUNCTION, &OnProgress);
     curl_easy_setopt(call_.handle(), CURLOPT_XFERINFODATA, &stop_asked_);
   }
-  return call_.End(curl_easy_perform(call_.handle()));
+  return call_.End(call_.Perform());
 }
 
 }  // namespace roost::roostctl

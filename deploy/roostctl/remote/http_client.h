@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/base/result.h"
-#include "deploy/roostctl/remote/curl_call.h"
 #include "deploy/roostctl/remote/router_access.h"
+#include "deploy/roostctl/remote/router_call.h"
 
 namespace roost::roostctl {
 
@@ -30,13 +30,13 @@ class HttpClient {
   void StopWhen(std::function<bool()> asked) { stop_asked_ = std::move(asked); }
 
  private:
-  [[nodiscard]] Result<HttpResponse> Perform(CurlCall::Ask ask);
+  [[nodiscard]] Result<HttpResponse> Perform(RouterCall::Ask ask);
 
   const RouterAccess access_;
   const Result<std::string> key_;
   const double timeout_seconds_;
   std::function<bool()> stop_asked_;
-  CurlCall call_;
+  RouterCall call_;
 };
 
 }  // namespace roost::roostctl

@@ -1,7 +1,6 @@
 #include "deploy/roostctl/remote/prompt_body.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <fstream>
 #include <sstream>
@@ -9,11 +8,10 @@
 #include <utility>
 
 #include "common/base/json_writer.h"
+#include "common/json/kept_numbers.h"
 
 namespace roost::roostctl {
 namespace {
-
-using simdjson::dom::element;
 
 std::string Member(std::string_view name, std::string_view json) {
   std::string member;
@@ -21,18 +19,16 @@ std::string Member(std::string_view name, std::string_view json) {
   return fmt::format("{}:{}", member, json);
 }
 
-Result<PromptBody> FromObject(PromptBody body, simdjson::dom::object object) {
-  element ignored;
-  if (object["messages"].get(ignored) != simdjson::SUCCESS && object["prompt"].get(ignored) != simdjson::SUCCESS) {
+Result<PromptBody> FromObject(PromptBody body, json::Object object) {
+  if (!json::At<json::Element>(object, "messages") && !json::At<json::Element>(object, "prompt")) {
     return InvalidArgument(body.name, "holds a JSON object with neither messages nor prompt");
   }
   for (const auto& [name, value] : object) {
     if (name == "model" || name == "stream" || name == "stream_options") continue;
     if (!body.members.empty()) body.members += ',';
-    body.members += Member(name, simdjson::minify(value));
+    body.members += Member(name, json::JsonText(value));
   }
-  std::string_view salt;
-  if (object["cache_salt"].get(salt) == simdjson::SUCCESS) body.cache_salt = salt;
+  body.cache_salt = json::At<std::string_view>(object, "cache_salt").value_or("");
   return body;
 }
 
@@ -48,14 +44,13 @@ Result<PromptBody> ParsePromptBody(std::string name, const std::string& text) {
     body.members = Member("prompt", json);
     return body;
   }
-  simdjson::dom::parser parser;
-  element root;
-  if (const auto error = parser.parse(simdjson::padded_string(text)).get(root); error != simdjson::SUCCESS) {
-    return InvalidArgument(body.name, "begins with {} but is not valid JSON: {}", text[begin],
-                           simdjson::error_message(error));
+  const json::Document document(text, json::Document::KeepNumbers());
+  if (!document.ok()) {
+    return InvalidArgument(body.name, "begins with {} but is not valid JSON: {}", text[begin], document.error());
   }
-  if (simdjson::dom::object object; root.get(object) == simdjson::SUCCESS) return FromObject(std::move(body), object);
-  body.members = Member("messages", simdjson::minify(root));
+  const json::Element root = document.root();
+  if (root.is_object()) return FromObject(std::move(body), json::Object(root));
+  body.members = Member("messages", json::JsonText(root));
   return body;
 }
 

@@ -1,10 +1,10 @@
 #include "deploy/roostctl/remote/prompt_options.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+
+#include "common/json/kept_numbers.h"
 
 namespace roost::roostctl {
 namespace {
@@ -12,22 +12,15 @@ namespace {
 // Writes members "messages" and "tools" from a file that contains an array of messages, or an object with these
 // members.
 Result<void> WriteMessages(std::string_view file, JsonWriter& body) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element root;
-  if (parser.parse(simdjson::padded_string(file)).get(root) != simdjson::SUCCESS) {
-    return InvalidArgument("messages", "the file is not valid JSON");
-  }
-  if (root.is_array()) {
-    body.Key("messages").Raw(simdjson::minify(root));
-    return {};
-  }
-  simdjson::dom::element messages;
-  if (root["messages"].get(messages) != simdjson::SUCCESS) {
+  const json::Document document(file, json::Document::KeepNumbers());
+  if (!document.ok()) return InvalidArgument("messages", "the file is not valid JSON");
+  const json::Element root = document.root();
+  const auto messages = root.is_array() ? std::optional(root) : json::At<json::Element>(root, "messages");
+  if (!messages) {
     return InvalidArgument("messages", "the file must hold an array of messages, or an object with messages");
   }
-  body.Key("messages").Raw(simdjson::minify(messages));
-  simdjson::dom::element tools;
-  if (root["tools"].get(tools) == simdjson::SUCCESS) body.Key("tools").Raw(simdjson::minify(tools));
+  body.Key("messages").Raw(json::JsonText(*messages));
+  if (const auto tools = json::At<json::Element>(root, "tools")) body.Key("tools").Raw(json::JsonText(*tools));
   return {};
 }
 

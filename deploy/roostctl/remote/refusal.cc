@@ -1,11 +1,12 @@
 #include "deploy/roostctl/remote/refusal.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "common/json/json_read.h"
 
 namespace roost::roostctl {
 namespace {
@@ -19,12 +20,9 @@ struct Refusal {
 
 Refusal Read(const HttpResponse& response) {
   Refusal refusal;
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  std::string_view text;
-  if (parser.parse(simdjson::padded_string(response.body)).get(body) != simdjson::SUCCESS) return refusal;
-  if (body["error"]["message"].get(text) == simdjson::SUCCESS) refusal.message = text;
-  if (body["error"]["param"].get(text) == simdjson::SUCCESS) refusal.field = text;
+  const json::Document body(response.body);
+  refusal.message = json::At<std::string_view>(body.root(), "/error/message").value_or(refusal.message);
+  refusal.field = json::At<std::string_view>(body.root(), "/error/param").value_or("");
   return refusal;
 }
 

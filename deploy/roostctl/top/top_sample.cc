@@ -1,7 +1,5 @@
 #include "deploy/roostctl/top/top_sample.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
 
 #include "deploy/roostctl/remote/json_members.h"
@@ -11,13 +9,9 @@ namespace {
 
 constexpr std::size_t kHashDigits = 16;
 
-Result<simdjson::dom::element> Parse(simdjson::dom::parser& parser, std::string_view json, const char* path) {
-  simdjson::dom::element body;
-  if (parser.parse(json.data(), json.size()).get(body) != simdjson::SUCCESS) return DataLoss(path, "it is not JSON");
-  return body;
-}
+Error NotJson(const char* path) { return DataLoss(path, "it is not JSON"); }
 
-TopWorker WorkerOf(simdjson::dom::element worker) {
+TopWorker WorkerOf(json::Element worker) {
   TopWorker row{
       .name = std::string(TextAt(worker, "/id")), .state = std::string(TextAt(worker, "/state")), .totals = {}};
   row.running_requests = CountAt(worker, "/running_requests");
@@ -36,22 +30,21 @@ TopWorker WorkerOf(simdjson::dom::element worker) {
 
 }  // namespace
 
-Result<std::vector<TopWorker>> ReadTopWorkers(std::string_view json) {
-  simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element body, Parse(parser, json, "/admin/v1/workers"));
-  simdjson::dom::array list;
-  if (body["workers"].get(list) != simdjson::SUCCESS) return DataLoss("/admin/v1/workers", "it has no list of workers");
+Result<std::vector<TopWorker>> ReadTopWorkers(std::string_view text) {
+  const json::Document body(text);
+  if (!body.ok()) return NotJson("/admin/v1/workers");
+  const auto list = json::At<json::Array>(body.root(), "workers");
+  if (!list) return DataLoss("/admin/v1/workers", "it has no list of workers");
   std::vector<TopWorker> workers;
-  for (const simdjson::dom::element worker : list) workers.push_back(WorkerOf(worker));
+  for (const json::Element worker : *list) workers.push_back(WorkerOf(worker));
   return workers;
 }
 
-Result<void> ReadStanding(std::string_view json, TopSample& sample) {
-  simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element body, Parse(parser, json, "/admin/v1/workers"));
-  std::string_view verdict;
-  if (body.at_pointer("/verdict/text").get(verdict) == simdjson::SUCCESS) sample.verdict = verdict;
-  for (const simdjson::dom::element lost : ListAt(body, "/lost")) {
+Result<void> ReadStanding(std::string_view text, TopSample& sample) {
+  const json::Document body(text);
+  if (!body.ok()) return NotJson("/admin/v1/workers");
+  sample.verdict = json::At<std::string_view>(body.root(), "/verdict/text").value_or(sample.verdict);
+  for (const json::Element lost : json::ElementsAt(body.root(), "/lost")) {
     sample.lost.push_back({.name = std::string(TextAt(lost, "/id")),
                            .reason = std::string(TextAt(lost, "/reason")),
                            .seconds_ago = SecondsAt(lost, "/seconds_ago").value_or(0),
@@ -63,10 +56,10 @@ Result<void> ReadStanding(std::string_view json, TopSample& sample) {
   return {};
 }
 
-Result<void> ReadQueues(std::string_view json, TopSample& sample) {
-  simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element body, Parse(parser, json, "/admin/v1/queues"));
-  for (const simdjson::dom::element queue : ListAt(body, "/queues")) {
+Result<void> ReadQueues(std::string_view text, TopSample& sample) {
+  const json::Document body(text);
+  if (!body.ok()) return NotJson("/admin/v1/queues");
+  for (const json::Element queue : json::ElementsAt(body.root(), "/queues")) {
     sample.queued_requests += CountAt(queue, "/waiting_requests");
     sample.oldest_wait_seconds =
         std::max(sample.oldest_wait_seconds, SecondsAt(queue, "/oldest_wait_seconds").value_or(0));
@@ -74,17 +67,16 @@ Result<void> ReadQueues(std::string_view json, TopSample& sample) {
   return {};
 }
 
-Result<std::vector<TopPrefix>> ReadTopPrefixes(std::string_view json) {
-  simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element body, Parse(parser, json, "/admin/v1/prefixes"));
+Result<std::vector<TopPrefix>> ReadTopPrefixes(std::string_view text) {
+  const json::Document body(text);
+  if (!body.ok()) return NotJson("/admin/v1/prefixes");
   std::vector<TopPrefix> prefixes;
-  for (const simdjson::dom::element prefix : ListAt(body, "/prefixes")) {
-    std::string_view begins;
-    const bool is_shown = prefix["begins"].get(begins) == simdjson::SUCCESS;
+  for (const json::Element prefix : json::ElementsAt(body.root(), "/prefixes")) {
+    const auto begins = json::At<std::string_view>(prefix, "begins");
     prefixes.push_back({.hits = CountAt(prefix, "/hits"),
                         .tokens = CountAt(prefix, "/tokens"),
-                        .workers = ListAt(prefix, "/workers").size(),
-                        .text = std::string(is_shown ? begins : TextAt(prefix, "/hash").substr(0, kHashDigits))});
+                        .workers = json::ElementsAt(prefix, "/workers").size(),
+                        .text = std::string(begins.value_or(TextAt(prefix, "/hash").substr(0, kHashDigits)))});
   }
   return prefixes;
 }

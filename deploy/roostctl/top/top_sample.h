@@ -54,7 +54,7 @@ struct TopPrefix {
 
 struct TopSample {
   double seconds = 0;        // when it was taken, on any clock
-  std::string verdict = {};  // the router's own line on how it stands; empty: an older one
+  std::string verdict = {};  // the router's own line on how it stands
   std::vector<TopWorker> workers;
   std::vector<TopLost> lost;          // of the last ten minutes
   std::uint64_t queued_requests = 0;  // at the router

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kFieldCount = 8;
 
-Result<AgentSession> ReadHeader(simdjson::dom::element object) {
+Result<AgentSession> ReadHeader(json::Element object) {
   AgentSession session;
   std::string_view name;
   std::uint64_t block_tokens = 0;
@@ -41,11 +41,11 @@ Result<void> CheckBlocks(const AgentSession& session, const AgentRequest& reques
   return {};
 }
 
-Result<AgentRequest> ReadRequest(simdjson::dom::array fields, const AgentSession& session) {
+Result<AgentRequest> ReadRequest(json::Array fields, const AgentSession& session) {
   std::array<double, kFieldCount> values{};
   if (fields.size() != kFieldCount) return InvalidArgument("request", "a request has {} fields", kFieldCount);
   for (std::size_t i = 0; i < kFieldCount; ++i) {
-    const simdjson::dom::element field = fields.at(i).value_unsafe();
+    const json::Element field = fields.at(i).value_unsafe();
     if (field.is_null()) continue;  // the time was not recorded
     if (field.get(values[i]) != simdjson::SUCCESS) return InvalidArgument("request", "field {} is not a number", i);
   }
@@ -122,8 +122,8 @@ class Composer {
 
 Result<std::vector<AgentSession>> LoadAgentSessions(const std::filesystem::path& path) {
   std::vector<AgentSession> sessions;
-  ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](simdjson::dom::element value) -> Result<void> {
-    simdjson::dom::array fields;
+  ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](json::Element value) -> Result<void> {
+    json::Array fields;
     if (value.get(fields) != simdjson::SUCCESS) {
       ROOST_ASSIGN_OR_RETURN(AgentSession session, ReadHeader(value));
       sessions.push_back(std::move(session));

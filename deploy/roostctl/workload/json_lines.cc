@@ -6,7 +6,7 @@
 namespace roost::workload {
 
 Result<void> ForEachJsonLine(const std::filesystem::path& path,
-                             const std::function<Result<void>(simdjson::dom::element)>& visit) {
+                             const std::function<Result<void>(json::Element)>& visit) {
   std::ifstream file(path);
   if (!file) return Error{ErrorCode::kNotFound, "can not be opened", path.string()};
   simdjson::dom::parser parser;
@@ -14,7 +14,7 @@ Result<void> ForEachJsonLine(const std::filesystem::path& path,
   for (std::uint64_t number = 1; std::getline(file, line); ++number) {
     if (line.empty()) continue;
     const std::string place = fmt::format("{}:{}", path.string(), number);
-    simdjson::dom::element value;
+    json::Element value;
     if (const auto error = parser.parse(line).get(value); error != simdjson::SUCCESS) {
       return DataLoss(place, "{}", simdjson::error_message(error));
     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 #include <string_view>
 #include <unordered_map>
 
@@ -16,22 +15,20 @@ constexpr std::uint32_t kBlockTokens = 512;
 // Ids of answers' blocks; those in the file are far below.
 constexpr ContentId kFirstOwnId = ContentId{1} << 40U;
 
-Result<std::uint32_t> Count(simdjson::dom::element object, std::string_view key) {
-  std::uint64_t value = 0;
-  if (object.at_key(key).get(value) != simdjson::SUCCESS || value > std::numeric_limits<std::uint32_t>::max()) {
-    return InvalidArgument(std::string(key), "{} must be an integer of 0 to 4294967295", key);
-  }
-  return static_cast<std::uint32_t>(value);
+Result<std::uint32_t> Count(json::Element object, std::string_view key) {
+  const auto value = json::At<std::uint32_t>(object, key);
+  if (!value) return InvalidArgument(std::string(key), "{} must be an integer of 0 to 4294967295", key);
+  return *value;
 }
 
 // The ids of the prompt's full blocks.
-Result<std::vector<ContentId>> PromptBlocks(simdjson::dom::element object, std::uint32_t block_count) {
-  simdjson::dom::array ids;
+Result<std::vector<ContentId>> PromptBlocks(json::Element object, std::uint32_t block_count) {
+  json::Array ids;
   if (object.at_key("hash_ids").get(ids) != simdjson::SUCCESS || ids.size() < block_count) {
     return InvalidArgument("hash_ids", "hash_ids must have an id for each of {} blocks", block_count);
   }
   std::vector<ContentId> blocks;
-  for (const simdjson::dom::element id : ids) {
+  for (const json::Element id : ids) {
     if (blocks.size() == block_count) break;
     std::uint64_t value = 0;
     if (id.get(value) != simdjson::SUCCESS || value >= kFirstOwnId) {
@@ -42,7 +39,7 @@ Result<std::vector<ContentId>> PromptBlocks(simdjson::dom::element object, std::
   return blocks;
 }
 
-Result<TraceRequest> ReadRequest(simdjson::dom::element object) {
+Result<TraceRequest> ReadRequest(json::Element object) {
   TraceRequest request;
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t milliseconds, Count(object, "timestamp"));
   request.arrival_seconds = milliseconds / 1000.0;
@@ -57,7 +54,7 @@ Result<TraceRequest> ReadRequest(simdjson::dom::element object) {
 Result<Trace> LoadMooncakeTrace(const std::filesystem::path& path) {
   Trace trace{.block_tokens = kBlockTokens, .requests = {}};
   ContentId next_own = kFirstOwnId;
-  ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](simdjson::dom::element object) -> Result<void> {
+  ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](json::Element object) -> Result<void> {
     ROOST_ASSIGN_OR_RETURN(TraceRequest request, ReadRequest(object));
     const std::uint64_t token_count = std::uint64_t{request.input_token_count} + request.output_token_count;
     while (request.blocks.size() < token_count / kBlockTokens) request.blocks.push_back(next_own++);
@@ -73,7 +70,7 @@ namespace {
 
 constexpr int kHexadecimal = 16;
 
-Result<std::uint64_t> Hash(simdjson::dom::element value, std::string_view key) {
+Result<std::uint64_t> Hash(json::Element value, std::string_view key) {
   std::string_view text;
   std::uint64_t hash = 0;
   if (value.get(text) == simdjson::SUCCESS) {
@@ -83,17 +80,16 @@ Result<std::uint64_t> Hash(simdjson::dom::element value, std::string_view key) {
   return InvalidArgument(std::string(key), "{} must be 64 bits in hexadecimal", key);
 }
 
-Result<std::uint64_t> HashAt(simdjson::dom::element object, std::string_view key) {
-  simdjson::dom::element value;
-  if (object.at_key(key).get(value) != simdjson::SUCCESS)
-    return InvalidArgument(std::string(key), "{} is missing", key);
-  return Hash(value, key);
+Result<std::uint64_t> HashAt(json::Element object, std::string_view key) {
+  const auto value = json::At<json::Element>(object, key);
+  if (!value) return InvalidArgument(std::string(key), "{} is missing", key);
+  return Hash(*value, key);
 }
 
 // Makes a trace from lines; tenants are numbered in order of appearance.
 class Reader {
  public:
-  Result<void> Add(simdjson::dom::element object) {
+  Result<void> Add(json::Element object) {
     ROOST_RETURN_IF_ERROR(CheckModel(object));
     TraceRequest request;
     if (object.at_key("arrival").get(request.arrival_seconds) != simdjson::SUCCESS) {
@@ -116,7 +112,7 @@ class Reader {
   }
 
  private:
-  Result<void> CheckModel(simdjson::dom::element object) {
+  Result<void> CheckModel(json::Element object) {
     ROOST_ASSIGN_OR_RETURN(const std::uint32_t block_tokens, Count(object, "block_tokens"));
     std::string_view model;
     if (object.at_key("model").get(model) != simdjson::SUCCESS) return InvalidArgument("model", "model is missing");
@@ -131,14 +127,14 @@ class Reader {
     return {};
   }
 
-  Result<void> ReadBlocks(simdjson::dom::element object, TraceRequest& request) const {
+  Result<void> ReadBlocks(json::Element object, TraceRequest& request) const {
     const std::uint64_t token_count = std::uint64_t{request.input_token_count} + request.output_token_count;
-    simdjson::dom::array blocks;
+    json::Array blocks;
     if (object.at_key("blocks").get(blocks) != simdjson::SUCCESS ||
         blocks.size() != token_count / trace_.block_tokens) {
       return InvalidArgument("blocks", "blocks must name the {} full blocks", token_count / trace_.block_tokens);
     }
-    for (const simdjson::dom::element block : blocks) {
+    for (const json::Element block : blocks) {
       ROOST_ASSIGN_OR_RETURN(const ContentId id, Hash(block, "blocks"));
       request.blocks.push_back(id);
     }
@@ -154,7 +150,7 @@ class Reader {
 
 Result<Trace> LoadRecording(const std::filesystem::path& path) {
   Reader reader;
-  ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](simdjson::dom::element object) { return reader.Add(object); }));
+  ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](json::Element object) { return reader.Add(object); }));
   return reader.Take();
 }
 

@@ -81,23 +81,23 @@ class Composer {
 
 // ---- tau-bench ----
 
-std::string Render(simdjson::dom::element message, std::string_view role) {
+std::string Render(json::Element message, std::string_view role) {
   std::string text = "<|" + std::string(role) + "|>\n";
   std::string_view content;
   if (message.at_key("content").get(content) == simdjson::SUCCESS) text += content;
-  simdjson::dom::array calls;
+  json::Array calls;
   if (message.at_key("tool_calls").get(calls) == simdjson::SUCCESS) text += simdjson::minify(calls);
   return text + "\n";
 }
 
-Result<std::vector<Turn>> TurnsOf(simdjson::dom::element chat, double gap_seconds) {
-  simdjson::dom::array messages;
+Result<std::vector<Turn>> TurnsOf(json::Element chat, double gap_seconds) {
+  json::Array messages;
   if (chat.at_key("messages").get(messages) != simdjson::SUCCESS) {
     return InvalidArgument("messages", "there are no messages");
   }
   std::vector<Turn> turns;
   std::string so_far;
-  for (const simdjson::dom::element message : messages) {
+  for (const json::Element message : messages) {
     std::string_view role;
     if (message.at_key("role").get(role) != simdjson::SUCCESS) return InvalidArgument("role", "a message has no role");
     std::string text = Render(message, role);
@@ -117,7 +117,7 @@ struct RecordedTurn {
   std::string answer;
 };
 
-Result<RecordedTurn> ReadTurn(simdjson::dom::element object) {
+Result<RecordedTurn> ReadTurn(json::Element object) {
   RecordedTurn turn;
   std::string_view input;
   std::string_view output;
@@ -150,7 +150,7 @@ std::vector<Turn> InOrder(std::vector<RecordedTurn> recorded) {
 
 Result<Trace> LoadTauBench(const std::filesystem::path& path, const TextSessionOptions& options) {
   Composer composer(options);
-  ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](simdjson::dom::element chat) -> Result<void> {
+  ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](json::Element chat) -> Result<void> {
     ROOST_ASSIGN_OR_RETURN(const std::vector<Turn> turns, TurnsOf(chat, options.turn_seconds));
     composer.Add(turns);
     return {};
@@ -160,7 +160,7 @@ Result<Trace> LoadTauBench(const std::filesystem::path& path, const TextSessionO
 
 Result<Trace> LoadMiniSwe(const std::filesystem::path& path, const TextSessionOptions& options) {
   std::map<std::string, std::vector<RecordedTurn>> sessions;
-  ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](simdjson::dom::element object) -> Result<void> {
+  ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](json::Element object) -> Result<void> {
     std::string_view session;
     if (object.at_key("session_id").get(session) != simdjson::SUCCESS) {
       return InvalidArgument("session_id", "a turn needs a session_id");

@@ -1,4 +1,4 @@
-// Whether the client of a request is still connected. The connection's thread sets it, the thread that does the work
+// Tells that the client of a request is gone. The connection's thread sets it, the thread that does the work
 // reads it.
 //
 // Threads: OnGone on the connection's thread, Watch and gone from any.

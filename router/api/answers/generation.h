@@ -134,7 +134,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::optional<Outcome> outcome;  // set when the choice ends
     std::optional<Instant> last_tokens_at;
 
-    // Whether it ends here, whatever the worker writes next.
+    // True if it ends here, whatever the worker writes next.
     [[nodiscard]] bool is_stopped() const { return has_all_calls || stop->stopped(); }
   };
 

@@ -59,8 +59,7 @@ void BeginMessage(const MessageIdentity& identity, JsonWriter& json) {
 
 // The input of a tool must be an object. Arguments that are incomplete or not an object are replaced by {}.
 std::string_view InputOf(std::string_view arguments) {
-  const Result<jinja::Value> value = jinja::FromJson(arguments, "");
-  return value.ok() && value->is(jinja::Kind::kDict) ? arguments : "{}";
+  return json::Document(arguments, json::Document::KeepNumbers()).root().is_object() ? arguments : "{}";
 }
 
 // `text` is empty when the block opens.

@@ -22,7 +22,7 @@
 
 namespace roost::router {
 
-// Whether operators may see the text of prompts.
+// Decides if operators see the text of prompts.
 enum class PrefixText { kHide, kShow };
 
 // The parts of a call that a verb may use, for the time of its plan.

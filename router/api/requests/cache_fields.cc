@@ -91,7 +91,7 @@ Result<void> ParseCacheObject(const JsonObject& cache, CacheFields& fields) {
 }
 
 Result<void> ReadCache(JsonElement element, const std::string& path, CacheFields& fields) {
-  if (element.is_string()) {
+  if (IsString(element)) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view mode, StringOf(element, path));
     ROOST_ASSIGN_OR_RETURN(fields.mode, ModeOf(mode, path));
     return {};

@@ -35,7 +35,7 @@ void AddTextLine(std::string_view line, std::optional<std::string>& text) {
 
 // A part with text; also a text alone, and the names of parts in other APIs, which adapters leave behind.
 Result<void> AddPart(JsonElement element, const std::string& path, std::string_view role, MessageContent& content) {
-  if (element.is_string()) {
+  if (IsString(element)) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
     AddTextLine(text, content.text);
     return {};
@@ -59,7 +59,7 @@ Result<MessageContent> ParseContent(const JsonObject& message, std::string_view 
   const std::optional<JsonElement> content = message.Find("content");
   if (!content) return MessageContent();
   const std::string path = message.PathOf("content");
-  if (content->is_string()) {
+  if (IsString(*content)) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(*content, path));
     return MessageContent{std::string(text), {}};
   }
@@ -84,7 +84,7 @@ Result<jinja::Value> ParseArguments(const JsonObject& function) {
   const std::optional<JsonElement> element = function.Find("arguments");
   if (!element) return jinja::Value::Mapping({});
   if (element->is_object()) return TemplateValueOf(*element, path);
-  if (!element->is_string()) return jinja::Value::String(simdjson::minify(*element));
+  if (!IsString(*element)) return jinja::Value::String(json::JsonText(*element));
   ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(*element, path));
   if (text.empty()) return jinja::Value::Mapping({});
   Result<jinja::Value> value = jinja::FromJson(text, path);

@@ -90,7 +90,7 @@ constexpr auto kSharedFields = std::to_array<RequestField<ChatWriter>>({
      Own<ChatWriter>{R"({"type":"object","maxProperties":0})", &CopyField}},
 });
 
-// How tokens are drawn: the numbers of a chat, but for those that every API describes itself.
+// The numbers of a chat by which tokens are drawn, but for those that every API describes itself.
 bool IsSharedNumber(const RequestField<SamplingFields>& field) {
   return std::holds_alternative<Real<SamplingFields>>(field.rule) && field.name != "temperature" &&
          field.name != "top_p";
@@ -141,7 +141,7 @@ std::span<const RequestField<ChatWriter>> SharedFieldTable() {
 }
 
 Result<void> CopyField(JsonElement element, const std::string& path, ChatWriter& chat) {
-  chat.json.Key(path).Raw(simdjson::minify(element));
+  chat.json.Key(path).Raw(json::JsonText(element));
   return {};
 }
 
@@ -167,7 +167,7 @@ Translation FinishChat(ChatWriter& chat, std::string_view system_field) {
 
 void CopyMembers(const JsonObject& object, std::initializer_list<std::string_view> names, JsonWriter& json) {
   for (const std::string_view name : names) {
-    if (const std::optional<JsonElement> element = object.Find(name)) json.Key(name).Raw(simdjson::minify(*element));
+    if (const std::optional<JsonElement> element = object.Find(name)) json.Key(name).Raw(json::JsonText(*element));
   }
 }
 

@@ -39,7 +39,7 @@ Result<std::vector<CompletionPrompt>> ParsePrompts(JsonElement prompt) {
   std::vector<CompletionPrompt> prompts;
   simdjson::dom::array items;
   if (prompt.get(items) != simdjson::SUCCESS) {
-    if (!prompt.is_string()) {
+    if (!IsString(prompt)) {
       return InvalidArgument("prompt", "must be a string or an array, not {}", TypeName(prompt));
     }
     ROOST_ASSIGN_OR_RETURN(prompts.emplace_back(), ParseText(prompt, "prompt"));
@@ -47,7 +47,7 @@ Result<std::vector<CompletionPrompt>> ParsePrompts(JsonElement prompt) {
   }
   if (items.size() == 0) return InvalidArgument("prompt", "must not be empty");
   const JsonElement first = items.at(0);
-  if (!first.is_string() && !first.is_array()) {
+  if (!IsString(first) && !first.is_array()) {
     ROOST_ASSIGN_OR_RETURN(prompts.emplace_back(), ParseIds(items, "prompt"));
     return prompts;
   }

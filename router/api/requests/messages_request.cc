@@ -107,7 +107,7 @@ Result<std::optional<std::string>> TextOfBlock(const JsonObject& block, std::str
 // A text, or an array of text blocks as one text, each after `cut`. Blocks that are empty then are left out.
 Result<std::string> TextOfContent(JsonElement content, const std::string& path,
                                   std::string_view (*cut)(std::string_view)) {
-  if (content.is_string()) {
+  if (IsString(content)) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
     return std::string(cut(text));
   }
@@ -141,7 +141,7 @@ Result<void> AddToolUse(const JsonObject& block, Turn& turn) {
   json.BeginObject().Key("id").String(id).Key("type").String("function").Key("function").BeginObject();
   json.Key("name").String(name).Key("arguments");
   // Some clients send the text of a call that was cut off instead of an object.
-  json.Raw(input ? simdjson::minify(*input) : "{}");
+  json.Raw(input ? json::JsonText(*input) : "{}");
   json.EndObject().EndObject();
   turn.tool_calls += json.Take() + ",";
   return {};
@@ -183,7 +183,7 @@ Result<Turn> ReadTurn(const JsonObject& message, std::string_view role) {
   const std::optional<JsonElement> content = message.Find("content");
   if (!content) return InvalidArgument(path, "is missing");
   Turn turn;
-  if (content->is_string()) {
+  if (IsString(*content)) {
     ROOST_ASSIGN_OR_RETURN(turn.text, TextOfContent(*content, path, &AsItIs));
     return turn;
   }
@@ -274,7 +274,7 @@ Result<void> WriteCustomTool(JsonElement element, std::string path, ChatWriter& 
   JsonWriter json;
   json.BeginObject().Key("type").String("function").Key("function").BeginObject().Key("name").String(name);
   if (description) json.Key("description").String(*description);
-  json.Key("parameters").Raw(simdjson::minify(*tool.Find("input_schema")));
+  json.Key("parameters").Raw(json::JsonText(*tool.Find("input_schema")));
   CopyMembers(tool, {"strict"}, json);
   json.EndObject().EndObject();
   chat.AddTool(json.Take(), tool.path());
@@ -322,7 +322,7 @@ Result<void> ReadThinking(JsonElement element, const std::string& path, ChatWrit
 
 Result<void> ReadStopSequences(JsonElement element, const std::string& path, ChatWriter& chat) {
   ROOST_RETURN_IF_ERROR(ElementsOf(element, path));
-  chat.json.Key("stop").Raw(simdjson::minify(element));
+  chat.json.Key("stop").Raw(json::JsonText(element));
   return {};
 }
 
@@ -334,7 +334,7 @@ Result<void> ReadOutputFormat(JsonElement element, const std::string& path, Chat
   const std::optional<JsonElement> schema = format.Find("schema");
   if (!schema) return InvalidArgument(format.PathOf("schema"), "is missing");
   chat.json.Key("response_format").BeginObject().Key("type").String(type);
-  chat.json.Key("schema").Raw(simdjson::minify(*schema)).EndObject();
+  chat.json.Key("schema").Raw(json::JsonText(*schema)).EndObject();
   return {};
 }
 

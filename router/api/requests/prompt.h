@@ -54,7 +54,7 @@ struct PromptScope {
 
 struct RenderSettings {
   std::int64_t unix_seconds = 0;  // the time that templates see
-  // Whether a client's text may spell special tokens.
+  // A client's text may spell special tokens, or not.
   enum class Content { kText, kMaySpellSpecialTokens } content = Content::kText;
   std::shared_ptr<SharedPrefixes> shared = {};  // null: tenants share nothing
 };

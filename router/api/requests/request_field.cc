@@ -13,7 +13,7 @@ bool IsBool(JsonElement element, bool wanted) {
 bool IsEmpty(JsonElement element) {
   if (element.is_array()) return simdjson::dom::array(element).size() == 0;
   if (element.is_object()) return simdjson::dom::object(element).size() == 0;
-  return element.is_string() && std::string_view(element).empty();
+  return IsString(element) && std::string_view(element).empty();
 }
 
 bool IsNeutral(JsonElement element, Accepts accepts) {
@@ -39,10 +39,9 @@ std::string_view NeutralText(Accepts accepts) {
 }  // namespace
 
 Result<float> RealOf(JsonElement element, const std::string& path, float low, float high, LowEnd low_end) {
-  double value = 0;
-  if (element.get(value) != simdjson::SUCCESS) {
-    return InvalidArgument(path, "must be a number, not {}", TypeName(element));
-  }
+  const std::optional<double> number = json::NumberOf(element);
+  if (!number) return InvalidArgument(path, "must be a number, not {}", TypeName(element));
+  const double value = *number;
   const bool excluded = low_end == LowEnd::kExcluded;
   const bool above_low = excluded ? value > low : value >= low;
   if (!above_low || value > high) {

@@ -114,7 +114,7 @@ Result<void> WriteToolChoice(const JsonObject& named, JsonWriter& json) {
 }
 
 Result<void> ReadClientToolChoice(JsonElement element, const std::string& path, ChatWriter& chat) {
-  if (element.is_string()) return CopyField(element, path, chat);
+  if (IsString(element)) return CopyField(element, path, chat);
   ROOST_ASSIGN_OR_RETURN(const JsonObject choice, JsonObject::From(element, path));
   ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(choice, "type"));
   chat.json.Key("tool_choice");
@@ -137,7 +137,7 @@ Result<void> ReadClientToolChoice(JsonElement element, const std::string& path, 
 
 // A text, or an array of parts with text as one text. Parts become lines, as in vLLM.
 Result<std::string> TextOfParts(JsonElement content, const std::string& path) {
-  if (content.is_string()) {
+  if (IsString(content)) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
     return std::string(text);
   }
@@ -241,7 +241,7 @@ class InputItems {
       const std::optional<JsonElement> arguments = item.Find("arguments");
       const bool is_object = arguments && arguments->is_object();  // of clients that read the text
       if (!is_object) ROOST_RETURN_IF_ERROR(RequiredText(item, "arguments"));
-      json.Raw(simdjson::minify(*arguments));
+      json.Raw(json::JsonText(*arguments));
     }
     json.EndObject().EndObject();
     if (!text_ && calls_.empty()) origin_ = item.path();
@@ -296,7 +296,7 @@ class InputItems {
 
 Result<void> ReadInput(JsonElement element, const std::string& path, ChatWriter& chat) {
   InputItems messages(chat);
-  if (element.is_string()) {
+  if (IsString(element)) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
     messages.AddText("user", text, path);
     return {};
@@ -341,12 +341,12 @@ Result<void> ReadTextFormat(JsonElement element, const std::string& path, ChatWr
 
 Result<void> ReadReasoning(JsonElement element, const std::string& path, ChatWriter& chat) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject reasoning, JsonObject::From(element, path));
-  if (const auto effort = reasoning.Find("effort")) chat.json.Key("reasoning_effort").Raw(simdjson::minify(*effort));
+  if (const auto effort = reasoning.Find("effort")) chat.json.Key("reasoning_effort").Raw(json::JsonText(*effort));
   return {};
 }
 
 Result<void> ReadMaxOutput(JsonElement element, const std::string&, ChatWriter& chat) {
-  chat.json.Key("max_completion_tokens").Raw(simdjson::minify(element));
+  chat.json.Key("max_completion_tokens").Raw(json::JsonText(element));
   return {};
 }
 
@@ -456,7 +456,7 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
 });
 
 void CopyText(const JsonObject& body, std::string_view name, std::string& to) {
-  if (const std::optional<JsonElement> element = body.Find(name)) to = simdjson::minify(*element);
+  if (const std::optional<JsonElement> element = body.Find(name)) to = json::JsonText(*element);
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ Result<void> AddStop(JsonElement element, const std::string& path, Fields& field
 }
 
 Result<void> ReadStop(JsonElement element, const std::string& path, Fields& fields) {
-  if (element.is_string()) return AddStop(element, path, fields);
+  if (IsString(element)) return AddStop(element, path, fields);
   if (!element.is_array()) {
     return InvalidArgument(path, "must be a string or an array of strings, not {}", TypeName(element));
   }
@@ -132,8 +132,7 @@ Result<void> ReadRequestId(JsonElement element, const std::string& path, Fields&
 
 // 0 is for a completion with echo; CheckWantsAnswer refuses it elsewhere. So an error names the bounds without it.
 Result<void> ReadMaxTokens(JsonElement element, const std::string& path, Fields& fields) {
-  double number = 0;
-  const bool is_zero = element.get(number) == simdjson::SUCCESS && number == 0;
+  const bool is_zero = json::NumberOf(element) == 0;
   ROOST_ASSIGN_OR_RETURN(const std::int64_t value, IntegerOf(element, path, is_zero ? 0 : 1, kMaxTokens));
   fields.max_output_tokens = static_cast<std::uint32_t>(value);
   fields.max_output_tokens_field = path;

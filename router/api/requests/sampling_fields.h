@@ -31,10 +31,10 @@ enum class Delivery { kWhole, kStream };
 // The times when a stream reports its token counts.
 enum class UsageReport { kNever, kAtEnd, kEveryChunk };
 
-// Whether the answer has token ids in addition to the text.
+// Token ids in the answer, in addition to the text.
 enum class TokenIdReport { kOmit, kTell };
 
-// Whether the answer has log probabilities of its tokens.
+// Log probabilities of the tokens in the answer.
 enum class Logprobs { kOmit, kTell };
 
 struct SamplingFields {

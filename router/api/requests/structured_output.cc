@@ -64,9 +64,9 @@ ConstraintRead ReadResponseFormatConstraint(JsonElement element, const std::stri
 }
 
 ConstraintRead ReadGuidedJson(JsonElement element, const std::string& path) {
-  if (element.is_string()) return CheckedText(ConstraintKind::kJsonSchema, element, path);
+  if (IsString(element)) return CheckedText(ConstraintKind::kJsonSchema, element, path);
   if (!element.is_object()) return InvalidArgument(path, "must be a JSON schema, not {}", TypeName(element));
-  return Checked(ConstraintKind::kJsonSchema, simdjson::minify(element), path);
+  return Checked(ConstraintKind::kJsonSchema, json::JsonText(element), path);
 }
 
 ConstraintRead ReadGuidedRegex(JsonElement element, const std::string& path) {
@@ -75,7 +75,7 @@ ConstraintRead ReadGuidedRegex(JsonElement element, const std::string& path) {
 
 ConstraintRead ReadGuidedChoice(JsonElement element, const std::string& path) {
   if (!element.is_array()) return InvalidArgument(path, "must be an array of strings, not {}", TypeName(element));
-  return Checked(ConstraintKind::kChoice, simdjson::minify(element), path);
+  return Checked(ConstraintKind::kChoice, json::JsonText(element), path);
 }
 
 ConstraintRead ReadGuidedGrammar(JsonElement element, const std::string& path) {
@@ -85,7 +85,7 @@ ConstraintRead ReadGuidedGrammar(JsonElement element, const std::string& path) {
 // Clients write the empty text where none was chosen.
 ConstraintRead ReadFormat(JsonElement element, const std::string& path) {
   if (element.is_object()) return ReadGuidedJson(element, path);
-  if (!element.is_string()) return InvalidArgument(path, "must be json or a JSON schema, not {}", TypeName(element));
+  if (!IsString(element)) return InvalidArgument(path, "must be json or a JSON schema, not {}", TypeName(element));
   ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
   if (text.empty()) return std::optional<wire::Constraint>();
   if (text != "json") return InvalidArgument(path, "must be json or a JSON schema, not '{}'", text);

@@ -91,7 +91,7 @@ Result<ToolFunction> ReadToolFunction(JsonElement element, std::string path) {
   ToolFunction result{.name = std::string(name), .schema = {}};
   if (strict.value_or(false)) result.strictness = ToolStrictness::kStrict;
   if (!parameters) return result;
-  result.schema = simdjson::minify(*function.Find("parameters"));
+  result.schema = json::JsonText(*function.Find("parameters"));
   return result;
 }
 
@@ -100,7 +100,7 @@ std::string FunctionFormOf(const JsonObject& custom, const ToolFunction& tool) {
   JsonWriter json;
   json.BeginObject().Key("type").String("function").Key("function").BeginObject().Key("name").String(tool.name);
   if (const std::optional<JsonElement> text = custom.Find("description")) {
-    json.Key("description").Raw(simdjson::minify(*text));
+    json.Key("description").Raw(json::JsonText(*text));
   }
   json.Key("parameters").BeginObject().Key("type").String("object").Key("properties").BeginObject();
   json.Key(kCustomToolInput).BeginObject().Key("type").String("string");

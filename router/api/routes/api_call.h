@@ -39,7 +39,7 @@ struct Api::Call {
   enum class ModelName { kRequired, kOptional } model_name = ModelName::kRequired;
   std::shared_ptr<const ServedModel> model;  // set once the name is read and a worker serves the model
   std::string asked_model;                   // the name in the body, once it is read and the key may use it
-  // Whether the call may wait for its model (see FleetSnapshot::IsArriving): it asks for it once.
+  // A call may wait for its model once (see FleetSnapshot::IsArriving), and asks for it then.
   enum class Arrival { kMayWait, kWaits, kWaited } arrival = Arrival::kMayWait;
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
 };

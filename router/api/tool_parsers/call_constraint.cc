@@ -1,7 +1,6 @@
 #include "router/api/tool_parsers/call_constraint.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "common/base/json_writer.h"
 #include "common/grammar/constraint_rules.h"
+#include "common/json/kept_numbers.h"
 #include "router/api/tool_parsers/output_parser.h"
 #include "router/api/tool_parsers/tool_names.h"
 
@@ -48,14 +48,10 @@ Format Grammar(const TextGrammar& grammar, std::string_view place) {
   return json.Take();
 }
 Format Choice(std::string_view choices) {
-  simdjson::dom::parser parser;
-  simdjson::dom::array texts;
+  const json::Document document(choices);
   Formats all;
-  if (parser.parse(choices.data(), choices.size()).get(texts) == simdjson::SUCCESS) {
-    for (const simdjson::dom::element each : texts) {
-      std::string_view text;
-      if (each.get(text) == simdjson::SUCCESS) all.push_back(Text(text));
-    }
+  for (const json::Element each : json::ElementsAt(document.root(), "")) {
+    if (const auto text = json::TextOf(each)) all.push_back(Text(*text));
   }
   return Either(all);
 }

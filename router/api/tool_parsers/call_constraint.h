@@ -40,9 +40,9 @@ struct CallSyntax {
   std::function<std::optional<TokenId>(std::string_view)> special_token;
 };
 
-// Whether a constraint can describe the family's calls. It can not for XML and Python, whose values are not JSON.
+// True if a constraint can describe the family's calls: not for XML and Python, whose values are not JSON.
 [[nodiscard]] bool HasCallSyntax(ToolFamily family);
-// Whether a constraint can hold such calls to names and to custom tools' grammars: in XML a text stands as it is.
+// True if a constraint can hold such calls to names and to custom tools' grammars: in XML a text stands as it is.
 [[nodiscard]] bool HasXmlCalls(ToolFamily family);
 
 // Forced calls as a list: [{"name": "f", "arguments": {…}}, …].

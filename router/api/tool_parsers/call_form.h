@@ -48,7 +48,7 @@ class CallForm {
   // The first character of a call without a marker, which may stand at the beginning of an answer; '\0' if there is
   // none.
   [[nodiscard]] virtual char bare_begin() const { return '\0'; }
-  // Whether a head may have any size. If so, ReadHead reads each byte only once.
+  // True if a head may have any size: then ReadHead reads each byte only once.
   [[nodiscard]] virtual bool is_whole() const { return false; }
 
   // A begin marker has been read: what follows is not nested in a part that was read before.

@@ -71,7 +71,7 @@ std::string_view WordAfter(std::string_view header, std::string_view mark) {
   return header.substr(0, header.find_first_of(" <\n\t"));
 }
 
-// Whether `text` may be the beginning of a header; otherwise it is content.
+// True if `text` may be the beginning of a header; otherwise it is content.
 bool IsHeader(std::string_view text) {
   for (const std::string_view start :
        {std::string_view("<|"), std::string_view("assistant"), std::string_view(" to="), std::string_view("to=")}) {
@@ -80,7 +80,7 @@ bool IsHeader(std::string_view text) {
   return false;
 }
 
-// Whether a header at the beginning of `text` is longer than kMaxHeaderBytes. Looks only at the bytes that decide it:
+// True if a header at the beginning of `text` is longer than kMaxHeaderBytes. Looks only at the bytes that decide it:
 // the longest header and its kMessage. So it does not matter how much text has arrived.
 bool IsTooLong(std::string_view text) {
   constexpr std::size_t kWindowBytes = kMaxHeaderBytes + kMessage.size();

@@ -30,7 +30,7 @@ class OutputParser {
   // The text has ended: appends what was held back.
   virtual void Finish(AnswerDelta& delta) = 0;
 
-  // Whether the next text is reasoning. Its tokens count as reasoning tokens.
+  // True if the next text is reasoning. Its tokens count as reasoning tokens.
   [[nodiscard]] virtual bool is_reasoning() const { return false; }
 };
 

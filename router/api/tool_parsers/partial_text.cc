@@ -53,12 +53,10 @@ std::optional<std::string> PartialText::JsonText() {
     cut_ = true;
     return std::nullopt;
   }
-  simdjson::dom::parser parser;
-  std::string_view value;
-  const simdjson::padded_string json(here.substr(0, end + 1));
-  if (parser.parse(json).get(value) != simdjson::SUCCESS) return std::nullopt;
+  const json::Document document(here.substr(0, end + 1));
+  if (!document.ok()) return std::nullopt;
   position_ += end + 1;
-  return std::string(value);
+  return std::string(std::string_view(document.root()));
 }
 
 std::size_t JsonSpan::Read(std::string_view text) {
@@ -96,19 +94,13 @@ bool JsonSpan::Close(char open) {
   return true;
 }
 
-std::optional<std::string> CompactJson(std::string_view json) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element value;
-  const simdjson::padded_string padded(json);
-  if (parser.parse(padded).get(value) != simdjson::SUCCESS) return std::nullopt;
-  return simdjson::minify(value);
+std::optional<std::string> CompactJson(std::string_view text) {
+  const json::Document document(text, json::Document::KeepNumbers());
+  return document.ok() ? std::optional(json::JsonText(document.root())) : std::nullopt;
 }
 
-bool IsJsonObject(std::string_view json) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element value;
-  const simdjson::padded_string padded(json);
-  return parser.parse(padded).get(value) == simdjson::SUCCESS && value.is_object();
+bool IsJsonObject(std::string_view text) {
+  return json::Document(text, json::Document::KeepNumbers()).root().is_object();
 }
 
 std::optional<FoundMark> FindMark(std::string_view text, const std::vector<std::string_view>& marks) {

@@ -16,7 +16,7 @@ class PartialText {
   void SkipSpace();
   // If `literal` is at the current position, moves past it.
   [[nodiscard]] bool Take(std::string_view literal);
-  // Whether the next character is `c`. Does not move.
+  // True if the next character is `c`. Does not move.
   [[nodiscard]] bool IsAt(char c);
   // The text before `mark`; moves past the mark.
   [[nodiscard]] std::optional<std::string_view> Until(std::string_view mark);
@@ -24,7 +24,7 @@ class PartialText {
   [[nodiscard]] std::optional<std::string> JsonText();
 
   [[nodiscard]] std::size_t position() const { return position_; }
-  // Whether the text ended before a read could be decided.
+  // True if the text ended before a read could be decided.
   [[nodiscard]] bool cut() const { return cut_; }
 
  private:
@@ -43,7 +43,7 @@ class JsonSpan {
   [[nodiscard]] bool done() const { return done_; }
 
  private:
-  // Whether `c` belongs to the value.
+  // True if `c` belongs to the value.
   bool Step(char c);
   bool Close(char open);
 

@@ -27,7 +27,7 @@ std::optional<std::uint32_t> UnitOf(std::string_view text) {
   return error == std::errc() && read_to == end ? std::optional(unit) : std::nullopt;
 }
 
-// Whether `text` is shorter than a unit and may become one.
+// True if `text` is shorter than a unit and may become one.
 bool MayBecomeUnit(std::string_view text) {
   constexpr std::string_view kBegin = "\\u";
   const std::size_t size = std::min(text.size(), kBegin.size());

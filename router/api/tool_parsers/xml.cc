@@ -1,7 +1,5 @@
 // Calls in XML. A call is read when it is complete, and its arguments are converted to JSON.
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -18,6 +16,7 @@
 
 #include "common/base/json_writer.h"
 #include "common/grammar/schema_place.h"
+#include "common/json/kept_numbers.h"
 #include "router/api/tool_parsers/call_form.h"
 #include "router/api/tool_parsers/partial_text.h"
 
@@ -145,12 +144,12 @@ class Reader {
   }
 
   void AddValue(element value, Allowed& allowed) const {
-    std::string_view string;
-    if (value.get(string) == simdjson::SUCCESS) {
+    if (const auto string = json::TextOf(value)) {
       allowed.strings = true;
-      allowed.string = allowed.string || string == text_;
+      allowed.string = allowed.string || *string == text_;
     } else {
-      AddOther(value.is_null() ? "null" : value.is_bool() ? "boolean" : value.is_number() ? "number" : "", allowed);
+      const bool is_number = json::NumberOf(value).has_value();
+      AddOther(value.is_null() ? "null" : value.is_bool() ? "boolean" : is_number ? "number" : "", allowed);
     }
   }
 
@@ -188,9 +187,10 @@ class Reader {
 
 Allowed AllowedBy(std::string_view schema, std::string_view name, std::string_view text) {
   const Allowed anything{.any = true};
-  simdjson::dom::parser parser;
-  element root;
-  if (schema.empty() || parser.parse(schema.data(), schema.size()).get(root) != simdjson::SUCCESS) return anything;
+  if (schema.empty()) return anything;
+  const json::Document document(schema, json::Document::KeepNumbers());
+  if (!document.ok()) return anything;
+  const element root = document.root();
   const Reader reader(root, text);
   const std::optional<element> parameter = reader.Find(root, name);
   if (!parameter) return anything;

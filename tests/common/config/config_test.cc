@@ -94,24 +94,6 @@ TEST_F(ConfigTest, SaysWhichOptionStandsInsteadOfAnother) {
   EXPECT_EQ(parser.Parse(3, argv).error().message, "unknown option --fleet; use --router");
 }
 
-TEST_F(ConfigTest, RenamedOptionIsNamedWhereverItIsGiven) {
-  const auto error_of = [](std::vector<std::string> arguments) {
-    std::string routers;
-    ConfigParser parser("test", "For tests.");
-    parser.Add("routers", routers, "Routers").Renamed("old-fleet", "routers");
-    std::vector<const char*> argv{"test"};
-    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-    const Result<ParseOutcome> outcome = parser.Parse(static_cast<int>(argv.size()), argv.data());
-    return outcome.ok() ? std::string() : outcome.error().ToString();
-  };
-  EXPECT_EQ(error_of({"--routers", "x"}), "");
-  EXPECT_EQ(error_of({"--old-fleet", "x"}), "unknown option --old-fleet; use --routers");
-  const std::string file = WriteFile("old-fleet = \"x\"\n");
-  EXPECT_EQ(error_of({"--config", file}), file + ":1: unknown key 'old-fleet'; use routers");
-  SetVariable("ROOST_OLD_FLEET", "x");
-  EXPECT_EQ(error_of({"--routers", "x"}), "ROOST_OLD_FLEET sets no option; use ROOST_ROUTERS");
-}
-
 TEST_F(ConfigTest, CommandLineWinsOverEnvironmentOverFileOverDefault) {
   const std::string file = WriteFile("model = \"from-file\"\nthreads = 3\nshare = 0.25\n");
   SetVariable("ROOST_THREADS", "4");

@@ -146,12 +146,17 @@ TEST(JinjaJsonTest, KeepsOrderAndKindsOfNumbers) {
   EXPECT_TRUE(Field(value, "e").is(jinja::Kind::kFloat));
 }
 
+TEST(JinjaJsonTest, IntegersBeyond64BitsAreWrittenAsTheyAre) {
+  constexpr std::string_view kContext =
+      R"({"v":[9223372036854775808,18446744073709551615,-123456789012345678901234567890,0.1000000000000000055511]})";
+  EXPECT_EQ(RenderTemplate("{{ v }} {{ v[0] > 9 }} {{ v|tojson }}", kContext).value(),
+            "[9223372036854775808, 18446744073709551615, -123456789012345678901234567890, 0.1] True "
+            "[9223372036854775808, 18446744073709551615, -123456789012345678901234567890, 0.1]");
+}
+
 TEST(JinjaJsonTest, ErrorsNameThePath) {
   const auto message = [](std::string_view json) { return jinja::FromJson(json, "context").error().ToString(); };
-  EXPECT_EQ(message(R"({"messages":[{"n":1},{"n":18446744073709551615}]})"),
-            "context.messages[1].n: is an integer of more than 64 bits with sign");
-  for (const char* bad :
-       {"", "{", "[1,]", "{\"a\":}", "nul", "[1] x", "\"\\ud800\"", "\"\xff\"", "{\"a\" 1}", "1e400"}) {
+  for (const char* bad : {"", "{", "[1,]", "{\"a\":}", "nul", "[1] x", "\"\\ud800\"", "\"\xff\"", "{\"a\" 1}"}) {
     EXPECT_EQ(message(bad).substr(0, 9), "context: ") << bad;
   }
 }

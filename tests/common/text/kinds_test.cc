@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/utf8.h"
-#include "common/text/json_node.h"
+#include "common/json/json_node.h"
 #include "common/text/normalizer.h"
 #include "common/text/pre_tokenizer.h"
 #include "common/text/tokenizer.h"
@@ -59,7 +59,7 @@ std::vector<TokenId> Ids(element array) {
 class PreTokenizerUnderTest {
  public:
   explicit PreTokenizerUnderTest(element part)
-      : pre_tokenizer_(text::PreTokenizer::FromJson(text::JsonNode(part, "pre_tokenizer", source_)).value()) {}
+      : pre_tokenizer_(text::PreTokenizer::FromJson(JsonNode(part, "pre_tokenizer", source_)).value()) {}
 
   std::vector<std::string> Pieces(std::string_view text) {
     scratch_.now.Assign(text, true);
@@ -80,7 +80,7 @@ class PreTokenizerUnderTest {
 class NormalizerUnderTest {
  public:
   explicit NormalizerUnderTest(element part)
-      : normalizer_(text::Normalizer::FromJson(text::JsonNode(part, "normalizer", source_)).value()) {}
+      : normalizer_(text::Normalizer::FromJson(JsonNode(part, "normalizer", source_)).value()) {}
 
   std::string Normalized(std::string text) {
     regex_.budget().Start(text.size());

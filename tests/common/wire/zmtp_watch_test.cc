@@ -11,7 +11,7 @@
 namespace roost::wire {
 namespace {
 
-constexpr Instant kNow{};
+constexpr Instant kWatched{};
 constexpr std::size_t kMaxFrameBytes = std::size_t{1} << 20U;
 
 std::string Greeting(char major_version = 3, std::string_view mechanism = "NULL") {
@@ -50,14 +50,15 @@ struct Outcome {
 Outcome Watch(std::string bytes, std::size_t piece_size) {
   ZmtpWatch watch(kMaxFrameBytes, nullptr);
   for (std::size_t i = 0; i < bytes.size(); i += piece_size) {
-    const Result<void> taken = watch.Take(std::span(bytes).subspan(i, std::min(piece_size, bytes.size() - i)), kNow);
+    const Result<void> taken =
+        watch.Take(std::span(bytes).subspan(i, std::min(piece_size, bytes.size() - i)), kWatched);
     if (!taken.ok()) return {taken.error().message, ""};
   }
   return {"", bytes};
 }
 
 // For a watch that is used more than once.
-Result<void> Take(ZmtpWatch& watch, std::string bytes, Instant now = kNow) { return watch.Take(bytes, now); }
+Result<void> Take(ZmtpWatch& watch, std::string bytes, Instant now = kWatched) { return watch.Take(bytes, now); }
 
 // Checks that the answer is the same however the bytes are cut.
 std::string Refusal(std::string_view bytes) {
@@ -143,7 +144,7 @@ TEST(ZmtpWatchTest, UnderCurveNoByteIsChangedOnItsWay) {
   std::string sent = CurveGreeting() + kCurveHello + Frame(Kind::kCommand, Ready("nobody"));
   const std::string before = sent;
   ZmtpWatch watch(kMaxFrameBytes, nullptr, Mechanism::kCurve);
-  ASSERT_TRUE(watch.Take(sent, kNow).ok());
+  ASSERT_TRUE(watch.Take(sent, kWatched).ok());
   EXPECT_EQ(sent, before);
 }
 
@@ -168,15 +169,15 @@ TEST(ZmtpWatchTest, ALargeFrameHasItsBytesOfTheBudgetUntilItIsWhole) {
   constexpr std::size_t kLarge = ZmtpWatch::kFreeFrameBytes + 1;
   const auto budget = std::make_shared<ByteBudget>(2 * kLarge);
   ZmtpWatch watch(kMaxFrameBytes, budget);
-  ASSERT_TRUE(Take(watch, Greeting(), kNow).ok());
-  ASSERT_TRUE(Take(watch, Head(Kind::kMessage, ZmtpWatch::kFreeFrameBytes), kNow).ok());
+  ASSERT_TRUE(Take(watch, Greeting(), kWatched).ok());
+  ASSERT_TRUE(Take(watch, Head(Kind::kMessage, ZmtpWatch::kFreeFrameBytes), kWatched).ok());
   EXPECT_EQ(budget->used(), 0U) << "a small one has none";
-  ASSERT_TRUE(Take(watch, std::string(ZmtpWatch::kFreeFrameBytes, 'x'), kNow).ok());
-  ASSERT_TRUE(Take(watch, Head(Kind::kMessage, kLarge), kNow).ok());
+  ASSERT_TRUE(Take(watch, std::string(ZmtpWatch::kFreeFrameBytes, 'x'), kWatched).ok());
+  ASSERT_TRUE(Take(watch, Head(Kind::kMessage, kLarge), kWatched).ok());
   EXPECT_EQ(budget->used(), kLarge);
-  ASSERT_TRUE(Take(watch, std::string(kLarge - 1, 'x'), kNow).ok());
+  ASSERT_TRUE(Take(watch, std::string(kLarge - 1, 'x'), kWatched).ok());
   EXPECT_EQ(budget->used(), kLarge);
-  ASSERT_TRUE(Take(watch, std::string("x"), kNow).ok());
+  ASSERT_TRUE(Take(watch, std::string("x"), kWatched).ok());
   EXPECT_EQ(budget->used(), 0U);
 }
 
@@ -185,9 +186,9 @@ TEST(ZmtpWatchTest, ALargeFrameThatFindsNoRoomIsRefusedAndOneThatIsCutOffGivesIt
   const auto budget = std::make_shared<ByteBudget>(kLarge);
   {
     ZmtpWatch first(kMaxFrameBytes, budget);
-    ASSERT_TRUE(Take(first, Greeting() + Head(Kind::kMessage, kLarge), kNow).ok());
+    ASSERT_TRUE(Take(first, Greeting() + Head(Kind::kMessage, kLarge), kWatched).ok());
     ZmtpWatch second(kMaxFrameBytes, budget);
-    const Result<void> refused = Take(second, Greeting() + Head(Kind::kMessage, kLarge), kNow);
+    const Result<void> refused = Take(second, Greeting() + Head(Kind::kMessage, kLarge), kWatched);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, ErrorCode::kOverloaded);
   }
@@ -196,9 +197,9 @@ TEST(ZmtpWatchTest, ALargeFrameThatFindsNoRoomIsRefusedAndOneThatIsCutOffGivesIt
 
 TEST(ZmtpWatchTest, ALargeFrameThatDoesNotEndIsLateAndASmallOneMayTakeItsTime) {
   constexpr std::size_t kLarge = ZmtpWatch::kFreeFrameBytes + 1;
-  const Instant late = kNow + ZmtpWatch::kFrameTime + std::chrono::seconds(1);
+  const Instant late = kWatched + ZmtpWatch::kFrameTime + std::chrono::seconds(1);
   ZmtpWatch watch(kMaxFrameBytes, nullptr);
-  ASSERT_TRUE(Take(watch, Greeting() + Head(Kind::kMessage, kLarge), kNow).ok());
+  ASSERT_TRUE(Take(watch, Greeting() + Head(Kind::kMessage, kLarge), kWatched).ok());
   ASSERT_TRUE(Take(watch, std::string(kLarge - 1, 'x'), late - std::chrono::seconds(2)).ok());
   EXPECT_FALSE(watch.IsLate(late - std::chrono::seconds(2)));
   EXPECT_TRUE(watch.IsLate(late));

@@ -166,6 +166,19 @@ TEST_F(CallsTest, AnthropicsWordForItDoesTheSame) {
   EXPECT_EQ(At(responder->response->body, "/stop_reason"), R"("tool_use")");
 }
 
+TEST_F(CallsTest, NumbersOfACallKeepTheirTextAndSchemasMayHaveAny) {
+  const std::string arguments = R"({"a": [9223372036854775808, 18446744073709551616, 0.12345678901234567891]})";
+  const auto responder = ApiTest::Ask(
+      "POST", "/v1/messages",
+      R"({"model":"bytes","max_tokens":150,"messages":[{"role":"user","content":"hi"}],"tools":[{"name":"add",)"
+      R"("input_schema":{"type":"object","properties":{"a":{"maximum":18446744073709551615}}}}]})");
+  dispatcher_.Dispatch(0);
+  Write("<tool_call>\n{\"name\": \"add\", \"arguments\": " + arguments + "}\n</tool_call>");
+  dispatcher_.Finish(FinishReason::kStop);
+  ASSERT_TRUE(responder->response);
+  EXPECT_THAT(responder->response->body, HasSubstr(R"("input":)" + arguments));
+}
+
 // ---- a form of the answer beside calls and reasoning ----
 
 constexpr std::string_view kForms[] = {R"("response_format":{"type":"json_object"})",

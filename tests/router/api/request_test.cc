@@ -52,8 +52,6 @@ TEST_F(BadRequestTest, BodiesThatAreNoJsonObject) {
                                                           base + "\"x\":01}",
                                                           base + "\"x\":NaN}",
                                                           base + "\"x\":Infinity}",
-                                                          base + "\"x\":1e400}",
-                                                          base + "\"temperature\":-1e400}",
                                                           base + "\"x\":1} trailing",
                                                           base + "\"x\":tru}",
                                                           base + "\"x\":\"\x01\"}",
@@ -63,7 +61,6 @@ TEST_F(BadRequestTest, BodiesThatAreNoJsonObject) {
                                                           base + "\"x\":\"\xed\xa0\x80\"}",
                                                           base + "\"x\":" + Nested(64) + "}",
                                                           Nested(100'000),
-                                                          base + "\"seed\":99999999999999999999999}",
                                                           std::string("{\"a\":1}\0", 8)}) {
     ExpectRefused({body, ""}, *Chat(body));
     ExpectRefused({body, ""}, *Complete(body));
@@ -92,6 +89,7 @@ TEST_F(BadRequestTest, SharedFields) {
       {R"("max_completion_tokens":0)", "max_completion_tokens"},
       {R"("max_tokens":-1,"max_completion_tokens":5)", "max_tokens"},
       {R"("temperature":-0.1)", "temperature"},
+      {R"("temperature":-1e400)", "temperature"},
       {R"("temperature":2.1)", "temperature"},
       {R"("temperature":"hot")", "temperature"},
       {R"("temperature":true)", "temperature"},
@@ -105,7 +103,9 @@ TEST_F(BadRequestTest, SharedFields) {
       {R"("seed":"x")", "seed"},
       {R"("seed":1.5)", "seed"},
       {R"("seed":18446744073709551615)", "seed"},
+      {R"("seed":99999999999999999999999)", "seed"},
       {R"("stop":5)", "stop"},
+      {R"("stop":99999999999999999999999)", "stop"},
       {R"("stop":{})", "stop"},
       {R"("stop":["a",7])", "stop[1]"},
       {R"("stop":[null])", "stop[0]"},
@@ -267,7 +267,6 @@ TEST_F(BadRequestTest, ChatFields) {
       {ChatWith(R"("function_call":{"name":"f"})"), "function_call"},
       {ChatWith(R"("chat_template":"{{ 1 }}")"), "chat_template"},
       {ChatWith(R"("chat_template_kwargs":[])"), "chat_template_kwargs"},
-      {ChatWith(R"("chat_template_kwargs":{"a":18446744073709551615})"), "chat_template_kwargs.a"},
       {ChatWith(R"("documents":"x")"), "documents"},
       {ChatWith(R"("documents":[5])"), "documents[0]"},
       {ChatWith(R"("add_generation_prompt":"no")"), "add_generation_prompt"},

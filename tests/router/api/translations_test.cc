@@ -293,12 +293,16 @@ TEST_F(TranslationsTest, ErrorsNameTheItemThatAChatWasMadeFrom) {
   EXPECT_EQ(param_of(R"("input":"q","tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"a"},)"
                      R"({"type":"function","name":"f","parameters":7}]}])"),
             R"("tools[0].tools[1].parameters")");
-  // A chat's message that is wrong, behind one that became two.
-  const auto responder = Message(
-      R"({"model":"bytes","max_tokens":5,"system":"s","messages":[{"role":"user","content":[)"
-      R"({"type":"tool_result","tool_use_id":"t","content":"r"},{"type":"text","text":"x"}]},)"
-      R"({"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"a":18446744073709551615}}]}]})");
-  EXPECT_THAT(At(responder->response->body, "/error/message"), HasSubstr("messages[1]"));
+}
+
+TEST_F(TranslationsTest, NumbersOfEarlierCallsKeepTheirText) {
+  constexpr std::string_view kInput = R"({"a":18446744073709551616,"b":[9223372036854775808,0.12345678901234567891]})";
+  JsonBody json(
+      fmt::format(R"({{"model":"m","max_tokens":5,"messages":[{{"role":"user","content":"q"}},)"
+                  R"({{"role":"assistant","content":[{{"type":"tool_use","id":"t","name":"f","input":{}}}]}}]}})",
+                  kInput));
+  const Translation translation = ChatOfMessages(json.Parse().value()).value();
+  EXPECT_THAT(translation.chat, HasSubstr(std::string(kInput)));
 }
 
 TEST_F(TranslationsTest, ACutCallOfAnEarlierTurnIsTaken) {

@@ -10,10 +10,10 @@
 #include "common/base/log.h"
 #include "common/base/termination.h"
 #include "common/config/config.h"
+#include "common/json/json_node.h"
 #include "tests/support/scripted_worker/scripted_worker.h"
 #include "worker/model/load_model.h"
 #include "worker/model/loading/generation_config.h"
-#include "worker/model/loading/json_file.h"
 
 namespace roost::testing_support {
 namespace {
@@ -44,8 +44,7 @@ Result<std::string> ReadFile(const fs::path& path) {
 
 Result<ScriptedWorkerSetup> SetupOf(const Options& options) {
   const fs::path folder(options.model);
-  ROOST_ASSIGN_OR_RETURN(const auto tokenizer,
-                         worker::JsonFile::Load(folder / "tokenizer.json", worker::kMaxTokenizerBytes));
+  ROOST_ASSIGN_OR_RETURN(const auto tokenizer, JsonFile::Load(folder / "tokenizer.json", worker::kMaxTokenizerBytes));
   ROOST_ASSIGN_OR_RETURN(worker::ChatFormat chat, worker::LoadChatFormat(folder));
   if (!options.chat_template.empty()) {
     ROOST_ASSIGN_OR_RETURN(chat.combined_template, ReadFile(options.chat_template));

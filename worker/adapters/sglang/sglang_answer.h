@@ -20,10 +20,9 @@ class SglangAnswer final : public AnswerReader {
   explicit SglangAnswer(Wanted wanted) : wanted_(wanted) {}
 
  private:
-  [[nodiscard]] Result<AnswerPiece> ReadDocument(const simdjson::dom::element& document) override;
-  [[nodiscard]] Result<void> ReadNewTokens(const simdjson::dom::element& document, const simdjson::dom::element& meta,
-                                           ChoicePiece& piece);
-  [[nodiscard]] Result<void> ReadPromptOnce(const simdjson::dom::element& meta, ChoicePiece& piece);
+  [[nodiscard]] Result<AnswerPiece> ReadDocument(json::Element document) override;
+  [[nodiscard]] Result<void> ReadNewTokens(json::Element document, json::Object meta, ChoicePiece& piece);
+  [[nodiscard]] Result<void> ReadPromptOnce(json::Object meta, ChoicePiece& piece);
 
   const Wanted wanted_;
   std::uint32_t seen_tokens_ = 0;

@@ -33,39 +33,35 @@ constexpr SamplingFieldName kOtherNames[] = {
     {"max_tokens", "max_new_tokens"}, {"min_tokens", "min_new_tokens"}, {"seed", "sampling_seed"}};
 constexpr SamplingFieldNames kFieldNames{.other_names = kOtherNames, .top_k_of_no_limit = -1};
 
-bool FlagAt(const simdjson::dom::element& object, std::string_view key) {
-  bool flag = false;
-  return object[key].get(flag) == simdjson::SUCCESS && flag;
-}
-
 Result<void> ReadServer(std::string_view body, EngineFacts& facts) {
   simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element info, ParseAnswer(parser, body));
-  facts.version = TextAt(info, "version").value_or("unknown");
-  facts.block_tokens = CountAt(info, "page_size").value_or(0);
-  const std::uint32_t tokens = CountAt(info, "max_total_num_tokens").value_or(0);
+  ROOST_ASSIGN_OR_RETURN(const json::Element info, ParseAnswer(parser, body));
+  facts.version = json::At<std::string_view>(info, "version").value_or("unknown");
+  facts.block_tokens = json::At<std::uint32_t>(info, "page_size").value_or(0);
+  const std::uint32_t tokens = json::At<std::uint32_t>(info, "max_total_num_tokens").value_or(0);
   if (facts.block_tokens == 0 || tokens < facts.block_tokens) {
     return Unreadable("/server_info has no page_size and max_total_num_tokens");
   }
-  if (CountAt(info, "dp_size").value_or(1) > 1) {
+  if (json::At<std::uint32_t>(info, "dp_size").value_or(1) > 1) {
     return InvalidArgument("engine-url", "the engine has several data parallel ranks: a worker stands beside one");
   }
   facts.block_count = tokens / facts.block_tokens;
-  facts.max_running_requests = CountAt(info, "max_running_requests");
-  facts.keeps_prefixes = !FlagAt(info, "disable_radix_cache");
-  facts.takes_priority = FlagAt(info, "enable_priority_scheduling");  // without it a priority is an error
+  facts.max_running_requests = json::At<std::uint32_t>(info, "max_running_requests");
+  facts.keeps_prefixes = !json::At<bool>(info, "disable_radix_cache").value_or(false);
+  facts.takes_priority =
+      json::At<bool>(info, "enable_priority_scheduling").value_or(false);  // without it a priority is an error
   return {};
 }
 
 // A regular expression for one of the strings of a JSON array: the engine has no choices of its own.
 Result<std::string> RegexOfChoices(const wire::Constraint& constraint) {
   simdjson::dom::parser parser;
-  simdjson::dom::array choices;
+  json::Array choices;
   if (parser.parse(constraint.text.data(), constraint.text.size()).get(choices) != simdjson::SUCCESS) {
     return InvalidArgument(constraint.field, "it is no JSON array of strings");
   }
   std::string regex = "(";
-  for (const simdjson::dom::element choice : choices) {
+  for (const json::Element choice : choices) {
     std::string_view text;
     if (choice.get(text) != simdjson::SUCCESS) return InvalidArgument(constraint.field, "a choice is no string");
     if (regex.size() > 1) regex += '|';

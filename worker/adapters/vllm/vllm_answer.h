@@ -21,8 +21,8 @@ class VllmAnswer final : public AnswerReader {
   explicit VllmAnswer(Wanted wanted);
 
  private:
-  [[nodiscard]] Result<AnswerPiece> ReadDocument(const simdjson::dom::element& document) override;
-  [[nodiscard]] Result<ChoicePiece> ReadChoice(const simdjson::dom::element& choice) const;
+  [[nodiscard]] Result<AnswerPiece> ReadDocument(json::Element document) override;
+  [[nodiscard]] Result<ChoicePiece> ReadChoice(json::Element choice) const;
 
   const Wanted wanted_;
 };

@@ -66,31 +66,29 @@ Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
 
 Result<void> ReadVersion(std::string_view body, EngineFacts& facts) {
   simdjson::dom::parser parser;
-  ROOST_ASSIGN_OR_RETURN(const simdjson::dom::element document, ParseAnswer(parser, body));
-  facts.version = TextAt(document, "version").value_or("unknown");
+  ROOST_ASSIGN_OR_RETURN(const json::Element document, ParseAnswer(parser, body));
+  facts.version = json::At<std::string_view>(document, "version").value_or("unknown");
   return {};
 }
 
 // The constraint's text must be JSON where the engine takes JSON: it is written as it is.
-Result<void> WriteConstraint(JsonWriter& json, const wire::Constraint& constraint) {
+Result<void> WriteConstraint(JsonWriter& writer, const wire::Constraint& constraint) {
   constexpr std::string_view kKinds[] = {"json_object", "json", "regex", "choice", "grammar", "structural_tag"};
-  json.Key("structured_outputs").BeginObject().Key(kKinds[static_cast<std::size_t>(constraint.kind)]);
+  writer.Key("structured_outputs").BeginObject().Key(kKinds[static_cast<std::size_t>(constraint.kind)]);
   switch (constraint.kind) {
-    case wire::ConstraintKind::kJson: json.Bool(true); break;
+    case wire::ConstraintKind::kJson: writer.Bool(true); break;
     case wire::ConstraintKind::kJsonSchema:
-    case wire::ConstraintKind::kChoice: {
-      simdjson::dom::parser parser;
-      if (parser.parse(constraint.text.data(), constraint.text.size()).error() != simdjson::SUCCESS) {
+    case wire::ConstraintKind::kChoice:
+      if (!json::Document(constraint.text, json::Document::KeepNumbers()).ok()) {
         return InvalidArgument(constraint.field, "it is no JSON");
       }
-      json.Raw(constraint.text);
+      writer.Raw(constraint.text);
       break;
-    }
     case wire::ConstraintKind::kRegex:
     case wire::ConstraintKind::kGrammar:
-    case wire::ConstraintKind::kStructuralTag: json.String(constraint.text); break;
+    case wire::ConstraintKind::kStructuralTag: writer.String(constraint.text); break;
   }
-  json.EndObject();
+  writer.EndObject();
   return {};
 }
 

@@ -48,8 +48,8 @@ Result<void> Put(NamedTemplate added, const std::string& where, std::vector<Name
 }
 
 // "chat_template": a string, or [{"name": …, "template": …}].
-Result<void> ReadConfig(const JsonObject& config, std::vector<NamedTemplate>& templates) {
-  const auto found = config.Find("chat_template");
+Result<void> ReadConfig(const JsonNode& config, std::vector<NamedTemplate>& templates) {
+  const auto found = config.Member("chat_template");
   if (!found) return {};
   std::string_view text;
   if (found->get(text) == simdjson::SUCCESS) {
@@ -101,7 +101,7 @@ void AppendBranch(std::string_view tag, std::string_view body, std::string& sour
 
 }  // namespace
 
-Result<std::vector<NamedTemplate>> LoadChatTemplates(const std::filesystem::path& directory, const JsonObject* config) {
+Result<std::vector<NamedTemplate>> LoadChatTemplates(const std::filesystem::path& directory, const JsonNode* config) {
   std::vector<NamedTemplate> templates;
   const auto path = directory / "chat_template.jinja";
   if (std::filesystem::exists(path)) {
@@ -144,9 +144,9 @@ namespace {
 using simdjson::dom::element;
 
 // Adds the ids of `key`: one integer or an array of them.
-Result<void> AddTokenIds(const JsonObject& object, std::string_view key, std::uint32_t vocab_size,
+Result<void> AddTokenIds(const JsonNode& object, std::string_view key, std::uint32_t vocab_size,
                          std::vector<TokenId>& ids) {
-  const auto found = object.Find(key);
+  const auto found = object.Member(key);
   if (!found) return {};
   std::vector<element> elements{*found};
   if (found->is_array()) {
@@ -166,8 +166,8 @@ Result<void> AddTokenIds(const JsonObject& object, std::string_view key, std::ui
 }
 
 // Files of other servers say "all tokens" as 0 or -1, and some write counts as 50.0.
-Result<std::uint32_t> TopKOr(const JsonObject& config, std::uint32_t fallback) {
-  ROOST_ASSIGN_OR_RETURN(const auto value, config.Number("top_k"));
+Result<std::uint32_t> TopKOr(const JsonNode& config, std::uint32_t fallback) {
+  ROOST_ASSIGN_OR_RETURN(const auto value, config.Find<double>("top_k"));
   if (!value) return fallback;
   if (*value == -1) return 0U;
   if (!(*value >= 0 && *value <= std::numeric_limits<std::uint32_t>::max()) || *value != std::floor(*value)) {
@@ -176,13 +176,13 @@ Result<std::uint32_t> TopKOr(const JsonObject& config, std::uint32_t fallback) {
   return static_cast<std::uint32_t>(*value);
 }
 
-Result<wire::SamplingDefaults> ParseSampling(const JsonObject& config) {
+Result<wire::SamplingDefaults> ParseSampling(const JsonNode& config) {
   wire::SamplingDefaults defaults;
-  ROOST_ASSIGN_OR_RETURN(const double temperature, config.NumberOr("temperature", defaults.temperature));
-  ROOST_ASSIGN_OR_RETURN(const double top_p, config.NumberOr("top_p", defaults.top_p));
+  ROOST_ASSIGN_OR_RETURN(const double temperature, config.Or<double>("temperature", defaults.temperature));
+  ROOST_ASSIGN_OR_RETURN(const double top_p, config.Or<double>("top_p", defaults.top_p));
   ROOST_ASSIGN_OR_RETURN(defaults.top_k, TopKOr(config, defaults.top_k));
-  ROOST_ASSIGN_OR_RETURN(const double min_p, config.NumberOr("min_p", defaults.min_p));
-  ROOST_ASSIGN_OR_RETURN(const double repetition, config.NumberOr("repetition_penalty", defaults.repetition_penalty));
+  ROOST_ASSIGN_OR_RETURN(const double min_p, config.Or<double>("min_p", defaults.min_p));
+  ROOST_ASSIGN_OR_RETURN(const double repetition, config.Or<double>("repetition_penalty", defaults.repetition_penalty));
   if (!(temperature >= 0 && temperature <= 100)) return config.Complain("temperature", "must lie between 0 and 100");
   if (!(top_p >= 0 && top_p <= 1)) return config.Complain("top_p", "must lie between 0 and 1");
   if (!(min_p >= 0 && min_p <= 1)) return config.Complain("min_p", "must lie between 0 and 1");
@@ -196,19 +196,19 @@ Result<wire::SamplingDefaults> ParseSampling(const JsonObject& config) {
   defaults.min_p = static_cast<float>(min_p);
   defaults.repetition_penalty = static_cast<float>(repetition);
   // Transformers then takes the likeliest token, whatever else the file says about sampling.
-  ROOST_ASSIGN_OR_RETURN(const bool draws, config.BoolOr("do_sample", true));
+  ROOST_ASSIGN_OR_RETURN(const bool draws, config.Or<bool>("do_sample", true));
   if (!draws) defaults.temperature = 0;
   return defaults;
 }
 
 // A token of tokenizer_config.json: "text" or {"content": "text", …}.
-Result<std::string> TokenText(const JsonObject& config, std::string_view key) {
-  const auto found = config.Find(key);
+Result<std::string> TokenText(const JsonNode& config, std::string_view key) {
+  const auto found = config.Member(key);
   if (!found) return std::string();
   std::string_view text;
   if (found->get(text) == simdjson::SUCCESS) return std::string(text);
   ROOST_ASSIGN_OR_RETURN(const auto object, config.Object(key));
-  ROOST_ASSIGN_OR_RETURN(const auto content, object->String("content"));
+  ROOST_ASSIGN_OR_RETURN(const auto content, object->Find<std::string>("content"));
   if (!content) return config.Complain(key, "must be a string or an object with content");
   return *content;
 }
@@ -223,7 +223,7 @@ Result<std::string> EndTokenOfMap(const std::filesystem::path& directory) {
 
 }  // namespace
 
-Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& directory, const JsonObject& model_config,
+Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& directory, const JsonNode& model_config,
                                               std::uint32_t vocab_size) {
   GenerationConfig result;
   const auto path = directory / "generation_config.json";
@@ -247,7 +247,7 @@ Result<ChatFormat> LoadChatFormat(const std::filesystem::path& directory, std::s
   const auto config_path = directory / "tokenizer_config.json";
   if (std::filesystem::exists(config_path)) {
     ROOST_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::Load(config_path, kMaxTokenizerConfigBytes));
-    const JsonObject config = file.root();
+    const JsonNode config = file.root();
     ROOST_ASSIGN_OR_RETURN(templates, LoadChatTemplates(directory, &config));
     ROOST_ASSIGN_OR_RETURN(result.bos_token, TokenText(config, "bos_token"));
     ROOST_ASSIGN_OR_RETURN(result.eos_token, TokenText(config, "eos_token"));

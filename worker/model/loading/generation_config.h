@@ -11,8 +11,8 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/json/json_node.h"
 #include "common/wire/messages.h"
-#include "worker/model/loading/json_file.h"
 
 namespace roost::worker {
 
@@ -33,7 +33,7 @@ struct NamedTemplate {
 // The templates of tokenizer_config.json (`config`; null: there is none), of chat_template.jinja and of
 // additional_chat_templates/NAME.jinja. chat_template.jinja replaces those of the config. A single one is "default".
 [[nodiscard]] Result<std::vector<NamedTemplate>> LoadChatTemplates(const std::filesystem::path& directory,
-                                                                   const JsonObject* config);
+                                                                   const JsonNode* config);
 
 // The source of the template with the name `chosen`; empty: of "default". Empty without templates. An error lists the
 // names that there are.
@@ -52,7 +52,7 @@ struct GenerationConfig {
 // Reads generation_config.json, and the stop tokens of config.json too. Ids must be below `vocab_size`; -1
 // means none.
 [[nodiscard]] Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& directory,
-                                                            const JsonObject& model_config, std::uint32_t vocab_size);
+                                                            const JsonNode& model_config, std::uint32_t vocab_size);
 
 struct ChatFormat {
   std::string chat_template;      // the one that is chosen, or the default; empty when there is none

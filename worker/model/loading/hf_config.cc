@@ -83,8 +83,8 @@ namespace {
 
 // The object that describes the embedding, and the objects beside it.
 struct Source {
-  const JsonObject& described;
-  const JsonObject& config;
+  const JsonNode& described;
+  const JsonNode& config;
   std::uint32_t max_positions;
 };
 
@@ -101,11 +101,19 @@ bool Contains(std::span<const std::string_view> keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-Result<void> RefuseOtherKeys(const JsonObject& described, std::string_view type,
-                             std::span<const std::string_view> keys) {
-  for (const std::string_view key : described.Keys()) {
+// The keys of an object that are not null.
+std::vector<std::string_view> KeysOf(const JsonNode& object) {
+  std::vector<std::string_view> keys;
+  for (const simdjson::dom::key_value_pair entry : simdjson::dom::object(object.element())) {
+    if (!entry.value.is_null()) keys.push_back(entry.key);
+  }
+  return keys;
+}
+
+Result<void> RefuseOtherKeys(const JsonNode& described, std::string_view type, std::span<const std::string_view> keys) {
+  for (const std::string_view key : KeysOf(described)) {
     if (Contains(kCommonKeys, key) || Contains(keys, key)) continue;
-    if (described.Find(key)->is_object()) {
+    if (described.Member(key)->is_object()) {
       return described.Complain(
           key, fmt::format("parameters that differ between layers are not supported{}", kOtherEngines));
     }
@@ -114,22 +122,22 @@ Result<void> RefuseOtherKeys(const JsonObject& described, std::string_view type,
   return {};
 }
 
-Result<double> Positive(const JsonObject& object, std::string_view key) {
-  ROOST_ASSIGN_OR_RETURN(const auto value, object.Number(key));
+Result<double> Positive(const JsonNode& object, std::string_view key) {
+  ROOST_ASSIGN_OR_RETURN(const auto value, object.Find<double>(key));
   if (!value || !(*value > 0)) return object.Complain(key, "must be a positive number");
   return *value;
 }
 
-Result<double> PositiveOr(const JsonObject& object, std::string_view key, double fallback) {
-  return object.Find(key) ? Positive(object, key) : Result<double>(fallback);
+Result<double> PositiveOr(const JsonNode& object, std::string_view key, double fallback) {
+  return object.Member(key) ? Positive(object, key) : Result<double>(fallback);
 }
 
 // The value at the top of the file counts if both objects have one, as in some files from before rope_parameters.
 // Nothing if neither has it.
 Result<std::optional<double>> OriginalPositions(const Source& source) {
   constexpr std::string_view kKey = "original_max_position_embeddings";
-  for (const JsonObject* const object : {&source.config, &source.described}) {
-    if (!object->Find(kKey)) continue;
+  for (const JsonNode* const object : {&source.config, &source.described}) {
+    if (!object->Member(kKey)) continue;
     ROOST_ASSIGN_OR_RETURN(const double positions, Positive(*object, kKey));
     return std::optional<double>(positions);
   }
@@ -145,7 +153,7 @@ Result<LinearScaling> ParseLinear(const Source& source) {
 
 Result<Llama3Scaling> ParseLlama3(const Source& source) {
   Llama3Scaling result;
-  const JsonObject& scaling = source.described;
+  const JsonNode& scaling = source.described;
   ROOST_RETURN_IF_ERROR(RefuseOtherKeys(scaling, "llama3", kLlama3Keys));
   ROOST_ASSIGN_OR_RETURN(result.factor, Positive(scaling, "factor"));
   ROOST_ASSIGN_OR_RETURN(result.low_freq_factor, Positive(scaling, "low_freq_factor"));
@@ -161,18 +169,18 @@ Result<Llama3Scaling> ParseLlama3(const Source& source) {
 
 // The attention_factor that is given; else the ratio of the paper's factor for both mscale weights, if both are given;
 // else the paper's factor.
-Result<double> AttentionFactor(const JsonObject& scaling, double factor) {
-  if (scaling.Find("attention_factor")) return Positive(scaling, "attention_factor");
+Result<double> AttentionFactor(const JsonNode& scaling, double factor) {
+  if (scaling.Member("attention_factor")) return Positive(scaling, "attention_factor");
   const auto scale_of = [factor](double weight) { return factor <= 1 ? 1.0 : 0.1 * weight * std::log(factor) + 1; };
-  ROOST_ASSIGN_OR_RETURN(const double weight, scaling.NumberOr("mscale", 0));
-  ROOST_ASSIGN_OR_RETURN(const double all_weight, scaling.NumberOr("mscale_all_dim", 0));
+  ROOST_ASSIGN_OR_RETURN(const double weight, scaling.Or<double>("mscale", 0));
+  ROOST_ASSIGN_OR_RETURN(const double all_weight, scaling.Or<double>("mscale_all_dim", 0));
   if (weight < 0 || all_weight < 0) return scaling.Complain("mscale", "and mscale_all_dim must not be negative");
   return weight > 0 && all_weight > 0 ? scale_of(weight) / scale_of(all_weight) : scale_of(1);
 }
 
 Result<YarnScaling> ParseYarn(const Source& source) {
   YarnScaling result;
-  const JsonObject& scaling = source.described;
+  const JsonNode& scaling = source.described;
   ROOST_RETURN_IF_ERROR(RefuseOtherKeys(scaling, "yarn", kYarnKeys));
   ROOST_ASSIGN_OR_RETURN(result.factor, Positive(scaling, "factor"));
   ROOST_ASSIGN_OR_RETURN(const auto original, OriginalPositions(source));
@@ -180,16 +188,16 @@ Result<YarnScaling> ParseYarn(const Source& source) {
   ROOST_ASSIGN_OR_RETURN(result.beta_fast, PositiveOr(scaling, "beta_fast", result.beta_fast));
   ROOST_ASSIGN_OR_RETURN(result.beta_slow, PositiveOr(scaling, "beta_slow", result.beta_slow));
   if (result.beta_fast < result.beta_slow) return scaling.Complain("beta_fast", "must be at least beta_slow");
-  ROOST_ASSIGN_OR_RETURN(const bool truncates, scaling.BoolOr("truncate", true));
+  ROOST_ASSIGN_OR_RETURN(const bool truncates, scaling.Or<bool>("truncate", true));
   result.bounds = truncates ? YarnBounds::kWholeElements : YarnBounds::kExact;
   ROOST_ASSIGN_OR_RETURN(result.attention_factor, AttentionFactor(scaling, result.factor));
   return result;
 }
 
 // "rope_type", or "type" in older files.
-Result<std::optional<std::string>> TypeOf(const JsonObject& described) {
-  ROOST_ASSIGN_OR_RETURN(auto type, described.String("rope_type"));
-  ROOST_ASSIGN_OR_RETURN(auto old_type, described.String("type"));
+Result<std::optional<std::string>> TypeOf(const JsonNode& described) {
+  ROOST_ASSIGN_OR_RETURN(auto type, described.Find<std::string>("rope_type"));
+  ROOST_ASSIGN_OR_RETURN(auto old_type, described.Find<std::string>("type"));
   if (type && old_type && *type != *old_type) {
     return described.Complain("type", fmt::format("'{}' and rope_type, '{}', contradict each other", *old_type, *type));
   }
@@ -213,29 +221,29 @@ Result<void> ParseScaling(const Source& source, std::string_view type, RopeConfi
 }
 
 // The supported models rotate whole heads, and Hugging Face transformers has no other form of them.
-Result<void> RefusePartialRotation(const JsonObject& object) {
-  ROOST_ASSIGN_OR_RETURN(const double rotated, object.NumberOr("partial_rotary_factor", 1));
+Result<void> RefusePartialRotation(const JsonNode& object) {
+  ROOST_ASSIGN_OR_RETURN(const double rotated, object.Or<double>("partial_rotary_factor", 1));
   if (rotated != 1) return object.Complain("partial_rotary_factor", fmt::format("is {}, only 1 is supported", rotated));
   return {};
 }
 
 }  // namespace
 
-Result<RopeConfig> ParseRopeConfig(const JsonObject& config, std::uint32_t max_positions) {
+Result<RopeConfig> ParseRopeConfig(const JsonNode& config, std::uint32_t max_positions) {
   RopeConfig result;
   ROOST_ASSIGN_OR_RETURN(const auto parameters, config.Object("rope_parameters"));
   ROOST_ASSIGN_OR_RETURN(const auto scaling, config.Object("rope_scaling"));
   if (parameters && scaling) return config.Complain("rope_scaling", "and rope_parameters are both given");
-  const JsonObject& described = parameters ? *parameters : (scaling ? *scaling : config);
-  ROOST_ASSIGN_OR_RETURN(const double top_theta, config.NumberOr("rope_theta", result.theta));
-  ROOST_ASSIGN_OR_RETURN(result.theta, described.NumberOr("rope_theta", top_theta));
+  const JsonNode& described = parameters ? *parameters : (scaling ? *scaling : config);
+  ROOST_ASSIGN_OR_RETURN(const double top_theta, config.Or<double>("rope_theta", result.theta));
+  ROOST_ASSIGN_OR_RETURN(result.theta, described.Or<double>("rope_theta", top_theta));
   if (!(result.theta > 1)) return described.Complain("rope_theta", "must be greater than 1");
   ROOST_RETURN_IF_ERROR(RefusePartialRotation(config));
   ROOST_RETURN_IF_ERROR(RefusePartialRotation(described));
   if (!parameters && !scaling) return result;
   ROOST_ASSIGN_OR_RETURN(const auto type, TypeOf(described));
   // Scaling without a type would be ignored. A theta alone needs no type.
-  if (!type && (scaling || described.Find("factor"))) return described.Complain("rope_type", "is missing");
+  if (!type && (scaling || described.Member("factor"))) return described.Complain("rope_type", "is missing");
   ROOST_RETURN_IF_ERROR(ParseScaling({described, config, max_positions}, type.value_or("default"), result));
   return result;
 }
@@ -272,7 +280,7 @@ constexpr std::array<Architecture, 4> kArchitectures{
      {"Qwen2ForCausalLM", Bias::kBiased, BiasKeys::kNone, QkNorm::kNone, WindowUse::kIfSaid, 4096, 0},
      {"Qwen3ForCausalLM", Bias::kNone, BiasKeys::kAttention, QkNorm::kNormed, WindowUse::kIfSaid, 4096, 128}}};
 
-Result<const Architecture*> ParseArchitecture(const JsonObject& config) {
+Result<const Architecture*> ParseArchitecture(const JsonNode& config) {
   ROOST_ASSIGN_OR_RETURN(const auto names, config.Array("architectures"));
   std::string_view name;
   if (names.empty() || names.front().get(name) != simdjson::SUCCESS) {
@@ -286,33 +294,33 @@ Result<const Architecture*> ParseArchitecture(const JsonObject& config) {
                                                       name.substr(0, 100), kOtherEngines));
 }
 
-Result<std::uint32_t> BoundedCount(const JsonObject& config, std::string_view key, std::uint32_t limit) {
-  ROOST_ASSIGN_OR_RETURN(const std::uint32_t value, config.RequiredCount(key));
+Result<std::uint32_t> BoundedCount(const JsonNode& config, std::string_view key, std::uint32_t limit) {
+  ROOST_ASSIGN_OR_RETURN(const std::uint32_t value, config.GetCount(key));
   if (value > limit) return config.Complain(key, fmt::format("is {}, and at most {} is accepted", value, limit));
   return value;
 }
 
-Result<void> ParseSizes(const JsonObject& config, HfConfig& result) {
+Result<void> ParseSizes(const JsonNode& config, HfConfig& result) {
   ROOST_ASSIGN_OR_RETURN(result.vocab_size, BoundedCount(config, "vocab_size", kMaxVocabSize));
   ROOST_ASSIGN_OR_RETURN(result.hidden_size, BoundedCount(config, "hidden_size", kMaxWidth));
   ROOST_ASSIGN_OR_RETURN(result.intermediate_size, BoundedCount(config, "intermediate_size", kMaxWidth));
   ROOST_ASSIGN_OR_RETURN(result.layer_count, BoundedCount(config, "num_hidden_layers", kMaxLayers));
   ROOST_ASSIGN_OR_RETURN(result.max_positions, BoundedCount(config, "max_position_embeddings", kMaxPositions));
-  ROOST_ASSIGN_OR_RETURN(const double epsilon, config.NumberOr("rms_norm_eps", 1e-6));
+  ROOST_ASSIGN_OR_RETURN(const double epsilon, config.Or<double>("rms_norm_eps", 1e-6));
   if (!(epsilon > 0 && epsilon < 1)) return config.Complain("rms_norm_eps", "must lie between 0 and 1");
   result.norm_epsilon = static_cast<float>(epsilon);
   return {};
 }
 
-Result<void> ParseHeads(const JsonObject& config, const Architecture& architecture, HfConfig& result) {
+Result<void> ParseHeads(const JsonNode& config, const Architecture& architecture, HfConfig& result) {
   ROOST_ASSIGN_OR_RETURN(result.query_head_count, BoundedCount(config, "num_attention_heads", kMaxWidth));
-  ROOST_ASSIGN_OR_RETURN(const auto kv_heads, config.Count("num_key_value_heads"));
+  ROOST_ASSIGN_OR_RETURN(const auto kv_heads, config.Find<std::uint32_t>("num_key_value_heads"));
   result.kv_head_count = kv_heads.value_or(result.query_head_count);
   if (result.kv_head_count == 0 || result.query_head_count % result.kv_head_count != 0) {
     return config.Complain("num_key_value_heads", fmt::format("is {}, must divide num_attention_heads, {}",
                                                               result.kv_head_count, result.query_head_count));
   }
-  ROOST_ASSIGN_OR_RETURN(const auto head_dim, config.Count("head_dim"));
+  ROOST_ASSIGN_OR_RETURN(const auto head_dim, config.Find<std::uint32_t>("head_dim"));
   if (!head_dim && architecture.default_head_dim == 0 && result.hidden_size % result.query_head_count != 0) {
     return config.Complain("num_attention_heads", "must divide hidden_size where head_dim is not given");
   }
@@ -329,24 +337,24 @@ Result<void> ParseHeads(const JsonObject& config, const Architecture& architectu
 }
 
 // Keys that must be off.
-Result<void> RefuseWhenTrue(const JsonObject& config, std::string_view key) {
-  ROOST_ASSIGN_OR_RETURN(const bool value, config.BoolOr(key, false));
+Result<void> RefuseWhenTrue(const JsonNode& config, std::string_view key) {
+  ROOST_ASSIGN_OR_RETURN(const bool value, config.Or<bool>(key, false));
   if (value) return config.Complain(key, fmt::format("true is not supported{}", kOtherEngines));
   return {};
 }
 
 // Returns what the key says; refuses it for an architecture for which transformers would not read it.
-Result<Bias> ParseBias(const JsonObject& config, std::string_view key, const Architecture& architecture,
+Result<Bias> ParseBias(const JsonNode& config, std::string_view key, const Architecture& architecture,
                        BiasKeys needed) {
   if (architecture.bias_keys < needed) {
     ROOST_RETURN_IF_ERROR(RefuseWhenTrue(config, key));
     return Bias::kNone;
   }
-  ROOST_ASSIGN_OR_RETURN(const bool biased, config.BoolOr(key, false));
+  ROOST_ASSIGN_OR_RETURN(const bool biased, config.Or<bool>(key, false));
   return biased ? Bias::kBiased : Bias::kNone;
 }
 
-Result<void> ParseBiases(const JsonObject& config, const Architecture& architecture, HfConfig& result) {
+Result<void> ParseBiases(const JsonNode& config, const Architecture& architecture, HfConfig& result) {
   result.qkv_bias = architecture.qkv_bias;
   // Qwen 2 always has these biases, and its files do not mention them.
   if (architecture.qkv_bias == Bias::kNone) {
@@ -360,7 +368,7 @@ Result<void> ParseBiases(const JsonObject& config, const Architecture& architect
 // The layers' kinds as layer_types tells them.
 enum class LayerTypes : std::uint8_t { kUnsaid, kAllFull, kSomeSliding };
 
-Result<LayerTypes> ParseLayerTypes(const JsonObject& config) {
+Result<LayerTypes> ParseLayerTypes(const JsonNode& config) {
   ROOST_ASSIGN_OR_RETURN(const auto elements, config.Array("layer_types"));
   LayerTypes result = elements.empty() ? LayerTypes::kUnsaid : LayerTypes::kAllFull;
   for (const simdjson::dom::element& element : elements) {
@@ -377,34 +385,40 @@ Result<LayerTypes> ParseLayerTypes(const JsonObject& config) {
 }
 
 // Does any layer have the window that the file names?
-Result<bool> UsesWindow(const JsonObject& config, const Architecture& architecture, std::uint32_t layer_count) {
+Result<bool> UsesWindow(const JsonNode& config, const Architecture& architecture, std::uint32_t layer_count) {
   ROOST_ASSIGN_OR_RETURN(const LayerTypes types, ParseLayerTypes(config));
   const bool always = architecture.window_use == WindowUse::kAlways;
-  ROOST_ASSIGN_OR_RETURN(const bool used, config.BoolOr("use_sliding_window", always));
+  ROOST_ASSIGN_OR_RETURN(const bool used, config.Or<bool>("use_sliding_window", always));
   if (!used && types == LayerTypes::kSomeSliding) {
     return config.Complain("layer_types", "has sliding_attention, but use_sliding_window is not true");
   }
   if (always || !used) return used;
   constexpr std::uint32_t kDefaultFullLayers = 28;
-  ROOST_ASSIGN_OR_RETURN(const auto full_layers, config.Count("max_window_layers"));
+  ROOST_ASSIGN_OR_RETURN(const auto full_layers, config.Find<std::uint32_t>("max_window_layers"));
   return types == LayerTypes::kSomeSliding ||
          (types == LayerTypes::kUnsaid && full_layers.value_or(kDefaultFullLayers) < layer_count);
 }
 
-Result<void> ParseSlidingWindow(const JsonObject& config, const Architecture& architecture, HfConfig& result) {
-  ROOST_ASSIGN_OR_RETURN(auto window, config.Count("sliding_window"));
-  if (!window && !config.IsNull("sliding_window")) window = architecture.default_window;
+// For the one key where null and absence mean different things.
+bool IsNull(const JsonNode& config, std::string_view key) {
+  simdjson::dom::element member;
+  return config.element().at_key(key).get(member) == simdjson::SUCCESS && member.is_null();
+}
+
+Result<void> ParseSlidingWindow(const JsonNode& config, const Architecture& architecture, HfConfig& result) {
+  ROOST_ASSIGN_OR_RETURN(auto window, config.Find<std::uint32_t>("sliding_window"));
+  if (!window && !IsNull(config, "sliding_window")) window = architecture.default_window;
   if (window == 0U) return config.Complain("sliding_window", "must not be 0");
   ROOST_ASSIGN_OR_RETURN(const bool used, UsesWindow(config, architecture, result.layer_count));
   if (used) result.sliding_window = window;
   return {};
 }
 
-Result<void> RefuseWhatIsNotBuilt(const JsonObject& config) {
-  if (config.Find("quantization_config")) {
+Result<void> RefuseWhatIsNotBuilt(const JsonNode& config) {
+  if (config.Member("quantization_config")) {
     return config.Complain("quantization_config", fmt::format("quantized weights are not supported{}", kOtherEngines));
   }
-  ROOST_ASSIGN_OR_RETURN(const auto activation, config.String("hidden_act"));
+  ROOST_ASSIGN_OR_RETURN(const auto activation, config.Find<std::string>("hidden_act"));
   if (activation && *activation != "silu") {
     return config.Complain("hidden_act",
                            fmt::format("'{}' is not supported, only silu is{}", *activation, kOtherEngines));
@@ -414,7 +428,7 @@ Result<void> RefuseWhatIsNotBuilt(const JsonObject& config) {
 
 }  // namespace
 
-Result<HfConfig> ParseHfConfig(const JsonObject& config) {
+Result<HfConfig> ParseHfConfig(const JsonNode& config) {
   ROOST_ASSIGN_OR_RETURN(const Architecture* architecture, ParseArchitecture(config));
   HfConfig result;
   result.architecture = architecture->name;
@@ -426,7 +440,7 @@ Result<HfConfig> ParseHfConfig(const JsonObject& config) {
   ROOST_RETURN_IF_ERROR(ParseBiases(config, *architecture, result));
   ROOST_RETURN_IF_ERROR(ParseSlidingWindow(config, *architecture, result));
   ROOST_RETURN_IF_ERROR(RefuseWhatIsNotBuilt(config));
-  ROOST_ASSIGN_OR_RETURN(const bool tied, config.BoolOr("tie_word_embeddings", false));
+  ROOST_ASSIGN_OR_RETURN(const bool tied, config.Or<bool>("tie_word_embeddings", false));
   result.tie = tied ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
   return result;
 }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "worker/model/loading/json_file.h"
+#include "common/json/json_node.h"
 
 namespace roost::worker {
 
@@ -66,7 +66,7 @@ struct RopeConfig {
 inline constexpr std::uint32_t kMaxPositions = 1U << 26U;  // the longest context that is accepted
 
 // `max_positions` is max_position_embeddings.
-[[nodiscard]] Result<RopeConfig> ParseRopeConfig(const JsonObject& config, std::uint32_t max_positions);
+[[nodiscard]] Result<RopeConfig> ParseRopeConfig(const JsonNode& config, std::uint32_t max_positions);
 
 // The context of a model: `max_positions`, or the length to which YaRN stretches the original context if that is
 // longer. Files of models that got YaRN later keep their old max_position_embeddings.
@@ -109,7 +109,7 @@ inline constexpr std::uint32_t kMaxHeadDim = 1024;
 inline constexpr std::string_view kOtherEngines =
     "; Roost serves such a model before vLLM or SGLang: --engine vllm, --engine sglang";
 
-[[nodiscard]] Result<HfConfig> ParseHfConfig(const JsonObject& config);
+[[nodiscard]] Result<HfConfig> ParseHfConfig(const JsonNode& config);
 
 // The number of copies in memory of an embedding that is also the output matrix: two if products need weights in a
 // layout of their own, as on the CPU.

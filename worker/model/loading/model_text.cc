@@ -20,12 +20,12 @@ std::string DirectoryName(const std::filesystem::path& directory) {
 }
 
 // Models of text and images keep the size of the vocabulary with the rest of the text model.
-Result<std::uint32_t> VocabSizeOf(const JsonObject& config) {
-  ROOST_ASSIGN_OR_RETURN(const auto size, config.Count("vocab_size"));
+Result<std::uint32_t> VocabSizeOf(const JsonNode& config) {
+  ROOST_ASSIGN_OR_RETURN(const auto size, config.Find<std::uint32_t>("vocab_size"));
   if (size) return *size;
   ROOST_ASSIGN_OR_RETURN(const auto text_config, config.Object("text_config"));
-  if (text_config) return text_config->RequiredCount("vocab_size");
-  return config.RequiredCount("vocab_size");
+  if (text_config) return text_config->GetCount("vocab_size");
+  return config.GetCount("vocab_size");
 }
 
 bool HasSafetensors(const std::filesystem::path& directory) {
@@ -41,7 +41,7 @@ Result<std::vector<TensorRecord>> HashWeights(const std::filesystem::path& direc
 
 }  // namespace
 
-Result<ModelText> ReadModelText(const std::filesystem::path& directory, const JsonObject& config,
+Result<ModelText> ReadModelText(const std::filesystem::path& directory, const JsonNode& config,
                                 std::uint32_t vocab_size, std::string_view template_name) {
   ModelText text;
   text.vocab_size = vocab_size;

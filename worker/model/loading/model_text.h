@@ -10,8 +10,8 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/json/json_node.h"
 #include "common/wire/messages.h"
-#include "worker/model/loading/json_file.h"
 
 namespace roost::worker {
 
@@ -31,7 +31,7 @@ struct ModelText {
 // `config` is the folder's config.json; stop tokens are below `vocab_size`. `template_name`: of the chat template,
 // empty for the default. tokenizer.json is only checked to be JSON; the tokenizer checks its content. An error names
 // the file.
-[[nodiscard]] Result<ModelText> ReadModelText(const std::filesystem::path& directory, const JsonObject& config,
+[[nodiscard]] Result<ModelText> ReadModelText(const std::filesystem::path& directory, const JsonNode& config,
                                               std::uint32_t vocab_size, std::string_view template_name);
 
 struct DescribedModel {

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "worker/model/loading/json_file.h"
+#include "common/json/json_node.h"
 
 namespace roost::worker {
 namespace {
@@ -234,7 +234,7 @@ Result<void> SafetensorsDirectory::OpenShards(const std::filesystem::path& direc
   ROOST_ASSIGN_OR_RETURN(const auto map, json.root().Object("weight_map"));
   if (!map) return json.root().Complain("weight_map", "is missing");
   simdjson::dom::object entries;
-  ROOST_CHECK(json.root().Find("weight_map")->get(entries) == simdjson::SUCCESS);
+  ROOST_CHECK(json.root().Member("weight_map")->get(entries) == simdjson::SUCCESS);
   std::map<std::string, std::shared_ptr<const SafetensorsFile>, std::less<>> shards;
   for (const simdjson::dom::key_value_pair entry : entries) {
     std::string_view name;
