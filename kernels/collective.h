@@ -27,6 +27,8 @@
 
 namespace roost::kernels {
 
+enum class Vote : std::uint8_t { kNo, kYes };
+
 // A barrier for the threads of a group's ranks. A thread's writes before it are visible to all of them after it.
 //
 // No thread waits for a failed one: a rank that fails ends the process (device.h, ROOST_CHECK). If the failed
@@ -35,17 +37,22 @@ class RankBarrier {
  public:
   explicit RankBarrier(std::uint32_t rank_count) : rank_count_(rank_count) { ROOST_CHECK(rank_count > 0); }
 
-  // Returns when all ranks have called it as often as this one. `watch`: see watched_wait.h.
-  void ArriveAndWait(const std::function<void()>& watch = {}) {
+  // Returns when all ranks have called it as often as this one: true if all of them came with kYes. `watch`: see
+  // watched_wait.h.
+  bool ArriveAndWait(const std::function<void()>& watch = {}, Vote vote = Vote::kYes) {
     std::unique_lock lock(mutex_);
+    if (vote == Vote::kNo) has_no_ = true;
     if (++arrived_ == rank_count_) {
       arrived_ = 0;
       ++round_;
+      // Stays until the next round ends, for which every rank of this one must have left.
+      agreed_ = !std::exchange(has_no_, false);
       all_arrived_.notify_all();
-      return;
+      return agreed_;
     }
     const std::uint64_t round = round_;
     WatchedWait(all_arrived_, lock, watch, [&] { return round_ != round; });
+    return agreed_;
   }
 
  private:
@@ -55,6 +62,8 @@ class RankBarrier {
   // Guarded by mutex_.
   std::uint32_t arrived_ = 0;
   std::uint64_t round_ = 0;
+  bool has_no_ = false;  // among those that have arrived
+  bool agreed_ = true;   // in the last round
 };
 
 // A rank's connection to the others. An op table's connect makes it; the rank's thread uses it. Destroy it before its
@@ -67,9 +76,10 @@ class Communicator {
 
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t rank_count() const { return rank_count_; }
-  // Returns when the threads of all ranks have called it. Says nothing about the progress of their devices.
-  void AwaitPeers() {
-    barrier_->ArriveAndWait([this] { CheckPeers(); });
+  // Returns when the threads of all ranks have called it: true if all of them came with kYes. Says nothing about the
+  // progress of their devices.
+  bool AwaitPeers(Vote vote = Vote::kYes) {
+    return barrier_->ArriveAndWait([this] { CheckPeers(); }, vote);
   }
   // Ends the process if the device of any rank has failed, which that rank's own thread may not notice. For threads
   // that wait for other ranks; cheap enough to poll.

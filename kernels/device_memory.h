@@ -30,7 +30,8 @@ class Backend {
   std::unique_ptr<Device, void (*)(Device*)> device_;
 };
 
-// Memory of a device; the device outlives it. Grows on demand and never shrinks; growing loses the content.
+// Memory of a device; the device outlives it. Grows on demand and never shrinks; growing loses the content, and needs
+// memory for both sizes for a moment.
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(const Backend& backend) : ops_(&backend.ops()), device_(&backend.device()) {}
@@ -48,13 +49,15 @@ class DeviceBuffer {
     return *this;
   }
 
-  // Makes room for at least `bytes`; false when memory is short, then the buffer is empty.
+  // Makes room for at least `bytes`; false when memory is short, then the buffer stays as it is.
   [[nodiscard]] bool TryReserve(std::size_t bytes) {
     if (bytes <= bytes_) return true;
+    void* const larger = ops_->allocate(*device_, bytes);
+    if (larger == nullptr) return false;
     Free();
-    memory_ = ops_->allocate(*device_, bytes);
-    bytes_ = memory_ != nullptr ? bytes : 0;
-    return memory_ != nullptr;
+    memory_ = larger;
+    bytes_ = bytes;
+    return true;
   }
 
   // The same for callers that can not go on without it: when memory is short, the device fails.
@@ -64,8 +67,7 @@ class DeviceBuffer {
 
   // The same for a buffer that Upload fills, including the staging memory for uploads.
   [[nodiscard]] bool TryReserveUploads(std::size_t bytes) {
-    ops_->reserve_uploads(*device_, bytes);
-    return TryReserve(bytes);
+    return ops_->reserve_uploads(*device_, bytes) && TryReserve(bytes);
   }
 
   // Makes the buffer a copy of `values`.

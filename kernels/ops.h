@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "kernels/arithmetic.h"
 #include "kernels/attention.h"
 #include "kernels/collective.h"
 #include "kernels/copy_block_rows.h"
@@ -47,6 +48,7 @@ struct OpTable {
   // The residual stream and logits are always f32. The CPU computes in its caches and keeps f32; a device that memory
   // bandwidth limits uses the compute dtype.
   DType (*activation_dtype)(Device& device, DType dtype) = nullptr;
+  Arithmetic (*arithmetic)(Device& device) = nullptr;
 
   // Says what the following ops compute, for the error line. Must precede the first op of a thread that did not open
   // the device.
@@ -64,8 +66,8 @@ struct OpTable {
   // Uploads a step's inputs: one copy of all pieces to `to` and their offsets. Returns when the pieces may change;
   // waits at most for the copy before the last.
   void (*upload)(Device& device, void* to, std::span<const HostPiece> pieces) = nullptr;
-  // Allocates what uploads of up to `bytes` need, so that none of them has to.
-  void (*reserve_uploads)(Device& device, std::size_t bytes) = nullptr;
+  // Allocates what uploads of up to `bytes` need, so that none of them has to. False when memory is short.
+  bool (*reserve_uploads)(Device& device, std::size_t bytes) = nullptr;
   // Returns when the bytes have arrived, so after all earlier ops.
   void (*copy_to_host)(Device& device, void* to_host, const void* from, std::size_t bytes) = nullptr;
   // The same in two calls, so that the host can work in between. The first returns at once. The second waits for the
@@ -75,8 +77,8 @@ struct OpTable {
   void (*end_readback)(Device& device, void* to_host) = nullptr;
 
   // Ops called between the two are recorded instead of run, and memory stays unchanged. Ops with host memory among
-  // their arguments, copies and allocations are not allowed there. All three are null on a device that gains nothing
-  // from it.
+  // their arguments, copies and allocations are not allowed there. end_recording returns null when there is no memory
+  // for the recording. All three are null on a device that gains nothing from it.
   void (*begin_recording)(Device& device) = nullptr;
   std::unique_ptr<Recording> (*end_recording)(Device& device) = nullptr;
   void (*replay)(Device& device, const Recording& recording) = nullptr;

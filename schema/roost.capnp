@@ -577,8 +577,9 @@ struct Hello $check {
     # a block, versions of the frame and of PeerMessage. 0: it serves and fetches no blocks.
 
     numerics @42 :UInt64 = 0;
-    # Hash of the KV that the worker computes for a fixed block. Equal ones compute the same bits. 0: it exchanges blocks
-    # with all others that tell 0, whatever bits they compute.
+    # Hash of the KV that the worker computes for a fixed block. Equal ones compute the same bits. Of a CUDA worker: hash
+    # of its card, versions and dtype. Equal ones compute blocks that are equal up to rounding. 0: it exchanges blocks with
+    # all others that tell 0, whatever bits they compute.
 
     secret @43 :Text $text(line) $most(.transferSecretBytes) $omitEmpty;
     # Of this process alone: with it routers make the tickets of those who may fetch from it, Hold.source.ticket. In the

@@ -31,16 +31,12 @@ int CanNotStart(const Error& error, int exit_code) {
 
 std::string MetricsUrlOf(const Worker& worker) { return worker.url().empty() ? "" : worker.url() + "/metrics"; }
 
-std::string NumericsOf(const WorkerOptions& options) {
-  return options.transfer_numerics == "any" ? "any: answers may differ in their bits" : options.transfer_numerics;
-}
-
 void LogStarted(const Worker& worker, const WorkerOptions& options) {
   LogInfo("worker started", {{"worker", worker.hello().worker_id},
                              {"routers", fmt::format("{}", fmt::join(options.routers, ","))},
                              {"metrics", MetricsUrlOf(worker)},
                              {"transfer", worker.transfer()},
-                             {"transfer_numerics", NumericsOf(options)},
+                             {"transfer_numerics", worker.transfer_numerics()},
                              {"version", std::string(Version())}});
 }
 

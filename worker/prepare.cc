@@ -63,6 +63,8 @@ Result<std::shared_ptr<const Tokenizer>> CompleteText(ModelText& text, const std
 void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup) {
   setup.hello.version.release = Version();
   setup.build = {.version = Version(), .revision = Revision()};
+  setup.transfer_numerics = options.transfer_numerics;
+  if (options.transfer_numerics == "any") setup.transfer_numerics += ": answers may differ in their bits";
   setup.hello.worker_id = options.worker_id;
   setup.hello.host = HostName();
   setup.hello.sends_cache_events = options.cache_events == "on";
@@ -142,7 +144,7 @@ adapters::AdapterOptions AdapterOptionsOf(const WorkerOptions& options) {
   return setup;
 }
 
-// The memory of steps is reserved before this share is taken. The rest is for recordings, and for larger steps.
+// The memory of steps and recordings is counted before this share is taken. The rest is for larger steps.
 constexpr double kDeviceKvShare = 0.9;
 // On the CPU when memory is short: the weights and the rest of the process need the other half.
 constexpr std::uint64_t kHostKvPart = 2;
@@ -332,6 +334,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   setup.hello.fingerprint = std::move(loaded.fingerprint);
   setup.hello.kv_dtype = std::move(loaded.kv_dtype);
   FillIn(options, std::move(loaded.text), setup);
+  if (options.transfer_numerics == "same") setup.transfer_numerics = NumericsPromise(*setup.own.model);
   if (KindOf(*model_options.ops) == DeviceKind::kCpu) setup.hello.compute = ComputeShareOf(options.threads);
   return setup;
 }

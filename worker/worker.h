@@ -76,6 +76,7 @@ struct WorkerSetup {
   OwnEngineSetup own;
   MakeEngine make_other = nullptr;  // set: the worker stands for this engine, and `own` is not used
   std::string transfer_absence;     // why blocks stay here, for the log; empty: they travel
+  std::string transfer_numerics;    // how equal the blocks are that it exchanges, for the log
   // The setup gives worker_id, model, fingerprint, kv_dtype, sampling, sends_cache_events and keeps_prefixes. The other
   // fields follow from the process and the engine.
   wire::Hello hello;
@@ -115,6 +116,7 @@ class Worker {
     const bool fetches = hello_.features.contains(wire::Feature::kHolds);
     return hello_.transfer.address + (fetches ? "" : ", fetches none");
   }
+  [[nodiscard]] const std::string& transfer_numerics() const { return setup_.transfer_numerics; }
   // The URL of the listener, without a path; empty without one.
   [[nodiscard]] std::string url() const { return listener_ ? listener_->url() : ""; }
   // Reads the listener's TLS files again, as it does whenever they change.

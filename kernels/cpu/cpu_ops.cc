@@ -79,7 +79,7 @@ void Copy(Device& /*device*/, void* to, const void* from, std::size_t bytes) {
 
 void Upload(Device& /*device*/, void* to, std::span<const HostPiece> pieces) { Gather(pieces, to); }
 
-void ReserveUploads(Device& /*device*/, std::size_t /*bytes*/) {}
+bool ReserveUploads(Device& /*device*/, std::size_t /*bytes*/) { return true; }
 
 void BeginReadback(Device& device, const void* from, std::size_t bytes) {
   CpuDevice::Of(device).readbacks().Begin(from, bytes);
@@ -92,6 +92,9 @@ DType PreferredDType(Device& /*device*/) { return DType::kBF16; }
 bool SupportsDType(Device& /*device*/, DType dtype) { return dtype != DType::kF16; }
 
 DType ActivationDType(Device& /*device*/, DType /*dtype*/) { return DType::kF32; }
+
+// Equal inputs give equal bits in any batch. The tolerance is for K and V that another processor computed.
+Arithmetic ArithmeticOf(Device& /*device*/) { return {}; }
 
 DType ReferencePreferredDType(Device& /*device*/) { return DType::kF32; }
 
@@ -106,6 +109,7 @@ const OpTable& CpuOps() {
       .preferred_dtype = PreferredDType,
       .supports_dtype = SupportsDType,
       .activation_dtype = ActivationDType,
+      .arithmetic = ArithmeticOf,
       .begin_batch = BeginBatch,
       .fail = Fail,
       .allocate = Allocate,
@@ -150,6 +154,7 @@ const OpTable& ReferenceOps() {
       .preferred_dtype = ReferencePreferredDType,
       .supports_dtype = SupportsDType,
       .activation_dtype = ActivationDType,
+      .arithmetic = ArithmeticOf,
       .begin_batch = BeginBatch,
       .fail = Fail,
       .allocate = Allocate,

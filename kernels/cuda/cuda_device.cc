@@ -56,6 +56,7 @@ Result<CudaDevice*> CudaDevice::Open(const DeviceOptions& options) {
 
 CudaDevice::CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties)
     : ordinal_(options.ordinal),
+      card_(properties.name),
       name_(fmt::format("cuda:{} ({})", options.ordinal, properties.name)),
       multiprocessor_count_(static_cast<std::uint32_t>(properties.multiProcessorCount)),
       fail_(options.fail) {}
@@ -121,6 +122,15 @@ void CudaDevice::Check(cublasStatus_t status, const char* call) const {
     Fail(call, cublasLtGetStatusString(status));
 }
 
+bool CudaDevice::HasMemory(cudaError_t status, const char* call) const {
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // clears the error, which is handled here
+    return false;
+  }
+  Check(status, call);
+  return true;
+}
+
 void CudaDevice::BeginBatch(const BatchShape& batch) {
   batch_ = batch;
   Check(cudaSetDevice(static_cast<int>(ordinal_)), "cudaSetDevice");
@@ -147,13 +157,7 @@ cudaGraph_t CudaDevice::EndCapture() {
 
 void* CudaDevice::Allocate(std::size_t bytes) {
   void* memory = nullptr;
-  const cudaError_t status = cudaMalloc(&memory, std::max<std::size_t>(bytes, 1));
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // clears the error, which is handled here
-    return nullptr;
-  }
-  Check(status, "cudaMalloc");
-  return memory;
+  return HasMemory(cudaMalloc(&memory, std::max<std::size_t>(bytes, 1)), "cudaMalloc") ? memory : nullptr;
 }
 
 // cudaFree waits for the device, so nothing still uses the memory.
@@ -186,25 +190,29 @@ void CudaDevice::Upload(void* to, std::span<const HostPiece> pieces) {
   Staging& upload = uploads_[next_upload_];
   next_upload_ = (next_upload_ + 1) % kUploadCount;
   Await(upload.copied);
-  Grow(upload, bytes);
+  if (!TryGrow(upload, bytes)) Check(cudaErrorMemoryAllocation, "cudaMallocHost");
   Gather(pieces, upload.memory);
   Check(cudaMemcpyAsync(to, upload.memory, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync to the device");
   Check(cudaEventRecord(upload.copied, stream_), "cudaEventRecord");
 }
 
-void CudaDevice::ReserveUploads(std::size_t bytes) {
+bool CudaDevice::ReserveUploads(std::size_t bytes) {
   for (Staging& upload : uploads_) {
     Await(upload.copied);
-    Grow(upload, bytes);
+    if (!TryGrow(upload, bytes)) return false;
   }
+  return true;
 }
 
 // Grows to at least `bytes`. Nothing may still use the old memory.
-void CudaDevice::Grow(Staging& staging, std::size_t bytes) const {
-  if (bytes <= staging.bytes) return;
-  Check(cudaFreeHost(staging.memory), "cudaFreeHost");
-  staging.bytes = std::bit_ceil(bytes);
-  Check(cudaMallocHost(&staging.memory, staging.bytes), "cudaMallocHost");
+bool CudaDevice::TryGrow(Staging& staging, std::size_t bytes) const {
+  if (bytes <= staging.bytes) return true;
+  const std::size_t larger_bytes = std::bit_ceil(bytes);
+  void* larger = nullptr;
+  if (!HasMemory(cudaMallocHost(&larger, larger_bytes), "cudaMallocHost")) return false;
+  Check(cudaFreeHost(std::exchange(staging.memory, larger)), "cudaFreeHost");
+  staging.bytes = larger_bytes;
+  return true;
 }
 
 void CudaDevice::CopyToHost(void* to, const void* from, std::size_t bytes) {

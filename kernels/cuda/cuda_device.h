@@ -39,7 +39,7 @@ class CudaDevice final : public Device {
   // kWorkspaceBytes for the product that is running.
   [[nodiscard]] void* workspace() const { return workspace_; }
   [[nodiscard]] std::uint32_t ordinal() const { return ordinal_; }
-  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const std::string& card() const { return card_; }
   [[nodiscard]] std::uint32_t multiprocessor_count() const { return multiprocessor_count_; }
   [[nodiscard]] SharedAllowances& shared_allowances() { return shared_allowances_; }
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
@@ -51,6 +51,8 @@ class CudaDevice final : public Device {
   // The same, unless the status is success.
   void Check(cudaError_t status, const char* call) const;
   void Check(cublasStatus_t status, const char* call) const;
+  // The same, but memory that is short gives false, and the device goes on.
+  [[nodiscard]] bool HasMemory(cudaError_t status, const char* call) const;
 
   // Also makes this the current device of the calling thread, which need not be the one that opened it.
   void BeginBatch(const BatchShape& batch);
@@ -75,8 +77,8 @@ class CudaDevice final : public Device {
   void CopyToDevice(void* to, const void* from, std::size_t bytes);
   // The same for several pieces. Waits at most for the copy before the last.
   void Upload(void* to, std::span<const HostPiece> pieces);
-  // Pinned memory for uploads of up to `bytes`.
-  void ReserveUploads(std::size_t bytes);
+  // Pinned memory for uploads of up to `bytes`. False when memory is short; then the old memory stays.
+  [[nodiscard]] bool ReserveUploads(std::size_t bytes);
   void CopyToHost(void* to, const void* from, std::size_t bytes);
   // See the op table.
   void BeginReadback(const void* from, std::size_t bytes);
@@ -101,7 +103,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] Result<void> Create();
   [[nodiscard]] static Result<void> Create(Staging& staging, std::size_t bytes);
   static void Destroy(const Staging& staging);
-  void Grow(Staging& staging, std::size_t bytes) const;
+  [[nodiscard]] bool TryGrow(Staging& staging, std::size_t bytes) const;
   // The batch in which that device failed; see DeviceFailure.
   [[nodiscard]] const BatchShape& FailedBatch(const CudaDevice& device) const;
   // Waits for the stream, including replayed recordings.
@@ -110,6 +112,7 @@ class CudaDevice final : public Device {
   void Watch(const std::function<cudaError_t()>& query, const char* call) const;
 
   const std::uint32_t ordinal_;
+  const std::string card_;  // "NVIDIA H100"
   const std::string name_;  // "cuda:0 (NVIDIA H100)"
   const std::uint32_t multiprocessor_count_;
   void (*const fail_)(const DeviceFailure& failure);

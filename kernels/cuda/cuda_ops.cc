@@ -29,6 +29,13 @@ DType PreferredDType(Device& /*device*/) { return DType::kBF16; }
 bool SupportsDType(Device& /*device*/, DType dtype) { return dtype == DType::kBF16; }
 DType ActivationDType(Device& /*device*/, DType dtype) { return dtype; }
 
+// Without the algorithms of products: each start measures which are the fastest, so equal cards may choose others.
+Arithmetic ArithmeticOf(Device& device) {
+  return {.batch_tolerance = kCudaBatchTolerance,
+          .name = fmt::format("{}, Roost {}, cuBLASLt {}", CudaDevice::Of(device).card(), ROOST_VERSION_TEXT,
+                              cublasLtGetVersion())};
+}
+
 void BeginBatch(Device& device, const BatchShape& shape) { CudaDevice::Of(device).BeginBatch(shape); }
 
 void Fail(Device& device, std::string_view call, std::string_view error) {
@@ -42,7 +49,7 @@ void CopyToDevice(Device& device, void* to, const void* from_host, std::size_t b
   CudaDevice::Of(device).CopyToDevice(to, from_host, bytes);
 }
 void Upload(Device& device, void* to, std::span<const HostPiece> pieces) { CudaDevice::Of(device).Upload(to, pieces); }
-void ReserveUploads(Device& device, std::size_t bytes) { CudaDevice::Of(device).ReserveUploads(bytes); }
+bool ReserveUploads(Device& device, std::size_t bytes) { return CudaDevice::Of(device).ReserveUploads(bytes); }
 void CopyToHost(Device& device, void* to_host, const void* from, std::size_t bytes) {
   CudaDevice::Of(device).CopyToHost(to_host, from, bytes);
 }
@@ -71,11 +78,13 @@ std::unique_ptr<Recording> EndRecording(Device& device) {
   CudaDevice& cuda = CudaDevice::Of(device);
   const cudaGraph_t graph = cuda.EndCapture();
   cudaGraphExec_t exec = nullptr;
-  cuda.Check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+  const bool is_made = cuda.HasMemory(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
   cuda.Check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  if (!is_made) return nullptr;
+  auto recording = std::make_unique<CudaGraph>(exec);
   // Done now, because at the first launch other ranks may be waiting for it.
-  cuda.Check(cudaGraphUpload(exec, cuda.stream()), "cudaGraphUpload");
-  return std::make_unique<CudaGraph>(exec);
+  if (!cuda.HasMemory(cudaGraphUpload(exec, cuda.stream()), "cudaGraphUpload")) return nullptr;
+  return recording;
 }
 
 void Replay(Device& device, const Recording& recording) {
@@ -133,6 +142,7 @@ const OpTable& CudaOps() {
       .preferred_dtype = PreferredDType,
       .supports_dtype = SupportsDType,
       .activation_dtype = ActivationDType,
+      .arithmetic = ArithmeticOf,
       .begin_batch = BeginBatch,
       .fail = Fail,
       .allocate = Allocate,

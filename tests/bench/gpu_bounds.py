@@ -1,15 +1,18 @@
 """The best possible value of a figure of roost_gpu_bench: that of a device that does only the necessary work, at the limits
-that were measured in the same run:
+that were measured on it:
 
     bytes       of weights, K and V that a step must read, at the bandwidth of a plain copy
     operations  of its products and attention, at the speed of the largest product
 
-The larger of the two times counts. Neither counts activations, launches or the host's work. `gpu_…_start` and `gpu_…_host_step_…` have no limit here, because
+Roost's bench and PyTorch's measure both limits. The larger value counts: what one program reaches, the device can do. The larger of
+the two times counts. Neither counts activations, launches or the host's work. `gpu_…_start` and `gpu_…_host_step_…` have no limit here, because
 they depend on a disk, a bus and a host. Pure.
 """
 
 from model_shapes import LLAMA_3_1_8B, QWEN3_0_6B
 
+# Unit -> the figures that measure the device's limit.
+LIMITS = {"GB/s": ("gpu_copy_bandwidth", "torch_copy_bandwidth"), "TFLOP/s": ("gpu_product_peak", "torch_product_peak")}
 BF16 = 2
 # As in GpuSizes, gpu_bench.h.
 PROMPT_TOKENS = 8192
@@ -110,7 +113,15 @@ class Ceilings:
         }
 
 
-def bound(name, copy_gb_per_s, product_tflop_per_s):
+def limit(unit, figures):
+    """The most that the device was measured to do, of {name: figure}, or None."""
+    return max((figures[name]["value"] for name in LIMITS.get(unit, ()) if name in figures), default=None)
+
+
+def bound(name, figures):
     """(value, direction) of our figure, or of another library's with the same work, or None."""
+    copy, product = limit("GB/s", figures), limit("TFLOP/s", figures)
+    if copy is None or product is None:
+        return None
     of_ours = "gpu_" + name.partition("_")[2]
-    return Ceilings(copy_gb_per_s * 1e9, product_tflop_per_s * 1e12).bounds().get(of_ours)
+    return Ceilings(copy * 1e9, product * 1e12).bounds().get(of_ours)

@@ -45,10 +45,22 @@ class GpuBoundsTest(unittest.TestCase):
                 self.assertAlmostEqual(better, 2 if direction == ">=" else 0.5)
 
     def test_others_are_bound_by_the_same_work(self):
-        of_ours = gpu_bounds.bound("gpu_llama-3.1-8b_prefill", 4000, 800)
-        self.assertEqual(gpu_bounds.bound("transformers_llama-3.1-8b_prefill", 4000, 800), of_ours)
-        self.assertIsNone(gpu_bounds.bound("gpu_qwen3-0.6b_host_step_256", 4000, 800))
+        limits = {"gpu_copy_bandwidth": {"value": 4000}, "gpu_product_peak": {"value": 800}}
+        of_ours = gpu_bounds.bound("gpu_llama-3.1-8b_prefill", limits)
+        self.assertEqual(gpu_bounds.bound("transformers_llama-3.1-8b_prefill", limits), of_ours)
+        self.assertIsNone(gpu_bounds.bound("gpu_qwen3-0.6b_host_step_256", limits))
 
+    def test_the_larger_limit_of_ours_and_pytorchs_counts(self):
+        def bounds(own_copy, own_peak, **of_torch):
+            figures = {"gpu_copy_bandwidth": {"value": own_copy}, "gpu_product_peak": {"value": own_peak}}
+            figures.update({f"torch_{name}": {"value": value} for name, value in of_torch.items()})
+            return [gpu_bounds.bound(name, figures) for name in ("gpu_llama-3.1-8b_prefill", "gpu_llama-3.1-8b_inter_token")]
+
+        self.assertEqual(bounds(4000, 700, copy_bandwidth=4300, product_peak=800), bounds(4300, 800))
+        self.assertEqual(bounds(4300, 800, copy_bandwidth=4000, product_peak=700), bounds(4300, 800))
+        self.assertEqual(bounds(4000, 700, product_peak=800), bounds(4000, 800))
+        self.assertIsNone(gpu_bounds.limit("ms", {"gpu_copy_bandwidth": {"value": 4000}}))
+        self.assertIsNone(gpu_bounds.bound("gpu_llama-3.1-8b_prefill", {"gpu_product_peak": {"value": 700}}))
 
     def test_the_larger_of_bytes_and_operations_bounds(self):
         # Behind a shared prefix few bytes are read, and all operations stay: 2.15 GB and 38 MB, 17.2 billion operations.

@@ -7,7 +7,7 @@
 A program answers --list with the names of its figures, and measures those whose names it is given, in order, with a line
 `figure <name> <value> <unit>` for each. A program that exits with 77 has nothing to measure here and says why. If a program
 ends or falls silent, its current figure has failed, and the program is started again for the remaining ones. FILE.json is
-rewritten after every figure, and keeps the figures that it had. --figures picks those whose names match. Each figure is listed with its target, its share of the limit measured in the same run, or of the
+rewritten after every figure, and keeps the figures that it had. --figures picks those whose names match. Each figure is listed with its target, its share of the limit that was measured, or of the
 best possible value that follows from these limits (gpu_bounds.py), and the results of PyTorch and transformers.
 
 Exits with 1 when a figure failed, and with 77 when the first program, which is Roost's, found no device. Missing a target is
@@ -32,8 +32,6 @@ SKIPPED = 77
 FACTS = ("value", "unit", "date", "commit")
 OURS = "gpu_"
 OTHERS = ("torch_", "transformers_")
-# The best that a unit can be on this device.
-CEILINGS = {"GB/s": "gpu_copy_bandwidth", "TFLOP/s": "gpu_product_peak"}
 # Figure -> (comparison, value, whether the value is a share of the figure's limit or bound, so that it holds for any device).
 SHARE, ABSOLUTE = True, False
 TARGETS = {
@@ -90,9 +88,10 @@ class Report:
     def describe(self, name):
         """The figure with the values to compare it with, as far as they were measured."""
         described = dict(self.figures[name])
-        ceiling = CEILINGS.get(described["unit"])
-        if ceiling in self.figures and ceiling != name:
-            described["of_ceiling"] = round(described["value"] / self.figures[ceiling]["value"], 4)
+        unit = described["unit"]
+        limit = gpu_bounds.limit(unit, self.figures)
+        if limit is not None and name not in gpu_bounds.LIMITS[unit]:
+            described["of_ceiling"] = round(described["value"] / limit, 4)
         described.update(self.beside_bound(name))
         if name.startswith(OURS):
             for prefix in OTHERS:
@@ -101,7 +100,7 @@ class Report:
                     described[prefix.rstrip("_")] = other["value"]
         if name in TARGETS:
             comparison, wanted, is_share = TARGETS[name]
-            of_what = f"{wanted:.0%} of the bound" if is_share else f"{wanted} {described['unit']}"
+            of_what = f"{wanted:.0%} of the bound" if is_share else f"{wanted} {unit}"
             described["target"] = f"{comparison} {of_what}"
             reached = described.get("of_ceiling") if is_share else described["value"]
             if reached is not None:
@@ -110,9 +109,7 @@ class Report:
 
     def beside_bound(self, name):
         """The best possible value of such a device, and the share of it that was reached (of its inverse if less is better)."""
-        if any(ceiling not in self.figures for ceiling in CEILINGS.values()):
-            return {}
-        bound = gpu_bounds.bound(name, *(self.figures[ceiling]["value"] for ceiling in CEILINGS.values()))
+        bound = gpu_bounds.bound(name, self.figures)
         if bound is None:
             return {}
         value, direction = bound

@@ -9,6 +9,8 @@
 
 #include "kernels/collective.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/device_memory.h"
 #include "kernels/matmul.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
@@ -177,13 +179,40 @@ TEST_F(CudaStepsDeathTest, AFaultAfterAStepHasEndedIsTheNextOnes) {
 TEST_F(CudaHostTest, UploadsThatWereReservedTakeNoMemory) {
   const auto device = Open(0);
   constexpr std::size_t kBytes = std::size_t{5} << 20U;
-  device->ReserveUploads(kBytes);
+  ASSERT_TRUE(device->ReserveUploads(kBytes));
   const std::vector<std::byte> memory(kBytes);
   std::vector<std::byte> to(kBytes);
   const HostPiece piece{.data = memory.data(), .bytes = kBytes};
   const int before = fake_cuda::Allocations();
   for (int copy = 0; copy < 4; ++copy) device->Upload(to.data(), {&piece, 1});
   EXPECT_EQ(fake_cuda::Allocations(), before);
+}
+
+TEST_F(CudaHostTest, UploadsThatThereIsNoMemoryForLeaveThoseThatWereReserved) {
+  const auto device = Open(0);
+  constexpr std::size_t kBytes = std::size_t{5} << 20U;
+  ASSERT_TRUE(device->ReserveUploads(kBytes));
+  fake_cuda::FailCalls("cudaMallocHost", cudaErrorMemoryAllocation);
+  EXPECT_FALSE(device->ReserveUploads(4 * kBytes));
+  const std::vector<std::byte> memory(kBytes, std::byte{7});
+  std::vector<std::byte> to(kBytes);
+  const HostPiece piece{.data = memory.data(), .bytes = kBytes};
+  for (int copy = 0; copy < 4; ++copy) device->Upload(to.data(), {&piece, 1});
+  EXPECT_EQ(to, memory);
+}
+
+TEST_F(CudaHostTest, ABufferThatCannotGrowStays) {
+  const Backend backend = Backend::Open(CudaOps(), {}).value();
+  DeviceBuffer buffer(backend);
+  ASSERT_TRUE(buffer.TryReserve(64));
+  void* const before = buffer.data();
+  for (const char* const call : {"cudaMallocHost", "cudaMalloc"}) {
+    fake_cuda::FailCalls(call, cudaErrorMemoryAllocation);
+    EXPECT_FALSE(buffer.TryReserveUploads(std::size_t{64} << 20U));
+    EXPECT_EQ(buffer.data(), before);
+    fake_cuda::FailCalls(call, cudaSuccess);
+  }
+  EXPECT_TRUE(buffer.TryReserveUploads(std::size_t{64} << 20U));
 }
 
 // Each rank has its own device; rank 0 waits for its device, which waits for the others.

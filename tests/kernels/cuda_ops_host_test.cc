@@ -211,6 +211,33 @@ TEST_F(CudaOpsHostTest, ARecordingIsOneUploadedGraphUntilItIsDestroyed) {
   EXPECT_EQ(Names().size(), 12U);
 }
 
+TEST_F(CudaOpsHostTest, ARecordingWithoutMemoryIsNoneAndItsOpsRunOneByOne) {
+  for (const char* const call : {"cudaGraphInstantiate", "cudaGraphUpload"}) {
+    fake_cuda::FailCalls(call, cudaErrorMemoryAllocation);
+    EXPECT_EQ(RecordStep(), nullptr);
+    EXPECT_EQ(fake_cuda::CountsOfGraphs().graphs, 0);
+    EXPECT_EQ(fake_cuda::CountsOfGraphs().executables, 0);
+    // A launch looks at the last error.
+    EXPECT_THAT(NamesOf([&] { Activate(5); }), ElementsAre(HasSubstr("SiluMulKernel")));
+    fake_cuda::FailCalls(call, cudaSuccess);
+  }
+  EXPECT_NE(RecordStep(), nullptr);
+}
+
+// Neither the number of the device nor what its algorithms' measurements gave.
+TEST_F(CudaOpsHostTest, ArithmeticIsNamedByTheCardAndTheVersions) {
+  const auto arithmetic_of = [](std::uint32_t ordinal) {
+    const Backend backend = Backend::Open(CudaOps(), {.ordinal = ordinal}).value();
+    return backend.ops().arithmetic(backend.device());
+  };
+  fake_cuda::SetAlgorithms({3, 1});
+  const Arithmetic one = arithmetic_of(0);
+  fake_cuda::SetAlgorithms({1, 3});
+  EXPECT_EQ(one.name, "Double, Roost " ROOST_VERSION_TEXT ", cuBLASLt 130200");
+  EXPECT_EQ(arithmetic_of(1).name, one.name);
+  EXPECT_GE(one.batch_tolerance, 0.02F);
+}
+
 // A call that spoils a recording would end the process; the numbers mean nothing here.
 TEST_F(CudaOpsHostTest, AWarmModelsDecodesAreLaunchesOfGraphs) {
   worker::HfConfig config = *worker::SyntheticConfig("tiny");
@@ -236,6 +263,24 @@ TEST_F(CudaOpsHostTest, AWarmModelsDecodesAreLaunchesOfGraphs) {
     EXPECT_EQ(std::count(names.begin(), names.end(), "cublasLtMatmul"), 4 * config.layer_count + 1);
   }
   EXPECT_EQ(fake_cuda::CountsOfGraphs().executables, graphs);
+}
+
+TEST_F(CudaOpsHostTest, AModelWithoutMemoryForGraphsLaunchesItsKernelsOneByOne) {
+  fake_cuda::FailCalls("cudaGraphUpload", cudaErrorMemoryAllocation);
+  worker::HfConfig config = *worker::SyntheticConfig("tiny");
+  config.head_dim = 64;
+  const auto model = worker::MakeModel(
+      config, worker::RandomWeights(worker::kTestSeed),
+      {.dtype = DType::kBF16, .step_bounds = {.token_count = 64, .request_count = 2}, .ops = &CudaOps()});
+  ASSERT_TRUE(model.ok()) << model.error().ToString();
+  worker::TestSequence sequence(**model, worker::RandomTokens(1, 3, config.vocab_size), 1);
+  while (!sequence.done()) {
+    worker::Batch batch;
+    sequence.AddTo(batch, 1);
+    const auto names = NamesOf([&] { (void)(*model)->Forward(batch); });
+    EXPECT_EQ(std::count(names.begin(), names.end(), "cublasLtMatmul"), 4 * config.layer_count + 1);
+  }
+  EXPECT_EQ(fake_cuda::CountsOfGraphs().executables, 0);
 }
 
 TEST_F(CudaOpsHostTest, TheModuleOffersTheOpsAndTheDevices) {

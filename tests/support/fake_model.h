@@ -22,6 +22,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/rng.h"
+#include "kernels/arithmetic.h"
 #include "kernels/device.h"
 #include "worker/model/model.h"
 
@@ -39,6 +40,9 @@ class FakeModel final : public worker::Model {
     Duration step_duration = std::chrono::milliseconds(10);
     std::function<Duration(const worker::Batch&)> duration_of = {};  // instead of step_duration
     std::function<void()> before_forward = {};                       // called first in every batch; may wait
+    kernels::Arithmetic arithmetic = {};
+    float rounding = 0;  // part by which logits are larger when a slice begins behind other tokens
+    std::size_t most_counted = std::numeric_limits<std::size_t>::max();  // in a batch
   };
 
   explicit FakeModel(Options options)
@@ -50,6 +54,11 @@ class FakeModel final : public worker::Model {
   [[nodiscard]] const worker::ModelShape& shape() const override { return shape_; }
   [[nodiscard]] std::uint32_t block_tokens() const override { return options_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return options_.block_count; }
+
+  [[nodiscard]] kernels::Arithmetic arithmetic() const override { return options_.arithmetic; }
+  [[nodiscard]] bool MakeRoomFor(const worker::DrawLists& lists) override {
+    return lists.counted_count <= options_.most_counted;
+  }
 
   // Tokens wait until they are asked for, as on a device.
   void Compute(const worker::Batch& batch, const worker::Draws& draws) override {
@@ -160,6 +169,7 @@ class FakeModel final : public worker::Model {
                                    .tokens = tokens.data(),
                                    .masks = masks_.data(),
                                    .adjusted = adjusted_.data()};
+    ROOST_CHECK(draws.counted.size() <= options_.most_counted, "{} counted tokens", draws.counted.size());
     counted_token_count_ += draws.counted.size();
     for (const kernels::SampleRow& draw : draws.rows) {
       ROOST_CHECK(!draw.has_newest || draw.newest < tokens.size());
@@ -270,7 +280,11 @@ class FakeModel final : public worker::Model {
       Slot& slot = SlotAt(slice, slice.first_position + i);
       slot = {ValueOf(state, tokens[i]), slice.first_position + i};
       state = Fold(state, slot.value);
-      if (i + slice.logits_count >= slice.token_count) AppendLogits(state, tokens[i], logits_);
+      if (i + slice.logits_count < slice.token_count) continue;
+      AppendLogits(state, tokens[i], logits_);
+      if (slice.first_position == 0) continue;
+      const auto row = logits_.end() - options_.vocab_size;
+      std::transform(row, logits_.end(), row, [this](float logit) { return logit * (1 + options_.rounding); });
     }
   }
 

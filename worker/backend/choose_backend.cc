@@ -24,17 +24,17 @@ Error Unavailable(fmt::format_string<Args...> format, Args&&... args) {
 // A table with a missing op would crash at the first batch that needs it.
 bool HasEveryOp(const kernels::OpTable& ops) {
   return ops.open != nullptr && ops.close != nullptr && ops.preferred_dtype != nullptr &&
-         ops.supports_dtype != nullptr && ops.activation_dtype != nullptr && ops.begin_batch != nullptr &&
-         ops.fail != nullptr && ops.allocate != nullptr && ops.release != nullptr && ops.memory_use != nullptr &&
-         ops.check_model != nullptr && ops.copy_to_device != nullptr && ops.upload != nullptr &&
-         ops.reserve_uploads != nullptr && ops.copy_to_host != nullptr && ops.begin_readback != nullptr &&
-         ops.end_readback != nullptr && ops.gather_embedding != nullptr && ops.rms_norm != nullptr &&
-         ops.prepare_matmul != nullptr && ops.matmul != nullptr && ops.rope_angles != nullptr &&
-         ops.rope_to_cache != nullptr && ops.attention_profile != nullptr && ops.attention != nullptr &&
-         ops.silu_mul != nullptr && ops.copy_block_rows != nullptr && ops.gather_blocks != nullptr &&
-         ops.scatter_blocks != nullptr && ops.sample != nullptr && ops.place_sampled != nullptr &&
-         ops.connect != nullptr && ops.all_reduce != nullptr && ops.gather_columns != nullptr &&
-         ops.broadcast != nullptr;
+         ops.supports_dtype != nullptr && ops.activation_dtype != nullptr && ops.arithmetic != nullptr &&
+         ops.begin_batch != nullptr && ops.fail != nullptr && ops.allocate != nullptr && ops.release != nullptr &&
+         ops.memory_use != nullptr && ops.check_model != nullptr && ops.copy_to_device != nullptr &&
+         ops.upload != nullptr && ops.reserve_uploads != nullptr && ops.copy_to_host != nullptr &&
+         ops.begin_readback != nullptr && ops.end_readback != nullptr && ops.gather_embedding != nullptr &&
+         ops.rms_norm != nullptr && ops.prepare_matmul != nullptr && ops.matmul != nullptr &&
+         ops.rope_angles != nullptr && ops.rope_to_cache != nullptr && ops.attention_profile != nullptr &&
+         ops.attention != nullptr && ops.silu_mul != nullptr && ops.copy_block_rows != nullptr &&
+         ops.gather_blocks != nullptr && ops.scatter_blocks != nullptr && ops.sample != nullptr &&
+         ops.place_sampled != nullptr && ops.connect != nullptr && ops.all_reduce != nullptr &&
+         ops.gather_columns != nullptr && ops.broadcast != nullptr;
 }
 
 Result<void> CheckBuild(const BackendModule& module, const std::filesystem::path& path) {

@@ -10,7 +10,7 @@
 namespace roost::worker {
 namespace {
 
-bool Agree(std::span<const float> left, std::span<const float> right) {
+bool Agree(std::span<const float> left, std::span<const float> right, float tolerance) {
   if (left.size() != right.size()) return false;
   float largest = 0;
   float difference = 0;
@@ -18,12 +18,10 @@ bool Agree(std::span<const float> left, std::span<const float> right) {
     largest = std::max(largest, std::abs(left[i]));
     difference = std::max(difference, std::abs(left[i] - right[i]));
   }
-  return difference <= HitVerifier::kTolerance * largest;
+  return difference <= tolerance * largest;
 }
 
 }  // namespace
-
-HitVerifier::HitVerifier(Scheduler& scheduler, double share) : scheduler_(scheduler), share_(share) {}
 
 void HitVerifier::OnPromptComputed(const Sequence& sequence, const std::function<std::span<const float>()>& logits) {
   if (share_ <= 0 || check_ || sequence.cached_token_count == 0 || rng_.Uniform() >= share_) return;
@@ -45,7 +43,7 @@ HitVerifier::Judgement HitVerifier::Judge(std::span<const float> logits) {
   Check check = std::move(*check_);
   check_.reset();
   scheduler_.Remove(check.sequence);
-  return {Agree(check.expected, logits), std::move(check.sources)};
+  return {Agree(check.expected, logits, tolerance_), std::move(check.sources)};
 }
 
 namespace {

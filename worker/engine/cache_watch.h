@@ -25,15 +25,14 @@ namespace roost::worker {
 // logits of the last token. Off by default; each check costs a whole prefill.
 //
 // The same model computes both from the same tokens. They are equal bit for bit if the model computes each token
-// independently of its batch (the CPU), and otherwise equal up to rounding: kTolerance of the largest logit.
+// independently of its batch (the CPU), and otherwise equal up to rounding: `tolerance` of the largest logit.
 //
 // One check at a time: while one waits, no other begins. Not thread-safe.
 class HitVerifier {
  public:
-  static constexpr float kTolerance = 1e-2F;
-
   // Checks this share of the requests with hits. `scheduler` outlives it.
-  HitVerifier(Scheduler& scheduler, double share);
+  HitVerifier(Scheduler& scheduler, double share, float tolerance)
+      : scheduler_(scheduler), share_(share), tolerance_(tolerance) {}
 
   // `sequence` has been computed up to the end of its prompt. May begin a check; calls `logits` only then.
   void OnPromptComputed(const Sequence& sequence, const std::function<std::span<const float>()>& logits);
@@ -58,6 +57,7 @@ class HitVerifier {
 
   Scheduler& scheduler_;
   const double share_;
+  const float tolerance_;
   Rng rng_{1};
   std::optional<Check> check_;
 };

@@ -76,7 +76,7 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
       pool(model.block_count()),
       cache(pool, CacheOptionsOf(options, model), MakePolicy(options, model.block_count())),
       scheduler(cache, SchedulerOptionsOf(options, max_context_tokens)),
-      verifier(scheduler, options.verify_hits_share),
+      verifier(scheduler, options.verify_hits_share, model.arithmetic().batch_tolerance),
       watch(cache, scheduler),
       publisher(cache, options.readable),
       count_rows(std::min(options.max_running_requests, options.max_batch_tokens)) {

@@ -78,6 +78,7 @@ struct StepUnderWay {
     std::uint32_t draw_count = 0;
     std::uint32_t first_score = 0;  // the draws' log probabilities, if the request wants them
     bool is_last = false;           // this token reaches the request's output limit
+    bool is_refused = false;        // there is no memory for the lists of the draws, which went without them
   };
 
   // Tokens of a prompt whose log probabilities are reported.

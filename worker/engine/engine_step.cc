@@ -140,6 +140,16 @@ void Engine::State::NoteFirstScheduled(const Sequence& sequence, Instant now, St
   watch.OnStarted(request, sequence);
 }
 
+namespace {
+
+void ForgetCounts(kernels::SampleRow& draw) {
+  draw.penalties = {};
+  draw.has_counts = draw.resets_counts = draw.has_newest = false;
+  draw.counts_row = draw.counted_count = 0;
+}
+
+}  // namespace
+
 // One draw for each choice of a request. When the prompt has just been computed, all choices draw from the same row.
 void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnderWay& step) {
   step.wanted.clear();
@@ -193,13 +203,22 @@ void Engine::State::PlanDrawsOf(const ScheduledSlice& slice, Choice& choice, std
   const std::uint64_t output_index = request.first_output_index + output_count;
   const bool is_early = output_index < request.min_output_tokens;
   const auto first_counted = static_cast<std::uint32_t>(draws.counted.size());
+  std::span<const kernels::LogitBias> biases = is_early ? request.early_biases : request.biases;
   for (std::uint32_t fork = 0; fork < row.draw_count; ++fork) {
     kernels::SampleRow draw = DrawOf(request.sampling, output_index);
     draw.seed += choice.index + fork;
     draw.row = row.row;
     draw.newest = last_token;
     draw.first_counted = first_counted;
-    const CountRows::Place counts = PlanCounts(sequence, choice, fork == 0 ? choice.counts : CountRows::Place(), draw);
+    CountRows::Place counts = PlanCounts(sequence, choice, fork == 0 ? choice.counts : CountRows::Place(), draw);
+    const bool has_lists = draw.resets_counts || !biases.empty();
+    if (has_lists && !model.MakeRoomFor({draws.biases.size() + biases.size(), draws.counted.size()})) {
+      row.is_refused = true;
+      draws.counted.resize(first_counted);
+      biases = {};
+      counts = {};
+      ForgetCounts(draw);
+    }
     if (fork == 0) choice.counts = counts;
     step.counts.push_back(counts);
     if (choice.constrained != nullptr) PlanMask(sequence, draw, step);
@@ -209,7 +228,7 @@ void Engine::State::PlanDrawsOf(const ScheduledSlice& slice, Choice& choice, std
                    .draw = static_cast<std::uint32_t>(draws.rows.size()),
                    .top_count = *request.output_logprobs});
     }
-    draws.Add(draw, is_early ? request.early_biases : request.biases);
+    draws.Add(draw, biases);
     step.choices.push_back(sequence.id);
   }
 }

@@ -17,6 +17,11 @@ wire::TokenLogprobs LogprobsAt(std::span<const kernels::LogprobsRow> rows, const
   return LogprobsOf(scores.tokens[index], scores.top.subspan(row.first_top, row.top_count));
 }
 
+// Routers send an overloaded worker's requests elsewhere again and again; this one would fill the others too.
+Result<TokenId> NoMemoryForLists() {
+  return InvalidArgument("", "the device has no memory for the penalties and biases of so many different tokens");
+}
+
 }  // namespace
 
 // Waits for the tokens of the step under way; further calls return the same tokens.
@@ -74,7 +79,8 @@ void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernel
       Choice* choice = requests.FindChoice(step.choices[draw]);
       if (choice == nullptr) break;  // a choice with broken logits has ended all choices
       const bool wants_logprobs = choice->request->output_logprobs.has_value();
-      TakeSample(step.choices[draw], *choice, DrawnToken(*choice, sampled[draw]), now, report);
+      const Result<TokenId> token = row.is_refused ? NoMemoryForLists() : DrawnToken(*choice, sampled[draw]);
+      TakeSample(step.choices[draw], *choice, token, now, report);
       wire::TokenEvent& event = report.tokens.back().event;
       if (!wants_logprobs || event.tokens.empty()) continue;
       event.logprobs.push_back(LogprobsAt(step.scores, scores, row.first_score + draw - row.first_draw));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "kernels/arithmetic.h"
 #include "kernels/logprobs.h"
 #include "kernels/memory_use.h"
 #include "kernels/place_sampled.h"
@@ -129,6 +130,12 @@ struct Draws {
   }
 };
 
+// The sizes of the lists that a batch's draws bring.
+struct DrawLists {
+  std::size_t bias_count = 0;
+  std::size_t counted_count = 0;
+};
+
 // The results of the scored rows of a batch's draws.
 struct Scores {
   std::span<const kernels::ScoredToken> tokens;  // one for each row
@@ -142,6 +149,13 @@ class Model {
   [[nodiscard]] virtual const ModelShape& shape() const = 0;
   [[nodiscard]] virtual std::uint32_t block_tokens() const = 0;
   [[nodiscard]] virtual std::uint32_t block_count() const = 0;
+
+  // With the dtype that it computes in.
+  [[nodiscard]] virtual kernels::Arithmetic arithmetic() const { return {}; }
+
+  // Makes room for the next batch, within the engine's bounds, if its draws bring such lists. False when there is no
+  // memory for them. There is always room for short ones.
+  [[nodiscard]] virtual bool MakeRoomFor(const DrawLists& /*lists*/) { return true; }
 
   // Computes the batch and draws tokens from its logits, or only begins to: asking for the results waits for them. The
   // draws are given with the batch, so that everything of a step goes to a device at once. Batches take effect in

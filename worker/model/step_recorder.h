@@ -6,9 +6,10 @@
 //
 //   recent ←  ⟨shape, recording⟩  ⟨shape, –⟩  …  ⟨shape, recording⟩  → forgotten
 //
-// A recording takes host and device memory for each of its ops (a CUDA graph of a decode step has about ten per layer;
-// their size was not measured), and making one takes as long as beginning several such steps. So at most kMaxShapes
-// shapes are kept, and the least recently used is dropped. Not thread-safe.
+// A recording takes host and device memory for each of its ops (a CUDA graph of a decode step has about ten per layer),
+// and making one takes as long as beginning several such steps. So at most kMaxShapes shapes are kept, and the least
+// recently used is dropped. A shape for whose recording there is no memory runs its ops directly until it is dropped.
+// Not thread-safe.
 #pragma once
 
 #include <array>
@@ -38,21 +39,23 @@ class StepRecorder {
   // `ops` calls only ops of the backend that can be recorded; see ops.h. Equal shapes must mean equal arguments.
   void Run(const Shape& shape, const std::function<void()>& ops);
   // Records a shape before its first step, which then is a replay. Runs nothing, and waits for no other rank. False if
-  // the shape is known already or the device does not record.
+  // the shape is known already, the device does not record, or there is no memory for the recording.
   bool Record(const Shape& shape, const std::function<void()>& ops);
 
  private:
   struct Seen {
     Shape shape;
-    std::unique_ptr<kernels::Recording> recording;  // null: seen once, not recorded
+    std::unique_ptr<kernels::Recording> recording = nullptr;  // null: seen once, or no memory
+    bool has_no_memory = false;
   };
 
   // Makes the shape's entry the most recent and returns it; null for a new shape, which then gets an entry.
   [[nodiscard]] Seen* Find(const Shape& shape);
-  [[nodiscard]] std::unique_ptr<kernels::Recording> RecordingOf(const std::function<void()>& ops);
+  void Record(Seen& seen, const std::function<void()>& ops);
 
   const kernels::Backend& backend_;
   kernels::Communicator* const communicator_;
+  bool has_warned_ = false;
   std::list<Seen> seen_;  // the most recent first
   std::map<Shape, std::list<Seen>::iterator> by_shape_;
 };

@@ -48,6 +48,19 @@ StepSize Grown(const StepSize& from, const StepSize& step) {
           .counts_rows = grown(from.counts_rows, step.counts_rows)};
 }
 
+std::size_t ListBytes(const DrawLists& lists) {
+  InputBytes bytes;
+  bytes.Add<kernels::LogitBias>(lists.bias_count);
+  bytes.Add<kernels::CountedToken>(lists.counted_count);
+  return bytes.bytes();
+}
+
+DrawLists UsualLists(const StepBounds& bounds, const ModelLimits& model) {
+  const std::size_t requests = std::min(bounds.token_count, bounds.request_count);
+  return {.bias_count = requests * std::min(model.vocab_size, kUsualBiases),
+          .counted_count = requests * std::min(model.vocab_size, kUsualCountedTokens)};
+}
+
 StepSize LargestStep(const StepBounds& bounds, const ModelLimits& model, const AttentionPlanOptions& attention) {
   // Each request has at least one token.
   const std::size_t requests = std::min(bounds.token_count, bounds.request_count);
@@ -74,10 +87,8 @@ StepSize LargestStep(const StepBounds& bounds, const ModelLimits& model, const A
   inputs.AddPadded<kernels::AttentionMerge>(plan.merges);
   inputs.Add<kernels::SampledPlace>(requests);
   inputs.Add<kernels::SampleRow>(requests);
-  inputs.Add<kernels::LogitBias>(requests * std::min(model.vocab_size, kUsualBiases));
-  inputs.Add<kernels::CountedToken>(requests * std::min(model.vocab_size, kUsualCountedTokens));
   inputs.Add<kernels::LogprobsRow>(logits_rows);
-  return {.input_bytes = inputs.bytes(),
+  return {.input_bytes = inputs.bytes() + ListBytes(UsualLists(bounds, model)),
           .rows = rows,
           .logits_rows = logits_rows,
           .partials = plan.partials,

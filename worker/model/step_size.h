@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "worker/model/attention_plan.h"
+#include "worker/model/model.h"
 
 namespace roost::worker {
 
@@ -37,11 +38,17 @@ struct StepSize {
 inline constexpr std::uint32_t kUsualBiases = 1024;
 inline constexpr std::uint32_t kUsualCountedTokens = 4096;
 
+// Input bytes of the lists.
+[[nodiscard]] std::size_t ListBytes(const DrawLists& lists);
+
 // The context and the vocabulary of the model.
 struct ModelLimits {
   std::uint32_t context_tokens = 0;
   std::uint32_t vocab_size = 0;
 };
+
+// The lists of the largest step.
+[[nodiscard]] DrawLists UsualLists(const StepBounds& bounds, const ModelLimits& model);
 
 // The largest of all steps within the bounds, padded ones too; see pad_plan.h.
 [[nodiscard]] StepSize LargestStep(const StepBounds& bounds, const ModelLimits& model,

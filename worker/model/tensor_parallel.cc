@@ -124,6 +124,13 @@ std::unique_ptr<BlockReader> TensorParallelModel::MakeBlockReader() const {
   return MakePartsReader(std::move(parts));
 }
 
+bool TensorParallelModel::MakeRoomFor(const DrawLists& lists) {
+  if (ranks_.front()->HasRoomFor(lists)) return true;
+  std::vector<char> has_room(ranks_.size());  // each written by its rank
+  threads_.Run([&](std::uint32_t rank) { has_room[rank] = ranks_[rank]->MakeRoomFor(lists) ? 1 : 0; });
+  return std::all_of(has_room.begin(), has_room.end(), [](char has) { return has != 0; });
+}
+
 void TensorParallelModel::Compute(const Batch& batch, const Draws& draws) {
   threads_.Run([&](std::uint32_t rank) { ranks_[rank]->Compute(batch, draws); });
 }

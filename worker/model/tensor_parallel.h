@@ -72,7 +72,10 @@ class TensorParallelModel final : public Model {
   [[nodiscard]] const ModelShape& shape() const override { return ranks_.front()->shape(); }
   [[nodiscard]] std::uint32_t block_tokens() const override { return ranks_.front()->block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override;
+  // The same on all ranks, but for the number of devices: blocks are equal up to rounding for any number of ranks.
+  [[nodiscard]] kernels::Arithmetic arithmetic() const override { return ranks_.front()->arithmetic(); }
   void Compute(const Batch& batch, const Draws& draws) override;
+  [[nodiscard]] bool MakeRoomFor(const DrawLists& lists) override;
   [[nodiscard]] std::unique_ptr<BlockReader> MakeBlockReader() const override;
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override {
     return ranks_.front()->AwaitSampled();

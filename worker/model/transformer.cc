@@ -80,6 +80,13 @@ void StepMemory::Reserve(const StepSize& step) {
                                   step.logits_rows, step.partials));
 }
 
+// Every rank counts the attempt, because each decides by the same numbers; only a step that comes changes these.
+bool StepMemory::TryGrowInputs(std::size_t bytes) {
+  if (bytes <= reserved_.input_bytes) return true;
+  ++growth_count_;
+  return inputs.TryReserve(Grown(reserved_, {.input_bytes = bytes}).input_bytes);
+}
+
 bool StepMemory::TryReserve(const StepSize& step) {
   bool enough = inputs.TryReserve(step.input_bytes);
   if (widths_.mask > 0) enough = enough && masks.TryReserve(step.adjusted_rows * widths_.mask);
@@ -208,7 +215,8 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       readbacks_(backend_) {}
 
 // A fixed number of blocks is tried before the weights are read, which may take long; a share of the free memory is
-// taken afterwards. The code of the products takes device memory too.
+// taken afterwards. The code of the products takes device memory too, and so do the recordings, which need the pool's
+// address and so are made behind it.
 Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source, const TransformerOptions& options) {
   if (!options.kv_share) ROOST_RETURN_IF_ERROR(ReserveKv());
   ROOST_RETURN_IF_ERROR(ReserveSteps(options.step_bounds));
@@ -217,25 +225,27 @@ Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source
   ROOST_ASSIGN_OR_RETURN(weights_, LoadTransformerWeights(backend_, whole, shard_, source, dtype_));
   WarmUpProducts();
   if (options.kv_share) {
-    ROOST_RETURN_IF_ERROR(CountBlocks(*options.kv_share));
+    ROOST_RETURN_IF_ERROR(CountBlocks(*options.kv_share, MeasureRecordings(options.step_bounds)));
     ROOST_RETURN_IF_ERROR(ReserveKv());
   }
   WarmUpSteps(options.step_bounds);
   return {};
 }
 
-Result<void> Transformer::CountBlocks(double kv_share) {
+Result<void> Transformer::CountBlocks(double kv_share, std::size_t recording_bytes) {
   const std::optional<kernels::MemoryUse> memory = backend_.ops().memory_use(backend_.device());
   if (!memory) {
     return InvalidArgument("kv_memory",
                            "a share needs a CUDA device, which reports its free memory; give a number of bytes");
   }
-  const double bytes = kv_share * static_cast<double>(memory->free_bytes);
+  // Where memory is scarce, blocks matter more: steps can do without recordings.
+  const std::size_t free_bytes = memory->free_bytes - std::min(memory->free_bytes / 2, recording_bytes);
+  const double bytes = kv_share * static_cast<double>(free_bytes);
   const std::uint32_t most = std::numeric_limits<std::uint32_t>::max() / kv_.block_tokens;
   kv_.block_count = static_cast<std::uint32_t>(std::min<double>(bytes / static_cast<double>(kv_.BlockBytes()), most));
   if (kv_.block_count > 0) return {};
   return InvalidArgument("kv_memory", "{} of {} free bytes hold no KV block of this model: one has {} bytes", kv_share,
-                         memory->free_bytes, kv_.BlockBytes());
+                         free_bytes, kv_.BlockBytes());
 }
 
 Result<void> Transformer::ReserveKv() {
@@ -255,6 +265,22 @@ Result<void> Transformer::ReserveKv() {
   kv_.base = kv_memory_.data();
   return {};
 }
+
+kernels::Arithmetic Transformer::arithmetic() const {
+  kernels::Arithmetic arithmetic = backend_.ops().arithmetic(backend_.device());
+  if (!arithmetic.name.empty()) arithmetic.name += fmt::format(", {}", NameOf(dtype_));
+  return arithmetic;
+}
+
+std::size_t Transformer::InputBytesWith(const DrawLists& lists) const {
+  return fixed_input_bytes_ == 0 ? 0 : fixed_input_bytes_ + ListBytes(lists);
+}
+
+bool Transformer::HasRoomFor(const DrawLists& lists) const {
+  return InputBytesWith(lists) <= work_.reserved().input_bytes;
+}
+
+bool Transformer::MakeRoomFor(const DrawLists& lists) { return work_.TryGrowInputs(InputBytesWith(lists)); }
 
 void Transformer::Compute(const Batch& batch, const Draws& draws) {
   wanted_count_ = 0;

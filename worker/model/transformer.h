@@ -7,8 +7,9 @@
 // activation dtype. Not thread-safe.
 //
 // If the worker may fill the device's memory (see memory_use in ops.h), everything that steps within the engine's
-// bounds need is reserved at load, before the KV pool takes its share of the rest. A larger step takes more memory,
-// which waits for the device and moves the memory of recorded ops; if none is left, the device fails.
+// bounds need is reserved at load, and the memory of recordings is measured, before the KV pool takes its share of the
+// rest. A larger step takes more memory, which waits for the device and moves the memory of recorded ops; if none is
+// left, the device fails. MakeRoomFor tells beforehand whether there is memory for long lists of draws.
 //
 // On such devices the model also runs its products, a step and the recordings of decodes at load, each rank by itself.
 // So everything that a device loads on first use is loaded before the first request, and no rank waits for it while
@@ -93,6 +94,9 @@ class StepMemory {
   // Reserves memory for this step. It grows in large pieces, so that it seldom waits for the device; if no memory is
   // left, the device fails.
   void Reserve(const StepSize& step);
+  // Makes room for the inputs of a later step, which reserves them. False when no memory is left; the room for other
+  // steps stays.
+  [[nodiscard]] bool TryGrowInputs(std::size_t bytes);
 
   [[nodiscard]] const StepSize& reserved() const { return reserved_; }
   // A different count means that memory has moved. All ranks of a model grow at the same steps.
@@ -238,7 +242,10 @@ class Transformer final : public Model {
   [[nodiscard]] const ModelShape& shape() const override { return shape_; }
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
+  [[nodiscard]] kernels::Arithmetic arithmetic() const override;
   void Compute(const Batch& batch, const Draws& draws) override;
+  [[nodiscard]] bool HasRoomFor(const DrawLists& lists) const;
+  [[nodiscard]] bool MakeRoomFor(const DrawLists& lists) override;
   // Null on devices with memory of their own. Of a rank: see part().
   [[nodiscard]] std::unique_ptr<BlockReader> MakeBlockReader() const override;
   // The rank's part of every block.
@@ -279,12 +286,15 @@ class Transformer final : public Model {
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options, TensorRank rank);
   [[nodiscard]] Result<void> Load(const HfConfig& whole, const WeightSource& source, const TransformerOptions& options);
   [[nodiscard]] Result<void> ReserveSteps(const StepBounds& bounds);
-  [[nodiscard]] Result<void> CountBlocks(double kv_share);
+  // The largest input of a step within the bounds with such lists; 0 if no memory was reserved at load.
+  [[nodiscard]] std::size_t InputBytesWith(const DrawLists& lists) const;
+  [[nodiscard]] Result<void> CountBlocks(double kv_share, std::size_t recording_bytes);
   [[nodiscard]] Result<void> ReserveKv();
   void WarmUpProducts();
   void WarmUpSteps(const StepBounds& bounds);
   void RunWarmUpStep();
-  std::size_t RecordSteps(const StepBounds& bounds);
+  [[nodiscard]] std::size_t MeasureRecordings(const StepBounds& bounds);
+  std::size_t RecordSteps(const StepBounds& bounds, std::size_t most, StepRecorder* recorder);
   void AwaitDevice();
 
   void Check(const Batch& batch) const;
@@ -332,6 +342,7 @@ class Transformer final : public Model {
   kernels::DeviceBuffer kv_memory_;
   kernels::KvLayout kv_;
   StepMemory work_;
+  std::size_t fixed_input_bytes_ = 0;  // of the largest step, without its lists; 0: no step was reserved at load
   // The step, which may be padded; see pad_plan.h.
   std::vector<TokenId> tokens_;
   BatchPlan plan_;

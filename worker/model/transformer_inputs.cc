@@ -53,7 +53,10 @@ void Transformer::Upload(const Batch& batch, const Draws& draws) {
              .biases = work_.inputs.Add(draws.biases),
              .counted = work_.inputs.Add(draws.counted),
              .scored = work_.inputs.Add(draws.scored)};
-  work_.Reserve({.input_bytes = work_.inputs.bytes(),
+  // Reserves the room that MakeRoomFor made, on all ranks at the same step.
+  const std::size_t made_bytes =
+      InputBytesWith({.bias_count = draws.biases.size(), .counted_count = draws.counted.size()});
+  work_.Reserve({.input_bytes = std::max(work_.inputs.bytes(), made_bytes),
                  .rows = rows_,
                  .logits_rows = plan_.logits_rows.size(),
                  .partials = plan_.attention.partial_count,
@@ -78,8 +81,9 @@ Result<void> Transformer::ReserveSteps(const StepBounds& bounds) {
   StepSize largest;
   const bool is_bounded = bounds.token_count > 0 && bounds.request_count > 0;
   if (is_bounded && backend_.ops().memory_use(backend_.device())) {
-    largest = LargestStep(bounds, {.context_tokens = shape_.max_context_tokens, .vocab_size = config_.vocab_size},
-                          attention_options_);
+    const ModelLimits limits{.context_tokens = shape_.max_context_tokens, .vocab_size = config_.vocab_size};
+    largest = LargestStep(bounds, limits, attention_options_);
+    fixed_input_bytes_ = largest.input_bytes - ListBytes(UsualLists(bounds, limits));
   }
   if (work_.TryReserveAtLoad(largest)) return {};
   return Error{ErrorCode::kInvalidArgument,

@@ -11,6 +11,11 @@ namespace {
 // Leaves some places for the steps of real traffic.
 constexpr std::size_t kMaxRecordings = StepRecorder::kMaxShapes * 3 / 4;
 
+// All recordings of a model take about the same memory: their ops differ by one per layer. Drivers take memory in
+// pieces of 2 MiB for several recordings, so some are measured together.
+constexpr std::size_t kMeasuredRecordings = 8;
+constexpr std::uint32_t kMeasuringBlocks = 32;
+
 }  // namespace
 
 // The inputs are whatever the workspace holds: the results are not read.
@@ -43,7 +48,9 @@ void Transformer::WarmUpSteps(const StepBounds& bounds) {
   const Instant begin = clock.Now();
   peers_ = nullptr;
   RunWarmUpStep();
-  const std::size_t recording_count = RecordSteps(bounds);
+  // With several ranks the recordings lack the collective ops, so each is thrown away; it has made the driver load what
+  // a graph needs.
+  const std::size_t recording_count = RecordSteps(bounds, kMaxRecordings, communicator_ ? nullptr : &recorder_);
   peers_ = communicator_.get();
   rows_ = wanted_count_ = 0;
   LogInfo("steps are warm",
@@ -65,9 +72,32 @@ void Transformer::RunWarmUpStep() {
   if (shard_.rank == 0) Draw(draws);
 }
 
-// Nothing runs here. With several ranks the recordings lack the collective ops, so each is thrown away; it has made the
-// driver load what a graph needs.
-std::size_t Transformer::RecordSteps(const StepBounds& bounds) {
+// Device memory for as many recordings as are kept, on a small pool that is there for this alone.
+std::size_t Transformer::MeasureRecordings(const StepBounds& bounds) {
+  if (work_.reserved().rows == 0 || !recorder_.enabled()) return 0;
+  kv_.block_count = kMeasuringBlocks;
+  std::size_t bytes = 0;
+  if (ReserveKv().ok()) {
+    peers_ = nullptr;
+    RunWarmUpStep();
+    AwaitDevice();
+    StepRecorder recorder(backend_);
+    const auto free_bytes = [this] { return backend_.ops().memory_use(backend_.device())->free_bytes; };
+    RecordSteps(bounds, 1, &recorder);  // the first one also makes the driver load what all need
+    const std::size_t before = free_bytes();
+    const std::size_t count = RecordSteps(bounds, kMeasuredRecordings, &recorder);
+    const std::size_t taken = before - std::min(before, free_bytes());
+    if (count > 0) bytes = taken * StepRecorder::kMaxShapes / count;
+    peers_ = communicator_.get();
+    LogInfo("recordings are measured", {{"rank", shard_.rank}, {"recordings", count}, {"bytes", taken}});
+  }
+  kv_memory_ = kernels::DeviceBuffer(backend_);
+  kv_.block_count = 0;
+  return bytes;
+}
+
+// Nothing runs here. Makes at most `most` recordings; null: throws each away.
+std::size_t Transformer::RecordSteps(const StepBounds& bounds, std::size_t most, StepRecorder* recorder) {
   const WarmUpLimits limits{.bounds = bounds,
                             .context_tokens = shape_.max_context_tokens,
                             .block_tokens = kv_.block_tokens,
@@ -75,13 +105,13 @@ std::size_t Transformer::RecordSteps(const StepBounds& bounds) {
   std::vector<BlockId> blocks;
   std::size_t count = 0;
   for (const WarmUpDecode& decode : WarmUpDecodes(limits)) {
-    if (count == kMaxRecordings) break;
+    if (count == most) break;
     const Batch batch = BatchOf(decode, kv_.block_tokens, blocks);
     Plan(batch);
     Upload(batch, {});
-    StepRecorder of_several(backend_);
-    StepRecorder& recorder = communicator_ ? of_several : recorder_;
-    if (recorder.Record(StepShape(), [this] { RunOps(); })) ++count;
+    StepRecorder thrown_away(backend_);
+    StepRecorder& taker = recorder == nullptr ? thrown_away : *recorder;
+    if (taker.Record(StepShape(), [this] { RunOps(); })) ++count;
     AwaitDevice();
   }
   return count;

@@ -89,6 +89,7 @@ std::uint64_t NumericsHash(Model& model, std::uint32_t most_tokens) {
   constexpr std::uint32_t kStride = 7919;  // between the ids of the fixed tokens
   const std::uint32_t count = model.block_tokens();
   if (model.shape().max_context_tokens < count) return 0;
+  if (const std::string name = model.arithmetic().name; !name.empty()) return HashOf(std::as_bytes(std::span(name)));
   const std::vector<BlockId> blocks{BlockId(0)};
   for (std::uint32_t first = 0; first < count;) {
     const std::uint32_t taken = std::min(count - first, std::max(1U, most_tokens));
@@ -105,6 +106,10 @@ std::uint64_t NumericsHash(Model& model, std::uint32_t most_tokens) {
   std::vector<std::byte> bytes(reader->block_bytes());
   reader->Read(blocks.front(), bytes);
   return HashOf(bytes);
+}
+
+std::string_view NumericsPromise(const Model& model) {
+  return model.arithmetic().name.empty() ? "same" : "like: equal up to rounding";
 }
 
 }  // namespace roost::worker

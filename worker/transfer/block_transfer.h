@@ -97,9 +97,13 @@ class BlockTransfer {
 // heads, head size, tokens of a block, versions of the frame and of the messages between workers. Never 0.
 [[nodiscard]] std::uint64_t LayoutHash(const Model& model, std::string_view fingerprint, std::string_view kv_dtype);
 
-// Hash of K and V of a fixed block, which the model computes now: equal for models that compute the same bits. At most
+// Where the model's arithmetic has a name: hash of that, equal for models whose blocks are equal up to rounding. Else
+// hash of K and V of a fixed block, which the model computes now: equal for models that compute the same bits. At most
 // `most_tokens` in a batch. It writes to the pool's first block, so it comes before any engine. 0 where the model takes
 // no whole block.
 [[nodiscard]] std::uint64_t NumericsHash(Model& model, std::uint32_t most_tokens);
+
+// The promise of equal hashes, for the log: "same" bits, or values that are "like" each other.
+[[nodiscard]] std::string_view NumericsPromise(const Model& model);
 
 }  // namespace roost::worker

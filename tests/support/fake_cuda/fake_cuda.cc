@@ -118,8 +118,11 @@ cudaError_t Wait(int device, bool hangs) {
   return status;
 }
 
-cudaError_t Allocate(void** memory, std::size_t bytes) {
+cudaError_t Allocate(std::string_view function, void** memory, std::size_t bytes) {
   if (const cudaError_t spoilt = SpoilRecording(current_device); spoilt != cudaSuccess) return spoilt;
+  if (const cudaError_t status = StatusOf(function, current_device); status == cudaErrorMemoryAllocation) {
+    return last_error = status;
+  }
   ++allocations;
   *memory = std::malloc(bytes);
   return Current().error;
@@ -247,6 +250,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaGetLastError() { return std::exchange(roost::fake_cuda::last_error, cudaSuccess); }
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
+    case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
@@ -271,8 +275,12 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 
 // ---- memory ----
 
-cudaError_t cudaMalloc(void** memory, std::size_t bytes) { return roost::fake_cuda::Allocate(memory, bytes); }
-cudaError_t cudaMallocHost(void** memory, std::size_t bytes) { return roost::fake_cuda::Allocate(memory, bytes); }
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  return roost::fake_cuda::Allocate("cudaMalloc", memory, bytes);
+}
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
+  return roost::fake_cuda::Allocate("cudaMallocHost", memory, bytes);
+}
 cudaError_t cudaFree(void* memory) { return roost::fake_cuda::Free(memory); }
 cudaError_t cudaFreeHost(void* memory) { return roost::fake_cuda::Free(memory); }
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -355,9 +363,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return StatusOf("cudaStreamEndCapture", stream->device);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long /*flags*/) {
+  const cudaError_t status = StatusOf("cudaGraphInstantiate", current_device);
+  if (status != cudaSuccess) return roost::fake_cuda::last_error = status;
   *executable = std::make_unique<CUgraphExec_st>(CUgraphExec_st{graph->launches}).release();
   ++graph_counts.executables;
-  return StatusOf("cudaGraphInstantiate", current_device);
+  return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   const std::unique_ptr<CUgraph_st> owned(graph);
@@ -366,7 +376,9 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t /*executable*/, cudaStream_t stream) {
   ++graph_counts.uploads;
-  return StatusOf("cudaGraphUpload", stream->device);
+  const cudaError_t status = StatusOf("cudaGraphUpload", stream->device);
+  if (status != cudaSuccess) roost::fake_cuda::last_error = status;
+  return status;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   for (const roost::fake_cuda::Launch& launch : executable->launches) Take(stream->device, launch);
@@ -390,6 +402,7 @@ extern "C" {
 void** __cudaRegisterFatBinary(void* /*binary*/) { return nullptr; }
 void __cudaRegisterFatBinaryEnd(void** /*handle*/) {}
 void __cudaUnregisterFatBinary(void** /*handle*/) {}
+char __cudaInitModule(void** /*handle*/) { return 1; }  // where nothing is inlined
 void __cudaRegisterFunction(void** /*handle*/, const char* function, char* /*device_function*/, const char* name,
                             int /*thread_limit*/, uint3* /*thread*/, uint3* /*block*/, dim3* /*block_size*/,
                             dim3* /*grid_size*/, int* /*warp_size*/) {
@@ -430,6 +443,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t /*handle*/) { return CUBLAS_STATUS_SUCCESS; }
+std::size_t cublasLtGetVersion() { return 130'200; }
 const char* cublasLtGetStatusString(cublasStatus_t /*status*/) { return "an error of cuBLASLt"; }
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t /*operation*/, std::size_t /*size*/,
                                                cublasComputeType_t /*compute*/, cudaDataType_t /*scale*/) {

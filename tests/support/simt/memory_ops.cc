@@ -59,7 +59,7 @@ kernels::OpTable MemoryOps() {
   ops.release = Release;
   ops.copy_to_device = Copy;
   ops.upload = Upload;
-  ops.reserve_uploads = [](kernels::Device& /*device*/, std::size_t /*bytes*/) {};
+  ops.reserve_uploads = [](kernels::Device& /*device*/, std::size_t /*bytes*/) { return true; };
   ops.copy_to_host = Copy;
   ops.begin_readback = BeginReadback;
   ops.end_readback = EndReadback;

@@ -16,6 +16,9 @@ using kernels::DType;
 DType PreferredDType(kernels::Device& /*device*/) { return DType::kBF16; }
 bool SupportsDType(kernels::Device& /*device*/, DType dtype) { return dtype == DType::kBF16; }
 DType ActivationDType(kernels::Device& /*device*/, DType dtype) { return dtype; }
+kernels::Arithmetic ArithmeticOf(kernels::Device& /*device*/) {
+  return {.batch_tolerance = kernels::kCudaBatchTolerance, .name = "shim"};
+}
 void BeginBatch(kernels::Device& /*device*/, const kernels::BatchShape& /*shape*/) {}
 
 // An op that launches no kernel of the shim.
@@ -75,6 +78,7 @@ const kernels::OpTable& SimtOps() {
     ops.preferred_dtype = PreferredDType;
     ops.supports_dtype = SupportsDType;
     ops.activation_dtype = ActivationDType;
+    ops.arithmetic = ArithmeticOf;
     ops.begin_batch = BeginBatch;
     ops.memory_use = MemoryUseOf;
     ops.check_model = kernels::CheckModelCuda;

@@ -251,6 +251,28 @@ TEST_F(EngineTest, AContinuedRequestHasThePenaltiesOfItsOutputSoFar) {
             std::vector<TokenId>(whole.begin() + 15, whole.end()));
 }
 
+// The third request's lists are too long beside those of the first, which are sent in the same step.
+TEST_F(EngineTest, ARequestWhosePenaltiesThereIsNoMemoryForIsRefusedAndOthersGoOn) {
+  for (const bool plan_ahead : {false, true}) {
+    Make({.most_counted = 60}, {.plan_ahead = plan_ahead});
+    std::vector<wire::Generate> requests{GreedyRequest(1, Text(40, 1), 20), GreedyRequest(2, Text(60, 2), 20),
+                                         GreedyRequest(3, Text(200, 3), 20)};
+    requests[0].sampling.repetition_penalty = requests[2].sampling.repetition_penalty = 1.25F;
+    requests[2].sample_count = 2;
+    for (const wire::Generate& request : requests) Submit(request);
+    harness_->Run();
+    EXPECT_EQ(harness_->outcome(1).tokens, Penalized(requests[0].prompt, 20, requests[0].sampling));
+    EXPECT_EQ(harness_->outcome(2).tokens, Reference(requests[1].prompt, 20));
+    EXPECT_TRUE(harness_->outcome(3).tokens.empty());
+    ASSERT_TRUE(harness_->outcome(3).error.has_value());
+    EXPECT_EQ(harness_->outcome(3).error->code, ErrorCode::kInvalidArgument);
+    // With room for it the same request is served.
+    Make({}, {.plan_ahead = plan_ahead});
+    requests[2].sample_count = 1;
+    EXPECT_EQ(harness_->Serve(requests[2]).tokens, Penalized(requests[2].prompt, 20, requests[2].sampling));
+  }
+}
+
 TEST_F(EngineTest, TimesAreMeasuredWithTheClock) {
   const auto advance = std::chrono::milliseconds(250);
   Submit(GreedyRequest(1, Text(600, 1), 3));

@@ -324,6 +324,20 @@ TEST_F(SharingTest, HitsAreVerifiedAndWrongOnesFound) {
   EXPECT_EQ(harness_->totals().wrong_hits, 1U);
 }
 
+// The logits of a prompt behind cached blocks differ by 1.5 % of the largest from those of the whole prompt.
+TEST_F(SharingTest, HitsAreVerifiedUpToTheRoundingOfTheBackend) {
+  for (const float tolerance : {0.01F, 0.02F}) {
+    Make({.arithmetic = {.batch_tolerance = tolerance}, .rounding = 0.015F}, {.verify_hits_share = 1.0});
+    (void)CachedOf(Text(100, 1));
+    (void)CachedOf(Text(100, 1));
+    EXPECT_EQ(harness_->totals().wrong_hits, tolerance < 0.015F ? 1U : 0U);
+    EXPECT_EQ(harness_->totals().verified_hits, tolerance < 0.015F ? 0U : 1U);
+    model_->CorruptKv();
+    (void)CachedOf(Text(100, 1));
+    EXPECT_EQ(harness_->totals().wrong_hits, tolerance < 0.015F ? 2U : 1U);
+  }
+}
+
 TEST_F(SharingTest, AVerificationIsItsRequestsTenants) {
   Make({}, {.max_running_requests = 2, .verify_hits_share = 1.0});
   (void)CachedOf(Text(100, 1));

@@ -10,6 +10,7 @@
 
 #include "tests/support/engine_harness.h"
 #include "tests/support/recording_ops.h"
+#include "tests/worker/model/rank_testing.h"
 #include "worker/model/load_model.h"
 
 namespace roost::testing_support {
@@ -26,6 +27,7 @@ struct Memory {
   std::map<const void*, std::size_t> sizes;
   std::size_t taken_bytes = 0;
   std::uint64_t allocations = 0;
+  std::size_t last_bytes = 0;
   std::size_t bound = kDeviceBytes;
   std::uint32_t largest_batch = 0;
   std::uint32_t most_requests = 0;
@@ -45,6 +47,7 @@ void* Allocate(Device& device, std::size_t bytes) {
   memory.sizes[allocated] = bytes;
   memory.taken_bytes += bytes;
   ++memory.allocations;
+  memory.last_bytes = bytes;
   return allocated;
 }
 
@@ -213,6 +216,74 @@ TEST(StepMemoryBeyondTheBoundsTest, GrowsInLargeSteps) {
   // 1, 2, 4, … 512 tokens, and as many sizes of the lists.
   EXPECT_LT(DeviceMemory().allocations, 12 * kBuffers);
 }
+
+// ---- lists of penalties larger than what was reserved ----
+
+// A text of many different tokens, more than there is room for at load.
+class LongListsTest : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  ~LongListsTest() override { DeviceMemory().bound = kDeviceBytes; }
+
+  void Make() {
+    worker::HfConfig config = *worker::SyntheticConfig("tiny");
+    config.vocab_size = kVocab;
+    config.max_positions = kVocab;
+    harness_.reset();
+    model_.reset();
+    DeviceMemory().bound = kDeviceBytes;
+    model_ = worker::MakeRanks(config, GetParam(),
+                               {.block_count = 2 * kVocab / 16, .step_bounds = kOne, .ops = &MeteredOps()})
+                 .value();
+    worker::EngineOptions options = EngineOptionsOf(kOne);
+    options.plan_ahead = true;
+    harness_ = std::make_unique<EngineHarness>(*model_, clock_, std::move(options));
+  }
+
+  static wire::Generate Penalized(std::uint64_t id) {
+    std::vector<TokenId> prompt;
+    for (std::uint32_t i = 0; i < 6000; ++i) prompt.push_back(static_cast<TokenId>(i));
+    wire::Generate request = GreedyRequest(id, std::move(prompt), 4);
+    request.sampling.repetition_penalty = 1.2F;
+    return request;
+  }
+
+  std::vector<TokenId> ServeShort(std::uint64_t id) {
+    wire::Generate request = GreedyRequest(id, Prompt(7, 60), 12);
+    request.sampling.frequency_penalty = 0.5F;
+    return harness_->Serve(std::move(request)).tokens;
+  }
+
+  static constexpr std::uint32_t kVocab = 8192;
+  static constexpr worker::StepBounds kOne{.token_count = 1024, .request_count = 1};
+
+  SteadyClock clock_;
+  std::unique_ptr<worker::TensorParallelModel> model_;
+  std::unique_ptr<EngineHarness> harness_;
+};
+
+TEST_P(LongListsTest, WithoutMemoryTheirRequestIsRefusedAndTheWorkerGoesOn) {
+  Make();
+  const std::vector<TokenId> short_answer = ServeShort(1);
+  const std::vector<TokenId> long_answer = harness_->Serve(Penalized(2)).tokens;
+  ASSERT_EQ(long_answer.size(), 4U);
+  const std::size_t grown_bytes = DeviceMemory().last_bytes;
+  // Without memory for any rank, and with memory for all but one.
+  for (const std::size_t left : {std::size_t{0}, (GetParam() - 1) * grown_bytes}) {
+    Make();
+    EXPECT_EQ(ServeShort(1), short_answer);
+    DeviceMemory().bound = DeviceMemory().taken_bytes + left;
+    const EngineHarness::Outcome refused = harness_->Serve(Penalized(2));
+    ASSERT_TRUE(refused.error.has_value());
+    EXPECT_EQ(refused.error->code, ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(refused.tokens.empty());
+    EXPECT_EQ(ServeShort(3), short_answer);
+    DeviceMemory().bound = kDeviceBytes;
+    EXPECT_EQ(harness_->Serve(Penalized(4)).tokens, long_answer);
+    EXPECT_EQ(ServeShort(5), short_answer);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, LongListsTest, testing::Values(1U, 2U));
 
 void ServeWithoutMemory() {
   const worker::LoadedModel loaded =

@@ -95,6 +95,13 @@ TEST_F(CudaModelTest, AModelThatWasWarmedUpComputesTheSame) {
   EXPECT_LT(RelativeError(logits_of({.token_count = 100, .request_count = 9}), wanted), kBatchTolerance);
 }
 
+// Hits are verified with twice the tolerance of these tests, because real models have more layers.
+TEST_F(CudaModelTest, TheBackendAllowsMoreRoundingThanTheseModelsHave) {
+  const auto model = MakeModel(Configs().front(), RandomWeights(kTestSeed), {.dtype = DType::kBF16, .ops = ops_});
+  EXPECT_GE(model.value()->arithmetic().batch_tolerance, 2 * kBatchTolerance - 1e-6);
+  EXPECT_TRUE(model.value()->arithmetic().name.ends_with(", bf16"));
+}
+
 // Prefills and decodes in one batch, and blocks that are copied before it.
 TEST_F(CudaModelTest, ABatchGivesWhatItsSequencesGiveAlone) {
   const HfConfig config = Configs().front();

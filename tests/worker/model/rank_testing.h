@@ -23,6 +23,7 @@ inline Result<std::unique_ptr<TensorParallelModel>> MakeRanks(const HfConfig& co
                                       .block_count = options.block_count,
                                       .kv_share = kv_share,
                                       .max_context_tokens = config.max_positions,
+                                      .step_bounds = options.step_bounds,
                                       .compute_dtype = options.dtype});
 }
 

@@ -2,6 +2,12 @@
 // between.
 #include "worker/model/step_recorder.h"
 
+#include <gmock/gmock.h>
+
+#include <array>
+#include <thread>
+#include <vector>
+
 #include "tests/support/recording_ops.h"
 #include "tests/worker/model/model_testing.h"
 #include "worker/model/pad_plan.h"
@@ -177,6 +183,76 @@ TEST_F(StepRecorderTest, TheShapeThatWasNotRunForLongestIsForgotten) {
   EXPECT_EQ(replayed(), before + StepRecorder::kMaxShapes);
   EXPECT_EQ(runs_of(2), 1);
   EXPECT_EQ(replayed(), before + StepRecorder::kMaxShapes);
+}
+
+// A device whose recordings the test gives memory, thread by thread.
+bool& HasMemory() {
+  thread_local bool has_memory = true;
+  return has_memory;
+}
+
+const kernels::OpTable& OpsWithLittleMemory() {
+  static const kernels::OpTable kOps = [] {
+    kernels::OpTable ops = RecordingOps();
+    ops.end_recording = [](kernels::Device& device) {
+      auto recording = RecordingOps().end_recording(device);
+      return HasMemory() ? std::move(recording) : nullptr;
+    };
+    return ops;
+  }();
+  return kOps;
+}
+
+TEST_F(StepRecorderTest, AShapeWithoutMemoryForItsRecordingRunsOpByOp) {
+  auto backend = kernels::Backend::Open(OpsWithLittleMemory(), {}).value();
+  StepRecorder recorder(backend);
+  int runs = 0;
+  const auto ops = [&runs] { ++runs; };
+  const auto before = CountsOfRecordings();
+  HasMemory() = false;
+  EXPECT_FALSE(recorder.Record({7}, ops));
+  for (int i = 0; i < 5; ++i) recorder.Run({1}, ops);
+  recorder.Run({7}, ops);
+  HasMemory() = true;
+  EXPECT_EQ(runs, 1 + (5 + 1) + 1) << "each time, and once for the recording that could not be made";
+  EXPECT_EQ(CountsOfRecordings().recorded, before.recorded + 2) << "it is tried once";
+  EXPECT_EQ(CountsOfRecordings().replayed, before.replayed);
+  for (int i = 0; i < 3; ++i) recorder.Run({2}, ops);
+  EXPECT_EQ(CountsOfRecordings().replayed, before.replayed + 2) << "other shapes are recorded when there is memory";
+}
+
+TEST_F(StepRecorderTest, StepsWithoutMemoryForRecordingsGiveTheSameBits) {
+  const auto plain = MakeTestModel({});
+  HasMemory() = false;
+  const auto tested = MakeTestModel({.ops = &OpsWithLittleMemory()});
+  EXPECT_EQ(DrawOnwards(*tested, TokenWay::kOnTheDevice, 12), DrawOnwards(*plain, TokenWay::kOverTheHost, 12));
+  HasMemory() = true;
+}
+
+// A collective op may take another way in a recording than outside of one.
+TEST_F(StepRecorderTest, AllRanksReplayAShapeOrNone) {
+  std::vector<kernels::Backend> backends;
+  std::vector<kernels::Device*> devices;
+  for (int rank = 0; rank < 2; ++rank) {
+    backends.push_back(kernels::Backend::Open(OpsWithLittleMemory(), {}).value());
+    devices.push_back(&backends.back().device());
+  }
+  const kernels::Communicators communicators = kernels::ConnectCpu(devices).value();
+  const auto before = CountsOfRecordings();
+  std::array<int, 2> runs{};
+  const auto serve = [&](std::size_t rank) {
+    HasMemory() = rank == 0;
+    StepRecorder recorder(backends[rank], communicators[rank].get());
+    for (int i = 0; i < 4; ++i) recorder.Run({1}, [&] { ++runs[rank]; });
+    HasMemory() = true;
+    for (int i = 0; i < 4; ++i) recorder.Run({2}, [&] { ++runs[rank]; });
+  };
+  std::thread other([&] { serve(1); });
+  serve(0);
+  other.join();
+  EXPECT_THAT(runs, testing::Each(4 + 1 + 2));
+  EXPECT_EQ(CountsOfRecordings().recorded, before.recorded + 4);
+  EXPECT_EQ(CountsOfRecordings().replayed, before.replayed + 6) << "of the second shape alone";
 }
 
 TEST(StepRecorderOffTest, TheCpuDoesNotRecord) {

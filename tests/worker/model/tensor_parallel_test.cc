@@ -301,6 +301,23 @@ TEST(TensorParallelTest, ThePoolsBytesAreThoseOfAllRanks) {
   EXPECT_EQ(blocks_of({0, 0, 0, 0}), blocks_of({0}) / 2);  // two kv heads, each held twice
 }
 
+// Blocks of any number of ranks are equal up to rounding.
+TEST(TensorParallelTest, TheArithmeticsNameHasTheDTypeAndNotTheNumberOfRanks) {
+  static const kernels::OpTable kOps = [] {
+    kernels::OpTable ops = kernels::CpuOps();
+    ops.arithmetic = [](kernels::Device& /*device*/) {
+      return kernels::Arithmetic{.batch_tolerance = 0.5F, .name = "card, versions"};
+    };
+    return ops;
+  }();
+  const auto whole = MakeTestModel({.ops = &kOps});
+  const auto split = MakeRanks(*SyntheticConfig("tiny"), 2, {.ops = &kOps}).value();
+  EXPECT_EQ(whole->arithmetic().name, "card, versions, f32");
+  EXPECT_EQ(split->arithmetic().name, whole->arithmetic().name);
+  EXPECT_EQ(split->arithmetic().batch_tolerance, 0.5F);
+  EXPECT_EQ(MakeTestModel({})->arithmetic().name, "");
+}
+
 // The first rank that asks has twice the free memory of the others.
 TEST(TensorParallelTest, AShareOfFreeMemoryGivesTheBlocksThatEveryRankHasRoomFor) {
   static std::atomic<std::size_t> asked{0};

@@ -103,6 +103,15 @@ const OpTable& WatchedOps() {
 constexpr StepBounds kBounds{.token_count = 300, .request_count = 20};
 constexpr std::uint32_t kBlocks = 400;
 
+// A decode of requests with one token each and no earlier ones.
+void Decode(Model& model, std::uint32_t requests) {
+  Batch batch;
+  std::vector<TestSequence> sequences;
+  for (std::uint32_t i = 0; i < requests; ++i) sequences.emplace_back(model, RandomTokens(i, 1, 320), i);
+  for (TestSequence& sequence : sequences) sequence.AddTo(batch, 1);
+  (void)model.Forward(batch);
+}
+
 class WarmUpTest : public testing::Test {
  protected:
   WarmUpTest() { All().of.clear(); }
@@ -145,15 +154,6 @@ class WarmUpTest : public testing::Test {
       sequences.emplace_back(model, RandomTokens(i, count, 320), i % 2 + 4 * (i / 2));
     }
     for (TestSequence& sequence : sequences) sequence.AddTo(batch, sequence.remaining());
-    (void)model.Forward(batch);
-  }
-
-  // A decode of requests with one token each and no earlier ones.
-  static void Decode(Model& model, std::uint32_t requests) {
-    Batch batch;
-    std::vector<TestSequence> sequences;
-    for (std::uint32_t i = 0; i < requests; ++i) sequences.emplace_back(model, RandomTokens(i, 1, 320), i);
-    for (TestSequence& sequence : sequences) sequence.AddTo(batch, 1);
     (void)model.Forward(batch);
   }
 };
@@ -231,6 +231,112 @@ TEST_F(WarmUpTest, ARankThatFailsToLoadHoldsUpNoOther) {
   const auto loaded = LoadRanks(2, 0.5);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().field, "kv_memory");
+}
+
+// ---- memory of recordings ----
+
+constexpr std::size_t kRecordingBytes = std::size_t{64} << 10U;
+constexpr std::size_t kDeviceBytes = std::size_t{64} << 20U;
+
+std::size_t& TakenBytes() {
+  static std::size_t taken = 0;
+  return taken;
+}
+
+class MeteredRecording final : public kernels::Recording {
+ public:
+  explicit MeteredRecording(std::unique_ptr<Recording> recording) : recording_(std::move(recording)) {
+    TakenBytes() += kRecordingBytes;
+  }
+  ~MeteredRecording() override { TakenBytes() -= kRecordingBytes; }
+  MeteredRecording(const MeteredRecording&) = delete;
+  MeteredRecording& operator=(const MeteredRecording&) = delete;
+  [[nodiscard]] const Recording& recording() const { return *recording_; }
+
+ private:
+  const std::unique_ptr<Recording> recording_;
+};
+
+// A device on which recordings take memory.
+const OpTable& MeteredOps() {
+  static std::map<void*, std::size_t> sizes;
+  static const OpTable kOps = [] {
+    OpTable ops = RecordingOps();
+    ops.allocate = [](Device& device, std::size_t bytes) -> void* {
+      if (TakenBytes() + bytes > kDeviceBytes) return nullptr;
+      void* const memory = RecordingOps().allocate(device, bytes);
+      TakenBytes() += sizes[memory] = bytes;
+      return memory;
+    };
+    ops.release = [](Device& device, void* memory) {
+      TakenBytes() -= sizes[memory];
+      RecordingOps().release(device, memory);
+    };
+    ops.memory_use = [](Device& /*device*/) -> std::optional<kernels::MemoryUse> {
+      return kernels::MemoryUse{.free_bytes = kDeviceBytes - TakenBytes(), .total_bytes = kDeviceBytes};
+    };
+    ops.end_recording = [](Device& device) -> std::unique_ptr<kernels::Recording> {
+      auto recording = RecordingOps().end_recording(device);
+      if (TakenBytes() + kRecordingBytes > kDeviceBytes) return nullptr;
+      return std::make_unique<MeteredRecording>(std::move(recording));
+    };
+    ops.replay = [](Device& device, const kernels::Recording& recording) {
+      RecordingOps().replay(device, static_cast<const MeteredRecording&>(recording).recording());
+    };
+    return ops;
+  }();
+  return kOps;
+}
+
+class RecordingMemoryTest : public testing::Test {
+ protected:
+  static Result<std::unique_ptr<Transformer>> Load(const TransformerOptions& options) {
+    return Transformer::Create(kernels::Backend::Open(MeteredOps(), {}).value(), *SyntheticConfig("tiny"),
+                               RandomWeights(kTestSeed), options);
+  }
+};
+
+TEST_F(RecordingMemoryTest, AShareOfTheMemoryLeavesRoomForAllRecordings) {
+  constexpr std::size_t kAll = StepRecorder::kMaxShapes * kRecordingBytes;
+  for (const double share : {0.5, 0.9}) {
+    const std::size_t recorded = CountsOfRecordings().recorded;
+    const auto model = Load({.kv_share = share, .max_context_tokens = 512, .step_bounds = kBounds});
+    ASSERT_TRUE(model.ok()) << model.error().ToString();
+    EXPECT_GT(CountsOfRecordings().recorded, recorded + 8);
+    const std::size_t block_bytes = KvBlockBytes(*SyntheticConfig("tiny"), 16, kernels::DType::kF32);
+    const std::size_t pool = (*model)->block_count() * block_bytes;
+    EXPECT_GE(TakenBytes(), pool);
+    // The recordings' part, and the pool with the rest that its share leaves.
+    const std::size_t without_pool = kDeviceBytes - (TakenBytes() - pool);
+    EXPECT_LE(static_cast<double>(pool), share * static_cast<double>(kDeviceBytes - kAll));
+    EXPECT_GE(static_cast<double>(pool),
+              share * static_cast<double>(without_pool - kAll) - 2.0 * static_cast<double>(block_bytes));
+    Decode(**model, 3);
+  }
+  EXPECT_EQ(TakenBytes(), 0U);
+}
+
+// A pool of a given size, which leaves no memory.
+TEST_F(RecordingMemoryTest, WithoutMemoryForRecordingsAModelLoadsAndComputes) {
+  const std::size_t block_bytes = KvBlockBytes(*SyntheticConfig("tiny"), 16, kernels::DType::kF32);
+  const auto load = [&](std::size_t pool_bytes) {
+    return Load({.block_count = static_cast<std::uint32_t>(pool_bytes / block_bytes),
+                 .max_context_tokens = 512,
+                 .step_bounds = kBounds});
+  };
+  std::size_t beside = 0;
+  {
+    const std::size_t before = CountsOfRecordings().recorded;
+    const auto roomy = load(block_bytes * kBlocks);
+    ASSERT_TRUE(roomy.ok());
+    const std::size_t recordings = CountsOfRecordings().recorded - before;
+    ASSERT_GT(recordings, 4U);
+    beside = TakenBytes() - block_bytes * kBlocks - recordings * kRecordingBytes;
+  }
+  const auto model = load(kDeviceBytes - beside - 3 * kRecordingBytes);
+  ASSERT_TRUE(model.ok()) << model.error().ToString();
+  EXPECT_LT(kDeviceBytes - TakenBytes(), kRecordingBytes) << "not all the memory is taken";
+  for (std::uint32_t requests = 1; requests <= kBounds.request_count; ++requests) Decode(**model, requests);
 }
 
 // ---- which steps are warmed up ----

@@ -71,6 +71,25 @@ TEST(NumericsHashTest, IsThatOfTheComputedBits) {
   EXPECT_NE(NumericsHash(other, 512), hash);
 }
 
+// As on CUDA, where the fastest algorithms are chosen at each start, so equal cards compute other bits.
+TEST(NumericsHashTest, IsThatOfTheArithmeticsNameIfThereIsOne) {
+  const auto named = [](const char* name, std::uint32_t vocab_size) {
+    return FakeModel({.block_tokens = 16, .vocab_size = vocab_size, .arithmetic = {.name = name}});
+  };
+  FakeModel one = named("card 1, bf16", 97);
+  FakeModel other_bits = named("card 1, bf16", 50);
+  FakeModel other_card = named("card 2, bf16", 97);
+  FakeModel unnamed({.block_tokens = 16});
+  const std::uint64_t hash = NumericsHash(one, 512);
+  EXPECT_NE(hash, 0U);
+  EXPECT_EQ(NumericsHash(other_bits, 512), hash);
+  EXPECT_NE(NumericsHash(other_card, 512), hash);
+  EXPECT_NE(NumericsHash(unnamed, 512), hash);
+  EXPECT_EQ(one.computed_token_count(), 0U);
+  EXPECT_EQ(NumericsPromise(one), "like: equal up to rounding");
+  EXPECT_EQ(NumericsPromise(unnamed), "same");
+}
+
 TEST(NumericsHashTest, AModelWithoutAWholeBlockHasNone) {
   FakeModel model({.block_tokens = 16, .max_context_tokens = 15});
   EXPECT_EQ(NumericsHash(model, 512), 0U);
