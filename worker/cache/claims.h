@@ -50,8 +50,8 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
-#include "worker/cache/block_nodes.h"
 #include "worker/cache/block_pool.h"
+#include "worker/cache/block_tree.h"
 #include "worker/cache/claim_level.h"
 #include "worker/cache/eviction/eviction.h"
 #include "worker/cache/eviction/idle_blocks.h"
@@ -64,8 +64,8 @@ namespace roost::worker {
 
 class Claims {
  public:
-  // `nodes`, `pool` and `tenants` outlive it.
-  Claims(BlockNodes& nodes, const BlockPool& pool, TenantBlocks& tenants, const CacheOptions& options,
+  // `tree`, `pool` and `tenants` outlive it.
+  Claims(BlockTree& tree, const BlockPool& pool, TenantBlocks& tenants, const CacheOptions& options,
          std::unique_ptr<EvictionPolicy> eviction);
 
   // Sets the time, and ends the claims whose time is over.
@@ -91,11 +91,12 @@ class Claims {
   void OnRelease(std::uint64_t request) { latest_request_ = std::max(latest_request_, request); }
 
   [[nodiscard]] bool IsIdle(std::uint32_t block) const {
-    return nodes_[block].ready && pool_.references(BlockId(block)) == 0;
+    return tree_[block].ready && pool_.references(BlockId(block)) == 0;
   }
 
   // ---- the order of evictions ----
 
+  // Says what blocks cost to compute again from now on; until then all cost the same.
   void SetRecomputeCost(RecomputeCost cost) { idle_.SetRecomputeCost(cost); }
 
   // The next block to evict for the group, that is neither pinned nor held.
@@ -119,9 +120,15 @@ class Claims {
 
   // ---- pins ----
 
+  // Pins these blocks of one chain, front to back, until `end`: those that are ready now, the others once they are
+  // ready. Blocks over the limit are refused and counted. Pinning a pinned block sets a new end.
   void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end);
+  // Ends the pins of these blocks, given front to back. A block stays pinned while a later block of its chain is
+  // pinned, with or without a pin of its own, and counts towards the limit either way.
   void Unpin(std::span<const BlockHash> hashes);
+  // Ends all pins. O(pins).
   void UnpinAll();
+  // Counts how many of these blocks are pinned, will be pinned, or are not; each counts once. O(hashes).
   [[nodiscard]] PinCounts PinsOf(std::span<const BlockHash> hashes) const;
   // Pins a block that has just got its hash, if there is a pin of it.
   void PinIfAwaited(std::uint32_t block);
@@ -176,7 +183,7 @@ class Claims {
   [[nodiscard]] std::int64_t EvictionOrder(EvictionGroup giver, EvictionGroup group) const;
 
   [[nodiscard]] TimerId RetentionTimer(std::uint32_t block) const { return TimerId(block); }
-  [[nodiscard]] TimerId HoldTimer(std::uint32_t block) const { return TimerId(nodes_.size() + block); }
+  [[nodiscard]] TimerId HoldTimer(std::uint32_t block) const { return TimerId(tree_.size() + block); }
   [[nodiscard]] bool IsYoung(std::uint32_t block) const { return holds() && timers_.IsSet(HoldTimer(block)); }
   [[nodiscard]] bool holds() const { return min_hold_ > Duration::zero(); }
 
@@ -205,7 +212,7 @@ class Claims {
   [[nodiscard]] Result<void> CheckHold(std::uint32_t block) const;
   [[nodiscard]] Result<void> CheckTotals() const;
 
-  BlockNodes& nodes_;
+  BlockTree& tree_;
   const BlockPool& pool_;
   TenantBlocks& tenants_;
   const Duration min_hold_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "worker/cache/cache_views.h"
 #include "worker/cache/eviction/eviction_factory.h"
 #include "worker/engine/engine_state.h"
 #include "worker/sample/sampler.h"
@@ -310,7 +311,7 @@ std::optional<Instant> Engine::AwaitsBlocksUntil() const {
 bool Engine::AwaitsGrammars() const { return !state_->constraining.empty(); }
 StepReport Engine::Step() { return state_->Step(); }
 void Engine::SetPulse(std::function<void()> pulse) { state_->model.SetPulse(std::move(pulse)); }
-std::vector<wire::StoredRun> Engine::Snapshot() const { return state_->cache.Snapshot(); }
+std::vector<wire::StoredRun> Engine::Snapshot() const { return worker::Snapshot(state_->cache.tree()); }
 std::uint32_t Engine::max_context_tokens() const { return state_->max_context_tokens; }
 Result<void> Engine::CheckInvariants() const { return state_->scheduler.CheckInvariants(); }
 

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "worker/cache/cache_eraser.h"
+#include "worker/cache/cache_views.h"
 #include "worker/engine/engine_state.h"
 
 namespace roost::worker {
@@ -17,7 +19,7 @@ BlockChain ChainOf(const wire::PromptToEvict& prompt) {
 }  // namespace
 
 wire::PinAnswer Engine::State::PinsOf(std::uint64_t answer_id, std::span<const BlockHash> hashes) const {
-  const PinCounts counts = cache.PinsOf(hashes);
+  const PinCounts counts = cache.claims().PinsOf(hashes);
   return {.answer_id = answer_id,
           .kept_block_count = counts.kept,
           .awaited_block_count = counts.awaited,
@@ -28,19 +30,19 @@ template <>
 std::optional<OrderReply> Engine::State::CarryOutOne(LinkId /*link*/, wire::Pin& pin) {
   const Instant now = clock.Now();
   scheduler.AdvanceTo(now);
-  cache.Pin(pin.hashes, After(pin.duration_ms, now));
+  cache.claims().Pin(pin.hashes, After(pin.duration_ms, now));
   return PinsOf(pin.answer_id, pin.hashes);
 }
 
 template <>
 std::optional<OrderReply> Engine::State::CarryOutOne(LinkId /*link*/, wire::Unpin& unpin) {
-  cache.Unpin(unpin.hashes);
+  cache.claims().Unpin(unpin.hashes);
   return PinsOf(unpin.answer_id, unpin.hashes);
 }
 
 template <>
 std::optional<OrderReply> Engine::State::CarryOutOne(LinkId /*link*/, wire::WantPrefixes& want) {
-  return wire::Prefixes{.answer_id = want.answer_id, .prefixes = cache.MostUsed(want.most, want.tokens)};
+  return wire::Prefixes{.answer_id = want.answer_id, .prefixes = MostUsed(cache.tree(), want.most, want.tokens)};
 }
 
 // Nothing comes for a Hold without a receipt.
@@ -152,7 +154,7 @@ std::optional<OrderReply> Engine::State::CarryOutOne(LinkId link, wire::Evict& o
     }
   }
   if (const auto* const block = std::get_if<wire::BlockToEvict>(&eviction.order.what)) {
-    eviction.chain = cache.ChainTo(block->hash);
+    eviction.chain = CacheEraser(cache).ChainTo(block->hash);
   }
   std::visit([this](const auto& what) { KeepOut(what); }, eviction.order.what);
   return std::nullopt;

@@ -64,6 +64,7 @@ class BlockPublisher {
   ReadableBlocks* const readable_;
   std::uint64_t begun_count_ = 0;
   std::uint64_t finished_count_ = 0;
+  CacheChanges changes_;                   // since the last look
   std::deque<Stored> stored_;              // by step
   std::vector<PublishedBlock> published_;  // described, and not yet published
 };

@@ -107,7 +107,7 @@ void Scheduler::Discard(SequenceId id) {
   Sequence& sequence = sequences_.At(id);
   if (!sequence.uses_cache()) return;
   const auto none = static_cast<std::uint32_t>(sequence.hashes.size());
-  cache_.Discard(sequence.chain(), sequence.first_stored_block.value_or(none));
+  CacheEraser(cache_).Discard(sequence.chain(), sequence.first_stored_block.value_or(none));
   sequence.can_commit = false;
   ForgetDiscarded();
 }
@@ -116,7 +116,7 @@ std::vector<SourceId> Scheduler::SourcesOf(const Sequence& sequence) const {
   std::vector<SourceId> sources;
   const std::size_t count = std::min<std::size_t>(BlocksFor(sequence.prompt_token_count), sequence.blocks.size());
   for (const BlockId block : std::span(sequence.blocks).first(count)) {
-    const SourceId source = cache_.SourceOf(block);
+    const SourceId source = cache_.tree()[block.value()].source;
     if (source == SourceId() || std::find(sources.begin(), sources.end(), source) != sources.end()) continue;
     sources.push_back(source);
   }
@@ -128,10 +128,10 @@ std::uint32_t Scheduler::DiscardFrom(SourceId source) {
   arrivals_.EndWhere([source](const ArrivalSpec& spec) { return spec.source == source; }, wire::HoldOutcome::kWrong);
   for (Sequence* const each : running_) {
     const auto own = std::span(each->blocks).subspan(each->committed_block_count);
-    const auto is_of_it = [&](BlockId block) { return cache_.SourceOf(block) == source; };
+    const auto is_of_it = [&](BlockId block) { return cache_.tree()[block.value()].source == source; };
     if (std::any_of(own.begin(), own.end(), is_of_it)) each->can_commit = false;
   }
-  const std::uint32_t count = cache_.DiscardFrom(source);
+  const std::uint32_t count = CacheEraser(cache_).DiscardFrom(source);
   ForgetDiscarded();
   return count;
 }
@@ -201,13 +201,13 @@ void Scheduler::KeepOut(BlockHash block) {
 }
 
 EraseProgress Scheduler::EraseChain(std::span<const BlockHash> chain, EraseStep& step) {
-  const EraseProgress progress = cache_.EraseChain(chain, step);
+  const EraseProgress progress = CacheEraser(cache_).EraseChain(chain, step);
   ForgetDiscarded();
   return progress;
 }
 
 EraseProgress Scheduler::Erase(const BlockChain& prompt, EraseStep& step) {
-  const EraseProgress progress = cache_.ErasePrompt(prompt, step);
+  const EraseProgress progress = CacheEraser(cache_).ErasePrompt(prompt, step);
   ForgetDiscarded();
   return progress;
 }
@@ -215,7 +215,7 @@ EraseProgress Scheduler::Erase(const BlockChain& prompt, EraseStep& step) {
 EraseProgress Scheduler::Erase(std::string_view tenant, EraseStep& step) {
   const std::optional<TenantId> known = cache_.tenants().Find(tenant);
   if (!known) return EraseProgress::kComplete;
-  const EraseProgress progress = cache_.EraseTenant(*known, step);
+  const EraseProgress progress = CacheEraser(cache_).EraseTenant(*known, step);
   ForgetDiscarded();
   return progress;
 }
@@ -330,7 +330,7 @@ wire::Load Scheduler::Load() const {
   }
   load.free_block_count = cache_.available_count();
   load.cached_block_count = cache_.ready_count();
-  load.pinned_block_count = cache_.pinned_count();
+  load.pinned_block_count = cache_.claims().pinned_count();
   load.digest = cache_.digest();
   return load;
 }

@@ -74,6 +74,7 @@
 #include "common/base/clock.h"
 #include "common/base/rate_estimator.h"
 #include "common/base/result.h"
+#include "worker/cache/cache_eraser.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/engine_api/miss_reasons.h"
 #include "worker/sched/arrivals.h"

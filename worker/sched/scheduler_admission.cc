@@ -380,9 +380,10 @@ Sequence::AwaitedPrefix Scheduler::Await(const Sequence& other, std::uint32_t bl
 Scheduler::Need Scheduler::NeedOf(const Sequence& sequence) const {
   Need need{.block_count = BlocksFor(sequence.token_count() + 1) - matched_.size() + sequence.fork_count};
   for (const BlockRef ref : matched_) {
+    const bool is_held = cache_.claims().IsHeld(ref.block.value());
     need.available_matched += cache_.IsAvailable(ref) ? 1 : 0;
-    need.held_matched += cache_.IsHeld(ref) ? 1 : 0;
-    need.unkept_matched += cache_.IsHeld(ref) || cache_.IsPinned(ref) ? 0 : 1;
+    need.held_matched += is_held ? 1 : 0;
+    need.unkept_matched += is_held || cache_.claims().IsPinned(ref.block.value()) ? 0 : 1;
   }
   return need;
 }
@@ -395,7 +396,7 @@ bool Scheduler::HasRoomFor(Sequence& sequence) const {
   const std::size_t needed = need.block_count + promised_block_count_;
   const std::size_t available = cache_.available_count() - need.available_matched;
   if (needed <= available) return true;
-  return needed <= available + cache_.held_count() - need.held_matched && MayTakeHeld(sequence, need);
+  return needed <= available + cache_.claims().held_count() - need.held_matched && MayTakeHeld(sequence, need);
 }
 
 // Arrivals give way if that makes the room.
@@ -415,10 +416,10 @@ bool Scheduler::MakeRoomFor(Sequence& sequence) {
 // The sequence fits if it takes held blocks. It waits instead while the running sequences will free enough, but no
 // longer than a block is held.
 bool Scheduler::MayTakeHeld(Sequence& sequence, const Need& need) const {
-  const std::uint32_t kept = cache_.held_count() + cache_.pinned_count();
+  const std::uint32_t kept = cache_.claims().held_count() + cache_.claims().pinned_count();
   const std::size_t most_room = cache_.pool().block_count() - std::min(kept, cache_.pool().block_count());
   if (need.block_count + need.unkept_matched > most_room) return true;
-  if (!sequence.hold_patience_end) sequence.hold_patience_end = now_ + cache_.min_hold();
+  if (!sequence.hold_patience_end) sequence.hold_patience_end = now_ + cache_.claims().min_hold();
   return now_ >= *sequence.hold_patience_end;
 }
 

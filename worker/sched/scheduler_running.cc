@@ -59,8 +59,8 @@ bool Scheduler::SecureBlock(Sequence& sequence) {
 bool Scheduler::MakeRoom(const Sequence& sequence) {
   if (arrivals_.GiveWay()) return true;
   if (cache_.EvictHeld(sequence.group)) return true;
-  if (running_.size() == 1 && cache_.pinned_count() > 0) {
-    cache_.UnpinAll();
+  if (running_.size() == 1 && cache_.claims().pinned_count() > 0) {
+    cache_.claims().UnpinAll();
     ++counters_.dropped_pins;
     return true;
   }
@@ -243,7 +243,7 @@ void Scheduler::NoteDepth(const StepSample& step, std::uint64_t tokens_before) {
   const double deep = (depth_rates_.seconds_beside_prefill(0, kFar) - depth_rates_.seconds_beside_prefill(0)) / kFar;
   const double first =
       std::max(1 / depth_rates_.prefill_tokens_per_second(), kLeastShare * depth_seconds_ / depth_tokens_);
-  cache_.SetRecomputeCost({.growth = static_cast<float>(deep / first * block_tokens_)});
+  cache_.claims().SetRecomputeCost({.growth = static_cast<float>(deep / first * block_tokens_)});
 }
 
 double Scheduler::PrefillSecondsOf(std::uint32_t token_count) const { return rates_.prefill_seconds(token_count); }
