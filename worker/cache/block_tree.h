@@ -17,7 +17,6 @@
 
 #include "common/base/big_vector.h"
 #include "common/base/ids.h"
-#include "common/base/result.h"
 #include "common/prefix/block_hash.h"
 #include "worker/cache/claim_level.h"
 #include "worker/cache/eviction/eviction.h"
@@ -45,6 +44,14 @@ struct BlockNode {
   std::uint8_t rank = kDefaultRetentionPriority;                // while it is idle, its place in the order of evictions
   BlockOrigin origin : 1 = BlockOrigin::kPrompt;                // set at its last release
   bool ready : 1 = false;
+
+  [[nodiscard]] bool IsLeaf() const { return children == kNoBlock; }
+  // Does the block, of `block_tokens` tokens or fewer, belong to the prompt of a request that uses it, or to its
+  // answer?
+  [[nodiscard]] BlockOrigin OriginFor(const RequestUse& use, std::uint32_t block_tokens) const {
+    const std::uint64_t end = std::uint64_t{position} * block_tokens + token_count;
+    return end <= use.prompt_token_count ? BlockOrigin::kPrompt : BlockOrigin::kDecode;
+  }
 };
 static_assert(sizeof(BlockNode) == 64);  // one cache line
 
@@ -67,19 +74,7 @@ class BlockTree {
   [[nodiscard]] const HashIndex& by_hash() const { return by_hash_; }
 
   [[nodiscard]] bool IsPartial(std::uint32_t block) const { return nodes_[block].token_count < block_tokens_; }
-  [[nodiscard]] bool IsLeaf(std::uint32_t block) const { return nodes_[block].children == kNoBlock; }
-  // True for the first block of a path that is of its tenant: see TenantBlocks.
-  [[nodiscard]] bool IsTop(const BlockNode& node) const {
-    return node.parent == kNoBlock || nodes_[node.parent].tenant != node.tenant;
-  }
-  // Does the block belong to the prompt of a request that uses it, or to its answer?
-  [[nodiscard]] BlockOrigin OriginFor(std::uint32_t block, const RequestUse& use) const {
-    const BlockNode& node = nodes_[block];
-    const std::uint64_t end = std::uint64_t{node.position} * block_tokens_ + node.token_count;
-    return end <= use.prompt_token_count ? BlockOrigin::kPrompt : BlockOrigin::kDecode;
-  }
-
-  // What the block holds: B tokens, or fewer for a partial one.
+  // The tokens of the block: B, or fewer of a partial one.
   [[nodiscard]] std::span<const TokenId> TokensOf(std::uint32_t block) const {
     return std::span(tokens_).subspan(std::size_t{block} * block_tokens_, nodes_[block].token_count);
   }
@@ -91,16 +86,12 @@ class BlockTree {
   // `root`: before all blocks that begin with them.
   [[nodiscard]] SiblingTree::Pair Neighbours(std::uint32_t parent, BlockHash root,
                                              std::span<const TokenId> tokens) const;
-  // The first child of `parent` in scope `root` that begins with `tokens`.
-  [[nodiscard]] std::optional<std::uint32_t> FirstLike(std::uint32_t parent, BlockHash root,
-                                                       std::span<const TokenId> tokens) const;
   // Appends the children of `parent`, in order; of kNoBlock the first blocks of all scopes. O(children).
   void AppendChildren(std::uint32_t parent, std::vector<std::uint32_t>& blocks) const;
 
-  // A leaf comes in two steps: Write says what it is and holds, Link puts it among the children of its parent. In
-  // between, Before is the sibling that will come right before it.
-  void Write(std::uint32_t block, std::span<const TokenId> tokens, const BlockNode& node);
-  [[nodiscard]] std::uint32_t Before(std::uint32_t block) const;
+  // A leaf comes in two steps: Write says what it is and holds, and returns the sibling that will come right before it;
+  // Link puts it among the children of its parent.
+  std::uint32_t Write(std::uint32_t block, std::span<const TokenId> tokens, const BlockNode& node);
   void Link(std::uint32_t block);
   // Takes a leaf from among its siblings. Its node stays until the caller clears it.
   void Unlink(std::uint32_t block);
@@ -110,15 +101,11 @@ class BlockTree {
   // Prefetches the block's node and its first tokens.
   void Prefetch(BlockId block) const;
 
-  // Checks the links, the order of positions and the index. O(blocks).
-  [[nodiscard]] Result<void> Check() const;
-
  private:
   class TokenOrder;
 
   [[nodiscard]] std::uint32_t& ChildrenOf(std::uint32_t parent);
   [[nodiscard]] std::uint32_t ChildrenOf(std::uint32_t parent) const;
-  [[nodiscard]] Result<void> CheckNode(std::uint32_t block) const;
 
   const std::uint32_t block_tokens_;
   BigVector<BlockNode> nodes_;
@@ -127,5 +114,10 @@ class BlockTree {
   BigVector<TokenId> tokens_;              // B per block
   std::uint32_t first_blocks_ = kNoBlock;  // root of the tree of the first blocks of all scopes
 };
+
+// True for the first block of a path that is of its tenant: see TenantBlocks.
+[[nodiscard]] inline bool IsTop(const BlockTree& tree, const BlockNode& node) {
+  return node.parent == kNoBlock || tree[node.parent].tenant != node.tenant;
+}
 
 }  // namespace roost::worker

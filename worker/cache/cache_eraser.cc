@@ -81,6 +81,16 @@ void CacheEraser::EraseLeaf(std::uint32_t block, EraseStep& step) {
   tree_.Wipe(block);
 }
 
+// The first child of `parent` in scope `root` that begins with `tokens`.
+std::optional<std::uint32_t> CacheEraser::FirstLike(std::uint32_t parent, BlockHash root,
+                                                    std::span<const TokenId> tokens) const {
+  const std::uint32_t child = tree_.Neighbours(parent, root, tokens).after;
+  if (child == kNoBlock || tree_[child].root != root) return std::nullopt;
+  const std::span<const TokenId> stored = tree_.TokensOf(child);
+  const bool begins_so = stored.size() >= tokens.size() && std::equal(tokens.begin(), tokens.end(), stored.begin());
+  return begins_so ? std::optional(child) : std::nullopt;
+}
+
 // `parent` is the last ready one of the chain's full blocks, the first `count`, or there is none. Erases its children
 // that hold nothing but the prompt; for a prompt without a full block, those that begin with all of it.
 EraseProgress CacheEraser::EraseBehind(const BlockChain& chain, std::uint32_t count, std::uint32_t parent,
@@ -88,8 +98,7 @@ EraseProgress CacheEraser::EraseBehind(const BlockChain& chain, std::uint32_t co
   const auto rest = chain.tokens.subspan(std::size_t{count} * tree_.block_tokens());
   for (std::size_t length = 1; length < tree_.block_tokens() && length <= rest.size(); ++length) {
     const bool is_whole_prompt = length == chain.tokens.size();
-    while (const std::optional<std::uint32_t> child =
-               tree_.FirstLike(parent, chain.RootAt(count), rest.first(length))) {
+    while (const std::optional<std::uint32_t> child = FirstLike(parent, chain.RootAt(count), rest.first(length))) {
       if (!is_whole_prompt && tree_.TokensOf(*child).size() > length) break;
       if (EraseTree(*child, step) == EraseProgress::kUnfinished) return EraseProgress::kUnfinished;
     }

@@ -1,4 +1,4 @@
-// What must leave the prefix cache, whatever keeps it: what an operator erases, and what may be wrong. Blocks leave the
+// Takes blocks out of the prefix cache, whatever keeps them: those an operator erases, and wrong ones. Blocks leave the
 // tree back to front, so that it is prefix-closed after each of them, and an erasure can pause anywhere. A block that
 // is in use leaves the tree at once, and is free when its last holder releases it: a holder of such a block has no
 // ready block there any more (see PrefixCache::IsReady), and commits nothing after it. It is no eviction: the ghosts do
@@ -64,6 +64,8 @@ class CacheEraser {
                                           EraseStep& step);
   [[nodiscard]] EraseProgress EraseChildless(std::uint32_t last, EraseStep& step);
   void ForgetMissing(std::span<const BlockHash> hashes);
+  [[nodiscard]] std::optional<std::uint32_t> FirstLike(std::uint32_t parent, BlockHash root,
+                                                       std::span<const TokenId> tokens) const;
   [[nodiscard]] std::optional<std::uint32_t> FindPartialOf(const BlockChain& chain, std::uint32_t count,
                                                            std::uint32_t parent) const;
   void DiscardTree(std::uint32_t first);

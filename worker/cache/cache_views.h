@@ -1,4 +1,4 @@
-// What is told of the whole tree of blocks.
+// Views of the whole tree of blocks.
 #pragma once
 
 #include <cstddef>

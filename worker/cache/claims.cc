@@ -35,6 +35,37 @@ std::vector<std::uint32_t> SharesInBlocks(std::span<const double> shares, std::u
 
 }  // namespace
 
+// ---- pins by hash ----
+
+void PinTable::Add(BlockHash hash, std::optional<Instant> end) {
+  Remove(hash);
+  pins_.emplace(hash, end ? std::optional(ends_.emplace(*end, hash)) : std::nullopt);
+}
+
+void PinTable::Remove(BlockHash hash) {
+  const auto pin = pins_.find(hash);
+  if (pin == pins_.end()) return;
+  if (pin->second) ends_.erase(*pin->second);
+  pins_.erase(pin);
+}
+
+void PinTable::TakeExpired(Instant now, std::vector<BlockHash>& expired) {
+  const auto first = static_cast<std::ptrdiff_t>(expired.size());
+  while (!ends_.empty() && ends_.begin()->first <= now) {
+    const BlockHash hash = ends_.begin()->second;
+    expired.push_back(hash);
+    Remove(hash);
+  }
+  // Pins with equal ends are in the order in which they were added.
+  std::reverse(expired.begin() + first, expired.end());
+}
+
+void PinTable::TakeAll(std::vector<BlockHash>& hashes) {
+  for (const auto& [hash, end] : pins_) hashes.push_back(hash);
+  pins_.clear();
+  ends_.clear();
+}
+
 // ---- what happens to a block ----
 
 Claims::Claims(BlockTree& tree, const BlockPool& pool, TenantBlocks& tenants, const CacheOptions& options,
@@ -103,7 +134,7 @@ void Claims::OnIdle(std::uint32_t block, const RequestUse& use) {
 }
 
 void Claims::OnChildLost(std::uint32_t block) {
-  if (IsIdle(block) && !IsPinned(block) && tree_.IsLeaf(block)) idle_.BecomeLeaf(BlockId(block));
+  if (IsIdle(block) && !IsPinned(block) && tree_[block].IsLeaf()) idle_.BecomeLeaf(BlockId(block));
 }
 
 void Claims::OnEvicted(std::uint32_t block) {
@@ -162,7 +193,7 @@ std::uint8_t Claims::RankOf(std::uint32_t block) const {
 }
 
 TreePlace Claims::PlaceOf(std::uint32_t block) const {
-  return tree_.IsLeaf(block) ? TreePlace::kLeaf : TreePlace::kInner;
+  return tree_[block].IsLeaf() ? TreePlace::kLeaf : TreePlace::kInner;
 }
 
 BlockUse Claims::UseOf(std::uint32_t block, const RequestUse& use) const {
@@ -284,7 +315,7 @@ void Claims::RetainAll(std::span<const BlockId> blocks, const RequestUse& use, c
   for (const BlockId id : blocks) {
     const std::uint32_t block = id.value();
     if (!tree_[block].ready) continue;
-    const bool is_prompt = tree_.OriginFor(block, use) == BlockOrigin::kPrompt;
+    const bool is_prompt = tree_[block].OriginFor(use, tree_.block_tokens()) == BlockOrigin::kPrompt;
     const BlockRetention& hint = is_prompt ? retention.prompt : retention.decode;
     if (!hint.end) continue;
     has_room = has_room && TryRetain(block, hint, retention.tenant);

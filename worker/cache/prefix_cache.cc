@@ -129,7 +129,7 @@ void PrefixCache::Release(BlockId id, const RequestUse& use, const RequestRetent
     if (holders == 0) pool_.Free(id);
     return;
   }
-  node.origin = tree_.OriginFor(block, use);
+  node.origin = node.OriginFor(use, tree_.block_tokens());
   residency_.OnLetGo(id, now_);
   claims_.Retain(block, node.origin == BlockOrigin::kPrompt ? retention.prompt : retention.decode, retention.tenant);
   if (holders == 0) claims_.OnIdle(block, use);
@@ -317,18 +317,18 @@ void PrefixCache::Store(std::span<const TokenId> tokens, std::uint32_t block, co
 
 // Puts `block`, which holds `tokens`, into the tree as `node` says.
 void PrefixCache::Link(std::span<const TokenId> tokens, std::uint32_t block, const BlockNode& node) {
-  tree_.Write(block, tokens, node);
-  DropPrefixOf(block);
+  const std::uint32_t before = tree_.Write(block, tokens, node);
+  DropIfPrefix(before, block);
   tree_.Link(block);
   tenants_.Join(node.tenant);
-  if (tree_.IsTop(node)) tenants_.AddTop(node.tenant, block);
+  if (IsTop(tree_, node)) tenants_.AddTop(node.tenant, block);
   residency_.OnStored(BlockId(block), now_);
   claims_.OnStored(block);
 }
 
-// Removes the partial block, if there is one, that holds only the first tokens of `block`: it is useless now.
-void PrefixCache::DropPrefixOf(std::uint32_t block) {
-  const std::uint32_t before = tree_.Before(block);
+// Evicts the sibling before `block` if it is a partial block that holds only the first tokens of `block`: it is useless
+// now.
+void PrefixCache::DropIfPrefix(std::uint32_t before, std::uint32_t block) {
   if (before == kNoBlock || !tree_.IsPartial(before) || !claims_.IsIdle(before)) return;
   if (tree_[before].root != tree_[block].root) return;
   const auto prefix = tree_.TokensOf(before);
@@ -340,7 +340,7 @@ void PrefixCache::DropPrefixOf(std::uint32_t block) {
 void PrefixCache::Remove(std::uint32_t block) {
   BlockNode& node = tree_[block];
   tree_.Unlink(block);
-  if (tree_.IsTop(node)) tenants_.RemoveTop(node.tenant, block);
+  if (IsTop(tree_, node)) tenants_.RemoveTop(node.tenant, block);
   tenants_.Leave(node.tenant);
   claims_.OnRemoved(block);
   if (!tree_.IsPartial(block)) {

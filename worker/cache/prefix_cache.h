@@ -177,7 +177,7 @@ class PrefixCache {
   [[nodiscard]] CommitResult Merge(std::uint32_t equal, BlockId own);
   void Store(std::span<const TokenId> tokens, std::uint32_t block, const BlockNode& as);
   void Link(std::span<const TokenId> tokens, std::uint32_t block, const BlockNode& node);
-  void DropPrefixOf(std::uint32_t block);
+  void DropIfPrefix(std::uint32_t before, std::uint32_t block);
   void Evict(std::uint32_t victim);
   void Remove(std::uint32_t block);
   void ReportStored(const BlockNode& node);
@@ -204,7 +204,7 @@ class PrefixCache {
   Residency residency_;
   CacheCounters counters_;  // without those of the claims
   EventLog events_;
-  CacheChanges* changes_ = nullptr;  // null: nobody asks
+  CacheChanges* changes_ = nullptr;  // null: none are noted
 };
 
 }  // namespace roost::worker

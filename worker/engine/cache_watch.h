@@ -32,8 +32,8 @@ class HitVerifier {
  public:
   static constexpr float kTolerance = 1e-2F;
 
-  // Checks this share of the requests with hits. `scheduler` outlives it.
-  HitVerifier(Scheduler& scheduler, double share);
+  // Checks this share of the requests with hits. `cache` and `scheduler` outlive it.
+  HitVerifier(PrefixCache& cache, Scheduler& scheduler, double share);
 
   // `sequence` has been computed up to the end of its prompt. May begin a check; calls `logits` only then.
   void OnPromptComputed(const Sequence& sequence, const std::function<std::span<const float>()>& logits);
@@ -50,12 +50,15 @@ class HitVerifier {
   [[nodiscard]] Judgement Judge(std::span<const float> logits);
 
  private:
+  [[nodiscard]] std::vector<SourceId> SourcesOf(const Sequence& sequence) const;
+
   struct Check {
     SequenceId sequence;
     std::vector<float> expected;
     std::vector<SourceId> sources;
   };
 
+  PrefixCache& cache_;
   Scheduler& scheduler_;
   const double share_;
   Rng rng_{1};

@@ -1,4 +1,4 @@
-// A worker's Holds, as worker/engine/engine_orders.cc and engine_thread.cc carry them out.
+// A worker's Holds, as worker/engine/holds.cc and engine_thread.cc carry them out.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -52,7 +52,7 @@ void SimWorker::TakeArrived() {
   }
   const Instant now = timeline_.Now();
   arrivals.EndUnwanted(now,
-                       [this](BlockHash block, std::uint32_t position) { return scheduler_.Wants(block, position); });
+                       [this](BlockHash block, std::uint32_t position) { return scheduler_.sequences().Wants(block, position); });
   arrivals.Advance(now, writes_);
 }
 
