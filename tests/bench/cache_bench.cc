@@ -8,6 +8,7 @@
 #include "common/base/rng.h"
 #include "tests/bench/bench.h"
 #include "tests/support/cache_user.h"
+#include "worker/cache/cache_travel.h"
 #include "worker/cache/eviction/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/transfer/readable_blocks.h"
@@ -40,7 +41,7 @@ struct FullCache {
       : pool(block_count),
         cache(pool, {.block_tokens = kBlockTokens},
               worker::MakeEvictionPolicy(worker::kDefaultEvictionPolicy, block_count).value()) {
-    cache.SetRecomputeCost({.growth = 4.0F / kPromptBlocks});
+    cache.claims().SetRecomputeCost({.growth = 4.0F / kPromptBlocks});
     const std::uint32_t at_once = layout == Layout::kTogether ? 1 : std::min(61U, block_count / kPromptBlocks);
     while (pool.free_count() > 0) Fill(at_once);
   }
@@ -130,17 +131,18 @@ struct ReadableCache : FullCache {
       : FullCache(block_count), readable(std::make_unique<NullReader>(), block_count, kBlockTokens) {
     for (std::uint32_t block = 0; block < block_count; ++block) {
       if (!cache.IsReady(BlockId(block))) continue;
-      const worker::ReadyBlock ready = cache.Describe(BlockId(block));
+      const worker::ReadyBlock ready = Describe(cache.tree(), BlockId(block));
       const worker::PublishedBlock published{
           .block = BlockId(block),
           .about = {.position = ready.position, .hash = ready.hash, .parent = ready.parent, .root = ready.root},
           .tokens = ready.tokens};
       readable.Publish({&published, 1});
     }
-    cache.NoteChanges();
+    cache.NoteChanges(changes);
   }
 
   worker::ReadableBlocks readable;
+  worker::CacheChanges changes;
 };
 
 // The nanoseconds that an eviction takes more where other workers may fetch the blocks and none does: it is noted, and
@@ -164,8 +166,8 @@ void EvictReadable(Effort effort, std::uint32_t block_count, std::string_view fi
   const auto stays = [&] { return seconds_of(stay, [] {}); };
   const auto travels = [&] {
     return seconds_of(travel, [&] {
-      travel.readable.Retract(travel.cache.changes().removed);
-      travel.cache.ForgetChanges();
+      travel.readable.Retract(travel.changes.removed);
+      travel.changes.Clear();
     });
   };
   double seconds_of_stay = stays();

@@ -11,6 +11,7 @@
 #include "common/base/result.h"
 #include "tests/model/expect.h"
 #include "tests/model/naive_cache.h"
+#include "worker/cache/cache_views.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::testing_support {
@@ -40,11 +41,11 @@ class CacheComparison {
     ROOST_RETURN_IF_ERROR(Expect(cache_.digest() == naive_.Digest(), "the digest is wrong"));
     ROOST_RETURN_IF_ERROR(compare("ready", cache_.ready_count(), naive_.ready_count()));
     ROOST_RETURN_IF_ERROR(compare("free", pool_.free_count(), naive_.free_count()));
-    ROOST_RETURN_IF_ERROR(compare("pinned", cache_.pinned_count(), naive_.pinned_count()));
+    ROOST_RETURN_IF_ERROR(compare("pinned", cache_.claims().pinned_count(), naive_.pinned_count()));
     ROOST_RETURN_IF_ERROR(compare("available", cache_.available_count(), naive_.available_count()));
-    ROOST_RETURN_IF_ERROR(compare("held", cache_.held_count(), naive_.held_count()));
+    ROOST_RETURN_IF_ERROR(compare("held", cache_.claims().held_count(), naive_.held_count()));
     for (std::uint32_t group = 0; group < group_count_; ++group) {
-      const std::uint32_t ready = cache_.ready_count_of(worker::EvictionGroup(group));
+      const std::uint32_t ready = cache_.claims().ready_count_of(worker::EvictionGroup(group));
       ROOST_RETURN_IF_ERROR(compare("ready of a group", ready, naive_.ready_count_of(group)));
     }
     const worker::CacheCounters& real = cache_.counters();
@@ -75,7 +76,7 @@ class CacheComparison {
   Result<void> OfSnapshot() const {
     std::vector<BlockHash> seen;
     const auto is_seen = [&seen](BlockHash hash) { return std::find(seen.begin(), seen.end(), hash) != seen.end(); };
-    for (const wire::StoredRun& run : cache_.Snapshot()) {
+    for (const wire::StoredRun& run : worker::Snapshot(cache_.tree())) {
       for (std::size_t i = 0; i < run.hashes.size(); ++i) {
         const NaiveCache::Entry* entry = naive_.WithHash(run.hashes[i]);
         ROOST_RETURN_IF_ERROR(Expect(entry != nullptr && !is_seen(entry->hash), "the snapshot has a wrong block"));

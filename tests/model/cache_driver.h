@@ -24,6 +24,7 @@
 #include "tests/model/naive_cache.h"
 #include "tests/model/naive_erasure.h"
 #include "tests/support/cache_user.h"
+#include "worker/cache/cache_eraser.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::testing_support {
@@ -135,7 +136,8 @@ class CacheDriver {
   Result<void> CheckAvailable(worker::BlockRef ref) {
     const NaiveCache::Entry* entry = std::as_const(naive_).Get(ref.block);
     ROOST_RETURN_IF_ERROR(Expect(entry != nullptr, "block {} is not ready", ref.block.value()));
-    const bool agree = cache_.IsAvailable(ref) == naive_.IsAvailable(*entry) && cache_.IsHeld(ref) == entry->held;
+    const bool agree = cache_.IsAvailable(ref) == naive_.IsAvailable(*entry) &&
+                       cache_.claims().IsHeld(ref.block.value()) == entry->held;
     return Expect(agree, "block {} is available or held, or is not", ref.block.value());
   }
 
@@ -321,14 +323,15 @@ class CacheDriver {
     prompt.hashes.resize(prompt.tokens.size() / kBlockTokens);
     if (prompt.tokens.empty()) return {};
     const worker::BlockChain chain = prompt.chain();
-    const auto erase = [&](worker::EraseStep& step) { return cache_.ErasePrompt(chain, step); };
+    const auto erase = [&](worker::EraseStep& step) { return worker::CacheEraser(cache_).ErasePrompt(chain, step); };
     ROOST_RETURN_IF_ERROR(EraseAll(NaiveErasure(naive_).Of(chain), erase));
     naive_.ForgetMissing(chain.hashes);
     return {};
   }
   Result<void> EraseTenant() {
     const worker::TenantId id = tenants_[choices_.Below(tenants_.size())];
-    return EraseAll(NaiveErasure(naive_).Of(id), [&](worker::EraseStep& step) { return cache_.EraseTenant(id, step); });
+    return EraseAll(NaiveErasure(naive_).Of(id),
+                    [&](worker::EraseStep& step) { return worker::CacheEraser(cache_).EraseTenant(id, step); });
   }
   // Block by block, so that the naive cache follows in the same order.
   template <typename Erase>
@@ -397,14 +400,14 @@ class CacheDriver {
     const std::span<const BlockHash> hashes = ChooseRest(prefix);
     const std::optional<Instant> end = choices_.OneIn(2) ? std::nullopt : std::optional(now_ + choices_.ShortOrLong());
     naive_.Pin(hashes, end);
-    cache_.Pin(hashes, end);
+    cache_.claims().Pin(hashes, end);
     return {};
   }
   Result<void> Unpin() {
     const std::vector<BlockHash> prefix = ChoosePrefix();
     const std::span<const BlockHash> hashes = ChooseRest(prefix);
     naive_.Unpin(hashes);
-    cache_.Unpin(hashes);
+    cache_.claims().Unpin(hashes);
     return {};
   }
 

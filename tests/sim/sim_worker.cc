@@ -121,6 +121,7 @@ void SimWorker::Run() {
 // By the rules of the engine's thread: no step runs between a report and the snapshot after it.
 void SimWorker::RunEngine() {
   report_due_ = false;
+  engine_.TakeNews();
   worker::StepReport report = engine_.Step();
   report.tokens.insert(report.tokens.end(), rejected_.begin(), rejected_.end());
   rejected_.clear();

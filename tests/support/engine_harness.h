@@ -64,6 +64,7 @@ class EngineHarness {
   }
 
   worker::StepReport Step() {
+    engine_.TakeNews();
     worker::StepReport report = engine_.Step();
     for (const worker::RequestEvent& event : report.tokens) Take(event);
     totals_.prompt_tokens += report.counts.prompt_tokens;

@@ -35,27 +35,58 @@ std::vector<std::uint32_t> SharesInBlocks(std::span<const double> shares, std::u
 
 }  // namespace
 
+// ---- pins by hash ----
+
+void PinTable::Add(BlockHash hash, std::optional<Instant> end) {
+  Remove(hash);
+  pins_.emplace(hash, end ? std::optional(ends_.emplace(*end, hash)) : std::nullopt);
+}
+
+void PinTable::Remove(BlockHash hash) {
+  const auto pin = pins_.find(hash);
+  if (pin == pins_.end()) return;
+  if (pin->second) ends_.erase(*pin->second);
+  pins_.erase(pin);
+}
+
+void PinTable::TakeExpired(Instant now, std::vector<BlockHash>& expired) {
+  const auto first = static_cast<std::ptrdiff_t>(expired.size());
+  while (!ends_.empty() && ends_.begin()->first <= now) {
+    const BlockHash hash = ends_.begin()->second;
+    expired.push_back(hash);
+    Remove(hash);
+  }
+  // Pins with equal ends are in the order in which they were added.
+  std::reverse(expired.begin() + first, expired.end());
+}
+
+void PinTable::TakeAll(std::vector<BlockHash>& hashes) {
+  for (const auto& [hash, end] : pins_) hashes.push_back(hash);
+  pins_.clear();
+  ends_.clear();
+}
+
 // ---- what happens to a block ----
 
-Claims::Claims(BlockNodes& nodes, const BlockPool& pool, TenantBlocks& tenants, const CacheOptions& options,
+Claims::Claims(BlockTree& tree, const BlockPool& pool, TenantBlocks& tenants, const CacheOptions& options,
                std::unique_ptr<EvictionPolicy> eviction)
-    : nodes_(nodes),
+    : tree_(tree),
       pool_(pool),
       tenants_(tenants),
       min_hold_(options.min_hold),
       held_share_limit_(options.held_share_limit),
-      pin_limit_(ShareOf(options.pinned_share_limit, nodes.size())),
-      retention_limit_(ShareOf(options.retained_share_limit, nodes.size())),
-      pinned_(nodes.size()),
-      held_(nodes.size()),
-      retained_(nodes.size()),
-      timers_(holds() ? 2 * nodes.size() : nodes.size(), Instant()),
-      idle_(nodes.size(), static_cast<std::uint32_t>(options.group_shares.size()) + 1, std::move(eviction)) {
+      pin_limit_(ShareOf(options.pinned_share_limit, tree.size())),
+      retention_limit_(ShareOf(options.retained_share_limit, tree.size())),
+      pinned_(tree.size()),
+      held_(tree.size()),
+      retained_(tree.size()),
+      timers_(holds() ? 2 * tree.size() : tree.size(), Instant()),
+      idle_(tree.size(), static_cast<std::uint32_t>(options.group_shares.size()) + 1, std::move(eviction)) {
   ROOST_CHECK(held_share_limit_ >= 0 && held_share_limit_ <= 1, "held_share_limit {}", held_share_limit_);
   ROOST_CHECK(options.retained_share_limit >= 0 && options.retained_share_limit <= 1, "retained_share_limit {}",
               options.retained_share_limit);
   ROOST_CHECK(options.group_shares.size() < std::numeric_limits<std::uint8_t>::max());
-  for (const std::uint32_t share : SharesInBlocks(options.group_shares, nodes.size())) groups_.push_back({share});
+  for (const std::uint32_t share : SharesInBlocks(options.group_shares, tree.size())) groups_.push_back({share});
 }
 
 // All claims end before the first block takes its new place. Holds end before retentions.
@@ -64,7 +95,7 @@ void Claims::AdvanceTo(Instant now) {
   now_ = now;
   expired_timers_.clear();
   timers_.Expire(now, expired_timers_);
-  const std::uint32_t count = nodes_.size();
+  const std::uint32_t count = tree_.size();
   const auto is_hold = [count](TimerId timer) { return timer.value() >= count; };
   std::stable_partition(expired_timers_.begin(), expired_timers_.end(), is_hold);
   for (const TimerId timer : expired_timers_) {
@@ -85,10 +116,10 @@ void Claims::AdvanceTo(Instant now) {
 }
 
 void Claims::OnStored(std::uint32_t block) {
-  ++groups_[nodes_[block].group].ready_count;
+  ++groups_[tree_[block].group].ready_count;
   counted_need_ = {};
   if (!holds()) return;
-  if (ages_.empty()) ages_.resize(nodes_.size());
+  if (ages_.empty()) ages_.resize(tree_.size());
   ages_[block] = stored_count_++;
   timers_.Set(HoldTimer(block), now_ + min_hold_);
 }
@@ -103,7 +134,7 @@ void Claims::OnIdle(std::uint32_t block, const RequestUse& use) {
 }
 
 void Claims::OnChildLost(std::uint32_t block) {
-  if (IsIdle(block) && !IsPinned(block) && nodes_.IsLeaf(block)) idle_.BecomeLeaf(BlockId(block));
+  if (IsIdle(block) && !IsPinned(block) && tree_[block].IsLeaf()) idle_.BecomeLeaf(BlockId(block));
 }
 
 void Claims::OnEvicted(std::uint32_t block) {
@@ -112,7 +143,7 @@ void Claims::OnEvicted(std::uint32_t block) {
 }
 
 void Claims::OnRemoved(std::uint32_t block) {
-  --groups_[nodes_[block].group].ready_count;
+  --groups_[tree_[block].group].ready_count;
   EndOwnHold(block);
   StopRetaining(block);
   timers_.Clear(RetentionTimer(block));
@@ -124,7 +155,7 @@ void Claims::OnRemoved(std::uint32_t block) {
 
 // Puts `block`, which is idle, in its place. A pinned block has none.
 void Claims::MakeEvictable(std::uint32_t block, const RequestUse& use) {
-  BlockNode& node = nodes_[block];
+  BlockNode& node = tree_[block];
   const BlockId id(block);
   node.rank = RankOf(block);
   if (node.rank == kPinnedRank) {
@@ -140,7 +171,7 @@ void Claims::MakeEvictable(std::uint32_t block, const RequestUse& use) {
 
 // Takes `block`, which is idle, out of its place.
 void Claims::TakeOut(std::uint32_t block) {
-  if (nodes_[block].rank == kPinnedRank) {
+  if (tree_[block].rank == kPinnedRank) {
     --idle_pinned_;
     return;
   }
@@ -150,7 +181,7 @@ void Claims::TakeOut(std::uint32_t block) {
 
 // A claim of the block has come or gone. If that changes its rank, it moves as if it had been used now.
 void Claims::Reorder(std::uint32_t block) {
-  if (!IsIdle(block) || nodes_[block].rank == RankOf(block)) return;
+  if (!IsIdle(block) || tree_[block].rank == RankOf(block)) return;
   idle_.Erase(BlockId(block));
   MakeEvictable(block, LatestUse(block));
 }
@@ -158,15 +189,15 @@ void Claims::Reorder(std::uint32_t block) {
 std::uint8_t Claims::RankOf(std::uint32_t block) const {
   if (IsPinned(block)) return kPinnedRank;
   if (IsHeld(block)) return kHeldRank;
-  return nodes_[block].wanted_count > 0 ? kWantedRank : nodes_[block].retention_priority;
+  return tree_[block].wanted_count > 0 ? kWantedRank : tree_[block].retention_priority;
 }
 
 TreePlace Claims::PlaceOf(std::uint32_t block) const {
-  return nodes_.IsLeaf(block) ? TreePlace::kLeaf : TreePlace::kInner;
+  return tree_[block].IsLeaf() ? TreePlace::kLeaf : TreePlace::kInner;
 }
 
 BlockUse Claims::UseOf(std::uint32_t block, const RequestUse& use) const {
-  const BlockNode& node = nodes_[block];
+  const BlockNode& node = tree_[block];
   return {.key = node.hash.low,
           .position = node.position,
           .hit_count = node.hit_count,
@@ -177,8 +208,8 @@ BlockUse Claims::UseOf(std::uint32_t block, const RequestUse& use) const {
 
 // The use by the request that used `block` last: only its time is known.
 RequestUse Claims::LatestUse(std::uint32_t block) const {
-  const std::uint32_t prompt_end = nodes_[block].origin == BlockOrigin::kPrompt ? nodes_[block].position + 1 : 0;
-  return {.number = latest_request_, .prompt_token_count = prompt_end * nodes_.block_tokens};
+  const std::uint32_t prompt_end = tree_[block].origin == BlockOrigin::kPrompt ? tree_[block].position + 1 : 0;
+  return {.number = latest_request_, .prompt_token_count = prompt_end * tree_.block_tokens()};
 }
 
 std::optional<std::uint32_t> Claims::Victim(EvictionGroup group) {
@@ -219,11 +250,11 @@ std::int64_t Claims::EvictionOrder(EvictionGroup giver, EvictionGroup group) con
 bool Claims::ShouldHold(std::uint32_t block) {
   if (held_.claimed_children(block) > 0 || held_.IsOwn(block)) return true;
   if (!IsYoung(block)) return false;
-  const std::uint32_t group = nodes_[block].group;
-  const double share = static_cast<double>(groups_[group].share) / nodes_.size();
-  const auto limit = static_cast<std::uint32_t>(held_share_limit_ * (nodes_.size() - pinned_count()) * share);
+  const std::uint32_t group = tree_[block].group;
+  const double share = static_cast<double>(groups_[group].share) / tree_.size();
+  const auto limit = static_cast<std::uint32_t>(held_share_limit_ * (tree_.size() - pinned_count()) * share);
   const std::uint32_t need = HoldNeed(block);
-  counted_need_ = {nodes_[block].parent, need - 1};
+  counted_need_ = {tree_[block].parent, need - 1};
   return held_.count(group) + need <= limit;
 }
 
@@ -233,16 +264,16 @@ bool Claims::ShouldHold(std::uint32_t block) {
 std::uint32_t Claims::HoldNeed(std::uint32_t block) const {
   if (counted_need_.block == block) return counted_need_.need;
   std::uint32_t need = 1;
-  for (std::uint32_t each = nodes_[block].parent; each != kNoBlock && !IsPinned(each); each = nodes_[each].parent) {
+  for (std::uint32_t each = tree_[block].parent; each != kNoBlock && !IsPinned(each); each = tree_[each].parent) {
     need += held_.IsCounted(each) ? 0 : 1;
   }
   return need;
 }
 
 void Claims::Hold(std::uint32_t block) {
-  const std::uint32_t group = nodes_[block].group;
+  const std::uint32_t group = tree_[block].group;
   counted_need_ = {};
-  held_.Claim(block, nodes_[block].parent, group);
+  held_.Claim(block, tree_[block].parent, group);
   if (IsYoung(block)) held_.SetOwn(block, group);
 }
 
@@ -250,15 +281,15 @@ void Claims::Hold(std::uint32_t block) {
 void Claims::EndHold(std::uint32_t block) {
   if (!IsHeld(block)) return;
   counted_need_ = {};
-  held_.Unclaim(block, nodes_[block].parent);
-  EndNeedlessHolds(nodes_[block].parent);
+  held_.Unclaim(block, tree_[block].parent);
+  EndNeedlessHolds(tree_[block].parent);
 }
 
 // Ends holds that have no reason any more, from `last` on towards the front.
 void Claims::EndNeedlessHolds(std::uint32_t last) {
-  for (std::uint32_t block = last; block != kNoBlock && held_.IsNeedless(block); block = nodes_[block].parent) {
+  for (std::uint32_t block = last; block != kNoBlock && held_.IsNeedless(block); block = tree_[block].parent) {
     counted_need_ = {};
-    held_.Unclaim(block, nodes_[block].parent);
+    held_.Unclaim(block, tree_[block].parent);
     Reorder(block);
   }
 }
@@ -283,8 +314,8 @@ void Claims::RetainAll(std::span<const BlockId> blocks, const RequestUse& use, c
   bool has_room = true;
   for (const BlockId id : blocks) {
     const std::uint32_t block = id.value();
-    if (!nodes_[block].ready) continue;
-    const bool is_prompt = nodes_.OriginFor(block, use) == BlockOrigin::kPrompt;
+    if (!tree_[block].ready) continue;
+    const bool is_prompt = tree_[block].OriginFor(use, tree_.block_tokens()) == BlockOrigin::kPrompt;
     const BlockRetention& hint = is_prompt ? retention.prompt : retention.decode;
     if (!hint.end) continue;
     has_room = has_room && TryRetain(block, hint, retention.tenant);
@@ -299,12 +330,12 @@ bool Claims::TryRetain(std::uint32_t block, const BlockRetention& retention, Ten
   if (retention.priority > kDefaultRetentionPriority && !retained_.IsOwn(block)) {
     if (!HasRoomToRetain(block, tenant)) return false;
     retained_.SetOwn(block, tenant.value());
-    for (std::uint32_t each = block; each != kNoBlock && !retained_.IsClaimed(each); each = nodes_[each].parent) {
-      retained_.Claim(each, nodes_[each].parent, tenant.value());
+    for (std::uint32_t each = block; each != kNoBlock && !retained_.IsClaimed(each); each = tree_[each].parent) {
+      retained_.Claim(each, tree_[each].parent, tenant.value());
       tenants_.Join(tenant);
     }
   }
-  BlockNode& node = nodes_[block];
+  BlockNode& node = tree_[block];
   const TimerId timer = RetentionTimer(block);
   const bool is_first = !timers_.IsSet(timer);
   const auto priority = static_cast<std::uint8_t>(retention.priority);
@@ -316,7 +347,7 @@ bool Claims::TryRetain(std::uint32_t block, const BlockRetention& retention, Ten
 // The block and those before it that are not kept yet need room. O(room).
 bool Claims::HasRoomToRetain(std::uint32_t block, TenantId tenant) const {
   std::uint32_t room = retention_limit_ - std::min(retention_limit_, retained_count(tenant));
-  for (; block != kNoBlock && !retained_.IsClaimed(block); block = nodes_[block].parent) {
+  for (; block != kNoBlock && !retained_.IsClaimed(block); block = tree_[block].parent) {
     if (room-- == 0) return false;
   }
   return true;
@@ -324,19 +355,19 @@ bool Claims::HasRoomToRetain(std::uint32_t block, TenantId tenant) const {
 
 // The retention's timer has ended, or will be cleared.
 void Claims::StopRetaining(std::uint32_t block) {
-  nodes_[block].retention_priority = kDefaultRetentionPriority;
+  tree_[block].retention_priority = kDefaultRetentionPriority;
   if (!retained_.IsOwn(block)) return;
   retained_.ClearOwn(block);
-  for (std::uint32_t each = block; each != kNoBlock && retained_.IsNeedless(each); each = nodes_[each].parent) {
+  for (std::uint32_t each = block; each != kNoBlock && retained_.IsNeedless(each); each = tree_[each].parent) {
     tenants_.Leave(TenantId(retained_.owner(each)));
-    retained_.Unclaim(each, nodes_[each].parent);
+    retained_.Unclaim(each, tree_[each].parent);
   }
 }
 
 void Claims::EndRetention(std::uint32_t last, const RequestRetention& retention) {
-  for (std::uint32_t block = last; block != kNoBlock; block = nodes_[block].parent) {
+  for (std::uint32_t block = last; block != kNoBlock; block = tree_[block].parent) {
     // The cache does not record which request asked for a retention, so it compares priority and end.
-    EndRetentionIf(block, nodes_[block].origin == BlockOrigin::kPrompt ? retention.prompt : retention.decode);
+    EndRetentionIf(block, tree_[block].origin == BlockOrigin::kPrompt ? retention.prompt : retention.decode);
   }
 }
 
@@ -346,7 +377,7 @@ void Claims::EndRetentionIf(std::uint32_t block, const BlockRetention& retention
   if (!retention.end || !timers_.IsSet(timer)) return;
   const Duration rounded = timers_.DeadlineOf(timer) - *retention.end;
   if (rounded < Duration::zero() || rounded >= TimerWheel::kTick) return;
-  if (nodes_[block].retention_priority != retention.priority) return;
+  if (tree_[block].retention_priority != retention.priority) return;
   timers_.Clear(timer);
   StopRetaining(block);
   Reorder(block);
@@ -355,13 +386,13 @@ void Claims::EndRetentionIf(std::uint32_t block, const BlockRetention& retention
 // ---- wanted ----
 
 void Claims::Want(std::uint32_t block) {
-  ++nodes_[block].wanted_count;
+  ++tree_[block].wanted_count;
   Reorder(block);
 }
 
 void Claims::Unwant(std::uint32_t block) {
-  ROOST_CHECK(nodes_[block].wanted_count > 0, "block {} is not wanted", block);
-  --nodes_[block].wanted_count;
+  ROOST_CHECK(tree_[block].wanted_count > 0, "block {} is not wanted", block);
+  --tree_[block].wanted_count;
   Reorder(block);
 }
 
@@ -374,13 +405,13 @@ void Claims::Pin(std::span<const BlockHash> hashes, std::optional<Instant> end) 
       continue;
     }
     pins_.Add(hash, end);
-    if (const std::optional<std::uint32_t> block = nodes_.FindByHash(hash)) PinByHash(*block);
+    if (const std::optional<std::uint32_t> block = tree_.FindByHash(hash)) PinByHash(*block);
   }
 }
 
 bool Claims::HasRoomToPin(BlockHash hash) const {
   if (PinCount() < pin_limit_ || pins_.Contains(hash)) return true;
-  const std::optional<std::uint32_t> block = nodes_.FindByHash(hash);
+  const std::optional<std::uint32_t> block = tree_.FindByHash(hash);
   return block && IsPinned(*block);
 }
 
@@ -401,7 +432,7 @@ void Claims::UnpinAll() {
 PinCounts Claims::PinsOf(std::span<const BlockHash> hashes) const {
   PinCounts counts;
   for (const BlockHash hash : hashes) {
-    const std::optional<std::uint32_t> block = nodes_.FindByHash(hash);
+    const std::optional<std::uint32_t> block = tree_.FindByHash(hash);
     const bool is_pinned = block ? IsPinned(*block) : pins_.Contains(hash);
     ++(!is_pinned ? counts.refused : block ? counts.kept : counts.awaited);
   }
@@ -409,7 +440,7 @@ PinCounts Claims::PinsOf(std::span<const BlockHash> hashes) const {
 }
 
 void Claims::PinIfAwaited(std::uint32_t block) {
-  if (pins_.Contains(nodes_[block].hash)) PinByHash(block);
+  if (pins_.Contains(tree_[block].hash)) PinByHash(block);
 }
 
 // `block` is ready, and its hash is in the pin table.
@@ -427,20 +458,20 @@ void Claims::PinByHash(std::uint32_t block) {
 // Pins the unpinned blocks in front of `block`, if there is space for all of them. Usually there are none; there are
 // some when their pins ended before the blocks were ready.
 bool Claims::PinParentsOf(std::uint32_t block) {
-  const std::uint32_t parent = nodes_[block].parent;
+  const std::uint32_t parent = tree_[block].parent;
   std::size_t count = 0;
-  for (std::uint32_t each = parent; each != kNoBlock && !IsPinned(each); each = nodes_[each].parent) {
+  for (std::uint32_t each = parent; each != kNoBlock && !IsPinned(each); each = tree_[each].parent) {
     // A block in front had its pin refused, so this one is refused too, without a walk to the root for each block.
-    if (pins_.Contains(nodes_[each].hash) || PinCount() + ++count > pin_limit_) return false;
+    if (pins_.Contains(tree_[each].hash) || PinCount() + ++count > pin_limit_) return false;
   }
-  for (std::uint32_t each = parent; each != kNoBlock && !IsPinned(each); each = nodes_[each].parent) PinBlock(each);
+  for (std::uint32_t each = parent; each != kNoBlock && !IsPinned(each); each = tree_[each].parent) PinBlock(each);
   return true;
 }
 
 void Claims::PinBlock(std::uint32_t block) {
   const bool idle = IsIdle(block);
   if (idle) TakeOut(block);
-  pinned_.Claim(block, nodes_[block].parent, kOneOwner);
+  pinned_.Claim(block, tree_[block].parent, kOneOwner);
   counted_need_ = {};
   if (idle) OnIdle(block, LatestUse(block));
 }
@@ -448,13 +479,13 @@ void Claims::PinBlock(std::uint32_t block) {
 void Claims::UnpinBlock(std::uint32_t block) {
   const bool idle = IsIdle(block);
   if (idle) TakeOut(block);
-  pinned_.Unclaim(block, nodes_[block].parent);
+  pinned_.Unclaim(block, tree_[block].parent);
   counted_need_ = {};
   if (idle) OnIdle(block, LatestUse(block));
 }
 
 void Claims::EndPinOf(BlockHash hash) {
-  if (const std::optional<std::uint32_t> block = nodes_.FindByHash(hash)) EndPin(*block);
+  if (const std::optional<std::uint32_t> block = tree_.FindByHash(hash)) EndPin(*block);
 }
 
 // The block stays pinned for pinned children. Otherwise it is unpinned, and so are the parents that were pinned for
@@ -462,7 +493,7 @@ void Claims::EndPinOf(BlockHash hash) {
 void Claims::EndPin(std::uint32_t last) {
   if (!pinned_.IsOwn(last)) return;
   pinned_.ClearOwn(last);
-  for (std::uint32_t block = last; block != kNoBlock && pinned_.IsNeedless(block); block = nodes_[block].parent) {
+  for (std::uint32_t block = last; block != kNoBlock && pinned_.IsNeedless(block); block = tree_[block].parent) {
     UnpinBlock(block);
   }
 }
@@ -471,7 +502,7 @@ void Claims::EndPin(std::uint32_t last) {
 
 Result<void> Claims::Check() const {
   for (const ClaimLevel* level : {&pinned_, &held_, &retained_}) ROOST_RETURN_IF_ERROR(CheckLevel(*level));
-  for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
+  for (std::uint32_t block = 0; block < tree_.size(); ++block) {
     ROOST_RETURN_IF_ERROR(CheckBlock(block));
     ROOST_RETURN_IF_ERROR(CheckHold(block));
   }
@@ -480,20 +511,20 @@ Result<void> Claims::Check() const {
 
 // The level knows how many children of each block are claimed. Only ready blocks have claims.
 Result<void> Claims::CheckLevel(const ClaimLevel& level) const {
-  std::vector<std::uint32_t> children(nodes_.size());
+  std::vector<std::uint32_t> children(tree_.size());
   std::vector<std::uint32_t> counts;
   std::uint32_t claimed = 0;
-  for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
+  for (std::uint32_t block = 0; block < tree_.size(); ++block) {
     if (!level.IsCounted(block)) continue;
-    if (!nodes_[block].ready) return BrokenClaim("block {} has a claim and is not ready", block);
+    if (!tree_[block].ready) return BrokenClaim("block {} has a claim and is not ready", block);
     const std::uint32_t owner = level.owner(block);
     if (owner >= counts.size()) counts.resize(owner + 1);
     ++counts[owner];
     if (!level.IsClaimed(block)) continue;
     ++claimed;
-    if (nodes_[block].parent != kNoBlock) ++children[nodes_[block].parent];
+    if (tree_[block].parent != kNoBlock) ++children[tree_[block].parent];
   }
-  for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
+  for (std::uint32_t block = 0; block < tree_.size(); ++block) {
     if (children[block] != level.claimed_children(block)) {
       return BrokenClaim("block {} has {} claimed children, {} counted", block, children[block],
                          level.claimed_children(block));
@@ -508,7 +539,7 @@ Result<void> Claims::CheckLevel(const ClaimLevel& level) const {
 
 // A block is pinned or retained for itself or for a child, and is in the place of its rank.
 Result<void> Claims::CheckBlock(std::uint32_t block) const {
-  const BlockNode& node = nodes_[block];
+  const BlockNode& node = tree_[block];
   for (const ClaimLevel* level : {&pinned_, &retained_}) {
     const bool should_be = level->IsOwn(block) || level->claimed_children(block) > 0;
     if (should_be != level->IsClaimed(block))
@@ -516,7 +547,7 @@ Result<void> Claims::CheckBlock(std::uint32_t block) const {
   }
   const bool has_pin = IsPinned(block) && pins_.Contains(node.hash);
   if (pinned_.IsOwn(block) != has_pin) return BrokenClaim("block {} is pinned other than the pin table says", block);
-  if (IsPinned(block) && nodes_.IsPartial(block)) return BrokenClaim("partial block {} is pinned", block);
+  if (IsPinned(block) && tree_.IsPartial(block)) return BrokenClaim("partial block {} is pinned", block);
   const bool is_retained = timers_.IsSet(RetentionTimer(block));
   if (!is_retained && node.retention_priority != kDefaultRetentionPriority) {
     return BrokenClaim("block {} has a priority without a retention", block);
@@ -550,10 +581,10 @@ Result<void> Claims::CheckHold(std::uint32_t block) const {
 Result<void> Claims::CheckTotals() const {
   std::vector<std::uint32_t> ready(groups_.size());
   std::uint32_t idle_pinned = 0;
-  for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
-    ready[nodes_[block].group] += nodes_[block].ready ? 1 : 0;
+  for (std::uint32_t block = 0; block < tree_.size(); ++block) {
+    ready[tree_[block].group] += tree_[block].ready ? 1 : 0;
     idle_pinned += IsPinned(block) && IsIdle(block) ? 1 : 0;
-    if (held_.IsCounted(block) && held_.owner(block) != nodes_[block].group) {
+    if (held_.IsCounted(block) && held_.owner(block) != tree_[block].group) {
       return BrokenClaim("the hold of block {} counts for group {}", block, held_.owner(block));
     }
   }

@@ -40,9 +40,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "common/base/big_vector.h"
@@ -50,22 +52,48 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
-#include "worker/cache/block_nodes.h"
 #include "worker/cache/block_pool.h"
+#include "worker/cache/block_tree.h"
 #include "worker/cache/claim_level.h"
 #include "worker/cache/eviction/eviction.h"
 #include "worker/cache/eviction/idle_blocks.h"
-#include "worker/cache/pin_table.h"
 #include "worker/cache/prefix_cache_types.h"
 #include "worker/cache/structures/timer_wheel.h"
 #include "worker/cache/tenant_blocks.h"
 
 namespace roost::worker {
 
+// The pinned blocks, by hash: blocks in the cache, and blocks that will be pinned once they are computed.
+//
+// Not thread-safe. Contains is O(1); Add, Remove and TakeExpired O(hashes · log pins). Bounded by what the caller adds.
+class PinTable {
+ public:
+  // Pins `hash` until `end`, or for good. Replaces an earlier pin of it.
+  void Add(BlockHash hash, std::optional<Instant> end);
+
+  void Remove(BlockHash hash);
+
+  [[nodiscard]] bool Contains(BlockHash hash) const { return !pins_.empty() && pins_.contains(hash); }
+  [[nodiscard]] std::size_t size() const { return pins_.size(); }
+
+  // Removes the pins that have ended, and appends their hashes: the latest end first, and of equal ends the one added
+  // last. So a prefix that was added front to back comes back to front.
+  void TakeExpired(Instant now, std::vector<BlockHash>& expired);
+
+  // Removes all pins, and appends their hashes in no particular order.
+  void TakeAll(std::vector<BlockHash>& hashes);
+
+ private:
+  using Ends = std::multimap<Instant, BlockHash>;
+
+  std::unordered_map<BlockHash, std::optional<Ends::iterator>, BlockHashHasher> pins_;
+  Ends ends_;
+};
+
 class Claims {
  public:
-  // `nodes`, `pool` and `tenants` outlive it.
-  Claims(BlockNodes& nodes, const BlockPool& pool, TenantBlocks& tenants, const CacheOptions& options,
+  // `tree`, `pool` and `tenants` outlive it.
+  Claims(BlockTree& tree, const BlockPool& pool, TenantBlocks& tenants, const CacheOptions& options,
          std::unique_ptr<EvictionPolicy> eviction);
 
   // Sets the time, and ends the claims whose time is over.
@@ -91,11 +119,12 @@ class Claims {
   void OnRelease(std::uint64_t request) { latest_request_ = std::max(latest_request_, request); }
 
   [[nodiscard]] bool IsIdle(std::uint32_t block) const {
-    return nodes_[block].ready && pool_.references(BlockId(block)) == 0;
+    return tree_[block].ready && pool_.references(BlockId(block)) == 0;
   }
 
   // ---- the order of evictions ----
 
+  // Says what blocks cost to compute again from now on; until then all cost the same.
   void SetRecomputeCost(RecomputeCost cost) { idle_.SetRecomputeCost(cost); }
 
   // The next block to evict for the group, that is neither pinned nor held.
@@ -119,9 +148,15 @@ class Claims {
 
   // ---- pins ----
 
+  // Pins these blocks of one chain, front to back, until `end`: those that are ready now, the others once they are
+  // ready. Blocks over the limit are refused and counted. Pinning a pinned block sets a new end.
   void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end);
+  // Ends the pins of these blocks, given front to back. A block stays pinned while a later block of its chain is
+  // pinned, with or without a pin of its own, and counts towards the limit either way.
   void Unpin(std::span<const BlockHash> hashes);
+  // Ends all pins. O(pins).
   void UnpinAll();
+  // Counts how many of these blocks are pinned, will be pinned, or are not; each counts once. O(hashes).
   [[nodiscard]] PinCounts PinsOf(std::span<const BlockHash> hashes) const;
   // Pins a block that has just got its hash, if there is a pin of it.
   void PinIfAwaited(std::uint32_t block);
@@ -176,7 +211,7 @@ class Claims {
   [[nodiscard]] std::int64_t EvictionOrder(EvictionGroup giver, EvictionGroup group) const;
 
   [[nodiscard]] TimerId RetentionTimer(std::uint32_t block) const { return TimerId(block); }
-  [[nodiscard]] TimerId HoldTimer(std::uint32_t block) const { return TimerId(nodes_.size() + block); }
+  [[nodiscard]] TimerId HoldTimer(std::uint32_t block) const { return TimerId(tree_.size() + block); }
   [[nodiscard]] bool IsYoung(std::uint32_t block) const { return holds() && timers_.IsSet(HoldTimer(block)); }
   [[nodiscard]] bool holds() const { return min_hold_ > Duration::zero(); }
 
@@ -205,7 +240,7 @@ class Claims {
   [[nodiscard]] Result<void> CheckHold(std::uint32_t block) const;
   [[nodiscard]] Result<void> CheckTotals() const;
 
-  BlockNodes& nodes_;
+  BlockTree& tree_;
   const BlockPool& pool_;
   TenantBlocks& tenants_;
   const Duration min_hold_;

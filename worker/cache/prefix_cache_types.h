@@ -37,14 +37,6 @@ struct BlockChain {
   }
 };
 
-// A part of an erasure: at most `budget` blocks, which is counted down.
-struct EraseStep {
-  std::uint32_t budget = 0;
-  std::uint32_t freed = 0;
-  std::uint32_t busy = 0;  // left the tree, and are still held
-};
-enum class EraseProgress : std::uint8_t { kComplete, kUnfinished };
-
 // The result of a commit. `block` takes its place in the caller's table.
 struct CommitResult {
   enum class Kind {
@@ -56,8 +48,8 @@ struct CommitResult {
   BlockId block;
 };
 
-// A whole block whose K and V were computed elsewhere. A view that is valid for one call.
-struct ForeignBlock {
+// A whole block that is to be committed. A view that is valid for one call.
+struct NewBlock {
   BlockHash hash;
   BlockHash root;  // of the block's scope
   std::uint32_t position = 0;
@@ -80,6 +72,11 @@ struct ReadyBlock {
 struct CacheChanges {
   std::vector<BlockRef> stored;
   std::vector<BlockId> removed;
+
+  void Clear() {
+    stored.clear();
+    removed.clear();
+  }
 };
 
 // The block that continues a matched prefix by the most tokens, usually not by all of its own.

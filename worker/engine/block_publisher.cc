@@ -1,5 +1,7 @@
 #include "worker/engine/engine_state.h"
 
+#include "worker/cache/cache_travel.h"
+
 namespace roost::worker {
 
 namespace {
@@ -10,7 +12,7 @@ constexpr std::size_t kPublishedAtOnce = 16;
 }  // namespace
 
 BlockPublisher::BlockPublisher(PrefixCache& cache, ReadableBlocks* readable) : cache_(cache), readable_(readable) {
-  if (readable_ != nullptr) cache_.NoteChanges();
+  if (readable_ != nullptr) cache_.NoteChanges(changes_);
 }
 
 void BlockPublisher::OnBegin() {
@@ -20,10 +22,9 @@ void BlockPublisher::OnBegin() {
 
 // A block that was committed since the last time was written by a step that has begun.
 void BlockPublisher::TakeChanges() {
-  const CacheChanges& changes = cache_.changes();
-  readable_->Retract(changes.removed);
-  for (const BlockRef block : changes.stored) stored_.push_back({block, begun_count_});
-  cache_.ForgetChanges();
+  readable_->Retract(changes_.removed);
+  for (const BlockRef block : changes_.stored) stored_.push_back({block, begun_count_});
+  changes_.Clear();
 }
 
 void BlockPublisher::Publish() {
@@ -32,7 +33,7 @@ void BlockPublisher::Publish() {
   for (; !stored_.empty() && stored_.front().step <= finished_count_; stored_.pop_front()) {
     const BlockRef ref = stored_.front().block;
     if (cache_.pool().generation(ref.block) != ref.generation || !cache_.IsReady(ref.block)) continue;
-    const ReadyBlock block = cache_.Describe(ref.block);
+    const ReadyBlock block = Describe(cache_.tree(), ref.block);
     published_.push_back({.block = ref.block,
                           .about = {.position = block.position,
                                     .hash = block.hash,

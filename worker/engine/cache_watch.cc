@@ -32,11 +32,24 @@ void HitVerifier::OnPromptComputed(const Sequence& sequence, const std::function
                                                           .priority = 0,
                                                           .cache_mode = wire::CacheMode::kOff,
                                                           .group = sequence.group,
-                                                          .tenant = scheduler_.TenantOf(sequence)});
+                                                          .tenant = cache_.tenants().name(sequence.tenant)});
   // A full queue leaves no room for checks.
   if (!submitted.ok()) return;
   const std::span<const float> expected = logits();
-  check_ = Check{*submitted, {expected.begin(), expected.end()}, scheduler_.SourcesOf(sequence)};
+  check_ = Check{*submitted, {expected.begin(), expected.end()}, SourcesOf(sequence)};
+}
+
+// The workers that blocks of its prompt came from, each once.
+std::vector<SourceId> HitVerifier::SourcesOf(const Sequence& sequence) const {
+  std::vector<SourceId> sources;
+  const std::uint32_t prompt_blocks = (sequence.prompt_token_count + cache_.block_tokens() - 1) / cache_.block_tokens();
+  for (const BlockId block :
+       std::span(sequence.blocks).first(std::min<std::size_t>(prompt_blocks, sequence.blocks.size()))) {
+    const SourceId source = cache_.tree()[block.value()].source;
+    if (source == SourceId() || std::find(sources.begin(), sources.end(), source) != sources.end()) continue;
+    sources.push_back(source);
+  }
+  return sources;
 }
 
 HitVerifier::Judgement HitVerifier::Judge(std::span<const float> logits) {

@@ -30,9 +30,9 @@ namespace roost::worker {
 // One check at a time: while one waits, no other begins. Not thread-safe.
 class HitVerifier {
  public:
-  // Checks this share of the requests with hits. `scheduler` outlives it.
-  HitVerifier(Scheduler& scheduler, double share, float tolerance)
-      : scheduler_(scheduler), share_(share), tolerance_(tolerance) {}
+  // Checks this share of the requests with hits. `cache` and `scheduler` outlive it.
+  HitVerifier(PrefixCache& cache, Scheduler& scheduler, double share, float tolerance)
+      : cache_(cache), scheduler_(scheduler), share_(share), tolerance_(tolerance) {}
 
   // `sequence` has been computed up to the end of its prompt. May begin a check; calls `logits` only then.
   void OnPromptComputed(const Sequence& sequence, const std::function<std::span<const float>()>& logits);
@@ -49,12 +49,15 @@ class HitVerifier {
   [[nodiscard]] Judgement Judge(std::span<const float> logits);
 
  private:
+  [[nodiscard]] std::vector<SourceId> SourcesOf(const Sequence& sequence) const;
+
   struct Check {
     SequenceId sequence;
     std::vector<float> expected;
     std::vector<SourceId> sources;
   };
 
+  PrefixCache& cache_;
   Scheduler& scheduler_;
   const double share_;
   const float tolerance_;

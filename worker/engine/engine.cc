@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "worker/cache/cache_views.h"
 #include "worker/cache/eviction/eviction_factory.h"
+#include "worker/engine/constraint_queue.h"
 #include "worker/engine/engine_state.h"
 #include "worker/sample/sampler.h"
 
@@ -66,6 +68,32 @@ RetentionHint HintOf(std::uint32_t priority, std::uint64_t duration_ms, const wi
   return hint;
 }
 
+// True when the hint asked for more time than it gets.
+bool Shorten(RetentionHint& hint, Duration most) {
+  if (hint.duration <= most) return false;
+  hint.duration = most;
+  return true;
+}
+
+// The request's biases and stop tokens are set already.
+void SetOutputWishes(const wire::Generate& generate, std::uint32_t vocab_size, Request& request) {
+  if (generate.output_logprobs) request.output_logprobs = std::min(*generate.output_logprobs, vocab_size);
+  if (generate.prompt_logprobs) request.prompt_logprobs = std::min(*generate.prompt_logprobs, vocab_size);
+  if (generate.min_output_tokens <= generate.first_output_index) return;
+  request.min_output_tokens = generate.min_output_tokens;
+  request.early_biases = request.biases;
+  BanTokens(request.stop_tokens, vocab_size, request.early_biases);
+}
+
+RequestEvent EndOf(RequestKey key, wire::FinishReason reason, std::optional<Error> error) {
+  RequestEvent event;
+  event.link = key.link;
+  event.event.request_id = key.request;
+  event.event.finish = reason;
+  event.event.error = std::move(error);
+  return event;
+}
+
 }  // namespace
 
 Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions options_in)
@@ -76,8 +104,13 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
       pool(model.block_count()),
       cache(pool, CacheOptionsOf(options, model), MakePolicy(options, model.block_count())),
       scheduler(cache, SchedulerOptionsOf(options, max_context_tokens)),
-      verifier(scheduler, options.verify_hits_share, model.arithmetic().batch_tolerance),
+      verifier(cache, scheduler, options.verify_hits_share, model.arithmetic().batch_tolerance),
       watch(cache, scheduler),
+      constraints(options.constrainer, options.max_waiting_requests),
+      erasures(cache, scheduler.sequences(), scheduler.arrivals()),
+      holds(scheduler.arrivals(), scheduler.pace(),
+            {.readable = options.readable, .arriving = options.arriving, .source = options.source},
+            model.block_tokens()),
       publisher(cache, options.readable),
       count_rows(std::min(options.max_running_requests, options.max_batch_tokens)) {
   ROOST_CHECK(!options.plan_ahead || options.verify_hits_share == 0,
@@ -89,7 +122,7 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
 // ---- requests in and out ----
 
 Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& request) const {
-  if (requests.Contains(key) || IsConstraining(key))
+  if (requests.Contains(key) || constraints.Contains(key))
     return InvalidArgument("request_id", "{} is in use", key.request.value());
   if (!request.adapter.empty()) return InvalidArgument("adapter", "this worker serves no adapters");
   if (request.max_output_tokens == 0) return InvalidArgument("max_output_tokens", "must be at least 1");
@@ -115,8 +148,10 @@ Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& reque
 
 Result<void> Engine::State::Submit(RequestKey key, wire::Generate generate, Instant received) {
   ROOST_RETURN_IF_ERROR(Validate(key, generate));
-  if (generate.constraint) return Constrain(key, std::move(generate), received);
-  return Admit(key, std::move(generate), received, nullptr);
+  if (!generate.constraint) return Admit(key, std::move(generate), received, nullptr);
+  ROOST_RETURN_IF_ERROR(constraints.Push({key, std::move(generate), received}));
+  TakeConstrained();
+  return {};
 }
 
 Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Instant received,
@@ -124,8 +159,8 @@ Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Insta
   scheduler.AdvanceTo(clock.Now());
   const auto prompt_token_count = static_cast<std::uint32_t>(generate.prompt.size());
   SequenceSpec spec = SpecOf(generate, received);
-  const bool is_prompt_shortened = Shorten(spec.prompt_retention);
-  const bool is_shortened = Shorten(spec.decode_retention) || is_prompt_shortened;
+  const bool is_prompt_shortened = Shorten(spec.prompt_retention, options.max_retention);
+  const bool is_shortened = Shorten(spec.decode_retention, options.max_retention) || is_prompt_shortened;
   ROOST_ASSIGN_OR_RETURN(const SequenceId id, scheduler.Submit(std::move(spec)));
   Request request;
   request.key = key;
@@ -141,7 +176,7 @@ Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Insta
     request.stop_tokens.insert(request.stop_tokens.end(), options.stop_tokens.begin(), options.stop_tokens.end());
   }
   if (generate.constraint) request.constraint_field = std::move(generate.constraint->field);
-  SetOutputWishes(generate, request);
+  SetOutputWishes(generate, model.shape().vocab_size, request);
   request.root = generate.root;
   request.submitted = received;
   request.deadline = After(generate.deadline_ms, received);
@@ -156,17 +191,6 @@ Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Insta
         std::make_unique<ConstrainedOutput>(std::move(automaton), model.shape().vocab_size, stop_tokens);
   }
   return {};
-}
-
-// The request's biases and stop tokens are set already.
-void Engine::State::SetOutputWishes(const wire::Generate& generate, Request& request) const {
-  const std::uint32_t vocab_size = model.shape().vocab_size;
-  if (generate.output_logprobs) request.output_logprobs = std::min(*generate.output_logprobs, vocab_size);
-  if (generate.prompt_logprobs) request.prompt_logprobs = std::min(*generate.prompt_logprobs, vocab_size);
-  if (generate.min_output_tokens <= generate.first_output_index) return;
-  request.min_output_tokens = generate.min_output_tokens;
-  request.early_biases = request.biases;
-  BanTokens(request.stop_tokens, vocab_size, request.early_biases);
 }
 
 // Moves the prompt and its hashes out of `generate`.
@@ -191,13 +215,6 @@ SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant received) c
           .scores_prompt = generate.prompt_logprobs.has_value()};
 }
 
-// True when the hint asked for more time than it gets.
-bool Engine::State::Shorten(RetentionHint& hint) const {
-  if (hint.duration <= options.max_retention) return false;
-  hint.duration = options.max_retention;
-  return true;
-}
-
 // Tenants without a share belong to group 0.
 EvictionGroup Engine::State::GroupOf(const std::string& tenant) const {
   const auto& shares = options.tenant_shares;
@@ -206,31 +223,57 @@ EvictionGroup Engine::State::GroupOf(const std::string& tenant) const {
   return EvictionGroup(found == shares.end() ? 0 : static_cast<std::uint32_t>(found - shares.begin()) + 1);
 }
 
+// A request that has its automaton is admitted like any other.
+void Engine::State::TakeConstrained() {
+  for (ConstraintQueue::Ready& ready : constraints.TakeReady()) {
+    ConstrainedSubmit& submit = ready.submit;
+    Result<void> taken = ready.automaton.ok() ? Admit(submit.key, std::move(submit.generate), submit.received,
+                                                      *std::move(ready.automaton))
+                                              : Result<void>(ready.automaton.error());
+    if (taken.ok()) continue;
+    pending_events.push_back(EndOf(submit.key, wire::FinishReason::kError, std::move(taken).error()));
+  }
+}
+
+void Engine::State::EndLateConstrained() {
+  const Instant now = clock.Now();
+  const auto late = constraints.DropWhere([now](const ConstrainedSubmit& submit) { return submit.IsLate(now); });
+  if (late.empty()) return;
+  const Error error{ErrorCode::kDeadlineExceeded, "the deadline passed while the grammar was compiled", ""};
+  EndConstrained(late, wire::FinishReason::kError, error);
+}
+
+void Engine::State::EndConstrained(const std::vector<ConstrainedSubmit>& gone, wire::FinishReason reason,
+                                   const std::optional<Error>& error) {
+  for (const ConstrainedSubmit& each : gone) {
+    scheduler.arrivals().OnWaiterGone(each.generate.block_hashes, clock.Now());
+    pending_events.push_back(EndOf(each.key, reason, error));
+  }
+}
+
 void Engine::State::Cancel(RequestKey key) {
   scheduler.AdvanceTo(clock.Now());
   const Request* request = requests.Find(key);
-  if (request == nullptr) return CancelConstraining(key);
+  if (request == nullptr) {
+    const auto is_it = [key](const ConstrainedSubmit& submit) { return submit.key == key; };
+    return EndConstrained(constraints.DropWhere(is_it), wire::FinishReason::kCancelled, std::nullopt);
+  }
   pending_events.push_back(End(request->sequences.front(), wire::FinishReason::kCancelled, std::nullopt));
 }
 
 void Engine::State::CancelLink(LinkId link) {
   scheduler.AdvanceTo(clock.Now());
   for (const RequestKey key : requests.KeysOf(link)) ForgetRequest(key);
-  ForgetConstraining(link);
+  const auto is_of_it = [link](const ConstrainedSubmit& submit) { return submit.key.link == link; };
+  EndConstrained(constraints.DropWhere(is_of_it), wire::FinishReason::kCancelled, std::nullopt);
   std::erase_if(pending_events, [link](const RequestEvent& event) { return event.link == link; });
-}
-
-void Engine::State::Address(RequestEvent& event, const Choice& choice) {
-  event.link = choice.request->key.link;
-  event.event.request_id = choice.request->key.request;
-  event.event.choice = choice.index;
 }
 
 // Makes the last event of a choice and removes the choice. Some reasons end all choices of the request.
 RequestEvent Engine::State::End(SequenceId id, wire::FinishReason reason, std::optional<Error> error) {
   const Choice& choice = *requests.FindChoice(id);
   RequestEvent event;
-  Address(event, choice);
+  choice.Address(event);
   event.event.finish = reason;
   event.event.error = std::move(error);
   Request& request = *choice.request;
@@ -241,13 +284,6 @@ RequestEvent Engine::State::End(SequenceId id, wire::FinishReason reason, std::o
     Forget(id);
   }
   return event;
-}
-
-// A request that never left the queue has nothing to report.
-void Engine::State::Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event) {
-  if (!request.first_scheduled || std::exchange(request.announced, true)) return;
-  event.cached_token_count = sequence.cached_token_count;
-  event.queue_wait_seconds = ToSeconds(*request.first_scheduled - request.submitted);
 }
 
 void Engine::State::Forget(SequenceId id) {
@@ -289,28 +325,22 @@ void Engine::CancelLink(LinkId link) {
   state_->awaits_blocks_only = false;
   state_->CancelLink(link);
 }
-std::optional<OrderReply> Engine::CarryOut(LinkId link, EngineOrder order, std::optional<HoldReceipt> receipt) {
-  state_->awaits_blocks_only = false;
-  if (auto* const hold = std::get_if<wire::Hold>(&order); hold != nullptr && receipt) {
-    return state_->BeginHold(link, *hold, *receipt);
-  }
-  return state_->CarryOut(link, std::move(order));
-}
 bool Engine::HasWork() const {
   const bool has_requests = !state_->requests.empty() && !state_->awaits_blocks_only;
   return has_requests || !state_->pending_events.empty() || state_->verifier.busy() || state_->is_under_way ||
-         state_->HasConstrained() || !state_->evictions.empty() || state_->scheduler.arrivals().has_ended() ||
-         (state_->options.arriving != nullptr && state_->options.arriving->has_news());
+         (!state_->constraints.empty() && state_->constraints.IsDue(state_->clock.Now())) ||
+         state_->erasures.open_count() > 0 || state_->scheduler.arrivals().has_ended() || state_->holds.has_news();
 }
 std::optional<Instant> Engine::AwaitsBlocksUntil() const {
   const std::optional<Instant> end = state_->scheduler.arrivals().NextEnd();
   const std::optional<Instant> wait = state_->scheduler.AwaitsArrivalsUntil();
   return end && wait ? std::min(*end, *wait) : end;
 }
-bool Engine::AwaitsGrammars() const { return !state_->constraining.empty(); }
+bool Engine::AwaitsGrammars() const { return !state_->constraints.empty(); }
+void Engine::TakeNews() { state_->holds.TakeNews(); }
 StepReport Engine::Step() { return state_->Step(); }
 void Engine::SetPulse(std::function<void()> pulse) { state_->model.SetPulse(std::move(pulse)); }
-std::vector<wire::StoredRun> Engine::Snapshot() const { return state_->cache.Snapshot(); }
+std::vector<wire::StoredRun> Engine::Snapshot() const { return worker::Snapshot(state_->cache.tree()); }
 std::uint32_t Engine::max_context_tokens() const { return state_->max_context_tokens; }
 Result<void> Engine::CheckInvariants() const { return state_->scheduler.CheckInvariants(); }
 

@@ -135,6 +135,10 @@ class Engine {
   [[nodiscard]] std::optional<OrderReply> CarryOut(LinkId link, EngineOrder order,
                                                    std::optional<HoldReceipt> receipt = std::nullopt);
 
+  // Takes what has come for Holds, for the next step. Call it before the orders are carried out that may wait: a Hold
+  // is ordered before anything comes for it, so then each that this tells of has been carried out when the step begins.
+  void TakeNews();
+
   // True if there is something to compute or to report.
   [[nodiscard]] bool HasWork() const;
   // True if requests wait for their automata. That is nothing to compute here; who tells routers of this engine tells

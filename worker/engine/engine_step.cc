@@ -14,33 +14,45 @@
 #include "worker/sample/token_counts.h"
 
 namespace roost::worker {
+namespace {
+
+// All choices of a request draw at the same position of the automaton, so they share a mask row.
+void PlanMask(const Sequence& sequence, kernels::SampleRow& draw, StepUnderWay& step) {
+  draw.has_mask = true;
+  if (step.masks.empty() || step.masks.back().sequence != sequence.id) {
+    step.masks.push_back({.sequence = sequence.id, .awaited_draw = sequence.awaited_draw});
+  }
+  draw.mask_row = static_cast<std::uint32_t>(step.masks.size() - 1);
+}
+
+}  // namespace
 
 StepReport Engine::State::Step() {
   StepReport report;
-  EndExpiredConstraining(clock.Now());
+  EndLateConstrained();
   TakeConstrained();
   const Instant begin = clock.Now();  // not earlier than the receive time of any request just taken
   report.tokens = std::exchange(pending_events, {});
   scheduler.AdvanceTo(begin);
   EndExpired(begin, report);
-  ContinueEvictions(report);
-  TakeNews();
-  EndUnwantedHolds(begin);
+  erasures.Continue(kErasedPerStep, report.answers);
+  holds.HandOver();
+  scheduler.arrivals().EndUnwanted(begin, [this](BlockHash block, std::uint32_t position) {
+    return scheduler.sequences().Wants(block, position) || constraints.Wants(block, position);
+  });
+
   if (is_under_way) AwaitTokens(under_way);
   const bool has_next = Begin(begin, report.counts);
   if (is_under_way) Finish(under_way, report);
-  under_way.writes.clear();
   std::swap(under_way, next);
   is_under_way = has_next;
-  if (is_under_way && !options.plan_ahead) {
-    Finish(under_way, report);
-    under_way.writes.clear();
-  }
+  if (is_under_way && !options.plan_ahead) Finish(under_way, report);
+
   publisher.Publish();
   // The end of an arrival may be what a sequence waited for.
   awaits_blocks_only =
       !is_under_way && !scheduler.arrivals().has_ended() && scheduler.AwaitsArrivalsUntil().has_value();
-  AnswerHolds(report);
+  if (scheduler.arrivals().has_ended()) holds.Answer(clock.Now(), report);
   FillReport(report);
   if (options.check_invariants) {
     const Result<void> sound = scheduler.CheckInvariants();
@@ -262,18 +274,14 @@ void Engine::State::BeginChoices(StepUnderWay& step) {
   for (const StepUnderWay::WantedRow& row : step.wanted) {
     for (std::uint32_t index = 1; index < row.draw_count; ++index) {
       const std::uint32_t draw = row.first_draw + index;
-      step.choices[draw] = BeginChoice(row.sequence, index, step.counts[draw]);
+      const Choice& first = *requests.FindChoice(row.sequence);
+      const SequenceId fork = scheduler.Fork(row.sequence);
+      Choice& choice = requests.AddChoice(*first.request, fork, index);
+      choice.counts = step.counts[draw];
+      if (first.constrained != nullptr) choice.constrained = first.constrained->Fork();
+      step.choices[draw] = fork;
     }
   }
-}
-
-SequenceId Engine::State::BeginChoice(SequenceId origin, std::uint32_t index, CountRows::Place counts) {
-  const Choice& first = *requests.FindChoice(origin);
-  const SequenceId fork = scheduler.Fork(origin);
-  Choice& choice = requests.AddChoice(*first.request, fork, index);
-  choice.counts = counts;
-  if (first.constrained != nullptr) choice.constrained = first.constrained->Fork();
-  return fork;
 }
 
 void Engine::State::FillReport(StepReport& report) {

@@ -77,17 +77,17 @@ void EngineThread::Run() {
   }
 }
 
+// The news first: a Hold is in the inbox before anything comes for it.
 void EngineThread::DrainInbox() {
+  std::optional<EngineCommand> first;
   if (!engine_.HasWork()) {
     stall_watch_.OnWait();
-    std::optional<EngineCommand> first = inbox_.PopFor(IdleWait());
+    first = inbox_.PopFor(IdleWait());
     stall_watch_.OnTurn();
-    if (!first) {
-      report_due_ = report_due_ || engine_.AwaitsGrammars() || engine_.AwaitsBlocksUntil().has_value();
-      return;
-    }
-    ApplyAny(*std::move(first));
+    if (!first) report_due_ = report_due_ || engine_.AwaitsGrammars() || engine_.AwaitsBlocksUntil().has_value();
   }
+  engine_.TakeNews();
+  if (first) ApplyAny(*std::move(first));
   // The limit keeps a sender that never pauses from delaying the engine's step.
   for (std::size_t taken = 0; taken < kInboxCapacity; ++taken) {
     std::optional<EngineCommand> next = inbox_.TryPop();

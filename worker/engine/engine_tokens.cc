@@ -22,6 +22,21 @@ Result<TokenId> NoMemoryForLists() {
   return InvalidArgument("", "the device has no memory for the penalties and biases of so many different tokens");
 }
 
+// All tokens are forbidden: by the request's constraint, its stop tokens before min_output_tokens, or its biases. This
+// is the request's fault, not the worker's.
+Result<TokenId> DrawnToken(const Choice& choice, const kernels::SampledToken& sampled) {
+  const Request& request = *choice.request;
+  const bool forbids = !request.constraint_field.empty() || !request.early_biases.empty() || !request.biases.empty();
+  if (sampled.status != kernels::SampleStatus::kAllMinusInfinity || !forbids) return TokenOf(sampled);
+  const bool is_constrained = !request.constraint_field.empty();
+  return InvalidArgument(is_constrained ? request.constraint_field : "min_tokens",
+                         "leaves no token: all others are forbidden by the request's stop tokens or biases");
+}
+
+void NoteEnd(const Choice& choice, StepCounts& counts) {
+  if (choice.first_token) counts.decode_seconds.push_back(ToSeconds(*choice.last_token - *choice.first_token));
+}
+
 }  // namespace
 
 // Waits for the tokens of the step under way; further calls return the same tokens.
@@ -34,7 +49,7 @@ std::span<const kernels::SampledToken> Engine::State::SampledUnderWay() {
 }
 
 // A step that began while another one was being computed is timed from the end of that one.
-void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
+void Engine::State::Finish(StepUnderWay& step, StepReport& report) {
   is_under_way = false;
   const std::span<const kernels::SampledToken> tokens = SampledUnderWay();
   const Instant end = std::exchange(sampled_under_way, std::nullopt)->time;
@@ -50,6 +65,7 @@ void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
     report.load.step_decode_tokens = step.decode_token_count;
   }
   TakeSamples(step, tokens, end, report);
+  step.writes.clear();
 }
 
 std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
@@ -94,7 +110,7 @@ void Engine::State::TellPromptLogprobs(const StepUnderWay& step, const Scores& s
     const Choice* const choice = requests.FindChoice(prompt.sequence);
     if (choice == nullptr) continue;
     RequestEvent& event = report.tokens.emplace_back();
-    Address(event, *choice);
+    choice->Address(event);
     for (std::uint32_t i = prompt.first_score; i < prompt.first_score + prompt.count; ++i) {
       event.event.prompt_logprobs.push_back(LogprobsAt(step.scores, scores, i));
     }
@@ -109,16 +125,12 @@ void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
   }
   ++counts.wrong_hits;
   spdlog::error("a prompt has different logits with its cached blocks and without them");
-  Distrust(judgement.sources, counts);
-}
-
-// Any of the blocks that came from elsewhere may be the wrong one.
-void Engine::State::Distrust(std::span<const SourceId> wrong, StepCounts& counts) {
-  for (const SourceId source : wrong) {
-    const std::uint32_t count = scheduler.DiscardFrom(source);
+  // Any of the blocks that came from elsewhere may be the wrong one.
+  for (const SourceId source : judgement.sources) {
+    const std::uint32_t count = erasures.DiscardFrom(source);
     counts.distrusted_blocks += count;
     spdlog::warn("{} blocks are discarded, because they came from {} or stand behind such a block", count,
-                 sources.NameOf(source));
+                 holds.sources().NameOf(source));
   }
 }
 
@@ -130,16 +142,16 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
   if (!std::exchange(request.prompt_counted, true)) {
     report.counts.prompt_tokens += sequence.prompt_token_count;
     report.counts.cached_prompt_tokens += sequence.cached_token_count;
-    report.counts.saved_prefill_seconds += scheduler.PrefillSecondsOf(sequence.cached_token_count);
+    report.counts.saved_prefill_seconds += scheduler.pace().rates().prefill_seconds(sequence.cached_token_count);
   }
   RequestEvent& event = report.tokens.emplace_back();
   if (!sample.ok()) {
-    for (const SequenceId each : request.sequences) scheduler.Discard(each);
+    for (const SequenceId each : request.sequences) erasures.Discard(each);
     event = End(id, wire::FinishReason::kError, sample.error());
     return;
   }
   const TokenId token = *sample;
-  if (Stops(request, token)) {
+  if (request.StopsAt(token)) {
     NoteEnd(choice, report.counts);
     event = End(id, wire::FinishReason::kStop, std::nullopt);
     event.event.stop_token = token;
@@ -163,7 +175,7 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
   } else {
     scheduler.Append(id, std::span(tokens.begin(), tokens.size()));
   }
-  Address(event, choice);
+  choice.Address(event);
   event.event.tokens = std::move(tokens);
   Announce(request, sequence, event.event);
 }
@@ -180,10 +192,6 @@ void Engine::State::NoteToken(Choice& choice, Instant now, StepCounts& counts) {
   choice.last_token = now;
   ++choice.output_count;
   ++counts.output_tokens;
-}
-
-void Engine::State::NoteEnd(const Choice& choice, StepCounts& counts) {
-  if (choice.first_token) counts.decode_seconds.push_back(ToSeconds(*choice.last_token - *choice.first_token));
 }
 
 }  // namespace roost::worker

@@ -8,6 +8,12 @@
 
 namespace roost::worker {
 
+void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event) {
+  if (!request.first_scheduled || std::exchange(request.announced, true)) return;
+  event.cached_token_count = sequence.cached_token_count;
+  event.queue_wait_seconds = ToSeconds(*request.first_scheduled - request.submitted);
+}
+
 Request* RequestTable::Find(RequestKey key) {
   const auto found = requests_.find(key);
   return found == requests_.end() ? nullptr : &found->second;

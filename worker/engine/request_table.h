@@ -5,6 +5,7 @@
 // valid until what they refer to is forgotten.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -54,6 +55,10 @@ struct Request {
 
   std::vector<SequenceId> sequences;  // one for each running choice
   std::optional<Instant> first_scheduled;
+
+  [[nodiscard]] bool StopsAt(TokenId token) const {
+    return std::find(stop_tokens.begin(), stop_tokens.end(), token) != stop_tokens.end();
+  }
 };
 
 struct Choice {
@@ -64,7 +69,18 @@ struct Choice {
   std::optional<Instant> last_token = std::nullopt;
   CountRows::Place counts = {};                              // the row that counts its tokens, if it has penalties
   std::unique_ptr<ConstrainedOutput> constrained = nullptr;  // null: no constraint
+
+  // Says whose event this is.
+  void Address(RequestEvent& event) const {
+    event.link = request->key.link;
+    event.event.request_id = request->key.request;
+    event.event.choice = index;
+  }
 };
+
+// The first event of a request that was scheduled tells of its cached tokens and its wait. One that never left the
+// queue has nothing to tell.
+void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event);
 
 class RequestTable {
  public:

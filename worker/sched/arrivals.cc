@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "worker/cache/cache_travel.h"
 
 namespace roost::worker {
 
@@ -41,7 +42,7 @@ bool Arrivals::Begin(ArrivalSpec spec) {
 bool Arrivals::TakePath(Arrival& arrival) {
   const FrameChain& chain = arrival.spec.chain;
   if (chain.first_position == 0) return true;
-  const std::vector<BlockRef> path = cache_.PathTo(chain.parent);
+  const std::vector<BlockRef> path = PathTo(cache_, chain.parent);
   if (path.size() != chain.first_position) return false;
   for (const BlockRef ref : path) {
     cache_.Hold(ref);
@@ -56,7 +57,7 @@ void Arrivals::TakeReady(Arrival& arrival) {
   while (arrival.next < chain.size()) {
     const auto parent = arrival.blocks.empty() ? std::nullopt : std::optional(arrival.blocks.back());
     const std::optional<BlockRef> ref =
-        cache_.FindFollower(chain.hashes[arrival.next], chain.RootAt(arrival.next), parent);
+        FindFollower(cache_, chain.hashes[arrival.next], chain.RootAt(arrival.next), parent);
     if (!ref) return;
     cache_.Hold(*ref);
     arrival.blocks.push_back(ref->block);
@@ -132,13 +133,13 @@ std::optional<HoldOutcome> Arrivals::CommitNext(Arrival& arrival, std::vector<Ar
   arrival.frames.pop_front();
   const FrameBlock& block = frame.opened.block;
   const auto parent = arrival.blocks.empty() ? std::nullopt : std::optional(arrival.blocks.back());
-  const CommitResult result = cache_.CommitForeign({.hash = block.hash,
-                                                    .root = block.root,
-                                                    .position = block.position,
-                                                    .tokens = frame.opened.tokens,
-                                                    .tenant = block.tenant == 0 ? TenantId() : arrival.tenant,
-                                                    .source = arrival.spec.source},
-                                                   parent, *own, arrival.spec.group);
+  const CommitResult result = cache_.Commit({.hash = block.hash,
+                                             .root = block.root,
+                                             .position = block.position,
+                                             .tokens = frame.opened.tokens,
+                                             .tenant = block.tenant == 0 ? TenantId() : arrival.tenant,
+                                             .source = arrival.spec.source},
+                                            parent, *own, arrival.spec.group);
   if (result.kind != CommitResult::Kind::kStored) {
     // Another prefix has this hash; an equal block would have been found.
     ROOST_CHECK(result.kind == CommitResult::Kind::kCollided, "block {} of a hold was there", arrival.next);

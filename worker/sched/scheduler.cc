@@ -3,30 +3,55 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 
 namespace roost::worker {
+namespace {
+
+ScheduledSlice SliceOf(const Sequence& sequence, std::uint32_t token_count) {
+  const std::uint32_t first = sequence.computed_token_count;
+  const std::uint32_t first_scored = std::max(first, sequence.scored_so_far);
+  const std::uint32_t scored_end = std::min(first + token_count, sequence.scored_token_count);
+  return {.sequence = &sequence,
+          .first_position = first,
+          .token_count = token_count,
+          .wants_logits = token_count == sequence.remaining_count(),
+          .first_scored = first_scored,
+          .scored_token_count = scored_end - std::min(first_scored, scored_end),
+          .is_decode = sequence.decoding()};
+}
+
+}  // namespace
 
 Scheduler::Scheduler(PrefixCache& cache, SchedulerOptions options)
     : cache_(cache),
       options_(options),
       block_tokens_(cache.block_tokens()),
+      most_running_(std::min(options.max_running, options.max_batch_tokens)),
       waiting_(options.policy),
-      majority_(cache.tenants(), std::uint64_t{kMajoritySteps} * options.max_batch_tokens),
-      prefill_budget_(options.max_batch_tokens),
-      majority_step_(options.max_batch_tokens) {
+      pace_(options.max_batch_tokens),
+      arrivals_(cache, release_count_),
+      blocks_(cache, release_count_, copies_, counters_),
+      waits_(sequences_, arrivals_, pace_, cache.block_tokens(), options.max_batch_tokens),
+      shares_(cache.tenants(), cache.pool(), pace_, options.max_batch_tokens, most_running_),
+      budget_({.full_step = options.max_batch_tokens,
+               .short_step = options.short_step_tokens,
+               .scored = options.max_scored_tokens},
+              pace_) {
   ROOST_CHECK(options.max_batch_tokens > 0 && options.max_running > 0 && options.max_waiting > 0);
   ROOST_CHECK(options.max_scored_tokens > 0);
-  ROOST_CHECK(BlocksFor(options.max_context_tokens) <= cache.pool().block_count(),
+  ROOST_CHECK(blocks_.BlocksFor(options.max_context_tokens) <= cache.pool().block_count(),
               "{} tokens of context do not fit {} blocks", options.max_context_tokens, cache.pool().block_count());
 }
 
 void Scheduler::AdvanceTo(Instant now) {
   now_ = now;
   cache_.AdvanceTo(now);
-  sessions_.AdvanceTo(now);
+  blocks_.AdvanceTo(now);
   waiting_.AdvanceTo(now);
+  waits_.AdvanceTo(now);
 }
 
 Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
@@ -39,7 +64,7 @@ Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
                     spec.prompt.size(), options_.max_context_tokens),
         "prompt"};
   }
-  if (spec.fork_count >= MostRunning()) {
+  if (spec.fork_count >= most_running_) {
     return InvalidArgument("sample_count", "{} choices are more than this worker runs at the same time",
                            spec.fork_count + 1);
   }
@@ -47,19 +72,19 @@ Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
     return Error{ErrorCode::kOverloaded, fmt::format("{} requests are waiting", waiting_.size()), ""};
   }
   std::unique_ptr<Sequence> sequence = MakeSequence(std::move(spec));
-  majority_.OnCame(sequence->tenant);
+  shares_.majority().OnCame(sequence->tenant);
   waiting_.Push(*sequence, WaitingRank::Class::kNew);
   LookUp(*sequence);
-  WantMatched(*sequence);
-  OnSessionReturn(sequence->session);
+  blocks_.Want(*sequence, matched_);
+  blocks_.OnSessionReturn(sequence->session);
   const SequenceId id = sequence->id;
-  sequences_.Put(id, std::move(sequence));
+  sequences_.all.Put(id, std::move(sequence));
   return id;
 }
 
 std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   auto sequence = std::make_unique<Sequence>();
-  sequence->id = ids_.Take();
+  sequence->id = sequences_.ids.Take();
   sequence->root = spec.root;
   sequence->own = spec.own;
   sequence->tokens = std::move(spec.prompt);
@@ -86,172 +111,106 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
 }
 
 void Scheduler::Remove(SequenceId id) {
-  Sequence& sequence = sequences_.At(id);
+  Sequence& sequence = sequences_.all.At(id);
   if (sequence.uses_cache()) arrivals_.OnWaiterGone(sequence.hashes, now_);
   if (sequence.state == Sequence::State::kWaiting) {
-    UnwantAll(sequence);
+    blocks_.UnwantAll(sequence);
     waiting_.Erase(sequence);
   } else {
-    running_.erase(std::find(running_.begin(), running_.end(), &sequence));
+    std::erase(sequences_.running, &sequence);
     coming_forks_ -= sequence.fork_count;
-    ReleaseBlocks(sequence);
+    blocks_.Release(sequence);
   }
-  majority_.OnWent(sequence.tenant);
+  shares_.majority().OnWent(sequence.tenant);
   cache_.tenants().Leave(sequence.tenant);
-  sequences_.Erase(id);
-  ids_.Return(id);
+  sequences_.all.Erase(id);
+  sequences_.ids.Return(id);
 }
 
-// The blocks that the sequence found in the cache were computed by others, and stay.
-void Scheduler::Discard(SequenceId id) {
-  Sequence& sequence = sequences_.At(id);
-  if (!sequence.uses_cache()) return;
-  const auto none = static_cast<std::uint32_t>(sequence.hashes.size());
-  cache_.Discard(sequence.chain(), sequence.first_stored_block.value_or(none));
-  sequence.can_commit = false;
-  ForgetDiscarded();
-}
-
-std::vector<SourceId> Scheduler::SourcesOf(const Sequence& sequence) const {
-  std::vector<SourceId> sources;
-  const std::size_t count = std::min<std::size_t>(BlocksFor(sequence.prompt_token_count), sequence.blocks.size());
-  for (const BlockId block : std::span(sequence.blocks).first(count)) {
-    const SourceId source = cache_.SourceOf(block);
-    if (source == SourceId() || std::find(sources.begin(), sources.end(), source) != sources.end()) continue;
-    sources.push_back(source);
-  }
-  return sources;
-}
-
-// Rows of such a block may be in a block of a running sequence that is not committed yet.
-std::uint32_t Scheduler::DiscardFrom(SourceId source) {
-  arrivals_.EndWhere([source](const ArrivalSpec& spec) { return spec.source == source; }, wire::HoldOutcome::kWrong);
-  for (Sequence* const each : running_) {
-    const auto own = std::span(each->blocks).subspan(each->committed_block_count);
-    const auto is_of_it = [&](BlockId block) { return cache_.SourceOf(block) == source; };
-    if (std::any_of(own.begin(), own.end(), is_of_it)) each->can_commit = false;
-  }
-  const std::uint32_t count = cache_.DiscardFrom(source);
-  ForgetDiscarded();
-  return count;
-}
-
-bool Scheduler::Wants(BlockHash block, std::uint32_t position) const {
-  const auto wants = [&](const Sequence& sequence) {
-    return sequence.uses_cache() && position < sequence.hashes.size() && sequence.hashes[position] == block &&
-           sequence.committed_block_count <= position;
-  };
-  const auto& slots = sequences_.slots();
-  return std::any_of(slots.begin(), slots.end(),
-                     [&](const auto& slot) { return slot.value != nullptr && wants(*slot.value); });
-}
-
-void Scheduler::ForgetDiscarded() {
-  for (Sequence* each : running_) ForgetDiscarded(*each);
-  arrivals_.CancelErased();
-}
-
-void Scheduler::ForgetDiscarded(Sequence& sequence) const {
-  while (sequence.committed_block_count > 0 && !cache_.IsReady(sequence.blocks[sequence.committed_block_count - 1])) {
-    --sequence.committed_block_count;
-    sequence.can_commit = false;
-  }
-}
-
-void Scheduler::KeepOut(Sequence& sequence) {
-  sequence.is_erased = true;
-  sequence.can_commit = false;
-}
-
-// It continues the prompt: it has the last full block, or begins like a prompt that has none.
-void Scheduler::KeepOut(const BlockChain& prompt) {
-  const std::size_t count = prompt.hashes.size();
-  const auto continues = [&](const Sequence& sequence) {
-    if (sequence.root != prompt.root) return false;
-    if (count > 0) return sequence.hashes.size() >= count && sequence.hashes[count - 1] == prompt.hashes.back();
-    const bool is_longer = sequence.known_count() >= prompt.tokens.size();
-    return is_longer && std::equal(prompt.tokens.begin(), prompt.tokens.end(), sequence.tokens.begin());
-  };
-  // The tokens of blocks that are to come are not known: a prompt without a full block may be the front of any.
-  const auto may_bring = [&](const ArrivalSpec& spec) {
-    return count > 0 ? spec.Names(prompt.hashes.back()) : spec.chain.root == prompt.root;
-  };
-  arrivals_.EndWhere(may_bring, wire::HoldOutcome::kCancelled);
-  for (const auto& [id, sequence] : sequences_.slots()) {
-    if (sequence != nullptr && continues(*sequence)) KeepOut(*sequence);
-  }
-}
-
-void Scheduler::KeepOut(std::string_view tenant) {
-  arrivals_.EndWhere([tenant](const ArrivalSpec& spec) { return spec.tenant == tenant; },
-                     wire::HoldOutcome::kCancelled);
-  const std::optional<TenantId> known = cache_.tenants().Find(tenant);
-  for (const auto& [id, sequence] : sequences_.slots()) {
-    if (sequence != nullptr && sequence->tenant == known) KeepOut(*sequence);
-  }
-}
-
-void Scheduler::KeepOut(BlockHash block) {
-  arrivals_.EndWhere([block](const ArrivalSpec& spec) { return spec.Names(block); }, wire::HoldOutcome::kCancelled);
-  for (const auto& [id, sequence] : sequences_.slots()) {
-    if (sequence == nullptr) continue;
-    const std::vector<BlockHash>& hashes = sequence->hashes;
-    if (std::find(hashes.begin(), hashes.end(), block) != hashes.end()) KeepOut(*sequence);
-  }
-}
-
-EraseProgress Scheduler::EraseChain(std::span<const BlockHash> chain, EraseStep& step) {
-  const EraseProgress progress = cache_.EraseChain(chain, step);
-  ForgetDiscarded();
-  return progress;
-}
-
-EraseProgress Scheduler::Erase(const BlockChain& prompt, EraseStep& step) {
-  const EraseProgress progress = cache_.ErasePrompt(prompt, step);
-  ForgetDiscarded();
-  return progress;
-}
-
-EraseProgress Scheduler::Erase(std::string_view tenant, EraseStep& step) {
-  const std::optional<TenantId> known = cache_.tenants().Find(tenant);
-  if (!known) return EraseProgress::kComplete;
-  const EraseProgress progress = cache_.EraseTenant(*known, step);
-  ForgetDiscarded();
-  return progress;
-}
+// ---- one step ----
 
 const std::vector<ScheduledSlice>& Scheduler::Schedule() {
-  ++step_;
   slices_.clear();
   copies_.clear();
   const std::uint32_t decode_count = SurveyRunning();
   const std::uint32_t budget = options_.max_batch_tokens - decode_count;
-  prefill_budget_ = std::max(1U, budget);
-  scored_room_ = options_.max_scored_tokens;
-  arrivals_awaited_until_.reset();
-  if (arrivals_.has_ended()) LookUpLeftBehind();
-  DealOutShares(budget, decode_count);
+  waits_.BeginStep(std::max(1U, budget));
+  budget_.BeginStep(decode_count);
+  if (arrivals_.has_ended()) {
+    sequences_.VisitAll([this](Sequence& each) {
+      if (each.state == Sequence::State::kWaiting && waits_.IsLeftBehind(each)) LookUp(each);
+    });
+  }
+  DealOutAll(budget, decode_count);
   PlanSlices();
   // A running sequence may end with this step and make room for one that waits.
-  if (!slices_.empty() || !running_.empty()) arrivals_awaited_until_.reset();
+  if (!slices_.empty() || !sequences_.running.empty()) waits_.OnBusy();
   return slices_;
 }
 
-void Scheduler::Commit() {
-  CountOwed();
-  for (const ScheduledSlice& slice : slices_) {
-    Sequence& sequence = sequences_.At(slice.sequence->id);
-    CountComputed(sequence, slice);
-    if (!slice.is_decode) majority_.OnComputed(sequence.tenant, slice.token_count);
-    sequence.computed_token_count += slice.token_count;
-    sequence.scored_so_far += slice.scored_token_count;
-    sequence.counted_token_count =
-        std::max(sequence.counted_token_count, std::min(sequence.computed_token_count, sequence.prompt_token_count));
-    CommitFullBlocks(sequence);
+// Sequences are served in order of admission, and only later ones are preempted, so a planned slice stays planned.
+void Scheduler::PlanSlices() {
+  for (std::size_t i = 0; i < sequences_.running.size();) {
+    Sequence& sequence = *sequences_.running[i];
+    const std::uint32_t dealt_token_count = std::exchange(sequence.dealt_token_count, 0);
+    const std::uint32_t token_count = sequence.decoding() ? 1 : dealt_token_count;
+    if (token_count > 0 && SecureBlocks(sequence, token_count)) slices_.push_back(SliceOf(sequence, token_count));
+    if (sequence.state == Sequence::State::kRunning) ++i;
   }
 }
 
-void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) { Append(sequences_.At(id), tokens); }
+// If space can only be made by preempting the other sharers, perhaps the last block is no longer shared, and no copy is
+// needed.
+bool Scheduler::SecureBlocks(Sequence& sequence, std::uint32_t token_count) {
+  while (blocks_.WritesToSharedBlock(sequence)) {
+    if (!blocks_.CopyLast(sequence) && !MakeRoom(sequence)) return false;
+  }
+  const std::uint32_t needed = blocks_.BlocksFor(sequence.computed_token_count + token_count);
+  while (sequence.blocks.size() < needed) {
+    if (!blocks_.Grow(sequence) && !MakeRoom(sequence)) return false;
+  }
+  return true;
+}
+
+bool Scheduler::MakeRoom(const Sequence& sequence) {
+  if (arrivals_.GiveWay()) return true;
+  if (cache_.EvictHeld(sequence.group)) return true;
+  if (sequences_.running.size() == 1 && cache_.claims().pinned_count() > 0) {
+    cache_.claims().UnpinAll();
+    ++counters_.dropped_pins;
+    return true;
+  }
+  Sequence& victim = shares_.VictimFor(sequence, sequences_.running);
+  Preempt(victim);
+  return &victim != &sequence;
+}
+
+void Scheduler::Preempt(Sequence& sequence) {
+  std::erase(sequences_.running, &sequence);
+  coming_forks_ -= sequence.fork_count;
+  blocks_.Release(sequence);
+  waiting_.Push(sequence, WaitingRank::Class::kPreempted);
+  ++counters_.preemptions;
+}
+
+void Scheduler::Commit() {
+  shares_.OnCommit(slices_);
+  for (const ScheduledSlice& slice : slices_) {
+    Sequence& sequence = sequences_.all.At(slice.sequence->id);
+    if (!slice.is_decode) shares_.majority().OnComputed(sequence.tenant, slice.token_count);
+    blocks_.CommitSlice(sequence, slice);
+  }
+}
+
+void Scheduler::NotePace(const StepSample& step, std::uint64_t tokens_before) {
+  const std::optional<double> growth = pace_.Note(step, tokens_before);
+  shares_.NotePace(step);
+  if (growth) cache_.claims().SetRecomputeCost({.growth = static_cast<float>(*growth * block_tokens_)});
+}
+
+// ---- tokens ----
+
+void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) { Append(sequences_.all.At(id), tokens); }
 
 void Scheduler::Append(Sequence& sequence, std::span<const TokenId> tokens) const {
   ROOST_CHECK(sequence.remaining_count() == 0 && sequence.token_count() + tokens.size() <= options_.max_context_tokens);
@@ -260,33 +219,29 @@ void Scheduler::Append(Sequence& sequence, std::span<const TokenId> tokens) cons
 
 void Scheduler::AppendAwaited(SequenceId id, std::uint32_t draw) {
   constexpr TokenId kPlace = 0;
-  Sequence& sequence = sequences_.At(id);
+  Sequence& sequence = sequences_.all.At(id);
   Append(sequence, std::span(&kPlace, 1));
   sequence.awaited_draw = draw;
 }
 
 void Scheduler::Resolve(SequenceId id, TokenId token) {
-  Sequence& sequence = sequences_.At(id);
+  Sequence& sequence = sequences_.all.At(id);
   ROOST_CHECK(sequence.awaited_draw.has_value(), "sequence {} awaits no token", id.value());
   sequence.tokens.back() = token;
   sequence.awaited_draw.reset();
-  if (!HasFullBlock(sequence)) return;
-  HashFullBlock(sequence);
-  const std::uint32_t index = sequence.committed_block_count;
-  cache_.PrefetchCommit(sequence.hashes[index], sequence.blocks[index]);
-  resolved_.push_back(id);
+  if (blocks_.PrepareCommit(sequence)) resolved_.push_back(id);
 }
 
 // Some of the sequences may have been removed.
 void Scheduler::CommitResolved() {
   for (const SequenceId id : resolved_) {
-    if (Sequence* const sequence = sequences_.Find(id)) CommitFullBlocks(*sequence);
+    if (Sequence* const sequence = sequences_.all.Find(id)) blocks_.Commit(*sequence);
   }
   resolved_.clear();
 }
 
 SequenceId Scheduler::Fork(SequenceId id) {
-  Sequence& origin = sequences_.At(id);
+  Sequence& origin = sequences_.all.At(id);
   ROOST_CHECK(
       origin.state == Sequence::State::kRunning && origin.remaining_count() == 0 && !origin.awaited_draw && CanFork(id),
       "sequence {} can not be forked", id.value());
@@ -299,22 +254,21 @@ SequenceId Scheduler::Fork(SequenceId id) {
   fork->tokens.reserve(origin.tokens.capacity());
   fork->hashes.reserve(origin.hashes.capacity());
   fork->blocks.reserve(origin.blocks.capacity());
-  fork->id = ids_.Take();
+  fork->id = sequences_.ids.Take();
   fork->fork_count = 0;
   cache_.tenants().Join(fork->tenant);
-  majority_.OnCame(fork->tenant);
+  shares_.majority().OnCame(fork->tenant);
   for (const BlockId block : fork->blocks) cache_.Share(block);
-  running_.push_back(fork.get());
+  sequences_.running.push_back(fork.get());
   const SequenceId fork_id = fork->id;
-  sequences_.Put(fork_id, std::move(fork));
+  sequences_.all.Put(fork_id, std::move(fork));
   return fork_id;
 }
 
-bool Scheduler::CanFork(SequenceId id) const { return sequences_.At(id).fork_count > 0 || HasPlaceFor(1); }
+bool Scheduler::CanFork(SequenceId id) const { return sequences_.all.At(id).fork_count > 0 || HasPlaceFor(1); }
 
-// Each running sequence needs a token in every step.
 bool Scheduler::HasPlaceFor(std::uint32_t sequence_count) const {
-  return running_.size() + coming_forks_ + sequence_count <= MostRunning();
+  return sequences_.running.size() + coming_forks_ + sequence_count <= most_running_;
 }
 
 // ---- sums and checks ----
@@ -324,13 +278,13 @@ wire::Load Scheduler::Load() const {
   load.waiting_requests = waiting_count();
   load.running_requests = running_count();
   load.queued_prefill_tokens = waiting_.uncached_count();
-  for (const Sequence* sequence : running_) {
+  for (const Sequence* sequence : sequences_.running) {
     if (!sequence->decoding()) load.queued_prefill_tokens += sequence->remaining_count();
     load.running_context_tokens += sequence->computed_token_count;
   }
   load.free_block_count = cache_.available_count();
   load.cached_block_count = cache_.ready_count();
-  load.pinned_block_count = cache_.pinned_count();
+  load.pinned_block_count = cache_.claims().pinned_count();
   load.digest = cache_.digest();
   return load;
 }
@@ -339,61 +293,29 @@ Result<void> Scheduler::CheckInvariants() const {
   std::vector<std::uint32_t> references(cache_.pool().block_count());
   std::uint64_t waiting_uncached = 0;
   std::uint32_t coming_forks = 0;
-  for (const auto& [id, sequence] : sequences_.slots()) {
-    if (sequence == nullptr) continue;
-    for (const BlockId block : sequence->blocks) ++references[block.value()];
-    const bool waiting = sequence->state == Sequence::State::kWaiting;
-    waiting_uncached += waiting ? sequence->expected_uncached_count : 0;
-    coming_forks += waiting ? 0 : sequence->fork_count;
-    const bool has_table = sequence->blocks.size() == BlocksFor(sequence->computed_token_count);
-    if (!has_table || (waiting && !sequence->blocks.empty()) ||
-        sequence->computed_token_count > sequence->token_count()) {
-      return Error{ErrorCode::kInternal,
-                   fmt::format("sequence {} has {} blocks for {} of {} tokens", id.value(), sequence->blocks.size(),
-                               sequence->computed_token_count, sequence->token_count()),
-                   "scheduler"};
+  const Sequence* broken = nullptr;
+  sequences_.VisitAll([&](const Sequence& each) {
+    for (const BlockId block : each.blocks) ++references[block.value()];
+    const bool waiting = each.state == Sequence::State::kWaiting;
+    waiting_uncached += waiting ? each.expected_uncached_count : 0;
+    coming_forks += waiting ? 0 : each.fork_count;
+    const bool has_table = each.blocks.size() == blocks_.BlocksFor(each.computed_token_count);
+    if (!has_table || (waiting && !each.blocks.empty()) || each.computed_token_count > each.token_count()) {
+      broken = &each;
     }
+  });
+  if (broken != nullptr) {
+    return Error{ErrorCode::kInternal,
+                 fmt::format("sequence {} has {} blocks for {} of {} tokens", broken->id.value(), broken->blocks.size(),
+                             broken->computed_token_count, broken->token_count()),
+                 "scheduler"};
   }
-  if (waiting_.size() + running_.size() != sequences_.size() || waiting_uncached != waiting_.uncached_count() ||
-      coming_forks != coming_forks_) {
+  if (waiting_.size() + sequences_.running.size() != sequences_.all.size() ||
+      waiting_uncached != waiting_.uncached_count() || coming_forks != coming_forks_) {
     return Error{ErrorCode::kInternal, "the queues and the sequences disagree", "scheduler"};
   }
   arrivals_.CountReferences(references);
   return cache_.CheckInvariants(references);
-}
-
-std::uint32_t Scheduler::BlocksFor(std::uint32_t token_count) const {
-  return (token_count + block_tokens_ - 1) / block_tokens_;
-}
-
-// The last known token is always computed, and so is a token whose logits are still wanted.
-std::uint32_t Scheduler::MatchableBlocks(const Sequence& sequence) const {
-  return (sequence.scoring() ? sequence.scored_so_far : sequence.token_count() - 1) / block_tokens_;
-}
-
-void SessionTable::Expect(std::uint64_t session, const Turn& turn) {
-  const std::optional<Instant> end = std::max(turn.retention.prompt.end, turn.retention.decode.end);
-  const auto before = turns_.find(session);
-  if (before != turns_.end()) Forget(before);
-  if (!end || turns_.size() >= kMaxSessions) return;
-  turns_.emplace(session, Expected{turn, ends_.emplace(*end, session)});
-}
-
-std::optional<SessionTable::Turn> SessionTable::TakeBack(std::uint64_t session) {
-  const auto found = turns_.find(session);
-  if (found == turns_.end()) return std::nullopt;
-  const Turn turn = found->second.turn;
-  Forget(found);
-  return turn;
-}
-
-void SessionTable::AdvanceTo(Instant now) {
-  while (!ends_.empty() && ends_.begin()->first <= now) Forget(turns_.find(ends_.begin()->second));
-}
-
-void SessionTable::Forget(std::unordered_map<std::uint64_t, Expected>::iterator session) {
-  ends_.erase(session->second.end);
-  turns_.erase(session);
 }
 
 }  // namespace roost::worker

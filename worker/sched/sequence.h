@@ -7,7 +7,7 @@
 //               [committed_block_count, blocks.size())   the sequence's own, or shared with its forks until one of them
 //                                                        writes there
 //
-// Only the scheduler changes it.
+// Only the scheduler and its parts change it.
 #pragma once
 
 #include <cstdint>
@@ -160,10 +160,27 @@ struct Sequence {
   // True if only the newest token is left to compute, and it is an output token.
   [[nodiscard]] bool decoding() const { return remaining_count() == 1 && computed_token_count >= prompt_token_count; }
   [[nodiscard]] bool scoring() const { return scored_so_far < scored_token_count; }
+  // The most blocks of a match: the last known token is always computed, and so is a token whose logits are still
+  // wanted.
+  [[nodiscard]] std::uint32_t MatchableBlocks(std::uint32_t block_tokens) const {
+    return (scoring() ? scored_so_far : token_count() - 1) / block_tokens;
+  }
   [[nodiscard]] bool uses_cache() const { return cache_mode == wire::CacheMode::kOn; }
   [[nodiscard]] SequenceAge age() const { return {-std::int64_t{priority}, id}; }
   [[nodiscard]] bool leaves_blocks() const { return uses_cache() && !is_erased; }
   [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens, own, tenant}; }
+};
+
+// Tokens first_position … first_position + token_count - 1 of `sequence`, to be computed in this step.
+struct ScheduledSlice {
+  const Sequence* sequence = nullptr;
+  std::uint32_t first_position = 0;
+  std::uint32_t token_count = 0;
+  bool wants_logits = false;  // the slice ends with the sequence's last token
+  // Scored tokens of the prompt, from first_scored on. If logits are wanted, those of the last token come after them.
+  std::uint32_t first_scored = 0;
+  std::uint32_t scored_token_count = 0;
+  bool is_decode = false;
 };
 
 }  // namespace roost::worker

@@ -8,6 +8,7 @@
 // thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/prefix/block_hash.h"
 #include "worker/sched/sequence.h"
 
 namespace roost::worker {
@@ -87,6 +89,29 @@ class SequenceSlots {
  private:
   std::vector<Slot> slots_;
   std::size_t size_ = 0;
+};
+
+// The sequences that are here. Only the scheduler adds and removes them.
+struct Sequences {
+  SequenceIds ids;
+  SequenceSlots<Sequence> all;
+  std::vector<Sequence*> running;  // in order of admission
+
+  template <typename Visit>
+  void VisitAll(const Visit& visit) const {
+    for (const auto& slot : all.slots()) {
+      if (slot.value != nullptr) visit(*slot.value);
+    }
+  }
+
+  // True if a sequence has this block at this place and has not committed it yet. O(sequences).
+  [[nodiscard]] bool Wants(BlockHash block, std::uint32_t position) const {
+    return std::any_of(all.slots().begin(), all.slots().end(), [&](const auto& slot) {
+      const Sequence* const each = slot.value.get();
+      return each != nullptr && each->uses_cache() && position < each->hashes.size() &&
+             each->hashes[position] == block && each->committed_block_count <= position;
+    });
+  }
 };
 
 }  // namespace roost::worker

@@ -45,7 +45,7 @@ class Pool {
         arrivals_(text.trace(), options.speed, timeline_, [this](std::uint32_t number) { Arrive(number); }) {
     for (const WorkerSpec& spec : options.workers) free_speeds_.insert(spec.speed);
     const double growth = options.worker.service.DepthGrowth() * text.block_tokens();
-    cache().SetRecomputeCost({.growth = static_cast<float>(growth)});
+    cache().claims().SetRecomputeCost({.growth = static_cast<float>(growth)});
   }
 
   void Run(const Progress& progress) {

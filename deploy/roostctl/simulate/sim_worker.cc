@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "worker/cache/cache_views.h"
 #include "worker/engine/engine.h"
 
 namespace roost::simulate {
@@ -97,7 +98,7 @@ SimWorker::SimWorker(const Identity& identity, std::uint32_t router_count, const
   if (block_links_ == nullptr) return;
   hello_.features.insert(wire::Feature::kHolds);
   hello_.transfer = TransferOf(index_);
-  kept_.cache().NoteChanges();
+  kept_.cache().NoteChanges(changes_);
   readable_.emplace(MakeEmptyBlockReader(), kept_.pool().block_count(), text_.block_tokens());
 }
 
@@ -492,7 +493,7 @@ void SimWorker::SendTo(std::uint32_t router, wire::Step step) {
     snapshot.epoch = hello_.epoch;
     snapshot.sequence = ++link.sequence;
     snapshot.last = true;
-    snapshot.runs = kept_.cache().Snapshot();
+    snapshot.runs = worker::Snapshot(kept_.cache().tree());
     send_(router, std::move(snapshot));
   }
   step.epoch = hello_.epoch;

@@ -218,6 +218,7 @@ class SimWorker {
   std::vector<worker::FrameNews> news_;             // that the engine has not taken
   std::map<worker::HoldId, OpenHold> holds_;
   std::vector<worker::ArrivedWrite> writes_;  // of the running step
+  worker::CacheChanges changes_;              // since the last look
   std::vector<worker::BlockRef> stored_;      // that others may read when the running step has ended
   std::uint64_t last_received_hold_ = 0;
   worker::HoldId last_hold_;     // that the engine took in

@@ -1,9 +1,10 @@
-// A worker's Holds, as worker/engine/engine_orders.cc and engine_thread.cc carry them out.
+// A worker's Holds, as worker/engine/holds.cc and engine_thread.cc carry them out.
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "deploy/roostctl/simulate/sim_worker.h"
+#include "worker/cache/cache_travel.h"
 
 namespace roost::simulate {
 
@@ -51,7 +52,7 @@ void SimWorker::TakeArrived() {
   }
   const Instant now = timeline_.Now();
   arrivals.EndUnwanted(now,
-                       [this](BlockHash block, std::uint32_t position) { return scheduler_.Wants(block, position); });
+                       [this](BlockHash block, std::uint32_t position) { return scheduler_.sequences().Wants(block, position); });
   arrivals.Advance(now, writes_);
 }
 
@@ -102,14 +103,12 @@ void SimWorker::AnswerHolds() {
 // All that is committed is written: no step is under way.
 void SimWorker::Publish() {
   if (block_links_ == nullptr) return;
+  Retract();
   worker::PrefixCache& cache = kept_.cache();
-  readable_->Retract(cache.changes().removed);
-  stored_.insert(stored_.end(), cache.changes().stored.begin(), cache.changes().stored.end());
-  cache.ForgetChanges();
   std::vector<worker::PublishedBlock> published;
   for (const worker::BlockRef ref : std::exchange(stored_, {})) {
     if (cache.pool().generation(ref.block) != ref.generation || !cache.IsReady(ref.block)) continue;
-    const worker::ReadyBlock block = cache.Describe(ref.block);
+    const worker::ReadyBlock block = Describe(cache.tree(), ref.block);
     published.push_back({.block = ref.block,
                          .about = {.position = block.position,
                                    .hash = block.hash,
@@ -124,10 +123,9 @@ void SimWorker::Publish() {
 // The step that begins may write to the blocks that have left.
 void SimWorker::Retract() {
   if (block_links_ == nullptr) return;
-  const worker::CacheChanges& changes = kept_.cache().changes();
-  readable_->Retract(changes.removed);
-  stored_.insert(stored_.end(), changes.stored.begin(), changes.stored.end());
-  kept_.cache().ForgetChanges();
+  readable_->Retract(changes_.removed);
+  stored_.insert(stored_.end(), changes_.stored.begin(), changes_.stored.end());
+  changes_.Clear();
 }
 
 }  // namespace roost::simulate

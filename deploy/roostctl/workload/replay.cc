@@ -60,7 +60,7 @@ class Player {
         pool_(block_count),
         cache_(pool_, {.block_tokens = kCacheBlockTokens, .group_shares = {tenant_shares.begin(), tenant_shares.end()}},
                std::make_unique<TraceScale>(std::move(policy), use_)) {
-    cache_.SetRecomputeCost(cost);
+    cache_.claims().SetRecomputeCost(cost);
   }
 
   ReplayResult Play() {
@@ -125,7 +125,7 @@ class Player {
   }
 
   [[nodiscard]] EvictionGroup GroupOf(const TraceRequest& request) const {
-    return EvictionGroup(request.tenant < cache_.group_count() ? request.tenant : 0);
+    return EvictionGroup(request.tenant < cache_.claims().group_count() ? request.tenant : 0);
   }
 
   void Fill(const BlockChain& chain, EvictionGroup group) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"
+#include "worker/cache/cache_views.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::worker {
@@ -15,7 +16,7 @@ class MostUsedTest : public testing_support::PrefixCacheFixture {
     for (; times > 0; --times) Visit(letters, root);
   }
   std::vector<wire::UsedPrefix> MostUsed(std::uint32_t most) {
-    return cache().MostUsed(most, wire::PrefixTokens::kOmit);
+    return worker::MostUsed(cache().tree(), most, wire::PrefixTokens::kOmit);
   }
   wire::UsedPrefix Used(std::string_view letters, std::uint64_t hits, BlockHash root = {1, 1}) {
     return {.hash = User(letters, root).hashes.back(),
@@ -76,7 +77,7 @@ TEST_F(MostUsedTest, ABlockThatWasEvictedCountsAnew) {
 TEST_F(MostUsedTest, TokensAreThoseOfTheFirstAndTheLastBlock) {
   VisitTimes(2, "abc");
   VisitTimes(2, "z");
-  const Prefixes told = cache().MostUsed(2, wire::PrefixTokens::kTell);
+  const Prefixes told = worker::MostUsed(cache().tree(), 2, wire::PrefixTokens::kTell);
   ASSERT_EQ(told.size(), 2U);
   EXPECT_EQ(told[0].first_tokens, Tokens("a"));
   EXPECT_EQ(told[0].last_tokens, Tokens("c"));
@@ -88,7 +89,7 @@ TEST_F(MostUsedTest, TokensAreThoseOfTheFirstAndTheLastBlock) {
 TEST_F(MostUsedTest, TheWayToTheFrontIsBounded) {
   constexpr std::uint32_t kLong = 400;
   constexpr std::uint32_t kBranches = 200;
-  static_assert(kLong * kBranches > PrefixCache::kMaxFrontSteps);
+  static_assert(kLong * kBranches > kMaxFrontSteps);
   Make(kLong + kBranches + 1);
   std::vector<TokenId> tokens((kLong + 1) * testing_support::kLetterTokens, 1);
   for (std::uint32_t branch = 0; branch < kBranches; ++branch) {
@@ -99,7 +100,7 @@ TEST_F(MostUsedTest, TheWayToTheFrontIsBounded) {
       user.Release(cache());
     }
   }
-  const Prefixes told = cache().MostUsed(1000, wire::PrefixTokens::kTell);
+  const Prefixes told = worker::MostUsed(cache().tree(), 1000, wire::PrefixTokens::kTell);
   ASSERT_EQ(told.size(), kBranches + 1);
   EXPECT_FALSE(told[1].first_tokens.empty());
   EXPECT_TRUE(told.back().first_tokens.empty());

@@ -1,5 +1,3 @@
-#include "worker/cache/pin_table.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <map>
 
 #include "common/base/rng.h"
+#include "worker/cache/claims.h"
 
 namespace roost::worker {
 namespace {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"
+#include "worker/cache/cache_eraser.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::worker {
@@ -12,7 +13,9 @@ using testing_support::kLetterTokens;
 
 class PrefixCacheDiscardTest : public testing_support::PrefixCacheFixture {
  protected:
-  void Discard(std::string_view letters, std::uint32_t first) { cache().Discard(User(letters).chain(), first); }
+  void Discard(std::string_view letters, std::uint32_t first) {
+    CacheEraser(cache()).Discard(User(letters).chain(), first);
+  }
 };
 
 TEST_F(PrefixCacheDiscardTest, TakesAllThatStandsBehindToo) {
@@ -76,13 +79,13 @@ TEST_F(PrefixCacheDiscardTest, WhoWantedABlockMayTakeThatBack) {
 
 TEST_F(PrefixCacheDiscardTest, APinHoldsForWhatComesInItsPlace) {
   Visit("abc");
-  cache().Pin(Hashes("abc"), std::nullopt);
-  EXPECT_EQ(cache().pinned_count(), 3U);
+  cache().claims().Pin(Hashes("abc"), std::nullopt);
+  EXPECT_EQ(cache().claims().pinned_count(), 3U);
   Discard("abc", 1);
-  EXPECT_EQ(cache().pinned_count(), 1U);
+  EXPECT_EQ(cache().claims().pinned_count(), 1U);
   ExpectSound();
   Visit("abc");
-  EXPECT_EQ(cache().pinned_count(), 3U);
+  EXPECT_EQ(cache().claims().pinned_count(), 3U);
   ExpectSound();
 }
 
@@ -97,7 +100,7 @@ TEST_F(PrefixCacheDiscardTest, APartialBlockThatBeginsLikeTheRestGoesToo) {
   EXPECT_EQ(pool().free_count(), 6U);
   Discard("ax", 1);
   EXPECT_EQ(pool().free_count(), 6U);
-  cache().Discard(part.chain(), 1);
+  CacheEraser(cache()).Discard(part.chain(), 1);
   EXPECT_EQ(pool().free_count(), 7U);
   EXPECT_EQ(Cached("a"), 1U);
   ExpectSound();

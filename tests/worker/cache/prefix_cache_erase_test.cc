@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"
+#include "worker/cache/cache_eraser.h"
+#include "worker/cache/cache_views.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::worker {
@@ -16,18 +18,18 @@ class PrefixCacheEraseTest : public testing_support::PrefixCacheFixture {
 
   EraseStep Erase(const CacheUser& prompt) {
     EraseStep step{.budget = kAll};
-    EXPECT_EQ(cache().ErasePrompt(prompt.chain(), step), EraseProgress::kComplete);
+    EXPECT_EQ(CacheEraser(cache()).ErasePrompt(prompt.chain(), step), EraseProgress::kComplete);
     return step;
   }
   EraseStep Erase(std::string_view letters) { return Erase(User(letters)); }
   EraseStep Erase(TenantId tenant) {
     EraseStep step{.budget = kAll};
-    EXPECT_EQ(cache().EraseTenant(tenant, step), EraseProgress::kComplete);
+    EXPECT_EQ(CacheEraser(cache()).EraseTenant(tenant, step), EraseProgress::kComplete);
     return step;
   }
   EraseStep EraseChain(std::span<const BlockHash> chain) {
     EraseStep step{.budget = kAll};
-    EXPECT_EQ(cache().EraseChain(chain, step), EraseProgress::kComplete);
+    EXPECT_EQ(CacheEraser(cache()).EraseChain(chain, step), EraseProgress::kComplete);
     return step;
   }
   void VisitAsTenant(TenantId tenant, std::string_view letters, BlockHash root) {
@@ -101,7 +103,7 @@ TEST_F(PrefixCacheEraseTest, NothingSaysThatThePromptWasHere) {
   EXPECT_TRUE(cache().WasEvicted(Hashes("abcd").back()));
   Erase("abcd");
   for (const BlockHash hash : Hashes("abcd")) EXPECT_FALSE(cache().WasEvicted(hash));
-  EXPECT_TRUE(cache().MostUsed(10, wire::PrefixTokens::kTell).empty());
+  EXPECT_TRUE(MostUsed(cache().tree(), 10, wire::PrefixTokens::kTell).empty());
   EXPECT_EQ(cache().ready_count(), 0U);
   ExpectSound();
 }
@@ -117,33 +119,33 @@ TEST_F(PrefixCacheEraseTest, OfAPromptThatIsThereInPartThePartGoes) {
 
 TEST_F(PrefixCacheEraseTest, IsStrongerThanAPin) {
   Visit("abc");
-  cache().Pin(Hashes("abcd"), std::nullopt);
-  EXPECT_EQ(cache().pinned_count(), 3U);
+  cache().claims().Pin(Hashes("abcd"), std::nullopt);
+  EXPECT_EQ(cache().claims().pinned_count(), 3U);
   EXPECT_EQ(Erase("abcd").freed, 3U);
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
   ExpectSound();
   Visit("abcd");
-  EXPECT_EQ(cache().pinned_count(), 0U);  // no pin waits for it either
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);  // no pin waits for it either
 }
 
 TEST_F(PrefixCacheEraseTest, APinnedFrontStaysIfAnotherPromptContinuesIt) {
   Visit("abc");
   Visit("abx");
-  cache().Pin(Hashes("ab"), std::nullopt);
+  cache().claims().Pin(Hashes("ab"), std::nullopt);
   EXPECT_EQ(Erase("abc").freed, 1U);
-  EXPECT_EQ(cache().pinned_count(), 2U);
+  EXPECT_EQ(cache().claims().pinned_count(), 2U);
   EXPECT_EQ(Erase("abx").freed, 3U);
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
   ExpectSound();
 }
 
 TEST_F(PrefixCacheEraseTest, EndsThePinsOfWhatContinuesThePrompt) {
   Visit("abc");
-  cache().Pin(Hashes("abc"), std::nullopt);
+  cache().claims().Pin(Hashes("abc"), std::nullopt);
   EXPECT_EQ(Erase("a").freed, 3U);
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
   Visit("abc");
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
   ExpectSound();
 }
 
@@ -186,7 +188,7 @@ TEST_F(PrefixCacheEraseTest, AStepKeepsToItsBudgetAndTheTreeIsSoundAfterEach) {
   std::uint32_t freed = 0;
   for (EraseProgress progress = EraseProgress::kUnfinished; progress == EraseProgress::kUnfinished;) {
     EraseStep step{.budget = 2};
-    progress = cache().ErasePrompt(prompt.chain(), step);
+    progress = CacheEraser(cache()).ErasePrompt(prompt.chain(), step);
     EXPECT_LE(step.freed, 2U);
     freed += step.freed;
     ExpectSound();
@@ -198,34 +200,34 @@ TEST_F(PrefixCacheEraseTest, ABlockGoesWithWhatContinuesItAndWithItsFrontThatNot
   Visit("abcd");
   Visit("abxy");
   Visit("abc");
-  const std::vector<BlockHash> chain = cache().ChainTo(User("abc").hashes.back());
+  const std::vector<BlockHash> chain = CacheEraser(cache()).ChainTo(User("abc").hashes.back());
   EXPECT_EQ(chain, User("abc").hashes);
-  cache().Pin(chain, std::nullopt);
+  cache().claims().Pin(chain, std::nullopt);
   EXPECT_EQ(EraseChain(chain).freed, 2U);
   EXPECT_EQ(Cached("abcd"), 2U);
   EXPECT_EQ(Cached("abxy"), 4U);
-  EXPECT_EQ(cache().PinsOf(std::span(chain).last(1)).awaited, 0U);  // its pin is gone with it
-  EXPECT_EQ(cache().ChainTo(chain.back()), std::vector{chain.back()});
+  EXPECT_EQ(cache().claims().PinsOf(std::span(chain).last(1)).awaited, 0U);  // its pin is gone with it
+  EXPECT_EQ(CacheEraser(cache()).ChainTo(chain.back()), std::vector{chain.back()});
   ExpectSound();
 }
 
 TEST_F(PrefixCacheEraseTest, ABlockThatIsNotThereLosesItsPin) {
-  const std::vector<BlockHash> chain = cache().ChainTo(User("abc").hashes.back());
-  cache().Pin(chain, std::nullopt);
-  EXPECT_EQ(cache().PinsOf(chain).awaited, 1U);
+  const std::vector<BlockHash> chain = CacheEraser(cache()).ChainTo(User("abc").hashes.back());
+  cache().claims().Pin(chain, std::nullopt);
+  EXPECT_EQ(cache().claims().PinsOf(chain).awaited, 1U);
   EXPECT_EQ(EraseChain(chain).freed, 0U);
-  EXPECT_EQ(cache().PinsOf(chain).awaited, 0U);
+  EXPECT_EQ(cache().claims().PinsOf(chain).awaited, 0U);
 }
 
 // The block is gone before its front is: later calls find what is left of the chain.
 TEST_F(PrefixCacheEraseTest, ABlocksErasureGoesOnAfterAPause) {
   Visit("abcdef");
-  const std::vector<BlockHash> chain = cache().ChainTo(User("abcde").hashes.back());
+  const std::vector<BlockHash> chain = CacheEraser(cache()).ChainTo(User("abcde").hashes.back());
   std::uint32_t freed = 0;
   int calls = 0;
   for (EraseProgress progress = EraseProgress::kUnfinished; progress == EraseProgress::kUnfinished; ++calls) {
     EraseStep step{.budget = 2};
-    progress = cache().EraseChain(chain, step);
+    progress = CacheEraser(cache()).EraseChain(chain, step);
     freed += step.freed;
     ExpectSound();
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"
+#include "worker/cache/cache_eraser.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::worker {
@@ -25,7 +26,7 @@ class CacheHoldTest : public testing_support::PrefixCacheFixture {
 TEST_F(CacheHoldTest, AHeldBlockIsNotEvicted) {
   MakeHolding(3, 1);
   Visit("ab");
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   EXPECT_EQ(cache().available_count(), 1U);
   EXPECT_EQ(Take(3), "");
   EXPECT_FALSE(cache().EvictOne());
@@ -39,7 +40,7 @@ TEST_F(CacheHoldTest, WhoCameFirstIsHeldAndWhatComesBeyondTheLimitGoes) {
   Visit("c");
   Visit("d");
   Visit("e");
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   EXPECT_EQ(Take(4), "de");
   EXPECT_EQ(Cached("ab"), 2U);
   ExpectSound();
@@ -48,7 +49,7 @@ TEST_F(CacheHoldTest, WhoCameFirstIsHeldAndWhatComesBeyondTheLimitGoes) {
 TEST_F(CacheHoldTest, OfAPrefixThatIsTooLongTheFrontIsHeld) {
   MakeHolding(8, 0.5);
   Visit("abcdef");
-  EXPECT_EQ(cache().held_count(), 4U);
+  EXPECT_EQ(cache().claims().held_count(), 4U);
   EXPECT_EQ(Take(8), "fe");
   EXPECT_EQ(Cached("abcdef"), 4U);
   ExpectSound();
@@ -59,7 +60,7 @@ TEST_F(CacheHoldTest, WithoutRoomForAllBeforeItABlockIsNotHeld) {
   Visit("abcd");
   Pass(seconds(10));
   Visit("abcde");
-  EXPECT_EQ(cache().held_count(), 0U);
+  EXPECT_EQ(cache().claims().held_count(), 0U);
   EXPECT_EQ(cache().available_count(), 8U);
   ExpectSound();
 }
@@ -67,10 +68,10 @@ TEST_F(CacheHoldTest, WithoutRoomForAllBeforeItABlockIsNotHeld) {
 TEST_F(CacheHoldTest, TheLimitIsAPartOfWhatPinsLeave) {
   MakeHolding(8, 0.5);
   Visit("ab");
-  cache().Pin(Hashes("ab"), std::nullopt);
-  EXPECT_EQ(cache().held_count(), 0U);
+  cache().claims().Pin(Hashes("ab"), std::nullopt);
+  EXPECT_EQ(cache().claims().held_count(), 0U);
   Visit("cdef");
-  EXPECT_EQ(cache().held_count(), 3U);
+  EXPECT_EQ(cache().claims().held_count(), 3U);
   EXPECT_EQ(cache().available_count(), 3U);
   ExpectSound();
 }
@@ -79,9 +80,9 @@ TEST_F(CacheHoldTest, TheLimitIsAPartOfWhatPinsLeave) {
 TEST_F(CacheHoldTest, AGroupHoldsNoMoreThanThatPartOfItsShare) {
   MakeHolding(8, 0.5, {0.25});
   VisitAs(1, "xyz");
-  EXPECT_EQ(cache().held_count(), 1U);
+  EXPECT_EQ(cache().claims().held_count(), 1U);
   VisitAs(0, "abcd");
-  EXPECT_EQ(cache().held_count(), 4U);
+  EXPECT_EQ(cache().claims().held_count(), 4U);
   EXPECT_EQ(Take(8), "zdy");
   ExpectSound();
 }
@@ -91,12 +92,12 @@ TEST_F(CacheHoldTest, ABlockThatFoundNoRoomIsHeldWhenItIsUsedAgainAndThereIsSome
   Visit("a");
   Pass(seconds(6));
   Visit("b");
-  EXPECT_TRUE(cache().IsHeld(Refs("a")[0]));
-  EXPECT_FALSE(cache().IsHeld(Refs("b")[0]));
+  EXPECT_TRUE(cache().claims().IsHeld(Refs("a")[0].block.value()));
+  EXPECT_FALSE(cache().claims().IsHeld(Refs("b")[0].block.value()));
   Pass(seconds(4));
-  EXPECT_EQ(cache().held_count(), 0U);
+  EXPECT_EQ(cache().claims().held_count(), 0U);
   Visit("b");
-  EXPECT_TRUE(cache().IsHeld(Refs("b")[0]));
+  EXPECT_TRUE(cache().claims().IsHeld(Refs("b")[0].block.value()));
   ExpectSound();
 }
 
@@ -104,12 +105,12 @@ TEST_F(CacheHoldTest, ABlockInUseIsNotHeldAndCountsForNothing) {
   MakeHolding(4, 0.5);
   CacheUser user = User("ab");
   (void)user.Use(cache());
-  EXPECT_EQ(cache().held_count(), 0U);
+  EXPECT_EQ(cache().claims().held_count(), 0U);
   Visit("cd");
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   ExpectSound({&user});
   user.Release(cache());
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   EXPECT_EQ(Cached("cd"), 2U);
   ExpectSound();
 }
@@ -121,10 +122,10 @@ TEST_F(CacheHoldTest, AHeldBlockKeepsItsPlaceWhileItIsInUse) {
   user.Match(cache());
   Visit("c");
   Visit("d");
-  EXPECT_EQ(cache().held_count(), 0U);
+  EXPECT_EQ(cache().claims().held_count(), 0U);
   ExpectSound({&user});
   user.Release(cache());
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   ExpectSound();
   EXPECT_EQ(Take(4), "cd");
 }
@@ -136,7 +137,7 @@ TEST_F(CacheHoldTest, AHoldThatEndsWhileItsBlockIsInUseLeavesItsPlaceToOthers) {
   user.Match(cache());
   Pass(seconds(10));
   Visit("cd");
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   user.Release(cache());
   EXPECT_EQ(Take(4), "ba");
   ExpectSound();
@@ -147,11 +148,11 @@ TEST_F(CacheHoldTest, APinThatComesWhileAHeldBlockIsInUseTakesItsPlace) {
   Visit("ab");
   CacheUser user = User("ab");
   user.Match(cache());
-  cache().Pin(Hashes("ab"), std::nullopt);
+  cache().claims().Pin(Hashes("ab"), std::nullopt);
   user.Release(cache());
-  EXPECT_EQ(cache().held_count(), 0U);
+  EXPECT_EQ(cache().claims().held_count(), 0U);
   Visit("cd");
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   ExpectSound();
 }
 
@@ -164,9 +165,9 @@ TEST_F(CacheHoldTest, APartialBlockIsHeldLikeAnother) {
   user.blocks.push_back(cache().Allocate().value());
   cache().StorePartial(user.chain(), user.blocks, testing_support::kLetterTokens - 1, user.group);
   user.Release(cache());
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   Visit("ab");  // makes the partial block useless
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   EXPECT_EQ(pool().free_count(), 2U);
   ExpectSound();
 }
@@ -178,9 +179,9 @@ TEST_F(CacheHoldTest, AfterItsHoldABlockIsOneLikeOthers) {
   Visit("a");
   Pass(seconds(9));
   Visit("b");
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   Pass(seconds(1));
-  EXPECT_EQ(cache().held_count(), 1U);
+  EXPECT_EQ(cache().claims().held_count(), 1U);
   EXPECT_EQ(Take(2), "a");
   Pass(seconds(9));
   EXPECT_EQ(Take(1), "b");
@@ -193,7 +194,7 @@ TEST_F(CacheHoldTest, AHitDoesNotProlongTheHold) {
   Pass(seconds(9));
   Visit("a");
   Pass(seconds(1));
-  EXPECT_EQ(cache().held_count(), 0U);
+  EXPECT_EQ(cache().claims().held_count(), 0U);
 }
 
 TEST_F(CacheHoldTest, BlocksBeforeAYoungOneAreHeldAsLongAsItIs) {
@@ -202,11 +203,11 @@ TEST_F(CacheHoldTest, BlocksBeforeAYoungOneAreHeldAsLongAsItIs) {
   Pass(seconds(6));
   Visit("abc");
   Pass(seconds(4));  // a and b are old
-  EXPECT_EQ(cache().held_count(), 3U);
+  EXPECT_EQ(cache().claims().held_count(), 3U);
   EXPECT_EQ(cache().available_count(), 1U);
   ExpectSound();
   Pass(seconds(6));
-  EXPECT_EQ(cache().held_count(), 0U);
+  EXPECT_EQ(cache().claims().held_count(), 0U);
   ExpectSound();
   EXPECT_EQ(Take(4), "cba");
 }
@@ -219,11 +220,11 @@ TEST_F(CacheHoldTest, BlocksBeforeAYoungOneAreFreeOfItsHoldOnceItIsInUse) {
   Pass(seconds(4));
   CacheUser user = User("abc");
   user.Match(cache());
-  EXPECT_EQ(cache().held_count(), 0U);
+  EXPECT_EQ(cache().claims().held_count(), 0U);
   ExpectSound({&user});
   Pass(seconds(6));
   user.Release(cache());
-  EXPECT_EQ(cache().held_count(), 0U);
+  EXPECT_EQ(cache().claims().held_count(), 0U);
   ExpectSound();
 }
 
@@ -234,7 +235,7 @@ TEST_F(CacheHoldTest, OldBlocksBeforeAHeldOneThatIsTakenAreHeldNoMore) {
   Visit("abc");
   Pass(seconds(4));
   EXPECT_EQ(TakeHeld(1), "c");
-  EXPECT_EQ(cache().held_count(), 0U);
+  EXPECT_EQ(cache().claims().held_count(), 0U);
   ExpectSound();
   EXPECT_EQ(Take(2), "ba");
 }
@@ -302,7 +303,7 @@ TEST_F(CacheHoldTest, AWantThatComesDuringTheHoldHoldsAfterIt) {
   Visit("a");
   Visit("b");
   cache().Want(Refs("a")[0]);
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   Pass(seconds(10));
   EXPECT_EQ(Take(2), "ba");
 }
@@ -313,7 +314,7 @@ TEST_F(CacheHoldTest, AWantThatEndsDuringTheHoldLeavesItsBlockHeld) {
   const BlockRef ref = Refs("a")[0];
   cache().Want(ref);
   cache().Unwant(ref);
-  EXPECT_TRUE(cache().IsHeld(ref));
+  EXPECT_TRUE(cache().claims().IsHeld(ref.block.value()));
   Pass(seconds(10));
   EXPECT_EQ(Take(2), "a");
 }
@@ -321,12 +322,12 @@ TEST_F(CacheHoldTest, AWantThatEndsDuringTheHoldLeavesItsBlockHeld) {
 TEST_F(CacheHoldTest, APinnedBlockIsNotHeldAndAnUnpinnedYoungOneIs) {
   MakeHolding(4, 1);
   Visit("abc");
-  cache().Pin(Hashes("ab"), std::nullopt);
-  EXPECT_EQ(cache().held_count(), 1U);
+  cache().claims().Pin(Hashes("ab"), std::nullopt);
+  EXPECT_EQ(cache().claims().held_count(), 1U);
   EXPECT_EQ(TakeHeld(4), "c");
   ExpectSound();
-  cache().Unpin(Hashes("ab"));
-  EXPECT_EQ(cache().held_count(), 2U);
+  cache().claims().Unpin(Hashes("ab"));
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   ExpectSound();
   EXPECT_EQ(TakeHeld(4), "ba");
 }
@@ -334,8 +335,8 @@ TEST_F(CacheHoldTest, APinnedBlockIsNotHeldAndAnUnpinnedYoungOneIs) {
 TEST_F(CacheHoldTest, WhatIsDiscardedIsHeldNoMore) {
   MakeHolding(4, 1);
   Visit("abc");
-  cache().Discard(User("abc").chain(), 1);
-  EXPECT_EQ(cache().held_count(), 1U);
+  CacheEraser(cache()).Discard(User("abc").chain(), 1);
+  EXPECT_EQ(cache().claims().held_count(), 1U);
   EXPECT_EQ(Cached("abc"), 1U);
   ExpectSound();
 }
@@ -345,10 +346,10 @@ TEST_F(CacheHoldTest, WhatIsDiscardedWhileItIsInUseHasNoPlace) {
   Visit("ab");
   CacheUser user = User("ab");
   user.Match(cache());
-  cache().Discard(user.chain(), 0);
+  CacheEraser(cache()).Discard(user.chain(), 0);
   ExpectSound({&user});
   Visit("cd");
-  EXPECT_EQ(cache().held_count(), 2U);
+  EXPECT_EQ(cache().claims().held_count(), 2U);
   user.Release(cache());
   ExpectSound();
 }

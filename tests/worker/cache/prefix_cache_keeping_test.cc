@@ -184,8 +184,8 @@ TEST_F(CacheKeepingTest, AStaleRefCanNotBeWanted) {
 
 TEST_F(CacheKeepingTest, APinnedPrefixIsNeverEvicted) {
   Visit("abc");
-  cache().Pin(Hashes("ab"), std::nullopt);
-  EXPECT_EQ(cache().pinned_count(), 2U);
+  cache().claims().Pin(Hashes("ab"), std::nullopt);
+  EXPECT_EQ(cache().claims().pinned_count(), 2U);
   EXPECT_EQ(cache().available_count(), 6U);
   EXPECT_FALSE(cache().IsAvailable(Refs("ab")[1]));
   EXPECT_EQ(Take(8), "c");
@@ -195,10 +195,10 @@ TEST_F(CacheKeepingTest, APinnedPrefixIsNeverEvicted) {
 }
 
 TEST_F(CacheKeepingTest, BlocksCanBePinnedBeforeTheyAreComputed) {
-  cache().Pin(Hashes("ab"), std::nullopt);
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  cache().claims().Pin(Hashes("ab"), std::nullopt);
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
   Visit("abc");
-  EXPECT_EQ(cache().pinned_count(), 2U);
+  EXPECT_EQ(cache().claims().pinned_count(), 2U);
   EXPECT_EQ(Take(8), "c");
   ExpectSound();
 }
@@ -206,8 +206,8 @@ TEST_F(CacheKeepingTest, BlocksCanBePinnedBeforeTheyAreComputed) {
 TEST_F(CacheKeepingTest, OverTheLimitLaterBlocksAreNotPinnedAndCounted) {
   Make(8, {.pinned_share_limit = 0.25});
   Visit("abcd");
-  cache().Pin(Hashes("abcd"), std::nullopt);
-  EXPECT_EQ(cache().pinned_count(), 2U);
+  cache().claims().Pin(Hashes("abcd"), std::nullopt);
+  EXPECT_EQ(cache().claims().pinned_count(), 2U);
   EXPECT_EQ(cache().counters().refused_pins, 2U);
   EXPECT_EQ(Take(8), "dc");
   ExpectSound();
@@ -217,115 +217,115 @@ TEST_F(CacheKeepingTest, TellsWhatPinsKeepAwaitAndRefuse) {
   Make(8, {.pinned_share_limit = 0.5});
   Visit("ab");
   const auto expect_pins = [this](std::uint32_t kept, std::uint32_t awaited, std::uint32_t refused) {
-    const PinCounts counts = cache().PinsOf(Hashes("abcdef"));
+    const PinCounts counts = cache().claims().PinsOf(Hashes("abcdef"));
     EXPECT_EQ(counts.kept, kept);
     EXPECT_EQ(counts.awaited, awaited);
     EXPECT_EQ(counts.refused, refused);
   };
   expect_pins(0, 0, 6);
-  cache().Pin(Hashes("abcdef"), std::nullopt);
+  cache().claims().Pin(Hashes("abcdef"), std::nullopt);
   expect_pins(2, 2, 2);
   Visit("abcdef");
   expect_pins(4, 0, 2);
-  cache().Unpin(Hashes("ab"));  // c and d keep them
+  cache().claims().Unpin(Hashes("ab"));  // c and d keep them
   expect_pins(4, 0, 2);
-  cache().Unpin(Hashes("abcd"));
+  cache().claims().Unpin(Hashes("abcd"));
   expect_pins(0, 0, 6);
 }
 
 TEST_F(CacheKeepingTest, FutureBlocksCountTowardsTheLimitAtOnce) {
   Make(8, {.pinned_share_limit = 0.25});
-  cache().Pin(Hashes("ab"), std::nullopt);
+  cache().claims().Pin(Hashes("ab"), std::nullopt);
   Visit("c");
-  cache().Pin(Hashes("c"), std::nullopt);
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  cache().claims().Pin(Hashes("c"), std::nullopt);
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
   EXPECT_EQ(cache().counters().refused_pins, 1U);
 }
 
 TEST_F(CacheKeepingTest, APinEnds) {
   Make(4);
   Visit("ab");
-  cache().Pin(Hashes("ab"), After(seconds(10)));
+  cache().claims().Pin(Hashes("ab"), After(seconds(10)));
   Visit("cd");
   Pass(seconds(9));
-  EXPECT_EQ(cache().pinned_count(), 2U);
+  EXPECT_EQ(cache().claims().pinned_count(), 2U);
   Pass(seconds(1));
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
   EXPECT_EQ(Take(4), "dcba");
 }
 
 TEST_F(CacheKeepingTest, ASecondPinSetsTheEndAnew) {
   Visit("a");
-  cache().Pin(Hashes("a"), After(seconds(10)));
-  cache().Pin(Hashes("a"), std::nullopt);
+  cache().claims().Pin(Hashes("a"), After(seconds(10)));
+  cache().claims().Pin(Hashes("a"), std::nullopt);
   Pass(hours(1));
-  EXPECT_EQ(cache().pinned_count(), 1U);
-  cache().Pin(Hashes("a"), After(seconds(10)));
+  EXPECT_EQ(cache().claims().pinned_count(), 1U);
+  cache().claims().Pin(Hashes("a"), After(seconds(10)));
   Pass(seconds(10));
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
 }
 
 TEST_F(CacheKeepingTest, AnUnpinnedBlockIsOneLikeOthers) {
   Make(4);
   Visit("ab");
-  cache().Pin(Hashes("ab"), std::nullopt);
+  cache().claims().Pin(Hashes("ab"), std::nullopt);
   Visit("c");
-  cache().Unpin(Hashes("ab"));
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  cache().claims().Unpin(Hashes("ab"));
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
   EXPECT_EQ(Take(4), "cba");
   ExpectSound();
 }
 
 TEST_F(CacheKeepingTest, UnpinningWhatIsNotPinnedDoesNothing) {
   Visit("ab");
-  cache().Pin(Hashes("a"), std::nullopt);
-  cache().Unpin(Hashes("xy"));
-  cache().Unpin({});
-  EXPECT_EQ(cache().pinned_count(), 1U);
+  cache().claims().Pin(Hashes("a"), std::nullopt);
+  cache().claims().Unpin(Hashes("xy"));
+  cache().claims().Unpin({});
+  EXPECT_EQ(cache().claims().pinned_count(), 1U);
   ExpectSound();
 }
 
 TEST_F(CacheKeepingTest, ABlockStaysPinnedWhileOneBehindItIs) {
   Visit("abc");
-  cache().Pin(Hashes("abc"), std::nullopt);
-  cache().Unpin(Hashes("ab"));
-  EXPECT_EQ(cache().pinned_count(), 3U);
+  cache().claims().Pin(Hashes("abc"), std::nullopt);
+  cache().claims().Unpin(Hashes("ab"));
+  EXPECT_EQ(cache().claims().pinned_count(), 3U);
   ExpectSound();
   const std::vector<BlockHash> hashes = Hashes("abc");
-  cache().Unpin({&hashes[2], 1});
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  cache().claims().Unpin({&hashes[2], 1});
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
   ExpectSound();
 }
 
 TEST_F(CacheKeepingTest, BlocksPinnedForThoseBehindThemCountTowardsTheLimit) {
   Visit("abc");
-  cache().Pin(Hashes("abc"), std::nullopt);
-  cache().Unpin(Hashes("ab"));
+  cache().claims().Pin(Hashes("abc"), std::nullopt);
+  cache().claims().Unpin(Hashes("ab"));
   Visit("xyz");
-  cache().Pin(Hashes("xyz"), std::nullopt);  // the limit is 4 of 8
-  EXPECT_EQ(cache().pinned_count(), 4U);
+  cache().claims().Pin(Hashes("xyz"), std::nullopt);  // the limit is 4 of 8
+  EXPECT_EQ(cache().claims().pinned_count(), 4U);
   EXPECT_EQ(cache().counters().refused_pins, 2U);
   ExpectSound();
 }
 
 TEST_F(CacheKeepingTest, ABlockPinnedForTheOneBehindItCanBePinnedAtTheLimit) {
   Visit("abcd");
-  cache().Pin(Hashes("abcd"), std::nullopt);
-  cache().Unpin(Hashes("abc"));
-  cache().Pin(Hashes("abc"), std::nullopt);
+  cache().claims().Pin(Hashes("abcd"), std::nullopt);
+  cache().claims().Unpin(Hashes("abc"));
+  cache().claims().Pin(Hashes("abc"), std::nullopt);
   EXPECT_EQ(cache().counters().refused_pins, 0U);
   const std::vector<BlockHash> hashes = Hashes("abcd");
-  cache().Unpin({&hashes[3], 1});
-  EXPECT_EQ(cache().pinned_count(), 3U);
+  cache().claims().Unpin({&hashes[3], 1});
+  EXPECT_EQ(cache().claims().pinned_count(), 3U);
   ExpectSound();
 }
 
 TEST_F(CacheKeepingTest, APinHoldsAlsoWhenThoseBeforeItEndedBeforeTheBlocksWereComputed) {
-  cache().Pin(Hashes("abc"), std::nullopt);
-  cache().Pin(Hashes("ab"), After(seconds(10)));
+  cache().claims().Pin(Hashes("abc"), std::nullopt);
+  cache().claims().Pin(Hashes("ab"), After(seconds(10)));
   Pass(seconds(10));
   Visit("abcd");
-  EXPECT_EQ(cache().pinned_count(), 3U);
+  EXPECT_EQ(cache().claims().pinned_count(), 3U);
   EXPECT_EQ(Take(8), "d");
   ExpectSound();
 }
@@ -334,8 +334,8 @@ TEST_F(CacheKeepingTest, APinIsRefusedWhenThereIsNoRoomForTheBlocksBeforeIt) {
   Make(8, {.pinned_share_limit = 0.25});
   Visit("abcd");
   const std::vector<BlockHash> hashes = Hashes("abcd");
-  cache().Pin({&hashes[2], 2}, std::nullopt);
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  cache().claims().Pin({&hashes[2], 2}, std::nullopt);
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
   EXPECT_EQ(cache().counters().refused_pins, 2U);
   EXPECT_EQ(Take(8), "dcba");
   ExpectSound();
@@ -344,16 +344,16 @@ TEST_F(CacheKeepingTest, APinIsRefusedWhenThereIsNoRoomForTheBlocksBeforeIt) {
 // It is refused even if there is space by now, so that one lookup finds a refusal in front.
 TEST_F(CacheKeepingTest, APinBehindOneThatWasRefusedIsRefused) {
   Make(16);
-  cache().Pin(Hashes("stuvwx"), std::nullopt);
+  cache().claims().Pin(Hashes("stuvwx"), std::nullopt);
   const std::vector<BlockHash> hashes = Hashes("abcd");
-  cache().Pin({&hashes[2], 2}, std::nullopt);
+  cache().claims().Pin({&hashes[2], 2}, std::nullopt);
   Visit("abc");  // c needs a and b, and 8 of 8 pins are taken
-  cache().Unpin(Hashes("stuvwx"));
+  cache().claims().Unpin(Hashes("stuvwx"));
   Visit("abcd");
-  EXPECT_EQ(cache().pinned_count(), 0U);
+  EXPECT_EQ(cache().claims().pinned_count(), 0U);
   EXPECT_EQ(cache().counters().refused_pins, 2U);
-  cache().Pin(hashes, std::nullopt);
-  EXPECT_EQ(cache().pinned_count(), 4U);
+  cache().claims().Pin(hashes, std::nullopt);
+  EXPECT_EQ(cache().claims().pinned_count(), 4U);
   ExpectSound();
 }
 
@@ -364,26 +364,26 @@ TEST_F(CacheKeepingTest, AGroupOverItsShareLosesItsOwnBlocksFirst) {
   VisitAs(0, "ab");
   VisitAs(1, "x");
   VisitAs(1, "y");
-  EXPECT_EQ(cache().ready_count_of(EvictionGroup(1)), 2U);
+  EXPECT_EQ(cache().claims().ready_count_of(EvictionGroup(1)), 2U);
   EXPECT_EQ(Take(1, 1), "x");
 }
 
 TEST_F(CacheKeepingTest, WhatAGroupDoesNotUseOthersMay) {
   Make(4, {.group_shares = {0.5}});
   VisitAs(0, "abcd");
-  EXPECT_EQ(cache().ready_count_of(EvictionGroup(0)), 4U);
+  EXPECT_EQ(cache().claims().ready_count_of(EvictionGroup(0)), 4U);
   VisitAs(0, "e");
-  EXPECT_EQ(cache().ready_count_of(EvictionGroup(0)), 4U);
+  EXPECT_EQ(cache().claims().ready_count_of(EvictionGroup(0)), 4U);
 }
 
 TEST_F(CacheKeepingTest, BorrowedBlocksComeBack) {
   Make(4, {.group_shares = {0.5}});
   VisitAs(0, "abcd");
   VisitAs(1, "xy");
-  EXPECT_EQ(cache().ready_count_of(EvictionGroup(0)), 2U);
-  EXPECT_EQ(cache().ready_count_of(EvictionGroup(1)), 2U);
+  EXPECT_EQ(cache().claims().ready_count_of(EvictionGroup(0)), 2U);
+  EXPECT_EQ(cache().claims().ready_count_of(EvictionGroup(1)), 2U);
   VisitAs(1, "z");  // it has its full share: its own block goes
-  EXPECT_EQ(cache().ready_count_of(EvictionGroup(0)), 2U);
+  EXPECT_EQ(cache().claims().ready_count_of(EvictionGroup(0)), 2U);
   EXPECT_EQ(Cached("ab", {2, 0}), 2U);
   EXPECT_EQ(Cached("xy", {2, 1}), 1U);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"
+#include "worker/cache/cache_views.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::worker {
@@ -165,7 +166,7 @@ TEST_F(PrefixCachePartialTest, NobodyHearsOfItStoredOrEvicted) {
   EXPECT_TRUE(cache().TakeEvents().empty());
   EXPECT_EQ(cache().digest(), digest);
   EXPECT_EQ(cache().ready_count(), 1U);
-  const auto runs = cache().Snapshot();
+  const auto runs = Snapshot(cache().tree());
   ASSERT_EQ(runs.size(), 1U);
   EXPECT_EQ(runs[0].hashes, Hashes("a"));
   EXPECT_EQ(Take(7), "");
@@ -181,7 +182,8 @@ TEST_F(PrefixCachePartialTest, StandsInNoRunOfTheSnapshotWhereverItsSiblingsAre)
   VisitPart("abb", 1);
   VisitPart("aa", 2);
   std::vector<BlockHash> seen;
-  for (const wire::StoredRun& run : cache().Snapshot()) seen.insert(seen.end(), run.hashes.begin(), run.hashes.end());
+  for (const wire::StoredRun& run : Snapshot(cache().tree()))
+    seen.insert(seen.end(), run.hashes.begin(), run.hashes.end());
   EXPECT_THAT(seen, testing::UnorderedElementsAreArray(Hashes("abc")));
   ExpectSound();
 }
@@ -198,8 +200,8 @@ TEST_F(PrefixCachePartialTest, IsEvictedBeforeItsParent) {
 
 TEST_F(PrefixCachePartialTest, IsEvictedFromBehindAPinnedParent) {
   VisitPart("ab", 3);
-  cache().Pin(Hashes("ab"), std::nullopt);
-  EXPECT_EQ(cache().pinned_count(), 1U);
+  cache().claims().Pin(Hashes("ab"), std::nullopt);
+  EXPECT_EQ(cache().claims().pinned_count(), 1U);
   EXPECT_EQ(cache().available_count(), 7U);
   EXPECT_EQ(Take(8), "");
   EXPECT_EQ(Cached("a"), 1U);
@@ -281,9 +283,9 @@ TEST_F(PrefixCachePartialTest, CountsAsABlockOfItsGroup) {
   user.group = EvictionGroup(1);
   Fill(user);
   Leave(user);
-  EXPECT_EQ(cache().ready_count_of(EvictionGroup(1)), 2U);
+  EXPECT_EQ(cache().claims().ready_count_of(EvictionGroup(1)), 2U);
   EXPECT_EQ(Take(7), "");
-  EXPECT_EQ(cache().ready_count_of(EvictionGroup(1)), 1U);
+  EXPECT_EQ(cache().claims().ready_count_of(EvictionGroup(1)), 1U);
   ExpectSound();
 }
 

@@ -39,12 +39,12 @@ class CacheRetentionTest : public testing_support::PrefixCacheFixture {
 TEST_F(CacheRetentionTest, ATenantsHintsFillItsShareAndNoMore) {
   const TenantId alice = Tenant("alice");
   VisitFor(alice, "ab", All());
-  EXPECT_EQ(cache().retained_count(alice), 2U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 2U);
   VisitFor(alice, "cdef", All());
-  EXPECT_EQ(cache().retained_count(alice), 4U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 4U);
   EXPECT_EQ(cache().counters().refused_retentions, 2U);
   VisitFor(alice, "g", All());
-  EXPECT_EQ(cache().retained_count(alice), 4U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 4U);
   EXPECT_EQ(cache().counters().refused_retentions, 3U);
 }
 
@@ -52,7 +52,7 @@ TEST_F(CacheRetentionTest, TheFrontOfALongPrefixIsRetainedAndItsEndGoesFirst) {
   VisitFor(Tenant("alice"), "abcdef", All());
   (void)Take(10);
   EXPECT_EQ(Take(2), "fe");
-  EXPECT_EQ(cache().retained_count(), 4U);
+  EXPECT_EQ(cache().claims().retained_count(), 4U);
 }
 
 TEST_F(CacheRetentionTest, OneTenantsFloodLeavesAnothersBlocks) {
@@ -70,9 +70,9 @@ TEST_F(CacheRetentionTest, BlocksBeforeARetainedOneCountToo) {
   const TenantId alice = Tenant("alice");
   // Only the answer is retained: its one block keeps the three before it.
   VisitFor(alice, "abcd", {.prompt = {}, .decode = High()}, 3);
-  EXPECT_EQ(cache().retained_count(alice), 4U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 4U);
   VisitFor(alice, "efg", {.prompt = {}, .decode = High()}, 2);
-  EXPECT_EQ(cache().retained_count(alice), 4U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 4U);
   EXPECT_EQ(cache().counters().refused_retentions, 1U);
 }
 
@@ -80,10 +80,10 @@ TEST_F(CacheRetentionTest, AnEndedHintCountsWhileALaterBlockIsRetained) {
   const TenantId alice = Tenant("alice");
   VisitFor(alice, "abc", {.prompt = High(seconds(1)), .decode = High(hours(1))}, 2);
   Pass(seconds(2));
-  EXPECT_EQ(cache().retained_count(alice), 3U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 3U);
   ExpectSound();
   Pass(hours(2));
-  EXPECT_EQ(cache().retained_count(alice), 0U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 0U);
   ExpectSound();
 }
 
@@ -91,7 +91,7 @@ TEST_F(CacheRetentionTest, ABlockThatTwoRequestsRetainCountsOnce) {
   const TenantId alice = Tenant("alice");
   VisitFor(alice, "abc", All());
   VisitFor(alice, "abd", All());
-  EXPECT_EQ(cache().retained_count(alice), 4U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 4U);
   VisitFor(alice, "abd", All(hours(5)));
   EXPECT_EQ(cache().counters().refused_retentions, 0U) << "a block that is retained may be for longer";
 }
@@ -100,12 +100,12 @@ TEST_F(CacheRetentionTest, WhatEndsOrIsEvictedGivesItsRoomBack) {
   const TenantId alice = Tenant("alice");
   VisitFor(alice, "abcd", All(seconds(10)));
   Pass(seconds(11));
-  EXPECT_EQ(cache().retained_count(alice), 0U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 0U);
   VisitFor(alice, "efgh", All());
-  EXPECT_EQ(cache().retained_count(alice), 4U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 4U);
   (void)Take(16);
-  EXPECT_EQ(cache().retained_count(alice), 0U);
-  EXPECT_EQ(cache().retained_count(), 0U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 0U);
+  EXPECT_EQ(cache().claims().retained_count(), 0U);
 }
 
 TEST_F(CacheRetentionTest, ASessionThatComesBackGivesItsRoomBack) {
@@ -113,21 +113,21 @@ TEST_F(CacheRetentionTest, ASessionThatComesBackGivesItsRoomBack) {
   const RequestRetention retention = All(seconds(10));
   VisitFor(alice, "abcd", retention);
   cache().EndRetention(Refs("abcd", {3, alice.value()}).back(), retention);
-  EXPECT_EQ(cache().retained_count(alice), 0U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 0U);
   ExpectSound();
 }
 
 TEST_F(CacheRetentionTest, RequestsWithoutATenantAreOne) {
   for (const std::string_view letters : {"ab", "cd", "ef"}) VisitRetained(letters, 100, hours(1));
-  EXPECT_EQ(cache().retained_count(TenantId()), 4U);
+  EXPECT_EQ(cache().claims().retained_count(TenantId()), 4U);
   const TenantId alice = Tenant("alice");
   VisitFor(alice, "gh", All());
-  EXPECT_EQ(cache().retained_count(alice), 2U) << "another tenant has its own share";
+  EXPECT_EQ(cache().claims().retained_count(alice), 2U) << "another tenant has its own share";
 }
 
 TEST_F(CacheRetentionTest, ALowPriorityNeedsNoRoom) {
   VisitRetained("abcdef", 10, hours(1));
-  EXPECT_EQ(cache().retained_count(), 0U);
+  EXPECT_EQ(cache().claims().retained_count(), 0U);
   EXPECT_EQ(cache().counters().refused_retentions, 0U);
   ExpectSound();
 }
@@ -135,7 +135,7 @@ TEST_F(CacheRetentionTest, ALowPriorityNeedsNoRoom) {
 TEST_F(CacheRetentionTest, WithoutAShareNothingIsRetained) {
   Make(8, {.retained_share_limit = 0});
   VisitRetained("ab", 100, hours(1));
-  EXPECT_EQ(cache().retained_count(), 0U);
+  EXPECT_EQ(cache().claims().retained_count(), 0U);
   EXPECT_EQ(cache().counters().refused_retentions, 2U);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"
+#include "worker/cache/cache_views.h"
 
 namespace roost::worker {
 namespace {
@@ -186,7 +187,7 @@ TEST_F(PrefixCacheTest, TheSnapshotListsParentsBeforeChildren) {
   const auto abd = User("abd").hashes;
   const auto e = User("e").hashes;
   std::vector<BlockHash> all;
-  for (const wire::StoredRun& run : cache().Snapshot()) {
+  for (const wire::StoredRun& run : Snapshot(cache().tree())) {
     for (std::size_t i = 0; i < run.hashes.size(); ++i) {
       if (run.hashes[i] == abc[2] || run.hashes[i] == abd[2]) {
         EXPECT_EQ(run.first_position + i, 2U);
@@ -203,7 +204,7 @@ TEST_F(PrefixCacheTest, TheSnapshotListsParentsBeforeChildren) {
 
 TEST_F(PrefixCacheTest, TheDigestOfAnEmptyCacheIsZero) {
   EXPECT_EQ(cache().digest(), BlockHash{});
-  EXPECT_TRUE(cache().Snapshot().empty());
+  EXPECT_TRUE(Snapshot(cache().tree()).empty());
 }
 
 // ---- ghosts ----

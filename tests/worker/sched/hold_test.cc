@@ -132,7 +132,7 @@ TEST_F(HoldTest, WhoRunsAloneTakesHeldBlocksAtOnceTheOldestFirst) {
   MakeHolding(16);
   Serve(Text(16, 1));
   Serve(Text(16, 2));
-  ASSERT_EQ(cache_->held_count(), 8U);
+  ASSERT_EQ(cache_->claims().held_count(), 8U);
   const SequenceId id = Submit(Text(40, 3));
   Step();
   EXPECT_TRUE(Runs(id));
@@ -216,11 +216,11 @@ TEST_F(HoldTest, NobodyWaitsLongerThanAHoldForHeldBlocks) {
   AdvanceTo(milliseconds(5199));
   Compute();
   EXPECT_FALSE(Runs(waiting));
-  EXPECT_GT(cache_->held_count(), 0U);
+  EXPECT_GT(cache_->claims().held_count(), 0U);
   AdvanceTo(milliseconds(5200));
   Compute();
   EXPECT_TRUE(Runs(waiting));
-  EXPECT_GT(cache_->held_count(), 0U);
+  EXPECT_GT(cache_->claims().held_count(), 0U);
 }
 
 TEST_F(HoldTest, NobodyPassesOneThatWaitsForThoseThatRun) {
@@ -278,15 +278,15 @@ TEST_F(HoldTest, HeldBlocksGoBeforePinsEnd) {
   AdvanceTo(milliseconds(0));
   Serve(Text(16, 1));
   const std::vector<BlockHash> hashes = HashBlocks(kRoot, Text(16, 1), kBlockTokens);
-  cache_->Pin(hashes, std::nullopt);
+  cache_->claims().Pin(hashes, std::nullopt);
   Serve(Text(32, 2));
   const SequenceId large = Submit(Text(47, 3));
   Step();
   EXPECT_TRUE(Runs(large));
-  EXPECT_EQ(cache_->pinned_count(), 4U);
-  EXPECT_EQ(cache_->held_count(), 0U);
+  EXPECT_EQ(cache_->claims().pinned_count(), 4U);
+  EXPECT_EQ(cache_->claims().held_count(), 0U);
   Steps(2);
-  EXPECT_EQ(cache_->pinned_count(), 0U);
+  EXPECT_EQ(cache_->claims().pinned_count(), 0U);
   EXPECT_EQ(scheduler_->counters().dropped_pins, 1U);
 }
 

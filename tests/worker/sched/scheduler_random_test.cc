@@ -174,9 +174,9 @@ class RandomLife {
     if (limits_.empty()) return;
     const Sequence& sequence = scheduler_->Get(limits_.begin()->first);
     if (rng_.Below(3) == 0) {
-      cache_.Unpin(sequence.hashes);
+      cache_.claims().Unpin(sequence.hashes);
     } else {
-      cache_.Pin(sequence.hashes, now_ + std::chrono::milliseconds(Between(1, 5000)));
+      cache_.claims().Pin(sequence.hashes, now_ + std::chrono::milliseconds(Between(1, 5000)));
     }
   }
 

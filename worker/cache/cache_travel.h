@@ -1,0 +1,21 @@
+// Blocks that travel between workers, as the cache knows them. Who asks for a block knows its hash alone, so its tokens
+// are not compared.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "common/prefix/block_hash.h"
+#include "worker/cache/prefix_cache.h"
+
+namespace roost::worker {
+
+// The ready block with this hash and root that follows `parent`, or begins a prompt.
+[[nodiscard]] std::optional<BlockRef> FindFollower(const PrefixCache& cache, BlockHash hash, BlockHash root,
+                                                   std::optional<BlockId> parent);
+// The ready blocks up to the one with this hash, front to back; none when it is not ready. O(blocks).
+[[nodiscard]] std::vector<BlockRef> PathTo(const PrefixCache& cache, BlockHash hash);
+// Describes a whole ready block.
+[[nodiscard]] ReadyBlock Describe(const BlockTree& tree, BlockId block);
+
+}  // namespace roost::worker

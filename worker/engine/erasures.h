@@ -1,0 +1,68 @@
+// Erases blocks from the cache, from sequences and from arrivals: by the open orders of operators, and blocks that may
+// be wrong.
+//
+//   Begin ─▶ [open orders, oldest first] ─ Continue, a bounded number of blocks in each step ─▶ answers
+//
+// From Begin on no sequence that is here, waiting or running, leaves blocks of it in the cache, also after a
+// preemption, and no arrival brings them. Not between Schedule and Commit.
+//
+// Not thread-safe. What it is given outlives it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/prefix/block_hash.h"
+#include "common/wire/messages.h"
+#include "worker/cache/cache_eraser.h"
+#include "worker/engine_api/step_report.h"
+#include "worker/sched/arrivals.h"
+#include "worker/sched/sequence_slots.h"
+
+namespace roost::worker {
+
+class Erasures {
+ public:
+  Erasures(PrefixCache& cache, const Sequences& sequences, Arrivals& arrivals)
+      : cache_(cache), sequences_(sequences), arrivals_(arrivals) {}
+
+  // True if the request's prompt is what the order names, continues it, or has the block.
+  [[nodiscard]] static bool Names(const wire::Evict& order, const wire::Generate& request, std::uint32_t block_tokens);
+
+  [[nodiscard]] std::size_t open_count() const { return open_.size(); }
+  void Begin(LinkId link, wire::Evict order);
+  // Erases at most `budget` blocks, one order after the other. Answers those that are complete.
+  void Continue(std::uint32_t budget, std::vector<EngineAnswer>& answers);
+
+  // Distrusts all that the sequence has computed, in any state: none of it stays in the cache, nor what others computed
+  // behind it, which they keep for themselves. The blocks that it found in the cache were computed by others, and stay.
+  // Remove the sequence afterwards.
+  void Discard(SequenceId id);
+  // Distrusts all blocks that came from this source: they leave the cache with what was computed behind them, and what
+  // still comes from there is not taken. Returns how many left. O(blocks).
+  std::uint32_t DiscardFrom(SourceId source);
+
+ private:
+  struct Open {
+    LinkId link;
+    wire::Evict order;
+    EraseStep erased = {};              // so far
+    std::vector<BlockHash> chain = {};  // up to the block, when the order names one
+  };
+
+  void KeepOut(const wire::PromptToEvict& prompt);
+  void KeepOut(const wire::TenantToEvict& tenant);
+  void KeepOut(const wire::BlockToEvict& block);
+  [[nodiscard]] EraseProgress Erase(const Open& open, EraseStep& step);
+  void ForgetDiscarded();
+
+  PrefixCache& cache_;
+  const Sequences& sequences_;
+  Arrivals& arrivals_;
+  std::deque<Open> open_;
+};
+
+}  // namespace roost::worker
