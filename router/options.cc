@@ -61,7 +61,9 @@ Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& option
   return std::optional(std::move(keys));
 }
 
-void Declare(RouterOptions& options, ConfigParser& parser) {
+namespace {
+
+void DeclareMemory(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Memory").AddBytes(
       "memory", options.memory_bytes,
       "Memory that the router may fill. Half of it is for requests, from their arrival until they can no "
@@ -70,6 +72,9 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       "the deepest blocks when it is full; a sixteenth is for the tokens and hashes of earlier prompts. The "
       "rest is for what is not counted. Default: half of what the process may use, at most 4 GiB",
       {kMinMemoryBytes, 1e15});
+}
+
+void DeclareClients(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Clients")
       .Add("http-address", options.http_address, "Address and port of the HTTP API; port 0 takes a free one")
       .Add("http-threads", options.http_threads, "Threads that serve clients", {1, 256})
@@ -98,6 +103,9 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .Add("shared-prefixes", options.shared_prefixes,
            "File with the prefixes that tenants share in the cache, one JSON object per line, as /admin/v1/warm takes "
            "prompts; it is read again when it changes. By default tenants share nothing");
+}
+
+void DeclareOperatorsAndWorkers(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Operators")
       .Add("admin-address", options.admin_address,
            "Address and port of /admin/v1, for roostctl, or unix:PATH of a socket for this user alone; port 0 takes a "
@@ -130,6 +138,9 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "Time after which a request ends with an error, even in mid-stream; a request may shorten it with "
            "x-request-timeout-ms",
            {0.1, 86'400});
+}
+
+void DeclareRouting(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Queue")
       .Add("worker-queue-bound", options.worker_queue_bound,
            "Requests that may wait at a worker; new ones wait at the router while every worker has that many", {1, 1e6})
@@ -163,6 +174,9 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Prompts").AddSwitch("content-may-contain-special-tokens", options.content_may_contain_special_tokens,
                                       "Read the text of a special token, such as <|im_end|>, in messages and tools as "
                                       "that token; by default it is plain text");
+}
+
+void DeclareOperation(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Operation")
       .Add("record", options.record,
            "File in which the router records the lengths and block hashes of all requests, but no text; roostctl "
@@ -189,6 +203,16 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
       .AddChoice("log-format", options.log_format, {"auto", "text", "json"},
                  "Form of the log lines; auto: text on a terminal, JSON elsewhere");
+}
+
+}  // namespace
+
+void Declare(RouterOptions& options, ConfigParser& parser) {
+  DeclareMemory(options, parser);
+  DeclareClients(options, parser);
+  DeclareOperatorsAndWorkers(options, parser);
+  DeclareRouting(options, parser);
+  DeclareOperation(options, parser);
 }
 
 }  // namespace roost::router

@@ -51,8 +51,8 @@ void SimWorker::TakeArrived() {
     }
   }
   const Instant now = timeline_.Now();
-  arrivals.EndUnwanted(now,
-                       [this](BlockHash block, std::uint32_t position) { return scheduler_.sequences().Wants(block, position); });
+  arrivals.EndUnwanted(
+      now, [this](BlockHash block, std::uint32_t position) { return scheduler_.sequences().Wants(block, position); });
   arrivals.Advance(now, writes_);
 }
 
