@@ -156,37 +156,42 @@ CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, s
                                  EvictionGroup group) {
   ROOST_CHECK(index < chain.hashes.size() && index < blocks.size());
   const BlockId own = blocks[index];
-  return Commit({.hash = chain.hashes[index],
-                 .root = chain.RootAt(index),
-                 .position = index,
-                 .tokens = TokensOf(chain, index),
-                 .tenant = chain.TenantAt(index),
-                 .source = tree_[own.value()].source},
-                index == 0 ? std::nullopt : std::optional(blocks[index - 1]), own, group);
+  return CommitAs(BlockNode{.hash = chain.hashes[index],
+                            .root = chain.RootAt(index),
+                            .parent = index == 0 ? kNoBlock : blocks[index - 1].value(),
+                            .position = index,
+                            .tenant = chain.TenantAt(index),
+                            .source = tree_[own.value()].source,
+                            .token_count = static_cast<std::uint16_t>(tree_.block_tokens()),
+                            .group = static_cast<std::uint8_t>(group.value())},
+                  TokensOf(chain, index), own);
 }
 
-CommitResult PrefixCache::Commit(const NewBlock& block, std::optional<BlockId> parent_id, BlockId own,
+CommitResult PrefixCache::Commit(const NewBlock& block, std::optional<BlockId> parent, BlockId own,
                                  EvictionGroup group) {
-  const std::uint32_t parent = parent_id ? parent_id->value() : kNoBlock;
-  ROOST_CHECK(!tree_[own.value()].ready && pool_.references(own) == 1, "block {} is not the caller's", own.value());
-  ROOST_CHECK(
-      parent == kNoBlock ? block.position == 0 : tree_[parent].ready && tree_[parent].position + 1 == block.position,
-      "block {} does not follow a ready parent", own.value());
+  ROOST_CHECK(parent ? tree_[parent->value()].position + 1 == block.position : block.position == 0,
+              "block {} does not follow its parent", own.value());
   ROOST_CHECK(block.tokens.size() == tree_.block_tokens(), "{} tokens", block.tokens.size());
-  const std::optional<std::uint32_t> holder = tree_.FindByHash(block.hash);
+  return CommitAs(BlockNode{.hash = block.hash,
+                            .root = block.root,
+                            .parent = parent ? parent->value() : kNoBlock,
+                            .position = block.position,
+                            .tenant = block.tenant,
+                            .source = block.source,
+                            .token_count = static_cast<std::uint16_t>(tree_.block_tokens()),
+                            .group = static_cast<std::uint8_t>(group.value())},
+                  block.tokens, own);
+}
+
+CommitResult PrefixCache::CommitAs(const BlockNode& node, std::span<const TokenId> tokens, BlockId own) {
+  ROOST_CHECK(!tree_[own.value()].ready && pool_.references(own) == 1, "block {} is not the caller's", own.value());
+  ROOST_CHECK(node.parent == kNoBlock || tree_[node.parent].ready, "block {} has no ready parent", own.value());
+  const std::optional<std::uint32_t> holder = tree_.FindByHash(node.hash);
   if (!holder) {
-    Store(block.tokens, own.value(),
-          BlockNode{.hash = block.hash,
-                    .root = block.root,
-                    .parent = parent,
-                    .position = block.position,
-                    .tenant = block.tenant,
-                    .source = block.source,
-                    .token_count = static_cast<std::uint16_t>(tree_.block_tokens()),
-                    .group = static_cast<std::uint8_t>(group.value())});
+    Store(tokens, own.value(), node);
     return {CommitResult::Kind::kStored, own};
   }
-  if (tree_.Holds(*holder, parent, block.root, block.tokens)) return Merge(*holder, own);
+  if (tree_.Holds(*holder, node.parent, node.root, tokens)) return Merge(*holder, own);
   ++counters_.verification_misses;
   return {CommitResult::Kind::kCollided, own};
 }

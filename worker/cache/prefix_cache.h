@@ -174,6 +174,7 @@ class PrefixCache {
   [[nodiscard]] std::optional<std::uint32_t> FindVerified(const BlockChain& chain, std::uint32_t index,
                                                           std::uint32_t parent);
   [[nodiscard]] std::span<const TokenId> TokensOf(const BlockChain& chain, std::uint32_t index) const;
+  [[nodiscard]] CommitResult CommitAs(const BlockNode& node, std::span<const TokenId> tokens, BlockId own);
   [[nodiscard]] CommitResult Merge(std::uint32_t equal, BlockId own);
   void Store(std::span<const TokenId> tokens, std::uint32_t block, const BlockNode& as);
   void Link(std::span<const TokenId> tokens, std::uint32_t block, const BlockNode& node);
