@@ -42,7 +42,7 @@ void AppendEscaped(char32_t c, std::string_view bytes, Charset charset, std::str
 
 std::string JsonFloat(const Value& number) {
   const double value = number.AsFloat();
-  const std::string text = number.FloatText();
+  std::string text = number.FloatText();
   if (std::isnan(value)) return "NaN";
   if (text == "inf" || text == "-inf") return value < 0 ? "-Infinity" : "Infinity";
   return text;

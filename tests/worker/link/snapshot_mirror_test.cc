@@ -9,6 +9,7 @@
 
 #include "common/base/rng.h"
 #include "tests/support/cache_user.h"
+#include "worker/cache/cache_views.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::worker {
@@ -150,7 +151,7 @@ class Churn {
       }
     }
     std::set<BlockHash> ready;
-    for (const StoredRun& run : cache_.Snapshot()) ready.insert(run.hashes.begin(), run.hashes.end());
+    for (const StoredRun& run : Snapshot(cache_.tree())) ready.insert(run.hashes.begin(), run.hashes.end());
     ASSERT_EQ(seen, ready);
     ASSERT_EQ(mirror_.digest(), cache_.digest());
     ASSERT_EQ(mirror_.ready_count(), cache_.ready_count());
