@@ -126,7 +126,7 @@ struct FleetAttackTest : ::testing::Test {
     std::array<std::atomic<int>, wire::kPeerRefusalNames.size()> counts{};
   };
 
-  const SteadyClock clock;
+  const SteadyClock clock{};
   const wire::LinkKeyPair router_key = wire::MakeLinkKeyPair();
   const wire::LinkKeyPair w1 = wire::MakeLinkKeyPair();
   const wire::LinkKeyPair w2 = wire::MakeLinkKeyPair();
