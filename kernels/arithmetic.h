@@ -1,4 +1,4 @@
-// How far results of equal inputs agree: between batches of one device, and between devices.
+// The agreement of results of equal inputs: between batches of one device, and between devices.
 #pragma once
 
 #include <string>

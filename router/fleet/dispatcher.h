@@ -191,7 +191,7 @@ struct WarmOrder {
   Instant deadline{};       // of the answer; workers that have not answered by then still finish
 };
 
-// Whether an operator wants a worker to get new requests.
+// Says if an operator wants a worker to get new requests.
 enum class Service : std::uint8_t { kOpen, kCordoned };
 
 struct CordonOrder {
@@ -261,7 +261,7 @@ struct WarmOutcome {
   bool operator==(const WarmOutcome&) const = default;
 };
 
-// Whether a worker takes requests, and what it still has to do, as its reports say.
+// Says if a worker takes requests, and what it still has to do, by its reports.
 struct ServiceState {
   bool is_cordoned = false;
   std::uint32_t running_requests = 0;  // of all routers

@@ -38,7 +38,7 @@ enum class ResyncReason : std::uint8_t { kHello, kGap, kDigest };
 enum class QueueRefusal : std::uint8_t { kFull, kDeadline };
 [[nodiscard]] std::string_view NameOf(QueueRefusal refusal);
 
-// How a Hold ended: as its worker says, or, when empty, without an answer.
+// The end of a Hold: as its worker says, or, when empty, without an answer.
 using PullOutcome = std::optional<wire::HoldOutcome>;
 inline constexpr std::string_view kUnanswered = "unanswered";
 [[nodiscard]] inline std::string_view NameOf(PullOutcome outcome) {

@@ -55,7 +55,7 @@ struct ModelDirectory {
   [[nodiscard]] std::shared_ptr<const ServedModel> Main(std::string_view name) const;
   // All revisions of the model or adapter that are served.
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> AllOf(std::string_view name) const;
-  // Whether a worker serves the model or adapter now, will soon, or did recently. Before the first worker came, true
+  // True if a worker serves the model or adapter now, will soon, or did recently. Before the first worker came, true
   // for any name.
   [[nodiscard]] bool IsExpected(std::string_view name, Instant now) const;
   // The model of a name that a worker has served since the start: the name itself, or an adapter's model.
@@ -99,9 +99,9 @@ struct FleetSnapshot {
   std::map<std::pair<std::string, std::string>, Error> full_queues;
   FleetMetrics* metrics = nullptr;  // counts what CheckRoom refuses; null: nothing counts
 
-  // Whether a worker may serve the model soon: one is about to, or did recently, or no worker has come since the start.
+  // True if a worker may serve the model soon: one is about to, or did recently, or no worker has come since the start.
   [[nodiscard]] bool IsExpected(std::string_view name) const { return models->IsExpected(name, at); }
-  // Whether a worker is about to bring the model, which none serves.
+  // True if a worker is about to bring the model, which none serves.
   [[nodiscard]] bool IsArriving(std::string_view name) const;
   // The error with which Submit would refuse every request for the model now, so that such requests are not tokenized.
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;

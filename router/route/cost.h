@@ -73,7 +73,7 @@ struct FleetSpeed {
   [[nodiscard]] bool is_known() const { return prefill_tokens_per_second > 0; }
 };
 
-// How a worker gets the longest part of the prompt that it need not compute.
+// The way in which a worker gets the longest part of the prompt that it need not compute.
 enum class Way : std::uint8_t {
   kHeld,     // it has it, or will when its queue is done
   kCompute,  // there is none

@@ -1,4 +1,4 @@
-// How fast blocks travel from one worker to another, learned from the answers to Holds. A pair is a source and a
+// The rate of blocks from one worker to another, learned from the answers to Holds. A pair is a source and a
 // worker that fetches from it; each direction is a pair of its own.
 //
 //   start   until the first byte comes from an idle source

@@ -46,7 +46,7 @@ struct RouteQuery {
   bool is_question = false;                // policies do not change their turns and histories
 };
 
-// Whether this worker may take the request.
+// True if this worker may take the request.
 [[nodiscard]] bool MayTake(const RouteQuery& query, const WorkerView& worker);
 
 // The query's prompt on the worker of this match.

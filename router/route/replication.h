@@ -95,7 +95,7 @@ class Replication {
   [[nodiscard]] std::optional<PrefixCopy> Judge(std::uint32_t prefix_tokens, const RouteQuery& query,
                                                 const FleetView& fleet, const std::vector<Candidate>& candidates,
                                                 const Candidate& chosen);
-  // Whether the prefix has fewer holders than it should always have. Counts its use.
+  // True if the prefix has fewer holders than it should always have. Counts its use.
   [[nodiscard]] bool LacksCopies(const RouteQuery& query, const FleetView& fleet, BlockHash prefix,
                                  std::size_t holder_count);
 

@@ -33,7 +33,7 @@
 
 namespace roost::router {
 
-// How blocks travel to and from a worker.
+// The ways of blocks to and from a worker.
 struct TransferPlace {
   bool fetches = false;        // it takes Holds
   bool serves = false;         // it has an address
@@ -44,7 +44,7 @@ struct TransferPlace {
   std::uint64_t host = 0;      // equal for workers of one host on one machine; 0: not told
 };
 
-// Whether a worker may be told to fetch blocks from another one.
+// True if a worker may be told to fetch blocks from another one.
 [[nodiscard]] bool CanFetch(const TransferPlace& to, const TransferPlace& from);
 
 // The price of blocks that one worker fetches from another one.
@@ -80,9 +80,9 @@ class Transfers {
 
   // ---- what decisions ask ----
 
-  // Whether any worker can fetch from any other one, as far as a count of those that serve and fetch tells.
+  // True if any worker can fetch from any other one, as far as a count of those that serve and fetch tells.
   [[nodiscard]] bool any() const { return serving_count_ > 1 || (serving_count_ == 1 && fetching_count_ > 1); }
-  // Whether others can fetch from it, if they are of its kind.
+  // True if others can fetch from it, if they are of its kind.
   [[nodiscard]] bool Serves(WorkerSlot worker) const {
     return worker.value() < workers_.size() && workers_[worker.value()] && workers_[worker.value()]->place.serves;
   }

@@ -175,7 +175,7 @@ class StepLength {
 
   [[nodiscard]] std::uint32_t CountOf(Kind a, Kind b) const { return std::min(seconds_[a].count, seconds_[b].count); }
 
-  // How much longer a token takes in steps of the shorter kind, as a part.
+  // The part by which a token takes longer in steps of the shorter kind.
   [[nodiscard]] double PriceOf(Kind shorter, Kind longer) const {
     const auto of_a_token = [this](Kind kind) {
       return seconds_[kind].seconds / (static_cast<double>(seconds_[kind].count) * TokensOf(kind));

@@ -132,7 +132,7 @@ class Scheduler {
   // before it, and the cache evicts by that.
   void NotePace(const StepSample& step, std::uint64_t tokens_before = 0);
 
-  // How long steps take, as told by NotePace.
+  // The time that steps take, as told by NotePace.
   [[nodiscard]] const StepPace& pace() const { return pace_; }
 
   // Appends tokens that were sampled after a running sequence's last token, which has been computed. Several at once

@@ -1,4 +1,4 @@
-// How long this worker's steps take: fitted to recent ones, to plan the next, and to thousands of them, for how much
+// The time of this worker's steps: fitted to recent ones, to plan the next, and to thousands of them, for how much
 // longer a token takes the more come before it.
 //
 // A plain value; not thread-safe. O(1).

@@ -70,7 +70,7 @@ class HoldBook {
   [[nodiscard]] std::optional<PrefixPull> BestSource(const Worker& worker, std::span<const BlockHash> hashes,
                                                      std::string_view name, Instant now);
 
-  // Whether as many are open as may be, so that none is sent.
+  // True if as many are open as may be, so that none is sent.
   [[nodiscard]] bool is_full() const { return open_.size() >= max_open_; }
 
   struct Wishes {

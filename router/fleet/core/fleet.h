@@ -93,7 +93,7 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] Result<void> CheckHello(const std::string& public_key, const wire::Hello& hello) const;
   // Swaps in a new view if it is time, or if `effects` answer an order. With the mutex.
   void Publish(const std::vector<Effect>& effects);
-  // How long the link thread may wait for messages: until its next tick, or until a view is due.
+  // The link thread may wait this long for messages: until its next tick, or until a view is due.
   [[nodiscard]] std::chrono::milliseconds Patience() const;
   // Carries out `effects`, and those that follow from them, until none is left.
   void CarryOutAll(std::vector<Effect> effects);

@@ -87,7 +87,7 @@ class Orders {
     Instant idle_until = {};                 // until when a drain then waits for the worker's requests
   };
   using OpenOrders = std::map<std::uint64_t, Open>;
-  // How an order came.
+  // The way in which an order came.
   struct Arrival {
     std::span<const WorkerMatch> matches;
     Instant now;

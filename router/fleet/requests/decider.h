@@ -36,7 +36,7 @@ struct PlacementQuery {
   bool may_pull = true;                       // a Hold can be sent
 };
 
-// Whether workers may fetch blocks for a request. Copies and warm-ups fetch regardless.
+// Says if workers may fetch blocks for a request. Copies and warm-ups fetch regardless.
 enum class RequestPulls : std::uint8_t { kOff, kOn };
 
 // The operator's wishes for the policy.

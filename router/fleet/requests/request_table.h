@@ -216,7 +216,7 @@ class RequestTable {
   [[nodiscard]] bool HasRoom(const Worker& worker) const;
   // The features that a worker must support for this request.
   [[nodiscard]] static RouteQuery WishesOf(const GenerateSpec& spec);
-  // Whether some worker may take the request, regardless of room.
+  // True if some worker may take the request, regardless of room.
   [[nodiscard]] bool MayBeTaken(const Request& request);
   [[nodiscard]] Error WhyNobody(const GenerateSpec& spec);
   [[nodiscard]] bool AnyHasRoom(const AdmissionQueues::QueueName& name);
@@ -280,7 +280,7 @@ class RequestTable {
   [[nodiscard]] std::vector<RequestId> OverdueAttempts(Instant now);
   [[nodiscard]] bool IsOverdue(const Attempt& attempt, const Worker& worker, Instant now) const;
   [[nodiscard]] bool IsFirstTokenOverdue(const Attempt& attempt, const Worker& worker, Instant now) const;
-  // Whether a worker other than the attempt's takes requests like this one now.
+  // True if a worker other than the attempt's takes requests like this one now.
   [[nodiscard]] bool AnotherTakes(const Attempt& attempt);
 
   // ---- what workers send (request_table_events.cc) ----

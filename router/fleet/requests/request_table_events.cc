@@ -18,7 +18,7 @@ Error WorkerLost() { return {ErrorCode::kUnavailable, "the worker was lost and n
 // requests would try it.
 constexpr Duration kFullTime = std::chrono::milliseconds(100);
 
-// Whether the worker caused the error, not the request.
+// True if the worker caused the error, not the request.
 bool IsWorkersFault(ErrorCode code) { return code == ErrorCode::kInternal || code == ErrorCode::kDataLoss; }
 
 // The worker leaves or can not go on. An error that names a field is about the request: the client may try it again.

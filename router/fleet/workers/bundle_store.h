@@ -70,7 +70,7 @@ class BundleStore {
   // whether a source that was asked earlier is still connected.
   [[nodiscard]] bool Ask(const std::string& digest, const Source& source,
                          const std::function<bool(const Source&)>& is_here, Instant now);
-  // Whether this is the answer that `source` was asked for. If so, the bundle counts as being read until SetText or
+  // True if this is the answer that `source` was asked for. If so, the bundle counts as being read until SetText or
   // SetFault.
   [[nodiscard]] bool TakeAnswer(std::string_view digest, const Source& source);
 

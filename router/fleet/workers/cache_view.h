@@ -50,7 +50,7 @@ class CacheView {
   [[nodiscard]] bool TakeSnapshotDue(Instant now);
 
   [[nodiscard]] WorkerMode mode() const { return tracker_.mode(); }
-  // Whether the view is exact and complete.
+  // True if the view is exact and complete.
   [[nodiscard]] bool in_sync() const { return sync_.in_sync(); }
   [[nodiscard]] const ViewSync& sync() const { return sync_; }
 

@@ -27,7 +27,7 @@
 
 namespace roost::router {
 
-// How blocks travel to and from the worker of this hello.
+// The ways of blocks to and from the worker of this hello.
 [[nodiscard]] TransferPlace PlaceOf(const wire::Hello& hello);
 
 // One epoch of a worker: from an accepted hello to its end or its next hello.
@@ -60,7 +60,7 @@ struct Worker {
   // The time that a step of its decodes should take, or takes now if that is longer. 0 while nothing is known.
   [[nodiscard]] double decode_step_seconds() const;
 
-  // Whether the engine has work and has made no progress for longer than a step can take.
+  // True if the engine has work and has made no progress for longer than a step can take.
   [[nodiscard]] bool IsStalled(Instant now) const;
 
   const wire::Hello hello;

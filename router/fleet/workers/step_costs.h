@@ -28,7 +28,7 @@
 
 namespace roost::router {
 
-// Whether a worker whose pool has so many tokens, and that ran so many requests, can have made the step. A pool of 0
+// True if a worker whose pool has so many tokens, and that ran so many requests, can have made the step. A pool of 0
 // tokens is not known.
 [[nodiscard]] bool IsPossible(const StepSample& step, std::uint64_t pool_tokens, std::uint32_t running_requests);
 

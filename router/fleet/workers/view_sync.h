@@ -46,7 +46,7 @@ class ViewSync {
   void Await() { Begin(Phase::kAwaiting); }
 
   [[nodiscard]] bool in_sync() const { return phase_ == Phase::kInSync; }
-  // Whether a snapshot is awaited and none of its chunks has come.
+  // True if a snapshot is awaited and none of its chunks has come.
   [[nodiscard]] bool awaiting() const { return phase_ == Phase::kAwaiting; }
   // Blocks reported so far, for metrics.
   [[nodiscard]] std::uint64_t stored_block_count() const { return stored_block_count_; }

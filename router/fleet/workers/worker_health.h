@@ -126,7 +126,7 @@ class FirstTokens {
   void Forgive(Instant now) { heard_ = now; }
 
   [[nodiscard]] Duration least() const { return least_; }
-  // Whether it has been silent for so long that any request could be overdue.
+  // True if it has been silent for so long that any request could be overdue.
   [[nodiscard]] bool IsSilent(Instant now) const { return now - heard_ > least_; }
   // False while nothing is known of the worker's speed.
   [[nodiscard]] bool IsOverdue(const Owed& owed, Instant now) const {
@@ -177,7 +177,7 @@ class LaterTokens {
     paid_until_ = step_seconds > 0 ? std::min(now, paid_until_ + FromSeconds(share * StepPays(step_seconds))) : now;
   }
 
-  // Whether nothing is owed.
+  // True if nothing is owed.
   [[nodiscard]] bool IsPaid(Instant now) const { return paid_until_ >= now; }
   // While requests run that have begun.
   [[nodiscard]] bool StayAway(double step_seconds, Instant now) const {
@@ -211,7 +211,7 @@ class Ejection {
   // "Soon": within this many times the time that it was out.
   static constexpr int kMemory = 8;
 
-  // Whether the worker may get a request.
+  // True if the worker may get a request.
   [[nodiscard]] bool admits() const { return state_ == State::kIn || state_ == State::kTrial; }
   [[nodiscard]] bool is_in() const { return state_ == State::kIn; }
 

@@ -75,7 +75,7 @@ class WorkerRegistry {
 
   // True if the caller should ask `worker` for its bundle now; then it counts as asked.
   [[nodiscard]] bool ShouldAskForBundle(const Worker& worker, Instant now);
-  // Whether this is the bundle that `worker` was asked for. If so, it counts as being read, and is not asked for again.
+  // True if this is the bundle that `worker` was asked for. If so, it counts as being read, and is not asked for again.
   [[nodiscard]] bool TakeBundleAnswer(const Worker& worker, std::string_view digest);
   void SetBundle(const std::string& digest, TextBundle bundle);
   void SetBundleFault(const std::string& digest, const BundleError& error, Instant now);
@@ -86,7 +86,7 @@ class WorkerRegistry {
   // The models and adapters of workers whose tokenizer is still to come.
   [[nodiscard]] std::set<std::string, std::less<>> StartingNames() const;
 
-  // Whether the worker serves its model, now or as soon as it has room.
+  // True if the worker serves its model, now or as soon as it has room.
   [[nodiscard]] bool IsServing(const Worker& worker) const;
 
   // The models: see Revisions.
@@ -123,7 +123,7 @@ class WorkerRegistry {
   void NoteSent(Worker& worker, RequestId id);
   // Call it whenever a worker's load, charges or state has changed: decisions see the state of the last call.
   void Refresh(Worker& worker);
-  // Whether the worker takes a request now.
+  // True if the worker takes a request now.
   [[nodiscard]] bool TakesRequests(const Worker& worker) const;
   // A request failed because of the worker, which may be ejected (see Ejection), but not if there is no other one.
   void NoteFailure(Worker& worker, Instant now);
@@ -152,7 +152,7 @@ class WorkerRegistry {
   void CountCapacity(const std::string& key);
   // The worker's Ejection has just left it out.
   void LeaveOut(Worker& worker, std::string_view why);
-  // Whether no other worker of its revision serves and is not ejected.
+  // True if no other worker of its revision serves and is not ejected.
   [[nodiscard]] bool IsOnlyOne(const Worker& worker) const;
   void DropUnusedBundles();
 
