@@ -4,10 +4,12 @@ the standard library that it uses.
   headers_test.py BUILD_DIR    BUILD_DIR/public_headers.txt lists the headers, and the build's own flags are used
 
 Most of the time to compile a header goes to the standard library. So that is compiled once, before all headers; then the
-text of each header is searched for names of the standard library whose header it does not include.
+text of each header is searched for names of the standard library whose header it does not include. A header that compiled is
+compiled again only when it, a header that it includes, or the flags change.
 """
 
 import concurrent.futures
+import hashlib
 import json
 import os
 import pathlib
@@ -20,6 +22,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else ROOT / "build/release"
+STAMPS = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "roost-tidy"
+OWN_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 ANGLED = re.compile(r"^#include <([^>]+)>", re.MULTILINE)
 STD_NAME = re.compile(r"\bstd::(?:(?:chrono|filesystem|this_thread)::)?(\w+)")
 # Header -> names of namespace std that it is included for.
@@ -73,7 +77,7 @@ STD_HEADERS = {
     "remove_cv_t remove_cvref_t true_type type_identity_t underlying_type_t void_t",
     "unordered_map": "unordered_map",
     "unordered_set": "unordered_set",
-    "utility": "declval exchange forward in_place in_place_index in_place_t integer_sequence make_integer_sequence make_pair move pair swap",
+    "utility": "as_const declval exchange forward in_place in_place_index in_place_t integer_sequence make_integer_sequence make_pair move pair swap",
     "variant": "get get_if holds_alternative monostate variant variant_size_v visit",
     "vector": "vector",
 }
@@ -114,10 +118,30 @@ def compiler_and_flags():
     return ["clang++", *flags]
 
 
+def with_included(path, found):
+    """Adds the file and what it includes of this tree, generated headers too, to `found`."""
+    found.add(path)
+    for name in OWN_INCLUDE.findall(path.read_text()):
+        for included in (ROOT / name, BUILD / name):
+            if included.exists() and included not in found:
+                with_included(included, found)
+    return found
+
+
+def stamp_of(header, command):
+    """The file that is there once this header, as it is, has compiled."""
+    key = hashlib.sha256(shlex.join(command).replace(str(ROOT), "").encode())
+    for path in sorted(with_included(header, set())):
+        key.update(path.read_bytes())
+    return STAMPS / f"header-{key.hexdigest()}"
+
+
 class HeadersTest(unittest.TestCase):
     def test_each_compiles_alone(self):
-        headers = public_headers()
         command = compiler_and_flags()
+        stamps = {header: stamp_of(header, command) for header in public_headers()}
+        headers = [header for header, stamp in stamps.items() if not stamp.exists()]
+        STAMPS.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             standard = pathlib.Path(folder) / "standard.h"
             standard.write_text("".join(f"#include <{name}>\n" for name in STD_HEADERS))
@@ -134,6 +158,7 @@ class HeadersTest(unittest.TestCase):
                 for header, done in pool.map(compile_alone, headers):
                     with self.subTest(header=str(header.relative_to(ROOT))):
                         self.assertEqual(done.returncode, 0, done.stderr)
+                        stamps[header].touch()
 
     def test_each_includes_what_it_uses_of_the_standard_library(self):
         for header in public_headers():
