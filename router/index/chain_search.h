@@ -124,7 +124,8 @@ class ChainSearch {
     Holders holders;
   };
 
-  // The stretches of positions 0 … length - 1, deepest first. length > 0; chains of a family begin with the same block.
+  // The stretches of positions 0 … length - 1, deepest first; the last one has the holders of position 0. length > 0;
+  // chains of a family begin with the same block.
   // A probe has
   //   PendingRead Locate(std::uint32_t position): what to read;
   //   void Fetch(const PendingRead& pending): starts the read, without waiting for it;
@@ -140,7 +141,8 @@ class ChainSearch {
     probe.Fetch(last);
     memory_.Prefetch(family);
     Cut& whole = Begin(EqualParts(0, length - 1), probe);
-    whole.before = probe.Finish(first);
+    const Holders front = probe.Finish(first);
+    whole.before = front;
     whole.after = probe.Finish(last);
     probe.Expect(whole.after);
     stretches_.push_back({.end = length, .holders = whole.after});
@@ -149,6 +151,9 @@ class ChainSearch {
     for (std::size_t i = 0; i < cuts_.size(); ++i) Resolve(cuts_[i], probe);
     const auto is_deeper = [](const Stretch& a, const Stretch& b) { return a.end > b.end; };
     std::sort(stretches_.begin(), stretches_.end(), is_deeper);
+    // A position that was read twice may end two stretches, if its holders changed between the reads. Both say how deep
+    // they reach; only what was read first says who holds the beginning.
+    stretches_.back().holders = front;
     Remember(family);
     return stretches_;
   }
@@ -231,7 +236,7 @@ class ChainSearch {
     std::size_t count = 0;
     for (std::size_t i = stretches_.size() - 1; i > 0 && count < changes.size(); --i) {
       const std::uint32_t position = stretches_[i].end - 1;
-      // A position that was read twice may end two stretches, if its holders changed between the reads.
+      // Two stretches may end at one position, as in Run.
       if (count == 0 || position > changes[count - 1]) changes[count++] = position;
     }
     memory_.Remember(family, std::span(changes).first(count));
