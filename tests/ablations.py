@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The effect of each term and constant of the decision; tests/results/ablations.tsv has the tables.
 
-    tests/ablations.py [--rows growth,pace] [--seeds 8]    prints the tables of these rows; by default of all
+    tests/ablations.py [--rows delay,pace] [--seeds 8]    prints the tables of these rows; by default of all
     tests/ablations.py --write [--kept FILE]    keeps them, for the page of results too; with --kept an interrupted run continues
 
 A row is a change of the source (ROWS): one term left out, or one constant halved or doubled. The script applies it to a
@@ -80,15 +80,13 @@ def constant(name, file, old, *values):
 
 ROWS = {
     "queue": without("the queue's order: `queue` counts all", "cost.cc", ".tokens_before = before,", ".tokens_before = queued,"),
-    "growth": without("`growth`", "cost.cc", "before * (StretchOf(uncached, busy_share) - 1)", "0 * StretchOf(uncached, busy_share)"),
     "decode": without("`decode`", "cost.cc", "terms.decode_seconds = ", "terms.decode_seconds = 0 * "),
     "answer": without("`answer`", "cost.cc", "answer_seconds_ = overlap", "answer_seconds_ = 0 * overlap"),
     "stall": without("`stall`", "cost.cc", "terms.stall_seconds = ", "terms.stall_seconds = 0 * "),
     "delay": without("`delay`", "cost.cc", "terms.delay_seconds = ", "terms.delay_seconds = 0 * "),
     "impatience": without("`delay`: late prompts count more", "prompt_queue.h", "kMaxImpatience = 19;", "kMaxImpatience = 0;"),
-    "saturation": without("a saturated fleet counts who waits", "cost.cc", "return std::clamp((speed.busy_share - kMaxBusyShare)", "return 0 * std::clamp((speed.busy_share - kMaxBusyShare)"),
-    "busy": without("`congestion`: ρ", "cost.cc", "kPriceOfAMiss / (1 - busy_share_)", "kPriceOfAMiss"),
-    "miss": without("`congestion`: twice", "cost.cc", "kPriceOfAMiss / (1 - busy_share_)", "1 / (1 - busy_share_)"),
+    "busy": without("`congestion`: ρ", "cost.cc", "kPriceOfAMiss / (1 - std::clamp(speed.busy_share, 0.0, kMaxBusyShare))", "kPriceOfAMiss"),
+    "miss": without("`congestion`: twice", "cost.cc", "kPriceOfAMiss / (1 - std::clamp", "1 / (1 - std::clamp"),
     "pace": without("`pace`", "cost.cc", "WithoutNoise(slowness) / slowness", "WithoutNoise(slowness) / WithoutNoise(slowness)"),
     "ties": without("ties", "cache_aware.h", "kTieSeconds = 0.02", "kTieSeconds = 0"),
     "copies": without("copies", "replication.cc", "block_count == 0 ||", "block_count == 0 || block_count > 0 ||"),
@@ -98,8 +96,6 @@ ROWS["displaced"] = Row("links", "left out", (Change("cost.cc", _DISPLACED, "sta
 for _name, _file, _old, *_values in (
     ("kMaxBusyShare", "cost.cc", "kMaxBusyShare = {};", "0.97", "0.9", "0.98"),
     ("kPriceOfAMiss", "cost.cc", "kPriceOfAMiss = {};", "2", "1.5", "4"),
-    ("kSaturatedDelay", "cost.cc", "kSaturatedDelay = {};", "16", "8", "32"),
-    ("kHalfOvertakenTokens", "cost.cc", "kHalfOvertakenTokens = {};", "1000", "500", "2000"),
     ("kSpeedNoise", "cost.cc", "kSpeedNoise = {};", "1.5", "1.25", "2"),
     ("kStallShare", "cost.cc", "kStallShare = {};", "0.4", "0.2", "0.8"),
     ("kPatienceSeconds", "prompt_queue.h", "kPatienceSeconds = {};", "0.5", "0.25", "1"),

@@ -99,10 +99,20 @@ std::optional<std::string> ConfigFile::PlaceOf(std::string_view name) const {
 struct ConfigParser::State {
   State(std::string program, std::string description) : app(std::move(description), std::move(program)) {}
 
+  // An argument --ALIAS or --ALIAS=VALUE with the name that it stands for; any other as it is.
+  [[nodiscard]] std::string WithoutAlias(std::string argument) const {
+    if (!argument.starts_with("--")) return argument;
+    const std::size_t end = std::min(argument.find('='), argument.size());
+    const std::string name = argument.substr(2, end - 2);
+    const auto alias = aliases.find(name);
+    const bool is_option = std::find(names.begin(), names.end(), name) != names.end();
+    return alias == aliases.end() || is_option ? argument : "--" + alias->second + argument.substr(end);
+  }
+
   CLI::App app;
   std::string section = "Options";
   std::vector<std::string> names;
-  std::map<std::string, std::string, std::less<>> instead;  // of an option that is none, the one to use
+  std::map<std::string, std::string, std::less<>> aliases;  // of another word for an option
   bool print_config = false;
 };
 
@@ -175,15 +185,12 @@ std::string ConfigPathIn(const std::vector<std::string>& arguments) {
 }
 
 // The arguments that are left when all that is declared has been taken.
-std::string UnknownText(const std::vector<std::string>& arguments, std::span<const std::string> names,
-                        const std::map<std::string, std::string, std::less<>>& instead) {
+std::string UnknownText(const std::vector<std::string>& arguments, std::span<const std::string> names) {
   std::string text;
   for (const std::string& argument : arguments) {
     if (!argument.starts_with("--")) continue;
     const std::string name = argument.substr(2, argument.find('=') - 2);
-    const auto known = instead.find(name);
-    text += fmt::format("{}unknown option --{}{}", text.empty() ? "" : "; ", name,
-                        known == instead.end() ? DidYouMean(name, names, "--") : "; use --" + known->second);
+    text += fmt::format("{}unknown option --{}{}", text.empty() ? "" : "; ", name, DidYouMean(name, names, "--"));
   }
   return text.empty() ? fmt::format("unexpected argument '{}'", arguments.front()) : text;
 }
@@ -278,8 +285,8 @@ ConfigParser& ConfigParser::AddPositional(const std::string& name, std::string& 
   return *this;
 }
 
-ConfigParser& ConfigParser::Instead(const std::string& other, const std::string& name) {
-  state_->instead[other] = name;
+ConfigParser& ConfigParser::Alias(const std::string& other, const std::string& name) {
+  state_->aliases[other] = name;
   return *this;
 }
 
@@ -290,6 +297,7 @@ ConfigParser& ConfigParser::Require(const std::string& name) {
 
 Result<ParseOutcome> ConfigParser::Parse(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (std::string& argument : arguments) argument = state_->WithoutAlias(std::move(argument));
   // CLI11 would let the file win over the environment. Variables become arguments here, so that they win.
   std::vector<std::string> from_environment;
   for (const std::string& name : state_->names) {
@@ -316,7 +324,7 @@ Result<ParseOutcome> ConfigParser::Parse(int argc, const char* const* argv) {
     // A misspelt option may be the reason why another one is missing.
     const std::vector<std::string> unknown = state_->app.remaining();
     if (!unknown.empty())
-      return Error{ErrorCode::kInvalidArgument, UnknownText(unknown, state_->names, state_->instead), ""};
+      return Error{ErrorCode::kInvalidArgument, UnknownText(unknown, state_->names), ""};
     std::string message = error.what();
     for (const std::string& name : state_->names) {
       if (!Names(message, name)) continue;

@@ -99,8 +99,8 @@ class ConfigParser {
   // A word without dashes, anywhere among the flags; on the command line only. `name` is for --help.
   ConfigParser& AddPositional(const std::string& name, std::string& target, const std::string& help);
 
-  // The error for --`other`, which is no option here, suggests --`name`.
-  ConfigParser& Instead(const std::string& other, const std::string& name);
+  // On the command line --`other` stands for --`name`, unless it is an option here itself.
+  ConfigParser& Alias(const std::string& other, const std::string& name);
 
   // The command line, the environment or the file must give the value.
   ConfigParser& Require(const std::string& name);

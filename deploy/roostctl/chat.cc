@@ -21,6 +21,8 @@ namespace {
 constexpr std::string_view kMark = "> ";
 constexpr std::string_view kDim = "\x1b[2m";
 constexpr std::string_view kPlain = "\x1b[0m";
+// The bound of an answer through pipes, which no key stops.
+constexpr std::uint32_t kPipedTokens = 1024;
 
 // Writes an answer as it arrives.
 class AnswerPrinter {
@@ -59,7 +61,8 @@ class Chat {
  public:
   Chat(ChatOptions options, const ChatConsole& console)
       : options_(std::move(options)), console_(console), client_(options_.router) {
-    if (console_.interrupted) client_.StopWhen(console_.interrupted);
+    // While an answer comes, libcurl ignores SIGPIPE, so a closed pipe shows in the stream alone.
+    client_.StopWhen([this] { return !console_.out || (console_.interrupted && console_.interrupted()); });
     if (!options_.system.empty()) turns_.push_back({"system", options_.system});
   }
 
@@ -94,7 +97,11 @@ class Chat {
  private:
   [[nodiscard]] ChatFields Fields() const {
     ChatFields fields{.model = options_.model, .max_tokens = {}, .temperature = {}};
-    if (options_.max_tokens > 0) fields.max_tokens = options_.max_tokens;
+    if (options_.max_tokens > 0) {
+      fields.max_tokens = options_.max_tokens;
+    } else if (console_.screen == ChatScreen::kPipe) {
+      fields.max_tokens = kPipedTokens;
+    }
     return fields;
   }
 
@@ -118,7 +125,7 @@ int RunChatCommand(Arguments arguments, const Console& console) {
   DeclareRouter(options.router, parser);
   parser.Add("model", options.model, "Model to ask; the router's first when empty")
       .Add("system", options.system, "System prompt")
-      .Add("max-tokens", options.max_tokens, "Maximum tokens per answer; 0: to the end of the context",
+      .Add("max-tokens", options.max_tokens, "Maximum tokens per answer; 0: to the end of the context, or 1,024 where input or output is no terminal",
            {.low = 0, .high = 1e6});
   if (const auto code = Ended(parser, arguments, console)) return *code;
   ChatConsole talk{.in = console.in, .out = console.out, .err = console.err};
@@ -162,11 +169,14 @@ int RunChat(const ChatOptions& given, const ChatConsole& console) {
     }
     options.model = *std::move(model);
   }
+  console.err << fmt::format("[{} at {}]\n", options.model, options.router.url);
   Chat chat(std::move(options), console);
   bool all_answered = true;
-  for (std::string question; chat.ReadQuestion(question);) all_answered = chat.Ask(question) && all_answered;
+  for (std::string question; console.out && chat.ReadQuestion(question);) {
+    all_answered = chat.Ask(question) && all_answered;
+  }
   if (console.screen == ChatScreen::kTerminal) console.out << std::endl;
-  return all_answered ? 0 : 1;
+  return all_answered && console.out ? 0 : 1;
 }
 
 InterruptKey::InterruptKey() {

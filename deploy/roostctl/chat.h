@@ -17,7 +17,7 @@ struct ChatOptions {
   RouterAccess router;
   std::string model;             // empty: the router's first
   std::string system;            // empty: none
-  std::uint32_t max_tokens = 0;  // 0: to the end of the context
+  std::uint32_t max_tokens = 0;  // 0: to the end of the context, or 1,024 for a pipe
 };
 
 // A terminal gets a mark before each question, reasoning shown dim, and escapes for what would change the display. A
@@ -39,7 +39,7 @@ struct ChatConsole {
 // Like Printable, but keeps line ends and tabs.
 [[nodiscard]] std::string ForTerminal(std::string_view text);
 
-// Runs until the input ends. A failed question does not enter the history; a stopped answer does, as far as it came.
+// Runs until the input ends or the output is closed. A failed question does not enter the history; a stopped answer does, as far as it came.
 // Returns the exit code: 0 when no question failed.
 int RunChat(const ChatOptions& options, const ChatConsole& console);
 

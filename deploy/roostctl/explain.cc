@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <ostream>
 #include <vector>
@@ -109,21 +110,64 @@ std::string HitText(Element decision) {
                      decision["actual"].is_null() ? ", as predicted" : "", picture);
 }
 
-std::string CandidateRow(Element candidate, std::string_view chosen) {
-  const std::string_view worker = TextAt(candidate, "/worker");
-  const auto cell = [&](const char* pointer) { return SecondsAt(candidate, pointer).value_or(0) * 1e3; };
-  return fmt::format(
-      "{} {:<20} {:<14} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>9.1f} {:>9.1f} "
-      "{:>9.1f} {:>6.2f} {:>9.1f} {:>6.2f} {:>9.1f}\n",
-      worker == chosen ? '*' : ' ', worker, WayText(candidate), CountAt(candidate, "/matched_tokens"),
-      CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/transfer_seconds"),
-      cell("/prefill_seconds"), cell("/decode_seconds"), cell("/ttft_seconds"), cell("/growth_seconds"),
-      SecondsAt(candidate, "/congestion").value_or(1), cell("/delay_seconds"), cell("/stall_seconds"),
-      cell("/displaced_seconds"), SecondsAt(candidate, "/pace").value_or(1), cell("/answer_seconds"),
-      SecondsAt(candidate, "/answer_pace").value_or(1), cell("/cost_seconds"));
+// A column of the table of candidates, for a member of theirs. Those that `is_brief` are always shown.
+struct Column {
+  enum class Unit : std::uint8_t { kTokens, kMilliseconds, kFactor };
+
+  std::string_view head;
+  const char* member;
+  Unit unit;
+  bool is_brief = false;
+
+  [[nodiscard]] std::string CellOf(Element candidate) const {
+    switch (unit) {
+      case Unit::kTokens: return fmt::to_string(CountAt(candidate, member));
+      case Unit::kMilliseconds: return fmt::format("{:.1f}", SecondsAt(candidate, member).value_or(0) * 1e3);
+      case Unit::kFactor: return fmt::format("{:.2f}", SecondsAt(candidate, member).value_or(1));
+    }
+    return "";
+  }
+};
+
+constexpr std::array kColumns{
+    Column{"matched tokens", "/matched_tokens", Column::Unit::kTokens, true},
+    Column{"pending tokens", "/pending_tokens", Column::Unit::kTokens},
+    Column{"queue ms", "/queue_seconds", Column::Unit::kMilliseconds, true},
+    Column{"transfer ms", "/transfer_seconds", Column::Unit::kMilliseconds},
+    Column{"prefill ms", "/prefill_seconds", Column::Unit::kMilliseconds},
+    Column{"decode ms", "/decode_seconds", Column::Unit::kMilliseconds},
+    Column{"first token ms", "/ttft_seconds", Column::Unit::kMilliseconds, true},
+    Column{"weight", "/congestion", Column::Unit::kFactor},
+    Column{"delay ms", "/delay_seconds", Column::Unit::kMilliseconds},
+    Column{"stall ms", "/stall_seconds", Column::Unit::kMilliseconds},
+    Column{"displaced ms", "/displaced_seconds", Column::Unit::kMilliseconds},
+    Column{"pace", "/pace", Column::Unit::kFactor},
+    Column{"answer ms", "/answer_seconds", Column::Unit::kMilliseconds, true},
+    Column{"pace", "/answer_pace", Column::Unit::kFactor},
+    Column{"cost ms", "/cost_seconds", Column::Unit::kMilliseconds, true},
+};
+
+// A row for each candidate, the chosen one marked.
+std::string CandidatesText(Element decision, ExplainColumns columns) {
+  static constexpr std::size_t kLeastWidth = 9;
+  const auto row = [columns](char mark, std::string_view worker, std::string_view way, auto cell) {
+    std::string text = fmt::format("{} {:<20} {:<14}", mark, worker, way);
+    for (const Column& column : kColumns) {
+      if (columns == ExplainColumns::kBrief && !column.is_brief) continue;
+      text += fmt::format(" {:>{}}", cell(column), std::max(column.head.size(), kLeastWidth));
+    }
+    return text + '\n';
+  };
+  std::string text = row(' ', "candidate", "way", [](const Column& column) { return std::string(column.head); });
+  for (const Element candidate : json::ElementsAt(decision, "candidates")) {
+    const std::string_view worker = TextAt(candidate, "/worker");
+    text += row(worker == TextAt(decision, "/worker") ? '*' : ' ', worker, WayText(candidate),
+                [candidate](const Column& column) { return column.CellOf(candidate); });
+  }
+  return text;
 }
 
-std::string DecisionText(Element decision) {
+std::string DecisionText(Element decision, ExplainColumns columns) {
   const std::string_view worker = TextAt(decision, "/worker");
   const std::string_view reason = TextAt(decision, "/reason");
   std::string text = fmt::format("{} ({}), model {}, {} prompt tokens, {:.1f} s ago\n", TextAt(decision, "/id"),
@@ -140,7 +184,7 @@ std::string DecisionText(Element decision) {
   text += fmt::format("  actual       {}\n", ActualText(decision));
   text += HitText(decision);
   text +=
-      fmt::format("  regret       {} cached tokens fewer, first token {} and whole answer {} later than the best\n",
+      fmt::format("  the best     {} cached tokens fewer, first token {} and whole answer {} later\n",
                   CountAt(decision, "/regret/cached_tokens"), Milliseconds(SecondsAt(decision, "/regret/ttft_seconds")),
                   Milliseconds(SecondsAt(decision, "/regret/whole_seconds")));
   text += fmt::format("  round robin  {} cached tokens, {}\n", CountAt(decision, "/round_robin/cached_tokens"),
@@ -148,12 +192,7 @@ std::string DecisionText(Element decision) {
   if (!json::At<bool>(decision, "rates_known").value_or(true)) {
     text += "  no worker's speed is known yet: the columns below give an order, not times\n";
   }
-  text += fmt::format(
-      "  {:<20} {:<14} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>9} {:>9} {:>9} {:>6} {:>9} {:>6} "
-      "{:>9}\n",
-      "candidate, in ms", "way", "matched", "pending", "queue", "transfer", "prefill", "decode", "ttft", "growth",
-      "weight", "delay", "stall", "displaced", "pace", "answer", "pace", "cost");
-  for (const Element candidate : json::ElementsAt(decision, "candidates")) text += CandidateRow(candidate, worker);
+  text += CandidatesText(decision, columns);
   return text;
 }
 
@@ -161,17 +200,20 @@ Result<std::string> Ask(const ExplainOptions& options) {
   HttpClient client(options.admin, 10);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get(ExplainPath(options)));
   if (response.status != 200) return RefusalOf(response);
-  return options.json ? response.body + "\n" : FormatDecisions(response.body);
+  return options.json ? response.body + "\n" : FormatDecisions(response.body, options.columns);
 }
 
 int RunExplainCommand(Arguments arguments, const Console& console) {
   ExplainOptions options;
+  bool all = false;
   ConfigParser parser("roostctl explain", "Prints why a request went to its worker, or the last decisions.");
   DeclareAdmin(options.admin, parser);
   parser.AddPositional("ID", options.request_id, "Id of the answer (chatcmpl-…), or its x-request-id")
       .Add("last", options.limit, "How many of the last decisions, without an ID", {.low = 1, .high = 1024})
+      .AddSwitch("all", all, "Show every term of the cost of each candidate")
       .AddSwitch("json", options.json, "Print the router's answer: an object for programs");
   if (const auto code = Ended(parser, arguments, console)) return *code;
+  if (all) options.columns = ExplainColumns::kAll;
   return RunExplain(options, console.out, console.err);
 }
 
@@ -184,12 +226,12 @@ std::string ExplainPath(const ExplainOptions& options) {
   return "/admin/v1/decisions?request_id=" + PercentEncode(options.request_id);
 }
 
-Result<std::string> FormatDecisions(std::string_view decisions_json) {
+Result<std::string> FormatDecisions(std::string_view decisions_json, ExplainColumns columns) {
   const json::Document body(decisions_json);
   const auto decisions = json::At<json::Array>(body.root(), "decisions");
   if (!decisions) return DataLoss("/admin/v1/decisions", "the answer holds no list of decisions");
   std::string text;
-  for (const Element decision : *decisions) text += (text.empty() ? "" : "\n") + DecisionText(decision);
+  for (const Element decision : *decisions) text += (text.empty() ? "" : "\n") + DecisionText(decision, columns);
   return text.empty() ? "(no decisions yet)\n" : text;
 }
 

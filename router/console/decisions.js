@@ -31,7 +31,6 @@ const TERMS = [
   ['prefill', 'prefill_seconds', 'its own uncached tokens'],
   ['decode', 'decode_seconds', 'running answers in the same steps'],
   ['first token', 'ttft_seconds', 'the longer of queue and transfer, + prefill + decode'],
-  ['growth', 'growth_seconds', 'shorter prompts that may overtake it'],
   ['weight', 'congestion', 'of computing, in a busy fleet', (value) => value.toFixed(2)],
   ['pace', 'pace', 'evens out small differences of speed', (value) => value.toFixed(2)],
   ['delay', 'delay_seconds', 'for the prompts that it delays'],
@@ -94,7 +93,7 @@ function create() {
   const of = row.parts;
   row.append(element('details', {}, element('summary', { class: 'row decision' }, cell('When', of.when), cell('Worker', of.worker),
     cell('Because', of.reason), cell('Prompt', of.prompt), cell('Cached', of.cached, ' ', of.gap),
-    cell('First token', of.first, ' ', of.late), cell('Regret', of.regret), cell('Round robin', of.rotation, ' ', of.rotationFirst)), row.body));
+    cell('First token', of.first, ' ', of.late), cell('Beside the best', of.regret), cell('Round robin', of.rotation, ' ', of.rotationFirst)), row.body));
   row.told = '';
   return row;
 }
@@ -147,8 +146,8 @@ function explain(decision) {
     regret.cached_tokens > 0 ? `one held ${count(regret.cached_tokens)} tokens more` : '',
     (regret.ttft_seconds ?? 0) >= LEAST_REGRET_SECONDS ? `one was predicted to be ${seconds(regret.ttft_seconds)} faster` : '',
   ].filter((text) => text !== '');
-  const best = regretted.length > 0 ? `Regret: of the other candidates ${regretted.join(', and ')}.`
-    : 'Regret: none. No other candidate held more or was predicted to be faster.';
+  const best = regretted.length > 0 ? `Beside the best: of the other candidates ${regretted.join(', and ')}.`
+    : 'Beside the best: no other candidate held more or was predicted to be faster.';
   const lines = [
     `${decision.worker} was chosen by ${decision.policy} because ${reasonOf(decision)[1]}.`,
     `Predicted: ${count(predicted.cached_tokens)} of ${count(decision.prompt_tokens)} prompt tokens cached, first token after ${seconds(predicted.ttft_seconds)}${answerText(predicted)}. ${came}`,

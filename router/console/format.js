@@ -87,6 +87,11 @@ export function clockTime(date) {
   return `${date.toISOString().slice(11, 19)}${SPACE}UTC`;
 }
 
+// 03:12, the same to the minute, for the ends of a scale.
+export function minuteOf(unixSeconds) {
+  return new Date(unixSeconds * 1000).toISOString().slice(11, 16);
+}
+
 export function plural(number, word) {
   return count(number) + SPACE + word + (number === 1 ? '' : 's');
 }

@@ -1,7 +1,7 @@
 // The last hour, as the router keeps it, in steps of some seconds: also for who opens the page only now.
 
 import { element, setSparkline, setText, sparkline } from './draw.js';
-import { age, count, percent, rate, seconds } from './format.js';
+import { age, count, minuteOf, percent, rate, seconds } from './format.js';
 
 const HOUR_SECONDS = 3600;
 
@@ -38,8 +38,11 @@ export class Hour {
   constructor(parent, note) {
     this.note = note;
     this.tiles = LINES.map(([name, title]) => {
-      const tile = { text: element('p', { class: 'muted small' }), spark: sparkline() };
-      parent.append(element('div', { class: 'tile card', id: `hour-${name}` }, element('h3', {}, title), tile.text, tile.spark));
+      const tile = { text: element('p', { class: 'muted small' }), spark: sparkline(), scale: element('p', { class: 'muted small scale' }) };
+      tile.begin = tile.scale.appendChild(element('span'));
+      tile.top = tile.scale.appendChild(element('span'));
+      tile.end = tile.scale.appendChild(element('span'));
+      parent.append(element('div', { class: 'tile card', id: `hour-${name}` }, element('h3', {}, title), tile.text, tile.spark, tile.scale));
       return tile;
     });
   }
@@ -57,6 +60,9 @@ export class Hour {
       const word = worst === Math.min ? 'least' : 'most';
       setText(this.tiles[i].text, values.length === 0 ? 'no value' : `now ${write(values.at(-1))}, ${word} ${write(worst(...values))}`);
       setSparkline(this.tiles[i].spark, [line], `${title}, over ${age(span)}`);
+      setText(this.tiles[i].begin, values.length === 0 ? '' : minuteOf(first));
+      setText(this.tiles[i].top, values.length === 0 ? '' : `0 to ${write(Math.max(...values))}`);
+      setText(this.tiles[i].end, values.length === 0 ? '' : minuteOf(last));
     });
   }
 }

@@ -348,6 +348,7 @@ struct WorkerStatus {
   std::string model;
   bool ready = false;  // its tokenizer is read, and its engine does not hang
   WorkerState state = WorkerState::kStarting;
+  Instant came_at{};
   double seconds_since_heard = 0;
   wire::Load load;
   std::uint32_t block_count = 0;

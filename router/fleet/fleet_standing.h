@@ -47,6 +47,7 @@ struct ModelStanding {
   std::string model;
   WorkerCounts workers;
   double seconds = 0;  // since when it has ready workers, or since when it has none
+  bool left_on_its_own = false;  // its last worker
 };
 
 // The requests that were at a worker when it was lost.

@@ -6,17 +6,12 @@ namespace roost::router {
 
 namespace {
 
-// Above this busy share a fleet counts as saturated. It bounds the factor 1 / (1 - ρ) at 33.
+// A busy share above it counts as this one, so the factor 1 / (1 - ρ) is at most 33.
 constexpr double kMaxBusyShare = 0.97;
 // A computed token costs its own time, and the time to compute again the token that it evicts.
 constexpr double kPriceOfAMiss = 2;
-// A prompt of this many uncached tokens is overtaken by half of the work that arrives while it waits; a longer one by
-// more.
-constexpr double kHalfOvertakenTokens = 1000;
 // Measured speeds within this factor of the mean count as the mean.
 constexpr double kSpeedNoise = 1.5;
-// In a saturated fleet, each request that waits at the worker counts as this many more overtaken prompts.
-constexpr double kSaturatedDelay = 16;
 // The share of a prefill's time that an answer which runs there pays for it.
 constexpr double kStallShare = 0.4;
 
@@ -67,36 +62,17 @@ double WithoutNoise(double slowness) {
 // A new prompt's place in a worker's queue: the work before it, and the prompts that it delays.
 struct Standing {
   double tokens_before = 0;
-  double growth_tokens = 0;  // tokens that may arrive later and still go before it
-  double overtaken = 0;      // prompts; late ones count more
+  double overtaken = 0;  // prompts; late ones count more
 };
 
-// The factor by which shorter prompts that arrive meanwhile lengthen a wait, if short prompts go first.
-double StretchOf(double uncached, double busy_share) {
-  return 1 / (1 - busy_share * uncached / (uncached + kHalfOvertakenTokens));
-}
-
-Standing StandingOf(const WorkerView& worker, double seconds_per_token, double uncached, double busy_share,
-                    std::optional<Instant> now) {
+Standing StandingOf(const WorkerView& worker, double seconds_per_token, double uncached, std::optional<Instant> now) {
   const auto queued = static_cast<double>(worker.queued_prefill_tokens);
   if (worker.ageing_tokens == 0 || worker.prompts == nullptr || !now.has_value()) return {.tokens_before = queued};
   const PromptQueue::Place place = worker.prompts->PlaceOf(uncached, *now, worker.ageing_tokens, seconds_per_token);
   const double of_others = std::max(0.0, queued - place.all_tokens);
   const double under_way = StepTokens(worker);  // no prompt overtakes the current step
   const double before = std::min(queued, place.before_tokens + of_others + under_way);
-  return {.tokens_before = before,
-          .growth_tokens = before * (StretchOf(uncached, busy_share) - 1),
-          .overtaken = place.overtaken};
-}
-
-// From 0 in a fleet that keeps up to 1 in a fleet that does nothing but prefill.
-double SaturationOf(const FleetSpeed& speed) {
-  return std::clamp((speed.busy_share - kMaxBusyShare) / (1 - kMaxBusyShare), 0.0, 1.0);
-}
-
-// The number of requests that the prefill of the new prompt delays.
-double DelayedBy(const Standing& standing, const WorkerView& worker, double saturation) {
-  return standing.overtaken + saturation * kSaturatedDelay * worker.waiting_requests;
+  return {.tokens_before = before, .overtaken = place.overtaken};
 }
 
 // The time that a request adds to each step that draws a token of it, in seconds. Its context is taken half-way through
@@ -183,8 +159,6 @@ WorkerPrices::WorkerPrices(const PromptOnWorker& prompt, const WorkerView& worke
   prefill_tokens_per_second_ = rates.prefill_tokens_per_second;
   decode_step_seconds_ = rates.decode_step_seconds;
   seconds_per_token_ = SecondsPerToken(worker, rates);
-  busy_share_ = std::clamp(speed.busy_share, 0.0, kMaxBusyShare);
-  saturation_ = SaturationOf(speed);
   const double overlap = OverlapOf(answer_);
   step_before_ = StepWithAll(worker, rates, overlap);
   token_seconds_ = step_before_ + AddedStepSeconds(worker, prompt_token_count_, answer_.own);
@@ -193,19 +167,18 @@ WorkerPrices::WorkerPrices(const PromptOnWorker& prompt, const WorkerView& worke
   pace_ = WithoutNoise(slowness) / slowness;
   const double answer_slowness = worker.decode_slowness / speed.decode_slowness;
   answer_pace_ = WithoutNoise(answer_slowness) / answer_slowness;
-  congestion_ = kPriceOfAMiss / (1 - busy_share_);
+  congestion_ = kPriceOfAMiss / (1 - std::clamp(speed.busy_share, 0.0, kMaxBusyShare));
 }
 
 [[gnu::always_inline]] inline void WorkerPrices::Fill(const There& there, CostTerms& terms) const {
   const WorkerView& worker = worker_;
   const auto uncached = static_cast<double>(prompt_token_count_ - there.tokens);
-  const Standing standing = StandingOf(worker, seconds_per_token_, uncached, busy_share_, now_);
+  const Standing standing = StandingOf(worker, seconds_per_token_, uncached, now_);
   terms.queue_seconds = standing.tokens_before * seconds_per_token_;
-  terms.growth_seconds = (1 - saturation_) * standing.growth_tokens * seconds_per_token_;
   terms.transfer_seconds = there.transfer_seconds;
   terms.prefill_seconds = uncached / prefill_tokens_per_second_;
   terms.decode_seconds = decode_step_seconds_ * std::max(1.0, uncached / StepTokens(worker));
-  terms.delay_seconds = terms.prefill_seconds * DelayedBy(standing, worker, saturation_);
+  terms.delay_seconds = terms.prefill_seconds * standing.overtaken;
   terms.token_seconds = token_seconds_;
   terms.answer_seconds = answer_seconds_;
   const double stalled = kStallShare * worker.running_requests;  // seconds, for each of prefill

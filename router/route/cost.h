@@ -2,7 +2,7 @@
 // reports, term by term.
 //
 //   ttft  = max(queue, transfer) + prefill + decode
-//   cost  = max(pace · queue, transfer) + pace · (growth + congestion · (prefill + decode) + delay + stall + displaced)
+//   cost  = max(pace · queue, transfer) + pace · (congestion · (prefill + decode) + delay + stall + displaced)
 //           + answer pace · (answer + slo)
 //
 // So it is what the request and the others wait until their last tokens; a second of any request counts the same.
@@ -13,12 +13,8 @@
 //               They come while its queue is computed. Not a matter of the worker's speed, so `pace` leaves it alone
 //   prefill     its own uncached tokens ÷ prefill rate
 //   decode      the running decodes that its own prefill steps also compute, at least one step
-//   growth      shorter prompts that may arrive and overtake it while it waits: the queue divided by
-//               1 - ρ · (the share of the work that is shorter), minus the queue. It affects the choice only, not the
-//               prediction
 //   delay       the prompts that its prefill delays: prefill · the prompts that it overtakes. A prompt that has waited
-//               long counts up to 20 times (prompt_queue.h). In a saturated fleet each request that waits at the worker
-//               counts as 16 more overtaken prompts
+//               long counts up to 20 times (prompt_queue.h)
 //   answer      its own tokens at the step that the worker would have with the requests that run and wait there, and
 //               with this one; as many as it draws while those run too. Its later tokens cost the same everywhere
 //               (answer_lengths.h predicts lengths). The time that it adds to their steps is about as much, and counts
@@ -46,9 +42,7 @@
 // time but only an order: (queued + uncached + answer) · (batch + 1), after LMetric's product of new prefill tokens and
 // batch size (Zhang et al., arXiv 2603.15202), which knows no answers.
 //
-// The congestion weight comes from the mean wait of a single queue, which grows with 1 / (1 - ρ). The growth term comes
-// from the residence time under shortest remaining time first (Schrage and Miller, Operations Research 14, 1966), which
-// grows with 1 / (1 - ρ of the shorter prompts).
+// The congestion weight comes from the mean wait of a single queue, which grows with 1 / (1 - ρ).
 #pragma once
 
 #include <algorithm>
@@ -96,7 +90,6 @@ struct CostTerms {
   double queue_seconds = 0;
   double transfer_seconds = 0;   // until all blocks are there that it fetches: for this request, and for others before
   double displaced_seconds = 0;  // for what has to make room for the blocks that come
-  double growth_seconds = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double delay_seconds = 0;
@@ -121,8 +114,7 @@ struct CostTerms {
   // Before its prefill, in the cost.
   [[nodiscard]] double wait_seconds() const { return std::max(pace * queue_seconds, transfer_seconds); }
   [[nodiscard]] double cost_seconds() const {
-    return pace *
-               (queue_seconds + growth_seconds + work_seconds() + delay_seconds + stall_seconds + displaced_seconds) +
+    return pace * (queue_seconds + work_seconds() + delay_seconds + stall_seconds + displaced_seconds) +
            answer_pace * (answer_seconds + slo_seconds) + std::max(0.0, transfer_seconds - pace * queue_seconds);
   }
 };
@@ -208,8 +200,6 @@ class WorkerPrices {
   double prefill_tokens_per_second_ = 0;  // 0: no worker's rates are known, and then nothing below is
   double decode_step_seconds_ = 0;
   double seconds_per_token_ = 0;
-  double busy_share_ = 0;
-  double saturation_ = 0;
   double step_before_ = 0;  // the mean time between tokens there without the request
   // Terms that are the same however much is there.
   double token_seconds_ = 0;

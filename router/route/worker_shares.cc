@@ -11,6 +11,11 @@ double PrefillCost(const Candidate& candidate) {
          (candidate.work_seconds() + candidate.delay_seconds + candidate.stall_seconds + candidate.displaced_seconds);
 }
 
+std::uint32_t CountSince(Instant begin, const std::vector<Instant>& times) {
+  return static_cast<std::uint32_t>(
+      std::count_if(times.begin(), times.end(), [begin](Instant time) { return time >= begin; }));
+}
+
 }  // namespace
 
 WorkerShares::WorkerShares(const DecisionLog& log) {
@@ -19,9 +24,9 @@ WorkerShares::WorkerShares(const DecisionLog& log) {
 
 void WorkerShares::Count(const DecisionRecord& record) {
   OfModel& model = models_[record.served_model];
-  if (model.decisions == kDecisions) return;
-  ++model.decisions;
-  ++model.workers[record.worker_id].taken;
+  if (model.decisions.size() == kDecisions) return;
+  model.decisions.push_back(record.decided_at);
+  model.workers[record.worker_id].taken.push_back(record.decided_at);
   model.matched_tokens += record.decision.matched_tokens;
   const std::vector<Candidate>& candidates = record.decision.candidates;
   const auto chosen = std::find_if(candidates.begin(), candidates.end(),
@@ -49,16 +54,19 @@ std::string_view WorkerShares::Tally::Why(bool others_hold_some) const {
   return "answers would take longer there";
 }
 
-WorkerShare WorkerShares::Of(std::string_view model, std::string_view worker_id, std::size_t worker_count) const {
+WorkerShare WorkerShares::Of(std::string_view model, std::string_view worker_id, std::size_t worker_count,
+                             Instant came_at) const {
   const auto found = models_.find(model);
   if (found == models_.end()) return {};
   const OfModel& of_model = found->second;
   const auto place = of_model.workers.find(worker_id);
   const Tally tally = place == of_model.workers.end() ? Tally{} : place->second;
-  const bool is_known = of_model.decisions >= kMinDecisions;
-  const bool takes_few = std::size_t{2} * tally.taken * worker_count < of_model.decisions;
-  return {.taken = tally.taken,
-          .decisions = of_model.decisions,
+  const std::uint32_t taken = CountSince(came_at, tally.taken);
+  const std::uint32_t decisions = CountSince(came_at, of_model.decisions);
+  const bool is_known = decisions >= kMinDecisions;
+  const bool takes_few = std::size_t{2} * taken * worker_count < decisions;
+  return {.taken = taken,
+          .decisions = decisions,
           .why = is_known && takes_few ? tally.Why(of_model.matched_tokens > 0) : std::string_view()};
 }
 

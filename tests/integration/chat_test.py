@@ -74,7 +74,8 @@ class ChatTest(unittest.TestCase):
 
     def test_each_line_is_answered_with_the_history_before_it(self):
         told = chat(self.router, "Who comes here?\n\nAnd then?\n", "--model", "demo-model", "--system", SYSTEM)
-        figures = [re.findall(r"\d+", line) for line in told.stderr.splitlines()]
+        figures = [re.findall(r"\d+", line) for line in told.stderr.splitlines()[1:]]
+        self.assertEqual(told.stderr.splitlines()[0], f"[demo-model at {self.router.url}]")
         self.assertEqual(len(figures), 2, told.stderr)
         self.assertRegex(told.stderr, r"\[worker-a: \d+ prompt tokens, \d+ cached; first token after [\d.]+ ms; ")
         (first, first_cached), (second, second_cached) = (map(int, numbers[:2]) for numbers in figures)
@@ -87,15 +88,15 @@ class ChatTest(unittest.TestCase):
     def test_an_answer_is_that_of_the_api(self):
         told = chat(self.router, "Who comes here?\n")  # the router's first model
         again = self.router.chat([{"role": "user", "content": "Who comes here?"}], max_tokens=8)
-        self.assertEqual(len(told.stderr.splitlines()), 1)
+        self.assertEqual(len(told.stderr.splitlines()), 2)
         self.assertEqual(again.usage()["prompt_tokens"], int(re.search(r": (\d+) prompt", told.stderr).group(1)))
 
     def test_what_is_refused_is_one_line_and_the_talk_goes_on(self):
         told = chat(self.router, text(2500, "too long") + "\nWho comes here?\n", code=1)
         lines = told.stderr.splitlines()
-        self.assertEqual(len(lines), 2, told.stderr)
-        self.assertIn("roostctl chat: the router answers 400: messages: the prompt has", lines[0])
-        self.assertIn("[worker-a: ", lines[1])
+        self.assertEqual(len(lines), 3, told.stderr)
+        self.assertIn("roostctl chat: the router answers 400: messages: the prompt has", lines[1])
+        self.assertIn("[worker-a: ", lines[2])
         told = chat(self.router, "Who?\n", "--model", "nobody", code=1)
         # 503 while the router has just begun, so that a worker may yet bring it.
         self.assertRegex(told.stderr, "the router answers (404|503): model: ")
@@ -124,6 +125,16 @@ class ChatTest(unittest.TestCase):
             process.stdout.read(1)
             process.send_signal(signal.SIGINT)
             self.assertEqual(process.wait(DEADLINE_SECONDS), -signal.SIGINT)
+
+
+    def test_nobody_who_reads_ends_it(self):
+        arguments = [BIN / "roostctl", "chat", "--router", self.router.url, "--max-tokens", "3500"]
+        with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            process.stdin.write("Tell a long tale.\n" * 100)
+            process.stdin.flush()
+            process.stdout.read(1)
+            process.stdout.close()
+            self.assertNotEqual(process.wait(DEADLINE_SECONDS), 0)
 
 
 class PrefixDiffTest(unittest.TestCase):

@@ -163,7 +163,7 @@ class ConsoleTest(unittest.TestCase):
             page.press("Enter")  # the keyboard does it
             page.wait_for("document.querySelector('#decisions details[open]') !== null", "that it is open")
             explained = page.text("#decisions details[open] .explained")
-            for part in ("was chosen by cache-aware because", "Predicted: ", "Regret: ", "Round robin would have", "← chosen",
+            for part in ("was chosen by cache-aware because", "Predicted: ", "Beside the best: ", "Round robin would have", "← chosen",
                          "worker-a", "worker-b", "roostctl explain"):
                 self.assertIn(part, explained)
             ids = "[...document.querySelectorAll('#decisions .ids code:first-of-type')].map((id) => id.textContent).join()"

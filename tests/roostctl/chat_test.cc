@@ -48,7 +48,8 @@ TEST(RunChatTest, SaysInOneLineWhyItCanNotAsk) {
   const std::string told = err.str();
   EXPECT_EQ(told.find("roostctl chat: no answer from http://127.0.0.1:1/v1/models"), 0U) << told;
   EXPECT_NE(told.find("roostctl chat: no answer from http://127.0.0.1:1/v1/chat/completions"), std::string::npos);
-  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 2);
+  EXPECT_NE(told.find("[m at http://127.0.0.1:1]"), std::string::npos);
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 3);
 }
 
 TEST(InterruptKeyTest, IsPressedOncePerSignal) {

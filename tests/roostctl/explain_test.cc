@@ -17,14 +17,14 @@ constexpr std::string_view kDecision =
     R"("predicted":{"cached_tokens":1440,"ttft_seconds":0.1},"actual":{"cached_tokens":1424,"ttft_seconds":0.125},)"
     R"("regret":{"cached_tokens":0,"ttft_seconds":0.0},"round_robin":{"cached_tokens":16,"ttft_seconds":0.8},)"
     R"("candidates":[{"worker":"w2","matched_tokens":1440,"pending_tokens":0,"queue_seconds":0.01,)"
-    R"("prefill_seconds":0.08,"decode_seconds":0.01,"ttft_seconds":0.1,"growth_seconds":0.0625,)"
+    R"("prefill_seconds":0.08,"decode_seconds":0.01,"ttft_seconds":0.1,)"
     R"("congestion":2.5,"delay_seconds":0.004,"answer_seconds":3.5,"stall_seconds":0.25,"cost_seconds":0.239},)"
     R"({"worker":"w1","matched_tokens":16,"pending_tokens":16,"queue_seconds":0,)"
     R"("prefill_seconds":0.79,"decode_seconds":0.01,"ttft_seconds":0.8,"congestion":2.5,)"
     R"("delay_seconds":0,"cost_seconds":2.0}]})";
 
-std::string Formatted(std::string_view decision) {
-  return FormatDecisions(R"({"decisions":[)" + std::string(decision) + "]}").value();
+std::string Formatted(std::string_view decision, ExplainColumns columns = ExplainColumns::kBrief) {
+  return FormatDecisions(R"({"decisions":[)" + std::string(decision) + "]}", columns).value();
 }
 
 std::string With(std::string text, std::string_view what, std::string_view instead) {
@@ -43,7 +43,7 @@ TEST(FormatDecisionsTest, SaysWhereWhyAndWhatCameOfIt) {
 }
 
 TEST(FormatDecisionsTest, PrintsOneRowPerCandidateAndMarksTheChosenOne) {
-  std::istringstream lines(Formatted(kDecision));
+  std::istringstream lines(Formatted(kDecision, ExplainColumns::kAll));
   std::vector<std::string> rows;
   for (std::string line; std::getline(lines, line);) rows.push_back(line);
   ASSERT_GE(rows.size(), 3U);
@@ -56,9 +56,16 @@ TEST(FormatDecisionsTest, PrintsOneRowPerCandidateAndMarksTheChosenOne) {
   EXPECT_EQ(header.size(), other.size());
   EXPECT_THAT(chosen, HasSubstr("239.0"));
   EXPECT_THAT(chosen, HasSubstr("2.50"));
-  EXPECT_THAT(chosen, HasSubstr(" 62.5 "));
-  EXPECT_THAT(chosen, HasSubstr("4.0     250.0       0.0   1.00    3500.0   1.00     239.0"));
+  EXPECT_THAT(chosen, testing::EndsWith("      4.0     250.0          0.0      1.00    3500.0      1.00     239.0"));
   EXPECT_THAT(other, HasSubstr("2000.0"));
+}
+
+TEST(FormatDecisionsTest, IsBriefUnlessAllIsAskedFor) {
+  const std::string text = Formatted(kDecision);
+  EXPECT_THAT(
+      text,
+      HasSubstr("candidate            way            matched tokens  queue ms first token ms answer ms   cost ms\n"));
+  EXPECT_THAT(text, HasSubstr("          100.0    3500.0     239.0\n"));
 }
 
 TEST(FormatDecisionsTest, DrawsTheHitAndWhoHoldsThePrompt) {
@@ -112,7 +119,7 @@ TEST(FormatDecisionsTest, SaysWhatIsFetchedFromWhereAndWhatCame) {
                   R"("pending_tokens":0,"way":"pull","source":"w3","pulled_tokens":1280,"transfer_seconds":0.0123,)"
                   R"("displaced_seconds":0.0456,)");
   decision = With(decision, "deepest_match", "pull");
-  const std::string text = Formatted(decision);
+  const std::string text = Formatted(decision, ExplainColumns::kAll);
   EXPECT_THAT(text, HasSubstr("  pull         of 80 blocks from w3, predicted 12.0 ms: 7 came in 25.0 ms (missing)\n"));
   EXPECT_THAT(text, HasSubstr("pull (it costs least, because it fetches blocks from another worker)"));
   EXPECT_THAT(text, HasSubstr("* w2                   pull w3"));

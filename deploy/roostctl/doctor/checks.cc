@@ -154,11 +154,6 @@ Findings CheckMetrics(const std::string& subject, DaemonKind kind, const Metrics
     return findings;
   }
   for (const ZeroCounter& counter : kWorkerZeros) CheckZero(subject, counter, metrics, findings);
-  if (const auto down = metrics.Sum("roost_worker_links", {{"state", "down"}}); down && *down > 0) {
-    findings.push_back({Severity::kFailure, "links", subject,
-                        fmt::format("{:.0f} of its links to routers are down", *down),
-                        "its log names the router and the reason"});
-  }
   return findings;
 }
 
@@ -197,6 +192,9 @@ Finding CheckHits(const HitTrial& trial) {
   const std::string found = fmt::format("a prompt of {} tokens, sent twice: {} were found in the cache",
                                         trial.prompt_tokens, trial.cached_tokens);
   if (trial.mode == "blind") return {Severity::kNote, "hits", trial.worker, found + "; it is chosen by load alone"};
+  if (trial.block_tokens == 0) {
+    return {Severity::kSkipped, "hits", trial.worker, found + "; the router does not tell how long its blocks are"};
+  }
   if (trial.cached_tokens + trial.block_tokens < trial.prompt_tokens) {
     return {
         Severity::kWarning, "hits", trial.worker, found,

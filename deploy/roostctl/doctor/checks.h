@@ -75,6 +75,8 @@ struct WorkerFacts {
 
 enum class DaemonKind : std::uint8_t { kRouter, kWorker };
 [[nodiscard]] Findings CheckMetrics(const std::string& subject, DaemonKind kind, const MetricsText& metrics);
+// A worker's links to routers that are not up, and why, from its GET /ready.
+[[nodiscard]] Findings CheckLinks(const std::string& subject, std::string_view ready_json);
 
 // ---- prompts ----
 
@@ -91,7 +93,7 @@ struct PromptReading {
 struct HitTrial {
   std::string worker = {};
   std::uint64_t prompt_tokens = 0;
-  std::uint64_t block_tokens = 0;
+  std::uint64_t block_tokens = 0;  // 0: not known
   std::optional<std::uint64_t> predicted_tokens = {};
   std::uint64_t cached_tokens = 0;
   std::string mode = {};  // in which the router knows the worker's cache

@@ -417,4 +417,23 @@ Finding CheckSameWorkers(const std::string& router, const std::vector<WorkerFact
           "give each worker the addresses of all routers (--router a,b), and look at the workers' logs"};
 }
 
+Findings CheckLinks(const std::string& subject, std::string_view ready_json) {
+  Findings findings;
+  const json::Document body(ready_json);
+  if (!body.ok()) return findings;
+  for (const json::Element router : json::ElementsAt(body.root(), "routers")) {
+    const std::string_view state = TextAt(router, "/state");
+    if (state == "up") continue;
+    const bool is_refused = state == "refused";
+    const auto reason = json::At<std::string_view>(router, "/reason").value_or("");
+    findings.push_back(
+        {Severity::kFailure, "links", subject,
+         fmt::format("{} the router at {}{}{}", is_refused ? "is refused by" : "has no link to",
+                     TextAt(router, "/router"), reason.empty() ? "" : ": ", reason),
+         is_refused ? "mend that; the worker asks again by itself"
+                    : "is the router started, is this its --link-address, and does a firewall let it through?"});
+  }
+  return findings;
+}
+
 }  // namespace roost::roostctl

@@ -197,6 +197,11 @@ class Doctor {
     if (!answer) return;
     CheckTimeOf(place, *answer);
     for (Finding& finding : CheckMetrics(place.access.url, kind, MetricsText(answer->body))) Add(std::move(finding));
+    if (kind == DaemonKind::kRouter) return;
+    HttpClient client(place.access, kPatienceSeconds);
+    const Result<HttpResponse> ready = client.Get("/ready");
+    if (!ready.ok()) return;
+    for (Finding& finding : CheckLinks(place.access.url, ready->body)) Add(std::move(finding));
   }
 
   void CheckTimeOf(const Place& place, const HttpResponse& response) {
@@ -342,6 +347,7 @@ class Doctor {
     for (int i = 0; i < 60; ++i) prompt += fmt::format(" {} hens count {},", i, rng.Below(1000));
     HttpClient client(api_.access, kAnswerSeconds);
     HitTrial trial;
+    trial.block_tokens = BlockTokens();
     for (int i = 0; i < 2; ++i) {
       JsonWriter body;
       body.BeginObject().Key("model").String(model_).Key("prompt").String(prompt).Key("max_tokens").Number(1);
@@ -357,6 +363,15 @@ class Doctor {
     }
     Add({Severity::kOk, "request", api_.access.url, fmt::format("{} answered", trial.worker)});
     Add(CheckHits(trial));
+  }
+
+  // The size of the model's blocks, as the API tells clients; 0 when it does not.
+  [[nodiscard]] std::uint64_t BlockTokens() const {
+    HttpClient client(api_.access, kPatienceSeconds);
+    const Result<HttpResponse> response = client.Get("/v1/models/" + PercentEncode(model_));
+    if (!response.ok() || response->status != 200) return 0;
+    const json::Document model(response->body);
+    return model.ok() ? CountAt(model.root(), "/block_tokens") : 0;
   }
 
   void TakeAnswer(const HttpResponse& response, bool has_admin, HitTrial& trial) {

@@ -16,7 +16,7 @@ void DeclareAccess(const std::string& name, const std::string& help, RouterAcces
       .Add("api-key-file", access.api_key_file, "File whose first line is the API key to use")
       .AddSecret("api-key", access.api_key,
                  "The API key itself. Others on this machine can see an argument: give the variable, or the file")
-      .Instead(name == "admin" ? "router" : "admin", name)
+      .Alias(name == "admin" ? "router" : "admin", name)
       .Section("Options");
 }
 

@@ -28,7 +28,8 @@ struct RouterAccess {
 
 // Flag `name` for the address, and those for the rest, in a section of their own.
 void DeclareAccess(const std::string& name, const std::string& help, RouterAccess& access, ConfigParser& parser);
-// The flag is --admin, for what operators do; --router, for what clients do.
+// The flag is --admin, for what operators do; --router, for what clients do. Each command takes the other word for its
+// own.
 void DeclareAdmin(RouterAccess& access, ConfigParser& parser);
 void DeclareRouter(RouterAccess& access, ConfigParser& parser);
 

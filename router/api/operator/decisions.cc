@@ -51,7 +51,6 @@ void WriteCandidate(const Candidate& candidate, std::string_view worker_id, std:
   json.Key("prefill_seconds").Number(candidate.prefill_seconds);
   json.Key("decode_seconds").Number(candidate.decode_seconds);
   json.Key("ttft_seconds").Number(candidate.ttft_seconds());
-  json.Key("growth_seconds").Number(candidate.growth_seconds);
   json.Key("congestion").Number(candidate.congestion);
   json.Key("pace").Number(candidate.pace);
   json.Key("delay_seconds").Number(candidate.delay_seconds);

@@ -169,6 +169,42 @@ std::string Api::AllowedMethods(Listener listener, std::string_view path) {
   return {};
 }
 
+std::string_view Api::ElsewhereText(Listener listener, std::string_view path) {
+  // Routes of vLLM and SGLang that engines have and Roost has not.
+  constexpr std::array<std::string_view, 18> kOfEngines{"/v1/embeddings",
+                                                        "/pooling",
+                                                        "/classify",
+                                                        "/score",
+                                                        "/v1/score",
+                                                        "/rerank",
+                                                        "/v1/rerank",
+                                                        "/v2/rerank",
+                                                        "/invocations",
+                                                        "/v1/audio/transcriptions",
+                                                        "/v1/audio/translations",
+                                                        "/load",
+                                                        "/reset_prefix_cache",
+                                                        "/sleep",
+                                                        "/wake_up",
+                                                        "/is_sleeping",
+                                                        "/v1/load_lora_adapter",
+                                                        "/v1/unload_lora_adapter"};
+  if (std::find(kOfEngines.begin(), kOfEngines.end(), path) != kOfEngines.end()) {
+    return ": call the engine that serves it itself";
+  }
+  for (const Route& route : Routes()) {
+    if (!route.Matches(path) || route.IsOn(listener)) continue;
+    switch (route.door) {
+      case Route::Door::kClients: return ": it is at --http-address";
+      case Route::Door::kConsole:
+      case Route::Door::kAdmin: return ": it is at --admin-address";
+      case Route::Door::kMetrics: return ": it is at --metrics-address";
+      case Route::Door::kEveryone: break;
+    }
+  }
+  return "";
+}
+
 Api::Api(Dispatcher& dispatcher, ApiObserver& observer, const Clock& clock, TextWork& text, ApiOptions options)
     : services_{dispatcher, observer, clock, options.tracing, &text},
       text_(text),
@@ -301,7 +337,8 @@ void Api::AwaitModel(const std::shared_ptr<Call>& call, const Route& route) {
 HttpResponse Api::UnroutedAnswer(const Call& call, const HttpRequest& head) {
   const std::string allowed = AllowedMethods(call.listener, head.path);
   if (allowed.empty() && head.path != "*") {
-    return ErrorAnswer(call, {ErrorCode::kNotFound, fmt::format("there is no {}", head.path), ""});
+    return ErrorAnswer(call, {ErrorCode::kNotFound,
+                              fmt::format("there is no {}{}", head.path, ElsewhereText(call.listener, head.path)), ""});
   }
   HttpResponse response;
   if (head.method == "OPTIONS") {

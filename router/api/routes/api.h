@@ -117,6 +117,8 @@ class Api {
   [[nodiscard]] static std::span<const Route> Routes();
   [[nodiscard]] static const Route* FindRoute(Listener listener, const HttpRequest& request);
   [[nodiscard]] static std::string AllowedMethods(Listener listener, std::string_view path);
+  // ": it is at --admin-address", for a path that is served elsewhere; else empty.
+  [[nodiscard]] static std::string_view ElsewhereText(Listener listener, std::string_view path);
 
   // The key of the request; none where it needs none.
   [[nodiscard]] Result<std::optional<KeyEntry>> LetIn(Listener listener, const HttpRequest& head,

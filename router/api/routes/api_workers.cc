@@ -37,7 +37,7 @@ struct FleetNow {
 enum class VerdictLevel : std::uint8_t {
   kOk,
   kDegraded,  // fewer workers than there could be, or requests that wait
-  kDown,      // some model has no worker that takes requests
+  kDown,      // some model has no worker that takes requests, and was not stopped
 };
 [[nodiscard]] std::string_view NameOf(VerdictLevel level);
 
@@ -155,6 +155,10 @@ ModelVerdict VerdictOnModel(const ModelStanding& standing, const FleetNow& now) 
   const std::string aside = AsideText(standing.model, now.workers);
   const std::string waits = WaitText(standing.model, now.queues);
   const std::int64_t since = now.unix_seconds - Rounded(standing.seconds);
+  if (verdict.workers == 0 && standing.left_on_its_own && lost.empty() && waits.empty()) {
+    verdict.text = fmt::format("was stopped at {}", TimeOfDay(since, now.unix_seconds));
+    return verdict;
+  }
   if (verdict.ready_workers == 0) {
     verdict.level = VerdictLevel::kDown;
     verdict.text = fmt::format("no worker takes requests since {}", TimeOfDay(since, now.unix_seconds));

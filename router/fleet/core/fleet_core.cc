@@ -442,7 +442,9 @@ std::vector<WorkerStatus> FleetCore::Workers(Instant now) {
   std::map<std::string_view, std::size_t> ready;  // workers, by model
   for (const WorkerStatus& status : statuses) ready[status.model] += status.state == WorkerState::kReady ? 1 : 0;
   const WorkerShares shares(decisions());
-  for (WorkerStatus& status : statuses) status.share = shares.Of(status.model, status.worker_id, ready[status.model]);
+  for (WorkerStatus& status : statuses) {
+    status.share = shares.Of(status.model, status.worker_id, ready[status.model], status.came_at);
+  }
   return statuses;
 }
 

@@ -110,7 +110,10 @@ FleetStanding FleetJournal::StandingAt(Instant now) const {
   FleetStanding standing;
   standing.up_seconds = began_ ? ToSeconds(now - *began_) : 0;
   for (const auto& [name, model] : models_) {
-    standing.models.push_back({.model = name, .workers = model.workers, .seconds = ToSeconds(now - model.since)});
+    standing.models.push_back({.model = name,
+                               .workers = model.workers,
+                               .seconds = ToSeconds(now - model.since),
+                               .left_on_its_own = model.left_on_its_own});
   }
   for (auto lost = lost_.rbegin(); lost != lost_.rend(); ++lost) {
     standing.lost.push_back(lost->worker);

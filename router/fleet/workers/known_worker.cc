@@ -47,6 +47,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       revision(RevisionKey(hello)),
       adapters(hello.adapters.begin(), hello.adapters.end()),
       slot(its_slot),
+      came_at(now),
       index(std::move(its_index)),
       view(*index, slot, hello, options.modes, now),
       step_costs(std::move(its_step_costs)),

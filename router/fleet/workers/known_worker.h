@@ -67,6 +67,7 @@ struct Worker {
   const std::string revision;  // see RevisionKey
   AdapterNames adapters;       // that it serves now
   const WorkerSlot slot;
+  const Instant came_at;
   const std::shared_ptr<PrefixIndex> index;  // its revision's
   std::string identity;                      // of its connection
   CacheView view;

@@ -317,6 +317,7 @@ WorkerStatus WorkerRegistry::StatusOf(const Worker& worker, Instant now) const {
           .model = worker.hello.model,
           .ready = IsReady(worker) && !worker.stalled_at.has_value(),
           .state = StateOf(worker),
+          .came_at = worker.came_at,
           .seconds_since_heard = ToSeconds(now - worker.link.heard()),
           .load = worker.load,
           .block_count = worker.hello.block_count,

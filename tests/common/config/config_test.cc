@@ -86,12 +86,19 @@ TEST_F(ConfigTest, APositionalStandsAnywhereAmongTheFlags) {
   EXPECT_NE(ErrorOf({"ID-1"}), "");  // no positional argument is declared
 }
 
-TEST_F(ConfigTest, SaysWhichOptionStandsInsteadOfAnother) {
-  const char* const argv[] = {"test", "--fleet", "x"};
-  std::string routers;
-  ConfigParser parser("test", "For tests.");
-  parser.Add("router", routers, "Router").Instead("fleet", "router");
-  EXPECT_EQ(parser.Parse(3, argv).error().message, "unknown option --fleet; use --router");
+TEST_F(ConfigTest, AnAliasStandsForAnOptionUnlessItIsOneItself) {
+  const auto parse = [](bool has_fleet, std::vector<const char*> arguments) {
+    std::pair<std::string, std::string> values;
+    ConfigParser parser("test", "For tests.");
+    parser.Add("router", values.first, "Router").Alias("fleet", "router");
+    if (has_fleet) parser.Add("fleet", values.second, "Fleet");
+    arguments.insert(arguments.begin(), "test");
+    EXPECT_TRUE(parser.Parse(static_cast<int>(arguments.size()), arguments.data()).ok());
+    return values;
+  };
+  EXPECT_EQ(parse(false, {"--fleet", "x"}).first, "x");
+  EXPECT_EQ(parse(false, {"--fleet=x=y"}).first, "x=y");
+  EXPECT_EQ(parse(true, {"--fleet", "x", "--router=z"}), std::make_pair(std::string("z"), std::string("x")));
 }
 
 TEST_F(ConfigTest, CommandLineWinsOverEnvironmentOverFileOverDefault) {

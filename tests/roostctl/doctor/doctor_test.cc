@@ -304,8 +304,18 @@ TEST(MetricsCheckTest, LooksAtLimitsAndAtWhatShouldBeZero) {
   constexpr const char* kBlocks =
       "process_open_fds 1\nprocess_max_fds 65536\nroost_worker_arrivals_total{outcome=\"complete\"} 9\n";
   EXPECT_EQ(worst(DaemonKind::kWorker, kBlocks).severity, Severity::kOk);
-  constexpr const char* kDown = "process_open_fds 1\nprocess_max_fds 65536\nroost_worker_links{state=\"down\"} 2\n";
-  EXPECT_THAT(worst(DaemonKind::kWorker, kDown).what, HasSubstr("2 of its links"));
+}
+
+TEST(LinksTest, ThoseThatAreNotUpTellWhy) {
+  EXPECT_TRUE(CheckLinks("w1", R"({"status":"ready","routers":[{"router":"r:1","state":"up"}]})").empty());
+  const Findings findings = CheckLinks(
+      "w1",
+      R"({"status":"refused","routers":[{"router":"r:1","state":"up"},)"
+      R"({"router":"r:2","state":"refused","reason":"its clock differs by 400 s"},{"router":"r:3","state":"connecting"}]})");
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0].severity, Severity::kFailure);
+  EXPECT_EQ(findings[0].what, "is refused by the router at r:2: its clock differs by 400 s");
+  EXPECT_EQ(findings[1].what, "has no link to the router at r:3");
 }
 
 TEST(ReadingsTest, AllReadThePromptAsTheFirst) {
@@ -337,6 +347,12 @@ TEST(HitsTest, AreAsManyAsTheRouterExpected) {
   EXPECT_EQ(severity([](HitTrial& trial) { trial.predicted_tokens = 48; }), Severity::kWarning);
   EXPECT_EQ(severity([](HitTrial& trial) { trial.predicted_tokens = 112; }), Severity::kWarning);
   EXPECT_EQ(severity([](HitTrial& trial) { trial.predicted_tokens.reset(); }), Severity::kSkipped);
+  // Nothing is said of a hit by the size of a block that is not known.
+  EXPECT_EQ(severity([](HitTrial& trial) {
+              trial.block_tokens = 0;
+              trial.cached_tokens = 96;
+            }),
+            Severity::kSkipped);
   EXPECT_EQ(severity([](HitTrial& trial) {
               trial.mode = "blind";
               trial.cached_tokens = 0;

@@ -270,7 +270,7 @@ TEST(AdversarialTest, FourRoutersThatShareNothingDecideAboutAsWellAsOne) {
     one += of_one.ttft.mean;
     four += of_four.ttft.mean;
   }
-  EXPECT_LE(four, 1.05 * one);
+  EXPECT_LE(four, 1.1 * one);
 }
 
 // Workers take short prompts first, and tell each router what the others have queued.

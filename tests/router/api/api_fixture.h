@@ -66,10 +66,13 @@ class ApiTest : public ::testing::Test {
     return Handle(std::move(request));
   }
   std::shared_ptr<FakeResponder> Handle(HttpRequest request) {
+    const Listener listener = ListenerOf(request.path);
+    return Handle(listener, std::move(request));
+  }
+  std::shared_ptr<FakeResponder> Handle(Listener listener, HttpRequest request) {
     request.request_id = "req-1";
     auto responder = std::make_shared<FakeResponder>();
     responders_.push_back(responder);
-    const Listener listener = ListenerOf(request.path);
     api_.Handle(listener, std::move(request), responder);
     return responder;
   }

@@ -33,7 +33,6 @@ class DecisionsTest : public ApiTest {
     candidate.prefill_seconds = 0.125;
     candidate.decode_seconds = 0.125;
     candidate.delay_seconds = 0.5;
-    candidate.growth_seconds = 0.25;
     candidate.token_seconds = 0.03125;
     candidate.answer_seconds = 4;
     candidate.stall_seconds = 0.5;
@@ -68,8 +67,8 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
       R"("candidates":[{"worker":"w1","way":"held","source":null,"matched_tokens":64,"pending_tokens":0,)"
       R"("pulled_tokens":0,"queue_seconds":0.25,"transfer_seconds":0,)"
       R"("prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
-      R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"answer_pace":1,"token_seconds":0.03125,"answer_seconds":4,)"
-      R"("stall_seconds":0.5,"displaced_seconds":0,"cost_seconds":6}]}]})");
+      R"("congestion":2,"pace":1,"delay_seconds":0.5,"answer_pace":1,"token_seconds":0.03125,"answer_seconds":4,)"
+      R"("stall_seconds":0.5,"displaced_seconds":0,"cost_seconds":5.75}]}]})");
   EXPECT_EQ(observer_.answers.back(), "decisions 200");
 }
 

@@ -126,7 +126,8 @@ TEST_F(ApiTest, AnAdapterIsAModelToItsClients) {
 TEST_F(ApiTest, UnknownPathsAndMethodsAnswerJson) {
   const auto nowhere = Ask("GET", "/v1/embeddings");
   EXPECT_EQ(nowhere->response->status, 404);
-  EXPECT_EQ(At(nowhere->response->body, "/error/message"), "\"there is no /v1/embeddings\"");
+  EXPECT_EQ(At(nowhere->response->body, "/error/message"),
+            "\"there is no /v1/embeddings: call the engine that serves it itself\"");
   EXPECT_EQ(Ask("GET", "/v1/models/")->response->status, 404);
   const auto wrong = Ask("GET", "/v1/chat/completions");
   EXPECT_EQ(wrong->response->status, 405);
@@ -139,6 +140,21 @@ TEST_F(ApiTest, UnknownPathsAndMethodsAnswerJson) {
   EXPECT_EQ(Ask("OPTIONS", "*")->response->status, 204);
   EXPECT_THAT(observer_.answers,
               ElementsAre("other 404", "other 404", "other 405", "other 405", "health 200", "other 204", "other 204"));
+}
+
+TEST_F(ApiTest, APathThatIsServedElsewhereSaysWhere) {
+  const auto message = [this](Listener listener, const char* path) {
+    HttpRequest request;
+    request.method = "GET";
+    request.path = path;
+    return At(Handle(listener, std::move(request))->response->body, "/error/message");
+  };
+  EXPECT_EQ(message(Listener::kApi, "/v1/nowhere"), R"("there is no /v1/nowhere")");
+  EXPECT_EQ(message(Listener::kApi, "/admin/v1/workers"),
+            R"("there is no /admin/v1/workers: it is at --admin-address")");
+  EXPECT_EQ(message(Listener::kApi, "/console"), R"("there is no /console: it is at --admin-address")");
+  EXPECT_EQ(message(Listener::kApi, "/metrics"), R"("there is no /metrics: it is at --metrics-address")");
+  EXPECT_EQ(message(Listener::kAdmin, "/v1/models"), R"("there is no /v1/models: it is at --http-address")");
 }
 
 TEST_F(ApiTest, APostMustSayThatItIsJson) {
@@ -268,6 +284,12 @@ TEST_F(ApiTest, TheVerdictNamesTheWorstModelsFirstAndWhatIsMissing) {
   dispatcher_.standing.models.push_back({.model = "other", .workers = {}, .seconds = 0});
   EXPECT_THAT(verdict(),
               testing::HasSubstr(R"("down","text":"other: no worker takes requests since 08:00 UTC | bytes: 1)"));
+  dispatcher_.workers = {ready};
+  dispatcher_.standing.models.back().left_on_its_own = true;
+  EXPECT_THAT(verdict(), testing::HasSubstr(R"("ok","text":"bytes: 1 worker takes requests since 07:59 UTC | other: )"
+                                            R"(was stopped at 08:00 UTC")"));
+  dispatcher_.queues = {{.model = "other", .waiting_requests = 1}};
+  EXPECT_THAT(verdict(), testing::HasSubstr(R"("down","text":"other: no worker takes requests)"));
 }
 
 TEST_F(ApiTest, QueuesTellWhatWaitsAtTheRouter) {

@@ -90,6 +90,7 @@ TEST_F(FleetStandingTest, AModelWhoseLastWorkerLeftOnItsOwnIsForgottenAfterTenMi
   sim.workers.erase("a");
   sim.Advance(9min);
   EXPECT_EQ(Demo().workers.all(), 0U);
+  EXPECT_TRUE(Demo().left_on_its_own);
   sim.Advance(2min);
   EXPECT_THAT(Standing().models, IsEmpty());
   EXPECT_THAT(sim.metrics.models, IsEmpty());

@@ -149,7 +149,7 @@ struct Flicker {
   static void Expect(Holders /*at*/) {}
 };
 
-// Who does not hold the first block does not count, so the last stretch has what was read of that block.
+// The last stretch has what was read of the first block: only its holders count.
 TEST(ChainSearchTest, StaysWithinTheChainWhateverChangesMeanwhile) {
   ChainSearch<std::uint32_t> search;
   for (std::uint64_t seed = 1; seed <= 2'000; ++seed) {

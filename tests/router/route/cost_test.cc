@@ -86,7 +86,6 @@ TEST(PredictCostTest, ShortPromptsWaitForShorterOnesAndForTheStepUnderWay) {
   EXPECT_DOUBLE_EQ(queued.Cost(9000).queue_seconds, seconds(5900));
   // A hypothetical question, and a worker with another order, count all queued tokens as going first.
   EXPECT_DOUBLE_EQ(CostOf(queued.worker, 100).queue_seconds, seconds(5900));
-  EXPECT_EQ(CostOf(queued.worker, 100).growth_seconds, 0);
   WorkerView first_come = queued.worker;
   first_come.ageing_tokens = 0;
   EXPECT_DOUBLE_EQ(PredictCost({.prompt_token_count = 100}, first_come, kSpeed, queued.now).queue_seconds,
@@ -97,29 +96,6 @@ TEST(PredictCostTest, WhatOthersSentGoesFirst) {
   WorkerWithPrompts queued({5000});
   queued.worker.queued_prefill_tokens += 700;
   EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, 800 * WorkerWithPrompts::kSecondsPerToken);
-}
-
-// The fleet is busy half of the time. Half of its work is prompts shorter than 1,000 tokens, three quarters is prompts
-// shorter than 3,000.
-TEST(PredictCostTest, AWaitGrowsByThoseThatComeMeanwhileAndOvertake) {
-  WorkerWithPrompts queued({500});
-  FleetSpeed speed = kSpeed;
-  const auto cost = [&](std::uint32_t tokens) {
-    return PredictCost({.prompt_token_count = tokens}, queued.worker, speed, queued.now);
-  };
-  const auto grown = [&](std::uint32_t tokens) { return cost(tokens).queue_seconds + cost(tokens).growth_seconds; };
-  const double short_wait = grown(1000);
-  const double long_wait = grown(3000);
-  const double predicted = cost(3000).ttft_seconds();
-  speed.busy_share = 0.5;
-  EXPECT_DOUBLE_EQ(grown(1000), short_wait / (1 - 0.25));
-  EXPECT_DOUBLE_EQ(grown(3000), long_wait / (1 - 0.375));
-  // It counts in the cost, but not in the prediction.
-  EXPECT_DOUBLE_EQ(cost(3000).ttft_seconds(), predicted);
-  EXPECT_DOUBLE_EQ(cost(3000).cost_seconds(),
-                   grown(3000) + cost(3000).congestion * (predicted - cost(3000).queue_seconds));
-  queued.worker.ageing_tokens = 0;  // first come, first served
-  EXPECT_EQ(cost(3000).growth_seconds, 0);
 }
 
 TEST(PredictCostTest, OvertakingCostsThoseThatWait) {
@@ -134,22 +110,6 @@ TEST(PredictCostTest, OwnStepsCarryDecodesAlong) {
   worker.max_batch_tokens = 100;
   EXPECT_DOUBLE_EQ(CostOf(worker, 450).decode_seconds, 4.5 * 0.02);
   EXPECT_DOUBLE_EQ(CostOf(worker, 10).decode_seconds, 0.02);
-}
-
-// In a saturated fleet each waiting prompt counts, however short.
-TEST(PredictCostTest, InASaturatedFleetWhoWaitsCountsManyTimes) {
-  WorkerWithPrompts queued({3000, 3000});
-  queued.worker.waiting_requests = 5;
-  FleetSpeed speed = kSpeed;
-  const auto cost = [&](double busy_share) {
-    speed.busy_share = busy_share;
-    return PredictCost({.prompt_token_count = 1000}, queued.worker, speed, queued.now);
-  };
-  EXPECT_DOUBLE_EQ(cost(0.97).delay_seconds, cost(0.5).delay_seconds);
-  EXPECT_GT(cost(0.97).growth_seconds, 0);
-  EXPECT_DOUBLE_EQ(cost(1).delay_seconds, cost(0.97).delay_seconds + 0.5 * 16 * 5);
-  EXPECT_EQ(cost(1).growth_seconds, 0);
-  EXPECT_NEAR(cost(0.985).delay_seconds, (cost(0.97).delay_seconds + cost(1).delay_seconds) / 2, 1e-9);
 }
 
 TEST(PredictCostTest, OwnWorkWeighsMoreInABusyFleet) {

@@ -27,9 +27,8 @@ double CostBy(const Candidate& base, const Candidate& pulling, const TransferPri
   const double computing = pulling.pulled_tokens / rate;
   const double displaced = (pulling.congestion - 1) * computing + 0.4 * running_requests * computing / 2;
   return wait +
-         pulling.pace *
-             (pulling.growth_seconds + pulling.congestion * (pulling.prefill_seconds + pulling.decode_seconds) +
-              pulling.delay_seconds + pulling.stall_seconds + displaced) +
+         pulling.pace * (pulling.congestion * (pulling.prefill_seconds + pulling.decode_seconds) +
+                         pulling.delay_seconds + pulling.stall_seconds + displaced) +
          pulling.answer_pace * (pulling.answer_seconds + pulling.slo_seconds);
 }
 
@@ -148,7 +147,6 @@ std::vector<double> ValuesOf(const Candidate& candidate) {
                              candidate.queue_seconds,
                              candidate.transfer_seconds,
                              candidate.displaced_seconds,
-                             candidate.growth_seconds,
                              candidate.prefill_seconds,
                              candidate.decode_seconds,
                              candidate.delay_seconds,

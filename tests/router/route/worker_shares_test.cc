@@ -27,15 +27,17 @@ class WorkerSharesTest : public testing::Test {
     record.decision.matched_tokens = a.matched_tokens;
     record.decision.candidates = {a, b};
     record.candidate_ids = {NameOf(a), NameOf(b)};
+    record.decided_at = now_;
     log_.Add(std::move(record));
   }
 
   static std::string NameOf(const Candidate& candidate) { return "w" + std::to_string(candidate.slot.value()); }
-  [[nodiscard]] WorkerShare Of(std::string_view worker, std::size_t worker_count = 2) const {
-    return WorkerShares(log_).Of("demo", worker, worker_count);
+  [[nodiscard]] WorkerShare Of(std::string_view worker, std::size_t worker_count = 2, Instant came_at = {}) const {
+    return WorkerShares(log_).Of("demo", worker, worker_count, came_at);
   }
 
   DecisionLog log_;
+  Instant now_{};
 };
 
 TEST_F(WorkerSharesTest, CountsTheLastDecisionsOfTheModel) {
@@ -56,7 +58,21 @@ TEST_F(WorkerSharesTest, SaysNothingBeforeThereWereEnough) {
   EXPECT_EQ(Of("w2").why, "");
   Decide(CandidateOn(1, 64), CandidateOn(2, 0));
   EXPECT_EQ(Of("w2").why, "it holds nothing that is asked for");
-  EXPECT_EQ(WorkerShares(log_).Of("unknown", "w2", 2).decisions, 0U);
+  EXPECT_EQ(WorkerShares(log_).Of("unknown", "w2", 2, {}).decisions, 0U);
+}
+
+// Requests from before it came say nothing of it, and an earlier worker of its name took its own.
+TEST_F(WorkerSharesTest, CountsFromWhenTheWorkerCame) {
+  for (int i = 0; i < 10; ++i) Decide(CandidateOn(2, 0), CandidateOn(1, 0));
+  for (int i = 0; i < 28; ++i) Decide(CandidateOn(1, 64), CandidateOn(3, 0));
+  now_ += std::chrono::seconds(1);
+  const Instant came_at = now_;
+  for (int i = 0; i < 8; ++i) Decide(CandidateOn(1, 64), CandidateOn(2, 0));
+  EXPECT_EQ(Of("w2", 2, came_at).taken, 0U);
+  EXPECT_EQ(Of("w2", 2, came_at).decisions, 8U);
+  EXPECT_EQ(Of("w2", 2, came_at).why, "");
+  for (int i = 0; i < 2; ++i) Decide(CandidateOn(1, 64), CandidateOn(2, 0));
+  EXPECT_NE(Of("w2", 2, came_at).why, "");
 }
 
 TEST_F(WorkerSharesTest, HalfOfAnEqualShareIsEnough) {
