@@ -461,6 +461,10 @@ struct Hello $check {
   blockTokens @6 :UInt32;
   # Tokens per block: a power of two from 4 to 256.
 
+  engineBlockTokens @44 :UInt32 = 0;
+  # Of a worker beside an engine whose blocks are larger: the tokens of one, a multiple of blockTokens. Hits are whole
+  # blocks of the engine. 0: as blockTokens.
+
   blockCount @7 :UInt32 $least(1);
   # Blocks in the pool, at least 1.
 
@@ -541,6 +545,10 @@ struct Hello $check {
   adapters @31 :List(Text) $text(label) $most(.WireLimits.maxAdapterBytes) $mostEntries(.maxAdapters) $omitEmpty;
   # The LoRA adapters that the worker serves beside its model, by the names that clients ask for: at most 1,024, each of
   # 1 to 200 bytes of UTF-8 without control characters. A router sends Generate.adapter only to a worker that names it.
+
+  aliases @45 :List(Text) $text(label) $most(.WireLimits.maxAdapterBytes) $mostEntries(.maxAdapters) $omitEmpty;
+  # Other names that clients may ask for the model by, in the form of adapters. A name that a model or an adapter has means
+  # that.
 
   host @32 :Text $text(line) $most(.maxHostBytes) $omitEmpty;
   # Name of the machine, container or pod that the worker runs in, for operators: at most 255 bytes without control

@@ -218,9 +218,13 @@ Result<TransferPlace> PlaceOfTransfer(const WorkerOptions& options) {
 
 void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Model")
-      .Add("model", options.model, "Model folder in Hugging Face layout, or synthetic:PRESET with random weights")
+      .Add("model", options.model,
+           "Model folder in Hugging Face layout, a name ORGANISATION/NAME in the Hugging Face cache, or "
+           "synthetic:PRESET with "
+           "random weights")
       .Require("model")
-      .Add("served-model-name", options.served_model_name, "Name that clients ask for; by default the folder's name")
+      .Add("served-model-name", options.served_model_name,
+           "Name that clients ask for; by default the folder's name, and beside an engine the names that it serves")
       .Add("chat-template", options.chat_template,
            "Name of the folder's chat template for every request; by default tool_use for requests with tools, where "
            "the folder has one, and default for all others")
@@ -316,6 +320,9 @@ void DeclareAdapter(WorkerOptions& options, ConfigParser& parser) {
            "Address tcp://HOST:PORT where the other engine sends earlier events again; without, a lost event makes its "
            "cache unknown until it is emptied")
       .Add("engine-key-file", options.engine_key_file, "File with the API key of the other engine")
+      .AddChoice("fingerprint", options.fingerprint, {"text", "weights"},
+                 "What workers beside engines must have in common to be one fleet: configuration, tokenizer and chat "
+                 "template; or the weights too, which are read at the start: for fleets with Roost's own engine")
       .Add("engine-timeout-seconds", options.engine_timeout_seconds,
            "Time without any progress, while it has requests, after which the other engine counts as hung and its "
            "requests go on elsewhere; longer than its longest step, which on a CPU may take half a minute",

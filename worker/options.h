@@ -28,7 +28,7 @@ inline constexpr std::string_view kOwnEngine = "roost";
 struct WorkerOptions {
   // Model
   std::string model;              // a Hugging Face folder, or synthetic:<preset>
-  std::string served_model_name;  // empty: the folder's or preset's name
+  std::string served_model_name;  // empty: the folder's or preset's name; beside an engine, those that it has there
   std::string chat_template;      // name of one of the folder's; empty: the default
   std::string compute_dtype = "auto";
   std::string backend = "auto";
@@ -43,6 +43,7 @@ struct WorkerOptions {
   std::string engine_events;  // endpoints, tcp://HOST:PORT; empty: none
   std::string engine_replay;
   std::string engine_key_file;
+  std::string fingerprint = "text";
   double engine_timeout_seconds = 15;
 
   // Links

@@ -114,16 +114,24 @@ adapters::AdapterOptions AdapterOptionsOf(const WorkerOptions& options) {
   return adapter;
 }
 
+// Clients that called the engine find the model under the names that it has there, and under its folder's, unless that
+// names a snapshot.
+void NameAsEngine(const adapters::EngineFacts& facts, wire::Hello& hello) {
+  constexpr std::size_t kCommitDigits = 40;
+  const std::string folder = std::exchange(hello.model, facts.model);
+  hello.aliases.assign(facts.aliases.begin(), facts.aliases.end());
+  const bool is_snapshot =
+      folder.size() == kCommitDigits && folder.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!is_snapshot && folder != facts.model && !facts.aliases.contains(folder)) hello.aliases.push_back(folder);
+}
+
 // As PrepareWorker, for options.engine other than kOwnEngine: waits until the engine answers, at most for kEngineStart.
 [[nodiscard]] Result<WorkerSetup> PrepareAdapter(const WorkerOptions& options) {
   const adapters::EngineProtocol* const protocol = adapters::EngineProtocolOf(options.engine);
   ROOST_CHECK(protocol != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
-  ROOST_ASSIGN_OR_RETURN(DescribedModel model, DescribeModel(options.model, options.chat_template));
+  const auto covers = options.fingerprint == "weights" ? FingerprintOf::kWeights : FingerprintOf::kText;
+  ROOST_ASSIGN_OR_RETURN(DescribedModel model, DescribeModel(options.model, covers, options.chat_template));
   ROOST_RETURN_IF_ERROR(CompleteText(model.text, options.model));
-  if (!model.has_weights) {
-    LogInfo("the model's folder has no weights: this worker is no fleet with workers that know them",
-            {{"model", options.model}});
-  }
   WorkerSetup setup;
   setup.transfer_absence = options.transfer == "off" ? "off" : "off: blocks of another engine stay there";
   setup.hello.fingerprint = std::move(model.fingerprint);
@@ -136,6 +144,7 @@ adapters::AdapterOptions AdapterOptionsOf(const WorkerOptions& options) {
   ROOST_ASSIGN_OR_RETURN(adapters::ConnectedEngine engine,
                          adapters::ConnectEngine(*protocol, address, AdapterOptionsOf(options), std::move(scope),
                                                  SteadyClock(), kEngineStart));
+  if (options.served_model_name.empty()) NameAsEngine(engine.facts, setup.hello);
   // Made once; a std::function must be one that could be copied.
   const auto connected = std::make_shared<adapters::ConnectedEngine>(std::move(engine));
   setup.make_other = [connected](const EngineSurroundings& surroundings) {
@@ -305,8 +314,13 @@ void AddTransfer(const WorkerOptions& options, const LoadedModel& loaded, Transf
 
 }  // namespace
 
-Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
+Result<WorkerSetup> PrepareWorker(const WorkerOptions& given) {
+  WorkerOptions options = given;
+  ROOST_ASSIGN_OR_RETURN(const std::filesystem::path folder, FindModelFolder(given.model));
+  options.model = folder.string();
   if (options.engine != kOwnEngine) return PrepareAdapter(options);
+  // The folder of a snapshot has a number for its name.
+  if (options.model != given.model && options.served_model_name.empty()) options.served_model_name = given.model;
   // Before there are weights, a device and threads.
   std::unique_ptr<JobServer> compiler = StartCompiler();
   ROOST_ASSIGN_OR_RETURN(ModelOptions model_options, ModelOptionsOf(options));

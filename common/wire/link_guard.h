@@ -64,7 +64,7 @@ class LinkGuard {
   // ---- for the fleet: may it have this name and model? A refusal is counted; the caller tells the peer. ----
   [[nodiscard]] Result<void> CheckHello(const std::string& public_key, std::string_view worker_id,
                                         std::string_view model);
-  // Removes the adapters whose names it may not serve. Each counts as a refusal.
+  // Removes the names of adapters, or other names of its model, that it may not serve. Each counts as a refusal.
   void KeepAllowed(const std::string& public_key, std::vector<std::string>& adapters);
 
  private:

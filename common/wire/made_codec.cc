@@ -75,6 +75,9 @@ void RefuseUnknownKinds(schema::Generate::Reader in, Generate& generate) {
 
 Result<void> Check(schema::Hello::Reader, const Hello& hello) {
   if (!IsValidBlockTokens(hello.block_tokens)) return DataLoss("blockTokens", "{}", hello.block_tokens);
+  if (hello.engine_block_tokens % hello.block_tokens != 0) {
+    return DataLoss("engineBlockTokens", "{}: no multiple of {}", hello.engine_block_tokens, hello.block_tokens);
+  }
   if (!hello.transfer.secret.empty() && !TransferSecret::Parse(hello.transfer.secret).ok()) {
     return DataLoss("transfer.secret", "is none");
   }

@@ -41,7 +41,8 @@ class PrefixIndex;
 // LoRA adapters, which shares all but the name with it. Immutable; a change creates a new object.
 struct ServedModel {
   std::string name;  // that clients ask for
-  std::string base;  // of an adapter: its model's name; empty: it is the model itself
+  std::string base;  // of an adapter, and of a model under another name: the model's; empty: it is the model itself
+  bool is_alias = false;  // `name` is another name of `base`
   std::string fingerprint;
   std::string kv_dtype;
   std::uint32_t block_tokens = 16;
@@ -56,11 +57,11 @@ struct ServedModel {
   // The index of its workers' blocks. Any thread may call Match.
   std::shared_ptr<const PrefixIndex> index;
 
-  [[nodiscard]] bool is_adapter() const { return !base.empty(); }
+  [[nodiscard]] bool is_adapter() const { return !base.empty() && !is_alias; }
   // For workers, and for blocks: empty for the model itself.
   [[nodiscard]] std::string_view adapter() const { return is_adapter() ? std::string_view(name) : ""; }
   // The model's own name, under which its workers and metrics are counted.
-  [[nodiscard]] const std::string& model_name() const { return is_adapter() ? base : name; }
+  [[nodiscard]] const std::string& model_name() const { return base.empty() ? name : base; }
 };
 
 // The scope of a model's blocks: of an adapter, of a tenant, and within it of a salt. Each may be empty.
@@ -284,6 +285,7 @@ struct PromptHolder {
   WorkerMode mode = WorkerMode::kExact;   // the source of the numbers
   std::uint32_t held_block_count = 0;     // blocks in its cache
   std::uint32_t pending_block_count = 0;  // blocks after these, which it is computing now
+  std::uint32_t engine_block_tokens = 0;  // see wire::Hello
 };
 
 struct PromptChoice {

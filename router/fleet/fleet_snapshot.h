@@ -41,7 +41,7 @@ struct ModelDirectory {
   };
 
   std::map<std::string, std::vector<Offer>, std::less<>> offers;  // by name; each has at least one
-  // The main revision of each model, each followed by its adapters.
+  // The main revision of each model, each followed by its adapters and its other names.
   std::vector<std::shared_ptr<const ServedModel>> models;
   std::set<std::string, std::less<>> joined;              // models of connected workers, ready or not
   std::map<std::string, Instant, std::less<>> gone;       // models and adapters: when the last worker left

@@ -112,10 +112,10 @@ double SloSeconds(const AnswerLength& answer, const SloBounds& slo, const Worker
          of_others * worker.running_requests * answer.of_others * terms.token_seconds;
 }
 
-void AddPull(const PromptOnWorker& prompt, std::uint32_t block_tokens, Candidate& candidate) {
+void AddPull(const PromptOnWorker& prompt, const WorkerView& worker, Candidate& candidate) {
   PromptOnWorker with_pull = prompt;
   with_pull.matched_block_count = prompt.pull->end_block();
-  const std::uint32_t tokens = CachedTokens(with_pull, block_tokens);
+  const std::uint32_t tokens = CachedTokens(with_pull, worker.block_tokens, worker.engine_block_tokens);
   candidate.pulled_tokens = tokens - candidate.matched_tokens;
   candidate.matched_tokens = tokens;
   candidate.pull = prompt.pull;
@@ -141,10 +141,12 @@ std::string_view NameOf(Way way) {
   return "unknown";
 }
 
-std::uint32_t CachedTokens(const PromptOnWorker& prompt, std::uint32_t block_tokens) {
+std::uint32_t CachedTokens(const PromptOnWorker& prompt, std::uint32_t block_tokens,
+                           std::uint32_t engine_block_tokens) {
   if (prompt.prompt_token_count == 0) return 0;
   const std::uint32_t usable_blocks = (prompt.prompt_token_count - 1) / block_tokens;
-  return std::min(prompt.matched_block_count, usable_blocks) * block_tokens;
+  const std::uint32_t tokens = std::min(prompt.matched_block_count, usable_blocks) * block_tokens;
+  return engine_block_tokens > block_tokens ? tokens - tokens % engine_block_tokens : tokens;
 }
 
 WorkerPrices::WorkerPrices(const PromptOnWorker& prompt, const WorkerView& worker, const FleetSpeed& speed,
@@ -200,11 +202,11 @@ CostTerms WorkerPrices::TermsWith(const There& there) const {
 Candidate WorkerPrices::With(const PromptOnWorker& prompt) const {
   Candidate candidate;
   candidate.slot = worker_.slot;
-  candidate.matched_tokens = CachedTokens(prompt, worker_.block_tokens);
+  candidate.matched_tokens = CachedTokens(prompt, worker_.block_tokens, worker_.engine_block_tokens);
   const std::uint32_t held_tokens = (prompt.matched_block_count - prompt.pending_block_count) * worker_.block_tokens;
   candidate.pending_tokens = candidate.matched_tokens - std::min(candidate.matched_tokens, held_tokens);
   candidate.is_pending_coming = prompt.pending_seconds > 0;
-  if (prompt.pull.has_value()) AddPull(prompt, worker_.block_tokens, candidate);
+  if (prompt.pull.has_value()) AddPull(prompt, worker_, candidate);
   if (prefill_tokens_per_second_ <= 0) {
     const auto uncached = static_cast<double>(prompt_token_count_ - candidate.matched_tokens);
     return OrderWithoutRates(worker_, candidate, uncached, answer_.own);

@@ -26,6 +26,7 @@ struct WorkerView {
 
   // From its hello.
   std::uint32_t block_tokens = 16;
+  std::uint32_t engine_block_tokens = 0;               // hits are whole blocks of so many tokens; 0: as block_tokens
   std::uint32_t max_batch_tokens = kUsualBatchTokens;  // token budget of one step, above 0
   std::uint32_t ageing_tokens = 0;                     // of its queue, if short prompts go first; see wire::Hello
   std::uint32_t max_sample_count = 1;

@@ -19,7 +19,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 from cluster import DEMO_MODEL, Cluster, wait_until  # noqa: E402
 from event_mirror import EventMirror  # noqa: E402
 
-BLOCK_TOKENS = 32
+BLOCK_TOKENS = 32  # of the engines
+GRAIN_TOKENS = 16  # of the blocks in which Roost hashes beside them
 
 
 def prompts_with_shared_prefixes(draw, count, families=6, prefix_blocks=6, vocabulary=1900):
@@ -55,11 +56,12 @@ class Fleet:
         return self.complete(prompt, **fields).json()["choices"][0]["token_ids"]
 
     def match(self, prompt, **fields):
+        """The engine's blocks of the prompt, by worker, that a request would find: never all of it."""
         body = {"model": "demo-model", "prompt": prompt, **fields}
         answer = self.router.request("POST", "/admin/v1/match", body)
         if answer.status != 200:
             raise AssertionError(f"{answer.status} {answer.body}")
-        return {worker["worker"]: worker["held_blocks"] for worker in answer.json()["workers"]}
+        return {worker["worker"]: worker["cached_tokens"] // BLOCK_TOKENS for worker in answer.json()["workers"]}
 
     def worker(self, name):
         return next(worker for worker in self.router.workers() if worker["id"] == name)
@@ -79,6 +81,12 @@ class Fleet:
         finally:
             response.close()
             connection.close()
+
+
+def grains_of(held):
+    """How many blocks of Roost these blocks of an engine are."""
+    return len({(scope, tokens[:end]) for scope, tokens in held
+                for end in range(len(tokens) - BLOCK_TOKENS + GRAIN_TOKENS, len(tokens) + 1, GRAIN_TOKENS)})
 
 
 def events_of(response):
@@ -168,11 +176,11 @@ class AdapterSuite:
             for name, engine in zip(fleet.workers, engines):
                 mirror = EventMirror(engine.replay)
                 held = mirror.held()
-                if fleet.worker(name)["indexed_blocks"] != len(held):
-                    self.reason = f"{name}: {fleet.worker(name)['indexed_blocks']} blocks, {len(held)} in the engine"
+                if fleet.worker(name)["indexed_blocks"] != grains_of(held):
+                    self.reason = f"{name}: {fleet.worker(name)['indexed_blocks']} blocks, {grains_of(held)} in the engine"
                     return False
                 for prompt in prompts:
-                    expected = mirror.held_blocks(held, BLOCK_TOKENS, prompt)
+                    expected = min(mirror.held_blocks(held, BLOCK_TOKENS, prompt), (len(prompt) - 1) // BLOCK_TOKENS)
                     if fleet.match(prompt)[name] != expected:
                         self.reason = f"{name}: {fleet.match(prompt)[name]} blocks of a prompt, {expected} in the engine"
                         return False
@@ -258,7 +266,7 @@ class AdapterSuite:
             mirror = EventMirror(engine.replay)
             held = mirror.held()
             self.assertEqual(mirror.held_blocks(held, BLOCK_TOKENS, prompt, adapter="poet"), 2)
-            wait_until(lambda: fleet.worker("beside-0")["indexed_blocks"] == len(held), "that the index is exact")
+            wait_until(lambda: fleet.worker("beside-0")["indexed_blocks"] == grains_of(held), "that the index is exact")
             # 503 while the router has just begun, so that a worker may yet bring it.
             wait_until(lambda: fleet.router.completion(prompt, model="cook").status == 404, "that it is not found")
 

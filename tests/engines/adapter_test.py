@@ -161,12 +161,45 @@ class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
 
     def test_our_own_workers_and_workers_beside_other_engines_serve_one_model(self):
         draw = random.Random(23)
-        with self.fleet(self.engines[0]) as fleet:
+        with self.fleet(self.engines[0], worker_flags=("--fingerprint", "weights")) as fleet:
             fleet.cluster.start_worker("own", "--kv-blocks", "200")
             wait_until(lambda: sum(w["ready"] for w in fleet.router.workers()) == 2, "both workers")
+            self.assertEqual(len({w["fingerprint"] for w in fleet.router.workers()}), 1, "they are one fleet")
             with adapter_suite.concurrent.futures.ThreadPoolExecutor(8) as clients:
                 list(clients.map(fleet.complete, adapter_suite.prompts_with_shared_prefixes(draw, 60)))
             self.assertEqual({d["worker"] for d in fleet.router.decisions(60)}, {"beside-0", "own"})
+
+    def test_hits_are_known_in_blocks_of_any_size(self):
+        """As hybrid models have them (448), as no power of two (48), as SGLang's pages (1)."""
+        draw = random.Random(24)
+        for size, blocks in ((448, 60), (48, 200), (1, 8000)):
+            engine = DoubleEngine("--block-tokens", str(size), "--blocks", str(blocks), "--prefill-us", "1")
+            self.addCleanup(engine.kill)
+            beginnings = [[draw.randrange(1900) for _ in range(1000)] for _ in range(3)]
+            with self.fleet(engine) as fleet:
+                for _ in range(4):
+                    for beginning in beginnings:
+                        fleet.complete(beginning[:draw.randrange(300, 1000)] + [draw.randrange(1900)], max_tokens=2)
+                outcomes = [(d["predicted"]["cached_tokens"], d["actual"]["cached_tokens"]) for d in fleet.router.decisions(12)]
+                self.assertGreater(sum(found for _, found in outcomes), 0)
+                # Of pages below Roost's blocks of 16 tokens the engine finds a part of one more.
+                least = adapter_suite.GRAIN_TOKENS if size < adapter_suite.GRAIN_TOKENS else 1
+                for said, found in outcomes:
+                    self.assertTrue(said <= found < said + least, f"{size}: {outcomes}")
+                self.assertEqual(fleet.worker("beside-0")["mode"], "exact")
+
+    def test_the_engines_names_are_the_models(self):
+        engine = DoubleEngine("--model", "/models/demo", "--alias", "gpt-4o")
+        self.addCleanup(engine.kill)
+        with Cluster() as cluster:
+            router = cluster.start_router()
+            cluster.start_worker("beside-0", "--engine", "vllm", "--engine-url", f"http://127.0.0.1:{engine.port}")
+            router.wait_for_workers(1)
+            names = [model["id"] for model in router.request("GET", "/v1/models").json()["data"]]
+            self.assertEqual(names, ["/models/demo", "demo-model", "gpt-4o"])
+            for name in names:
+                answer = router.completion([1, 2, 3], model=name, max_tokens=2)
+                self.assertEqual((answer.status, answer.json()["model"]), (200, name))
 
     def test_an_engine_that_is_not_there_is_waited_for(self):
         with subprocess.Popen([BIN / "roost-worker", "--model", DEMO_MODEL, "--engine", "vllm", "--engine-url",

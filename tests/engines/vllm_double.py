@@ -1,7 +1,7 @@
 """A double of vLLM 0.32: the HTTP API, the metrics and the events of its cache as the recordings show them, with a
 "model" that needs no computing, so that tests can kill, stop and flood several of them within seconds.
 
-    vllm_double.py --port 8000 --events tcp://127.0.0.1:5557 [--replay tcp://127.0.0.1:5558] [--blocks 72] …
+    vllm_double.py --port 8000 --events tcp://127.0.0.1:5557 [--replay tcp://127.0.0.1:5657] [--blocks 72] …
 
 The next token follows from the tokens before it (and from the seed, if it is sampled), so every double goes on with a
 text as any other would. Its cache is one of blocks: a prompt's leading blocks that are there are cached, idle blocks are
@@ -279,11 +279,11 @@ class Double:
         if path == "/version":
             return 200, json.dumps({"version": VERSION})
         if path == "/v1/models":
-            model = {"id": self.options.model, "object": "model", "owned_by": "vllm", "parent": None,
-                     "max_model_len": self.options.max_context}
+            names = [{"id": name, "object": "model", "owned_by": "vllm", "parent": None,
+                      "max_model_len": self.options.max_context} for name in (self.options.model, *self.options.alias)]
             adapters = [{"id": name, "object": "model", "owned_by": "vllm", "parent": self.options.model,
                          "max_model_len": None} for name in self.adapters]
-            return 200, json.dumps({"object": "list", "data": [model, *adapters]})
+            return 200, json.dumps({"object": "list", "data": [*names, *adapters]})
         if path == "/metrics":
             return 200, self.metrics()
         if path == "/looks":  # of no vLLM
@@ -395,6 +395,7 @@ def parse():
     parser.add_argument("--replay", default="")
     parser.add_argument("--topic", default="kv-events", help="of the events; vLLM's own default is an empty one")
     parser.add_argument("--model", default="demo-model")
+    parser.add_argument("--alias", action="append", default=[], help="another served name; may be repeated")
     parser.add_argument("--blocks", type=int, default=256)
     parser.add_argument("--block-tokens", type=int, default=32)
     parser.add_argument("--adapter", action="append", default=[], help="a LoRA adapter that it serves; may be repeated")

@@ -220,7 +220,7 @@ void AdapterEngine::FillLoad(wire::Load& load) const {
   const double used = watch_.load().used_share.value_or(static_cast<double>(tokens) /
                                                         (static_cast<double>(facts.block_count) * facts.block_tokens));
   const double free_share = 1 - std::clamp(used, 0.0, 1.0);
-  load.free_block_count = static_cast<std::uint32_t>(std::lround(free_share * facts.block_count));
+  load.free_block_count = static_cast<std::uint32_t>(std::lround(free_share * facts.grain_count()));
 }
 
 void AdapterEngine::FillPrompts(StepReport& report) const {

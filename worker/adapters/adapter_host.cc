@@ -83,8 +83,10 @@ Result<EngineFacts> AskForFacts(const EngineProtocol& protocol, HttpCalls& calls
 
 void AdapterHost::Describe(const EngineProtocol& protocol, const EngineFacts& facts, const AdapterOptions& options,
                            wire::Hello& hello) {
-  hello.block_tokens = facts.block_tokens;
-  hello.block_count = facts.block_count;
+  const std::uint32_t grain = facts.grain_tokens();
+  hello.block_tokens = grain > 0 ? grain : kGrainTokens;
+  hello.block_count = facts.grain_count();
+  if (grain > 0 && facts.block_tokens > grain) hello.engine_block_tokens = facts.block_tokens;
   hello.max_context_tokens = facts.max_context_tokens;
   hello.max_running_requests = MaxRunning(facts, options);
   hello.features = {wire::Feature::kAnswers};
@@ -203,7 +205,7 @@ StepReport AdapterHost::MakeReport() {
     report.load.cached_block_count = static_cast<std::uint32_t>(blocks_->block_count());
     report.load.digest = blocks_->digest();
   }
-  const std::uint32_t pool = engine_.watch().facts().block_count;
+  const std::uint32_t pool = engine_.watch().facts().grain_count();
   report.idle_blocks = std::min(report.load.cached_block_count, report.load.free_block_count);
   report.free_blocks = report.load.free_block_count - report.idle_blocks;
   report.referenced_blocks = pool - report.load.free_block_count;
@@ -276,15 +278,13 @@ using AdapterRoot = std::function<BlockHash(const std::string& adapter)>;
 // Descriptors of ZeroMQ tell of changes only, so it looks again after this long anyway.
 constexpr milliseconds kLook{20};
 
-Result<void> CheckFacts(const EngineProtocol& protocol, const EngineFacts& facts) {
-  if (!IsValidBlockTokens(facts.block_tokens)) {
-    return InvalidArgument("engine-url", "the engine's blocks have {} tokens: not a power of two from {} to {}",
-                           facts.block_tokens, kMinBlockTokens, kMaxBlockTokens);
-  }
+void WarnOfCache(const EngineProtocol& protocol, const EngineFacts& facts) {
   if (!facts.keeps_prefixes) {
     LogWarning("the engine keeps no prefixes: switch its prefix cache on", {{"engine", std::string(protocol.name())}});
+  } else if (facts.grain_tokens() == 0) {
+    LogWarning("the engine's events can not be followed: give it blocks of 1, 2 or a multiple of 4 tokens",
+               {{"engine", std::string(protocol.name())}, {"block_tokens", facts.block_tokens}});
   }
-  return {};
 }
 
 Result<std::unique_ptr<EventFeed>> ConnectFeed(const EngineProtocol& protocol, const EngineAddress& address,
@@ -292,7 +292,7 @@ Result<std::unique_ptr<EventFeed>> ConnectFeed(const EngineProtocol& protocol, c
   EventFeed::Options options;
   options.sockets = {
       .events_endpoint = address.events_endpoint, .replay_endpoint = address.replay_endpoint, .topic = ""};
-  options.book = {.block_tokens = facts.block_tokens,
+  options.book = {.block_tokens = facts.grain_tokens(),
                   .default_root = root(""),
                   .adapter_root = root,
                   .max_blocks = facts.block_count};
@@ -340,8 +340,9 @@ Result<ConnectedEngine> ConnectEngine(const EngineProtocol& protocol, const Engi
     return Error{facts.error().code, fmt::format("{}: {}", address.http.base_url, facts.error().message), "engine-url"};
   }
   engine.facts = std::move(facts).value();
-  ROOST_RETURN_IF_ERROR(CheckFacts(protocol, engine.facts));
-  scope.block_tokens = engine.facts.block_tokens;
+  WarnOfCache(protocol, engine.facts);
+  const std::uint32_t grain = engine.facts.grain_tokens();
+  scope.block_tokens = grain > 0 ? grain : kGrainTokens;
   const AdapterRoot root = [scope](const std::string& adapter) {
     PrefixScope own = scope;
     own.adapter = adapter;
@@ -350,7 +351,7 @@ Result<ConnectedEngine> ConnectEngine(const EngineProtocol& protocol, const Engi
   engine.options.salt_of = [root](const wire::Generate& generate) {
     return SaltOf(generate.root, generate.own, root(generate.adapter));
   };
-  if (!address.events_endpoint.empty()) {
+  if (!address.events_endpoint.empty() && grain > 0) {
     ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine.facts, root, clock));
     AwaitFirstReplay(*engine.feed, clock);
   }

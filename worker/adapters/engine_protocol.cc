@@ -1,6 +1,9 @@
 #include "worker/adapters/engine_protocol.h"
 
+#include <algorithm>
+
 #include "common/base/utf8.h"
+#include "common/prefix/block_hash.h"
 #include "common/wire/codec.h"
 #include "worker/adapters/answer_json.h"
 #include "worker/adapters/engine_sampling.h"
@@ -9,9 +12,9 @@ namespace roost::worker::adapters {
 
 namespace {
 
-void AddAdapter(EngineFacts& facts, std::string_view name) {
+void AddName(std::set<std::string>& names, std::string_view name) {
   const bool is_name = !name.empty() && name.size() <= wire::WireLimits::kMaxAdapterBytes && !HasControlCharacter(name);
-  if (is_name && facts.adapters.size() < wire::kMaxAdapters) facts.adapters.emplace(name);
+  if (is_name && names.size() < wire::kMaxAdapters) names.emplace(name);
 }
 
 }  // namespace
@@ -24,14 +27,28 @@ Result<void> ReadModelList(std::string_view body, EngineFacts& facts) {
   for (const json::Element model : *models) {
     const std::string_view name = json::At<std::string_view>(model, "id").value_or("");
     if (json::At<std::string_view>(model, "parent").has_value()) {
-      AddAdapter(facts, name);
+      AddName(facts.adapters, name);
     } else if (facts.model.empty()) {
       facts.model = name;
       facts.max_context_tokens = json::At<std::uint32_t>(model, "max_model_len").value_or(0);
+    } else {
+      AddName(facts.aliases, name);
     }
   }
   if (!facts.model.empty() && facts.max_context_tokens > 0) return {};
   return Unreadable("/v1/models names no model with a max_model_len");
+}
+
+std::uint32_t EngineFacts::grain_tokens() const {
+  for (std::uint32_t grain = kGrainTokens; grain >= kMinBlockTokens; grain /= 2) {
+    if (block_tokens > 0 && block_tokens % grain == 0) return grain;
+  }
+  return block_tokens > 0 && kGrainTokens % block_tokens == 0 ? kGrainTokens : 0;
+}
+
+std::uint32_t EngineFacts::grain_count() const {
+  const std::uint32_t grain = grain_tokens() > 0 ? grain_tokens() : kGrainTokens;
+  return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, std::uint64_t{block_count} * block_tokens / grain));
 }
 
 Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now) {

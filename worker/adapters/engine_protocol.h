@@ -26,10 +26,13 @@
 
 namespace roost::worker::adapters {
 
+inline constexpr std::uint32_t kGrainTokens = 16;
+
 // The facts that an engine tells of itself while it starts; constant during its life.
 struct EngineFacts {
   std::string version = {};
-  std::string model = {};  // the name that it serves the model under
+  std::string model = {};              // the name that it serves the model under
+  std::set<std::string> aliases = {};  // its other names
   std::uint32_t block_tokens = 0;
   std::uint32_t block_count = 0;                           // that can hold content
   std::uint32_t max_context_tokens = 0;                    // prompt and output together
@@ -38,10 +41,17 @@ struct EngineFacts {
   bool takes_priority = true;                              // it may be sent a request's priority
   std::optional<double> started_at = {};                   // its process, in seconds of the wall clock
   std::set<std::string> adapters = {};                     // LoRA adapters that requests may name; see wire::Hello
+
+  // The tokens of a block of Roost beside this engine: 16, or as many below as divide its blocks. 0: none does, so its
+  // events can not be followed, and routers predict its cache from what they sent there.
+  [[nodiscard]] std::uint32_t grain_tokens() const;
+  // The engine's room in such blocks; in blocks of 16 tokens where there are none.
+  [[nodiscard]] std::uint32_t grain_count() const;
 };
 
 // Reads the list of models that both engines have at /v1/models: the model itself is the first entry without a parent,
-// adapters have one. Leaves out adapters whose names, or one more of which, a Hello can not hold.
+// its other names are those that follow, adapters have one. Leaves out names, or one more of which, a Hello can not
+// hold.
 [[nodiscard]] Result<void> ReadModelList(std::string_view body, EngineFacts& facts);
 
 // Compares the facts that must not change while a worker lives: the router knows them from the worker's Hello. The

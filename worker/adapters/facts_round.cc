@@ -5,21 +5,9 @@
 #include <utility>
 #include <variant>
 
-#include "common/prefix/block_hash.h"
 #include "worker/adapters/metrics_page.h"
 
 namespace roost::worker::adapters {
-namespace {
-
-// A router hashes prompts by blocks of this size.
-Result<EngineFacts> Usable(EngineFacts facts) {
-  if (IsValidBlockTokens(facts.block_tokens)) return facts;
-  return InvalidArgument("engine-url", "the engine's blocks have {} tokens, which must be a power of two from {} to {}",
-                         facts.block_tokens, kMinBlockTokens, kMaxBlockTokens);
-}
-
-}  // namespace
-
 FactsRound::FactsRound(const EngineProtocol& protocol, CallIds& ids, HttpPort& port, Duration page_time)
     : protocol_(protocol), ids_(ids), port_(port), page_time_(page_time) {}
 
@@ -66,7 +54,7 @@ void FactsRound::OnPage(const HttpEnd& end) {
     if (!read.ok()) {
       outcome_ = read.error();
     } else if (next_page_++ == protocol_.fact_pages().size()) {
-      outcome_ = Usable(std::move(facts_));
+      outcome_ = std::move(facts_);
     } else {
       Ask();
     }

@@ -101,7 +101,7 @@ std::string ModelFactsBody(std::span<const std::shared_ptr<const ServedModel>> m
   JsonWriter json;
   json.BeginObject().Key("models").BeginArray();
   for (const std::shared_ptr<const ServedModel>& model : models) {
-    if (model->is_adapter()) continue;
+    if (!model->base.empty()) continue;
     json.BeginObject().Key("id").String(model->name).Key("chat_template").Bool(model->chat_template != nullptr);
     json.Key("chat_template_losses").BeginArray();
     if (model->chat_template != nullptr) {

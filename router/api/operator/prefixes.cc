@@ -139,7 +139,7 @@ Result<OrderPlan> PlanPrefixes(VerbCall& call) {
   ROOST_ASSIGN_OR_RETURN(const PrefixesQuery query, ParsePrefixesQuery(call.request.query));
   PrefixesQuestion question{.models = call.view->models->models, .most = query.top};
   if (query.model.empty()) {
-    std::erase_if(question.models, [](const auto& model) { return model->is_adapter(); });
+    std::erase_if(question.models, [](const auto& model) { return !model->base.empty(); });
   } else {
     ROOST_ASSIGN_OR_RETURN(call.model, call.find_model(query.model));
     question.models = {call.model};

@@ -152,7 +152,7 @@ Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& nam
 
 std::vector<std::shared_ptr<const ServedModel>> Api::ModelsWithoutAdapters() const {
   std::vector<std::shared_ptr<const ServedModel>> models = services_.dispatcher.View()->models->models;
-  std::erase_if(models, [](const auto& model) { return model->is_adapter(); });
+  std::erase_if(models, [](const auto& model) { return !model->base.empty(); });
   return models;
 }
 

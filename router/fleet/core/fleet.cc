@@ -165,7 +165,10 @@ void Fleet::FeedOne(Incoming incoming, Instant now) {
   if (auto* const hello = std::get_if<wire::Hello>(&**incoming.message)) {
     const Result<void> allowed = CheckHello(incoming.public_key, *hello);
     if (!allowed.ok()) return core_.RefuseHello(incoming.identity, *hello, allowed.error(), now);
-    if (guard_ != nullptr) guard_->KeepAllowed(incoming.public_key, hello->adapters);
+    if (guard_ != nullptr) {
+      guard_->KeepAllowed(incoming.public_key, hello->adapters);
+      guard_->KeepAllowed(incoming.public_key, hello->aliases);
+    }
   }
   auto* const adapters = std::get_if<wire::Adapters>(&**incoming.message);
   if (adapters != nullptr && guard_ != nullptr) guard_->KeepAllowed(incoming.public_key, adapters->names);

@@ -20,7 +20,9 @@ const WorkerMatch* FindMatch(std::span<const WorkerMatch> matches, WorkerSlot sl
 }
 
 PromptHolder HolderOf(const Worker& worker, std::span<const WorkerMatch> matches) {
-  PromptHolder holder{.worker_id = worker.hello.worker_id, .mode = worker.view.mode()};
+  PromptHolder holder{.worker_id = worker.hello.worker_id,
+                      .mode = worker.view.mode(),
+                      .engine_block_tokens = worker.hello.engine_block_tokens};
   if (const WorkerMatch* const match = FindMatch(matches, worker.slot)) {
     holder.held_block_count = match->block_count - match->pending_block_count;
     holder.pending_block_count = match->pending_block_count;

@@ -14,6 +14,7 @@ WorkerView ViewOf(const Worker& worker) {
   return {.slot = worker.slot,
           .epoch = worker.hello.epoch,
           .block_tokens = worker.hello.block_tokens,
+          .engine_block_tokens = worker.hello.engine_block_tokens,
           .max_batch_tokens = worker.hello.max_batch_tokens > 0 ? worker.hello.max_batch_tokens : kUsualBatchTokens,
           .ageing_tokens = worker.hello.ageing_tokens,
           .max_sample_count = worker.hello.max_sample_count,

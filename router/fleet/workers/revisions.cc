@@ -50,7 +50,7 @@ void Revisions::Leave(const std::string& key, Instant now) {
 }
 
 void Revisions::NoteLost(const AdapterNames& adapters, Instant now) {
-  const Offers offers = AdapterOffers();
+  const Offers offers = OtherOffers();
   std::vector<std::string> lost;
   std::copy_if(adapters.begin(), adapters.end(), std::back_inserter(lost),
                [&offers](const std::string& name) { return !offers.contains(name); });
@@ -69,7 +69,8 @@ void Revisions::NoteGone(const std::vector<std::string>& names, Instant now) {
   }
 }
 
-void Revisions::Publish(const std::string& key, ServedModel served, const AdapterNames& adapters) {
+void Revisions::Publish(const std::string& key, ServedModel served, const AdapterNames& aliases,
+                        const AdapterNames& adapters) {
   OnChange();
   Revision& revision = revisions_.at(key);
   served.index = revision.index;
@@ -78,18 +79,25 @@ void Revisions::Publish(const std::string& key, ServedModel served, const Adapte
   if (revision.served != nullptr) served.created_unix_seconds = revision.served->created_unix_seconds;
   if (revision.served == nullptr || !AreEqual(*revision.served, served)) {
     revision.served = std::make_shared<const ServedModel>(std::move(served));
-    revision.adapters.clear();
+    revision.others.clear();
   }
-  std::erase_if(revision.adapters, [&adapters](const auto& entry) { return !adapters.contains(entry.first); });
-  for (const std::string& name : adapters) {
-    gone_.erase(name);
-    NoteKnown(name, revision.model);
-    if (revision.adapters.contains(name)) continue;
-    ServedModel adapter = *revision.served;
-    adapter.base = std::exchange(adapter.name, name);
-    adapter.created_unix_seconds = now;
-    revision.adapters.emplace(name, std::make_shared<const ServedModel>(std::move(adapter)));
-  }
+  std::erase_if(revision.others, [&](const auto& entry) {
+    return !(entry.second->is_alias ? aliases : adapters).contains(entry.first);
+  });
+  const auto add = [&](const AdapterNames& names, bool is_alias) {
+    for (const std::string& name : names) {
+      gone_.erase(name);
+      NoteKnown(name, revision.model);
+      if (name == revision.model || revision.others.contains(name)) continue;
+      ServedModel other = *revision.served;
+      other.base = std::exchange(other.name, name);
+      other.is_alias = is_alias;
+      if (!is_alias) other.created_unix_seconds = now;
+      revision.others.emplace(name, std::make_shared<const ServedModel>(std::move(other)));
+    }
+  };
+  add(adapters, false);
+  add(aliases, true);
 }
 
 void Revisions::Withdraw(const std::string& key) {
@@ -97,7 +105,7 @@ void Revisions::Withdraw(const std::string& key) {
   if (found == revisions_.end()) return;
   OnChange();
   found->second.served = nullptr;
-  found->second.adapters.clear();
+  found->second.others.clear();
 }
 
 void Revisions::SetCapacity(const std::string& key, std::uint32_t worker_count) {
@@ -126,30 +134,30 @@ Revisions::Offers Revisions::ModelOffers() const {
   return offers;
 }
 
-Revisions::Offers Revisions::AdapterOffers() const {
+Revisions::Offers Revisions::OtherOffers() const {
   Offers offers;
   for (const auto& [key, revision] : revisions_) {
-    for (const auto& [name, adapter] : revision.adapters) {
+    for (const auto& [name, other] : revision.others) {
       std::vector<ModelDirectory::Offer>& of_name = offers[name];
       if (!of_name.empty() && of_name.front().served->base != revision.model) continue;
-      of_name.push_back({adapter, revision.capacity, revision.chosen_count});
+      of_name.push_back({other, revision.capacity, revision.chosen_count});
     }
   }
   return offers;
 }
 
 std::vector<std::shared_ptr<const ServedModel>> Revisions::ListModels(const ModelDirectory& directory) const {
-  std::map<std::string_view, AdapterNames> adapters_of;  // by model
+  std::map<std::string_view, AdapterNames> others_of;  // by model
   for (const auto& [key, revision] : revisions_) {
-    AdapterNames& names = adapters_of[revision.model];
-    for (const auto& [name, adapter] : revision.adapters) names.insert(name);
+    AdapterNames& names = others_of[revision.model];
+    for (const auto& [name, other] : revision.others) names.insert(name);
   }
   std::vector<std::shared_ptr<const ServedModel>> models;
-  for (const auto& [model, adapters] : adapters_of) {
+  for (const auto& [model, others] : others_of) {
     if (std::shared_ptr<const ServedModel> main = directory.Main(model)) models.push_back(std::move(main));
-    for (const std::string& name : adapters) {
-      std::shared_ptr<const ServedModel> adapter = directory.Main(name);
-      if (adapter != nullptr && adapter->base == model) models.push_back(std::move(adapter));
+    for (const std::string& name : others) {
+      std::shared_ptr<const ServedModel> other = directory.Main(name);
+      if (other != nullptr && other->base == model) models.push_back(std::move(other));
     }
   }
   return models;
@@ -158,7 +166,7 @@ std::vector<std::shared_ptr<const ServedModel>> Revisions::ListModels(const Mode
 ModelDirectory Revisions::MakeDirectory() const {
   ModelDirectory directory;
   directory.offers = ModelOffers();
-  directory.offers.merge(AdapterOffers());  // a name that a model has means the model
+  directory.offers.merge(OtherOffers());  // a name that a model has means the model
   directory.models = ListModels(directory);
   for (const auto& [key, revision] : revisions_) directory.joined.insert(revision.model);
   directory.gone = gone_;

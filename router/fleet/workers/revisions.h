@@ -3,8 +3,9 @@
 // model, with an index of its own. Usually there is one. During a rollout of new weights there are two, and requests
 // are divided between them by their numbers of workers.
 //
-// A revision has the LoRA adapters that any of its ready workers serves. Clients ask for an adapter by its name as for
-// a model. A name that a model has means the model; if adapters of several models have it, the first model's by name.
+// A revision has the LoRA adapters that any of its ready workers serves, and the other names that they tell of the
+// model. Clients ask for an adapter by its name as for a model. A name that a model has means the model; if adapters or
+// other names of several models have it, the first model's by name.
 //
 //   hello ──► Join ──► revision (an index, no worker ready) ── Publish ──► served ── Withdraw / last Leave ──► gone
 //
@@ -54,9 +55,9 @@ class Revisions {
   // A worker that had these adapters has left; called when its revision is published or withdrawn without it.
   void NoteLost(const AdapterNames& adapters, Instant now);
 
-  // Clients may use this revision and these adapters from now on; fills in `served.index`. Keeps the existing objects
-  // if nothing changed.
-  void Publish(const std::string& key, ServedModel served, const AdapterNames& adapters);
+  // Clients may use this revision under these names and these adapters from now on; fills in `served.index`. Keeps the
+  // existing objects if nothing changed.
+  void Publish(const std::string& key, ServedModel served, const AdapterNames& aliases, const AdapterNames& adapters);
   // Clients may not use it any more: none of its workers is ready.
   void Withdraw(const std::string& key);
   // Sets the number of its workers that take requests, which determines its share of the model's requests.
@@ -79,10 +80,10 @@ class Revisions {
     std::string model;
     std::shared_ptr<PrefixIndex> index;
     std::shared_ptr<StepCosts> step_costs;
-    std::shared_ptr<const ServedModel> served;  // null: no worker is ready
-    std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> adapters;
-    std::uint32_t joined_count = 0;  // workers
-    std::uint32_t capacity = 0;      // the workers that take requests
+    std::shared_ptr<const ServedModel> served;                                      // null: no worker is ready
+    std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> others;  // by name: aliases and adapters
+    std::uint32_t joined_count = 0;                                                 // workers
+    std::uint32_t capacity = 0;                                                     // the workers that take requests
     // See ModelDirectory::Offer.
     std::shared_ptr<std::atomic<std::uint64_t>> chosen_count = std::make_shared<std::atomic<std::uint64_t>>(0);
   };
@@ -90,8 +91,8 @@ class Revisions {
   using Offers = std::map<std::string, std::vector<ModelDirectory::Offer>, std::less<>>;  // by name, never empty
 
   [[nodiscard]] Offers ModelOffers() const;
-  // A name that adapters of several models have means that of the first model.
-  [[nodiscard]] Offers AdapterOffers() const;
+  // A name that adapters or aliases of several models have means that of the first model.
+  [[nodiscard]] Offers OtherOffers() const;
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> ListModels(const ModelDirectory& directory) const;
   [[nodiscard]] ModelDirectory MakeDirectory() const;
   void OnChange() { directory_ = nullptr; }

@@ -160,6 +160,7 @@ void WorkerRegistry::RefreshRevision(const std::string& key) {
   const wire::Hello* hello = nullptr;
   std::uint32_t max_context_tokens = 0;
   AdapterNames adapters;
+  AdapterNames aliases;
   for (const auto& [id, worker] : workers_) {
     if (worker->revision != key) continue;
     Refresh(*worker);
@@ -168,6 +169,7 @@ void WorkerRegistry::RefreshRevision(const std::string& key) {
     max_context_tokens = hello == nullptr ? own : std::min(max_context_tokens, own);
     if (hello == nullptr) hello = &worker->hello;
     adapters.insert(worker->adapters.begin(), worker->adapters.end());
+    aliases.insert(worker->hello.aliases.begin(), worker->hello.aliases.end());
   }
   if (hello == nullptr) return revisions_.Withdraw(key);
   const TextBundle& text = *bundles_.Find(hello->tokenizer_digest);
@@ -186,7 +188,7 @@ void WorkerRegistry::RefreshRevision(const std::string& key) {
                                  .created_unix_seconds = options_.unix_seconds(),
                                  .revision = key,
                                  .index = nullptr},
-                     adapters);
+                     aliases, adapters);
   CountCapacity(key);
 }
 
@@ -210,6 +212,7 @@ std::set<std::string, std::less<>> WorkerRegistry::StartingNames() const {
   for (const auto& [id, worker] : workers_) {
     if (IsReady(*worker) || bundles_.FindUnreadable(worker->hello.tokenizer_digest) != nullptr) continue;
     names.insert(worker->hello.model);
+    names.insert(worker->hello.aliases.begin(), worker->hello.aliases.end());
     names.insert(worker->adapters.begin(), worker->adapters.end());
   }
   return names;

@@ -54,6 +54,26 @@ TEST_F(FleetAdaptersTest, AnAdapterIsServedUnderItsName) {
   EXPECT_EQ(sim.core.models()->Main("cook"), nullptr);
 }
 
+TEST_F(FleetAdaptersTest, AModelIsServedUnderItsOtherNamesToo) {
+  FakeWorker& worker = sim.AddWorker("a");
+  worker.hello().model = "demo";
+  worker.hello().adapters = {"poet"};
+  worker.hello().aliases = {"gpt", "demo", "poet"};
+  worker.SayHello();
+  sim.DeliverAll();
+  EXPECT_THAT(Names(), ElementsAre("demo", "gpt", "poet"));
+  const auto alias = sim.core.models()->Main("gpt");
+  ASSERT_NE(alias, nullptr);
+  EXPECT_EQ(alias->model_name(), "demo");
+  EXPECT_FALSE(alias->is_adapter());
+  EXPECT_EQ(ScopeRoot(*alias, "", ""), ScopeRoot(*sim.core.models()->Main("demo"), "", "")) << "they share blocks";
+  EXPECT_TRUE(sim.core.models()->Main("poet")->is_adapter());
+  Request request = Ask("gpt");
+  sim.Run();
+  EXPECT_TRUE(request.observer->end.has_value());
+  EXPECT_EQ(sim.core.Standing(sim.clock.Now()).models.size(), 1U) << "it is counted under its own name";
+}
+
 TEST_F(FleetAdaptersTest, ItsBlocksAreOthersThanTheModels) {
   Join("a", {"poet", "clerk"});
   std::set<BlockHash> roots;

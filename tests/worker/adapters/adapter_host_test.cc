@@ -215,8 +215,9 @@ TEST_F(AdapterHostTest, TheEngineSaysWhatItIs) {
   wire::Hello hello;
   AdapterHost::Describe(VllmProtocol(), facts, options_, hello);
   EXPECT_EQ(facts.model, "demo-model");
-  EXPECT_EQ(hello.block_tokens, 32U);
-  EXPECT_EQ(hello.block_count, 71U);
+  EXPECT_EQ(hello.block_tokens, 16U);
+  EXPECT_EQ(hello.engine_block_tokens, 32U);
+  EXPECT_EQ(hello.block_count, 142U);
   EXPECT_EQ(hello.max_context_tokens, 2048U);
   EXPECT_EQ(hello.max_running_requests, 256U);
   using wire::Feature;
@@ -247,17 +248,22 @@ TEST_F(AdapterHostTest, AnEngineThatStillStartsIsAskedAgain) {
   EXPECT_EQ(attempts, 4);
 }
 
-TEST_F(AdapterHostTest, AnEngineThatFitsNoRouterIsAnErrorAtOnce) {
-  RawServer server([](const std::string& request) {
-    const std::string row = "vllm:cache_config_info{block_size=\"48\",num_gpu_blocks=\"72\"} 1\n";
-    if (request.starts_with("GET /metrics")) return WholeAnswer(row);
-    const std::string page = request.starts_with("GET /version") ? "page-version" : "page-v1-models";
-    return WholeAnswer(testing_support::ReadAnswer(page).body);
-  });
-  auto calls = HttpCalls::Make({.base_url = server.url()}).value();
-  const auto facts = AskForFacts(VllmProtocol(), *calls, clock_, {.patience = kHostPatience});
-  ASSERT_FALSE(facts.ok());
-  EXPECT_THAT(facts.error().message, HasSubstr("blocks have 48 tokens"));
+// A block of any size is so many of ours, or a piece of one; the rest is predicted.
+TEST_F(AdapterHostTest, BlocksOfAnySizeAreServed) {
+  struct Case {
+    std::uint32_t tokens, count, grain, grain_count, engine_block;
+  };
+  for (const Case c : {Case{16, 70, 16, 70, 0}, Case{1, 1000, 16, 62, 0}, Case{2, 80, 16, 10, 0}, Case{8, 10, 8, 10, 0},
+                       Case{12, 4, 4, 12, 12}, Case{48, 72, 16, 216, 48}, Case{448, 10, 16, 280, 448},
+                       Case{2096, 3, 16, 393, 2096}, Case{6, 16, 0, 6, 0}}) {
+    const EngineFacts facts{.block_tokens = c.tokens, .block_count = c.count, .max_context_tokens = 100};
+    EXPECT_EQ(facts.grain_tokens(), c.grain) << c.tokens;
+    wire::Hello hello;
+    AdapterHost::Describe(VllmProtocol(), facts, options_, hello);
+    EXPECT_EQ(hello.block_tokens, c.grain > 0 ? c.grain : 16U) << c.tokens;
+    EXPECT_EQ(hello.block_count, c.grain_count) << c.tokens;
+    EXPECT_EQ(hello.engine_block_tokens, c.engine_block) << c.tokens;
+  }
 }
 
 TEST_F(AdapterHostTest, ARequestGoesThroughTheEngine) {

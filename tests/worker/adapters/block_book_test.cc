@@ -212,14 +212,51 @@ TEST_F(BlockBookTest, FollowsTheFirstGroupWithFullAttention) {
 
 TEST_F(BlockBookTest, LeavesOutWhatAnAnnouncedBlockIsNot) {
   Stored stored = Run({"x"}, std::nullopt, 300);
-  stored.block_tokens = 8;
-  stored.token_ids = Tokens(300, 2);
+  stored.block_tokens = 6;
   ExpectLeftOut(stored, LeftOut::kBlockTokens);
   stored.block_tokens = kBookTokens;
+  stored.token_ids = Tokens(300, 2);
   ExpectLeftOut(stored, LeftOut::kTokens);
+  stored.block_tokens = 2 * kBookTokens;
+  ExpectLeftOut(stored, LeftOut::kBlockTokens);
   stored = Run({"y"}, std::nullopt, 300);
   stored.token_form = TokenForm::kLookahead;
   ExpectLeftOut(stored, LeftOut::kLookahead);
+  EXPECT_THAT(view_.hashes(), IsEmpty());
+}
+
+TEST_F(BlockBookTest, ALargerBlockIsAChainOfOurs) {
+  Stored stored = Run({"a", "b"}, std::nullopt, 100);
+  stored.block_tokens = 2 * kBookTokens;
+  stored.token_ids = Tokens(100, 4);
+  Store(stored);
+  const std::vector<BlockHash> chain = HashBlocks(kBookDefault, Tokens(100, 4), kBookTokens);
+  EXPECT_THAT(view_.hashes(), UnorderedElementsAre(chain[0], chain[1], chain[2], chain[3]));
+  Remove({"b"});
+  EXPECT_THAT(view_.hashes(), UnorderedElementsAre(chain[0], chain[1]));
+  Remove({"a"});
+  EXPECT_THAT(view_.hashes(), IsEmpty());
+}
+
+// Two prompts that part within a block of ours.
+TEST_F(BlockBookTest, PiecesFillABlockOfOurs) {
+  const auto piece = [](std::string name, std::optional<std::string> parent, TokenId token) {
+    Stored stored = Run({std::move(name)}, std::move(parent), 0);
+    stored.block_tokens = 1;
+    stored.token_ids = {token};
+    return stored;
+  };
+  for (const auto& [name, parent, token] :
+       {std::tuple{"a", "", 1}, {"b", "a", 2}, {"c", "b", 3}, {"d", "c", 4}, {"e", "d", 5}, {"D", "c", 6}}) {
+    EXPECT_EQ(view_.hashes().size(), *name == 'e' || *name == 'D' ? 1U : 0U);
+    Store(piece(name, *parent == 0 ? std::nullopt : std::optional<std::string>(parent), static_cast<TokenId>(token)));
+  }
+  const std::vector<TokenId> first{1, 2, 3, 4};
+  const std::vector<TokenId> second{1, 2, 3, 6};
+  EXPECT_THAT(view_.hashes(), UnorderedElementsAre(ChainHash(kBookDefault, first), ChainHash(kBookDefault, second)));
+  Remove({"D"});
+  EXPECT_THAT(view_.hashes(), UnorderedElementsAre(ChainHash(kBookDefault, first)));
+  Remove({"b"});
   EXPECT_THAT(view_.hashes(), IsEmpty());
 }
 

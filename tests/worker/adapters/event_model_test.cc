@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -26,21 +27,21 @@ namespace {
 
 using testing_support::Followed;
 
-constexpr std::uint32_t kModelTokens = 4;
-constexpr std::uint32_t kModelBlocks = 60;
+constexpr std::uint32_t kModelTokens = 4;   // of our blocks
+constexpr std::uint32_t kModelBlocks = 60;  // of the engine
 constexpr BlockHash kModelDefault{61, 62};
 
 // Prompts of a small alphabet, so that they share prefixes. A node is a salt and the tokens up to its end; two engines'
-// blocks with different salts may be one block of ours.
+// blocks with different salts may be one block of ours. Its blocks have `block_tokens` tokens each.
 class RandomEngine {
  public:
   struct Node {
     std::optional<std::string> parent;
-    BlockHash hash;
+    std::vector<BlockHash> hashes;  // of our blocks that end within this one
     std::uint32_t copies = 0;
   };
 
-  explicit RandomEngine(std::uint64_t seed) : rng_(seed) {}
+  RandomEngine(std::uint64_t seed, std::uint32_t block_tokens) : rng_(seed), block_tokens_(block_tokens) {}
 
   // The changes of one message.
   std::vector<CacheChange> Step() {
@@ -51,7 +52,7 @@ class RandomEngine {
       changes.push_back(Cleared{0});
     }
     for (std::uint64_t count = rng_.Below(4); count > 0; --count) {
-      const bool is_full = copies_ + 5 > kModelBlocks;
+      const bool is_full = copies_ + MostBlocks() > kModelBlocks;
       if (is_full || rng_.Below(2) == 0) {
         RemoveAny(changes);
       } else {
@@ -65,12 +66,14 @@ class RandomEngine {
   [[nodiscard]] std::set<BlockHash> Reachable() const {
     std::set<BlockHash> hashes;
     for (const auto& [name, node] : nodes_) {
-      if (IsReachable(node)) hashes.insert(node.hash);
+      if (IsReachable(node)) hashes.insert(node.hashes.begin(), node.hashes.end());
     }
     return hashes;
   }
 
  private:
+  // The most blocks of a prompt.
+  [[nodiscard]] std::uint32_t MostBlocks() const { return 5 * std::max(1U, kModelTokens / block_tokens_); }
   [[nodiscard]] bool IsReachable(const Node& node) const {
     return node.copies > 0 && (!node.parent || IsReachable(nodes_.at(*node.parent)));
   }
@@ -79,10 +82,10 @@ class RandomEngine {
   void StoreAny(std::vector<CacheChange>& changes) {
     std::vector<TokenId> tokens;
     std::string contents;
-    for (std::uint64_t blocks = 1 + rng_.Below(5); blocks > 0; --blocks) {
+    for (std::uint64_t blocks = 1 + rng_.Below(MostBlocks()); blocks > 0; --blocks) {
       const auto content = static_cast<TokenId>(rng_.Below(2));
       contents += static_cast<char>('a' + content);
-      for (std::uint32_t i = 0; i < kModelTokens; ++i) tokens.push_back(content * 10 + i);
+      for (std::uint32_t i = 0; i < block_tokens_; ++i) tokens.push_back(content * 100 + i);
     }
     const SaltedRoots roots = AnyRoots(tokens);
     const std::string salt = SaltOf(roots.root, roots.own, kModelDefault);
@@ -107,7 +110,7 @@ class RandomEngine {
   void StoreFrom(std::size_t first, const std::vector<std::string>& names, const std::vector<TokenId>& tokens,
                  const std::vector<BlockHash>& hashes, const std::string& salt, std::vector<CacheChange>& changes) {
     Stored stored;
-    stored.block_tokens = kModelTokens;
+    stored.block_tokens = block_tokens_;
     if (first > 0) stored.parent = names[first - 1];
     if (first == 0 && !salt.empty()) {
       stored.salt = salt;
@@ -116,12 +119,15 @@ class RandomEngine {
     for (std::size_t i = first; i < names.size(); ++i) {
       stored.hashes.push_back(names[i]);
       Node& node = nodes_[names[i]];
-      node.hash = hashes[i];
+      node.hashes.clear();
+      for (std::size_t ours = i * block_tokens_ / kModelTokens; ours < (i + 1) * block_tokens_ / kModelTokens; ++ours) {
+        node.hashes.push_back(hashes[ours]);
+      }
       if (i > 0) node.parent = names[i - 1];
       ++node.copies;
       ++copies_;
     }
-    stored.token_ids.assign(tokens.begin() + static_cast<std::ptrdiff_t>(first * kModelTokens), tokens.end());
+    stored.token_ids.assign(tokens.begin() + static_cast<std::ptrdiff_t>(first * block_tokens_), tokens.end());
     changes.push_back(std::move(stored));
   }
 
@@ -139,6 +145,7 @@ class RandomEngine {
   }
 
   Rng rng_;
+  const std::uint32_t block_tokens_;
   std::map<std::string, Node> nodes_;
   std::uint32_t copies_ = 0;
 };
@@ -146,8 +153,11 @@ class RandomEngine {
 // The engine, what it has sent, and a subscriber that misses some of it.
 class RandomFeed {
  public:
-  RandomFeed(std::uint64_t seed, EventOrder::Replay replay)
-      : rng_(seed), engine_(std::in_place, seed + 1), order_({.replay = replay}, clock_.Now()) {}
+  RandomFeed(std::uint64_t seed, std::uint32_t block_tokens, EventOrder::Replay replay)
+      : rng_(seed),
+        block_tokens_(block_tokens),
+        engine_(std::in_place, seed + 1, block_tokens),
+        order_({.replay = replay}, clock_.Now()) {}
 
   void Step() {
     if (sent_.size() > 20 && rng_.Below(200) == 0) NewLife();
@@ -164,6 +174,7 @@ class RandomFeed {
 
   int exact_checks = 0;
   int partial_checks = 0;
+  std::size_t most_seen = 0;
 
   [[nodiscard]] const EventOrder::Counts& counts() const { return order_.counts(); }
 
@@ -172,7 +183,7 @@ class RandomFeed {
 
   void NewLife() {
     ++life_;
-    engine_.emplace(rng_());
+    engine_.emplace(rng_(), block_tokens_);
     sent_.clear();
   }
 
@@ -235,31 +246,38 @@ class RandomFeed {
       EXPECT_TRUE(std::includes(there.begin(), there.end(), seen.begin(), seen.end()));
       ++partial_checks;
     }
-    SnapshotMirror mirror(kModelBlocks);
+    most_seen = std::max(most_seen, seen.size());
+    SnapshotMirror mirror(kModelBlocks * std::max(1U, block_tokens_ / kModelTokens));
     mirror.Assign(followed_.book.Snapshot());
     EXPECT_EQ(mirror.digest(), followed_.book.digest());
     EXPECT_EQ(mirror.ready_count(), followed_.book.block_count());
   }
 
   Rng rng_;
+  const std::uint32_t block_tokens_;
   ManualClock clock_;
   int life_ = 1;
   std::optional<RandomEngine> engine_;
   std::vector<std::vector<CacheChange>> sent_;  // in this life, by number
   EventOrder order_;
   std::optional<std::uint64_t> asked_;
-  Followed followed_{{.block_tokens = kModelTokens, .default_root = kModelDefault, .max_blocks = kModelBlocks}};
+  // Room for long chains of pieces with holes: an engine of its own makes none.
+  Followed followed_{{.block_tokens = kModelTokens, .default_root = kModelDefault, .max_blocks = 4 * kModelBlocks}};
 };
 
+// The engine's blocks are as ours, larger by a factor, or pieces of ours.
 TEST(EventModelTest, TheViewIsWhatTheEngineHas) {
   for (std::uint64_t seed = 1; seed <= 20 && !testing::Test::HasFailure(); ++seed) {
-    SCOPED_TRACE(seed);
+    constexpr std::array<std::uint32_t, 5> kSizes{kModelTokens, 3 * kModelTokens, 1, 2, 28 * kModelTokens};
+    const std::uint32_t block_tokens = kSizes[seed % kSizes.size()];
+    SCOPED_TRACE(fmt::format("seed {}, blocks of {} tokens", seed, block_tokens));
     const auto replay = seed % 4 == 0 ? EventOrder::Replay::kNone : EventOrder::Replay::kCanAsk;
-    RandomFeed feed(seed, replay);
+    RandomFeed feed(seed, block_tokens, replay);
     for (int step = 0; step < 600 && !testing::Test::HasFailure(); ++step) feed.Step();
     EXPECT_GT(feed.exact_checks, 20);
     EXPECT_GT(feed.partial_checks, 20);
     EXPECT_GT(feed.counts().gaps, 10U);
+    EXPECT_GT(feed.most_seen, 3U);
   }
 }
 

@@ -33,8 +33,9 @@ void AppendSplit(wire::CacheEvent event, std::vector<wire::CacheEvent>& events) 
   }
 }
 
+// The hash of the block of ours before this one; zero for a first one.
 BlockHash ParentHash(const TreeBlock& block) {
-  return block.parent == nullptr ? BlockHash() : block.parent->identity.hash;
+  return block.identity.block_count == 1 ? BlockHash() : block.parent->identity.hash;
 }
 
 template <typename Block>
@@ -136,21 +137,23 @@ void BlockTree::Hide(TreeBlock& top) {
 // False: another block claims its hash.
 bool BlockTree::Reveal(TreeBlock& block) {
   const BlockIdentity& identity = block.identity;
+  if (!identity.is_whole()) return block.visible = true;
   const BlockHash parent = ParentHash(block);
-  const auto [entry, is_new] = shown_.try_emplace(identity.hash, Shown{parent, identity.position, 0});
+  const std::uint32_t position = identity.position();
+  const auto [entry, is_new] = shown_.try_emplace(identity.hash, Shown{parent, position, 0});
   Shown& shown = entry->second;
-  if (shown.parent != parent || shown.position != identity.position) return false;
+  if (shown.parent != parent || shown.position != position) return false;
   ++shown.count;
   block.visible = true;
   if (!is_new) return true;
   digest_ = digest_ ^ identity.hash;
-  const bool is_first = block.parent == nullptr;
-  log_.AddStored(identity.hash, identity.position, is_first ? std::nullopt : std::optional<BlockHash>(parent));
+  log_.AddStored(identity.hash, position, position == 0 ? std::nullopt : std::optional<BlockHash>(parent));
   return true;
 }
 
 void BlockTree::Conceal(TreeBlock& block) {
   block.visible = false;
+  if (!block.identity.is_whole()) return;
   const auto shown = shown_.find(block.identity.hash);
   if (--shown->second.count > 0) return;
   shown_.erase(shown);
@@ -176,18 +179,18 @@ std::vector<wire::StoredRun> BlockTree::Snapshot() const {
   std::vector<const TreeBlock*> stack;
   for (const auto& [name, root] : blocks_) {
     if (!root.visible || root.parent != nullptr) continue;
-    const TreeBlock* last = nullptr;  // the end of the last run
+    std::optional<BlockHash> last;  // the end of the last run
     stack.push_back(&root);
     while (!stack.empty()) {
       const TreeBlock& block = *TakeLast(stack);
       if (!block.visible) continue;
       PushChildren(block, stack);
-      if (!told.insert(block.identity.hash).second) continue;
-      if (last == nullptr || last != block.parent || runs.back().hashes.size() == kMaxHashes) {
-        runs.push_back({block.identity.position, {}});
-      }
-      runs.back().hashes.push_back(block.identity.hash);
-      last = &block;
+      const BlockIdentity& identity = block.identity;
+      if (!identity.is_whole() || !told.insert(identity.hash).second) continue;
+      const bool goes_on = last && identity.position() > 0 && *last == ParentHash(block);
+      if (!goes_on || runs.back().hashes.size() == kMaxHashes) runs.push_back({identity.position(), {}});
+      runs.back().hashes.push_back(identity.hash);
+      last = identity.hash;
     }
   }
   return runs;
@@ -198,6 +201,19 @@ namespace {
 // Blocks without a copy stay while others behind them have one. An engine evicts the end of a prefix first, so they are
 // few.
 constexpr std::size_t kTreeBlocksPerBlock = 2;
+
+// The name in the tree of a part of an engine's block; the last part has the block's own. An engine's names are all of
+// one length, and these are longer.
+std::string PartName(std::string_view name, std::uint32_t part) {
+  std::string own(name);
+  for (unsigned shift = 0; shift < 32; shift += 8) own.push_back(static_cast<char>(part >> shift & 0xFFU));
+  return own;
+}
+
+bool IsThat(const TreeBlock& block, const TreeBlock* parent, const BlockIdentity& identity) {
+  return !block.left_out && block.parent == parent && block.identity.hash == identity.hash &&
+         block.identity.rest == identity.rest;
+}
 
 ExtraKeys KeysOf(const Stored& stored, std::size_t index) {
   return index < stored.extra_keys.size() ? stored.extra_keys[index] : ExtraKeys::kNone;
@@ -232,8 +248,9 @@ BlockBook::Outcome BlockBook::Apply(const CacheChange& change) {
   } else {
     Count(LeftOut::kUnknownEvent);
   }
-  const std::size_t most = kTreeBlocksPerBlock * options_.max_blocks;
-  if (tree_.copy_count() <= options_.max_blocks && tree_.size() <= most) return Outcome::kFollowed;
+  if (tree_.copy_count() <= max_copies() && tree_.size() <= kTreeBlocksPerBlock * max_copies()) {
+    return Outcome::kFollowed;
+  }
   Clear();
   return Outcome::kOverflow;
 }
@@ -242,7 +259,10 @@ void BlockBook::Clear() {
   tree_.Clear();
   rank_.reset();
   group_.reset();
+  engine_block_tokens_ = 0;
 }
+
+std::uint32_t BlockBook::parts() const { return std::max(1U, engine_block_tokens_ / options_.block_tokens); }
 
 void BlockBook::Store(const Stored& stored) {
   if (const std::optional<LeftOut> reason = Elsewhere(stored)) return Count(*reason, stored.hashes.size());
@@ -259,8 +279,10 @@ void BlockBook::Store(const Stored& stored) {
 void BlockBook::Remove(const Removed& removed) {
   if (!IsFollowed(removed.place)) return;
   for (const std::string& name : removed.hashes) {
-    TreeBlock* block = tree_.Find(name);
-    if (block != nullptr && block->copies > 0) tree_.RemoveCopy(*block);
+    for (std::uint32_t part = parts(); part-- > 0;) {
+      TreeBlock* block = tree_.Find(part + 1 == parts() ? name : PartName(name, part));
+      if (block != nullptr && block->copies > 0) tree_.RemoveCopy(*block);
+    }
   }
 }
 
@@ -268,10 +290,13 @@ std::optional<LeftOut> BlockBook::Elsewhere(const Stored& stored) {
   if (!stored.place.on_device) return LeftOut::kMedium;
   if (rank_ && *rank_ != stored.place.rank) return LeftOut::kRank;
   if (stored.attention != Attention::kFull) return LeftOut::kAttention;
-  if (stored.block_tokens != options_.block_tokens) return LeftOut::kBlockTokens;
+  const std::uint32_t tokens = stored.block_tokens;
+  const bool fits = tokens > 0 && (tokens % options_.block_tokens == 0 || options_.block_tokens % tokens == 0);
+  if (!fits || (engine_block_tokens_ > 0 && engine_block_tokens_ != tokens)) return LeftOut::kBlockTokens;
   if (group_ && *group_ != stored.place.group) return LeftOut::kGroup;
   rank_ = stored.place.rank;
   group_ = stored.place.group;
+  engine_block_tokens_ = tokens;
   return std::nullopt;
 }
 
@@ -281,16 +306,26 @@ bool BlockBook::IsFollowed(const CachePlace& place) const {
 
 TreeBlock* BlockBook::StoreBlock(const Stored& stored, std::size_t index, TreeBlock* parent) {
   std::optional<LeftOut> reason = ReasonOf(stored, index, parent);
-  BlockIdentity identity = reason ? BlockIdentity() : IdentityOf(stored, index, parent);
-  TreeBlock* block = tree_.Find(stored.hashes[index]);
-  if (block == nullptr) {
-    block = tree_.Add(stored.hashes[index], parent, std::move(identity), reason);
-  } else if (!reason && (block->left_out || block->parent != parent || block->identity.hash != identity.hash)) {
-    reason = LeftOut::kConflict;  // the copy counts all the same: its removal will come
+  const bool is_left_out = reason.has_value();
+  const std::size_t part_tokens = engine_block_tokens_ / parts();
+  BlockIdentity identity = is_left_out ? BlockIdentity() : BeginOf(stored, parent);
+  for (std::uint32_t part = 0; part < parts(); ++part) {
+    if (!is_left_out) {
+      const std::size_t begin = index * engine_block_tokens_ + part * part_tokens;
+      identity = After(identity, std::span(stored.token_ids).subspan(begin, part_tokens));
+    }
+    const std::string name = part + 1 == parts() ? stored.hashes[index] : PartName(stored.hashes[index], part);
+    TreeBlock* block = tree_.Find(name);
+    if (block == nullptr) {
+      block = tree_.Add(name, parent, identity, reason);
+    } else if (!is_left_out && !IsThat(*block, parent, identity)) {
+      reason = LeftOut::kConflict;  // the copy counts all the same: its removal will come
+    }
+    tree_.AddCopy(*block);
+    parent = block;
   }
   if (reason) Count(*reason);
-  tree_.AddCopy(*block);
-  return block;
+  return parent;
 }
 
 std::optional<LeftOut> BlockBook::ReasonOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const {
@@ -298,7 +333,7 @@ std::optional<LeftOut> BlockBook::ReasonOf(const Stored& stored, std::size_t ind
   const bool can_name = options_.adapter_root != nullptr && stored.adapter != "";
   if (stored.adapter && !can_name) return LeftOut::kAdapter;
   if (stored.token_form == TokenForm::kLookahead) return LeftOut::kLookahead;
-  const bool fits = stored.token_ids.size() == stored.hashes.size() * options_.block_tokens;
+  const bool fits = stored.token_ids.size() == stored.hashes.size() * engine_block_tokens_;
   if (stored.token_form != TokenForm::kPlain || !fits) return LeftOut::kTokens;
   return ReasonOfKeys(stored, index, parent == nullptr);
 }
@@ -308,19 +343,23 @@ SaltedRoots BlockBook::RootsOf(const Stored& stored) const {
   return {stored.adapter ? options_.adapter_root(*stored.adapter) : options_.default_root, std::nullopt};
 }
 
-BlockIdentity BlockBook::IdentityOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const {
-  const std::span<const TokenId> tokens =
-      std::span(stored.token_ids).subspan(index * options_.block_tokens, options_.block_tokens);
-  if (parent == nullptr) {
-    const SaltedRoots roots = RootsOf(stored);
-    auto own = roots.own ? std::make_shared<const OwnScope>(*roots.own) : nullptr;
-    return {.hash = ChainHash(roots.root, tokens), .position = 0, .own = std::move(own)};
+BlockIdentity BlockBook::BeginOf(const Stored& stored, const TreeBlock* parent) const {
+  if (parent != nullptr) return parent->identity;
+  const SaltedRoots roots = RootsOf(stored);
+  auto own = roots.own ? std::make_shared<const OwnScope>(*roots.own) : nullptr;
+  return {.hash = roots.root, .block_count = 0, .rest = {}, .own = std::move(own)};
+}
+
+BlockIdentity BlockBook::After(const BlockIdentity& before, std::span<const TokenId> tokens) const {
+  std::vector<TokenId> rest = before.rest;
+  rest.insert(rest.end(), tokens.begin(), tokens.end());
+  if (rest.size() < options_.block_tokens) {
+    return {.hash = before.hash, .block_count = before.block_count, .rest = std::move(rest), .own = before.own};
   }
-  const BlockIdentity& before = parent->identity;
-  const std::uint32_t position = before.position + 1;
-  const bool is_own = before.own != nullptr && before.own->first_block == position;
+  const std::uint32_t position = before.block_count;
+  const bool is_own = position > 0 && before.own != nullptr && before.own->first_block == position;
   const BlockHash link = is_own ? before.own->root : before.hash;
-  return {.hash = ChainHash(link, tokens), .position = position, .own = is_own ? nullptr : before.own};
+  return {.hash = ChainHash(link, rest), .block_count = position + 1, .rest = {}, .own = is_own ? nullptr : before.own};
 }
 
 }  // namespace roost::worker::adapters

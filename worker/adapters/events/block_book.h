@@ -6,6 +6,9 @@
 //   Stored   hashes [e2], parent e1, tokens                         →  h2 = ChainHash(h1, …)
 //   Removed  [e2]                                                   →  h2, once all its copies are gone
 //
+// Its blocks may be larger than ours: then one is a chain of several of ours, which come and go together. They may be
+// smaller: then the last one of those that fill a block of ours stands for it. The first event says how large they are.
+//
 // It follows blocks on the device, of the first rank that stores one and of that rank's first group with full
 // attention. Other blocks, and all those behind them, are left out and counted (left_out.h).
 //
@@ -53,15 +56,21 @@ namespace roost::worker::adapters {
 //
 // Not thread-safe. Store and Remove are O(1) expected, and O(blocks below) when they show or hide them.
 
-// The identity of an engine's block among Roost's.
+// The tokens from the root to the end of an engine's block, in Roost's blocks.
 struct BlockIdentity {
-  BlockHash hash;
-  std::uint32_t position = 0;           // in blocks from the root
+  BlockHash hash;                       // of the last whole block; of none the root
+  std::uint32_t block_count = 0;        // whole blocks
+  std::vector<TokenId> rest;            // behind them, fewer than a block has
   std::shared_ptr<const OwnScope> own;  // that begins further down the chain; null: none
+
+  // False: the block after it, or one further down, completes one of Roost's.
+  [[nodiscard]] bool is_whole() const { return rest.empty(); }
+  // The place of the last whole block, in blocks from the root.
+  [[nodiscard]] std::uint32_t position() const { return block_count - 1; }
 };
 
 struct TreeBlock {
-  const std::string* name = nullptr;  // the engine's hash
+  const std::string* name = nullptr;  // the engine's hash; of a part of its block, see PartName
   BlockIdentity identity;             // of a block that is not followed: meaningless
   std::optional<LeftOut> left_out;    // the reason to leave out this block and those below it; nothing: none
   std::uint32_t copies = 0;
@@ -128,7 +137,7 @@ class BlockTree {
 class BlockBook {
  public:
   struct Options {
-    std::uint32_t block_tokens = 16;  // IsValidBlockTokens
+    std::uint32_t block_tokens = 16;  // ours, IsValidBlockTokens
     BlockHash default_root;           // of requests without a salt
     // The same of requests for this adapter; null: blocks of adapters are left out.
     std::function<BlockHash(const std::string& adapter)> adapter_root = nullptr;
@@ -161,19 +170,25 @@ class BlockBook {
   // The reason to leave out the whole run, without keeping it in the tree.
   [[nodiscard]] std::optional<LeftOut> Elsewhere(const Stored& stored);
   [[nodiscard]] bool IsFollowed(const CachePlace& place) const;
-  // The block at `index` of the run, behind `parent`, with a new copy.
+  // The block at `index` of the run, behind `parent`, with a new copy: its last part.
   TreeBlock* StoreBlock(const Stored& stored, std::size_t index, TreeBlock* parent);
   [[nodiscard]] std::optional<LeftOut> ReasonOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const;
   // The roots of a prompt that begins with the first of these blocks.
   [[nodiscard]] SaltedRoots RootsOf(const Stored& stored) const;
-  // The identity of a block that no reason leaves out.
-  [[nodiscard]] BlockIdentity IdentityOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const;
+  // Where a run begins that no reason leaves out.
+  [[nodiscard]] BlockIdentity BeginOf(const Stored& stored, const TreeBlock* parent) const;
+  // The same after more tokens, at most one block of ours.
+  [[nodiscard]] BlockIdentity After(const BlockIdentity& before, std::span<const TokenId> tokens) const;
+  // The blocks of ours that one of the engine's is a chain of; 1 where it is one, or a piece of one.
+  [[nodiscard]] std::uint32_t parts() const;
+  [[nodiscard]] std::size_t max_copies() const { return std::size_t{options_.max_blocks} * parts(); }
   void Count(LeftOut reason, std::size_t blocks = 1) { left_out_[IndexOf(reason)] += blocks; }
 
   Options options_;
   BlockTree tree_;
-  std::optional<std::uint32_t> rank_;   // that is followed
-  std::optional<std::uint32_t> group_;  // the same
+  std::optional<std::uint32_t> rank_;      // that is followed
+  std::optional<std::uint32_t> group_;     // the same
+  std::uint32_t engine_block_tokens_ = 0;  // of that group; 0: not known yet
   LeftOutCounts left_out_{};
 };
 

@@ -20,6 +20,12 @@ std::string ModelFingerprint(const ModelFiles& files, std::span<const TensorReco
   return digest.Hex();
 }
 
+std::string TextFingerprint(const ModelFiles& files, std::string_view chat_template) {
+  PartsDigest digest;
+  digest.Add("config").Add(files.config).Add("tokenizer").Add(files.tokenizer).Add("template").Add(chat_template);
+  return digest.Hex();
+}
+
 std::string SyntheticFingerprint(const HfConfig& config, std::uint64_t seed) {
   PartsDigest digest;
   digest.Add("synthetic").Add(config.architecture).Add("bf16").Add(fmt::format("{}", seed));

@@ -21,6 +21,9 @@ struct ModelFiles {
 // distributed over files makes no difference.
 [[nodiscard]] std::string ModelFingerprint(const ModelFiles& files, std::span<const TensorRecord> tensors);
 
+// For a model that another program computes: its weights are not read.
+[[nodiscard]] std::string TextFingerprint(const ModelFiles& files, std::string_view chat_template);
+
 // For a model with random weights, which follow from the seed and the shape; see synthetic.h.
 [[nodiscard]] std::string SyntheticFingerprint(const HfConfig& config, std::uint64_t seed);
 

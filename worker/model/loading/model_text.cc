@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <utility>
 
 #include "worker/model/loading/fingerprint.h"
@@ -28,10 +30,22 @@ Result<std::uint32_t> VocabSizeOf(const JsonNode& config) {
   return config.GetCount("vocab_size");
 }
 
-bool HasSafetensors(const std::filesystem::path& directory) {
-  std::error_code error;
-  return std::filesystem::exists(directory / "model.safetensors", error) ||
-         std::filesystem::exists(directory / "model.safetensors.index.json", error);
+// The folder of the Hugging Face cache; empty when the process has no home.
+std::filesystem::path HubCache() {
+  const auto variable = [](const char* name) {
+    return std::string(std::getenv(name) == nullptr ? "" : std::getenv(name));
+  };
+  if (const std::string cache = variable("HF_HUB_CACHE"); !cache.empty()) return cache;
+  if (const std::string home = variable("HF_HOME"); !home.empty()) return std::filesystem::path(home) / "hub";
+  const std::string home = variable("HOME");
+  return home.empty() ? std::filesystem::path() : std::filesystem::path(home) / ".cache/huggingface/hub";
+}
+
+// ORGANISATION/NAME
+bool IsHubName(std::string_view model) {
+  const std::size_t slash = model.find('/');
+  return slash != std::string_view::npos && slash > 0 && slash + 1 < model.size() && model.front() != '.' &&
+         model.find('/', slash + 1) == std::string_view::npos;
 }
 
 Result<std::vector<TensorRecord>> HashWeights(const std::filesystem::path& directory) {
@@ -66,18 +80,39 @@ Result<void> CheckModelFolder(const std::filesystem::path& directory) {
                "model"};
 }
 
-Result<DescribedModel> DescribeModel(const std::filesystem::path& directory, std::string_view template_name) {
+Result<std::filesystem::path> FindModelFolder(const std::string& model) {
+  std::error_code error;
+  if (std::filesystem::is_directory(model, error) || !IsHubName(model)) return std::filesystem::path(model);
+  const std::filesystem::path cache = HubCache();
+  const std::size_t slash = model.find('/');
+  const std::filesystem::path own =
+      cache / fmt::format("models--{}--{}", model.substr(0, slash), model.substr(slash + 1));
+  std::string commit;
+  std::ifstream(own / "refs/main") >> commit;
+  std::filesystem::path snapshot = own / "snapshots" / commit;
+  if (!commit.empty() && std::filesystem::is_directory(snapshot, error)) return snapshot;
+  return Error{
+      ErrorCode::kNotFound,
+      fmt::format("'{}' is no folder on this host, and not in the Hugging Face cache {}: fetch it there, or give "
+                  "a folder; models are not downloaded",
+                  model, cache.string()),
+      "model"};
+}
+
+Result<DescribedModel> DescribeModel(const std::filesystem::path& directory, FingerprintOf fingerprint,
+                                     std::string_view template_name) {
   ROOST_RETURN_IF_ERROR(CheckModelFolder(directory));
   ROOST_ASSIGN_OR_RETURN(const JsonFile config, JsonFile::Load(directory / "config.json", kMaxConfigBytes));
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t vocab_size, VocabSizeOf(config.root()));
   DescribedModel model;
   ROOST_ASSIGN_OR_RETURN(model.text, ReadModelText(directory, config.root(), vocab_size, template_name));
-  std::vector<TensorRecord> tensors;
-  model.has_weights = HasSafetensors(directory);
-  if (model.has_weights) {
-    ROOST_ASSIGN_OR_RETURN(tensors, HashWeights(directory));
+  const ModelFiles files{config.text(), model.text.tokenizer_json};
+  if (fingerprint == FingerprintOf::kText) {
+    model.fingerprint = TextFingerprint(files, model.text.chat_template);
+  } else {
+    ROOST_ASSIGN_OR_RETURN(const std::vector<TensorRecord> tensors, HashWeights(directory));
+    model.fingerprint = ModelFingerprint(files, tensors);
   }
-  model.fingerprint = ModelFingerprint({config.text(), model.text.tokenizer_json}, tensors);
   return model;
 }
 

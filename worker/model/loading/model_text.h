@@ -34,18 +34,25 @@ struct ModelText {
 [[nodiscard]] Result<ModelText> ReadModelText(const std::filesystem::path& directory, const JsonNode& config,
                                               std::uint32_t vocab_size, std::string_view template_name);
 
+// A fingerprint covers the weights too, or config.json, tokenizer.json and the chat template alone.
+enum class FingerprintOf : std::uint8_t { kWeights, kText };
+
 struct DescribedModel {
   ModelText text;
-  std::string fingerprint;   // of a folder with the same files and weights, LoadModel's; see PrefixScope
-  bool has_weights = false;  // false: the fingerprint covers config.json and tokenizer.json alone
+  std::string fingerprint;  // of kWeights LoadModel's of a folder with the same files; see PrefixScope
 };
 
 // kNotFound (model) if there is no such folder.
 [[nodiscard]] Result<void> CheckModelFolder(const std::filesystem::path& directory);
 
-// A folder of any architecture, whose weights are hashed and not loaded: another program computes the model. Takes as
-// long as reading the weights once.
-[[nodiscard]] Result<DescribedModel> DescribeModel(const std::filesystem::path& directory,
+// A name ORGANISATION/NAME of a model in the Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub or
+// ~/.cache/huggingface/hub) becomes the folder of its snapshot of `main`; anything else stays. kNotFound (model) says
+// what to give instead.
+[[nodiscard]] Result<std::filesystem::path> FindModelFolder(const std::string& model);
+
+// A folder of any architecture, whose weights are not loaded: another program computes the model. With kWeights they
+// are hashed, which takes as long as reading them once; kNotFound if there are none.
+[[nodiscard]] Result<DescribedModel> DescribeModel(const std::filesystem::path& directory, FingerprintOf fingerprint,
                                                    std::string_view template_name = {});
 
 }  // namespace roost::worker

@@ -12,7 +12,7 @@
     - --enable-prefix-caching
     - --enable-prompt-tokens-details
     - >-
-      --kv-events-config={"enable_kv_cache_events":true,"publisher":"zmq","topic":"kv-events","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5558"}
+      --kv-events-config={"enable_kv_cache_events":true,"publisher":"zmq","topic":"kv-events","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5657"}
   args: {{- toYaml (prepend $engine.args (printf "--tensor-parallel-size=%d" (int .root.Values.gpus))) | nindent 4 }}
   env:
     - {name: HOME, value: /tmp}
