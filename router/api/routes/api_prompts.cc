@@ -79,7 +79,7 @@ void SetParser(const ServedModel& model, OutputFamily family, AnswerParts parts,
   output.reasoning_start = parts.reasoning_start;
   output.tools = std::make_shared<const ToolSet>(std::move(parts.tools));
   output.ids.answer_id = std::move(parts.answer_id);
-  output.delivery = options.delivery == Delivery::kWhole ? CallDelivery::kChecked : CallDelivery::kAtOnce;
+  output.delivery = options.format->call_delivery();
   for (const std::string_view marker : MarkersOf(family)) {
     const std::optional<TokenId> id = model.tokenizer->IdOf(marker);
     if (!id || !model.tokenizer->IsSpecial(*id)) continue;

@@ -69,7 +69,7 @@ std::unique_ptr<CallForm> MakeCallForm(ToolFamily family, const ToolSet& tools) 
     case ToolFamily::kMistral:
     case ToolFamily::kKimi:
     case ToolFamily::kDeepSeek: return MakeJsonForm(family);
-    case ToolFamily::kGlm:
+    case ToolFamily::kGlm: return MakeGlmForm(tools);
     case ToolFamily::kQwenXml: return MakeXmlForm(family, tools);
     case ToolFamily::kPythonic: return MakePythonicForm();
     case ToolFamily::kNone:
