@@ -52,10 +52,12 @@ struct CallIds {
   enum class Form : std::uint8_t {
     kUsual,  // call_ and 24 letters and digits
     kNine,   // nine letters and digits: Mistral's templates accept nothing else
+    kNumbered,  // functions.NAME:N, where N counts the calls of the conversation, as Kimi writes them
   };
   std::string answer_id;
   std::uint32_t choice = 0;
   Form form = Form::kUsual;
+  std::uint32_t earlier_calls = 0;  // in the conversation
 };
 
 class CallWriter {
@@ -68,7 +70,7 @@ class CallWriter {
   [[nodiscard]] std::uint32_t count() const { return count_; }
 
  private:
-  [[nodiscard]] std::string IdOf(std::uint32_t index) const;
+  [[nodiscard]] std::string IdOf(std::uint32_t index, std::string_view name) const;
 
   const CallIds ids_;
   std::uint32_t count_ = 0;
