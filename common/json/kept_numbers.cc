@@ -30,28 +30,6 @@ std::string DigitsOf(std::string_view number) {
   return digits;
 }
 
-bool IsNumber(std::string_view text) {
-  std::size_t at = text.starts_with('-') ? 1 : 0;
-  const auto digits = [&] {
-    const std::size_t begin = at;
-    while (at < text.size() && IsDigit(text[at])) ++at;
-    return at > begin;
-  };
-  const bool is_zero = at < text.size() && text[at] == '0';
-  const std::size_t first = at;
-  if (!digits() || (is_zero && at > first + 1)) return false;
-  if (at < text.size() && text[at] == '.') {
-    ++at;
-    if (!digits()) return false;
-  }
-  if (at < text.size() && (text[at] | 0x20) == 'e') {
-    ++at;
-    if (at < text.size() && (text[at] == '+' || text[at] == '-')) ++at;
-    if (!digits()) return false;
-  }
-  return at == text.size();
-}
-
 template <typename T>
 bool Fits(std::string_view text) {
   T value{};
@@ -73,6 +51,28 @@ bool IsHeld(std::string_view number) {
 }
 
 }  // namespace
+
+bool IsNumber(std::string_view text) {
+  std::size_t at = text.starts_with('-') ? 1 : 0;
+  const auto digits = [&] {
+    const std::size_t begin = at;
+    while (at < text.size() && IsDigit(text[at])) ++at;
+    return at > begin;
+  };
+  const bool is_zero = at < text.size() && text[at] == '0';
+  const std::size_t first = at;
+  if (!digits() || (is_zero && at > first + 1)) return false;
+  if (at < text.size() && text[at] == '.') {
+    ++at;
+    if (!digits()) return false;
+  }
+  if (at < text.size() && (text[at] | 0x20) == 'e') {
+    ++at;
+    if (at < text.size() && (text[at] == '+' || text[at] == '-')) ++at;
+    if (!digits()) return false;
+  }
+  return at == text.size();
+}
 
 bool HasLongNumber(std::string_view json) {
   const auto is_part = [json](std::size_t at) { return IsDigit(json[at]) || json[at] == '.'; };

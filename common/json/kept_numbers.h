@@ -22,6 +22,9 @@ namespace roost::json {
 // O(n).
 [[nodiscard]] std::string WithKeptNumbers(std::string_view json);
 
+// True if `text` is a number of JSON.
+[[nodiscard]] bool IsNumber(std::string_view text);
+
 // The text of a kept number; nothing for any other value.
 [[nodiscard]] std::optional<std::string_view> KeptNumber(Element value);
 

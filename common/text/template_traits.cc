@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstddef>
 #include <initializer_list>
 #include <utility>
@@ -19,62 +20,48 @@ constexpr std::string_view kOne = "qxmarkone";
 constexpr std::string_view kTwo = "qxmarktwo";
 constexpr std::string_view kThree = "qxmarkthree";
 constexpr std::string_view kFour = "qxmarkfour";
+constexpr std::string_view kFive = "qxmarkfive";
 // Some templates take ids of nine characters only.
-constexpr std::string_view kCallId = "abcdefghi";
+constexpr std::string_view kNineId = "abcdefghi";
+constexpr std::string_view kLongId = "call_0123456789abcdefghijklmn";
+
+constexpr auto kReasoningNames = std::to_array<std::string_view>({"reasoning_content", "reasoning", "thinking"});
 
 Value Text(std::string_view text) { return Value::String(std::string(text)); }
 
-Value Message(std::string_view role, Value content) {
-  Dict message;
-  message.Set("role", Value::WrittenString(std::string(role)));
-  message.Set("content", std::move(content));
-  return Value::Mapping(std::move(message));
+Value Object(std::vector<std::pair<std::string_view, Value>> members) {
+  Dict object;
+  for (auto& [name, value] : members) object.Set(name, std::move(value));
+  return Value::Mapping(std::move(object));
 }
 
-Value Said(std::string_view role, std::string_view mark) { return Message(role, Text(mark)); }
-
-Value ObjectArguments(std::string_view mark) {
-  Dict arguments;
-  arguments.Set("place", Text(mark));
-  return Value::Mapping(std::move(arguments));
+Value With(const Value& object, std::string_view name, Value value) {
+  Dict changed;
+  for (const Dict::Entry& entry : object.AsDict().entries()) changed.Set(entry.key, entry.value);
+  changed.Set(name, std::move(value));
+  return Value::Mapping(std::move(changed));
 }
 
-Value Call(Value content, Value arguments) {
-  Dict function;
-  function.Set("name", Text("look"));
-  function.Set("arguments", std::move(arguments));
-  Dict call;
-  call.Set("id", Text(kCallId));
-  call.Set("type", Text("function"));
-  call.Set("function", Value::Mapping(std::move(function)));
-  Dict message;
-  message.Set("role", Value::WrittenString("assistant"));
-  message.Set("content", std::move(content));
-  message.Set("tool_calls", Value::List({Value::Mapping(std::move(call))}));
-  return Value::Mapping(std::move(message));
+Value Without(const Value& object, std::string_view name) {
+  Dict changed;
+  for (const Dict::Entry& entry : object.AsDict().entries()) {
+    if (!entry.key.is(jinja::Kind::kString) || entry.key.AsString() != name) changed.Set(entry.key, entry.value);
+  }
+  return Value::Mapping(std::move(changed));
 }
 
-Value ToolResult(std::string_view mark) {
-  Dict message;
-  message.Set("role", Value::WrittenString("tool"));
-  message.Set("tool_call_id", Text(kCallId));
-  message.Set("name", Text("look"));
-  message.Set("content", Text(mark));
-  return Value::Mapping(std::move(message));
+Value ObjectArguments(std::string_view mark) { return Object({{"place", Text(mark)}}); }
+
+Value CallOf(std::string_view id, Value arguments) {
+  Value function = Object({{"name", Text("look")}, {"arguments", std::move(arguments)}});
+  return Object({{"id", Text(id)}, {"type", Text("function")}, {"function", std::move(function)}});
 }
 
 Value Tool(std::string_view name) {
-  Dict parameters;
-  parameters.Set("type", Text("object"));
-  parameters.Set("properties", Value::Mapping({}));
-  Dict function;
-  function.Set("name", Text(name));
-  function.Set("description", Text("Looks."));
-  function.Set("parameters", Value::Mapping(std::move(parameters)));
-  Dict tool;
-  tool.Set("type", Text("function"));
-  tool.Set("function", Value::Mapping(std::move(function)));
-  return Value::Mapping(std::move(tool));
+  Value parameters = Object({{"type", Text("object")}, {"properties", Value::Mapping({})}});
+  Value function = Object(
+      {{"name", Text(name)}, {"description", Text("Looks.")}, {"parameters", std::move(parameters)}});
+  return Object({{"type", Text("function")}, {"function", std::move(function)}});
 }
 
 Value Context(std::vector<Value> messages, Value tools, std::string_view bos_token, std::string_view eos_token) {
@@ -98,9 +85,10 @@ bool ShowsInOrder(std::string_view text, std::initializer_list<std::string_view>
   return true;
 }
 
+// Messages in the forms that are known so far.
 class Probe {
  public:
-  explicit Probe(const RenderContext& render) : render_(render) {}
+  Probe(const RenderContext& render, const TemplateTraits& traits) : render_(render), traits_(traits) {}
 
   [[nodiscard]] Rendering Of(std::vector<Value> messages, std::initializer_list<std::string_view> marks,
                              Value tools = Value::None()) const {
@@ -109,54 +97,161 @@ class Probe {
     return ShowsInOrder(*text, marks) ? Rendering::kShown : Rendering::kDropped;
   }
 
+  [[nodiscard]] static Value Words(ContentForm form, std::string_view mark) {
+    if (form == ContentForm::kText) return Text(mark);
+    return Value::List({Object({{"type", Text("text")}, {"text", Text(mark)}})});
+  }
+  [[nodiscard]] static Value Message(std::string_view role, Value content) {
+    return Object({{"role", Value::WrittenString(std::string(role))}, {"content", std::move(content)}});
+  }
+  [[nodiscard]] Value Said(std::string_view role, std::string_view mark) const {
+    const ContentForm form = role == "user"        ? traits_.user_content
+                             : role == "assistant" ? traits_.assistant_content
+                                                   : traits_.system_content;
+    return Message(role, Words(form, mark));
+  }
+  // An answer with a text, or with none.
+  [[nodiscard]] Value Calls(Value content, std::vector<Value> calls) const {
+    return With(Message("assistant", std::move(content)), "tool_calls", Value::List(std::move(calls)));
+  }
+  [[nodiscard]] Value Answer(std::string_view text) const { return Words(traits_.assistant_content, text); }
+  [[nodiscard]] Value ToolResult(std::string_view id, std::string_view mark) const {
+    const Value message = Message("tool", Words(traits_.result_content, mark));
+    return With(With(message, "tool_call_id", Text(id)), "name", Text("look"));
+  }
+
  private:
   const RenderContext& render_;
+  const TemplateTraits& traits_;
 };
+
+// The forms in which questions and answers are shown; false if there are none.
+bool FindContentForms(const Probe& probe, TemplateTraits& traits) {
+  using enum ContentForm;
+  for (const auto& [user, assistant] : {std::pair(kText, kText), {kParts, kParts}, {kParts, kText}, {kText, kParts}}) {
+    traits.user_content = user;
+    traits.assistant_content = assistant;
+    if (probe.Of({probe.Said("user", kOne), probe.Said("assistant", kTwo), probe.Said("user", kThree)},
+                 {kOne, kTwo, kThree}) == Rendering::kShown) {
+      traits.system_content = traits.result_content = user;
+      return true;
+    }
+  }
+  return false;
+}
 
 void FindRoles(const Probe& probe, TemplateTraits& traits) {
   const auto first = [&](std::string_view role) {
-    return probe.Of({Said(role, kOne), Said("user", kTwo)}, {kOne, kTwo});
+    return probe.Of({probe.Said(role, kOne), probe.Said("user", kTwo)}, {kOne, kTwo});
   };
   const auto later = [&](std::string_view role) {
-    return probe.Of({Said("user", kOne), Said("assistant", kTwo), Said(role, kThree), Said("user", kFour)},
+    return probe.Of({probe.Said("user", kOne), probe.Said("assistant", kTwo), probe.Said(role, kThree),
+                     probe.Said("user", kFour)},
                     {kOne, kTwo, kThree, kFour});
   };
   traits.first_system = first("system");
+  if (traits.first_system != Rendering::kShown) {
+    const ContentForm usual = traits.system_content;
+    traits.system_content = usual == ContentForm::kText ? ContentForm::kParts : ContentForm::kText;
+    traits.first_system = first("system");
+    if (traits.first_system != Rendering::kShown) {
+      traits.system_content = usual;
+      traits.first_system = first("system");
+    }
+  }
   traits.first_developer = first("developer");
   traits.later_system = later("system");
   traits.later_developer = later("developer");
-  traits.adjacent_users = probe.Of({Said("user", kOne), Said("user", kTwo)}, {kOne, kTwo});
+  traits.adjacent_users = probe.Of({probe.Said("user", kOne), probe.Said("user", kTwo)}, {kOne, kTwo});
 }
 
 void FindTools(const Probe& probe, TemplateTraits& traits) {
-  const Value user = Said("user", kOne);
-  const Value result = ToolResult(kThree);
-  const Value call = Call(Value::None(), ObjectArguments(kTwo));
-  traits.tools = probe.Of({user}, {kTwo}, Value::List({Tool(kTwo)}));
-  traits.tool_calls = probe.Of({user, call, result}, {kOne, kTwo});
-  const Value empty_call = Call(Text(""), ObjectArguments(kTwo));
-  traits.empty_text_beside_calls = probe.Of({user, empty_call, result}, {kOne, kTwo});
+  const Value user = probe.Said("user", kOne);
+  const Value tool = Tool(kTwo);
+  const auto shows = [&](Value changed) { return probe.Of({user}, {kTwo}, Value::List({std::move(changed)})); };
+  traits.tools = shows(tool);
+  if (traits.tools != Rendering::kShown) return;
+  const Value function = *tool.AsDict().Find("function");
+  const auto with_function = [&](Value changed) { return shows(With(tool, "function", std::move(changed))); };
+  traits.tool_without_description = with_function(Without(function, "description"));
+  traits.tool_without_parameters = with_function(Without(function, "parameters"));
+  traits.tool_without_properties = with_function(With(function, "parameters", Object({{"type", Text("object")}})));
+}
+
+void FindCalls(const Probe& probe, TemplateTraits& traits) {
+  const Value user = probe.Said("user", kOne);
+  std::string_view id = kNineId;
+  const auto with = [&](Value content, Value arguments) {
+    return probe.Calls(std::move(content), {CallOf(id, std::move(arguments))});
+  };
+  traits.tool_calls = probe.Of({user, with(Value::None(), ObjectArguments(kTwo)), probe.ToolResult(id, kThree)}, {kOne, kTwo});
+  traits.empty_text_beside_calls =
+      probe.Of({user, with(probe.Answer(""), ObjectArguments(kTwo)), probe.ToolResult(id, kThree)}, {kOne, kTwo});
   // A template that refuses a `content` of none is asked with an empty one.
-  const bool takes_none = traits.tool_calls != Rendering::kRefused;
-  const Value& usual = takes_none ? call : empty_call;
-  traits.tool_results = probe.Of({user, usual, result}, {kOne, kThree});
-  traits.user_after_tool = probe.Of({user, usual, result, Said("user", kFour)}, {kOne, kFour});
-  traits.text_beside_calls = probe.Of({user, Call(Text(kFour), ObjectArguments(kTwo)), result}, {kOne, kFour});
-  const Value content = takes_none ? Value::None() : Text("");
-  traits.text_arguments = probe.Of({user, Call(content, Text(kTwo)), result}, {kOne, kTwo});
+  const Value content = traits.tool_calls != Rendering::kRefused ? Value::None() : probe.Answer("");
+  const Value usual = with(content, ObjectArguments(kTwo));
+  const auto results = [&] { return probe.Of({user, usual, probe.ToolResult(id, kThree)}, {kOne, kThree}); };
+  traits.tool_results = results();
+  if (traits.tool_results != Rendering::kShown) {
+    const ContentForm usual_form = traits.result_content;
+    traits.result_content = usual_form == ContentForm::kText ? ContentForm::kParts : ContentForm::kText;
+    if (results() == Rendering::kShown) {
+      traits.tool_results = Rendering::kShown;
+    } else {
+      traits.result_content = usual_form;
+    }
+  }
+  const Value result = probe.ToolResult(id, kThree);
+  traits.user_after_tool = probe.Of({user, usual, result, probe.Said("user", kFour)}, {kOne, kFour});
+  traits.text_beside_calls = probe.Of({user, with(probe.Answer(kFour), ObjectArguments(kTwo)), result}, {kOne, kFour});
+  traits.text_arguments = probe.Of({user, with(content, Text(kTwo)), result}, {kOne, kTwo});
+  const bool shows_calls = probe.Of({user, usual, result}, {kOne, kTwo}) == Rendering::kShown;
+  if (traits.tool_results == Rendering::kShown) {
+    traits.unnamed_result = probe.Of({user, usual, Without(result, "name")}, {kOne, kThree});
+  }
+  if (!shows_calls) return;
+  constexpr std::string_view kOtherId = "jklmnopqr";
+  const Value two = probe.Calls(content, {CallOf(id, ObjectArguments(kTwo)), CallOf(kOtherId, ObjectArguments(kThree))});
+  traits.several_calls =
+      probe.Of({user, two, probe.ToolResult(id, kFour), probe.ToolResult(kOtherId, kFive)}, {kOne, kTwo, kThree});
+  const Value long_id = probe.Calls(content, {CallOf(kLongId, ObjectArguments(kTwo))});
+  if (probe.Of({user, long_id, probe.ToolResult(kLongId, kThree)}, {kOne, kTwo}) != Rendering::kShown) {
+    traits.call_ids = CallIdForm::kNine;
+  }
+}
+
+void FindReasoning(const Probe& probe, TemplateTraits& traits) {
+  const Value user = probe.Said("user", kOne);
+  const Value content = traits.tool_calls != Rendering::kRefused ? Value::None() : probe.Answer("");
+  const Value call = probe.Calls(content, {CallOf(kNineId, ObjectArguments(kTwo))});
+  const Value result = probe.ToolResult(kNineId, kThree);
+  traits.reasoning = Rendering::kDropped;
+  for (const std::string_view name : kReasoningNames) {
+    const bool beside_calls = probe.Of({user, With(call, name, Text(kFour)), result}, {kOne, kFour}) == Rendering::kShown;
+    const Value answer = With(probe.Said("assistant", kTwo), name, Text(kFour));
+    if (!beside_calls && probe.Of({user, answer}, {kOne, kFour}) != Rendering::kShown) continue;
+    traits.reasoning = Rendering::kShown;
+    traits.reasoning_name = name;
+    if (!beside_calls || traits.text_beside_calls != Rendering::kShown) return;
+    const Value both = With(With(call, "content", probe.Answer(kFive)), name, Text(kFour));
+    traits.reasoning_and_text = probe.Of({user, both, result}, {kOne, kFour, kFive});
+    return;
+  }
 }
 
 }  // namespace
 
-TemplateTraits FindTraits(const RenderContext& render) {
-  const Probe probe(render);
+TemplateTraits FindTraits(const RenderContext& render, OutputFamily family) {
   TemplateTraits traits;
-  if (probe.Of({Said("user", kOne), Said("assistant", kTwo), Said("user", kThree)}, {kOne, kTwo, kThree}) !=
-      Rendering::kShown) {
-    return traits;
-  }
+  const Probe probe(render, traits);
+  if (!FindContentForms(probe, traits)) return {};
   FindRoles(probe, traits);
   FindTools(probe, traits);
+  FindCalls(probe, traits);
+  FindReasoning(probe, traits);
+  const bool reasons = family.reasoning != ReasoningForm::kNone || family.tools == ToolFamily::kHarmony;
+  if (!reasons && traits.reasoning != Rendering::kShown) traits.reasoning = Rendering::kShown;  // there is none
+  if (family.tools == ToolFamily::kKimi) traits.call_ids = CallIdForm::kNumbered;
   return traits;
 }
 
@@ -176,6 +271,7 @@ std::vector<std::string> LossesOf(const TemplateTraits& traits) {
       {traits.tools, "tools", "the model does not see them"},
       {calls, "tool calls in the history", "the model does not see them"},
       {traits.tool_results, "tool results", "the model does not see them"},
+      {traits.reasoning, "reasoning of earlier answers", "the model does not see it"},
       {has_calls ? traits.text_beside_calls : Rendering::kShown, "text beside tool calls", "the model does not see it"},
   };
   std::vector<std::string> losses;
@@ -191,7 +287,10 @@ std::vector<std::string> LossesOf(const TemplateTraits& traits) {
 
 std::string TextBehindAnswer(const ChatTemplate& chat_template, std::string_view bos_token,
                              std::string_view eos_token) {
-  const Value context = Context({Said("user", kOne), Said("assistant", kTwo)}, Value::None(), bos_token, eos_token);
+  const TemplateTraits& traits = chat_template.traits();
+  const Value context = Context({Probe::Message("user", Probe::Words(traits.user_content, kOne)),
+                                 Probe::Message("assistant", Probe::Words(traits.assistant_content, kTwo))},
+                                Value::None(), bos_token, eos_token);
   const Result<std::string> text = chat_template.Render(context, ProbeOptions());
   if (!text.ok()) return "";
   const std::size_t at = text->rfind(kTwo);

@@ -81,6 +81,11 @@ struct ChoiceAnswer {
   void Append(AnswerDelta delta);
 };
 
+// The time when a call is reported, the same in a stream and in one body. kAtOnce: at the first byte of its arguments; those
+// that break off do not parse. kChecked: once its arguments are complete; if they are not a JSON object, the call becomes
+// content.
+enum class CallDelivery : std::uint8_t { kAtOnce, kChecked };
+
 // Writes one answer in the form of one API. For a stream, Generation calls these functions in this order; each returns
 // whole server-sent events, or nothing:
 //
@@ -91,6 +96,8 @@ class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
 
+  // kChecked for an API whose calls have objects, not texts.
+  [[nodiscard]] virtual CallDelivery call_delivery() const { return CallDelivery::kAtOnce; }
   // `usage` holds what is known about the prompt so far.
   [[nodiscard]] virtual std::string Begin(const Usage& usage) = 0;
   // The first call for a choice announces it, so its delta may be empty.

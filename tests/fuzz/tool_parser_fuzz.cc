@@ -39,7 +39,7 @@ ChoiceAnswer ParseIn(const FamilyOutputOptions& options, std::string_view text, 
     text.remove_prefix(std::min(piece_bytes, text.size()));
   }
   AnswerDelta rest;
-  parser->Finish(rest);
+  parser->Finish(rest, TextEnd::kStopped);
   answer.Append(std::move(rest));
   return answer;
 }

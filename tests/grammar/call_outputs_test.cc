@@ -126,7 +126,7 @@ ChoiceAnswer Read(const Case& which, const std::string& text) {
   ChoiceAnswer answer;
   AnswerDelta delta;
   parser->Push(ReplaceInvalidUtf8(text), delta);  // as texts of tokens are
-  parser->Finish(delta);
+  parser->Finish(delta, TextEnd::kStopped);
   answer.Append(std::move(delta));
   return answer;
 }

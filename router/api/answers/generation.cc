@@ -389,12 +389,13 @@ void Generation::CompleteChoice(std::uint32_t index, wire::FinishReason reason, 
   if (!choice.began) BeginChoice(index);
   AnswerDelta last;
   choice.parser->Push(choice.stream.Flush(), last);
-  choice.parser->Finish(last);
+  const bool stopped_itself = reason == wire::FinishReason::kStop || choice.is_stopped();
+  choice.parser->Finish(last, stopped_itself ? TextEnd::kStopped : TextEnd::kCut);
   AnswerDelta rest;
   AppendVisible(choice, std::move(last), rest);
   if (!choice.has_all_calls) rest.content += choice.stop->Flush();
   if (rest.has_text()) Say(index, std::move(rest));
-  const bool stopped = reason == wire::FinishReason::kStop || choice.is_stopped();
+  const bool stopped = stopped_itself || choice.is_stopped();
   if (!stopped) return EndChoice(index, Outcome::kLength);
   EndChoice(index, choice.tool_call_count > 0 ? Outcome::kToolCalls : Outcome::kStop);
 }

@@ -19,6 +19,7 @@ class MessagesAnswer final : public AnswerFormat {
  public:
   explicit MessagesAnswer(MessageIdentity identity);
 
+  [[nodiscard]] CallDelivery call_delivery() const override { return CallDelivery::kChecked; }
   [[nodiscard]] std::string Begin(const Usage& usage) override;
   [[nodiscard]] std::string Continue(std::uint32_t choice, const AnswerDelta& delta, const Usage& usage) override;
   [[nodiscard]] std::string EndChoice(std::uint32_t choice, const ChoiceFinish& finish, const Usage& usage) override;

@@ -20,6 +20,7 @@
 #include "router/api/requests/chat_translation.h"
 #include "router/api/requests/completion_request.h"
 #include "router/api/requests/prompt.h"
+#include "router/api/requests/template_messages.h"
 #include "router/api/requests/token_request.h"
 #include "router/api/routes/api_call.h"
 #include "router/api/tool_parsers/call_constraint.h"
@@ -69,6 +70,7 @@ struct AnswerParts {
   ReasoningStart reasoning_start;
   ToolSet tools;
   std::string answer_id;
+  std::uint32_t earlier_calls = 0;
 };
 
 // The parser finds calls and reasoning by the family's markers. So it needs the markers as text, even if they are
@@ -79,7 +81,8 @@ void SetParser(const ServedModel& model, OutputFamily family, AnswerParts parts,
   output.reasoning_start = parts.reasoning_start;
   output.tools = std::make_shared<const ToolSet>(std::move(parts.tools));
   output.ids.answer_id = std::move(parts.answer_id);
-  output.delivery = options.delivery == Delivery::kWhole ? CallDelivery::kChecked : CallDelivery::kAtOnce;
+  output.ids.earlier_calls = parts.earlier_calls;
+  output.delivery = options.format->call_delivery();
   for (const std::string_view marker : MarkersOf(family)) {
     const std::optional<TokenId> id = model.tokenizer->IdOf(marker);
     if (!id || !model.tokenizer->IsSpecial(*id)) continue;
@@ -103,6 +106,7 @@ struct Api::Prompt {
   OutputFamily family;  // of a chat's model; a completion's output is plain
   ReasoningStart reasoning_start = ReasoningStart::kNever;
   ToolSet tools;
+  std::uint32_t earlier_calls = 0;  // of a chat
   ByteBudget::Guard answer_memory;
 };
 
@@ -313,6 +317,7 @@ Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   prompt.family = FamilyOfOutput(*call.model, *chat);
   prompt.reasoning_start = read.reasoning_start;
   prompt.tools = std::move(chat->tool_set);
+  prompt.earlier_calls = CountCalls(chat->messages);
   prompt.fields = std::move(chat->sampling);
   if (chat->dropped_reasoning_count > 0) services_.observer.OnDroppedReasoning(chat->dropped_reasoning_count);
   ROOST_RETURN_IF_ERROR(HoldToPriority(call, prompt.fields.cache));
@@ -452,7 +457,7 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
   options.delivery = fields.delivery;
   options.text = {.stop = fields.stop, .stop_text = fields.stop_text, .special_text = fields.special_text};
   options.calls = prompt.tools.count;
-  SetParser(*prompt.specs.front().model, prompt.family, {prompt.reasoning_start, std::move(prompt.tools), answer_id},
+  SetParser(*prompt.specs.front().model, prompt.family, {prompt.reasoning_start, std::move(prompt.tools), answer_id, prompt.earlier_calls},
             options);
   options.token_ids = fields.token_ids;
   options.echoes = std::move(prompt.echoes);

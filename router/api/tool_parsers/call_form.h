@@ -27,13 +27,24 @@ struct CallHead {
   std::size_t size = 0;
   std::string name = {};             // of the call, if its arguments follow
   std::vector<ToolCall> whole = {};  // otherwise: complete calls, with empty ids
+  // kLate: the arguments follow, and the name behind them (ReadLateName).
+  enum class Name : std::uint8_t { kEarly, kLate } name_place = Name::kEarly;
 };
 
 struct CallTail {
   FormVerdict verdict = FormVerdict::kNone;
   std::size_t size = 0;  // with kMore: bytes that belong to the tail whatever comes next
   enum class Next : std::uint8_t { kContent, kCall } next = Next::kContent;
+  enum class End : std::uint8_t { kOpen, kMarked } end = End::kOpen;  // kMarked: the call's end marker is there
 };
+
+// A call that a model began without its begin marker.
+struct BareCall {
+  FormVerdict verdict = FormVerdict::kNone;
+  enum class Needs : std::uint8_t { kNothing, kEndMarker } needs = Needs::kNothing;  // to be a call
+};
+
+enum class BarePlace : std::uint8_t { kAnswer, kLine };  // the beginning of the answer, or of a later line
 
 // Remembers its position within nested parts; one for each choice. The text that it gets begins where the last part
 // ended. After kMore it gets the same text again, with more at the end, and must give what it would have given if all
@@ -45,15 +56,23 @@ class CallForm {
   [[nodiscard]] virtual std::vector<std::string_view> Begins() const = 0;
   // Markers that have no meaning outside a call.
   [[nodiscard]] virtual std::vector<std::string_view> Strays() const { return {}; }
-  // The first character of a call without a marker, which may stand at the beginning of an answer; '\0' if there is
-  // none.
-  [[nodiscard]] virtual char bare_begin() const { return '\0'; }
+  // True if `text` begins a call without a marker, of a function among `tools`. Reads a bounded part of it.
+  [[nodiscard]] virtual BareCall ReadBare(std::string_view, BarePlace, const ToolSet&) const { return {}; }
+  // The characters with which such a call may begin.
+  [[nodiscard]] virtual bool MayBeginBare(char) const { return false; }
+  // True if a call that begins so is one only if the request has its function.
+  [[nodiscard]] virtual bool NeedsKnownName(std::string_view begin) const { return begin.empty(); }
   // True if a head may have any size: then ReadHead reads each byte only once.
   [[nodiscard]] virtual bool is_whole() const { return false; }
 
-  // A begin marker has been read: what follows is not nested in a part that was read before.
-  virtual void Reset() {}
+  // A begin marker has been read, or a call without one begins (empty): what follows is not nested in a part that was
+  // read before.
+  virtual void Reset(std::string_view) {}
   [[nodiscard]] virtual CallHead ReadHead(std::string_view text) = 0;
+  // The model stopped where ReadHead wanted more: a head that lacks closing tags alone.
+  [[nodiscard]] virtual CallHead ReadLastHead(std::string_view) { return {}; }
+  // The rest of a call whose arguments came before its name.
+  [[nodiscard]] virtual CallHead ReadLateName(std::string_view) { return {}; }
   [[nodiscard]] virtual CallTail ReadTail(std::string_view text) = 0;
 };
 
@@ -63,8 +82,10 @@ class CallForm {
 [[nodiscard]] std::unique_ptr<CallForm> MakeJsonForm(ToolFamily family);
 // For answers that a constraint forces to be calls without markers.
 [[nodiscard]] std::unique_ptr<CallForm> MakeForcedCallForm();
-// kGlm or kQwenXml. `tools` outlives the form.
+// kQwenXml and other families with a tag for each parameter. `tools` outlives the form.
 [[nodiscard]] std::unique_ptr<CallForm> MakeXmlForm(ToolFamily family, const ToolSet& tools);
+// Names and values in tags of their own. `tools` outlives the form.
+[[nodiscard]] std::unique_ptr<CallForm> MakeGlmForm(const ToolSet& tools);
 // [f(a=1, b="x"), g()]
 [[nodiscard]] std::unique_ptr<CallForm> MakePythonicForm();
 
@@ -72,26 +93,5 @@ class CallForm {
 [[nodiscard]] std::unique_ptr<CallForm> MakeCallForm(ToolFamily family, const ToolSet& tools);
 
 [[nodiscard]] bool IsFunctionName(std::string_view name);
-
-// Reads the value that an argument's text means, in a family's syntax that writes strings without
-// quotes (XML): the value that the parameter's schema allows, strings first.
-//
-//   schema                            text        value
-//   string; string or null            12345       "12345"
-//   string or null                    null        null
-//   string or integer                 12345       "12345"
-//   integer; none at all              12345       12345
-//   integer                           12.5        "12.5"
-//   enum of "a", "b"                  a           "a"
-//   enum of "1", 2                    2           2
-//   boolean                           True        true, as templates in Python write it
-//   object                            {"a": 1}    {"a": 1}
-//
-// Schemas are followed through $ref, anyOf, oneOf and allOf.
-//
-// Pure. O(schema) for each argument.
-//
-// `schema` is that of the function's parameters, or empty. The value as JSON; a string if it is nothing else.
-[[nodiscard]] std::string ArgumentJson(std::string_view schema, std::string_view name, std::string_view text);
 
 }  // namespace roost::router

@@ -32,7 +32,8 @@ bool EndsWith(std::string_view text, std::string_view end) {
 
 }  // namespace
 
-std::string CallWriter::IdOf(std::uint32_t index) const {
+std::string CallWriter::IdOf(std::uint32_t index, std::string_view name) const {
+  if (ids_.form == CallIds::Form::kNumbered) return fmt::format("functions.{}:{}", name, ids_.earlier_calls + index);
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
   constexpr int kUsualSize = 24;
   constexpr int kNineSize = 9;
@@ -44,7 +45,8 @@ std::string CallWriter::IdOf(std::uint32_t index) const {
 }
 
 void CallWriter::Begin(std::string name, AnswerDelta& delta) {
-  delta.tool_calls.push_back({.index = count_, .id = IdOf(count_), .name = std::move(name), .arguments = {}});
+  std::string id = IdOf(count_, name);
+  delta.tool_calls.push_back({.index = count_, .id = std::move(id), .name = std::move(name), .arguments = {}});
   ++count_;
 }
 
@@ -69,7 +71,7 @@ std::unique_ptr<CallForm> MakeCallForm(ToolFamily family, const ToolSet& tools) 
     case ToolFamily::kMistral:
     case ToolFamily::kKimi:
     case ToolFamily::kDeepSeek: return MakeJsonForm(family);
-    case ToolFamily::kGlm:
+    case ToolFamily::kGlm: return MakeGlmForm(tools);
     case ToolFamily::kQwenXml: return MakeXmlForm(family, tools);
     case ToolFamily::kPythonic: return MakePythonicForm();
     case ToolFamily::kNone:
@@ -101,6 +103,7 @@ std::vector<std::string_view> MarkersOf(OutputFamily family) {
 std::unique_ptr<OutputParser> MakeFamilyOutput(FamilyOutputOptions options) {
   const ToolFamily family = options.family.tools;
   if (family == ToolFamily::kMistral) options.ids.form = CallIds::Form::kNine;
+  if (family == ToolFamily::kKimi) options.ids.form = CallIds::Form::kNumbered;
   const bool is_list = options.tools->is_forced() && options.tools->forced_form == ForcedForm::kList;
   if (!is_list && family == ToolFamily::kHarmony) {
     return MakeHarmonyParser(std::move(options));

@@ -21,6 +21,9 @@ namespace roost::router {
 
 class CallForm;
 
+// The model stopped by itself, or the text was cut off (max_tokens).
+enum class TextEnd : std::uint8_t { kStopped, kCut };
+
 class OutputParser {
  public:
   virtual ~OutputParser() = default;
@@ -28,7 +31,7 @@ class OutputParser {
   // Appends what became certain to `delta`.
   virtual void Push(std::string_view text, AnswerDelta& delta) = 0;
   // The text has ended: appends what was held back.
-  virtual void Finish(AnswerDelta& delta) = 0;
+  virtual void Finish(AnswerDelta& delta, TextEnd end) = 0;
 
   // True if the next text is reasoning. Its tokens count as reasoning tokens.
   [[nodiscard]] virtual bool is_reasoning() const { return false; }
@@ -38,7 +41,7 @@ class OutputParser {
 class PlainOutput final : public OutputParser {
  public:
   void Push(std::string_view text, AnswerDelta& delta) override { delta.content += text; }
-  void Finish(AnswerDelta&) override {}
+  void Finish(AnswerDelta&, TextEnd) override {}
 };
 
 // Writes the tool calls of one choice into deltas. Each call has an index, and an id that depends only on the answer's
@@ -49,10 +52,12 @@ struct CallIds {
   enum class Form : std::uint8_t {
     kUsual,  // call_ and 24 letters and digits
     kNine,   // nine letters and digits: Mistral's templates accept nothing else
+    kNumbered,  // functions.NAME:N, where N counts the calls of the conversation, as Kimi writes them
   };
   std::string answer_id;
   std::uint32_t choice = 0;
   Form form = Form::kUsual;
+  std::uint32_t earlier_calls = 0;  // in the conversation
 };
 
 class CallWriter {
@@ -65,7 +70,7 @@ class CallWriter {
   [[nodiscard]] std::uint32_t count() const { return count_; }
 
  private:
-  [[nodiscard]] std::string IdOf(std::uint32_t index) const;
+  [[nodiscard]] std::string IdOf(std::uint32_t index, std::string_view name) const;
 
   const CallIds ids_;
   std::uint32_t count_ = 0;
@@ -82,10 +87,6 @@ enum class ReasoningStart : std::uint8_t {
 
 // The part where an answer to the rendered `prompt` begins.
 [[nodiscard]] ReasoningStart ReasoningStartOf(OutputFamily family, std::string_view prompt);
-
-// The time when a call is reported. kAtOnce: at the first byte of its arguments, which are then passed on unchecked.
-// kChecked: once its arguments are complete; if they are not a JSON object, the call becomes content.
-enum class CallDelivery : std::uint8_t { kAtOnce, kChecked };
 
 struct FamilyOutputOptions {
   OutputFamily family;

@@ -4,14 +4,9 @@
 
 #include "common/base/utf8.h"
 #include "router/api/json_object.h"
+#include "router/api/tool_parsers/lenient_json.h"
 
 namespace roost::router {
-namespace {
-
-constexpr std::size_t kMaxSpanDepth = 512;
-
-}  // namespace
-
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 void PartialText::SkipSpace() {
@@ -33,6 +28,13 @@ bool PartialText::IsAt(char c) {
   return !rest().empty() && rest().front() == c;
 }
 
+std::string_view PartialText::TakeUntil(std::string_view characters) {
+  const std::string_view before = rest().substr(0, rest().find_first_of(characters));
+  position_ += before.size();
+  if (rest().empty()) cut_ = true;
+  return before;
+}
+
 std::optional<std::string_view> PartialText::Until(std::string_view mark) {
   const std::size_t size = rest().find(mark);
   if (size == std::string_view::npos) {
@@ -45,53 +47,34 @@ std::optional<std::string_view> PartialText::Until(std::string_view mark) {
 }
 
 std::optional<std::string> PartialText::JsonText() {
-  if (!IsAt('"')) return std::nullopt;
+  const char quote = rest().empty() ? '"' : rest().front();
+  if (!IsAt('"') && !IsAt('\'')) return std::nullopt;
   std::size_t end = 1;
   const std::string_view here = rest();
-  while (end < here.size() && here[end] != '"') end += here[end] == '\\' ? 2 : 1;
+  while (end < here.size() && here[end] != quote) end += here[end] == '\\' ? 2 : 1;
   if (end >= here.size()) {
     cut_ = true;
     return std::nullopt;
   }
-  const json::Document document(here.substr(0, end + 1));
+  const std::optional<std::string> string = JsonOfLenient(here.substr(0, end + 1));
+  if (!string) return std::nullopt;
+  const json::Document document(*string);
   if (!document.ok()) return std::nullopt;
   position_ += end + 1;
   return std::string(std::string_view(document.root()));
 }
 
-std::size_t JsonSpan::Read(std::string_view text) {
-  std::size_t size = 0;
-  while (size < text.size() && !done_ && Step(text[size])) ++size;
-  return size;
+bool PartialText::SkipJson() {
+  LenientJson reader;
+  std::string json;
+  position_ += reader.Read(rest(), json);
+  if (!reader.ended()) cut_ = true;
+  return reader.is_whole();
 }
 
-bool JsonSpan::Step(char c) {
-  if (in_string_) {
-    if (c == '"' && !escaped_) in_string_ = false;
-    escaped_ = c == '\\' && !escaped_;
-    return true;
-  }
-  switch (c) {
-    case '"': in_string_ = true; return true;
-    case '{':
-    case '[':
-      done_ = open_.size() >= kMaxSpanDepth;
-      if (!done_) open_.push_back(c);
-      return !done_;
-    case '}': return Close('{');
-    case ']': return Close('[');
-    default: return true;
-  }
-}
-
-bool JsonSpan::Close(char open) {
-  if (open_.empty() || open_.back() != open) {
-    done_ = true;
-    return false;
-  }
-  open_.pop_back();
-  done_ = open_.empty();
-  return true;
+void PartialText::SkipAll(std::string_view literal) {
+  do SkipSpace();
+  while (Take(literal));
 }
 
 std::optional<std::string> CompactJson(std::string_view text) {

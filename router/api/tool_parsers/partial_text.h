@@ -14,43 +14,30 @@ class PartialText {
   explicit PartialText(std::string_view text) : text_(text) {}
 
   void SkipSpace();
+  // Moves past `literal`s and white space.
+  void SkipAll(std::string_view literal);
   // If `literal` is at the current position, moves past it.
   [[nodiscard]] bool Take(std::string_view literal);
   // True if the next character is `c`. Does not move.
   [[nodiscard]] bool IsAt(char c);
+  // The text up to the first of these characters, of which one must come; moves to it.
+  [[nodiscard]] std::string_view TakeUntil(std::string_view characters);
   // The text before `mark`; moves past the mark.
   [[nodiscard]] std::optional<std::string_view> Until(std::string_view mark);
-  // The value of the JSON string at the current position; moves past it.
+  // The value of the string at the current position; moves past it. Strings may have single quotes, as Python's do.
   [[nodiscard]] std::optional<std::string> JsonText();
+  // Moves past the JSON value at the current position (lenient_json.h).
+  [[nodiscard]] bool SkipJson();
 
   [[nodiscard]] std::size_t position() const { return position_; }
+  [[nodiscard]] std::string_view rest() const { return text_.substr(position_); }
   // True if the text ended before a read could be decided.
   [[nodiscard]] bool cut() const { return cut_; }
 
  private:
-  [[nodiscard]] std::string_view rest() const { return text_.substr(position_); }
-
   std::string_view text_;
   std::size_t position_ = 0;
   bool cut_ = false;
-};
-
-// Finds the end of an object or array that comes in pieces. A closing bracket that does not match ends it too.
-class JsonSpan {
- public:
-  // The number of bytes of `text` that belong to the value.
-  [[nodiscard]] std::size_t Read(std::string_view text);
-  [[nodiscard]] bool done() const { return done_; }
-
- private:
-  // True if `c` belongs to the value.
-  bool Step(char c);
-  bool Close(char open);
-
-  std::string open_;  // the open brackets
-  bool in_string_ = false;
-  bool escaped_ = false;
-  bool done_ = false;
 };
 
 [[nodiscard]] bool IsSpace(char c);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,14 +28,18 @@ class PythonicForm final : public CallForm {
  public:
   [[nodiscard]] std::vector<std::string_view> Begins() const override;
   [[nodiscard]] std::vector<std::string_view> Strays() const override;
-  [[nodiscard]] char bare_begin() const override { return '['; }
+  [[nodiscard]] bool MayBeginBare(char c) const override { return c == '['; }
+  [[nodiscard]] BareCall ReadBare(std::string_view text, BarePlace place, const ToolSet& tools) const override;
+  void Reset(std::string_view) override { *this = PythonicForm(); }
   [[nodiscard]] bool is_whole() const override { return true; }
   [[nodiscard]] CallHead ReadHead(std::string_view text) override;
   [[nodiscard]] CallTail ReadTail(std::string_view text) override;
 
  private:
-  void Scan(std::string_view text);
+  // Up to the bracket that closes the list; false while it is open. A marker outside of strings ends it too.
+  bool Scan(std::string_view text);
 
+  std::size_t begin_ = 0;
   std::size_t scanned_ = 0;
   std::size_t depth_ = 0;
   char quote_ = '\0';
@@ -94,10 +99,11 @@ class PythonReader {
     call.name = std::string(Before("([])=,\"' \n"));
     if (!IsFunctionName(call.name) || !Is('(')) return false;
     call.arguments = '{';
+    std::set<std::string_view> keys;
     while (!Is(')')) {
       if (call.arguments.size() > 1) call.arguments += ',';
       const std::string_view key = Before("([])=,\"' \n");
-      if (key.empty() || !Is('=')) return false;
+      if (key.empty() || !Is('=') || !keys.insert(key).second) return false;
       AppendJsonString(key, call.arguments);
       call.arguments += ':';
       if (!Value(call.arguments, 0)) return false;
@@ -220,8 +226,21 @@ std::optional<std::vector<ToolCall>> ReadPythonCalls(std::string_view text) {
 std::vector<std::string_view> PythonicForm::Begins() const { return {kListBegin, "<|python_start|>"}; }
 std::vector<std::string_view> PythonicForm::Strays() const { return {kListEnd, "<|python_end|>"}; }
 
-// Scans up to the bracket that closes the list.
-void PythonicForm::Scan(std::string_view text) {
+// [f( at the beginning of an answer.
+BareCall PythonicForm::ReadBare(std::string_view bytes, BarePlace place, const ToolSet& tools) const {
+  if (place == BarePlace::kLine) return {};
+  BareCall bare;
+  for (const ToolFunction& function : tools.functions) {
+    PartialText text(bytes);
+    const bool is_list = text.Take("[");
+    text.SkipSpace();
+    if (is_list && text.Take(function.name) && text.Take("(")) return {.verdict = FormVerdict::kFound};
+    if (text.cut()) bare.verdict = FormVerdict::kMore;
+  }
+  return bare;
+}
+
+bool PythonicForm::Scan(std::string_view text) {
   while (scanned_ < text.size()) {
     const char c = text[scanned_++];
     if (quote_ != '\0') {
@@ -231,22 +250,26 @@ void PythonicForm::Scan(std::string_view text) {
       quote_ = c;
     } else if (c == '[' || c == '(' || c == '{') {
       ++depth_;
+    } else if (c == '<') {
+      --scanned_;
+      return true;
     } else if ((c == ']' || c == ')' || c == '}') && --depth_ == 0) {
-      return;
+      return true;
     }
   }
+  return false;
 }
 
 CallHead PythonicForm::ReadHead(std::string_view text) {
   if (scanned_ == 0) {
     PartialText begin(text);
-    begin.SkipSpace();
+    begin.SkipAll(kListBegin);
     if (!begin.IsAt('[')) return {.verdict = begin.cut() ? FormVerdict::kMore : FormVerdict::kNone};
+    scanned_ = begin_ = begin.position();
   }
-  Scan(text);
-  if (depth_ > 0 || scanned_ == 0) return {.verdict = FormVerdict::kMore};
+  if (!Scan(text)) return {.verdict = FormVerdict::kMore};
   CallHead head{.verdict = FormVerdict::kNone, .size = std::exchange(scanned_, 0)};
-  std::optional<std::vector<ToolCall>> calls = ReadPythonCalls(Trimmed(text.substr(0, head.size)));
+  std::optional<std::vector<ToolCall>> calls = ReadPythonCalls(text.substr(begin_, head.size - begin_));
   if (!calls) return head;
   head.verdict = FormVerdict::kFound;
   head.whole = std::move(*calls);

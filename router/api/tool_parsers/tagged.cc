@@ -7,8 +7,9 @@
 //      ▲                        │  ▲                    │
 //      └──────── no call ───────┘  └─── another call ───┘
 //
-// With CallDelivery::kChecked, kChecked takes the place of kArguments, and can also end in "no call". If a family's
-// head has the whole call, kTail follows kHead.
+// kChecked takes the place of kArguments with CallDelivery::kChecked, and where what follows decides whether it is a call:
+// arguments that a string holds, arguments in front of the name, a call without its begin marker. It can also end in "no
+// call". If a family's head has the whole call, kTail follows kHead.
 //
 // Each state looks at the text that is not reported yet and takes the part that no later text can change. So how the
 // text is split into pieces affects only how it is split into deltas. White space around a call belongs to the family's
@@ -17,17 +18,22 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "router/api/tool_parsers/call_form.h"
+#include "router/api/tool_parsers/lenient_json.h"
 #include "router/api/tool_parsers/output_parser.h"
 #include "router/api/tool_parsers/partial_text.h"
 
 namespace roost::router {
 namespace {
+
+// A bounded head and a tail are decided by this many bytes, however many have arrived. Longer text is not a call.
+constexpr std::size_t kMaxHeadBytes = 4096;
 
 class TaggedOutputParser final : public OutputParser {
  public:
@@ -35,7 +41,7 @@ class TaggedOutputParser final : public OutputParser {
   TaggedOutputParser(FamilyOutputOptions options, std::unique_ptr<CallForm> form);
 
   void Push(std::string_view text, AnswerDelta& delta) override;
-  void Finish(AnswerDelta& delta) override;
+  void Finish(AnswerDelta& delta, TextEnd end) override;
   [[nodiscard]] bool is_reasoning() const override { return state_ == State::kThinking; }
 
  private:
@@ -47,10 +53,18 @@ class TaggedOutputParser final : public OutputParser {
   bool Think(AnswerDelta& delta);
   bool SkipLineBreaks();
   bool ReadContent(AnswerDelta& delta);
-  bool BeginBare();
+  // The place of a call without a marker, before `end`.
+  struct BareBegin {
+    std::size_t at = 0;
+    BareCall call;
+  };
+  [[nodiscard]] std::optional<BareBegin> FindBare(std::string_view text, std::size_t end) const;
+  void BeginHead(std::string_view marker, BareCall::Needs needs);
   bool ReadHead(AnswerDelta& delta);
   bool ReadArguments(AnswerDelta& delta);
   bool CheckArguments(AnswerDelta& delta);
+  // Reads on behind the arguments of a call that is not reported yet.
+  [[nodiscard]] FormVerdict ReadBehindHeld();
   bool ReadTail(AnswerDelta& delta);
 
   void TakeCall(CallHead head, AnswerDelta& delta);
@@ -66,6 +80,8 @@ class TaggedOutputParser final : public OutputParser {
 
   [[nodiscard]] std::string_view rest() const { return std::string_view(pending_).substr(taken_); }
   void Take(std::size_t size) { taken_ += size; }
+  // Takes content.
+  void Tell(std::size_t size, AnswerDelta& delta);
 
   const FamilyOutputOptions options_;
   const std::unique_ptr<CallForm> form_;
@@ -76,22 +92,28 @@ class TaggedOutputParser final : public OutputParser {
   std::string pending_;
   std::size_t taken_ = 0;  // of pending_
   bool ended_ = false;
+  TextEnd end_ = TextEnd::kCut;
   std::size_t opening_space_ = 0;  // bytes of white space at the beginning, not reported yet
   bool said_ = false;              // content or a call has begun
   bool after_call_ = false;        // only white space since the last call
   std::string space_;              // after the content so far; dropped if a call follows
   std::string line_breaks_;        // after the reasoning so far; dropped if it ends there
   bool reasoned_ = false;
+  // A tag stood out of place since the last call: a call that lacks its begin marker is not trusted then.
+  bool strayed_ = false;
+  bool line_begin_ = true;         // only white space since the last line break of the content
   std::string_view head_marker_;
-  JsonSpan arguments_;
-  // With kChecked: a call that is not reported yet. Its head and arguments are at the beginning of rest().
-  std::string checked_name_;
-  std::size_t checked_head_ = 0;
-  std::size_t checked_size_ = 0;  // of head and arguments, so far
+  bool needs_known_name_ = false;
+  BareCall::Needs needs_ = BareCall::Needs::kNothing;
+  LenientJson arguments_;
+  // With kChecked: a call that is not reported yet, at the beginning of rest().
+  struct Held {
+    std::string name;
+    std::string arguments;
+    std::size_t size = 0;  // so far
+    bool has_arguments = false;
+  } held_;
 };
-
-// A bounded head and a tail are decided by this many bytes, however many have arrived. Longer text is not a call.
-constexpr std::size_t kMaxHeadBytes = 4096;
 
 }  // namespace
 
@@ -112,9 +134,15 @@ void TaggedOutputParser::Push(std::string_view text, AnswerDelta& delta) {
   pending_.erase(0, std::exchange(taken_, 0));
 }
 
-void TaggedOutputParser::Finish(AnswerDelta& delta) {
+void TaggedOutputParser::Finish(AnswerDelta& delta, TextEnd end) {
   ended_ = true;
+  end_ = end;
   while (Step(delta)) continue;
+  if (state_ == State::kArguments) {
+    std::string last;
+    arguments_.Finish(last);
+    writer_.Arguments(last, delta);
+  }
   if (!after_call_) delta.content += std::exchange(space_, {});
 }
 
@@ -188,40 +216,69 @@ bool TaggedOutputParser::SkipLineBreaks() {
 
 bool TaggedOutputParser::ReadContent(AnswerDelta& delta) {
   if (rest().empty()) return false;
-  if (BeginBare()) return true;
   const std::string_view text = rest();
   const std::optional<FoundMark> found = FindMark(text, marks_);
-  if (!found) {
-    const std::size_t held = ended_ ? 0 : OpenMarkBytes(text, marks_);
-    Say(text.substr(0, text.size() - held), delta);
-    Take(text.size() - held);
-    return false;
-  }
-  Say(text.substr(0, found->position), delta);
-  Take(found->position + found->mark.size());
-  if (std::find(begins_.begin(), begins_.end(), found->mark) == begins_.end()) {
-    SayMarker(found->mark, delta);
+  if (const auto bare = FindBare(text, found ? found->position : text.size())) {
+    Tell(bare->at, delta);
+    if (bare->call.verdict == FormVerdict::kMore) return false;
+    said_ = true;
+    BeginHead({}, bare->call.needs);
     return true;
   }
-  head_marker_ = found->mark;
-  form_->Reset();
-  state_ = State::kHead;
+  if (!found) {
+    const std::size_t held = ended_ ? 0 : OpenMarkBytes(text, marks_);
+    Tell(text.size() - held, delta);
+    return false;
+  }
+  Tell(found->position, delta);
+  Take(found->mark.size());
+  line_begin_ = false;
+  const bool is_begin = std::find(begins_.begin(), begins_.end(), found->mark) != begins_.end();
+  if (is_begin && (!strayed_ || !form_->NeedsKnownName(found->mark))) {
+    BeginHead(found->mark, BareCall::Needs::kNothing);
+  } else if (!after_call_) {
+    strayed_ = true;
+    SayMarker(found->mark, delta);
+  }
   return true;
 }
 
-// Begins a call without a marker, at the beginning of the answer.
-bool TaggedOutputParser::BeginBare() {
-  if (form_ == nullptr || form_->bare_begin() == '\0' || said_) return false;
-  std::size_t space = 0;
-  while (space < rest().size() && IsSpace(rest()[space])) ++space;
-  space_ += rest().substr(0, space);
-  Take(space);
-  if (rest().empty()) return false;
-  said_ = true;
-  if (rest().front() != form_->bare_begin()) return false;
-  head_marker_ = {};
+void TaggedOutputParser::Tell(std::size_t size, AnswerDelta& delta) {
+  const std::string_view text = rest().substr(0, size);
+  const std::size_t line = text.rfind('\n');
+  if (line != std::string_view::npos) line_begin_ = true;
+  const std::string_view last = line == std::string_view::npos ? text : text.substr(line);
+  if (!std::all_of(last.begin(), last.end(), &IsSpace)) line_begin_ = false;
+  Say(text, delta);
+  Take(size);
+}
+
+void TaggedOutputParser::BeginHead(std::string_view marker, BareCall::Needs needs) {
+  head_marker_ = marker;
+  needs_ = needs;
+  // In a family's own markers a call behind another needs no second one.
+  if (!marker.empty() || !after_call_) needs_known_name_ = form_->NeedsKnownName(marker) && !after_call_;
+  line_begin_ = false;
+  form_->Reset(marker);
   state_ = State::kHead;
-  return true;
+}
+
+std::optional<TaggedOutputParser::BareBegin> TaggedOutputParser::FindBare(std::string_view text,
+                                                                          std::size_t end) const {
+  if (form_ == nullptr || strayed_) return std::nullopt;
+  std::size_t line = line_begin_ ? 0 : text.find('\n');
+  while (line < end) {
+    std::size_t at = line;
+    while (at < end && IsSpace(text[at])) ++at;
+    if (at < end && form_->MayBeginBare(text[at])) {
+      const BarePlace place = said_ || line > 0 ? BarePlace::kLine : BarePlace::kAnswer;
+      const BareCall call = form_->ReadBare(text.substr(at, kMaxHeadBytes), place, *options_.tools);
+      const bool is_open = call.verdict == FormVerdict::kMore && !ended_ && text.size() - at < kMaxHeadBytes;
+      if (call.verdict == FormVerdict::kFound || is_open) return BareBegin{at, call};
+    }
+    line = text.find('\n', at);
+  }
+  return std::nullopt;
 }
 
 void TaggedOutputParser::Say(std::string_view text, AnswerDelta& delta) {
@@ -267,8 +324,8 @@ bool TaggedOutputParser::ReadHead(AnswerDelta& delta) {
   if (head.verdict == FormVerdict::kMore && rest().size() >= max_bytes) head = CallHead();
   if (head.verdict == FormVerdict::kMore) {
     if (!ended_) return false;
-    RefuseCall(rest().size(), delta);  // otherwise the loop would never end
-    return true;
+    head = end_ == TextEnd::kStopped ? form_->ReadLastHead(rest()) : CallHead();
+    if (head.verdict != FormVerdict::kFound) head = {.size = rest().size()};
   }
   if (head.verdict == FormVerdict::kFound && IsKnown(head)) {
     TakeCall(std::move(head), delta);
@@ -280,23 +337,33 @@ bool TaggedOutputParser::ReadHead(AnswerDelta& delta) {
 
 // Without a marker, it is a call only if the request has a function with that name.
 bool TaggedOutputParser::IsKnown(const CallHead& head) const {
-  if (!head_marker_.empty() || writer_.count() > 0) return true;
+  if (!needs_known_name_ || head.name_place == CallHead::Name::kLate) return true;
   const auto is_known = [&](const std::string& name) { return options_.tools->Find(name) != nullptr; };
   if (!head.name.empty()) return is_known(head.name);
   return std::all_of(head.whole.begin(), head.whole.end(), [&](const ToolCall& call) { return is_known(call.name); });
 }
 
 void TaggedOutputParser::TakeCall(CallHead head, AnswerDelta& delta) {
-  if (!head.name.empty() && options_.delivery == CallDelivery::kChecked && state_ == State::kHead) {
-    checked_name_ = std::move(head.name);
-    checked_head_ = checked_size_ = head.size;
-    arguments_ = JsonSpan();
+  const bool has_arguments = !head.name.empty() || head.name_place == CallHead::Name::kLate;
+  const bool is_held = has_arguments
+                           ? options_.delivery == CallDelivery::kChecked || head.name.empty() ||
+                                 needs_ == BareCall::Needs::kEndMarker || rest().substr(head.size, 1) != "{"
+                           : needs_ == BareCall::Needs::kEndMarker;
+  arguments_ = LenientJson();
+  if (is_held && state_ == State::kHead) {
+    held_ = {.name = std::move(head.name), .arguments = {}, .size = head.size};
+    if (!has_arguments) {
+      held_.name = std::move(head.whole.front().name);
+      held_.arguments = std::move(head.whole.front().arguments);
+    }
+    held_.has_arguments = !has_arguments;
     state_ = State::kChecked;
     return;
   }
   Take(head.size);
   space_.clear();
   said_ = true;
+  strayed_ = false;
   after_call_ = true;
   for (ToolCall& call : head.whole) {
     writer_.Begin(std::move(call.name), delta);
@@ -305,11 +372,11 @@ void TaggedOutputParser::TakeCall(CallHead head, AnswerDelta& delta) {
   state_ = State::kTail;
   if (head.name.empty()) return;
   writer_.Begin(std::move(head.name), delta);
-  arguments_ = JsonSpan();
   state_ = State::kArguments;
 }
 
 void TaggedOutputParser::RefuseCall(std::size_t size, AnswerDelta& delta) {
+  strayed_ = strayed_ || !head_marker_.empty();
   SayMarker(head_marker_, delta);
   SayMarked(rest().substr(0, size), delta);
   Take(size);
@@ -318,36 +385,68 @@ void TaggedOutputParser::RefuseCall(std::size_t size, AnswerDelta& delta) {
 
 bool TaggedOutputParser::ReadArguments(AnswerDelta& delta) {
   if (rest().empty()) return false;
-  const std::size_t size = arguments_.Read(rest());
-  writer_.Arguments(rest().substr(0, size), delta);
+  std::string piece;
+  const std::size_t size = arguments_.Read(rest(), piece);
+  writer_.Arguments(piece, delta);
   Take(size);
-  if (!arguments_.done()) return false;
+  if (!arguments_.ended()) return false;
   state_ = State::kTail;
   return true;
 }
 
-// A call whose arguments are not a JSON object becomes content.
+// A call that is none after all becomes content.
 bool TaggedOutputParser::CheckArguments(AnswerDelta& delta) {
-  checked_size_ += arguments_.Read(rest().substr(checked_size_));
-  if (!arguments_.done() && !ended_) return false;
-  const std::string arguments(rest().substr(checked_head_, checked_size_ - checked_head_));
-  if (!IsJsonObject(arguments)) {
-    RefuseCall(checked_size_, delta);
+  if (!held_.has_arguments) {
+    held_.size += arguments_.Read(rest().substr(held_.size), held_.arguments);
+    if (!arguments_.ended() && !ended_) return false;
+    arguments_.Finish(held_.arguments);
+    std::optional<std::string> arguments = arguments_.is_whole() ? ArgumentsOf(held_.arguments) : std::nullopt;
+    held_.has_arguments = arguments.has_value();
+    if (arguments) held_.arguments = *std::move(arguments);
+  }
+  const FormVerdict verdict = held_.has_arguments ? ReadBehindHeld() : FormVerdict::kNone;
+  if (verdict == FormVerdict::kMore && !ended_) return false;
+  if (verdict != FormVerdict::kFound) {
+    RefuseCall(held_.size, delta);
     return true;
   }
-  TakeCall({.size = checked_size_, .whole = {{.id = {}, .name = std::move(checked_name_), .arguments = arguments}}},
-           delta);
+  ToolCall call{.id = {}, .name = std::move(held_.name), .arguments = std::move(held_.arguments)};
+  TakeCall({.size = held_.size, .whole = {std::move(call)}}, delta);
   return true;
+}
+
+FormVerdict TaggedOutputParser::ReadBehindHeld() {
+  const auto behind = [this] { return rest().substr(held_.size, kMaxHeadBytes); };
+  if (held_.name.empty()) {
+    CallHead late = form_->ReadLateName(behind());
+    if (late.verdict != FormVerdict::kFound || !IsKnown(late)) {
+      return behind().size() < kMaxHeadBytes && late.verdict == FormVerdict::kMore ? late.verdict : FormVerdict::kNone;
+    }
+    held_.name = std::move(late.name);
+    held_.size += late.size;
+  }
+  if (needs_ != BareCall::Needs::kEndMarker) return FormVerdict::kFound;
+  const CallTail tail = form_->ReadTail(behind());
+  if (tail.verdict == FormVerdict::kMore && behind().size() < kMaxHeadBytes) return FormVerdict::kMore;
+  const bool is_marked = tail.verdict == FormVerdict::kFound && tail.end == CallTail::End::kMarked;
+  return is_marked ? FormVerdict::kFound : FormVerdict::kNone;
 }
 
 bool TaggedOutputParser::ReadTail(AnswerDelta&) {
   const CallTail tail = form_->ReadTail(rest().substr(0, kMaxHeadBytes));
   if (tail.verdict == FormVerdict::kMore && rest().size() < kMaxHeadBytes) {
-    if (ended_) Take(rest().size());  // an incomplete tail is dropped
-    return false;
+    if (!ended_) return false;
+    Take(std::min(tail.size, rest().size()));
+    // An incomplete tail is dropped, but not a word.
+    const std::string_view last = Trimmed(rest());
+    if (last.empty() || !IsFunctionName(last)) Take(rest().size());
+    state_ = State::kContent;
+    return !rest().empty();
   }
   Take(tail.size);
   head_marker_ = {};
+  needs_ = BareCall::Needs::kNothing;
+  line_begin_ = true;  // a call ends a line
   state_ = tail.next == CallTail::Next::kCall ? State::kHead : State::kContent;
   return true;
 }

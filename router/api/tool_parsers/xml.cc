@@ -1,52 +1,48 @@
 // Calls in XML. A call is read when it is complete, and its arguments are converted to JSON.
+//
+// A value or a call whose closing tag is missing ends where the next tag of the call begins. Any other tag that is missing
+// or out of place makes it no call: no value ever holds a tag of its call, unless within a string of JSON.
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "common/base/json_writer.h"
-#include "common/grammar/schema_place.h"
-#include "common/json/kept_numbers.h"
+#include "router/api/tool_parsers/argument_value.h"
 #include "router/api/tool_parsers/call_form.h"
+#include "router/api/tool_parsers/lenient_json.h"
 #include "router/api/tool_parsers/partial_text.h"
 
 namespace roost::router {
 namespace {
 
-constexpr std::string_view kCallEnd = "</tool_call>";
-
-// GLM:         <tool_call>f ⏎ <arg_key>k</arg_key> ⏎ <arg_value>v</arg_value> … </tool_call>
-// Qwen3-Coder: <tool_call> <function=f> <parameter=k> v </parameter> … </function> </tool_call>
-class XmlForm final : public CallForm {
- public:
-  enum class Dialect : std::uint8_t { kGlm, kQwen };
-  XmlForm(Dialect dialect, const ToolSet& tools) : dialect_(dialect), tools_(tools) {}
-
-  [[nodiscard]] std::vector<std::string_view> Begins() const override;
-  [[nodiscard]] std::vector<std::string_view> Strays() const override;
-  [[nodiscard]] bool is_whole() const override { return true; }
-  [[nodiscard]] CallHead ReadHead(std::string_view text) override;
-  [[nodiscard]] CallTail ReadTail(std::string_view text) override;
-
- private:
-  [[nodiscard]] std::optional<ToolCall> ReadGlm(std::string_view body) const;
-  [[nodiscard]] std::optional<ToolCall> ReadQwen(std::string_view body) const;
-  [[nodiscard]] std::string ValueOf(const ToolFunction* function, std::string_view key, std::string_view value) const;
-
-  const Dialect dialect_;
-  const ToolSet& tools_;
-  std::size_t searched_ = 0;  // bytes already searched without finding the call's end
+// outer begin │ function begin f> │ parameter begin k> value parameter end │ … │ function end │ outer end
+struct XmlTags {
+  std::string_view outer_begin;
+  std::string_view outer_end;
+  std::string_view function_begin;
+  std::string_view function_end;
+  std::string_view parameter_begin;
+  std::string_view parameter_end;
+  enum class Values : std::uint8_t { kOnLines, kInline } values = Values::kOnLines;
 };
+
+constexpr XmlTags kQwenTags{"<tool_call>", "</tool_call>", "<function=", "</function>", "<parameter=", "</parameter>"};
+
+constexpr std::string_view kGlmBegin = "<tool_call>";
+constexpr std::string_view kGlmEnd = "</tool_call>";
+constexpr std::string_view kKeyBegin = "<arg_key>";
+constexpr std::string_view kKeyEnd = "</arg_key>";
+constexpr std::string_view kValueBegin = "<arg_value>";
+constexpr std::string_view kValueEnd = "</arg_value>";
+
+constexpr std::size_t kMaxNameTagBytes = 512;
 
 // Removes one line break at each end, which belongs to the family's syntax; others belong to the value.
 std::string_view WithoutLineBreaks(std::string_view text) {
@@ -55,264 +51,530 @@ std::string_view WithoutLineBreaks(std::string_view text) {
   return text;
 }
 
-// ---- values ----
+std::size_t SpaceEnd(std::string_view text, std::size_t at) {
+  while (at < text.size() && IsSpace(text[at])) ++at;
+  return at;
+}
 
-using simdjson::dom::element;
-using Place = grammar::SchemaPlace;
-
-constexpr std::size_t kMaxDepth = 16;  // references and alternatives inside one another
-
-// The values that a schema allows for a text: as it stands, or as something else.
-struct Allowed {
-  bool string = false;   // this text, as a string
-  bool strings = false;  // some strings
-  bool null = false;
-  bool boolean = false;
-  bool integer = false;
-  bool number = false;
-  bool any = false;  // objects, arrays, or of a type that is not told: what is JSON is read as JSON
+// A tag of the call, at a position of the text. An open tag may lack its end.
+struct XmlTag {
+  std::string_view mark;  // as in XmlTags
+  std::size_t position = 0;
+  std::size_t end = 0;
+  std::string_view name = {};  // of a function or parameter
+  std::string_view attributes = {};
+  bool is_open = false;
 };
 
-class Reader {
+// Finds tags. What lacks its name is a tag at the beginning of a line alone: within a line it is text about tags.
+class TagFinder {
  public:
-  Reader(element root, std::string_view text) : root_(root), text_(text) {}
+  explicit TagFinder(std::vector<std::string_view> marks) : marks_(std::move(marks)) {}
 
-  // The schema of a parameter, or of all that have no name of their own; nothing if there is none.
-  [[nodiscard]] std::optional<element> Find(element schema, std::string_view name, std::size_t depth = 0) const {
-    if (!schema.is_object() || depth > kMaxDepth) return std::nullopt;
-    const Place place{schema, "", 0};
-    const std::optional<element> properties = place.Find("properties");
-    if (properties && properties->is_object()) {
-      if (const std::optional<element> found = Place{*properties, "", 0}.Find(name)) return found;
+  // The first tag at or behind `from`; an open one where the end of the text may become a tag.
+  [[nodiscard]] std::optional<XmlTag> Find(std::string_view text, std::size_t from) const {
+    while (const std::optional<FoundMark> found = FindMark(text.substr(std::min(from, text.size())), marks_)) {
+      XmlTag tag{.mark = found->mark, .position = from + found->position, .end = 0};
+      tag.end = tag.position + tag.mark.size();
+      if (tag.mark.back() == '>' || ReadName(text, tag)) return tag;
+      if (tag.position == 0 || text[tag.position - 1] == '\n') return tag;
+      from = tag.end;
     }
-    std::optional<element> found;
-    ForEachBelow(place, [&](element below) {
-      if (!found) found = Find(below, name, depth + 1);
-    });
-    const std::optional<element> others = place.Find("additionalProperties");
-    return !found && others && others->is_object() ? others : found;
+    const std::size_t open = OpenMarkBytes(text.substr(std::min(from, text.size())), marks_);
+    if (open == 0) return std::nullopt;
+    return XmlTag{.mark = {}, .position = text.size() - open, .end = text.size(), .is_open = true};
   }
 
-  void Add(element schema, Allowed& allowed, std::size_t depth = 0) const {
-    if (!schema.is_object() || depth > kMaxDepth) return AddAny(allowed);
-    const Place place{schema, "", 0};
-    if (const auto nullable = place.Find("nullable"); nullable && nullable->is_bool() && bool(*nullable)) {
-      AddOther("null", allowed);
-    }
-    // A type limits what stands below it, which often says no type.
-    bool has_below = false;
-    if (!place.Contains("type")) {
-      ForEachBelow(place, [&](element below) {
-        has_below = true;
-        Add(below, allowed, depth + 1);
-      });
-    }
-    if (has_below) return;
-    if (const std::optional<element> value = place.Find("const")) return AddValue(*value, allowed);
-    simdjson::dom::array values;
-    if (const std::optional<element> list = place.Find("enum"); list && list->get(values) == simdjson::SUCCESS) {
-      for (const element value : values) AddValue(value, allowed);
-      return;
-    }
-    AddTypes(place, allowed);
+  // The tag at `at`.
+  [[nodiscard]] std::optional<XmlTag> At(std::string_view text, std::size_t at) const {
+    if (at == text.size()) return XmlTag{.mark = {}, .position = at, .end = at, .is_open = true};
+    if (text[at] != '<') return std::nullopt;
+    std::optional<XmlTag> tag = Find(text, at);
+    return tag && tag->position == at ? tag : std::nullopt;
   }
 
  private:
-  // Calls `each` for the schema that a reference leads to, and for alternatives.
-  template <typename Each>
-  void ForEachBelow(const Place& place, const Each& each) const {
-    std::string_view uri;
-    if (const auto reference = place.Find("$ref"); reference && reference->get(uri) == simdjson::SUCCESS) {
-      if (const std::optional<Place> target = grammar::Resolve(root_, uri)) each(target->schema);
+  static bool ReadName(std::string_view text, XmlTag& tag) {
+    const std::string_view rest = text.substr(tag.end, kMaxNameTagBytes);
+    const std::size_t size = rest.find_first_of(">\n<");
+    if (size == std::string_view::npos) {
+      tag.is_open = true;
+      return rest.size() < kMaxNameTagBytes;
     }
-    for (const char* const key : {"anyOf", "oneOf", "allOf"}) {
-      simdjson::dom::array list;
-      const std::optional<element> found = place.Find(key);
-      if (!found || found->get(list) != simdjson::SUCCESS) continue;
-      for (const element below : list) each(below);
-    }
+    if (rest[size] != '>') return false;
+    std::string_view inside = rest.substr(0, size);
+    if (inside.starts_with('"')) inside.remove_prefix(1);
+    tag.name = Trimmed(inside.substr(0, inside.find('"')));
+    tag.attributes = inside.substr(std::min(inside.size(), tag.name.size()));
+    tag.end += size + 1;
+    if (!IsFunctionName(tag.name)) tag.name = {};
+    return !tag.name.empty();
   }
 
-  // Without a type a schema allows anything, and what is JSON is read as JSON.
-  static void AddAny(Allowed& allowed) { allowed.any = true; }
-
-  // A schema with one of these and no type means a string.
-  static bool HasKeywordOfStrings(const Place& place) {
-    constexpr std::array<std::string_view, 5> kKeywords{"pattern", "minLength", "maxLength", "contentEncoding",
-                                                        "contentMediaType"};
-    return std::any_of(kKeywords.begin(), kKeywords.end(), [&place](auto keyword) { return place.Contains(keyword); });
-  }
-
-  void AddValue(element value, Allowed& allowed) const {
-    if (const auto string = json::TextOf(value)) {
-      allowed.strings = true;
-      allowed.string = allowed.string || *string == text_;
-    } else {
-      const bool is_number = json::NumberOf(value).has_value();
-      AddOther(value.is_null() ? "null" : value.is_bool() ? "boolean" : is_number ? "number" : "", allowed);
-    }
-  }
-
-  static void AddOther(std::string_view type, Allowed& allowed) {
-    bool* const known = type == "null"      ? &allowed.null
-                        : type == "boolean" ? &allowed.boolean
-                        : type == "integer" ? &allowed.integer
-                        : type == "number"  ? &allowed.number
-                                            : &allowed.any;
-    *known = true;
-  }
-
-  static void AddTypes(const Place& place, Allowed& allowed) {
-    const std::optional<element> type = place.Find("type");
-    std::string_view name;
-    simdjson::dom::array list;
-    const auto add = [&allowed](std::string_view each) {
-      if (each == "string") {
-        allowed.string = allowed.strings = true;
-      } else {
-        AddOther(each, allowed);
-      }
-    };
-    if (type && type->get(name) == simdjson::SUCCESS) return add(name);
-    if (!type && HasKeywordOfStrings(place)) return add("string");
-    if (!type || type->get(list) != simdjson::SUCCESS) return AddAny(allowed);
-    for (const element each : list) {
-      if (each.get(name) == simdjson::SUCCESS) add(name);
-    }
-  }
-
-  const element root_;
-  const std::string_view text_;
+  const std::vector<std::string_view> marks_;
 };
 
-Allowed AllowedBy(std::string_view schema, std::string_view name, std::string_view text) {
-  const Allowed anything{.any = true};
-  if (schema.empty()) return anything;
-  const json::Document document(schema, json::Document::KeepNumbers());
-  if (!document.ok()) return anything;
-  const element root = document.root();
-  const Reader reader(root, text);
-  const std::optional<element> parameter = reader.Find(root, name);
-  if (!parameter) return anything;
-  Allowed allowed;
-  reader.Add(*parameter, allowed);
-  return allowed;
-}
-
-bool IsWhole(std::string_view number) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  return error == std::errc() && value == std::floor(value);
-}
-
-// `json` is a value without spaces around it.
-bool Allows(const Allowed& allowed, std::string_view json) {
-  if (allowed.any) return true;
-  switch (json.front()) {
-    case 'n': return allowed.null;
-    case 't':
-    case 'f': return allowed.boolean;
-    case '"':
-    case '[':
-    case '{': return false;
-    default: return allowed.number || (allowed.integer && IsWhole(json));
+// The arguments of a call so far.
+class XmlArguments {
+ public:
+  // False for a name that was there with another value.
+  [[nodiscard]] bool Add(std::string_view name, std::string json) {
+    const auto same = std::find_if(all_.begin(), all_.end(), [name](const auto& each) { return each.first == name; });
+    if (same != all_.end()) return same->second == json;
+    all_.emplace_back(name, std::move(json));
+    return true;
   }
-}
 
-std::optional<std::string> ConstantOf(const Allowed& allowed, std::string_view text) {
-  if (allowed.null && (text == "null" || text == "None")) return "null";
-  if (allowed.boolean && (text == "true" || text == "True")) return "true";
-  if (allowed.boolean && (text == "false" || text == "False")) return "false";
-  return std::nullopt;
-}
+  [[nodiscard]] bool empty() const { return all_.empty(); }
+  [[nodiscard]] std::string Json() const {
+    JsonWriter json;
+    json.BeginObject();
+    for (const auto& [name, value] : all_) json.Key(name).Raw(value);
+    return json.EndObject().Take();
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> all_;
+};
+
+// Reads over a value of JSON, in whose strings tags are text.
+class JsonValue {
+ public:
+  // Where tags may begin, in `text` from `begin` on; nothing while the value goes on.
+  [[nodiscard]] std::optional<std::size_t> End(std::string_view text, std::size_t begin) {
+    if (size_ == 0) size_ = SpaceEnd(text, begin) - begin;
+    if (begin + size_ == text.size()) return std::nullopt;
+    const bool may_be = started_ || text[begin + size_] == '{' || text[begin + size_] == '[';
+    if (!may_be) return begin;
+    started_ = true;
+    std::string json;
+    size_ += reader_.Read(text.substr(begin + size_), json);
+    if (reader_.is_broken()) return begin;
+    return reader_.ended() ? std::optional(begin + size_) : std::nullopt;
+  }
+
+ private:
+  LenientJson reader_;
+  std::size_t size_ = 0;
+  bool started_ = false;
+};
+
+// What all calls in XML have in common: the place that has been read, and the call so far.
+class XmlForm : public CallForm {
+ public:
+  XmlForm(std::vector<std::string_view> marks, const ToolSet& tools) : finder_(std::move(marks)), tools_(tools) {}
+
+  [[nodiscard]] bool is_whole() const override { return true; }
+  void Reset(std::string_view) override {
+    at_ = searched_ = 0;
+    name_.clear();
+    key_.clear();
+    arguments_ = {};
+    value_ = {};
+    is_unclosed_ = false;
+  }
+
+ protected:
+  [[nodiscard]] CallHead Call(std::size_t size) {
+    CallHead head{.verdict = FormVerdict::kNone, .size = size};
+    if (!IsFunctionName(name_)) return head;
+    head.verdict = FormVerdict::kFound;
+    head.whole.push_back({.id = {}, .name = std::move(name_), .arguments = arguments_.Json()});
+    return head;
+  }
+  [[nodiscard]] CallHead NoCall() const { return {.verdict = FormVerdict::kNone, .size = at_}; }
+  static CallHead More() { return {.verdict = FormVerdict::kMore}; }
+
+  // The call's closing tag has been read. Where a value was not closed, or the function's arguments are missing, the tag
+  // may stand at a wrong place: what follows must be one of `next`, or nothing.
+  [[nodiscard]] CallHead ReadBehindEnd(std::string_view text, const std::vector<std::string_view>& next) {
+    const FormVerdict end = EndsAt(text, at_);
+    if (end != FormVerdict::kFound) return end == FormVerdict::kMore ? More() : NoCall();
+    if (!is_unclosed_ || (arguments_.empty() && !HasParameters(Schema()))) return Call(at_);
+    const std::optional<XmlTag> tag = finder_.At(text, SpaceEnd(text, at_));
+    if (tag && tag->is_open) return More();
+    return tag && std::find(next.begin(), next.end(), tag->mark) != next.end() ? Call(at_) : NoCall();
+  }
+  // A key or a value that follows directly belongs to a call that goes on.
+  [[nodiscard]] static FormVerdict EndsAt(std::string_view text, std::size_t at) {
+    if (at == text.size()) return FormVerdict::kMore;
+    return IsSpace(text[at]) || text[at] == '<' ? FormVerdict::kFound : FormVerdict::kNone;
+  }
+  void BeginValue(std::string_view key, std::size_t at) {
+    key_ = key;
+    at_ = searched_ = at;
+    value_ = {};
+    is_json_ = !TakesText(Schema(), key_);
+  }
+  // The tag that ends the value; an open while none is there.
+  [[nodiscard]] XmlTag ValueTag(std::string_view text) {
+    XmlTag more{.mark = {}, .position = text.size(), .end = text.size(), .is_open = true};
+    if (is_json_) {
+      const std::optional<std::size_t> end = value_.End(text, at_);
+      if (!end) return more;
+      searched_ = std::max(searched_, *end);
+    }
+    const std::optional<XmlTag> tag = finder_.Find(text, searched_);
+    searched_ = tag ? tag->position : text.size();
+    return tag ? *tag : more;
+  }
+  [[nodiscard]] std::string_view Schema() const {
+    const ToolFunction* function = tools_.Find(name_);
+    return function == nullptr ? std::string_view() : std::string_view(function->schema);
+  }
+
+  const TagFinder finder_;
+  const ToolSet& tools_;
+  std::size_t at_ = 0;        // what is to be read next
+  std::size_t searched_ = 0;  // up to here the value has no tag
+  std::string name_;
+  std::string key_;
+  XmlArguments arguments_;
+  JsonValue value_;
+  bool is_json_ = false;
+  bool is_unclosed_ = false;  // the last value ended without its closing tag, or there is none
+};
+
+// Qwen3-Coder: <tool_call> <function=f> <parameter=k> v </parameter> … </function> </tool_call>
+class FunctionForm final : public XmlForm {
+ public:
+  FunctionForm(const XmlTags& tags, const ToolSet& tools)
+      : XmlForm({tags.outer_begin, tags.outer_end, tags.function_begin, tags.function_end, tags.parameter_begin,
+                 tags.parameter_end},
+                tools),
+        tags_(tags) {}
+
+  [[nodiscard]] std::vector<std::string_view> Begins() const override {
+    return {tags_.outer_begin, tags_.function_begin};
+  }
+  [[nodiscard]] std::vector<std::string_view> Strays() const override {
+    return {tags_.outer_end, tags_.function_end, tags_.parameter_begin, tags_.parameter_end};
+  }
+  [[nodiscard]] bool NeedsKnownName(std::string_view begin) const override { return begin != tags_.outer_begin; }
+  void Reset(std::string_view begin) override;
+  [[nodiscard]] CallHead ReadHead(std::string_view text) override;
+  [[nodiscard]] CallHead ReadLastHead(std::string_view text) override;
+  [[nodiscard]] CallTail ReadTail(std::string_view text) override;
+
+ private:
+  enum class Step : std::uint8_t { kFunction, kName, kParameters, kValue, kBehind };
+  // Each reads one part; nothing if another follows.
+  [[nodiscard]] std::optional<CallHead> ReadFunction(std::string_view text);
+  [[nodiscard]] std::optional<CallHead> ReadName(std::string_view text);
+  [[nodiscard]] std::optional<CallHead> ReadParameters(std::string_view text);
+  [[nodiscard]] std::optional<CallHead> ReadValue(std::string_view text);
+  [[nodiscard]] CallHead ReadBehind(std::string_view text);
+  [[nodiscard]] std::string ValueJson(std::string_view value) const;
+
+  const XmlTags& tags_;
+  Step step_ = Step::kFunction;
+  std::string attributes_;
+};
+
+// GLM: <tool_call>f ⏎ <arg_key>k</arg_key> ⏎ <arg_value>v</arg_value> … </tool_call>
+class GlmForm final : public XmlForm {
+ public:
+  explicit GlmForm(const ToolSet& tools)
+      : XmlForm({kGlmBegin, kGlmEnd, kKeyBegin, kKeyEnd, kValueBegin, kValueEnd}, tools) {}
+
+  [[nodiscard]] std::vector<std::string_view> Begins() const override { return {kGlmBegin}; }
+  [[nodiscard]] std::vector<std::string_view> Strays() const override { return {kGlmEnd, kKeyEnd, kValueEnd}; }
+  [[nodiscard]] bool MayBeginBare(char) const override { return true; }
+  [[nodiscard]] BareCall ReadBare(std::string_view text, BarePlace place, const ToolSet& tools) const override;
+  void Reset(std::string_view begin) override;
+  [[nodiscard]] CallHead ReadHead(std::string_view text) override;
+  [[nodiscard]] CallHead ReadLastHead(std::string_view text) override;
+  [[nodiscard]] CallTail ReadTail(std::string_view text) override;
+
+ private:
+  enum class Step : std::uint8_t { kName, kKeys, kKey, kBeforeValue, kValue, kBehind };
+  [[nodiscard]] std::optional<CallHead> ReadName(std::string_view text);
+  [[nodiscard]] std::optional<CallHead> ReadKeys(std::string_view text);
+  [[nodiscard]] std::optional<CallHead> ReadKey(std::string_view text);
+  [[nodiscard]] std::optional<CallHead> ReadValue(std::string_view text);
+  [[nodiscard]] CallHead ReadBehind(std::string_view text);
+  [[nodiscard]] static FormVerdict ReadCallBegin(std::string_view text, const std::vector<std::string_view>& ends,
+                                                 const ToolSet& tools);
+  [[nodiscard]] FormVerdict ReadNext(std::string_view text) const;
+
+  Step step_ = Step::kName;
+};
 
 }  // namespace
 
-// ---- calls ----
+// ---- functions and parameters ----
 
-std::vector<std::string_view> XmlForm::Begins() const { return {"<tool_call>"}; }
-std::vector<std::string_view> XmlForm::Strays() const { return {kCallEnd}; }
+void FunctionForm::Reset(std::string_view begin) {
+  XmlForm::Reset(begin);
+  step_ = begin == tags_.function_begin ? Step::kName : Step::kFunction;
+}
 
-CallHead XmlForm::ReadHead(std::string_view text) {
-  const std::size_t end = text.find(kCallEnd, searched_);
-  if (end == std::string_view::npos) {
-    searched_ = text.size() - std::min(text.size(), kCallEnd.size() - 1);
-    return {.verdict = FormVerdict::kMore};
+CallHead FunctionForm::ReadHead(std::string_view text) {
+  while (true) {
+    std::optional<CallHead> head;
+    switch (step_) {
+      case Step::kFunction: head = ReadFunction(text); break;
+      case Step::kName: head = ReadName(text); break;
+      case Step::kParameters: head = ReadParameters(text); break;
+      case Step::kValue: head = ReadValue(text); break;
+      case Step::kBehind: return ReadBehind(text);
+    }
+    if (head) return *std::move(head);
   }
-  searched_ = 0;
-  const std::string_view body = Trimmed(text.substr(0, end));
-  std::optional<ToolCall> call = dialect_ == Dialect::kGlm ? ReadGlm(body) : ReadQwen(body);
-  CallHead head{.verdict = FormVerdict::kNone, .size = end + kCallEnd.size()};
-  if (!call || !IsFunctionName(call->name)) return head;
-  head.verdict = FormVerdict::kFound;
-  head.whole.push_back(std::move(*call));
-  return head;
 }
 
-CallTail XmlForm::ReadTail(std::string_view) { return {.verdict = FormVerdict::kFound}; }
-
-std::string XmlForm::ValueOf(const ToolFunction* function, std::string_view key, std::string_view value) const {
-  return ArgumentJson(function == nullptr ? std::string_view() : std::string_view(function->schema), key, value);
-}
-
-std::optional<ToolCall> XmlForm::ReadGlm(std::string_view body) const {
-  const std::size_t keys = std::min(body.size(), body.find("<arg_key>"));
-  ToolCall call{.id = {}, .name = std::string(Trimmed(body.substr(0, keys))), .arguments = {}};
-  JsonWriter json;
-  json.BeginObject();
-  PartialText text(body.substr(keys));
-  while (text.position() < body.size() - keys) {
-    if (!text.Take("<arg_key>")) return std::nullopt;
-    const std::optional<std::string_view> key = text.Until("</arg_key>");
-    text.SkipSpace();
-    if (!key || !text.Take("<arg_value>")) return std::nullopt;
-    const std::optional<std::string_view> value = text.Until("</arg_value>");
-    if (!value) return std::nullopt;
-    json.Key(*key).Raw(ValueOf(tools_.Find(call.name), *key, *value));
-    text.SkipSpace();
+std::optional<CallHead> FunctionForm::ReadFunction(std::string_view text) {
+  const std::size_t at = SpaceEnd(text, at_);
+  const std::optional<XmlTag> tag = finder_.At(text, at);
+  if (tag && tag->is_open) return More();
+  if (tag && tag->mark == tags_.outer_begin) {
+    at_ = tag->end;
+    return std::nullopt;
   }
-  call.arguments = json.EndObject().Take();
-  return call;
+  if (!tag || tag->mark != tags_.function_begin) return NoCall();
+  at_ = at + tags_.function_begin.size();
+  step_ = Step::kName;
+  return std::nullopt;
 }
 
-std::optional<ToolCall> XmlForm::ReadQwen(std::string_view body) const {
-  PartialText text(body);
-  if (!text.Take("<function=")) return std::nullopt;
-  const std::optional<std::string_view> name = text.Until(">");
-  if (!name) return std::nullopt;
-  ToolCall call{.id = {}, .name = std::string(*name), .arguments = {}};
-  JsonWriter json;
-  json.BeginObject();
+std::optional<CallHead> FunctionForm::ReadName(std::string_view text) {
+  const std::size_t size = text.substr(at_).find_first_of(">\n<");
+  if (size == std::string_view::npos) return text.size() - at_ < kMaxNameTagBytes ? More() : NoCall();
+  std::string_view inside = text.substr(at_, size);
+  if (inside.starts_with('"')) inside.remove_prefix(1);
+  name_ = Trimmed(inside.substr(0, inside.find('"')));
+  if (text[at_ + size] != '>' || !IsFunctionName(name_)) return NoCall();
+  at_ += size + 1;
+  step_ = Step::kParameters;
+  return std::nullopt;
+}
+
+std::optional<CallHead> FunctionForm::ReadParameters(std::string_view text) {
+  const std::size_t at = SpaceEnd(text, at_);
+  const std::optional<XmlTag> tag = finder_.At(text, at);
+  if (!tag) return NoCall();
+  if (tag->is_open) return More();
+  if (tag->mark == tags_.parameter_begin && !tag->name.empty()) {
+    attributes_ = tag->attributes;
+    BeginValue(tag->name, tag->end);
+    step_ = Step::kValue;
+  } else if (tag->mark == tags_.parameter_end && !arguments_.empty()) {
+    at_ = tag->end;
+  } else if (tag->mark == tags_.function_end) {
+    at_ = tag->end;
+    step_ = Step::kBehind;
+    is_unclosed_ = is_unclosed_ || arguments_.empty();
+  } else {
+    const bool is_next = tag->mark == tags_.function_begin && tools_.Find(tag->name) != nullptr;
+    const bool may_end = tag->mark == tags_.outer_end || (is_next && !arguments_.empty());
+    const FormVerdict end = is_next ? FormVerdict::kFound : EndsAt(text, tag->end);
+    if (may_end && end == FormVerdict::kMore) return More();
+    return may_end && end == FormVerdict::kFound ? Call(at) : NoCall();
+  }
+  return std::nullopt;
+}
+
+std::optional<CallHead> FunctionForm::ReadValue(std::string_view text) {
+  const XmlTag tag = ValueTag(text);
+  if (tag.is_open) return More();
+  const bool is_closed = tag.mark == tags_.parameter_end;
+  const std::string_view written = text.substr(at_, tag.position - at_);
+  const bool may_end = (tag.mark == tags_.parameter_begin && !tag.name.empty()) || tag.mark == tags_.function_end;
+  if (!is_closed && (!may_end || Trimmed(written).empty())) {
+    // An opening tag that stands twice.
+    if (tag.mark != tags_.parameter_begin || tag.name != key_) return NoCall();
+    BeginValue(tag.name, tag.end);
+    return std::nullopt;
+  }
+  const std::string value = ValueJson(is_closed ? written : Trimmed(written));
+  at_ = is_closed ? tag.end : tag.position;
+  is_unclosed_ = !is_closed;
+  step_ = Step::kParameters;
+  if (!arguments_.Add(key_, value)) return NoCall();
+  return std::nullopt;
+}
+
+CallHead FunctionForm::ReadBehind(std::string_view text) {
+  return ReadBehindEnd(text, {tags_.outer_begin, tags_.outer_end, tags_.function_begin, tags_.function_end});
+}
+
+CallHead FunctionForm::ReadLastHead(std::string_view text) {
+  std::size_t end = SpaceEnd(text, at_);
+  if (step_ == Step::kParameters && text.substr(end).starts_with(tags_.outer_end)) end += tags_.outer_end.size();
+  return end == text.size() && (step_ == Step::kParameters || step_ == Step::kBehind) ? Call(end) : NoCall();
+}
+
+CallTail FunctionForm::ReadTail(std::string_view bytes) {
+  PartialText text(bytes);
   text.SkipSpace();
-  while (!text.Take("</function>")) {
-    if (!text.Take("<parameter=")) return std::nullopt;
-    const std::optional<std::string_view> key = text.Until(">");
-    if (!key) return std::nullopt;
-    const std::optional<std::string_view> value = text.Until("</parameter>");
-    if (!value) return std::nullopt;
-    json.Key(*key).Raw(ValueOf(tools_.Find(call.name), *key, WithoutLineBreaks(*value)));
-    text.SkipSpace();
-  }
-  if (text.position() != body.size()) return std::nullopt;
-  call.arguments = json.EndObject().Take();
-  return call;
+  if (text.Take(tags_.outer_end)) return {.verdict = FormVerdict::kFound, .size = text.position()};
+  return {.verdict = text.cut() ? FormVerdict::kMore : FormVerdict::kFound};
 }
 
-std::unique_ptr<CallForm> MakeXmlForm(ToolFamily family, const ToolSet& tools) {
-  return std::make_unique<XmlForm>(family == ToolFamily::kGlm ? XmlForm::Dialect::kGlm : XmlForm::Dialect::kQwen,
-                                   tools);
+std::string FunctionForm::ValueJson(std::string_view value) const {
+  if (tags_.values == XmlTags::Values::kOnLines) value = WithoutLineBreaks(value);
+  if (attributes_.find(R"(string="true")") != std::string::npos) {
+    std::string string;
+    AppendJsonString(value, string);
+    return string;
+  }
+  return ArgumentJson(Schema(), key_, value);
 }
 
-std::string ArgumentJson(std::string_view schema, std::string_view name, std::string_view text) {
-  const Allowed allowed = AllowedBy(schema, name, text);
-  const bool is_null = allowed.null && text == "null";
-  if (is_null || !allowed.string) {
-    if (std::optional<std::string> constant = ConstantOf(allowed, text)) return *std::move(constant);
-    if (std::optional<std::string> json = CompactJson(text); json && Allows(allowed, *json)) return *std::move(json);
-  }
-  std::string string;
-  AppendJsonString(text, string);
-  return string;
+// ---- keys and values ----
+
+BareCall GlmForm::ReadBare(std::string_view text, BarePlace, const ToolSet& tools) const {
+  return {.verdict = ReadCallBegin(text, {kKeyBegin}, tools)};
 }
+
+// A function's name with one of `ends` behind it.
+FormVerdict GlmForm::ReadCallBegin(std::string_view bytes, const std::vector<std::string_view>& ends,
+                                   const ToolSet& tools) {
+  FormVerdict verdict = FormVerdict::kNone;
+  for (const ToolFunction& function : tools.functions) {
+    PartialText text(bytes);
+    if (text.Take(function.name)) {
+      text.SkipSpace();
+      for (const std::string_view end : ends) {
+        if (text.Take(end)) return FormVerdict::kFound;
+      }
+    }
+    if (text.cut()) verdict = FormVerdict::kMore;
+  }
+  return verdict;
+}
+
+// Another call in the same pair of tags.
+FormVerdict GlmForm::ReadNext(std::string_view text) const {
+  return ReadCallBegin(text.substr(0, kMaxNameTagBytes), {kKeyBegin, kGlmEnd}, tools_);
+}
+
+void GlmForm::Reset(std::string_view begin) {
+  XmlForm::Reset(begin);
+  step_ = Step::kName;
+}
+
+CallHead GlmForm::ReadHead(std::string_view text) {
+  while (true) {
+    std::optional<CallHead> head;
+    switch (step_) {
+      case Step::kName: head = ReadName(text); break;
+      case Step::kKeys: head = ReadKeys(text); break;
+      case Step::kKey: head = ReadKey(text); break;
+      case Step::kBeforeValue: {
+        const std::size_t at = SpaceEnd(text, at_);
+        const std::optional<XmlTag> tag = finder_.At(text, at);
+        if (tag && tag->is_open) return More();
+        if (!tag || tag->mark != kValueBegin) return NoCall();
+        BeginValue(std::string(key_), tag->end);
+        step_ = Step::kValue;
+        break;
+      }
+      case Step::kValue: head = ReadValue(text); break;
+      case Step::kBehind: return ReadBehind(text);
+    }
+    if (head) return *std::move(head);
+  }
+}
+
+std::optional<CallHead> GlmForm::ReadName(std::string_view text) {
+  const std::optional<XmlTag> tag = finder_.Find(text, std::max(at_, searched_));
+  searched_ = tag ? tag->position : text.size();
+  if (!tag || tag->is_open) return searched_ - at_ < kMaxNameTagBytes ? More() : NoCall();
+  name_ = Trimmed(text.substr(at_, tag->position - at_));
+  if (name_.empty() && tag->mark == kGlmBegin) {
+    at_ = searched_ = tag->end;
+    return std::nullopt;
+  }
+  if (!IsFunctionName(name_)) return NoCall();
+  at_ = tag->position;
+  step_ = Step::kKeys;
+  return std::nullopt;
+}
+
+std::optional<CallHead> GlmForm::ReadKeys(std::string_view text) {
+  const std::size_t at = SpaceEnd(text, at_);
+  const std::optional<XmlTag> tag = finder_.At(text, at);
+  if (!tag) {
+    const FormVerdict next = ReadNext(text.substr(at));
+    if (next == FormVerdict::kMore) return More();
+    return next == FormVerdict::kFound ? Call(at) : NoCall();
+  }
+  if (tag->is_open) return More();
+  if (tag->mark == kKeyBegin) {
+    at_ = searched_ = tag->end;
+    step_ = Step::kKey;
+  } else if (tag->mark == kValueEnd && !arguments_.empty()) {
+    at_ = tag->end;
+  } else if (tag->mark == kGlmEnd) {
+    at_ = tag->end;
+    step_ = Step::kBehind;
+    is_unclosed_ = is_unclosed_ || arguments_.empty();
+  } else if (tag->mark == kGlmBegin && !arguments_.empty()) {
+    const FormVerdict next = ReadNext(text.substr(SpaceEnd(text, tag->end)));
+    if (next == FormVerdict::kMore) return More();
+    return next == FormVerdict::kFound ? Call(at) : NoCall();
+  } else {
+    return NoCall();
+  }
+  return std::nullopt;
+}
+
+std::optional<CallHead> GlmForm::ReadKey(std::string_view text) {
+  const std::optional<XmlTag> tag = finder_.Find(text, searched_);
+  searched_ = tag ? tag->position : text.size();
+  if (!tag || tag->is_open) return searched_ - at_ < kMaxNameTagBytes ? More() : NoCall();
+  key_ = Trimmed(text.substr(at_, tag->position - at_));
+  if (key_.empty() && tag->mark == kKeyBegin) {
+    at_ = searched_ = tag->end;
+    return std::nullopt;
+  }
+  const bool is_closed = tag->mark == kKeyEnd;
+  if (key_.empty() || (!is_closed && tag->mark != kValueBegin)) return NoCall();
+  at_ = is_closed ? tag->end : tag->position;
+  step_ = Step::kBeforeValue;
+  return std::nullopt;
+}
+
+std::optional<CallHead> GlmForm::ReadValue(std::string_view text) {
+  const XmlTag tag = ValueTag(text);
+  if (tag.is_open) return More();
+  const std::string_view value = text.substr(at_, tag.position - at_);
+  if (tag.mark == kValueBegin && value.empty()) {
+    BeginValue(std::string(key_), tag.end);
+    return std::nullopt;
+  }
+  const bool is_closed = tag.mark == kValueEnd;
+  const bool may_end = tag.mark == kKeyBegin || tag.mark == kGlmEnd;
+  if (!is_closed && (!may_end || Trimmed(value).empty())) return NoCall();
+  const bool is_added = arguments_.Add(key_, ArgumentJson(Schema(), key_, is_closed ? value : Trimmed(value)));
+  at_ = is_closed ? tag.end : tag.position;
+  is_unclosed_ = !is_closed;
+  step_ = Step::kKeys;
+  if (!is_added) return NoCall();
+  return std::nullopt;
+}
+
+CallHead GlmForm::ReadBehind(std::string_view text) { return ReadBehindEnd(text, {kGlmBegin, kGlmEnd}); }
+
+CallHead GlmForm::ReadLastHead(std::string_view text) {
+  const bool is_all = SpaceEnd(text, at_) == text.size();
+  return is_all && (step_ == Step::kKeys || step_ == Step::kBehind) ? Call(text.size()) : NoCall();
+}
+
+CallTail GlmForm::ReadTail(std::string_view bytes) {
+  const std::size_t at = SpaceEnd(bytes, 0);
+  if (step_ == Step::kBehind) return {.verdict = FormVerdict::kFound};
+  const FormVerdict next = ReadNext(bytes.substr(at));
+  if (next != FormVerdict::kFound) return {.verdict = next == FormVerdict::kMore ? next : FormVerdict::kFound};
+  Reset({});
+  return {.verdict = FormVerdict::kFound, .size = at, .next = CallTail::Next::kCall};
+}
+
+std::unique_ptr<CallForm> MakeXmlForm(ToolFamily, const ToolSet& tools) {
+  return std::make_unique<FunctionForm>(kQwenTags, tools);
+}
+
+std::unique_ptr<CallForm> MakeGlmForm(const ToolSet& tools) { return std::make_unique<GlmForm>(tools); }
 
 }  // namespace roost::router

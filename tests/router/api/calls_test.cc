@@ -52,14 +52,20 @@ TEST_F(CallsTest, WholeAnswersHaveTheIdsThatStreamsHave) {
   EXPECT_EQ(At(body, "/choices/0/finish_reason"), "\"tool_calls\"");
 }
 
-TEST_F(CallsTest, BrokenArgumentsAreTextInAWholeAnswer) {
-  const auto responder = Ask(R"("stream":false)");
-  Write("<tool_call>{\"name\": \"add\", \"arguments\": {\"a\" 1}}</tool_call>");
-  dispatcher_.Finish(FinishReason::kStop);
-  const std::string& body = responder->response->body;
-  EXPECT_EQ(At(body, "/choices/0/message/tool_calls"), "");
-  EXPECT_THAT(At(body, "/choices/0/message/content"), HasSubstr("<tool_call>"));
-  EXPECT_EQ(At(body, "/choices/0/finish_reason"), "\"stop\"");
+// They do not parse, which tells the client that the call is broken.
+TEST_F(CallsTest, BrokenArgumentsAreTheSameInAStreamAndInABody) {
+  for (const std::string_view arguments : {R"({"a" 1})", R"({"a": 1)"}) {
+    const std::string written = fmt::format("<tool_call>{{\"name\": \"add\", \"arguments\": {}", arguments);
+    const auto body = Ask(R"("stream":false)");
+    Write(written);
+    dispatcher_.Finish(FinishReason::kStop);
+    const auto stream = Ask(R"("stream":true)");
+    Write(written);
+    dispatcher_.Finish(FinishReason::kStop);
+    const std::string whole = At(body->response->body, "/choices/0/message/tool_calls/0/function/arguments");
+    EXPECT_EQ(whole, "\"" + Joined(Parts(*stream, "/choices/0/delta/tool_calls/0/function/arguments")) + "\"");
+    EXPECT_EQ(At(body->response->body, "/choices/0/message/content"), "null");
+  }
 }
 
 TEST_F(CallsTest, ReasoningStreamsForItselfAndIsCounted) {

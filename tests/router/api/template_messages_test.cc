@@ -6,6 +6,7 @@
 #include "common/text/chat_template.h"
 #include "common/text/jinja/json.h"
 #include "router/api/requests/prompt.h"
+#include "router/api/requests/template_messages.h"
 #include "tests/common/text/jinja_support.h"
 #include "tests/router/api/api_fixture.h"
 #include "tests/router/api/request_bodies.h"
@@ -108,6 +109,127 @@ TEST(TemplateMessages, ManyUserMessagesJoinInLinearTime) {
   messages.back() = ']';
   // Copying the text so far for each message would copy 2.4 GB.
   EXPECT_EQ(Adapted(messages, traits).size(), 6 + kCount * 12 - 2);
+}
+
+// ---- calls, results, reasoning, contents and tools ----
+
+std::string RenderedJson(std::string_view name, jinja::Value value) {
+  jinja::Dict context;
+  context.Set("value", std::move(value));
+  const auto parsed = ChatTemplate::Parse("{{ value | tojson }}", std::string(name)).value();
+  return parsed->Render(jinja::Value::Mapping(std::move(context)), ProbeOptions()).value();
+}
+
+// The messages as a template gets them, in JSON.
+std::string Shown(std::string_view messages_json, const TemplateTraits& traits) {
+  const jinja::Value messages = jinja::FromJson(messages_json, "messages").value();
+  return RenderedJson("messages", WithContentForms(MessagesForTemplate(messages, traits), traits));
+}
+
+TemplateTraits LearnedTraits(std::string_view source) { return ChatTemplate::Parse(source, "t").value()->traits(); }
+
+constexpr std::string_view kTwoCalls =
+    R"([{"role":"user","content":"a"},{"role":"assistant","content":"b","reasoning":"c","tool_calls":[)"
+    R"({"id":"c1","type":"function","function":{"name":"f","arguments":{"x":1}}},)"
+    R"({"id":"c2","type":"function","function":{"name":"g","arguments":{}}}]},)"
+    R"({"role":"tool","content":"two","tool_call_id":"c2"},{"role":"tool","content":"one","tool_call_id":"c1"}])";
+
+TEST(TemplateMessages, CallsStandAloneWhereTheTemplateShowsOneAlone) {
+  TemplateTraits traits;
+  traits.several_calls = Rendering::kDropped;
+  EXPECT_EQ(Shown(kTwoCalls, traits),
+            R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "tool_calls": [{"id": "c1", )"
+            R"("type": "function", "function": {"name": "f", "arguments": {"x": 1}}}], "reasoning_content": "c"}, )"
+            R"({"role": "tool", "content": "one", "tool_call_id": "c1"}, {"role": "assistant", "content": null, )"
+            R"("tool_calls": [{"id": "c2", "type": "function", "function": {"name": "g", "arguments": {}}}]}, )"
+            R"({"role": "tool", "content": "two", "tool_call_id": "c2"}])");
+}
+
+TEST(TemplateMessages, IdsAreOfTheFormThatTheTemplateTakesForCallsAndResultsAlike) {
+  TemplateTraits nine;
+  nine.call_ids = CallIdForm::kNine;
+  const std::string text = Shown(kTwoCalls, nine);
+  EXPECT_EQ(text.find("\"c1\""), std::string::npos);
+  EXPECT_EQ(text, Shown(kTwoCalls, nine)) << "the next turn has the same ids";
+  constexpr std::string_view kCall = R"("tool_calls": [{"id": ")";
+  const std::string first = text.substr(text.find(kCall) + kCall.size(), 10);
+  EXPECT_EQ(first.back(), '"') << text;
+  EXPECT_THAT(text, testing::HasSubstr(R"("content": "one", "tool_call_id": ")" + first));
+  constexpr std::string_view kOwn =
+      R"([{"role":"assistant","content":null,"tool_calls":[{"id":"abcdefghi","type":"function","function":)"
+      R"({"name":"f","arguments":{}}}]},{"role":"tool","content":"x"}])";
+  EXPECT_THAT(Shown(kOwn, nine), testing::HasSubstr(R"("content": "x", "tool_call_id": "abcdefghi")"));
+  TemplateTraits numbered;
+  numbered.call_ids = CallIdForm::kNumbered;
+  const std::string kimi = Shown(kTwoCalls, numbered);
+  EXPECT_THAT(kimi, testing::HasSubstr(R"("id": "functions.f:0")"));
+  EXPECT_THAT(kimi, testing::HasSubstr(R"("id": "functions.g:1")"));
+  EXPECT_THAT(kimi, testing::HasSubstr(R"("content": "two", "tool_call_id": "functions.g:1")"));
+}
+
+TEST(TemplateMessages, AResultHasTheNameOfItsCallWhereTheTemplateNeedsOne) {
+  TemplateTraits traits;
+  constexpr std::string_view kNamed = R"("tool_call_id": "c2", "name": "g")";
+  EXPECT_EQ(Shown(kTwoCalls, traits).find(kNamed), std::string::npos);
+  traits.unnamed_result = Rendering::kRefused;
+  EXPECT_THAT(Shown(kTwoCalls, traits), testing::HasSubstr(std::string(kNamed)));
+}
+
+TEST(TemplateMessages, ReasoningHasTheNameThatTheTemplateReads) {
+  for (const std::string_view name : {"reasoning_content", "reasoning", "thinking"}) {
+    const std::string message =
+        fmt::format(R"([{{"role":"user","content":"a"}},{{"role":"assistant","content":"b","{}":"why"}}])", name);
+    for (const std::string_view wanted : {"reasoning_content", "reasoning", "thinking"}) {
+      TemplateTraits traits;
+      traits.reasoning_name = wanted;
+      EXPECT_THAT(Shown(message, traits), testing::HasSubstr(fmt::format(R"("content": "b", "{}": "why"}})", wanted)));
+    }
+  }
+  TemplateTraits apart;
+  apart.reasoning_and_text = Rendering::kRefused;
+  EXPECT_THAT(Shown(kTwoCalls, apart), testing::HasSubstr(R"("content": null)"));
+  EXPECT_THAT(Shown(kTwoCalls, apart), testing::HasSubstr(R"("reasoning_content": "c\n\nb")"));
+}
+
+TEST(TemplateMessages, ProbesLearnWhatATemplateReads) {
+  const TemplateTraits parts = LearnedTraits(
+      "{% for m in messages %}{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}{% endif %}{% endfor %}"
+      "{% endfor %}");
+  EXPECT_EQ(parts.user_content, ContentForm::kParts);
+  EXPECT_EQ(parts.first_system, Rendering::kShown);
+  EXPECT_EQ(Shown(R"([{"role":"user","content":"a"}])", parts),
+            R"([{"role": "user", "content": [{"type": "text", "text": "a"}]}])");
+  const TemplateTraits thinking = LearnedTraits(
+      "{% for m in messages %}{% if m.tool_calls %}{{ m.thinking }}{{ m.tool_calls[0] | tojson }}{% else %}{{ m.content "
+      "}}{% endif %}{% endfor %}");
+  EXPECT_EQ(thinking.reasoning_name, "thinking");
+  EXPECT_EQ(thinking.several_calls, Rendering::kDropped);
+  const TemplateTraits strict = LearnedTraits(
+      "{% for t in tools or [] %}{{ t.function.name + t.function.description }}{{ t.function.parameters.properties | "
+      "length }}{% endfor %}{% for m in messages %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{% if c.id | "
+      "length != 9 %}{{ raise_exception('nine') }}{% endif %}{{ c | tojson }}{% endfor %}{% if m.role == 'tool' and not "
+      "m.name %}{{ raise_exception('name') }}{% endif %}{% endfor %}");
+  EXPECT_EQ(strict.tool_without_description, Rendering::kRefused);
+  EXPECT_EQ(strict.tool_without_parameters, Rendering::kRefused);
+  EXPECT_EQ(strict.call_ids, CallIdForm::kNine);
+  EXPECT_EQ(strict.unnamed_result, Rendering::kRefused);
+}
+
+TEST(TemplateMessages, ToolsHaveWhatTheTemplateNeeds) {
+  TemplateTraits traits;
+  const auto shown = [&traits](std::string_view tool) {
+    const jinja::Value tools = jinja::FromJson(fmt::format("[{}]", tool), "tools").value();
+    return RenderedJson("tools", ToolsForTemplate(tools, traits));
+  };
+  constexpr std::string_view kNulls = R"({"function":{"name":"f","description":null,"parameters":null}})";
+  EXPECT_EQ(shown(kNulls), R"([{"function": {"name": "f"}, "type": "function"}])");
+  traits.tool_without_description = traits.tool_without_parameters = Rendering::kRefused;
+  traits.tool_without_properties = Rendering::kRefused;
+  EXPECT_EQ(shown(kNulls), R"([{"function": {"name": "f", "description": "", "parameters": {"type": "object", )"
+                           R"("properties": {}}}, "type": "function"}])");
+  EXPECT_EQ(shown(R"({"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}})"),
+            R"([{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", )"
+            R"("properties": {}}}}])");
 }
 
 // ---- with real templates ----

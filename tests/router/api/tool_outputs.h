@@ -29,7 +29,8 @@ inline FamilyOutputOptions OptionsFor(ToolFamily family, ReasoningForm reasoning
   return options;
 }
 
-inline ChoiceAnswer ParseIn(const FamilyOutputOptions& options, const std::vector<std::string_view>& pieces) {
+inline ChoiceAnswer ParseIn(const FamilyOutputOptions& options, const std::vector<std::string_view>& pieces,
+                            TextEnd end = TextEnd::kStopped) {
   const std::unique_ptr<OutputParser> parser = MakeFamilyOutput(options);
   ChoiceAnswer answer;
   for (const std::string_view piece : pieces) {
@@ -38,7 +39,7 @@ inline ChoiceAnswer ParseIn(const FamilyOutputOptions& options, const std::vecto
     answer.Append(std::move(delta));
   }
   AnswerDelta rest;
-  parser->Finish(rest);
+  parser->Finish(rest, end);
   answer.Append(std::move(rest));
   return answer;
 }

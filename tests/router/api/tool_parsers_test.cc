@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "router/api/requests/tool_request.h"
+#include "router/api/tool_parsers/argument_value.h"
 #include "router/api/tool_parsers/call_form.h"
 #include "router/api/tool_parsers/output_parser.h"
 #include "tests/router/api/tool_outputs.h"
@@ -67,7 +68,7 @@ TEST(ToolParsersTest, SpaceInACallMayReachItsLimitHoweverItIsCut) {
               is_read ? "||add{} add{} " : "|" + begin + "\"arguments\": {}}]</tool_call>|add{} ");
     EXPECT_EQ(ParsedInBytes(options, call + space + "x"), "|" + space + "x|add{} ");
     EXPECT_EQ(ParsedInBytes(options, call + space + "</tool_call>x"),
-              is_read ? "|x|add{} " : "|" + space + "</tool_call>x|add{} ");
+              is_read ? "|x|add{} " : "|" + space + "x|add{} ");
   }
 }
 
