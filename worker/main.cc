@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/core_dumps.h"
+#include "common/base/descriptors.h"
 #include "common/base/log.h"
 #include "common/base/service_notifier.h"
 #include "common/base/termination.h"
@@ -132,6 +133,9 @@ int Main(int argc, const char* const* argv) {
   if (!outcome.ok()) return CanNotStart(outcome.error(), EX_USAGE);
   if (outcome.value() == ParseOutcome::kExit) return 0;
   if (!options.core_dumps) ForbidCoreDumps();
+  if (const Result<std::size_t> raised = RaiseDescriptorLimit(); !raised.ok()) {
+    return CanNotStart(raised.error(), EX_CONFIG);
+  }
   // The parser has checked the choices.
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
   if (const Result<void> complete = Complete(options); !complete.ok()) return CanNotStart(complete.error(), EX_USAGE);
