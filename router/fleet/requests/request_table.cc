@@ -14,6 +14,14 @@ Error NobodyServes(const ServedModel& model) {
   return {ErrorCode::kUnavailable, fmt::format("no worker serves {} now", model.name), "model"};
 }
 
+namespace {
+
+Error NoTriesLeft(std::uint32_t losses) {
+  return {ErrorCode::kUnavailable, fmt::format("{} workers in turn were lost or gave the request up", losses), ""};
+}
+
+}  // namespace
+
 RequestTable::RequestTable(RequestTableOptions options, std::uint64_t first_id, WorkerRegistry& registry,
                            Policy& policy, EffectQueue& effects, FleetMetrics& metrics)
     : options_(options),
@@ -234,6 +242,10 @@ RequestTable::Fate RequestTable::Retry(const Attempt& attempt, RetryReason reaso
   } else if (reason != RetryReason::kOverloaded) {
     ++part.retry_count;
   }
+  if (reason != RetryReason::kOverloaded) {
+    ++part.loss_count;
+    part.token_count = 0;
+  }
   const std::uint64_t decision = attempt.prediction.number;
   for (const ChoiceRange range : RangesLeft(attempt)) {
     part.choices = range;
@@ -241,12 +253,13 @@ RequestTable::Fate RequestTable::Retry(const Attempt& attempt, RetryReason reaso
   }
   Forget(attempt);
   Sending sending = Sending::kNoWorker;
-  if (part.retry_count <= options_.max_retries) {
+  const bool has_tries = part.retry_count <= options_.max_retries && part.loss_count <= RequestTableOptions::kMaxLosses;
+  if (has_tries) {
     const bool is_new = reason == RetryReason::kOverloaded && !HasOutput(request);
     sending = SendParts(request, is_new ? Admission::kWithRoom : Admission::kAnyway, now);
   }
   if (sending == Sending::kNoWorker) {
-    End(request, {.reason = wire::FinishReason::kError, .error = error});
+    End(request, {.reason = wire::FinishReason::kError, .error = has_tries ? error : NoTriesLeft(part.loss_count)});
     return Fate::kFailed;
   }
   metrics_.OnRetry(request.spec.model->model_name(), reason);

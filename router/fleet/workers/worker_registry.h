@@ -60,6 +60,8 @@ class WorkerRegistry {
   // Adds a worker whose name is not in use. kInvalidArgument, naming the field, when its hello is wrong; kOverloaded
   // when there are too many workers.
   [[nodiscard]] Result<Worker*> Add(const std::string& identity, const wire::Hello& hello, Instant now);
+  // The worker's connection is gone; see Worker::is_unreachable.
+  void SetUnreachable(Worker& worker);
   // The worker continues on another connection.
   void Reconnect(Worker& worker, const std::string& identity);
 
