@@ -94,13 +94,18 @@ bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wi
   const bool is_gone = worker.is_unreachable || now - worker.link.heard() >= kTakeOverSilence;
   if (worker.identity == identity || is_gone) return true;
   // If the known worker's connection is gone, sending fails, and the next hello is accepted.
-  effects_.Send(worker.identity, wire::Ping{.generate_digest = worker.generate_digest});
+  SendPing(worker);
   Refuse(hello, identity, wire::RefusalCause::kNameTaken,
          InvalidArgument("worker_id",
                          "another process serves under the name {} and was heard {:.1f} s ago: each worker needs a "
                          "--worker-id of its own",
                          hello.worker_id, ToSeconds(now - worker.link.heard())));
   return false;
+}
+
+void FleetCore::SendPing(const Worker& worker) {
+  effects_.Send(worker.identity,
+                wire::Ping{.generate_digest = worker.generate_digest, .sole = worker_registry_.IsSole(worker)});
 }
 
 void FleetCore::RefuseHello(const std::string& identity, const wire::Hello& hello, const Error& error, Instant now) {
@@ -303,7 +308,7 @@ void FleetCore::Tick(Instant now, Inbox inbox) {
   if (ping) last_ping_ = now;
   LoseSilentWorkers(now, inbox);
   worker_registry_.ForEach([&](Worker& worker) {
-    if (ping) effects_.Send(worker.identity, wire::Ping{.generate_digest = worker.generate_digest});
+    if (ping) SendPing(worker);
     if (!worker_registry_.IsReady(worker)) AskForBundle(worker, now);
     if (const auto change = worker.view.Tick(now)) TellModeChange(worker, *change, metrics_);
     if (worker.view.TakeSnapshotDue(now)) effects_.Send(worker.identity, wire::WantSnapshot{});

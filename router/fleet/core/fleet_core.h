@@ -150,6 +150,7 @@ class FleetCore {
   void Observe(Instant now);
   void AskForHello(const std::string& identity, Instant now);
   void AskForBundle(const Worker& worker, Instant now);
+  void SendPing(const Worker& worker);
   void Welcome(const std::string& identity, const wire::Hello& hello);
   void TellNeighbours(const Worker& joined);
   void Refuse(const wire::Hello& hello, const std::string& identity, wire::RefusalCause cause, const Error& error);

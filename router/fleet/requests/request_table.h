@@ -266,6 +266,9 @@ class RequestTable {
   enum class Fate : std::uint8_t { kMoved, kWaits, kFailed };
   // After a failed attempt: makes further attempts for its open choices, or ends the request with `error`.
   Fate Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now);
+  // May its choices be sent again?
+  [[nodiscard]] bool HasTries(const Part& part) const;
+  [[nodiscard]] Error WhyNotAgain(const Request& request, const Part& part, const Error& error) const;
   [[nodiscard]] static std::vector<ChoiceRange> RangesLeft(const Attempt& attempt);
   // The attempt is over; `attempt` dangles afterwards.
   void Forget(const Attempt& attempt);

@@ -91,6 +91,11 @@ class WorkerRegistry {
   // True if the worker serves its model, now or as soon as it has room.
   [[nodiscard]] bool IsServing(const Worker& worker) const;
 
+  // True if no other worker of its revision serves.
+  [[nodiscard]] bool IsSole(const Worker& worker) const {
+    return revisions_.CapacityOf(worker.revision) == (worker.was_serving ? 1U : 0U);
+  }
+
   // The models: see Revisions.
   [[nodiscard]] Revisions& revisions() { return revisions_; }
   [[nodiscard]] const Revisions& revisions() const { return revisions_; }

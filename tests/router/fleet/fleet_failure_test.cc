@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "tests/router/fleet/fleet_answers.h"
@@ -354,6 +355,30 @@ TEST_F(FleetCoreFailureTest, WorkersArePingedEachSecond) {
     }
   }
   EXPECT_EQ(pings, 2 * 2);
+}
+
+TEST_F(FleetCoreFailureTest, PingsTellTheOnlyWorkerOfARevisionThatItIs) {
+  const auto sole = [&] {
+    std::set<std::string> told;
+    sim.clock.Advance(1s);
+    for (FakeWorker* worker : {&a, &b}) worker->Heartbeat();
+    sim.DeliverAll();
+    sim.Tick();
+    for (const Effect& effect : sim.core.TakeEffects()) {
+      const auto* const send = std::get_if<SendToWorker>(&effect);
+      if (send == nullptr) continue;
+      const auto* const ping = std::get_if<wire::Ping>(&send->message);
+      if (ping != nullptr && ping->sole) told.insert(send->identity);
+    }
+    return told;
+  };
+  EXPECT_EQ(sole(), std::set<std::string>());
+  a.SetDraining(true);
+  EXPECT_EQ(sole(), (std::set<std::string>{"b"}));
+  b.SetDraining(true);
+  EXPECT_EQ(sole(), (std::set<std::string>{"a", "b"}));
+  a.SetDraining(false);
+  EXPECT_EQ(sole(), (std::set<std::string>{"a"}));
 }
 
 TEST_F(FleetCoreFailureTest, PingsTellWhichGeneratesTheWorkersLifeWasSent) {
