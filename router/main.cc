@@ -20,6 +20,7 @@
 #include "common/base/clock.h"
 #include "common/base/core_dumps.h"
 #include "common/base/cpu_limit.h"
+#include "common/base/descriptors.h"
 #include "common/base/log.h"
 #include "common/base/memory_limit.h"
 #include "common/base/random_seed.h"
@@ -114,12 +115,20 @@ void Observe(HttpServerOptions& http, ApiMetrics& metrics, std::shared_ptr<const
   http.on_handshake_failed = [&metrics](HandshakeFailure failure) { metrics.OnHandshakeFailed(failure); };
 }
 
+// Clients get no more than their share of the process's descriptors, whatever the flag says.
+void BoundConnections(RouterOptions& options, std::size_t descriptor_count) {
+  const std::size_t most = SharesOfDescriptors(descriptor_count, options.http_threads).clients;
+  if (options.max_connections <= most) return;
+  LogWarning("max-connections is lowered to what the limit on open files leaves for clients",
+             {{"max_connections", options.max_connections}, {"open_files", descriptor_count}, {"now", most}});
+  options.max_connections = most;
+}
+
 // Few connections, and a budget of their own: clients who fill theirs keep no operator out.
 Result<HttpServerOptions> OperatorOptionsAt(const std::string& address, const std::string& flag,
                                             const RouterOptions& options, std::shared_ptr<ByteBudget> memory) {
-  constexpr std::size_t kMaxConnections = 64;
   ROOST_ASSIGN_OR_RETURN(HttpServerOptions http, OptionsAt(address, {flag, "admin-keys", options.admin_keys}, options));
-  http.max_connections = kMaxConnections;
+  http.max_connections = SharesOfDescriptors(DescriptorLimit(), options.http_threads).operators;
   http.input_budget = std::move(memory);
   return http;
 }
@@ -418,6 +427,8 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
                            {"link", fleet->endpoint()},
                            {"link_keys", link_keys ? "on" : "off"},
                            {"policy", options.policy},
+                           {"max_connections", options.max_connections},
+                           {"open_files", DescriptorLimit()},
                            {"version", std::string(Version())}});
 
   Serve(listeners->api_server(), *fleet, {throughput, history}, termination, notifier);
@@ -433,7 +444,12 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
 }
 
 int Main(int argc, char** argv) {
-  const Machine machine{MemoryLimitBytes(), UsableCpuCount()};
+  const Result<std::size_t> descriptors = RaiseDescriptorLimit();
+  if (!descriptors.ok()) {
+    LogError("roost-router can not start", {{"error", descriptors.error().ToString()}});
+    return EX_CONFIG;
+  }
+  const Machine machine{MemoryLimitBytes(), UsableCpuCount(), *descriptors};
   RouterOptions options = DefaultsFor(machine);
   ConfigParser parser("roost-router",
                       "Takes OpenAI-style requests and sends each to the worker where its first token comes soonest. "
@@ -451,6 +467,7 @@ int Main(int argc, char** argv) {
   // It blocks the signals before any thread starts, so that all threads inherit the mask and only it gets signals.
   Termination termination(Termination::Hangup::kReloads);
   const LogThread log_thread;
+  BoundConnections(options, *descriptors);
   Result<void> run = CheckMemory(options, machine);
   if (run.ok()) run = Run(options, termination, notifier);
   if (run.ok()) return EX_OK;

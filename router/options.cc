@@ -9,6 +9,7 @@
 
 #include "common/base/byte_size.h"
 #include "common/wire/codec.h"
+#include "common/wire/gate.h"
 #include "common/wire/messages.h"
 #include "router/policies/policies.h"
 #include "router/route/candidates.h"
@@ -26,7 +27,21 @@ RouterOptions DefaultsFor(const Machine& machine) {
   // At least two, so that short requests need not wait for a long one. At most four, because workers on the same
   // machine need the processors more.
   options.text_threads = std::clamp(machine.processor_count, 2U, 4U);
+  options.max_connections =
+      std::min(options.max_connections, SharesOfDescriptors(machine.descriptor_count, options.http_threads).clients);
   return options;
+}
+
+ConnectionShares SharesOfDescriptors(std::size_t descriptor_count, std::uint32_t http_threads) {
+  constexpr std::size_t kOwn = 64;
+  constexpr std::size_t kOfAThread = 4;  // its epoll, timers and wake-ups
+  constexpr std::size_t kMaxOperators = 64;
+  const std::size_t quarter = descriptor_count / 4;
+  const std::size_t operators = std::clamp<std::size_t>(descriptor_count / 16, 4, kMaxOperators);
+  const std::size_t reserved = kOwn + kOfAThread * http_threads + 2 * operators + HttpServer::kMaxLingering +
+                               wire::Gate::DescriptorsOf(descriptor_count);
+  return {.clients = std::max(quarter, descriptor_count - std::min(reserved, descriptor_count)),
+          .operators = operators};
 }
 
 MemoryShares SharesOf(std::uint64_t memory_bytes) {
@@ -79,7 +94,9 @@ void DeclareClients(RouterOptions& options, ConfigParser& parser) {
       .Add("http-address", options.http_address, "Address and port of the HTTP API; port 0 takes a free one")
       .Add("http-threads", options.http_threads, "Threads that serve clients", {1, 256})
       .Add("max-connections", options.max_connections,
-           "Open client connections, and open requests, at most; another one is answered 429", {1, 1e6})
+           "Open client connections, and open requests, at most; another one is answered 429. Default: what the limit "
+           "on open files (ulimit -n) leaves beside operators and workers, at most 10000",
+           {1, 1e6})
       .AddBytes("max-body-bytes", options.max_body_bytes,
                 "Size of a request's body, in bytes or with a unit such as 8MiB; a larger one is answered 413",
                 {1024, 1e9})

@@ -86,6 +86,7 @@ struct RouterOptions {
 struct Machine {
   std::uint64_t memory_bytes = 0;
   std::uint32_t processor_count = 1;
+  std::size_t descriptor_count = 1'048'576;  // that the process may open
 };
 [[nodiscard]] RouterOptions DefaultsFor(const Machine& machine);
 
@@ -100,6 +101,15 @@ struct MemoryShares {
   std::uint64_t memo = 0;       // 1/16; 256 MiB suffice for about 100 MB of prompt text
 };
 [[nodiscard]] MemoryShares SharesOf(std::uint64_t memory_bytes);
+
+// The connections that descriptors suffice for, so that clients keep out neither operators nor workers. The gate before
+// the workers takes its part itself (Gate::MaxConnections); the rest is for the process's own files, sockets and
+// timers.
+struct ConnectionShares {
+  std::size_t clients = 0;
+  std::size_t operators = 0;  // at each of their two listeners
+};
+[[nodiscard]] ConnectionShares SharesOfDescriptors(std::size_t descriptor_count, std::uint32_t http_threads);
 
 // The keys of the link, from their files; nothing where none are named. `on_refused` is called from any thread, `clock`
 // outlives the keys. The error names the flag, or the file and its line.

@@ -1183,6 +1183,10 @@ struct Ping {
     absent @0 :Void;
     digest @1 :UInt64;
   }
+
+  sole @2 :Bool;
+  # No other worker of its revision takes requests at this router, so nobody can continue what it has begun: when it is
+  # stopped it lets its answers end.
 }
 
 struct Pin {

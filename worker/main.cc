@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/core_dumps.h"
+#include "common/base/descriptors.h"
 #include "common/base/log.h"
 #include "common/base/service_notifier.h"
 #include "common/base/termination.h"
@@ -99,11 +100,17 @@ bool Service::AwaitRouter() {
 // Waits until no request is left, the time is over, or a second signal comes. True when no request is left.
 bool Drain(Worker& worker, const WorkerOptions& options, Termination& termination) {
   constexpr std::chrono::milliseconds kLook{50};
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.drain_timeout_seconds);
+  const SteadyClock clock;
+  const Instant begin = clock.Now();
+  // It may become the only one meanwhile: the others are stopped too.
+  const auto is_over = [&] {
+    const double last = std::max(options.last_drain_seconds, options.drain_timeout_seconds);
+    return clock.Now() - begin >= FromSeconds(worker.is_sole() ? last : options.drain_timeout_seconds);
+  };
   worker.BeginDrain();
   while (!worker.WaitForDrained(kLook)) {
     const bool second_signal = termination.Wait(std::chrono::milliseconds(0), 2);
-    if (!second_signal && std::chrono::steady_clock::now() < deadline) continue;
+    if (!second_signal && !is_over()) continue;
     LogWarning("running requests are cut off", {{"why", second_signal ? "a second signal" : "the drain timeout"}});
     return false;
   }
@@ -132,6 +139,9 @@ int Main(int argc, const char* const* argv) {
   if (!outcome.ok()) return CanNotStart(outcome.error(), EX_USAGE);
   if (outcome.value() == ParseOutcome::kExit) return 0;
   if (!options.core_dumps) ForbidCoreDumps();
+  if (const Result<std::size_t> raised = RaiseDescriptorLimit(); !raised.ok()) {
+    return CanNotStart(raised.error(), EX_CONFIG);
+  }
   // The parser has checked the choices.
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
   if (const Result<void> complete = Complete(options); !complete.ok()) return CanNotStart(complete.error(), EX_USAGE);

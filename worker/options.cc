@@ -401,7 +401,9 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
                  "Allow metrics-address beyond loopback without tls-client-ca, links to such routers and such a "
                  "transfer-address without link-secret-key, and such an engine without https")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
-           "Time that running requests have to end after SIGTERM", {0, 86400})
+           "Time that running requests have to end after SIGTERM; then they continue on other workers", {0, 86400})
+      .Add("last-drain-seconds", options.last_drain_seconds,
+           "The same while no other worker of these weights can continue them, if that is longer", {0, 86400})
       .AddSwitch("core-dumps", options.core_dumps,
                  "Allow core dumps, and debuggers and profilers to attach: both see prompts and keys")
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")

@@ -95,6 +95,7 @@ struct WorkerOptions {
   bool insecure_bind = false;
   bool core_dumps = false;
   double drain_timeout_seconds = 30;
+  double last_drain_seconds = 900;
   std::string log_level = "info";
   std::string log_format = "auto";
 };

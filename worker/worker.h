@@ -104,6 +104,8 @@ class Worker {
   [[nodiscard]] Duration LongestStep() const;
   // From now on requests are refused, and /ready answers 503; running ones continue.
   void BeginDrain() { link_thread_->BeginDrain(); }
+  // No other worker can continue what this one has begun.
+  [[nodiscard]] bool is_sole() const { return link_thread_->is_sole(); }
   // Waits until draining has begun and no request is left. False after `timeout`.
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout) { return link_thread_->WaitForDrained(timeout); }
   // Says goodbye to the routers and ends. Requests that still run are cut off. Idempotent.

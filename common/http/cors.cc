@@ -61,6 +61,11 @@ bool IsAllowedPage(std::span<const std::string> allowed, const HttpRequest& requ
                      [host](const std::string& each) { return each == "*" || EqualsIgnoringCase(HostIn(each), host); });
 }
 
+bool IsFromAnotherSite(const HttpRequest& request) {
+  const std::optional<std::string_view> origin = request.FindHeader("origin");
+  return origin && !EqualsIgnoringCase(HostIn(*origin), request.FindHeader("host").value_or(""));
+}
+
 bool MayBeRebound(const HttpRequest& request, BrowserSign sign) {
   const bool tells_origin = request.FindHeader("origin") || request.FindHeader("sec-fetch-site");
   if (!tells_origin && (sign == BrowserSign::kOrigin || !LooksLikeBrowser(request))) return false;

@@ -27,6 +27,9 @@ namespace roost {
 // have them as well; Prometheus, curl and roostctl do not.
 enum class BrowserSign { kOrigin, kOriginOrLooks };
 
+// Was it sent by a page that this server has not given out, as far as its Origin says?
+[[nodiscard]] bool IsFromAnotherSite(const HttpRequest& request);
+
 // Did a browser send it to a name that any web site could have pointed here: neither an IP address nor localhost?
 [[nodiscard]] bool MayBeRebound(const HttpRequest& request, BrowserSign sign);
 

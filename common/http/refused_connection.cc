@@ -12,7 +12,7 @@ void RefusedConnection::Answer(Socket socket, const std::string& answer, std::ch
   // One write is enough: the answer fits into the empty send buffer of a new socket.
   if (!error) socket.write_some(boost::asio::buffer(answer), error);
   if (!error) socket.shutdown(Socket::shutdown_send, error);
-  if (error || count.lingering >= kMaxLingering) return;
+  if (error || count.lingering >= count.most) return;
   const auto connection = std::make_shared<RefusedConnection>(std::move(socket), count);
   connection->timer_.expires_after(linger);
   connection->timer_.async_wait([weak = connection->weak_from_this()](boost::system::error_code stopped_early) {

@@ -2,8 +2,7 @@
 //
 // Closing while the client's request is still on its way would reset the connection and lose the answer. So the server
 // writes the answer, closes the sending side, and reads and drops input until the client has closed too or the time is
-// over. At most kMaxLingering connections wait like this; another one is closed at once, and its client may see a
-// reset.
+// over. So many as Count allows wait like this; another one is closed at once, and its client may see a reset.
 #pragma once
 
 #include <array>
@@ -19,10 +18,10 @@ namespace roost {
 class RefusedConnection : public std::enable_shared_from_this<RefusedConnection> {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
-  static constexpr std::size_t kMaxLingering = 256;
 
   // The number of lingering connections on one event loop; used on its thread only.
   struct Count {
+    std::size_t most = 1;
     std::size_t lingering = 0;
   };
 

@@ -44,6 +44,7 @@ using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 
 // The pause after an accept that failed for lack of descriptors or memory, so that connections can close.
 constexpr std::chrono::milliseconds kAcceptPause{100};
+constexpr std::chrono::seconds kScarcityInterval{10};  // between two log lines about it
 constexpr std::size_t kMaxThreads = 256;
 
 std::string AnswerToOneTooMany(const Error& error) {
@@ -52,6 +53,11 @@ std::string AnswerToOneTooMany(const Error& error) {
       "HTTP/1.1 429 Too Many Requests\r\nServer: roost\r\nConnection: close\r\nRetry-After: 1\r\n"
       "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
       response.body.size(), response.body);
+}
+
+bool IsScarcity(const boost::system::error_code& error) {
+  return error == asio::error::no_descriptors || error == asio::error::no_memory ||
+         error == asio::error::no_buffer_space || error == boost::system::errc::too_many_files_open_in_system;
 }
 
 // Runs the loop until it is stopped. Connection::Guard handles exceptions of a connection. Another exception is logged,
@@ -86,11 +92,17 @@ struct HttpServer::Impl {
   std::optional<Acceptor> acceptor;
   std::optional<asio::steady_timer> accept_pause;
   std::size_t next_worker = 0;
+  std::chrono::steady_clock::time_point scarcity_told;
 
   Result<void> Listen();
   Result<void> ListenOnPort();
   Result<void> ListenOnPath();
   void Accept();
+  void OnAcceptError(boost::system::error_code error);
+  // Closes the connection that waits longest on one of the threads, beginning with number `first`, and accepts again;
+  // where none waits, after a pause.
+  void AcceptInPlaceOfAnother(std::size_t first, std::size_t asked);
+  void AcceptAfterPause();
   // A connection that waits for a place, and its thread. The threads in turn are asked to close one of theirs.
   struct Candidate {
     std::shared_ptr<IoThread> io;
@@ -180,12 +192,40 @@ void HttpServer::Impl::Accept() {
                            } catch (const std::exception& thrown) {
                              LogError("an exception ends a connection", {{"error", thrown.what()}});
                            }
-                           if (!error || error == asio::error::connection_aborted) return Accept();
-                           accept_pause->expires_after(kAcceptPause);
-                           accept_pause->async_wait([this](boost::system::error_code stopped_early) {
-                             if (!stopped_early && acceptor->is_open()) Accept();
-                           });
+                           error ? OnAcceptError(error) : Accept();
                          });
+}
+
+void HttpServer::Impl::OnAcceptError(boost::system::error_code error) {
+  if (error == asio::error::connection_aborted) return Accept();
+  if (!IsScarcity(error)) return AcceptAfterPause();
+  const auto now = std::chrono::steady_clock::now();
+  if (now - scarcity_told >= kScarcityInterval) {
+    scarcity_told = now;
+    LogWarning("a connection can not be accepted: the one that waits longest is closed",
+               {{"error", error.message()}, {"port", port}});
+  }
+  AcceptInPlaceOfAnother(next_worker, 0);
+}
+
+void HttpServer::Impl::AcceptInPlaceOfAnother(std::size_t first, std::size_t asked) {
+  asio::io_context& own = workers.front().io->context;
+  if (asked == workers.size()) return asio::post(own, [this] { AcceptAfterPause(); });
+  IoThread& thread = *workers[(first + asked) % workers.size()].io;
+  asio::post(thread.context, [this, &thread, &own, first, asked] {
+    if (!Connection::EvictOne(thread)) return AcceptInPlaceOfAnother(first, asked + 1);
+    asio::post(own, [this] {
+      if (acceptor->is_open()) Accept();
+    });
+  });
+}
+
+void HttpServer::Impl::AcceptAfterPause() {
+  if (!acceptor->is_open()) return;
+  accept_pause->expires_after(kAcceptPause);
+  accept_pause->async_wait([this](boost::system::error_code stopped_early) {
+    if (!stopped_early && acceptor->is_open()) Accept();
+  });
 }
 
 void HttpServer::Impl::Refuse(Socket socket, const std::shared_ptr<IoThread>& io) {
@@ -283,6 +323,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options,
   impl->shared->handler = std::move(handler);
   for (std::uint32_t i = 0; i < impl->shared->options.thread_count; ++i) {
     auto io = std::make_shared<IoThread>(RandomSeed());
+    io->refused.most = kMaxLingering / impl->shared->options.thread_count + 1;
     impl->workers.push_back({io, asio::make_work_guard(io->context), std::thread()});
   }
   ROOST_RETURN_IF_ERROR(impl->Listen());

@@ -5,7 +5,7 @@
 // Every misuse ends in bounded time and bounded memory, with an OpenAI error body if an answer is still possible: 400
 // malformed, 408 too slow, 413 body too large, 431 head too large, 429 too many connections or bytes. If memory still
 // runs out, only the connection that needed it ends, not the process. Idle connections keep no client out: a new one
-// takes the place of the one that is idle longest.
+// takes the place of the one that is idle longest, over max_connections or when the process has no descriptors left.
 //
 // With TLS a handshake comes first, within header_timeout and a bounded number of bytes; one that fails ends its
 // connection, and a request that comes in plain HTTP is answered 400. One connection too many is closed before its
@@ -76,6 +76,9 @@ struct HttpServerOptions {
 
 class HttpServer {
  public:
+  // Connections of one server that have read their refusal or may do so: beyond max_connections.
+  static constexpr std::size_t kMaxLingering = 64;
+
   // Binds, listens and serves. kInvalidArgument names `address` or `port` if the server can not bind it.
   [[nodiscard]] static Result<std::unique_ptr<HttpServer>> Start(HttpServerOptions options, HttpHandler handler);
 

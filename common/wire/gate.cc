@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/descriptors.h"
 #include "common/base/log.h"
 #include "common/base/thread_name.h"
 #include "common/wire/codec.h"
@@ -72,7 +73,8 @@ Result<std::shared_ptr<Gate>> Gate::Open(const Endpoint& outer, const std::strin
 
 Gate::Gate(Descriptor listener, Endpoint endpoint, std::string inner, std::shared_ptr<ByteBudget> frames,
            std::shared_ptr<LinkGuard> guard)
-    : endpoint_(std::move(endpoint)),
+    : max_connections_(DescriptorsOf(DescriptorLimit()) / kDescriptors),
+      endpoint_(std::move(endpoint)),
       inner_(std::move(inner)),
       frames_(std::move(frames)),
       guard_(std::move(guard)),
@@ -177,7 +179,7 @@ void Gate::Accept() {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) PauseListening();
     return;
   }
-  if (connections_.size() >= kMaxConnections) {
+  if (connections_.size() >= max_connections_) {
     EndHandshake(handshakes_.TakeOldest(), "others want its place");
     return;
   }

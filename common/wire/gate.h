@@ -25,6 +25,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -101,6 +102,10 @@ class Gate {
  public:
   // Twice as many as the workers that a router takes, because broken connections are noticed late.
   static constexpr std::size_t kMaxConnections = 2048;
+  // Of those that the process may open: a quarter, if kMaxConnections need no less.
+  [[nodiscard]] static constexpr std::size_t DescriptorsOf(std::size_t limit) {
+    return std::min(limit / 4, kMaxConnections * kDescriptors);
+  }
   static constexpr std::size_t kReadBytes = std::size_t{64} << 10U;
 
   // Listens on `outer` (a numeric host, `localhost` or `*`; port 0: a free one). `inner` is the address of the ZeroMQ
@@ -135,6 +140,9 @@ class Gate {
   Gate(Descriptor listener, Endpoint endpoint, std::string inner, std::shared_ptr<ByteBudget> frames,
        std::shared_ptr<LinkGuard> guard);
 
+  // Of a connection: the peer's socket, and both ends of the one to ZeroMQ.
+  static constexpr std::size_t kDescriptors = 3;
+
   void Run();
   // Lets more come, unless the bell rings.
   void Gather() const;
@@ -166,6 +174,7 @@ class Gate {
   void TellDropped(const Connection& connection, const Error& error);
 
   const SteadyClock clock_;
+  const std::size_t max_connections_;
   const Endpoint endpoint_;
   const std::string inner_;
   const std::shared_ptr<ByteBudget> frames_;

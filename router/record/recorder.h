@@ -3,13 +3,13 @@
 //
 //   any thread ── TryRecord ─▶ bounded queue ─▶ writer thread: hashes the answer's blocks, writes a line
 //
-// A full queue drops records and counts them; no request waits for the disk.
+// A full queue drops records and counts them; no request waits for the disk. So does a file that takes no more: what
+// did not reach it whole is cut off again, and once the disk has room it goes on.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -56,7 +56,7 @@ struct RecorderOptions {
 // Thread-safe.
 class Recorder {
  public:
-  // Creates the file, or truncates it. kInvalidArgument names it when it can not be written.
+  // Creates the file, or truncates it; it is for its user alone. kInvalidArgument names it when it can not be written.
   [[nodiscard]] static Result<std::unique_ptr<Recorder>> Open(RecorderOptions options);
   // Writes the queued records and logs the counts.
   ~Recorder();
@@ -68,12 +68,21 @@ class Recorder {
   [[nodiscard]] std::uint64_t dropped_count() const { return dropped_; }
 
  private:
-  Recorder(RecorderOptions options, std::ofstream file);
+  Recorder(RecorderOptions options, int file);
   void Run();
+  // Writes the lines that wait.
+  void Flush();
+  // 0, or the error.
+  [[nodiscard]] int Write();
   void Count(RecordOutcome outcome);
 
   const RecorderOptions options_;
-  std::ofstream file_;  // writer thread
+  const int file_;
+  // Used by the writer's thread.
+  std::string lines_;  // that wait to be written
+  std::uint64_t line_count_ = 0;
+  std::uint64_t size_ = 0;  // of the file
+  bool fails_ = false;
   BoundedQueue<RequestRecord> queue_;
   std::atomic<std::uint64_t> written_ = 0;
   std::atomic<std::uint64_t> dropped_ = 0;

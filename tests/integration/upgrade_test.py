@@ -4,6 +4,7 @@ import ctypes
 import os
 import pathlib
 import shutil
+import signal
 import tempfile
 import threading
 import unittest
@@ -106,6 +107,44 @@ class HungEngineTest(unittest.TestCase):
 
 
 class RollingUpgradeTest(unittest.TestCase):
+    def test_the_last_worker_of_a_revision_keeps_its_answers_to_their_ends(self):
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            router = cluster.start_router()
+            # Longer than until the routers' next ping, and shorter than the answer.
+            old = [cluster.start_worker(name, "--drain-timeout-seconds", "3") for name in ("worker-a", "worker-b")]
+            router.wait_for_workers(2)
+            whole = {"temperature": 0, "max_tokens": 3900, "ignore_eos": True}
+            undisturbed = router.completion("Who?", **whole).text()
+            answers = []
+            asking = threading.Thread(target=lambda: answers.append(router.completion("Who?", stream=True, **whole)))
+            asking.start()
+            wait_until(lambda: any(w["running_requests"] for w in router.workers()), "an answer")
+            new = cluster.start_worker("worker-c", model=other_weights(folder))
+            new.wait_for_log("worker ready")
+            for worker in old:
+                worker.process.send_signal(signal.SIGTERM)
+            asking.join()
+            self.assertEqual(answers[0].text(), undisturbed)
+            for worker in old:
+                worker.stop()
+
+    def test_what_the_last_worker_can_not_end_in_its_time_is_told_why(self):
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            router = cluster.start_router()
+            old = cluster.start_worker("worker-a", "--drain-timeout-seconds", "0", "--last-drain-seconds", "0")
+            router.wait_for_workers(1)
+            answers = []
+            asking = threading.Thread(target=lambda: answers.append(
+                router.completion("Who?", stream=True, max_tokens=4000, ignore_eos=True)))
+            asking.start()
+            wait_until(lambda: any(w["running_requests"] for w in router.workers()), "an answer")
+            cluster.start_worker("worker-b", model=other_weights(folder)).wait_for_log("worker ready")
+            self.assertEqual(old.stop(), 1)
+            asking.join()
+            errors = [event["error"]["message"] for event in answers[0].events if "error" in event]
+            self.assertEqual(len(errors), 1, answers[0].body[-300:])
+            self.assertIn("the model's weights were replaced", errors[0])
+
     def test_three_workers_rolled_to_other_weights_under_load_fail_nothing(self):
         with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
             new_model = other_weights(folder)

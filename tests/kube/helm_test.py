@@ -118,11 +118,13 @@ class ChartTest(unittest.TestCase):
         self.assertNotIn("transfer", json.dumps(list(manifests.of_kind(documents, "NetworkPolicy").values())))
 
     def test_the_grace_period_follows_the_drain(self):
-        values = values_of(router={"drainTimeoutSeconds": 900}, worker={"drainTimeoutSeconds": 120})
-        for pod in manifests.pods(chart(values)).values():
-            given = manifests.variables(pod["spec"]["containers"][0])
-            drain = int(given["ROOST_DRAIN_TIMEOUT_SECONDS"]) + int(given.get("ROOST_DRAIN_ANNOUNCE_SECONDS", 0))
-            self.assertGreater(pod["spec"]["terminationGracePeriodSeconds"], drain + 10)
+        for last in (60, 1800):
+            values = values_of(router={"drainTimeoutSeconds": 900}, worker={"drainTimeoutSeconds": 120, "lastDrainSeconds": last})
+            for pod in manifests.pods(chart(values)).values():
+                given = manifests.variables(pod["spec"]["containers"][0])
+                drain = int(given["ROOST_DRAIN_TIMEOUT_SECONDS"]) + int(given.get("ROOST_DRAIN_ANNOUNCE_SECONDS", 0))
+                drain = max(drain, int(given.get("ROOST_LAST_DRAIN_SECONDS", 0)))
+                self.assertGreater(pod["spec"]["terminationGracePeriodSeconds"], drain + 10)
 
     def test_a_shared_claim_is_mounted_and_nothing_is_fetched(self):
         values = values_of(model={"existingClaim": "models", "folder": "my-model-1"})

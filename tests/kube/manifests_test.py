@@ -225,6 +225,8 @@ class Policy:
             drain = int(given["ROOST_DRAIN_TIMEOUT_SECONDS"])
             self.assertEqual("ROOST_DRAIN_ANNOUNCE_SECONDS" in given, name == "roost-router", name)
             drain += int(given.get("ROOST_DRAIN_ANNOUNCE_SECONDS", 0))
+            self.assertEqual("ROOST_LAST_DRAIN_SECONDS" in given, name != "roost-router", name)
+            drain = max(drain, int(given.get("ROOST_LAST_DRAIN_SECONDS", 0)))
             # A hook would run first, and its time would come out of the same grace.
             self.assertNotIn("lifecycle", container, name)
             self.assertGreater(pod["spec"]["terminationGracePeriodSeconds"], drain + 10, name)

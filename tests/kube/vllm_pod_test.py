@@ -89,7 +89,7 @@ class VllmTest(unittest.TestCase):
         self.assertLess(60 * minutes, probe["periodSeconds"] * probe["failureThreshold"])
 
     def test_there_is_time_to_end_one_after_the_other(self):
-        drain = int(variables(self.worker)["ROOST_DRAIN_TIMEOUT_SECONDS"])
+        drain = int(variables(self.worker)["ROOST_LAST_DRAIN_SECONDS"])
         self.assertGreaterEqual(self.pod["terminationGracePeriodSeconds"], drain + 20 + 30)
         # A failed probe must not wait for the hook, which waits for a worker that stays.
         for probe in ("startupProbe", "livenessProbe"):

@@ -39,6 +39,18 @@ TEST(RouterOptionsTest, MemoryIsBoundedOnLargeMachines) {
   EXPECT_EQ(options.text_threads, 4U);
 }
 
+TEST(RouterOptionsTest, ClientsGetTheDescriptorsThatOperatorsAndWorkersLeave) {
+  const ConnectionShares few = SharesOfDescriptors(1024, 2);
+  EXPECT_EQ(few.operators, 64U);
+  EXPECT_EQ(few.clients, 1024U - 64 - 2 * 4 - 2 * 64 - 64 - 256);
+  EXPECT_EQ(DefaultsFor({.memory_bytes = kGiB, .descriptor_count = 1024}).max_connections,
+            SharesOfDescriptors(1024, RouterOptions().http_threads).clients);
+  EXPECT_EQ(DefaultsFor({.memory_bytes = kGiB, .descriptor_count = 65'536}).max_connections, 10'000U);
+  const ConnectionShares least = SharesOfDescriptors(64, 2);
+  EXPECT_EQ(least.operators, 4U);
+  EXPECT_EQ(least.clients, 16U);
+}
+
 TEST(RouterOptionsTest, MemoryHasAShareForEachUse) {
   const MemoryShares shares = SharesOf(4 * kGiB);
   EXPECT_EQ(shares.clients, 11 * kGiB / 8);

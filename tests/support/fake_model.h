@@ -95,6 +95,11 @@ class FakeModel final : public worker::Model {
     for (Slot& slot : slots_) slot.value += 1;
   }
 
+  // Makes the stored values of all positions no numbers: neither are the logits and values of what reads them.
+  void BreakKv() {
+    for (Slot& slot : slots_) slot.value = kNoNumber;
+  }
+
   [[nodiscard]] std::uint64_t computed_token_count() const { return computed_token_count_; }
   // Counted tokens that were sent for penalties.
   [[nodiscard]] std::uint64_t counted_token_count() const { return counted_token_count_; }
@@ -130,6 +135,7 @@ class FakeModel final : public worker::Model {
   [[nodiscard]] std::size_t BlockBytes() const { return options_.block_tokens * sizeof(SlotBytes); }
 
   static constexpr std::uint64_t kStart = 0x1234567;
+  static constexpr std::uint64_t kNoNumber = 0x7FF8;
 
   void Compute(const worker::Batch& batch, std::span<const TokenId> tokens) {
     if (options_.before_forward) options_.before_forward();
@@ -210,9 +216,13 @@ class FakeModel final : public worker::Model {
   }
 
   static std::uint64_t ValueOf(std::uint64_t state, TokenId token) {
+    if (state == kNoNumber) return kNoNumber;
     return Mix64(state + 0x9e3779b97f4a7c15ULL * (token + 1));
   }
-  static std::uint64_t Fold(std::uint64_t state, std::uint64_t value) { return Mix64(state ^ value) + value; }
+  static std::uint64_t Fold(std::uint64_t state, std::uint64_t value) {
+    if (state == kNoNumber || value == kNoNumber) return kNoNumber;
+    return Mix64(state ^ value) + value;
+  }
 
   Slot& SlotAt(const worker::BatchSlice& slice, std::uint32_t position) {
     const BlockId block = slice.blocks[position / options_.block_tokens];
@@ -291,8 +301,8 @@ class FakeModel final : public worker::Model {
   void AppendLogits(std::uint64_t state, TokenId last, std::vector<float>& logits) const {
     for (std::uint32_t i = 0; i < options_.vocab_size; ++i) {
       const double logit = ToUnitInterval(Mix64(state + 0xd1b54a32d192ed03ULL * (i + 1))) * 8 - 4;
-      logits.push_back(options_.poison_token == last ? std::numeric_limits<float>::quiet_NaN()
-                                                     : static_cast<float>(logit));
+      logits.push_back(options_.poison_token == last || state == kNoNumber ? std::numeric_limits<float>::quiet_NaN()
+                                                                           : static_cast<float>(logit));
     }
   }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "common/base/clock.h"
@@ -19,6 +20,8 @@ namespace roost::testing_support {
 
 class LocalSource final : public worker::FrameSource {
  public:
+  std::set<std::string> distrusted;  // workers
+
   // Both outlive it. `inbox` is the asking engine's.
   LocalSource(worker::FrameInbox& inbox, const Clock& clock) : inbox_(inbox), clock_(clock) {}
 
@@ -30,6 +33,7 @@ class LocalSource final : public worker::FrameSource {
 
   void Ask(worker::FrameRequest request) override { asked_.push_back({std::move(request)}); }
   void Cancel(worker::HoldId id) override { cancelled_.insert(id); }
+  void Distrust(const std::string& worker_id) override { distrusted.insert(worker_id); }
 
   // Tells the next block of the oldest request, or its end. False when there is no request, or no memory.
   bool Tell() {

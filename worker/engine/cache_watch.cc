@@ -16,12 +16,23 @@ bool Agree(std::span<const float> left, std::span<const float> right, float tole
   float difference = 0;
   for (std::size_t i = 0; i < left.size(); ++i) {
     largest = std::max(largest, std::abs(left[i]));
-    difference = std::max(difference, std::abs(left[i] - right[i]));
+    const float gap = std::abs(left[i] - right[i]);
+    if (!(gap <= difference)) difference = gap;  // also where it is no number
   }
   return difference <= tolerance * largest;
 }
 
 }  // namespace
+
+std::vector<SourceId> SourcesOf(const PrefixCache& cache, std::span<const BlockId> blocks) {
+  std::vector<SourceId> sources;
+  for (const BlockId block : blocks) {
+    const SourceId source = cache.tree()[block.value()].source;
+    if (source == SourceId() || std::find(sources.begin(), sources.end(), source) != sources.end()) continue;
+    sources.push_back(source);
+  }
+  return sources;
+}
 
 void HitVerifier::OnPromptComputed(const Sequence& sequence, const std::function<std::span<const float>()>& logits) {
   if (share_ <= 0 || check_ || sequence.cached_token_count == 0 || rng_.Uniform() >= share_) return;
@@ -36,27 +47,15 @@ void HitVerifier::OnPromptComputed(const Sequence& sequence, const std::function
   // A full queue leaves no room for checks.
   if (!submitted.ok()) return;
   const std::span<const float> expected = logits();
-  check_ = Check{*submitted, {expected.begin(), expected.end()}, SourcesOf(sequence)};
-}
-
-// The workers that blocks of its prompt came from, each once.
-std::vector<SourceId> HitVerifier::SourcesOf(const Sequence& sequence) const {
-  std::vector<SourceId> sources;
-  const std::uint32_t prompt_blocks = (sequence.prompt_token_count + cache_.block_tokens() - 1) / cache_.block_tokens();
-  for (const BlockId block :
-       std::span(sequence.blocks).first(std::min<std::size_t>(prompt_blocks, sequence.blocks.size()))) {
-    const SourceId source = cache_.tree()[block.value()].source;
-    if (source == SourceId() || std::find(sources.begin(), sources.end(), source) != sources.end()) continue;
-    sources.push_back(source);
-  }
-  return sources;
+  const std::size_t prompt_blocks = (sequence.prompt_token_count + cache_.block_tokens() - 1) / cache_.block_tokens();
+  const auto blocks = std::span(sequence.blocks).first(std::min(prompt_blocks, sequence.blocks.size()));
+  check_ = Check{*submitted, {expected.begin(), expected.end()}, SourcesOf(cache_, blocks)};
 }
 
 HitVerifier::Judgement HitVerifier::Judge(std::span<const float> logits) {
   Check check = std::move(*check_);
   check_.reset();
-  scheduler_.Remove(check.sequence);
-  return {Agree(check.expected, logits, tolerance_), std::move(check.sources)};
+  return {check.sequence, Agree(check.expected, logits, tolerance_), std::move(check.sources)};
 }
 
 namespace {

@@ -21,6 +21,9 @@
 
 namespace roost::worker {
 
+// The workers that these blocks came from, each once.
+[[nodiscard]] std::vector<SourceId> SourcesOf(const PrefixCache& cache, std::span<const BlockId> blocks);
+
 // Checks a sample of cache hits: it computes the prompt of some requests again without the cache and compares the
 // logits of the last token. Off by default; each check costs a whole prefill.
 //
@@ -42,15 +45,14 @@ class HitVerifier {
   [[nodiscard]] bool busy() const { return check_.has_value(); }
 
   struct Judgement {
+    SequenceId sequence;  // the check's; remove it
     bool is_right = false;
     std::vector<SourceId> sources = {};  // the workers that blocks of the hit came from
   };
-  // Compares the logits of the check's sequence and removes the sequence.
+  // Compares the logits of the check's sequence. The check is over.
   [[nodiscard]] Judgement Judge(std::span<const float> logits);
 
  private:
-  [[nodiscard]] std::vector<SourceId> SourcesOf(const Sequence& sequence) const;
-
   struct Check {
     SequenceId sequence;
     std::vector<float> expected;

@@ -33,6 +33,11 @@ Result<TokenId> DrawnToken(const Choice& choice, const kernels::SampledToken& sa
                          "leaves no token: all others are forbidden by the request's stop tokens or biases");
 }
 
+// No number, or infinite: the worker's fault, or that of the blocks that it found.
+bool IsBroken(const kernels::SampledToken& sampled) {
+  return sampled.status == kernels::SampleStatus::kNotANumber || sampled.status == kernels::SampleStatus::kInfinite;
+}
+
 void NoteEnd(const Choice& choice, StepCounts& counts) {
   if (choice.first_token) counts.decode_seconds.push_back(ToSeconds(*choice.last_token - *choice.first_token));
 }
@@ -88,12 +93,14 @@ void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernel
       continue;
     }
     const Choice* first = requests.FindChoice(row.sequence);
-    if (first != nullptr && !first->request->prompt_counted) {
+    const bool is_broken = row.draw_count > 0 && IsBroken(sampled[row.first_draw]);
+    if (first != nullptr && !first->request->prompt_counted && !is_broken) {
       verifier.OnPromptComputed(scheduler.Get(row.sequence), [this, &row] { return LogitsOf(row.row); });
     }
     for (std::uint32_t draw = row.first_draw; draw < row.first_draw + row.draw_count; ++draw) {
       Choice* choice = requests.FindChoice(step.choices[draw]);
       if (choice == nullptr) break;  // a choice with broken logits has ended all choices
+      if (is_broken && ComputeAgain(step.choices[draw], report.counts)) continue;
       const bool wants_logprobs = choice->request->output_logprobs.has_value();
       const Result<TokenId> token = row.is_refused ? NoMemoryForLists() : DrawnToken(*choice, sampled[draw]);
       TakeSample(step.choices[draw], *choice, token, now, report);
@@ -121,17 +128,54 @@ void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
   const HitVerifier::Judgement judgement = verifier.Judge(logits);
   if (judgement.is_right) {
     ++counts.verified_hits;
-    return;
+  } else {
+    spdlog::error("a prompt has different logits with its cached blocks and without them");
+    DistrustPrefix(judgement.sequence, judgement.sources, counts);
   }
+  scheduler.Remove(judgement.sequence);
+}
+
+// Any of its blocks may be the wrong one: those that were computed here, if memory is broken, and all that came from
+// one of the workers.
+void Engine::State::DistrustPrefix(SequenceId id, std::span<const SourceId> sources, StepCounts& counts) {
   ++counts.wrong_hits;
-  spdlog::error("a prompt has different logits with its cached blocks and without them");
-  // Any of the blocks that came from elsewhere may be the wrong one.
-  for (const SourceId source : judgement.sources) {
+  for (const SourceId source : sources) {
     const std::uint32_t count = erasures.DiscardFrom(source);
     counts.distrusted_blocks += count;
     spdlog::warn("{} blocks are discarded, because they came from {} or stand behind such a block", count,
-                 holds.sources().NameOf(source));
+                 holds.Distrust(source));
   }
+  erasures.DiscardPrefix(id);
+}
+
+// The logits are broken: if the choice has found blocks in the cache, these leave, and it is computed again without
+// them, once. It goes on as a sequence that has its tokens as its prompt; steps that have begun for the old one count
+// for nothing. False: it has to end.
+bool Engine::State::ComputeAgain(SequenceId id, StepCounts& counts) {
+  Choice& choice = *requests.FindChoice(id);
+  const Request& request = *choice.request;
+  const Sequence& sequence = scheduler.Get(id);
+  if (sequence.cached_token_count == 0) return false;
+  spdlog::error("logits are not numbers behind {} cached tokens, which are discarded", sequence.cached_token_count);
+  DistrustPrefix(id, SourcesOf(cache, sequence.blocks), counts);
+  const bool has_told_scores = request.prompt_logprobs.has_value();
+  if (std::exchange(choice.was_computed_again, true) || has_told_scores) return false;
+  const auto known = std::span(sequence.tokens).first(sequence.known_count());
+  const Result<SequenceId> again = scheduler.Submit({.root = sequence.root,
+                                                     .own = sequence.own,
+                                                     .prompt = {known.begin(), known.end()},
+                                                     .priority = wire::kMaxPriority,
+                                                     .cache_mode = sequence.cache_mode,
+                                                     .group = sequence.group,
+                                                     .tenant = cache.tenants().name(sequence.tenant),
+                                                     .prompt_retention = sequence.prompt_retention,
+                                                     .decode_retention = sequence.decode_retention,
+                                                     .session = sequence.session,
+                                                     .max_output_tokens = request.output_limit - choice.output_count});
+  if (!again.ok()) return false;
+  requests.Replace(id, *again);
+  scheduler.Remove(id);
+  return true;
 }
 
 // Applies a sampled token to its choice: one more token, or the end, or both.

@@ -117,7 +117,20 @@ void Erasures::Discard(SequenceId id) {
   Sequence& sequence = sequences_.all.At(id);
   if (!sequence.uses_cache()) return;
   const auto none = static_cast<std::uint32_t>(sequence.hashes.size());
-  CacheEraser(cache_).Discard(sequence.chain(), sequence.first_stored_block.value_or(none));
+  Discard(sequence, sequence.chain(), sequence.first_stored_block.value_or(none));
+}
+
+// A sequence that does not use the cache has no hashes.
+void Erasures::DiscardPrefix(SequenceId id) {
+  Sequence& sequence = sequences_.all.At(id);
+  const auto prompt = std::span(sequence.tokens).first(sequence.prompt_token_count);
+  const auto hashes =
+      sequence.uses_cache() ? sequence.hashes : HashBlocks(sequence.root, sequence.own, prompt, cache_.block_tokens());
+  Discard(sequence, {sequence.root, hashes, sequence.tokens, sequence.own, sequence.tenant}, 0);
+}
+
+void Erasures::Discard(Sequence& sequence, const BlockChain& chain, std::uint32_t first_block) {
+  CacheEraser(cache_).Discard(chain, first_block);
   sequence.can_commit = false;
   ForgetDiscarded();
 }

@@ -41,6 +41,9 @@ class Erasures {
   // behind it, which they keep for themselves. The blocks that it found in the cache were computed by others, and stay.
   // Remove the sequence afterwards.
   void Discard(SequenceId id);
+  // The same with the blocks that it found: the whole prefix leaves, and others that found it keep what they computed
+  // behind it for themselves.
+  void DiscardPrefix(SequenceId id);
   // Distrusts all blocks that came from this source: they leave the cache with what was computed behind them, and what
   // still comes from there is not taken. Returns how many left. O(blocks).
   std::uint32_t DiscardFrom(SourceId source);
@@ -57,6 +60,7 @@ class Erasures {
   void KeepOut(const wire::TenantToEvict& tenant);
   void KeepOut(const wire::BlockToEvict& block);
   [[nodiscard]] EraseProgress Erase(const Open& open, EraseStep& step);
+  void Discard(Sequence& sequence, const BlockChain& chain, std::uint32_t first_block);
   void ForgetDiscarded();
 
   PrefixCache& cache_;

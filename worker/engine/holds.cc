@@ -96,6 +96,12 @@ void Holds::Count(const wire::HoldAnswer& answer, StepCounts& counts) const {
   counts.arrival_first_frame_seconds.push_back(static_cast<double>(answer.first_frame_microseconds) * kMicrosecond);
 }
 
+std::string Holds::Distrust(SourceId source) const {
+  std::string name = sources_.NameOf(source);
+  if (ways_.source != nullptr) ways_.source->Distrust(name);
+  return name;
+}
+
 void Holds::Cancel(HoldId id) const {
   if (ways_.source != nullptr) ways_.source->Cancel(id);
 }

@@ -65,7 +65,8 @@ class Holds {
   // Answers those that have ended.
   void Answer(Instant now, StepReport& report);
 
-  [[nodiscard]] const BlockSources& sources() const { return sources_; }
+  // Blocks that came from this source are wrong: nothing is fetched from it for a while. Returns its name.
+  std::string Distrust(SourceId source) const;
 
  private:
   // The order that an arrival belongs to.

@@ -31,6 +31,12 @@ Choice& RequestTable::AddChoice(Request& request, SequenceId sequence, std::uint
   return choices_.Put(sequence, std::make_unique<Choice>(Choice{.request = &request, .index = index}));
 }
 
+void RequestTable::Replace(SequenceId sequence, SequenceId by) {
+  std::vector<SequenceId>& sequences = choices_.At(sequence).request->sequences;
+  std::replace(sequences.begin(), sequences.end(), sequence, by);
+  choices_.Put(by, choices_.Take(sequence));
+}
+
 void RequestTable::ForgetChoice(SequenceId sequence) {
   Request& request = *choices_.At(sequence).request;
   std::erase(request.sequences, sequence);

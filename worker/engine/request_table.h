@@ -67,6 +67,7 @@ struct Choice {
   std::uint32_t output_count = 0;
   std::optional<Instant> first_token = std::nullopt;
   std::optional<Instant> last_token = std::nullopt;
+  bool was_computed_again = false;                           // because its prefix was wrong
   CountRows::Place counts = {};                              // the row that counts its tokens, if it has penalties
   std::unique_ptr<ConstrainedOutput> constrained = nullptr;  // null: no constraint
 
@@ -92,6 +93,9 @@ class RequestTable {
   Choice& Add(Request request, SequenceId first_choice);
   // One more choice of a request.
   Choice& AddChoice(Request& request, SequenceId sequence, std::uint32_t index);
+
+  // The choice goes on as another sequence.
+  void Replace(SequenceId sequence, SequenceId by);
 
   // The request with the earliest deadline, if it has passed.
   [[nodiscard]] Request* FirstPastDeadline(Instant now);

@@ -323,6 +323,11 @@ void LinkCore::BeginDrain() {
   ApplyDraining();
 }
 
+bool LinkCore::is_sole() const {
+  return std::any_of(links_.begin(), links_.end(),
+                     [](const Link& link) { return link.state == State::kUp && link.is_sole; });
+}
+
 void LinkCore::ApplyDraining() {
   load_.draining = is_leaving_ || load_.cordoned || !engine_absence_.empty();
   TellLoad();

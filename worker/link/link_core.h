@@ -167,6 +167,8 @@ class LinkCore {
   // From now on requests are refused, and routers are told so. An operator's Cordon does the same until it is taken
   // back.
   void BeginDrain();
+  // A router that is up says that no other worker can continue what this one has begun: see wire::Ping.
+  [[nodiscard]] bool is_sole() const;
   // Sends the last message on every link that is up.
   void SayBye();
 
@@ -199,6 +201,7 @@ class LinkCore {
     std::uint64_t epoch = 0;
     std::uint64_t next_sequence = 1;
     std::uint64_t generate_digest = 0;  // digest of the received Generates; see wire::Ping
+    bool is_sole = false;               // as the router said last
     bool snapshot_due = true;  // a snapshot is due and will contain the events so far, so none are sent before it
     Instant next_hello;
     Instant last_heard;  // or last dialled, if that is later

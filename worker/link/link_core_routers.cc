@@ -158,6 +158,7 @@ void LinkCore::Handle(Link& link, const wire::WantTokenizer&) {
 
 void LinkCore::Handle(Link& link, const wire::Ping& ping) {
   if (link.state != State::kUp) return;
+  link.is_sole = ping.sole;
   if (ping.generate_digest.value_or(link.generate_digest) != link.generate_digest) Restart(link, ResyncReason::kGap);
 }
 

@@ -85,6 +85,7 @@ void LinkThread::Round() {
   ReceiveOutputs();
   core_.OnStepParts(engine_.stall_watch().parts());
   core_.Tick();
+  sole_.store(core_.is_sole());
   ApplyDrain();
   if (core_.TakeStatusChange()) PublishStatuses();
   if (core_.up_count() > 0) Reach(welcomed_);

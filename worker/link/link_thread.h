@@ -60,6 +60,8 @@ class LinkThread final : private LinkEffects {
   // From now on new requests are refused.
   void BeginDrain();
   [[nodiscard]] bool is_draining() const { return draining_.load(); }
+  // No other worker can continue what this one has begun, as its routers say.
+  [[nodiscard]] bool is_sole() const { return sole_.load(); }
   // The reason why the engine takes no requests now; empty if it takes them.
   [[nodiscard]] std::string EngineAbsence() const;
   // The view that each router has of this worker. Without addresses of routers there are none.
@@ -111,6 +113,7 @@ class LinkThread final : private LinkEffects {
   std::thread thread_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> sole_{false};
   StallWatch stall_watch_;
 
   mutable std::mutex told_mutex_;

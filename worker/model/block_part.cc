@@ -14,6 +14,8 @@ class PartsReader final : public BlockReader {
 
   [[nodiscard]] std::size_t block_bytes() const override { return parts_.front().WholeBytes(); }
 
+  [[nodiscard]] std::optional<kernels::DType> dtype() const override { return parts_.front().layout.dtype; }
+
   void Read(BlockId block, std::span<std::byte> to) const override {
     ROOST_CHECK(to.size() == block_bytes(), "{} bytes of {}", to.size(), block_bytes());
     for (const BlockPart& part : parts_) {

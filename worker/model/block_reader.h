@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "common/base/ids.h"
+#include "kernels/dtype.h"
 
 namespace roost::worker {
 
@@ -14,6 +16,9 @@ class BlockReader {
 
   // The bytes of K and V of one block, of all heads.
   [[nodiscard]] virtual std::size_t block_bytes() const = 0;
+
+  // The format of the numbers in them; nothing: any bytes.
+  [[nodiscard]] virtual std::optional<kernels::DType> dtype() const { return std::nullopt; }
 
   // Copies a block as [layer][K|V][kv head][token][dim]. `to` has block_bytes(). Any thread may call it, as long as no
   // batch writes to the block: see ReadableBlocks.

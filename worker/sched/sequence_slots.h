@@ -72,11 +72,13 @@ class SequenceSlots {
     return *value;
   }
 
-  void Erase(SequenceId id) {
+  // Returns the value, which must be there.
+  std::unique_ptr<T> Take(SequenceId id) {
     ROOST_CHECK(Find(id) != nullptr, "sequence {} is gone", id.value());
-    slots_[SlotOf(id)] = {};
     --size_;
+    return std::exchange(slots_[SlotOf(id)], {}).value;
   }
+  void Erase(SequenceId id) { Take(id).reset(); }
 
   [[nodiscard]] std::size_t size() const { return size_; }
 

@@ -96,6 +96,19 @@ void BlockServer::DropForAnother() {
   }
 }
 
+bool BlockServer::BeginServing(Served& served) {
+  const std::lock_guard lock(mutex_);
+  Stage stage = Stage::kHandshake;
+  if (!served.stage.compare_exchange_strong(stage, Stage::kServed)) return false;
+  if (served.consumer.empty()) return true;
+  std::size_t count = 0;
+  for (auto each = served_.rbegin(); each != served_.rend(); ++each) {
+    const bool is_of_it = each->stage == Stage::kServed && each->consumer == served.consumer;
+    if (is_of_it && &*each != &served && ++count >= kServedOfOne) each->connection.Shut();
+  }
+  return true;
+}
+
 void BlockServer::JoinEnded() {
   const std::lock_guard lock(mutex_);
   for (auto served = served_.begin(); served != served_.end();) {
@@ -126,14 +139,13 @@ Result<void> BlockServer::ShakeHands(Served& served) {
   connection.LimitTo(kPeerHandshakeTime);
   if (options_.access == TransferAccess::kTicketsOnly) ROOST_RETURN_IF_ERROR(CheckTicket(served));
   ROOST_RETURN_IF_ERROR(AwaitHello(connection));
-  Stage stage = Stage::kHandshake;
-  if (!served.stage.compare_exchange_strong(stage, Stage::kServed)) return Refuse(connection, FetchRefusal::kHandshake);
+  if (!BeginServing(served)) return Refuse(connection, FetchRefusal::kHandshake);
   if (++served_count_ > most_served()) {
     --served_count_;
     return Refuse(connection, FetchRefusal::kBusy);
   }
   Result<void> welcomed = connection.Send(wire::PeerWelcome());
-  connection.LimitTo(std::nullopt);
+  connection.LimitTo(TimeOfTicket(served));
   if (!welcomed.ok()) --served_count_;
   return welcomed;
 }
@@ -142,10 +154,18 @@ Result<void> BlockServer::CheckTicket(Served& served) {
   const auto ticket = served.connection.AwaitTicket(tls_rules_, options_.secret, options_.wall_now());
   if (ticket.ok()) {
     served.ticket_expiry = ticket->expiry;
+    const std::lock_guard lock(mutex_);
+    served.consumer = ticket->consumer;
     return {};
   }
   Count(ticket.error().code == ErrorCode::kUnauthenticated ? FetchRefusal::kTicket : FetchRefusal::kHandshake);
   return ticket.error();
+}
+
+std::optional<std::chrono::milliseconds> BlockServer::TimeOfTicket(const Served& served) const {
+  if (!served.ticket_expiry) return std::nullopt;
+  return std::max(*served.ticket_expiry + wire::kTicketClockSkew - options_.wall_now(), std::chrono::seconds(0)) +
+         std::chrono::seconds(1);  // the wall clock's seconds are whole
 }
 
 Result<void> BlockServer::CheckTicketTime(const Served& served) {

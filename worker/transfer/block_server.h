@@ -4,7 +4,8 @@
 //                                     └─ refused: no ticket, another layout, another name, too many connections
 //
 // With TransferAccess::kTicketsOnly each connection is encrypted under a ticket, and ends when the ticket does, also in
-// mid fetch: with the frame under way.
+// mid fetch: before the next frame, or at once where a message or a frame is on its way. A consumer has kServedOfOne
+// connections at a time; with one more its oldest ends, so that no ticket takes all places.
 //
 // Bounds: most_readers fetches at a time, each with memory for one frame; a fetch beyond them is told that the source
 // is busy. So many connections after their handshake, and kServedBeside more; one beyond them is told the same.
@@ -42,6 +43,7 @@ inline constexpr std::uint32_t kDefaultReaders = 16;
 inline constexpr std::uint32_t kMostReaders = 256;
 // Connections that wait for their next fetch while others are served.
 inline constexpr std::size_t kServedBeside = 8;
+inline constexpr std::size_t kServedOfOne = 2;  // its next one may come before its last one is seen to end
 inline constexpr std::size_t kMaxHandshakes = 8;
 // A connection without a fetch ends after this time. Consumers end theirs earlier.
 inline constexpr std::chrono::milliseconds kServedIdle{30'000};
@@ -91,6 +93,7 @@ class BlockServer {
 
     PeerConnection connection;
     std::optional<wire::WallSeconds> ticket_expiry;  // its thread's
+    std::string consumer;                            // guarded by mutex_; empty without a ticket
     std::atomic<Stage> stage = Stage::kHandshake;
     std::thread thread;
   };
@@ -100,10 +103,14 @@ class BlockServer {
   void TakeIn(wire::Descriptor socket);
   // Where kMaxHandshakes are under way, the oldest of these ends.
   void DropForAnother();
+  // Its handshake is over. False when it has to make room.
+  [[nodiscard]] bool BeginServing(Served& served);
   void JoinEnded();
   void Serve(Served& served);
   [[nodiscard]] Result<void> ShakeHands(Served& served);
   [[nodiscard]] Result<void> CheckTicket(Served& served);
+  // Until its ticket ends; nothing: it needs none.
+  [[nodiscard]] std::optional<std::chrono::milliseconds> TimeOfTicket(const Served& served) const;
   // Has its ticket not ended?
   [[nodiscard]] Result<void> CheckTicketTime(const Served& served);
   [[nodiscard]] Result<void> AwaitHello(PeerConnection& connection);

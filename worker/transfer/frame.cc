@@ -57,6 +57,32 @@ Result<void> CheckForm(const Header& header, const FrameSizes& sizes) {
   return {};
 }
 
+// A number whose exponent has all bits set is infinite or none.
+template <typename Word, Word kExponent>
+bool AllFinite(std::span<const std::byte> data) {
+  constexpr std::size_t kWords = 64;  // looked at together
+  std::array<Word, kWords> words{};
+  unsigned found = 0;
+  while (!data.empty()) {
+    const std::span<const std::byte> part = data.first(std::min(data.size(), sizeof(words)));
+    if (part.size() < sizeof(words)) words = {};
+    std::memcpy(words.data(), part.data(), part.size());
+    for (std::size_t i = 0; i < kWords; ++i) found |= (words[i] & kExponent) == kExponent ? 1U : 0U;
+    data = data.subspan(part.size());
+  }
+  return found == 0;
+}
+
+bool AllFinite(const FrameBuffer& frame) {
+  if (!frame.sizes().dtype) return true;
+  switch (*frame.sizes().dtype) {
+    case kernels::DType::kF32: return AllFinite<std::uint32_t, 0x7F800000U>(frame.data());
+    case kernels::DType::kBF16: return AllFinite<std::uint16_t, 0x7F80U>(frame.data());
+    case kernels::DType::kF16: return AllFinite<std::uint16_t, 0x7C00U>(frame.data());
+  }
+  return true;
+}
+
 }  // namespace
 
 std::uint64_t TenantHash(std::string_view tenant) {
@@ -99,6 +125,7 @@ Result<OpenedFrame> OpenFrame(const FrameBuffer& frame) {
   if (ChainHash(header.parent, opened.tokens) != header.hash) {
     return InvalidArgument("hash", "does not follow from parent and tokens");
   }
+  if (!AllFinite(frame)) return InvalidArgument("data", "has a number that is not finite");
   return opened;
 }
 

@@ -4,10 +4,10 @@
 //   16  data bytes u64   24  hash              40  parent           56  root             72  hash of the tenant u64
 //   80  tokens, u32 each │ data: [layer][K|V][kv head][token][dim] │ XXH3-128 of all before it
 //
-// Little-endian; of a hash of 128 bits the high half comes first. `parent` is what the block's hash is chained from:
-// the hash of the block before it, or the root where a scope begins. A receiver computes the hash again from parent and
-// tokens, so the tokens are proven; the sum shows bytes that changed on the way. Nothing shows bytes that the sender
-// computed wrong.
+// Little-endian; of a hash of 128 bits the high half comes first, of the sum the low half. `parent` is what the block's
+// hash is chained from: the hash of the block before it, or the root where a scope begins. A receiver computes the hash
+// again from parent and tokens, so the tokens are proven; the sum shows bytes that changed on the way. Nothing shows
+// bytes that the sender computed wrong, as long as they are numbers.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,7 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
+#include "kernels/dtype.h"
 
 namespace roost::worker {
 
@@ -33,6 +34,7 @@ inline constexpr std::size_t kFrameSumBytes = 16;
 struct FrameSizes {
   std::uint32_t block_tokens = 0;
   std::size_t data_bytes = 0;
+  std::optional<kernels::DType> dtype = std::nullopt;  // of the numbers in the data; nothing: any bytes
 
   [[nodiscard]] constexpr std::size_t data_offset() const {
     return kFrameHeaderBytes + std::size_t{block_tokens} * sizeof(std::uint32_t);
@@ -107,8 +109,8 @@ struct OpenedFrame {
   std::vector<TokenId> tokens;
 };
 
-// kInvalidArgument, naming the field: another format, other sizes than the buffer's, a wrong sum, or a hash that does
-// not follow from parent and tokens.
+// kInvalidArgument, naming the field: another format, other sizes than the buffer's, a wrong sum, a hash that does not
+// follow from parent and tokens, or data with a number that is not finite: it would spoil every token that reads it.
 [[nodiscard]] Result<OpenedFrame> OpenFrame(const FrameBuffer& frame);
 
 // The blocks that are asked for: a part of a chain, front to back.

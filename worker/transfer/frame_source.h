@@ -110,6 +110,8 @@ class FrameSource {
   virtual void Ask(FrameRequest request) = 0;
   // The engine does not want the rest. Does nothing if the request has ended.
   virtual void Cancel(HoldId id) = 0;
+  // Blocks that came from this worker were wrong: it is left alone for a while.
+  virtual void Distrust(const std::string& worker_id) = 0;
 };
 
 }  // namespace roost::worker

@@ -1,12 +1,20 @@
 #include "worker/transfer/pair_pauses.h"
 
 #include <algorithm>
+#include <string>
 
 namespace roost::worker {
 
 bool PairPauses::IsPaused(const PeerPlace& source, Instant now) const {
-  const auto found = pairs_.find(source);
-  return found != pairs_.end() && now < found->second.paused_until;
+  const auto is_paused = [&](const PeerPlace& place) {
+    const auto found = pairs_.find(place);
+    return found != pairs_.end() && now < found->second.paused_until;
+  };
+  return is_paused(source) || is_paused({source.worker_id, ""});
+}
+
+void PairPauses::Distrust(const std::string& worker_id, Instant now) {
+  PairOf({worker_id, ""}) = {.paused_until = now + kWrongPause};
 }
 
 std::optional<std::chrono::seconds> PairPauses::OnEnd(const PeerPlace& source, wire::HoldOutcome outcome, Instant now) {

@@ -2,6 +2,7 @@
 // place: a source that starts again at another address begins anew.
 //
 //   a wrong frame                      a pause of kWrongPause
+//   a block found wrong later          the same, wherever the source is
 //   kFailureCount failures in a row    a pause of kFirstPause, twice as long after each further one, up to kLastPause
 //   an end that the source told        forgets both
 //
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "common/base/clock.h"
 #include "common/wire/messages.h"
@@ -31,6 +33,9 @@ class PairPauses {
 
   [[nodiscard]] bool IsPaused(const PeerPlace& source, Instant now) const;
 
+  // Blocks of this worker were found wrong after they had come.
+  void Distrust(const std::string& worker_id, Instant now);
+
   // A fetch has ended. Returns the length of the pause that begins, if one does.
   std::optional<std::chrono::seconds> OnEnd(const PeerPlace& source, wire::HoldOutcome outcome, Instant now);
 
@@ -45,7 +50,7 @@ class PairPauses {
 
   [[nodiscard]] Pair& PairOf(const PeerPlace& source);
 
-  std::map<PeerPlace, Pair> pairs_;
+  std::map<PeerPlace, Pair> pairs_;  // without an address: the worker, wherever it is
 };
 
 }  // namespace roost::worker

@@ -28,6 +28,11 @@ Error NotConnected(int error) {
   return Unreachable("can not be connected: " + std::error_code(error, std::generic_category()).message());
 }
 
+// Of a call for so many bytes that begins now.
+std::chrono::steady_clock::time_point EndOf(std::chrono::milliseconds time, std::size_t bytes) {
+  return std::chrono::steady_clock::now() + time + std::chrono::milliseconds(1000 * bytes / kPeerLeastBytesPerSecond);
+}
+
 bool AwaitUntil(int socket, short events, std::chrono::steady_clock::time_point end) {
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
@@ -82,11 +87,10 @@ void PeerConnection::LimitTo(std::optional<std::chrono::milliseconds> time) {
   limit_ = time ? std::optional(std::chrono::steady_clock::now() + *time) : std::nullopt;
 }
 
-bool PeerConnection::Await(short events, std::chrono::milliseconds time) const {
-  const Time now = std::chrono::steady_clock::now();
-  if (limit_ && now >= *limit_) return false;  // also while bytes keep coming
-  const Time end = now + time;
-  return AwaitUntil(socket_.get(), events, limit_ ? std::min(*limit_, end) : end);
+bool PeerConnection::Await(short events, Time end) const {
+  if (limit_) end = std::min(*limit_, end);
+  if (std::chrono::steady_clock::now() >= end) return false;  // also while bytes keep coming
+  return AwaitUntil(socket_.get(), events, end);
 }
 
 Result<void> PeerConnection::ShowTicket(const PeerTlsRules& rules, std::string_view consumer,
@@ -105,6 +109,7 @@ Result<wire::TicketIdentity> PeerConnection::AwaitTicket(const PeerTlsRules& rul
 }
 
 Result<void> PeerConnection::ShakeHands(std::chrono::milliseconds silence) {
+  const Time end = EndOf(silence, 0);
   while (true) {
     switch (tls_->Handshake()) {
       case PeerTls::Outcome::kDone: return {};
@@ -114,10 +119,10 @@ Result<void> PeerConnection::ShakeHands(std::chrono::milliseconds silence) {
             "ends the handshake of TLS: a ticket that is not valid there now (are the clocks right?), or no keys",
             "ticket"};
       case PeerTls::Outcome::kWaitInput:
-        if (!Await(POLLIN, silence)) return Silent("is silent in the handshake");
+        if (!Await(POLLIN, end)) return Silent("is silent in the handshake");
         break;
       case PeerTls::Outcome::kWaitOutput:
-        if (!Await(POLLOUT, silence)) return Silent("takes nothing in the handshake");
+        if (!Await(POLLOUT, end)) return Silent("takes nothing in the handshake");
         break;
     }
   }
@@ -129,12 +134,13 @@ Result<void> PeerConnection::Send(const wire::PeerMessage& message) {
 }
 
 Result<void> PeerConnection::Send(std::span<const std::byte> head, std::span<const std::byte> rest) {
-  if (tls_ == nullptr) return SendPlain(head, rest);
-  ROOST_RETURN_IF_ERROR(SendEncrypted(head));
-  return SendEncrypted(rest);
+  const Time end = EndOf(kPeerSendTime, head.size() + rest.size());
+  if (tls_ == nullptr) return SendPlain(head, rest, end);
+  ROOST_RETURN_IF_ERROR(SendEncrypted(head, end));
+  return SendEncrypted(rest, end);
 }
 
-Result<void> PeerConnection::SendPlain(std::span<const std::byte> head, std::span<const std::byte> rest) {
+Result<void> PeerConnection::SendPlain(std::span<const std::byte> head, std::span<const std::byte> rest, Time end) {
   while (!head.empty() || !rest.empty()) {
     std::array<iovec, 2> parts{iovec{const_cast<std::byte*>(head.data()), head.size()},
                                iovec{const_cast<std::byte*>(rest.data()), rest.size()}};
@@ -145,7 +151,7 @@ Result<void> PeerConnection::SendPlain(std::span<const std::byte> head, std::spa
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) return Broken("the connection ended");
-      if (!Await(POLLOUT, kPeerSendTime)) return Silent("takes nothing");
+      if (!Await(POLLOUT, end)) return Silent("takes too little");
       continue;
     }
     const auto of_head = std::min(head.size(), static_cast<std::size_t>(sent));
@@ -155,28 +161,29 @@ Result<void> PeerConnection::SendPlain(std::span<const std::byte> head, std::spa
   return {};
 }
 
-Result<void> PeerConnection::SendEncrypted(std::span<const std::byte> bytes) {
+Result<void> PeerConnection::SendEncrypted(std::span<const std::byte> bytes, Time end) {
   while (!bytes.empty()) {
     const PeerTls::Step step = tls_->Write(bytes);
     if (step.outcome == PeerTls::Outcome::kFailed) return Broken("the connection ended");
     if (step.outcome == PeerTls::Outcome::kDone) {
       bytes = bytes.subspan(step.bytes);
-    } else if (!Await(step.outcome == PeerTls::Outcome::kWaitInput ? POLLIN : POLLOUT, kPeerSendTime)) {
-      return Silent("takes nothing");
+    } else if (!Await(step.outcome == PeerTls::Outcome::kWaitInput ? POLLIN : POLLOUT, end)) {
+      return Silent("takes too little");
     }
   }
   return {};
 }
 
 Result<void> PeerConnection::Receive(std::span<std::byte> to, std::chrono::milliseconds silence) {
+  const Time end = EndOf(silence, to.size());
   while (!to.empty()) {
-    ROOST_ASSIGN_OR_RETURN(const std::size_t received, ReceiveSome(to, silence));
+    ROOST_ASSIGN_OR_RETURN(const std::size_t received, ReceiveSome(to, end));
     to = to.subspan(received);
   }
   return {};
 }
 
-Result<std::size_t> PeerConnection::ReceiveSome(std::span<std::byte> to, std::chrono::milliseconds silence) {
+Result<std::size_t> PeerConnection::ReceiveSome(std::span<std::byte> to, Time end) {
   while (true) {
     short awaited = POLLIN;
     if (tls_ != nullptr) {
@@ -190,13 +197,15 @@ Result<std::size_t> PeerConnection::ReceiveSome(std::span<std::byte> to, std::ch
       if (received < 0 && errno == EINTR) continue;
       if (received == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return Broken("the connection ended");
     }
-    if (!Await(awaited, silence)) return Silent("is silent");
+    if (!Await(awaited, end)) return Silent("is silent, or too slow");
   }
 }
 
 Result<PartHead> PeerConnection::ReceiveHead(std::size_t frame_bytes, std::chrono::milliseconds silence) {
   std::array<std::byte, kPartHeadBytes> head{};
-  ROOST_RETURN_IF_ERROR(Receive(head, silence));
+  const auto first = std::span(head).first(1);
+  ROOST_RETURN_IF_ERROR(Receive(first, silence));
+  ROOST_RETURN_IF_ERROR(Receive(std::span(head).subspan(first.size()), kPeerSilence));
   return DecodeHead(head, frame_bytes);
 }
 
@@ -213,7 +222,8 @@ Result<wire::PeerMessage> PeerConnection::ReceiveMessage(const PartHead& head, s
 
 bool PeerConnection::HasInput() const {
   if (tls_ != nullptr && tls_->HasInput()) return true;
-  return Await(POLLIN, std::chrono::milliseconds(0));
+  pollfd poll{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&poll, 1, 0) > 0;
 }
 
 void PeerConnection::Shut() const { (void)::shutdown(socket_.get(), SHUT_RDWR); }

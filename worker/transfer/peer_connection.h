@@ -1,6 +1,9 @@
 // One TCP connection between two workers, with blocking calls: in the clear, or encrypted (peer_tls.h). Each call fails
-// when the peer is silent for too long (kTimeout), is gone, or Shut was called (kUnavailable); a connection that has
+// when the peer is silent or too slow (kTimeout), is gone, or Shut was called (kUnavailable); a connection that has
 // failed is of no use.
+//
+// The time of a call is for all of its bytes, not until the next one: a peer that sends or takes them one by one gets
+// no more of it.
 //
 // Threads: one at a time; Shut from any.
 #pragma once
@@ -26,6 +29,8 @@ inline constexpr std::chrono::milliseconds kPeerHandshakeTime{2000};
 // Without a byte: the peer is broken. A source waits longer for a consumer to take bytes, which an engine's step stops.
 inline constexpr std::chrono::milliseconds kPeerSilence{2000};
 inline constexpr std::chrono::milliseconds kPeerSendTime{10'000};
+// Each call has these times, and a second more for so many bytes.
+inline constexpr std::size_t kPeerLeastBytesPerSecond = std::size_t{256} << 10U;
 
 class PeerConnection {
  public:
@@ -49,9 +54,9 @@ class PeerConnection {
   [[nodiscard]] Result<void> Send(const wire::PeerMessage& message);
   // Two spans, as one.
   [[nodiscard]] Result<void> Send(std::span<const std::byte> head, std::span<const std::byte> rest);
-  // All of `to`. Waits at most for `silence` until the next bytes come.
+  // All of `to`, within `silence` and the time that its size gives it.
   [[nodiscard]] Result<void> Receive(std::span<std::byte> to, std::chrono::milliseconds silence);
-  // The head of the next message or frame; kInvalidArgument if it is none.
+  // The head of the next message or frame, which begins within `silence`; kInvalidArgument if it is none.
   [[nodiscard]] Result<PartHead> ReceiveHead(std::size_t frame_bytes, std::chrono::milliseconds silence);
   // The message behind its head; an error if this version does not know it, or if it has more than `most_bytes`.
   [[nodiscard]] Result<wire::PeerMessage> ReceiveMessage(
@@ -65,13 +70,13 @@ class PeerConnection {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Waits for `events`. False when they do not come in time.
-  [[nodiscard]] bool Await(short events, std::chrono::milliseconds time) const;
+  // Waits for `events`. False when they do not come until then.
+  [[nodiscard]] bool Await(short events, Time end) const;
   [[nodiscard]] Result<void> ShakeHands(std::chrono::milliseconds silence);
-  [[nodiscard]] Result<void> SendPlain(std::span<const std::byte> head, std::span<const std::byte> rest);
-  [[nodiscard]] Result<void> SendEncrypted(std::span<const std::byte> bytes);
+  [[nodiscard]] Result<void> SendPlain(std::span<const std::byte> head, std::span<const std::byte> rest, Time end);
+  [[nodiscard]] Result<void> SendEncrypted(std::span<const std::byte> bytes, Time end);
   // At least a byte.
-  [[nodiscard]] Result<std::size_t> ReceiveSome(std::span<std::byte> to, std::chrono::milliseconds silence);
+  [[nodiscard]] Result<std::size_t> ReceiveSome(std::span<std::byte> to, Time end);
 
   wire::Descriptor socket_;
   std::unique_ptr<PeerTls> tls_;  // null: in the clear

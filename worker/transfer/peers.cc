@@ -41,6 +41,7 @@ HoldCause CauseOf(const Error& error) {
 // The error is that of a frame which was not opened.
 HoldCause CauseOfFrame(const Error& error) {
   if (error.field == "sum") return HoldCause::kSum;
+  if (error.field == "data") return HoldCause::kComputedWrong;
   const bool is_of_form =
       error.field == "magic" || error.field == "version" || error.field == "token_count" || error.field == "data_bytes";
   return is_of_form ? HoldCause::kMalformed : HoldCause::kOtherBlock;
@@ -103,12 +104,17 @@ std::optional<HoldId> Peers::FindCovering(const FrameChain& chain) const {
   return std::nullopt;
 }
 
-// The peer at this place, or one that has nothing to do, or a new one.
+// The peer at this place, or one that has nothing to do, or a new one. Nothing: all are busy, or the source has enough
+// to do, here or where it was before.
 Peers::Peer* Peers::PeerFor(const PeerPlace& place) {
   Peer* idle = nullptr;
   for (const auto& peer : peers_) {
-    if (peer->place == place) return peer.get();
-    if (peer->asked.empty()) idle = peer.get();
+    if (peer->place == place) return peer->asked.size() < kMaxAskedOfOne ? peer.get() : nullptr;
+    if (peer->asked.empty()) {
+      idle = peer.get();
+    } else if (peer->place.worker_id == place.worker_id) {
+      return nullptr;
+    }
   }
   if (peers_.size() < options_.most_peers) {
     Peer& peer = *peers_.emplace_back(std::make_unique<Peer>());
@@ -125,11 +131,22 @@ void Peers::Cancel(HoldId id) {
     const std::lock_guard lock(mutex_);
     for (const auto& peer : peers_) {
       for (const auto& asked : peer->asked) {
-        if (asked->request.id == id) asked->is_cancelled = true;
+        if (asked->request.id != id) continue;
+        asked->is_cancelled = true;
+        if (asked == peer->asked.front() && peer->connection) peer->connection->Shut();
       }
     }
   }
   memory_->Wake();
+}
+
+void Peers::Distrust(const std::string& worker_id) {
+  {
+    const std::lock_guard lock(mutex_);
+    pauses_.Distrust(worker_id, clock_.Now());
+  }
+  LogWarning("blocks are not fetched from a worker for a while",
+             {{"source", worker_id}, {"seconds", PairPauses::kWrongPause.count()}, {"why", "it computes wrong"}});
 }
 
 void Peers::Run(Peer& peer) {
@@ -190,6 +207,8 @@ Peers::FetchEnd Peers::Fetch(Peer& peer, Asked& asked) {
                             : FetchEnd{.outcome = OutcomeOf(begun.error()),
                                        .cause = CauseOf(begun.error()),
                                        .why = begun.error().ToString()};
+  if (end.outcome == HoldOutcome::kBroken && (asked.is_cancelled || stopping_))
+    end = {.outcome = HoldOutcome::kCancelled};
   if (!end.is_clean) HangUp(peer);
   return end;
 }
@@ -198,7 +217,7 @@ Peers::FetchEnd Peers::Fetch(Peer& peer, Asked& asked) {
 Result<void> Peers::Begin(Peer& peer, const Asked& asked, std::uint32_t first) {
   const FrameChain& chain = asked.request.chain;
   if (peer.connection && !MayGoOn(peer, asked.request)) HangUp(peer);
-  if (!peer.connection) ROOST_RETURN_IF_ERROR(Dial(peer, asked.request));
+  if (!peer.connection) ROOST_RETURN_IF_ERROR(Dial(peer, asked));
   return peer.connection->Send(
       wire::PeerFetch{.tenant = chain.tenant, .hashes = {chain.hashes.begin() + first, chain.hashes.end()}});
 }
@@ -209,13 +228,14 @@ bool Peers::MayGoOn(const Peer& peer, const FrameRequest& request) const {
          clock_.Now() - peer.connected_at <= kPeerConnectionAge && !peer.connection->HasInput();
 }
 
-Result<void> Peers::Dial(Peer& peer, const FrameRequest& request) {
+Result<void> Peers::Dial(Peer& peer, const Asked& asked) {
+  const FrameRequest& request = asked.request;
   ROOST_ASSIGN_OR_RETURN(const wire::Endpoint endpoint, wire::ParseNumericAddress(request.peer.address));
   if (!request.ticket) ROOST_RETURN_IF_ERROR(CheckOpen(endpoint));
   ROOST_ASSIGN_OR_RETURN(PeerConnection connection, PeerConnection::Connect(endpoint));
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_) return Error{ErrorCode::kUnavailable, "this worker stops", "peer"};
+    if (stopping_ || asked.is_cancelled) return Error{ErrorCode::kUnavailable, "it is not wanted any more", "peer"};
     peer.connection.emplace(std::move(connection));
     peer.connected_to = request.peer;
     peer.connected_at = clock_.Now();
@@ -257,11 +277,7 @@ Result<void> Peers::Introduce(Peer& peer, const FrameRequest& request) {
 Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t first) {
   const FrameChain& chain = asked.request.chain;
   const auto is_wanted = [&] { return !asked.is_cancelled && !stopping_; };
-  const auto broken = [&](const Error& error) {
-    if (!is_wanted()) return FetchEnd{.outcome = HoldOutcome::kCancelled};
-    return FetchEnd{.cause = CauseOf(error), .why = error.ToString()};
-  };
-  bool has_cancelled = false;
+  const auto broken = [](const Error& error) { return FetchEnd{.cause = CauseOf(error), .why = error.ToString()}; };
   for (std::uint32_t index = first;;) {
     const Result<PartHead> head = peer.connection->ReceiveHead(memory_->sizes().frame_bytes(), kPeerSilence);
     if (!head.ok() && head.error().code == ErrorCode::kDataLoss) {
@@ -270,23 +286,14 @@ Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t fir
     if (!head.ok()) return broken(head.error());
     if (head->kind == PeerPart::kMessage) {
       FetchEnd end = ReceiveEnd(peer, *head);
-      if (has_cancelled) end.outcome = HoldOutcome::kCancelled;
       const bool is_early = end.outcome == HoldOutcome::kComplete && index < chain.size();
       return is_early ? broken(InvalidArgument("end", "comes before the last block")) : end;
     }
     if (index == chain.size()) return broken(InvalidArgument("kind", "an end was awaited"));
     std::optional<FrameBuffer> frame = memory_->Take(is_wanted);
-    if (!frame) {
-      // The engine does not want the rest: reads on until the peer has seen that.
-      const bool is_first = !std::exchange(has_cancelled, true);
-      if (stopping_ || (is_first && !peer.connection->Send(wire::PeerCancel()).ok())) {
-        return {.outcome = HoldOutcome::kCancelled};
-      }
-      frame.emplace(memory_->sizes());
-    }
+    if (!frame) return {.outcome = HoldOutcome::kCancelled};
     const Result<void> received = peer.connection->Receive(frame->bytes(), kPeerSilence);
     if (!received.ok()) return broken(received.error());
-    if (has_cancelled) continue;
     Result<OpenedFrame> opened = OpenFrame(*frame, chain, index);
     if (!opened.ok()) {
       return {.outcome = HoldOutcome::kWrong, .cause = CauseOfFrame(opened.error()), .why = opened.error().ToString()};

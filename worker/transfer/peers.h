@@ -6,12 +6,14 @@
 // asks for already joins it. A connection stays open for kPeerIdle after its last fetch, and is not used for longer
 // than kPeerConnectionAge, so that its ticket is younger than any clock may be wrong. A frame that is not the block
 // asked for, whole, ends the fetch and the connection; nothing of it is used. A source that fails pauses
-// (pair_pauses.h): meanwhile its requests end at once, as broken.
+// (pair_pauses.h): meanwhile its requests end at once, as broken. A cancelled fetch ends with its connection at once,
+// however little comes: a source that drips keeps no place beyond the Hold that it was asked for.
 //
 // A request with a ticket is encrypted. One without is dialled as `access` says: kTicketsOnly not at all.
 //
-// Bounds: most_peers peers at a time, kMaxAsked requests in all; more are told that this worker is busy. Frames that
-// have come wait in `memory`, and while it is full the peer waits.
+// Bounds: most_peers peers at a time, kMaxAsked requests in all, kMaxAskedOfOne of them for one source, which has one
+// place at a time, whatever its address; more are told that this worker is busy. Frames that have come wait in
+// `memory`, and while it is full the peer waits.
 //
 // Thread-safe. Stop before the inbox goes; it waits for all threads.
 #pragma once
@@ -41,6 +43,7 @@ namespace roost::worker {
 inline constexpr std::uint32_t kDefaultPulls = 8;
 inline constexpr std::uint32_t kMostPulls = 64;
 inline constexpr std::size_t kMaxAsked = 64;
+inline constexpr std::size_t kMaxAskedOfOne = kMaxAsked / 2;
 inline constexpr std::chrono::milliseconds kPeerIdle{10'000};
 inline constexpr std::chrono::minutes kPeerConnectionAge{5};
 
@@ -62,6 +65,7 @@ class Peers final : public FrameSource {
 
   void Ask(FrameRequest request) override;
   void Cancel(HoldId id) override;
+  void Distrust(const std::string& worker_id) override;
 
   // Requests that have not ended are cancelled. Idempotent; afterwards every request ends at once.
   void Stop();
@@ -102,7 +106,7 @@ class Peers final : public FrameSource {
   [[nodiscard]] FetchEnd Fetch(Peer& peer, Asked& asked);
   [[nodiscard]] Result<void> Begin(Peer& peer, const Asked& asked, std::uint32_t first);
   [[nodiscard]] bool MayGoOn(const Peer& peer, const FrameRequest& request) const;
-  [[nodiscard]] Result<void> Dial(Peer& peer, const FrameRequest& request);
+  [[nodiscard]] Result<void> Dial(Peer& peer, const Asked& asked);
   [[nodiscard]] Result<void> CheckOpen(const wire::Endpoint& endpoint) const;
   [[nodiscard]] Result<void> Introduce(Peer& peer, const FrameRequest& request);
   [[nodiscard]] FetchEnd ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t first);

@@ -12,7 +12,7 @@ namespace roost::worker {
 ReadableBlocks::ReadableBlocks(std::unique_ptr<BlockReader> reader, std::uint32_t block_count,
                                std::uint32_t block_tokens)
     : reader_(std::move(reader)),
-      sizes_{.block_tokens = block_tokens, .data_bytes = reader_->block_bytes()},
+      sizes_{.block_tokens = block_tokens, .data_bytes = reader_->block_bytes(), .dtype = reader_->dtype()},
       first_(std::bit_ceil(std::size_t{std::max(1U, block_count)})),
       entries_(block_count),
       tokens_(std::size_t{block_count} * block_tokens) {

@@ -273,7 +273,15 @@ Result<std::optional<KeyEntry>> Api::LetIn(Listener listener, const HttpRequest&
   }
   // Clients of many kinds call the API, but only with POST to any effect; those of operators are known.
   const BrowserSign sign = listener == Listener::kApi ? BrowserSign::kOrigin : BrowserSign::kOriginOrLooks;
-  if (!MayBeRebound(head, sign) || IsAllowedPage(options_.cors_origins, head)) return std::optional<KeyEntry>();
+  // A page of another site needs no answer to do harm with an order.
+  const bool is_foreign = listener != Listener::kApi && IsFromAnotherSite(head);
+  const bool is_suspect = is_foreign || MayBeRebound(head, sign);
+  if (!is_suspect || IsAllowedPage(options_.cors_origins, head)) return std::optional<KeyEntry>();
+  if (is_foreign) {
+    return Error{
+        ErrorCode::kPermissionDenied,
+        "a web page of another site may not call this listener without a key; --cors-origins names those that may", ""};
+  }
   return Error{ErrorCode::kPermissionDenied,
                "a browser calls this server by a name that is not its own; use an IP address or localhost, or name the "
                "page in --cors-origins",

@@ -1,9 +1,12 @@
 #include "router/fleet/core/fleet.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <new>
 
+#include "common/base/byte_size.h"
 #include "common/base/deferred_wakes.h"
 #include "common/base/random_seed.h"
 #include "common/base/thread_name.h"
@@ -94,7 +97,9 @@ void Fleet::RunLink() {
   const std::array<const wire::Socket*, 1> sockets{&*socket_};
   while (!stopping_) {
     wire::WaitForMessages(sockets, waker_, Patience());
-    CarryOutAll(Feed(ReceiveBatch()));
+    std::vector<Incoming> batch = ReceiveBatch();
+    const auto inbox = batch.size() < kMaxBatch ? FleetCore::Inbox::kRead : FleetCore::Inbox::kMoreWaits;
+    CarryOutAll(Feed(std::move(batch), inbox));
     turns_.Turn();
   }
   std::unique_lock lock(mutex_);
@@ -118,13 +123,13 @@ std::vector<Fleet::Incoming> Fleet::ReceiveBatch() {
   return batch;
 }
 
-std::vector<Effect> Fleet::Feed(std::vector<Incoming> batch) {
+std::vector<Effect> Fleet::Feed(std::vector<Incoming> batch, FleetCore::Inbox inbox) {
   const Instant now = clock_.Now();
   for (Incoming& incoming : batch) FeedOne(std::move(incoming), now);
   const std::lock_guard lock(mutex_);
   if (now - last_tick_ >= kTickInterval) {
     last_tick_ = now;
-    core_.Tick(now);
+    core_.Tick(now, inbox);
   }
   std::vector<Effect> effects = core_.TakeEffects();
   Publish(effects);
@@ -206,10 +211,15 @@ bool Fleet::CarryOut(Effect& effect) {
   if (auto* const read = std::get_if<ReadBundle>(&effect)) {
     const std::string digest = read->bundle.digest;
     ByteBudget::Guard memory(input_budget_);
-    const bool fits = memory.TryGrow(kReadingTakes * read->bundle.tokenizer_json.size());
+    const std::uint64_t bytes = kReadingTakes * read->bundle.tokenizer_json.size();
+    const bool fits = memory.TryGrow(bytes);
     if (fits && bundle_reader_->TryRead(std::move(read->bundle), std::move(memory))) return true;
     const std::lock_guard lock(mutex_);
-    const Error error{ErrorCode::kOverloaded, "there is not enough memory to read it now", ""};
+    const Error error{
+        ErrorCode::kOverloaded,
+        fits ? "other tokenizers are being read"
+             : fmt::format("reading it takes {}, and clients' requests hold the memory for that", ByteSizeText(bytes)),
+        ""};
     core_.OnBundleFault(digest, {BundleFault::kPassing, error}, clock_.Now());
   } else {
     NotifyObserver(effect);

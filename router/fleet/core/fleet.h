@@ -87,7 +87,7 @@ class Fleet final : public Dispatcher {
   void StartThreads(BundleReader::Read read_bundle);
   void RunLink();
   [[nodiscard]] std::vector<Incoming> ReceiveBatch();
-  [[nodiscard]] std::vector<Effect> Feed(std::vector<Incoming> batch);
+  [[nodiscard]] std::vector<Effect> Feed(std::vector<Incoming> batch, FleetCore::Inbox inbox);
   void FeedOne(Incoming incoming, Instant now);
   // May the sender of a hello have its name and model?
   [[nodiscard]] Result<void> CheckHello(const std::string& public_key, const wire::Hello& hello) const;

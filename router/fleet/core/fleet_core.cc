@@ -91,15 +91,21 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
 }
 
 bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now) {
-  if (worker.identity == identity || now - worker.link.heard() >= kTakeOverSilence) return true;
+  const bool is_gone = worker.is_unreachable || now - worker.link.heard() >= kTakeOverSilence;
+  if (worker.identity == identity || is_gone) return true;
   // If the known worker's connection is gone, sending fails, and the next hello is accepted.
-  effects_.Send(worker.identity, wire::Ping{.generate_digest = worker.generate_digest});
+  SendPing(worker);
   Refuse(hello, identity, wire::RefusalCause::kNameTaken,
          InvalidArgument("worker_id",
                          "another process serves under the name {} and was heard {:.1f} s ago: each worker needs a "
                          "--worker-id of its own",
                          hello.worker_id, ToSeconds(now - worker.link.heard())));
   return false;
+}
+
+void FleetCore::SendPing(const Worker& worker) {
+  effects_.Send(worker.identity,
+                wire::Ping{.generate_digest = worker.generate_digest, .sole = worker_registry_.IsSole(worker)});
 }
 
 void FleetCore::RefuseHello(const std::string& identity, const wire::Hello& hello, const Error& error, Instant now) {
@@ -239,8 +245,12 @@ void FleetCore::OnMalformed(const std::string& identity, const Error& error, Ins
 }
 
 void FleetCore::OnUnreachable(const std::string& identity, Instant now) {
-  const Worker* const worker = worker_registry_.FindByIdentity(identity);
-  if (worker != nullptr) Lose(std::string(worker->hello.worker_id), LostReason::kUnreachable, now);
+  Worker* const worker = worker_registry_.FindByIdentity(identity);
+  if (worker == nullptr || worker->is_unreachable) return;
+  if (!HasPaused(now)) return Lose(std::string(worker->hello.worker_id), LostReason::kUnreachable, now);
+  LogInfo("a worker has hung up while this router was paused: it may connect again",
+          {{"worker", worker->hello.worker_id}});
+  worker_registry_.SetUnreachable(*worker);
 }
 
 void FleetCore::Lose(const std::string& worker_id, LostReason reason, Instant now) {
@@ -278,25 +288,31 @@ void FleetCore::AskForHello(const std::string& identity, Instant now) {
   effects_.Send(identity, wire::WantHello{});
 }
 
-void FleetCore::Tick(Instant now) {
+void FleetCore::LoseSilentWorkers(Instant now, Inbox inbox) {
+  if (inbox == Inbox::kRead) inbox_read_at_ = now;
+  if (inbox == Inbox::kMoreWaits && now - inbox_read_at_ < options_.worker_timeout) return;
+  std::map<std::string, LostReason> silent;
+  worker_registry_.ForEach([&](const Worker& worker) {
+    if (!worker.link.IsOver(now)) return;
+    silent[worker.hello.worker_id] = worker.is_unreachable ? LostReason::kUnreachable : LostReason::kSilent;
+  });
+  for (const auto& [worker_id, reason] : silent) Lose(worker_id, reason, now);
+}
+
+void FleetCore::Tick(Instant now, Inbox inbox) {
   ForgiveOwnPause(now);
   arrivals_.Begin(now);
   std::erase_if(hello_asked_, [&](const auto& entry) { return now - entry.second >= kHelloPatience; });
 
   const bool ping = now - last_ping_ >= options_.ping_interval;
   if (ping) last_ping_ = now;
-  std::vector<std::string> silent;
+  LoseSilentWorkers(now, inbox);
   worker_registry_.ForEach([&](Worker& worker) {
-    if (worker.link.IsOver(now)) {
-      silent.push_back(worker.hello.worker_id);
-      return;
-    }
-    if (ping) effects_.Send(worker.identity, wire::Ping{.generate_digest = worker.generate_digest});
+    if (ping) SendPing(worker);
     if (!worker_registry_.IsReady(worker)) AskForBundle(worker, now);
     if (const auto change = worker.view.Tick(now)) TellModeChange(worker, *change, metrics_);
     if (worker.view.TakeSnapshotDue(now)) effects_.Send(worker.identity, wire::WantSnapshot{});
   });
-  for (const std::string& worker_id : silent) Lose(worker_id, LostReason::kSilent, now);
   LoseHungWorkers(now);
   requests_.MoveOverdue(now);
   worker_registry_.Readmit(now);
@@ -354,8 +370,9 @@ std::uint32_t FleetCore::router_count() {
 }
 
 void FleetCore::ForgiveOwnPause(Instant now) {
-  const Duration since_last = now - std::exchange(last_tick_, now);
-  if (since_last < options_.worker_timeout / 2) return;
+  const Instant last = std::exchange(last_tick_, now).value_or(now);
+  if (now - last < options_.worker_timeout / 2) return;
+  recovered_at_ = now + options_.worker_timeout;
   worker_registry_.ForEach([&](Worker& worker) {
     worker.link.Forgive(now);
     worker.engine.Forgive(now);

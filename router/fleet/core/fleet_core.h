@@ -78,14 +78,17 @@ class FleetCore {
   void OnMalformed(const std::string& identity, const Error& error, Instant now);
   // A hello whose sender's key may not have its name or model. The connection belongs to no worker any more.
   void RefuseHello(const std::string& identity, const wire::Hello& hello, const Error& error, Instant now);
-  // A message could not be sent over this connection.
+  // A message could not be sent over this connection. Its worker is lost, unless this process itself was paused just
+  // now: then the worker may have connected again, and has the worker timeout to say so.
   void OnUnreachable(const std::string& identity, Instant now);
   // The result of a ReadBundle effect.
   void OnTextBundle(const std::string& digest, TextBundle bundle, Instant now);
   void OnBundleFault(const std::string& digest, const BundleError& error, Instant now);
   // Call it several times a second. Handles silence, pings, late snapshots, waiting requests and gauges. If two ticks
   // are half the worker timeout or more apart, this process itself was paused, and the gap does not count as silence.
-  void Tick(Instant now);
+  // Nor does what has come and is not read, except where it is never all read.
+  enum class Inbox : std::uint8_t { kRead, kMoreWaits };
+  void Tick(Instant now, Inbox inbox = Inbox::kRead);
 
   // ---- from clients: see Dispatcher, RequestTable and Orders ----
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
@@ -147,11 +150,17 @@ class FleetCore {
   void Observe(Instant now);
   void AskForHello(const std::string& identity, Instant now);
   void AskForBundle(const Worker& worker, Instant now);
+  void SendPing(const Worker& worker);
   void Welcome(const std::string& identity, const wire::Hello& hello);
   void TellNeighbours(const Worker& joined);
   void Refuse(const wire::Hello& hello, const std::string& identity, wire::RefusalCause cause, const Error& error);
   void LoseHungWorkers(Instant now);
   void ForgiveOwnPause(Instant now);
+  // Was this process paused just now?
+  [[nodiscard]] bool HasPaused(Instant now) const {
+    return now < recovered_at_ || (last_tick_ && now - *last_tick_ >= options_.worker_timeout / 2);
+  }
+  void LoseSilentWorkers(Instant now, Inbox inbox);
   void PublishGauges();
   void ListTransfers(Instant now);
 
@@ -169,7 +178,9 @@ class FleetCore {
   Instant list_transfers_at_{};      // not before then
 
   bool shut_down_ = false;
-  Instant last_tick_{};
+  std::optional<Instant> last_tick_;
+  Instant recovered_at_{};  // from its last pause: the worker timeout after it
+  Instant inbox_read_at_{};
   Instant last_ping_{};
   std::map<std::string, Instant> hello_asked_;  // by identity; those of the last second
   // By name and process of a worker, so that a repetition is not logged.

@@ -14,6 +14,18 @@ Error NobodyServes(const ServedModel& model) {
   return {ErrorCode::kUnavailable, fmt::format("no worker serves {} now", model.name), "model"};
 }
 
+namespace {
+
+Error WeightsReplaced() {
+  return {ErrorCode::kUnavailable, "the model's weights were replaced, and others can not continue the answer", ""};
+}
+
+Error NoTriesLeft(std::uint32_t losses) {
+  return {ErrorCode::kUnavailable, fmt::format("{} workers in turn were lost or gave the request up", losses), ""};
+}
+
+}  // namespace
+
 RequestTable::RequestTable(RequestTableOptions options, std::uint64_t first_id, WorkerRegistry& registry,
                            Policy& policy, EffectQueue& effects, FleetMetrics& metrics)
     : options_(options),
@@ -234,6 +246,10 @@ RequestTable::Fate RequestTable::Retry(const Attempt& attempt, RetryReason reaso
   } else if (reason != RetryReason::kOverloaded) {
     ++part.retry_count;
   }
+  if (reason != RetryReason::kOverloaded) {
+    ++part.loss_count;
+    part.token_count = 0;
+  }
   const std::uint64_t decision = attempt.prediction.number;
   for (const ChoiceRange range : RangesLeft(attempt)) {
     part.choices = range;
@@ -241,12 +257,12 @@ RequestTable::Fate RequestTable::Retry(const Attempt& attempt, RetryReason reaso
   }
   Forget(attempt);
   Sending sending = Sending::kNoWorker;
-  if (part.retry_count <= options_.max_retries) {
+  if (HasTries(part)) {
     const bool is_new = reason == RetryReason::kOverloaded && !HasOutput(request);
     sending = SendParts(request, is_new ? Admission::kWithRoom : Admission::kAnyway, now);
   }
   if (sending == Sending::kNoWorker) {
-    End(request, {.reason = wire::FinishReason::kError, .error = error});
+    End(request, {.reason = wire::FinishReason::kError, .error = WhyNotAgain(request, part, error)});
     return Fate::kFailed;
   }
   metrics_.OnRetry(request.spec.model->model_name(), reason);
@@ -260,6 +276,19 @@ RequestTable::Fate RequestTable::Retry(const Attempt& attempt, RetryReason reaso
   }
   EnqueueFirst(request, now);
   return Fate::kWaits;
+}
+
+// `error` ended its last attempt.
+Error RequestTable::WhyNotAgain(const Request& request, const Part& part, const Error& error) const {
+  if (!HasTries(part)) return NoTriesLeft(part.loss_count);
+  const std::shared_ptr<const ServedModel> served =
+      worker_registry_.revisions().directory()->Main(request.spec.model->name);
+  const bool is_replaced = served != nullptr && served->revision != request.spec.model->revision;
+  return HasOutput(request) && is_replaced ? WeightsReplaced() : error;
+}
+
+bool RequestTable::HasTries(const Part& part) const {
+  return part.retry_count <= options_.max_retries && part.loss_count <= RequestTableOptions::kMaxLosses;
 }
 
 void RequestTable::Cancel(RequestId id) {

@@ -88,8 +88,12 @@ class Orphans {
 struct RequestTableOptions {
   std::uint32_t max_requests = 10'000;  // above it Submit returns kOverloaded
   // Further attempts of one request after failures, and as many after first tokens that stayed away: a worker that is
-  // slow is no failure. Refusals by a full worker do not count.
+  // slow is no failure. Refusals by a full worker do not count. kTokensForTries tokens after the last one give them all
+  // back, so that a long answer outlives many workers. kMaxLosses bounds what is given back: a request that breaks its
+  // workers after some tokens must not go through a whole fleet.
   std::uint32_t max_retries = 2;
+  static constexpr std::uint32_t kTokensForTries = 128;  // of each choice
+  static constexpr std::uint32_t kMaxLosses = 16;
   // A worker has room while fewer requests than this wait there, counting those that it reported and those sent since.
   // A new request waits at the router only while no worker that serves its model or adapter has room, or behind others
   // that wait for it. A request that continues after a failure waits only while no worker takes requests.
@@ -166,8 +170,10 @@ class RequestTable {
   // Choices of a request that are sent together.
   struct Part {
     ChoiceRange choices;            // either none of them has tokens, or it is a single choice
-    std::uint32_t retry_count = 0;  // failed attempts of these choices
-    std::uint32_t late_count = 0;   // attempts that were given up because tokens stayed away
+    std::uint32_t retry_count = 0;  // failed attempts of these choices, since they got their tries back
+    std::uint32_t late_count = 0;   // attempts that were given up because tokens stayed away, since then too
+    std::uint32_t loss_count = 0;   // of both kinds, ever
+    std::size_t token_count = 0;    // since the last of them
   };
   struct Request {
     RequestId id;
@@ -260,6 +266,9 @@ class RequestTable {
   enum class Fate : std::uint8_t { kMoved, kWaits, kFailed };
   // After a failed attempt: makes further attempts for its open choices, or ends the request with `error`.
   Fate Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now);
+  // May its choices be sent again?
+  [[nodiscard]] bool HasTries(const Part& part) const;
+  [[nodiscard]] Error WhyNotAgain(const Request& request, const Part& part, const Error& error) const;
   [[nodiscard]] static std::vector<ChoiceRange> RangesLeft(const Attempt& attempt);
   // The attempt is over; `attempt` dangles afterwards.
   void Forget(const Attempt& attempt);

@@ -119,6 +119,12 @@ void RequestTable::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant n
 }
 
 void RequestTable::NoteTokens(Attempt& attempt, std::size_t count, Instant now) {
+  Part& part = attempt.part;
+  part.token_count += count;
+  if (part.token_count >= RequestTableOptions::kTokensForTries * part.choices.count) {
+    part.retry_count = 0;
+    part.late_count = 0;
+  }
   Worker* const worker = worker_registry_.Find(attempt.worker_id);
   if (worker == nullptr) return;
   const bool is_first = !attempt.prompt_computed_at.has_value();

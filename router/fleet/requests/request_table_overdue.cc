@@ -40,7 +40,8 @@ void RequestTable::MoveOverdue(Instant now) {
       attempt.is_probe = false;
       worker_registry_.NoteSilence(worker, now);
     }
-    if (attempt.part.late_count >= options_.max_retries) continue;
+    const Part& part = attempt.part;
+    if (part.late_count >= options_.max_retries || part.loss_count >= RequestTableOptions::kMaxLosses) continue;
     if (worker_registry_.TakesRequests(worker) || !AnotherTakes(attempt)) continue;
     SendTo(attempt.worker_id, wire::Cancel{attempt.id});
     const bool has_begun = attempt.prompt_computed_at.has_value();

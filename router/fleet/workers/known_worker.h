@@ -95,8 +95,11 @@ struct Worker {
   std::optional<std::uint64_t> stalled_at;
   Ejection ejection;
   std::optional<Instant> full_until;  // it refused a request because it was full
-  bool is_leaving = false;            // it refused a request because it is leaving; valid until its next report
-  bool was_serving = false;           // at the registry's last Refresh
+  // Its connection is gone, and it has some time to come back on another one: until then it gets no requests, and they
+  // wait where no other worker takes them.
+  bool is_unreachable = false;
+  bool is_leaving = false;   // it refused a request because it is leaving; valid until its next report
+  bool was_serving = false;  // at the registry's last Refresh
 
  private:
   // The step of `load`, which has just come.

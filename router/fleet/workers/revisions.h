@@ -62,6 +62,8 @@ class Revisions {
   void Withdraw(const std::string& key);
   // Sets the number of its workers that take requests, which determines its share of the model's requests.
   void SetCapacity(const std::string& key, std::uint32_t worker_count);
+  // Of a revision that a worker has joined.
+  [[nodiscard]] std::uint32_t CapacityOf(const std::string& key) const { return revisions_.at(key).capacity; }
 
   // Null when no ready worker serves it.
   [[nodiscard]] std::shared_ptr<const ServedModel> Find(std::string_view key) const;

@@ -69,10 +69,16 @@ Result<Worker*> WorkerRegistry::Add(const std::string& identity, const wire::Hel
   return added;
 }
 
+void WorkerRegistry::SetUnreachable(Worker& worker) {
+  worker.is_unreachable = true;
+  Refresh(worker);
+}
+
 void WorkerRegistry::Reconnect(Worker& worker, const std::string& identity) {
   by_identity_.erase(worker.identity);
   worker.identity = identity;
   by_identity_.insert_or_assign(identity, &worker);
+  if (std::exchange(worker.is_unreachable, false)) Refresh(worker);
 }
 
 void WorkerRegistry::SetAdapters(Worker& worker, const std::vector<std::string>& names) {
@@ -223,7 +229,7 @@ bool WorkerRegistry::IsServing(const Worker& worker) const {
 }
 
 bool WorkerRegistry::TakesRequests(const Worker& worker) const {
-  return IsServing(worker) && !worker.full_until.has_value() && worker.ejection.admits();
+  return IsServing(worker) && !worker.full_until.has_value() && !worker.is_unreachable && worker.ejection.admits();
 }
 
 std::vector<Worker*> WorkerRegistry::Serving(std::string_view revision) {
@@ -311,7 +317,7 @@ WorkerState WorkerRegistry::StateOf(const Worker& worker) const {
   if (worker.load.cordoned) return WorkerState::kCordoned;
   if (worker.load.draining || worker.is_leaving) return WorkerState::kDraining;
   if (worker.stalled_at.has_value()) return WorkerState::kStalled;
-  return worker.ejection.admits() ? WorkerState::kReady : WorkerState::kEjected;
+  return worker.ejection.admits() && !worker.is_unreachable ? WorkerState::kReady : WorkerState::kEjected;
 }
 
 WorkerStatus WorkerRegistry::StatusOf(const Worker& worker, Instant now) const {

@@ -60,6 +60,8 @@ class WorkerRegistry {
   // Adds a worker whose name is not in use. kInvalidArgument, naming the field, when its hello is wrong; kOverloaded
   // when there are too many workers.
   [[nodiscard]] Result<Worker*> Add(const std::string& identity, const wire::Hello& hello, Instant now);
+  // The worker's connection is gone; see Worker::is_unreachable.
+  void SetUnreachable(Worker& worker);
   // The worker continues on another connection.
   void Reconnect(Worker& worker, const std::string& identity);
 
@@ -88,6 +90,11 @@ class WorkerRegistry {
 
   // True if the worker serves its model, now or as soon as it has room.
   [[nodiscard]] bool IsServing(const Worker& worker) const;
+
+  // True if no other worker of its revision serves.
+  [[nodiscard]] bool IsSole(const Worker& worker) const {
+    return revisions_.CapacityOf(worker.revision) == (worker.was_serving ? 1U : 0U);
+  }
 
   // The models: see Revisions.
   [[nodiscard]] Revisions& revisions() { return revisions_; }

@@ -1,5 +1,7 @@
 // Events that must not stop the server: connections over its limit, and handlers whose libraries fail.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <exception>
@@ -8,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/base/deferred_wakes.h"
 #include "tests/common/http/raw_client.h"
@@ -59,6 +62,54 @@ TEST_P(HttpServerTest, ANewConnectionTakesThePlaceOfTheOneThatWaitsLongest) {
   EXPECT_TRUE(silent.AtEnd());
   EXPECT_TRUE(slow.AtEnd());
   EXPECT_LE(server_->connection_count(), options_.max_connections + 1);  // one may still be closing
+}
+
+// Takes all descriptors of this process but one, and gives them back at its end.
+class OneDescriptorLeft {
+ public:
+  OneDescriptorLeft() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const int highest = dup(STDERR_FILENO);
+    const rlimit scarce{.rlim_cur = static_cast<rlim_t>(highest) + 1, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &scarce), 0);
+    taken_.push_back(highest);
+    for (int fd = dup(STDERR_FILENO); fd >= 0; fd = dup(STDERR_FILENO)) taken_.push_back(fd);
+    close(taken_.front());
+    taken_.erase(taken_.begin());
+  }
+  OneDescriptorLeft(const OneDescriptorLeft&) = delete;
+  OneDescriptorLeft& operator=(const OneDescriptorLeft&) = delete;
+  ~OneDescriptorLeft() {
+    for (const int fd : taken_) close(fd);
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
+
+ private:
+  rlimit before_{};
+  std::vector<int> taken_;
+};
+
+// The sanitizer of undefined behaviour looks at objects through a pipe, for which no descriptor is left.
+#ifdef __has_feature
+constexpr bool kLooksThroughPipes = __has_feature(undefined_behavior_sanitizer);
+#else
+constexpr bool kLooksThroughPipes = false;
+#endif
+
+TEST_F(PlainHttpServerTest, WithoutDescriptorsTheConnectionThatWaitsLongestGoes) {
+  if (kLooksThroughPipes) GTEST_SKIP() << "under this sanitizer";
+  options_.thread_count = 2;
+  Serve(Echo);
+  RawClient oldest = Connect();
+  oldest.Write(kGet);
+  EXPECT_EQ(oldest.ReadResponse().status, 200);
+  RawClient younger = Connect();
+  younger.Write(kGet);
+  EXPECT_EQ(younger.ReadResponse().status, 200);
+  const OneDescriptorLeft scarcity;
+  RawClient newcomer = Connect();  // has the last one: the server has none to accept it with
+  newcomer.Write(kGet);
+  EXPECT_EQ(newcomer.ReadResponse().status, 200);
 }
 
 TEST_F(PlainHttpServerTest, ARequestThatIsReadOrAnsweredKeepsItsPlace) {

@@ -201,6 +201,29 @@ TEST_F(ConsoleTest, WithoutKeysABrowserMayNotReadTheDataByAnotherName) {
   EXPECT_EQ(status_of(Listener::kAdmin, "/admin/v1/workers", no_browser), 200);
 }
 
+// The router itself refuses it, whatever the browser asks before.
+TEST_F(ConsoleTest, WithoutKeysAPageOfAnotherSiteGivesNoOrders) {
+  const auto status_of = [](Api& api, Listener listener, const char* origin) {
+    const HttpRequest head{.method = "POST",
+                           .path = listener == Listener::kApi ? "/v1/completions" : "/admin/v1/cordon",
+                           .headers = {{"Host", "127.0.0.1:8001"},
+                                       {"Content-Type", "application/json"},
+                                       {"Content-Length", "2"},
+                                       {"Origin", origin}}};
+    const HeadVerdict verdict = api.CheckHead(listener, head);
+    return verdict.refusal ? verdict.refusal->status : 200;
+  };
+  for (const char* foreign : {"https://evil.example", "http://127.0.0.1:3000", "http://localhost:8001", "null", ""}) {
+    EXPECT_EQ(status_of(api_, Listener::kAdmin, foreign), 403) << foreign;
+    EXPECT_EQ(status_of(api_, Listener::kApi, foreign), 200) << foreign;
+  }
+  EXPECT_EQ(status_of(api_, Listener::kAdmin, "http://127.0.0.1:8001"), 200) << "the console";
+  Api named(dispatcher_, observer_, clock_, text_,
+            {.cors_origins = {"https://ops.example"}, .unix_seconds_now = [] { return std::int64_t{0}; }});
+  EXPECT_EQ(status_of(named, Listener::kAdmin, "https://ops.example"), 200);
+  EXPECT_EQ(status_of(named, Listener::kAdmin, "https://evil.example"), 403);
+}
+
 TEST_F(ConsoleTest, APageThatIsNamedMayReadItsOwnServer) {
   Api named(dispatcher_, observer_, clock_, text_,
             {.cors_origins = {"https://router.internal:8001"}, .unix_seconds_now = [] { return std::int64_t{0}; }});

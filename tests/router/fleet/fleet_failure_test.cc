@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "tests/router/fleet/fleet_answers.h"
@@ -121,6 +122,25 @@ TEST_F(FleetCoreFailureTest, RestartedWorkerStartsFreshAndMayTakeItsOldRequests)
   EXPECT_EQ(request.observer->workers.back(), restarted.id());
 }
 
+// The worker that has the request is lost, and comes back empty.
+void LoseServing(FleetSim& sim, const Request& request) {
+  FakeWorker& lost = *sim.workers.at(request.observer->workers.back());
+  sim.core.OnUnreachable(lost.id(), sim.clock.Now());
+  sim.CarryOutEffects();
+  lost.Restart();
+  lost.SayHello();
+  sim.DeliverAll();
+}
+
+void TakeTokens(FleetSim& sim, const Request& request, std::size_t count) {
+  const std::size_t until = request.observer->tokens.size() + count;
+  while (request.observer->tokens.size() < until) {
+    ASSERT_FALSE(request.observer->end.has_value());
+    sim.workers.at(request.observer->workers.back())->Step();
+    sim.DeliverAll();
+  }
+}
+
 TEST_F(FleetCoreFailureTest, RetriesAreBounded) {
   Start(0);
   sim.JoinWorker("c");
@@ -130,8 +150,50 @@ TEST_F(FleetCoreFailureTest, RetriesAreBounded) {
     sim.CarryOutEffects();
   }
   ExpectError(request, ErrorCode::kUnavailable);
+  EXPECT_EQ(request.observer->end->error->message, "3 workers in turn were lost or gave the request up");
   EXPECT_EQ(request.observer->workers.size(), 3U);
   EXPECT_EQ(sim.metrics.retries["worker_lost"], 2);
+}
+
+// Without stop tokens.
+Request SubmitLong(FleetSim& sim, std::uint32_t tokens) {
+  GenerateSpec wishes;
+  wishes.generate.min_output_tokens = tokens;
+  return sim.Submit(MakePrompt(7, 40), tokens, wishes);
+}
+
+TEST_F(FleetCoreFailureTest, LongAnswerGetsItsTriesBack) {
+  const Request answer = SubmitLong(sim, 16 * 128);
+  sim.DeliverAll();
+  for (int i = 0; i < 8; ++i) {
+    TakeTokens(sim, answer, 128);
+    LoseServing(sim, answer);
+  }
+  sim.Run(16 * 128);
+  ASSERT_TRUE(answer.observer->end.has_value());
+  EXPECT_EQ(answer.observer->tokens, ExpectedOutput(answer.prompt, 16 * 128, 0, 16 * 128));
+}
+
+TEST_F(FleetCoreFailureTest, TooFewTokensBetweenLossesGiveNoTriesBack) {
+  const Request answer = SubmitLong(sim, 16 * 128);
+  sim.DeliverAll();
+  for (int i = 0; i < 3; ++i) {
+    TakeTokens(sim, answer, 120);
+    LoseServing(sim, answer);
+  }
+  ExpectError(answer, ErrorCode::kUnavailable);
+}
+
+TEST_F(FleetCoreFailureTest, LossesOfOneAnswerAreBounded) {
+  const Request answer = SubmitLong(sim, 32 * 128);
+  sim.DeliverAll();
+  for (int i = 0; i < 17; ++i) {
+    ASSERT_FALSE(answer.observer->end.has_value()) << "after " << i;
+    TakeTokens(sim, answer, 128);
+    LoseServing(sim, answer);
+  }
+  ExpectError(answer, ErrorCode::kUnavailable);
+  EXPECT_EQ(answer.observer->end->error->message, "17 workers in turn were lost or gave the request up");
 }
 
 TEST_F(FleetCoreFailureTest, FullWorkerSendsTheRequestToTheOther) {
@@ -228,6 +290,60 @@ TEST_F(FleetCoreFailureTest, OwnPauseIsNotTheWorkersSilence) {
   EXPECT_EQ(sim.metrics.lost["silent"], 2);
 }
 
+// The router was stopped for so long that its workers hung up, and connect again.
+struct PausedRouter : TwoWorkers {
+  void Pause() {
+    Start(1);
+    sim.clock.Advance(9s);
+    for (FakeWorker* worker : {&a, &b}) {
+      sim.core.OnUnreachable(worker->identity(), sim.clock.Now());
+      sim.Kill(*worker);  // nothing reaches it on its old connection
+    }
+    sim.CarryOutEffects();
+  }
+};
+
+TEST_F(PausedRouter, WorkersThatHungUpMeanwhileAreNotLostAndRequestsWaitForThem) {
+  Pause();
+  sim.Tick();
+  const Request later = sim.Submit(MakePrompt(9, 30), 4);
+  EXPECT_FALSE(later.refusal.has_value());
+  sim.Advance(500ms);
+  EXPECT_FALSE(later.observer->end.has_value());
+  sim.Revive(a);
+  sim.Revive(b);
+  sim.Run();
+  EXPECT_EQ(sim.metrics.lost.count("unreachable") + sim.metrics.lost.count("silent"), 0U);
+  ExpectWholeAnswer(request);
+  ExpectWholeAnswer(later);
+}
+
+TEST_F(PausedRouter, OneThatDoesNotComeBackIsLost) {
+  Pause();
+  sim.Advance(1900ms);
+  EXPECT_TRUE(sim.metrics.lost.empty());
+  EXPECT_EQ(sim.StatusOf("a")->state, WorkerState::kEjected);
+  sim.Advance(300ms);
+  EXPECT_EQ(sim.metrics.lost["unreachable"], 2);
+  sim.JoinWorker("c");
+  sim.core.OnUnreachable("c", sim.clock.Now());
+  EXPECT_EQ(sim.metrics.lost["unreachable"], 3);  // the pause is over
+}
+
+TEST_F(FleetCoreFailureTest, SilenceIsJudgedByWhatHasComeNotByWhatWasRead) {
+  Start(1);
+  for (int i = 0; i < 21; ++i) {
+    sim.clock.Advance(100ms);
+    sim.core.Tick(sim.clock.Now(), i < 5 ? FleetCore::Inbox::kRead : FleetCore::Inbox::kMoreWaits);
+  }
+  EXPECT_TRUE(sim.metrics.lost.empty());
+  for (int i = 0; i < 5; ++i) {
+    sim.clock.Advance(100ms);
+    sim.core.Tick(sim.clock.Now(), FleetCore::Inbox::kMoreWaits);
+  }
+  EXPECT_EQ(sim.metrics.lost["silent"], 2);  // it is never all read
+}
+
 TEST_F(FleetCoreFailureTest, WorkersArePingedEachSecond) {
   int pings = 0;
   for (int tick = 0; tick < 20; ++tick) {
@@ -239,6 +355,30 @@ TEST_F(FleetCoreFailureTest, WorkersArePingedEachSecond) {
     }
   }
   EXPECT_EQ(pings, 2 * 2);
+}
+
+TEST_F(FleetCoreFailureTest, PingsTellTheOnlyWorkerOfARevisionThatItIs) {
+  const auto sole = [&] {
+    std::set<std::string> told;
+    sim.clock.Advance(1s);
+    for (FakeWorker* worker : {&a, &b}) worker->Heartbeat();
+    sim.DeliverAll();
+    sim.Tick();
+    for (const Effect& effect : sim.core.TakeEffects()) {
+      const auto* const send = std::get_if<SendToWorker>(&effect);
+      if (send == nullptr) continue;
+      const auto* const ping = std::get_if<wire::Ping>(&send->message);
+      if (ping != nullptr && ping->sole) told.insert(send->identity);
+    }
+    return told;
+  };
+  EXPECT_EQ(sole(), std::set<std::string>());
+  a.SetDraining(true);
+  EXPECT_EQ(sole(), (std::set<std::string>{"b"}));
+  b.SetDraining(true);
+  EXPECT_EQ(sole(), (std::set<std::string>{"a", "b"}));
+  a.SetDraining(false);
+  EXPECT_EQ(sole(), (std::set<std::string>{"a"}));
 }
 
 TEST_F(FleetCoreFailureTest, PingsTellWhichGeneratesTheWorkersLifeWasSent) {

@@ -77,6 +77,7 @@ TEST_F(FleetRevisionsTest, AStreamNeverChangesItsRevision) {
   sim.Advance(3s);
   ASSERT_TRUE(request.observer->end.has_value());
   EXPECT_EQ(request.observer->end->error->code, ErrorCode::kUnavailable);
+  EXPECT_EQ(request.observer->end->error->message.find("the model's weights were replaced"), 0U);
   EXPECT_TRUE(rolled.received().empty());
 }
 

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <numeric>
@@ -166,6 +169,47 @@ TEST(RecorderTest, AFullQueueDropsAndCounts) {
   EXPECT_EQ(recorder->dropped_count(), 3U);
   may_go_on.set_value();
   recorder.reset();
+}
+
+// The limit of a file's size stands for a full disk.
+TEST(RecorderTest, WhenAFullDiskHasRoomAgainItGoesOnWithWholeLines) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "room.jsonl";
+  std::promise<void> told;
+  auto recorder = Recorder::Open({.path = path, .on_outcome = [&](RecordOutcome) { told.set_value(); }}).value();
+  const auto record = [&](const std::string& model) {
+    told = {};
+    recorder->TryRecord({.model = model, .block_tokens = kBlockTokens});
+    told.get_future().wait();
+  };
+  record("first");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{.rlim_cur = std::filesystem::file_size(path) + 10, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  record("lost");
+  record("lost too");
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  record("last");
+  EXPECT_EQ(recorder->written_count(), 2U);
+  EXPECT_EQ(recorder->dropped_count(), 2U);
+  recorder.reset();
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_THAT(lines[0], testing::HasSubstr("\"first\""));
+  EXPECT_THAT(lines[1], testing::AllOf(testing::StartsWith("{"), testing::HasSubstr("\"last\"")));
+}
+
+TEST(RecorderTest, TheFileIsForItsUserAlone) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "mine.jsonl";
+  std::ofstream(path) << "older";
+  std::filesystem::permissions(path, std::filesystem::perms(0644));
+  ASSERT_TRUE(Recorder::Open({.path = path}).ok());
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0600));
+  EXPECT_EQ(std::filesystem::file_size(path), 0U);
 }
 
 TEST(RecorderTest, AFileThatCanNotBeWrittenIsNamed) {

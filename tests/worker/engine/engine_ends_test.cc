@@ -177,11 +177,86 @@ TEST_F(EngineTest, ARequestWithBrokenLogitsLeavesNoBlocksBehind) {
   const std::set<BlockHash> before = harness_->resident();
   ASSERT_EQ(before.size(), 4U);
   // Whole blocks and a partial one that only this request computes.
-  const auto broken = Join(Join(sound, Text(50, 2)), {95});
-  EXPECT_EQ(harness_->Serve(GreedyRequest(2, broken, 3)).finish, FinishReason::kError);
+  EXPECT_EQ(harness_->Serve(GreedyRequest(2, Join(Text(50, 2), {95}), 3)).finish, FinishReason::kError);
   EXPECT_EQ(harness_->resident(), before);
-  EXPECT_EQ(harness_->Step().idle_blocks, 4U);
-  EXPECT_EQ(harness_->Serve(GreedyRequest(3, Join(sound, Text(51, 2)), 3)).cached_token_count, 64U);
+  EXPECT_EQ(harness_->Step().idle_blocks, 5U) << "with a partial one";
+  EXPECT_EQ(harness_->Serve(GreedyRequest(3, Join(sound, Text(51, 2)), 3)).cached_token_count, 70U);
+}
+
+// What a broken device, or a source that sends no numbers, leaves in the pool.
+TEST_F(EngineTest, ARequestBehindBrokenBlocksIsComputedAgainWithoutThem) {
+  const auto prompt = Text(70, 1);
+  (void)harness_->Serve(GreedyRequest(1, prompt, 1));
+  model_->BreakKv();
+  const auto outcome = harness_->Serve(GreedyRequest(2, prompt, 9));
+  EXPECT_EQ(outcome.finish, FinishReason::kLength);
+  EXPECT_EQ(outcome.tokens, Reference(prompt, 9));
+  EXPECT_EQ(outcome.cached_token_count, 0U);
+  EXPECT_EQ(harness_->totals().wrong_hits, 1U);
+  const auto next = harness_->Serve(GreedyRequest(3, prompt, 9));
+  EXPECT_EQ(next.tokens, Reference(prompt, 9));
+  EXPECT_EQ(next.cached_token_count, 69U) << "its right blocks are in the cache";
+  EXPECT_EQ(harness_->totals().wrong_hits, 1U);
+}
+
+TEST_F(EngineTest, SoIsOneWhoseBlocksBreakWhileItDecodes) {
+  const auto prompt = Text(70, 1);
+  (void)harness_->Serve(GreedyRequest(1, prompt, 1));
+  Submit(GreedyRequest(2, prompt, 40));
+  for (int i = 0; i < 20; ++i) harness_->Step();
+  model_->BreakKv();
+  Submit(GreedyRequest(3, prompt, 5));
+  harness_->Run();
+  EXPECT_EQ(harness_->outcome(2).tokens, Reference(prompt, 40));
+  EXPECT_EQ(harness_->outcome(3).tokens, Reference(prompt, 5));
+  EXPECT_EQ(harness_->totals().wrong_hits, 2U);
+}
+
+TEST_F(EngineTest, SoIsEachOfItsChoices) {
+  const auto prompt = Text(70, 1);
+  (void)harness_->Serve(GreedyRequest(1, prompt, 1));
+  model_->BreakKv();
+  wire::Generate request = GreedyRequest(2, prompt, 9);
+  request.sample_count = 3;
+  request.sampling = {.temperature = 1.5F, .seed = 1};
+  Submit(request);
+  harness_->Run();
+  std::vector<std::vector<TokenId>> broken;
+  for (std::uint32_t i = 0; i < 3; ++i) broken.push_back(harness_->choice(2, i).tokens);
+  Make({}, {});
+  Submit(request);
+  harness_->Run();
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(broken[i].size(), 9U);
+    EXPECT_EQ(broken[i], harness_->choice(2, i).tokens) << i;
+  }
+}
+
+TEST_F(EngineTest, ItIsComputedAgainOnce) {
+  Make({.poison_token = 95}, {});
+  const auto prompt = Text(70, 1);
+  (void)harness_->Serve(GreedyRequest(1, prompt, 1));
+  const std::uint64_t before = model_->computed_token_count();
+  const auto outcome = harness_->Serve(GreedyRequest(2, Join(prompt, {95}), 3));
+  EXPECT_EQ(outcome.finish, FinishReason::kError);
+  EXPECT_EQ(outcome.error->code, ErrorCode::kInternal);
+  EXPECT_EQ(model_->computed_token_count() - before, 1U + 71U);
+  EXPECT_TRUE(harness_->resident().empty()) << "any of the blocks that it found may have been wrong";
+}
+
+TEST_F(EngineTest, ItIsNotComputedAgainOnceItsPromptWasScored) {
+  const auto prompt = Text(70, 1);
+  (void)harness_->Serve(GreedyRequest(1, prompt, 1));
+  Submit([&] {
+    wire::Generate request = GreedyRequest(2, prompt, 9);
+    request.prompt_logprobs = 0;
+    return request;
+  }());
+  harness_->Step();
+  model_->BreakKv();
+  harness_->Run();
+  EXPECT_EQ(harness_->outcome(2).finish, FinishReason::kError);
+  EXPECT_EQ(harness_->Serve(GreedyRequest(3, prompt, 9)).tokens, Reference(prompt, 9));
 }
 
 // A token that first occurs in `tokens` at a place from `first` on, and not in `elsewhere`.

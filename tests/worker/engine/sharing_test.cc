@@ -322,6 +322,8 @@ TEST_F(SharingTest, HitsAreVerifiedAndWrongOnesFound) {
   model_->CorruptKv();
   (void)CachedOf(Text(100, 1));
   EXPECT_EQ(harness_->totals().wrong_hits, 1U);
+  EXPECT_EQ(CachedOf(Text(100, 1)), 0U) << "its blocks, which were computed here, have left";
+  EXPECT_EQ(harness_->totals().wrong_hits, 1U);
 }
 
 // The logits of a prompt behind cached blocks differ by 1.5 % of the largest from those of the whole prompt.
@@ -334,6 +336,7 @@ TEST_F(SharingTest, HitsAreVerifiedUpToTheRoundingOfTheBackend) {
     EXPECT_EQ(harness_->totals().verified_hits, tolerance < 0.015F ? 0U : 1U);
     model_->CorruptKv();
     (void)CachedOf(Text(100, 1));
+    (void)CachedOf(Text(100, 1));  // a wrong hit leaves nothing to find
     EXPECT_EQ(harness_->totals().wrong_hits, tolerance < 0.015F ? 2U : 1U);
   }
 }

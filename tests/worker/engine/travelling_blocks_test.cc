@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "tests/worker/engine/travelling_fixture.h"
 
 namespace roost::worker {
@@ -279,6 +283,26 @@ TEST_F(TravellingBlocksTest, AWrongHitDiscardsAllThatCameFromItsSource) {
   }
   EXPECT_EQ(Serve(*to_, wrong), 0U) << "computed again, and right";
   EXPECT_EQ(to_->harness.totals().wrong_hits, 1U);
+  EXPECT_EQ(to_->source.distrusted, (std::set<std::string>{"from"})) << "it is left alone";
+}
+
+TEST_F(TravellingBlocksTest, BlocksThatAreNoNumbersDiscardAllThatCameFromTheirSource) {
+  Make({.check_invariants = true});
+  const std::vector<TokenId> broken = Text(6 * kBlockTokens, 1);
+  const std::vector<TokenId> also = Text(5 * kBlockTokens, 2);
+  const std::vector<TokenId> own = Text(6 * kBlockTokens, 4);
+  Serve(*to_, own);
+  for (const std::vector<TokenId>& prompt : {broken, also}) {
+    from_->harness.Serve(GreedyRequest(++last_id_, prompt, 1));
+    from_->model.BreakKv();
+    wire::Hold hold = HoldOf(prompt);
+    hold.source.worker_id = "from";
+    EXPECT_EQ(Hold(*to_, hold).outcome, HoldOutcome::kComplete);
+  }
+  EXPECT_EQ(Serve(*to_, broken), 0U) << "computed again, and right";
+  EXPECT_EQ(to_->harness.totals().distrusted_blocks, 6U + 5U);
+  EXPECT_EQ(to_->source.distrusted, (std::set<std::string>{"from"}));
+  for (const BlockHash hash : HoldOf(own).hashes) EXPECT_TRUE(to_->harness.resident().contains(hash));
 }
 
 // Its first rows were copied from a block that came; the rest was computed here.

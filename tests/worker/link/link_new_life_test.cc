@@ -144,6 +144,20 @@ TEST_F(LinkCoreTest, PingAfterWhatCameChangesNothing) {
   EXPECT_EQ(Submit(kPeer, 9), link);
 }
 
+TEST_F(LinkCoreTest, PingsTellIfOthersCanContinueWhatItHasBegun) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  EXPECT_FALSE(core_.is_sole());
+  core_.OnMessage(kOther, wire::Ping{.sole = true});
+  core_.OnMessage(kPeer, wire::Ping{});
+  EXPECT_TRUE(core_.is_sole()) << "by one of its routers";
+  core_.OnMessage(kOther, wire::Ping{});
+  EXPECT_FALSE(core_.is_sole());
+  core_.OnMessage(kOther, wire::Ping{.sole = true});
+  core_.OnMessage(kOther, wire::WantHello{});
+  EXPECT_FALSE(core_.is_sole()) << "of a link that is up";
+}
+
 TEST_F(LinkCoreTest, PingsKeepALinkUp) {
   BringUp(kPeer);
   for (int i = 0; i < 10; ++i) {

@@ -158,6 +158,15 @@ class EncryptedPeersTest : public TransferTest {
   [[nodiscard]] PeerConnection Dial() const {
     return PeerConnection::Connect(wire::ParseNumericAddress(server_->address()).value()).value();
   }
+  // Past its handshake, with a ticket for this consumer.
+  [[nodiscard]] PeerConnection Admitted(const std::string& consumer) const {
+    PeerConnection connection = Dial();
+    EXPECT_TRUE(connection.ShowTicket(rules_, consumer, Ticket(consumer)).ok());
+    EXPECT_TRUE(connection.Send(HelloTo("a")).ok());
+    const PartHead head = connection.ReceiveHead(kTestSizes.frame_bytes(), kPatience).value();
+    EXPECT_TRUE(std::holds_alternative<wire::PeerWelcome>(connection.ReceiveMessage(head).value()));
+    return connection;
+  }
   // All that comes until the end of the connection.
   static std::size_t CountUntilEnd(PeerConnection& connection) {
     std::array<std::byte, 1> byte{};
@@ -166,6 +175,7 @@ class EncryptedPeersTest : public TransferTest {
     return count;
   }
 
+  const PeerTlsRules rules_{PeerSide::kConsumer};
   const TransferSecret secret_ = TransferSecret::Random();
   std::atomic<std::int64_t> source_clock_ = 0;  // seconds after kNow
   std::uint64_t last_id_ = 0;
@@ -310,6 +320,28 @@ TEST_F(EncryptedPeersTest, AFetchEndsWithItsTicketToo) {
   ExpectRefused(wire::FetchRefusal::kTicket, 1);
 }
 
+// Without a next fetch.
+TEST_F(EncryptedPeersTest, SoDoesOneThatWaits) {
+  source_clock_ = seconds(minutes(15)).count() - 1;
+  PeerConnection connection = Admitted("b");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(CountUntilEnd(connection), 0U);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
+}
+
+TEST_F(EncryptedPeersTest, OneTicketDoesNotTakeAllPlaces) {
+  const PeerConnection other = Admitted("c");
+  std::list<PeerConnection> open;
+  for (std::size_t i = 0; i < 10; ++i) {
+    open.push_back(Admitted("b"));
+    if (open.size() <= kServedOfOne) continue;
+    EXPECT_EQ(CountUntilEnd(open.front()), 0U) << "the oldest makes room";
+    open.pop_front();
+    for (const PeerConnection& goes_on : open) EXPECT_FALSE(goes_on.HasInput());
+  }
+  EXPECT_FALSE(other.HasInput());
+}
+
 TEST_F(EncryptedPeersTest, AConsumerDialsAgainLongBeforeThat) {
   Relay relay(server_->address());
   const auto count_handshakes = [&] {
@@ -452,11 +484,11 @@ TEST_F(EncryptedPeersTest, AHandshakeThatIsCutAnywhereBreaks) {
 }
 
 TEST_F(EncryptedPeersTest, MoreConnectionsThanTheLimitAreToldBusy) {
-  const PeerTlsRules rules(PeerSide::kConsumer);
   std::vector<PeerConnection> open;
   const auto is_welcome = [&] {
     PeerConnection& connection = open.emplace_back(Dial());
-    EXPECT_TRUE(connection.ShowTicket(rules, "b", Ticket()).ok());
+    const std::string consumer = "c" + std::to_string(open.size());
+    EXPECT_TRUE(connection.ShowTicket(rules_, consumer, Ticket(consumer)).ok());
     EXPECT_TRUE(connection.Send(HelloTo("a")).ok());
     const PartHead head = connection.ReceiveHead(kTestSizes.frame_bytes(), kPatience).value();
     const wire::PeerMessage answer = connection.ReceiveMessage(head).value();

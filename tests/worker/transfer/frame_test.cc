@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "tests/worker/transfer/frame_tools.h"
@@ -121,6 +122,41 @@ TEST(FrameTest, ASealedFrameMustBeTheBlockAskedFor) {
   wrong.tenant = 0;
   EXPECT_EQ(FieldOf(OpenFrame(Sealed(chain, wrong, tokens), chain.chain, 1)), "none");
   EXPECT_EQ(FieldOf(OpenFrame(FrameOf(chain, 2), chain.chain, 1)), "position");
+}
+
+TEST(FrameTest, NumbersThatAreNotFiniteAreFound) {
+  const TestChain chain(2);
+  struct Case {
+    kernels::DType dtype;
+    std::size_t bytes;
+    std::uint32_t largest;
+    std::vector<std::uint32_t> not_finite;
+  };
+  const std::vector<Case> cases = {
+      {kernels::DType::kF32, 4, 0xFF7FFFFF, {0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF, 0x7F800001}},
+      {kernels::DType::kBF16, 2, 0xFF7F, {0x7F80, 0xFF80, 0x7FC0, 0xFFFF, 0x7F81}},
+      {kernels::DType::kF16, 2, 0xFBFF, {0x7C00, 0xFC00, 0x7E00, 0xFFFF, 0x7C01}}};
+  for (const Case& each : cases) {
+    FrameSizes sizes = kTestSizes;
+    sizes.dtype = each.dtype;
+    FrameBuffer frame(sizes);
+    const std::size_t count = sizes.data_bytes / each.bytes;
+    for (std::size_t at = 0; at < count; ++at) {
+      std::memcpy(frame.data().data() + at * each.bytes, &each.largest, each.bytes);
+    }
+    const auto open = [&] {
+      SealFrame(chain.BlockAt(1), chain.TokensAt(1), frame);
+      return FieldOf(OpenFrame(frame, chain.chain, 1));
+    };
+    EXPECT_EQ(open(), "none") << NameOf(each.dtype);
+    for (const std::uint32_t bits : each.not_finite) {
+      for (const std::size_t at : {std::size_t{0}, count / 2, count - 1}) {
+        std::memcpy(frame.data().data() + at * each.bytes, &bits, each.bytes);
+        EXPECT_EQ(open(), "data") << NameOf(each.dtype) << " " << std::hex << bits << " at " << at;
+        std::memcpy(frame.data().data() + at * each.bytes, &each.largest, each.bytes);
+      }
+    }
+  }
 }
 
 TEST(FrameTest, TenantsHaveHashesAndNoneHasZero) {

@@ -43,6 +43,13 @@ TEST_F(PairPausesTest, AWrongFramePausesThePairForAMinute) {
   ExpectPause(seconds(60));
 }
 
+TEST_F(PairPausesTest, ASourceWhoseBlocksWereFoundWrongIsLeftAloneWhereverItIs) {
+  pauses_.Distrust("a", clock_.Now());
+  EXPECT_TRUE(IsPaused({.worker_id = "a", .address = "127.0.0.1:7200"}));
+  EXPECT_FALSE(IsPaused(kOther));
+  ExpectPause(seconds(60));
+}
+
 TEST_F(PairPausesTest, ThreeFailuresInARowPauseForASecondAndFurtherOnesForTwiceAsLong) {
   EXPECT_EQ(End(HoldOutcome::kBroken), std::nullopt);
   EXPECT_EQ(End(HoldOutcome::kBroken), std::nullopt);

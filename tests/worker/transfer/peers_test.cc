@@ -192,14 +192,22 @@ TEST_F(PeersTest, BlocksOfAnotherTenantAreMissing) {
 TEST_F(PeersTest, MoreRequestsThanTheLimitAreBusy) {
   arrived_.keeps = true;
   MakePeers(kLayout, 1);
-  for (std::uint64_t id = 1; id <= kMaxAsked + 1; ++id) {
-    FrameChain chain = chain_.chain;
-    chain.tenant = id;  // none joins another
-    if (id == 1) chain.tenant = chain_.chain.tenant;
-    Ask(id, chain);
-  }
-  EXPECT_EQ(arrived_.EndOf(kMaxAsked + 1), HoldOutcome::kBusy);
-  EXPECT_EQ(arrived_.CauseOf(kMaxAsked + 1), HoldCause::kOwnLimit);
+  std::uint64_t last = 0;
+  const auto ask = [&](std::size_t count, const std::string& source) {
+    for (std::size_t i = 0; i < count; ++i) {
+      FrameChain chain = chain_.chain;
+      chain.tenant = ++last;  // none joins another
+      if (last == 1) chain.tenant = chain_.chain.tenant;
+      Ask(last, chain, source);
+    }
+    EXPECT_EQ(arrived_.EndOf(last), HoldOutcome::kBusy) << source;
+    EXPECT_EQ(arrived_.CauseOf(last), HoldCause::kOwnLimit);
+  };
+  ask(kMaxAskedOfOne + 1, "a");  // one source does not take all
+  ask(1, "a");
+  // Nor does one that is at several places at a time.
+  peers_->Ask({.id = HoldId(++last), .chain = chain_.From(1), .peer = {"a", "127.0.0.1:1"}});
+  EXPECT_EQ(arrived_.EndOf(last), HoldOutcome::kBusy);
 }
 
 TEST_F(PeersTest, MoreSourcesThanPullsAreBusy) {
@@ -275,13 +283,21 @@ class RawPeer {
   RawPeer() : listener_(wire::Listen({"127.0.0.1", 0}).value()) {}
   ~RawPeer() { AwaitEnd(); }
 
+  // The last connection ended while a next message was awaited.
+  [[nodiscard]] bool WasHungUp() {
+    AwaitEnd();
+    return was_hung_up_;
+  }
+
   [[nodiscard]] std::string address() const {
     return "127.0.0.1:" + std::to_string(wire::BoundTo(listener_, {"127.0.0.1", 0}).port);
   }
-  // Welcomes the next connection, takes its fetch, sends `answer`, and waits for its end.
-  void Serve(wire::Bytes answer) {
+  // Welcomes the next connection, takes its fetch, sends `answer`, and waits for its end; meanwhile it sends `drip`, a
+  // byte at a time.
+  void Serve(wire::Bytes answer, wire::Bytes drip = {}) {
     AwaitEnd();
-    thread_ = std::thread([this, answer = std::move(answer)] {
+    was_hung_up_ = false;
+    thread_ = std::thread([this, answer = std::move(answer), drip = std::move(drip)] {
       pollfd poll{.fd = listener_.get(), .events = POLLIN, .revents = 0};
       if (::poll(&poll, 1, 10'000) != 1) return;
       PeerConnection connection{wire::Descriptor(::accept(listener_.get(), nullptr, nullptr))};
@@ -291,7 +307,13 @@ class RawPeer {
         if (is_hello && !connection.Send(wire::PeerWelcome()).ok()) return;
       }
       if (!connection.Send(answer, {}).ok()) return;
-      (void)connection.ReceiveHead(kTestSizes.frame_bytes(), std::chrono::seconds(10));
+      for (const std::byte byte : drip) {
+        if (!connection.Send({&byte, 1}, {}).ok()) break;
+        pollfd ends{.fd = connection.descriptor(), .events = POLLIN, .revents = 0};
+        if (::poll(&ends, 1, 50) != 0) break;
+      }
+      const auto next = connection.ReceiveHead(kTestSizes.frame_bytes(), std::chrono::seconds(10));
+      was_hung_up_ = !next.ok() && next.error().code == ErrorCode::kUnavailable;
     });
   }
 
@@ -301,6 +323,7 @@ class RawPeer {
   }
 
   wire::Descriptor listener_;
+  bool was_hung_up_ = false;  // the thread's
   std::thread thread_;
 };
 
@@ -380,6 +403,19 @@ TEST_F(WrongPeerTest, AfterAWrongFrameItsSourceIsNotAskedForAMinute) {
   peers_->Stop();  // hangs up
 }
 
+TEST_F(WrongPeerTest, ASourceWhoseBlocksWereFoundWrongIsNotAskedForAMinute) {
+  Ask(++last_id_, chain_.chain);
+  EXPECT_EQ(arrived_.EndOf(last_id_), HoldOutcome::kMissing);
+  peers_->Distrust("a");
+  clock_.Advance(PairPauses::kWrongPause - std::chrono::milliseconds(1));
+  Ask(++last_id_, chain_.chain);
+  EXPECT_EQ(arrived_.EndOf(last_id_), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.CauseOf(last_id_), HoldCause::kPaused);
+  clock_.Advance(std::chrono::milliseconds(1));
+  Ask(++last_id_, chain_.chain);
+  EXPECT_EQ(arrived_.EndOf(last_id_), HoldOutcome::kMissing);
+}
+
 TEST_F(WrongPeerTest, AfterThreeFailuresItsSourceIsNotAskedForASecond) {
   RawPeer peer;
   for (int i = 0; i < 3; ++i) {
@@ -430,6 +466,47 @@ TEST_F(WrongPeerTest, APeerThatFallsSilentIsBroken) {
   EXPECT_EQ(arrived_.CauseOf(last_id_), HoldCause::kSilent);
   EXPECT_GE(std::chrono::steady_clock::now() - begin, kPeerSilence);
   EXPECT_EQ(arrived_.frames[last_id_], 1U);
+}
+
+// A frame takes its time as a whole.
+TEST_F(WrongPeerTest, APeerThatDripsIsBroken) {
+  RawPeer peer;
+  wire::Bytes frames = Frames(2);
+  const auto half = frames.begin() + static_cast<std::ptrdiff_t>(frames.size() / 2);
+  peer.Serve({frames.begin(), half}, {half, frames.end()});
+  EXPECT_EQ(EndAt(peer.address()), HoldOutcome::kBroken);
+  EXPECT_EQ(arrived_.CauseOf(last_id_), HoldCause::kSilent);
+  EXPECT_EQ(arrived_.frames[last_id_], 1U);
+  EXPECT_TRUE(peer.WasHungUp());
+}
+
+TEST_F(WrongPeerTest, ACancelledFetchHangsUpWhateverComes) {
+  RawPeer peer;
+  wire::Bytes bytes = Frames(2);
+  bytes.resize(bytes.size() - 100);
+  peer.Serve(std::move(bytes));
+  peers_->Ask({.id = HoldId(++last_id_), .chain = chain_.chain, .peer = {"a", peer.address()}});
+  arrived_.AwaitFrames(last_id_, 1);
+  peers_->Cancel(HoldId(last_id_));
+  EXPECT_EQ(arrived_.EndOf(last_id_), HoldOutcome::kCancelled);
+  EXPECT_TRUE(peer.WasHungUp());
+}
+
+// The source awaits the rest of a fetch for so long, and no longer.
+TEST_F(PeersTest, AFetchThatDripsEndsItsConnection) {
+  PeerConnection connection = PeerConnection::Connect(wire::ParseNumericAddress(server_->address()).value()).value();
+  ASSERT_TRUE(connection.Send(HelloTo("a")).ok());
+  wire::Bytes answer(BytesOf(wire::PeerWelcome()).size());
+  ASSERT_TRUE(connection.Receive(answer, kPeerSilence).ok());
+  const wire::Bytes fetch = BytesOf(wire::PeerFetch{.tenant = chain_.chain.tenant, .hashes = chain_.chain.hashes});
+  bool has_ended = false;
+  for (std::size_t i = 0; i < fetch.size() && !has_ended; ++i) {
+    has_ended = !connection.Send({&fetch[i], 1}, {}).ok();
+    const Result<void> received = connection.Receive({answer.data(), 1}, std::chrono::milliseconds(50));
+    has_ended = has_ended || received.ok() || received.error().code == ErrorCode::kUnavailable;
+  }
+  EXPECT_TRUE(has_ended);
+  EXPECT_EQ(server_->counts().served_bytes, 0U);
 }
 
 // A server that gets anything but the protocol ends the connection, and goes on.
