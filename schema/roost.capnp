@@ -430,7 +430,7 @@ struct Hello $check {
     # refusal can name the worker and reach it.
 
     minor @28 :UInt32 = 0;
-    # Now 8. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
+    # Now 9. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
     # told their version.
 
     release @29 :Text $text(line) $most(.maxReleaseBytes) $omitEmpty;

@@ -1,4 +1,4 @@
-// File descriptors: each connection takes one, and a process that has none left can accept nobody.
+// The file descriptors that the process may open. Each connection takes one.
 #pragma once
 
 #include <cstddef>

@@ -102,7 +102,7 @@ class Gate {
  public:
   // Twice as many as the workers that a router takes, because broken connections are noticed late.
   static constexpr std::size_t kMaxConnections = 2048;
-  // Of those that the process may open: a quarter, if kMaxConnections need no less.
+  // A quarter of the descriptors that the process may open, if kMaxConnections need no less.
   [[nodiscard]] static constexpr std::size_t DescriptorsOf(std::size_t limit) {
     return std::min(limit / 4, kMaxConnections * kDescriptors);
   }
@@ -140,7 +140,7 @@ class Gate {
   Gate(Descriptor listener, Endpoint endpoint, std::string inner, std::shared_ptr<ByteBudget> frames,
        std::shared_ptr<LinkGuard> guard);
 
-  // Of a connection: the peer's socket, and both ends of the one to ZeroMQ.
+  // A connection takes three: the peer's socket, and both ends of the one to ZeroMQ.
   static constexpr std::size_t kDescriptors = 3;
 
   void Run();

@@ -110,6 +110,9 @@ struct StepUnderWay {
   [[nodiscard]] bool computes() const { return prefill_token_count + decode_token_count > 0; }
 };
 
+// Counts a token that the choice got, with the time since its last one.
+void NoteToken(Choice& choice, Instant now, StepCounts& counts);
+
 // Empty for 0. A time beyond the clock's range counts as none, too; adding it would wrap around.
 [[nodiscard]] inline std::optional<Instant> After(std::uint64_t ms, Instant now) {
   if (ms == 0 || ms > wire::kMaxKeepMs) return std::nullopt;
@@ -173,7 +176,6 @@ struct Engine::State {
   void DistrustPrefix(SequenceId id, std::span<const SourceId> sources, StepCounts& counts);
   bool ComputeAgain(SequenceId id, StepCounts& counts);
   void TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now, StepReport& report);
-  void NoteToken(Choice& choice, Instant now, StepCounts& counts);
 
   Model& model;
   const Clock& clock;

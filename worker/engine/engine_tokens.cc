@@ -225,7 +225,7 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
 }
 
 // The time to the first token counts once per request; the first tokens of all its choices come at the same time.
-void Engine::State::NoteToken(Choice& choice, Instant now, StepCounts& counts) {
+void NoteToken(Choice& choice, Instant now, StepCounts& counts) {
   if (choice.last_token) {
     counts.inter_token_seconds.push_back(ToSeconds(now - *choice.last_token));
   } else if (choice.index == 0) {

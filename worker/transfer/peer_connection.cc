@@ -28,7 +28,7 @@ Error NotConnected(int error) {
   return Unreachable("can not be connected: " + std::error_code(error, std::generic_category()).message());
 }
 
-// Of a call for so many bytes that begins now.
+// The time limit of a call for so many bytes that begins now.
 std::chrono::steady_clock::time_point EndOf(std::chrono::milliseconds time, std::size_t bytes) {
   return std::chrono::steady_clock::now() + time + std::chrono::milliseconds(1000 * bytes / kPeerLeastBytesPerSecond);
 }

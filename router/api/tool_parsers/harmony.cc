@@ -186,7 +186,7 @@ bool HarmonyParser::ReadHeader(AnswerDelta&) {
       ApplyHeader(text.substr(0, known));
       if (state_ == State::kCallBegin && end != object) state_ = State::kContent;
       taken_ += known;
-      // What the end cuts off within a marker is no text.
+      // A marker that the end cuts off is no text.
       if (ended_ && end == text.size() && OpenMarkBytes(rest(), AllMarkers()) == rest().size()) taken_ = pending_.size();
       return true;
     }

@@ -159,7 +159,7 @@ class JsonValue {
   bool started_ = false;
 };
 
-// What all calls in XML have in common: the place that has been read, and the call so far.
+// The base of all calls in XML: the place that has been read, and the call so far.
 class XmlForm : public CallForm {
  public:
   XmlForm(std::vector<std::string_view> marks, const ToolSet& tools) : finder_(std::move(marks)), tools_(tools) {}

@@ -62,7 +62,7 @@ class Revisions {
   void Withdraw(const std::string& key);
   // Sets the number of its workers that take requests, which determines its share of the model's requests.
   void SetCapacity(const std::string& key, std::uint32_t worker_count);
-  // Of a revision that a worker has joined.
+  // The same number. A worker has joined the revision.
   [[nodiscard]] std::uint32_t CapacityOf(const std::string& key) const { return revisions_.at(key).capacity; }
 
   // Null when no ready worker serves it.

@@ -185,7 +185,6 @@ TEST_P(Mutations, AreCallsThatWereMadeOrText) {
   std::string counts;
   for (const auto& [calls, texts] : outcomes_) counts += fmt::format(" {} with {} calls", texts, calls);
   RecordProperty("outcomes", counts);
-  std::cout << NameOf(right().family) << ":" << counts << "\n";
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Mutations, testing::Range<std::size_t>(0, RightAnswers().size()),

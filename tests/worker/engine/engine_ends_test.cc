@@ -183,7 +183,7 @@ TEST_F(EngineTest, ARequestWithBrokenLogitsLeavesNoBlocksBehind) {
   EXPECT_EQ(harness_->Serve(GreedyRequest(3, Join(sound, Text(51, 2)), 3)).cached_token_count, 70U);
 }
 
-// What a broken device, or a source that sends no numbers, leaves in the pool.
+// A broken device, or a source that sends no numbers, leaves this in the pool.
 TEST_F(EngineTest, ARequestBehindBrokenBlocksIsComputedAgainWithoutThem) {
   const auto prompt = Text(70, 1);
   (void)harness_->Serve(GreedyRequest(1, prompt, 1));
