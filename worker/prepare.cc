@@ -56,7 +56,8 @@ Result<std::shared_ptr<const Tokenizer>> CompleteText(ModelText& text, const std
   ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const ChatTemplate> chat_template,
                          ChatTemplate::Parse(text.chat_template, (folder / "chat_template").string()));
   AddStopToken(TurnEndOf(text, *tokenizer, *chat_template), "the chat template", text);
-  for (const std::string& loss : LossesOf(chat_template->traits())) LogInfo("the chat template " + loss);
+  for (const std::string& loss : LossesOf(chat_template->traits(), chat_template->family()))
+    LogInfo("the chat template " + loss);
   return tokenizer;
 }
 

@@ -90,7 +90,7 @@ HttpRequest HeadOf(const http::request<BudgetedBody>& message, Rng& ids) {
   HttpRequest request;
   request.method = std::string(message.method_string());
   const RequestTarget target = ParseTarget({message.target().data(), message.target().size()});
-  request.path = target.path;
+  request.path = JoinedSlashes(target.path);
   request.query = target.query;
   for (const auto& field : message) {
     const bool is_replaced = field.name() == http::field::host && !target.authority.empty();

@@ -1,6 +1,7 @@
 #include "common/http/http_message.h"
 
 #include <fmt/format.h>
+#include <iterator>
 
 #include <algorithm>
 #include <array>
@@ -226,6 +227,13 @@ std::optional<Error> CheckCounts(const HeaderCounts& counts, bool is_http_1_1) {
 }
 
 }  // namespace
+
+std::string JoinedSlashes(std::string_view path) {
+  std::string joined;
+  std::unique_copy(path.begin(), path.end(), std::back_inserter(joined),
+                   [](char a, char b) { return a == '/' && b == '/'; });
+  return joined;
+}
 
 RequestTarget ParseTarget(std::string_view target) {
   RequestTarget parsed;

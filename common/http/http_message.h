@@ -126,4 +126,7 @@ struct RequestTarget {
 };
 [[nodiscard]] RequestTarget ParseTarget(std::string_view target);
 
+// A path in which slashes that follow one another are one: clients append paths to addresses that end with one.
+[[nodiscard]] std::string JoinedSlashes(std::string_view path);
+
 }  // namespace roost

@@ -20,9 +20,14 @@ enum class ToolFamily : std::uint8_t {
   kGlm,
   kQwenXml,  // Qwen3-Coder
   kKimi,
+  kSeed,     // Seed-OSS
+  kMiniMax,  // M2
+  kDsml,     // DeepSeek V3.2 and later
+  kGemma,    // Gemma 4
 };
 
-enum class ReasoningForm : std::uint8_t { kNone, kThink };  // kThink: <think>…</think> in front of the answer
+// In front of the answer: <think>…</think>, <seed:think>…</seed:think>, <|channel>thought…<channel|>.
+enum class ReasoningForm : std::uint8_t { kNone, kThink, kSeedThink, kChannel };
 
 enum class CallDialect : std::uint8_t { kUsual, kFenced };  // kFenced: DeepSeek's V3 and R1, arguments in a fence
 
@@ -31,6 +36,15 @@ struct OutputFamily {
   ReasoningForm reasoning = ReasoningForm::kNone;
   CallDialect call_dialect = CallDialect::kUsual;
 };
+
+struct ReasoningTags {
+  std::string_view begin;
+  std::string_view end;
+  std::string_view begin_token;  // the part of `begin` that may be a special token
+};
+
+// Empty for kNone.
+[[nodiscard]] ReasoningTags TagsOf(ReasoningForm form);
 
 [[nodiscard]] OutputFamily FamilyOf(std::string_view template_source);
 

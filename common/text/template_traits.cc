@@ -59,8 +59,8 @@ Value CallOf(std::string_view id, Value arguments) {
 
 Value Tool(std::string_view name) {
   Value parameters = Object({{"type", Text("object")}, {"properties", Value::Mapping({})}});
-  Value function = Object(
-      {{"name", Text(name)}, {"description", Text("Looks.")}, {"parameters", std::move(parameters)}});
+  Value function =
+      Object({{"name", Text(name)}, {"description", Text("Looks.")}, {"parameters", std::move(parameters)}});
   return Object({{"type", Text("function")}, {"function", std::move(function)}});
 }
 
@@ -145,9 +145,9 @@ void FindRoles(const Probe& probe, TemplateTraits& traits) {
     return probe.Of({probe.Said(role, kOne), probe.Said("user", kTwo)}, {kOne, kTwo});
   };
   const auto later = [&](std::string_view role) {
-    return probe.Of({probe.Said("user", kOne), probe.Said("assistant", kTwo), probe.Said(role, kThree),
-                     probe.Said("user", kFour)},
-                    {kOne, kTwo, kThree, kFour});
+    return probe.Of(
+        {probe.Said("user", kOne), probe.Said("assistant", kTwo), probe.Said(role, kThree), probe.Said("user", kFour)},
+        {kOne, kTwo, kThree, kFour});
   };
   traits.first_system = first("system");
   if (traits.first_system != Rendering::kShown) {
@@ -184,7 +184,8 @@ void FindCalls(const Probe& probe, TemplateTraits& traits) {
   const auto with = [&](Value content, Value arguments) {
     return probe.Calls(std::move(content), {CallOf(id, std::move(arguments))});
   };
-  traits.tool_calls = probe.Of({user, with(Value::None(), ObjectArguments(kTwo)), probe.ToolResult(id, kThree)}, {kOne, kTwo});
+  traits.tool_calls =
+      probe.Of({user, with(Value::None(), ObjectArguments(kTwo)), probe.ToolResult(id, kThree)}, {kOne, kTwo});
   traits.empty_text_beside_calls =
       probe.Of({user, with(probe.Answer(""), ObjectArguments(kTwo)), probe.ToolResult(id, kThree)}, {kOne, kTwo});
   // A template that refuses a `content` of none is asked with an empty one.
@@ -211,7 +212,8 @@ void FindCalls(const Probe& probe, TemplateTraits& traits) {
   }
   if (!shows_calls) return;
   constexpr std::string_view kOtherId = "jklmnopqr";
-  const Value two = probe.Calls(content, {CallOf(id, ObjectArguments(kTwo)), CallOf(kOtherId, ObjectArguments(kThree))});
+  const Value two =
+      probe.Calls(content, {CallOf(id, ObjectArguments(kTwo)), CallOf(kOtherId, ObjectArguments(kThree))});
   traits.several_calls =
       probe.Of({user, two, probe.ToolResult(id, kFour), probe.ToolResult(kOtherId, kFive)}, {kOne, kTwo, kThree});
   const Value long_id = probe.Calls(content, {CallOf(kLongId, ObjectArguments(kTwo))});
@@ -227,7 +229,8 @@ void FindReasoning(const Probe& probe, TemplateTraits& traits) {
   const Value result = probe.ToolResult(kNineId, kThree);
   traits.reasoning = Rendering::kDropped;
   for (const std::string_view name : kReasoningNames) {
-    const bool beside_calls = probe.Of({user, With(call, name, Text(kFour)), result}, {kOne, kFour}) == Rendering::kShown;
+    const bool beside_calls =
+        probe.Of({user, With(call, name, Text(kFour)), result}, {kOne, kFour}) == Rendering::kShown;
     const Value answer = With(probe.Said("assistant", kTwo), name, Text(kFour));
     if (!beside_calls && probe.Of({user, answer}, {kOne, kFour}) != Rendering::kShown) continue;
     traits.reasoning = Rendering::kShown;
@@ -249,13 +252,11 @@ TemplateTraits FindTraits(const RenderContext& render, OutputFamily family) {
   FindTools(probe, traits);
   FindCalls(probe, traits);
   FindReasoning(probe, traits);
-  const bool reasons = family.reasoning != ReasoningForm::kNone || family.tools == ToolFamily::kHarmony;
-  if (!reasons && traits.reasoning != Rendering::kShown) traits.reasoning = Rendering::kShown;  // there is none
   if (family.tools == ToolFamily::kKimi) traits.call_ids = CallIdForm::kNumbered;
   return traits;
 }
 
-std::vector<std::string> LossesOf(const TemplateTraits& traits) {
+std::vector<std::string> LossesOf(const TemplateTraits& traits, OutputFamily family) {
   struct Loss {
     Rendering rendering;
     std::string_view what;
@@ -264,6 +265,7 @@ std::vector<std::string> LossesOf(const TemplateTraits& traits) {
   // Calls whose content is refused for being none go with an empty one.
   const Rendering calls = traits.tool_calls == Rendering::kRefused ? traits.empty_text_beside_calls : traits.tool_calls;
   const bool has_calls = calls == Rendering::kShown;
+  const bool reasons = family.reasoning != ReasoningForm::kNone || family.tools == ToolFamily::kHarmony;
   const std::vector<Loss> all{
       {traits.first_system, "a system message", "its text goes in front of the first user message"},
       {traits.first_developer, "a developer message", "it is given as a system message"},
@@ -271,7 +273,7 @@ std::vector<std::string> LossesOf(const TemplateTraits& traits) {
       {traits.tools, "tools", "the model does not see them"},
       {calls, "tool calls in the history", "the model does not see them"},
       {traits.tool_results, "tool results", "the model does not see them"},
-      {traits.reasoning, "reasoning of earlier answers", "the model does not see it"},
+      {reasons ? traits.reasoning : Rendering::kShown, "reasoning of earlier answers", "the model does not see it"},
       {has_calls ? traits.text_beside_calls : Rendering::kShown, "text beside tool calls", "the model does not see it"},
   };
   std::vector<std::string> losses;
@@ -281,6 +283,15 @@ std::vector<std::string> LossesOf(const TemplateTraits& traits) {
     // Only a system or developer message has another form to go in.
     const bool is_lost = loss.instead.starts_with("the model");
     losses.push_back(fmt::format("refuses {}: {}", loss.what, is_lost ? "such a request is a 400" : loss.instead));
+  }
+  if (family.tools == ToolFamily::kNone && traits.tools == Rendering::kShown && traits != TemplateTraits()) {
+    losses.emplace_back(
+        "shows tools, but the form of the model's calls is not known: calls stay text (--tool-parser of the router "
+        "names "
+        "a form)");
+  }
+  if (!reasons && traits.reasoning == Rendering::kShown) {
+    losses.emplace_back("shows reasoning, but its tags are not known: reasoning stays in the text");
   }
   return losses;
 }

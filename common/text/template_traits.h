@@ -31,8 +31,8 @@ enum class Rendering : std::uint8_t {
 // The form of a message's `content`: a text, or [{"type": "text", "text": …}].
 enum class ContentForm : std::uint8_t { kText, kParts };
 
-// The ids of calls and results that it takes: any, those of nine letters and digits (Mistral), or functions.NAME:N, where N
-// counts the calls of the conversation (Kimi).
+// The ids of calls and results that it takes: any, those of nine letters and digits (Mistral), or functions.NAME:N,
+// where N counts the calls of the conversation (Kimi).
 enum class CallIdForm : std::uint8_t { kAny, kNine, kNumbered };
 
 struct TemplateTraits {
@@ -50,7 +50,7 @@ struct TemplateTraits {
   Rendering text_arguments = Rendering::kShown;           // of tool calls: a string instead of an object
   Rendering several_calls = Rendering::kShown;            // in one message
   Rendering unnamed_result = Rendering::kShown;           // a tool's result without `name`
-  Rendering reasoning = Rendering::kShown;                // of an earlier answer, under one of its names
+  Rendering reasoning = Rendering::kDropped;              // of an earlier answer, under one of its names
   Rendering reasoning_and_text = Rendering::kShown;       // both beside tool calls
   std::string_view reasoning_name = "reasoning_content";  // of those that clients use
   Rendering tool_without_description = Rendering::kShown;
@@ -71,8 +71,8 @@ using RenderContext = std::function<Result<std::string>(const jinja::Value& cont
 [[nodiscard]] TemplateTraits FindTraits(const RenderContext& render, OutputFamily family);
 
 // The parts of messages that the template drops or refuses, and what happens instead, in words: for logs and `roostctl
-// doctor`. Empty when it shows everything.
-[[nodiscard]] std::vector<std::string> LossesOf(const TemplateTraits& traits);
+// doctor`; and the parts of answers in a form that is not known. Empty when nothing is lost.
+[[nodiscard]] std::vector<std::string> LossesOf(const TemplateTraits& traits, OutputFamily family);
 
 // The text that the template writes behind an answer; "" when it can not be told.
 [[nodiscard]] std::string TextBehindAnswer(const ChatTemplate& chat_template, std::string_view bos_token,

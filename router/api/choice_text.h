@@ -38,6 +38,8 @@ class StopFilter {
   // Returns text that certainly comes before any stop string, and with kShow the stop string itself. All text after a
   // stop string is dropped.
   [[nodiscard]] std::string Push(std::string_view piece);
+  // Returns text in which no stop string counts, behind what was held back.
+  [[nodiscard]] std::string Pass(std::string_view piece) { return Flush().append(piece); }
   // The text has ended: returns what was held back.
   [[nodiscard]] std::string Flush();
 

@@ -198,6 +198,8 @@ bool ReplaceLoneSurrogates(std::string& json) {
 }  // namespace
 
 Result<JsonObject> JsonBody::Parse() {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (body_.starts_with(kByteOrderMark)) body_.erase(0, kByteOrderMark.size());
   JsonElement root;
   const auto parse = [&] {
     const std::size_t size = body_.size();

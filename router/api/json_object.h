@@ -25,7 +25,7 @@ namespace roost::router {
 using JsonElement = json::Element;
 
 // The most that arrays and objects may nest in a request.
-inline constexpr std::size_t kMaxJsonDepth = 64;
+inline constexpr std::size_t kMaxJsonDepth = 600;
 // The maximum number of members of one object; no real request has more.
 inline constexpr std::size_t kMaxJsonMembers = 4096;
 

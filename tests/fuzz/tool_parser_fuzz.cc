@@ -13,7 +13,7 @@
 namespace roost::router {
 namespace {
 
-constexpr unsigned kFamilyCount = static_cast<unsigned>(ToolFamily::kKimi) + 1;
+constexpr unsigned kFamilyCount = static_cast<unsigned>(ToolFamily::kGemma) + 1;
 
 FamilyOutputOptions OptionsOf(unsigned choice) {
   ToolSet tools;

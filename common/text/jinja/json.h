@@ -11,7 +11,7 @@
 namespace roost::jinja {
 
 // The deepest nesting of arrays and objects; deeper text is an error.
-inline constexpr int kMaxJsonDepth = 64;
+inline constexpr int kMaxJsonDepth = 600;
 
 // An error names the path of the wrong value, starting with `name`: "context.messages[1].content". Thread-safe.
 Result<Value> FromJson(std::string_view json, std::string_view name);

@@ -44,16 +44,14 @@ Result<Value> Convert(const dom::element& element, std::string& path) {
     case dom::element_type::ARRAY: return ConvertArray(dom::array(element), path);
     case dom::element_type::OBJECT: return ConvertObject(dom::object(element), path);
     case dom::element_type::INT64: return Value::Int(std::int64_t(element));
-    case dom::element_type::UINT64: return Value::LargeInt(std::to_string(std::uint64_t(element)));
+    case dom::element_type::UINT64: return Value::KeptNumber(std::to_string(std::uint64_t(element)));
     case dom::element_type::DOUBLE: return Value::Float(double(element));
     case dom::element_type::STRING: break;
     case dom::element_type::BOOL: return Value::Bool(bool(element));
     case dom::element_type::NULL_VALUE: return Value::None();
   }
   const auto kept = json::KeptNumber(element);
-  if (!kept) return Value::String(std::string(std::string_view(element)));
-  const bool is_integer = kept->find_first_of(".eE") == std::string_view::npos;
-  return is_integer ? Value::LargeInt(std::string(*kept)) : Value::Float(*json::NumberOf(element));
+  return kept ? Value::KeptNumber(std::string(*kept)) : Value::String(std::string(std::string_view(element)));
 }
 
 }  // namespace

@@ -19,17 +19,17 @@ Value Value::Undefined(std::string reason) {
   return Value(Storage(std::in_place_index<0>, std::make_shared<const std::string>(std::move(reason))));
 }
 
-Value Value::LargeInt(std::string digits) {
-  return Value(Storage(std::in_place_index<kLargeInt>, std::make_shared<const std::string>(std::move(digits))));
+Value Value::KeptNumber(std::string text) {
+  return Value(Storage(std::in_place_index<kKeptNumber>, std::make_shared<const std::string>(std::move(text))));
 }
 
 double Value::AsFloat() const {
-  const auto* digits = std::get_if<kLargeInt>(&storage_);
+  const auto* digits = std::get_if<kKeptNumber>(&storage_);
   return digits == nullptr ? *std::get_if<4>(&storage_) : std::strtod((*digits)->c_str(), nullptr);
 }
 
 std::string Value::FloatText() const {
-  const auto* digits = std::get_if<kLargeInt>(&storage_);
+  const auto* digits = std::get_if<kKeptNumber>(&storage_);
   return digits == nullptr ? FormatFloat(AsFloat()) : **digits;
 }
 

@@ -29,7 +29,7 @@
 namespace roost::jinja {
 
 // The most that containers may nest. Client JSON has at most 64 levels.
-inline constexpr int kMaxNesting = 100;
+inline constexpr int kMaxNesting = 700;
 
 enum class Kind { kUndefined, kNone, kBool, kInt, kFloat, kString, kSequence, kDict, kObject };
 enum class Mutability { kFrozen, kMutable };
@@ -55,8 +55,8 @@ class Value {
   static Value Bool(bool value) { return Value(Storage(std::in_place_index<2>, value)); }
   static Value Int(std::int64_t value) { return Value(Storage(std::in_place_index<3>, value)); }
   static Value Float(double value) { return Value(Storage(std::in_place_index<4>, value)); }
-  // An integer beyond 64 bits, in decimal: computes as the nearest Float, and is written as it is.
-  static Value LargeInt(std::string digits);
+  // A number of JSON that neither of them holds: computes as the nearest Float, and is written as it is.
+  static Value KeptNumber(std::string text);
   // Counts as given, like a client's texts.
   static Value String(std::string text, Markup markup = Markup::kNo);
   static Value String(TracedText text, Markup markup = Markup::kNo);
@@ -70,7 +70,7 @@ class Value {
   static Value Mapping(Dict dict);
 
   [[nodiscard]] Kind kind() const {
-    return storage_.index() == kLargeInt ? Kind::kFloat : static_cast<Kind>(storage_.index());
+    return storage_.index() == kKeptNumber ? Kind::kFloat : static_cast<Kind>(storage_.index());
   }
   [[nodiscard]] bool is(Kind wanted) const { return kind() == wanted; }
   [[nodiscard]] bool is_number() const { return is(Kind::kInt) || is(Kind::kFloat) || is(Kind::kBool); }
@@ -113,7 +113,7 @@ class Value {
   using Storage = std::variant<std::shared_ptr<const std::string>, std::monostate, bool, std::int64_t, double,
                                std::shared_ptr<const Text>, std::shared_ptr<Sequence>, std::shared_ptr<Dict>,
                                std::shared_ptr<Object>, std::shared_ptr<const std::string>>;
-  static constexpr std::size_t kLargeInt = 9;
+  static constexpr std::size_t kKeptNumber = 9;
   explicit Value(Storage storage) : storage_(std::move(storage)) {}
 
   Storage storage_;

@@ -138,6 +138,7 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
       options_(std::move(options)),
       model_(specs.front().model),
       stop_tokens_(specs.front().generate.stop_tokens),
+      min_tokens_(specs.front().generate.min_output_tokens),
       choices_per_prompt_(specs.front().generate.sample_count),
       routed_since_(services_.clock.Now()),
       requests_(specs.size()) {
@@ -322,7 +323,8 @@ AnswerDelta Generation::Parse(Choice& choice, ChoiceTokens tokens) {
 void Generation::AppendVisible(Choice& choice, AnswerDelta piece, AnswerDelta& delta) const {
   if (choice.has_all_calls) return;
   delta.reasoning += piece.reasoning;
-  delta.content += choice.stop->Push(piece.content);
+  const bool is_early = choice.stream.token_count() <= min_tokens_ && min_tokens_ > 0;
+  delta.content += is_early ? choice.stop->Pass(piece.content) : choice.stop->Push(piece.content);
   if (choice.stop->stopped() || piece.tool_calls.empty()) return;
   // A stop string does not reach over a call.
   delta.content += choice.stop->Flush();

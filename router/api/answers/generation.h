@@ -209,6 +209,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const GenerationOptions options_;
   const std::shared_ptr<const ServedModel> model_;
   const std::vector<TokenId> stop_tokens_;
+  const std::uint32_t min_tokens_;  // before a stop string counts
   const std::uint32_t choices_per_prompt_;
   std::uint64_t request_bytes_ = 0;  // that the prompts hold beside the answer
 

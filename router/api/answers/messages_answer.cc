@@ -62,12 +62,16 @@ std::string_view InputOf(std::string_view arguments) {
   return json::Document(arguments, json::Document::KeepNumbers()).root().is_object() ? arguments : "{}";
 }
 
+// Clients drop a block of reasoning without one; nothing here checks it.
+constexpr std::string_view kSignature = "roost";
+
 // `text` is empty when the block opens.
 void WriteBlock(const AnswerBlock& block, std::string_view text, JsonWriter& json) {
   json.BeginObject();
   switch (block.kind) {
     case BlockKind::kReasoning:
-      json.Key("type").String("thinking").Key("thinking").String(text).Key("signature").String("");
+      json.Key("type").String("thinking").Key("thinking").String(text);
+      json.Key("signature").String(text.empty() ? "" : kSignature);
       break;
     case BlockKind::kText: json.Key("type").String("text").Key("text").String(text); break;
     case BlockKind::kToolCall:
@@ -106,6 +110,12 @@ class EventSink final : public BlockSink {
   }
   void OnClose(const AnswerBlock& block) override {
     JsonWriter json;
+    if (block.kind == BlockKind::kReasoning) {
+      json.BeginObject().Key("type").String("content_block_delta").Key("index").Number(block.index);
+      json.Key("delta").BeginObject().Key("type").String("signature_delta").Key("signature").String(kSignature);
+      frames += Event("content_block_delta", json.EndObject().EndObject().Take());
+      json = JsonWriter();
+    }
     json.BeginObject().Key("type").String("content_block_stop").Key("index").Number(block.index).EndObject();
     frames += Event("content_block_stop", json.Take());
   }

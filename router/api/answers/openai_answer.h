@@ -130,12 +130,14 @@ class ResponsesAnswer final : public AnswerFormat {
   // The client's name for the tool of the block's call.
   [[nodiscard]] ClientTool ToolOf(const AnswerBlock& block) const;
   [[nodiscard]] bool IsCustom(const AnswerBlock& block) const;
+  [[nodiscard]] std::string PartText(BlockKind kind, std::string_view text) const;
   [[nodiscard]] std::string ItemId(const AnswerBlock& block) const;
   // With the status "in_progress" the item has no text; otherwise it has its final text.
   [[nodiscard]] std::string ItemText(const AnswerBlock& block, std::string_view status) const;
   void AddItem(const AnswerBlock& block);
 
   const ResponseIdentity identity_;
+  const bool has_summaries_;  // reasoning stands in summaries, as the request wants
   AnswerBlocks blocks_;
   CustomInput custom_input_;  // of the open block, if that is a custom tool's call
   ChoiceFinish finish_;

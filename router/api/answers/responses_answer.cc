@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/json_writer.h"
+#include "common/json/json_read.h"
 
 namespace roost::router {
 namespace {
@@ -23,10 +24,11 @@ void WriteResponsesUsage(const Usage& usage, JsonWriter& json) {
   json.Key("total_tokens").Number(std::uint64_t{usage.prompt_tokens} + usage.completion_tokens).EndObject();
 }
 
-// The part of an item that holds its text. Not for tool calls, which have no such part.
-std::string PartText(BlockKind kind, std::string_view text) {
-  if (kind == BlockKind::kReasoning) return fmt::format(R"({{"type":"reasoning_text","text":{}}})", Quoted(text));
-  return fmt::format(R"({{"type":"output_text","text":{},"annotations":[],"logprobs":[]}})", Quoted(text));
+// True if the request wants summaries of reasoning: they are the reasoning itself.
+bool WantsSummary(std::string_view reasoning) {
+  const json::Document document(reasoning);
+  return json::At<std::string_view>(document.root(), "/summary") ||
+         json::At<std::string_view>(document.root(), "/generate_summary");
 }
 
 }  // namespace
@@ -42,7 +44,8 @@ class ResponsesAnswer::EventSink final : public BlockSink {
       answer_.custom_input_ = {};
       return;
     }
-    frames += answer_.Event("response.content_part.added", PlaceOf(block) + ",\"part\":" + PartText(block.kind, ""));
+    frames += answer_.Event(fmt::format("{}.added", NameOfPart(block.kind)),
+                            PlaceOf(block) + ",\"part\":" + answer_.PartText(block.kind, ""));
   }
 
   void OnPiece(const AnswerBlock& block, std::string_view piece) override {
@@ -86,13 +89,18 @@ class ResponsesAnswer::EventSink final : public BlockSink {
   void CloseText(const AnswerBlock& block, std::string_view more) {
     frames += answer_.Event(fmt::format("{}.done", NameOfKind(block.kind)),
                             fmt::format(R"({},"text":{}{})", PlaceOf(block), Quoted(block.text), more));
-    frames +=
-        answer_.Event("response.content_part.done", PlaceOf(block) + ",\"part\":" + PartText(block.kind, block.text));
+    frames += answer_.Event(fmt::format("{}.done", NameOfPart(block.kind)),
+                            PlaceOf(block) + ",\"part\":" + answer_.PartText(block.kind, block.text));
   }
 
-  static std::string_view NameOfKind(BlockKind kind) {
+  [[nodiscard]] bool IsSummary(BlockKind kind) const { return kind == BlockKind::kReasoning && answer_.has_summaries_; }
+  [[nodiscard]] std::string_view NameOfPart(BlockKind kind) const {
+    return IsSummary(kind) ? "response.reasoning_summary_part" : "response.content_part";
+  }
+  [[nodiscard]] std::string_view NameOfKind(BlockKind kind) const {
     switch (kind) {
-      case BlockKind::kReasoning: return "response.reasoning_text";
+      case BlockKind::kReasoning:
+        return answer_.has_summaries_ ? "response.reasoning_summary_text" : "response.reasoning_text";
       case BlockKind::kText: return "response.output_text";
       case BlockKind::kToolCall: return "response.function_call_arguments";
     }
@@ -101,14 +109,26 @@ class ResponsesAnswer::EventSink final : public BlockSink {
 
   [[nodiscard]] std::string PlaceOf(const AnswerBlock& block) const {
     std::string place = fmt::format(R"("item_id":{},"output_index":{})", Quoted(answer_.ItemId(block)), block.index);
-    if (block.kind != BlockKind::kToolCall) place += ",\"content_index\":0";
+    if (block.kind != BlockKind::kToolCall) {
+      place += IsSummary(block.kind) ? ",\"summary_index\":0" : ",\"content_index\":0";
+    }
     return place;
   }
 
   ResponsesAnswer& answer_;
 };
 
-ResponsesAnswer::ResponsesAnswer(ResponseIdentity identity) : identity_(std::move(identity)) {}
+ResponsesAnswer::ResponsesAnswer(ResponseIdentity identity)
+    : identity_(std::move(identity)), has_summaries_(WantsSummary(identity_.echo.reasoning)) {}
+
+// The part of an item that holds its text. Not for tool calls, which have no such part.
+std::string ResponsesAnswer::PartText(BlockKind kind, std::string_view text) const {
+  if (kind == BlockKind::kReasoning) {
+    return fmt::format(R"({{"type":"{}","text":{}}})", has_summaries_ ? "summary_text" : "reasoning_text",
+                       Quoted(text));
+  }
+  return fmt::format(R"({{"type":"output_text","text":{},"annotations":[],"logprobs":[]}})", Quoted(text));
+}
 
 // ---- items ----
 
@@ -137,8 +157,8 @@ std::string ResponsesAnswer::ItemText(const AnswerBlock& block, std::string_view
   json.BeginObject().Key("id").String(ItemId(block));
   switch (block.kind) {
     case BlockKind::kReasoning:
-      json.Key("type").String("reasoning").Key("summary").BeginArray().EndArray();
-      json.Key("content").Raw("[" + parts + "]").Key("encrypted_content").Null();
+      json.Key("type").String("reasoning").Key("summary").Raw(has_summaries_ ? "[" + parts + "]" : "[]");
+      json.Key("content").Raw(has_summaries_ ? "[]" : "[" + parts + "]").Key("encrypted_content").Null();
       break;
     case BlockKind::kText:
       json.Key("type").String("message").Key("role").String("assistant").Key("content").Raw("[" + parts + "]");

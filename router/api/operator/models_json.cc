@@ -105,7 +105,8 @@ std::string ModelFactsBody(std::span<const std::shared_ptr<const ServedModel>> m
     json.BeginObject().Key("id").String(model->name).Key("chat_template").Bool(model->chat_template != nullptr);
     json.Key("chat_template_losses").BeginArray();
     if (model->chat_template != nullptr) {
-      for (const std::string& loss : LossesOf(model->chat_template->traits())) json.String(loss);
+      const ChatTemplate& chat_template = *model->chat_template;
+      for (const std::string& loss : LossesOf(chat_template.traits(), chat_template.family())) json.String(loss);
     }
     json.EndArray().EndObject();
   }

@@ -150,6 +150,23 @@ void ShareFront(const ServedModel& model, const PromptScope& scope, const std::s
   prompt.block_hashes = std::move(hashes);
 }
 
+bool TruncateFront(const ServedModel& model, const SamplingFields& fields, const PromptScope& scope,
+                   HashedTokens& prompt) {
+  // Of a prompt that was not counted to its end the last tokens are not known.
+  if (!fields.truncate_prompt_tokens || prompt.tokens.size() > MaxCountedTokens(model)) return false;
+  const std::size_t context = model.max_context_tokens;
+  const std::size_t answer = std::clamp<std::size_t>(fields.max_output_tokens.value_or(1), 1, context);
+  const std::int64_t wanted = *fields.truncate_prompt_tokens;
+  const std::size_t kept = wanted > 0 ? static_cast<std::size_t>(wanted) : context - answer;
+  if (prompt.tokens.size() <= kept) return false;
+  prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - static_cast<std::ptrdiff_t>(kept));
+  prompt.own.reset();
+  prompt.block_hashes =
+      HashBlocks(ScopeRoot(model, scope.tenant, fields.cache.salt), prompt.tokens, model.block_tokens);
+  ShareFront(model, scope, fields.cache.salt, prompt);
+  return true;
+}
+
 std::string CountedTokens(const ServedModel& model, std::size_t count) {
   const std::size_t most = MaxCountedTokens(model);
   return count > most ? fmt::format("more than {} tokens", most) : fmt::format("{} tokens", count);

@@ -73,6 +73,10 @@ struct MemoUse {
 // or without a tenant.
 void ShareFront(const ServedModel& model, const PromptScope& scope, const std::string& salt, HashedTokens& prompt);
 
+// Keeps the last tokens of a prompt, as `truncate_prompt_tokens` of `fields` asks. True if some were left out.
+bool TruncateFront(const ServedModel& model, const SamplingFields& fields, const PromptScope& scope,
+                   HashedTokens& prompt);
+
 // "301 tokens", or "more than … tokens": the functions above stop counting at four times the context.
 [[nodiscard]] std::string CountedTokens(const ServedModel& model, std::size_t count);
 

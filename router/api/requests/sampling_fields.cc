@@ -171,6 +171,8 @@ constexpr auto kMinSeed = std::numeric_limits<std::int64_t>::min();
 constexpr auto kMaxSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kMaxModelBytes = 4096;
 
+constexpr std::string_view kTruncateSchema = R"({"anyOf":[{"const":-1},{"type":"integer","minimum":1}]})";
+
 constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
     {"model", "The model to ask.", Text<Fields>{1, kMaxModelBytes, [](Fields& f, std::string_view v) { f.model = v; }}},
     {"stream", "Send the answer as server-sent events.",
@@ -182,7 +184,7 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
      Own<Fields>{kMaxTokensSchema, &ReadMaxTokens}},
     {"max_completion_tokens", "The newer name of max_tokens. If both are given, this one counts.",
      Own<Fields>{kMaxTokensSchema, &ReadMaxTokens}},
-    {"min_tokens", "The answer has at least this many tokens before a stop token may end it.",
+    {"min_tokens", "The answer has at least this many tokens before a stop token or a stop text may end it.",
      Whole<Fields>{0, kMaxTokens,
                    [](Fields& f, std::int64_t v) { f.generate.min_output_tokens = static_cast<std::uint32_t>(v); }}},
     {"temperature", "0 is greedy. Absent: the model's default, as for the next four.",
@@ -260,7 +262,8 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
     {"bad_words", "Not supported.", Refused{Refused::Accepts::kEmpty}},
     {"allowed_token_ids", "Not supported.", Refused{Refused::Accepts::kEmpty}},
     {"logits_processors", "Not supported.", Refused{Refused::Accepts::kEmpty}},
-    {"truncate_prompt_tokens", "Not supported: nothing is left out of a prompt.", Refused{}},
+    {"truncate_prompt_tokens", "Keep the last tokens of the prompt: this many; -1: what leaves room for the answer.",
+     Own<Fields>{kTruncateSchema, &ReadTruncate}},
     {"use_beam_search", "Not supported.", Refused{Refused::Accepts::kFalse}},
     {"user", "Without effect.", Ignored{}},
     {"metadata", "Without effect.", Ignored{}},
@@ -272,6 +275,13 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
 });
 
 }  // namespace
+
+Result<void> ReadTruncate(JsonElement element, const std::string& path, SamplingFields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const std::int64_t kept, IntegerOf(element, path, -1, kMaxTokens));
+  if (kept == 0) return InvalidArgument(path, "must be -1 or at least 1");
+  fields.truncate_prompt_tokens = kept;
+  return {};
+}
 
 std::span<const RequestField<SamplingFields>> SamplingFieldTable() { return kSamplingFields; }
 

@@ -49,6 +49,7 @@ struct SamplingFields {
   std::string max_output_tokens_field = "max_tokens";  // the name that the client used
   // Each sets a field that the request gives, in place of the model's default.
   std::vector<std::function<void(wire::Sampling&)>> given;
+  std::optional<std::int64_t> truncate_prompt_tokens;  // the last of the prompt that stay; -1: what fits
   std::vector<std::string> stop;
   StopText stop_text = StopText::kOmit;
   SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;
@@ -67,6 +68,9 @@ void ApplySampling(const wire::SamplingDefaults& defaults, const SamplingFields&
 
 // kInvalidArgument if the answer may have no token.
 [[nodiscard]] Result<void> CheckWantsAnswer(const SamplingFields& fields);
+
+// Reads truncate_prompt_tokens.
+[[nodiscard]] Result<void> ReadTruncate(JsonElement element, const std::string& path, SamplingFields& fields);
 
 // The table of these fields.
 [[nodiscard]] std::span<const RequestField<SamplingFields>> SamplingFieldTable();

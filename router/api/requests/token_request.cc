@@ -23,6 +23,10 @@ Result<void> ReadText(JsonElement element, const std::string& path, TokenizeRequ
   return {};
 }
 
+Result<void> ReadTruncation(JsonElement element, const std::string& path, TokenizeRequest& request) {
+  return ReadTruncate(element, path, request.truncation);
+}
+
 constexpr auto kTokenizeFields = std::to_array<RequestField<TokenizeRequest>>({
     {"model", "The model whose tokens these are; may be absent where one is served.",
      Own<TokenizeRequest>{R"({"type":"string"})", &ReadModelName}},
@@ -34,6 +38,8 @@ constexpr auto kTokenizeFields = std::to_array<RequestField<TokenizeRequest>>({
     {"return_token_strs", "Include the text of each token.", Flag<TokenizeRequest>{[](TokenizeRequest& r, bool v) {
        r.token_texts = v ? TokenTexts::kTell : TokenTexts::kOmit;
      }}},
+    {"truncate_prompt_tokens", "Keep the last tokens of the prompt: this many; -1: what fits the context.",
+     Own<TokenizeRequest>{R"({"anyOf":[{"const":-1},{"type":"integer","minimum":1}]})", &ReadTruncation}},
 });
 
 Result<void> ReadTokens(JsonElement element, const std::string& path, DetokenizeRequest& request) {

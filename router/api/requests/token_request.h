@@ -23,6 +23,7 @@ struct TokenizeRequest {
   std::variant<std::string, ChatRequest> prompt;
   SpecialTokens special_tokens = SpecialTokens::kAdd;  // around a text; a template writes its own
   TokenTexts token_texts = TokenTexts::kOmit;
+  SamplingFields truncation = {};  // of a text: truncate_prompt_tokens alone
 };
 [[nodiscard]] Result<TokenizeRequest> ParseTokenizeRequest(const JsonObject& body);
 [[nodiscard]] std::span<const RequestField<TokenizeRequest>> TokenizeFieldTable();

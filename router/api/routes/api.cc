@@ -162,11 +162,12 @@ const Api::Route* Api::FindRoute(Listener listener, const HttpRequest& request) 
 }
 
 std::string Api::AllowedMethods(Listener listener, std::string_view path) {
+  std::string allowed;
   for (const Route& route : Routes()) {
-    if (!route.IsOn(listener) || !route.Matches(path)) continue;
-    return route.method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    if (!route.IsOn(listener) || !route.Matches(path) || allowed.find(route.method) != std::string::npos) continue;
+    allowed += fmt::format("{}{}, ", route.method, route.method == "GET" ? ", HEAD" : "");
   }
-  return {};
+  return allowed.empty() ? allowed : allowed + "OPTIONS";
 }
 
 std::string_view Api::ElsewhereText(Listener listener, std::string_view path) {
@@ -255,6 +256,11 @@ HeadVerdict Api::CheckHead(Listener listener, const HttpRequest& head) {
 
 Result<void> Api::CheckBody(const HttpRequest& head, const Route* route) {
   if (route != nullptr && route->method == "POST") {
+    const std::string_view coding = head.FindHeader("content-encoding").value_or("identity");
+    if (!EqualsIgnoringCase(coding, "identity")) {
+      return Error{ErrorCode::kUnsupportedMediaType,
+                   fmt::format("the Content-Encoding {} is not supported: send the body as it is", coding), ""};
+    }
     if (IsJson(head.FindHeader("content-type").value_or(""))) return {};
     return Error{ErrorCode::kUnsupportedMediaType, "the Content-Type must be application/json", ""};
   }
@@ -352,8 +358,15 @@ HttpResponse Api::UnroutedAnswer(const Call& call, const HttpRequest& head) {
   if (head.method == "OPTIONS") {
     response.status = 204;
   } else {
-    response = ErrorAnswer(
-        call, {ErrorCode::kMethodNotAllowed, fmt::format("{} does not take {}", head.path, head.method), ""});
+    const bool is_socket = EqualsIgnoringCase(head.FindHeader("upgrade").value_or(""), "websocket");
+    response = ErrorAnswer(call, {ErrorCode::kMethodNotAllowed,
+                                  fmt::format("{} does not take {}: it takes {}", head.path,
+                                              is_socket ? "WebSockets" : std::string_view(head.method), allowed),
+                                  ""});
+    if (is_socket) {  // clients go on with HTTP then
+      response.status = 426;
+      response.headers.push_back({"Upgrade", "HTTP/1.1"});
+    }
   }
   response.headers.push_back({"Allow", allowed.empty() ? "GET, HEAD, OPTIONS, POST" : allowed});
   return response;

@@ -322,6 +322,7 @@ Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   if (chat->dropped_reasoning_count > 0) services_.observer.OnDroppedReasoning(chat->dropped_reasoning_count);
   ROOST_RETURN_IF_ERROR(HoldToPriority(call, prompt.fields.cache));
   ROOST_RETURN_IF_ERROR(ConstrainCalls(*call.model, prompt));
+  TruncateFront(*call.model, prompt.fields, ScopeOf(call), read.read);
   ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read.read), "messages", prompt));
   ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
   return prompt;
@@ -346,6 +347,7 @@ Result<std::string> Api::ReadTokenize(Call& call) {
   if (const auto* chat = std::get_if<ChatRequest>(&request.prompt)) {
     ROOST_ASSIGN_OR_RETURN(ChatPrompt prompt, ReadChatPrompt(call, *chat));
     read = std::move(prompt.read);
+    TruncateFront(*call.model, chat->sampling, ScopeOf(call), read);
   } else {
     const auto& text = std::get<std::string>(request.prompt);
     ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "prompt"));
@@ -353,6 +355,7 @@ Result<std::string> Api::ReadTokenize(Call& call) {
     const CacheFields no_salt;
     ROOST_ASSIGN_OR_RETURN(read,
                            ReadTextPrompt(*call.model, text, request.special_tokens, {*memo_, no_salt, ScopeOf(call)}));
+    TruncateFront(*call.model, request.truncation, ScopeOf(call), read);
   }
   return TokenizeBody(*call.model, read.tokens, request.token_texts);
 }
@@ -368,8 +371,11 @@ Result<Api::Prompt> Api::ReadCompletion(Call& call) {
   for (const CompletionPrompt& each : completion.prompts) {
     ROOST_ASSIGN_OR_RETURN(HashedTokens read,
                            ReadCompletionPrompt(*call.model, each, {*memo_, prompt.fields.cache, ScopeOf(call)}));
+    const bool is_cut = TruncateFront(*call.model, prompt.fields, ScopeOf(call), read);
+    if (completion.echo == Echo::kPrompt) {
+      prompt.echoes.push_back(is_cut ? call.model->tokenizer->Decode(read.tokens) : EchoOf(*call.model, each));
+    }
     ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read), each.path, prompt));
-    if (completion.echo == Echo::kPrompt) prompt.echoes.push_back(EchoOf(*call.model, each));
   }
   ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
   return prompt;
@@ -457,8 +463,8 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
   options.delivery = fields.delivery;
   options.text = {.stop = fields.stop, .stop_text = fields.stop_text, .special_text = fields.special_text};
   options.calls = prompt.tools.count;
-  SetParser(*prompt.specs.front().model, prompt.family, {prompt.reasoning_start, std::move(prompt.tools), answer_id, prompt.earlier_calls},
-            options);
+  SetParser(*prompt.specs.front().model, prompt.family,
+            {prompt.reasoning_start, std::move(prompt.tools), answer_id, prompt.earlier_calls}, options);
   options.token_ids = fields.token_ids;
   options.echoes = std::move(prompt.echoes);
   options.memory = std::make_shared<ByteBudget::Guard>(std::move(prompt.answer_memory));

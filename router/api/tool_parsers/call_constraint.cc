@@ -146,8 +146,9 @@ class Writer {
       return {};
     }
     const bool is_inside = syntax_.reasoning_start == ReasoningStart::kInside;
-    const Format begin = is_inside ? Nothing() : Edge(kThinkBegin);
-    const Format thinking = Sequence({Tag(begin, AnyText(), Edge(kThinkEnd)), Optional(Text("\n\n"))});
+    const ReasoningTags tags = TagsOf(syntax_.family.reasoning);
+    const Format begin = is_inside ? Nothing() : Edge(tags.begin);
+    const Format thinking = Sequence({Tag(begin, AnyText(), Edge(tags.end)), Optional(Text("\n\n"))});
     return {is_inside ? thinking : Optional(thinking)};
   }
 

@@ -86,6 +86,8 @@ class CallForm {
 [[nodiscard]] std::unique_ptr<CallForm> MakeXmlForm(ToolFamily family, const ToolSet& tools);
 // Names and values in tags of their own. `tools` outlives the form.
 [[nodiscard]] std::unique_ptr<CallForm> MakeGlmForm(const ToolSet& tools);
+// call:f{a:1,b:<|"|>x<|"|>}
+[[nodiscard]] std::unique_ptr<CallForm> MakeGemmaForm();
 // [f(a=1, b="x"), g()]
 [[nodiscard]] std::unique_ptr<CallForm> MakePythonicForm();
 

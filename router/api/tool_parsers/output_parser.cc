@@ -72,7 +72,11 @@ std::unique_ptr<CallForm> MakeCallForm(ToolFamily family, const ToolSet& tools) 
     case ToolFamily::kKimi:
     case ToolFamily::kDeepSeek: return MakeJsonForm(family);
     case ToolFamily::kGlm: return MakeGlmForm(tools);
-    case ToolFamily::kQwenXml: return MakeXmlForm(family, tools);
+    case ToolFamily::kQwenXml:
+    case ToolFamily::kSeed:
+    case ToolFamily::kMiniMax:
+    case ToolFamily::kDsml: return MakeXmlForm(family, tools);
+    case ToolFamily::kGemma: return MakeGemmaForm();
     case ToolFamily::kPythonic: return MakePythonicForm();
     case ToolFamily::kNone:
     case ToolFamily::kHarmony: break;
@@ -83,14 +87,17 @@ std::unique_ptr<CallForm> MakeCallForm(ToolFamily family, const ToolSet& tools) 
 ReasoningStart ReasoningStartOf(OutputFamily family, std::string_view prompt) {
   if (family.reasoning == ReasoningForm::kNone) return ReasoningStart::kNever;
   while (!prompt.empty() && IsSpace(prompt.back())) prompt.remove_suffix(1);
-  if (EndsWith(prompt, kThinkBegin)) return ReasoningStart::kInside;
-  return EndsWith(prompt, kThinkEnd) ? ReasoningStart::kNever : ReasoningStart::kOutside;
+  const ReasoningTags tags = TagsOf(family.reasoning);
+  if (EndsWith(prompt, tags.begin)) return ReasoningStart::kInside;
+  return EndsWith(prompt, tags.end) ? ReasoningStart::kNever : ReasoningStart::kOutside;
 }
 
 std::vector<std::string_view> MarkersOf(OutputFamily family) {
   if (family.tools == ToolFamily::kHarmony) return HarmonyMarkers();
   std::vector<std::string_view> markers;
-  if (family.reasoning == ReasoningForm::kThink) markers = {kThinkBegin, kThinkEnd};
+  if (family.reasoning != ReasoningForm::kNone) {
+    markers = {TagsOf(family.reasoning).begin_token, TagsOf(family.reasoning).end};
+  }
   const ToolSet none;
   if (const std::unique_ptr<CallForm> form = MakeCallForm(family.tools, none)) {
     for (const std::string_view mark : form->Begins()) markers.push_back(mark);

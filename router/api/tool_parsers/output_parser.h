@@ -50,8 +50,8 @@ class PlainOutput final : public OutputParser {
 // The inputs of ids. Some templates require a certain form of id.
 struct CallIds {
   enum class Form : std::uint8_t {
-    kUsual,  // call_ and 24 letters and digits
-    kNine,   // nine letters and digits: Mistral's templates accept nothing else
+    kUsual,     // call_ and 24 letters and digits
+    kNine,      // nine letters and digits: Mistral's templates accept nothing else
     kNumbered,  // functions.NAME:N, where N counts the calls of the conversation, as Kimi writes them
   };
   std::string answer_id;
@@ -76,11 +76,8 @@ class CallWriter {
   std::uint32_t count_ = 0;
 };
 
-inline constexpr std::string_view kThinkBegin = "<think>";
-inline constexpr std::string_view kThinkEnd = "</think>";
-
 enum class ReasoningStart : std::uint8_t {
-  kOutside,  // a <think> begins reasoning
+  kOutside,  // its tag begins reasoning
   kInside,   // the prompt has already opened it
   kNever,    // the prompt has closed it, or a constraint sets the answer's form
 };

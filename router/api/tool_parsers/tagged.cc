@@ -1,15 +1,15 @@
-// Text with markers in it: <think> in front, calls after it.
+// Text with markers in it: reasoning in its tags in front, calls after it.
 //
-//   kOpening ─ <think> ─► kThinking ─ </think> ─► kAfterThinking ─► kContent
+//   kOpening ─ its tag ─► kThinking ─ its end ─► kAfterThinking ─► kContent
 //      └───────────────────── other text ──────────────────────────────▲
 //
 //   kContent ─ begin marker ─► kHead ─► kArguments ─► kTail ─► kContent
 //      ▲                        │  ▲                    │
 //      └──────── no call ───────┘  └─── another call ───┘
 //
-// kChecked takes the place of kArguments with CallDelivery::kChecked, and where what follows decides whether it is a call:
-// arguments that a string holds, arguments in front of the name, a call without its begin marker. It can also end in "no
-// call". If a family's head has the whole call, kTail follows kHead.
+// kChecked takes the place of kArguments with CallDelivery::kChecked, and where what follows decides whether it is a
+// call: arguments that a string holds, arguments in front of the name, a call without its begin marker. It can also end
+// in "no call". If a family's head has the whole call, kTail follows kHead.
 //
 // Each state looks at the text that is not reported yet and takes the part that no later text can change. So how the
 // text is split into pieces affects only how it is split into deltas. White space around a call belongs to the family's
@@ -84,6 +84,7 @@ class TaggedOutputParser final : public OutputParser {
   void Tell(std::size_t size, AnswerDelta& delta);
 
   const FamilyOutputOptions options_;
+  const ReasoningTags think_;
   const std::unique_ptr<CallForm> form_;
   std::vector<std::string_view> begins_;
   std::vector<std::string_view> marks_;  // begin markers and stray markers
@@ -101,7 +102,7 @@ class TaggedOutputParser final : public OutputParser {
   bool reasoned_ = false;
   // A tag stood out of place since the last call: a call that lacks its begin marker is not trusted then.
   bool strayed_ = false;
-  bool line_begin_ = true;         // only white space since the last line break of the content
+  bool line_begin_ = true;  // only white space since the last line break of the content
   std::string_view head_marker_;
   bool needs_known_name_ = false;
   BareCall::Needs needs_ = BareCall::Needs::kNothing;
@@ -118,7 +119,10 @@ class TaggedOutputParser final : public OutputParser {
 }  // namespace
 
 TaggedOutputParser::TaggedOutputParser(FamilyOutputOptions options, std::unique_ptr<CallForm> form)
-    : options_(std::move(options)), form_(std::move(form)), writer_(options_.ids) {
+    : options_(std::move(options)),
+      think_(TagsOf(options_.family.reasoning)),
+      form_(std::move(form)),
+      writer_(options_.ids) {
   if (form_ != nullptr) {
     begins_ = form_->Begins();
     marks_ = begins_;
@@ -165,7 +169,7 @@ bool TaggedOutputParser::Step(AnswerDelta& delta) {
 bool TaggedOutputParser::Open(AnswerDelta&) {
   while (opening_space_ < rest().size() && IsSpace(rest()[opening_space_])) ++opening_space_;
   PartialText text(rest().substr(opening_space_));
-  if (text.Take(kThinkBegin)) {
+  if (text.Take(think_.begin)) {
     Take(opening_space_ + text.position());
     state_ = State::kThinking;
     return true;
@@ -177,14 +181,14 @@ bool TaggedOutputParser::Open(AnswerDelta&) {
 
 bool TaggedOutputParser::Think(AnswerDelta& delta) {
   const std::string_view text = rest();
-  const std::size_t end = text.find(kThinkEnd);
+  const std::size_t end = text.find(think_.end);
   if (end != std::string_view::npos) {
     Reason(text.substr(0, end), delta);
-    Take(end + kThinkEnd.size());
+    Take(end + think_.end.size());
     state_ = State::kAfterThinking;
     return true;
   }
-  const std::size_t held = ended_ ? 0 : OpenMarkBytes(text, {kThinkEnd});
+  const std::size_t held = ended_ ? 0 : OpenMarkBytes(text, {think_.end});
   if (held == text.size()) return false;
   Reason(text.substr(0, text.size() - held), delta);
   Take(text.size() - held);
@@ -345,10 +349,9 @@ bool TaggedOutputParser::IsKnown(const CallHead& head) const {
 
 void TaggedOutputParser::TakeCall(CallHead head, AnswerDelta& delta) {
   const bool has_arguments = !head.name.empty() || head.name_place == CallHead::Name::kLate;
-  const bool is_held = has_arguments
-                           ? options_.delivery == CallDelivery::kChecked || head.name.empty() ||
-                                 needs_ == BareCall::Needs::kEndMarker || rest().substr(head.size, 1) != "{"
-                           : needs_ == BareCall::Needs::kEndMarker;
+  const bool is_held = has_arguments ? options_.delivery == CallDelivery::kChecked || head.name.empty() ||
+                                           needs_ == BareCall::Needs::kEndMarker || rest().substr(head.size, 1) != "{"
+                                     : needs_ == BareCall::Needs::kEndMarker;
   arguments_ = LenientJson();
   if (is_held && state_ == State::kHead) {
     held_ = {.name = std::move(head.name), .arguments = {}, .size = head.size};

@@ -1,7 +1,7 @@
 // Calls in XML. A call is read when it is complete, and its arguments are converted to JSON.
 //
-// A value or a call whose closing tag is missing ends where the next tag of the call begins. Any other tag that is missing
-// or out of place makes it no call: no value ever holds a tag of its call, unless within a string of JSON.
+// A value or a call whose closing tag is missing ends where the next tag of the call begins. Any other tag that is
+// missing or out of place makes it no call: no value ever holds a tag of its call, unless within a string of JSON.
 
 #include <algorithm>
 #include <cstddef>
@@ -31,9 +31,18 @@ struct XmlTags {
   std::string_view parameter_begin;
   std::string_view parameter_end;
   enum class Values : std::uint8_t { kOnLines, kInline } values = Values::kOnLines;
+  std::string_view other_begin = {};  // in place of the outer tags
+  std::string_view other_end = {};
 };
 
 constexpr XmlTags kQwenTags{"<tool_call>", "</tool_call>", "<function=", "</function>", "<parameter=", "</parameter>"};
+constexpr XmlTags kSeedTags{
+    "<seed:tool_call>", "</seed:tool_call>", "<function=", "</function>", "<parameter=", "</parameter>"};
+constexpr XmlTags kMiniMaxTags{"<minimax:tool_call>", "</minimax:tool_call>", "<invoke name=",         "</invoke>",
+                               "<parameter name=",    "</parameter>",         XmlTags::Values::kInline};
+constexpr XmlTags kDsmlTags{"<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "<｜DSML｜invoke name=",
+                            "</｜DSML｜invoke>",        "<｜DSML｜parameter name=",  "</｜DSML｜parameter>",
+                            XmlTags::Values::kInline,   "<｜DSML｜tool_calls>",      "</｜DSML｜tool_calls>"};
 
 constexpr std::string_view kGlmBegin = "<tool_call>";
 constexpr std::string_view kGlmEnd = "</tool_call>";
@@ -85,6 +94,8 @@ class TagFinder {
     return XmlTag{.mark = {}, .position = text.size() - open, .end = text.size(), .is_open = true};
   }
 
+  // True if a tag is in `text`, or a part of one.
+  [[nodiscard]] bool IsIn(std::string_view text) const { return FindMark(text, marks_).has_value(); }
   // The tag at `at`.
   [[nodiscard]] std::optional<XmlTag> At(std::string_view text, std::size_t at) const {
     if (at == text.size()) return XmlTag{.mark = {}, .position = at, .end = at, .is_open = true};
@@ -159,7 +170,12 @@ class JsonValue {
   bool started_ = false;
 };
 
-// The base of all calls in XML: the place that has been read, and the call so far.
+std::vector<std::string_view> WithoutEmpty(std::vector<std::string_view> marks) {
+  std::erase(marks, std::string_view());
+  return marks;
+}
+
+// What all calls in XML have in common: the place that has been read, and the call so far.
 class XmlForm : public CallForm {
  public:
   XmlForm(std::vector<std::string_view> marks, const ToolSet& tools) : finder_(std::move(marks)), tools_(tools) {}
@@ -185,8 +201,8 @@ class XmlForm : public CallForm {
   [[nodiscard]] CallHead NoCall() const { return {.verdict = FormVerdict::kNone, .size = at_}; }
   static CallHead More() { return {.verdict = FormVerdict::kMore}; }
 
-  // The call's closing tag has been read. Where a value was not closed, or the function's arguments are missing, the tag
-  // may stand at a wrong place: what follows must be one of `next`, or nothing.
+  // The call's closing tag has been read. Where a value was not closed, or the function's arguments are missing, the
+  // tag may stand at a wrong place: what follows must be one of `next`, or nothing.
   [[nodiscard]] CallHead ReadBehindEnd(std::string_view text, const std::vector<std::string_view>& next) {
     const FormVerdict end = EndsAt(text, at_);
     if (end != FormVerdict::kFound) return end == FormVerdict::kMore ? More() : NoCall();
@@ -239,18 +255,19 @@ class XmlForm : public CallForm {
 class FunctionForm final : public XmlForm {
  public:
   FunctionForm(const XmlTags& tags, const ToolSet& tools)
-      : XmlForm({tags.outer_begin, tags.outer_end, tags.function_begin, tags.function_end, tags.parameter_begin,
-                 tags.parameter_end},
+      : XmlForm(WithoutEmpty({tags.outer_begin, tags.outer_end, tags.function_begin, tags.function_end,
+                              tags.parameter_begin, tags.parameter_end, tags.other_begin, tags.other_end}),
                 tools),
         tags_(tags) {}
 
   [[nodiscard]] std::vector<std::string_view> Begins() const override {
-    return {tags_.outer_begin, tags_.function_begin};
+    return WithoutEmpty({tags_.outer_begin, tags_.function_begin, tags_.other_begin});
   }
   [[nodiscard]] std::vector<std::string_view> Strays() const override {
-    return {tags_.outer_end, tags_.function_end, tags_.parameter_begin, tags_.parameter_end};
+    return WithoutEmpty(
+        {tags_.outer_end, tags_.function_end, tags_.parameter_begin, tags_.parameter_end, tags_.other_end});
   }
-  [[nodiscard]] bool NeedsKnownName(std::string_view begin) const override { return begin != tags_.outer_begin; }
+  [[nodiscard]] bool NeedsKnownName(std::string_view begin) const override { return !IsOuterBegin(begin); }
   void Reset(std::string_view begin) override;
   [[nodiscard]] CallHead ReadHead(std::string_view text) override;
   [[nodiscard]] CallHead ReadLastHead(std::string_view text) override;
@@ -265,6 +282,12 @@ class FunctionForm final : public XmlForm {
   [[nodiscard]] std::optional<CallHead> ReadValue(std::string_view text);
   [[nodiscard]] CallHead ReadBehind(std::string_view text);
   [[nodiscard]] std::string ValueJson(std::string_view value) const;
+  [[nodiscard]] bool IsOuterBegin(std::string_view mark) const {
+    return mark == tags_.outer_begin || (!mark.empty() && mark == tags_.other_begin);
+  }
+  [[nodiscard]] bool IsOuterEnd(std::string_view mark) const {
+    return mark == tags_.outer_end || (!mark.empty() && mark == tags_.other_end);
+  }
 
   const XmlTags& tags_;
   Step step_ = Step::kFunction;
@@ -327,7 +350,7 @@ std::optional<CallHead> FunctionForm::ReadFunction(std::string_view text) {
   const std::size_t at = SpaceEnd(text, at_);
   const std::optional<XmlTag> tag = finder_.At(text, at);
   if (tag && tag->is_open) return More();
-  if (tag && tag->mark == tags_.outer_begin) {
+  if (tag && IsOuterBegin(tag->mark)) {
     at_ = tag->end;
     return std::nullopt;
   }
@@ -366,7 +389,7 @@ std::optional<CallHead> FunctionForm::ReadParameters(std::string_view text) {
     is_unclosed_ = is_unclosed_ || arguments_.empty();
   } else {
     const bool is_next = tag->mark == tags_.function_begin && tools_.Find(tag->name) != nullptr;
-    const bool may_end = tag->mark == tags_.outer_end || (is_next && !arguments_.empty());
+    const bool may_end = IsOuterEnd(tag->mark) || (is_next && !arguments_.empty());
     const FormVerdict end = is_next ? FormVerdict::kFound : EndsAt(text, tag->end);
     if (may_end && end == FormVerdict::kMore) return More();
     return may_end && end == FormVerdict::kFound ? Call(at) : NoCall();
@@ -380,7 +403,7 @@ std::optional<CallHead> FunctionForm::ReadValue(std::string_view text) {
   const bool is_closed = tag.mark == tags_.parameter_end;
   const std::string_view written = text.substr(at_, tag.position - at_);
   const bool may_end = (tag.mark == tags_.parameter_begin && !tag.name.empty()) || tag.mark == tags_.function_end;
-  if (!is_closed && (!may_end || Trimmed(written).empty())) {
+  if (!is_closed && (!may_end || Trimmed(written).empty() || finder_.IsIn(written))) {
     // An opening tag that stands twice.
     if (tag.mark != tags_.parameter_begin || tag.name != key_) return NoCall();
     BeginValue(tag.name, tag.end);
@@ -395,25 +418,28 @@ std::optional<CallHead> FunctionForm::ReadValue(std::string_view text) {
 }
 
 CallHead FunctionForm::ReadBehind(std::string_view text) {
-  return ReadBehindEnd(text, {tags_.outer_begin, tags_.outer_end, tags_.function_begin, tags_.function_end});
+  return ReadBehindEnd(text, {tags_.outer_begin, tags_.outer_end, tags_.function_begin, tags_.function_end,
+                              tags_.other_begin, tags_.other_end});
 }
 
 CallHead FunctionForm::ReadLastHead(std::string_view text) {
   std::size_t end = SpaceEnd(text, at_);
-  if (step_ == Step::kParameters && text.substr(end).starts_with(tags_.outer_end)) end += tags_.outer_end.size();
+  const std::optional<XmlTag> tag = finder_.At(text, end);
+  if (step_ == Step::kParameters && tag && IsOuterEnd(tag->mark)) end = tag->end;
   return end == text.size() && (step_ == Step::kParameters || step_ == Step::kBehind) ? Call(end) : NoCall();
 }
 
 CallTail FunctionForm::ReadTail(std::string_view bytes) {
   PartialText text(bytes);
   text.SkipSpace();
-  if (text.Take(tags_.outer_end)) return {.verdict = FormVerdict::kFound, .size = text.position()};
+  const bool is_other = !tags_.other_end.empty() && text.Take(tags_.other_end);
+  if (is_other || text.Take(tags_.outer_end)) return {.verdict = FormVerdict::kFound, .size = text.position()};
   return {.verdict = text.cut() ? FormVerdict::kMore : FormVerdict::kFound};
 }
 
 std::string FunctionForm::ValueJson(std::string_view value) const {
   if (tags_.values == XmlTags::Values::kOnLines) value = WithoutLineBreaks(value);
-  if (attributes_.find(R"(string="true")") != std::string::npos) {
+  if (attributes_.find(R"(string="true")") != std::string::npos) {  // DeepSeek says it
     std::string string;
     AppendJsonString(value, string);
     return string;
@@ -546,7 +572,7 @@ std::optional<CallHead> GlmForm::ReadValue(std::string_view text) {
   }
   const bool is_closed = tag.mark == kValueEnd;
   const bool may_end = tag.mark == kKeyBegin || tag.mark == kGlmEnd;
-  if (!is_closed && (!may_end || Trimmed(value).empty())) return NoCall();
+  if (!is_closed && (!may_end || Trimmed(value).empty() || finder_.IsIn(value))) return NoCall();
   const bool is_added = arguments_.Add(key_, ArgumentJson(Schema(), key_, is_closed ? value : Trimmed(value)));
   at_ = is_closed ? tag.end : tag.position;
   is_unclosed_ = !is_closed;
@@ -571,8 +597,12 @@ CallTail GlmForm::ReadTail(std::string_view bytes) {
   return {.verdict = FormVerdict::kFound, .size = at, .next = CallTail::Next::kCall};
 }
 
-std::unique_ptr<CallForm> MakeXmlForm(ToolFamily, const ToolSet& tools) {
-  return std::make_unique<FunctionForm>(kQwenTags, tools);
+std::unique_ptr<CallForm> MakeXmlForm(ToolFamily family, const ToolSet& tools) {
+  const XmlTags& tags = family == ToolFamily::kSeed      ? kSeedTags
+                        : family == ToolFamily::kMiniMax ? kMiniMaxTags
+                        : family == ToolFamily::kDsml    ? kDsmlTags
+                                                         : kQwenTags;
+  return std::make_unique<FunctionForm>(tags, tools);
 }
 
 std::unique_ptr<CallForm> MakeGlmForm(const ToolSet& tools) { return std::make_unique<GlmForm>(tools); }

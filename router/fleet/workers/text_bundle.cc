@@ -20,7 +20,7 @@ Result<TextBundle> ReadTextBundle(const wire::Tokenizer& bundle) {
   ROOST_ASSIGN_OR_RETURN(text.tokenizer, Tokenizer::FromJson(bundle.tokenizer_json, "tokenizer.json"));
   if (bundle.chat_template.empty()) return text;
   ROOST_ASSIGN_OR_RETURN(text.chat_template, ChatTemplate::Parse(bundle.chat_template, ""));
-  for (const std::string& loss : LossesOf(text.chat_template->traits())) {
+  for (const std::string& loss : LossesOf(text.chat_template->traits(), text.chat_template->family())) {
     LogInfo("a model's chat template " + loss, {{"bundle", bundle.digest.substr(0, kDigestDigits)}});
   }
   return text;

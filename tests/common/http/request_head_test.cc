@@ -68,6 +68,11 @@ TEST(RequestHeadTest, TakesAUrlApart) {
   }
 }
 
+TEST(RequestHeadTest, SlashesThatFollowOneAnotherAreOne) {
+  EXPECT_EQ(JoinedSlashes("//v1///chat/completions"), "/v1/chat/completions");
+  EXPECT_EQ(JoinedSlashes("/a/"), "/a/");
+}
+
 TEST(RequestHeadTest, RefusesWhatTwoParsersCouldReadDifferently) {
   const std::string get = "GET / HTTP/1.1\r\nHost: a\r\n";
   for (const std::string& head : std::initializer_list<std::string>{

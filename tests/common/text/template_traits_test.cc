@@ -25,7 +25,7 @@ constexpr std::string_view kShowsAll =
 
 TEST(TemplateTraits, ATemplateThatShowsEverythingLosesNothing) {
   EXPECT_EQ(TraitsOf(kShowsAll), TemplateTraits());
-  EXPECT_THAT(LossesOf(TraitsOf(kShowsAll)), IsEmpty());
+  EXPECT_THAT(LossesOf(TraitsOf(kShowsAll), {ToolFamily::kHermes}), IsEmpty());
 }
 
 TEST(TemplateTraits, FindsRolesThatAreLeftOut) {
@@ -37,7 +37,7 @@ TEST(TemplateTraits, FindsRolesThatAreLeftOut) {
   EXPECT_EQ(traits.later_system, Rendering::kDropped);
   EXPECT_EQ(traits.tools, Rendering::kDropped);
   EXPECT_EQ(traits.tool_results, Rendering::kDropped);
-  EXPECT_THAT(LossesOf(traits), Contains(HasSubstr("drops tool results")));
+  EXPECT_THAT(LossesOf(traits, {ToolFamily::kHermes}), Contains(HasSubstr("drops tool results")));
 }
 
 TEST(TemplateTraits, AMessageThatMovesIsDroppedFromItsPlace) {
@@ -73,6 +73,17 @@ TEST(TemplateTraits, FindsWhetherArgumentsMayBeAText) {
 TEST(TemplateTraits, NothingIsKnownOfATemplateThatShowsNoAnswer) {
   EXPECT_EQ(TraitsOf("{{ messages[-1].content }}"), TemplateTraits());
   EXPECT_EQ(TraitsOf("{{ raise_exception('never') }}"), TemplateTraits());
+}
+
+TEST(TemplateTraits, AFormOfAnswersThatIsNotKnownIsALoss) {
+  EXPECT_THAT(LossesOf(TraitsOf("{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
+                                "{% for m in messages %}{{ m.content }}{{ m.reasoning }}{% endfor %}"),
+                       {}),
+              AllOf(Contains(HasSubstr("the form of the model's calls is not known")),
+                    Contains(HasSubstr("its tags are not known"))));
+  EXPECT_THAT(LossesOf(TraitsOf("{% for m in messages %}{{ m.content }}{% endfor %}"),
+                       {ToolFamily::kNone, ReasoningForm::kThink}),
+              Contains(HasSubstr("drops reasoning of earlier answers")));
 }
 
 TEST(TemplateTraits, AnEndlessTemplateCostsLittle) {

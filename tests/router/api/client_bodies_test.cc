@@ -94,7 +94,7 @@ TEST_F(ClientBodiesTest, CallsOfTheOlderFormAreCalls) {
 TEST_F(ClientBodiesTest, WhatWouldNotBeHeldToIsRefusedByName) {
   for (const std::string_view field :
        {R"("bad_words":["x"])", R"("allowed_token_ids":[1])", R"("logits_processors":["x"])",
-        R"("truncate_prompt_tokens":5)", R"("modalities":["text","audio"])", R"("best_of":2)",
+        R"("truncate_prompt_tokens":0)", R"("modalities":["text","audio"])", R"("best_of":2)",
         R"("audio":{"voice":"a"})", R"("web_search_options":{})"}) {
     const std::string name(field.substr(1, field.find('"', 1) - 1));
     EXPECT_THAT(ToldChat(kUser, "," + std::string(field)), HasSubstr(fmt::format(R"("param":"{}")", name)));
@@ -262,6 +262,59 @@ TEST_F(ClientBodiesTest, FilesAndCitationsAreRefusedByName) {
   EXPECT_THAT(Told("/v1/messages", R"({"model":"bytes","max_tokens":4,"messages":[{"role":"user","content":"q"}],)"
                                    R"("mcp_servers":[{"type":"url"}]})"),
               HasSubstr("mcp_servers"));
+}
+
+// ---- numbers and depth ----
+
+TEST_F(ClientBodiesTest, JsonOfAnySizeAndDepthReachesTheModelAsItIs) {
+  const std::string deep = std::string(500, '[') + "1" + std::string(500, ']');
+  for (const std::string& value : {std::string("18446744073709551616"), std::string("-9223372036854775809"),
+                                   std::string("0.12345678901234567891"), std::string("1e400"), deep}) {
+    const std::string shown = fmt::format(R"({{"x": {}}})", value);
+    EXPECT_THAT(ToldChat(fmt::format(R"({},{{"role":"assistant","content":null,"tool_calls":[{{"id":"c","function":)"
+                                     R"({{"name":"f","arguments":"{{\"x\": {}}}"}}}}]}})",
+                                     kUser, value)),
+                HasSubstr(shown));
+    EXPECT_THAT(Told("/v1/messages",
+                     fmt::format(R"({{"model":"bytes","max_tokens":4,"messages":[{},{{"role":"assistant","content":[)"
+                                 R"({{"type":"tool_use","id":"t","name":"f","input":{{"x":{}}}}}]}},{{"role":"user",)"
+                                 R"("content":[{{"type":"tool_result","tool_use_id":"t","content":"r"}}]}}]}})",
+                                 kUser, value)),
+                HasSubstr(shown));
+  }
+}
+
+// ---- what requests are taken ----
+
+TEST_F(ClientBodiesTest, AByteOrderMarkIsNoPartOfTheBody) {
+  EXPECT_THAT(Told("/v1/chat/completions",
+                   "\xEF\xBB\xBF"
+                   R"({"model":"bytes","messages":[{"role":"user","content":"q"}]})"),
+              HasSubstr("[user||q"));
+}
+
+TEST_F(ClientBodiesTest, TruncationKeepsTheLastTokens) {
+  constexpr std::string_view kPrompt = R"("model":"bytes","prompt":"0123456789")";
+  const auto kept = [&](std::string_view more) {
+    return Told("/v1/completions", fmt::format("{{{},{}}}", kPrompt, more));
+  };
+  EXPECT_THAT(kept(R"("truncate_prompt_tokens":4)"), EndsWith("6789"));
+  EXPECT_EQ(kept(R"("truncate_prompt_tokens":4)").size(), 4U);
+  EXPECT_EQ(kept(R"("truncate_prompt_tokens":400)"), kept(R"("truncate_prompt_tokens":-1)"));
+  EXPECT_EQ(kept(R"("truncate_prompt_tokens":-1,"max_tokens":3994)"), "456789");
+  EXPECT_THAT(kept(R"("truncate_prompt_tokens":-2)"), HasSubstr("truncate_prompt_tokens"));
+  EXPECT_EQ(ToldChat(kUser, R"(,"truncate_prompt_tokens":3)").size(), 3U);
+  const auto tokenized = Ask("POST", "/tokenize", fmt::format(R"({{{},"truncate_prompt_tokens":2}})", kPrompt));
+  EXPECT_THAT(tokenized->response->body, HasSubstr(R"("count":2,)"));
+  EXPECT_THAT(tokenized->response->body, HasSubstr(R"("tokens":[56,57])"));
+}
+
+TEST_F(ClientBodiesTest, AStopTextCountsBehindTheLeastTokens) {
+  const auto responder =
+      Ask("POST", "/v1/completions", R"({"model":"bytes","prompt":"q","max_tokens":9,"min_tokens":4,"stop":["b"]})");
+  dispatcher_.Dispatch(0);
+  for (const char* piece : {"a", "b", "b", "b", "c", "b"}) dispatcher_.Produce(Bytes(piece));
+  EXPECT_THAT(responder->response->body, HasSubstr(R"("text":"abbbc")"));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST_F(BadRequestTest, BodiesThatAreNoJsonObject) {
                                                           base + "\"x\":\"\xff\xfe\"}",
                                                           base + "\"x\":\"\xc3\"}",
                                                           base + "\"x\":\"\xed\xa0\x80\"}",
-                                                          base + "\"x\":" + Nested(64) + "}",
+                                                          base + "\"x\":" + Nested(600) + "}",
                                                           Nested(100'000),
                                                           std::string("{\"a\":1}\0", 8)}) {
     ExpectRefused({body, ""}, *Chat(body));

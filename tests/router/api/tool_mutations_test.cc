@@ -1,5 +1,5 @@
-// Right calls of every family, with tags dropped, doubled and swapped, and cut off anywhere: what the parser reports is a
-// call that the model made, or text, or arguments that do not parse; never another call.
+// Right calls of every family, with tags dropped, doubled and swapped, and cut off anywhere: what the parser reports is
+// a call that the model made, or text, or arguments that do not parse; never another call.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -63,8 +63,7 @@ std::string Tagged(std::string_view text) {
 FamilyOutputOptions SlipOptions(ToolFamily family, CallDelivery delivery) {
   ToolSet tools;
   tools.functions = {
-      {"list_dir",
-       R"({"properties":{"path":{"type":"string"},"depth":{"type":"integer"},"o":{"type":"object"}}})"},
+      {"list_dir", R"({"properties":{"path":{"type":"string"},"depth":{"type":"integer"},"o":{"type":"object"}}})"},
       {"clock", R"({"properties":{}})"}};
   FamilyOutputOptions options = OptionsFor(family);
   options.tools = std::make_shared<const ToolSet>(std::move(tools));
@@ -75,8 +74,9 @@ FamilyOutputOptions SlipOptions(ToolFamily family, CallDelivery delivery) {
 const std::vector<RightAnswer>& RightAnswers() {
   static const std::vector<RightAnswer> answers{
       {ToolFamily::kHermes,
-       Tagged("Look.\n«<tool_call>»\n{\"name\": \"list_dir\", \"arguments\": {\"path\": \"/a </tool_call> b\", \"depth\": "
-              "2}}\n«</tool_call>»\n«<tool_call>»\n{\"name\": \"clock\", \"arguments\": {}}\n«</tool_call>»")},
+       Tagged(
+           "Look.\n«<tool_call>»\n{\"name\": \"list_dir\", \"arguments\": {\"path\": \"/a </tool_call> b\", \"depth\": "
+           "2}}\n«</tool_call>»\n«<tool_call>»\n{\"name\": \"clock\", \"arguments\": {}}\n«</tool_call>»")},
       {ToolFamily::kLlama,
        Tagged("«<|python_tag|>»{\"name\": \"list_dir\", \"parameters\": {\"path\": \"/a <|python_tag|>\", \"depth\": "
               "2}}«; »{\"name\": \"clock\", \"parameters\": {}}")},
@@ -101,9 +101,29 @@ const std::vector<RightAnswer>& RightAnswers() {
               "«</arg_key>»\n«<arg_value>»2«</arg_value>»\n«<arg_key>»o«</arg_key>»\n«<arg_value>»{\"h\": "
               "\"</arg_value>\"}«</arg_value>»\n«</tool_call>»\n«<tool_call>»clock\n«</tool_call>»")},
       {ToolFamily::kQwenXml,
-       Tagged("Ok\n«<tool_call>»\n«<function=»list_dir>\n«<parameter=»path>\n/a\n«</parameter>»\n«<parameter=»depth>\n2\n"
-              "«</parameter>»\n«<parameter=»o>\n{\"h\": \"</parameter>\"}\n«</parameter>»\n«</function>»\n«</tool_call>»\n"
-              "«<tool_call>»\n«<function=»clock>\n«</function>»\n«</tool_call>»")},
+       Tagged(
+           "Ok\n«<tool_call>»\n«<function=»list_dir>\n«<parameter=»path>\n/a\n«</parameter>»\n«<parameter=»depth>\n2\n"
+           "«</parameter>»\n«<parameter=»o>\n{\"h\": \"</parameter>\"}\n«</parameter>»\n«</function>»\n«</tool_call>»\n"
+           "«<tool_call>»\n«<function=»clock>\n«</function>»\n«</tool_call>»")},
+      {ToolFamily::kSeed,
+       Tagged(
+           "Ok\n«<seed:tool_call>»\n«<function=»list_dir>\n«<parameter=»path>/a«</parameter>»\n«<parameter=»depth>2"
+           "«</parameter>»\n«</function>»\n«</seed:tool_call>»\n«<seed:tool_call>»\n«<function=»clock>\n«</function>»\n"
+           "«</seed:tool_call>»")},
+      {ToolFamily::kMiniMax,
+       Tagged("Ok\n«<minimax:tool_call>»\n«<invoke name=»\"list_dir\">\n«<parameter name=»\"path\">/a«</parameter>»\n"
+              "«<parameter name=»\"depth\">2«</parameter>»\n«</invoke>»\n«<invoke name=»\"clock\">\n«</invoke>»\n"
+              "«</minimax:tool_call>»")},
+      {ToolFamily::kDsml,
+       Tagged(
+           "Ok\n«<｜DSML｜function_calls>»\n«<｜DSML｜invoke name=»\"list_dir\">\n«<｜DSML｜parameter name=»\"path\" "
+           "string=\"true\">/a«</｜DSML｜parameter>»\n«<｜DSML｜parameter name=»\"depth\" string=\"false\">2"
+           "«</｜DSML｜parameter>»\n«</｜DSML｜invoke>»\n«<｜DSML｜invoke name=»\"clock\">\n«</｜DSML｜invoke>»\n"
+           "«</｜DSML｜function_calls>»")},
+      {ToolFamily::kGemma,
+       Tagged(
+           "Ok «<|tool_call>»call:list_dir{path:«<|\"|>»/a <tool_call|> {«<|\"|>»,depth:2}«<tool_call|>»«<|tool_call>»"
+           "call:clock{}«<tool_call|>»")},
       {ToolFamily::kPythonic,
        Tagged("Ok «<|tool_call_start|>»«[»list_dir(path=\"/a <|tool_call_end|>\"«, »depth=2)«, »clock()«]»"
               "«<|tool_call_end|>»")},
@@ -189,7 +209,8 @@ TEST_P(Mutations, AreCallsThatWereMadeOrText) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Mutations, testing::Range<std::size_t>(0, RightAnswers().size()),
                          [](const auto& param) {
-                           std::string name = fmt::format("{}{}", NameOf(RightAnswers()[param.param].family), param.param);
+                           std::string name =
+                               fmt::format("{}{}", NameOf(RightAnswers()[param.param].family), param.param);
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

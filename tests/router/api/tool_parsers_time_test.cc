@@ -35,7 +35,9 @@ TEST(ToolParsersTest, HostileTextTakesLinearTime) {
                                        "[add(a=",
                                        "<|message|>",
                                        "<|tool_call_begin|>",
-                                       "<arg_key>"};
+                                       "<arg_key>",
+                                       "<invoke name=\"",
+                                       "<|tool_call>call:f{a:"};
   const auto seconds = [](const FamilyOutputOptions& options, const std::string& part, std::size_t size) {
     std::string text;
     while (text.size() < size) text += part;
@@ -51,7 +53,8 @@ TEST(ToolParsersTest, HostileTextTakesLinearTime) {
   };
   for (const ToolFamily family :
        {ToolFamily::kHermes, ToolFamily::kLlama, ToolFamily::kPythonic, ToolFamily::kMistral, ToolFamily::kHarmony,
-        ToolFamily::kDeepSeek, ToolFamily::kGranite, ToolFamily::kGlm, ToolFamily::kQwenXml, ToolFamily::kKimi}) {
+        ToolFamily::kDeepSeek, ToolFamily::kGranite, ToolFamily::kGlm, ToolFamily::kQwenXml, ToolFamily::kKimi,
+        ToolFamily::kMiniMax, ToolFamily::kDsml, ToolFamily::kGemma}) {
     for (const CallDelivery delivery : {CallDelivery::kAtOnce, CallDelivery::kChecked}) {
       FamilyOutputOptions options = OptionsFor(family, ReasoningForm::kThink);
       options.delivery = delivery;

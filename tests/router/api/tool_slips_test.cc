@@ -14,10 +14,10 @@ namespace {
 
 FamilyOutputOptions ListTools(ToolFamily family) {
   ToolSet tools;
-  tools.functions = {{"list_dir",
-                      R"({"properties":{"path":{"type":"string"},"depth":{"type":"integer"},"tags":{"type":"array"},)"
-                      R"("o":{"type":"object"}}})"},
-                     {"clock", R"({"properties":{}})"}};
+  tools.functions = {
+      {"list_dir", R"({"properties":{"path":{"type":"string"},"depth":{"type":"integer"},"tags":{"type":"array"},)"
+                   R"("o":{"type":"object"}}})"},
+      {"clock", R"({"properties":{}})"}};
   FamilyOutputOptions options = OptionsFor(family);
   options.tools = std::make_shared<const ToolSet>(std::move(tools));
   return options;
@@ -36,45 +36,49 @@ void ExpectAll(ToolFamily family, const Texts& texts) {
 TEST(ToolSlipsTest, XmlWithoutSomeOfItsTags) {
   const std::string path = "<parameter=path>\n/a\n</parameter>\n";
   const std::string call = "<function=list_dir>\n" + path + "</function>\n";
-  ExpectAll(ToolFamily::kQwenXml,
-            {{"I look.\n" + call + "</tool_call>", R"(|I look.|list_dir{"path":"/a"} )"},
-             {"<tool_call>\n" + call, R"(||list_dir{"path":"/a"} )"},
-             {"<tool_call>\n<function=list_dir>\n" + path + "</tool_call>\nx", "|\nx" R"(|list_dir{"path":"/a"} )"},
-             {"<tool_call>\n<function=list_dir>\n" + path, R"(||list_dir{"path":"/a"} )"},
-             {"<tool_call>\n<function=list_dir>\n<parameter=path>\n/a\n<parameter=depth>\n2\n</parameter>\n</function>\n"
-              "</tool_call>",
-              R"(||list_dir{"path":"/a","depth":2} )"},
-             {"<tool_call>\n<function=list_dir>\n<parameter=path>\n/a\n</function>\n</tool_call>",
-              R"(||list_dir{"path":"/a"} )"},
-             {"<tool_call>\n" + call + "<function=clock>\n</function>\n</tool_call>",
-              R"(||list_dir{"path":"/a"} clock{} )"},
-             {"<tool_call>\n" + call + "<tool_call>\n<function=clock>\n</function>\n</tool_call>",
-              R"(||list_dir{"path":"/a"} clock{} )"},
-             {"<tool_call><tool_call>\n" + call + "</tool_call></tool_call>", R"(||list_dir{"path":"/a"} )"},
-             {"<tool_call><function=clock></tool_call>", "||clock{} "},
-             {"<function=other>\n</function>", "|<function=other>\n</function>|"},
-             {"<tool_call><function=\"clock\"></function></tool_call>", "||clock{} "}});
+  ExpectAll(
+      ToolFamily::kQwenXml,
+      {{"I look.\n" + call + "</tool_call>", R"(|I look.|list_dir{"path":"/a"} )"},
+       {"<tool_call>\n" + call, R"(||list_dir{"path":"/a"} )"},
+       {"<tool_call>\n<function=list_dir>\n" + path + "</tool_call>\nx",
+        "|\nx"
+        R"(|list_dir{"path":"/a"} )"},
+       {"<tool_call>\n<function=list_dir>\n" + path, R"(||list_dir{"path":"/a"} )"},
+       {"<tool_call>\n<function=list_dir>\n<parameter=path>\n/a\n<parameter=depth>\n2\n</parameter>\n</function>\n"
+        "</tool_call>",
+        R"(||list_dir{"path":"/a","depth":2} )"},
+       {"<tool_call>\n<function=list_dir>\n<parameter=path>\n/a\n</function>\n</tool_call>",
+        R"(||list_dir{"path":"/a"} )"},
+       {"<tool_call>\n" + call + "<function=clock>\n</function>\n</tool_call>", R"(||list_dir{"path":"/a"} clock{} )"},
+       {"<tool_call>\n" + call + "<tool_call>\n<function=clock>\n</function>\n</tool_call>",
+        R"(||list_dir{"path":"/a"} clock{} )"},
+       {"<tool_call><tool_call>\n" + call + "</tool_call></tool_call>", R"(||list_dir{"path":"/a"} )"},
+       {"<tool_call><function=clock></tool_call>", "||clock{} "},
+       {"<function=other>\n</function>", "|<function=other>\n</function>|"},
+       {"<tool_call><function=\"clock\"></function></tool_call>", "||clock{} "}});
 }
 
 // Its schema wants no text, so a tag within a string of it is text.
 TEST(ToolSlipsTest, XmlTagsWithinStringsOfJsonAreText) {
-  ExpectAll(ToolFamily::kQwenXml,
-            {{"<tool_call><function=list_dir><parameter=o>\n{\"h\": \"</parameter></tool_call>\"}\n</parameter></function>"
-              "</tool_call>",
-              R"(||list_dir{"o":{"h":"</parameter></tool_call>"}} )"},
-             {"<tool_call><function=list_dir><parameter=path>\na </function> b\n</parameter></function></tool_call>",
-              "|<tool_call><function=list_dir><parameter=path>\na </function> "
-              "b\n</parameter></function></tool_call>|"}});
+  ExpectAll(
+      ToolFamily::kQwenXml,
+      {{"<tool_call><function=list_dir><parameter=o>\n{\"h\": \"</parameter></tool_call>\"}\n</parameter></function>"
+        "</tool_call>",
+        R"(||list_dir{"o":{"h":"</parameter></tool_call>"}} )"},
+       {"<tool_call><function=list_dir><parameter=path>\na </function> b\n</parameter></function></tool_call>",
+        "|<tool_call><function=list_dir><parameter=path>\na </function> "
+        "b\n</parameter></function></tool_call>|"}});
   ExpectAll(ToolFamily::kGlm,
             {{"<tool_call>list_dir<arg_key>o</arg_key><arg_value>{\"h\": \"</arg_value>\"}</arg_value></tool_call>",
               R"(||list_dir{"o":{"h":"</arg_value>"}} )"}});
 }
 
 TEST(ToolSlipsTest, ListsAndObjectsAsPythonWritesThem) {
-  ExpectAll(ToolFamily::kQwenXml,
-            {{"<tool_call><function=list_dir><parameter=tags>\n['x', \"it's\", True]\n</parameter>\n<parameter=o>\n{'a': "
-              "None}\n</parameter></function></tool_call>",
-              R"(||list_dir{"tags":["x","it's",true],"o":{"a":null}} )"}});
+  ExpectAll(
+      ToolFamily::kQwenXml,
+      {{"<tool_call><function=list_dir><parameter=tags>\n['x', \"it's\", True]\n</parameter>\n<parameter=o>\n{'a': "
+        "None}\n</parameter></function></tool_call>",
+        R"(||list_dir{"tags":["x","it's",true],"o":{"a":null}} )"}});
   ExpectAll(ToolFamily::kGlm,
             {{"<tool_call>list_dir\n<arg_key>tags</arg_key>\n<arg_value>['x', 'y']</arg_value>\n</tool_call>",
               R"(||list_dir{"tags":["x","y"]} )"}});
@@ -85,41 +89,45 @@ TEST(ToolSlipsTest, ListsAndObjectsAsPythonWritesThem) {
 
 TEST(ToolSlipsTest, GlmWithoutSomeOfItsTags) {
   const std::string path = "<arg_key>path</arg_key>\n<arg_value>/a</arg_value>\n";
-  ExpectAll(ToolFamily::kGlm,
-            {{"I look.\nlist_dir\n" + path + "</tool_call>", R"(|I look.|list_dir{"path":"/a"} )"},
-             {"<tool_call>list_dir\n" + path, R"(||list_dir{"path":"/a"} )"},
-             {"<tool_call>list_dir\n<arg_key>path\n<arg_value>/a</arg_value>\n</tool_call>",
-              R"(||list_dir{"path":"/a"} )"},
-             {"<tool_call>list_dir\n<arg_key>path</arg_key>\n<arg_value>/a\n<arg_key>depth</arg_key>\n<arg_value>2"
-              "</arg_value>\n</tool_call>",
-              R"(||list_dir{"path":"/a","depth":2} )"},
-             {"<tool_call>list_dir\n" + path + "clock\n</tool_call>", R"(||list_dir{"path":"/a"} clock{} )"},
-             {"<tool_call>clock\n" + path.substr(0, 0) + "</tool_call>", "||clock{} "},
-             {"The function list_dir\nis there.", "|The function list_dir\nis there.|"}});
+  ExpectAll(
+      ToolFamily::kGlm,
+      {{"I look.\nlist_dir\n" + path + "</tool_call>", R"(|I look.|list_dir{"path":"/a"} )"},
+       {"<tool_call>list_dir\n" + path, R"(||list_dir{"path":"/a"} )"},
+       {"<tool_call>list_dir\n<arg_key>path\n<arg_value>/a</arg_value>\n</tool_call>", R"(||list_dir{"path":"/a"} )"},
+       {"<tool_call>list_dir\n<arg_key>path</arg_key>\n<arg_value>/a\n<arg_key>depth</arg_key>\n<arg_value>2"
+        "</arg_value>\n</tool_call>",
+        R"(||list_dir{"path":"/a","depth":2} )"},
+       {"<tool_call>list_dir\n" + path + "clock\n</tool_call>", R"(||list_dir{"path":"/a"} clock{} )"},
+       {"<tool_call>clock\n" + path.substr(0, 0) + "</tool_call>", "||clock{} "},
+       {"The function list_dir\nis there.", "|The function list_dir\nis there.|"}});
 }
 
 TEST(ToolSlipsTest, JsonInAnyOrderAndFormOfItsMembers) {
   const std::string arguments = R"({"path": "/a"})";
   const std::string line = R"(||list_dir{"path": "/a"} )";
-  ExpectAll(
-      ToolFamily::kHermes,
-      {{R"(<tool_call>{"arguments": {"path": "/a"}, "name": "list_dir"}</tool_call>)", line},
-       {R"(<tool_call>{"name": "list_dir", "arguments": "{\"path\": \"/a\"}"}</tool_call>)", line},
-       {R"(<tool_call>{"arguments": "{\"path\": \"/a\"}", "id": 7, "name": "list_dir"}</tool_call>)", line},
-       {R"(<tool_call>{"name": "clock", "arguments": null}</tool_call>)", "||clock{} "},
-       {R"(<tool_call>{"name": "clock", "arguments": ""}</tool_call>)", "||clock{} "},
-       {R"(<tool_call>{"name": "clock"}</tool_call>)", "||clock{} "},
-       {R"(<tool_call>{"name": "clock", "arguments": "now"}</tool_call>)",
-        R"(|<tool_call>{"name": "clock", "arguments": "now"}</tool_call>|)"},
-       {"<tool_call>{\"name\": \"list_dir\", \"arguments\": " + arguments + "}\n{\"name\": \"clock\", \"arguments\": {}}\n"
-        "</tool_call>x",
-        R"(|x|list_dir{"path": "/a"} clock{} )"},
-       {R"(<tool_call>{"name": "list_dir", "arguments": {"path": "/a"}</tool_call>)", line},
-       {R"(<tool_call>{"name": "list_dir", "arguments": {"path": "/a"}}}</tool_call>)", line},
-       {R"({"name": "list_dir", "arguments": {"path": "/a"}}</tool_call>)", line},
-       {"I look.\n" R"({"name": "list_dir", "arguments": {"path": "/a"}}</tool_call>)", "|I look" + ("." + line.substr(1))},
-       {R"({"name": "list_dir", "arguments": {"path": "/a"}})", R"(|{"name": "list_dir", "arguments": {"path": "/a"}}|)"},
-       {"<tool_call>\n<tool_call>\n{\"name\": \"clock\", \"arguments\": {}}\n</tool_call>\n</tool_call>", "||clock{} "}});
+  ExpectAll(ToolFamily::kHermes,
+            {{R"(<tool_call>{"arguments": {"path": "/a"}, "name": "list_dir"}</tool_call>)", line},
+             {R"(<tool_call>{"name": "list_dir", "arguments": "{\"path\": \"/a\"}"}</tool_call>)", line},
+             {R"(<tool_call>{"arguments": "{\"path\": \"/a\"}", "id": 7, "name": "list_dir"}</tool_call>)", line},
+             {R"(<tool_call>{"name": "clock", "arguments": null}</tool_call>)", "||clock{} "},
+             {R"(<tool_call>{"name": "clock", "arguments": ""}</tool_call>)", "||clock{} "},
+             {R"(<tool_call>{"name": "clock"}</tool_call>)", "||clock{} "},
+             {R"(<tool_call>{"name": "clock", "arguments": "now"}</tool_call>)",
+              R"(|<tool_call>{"name": "clock", "arguments": "now"}</tool_call>|)"},
+             {"<tool_call>{\"name\": \"list_dir\", \"arguments\": " + arguments +
+                  "}\n{\"name\": \"clock\", \"arguments\": {}}\n"
+                  "</tool_call>x",
+              R"(|x|list_dir{"path": "/a"} clock{} )"},
+             {R"(<tool_call>{"name": "list_dir", "arguments": {"path": "/a"}</tool_call>)", line},
+             {R"(<tool_call>{"name": "list_dir", "arguments": {"path": "/a"}}}</tool_call>)", line},
+             {R"({"name": "list_dir", "arguments": {"path": "/a"}}</tool_call>)", line},
+             {"I look.\n"
+              R"({"name": "list_dir", "arguments": {"path": "/a"}}</tool_call>)",
+              "|I look" + ("." + line.substr(1))},
+             {R"({"name": "list_dir", "arguments": {"path": "/a"}})",
+              R"(|{"name": "list_dir", "arguments": {"path": "/a"}}|)"},
+             {"<tool_call>\n<tool_call>\n{\"name\": \"clock\", \"arguments\": {}}\n</tool_call>\n</tool_call>",
+              "||clock{} "}});
 }
 
 TEST(ToolSlipsTest, OtherFamiliesWithoutSomeOfTheirMarkers) {
@@ -149,19 +157,46 @@ TEST(ToolSlipsTest, OtherFamiliesWithoutSomeOfTheirMarkers) {
 
 TEST(ToolSlipsTest, HarmonyWithoutSomeOfItsMarkers) {
   const std::string line = R"(||list_dir{"path": "/a"} )";
+  ExpectAll(ToolFamily::kHarmony,
+            {{"<|channel|>commentary to=functions.clock<|message|><|call|>", "||clock{} "},
+             {"<|channel|>commentary to=functions.clock<|message|>", "||clock{} "},
+             {R"(commentary to=functions.list_dir <|constrain|>json<|message|>{"path": "/a"}<|call|>)", line},
+             {R"(<|channel|>commentary to=functions.list_dir <|constrain|>json{"path": "/a"}<|call|>)", line},
+             {R"(<|channel|>commentary to=functions.list_dir json<|message|>"{\"path\": \"/a\"}"<|call|>)", line},
+             {R"(<|channel|>commentary to=functions.list_dir<|message|>{"path": "<|call|>"}<|call|>)",
+              R"(||list_dir{"path": "<|call|>"} )"},
+             {R"(<|channel|>commentary to=functions.list_dir<|message|>{"path": "/a"}}<|call|>)", line},
+             {"<|channel|>analysisHm.<|end|><|start|>assistant<|channel|>final<|message|>Hi", "Hm.|Hi|"},
+             {"<|channel|>analysis<|message|>Hm.<|end|>assistant<|channel|>final<|message|>Hi", "Hm.|Hi|"},
+             {"<|channel|>finalHello", "|Hello|"}});
+}
+
+TEST(ToolSlipsTest, FamiliesOfTagsAndMarks) {
   ExpectAll(
-      ToolFamily::kHarmony,
-      {{"<|channel|>commentary to=functions.clock<|message|><|call|>", "||clock{} "},
-       {"<|channel|>commentary to=functions.clock<|message|>", "||clock{} "},
-       {R"(commentary to=functions.list_dir <|constrain|>json<|message|>{"path": "/a"}<|call|>)", line},
-       {R"(<|channel|>commentary to=functions.list_dir <|constrain|>json{"path": "/a"}<|call|>)", line},
-       {R"(<|channel|>commentary to=functions.list_dir json<|message|>"{\"path\": \"/a\"}"<|call|>)", line},
-       {R"(<|channel|>commentary to=functions.list_dir<|message|>{"path": "<|call|>"}<|call|>)",
-        R"(||list_dir{"path": "<|call|>"} )"},
-       {R"(<|channel|>commentary to=functions.list_dir<|message|>{"path": "/a"}}<|call|>)", line},
-       {"<|channel|>analysisHm.<|end|><|start|>assistant<|channel|>final<|message|>Hi", "Hm.|Hi|"},
-       {"<|channel|>analysis<|message|>Hm.<|end|>assistant<|channel|>final<|message|>Hi", "Hm.|Hi|"},
-       {"<|channel|>finalHello", "|Hello|"}});
+      ToolFamily::kDsml,
+      {{"<｜DSML｜tool_calls><｜DSML｜invoke name=\"list_dir\"><｜DSML｜parameter name=\"path\" string=\"true\">12"
+        "</｜DSML｜parameter><｜DSML｜parameter name=\"o\" string=\"false\">{\"a\": 1}</｜DSML｜parameter>"
+        "</｜DSML｜invoke></｜DSML｜tool_calls>",
+        R"(||list_dir{"path":"12","o":{"a":1}} )"}});
+  ExpectAll(
+      ToolFamily::kGemma,
+      {{R"(<|tool_call>call:list_dir{path:<|"|>a "b" \ {<|"|>,depth:2,tags:[<|"|>x<|"|>,null],o:{d:true}}<tool_call|>)",
+        R"(||list_dir{"path":"a \"b\" \\ {","depth":2,"tags":["x",null],"o":{"d":true}} )"},
+       {R"(call:list_dir{"path":"/a"}<tool_call|>)", R"(||list_dir{"path":"/a"} )"},
+       {R"(<|tool_call>call:list_dir{path:/a}<tool_call|>)", R"(|<|tool_call>call:list_dir{path:/a}<tool_call|>|)"}});
+  FamilyOutputOptions options = ListTools(ToolFamily::kGemma);
+  options.family.reasoning = ReasoningForm::kChannel;
+  options.reasoning_start = ReasoningStart::kOutside;
+  EXPECT_EQ(Parsed(options, "<|channel>thought\nHm.\n<channel|>Yes.<|tool_call>call:clock{}<tool_call|>"),
+            "Hm.|Yes.|clock{} ");
+  EXPECT_EQ(ReasoningStartOf(options.family, "<|turn>model\n<|channel>thought\n<channel|>"), ReasoningStart::kNever);
+  options = ListTools(ToolFamily::kSeed);
+  options.family.reasoning = ReasoningForm::kSeedThink;
+  options.reasoning_start = ReasoningStart::kOutside;
+  EXPECT_EQ(Parsed(options,
+                   "<seed:think>Hm.</seed:think>\n<seed:tool_call>\n<function=list_dir>\n<parameter=path>/a"
+                   "</parameter>\n</function>\n</seed:tool_call>"),
+            R"(Hm.||list_dir{"path":"/a"} )");
 }
 
 TEST(ToolSlipsTest, ACallThatTheEndCutsIsNoOtherCall) {
@@ -183,7 +218,8 @@ TEST(ToolSlipsTest, ValuesThatAreNearlyJson) {
   EXPECT_EQ(json("{\"a\": \"two\nlines\tand \\d+ \\u12\"}"), R"({"a": "two\nlines\u0009and \\d+ \\u12"})");
   EXPECT_EQ(json(R"({'a': '\x41\u00e9'})"), R"({"a": "\u0041\u00e9"})");
   EXPECT_EQ(json("[True, False, None]"), "[true, false, null]");
-  for (const std::string_view broken : {"{", "{\"a\":1,}", "[1,]", "{a: 1}", "[01]", "[nan]", "[1 2]", "{\"a\" 1}", "[}"}) {
+  for (const std::string_view broken :
+       {"{", "{\"a\":1,}", "[1,]", "{a: 1}", "[01]", "[nan]", "[1 2]", "{\"a\" 1}", "[}"}) {
     EXPECT_EQ(json(broken), "none") << broken;
   }
   const std::string deep = std::string(500, '[') + "18446744073709551616" + std::string(500, ']');
