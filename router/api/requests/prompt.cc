@@ -152,7 +152,7 @@ void ShareFront(const ServedModel& model, const PromptScope& scope, const std::s
 
 bool TruncateFront(const ServedModel& model, const SamplingFields& fields, const PromptScope& scope,
                    HashedTokens& prompt) {
-  // Of a prompt that was not counted to its end the last tokens are not known.
+  // A prompt that is too long was not counted to its end, so its last tokens are not known.
   if (!fields.truncate_prompt_tokens || prompt.tokens.size() > MaxCountedTokens(model)) return false;
   const std::size_t context = model.max_context_tokens;
   const std::size_t answer = std::clamp<std::size_t>(fields.max_output_tokens.value_or(1), 1, context);

@@ -1,5 +1,5 @@
-// The value that an argument's text means, in a family's syntax that writes strings without quotes (XML): the value that
-// the parameter's schema allows, strings first.
+// The value that an argument's text means, in a family's syntax that writes strings without quotes (XML): the value
+// that the parameter's schema allows, strings first.
 //
 //   schema                            text          value
 //   string; string or null            12345         "12345"

@@ -171,8 +171,8 @@ bool HarmonyParser::ReadHeader(AnswerDelta&) {
   const std::optional<FoundMark> other = FindMark(text.substr(begin), HeaderEnds());
   const std::size_t object = text.find('{');
   const bool is_call = text.substr(0, object).find(kToFunction) != std::string_view::npos;
-  const std::size_t end = std::min({text.size(), other ? begin + other->position : text.size(),
-                                    is_call ? object : std::string_view::npos});
+  const std::size_t end =
+      std::min({text.size(), other ? begin + other->position : text.size(), is_call ? object : std::string_view::npos});
   const std::size_t message = text.find(kMessage);
   if (message < end) {
     if (!IsTooLong(text)) {
@@ -187,7 +187,8 @@ bool HarmonyParser::ReadHeader(AnswerDelta&) {
       if (state_ == State::kCallBegin && end != object) state_ = State::kContent;
       taken_ += known;
       // A marker that the end cuts off is no text.
-      if (ended_ && end == text.size() && OpenMarkBytes(rest(), AllMarkers()) == rest().size()) taken_ = pending_.size();
+      if (ended_ && end == text.size() && OpenMarkBytes(rest(), AllMarkers()) == rest().size())
+        taken_ = pending_.size();
       return true;
     }
   } else if (!IsTooLong(text)) {

@@ -18,8 +18,8 @@ namespace {
 
 enum class Stop : std::uint8_t { kOpen, kStopped };  // kStopped: the model stopped at the end of the text
 
-// {"name": "f", "arguments": {…}}, alone or in a list; "parameters" is accepted for "arguments", and the members may come
-// in any order. Several objects within a pair of markers are several calls.
+// {"name": "f", "arguments": {…}}, alone or in a list; "parameters" is accepted for "arguments", and the members may
+// come in any order. Several objects within a pair of markers are several calls.
 class JsonObjectForm : public CallForm {
  public:
   struct Markers {
@@ -186,8 +186,7 @@ BareCall JsonObjectForm::ReadBare(std::string_view bytes, BarePlace place, const
   if (first && std::find(kKeys.begin(), kKeys.end(), *first) == kKeys.end()) return {};
   JsonObjectForm form(markers_);
   const CallHead head = form.ReadHead(bytes);
-  BareCall bare{.verdict = head.verdict,
-                .needs = needs_end ? BareCall::Needs::kEndMarker : BareCall::Needs::kNothing};
+  BareCall bare{.verdict = head.verdict, .needs = needs_end ? BareCall::Needs::kEndMarker : BareCall::Needs::kNothing};
   const std::string& name = head.whole.empty() ? head.name : head.whole.front().name;
   const bool is_known = head.name_place == CallHead::Name::kLate || tools.Find(name) != nullptr;
   if (head.verdict == FormVerdict::kFound && !is_known) bare.verdict = FormVerdict::kNone;
@@ -381,7 +380,8 @@ CallHead TaggedForm::Read(std::string_view bytes, Stop stop) const {
   if (has_mark ? IsAtArguments(text) : text.IsAt('{')) return HeadOf(text, std::move(name));
   const PartialText before = text;
   const bool is_last = stop == Stop::kStopped && text.rest().empty();
-  return may_be_empty && (is_last || text.Take(markers_.call_end)) ? WithoutArguments(before, std::move(name)) : FailedHead(text);
+  return may_be_empty && (is_last || text.Take(markers_.call_end)) ? WithoutArguments(before, std::move(name))
+                                                                   : FailedHead(text);
 }
 
 CallTail TaggedForm::ReadTail(std::string_view bytes) {

@@ -4,8 +4,8 @@
 //
 //   {'path': 'it\'s', "deep": True}   ─►   {"path": "it's", "deep": true}
 //
-// How the text is cut into pieces changes nothing. A value that is broken in another way goes on as it stands, up to the
-// bracket that closes it or to a `<` outside its strings, which begins a tag: it never becomes valid.
+// How the text is cut into pieces changes nothing. A value that is broken in another way goes on as it stands, up to
+// the bracket that closes it or to a `<` outside its strings, which begins a tag: it never becomes valid.
 #pragma once
 
 #include <cstddef>

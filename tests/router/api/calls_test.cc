@@ -68,6 +68,60 @@ TEST_F(CallsTest, BrokenArgumentsAreTheSameInAStreamAndInABody) {
   }
 }
 
+TEST_F(CallsTest, ReasoningIsASummaryWhereResponsesAskForOne) {
+  for (const std::string_view stream : {"true", "false"}) {
+    dispatcher_.specs.clear();
+    const auto responder = this->ApiTest::Ask(
+        "POST", "/v1/responses",
+        fmt::format(R"({{"model":"bytes","input":"hi","reasoning":{{"summary":"auto"}},"stream":{}}})", stream));
+    dispatcher_.Dispatch(0);
+    Write("<think>a plan</think>the answer");
+    dispatcher_.Finish(FinishReason::kStop);
+    if (stream == "false") {
+      EXPECT_EQ(At(responder->response->body, "/output/0/summary"), R"([{"type":"summary_text","text":"a plan"}])");
+      EXPECT_EQ(At(responder->response->body, "/output/0/content"), "[]");
+      continue;
+    }
+    const std::string& types = responder->frames;
+    for (const char* type : {"reasoning_summary_part.added", "reasoning_summary_text.delta",
+                             "reasoning_summary_text.done", "reasoning_summary_part.done"}) {
+      EXPECT_THAT(types, HasSubstr(type));
+    }
+    EXPECT_EQ(types.find("reasoning_text"), std::string::npos);
+  }
+}
+
+TEST_F(CallsTest, ThinkingInMessagesEndsWithASignature) {
+  const auto responder = this->ApiTest::Ask(
+      "POST", "/v1/messages",
+      R"({"model":"bytes","max_tokens":99,"messages":[{"role":"user","content":"hi"}],"stream":true})");
+  dispatcher_.Dispatch(0);
+  Write("<think>a plan</think>the answer");
+  dispatcher_.Finish(FinishReason::kStop);
+  EXPECT_THAT(responder->frames, HasSubstr(R"("delta":{"type":"signature_delta","signature":"roost"})"));
+}
+
+// Their input is an object: a stream waits for it, and what is none is text in both.
+TEST_F(CallsTest, CallsOfMessagesAreWholeOrText) {
+  for (const std::string_view stream : {"true", "false"}) {
+    for (const bool is_whole : {true, false}) {
+      dispatcher_.specs.clear();
+      const auto responder = this->ApiTest::Ask(
+          "POST", "/v1/messages",
+          fmt::format(R"({{"model":"bytes","max_tokens":99,"messages":[{{"role":"user","content":"hi"}}],"stream":{},)"
+                      R"("tools":[{{"name":"add","input_schema":{{"type":"object"}}}}]}})",
+                      stream));
+      dispatcher_.Dispatch(0);
+      Write(fmt::format("<tool_call>{{\"name\": \"add\", \"arguments\": {{\"a\": 9223372036854775808{}",
+                        is_whole ? "}}" : ""));
+      dispatcher_.Finish(FinishReason::kStop);
+      const std::string all = stream == "false" ? responder->response->body : responder->frames;
+      EXPECT_EQ(all.find("tool_use") != std::string::npos, is_whole) << all;
+      EXPECT_THAT(all, HasSubstr("9223372036854775808"));
+    }
+  }
+}
+
 TEST_F(CallsTest, ReasoningStreamsForItselfAndIsCounted) {
   const auto responder = Ask(R"("stream":true,"stream_options":{"include_usage":true})");
   Write("<think>a plan</think>the answer");

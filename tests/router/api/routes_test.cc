@@ -132,6 +132,8 @@ TEST_F(ApiTest, UnknownPathsAndMethodsAnswerJson) {
   const auto wrong = Ask("GET", "/v1/chat/completions");
   EXPECT_EQ(wrong->response->status, 405);
   EXPECT_EQ(HeaderOf(wrong->response->headers, "Allow"), "POST, OPTIONS");
+  EXPECT_EQ(At(wrong->response->body, "/error/message"),
+            "\"/v1/chat/completions does not take GET: it takes POST, OPTIONS\"");
   EXPECT_EQ(HeaderOf(Ask("DELETE", "/v1/models/bytes")->response->headers, "Allow"), "GET, HEAD, OPTIONS");
   EXPECT_EQ(Ask("HEAD", "/health")->response->status, 200);
   const auto options = Ask("OPTIONS", "/v1/completions");
@@ -140,6 +142,36 @@ TEST_F(ApiTest, UnknownPathsAndMethodsAnswerJson) {
   EXPECT_EQ(Ask("OPTIONS", "*")->response->status, 204);
   EXPECT_THAT(observer_.answers,
               ElementsAre("other 404", "other 404", "other 405", "other 405", "health 200", "other 204", "other 204"));
+}
+
+// Clients that try a WebSocket first go on with HTTP then.
+TEST_F(ApiTest, AWebSocketIsAnsweredUpgradeRequired) {
+  HttpRequest request;
+  request.method = "GET";
+  request.path = "/v1/responses";
+  request.headers = {{"connection", "Upgrade"}, {"upgrade", "websocket"}};
+  const auto answer = Handle(std::move(request));
+  EXPECT_EQ(answer->response->status, 426);
+  EXPECT_EQ(HeaderOf(answer->response->headers, "Upgrade"), "HTTP/1.1");
+  EXPECT_EQ(At(answer->response->body, "/error/message"),
+            "\"/v1/responses does not take WebSockets: it takes POST, OPTIONS\"");
+}
+
+TEST_F(ApiTest, ABodyIsTakenAsItIsAlone) {
+  const auto post = [&](const char* coding) {
+    HttpRequest request;
+    request.method = "POST";
+    request.path = "/v1/completions";
+    request.body = std::string("no JSON");
+    request.headers = {{"content-type", "application/json"}, {"content-encoding", coding}};
+    return Handle(std::move(request));
+  };
+  EXPECT_EQ(post("identity")->response->status, 400);
+  for (const char* coding : {"gzip", "zstd", "br", "identity, gzip"}) {
+    const auto answer = post(coding);
+    EXPECT_EQ(answer->response->status, 415) << coding;
+    EXPECT_THAT(At(answer->response->body, "/error/message"), testing::HasSubstr(coding));
+  }
 }
 
 TEST_F(ApiTest, APathThatIsServedElsewhereSaysWhere) {
