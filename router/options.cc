@@ -186,7 +186,7 @@ void DeclareRouting(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Answers").AddChoice(
       "tool-parser", options.tool_parser,
       {"auto", "none", "hermes", "llama", "pythonic", "mistral", "harmony", "deepseek", "granite", "glm", "qwen-xml",
-       "kimi"},
+       "kimi", "seed-oss", "minimax-m2", "deepseek-dsml", "gemma4"},
       "Format in which models write tool calls; auto: detect it from the chat template");
   parser.Section("Prompts").AddSwitch("content-may-contain-special-tokens", options.content_may_contain_special_tokens,
                                       "Read the text of a special token, such as <|im_end|>, in messages and tools as "

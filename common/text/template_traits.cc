@@ -29,9 +29,9 @@ constexpr auto kReasoningNames = std::to_array<std::string_view>({"reasoning_con
 
 Value Text(std::string_view text) { return Value::String(std::string(text)); }
 
-Value Object(std::vector<std::pair<std::string_view, Value>> members) {
+Value Object(const std::vector<std::pair<std::string_view, Value>>& members) {
   Dict object;
-  for (auto& [name, value] : members) object.Set(name, std::move(value));
+  for (const auto& [name, value] : members) object.Set(name, value);
   return Value::Mapping(std::move(object));
 }
 

@@ -110,9 +110,9 @@ struct Api::Prompt {
   ByteBudget::Guard answer_memory;
 };
 
-// Calls of Python stand in no form that a constraint could hold to a custom tool's grammar.
+// Calls of these families stand in no form that a constraint could hold to a custom tool's grammar.
 Result<void> Api::CheckFreeCalls(const ToolSet& tools, ToolFamily calls) {
-  if (calls != ToolFamily::kPythonic || tools.use != ToolUse::kAuto || !tools.has_grammar()) return {};
+  if (calls == ToolFamily::kNone || tools.use != ToolUse::kAuto || !tools.has_grammar()) return {};
   return InvalidArgument(
       "tools",
       "a custom tool's grammar can be held to with this model where the call is forced (tool_choice) "
