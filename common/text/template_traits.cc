@@ -175,7 +175,16 @@ void FindTools(const Probe& probe, TemplateTraits& traits) {
   const auto with_function = [&](Value changed) { return shows(With(tool, "function", std::move(changed))); };
   traits.tool_without_description = with_function(Without(function, "description"));
   traits.tool_without_parameters = with_function(Without(function, "parameters"));
-  traits.tool_without_properties = with_function(With(function, "parameters", Object({{"type", Text("object")}})));
+  const Value no_properties = Object({{"type", Text("object")}});
+  traits.tool_without_properties = with_function(With(function, "parameters", no_properties));
+  const auto with_property = [&](Value property) {
+    const Value parameters = With(no_properties, "properties", Object({{"place", std::move(property)}}));
+    return with_function(With(function, "parameters", parameters));
+  };
+  const Value plain = Object({{"type", Text("string")}});
+  if (with_property(With(plain, "description", Text("Where."))) == Rendering::kShown) {
+    traits.property_without_description = with_property(plain);
+  }
 }
 
 void FindCalls(const Probe& probe, TemplateTraits& traits) {

@@ -56,6 +56,7 @@ struct TemplateTraits {
   Rendering tool_without_description = Rendering::kShown;
   Rendering tool_without_parameters = Rendering::kShown;
   Rendering tool_without_properties = Rendering::kShown;  // "parameters": {"type": "object"}
+  Rendering property_without_description = Rendering::kShown;
   ContentForm system_content = ContentForm::kText;
   ContentForm user_content = ContentForm::kText;
   ContentForm assistant_content = ContentForm::kText;

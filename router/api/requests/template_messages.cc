@@ -106,8 +106,7 @@ std::string_view NameOfCall(const Value& call) {
 
 bool IsNine(std::string_view id) {
   constexpr std::size_t kSize = 9;
-  return id.size() == kSize &&
-         std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+  return id.size() == kSize && std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
 }
 
 // Nine letters and digits that depend on the id alone, so that the next turn has them too.
@@ -136,7 +135,8 @@ class CallNames {
       open.told = IdFor(open);
       ++count_;
       const bool is_same = !call.is(Kind::kDict) || (open.told == open.given && !StringAt(call, "type").empty());
-      calls.push_back(is_same ? call : With(With(call, "id", Value::String(open.told)), "type", Value::String("function")));
+      calls.push_back(is_same ? call
+                              : With(With(call, "id", Value::String(open.told)), "type", Value::String("function")));
       open_.push_back(std::move(open));
     }
     return With(message, "tool_calls", Value::List(std::move(calls)));
@@ -184,7 +184,8 @@ class CallNames {
 
 // Appends a message for each of an answer's calls, with its results behind it; returns how many results these are.
 std::size_t AppendSplit(const Value& answer, std::span<const Value> behind, std::vector<Value>& messages) {
-  const auto end = std::find_if_not(behind.begin(), behind.end(), [](const Value& each) { return RoleOf(each) == "tool"; });
+  const auto end =
+      std::find_if_not(behind.begin(), behind.end(), [](const Value& each) { return RoleOf(each) == "tool"; });
   const auto results = static_cast<std::size_t>(end - behind.begin());
   std::vector<bool> is_used(results);
   const std::vector<Value>& calls = CallsOf(answer);
@@ -224,13 +225,13 @@ Value WithReasoning(const Value& message, const TemplateTraits& traits) {
   }
   if (reasoning.empty() || RoleOf(message) != "assistant") return message;
   const std::string text = TextOf(message);
-  const bool joins =
-      !CallsOf(message).empty() && !text.empty() && traits.reasoning_and_text != Rendering::kShown;
+  const bool joins = !CallsOf(message).empty() && !text.empty() && traits.reasoning_and_text != Rendering::kShown;
   Dict changed;
   for (const Dict::Entry& entry : message.AsDict().entries()) {
     if (!IsReasoningName(entry.key)) changed.Set(entry.key, entry.value);
   }
-  changed.Set(traits.reasoning_name, Value::String(joins ? Joined(std::string(reasoning), text) : std::string(reasoning)));
+  changed.Set(traits.reasoning_name,
+              Value::String(joins ? Joined(std::string(reasoning), text) : std::string(reasoning)));
   if (joins) changed.Set("content", Value::None());
   return Value::Mapping(std::move(changed));
 }
@@ -372,6 +373,20 @@ Value WithoutNull(const Value& object, std::string_view name) {
   return Value::Mapping(std::move(changed));
 }
 
+// An empty description for each of a function's parameters that has none.
+Value WithDescribedProperties(const Value& function) {
+  const Value* parameters = function.AsDict().Find("parameters");
+  const Value* properties =
+      parameters != nullptr && parameters->is(Kind::kDict) ? parameters->AsDict().Find("properties") : nullptr;
+  if (properties == nullptr || !properties->is(Kind::kDict)) return function;
+  Dict described;
+  for (const Dict::Entry& entry : properties->AsDict().entries()) {
+    const bool lacks_one = entry.value.is(Kind::kDict) && IsAbsent(entry.value, "description");
+    described.Set(entry.key, lacks_one ? With(entry.value, "description", Value::String("")) : entry.value);
+  }
+  return With(function, "parameters", With(*parameters, "properties", Value::Mapping(std::move(described))));
+}
+
 Value ToolForTemplate(const Value& tool, const TemplateTraits& traits) {
   const Value* given = tool.is(Kind::kDict) ? tool.AsDict().Find("function") : nullptr;
   if (given == nullptr || !given->is(Kind::kDict)) return tool;
@@ -390,6 +405,7 @@ Value ToolForTemplate(const Value& tool, const TemplateTraits& traits) {
   if (is_object && traits.tool_without_properties != Rendering::kShown && IsAbsent(*parameters, "properties")) {
     function = With(function, "parameters", With(*parameters, "properties", Value::Mapping({})));
   }
+  if (traits.property_without_description != Rendering::kShown) function = WithDescribedProperties(function);
   const Value typed = IsAbsent(tool, "type") ? With(tool, "type", Value::String("function")) : tool;
   return With(typed, "function", std::move(function));
 }

@@ -14,7 +14,7 @@
 //   call ids          → of another form than the template takes: of that form, the call's and its result's alike
 //   a result's name   → that of its call, where the template needs one
 //   content           → [{"type": "text", "text": …}] where the template reads parts
-//   tools             → with an empty description and empty parameters where the template needs them
+//   tools             → with empty descriptions, also of parameters, and empty parameters where the template needs them
 //
 // The form of a message depends on its neighbours up to the next answer only, so that the next turn of a conversation
 // begins with the text of this one and finds it in the cache.

@@ -200,14 +200,16 @@ TEST(TemplateMessages, ProbesLearnWhatATemplateReads) {
   EXPECT_EQ(Shown(R"([{"role":"user","content":"a"}])", parts),
             R"([{"role": "user", "content": [{"type": "text", "text": "a"}]}])");
   const TemplateTraits thinking = LearnedTraits(
-      "{% for m in messages %}{% if m.tool_calls %}{{ m.thinking }}{{ m.tool_calls[0] | tojson }}{% else %}{{ m.content "
+      "{% for m in messages %}{% if m.tool_calls %}{{ m.thinking }}{{ m.tool_calls[0] | tojson }}{% else %}{{ "
+      "m.content "
       "}}{% endif %}{% endfor %}");
   EXPECT_EQ(thinking.reasoning_name, "thinking");
   EXPECT_EQ(thinking.several_calls, Rendering::kDropped);
   const TemplateTraits strict = LearnedTraits(
       "{% for t in tools or [] %}{{ t.function.name + t.function.description }}{{ t.function.parameters.properties | "
       "length }}{% endfor %}{% for m in messages %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{% if c.id | "
-      "length != 9 %}{{ raise_exception('nine') }}{% endif %}{{ c | tojson }}{% endfor %}{% if m.role == 'tool' and not "
+      "length != 9 %}{{ raise_exception('nine') }}{% endif %}{{ c | tojson }}{% endfor %}{% if m.role == 'tool' and "
+      "not "
       "m.name %}{{ raise_exception('name') }}{% endif %}{% endfor %}");
   EXPECT_EQ(strict.tool_without_description, Rendering::kRefused);
   EXPECT_EQ(strict.tool_without_parameters, Rendering::kRefused);
@@ -230,6 +232,19 @@ TEST(TemplateMessages, ToolsHaveWhatTheTemplateNeeds) {
   EXPECT_EQ(shown(R"({"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}})"),
             R"([{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", )"
             R"("properties": {}}}}])");
+}
+
+TEST(TemplateMessages, ParametersHaveDescriptionsWhereTheTemplateNeedsThem) {
+  const TemplateTraits traits = LearnedTraits(
+      "{% for t in tools or [] %}{{ t.function.name }}{% for k, v in t.function.parameters.properties | items %}{{ k + "
+      "v.description }}{% endfor %}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}");
+  EXPECT_EQ(traits.property_without_description, Rendering::kRefused);
+  const jinja::Value tools =
+      jinja::FromJson(
+          R"([{"type":"function","function":{"name":"f","parameters":{"properties":{"a":{"type":"null"}}}}}])", "tools")
+          .value();
+  EXPECT_THAT(RenderedJson("tools", ToolsForTemplate(tools, traits)),
+              testing::HasSubstr(R"("a": {"type": "null", "description": ""})"));
 }
 
 // ---- with real templates ----
