@@ -162,6 +162,11 @@ TEST(JsonSchemaRulesTest, ADiscriminatorIsRequired) {
 
 TEST(JsonSchemaRulesTest, FormatsThatSayNothingOfTheTextAreNotes) {
   EXPECT_EQ(Rewritten(R"({"type":"string","format":"password"})"), Rewritten(R"({"type":"string"})"));
+  for (const std::string_view format : {"time", "date-time"}) {
+    EXPECT_THAT(Rewritten(fmt::format(R"({{"type":"string","format":"{}"}})", format)),
+                HasSubstr(R"([0-5][0-9]\\u003a[0-5][0-9])"))
+        << "no second 60";
+  }
   EXPECT_EQ(Rewritten(R"({"type":"object","properties":{"a":{}},"additionalProperties":{}})"),
             Rewritten(R"({"type":"object","properties":{"a":{}},"additionalProperties":true})"));
 }
