@@ -199,7 +199,7 @@ void HttpServer::Impl::Accept() {
 void HttpServer::Impl::OnAcceptError(boost::system::error_code error) {
   if (error == asio::error::connection_aborted) return Accept();
   if (!IsScarcity(error)) return AcceptAfterPause();
-  // The kernel takes a descriptor before it looks if anybody waits: so it is no sign that somebody does.
+  // The kernel takes a descriptor before it looks at the queue, so the queue may be empty.
   acceptor->async_wait(Acceptor::wait_read, [this, error](boost::system::error_code stopped_early) {
     if (stopped_early || !acceptor->is_open()) return;
     const auto now = std::chrono::steady_clock::now();
