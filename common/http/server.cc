@@ -199,13 +199,17 @@ void HttpServer::Impl::Accept() {
 void HttpServer::Impl::OnAcceptError(boost::system::error_code error) {
   if (error == asio::error::connection_aborted) return Accept();
   if (!IsScarcity(error)) return AcceptAfterPause();
-  const auto now = std::chrono::steady_clock::now();
-  if (now - scarcity_told >= kScarcityInterval) {
-    scarcity_told = now;
-    LogWarning("a connection can not be accepted: the one that waits longest is closed",
-               {{"error", error.message()}, {"port", port}});
-  }
-  AcceptInPlaceOfAnother(next_worker, 0);
+  // The kernel takes a descriptor before it looks at the queue, so the queue may be empty.
+  acceptor->async_wait(Acceptor::wait_read, [this, error](boost::system::error_code stopped_early) {
+    if (stopped_early || !acceptor->is_open()) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - scarcity_told >= kScarcityInterval) {
+      scarcity_told = now;
+      LogWarning("a connection can not be accepted: the one that waits longest is closed",
+                 {{"error", error.message()}, {"port", port}});
+    }
+    AcceptInPlaceOfAnother(next_worker, 0);
+  });
 }
 
 void HttpServer::Impl::AcceptInPlaceOfAnother(std::size_t first, std::size_t asked) {

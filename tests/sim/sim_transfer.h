@@ -64,6 +64,7 @@ class SimTransfer final : public worker::FrameSource {
 
   void Ask(worker::FrameRequest request) override;
   void Cancel(worker::HoldId id) override;
+  void Distrust(const std::string& /*worker_id*/) override {}
 
   void Receive(const std::string& from, TransferMessage message);
   // Begins fetches, ends silent ones, and sends what was asked for.

@@ -173,7 +173,6 @@ struct Engine::State {
   void TellPromptLogprobs(const StepUnderWay& step, const Scores& scores, StepReport& report);
   std::span<const float> LogitsOf(std::uint32_t row);
   void Verify(std::span<const float> logits, StepCounts& counts);
-  void DistrustPrefix(SequenceId id, std::span<const SourceId> sources, StepCounts& counts);
   bool ComputeAgain(SequenceId id, StepCounts& counts);
   void TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now, StepReport& report);
 

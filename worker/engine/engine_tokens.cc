@@ -129,37 +129,28 @@ void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
   if (judgement.is_right) {
     ++counts.verified_hits;
   } else {
+    ++counts.wrong_hits;
     spdlog::error("a prompt has different logits with its cached blocks and without them");
-    DistrustPrefix(judgement.sequence, judgement.sources, counts);
+    counts.distrusted_blocks += holds.Distrust(judgement.sources, erasures);
+    erasures.DiscardPrefix(judgement.sequence);
   }
   scheduler.Remove(judgement.sequence);
 }
 
-// Any of its blocks may be the wrong one: those that were computed here, if memory is broken, and all that came from
-// one of the workers.
-void Engine::State::DistrustPrefix(SequenceId id, std::span<const SourceId> sources, StepCounts& counts) {
-  ++counts.wrong_hits;
-  for (const SourceId source : sources) {
-    const std::uint32_t count = erasures.DiscardFrom(source);
-    counts.distrusted_blocks += count;
-    spdlog::warn("{} blocks are discarded, because they came from {} or stand behind such a block", count,
-                 holds.Distrust(source));
-  }
-  erasures.DiscardPrefix(id);
-}
-
-// The logits are broken: if the choice has found blocks in the cache, these leave, and it is computed again without
-// them, once. It goes on as a sequence that has its tokens as its prompt; steps that have begun for the old one count
-// for nothing. False: it has to end.
+// The logits are broken: if the choice has found blocks in the cache, these leave, because any of them may be wrong:
+// one that was computed here, if memory is broken, or one that came from elsewhere. It is computed again without them,
+// once. It goes on as a sequence that has its tokens as its prompt; steps that have begun for the old one count for
+// nothing. False: it has to end.
 bool Engine::State::ComputeAgain(SequenceId id, StepCounts& counts) {
   Choice& choice = *requests.FindChoice(id);
   const Request& request = *choice.request;
   const Sequence& sequence = scheduler.Get(id);
   if (sequence.cached_token_count == 0) return false;
   spdlog::error("logits are not numbers behind {} cached tokens, which are discarded", sequence.cached_token_count);
-  DistrustPrefix(id, SourcesOf(cache, sequence.blocks), counts);
+  counts.distrusted_blocks += holds.Distrust(SourcesOf(cache, sequence.blocks), erasures);
+  erasures.DiscardPrefix(id);
   const bool has_told_scores = request.prompt_logprobs.has_value();
-  if (std::exchange(choice.was_computed_again, true) || has_told_scores) return false;
+  if (std::exchange(choice.again, Choice::Again::kBegun) != Choice::Again::kNo || has_told_scores) return false;
   const auto known = std::span(sequence.tokens).first(sequence.known_count());
   const Result<SequenceId> again = scheduler.Submit({.root = sequence.root,
                                                      .own = sequence.own,
@@ -173,6 +164,7 @@ bool Engine::State::ComputeAgain(SequenceId id, StepCounts& counts) {
                                                      .session = sequence.session,
                                                      .max_output_tokens = request.output_limit - choice.output_count});
   if (!again.ok()) return false;
+  choice.counts = {};  // its row has counted the draw that comes again
   requests.Replace(id, *again);
   scheduler.Remove(id);
   return true;
@@ -193,6 +185,10 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
     for (const SequenceId each : request.sequences) erasures.Discard(each);
     event = End(id, wire::FinishReason::kError, sample.error());
     return;
+  }
+  if (choice.again == Choice::Again::kBegun) {
+    choice.again = Choice::Again::kSound;
+    ++report.counts.wrong_hits;
   }
   const TokenId token = *sample;
   if (request.StopsAt(token)) {

@@ -41,8 +41,7 @@ class Erasures {
   // behind it, which they keep for themselves. The blocks that it found in the cache were computed by others, and stay.
   // Remove the sequence afterwards.
   void Discard(SequenceId id);
-  // The same with the blocks that it found: the whole prefix leaves, and others that found it keep what they computed
-  // behind it for themselves.
+  // The same with the blocks that it found: any of them may be wrong.
   void DiscardPrefix(SequenceId id);
   // Distrusts all blocks that came from this source: they leave the cache with what was computed behind them, and what
   // still comes from there is not taken. Returns how many left. O(blocks).

@@ -1,5 +1,7 @@
 #include "worker/engine/holds.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -96,10 +98,16 @@ void Holds::Count(const wire::HoldAnswer& answer, StepCounts& counts) const {
   counts.arrival_first_frame_seconds.push_back(static_cast<double>(answer.first_frame_microseconds) * kMicrosecond);
 }
 
-std::string Holds::Distrust(SourceId source) const {
-  std::string name = sources_.NameOf(source);
-  if (ways_.source != nullptr) ways_.source->Distrust(name);
-  return name;
+std::uint64_t Holds::Distrust(std::span<const SourceId> sources, Erasures& erasures) const {
+  std::uint64_t total = 0;
+  for (const SourceId source : sources) {
+    const std::string name = sources_.NameOf(source);
+    if (ways_.source != nullptr) ways_.source->Distrust(name);
+    const std::uint32_t count = erasures.DiscardFrom(source);
+    total += count;
+    spdlog::warn("{} blocks are discarded, because they came from {} or stand behind such a block", count, name);
+  }
+  return total;
 }
 
 void Holds::Cancel(HoldId id) const {

@@ -13,12 +13,14 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/wire/messages.h"
+#include "worker/engine/erasures.h"
 #include "worker/engine_api/engine_order.h"
 #include "worker/engine_api/step_report.h"
 #include "worker/sched/arrivals.h"
@@ -65,8 +67,9 @@ class Holds {
   // Answers those that have ended.
   void Answer(Instant now, StepReport& report);
 
-  // Blocks that came from this source are wrong: nothing is fetched from it for a while. Returns its name.
-  std::string Distrust(SourceId source) const;
+  // Blocks that came from these sources are wrong: they leave the cache, and nothing is fetched from there for a while.
+  // Returns how many left.
+  std::uint64_t Distrust(std::span<const SourceId> sources, Erasures& erasures) const;
 
  private:
   // The order that an arrival belongs to.

@@ -67,7 +67,9 @@ struct Choice {
   std::uint32_t output_count = 0;
   std::optional<Instant> first_token = std::nullopt;
   std::optional<Instant> last_token = std::nullopt;
-  bool was_computed_again = false;                           // because its prefix was wrong
+  // Its logits were broken behind cached blocks, and it is computed again without them; then that is known to be why.
+  enum class Again : std::uint8_t { kNo, kBegun, kSound };
+  Again again = Again::kNo;
   CountRows::Place counts = {};                              // the row that counts its tokens, if it has penalties
   std::unique_ptr<ConstrainedOutput> constrained = nullptr;  // null: no constraint
 

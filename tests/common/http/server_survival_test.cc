@@ -108,8 +108,10 @@ TEST_F(PlainHttpServerTest, WithoutDescriptorsTheConnectionThatWaitsLongestGoes)
   EXPECT_EQ(younger.ReadResponse().status, 200);
   const OneDescriptorLeft scarcity;
   RawClient newcomer = Connect();  // has the last one: the server has none to accept it with
-  newcomer.Write(kGet);
-  EXPECT_EQ(newcomer.ReadResponse().status, 200);
+  for (int i = 0; i < 3; ++i) {    // the queue is empty now: it keeps its place
+    newcomer.Write(kGet);
+    EXPECT_EQ(newcomer.ReadResponse().status, 200) << i;
+  }
 }
 
 TEST_F(PlainHttpServerTest, ARequestThatIsReadOrAnsweredKeepsItsPlace) {
