@@ -323,8 +323,7 @@ Result<ParseOutcome> ConfigParser::Parse(int argc, const char* const* argv) {
   } catch (const CLI::Error& error) {
     // A misspelt option may be the reason why another one is missing.
     const std::vector<std::string> unknown = state_->app.remaining();
-    if (!unknown.empty())
-      return Error{ErrorCode::kInvalidArgument, UnknownText(unknown, state_->names), ""};
+    if (!unknown.empty()) return Error{ErrorCode::kInvalidArgument, UnknownText(unknown, state_->names), ""};
     std::string message = error.what();
     for (const std::string& name : state_->names) {
       if (!Names(message, name)) continue;

@@ -41,8 +41,8 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view
   auto owned = std::make_unique<const jinja::TemplateTree>(std::move(tree).value());
   std::shared_ptr<ChatTemplate> parsed(new ChatTemplate(std::move(told_name), FamilyOf(source), std::move(owned)));
   parsed->has_names_ = source.find(kTemplateNameTest) != std::string_view::npos;
-  parsed->traits_ = FindTraits([&](const jinja::Value& context) { return parsed->Render(context, ProbeOptions()); },
-                               parsed->family_);
+  parsed->traits_ =
+      FindTraits([&](const jinja::Value& context) { return parsed->Render(context, ProbeOptions()); }, parsed->family_);
   return std::shared_ptr<const ChatTemplate>(std::move(parsed));
 }
 

@@ -125,7 +125,8 @@ int RunChatCommand(Arguments arguments, const Console& console) {
   DeclareRouter(options.router, parser);
   parser.Add("model", options.model, "Model to ask; the router's first when empty")
       .Add("system", options.system, "System prompt")
-      .Add("max-tokens", options.max_tokens, "Maximum tokens per answer; 0: to the end of the context, or 1,024 where input or output is no terminal",
+      .Add("max-tokens", options.max_tokens,
+           "Maximum tokens per answer; 0: to the end of the context, or 1,024 where input or output is no terminal",
            {.low = 0, .high = 1e6});
   if (const auto code = Ended(parser, arguments, console)) return *code;
   ChatConsole talk{.in = console.in, .out = console.out, .err = console.err};

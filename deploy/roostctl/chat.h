@@ -39,8 +39,8 @@ struct ChatConsole {
 // Like Printable, but keeps line ends and tabs.
 [[nodiscard]] std::string ForTerminal(std::string_view text);
 
-// Runs until the input ends or the output is closed. A failed question does not enter the history; a stopped answer does, as far as it came.
-// Returns the exit code: 0 when no question failed.
+// Runs until the input ends or the output is closed. A failed question does not enter the history; a stopped answer
+// does, as far as it came. Returns the exit code: 0 when no question failed.
 int RunChat(const ChatOptions& options, const ChatConsole& console);
 
 // Makes Ctrl-C something to ask for. From its construction on, Ctrl-C ends no process; threads made later inherit that.

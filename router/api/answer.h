@@ -81,9 +81,9 @@ struct ChoiceAnswer {
   void Append(AnswerDelta delta);
 };
 
-// The time when a call is reported, the same in a stream and in one body. kAtOnce: at the first byte of its arguments; those
-// that break off do not parse. kChecked: once its arguments are complete; if they are not a JSON object, the call becomes
-// content.
+// The time when a call is reported, the same in a stream and in one body. kAtOnce: at the first byte of its arguments;
+// those that break off do not parse. kChecked: once its arguments are complete; if they are not a JSON object, the call
+// becomes content.
 enum class CallDelivery : std::uint8_t { kAtOnce, kChecked };
 
 // Writes one answer in the form of one API. For a stream, Generation calls these functions in this order; each returns

@@ -46,7 +46,7 @@ struct WorkerCounts {
 struct ModelStanding {
   std::string model;
   WorkerCounts workers;
-  double seconds = 0;  // since when it has ready workers, or since when it has none
+  double seconds = 0;            // since when it has ready workers, or since when it has none
   bool left_on_its_own = false;  // its last worker
 };
 

@@ -30,7 +30,8 @@ Refusal Read(const HttpResponse& response) {
 
 std::string OtherAddressHint(const HttpResponse& response) {
   const std::string_view path = std::string_view(response.path).substr(0, response.path.find('?'));
-  if (response.status != kNotFound || !Read(response).message.starts_with(fmt::format("there is no {}", path))) return "";
+  if (response.status != kNotFound || !Read(response).message.starts_with(fmt::format("there is no {}", path)))
+    return "";
   if (path.starts_with("/admin/")) {
     return fmt::format("this looks like the API's address; --admin wants the operators', by default {}",
                        kDefaultAdminUrl);

@@ -67,8 +67,7 @@ TEST(ToolParsersTest, SpaceInACallMayReachItsLimitHoweverItIsCut) {
     EXPECT_EQ(ParsedInBytes(options, begin + "\"arguments\": {}}]</tool_call>" + call),
               is_read ? "||add{} add{} " : "|" + begin + "\"arguments\": {}}]</tool_call>|add{} ");
     EXPECT_EQ(ParsedInBytes(options, call + space + "x"), "|" + space + "x|add{} ");
-    EXPECT_EQ(ParsedInBytes(options, call + space + "</tool_call>x"),
-              is_read ? "|x|add{} " : "|" + space + "x|add{} ");
+    EXPECT_EQ(ParsedInBytes(options, call + space + "</tool_call>x"), is_read ? "|x|add{} " : "|" + space + "x|add{} ");
   }
 }
 
