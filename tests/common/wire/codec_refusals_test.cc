@@ -34,6 +34,9 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
   hello.block_tokens = 17;
   expect_refused(WorkerMessage(hello), "blockTokens");
   hello = random.MakeHello();
+  hello.engine_block_tokens = hello.block_tokens + 1;
+  expect_refused(WorkerMessage(hello), "engineBlockTokens");
+  hello = random.MakeHello();
   hello.max_sample_count = 0;
   expect_refused(WorkerMessage(hello), "maxSampleCount");
   hello = random.MakeHello();

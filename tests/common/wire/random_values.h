@@ -64,6 +64,7 @@ class RandomValues {
   void Fit(Hello& hello) {
     hello.version.major = kProtocolMajor;
     hello.block_tokens = kMinBlockTokens << rng_.Below(7);
+    hello.engine_block_tokens = hello.block_tokens * static_cast<std::uint32_t>(rng_.Below(200));
     if (!hello.transfer.address.empty()) hello.transfer.address = Address();
     hello.transfer.secret = Coin() ? "" : HexDigits(kTransferSecretBytes);
   }
