@@ -68,19 +68,16 @@ def test_tool_calls_stream_name_first_with_the_text_before_them(client):
     assert [json.loads(call.function.arguments)["city"] for call in whole.tool_calls] == ["Paris", "Rome"]
 
 
-@case("tool calls")
-def test_a_call_that_breaks_off_is_text(client):
-    choice = client.chat.completions.create(**scripted("Make a broken call."), tools=[WEATHER]).choices[0]
-    assert not choice.message.tool_calls and choice.finish_reason == "stop"
-    assert '"get_weather"' in choice.message.content and '{"city":' in choice.message.content
-
-
-@case("tool calls")
-def test_a_stream_has_told_a_call_before_it_breaks_off(client):
-    stream = client.chat.completions.create(**scripted("Make a broken call."), tools=[WEATHER], stream=True)
+@case("tool calls", "streaming")
+def test_a_call_that_breaks_off_is_told_alike_whole_and_streamed(client):
+    fields = scripted("Make a broken call.")
+    stream = client.chat.completions.create(**fields, tools=[WEATHER], stream=True)
     deltas = [delta for event in stream if event.choices for delta in event.choices[0].delta.tool_calls or []]
     assert deltas[0].function.name == "get_weather"
-    assert "".join(delta.function.arguments or "" for delta in deltas).startswith('{"city":')
+    arguments = "".join(delta.function.arguments or "" for delta in deltas)
+    assert arguments.startswith('{"city":')
+    (call,) = client.chat.completions.create(**fields, tools=[WEATHER]).choices[0].message.tool_calls
+    assert (call.function.name, call.function.arguments) == ("get_weather", arguments)
 
 
 @case("tool calls")
