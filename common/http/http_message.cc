@@ -1,13 +1,13 @@
 #include "common/http/http_message.h"
 
 #include <fmt/format.h>
-#include <iterator>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <ctime>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -35,13 +35,6 @@ Value Object(const std::vector<std::pair<std::string_view, Value>>& members) {
   return Value::Mapping(std::move(object));
 }
 
-Value With(const Value& object, std::string_view name, Value value) {
-  Dict changed;
-  for (const Dict::Entry& entry : object.AsDict().entries()) changed.Set(entry.key, entry.value);
-  changed.Set(name, std::move(value));
-  return Value::Mapping(std::move(changed));
-}
-
 Value Without(const Value& object, std::string_view name) {
   Dict changed;
   for (const Dict::Entry& entry : object.AsDict().entries()) {
@@ -112,12 +105,12 @@ class Probe {
   }
   // An answer with a text, or with none.
   [[nodiscard]] Value Calls(Value content, std::vector<Value> calls) const {
-    return With(Message("assistant", std::move(content)), "tool_calls", Value::List(std::move(calls)));
+    return WithMember(Message("assistant", std::move(content)), "tool_calls", Value::List(std::move(calls)));
   }
   [[nodiscard]] Value Answer(std::string_view text) const { return Words(traits_.assistant_content, text); }
   [[nodiscard]] Value ToolResult(std::string_view id, std::string_view mark) const {
     const Value message = Message("tool", Words(traits_.result_content, mark));
-    return With(With(message, "tool_call_id", Text(id)), "name", Text("look"));
+    return WithMember(WithMember(message, "tool_call_id", Text(id)), "name", Text("look"));
   }
 
  private:
@@ -172,17 +165,17 @@ void FindTools(const Probe& probe, TemplateTraits& traits) {
   traits.tools = shows(tool);
   if (traits.tools != Rendering::kShown) return;
   const Value function = *tool.AsDict().Find("function");
-  const auto with_function = [&](Value changed) { return shows(With(tool, "function", std::move(changed))); };
+  const auto with_function = [&](Value changed) { return shows(WithMember(tool, "function", std::move(changed))); };
   traits.tool_without_description = with_function(Without(function, "description"));
   traits.tool_without_parameters = with_function(Without(function, "parameters"));
   const Value no_properties = Object({{"type", Text("object")}});
-  traits.tool_without_properties = with_function(With(function, "parameters", no_properties));
+  traits.tool_without_properties = with_function(WithMember(function, "parameters", no_properties));
   const auto with_property = [&](Value property) {
-    const Value parameters = With(no_properties, "properties", Object({{"place", std::move(property)}}));
-    return with_function(With(function, "parameters", parameters));
+    const Value parameters = WithMember(no_properties, "properties", Object({{"place", std::move(property)}}));
+    return with_function(WithMember(function, "parameters", parameters));
   };
   const Value plain = Object({{"type", Text("string")}});
-  if (with_property(With(plain, "description", Text("Where."))) == Rendering::kShown) {
+  if (with_property(WithMember(plain, "description", Text("Where."))) == Rendering::kShown) {
     traits.property_without_description = with_property(plain);
   }
 }
@@ -239,13 +232,13 @@ void FindReasoning(const Probe& probe, TemplateTraits& traits) {
   traits.reasoning = Rendering::kDropped;
   for (const std::string_view name : kReasoningNames) {
     const bool beside_calls =
-        probe.Of({user, With(call, name, Text(kFour)), result}, {kOne, kFour}) == Rendering::kShown;
-    const Value answer = With(probe.Said("assistant", kTwo), name, Text(kFour));
+        probe.Of({user, WithMember(call, name, Text(kFour)), result}, {kOne, kFour}) == Rendering::kShown;
+    const Value answer = WithMember(probe.Said("assistant", kTwo), name, Text(kFour));
     if (!beside_calls && probe.Of({user, answer}, {kOne, kFour}) != Rendering::kShown) continue;
     traits.reasoning = Rendering::kShown;
     traits.reasoning_name = name;
     if (!beside_calls || traits.text_beside_calls != Rendering::kShown) return;
-    const Value both = With(With(call, "content", probe.Answer(kFive)), name, Text(kFour));
+    const Value both = WithMember(WithMember(call, "content", probe.Answer(kFive)), name, Text(kFour));
     traits.reasoning_and_text = probe.Of({user, both, result}, {kOne, kFour, kFive});
     return;
   }

@@ -295,7 +295,7 @@ Result<std::unique_ptr<EventFeed>> ConnectFeed(const EngineProtocol& protocol, c
   options.book = {.block_tokens = facts.grain_tokens(),
                   .default_root = root(""),
                   .adapter_root = root,
-                  .max_blocks = facts.block_count};
+                  .max_blocks = facts.grain_count() + 1};  // the count is rounded down
   options.decode = protocol.event_decoder();
   return EventFeed::Connect(options, clock.Now());
 }

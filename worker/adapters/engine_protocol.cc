@@ -1,6 +1,7 @@
 #include "worker/adapters/engine_protocol.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/base/utf8.h"
 #include "common/prefix/block_hash.h"
@@ -48,7 +49,9 @@ std::uint32_t EngineFacts::grain_tokens() const {
 
 std::uint32_t EngineFacts::grain_count() const {
   const std::uint32_t grain = grain_tokens() > 0 ? grain_tokens() : kGrainTokens;
-  return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, std::uint64_t{block_count} * block_tokens / grain));
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max() / 2;
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(std::uint64_t{block_count} * block_tokens / grain, 1, kMost));
 }
 
 Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now) {

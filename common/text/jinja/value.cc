@@ -243,4 +243,11 @@ void Dict::Reindex() {
   }
 }
 
+Value WithMember(const Value& dict, std::string_view name, Value value) {
+  Dict changed;
+  for (const Dict::Entry& entry : dict.AsDict().entries()) changed.Set(entry.key, entry.value);
+  changed.Set(name, std::move(value));
+  return Value::Mapping(std::move(changed));
+}
+
 }  // namespace roost::jinja

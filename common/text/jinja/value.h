@@ -28,7 +28,7 @@
 
 namespace roost::jinja {
 
-// The most that containers may nest. Client JSON has at most 64 levels.
+// The most that containers may nest. Client JSON nests less (kMaxJsonDepth).
 inline constexpr int kMaxNesting = 700;
 
 enum class Kind { kUndefined, kNone, kBool, kInt, kFloat, kString, kSequence, kDict, kObject };
@@ -189,5 +189,8 @@ class Object {
  private:
   ObjectKind kind_;
 };
+
+// The dict with another value for one of its members, or one member more. O(members).
+[[nodiscard]] Value WithMember(const Value& dict, std::string_view name, Value value);
 
 }  // namespace roost::jinja

@@ -36,21 +36,13 @@ std::string TextOf(const Value& message) {
 
 bool IsInstruction(const Value& message) { return RoleOf(message) == "system" || RoleOf(message) == "developer"; }
 
-// The message with another value for one member.
-Value With(const Value& message, std::string_view name, Value value) {
-  Dict changed;
-  for (const Dict::Entry& entry : message.AsDict().entries()) changed.Set(entry.key, entry.value);
-  changed.Set(name, std::move(value));
-  return Value::Mapping(std::move(changed));
-}
-
 Value WithText(const Value& message, std::string text) {
-  return With(message, "content", Value::String(std::move(text)));
+  return WithMember(message, "content", Value::String(std::move(text)));
 }
 
 Value WithRole(const Value& message, std::string_view role) {
   if (RoleOf(message) == role) return message;
-  return With(message, "role", Value::WrittenString(std::string(role)));
+  return WithMember(message, "role", Value::WrittenString(std::string(role)));
 }
 
 std::string Joined(std::string first, std::string_view second) {
@@ -68,7 +60,7 @@ Value WithObjectArguments(const Value& call) {
   if (arguments == nullptr || !arguments->is(Kind::kString)) return call;
   Dict object;
   object.Set("arguments", *arguments);
-  return With(call, "function", With(*function, "arguments", Value::Mapping(std::move(object))));
+  return WithMember(call, "function", WithMember(*function, "arguments", Value::Mapping(std::move(object))));
 }
 
 Value CallsForTemplate(Value message, const TemplateTraits& traits) {
@@ -77,7 +69,7 @@ Value CallsForTemplate(Value message, const TemplateTraits& traits) {
   if (traits.text_arguments != Rendering::kShown && traits.tool_calls != Rendering::kDropped) {
     std::vector<Value> changed;
     for (const Value& call : calls->AsSequence().items) changed.push_back(WithObjectArguments(call));
-    message = With(message, "tool_calls", Value::List(std::move(changed)));
+    message = WithMember(message, "tool_calls", Value::List(std::move(changed)));
   }
   const Value* content = message.AsDict().Find("content");
   const bool is_none = content == nullptr || content->is(Kind::kNone);
@@ -135,11 +127,12 @@ class CallNames {
       open.told = IdFor(open);
       ++count_;
       const bool is_same = !call.is(Kind::kDict) || (open.told == open.given && !StringAt(call, "type").empty());
-      calls.push_back(is_same ? call
-                              : With(With(call, "id", Value::String(open.told)), "type", Value::String("function")));
+      calls.push_back(
+          is_same ? call
+                  : WithMember(WithMember(call, "id", Value::String(open.told)), "type", Value::String("function")));
       open_.push_back(std::move(open));
     }
-    return With(message, "tool_calls", Value::List(std::move(calls)));
+    return WithMember(message, "tool_calls", Value::List(std::move(calls)));
   }
 
  private:
@@ -169,12 +162,12 @@ class CallNames {
     });
     if (call == open_.end()) {
       const bool needs_nine = traits_.call_ids == CallIdForm::kNine && !IsNine(id);
-      return needs_nine ? With(result, "tool_call_id", Value::String(NineOf(id))) : result;
+      return needs_nine ? WithMember(result, "tool_call_id", Value::String(NineOf(id))) : result;
     }
     call->is_answered = true;
-    Value named = call->told == id ? result : With(result, "tool_call_id", Value::String(call->told));
+    Value named = call->told == id ? result : WithMember(result, "tool_call_id", Value::String(call->told));
     const bool needs_name = traits_.unnamed_result != Rendering::kShown && StringAt(result, "name").empty();
-    return needs_name ? With(named, "name", Value::String(call->name)) : named;
+    return needs_name ? WithMember(named, "name", Value::String(call->name)) : named;
   }
 
   const TemplateTraits& traits_;
@@ -382,9 +375,10 @@ Value WithDescribedProperties(const Value& function) {
   Dict described;
   for (const Dict::Entry& entry : properties->AsDict().entries()) {
     const bool lacks_one = entry.value.is(Kind::kDict) && IsAbsent(entry.value, "description");
-    described.Set(entry.key, lacks_one ? With(entry.value, "description", Value::String("")) : entry.value);
+    described.Set(entry.key, lacks_one ? WithMember(entry.value, "description", Value::String("")) : entry.value);
   }
-  return With(function, "parameters", With(*parameters, "properties", Value::Mapping(std::move(described))));
+  return WithMember(function, "parameters",
+                    WithMember(*parameters, "properties", Value::Mapping(std::move(described))));
 }
 
 Value ToolForTemplate(const Value& tool, const TemplateTraits& traits) {
@@ -392,22 +386,22 @@ Value ToolForTemplate(const Value& tool, const TemplateTraits& traits) {
   if (given == nullptr || !given->is(Kind::kDict)) return tool;
   Value function = WithoutNull(WithoutNull(*given, "description"), "parameters");
   if (traits.tool_without_description != Rendering::kShown && IsAbsent(function, "description")) {
-    function = With(function, "description", Value::String(""));
+    function = WithMember(function, "description", Value::String(""));
   }
   if (traits.tool_without_parameters != Rendering::kShown && IsAbsent(function, "parameters")) {
     Dict parameters;
     parameters.Set("type", Value::String("object"));
     parameters.Set("properties", Value::Mapping({}));
-    function = With(function, "parameters", Value::Mapping(std::move(parameters)));
+    function = WithMember(function, "parameters", Value::Mapping(std::move(parameters)));
   }
   const Value* parameters = function.AsDict().Find("parameters");
   const bool is_object = parameters != nullptr && parameters->is(Kind::kDict);
   if (is_object && traits.tool_without_properties != Rendering::kShown && IsAbsent(*parameters, "properties")) {
-    function = With(function, "parameters", With(*parameters, "properties", Value::Mapping({})));
+    function = WithMember(function, "parameters", WithMember(*parameters, "properties", Value::Mapping({})));
   }
   if (traits.property_without_description != Rendering::kShown) function = WithDescribedProperties(function);
-  const Value typed = IsAbsent(tool, "type") ? With(tool, "type", Value::String("function")) : tool;
-  return With(typed, "function", std::move(function));
+  const Value typed = IsAbsent(tool, "type") ? WithMember(tool, "type", Value::String("function")) : tool;
+  return WithMember(typed, "function", std::move(function));
 }
 
 }  // namespace
@@ -443,7 +437,7 @@ Value WithContentForms(const Value& messages, const TemplateTraits& traits) {
     Dict part;
     part.Set("type", Value::WrittenString("text"));
     part.Set("text", *content);
-    changed.push_back(With(message, "content", Value::List({Value::Mapping(std::move(part))})));
+    changed.push_back(WithMember(message, "content", Value::List({Value::Mapping(std::move(part))})));
   }
   return Value::List(std::move(changed));
 }

@@ -49,10 +49,10 @@ void Revisions::Leave(const std::string& key, Instant now) {
   if (is_last) NoteGone({left.model}, now);
 }
 
-void Revisions::NoteLost(const AdapterNames& adapters, Instant now) {
+void Revisions::NoteLost(const AdapterNames& names, Instant now) {
   const Offers offers = OtherOffers();
   std::vector<std::string> lost;
-  std::copy_if(adapters.begin(), adapters.end(), std::back_inserter(lost),
+  std::copy_if(names.begin(), names.end(), std::back_inserter(lost),
                [&offers](const std::string& name) { return !offers.contains(name); });
   NoteGone(lost, now);
 }
@@ -82,7 +82,8 @@ void Revisions::Publish(const std::string& key, ServedModel served, const Adapte
     revision.others.clear();
   }
   std::erase_if(revision.others, [&](const auto& entry) {
-    return !(entry.second->is_alias ? aliases : adapters).contains(entry.first);
+    const bool is_adapter = adapters.contains(entry.first);
+    return entry.second->is_alias ? is_adapter || !aliases.contains(entry.first) : !is_adapter;
   });
   const auto add = [&](const AdapterNames& names, bool is_alias) {
     for (const std::string& name : names) {

@@ -52,8 +52,9 @@ class Revisions {
   // A worker leaves; with the last one the revision goes too.
   void Leave(const std::string& key, Instant now);
 
-  // A worker that had these adapters has left; called when its revision is published or withdrawn without it.
-  void NoteLost(const AdapterNames& adapters, Instant now);
+  // A worker that had these adapters and aliases has left; called when its revision is published or withdrawn without
+  // it.
+  void NoteLost(const AdapterNames& names, Instant now);
 
   // Clients may use this revision under these names and these adapters from now on; fills in `served.index`. Keeps the
   // existing objects if nothing changed.

@@ -97,7 +97,8 @@ void WorkerRegistry::Remove(std::string_view worker_id, Instant now) {
   const auto found = workers_.find(worker_id);
   if (found == workers_.end()) return;
   const std::string revision = found->second->revision;
-  const AdapterNames adapters = std::move(found->second->adapters);
+  AdapterNames names = std::move(found->second->adapters);
+  names.insert(found->second->hello.aliases.begin(), found->second->hello.aliases.end());
   fleets_.Remove(*found->second);
   transfers_.Leave(found->second->slot);
   by_slot_[found->second->slot.value()] = nullptr;
@@ -105,7 +106,7 @@ void WorkerRegistry::Remove(std::string_view worker_id, Instant now) {
   workers_.erase(found);
   revisions_.Leave(revision, now);
   RefreshRevision(revision);
-  revisions_.NoteLost(adapters, now);
+  revisions_.NoteLost(names, now);
 }
 
 void WorkerRegistry::RememberStall(const Worker& worker) {

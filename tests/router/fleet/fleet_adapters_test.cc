@@ -72,6 +72,13 @@ TEST_F(FleetAdaptersTest, AModelIsServedUnderItsOtherNamesToo) {
   sim.Run();
   EXPECT_TRUE(request.observer->end.has_value());
   EXPECT_EQ(sim.core.Standing(sim.clock.Now()).models.size(), 1U) << "it is counted under its own name";
+  worker.outbox().emplace_back(wire::Adapters{worker.hello().epoch, {"gpt"}});
+  sim.DeliverAll();
+  EXPECT_TRUE(sim.core.models()->Main("gpt")->is_adapter()) << "a name that an adapter has means that";
+  sim.Kill(worker);
+  sim.Advance(20s);
+  EXPECT_EQ(sim.core.models()->Main("gpt"), nullptr);
+  EXPECT_TRUE(sim.core.models()->IsExpected("gpt", sim.clock.Now())) << "it may come back";
 }
 
 TEST_F(FleetAdaptersTest, ItsBlocksAreOthersThanTheModels) {

@@ -214,15 +214,28 @@ TEST_F(BlockBookTest, LeavesOutWhatAnAnnouncedBlockIsNot) {
   Stored stored = Run({"x"}, std::nullopt, 300);
   stored.block_tokens = 6;
   ExpectLeftOut(stored, LeftOut::kBlockTokens);
+  stored.block_tokens = 4'000'000'000;  // more than the engine has room for
+  ExpectLeftOut(stored, LeftOut::kBlockTokens);
   stored.block_tokens = kBookTokens;
   stored.token_ids = Tokens(300, 2);
   ExpectLeftOut(stored, LeftOut::kTokens);
-  stored.block_tokens = 2 * kBookTokens;
-  ExpectLeftOut(stored, LeftOut::kBlockTokens);
   stored = Run({"y"}, std::nullopt, 300);
   stored.token_form = TokenForm::kLookahead;
   ExpectLeftOut(stored, LeftOut::kLookahead);
   EXPECT_THAT(view_.hashes(), IsEmpty());
+}
+
+// As the part of a block that an engine tells before the whole one: no other size is believed once one had its tokens.
+TEST_F(BlockBookTest, TheSizeOfBlocksIsThatOfTheFirstEventWithItsTokens) {
+  Stored bare = Run({"x"}, std::nullopt, 300);
+  bare.block_tokens = 3 * kBookTokens;
+  ExpectLeftOut(bare, LeftOut::kTokens);
+  Stored stored = Run({"a"}, std::nullopt, 100);
+  stored.block_tokens = 2 * kBookTokens;
+  stored.token_ids = Tokens(100, 2);
+  Store(stored);
+  EXPECT_EQ(view_.hashes().size(), 2U);
+  ExpectLeftOut(Run({"y"}, std::nullopt, 300), LeftOut::kBlockTokens);
 }
 
 TEST_F(BlockBookTest, ALargerBlockIsAChainOfOurs) {

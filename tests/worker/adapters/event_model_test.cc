@@ -262,7 +262,9 @@ class RandomFeed {
   EventOrder order_;
   std::optional<std::uint64_t> asked_;
   // Room for long chains of pieces with holes: an engine of its own makes none.
-  Followed followed_{{.block_tokens = kModelTokens, .default_root = kModelDefault, .max_blocks = 4 * kModelBlocks}};
+  Followed followed_{{.block_tokens = kModelTokens,
+                      .default_root = kModelDefault,
+                      .max_blocks = 4 * kModelBlocks * std::max(1U, block_tokens_ / kModelTokens)}};
 };
 
 // The engine's blocks are as ours, larger by a factor, or pieces of ours.

@@ -219,6 +219,12 @@ ExtraKeys KeysOf(const Stored& stored, std::size_t index) {
   return index < stored.extra_keys.size() ? stored.extra_keys[index] : ExtraKeys::kNone;
 }
 
+std::optional<LeftOut> ReasonOfTokens(const Stored& stored) {
+  if (stored.token_form == TokenForm::kLookahead) return LeftOut::kLookahead;
+  const bool fits = stored.token_ids.size() == stored.hashes.size() * stored.block_tokens;
+  return stored.token_form == TokenForm::kPlain && fits ? std::nullopt : std::optional(LeftOut::kTokens);
+}
+
 std::optional<LeftOut> ReasonOfKeys(const Stored& stored, std::size_t index, bool is_first) {
   switch (KeysOf(stored, index)) {
     case ExtraKeys::kNone: return std::nullopt;
@@ -264,6 +270,12 @@ void BlockBook::Clear() {
 
 std::uint32_t BlockBook::parts() const { return std::max(1U, engine_block_tokens_ / options_.block_tokens); }
 
+std::size_t BlockBook::max_copies() const {
+  const std::uint32_t pieces =
+      engine_block_tokens_ == 0 ? 1 : std::max(1U, options_.block_tokens / engine_block_tokens_);
+  return std::size_t{options_.max_blocks} * pieces;
+}
+
 void BlockBook::Store(const Stored& stored) {
   if (const std::optional<LeftOut> reason = Elsewhere(stored)) return Count(*reason, stored.hashes.size());
   TreeBlock* parent = nullptr;
@@ -272,7 +284,7 @@ void BlockBook::Store(const Stored& stored) {
     if (parent == nullptr) return Count(LeftOut::kUnknownParent, stored.hashes.size());
   }
   // One message may hold more hashes than the engine has blocks.
-  const std::size_t most = std::min<std::size_t>(stored.hashes.size(), std::size_t{options_.max_blocks} + 1);
+  const std::size_t most = std::min(stored.hashes.size(), max_copies() / parts() + 1);
   for (std::size_t index = 0; index < most; ++index) parent = StoreBlock(stored, index, parent);
 }
 
@@ -291,9 +303,13 @@ std::optional<LeftOut> BlockBook::Elsewhere(const Stored& stored) {
   if (rank_ && *rank_ != stored.place.rank) return LeftOut::kRank;
   if (stored.attention != Attention::kFull) return LeftOut::kAttention;
   const std::uint32_t tokens = stored.block_tokens;
-  const bool fits = tokens > 0 && (tokens % options_.block_tokens == 0 || options_.block_tokens % tokens == 0);
+  const bool fits = tokens > 0 && (tokens % options_.block_tokens == 0 || options_.block_tokens % tokens == 0) &&
+                    tokens / options_.block_tokens <= options_.max_blocks;
   if (!fits || (engine_block_tokens_ > 0 && engine_block_tokens_ != tokens)) return LeftOut::kBlockTokens;
   if (group_ && *group_ != stored.place.group) return LeftOut::kGroup;
+  // Only an event whose tokens are there says how large the blocks are.
+  const std::optional<LeftOut> without_tokens = ReasonOfTokens(stored);
+  if (engine_block_tokens_ == 0 && without_tokens) return without_tokens;
   rank_ = stored.place.rank;
   group_ = stored.place.group;
   engine_block_tokens_ = tokens;
@@ -332,9 +348,7 @@ std::optional<LeftOut> BlockBook::ReasonOf(const Stored& stored, std::size_t ind
   if (parent != nullptr && parent->left_out) return parent->left_out;
   const bool can_name = options_.adapter_root != nullptr && stored.adapter != "";
   if (stored.adapter && !can_name) return LeftOut::kAdapter;
-  if (stored.token_form == TokenForm::kLookahead) return LeftOut::kLookahead;
-  const bool fits = stored.token_ids.size() == stored.hashes.size() * engine_block_tokens_;
-  if (stored.token_form != TokenForm::kPlain || !fits) return LeftOut::kTokens;
+  if (const std::optional<LeftOut> reason = ReasonOfTokens(stored)) return reason;
   return ReasonOfKeys(stored, index, parent == nullptr);
 }
 

@@ -12,7 +12,7 @@
 // It follows blocks on the device, of the first rank that stores one and of that rank's first group with full
 // attention. Other blocks, and all those behind them, are left out and counted (left_out.h).
 //
-// Memory is bounded by the engine's number of blocks. An engine that has more copies than blocks, as one whose removals
+// Memory is bounded by the engine's room. An engine that has more copies than blocks, as one whose removals
 // were lost, ends in Outcome::kOverflow: the book is empty then, and follows what comes.
 //
 // Not thread-safe. O(tokens) for a stored block, O(1) expected for a removed one; a removed block that has blocks
@@ -141,7 +141,7 @@ class BlockBook {
     BlockHash default_root;           // of requests without a salt
     // The same of requests for this adapter; null: blocks of adapters are left out.
     std::function<BlockHash(const std::string& adapter)> adapter_root = nullptr;
-    std::uint32_t max_blocks = 0;  // that the engine has; above 0
+    std::uint32_t max_blocks = 0;  // of ours, that the engine has room for; above 0
   };
   enum class Outcome : std::uint8_t {
     kFollowed,
@@ -181,7 +181,8 @@ class BlockBook {
   [[nodiscard]] BlockIdentity After(const BlockIdentity& before, std::span<const TokenId> tokens) const;
   // The blocks of ours that one of the engine's is a chain of; 1 where it is one, or a piece of one.
   [[nodiscard]] std::uint32_t parts() const;
-  [[nodiscard]] std::size_t max_copies() const { return std::size_t{options_.max_blocks} * parts(); }
+  // The most blocks of ours, or pieces of them, that the engine can hold.
+  [[nodiscard]] std::size_t max_copies() const;
   void Count(LeftOut reason, std::size_t blocks = 1) { left_out_[IndexOf(reason)] += blocks; }
 
   Options options_;
