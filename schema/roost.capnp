@@ -193,6 +193,13 @@ const transferTicketBytes :UInt64 = 74;
 
 const maxReleaseBytes :UInt64 = 64;
 const maxHostBytes :UInt64 = 255;
+const maxRoutes :UInt64 = 64;
+const maxRouteBytes :UInt64 = 256;
+const maxForwardBytes :UInt64 = 262144;
+# 256 KiB: of a forwarded request or answer in one message.
+
+const forwardCredit :UInt32 = 1048576;
+# 1 MiB: so much of a forwarded request, and of its answer, may be sent before the receiver says that it takes more.
 
 # ---- values ----
 
@@ -417,6 +424,7 @@ struct WorkerMessage {
     evictAnswer @8 :EvictAnswer;
     adapters @9 :Adapters;
     holdAnswer @10 :HoldAnswer;
+    forwarded @11 :Forwarded;
   }
 }
 
@@ -430,7 +438,7 @@ struct Hello $check {
     # refusal can name the worker and reach it.
 
     minor @28 :UInt32 = 0;
-    # Now 9. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
+    # Now 10. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
     # told their version.
 
     release @29 :Text $text(line) $most(.maxReleaseBytes) $omitEmpty;
@@ -549,6 +557,20 @@ struct Hello $check {
   aliases @45 :List(Text) $text(label) $most(.WireLimits.maxAdapterBytes) $mostEntries(.maxAdapters) $omitEmpty;
   # Other names that clients may ask for the model by, in the form of adapters. A name that a model or an adapter has means
   # that.
+
+  routes @46 :List(Text) $text(line) $most(.maxRouteBytes) $mostEntries(.maxRoutes) $omitEmpty;
+  # Paths of requests that the worker hands on to its engine unread, as "/v1/embeddings": at most 64, each of at most 256
+  # bytes. A router sends a Forward only to a worker that names its path.
+
+  checkpoints @47 :Bool = false;
+  # A hit of this worker ends only behind a block that a `resumable` event named: it stands beside an engine whose model has
+  # layers with windows or a recurrent state. To a router of before 2.10 its load says cacheUnknown.
+
+  engine @48 :Text $text(line) $most(.maxHostBytes) $omitEmpty;
+  # Program and version of the engine that the worker stands beside, for operators: "vllm 0.32.0". Empty: its own.
+
+  cacheAbsence @49 :Text $text(line) $cut $most(.WireLimits.maxTextBytes) $omitEmpty;
+  # Why it sends no cache events, and what would change that: a clause for operators. Empty where it sends them.
 
   host @32 :Text $text(line) $most(.maxHostBytes) $omitEmpty;
   # Name of the machine, container or pod that the worker runs in, for operators: at most 255 bytes without control
@@ -679,6 +701,12 @@ struct CacheEvent $form(kinds) {
     stored @0 :StoredRun;
     removed @1 :List(BlockHash) $most(.WireLimits.maxHashesPerRun);
     # Each is a leaf at the time it is removed.
+
+    resumable @2 :List(BlockHash) $most(.WireLimits.maxHashesPerRun);
+    # Blocks behind which a request can go on, each stored. Only from a worker with Hello.checkpoints.
+
+    unresumable @3 :List(BlockHash) $most(.WireLimits.maxHashesPerRun);
+    # No longer so. A removed block is not resumable any more without this.
   }
 }
 
@@ -783,6 +811,15 @@ struct Load $check {
   # The prompts in queuedPrefillTokens that the receiver sent and that the engine has taken in, so that it need not guess
   # which of them a step has computed. At most 1,024, those that run first (a worker of this version reports 64, with
   # those of other routers). A request of several choices may be there several times.
+
+  engineAwayMs @22 :UInt64 = 0 $most(.maxKeepMs);
+  # The engine that the worker stands beside has not been reached for so long; `draining` is set too. 0: it answers.
+
+  engineAbsence @23 :Text $text(line) $cut $most(.WireLimits.maxTextBytes) $omitEmpty;
+  # Why, for operators: a clause. Empty while the engine answers.
+
+  resumableDigest @24 :BlockHash;
+  # Xor of the hashes of all resumable blocks, as `digest` is of all ready ones.
 }
 
 struct Step {
@@ -812,6 +849,9 @@ struct Snapshot $check {
 
   runs @4 :List(StoredRun) $most(.WireLimits.maxSnapshotHashes);
   # Parents before children, across chunks too. At most 4,096 hashes in all runs of one chunk.
+
+  resumable @5 :List(BlockHash) $most(.WireLimits.maxSnapshotHashes) $omitEmpty;
+  # Of the blocks in this chunk and those before it, each once: those behind which a request can go on.
 }
 
 struct Tokenizer {
@@ -890,6 +930,28 @@ struct Prefixes {
   # Most used first; at most 1,000.
 }
 
+struct Forwarded {
+  # A part of the answer to a Forward: its head in the first one that has a status, then its bytes, in order.
+
+  epoch @0 :UInt64 $least(1);
+  requestId @1 :UInt64 $cxx(type = "RequestId");
+  status @2 :UInt32 = 0 $most(999);
+  # Of the engine's answer. 0: its head was told before, or has not come yet.
+
+  contentType @3 :Text $text(line) $cut $most(.WireLimits.maxTextBytes) $omitEmpty;
+  # With a status. Empty: none.
+
+  body @4 :Data $most(.maxForwardBytes);
+  credit @5 :UInt32 = 0;
+  # So many more bytes of the request's body may be sent.
+
+  last @6 :Bool = false;
+  # Nothing follows for this request.
+
+  error @7 :Error $optional;
+  # With `last`: the answer is not whole. Before a status nothing of it was told.
+}
+
 struct EvictAnswer {
   # The result of an Evict, once it is complete: after the events that tell of the blocks.
 
@@ -966,6 +1028,9 @@ struct RouterMessage {
     evict @12 :Evict;
     cordon @13 :Cordon;
     hold @14 :Hold;
+    forward @15 :Forward;
+    forwardBody @16 :ForwardBody;
+    forwardCredit @17 :ForwardCredit;
   }
 }
 
@@ -1341,6 +1406,52 @@ struct Hold $check {
     # Hello.transfer.secret, for this worker's name. In the form of common/wire/transfer_ticket.h. Empty: the source told
     # no secret, and blocks travel in the clear.
   }
+}
+
+struct Forward {
+  # A request that the worker hands on to its engine as it is. It is answered with Forwarded messages; a Cancel ends it. Its
+  # body comes in this message and in ForwardBody messages. Only to a worker whose Hello.routes has its path.
+
+  requestId @0 :UInt64 $cxx(type = "RequestId");
+  # As of a Generate, and never the same as one's.
+
+  path @1 :Text $text(line) $most(.maxRouteBytes);
+  contentType @2 :Text $text(line) $most(.WireLimits.maxTextBytes);
+  # The client's header. Empty: none.
+
+  accept @3 :Text $text(line) $most(.WireLimits.maxTextBytes) $omitEmpty;
+  # The same.
+
+  bodyBytes @4 :UInt64;
+  # Of the whole body.
+
+  body @5 :Data $most(.maxForwardBytes);
+  # Its first bytes.
+
+  deadlineMs @6 :UInt64 = 0;
+  # As of a Generate.
+
+  traceParent @7 :Text $most(55);
+  # As of a Generate.
+}
+
+struct ForwardBody {
+  # The next bytes of a Forward's body. The router sends at most forwardCredit bytes, and what Forwarded.credit adds to them.
+
+  requestId @0 :UInt64 $cxx(type = "RequestId");
+  # Unknown ids are ignored, because the request may just have ended.
+
+  body @1 :Data $most(.maxForwardBytes);
+}
+
+struct ForwardCredit {
+  # The worker sends at most forwardCredit bytes of an answer, and what these add to them.
+
+  requestId @0 :UInt64 $cxx(type = "RequestId");
+  # As in ForwardBody.
+
+  bytes @1 :UInt32;
+  # More.
 }
 
 # ---- between two workers ----

@@ -161,6 +161,12 @@ Result<void> ReadText(capnp::Text::Reader text, TextRule rule, const char* field
   return {};
 }
 
+Result<void> ReadData(capnp::Data::Reader data, std::size_t most, const char* field, std::string& out) {
+  if (data.size() > most) return DataLoss(field, "{} bytes, limit {}", data.size(), most);
+  out.assign(reinterpret_cast<const char*>(data.begin()), data.size());
+  return {};
+}
+
 // A third of the limit, because a replaced byte becomes three.
 std::string BoundedText(const std::string& text) {
   std::string front = text.substr(0, WireLimits::kMaxTextBytes / 3);

@@ -56,6 +56,9 @@ struct TextRule {
 };
 [[nodiscard]] Result<void> ReadText(capnp::Text::Reader text, TextRule rule, const char* field, std::string& out);
 
+// At most `most` bytes, of any value.
+[[nodiscard]] Result<void> ReadData(capnp::Data::Reader data, std::size_t most, const char* field, std::string& out);
+
 struct CountRule {
   std::size_t least = 0;
   std::size_t most = 0;
@@ -108,6 +111,11 @@ template <typename T>
 [[nodiscard]] inline kj::StringPtr Text(const std::string& text, std::size_t most, const char* field) {
   ROOST_CHECK(text.size() <= most, "{}: {} bytes, limit {}", field, text.size(), most);
   return {text.c_str(), text.size()};
+}
+
+[[nodiscard]] inline capnp::Data::Reader Data(const std::string& data, std::size_t most, const char* field) {
+  ROOST_CHECK(data.size() <= most, "{}: {} bytes, limit {}", field, data.size(), most);
+  return {reinterpret_cast<const kj::byte*>(data.data()), data.size()};
 }
 
 // Errors may quote long input. Only the front of a long text is sent, always as UTF-8.

@@ -297,6 +297,7 @@ class Reader {
       case schema::Type::FLOAT32: return {.kind = Kind::kReal, .bits = 32};
       case schema::Type::FLOAT64: return {.kind = Kind::kReal, .bits = 64};
       case schema::Type::TEXT: return {.kind = Kind::kText};
+      case schema::Type::DATA: return {.kind = Kind::kData};
       case schema::Type::ENUM: {
         const Enum* const read = ReadEnum(nodes_.at(in.getEnum().getTypeId()));
         return {.kind = Kind::kEnum, .enumeration = read};
@@ -315,8 +316,9 @@ class Reader {
   static void CheckBounds(const std::string& path, const Field& field) {
     const bool is_list = field.type.kind == Kind::kList;
     const bool has_bound = field.most || (is_list && field.type.element->kind == Kind::kReal);
-    if ((is_list || field.type.kind == Kind::kText) && !has_bound) {
-      Fail(fmt::format("{}.{}: a list or text needs $most", path, field.name));
+    const bool has_bytes = field.type.kind == Kind::kText || field.type.kind == Kind::kData;
+    if ((is_list || has_bytes) && !has_bound) {
+      Fail(fmt::format("{}.{}: a list, text or data needs $most", path, field.name));
     }
     if (is_list && field.type.element->kind == Kind::kText && !field.most_entries) {
       Fail(fmt::format("{}.{}: a list of texts needs $mostEntries", path, field.name));
@@ -339,7 +341,8 @@ class Reader {
     switch (field.type.kind) {
       case Kind::kStruct: return field.type.structure->failure;
       case Kind::kList:
-      case Kind::kText: return Failure::kMalformed;
+      case Kind::kText:
+      case Kind::kData: return Failure::kMalformed;
       default: return field.least || field.most || field.above ? Failure::kMalformed : Failure::kNone;
     }
   }
@@ -388,7 +391,8 @@ std::string ValueType(const Type& type) {
     case Kind::kBool: return "bool";
     case Kind::kUnsigned: return type.bits == 64 ? "std::uint64_t" : "std::uint32_t";
     case Kind::kReal: return type.bits == 64 ? "double" : "float";
-    case Kind::kText: return "std::string";
+    case Kind::kText:
+    case Kind::kData: return "std::string";
     case Kind::kEnum: return type.enumeration->type;
     case Kind::kList: return fmt::format("std::vector<{}>", ValueType(*type.element));
     case Kind::kStruct: break;

@@ -14,7 +14,7 @@
 
 namespace roost::generator {
 
-enum class Kind { kVoid, kBool, kUnsigned, kReal, kText, kEnum, kStruct, kList };
+enum class Kind { kVoid, kBool, kUnsigned, kReal, kText, kData, kEnum, kStruct, kList };
 enum class TextKind { kAny, kLine, kLabel };
 
 // The shape that a struct, group or union has in C++.

@@ -92,6 +92,9 @@ std::string FieldLines(const Field& field, const std::string& in, const std::str
     }
     case Kind::kEnum: return fmt::format("  {} = Read({});\n", out, got);
     case Kind::kText: return Return(ReadTextCall(field, got, out));
+    case Kind::kData:
+      return Return(
+          fmt::format("ReadData({}, {}, \"{}\", {})", got, static_cast<std::uint64_t>(*field.most), field.error, out));
     case Kind::kList: return ListLines(field, got, out);
     case Kind::kStruct: return StructLines(field, in, out);
   }

@@ -57,6 +57,9 @@ std::string FieldLines(const Field& field, const std::string& value, const std::
       const std::string condition = field.omits_empty ? fmt::format("if (!{}.empty()) ", value) : "";
       return fmt::format("  {}{}.set{}({});\n", condition, out, field.method, TextArgument(field, value));
     }
+    case Kind::kData:
+      return fmt::format("  {}.set{}(Data({}, {}, \"{}\"));\n", out, field.method, value,
+                         static_cast<std::uint64_t>(*field.most), field.error);
     case Kind::kList: return ListLines(field, value, out);
     case Kind::kStruct: return StructLine(field, value, out);
   }

@@ -53,6 +53,7 @@ std::string FieldLines(const Field& field, const std::string& out) {
       return fmt::format("    {} = static_cast<{}>(Below({}));\n", out, field.type.enumeration->type,
                          field.type.enumeration->entries.size());
     case Kind::kText: return fmt::format("    {} = {};\n", out, TextCall(field));
+    case Kind::kData: return fmt::format("    {} = Bytes();\n", out);
     case Kind::kList: {
       const Type& element = *field.type.element;
       const double most = element.kind == Kind::kText ? *field.most_entries : *field.most;

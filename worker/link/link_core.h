@@ -253,6 +253,10 @@ class LinkCore {
   void Handle(Link& link, Order order) { HandleOrder(link, std::move(order)); }
   void HandleOrder(Link& link, EngineOrder order);
   void Handle(Link& link, const wire::Cordon& cordon);
+  // The worker names no routes.
+  void Handle(Link&, const wire::Forward&) { ++counts_.malformed_messages; }
+  void Handle(Link&, const wire::ForwardBody&) { ++counts_.malformed_messages; }
+  void Handle(Link&, const wire::ForwardCredit&) { ++counts_.malformed_messages; }
 
   void WarnOfCrowding(const wire::Crowding& crowding);
   void TellLoad();

@@ -26,6 +26,8 @@ void SnapshotMirror::Apply(std::span<const wire::CacheEvent> events) {
       case wire::CacheEvent::Kind::kRemoved:
         for (const BlockHash hash : event.removed) Remove(hash);
         break;
+      case wire::CacheEvent::Kind::kResumable:
+      case wire::CacheEvent::Kind::kUnresumable: break;
     }
   }
 }

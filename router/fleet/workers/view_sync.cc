@@ -57,6 +57,8 @@ void ViewSync::Apply(const wire::CacheEvent& event) {
       index_.Remove(slot_, event.removed);
       removed_block_count_ += event.removed.size();
       break;
+    case wire::CacheEvent::Kind::kResumable:
+    case wire::CacheEvent::Kind::kUnresumable: break;
   }
 }
 

@@ -43,7 +43,7 @@ class GeneratorTest(unittest.TestCase):
         self.assertIn("struct Tea {\n  // For each guest.\n  std::uint32_t cups = 3;\n", text)
 
     def test_every_list_and_text_has_a_bound(self):
-        for field in ("names @0 :List(UInt32)", "name @0 :Text", "names @0 :List(Text) $most(9)"):
+        for field in ("names @0 :List(UInt32)", "name @0 :Text", "name @0 :Data", "names @0 :List(Text) $most(9)"):
             run, text = self.make(f"struct Tea {{ {field}; }}\n")
             self.assertNotEqual(run.returncode, 0, field)
             self.assertIn(": a list", run.stderr)

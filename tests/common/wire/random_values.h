@@ -54,6 +54,13 @@ class RandomValues {
     return text.empty() && kind == TextKind::kLabel ? "a" : text;
   }
 
+  // Of any values, a few.
+  std::string Bytes() {
+    std::string bytes(rng_.Below(40), '\0');
+    for (char& byte : bytes) byte = static_cast<char>(rng_.Below(256));
+    return bytes;
+  }
+
   std::string HexDigits(std::size_t count) {
     std::string digits(count, '0');
     for (char& digit : digits) digit = "0123456789abcdef"[rng_.Below(16)];
