@@ -70,10 +70,26 @@ def apply_operations(document, operations):
         *parents, last = operation["path"].strip("/").split("/")
         target = document
         for name in parents:
-            target = target[name]
-        if operation["op"] != "remove" or last not in target:
+            try:
+                target = target[int(name) if isinstance(target, list) else name]
+            except (KeyError, IndexError):
+                raise RenderError(f"{identity(document)}: has no {name}, which {operation['path']} needs") from None
+        if operation["op"] == "add" and isinstance(target, list) and last == "-":
+            target.append(copy.deepcopy(operation["value"]))
+        elif operation["op"] == "add" and isinstance(target, dict):
+            target[last] = copy.deepcopy(operation["value"])
+        elif operation["op"] == "remove" and last in target:
+            del target[last]
+        else:
             raise RenderError(f"{identity(document)}: only existing members can be removed: {operation}")
-        del target[last]
+
+
+def is_target(target, document):
+    """Does a patch with this `target` change the document?"""
+    if target["kind"] != document["kind"] or target.get("name", document["metadata"]["name"]) != document["metadata"]["name"]:
+        return False
+    wanted = dict(pair.split("=") for pair in target.get("labelSelector", "").split(",") if pair)
+    return wanted.items() <= document["metadata"].get("labels", {}).items()
 
 
 class Folder:
@@ -117,7 +133,7 @@ class Folder:
         for change in changes:
             operations = change if isinstance(change, list) else None
             target = patch.get("target") or dict(zip(("kind", "name"), identity(change)))
-            hit = [i for i, document in enumerate(result) if identity(document) == (target["kind"], target["name"])]
+            hit = [i for i, document in enumerate(result) if is_target(target, document)]
             if not hit and "target" not in patch:
                 raise RenderError(f"{self.path}: there is no {target} to patch")
             for i in hit:

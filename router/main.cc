@@ -377,6 +377,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry, options.policy);
   const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.memory_bytes).clients);
   ROOST_ASSIGN_OR_RETURN(const ListenerPlan plan, PlanListeners(options, reloader, input_budget, api_metrics));
+  ROOST_ASSIGN_OR_RETURN(const ModelAliases aliases, ParseModelAliases(options.model_alias));
   ROOST_ASSIGN_OR_RETURN(const WatchedFiles files, OpenFiles(options, input_budget, reloader));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   const auto on_refused = [&fleet_metrics](wire::PeerRefusal refusal) { fleet_metrics->OnPeerRefused(refusal); };
@@ -404,6 +405,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
        .shared_prefixes = files.shared_prefixes,
        .api_keys = files.api_keys,
        .admin_keys = files.admin_keys,
+       .model_aliases = aliases,
        .cors_origins = options.cors_origins,
        .tracing = {.spans = spans, .sample_ratio = options.otlp_sample_ratio},
        .metrics_text =

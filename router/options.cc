@@ -104,6 +104,10 @@ void DeclareClients(RouterOptions& options, ConfigParser& parser) {
            "Time after which a connection without a request is closed. Behind a load balancer, longer than it keeps "
            "connections: Google's keep theirs for 600",
            {0.01, 86400})
+      .AddList(
+          "model-alias", options.model_alias,
+          "Other names for models, ALIAS=MODEL: clients that ask for the alias get the model or adapter, under the "
+          "name that they asked for. A key's model_aliases in api-keys come first")
       .AddList("cors-origins", options.cors_origins,
                "Web pages that may call the API from a browser: origins such as https://chat.example.com, or * for "
                "all; none by default")

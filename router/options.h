@@ -31,6 +31,7 @@ struct RouterOptions {
   std::size_t max_body_bytes = HttpServerOptions().body_bytes;
   std::uint32_t text_threads = TextPoolOptions().thread_count;
   double http_idle_seconds = ToSeconds(HttpServerOptions().idle_timeout);
+  std::vector<std::string> model_alias;  // ALIAS=MODEL
   std::vector<std::string> cors_origins;
   std::string tls_cert;  // files; empty: plain HTTP
   std::string tls_key;

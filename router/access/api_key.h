@@ -4,7 +4,8 @@
 // The file has one JSON object per line; blank lines and lines that begin with # are skipped:
 //
 //   {"name": "chat-app", "sha256": "9f…", "tenant": "acme", "max_priority": 70, "models": ["qwen*"],
-//    "requests_per_minute": 600, "tokens_per_minute": 100000, "max_concurrent_requests": 32}
+//    "model_aliases": {"gpt-4o": "qwen3-8b"}, "requests_per_minute": 600, "tokens_per_minute": 100000,
+//    "max_concurrent_requests": 32}
 //
 // `name` and `sha256` must be there. Two keys of one tenant share its cache and its turn in the queue, but no limits.
 #pragma once
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "router/access/model_alias.h"
 
 namespace roost::router {
 
@@ -41,6 +43,7 @@ struct ApiKey {
   std::string tenant;               // the key's name unless the file says otherwise; 1 to kMaxTenantBytes of UTF-8
   std::uint32_t max_priority = 50;  // a request that asks for a higher one is refused
   std::vector<std::string> models;  // that it may use; empty: all. A * at the end stands for any ending
+  ModelAliases model_aliases;       // beside the router's; it may use what they mean
   KeyLimits limits;
 
   [[nodiscard]] bool MayUse(std::string_view model) const;

@@ -95,17 +95,29 @@ Result<std::vector<std::string>> ModelsOf(const JsonObject& object) {
   return models;
 }
 
+Result<ModelAliases> AliasesOf(const JsonObject& object) {
+  ModelAliases aliases;
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> members, object.Object("model_aliases"));
+  if (!members) return aliases;
+  for (const auto& [alias, value] : members->members()) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view model, StringOf(value, "model_aliases"));
+    ROOST_RETURN_IF_ERROR(AddModelAlias("model_aliases", alias, model, aliases));
+  }
+  return aliases;
+}
+
 Result<std::uint64_t> LimitOf(const JsonObject& object, std::string_view name) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> limit, object.Integer(name, 0, kMaxPerMinute));
   return limit ? static_cast<std::uint64_t>(*limit) : kNoLimit;
 }
 
 Result<void> CheckMembers(const JsonObject& object) {
-  constexpr std::array<std::string_view, 8> kKnown{"name",
+  constexpr std::array<std::string_view, 9> kKnown{"name",
                                                    "sha256",
                                                    "tenant",
                                                    "max_priority",
                                                    "models",
+                                                   "model_aliases",
                                                    "requests_per_minute",
                                                    "tokens_per_minute",
                                                    "max_concurrent_requests"};
@@ -134,6 +146,7 @@ Result<ApiKey> KeyOf(const JsonObject& object) {
                          object.Integer("max_priority", 0, wire::kMaxPriority));
   if (priority) key.max_priority = static_cast<std::uint32_t>(*priority);
   ROOST_ASSIGN_OR_RETURN(key.models, ModelsOf(object));
+  ROOST_ASSIGN_OR_RETURN(key.model_aliases, AliasesOf(object));
   ROOST_ASSIGN_OR_RETURN(key.limits.requests_per_minute, LimitOf(object, "requests_per_minute"));
   ROOST_ASSIGN_OR_RETURN(key.limits.tokens_per_minute, LimitOf(object, "tokens_per_minute"));
   ROOST_ASSIGN_OR_RETURN(key.limits.concurrent_requests, LimitOf(object, "max_concurrent_requests"));
@@ -187,6 +200,11 @@ std::string KeyLine(const ApiKey& key) {
     json.Key("models").BeginArray();
     for (const std::string& model : key.models) json.String(model);
     json.EndArray();
+  }
+  if (!key.model_aliases.empty()) {
+    json.Key("model_aliases").BeginObject();
+    for (const auto& [alias, model] : key.model_aliases) json.Key(alias).String(model);
+    json.EndObject();
   }
   const auto limit = [&json](std::string_view name, std::uint64_t value) {
     if (value != kNoLimit) json.Key(name).Number(value);

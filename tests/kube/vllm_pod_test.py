@@ -3,14 +3,22 @@
 import contextlib
 import http.server
 import json
+import os
+import pathlib
 import re
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
-from manifests import ENGINE, ROOT, matches, of_kind, pods, rendered, variables
+from manifests import ENGINE, ROOT, environment, matches, of_kind, pods, render, rendered, variables
+
+sys.path[:0] = [str(ROOT / "tests/engines"), str(ROOT / "tests/integration")]
+from vllm_double_test import double  # noqa: E402
+
+from cluster import BIN, Cluster, Daemon  # noqa: E402
 
 
 @contextlib.contextmanager
@@ -118,6 +126,112 @@ class VllmTest(unittest.TestCase):
                     self.assertNotEqual(ask, command[2])
                     done = subprocess.run([sys.executable, "-c", ask], capture_output=True)
                     self.assertEqual(done.returncode == 0, status == 200, status)
+
+
+POD = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: my-llm, labels: {roost-engine: vllm}}
+spec:
+  selector: {matchLabels: {app: my-llm}}
+  template:
+    metadata: {labels: {app: my-llm}}
+    spec:
+      containers:
+        - name: server
+          image: vllm/vllm-openai:v0.32.0
+          args: [Qwen/Qwen3-8B, --max-model-len=8192]
+          ports: [{containerPort: 8000}]
+          volumeMounts: [{name: hub, mountPath: /root/.cache/huggingface}]
+        - {name: logs, image: fluent-bit}
+      volumes: [{name: hub, persistentVolumeClaim: {claimName: hub}}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: other, labels: {app: other}}
+spec:
+  selector: {matchLabels: {app: other}}
+  template:
+    metadata: {labels: {app: other}}
+    spec: {containers: [{name: server, image: other}]}
+"""
+KUSTOMIZATION = """
+resources: [pod.yaml]
+components: [COMPONENT]
+patches:
+  - target: {kind: Deployment, name: my-llm}
+    path: model.yaml
+"""
+
+
+class PodsThatExistTest(unittest.TestCase):
+    """components/beside-vllm, on a Deployment of a user's own."""
+
+    def render(self, pod=POD):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "pod.yaml").write_text(pod)
+            # The lines of the page, for these names.
+            page = (ROOT / "deploy/kubernetes.md").read_text()
+            (folder / "model.yaml").write_text(re.search(r"```yaml\n(# model.yaml\n.*?)```", page, re.DOTALL)[1])
+            component = os.path.relpath(ROOT / "deploy/components/beside-vllm", folder.resolve())
+            (folder / "kustomization.yaml").write_text(KUSTOMIZATION.replace("COMPONENT", component))
+            return render.render(folder)
+
+    def test_the_pod_gets_a_sidecar_and_its_flags_and_keeps_what_it_has(self):
+        given = pods(self.render())
+        names = {container["name"]: container for container in given["my-llm"]["spec"]["containers"]}
+        self.assertEqual(names.keys(), {"server", "logs", "roost"})
+        self.assertEqual(names["server"]["args"][:2], ["Qwen/Qwen3-8B", "--max-model-len=8192"])
+        flags = dict(word.removeprefix("--").partition("=")[::2] for word in names["server"]["args"][2:])
+        events = json.loads(flags.pop("kv-events-config"))
+        self.assertEqual(flags.keys(), {"enable-prefix-caching", "enable-prompt-tokens-details"})
+        told = variables(names["roost"])
+        self.assertEqual(told["ROOST_MODEL"], "Qwen/Qwen3-8B")
+        self.assertEqual(events["endpoint"], told["ROOST_ENGINE_EVENTS"].replace("127.0.0.1", "*"))
+        self.assertEqual(events["replay_endpoint"], told["ROOST_ENGINE_REPLAY"].replace("127.0.0.1", "*"))
+        self.assertEqual(names["roost"]["volumeMounts"], [{"name": "hub", "mountPath": "/hf", "readOnly": True}])
+        self.assertEqual(names["server"]["ports"], [{"containerPort": 8000}], "its API and metrics stay reachable")
+        self.assertEqual(given["my-llm"]["metadata"]["labels"], {"app": "my-llm", "roost-worker": "true"})
+        self.assertEqual(given["other"]["spec"], {"containers": [{"name": "server", "image": "other"}]})
+
+    def test_flags_and_ends_are_those_of_the_overlay(self):
+        overlay = pods(rendered("overlays/vllm"))["roost-worker"]["spec"]
+        worker, engine = overlay["containers"]
+        given = pods(self.render())["my-llm"]["spec"]
+        names = {container["name"]: container for container in given["containers"]}
+        self.assertEqual(given["terminationGracePeriodSeconds"], overlay["terminationGracePeriodSeconds"])
+        self.assertEqual(names["server"]["lifecycle"], engine["lifecycle"])
+        self.assertLessEqual(set(names["server"]["args"][2:]), set(engine["command"]))
+        theirs, ours = variables(worker), variables(names["roost"])
+        for name in ("ROOST_ENGINE", "ROOST_ENGINE_URL", "ROOST_ENGINE_EVENTS", "ROOST_ENGINE_REPLAY", "ROOST_METRICS_ADDRESS",
+                     "ROOST_DRAIN_TIMEOUT_SECONDS", "ROOST_LAST_DRAIN_SECONDS"):
+            self.assertEqual(ours[name], theirs[name], name)
+
+    def test_a_pod_without_args_is_named(self):
+        with self.assertRaisesRegex(render.RenderError, "my-llm.*has no args"):
+            self.render(POD.replace("          args: [Qwen/Qwen3-8B, --max-model-len=8192]\n", ""))
+
+    def test_its_containers_run_as_processes(self):
+        names = {container["name"]: container for container in pods(self.render())["my-llm"]["spec"]["containers"]}
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as hub, double("--model", names["server"]["args"][0]) as engine:
+            model = pathlib.Path(hub) / "hub/models--Qwen--Qwen3-8B"
+            (model / "snapshots").mkdir(parents=True)
+            (model / "snapshots" / ("0" * 40)).symlink_to(ROOT / "deploy/demo-model")
+            (model / "refs").mkdir()
+            (model / "refs/main").write_text("0" * 40)
+            ports = {8000: engine.port, 5557: engine.events_port, 5657: engine.replay_port, 9101: 0}
+            told = {name: re.sub(r":(\d+)$", lambda port: f":{ports.get(int(port[1]), port[1])}", value)
+                    for name, value in environment(names["roost"]).items()}
+            router = cluster.start_router()
+            told |= {"ROOST_ROUTER": router.link, "HF_HOME": hub}
+            cluster.daemons.append(Daemon(["env", *(f"{name}={value}" for name, value in told.items()),
+                                           BIN / names["roost"]["command"][0]]))
+            router.wait_for_workers(1)
+            answers = [router.chat([{"role": "user", "content": "The hens came home. " * 20}], model="Qwen/Qwen3-8B",
+                                   max_tokens=4) for _ in range(2)]  # fmt: skip
+            self.assertEqual([answer.status for answer in answers], [200, 200])
+            self.assertGreater(answers[1].cached_tokens(), 0)
 
 
 if __name__ == "__main__":

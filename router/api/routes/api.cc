@@ -372,11 +372,7 @@ HttpResponse Api::UnroutedAnswer(const Call& call, const HttpRequest& head) {
   return response;
 }
 
-void Api::ListModels(Call& call) {
-  std::vector<std::shared_ptr<const ServedModel>> models = services_.dispatcher.View()->models->models;
-  std::erase_if(models, [&call](const auto& model) { return !MayUse(call.admission, model->name); });
-  Answer(call, JsonResponse(ModelListBody(models)));
-}
+void Api::ListModels(Call& call) { Answer(call, JsonResponse(ModelListBody(ModelsFor(call)))); }
 
 void Api::ModelFacts(Call& call) {
   Answer(call, JsonResponse(ModelFactsBody(services_.dispatcher.View()->models->models)));
@@ -384,9 +380,11 @@ void Api::ModelFacts(Call& call) {
 
 void Api::GetModel(Call& call) {
   const std::string name = PercentDecode(call.rest);
-  if (!MayUse(call.admission, name)) return AnswerError(call, NotServed(name));
-  const std::shared_ptr<const ServedModel> model = services_.dispatcher.View()->models->Main(name);
-  model == nullptr ? AnswerError(call, AwayOrUnknown(name)) : Answer(call, JsonResponse(ModelBody(*model)));
+  const std::vector<std::shared_ptr<const ServedModel>> models = ModelsFor(call);
+  const auto found = std::find_if(models.begin(), models.end(), [&name](const auto& m) { return m->name == name; });
+  if (found != models.end()) return Answer(call, JsonResponse(ModelBody(**found)));
+  if (!MayAskFor(call, name)) return AnswerError(call, NotServed(name));
+  AnswerError(call, AwayOrUnknown(std::string(MeantBy(name, call.admission, options_.model_aliases))));
 }
 
 void Api::Health(Call& call) {

@@ -72,6 +72,7 @@ struct ApiOptions {
   std::shared_ptr<SharedPrefixes> shared_prefixes = {};  // null: tenants share nothing
   std::shared_ptr<KeyRing> api_keys = {};                // null: the API needs no key
   std::shared_ptr<KeyRing> admin_keys = {};              // of the other listeners
+  ModelAliases model_aliases = {};                       // for every caller
   std::vector<std::string> cors_origins = {};            // pages that may call the API without a key; see cors.h
   Tracing tracing = {};                                  // of generations
   std::function<std::string()> metrics_text = {};        // the body of /metrics
@@ -176,6 +177,10 @@ class Api {
   // there never were any.
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> ModelsWithoutAdapters() const;
   [[nodiscard]] Error AwayOrUnknown(const std::string& name) const;
+  // May the caller use the model that the name means to it?
+  [[nodiscard]] bool MayAskFor(const Call& call, std::string_view name) const;
+  // The models, adapters and aliases that the caller may ask for.
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> ModelsFor(const Call& call) const;
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
   [[nodiscard]] RenderSettings Settings() const;
   [[nodiscard]] PromptScope ScopeOf(const Call& call) const;

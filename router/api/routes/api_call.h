@@ -38,11 +38,23 @@ struct Api::Call {
   std::string (*field_of)(std::string_view) = nullptr;
   enum class ModelName { kRequired, kOptional } model_name = ModelName::kRequired;
   std::shared_ptr<const ServedModel> model;  // set once the name is read and a worker serves the model
-  std::string asked_model;                   // the name in the body, once it is read and the key may use it
+  std::string asked_name;   // the name in the body, once it is read and the key may use it; answers repeat it
+  std::string asked_model;  // what it means: itself, or what an alias stands for
   // A call may wait for its model once (see FleetSnapshot::IsArriving), and asks for it then.
   enum class Arrival { kMayWait, kWaits, kWaited } arrival = Arrival::kMayWait;
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
 };
+
+// The model that a name means to who calls: what an alias of the key or else of the router stands for, or itself.
+[[nodiscard]] inline std::string_view MeantBy(std::string_view name, const std::shared_ptr<Admission>& admission,
+                                              const ModelAliases& of_router) {
+  if (admission != nullptr) {
+    const ModelAliases& of_key = admission->key().model_aliases;
+    if (const auto found = of_key.find(name); found != of_key.end()) return found->second;
+  }
+  const auto found = of_router.find(name);
+  return found == of_router.end() ? name : std::string_view(found->second);
+}
 
 // Is the model among those that the key is for?
 [[nodiscard]] inline bool MayUse(const std::shared_ptr<Admission>& admission, std::string_view model) {

@@ -160,6 +160,34 @@ std::vector<std::shared_ptr<const ServedModel>> Api::ModelsWithoutAdapters() con
   return models;
 }
 
+bool Api::MayAskFor(const Call& call, std::string_view name) const {
+  if (call.admission == nullptr) return true;
+  const ApiKey& key = call.admission->key();
+  const std::string_view meant = MeantBy(name, call.admission, options_.model_aliases);
+  return key.model_aliases.contains(name) || key.MayUse(name) || key.MayUse(meant);
+}
+
+std::vector<std::shared_ptr<const ServedModel>> Api::ModelsFor(const Call& call) const {
+  const std::shared_ptr<const FleetSnapshot> view = services_.dispatcher.View();
+  ModelAliases aliases = options_.model_aliases;
+  if (call.admission != nullptr) {
+    for (const auto& [alias, model] : call.admission->key().model_aliases) aliases.insert_or_assign(alias, model);
+  }
+  std::vector<std::shared_ptr<const ServedModel>> models = view->models->models;
+  std::erase_if(models, [&](const auto& model) { return aliases.contains(model->name); });
+  for (const auto& [alias, name] : aliases) {
+    const std::shared_ptr<const ServedModel> meant = view->models->Main(name);
+    if (meant == nullptr) continue;
+    ServedModel other = *meant;
+    other.base = meant->model_name();
+    other.is_alias = true;
+    other.name = alias;
+    models.push_back(std::make_shared<const ServedModel>(std::move(other)));
+  }
+  std::erase_if(models, [&](const auto& model) { return !MayAskFor(call, model->name); });
+  return models;
+}
+
 Error Api::AwayOrUnknown(const std::string& name) const {
   // A router that has just begun does not know yet what its workers bring.
   const std::shared_ptr<const FleetSnapshot> view = services_.dispatcher.View();
@@ -207,10 +235,12 @@ Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
     }
   }
   if (wanted.empty()) return InvalidArgument("model", "must name the model to ask");
-  if (!MayUse(call.admission, wanted)) return NotServed(wanted);
-  call.asked_model = wanted;
-  Result<std::shared_ptr<const ServedModel>> found = FindModel(wanted);
-  if (!found.ok() && call.arrival == Call::Arrival::kMayWait && services_.dispatcher.View()->IsArriving(wanted)) {
+  if (!MayAskFor(call, wanted)) return NotServed(wanted);
+  call.asked_model = MeantBy(wanted, call.admission, options_.model_aliases);
+  call.asked_name = std::move(wanted);
+  Result<std::shared_ptr<const ServedModel>> found = FindModel(call.asked_model);
+  const bool is_arriving = !found.ok() && services_.dispatcher.View()->IsArriving(call.asked_model);
+  if (is_arriving && call.arrival == Call::Arrival::kMayWait) {
     call.arrival = Call::Arrival::kWaits;
   }
   ROOST_ASSIGN_OR_RETURN(call.model, std::move(found));
@@ -249,7 +279,7 @@ void Api::Responses(Call& call) {
   identity.id = NewId("resp_");
   identity.suffix = fmt::format("{:016x}", NextRandom());
   identity.created_unix_seconds = options_.unix_seconds_now();
-  identity.model = call.model->name;
+  identity.model = call.asked_name;
   identity.echo = std::move(request->echo);
   identity.tool_names = std::move(request->tool_names);
   const std::string id = identity.id;
@@ -261,8 +291,7 @@ void Api::Messages(Call& call) {
   Result<Prompt> prompt = ReadChat(call, ReadModelBody(call, &ParseMessagesRequest));
   if (!prompt.ok()) return AnswerError(call, prompt.error());
   const std::string id = NewId("msg_");
-  Generate(call, std::move(prompt).value(), id,
-           std::make_unique<MessagesAnswer>(MessageIdentity{id, call.model->name}));
+  Generate(call, std::move(prompt).value(), id, std::make_unique<MessagesAnswer>(MessageIdentity{id, call.asked_name}));
 }
 
 void Api::CountTokens(Call& call) {
@@ -436,7 +465,7 @@ void Api::GenerateOpenAi(const Call& call, AnswerKind kind, Result<Prompt> promp
   identity.kind = kind;
   identity.id = NewId(kind == AnswerKind::kChat ? "chatcmpl-" : "cmpl-");
   identity.created_unix_seconds = options_.unix_seconds_now();
-  identity.model = call.model->name;
+  identity.model = call.asked_name;
   identity.system_fingerprint = "fp_" + call.model->fingerprint.substr(0, kFingerprintDigits);
   const std::string id = identity.id;
   OpenAiAnswerOptions options = AnswerOptions(*call.model, prompt->fields, prompt->echo);

@@ -179,7 +179,7 @@ TEST_F(NewerPeerTest, ItsCacheEventIsSkipped) {
   const auto tag_bytes = std::as_bytes(std::span(&tag, 1));
   const auto list = std::search(frame.begin(), frame.end(), tag_bytes.begin(), tag_bytes.end());
   ASSERT_NE(list, frame.end());
-  *(list + 8) = std::byte{2};
+  *(list + 8) = std::byte{200};
   const auto decoded = DecodeWorkerMessage(frame);
   ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
   EXPECT_EQ(std::get<Step>(**decoded).events, std::vector{removed});

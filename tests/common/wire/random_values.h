@@ -54,7 +54,7 @@ class RandomValues {
     return text.empty() && kind == TextKind::kLabel ? "a" : text;
   }
 
-  // Of any values, a few.
+  // A few, with any values.
   std::string Bytes() {
     std::string bytes(rng_.Below(40), '\0');
     for (char& byte : bytes) byte = static_cast<char>(rng_.Below(256));

@@ -19,7 +19,7 @@ std::string Line(const std::string& members) { return R"({"name":"k","sha256":")
 TEST(KeyFileTest, ReadsEveryMember) {
   const auto keys =
       ParseKeyFile("# who may call\n\n" +
-                       Line(R"(,"tenant":"acme","max_priority":70,"models":["qwen*","demo"],"requests_per_minute":60,)"
+                       Line(R"(,"tenant":"acme","max_priority":70,"models":["qwen*","demo"],"model_aliases":{"gpt-4o":"demo"},"requests_per_minute":60,)"
                             R"("tokens_per_minute":1000,"max_concurrent_requests":4)") +
                        "\r\n  {\"name\":\"other\",\"sha256\":\"" + std::string(64, 'B') + "\"}",
                    "keys");
@@ -29,6 +29,7 @@ TEST(KeyFileTest, ReadsEveryMember) {
   EXPECT_EQ(key.tenant, "acme");
   EXPECT_EQ(key.max_priority, 70U);
   EXPECT_EQ(key.models, (std::vector<std::string>{"qwen*", "demo"}));
+  EXPECT_EQ(key.model_aliases, (ModelAliases{{"gpt-4o", "demo"}}));
   EXPECT_EQ(key.limits, (KeyLimits{60, 1000, 4}));
   EXPECT_EQ(HexOf(key.digest), kDigest);
   EXPECT_EQ(keys->back().tenant, "other");
@@ -43,6 +44,7 @@ TEST(KeyFileTest, ALineThatIsWrittenReadsTheSame) {
   key.digest = DigestOfSecret("s");
   key.max_priority = 10;
   key.models = {"a", "b*"};
+  key.model_aliases = {{"c", "a"}, {"d \"e\"", "b1"}};
   key.limits = {1, 2, 3};
   const auto read = ParseKeyFile(KeyLine(key), "keys");
   ASSERT_TRUE(read.ok()) << read.error().ToString();
@@ -64,6 +66,9 @@ TEST(KeyFileTest, ErrorsNameFileLineAndMember) {
       {Line(R"(,"max_priority":101)"), "max_priority"},
       {Line(R"(,"models":[])"), "models"},
       {Line(R"(,"models":"demo")"), "models"},
+      {Line(R"(,"model_aliases":["a"])"), "model_aliases"},
+      {Line(R"(,"model_aliases":{"a":1})"), "model_aliases"},
+      {Line(R"(,"model_aliases":{"a":""})"), "model_aliases"},
       {Line(R"(,"requests_per_minute":-1)"), "requests_per_minute"},
       {Line(R"(,"tokens_per_minute":1.5)"), "tokens_per_minute"},
       {Line(R"(,"request_per_minute":5)"), "request_per_minute"},  // misspelt

@@ -39,7 +39,10 @@ class KeysTest : public ApiTest {
     narrow.models = {"other*"};
     ApiKey low = KeyNamed("low", "acme");
     low.max_priority = 30;
-    keys_->Replace({KeyNamed("acme", "acme"), KeyNamed("bird", "bird"), limited, narrow, low});
+    ApiKey aliased = KeyNamed("aliased", "acme");
+    aliased.models = {"other*"};
+    aliased.model_aliases = {{"gpt-4o", "bytes"}, {"away", "absent"}};
+    keys_->Replace({KeyNamed("acme", "acme"), KeyNamed("bird", "bird"), limited, narrow, low, aliased});
   }
 
   std::shared_ptr<FakeResponder> Send(Listener listener, std::string method, std::string path, std::string body,
@@ -80,6 +83,7 @@ class KeysTest : public ApiTest {
                .prompt_memo = prompt_memo_,
                .api_keys = keys_,
                .admin_keys = admin_keys_,
+               .model_aliases = {{"claude", "bytes"}, {"gpt-4o", "absent"}},
                .metrics_text = [] { return std::string("roost_up 1\n"); },
                .unix_seconds_now = [] { return std::int64_t{1}; }}};
 };
@@ -252,6 +256,43 @@ TEST_F(KeysTest, ATenantsBlocksAreItsOwnAndASaltDividesThem) {
   EXPECT_EQ(dispatcher_.specs.back().generate.block_hashes, acme.generate.block_hashes);
   EXPECT_EQ(text_.tenants, (std::vector<std::string>{"acme", "acme", "bird", "acme", "bird", "acme"}))
       << "for its turn";
+}
+
+// A key's alias comes before the router's, and lets the key use what it means; workers get the model's own name.
+TEST_F(KeysTest, AnAliasMeansItsModelAndAnswersNameTheAlias) {
+  const auto body = [](const std::string& model) {
+    return R"({"model":")" + model + R"(","prompt":"The hens came home to roost.","max_tokens":4})";
+  };
+  const auto of_key = CompleteAs("aliased", body("gpt-4o"));
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(dispatcher_.specs.back().model->name, "bytes");
+  EndLast({65, 66, 67, 68});
+  EXPECT_EQ(At(of_key->response->body, "/model"), "\"gpt-4o\"");
+  const auto of_router = CompleteAs("acme", body("claude"));
+  ASSERT_EQ(dispatcher_.specs.size(), 2U);
+  EndLast({65, 66, 67, 68});
+  EXPECT_EQ(At(of_router->response->body, "/model"), "\"claude\"");
+  EXPECT_EQ(dispatcher_.specs[0].generate.block_hashes, dispatcher_.specs[1].generate.block_hashes);
+  EXPECT_EQ(StatusOf(*CompleteAs("acme", body("gpt-4o"))), 404) << "the router's alias: no worker serves it";
+  EXPECT_EQ(StatusOf(*CompleteAs("aliased", body("claude"))), 404)
+      << "the router's alias of a model that is not the key's";
+  EXPECT_EQ(StatusOf(*CompleteAs("aliased", body("bytes"))), 404) << "by its own name it is not the key's";
+  EXPECT_EQ(dispatcher_.specs.size(), 2U);
+}
+
+TEST_F(KeysTest, AliasesAreListedForThoseWhoMayAskForThem) {
+  const auto list = [this](const std::string& key, const std::string& path) {
+    const auto answer = Send(Listener::kApi, "GET", path, "", {{"Authorization", "Bearer secret of " + key}});
+    return std::pair(answer->response->status, answer->response->body);
+  };
+  EXPECT_EQ(At(list("aliased", "/v1/models").second, "/data/0/id"), "\"gpt-4o\"");
+  EXPECT_THAT(list("aliased", "/v1/models").second, Not(HasSubstr("away")));  // nothing serves what it means
+  EXPECT_THAT(list("aliased", "/v1/models").second, Not(HasSubstr("bytes")));
+  EXPECT_THAT(list("acme", "/v1/models").second, HasSubstr("claude"));
+  EXPECT_EQ(list("aliased", "/v1/models/gpt-4o").first, 200);
+  EXPECT_EQ(list("acme", "/v1/models/claude").first, 200);
+  EXPECT_EQ(list("acme", "/v1/models/gpt-4o").first, 404);
+  EXPECT_EQ(list("narrow", "/v1/models/claude").first, 404);
 }
 
 TEST_F(KeysTest, AModelThatAKeyIsNotForIsNotServedToIt) {
