@@ -19,7 +19,8 @@ namespace {
 enum class Stop : std::uint8_t { kOpen, kStopped };  // kStopped: the model stopped at the end of the text
 
 // {"name": "f", "arguments": {…}}, alone or in a list; "parameters" is accepted for "arguments", and the members may
-// come in any order. Several objects within a pair of markers are several calls.
+// come in any order. As the API writes calls they may stand in an object: {"type": "function", "function": {"name":
+// …}}. Several objects within a pair of markers are several calls.
 class JsonObjectForm : public CallForm {
  public:
   struct Markers {
@@ -49,7 +50,30 @@ class JsonObjectForm : public CallForm {
   const Markers markers_;
   bool in_list_ = false;
   bool is_marked_ = false;  // a begin marker stands in front
-  bool closed_ = false;     // the last call's object is closed
+  bool nested_ = false;     // the last call's object stands in another one
+  bool closed_ = false;     // it is closed
+};
+
+// Llama: an object, or <function=f>{…}</function>.
+class LlamaForm final : public JsonObjectForm {
+ public:
+  LlamaForm() : JsonObjectForm({.begin = "<|python_tag|>", .bare = "{", .separator = ";"}) {}
+
+  [[nodiscard]] std::vector<std::string_view> Begins() const override { return {"<|python_tag|>", kFunctionBegin}; }
+  [[nodiscard]] std::vector<std::string_view> Strays() const override { return {kFunctionEnd}; }
+  [[nodiscard]] bool NeedsKnownName(std::string_view begin) const override { return begin != "<|python_tag|>"; }
+  void Reset(std::string_view begin) override {
+    JsonObjectForm::Reset(begin);
+    begins_tagged_ = begin == kFunctionBegin;
+  }
+  [[nodiscard]] CallHead ReadHead(std::string_view text) override;
+  [[nodiscard]] CallTail ReadTail(std::string_view text) override;
+
+ private:
+  static constexpr std::string_view kFunctionBegin = "<function=";
+  static constexpr std::string_view kFunctionEnd = "</function>";
+  bool begins_tagged_ = false;  // <function= has been read
+  bool tagged_ = false;         // so is the call
 };
 
 // Mistral: [TOOL_CALLS] and a list, or [TOOL_CALLS]f[ARGS]{…}.
@@ -182,7 +206,7 @@ BareCall JsonObjectForm::ReadBare(std::string_view bytes, BarePlace place, const
   if (!begin.Take("{")) return {.verdict = FailureOf(begin)};
   begin.SkipSpace();
   const std::optional<std::string> first = begin.JsonText();
-  constexpr std::array<std::string_view, 5> kKeys{"name", "arguments", "parameters", "type", "id"};
+  constexpr std::array<std::string_view, 6> kKeys{"name", "arguments", "parameters", "type", "id", "function"};
   if (first && std::find(kKeys.begin(), kKeys.end(), *first) == kKeys.end()) return {};
   JsonObjectForm form(markers_);
   const CallHead head = form.ReadHead(bytes);
@@ -204,8 +228,9 @@ CallHead JsonObjectForm::ReadHead(std::string_view bytes) {
 
 CallHead JsonObjectForm::ReadMembers(PartialText& text, bool in_list) {
   std::string name;
+  bool nested = false;
   const auto found = [&](CallHead head, bool closed) {
-    if (head.verdict == FormVerdict::kFound) in_list_ = in_list, closed_ = closed;
+    if (head.verdict == FormVerdict::kFound) in_list_ = in_list, closed_ = closed, nested_ = nested;
     return head;
   };
   while (true) {
@@ -221,7 +246,11 @@ CallHead JsonObjectForm::ReadMembers(PartialText& text, bool in_list) {
       return found({.verdict = FormVerdict::kFound, .size = text.position(), .name_place = CallHead::Name::kLate},
                    false);
     }
-    if (*key == "name") {
+    if (*key == "function" && !nested && text.Take("{")) {
+      nested = true;
+      continue;
+    }
+    if (*key == "name" || (*key == "function" && !nested)) {
       std::optional<std::string> value = text.JsonText();
       if (!value) return FailedHead(text);
       name = std::move(*value);
@@ -257,15 +286,20 @@ CallHead JsonObjectForm::ReadLateName(std::string_view bytes) {
 
 CallTail JsonObjectForm::ReadTail(std::string_view bytes) {
   PartialText text(bytes);
-  while (!closed_) {
-    text.SkipSpace();
-    if (!text.Take(",")) break;
-    text.SkipSpace();
-    if (!text.JsonText()) return FailedTail(text);
-    text.SkipSpace();
-    if (!text.Take(":")) return FailedTail(text);
-    text.SkipSpace();
-    if (!text.SkipJson()) return FailedTail(text);
+  bool closed = closed_;
+  for (bool nested = nested_;; nested = false) {
+    while (!closed) {
+      text.SkipSpace();
+      if (!text.Take(",")) break;
+      text.SkipSpace();
+      if (!text.JsonText()) return FailedTail(text);
+      text.SkipSpace();
+      if (!text.Take(":")) return FailedTail(text);
+      text.SkipSpace();
+      if (!text.SkipJson()) return FailedTail(text);
+    }
+    if (!nested || (!closed && !text.Take("}"))) break;
+    closed = false;
   }
   // Models write a brace too few, or too many.
   CallTail ended;
@@ -295,6 +329,27 @@ CallTail JsonObjectForm::ReadSeparator(PartialText& text, CallTail ended) {
     if (text.IsAt('{')) return TailOf(text, Next::kCall);
   }
   return EndedTail(text, ended);
+}
+
+// ---- Llama ----
+
+CallHead LlamaForm::ReadHead(std::string_view bytes) {
+  PartialText text(bytes);
+  text.SkipAll("<|python_tag|>");
+  tagged_ = begins_tagged_ || text.Take(kFunctionBegin);
+  if (!tagged_) return text.cut() ? CallHead{.verdict = FormVerdict::kMore} : JsonObjectForm::ReadHead(bytes);
+  std::string name(Trimmed(text.TakeUntil(">\n<{")));
+  if (!text.Take(">")) return FailedHead(text);
+  text.SkipSpace();
+  return IsAtArguments(text) ? HeadOf(text, std::move(name)) : FailedHead(text);
+}
+
+CallTail LlamaForm::ReadTail(std::string_view bytes) {
+  if (!tagged_) return JsonObjectForm::ReadTail(bytes);
+  PartialText text(bytes);
+  const CallTail ended = TailOf(text, CallTail::Next::kContent);
+  text.SkipSpace();
+  return text.Take(kFunctionEnd) ? TailOf(text, CallTail::Next::kContent) : EndedTail(text, ended);
 }
 
 // ---- Mistral ----
@@ -401,8 +456,7 @@ std::unique_ptr<CallForm> MakeJsonForm(ToolFamily family) {
   switch (family) {
     case ToolFamily::kHermes:
       return std::make_unique<JsonObjectForm>(Markers{.begin = "<tool_call>", .end = "</tool_call>", .bare = "{["});
-    case ToolFamily::kLlama:
-      return std::make_unique<JsonObjectForm>(Markers{.begin = "<|python_tag|>", .bare = "{", .separator = ";"});
+    case ToolFamily::kLlama: return std::make_unique<LlamaForm>();
     case ToolFamily::kGranite: return std::make_unique<JsonObjectForm>(Markers{.begin = "<|tool_call|>", .bare = "["});
     case ToolFamily::kMistral: return std::make_unique<MistralForm>();
     case ToolFamily::kKimi: return std::make_unique<TaggedForm>(kKimiMarkers, TaggedForm::Naming::kKimi);

@@ -18,6 +18,7 @@ namespace roost::router {
 namespace {
 
 // outer begin │ function begin f> │ parameter begin k> value parameter end │ … │ function end │ outer end
+// In place of the parameters there may be one object of JSON.
 struct XmlTags {
   std::string_view outer_begin;
   std::string_view outer_end;
@@ -74,11 +75,12 @@ class FunctionForm final : public XmlForm {
   [[nodiscard]] CallTail ReadTail(std::string_view text) override;
 
  private:
-  enum class Step : std::uint8_t { kFunction, kName, kParameters, kValue, kBehind };
+  enum class Step : std::uint8_t { kFunction, kName, kParameters, kObject, kValue, kBehind };
   // Each reads one part; nothing if another follows.
   [[nodiscard]] std::optional<CallHead> ReadFunction(std::string_view text);
   [[nodiscard]] std::optional<CallHead> ReadName(std::string_view text);
   [[nodiscard]] std::optional<CallHead> ReadParameters(std::string_view text);
+  [[nodiscard]] std::optional<CallHead> ReadObject(std::string_view text);
   [[nodiscard]] std::optional<CallHead> ReadValue(std::string_view text);
   [[nodiscard]] CallHead ReadBehind(std::string_view text);
   [[nodiscard]] std::string ValueJson(std::string_view value) const;
@@ -110,6 +112,7 @@ CallHead FunctionForm::ReadHead(std::string_view text) {
       case Step::kFunction: head = ReadFunction(text); break;
       case Step::kName: head = ReadName(text); break;
       case Step::kParameters: head = ReadParameters(text); break;
+      case Step::kObject: head = ReadObject(text); break;
       case Step::kValue: head = ReadValue(text); break;
       case Step::kBehind: return ReadBehind(text);
     }
@@ -145,10 +148,17 @@ std::optional<CallHead> FunctionForm::ReadName(std::string_view text) {
 
 std::optional<CallHead> FunctionForm::ReadParameters(std::string_view text) {
   const std::size_t at = SpaceEnd(text, at_);
+  if (arguments_.empty() && at < text.size() && text[at] == '{') {
+    at_ = at;
+    value_ = {};
+    step_ = Step::kObject;
+    return std::nullopt;
+  }
   const std::optional<XmlTag> tag = finder_.At(text, at);
   if (!tag) return NoCall();
   if (tag->is_open) return More();
   if (tag->mark == tags_.parameter_begin && !tag->name.empty()) {
+    if (arguments_.is_set()) return NoCall();
     attributes_ = tag->attributes;
     BeginValue(tag->name, tag->end);
     step_ = Step::kValue;
@@ -165,6 +175,17 @@ std::optional<CallHead> FunctionForm::ReadParameters(std::string_view text) {
     if (may_end && end == FormVerdict::kMore) return More();
     return may_end && end == FormVerdict::kFound ? Call(at) : NoCall();
   }
+  return std::nullopt;
+}
+
+std::optional<CallHead> FunctionForm::ReadObject(std::string_view text) {
+  const std::optional<std::size_t> end = value_.End(text, at_);
+  if (!end) return More();
+  std::optional<std::string> object = JsonOfLenient(text.substr(at_, *end - at_));
+  if (!object) return NoCall();
+  arguments_.Set(*std::move(object));
+  at_ = *end;
+  step_ = Step::kParameters;
   return std::nullopt;
 }
 

@@ -98,8 +98,13 @@ class XmlArguments {
     return true;
   }
 
-  [[nodiscard]] bool empty() const { return all_.empty(); }
+  // All of them at once, as an object of JSON.
+  void Set(std::string object) { object_ = std::move(object); }
+
+  [[nodiscard]] bool empty() const { return all_.empty() && object_.empty(); }
+  [[nodiscard]] bool is_set() const { return !object_.empty(); }
   [[nodiscard]] std::string Json() const {
+    if (is_set()) return object_;
     JsonWriter json;
     json.BeginObject();
     for (const auto& [name, value] : all_) json.Key(name).Raw(value);
@@ -108,6 +113,7 @@ class XmlArguments {
 
  private:
   std::vector<std::pair<std::string, std::string>> all_;
+  std::string object_;  // empty: not set
 };
 
 // Reads over a value of JSON, in whose strings tags are text.

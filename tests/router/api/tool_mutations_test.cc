@@ -79,6 +79,14 @@ const std::vector<RightAnswer>& RightAnswers() {
       {ToolFamily::kLlama,
        Tagged("«<|python_tag|>»{\"name\": \"list_dir\", \"parameters\": {\"path\": \"/a <|python_tag|>\", \"depth\": "
               "2}}«; »{\"name\": \"clock\", \"parameters\": {}}")},
+      {ToolFamily::kLlama,
+       Tagged("Ok «<function=»list_dir>{\"path\": \"/a </function>\", \"depth\": 2}«</function>»\n«<function=»clock>{}"
+              "«</function>»")},
+      {ToolFamily::kHermes,
+       Tagged("Look.\n«<tool_call>»\n{\"type\": \"function\", \"function\": {\"name\": \"list_dir\", \"arguments\": "
+              "{\"path\": \"/a </tool_call> b\", \"depth\": 2}}, \"id\": "
+              "7}\n«</tool_call>»\n«<tool_call>»\n{\"function\": "
+              "{\"name\": \"clock\"}, \"id\": 8}\n«</tool_call>»")},
       {ToolFamily::kGranite,
        Tagged("«<|tool_call|>»[{\"name\": \"list_dir\", \"arguments\": {\"path\": \"<|tool_call|>\", \"depth\": "
               "2}}«, »{\"name\": \"clock\", \"arguments\": {}}]")},
@@ -118,6 +126,11 @@ const std::vector<RightAnswer>& RightAnswers() {
            "Ok\n«<｜DSML｜function_calls>»\n«<｜DSML｜invoke name=»\"list_dir\">\n«<｜DSML｜parameter name=»\"path\" "
            "string=\"true\">/a«</｜DSML｜parameter>»\n«<｜DSML｜parameter name=»\"depth\" string=\"false\">2"
            "«</｜DSML｜parameter>»\n«</｜DSML｜invoke>»\n«<｜DSML｜invoke name=»\"clock\">\n«</｜DSML｜invoke>»\n"
+           "«</｜DSML｜function_calls>»")},
+      {ToolFamily::kDsml,
+       Tagged(
+           "Ok\n«<｜DSML｜function_calls>»\n«<｜DSML｜invoke name=»\"list_dir\">\n{\"path\": \"/a </｜DSML｜invoke>\", "
+           "\"depth\": 2}\n«</｜DSML｜invoke>»\n«<｜DSML｜invoke name=»\"clock\">{}«</｜DSML｜invoke>»\n"
            "«</｜DSML｜function_calls>»")},
       {ToolFamily::kGemma,
        Tagged(

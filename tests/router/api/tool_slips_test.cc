@@ -130,6 +130,36 @@ TEST(ToolSlipsTest, JsonInAnyOrderAndFormOfItsMembers) {
               "||clock{} "}});
 }
 
+// As the API writes them, and names in place of objects.
+TEST(ToolSlipsTest, CallsWithinAnObjectOfAFunction) {
+  const std::string line = R"(||list_dir{"path": "/a"} )";
+  ExpectAll(
+      ToolFamily::kHermes,
+      {{R"(<tool_call>{"type": "function", "function": {"name": "list_dir", "arguments": {"path": "/a"}}}</tool_call>)",
+        line},
+       {R"(<tool_call>{"function": {"arguments": {"path": "/a"}, "name": "list_dir"}, "id": "c1"}</tool_call>x)",
+        "|x" + line.substr(1)},
+       {R"(<tool_call>[{"id": "c", "function": {"name": "list_dir", "arguments": "{\"path\": \"/a\"}"}}, {"function": {"name": )"
+        R"("clock"}, "id": "d"}]</tool_call>)",
+        R"(||list_dir{"path": "/a"} clock{} )"}});
+  ExpectAll(ToolFamily::kLlama,
+            {{R"({"type": "function", "function": "list_dir", "parameters": {"path": "/a"}})", line},
+             {R"({"function": {"name": "list_dir", "parameters": {"path": "/a"}}})", line},
+             {R"(<|python_tag|><function=list_dir>{"path": "/a"})", line},
+             {R"(<function=other>{"path": "/a"}</function>)", R"(|<function=other>{"path": "/a"}</function>|)"}});
+}
+
+TEST(ToolSlipsTest, ParametersAsOneObject) {
+  ExpectAll(
+      ToolFamily::kQwenXml,
+      {{"<tool_call>\n<function=list_dir>\n{\"path\": \"/a\", 'depth': 2}\n</function>\n</tool_call>",
+        R"(||list_dir{"path": "/a", "depth": 2} )"},
+       {"<tool_call><function=list_dir>{\"path\": </function></tool_call>",
+        "|<tool_call><function=list_dir>{\"path\": </function></tool_call>|"},
+       {"<tool_call><function=list_dir>{\"path\": \"/a\"}<parameter=depth>2</parameter></function></tool_call>",
+        "|<tool_call><function=list_dir>{\"path\": \"/a\"}<parameter=depth>2</parameter></function></tool_call>|"}});
+}
+
 TEST(ToolSlipsTest, OtherFamiliesWithoutSomeOfTheirMarkers) {
   const std::string line = R"(||list_dir{"path": "/a"} )";
   ExpectAll(ToolFamily::kKimi,
