@@ -18,7 +18,7 @@ COLOURS = {
         "no_room": "purple", "cancelled": "#8e8e8e", "refused": "#fa6400", "unanswered": "#e02f44",
     },
     "state": {
-        "ready": "green", "starting": "blue", "cordoned": "purple", "draining": "yellow", "ejected": "orange", "stalled": "red",
+        "ready": "green", "starting": "blue", "cordoned": "purple", "draining": "yellow", "away": "dark-red", "ejected": "orange", "stalled": "red",
     },
     "code": {
         "200": "green", "204": "semi-dark-green", "400": "blue", "401": "purple", "403": "purple", "404": "#8e8e8e",

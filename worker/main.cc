@@ -1,11 +1,15 @@
-// roost-worker: serves one model to the routers that --router names. Exit codes: 0 after --help or a complete drain, 1
+// roost-worker: serves one model to the routers that --router names; beside an engine with several ranks as a worker
+// for each of them. Exit codes: 0 after --help or a complete drain, 1
 // when running requests were cut off, 64 for wrong flags; for the others see ExitCodeOf.
 #include <fmt/format.h>
 #include <sysexits.h>
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/core_dumps.h"
@@ -30,67 +34,71 @@ int CanNotStart(const Error& error, int exit_code) {
   return exit_code;
 }
 
-std::string MetricsUrlOf(const Worker& worker) { return worker.url().empty() ? "" : worker.url() + "/metrics"; }
+std::string MetricsUrlOf(const WorkerGroup& group) { return group.url().empty() ? "" : group.url() + "/metrics"; }
 
-void LogStarted(const Worker& worker, const WorkerOptions& options) {
-  LogInfo("worker started", {{"worker", worker.hello().worker_id},
-                             {"routers", fmt::format("{}", fmt::join(options.routers, ","))},
-                             {"metrics", MetricsUrlOf(worker)},
-                             {"transfer", worker.transfer()},
-                             {"transfer_numerics", worker.transfer_numerics()},
-                             {"version", std::string(Version())}});
+void LogStarted(const WorkerGroup& group, const WorkerOptions& options) {
+  for (const std::unique_ptr<Worker>& worker : group.workers()) {
+    LogInfo("worker started", {{"worker", worker->hello().worker_id},
+                               {"routers", fmt::format("{}", fmt::join(options.routers, ","))},
+                               {"metrics", MetricsUrlOf(group)},
+                               {"transfer", worker->transfer()},
+                               {"transfer_numerics", worker->transfer_numerics()},
+                               {"version", std::string(Version())}});
+  }
 }
 
-// A router takes it: it serves from here on.
-void LogReady(const Worker& worker, const WorkerOptions& options) {
-  const wire::Hello& hello = worker.hello();
-  LogInfo("worker ready", {{"worker", hello.worker_id},
-                           {"model", hello.model},
-                           {"fingerprint", hello.fingerprint.substr(0, 12)},
-                           {"dtype", hello.kv_dtype},
-                           {"blocks", hello.block_count},
-                           {"block_tokens", hello.block_tokens},
-                           {"context_tokens", hello.max_context_tokens},
-                           {"threads", options.threads},
-                           {"metrics", MetricsUrlOf(worker)}});
+// A router takes them: they serve from here on.
+void LogReady(const WorkerGroup& group, const WorkerOptions& options) {
+  for (const std::unique_ptr<Worker>& worker : group.workers()) {
+    const wire::Hello& hello = worker->hello();
+    LogInfo("worker ready", {{"worker", hello.worker_id},
+                             {"model", hello.model},
+                             {"fingerprint", hello.fingerprint.substr(0, 12)},
+                             {"dtype", hello.kv_dtype},
+                             {"blocks", hello.block_count},
+                             {"block_tokens", hello.block_tokens},
+                             {"context_tokens", hello.max_context_tokens},
+                             {"threads", options.threads},
+                             {"metrics", MetricsUrlOf(group)}});
+  }
 }
 
-// Serves until a signal comes. The worker is ready for the service manager once it dials routers: whether one is there
-// is not in its hands, and a model that is loaded should not be loaded again for that.
+// Serves until a signal comes. The process is ready for the service manager once its workers dial routers: whether one
+// is there is not in its hands, and a model that is loaded should not be loaded again for that.
 class Service {
  public:
-  Service(Worker& worker, Termination& termination, ServiceNotifier& notifier)
-      : worker_(worker), termination_(termination), notifier_(notifier) {}
+  Service(WorkerGroup& workers, Termination& termination, ServiceNotifier& notifier)
+      : workers_(workers), termination_(termination), notifier_(notifier) {}
 
   void Serve(const WorkerOptions& options) {
-    const HangupReload hangup_reload(termination_, [this] { worker_.Reload(); });
+    const HangupReload hangup_reload(termination_, [this] { workers_.Reload(); });
     termination_.BeginServing();
-    LogStarted(worker_, options);
+    LogStarted(workers_, options);
     notifier_.Ready("waits for a router");
     if (AwaitRouter()) {
-      LogReady(worker_, options);
-      notifier_.Status(fmt::format("serves {}", worker_.hello().model));
+      LogReady(workers_, options);
+      notifier_.Status(fmt::format("serves {}", workers_.workers().front()->hello().model));
     }
     while (!termination_.Wait(notifier_.look_interval(), 1)) KeepAlive();
     notifier_.Stopping();
   }
 
  private:
-  // Waits until a router has accepted the worker. False when a signal comes first.
+  // Waits until a router has accepted each worker. False when a signal comes first.
   bool AwaitRouter();
   void KeepAlive() {
-    notifier_.KeepAlive(clock_.Now(), [this] { return worker_.LongestStep() < *notifier_.look_interval(); });
+    notifier_.KeepAlive(clock_.Now(), [this] { return workers_.LongestStep() < *notifier_.look_interval(); });
   }
 
   const SteadyClock clock_;
-  Worker& worker_;
+  WorkerGroup& workers_;
   Termination& termination_;
   ServiceNotifier& notifier_;
 };
 
 bool Service::AwaitRouter() {
   constexpr std::chrono::milliseconds kLook{50};
-  while (!worker_.WaitForRouter(kLook)) {
+  while (!workers_.WaitForRouter(kLook)) {
     if (termination_.Wait(std::chrono::milliseconds(0), 1)) return false;
     KeepAlive();
   }
@@ -98,17 +106,17 @@ bool Service::AwaitRouter() {
 }
 
 // Waits until no request is left, the time is over, or a second signal comes. True when no request is left.
-bool Drain(Worker& worker, const WorkerOptions& options, Termination& termination) {
+bool Drain(WorkerGroup& workers, const WorkerOptions& options, Termination& termination) {
   constexpr std::chrono::milliseconds kLook{50};
   const SteadyClock clock;
   const Instant begin = clock.Now();
-  // It may become the only one meanwhile: the others are stopped too.
+  // They may become the only ones meanwhile: the others are stopped too.
   const auto is_over = [&] {
     const double last = std::max(options.last_drain_seconds, options.drain_timeout_seconds);
-    return clock.Now() - begin >= FromSeconds(worker.is_sole() ? last : options.drain_timeout_seconds);
+    return clock.Now() - begin >= FromSeconds(workers.is_sole() ? last : options.drain_timeout_seconds);
   };
-  worker.BeginDrain();
-  while (!worker.WaitForDrained(kLook)) {
+  workers.BeginDrain();
+  while (!workers.WaitForDrained(kLook)) {
     const bool second_signal = termination.Wait(std::chrono::milliseconds(0), 2);
     if (!second_signal && !is_over()) continue;
     LogWarning("running requests are cut off", {{"why", second_signal ? "a second signal" : "the drain timeout"}});
@@ -118,15 +126,15 @@ bool Drain(Worker& worker, const WorkerOptions& options, Termination& terminatio
 }
 
 int Run(const WorkerOptions& options, Termination& termination, ServiceNotifier& notifier) {
-  Result<WorkerSetup> setup = PrepareWorker(options);
-  if (!setup.ok()) return CanNotStart(setup.error(), ExitCodeOf(setup.error()));
-  Result<std::unique_ptr<Worker>> started = Worker::Start(std::move(setup).value());
+  Result<std::vector<WorkerSetup>> setups = PrepareWorkers(options);
+  if (!setups.ok()) return CanNotStart(setups.error(), ExitCodeOf(setups.error()));
+  Result<std::unique_ptr<WorkerGroup>> started = WorkerGroup::Start(std::move(setups).value());
   if (!started.ok()) return CanNotStart(started.error(), ExitCodeOf(started.error()));
-  const std::unique_ptr<Worker> worker = std::move(started).value();
-  Service(*worker, termination, notifier).Serve(options);
+  const std::unique_ptr<WorkerGroup> workers = std::move(started).value();
+  Service(*workers, termination, notifier).Serve(options);
   LogInfo("worker drains");
-  const bool drained = Drain(*worker, options, termination);
-  worker->Stop();
+  const bool drained = Drain(*workers, options, termination);
+  workers->Stop();
   LogInfo("worker ends");
   return drained ? 0 : 1;
 }

@@ -221,8 +221,7 @@ void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
       .Add("model", options.model,
            "Model folder in Hugging Face layout, a name ORGANISATION/NAME in the Hugging Face cache, or "
            "synthetic:PRESET with "
-           "random weights")
-      .Require("model")
+           "random weights. Beside an engine it may be missing: then requests are handed on to the engine unread")
       .Add("served-model-name", options.served_model_name,
            "Name that clients ask for; by default the folder's name, and beside an engine the names that it serves")
       .Add("chat-template", options.chat_template,
@@ -427,6 +426,9 @@ StepBounds StepBoundsOf(const WorkerOptions& options, DeviceKind device) {
 }
 
 Result<void> Complete(WorkerOptions& options) {
+  if (options.model.empty() && options.engine == kOwnEngine) {
+    return Error{ErrorCode::kInvalidArgument, "--model is required", ""};
+  }
   if (!IsValidBlockTokens(options.block_tokens)) {
     return InvalidArgument("block-tokens", "{} is not a power of two from {} to {}", options.block_tokens,
                            kMinBlockTokens, kMaxBlockTokens);

@@ -20,6 +20,7 @@
 #include "worker/backend/choose_backend.h"
 #include "worker/compute_threads.h"
 #include "worker/model/load_model.h"
+#include "worker/model/loading/fingerprint.h"
 #include "worker/model/loading/model_text.h"
 #include "worker/options.h"
 #include "worker/worker.h"
@@ -61,6 +62,17 @@ Result<std::shared_ptr<const Tokenizer>> CompleteText(ModelText& text, const std
   return tokenizer;
 }
 
+namespace {
+
+// Beside another engine it tells more.
+std::string OwnCacheAbsence(const WorkerOptions& options) {
+  if (options.cache_events == "off") return "cache events are off: start it with --cache-events on";
+  if (options.prefix_cache == "off") return "its prefix cache is off: start it with --prefix-cache on";
+  return "";
+}
+
+}  // namespace
+
 void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup) {
   setup.hello.version.release = Version();
   setup.build = {.version = Version(), .revision = Revision()};
@@ -70,6 +82,7 @@ void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup) {
   setup.hello.host = HostName();
   setup.hello.sends_cache_events = options.cache_events == "on";
   setup.hello.keeps_prefixes = options.prefix_cache == "on";
+  setup.hello.cache_absence = OwnCacheAbsence(options);
   setup.hello.model = options.served_model_name;
   if (setup.hello.model.empty()) setup.hello.model = std::move(text.name);
   setup.hello.sampling = text.sampling;
@@ -100,7 +113,12 @@ Result<adapters::EngineAddress> AddressOf(const WorkerOptions& options) {
   if (!options.engine_key_file.empty()) {
     ROOST_ASSIGN_OR_RETURN(address.http.bearer_key, adapters::ReadBearerKey(options.engine_key_file));
   }
-  if (options.cache_events == "on") {
+  if (options.cache_events == "off") {
+    address.events_absence = OwnCacheAbsence(options);
+  } else if (options.engine_events.empty()) {
+    address.events_absence =
+        "no events of its cache are asked for: start the engine with events and give their address in --engine-events";
+  } else {
     address.events_endpoint = options.engine_events;
     address.replay_endpoint = options.engine_replay;
   }
@@ -115,6 +133,10 @@ adapters::AdapterOptions AdapterOptionsOf(const WorkerOptions& options) {
   return adapter;
 }
 
+std::string KvDTypeOf(const WorkerOptions& options) {
+  return options.compute_dtype == "auto" ? "bf16" : options.compute_dtype;
+}
+
 // Clients that called the engine find the model under the names that it has there, and under its folder's, unless that
 // names a snapshot.
 void NameAsEngine(const adapters::EngineFacts& facts, wire::Hello& hello) {
@@ -123,35 +145,80 @@ void NameAsEngine(const adapters::EngineFacts& facts, wire::Hello& hello) {
   hello.aliases.assign(facts.aliases.begin(), facts.aliases.end());
   const bool is_snapshot =
       folder.size() == kCommitDigits && folder.find_first_not_of("0123456789abcdef") == std::string::npos;
-  if (!is_snapshot && folder != facts.model && !facts.aliases.contains(folder)) hello.aliases.push_back(folder);
+  if (folder.empty() || is_snapshot || folder == facts.model || facts.aliases.contains(folder)) return;
+  hello.aliases.push_back(folder);
 }
 
-// As PrepareWorker, for options.engine other than kOwnEngine: waits until the engine answers, at most for kEngineStart.
-[[nodiscard]] Result<WorkerSetup> PrepareAdapter(const WorkerOptions& options) {
-  const adapters::EngineProtocol* const protocol = adapters::EngineProtocolOf(options.engine);
-  ROOST_CHECK(protocol != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
+// The model as routers are to know it. Beside an engine it need not be readable: what the engine serves is served.
+struct AdapterModel {
+  DescribedModel described;  // empty where it can not be read
+  std::string absence = {};  // why
+};
+
+Result<DescribedModel> ReadModel(const WorkerOptions& options) {
+  if (options.model.empty()) return InvalidArgument("model", "is not given");
+  ROOST_ASSIGN_OR_RETURN(const std::filesystem::path folder, FindModelFolder(options.model));
   const auto covers = options.fingerprint == "weights" ? FingerprintOf::kWeights : FingerprintOf::kText;
-  ROOST_ASSIGN_OR_RETURN(DescribedModel model, DescribeModel(options.model, covers, options.chat_template));
-  ROOST_RETURN_IF_ERROR(CompleteText(model.text, options.model));
+  ROOST_ASSIGN_OR_RETURN(DescribedModel model, DescribeModel(folder, covers, options.chat_template));
+  ROOST_RETURN_IF_ERROR(CompleteText(model.text, folder.string()));
+  return model;
+}
+
+// An error where a flag asks for what only the folder has.
+Result<AdapterModel> ReadModelIfPossible(const WorkerOptions& options) {
+  Result<DescribedModel> model = ReadModel(options);
+  if (model.ok()) return AdapterModel{*std::move(model)};
+  if (options.fingerprint == "weights" || !options.chat_template.empty()) return model.error();
+  return AdapterModel{.described = {},
+                      .absence = fmt::format(
+                          "prompts can not be read ({}): give --model the model's folder, with a tokenizer.json that "
+                          "Roost reads",
+                          model.error().ToString())};
+}
+
+// The worker of a rank; of the only one it has the process's name.
+WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& model, adapters::ConnectedEngine engine) {
   WorkerSetup setup;
   setup.transfer_absence = options.transfer == "off" ? "off" : "off: blocks of another engine stay there";
-  setup.hello.fingerprint = std::move(model.fingerprint);
-  setup.hello.kv_dtype = options.compute_dtype == "auto" ? "bf16" : options.compute_dtype;
-  FillIn(options, std::move(model.text), setup);
-  ROOST_ASSIGN_OR_RETURN(const adapters::EngineAddress address, AddressOf(options));
-  PrefixScope scope;
-  scope.fingerprint = setup.hello.fingerprint;
-  scope.kv_dtype = setup.hello.kv_dtype;
-  ROOST_ASSIGN_OR_RETURN(adapters::ConnectedEngine engine,
-                         adapters::ConnectEngine(*protocol, address, AdapterOptionsOf(options), std::move(scope),
-                                                 SteadyClock(), kEngineStart));
+  setup.hello.fingerprint = model.described.fingerprint;
+  setup.hello.kv_dtype = KvDTypeOf(options);
+  FillIn(options, model.described.text, setup);
+  if (engine.facts.rank) setup.hello.worker_id += fmt::format("/{}", engine.facts.rank->number);
   if (options.served_model_name.empty()) NameAsEngine(engine.facts, setup.hello);
+  if (!model.absence.empty()) {
+    const adapters::EngineFacts& facts = engine.facts;
+    std::vector<std::string> names{facts.model};
+    names.insert(names.end(), facts.aliases.begin(), facts.aliases.end());
+    setup.hello.fingerprint = EngineFingerprint(options.engine, facts.version, names);
+    engine.cache_absence = model.absence;
+  }
   // Made once; a std::function must be one that could be copied.
   const auto connected = std::make_shared<adapters::ConnectedEngine>(std::move(engine));
   setup.make_other = [connected](const EngineSurroundings& surroundings) {
     return std::make_unique<adapters::AdapterWorker>(std::move(*connected), surroundings);
   };
   return setup;
+}
+
+// For options.engine other than kOwnEngine: waits until the engine answers, at most for kEngineStart.
+[[nodiscard]] Result<std::vector<WorkerSetup>> PrepareAdapters(const WorkerOptions& options) {
+  const adapters::EngineProtocol* const protocol = adapters::EngineProtocolOf(options.engine);
+  ROOST_CHECK(protocol != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
+  ROOST_ASSIGN_OR_RETURN(const AdapterModel model, ReadModelIfPossible(options));
+  ROOST_ASSIGN_OR_RETURN(adapters::EngineAddress address, AddressOf(options));
+  if (!model.absence.empty()) address = {.http = std::move(address.http), .events_absence = model.absence};
+  PrefixScope scope;
+  scope.fingerprint = model.described.fingerprint;
+  scope.kv_dtype = KvDTypeOf(options);
+  ROOST_ASSIGN_OR_RETURN(std::vector<adapters::ConnectedEngine> engines,
+                         adapters::ConnectEngine(*protocol, address, AdapterOptionsOf(options), std::move(scope),
+                                                 SteadyClock(), kEngineStart));
+  std::vector<WorkerSetup> setups;
+  setups.reserve(engines.size());
+  for (adapters::ConnectedEngine& engine : engines) {
+    setups.push_back(AdapterSetupOf(options, model, std::move(engine)));
+  }
+  return setups;
 }
 
 // The memory of steps and recordings is counted before this share is taken. The rest is for larger steps.
@@ -315,11 +382,17 @@ void AddTransfer(const WorkerOptions& options, const LoadedModel& loaded, Transf
 
 }  // namespace
 
+Result<std::vector<WorkerSetup>> PrepareWorkers(const WorkerOptions& given) {
+  if (given.engine != kOwnEngine) return PrepareAdapters(given);
+  std::vector<WorkerSetup> setups;
+  ROOST_ASSIGN_OR_RETURN(setups.emplace_back(), PrepareWorker(given));
+  return setups;
+}
+
 Result<WorkerSetup> PrepareWorker(const WorkerOptions& given) {
   WorkerOptions options = given;
   ROOST_ASSIGN_OR_RETURN(const std::filesystem::path folder, FindModelFolder(given.model));
   options.model = folder.string();
-  if (options.engine != kOwnEngine) return PrepareAdapter(options);
   // The folder of a snapshot has a number for its name.
   if (options.model != given.model && options.served_model_name.empty()) options.served_model_name = given.model;
   // Before there are weights, a device and threads.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
@@ -30,8 +31,10 @@ namespace roost::worker {
 // The fields of a setup that follow from the flags and the model's text alone.
 void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup);
 
-// `options` must be complete. An error names the file or the flag; see ExitCodeOf for its code. Reading the weights
-// takes most of the time.
+// With Roost's own engine. `options` must be complete. An error names the file or the flag; see ExitCodeOf for its
+// code. Reading the weights takes most of the time.
 [[nodiscard]] Result<WorkerSetup> PrepareWorker(const WorkerOptions& options);
+// The same of all workers of the process: beside an engine with several ranks there is one for each, NAME/0 and so on.
+[[nodiscard]] Result<std::vector<WorkerSetup>> PrepareWorkers(const WorkerOptions& options);
 
 }  // namespace roost::worker

@@ -1,6 +1,8 @@
 #include "worker/worker.h"
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -106,6 +108,16 @@ Result<void> CheckName(const std::string& name, const char* field, std::size_t m
   return {};
 }
 
+// Routers hand requests of the routes that they serve themselves on unread, and know nothing of what is cached.
+void MakeUnread(wire::Hello& hello) {
+  hello.keeps_prefixes = false;
+  for (const char* const route : {"/v1/chat/completions", "/v1/completions"}) {
+    if (std::find(hello.routes.begin(), hello.routes.end(), route) != hello.routes.end()) continue;
+    if (hello.routes.size() == wire::kMaxRoutes) hello.routes.pop_back();
+    hello.routes.insert(hello.routes.begin(), route);
+  }
+}
+
 Result<void> CheckSetup(const WorkerSetup& setup) {
   ROOST_RETURN_IF_ERROR(CheckName(setup.hello.worker_id, "worker-id", wire::WireLimits::kMaxWorkerIdBytes));
   ROOST_RETURN_IF_ERROR(CheckName(setup.hello.model, "served-model-name", wire::WireLimits::kMaxTextBytes));
@@ -134,18 +146,19 @@ Result<std::vector<wire::Endpoint>> ParseRouters(const std::vector<std::string>&
   return endpoints;
 }
 
+// Without a tokenizer there is nothing to ask for.
 WorkerSetup WithDigest(WorkerSetup setup) {
-  setup.tokenizer.digest = wire::DigestOf(setup.tokenizer);
+  if (!setup.tokenizer.tokenizer_json.empty()) setup.tokenizer.digest = wire::DigestOf(setup.tokenizer);
   return setup;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Worker>> Worker::Start(WorkerSetup setup) {
+Result<std::unique_ptr<Worker>> Worker::Make(WorkerSetup setup) {
   ROOST_RETURN_IF_ERROR(CheckSetup(setup));
   ROOST_ASSIGN_OR_RETURN(std::vector<wire::Endpoint> routers, ParseRouters(setup.routers));
   std::unique_ptr<Worker> worker(new Worker(WithDigest(std::move(setup))));
-  ROOST_RETURN_IF_ERROR(worker->StartThreads(std::move(routers)));
+  ROOST_RETURN_IF_ERROR(worker->MakeLinks(std::move(routers)));
   return worker;
 }
 
@@ -156,7 +169,6 @@ Worker::Worker(WorkerSetup setup)
       throughput_(metrics_, clock_),
       engine_(TakeEngine()),
       hello_(CompleteHello()) {
-  metrics::ExportProcess(registry_, setup_.build);
   prometheus::Gauge& threads = registry_.Gauge(metrics::kWorkerComputeThreads);
   if (setup_.compute_threads) setup_.compute_threads->Export(threads);
 }
@@ -178,6 +190,7 @@ wire::Hello Worker::CompleteHello() const {
   hello.process_id = RandomProcessId();
   hello.tokenizer_digest = setup_.tokenizer.digest;
   engine_->Describe(hello);
+  if (hello.tokenizer_digest.empty()) MakeUnread(hello);
   hello.features.insert(wire::Feature::kCordons);
   return hello;
 }
@@ -195,7 +208,7 @@ Result<RequestSpansOptions> Worker::OpenSpans() {
   return spans;
 }
 
-Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
+Result<void> Worker::MakeLinks(std::vector<wire::Endpoint> routers) {
   std::optional<RouterKeys> keys;
   if (setup_.link_keys) {
     ROOST_ASSIGN_OR_RETURN(keys, RouterKeys::Open(*setup_.link_keys));
@@ -206,11 +219,13 @@ Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
   names.names = std::move(routers);
   link_thread_ = std::make_unique<LinkThread>(std::move(core), std::move(names), std::move(keys), clock_, waker_,
                                               engine_->host(), throughput_);
-  ROOST_RETURN_IF_ERROR(StartListener());
+  return {};
+}
+
+void Worker::Run() {
   metrics_.OnGpuMemory(engine_->DeviceMemory());
   engine_->host().Start();
   link_thread_->Start();
-  return {};
 }
 
 std::vector<ThreadProgress> Worker::Progress() const {
@@ -223,29 +238,129 @@ Duration Worker::LongestStep() const {
   return longest;
 }
 
-// The listener asks the threads, and is there before them: an address that can not be bound stops the start.
-Result<void> Worker::StartListener() {
-  if (setup_.listener.address.empty()) return {};
-  WorkerApi api({.threads = [this] { return Progress(); },
-                 .is_draining = [this] { return link_thread_->is_draining(); },
-                 .engine_absence = [this] { return link_thread_->EngineAbsence(); },
-                 .routers = [this] { return link_thread_->Routers(); },
-                 .metrics_text = [this] { return registry_.Text(); }},
-                {.stall_timeout = setup_.stall_timeout, .version = hello_.version.release});
-  ROOST_ASSIGN_OR_RETURN(
-      listener_, WorkerListener::Start(setup_.listener, std::move(api),
-                                       [this](const TlsValidity& validity) { metrics_.OnCertificate(validity); }));
-  return {};
-}
-
-void Worker::Reload() {
-  if (listener_ != nullptr) listener_->Reload();
-}
-
 void Worker::Stop() {
   if (link_thread_) link_thread_->Stop();
   engine_->host().Stop();
+}
+
+// ---- the workers of a process ----
+
+namespace {
+
+// From the best to the worst.
+int RankOf(LinkStanding standing) {
+  switch (standing) {
+    case LinkStanding::kUp: return 0;
+    case LinkStanding::kConnecting: return 1;
+    case LinkStanding::kRefused: return 2;
+  }
+  return 1;
+}
+
+}  // namespace
+
+std::vector<RouterStatus> WorstOf(const std::vector<std::vector<RouterStatus>>& routers) {
+  std::map<std::string, RouterStatus> worst;
+  for (const std::vector<RouterStatus>& of_worker : routers) {
+    for (const RouterStatus& router : of_worker) {
+      const auto [known, is_first] = worst.try_emplace(router.router, router);
+      if (RankOf(router.standing) > RankOf(known->second.standing)) known->second = router;
+    }
+  }
+  std::vector<RouterStatus> statuses;
+  statuses.reserve(worst.size());
+  for (auto& [name, status] : worst) statuses.push_back(std::move(status));
+  return statuses;
+}
+
+Result<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(std::vector<WorkerSetup> setups) {
+  ROOST_CHECK(!setups.empty());
+  const WorkerListenerOptions listener = setups.front().listener;
+  const Duration stall_timeout = setups.front().stall_timeout;
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (WorkerSetup& setup : setups) {
+    ROOST_ASSIGN_OR_RETURN(workers.emplace_back(), Worker::Make(std::move(setup)));
+  }
+  std::unique_ptr<WorkerGroup> group(new WorkerGroup(std::move(workers)));
+  ROOST_RETURN_IF_ERROR(group->Listen(listener, stall_timeout));
+  for (const std::unique_ptr<Worker>& worker : group->workers_) worker->Run();
+  return group;
+}
+
+// The listener asks the threads, and is there before them: an address that can not be bound stops the start.
+Result<void> WorkerGroup::Listen(const WorkerListenerOptions& options, Duration stall_timeout) {
+  if (options.address.empty()) return {};
+  Worker& first = *workers_.front();
+  metrics::ExportProcess(first.metrics(), first.build());
+  WorkerApi api({.threads =
+                     [this] {
+                       std::vector<ThreadProgress> threads;
+                       for (const auto& worker : workers_) {
+                         for (ThreadProgress& thread : worker->Progress()) threads.push_back(std::move(thread));
+                       }
+                       return threads;
+                     },
+                 .is_draining = [this] { return workers_.front()->is_draining(); },
+                 .engine_absence =
+                     [this] {
+                       std::string absence;
+                       for (const auto& worker : workers_) {
+                         if (absence.empty()) absence = worker->EngineAbsence();
+                       }
+                       return absence;
+                     },
+                 .routers =
+                     [this] {
+                       std::vector<std::vector<RouterStatus>> routers;
+                       routers.reserve(workers_.size());
+                       for (const auto& worker : workers_) routers.push_back(worker->Routers());
+                       return WorstOf(routers);
+                     },
+                 .metrics_text =
+                     [this] {
+                       std::vector<const metrics::Registry*> registries;
+                       registries.reserve(workers_.size());
+                       for (const auto& worker : workers_) registries.push_back(&worker->metrics());
+                       return metrics::TextOf(registries);
+                     }},
+                {.stall_timeout = stall_timeout, .version = first.hello().version.release});
+  ROOST_ASSIGN_OR_RETURN(
+      listener_, WorkerListener::Start(options, std::move(api),
+                                       [&first](const TlsValidity& validity) { first.OnCertificate(validity); }));
+  return {};
+}
+
+bool WorkerGroup::WaitForRouter(std::chrono::milliseconds timeout) {
+  return std::all_of(workers_.begin(), workers_.end(),
+                     [&](const auto& worker) { return worker->WaitForRouter(timeout); });
+}
+
+Duration WorkerGroup::LongestStep() const {
+  Duration longest{};
+  for (const auto& worker : workers_) longest = std::max(longest, worker->LongestStep());
+  return longest;
+}
+
+void WorkerGroup::BeginDrain() {
+  for (const auto& worker : workers_) worker->BeginDrain();
+}
+
+bool WorkerGroup::is_sole() const {
+  return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->is_sole(); });
+}
+
+bool WorkerGroup::WaitForDrained(std::chrono::milliseconds timeout) {
+  return std::all_of(workers_.begin(), workers_.end(),
+                     [&](const auto& worker) { return worker->WaitForDrained(timeout); });
+}
+
+void WorkerGroup::Stop() {
+  for (const auto& worker : workers_) worker->Stop();
   listener_.reset();
+}
+
+void WorkerGroup::Reload() {
+  if (listener_ != nullptr) listener_->Reload();
 }
 
 }  // namespace roost::worker

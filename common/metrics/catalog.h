@@ -192,7 +192,7 @@ inline constexpr Metric kRouterWorkerRequests{Kind::kCounter, "roost_router_work
 inline constexpr Metric kRouterWorkerInFlight{Kind::kGauge, "roost_router_worker_in_flight_requests", "model,worker",
     "Generations of this router that are at a worker now."};
 inline constexpr Metric kRouterWorkers{Kind::kGauge, "roost_router_workers", "model,state",
-    "Workers of each model, by state: ready, cordoned, starting, draining, stalled or ejected. Only ready ones get new "
+    "Workers of each model, by state: ready, cordoned, starting, away, draining, stalled or ejected. Only ready ones get new "
     "requests. A model whose workers were lost keeps its zeros; one whose last worker left on its own loses them ten "
     "minutes later."};
 inline constexpr Metric kRouterWorkersLost{Kind::kCounter, "roost_router_workers_lost_total", "model,reason",

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -131,5 +132,24 @@ void Registry::Remove(const Metric& metric, const std::vector<std::string>& valu
 }
 
 std::string Registry::Text() const { return prometheus::TextSerializer().Serialize(state_->Collect()); }
+
+// A family is told in one piece.
+std::string TextOf(std::span<const Registry* const> registries) {
+  std::vector<prometheus::MetricFamily> all;
+  std::map<std::string, std::size_t> places;
+  for (const Registry* const registry : registries) {
+    for (prometheus::MetricFamily& family : registry->state_->Collect()) {
+      const auto [place, is_new] = places.try_emplace(family.name, all.size());
+      if (is_new) {
+        all.push_back(std::move(family));
+        continue;
+      }
+      std::vector<prometheus::ClientMetric>& metrics = all[place->second].metric;
+      metrics.insert(metrics.end(), std::make_move_iterator(family.metric.begin()),
+                     std::make_move_iterator(family.metric.end()));
+    }
+  }
+  return prometheus::TextSerializer().Serialize(all);
+}
 
 }  // namespace roost::metrics

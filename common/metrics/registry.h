@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,8 +49,12 @@ class Registry {
   [[nodiscard]] std::string Text() const;
 
  private:
+  friend std::string TextOf(std::span<const Registry* const> registries);
   class State;
   std::unique_ptr<State> state_;
 };
+
+// All metrics of several registries, whose constant labels differ, as one text.
+[[nodiscard]] std::string TextOf(std::span<const Registry* const> registries);
 
 }  // namespace roost::metrics

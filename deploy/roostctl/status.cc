@@ -43,6 +43,22 @@ std::string IdleLine(json::Element worker) {
                      CountAt(worker, "/share/taken"), CountAt(worker, "/share/of"), TextAt(worker, "model"), *why);
 }
 
+// Workers that do not tell what they cache, together by the reason.
+std::string AbsenceLines(json::Array workers) {
+  std::map<std::string_view, std::string> by_reason;
+  for (const json::Element worker : workers) {
+    const std::string_view reason = json::At<std::string_view>(worker, "cache_absence").value_or("");
+    if (reason.empty()) continue;
+    std::string& names = by_reason[reason];
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", TextAt(worker, "id"));
+  }
+  std::string lines;
+  for (const auto& [reason, names] : by_reason) {
+    lines += fmt::format("{}: the cache is not known: {}\n", Printable(names), Printable(reason));
+  }
+  return lines;
+}
+
 // Blocks that other workers send it, and that it sends them. Empty if none are on their way.
 std::string TravelLine(json::Element worker) {
   const std::uint64_t arriving = CountAt(worker, "arriving_bytes");
@@ -128,7 +144,7 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
   }
   if (workers->size() == 0) table += "(no workers)\n";
   for (const json::Element worker : *workers) table += IdleLine(worker) + TravelLine(worker);
-  return table + LostTable(body.root());
+  return table + AbsenceLines(*workers) + LostTable(body.root());
 }
 
 int RunStatus(const StatusOptions& options, std::ostream& out, std::ostream& err) {

@@ -14,11 +14,12 @@ const MODES = {
 };
 
 // Others, starting, cordoned and draining, are as somebody wanted it.
-const KIND_OF_STATE = { ready: 'good', stalled: 'bad', ejected: 'bad' };
+const KIND_OF_STATE = { ready: 'good', away: 'bad', stalled: 'bad', ejected: 'bad' };
 
 function stateOf(worker) {
   if (worker.seconds_since_heard >= SILENT_SECONDS) return [`silent for ${age(worker.seconds_since_heard)}`, 'bad'];
-  return [worker.state, KIND_OF_STATE[worker.state] ?? 'warn'];
+  const state = worker.state === 'away' ? `engine away for ${age(worker.engine_away_seconds)}` : worker.state;
+  return [state, KIND_OF_STATE[worker.state] ?? 'warn'];
 }
 
 // How many requests each worker got in the last minute.
@@ -106,9 +107,11 @@ function update({ parts }, worker, { shares, recent, ever }) {
   setText(parts.name, worker.id);
   setText(parts.place, worker.host === '' ? '' : `on ${worker.host}`);
   setText(parts.model, worker.model);
-  setText(parts.release, worker.release === '' ? `protocol ${worker.protocol}` : `release ${worker.release}`);
+  const release = worker.release === '' ? `protocol ${worker.protocol}` : `release ${worker.release}`;
+  setText(parts.release, worker.engine === '' ? release : `${release}, beside ${worker.engine}`);
   setText(parts.state, state);
   parts.state.className = `state-dot ${kind}`;
+  parts.state.title = worker.engine_absence;
   setText(parts.load, `${count(worker.running_requests)} running, ${count(worker.waiting_requests)} waiting`);
   setText(parts.queued, `${count(worker.queued_prefill_tokens)} tokens to prefill; ${count(worker.in_flight_requests)} from here${travels(worker)}`);
   setBar(parts.used, used / worker.blocks);
@@ -118,7 +121,7 @@ function update({ parts }, worker, { shares, recent, ever }) {
   setText(parts.cachedText, percent(worker.cached_blocks / worker.blocks));
   setText(parts.held, `${count(worker.cached_blocks * worker.block_tokens)} tokens${pinned}`);
   setText(parts.mode, worker.mode === 'exact' && !worker.index_in_sync ? 'exact, awaits a snapshot' : worker.mode);
-  parts.mode.title = MODES[worker.mode] ?? '';
+  parts.mode.title = [MODES[worker.mode] ?? '', worker.cache_absence].filter((text) => text !== '').join(': ');
   parts.mode.className = worker.mode === 'exact' && worker.index_in_sync ? '' : 'warn';
   setText(parts.index, `${count(worker.indexed_blocks)} blocks`);
   setBar(parts.share, share);

@@ -14,15 +14,17 @@ namespace roost::router {
 enum class WorkerState : std::uint8_t {
   kStarting,  // its tokenizer is not read yet
   kCordoned,  // an operator wants no new requests there
+  kAway,      // the engine that it stands beside can not be reached
   kDraining,  // it is about to leave
   kStalled,   // its engine hung, and has made no progress since
   kEjected,   // it failed requests one after the other
   kReady,
 };
-inline constexpr std::array kWorkerStates{WorkerState::kStarting, WorkerState::kCordoned, WorkerState::kDraining,
-                                          WorkerState::kStalled,  WorkerState::kEjected,  WorkerState::kReady};
+inline constexpr std::array kWorkerStates{WorkerState::kStarting, WorkerState::kCordoned, WorkerState::kAway,
+                                          WorkerState::kDraining, WorkerState::kStalled,  WorkerState::kEjected,
+                                          WorkerState::kReady};
 [[nodiscard]] constexpr std::string_view NameOf(WorkerState state) {
-  constexpr std::string_view kNames[] = {"starting", "cordoned", "draining", "stalled", "ejected", "ready"};
+  constexpr std::string_view kNames[] = {"starting", "cordoned", "away", "draining", "stalled", "ejected", "ready"};
   return kNames[static_cast<std::size_t>(state)];
 }
 

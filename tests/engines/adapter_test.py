@@ -22,12 +22,16 @@ class DoubleEngine:
     model = DEMO_MODEL
 
     def __init__(self, *flags):
-        self.port, events_port, replay_port = free_port(), free_port(), free_port()
+        self.port = free_port()
+        events_port, replay_port = self.free_events_ports()
         self.events = f"tcp://127.0.0.1:{events_port}"
         self.replay = f"tcp://127.0.0.1:{replay_port}"
         self.flags = flags
         self.process = None
         self.start()
+
+    def free_events_ports(self):
+        return free_port(), free_port()
 
     def start(self):
         self.process = subprocess.Popen(
@@ -153,6 +157,7 @@ class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
             cluster.start_worker("beside-0", "--engine", "vllm", "--engine-url", f"http://127.0.0.1:{engine.port}")
             wait_until(lambda: [w["ready"] for w in router.workers()] == [True], "a ready worker")
             self.assertEqual(router.workers()[0]["mode"], "predicted")
+            self.assertIn("--engine-events", router.workers()[0]["cache_absence"])
             router.completion(prompt, max_tokens=2, temperature=0)
             looks = engine.looks()
             wait_until(lambda: engine.looks() >= looks + 3, "that the worker has told the engine's load since")
@@ -200,6 +205,42 @@ class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
             for name in names:
                 answer = router.completion([1, 2, 3], model=name, max_tokens=2)
                 self.assertEqual((answer.status, answer.json()["model"]), (200, name))
+
+    def test_a_dead_engine_is_no_drain(self):
+        engine = self.engines[0]
+        with self.fleet(*self.engines) as fleet:
+            engine.kill()
+            wait_until(lambda: fleet.worker("beside-0")["state"] == "away", "that the engine is missed")
+            self.assertEqual(fleet.worker("beside-0")["engine_absence"], "connection refused")
+            seconds = fleet.worker("beside-0")["engine_away_seconds"]
+            wait_until(lambda: fleet.worker("beside-0")["engine_away_seconds"] > seconds, "that the time is told")
+            verdict = fleet.router.request("GET", "/admin/v1/workers").json()["verdict"]
+            self.assertRegex(verdict["text"], r"beside-0: its engine can not be reached since \d\d:\d\d UTC "
+                                              r"\(connection refused\)")
+            self.assertEqual(verdict["level"], "degraded")
+            status = subprocess.run([BIN / "roostctl", "status", "--admin", fleet.router.admin], capture_output=True,
+                                    text=True, check=True).stdout
+            self.assertIn("its engine can not be reached since", status)
+            self.restart(engine)
+            wait_until(lambda: fleet.worker("beside-0")["state"] == "ready", "that the engine is back")
+
+    def test_a_model_that_can_not_be_read_stops_no_worker(self):
+        with Cluster() as cluster:
+            router = cluster.start_router()
+            for name, model in (("nowhere", "/nowhere/model"), ("unnamed", "")):
+                cluster.start_worker(name, "--engine", "vllm", "--engine-url", f"http://127.0.0.1:{self.engines[0].port}",
+                                     "--engine-events", self.engines[0].events, model=model)
+            seen = {}
+
+            def see():
+                seen.update({worker["id"]: worker for worker in router.workers()})
+                return len(seen) == 2
+
+            wait_until(see, "both workers")
+            self.assertIn("/nowhere/model", seen["nowhere"]["cache_absence"])
+            self.assertIn("--model", seen["unnamed"]["cache_absence"])
+            self.assertEqual({worker["mode"] for worker in seen.values()}, {"blind"})
+            self.assertEqual(len({worker["fingerprint"] for worker in seen.values()}), 1, "they are one fleet")
 
     def test_an_engine_that_is_not_there_is_waited_for(self):
         with subprocess.Popen([BIN / "roost-worker", "--model", DEMO_MODEL, "--engine", "vllm", "--engine-url",

@@ -13,6 +13,10 @@ tokens longer by --token-us-per-request. With --tokenizer FILE (and the package 
 its answers are words of that tokenizer, a token each, which are the same tokens in the next prompt. With --render it
 turns a request into tokens (/v1/completions/render), as vLLM does with VLLM_ENABLE_SCALE_OUT_ENDPOINTS=1.
 
+With --data-parallel-size N it has N ranks, each with a cache, a load and sockets of its own: its events at the port of
+--events plus its number, replays likewise. A request goes to the rank of its header X-data-parallel-rank, without one
+(or with --ignore-rank) to any.
+
 SIGUSR1 loses the next message of events, as a full queue of the publisher does. SIGSTOP is a hang.
 """
 
@@ -20,6 +24,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import random
 import signal
 import time
 import zlib
@@ -97,26 +102,24 @@ class Request:
         return None
 
 
-class Double:
-    def __init__(self, options):
+class Rank:
+    """A data-parallel rank: a cache, a load, and who publishes what becomes of its blocks."""
+
+    def __init__(self, number, options, words):
+        self.number = number
         self.options = options
+        self.words = words
         self.cache = Cache(options.blocks - 1, options.block_tokens)  # one block is the engine's own
-        self.publisher = Publisher(zmq.asyncio.Context.instance(), options.events, options.replay, options.topic)
-        self.adapters = list(options.adapter)
+        self.publisher = Publisher(zmq.asyncio.Context.instance(), at_rank(options.events, number),
+                                   at_rank(options.replay, number), options.topic, number)
         self.running = 0
         self.waiting = 0
         self.room = asyncio.Condition()
         self.device = asyncio.Lock()  # with --paced: held while a prompt is computed
-        self.tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
-        self.words = words_of(self.tokenizer) if self.tokenizer else []  # (token, text)
-        self.texts = dict(self.words)
-        self.started = time.time()
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.output_tokens = 0
         self.steps = 0
-        self.looks = 0  # at its metrics
-        self.next_id = 0
 
     # ---- requests ----
 
@@ -213,6 +216,44 @@ class Double:
         finally:
             await self.leave(held)
 
+    def metrics(self):
+        used = sum(1 for users in self.cache.users.values() if users)
+        labels = f'engine="{self.number}",model_name="{self.options.model}"'
+        values = {
+            "num_requests_running": self.running, "num_requests_waiting": self.waiting,
+            "kv_cache_usage_perc": used / max(1, self.options.blocks - 1),
+            "prompt_tokens_total": self.prompt_tokens, "generation_tokens_total": self.output_tokens,
+            "prefix_cache_hits_total": self.cached_tokens, "prefix_cache_queries_total": self.prompt_tokens,
+            "iteration_tokens_total_count": self.steps}
+        lines = [f"vllm:{name}{{{labels}}} {float(value)}" for name, value in values.items()]
+        # As vLLM does, the blocks of all ranks together.
+        blocks = self.options.blocks * self.options.data_parallel_size
+        lines.append(f'vllm:cache_config_info{{block_size="{self.options.block_tokens}",enable_prefix_caching="True",'
+                     f'engine="{self.number}",num_gpu_blocks="{blocks}"}} 1.0')
+        return lines
+
+
+class Double:
+    def __init__(self, options):
+        self.options = options
+        self.adapters = list(options.adapter)
+        self.tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
+        self.words = words_of(self.tokenizer) if self.tokenizer else []  # (token, text)
+        self.texts = dict(self.words)
+        self.ranks = [Rank(number, options, self.words) for number in range(options.data_parallel_size)]
+        self.started = time.time()
+        self.looks = 0  # at its metrics
+        self.next_id = 0
+        self.draw = random.Random(1)
+
+    def rank_of(self, headers):
+        wanted = headers.get("x-data-parallel-rank")
+        if wanted is not None and not 0 <= int(wanted) < len(self.ranks):
+            raise Refused(400, f"data_parallel_rank {wanted} is out of range [0, {len(self.ranks)}).")
+        if wanted is not None and not self.options.ignore_rank:
+            return self.ranks[int(wanted)]
+        return self.draw.choice(self.ranks)
+
     # ---- the API ----
 
     def logprobs_of(self, request, token):
@@ -223,12 +264,12 @@ class Double:
         return {"text_offset": [0], "token_logprobs": [-0.5], "tokens": [name(token)],
                 "top_logprobs": [{name(t): -0.5 - i for i, t in enumerate(best)}]}
 
-    async def stream(self, request, identity, writer):
+    async def stream(self, request, rank, identity, writer):
         head = {"id": identity, "object": "text_completion", "created": int(time.time()),
                 "model": request.adapter or self.options.model}
         produced, cached, open_choices = 0, 0, request.count
         seen = set()
-        async for choice, token, finish, stop_reason, cached in self.generate(request):
+        async for choice, token, finish, stop_reason, cached in rank.generate(request):
             produced += 1
             usage = {"prompt_tokens": len(request.prompt), "total_tokens": len(request.prompt) + produced,
                      "completion_tokens": produced}
@@ -260,7 +301,7 @@ class Double:
         if problem := request.problem():
             await send_chunk(writer, f"data: {problem.json()}\n\n".encode())
         else:
-            await self.stream(request, identity, writer)
+            await self.stream(request, self.rank_of(headers), identity, writer)
         await send_chunk(writer, b"data: [DONE]\n\n")
         writer.write(b"0\r\n\r\n")
         await writer.drain()
@@ -292,19 +333,8 @@ class Double:
 
     def metrics(self):
         self.looks += 1
-        used = sum(1 for users in self.cache.users.values() if users)
-        labels = f'engine="0",model_name="{self.options.model}"'
-        values = {
-            "num_requests_running": self.running, "num_requests_waiting": self.waiting,
-            "kv_cache_usage_perc": used / max(1, self.options.blocks - 1),
-            "prompt_tokens_total": self.prompt_tokens, "generation_tokens_total": self.output_tokens,
-            "prefix_cache_hits_total": self.cached_tokens, "prefix_cache_queries_total": self.prompt_tokens,
-            "iteration_tokens_total_count": self.steps}
-        lines = [f"vllm:{name}{{{labels}}} {float(value)}" for name, value in values.items()]
-        lines.append(f'vllm:cache_config_info{{block_size="{self.options.block_tokens}",enable_prefix_caching="True",'
-                     f'engine="0",num_gpu_blocks="{self.options.blocks}"}} 1.0')
-        lines.append(f"process_start_time_seconds {self.started}")
-        return "\n".join(lines) + "\n"
+        lines = [line for rank in self.ranks for line in rank.metrics()]
+        return "\n".join([*lines, f"process_start_time_seconds {self.started}"]) + "\n"
 
     async def serve(self, reader, writer):
         """One connection, with any number of requests."""
@@ -327,7 +357,8 @@ class Double:
             elif (method, path) == ("POST", "/v1/completions/render") and self.options.render:
                 send_page(writer, 200, self.render(json.loads(body)))
             elif (method, path) == ("POST", "/reset_prefix_cache"):
-                self.cache.clear()
+                for rank in self.ranks:
+                    rank.cache.clear()
                 send_page(writer, 200, "")
             elif (method, path) == ("POST", "/v1/load_lora_adapter"):
                 self.adapters.append(json.loads(body)["lora_name"])
@@ -357,6 +388,13 @@ class Double:
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
         await task
+
+
+def at_rank(endpoint, rank):
+    if not endpoint:
+        return endpoint
+    host, _, port = endpoint.rpartition(":")
+    return f"{host}:{int(port) + rank}"
 
 
 def load_tokenizer(path):
@@ -405,6 +443,8 @@ def parse():
     parser.add_argument("--token-ms", type=float, default=5)
     parser.add_argument("--token-us-per-request", type=float, default=0, help="more for each request that runs")
     parser.add_argument("--paced", action="store_true", help="requests slow each other down")
+    parser.add_argument("--data-parallel-size", type=int, default=1, help="ranks, each with --blocks of its own")
+    parser.add_argument("--ignore-rank", action="store_true", help="requests go to any rank, whatever they ask for")
     parser.add_argument("--render", action="store_true", help="answers /v1/completions/render")
     parser.add_argument("--tokenizer", default="", help="a tokenizer.json, for prompts that are texts")
     return parser.parse_args()
@@ -414,9 +454,10 @@ async def main():
     options = parse()
     double = Double(options)
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGUSR1, lambda: setattr(double.publisher, "loses_next", True))
+    publishers = [rank.publisher for rank in double.ranks]
+    loop.add_signal_handler(signal.SIGUSR1, lambda: [setattr(each, "loses_next", True) for each in publishers])
     server = await asyncio.start_server(double.serve, "127.0.0.1", options.port, limit=1 << 24)
-    replays = asyncio.ensure_future(double.publisher.answer_replays())
+    replays = asyncio.gather(*(each.answer_replays() for each in publishers))
     print("ready", flush=True)
     async with server:
         await asyncio.gather(server.serve_forever(), replays)

@@ -87,7 +87,8 @@ class Cache:
 class Publisher:
     """Sends batches of events, and the last 10,000 again on request."""
 
-    def __init__(self, context, events, replay, topic):
+    def __init__(self, context, events, replay, topic, rank=0):
+        self.rank = rank
         self.sequence = 0
         self.topic = topic.encode()
         self.sent = collections.deque(maxlen=10_000)
@@ -99,7 +100,7 @@ class Publisher:
             self.replay.bind(replay)
 
     async def publish(self, events):
-        payload = msgpack.packb([time.time(), events, 0])
+        payload = msgpack.packb([time.time(), events, self.rank])
         number = self.sequence.to_bytes(8, "big")
         self.sequence += 1
         self.sent.append((number, payload))

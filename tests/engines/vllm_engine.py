@@ -33,6 +33,19 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def free_ports(count):
+    """The first of so many neighbouring ports that are free."""
+    while True:
+        first = free_port()
+        with contextlib.ExitStack() as bound:
+            try:
+                for port in range(first, first + count):
+                    bound.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except (OSError, OverflowError):
+                continue
+            return first
+
+
 class Engine:
     """A running server: the process that serves HTTP, its engine core and its workers, all in one process group."""
 

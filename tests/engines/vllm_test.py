@@ -7,6 +7,7 @@
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import sys
@@ -24,12 +25,13 @@ BLOCKS = 121  # one is vLLM's own
 class RealEngine:
     """An engine that can be killed and started again at the same addresses."""
 
-    def __init__(self, model, log, flags, settings=None):
+    def __init__(self, model, log, flags, settings=None, ranks=1):
         self.model = model
         self.settings = settings
         self.log = log
         self.flags = ("--block-size", str(BLOCK_TOKENS), "--served-model-name", "demo-model", *flags)
-        self.port, events_port, replay_port = (vllm_engine.free_port() for _ in range(3))
+        # Each rank publishes at a port of its own.
+        self.port, events_port, replay_port = (vllm_engine.free_ports(count) for count in (1, ranks, ranks))
         self.ports = {"port": self.port, "events_port": events_port, "replay_port": replay_port}
         self.events = f"tcp://127.0.0.1:{events_port}"
         self.replay = f"tcp://127.0.0.1:{replay_port}"
@@ -110,6 +112,31 @@ class DemoModelTest(RealSuite, unittest.TestCase):
     mixed_requests = 500
     predicted_requests = 200
     long_tokens = 400
+
+
+class RanksTest(unittest.TestCase):
+    engine_kind = "vllm"
+
+    def test_each_of_two_data_parallel_ranks_finds_what_the_router_says(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        log = os.environ.get("ROOST_VLLM_LOG", folder) + "/ranks.log"
+        engine = RealEngine(DEMO_MODEL, log, ("--num-gpu-blocks-override", str(BLOCKS), "--data-parallel-size", "2"), ranks=2)
+        self.addCleanup(engine.stop)
+        draw = random.Random(40)
+        sessions = [[draw.randrange(1900) for _ in range(10 * BLOCK_TOKENS)] for _ in range(8)]
+        fleet = adapter_suite.Fleet(self, [engine], worker_flags=("--engine-timeout-seconds", "60"))
+        with fleet.cluster:
+            fleet.router.wait_for_workers(2)
+            self.assertEqual({w["blocks"] for w in fleet.router.workers()}, {(BLOCKS - 1) * BLOCK_TOKENS // 16})
+            for _ in range(3):
+                for session in draw.sample(sessions, len(sessions)):
+                    session += [draw.randrange(1900) for _ in range(2 * BLOCK_TOKENS)]
+                    fleet.complete([*session, 1], max_tokens=2)
+            decisions = fleet.router.decisions(24)
+            self.assertEqual({decision["worker"] for decision in decisions}, {"beside-0/0", "beside-0/1"})
+            outcomes = [(d["predicted"]["cached_tokens"], d["actual"]["cached_tokens"]) for d in decisions]
+            self.assertTrue(all(said == found for said, found in outcomes), outcomes)
+            self.assertGreaterEqual(sum(found > 0 for _, found in outcomes), 16, outcomes)
 
 
 def qwen_shape(folder):

@@ -47,6 +47,14 @@ TEST(FormatStatusTest, SaysWhyAWorkerTakesFewRequests) {
   EXPECT_THAT(table, testing::Not(HasSubstr("w3 takes")));
 }
 
+TEST(FormatStatusTest, SaysOnceWhyTheRouterIsNotToldWhatWorkersCache) {
+  const auto table =
+      FormatStatus(R"({"workers":[{"id":"v1/0","cache_absence":"no events"},{"id":"v2","cache_absence":""},)"
+                   R"({"id":"v1/1","cache_absence":"no events"}]})")
+          .value();
+  EXPECT_THAT(table, testing::EndsWith("\nv1/0, v1/1: the cache is not known: no events\n"));
+}
+
 TEST(FormatStatusTest, SaysWhichBlocksAreOnTheirWay) {
   const auto table = FormatStatus(R"({"workers":[{"id":"w1","arriving_bytes":4194304,"leaving_bytes":0},)"
                                   R"({"id":"w2","arriving_bytes":0,"leaving_bytes":0},{"id":"w3"}]})")

@@ -35,6 +35,26 @@ class WorkerTest : public ::testing::Test {
   static std::unique_ptr<Worker> Start(
       const std::string& id, std::vector<std::string> routers,
       const std::function<void(WorkerSetup&)>& change = [](WorkerSetup&) {}) {
+    Result<std::unique_ptr<Worker>> worker = Worker::Make(SetupOf(id, std::move(routers), change));
+    EXPECT_TRUE(worker.ok());
+    worker.value()->Run();
+    return std::move(worker).value();
+  }
+  // With a listener.
+  static std::unique_ptr<WorkerGroup> StartGroup(
+      const std::vector<std::string>& ids, const std::vector<std::string>& routers,
+      const std::function<void(WorkerSetup&)>& change = [](WorkerSetup&) {}) {
+    std::vector<WorkerSetup> setups;
+    for (const std::string& id : ids) {
+      setups.push_back(SetupOf(id, routers, change));
+      setups.back().listener.address = "127.0.0.1:0";
+    }
+    Result<std::unique_ptr<WorkerGroup>> group = WorkerGroup::Start(std::move(setups));
+    EXPECT_TRUE(group.ok());
+    return std::move(group).value();
+  }
+  static WorkerSetup SetupOf(const std::string& id, std::vector<std::string> routers,
+                             const std::function<void(WorkerSetup&)>& change) {
     WorkerSetup setup;
     setup.own.model = std::make_unique<FakeModel>(FakeModel::Options{.block_tokens = kBlockTokens, .block_count = 256});
     setup.hello.worker_id = id;
@@ -43,9 +63,7 @@ class WorkerTest : public ::testing::Test {
     setup.tokenizer.tokenizer_json = "{}";
     setup.routers = std::move(routers);
     change(setup);
-    Result<std::unique_ptr<Worker>> worker = Worker::Start(std::move(setup));
-    EXPECT_TRUE(worker.ok());
-    return std::move(worker).value();
+    return setup;
   }
 
   static wire::Generate Request(std::uint64_t id, std::uint32_t prompt_tokens, std::uint32_t output_tokens) {
@@ -337,7 +355,7 @@ TEST_F(WorkerTest, DrainsThenSaysGoodbye) {
 
 // ---- over HTTP ----
 
-std::string Get(const Worker& worker, const std::string& path) {
+std::string Get(const WorkerGroup& worker, const std::string& path) {
   const auto endpoint = wire::ParseEndpoint("tcp" + worker.url().substr(4));
   EXPECT_TRUE(endpoint.ok()) << worker.url();
   sockaddr_in address{};
@@ -355,12 +373,12 @@ std::string Get(const Worker& worker, const std::string& path) {
   return answer;
 }
 
-void ExpectStatus(const Worker& worker, const std::string& path, int status) {
+void ExpectStatus(const WorkerGroup& worker, const std::string& path, int status) {
   EXPECT_THAT(Get(worker, path), StartsWith("HTTP/1.1 " + std::to_string(status)));
 }
 
 // Asks until the answer has this status; returns the last answer.
-std::string GetUntil(const Worker& worker, const std::string& path, int status) {
+std::string GetUntil(const WorkerGroup& worker, const std::string& path, int status) {
   const auto deadline = std::chrono::steady_clock::now() + TestRouter::kPatience;
   std::string answer;
   do {
@@ -370,11 +388,9 @@ std::string GetUntil(const Worker& worker, const std::string& path, int status) 
   return answer;
 }
 
-void Listen(WorkerSetup& setup) { setup.listener.address = "127.0.0.1:0"; }
-
 TEST_F(WorkerTest, ServesItsMetrics) {
   TestRouter router(1);
-  const auto worker = Start("worker-1", {router.endpoint()}, Listen);
+  const auto worker = StartGroup({"worker-1"}, {router.endpoint()});
   router.BringUp("worker-1");
   router.Send("worker-1", Request(1, 40, 5));
   (void)router.Finish("worker-1", RequestId(1));
@@ -395,7 +411,7 @@ TEST_F(WorkerTest, ServesItsMetrics) {
 
 TEST_F(WorkerTest, IsReadyWhileARouterHasAcceptedItAndNoDrainHasBegun) {
   TestRouter router(1);
-  const auto worker = Start("worker-1", {router.endpoint()}, Listen);
+  const auto worker = StartGroup({"worker-1"}, {router.endpoint()});
   ExpectStatus(*worker, "/health", 200);
   EXPECT_THAT(GetUntil(*worker, "/ready", 503), HasSubstr("connecting"));
   const auto hello = router.Next<wire::Hello>("worker-1");
@@ -412,11 +428,43 @@ TEST_F(WorkerTest, IsReadyWhileARouterHasAcceptedItAndNoDrainHasBegun) {
   ExpectStatus(*worker, "/livez", 200);
 }
 
+TEST_F(WorkerTest, WorkersOfOneProcessHaveOneListener) {
+  TestRouter router(1);
+  const auto workers = StartGroup({"worker/0", "worker/1"}, {router.endpoint()});
+  router.BringUp("worker/0");
+  EXPECT_THAT(Get(*workers, "/ready"), HasSubstr("connecting")) << "the other one is not welcome yet";
+  EXPECT_FALSE(workers->WaitForRouter(std::chrono::milliseconds(0)));
+  router.BringUp("worker/1");
+  GetUntil(*workers, "/ready", 200);
+  EXPECT_TRUE(workers->WaitForRouter(TestRouter::kPatience));
+  const std::string text = Get(*workers, "/metrics");
+  for (const char* line : {"roost_worker_links{model=\"fake\",worker=\"worker/0\",state=\"up\"} 1",
+                           "roost_worker_links{model=\"fake\",worker=\"worker/1\",state=\"up\"} 1"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+  }
+  for (const char* once : {"# TYPE roost_worker_links gauge", "process_start_time_seconds{"}) {
+    EXPECT_EQ(text.find(once), text.rfind(once)) << once;
+    EXPECT_NE(text.find(once), std::string::npos) << once;
+  }
+  workers->BeginDrain();
+  EXPECT_TRUE(workers->WaitForDrained(TestRouter::kPatience));
+  EXPECT_THAT(Get(*workers, "/ready"), HasSubstr(R"("status":"draining")"));
+  workers->Stop();
+  (void)router.Next<wire::Bye>("worker/0");
+  (void)router.Next<wire::Bye>("worker/1");
+}
+
+TEST(WorkerGroupTest, ARouterStandsAsWithTheWorkerThatItLikesLeast) {
+  using enum LinkStanding;
+  const std::vector<RouterStatus> worst =
+      WorstOf({{{"a", kUp}, {"b", kConnecting}}, {{"a", kRefused, "its name is taken"}, {"b", kUp}}, {{"c", kUp}}});
+  EXPECT_EQ(worst, (std::vector<RouterStatus>{{"a", kRefused, "its name is taken"}, {"b", kConnecting}, {"c", kUp}}));
+}
+
 TEST_F(WorkerTest, IsNotAliveWhileAStepHangs) {
   TestRouter router(1);
   std::promise<void> step_may_end;
-  const auto worker = Start("worker-1", {router.endpoint()}, [&step_may_end](WorkerSetup& setup) {
-    Listen(setup);
+  const auto worker = StartGroup({"worker-1"}, {router.endpoint()}, [&step_may_end](WorkerSetup& setup) {
     setup.stall_timeout = std::chrono::milliseconds(20);
     setup.own.model = std::make_unique<FakeModel>(FakeModel::Options{
         .block_tokens = kBlockTokens, .block_count = 256, .before_forward = [end = step_may_end.get_future().share()] {
@@ -442,7 +490,9 @@ TEST_F(WorkerTest, BadSetupsAreErrorsThatNameTheField) {
     setup.hello.model = "m";
     setup.routers = {"tcp://127.0.0.1:1"};
     spoil(setup);
-    const auto worker = Worker::Start(std::move(setup));
+    std::vector<WorkerSetup> setups;
+    setups.push_back(std::move(setup));
+    const auto worker = WorkerGroup::Start(std::move(setups));
     ASSERT_FALSE(worker.ok()) << field;
     EXPECT_EQ(worker.error().field, field);
   };

@@ -96,6 +96,8 @@ class AdapterEngine {
   void CancelLink(LinkId link);
 
   void OnHttp(const HttpEvent& event);
+  // There is a sign that the engine may be gone.
+  void AskHealthNow() { watch_.AskHealthNow(); }
   // Deadlines, pages, silence. Call it after each round of events, and when TimeToNextTick has passed.
   void Tick();
   [[nodiscard]] Duration TimeToNextTick() const;

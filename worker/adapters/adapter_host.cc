@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,9 +18,11 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/one_line.h"
 #include "common/base/random_seed.h"
 #include "common/base/thread_name.h"
 #include "common/wire/codec.h"
+#include "common/wire/endpoint.h"
 #include "worker/adapters/block_source.h"
 #include "worker/adapters/events/cache_salt.h"
 #include "worker/adapters/events/event_feed.h"
@@ -81,6 +84,22 @@ Result<EngineFacts> AskForFacts(const EngineProtocol& protocol, HttpCalls& calls
   }
 }
 
+void RankAlarm::Join(HttpCalls& calls) {
+  const std::lock_guard lock(mutex_);
+  members_.insert(&calls);
+}
+
+void RankAlarm::Leave(HttpCalls& calls) {
+  const std::lock_guard lock(mutex_);
+  members_.erase(&calls);
+}
+
+void RankAlarm::Ring() {
+  ++count_;
+  const std::lock_guard lock(mutex_);
+  for (HttpCalls* const calls : members_) calls->Wake();
+}
+
 void AdapterHost::Describe(const EngineProtocol& protocol, const EngineFacts& facts, const AdapterOptions& options,
                            wire::Hello& hello) {
   const std::uint32_t grain = facts.grain_tokens();
@@ -104,11 +123,17 @@ AdapterHost::AdapterHost(Setup setup, const Clock& clock, const wire::Waker& wak
     : clock_(clock),
       calls_(std::move(setup.calls)),
       blocks_(std::move(setup.blocks)),
+      alarm_(std::move(setup.alarm)),
       outbox_(waker),
       stall_watch_(clock),
-      engine_(setup.protocol, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_) {}
+      engine_(setup.protocol, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_) {
+  alarm_->Join(*calls_);
+}
 
-AdapterHost::~AdapterHost() { Stop(); }
+AdapterHost::~AdapterHost() {
+  Stop();
+  alarm_->Leave(*calls_);
+}
 
 void AdapterHost::Start() {
   ROOST_CHECK(!thread_.joinable());
@@ -134,6 +159,7 @@ void AdapterHost::Run() {
   NameThisThread("engine");
   while (!stopping_.load()) {
     DrainInbox();
+    FollowAlarm();
     engine_.Tick();
     if (engine_.TakeRestart() && blocks_ != nullptr) blocks_->OnEngineRestart(clock_.Now());
     PollBlocks();  // after a restart, so that the report's digest is that of its events
@@ -173,6 +199,13 @@ void AdapterHost::Apply(SubmitCommand command) {
   const RequestId request = command.request.request_id;
   Result<void> taken = engine_.Submit(command.link, std::move(command.request), command.received);
   if (!taken.ok()) outbox_.Refuse(command.link, request, std::move(taken).error());
+}
+
+void AdapterHost::FollowAlarm() {
+  const std::uint64_t alarms = alarm_->count();
+  if (alarms != std::exchange(seen_alarms_, alarms)) engine_.AskHealthNow();
+  const bool was_away = std::exchange(was_away_, engine_.watch().is_away());
+  if (was_away_ && !was_away) alarm_->Ring();
 }
 
 void AdapterHost::PollBlocks() {
@@ -278,49 +311,75 @@ using AdapterRoot = std::function<BlockHash(const std::string& adapter)>;
 // Descriptors of ZeroMQ tell of changes only, so it looks again after this long anyway.
 constexpr milliseconds kLook{20};
 
-void WarnOfCache(const EngineProtocol& protocol, const EngineFacts& facts) {
-  if (!facts.keeps_prefixes) {
-    LogWarning("the engine keeps no prefixes: switch its prefix cache on", {{"engine", std::string(protocol.name())}});
-  } else if (facts.grain_tokens() == 0) {
-    LogWarning("the engine's events can not be followed: give it blocks of 1, 2 or a multiple of 4 tokens",
-               {{"engine", std::string(protocol.name())}, {"block_tokens", facts.block_tokens}});
+// Why the engine's events are not followed, and what would change that. Empty: they are.
+std::string CacheAbsence(const EngineFacts& facts, const EngineAddress& address) {
+  if (!facts.keeps_prefixes) return "the engine keeps no prefixes: switch its prefix cache on";
+  if (facts.grain_tokens() == 0) {
+    return fmt::format(
+        "the engine's blocks of {} tokens fit none of Roost's: give it blocks of 1, 2 or a multiple of 4",
+        facts.block_tokens);
   }
+  return address.events_endpoint.empty() ? address.events_absence : std::string();
+}
+
+// A rank publishes and answers at the ports of rank 0 plus its own number.
+Result<std::string> OfRank(const std::string& endpoint, const EngineFacts& facts, const char* flag) {
+  if (endpoint.empty() || !facts.rank) return endpoint;
+  ROOST_ASSIGN_OR_RETURN(wire::Endpoint address, wire::ParseEndpoint(endpoint));
+  const std::uint64_t port = std::uint64_t{address.port} + facts.rank->number;
+  if (port > std::numeric_limits<std::uint16_t>::max()) {
+    return InvalidArgument(flag, "{} leaves no port for rank {} of the engine", endpoint, facts.rank->number);
+  }
+  address.port = static_cast<std::uint16_t>(port);
+  return address.ToString();
 }
 
 Result<std::unique_ptr<EventFeed>> ConnectFeed(const EngineProtocol& protocol, const EngineAddress& address,
                                                const EngineFacts& facts, const AdapterRoot& root, const Clock& clock) {
   EventFeed::Options options;
-  options.sockets = {
-      .events_endpoint = address.events_endpoint, .replay_endpoint = address.replay_endpoint, .topic = ""};
+  ROOST_ASSIGN_OR_RETURN(options.sockets.events_endpoint, OfRank(address.events_endpoint, facts, "engine-events"));
+  ROOST_ASSIGN_OR_RETURN(options.sockets.replay_endpoint, OfRank(address.replay_endpoint, facts, "engine-replay"));
   options.book = {.block_tokens = facts.grain_tokens(),
                   .default_root = root(""),
                   .adapter_root = root,
                   .max_blocks = facts.grain_count() + 1};  // the count is rounded down
+  if (facts.rank) options.book.rank = facts.rank->number;
   options.decode = protocol.event_decoder();
   return EventFeed::Connect(options, clock.Now());
 }
 
-// So that routers do not meet the worker as one whose cache is unknown, only to hear otherwise at once. Ends with the
-// feed's own patience at the latest.
-void AwaitFirstReplay(EventFeed& feed, const Clock& clock) {
-  while (feed.is_replaying()) {
+// So that routers do not meet the workers as ones whose caches are unknown, only to hear otherwise at once. Ends with
+// the feeds' own patience at the latest.
+void AwaitFirstReplays(const std::vector<ConnectedEngine>& engines, const Clock& clock) {
+  const auto replays = [](const ConnectedEngine& engine) { return engine.feed && engine.feed->is_replaying(); };
+  while (std::any_of(engines.begin(), engines.end(), replays)) {
     std::vector<pollfd> waits;
-    for (const int fd : feed.fds()) waits.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+    for (const ConnectedEngine& engine : engines) {
+      for (const int fd : engine.feed->fds()) waits.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+    }
     (void)poll(waits.data(), waits.size(), static_cast<int>(kLook.count()));
-    while (feed.Poll(clock.Now())) {
+    for (const ConnectedEngine& engine : engines) {
+      while (engine.feed->Poll(clock.Now())) {
+      }
     }
   }
 }
 
-void LogConnected(const EngineProtocol& protocol, const EngineFacts& facts, const EventFeed* feed) {
-  const char* const cache = feed == nullptr ? "no events" : (feed->exact() ? "exact" : "predicted until it is emptied");
-  LogInfo("beside an engine", {{"engine", std::string(protocol.name())},
+void LogConnected(const ConnectedEngine& engine) {
+  const EngineFacts& facts = engine.facts;
+  const char* const cache =
+      engine.feed == nullptr ? "not followed" : (engine.feed->exact() ? "exact" : "predicted until it is emptied");
+  LogInfo("beside an engine", {{"engine", std::string(engine.protocol->name())},
                                {"version", facts.version},
+                               {"rank", facts.rank ? fmt::format("{}", facts.rank->number) : "its only one"},
                                {"model", facts.model},
                                {"blocks", facts.block_count},
                                {"block_tokens", facts.block_tokens},
                                {"context_tokens", facts.max_context_tokens},
                                {"cache", cache}});
+  if (engine.feed == nullptr) {
+    LogWarning("routers are not told what the engine's cache holds", {{"reason", engine.cache_absence}});
+  }
 }
 
 std::unique_ptr<BlockSource> SourceOf(std::unique_ptr<EventFeed> feed, const EngineSurroundings& surroundings) {
@@ -328,35 +387,58 @@ std::unique_ptr<BlockSource> SourceOf(std::unique_ptr<EventFeed> feed, const Eng
   return std::make_unique<FeedSource>(std::move(feed), surroundings.on_view_counts);
 }
 
+// Each rank's worker asks for the pages by itself: so many of them as two workers ask for, at most.
+Duration LoadInterval(Duration of_one, const EngineFacts& facts) {
+  constexpr std::size_t kAsking = 2;
+  return of_one * static_cast<int>(std::max<std::size_t>(facts.ranks.size() / kAsking, 1));
+}
+
+// Connects to the facts' rank.
+Result<ConnectedEngine> ConnectRank(const EngineProtocol& protocol, const EngineAddress& address, EngineFacts facts,
+                                    AdapterOptions options, const AdapterRoot& root, const Clock& clock) {
+  ConnectedEngine engine{
+      .protocol = &protocol, .facts = std::move(facts), .options = std::move(options), .calls = nullptr};
+  engine.options.times.load_interval = LoadInterval(engine.options.times.load_interval, engine.facts);
+  engine.options.salt_of = [root](const wire::Generate& generate) {
+    return SaltOf(generate.root, generate.own, root(generate.adapter));
+  };
+  HttpOptions http = address.http;
+  if (engine.facts.rank) http.headers.push_back(fmt::format("X-data-parallel-rank: {}", engine.facts.rank->index));
+  ROOST_ASSIGN_OR_RETURN(engine.calls, HttpCalls::Make(std::move(http)));
+  engine.cache_absence = CacheAbsence(engine.facts, address);
+  if (!address.events_endpoint.empty() && engine.cache_absence.empty()) {
+    ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine.facts, root, clock));
+  }
+  return engine;
+}
+
 }  // namespace
 
-Result<ConnectedEngine> ConnectEngine(const EngineProtocol& protocol, const EngineAddress& address,
-                                      AdapterOptions options, PrefixScope scope, const Clock& clock,
-                                      Duration patience) {
-  ConnectedEngine engine{.protocol = &protocol, .facts = {}, .options = std::move(options), .calls = nullptr};
-  ROOST_ASSIGN_OR_RETURN(engine.calls, HttpCalls::Make(address.http));
-  Result<EngineFacts> facts = AskForFacts(protocol, *engine.calls, clock, {.patience = patience});
+Result<std::vector<ConnectedEngine>> ConnectEngine(const EngineProtocol& protocol, const EngineAddress& address,
+                                                   const AdapterOptions& options, PrefixScope scope, const Clock& clock,
+                                                   Duration patience) {
+  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpCalls> calls, HttpCalls::Make(address.http));
+  Result<EngineFacts> facts = AskForFacts(protocol, *calls, clock, {.patience = patience});
   if (!facts.ok()) {
     return Error{facts.error().code, fmt::format("{}: {}", address.http.base_url, facts.error().message), "engine-url"};
   }
-  engine.facts = std::move(facts).value();
-  WarnOfCache(protocol, engine.facts);
-  const std::uint32_t grain = engine.facts.grain_tokens();
+  const std::uint32_t grain = facts->grain_tokens();
   scope.block_tokens = grain > 0 ? grain : kGrainTokens;
   const AdapterRoot root = [scope](const std::string& adapter) {
     PrefixScope own = scope;
     own.adapter = adapter;
     return RootHash(own);
   };
-  engine.options.salt_of = [root](const wire::Generate& generate) {
-    return SaltOf(generate.root, generate.own, root(generate.adapter));
-  };
-  if (!address.events_endpoint.empty() && grain > 0) {
-    ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine.facts, root, clock));
-    AwaitFirstReplay(*engine.feed, clock);
+  std::vector<ConnectedEngine> engines;
+  for (std::size_t i = 0; i < std::max<std::size_t>(facts->ranks.size(), 1); ++i) {
+    if (!facts->ranks.empty()) facts->rank = facts->ranks[i];
+    ROOST_ASSIGN_OR_RETURN(engines.emplace_back(), ConnectRank(protocol, address, *facts, options, root, clock));
   }
-  LogConnected(protocol, engine.facts, engine.feed.get());
-  return engine;
+  const auto alarm = std::make_shared<RankAlarm>();
+  for (ConnectedEngine& engine : engines) engine.alarm = alarm;
+  AwaitFirstReplays(engines, clock);
+  for (const ConnectedEngine& engine : engines) LogConnected(engine);
+  return engines;
 }
 
 AdapterWorker::AdapterWorker(ConnectedEngine engine, const EngineSurroundings& surroundings)
@@ -364,16 +446,23 @@ AdapterWorker::AdapterWorker(ConnectedEngine engine, const EngineSurroundings& s
       facts_(engine.facts),
       options_(engine.options),
       sends_events_(engine.feed != nullptr),
+      cache_absence_(std::move(engine.cache_absence)),
       host_({.protocol = *engine.protocol,
              .facts = std::move(engine.facts),
              .options = std::move(engine.options),
              .calls = std::move(engine.calls),
-             .blocks = SourceOf(std::move(engine.feed), surroundings)},
+             .blocks = SourceOf(std::move(engine.feed), surroundings),
+             .alarm = std::move(engine.alarm)},
             surroundings.clock, surroundings.waker) {}
+
+// Paths and an engine's words may be in it.
+constexpr std::size_t kMaxAbsenceBytes = 1024;
 
 void AdapterWorker::Describe(wire::Hello& hello) const {
   AdapterHost::Describe(protocol_, facts_, options_, hello);
   hello.sends_cache_events = sends_events_;
+  hello.engine = OneLine(fmt::format("{} {}", protocol_.name(), facts_.version), wire::kMaxHostBytes);
+  hello.cache_absence = OneLine(cache_absence_, kMaxAbsenceBytes);
 }
 
 }  // namespace roost::worker::adapters

@@ -16,7 +16,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -51,6 +53,24 @@ struct AskTimes {
 [[nodiscard]] Result<EngineFacts> AskForFacts(const EngineProtocol& protocol, HttpCalls& calls, const Clock& clock,
                                               AskTimes times);
 
+// Ranks of one engine go together: the host that misses the engine first has the others look at once, so that no
+// request is sent from one dead rank to the next. Thread-safe.
+class RankAlarm {
+ public:
+  // The calls outlive their membership.
+  void Join(HttpCalls& calls);
+  void Leave(HttpCalls& calls);
+  // Wakes all members.
+  void Ring();
+  // How often it has rung.
+  [[nodiscard]] std::uint64_t count() const { return count_.load(); }
+
+ private:
+  std::atomic<std::uint64_t> count_{0};
+  std::mutex mutex_;
+  std::set<HttpCalls*> members_;  // guarded by mutex_
+};
+
 class AdapterHost final : public EngineHost {
  public:
   struct Setup {
@@ -58,7 +78,8 @@ class AdapterHost final : public EngineHost {
     EngineFacts facts;  // of AskForFacts
     AdapterOptions options;
     std::unique_ptr<HttpCalls> calls;
-    std::unique_ptr<BlockSource> blocks = nullptr;  // null: the worker sends no cache events
+    std::unique_ptr<BlockSource> blocks = nullptr;                     // null: the worker sends no cache events
+    std::shared_ptr<RankAlarm> alarm = std::make_shared<RankAlarm>();  // of the engine's ranks; not null
   };
 
   // `clock` and `waker` outlive it. The waker is rung after each output.
@@ -87,6 +108,7 @@ class AdapterHost final : public EngineHost {
   [[nodiscard]] Duration TimeToNextRound() const;
   void DrainInbox();
   void PollBlocks();
+  void FollowAlarm();
   void PublishRound();
   [[nodiscard]] StepReport MakeReport();
   void PublishStanding();
@@ -103,6 +125,7 @@ class AdapterHost final : public EngineHost {
   const Clock& clock_;
   const std::unique_ptr<HttpCalls> calls_;
   const std::unique_ptr<BlockSource> blocks_;
+  const std::shared_ptr<RankAlarm> alarm_;
   BoundedQueue<EngineCommand> inbox_{kInboxCapacity};
   EngineOutbox outbox_;
   std::atomic<bool> stopping_{false};
@@ -113,6 +136,8 @@ class AdapterHost final : public EngineHost {
   AdapterEngine engine_;
   std::vector<wire::CacheEvent> events_;  // for the next report
   std::optional<EngineStanding> told_standing_;
+  std::uint64_t seen_alarms_ = 0;
+  bool was_away_ = false;
   bool blocks_wait_ = false;  // the source has more
   bool snapshot_wanted_ = false;
 };
@@ -125,6 +150,7 @@ struct EngineAddress {
   HttpOptions http;
   std::string events_endpoint = {};  // tcp://HOST:PORT; empty: no events, so the router goes by its own history
   std::string replay_endpoint = {};
+  std::string events_absence = {};  // why events_endpoint is empty, and what would change that; for operators
 };
 
 // An engine that has answered.
@@ -134,15 +160,18 @@ struct ConnectedEngine {
   AdapterOptions options;
   std::unique_ptr<HttpCalls> calls;
   std::unique_ptr<EventFeed> feed = nullptr;  // null: without events
+  std::string cache_absence = {};             // why; see wire::Hello
+  std::shared_ptr<RankAlarm> alarm = {};      // which all of the engine's ranks share
 };
 
-// Waits until the engine answers, at most for `patience`, and then for the first replay of its events. `scope` is that
-// of requests without tenant, salt and adapter; its block_tokens are filled in. kUnavailable: no answer.
-// kInvalidArgument (engine-url, engine-events or engine-replay): an address is wrong, or the engine is none that Roost
-// can stand for.
-[[nodiscard]] Result<ConnectedEngine> ConnectEngine(const EngineProtocol& protocol, const EngineAddress& address,
-                                                    AdapterOptions options, PrefixScope scope, const Clock& clock,
-                                                    Duration patience);
+// Waits until the engine answers, at most for `patience`, and then for the first replay of its events. One for each of
+// its ranks, whose events come from `address` with the rank's number added to the ports. `scope` is that of requests
+// without tenant, salt and adapter; its block_tokens are filled in. kUnavailable: no answer. kInvalidArgument
+// (engine-url, engine-events or engine-replay): an address is wrong, or the engine is none that Roost can stand for.
+[[nodiscard]] Result<std::vector<ConnectedEngine>> ConnectEngine(const EngineProtocol& protocol,
+                                                                 const EngineAddress& address,
+                                                                 const AdapterOptions& options, PrefixScope scope,
+                                                                 const Clock& clock, Duration patience);
 
 class AdapterWorker final : public WorkerEngine {
  public:
@@ -156,6 +185,7 @@ class AdapterWorker final : public WorkerEngine {
   const EngineFacts facts_;
   const AdapterOptions options_;
   const bool sends_events_;
+  const std::string cache_absence_;
   AdapterHost host_;
 };
 

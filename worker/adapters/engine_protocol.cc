@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "common/base/utf8.h"
 #include "common/prefix/block_hash.h"
@@ -54,6 +55,24 @@ std::uint32_t EngineFacts::grain_count() const {
       std::clamp<std::uint64_t>(std::uint64_t{block_count} * block_tokens / grain, 1, kMost));
 }
 
+Result<std::vector<EngineRank>> RanksOf(const std::set<std::uint32_t>& numbers) {
+  if (numbers.size() > kMaxEngineRanks) {
+    return InvalidArgument("engine-url", "the engine has more than {} data-parallel ranks behind one URL",
+                           kMaxEngineRanks);
+  }
+  std::vector<EngineRank> ranks;
+  if (numbers.size() < 2) return ranks;
+  for (const std::uint32_t number : numbers) {
+    ranks.push_back({.number = number, .index = static_cast<std::uint32_t>(ranks.size())});
+  }
+  return ranks;
+}
+
+MetricsPage PageOfRank(std::string_view body, const EngineFacts& facts, std::string_view label) {
+  if (!facts.rank) return MetricsPage(body);
+  return MetricsPage(body, MetricsPage::Only{.label = label, .value = std::to_string(facts.rank->number)});
+}
+
 Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now) {
   if (now.model != before.model) {
     return InvalidArgument("engine-url", "the engine serves '{}' now, not '{}' as before", now.model, before.model);
@@ -61,6 +80,10 @@ Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now) 
   if (now.block_tokens != before.block_tokens) {
     return InvalidArgument("engine-url", "the engine's blocks have {} tokens now, not {} as before", now.block_tokens,
                            before.block_tokens);
+  }
+  if (now.ranks != before.ranks) {
+    return InvalidArgument("engine-url", "the engine has {} data-parallel ranks now, not {} as before",
+                           std::max<std::size_t>(now.ranks.size(), 1), std::max<std::size_t>(before.ranks.size(), 1));
   }
   if (now.block_count < before.block_count) {
     return InvalidArgument("engine-url", "the engine has {} blocks now, not {} as before", now.block_count,

@@ -23,10 +23,22 @@
 #include "worker/adapters/engine_error.h"
 #include "worker/adapters/events/cache_change.h"
 #include "worker/adapters/http_port.h"
+#include "worker/adapters/metrics_page.h"
 
 namespace roost::worker::adapters {
 
 inline constexpr std::uint32_t kGrainTokens = 16;
+
+// One of several data-parallel ranks of an engine: a part of it with a cache and a load of its own.
+struct EngineRank {
+  std::uint32_t number = 0;  // among all ranks, of other hosts too: in metrics, events and their ports
+  std::uint32_t index = 0;   // among those behind this engine's URL: in requests
+
+  bool operator==(const EngineRank&) const = default;
+};
+
+// The most ranks behind one URL.
+inline constexpr std::size_t kMaxEngineRanks = 64;
 
 // The facts that an engine tells of itself while it starts; constant during its life.
 struct EngineFacts {
@@ -34,13 +46,15 @@ struct EngineFacts {
   std::string model = {};              // the name that it serves the model under
   std::set<std::string> aliases = {};  // its other names
   std::uint32_t block_tokens = 0;
-  std::uint32_t block_count = 0;                           // that can hold content
+  std::uint32_t block_count = 0;                           // of a rank, that can hold content
   std::uint32_t max_context_tokens = 0;                    // prompt and output together
   std::optional<std::uint32_t> max_running_requests = {};  // not every engine tells
   bool keeps_prefixes = true;                              // its prefix cache is on
   bool takes_priority = true;                              // it may be sent a request's priority
   std::optional<double> started_at = {};                   // its process, in seconds of the wall clock
   std::set<std::string> adapters = {};                     // LoRA adapters that requests may name; see wire::Hello
+  std::vector<EngineRank> ranks = {};                      // in order; empty: it has one
+  std::optional<EngineRank> rank = {};                     // that the worker stands for; none: the only one
 
   // The tokens of a block of Roost beside this engine: 16, or as many below as divide its blocks. 0: none does, so its
   // events can not be followed, and routers predict its cache from what they sent there.
@@ -53,6 +67,12 @@ struct EngineFacts {
 // its other names are those that follow, adapters have one. Leaves out names, or one more of which, a Hello can not
 // hold.
 [[nodiscard]] Result<void> ReadModelList(std::string_view body, EngineFacts& facts);
+
+// The ranks with these numbers; none for one alone. kInvalidArgument for more than kMaxEngineRanks.
+[[nodiscard]] Result<std::vector<EngineRank>> RanksOf(const std::set<std::uint32_t>& numbers);
+
+// A page of metrics without the series of other ranks than the facts'; `label` tells a series' rank.
+[[nodiscard]] MetricsPage PageOfRank(std::string_view body, const EngineFacts& facts, std::string_view label);
 
 // Compares the facts that must not change while a worker lives: the router knows them from the worker's Hello. The
 // message names those that did. Adapters may come and go.
@@ -136,7 +156,8 @@ class EngineProtocol {
   // The fact page that tells of adapters, which is read again now and then.
   [[nodiscard]] virtual std::string_view adapters_page() const = 0;
   [[nodiscard]] virtual std::string_view load_page() const = 0;
-  [[nodiscard]] virtual EngineLoad ReadLoad(std::string_view body) const = 0;
+  // The load of the facts' rank.
+  [[nodiscard]] virtual EngineLoad ReadLoad(std::string_view body, const EngineFacts& facts) const = 0;
 
   [[nodiscard]] virtual EventDecoder event_decoder() const = 0;
 

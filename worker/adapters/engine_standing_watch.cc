@@ -116,8 +116,8 @@ void EngineWatch::OnEnd(const Call& call, const HttpEnd& end) {
 }
 
 void EngineWatch::OnLoad(const Call& call, const HttpEnd& end) {
-  if (end.how == CallEnd::kNotConnected) return GoAway(ErrorOf(end).message);
-  load_ = end.how == CallEnd::kComplete && call.status == 200 ? protocol_.ReadLoad(call.body) : EngineLoad();
+  if (end.how == CallEnd::kNotConnected) return GoAway(end.why);
+  load_ = end.how == CallEnd::kComplete && call.status == 200 ? protocol_.ReadLoad(call.body, facts_) : EngineLoad();
   has_new_load_ = true;
   if (load_.computed_tokens || load_.used_share) {
     if (seen_load_ && IsProgress(*seen_load_, load_)) last_life_ = clock_.Now();
@@ -130,7 +130,7 @@ void EngineWatch::OnHealth(const Call& call, const HttpEnd& end) {
   if (end.how == CallEnd::kComplete && call.status == 200) {
     failures_ = 0;
   } else if (end.how == CallEnd::kNotConnected) {
-    GoAway(ErrorOf(end).message);
+    GoAway(end.why);
   } else if (end.how == CallEnd::kComplete) {
     GoAway(fmt::format("its health page answers with status {}", call.status));
   } else if (++failures_ >= kMaxFailures) {
@@ -152,7 +152,7 @@ void EngineWatch::OnUnknownAdapter(const std::string& name) {
 
 void EngineWatch::OnLostCall(const HttpEnd& end) {
   if (away_) return;
-  if (end.how == CallEnd::kNotConnected) return GoAway(ErrorOf(end).message);
+  if (end.how == CallEnd::kNotConnected) return GoAway(end.why);
   AskHealthNow();
 }
 

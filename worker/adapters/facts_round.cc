@@ -45,7 +45,9 @@ bool FactsRound::OnHttp(const HttpEvent& event) {
 
 void FactsRound::OnPage(const HttpEnd& end) {
   call_.reset();
-  if (end.how != CallEnd::kComplete) {
+  if (end.how == CallEnd::kNotConnected) {
+    outcome_ = Unavailable(end.why);
+  } else if (end.how != CallEnd::kComplete) {
     outcome_ = ErrorOf(end);
   } else if (status_ != 200) {
     outcome_ = Unavailable(fmt::format("the engine's {} answers with status {}", page(), status_));

@@ -1,7 +1,9 @@
 #include "worker/adapters/http_calls.h"
 
 #include <algorithm>
+#include <cctype>
 #include <string_view>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -64,6 +66,18 @@ bool TellBytes(HttpTransfer& transfer, std::string_view bytes, std::vector<HttpE
   return true;
 }
 
+// "connection refused", where the system says more than libcurl.
+std::string WhyOf(const HttpTransfer& transfer, CURLcode code) {
+  if (code == CURLE_OK) return "";
+  long number = 0;
+  if (code == CURLE_COULDNT_CONNECT) curl_easy_getinfo(transfer.handle(), CURLINFO_OS_ERRNO, &number);
+  std::string why = number == 0 ? curl_easy_strerror(code) : std::system_category().message(static_cast<int>(number));
+  if (why.size() > 1 && std::islower(static_cast<unsigned char>(why[1])) != 0) {
+    why[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(why[0])));
+  }
+  return why;
+}
+
 CallEnd EndOf(const HttpTransfer& transfer, CURLcode code) {
   switch (code) {
     case CURLE_OK: return CallEnd::kComplete;
@@ -100,7 +114,7 @@ void HttpCalls::Impl::Perform() {
 
 void HttpCalls::Impl::Finish(HttpTransfer& transfer, CURLcode code) {
   if (code == CURLE_OK) TellStatus(transfer, events);
-  std::string why = code == CURLE_OK ? "" : curl_easy_strerror(code);
+  std::string why = WhyOf(transfer, code);
   if (transfer.is_too_large()) why = "the answer is larger than " + std::to_string(transfer.max_body_bytes) + " bytes";
   Tell(events, transfer.id, HttpEnd{EndOf(transfer, code), std::move(why)});
   transfers.erase(CallId(transfer.id));
@@ -134,6 +148,7 @@ void HttpCalls::Start(CallId id, HttpCall call) {
   transfer.max_body_bytes = call.max_body_bytes;
   const HttpOptions& options = impl_->options;
   std::vector<HttpEvent>& events = impl_->events;
+  call.headers.insert(call.headers.begin(), options.headers.begin(), options.headers.end());
   transfer.Begin({.url = options.base_url + call.path,
                   .bearer_key = options.bearer_key,
                   .headers = std::move(call.headers),

@@ -24,8 +24,9 @@ namespace roost::worker::adapters {
 inline constexpr long kMaxIdleSeconds = 4;
 
 struct HttpOptions {
-  std::string base_url = {};    // "http://HOST:PORT", or https; a path is put before those of the calls
-  std::string bearer_key = {};  // sent as Authorization; empty: none
+  std::string base_url = {};              // "http://HOST:PORT", or https; a path is put before those of the calls
+  std::string bearer_key = {};            // sent as Authorization; empty: none
+  std::vector<std::string> headers = {};  // of every call, before its own
   std::chrono::milliseconds connect_timeout{5000};
 };
 

@@ -69,6 +69,7 @@ std::vector<MetricsPage::Series> MetricsPage::Find(std::string_view name) const 
     if (line.empty() || line.front() != ' ') continue;
     line.remove_prefix(1);
     series.value = line.substr(0, line.find(' '));
+    if (only_ && LabelIn(series.labels, only_->label).value_or(only_->value) != only_->value) continue;
     found.push_back(series);
   }
   return found;

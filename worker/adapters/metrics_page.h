@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace roost::worker::adapters {
@@ -15,7 +16,12 @@ inline constexpr std::size_t kMaxPageBytes = std::size_t{8} << 20U;
 
 class MetricsPage {
  public:
-  explicit MetricsPage(std::string_view text) : text_(text) {}
+  // Series that have the label with another value are left out.
+  struct Only {
+    std::string_view label;
+    std::string value;
+  };
+  explicit MetricsPage(std::string_view text, std::optional<Only> only = {}) : text_(text), only_(std::move(only)) {}
 
   // The sum of all series of the name; nothing if there is none that is a number.
   [[nodiscard]] std::optional<double> Sum(std::string_view name) const;
@@ -34,6 +40,7 @@ class MetricsPage {
   [[nodiscard]] std::vector<double> Values(std::string_view name) const;
 
   std::string_view text_;
+  std::optional<Only> only_;
 };
 
 }  // namespace roost::worker::adapters

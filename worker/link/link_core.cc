@@ -8,9 +8,13 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/one_line.h"
 
 namespace roost::worker {
 namespace {
+
+// The engine's own words may be in it.
+constexpr std::size_t kMaxAbsenceBytes = 512;
 
 // The step's numbers belong only to the report of that step.
 wire::Load WithoutStep(wire::Load load) {
@@ -194,7 +198,7 @@ void LinkCore::Take(OutputLost) {
 }
 
 void LinkCore::Take(EngineStanding standing) {
-  TakeAbsence(std::move(standing.absence));
+  TakeAbsence(OneLine(standing.absence, kMaxAbsenceBytes));
   TakeCacheKnowledge(standing.knows_cache);
   TakeAdapters(std::move(standing.adapters));
 }
@@ -204,7 +208,10 @@ void LinkCore::TakeAbsence(std::string absence) {
   if (absence.empty()) {
     LogInfo("the engine is back");
   } else {
-    if (engine_absence_.empty()) ++counts_.engine_absences;
+    if (engine_absence_.empty()) {
+      ++counts_.engine_absences;
+      engine_away_since_ = clock_.Now();
+    }
     LogWarning("the engine is away: no new requests", {{"reason", absence}});
   }
   engine_absence_ = std::move(absence);
@@ -248,6 +255,14 @@ void LinkCore::FillOwn(wire::Load& load) const {
   if (load.cache_unknown) load.cached_block_count = setup_.hello.block_count;
 }
 
+// A worker that leaves is told as one that drains, whatever its engine does.
+void LinkCore::FillAbsence(wire::Load& load) const {
+  if (engine_absence_.empty() || is_leaving_) return;
+  const auto away = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.Now() - engine_away_since_).count();
+  load.engine_away_ms = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(away), 1, wire::kMaxKeepMs);
+  load.engine_absence = engine_absence_;
+}
+
 // ---- what is sent ----
 
 void LinkCore::SendHello(Link& link) {
@@ -266,6 +281,7 @@ void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const 
   step.tokens = std::move(tokens);
   step.events = events;
   step.load = load;
+  FillAbsence(step.load);
   step.load.router_count = static_cast<std::uint32_t>(std::clamp<std::size_t>(up_count(), 1, wire::kMaxRouters));
   link.last_step = clock_.Now();
   link.has_news = false;

@@ -24,9 +24,9 @@
 //              ▲                                                                                        │
 //              └── EngineSnapshot: assigned at its place in the order of outputs ◄──────────────────────┘
 //
-// An engine that is away makes the worker drain until it is back. One of another program may lose track of its cache:
-// routers are told with the load, and the events go on. Its adapters may change: each router that is up is told at
-// once, and another after its welcome, unless its hello had them already.
+// An engine that is away makes the worker drain until it is back; the load tells routers which of both it is. One of
+// another program may lose track of its cache: routers are told with the load, and the events go on. Its adapters may
+// change: each router that is up is told at once, and another after its welcome, unless its hello had them already.
 //
 // While the mirror is not current, events are skipped (the engine's snapshot will contain them) and no link is sent a
 // snapshot. A worker that sends no cache events needs no mirror: it stays empty, and steps carry tokens and load only.
@@ -263,6 +263,7 @@ class LinkCore {
   void ApplyDraining();
   // The fields of a load that the link knows and the engine does not.
   void FillOwn(wire::Load& load) const;
+  void FillAbsence(wire::Load& load) const;
   [[nodiscard]] std::string WhyNoRequests() const;
   void NoteEvent(Link& link, const wire::TokenEvent& event);
   void NoteQueue(const StepReport& report);
@@ -299,6 +300,7 @@ class LinkCore {
   wire::Load load_;                   // the last known load, without a step's numbers
   bool is_leaving_ = false;           // BeginDrain was called
   std::string engine_absence_;
+  Instant engine_away_since_;          // while it is away
   std::vector<std::string> adapters_;  // that the engine serves now
   PeerPromptBoard peer_prompt_board_;  // empty while there is one link
   LinkCounts counts_;

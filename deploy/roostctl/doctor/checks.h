@@ -49,6 +49,10 @@ struct WorkerFacts {
   std::string fingerprint = {};
   std::string kv_dtype = {};
   std::string host = {};
+  std::string engine = {};          // that it stands beside
+  std::string cache_absence = {};   // why it does not tell what it caches, and what would change that
+  std::string engine_absence = {};  // why the engine that it stands beside can not be reached
+  double engine_away_seconds = 0;
   bool is_in_sync = false;
   double seconds_since_heard = 0;
   std::uint64_t blocks = 0;

@@ -61,12 +61,18 @@ Finding OfWorker(const WorkerFacts& worker, Severity severity, std::string what,
 Finding StateOf(const WorkerFacts& worker) {
   if (worker.state == "ready") {
     return OfWorker(worker, Severity::kOk,
-                    fmt::format("is ready, serves {} with {} blocks of {} tokens", worker.model, worker.blocks,
-                                worker.block_tokens));
+                    fmt::format("is ready, serves {} with {} blocks of {} tokens{}", worker.model, worker.blocks,
+                                worker.block_tokens, worker.engine.empty() ? "" : " beside " + worker.engine));
   }
   if (worker.state == "cordoned") {
     return OfWorker(worker, Severity::kNote, "is cordoned: it gets no requests",
                     fmt::format("roostctl uncordon {}, if that is over", worker.name));
+  }
+  if (worker.state == "away") {
+    return OfWorker(worker, Severity::kFailure,
+                    fmt::format("its engine can not be reached for {:.0f} s ({})", worker.engine_away_seconds,
+                                worker.engine_absence),
+                    "look at the engine's log; the worker takes requests again as soon as it answers");
   }
   if (worker.state == "draining") return OfWorker(worker, Severity::kNote, "is draining: it is about to leave");
   if (worker.state == "starting") {
@@ -86,7 +92,13 @@ Finding StateOf(const WorkerFacts& worker) {
 
 void CheckIndex(const WorkerFacts& worker, Findings& findings) {
   if (worker.mode == "exact" && worker.is_in_sync) return;
-  if (worker.mode == "exact") {
+  if (!worker.cache_absence.empty()) {
+    const bool is_blind = worker.mode == "blind";
+    findings.push_back(OfWorker(worker, is_blind ? Severity::kNote : Severity::kWarning,
+                                is_blind ? "is chosen by its load alone: the router knows nothing of its cache"
+                                         : "its cache is predicted from what was sent there, not known",
+                                worker.cache_absence));
+  } else if (worker.mode == "exact") {
     findings.push_back(OfWorker(worker, Severity::kNote, "its index is being synchronised"));
   } else if (worker.mode == "blind") {
     findings.push_back(OfWorker(worker, Severity::kNote,
@@ -355,6 +367,10 @@ Result<std::vector<WorkerFacts>> ReadWorkerFacts(std::string_view workers_json) 
                        .fingerprint = Text(worker, "fingerprint"),
                        .kv_dtype = Text(worker, "kv_dtype"),
                        .host = Text(worker, "host"),
+                       .engine = Text(worker, "engine"),
+                       .cache_absence = Text(worker, "cache_absence"),
+                       .engine_absence = Text(worker, "engine_absence"),
+                       .engine_away_seconds = SecondsAt(worker, "/engine_away_seconds").value_or(0),
                        .is_in_sync = FlagAt(worker, "/index_in_sync"),
                        .seconds_since_heard = SecondsAt(worker, "/seconds_since_heard").value_or(0),
                        .blocks = CountAt(worker, "/blocks"),

@@ -225,6 +225,7 @@ void Declare(GenerateOptions& options, ConfigParser& parser) {
            "Seed for prompts that set none: each prompt's seed is made of this one and its number in the list")
       .AddSwitch("ignore-eos", options.ignore_eos, "Do not end answers at the model's own stop tokens");
   worker::DeclareModel(options.worker, parser);
+  parser.Require("model");
   worker::DeclareCache(options.worker, parser);
   worker::DeclareEngine(options.worker, parser);
 }

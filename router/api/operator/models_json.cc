@@ -66,10 +66,12 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
       .Key("seconds_since_heard")
       .Number(worker.seconds_since_heard);
   WriteLoad(worker.load, json);
+  json.Key("engine_away_seconds").Number(static_cast<double>(worker.load.engine_away_ms) / 1000);
+  json.Key("engine_absence").String(worker.load.engine_absence);
   json.Key("blocks").Number(worker.block_count).Key("block_tokens").Number(worker.block_tokens);
   json.Key("in_flight_requests").Number(worker.in_flight_requests);
   json.Key("indexed_blocks").Number(worker.indexed_block_count).Key("index_in_sync").Bool(worker.index_in_sync);
-  json.Key("mode").String(NameOf(worker.mode));
+  json.Key("mode").String(NameOf(worker.mode)).Key("cache_absence").String(worker.cache_absence);
   json.Key("requests_total").Number(worker.requests_total);
   WriteShare(worker.share, json);
   WriteTotals(worker.totals, json);
@@ -77,7 +79,7 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.Key("fingerprint").String(worker.fingerprint).Key("kv_dtype").String(worker.kv_dtype);
   json.Key("adapters").BeginArray();
   for (const std::string& name : worker.adapters) json.String(name);
-  json.EndArray().Key("host").String(worker.host);
+  json.EndArray().Key("host").String(worker.host).Key("engine").String(worker.engine);
   WriteCompute(worker.compute, json);
   WriteTransfer(worker.transfer, json);
   json.EndObject();
@@ -127,6 +129,7 @@ namespace {
 bool GetsRequests(const WorkerStatus& worker) {
   switch (worker.state) {
     case WorkerState::kCordoned:
+    case WorkerState::kAway:
     case WorkerState::kDraining:
     case WorkerState::kStalled:
     case WorkerState::kEjected: return false;

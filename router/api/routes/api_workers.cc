@@ -119,17 +119,31 @@ std::string LostText(const std::string& model, const FleetStanding& standing) {
                      FateText(fate));
 }
 
-// "; worker-c is cordoned"
-std::string AsideText(const std::string& model, std::span<const WorkerStatus> workers) {
+// "can not be reached since 08:43 UTC (connection refused)"
+std::string AbsenceText(const wire::Load& load, std::int64_t now) {
+  const std::int64_t since = now - Rounded(static_cast<double>(load.engine_away_ms) / 1000);
+  const std::string why = load.engine_absence.empty() ? "" : fmt::format(" ({})", load.engine_absence);
+  return fmt::format("can not be reached since {}{}", TimeOfDay(since, now), why);
+}
+
+// "; worker-c is cordoned; v1: its engine can not be reached since 08:43 UTC (connection refused)"
+std::string AsideText(const std::string& model, const FleetNow& now) {
   std::map<std::string_view, std::vector<std::string>> by_state;
-  for (const WorkerStatus& worker : workers) {
-    if (worker.model == model && worker.state != WorkerState::kReady) {
+  std::map<std::string, std::vector<std::string>> by_absence;
+  for (const WorkerStatus& worker : now.workers) {
+    if (worker.model != model || worker.state == WorkerState::kReady) continue;
+    if (worker.state == WorkerState::kAway) {
+      by_absence[AbsenceText(worker.load, now.unix_seconds)].push_back(worker.worker_id);
+    } else {
       by_state[NameOf(worker.state)].push_back(worker.worker_id);
     }
   }
   std::string text;
   for (const auto& [state, names] : by_state) {
     text += fmt::format("; {} {} {}", Joined(names), names.size() == 1 ? "is" : "are", state);
+  }
+  for (const auto& [absence, names] : by_absence) {
+    text += fmt::format("; {}: {} engine {}", Joined(names), names.size() == 1 ? "its" : "their", absence);
   }
   return text;
 }
@@ -152,7 +166,7 @@ ModelVerdict VerdictOnModel(const ModelStanding& standing, const FleetNow& now) 
     if (worker.state == WorkerState::kReady) ++verdict.ready_workers;
   }
   const std::string lost = LostText(standing.model, now.standing);
-  const std::string aside = AsideText(standing.model, now.workers);
+  const std::string aside = AsideText(standing.model, now);
   const std::string waits = WaitText(standing.model, now.queues);
   const std::int64_t since = now.unix_seconds - Rounded(standing.seconds);
   if (verdict.workers == 0 && standing.left_on_its_own && lost.empty() && waits.empty()) {

@@ -126,7 +126,11 @@ void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Ins
                             {"blocks", hello.block_count},
                             {"block_tokens", hello.block_tokens},
                             {"protocol", wire::Describe(hello.version)},
+                            {"engine", hello.engine.empty() ? "roost" : hello.engine},
                             {"epoch", fmt::to_string(hello.epoch)}});
+  if (!hello.cache_absence.empty()) {
+    LogWarning("a worker does not tell what it caches", {{"worker", hello.worker_id}, {"reason", hello.cache_absence}});
+  }
   hello_asked_.erase(identity);
   refusals_.erase({hello.worker_id, hello.process_id});
   metrics_.OnResync(ResyncReason::kHello);
@@ -167,6 +171,21 @@ void FleetCore::AskForBundle(const Worker& worker, Instant now) {
   if (worker_registry_.ShouldAskForBundle(worker, now)) effects_.Send(worker.identity, wire::WantTokenizer{});
 }
 
+namespace {
+
+void LogAbsence(const Worker& worker, std::uint64_t was_away_ms) {
+  const wire::Load& load = worker.load;
+  if ((load.engine_away_ms > 0) == (was_away_ms > 0)) return;
+  if (load.engine_away_ms > 0) {
+    LogWarning("the engine of a worker can not be reached",
+               {{"worker", worker.hello.worker_id}, {"engine", worker.hello.engine}, {"reason", load.engine_absence}});
+  } else {
+    LogInfo("the engine of a worker is back", {{"worker", worker.hello.worker_id}});
+  }
+}
+
+}  // namespace
+
 void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
   const std::uint64_t stored_before = worker.view.sync().stored_block_count();
   const std::uint64_t removed_before = worker.view.sync().removed_block_count();
@@ -174,7 +193,9 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
   metrics_.OnIndexEvents(worker.view.sync().stored_block_count() - stored_before,
                          worker.view.sync().removed_block_count() - removed_before);
   if (const auto change = worker.view.OnLoad(step.load, now)) TellModeChange(worker, *change, metrics_);
+  const std::uint64_t was_away_ms = worker.load.engine_away_ms;
   worker.Report(std::move(step.load), now);
+  LogAbsence(worker, was_away_ms);
   worker_registry_.transfers().Report(worker.slot, worker.load, now);
   worker_registry_.Refresh(worker);
   // A retry changes other workers' charges but not the registry, so `worker` stays valid.
@@ -384,7 +405,8 @@ void FleetCore::ForgiveOwnPause(Instant now) {
 void FleetCore::Observe(Instant now) {
   std::vector<FleetJournal::Observed> workers;
   worker_registry_.ForEach([&](const Worker& worker) {
-    workers.push_back({worker.hello.worker_id, worker.hello.model, worker_registry_.StateOf(worker)});
+    workers.push_back(
+        {worker.hello.worker_id, worker.hello.model, worker_registry_.StateOf(worker), worker.load.engine_absence});
   });
   for (const std::string& model : journal_.Observe(workers, now)) metrics_.ForgetModel(model);
 }

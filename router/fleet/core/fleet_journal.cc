@@ -23,6 +23,11 @@ std::string LossText(LostReason reason, const Aftermath& requests) {
   return text;
 }
 
+std::string TextOf(const FleetJournal::Observed& worker) {
+  if (worker.state != WorkerState::kAway) return std::string(NameOf(worker.state));
+  return fmt::format("its engine can not be reached ({})", worker.absence);
+}
+
 template <typename Entry>
 double SecondsSince(const Entry& entry, Instant now) {
   return ToSeconds(now - entry.at);
@@ -85,7 +90,7 @@ std::vector<std::string> FleetJournal::Observe(const std::vector<Observed>& work
     const auto [known, is_new] = states_.try_emplace(worker.worker_id, worker.state);
     const WorkerState before = std::exchange(known->second, worker.state);
     const bool is_told = is_new ? worker.state != WorkerState::kStarting : before != worker.state;
-    if (is_told) Tell(worker.worker_id, worker.model, std::string(NameOf(worker.state)), now);
+    if (is_told) Tell(worker.worker_id, worker.model, TextOf(worker), now);
   }
   for (const auto& [name, of_model] : counts) static_cast<void>(ModelOf(name, now));
   std::vector<std::string> forgotten;

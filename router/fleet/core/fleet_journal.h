@@ -41,6 +41,7 @@ class FleetJournal {
     std::string worker_id;
     std::string model;
     WorkerState state = WorkerState::kStarting;
+    std::string absence = {};  // of its engine: why, with kAway
   };
   // All workers there are now. Call it several times a second. Returns the models that are forgotten with this call.
   std::vector<std::string> Observe(const std::vector<Observed>& workers, Instant now);

@@ -316,6 +316,7 @@ wire::Transfer PublicPartOf(wire::Transfer transfer) {
 WorkerState WorkerRegistry::StateOf(const Worker& worker) const {
   if (!IsReady(worker)) return WorkerState::kStarting;
   if (worker.load.cordoned) return WorkerState::kCordoned;
+  if (worker.load.engine_away_ms > 0) return WorkerState::kAway;
   if (worker.load.draining || worker.is_leaving) return WorkerState::kDraining;
   if (worker.stalled_at.has_value()) return WorkerState::kStalled;
   return worker.ejection.admits() && !worker.is_unreachable ? WorkerState::kReady : WorkerState::kEjected;
@@ -343,6 +344,8 @@ WorkerStatus WorkerRegistry::StatusOf(const Worker& worker, Instant now) const {
           .kv_dtype = worker.hello.kv_dtype,
           .adapters = {worker.adapters.begin(), worker.adapters.end()},
           .host = worker.hello.host,
+          .engine = worker.hello.engine,
+          .cache_absence = worker.hello.cache_absence,
           .compute = worker.hello.compute,
           .transfer = PublicPartOf(worker.hello.transfer)};
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/one_line.h"
+
 namespace roost {
 namespace {
 
@@ -50,6 +52,15 @@ TEST(Utf8Test, ReplacesEachMaximalIllFormedPart) {
   // The Unicode Standard, table 3-8: truncated sequences become one U+FFFD each.
   EXPECT_EQ(ReplaceInvalidUtf8("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41"), "\uFFFD\uFFFD\uFFFD\uFFFDA");
   EXPECT_EQ(ReplaceInvalidUtf8("\xC0\xAF\x41"), "\uFFFD\uFFFDA");
+}
+
+TEST(OneLineTest, HasNoControlCharacterAndNoHalfOne) {
+  EXPECT_EQ(OneLine("a\nb\x7f\xff"
+                    "c\u0085d",
+                    100),
+            "a b  c d");
+  EXPECT_EQ(OneLine("a\u20acb", 3), "a");
+  EXPECT_EQ(OneLine("a\u20acb", 4), "a\u20ac");
 }
 
 }  // namespace

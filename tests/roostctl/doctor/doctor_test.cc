@@ -126,6 +126,19 @@ TEST(WorkersTest, SaysWhatIsWrongWithEach) {
   EXPECT_EQ(worst([](WorkerFacts& worker) { worker.state = "starting"; }).severity, Severity::kWarning);
   EXPECT_EQ(worst([](WorkerFacts& worker) { worker.state = "stalled"; }).severity, Severity::kFailure);
   EXPECT_EQ(worst([](WorkerFacts& worker) { worker.state = "ejected"; }).severity, Severity::kFailure);
+  const Finding away = worst([](WorkerFacts& worker) {
+    worker.state = "away";
+    worker.engine_away_seconds = 64.2;
+    worker.engine_absence = "connection refused";
+  });
+  EXPECT_EQ(away.severity, Severity::kFailure);
+  EXPECT_EQ(away.what, "its engine can not be reached for 64 s (connection refused)");
+  const Finding unknown = worst([](WorkerFacts& worker) {
+    worker.mode = "predicted";
+    worker.cache_absence = "give its address in --engine-events";
+  });
+  EXPECT_EQ(unknown.severity, Severity::kWarning);
+  EXPECT_EQ(unknown.advice, "give its address in --engine-events");
   EXPECT_EQ(worst([](WorkerFacts& worker) { worker.mode = "predicted"; }).severity, Severity::kWarning);
   EXPECT_EQ(worst([](WorkerFacts& worker) { worker.mode = "blind"; }).severity, Severity::kNote);
   EXPECT_EQ(worst([](WorkerFacts& worker) { worker.is_in_sync = false; }).severity, Severity::kNote);

@@ -63,7 +63,8 @@ TEST_F(ApiTest, ReadyTellsOfEachModelAndOfTheOneThatIsAskedFor) {
   EXPECT_EQ(ready_of("model=other").status, 503);
   EXPECT_EQ(ready_of("model=nobody").status, 404);
   dispatcher_.workers = {WorkerOf("bytes", WorkerState::kCordoned), WorkerOf("bytes", WorkerState::kEjected),
-                         WorkerOf("bytes", WorkerState::kStalled), WorkerOf("bytes", WorkerState::kDraining)};
+                         WorkerOf("bytes", WorkerState::kStalled), WorkerOf("bytes", WorkerState::kDraining),
+                         WorkerOf("bytes", WorkerState::kAway)};
   EXPECT_EQ(ready_of("").status, 503);
 }
 
@@ -242,6 +243,8 @@ TEST_F(ApiTest, ShowsWorkers) {
   worker.adapters = {"poet"};
   worker.share = {.taken = 2, .decisions = 50, .why = "answers would take longer there"};
   dispatcher_.workers = {worker};
+  worker.engine = "vllm 0.32.0";
+  worker.cache_absence = "no events";
   worker.host = "node-7";
   worker.compute = {.threads = 2, .machine = 0xabc, .machine_cores = 4, .cpu_group = 0x1d, .cpu_group_cores = 3};
   worker.transfer = {.address = "10.0.0.5:7100",
@@ -256,11 +259,12 @@ TEST_F(ApiTest, ShowsWorkers) {
       R"("workers":[{"id":"w1","model":"bytes","state":"cordoned","ready":true,"seconds_since_heard":0.25,)"
       R"("waiting_requests":1,)"
       R"("running_requests":2,"queued_prefill_tokens":30,"free_blocks":4,"cached_blocks":5,"pinned_blocks":3,)"
-      R"("saved_prefill_seconds_total":12.5,"arriving_bytes":4096,"leaving_bytes":0,"blocks":9,)"
-      R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact",)"
+      R"("saved_prefill_seconds_total":12.5,"arriving_bytes":4096,"leaving_bytes":0,"engine_away_seconds":0,)"
+      R"("engine_absence":"","blocks":9,)"
+      R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact","cache_absence":"no events",)"
       R"("requests_total":77,"share":{"taken":2,"of":50,"why":"answers would take longer there"},"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"
       R"("first_tokens_total":70,"ttft_seconds_total":3.5,"release":"0.1.0","protocol":"2.2","fingerprint":"f1",)"
-      R"("kv_dtype":"f32","adapters":["poet"],"host":"node-7","threads":2,"machine":"0000000000000abc","machine_cores":4,"cpu_group":"000000000000001d",)"
+      R"("kv_dtype":"f32","adapters":["poet"],"host":"node-7","engine":"vllm 0.32.0","threads":2,"machine":"0000000000000abc","machine_cores":4,"cpu_group":"000000000000001d",)"
       R"("cpu_group_cores":3,"transfer":{"address":"10.0.0.5:7100","layout":"00000000000000fe",)"
       R"("numerics":"0000000000000001"}}])";
   EXPECT_THAT(body, testing::HasSubstr(told));
@@ -313,6 +317,17 @@ TEST_F(ApiTest, TheVerdictNamesTheWorstModelsFirstAndWhatIsMissing) {
   dispatcher_.workers = {ready, cordoned};
   EXPECT_THAT(verdict(),
               testing::HasSubstr(R"("degraded","text":"bytes: 1 of 2 workers take requests; b is cordoned")"));
+  WorkerStatus away = ready;
+  away.worker_id = "v1/0";
+  away.state = WorkerState::kAway;
+  away.load.engine_away_ms = 17 * 60 * 1000;
+  away.load.engine_absence = "connection refused";
+  WorkerStatus other_rank = away;
+  other_rank.worker_id = "v1/1";
+  dispatcher_.workers = {ready, away, other_rank};
+  EXPECT_THAT(verdict(), testing::HasSubstr("1 of 3 workers take requests; v1/0, v1/1: their engine can not be reached "
+                                            "since 07:43 UTC (connection refused)"));
+  dispatcher_.workers = {ready, cordoned};
   dispatcher_.standing.models.push_back({.model = "other", .workers = {}, .seconds = 0});
   EXPECT_THAT(verdict(),
               testing::HasSubstr(R"("down","text":"other: no worker takes requests since 08:00 UTC | bytes: 1)"));

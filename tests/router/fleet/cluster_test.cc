@@ -48,7 +48,9 @@ struct ClusterTest : ::testing::Test {
     setup.hello.kv_dtype = "f32";
     setup.tokenizer.tokenizer_json = "{}";
     setup.routers = {fleet->endpoint()};
-    return std::move(Worker::Start(std::move(setup))).value();
+    std::unique_ptr<Worker> worker = Worker::Make(std::move(setup)).value();
+    worker->Run();
+    return worker;
   }
   [[nodiscard]] bool WaitForReady(std::size_t count) {
     return Eventually([&] {

@@ -89,6 +89,12 @@ class FakeWorker {
   void SetOtherPrompts(std::vector<wire::OtherPrompt> prompts);
   // How much is left of the router's own prompts.
   void SetOwnPrompts(std::vector<wire::OwnPrompt> prompts) { load_.own_prompts = std::move(prompts); }
+  // The engine that it stands beside is away for so long; 0: it is there.
+  void SetEngineAway(std::uint64_t away_ms, std::string why) {
+    load_.engine_away_ms = away_ms;
+    load_.engine_absence = std::move(why);
+    load_.draining = away_ms > 0;
+  }
   // Its engine loads and unloads adapters.
   void SetAdapters(std::vector<std::string> names);
   void SetDraining(bool draining) { load_.draining = draining; }

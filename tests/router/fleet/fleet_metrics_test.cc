@@ -81,7 +81,7 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->SetQueued("demo", 5);
   fleet->OnIndexEvents(7, 2);
   fleet->OnMalformedMessage();
-  fleet->SetWorkers("demo", {.by_state = {1, 3, 4, 5, 6, 2}});
+  fleet->SetWorkers("demo", {.by_state = {1, 3, 7, 4, 5, 6, 2}});
   fleet->SetWorkers("retired", {});
   fleet->ForgetModel("retired");
   fleet->SetIndex({.block_count = 12, .memory_bytes = 4096, .shed_blocks_total = 3});
@@ -125,6 +125,7 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_workers{model="demo",state="ready"} 2)",
                            R"(roost_router_workers{model="demo",state="cordoned"} 3)",
                            R"(roost_router_workers{model="demo",state="starting"} 1)",
+                           R"(roost_router_workers{model="demo",state="away"} 7)",
                            R"(roost_router_workers{model="demo",state="draining"} 4)",
                            R"(roost_router_workers{model="demo",state="stalled"} 5)",
                            R"(roost_router_workers{model="demo",state="ejected"} 6)",

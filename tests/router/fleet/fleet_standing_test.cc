@@ -137,6 +137,23 @@ TEST(FleetJournalTest, TellsEachChangeOfStateOnceAndWhenAModelIsServed) {
   EXPECT_THAT(told, ElementsAre("no worker takes requests", "cordoned", "is served", "ready", "joined"));
 }
 
+TEST_F(FleetStandingTest, AWorkerWhoseEngineIsAwayIsNotOneThatDrains) {
+  FakeWorker& a = sim.JoinWorker("a");
+  EXPECT_EQ(Demo().workers.ready(), 1U);
+  a.SetEngineAway(250, "connection refused");
+  a.Heartbeat();
+  sim.DeliverAll();
+  sim.Tick();
+  EXPECT_EQ(sim.StatusOf("a")->state, WorkerState::kAway);
+  EXPECT_EQ(Standing().events.front().what, "no worker takes requests");
+  EXPECT_EQ(Standing().events.at(1).what, "its engine can not be reached (connection refused)");
+  EXPECT_TRUE(Standing().lost.empty());
+  a.SetEngineAway(0, "");
+  a.Heartbeat();
+  sim.DeliverAll();
+  EXPECT_EQ(sim.StatusOf("a")->state, WorkerState::kReady);
+}
+
 // ---- held requests ----
 
 struct FleetArrivalsTest : ::testing::Test {

@@ -72,7 +72,9 @@ int Main(int argc, const char* const* argv) {
   Termination termination;
   Result<worker::WorkerSetup> setup = SetupOf(options);
   if (!setup.ok()) return Fail(setup.error(), EX_CONFIG);
-  Result<std::unique_ptr<worker::Worker>> worker = worker::Worker::Start(*std::move(setup));
+  std::vector<worker::WorkerSetup> setups;
+  setups.push_back(*std::move(setup));
+  Result<std::unique_ptr<worker::WorkerGroup>> worker = worker::WorkerGroup::Start(std::move(setups));
   if (!worker.ok()) return Fail(worker.error(), EX_UNAVAILABLE);
   termination.BeginServing();
   LogInfo("worker ready");

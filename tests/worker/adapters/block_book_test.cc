@@ -210,6 +210,25 @@ TEST_F(BlockBookTest, FollowsTheFirstGroupWithFullAttention) {
   EXPECT_THAT(view_.hashes(), IsEmpty());
 }
 
+TEST(BlockBookRankTest, ANamedRankIsFollowedThoughAnotherStoresFirst) {
+  testing_support::Followed followed(
+      {.block_tokens = kBookTokens, .default_root = kBookDefault, .max_blocks = kBookBlocks, .rank = 1});
+  const auto stored = [](std::uint32_t rank) {
+    return Stored{.place = {.rank = rank},
+                  .hashes = {"a"},
+                  .parent = std::nullopt,
+                  .token_ids = Tokens(100, 1),
+                  .block_tokens = kBookTokens};
+  };
+  followed.Apply({stored(0)});
+  EXPECT_THAT(followed.receiver.hashes(), IsEmpty());
+  EXPECT_EQ(followed.left_out(LeftOut::kRank), 1U);
+  followed.Apply({stored(1), Cleared{0}});
+  EXPECT_EQ(followed.receiver.hashes().size(), 1U);
+  followed.Apply({Cleared{1}, stored(0)});
+  EXPECT_THAT(followed.receiver.hashes(), IsEmpty());
+}
+
 TEST_F(BlockBookTest, LeavesOutWhatAnAnnouncedBlockIsNot) {
   Stored stored = Run({"x"}, std::nullopt, 300);
   stored.block_tokens = 6;

@@ -183,17 +183,40 @@ TEST(VllmEngineProtocolTest, FactsThatAreNotToldYetAreAskedForAgain) {
   EXPECT_EQ(read.error().code, ErrorCode::kUnavailable);
 }
 
-TEST(VllmEngineProtocolTest, SeveralRanksAreRefused) {
+// Each rank has a row; the number of blocks in it is that of all ranks together.
+std::string RankRows(std::uint32_t first, std::uint32_t count, std::uint32_t blocks) {
+  std::string rows;
+  for (std::uint32_t rank = first; rank < first + count; ++rank) {
+    rows += fmt::format(R"(vllm:cache_config_info{{block_size="32",engine="{}",num_gpu_blocks="{}"}} 1)", rank, blocks);
+    rows += fmt::format("\nvllm:num_requests_running{{engine=\"{}\"}} {}\n", rank, 10 + rank);
+  }
+  return rows + "process_start_time_seconds 5\n";
+}
+
+TEST(VllmEngineProtocolTest, RanksAreToldApart) {
+  EngineFacts facts = VllmFacts(RankRows(0, 8, 8 * 72));
+  ASSERT_EQ(facts.ranks.size(), 8U);
+  EXPECT_EQ(facts.ranks[7], (EngineRank{.number = 7, .index = 7}));
+  EXPECT_EQ(facts.block_count, 71U);
+  EXPECT_TRUE(VllmFacts(RankRows(3, 1, 72)).ranks.empty()) << "one rank behind a URL of its own";
+  // A host's four ranks may be the second four of the engine.
+  facts = VllmFacts(RankRows(4, 4, 4 * 72));
+  EXPECT_EQ(facts.ranks[1], (EngineRank{.number = 5, .index = 1}));
+  facts.rank = facts.ranks[1];
+  const EngineLoad load = VllmProtocol().ReadLoad(RankRows(4, 4, 4 * 72), facts);
+  EXPECT_EQ(load.running_requests, 15U);
+  EXPECT_EQ(load.started_at, 5) << "the process has no rank";
+}
+
+TEST(VllmEngineProtocolTest, MoreRanksThanAnyEngineHasAreRefused) {
   EngineFacts facts;
-  const std::string row = R"(vllm:cache_config_info{block_size="32",num_gpu_blocks="72"} 1)"
-                          "\n";
-  const Result<void> read = VllmProtocol().ReadFacts("/metrics", row + row, facts);
+  const Result<void> read = VllmProtocol().ReadFacts("/metrics", RankRows(0, kMaxEngineRanks + 1, 7000), facts);
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST(VllmEngineProtocolTest, TheBusyPageTellsTheLoad) {
-  const EngineLoad load = VllmProtocol().ReadLoad(ReadRecording("metrics-busy.txt"));
+  const EngineLoad load = VllmProtocol().ReadLoad(ReadRecording("metrics-busy.txt"), {});
   EXPECT_EQ(load.running_requests, 4U);
   EXPECT_EQ(load.waiting_requests, 2U);
   EXPECT_NEAR(load.used_share.value(), 8.0 / 71, 1e-6);
@@ -218,6 +241,7 @@ TEST(EngineProtocolTest, AnotherEngineThanBeforeIsNoticed) {
   EXPECT_FALSE(is_same([](EngineFacts& now) { now.block_tokens = 16; }));
   EXPECT_FALSE(is_same([](EngineFacts& now) { now.max_context_tokens -= 1; }));
   EXPECT_FALSE(is_same([](EngineFacts& now) { now.model = "other"; }));
+  EXPECT_FALSE(is_same([](EngineFacts& now) { now.ranks = {{0, 0}, {1, 1}}; }));
 }
 
 // ---- SGLang: after its documentation, not recorded ----
@@ -298,6 +322,24 @@ TEST(SglangEngineProtocolTest, PagesTellTheFacts) {
   EXPECT_EQ(facts.max_running_requests, 48U);
   EXPECT_EQ(facts.max_context_tokens, 4096U);
   EXPECT_FALSE(facts.takes_priority);
+}
+
+TEST(SglangEngineProtocolTest, ARequestNamesItsRank) {
+  EngineFacts facts;
+  const char* const server = R"({"page_size":16,"max_total_num_tokens":1000,"max_running_requests":48,"dp_size":4})";
+  ASSERT_TRUE(SglangProtocol().ReadFacts("/server_info", server, facts).ok());
+  ASSERT_EQ(facts.ranks.size(), 4U);
+  EXPECT_EQ(facts.max_running_requests, 12U) << "of all ranks together";
+  EXPECT_EQ(facts.block_count, 62U);
+  facts.rank = facts.ranks[2];
+  const wire::Generate generate = GreedyRequest();
+  const CallPlan plan{.generate = generate, .facts = facts, .id = "1", .max_tokens = 1};
+  EXPECT_THAT(SglangProtocol().BuildRequest(plan)->body, HasSubstr(R"("data_parallel_rank":2)"));
+  const char* const page = "sglang:num_running_reqs{dp_rank=\"1\"} 1\nsglang:num_running_reqs{dp_rank=\"2\"} 5\n";
+  EXPECT_EQ(SglangProtocol().ReadLoad(page, facts).running_requests, 5U);
+  EXPECT_FALSE(SglangProtocol()
+                   .ReadFacts("/server_info", R"({"page_size":1,"max_total_num_tokens":9,"dp_size":4000000000})", facts)
+                   .ok());
 }
 
 }  // namespace

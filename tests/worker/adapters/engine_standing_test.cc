@@ -15,6 +15,7 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 using testing_support::kCompletions;
 using testing_support::MetricsText;
+using testing_support::ReadAnswer;
 
 class EngineStandingTest : public testing_support::AdapterEngineFixture {
  protected:
@@ -142,6 +143,31 @@ TEST_F(EngineStandingTest, AHealthPageThatFailsIsAway) {
   Page("/health", 503);
   EXPECT_TRUE(engine().watch().is_away());
   EXPECT_THAT(engine().watch().why(), HasSubstr("503"));
+}
+
+TEST_F(EngineStandingTest, ASignFromAnotherRankHasItLookAtOnce) {
+  AnswerPages();
+  engine().Tick();
+  EXPECT_TRUE(http_.Open("/health").empty()) << "it is not due";
+  engine().AskHealthNow();
+  engine().Tick();
+  End(http_.Open("/health").at(0).id, CallEnd::kNotConnected);
+  EXPECT_TRUE(engine().watch().is_away());
+  EXPECT_EQ(engine().watch().why(), "as the test wants") << "the clause alone";
+}
+
+TEST_F(EngineStandingTest, AnEngineWithOtherRanksStaysAway) {
+  engine().Tick();
+  Page("/health", 503);
+  engine().Tick();
+  Page("/health", 200);
+  Page("/version", 200, R"({"version":"0.32.0"})");
+  Page("/v1/models", 200, ReadAnswer("page-v1-models").body);
+  const std::string row = "vllm:cache_config_info{block_size=\"32\",engine=\"0\",num_gpu_blocks=\"144\"} 1\n";
+  Page("/metrics", 200, row + "vllm:cache_config_info{block_size=\"32\",engine=\"1\",num_gpu_blocks=\"144\"} 1\n");
+  engine().Tick();
+  EXPECT_TRUE(engine().watch().is_away());
+  EXPECT_EQ(engine().watch().why(), "the engine has 2 data-parallel ranks now, not 1 as before");
 }
 
 TEST_F(EngineStandingTest, AHealthPageMayBeSlowNowAndThen) {

@@ -76,7 +76,7 @@ TEST_F(HttpCallsTest, AnAnswerHasAStatusAndABody) {
     request = text;
     return WholeAnswer("hello", 404);
   });
-  Connect(server.url() + "/prefix/", {.bearer_key = "secret"});
+  Connect(server.url() + "/prefix/", {.bearer_key = "secret", .headers = {"X-data-parallel-rank: 3"}});
   const Answer answer =
       Await(Start({.method = HttpMethod::kPost, .path = "/v1", .headers = {"X-Request-Id: 7"}, .body = R"({"a":1})"}));
   EXPECT_EQ(answer.status, 404);
@@ -85,9 +85,17 @@ TEST_F(HttpCallsTest, AnAnswerHasAStatusAndABody) {
   EXPECT_THAT(request, HasSubstr("POST /prefix/v1 HTTP/1.1\r\n"));
   EXPECT_THAT(request, HasSubstr("Authorization: Bearer secret\r\n"));
   EXPECT_THAT(request, HasSubstr("X-Request-Id: 7\r\n"));
+  EXPECT_THAT(request, HasSubstr("X-data-parallel-rank: 3\r\n"));
   EXPECT_THAT(request, HasSubstr("Content-Type: application/json\r\n"));
   EXPECT_THAT(request, HasSubstr("\r\n\r\n{\"a\":1}"));
   EXPECT_EQ(request.find("Expect:"), std::string::npos);
+}
+
+TEST_F(HttpCallsTest, NobodyListeningIsSaidInTheSystemsWords) {
+  Connect("http://127.0.0.1:9");
+  const HttpEnd end = Await(Start({.path = "/health"})).end.value();
+  EXPECT_EQ(end.how, CallEnd::kNotConnected);
+  EXPECT_EQ(end.why, "connection refused");
 }
 
 TEST_F(HttpCallsTest, AConnectionIsUsedAgain) {

@@ -21,6 +21,12 @@ TEST(MetricsPageTest, SeriesOfOneNameAdd) {
   EXPECT_EQ(page.Largest("a"), 2.0);
 }
 
+TEST(MetricsPageTest, SeriesOfOtherLabelsAreLeftOut) {
+  const MetricsPage page("a{engine=\"1\"} 1\na{engine=\"11\"} 2\na{other=\"1\"} 4\na 8\n",
+                         MetricsPage::Only{.label = "engine", .value = "11"});
+  EXPECT_EQ(page.Sum("a"), 14.0) << "what has no such label is everybody's";
+}
+
 TEST(MetricsPageTest, WhatIsNotThereOrNoNumberIsNothing) {
   const MetricsPage page("a NaN\nb x\nc{d=\"}\nd{e=\"f\"}\n");
   for (const char* const name : {"a", "b", "c", "d", "e"}) EXPECT_EQ(page.Sum(name), std::nullopt) << name;

@@ -12,7 +12,10 @@ TEST_F(LinkCoreTest, AnEngineThatIsAwayMakesTheWorkerDrainUntilItIsBack) {
   core_.OnOutput(EngineStanding{.absence = "no answer"});
   EXPECT_EQ(core_.engine_absence(), "no answer");
   EXPECT_TRUE(core_.TakeStatusChange());
-  EXPECT_TRUE(effects_.Take<wire::Step>().at(0).load.draining);
+  const wire::Load load = effects_.Take<wire::Step>().at(0).load;
+  EXPECT_TRUE(load.draining);
+  EXPECT_EQ(load.engine_away_ms, 1U) << "0 says that it is there";
+  EXPECT_EQ(load.engine_absence, "no answer");
   core_.OnMessage(kPeer, GenerateNumber(7));
   const auto refused = effects_.Take<wire::Step>();
   ASSERT_EQ(refused.size(), 1U);
@@ -23,6 +26,21 @@ TEST_F(LinkCoreTest, AnEngineThatIsAwayMakesTheWorkerDrainUntilItIsBack) {
   EXPECT_EQ(core_.engine_absence(), "");
   EXPECT_FALSE(effects_.Take<wire::Step>().at(0).load.draining);
   (void)Submit(kPeer, 8);
+}
+
+TEST_F(LinkCoreTest, HowLongAnEngineIsAwayIsToldUntilTheWorkerLeaves) {
+  BringUp(kPeer);
+  core_.OnOutput(EngineStanding{.absence = "no answer"});
+  clock_.Advance(std::chrono::seconds(2));
+  core_.OnOutput(EngineStanding{.absence = "its health page answers with status 503"});
+  wire::Load load = effects_.Take<wire::Step>().back().load;
+  EXPECT_EQ(load.engine_away_ms, 2000U) << "since it went, whatever the reason is now";
+  EXPECT_EQ(load.engine_absence, "its health page answers with status 503");
+  core_.BeginDrain();
+  load = effects_.Take<wire::Step>().back().load;
+  EXPECT_TRUE(load.draining);
+  EXPECT_EQ(load.engine_away_ms, 0U) << "what an operator asked for is told";
+  EXPECT_EQ(load.engine_absence, "");
 }
 
 TEST_F(LinkCoreTest, AnAbsentEngineDoesNotEndACordonNorADrain) {

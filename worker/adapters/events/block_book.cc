@@ -237,7 +237,7 @@ std::optional<LeftOut> ReasonOfKeys(const Stored& stored, std::size_t index, boo
 
 }  // namespace
 
-BlockBook::BlockBook(const Options& options) : options_(options) {
+BlockBook::BlockBook(const Options& options) : options_(options), rank_(options.rank) {
   ROOST_CHECK(IsValidBlockTokens(options.block_tokens) && options.max_blocks > 0, "{} blocks of {} tokens",
               options.max_blocks, options.block_tokens);
 }
@@ -263,7 +263,7 @@ BlockBook::Outcome BlockBook::Apply(const CacheChange& change) {
 
 void BlockBook::Clear() {
   tree_.Clear();
-  rank_.reset();
+  rank_ = options_.rank;
   group_.reset();
   engine_block_tokens_ = 0;
 }

@@ -9,8 +9,8 @@
 // Its blocks may be larger than ours: then one is a chain of several of ours, which come and go together. They may be
 // smaller: then the last one of those that fill a block of ours stands for it. The first event says how large they are.
 //
-// It follows blocks on the device, of the first rank that stores one and of that rank's first group with full
-// attention. Other blocks, and all those behind them, are left out and counted (left_out.h).
+// It follows blocks on the device, of one rank (the first that stores one, if none is named) and of that rank's first
+// group with full attention. Other blocks, and all those behind them, are left out and counted (left_out.h).
 //
 // Memory is bounded by the engine's room. An engine that has more copies than blocks, as one whose removals
 // were lost, ends in Outcome::kOverflow: the book is empty then, and follows what comes.
@@ -141,7 +141,8 @@ class BlockBook {
     BlockHash default_root;           // of requests without a salt
     // The same of requests for this adapter; null: blocks of adapters are left out.
     std::function<BlockHash(const std::string& adapter)> adapter_root = nullptr;
-    std::uint32_t max_blocks = 0;  // of ours, that the engine has room for; above 0
+    std::uint32_t max_blocks = 0;                      // of ours, that the engine has room for; above 0
+    std::optional<std::uint32_t> rank = std::nullopt;  // the one to follow; none: the first that stores a block
   };
   enum class Outcome : std::uint8_t {
     kFollowed,

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,11 +43,19 @@ Result<void> ReadServer(std::string_view body, EngineFacts& facts) {
   if (facts.block_tokens == 0 || tokens < facts.block_tokens) {
     return Unreadable("/server_info has no page_size and max_total_num_tokens");
   }
-  if (json::At<std::uint32_t>(info, "dp_size").value_or(1) > 1) {
-    return InvalidArgument("engine-url", "the engine has several data parallel ranks: a worker stands beside one");
+  if (const std::uint32_t count = json::At<std::uint32_t>(info, "dp_size").value_or(1); count > 1) {
+    std::set<std::uint32_t> numbers;
+    while (numbers.size() < std::min<std::size_t>(count, kMaxEngineRanks + 1)) {
+      numbers.insert(static_cast<std::uint32_t>(numbers.size()));
+    }
+    ROOST_ASSIGN_OR_RETURN(facts.ranks, RanksOf(numbers));
   }
   facts.block_count = tokens / facts.block_tokens;
   facts.max_running_requests = json::At<std::uint32_t>(info, "max_running_requests");
+  if (facts.max_running_requests && !facts.ranks.empty()) {  // of all ranks together
+    *facts.max_running_requests =
+        std::max(1U, *facts.max_running_requests / static_cast<std::uint32_t>(facts.ranks.size()));
+  }
   facts.keeps_prefixes = !json::At<bool>(info, "disable_radix_cache").value_or(false);
   facts.takes_priority =
       json::At<bool>(info, "enable_priority_scheduling").value_or(false);  // without it a priority is an error
@@ -119,7 +128,7 @@ class Sglang final : public EngineProtocol {
   // Needs the engine's flag enable-metrics; without it the worker knows its own requests only.
   [[nodiscard]] std::string_view adapters_page() const override { return "/v1/models"; }
   [[nodiscard]] std::string_view load_page() const override { return "/metrics"; }
-  [[nodiscard]] EngineLoad ReadLoad(std::string_view body) const override;
+  [[nodiscard]] EngineLoad ReadLoad(std::string_view body, const EngineFacts& facts) const override;
   [[nodiscard]] EventDecoder event_decoder() const override;
 
   [[nodiscard]] Result<HttpCall> BuildRequest(const CallPlan& plan) const override;
@@ -143,8 +152,8 @@ Result<void> Sglang::ReadFacts(std::string_view page, std::string_view body, Eng
 
 EventDecoder Sglang::event_decoder() const { return DecodeSglangEvents; }
 
-EngineLoad Sglang::ReadLoad(std::string_view body) const {
-  const MetricsPage page(body);
+EngineLoad Sglang::ReadLoad(std::string_view body, const EngineFacts& facts) const {
+  const MetricsPage page = PageOfRank(body, facts, "dp_rank");
   EngineLoad load;
   load.running_requests = page.Count("sglang:num_running_reqs");
   load.waiting_requests = page.Count("sglang:num_queue_reqs");
@@ -163,6 +172,7 @@ Result<HttpCall> Sglang::BuildRequest(const CallPlan& plan) const {
   ROOST_RETURN_IF_ERROR(WriteSamplingParams(json, plan));
   WriteWantedLogprobs(json, plan);
   if (!plan.salt.empty()) json.Key("extra_key").String(plan.salt);
+  if (plan.facts.rank) json.Key("data_parallel_rank").Number(plan.facts.rank->index);
   if (!plan.generate.adapter.empty()) json.Key("lora_path").String(plan.generate.adapter);  // a name, too
   const std::int64_t priority = static_cast<std::int64_t>(plan.generate.priority) - kUsualPriority;
   if (priority != 0 && plan.facts.takes_priority) json.Key("priority").Number(priority);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,34 +31,46 @@ constexpr std::string_view kVersionPage = "/version";
 constexpr std::string_view kModelsPage = "/v1/models";
 constexpr std::string_view kMetricsPage = "/metrics";
 constexpr std::string_view kConfigMetric = "vllm:cache_config_info";
+constexpr std::string_view kRankLabel = "engine";
 // Waiting requests with a smaller number go first; a request without one has 0.
 constexpr std::int64_t kUsualPriority = 50;  // of a Generate
 constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
 
 constexpr SamplingFieldNames kFieldNames;  // the same as in requests
 
+std::optional<std::uint32_t> NumberIn(std::string_view text) {
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+// Equal for all ranks.
 Result<std::uint32_t> ConfigCount(const MetricsPage& page, std::string_view label) {
   const std::vector<std::string> values = page.Labels(kConfigMetric, label);
   if (values.empty()) return Unavailable(fmt::format("the engine's {} does not tell {} yet", kConfigMetric, label));
-  if (values.size() > 1) {
-    return InvalidArgument("engine-url", "the engine has {} data parallel ranks: a worker stands beside one engine",
-                           values.size());
+  const std::optional<std::uint32_t> count = NumberIn(values.front());
+  if (!count || *count == 0) return Unavailable(fmt::format("the engine's {} is '{}'", label, values.front()));
+  return *count;
+}
+
+// The configuration is told once for each rank.
+Result<std::vector<EngineRank>> ReadRanks(const MetricsPage& page) {
+  if (page.Labels(kConfigMetric, "block_size").size() < 2) return std::vector<EngineRank>();
+  std::set<std::uint32_t> numbers;
+  for (const std::string& engine : page.Labels(kConfigMetric, kRankLabel)) {
+    if (const std::optional<std::uint32_t> number = NumberIn(engine)) numbers.insert(*number);
   }
-  const std::string& value = values.front();
-  std::uint32_t count = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), count);
-  if (error != std::errc() || end != value.data() + value.size() || count == 0) {
-    return Unavailable(fmt::format("the engine's {} is '{}'", label, value));
-  }
-  return count;
+  return RanksOf(numbers);
 }
 
 Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
   const MetricsPage page(body);
   ROOST_ASSIGN_OR_RETURN(facts.block_tokens, ConfigCount(page, "block_size"));
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t blocks, ConfigCount(page, "num_gpu_blocks"));
-  if (blocks < 2) return Unavailable("the engine has no block for content");
-  facts.block_count = blocks - 1;  // one is the engine's own
+  ROOST_ASSIGN_OR_RETURN(facts.ranks, ReadRanks(page));
+  const auto rank_count = static_cast<std::uint32_t>(std::max<std::size_t>(facts.ranks.size(), 1));
+  if (blocks / rank_count < 2) return Unavailable("the engine has no block for content");
+  facts.block_count = blocks / rank_count - 1;  // it tells those of all ranks together; one of each is its own
   const std::vector<std::string> caching = page.Labels(kConfigMetric, "enable_prefix_caching");
   facts.keeps_prefixes = caching.empty() || caching.front() == "True";
   facts.started_at = page.Largest("process_start_time_seconds");
@@ -116,7 +129,7 @@ class Vllm final : public EngineProtocol {
   [[nodiscard]] Result<void> ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const override;
   [[nodiscard]] std::string_view adapters_page() const override { return "/v1/models"; }
   [[nodiscard]] std::string_view load_page() const override { return "/metrics"; }
-  [[nodiscard]] EngineLoad ReadLoad(std::string_view body) const override;
+  [[nodiscard]] EngineLoad ReadLoad(std::string_view body, const EngineFacts& facts) const override;
   [[nodiscard]] EventDecoder event_decoder() const override;
 
   [[nodiscard]] Result<HttpCall> BuildRequest(const CallPlan& plan) const override;
@@ -144,8 +157,8 @@ Result<void> Vllm::ReadFacts(std::string_view page, std::string_view body, Engin
 EventDecoder Vllm::event_decoder() const { return DecodeVllmEvents; }
 
 // Names since 0.4; kv_cache_usage_perc was gpu_cache_usage_perc before 0.10.
-EngineLoad Vllm::ReadLoad(std::string_view body) const {
-  const MetricsPage page(body);
+EngineLoad Vllm::ReadLoad(std::string_view body, const EngineFacts& facts) const {
+  const MetricsPage page = PageOfRank(body, facts, kRankLabel);
   EngineLoad load;
   load.running_requests = page.Count("vllm:num_requests_running");
   load.waiting_requests = page.Count("vllm:num_requests_waiting");

@@ -26,6 +26,13 @@ std::string TextFingerprint(const ModelFiles& files, std::string_view chat_templ
   return digest.Hex();
 }
 
+std::string EngineFingerprint(std::string_view engine, std::string_view version, std::span<const std::string> names) {
+  PartsDigest digest;
+  digest.Add("engine").Add(engine).Add("version").Add(version);
+  for (const std::string& name : names) digest.Add("name").Add(name);
+  return digest.Hex();
+}
+
 std::string SyntheticFingerprint(const HfConfig& config, std::uint64_t seed) {
   PartsDigest digest;
   digest.Add("synthetic").Add(config.architecture).Add("bf16").Add(fmt::format("{}", seed));

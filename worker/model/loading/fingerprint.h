@@ -24,6 +24,10 @@ struct ModelFiles {
 // For a model that another program computes: its weights are not read.
 [[nodiscard]] std::string TextFingerprint(const ModelFiles& files, std::string_view chat_template);
 
+// For a model of which nothing can be read: what the engine that computes it says of itself.
+[[nodiscard]] std::string EngineFingerprint(std::string_view engine, std::string_view version,
+                                            std::span<const std::string> names);
+
 // For a model with random weights, which follow from the seed and the shape; see synthetic.h.
 [[nodiscard]] std::string SyntheticFingerprint(const HfConfig& config, std::uint64_t seed);
 
