@@ -142,9 +142,11 @@ void NameAsEngine(const adapters::EngineFacts& facts, wire::Hello& hello) {
   PrefixScope scope;
   scope.fingerprint = setup.hello.fingerprint;
   scope.kv_dtype = setup.hello.kv_dtype;
-  ROOST_ASSIGN_OR_RETURN(adapters::ConnectedEngine engine,
-                         adapters::ConnectEngine(*protocol, address, AdapterOptionsOf(options), std::move(scope),
-                                                 SteadyClock(), kEngineStart));
+  adapters::AdapterOptions adapter = AdapterOptionsOf(options);
+  adapter.expects_groups = model.has_layer_groups;
+  ROOST_ASSIGN_OR_RETURN(
+      adapters::ConnectedEngine engine,
+      adapters::ConnectEngine(*protocol, address, std::move(adapter), std::move(scope), SteadyClock(), kEngineStart));
   if (options.served_model_name.empty()) NameAsEngine(engine.facts, setup.hello);
   // Made once; a std::function must be one that could be copied.
   const auto connected = std::make_shared<adapters::ConnectedEngine>(std::move(engine));

@@ -282,10 +282,16 @@ struct NotSupported {
 // The number of a prompt's blocks, front to back, that one worker has.
 struct PromptHolder {
   std::string worker_id;
-  WorkerMode mode = WorkerMode::kExact;   // the source of the numbers
-  std::uint32_t held_block_count = 0;     // blocks in its cache
-  std::uint32_t pending_block_count = 0;  // blocks after these, which it is computing now
-  std::uint32_t engine_block_tokens = 0;  // see wire::Hello
+  WorkerMode mode = WorkerMode::kExact;                     // the source of the numbers
+  std::uint32_t held_block_count = 0;                       // blocks in its cache
+  std::uint32_t pending_block_count = 0;                    // blocks after these, which it is computing now
+  std::uint32_t engine_block_tokens = 0;                    // see wire::Hello
+  std::optional<std::uint32_t> resumable_block_count = {};  // of those held, so far a hit goes; empty: all of them
+
+  // The blocks that a request need not compute when the worker's queue is done.
+  [[nodiscard]] std::uint32_t usable_block_count() const {
+    return resumable_block_count.value_or(held_block_count) + pending_block_count;
+  }
 };
 
 struct PromptChoice {

@@ -78,6 +78,7 @@ class Request:
         self.seed = None if greedy else body.get("seed", 0)
         self.limit = min(body.get("max_tokens") or 16, max_context - len(self.prompt))
         self.salt = body.get("cache_salt") or ""
+        self.grouped = 0  # tokens of which the other groups of layers keep what they keep
         self.stops = set(body.get("stop_token_ids") or [])
         if not body.get("ignore_eos"):
             self.stops.add(END_OF_TEXT)
@@ -100,7 +101,7 @@ class Request:
 class Double:
     def __init__(self, options):
         self.options = options
-        self.cache = Cache(options.blocks - 1, options.block_tokens)  # one block is the engine's own
+        self.cache = Cache(options.blocks - 1, options.block_tokens, options.group)  # one block is the engine's own
         self.publisher = Publisher(zmq.asyncio.Context.instance(), options.events, options.replay, options.topic)
         self.adapters = list(options.adapter)
         self.running = 0
@@ -144,7 +145,8 @@ class Double:
         """Computes the prompt's blocks that are not cached; returns how many tokens were."""
         hashes = self.cache.hashes(request, request.prompt)
         size = self.options.block_tokens
-        cached = min(self.cache.cached_blocks(hashes), (len(request.prompt) - 1) // size)
+        cached = self.cache.hit_blocks(hashes, (len(request.prompt) - 1) // size)
+        request.grouped = cached * size
         self.cache.hold(hashes[:cached])
         held.extend(hashes[:cached])
         new_tokens = len(request.prompt) - cached * size
@@ -165,6 +167,7 @@ class Double:
     def keep(self, request, tokens, held):
         """Stores the full blocks of `tokens` that the request does not hold yet."""
         hashes = self.cache.hashes(request, tokens)
+        place = len(self.cache.events)
         while len(held) < len(hashes):
             known = self.cache.cached_blocks(hashes)
             if known > len(held):
@@ -177,6 +180,8 @@ class Double:
             if stored == 0:
                 return  # no room: the rest is computed and not kept
             held.extend(hashes[begin:begin + stored])
+        self.cache.store_groups(hashes, tokens, request.grouped, place)
+        request.grouped = max(request.grouped, len(hashes) * self.options.block_tokens)
 
     async def generate(self, request):
         """Yields (choice, token, finish reason, stop reason, cached tokens)."""
@@ -398,6 +403,8 @@ def parse():
     parser.add_argument("--alias", action="append", default=[], help="another served name; may be repeated")
     parser.add_argument("--blocks", type=int, default=256)
     parser.add_argument("--block-tokens", type=int, default=32)
+    parser.add_argument("--group", action="append", default=[],
+                        help="of layers beside those with full attention: recurrent:BLOCK or window:BLOCK:TOKENS; may be repeated")
     parser.add_argument("--adapter", action="append", default=[], help="a LoRA adapter that it serves; may be repeated")
     parser.add_argument("--max-context", type=int, default=2048)
     parser.add_argument("--max-running", type=int, default=64)

@@ -73,6 +73,8 @@ struct AdapterOptions {
   std::string id_prefix = "roost";            // of requests' ids at the engine; the host adds a number of its own
   // The text that keeps a request's blocks apart from those of other scopes in the engine's cache. Null: none.
   std::function<std::string(const wire::Generate&)> salt_of = nullptr;
+  // By the model's configuration; until the events show otherwise. See EventFeed::has_checkpoints.
+  bool expects_groups = false;
   WatchTimes times = {};
 };
 

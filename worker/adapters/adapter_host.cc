@@ -48,7 +48,9 @@ bool FitsAReport(const std::vector<wire::CacheEvent>& events) {
   constexpr std::size_t kEventBytes = 64;
   std::size_t bytes = 0;
   for (const wire::CacheEvent& event : events) {
-    bytes += kEventBytes + (event.stored.hashes.size() + event.removed.size()) * sizeof(BlockHash);
+    const std::size_t hashes =
+        event.stored.hashes.size() + event.removed.size() + event.resumable.size() + event.unresumable.size();
+    bytes += kEventBytes + hashes * sizeof(BlockHash);
   }
   return bytes <= kMaxEventBytes;
 }
@@ -204,6 +206,7 @@ StepReport AdapterHost::MakeReport() {
   if (blocks_ != nullptr) {
     report.load.cached_block_count = static_cast<std::uint32_t>(blocks_->block_count());
     report.load.digest = blocks_->digest();
+    report.load.resumable_digest = blocks_->resumable_digest();
   }
   const std::uint32_t pool = engine_.watch().facts().grain_count();
   report.idle_blocks = std::min(report.load.cached_block_count, report.load.free_block_count);
@@ -219,7 +222,8 @@ void AdapterHost::PublishStanding() {
   const std::set<std::string>& adapters = watch.facts().adapters;
   EngineStanding standing{.absence = watch.is_away() ? watch.why() : std::string(),
                           .knows_cache = blocks_ == nullptr || blocks_->exact(),
-                          .adapters = {adapters.begin(), adapters.end()}};
+                          .adapters = {adapters.begin(), adapters.end()},
+                          .checkpoints = blocks_ != nullptr && blocks_->has_checkpoints()};
   if (standing == told_standing_ || !outbox_.CanPublish()) return;
   told_standing_ = standing;
   outbox_.Publish(std::move(standing));
@@ -227,7 +231,9 @@ void AdapterHost::PublishStanding() {
 
 void AdapterHost::PublishSnapshot() {
   if (!outbox_.CanPublish()) return;
-  outbox_.Publish(EngineSnapshot{blocks_ == nullptr ? std::vector<wire::StoredRun>() : blocks_->Snapshot()});
+  EngineSnapshot snapshot;
+  if (blocks_ != nullptr) snapshot = {blocks_->Snapshot(), blocks_->Resumable()};
+  outbox_.Publish(std::move(snapshot));
   snapshot_wanted_ = false;
 }
 
@@ -263,6 +269,9 @@ class FeedSource final : public BlockSource {
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const override { return feed_->Snapshot(); }
   [[nodiscard]] BlockHash digest() const override { return feed_->digest(); }
   [[nodiscard]] std::size_t block_count() const override { return feed_->block_count(); }
+  [[nodiscard]] bool has_checkpoints() const override { return feed_->has_checkpoints(); }
+  [[nodiscard]] std::vector<BlockHash> Resumable() const override { return feed_->resume_points().All(); }
+  [[nodiscard]] BlockHash resumable_digest() const override { return feed_->resume_points().digest(); }
   void OnEngineRestart(Instant now) override { feed_->OnEngineRestart(now); }
 
  private:
@@ -288,7 +297,9 @@ void WarnOfCache(const EngineProtocol& protocol, const EngineFacts& facts) {
 }
 
 Result<std::unique_ptr<EventFeed>> ConnectFeed(const EngineProtocol& protocol, const EngineAddress& address,
-                                               const EngineFacts& facts, const AdapterRoot& root, const Clock& clock) {
+                                               const ConnectedEngine& engine, const AdapterRoot& root,
+                                               const Clock& clock) {
+  const EngineFacts& facts = engine.facts;
   EventFeed::Options options;
   options.sockets = {
       .events_endpoint = address.events_endpoint, .replay_endpoint = address.replay_endpoint, .topic = ""};
@@ -297,6 +308,7 @@ Result<std::unique_ptr<EventFeed>> ConnectFeed(const EngineProtocol& protocol, c
                   .adapter_root = root,
                   .max_blocks = facts.grain_count() + 1};  // the count is rounded down
   options.decode = protocol.event_decoder();
+  options.expects_groups = engine.options.expects_groups;
   return EventFeed::Connect(options, clock.Now());
 }
 
@@ -352,7 +364,7 @@ Result<ConnectedEngine> ConnectEngine(const EngineProtocol& protocol, const Engi
     return SaltOf(generate.root, generate.own, root(generate.adapter));
   };
   if (!address.events_endpoint.empty() && grain > 0) {
-    ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine.facts, root, clock));
+    ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine, root, clock));
     AwaitFirstReplay(*engine.feed, clock);
   }
   LogConnected(protocol, engine.facts, engine.feed.get());
@@ -364,6 +376,7 @@ AdapterWorker::AdapterWorker(ConnectedEngine engine, const EngineSurroundings& s
       facts_(engine.facts),
       options_(engine.options),
       sends_events_(engine.feed != nullptr),
+      checkpoints_(sends_events_ && engine.feed->has_checkpoints()),
       host_({.protocol = *engine.protocol,
              .facts = std::move(engine.facts),
              .options = std::move(engine.options),
@@ -374,6 +387,7 @@ AdapterWorker::AdapterWorker(ConnectedEngine engine, const EngineSurroundings& s
 void AdapterWorker::Describe(wire::Hello& hello) const {
   AdapterHost::Describe(protocol_, facts_, options_, hello);
   hello.sends_cache_events = sends_events_;
+  hello.checkpoints = checkpoints_;
 }
 
 }  // namespace roost::worker::adapters

@@ -156,6 +156,7 @@ class AdapterWorker final : public WorkerEngine {
   const EngineFacts facts_;
   const AdapterOptions options_;
   const bool sends_events_;
+  const bool checkpoints_;  // as the first replay told
   AdapterHost host_;
 };
 

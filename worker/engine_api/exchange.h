@@ -52,6 +52,7 @@ using EngineCommand =
 // The ready blocks after the last reported step, parents before children.
 struct EngineSnapshot {
   std::vector<wire::StoredRun> runs;
+  std::vector<BlockHash> resumable = {};  // of their blocks; see wire::CacheEvent
 };
 
 // Reports between the previous output and the next one did not fit the queue: every link has missed something.
@@ -63,6 +64,7 @@ struct EngineStanding {
   std::string absence = {};                // the reason why it takes no requests now; empty: it takes them
   bool knows_cache = true;                 // false: the reports' events and blocks are only a part of its cache
   std::vector<std::string> adapters = {};  // that it serves; see wire::Hello
+  bool checkpoints = false;                // see wire::Hello
 
   bool operator==(const EngineStanding&) const = default;
 };

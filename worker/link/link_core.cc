@@ -29,6 +29,7 @@ LinkCore::LinkCore(Setup setup, const Clock& clock, LinkEffects& effects)
       effects_(effects),
       next_epoch_(setup_.first_epoch),
       adapters_(setup_.hello.adapters),
+      checkpoints_(setup_.hello.checkpoints),
       mirror_(setup_.hello.block_count) {
   ROOST_CHECK(setup_.first_epoch > 0);
   load_.free_block_count = setup_.hello.block_count;
@@ -154,7 +155,7 @@ void LinkCore::Take(StepReport report) {
   for (Link& link : links_) {
     if (link.state != State::kUp) continue;
     std::vector<wire::TokenEvent>& own = tokens[link.id];
-    const bool hears_events = setup_.hello.sends_cache_events && !link.snapshot_due;
+    const bool hears_events = setup_.hello.sends_cache_events && !link.snapshot_due && FollowsCache(link);
     SendStep(link, std::move(own), hears_events ? report.events : std::vector<wire::CacheEvent>(), report.load);
   }
 }
@@ -171,7 +172,7 @@ void LinkCore::OnTravellingBytes(TravellingBytes bytes) {
 }
 
 void LinkCore::Take(const EngineSnapshot& snapshot) {
-  mirror_.Assign(snapshot.runs);
+  mirror_.Assign(snapshot.runs, snapshot.resumable);
   mirror_state_ = MirrorState::kCurrent;
 }
 
@@ -194,6 +195,7 @@ void LinkCore::Take(OutputLost) {
 }
 
 void LinkCore::Take(EngineStanding standing) {
+  TakeCheckpoints(standing.checkpoints);
   TakeAbsence(std::move(standing.absence));
   TakeCacheKnowledge(standing.knows_cache);
   TakeAdapters(std::move(standing.adapters));
@@ -218,6 +220,14 @@ void LinkCore::TakeCacheKnowledge(bool is_known) {
   LogInfo(is_known ? "the engine's cache is known exactly"
                    : "the engine's cache is not known: routers go by their own history");
   TellLoad();
+}
+
+// Routers judge every promise by it, so they begin anew.
+void LinkCore::TakeCheckpoints(bool checkpoints) {
+  if (checkpoints == std::exchange(checkpoints_, checkpoints)) return;
+  LogInfo(checkpoints ? "a request can go on only behind some of the engine's blocks"
+                      : "a request can go on behind any of the engine's blocks");
+  for (Link& link : links_) Restart(link, ResyncReason::kCheckpoints);
 }
 
 void LinkCore::TakeAdapters(std::vector<std::string> adapters) {
@@ -254,6 +264,7 @@ void LinkCore::SendHello(Link& link) {
   wire::Hello hello = setup_.hello;
   hello.epoch = link.epoch;
   hello.adapters = adapters_;
+  hello.checkpoints = checkpoints_;
   const bool sent = effects_.Send(link.peer, hello) == wire::SendOutcome::kSent;
   link.next_hello = clock_.Now() + (sent ? setup_.times.hello_interval : setup_.times.unsent_hello_interval);
 }
@@ -266,6 +277,10 @@ void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const 
   step.tokens = std::move(tokens);
   step.events = events;
   step.load = load;
+  if (!FollowsCache(link)) {
+    step.load.cache_unknown = true;
+    step.load.cached_block_count = setup_.hello.block_count;
+  }
   step.load.router_count = static_cast<std::uint32_t>(std::clamp<std::size_t>(up_count(), 1, wire::kMaxRouters));
   link.last_step = clock_.Now();
   link.has_news = false;

@@ -105,9 +105,10 @@ enum class ResyncReason : std::uint8_t {
   kRouterRestart,  // another router process answers
   kSilent,         // nothing heard for router_timeout
   kUnsent,         // a message could not be sent: there is no connection, or too many messages wait for it
+  kCheckpoints,    // the engine's layers are in other groups than its hello said
 };
-inline constexpr std::array<std::string_view, 7> kResyncReasonNames{"asked",          "digest", "gap",   "overflow",
-                                                                    "router_restart", "silent", "unsent"};
+inline constexpr std::array<std::string_view, 8> kResyncReasonNames{
+    "asked", "digest", "gap", "overflow", "router_restart", "silent", "unsent", "checkpoints"};
 [[nodiscard]] constexpr std::size_t IndexOf(ResyncReason reason) { return static_cast<std::size_t>(reason); }
 
 // The reason why the mirror no longer equals the engine's blocks.
@@ -202,6 +203,7 @@ class LinkCore {
     std::uint64_t next_sequence = 1;
     std::uint64_t generate_digest = 0;  // digest of the received Generates; see wire::Ping
     bool is_sole = false;               // as the router said last
+    bool takes_checkpoints = false;     // its protocol has resumable blocks
     bool snapshot_due = true;  // a snapshot is due and will contain the events so far, so none are sent before it
     Instant next_hello;
     Instant last_heard;  // or last dialled, if that is later
@@ -275,6 +277,9 @@ class LinkCore {
   void TakeCacheKnowledge(bool is_known);
   void TakeAdapters(std::vector<std::string> adapters);
   void TellAdapters(Link& link);
+  void TakeCheckpoints(bool checkpoints);
+  // Can the router of this link follow the cache? If not, it is told that it is unknown.
+  [[nodiscard]] bool FollowsCache(const Link& link) const { return !checkpoints_ || link.takes_checkpoints; }
   void Follow(const StepReport& report);
   void LoseMirror(MirrorLoss reason);
   void AskForEngineSnapshot();
@@ -300,6 +305,7 @@ class LinkCore {
   bool is_leaving_ = false;           // BeginDrain was called
   std::string engine_absence_;
   std::vector<std::string> adapters_;  // that the engine serves now
+  bool checkpoints_;                   // of the hello, as it is now
   PeerPromptBoard peer_prompt_board_;  // empty while there is one link
   LinkCounts counts_;
   bool status_changed_ = true;

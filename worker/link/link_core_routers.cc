@@ -22,6 +22,9 @@ std::optional<OrderReply> RefusalWithoutRoom(const EngineOrder& order) {
   return std::nullopt;
 }
 
+// The minor version of the protocol from which on routers know resumable blocks.
+constexpr std::uint32_t kHasCheckpoints = 10;
+
 }  // namespace
 
 void LinkCore::OnMessage(PeerId peer, wire::RouterMessage message) {
@@ -73,6 +76,7 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   status_changed_ = true;
   link.router_instance = welcome.router_instance;
   link.state = State::kUp;
+  link.takes_checkpoints = welcome.version.minor >= kHasCheckpoints;
   LogInfo("router link up", {{"router", link.name},
                              {"epoch", std::to_string(link.epoch)},
                              {"reason", std::string(reason)},

@@ -19,7 +19,8 @@ CacheView::CacheView(PrefixIndex& index, WorkerSlot slot, const wire::Hello& hel
     : index_(index),
       slot_(slot),
       sends_events_(hello.sends_cache_events),
-      sync_(index, slot, {.epoch = hello.epoch, .block_count = hello.block_count}),
+      checkpoints_(hello.checkpoints),
+      sync_(index, slot, {.epoch = hello.epoch, .block_count = hello.block_count, .checkpoints = hello.checkpoints}),
       tracker_(EventsOf(hello), options, now),
       snapshot_due_(now + kSnapshotPatience) {
   if (tracker_.mode() == WorkerMode::kExact) return;

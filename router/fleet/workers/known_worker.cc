@@ -52,7 +52,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       view(*index, slot, hello, options.modes, now),
       step_costs(std::move(its_step_costs)),
       busy(now),
-      told(pending, slot),
+      told(pending, slot, hello.checkpoints ? PeerPrompts::GoesOn::kWhole : PeerPrompts::GoesOn::kAnywhere),
       link(options.link_timeout, now),
       last_sent(turn),
       engine(options.stall_timeout, now),
@@ -120,6 +120,13 @@ bool Worker::IsStalled(Instant now) const {
   const double prefill = rate > 0 ? hello.max_batch_tokens / rate : 0;
   const double step = decode + prefill;
   return engine.IsStalled(step > 0 ? std::max(step, present_step_seconds()) : 0, now);
+}
+
+PendingPrefixes::Guard Expect(PendingPrefixes& pending, const Worker& worker, std::span<const BlockHash> chain,
+                              Instant deadline, PendingPrefixes::Coming coming) {
+  if (worker.view.resumable() == nullptr) return pending.Add(worker.slot, chain, deadline, coming);
+  const std::size_t blocks = std::max(1U, worker.hello.engine_block_tokens / worker.hello.block_tokens);
+  return pending.AddWhole(worker.slot, chain.first(chain.size() / blocks * blocks), deadline);
 }
 
 void TellModeChange(const Worker& worker, ModeTracker::Change change, WorkerMetrics& metrics) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "common/base/clock.h"
@@ -105,6 +106,12 @@ struct Worker {
   // The step of `load`, which has just come.
   void ObserveStep(Instant now);
 };
+
+// The worker will hold all of `chain`; see PendingPrefixes. Where a hit may not end behind any block, the engine can go
+// on behind the last whole one of its own.
+[[nodiscard]] PendingPrefixes::Guard Expect(PendingPrefixes& pending, const Worker& worker,
+                                            std::span<const BlockHash> chain, Instant deadline,
+                                            PendingPrefixes::Coming coming = {});
 
 // Counts and logs that the mode of a worker's view has changed.
 void TellModeChange(const Worker& worker, ModeTracker::Change change, WorkerMetrics& metrics);

@@ -60,6 +60,7 @@ Result<Worker*> WorkerRegistry::Add(const std::string& identity, const wire::Hel
   const std::size_t slot = added->slot.value();
   if (by_slot_.size() <= slot) by_slot_.resize(slot + 1);
   by_slot_[slot] = added;
+  if (hello.checkpoints) ++checkpoint_worker_count_;
   transfers_.Join(added->slot, PlaceOf(hello));
   Reconnect(*added, identity);
   RefreshRevision(revision);
@@ -103,6 +104,7 @@ void WorkerRegistry::Remove(std::string_view worker_id, Instant now) {
   transfers_.Leave(found->second->slot);
   by_slot_[found->second->slot.value()] = nullptr;
   by_identity_.erase(found->second->identity);
+  if (found->second->hello.checkpoints) --checkpoint_worker_count_;
   workers_.erase(found);
   revisions_.Leave(revision, now);
   RefreshRevision(revision);
@@ -223,6 +225,26 @@ std::set<std::string, std::less<>> WorkerRegistry::StartingNames() const {
     names.insert(worker->adapters.begin(), worker->adapters.end());
   }
   return names;
+}
+
+std::vector<HeldBlocks> WorkerRegistry::CutToResumable(std::span<const BlockHash> hashes, std::uint32_t prompt_tokens,
+                                                       std::vector<WorkerMatch>& matches) const {
+  std::vector<HeldBlocks> held;
+  if (checkpoint_worker_count_ == 0 || prompt_tokens == 0) return held;
+  for (WorkerMatch& match : matches) {
+    const Worker* const worker = InSlot(match.worker);
+    const ResumableBlocks* const resumable = worker == nullptr ? nullptr : worker->view.resumable();
+    if (resumable == nullptr) continue;
+    held.push_back({match.worker, match.block_count});
+    // The last token of a prompt is always computed.
+    const std::uint32_t usable = (prompt_tokens - 1) / worker->hello.block_tokens;
+    match.block_count = resumable->LastBefore(hashes, std::min(match.block_count, usable));
+  }
+  if (held.empty()) return held;
+  std::erase_if(matches, [](const WorkerMatch& match) { return match.block_count == 0; });
+  std::stable_sort(matches.begin(), matches.end(),
+                   [](const WorkerMatch& a, const WorkerMatch& b) { return a.block_count > b.block_count; });
+  return held;
 }
 
 bool WorkerRegistry::IsServing(const Worker& worker) const {

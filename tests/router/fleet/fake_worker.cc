@@ -207,6 +207,13 @@ void FakeWorker::GiveUp(RequestId request_id, Error error) {
   SendStep({std::move(event)});
 }
 
+void FakeWorker::AddResumable(const std::vector<BlockHash>& hashes) {
+  wire::CacheEvent& event = events_.emplace_back();
+  event.kind = wire::CacheEvent::Kind::kResumable;
+  event.resumable = hashes;
+  for (const BlockHash hash : hashes) load_.resumable_digest = load_.resumable_digest ^ hash;
+}
+
 void FakeWorker::Heartbeat() {
   if (welcomed_) SendStep({});
 }

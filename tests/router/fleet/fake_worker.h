@@ -113,6 +113,8 @@ class FakeWorker {
   void SetTellsCachedLate(bool late) { tells_cached_late_ = late; }
   // From its next report on: it has lost track of its cache, or knows it again.
   void SetCacheUnknown(bool unknown) { load_.cache_unknown = unknown; }
+  // Requests can go on behind these of its blocks too, if its hello says so; told with its next report.
+  void AddResumable(const std::vector<BlockHash>& hashes);
   // It reports its blocks as usual, but requests find none of them.
   void SetHitless(bool hitless) { hitless_ = hitless; }
   // It reports no log probabilities, whatever its hello said.

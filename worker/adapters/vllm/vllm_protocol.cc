@@ -57,7 +57,9 @@ Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
   ROOST_ASSIGN_OR_RETURN(facts.block_tokens, ConfigCount(page, "block_size"));
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t blocks, ConfigCount(page, "num_gpu_blocks"));
   if (blocks < 2) return Unavailable("the engine has no block for content");
-  facts.block_count = blocks - 1;  // one is the engine's own
+  // One is the engine's own. Where groups of layers share them, more tokens fit than blocks of one group hold.
+  const Result<std::uint32_t> tokens = ConfigCount(page, "kv_cache_size_tokens");
+  facts.block_count = std::max(blocks - 1, tokens.ok() ? *tokens / facts.block_tokens : 0);
   const std::vector<std::string> caching = page.Labels(kConfigMetric, "enable_prefix_caching");
   facts.keeps_prefixes = caching.empty() || caching.front() == "True";
   facts.started_at = page.Largest("process_start_time_seconds");
