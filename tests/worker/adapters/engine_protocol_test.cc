@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "tests/worker/adapters/recordings.h"
 
@@ -181,6 +182,16 @@ TEST(VllmEngineProtocolTest, FactsThatAreNotToldYetAreAskedForAgain) {
   const Result<void> read = VllmProtocol().ReadFacts("/metrics", "", facts);
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, ErrorCode::kUnavailable);
+}
+
+TEST(VllmEngineProtocolTest, GroupsThatShareBlocksHaveRoomForMoreTokens) {
+  for (const auto& [tokens, blocks] : {std::pair{"64000", 2000U}, {"320", 71U}, {"None", 71U}}) {
+    EngineFacts facts;
+    const std::string row = fmt::format(
+        "vllm:cache_config_info{{block_size=\"32\",kv_cache_size_tokens=\"{}\",num_gpu_blocks=\"72\"}} 1\n", tokens);
+    ASSERT_TRUE(VllmProtocol().ReadFacts("/metrics", row, facts).ok());
+    EXPECT_EQ(facts.block_count, blocks) << tokens;
+  }
 }
 
 TEST(VllmEngineProtocolTest, SeveralRanksAreRefused) {

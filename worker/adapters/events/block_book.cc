@@ -83,7 +83,8 @@ BlockBook::Outcome BlockBook::Apply(const CacheChange& change) {
   } else {
     Count(LeftOut::kUnknownEvent);
   }
-  const bool fits = tree_.copy_count() <= max_copies() && tree_.size() <= kTreeBlocksPerBlock * max_copies() &&
+  const bool fits = (!tree_.counts_copies() || tree_.copy_count() <= max_copies()) &&
+                    tree_.size() <= kTreeBlocksPerBlock * max_copies() &&
                     points_.size() <= options_.max_blocks * kGroupsPerBlock;
   if (fits) return Outcome::kFollowed;
   Clear();

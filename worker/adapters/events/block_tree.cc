@@ -13,7 +13,6 @@ namespace roost::worker::adapters {
 namespace {
 
 constexpr std::size_t kMaxHashes = wire::WireLimits::kMaxHashesPerRun;
-constexpr std::uint32_t kCopiesOfDoubt = 2;
 
 // Cuts an event with too many hashes into several.
 void AppendSplit(wire::CacheEvent event, std::vector<wire::CacheEvent>& events) {
@@ -84,17 +83,14 @@ bool BlockTree::Holds(std::string_view name) {
 void BlockTree::AddCopy(TreeBlock& block) {
   const bool was_there = block.copies > 0 && !block.doubted;
   block.doubted = false;
-  // More would only add up where removals are not told one by one.
-  if (counts_copies_ || block.copies < kCopiesOfDoubt) {
-    ++block.copies;
-    ++copy_count_;
-  }
+  ++block.copies;
+  ++copy_count_;
   if (!was_there) ShowIfReached(block);
 }
 
 void BlockTree::RemoveCopy(TreeBlock& block) {
   ROOST_CHECK(block.copies > 0);
-  if (block.doubted) TrustCounts();
+  if (block.doubted) TrustCopies();
   --copy_count_;
   if (--block.copies > 0 && counts_copies_) return;
   block.doubted = block.copies > 0;
@@ -102,7 +98,7 @@ void BlockTree::RemoveCopy(TreeBlock& block) {
   Drop(&block);
 }
 
-void BlockTree::TrustCounts() {
+void BlockTree::TrustCopies() {
   counts_copies_ = true;
   for (auto& [name, block] : blocks_) {
     if (std::exchange(block.doubted, false)) ShowIfReached(block);

@@ -107,8 +107,10 @@ class BlockTree {
   [[nodiscard]] std::size_t visible_count() const { return shown_.size(); }
   [[nodiscard]] std::size_t size() const { return blocks_.size(); }  // with those that have no copy
   [[nodiscard]] std::uint64_t copy_count() const { return copy_count_; }
-  // Does the engine tell of each copy that goes, as far as is known?
+  // Does the engine tell of each copy that goes, as far as is known? If not, copies may add up.
   [[nodiscard]] bool counts_copies() const { return counts_copies_; }
+  // It has shown so: blocks of which one copy went are there again. O(blocks).
+  void TrustCopies();
 
  private:
   // A visible block of ours.
@@ -123,8 +125,6 @@ class BlockTree {
   [[nodiscard]] bool Reveal(TreeBlock& block);
   void Conceal(TreeBlock& block);
   void ShowIfReached(TreeBlock& block);
-  // From now on; blocks of which one copy went are there again. O(blocks), once.
-  void TrustCounts();
   // Forgets blocks without copies and children, from this one upwards.
   void Drop(TreeBlock* block);
 

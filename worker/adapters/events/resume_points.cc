@@ -83,6 +83,8 @@ void ResumePoints::Remove(const Removed& removed) {
     const auto held = held_.find(name);
     if (held == held_.end()) continue;
     const Holders before = held->second;
+    const bool is_second = (before.once & bit) == 0 && (before.again & bit) != 0;
+    if (is_second && !tree_.counts_copies()) tree_.TrustCopies();
     Holders after = before;
     // One of two copies is left if the engine counts them, else none.
     if ((before.once & bit) == 0 || tree_.counts_copies()) after.again &= ~bit;
