@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -296,6 +298,17 @@ void WarnOfCache(const EngineProtocol& protocol, const EngineFacts& facts) {
   }
 }
 
+// Releases of vLLM up to 0.33 tell of each copy of a block that goes. Later ones have to show it.
+bool TellsEachCopy(const EngineProtocol& protocol, const std::string& version) {
+  constexpr unsigned kLastKnown = 33;
+  constexpr std::string_view kMajor = "0.";
+  if (protocol.name() != "vllm") return true;
+  if (!version.starts_with(kMajor)) return false;
+  unsigned minor = kLastKnown + 1;
+  std::from_chars(version.data() + kMajor.size(), version.data() + version.size(), minor);
+  return minor <= kLastKnown;
+}
+
 Result<std::unique_ptr<EventFeed>> ConnectFeed(const EngineProtocol& protocol, const EngineAddress& address,
                                                const ConnectedEngine& engine, const AdapterRoot& root,
                                                const Clock& clock) {
@@ -306,7 +319,8 @@ Result<std::unique_ptr<EventFeed>> ConnectFeed(const EngineProtocol& protocol, c
   options.book = {.block_tokens = facts.grain_tokens(),
                   .default_root = root(""),
                   .adapter_root = root,
-                  .max_blocks = facts.grain_count() + 1};  // the count is rounded down
+                  .max_blocks = facts.grain_count() + 1,  // the count is rounded down
+                  .tells_each_copy = TellsEachCopy(protocol, facts.version)};
   options.decode = protocol.event_decoder();
   options.expects_groups = engine.options.expects_groups;
   return EventFeed::Connect(options, clock.Now());

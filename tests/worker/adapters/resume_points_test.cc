@@ -230,7 +230,10 @@ struct Score {
 
 Score Play(const Layout& layout, Duplicates duplicates, std::uint64_t seed) {
   HybridEngine engine(layout, duplicates, seed);
-  Followed followed({.block_tokens = kGrain, .default_root = kRoot, .max_blocks = kPool});
+  Followed followed({.block_tokens = kGrain,
+                     .default_root = kRoot,
+                     .max_blocks = kPool,
+                     .tells_each_copy = duplicates == Duplicates::kEachTold});
   Score score;
   for (int step = 0; step < 60; ++step) {
     followed.Apply(engine.Step());
@@ -297,8 +300,8 @@ TEST(ResumePointsTest, RecordedEventsPromiseTheRecordedHits) {
     const testing_support::Json line = testing_support::Json::parse(text);
     if (followed == nullptr || line["layout"] != layout) {
       layout = line["layout"];
-      followed = std::make_unique<Followed>(
-          BlockBook::Options{.block_tokens = kGrain, .default_root = kRoot, .max_blocks = 1'000'000});
+      followed = std::make_unique<Followed>(BlockBook::Options{
+          .block_tokens = kGrain, .default_root = kRoot, .max_blocks = 1'000'000, .tells_each_copy = true});
     }
     Score& score = scores[layout];
     const auto hit = line["cached_tokens"].get<std::uint32_t>();

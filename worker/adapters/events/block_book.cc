@@ -68,6 +68,7 @@ std::optional<LeftOut> ReasonOfKeys(const Stored& stored, std::size_t index, boo
 BlockBook::BlockBook(const Options& options) : options_(options) {
   ROOST_CHECK(IsValidBlockTokens(options.block_tokens) && options.max_blocks > 0, "{} blocks of {} tokens",
               options.max_blocks, options.block_tokens);
+  if (options.tells_each_copy) tree_.TrustCopies();
 }
 
 BlockBook::Outcome BlockBook::Apply(const CacheChange& change) {
@@ -83,8 +84,8 @@ BlockBook::Outcome BlockBook::Apply(const CacheChange& change) {
   } else {
     Count(LeftOut::kUnknownEvent);
   }
-  const bool fits = (!tree_.counts_copies() || tree_.copy_count() <= max_copies()) &&
-                    tree_.size() <= kTreeBlocksPerBlock * max_copies() &&
+  const std::uint64_t copies = tree_.counts_copies() ? tree_.copy_count() : tree_.held_count();
+  const bool fits = copies <= max_copies() && tree_.size() <= kTreeBlocksPerBlock * max_copies() &&
                     points_.size() <= options_.max_blocks * kGroupsPerBlock;
   if (fits) return Outcome::kFollowed;
   Clear();
@@ -130,7 +131,8 @@ void BlockBook::Store(const Stored& stored) {
 }
 
 bool BlockBook::IsPerhapsFound(const Stored& stored) {
-  if (stored.parent || points_.computes_from_start()) return false;
+  if (stored.parent || stored.hashes.empty()) return false;
+  if (points_.has_groups()) return points_.IsResumable(stored.hashes.back());
   return std::all_of(stored.hashes.begin(), stored.hashes.end(),
                      [this](const std::string& name) { return tree_.Holds(name); });
 }

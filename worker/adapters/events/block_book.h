@@ -50,6 +50,7 @@ class BlockBook {
     // The same of requests for this adapter; null: blocks of adapters are left out.
     std::function<BlockHash(const std::string& adapter)> adapter_root = nullptr;
     std::uint32_t max_blocks = 0;  // of ours, that the engine has room for; above 0
+    bool tells_each_copy = false;  // of a block that goes; false: until it has shown so, it may tell of all at once
   };
   enum class Outcome : std::uint8_t {
     kFollowed,
@@ -103,7 +104,7 @@ class BlockBook {
   // The blocks of ours that one of the engine's is a chain of; 1 where it is one, or a piece of one.
   [[nodiscard]] std::uint32_t parts() const;
   [[nodiscard]] ResumePoints::MainBlocks main_blocks() const { return {engine_block_tokens_, parts()}; }
-  // A run that may only have been found: from the first block on, and all of it held.
+  // A run that may only have been found: from the first block on, and one that a request could go on behind.
   [[nodiscard]] bool IsPerhapsFound(const Stored& stored);
   // The most blocks of ours, or pieces of them, that the engine can hold.
   [[nodiscard]] std::size_t max_copies() const;

@@ -85,7 +85,9 @@ void BlockTree::AddCopy(TreeBlock& block) {
   block.doubted = false;
   ++block.copies;
   ++copy_count_;
-  if (!was_there) ShowIfReached(block);
+  if (was_there) return;
+  ++held_count_;
+  ShowIfReached(block);
 }
 
 void BlockTree::RemoveCopy(TreeBlock& block) {
@@ -94,6 +96,7 @@ void BlockTree::RemoveCopy(TreeBlock& block) {
   --copy_count_;
   if (--block.copies > 0 && counts_copies_) return;
   block.doubted = block.copies > 0;
+  --held_count_;
   if (block.visible) Hide(block);
   Drop(&block);
 }
@@ -101,7 +104,9 @@ void BlockTree::RemoveCopy(TreeBlock& block) {
 void BlockTree::TrustCopies() {
   counts_copies_ = true;
   for (auto& [name, block] : blocks_) {
-    if (std::exchange(block.doubted, false)) ShowIfReached(block);
+    if (!std::exchange(block.doubted, false)) continue;
+    ++held_count_;
+    ShowIfReached(block);
   }
 }
 
@@ -116,6 +121,7 @@ void BlockTree::Clear() {
   ROOST_CHECK(shown_.empty() && digest_ == BlockHash(), "{} blocks are still visible", shown_.size());
   blocks_.clear();
   copy_count_ = 0;
+  held_count_ = 0;
 }
 
 void BlockTree::Drop(TreeBlock* block) {

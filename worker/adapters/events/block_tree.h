@@ -107,6 +107,7 @@ class BlockTree {
   [[nodiscard]] std::size_t visible_count() const { return shown_.size(); }
   [[nodiscard]] std::size_t size() const { return blocks_.size(); }  // with those that have no copy
   [[nodiscard]] std::uint64_t copy_count() const { return copy_count_; }
+  [[nodiscard]] std::uint64_t held_count() const { return held_count_; }  // blocks that have one; see Holds
   // Does the engine tell of each copy that goes, as far as is known? If not, copies may add up.
   [[nodiscard]] bool counts_copies() const { return counts_copies_; }
   // It has shown so: blocks of which one copy went are there again. O(blocks).
@@ -131,6 +132,7 @@ class BlockTree {
   std::unordered_map<std::string, TreeBlock, NameHasher> blocks_;
   std::unordered_map<BlockHash, Shown, BlockHashHasher> shown_;
   std::uint64_t copy_count_ = 0;
+  std::uint64_t held_count_ = 0;
   bool counts_copies_ = false;  // the engine tells of each copy that goes
   BlockHash digest_;
   EventLog log_;

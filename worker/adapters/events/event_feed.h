@@ -25,6 +25,7 @@
 #include "worker/adapters/events/block_book.h"
 #include "worker/adapters/events/cache_change.h"
 #include "worker/adapters/events/event_order.h"
+#include "worker/adapters/events/resume_points.h"
 
 namespace roost::worker::adapters {
 

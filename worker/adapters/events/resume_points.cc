@@ -9,8 +9,7 @@
 namespace roost::worker::adapters {
 namespace {
 
-constexpr std::size_t kMaxGroups = 32;
-
+constexpr std::uint8_t kMostCopies = std::numeric_limits<std::uint8_t>::max();
 constexpr std::uint32_t kAllBefore = std::numeric_limits<std::uint32_t>::max();
 
 // The block so many levels above; null above the first.
@@ -58,18 +57,20 @@ void ResumePoints::Store(const Stored& stored) {
   const Group* group = Learn(stored);
   if (group == nullptr) return;
   const std::uint32_t bit = BitOf(*group);
+  const auto index = static_cast<std::size_t>(group - groups_.data());
   std::span<const std::string> names = stored.hashes;
-  const bool is_sparse = std::uint64_t{names.size()} * stored.block_tokens < stored.token_ids.size();
-  if (!stored.parent && is_sparse) computes_from_start_ = true;
-  const bool is_perhaps_found = !stored.parent && !is_sparse && !names.empty() && tree_.Holds(names.back());
+  const bool names_all = std::uint64_t{names.size()} * stored.block_tokens >= stored.token_ids.size();
+  const bool is_perhaps_found = !stored.parent && names_all && !names.empty() && IsResumable(names.back());
   if (is_perhaps_found) names = names.last(std::min<std::size_t>(names.size(), group->needed_blocks()));
   for (const std::string& name : names) {
     Holders holders;
     if (const auto held = held_.find(name); held != held_.end()) holders = held->second;
-    const Holders before = holders;
+    const std::uint32_t before = holders.groups;
     // A run that was perhaps found adds no copy.
-    if ((before.once & bit) != 0 && !is_perhaps_found) holders.again |= bit;
-    holders.once |= bit;
+    if ((before & bit) == 0 || !is_perhaps_found) {
+      holders.copies[index] += holders.copies[index] < kMostCopies ? 1 : 0;
+    }
+    holders.groups |= bit;
     SetHolders(name, before, holders);
   }
 }
@@ -79,38 +80,38 @@ void ResumePoints::Remove(const Removed& removed) {
                                   [&](const Group& known) { return known.number == removed.place.group; });
   if (group == groups_.end()) return;
   const std::uint32_t bit = BitOf(*group);
+  const auto index = static_cast<std::size_t>(group - groups_.begin());
   for (const std::string& name : removed.hashes) {
     const auto held = held_.find(name);
-    if (held == held_.end()) continue;
-    const Holders before = held->second;
-    const bool is_second = (before.once & bit) == 0 && (before.again & bit) != 0;
+    if (held == held_.end() || held->second.copies[index] == 0) continue;
+    Holders holders = held->second;
+    const std::uint32_t before = holders.groups;
+    const bool is_second = (before & bit) == 0;
     if (is_second && !tree_.counts_copies()) tree_.TrustCopies();
-    Holders after = before;
-    // One of two copies is left if the engine counts them, else none.
-    if ((before.once & bit) == 0 || tree_.counts_copies()) after.again &= ~bit;
-    if ((before.again & bit) == 0 || !tree_.counts_copies()) after.once &= ~bit;
-    SetHolders(name, before, after);
+    const bool is_left = --holders.copies[index] > 0 && tree_.counts_copies();
+    holders.groups = is_left ? before | bit : before & ~bit;
+    SetHolders(name, before, holders);
   }
 }
 
-void ResumePoints::SetHolders(const std::string& name, Holders before, Holders after) {
-  if ((after.once | after.again) == 0) {
+void ResumePoints::SetHolders(const std::string& name, std::uint32_t before, const Holders& after) {
+  if (std::all_of(after.copies.begin(), after.copies.end(), [](std::uint8_t count) { return count == 0; })) {
     held_.erase(name);
   } else {
     held_[name] = after;
   }
-  if (after.once == before.once) return;
+  if (after.groups == before) return;
   if (TreeBlock* block = tree_.Find(name)) {
-    block->groups = after.once;
+    block->groups = after.groups;
     block->watched = true;
   }
-  changed_.push_back({name, before.once ^ after.once});
+  changed_.push_back({name, before ^ after.groups});
 }
 
 void ResumePoints::OnAdded(TreeBlock& block) {
   const auto held = held_.find(*block.name);
-  if (held == held_.end() || held->second.once == 0) return;
-  block.groups = held->second.once;
+  if (held == held_.end() || held->second.groups == 0) return;
+  block.groups = held->second.groups;
   block.watched = true;
 }
 
@@ -144,7 +145,6 @@ std::uint64_t ResumePoints::LevelsOf(const Group& group, MainBlocks main) {
 }
 
 void ResumePoints::Settle(MainBlocks main) {
-  computes_from_start_ = false;
   if (tree_.counts_copies() && !std::exchange(trusts_counts_, true)) TrustCounts();
   const std::vector<Change> changed = std::exchange(changed_, {});
   Names names;
@@ -165,16 +165,15 @@ void ResumePoints::Settle(MainBlocks main) {
   for (const std::string& name : names) Judge(name, main);
 }
 
-// One copy went of those that a group stored again and does not hold, as it seemed.
+// A group holds what one copy of several went of.
 void ResumePoints::TrustCounts() {
   std::vector<std::pair<std::string, Holders>> doubted;
   for (const auto& [name, holders] : held_) {
-    if ((holders.again & ~holders.once) != 0) doubted.emplace_back(name, holders);
+    Holders all = holders;
+    for (std::size_t index = 0; index < kMaxGroups; ++index) all.groups |= all.copies[index] > 0 ? 1U << index : 0;
+    if (all.groups != holders.groups) doubted.emplace_back(name, all);
   }
-  for (const auto& [name, holders] : doubted) {
-    const std::uint32_t back = holders.again & ~holders.once;
-    SetHolders(name, holders, {.once = holders.once | back, .again = holders.again & ~back});
-  }
+  for (const auto& [name, holders] : doubted) SetHolders(name, held_[name].groups, holders);
 }
 
 // Behind a block that the group does not hold, none needs the ones before it. Runs are stored front to back, so from

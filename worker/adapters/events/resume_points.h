@@ -11,13 +11,14 @@
 // hashes wait here for it until the engine removes them. After each message Settle compares.
 //
 // An engine may announce blocks that a request found, unmarked, and among them some that a sparse group does not have:
-// a run from the first block on, each named, which the main group holds. Of such a run only what a hit needs is
-// believed, its end. If it was computed instead, as much is promised as that leaves.
+// a run from the first block on, each named, behind which a request could go on already. Of such a run only what a hit
+// needs is believed, its end. If it was computed instead, as much is promised as that leaves.
 //
 // Not thread-safe. Store and Remove are O(1) expected per hash, Settle is O(blocks that changed · blocks of a window),
 // and more only where several prefixes go on behind one of them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -67,12 +68,14 @@ class ResumePoints {
   [[nodiscard]] bool has_groups() const { return !groups_.empty(); }
   // Can what is resumable be told? Not with groups of an unknown kind, or without a main group.
   [[nodiscard]] bool can_follow(MainBlocks main) const;
-  // Has this message's requests' first block been computed, not found?
-  [[nodiscard]] bool computes_from_start() const { return computes_from_start_; }
+  // Could a request go on behind the block of this name, as of the last Settle?
+  [[nodiscard]] bool IsResumable(const std::string& name) const { return open_.contains(name); }
   // Hashes that are held; for a bound.
   [[nodiscard]] std::size_t size() const { return held_.size(); }
 
  private:
+  static constexpr std::size_t kMaxGroups = 32;
+
   // Its place in groups_ is its bit.
   struct Group {
     std::uint32_t number = 0;
@@ -85,8 +88,8 @@ class ResumePoints {
   };
   // The groups that hold the block of a hash.
   struct Holders {
-    std::uint32_t once = 0;
-    std::uint32_t again = 0;  // those that stored it twice, or whose first copy of two was removed
+    std::uint32_t groups = 0;                          // by bit
+    std::array<std::uint8_t, kMaxGroups> copies = {};  // also of groups that have lost one of several; see BlockTree
   };
   // A block of ours.
   struct Point {
@@ -102,7 +105,8 @@ class ResumePoints {
   // Nothing: there are too many groups.
   [[nodiscard]] Group* Learn(const Stored& stored);
   [[nodiscard]] std::uint32_t BitOf(const Group& group) const;
-  void SetHolders(const std::string& name, Holders before, Holders after);
+  // `before`: the groups that held it.
+  void SetHolders(const std::string& name, std::uint32_t before, const Holders& after);
   // Adds the blocks below that need one of those that the group has stored or lost.
   void AddDependents(const std::vector<Change>& changed, const Group& group, MainBlocks main, Names& names) const;
   void TrustCounts();
@@ -119,7 +123,6 @@ class ResumePoints {
   std::vector<Group> groups_;
   bool has_unknown_group_ = false;
   bool has_new_group_ = false;
-  bool computes_from_start_ = false;
   bool trusts_counts_ = false;  // see BlockTree::counts_copies
   std::unordered_map<std::string, Holders, BlockTree::NameHasher> held_;
   std::vector<Change> changed_;                                             // since the last Settle
