@@ -13,6 +13,10 @@ tokens longer by --token-us-per-request. With --tokenizer FILE (and the package 
 its answers are words of that tokenizer, a token each, which are the same tokens in the next prompt. With --render it
 turns a request into tokens (/v1/completions/render), as vLLM does with VLLM_ENABLE_SCALE_OUT_ENDPOINTS=1.
 
+It embeds, reranks and transcribes too, with answers that follow from the bodies (embedding_of); with --pooling that is
+all that it does, as vLLM with --runner pooling. /chat takes parts that are images. /echo and /drip are of no vLLM: the
+first answers with the body, the second with one piece of an answer that has no end.
+
 SIGUSR1 loses the next message of events, as a full queue of the publisher does. SIGSTOP is a hang.
 """
 
@@ -42,6 +46,11 @@ def next_token(tokens, seed, bans=(), adapter=None):
         if token not in bans:
             return token
     return 0
+
+
+def embedding_of(text):
+    """Four numbers that follow from the text."""
+    return [zlib.crc32(f"{i}{text}".encode()) / 2**32 for i in range(4)]
 
 
 class Refused(Exception):
@@ -117,6 +126,8 @@ class Double:
         self.steps = 0
         self.looks = 0  # at its metrics
         self.next_id = 0
+        self.routes = {"/v1/embeddings": self.embed, "/rerank": self.rerank, "/v1/audio/transcriptions": self.transcribe,
+                       "/v1/chat/completions": self.chat, "/echo": self.echo, "/drip": self.drip}
 
     # ---- requests ----
 
@@ -273,7 +284,72 @@ class Double:
                             "sampling_params": {"max_tokens": request.limit}, "model": self.options.model,
                             "stream": body.get("stream", False)}])
 
+    # ---- requests without a cache ----
+
+    def check_model(self, name):
+        if name not in (None, self.options.model, *self.options.alias, *self.adapters):
+            raise Refused(404, f"The model `{name}` does not exist.", "model")
+
+    async def pass_through(self, path, body, headers, writer):
+        await self.admit()
+        try:
+            await asyncio.sleep(self.options.pooling_ms * 1e-3)
+            await self.routes[path](body, headers, writer)
+        finally:
+            await self.leave([])
+
+    async def embed(self, body, _, writer):
+        asked = json.loads(body)
+        self.check_model(asked.get("model"))
+        texts = asked["input"] if isinstance(asked["input"], list) else [asked["input"]]
+        data = [{"object": "embedding", "index": i, "embedding": embedding_of(text)} for i, text in enumerate(texts)]
+        send_page(writer, 200, json.dumps({"object": "list", "model": asked.get("model"), "data": data}))
+
+    async def rerank(self, body, _, writer):
+        asked = json.loads(body)
+        results = [{"index": i, "relevance_score": embedding_of(text)[0]} for i, text in enumerate(asked["documents"])]
+        send_page(writer, 200, json.dumps({"results": sorted(results, key=lambda each: -each["relevance_score"])}))
+
+    async def transcribe(self, body, headers, writer):
+        send_page(writer, 200, json.dumps({"text": f"{len(body)} {zlib.crc32(body)}", "type": headers["content-type"]}))
+
+    async def chat(self, body, _, writer):
+        asked = json.loads(body)
+        self.check_model(asked.get("model"))
+        kinds = [part["type"] for message in asked["messages"] if isinstance(message["content"], list)
+                 for part in message["content"]]
+        if not asked.get("stream"):
+            return send_page(writer, 200, json.dumps({"choices": [{"message": {"content": " ".join(kinds)}}]}))
+        start_stream(writer)
+        for kind in kinds or ["text"]:
+            await send_chunk(writer, b"data: " + json.dumps({"choices": [{"delta": {"content": kind}}]}).encode() + b"\n\n")
+        await send_chunk(writer, b"data: [DONE]\n\n")
+        writer.write(b"0\r\n\r\n")
+        return await writer.drain()
+
+    async def echo(self, body, headers, writer):
+        kind = headers.get("content-type", "")
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\ncontent-type: {kind}\r\n\r\n".encode())
+        for first in range(0, len(body), 1 << 16):
+            writer.write(body[first:first + (1 << 16)])
+            await writer.drain()
+
+    async def drip(self, _, __, writer):
+        start_stream(writer)
+        await send_chunk(writer, b"data: 1\n\n")
+        await asyncio.Event().wait()
+
+    def openapi(self):
+        paths = [*self.routes, *([] if self.options.pooling else ["/v1/completions"])]
+        if self.options.pooling:
+            paths.remove("/v1/chat/completions")
+        return {"paths": {**{path: {"post": {}} for path in paths}, "/health": {"get": {}}, "/v1/models": {"get": {}}}}
+
     def page(self, path):
+        if path == "/openapi.json" and not self.options.no_docs:
+            return 200, json.dumps(self.openapi())
+        if "post" in self.openapi()["paths"].get(path, {}):
+            return 405, json.dumps({"detail": "Method Not Allowed"})
         if path == "/health":
             return 200, ""
         if path == "/version":
@@ -301,8 +377,9 @@ class Double:
             "prefix_cache_hits_total": self.cached_tokens, "prefix_cache_queries_total": self.prompt_tokens,
             "iteration_tokens_total_count": self.steps}
         lines = [f"vllm:{name}{{{labels}}} {float(value)}" for name, value in values.items()]
-        lines.append(f'vllm:cache_config_info{{block_size="{self.options.block_tokens}",enable_prefix_caching="True",'
-                     f'engine="0",num_gpu_blocks="{self.options.blocks}"}} 1.0')
+        if not self.options.pooling:
+            lines.append(f'vllm:cache_config_info{{block_size="{self.options.block_tokens}",enable_prefix_caching="True",'
+                         f'engine="0",num_gpu_blocks="{self.options.blocks}"}} 1.0')
         lines.append(f"process_start_time_seconds {self.started}")
         return "\n".join(lines) + "\n"
 
@@ -322,7 +399,9 @@ class Double:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         try:
-            if (method, path) == ("POST", "/v1/completions"):
+            if method == "POST" and path in self.routes and path in self.openapi()["paths"]:
+                await self.while_connected(reader, self.pass_through(path, body, headers, writer))
+            elif (method, path) == ("POST", "/v1/completions") and not self.options.pooling:
                 await self.while_connected(reader, self.complete(body, headers, writer))
             elif (method, path) == ("POST", "/v1/completions/render") and self.options.render:
                 send_page(writer, 200, self.render(json.loads(body)))
@@ -406,6 +485,9 @@ def parse():
     parser.add_argument("--token-us-per-request", type=float, default=0, help="more for each request that runs")
     parser.add_argument("--paced", action="store_true", help="requests slow each other down")
     parser.add_argument("--render", action="store_true", help="answers /v1/completions/render")
+    parser.add_argument("--pooling", action="store_true", help="generates nothing")
+    parser.add_argument("--pooling-ms", type=float, default=1, help="time of an embedding, a rerank, a transcription")
+    parser.add_argument("--no-docs", action="store_true", help="has no /openapi.json")
     parser.add_argument("--tokenizer", default="", help="a tokenizer.json, for prompts that are texts")
     return parser.parse_args()
 

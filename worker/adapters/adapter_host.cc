@@ -91,6 +91,7 @@ void AdapterHost::Describe(const EngineProtocol& protocol, const EngineFacts& fa
   hello.max_running_requests = MaxRunning(facts, options);
   hello.features = {wire::Feature::kAnswers};
   hello.adapters.assign(facts.adapters.begin(), facts.adapters.end());
+  hello.routes.assign(facts.routes.begin(), facts.routes.end());
   protocol.Claim(facts, hello);
 }
 
@@ -106,7 +107,8 @@ AdapterHost::AdapterHost(Setup setup, const Clock& clock, const wire::Waker& wak
       blocks_(std::move(setup.blocks)),
       outbox_(waker),
       stall_watch_(clock),
-      engine_(setup.protocol, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_) {}
+      engine_(setup.protocol, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_),
+      forwards_(clock, *calls_) {}
 
 AdapterHost::~AdapterHost() { Stop(); }
 
@@ -135,6 +137,8 @@ void AdapterHost::Run() {
   while (!stopping_.load()) {
     DrainInbox();
     engine_.Tick();
+    const EngineWatch& watch = engine_.watch();
+    if (watch.is_away()) forwards_.EndAll(Unavailable(fmt::format("the engine is away: {}", watch.why())));
     if (engine_.TakeRestart() && blocks_ != nullptr) blocks_->OnEngineRestart(clock_.Now());
     PollBlocks();  // after a restart, so that the report's digest is that of its events
     PublishRound();
@@ -148,13 +152,20 @@ void AdapterHost::Wait() {
   stall_watch_.OnWait();
   const std::vector<HttpEvent> events = calls_->Poll(WaitOf(TimeToNextRound()), fds);
   stall_watch_.OnTurn();
-  for (const HttpEvent& event : events) engine_.OnHttp(event);
+  for (const HttpEvent& event : events) {
+    if (!forwards_.OnHttp(event)) {
+      engine_.OnHttp(event);
+    } else if (const auto* const end = std::get_if<HttpEnd>(&event.what); end && end->how != CallEnd::kComplete) {
+      engine_.NoteLostForward(*end);
+    }
+  }
 }
 
 Duration AdapterHost::TimeToNextRound() const {
   if (blocks_wait_ || inbox_.size() > 0) return Duration(0);
   Duration time = engine_.TimeToNextTick();
-  if (outbox_.has_lost() || snapshot_wanted_ || engine_.HasReport()) time = std::min<Duration>(time, kRoomWait);
+  if (outbox_.has_lost() || snapshot_wanted_ || engine_.HasReport() || forwards_.HasAnswer())
+    time = std::min<Duration>(time, kRoomWait);
   if (blocks_ == nullptr) return time;
   if (const std::optional<Instant> due = blocks_->deadline()) time = std::min(time, *due - clock_.Now());
   return time;
@@ -175,6 +186,30 @@ void AdapterHost::Apply(SubmitCommand command) {
   if (!taken.ok()) outbox_.Refuse(command.link, request, std::move(taken).error());
 }
 
+void AdapterHost::Apply(const CancelCommand& command) {
+  engine_.Cancel(command.key);
+  forwards_.Cancel(command.key);
+}
+
+void AdapterHost::Apply(const CancelLinkCommand& command) {
+  engine_.CancelLink(command.link);
+  forwards_.CancelLink(command.link);
+}
+
+void AdapterHost::Apply(ForwardPart command) {
+  engine_.NoteForwards(forwards_);
+  if (auto* const body = std::get_if<wire::ForwardBody>(&command.what)) {
+    forwards_.Append(command.key, std::move(body->body));
+  } else if (const auto* const credit = std::get_if<wire::ForwardCredit>(&command.what)) {
+    forwards_.Grant(command.key, credit->bytes);
+  } else if (Result<void> room = engine_.CheckRoom(1); room.ok()) {
+    forwards_.Begin(command.key.link, std::get<wire::Forward>(std::move(command.what)), command.received,
+                    engine_.watch().facts());
+  } else {
+    forwards_.Refuse(command.key, std::move(room).error());
+  }
+}
+
 void AdapterHost::PollBlocks() {
   if (blocks_ == nullptr) return;
   blocks_wait_ = blocks_->Poll(clock_.Now());
@@ -190,6 +225,8 @@ void AdapterHost::PollBlocks() {
 void AdapterHost::PublishRound() {
   outbox_.TellOfLoss();
   PublishStanding();
+  PublishForwarded();
+  engine_.NoteForwards(forwards_);
   const bool wants_snapshot = snapshot_wanted_ && outbox_.CanPublish();
   const bool is_due = engine_.HasReport() || outbox_.has_refusals() || outbox_.has_answers() || !events_.empty();
   if (is_due || wants_snapshot) outbox_.PublishReport(MakeReport());
@@ -212,6 +249,14 @@ StepReport AdapterHost::MakeReport() {
   // Any block of an engine without events may hold something: a router that goes by its own history would forget it.
   if (blocks_ == nullptr) report.load.cached_block_count = pool;
   return report;
+}
+
+void AdapterHost::PublishForwarded() {
+  while (outbox_.CanPublish()) {
+    std::optional<LinkForwarded> answer = forwards_.TakeAnswer();
+    if (!answer) return;
+    outbox_.Publish(*std::move(answer));
+  }
 }
 
 void AdapterHost::PublishStanding() {
@@ -279,6 +324,7 @@ using AdapterRoot = std::function<BlockHash(const std::string& adapter)>;
 constexpr milliseconds kLook{20};
 
 void WarnOfCache(const EngineProtocol& protocol, const EngineFacts& facts) {
+  if (!facts.generates) return;
   if (!facts.keeps_prefixes) {
     LogWarning("the engine keeps no prefixes: switch its prefix cache on", {{"engine", std::string(protocol.name())}});
   } else if (facts.grain_tokens() == 0) {
@@ -351,7 +397,7 @@ Result<ConnectedEngine> ConnectEngine(const EngineProtocol& protocol, const Engi
   engine.options.salt_of = [root](const wire::Generate& generate) {
     return SaltOf(generate.root, generate.own, root(generate.adapter));
   };
-  if (!address.events_endpoint.empty() && grain > 0) {
+  if (!address.events_endpoint.empty() && grain > 0 && engine.facts.generates) {
     ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine.facts, root, clock));
     AwaitFirstReplay(*engine.feed, clock);
   }
@@ -374,6 +420,8 @@ AdapterWorker::AdapterWorker(ConnectedEngine engine, const EngineSurroundings& s
 void AdapterWorker::Describe(wire::Hello& hello) const {
   AdapterHost::Describe(protocol_, facts_, options_, hello);
   hello.sends_cache_events = sends_events_;
+  // Routers read no prompts for it: its requests are handed on as they are.
+  if (!facts_.generates) hello.tokenizer_digest.clear();
 }
 
 }  // namespace roost::worker::adapters

@@ -1,6 +1,7 @@
 // The thread of a worker that stands beside an engine of another program: an EngineHost whose engine answers over HTTP.
 //
 //   link thread ─ inbox ─► commands ─► AdapterEngine ◄─► HttpCalls ◄─► engine
+//                                      ForwardCalls  ◄──────┘
 //              ◄─ outbox ─ reports ◄──┘    BlockSource ◄─ events ────┘
 //
 // A round: commands, arrivals over HTTP and from the block source, timers; then one StepReport if there is anything to
@@ -32,6 +33,7 @@
 #include "worker/adapters/block_source.h"
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/events/event_feed.h"
+#include "worker/adapters/forward_calls.h"
 #include "worker/adapters/http_calls.h"
 #include "worker/engine_api/engine_host.h"
 #include "worker/engine_api/engine_outbox.h"
@@ -89,12 +91,14 @@ class AdapterHost final : public EngineHost {
   void PollBlocks();
   void PublishRound();
   [[nodiscard]] StepReport MakeReport();
+  void PublishForwarded();
   void PublishStanding();
   void PublishSnapshot();
 
   void Apply(SubmitCommand command);
-  void Apply(const CancelCommand& command) { engine_.Cancel(command.key); }
-  void Apply(const CancelLinkCommand& command) { engine_.CancelLink(command.link); }
+  void Apply(const CancelCommand& command);
+  void Apply(const CancelLinkCommand& command);
+  void Apply(ForwardPart command);
   void Apply(const SnapshotCommand&) { snapshot_wanted_ = true; }
   // The engine's cache is its own.
   void Apply(const OrderCommand& command) { outbox_.Answer({command.link, RefusalOf(command.order)}); }
@@ -111,6 +115,7 @@ class AdapterHost final : public EngineHost {
 
   // The engine thread's own.
   AdapterEngine engine_;
+  ForwardCalls forwards_;
   std::vector<wire::CacheEvent> events_;  // for the next report
   std::optional<EngineStanding> told_standing_;
   bool blocks_wait_ = false;  // the source has more

@@ -68,9 +68,10 @@ void LinkCore::BeginLife(Link& link) {
 
 // The router that sent the requests in flight has lost them.
 void LinkCore::EndLife(Link& link) {
-  if (!link.in_flight.empty()) effects_.Command(CancelLinkCommand{link.id});
+  if (!link.in_flight.empty() || !link.forwards.empty()) effects_.Command(CancelLinkCommand{link.id});
   for (const auto& [id, request] : link.in_flight) peer_prompt_board_.Remove(request.prompt.prompt.id);
   link.in_flight.clear();
+  link.forwards.clear();
 }
 
 void LinkCore::Restart(Link& link, ResyncReason reason) {
@@ -181,6 +182,17 @@ void LinkCore::Take(const EngineAnswer& answer) {
     if (link.id != answer.link || link.state != State::kUp) continue;
     const auto to_message = [](const auto& value) { return wire::WorkerMessage(value); };
     const wire::SendOutcome outcome = effects_.Send(link.peer, std::visit(to_message, answer.answer));
+    if (outcome != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
+    return;
+  }
+}
+
+void LinkCore::Take(LinkForwarded forwarded) {
+  for (Link& link : links_) {
+    if (link.id != forwarded.link || !link.forwards.contains(forwarded.message.request_id)) continue;
+    if (forwarded.message.last) link.forwards.erase(forwarded.message.request_id);
+    forwarded.message.epoch = link.epoch;
+    const wire::SendOutcome outcome = effects_.Send(link.peer, std::move(forwarded.message));
     if (outcome != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
     return;
   }
@@ -354,7 +366,7 @@ void LinkCore::SayBye() {
 
 std::size_t LinkCore::in_flight_request_count() const {
   std::size_t count = 0;
-  for (const Link& link : links_) count += link.in_flight.size();
+  for (const Link& link : links_) count += link.in_flight.size() + link.forwards.size();
   return count;
 }
 

@@ -49,6 +49,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -207,6 +208,7 @@ class LinkCore {
     Instant last_heard;  // or last dialled, if that is later
     Instant last_step;
     std::unordered_map<RequestId, InFlight> in_flight;
+    std::unordered_set<RequestId> forwards;  // requests that are passed on, until their answers end
     PeerPromptSender peer_prompt_sender;
     bool has_news = false;      // another router's prompt has arrived, and this router has not been told
     bool adapters_due = false;  // they have changed since the life began, and this router has not been told
@@ -244,6 +246,9 @@ class LinkCore {
   void Handle(Link& link, const wire::Refused& refused);
   void Handle(Link& link, wire::Generate generate);
   void Handle(Link& link, const wire::Cancel& cancel);
+  void Handle(Link& link, wire::Forward forward);
+  void Handle(Link& link, wire::ForwardBody body);
+  void Handle(Link& link, const wire::ForwardCredit& credit);
   void Handle(Link& link, const wire::WantHello&);
   void Handle(Link& link, const wire::WantSnapshot&);
   void Handle(Link& link, const wire::WantTokenizer&);
@@ -253,10 +258,6 @@ class LinkCore {
   void Handle(Link& link, Order order) { HandleOrder(link, std::move(order)); }
   void HandleOrder(Link& link, EngineOrder order);
   void Handle(Link& link, const wire::Cordon& cordon);
-  // The worker names no routes.
-  void Handle(Link&, const wire::Forward&) { ++counts_.malformed_messages; }
-  void Handle(Link&, const wire::ForwardBody&) { ++counts_.malformed_messages; }
-  void Handle(Link&, const wire::ForwardCredit&) { ++counts_.malformed_messages; }
 
   void WarnOfCrowding(const wire::Crowding& crowding);
   void TellLoad();
@@ -270,6 +271,7 @@ class LinkCore {
   void Take(const EngineSnapshot& snapshot);
   void Take(const EngineAnswer& answer);
   void Take(OutputLost);
+  void Take(LinkForwarded forwarded);
   void Take(EngineStanding standing);
   void TakeAbsence(std::string absence);
   void TakeCacheKnowledge(bool is_known);

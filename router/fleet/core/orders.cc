@@ -58,7 +58,7 @@ ServiceState StateOf(const Worker& worker) {
   return {.is_cordoned = worker.load.cordoned,
           .running_requests = worker.load.running_requests,
           .waiting_requests = worker.load.waiting_requests,
-          .in_flight_requests = worker.ledger->request_count()};
+          .in_flight_requests = worker.ledger->request_count() + worker.forward_count};
 }
 
 // Worker messages that answer an order are those with its id.

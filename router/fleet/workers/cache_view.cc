@@ -9,7 +9,8 @@ namespace {
 constexpr Duration kSnapshotPatience = std::chrono::seconds(1);
 
 ModeTracker::Events EventsOf(const wire::Hello& hello) {
-  if (!hello.keeps_prefixes) return ModeTracker::Events::kNoBlocks;
+  const bool is_read = !hello.tokenizer_digest.empty();  // else no request's blocks are known
+  if (!hello.keeps_prefixes || !is_read) return ModeTracker::Events::kNoBlocks;
   return hello.sends_cache_events ? ModeTracker::Events::kSent : ModeTracker::Events::kNone;
 }
 

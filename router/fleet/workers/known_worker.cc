@@ -67,6 +67,7 @@ void Worker::Report(wire::Load report, Instant now) {
   const double was_under_way_seconds = load.step_under_way_seconds;
   load = std::move(report);
   load.free_block_count = std::min(load.free_block_count, hello.block_count);
+  reported_forward_count = forward_count;
   if (owed_at.has_value() && load.progress != *owed_at) owed_at.reset();
   const bool has_work =
       owed_at.has_value() || load.running_requests + load.waiting_requests + ledger->request_count() > 0;

@@ -79,6 +79,8 @@ struct Worker {
   PeerPrompts told;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
   LinkSilence link;
+  std::uint32_t forward_count = 0;           // of this router, open there
+  std::uint32_t reported_forward_count = 0;  // the same when its last report came
   std::uint64_t requests_total = 0;
   WorkerTotals totals;
   std::uint64_t generate_digest = 0;  // of the requests that it was sent; see wire::Ping

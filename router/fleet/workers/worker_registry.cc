@@ -122,6 +122,7 @@ WorkerSlot WorkerRegistry::FreeSlot() const {
 // ---- bundles ----
 
 bool WorkerRegistry::ShouldAskForBundle(const Worker& worker, Instant now) {
+  if (!BringsText(worker.hello)) return false;
   DropUnusedBundles();
   const auto is_here = [this](const BundleStore::Source& source) {
     const Worker* const asked = Find(source.worker_id);
@@ -168,6 +169,7 @@ void WorkerRegistry::RefreshRevision(const std::string& key) {
   std::uint32_t max_context_tokens = 0;
   AdapterNames adapters;
   AdapterNames aliases;
+  std::set<std::string, std::less<>> routes;
   for (const auto& [id, worker] : workers_) {
     if (worker->revision != key) continue;
     Refresh(*worker);
@@ -177,9 +179,11 @@ void WorkerRegistry::RefreshRevision(const std::string& key) {
     if (hello == nullptr) hello = &worker->hello;
     adapters.insert(worker->adapters.begin(), worker->adapters.end());
     aliases.insert(worker->hello.aliases.begin(), worker->hello.aliases.end());
+    routes.insert(worker->hello.routes.begin(), worker->hello.routes.end());
   }
   if (hello == nullptr) return revisions_.Withdraw(key);
-  const TextBundle& text = *bundles_.Find(hello->tokenizer_digest);
+  const std::shared_ptr<const TextBundle> bundle = bundles_.Find(hello->tokenizer_digest);
+  const TextBundle text = bundle == nullptr ? TextBundle() : *bundle;
   revisions_.Publish(key,
                      ServedModel{.name = hello->model,
                                  .base = "",
@@ -194,7 +198,9 @@ void WorkerRegistry::RefreshRevision(const std::string& key) {
                                  .eos_token = text.eos_token,
                                  .created_unix_seconds = options_.unix_seconds(),
                                  .revision = key,
-                                 .index = nullptr},
+                                 .index = nullptr,
+                                 .has_text = BringsText(*hello),
+                                 .routes = std::move(routes)},
                      aliases, adapters);
   CountCapacity(key);
 }
@@ -332,7 +338,7 @@ WorkerStatus WorkerRegistry::StatusOf(const Worker& worker, Instant now) const {
           .load = worker.load,
           .block_count = worker.hello.block_count,
           .block_tokens = worker.hello.block_tokens,
-          .in_flight_requests = worker.ledger->request_count(),
+          .in_flight_requests = worker.ledger->request_count() + worker.forward_count,
           .indexed_block_count = worker.index->View(worker.slot).block_count,
           .mode = worker.view.mode(),
           .index_in_sync = worker.view.in_sync(),

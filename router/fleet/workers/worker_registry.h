@@ -82,8 +82,10 @@ class WorkerRegistry {
   void SetBundle(const std::string& digest, TextBundle bundle);
   void SetBundleFault(const std::string& digest, const BundleError& error, Instant now);
   [[nodiscard]] bool IsReady(const Worker& worker) const {
-    return bundles_.Find(worker.hello.tokenizer_digest) != nullptr;
+    return !BringsText(worker.hello) || bundles_.Find(worker.hello.tokenizer_digest) != nullptr;
   }
+  // False for a worker that has no tokenizer to bring: its engine gets requests unread.
+  [[nodiscard]] static bool BringsText(const wire::Hello& hello) { return !hello.tokenizer_digest.empty(); }
 
   // The models and adapters of workers whose tokenizer is still to come.
   [[nodiscard]] std::set<std::string, std::less<>> StartingNames() const;

@@ -119,6 +119,17 @@ class FakeWorker {
   void SetTellsNoLogprobs(bool tells_none) { tells_no_logprobs_ = tells_none; }
 
   void Receive(const wire::RouterMessage& message);
+  // A request that is passed on to it, as far as it has come.
+  struct Passed {
+    wire::Forward head;
+    std::string body;
+    std::uint64_t credit = 0;  // of the answer, beyond the first
+  };
+  [[nodiscard]] std::map<RequestId, Passed>& passed() { return passed_; }
+  void Answer(wire::Forwarded part) {
+    part.epoch = hello_.epoch;
+    outbox_.emplace_back(std::move(part));
+  }
   // Messages that it sent and the link has not delivered yet, in order.
   std::deque<wire::WorkerMessage>& outbox() { return outbox_; }
 
@@ -209,6 +220,7 @@ class FakeWorker {
   std::vector<wire::WantPrefixes> questions_;
   std::vector<wire::UsedPrefix> used_prefixes_;
   bool mute_ = false;
+  std::map<RequestId, Passed> passed_;
   std::vector<RequestId> cancelled_;
   std::vector<wire::Refused> refusals_;
   std::deque<wire::WorkerMessage> outbox_;

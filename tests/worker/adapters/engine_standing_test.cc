@@ -172,6 +172,7 @@ TEST_F(EngineStandingTest, AnotherEngineAtTheAddressStaysAway) {
   Page("/health", 503);
   engine().Tick();
   Page("/health", 200);
+  Page("/openapi.json", 200, R"({"paths":{"/v1/completions":{"post":{}}}})");
   Page("/version", 200, R"({"version":"0.32.0"})");
   Page("/v1/models", 200, R"({"data":[{"id":"other","max_model_len":2048}]})");
   Page("/metrics", 200, MetricsText(2000));

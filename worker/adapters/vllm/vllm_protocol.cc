@@ -54,13 +54,14 @@ Result<std::uint32_t> ConfigCount(const MetricsPage& page, std::string_view labe
 
 Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
   const MetricsPage page(body);
+  facts.started_at = page.Largest("process_start_time_seconds");
+  if (!facts.generates) return {};  // one that embeds may have no blocks, and none of its prompts' are of use
   ROOST_ASSIGN_OR_RETURN(facts.block_tokens, ConfigCount(page, "block_size"));
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t blocks, ConfigCount(page, "num_gpu_blocks"));
   if (blocks < 2) return Unavailable("the engine has no block for content");
   facts.block_count = blocks - 1;  // one is the engine's own
   const std::vector<std::string> caching = page.Labels(kConfigMetric, "enable_prefix_caching");
   facts.keeps_prefixes = caching.empty() || caching.front() == "True";
-  facts.started_at = page.Largest("process_start_time_seconds");
   return {};
 }
 
@@ -114,6 +115,7 @@ class Vllm final : public EngineProtocol {
   [[nodiscard]] Duration health_interval() const override;
   [[nodiscard]] std::span<const std::string_view> fact_pages() const override;
   [[nodiscard]] Result<void> ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const override;
+  [[nodiscard]] std::string_view generate_route() const override { return "/v1/completions"; }
   [[nodiscard]] std::string_view adapters_page() const override { return "/v1/models"; }
   [[nodiscard]] std::string_view load_page() const override { return "/metrics"; }
   [[nodiscard]] EngineLoad ReadLoad(std::string_view body) const override;
