@@ -41,6 +41,7 @@
 #include "router/api/routes/api.h"
 #include "router/api_metrics.h"
 #include "router/fleet/core/fleet.h"
+#include "router/fleet/forwards/forward_table.h"
 #include "router/fleet/registry_fleet_metrics.h"
 #include "router/fleet/workers/text_bundle.h"
 #include "router/options.h"
@@ -257,6 +258,7 @@ FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::Se
   fleet.core.worker_timeout = FromSeconds(options.worker_timeout_seconds);
   fleet.core.stall_timeout = FromSeconds(options.stall_timeout_seconds);
   fleet.core.requests.max_requests = static_cast<std::uint32_t>(options.max_connections);
+  fleet.core.forwards = ForwardTableOptions{.max_requests = static_cast<std::uint32_t>(options.max_connections)};
   fleet.core.index_memory_bytes = SharesOf(options.memory_bytes).index;
   fleet.core.requests.worker_queue_bound = options.worker_queue_bound;
   fleet.core.requests.max_queue = options.max_queue;
@@ -406,6 +408,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
        .api_keys = files.api_keys,
        .admin_keys = files.admin_keys,
        .model_aliases = aliases,
+       .pass_through = options.pass_through,
        .cors_origins = options.cors_origins,
        .tracing = {.spans = spans, .sample_ratio = options.otlp_sample_ratio},
        .metrics_text =
@@ -471,6 +474,7 @@ int Main(int argc, char** argv) {
   const LogThread log_thread;
   BoundConnections(options, *descriptors);
   Result<void> run = CheckMemory(options, machine);
+  if (run.ok()) run = CheckPassThrough(options);
   if (run.ok()) run = Run(options, termination, notifier);
   if (run.ok()) return EX_OK;
   LogError("roost-router can not start", {{"error", run.error().ToString()}});

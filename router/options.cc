@@ -62,6 +62,20 @@ Result<void> CheckMemory(const RouterOptions& options, const Machine& machine) {
                          ByteSizeText(options.memory_bytes), ByteSizeText(machine.memory_bytes));
 }
 
+Result<void> CheckPassThrough(const RouterOptions& options) {
+  const std::vector<Api::RouteName> routes = Api::RouteNames();
+  for (const std::string& path : options.pass_through) {
+    if (!path.starts_with('/') || path.size() > wire::kMaxRouteBytes ||
+        path.find_first_of("?# ") != std::string::npos) {
+      return InvalidArgument("pass-through", "'{}' is no path such as /v1/audio/translations", path);
+    }
+    if (std::any_of(routes.begin(), routes.end(), [&path](const auto& route) { return route.path == path; })) {
+      return InvalidArgument("pass-through", "{} is a route already", path);
+    }
+  }
+  return {};
+}
+
 Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& options, const Clock& clock,
                                                      wire::LinkGuard::OnRefused on_refused) {
   if (options.link_secret_key.empty() != options.link_peers.empty()) {
@@ -111,6 +125,10 @@ void DeclareClients(RouterOptions& options, ConfigParser& parser) {
       .AddList("cors-origins", options.cors_origins,
                "Web pages that may call the API from a browser: origins such as https://chat.example.com, or * for "
                "all; none by default")
+      .AddList(
+          "pass-through", options.pass_through,
+          "More paths, such as /v1/audio/translations, whose POST goes unread to a worker beside an engine that has "
+          "them; embeddings, reranking, scores, pooling, classes and transcriptions go there by themselves")
       .Add("tls-cert", options.tls_cert,
            "File with this server's certificate and those between it and its root, in PEM: clients use HTTPS. It is "
            "read "

@@ -33,6 +33,7 @@ struct RouterOptions {
   double http_idle_seconds = ToSeconds(HttpServerOptions().idle_timeout);
   std::vector<std::string> model_alias;  // ALIAS=MODEL
   std::vector<std::string> cors_origins;
+  std::vector<std::string> pass_through;
   std::string tls_cert;  // files; empty: plain HTTP
   std::string tls_key;
   std::string tls_client_ca;    // empty: clients show no certificate
@@ -119,6 +120,9 @@ struct ConnectionShares {
 
 // An error when memory_bytes exceeds the machine's memory. kInvalidArgument names the flag.
 [[nodiscard]] Result<void> CheckMemory(const RouterOptions& options, const Machine& machine);
+
+// An error for a path of pass_through that is none, or a route of the router. kInvalidArgument names the flag.
+[[nodiscard]] Result<void> CheckPassThrough(const RouterOptions& options);
 
 // `options` must outlive the parse.
 void Declare(RouterOptions& options, ConfigParser& parser);

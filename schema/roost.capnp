@@ -1433,6 +1433,14 @@ struct Forward {
 
   traceParent @7 :Text $most(55);
   # As of a Generate.
+
+  model @8 :Text $text(line) $most(.WireLimits.maxTextBytes) $omitEmpty;
+  # The model's or the adapter's name, where the body names it. Empty: it names none.
+
+  modelBegin @9 :UInt64 = 0;
+  modelEnd @10 :UInt64 = 0;
+  # Where the body names it, maybe by another name, without quotes: the worker puts there the name by which its engine knows
+  # it.
 }
 
 struct ForwardBody {

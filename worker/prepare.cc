@@ -204,15 +204,23 @@ WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& mod
 [[nodiscard]] Result<std::vector<WorkerSetup>> PrepareAdapters(const WorkerOptions& options) {
   const adapters::EngineProtocol* const protocol = adapters::EngineProtocolOf(options.engine);
   ROOST_CHECK(protocol != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
-  ROOST_ASSIGN_OR_RETURN(const AdapterModel model, ReadModelIfPossible(options));
   ROOST_ASSIGN_OR_RETURN(adapters::EngineAddress address, AddressOf(options));
+  ROOST_ASSIGN_OR_RETURN(AdapterModel model, ReadModelIfPossible(options));
+  if (!model.absence.empty() && !options.model.empty()) {
+    // The engine may fetch the model itself: then it is there once the engine serves.
+    LogInfo("the model can not be read yet", {{"reason", model.absence}});
+    ROOST_RETURN_IF_ERROR(adapters::AwaitEngine(*protocol, address.http, SteadyClock(), kEngineStart));
+    ROOST_ASSIGN_OR_RETURN(model, ReadModelIfPossible(options));
+  }
   if (!model.absence.empty()) address = {.http = std::move(address.http), .events_absence = model.absence};
   PrefixScope scope;
   scope.fingerprint = model.described.fingerprint;
   scope.kv_dtype = KvDTypeOf(options);
-  ROOST_ASSIGN_OR_RETURN(std::vector<adapters::ConnectedEngine> engines,
-                         adapters::ConnectEngine(*protocol, address, AdapterOptionsOf(options), std::move(scope),
-                                                 SteadyClock(), kEngineStart));
+  adapters::AdapterOptions adapter = AdapterOptionsOf(options);
+  adapter.expects_groups = model.described.has_layer_groups;
+  ROOST_ASSIGN_OR_RETURN(
+      std::vector<adapters::ConnectedEngine> engines,
+      adapters::ConnectEngine(*protocol, address, std::move(adapter), std::move(scope), SteadyClock(), kEngineStart));
   std::vector<WorkerSetup> setups;
   setups.reserve(engines.size());
   for (adapters::ConnectedEngine& engine : engines) {

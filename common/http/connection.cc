@@ -175,6 +175,7 @@ void Connection::Close() {
   LeaveWaiting();
   const bool cuts_answer = std::exchange(state_, State::kClosed) == State::kAnswer;
   transport_.Close(cuts_answer ? Transport::Farewell::kReset : Transport::Farewell::kClean);
+  on_written_ = nullptr;
   timer_.cancel();
 }
 

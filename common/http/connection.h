@@ -153,6 +153,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // ---- for Exchange, which forwards only while its answer is open ----
   void Respond(HttpResponse response);
   void PrepareStream(std::vector<HttpHeader> headers);
+  void BeginBytes(BytesHead head);
   // Written by the next Flush, so that the frames of one function leave in one write.
   void Send(std::string_view frames);
   void End();
@@ -215,6 +216,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void WritePing();
   void EndStream();
   [[nodiscard]] bool ChargeStream();
+  void AbortLater();
   [[nodiscard]] std::string Head(int status, const std::vector<HttpHeader>& headers) const;
   void OnWritten(boost::system::error_code error);
   void FinishAnswer();
@@ -256,6 +258,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool keep_alive_ = false;
   Framing framing_ = Framing::kChunked;
   std::vector<HttpHeader> stream_headers_;
+  std::function<void(std::size_t)> on_written_;  // of an answer in the shape of bytes; null: it has another one
+  std::size_t unwritten_bytes_ = 0;              // of its body, in output_
+  std::size_t writing_bytes_ = 0;                // the same, in writing_
 
   std::string output_;                                // to be written next
   std::string body_;                                  // of a large answer, to be written after output_
@@ -285,6 +290,7 @@ class Exchange final : public Responder {
 
   void Respond(HttpResponse response) override;
   void PrepareStream(std::vector<HttpHeader> headers) override;
+  void BeginBytes(BytesHead head) override;
   void Send(std::string frames) override;
   void End() override;
   FailureShape Fail(HttpResponse response, std::string frames) override;

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/http/connection.h"
 
 namespace roost {
@@ -90,6 +91,19 @@ void Connection::WriteStreamHead() {
   answer_ = Answer::kStreaming;
 }
 
+void Connection::BeginBytes(BytesHead head) {
+  ROOST_CHECK(head.on_written != nullptr);
+  if (answer_ == Answer::kStreaming) return;
+  deadlines_[kSilenceDeadline].reset();
+  on_written_ = std::move(head.on_written);
+  if (framing_ == Framing::kUntilClose) keep_alive_ = false;
+  std::vector<HttpHeader> headers = std::move(head.headers);
+  if (!head.content_type.empty()) headers.push_back({"Content-Type", std::move(head.content_type)});
+  if (framing_ == Framing::kChunked) headers.push_back({"Transfer-Encoding", "chunked"});
+  output_ += Head(head.status, headers);
+  answer_ = Answer::kStreaming;
+}
+
 void Connection::WriteFrames(std::string_view frames) {
   if (frames.empty()) return;
   if (answer_ != Answer::kStreaming) WriteStreamHead();
@@ -98,6 +112,10 @@ void Connection::WriteFrames(std::string_view frames) {
   } else {
     fmt::format_to(std::back_inserter(output_), "{:x}\r\n{}\r\n", frames.size(), frames);
   }
+  if (on_written_) {
+    unwritten_bytes_ += frames.size();
+    return;
+  }
   Expire(kSilenceDeadline, shared_->options.keep_alive_interval);
 }
 
@@ -105,10 +123,14 @@ void Connection::WritePing() { WriteFrames(kPing); }
 
 // The unread backlog is judged without the new frames, which may be many: whole prompts, whole items.
 void Connection::Send(std::string_view frames) {
-  const bool is_behind = backlog_ > shared_->options.stream_buffer_bytes;
+  const bool is_behind = !on_written_ && backlog_ > shared_->options.stream_buffer_bytes;
   WriteFrames(frames);
   if (ChargeStream() && !is_behind) return;
-  // Posted, so that OnClosed never runs inside Send.
+  AbortLater();
+}
+
+// Posted, so that OnClosed never runs inside a call of the answer's owner.
+void Connection::AbortLater() {
   asio::post(transport_.executor(), [self = shared_from_this()] { self->Abort(); });
 }
 
@@ -135,6 +157,10 @@ FailureShape Connection::Fail(HttpResponse response, std::string_view frames) {
     Respond(std::move(response));
     return FailureShape::kResponse;
   }
+  if (on_written_) {
+    AbortLater();
+    return FailureShape::kFrames;
+  }
   WriteFrames(frames);
   EndStream();
   return FailureShape::kFrames;
@@ -158,6 +184,7 @@ void Connection::Flush() {
     return;
   }
   writing_.swap(output_);
+  writing_bytes_ = std::exchange(unwritten_bytes_, 0);
   Expire(kWriteDeadline, shared_->options.write_timeout);
   transport_.AsyncWrite(writing_, [self = shared_from_this()](boost::system::error_code error) {
     self->Guard([&] { self->OnWritten(error); });
@@ -171,6 +198,7 @@ void Connection::OnWritten(boost::system::error_code error) {
   if (state_ == State::kClosed) return;
   if (answer_ == Answer::kStreaming) static_cast<void>(ChargeStream());
   if (error) return Abort();
+  if (writing_bytes_ > 0) on_written_(std::exchange(writing_bytes_, 0));
   Flush();
 }
 
@@ -180,6 +208,7 @@ void Connection::FinishAnswer() {
   answer_memory_.reset();
   reads_ahead_ = true;
   stream_headers_.clear();
+  on_written_ = nullptr;
   if (!keep_alive_ || input_ended_) return Linger();
   state_ = State::kIdle;
   JoinWaiting(thread_.waiting);

@@ -18,6 +18,7 @@ CurlCall::CurlCall() : handle_(curl_easy_init(), &curl_easy_cleanup) { ROOST_CHE
 std::size_t CurlCall::OnBody(char* data, std::size_t size, std::size_t count, void* user) {
   auto& call = *static_cast<CurlCall*>(user);
   const std::string_view bytes(data, size * count);
+  if (call.ask_.holds_answer && call.ask_.holds_answer()) return CURL_WRITEFUNC_PAUSE;
   call.is_too_large_ = call.ask_.on_body && !call.ask_.on_body(bytes);
   return call.is_too_large_ ? kRefused : bytes.size();
 }
@@ -30,6 +31,11 @@ std::size_t CurlCall::OnHeader(char* data, std::size_t size, std::size_t count, 
   if (call.is_too_large_) return kRefused;
   if (call.ask_.on_header) call.ask_.on_header(line);
   return line.size();
+}
+
+std::size_t CurlCall::OnUpload(char* room, std::size_t size, std::size_t count, void* user) {
+  const std::size_t written = static_cast<CurlCall*>(user)->ask_.on_upload({room, size * count});
+  return written == 0 ? CURL_READFUNC_PAUSE : written;
 }
 
 void CurlCall::AddHeader(const std::string& line) {
@@ -76,19 +82,36 @@ void CurlCall::Begin(Ask ask) {
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, static_cast<void*>(this));
   curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, &CurlCall::OnHeader);
   curl_easy_setopt(curl, CURLOPT_HEADERDATA, static_cast<void*>(this));
-  if (ask_.json != nullptr) {
-    AddHeader("Content-Type: application/json");
-    AddHeader("Expect:");  // no question before a long body is sent
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, ask_.json->c_str());
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(ask_.json->size()));
-  }
+  SetBody();
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers_.get());
+}
+
+void CurlCall::SetBody() {
+  CURL* const curl = handle();
+  if (ask_.body == nullptr && !ask_.on_upload) return;
+  AddHeader("Content-Type: " + ask_.content_type);
+  AddHeader("Expect:");  // no question before a long body is sent
+  if (ask_.body != nullptr) {
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, ask_.body->c_str());
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(ask_.body->size()));
+    return;
+  }
+  curl_easy_setopt(curl, CURLOPT_POST, 1L);
+  curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(ask_.upload_bytes));
+  curl_easy_setopt(curl, CURLOPT_READFUNCTION, &CurlCall::OnUpload);
+  curl_easy_setopt(curl, CURLOPT_READDATA, static_cast<void*>(this));
 }
 
 long CurlCall::status() const {
   long status = 0;
   curl_easy_getinfo(handle(), CURLINFO_RESPONSE_CODE, &status);
   return status;
+}
+
+std::string CurlCall::content_type() const {
+  const char* type = nullptr;
+  curl_easy_getinfo(handle(), CURLINFO_CONTENT_TYPE, &type);
+  return type == nullptr ? "" : type;
 }
 
 CurlCalls::CurlCalls(long kept_connections) : multi_(curl_multi_init(), &curl_multi_cleanup) {

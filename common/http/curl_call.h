@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,7 +27,8 @@ class CurlCall {
     std::string unix_socket = {};  // path of a local socket; empty: TCP
     std::string bearer_key = {};   // sent as Authorization; empty: none
     std::vector<std::string> headers = {};
-    const std::string* json = nullptr;           // of a POST, outlives the call; null: a GET
+    const std::string* body = nullptr;  // of a POST, outlives the call; null: a GET, or see on_upload
+    std::string content_type = "application/json";
     std::chrono::milliseconds time_limit{0};     // for the whole call; 0: none
     std::chrono::milliseconds connect_limit{0};  // 0: libcurl's
     long max_idle_seconds = 0;                   // of a kept connection; 0: libcurl's
@@ -36,6 +38,12 @@ class CurlCall {
     // The body as it comes, and the lines of the head; empty: not wanted. False ends the call: the body is too large.
     std::function<bool(std::string_view bytes)> on_body = {};
     std::function<void(std::string_view line)> on_header = {};
+    // The body of a POST that comes in pieces, and its size. Writes what there is and returns how much: 0 makes the
+    // call wait for a Resume, before which there must be more.
+    std::function<std::size_t(std::span<char> room)> on_upload = {};
+    std::uint64_t upload_bytes = 0;
+    // Asked before each on_body: true makes the answer wait for a Resume.
+    std::function<bool()> holds_answer = {};
   };
 
   CurlCall();
@@ -46,7 +54,11 @@ class CurlCall {
   void Begin(Ask ask);
   [[nodiscard]] CURLcode Perform() { return curl_easy_perform(handle()); }
 
+  // The call goes on, if it waits. May call on_body and on_upload.
+  void Resume() { curl_easy_pause(handle(), CURLPAUSE_CONT); }
+
   [[nodiscard]] long status() const;
+  [[nodiscard]] std::string content_type() const;
   // on_body said so, or the head had no end: the call ended with an error.
   [[nodiscard]] bool is_too_large() const { return is_too_large_; }
   // libcurl's words for an error; may be empty.
@@ -56,8 +68,10 @@ class CurlCall {
  private:
   static std::size_t OnBody(char* data, std::size_t size, std::size_t count, void* user);
   static std::size_t OnHeader(char* data, std::size_t size, std::size_t count, void* user);
+  static std::size_t OnUpload(char* room, std::size_t size, std::size_t count, void* user);
   void AddHeader(const std::string& line);
   void SetTls();
+  void SetBody();
 
   std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> handle_;
   std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers_{nullptr, &curl_slist_free_all};

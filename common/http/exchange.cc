@@ -77,6 +77,12 @@ void Exchange::PrepareStream(std::vector<HttpHeader> headers) {
   if (const std::shared_ptr<Connection> connection = connection_.lock()) connection->PrepareStream(std::move(headers));
 }
 
+void Exchange::BeginBytes(BytesHead head) {
+  if (state_ != State::kOpen) return;
+  ROOST_CHECK(RunsHere(thread_), "an answer belongs to its connection's thread: use Post");
+  if (const std::shared_ptr<Connection> connection = connection_.lock()) connection->BeginBytes(std::move(head));
+}
+
 void Exchange::Send(std::string frames) {
   if (state_ != State::kOpen) return;
   ROOST_CHECK(RunsHere(thread_), "an answer belongs to its connection's thread: use Post");

@@ -51,7 +51,7 @@ inline constexpr std::array kLabels{
     Label{"pool", 4, Label::Bound::kFixed, "0.5x, 1x, 2x, 4x"},
     Label{"reason", 20, Label::Bound::kFixed, "as the metric says"},
     Label{"revision", 1, Label::Bound::kFixed, "of the source, where the build was told it (ROOST_REVISION)"},
-    Label{"route", 28, Label::Bound::kFixed, "route of the API, without its path; other: no route"},
+    Label{"route", 35, Label::Bound::kFixed, "route of the API, without its path; other: no route"},
     Label{"source", 2, Label::Bound::kFixed, "where blocks came from: peer (another worker)"},
     Label{"state", 6, Label::Bound::kFixed, "as the metric says"},
     Label{"tenant", 1000, Label::Bound::kRegistry, "tenant of an API key"},

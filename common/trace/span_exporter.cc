@@ -211,7 +211,7 @@ bool SpanExporter::Impl::DropsAllAtTheEnd() {
 }
 
 Answer SpanExporter::Impl::Post(const std::string& body) {
-  call.Begin({.url = url, .json = &body, .time_limit = options.request_time});
+  call.Begin({.url = url, .body = &body, .time_limit = options.request_time});
   if (const CURLcode code = call.Perform(); code != CURLE_OK) {
     Tell(curl_easy_strerror(code));
     return Answer::kAgain;

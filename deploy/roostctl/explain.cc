@@ -110,6 +110,18 @@ std::string HitText(Element decision) {
                      decision["actual"].is_null() ? ", as predicted" : "", picture);
 }
 
+// A line for each candidate that held more than a request can go on behind.
+std::string ResumableText(Element decision) {
+  std::string text;
+  for (const Element candidate : json::ElementsAt(decision, "/candidates")) {
+    const std::uint64_t held = CountAt(candidate, "/held_tokens");
+    const std::uint64_t matched = CountAt(candidate, "/matched_tokens");
+    if (held <= matched) continue;
+    text += fmt::format("  resumable    {}: held {}, resumable {}\n", TextAt(candidate, "/worker"), held, matched);
+  }
+  return text;
+}
+
 // A column of the table of candidates, for a member of theirs. Those that `is_brief` are always shown.
 struct Column {
   enum class Unit : std::uint8_t { kTokens, kMilliseconds, kFactor };
@@ -183,6 +195,7 @@ std::string DecisionText(Element decision, ExplainColumns columns) {
                       TimesText(decision["predicted"]));
   text += fmt::format("  actual       {}\n", ActualText(decision));
   text += HitText(decision);
+  text += ResumableText(decision);
   text +=
       fmt::format("  the best     {} cached tokens fewer, first token {} and whole answer {} later\n",
                   CountAt(decision, "/regret/cached_tokens"), Milliseconds(SecondsAt(decision, "/regret/ttft_seconds")),

@@ -194,6 +194,17 @@ std::string PrefixesPath(const PrefixesOptions& options) {
   return path;
 }
 
+namespace {
+
+// ": held 1344 tokens, resumable 896". Empty for workers whose hits may end behind any block.
+std::string ResumableText(Element worker, std::uint64_t block_tokens) {
+  if (!json::At<std::uint64_t>(worker, "resumable_blocks")) return "";
+  return fmt::format(": held {} tokens, resumable {}", CountAt(worker, "/held_blocks") * block_tokens,
+                     CountAt(worker, "/resumable_blocks") * block_tokens);
+}
+
+}  // namespace
+
 Result<std::string> FormatMatch(std::string_view answer_json) {
   const json::Document document(answer_json);
   ROOST_ASSIGN_OR_RETURN(const Element answer, RootOf(document, "workers"));
@@ -203,8 +214,9 @@ Result<std::string> FormatMatch(std::string_view answer_json) {
   for (const Element worker : json::ElementsAt(answer, "/workers")) {
     const BlockHolder& holder = holders.emplace_back(BlockHolder{
         std::string(TextAt(worker, "/worker")), CountAt(worker, "/held_blocks"), CountAt(worker, "/pending_blocks")});
-    table += fmt::format("{:<24} {:>8} {:>8} {:>14}  {}\n", holder.name, holder.held_blocks, holder.pending_blocks,
-                         CountAt(worker, "/cached_tokens"), TextAt(worker, "/mode"));
+    table += fmt::format("{:<24} {:>8} {:>8} {:>14}  {}{}\n", holder.name, holder.held_blocks, holder.pending_blocks,
+                         CountAt(worker, "/cached_tokens"), TextAt(worker, "/mode"),
+                         ResumableText(worker, CountAt(answer, "/block_tokens")));
   }
   const PromptShape shape{.token_count = CountAt(answer, "/prompt_tokens"),
                           .block_tokens = std::max<std::uint64_t>(1, CountAt(answer, "/block_tokens"))};

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,6 +57,9 @@ struct ServedModel {
   std::string revision;  // its name; equal for all workers that serve the same files
   // The index of its workers' blocks. Any thread may call Match.
   std::shared_ptr<const PrefixIndex> index;
+  // False: its workers have no tokenizer to bring, so there is none here, and requests are handed on unread.
+  bool has_text = true;
+  std::set<std::string, std::less<>> routes = {};  // paths that at least one of its workers hands on to its engine
 
   [[nodiscard]] bool is_adapter() const { return !base.empty() && !is_alias; }
   // For workers, and for blocks: empty for the model itself.
@@ -282,10 +286,16 @@ struct NotSupported {
 // The number of a prompt's blocks, front to back, that one worker has.
 struct PromptHolder {
   std::string worker_id;
-  WorkerMode mode = WorkerMode::kExact;   // the source of the numbers
-  std::uint32_t held_block_count = 0;     // blocks in its cache
-  std::uint32_t pending_block_count = 0;  // blocks after these, which it is computing now
-  std::uint32_t engine_block_tokens = 0;  // see wire::Hello
+  WorkerMode mode = WorkerMode::kExact;                     // the source of the numbers
+  std::uint32_t held_block_count = 0;                       // blocks in its cache
+  std::uint32_t pending_block_count = 0;                    // blocks after these, which it is computing now
+  std::uint32_t engine_block_tokens = 0;                    // see wire::Hello
+  std::optional<std::uint32_t> resumable_block_count = {};  // of those held, so far a hit goes; empty: all of them
+
+  // The blocks that a request need not compute when the worker's queue is done.
+  [[nodiscard]] std::uint32_t usable_block_count() const {
+    return resumable_block_count.value_or(held_block_count) + pending_block_count;
+  }
 };
 
 struct PromptChoice {
@@ -382,6 +392,42 @@ struct QueueStatus {
       0;  // estimated time until they have left the queue, by the rate of recent departures; bounded by their deadlines
 };
 
+// ---- requests that an engine gets unread ----
+
+struct ForwardSpec {
+  std::shared_ptr<const ServedModel> model;
+  std::string path;
+  // Content type, accept, trace and the model's name and place: the rest is set for each attempt.
+  wire::Forward head;
+  std::shared_ptr<const std::string> body;
+  std::optional<Instant> deadline;
+  // Equal for requests that should meet at one worker, which has computed what they begin with.
+  std::optional<std::uint64_t> session;
+  // The body's charge on the input memory budget, held as long as the body; null: not counted.
+  std::shared_ptr<ByteBudget::Guard> memory;
+};
+
+struct ForwardHead {
+  int status = 0;
+  std::string content_type;
+  std::string worker_id;
+};
+
+// A part of an answer: the head in the first one, unless it is the last and has an error.
+struct ForwardPiece {
+  std::optional<ForwardHead> head = {};
+  std::string body = {};
+  bool is_last = false;
+  std::optional<Error> error = {};  // with is_last: the answer is not whole
+};
+
+class ForwardObserver {
+ public:
+  virtual ~ForwardObserver() = default;
+  // Called from the link thread, and must not block. Nothing follows the last piece.
+  virtual void OnPiece(ForwardPiece piece) = 0;
+};
+
 struct FleetSnapshot;  // fleet_snapshot.h
 
 class Dispatcher {
@@ -394,6 +440,11 @@ class Dispatcher {
   [[nodiscard]] virtual Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) = 0;
   // The client is gone: the worker gets a Cancel, and the observer an OnEnd with kCancelled. Unknown ids are ignored.
   virtual void Cancel(RequestId id) = 0;
+
+  // Hands the request on to the engine of a worker that names its path (see ForwardTable); errors as of Submit. Cancel
+  // ends it too. At most wire::kForwardCredit bytes of the answer come beyond those that Grant says the client has.
+  [[nodiscard]] virtual Result<RequestId> Forward(ForwardSpec spec, std::shared_ptr<ForwardObserver> observer) = 0;
+  virtual void Grant(RequestId id, std::size_t bytes) = 0;
 
   // Carries out an order at the workers that there are now; workers that join later do not get it. On success `done` is
   // called once. A View that is taken after that shows what the order did.

@@ -15,6 +15,8 @@ void NotifyObserver(Effect& effect) {
     end->observer->OnEnd(std::move(end->end));
   } else if (auto* const answers = std::get_if<NotifyAnswers>(&effect)) {
     answers->done(std::move(answers->answers));
+  } else if (auto* const forward = std::get_if<NotifyForward>(&effect)) {
+    forward->observer->OnPiece(std::move(forward->piece));
   }
 }
 

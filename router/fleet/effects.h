@@ -54,8 +54,13 @@ struct NotifyAnswers {
   std::vector<WorkerAnswer> answers;
 };
 
+struct NotifyForward {
+  std::shared_ptr<ForwardObserver> observer;
+  ForwardPiece piece;
+};
+
 using Effect = std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyPromptLogprobs, NotifyTokens,
-                            NotifyChoiceEnd, NotifyEnd, NotifyAnswers>;
+                            NotifyChoiceEnd, NotifyEnd, NotifyAnswers, NotifyForward>;
 
 // If the effect is a call to an observer or an order's callback, makes the call; otherwise does nothing.
 void NotifyObserver(Effect& effect);

@@ -125,6 +125,12 @@ PendingPrefixes::Guard PendingPrefixes::Add(WorkerSlot worker, Chain chain, Inst
   return {entries_, entry};
 }
 
+PendingPrefixes::Guard PendingPrefixes::AddWhole(WorkerSlot worker, Chain chain, Instant deadline) {
+  const auto [entry, is_new] = entries_.insert({chain, worker, deadline, ++next_number_, 0, {}, true});
+  ROOST_CHECK(is_new);
+  return {entries_, entry};
+}
+
 void PendingPrefixes::Deepen(Chain chain, Instant now, std::vector<WorkerMatch>& matches) const {
   Reader reader(entries_, chain);
   bool changed = false;
@@ -132,6 +138,7 @@ void PendingPrefixes::Deepen(Chain chain, Instant now, std::vector<WorkerMatch>&
     const std::optional<Reader::Item> item = reader.Next();
     if (!item.has_value()) break;
     if (item->entry->deadline < now) continue;
+    if (item->entry->only_whole && item->shared < item->entry->chain.size()) continue;
     const auto depth = static_cast<std::uint32_t>(item->shared);
     auto match = std::find_if(matches.begin(), matches.end(),
                               [&](const WorkerMatch& other) { return other.worker == item->entry->worker; });

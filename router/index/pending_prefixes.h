@@ -42,6 +42,7 @@ class PendingPrefixes {
     std::uint64_t number = 0;  // distinguishes equal chains
     std::uint32_t coming_block_count = 0;
     Instant comes_at{};
+    bool only_whole = false;
   };
   struct ByChain {
     bool operator()(const Entry& a, const Entry& b) const;
@@ -82,6 +83,8 @@ class PendingPrefixes {
     return Add(worker, chain, deadline, {});
   }
   [[nodiscard]] Guard Add(WorkerSlot worker, std::span<const BlockHash> chain, Instant deadline, Coming coming);
+  // The same, but only a prompt that has all of `chain` can go on behind it; with a part of it none can.
+  [[nodiscard]] Guard AddWhole(WorkerSlot worker, std::span<const BlockHash> chain, Instant deadline);
 
   // Adds pending blocks to `matches`, an index's matches for `chain`, which are and stay ordered deepest first. A
   // worker's depth becomes the larger of both; its pending_block_count is the difference to what the index has, and its

@@ -37,6 +37,8 @@ struct DecisionRecord {
   std::string worker_id;
   std::vector<std::string> candidate_ids;  // workers of decision.candidates, in that order
   std::vector<std::string> source_ids;     // from which they would fetch blocks, in that order; empty: from none
+  // By candidate: what it held, where a hit ends before that; 0: no such worker. Empty: none of them is one.
+  std::vector<std::uint32_t> held_tokens = {};
   DecisionAudit audit;
 
   // The result.

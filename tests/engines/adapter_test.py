@@ -193,6 +193,34 @@ class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
                     self.assertTrue(said <= found < said + least, f"{size}: {outcomes}")
                 self.assertEqual(fleet.worker("beside-0")["mode"], "exact")
 
+    def test_hits_are_known_of_models_with_windows_and_recurrent_layers(self):
+        draw = random.Random(25)
+        for size, groups in ((448, ["recurrent:448"]), (16, ["window:16:64"]), (64, ["recurrent:448"]),
+                             (128, ["window:128:512", "recurrent:128"])):
+            flags = [flag for group in groups for flag in ("--group", group)]
+            engine = DoubleEngine("--block-tokens", str(size), "--blocks", str(30_000 // size), "--prefill-us", "1",
+                                  "--token-ms", "1", *flags)
+            self.addCleanup(engine.kill)
+            beginnings = [[draw.randrange(1900) for _ in range(1200)] for _ in range(4)]
+            with self.fleet(engine) as fleet:
+                fleet.complete([1] * 1000, max_tokens=2)  # the worker learns of the groups
+                wait_until(lambda: fleet.worker("beside-0")["ready"], "that it is back")
+                for i in range(120):
+                    prompt = draw.choice(beginnings)[:draw.randrange(100, 1200)]
+                    prompt += [draw.randrange(1900) for _ in range(draw.randrange(1, 300))]
+                    if i % 3 == 0:
+                        beginnings[draw.randrange(4)] = prompt[:1600]
+                    fleet.complete(prompt, max_tokens=2)
+                outcomes = [(d["predicted"]["cached_tokens"], d["actual"]["cached_tokens"]) for d in fleet.router.decisions(120)]
+                wrong = [pair for pair in outcomes if pair[0] != pair[1]]
+                print(f"{size} {groups}: {sum(found > 0 for _, found in outcomes)} hits in {len(outcomes)}, wrong: {wrong}")
+                self.assertGreater(sum(found > 0 for _, found in outcomes), 12)
+                self.assertEqual(sum(max(0, said - found) for said, found in outcomes), 0, wrong)
+                self.assertEqual(len(wrong), 0, wrong)
+                self.assertEqual(fleet.worker("beside-0")["mode"], "exact")
+                match = fleet.router.request("POST", "/admin/v1/match", {"model": "demo-model", "prompt": prompt}).json()
+                self.assertLessEqual(match["workers"][0]["resumable_blocks"], match["workers"][0]["held_blocks"])
+
     def test_the_engines_names_are_the_models(self):
         engine = DoubleEngine("--model", "/models/demo", "--alias", "gpt-4o")
         self.addCleanup(engine.kill)

@@ -17,6 +17,10 @@ With --data-parallel-size N it has N ranks, each with a cache, a load and socket
 --events plus its number, replays likewise. A request goes to the rank of its header X-data-parallel-rank, without one
 (or with --ignore-rank) to any.
 
+It embeds, reranks and transcribes too, with answers that follow from the bodies (embedding_of); with --pooling that is
+all that it does, as vLLM with --runner pooling. /chat takes parts that are images. /echo and /drip are of no vLLM: the
+first answers with the body, the second with one piece of an answer that has no end.
+
 SIGUSR1 loses the next message of events, as a full queue of the publisher does. SIGSTOP is a hang.
 """
 
@@ -47,6 +51,11 @@ def next_token(tokens, seed, bans=(), adapter=None):
         if token not in bans:
             return token
     return 0
+
+
+def embedding_of(text):
+    """Four numbers that follow from the text."""
+    return [zlib.crc32(f"{i}{text}".encode()) / 2**32 for i in range(4)]
 
 
 class Refused(Exception):
@@ -83,6 +92,7 @@ class Request:
         self.seed = None if greedy else body.get("seed", 0)
         self.limit = min(body.get("max_tokens") or 16, max_context - len(self.prompt))
         self.salt = body.get("cache_salt") or ""
+        self.grouped = 0  # tokens of which the other groups of layers keep what they keep
         self.stops = set(body.get("stop_token_ids") or [])
         if not body.get("ignore_eos"):
             self.stops.add(END_OF_TEXT)
@@ -109,7 +119,7 @@ class Rank:
         self.number = number
         self.options = options
         self.words = words
-        self.cache = Cache(options.blocks - 1, options.block_tokens)  # one block is the engine's own
+        self.cache = Cache(options.blocks - 1, options.block_tokens, options.group)  # one block is the engine's own
         self.publisher = Publisher(zmq.asyncio.Context.instance(), at_rank(options.events, number),
                                    at_rank(options.replay, number), options.topic, number)
         self.running = 0
@@ -147,7 +157,8 @@ class Rank:
         """Computes the prompt's blocks that are not cached; returns how many tokens were."""
         hashes = self.cache.hashes(request, request.prompt)
         size = self.options.block_tokens
-        cached = min(self.cache.cached_blocks(hashes), (len(request.prompt) - 1) // size)
+        cached = self.cache.hit_blocks(hashes, (len(request.prompt) - 1) // size)
+        request.grouped = cached * size
         self.cache.hold(hashes[:cached])
         held.extend(hashes[:cached])
         new_tokens = len(request.prompt) - cached * size
@@ -168,6 +179,7 @@ class Rank:
     def keep(self, request, tokens, held):
         """Stores the full blocks of `tokens` that the request does not hold yet."""
         hashes = self.cache.hashes(request, tokens)
+        place = len(self.cache.events)
         while len(held) < len(hashes):
             known = self.cache.cached_blocks(hashes)
             if known > len(held):
@@ -180,6 +192,8 @@ class Rank:
             if stored == 0:
                 return  # no room: the rest is computed and not kept
             held.extend(hashes[begin:begin + stored])
+        self.cache.store_groups(hashes, tokens, request.grouped, place)
+        request.grouped = max(request.grouped, len(hashes) * self.options.block_tokens)
 
     async def generate(self, request):
         """Yields (choice, token, finish reason, stop reason, cached tokens)."""
@@ -226,6 +240,8 @@ class Rank:
             "prefix_cache_hits_total": self.cached_tokens, "prefix_cache_queries_total": self.prompt_tokens,
             "iteration_tokens_total_count": self.steps}
         lines = [f"vllm:{name}{{{labels}}} {float(value)}" for name, value in values.items()]
+        if self.options.pooling:
+            return lines
         # As vLLM does, the blocks of all ranks together.
         blocks = self.options.blocks * self.options.data_parallel_size
         lines.append(f'vllm:cache_config_info{{block_size="{self.options.block_tokens}",enable_prefix_caching="True",'
@@ -245,6 +261,8 @@ class Double:
         self.looks = 0  # at its metrics
         self.next_id = 0
         self.draw = random.Random(1)
+        self.routes = {"/v1/embeddings": self.embed, "/rerank": self.rerank, "/v1/audio/transcriptions": self.transcribe,
+                       "/v1/chat/completions": self.chat, "/echo": self.echo, "/drip": self.drip}
 
     def rank_of(self, headers):
         wanted = headers.get("x-data-parallel-rank")
@@ -314,7 +332,73 @@ class Double:
                             "sampling_params": {"max_tokens": request.limit}, "model": self.options.model,
                             "stream": body.get("stream", False)}])
 
+    # ---- requests without a cache ----
+
+    def check_model(self, name):
+        if name not in (None, self.options.model, *self.options.alias, *self.adapters):
+            raise Refused(404, f"The model `{name}` does not exist.", "model")
+
+    async def pass_through(self, path, body, headers, writer):
+        rank = self.rank_of(headers)
+        await rank.admit()
+        try:
+            await asyncio.sleep(self.options.pooling_ms * 1e-3)
+            await self.routes[path](body, headers, writer)
+        finally:
+            await rank.leave([])
+
+    async def embed(self, body, _, writer):
+        asked = json.loads(body)
+        self.check_model(asked.get("model"))
+        texts = asked["input"] if isinstance(asked["input"], list) else [asked["input"]]
+        data = [{"object": "embedding", "index": i, "embedding": embedding_of(text)} for i, text in enumerate(texts)]
+        send_page(writer, 200, json.dumps({"object": "list", "model": asked.get("model"), "data": data}))
+
+    async def rerank(self, body, _, writer):
+        asked = json.loads(body)
+        results = [{"index": i, "relevance_score": embedding_of(text)[0]} for i, text in enumerate(asked["documents"])]
+        send_page(writer, 200, json.dumps({"results": sorted(results, key=lambda each: -each["relevance_score"])}))
+
+    async def transcribe(self, body, headers, writer):
+        send_page(writer, 200, json.dumps({"text": f"{len(body)} {zlib.crc32(body)}", "type": headers["content-type"]}))
+
+    async def chat(self, body, _, writer):
+        asked = json.loads(body)
+        self.check_model(asked.get("model"))
+        kinds = [part["type"] for message in asked["messages"] if isinstance(message["content"], list)
+                 for part in message["content"]]
+        if not asked.get("stream"):
+            return send_page(writer, 200, json.dumps({"choices": [{"message": {"content": " ".join(kinds)}}]}))
+        start_stream(writer)
+        for kind in kinds or ["text"]:
+            await send_chunk(writer, b"data: " + json.dumps({"choices": [{"delta": {"content": kind}}]}).encode() + b"\n\n")
+        await send_chunk(writer, b"data: [DONE]\n\n")
+        writer.write(b"0\r\n\r\n")
+        return await writer.drain()
+
+    async def echo(self, body, headers, writer):
+        kind = headers.get("content-type", "")
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\ncontent-type: {kind}\r\n\r\n".encode())
+        for first in range(0, len(body), 1 << 16):
+            writer.write(body[first:first + (1 << 16)])
+            await writer.drain()
+
+    async def drip(self, _, __, writer):
+        start_stream(writer)
+        await send_chunk(writer, b"data: 1\n\n")
+        await asyncio.Event().wait()
+
+    def openapi(self):
+        paths = [*self.routes, *([] if self.options.pooling else ["/v1/completions"])]
+        if self.options.pooling:
+            paths.remove("/v1/chat/completions")
+        return {"paths": {**{path: {"post": {}} for path in paths}, "/health": {"get": {}}, "/v1/models": {"get": {}}}}
+
     def page(self, path):
+        if path == "/openapi.json" and not self.options.no_docs:
+            return 200, json.dumps(self.openapi())
+        if "post" in self.openapi()["paths"].get(path, {}):
+            return 405, json.dumps({"detail": "Method Not Allowed"})
         if path == "/health":
             return 200, ""
         if path == "/version":
@@ -352,7 +436,9 @@ class Double:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         try:
-            if (method, path) == ("POST", "/v1/completions"):
+            if method == "POST" and path in self.routes and path in self.openapi()["paths"]:
+                await self.while_connected(reader, self.pass_through(path, body, headers, writer))
+            elif (method, path) == ("POST", "/v1/completions") and not self.options.pooling:
                 await self.while_connected(reader, self.complete(body, headers, writer))
             elif (method, path) == ("POST", "/v1/completions/render") and self.options.render:
                 send_page(writer, 200, self.render(json.loads(body)))
@@ -436,6 +522,8 @@ def parse():
     parser.add_argument("--alias", action="append", default=[], help="another served name; may be repeated")
     parser.add_argument("--blocks", type=int, default=256)
     parser.add_argument("--block-tokens", type=int, default=32)
+    parser.add_argument("--group", action="append", default=[],
+                        help="of layers beside those with full attention: recurrent:BLOCK or window:BLOCK:TOKENS; may be repeated")
     parser.add_argument("--adapter", action="append", default=[], help="a LoRA adapter that it serves; may be repeated")
     parser.add_argument("--max-context", type=int, default=2048)
     parser.add_argument("--max-running", type=int, default=64)
@@ -446,6 +534,9 @@ def parse():
     parser.add_argument("--data-parallel-size", type=int, default=1, help="ranks, each with --blocks of its own")
     parser.add_argument("--ignore-rank", action="store_true", help="requests go to any rank, whatever they ask for")
     parser.add_argument("--render", action="store_true", help="answers /v1/completions/render")
+    parser.add_argument("--pooling", action="store_true", help="generates nothing")
+    parser.add_argument("--pooling-ms", type=float, default=1, help="time of an embedding, a rerank, a transcription")
+    parser.add_argument("--no-docs", action="store_true", help="has no /openapi.json")
     parser.add_argument("--tokenizer", default="", help="a tokenizer.json, for prompts that are texts")
     return parser.parse_args()
 

@@ -8,11 +8,46 @@ import msgpack
 import zmq
 
 
+class Group:
+    """What a group of layers without full attention keeps: the last blocks of a window (`window:BLOCK:TOKENS`), or the
+    state at some boundaries (`recurrent:BLOCK`). Its blocks are multiples of the main group's."""
+
+    def __init__(self, text, number, capacity):
+        kind, block, *window = text.split(":")
+        self.number = number
+        self.capacity = capacity
+        self.block = int(block)
+        self.window = int(window[0]) if window else 0
+        self.needed = -(-(self.window - 1) // self.block) if window else 1  # blocks before a boundary
+        self.kind = {"window": "sliding_window", "recurrent": "mamba"}[kind]
+        self.held = collections.OrderedDict()  # hashes, the least recently used first
+
+    def can_go_on(self, names, end):
+        """`names`: the hash at each multiple of the group's block, of which the boundary is the one number `end`."""
+        if end % 1:
+            return False
+        return all(name in self.held for name in names[max(0, int(end) - self.needed):int(end)])
+
+    def store(self, names, first, end):
+        """Computes the blocks from `first` to `end`; returns those that are new."""
+        kept = names[max(first, end - self.needed):end]
+        new = [name for name in kept if name not in self.held]
+        for name in kept:
+            self.held[name] = None
+            self.held.move_to_end(name)
+        return new
+
+    def evict(self):
+        while len(self.held) > self.capacity:
+            yield self.held.popitem(last=False)[0]
+
+
 class Cache:
     """Blocks by their hash. A hash covers all tokens before its block, and adapter and salt of its request."""
 
-    def __init__(self, block_count, block_tokens):
+    def __init__(self, block_count, block_tokens, groups=()):
         self.block_tokens = block_tokens
+        self.groups = [Group(text, number + 1, max(4, block_count // 8)) for number, text in enumerate(groups)]
         self.free = block_count
         self.users = {}  # hash -> requests that use the block
         self.idle = collections.OrderedDict()  # hashes of unused blocks, the least recently used first
@@ -31,6 +66,37 @@ class Cache:
         while count < len(hashes) and hashes[count] in self.users:
             count += 1
         return count
+
+    def names_of(self, group, hashes):
+        every = group.block // self.block_tokens
+        return hashes[every - 1::every]
+
+    def hit_blocks(self, hashes, most):
+        """The leading blocks behind which a request can go on in every group."""
+        count = min(self.cached_blocks(hashes), most)
+        while count > 0 and not all(
+                group.can_go_on(self.names_of(group, hashes), count * self.block_tokens / group.block)
+                for group in self.groups):
+            count -= 1
+        return count
+
+    def store_groups(self, hashes, tokens, begin, place):
+        """What the other groups keep of the tokens from `begin` on; told before the main group's events at `place`."""
+        for group in self.groups:
+            names = self.names_of(group, hashes)
+            first, end = begin // group.block, len(names)
+            if end <= first:
+                continue
+            self.events.insert(place, {
+                "type": "BlockStored", "block_hashes": group.store(names, first, end),
+                "parent_block_hash": names[first - 1] if first else None,
+                "token_ids": list(tokens[first * group.block:end * group.block]), "block_size": group.block,
+                "lora_id": None, "medium": "GPU", "lora_name": None, "group_idx": group.number,
+                "kv_cache_spec_kind": group.kind,
+                **({"kv_cache_spec_sliding_window": group.window} if group.window else {})})
+            for name in group.evict():
+                self.events.append({"type": "BlockRemoved", "block_hashes": [name], "medium": "GPU",
+                                    "group_idx": group.number})
 
     def hold(self, hashes):
         for name in hashes:
@@ -81,6 +147,8 @@ class Cache:
             del self.users[name]
             self.free += 1
         self.idle.clear()
+        for group in self.groups:
+            group.held.clear()
         self.events.append({"type": "AllBlocksCleared"})
 
 

@@ -26,15 +26,17 @@ void Follow(EventDecoder decode, std::span<const std::byte> payload) {
   SnapshotMirror mirror(kMaxInOneChange);
   for (const auto& change : changes.value()) {
     const auto outcome = book.Apply(change);
+    book.Settle();
     std::vector<roost::wire::CacheEvent> events;
     book.TakeEvents(events);
     mirror.Apply(events);  // stops the process where an event makes no sense
     ROOST_CHECK(mirror.digest() == book.digest() && mirror.ready_count() == book.block_count());
+    ROOST_CHECK(mirror.resumable_digest() == book.resume_points().digest());
     ROOST_CHECK(outcome != BlockBook::Outcome::kOverflow || book.block_count() == 0);
   }
   SnapshotMirror again(kBlocks);
-  again.Assign(book.Snapshot());
-  ROOST_CHECK(again.digest() == book.digest());
+  again.Assign(book.Snapshot(), book.resume_points().All());
+  ROOST_CHECK(again.digest() == book.digest() && again.resumable_digest() == book.resume_points().digest());
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ import unittest
 from manifests import ENGINE, ROOT, environment, matches, of_kind, pods, render, rendered, variables
 
 sys.path[:0] = [str(ROOT / "tests/engines"), str(ROOT / "tests/integration")]
-from vllm_double_test import double  # noqa: E402
+from vllm_double_test import double, free_port  # noqa: E402
 
 from cluster import BIN, Cluster, Daemon  # noqa: E402
 
@@ -213,25 +213,29 @@ class PodsThatExistTest(unittest.TestCase):
             self.render(POD.replace("          args: [Qwen/Qwen3-8B, --max-model-len=8192]\n", ""))
 
     def test_its_containers_run_as_processes(self):
+        """The sidecar is there first, and vLLM fills the hub's cache before it serves."""
         names = {container["name"]: container for container in pods(self.render())["my-llm"]["spec"]["containers"]}
-        with Cluster() as cluster, tempfile.TemporaryDirectory() as hub, double("--model", names["server"]["args"][0]) as engine:
+        ports = {port: free_port() for port in (8000, 5557, 5657)} | {9101: 0}
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as hub:
+            router = cluster.start_router()
+            told = {name: re.sub(r":(\d+)$", lambda port: f":{ports.get(int(port[1]), port[1])}", value)
+                    for name, value in environment(names["roost"]).items()}
+            told |= {"ROOST_ROUTER": router.link, "HF_HOME": hub}
+            sidecar = Daemon(["env", *(f"{name}={value}" for name, value in told.items()), BIN / names["roost"]["command"][0]])
+            cluster.daemons.append(sidecar)
+            sidecar.wait_for_log("waiting for the engine")
             model = pathlib.Path(hub) / "hub/models--Qwen--Qwen3-8B"
             (model / "snapshots").mkdir(parents=True)
             (model / "snapshots" / ("0" * 40)).symlink_to(ROOT / "deploy/demo-model")
             (model / "refs").mkdir()
             (model / "refs/main").write_text("0" * 40)
-            ports = {8000: engine.port, 5557: engine.events_port, 5657: engine.replay_port, 9101: 0}
-            told = {name: re.sub(r":(\d+)$", lambda port: f":{ports.get(int(port[1]), port[1])}", value)
-                    for name, value in environment(names["roost"]).items()}
-            router = cluster.start_router()
-            told |= {"ROOST_ROUTER": router.link, "HF_HOME": hub}
-            cluster.daemons.append(Daemon(["env", *(f"{name}={value}" for name, value in told.items()),
-                                           BIN / names["roost"]["command"][0]]))
-            router.wait_for_workers(1)
-            answers = [router.chat([{"role": "user", "content": "The hens came home. " * 20}], model="Qwen/Qwen3-8B",
-                                   max_tokens=4) for _ in range(2)]  # fmt: skip
-            self.assertEqual([answer.status for answer in answers], [200, 200])
-            self.assertGreater(answers[1].cached_tokens(), 0)
+            with double("--model", names["server"]["args"][0], port=ports[8000], events_port=ports[5557],
+                        replay_port=ports[5657]):  # fmt: skip
+                router.wait_for_workers(1)
+                answers = [router.chat([{"role": "user", "content": "The hens came home. " * 20}], model="Qwen/Qwen3-8B",
+                                       max_tokens=4) for _ in range(2)]  # fmt: skip
+                self.assertEqual([answer.status for answer in answers], [200, 200])
+                self.assertGreater(answers[1].cached_tokens(), 0)
 
 
 if __name__ == "__main__":

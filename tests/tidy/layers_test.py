@@ -41,7 +41,7 @@ ROOMS = {
     "deploy/roostctl": [{"remote"}, {"."}],
     "kernels": [{"."}, {"cpu", "cuda", "reference"}],
     "router/api": [{"."}, {"tool_parsers"}, {"requests"}, {"answers"}, {"operator"}, {"routes"}],
-    "router/fleet": [{"."}, {"workers"}, {"blocks"}, {"requests"}, {"core"}],
+    "router/fleet": [{"."}, {"workers"}, {"blocks"}, {"requests", "forwards"}, {"core"}],
     "worker/adapters": [{"events"}, {"."}, {"sglang", "vllm"}],
     "worker/model": [{"loading"}, {"."}],
 }

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "worker/adapters/answer_json.h"
+#include "worker/adapters/forward_calls.h"
 
 namespace roost::worker::adapters {
 namespace {
@@ -57,7 +58,6 @@ AdapterEngine::~AdapterEngine() {
 
 Result<void> AdapterEngine::Check(RequestKey key, const wire::Generate& generate) const {
   if (generate.refusal) return *generate.refusal;
-  if (watch_.is_away()) return Unavailable(fmt::format("the engine is away: {}", watch_.why()));
   if (requests_.contains(key)) return InvalidArgument("request_id", "{} is in use", key.request.value());
   if (generate.prompt.empty()) return InvalidArgument("prompt", "it has no token");
   if (generate.max_output_tokens == 0) return InvalidArgument("max_output_tokens", "must be at least 1");
@@ -76,12 +76,23 @@ Result<void> AdapterEngine::Check(RequestKey key, const wire::Generate& generate
   if (generate.constraint && generate.first_output_index > 0) {
     return Unavailable("the engine can not continue an output under a constraint");
   }
+  return CheckRoom(generate.sample_count);
+}
+
+Result<void> AdapterEngine::CheckRoom(std::size_t call_count) const {
+  if (watch_.is_away()) return Unavailable(fmt::format("the engine is away: {}", watch_.why()));
   const std::size_t limit =
       std::size_t{MaxRunning(watch_.facts(), options_)} + std::size_t{options_.max_waiting_requests};
-  if (calls_.size() + generate.sample_count > limit) {
-    return Error{ErrorCode::kOverloaded, fmt::format("the engine has {} requests of {}", calls_.size(), limit), ""};
-  }
-  return {};
+  const std::size_t open = calls_.size() + forward_count_;
+  if (open + call_count <= limit) return {};
+  return Error{ErrorCode::kOverloaded, fmt::format("the engine has {} requests of {}", open, limit), ""};
+}
+
+void AdapterEngine::NoteForwards(const ForwardCalls& forwards) { forward_count_ = forwards.open_count(); }
+
+void AdapterEngine::NoteLostForward(const HttpEnd& end) {
+  watch_.OnLostCall(end);
+  FollowWatch();
 }
 
 Result<void> AdapterEngine::Submit(LinkId link, wire::Generate request, std::optional<Instant> received) {

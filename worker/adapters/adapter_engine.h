@@ -40,6 +40,8 @@
 
 namespace roost::worker::adapters {
 
+class ForwardCalls;
+
 // Reads server-sent events from bytes as they come, however they are cut. Only `data` matters to an engine's streams:
 // other fields and comments are skipped. Several data lines of one event are joined by line feeds.
 //
@@ -73,6 +75,8 @@ struct AdapterOptions {
   std::string id_prefix = "roost";            // of requests' ids at the engine; the host adds a number of its own
   // The text that keeps a request's blocks apart from those of other scopes in the engine's cache. Null: none.
   std::function<std::string(const wire::Generate&)> salt_of = nullptr;
+  // By the model's configuration; until the events show otherwise. See EventFeed::has_checkpoints.
+  bool expects_groups = false;
   WatchTimes times = {};
 };
 
@@ -94,6 +98,13 @@ class AdapterEngine {
   // Its event with kCancelled is in the next report. Unknown ids are ignored.
   void Cancel(RequestKey key);
   void CancelLink(LinkId link);
+
+  // The host passes on requests beside these, whose open calls count as these do.
+  void NoteForwards(const ForwardCalls& forwards);
+  // kUnavailable and kOverloaded as Submit, for so many calls more.
+  [[nodiscard]] Result<void> CheckRoom(std::size_t call_count) const;
+  // Such a call ended without a whole answer.
+  void NoteLostForward(const HttpEnd& end);
 
   void OnHttp(const HttpEvent& event);
   // There is a sign that the engine may be gone.
@@ -188,6 +199,7 @@ class AdapterEngine {
   Requests requests_;
   Calls calls_;
   std::map<CallId, Instant> draining_;  // calls whose choice has ended, until their connection is free
+  std::size_t forward_count_ = 0;
   std::uint64_t submit_count_ = 0;
   std::uint64_t step_count_ = 0;
   std::uint32_t other_requests_ = 0;  // at the engine, of other clients; as of the last load

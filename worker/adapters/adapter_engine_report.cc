@@ -160,7 +160,7 @@ void AdapterEngine::FollowWatch() {
   if (watch_.TakeNewLoad()) {
     const EngineLoad& load = watch_.load();
     const std::uint32_t all = load.running_requests.value_or(0) + load.waiting_requests.value_or(0);
-    const auto own = static_cast<std::uint32_t>(calls_.size());
+    const auto own = static_cast<std::uint32_t>(calls_.size() + forward_count_);
     other_requests_ = all > own ? all - own : 0;
     report_due_ = true;
   }
@@ -211,7 +211,7 @@ void AdapterEngine::FillLoad(wire::Load& load) const {
     if (call.first_tokens) ++decoding;
     if (call.first_tokens) tokens += prompt + call.output_tokens;
   }
-  const auto all = static_cast<std::uint32_t>(calls_.size()) + other_requests_;
+  const auto all = static_cast<std::uint32_t>(calls_.size() + forward_count_) + other_requests_;
   const std::uint32_t limit = MaxRunning(facts, options_);
   const std::uint32_t beyond = all > limit ? all - limit : 0;
   load.waiting_requests = std::min(std::max(watch_.load().waiting_requests.value_or(0), beyond), all - decoding);

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -51,7 +53,9 @@ bool FitsAReport(const std::vector<wire::CacheEvent>& events) {
   constexpr std::size_t kEventBytes = 64;
   std::size_t bytes = 0;
   for (const wire::CacheEvent& event : events) {
-    bytes += kEventBytes + (event.stored.hashes.size() + event.removed.size()) * sizeof(BlockHash);
+    const std::size_t hashes =
+        event.stored.hashes.size() + event.removed.size() + event.resumable.size() + event.unresumable.size();
+    bytes += kEventBytes + hashes * sizeof(BlockHash);
   }
   return bytes <= kMaxEventBytes;
 }
@@ -110,6 +114,7 @@ void AdapterHost::Describe(const EngineProtocol& protocol, const EngineFacts& fa
   hello.max_running_requests = MaxRunning(facts, options);
   hello.features = {wire::Feature::kAnswers};
   hello.adapters.assign(facts.adapters.begin(), facts.adapters.end());
+  hello.routes.assign(facts.routes.begin(), facts.routes.end());
   protocol.Claim(facts, hello);
 }
 
@@ -126,7 +131,8 @@ AdapterHost::AdapterHost(Setup setup, const Clock& clock, const wire::Waker& wak
       alarm_(std::move(setup.alarm)),
       outbox_(waker),
       stall_watch_(clock),
-      engine_(setup.protocol, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_) {
+      engine_(setup.protocol, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_),
+      forwards_(clock, *calls_) {
   alarm_->Join(*calls_);
 }
 
@@ -161,6 +167,8 @@ void AdapterHost::Run() {
     DrainInbox();
     FollowAlarm();
     engine_.Tick();
+    const EngineWatch& watch = engine_.watch();
+    if (watch.is_away()) forwards_.EndAll(Unavailable(fmt::format("the engine is away: {}", watch.why())));
     if (engine_.TakeRestart() && blocks_ != nullptr) blocks_->OnEngineRestart(clock_.Now());
     PollBlocks();  // after a restart, so that the report's digest is that of its events
     PublishRound();
@@ -174,13 +182,20 @@ void AdapterHost::Wait() {
   stall_watch_.OnWait();
   const std::vector<HttpEvent> events = calls_->Poll(WaitOf(TimeToNextRound()), fds);
   stall_watch_.OnTurn();
-  for (const HttpEvent& event : events) engine_.OnHttp(event);
+  for (const HttpEvent& event : events) {
+    if (!forwards_.OnHttp(event)) {
+      engine_.OnHttp(event);
+    } else if (const auto* const end = std::get_if<HttpEnd>(&event.what); end && end->how != CallEnd::kComplete) {
+      engine_.NoteLostForward(*end);
+    }
+  }
 }
 
 Duration AdapterHost::TimeToNextRound() const {
   if (blocks_wait_ || inbox_.size() > 0) return Duration(0);
   Duration time = engine_.TimeToNextTick();
-  if (outbox_.has_lost() || snapshot_wanted_ || engine_.HasReport()) time = std::min<Duration>(time, kRoomWait);
+  if (outbox_.has_lost() || snapshot_wanted_ || engine_.HasReport() || forwards_.HasAnswer())
+    time = std::min<Duration>(time, kRoomWait);
   if (blocks_ == nullptr) return time;
   if (const std::optional<Instant> due = blocks_->deadline()) time = std::min(time, *due - clock_.Now());
   return time;
@@ -208,6 +223,30 @@ void AdapterHost::FollowAlarm() {
   if (was_away_ && !was_away) alarm_->Ring();
 }
 
+void AdapterHost::Apply(const CancelCommand& command) {
+  engine_.Cancel(command.key);
+  forwards_.Cancel(command.key);
+}
+
+void AdapterHost::Apply(const CancelLinkCommand& command) {
+  engine_.CancelLink(command.link);
+  forwards_.CancelLink(command.link);
+}
+
+void AdapterHost::Apply(ForwardPart command) {
+  engine_.NoteForwards(forwards_);
+  if (auto* const body = std::get_if<wire::ForwardBody>(&command.what)) {
+    forwards_.Append(command.key, std::move(body->body));
+  } else if (const auto* const credit = std::get_if<wire::ForwardCredit>(&command.what)) {
+    forwards_.Grant(command.key, credit->bytes);
+  } else if (Result<void> room = engine_.CheckRoom(1); room.ok()) {
+    forwards_.Begin(command.key.link, std::get<wire::Forward>(std::move(command.what)), command.received,
+                    engine_.watch().facts());
+  } else {
+    forwards_.Refuse(command.key, std::move(room).error());
+  }
+}
+
 void AdapterHost::PollBlocks() {
   if (blocks_ == nullptr) return;
   blocks_wait_ = blocks_->Poll(clock_.Now());
@@ -223,6 +262,8 @@ void AdapterHost::PollBlocks() {
 void AdapterHost::PublishRound() {
   outbox_.TellOfLoss();
   PublishStanding();
+  PublishForwarded();
+  engine_.NoteForwards(forwards_);
   const bool wants_snapshot = snapshot_wanted_ && outbox_.CanPublish();
   const bool is_due = engine_.HasReport() || outbox_.has_refusals() || outbox_.has_answers() || !events_.empty();
   if (is_due || wants_snapshot) outbox_.PublishReport(MakeReport());
@@ -237,6 +278,7 @@ StepReport AdapterHost::MakeReport() {
   if (blocks_ != nullptr) {
     report.load.cached_block_count = static_cast<std::uint32_t>(blocks_->block_count());
     report.load.digest = blocks_->digest();
+    report.load.resumable_digest = blocks_->resumable_digest();
   }
   const std::uint32_t pool = engine_.watch().facts().grain_count();
   report.idle_blocks = std::min(report.load.cached_block_count, report.load.free_block_count);
@@ -247,12 +289,21 @@ StepReport AdapterHost::MakeReport() {
   return report;
 }
 
+void AdapterHost::PublishForwarded() {
+  while (outbox_.CanPublish()) {
+    std::optional<LinkForwarded> answer = forwards_.TakeAnswer();
+    if (!answer) return;
+    outbox_.Publish(*std::move(answer));
+  }
+}
+
 void AdapterHost::PublishStanding() {
   const EngineWatch& watch = engine_.watch();
   const std::set<std::string>& adapters = watch.facts().adapters;
   EngineStanding standing{.absence = watch.is_away() ? watch.why() : std::string(),
                           .knows_cache = blocks_ == nullptr || blocks_->exact(),
-                          .adapters = {adapters.begin(), adapters.end()}};
+                          .adapters = {adapters.begin(), adapters.end()},
+                          .checkpoints = blocks_ != nullptr && blocks_->has_checkpoints()};
   if (standing == told_standing_ || !outbox_.CanPublish()) return;
   told_standing_ = standing;
   outbox_.Publish(std::move(standing));
@@ -260,7 +311,9 @@ void AdapterHost::PublishStanding() {
 
 void AdapterHost::PublishSnapshot() {
   if (!outbox_.CanPublish()) return;
-  outbox_.Publish(EngineSnapshot{blocks_ == nullptr ? std::vector<wire::StoredRun>() : blocks_->Snapshot()});
+  EngineSnapshot snapshot;
+  if (blocks_ != nullptr) snapshot = {blocks_->Snapshot(), blocks_->Resumable()};
+  outbox_.Publish(std::move(snapshot));
   snapshot_wanted_ = false;
 }
 
@@ -296,6 +349,9 @@ class FeedSource final : public BlockSource {
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const override { return feed_->Snapshot(); }
   [[nodiscard]] BlockHash digest() const override { return feed_->digest(); }
   [[nodiscard]] std::size_t block_count() const override { return feed_->block_count(); }
+  [[nodiscard]] bool has_checkpoints() const override { return feed_->has_checkpoints(); }
+  [[nodiscard]] std::vector<BlockHash> Resumable() const override { return feed_->resume_points().All(); }
+  [[nodiscard]] BlockHash resumable_digest() const override { return feed_->resume_points().digest(); }
   void OnEngineRestart(Instant now) override { feed_->OnEngineRestart(now); }
 
  private:
@@ -313,6 +369,7 @@ constexpr milliseconds kLook{20};
 
 // Why the engine's events are not followed, and what would change that. Empty: they are.
 std::string CacheAbsence(const EngineFacts& facts, const EngineAddress& address) {
+  if (!facts.generates) return "the engine generates nothing, so it has no prefixes";
   if (!facts.keeps_prefixes) return "the engine keeps no prefixes: switch its prefix cache on";
   if (facts.grain_tokens() == 0) {
     return fmt::format(
@@ -334,17 +391,32 @@ Result<std::string> OfRank(const std::string& endpoint, const EngineFacts& facts
   return address.ToString();
 }
 
+// Releases of vLLM up to 0.33 tell of each copy of a block that goes. Later ones have to show it.
+bool TellsEachCopy(const EngineProtocol& protocol, const std::string& version) {
+  constexpr unsigned kLastKnown = 33;
+  constexpr std::string_view kMajor = "0.";
+  if (protocol.name() != "vllm") return true;
+  if (!version.starts_with(kMajor)) return false;
+  unsigned minor = kLastKnown + 1;
+  std::from_chars(version.data() + kMajor.size(), version.data() + version.size(), minor);
+  return minor <= kLastKnown;
+}
+
 Result<std::unique_ptr<EventFeed>> ConnectFeed(const EngineProtocol& protocol, const EngineAddress& address,
-                                               const EngineFacts& facts, const AdapterRoot& root, const Clock& clock) {
+                                               const ConnectedEngine& engine, const AdapterRoot& root,
+                                               const Clock& clock) {
+  const EngineFacts& facts = engine.facts;
   EventFeed::Options options;
   ROOST_ASSIGN_OR_RETURN(options.sockets.events_endpoint, OfRank(address.events_endpoint, facts, "engine-events"));
   ROOST_ASSIGN_OR_RETURN(options.sockets.replay_endpoint, OfRank(address.replay_endpoint, facts, "engine-replay"));
   options.book = {.block_tokens = facts.grain_tokens(),
                   .default_root = root(""),
                   .adapter_root = root,
-                  .max_blocks = facts.grain_count() + 1};  // the count is rounded down
+                  .max_blocks = facts.grain_count() + 1,  // the count is rounded down
+                  .tells_each_copy = TellsEachCopy(protocol, facts.version)};
   if (facts.rank) options.book.rank = facts.rank->number;
   options.decode = protocol.event_decoder();
+  options.expects_groups = engine.options.expects_groups;
   return EventFeed::Connect(options, clock.Now());
 }
 
@@ -407,22 +479,26 @@ Result<ConnectedEngine> ConnectRank(const EngineProtocol& protocol, const Engine
   ROOST_ASSIGN_OR_RETURN(engine.calls, HttpCalls::Make(std::move(http)));
   engine.cache_absence = CacheAbsence(engine.facts, address);
   if (!address.events_endpoint.empty() && engine.cache_absence.empty()) {
-    ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine.facts, root, clock));
+    ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine, root, clock));
   }
   return engine;
 }
 
 }  // namespace
 
+Result<EngineFacts> AwaitEngine(const EngineProtocol& protocol, const HttpOptions& http, const Clock& clock,
+                                Duration patience) {
+  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpCalls> calls, HttpCalls::Make(http));
+  Result<EngineFacts> facts = AskForFacts(protocol, *calls, clock, {.patience = patience});
+  if (facts.ok()) return facts;
+  return Error{facts.error().code, fmt::format("{}: {}", http.base_url, facts.error().message), "engine-url"};
+}
+
 Result<std::vector<ConnectedEngine>> ConnectEngine(const EngineProtocol& protocol, const EngineAddress& address,
                                                    const AdapterOptions& options, PrefixScope scope, const Clock& clock,
                                                    Duration patience) {
-  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpCalls> calls, HttpCalls::Make(address.http));
-  Result<EngineFacts> facts = AskForFacts(protocol, *calls, clock, {.patience = patience});
-  if (!facts.ok()) {
-    return Error{facts.error().code, fmt::format("{}: {}", address.http.base_url, facts.error().message), "engine-url"};
-  }
-  const std::uint32_t grain = facts->grain_tokens();
+  ROOST_ASSIGN_OR_RETURN(EngineFacts facts, AwaitEngine(protocol, address.http, clock, patience));
+  const std::uint32_t grain = facts.grain_tokens();
   scope.block_tokens = grain > 0 ? grain : kGrainTokens;
   const AdapterRoot root = [scope](const std::string& adapter) {
     PrefixScope own = scope;
@@ -430,9 +506,9 @@ Result<std::vector<ConnectedEngine>> ConnectEngine(const EngineProtocol& protoco
     return RootHash(own);
   };
   std::vector<ConnectedEngine> engines;
-  for (std::size_t i = 0; i < std::max<std::size_t>(facts->ranks.size(), 1); ++i) {
-    if (!facts->ranks.empty()) facts->rank = facts->ranks[i];
-    ROOST_ASSIGN_OR_RETURN(engines.emplace_back(), ConnectRank(protocol, address, *facts, options, root, clock));
+  for (std::size_t i = 0; i < std::max<std::size_t>(facts.ranks.size(), 1); ++i) {
+    if (!facts.ranks.empty()) facts.rank = facts.ranks[i];
+    ROOST_ASSIGN_OR_RETURN(engines.emplace_back(), ConnectRank(protocol, address, facts, options, root, clock));
   }
   const auto alarm = std::make_shared<RankAlarm>();
   for (ConnectedEngine& engine : engines) engine.alarm = alarm;
@@ -447,6 +523,7 @@ AdapterWorker::AdapterWorker(ConnectedEngine engine, const EngineSurroundings& s
       options_(engine.options),
       sends_events_(engine.feed != nullptr),
       cache_absence_(std::move(engine.cache_absence)),
+      checkpoints_(sends_events_ && engine.feed->has_checkpoints()),
       host_({.protocol = *engine.protocol,
              .facts = std::move(engine.facts),
              .options = std::move(engine.options),
@@ -463,6 +540,9 @@ void AdapterWorker::Describe(wire::Hello& hello) const {
   hello.sends_cache_events = sends_events_;
   hello.engine = OneLine(fmt::format("{} {}", protocol_.name(), facts_.version), wire::kMaxHostBytes);
   hello.cache_absence = OneLine(cache_absence_, kMaxAbsenceBytes);
+  hello.checkpoints = checkpoints_;
+  // Routers read no prompts for it: its requests are handed on as they are.
+  if (!facts_.generates) hello.tokenizer_digest.clear();
 }
 
 }  // namespace roost::worker::adapters

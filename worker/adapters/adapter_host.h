@@ -1,6 +1,7 @@
 // The thread of a worker that stands beside an engine of another program: an EngineHost whose engine answers over HTTP.
 //
 //   link thread ─ inbox ─► commands ─► AdapterEngine ◄─► HttpCalls ◄─► engine
+//                                      ForwardCalls  ◄──────┘
 //              ◄─ outbox ─ reports ◄──┘    BlockSource ◄─ events ────┘
 //
 // A round: commands, arrivals over HTTP and from the block source, timers; then one StepReport if there is anything to
@@ -34,6 +35,7 @@
 #include "worker/adapters/block_source.h"
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/events/event_feed.h"
+#include "worker/adapters/forward_calls.h"
 #include "worker/adapters/http_calls.h"
 #include "worker/engine_api/engine_host.h"
 #include "worker/engine_api/engine_outbox.h"
@@ -111,12 +113,14 @@ class AdapterHost final : public EngineHost {
   void FollowAlarm();
   void PublishRound();
   [[nodiscard]] StepReport MakeReport();
+  void PublishForwarded();
   void PublishStanding();
   void PublishSnapshot();
 
   void Apply(SubmitCommand command);
-  void Apply(const CancelCommand& command) { engine_.Cancel(command.key); }
-  void Apply(const CancelLinkCommand& command) { engine_.CancelLink(command.link); }
+  void Apply(const CancelCommand& command);
+  void Apply(const CancelLinkCommand& command);
+  void Apply(ForwardPart command);
   void Apply(const SnapshotCommand&) { snapshot_wanted_ = true; }
   // The engine's cache is its own.
   void Apply(const OrderCommand& command) { outbox_.Answer({command.link, RefusalOf(command.order)}); }
@@ -134,6 +138,7 @@ class AdapterHost final : public EngineHost {
 
   // The engine thread's own.
   AdapterEngine engine_;
+  ForwardCalls forwards_;
   std::vector<wire::CacheEvent> events_;  // for the next report
   std::optional<EngineStanding> told_standing_;
   std::uint64_t seen_alarms_ = 0;
@@ -164,7 +169,12 @@ struct ConnectedEngine {
   std::shared_ptr<RankAlarm> alarm = {};      // which all of the engine's ranks share
 };
 
-// Waits until the engine answers, at most for `patience`, and then for the first replay of its events. One for each of
+// Waits until the engine answers, at most for `patience`. kUnavailable: no answer. kInvalidArgument (engine-url): the
+// address is wrong, or the engine is none that Roost can stand for.
+[[nodiscard]] Result<EngineFacts> AwaitEngine(const EngineProtocol& protocol, const HttpOptions& http,
+                                              const Clock& clock, Duration patience);
+
+// As AwaitEngine, and waits for the first replay of its events. One for each of
 // its ranks, whose events come from `address` with the rank's number added to the ports. `scope` is that of requests
 // without tenant, salt and adapter; its block_tokens are filled in. kUnavailable: no answer. kInvalidArgument
 // (engine-url, engine-events or engine-replay): an address is wrong, or the engine is none that Roost can stand for.
@@ -186,6 +196,7 @@ class AdapterWorker final : public WorkerEngine {
   const AdapterOptions options_;
   const bool sends_events_;
   const std::string cache_absence_;
+  const bool checkpoints_;  // as the first replay told
   AdapterHost host_;
 };
 

@@ -33,6 +33,10 @@ class BlockSource {
   [[nodiscard]] virtual std::vector<wire::StoredRun> Snapshot() const = 0;
   [[nodiscard]] virtual BlockHash digest() const = 0;  // xor of the hashes of these blocks
   [[nodiscard]] virtual std::size_t block_count() const = 0;
+  // Those of these blocks behind which a request can go on, where that is not any; see wire::Hello::checkpoints.
+  [[nodiscard]] virtual bool has_checkpoints() const { return false; }
+  [[nodiscard]] virtual std::vector<BlockHash> Resumable() const { return {}; }
+  [[nodiscard]] virtual BlockHash resumable_digest() const { return {}; }
   // The engine is another process, with an empty cache. The removals are in the next TakeEvents.
   virtual void OnEngineRestart(Instant now) = 0;
 };

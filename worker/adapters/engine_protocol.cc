@@ -41,6 +41,26 @@ Result<void> ReadModelList(std::string_view body, EngineFacts& facts) {
   return Unreadable("/v1/models names no model with a max_model_len");
 }
 
+Result<void> ReadRoutes(std::string_view body, EngineFacts& facts) {
+  simdjson::dom::parser parser;
+  ROOST_ASSIGN_OR_RETURN(const json::Element document, ParseAnswer(parser, body));
+  const std::optional<json::Object> paths = json::At<json::Object>(document, "paths");
+  if (!paths) return Unreadable("/openapi.json has no paths");
+  std::set<std::string> found;
+  for (const auto& [path, methods] : *paths) {
+    const bool is_plain = path.starts_with('/') && path.size() <= wire::kMaxRouteBytes && IsValidUtf8(path) &&
+                          !HasControlCharacter(path) && path.find('{') == std::string_view::npos;
+    if (is_plain && methods.at_key("post").error() == simdjson::SUCCESS) found.emplace(path);
+  }
+  for (const std::string_view usual : kUsualRoutes) {
+    if (found.contains(std::string(usual))) facts.routes.emplace(usual);
+  }
+  for (const std::string& path : found) {
+    if (facts.routes.size() < wire::kMaxRoutes) facts.routes.insert(path);
+  }
+  return {};
+}
+
 std::uint32_t EngineFacts::grain_tokens() const {
   for (std::uint32_t grain = kGrainTokens; grain >= kMinBlockTokens; grain /= 2) {
     if (block_tokens > 0 && block_tokens % grain == 0) return grain;

@@ -52,6 +52,8 @@ struct EngineFacts {
   bool keeps_prefixes = true;                              // its prefix cache is on
   bool takes_priority = true;                              // it may be sent a request's priority
   std::optional<double> started_at = {};                   // its process, in seconds of the wall clock
+  std::set<std::string> routes = {};                       // paths that it takes with POST; as many as a Hello can hold
+  bool generates = true;                                   // false: it embeds, pools or ranks alone
   std::set<std::string> adapters = {};                     // LoRA adapters that requests may name; see wire::Hello
   std::vector<EngineRank> ranks = {};                      // in order; empty: it has one
   std::optional<EngineRank> rank = {};                     // that the worker stands for; none: the only one
@@ -73,6 +75,29 @@ struct EngineFacts {
 
 // A page of metrics without the series of other ranks than the facts'; `label` tells a series' rank.
 [[nodiscard]] MetricsPage PageOfRank(std::string_view body, const EngineFacts& facts, std::string_view label);
+
+// The page that tells the engine's routes (openapi.json of FastAPI), unless the engine was told to have none: then each
+// of kUsualRoutes is asked with GET, which those that exist refuse with 405.
+inline constexpr std::string_view kRoutesPage = "/openapi.json";
+inline constexpr std::array<std::string_view, 17> kUsualRoutes{"/v1/chat/completions",
+                                                               "/v1/completions",
+                                                               "/v1/responses",
+                                                               "/v1/messages",
+                                                               "/v1/messages/count_tokens",
+                                                               "/tokenize",
+                                                               "/detokenize",
+                                                               "/generate",
+                                                               "/v1/embeddings",
+                                                               "/v1/rerank",
+                                                               "/rerank",
+                                                               "/v1/score",
+                                                               "/score",
+                                                               "/pooling",
+                                                               "/classify",
+                                                               "/v1/audio/transcriptions",
+                                                               "/v1/audio/translations"};
+// Keeps as many as a Hello can hold, the usual ones first.
+[[nodiscard]] Result<void> ReadRoutes(std::string_view body, EngineFacts& facts);
 
 // Compares the facts that must not change while a worker lives: the router knows them from the worker's Hello. The
 // message names those that did. Adapters may come and go.
@@ -153,6 +178,8 @@ class EngineProtocol {
   [[nodiscard]] virtual std::span<const std::string_view> fact_pages() const = 0;
   [[nodiscard]] virtual Result<void> ReadFacts(std::string_view page, std::string_view body,
                                                EngineFacts& facts) const = 0;
+  // The route of generations: an engine that tells its routes and lacks it generates nothing.
+  [[nodiscard]] virtual std::string_view generate_route() const = 0;
   // The fact page that tells of adapters, which is read again now and then.
   [[nodiscard]] virtual std::string_view adapters_page() const = 0;
   [[nodiscard]] virtual std::string_view load_page() const = 0;

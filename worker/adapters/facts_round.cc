@@ -14,7 +14,9 @@ FactsRound::FactsRound(const EngineProtocol& protocol, CallIds& ids, HttpPort& p
 void FactsRound::Begin() {
   Stop();
   facts_ = {};
-  next_page_ = 0;
+  pages_ = {{Page::Kind::kHealth, std::string(protocol_.health_page())},
+            {Page::Kind::kRoutes, std::string(kRoutesPage)}};
+  for (const std::string_view page : protocol_.fact_pages()) pages_.push_back({Page::Kind::kFacts, std::string(page)});
   Ask();
 }
 
@@ -24,15 +26,11 @@ void FactsRound::Stop() {
   outcome_.reset();
 }
 
-std::string_view FactsRound::page() const {
-  return next_page_ == 0 ? protocol_.health_page() : protocol_.fact_pages()[next_page_ - 1];
-}
-
 void FactsRound::Ask() {
   status_ = 0;
   body_.clear();
   call_ = ids_.Next();
-  port_.Start(*call_, {.path = std::string(page()), .time_limit = page_time_, .max_body_bytes = kMaxPageBytes});
+  port_.Start(*call_, {.path = pages_.front().path, .time_limit = page_time_, .max_body_bytes = kMaxPageBytes});
 }
 
 bool FactsRound::OnHttp(const HttpEvent& event) {
@@ -49,18 +47,37 @@ void FactsRound::OnPage(const HttpEnd& end) {
     outcome_ = Unavailable(end.why);
   } else if (end.how != CallEnd::kComplete) {
     outcome_ = ErrorOf(end);
-  } else if (status_ != 200) {
-    outcome_ = Unavailable(fmt::format("the engine's {} answers with status {}", page(), status_));
-  } else {
-    const Result<void> read = next_page_ == 0 ? Result<void>() : protocol_.ReadFacts(page(), body_, facts_);
-    if (!read.ok()) {
-      outcome_ = read.error();
-    } else if (next_page_++ == protocol_.fact_pages().size()) {
-      outcome_ = std::move(facts_);
-    } else {
-      Ask();
-    }
+    return;
   }
+  const Page page = std::move(pages_.front());
+  pages_.pop_front();
+  if (const Result<void> read = Read(page); !read.ok()) {
+    outcome_ = read.error();
+  } else if (pages_.empty()) {
+    outcome_ = std::move(facts_);
+  } else {
+    Ask();
+  }
+}
+
+Result<void> FactsRound::Read(const Page& page) {
+  switch (page.kind) {
+    case Page::Kind::kRoutes: ReadRoutesPage(); return {};
+    case Page::Kind::kRoute:
+      if (status_ == 405) facts_.routes.insert(page.path);
+      return {};
+    case Page::Kind::kHealth:
+    case Page::Kind::kFacts: break;
+  }
+  if (status_ != 200) return Unavailable(fmt::format("the engine's {} answers with status {}", page.path, status_));
+  if (page.kind == Page::Kind::kHealth) return {};
+  facts_.generates = facts_.routes.empty() || facts_.routes.contains(std::string(protocol_.generate_route()));
+  return protocol_.ReadFacts(page.path, body_, facts_);
+}
+
+void FactsRound::ReadRoutesPage() {
+  if (status_ == 200 && ReadRoutes(body_, facts_).ok()) return;
+  for (const std::string_view path : kUsualRoutes) pages_.push_front({Page::Kind::kRoute, std::string(path)});
 }
 
 std::optional<Result<EngineFacts>> FactsRound::TakeOutcome() { return std::exchange(outcome_, std::nullopt); }

@@ -1,11 +1,11 @@
 // Asks an engine's pages one after another: is it healthy, and what is it? Pure; calls go through the port.
 //
-//   Begin ─► health page ─► fact page 1 ─► … ─► outcome: the facts, or why not
+//   Begin ─► health page ─► its routes ─► fact page 1 ─► … ─► outcome: the facts, or why not
 //
 // One thread.
 #pragma once
 
-#include <cstddef>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,15 +36,21 @@ class FactsRound {
   [[nodiscard]] std::optional<Result<EngineFacts>> TakeOutcome();
 
  private:
-  [[nodiscard]] std::string_view page() const;
+  struct Page {
+    enum class Kind { kHealth, kRoutes, kRoute, kFacts } kind = Kind::kFacts;
+    std::string path;
+  };
+
   void Ask();
   void OnPage(const HttpEnd& end);
+  [[nodiscard]] Result<void> Read(const Page& page);
+  void ReadRoutesPage();
 
   const EngineProtocol& protocol_;
   CallIds& ids_;
   HttpPort& port_;
   const Duration page_time_;
-  std::size_t next_page_ = 0;  // 0: health
+  std::deque<Page> pages_;  // to ask, the one that is asked first
   std::optional<CallId> call_;
   int status_ = 0;
   std::string body_;

@@ -15,7 +15,9 @@ namespace roost::worker::adapters {
 // One call that is under way.
 struct HttpTransfer : CurlCall {
   CallId id;
-  std::string body;
+  std::string body;                    // the part of it that is here; of an upload, without what has left
+  std::size_t uploaded_bytes = 0;      // at the front of `body`
+  std::optional<std::int64_t> credit;  // below 0: the last read gave more
   std::size_t max_body_bytes = 0;
   std::size_t received_bytes = 0;
   bool status_told = false;
@@ -48,7 +50,20 @@ void Tell(std::vector<HttpEvent>& events, CallId id, What what) {
 
 void TellStatus(HttpTransfer& transfer, std::vector<HttpEvent>& events) {
   if (std::exchange(transfer.status_told, true)) return;
-  Tell(events, transfer.id, HttpStatus{static_cast<int>(transfer.status())});
+  Tell(events, transfer.id, HttpStatus{static_cast<int>(transfer.status()), transfer.content_type()});
+}
+
+std::size_t Upload(HttpTransfer& transfer, std::span<char> room, std::vector<HttpEvent>& events) {
+  const std::size_t size = std::min(room.size(), transfer.body.size() - transfer.uploaded_bytes);
+  if (size == 0) return 0;
+  std::copy_n(transfer.body.data() + transfer.uploaded_bytes, size, room.data());
+  transfer.uploaded_bytes += size;
+  if (transfer.uploaded_bytes == transfer.body.size()) {
+    transfer.body.clear();
+    transfer.uploaded_bytes = 0;
+  }
+  Tell(events, transfer.id, HttpUploaded{size});
+  return size;
 }
 
 // False if the body is too large.
@@ -56,6 +71,7 @@ bool TellBytes(HttpTransfer& transfer, std::string_view bytes, std::vector<HttpE
   TellStatus(transfer, events);
   if (bytes.size() > transfer.max_body_bytes - transfer.received_bytes) return false;
   transfer.received_bytes += bytes.size();
+  if (transfer.credit) *transfer.credit -= static_cast<std::int64_t>(bytes.size());
   const bool follows = !events.empty() && events.back().call == transfer.id;
   HttpBytes* const last = follows ? std::get_if<HttpBytes>(&events.back().what) : nullptr;
   if (last != nullptr) {
@@ -146,17 +162,24 @@ void HttpCalls::Start(CallId id, HttpCall call) {
   transfer.id = id;
   transfer.body = std::move(call.body);
   transfer.max_body_bytes = call.max_body_bytes;
+  if (call.answer_credit) transfer.credit = static_cast<std::int64_t>(*call.answer_credit);
+  const bool is_upload = call.body_bytes > transfer.body.size();
   const HttpOptions& options = impl_->options;
   std::vector<HttpEvent>& events = impl_->events;
   call.headers.insert(call.headers.begin(), options.headers.begin(), options.headers.end());
   transfer.Begin({.url = options.base_url + call.path,
                   .bearer_key = options.bearer_key,
                   .headers = std::move(call.headers),
-                  .json = call.method == HttpMethod::kPost ? &transfer.body : nullptr,
+                  .body = call.method == HttpMethod::kPost && !is_upload ? &transfer.body : nullptr,
+                  .content_type = std::move(call.content_type),
                   .time_limit = std::chrono::ceil<std::chrono::milliseconds>(call.time_limit),
                   .connect_limit = options.connect_timeout,
                   .max_idle_seconds = kMaxIdleSeconds,
-                  .on_body = [&](std::string_view bytes) { return TellBytes(transfer, bytes, events); }});
+                  .on_body = [&](std::string_view bytes) { return TellBytes(transfer, bytes, events); },
+                  .on_upload = is_upload ? [&](std::span<char> room) { return Upload(transfer, room, events); }
+                                         : std::function<std::size_t(std::span<char>)>(),
+                  .upload_bytes = call.body_bytes,
+                  .holds_answer = [&transfer] { return transfer.credit && *transfer.credit <= 0; }});
   impl_->calls.Add(transfer);
   impl_->transfers.emplace(id, std::move(owned));
 }
@@ -168,6 +191,21 @@ void HttpCalls::Close(CallId id) {
     if (event.call != id) others.push_back(std::move(event));
   }
   impl_->events = std::move(others);
+}
+
+void HttpCalls::Append(CallId id, std::string bytes) {
+  const auto found = impl_->transfers.find(id);
+  if (found == impl_->transfers.end()) return;
+  found->second->body += bytes;
+  found->second->Resume();
+}
+
+void HttpCalls::Grant(CallId id, std::size_t bytes) {
+  const auto found = impl_->transfers.find(id);
+  if (found == impl_->transfers.end() || !found->second->credit) return;
+  const bool waits = *found->second->credit <= 0;
+  *found->second->credit += static_cast<std::int64_t>(bytes);
+  if (waits && *found->second->credit > 0) found->second->Resume();
 }
 
 std::vector<HttpEvent> HttpCalls::Poll(std::chrono::milliseconds timeout, std::span<const int> fds) {

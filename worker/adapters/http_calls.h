@@ -40,6 +40,8 @@ class HttpCalls final : public HttpPort {
 
   void Start(CallId id, HttpCall call) override;
   void Close(CallId id) override;
+  void Append(CallId id, std::string bytes) override;
+  void Grant(CallId id, std::size_t bytes) override;
 
   // Waits until something happens on a connection, one of `fds` can be read, Wake is called or the time is over; not at
   // all if events are there already.

@@ -67,6 +67,7 @@ class EngineThread final : public EngineHost {
   void Apply(const CancelLinkCommand& command);
   void Apply(const SnapshotCommand&) { snapshot_wanted_ = true; }
   void Apply(OrderCommand command);
+  void Apply(const ForwardPart&) {}  // its hello names no routes
   void Apply(const NudgeCommand&) {}
 
   BoundedQueue<EngineCommand> inbox_{kInboxCapacity};

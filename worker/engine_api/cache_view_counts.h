@@ -11,14 +11,12 @@ namespace roost::worker {
 
 enum class LeftOut : std::uint8_t {
   kRank,           // another data-parallel rank than the first that stored a block
-  kGroup,          // another group of layers than the first of full attention
   kMedium,         // host memory, disk, or another machine
-  kAttention,      // a sliding window, or layers that are no attention
+  kAttention,      // layers of a kind that is not known
   kBlockTokens,    // blocks of another size than the worker has announced
   kAdapter,        // a LoRA adapter
   kForeignSalt,    // a salt that SaltOf did not write
   kExtraKeys,      // the hash covers images, embeddings, or more than a salt
-  kLookahead,      // the hash covers tokens behind the block
   kTokens,         // the tokens do not match the blocks one by one
   kUnknownParent,  // the block before was never stored, as far as is known
   kConflict,       // the engine gave this hash before, to another block
@@ -26,9 +24,9 @@ enum class LeftOut : std::uint8_t {
 };
 
 // For metrics.
-inline constexpr std::array<std::string_view, 13> kLeftOutNames{
-    "rank",       "group",     "medium", "attention",      "block_tokens", "adapter",      "foreign_salt",
-    "extra_keys", "lookahead", "tokens", "unknown_parent", "conflict",     "unknown_event"};
+inline constexpr std::array<std::string_view, 11> kLeftOutNames{
+    "rank",       "medium", "attention",      "block_tokens", "adapter",      "foreign_salt",
+    "extra_keys", "tokens", "unknown_parent", "conflict",     "unknown_event"};
 
 // Stored blocks that were left out, by reason.
 using LeftOutCounts = std::array<std::uint64_t, kLeftOutNames.size()>;

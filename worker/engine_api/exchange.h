@@ -43,15 +43,23 @@ struct OrderCommand {
   std::optional<HoldReceipt> receipt = {};  // of a Hold, from the host that has asked for its blocks
 };
 
+// A part of a request that a router passes on unread. Only to the host of an engine whose Hello names routes.
+struct ForwardPart {
+  RequestKey key;
+  std::variant<wire::Forward, wire::ForwardBody, wire::ForwardCredit> what;
+  Instant received{};
+};
+
 // Something that the engine waits for is done. Wakes the engine's thread.
 struct NudgeCommand {};
 
-using EngineCommand =
-    std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, OrderCommand, NudgeCommand>;
+using EngineCommand = std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, OrderCommand,
+                                   ForwardPart, NudgeCommand>;
 
 // The ready blocks after the last reported step, parents before children.
 struct EngineSnapshot {
   std::vector<wire::StoredRun> runs;
+  std::vector<BlockHash> resumable = {};  // of their blocks; see wire::CacheEvent
 };
 
 // Reports between the previous output and the next one did not fit the queue: every link has missed something.
@@ -63,8 +71,15 @@ struct EngineStanding {
   std::string absence = {};                // the reason why it takes no requests now; empty: it takes them
   bool knows_cache = true;                 // false: the reports' events and blocks are only a part of its cache
   std::vector<std::string> adapters = {};  // that it serves; see wire::Hello
+  bool checkpoints = false;                // see wire::Hello
 
   bool operator==(const EngineStanding&) const = default;
+};
+
+// A part of the answer to what was passed on, without its epoch.
+struct LinkForwarded {
+  LinkId link;
+  wire::Forwarded message;
 };
 
 // Bytes of blocks on their way from and to other workers: see wire::Load.
@@ -75,6 +90,6 @@ struct TravellingBytes {
 
 // An EngineAnswer comes after the report that shows the order's effect. It is dropped when there is no space; the
 // router waits for it only for a limited time.
-using EngineOutput = std::variant<StepReport, EngineSnapshot, OutputLost, EngineAnswer, EngineStanding>;
+using EngineOutput = std::variant<StepReport, EngineSnapshot, OutputLost, EngineAnswer, EngineStanding, LinkForwarded>;
 
 }  // namespace roost::worker

@@ -33,6 +33,7 @@ LinkCore::LinkCore(Setup setup, const Clock& clock, LinkEffects& effects)
       effects_(effects),
       next_epoch_(setup_.first_epoch),
       adapters_(setup_.hello.adapters),
+      checkpoints_(setup_.hello.checkpoints),
       mirror_(setup_.hello.block_count) {
   ROOST_CHECK(setup_.first_epoch > 0);
   load_.free_block_count = setup_.hello.block_count;
@@ -72,9 +73,10 @@ void LinkCore::BeginLife(Link& link) {
 
 // The router that sent the requests in flight has lost them.
 void LinkCore::EndLife(Link& link) {
-  if (!link.in_flight.empty()) effects_.Command(CancelLinkCommand{link.id});
+  if (!link.in_flight.empty() || !link.forwards.empty()) effects_.Command(CancelLinkCommand{link.id});
   for (const auto& [id, request] : link.in_flight) peer_prompt_board_.Remove(request.prompt.prompt.id);
   link.in_flight.clear();
+  link.forwards.clear();
 }
 
 void LinkCore::Restart(Link& link, ResyncReason reason) {
@@ -158,7 +160,7 @@ void LinkCore::Take(StepReport report) {
   for (Link& link : links_) {
     if (link.state != State::kUp) continue;
     std::vector<wire::TokenEvent>& own = tokens[link.id];
-    const bool hears_events = setup_.hello.sends_cache_events && !link.snapshot_due;
+    const bool hears_events = setup_.hello.sends_cache_events && !link.snapshot_due && FollowsCache(link);
     SendStep(link, std::move(own), hears_events ? report.events : std::vector<wire::CacheEvent>(), report.load);
   }
 }
@@ -175,7 +177,7 @@ void LinkCore::OnTravellingBytes(TravellingBytes bytes) {
 }
 
 void LinkCore::Take(const EngineSnapshot& snapshot) {
-  mirror_.Assign(snapshot.runs);
+  mirror_.Assign(snapshot.runs, snapshot.resumable);
   mirror_state_ = MirrorState::kCurrent;
 }
 
@@ -190,6 +192,17 @@ void LinkCore::Take(const EngineAnswer& answer) {
   }
 }
 
+void LinkCore::Take(LinkForwarded forwarded) {
+  for (Link& link : links_) {
+    if (link.id != forwarded.link || !link.forwards.contains(forwarded.message.request_id)) continue;
+    if (forwarded.message.last) link.forwards.erase(forwarded.message.request_id);
+    forwarded.message.epoch = link.epoch;
+    const wire::SendOutcome outcome = effects_.Send(link.peer, std::move(forwarded.message));
+    if (outcome != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
+    return;
+  }
+}
+
 void LinkCore::Take(OutputLost) {
   if (setup_.hello.sends_cache_events) LoseMirror(MirrorLoss::kOverflow);
   for (Link& link : links_) {
@@ -198,6 +211,7 @@ void LinkCore::Take(OutputLost) {
 }
 
 void LinkCore::Take(EngineStanding standing) {
+  TakeCheckpoints(standing.checkpoints);
   TakeAbsence(OneLine(standing.absence, kMaxAbsenceBytes));
   TakeCacheKnowledge(standing.knows_cache);
   TakeAdapters(std::move(standing.adapters));
@@ -225,6 +239,14 @@ void LinkCore::TakeCacheKnowledge(bool is_known) {
   LogInfo(is_known ? "the engine's cache is known exactly"
                    : "the engine's cache is not known: routers go by their own history");
   TellLoad();
+}
+
+// Routers judge every promise by it, so they begin anew.
+void LinkCore::TakeCheckpoints(bool checkpoints) {
+  if (checkpoints == std::exchange(checkpoints_, checkpoints)) return;
+  LogInfo(checkpoints ? "a request can go on only behind some of the engine's blocks"
+                      : "a request can go on behind any of the engine's blocks");
+  for (Link& link : links_) Restart(link, ResyncReason::kCheckpoints);
 }
 
 void LinkCore::TakeAdapters(std::vector<std::string> adapters) {
@@ -269,6 +291,7 @@ void LinkCore::SendHello(Link& link) {
   wire::Hello hello = setup_.hello;
   hello.epoch = link.epoch;
   hello.adapters = adapters_;
+  hello.checkpoints = checkpoints_;
   const bool sent = effects_.Send(link.peer, hello) == wire::SendOutcome::kSent;
   link.next_hello = clock_.Now() + (sent ? setup_.times.hello_interval : setup_.times.unsent_hello_interval);
 }
@@ -282,6 +305,10 @@ void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const 
   step.events = events;
   step.load = load;
   FillAbsence(step.load);
+  if (!FollowsCache(link)) {
+    step.load.cache_unknown = true;
+    step.load.cached_block_count = setup_.hello.block_count;
+  }
   step.load.router_count = static_cast<std::uint32_t>(std::clamp<std::size_t>(up_count(), 1, wire::kMaxRouters));
   link.last_step = clock_.Now();
   link.has_news = false;
@@ -370,7 +397,7 @@ void LinkCore::SayBye() {
 
 std::size_t LinkCore::in_flight_request_count() const {
   std::size_t count = 0;
-  for (const Link& link : links_) count += link.in_flight.size();
+  for (const Link& link : links_) count += link.in_flight.size() + link.forwards.size();
   return count;
 }
 

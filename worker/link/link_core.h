@@ -49,6 +49,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -105,9 +106,10 @@ enum class ResyncReason : std::uint8_t {
   kRouterRestart,  // another router process answers
   kSilent,         // nothing heard for router_timeout
   kUnsent,         // a message could not be sent: there is no connection, or too many messages wait for it
+  kCheckpoints,    // the engine's layers are in other groups than its hello said
 };
-inline constexpr std::array<std::string_view, 7> kResyncReasonNames{"asked",          "digest", "gap",   "overflow",
-                                                                    "router_restart", "silent", "unsent"};
+inline constexpr std::array<std::string_view, 8> kResyncReasonNames{
+    "asked", "digest", "gap", "overflow", "router_restart", "silent", "unsent", "checkpoints"};
 [[nodiscard]] constexpr std::size_t IndexOf(ResyncReason reason) { return static_cast<std::size_t>(reason); }
 
 // The reason why the mirror no longer equals the engine's blocks.
@@ -202,11 +204,13 @@ class LinkCore {
     std::uint64_t next_sequence = 1;
     std::uint64_t generate_digest = 0;  // digest of the received Generates; see wire::Ping
     bool is_sole = false;               // as the router said last
+    bool takes_checkpoints = false;     // its protocol has resumable blocks
     bool snapshot_due = true;  // a snapshot is due and will contain the events so far, so none are sent before it
     Instant next_hello;
     Instant last_heard;  // or last dialled, if that is later
     Instant last_step;
     std::unordered_map<RequestId, InFlight> in_flight;
+    std::unordered_set<RequestId> forwards;  // requests that are passed on, until their answers end
     PeerPromptSender peer_prompt_sender;
     bool has_news = false;      // another router's prompt has arrived, and this router has not been told
     bool adapters_due = false;  // they have changed since the life began, and this router has not been told
@@ -244,6 +248,9 @@ class LinkCore {
   void Handle(Link& link, const wire::Refused& refused);
   void Handle(Link& link, wire::Generate generate);
   void Handle(Link& link, const wire::Cancel& cancel);
+  void Handle(Link& link, wire::Forward forward);
+  void Handle(Link& link, wire::ForwardBody body);
+  void Handle(Link& link, const wire::ForwardCredit& credit);
   void Handle(Link& link, const wire::WantHello&);
   void Handle(Link& link, const wire::WantSnapshot&);
   void Handle(Link& link, const wire::WantTokenizer&);
@@ -253,10 +260,6 @@ class LinkCore {
   void Handle(Link& link, Order order) { HandleOrder(link, std::move(order)); }
   void HandleOrder(Link& link, EngineOrder order);
   void Handle(Link& link, const wire::Cordon& cordon);
-  // The worker names no routes.
-  void Handle(Link&, const wire::Forward&) { ++counts_.malformed_messages; }
-  void Handle(Link&, const wire::ForwardBody&) { ++counts_.malformed_messages; }
-  void Handle(Link&, const wire::ForwardCredit&) { ++counts_.malformed_messages; }
 
   void WarnOfCrowding(const wire::Crowding& crowding);
   void TellLoad();
@@ -271,11 +274,15 @@ class LinkCore {
   void Take(const EngineSnapshot& snapshot);
   void Take(const EngineAnswer& answer);
   void Take(OutputLost);
+  void Take(LinkForwarded forwarded);
   void Take(EngineStanding standing);
   void TakeAbsence(std::string absence);
   void TakeCacheKnowledge(bool is_known);
   void TakeAdapters(std::vector<std::string> adapters);
   void TellAdapters(Link& link);
+  void TakeCheckpoints(bool checkpoints);
+  // Can the router of this link follow the cache? If not, it is told that it is unknown.
+  [[nodiscard]] bool FollowsCache(const Link& link) const { return !checkpoints_ || link.takes_checkpoints; }
   void Follow(const StepReport& report);
   void LoseMirror(MirrorLoss reason);
   void AskForEngineSnapshot();
@@ -302,6 +309,7 @@ class LinkCore {
   std::string engine_absence_;
   Instant engine_away_since_;          // while it is away
   std::vector<std::string> adapters_;  // that the engine serves now
+  bool checkpoints_;                   // of the hello, as it is now
   PeerPromptBoard peer_prompt_board_;  // empty while there is one link
   LinkCounts counts_;
   bool status_changed_ = true;

@@ -22,6 +22,9 @@ std::optional<OrderReply> RefusalWithoutRoom(const EngineOrder& order) {
   return std::nullopt;
 }
 
+// The minor version of the protocol from which on routers know resumable blocks.
+constexpr std::uint32_t kHasCheckpoints = 10;
+
 }  // namespace
 
 void LinkCore::OnMessage(PeerId peer, wire::RouterMessage message) {
@@ -73,6 +76,7 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   status_changed_ = true;
   link.router_instance = welcome.router_instance;
   link.state = State::kUp;
+  link.takes_checkpoints = welcome.version.minor >= kHasCheckpoints;
   LogInfo("router link up", {{"router", link.name},
                              {"epoch", std::to_string(link.epoch)},
                              {"reason", std::string(reason)},
@@ -116,6 +120,45 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   link.in_flight.emplace(id, std::move(in_flight));
 }
 
+void LinkCore::Handle(Link& link, wire::Forward forward) {
+  if (link.state != State::kUp) return;
+  const RequestId id = forward.request_id;
+  if (link.in_flight.contains(id) || !link.forwards.insert(id).second) {
+    ++counts_.malformed_messages;
+    return;
+  }
+  link.generate_digest ^= wire::MixedId(id);
+  const auto refuse = [&](ErrorCode code, std::string message) {
+    wire::Forwarded refusal;
+    refusal.request_id = id;
+    refusal.last = true;
+    refusal.error = Error{code, std::move(message), ""};
+    Take(LinkForwarded{link.id, std::move(refusal)});
+  };
+  if (load_.draining) return refuse(ErrorCode::kUnavailable, WhyNoRequests());
+  const std::vector<std::string>& routes = setup_.hello.routes;
+  if (std::find(routes.begin(), routes.end(), forward.path) == routes.end()) {
+    return refuse(ErrorCode::kNotFound, fmt::format("the worker's engine has no {}", forward.path));
+  }
+  LogDebug("request passed on", {{"router", link.name},
+                                 {"request", fmt::format("{}", id.value())},
+                                 {"trace_id", std::string(TraceIdOf(forward.trace_parent))},
+                                 {"path", forward.path},
+                                 {"body_bytes", forward.body_bytes}});
+  if (effects_.Submit(ForwardPart{{link.id, id}, std::move(forward), clock_.Now()})) return;
+  refuse(ErrorCode::kOverloaded, "the worker's inbox is full");
+}
+
+void LinkCore::Handle(Link& link, wire::ForwardBody body) {
+  const RequestId id = body.request_id;
+  if (link.forwards.contains(id)) effects_.Command(ForwardPart{{link.id, id}, std::move(body), clock_.Now()});
+}
+
+void LinkCore::Handle(Link& link, const wire::ForwardCredit& credit) {
+  const RequestId id = credit.request_id;
+  if (link.forwards.contains(id)) effects_.Command(ForwardPart{{link.id, id}, credit, clock_.Now()});
+}
+
 void LinkCore::HandleOrder(Link& link, EngineOrder order) {
   const bool is_pin = std::holds_alternative<wire::Pin>(order);
   if (link.state != State::kUp || (is_pin && !setup_.hello.keeps_prefixes)) return;
@@ -137,7 +180,8 @@ void LinkCore::Handle(Link& link, const wire::Cordon& cordon) {
 }
 
 void LinkCore::Handle(Link& link, const wire::Cancel& cancel) {
-  if (!link.in_flight.contains(cancel.request_id)) return;
+  const bool was_forwarded = link.forwards.erase(cancel.request_id) > 0;
+  if (!was_forwarded && !link.in_flight.contains(cancel.request_id)) return;
   effects_.Command(CancelCommand{{link.id, cancel.request_id}});
 }
 

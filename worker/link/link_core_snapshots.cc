@@ -14,12 +14,28 @@ constexpr std::size_t kHashesPerChunk = wire::WireLimits::kMaxSnapshotHashes;
 constexpr std::size_t kRunsPerChunk = wire::WireLimits::kMaxSnapshotHashes;
 static_assert(kHashesPerChunk <= wire::WireLimits::kMaxHashesPerRun);
 
+// In chunks of their own, behind those of all blocks.
+void AppendResumable(const std::unordered_set<BlockHash, BlockHashHasher>& resumable,
+                     std::vector<wire::WorkerMessage>& chunks) {
+  for (auto next = resumable.begin(); next != resumable.end();) {
+    wire::Snapshot chunk;
+    chunk.chunk_index = static_cast<std::uint32_t>(chunks.size());
+    for (; next != resumable.end() && chunk.resumable.size() < kHashesPerChunk; ++next) {
+      chunk.resumable.push_back(*next);
+    }
+    chunks.emplace_back(std::move(chunk));
+  }
+}
+
 }  // namespace
 
 void LinkCore::Follow(const StepReport& report) {
   if (!setup_.hello.sends_cache_events || mirror_state_ != MirrorState::kCurrent) return;
   mirror_.Apply(report.events);
-  if (mirror_.digest() == report.load.digest && mirror_.ready_count() == report.load.cached_block_count) return;
+  if (mirror_.digest() == report.load.digest && mirror_.ready_count() == report.load.cached_block_count &&
+      mirror_.resumable_digest() == report.load.resumable_digest) {
+    return;
+  }
   LoseMirror(MirrorLoss::kDigest);
   for (Link& link : links_) {
     if (link.state != State::kUp || std::exchange(link.snapshot_due, true)) continue;
@@ -59,6 +75,7 @@ void LinkCore::SendDueSnapshots() {
     chunk.runs = std::move(runs);
     chunks.emplace_back(std::move(chunk));
   }
+  AppendResumable(mirror_.resumable(), chunks);
   std::get<wire::Snapshot>(chunks.back()).last = true;
   for (Link& link : links_) {
     if (link.state == State::kUp && link.snapshot_due) SendSnapshot(link, chunks);

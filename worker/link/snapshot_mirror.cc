@@ -27,17 +27,22 @@ void SnapshotMirror::Apply(std::span<const wire::CacheEvent> events) {
         for (const BlockHash hash : event.removed) Remove(hash);
         break;
       case wire::CacheEvent::Kind::kResumable:
-      case wire::CacheEvent::Kind::kUnresumable: break;
+        for (const BlockHash hash : event.resumable) AddResumable(hash);
+        break;
+      case wire::CacheEvent::Kind::kUnresumable:
+        for (const BlockHash hash : event.unresumable) DropResumable(hash);
+        break;
     }
   }
 }
 
-void SnapshotMirror::Assign(std::span<const wire::StoredRun> runs) {
+void SnapshotMirror::Assign(std::span<const wire::StoredRun> runs, std::span<const BlockHash> resumable) {
   for (std::uint32_t slot = 0; slot < top_; ++slot) {
     if (places_[slot] != Place::kGone) Remove(log_.key(slot));
   }
   top_ = 0;
   for (const wire::StoredRun& run : runs) Store(run);
+  for (const BlockHash hash : resumable) AddResumable(hash);
 }
 
 std::vector<wire::StoredRun> SnapshotMirror::Snapshot() const {
@@ -85,6 +90,16 @@ void SnapshotMirror::Remove(BlockHash hash) {
   log_.Erase(*slot);
   places_[*slot] = Place::kGone;
   digest_ = digest_ ^ hash;
+  if (!resumable_.empty()) DropResumable(hash);
+}
+
+void SnapshotMirror::AddResumable(BlockHash hash) {
+  ROOST_CHECK(log_.Find(hash), "block {} is resumable and not there", hash.ToHex());
+  if (resumable_.insert(hash).second) resumable_digest_ = resumable_digest_ ^ hash;
+}
+
+void SnapshotMirror::DropResumable(BlockHash hash) {
+  if (resumable_.erase(hash) > 0) resumable_digest_ = resumable_digest_ ^ hash;
 }
 
 // Moves the blocks to the first slots, in their order.

@@ -14,10 +14,12 @@
 // Not thread-safe. Store and remove are O(1) expected per block, amortised over the moves (30 ms at a million blocks,
 // after every half million stored); a snapshot is O(blocks). 43 bytes per block of the pool, in addition to the cache's
 // own; only snapshots allocate. Events that break the cache's rules stop the process; after lost events call Assign.
+// Resumable blocks are a set beside, which is empty where any block is one.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "common/prefix/block_hash.h"
@@ -34,8 +36,8 @@ class SnapshotMirror {
   // The cache's events, in order and each once.
   void Apply(std::span<const wire::CacheEvent> events);
 
-  // Forgets everything and takes these runs, parents before children.
-  void Assign(std::span<const wire::StoredRun> runs);
+  // Forgets everything and takes these runs, parents before children, and which of their blocks are resumable.
+  void Assign(std::span<const wire::StoredRun> runs, std::span<const BlockHash> resumable = {});
 
   // All ready blocks as runs, parents before children.
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
@@ -43,6 +45,10 @@ class SnapshotMirror {
   // The same values as in wire::Load after the same events.
   [[nodiscard]] BlockHash digest() const { return digest_; }
   [[nodiscard]] std::uint32_t ready_count() const { return log_.size(); }
+
+  // See wire::CacheEvent::resumable.
+  [[nodiscard]] const std::unordered_set<BlockHash, BlockHashHasher>& resumable() const { return resumable_; }
+  [[nodiscard]] BlockHash resumable_digest() const { return resumable_digest_; }
 
  private:
   enum class Place : std::uint8_t {
@@ -53,6 +59,8 @@ class SnapshotMirror {
 
   void Store(const wire::StoredRun& run);
   void Remove(BlockHash hash);
+  void AddResumable(BlockHash hash);
+  void DropResumable(BlockHash hash);
   void Pack();
   // The first slot behind the run that begins at `slot`.
   [[nodiscard]] std::uint32_t EndOfRun(std::uint32_t slot) const;
@@ -62,6 +70,8 @@ class SnapshotMirror {
   std::vector<std::uint32_t> positions_;  // by slot: in blocks from the root
   std::vector<Place> places_;             // by slot
   BlockHash digest_;
+  std::unordered_set<BlockHash, BlockHashHasher> resumable_;
+  BlockHash resumable_digest_;
 };
 
 }  // namespace roost::worker

@@ -91,7 +91,7 @@ void RouterCall::Begin(const RouterAccess& access, const std::string& key, Ask a
   CurlCall::Begin({.url = base + ask.path,
                    .unix_socket = is_local ? access.url.substr(kLocalScheme.size()) : "",
                    .bearer_key = key,
-                   .json = ask.json,
+                   .body = ask.json,
                    .time_limit = std::chrono::milliseconds(static_cast<long>(ask.timeout_seconds * 1000)),
                    .ca_file = access.ca_file,
                    .client_cert = access.client_cert,

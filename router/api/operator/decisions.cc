@@ -37,12 +37,13 @@ void WriteSeconds(std::string_view key, double seconds, bool in_seconds, JsonWri
   in_seconds ? json.Number(seconds) : json.Null();
 }
 
-// `source_id` is the worker from which it would fetch blocks; empty: from none.
+// `source_id` is the worker from which it would fetch blocks; empty: from none. `held_tokens`: see DecisionRecord.
 void WriteCandidate(const Candidate& candidate, std::string_view worker_id, std::string_view source_id,
-                    JsonWriter& json) {
+                    std::uint32_t held_tokens, JsonWriter& json) {
   json.BeginObject().Key("worker").String(worker_id);
   json.Key("way").String(NameOf(candidate.way())).Key("source");
   source_id.empty() ? json.Null() : json.String(source_id);
+  if (held_tokens > 0) json.Key("held_tokens").Number(held_tokens);
   json.Key("matched_tokens").Number(candidate.matched_tokens);
   json.Key("pending_tokens").Number(candidate.pending_tokens);
   json.Key("pulled_tokens").Number(candidate.pulled_tokens);
@@ -167,7 +168,8 @@ void WriteRecord(const DecisionRecord& record, Instant now, JsonWriter& json) {
   WriteAudit(record, json);
   json.Key("candidates").BeginArray();
   for (std::size_t i = 0; i < record.candidate_ids.size(); ++i) {
-    WriteCandidate(record.decision.candidates[i], record.candidate_ids[i], SourceOf(record, i), json);
+    const std::uint32_t held = i < record.held_tokens.size() ? record.held_tokens[i] : 0;
+    WriteCandidate(record.decision.candidates[i], record.candidate_ids[i], SourceOf(record, i), held, json);
   }
   json.EndArray().EndObject();
 }

@@ -109,6 +109,10 @@ Result<OrderPlan> PlanEviction(VerbCall& call) {
       revisions.push_back(std::move(model));
     }
   }
+  if (request.prompt) {
+    std::erase_if(revisions, [](const auto& model) { return !model->has_text; });
+    if (revisions.empty()) return InvalidArgument("model", "its tokenizer can not be read here");
+  }
   ROOST_ASSIGN_OR_RETURN(EvictPlan plan, MakeEvictPlan(revisions, request, call.settings));
   call.memo.Clear();
   return OrderPlan{std::move(plan.order), [told = std::move(plan.size)](std::span<const WorkerAnswer> answers) {

@@ -15,9 +15,9 @@ Result<PromptRequest> ParseMatchRequest(const JsonObject& body) {
 }
 
 std::uint32_t CachedOn(const PromptQuery& query, const PromptHolder& holder) {
-  return CachedTokens({.prompt_token_count = query.prompt_token_count,
-                       .matched_block_count = holder.held_block_count + holder.pending_block_count},
-                      query.model->block_tokens, holder.engine_block_tokens);
+  return CachedTokens(
+      {.prompt_token_count = query.prompt_token_count, .matched_block_count = holder.usable_block_count()},
+      query.model->block_tokens, holder.engine_block_tokens);
 }
 
 void WriteChoice(const PromptMatch& match, JsonWriter& json) {
@@ -48,6 +48,7 @@ std::string MatchBody(const PromptQuery& query, const PromptMatch& match) {
   for (const PromptHolder& holder : match.holders) {
     json.BeginObject().Key("worker").String(holder.worker_id).Key("mode").String(router::NameOf(holder.mode));
     json.Key("held_blocks").Number(holder.held_block_count).Key("pending_blocks").Number(holder.pending_block_count);
+    if (holder.resumable_block_count) json.Key("resumable_blocks").Number(*holder.resumable_block_count);
     json.Key("cached_tokens").Number(CachedOn(query, holder)).EndObject();
   }
   json.EndArray().EndObject();

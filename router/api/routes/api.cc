@@ -26,6 +26,19 @@ namespace {
 
 constexpr std::string_view kUnrouted = "other";
 
+// The routes that engines answer, and the names that they count under. Those of --pass-through count as one.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kPassThrough{{
+    {"/v1/embeddings", "embeddings"},
+    {"/v1/rerank", "rerank"},
+    {"/rerank", "rerank"},
+    {"/v1/score", "score"},
+    {"/score", "score"},
+    {"/pooling", "pooling"},
+    {"/classify", "classify"},
+    {"/v1/audio/transcriptions", "transcriptions"},
+}};
+constexpr std::string_view kOtherPassThrough = "pass_through";
+
 bool IsGeneration(std::string_view route) {
   constexpr std::array<std::string_view, 4> kRoutesOfGenerations{"chat_completions", "completions", "responses",
                                                                  "messages"};
@@ -73,6 +86,10 @@ struct Api::Route {
   CallThread thread;
   void (Api::*handle)(Call&);
   const Verb* verb = nullptr;  // that `handle` carries out
+  enum class Body { kJson, kAny } body = Body::kJson;
+
+  // A route that engines answer.
+  [[nodiscard]] static Route PassedOn(std::string_view path, std::string_view name);
 
   [[nodiscard]] bool Matches(std::string_view asked) const {
     if (match == Match::kExact) return asked == path;
@@ -129,6 +146,7 @@ std::span<const Api::Route> Api::Routes() {
   };
   static const std::vector<Route> kAll = [] {
     std::vector<Route> all(kRoutes.begin(), kRoutes.end());
+    for (const auto& [path, name] : kPassThrough) all.push_back(Route::PassedOn(path, name));
     for (const Verb* verb : Verbs()) {
       all.push_back(
           {verb->method, verb->path, Match::kExact, verb->name, Door::kAdmin, CallThread::kText, &Api::CarryOut, verb});
@@ -138,6 +156,25 @@ std::span<const Api::Route> Api::Routes() {
   return kAll;
 }
 
+Api::Route Api::Route::PassedOn(std::string_view path, std::string_view name) {
+  return {.method = "POST",
+          .path = path,
+          .match = Match::kExact,
+          .name = name,
+          .door = Door::kClients,
+          .thread = CallThread::kText,
+          .handle = &Api::PassThrough,
+          .verb = nullptr,
+          .body = Body::kAny};
+}
+
+std::shared_ptr<const std::vector<Api::Route>> Api::RoutesWith(const std::vector<std::string>& paths) {
+  const std::span<const Route> known = Routes();
+  std::vector<Route> all(known.begin(), known.end());
+  for (const std::string& path : paths) all.push_back(Route::PassedOn(path, kOtherPassThrough));
+  return std::make_shared<const std::vector<Route>>(std::move(all));
+}
+
 std::vector<Api::RouteName> Api::RouteNames() {
   std::vector<RouteName> names;
   for (const Route& route : Routes()) names.push_back({route.method, route.path});
@@ -145,7 +182,7 @@ std::vector<Api::RouteName> Api::RouteNames() {
 }
 
 std::vector<std::string_view> Api::ClientRoutes() {
-  std::vector<std::string_view> names{kUnrouted};
+  std::vector<std::string_view> names{kUnrouted, kOtherPassThrough};
   for (const Route& route : Routes()) {
     if (route.is_open() || route.door == Route::Door::kMetrics) continue;
     if (std::find(names.begin(), names.end(), route.name) == names.end()) names.push_back(route.name);
@@ -153,17 +190,17 @@ std::vector<std::string_view> Api::ClientRoutes() {
   return names;
 }
 
-const Api::Route* Api::FindRoute(Listener listener, const HttpRequest& request) {
+const Api::Route* Api::FindRoute(Listener listener, const HttpRequest& request) const {
   const std::string_view wanted = request.method == "HEAD" ? "GET" : std::string_view(request.method);
-  for (const Route& route : Routes()) {
+  for (const Route& route : *routes_) {
     if (route.method == wanted && route.IsOn(listener) && route.Matches(request.path)) return &route;
   }
   return nullptr;
 }
 
-std::string Api::AllowedMethods(Listener listener, std::string_view path) {
+std::string Api::AllowedMethods(Listener listener, std::string_view path) const {
   std::string allowed;
-  for (const Route& route : Routes()) {
+  for (const Route& route : *routes_) {
     if (!route.IsOn(listener) || !route.Matches(path) || allowed.find(route.method) != std::string::npos) continue;
     allowed += fmt::format("{}{}, ", route.method, route.method == "GET" ? ", HEAD" : "");
   }
@@ -171,17 +208,9 @@ std::string Api::AllowedMethods(Listener listener, std::string_view path) {
 }
 
 std::string_view Api::ElsewhereText(Listener listener, std::string_view path) {
-  // Routes of vLLM and SGLang that engines have and Roost has not.
-  constexpr std::array<std::string_view, 18> kOfEngines{"/v1/embeddings",
-                                                        "/pooling",
-                                                        "/classify",
-                                                        "/score",
-                                                        "/v1/score",
-                                                        "/rerank",
-                                                        "/v1/rerank",
-                                                        "/v2/rerank",
+  // Routes of vLLM and SGLang that clients have no use for, or that --pass-through opens.
+  constexpr std::array<std::string_view, 10> kOfEngines{"/v2/rerank",
                                                         "/invocations",
-                                                        "/v1/audio/transcriptions",
                                                         "/v1/audio/translations",
                                                         "/load",
                                                         "/reset_prefix_cache",
@@ -191,7 +220,7 @@ std::string_view Api::ElsewhereText(Listener listener, std::string_view path) {
                                                         "/v1/load_lora_adapter",
                                                         "/v1/unload_lora_adapter"};
   if (std::find(kOfEngines.begin(), kOfEngines.end(), path) != kOfEngines.end()) {
-    return ": call the engine that serves it itself";
+    return ": call the engine that has it itself, or name it in --pass-through";
   }
   for (const Route& route : Routes()) {
     if (!route.Matches(path) || route.IsOn(listener)) continue;
@@ -210,6 +239,7 @@ Api::Api(Dispatcher& dispatcher, ApiObserver& observer, const Clock& clock, Text
     : services_{dispatcher, observer, clock, options.tracing, &text},
       text_(text),
       options_(std::move(options)),
+      routes_(RoutesWith(options_.pass_through)),
       memo_(options_.prompt_memo != nullptr ? options_.prompt_memo : std::make_shared<PromptMemo>(0)) {}
 
 void Api::Handle(Listener listener, HttpRequest request, std::shared_ptr<Responder> responder) {
@@ -261,7 +291,8 @@ Result<void> Api::CheckBody(const HttpRequest& head, const Route* route) {
       return Error{ErrorCode::kUnsupportedMediaType,
                    fmt::format("the Content-Encoding {} is not supported: send the body as it is", coding), ""};
     }
-    if (IsJson(head.FindHeader("content-type").value_or(""))) return {};
+    const bool takes_any = route->body == Route::Body::kAny;
+    if (takes_any || IsJson(head.FindHeader("content-type").value_or(""))) return {};
     return Error{ErrorCode::kUnsupportedMediaType, "the Content-Type must be application/json", ""};
   }
   if (!AnnouncesBody(head)) return {};
@@ -279,8 +310,10 @@ Result<std::optional<KeyEntry>> Api::LetIn(Listener listener, const HttpRequest&
   }
   // Clients of many kinds call the API, but only with POST to any effect; those of operators are known.
   const BrowserSign sign = listener == Listener::kApi ? BrowserSign::kOrigin : BrowserSign::kOriginOrLooks;
-  // A page of another site needs no answer to do harm with an order.
-  const bool is_foreign = listener != Listener::kApi && IsFromAnotherSite(head);
+  // A page of another site needs no answer to do harm with an order; and without asking it may send what is no JSON.
+  const bool is_simple =
+      route != nullptr && route->body == Route::Body::kAny && !IsJson(head.FindHeader("content-type").value_or(""));
+  const bool is_foreign = (listener != Listener::kApi || is_simple) && IsFromAnotherSite(head);
   const bool is_suspect = is_foreign || MayBeRebound(head, sign);
   if (!is_suspect || IsAllowedPage(options_.cors_origins, head)) return std::optional<KeyEntry>();
   if (is_foreign) {
@@ -331,8 +364,10 @@ void Api::RunText(const std::shared_ptr<Call>& call, const Route& route) {
   }
   try {
     (this->*route.handle)(*call);
+    if (call->is_passed_on) PassThrough(*call);
   } catch (const std::bad_alloc&) {
     call->arrival = Call::Arrival::kWaited;
+    call->is_passed_on = false;
     AnswerError(*call, {ErrorCode::kUnavailable, "the server is out of memory", ""});
   }
   if (call->arrival == Call::Arrival::kWaits) AwaitModel(call, route);
@@ -454,7 +489,7 @@ HttpResponse Api::ErrorAnswer(const Call& call, const Error& error) {
 }
 
 void Api::AnswerError(const Call& call, const Error& error) {
-  if (call.arrival == Call::Arrival::kWaits) return;  // it is tried again
+  if (call.arrival == Call::Arrival::kWaits || call.is_passed_on) return;  // it is tried again, or elsewhere
   CountUnserved(call, error);
   Answer(call, ErrorAnswer(call, error));
 }

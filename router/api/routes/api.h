@@ -3,6 +3,7 @@
 //
 //   POST /v1/chat/completions   POST /v1/completions   POST /v1/responses
 //   POST /v1/messages   POST /v1/messages/count_tokens   POST /tokenize   POST /detokenize
+//   POST /v1/embeddings and others that engines answer (pass_through.h)
 //   GET /v1/models   GET /v1/models/{id}   GET /openapi.json
 //   GET /health   GET /livez   GET /ping   GET /ready   GET /readyz   GET /metrics   GET /version
 //   GET /admin/v1/workers   GET /admin/v1/queues   GET /admin/v1/transfers   GET /admin/v1/usage
@@ -13,9 +14,10 @@
 // to everyone; so are the console's files, on the admin listener. All others need a key where the listener has keys:
 // also paths that do not exist, so that a forgotten route is closed.
 //
-// Every answer is JSON, also 404 and 405, except /metrics, the console's files and streams. HEAD is answered as GET,
-// OPTIONS with Allow. A POST without a JSON content type gets 415. A web page can not send JSON to another site without
-// that site's consent, so no page in a browser can use a router on the same machine.
+// Every answer is JSON, also 404 and 405, except /metrics, the console's files, streams and what engines say. HEAD is
+// answered as GET, OPTIONS with Allow. A POST without a JSON content type gets 415, unless an engine answers it. A web
+// page can not send JSON to another site without that site's consent, so no page in a browser can use a router on the
+// same machine.
 //
 // A request moves from its connection's thread to a text thread, which parses its JSON, tokenizes, hashes and submits
 // it. The answer moves back:
@@ -73,6 +75,7 @@ struct ApiOptions {
   std::shared_ptr<KeyRing> api_keys = {};                // null: the API needs no key
   std::shared_ptr<KeyRing> admin_keys = {};              // of the other listeners
   ModelAliases model_aliases = {};                       // for every caller
+  std::vector<std::string> pass_through = {};            // paths that go to engines, beside those in api.cc
   std::vector<std::string> cors_origins = {};            // pages that may call the API without a key; see cors.h
   Tracing tracing = {};                                  // of generations
   std::function<std::string()> metrics_text = {};        // the body of /metrics
@@ -116,8 +119,10 @@ class Api {
   struct Prompt;  // a request that is ready for generation
 
   [[nodiscard]] static std::span<const Route> Routes();
-  [[nodiscard]] static const Route* FindRoute(Listener listener, const HttpRequest& request);
-  [[nodiscard]] static std::string AllowedMethods(Listener listener, std::string_view path);
+  // Those, and the paths of ApiOptions::pass_through.
+  [[nodiscard]] static std::shared_ptr<const std::vector<Route>> RoutesWith(const std::vector<std::string>& paths);
+  [[nodiscard]] const Route* FindRoute(Listener listener, const HttpRequest& request) const;
+  [[nodiscard]] std::string AllowedMethods(Listener listener, std::string_view path) const;
   // ": it is at --admin-address", for a path that is served elsewhere; else empty.
   [[nodiscard]] static std::string_view ElsewhereText(Listener listener, std::string_view path);
 
@@ -144,6 +149,7 @@ class Api {
   void CountTokens(Call& call);
   void Tokenize(Call& call);
   void Detokenize(Call& call);
+  void PassThrough(Call& call);
   void OpenApi(Call& call);
   void ListModels(Call& call);
   void ModelFacts(Call& call);
@@ -171,6 +177,13 @@ class Api {
   template <typename Request>
   [[nodiscard]] Result<Request> ReadModelBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const;
   [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;
+  // Sets the call's model, if its key may use it; the call may wait for a worker that brings it.
+  [[nodiscard]] Result<void> TakeModel(Call& call, std::string name) const;
+  // ---- requests that an engine gets unread (api_forwards.cc) ----
+  // An error if this router can not read the request, and the call is to be passed on.
+  [[nodiscard]] Result<void> CheckReadable(Call& call, const JsonObject& body) const;
+  [[nodiscard]] Result<ForwardSpec> ReadForward(Call& call) const;
+  [[nodiscard]] Result<void> FindModelOfRoute(Call& call, const std::string& name) const;
   [[nodiscard]] static Result<void> HoldToPriority(const Call& call, CacheFields& fields);
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
   // The models without their adapters, and the error for a name that no worker serves now: its workers are away, or
@@ -211,6 +224,7 @@ class Api {
   const GenerationServices services_;
   TextWork& text_;
   const ApiOptions options_;
+  const std::shared_ptr<const std::vector<Route>> routes_;
   const std::shared_ptr<PromptMemo> memo_;  // not null
   std::atomic<bool> draining_ = false;
   std::atomic<std::uint64_t> random_counter_ = 0;

@@ -42,6 +42,9 @@ struct Api::Call {
   std::string asked_model;  // what it means: itself, or what an alias stands for
   // A call may wait for its model once (see FleetSnapshot::IsArriving), and asks for it then.
   enum class Arrival { kMayWait, kWaits, kWaited } arrival = Arrival::kMayWait;
+  // An engine gets the request unread; its model, or what it asks for, is nothing that this router can read.
+  bool is_passed_on = false;
+  std::optional<std::uint64_t> session;  // of such a request, see ForwardSpec
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
 };
 

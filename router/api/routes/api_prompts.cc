@@ -235,16 +235,21 @@ Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
     }
   }
   if (wanted.empty()) return InvalidArgument("model", "must name the model to ask");
-  if (!MayAskFor(call, wanted)) return NotServed(wanted);
-  call.asked_model = MeantBy(wanted, call.admission, options_.model_aliases);
-  call.asked_name = std::move(wanted);
+  ROOST_RETURN_IF_ERROR(TakeModel(call, std::move(wanted)));
+  return services_.dispatcher.View()->CheckRoom(*call.model);
+}
+
+Result<void> Api::TakeModel(Call& call, std::string name) const {
+  if (!MayAskFor(call, name)) return NotServed(name);
+  call.asked_model = MeantBy(name, call.admission, options_.model_aliases);
+  call.asked_name = std::move(name);
   Result<std::shared_ptr<const ServedModel>> found = FindModel(call.asked_model);
   const bool is_arriving = !found.ok() && services_.dispatcher.View()->IsArriving(call.asked_model);
   if (is_arriving && call.arrival == Call::Arrival::kMayWait) {
     call.arrival = Call::Arrival::kWaits;
   }
   ROOST_ASSIGN_OR_RETURN(call.model, std::move(found));
-  return services_.dispatcher.View()->CheckRoom(*call.model);
+  return {};
 }
 
 template <typename Request>
@@ -252,7 +257,10 @@ Result<Request> Api::ReadModelBody(Call& call, Result<Request> (*parse)(const Js
   HttpBody& body = call.request.body;
   // A request of another API is first translated into a chat request.
   const std::size_t size = call.field_of == nullptr ? body.size() : 2 * body.size();
-  const auto check = [this, &call](const JsonObject& object) { return CheckModel(call, object); };
+  const auto check = [this, &call](const JsonObject& object) -> Result<void> {
+    ROOST_RETURN_IF_ERROR(CheckModel(call, object));
+    return CheckReadable(call, object);
+  };
   Result<Request> request = ReadBody(body, size, check, parse);
   ROOST_CHECK(!request.ok() || call.model != nullptr, "a parsed request has a model");
   return request;

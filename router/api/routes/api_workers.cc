@@ -289,6 +289,16 @@ void Api::CarryOut(Call& call) {
   if (!sent.ok()) AnswerError(call, sent.error());
 }
 
+namespace {
+
+Result<void> CheckText(const ServedModel& model) {
+  if (model.has_text) return {};
+  return InvalidArgument("model", "the tokenizer of '{}' can not be read here, so its prompts have no blocks",
+                         model.name);
+}
+
+}  // namespace
+
 Result<OrderPlan> Api::PlanOf(Call& call) {
   VerbCall verb{.request = call.request,
                 .model = call.model,
@@ -298,7 +308,10 @@ Result<OrderPlan> Api::PlanOf(Call& call) {
                 .deadline = DeadlineOf(call),
                 .clock = services_.clock,
                 .memo = *memo_,
-                .read_model = [this, &call](const JsonObject& body) { return CheckModel(call, body); },
+                .read_model = [this, &call](const JsonObject& body) -> Result<void> {
+                  ROOST_RETURN_IF_ERROR(CheckModel(call, body));
+                  return CheckText(*call.model);
+                },
                 .find_model = [this](const std::string& name) { return FindModel(name); }};
   return call.verb->plan(verb);
 }

@@ -69,9 +69,8 @@ bool PrefixCopies::StartPull(const Worker& worker, Copy& copy, const Wishes& wis
 void PrefixCopies::Expect(const Worker& worker, Copy& copy, const PrefixPull& pull, Instant now) {
   if (pull.price.bytes <= 0 || worker.view.mode() == WorkerMode::kBlind) return;
   const auto chain = std::span(copy.spec.generate.block_hashes).first(pull.end_block());
-  copy.pending =
-      worker_registry_.pending().Add(worker.slot, chain, now + kPiecePatience,
-                                     {.block_count = pull.end_block(), .at = now + FromSeconds(pull.price.seconds)});
+  copy.pending = router::Expect(worker_registry_.pending(), worker, chain, now + kPiecePatience,
+                                {.block_count = pull.end_block(), .at = now + FromSeconds(pull.price.seconds)});
 }
 
 void PrefixCopies::OnPulled(const std::string& worker_id, const HoldEnd& end, Instant now) {
@@ -114,7 +113,7 @@ void PrefixCopies::SendNext(Worker& worker, Copy& copy, Instant now) {
   copy.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now, 0, copy.id);
   if (worker.view.mode() != WorkerMode::kBlind) {
     const auto chain = std::span(copy.spec.generate.block_hashes).first(copy.piece_block_count);
-    copy.pending = worker_registry_.pending().Add(worker.slot, chain, now + kPiecePatience);
+    copy.pending = router::Expect(worker_registry_.pending(), worker, chain, now + kPiecePatience);
   }
   effects_.Send(worker.identity, MessageOf(copy.spec, copy.id, copy.piece_block_count, cached_tokens),
                 copy.spec.memory);

@@ -255,6 +255,19 @@ void Fleet::Cancel(RequestId id) {
   waker_.Wake();
 }
 
+Result<RequestId> Fleet::Forward(ForwardSpec spec, std::shared_ptr<ForwardObserver> observer) {
+  const std::lock_guard lock(mutex_);
+  Result<RequestId> id = core_.Forward(std::move(spec), std::move(observer), clock_.Now());
+  waker_.Wake();
+  return id;
+}
+
+void Fleet::Grant(RequestId id, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  core_.Grant(id, bytes);
+  waker_.Wake();
+}
+
 Result<void> Fleet::Send(Order order, AnswersDone done) {
   const std::vector<WorkerMatch> matches = MatchesOf(order);
   const std::lock_guard lock(mutex_);

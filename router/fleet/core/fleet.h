@@ -71,6 +71,8 @@ class Fleet final : public Dispatcher {
 
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
   void Cancel(RequestId id) override;
+  [[nodiscard]] Result<RequestId> Forward(ForwardSpec spec, std::shared_ptr<ForwardObserver> observer) override;
+  void Grant(RequestId id, std::size_t bytes) override;
   [[nodiscard]] Result<void> Send(Order order, AnswersDone done) override;
   [[nodiscard]] std::shared_ptr<const FleetSnapshot> View() const override;
 

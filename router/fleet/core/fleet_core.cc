@@ -34,6 +34,7 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
                         .unix_seconds = options_.unix_seconds,
                         .seed = Rng(~router_instance_)()}),
       requests_(options_.requests, Rng(~seed)(), worker_registry_, policy, effects_, metrics),
+      forwards_(options_.forwards, Rng(~seed)() ^ (std::uint64_t{1} << 61U), worker_registry_, effects_, metrics),
       orders_(Mix64(~seed), worker_registry_, requests_, effects_) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
@@ -58,6 +59,10 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
     if (adapters->epoch == worker->hello.epoch) worker_registry_.SetAdapters(*worker, adapters->names);
   } else if (const auto* const held = std::get_if<wire::HoldAnswer>(&message)) {
     requests_.copies().OnHoldAnswer(worker->hello.worker_id, *held, now);
+  } else if (auto* const forwarded = std::get_if<wire::Forwarded>(&message)) {
+    if (forwarded->epoch == worker->hello.epoch) {
+      forwards_.OnForwarded(worker->hello.worker_id, std::move(*forwarded), now);
+    }
   } else if (const auto* const bye = std::get_if<wire::Bye>(&message)) {
     OnBye(*worker, *bye, now);
   }
@@ -86,6 +91,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   worker_registry_.Remove(hello.worker_id, now);
   Begin(identity, hello, now);
   const Aftermath requests = requests_.OnWorkerLost(hello.worker_id, now);
+  forwards_.OnWorkerLost(hello.worker_id, now);
   journal_.OnLost(hello.worker_id, model, LostReason::kRestarted, requests, now);
   orders_.OnWorkerLost(hello.worker_id);
 }
@@ -286,6 +292,7 @@ Aftermath FleetCore::Remove(const std::string& worker_id, Instant now) {
   metrics_.ForgetWorker(worker_registry_.Find(worker_id)->hello.model, worker_id);
   worker_registry_.Remove(worker_id, now);
   const Aftermath requests = requests_.OnWorkerLost(worker_id, now);
+  forwards_.OnWorkerLost(worker_id, now);
   orders_.OnWorkerLost(worker_id);
   return requests;
 }
@@ -338,6 +345,7 @@ void FleetCore::Tick(Instant now, Inbox inbox) {
   requests_.MoveOverdue(now);
   worker_registry_.Readmit(now);
   requests_.Expire(now);
+  forwards_.Expire(now);
   orders_.Expire(now);
   requests_.DispatchWaiting(now);
   worker_registry_.revisions().SweepIndexes();
@@ -413,7 +421,8 @@ void FleetCore::Observe(Instant now) {
 
 void FleetCore::PublishGauges() {
   worker_registry_.ForEach([&](const Worker& worker) {
-    metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, worker.ledger->request_count());
+    metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id,
+                         worker.ledger->request_count() + worker.forward_count);
     metrics_.SetMode(worker.hello.model, worker.hello.worker_id, worker.view.mode());
   });
   requests_.waiting().Publish();
@@ -433,6 +442,16 @@ Result<RequestId> FleetCore::Submit(GenerateSpec spec, std::shared_ptr<Generatio
                                     std::span<const WorkerMatch> matches, Instant now) {
   ROOST_RETURN_IF_ERROR(CheckOpen());
   return requests_.Submit(std::move(spec), std::move(observer), matches, now);
+}
+
+Result<RequestId> FleetCore::Forward(ForwardSpec spec, std::shared_ptr<ForwardObserver> observer, Instant now) {
+  ROOST_RETURN_IF_ERROR(CheckOpen());
+  return forwards_.Submit(std::move(spec), std::move(observer), now);
+}
+
+void FleetCore::Cancel(RequestId id) {
+  requests_.Cancel(id);
+  forwards_.Cancel(id);
 }
 
 Result<void> FleetCore::Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done) {
@@ -496,6 +515,7 @@ void FleetCore::Shutdown() {
   shut_down_ = true;
   for (AnswersDone& go : arrivals_.TakeAll()) effects_.Push(NotifyAnswers{std::move(go), {}});
   requests_.EndAll({ErrorCode::kUnavailable, "the router is stopping", ""});
+  forwards_.EndAll({ErrorCode::kUnavailable, "the router is stopping", ""});
   orders_.EndAll();
 }
 

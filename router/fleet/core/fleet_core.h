@@ -42,6 +42,7 @@
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/fleet_snapshot.h"
+#include "router/fleet/forwards/forward_table.h"
 #include "router/fleet/requests/request_table.h"
 #include "router/fleet/workers/worker_registry.h"
 #include "router/index/prefix_index.h"
@@ -54,6 +55,7 @@ struct FleetCoreOptions {
   Duration worker_timeout = std::chrono::seconds(2);
   Duration ping_interval = std::chrono::seconds(1);
   RequestTableOptions requests;
+  ForwardTableOptions forwards;
   ModeOptions modes;
   // Time without progress after which an engine with work counts as hung; longer if its steps take long (EngineWatch).
   Duration stall_timeout = std::chrono::seconds(10);
@@ -93,7 +95,9 @@ class FleetCore {
   // ---- from clients: see Dispatcher, RequestTable and Orders ----
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
-  void Cancel(RequestId id) { requests_.Cancel(id); }
+  [[nodiscard]] Result<RequestId> Forward(ForwardSpec spec, std::shared_ptr<ForwardObserver> observer, Instant now);
+  void Grant(RequestId id, std::size_t bytes) { forwards_.Grant(id, bytes); }
+  void Cancel(RequestId id);
   // `matches` is MatchesOf(order).
   [[nodiscard]] Result<void> Send(Order order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done);
   // The result of a PromptQuery.
@@ -120,6 +124,7 @@ class FleetCore {
   // The driver must carry them out in this order.
   [[nodiscard]] std::vector<Effect> TakeEffects() { return effects_.Take(); }
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
+  [[nodiscard]] std::size_t forward_count() const { return forwards_.size(); }
   [[nodiscard]] std::size_t waiting_count() const { return requests_.waiting().size(); }
   [[nodiscard]] std::size_t copy_count() const { return requests_.copies().size(); }
   [[nodiscard]] std::size_t hold_count() const { return requests_.copies().holds().size(); }
@@ -170,6 +175,7 @@ class FleetCore {
   EffectQueue effects_;
   WorkerRegistry worker_registry_;
   RequestTable requests_;
+  ForwardTable forwards_;
   Orders orders_;
   Arrivals arrivals_;
   FleetJournal journal_;

@@ -19,20 +19,25 @@ const WorkerMatch* FindMatch(std::span<const WorkerMatch> matches, WorkerSlot sl
   return found == matches.end() ? nullptr : &*found;
 }
 
-PromptHolder HolderOf(const Worker& worker, std::span<const WorkerMatch> matches) {
+PromptHolder HolderOf(const Worker& worker, std::span<const WorkerMatch> matches,
+                      std::span<const HeldBlocks> held = {}) {
   PromptHolder holder{.worker_id = worker.hello.worker_id,
                       .mode = worker.view.mode(),
-                      .engine_block_tokens = worker.hello.engine_block_tokens};
+                      .engine_block_tokens = EngineBlockTokens(worker)};
   if (const WorkerMatch* const match = FindMatch(matches, worker.slot)) {
     holder.held_block_count = match->block_count - match->pending_block_count;
     holder.pending_block_count = match->pending_block_count;
+  }
+  for (const HeldBlocks& all : held) {
+    if (all.worker == worker.slot)
+      holder.resumable_block_count = std::exchange(holder.held_block_count, all.block_count);
   }
   return holder;
 }
 
 bool HoldsMore(const PromptHolder& a, const PromptHolder& b) {
   const auto key = [](const PromptHolder& holder) {
-    return std::make_pair(holder.held_block_count + holder.pending_block_count, holder.held_block_count);
+    return std::make_pair(holder.usable_block_count(), holder.held_block_count);
   };
   return key(a) > key(b);
 }
@@ -58,7 +63,7 @@ ServiceState StateOf(const Worker& worker) {
   return {.is_cordoned = worker.load.cordoned,
           .running_requests = worker.load.running_requests,
           .waiting_requests = worker.load.waiting_requests,
-          .in_flight_requests = worker.ledger->request_count()};
+          .in_flight_requests = worker.ledger->request_count() + worker.forward_count};
 }
 
 // Worker messages that answer an order are those with its id.
@@ -254,9 +259,11 @@ Result<PromptMatch> Orders::Match(const PromptQuery& query, std::span<const Work
   const std::vector<Worker*> workers = worker_registry_.Serving(*query.model);
   if (workers.empty()) return NobodyServes(*query.model);
   std::vector<WorkerMatch> depths(matches.begin(), matches.end());
+  const std::vector<HeldBlocks> held =
+      worker_registry_.CutToResumable(query.block_hashes, query.prompt_token_count, depths);
   worker_registry_.pending().Deepen(query.block_hashes, now, depths);
   PromptMatch match;
-  for (const Worker* worker : workers) match.holders.push_back(HolderOf(*worker, depths));
+  for (const Worker* worker : workers) match.holders.push_back(HolderOf(*worker, depths, held));
   std::stable_sort(match.holders.begin(), match.holders.end(), &HoldsMore);
   const std::optional<Decision> decision =
       requests_.decider().Ask(*query.model, query.prompt_token_count, query.block_hashes, depths);

@@ -69,7 +69,9 @@ Worker* Decider::BestFor(const ServedModel& model, std::span<const BlockHash> bl
                          std::span<const WorkerMatch> matches) {
   // One token more than the blocks hold: the last token of a prompt is always computed.
   const auto prompt_tokens = static_cast<std::uint32_t>(block_hashes.size() * model.block_tokens + 1);
-  const std::optional<Decision> decision = Ask(model, prompt_tokens, block_hashes, matches);
+  std::vector<WorkerMatch> depths(matches.begin(), matches.end());
+  (void)worker_registry_.CutToResumable(block_hashes, prompt_tokens, depths);
+  const std::optional<Decision> decision = Ask(model, prompt_tokens, block_hashes, depths);
   return decision.has_value() ? &worker_registry_.At(decision->slot) : nullptr;
 }
 
@@ -137,6 +139,13 @@ std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision
     record.candidate_ids.push_back(worker_registry_.At(candidate.slot).hello.worker_id);
     const Worker* const source = candidate.pull ? worker_registry_.InSlot(candidate.pull->source) : nullptr;
     record.source_ids.push_back(source == nullptr ? std::string() : source->hello.worker_id);
+  }
+  for (const HeldBlocks& held : query.held) {
+    for (std::size_t i = 0; i < decision.candidates.size(); ++i) {
+      if (decision.candidates[i].slot != held.worker) continue;
+      record.held_tokens.resize(decision.candidates.size());
+      record.held_tokens[i] = held.block_count * record.block_tokens;
+    }
   }
   return log_.Add(std::move(record));
 }

@@ -34,6 +34,7 @@ struct PlacementQuery {
   std::span<const WorkerMatch> matches = {};  // deepest first
   std::uint32_t waiting_bound = kNoBound;     // see RouteQuery
   bool may_pull = true;                       // a Hold can be sent
+  std::span<const HeldBlocks> held = {};      // of workers whose matches were cut; see WorkerRegistry::CutToResumable
 };
 
 // Says if workers may fetch blocks for a request. Copies and warm-ups fetch regardless.

@@ -97,24 +97,27 @@ RequestTable::Sending RequestTable::SendParts(Request& request, Admission admiss
 RequestTable::Sending RequestTable::SendFirstPart(Request& request, std::span<const BlockHash> hashes,
                                                   std::span<const WorkerMatch> matches, Admission admission,
                                                   Instant now) {
-  std::optional<Placement> placement = Place(request, matches, admission, now);
+  std::optional<Placement> placement = Place(request, hashes, matches, admission, now);
   if (!placement.has_value()) return MayBeTaken(request) ? Sending::kNoRoom : Sending::kNoWorker;
   const Attempt& attempt = Prepare(request, *placement, hashes, now);
   Dispatch(attempt, *placement, hashes, now);
   return Sending::kSent;
 }
 
-std::optional<Placement> RequestTable::Place(const Request& request, std::span<const WorkerMatch> matches,
-                                             Admission admission, Instant now) {
+std::optional<Placement> RequestTable::Place(const Request& request, std::span<const BlockHash> hashes,
+                                             std::span<const WorkerMatch> matches, Admission admission, Instant now) {
   const Part& part = request.parts.front();
+  const std::uint32_t prompt_tokens = TokensBefore(request, part);
   std::vector<WorkerMatch> depths(matches.begin(), matches.end());
+  const std::vector<HeldBlocks> held = worker_registry_.CutToResumable(hashes, prompt_tokens, depths);
   if (UsesCache(request)) worker_registry_.pending().Deepen(request.spec.generate.block_hashes, now, depths);
   return FindPlace({.spec = request.spec,
-                    .prompt_token_count = TokensBefore(request, part),
+                    .prompt_token_count = prompt_tokens,
                     .sample_count = part.choices.count,
                     .retry_count = part.retry_count + part.late_count,
                     .matches = depths,
-                    .may_pull = !holds_.is_full()},
+                    .may_pull = !holds_.is_full(),
+                    .held = held},
                    admission, now);
 }
 

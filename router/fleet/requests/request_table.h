@@ -251,8 +251,8 @@ class RequestTable {
   [[nodiscard]] Sending SendFirstPart(Request& request, std::span<const BlockHash> hashes,
                                       std::span<const WorkerMatch> matches, Admission admission, Instant now);
   // The worker for the first part; empty: none may take it.
-  [[nodiscard]] std::optional<Placement> Place(const Request& request, std::span<const WorkerMatch> matches,
-                                               Admission admission, Instant now);
+  [[nodiscard]] std::optional<Placement> Place(const Request& request, std::span<const BlockHash> hashes,
+                                               std::span<const WorkerMatch> matches, Admission admission, Instant now);
   // Makes an attempt of the first part, and charges the worker.
   [[nodiscard]] Attempt& Prepare(Request& request, Placement& placement, std::span<const BlockHash> hashes,
                                  Instant now);

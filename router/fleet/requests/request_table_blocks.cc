@@ -43,8 +43,8 @@ void RequestTable::ExpectPrompt(Attempt& attempt, const Decision& decision, cons
   }
   // After this time the prompt no longer counts as pending.
   attempt.pending_until = now + PatienceFor(decision.predicted_ttft_seconds);
-  attempt.pending = worker_registry_.pending().Add(worker.slot, attempt.request->spec.generate.block_hashes,
-                                                   attempt.pending_until, coming);
+  attempt.pending = Expect(worker_registry_.pending(), worker, attempt.request->spec.generate.block_hashes,
+                           attempt.pending_until, coming);
 }
 
 void RequestTable::OnPulled(RequestId attempt_id, const HoldEnd& end, double predicted_seconds) {
@@ -58,7 +58,7 @@ void RequestTable::OnPulled(RequestId attempt_id, const HoldEnd& end, double pre
   if (worker == nullptr || attempt.prompt_computed_at.has_value() || !attempt.pending.guards()) return;
   // From now on the worker computes what it lacks.
   attempt.pending = {};
-  attempt.pending = worker_registry_.pending().Add(worker->slot, spec.generate.block_hashes, attempt.pending_until);
+  attempt.pending = Expect(worker_registry_.pending(), *worker, spec.generate.block_hashes, attempt.pending_until);
 }
 
 }  // namespace roost::router

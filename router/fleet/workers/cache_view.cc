@@ -9,7 +9,8 @@ namespace {
 constexpr Duration kSnapshotPatience = std::chrono::seconds(1);
 
 ModeTracker::Events EventsOf(const wire::Hello& hello) {
-  if (!hello.keeps_prefixes) return ModeTracker::Events::kNoBlocks;
+  const bool is_read = !hello.tokenizer_digest.empty();  // else no request's blocks are known
+  if (!hello.keeps_prefixes || !is_read) return ModeTracker::Events::kNoBlocks;
   return hello.sends_cache_events ? ModeTracker::Events::kSent : ModeTracker::Events::kNone;
 }
 
@@ -19,7 +20,8 @@ CacheView::CacheView(PrefixIndex& index, WorkerSlot slot, const wire::Hello& hel
     : index_(index),
       slot_(slot),
       sends_events_(hello.sends_cache_events),
-      sync_(index, slot, {.epoch = hello.epoch, .block_count = hello.block_count}),
+      checkpoints_(hello.checkpoints),
+      sync_(index, slot, {.epoch = hello.epoch, .block_count = hello.block_count, .checkpoints = hello.checkpoints}),
       tracker_(EventsOf(hello), options, now),
       snapshot_due_(now + kSnapshotPatience) {
   if (tracker_.mode() == WorkerMode::kExact) return;

@@ -53,6 +53,10 @@ class CacheView {
   // True if the view is exact and complete.
   [[nodiscard]] bool in_sync() const { return sync_.in_sync(); }
   [[nodiscard]] const ViewSync& sync() const { return sync_; }
+  // The blocks behind which a hit may end; null: behind any. While it is predicted, that is not known.
+  [[nodiscard]] const ResumableBlocks* resumable() const {
+    return checkpoints_ && mode() == WorkerMode::kExact ? &sync_.resumable() : nullptr;
+  }
 
  private:
   std::optional<ModeTracker::Change> Follow(std::optional<ModeTracker::Change> change, Instant now);
@@ -60,6 +64,7 @@ class CacheView {
   PrefixIndex& index_;
   const WorkerSlot slot_;
   const bool sends_events_;  // of the hello
+  const bool checkpoints_;   // the same
   ViewSync sync_;
   ModeTracker tracker_;
   std::optional<RoutingHistory> history_;  // in predicted mode

@@ -52,7 +52,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       view(*index, slot, hello, options.modes, now),
       step_costs(std::move(its_step_costs)),
       busy(now),
-      told(pending, slot),
+      told(pending, slot, hello.checkpoints ? PeerPrompts::GoesOn::kWhole : PeerPrompts::GoesOn::kAnywhere),
       link(options.link_timeout, now),
       last_sent(turn),
       engine(options.stall_timeout, now),
@@ -67,6 +67,7 @@ void Worker::Report(wire::Load report, Instant now) {
   const double was_under_way_seconds = load.step_under_way_seconds;
   load = std::move(report);
   load.free_block_count = std::min(load.free_block_count, hello.block_count);
+  reported_forward_count = forward_count;
   if (owed_at.has_value() && load.progress != *owed_at) owed_at.reset();
   const bool has_work =
       owed_at.has_value() || load.running_requests + load.waiting_requests + ledger->request_count() > 0;
@@ -120,6 +121,13 @@ bool Worker::IsStalled(Instant now) const {
   const double prefill = rate > 0 ? hello.max_batch_tokens / rate : 0;
   const double step = decode + prefill;
   return engine.IsStalled(step > 0 ? std::max(step, present_step_seconds()) : 0, now);
+}
+
+PendingPrefixes::Guard Expect(PendingPrefixes& pending, const Worker& worker, std::span<const BlockHash> chain,
+                              Instant deadline, PendingPrefixes::Coming coming) {
+  if (worker.view.resumable() == nullptr) return pending.Add(worker.slot, chain, deadline, coming);
+  const std::size_t blocks = std::max(1U, worker.hello.engine_block_tokens / worker.hello.block_tokens);
+  return pending.AddWhole(worker.slot, chain.first(chain.size() / blocks * blocks), deadline);
 }
 
 void TellModeChange(const Worker& worker, ModeTracker::Change change, WorkerMetrics& metrics) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "common/base/clock.h"
@@ -79,6 +80,8 @@ struct Worker {
   PeerPrompts told;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
   LinkSilence link;
+  std::uint32_t forward_count = 0;           // of this router, open there
+  std::uint32_t reported_forward_count = 0;  // the same when its last report came
   std::uint64_t requests_total = 0;
   WorkerTotals totals;
   std::uint64_t generate_digest = 0;  // of the requests that it was sent; see wire::Ping
@@ -105,6 +108,12 @@ struct Worker {
   // The step of `load`, which has just come.
   void ObserveStep(Instant now);
 };
+
+// The worker will hold all of `chain`; see PendingPrefixes. Where a hit may not end behind any block, the engine can go
+// on behind the last whole one of its own.
+[[nodiscard]] PendingPrefixes::Guard Expect(PendingPrefixes& pending, const Worker& worker,
+                                            std::span<const BlockHash> chain, Instant deadline,
+                                            PendingPrefixes::Coming coming = {});
 
 // Counts and logs that the mode of a worker's view has changed.
 void TellModeChange(const Worker& worker, ModeTracker::Change change, WorkerMetrics& metrics);

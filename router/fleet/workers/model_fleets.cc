@@ -5,6 +5,10 @@
 
 namespace roost::router {
 
+std::uint32_t EngineBlockTokens(const Worker& worker) {
+  return worker.view.resumable() == nullptr ? worker.hello.engine_block_tokens : 0;
+}
+
 WorkerView ViewOf(const Worker& worker) {
   const InFlightLedger& ledger = *worker.ledger;
   const wire::Load& load = worker.load;
@@ -14,7 +18,7 @@ WorkerView ViewOf(const Worker& worker) {
   return {.slot = worker.slot,
           .epoch = worker.hello.epoch,
           .block_tokens = worker.hello.block_tokens,
-          .engine_block_tokens = worker.hello.engine_block_tokens,
+          .engine_block_tokens = EngineBlockTokens(worker),
           .max_batch_tokens = worker.hello.max_batch_tokens > 0 ? worker.hello.max_batch_tokens : kUsualBatchTokens,
           .ageing_tokens = worker.hello.ageing_tokens,
           .max_sample_count = worker.hello.max_sample_count,

@@ -17,6 +17,9 @@ namespace roost::router {
 
 struct Worker;
 
+// Hits there are whole blocks of so many tokens; 0: they end where its matches do.
+[[nodiscard]] std::uint32_t EngineBlockTokens(const Worker& worker);
+
 // The worker's last report, plus what this router has sent it since.
 [[nodiscard]] WorkerView ViewOf(const Worker& worker);
 

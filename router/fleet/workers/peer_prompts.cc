@@ -19,7 +19,8 @@ void PeerPrompts::Follow(std::vector<wire::OtherPrompt> prompts) {
     told.list = list_;
     hash_count_ += told.hashes.size();
     // No time limit: the worker's lists end it.
-    told.pending = pending_.Add(worker_, told.hashes, Instant::max());
+    told.pending = only_whole_ ? pending_.AddWhole(worker_, told.hashes, Instant::max())
+                               : pending_.Add(worker_, told.hashes, Instant::max());
   }
 }
 

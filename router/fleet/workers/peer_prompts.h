@@ -24,7 +24,10 @@ namespace roost::router {
 
 class PeerPrompts {
  public:
-  PeerPrompts(PendingPrefixes& pending, WorkerSlot worker) : pending_(pending), worker_(worker) {}
+  // With kWhole a request goes on only behind a whole prompt; see PendingPrefixes::AddWhole.
+  enum class GoesOn : std::uint8_t { kAnywhere, kWhole };
+  PeerPrompts(PendingPrefixes& pending, WorkerSlot worker, GoesOn goes_on = GoesOn::kAnywhere)
+      : pending_(pending), worker_(worker), only_whole_(goes_on == GoesOn::kWhole) {}
 
   // Applies the list of the next report. O(prompts), plus PendingPrefixes::Add for each new prompt.
   void Follow(std::vector<wire::OtherPrompt> prompts);
@@ -45,6 +48,7 @@ class PeerPrompts {
 
   PendingPrefixes& pending_;
   const WorkerSlot worker_;
+  const bool only_whole_;
   std::unordered_map<std::uint64_t, Told> told_;  // by the worker's id
   std::size_t hash_count_ = 0;
   std::uint64_t list_ = 0;  // the number of the current list

@@ -11,7 +11,8 @@ namespace roost::router {
 namespace {
 
 bool AreEqual(const ServedModel& a, const ServedModel& b) {
-  return a.max_context_tokens == b.max_context_tokens && a.index == b.index && a.tokenizer == b.tokenizer;
+  return a.max_context_tokens == b.max_context_tokens && a.index == b.index && a.tokenizer == b.tokenizer &&
+         a.routes == b.routes;
 }
 
 }  // namespace

@@ -4,6 +4,30 @@
 
 namespace roost::router {
 
+void ResumableBlocks::Add(std::span<const BlockHash> hashes) {
+  for (const BlockHash hash : hashes) {
+    if (blocks_.insert(hash).second) digest_ = digest_ ^ hash;
+  }
+}
+
+void ResumableBlocks::Drop(std::span<const BlockHash> hashes) {
+  for (const BlockHash hash : hashes) {
+    if (blocks_.erase(hash) > 0) digest_ = digest_ ^ hash;
+  }
+}
+
+void ResumableBlocks::Clear() {
+  blocks_.clear();
+  digest_ = BlockHash();
+}
+
+std::uint32_t ResumableBlocks::LastBefore(std::span<const BlockHash> hashes, std::uint32_t most) const {
+  if (blocks_.empty()) return 0;
+  auto count = static_cast<std::uint32_t>(std::min<std::size_t>(most, hashes.size()));
+  while (count > 0 && !blocks_.contains(hashes[count - 1])) --count;
+  return count;
+}
+
 ViewSync::ViewSync(PrefixIndex& index, WorkerSlot slot, Link link) : index_(index), slot_(slot), link_(link) {
   index_.Clear(slot_);
 }
@@ -18,7 +42,8 @@ ViewSync::Outcome ViewSync::Apply(const wire::Step& step) {
   if (phase_ != Phase::kInSync) return Outcome::kApplied;
   const PrefixIndex::WorkerView view = index_.View(slot_);
   const bool equal = view.digest == step.load.digest && view.block_count == step.load.cached_block_count &&
-                     view.indexed_block_count <= view.block_count;
+                     view.indexed_block_count <= view.block_count &&
+                     (!link_.checkpoints || resumable_.digest() == step.load.resumable_digest);
   return equal ? Outcome::kApplied : LoseTrack();
 }
 
@@ -26,21 +51,27 @@ ViewSync::Outcome ViewSync::Apply(const wire::Snapshot& chunk) {
   if (const Outcome outcome = TakeSequence(chunk.epoch, chunk.sequence); outcome != Outcome::kApplied) return outcome;
   if (phase_ == Phase::kSuspended) return Outcome::kApplied;
   if (chunk.chunk_index == 0) {
-    index_.Clear(slot_);
+    Empty();
     phase_ = Phase::kReceiving;
   } else if (phase_ != Phase::kReceiving || chunk.chunk_index != next_chunk_) {
     return LoseTrack();
   }
   next_chunk_ = chunk.chunk_index + 1;
   for (const wire::StoredRun& run : chunk.runs) Store(run);
+  if (link_.checkpoints) resumable_.Add(chunk.resumable);
   if (!FitsPool()) return LoseTrack();
   if (chunk.last) phase_ = Phase::kInSync;
   return Outcome::kApplied;
 }
 
 void ViewSync::Begin(Phase phase) {
-  index_.Clear(slot_);
+  Empty();
   phase_ = phase;
+}
+
+void ViewSync::Empty() {
+  index_.Clear(slot_);
+  resumable_.Clear();
 }
 
 ViewSync::Outcome ViewSync::TakeSequence(std::uint64_t epoch, std::uint64_t sequence) {
@@ -56,9 +87,12 @@ void ViewSync::Apply(const wire::CacheEvent& event) {
     case wire::CacheEvent::Kind::kRemoved:
       index_.Remove(slot_, event.removed);
       removed_block_count_ += event.removed.size();
+      if (link_.checkpoints) resumable_.Drop(event.removed);
       break;
     case wire::CacheEvent::Kind::kResumable:
-    case wire::CacheEvent::Kind::kUnresumable: break;
+      if (link_.checkpoints) resumable_.Add(event.resumable);
+      break;
+    case wire::CacheEvent::Kind::kUnresumable: resumable_.Drop(event.unresumable); break;
   }
 }
 
@@ -69,13 +103,13 @@ void ViewSync::Store(const wire::StoredRun& run) {
 
 ViewSync::Outcome ViewSync::LoseTrack() {
   phase_ = Phase::kAwaiting;
-  if (!FitsPool()) index_.Clear(slot_);
+  if (!FitsPool()) Empty();
   return Outcome::kWantSnapshot;
 }
 
 bool ViewSync::FitsPool() const {
   const PrefixIndex::WorkerView view = index_.View(slot_);
-  return std::max(view.block_count, view.indexed_block_count) <= link_.block_count;
+  return std::max({view.block_count, view.indexed_block_count, std::uint64_t{resumable_.size()}}) <= link_.block_count;
 }
 
 }  // namespace roost::router

@@ -10,22 +10,54 @@
 // them) and the old view stays, unless it has more blocks than the pool. A suspended ViewSync skips snapshots too and
 // leaves the slot to another writer, but still checks the numbers.
 //
+// With checkpoints it keeps the worker's resumable blocks in the same way, with a digest of their own.
+//
 // Not thread-safe. The index outlives it; the destructor removes the slot's blocks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <unordered_set>
 
 #include "common/base/ids.h"
+#include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
 #include "router/index/prefix_index.h"
 
 namespace roost::router {
+
+// The blocks of one worker behind which a request can go on, where that is not any (wire::Hello::checkpoints): a set
+// beside its part of the index, which holds all its blocks and stays prefix-closed.
+//
+//   held        ■■■■■■■■■■■■■■■■■■■■■       the index
+//   resumable        ▲         ▲            a match of this prompt is cut to the last one
+//
+// Not thread-safe. O(1) expected per hash; about 40 bytes for each.
+class ResumableBlocks {
+ public:
+  void Add(std::span<const BlockHash> hashes);
+  // Ignores those that are none.
+  void Drop(std::span<const BlockHash> hashes);
+  void Clear();
+
+  // How many of the first `most` blocks of `hashes` a hit covers, at most. O(most).
+  [[nodiscard]] std::uint32_t LastBefore(std::span<const BlockHash> hashes, std::uint32_t most) const;
+
+  [[nodiscard]] std::size_t size() const { return blocks_.size(); }
+  [[nodiscard]] BlockHash digest() const { return digest_; }  // xor
+
+ private:
+  std::unordered_set<BlockHash, BlockHashHasher> blocks_;
+  BlockHash digest_;
+};
 
 class ViewSync {
  public:
   struct Link {
     std::uint64_t epoch = 0;
     std::uint32_t block_count = 0;  // of the worker's pool
+    bool checkpoints = false;       // see wire::Hello
   };
   ViewSync(PrefixIndex& index, WorkerSlot slot, Link link);
   ~ViewSync();
@@ -48,6 +80,8 @@ class ViewSync {
   [[nodiscard]] bool in_sync() const { return phase_ == Phase::kInSync; }
   // True if a snapshot is awaited and none of its chunks has come.
   [[nodiscard]] bool awaiting() const { return phase_ == Phase::kAwaiting; }
+  // Empty without checkpoints.
+  [[nodiscard]] const ResumableBlocks& resumable() const { return resumable_; }
   // Blocks reported so far, for metrics.
   [[nodiscard]] std::uint64_t stored_block_count() const { return stored_block_count_; }
   [[nodiscard]] std::uint64_t removed_block_count() const { return removed_block_count_; }
@@ -56,6 +90,7 @@ class ViewSync {
   enum class Phase { kSuspended, kAwaiting, kReceiving, kInSync };
 
   void Begin(Phase phase);
+  void Empty();
   Outcome TakeSequence(std::uint64_t epoch, std::uint64_t sequence);
   void Apply(const wire::CacheEvent& event);
   void Store(const wire::StoredRun& run);
@@ -66,6 +101,7 @@ class ViewSync {
   PrefixIndex& index_;
   const WorkerSlot slot_;
   const Link link_;
+  ResumableBlocks resumable_;
   Phase phase_ = Phase::kAwaiting;
   std::uint64_t next_sequence_ = 1;
   std::uint32_t next_chunk_ = 0;  // while receiving

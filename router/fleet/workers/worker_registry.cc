@@ -60,6 +60,7 @@ Result<Worker*> WorkerRegistry::Add(const std::string& identity, const wire::Hel
   const std::size_t slot = added->slot.value();
   if (by_slot_.size() <= slot) by_slot_.resize(slot + 1);
   by_slot_[slot] = added;
+  if (hello.checkpoints) ++checkpoint_worker_count_;
   transfers_.Join(added->slot, PlaceOf(hello));
   Reconnect(*added, identity);
   RefreshRevision(revision);
@@ -103,6 +104,7 @@ void WorkerRegistry::Remove(std::string_view worker_id, Instant now) {
   transfers_.Leave(found->second->slot);
   by_slot_[found->second->slot.value()] = nullptr;
   by_identity_.erase(found->second->identity);
+  if (found->second->hello.checkpoints) --checkpoint_worker_count_;
   workers_.erase(found);
   revisions_.Leave(revision, now);
   RefreshRevision(revision);
@@ -122,6 +124,7 @@ WorkerSlot WorkerRegistry::FreeSlot() const {
 // ---- bundles ----
 
 bool WorkerRegistry::ShouldAskForBundle(const Worker& worker, Instant now) {
+  if (!BringsText(worker.hello)) return false;
   DropUnusedBundles();
   const auto is_here = [this](const BundleStore::Source& source) {
     const Worker* const asked = Find(source.worker_id);
@@ -168,6 +171,7 @@ void WorkerRegistry::RefreshRevision(const std::string& key) {
   std::uint32_t max_context_tokens = 0;
   AdapterNames adapters;
   AdapterNames aliases;
+  std::set<std::string, std::less<>> routes;
   for (const auto& [id, worker] : workers_) {
     if (worker->revision != key) continue;
     Refresh(*worker);
@@ -177,9 +181,11 @@ void WorkerRegistry::RefreshRevision(const std::string& key) {
     if (hello == nullptr) hello = &worker->hello;
     adapters.insert(worker->adapters.begin(), worker->adapters.end());
     aliases.insert(worker->hello.aliases.begin(), worker->hello.aliases.end());
+    routes.insert(worker->hello.routes.begin(), worker->hello.routes.end());
   }
   if (hello == nullptr) return revisions_.Withdraw(key);
-  const TextBundle& text = *bundles_.Find(hello->tokenizer_digest);
+  const std::shared_ptr<const TextBundle> bundle = bundles_.Find(hello->tokenizer_digest);
+  const TextBundle text = bundle == nullptr ? TextBundle() : *bundle;
   revisions_.Publish(key,
                      ServedModel{.name = hello->model,
                                  .base = "",
@@ -194,7 +200,9 @@ void WorkerRegistry::RefreshRevision(const std::string& key) {
                                  .eos_token = text.eos_token,
                                  .created_unix_seconds = options_.unix_seconds(),
                                  .revision = key,
-                                 .index = nullptr},
+                                 .index = nullptr,
+                                 .has_text = BringsText(*hello),
+                                 .routes = std::move(routes)},
                      aliases, adapters);
   CountCapacity(key);
 }
@@ -223,6 +231,26 @@ std::set<std::string, std::less<>> WorkerRegistry::StartingNames() const {
     names.insert(worker->adapters.begin(), worker->adapters.end());
   }
   return names;
+}
+
+std::vector<HeldBlocks> WorkerRegistry::CutToResumable(std::span<const BlockHash> hashes, std::uint32_t prompt_tokens,
+                                                       std::vector<WorkerMatch>& matches) const {
+  std::vector<HeldBlocks> held;
+  if (checkpoint_worker_count_ == 0 || prompt_tokens == 0) return held;
+  for (WorkerMatch& match : matches) {
+    const Worker* const worker = InSlot(match.worker);
+    const ResumableBlocks* const resumable = worker == nullptr ? nullptr : worker->view.resumable();
+    if (resumable == nullptr) continue;
+    held.push_back({match.worker, match.block_count});
+    // The last token of a prompt is always computed.
+    const std::uint32_t usable = (prompt_tokens - 1) / worker->hello.block_tokens;
+    match.block_count = resumable->LastBefore(hashes, std::min(match.block_count, usable));
+  }
+  if (held.empty()) return held;
+  std::erase_if(matches, [](const WorkerMatch& match) { return match.block_count == 0; });
+  std::stable_sort(matches.begin(), matches.end(),
+                   [](const WorkerMatch& a, const WorkerMatch& b) { return a.block_count > b.block_count; });
+  return held;
 }
 
 bool WorkerRegistry::IsServing(const Worker& worker) const {
@@ -333,7 +361,7 @@ WorkerStatus WorkerRegistry::StatusOf(const Worker& worker, Instant now) const {
           .load = worker.load,
           .block_count = worker.hello.block_count,
           .block_tokens = worker.hello.block_tokens,
-          .in_flight_requests = worker.ledger->request_count(),
+          .in_flight_requests = worker.ledger->request_count() + worker.forward_count,
           .indexed_block_count = worker.index->View(worker.slot).block_count,
           .mode = worker.view.mode(),
           .index_in_sync = worker.view.in_sync(),

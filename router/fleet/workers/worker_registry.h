@@ -36,6 +36,12 @@
 
 namespace roost::router {
 
+// The leading blocks of a prompt that a worker holds.
+struct HeldBlocks {
+  WorkerSlot worker;
+  std::uint32_t block_count = 0;
+};
+
 // The memory of all indexes together.
 inline constexpr std::uint64_t kDefaultIndexMemoryBytes = std::uint64_t{1} << 30U;
 
@@ -82,8 +88,10 @@ class WorkerRegistry {
   void SetBundle(const std::string& digest, TextBundle bundle);
   void SetBundleFault(const std::string& digest, const BundleError& error, Instant now);
   [[nodiscard]] bool IsReady(const Worker& worker) const {
-    return bundles_.Find(worker.hello.tokenizer_digest) != nullptr;
+    return !BringsText(worker.hello) || bundles_.Find(worker.hello.tokenizer_digest) != nullptr;
   }
+  // False for a worker that has no tokenizer to bring: its engine gets requests unread.
+  [[nodiscard]] static bool BringsText(const wire::Hello& hello) { return !hello.tokenizer_digest.empty(); }
 
   // The models and adapters of workers whose tokenizer is still to come.
   [[nodiscard]] std::set<std::string, std::less<>> StartingNames() const;
@@ -123,6 +131,10 @@ class WorkerRegistry {
 
   // The workers of this revision that take requests, in the form that decisions need; null when there is none.
   [[nodiscard]] const FleetView* FleetOf(const ServedModel& model) const;
+  // Cuts the matches of a prompt with these blocks to what its workers can go on at (see ResumableBlocks), and orders
+  // them deepest first again. Returns what those workers hold.
+  [[nodiscard]] std::vector<HeldBlocks> CutToResumable(std::span<const BlockHash> hashes, std::uint32_t prompt_tokens,
+                                                       std::vector<WorkerMatch>& matches) const;
   // The worker in a slot of a fleet; null when it takes no requests now.
   [[nodiscard]] Worker* FindAt(WorkerSlot slot) const { return fleets_.FindAt(slot); }
   [[nodiscard]] Worker& At(WorkerSlot slot) const { return fleets_.At(slot); }
@@ -173,6 +185,7 @@ class WorkerRegistry {
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
   std::unordered_map<std::string, Worker*> by_identity_;
   std::vector<Worker*> by_slot_;                              // null: free
+  std::size_t checkpoint_worker_count_ = 0;                   // of those with wire::Hello::checkpoints
   std::unordered_map<std::uint64_t, std::uint64_t> stalled_;  // by process: its progress when it was removed
   BundleStore bundles_;
   Revisions revisions_;

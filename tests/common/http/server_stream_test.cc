@@ -42,6 +42,73 @@ TEST_P(HttpServerTest, StreamsFramesAsTheyCome) {
   EXPECT_EQ(client.ReadResponse().body, "next");
 }
 
+// ---- bytes ----
+
+TEST_P(HttpServerTest, BytesHaveAnyStatusAndTypeAndTellWhatHasLeft) {
+  std::atomic<std::size_t> written = 0;
+  ServeByHand();
+  RawClient client = Connect();
+  for (int turn = 0; turn < 2; ++turn) {  // on one connection
+    client.Write(kGet);
+    const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
+    responder->Post([&, responder] {
+      responder->BeginBytes({.status = 206,
+                             .content_type = "audio/wav",
+                             .headers = {{"x-roost-worker", "w1"}},
+                             .on_written = [&](std::size_t bytes) { written += bytes; }});
+      responder->Send("RIFF");
+    });
+    EXPECT_NE(client.ReadUntil("RIFF\r\n").value().find("HTTP/1.1 206 "), std::string::npos);
+    responder->Post([responder] {
+      responder->Send("more");
+      responder->End();
+    });
+    EXPECT_EQ(client.ReadUntil("0\r\n\r\n"), "4\r\nmore\r\n0\r\n\r\n");
+  }
+  // The callback of a write comes after its bytes.
+  client.Write(kGet);
+  const std::shared_ptr<Responder> last = mailbox_.Take().responder;
+  last->Post([last] { last->Respond(Text("next")); });
+  EXPECT_EQ(client.ReadResponse().body, "next");
+  EXPECT_EQ(written, 16U);
+}
+
+TEST_P(HttpServerTest, AClientThatReadsBytesSlowlyIsNotCutOff) {
+  options_.stream_buffer_bytes = 1024;
+  std::atomic<std::size_t> written = 0;
+  ServeByHand();
+  RawClient client = Connect(4096);
+  client.Write(kGet);
+  const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
+  constexpr int kPieces = 40;
+  const std::string piece(100'000, 'x');
+  responder->Post([&, responder] {
+    responder->BeginBytes({.content_type = "text/plain", .on_written = [&](std::size_t bytes) { written += bytes; }});
+  });
+  for (int i = 0; i < kPieces; ++i) responder->Post([=] { responder->Send(piece); });
+  responder->Post([=] { responder->End(); });
+  const RawResponse response = client.ReadResponse();
+  EXPECT_TRUE(response.complete);
+  EXPECT_EQ(response.body.size(), kPieces * piece.size());
+  EXPECT_EQ(response.Header("content-type"), "text/plain");
+}
+
+TEST_P(HttpServerTest, BytesThatFailAreCutOff) {
+  ServeByHand();
+  RawClient client = Connect();
+  client.Write(kGet);
+  const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
+  std::promise<FailureShape> shape;
+  responder->Post([&, responder] {
+    responder->BeginBytes({.content_type = "text/plain", .on_written = [](std::size_t) {}});
+    responder->Send("half");
+  });
+  EXPECT_TRUE(client.ReadUntil("half\r\n").has_value());
+  responder->Post([&, responder] { shape.set_value(responder->Fail(Text("no"), "frames")); });
+  EXPECT_EQ(shape.get_future().get(), FailureShape::kFrames);
+  EXPECT_EQ(client.ReadToEnd(), "");
+}
+
 TEST_P(HttpServerTest, FramesOfOneFunctionLeaveInOneWrite) {
   ServeByHand([](Responder& responder) { responder.PrepareStream({}); });
   RawClient client = Connect();

@@ -141,6 +141,13 @@ class FakeDispatcher final : public Dispatcher {
     return RequestId(specs.size());
   }
   void Cancel(RequestId id) override { cancelled.push_back(id); }
+  Result<RequestId> Forward(ForwardSpec spec, std::shared_ptr<ForwardObserver> observer) override {
+    if (refusal) return *refusal;
+    forwards.push_back(std::move(spec));
+    forward_observers.push_back(std::move(observer));
+    return RequestId(1000 + forwards.size());
+  }
+  void Grant(RequestId id, std::size_t bytes) override { granted[id] += bytes; }
   // Workers answer when the test calls `done` with their answers; questions that need no worker are answered at once.
   Result<void> Send(Order order, AnswersDone its_done) override {
     if (auto* const awaited = std::get_if<ModelAwaited>(&order)) return Hold(std::move(its_done));
@@ -200,6 +207,9 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<GenerateSpec> specs;
   std::vector<std::shared_ptr<GenerationObserver>> observers;
   std::vector<RequestId> cancelled;
+  std::vector<ForwardSpec> forwards;
+  std::vector<std::shared_ptr<ForwardObserver>> forward_observers;
+  std::map<RequestId, std::size_t> granted;
   std::vector<PinOrder> orders;
   std::vector<PrefixesQuestion> questions;
   std::vector<WarmOrder> warm_orders;
@@ -243,9 +253,13 @@ class FakeResponder final : public Responder {
   void Send(std::string more) override {
     if (!done()) frames += more;
   }
+  void BeginBytes(BytesHead head) override {
+    if (!done() && frames.empty()) bytes_head = std::move(head);
+  }
   void End() override { Finish(); }
   FailureShape Fail(HttpResponse answer, std::string more) override {
     if (done()) return FailureShape::kResponse;
+    if (bytes_head) return cut_off = true, Finish(), FailureShape::kFrames;
     const bool is_open = frames.empty() && !commented;
     is_open ? Respond(std::move(answer)) : Send(std::move(more));
     Finish();
@@ -262,6 +276,7 @@ class FakeResponder final : public Responder {
   void Close() {
     if (done()) return;
     closed = true;
+    if (bytes_head) bytes_head->on_written = nullptr;
     if (const auto callback = std::exchange(on_closed_, nullptr)) callback();
   }
 
@@ -269,6 +284,8 @@ class FakeResponder final : public Responder {
 
   std::optional<HttpResponse> response;
   std::vector<HttpHeader> stream_headers;
+  std::optional<BytesHead> bytes_head;
+  bool cut_off = false;  // bytes that had begun
   std::string frames;
   bool commented = false;  // a keep-alive comment has sent the head
   bool ended = false;
@@ -278,6 +295,7 @@ class FakeResponder final : public Responder {
   void Finish() {
     ended = true;
     on_closed_ = nullptr;
+    if (bytes_head) bytes_head->on_written = nullptr;
   }
 
   std::function<void()> on_closed_;

@@ -125,10 +125,10 @@ TEST_F(ApiTest, AnAdapterIsAModelToItsClients) {
 }
 
 TEST_F(ApiTest, UnknownPathsAndMethodsAnswerJson) {
-  const auto nowhere = Ask("GET", "/v1/embeddings");
+  const auto nowhere = Ask("GET", "/sleep");
   EXPECT_EQ(nowhere->response->status, 404);
   EXPECT_EQ(At(nowhere->response->body, "/error/message"),
-            "\"there is no /v1/embeddings: call the engine that serves it itself\"");
+            "\"there is no /sleep: call the engine that has it itself, or name it in --pass-through\"");
   EXPECT_EQ(Ask("GET", "/v1/models/")->response->status, 404);
   const auto wrong = Ask("GET", "/v1/chat/completions");
   EXPECT_EQ(wrong->response->status, 405);

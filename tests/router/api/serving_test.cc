@@ -45,6 +45,10 @@ class QueueDispatcher final : public Dispatcher {
     changed_.notify_all();
     return id;
   }
+  Result<RequestId> Forward(ForwardSpec /*spec*/, std::shared_ptr<ForwardObserver> /*observer*/) override {
+    return Error{ErrorCode::kUnavailable, "no engine", ""};
+  }
+  void Grant(RequestId /*id*/, std::size_t /*bytes*/) override {}
   [[nodiscard]] Result<void> Send(Order /*order*/, AnswersDone /*done*/) override { return {}; }
   void Cancel(RequestId id) override {
     const std::lock_guard lock(mutex_);

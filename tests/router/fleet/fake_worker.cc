@@ -131,6 +131,12 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
   } else if (const auto* const want = std::get_if<wire::WantPrefixes>(&message)) {
     questions_.push_back(*want);
     if (!mute_) outbox_.emplace_back(wire::Prefixes{want->answer_id, used_prefixes_});
+  } else if (const auto* const forward = std::get_if<wire::Forward>(&message)) {
+    passed_[forward->request_id] = {*forward, forward->body};
+  } else if (const auto* const body = std::get_if<wire::ForwardBody>(&message)) {
+    passed_[body->request_id].body += body->body;
+  } else if (const auto* const credit = std::get_if<wire::ForwardCredit>(&message)) {
+    passed_[credit->request_id].credit += credit->bytes;
   } else if (const auto* const cancel = std::get_if<wire::Cancel>(&message)) {
     cancelled_.push_back(cancel->request_id);
     if (running_.erase(cancel->request_id) == 0) return;
@@ -205,6 +211,13 @@ void FakeWorker::GiveUp(RequestId request_id, Error error) {
   event.finish = wire::FinishReason::kError;
   event.error = std::move(error);
   SendStep({std::move(event)});
+}
+
+void FakeWorker::AddResumable(const std::vector<BlockHash>& hashes) {
+  wire::CacheEvent& event = events_.emplace_back();
+  event.kind = wire::CacheEvent::Kind::kResumable;
+  event.resumable = hashes;
+  for (const BlockHash hash : hashes) load_.resumable_digest = load_.resumable_digest ^ hash;
 }
 
 void FakeWorker::Heartbeat() {

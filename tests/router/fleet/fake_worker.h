@@ -119,12 +119,25 @@ class FakeWorker {
   void SetTellsCachedLate(bool late) { tells_cached_late_ = late; }
   // From its next report on: it has lost track of its cache, or knows it again.
   void SetCacheUnknown(bool unknown) { load_.cache_unknown = unknown; }
+  // Requests can go on behind these of its blocks too, if its hello says so; told with its next report.
+  void AddResumable(const std::vector<BlockHash>& hashes);
   // It reports its blocks as usual, but requests find none of them.
   void SetHitless(bool hitless) { hitless_ = hitless; }
   // It reports no log probabilities, whatever its hello said.
   void SetTellsNoLogprobs(bool tells_none) { tells_no_logprobs_ = tells_none; }
 
   void Receive(const wire::RouterMessage& message);
+  // A request that is passed on to it, as far as it has come.
+  struct Passed {
+    wire::Forward head;
+    std::string body;
+    std::uint64_t credit = 0;  // of the answer, beyond the first
+  };
+  [[nodiscard]] std::map<RequestId, Passed>& passed() { return passed_; }
+  void Answer(wire::Forwarded part) {
+    part.epoch = hello_.epoch;
+    outbox_.emplace_back(std::move(part));
+  }
   // Messages that it sent and the link has not delivered yet, in order.
   std::deque<wire::WorkerMessage>& outbox() { return outbox_; }
 
@@ -215,6 +228,7 @@ class FakeWorker {
   std::vector<wire::WantPrefixes> questions_;
   std::vector<wire::UsedPrefix> used_prefixes_;
   bool mute_ = false;
+  std::map<RequestId, Passed> passed_;
   std::vector<RequestId> cancelled_;
   std::vector<wire::Refused> refusals_;
   std::deque<wire::WorkerMessage> outbox_;

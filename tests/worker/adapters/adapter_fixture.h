@@ -95,6 +95,7 @@ class AdapterEngineFixture : public ::testing::Test {
   void AnswerRound(double started_at = 1000) {
     engine().Tick();
     Page("/health", 200);
+    Page("/openapi.json", 200, R"({"paths":{"/v1/completions":{"post":{}}}})");
     Page("/version", 200, R"({"version":"0.32.0"})");
     Page("/v1/models", 200, ReadAnswer("page-v1-models").body);
     Page("/metrics", 200, MetricsText(started_at));

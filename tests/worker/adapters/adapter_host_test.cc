@@ -47,6 +47,10 @@ class RecordedEngine {
   RawAnswer Answer(const std::string& request) {
     if (request.starts_with("GET /health")) return WholeAnswer("", health_);
     if (request.starts_with("GET /version")) return Page("page-version");
+    if (request.starts_with("GET /openapi.json")) {
+      return WholeAnswer(R"({"paths":{"/v1/completions":{"post":{}},"/v1/embeddings":{"post":{}}}})");
+    }
+    if (request.starts_with("POST /v1/embeddings")) return WholeAnswer(request.substr(request.find("\r\n\r\n") + 4));
     if (request.starts_with("GET /v1/models")) return Page("page-v1-models");
     if (request.starts_with("GET /metrics")) return Metrics();
     const std::string name = NextStream();
@@ -172,6 +176,14 @@ class AdapterHostTest : public ::testing::Test {
   bool TakeUntilEnd(std::uint64_t id) {
     return TakeUntil([this, id] { return ends_.contains(RequestId(id)); });
   }
+  void Take(LinkForwarded forwarded) {
+    const RequestId id = forwarded.message.request_id;
+    Passed& passed = passed_[id];
+    if (forwarded.message.status != 0) passed.status = forwarded.message.status;
+    passed.body += forwarded.message.body;
+    passed.has_ended = forwarded.message.last;
+    if (forwarded.message.error) passed.error = forwarded.message.error;
+  }
   void Take(StepReport report) {
     for (RequestEvent& event : report.tokens) {
       std::vector<TokenId>& tokens = tokens_[event.event.request_id];
@@ -196,6 +208,13 @@ class AdapterHostTest : public ::testing::Test {
   std::shared_ptr<ScriptedBlocks::Script> script_ = std::make_shared<ScriptedBlocks::Script>();
   bool with_blocks_ = false;
 
+  struct Passed {
+    std::uint32_t status = 0;
+    std::string body;
+    bool has_ended = false;
+    std::optional<Error> error;
+  };
+  std::map<RequestId, Passed> passed_;
   std::map<RequestId, std::vector<TokenId>> tokens_;
   std::map<RequestId, wire::TokenEvent> ends_;
   std::vector<EngineStanding> standings_;
@@ -220,9 +239,26 @@ TEST_F(AdapterHostTest, TheEngineSaysWhatItIs) {
   EXPECT_EQ(hello.block_count, 142U);
   EXPECT_EQ(hello.max_context_tokens, 2048U);
   EXPECT_EQ(hello.max_running_requests, 256U);
+  EXPECT_EQ(hello.routes, (std::vector<std::string>{"/v1/completions", "/v1/embeddings"}));
   using wire::Feature;
   EXPECT_EQ(hello.features, (wire::Features{Feature::kFullSampling, Feature::kLogprobs, Feature::kMinOutputTokens,
                                             Feature::kConstrainsOutput, Feature::kAnswers}));
+}
+
+TEST_F(AdapterHostTest, ARequestThatIsPassedOnIsAnsweredByTheEngine) {
+  wire::Forward forward;
+  forward.request_id = RequestId(7);
+  forward.path = "/v1/embeddings";
+  forward.content_type = "application/json";
+  forward.body = std::string(1000, 'a');
+  forward.body_bytes = 3000;
+  Post(ForwardPart{{kLink, RequestId(7)}, std::move(forward), clock_.Now()});
+  Post(ForwardPart{{kLink, RequestId(7)},
+                   wire::ForwardBody{.request_id = RequestId(7), .body = std::string(2000, 'b')},
+                   clock_.Now()});
+  ASSERT_TRUE(TakeUntil([this] { return passed_[RequestId(7)].has_ended; }));
+  EXPECT_EQ(passed_[RequestId(7)].status, 200U);
+  EXPECT_EQ(passed_[RequestId(7)].body, std::string(1000, 'a') + std::string(2000, 'b'));
 }
 
 TEST_F(AdapterHostTest, AnEngineThatDoesNotComeIsAnErrorWithTheReason) {

@@ -62,6 +62,13 @@ class BlockBookTest : public testing::Test {
     Store(Run({"a", "b", "c"}, std::nullopt, 100));
     Store(Run({"d"}, "a", 200));
   }
+  // The engine tells of each copy of a block that goes.
+  void ProveCopies() {
+    Store(Run({"d"}, "a", 200));
+    Remove({"d"});
+    Remove({"d"});
+    Store(Run({"d"}, "a", 200));
+  }
   // Our hashes of the tree's blocks.
   static BlockHash OfTree(char name) {
     const std::vector<BlockHash> abc = HashBlocks(kBookDefault, Tokens(100, 3), kBookTokens);
@@ -87,8 +94,9 @@ TEST_F(BlockBookTest, TellsBlocksInOurHashes) {
   EXPECT_EQ(view_.positions().at(OfTree('d')), 1U);
 }
 
-TEST_F(BlockBookTest, ABlockGoesWithItsLastCopy) {
+TEST_F(BlockBookTest, ABlockGoesWithItsLastCopyWhereEachOneIsTold) {
   StoreTree();
+  ProveCopies();
   Store(Run({"c"}, "b", 100 + 2 * kBookTokens));
   Remove({"c"});
   EXPECT_TRUE(view_.Has(OfTree('c')));
@@ -96,6 +104,29 @@ TEST_F(BlockBookTest, ABlockGoesWithItsLastCopy) {
   EXPECT_FALSE(view_.Has(OfTree('c')));
   Remove({"c", "unknown"});
   EXPECT_EQ(view_.positions().size(), 3U);
+}
+
+TEST_F(BlockBookTest, OneRemovalMayBeOfAllCopies) {
+  StoreTree();
+  for (int round = 0; round < 3 * static_cast<int>(kBookBlocks); ++round) {
+    Store(Run({"c"}, "b", 100 + 2 * kBookTokens));
+    Store(Run({"c"}, "b", 100 + 2 * kBookTokens));
+    EXPECT_TRUE(view_.Has(OfTree('c')));
+    Remove({"c"});
+    EXPECT_FALSE(view_.Has(OfTree('c')));
+  }
+  EXPECT_EQ(followed_.last, BlockBook::Outcome::kFollowed) << "copies add up";
+}
+
+TEST_F(BlockBookTest, ARunFromTheStartThatIsHeldAddsNoCopy) {
+  StoreTree();
+  ProveCopies();
+  Store(Run({"a", "b"}, std::nullopt, 100));
+  Remove({"b"});
+  EXPECT_FALSE(view_.Has(OfTree('b'))) << "it was only found";
+  Store(Run({"a", "b"}, std::nullopt, 100));
+  Remove({"a"});
+  EXPECT_TRUE(view_.Has(OfTree('a'))) << "b was computed, so a was too";
 }
 
 TEST_F(BlockBookTest, BlocksBehindARemovedOneHideUntilItReturns) {
@@ -190,7 +221,6 @@ TEST_F(BlockBookTest, LeavesOutWhatLiesElsewhere) {
   stored.place = {.rank = 1, .group = 0, .on_device = true};
   ExpectLeftOut(stored, LeftOut::kRank);
   stored.place = {.rank = 0, .group = 1, .on_device = true};
-  ExpectLeftOut(stored, LeftOut::kGroup);
   stored.attention = Attention::kOther;
   ExpectLeftOut(stored, LeftOut::kAttention);
   EXPECT_EQ(view_.positions().size(), 4U);
@@ -200,8 +230,11 @@ TEST_F(BlockBookTest, LeavesOutWhatLiesElsewhere) {
 
 TEST_F(BlockBookTest, FollowsTheFirstGroupWithFullAttention) {
   Stored window = Run({"w"}, std::nullopt, 100);
-  window.attention = Attention::kOther;
-  ExpectLeftOut(window, LeftOut::kAttention);
+  window.attention = Attention::kWindow;
+  window.window_tokens = 2 * kBookTokens;
+  window.place = {.rank = 3, .group = 1, .on_device = true};
+  Store(window);
+  EXPECT_FALSE(followed_.book.can_follow()) << "windows alone";
   Stored full = Run({"a"}, std::nullopt, 100);
   full.place = {.rank = 3, .group = 2, .on_device = true};
   Store(full);
@@ -238,14 +271,13 @@ TEST_F(BlockBookTest, LeavesOutWhatAnAnnouncedBlockIsNot) {
   stored.block_tokens = kBookTokens;
   stored.token_ids = Tokens(300, 2);
   ExpectLeftOut(stored, LeftOut::kTokens);
-  stored = Run({"y"}, std::nullopt, 300);
-  stored.token_form = TokenForm::kLookahead;
-  ExpectLeftOut(stored, LeftOut::kLookahead);
   EXPECT_THAT(view_.hashes(), IsEmpty());
 }
 
-// As the part of a block that an engine tells before the whole one: no other size is believed once one had its tokens.
-TEST_F(BlockBookTest, TheSizeOfBlocksIsThatOfTheFirstEventWithItsTokens) {
+// An engine may tell of a part of a block before the whole one.
+TEST_F(BlockBookTest, TheSizeOfBlocksIsTheLargestThatHadItsTokens) {
+  Store(Run({"part"}, std::nullopt, 100));
+  EXPECT_EQ(view_.hashes().size(), 1U);
   Stored bare = Run({"x"}, std::nullopt, 300);
   bare.block_tokens = 3 * kBookTokens;
   ExpectLeftOut(bare, LeftOut::kTokens);
@@ -341,6 +373,7 @@ TEST_F(BlockBookTest, LeavesOutKeysThatAreNoSaltOfAFirstBlock) {
 
 TEST_F(BlockBookTest, LeavesOutAHashThatMeantAnotherBlock) {
   StoreTree();
+  ProveCopies();
   ExpectLeftOut(Run({"d"}, "a", 999), LeftOut::kConflict);
   ExpectLeftOut(Run({"d"}, "b", 200), LeftOut::kConflict);
   ExpectLeftOut(Run({"a"}, "a", 100), LeftOut::kConflict);
@@ -370,9 +403,11 @@ TEST_F(BlockBookTest, TheEngineClearsItsCache) {
 }
 
 TEST_F(BlockBookTest, MoreCopiesThanBlocksAreALie) {
-  for (std::uint32_t i = 0; i < kBookBlocks; ++i) Store(Run({"a"}, std::nullopt, 100));
+  StoreTree();
+  ProveCopies();
+  for (std::uint32_t i = 4; i < kBookBlocks; ++i) Store(Run({"d"}, "a", 200));
   EXPECT_EQ(followed_.last, BlockBook::Outcome::kFollowed);
-  Store(Run({"a"}, std::nullopt, 100));
+  Store(Run({"d"}, "a", 200));
   EXPECT_EQ(followed_.last, BlockBook::Outcome::kOverflow);
   EXPECT_THAT(view_.hashes(), IsEmpty());
   StoreTree();

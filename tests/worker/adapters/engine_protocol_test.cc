@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "tests/worker/adapters/recordings.h"
 
@@ -206,6 +207,16 @@ TEST(VllmEngineProtocolTest, RanksAreToldApart) {
   const EngineLoad load = VllmProtocol().ReadLoad(RankRows(4, 4, 4 * 72), facts);
   EXPECT_EQ(load.running_requests, 15U);
   EXPECT_EQ(load.started_at, 5) << "the process has no rank";
+}
+
+TEST(VllmEngineProtocolTest, GroupsThatShareBlocksHaveRoomForMoreTokens) {
+  for (const auto& [tokens, blocks] : {std::pair{"64000", 1999U}, {"320", 71U}, {"None", 71U}}) {
+    EngineFacts facts;
+    const std::string row = fmt::format(
+        "vllm:cache_config_info{{block_size=\"32\",kv_cache_size_tokens=\"{}\",num_gpu_blocks=\"72\"}} 1\n", tokens);
+    ASSERT_TRUE(VllmProtocol().ReadFacts("/metrics", row, facts).ok());
+    EXPECT_EQ(facts.block_count, blocks) << tokens;
+  }
 }
 
 TEST(VllmEngineProtocolTest, MoreRanksThanAnyEngineHasAreRefused) {

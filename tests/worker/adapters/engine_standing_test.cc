@@ -161,6 +161,7 @@ TEST_F(EngineStandingTest, AnEngineWithOtherRanksStaysAway) {
   Page("/health", 503);
   engine().Tick();
   Page("/health", 200);
+  Page("/openapi.json", 200, R"({"paths":{"/v1/completions":{"post":{}}}})");
   Page("/version", 200, R"({"version":"0.32.0"})");
   Page("/v1/models", 200, ReadAnswer("page-v1-models").body);
   const std::string row = "vllm:cache_config_info{block_size=\"32\",engine=\"0\",num_gpu_blocks=\"144\"} 1\n";
@@ -198,6 +199,7 @@ TEST_F(EngineStandingTest, AnotherEngineAtTheAddressStaysAway) {
   Page("/health", 503);
   engine().Tick();
   Page("/health", 200);
+  Page("/openapi.json", 200, R"({"paths":{"/v1/completions":{"post":{}}}})");
   Page("/version", 200, R"({"version":"0.32.0"})");
   Page("/v1/models", 200, R"({"data":[{"id":"other","max_model_len":2048}]})");
   Page("/metrics", 200, MetricsText(2000));

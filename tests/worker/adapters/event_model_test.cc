@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -43,9 +44,10 @@ class RandomEngine {
 
   RandomEngine(std::uint64_t seed, std::uint32_t block_tokens) : rng_(seed), block_tokens_(block_tokens) {}
 
-  // The changes of one message.
+  // The changes of one message. The first ones show that each copy which goes is told.
   std::vector<CacheChange> Step() {
     std::vector<CacheChange> changes;
+    if (std::exchange(is_new_, false)) return ProveCopies();
     if (rng_.Below(150) == 0) {
       for (auto& [name, node] : nodes_) node.copies = 0;
       copies_ = 0;
@@ -78,6 +80,18 @@ class RandomEngine {
     return node.copies > 0 && (!node.parent || IsReachable(nodes_.at(*node.parent)));
   }
 
+  std::vector<CacheChange> ProveCopies() const {
+    Stored first;
+    first.block_tokens = block_tokens_;
+    first.hashes = {"one"};
+    first.token_ids.assign(block_tokens_, 5000);
+    Stored second = first;
+    second.hashes = {"two"};
+    second.parent = "one";
+    const Removed removed{{}, {"two"}};
+    return {first, second, second, removed, removed, Removed{{}, {"one"}}};
+  }
+
   // A prompt whose blocks all have one of two contents; stored from a block on whose parent has a copy.
   void StoreAny(std::vector<CacheChange>& changes) {
     std::vector<TokenId> tokens;
@@ -92,6 +106,12 @@ class RandomEngine {
     std::vector<std::string> names;
     for (std::size_t size = 1; size <= contents.size(); ++size) names.push_back(salt + contents.substr(0, size));
     std::size_t first = rng_.Below(names.size());
+    // It finds the blocks that are there, all but the last one.
+    const bool has_all = std::all_of(names.begin(), names.end(), [this](const std::string& name) {
+      return nodes_.contains(name) && nodes_[name].copies > 0;
+    });
+    if (has_all) first = names.size() - 1;
+    if (has_all && first == 0) return;
     while (first > 0 && (!nodes_.contains(names[first - 1]) || nodes_[names[first - 1]].copies == 0)) --first;
     StoreFrom(first, names, tokens, HashBlocks(roots.root, roots.own, tokens, kModelTokens), salt, changes);
   }
@@ -146,6 +166,7 @@ class RandomEngine {
 
   Rng rng_;
   const std::uint32_t block_tokens_;
+  bool is_new_ = true;
   std::map<std::string, Node> nodes_;
   std::uint32_t copies_ = 0;
 };

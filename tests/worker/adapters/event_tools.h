@@ -77,10 +77,20 @@ class Receiver {
 
   void Apply(const std::vector<wire::CacheEvent>& events) {
     for (const wire::CacheEvent& event : events) {
-      if (event.kind == wire::CacheEvent::Kind::kStored) {
-        Store(event.stored);
-      } else {
-        for (const BlockHash hash : event.removed) Remove(hash);
+      switch (event.kind) {
+        case wire::CacheEvent::Kind::kStored: Store(event.stored); break;
+        case wire::CacheEvent::Kind::kRemoved:
+          for (const BlockHash hash : event.removed) Remove(hash);
+          break;
+        case wire::CacheEvent::Kind::kResumable:
+          for (const BlockHash hash : event.resumable) {
+            EXPECT_TRUE(Has(hash)) << "resumable, but not stored";
+            EXPECT_TRUE(resumable_.insert(hash).second) << "told twice";
+          }
+          break;
+        case wire::CacheEvent::Kind::kUnresumable:
+          for (const BlockHash hash : event.unresumable) EXPECT_EQ(resumable_.erase(hash), 1U);
+          break;
       }
     }
   }
@@ -94,6 +104,12 @@ class Receiver {
     std::set<BlockHash> all;
     for (const auto& [hash, position] : positions_) all.insert(hash);
     return all;
+  }
+  [[nodiscard]] const std::set<BlockHash>& resumable() const { return resumable_; }
+  [[nodiscard]] BlockHash resumable_digest() const {
+    BlockHash digest;
+    for (const BlockHash hash : resumable_) digest = digest ^ hash;
+    return digest;
   }
   [[nodiscard]] BlockHash digest() const {
     BlockHash digest;
@@ -121,6 +137,7 @@ class Receiver {
   }
   void Remove(BlockHash hash) {
     EXPECT_EQ(positions_.erase(hash), 1U) << "removed, but not stored";
+    resumable_.erase(hash);
     EXPECT_EQ(children_[hash], 0) << "removed, but no leaf";
     const auto parent = parents_.find(hash);
     if (parent != parents_.end() && parent->second) --children_[*parent->second];
@@ -129,6 +146,7 @@ class Receiver {
   std::map<BlockHash, std::uint32_t> positions_;
   std::map<BlockHash, std::optional<BlockHash>> parents_;
   std::map<BlockHash, int> children_;
+  std::set<BlockHash> resumable_;
 };
 
 // A book with its receiver.
@@ -138,6 +156,7 @@ struct Followed {
   // The decoded changes of one message, then what a router makes of the events.
   void Apply(const std::vector<CacheChange>& changes) {
     for (const CacheChange& change : changes) last = book.Apply(change);
+    book.Settle();
     Take();
   }
   void Take() {
@@ -146,6 +165,9 @@ struct Followed {
     receiver.Apply(events);
     EXPECT_EQ(receiver.digest(), book.digest());
     EXPECT_EQ(receiver.positions().size(), book.block_count());
+    EXPECT_EQ(receiver.resumable_digest(), book.resume_points().digest());
+    const std::vector<BlockHash> all = book.resume_points().All();
+    EXPECT_EQ(receiver.resumable(), std::set<BlockHash>(all.begin(), all.end()));
   }
   [[nodiscard]] std::uint64_t left_out(LeftOut reason) const { return book.left_out()[IndexOf(reason)]; }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ class FakeHttp final : public HttpPort {
 
   void Start(CallId id, HttpCall call) override { sent.push_back({id, std::move(call)}); }
   void Close(CallId id) override { closed.insert(id); }
+  void Append(CallId id, std::string bytes) override { appended[id] += bytes; }
+  void Grant(CallId id, std::size_t bytes) override { granted[id] += bytes; }
 
   // The open calls to this path, oldest first.
   [[nodiscard]] std::vector<Sent> Open(std::string_view path) const {
@@ -35,6 +38,8 @@ class FakeHttp final : public HttpPort {
   [[nodiscard]] bool IsClosed(CallId id) const { return closed.contains(id); }
 
   std::vector<Sent> sent;
+  std::map<CallId, std::string> appended;
+  std::map<CallId, std::size_t> granted;
   std::set<CallId> closed;
   std::set<CallId> ended;  // by the test
 };

@@ -31,6 +31,7 @@ constexpr seconds kPatience{20};
 struct Answer {
   int status = 0;
   std::string body;
+  std::size_t uploaded = 0;
   std::optional<HttpEnd> end;
 };
 
@@ -51,6 +52,7 @@ class HttpCallsTest : public ::testing::Test {
       EXPECT_FALSE(answer.end.has_value());
       if (auto* const status = std::get_if<HttpStatus>(&event.what)) answer.status = status->status;
       if (auto* const bytes = std::get_if<HttpBytes>(&event.what)) answer.body += bytes->bytes;
+      if (auto* const uploaded = std::get_if<HttpUploaded>(&event.what)) answer.uploaded += uploaded->bytes;
       if (auto* const end = std::get_if<HttpEnd>(&event.what)) answer.end = *end;
     }
   }
@@ -96,6 +98,53 @@ TEST_F(HttpCallsTest, NobodyListeningIsSaidInTheSystemsWords) {
   const HttpEnd end = Await(Start({.path = "/health"})).end.value();
   EXPECT_EQ(end.how, CallEnd::kNotConnected);
   EXPECT_EQ(end.why, "connection refused");
+}
+
+TEST_F(HttpCallsTest, ABodyMayComeInPieces) {
+  std::string request;
+  RawServer server([&request](const std::string& text) {
+    request = text;
+    return WholeAnswer("done");
+  });
+  Connect(server.url());
+  std::string body(600'000, 'x');
+  for (std::size_t i = 0; i < body.size(); i += 777) body[i] = static_cast<char>('a' + i % 26);
+  const CallId id = Start({.method = HttpMethod::kPost,
+                           .path = "/v1",
+                           .body = body.substr(0, 100),
+                           .content_type = "audio/wav",
+                           .body_bytes = body.size()});
+  std::size_t given = 100;
+  while (given < body.size()) {
+    ASSERT_TRUE(PollUntil([&] { return answers_[id].uploaded >= given; })) << given;
+    calls_->Append(id, body.substr(given, 100'000));
+    given = std::min(body.size(), given + 100'000);
+  }
+  EXPECT_EQ(Await(id).body, "done");
+  EXPECT_EQ(answers_[id].uploaded, body.size());
+  EXPECT_THAT(request, HasSubstr("Content-Type: audio/wav\r\n"));
+  EXPECT_THAT(request, HasSubstr("Content-Length: 600000\r\n"));
+  EXPECT_TRUE(request.ends_with("\r\n\r\n" + body));
+}
+
+TEST_F(HttpCallsTest, AnAnswerStopsAtItsCredit) {
+  const std::string body(20'000'000, 'x');
+  RawServer server([&body](const std::string&) { return WholeAnswer(body); });
+  Connect(server.url());
+  constexpr std::size_t kCredit = 1'000'000;
+  constexpr std::size_t kRead = 16'384;  // the most that one read of libcurl gives
+  const CallId id = Start({.path = "/x", .answer_credit = kCredit});
+  std::size_t granted = kCredit;
+  while (!answers_[id].end) {
+    ASSERT_TRUE(PollUntil([&] { return answers_[id].body.size() >= granted || answers_[id].end.has_value(); }));
+    if (answers_[id].end) break;
+    PollOnce();
+    ASSERT_LE(answers_[id].body.size(), granted + kRead);
+    calls_->Grant(id, kCredit);
+    granted += kCredit;
+  }
+  EXPECT_EQ(answers_[id].body.size(), body.size());
+  EXPECT_EQ(answers_[id].end->how, CallEnd::kComplete);
 }
 
 TEST_F(HttpCallsTest, AConnectionIsUsedAgain) {

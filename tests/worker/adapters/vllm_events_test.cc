@@ -156,8 +156,13 @@ TEST(VllmEventsTest, TellsOfOtherAttention) {
   const auto of = [](const char* kind) { return VllmStoredOf(With(MapEvent(), "kv_cache_spec_kind", kind)).attention; };
   EXPECT_EQ(of("full_attention"), Attention::kFull);
   EXPECT_EQ(of("mla_attention"), Attention::kFull);
-  EXPECT_EQ(of("sliding_window"), Attention::kOther);
-  EXPECT_EQ(of("mamba"), Attention::kOther);
+  EXPECT_EQ(of("mamba"), Attention::kRecurrent);
+  EXPECT_EQ(of("sliding_window"), Attention::kOther) << "its size is not told";
+  EXPECT_EQ(of("chunked_local_attention"), Attention::kOther);
+  const Stored window =
+      VllmStoredOf(With(With(MapEvent(), "kv_cache_spec_kind", "sliding_window"), "kv_cache_spec_sliding_window", 512));
+  EXPECT_EQ(window.attention, Attention::kWindow);
+  EXPECT_EQ(window.window_tokens, 512U);
 }
 
 TEST(VllmEventsTest, PassesOverEventsOfALaterRelease) {

@@ -10,7 +10,8 @@
 // smaller: then the last one of those that fill a block of ours stands for it. The first event says how large they are.
 //
 // It follows blocks on the device, of one rank (the first that stores one, if none is named) and of that rank's first
-// group with full attention. Other blocks, and all those behind them, are left out and counted (left_out.h).
+// group with full attention. What other groups hold says behind which of these a request can go on (resume_points.h).
+// Other blocks, and all those behind them, are left out and counted (cache_view_counts.h).
 //
 // Memory is bounded by the engine's room. An engine that has more copies than blocks, as one whose removals
 // were lost, ends in Outcome::kOverflow: the book is empty then, and follows what comes.
@@ -33,106 +34,13 @@
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
+#include "worker/adapters/events/block_tree.h"
 #include "worker/adapters/events/cache_change.h"
 #include "worker/adapters/events/cache_salt.h"
+#include "worker/adapters/events/resume_points.h"
 #include "worker/engine_api/cache_view_counts.h"
-#include "worker/engine_api/event_log.h"
 
 namespace roost::worker::adapters {
-
-// The blocks that the engine beside holds, as a tree, and what of it the router may see. The engine names a block by
-// its own hash; several such blocks (of requests with different salts) may be one block of ours.
-//
-//   engine's blocks         a ─ b ─ c        visible: a has a copy, and so has each block above it
-//                             └ d
-//   the engine removes b    a ─(b)─ c        removed: c, b. Hidden c stays here, as does b, without a copy, for c
-//                             └ d
-//   and stores it again     a ─ b ─ c        stored: b, c
-//                             └ d
-//
-// A block of ours is visible while one of the engine's blocks that are it is visible. So after each event of the log
-// every stored block's parent is stored, as wire::CacheEvent asks. Two blocks that claim one hash of ours with
-// different parents (a client of the engine may choose such a salt) are not both shown: the second one stays hidden.
-//
-// Not thread-safe. Store and Remove are O(1) expected, and O(blocks below) when they show or hide them.
-
-// The tokens from the root to the end of an engine's block, in Roost's blocks.
-struct BlockIdentity {
-  BlockHash hash;                       // of the last whole block; of none the root
-  std::uint32_t block_count = 0;        // whole blocks
-  std::vector<TokenId> rest;            // behind them, fewer than a block has
-  std::shared_ptr<const OwnScope> own;  // that begins further down the chain; null: none
-
-  // False: the block after it, or one further down, completes one of Roost's.
-  [[nodiscard]] bool is_whole() const { return rest.empty(); }
-  // The place of the last whole block, in blocks from the root.
-  [[nodiscard]] std::uint32_t position() const { return block_count - 1; }
-};
-
-struct TreeBlock {
-  const std::string* name = nullptr;  // the engine's hash; of a part of its block, see PartName
-  BlockIdentity identity;             // of a block that is not followed: meaningless
-  std::optional<LeftOut> left_out;    // the reason to leave out this block and those below it; nothing: none
-  std::uint32_t copies = 0;
-  bool visible = false;
-  TreeBlock* parent = nullptr;
-  TreeBlock* first_child = nullptr;
-  TreeBlock* next = nullptr;  // among the parent's children
-  TreeBlock* previous = nullptr;
-};
-
-class BlockTree {
- public:
-  BlockTree() = default;
-  BlockTree(const BlockTree&) = delete;
-  BlockTree& operator=(const BlockTree&) = delete;
-
-  // Null: the tree has no such block. A block lives as long as it, or one below it, has a copy.
-  [[nodiscard]] TreeBlock* Find(std::string_view name);
-
-  // Adds a block without a copy. The tree has none of this name.
-  TreeBlock* Add(std::string_view name, TreeBlock* parent, BlockIdentity identity, std::optional<LeftOut> left_out);
-  void AddCopy(TreeBlock& block);
-  // The block has a copy. Afterwards it may be gone.
-  void RemoveCopy(TreeBlock& block);
-  // Removes all.
-  void Clear();
-
-  // Moves the events since the last call to the end of `events`. None has more hashes than a message may have.
-  void TakeEvents(std::vector<wire::CacheEvent>& events);
-  // All visible blocks, parents before children.
-  [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
-
-  [[nodiscard]] BlockHash digest() const { return digest_; }  // xor of the visible hashes
-  [[nodiscard]] std::size_t visible_count() const { return shown_.size(); }
-  [[nodiscard]] std::size_t size() const { return blocks_.size(); }  // with those that have no copy
-  [[nodiscard]] std::uint64_t copy_count() const { return copy_count_; }
-
- private:
-  // XXH3 with the process's seed; see BlockHashHasher.
-  struct NameHasher {
-    [[nodiscard]] std::size_t operator()(const std::string& name) const noexcept;
-  };
-  // A visible block of ours.
-  struct Shown {
-    BlockHash parent;  // of a first block: zero
-    std::uint32_t position = 0;
-    std::uint32_t count = 0;  // the engine's visible blocks that are this one
-  };
-
-  void Show(TreeBlock& top);
-  void Hide(TreeBlock& top);
-  [[nodiscard]] bool Reveal(TreeBlock& block);
-  void Conceal(TreeBlock& block);
-  // Forgets blocks without copies and children, from this one upwards.
-  void Drop(TreeBlock* block);
-
-  std::unordered_map<std::string, TreeBlock, NameHasher> blocks_;
-  std::unordered_map<BlockHash, Shown, BlockHashHasher> shown_;
-  std::uint64_t copy_count_ = 0;
-  BlockHash digest_;
-  EventLog log_;
-};
 
 class BlockBook {
  public:
@@ -143,6 +51,7 @@ class BlockBook {
     std::function<BlockHash(const std::string& adapter)> adapter_root = nullptr;
     std::uint32_t max_blocks = 0;                      // of ours, that the engine has room for; above 0
     std::optional<std::uint32_t> rank = std::nullopt;  // the one to follow; none: the first that stores a block
+    bool tells_each_copy = false;  // of a block that goes; false: until it has shown so, it may tell of all at once
   };
   enum class Outcome : std::uint8_t {
     kFollowed,
@@ -153,24 +62,37 @@ class BlockBook {
   explicit BlockBook(const Options& options);
 
   [[nodiscard]] Outcome Apply(const CacheChange& change);
-  // Removes all blocks, and follows the rank and the group that come first from now on.
+  // Call it after the changes of a message: only together do they say behind which blocks a request can go on.
+  void Settle() { points_.Settle(main_blocks()); }
+  // Removes all blocks, and follows the rank and the groups that come first from now on.
   void Clear();
 
   // Moves the events since the last call to the end of `events`.
-  void TakeEvents(std::vector<wire::CacheEvent>& events) { tree_.TakeEvents(events); }
+  void TakeEvents(std::vector<wire::CacheEvent>& events);
   // All visible blocks, parents before children, as after the events that were taken and those that were not.
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const { return tree_.Snapshot(); }
 
   [[nodiscard]] BlockHash digest() const { return tree_.digest(); }
   [[nodiscard]] std::size_t block_count() const { return tree_.visible_count(); }
+  // Can a request go on only behind blocks that a resumable event names? So it is where there are several groups.
+  [[nodiscard]] bool has_checkpoints() const { return points_.has_groups(); }
+  // So many blocks were stored without any of another group that there is none.
+  [[nodiscard]] bool looks_plain() const { return !points_.has_groups() && plain_tokens_ >= kPlainTokens; }
+  // False for layouts without full attention, or with layers of an unknown kind: routers then go by what they sent.
+  [[nodiscard]] bool can_follow() const { return points_.can_follow(main_blocks()); }
+  [[nodiscard]] const ResumePoints& resume_points() const { return points_; }
   [[nodiscard]] const LeftOutCounts& left_out() const { return left_out_; }
 
  private:
+  // More than the largest block of a recurrent group, several times.
+  static constexpr std::uint64_t kPlainTokens = 65'536;
+
   void Store(const Stored& stored);
   void Remove(const Removed& removed);
+  // The run is of this rank's other groups: true if it was taken for the resume points.
+  [[nodiscard]] bool StoreBeside(const Stored& stored);
   // The reason to leave out the whole run, without keeping it in the tree.
   [[nodiscard]] std::optional<LeftOut> Elsewhere(const Stored& stored);
-  [[nodiscard]] bool IsFollowed(const CachePlace& place) const;
   // The block at `index` of the run, behind `parent`, with a new copy: its last part.
   TreeBlock* StoreBlock(const Stored& stored, std::size_t index, TreeBlock* parent);
   [[nodiscard]] std::optional<LeftOut> ReasonOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const;
@@ -182,15 +104,20 @@ class BlockBook {
   [[nodiscard]] BlockIdentity After(const BlockIdentity& before, std::span<const TokenId> tokens) const;
   // The blocks of ours that one of the engine's is a chain of; 1 where it is one, or a piece of one.
   [[nodiscard]] std::uint32_t parts() const;
+  [[nodiscard]] ResumePoints::MainBlocks main_blocks() const { return {engine_block_tokens_, parts()}; }
+  // A run that may only have been found: from the first block on, and one that a request could go on behind.
+  [[nodiscard]] bool IsPerhapsFound(const Stored& stored);
   // The most blocks of ours, or pieces of them, that the engine can hold.
   [[nodiscard]] std::size_t max_copies() const;
   void Count(LeftOut reason, std::size_t blocks = 1) { left_out_[IndexOf(reason)] += blocks; }
 
   Options options_;
   BlockTree tree_;
+  ResumePoints points_{tree_};
   std::optional<std::uint32_t> rank_;      // that is followed
   std::optional<std::uint32_t> group_;     // the same
   std::uint32_t engine_block_tokens_ = 0;  // of that group; 0: not known yet
+  std::uint64_t plain_tokens_ = 0;         // that were stored while no other group was known
   LeftOutCounts left_out_{};
 };
 

@@ -34,19 +34,26 @@ enum class ExtraKeys : std::uint8_t {
 };
 
 // The attention of the group's layers to the tokens before.
-enum class Attention : std::uint8_t { kFull, kOther };
+enum class Attention : std::uint8_t {
+  kFull,
+  kWindow,     // to the last `window_tokens`
+  kRecurrent,  // to a state that has read all of them
+  kOther,      // of a kind that is not known, or in chunks whose size is not told
+};
 
 // The form of `token_ids`.
 enum class TokenForm : std::uint8_t {
   kPlain,
-  kLookahead,  // the hashes cover tokens after the blocks, too
+  kLookahead,  // the hashes cover tokens after the blocks, too: those of a speculative head
   kOther,      // not one number per position; `token_ids` is empty
 };
 
-// A run of blocks, each the child of the one before.
+// A run of blocks, each the child of the one before. With other than full attention `hashes` are only those blocks of
+// the run that the engine keeps, perhaps none, and say nothing of their places in it.
 struct Stored {
   CachePlace place;
   Attention attention = Attention::kFull;
+  std::uint32_t window_tokens = 0;    // of kWindow
   std::vector<std::string> hashes;    // one for each block
   std::optional<std::string> parent;  // of the first block; nothing: it begins a prompt
   std::vector<TokenId> token_ids;     // of all the blocks, one after another

@@ -221,6 +221,10 @@ std::vector<wire::CacheEvent> EventFeed::TakeEvents() {
   return events;
 }
 
+bool EventFeed::has_checkpoints() const {
+  return book_.has_checkpoints() || (options_.expects_groups && !book_.looks_plain());
+}
+
 EventFeed::Counts EventFeed::counts() const { return {order_.counts(), bad_messages_, overflows_, book_.left_out()}; }
 
 bool EventFeed::TakePublished(Instant now) {
@@ -274,6 +278,7 @@ void EventFeed::Decode(const std::string& payload, Instant now) {
     return NoteBadMessage(changes.error().ToString(), now);
   }
   for (const CacheChange& change : changes.value()) Apply(change, now);
+  book_.Settle();
 }
 
 void EventFeed::Apply(const CacheChange& change, Instant now) {

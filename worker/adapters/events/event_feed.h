@@ -25,6 +25,7 @@
 #include "worker/adapters/events/block_book.h"
 #include "worker/adapters/events/cache_change.h"
 #include "worker/adapters/events/event_order.h"
+#include "worker/adapters/events/resume_points.h"
 
 namespace roost::worker::adapters {
 
@@ -86,6 +87,7 @@ class EventFeed {
     EventSockets::Options sockets;
     BlockBook::Options book;
     EventDecoder decode = nullptr;
+    bool expects_groups = false;  // by the model's configuration; until the events show otherwise
     Duration replay_patience = EventOrder::Options().patience;
   };
   struct Counts {
@@ -114,11 +116,14 @@ class EventFeed {
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const { return book_.Snapshot(); }
 
   // Are these all blocks that the engine had at the last event that was applied, but for those that are left out?
-  [[nodiscard]] bool exact() const { return order_.exact(); }
+  [[nodiscard]] bool exact() const { return order_.exact() && book_.can_follow(); }
   // Is what is missing under way?
   [[nodiscard]] bool is_replaying() const { return order_.is_replaying(); }
   [[nodiscard]] BlockHash digest() const { return book_.digest(); }
   [[nodiscard]] std::size_t block_count() const { return book_.block_count(); }
+  // See wire::Hello::checkpoints.
+  [[nodiscard]] bool has_checkpoints() const;
+  [[nodiscard]] const ResumePoints& resume_points() const { return book_.resume_points(); }
   [[nodiscard]] Counts counts() const;
 
  private:

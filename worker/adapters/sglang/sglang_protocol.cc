@@ -38,6 +38,8 @@ Result<void> ReadServer(std::string_view body, EngineFacts& facts) {
   simdjson::dom::parser parser;
   ROOST_ASSIGN_OR_RETURN(const json::Element info, ParseAnswer(parser, body));
   facts.version = json::At<std::string_view>(info, "version").value_or("unknown");
+  if (json::At<bool>(info, "is_embedding").value_or(false)) facts.generates = false;
+  if (!facts.generates) return {};  // its blocks are of no use
   facts.block_tokens = json::At<std::uint32_t>(info, "page_size").value_or(0);
   const std::uint32_t tokens = json::At<std::uint32_t>(info, "max_total_num_tokens").value_or(0);
   if (facts.block_tokens == 0 || tokens < facts.block_tokens) {
@@ -126,6 +128,7 @@ class Sglang final : public EngineProtocol {
   [[nodiscard]] std::span<const std::string_view> fact_pages() const override;
   [[nodiscard]] Result<void> ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const override;
   // Needs the engine's flag enable-metrics; without it the worker knows its own requests only.
+  [[nodiscard]] std::string_view generate_route() const override { return "/generate"; }
   [[nodiscard]] std::string_view adapters_page() const override { return "/v1/models"; }
   [[nodiscard]] std::string_view load_page() const override { return "/metrics"; }
   [[nodiscard]] EngineLoad ReadLoad(std::string_view body, const EngineFacts& facts) const override;

@@ -40,6 +40,8 @@ constexpr EventLayout kVllmLayout{kVllmStoredFields, kVllmRemovedFields};
 constexpr std::array<std::string_view, 1> kVllmDevice{"GPU"};
 constexpr std::array<std::string_view, 1> kVllmLocal{"LOCAL"};
 constexpr std::array<std::string_view, 3> kVllmFull{"full_attention", "mla_attention", "sink_full_attention"};
+constexpr std::array<std::string_view, 2> kVllmWindow{"sliding_window", "sliding_window_mla"};
+constexpr std::array<std::string_view, 1> kVllmRecurrent{"mamba"};
 
 Result<CachePlace> VllmPlace(const EventFields& fields, std::uint32_t rank) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::uint32_t> group, OptionalU32(fields, "group_idx"));
@@ -48,10 +50,22 @@ Result<CachePlace> VllmPlace(const EventFields& fields, std::uint32_t rank) {
   return CachePlace{.rank = rank, .group = group.value_or(0), .on_device = on_device && is_local};
 }
 
-Result<Attention> VllmAttention(const EventFields& fields) {
+// Fills in attention and window_tokens. Releases that tell no kind tell of full attention alone.
+Result<void> ReadVllmLayout(const EventFields& fields, Stored& stored) {
   ROOST_ASSIGN_OR_RETURN(const bool is_full, IsMissingOrOneOf(fields, "kv_cache_spec_kind", kVllmFull));
-  const bool has_window = fields.Find("kv_cache_spec_sliding_window") != nullptr;
-  return is_full && !has_window ? Attention::kFull : Attention::kOther;
+  ROOST_ASSIGN_OR_RETURN(const bool is_window, IsMissingOrOneOf(fields, "kv_cache_spec_kind", kVllmWindow));
+  ROOST_ASSIGN_OR_RETURN(const bool is_recurrent, IsMissingOrOneOf(fields, "kv_cache_spec_kind", kVllmRecurrent));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::uint32_t> window,
+                         OptionalU32(fields, "kv_cache_spec_sliding_window"));
+  stored.window_tokens = window.value_or(0);
+  if (stored.window_tokens > 0) {
+    stored.attention = is_window ? Attention::kWindow : Attention::kOther;
+  } else if (is_full) {
+    stored.attention = Attention::kFull;
+  } else {
+    stored.attention = is_recurrent ? Attention::kRecurrent : Attention::kOther;
+  }
+  return {};
 }
 
 // A block's keys without its adapter, which comes first.
@@ -96,7 +110,7 @@ bool HoldsTokens(const PackedValue& value) {
 Result<CacheChange> VllmStored(const EventFields& fields, std::uint32_t rank) {
   ROOST_ASSIGN_OR_RETURN(Stored stored, ReadStored(fields));
   ROOST_ASSIGN_OR_RETURN(stored.place, VllmPlace(fields, rank));
-  ROOST_ASSIGN_OR_RETURN(stored.attention, VllmAttention(fields));
+  ROOST_RETURN_IF_ERROR(ReadVllmLayout(fields, stored));
   ROOST_RETURN_IF_ERROR(ReadExtraKeys(fields, stored));
   const PackedValue* lookahead = fields.Find("lookahead_token_ids");
   const bool looks_ahead = lookahead != nullptr && HoldsTokens(*lookahead);

@@ -65,15 +65,20 @@ Result<std::vector<EngineRank>> ReadRanks(const MetricsPage& page) {
 
 Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
   const MetricsPage page(body);
+  facts.started_at = page.Largest("process_start_time_seconds");
+  if (!facts.generates) return {};  // one that embeds may have no blocks, and none of its prompts' are of use
   ROOST_ASSIGN_OR_RETURN(facts.block_tokens, ConfigCount(page, "block_size"));
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t blocks, ConfigCount(page, "num_gpu_blocks"));
   ROOST_ASSIGN_OR_RETURN(facts.ranks, ReadRanks(page));
   const auto rank_count = static_cast<std::uint32_t>(std::max<std::size_t>(facts.ranks.size(), 1));
   if (blocks / rank_count < 2) return Unavailable("the engine has no block for content");
-  facts.block_count = blocks / rank_count - 1;  // it tells those of all ranks together; one of each is its own
+  // It tells those of all ranks together; one of each is its own. Where groups of layers share them, more tokens fit than
+  // blocks of one group hold.
+  const Result<std::uint32_t> tokens = ConfigCount(page, "kv_cache_size_tokens");
+  const std::uint32_t fitting = tokens.ok() ? *tokens / rank_count / facts.block_tokens : 0;
+  facts.block_count = std::max(blocks / rank_count, fitting) - 1;
   const std::vector<std::string> caching = page.Labels(kConfigMetric, "enable_prefix_caching");
   facts.keeps_prefixes = caching.empty() || caching.front() == "True";
-  facts.started_at = page.Largest("process_start_time_seconds");
   return {};
 }
 
@@ -127,6 +132,7 @@ class Vllm final : public EngineProtocol {
   [[nodiscard]] Duration health_interval() const override;
   [[nodiscard]] std::span<const std::string_view> fact_pages() const override;
   [[nodiscard]] Result<void> ReadFacts(std::string_view page, std::string_view body, EngineFacts& facts) const override;
+  [[nodiscard]] std::string_view generate_route() const override { return "/v1/completions"; }
   [[nodiscard]] std::string_view adapters_page() const override { return "/v1/models"; }
   [[nodiscard]] std::string_view load_page() const override { return "/metrics"; }
   [[nodiscard]] EngineLoad ReadLoad(std::string_view body, const EngineFacts& facts) const override;

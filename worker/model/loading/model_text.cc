@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <utility>
@@ -28,6 +29,24 @@ Result<std::uint32_t> VocabSizeOf(const JsonNode& config) {
   ROOST_ASSIGN_OR_RETURN(const auto text_config, config.Object("text_config"));
   if (text_config) return text_config->GetCount("vocab_size");
   return config.GetCount("vocab_size");
+}
+
+// Engines keep the caches of such layers in groups of their own.
+bool HasLayerGroups(const JsonNode& config) {
+  if (const auto types = config.Array("layer_types"); types.ok() && !types->empty()) {
+    return std::any_of(types->begin(), types->end(), [](simdjson::dom::element type) {
+      std::string_view name;
+      return type.get(name) == simdjson::SUCCESS && name != "full_attention";
+    });
+  }
+  for (const char* const key :
+       {"full_attention_interval", "hybrid_override_pattern", "layers_block_type", "attn_layer_indices",
+        "attn_layer_period", "mamba_d_state", "ssm_state_size", "linear_num_key_heads", "linear_attn_config"}) {
+    if (const auto member = config.Find(key); member.ok() && *member) return true;
+  }
+  const auto window = config.Find<std::uint32_t>("sliding_window");
+  const auto is_used = config.Or("use_sliding_window", true);
+  return window.ok() && window->value_or(0) > 0 && is_used.ok() && *is_used;
 }
 
 // The folder of the Hugging Face cache; empty when the process has no home.
@@ -106,6 +125,9 @@ Result<DescribedModel> DescribeModel(const std::filesystem::path& directory, Fin
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t vocab_size, VocabSizeOf(config.root()));
   DescribedModel model;
   ROOST_ASSIGN_OR_RETURN(model.text, ReadModelText(directory, config.root(), vocab_size, template_name));
+  const auto text_config = config.root().Object("text_config");
+  const bool is_nested = text_config.ok() && *text_config;
+  model.has_layer_groups = HasLayerGroups(is_nested ? **text_config : config.root());
   const ModelFiles files{config.text(), model.text.tokenizer_json};
   if (fingerprint == FingerprintOf::kText) {
     model.fingerprint = TextFingerprint(files, model.text.chat_template);

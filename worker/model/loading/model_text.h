@@ -39,7 +39,8 @@ enum class FingerprintOf : std::uint8_t { kWeights, kText };
 
 struct DescribedModel {
   ModelText text;
-  std::string fingerprint;  // of kWeights LoadModel's of a folder with the same files; see PrefixScope
+  std::string fingerprint;        // of kWeights LoadModel's of a folder with the same files; see PrefixScope
+  bool has_layer_groups = false;  // some layers have a window or a recurrent state, as far as config.json tells
 };
 
 // kNotFound (model) if there is no such folder.
