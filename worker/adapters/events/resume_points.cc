@@ -67,9 +67,8 @@ void ResumePoints::Store(const Stored& stored) {
     if (const auto held = held_.find(name); held != held_.end()) holders = held->second;
     const std::uint32_t before = holders.groups;
     // A run that was perhaps found adds no copy.
-    if ((before & bit) == 0 || !is_perhaps_found) {
-      holders.copies[index] += holders.copies[index] < kMostCopies ? 1 : 0;
-    }
+    const bool is_new = (before & bit) == 0 || !is_perhaps_found;
+    if (is_new && holders.copies[index] < kMostCopies) ++holders.copies[index];
     holders.groups |= bit;
     SetHolders(name, before, holders);
   }
