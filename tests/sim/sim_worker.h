@@ -76,6 +76,7 @@ class SimWorker final : private worker::LinkEffects {
     engine_.CancelLink(command.link);
     report_due_ = true;
   }
+  void Apply(const worker::ForwardPart&) {}  // its hello names no routes
   void Apply(const worker::NudgeCommand&) {}
   void Apply(const worker::SnapshotCommand&) { snapshot_wanted_ = true; }
   void Apply(const worker::OrderCommand& command);
