@@ -203,7 +203,7 @@ class Rig final : private LinkEffects {
   void Apply(const CancelLinkCommand& command) { engine_.CancelLink(command.link); }
   void Apply(const OrderCommand& command) { (void)engine_.CarryOut(command.link, command.order); }
   void Apply(const NudgeCommand&) {}
-  static void Apply(const ForwardPart&) { ADD_FAILURE() << "no router forwards here"; }
+  void Apply(const ForwardPart&) { ADD_FAILURE() << "no router forwards here"; }
   void Apply(const SnapshotCommand&) {
     EXPECT_FALSE(snapshot_wanted_) << "one is asked for at a time";
     snapshot_wanted_ = true;
