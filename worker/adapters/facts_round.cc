@@ -43,10 +43,8 @@ bool FactsRound::OnHttp(const HttpEvent& event) {
 
 void FactsRound::OnPage(const HttpEnd& end) {
   call_.reset();
-  if (end.how == CallEnd::kNotConnected) {
-    outcome_ = Unavailable(end.why);
-  } else if (end.how != CallEnd::kComplete) {
-    outcome_ = ErrorOf(end);
+  if (end.how != CallEnd::kComplete) {
+    outcome_ = end.how == CallEnd::kNotConnected ? Unavailable(end.why) : ErrorOf(end);
     return;
   }
   const Page page = std::move(pages_.front());
