@@ -220,7 +220,7 @@ WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& mod
   adapter.expects_groups = model.described.has_layer_groups;
   ROOST_ASSIGN_OR_RETURN(
       std::vector<adapters::ConnectedEngine> engines,
-      adapters::ConnectEngine(*protocol, address, std::move(adapter), std::move(scope), SteadyClock(), kEngineStart));
+      adapters::ConnectEngine(*protocol, address, adapter, std::move(scope), SteadyClock(), kEngineStart));
   std::vector<WorkerSetup> setups;
   setups.reserve(engines.size());
   for (adapters::ConnectedEngine& engine : engines) {

@@ -53,7 +53,7 @@ inline constexpr std::array kLabels{
     Label{"revision", 1, Label::Bound::kFixed, "of the source, where the build was told it (ROOST_REVISION)"},
     Label{"route", 35, Label::Bound::kFixed, "route of the API, without its path; other: no route"},
     Label{"source", 2, Label::Bound::kFixed, "where blocks came from: peer (another worker)"},
-    Label{"state", 6, Label::Bound::kFixed, "as the metric says"},
+    Label{"state", 7, Label::Bound::kFixed, "as the metric says"},
     Label{"tenant", 1000, Label::Bound::kRegistry, "tenant of an API key"},
     Label{"version", 1, Label::Bound::kFixed, "release of the program"},
     Label{"worker", 1024, Label::Bound::kOwner, "name of a worker; at a router, of one that is connected"},

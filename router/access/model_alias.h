@@ -6,6 +6,7 @@
 // then the router's. It wins over a model of its name, so that an operator can move its clients elsewhere.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <string_view>

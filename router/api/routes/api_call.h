@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
