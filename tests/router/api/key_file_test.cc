@@ -17,12 +17,13 @@ const std::string kDigest(64, 'a');
 std::string Line(const std::string& members) { return R"({"name":"k","sha256":")" + kDigest + "\"" + members + "}"; }
 
 TEST(KeyFileTest, ReadsEveryMember) {
-  const auto keys =
-      ParseKeyFile("# who may call\n\n" +
-                       Line(R"(,"tenant":"acme","max_priority":70,"models":["qwen*","demo"],"model_aliases":{"gpt-4o":"demo"},"requests_per_minute":60,)"
-                            R"("tokens_per_minute":1000,"max_concurrent_requests":4)") +
-                       "\r\n  {\"name\":\"other\",\"sha256\":\"" + std::string(64, 'B') + "\"}",
-                   "keys");
+  const auto keys = ParseKeyFile(
+      "# who may call\n\n" +
+          Line(
+              R"(,"tenant":"acme","max_priority":70,"models":["qwen*","demo"],"model_aliases":{"gpt-4o":"demo"},"requests_per_minute":60,)"
+              R"("tokens_per_minute":1000,"max_concurrent_requests":4)") +
+          "\r\n  {\"name\":\"other\",\"sha256\":\"" + std::string(64, 'B') + "\"}",
+      "keys");
   ASSERT_TRUE(keys.ok()) << keys.error().ToString();
   ASSERT_EQ(keys->size(), 2U);
   const ApiKey& key = keys->front();

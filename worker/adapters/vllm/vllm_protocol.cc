@@ -72,8 +72,8 @@ Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
   ROOST_ASSIGN_OR_RETURN(facts.ranks, ReadRanks(page));
   const auto rank_count = static_cast<std::uint32_t>(std::max<std::size_t>(facts.ranks.size(), 1));
   if (blocks / rank_count < 2) return Unavailable("the engine has no block for content");
-  // It tells those of all ranks together; one of each is its own. Where groups of layers share them, more tokens fit than
-  // blocks of one group hold.
+  // It tells those of all ranks together; one of each is its own. Where groups of layers share them, more tokens fit
+  // than blocks of one group hold.
   const Result<std::uint32_t> tokens = ConfigCount(page, "kv_cache_size_tokens");
   const std::uint32_t fitting = tokens.ok() ? *tokens / rank_count / facts.block_tokens : 0;
   facts.block_count = std::max(blocks / rank_count, fitting) - 1;
