@@ -41,6 +41,7 @@ class Reports {
     hello.epoch = 1;
     hello.model = "demo";
     hello.fingerprint = "f";
+    hello.tokenizer_digest = "d";
     hello.kv_dtype = "f16";
     hello.block_tokens = 16;
     hello.block_count = 65'536;
