@@ -108,16 +108,6 @@ Result<void> CheckName(const std::string& name, const char* field, std::size_t m
   return {};
 }
 
-// Routers hand requests of the routes that they serve themselves on unread, and know nothing of what is cached.
-void MakeUnread(wire::Hello& hello) {
-  hello.keeps_prefixes = false;
-  for (const char* const route : {"/v1/chat/completions", "/v1/completions"}) {
-    if (std::find(hello.routes.begin(), hello.routes.end(), route) != hello.routes.end()) continue;
-    if (hello.routes.size() == wire::kMaxRoutes) hello.routes.pop_back();
-    hello.routes.insert(hello.routes.begin(), route);
-  }
-}
-
 Result<void> CheckSetup(const WorkerSetup& setup) {
   ROOST_RETURN_IF_ERROR(CheckName(setup.hello.worker_id, "worker-id", wire::WireLimits::kMaxWorkerIdBytes));
   ROOST_RETURN_IF_ERROR(CheckName(setup.hello.model, "served-model-name", wire::WireLimits::kMaxTextBytes));
@@ -190,7 +180,8 @@ wire::Hello Worker::CompleteHello() const {
   hello.process_id = RandomProcessId();
   hello.tokenizer_digest = setup_.tokenizer.digest;
   engine_->Describe(hello);
-  if (hello.tokenizer_digest.empty()) MakeUnread(hello);
+  // Its requests are handed on unread, so routers know nothing of what is cached.
+  if (hello.tokenizer_digest.empty()) hello.keeps_prefixes = false;
   hello.features.insert(wire::Feature::kCordons);
   return hello;
 }
