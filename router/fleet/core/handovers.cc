@@ -185,9 +185,14 @@ void Handovers::GoOn(Plans::iterator entry, Instant now) {
   if (plan.left.empty() && plan.open.empty()) End(entry);
 }
 
-std::uint32_t& Handovers::RoomOf(Plan& plan, const Worker& heir) {
-  const auto share = static_cast<std::uint32_t>(kPoolShare * heir.hello.block_count);
-  return plan.room.try_emplace(heir.hello.worker_id, share).first->second;
+std::uint32_t Handovers::RoomAt(const Worker& heir, const Plan& plan) const {
+  const std::string& name = heir.hello.worker_id;
+  auto room = static_cast<std::uint32_t>(kPoolShare * heir.hello.block_count);
+  for (const auto& [leaver, each] : plans_) {
+    const auto got = each.got.find(name);
+    if (got != each.got.end()) room -= std::min(room, got->second);
+  }
+  return plan.full.contains(name) ? 0 : room;
 }
 
 Handovers::Turn Handovers::MoveFromLeaver(const std::string& name, Plan& plan, Instant now) {
@@ -217,7 +222,7 @@ std::optional<Handovers::Way> Handovers::WayFrom(const Worker& leaver, Plan& pla
     if (best && candidate.cost_seconds() > tie) break;
     Worker* const heir = worker_registry_.FindAt(candidate.slot);
     if (heir == nullptr) continue;
-    const std::uint32_t room = RoomOf(plan, *heir);
+    const std::uint32_t room = RoomAt(*heir, plan);
     const std::uint32_t held = BlocksAt(matches, heir->slot);
     const auto end = static_cast<std::uint32_t>(std::min<std::size_t>(
         {hashes.size(), std::size_t{held} + room, std::size_t{wire::WireLimits::kMaxHeldHashes}}));
@@ -238,7 +243,7 @@ bool Handovers::IsUsed(const Plan& plan, WorkerSlot source) {
 
 Handovers::Turn Handovers::MoveToJoiner(const std::string& name, Plan& plan, Instant now) {
   Worker& joiner = *worker_registry_.Find(name);
-  const std::uint32_t room = RoomOf(plan, joiner);
+  const std::uint32_t room = RoomAt(joiner, plan);
   for (auto prefix = plan.left.begin(); prefix != plan.left.end();) {
     std::optional<PrefixPull> pull = PullTo(joiner, plan, *prefix, now);
     const bool is_over = !pull || room == 0;
@@ -288,7 +293,7 @@ bool Handovers::Start(const std::string& name, Plan& plan, const Way& way, Prefi
       *way.heir, way.pull, spec, prefix.used.hashes,
       {.patience = kHoldPatience, .hits = static_cast<std::uint32_t>(std::min(hits, 1e6))}, now, on_end);
   if (!id) return false;
-  RoomOf(plan, *way.heir) -= std::min(RoomOf(plan, *way.heir), way.pull.block_count);
+  plan.got[way.heir->hello.worker_id] += way.pull.block_count;
   ++prefix.tries;
   Move& move = plan.open[*id];
   move = {.heir = way.heir->hello.worker_id, .source = way.pull.source, .prefix = std::move(prefix), .coming = {}};
@@ -316,7 +321,7 @@ void Handovers::OnHoldEnd(const std::string& name, const HoldEnd& end, Instant n
   if (!IsSettled(end.pull.outcome)) {
     // There is one source of what a worker leaves, so the heir gets nothing more from it.
     const bool is_over = IsFull(end.pull.outcome) || plan->second.kind == HandoverKind::kLeave;
-    if (is_over) plan->second.room[move.heir] = 0;
+    if (is_over) plan->second.full.insert(move.heir);
     Retry(plan->second, std::move(move.prefix));
   }
   GoOn(plan, now);
@@ -342,7 +347,8 @@ void Handovers::OnWorkerLost(const std::string& worker_id, Instant now) {
   for (auto plan = plans_.begin(); plan != plans_.end();) {
     const auto next = std::next(plan);
     Plan& each = plan->second;
-    each.room.erase(worker_id);
+    each.got.erase(worker_id);
+    each.full.erase(worker_id);
     for (auto move = each.open.begin(); move != each.open.end();) {
       const bool is_lost = move->second.heir == worker_id;
       if (is_lost) {
@@ -402,7 +408,7 @@ void Handovers::End(Plans::iterator entry) {
     return;
   }
   plan.stage = Stage::kOver;
-  plan.room.clear();
+  plan.got.clear();
   effects_.Send(worker.identity, wire::HandedOver{});
 }
 

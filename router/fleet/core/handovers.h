@@ -10,7 +10,7 @@
 //
 // Value: the seconds of prefill that a prefix saves in an hour. They grow with its blocks, as the space for it does, so
 // what counts is how often it is found: hits per hour. A prefix is cut where its heir has no more room for it. A worker
-// gets at most kPoolShare of its pool. One that gives up a Hold gets no more.
+// gets at most kPoolShare of its pool, from all that leave at the same time. One that gives up a Hold gets no more.
 //
 // A worker that leaves decides how long it stays: what is not sent by then is computed. It is told when there is
 // nothing more to send, at once where no other worker can fetch from it. Without that it waits for its
@@ -107,7 +107,8 @@ class Handovers {
     Instant answers_by{};
     std::deque<Prefix> left = {};  // the most valuable first
     std::map<std::uint64_t, Move> open = {};
-    std::map<std::string, std::uint32_t> room = {};  // blocks, by heir
+    std::map<std::string, std::uint32_t> got = {};  // blocks, by heir
+    std::set<std::string> full = {};                // heirs that take no more
     std::uint64_t moved_block_count = 0;
     bool knows_pace = false;   // some blocks have come, so it is known how long others take
     bool leaves_some = false;  // not all of it found room, or came
@@ -135,7 +136,8 @@ class Handovers {
   [[nodiscard]] std::optional<PrefixPull> PullTo(const Worker& joiner, const Plan& plan, const Prefix& prefix,
                                                  Instant now);
   [[nodiscard]] bool Start(const std::string& name, Plan& plan, const Way& way, Prefix& prefix, Instant now);
-  [[nodiscard]] static std::uint32_t& RoomOf(Plan& plan, const Worker& heir);
+  // Blocks that the heir may still get from this worker.
+  [[nodiscard]] std::uint32_t RoomAt(const Worker& heir, const Plan& plan) const;
   [[nodiscard]] static bool IsUsed(const Plan& plan, WorkerSlot source);
   void OnHoldEnd(const std::string& name, const HoldEnd& end, Instant now);
   void Retry(Plan& plan, Prefix prefix);

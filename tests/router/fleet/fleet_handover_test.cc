@@ -167,6 +167,22 @@ TEST_F(FleetHandoverTest, AnHeirGetsAQuarterOfItsPool) {
   EXPECT_EQ(sim_.metrics.handovers, (Ends{{"leave partial", 1}}));
 }
 
+TEST_F(FleetHandoverTest, WorkersThatLeaveTogetherShareThatQuarter) {
+  FakeWorker& a = Join("a");
+  FakeWorker& b = Join("b");
+  FakeWorker& c = Join("c", [](wire::Hello& hello) { hello.block_count = 80; });
+  Use(a, 1, 15, 9);
+  Use(b, 2, 15, 9);
+  c.SetMute(true);
+  a.SetDraining(true);
+  b.SetDraining(true);
+  a.Heartbeat();
+  b.Heartbeat();
+  sim_.DeliverAll();
+  ASSERT_EQ(c.holds().size(), 2U);
+  EXPECT_EQ(c.holds()[0].hashes.size() + c.holds()[1].hashes.size(), 20U);
+}
+
 TEST_F(FleetHandoverTest, EqualHeirsShareWhatComes) {
   FakeWorker& a = Join("a");
   FakeWorker& b = Join("b");
